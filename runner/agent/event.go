@@ -67,8 +67,6 @@ type Event struct {
 	// Raw is the line as it came, nil for the session's own events and for a line that is not JSON. Events of the worker
 	// have their payload here. The log leaves it out where Item has all of it.
 	Raw json.RawMessage `json:"payload,omitempty"`
-	// Progress: the event counts for the stall clock.
-	Progress bool `json:"-"`
 	// Fragment: a later event repeats this one as part of a whole, as pieces of a message do.
 	Fragment bool `json:"-"`
 }

@@ -71,7 +71,7 @@ type Options struct {
 	// turn, the request and the session.
 	Tools    []Tool
 	CallTool func(ctx context.Context, name string, args json.RawMessage) ToolResult
-	// OnEvent gets every event in order, from one goroutine. It may block: reading goes on until a queue is full.
+	// OnEvent gets every event in order, one at a time. It may block: reading goes on until a queue is full.
 	OnEvent func(Event)
 }
 

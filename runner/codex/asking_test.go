@@ -180,7 +180,7 @@ func TestAskedBetweenTurns(t *testing.T) {
 		}
 		p.say(strings.Replace(askCommand, `"th"`, `"sub"`, 1))
 		<-h.asked
-		wait = runTurn(t.Context(), s, p, agent.TurnParams{Input: "more"}, strings.ReplaceAll(turnStarted, "tu", "t2"))
+		wait = runTurn(t.Context(), s, p, agent.TurnParams{Input: "more"}, `{"id":4,"result":{"turn":{"id":"t2"}}}`)
 		time.Sleep(10 * time.Hour)
 		h.tell <- agent.Decision{Approve: true}
 		if got := p.hear(); got != `{"id":0,"result":{"decision":"accept"}}` {
@@ -219,7 +219,7 @@ func TestDecidedAtTheEnd(t *testing.T) {
 					go func() { h.tell <- agent.Decision{Approve: true, Sent: func() { sent++ }} }()
 					p.say(end)
 					synctest.Wait()
-					if n, _ := s.openRequests(); n != 0 {
+					if n, _ := s.pending(); n != 0 {
 						t.Errorf("%d requests are open", n)
 					}
 					p.say(turnCompleted)

@@ -8,43 +8,33 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// Ids of requests: fixed for the three that every conversation shows, counted for all others.
-const (
-	idInitialize = 1
-	idThread     = 2
-	idTurn       = 3
-	idFirstOther = 4
-)
-
-const codeMethodNotFound = -32601
-
 // conn is the connection to one app-server: it sends requests and awaits their answers, and delivers events.
 type conn struct {
+	o       *agent.Options
 	streams agent.Streams
-	timeout time.Duration // of one request, and of one blocked write
-	events  *eventQueue
-	lines   chan []byte // for stdin
+	lines   *queue // for stdin
+	events  *queue
 
-	close   func() error  // closes the agent's stdin, which makes it exit, and ends what waits on the connection
-	closing chan struct{} // close was called
-	broken  chan struct{} // the agent can't be written to; err says why
-	ended   chan struct{} // the reader has ended; err says why
+	closing chan struct{} // the session was closed
+	ended   chan struct{} // stdout has ended, or stdin broke and no end of the turn followed; err says why
+	end     func()        // closes it
+	drained chan struct{} // stdout has ended, and all events of it were delivered
 
 	mu      sync.Mutex
 	err     *agent.Error
-	nextID  int
+	lastID  int
 	pending map[int]*call
 }
 
-// call is a request of ours that is not answered yet.
+// call is a request of ours.
 type call struct {
-	id       int // 0: the next one
 	method   string
 	params   any
 	timeout  time.Duration  // 0: the connection's
@@ -55,26 +45,41 @@ type call struct {
 	err  error
 }
 
-// maxQueuedLines bounds what waits for stdin. A conversation has a handful of lines, so that more means an agent that
-// stopped reading.
-const maxQueuedLines = 1024
+const (
+	// maxLine bounds a line of the agent. The longest that was seen, an item with a command's output, has some megabytes.
+	maxLine = 64 << 20
+	// maxQueuedEvents is how many events may wait before reading waits for the callback.
+	maxQueuedEvents = 1024
+	// messageLength is where the message of an event is cut, in characters.
+	messageLength = 200
+)
 
-func newConn(streams agent.Streams, timeout time.Duration, onEvent func(agent.Event)) *conn {
+func newConn(streams agent.Streams, o *agent.Options) *conn {
 	c := &conn{
-		streams: streams, timeout: timeout, lines: make(chan []byte, maxQueuedLines),
-		closing: make(chan struct{}), broken: make(chan struct{}), ended: make(chan struct{}),
-		nextID: idFirstOther, pending: make(map[int]*call),
+		o: o, streams: streams, lines: newQueue(0), events: newQueue(maxQueuedEvents),
+		closing: make(chan struct{}), ended: make(chan struct{}), drained: make(chan struct{}), pending: make(map[int]*call),
 	}
-	c.close = sync.OnceValue(func() error {
-		close(c.closing)
-		if err := streams.Stdin.Close(); err != nil {
-			return fmt.Errorf("close agent's stdin: %w", err)
-		}
-		return nil
-	})
-	c.events = newEventQueue(onEvent, timeout, c.ended, c.closing)
-	go c.write()
+	c.end = sync.OnceFunc(func() { close(c.ended) })
 	return c
+}
+
+// close closes the agent's stdin, which makes it exit, and ends what waits on the connection. It may be called once.
+func (c *conn) close() error {
+	close(c.closing)
+	c.events.setLimit(0) // a callback that hangs must not keep the reader
+	if err := c.streams.Stdin.Close(); err != nil {
+		return fmt.Errorf("close agent's stdin: %w", err)
+	}
+	return nil
+}
+
+func (c *conn) isClosing() bool {
+	select {
+	case <-c.closing:
+		return true
+	default:
+		return false
+	}
 }
 
 // failure is why the connection ended, nil while it lives.
@@ -88,12 +93,10 @@ func (c *conn) failure() error {
 }
 
 // fail ends all calls. The first reason stays.
-func (c *conn) fail(err *agent.Error) {
+func (c *conn) fail(code agent.Code, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil {
-		c.err = err
-	}
+	c.err = cmp.Or(c.err, &agent.Error{Code: code, Message: oneLine(text, errorLength)})
 	for id, call := range c.pending {
 		delete(c.pending, id)
 		call.err = c.err
@@ -101,85 +104,23 @@ func (c *conn) fail(err *agent.Error) {
 	}
 }
 
-// message is any line of the stream. A method tells requests and notifications from answers; the id does not, because both
-// sides number theirs from a start of their own.
-type message struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *wireError      `json:"error"`
-
-	raw json.RawMessage
-}
-
-func (m *message) hasID() bool { return len(m.ID) > 0 && !bytes.Equal(m.ID, []byte("null")) }
-
-// unmarshal decodes as much as fits: a member of an unexpected type stays empty and does not hinder the others, because
-// types differ between releases. raw must be valid JSON.
-func unmarshal(raw []byte, into any) {
-	_ = json.Unmarshal(raw, into) // see above
-}
-
-// maxLine bounds a line of the agent. The longest that was seen, an item with a command's output, has some megabytes.
-const maxLine = 64 << 20
-
 // read handles every line until stdout ends. A last line that has no end is handled as well.
 func (c *conn) read(handle func(*message)) {
 	lines := bufio.NewScanner(c.streams.Stdout)
 	lines.Buffer(make([]byte, 64<<10), maxLine)
 	for lines.Scan() {
-		line := bytes.Clone(bytes.TrimSpace(lines.Bytes()))
-		if len(line) == 0 {
-			continue
+		if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
+			handle(readMessage(bytes.Clone(line)))
 		}
-		m := &message{raw: line}
-		if line[0] == '{' && json.Valid(line) {
-			unmarshal(line, m)
-		}
-		handle(m)
 	}
 	text := "agent ended: its stdout was closed"
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
 		text = fmt.Sprintf("agent's stdout: a line has more than %d MiB", maxLine>>20)
 	} else if err != nil {
-		text = oneLine("agent's stdout: "+err.Error(), errorLength)
+		text = "agent's stdout: " + err.Error()
 	}
-	c.fail(&agent.Error{Code: agent.CodePortExit, Message: text})
+	c.fail(agent.CodePortExit, text)
 }
-
-// write puts whole lines on the agent's stdin, in a goroutine of its own: an agent that waits for its stdout to be read and
-// a client that waits for the agent's stdin would otherwise wait for each other.
-func (c *conn) write() {
-	failed := sync.OnceFunc(func() { close(c.broken) })
-	for {
-		select {
-		case <-c.closing:
-			return
-		case line := <-c.lines:
-			// A blocked write can't be called back: it is reported, and close ends it.
-			late := time.AfterFunc(c.timeout, func() {
-				c.fail(c.writeBlocked())
-				failed()
-			})
-			_, err := c.streams.Stdin.Write(line)
-			late.Stop()
-			if err != nil {
-				// The reader goes on: a broken pipe usually means that the agent ended, and its last lines are still to be read.
-				c.fail(&agent.Error{Code: agent.CodePortExit, Message: "agent's stdin: " + err.Error()})
-				failed()
-				return
-			}
-		}
-	}
-}
-
-func (c *conn) writeBlocked() *agent.Error {
-	return &agent.Error{Code: agent.CodeResponseTimeout, Message: fmt.Sprintf("agent does not read its stdin (%v)", c.timeout)}
-}
-
-// object is a JSON object to be sent.
-type object map[string]any
 
 // send queues one message.
 func (c *conn) send(v object) error {
@@ -189,52 +130,55 @@ func (c *conn) send(v object) error {
 	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
-	select {
-	case <-c.closing:
+	if c.isClosing() {
 		return &agent.Error{Code: agent.CodePortExit, Message: "the session was closed"}
-	case <-c.broken:
-		return c.failure()
-	default:
 	}
-	select {
-	case c.lines <- line.Bytes():
-		return nil
-	default:
-		return c.writeBlocked()
+	if err := c.failure(); err != nil {
+		return err
 	}
+	c.lines.add(func() { c.write(line.Bytes()) })
+	return nil
+}
+
+// write puts a line on the agent's stdin. A blocked write can't be called back: it is reported, and close ends it.
+func (c *conn) write(line []byte) {
+	if c.isClosing() {
+		return
+	}
+	late := time.AfterFunc(c.o.ReadTimeout, func() {
+		c.stdinBroke(agent.CodeResponseTimeout, fmt.Sprintf("agent does not read its stdin (%v)", c.o.ReadTimeout))
+	})
+	_, err := c.streams.Stdin.Write(line)
+	late.Stop()
+	if err != nil && !c.isClosing() {
+		c.stdinBroke(agent.CodePortExit, "agent's stdin: "+err.Error())
+	}
+}
+
+// stdinBroke ends the calls. A turn goes on for a while: a broken pipe usually means that the agent ended, and its last
+// lines, the end of the turn among them, are still to be read.
+func (c *conn) stdinBroke(code agent.Code, text string) {
+	c.fail(code, text)
+	time.AfterFunc(c.o.ReadTimeout, c.end)
 }
 
 // start sends a request.
 func (c *conn) start(r *call) error {
-	c.mu.Lock()
-	if r.id == 0 {
-		r.id = c.nextID
-		c.nextID++
-	}
 	r.done = make(chan struct{})
-	err := error(nil)
-	switch {
-	case c.err != nil:
-		err = c.err
-	case c.pending[r.id] != nil:
-		err = fmt.Errorf("request %d is already under way", r.id)
-	default:
-		c.pending[r.id] = r
-	}
+	c.mu.Lock()
+	c.lastID++
+	id := c.lastID
+	c.pending[id] = r
 	c.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return c.send(object{"id": r.id, "method": r.method, "params": r.params})
+	return c.send(object{"id": id, "method": r.method, "params": r.params})
 }
 
-// request sends a request and waits for its result; a *wireError is codex's refusal. A request that is given up stays
-// registered, so that its late answer can't pass for that of a later request with the same id.
+// request sends a request and waits for its result; a *wireError is codex's refusal.
 func (c *conn) request(ctx context.Context, r *call) (json.RawMessage, error) {
 	if err := c.start(r); err != nil {
 		return nil, err
 	}
-	timeout := cmp.Or(r.timeout, c.timeout)
+	timeout := cmp.Or(r.timeout, c.o.ReadTimeout)
 	select {
 	case <-r.done:
 		switch {
@@ -254,7 +198,7 @@ func (c *conn) request(ctx context.Context, r *call) (json.RawMessage, error) {
 // answer takes an answer from the stream; false if it is to no request of ours.
 func (c *conn) answer(m *message) bool {
 	var id int
-	if json.Unmarshal(m.ID, &id) != nil {
+	if json.Unmarshal(m.ID, &id) != nil || m.Result == nil && m.Error == nil {
 		return false
 	}
 	c.mu.Lock()
@@ -270,4 +214,67 @@ func (c *conn) answer(m *message) bool {
 	call.msg = m
 	close(call.done)
 	return true
+}
+
+// emit queues an event for OnEvent.
+func (c *conn) emit(e agent.Event) {
+	e.At, e.PID, e.Message = time.Now().UTC(), c.o.PID, oneLine(e.Message, messageLength)
+	c.events.add(func() { c.o.OnEvent(e) })
+}
+
+// flush waits until all events so far are delivered, for at most the timeout of a request: a caller that has the result of a
+// turn also has its events.
+func (c *conn) flush() {
+	reached := make(chan struct{})
+	c.events.add(func() { close(reached) })
+	select {
+	case <-reached:
+	case <-time.After(c.o.ReadTimeout):
+	}
+}
+
+// queue runs functions one after the other, in a goroutine that lives while there are any.
+type queue struct {
+	mu      sync.Mutex
+	room    *sync.Cond
+	limit   int      // of those that wait, before add does; 0: none
+	waiting []func() // the first one runs
+}
+
+func newQueue(limit int) *queue {
+	q := &queue{limit: limit}
+	q.room = sync.NewCond(&q.mu)
+	return q
+}
+
+func (q *queue) setLimit(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.limit = n
+	q.room.Broadcast()
+}
+
+func (q *queue) add(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.limit > 0 && len(q.waiting) >= q.limit {
+		q.room.Wait()
+	}
+	q.waiting = append(q.waiting, f)
+	if len(q.waiting) == 1 {
+		go q.run()
+	}
+}
+
+func (q *queue) run() {
+	q.mu.Lock()
+	for len(q.waiting) > 0 {
+		next := q.waiting[0]
+		q.mu.Unlock()
+		next()
+		q.mu.Lock()
+		q.waiting = slices.Delete(q.waiting, 0, 1)
+		q.room.Signal()
+	}
+	q.mu.Unlock()
 }

@@ -13,16 +13,11 @@ import (
 // errorLength is where messages in errors are cut, in characters: an unknown method is answered with a list of all methods.
 const errorLength = 400
 
-// wireError is the error object of an answer.
-type wireError struct {
-	Code    int
-	Message string
-}
-
-func (e *wireError) Error() string { return e.Message }
-
-// codeOverloaded: the server of the model has no room.
-const codeOverloaded = -32001
+// Codes of refusals.
+const (
+	codeMethodNotFound = -32601
+	codeOverloaded     = -32001 // the server of the model has no room
+)
 
 // responseError makes an error of this package of a refusal; other errors stay. Only a request of the handshake tells an
 // incompatible release from a plain refusal.
@@ -32,45 +27,24 @@ func responseError(method string, err error, handshake bool) error {
 		return err
 	}
 	out := &agent.Error{Code: agent.CodeResponseError, Message: oneLine(method+": "+e.Message, errorLength)}
+	has := func(text string) bool { return strings.Contains(e.Message, text) }
 	switch {
-	case strings.Contains(e.Message, "no rollout found"), strings.Contains(e.Message, "invalid session id"):
+	case has("no rollout found"), has("invalid session id"):
 		out.Err = agent.ErrNoThread
-	case strings.Contains(e.Message, "already has an active writer"):
+	case has("already has an active writer"):
 		out.Err = agent.ErrThreadBusy
 	case e.Code == codeOverloaded:
 		out.Code = agent.CodeNetwork
-	case handshake && (e.Code == codeMethodNotFound || refusesProtocol(e.Message)):
-		out.Code = agent.CodeIncompatible
+	case handshake && (e.Code == codeMethodNotFound || has("Invalid request") || has("unknown variant") || has("requires experimentalApi")):
+		out.Code = agent.CodeIncompatible // it does not know what the request says
 	default:
 		out.Code = cmp.Or(classify(nil, e.Message), out.Code)
 	}
 	return out
 }
 
-// refusesProtocol reports whether codex refused a request because it does not know what the request says.
-func refusesProtocol(message string) bool {
-	return strings.HasPrefix(message, "Invalid request") || strings.Contains(message, "unknown variant") ||
-		strings.Contains(message, "requires experimentalApi")
-}
-
 func incompatible(method, what string) *agent.Error {
 	return &agent.Error{Code: agent.CodeIncompatible, Message: oneLine(method+": "+what, errorLength)}
-}
-
-// turnError is the error of a turn and of an error notification; some messages have a text in its place.
-type turnError struct {
-	Message string
-	Info    json.RawMessage `json:"codexErrorInfo"`
-	Details string          `json:"additionalDetails"`
-}
-
-// UnmarshalJSON accepts an object and a text.
-func (e *turnError) UnmarshalJSON(raw []byte) error {
-	type plain turnError
-	if json.Unmarshal(raw, &e.Message) != nil {
-		unmarshal(raw, (*plain)(e))
-	}
-	return nil
 }
 
 // class is the fault that the error stands for, "" for a plain failure.
@@ -100,8 +74,7 @@ var messageClasses = []struct {
 
 // classify tells the faults of the machine, the account and the network from plain failures of a turn, which are "".
 func classify(info json.RawMessage, message string) agent.Code {
-	kind, status := errorInfo(info)
-	switch {
+	switch kind, status := errorInfo(info); {
 	case status == 401 || status == 403:
 		return agent.CodeAgentAuth
 	case status == 429:
@@ -110,9 +83,10 @@ func classify(info json.RawMessage, message string) agent.Code {
 		return agent.CodeNetwork
 	case status > 0:
 		return "" // a wrong address or model: waiting mends nothing
-	}
-	if class, known := classes[kind]; known {
-		return class
+	default:
+		if class, known := classes[kind]; known {
+			return class
+		}
 	}
 	for _, c := range messageClasses {
 		if c.words.MatchString(message) {
@@ -134,19 +108,3 @@ func errorInfo(info json.RawMessage) (kind string, status int) {
 	}
 	return "", 0
 }
-
-// oneLine folds white space and control characters to single blanks and cuts at n characters. An ellipsis shows each cut.
-func oneLine(text string, n int) string {
-	text = strings.TrimFunc(text, isBlank)
-	if limit := 4 * (n + 1); len(text) > limit { // mostly more than n characters, but much of it may be white space
-		text = strings.ToValidUTF8(text[:limit], "") + "…"
-	}
-	fields := strings.FieldsFunc(text, isBlank)
-	r := []rune(strings.Join(fields, " "))
-	if len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return string(r)
-}
-
-func isBlank(r rune) bool { return r <= ' ' }

@@ -84,7 +84,7 @@ func fuzzOne(t *testing.T, inTurn bool, stream string) {
 		_ = outW.Close() // to its reader nothing can go wrong
 	}()
 	if _, err := s.Initialize(t.Context()); err == nil {
-		if _, err := s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w", Name: "n"}); err == nil {
+		if _, err := s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"}); err == nil {
 			_, _ = s.RunTurn(t.Context(), agent.TurnParams{Input: "x", Cwd: "/w"}) // whatever it ends with
 		}
 	}

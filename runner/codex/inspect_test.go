@@ -45,7 +45,7 @@ func TestLogin(t *testing.T) {
 			for i, answer := range []string{c.account, c.config} {
 				if answer != "" {
 					sent = append(sent, p.hear())
-					p.say(fmt.Sprintf(`{"id":%d,%s}`, idFirstOther+i, answer))
+					p.say(fmt.Sprintf(`{"id":%d,%s}`, i+1, answer))
 				}
 			}
 		}()
@@ -53,7 +53,7 @@ func TestLogin(t *testing.T) {
 		if got != c.want || c.err == "" && err != nil || c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
 			t.Errorf("%s %s: %+v, %v", c.account, c.config, got, err)
 		}
-		if sent[0] != `{"id":4,"method":"account/read","params":{}}` || c.config != "" && sent[1] != `{"id":5,"method":"config/read","params":{"cwd":"/w"}}` {
+		if sent[0] != `{"id":1,"method":"account/read","params":{}}` || c.config != "" && sent[1] != `{"id":2,"method":"config/read","params":{"cwd":"/w"}}` {
 			t.Errorf("sent %q", sent)
 		}
 	}
@@ -88,12 +88,12 @@ func TestProbeSandbox(t *testing.T) {
 				go func() {
 					heard <- p.hear()
 					if c.answer != "" {
-						p.say(`{"id":4,` + c.answer + `}`)
+						p.say(`{"id":1,` + c.answer + `}`)
 					}
 					p.rest()
 				}()
 				err := s.ProbeSandbox(t.Context(), "/w", json.RawMessage(confined))
-				want := `{"id":4,"method":"command/exec","params":{"command":["/bin/sh","-c",":"],"cwd":"/w","sandboxPolicy":` + confined + `,"timeoutMs":10000}}`
+				want := `{"id":1,"method":"command/exec","params":{"command":["/bin/sh","-c",":"],"cwd":"/w","sandboxPolicy":` + confined + `,"timeoutMs":10000}}`
 				if got := <-heard; got != want {
 					t.Errorf("sent    %s\nand not %s", got, want)
 				}

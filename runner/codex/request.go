@@ -1,178 +1,348 @@
 package codex
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// incoming is a request of codex's. Its event says how it was answered.
-type incoming struct {
+// requests answers codex's requests. Every request is answered: without an answer the turn would wait for ever.
+type requests struct {
+	o      *agent.Options
+	conn   *conn
+	thread *thread
+
+	mu   sync.Mutex
+	open map[string]*request // those that are answered beside the reader, by their ids
+}
+
+// request is a request of codex's. Its event says how it was answered.
+type request struct {
 	*params
 	id    json.RawMessage
 	event agent.Event
-}
 
-// serve takes a request, in the reader, and blocks on nothing. Every request is answered: without an answer the turn would
-// wait for ever.
-func (s *Session) serve(m *message) {
-	p := readParams(m.Params)
-	in := &incoming{params: p, id: m.ID, event: agent.Event{ThreadID: p.threadID(), TurnID: p.turnID(), Progress: true, Raw: m.raw}}
-	switch m.Method {
-	case "item/tool/call":
-		s.serveTool(in)
-	case "item/commandExecution/requestApproval":
-		s.serveApproval(in, commandRequest(p), itemAnswers)
-	case "item/fileChange/requestApproval":
-		s.serveApproval(in, s.patchRequest(p), itemAnswers)
-	case "item/permissions/requestApproval":
-		s.serveApproval(in, permissionsRequest(p), permissionAnswers(p.Permissions))
-	case "mcpServer/elicitation/request":
-		s.serveElicitation(in)
-	case "item/tool/requestUserInput":
-		s.serveQuestions(in)
-	case "currentTime/read":
-		s.reply(in, agent.EventNotification, "codex asks for the time", object{"currentTimeAt": time.Now().Unix()})
-	default: // unknown, or for clients that keep codex's login
-		text := "symphony does not serve " + m.Method
-		refusal := object{"id": m.ID, "error": object{"code": codeMethodNotFound, "message": text}}
-		s.answer(in, agent.EventRequestRefused, join("refused: "+text, p.Reason), refusal)
-	}
-}
-
-// reply answers a request with a result. It returns false where the answer can't be sent: the session has ended.
-func (s *Session) reply(in *incoming, name, line string, result object) bool {
-	return s.answer(in, name, line, object{"id": in.id, "result": result})
-}
-
-// answer sends an answer and then emits the event that tells of it.
-func (s *Session) answer(in *incoming, name, line string, answer object) bool {
-	err := s.conn.send(answer)
-	if err != nil {
-		line += " (not answered: " + err.Error() + ")"
-	}
-	s.emitRequest(in, name, line)
-	return err == nil
-}
-
-// emitRequest emits an event about a request. Only the first one carries the line of the request and counts as progress.
-func (s *Session) emitRequest(in *incoming, name, line string) {
-	e := in.event
-	e.Name, e.Message = name, line
-	in.event.Progress, in.event.Raw = false, nil
-	s.emit(e)
-}
-
-// serveTool answers the call of a tool, which runs beside the reader. A resumed thread may have tools that are not ours.
-func (s *Session) serveTool(in *incoming) {
-	line := "tool " + in.Tool + " " + string(in.Arguments)
-	answer := func(name string, r agent.ToolResult) {
-		s.reply(in, name, line, object{"contentItems": []object{{"type": "inputText", "text": r.Text}}, "success": r.Success})
-	}
-	if s.o.CallTool == nil || !slices.ContainsFunc(s.o.Tools, func(t agent.Tool) bool { return t.Name == in.Tool }) {
-		text := fmt.Sprintf(`{"success":false,"error":"unsupported_tool_call","tool":%q}`, in.Tool)
-		answer(agent.EventUnsupportedToolCall, agent.ToolResult{Text: text})
-		return
-	}
-	r := s.openRequest(in, false)
-	go func() {
-		result := s.o.CallTool(r.ctx, in.Tool, in.Arguments)
-		name := agent.EventToolCallCompleted
-		if !result.Success {
-			name = agent.EventToolCallFailed
-		}
-		s.sawLine(true)
-		s.withdraw(r.id)
-		answer(name, result)
-	}()
-}
-
-// judge gives the event and the answer for a person's decision.
-type judge func(agent.Decision) (name, line string, answer object)
-
-// askPerson passes a request to a person. The clock of the turn stands still meanwhile.
-func (s *Session) askPerson(in *incoming, r agent.Request, asked, line string, judge judge) {
-	if s.o.Ask == nil {
-		name, line, answer := judge(agent.Decision{Reason: "no operator can be asked"})
-		s.reply(in, name, line, answer)
-		return
-	}
-	open := s.openRequest(in, true)
-	s.emitRequest(in, asked, line)
-	go func() {
-		d := s.o.Ask(open.ctx, r)
-		over := open.ctx.Err() != nil
-		pending := s.withdraw(open.id)
-		s.sawLine(true)
-		switch {
-		case pending && !over:
-			name, line, answer := judge(d)
-			if s.reply(in, name, line, answer) && d.Sent != nil {
-				d.Sent()
-			}
-			return
-		case pending && !s.isOurs(in.event.ThreadID):
-			// The turn of a sub-agent may outlive ours, and would wait for ever.
-			_, _, answer := judge(agent.Decision{Reason: "the turn has ended"})
-			s.reply(in, agent.EventRequestWithdrawn, withdrawnText(&r), answer)
-		default:
-			s.emitRequest(in, agent.EventRequestWithdrawn, withdrawnText(&r))
-		}
-	}()
-}
-
-// requests are the requests of codex's that are being answered beside the reader, by their ids.
-type requests struct {
-	mu   sync.Mutex
-	open map[string]*request
-}
-
-type request struct {
-	id     string
-	asks   bool // a person
+	asked  bool // a person is asked
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-// openRequest notes a request whose answer takes time. Its context ends with the turn, the request and the session.
-func (s *Session) openRequest(in *incoming, asks bool) *request {
-	parent := s.life
-	if t := s.currentTurn(); t != nil {
-		parent = t.ctx
+// serve takes a request, in the reader, and blocks on nothing.
+func (q *requests) serve(m *message) {
+	p := readParams(m.Params)
+	r := &request{params: p, id: m.ID, event: agent.Event{ThreadID: p.threadID(), TurnID: p.turnID(), Raw: m.raw}}
+	switch m.Method {
+	case "item/tool/call":
+		q.serveTool(r)
+	case "item/commandExecution/requestApproval":
+		q.serveApproval(r, commandRequest(p), itemAnswers)
+	case "item/fileChange/requestApproval":
+		changes, turn := q.thread.patch(p)
+		q.serveApproval(r, patchRequest(p, changes, turn), itemAnswers)
+	case "item/permissions/requestApproval":
+		q.serveApproval(r, permissionsRequest(p), permissionAnswers(p.Permissions))
+	case "mcpServer/elicitation/request":
+		q.serveElicitation(r)
+	case "item/tool/requestUserInput":
+		q.serveQuestions(r)
+	case "currentTime/read":
+		q.reply(r, agent.EventNotification, "codex asks for the time", object{"currentTimeAt": time.Now().Unix()})
+	default: // unknown, or for clients that keep codex's login
+		text := "symphony does not serve " + m.Method
+		refusal := object{"id": m.ID, "error": object{"code": codeMethodNotFound, "message": text}}
+		q.send(r, agent.EventRequestRefused, join("refused: "+text, p.Reason), refusal)
 	}
-	r := &request{id: string(in.id), asks: asks}
-	r.ctx, r.cancel = context.WithCancel(parent)
-	s.requests.mu.Lock()
-	defer s.requests.mu.Unlock()
-	s.open[r.id] = r
-	return r
 }
 
-// withdraw ends a request that was answered, or that codex settled; false if it has ended before.
-func (q *requests) withdraw(id string) bool {
+// reply answers a request with a result. It returns false where the answer can't be sent: the session has ended.
+func (q *requests) reply(r *request, event, line string, result object) bool {
+	return q.send(r, event, line, object{"id": r.id, "result": result})
+}
+
+// send sends an answer and then emits the event that tells of it.
+func (q *requests) send(r *request, event, line string, answer object) bool {
+	err := q.conn.send(answer)
+	if err != nil {
+		line += " (not answered: " + err.Error() + ")"
+	}
+	q.emit(r, event, line)
+	return err == nil
+}
+
+// emit emits an event about a request. Only the first one carries the line of the request.
+func (q *requests) emit(r *request, name, line string) {
+	e := r.event
+	e.Name, e.Message = name, line
+	r.event.Raw = nil
+	q.conn.emit(e)
+}
+
+// begin notes a request whose answer takes time. Its context ends with the turn, the request and the session.
+func (q *requests) begin(r *request, asked bool) {
+	parent := q.thread.life
+	if t := q.thread.current(); t != nil {
+		parent = t.ctx
+	}
+	r.asked = asked
+	r.ctx, r.cancel = context.WithCancel(parent)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	r := q.open[id]
+	q.open[string(r.id)] = r
+}
+
+// finish ends a request that was answered, or that codex settled; false if it has ended before.
+func (q *requests) finish(id json.RawMessage) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r := q.open[string(id)]
 	if r != nil {
-		delete(q.open, id)
+		delete(q.open, string(id))
 		r.cancel()
 	}
 	return r != nil
 }
 
-// openRequests counts the open requests, and those of them that a person is asked.
-func (q *requests) openRequests() (open, asking int) {
+// pending counts the requests that are not answered, and those of them that a person is asked.
+func (q *requests) pending() (open, asked int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, r := range q.open {
-		if r.asks {
-			asking++
+		if r.asked {
+			asked++
 		}
 	}
-	return len(q.open), asking
+	return len(q.open), asked
+}
+
+// serveTool answers the call of a tool, which runs beside the reader. A resumed thread may have tools that are not ours.
+func (q *requests) serveTool(r *request) {
+	answer := func(event string, result agent.ToolResult) {
+		q.reply(r, event, "tool "+r.Tool+" "+string(r.Arguments), object{
+			"contentItems": []object{{"type": "inputText", "text": result.Text}}, "success": result.Success,
+		})
+	}
+	if q.o.CallTool == nil || !slices.ContainsFunc(q.o.Tools, func(t agent.Tool) bool { return t.Name == r.Tool }) {
+		text := fmt.Sprintf(`{"success":false,"error":"unsupported_tool_call","tool":%q}`, r.Tool)
+		answer(agent.EventUnsupportedToolCall, agent.ToolResult{Text: text})
+		return
+	}
+	q.begin(r, false)
+	go func() {
+		result := q.o.CallTool(r.ctx, r.Tool, r.Arguments)
+		event := agent.EventToolCallCompleted
+		if !result.Success {
+			event = agent.EventToolCallFailed
+		}
+		q.thread.sawLine(true)
+		q.finish(r.id)
+		answer(event, result)
+	}()
+}
+
+// verdict gives the event and the answer for a person's decision.
+type verdict func(agent.Decision) (event, line string, answer object)
+
+// ask passes a request to a person. The clock of the turn stands still meanwhile.
+func (q *requests) ask(r *request, what agent.Request, event, line string, verdict verdict) {
+	if q.o.Ask == nil {
+		event, line, answer := verdict(agent.Decision{Reason: "no operator can be asked"})
+		q.reply(r, event, line, answer)
+		return
+	}
+	q.begin(r, true)
+	q.emit(r, event, line)
+	go func() {
+		decision := q.o.Ask(r.ctx, what)
+		cancelled := r.ctx.Err() != nil // by the end of the turn or the session, or by codex
+		settled := !q.finish(r.id)      // by codex
+		q.thread.sawLine(true)
+		withdrawn := "not decided any more: " + kindText(&what) + ": " + what.Summary
+		switch {
+		case settled, cancelled && q.thread.isOurs(r.params):
+			q.emit(r, agent.EventRequestWithdrawn, withdrawn)
+		case cancelled:
+			// The turn of a sub-agent may outlive ours, and would wait for ever.
+			_, _, answer := verdict(agent.Decision{Reason: "the turn has ended"})
+			q.reply(r, agent.EventRequestWithdrawn, withdrawn, answer)
+		default:
+			event, line, answer := verdict(decision)
+			if q.reply(r, event, line, answer) && decision.Sent != nil {
+				decision.Sent()
+			}
+		}
+	}()
+}
+
+func by(d agent.Decision) string {
+	if d.By == "" {
+		return ""
+	}
+	return " by " + d.By
+}
+
+// answers are those that a request for approval can get, in its own shape.
+type answers struct {
+	once, session object
+	automatic     object // to what agent.ApprovalApprove grants without a person
+	denied        object
+	ended         object // denies, and ends the turn where the shape can say so
+}
+
+var itemAnswers = answers{
+	once: object{"decision": "accept"}, session: object{"decision": "acceptForSession"}, automatic: object{"decision": "acceptForSession"},
+	denied: object{"decision": "decline"}, ended: object{"decision": "cancel"},
+}
+
+// toolAnswers answer whether a tool of an MCP server may run. "always" is not offered: codex would write it into its
+// configuration.
+var toolAnswers = answers{
+	once:      object{"action": "accept", "content": object{}, "_meta": nil},
+	session:   object{"action": "accept", "content": object{}, "_meta": object{"persist": "session"}},
+	automatic: object{"action": "accept", "content": object{}, "_meta": object{"persist": "session"}},
+	denied:    object{"action": "decline", "content": nil, "_meta": nil},
+	ended:     object{"action": "cancel", "content": nil, "_meta": nil},
+}
+
+// permissionAnswers grant exactly what was asked for, without the members that are null, which an answer can't have.
+func permissionAnswers(asked json.RawMessage) answers {
+	var wanted map[string]map[string]any
+	unmarshal(asked, &wanted)
+	granted := object{}
+	for name, fields := range wanted {
+		if fields != nil {
+			maps.DeleteFunc(fields, func(_ string, v any) bool { return v == nil })
+			granted[name] = fields
+		}
+	}
+	none := object{"permissions": object{}, "scope": "turn"}
+	once := object{"permissions": granted, "scope": "turn"}
+	return answers{once: once, session: object{"permissions": granted, "scope": "session"}, automatic: once, denied: none, ended: none}
+}
+
+// serveApproval answers a request for approval by the policy, or passes it to a person.
+func (q *requests) serveApproval(r *request, what agent.Request, a answers) {
+	line := join("approve "+kindText(&what), what.Summary)
+	if what.OutsideSandbox {
+		line += " (outside the sandbox)"
+	}
+	line = join(line, what.Reason)
+	switch q.o.OnApproval {
+	case agent.ApprovalApprove:
+		q.reply(r, agent.EventApprovalAutoApproved, line, a.automatic)
+	case agent.ApprovalDeny:
+		q.reply(r, agent.EventApprovalDenied, line, a.denied)
+	case agent.ApprovalAsk:
+		q.ask(r, what, agent.EventApprovalRequested, line, func(d agent.Decision) (event, line string, answer object) {
+			line = kindText(&what) + ": " + what.Summary
+			switch {
+			case d.Expired:
+				return agent.EventRequestExpired, "no decision in time, denied: " + line, a.denied
+			case !d.Approve:
+				return agent.EventApprovalDenied, join("denied"+by(d)+": "+line, d.Reason), a.denied
+			case d.ForSession:
+				return agent.EventApprovalGranted, "approved" + by(d) + " for the session: " + line, a.session
+			}
+			return agent.EventApprovalGranted, "approved" + by(d) + ": " + line, a.once
+		})
+	default:
+		q.reply(r, agent.EventApprovalRequired, line, a.ended) // first, because the turn is interrupted next
+		q.thread.fail(agent.CodeApprovalRequired, "the agent asks for approval: "+line)
+	}
+}
+
+// serveQuestions answers item/tool/requestUserInput.
+func (q *requests) serveQuestions(r *request) {
+	nothing := object{"answers": object{}}
+	what := questionsRequest(r.params)
+	switch {
+	case q.o.OnQuestion != agent.QuestionAsk:
+		q.reply(r, agent.EventTurnInputRequired, what.Summary, nothing)
+		q.thread.fail(agent.CodeTurnInputRequired, "the agent asks a person: "+what.Summary)
+	case len(what.Questions) == 0:
+		q.reply(r, agent.EventQuestionDeclined, "a request without questions was answered with nothing", nothing)
+	default:
+		q.askQuestions(r, what, nothing, func(given map[string][]string) (object, error) {
+			answers := object{}
+			for _, question := range what.Questions {
+				if texts := given[question.ID]; len(texts) > 0 {
+					answers[question.ID] = object{"answers": texts}
+				}
+			}
+			return object{"answers": answers}, nil
+		})
+	}
+}
+
+// serveElicitation answers mcpServer/elicitation/request: a form of an MCP server, or codex's own question whether a tool
+// of the server may run.
+func (q *requests) serveElicitation(r *request) {
+	f, err := readForm(r.params)
+	if tool, ok := toolRequest(r.params); ok && err == nil && len(f) == 0 {
+		q.serveApproval(r, tool, toolAnswers)
+		return
+	}
+	asks := q.o.OnQuestion == agent.QuestionAsk
+	if !asks || err != nil {
+		line := "declined"
+		if asks {
+			line += ", " + err.Error()
+		}
+		q.reply(r, agent.EventQuestionDeclined, line+": "+join("MCP server "+r.ServerName+" asks a person", r.Message), toolAnswers.denied)
+		return
+	}
+	what := newRequest(r.params, agent.RequestQuestion, oneLine("MCP server "+r.ServerName+": "+cmp.Or(r.Message, "a form"), summaryLength))
+	what.Server, what.Reason, what.Questions = r.ServerName, oneLine(r.Message, summaryLength), f.questions()
+	q.askQuestions(r, what, toolAnswers.denied, func(given map[string][]string) (object, error) {
+		content, err := f.content(given)
+		return object{"action": "accept", "content": content, "_meta": nil}, err
+	})
+}
+
+// askQuestions passes questions to a person. nothing is the answer that answers none; give makes one of those given.
+func (q *requests) askQuestions(r *request, what agent.Request, nothing object, give func(map[string][]string) (object, error)) {
+	line := "asks a person"
+	if what.Server != "" {
+		line = "MCP server " + what.Server + " asks a person"
+	}
+	asked := make([]string, 0, len(what.Questions))
+	for _, question := range what.Questions {
+		labels := make([]string, 0, len(question.Options))
+		for _, o := range question.Options {
+			labels = append(labels, o.Label)
+		}
+		if len(labels) > 0 {
+			question.Text += " (" + strings.Join(labels, " | ") + ")"
+		}
+		asked = append(asked, question.Text)
+	}
+	line = join(join(line, what.Reason), strings.Join(asked, " / "))
+	q.ask(r, what, agent.EventQuestionAsked, line, func(d agent.Decision) (event, line string, answer object) {
+		var told []string // what was asked and answered, without secrets
+		for _, question := range what.Questions {
+			if texts := d.Answers[question.ID]; len(texts) > 0 && question.Secret {
+				told = append(told, question.Text+" → (not shown)")
+			} else if len(texts) > 0 {
+				told = append(told, question.Text+" → "+strings.Join(texts, ", "))
+			}
+		}
+		if d.Expired {
+			return agent.EventRequestExpired, "no answer in time: " + what.Summary, nothing
+		}
+		if len(told) == 0 {
+			return agent.EventQuestionDeclined, join("not answered"+by(d)+": "+what.Summary, d.Reason), nothing
+		}
+		answer, err := give(d.Answers)
+		if err != nil {
+			return agent.EventQuestionDeclined, "declined, " + err.Error() + ": " + what.Summary, nothing
+		}
+		return agent.EventQuestionAnswered, "answered" + by(d) + ": " + strings.Join(told, " / "), answer
+	})
 }

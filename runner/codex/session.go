@@ -42,7 +42,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -53,22 +53,12 @@ const oldestVersion = "0.169.0"
 
 // Session is one conversation with one app-server. It implements agent.Session.
 type Session struct {
-	o    agent.Options
-	conn *conn
-
-	// life ends with the session: tool calls and questions run within it.
-	life context.Context
-	end  context.CancelFunc
-
-	requests // of codex's, being answered
-	usage
-
-	opened   atomic.Bool // the fixed id of a request for a thread is used up
-	mu       sync.Mutex
-	thread   string
-	turn     *turn
-	lastTurn agent.TurnParams              // of the latest turn/start
-	patches  map[string][]agent.FileChange // file changes of the turn that have not ended, by thread and item
+	o        agent.Options
+	conn     *conn
+	requests *requests
+	*thread
+	*usage
+	close func() error
 }
 
 var _ agent.Session = (*Session)(nil)
@@ -84,90 +74,101 @@ func New(streams agent.Streams, o agent.Options) *Session {
 	if o.OnEvent == nil {
 		o.OnEvent = func(agent.Event) {}
 	}
-	c := newConn(streams, o.ReadTimeout, o.OnEvent)
-	s := &Session{
-		o: o, conn: c, requests: requests{open: make(map[string]*request)}, usage: newUsage(), patches: make(map[string][]agent.FileChange),
-	}
-	s.life, s.end = context.WithCancel(context.Background())
+	s := &Session{o: o, usage: newUsage()}
+	life, end := context.WithCancel(context.Background())
+	s.conn = newConn(streams, &s.o)
+	s.thread = &thread{o: &s.o, conn: s.conn, usage: s.usage, life: life, patches: make(map[string][]agent.FileChange)}
+	s.requests = &requests{o: &s.o, conn: s.conn, thread: s.thread, open: make(map[string]*request)}
+	s.thread.pending = s.requests.pending
+	s.close = sync.OnceValue(func() error {
+		end()
+		return s.conn.close()
+	})
 	go func() {
-		c.read(s.handle)
-		s.end()
-		close(c.ended)
+		s.conn.read(s.handle)
+		end()
+		s.conn.end()
+		s.conn.events.add(func() { close(s.conn.drained) })
 	}()
 	return s
 }
 
 // Close implements agent.Session.
-func (s *Session) Close() error {
-	s.end()
-	return s.conn.close()
-}
+func (s *Session) Close() error { return s.close() }
 
 // Done implements agent.Session.
-func (s *Session) Done() <-chan struct{} { return s.conn.events.drained }
+func (s *Session) Done() <-chan struct{} { return s.conn.drained }
 
 // handle takes one line, in the reader.
 func (s *Session) handle(m *message) {
-	e := agent.Event{Name: agent.EventOtherMessage, Message: string(m.raw), Raw: m.raw}
 	switch {
 	case m.Method != "" && m.hasID():
 		s.sawLine(true)
-		s.serve(m)
-		return
+		s.requests.serve(m)
 	case m.Method != "":
+		s.sawLine(showsProgress(m.Method))
 		s.notice(m)
-		return
-	case m.hasID() && (m.Result != nil || m.Error != nil):
+	default:
+		s.sawLine(false)
 		if s.conn.answer(m) {
-			s.sawLine(false)
 			return
 		}
-		e.Message = "answer to no request of ours, id " + string(m.ID)
-	case !json.Valid(m.raw):
-		e.Name, e.Raw = agent.EventMalformed, nil
-	case m.raw[0] != '{':
-		e.Name = agent.EventMalformed
-	}
-	s.sawLine(false)
-	s.emit(e)
-}
-
-// sawLine notes a line for the clock of the turn.
-func (s *Session) sawLine(progress bool) {
-	if t := s.currentTurn(); t != nil {
-		t.clock.sawLine(progress)
+		e := agent.Event{Name: agent.EventMalformed, Message: string(m.raw)}
+		if json.Valid(m.raw) {
+			e.Raw = m.raw
+		}
+		if e.Raw != nil && m.raw[0] == '{' { // perhaps an answer to no request of ours
+			e.Name = agent.EventOtherMessage
+		}
+		s.conn.emit(e)
 	}
 }
 
-func (s *Session) currentTurn() *turn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.turn
+// notice takes a notification: it changes what the session knows, and becomes an event.
+func (s *Session) notice(m *message) {
+	p := readParams(m.Params)
+	e := eventOf(m, p)
+	switch m.Method {
+	case "turn/started":
+		s.turnStarted(p)
+	case "turn/completed", "turn/failed", "turn/cancelled":
+		s.turnEnded(m.Method, p, e)
+		return
+	case "turn/input_required":
+		e.Name, e.Message = agent.EventTurnInputRequired, cmp.Or(p.Reason, p.Message, "no reason given")
+		s.fail(agent.CodeTurnInputRequired, "the agent asks a person: "+e.Message)
+	case "error":
+		if t := s.current(); t != nil && p.Error != nil {
+			t.sawError(p.Error) // for a turn that ends without one, and for the text of a stall
+		}
+	case "item/started", "item/completed":
+		s.sawItem(p, e.Item)
+	case "item/fileChange/patchUpdated":
+		s.sawPatch(p, p.ItemID, fileChanges(p.Changes))
+	case "serverRequest/resolved":
+		if s.requests.finish(p.RequestID) {
+			s.sawLine(true)
+		}
+	case "thread/tokenUsage/updated":
+		if used, ok := s.count(cmp.Or(p.threadID(), s.ThreadID()), p.TokenUsage); ok {
+			e.Usage = &used
+			e.Message = fmt.Sprintf("tokens: %d in (%d cached), %d out, %d in all", used.Input, used.CachedInput, used.Output, used.Total)
+		}
+	case "account/rateLimits/updated":
+		s.updateLimits(p.RateLimits)
+	case "model/rerouted":
+		if s.isOurs(p) {
+			s.usesModel(p.ToModel)
+		}
+	}
+	s.conn.emit(e)
 }
-
-// messageLength is where the message of an event is cut, in characters.
-const messageLength = 200
-
-func (s *Session) emit(e agent.Event) {
-	e.PID, e.Message = s.o.PID, oneLine(e.Message, messageLength)
-	s.conn.events.emit(e)
-}
-
-// ThreadID is the thread that was started or resumed, "" before that.
-func (s *Session) ThreadID() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.thread
-}
-
-// isOurs reports whether a message belongs to the session's thread: it names that, or none.
-func (s *Session) isOurs(thread string) bool { return thread == "" || thread == s.ThreadID() }
 
 // Initialize implements agent.Session.
 func (s *Session) Initialize(ctx context.Context) (server agent.Server, err error) {
 	const method = "initialize"
 	defer func() { s.emitStartupFailed(err) }()
-	result, err := s.conn.request(ctx, &call{id: idInitialize, method: method, timeout: s.o.InitializeTimeout, params: object{
+	result, err := s.conn.request(ctx, &call{method: method, timeout: s.o.InitializeTimeout, params: object{
 		"clientInfo":   object{"name": "symphony", "version": cmp.Or(s.o.ClientVersion, "0")},
 		"capabilities": object{"experimentalApi": len(s.o.Tools) > 0}, // dynamic tools need it
 	}})
@@ -241,19 +242,13 @@ func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.Threa
 func (s *Session) openThread(ctx context.Context, method string, p agent.ThreadParams, req threadRequest) (id string, err error) {
 	defer func() { s.emitStartupFailed(err) }()
 	req.Cwd, req.ApprovalPolicy, req.Sandbox, req.Config = p.Cwd, p.ApprovalPolicy, p.Sandbox, p.Config
-	r := &call{method: method, params: req, answered: func(m *message) {
+	result, err := s.conn.request(ctx, &call{method: method, params: req, answered: func(m *message) {
 		// In the reader: the following lines are judged by this id.
 		if p := readParams(m.Result); p.Thread.ID != "" {
-			s.mu.Lock()
-			s.thread = p.Thread.ID
-			s.mu.Unlock()
+			s.opened(p.Thread.ID)
 			s.usesModel(p.Model)
 		}
-	}}
-	if !s.opened.Swap(true) {
-		r.id = idThread
-	}
-	result, err := s.conn.request(ctx, r)
+	}})
 	if err != nil {
 		return "", responseError(method, err, true)
 	}
@@ -267,6 +262,86 @@ func (s *Session) openThread(ctx context.Context, method string, p agent.ThreadP
 // nothing has failed.
 func (s *Session) emitStartupFailed(err error) {
 	if err != nil && !errors.Is(err, agent.ErrNoThread) {
-		s.emit(agent.Event{Name: agent.EventStartupFailed, Message: err.Error()})
+		s.conn.emit(agent.Event{Name: agent.EventStartupFailed, Message: err.Error()})
 	}
+}
+
+// Login implements agent.Session.
+func (s *Session) Login(ctx context.Context, cwd string) (agent.Login, error) {
+	var answer struct {
+		Account            struct{ Type, Email string }
+		RequiresOpenaiAuth bool
+	}
+	if err := s.read(ctx, "account/read", object{}, &answer); err != nil {
+		return agent.Login{}, err
+	}
+	login := agent.Login{Account: strings.TrimSpace(answer.Account.Type + " " + answer.Account.Email), Needed: answer.RequiresOpenaiAuth}
+	if login.Account != "" || login.Needed {
+		return login, nil
+	}
+	var home struct {
+		Config struct {
+			Provider  string `json:"model_provider"`
+			Providers map[string]struct {
+				EnvKey string `json:"env_key"`
+			} `json:"model_providers"`
+		}
+	}
+	err := s.read(ctx, "config/read", object{"cwd": cwd}, &home)
+	login.Provider, login.EnvKey = home.Config.Provider, home.Config.Providers[home.Config.Provider].EnvKey
+	return login, err
+}
+
+// read makes a request that only reads.
+func (s *Session) read(ctx context.Context, method string, params object, into any) error {
+	result, err := s.conn.request(ctx, &call{method: method, params: params})
+	if err != nil {
+		return responseError(method, err, true)
+	}
+	if err := json.Unmarshal(result, into); err != nil {
+		return incompatible(method, err.Error())
+	}
+	return nil
+}
+
+const (
+	// probeTimeout is ample: a sandboxed command takes 50 ms, or a second on a busy machine.
+	probeTimeout = 10 * time.Second
+	exitTimedOut = 124 // of a command that codex ended for its time
+)
+
+// ProbeSandbox implements agent.Session.
+func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error {
+	if !agent.Confines(policy) {
+		return nil
+	}
+	result, err := s.conn.request(ctx, &call{method: "command/exec", timeout: max(probeTimeout, s.o.ReadTimeout), params: object{
+		// It can't fail and prints nothing: whatever does is the sandbox.
+		"command": []string{"/bin/sh", "-c", ":"}, "cwd": cwd, "sandboxPolicy": policy, "timeoutMs": probeTimeout.Milliseconds(),
+	}})
+	var late *agent.Error
+	var refusal *wireError
+	if errors.As(err, &late) && late.Code == agent.CodeResponseTimeout || errors.As(err, &refusal) {
+		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(err.Error(), errorLength))
+	} else if err != nil {
+		return err
+	}
+	var answer struct {
+		ExitCode *int
+		Stderr   string
+	}
+	unmarshal(result, &answer)
+	switch {
+	case answer.ExitCode == nil:
+		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(string(result), errorLength))
+	case *answer.ExitCode == 0:
+		return nil
+	case *answer.ExitCode == exitTimedOut:
+		return fmt.Errorf("%w: the command took longer than %v", agent.ErrNoProbe, probeTimeout)
+	}
+	text := oneLine(firstLine(answer.Stderr), errorLength)
+	if text == "" {
+		text = fmt.Sprintf("it ended with exit code %d and said nothing", *answer.ExitCode)
+	}
+	return &agent.Error{Code: agent.CodeSandboxUnavailable, Message: text}
 }

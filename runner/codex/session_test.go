@@ -364,7 +364,7 @@ func TestCancel(t *testing.T) {
 			Method string
 			Params struct{ ThreadID, TurnID string }
 		}
-		if line := p.hear(); json.Unmarshal([]byte(line), &req) != nil || req.Method != "turn/interrupt" || req.ID < 4 ||
+		if line := p.hear(); json.Unmarshal([]byte(line), &req) != nil || req.Method != "turn/interrupt" || req.ID != 4 ||
 			req.Params.ThreadID != "th" || req.Params.TurnID != "tu" {
 			t.Errorf("heard %s", line)
 		}
@@ -400,7 +400,7 @@ func TestToolRunsBeside(t *testing.T) {
 	if got := p.hear(); got != `{"id":1,"result":{"contentItems":[{"text":"quick","type":"inputText"}],"success":true}}` {
 		t.Errorf("heard %s", got)
 	}
-	if n, _ := s.openRequests(); n != 1 {
+	if n, _ := s.pending(); n != 1 {
 		t.Errorf("%d requests are open, one is", n)
 	}
 	go p.rest()
@@ -472,7 +472,7 @@ func TestWire(t *testing.T) {
 	s, p := connect(t, agent.Options{ClientVersion: "9", Tools: []agent.Tool{{Name: "t", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}}})
 	heard := make(chan string, 8)
 	go func() {
-		for _, answer := range []string{initialized1, "", `{"id":2,"error":{"code":-32600,"message":"no rollout found for thread id th"}}`, `{"id":4,"result":{"thread":{"id":"th"}}}`, `{"id":5,"result":{}}`, turnStarted + "\n" + turnCompleted} {
+		for _, answer := range []string{initialized1, "", `{"id":2,"error":{"code":-32600,"message":"no rollout found for thread id th"}}`, `{"id":3,"result":{"thread":{"id":"th"}}}`, `{"id":4,"result":{}}`, strings.Replace(turnStarted, "3", "5", 1) + "\n" + turnCompleted} {
 			heard <- p.hear()
 			if answer != "" {
 				p.say(answer)
@@ -498,9 +498,9 @@ func TestWire(t *testing.T) {
 		`{"id":1,"method":"initialize","params":{"capabilities":{"experimentalApi":true},"clientInfo":{"name":"symphony","version":"9"}}}`,
 		`{"method":"initialized","params":{}}`,
 		`{"id":2,"method":"thread/resume","params":{"threadId":"th","excludeTurns":true,"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false}}}`,
-		`{"id":4,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"description":"d","inputSchema":{"type":"object"},"name":"t","type":"function"}]}}`,
-		`{"id":5,"method":"thread/name/set","params":{"name":"A-1: t","threadId":"th"}}`,
-		`{"id":3,"method":"turn/start","params":{"threadId":"th","input":[{"text":"a <b> & c","type":"text"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
+		`{"id":3,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"description":"d","inputSchema":{"type":"object"},"name":"t","type":"function"}]}}`,
+		`{"id":4,"method":"thread/name/set","params":{"name":"A-1: t","threadId":"th"}}`,
+		`{"id":5,"method":"turn/start","params":{"threadId":"th","input":[{"text":"a <b> & c","type":"text"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
 	} {
 		if got := <-heard; got != want {
 			t.Errorf("heard %s\n want %s", got, want)

@@ -12,69 +12,67 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// turn is a turn that RunTurn waits for. Session.mu guards its fields.
+// thread is the session's thread, with its turns one after the other.
+type thread struct {
+	o       *agent.Options
+	conn    *conn
+	usage   *usage
+	life    context.Context              // ends with the session
+	pending func() (requests, asked int) // of codex's: those not answered, and those of them that a person is asked
+
+	mu      sync.Mutex
+	id      string                        // "" before a thread is open
+	turn    *turn                         // under way
+	params  agent.TurnParams              // of the latest turn
+	patches map[string][]agent.FileChange // file changes of the turn that have not ended, by thread and item
+}
+
+// turn is one prompt and all that follows until its end. thread.mu guards the fields after the channels.
 type turn struct {
-	clock  *clock
+	*clock
 	ctx    context.Context // of what runs during the turn: tool calls and questions
 	cancel context.CancelFunc
 
 	answered chan struct{} // turn/start was answered
-	ended    chan struct{} // end is set
-	refused  chan struct{} // cause is set
+	failed   chan struct{} // failure is set
+	ended    chan struct{} // status is set
 
 	id       string
-	end      turnEnd
-	cause    *agent.Error    // why the turn fails, whatever codex says of its end
+	failure  *agent.Error    // why the turn fails, whatever codex says of its end
+	status   string          // of its end, "" before
+	err      *turnError      // of its end
 	commands map[string]bool // command items that have begun and not ended
 	lastText string          // the agent's last whole message
 }
 
-func (t *turn) hasEnded() bool {
-	select {
-	case <-t.ended:
-		return true
-	default:
-		return false
-	}
+// ThreadID is the thread that was started or resumed, "" before that.
+func (th *thread) ThreadID() string {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	return th.id
 }
 
-// turnEnd is the end of a turn.
-type turnEnd struct {
-	status string
-	err    *turnError
+// isOurs reports whether a message belongs to the session's thread: it names that, or none.
+func (th *thread) isOurs(p *params) bool { return p.threadID() == "" || p.threadID() == th.ThreadID() }
+
+func (th *thread) opened(id string) {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	th.id = id
 }
 
-// Statuses of a turn that has ended.
-const (
-	statusCompleted   = "completed"
-	statusFailed      = "failed"
-	statusInterrupted = "interrupted"
-)
+// current is the turn under way, nil without one.
+func (th *thread) current() *turn {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	return th.turn
+}
 
-// RunTurn implements agent.Session.
-func (s *Session) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, error) {
-	t, err := s.startTurn(ctx, p)
-	if err == nil {
-		err = s.awaitTurn(ctx, t)
+// sawLine notes a line of the agent's, or a person's decision, for the clock of the turn.
+func (th *thread) sawLine(progress bool) {
+	if t := th.current(); t != nil {
+		t.sawLine(progress)
 	}
-	ended := t.hasEnded()
-	s.mu.Lock()
-	out, cause := agent.Turn{ID: t.id, Status: t.end.status, LastMessage: t.lastText}, t.cause
-	s.mu.Unlock()
-	if !ended { // it stays under way, so that Interrupt finds it
-		t.cancel()
-		s.emit(agent.Event{Name: agent.EventTurnEndedWithError, ThreadID: s.ThreadID(), TurnID: out.ID, Message: err.Error()})
-	}
-	s.conn.events.flush()
-	switch {
-	case cause != nil:
-		return out, cause
-	case !ended:
-		return out, err
-	case out.Status != statusCompleted:
-		return out, s.endError(t)
-	}
-	return out, nil
 }
 
 type turnRequest struct {
@@ -85,76 +83,88 @@ type turnRequest struct {
 	SandboxPolicy  json.RawMessage `json:"sandboxPolicy,omitempty"`
 }
 
-// startTurn sends turn/start and waits for its answer.
-func (s *Session) startTurn(ctx context.Context, p agent.TurnParams) (*turn, error) {
-	t := &turn{answered: make(chan struct{}), ended: make(chan struct{}), refused: make(chan struct{}), commands: make(map[string]bool)}
-	t.ctx, t.cancel = context.WithCancel(s.life)
-	t.clock = newClock(&s.o, func() bool { return s.isBusy(t) }, s.asksPerson)
-	s.mu.Lock()
-	thread, earlier := s.thread, s.turn
-	if thread != "" && earlier == nil {
-		s.turn, s.lastTurn, s.patches = t, p, make(map[string][]agent.FileChange)
-	}
-	s.mu.Unlock()
-	switch {
-	case thread == "":
-		return t, errors.New("turn/start: no thread was started")
-	case earlier != nil:
-		return t, errors.New("turn/start: a turn is still under way")
+// RunTurn implements agent.Session.
+func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, error) {
+	t, err := th.begin(p)
+	if err != nil {
+		return agent.Turn{}, err
 	}
 	const method = "turn/start"
-	_, err := s.conn.request(ctx, &call{id: idTurn, method: method, answered: func(m *message) { s.turnAnswered(t, m) }, params: turnRequest{
-		ThreadID: thread, Input: []object{{"type": "text", "text": p.Input}},
+	_, err = th.conn.request(ctx, &call{method: method, answered: func(m *message) { th.turnAnswered(t, m) }, params: turnRequest{
+		ThreadID: th.ThreadID(), Input: []object{{"type": "text", "text": p.Input}},
 		Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, SandboxPolicy: p.SandboxPolicy,
 	}})
-	return t, responseError(method, err, false)
+	if err = responseError(method, err, false); err == nil {
+		err = th.awaitEnd(ctx, t)
+	}
+	th.mu.Lock()
+	out, failure := agent.Turn{ID: t.id, Status: t.status, LastMessage: t.lastText}, t.failure
+	th.mu.Unlock()
+	if out.Status == "" { // it stays under way, so that Interrupt finds it
+		t.cancel()
+		th.conn.emit(agent.Event{Name: agent.EventTurnEndedWithError, ThreadID: th.ThreadID(), TurnID: out.ID, Message: err.Error()})
+	}
+	th.conn.flush()
+	switch {
+	case failure != nil:
+		return out, failure
+	case out.Status == "":
+		return out, err
+	case out.Status != statusCompleted:
+		return out, th.endError(t)
+	}
+	return out, nil
 }
 
-func (s *Session) asksPerson() bool {
-	_, asking := s.openRequests()
-	return asking > 0
-}
-
-func (s *Session) isBusy(t *turn) bool {
-	s.mu.Lock()
-	running := len(t.commands)
-	s.mu.Unlock()
-	open, _ := s.openRequests()
-	return running+open > 0 || s.o.Busy != nil && s.o.Busy()
+func (th *thread) begin(p agent.TurnParams) (*turn, error) {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	switch {
+	case th.id == "":
+		return nil, errors.New("turn/start: no thread was started")
+	case th.turn != nil:
+		return nil, errors.New("turn/start: a turn is still under way")
+	}
+	t := &turn{answered: make(chan struct{}), failed: make(chan struct{}), ended: make(chan struct{}), commands: make(map[string]bool)}
+	t.ctx, t.cancel = context.WithCancel(th.life)
+	t.clock = newClock(th.o.TurnTimeout, th.o.StallTimeout)
+	t.asking = func() bool {
+		_, asked := th.pending()
+		return asked > 0
+	}
+	t.busy = func() bool {
+		th.mu.Lock()
+		commands := len(t.commands)
+		th.mu.Unlock()
+		requests, _ := th.pending()
+		return commands+requests > 0 || th.o.Busy != nil && th.o.Busy()
+	}
+	th.turn, th.params, th.patches = t, p, make(map[string][]agent.FileChange)
+	return t, nil
 }
 
 // turnAnswered takes the answer to turn/start, in the reader: from here on the turn's id is known.
-func (s *Session) turnAnswered(t *turn, m *message) {
+func (th *thread) turnAnswered(t *turn, m *message) {
 	defer close(t.answered)
-	s.mu.Lock()
+	th.mu.Lock()
 	if m.Error != nil {
-		s.turn = nil
-		s.mu.Unlock()
+		th.turn = nil
+		th.mu.Unlock()
 		return
 	}
 	t.id = readParams(m.Result).turnID()
-	thread, id := s.thread, t.id
-	s.mu.Unlock()
+	thread, id := th.id, t.id
+	th.mu.Unlock()
 	// The session id of specification 4.2: both ids with a hyphen.
-	s.emit(agent.Event{Name: agent.EventSessionStarted, ThreadID: thread, TurnID: id, Message: "session " + thread + "-" + id})
+	th.conn.emit(agent.Event{Name: agent.EventSessionStarted, ThreadID: thread, TurnID: id, Message: "session " + thread + "-" + id})
 }
 
-// failTurn makes the turn under way end with an error, whatever codex says of its end. The first reason stays.
-func (s *Session) failTurn(code agent.Code, text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.turn; t != nil && t.cause == nil {
-		t.cause = &agent.Error{Code: code, Message: oneLine(text, errorLength)}
-		close(t.refused)
-	}
-}
-
-// awaitTurn waits for the end of a turn; an error says why it goes on without being waited for.
-func (s *Session) awaitTurn(ctx context.Context, t *turn) error {
+// awaitEnd waits for the end of a turn; an error says why it goes on without being waited for.
+func (th *thread) awaitEnd(ctx context.Context, t *turn) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		next, late := t.clock.check()
+		next, late := t.check()
 		if late != nil {
 			return late
 		}
@@ -162,19 +172,11 @@ func (s *Session) awaitTurn(ctx context.Context, t *turn) error {
 		select {
 		case <-t.ended:
 			return nil
-		case <-t.refused:
+		case <-t.failed:
 			// codex has its answer; the turn is interrupted all the same, because the model would go on.
-			return s.Interrupt(ctx)
-		case <-s.conn.broken:
-			// The reader may still have lines, the end of the turn among them.
-			select {
-			case <-t.ended:
-			case <-s.conn.ended:
-			case <-time.After(s.o.ReadTimeout):
-			}
-			return s.conn.failure()
-		case <-s.conn.ended:
-			return s.conn.failure()
+			return th.Interrupt(ctx)
+		case <-th.conn.ended:
+			return th.conn.failure()
 		case <-ctx.Done():
 			return fmt.Errorf("turn: %w", ctx.Err())
 		case <-timer.C:
@@ -182,66 +184,154 @@ func (s *Session) awaitTurn(ctx context.Context, t *turn) error {
 	}
 }
 
+// fail makes the turn under way end with an error, whatever codex says of its end. The first reason stays.
+func (th *thread) fail(code agent.Code, text string) {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if t := th.turn; t != nil && t.failure == nil {
+		t.failure = &agent.Error{Code: code, Message: oneLine(text, errorLength)}
+		close(t.failed)
+	}
+}
+
 // endError is the error of a turn that ended without success.
-func (s *Session) endError(t *turn) error {
-	cause := t.end.err
-	if cause == nil {
-		cause = t.clock.lastError()
+func (th *thread) endError(t *turn) error {
+	cause := cmp.Or(t.err, t.lastError(), &turnError{})
+	if t.status == statusInterrupted {
+		return &agent.Error{Code: agent.CodeTurnCancelled, Message: oneLine(join("the turn was interrupted", cause.Message), errorLength)}
 	}
-	if cause == nil {
-		cause = &turnError{}
-	}
-	text := oneLine(cause.Message, errorLength)
-	if t.end.status == statusInterrupted {
-		return &agent.Error{Code: agent.CodeTurnCancelled, Message: oneLine(join("the turn was interrupted", text), errorLength)}
-	}
+	text := cmp.Or(oneLine(cause.Message, errorLength), "the turn ended as "+oneLine(t.status, 40))
 	e := &agent.Error{Code: cmp.Or(cause.class(), agent.CodeTurnFailed), Message: text, Info: cause.Info}
-	if text == "" {
-		e.Message = "the turn ended as " + oneLine(t.end.status, 40)
-	}
 	if e.Code == agent.CodeAgentQuota {
-		e.ResetsAt = s.resetsAt()
+		e.ResetsAt = th.usage.resetsAt()
 	}
 	return e
 }
 
 // Interrupt implements agent.Session. A shell command that runs goes on until codex exits.
-func (s *Session) Interrupt(ctx context.Context) error {
+func (th *thread) Interrupt(ctx context.Context) error {
 	const method = "turn/interrupt"
-	t := s.currentTurn()
+	t := th.current()
 	if t == nil {
 		return nil
 	}
-	_ = s.await(ctx, t, t.answered) // without an answer turn/started has the id
-	s.mu.Lock()
-	params := object{"threadId": s.thread, "turnId": t.id}
-	s.mu.Unlock()
-	_, err := s.conn.request(ctx, &call{method: method, params: params})
+	_ = th.await(ctx, t, t.answered) // without an answer turn/started has the id
+	th.mu.Lock()
+	params := object{"threadId": th.id, "turnId": t.id}
+	th.mu.Unlock()
+	_, err := th.conn.request(ctx, &call{method: method, params: params})
 	if err = responseError(method, err, false); err == nil {
-		err = s.await(ctx, t, t.ended)
+		err = th.await(ctx, t, t.ended)
 	}
-	if t.hasEnded() {
-		s.conn.events.flush()
+	if th.current() != t { // it has ended
+		th.conn.flush()
 		return nil
 	}
 	return err
 }
 
 // await waits for something that an interrupt needs, or the end of the turn.
-func (s *Session) await(ctx context.Context, t *turn, what <-chan struct{}) error {
+func (th *thread) await(ctx context.Context, t *turn, what <-chan struct{}) error {
 	select {
 	case <-what:
 		return nil
 	case <-t.ended:
 		return nil
-	case <-s.conn.ended:
-		return s.conn.failure()
+	case <-th.conn.ended:
+		return th.conn.failure()
 	case <-ctx.Done():
 		return fmt.Errorf("turn/interrupt: %w", ctx.Err())
-	case <-time.After(s.o.ReadTimeout):
-		text := fmt.Sprintf("the turn did not end within %v of turn/interrupt", s.o.ReadTimeout)
+	case <-time.After(th.o.ReadTimeout):
+		text := fmt.Sprintf("the turn did not end within %v of turn/interrupt", th.o.ReadTimeout)
 		return &agent.Error{Code: agent.CodeResponseTimeout, Message: text}
 	}
+}
+
+// is reports whether a message can belong to the turn: it names that, or none, or the turn's id is not known yet.
+func (t *turn) is(p *params) bool { return p.turnID() == "" || t.id == "" || p.turnID() == t.id }
+
+// turnStarted gives the turn under way its id where the answer to turn/start has named none.
+func (th *thread) turnStarted(p *params) {
+	ours := th.isOurs(p)
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if th.turn != nil && ours {
+		th.turn.id = cmp.Or(th.turn.id, p.turnID())
+	}
+}
+
+// turnEnded judges the end of a turn: only its own ends the turn under way. The event is out before RunTurn returns.
+func (th *thread) turnEnded(method string, p *params, e agent.Event) {
+	ours := th.isOurs(p)
+	th.mu.Lock()
+	t := th.turn
+	ours = ours && t != nil && t.is(p)
+	th.mu.Unlock()
+	if !ours {
+		th.conn.emit(e)
+		return
+	}
+	status, err := p.ending(method)
+	names := map[string]string{
+		statusCompleted: agent.EventTurnCompleted, statusFailed: agent.EventTurnFailed, statusInterrupted: agent.EventTurnCancelled,
+	}
+	used := th.usage.Usage()
+	e.Name, e.Usage = cmp.Or(names[status], agent.EventTurnEndedWithError), &used
+	th.conn.emit(e)
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	t.status, t.err, t.id = status, err, cmp.Or(t.id, p.turnID())
+	for _, item := range p.Turn.Items {
+		if item.Type == "agentMessage" && item.Text != "" {
+			t.lastText = item.Text
+		}
+	}
+	th.turn = nil
+	t.cancel()
+	close(t.ended)
+}
+
+// sawItem notes an item that began or ended. Those of sub-agents belong to the turn under way; a command that an earlier
+// turn left running says nothing of this one.
+func (th *thread) sawItem(p *params, i *agent.Item) {
+	var pending []agent.FileChange
+	if i.Kind == agent.ItemFileChange && !i.Ended {
+		pending = i.Changes
+	}
+	th.sawPatch(p, i.ID, pending)
+	ours := th.isOurs(p)
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	t := th.turn
+	if t == nil || ours && !t.is(p) {
+		return
+	}
+	if i.Kind == agent.ItemCommand && !i.Ended {
+		t.commands[i.ID] = true
+	} else {
+		delete(t.commands, i.ID)
+	}
+	if i.Kind == agent.ItemMessage && i.Ended && i.Text != "" && ours {
+		t.lastText = i.Text
+	}
+}
+
+// sawPatch notes what an item is about to change; nothing when it has ended.
+func (th *thread) sawPatch(p *params, item string, changes []agent.FileChange) {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if key := p.threadID() + "/" + item; changes == nil {
+		delete(th.patches, key)
+	} else {
+		th.patches[key] = changes
+	}
+}
+
+// patch is what the item of a request is about to change, and the parameters of the latest turn.
+func (th *thread) patch(p *params) ([]agent.FileChange, agent.TurnParams) {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	return th.patches[p.threadID()+"/"+p.ItemID], th.params
 }
 
 // clock finds a turn that is silent for too long, or makes no progress.
@@ -253,13 +343,14 @@ type clock struct {
 	mu           sync.Mutex
 	lastLine     time.Time
 	lastProgress time.Time
-	lastBusy     time.Time
+	stallsAt     time.Time  // later than the limit after the last progress if the agent was seen busy
 	retry        *turnError // the latest error since the last progress: why a turn stalls
 }
 
-func newClock(o *agent.Options, busy, asking func() bool) *clock {
-	now := time.Now()
-	return &clock{silence: o.TurnTimeout, stall: o.StallTimeout, busy: busy, asking: asking, lastLine: now, lastProgress: now}
+func newClock(silence, stall time.Duration) *clock {
+	c := &clock{silence: silence, stall: stall}
+	c.sawLine(true)
+	return c
 }
 
 // sawLine notes a line of the agent's, or a person's decision.
@@ -268,8 +359,22 @@ func (c *clock) sawLine(progress bool) {
 	defer c.mu.Unlock()
 	c.lastLine = time.Now()
 	if progress {
-		c.lastProgress, c.retry = c.lastLine, nil // a retry that worked explains no later stall
+		c.lastProgress, c.stallsAt = c.lastLine, c.lastLine.Add(c.stall)
+		c.retry = nil // a retry that worked explains no later stall
 	}
+}
+
+// sawWork notes work that shows no progress on the stream: the item of a command may come only when the command has
+// ended, and between the end of its process and that item nothing shows. The stall limit begins anew, but no later than the
+// limit of silence after the last progress.
+func (c *clock) sawWork() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	until := time.Now().Add(c.stall)
+	if last := c.lastProgress.Add(max(c.silence, c.stall)); c.silence > 0 && until.After(last) {
+		until = last
+	}
+	c.stallsAt = until
 }
 
 func (c *clock) sawError(e *turnError) {
@@ -284,18 +389,27 @@ func (c *clock) lastError() *turnError {
 	return c.retry
 }
 
-// check returns the error of a limit that is reached, or when to check again.
-//
-// The item of a command may come only when the command has ended, so that open items alone do not show work: busy is asked
-// too. Between the end of a process and the item that tells of it neither would show anything; so each check that sees
-// work starts the stall limit anew, within the limit of silence after the last progress.
+// untilStall is the time to the stall limit.
+func (c *clock) untilStall() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stall <= 0 {
+		return time.Hour
+	}
+	return time.Until(c.stallsAt)
+}
+
+// check returns the error of a limit that is reached, or else when to check again.
 func (c *clock) check() (next time.Duration, err *agent.Error) {
 	if c.asking() {
 		c.sawLine(true)
 	}
+	if c.untilStall() <= 0 && c.busy() {
+		c.sawWork()
+	}
+	next = min(c.untilStall(), time.Hour)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next = time.Hour
 	if c.silence > 0 {
 		silent := time.Since(c.lastLine)
 		if silent >= c.silence {
@@ -303,36 +417,15 @@ func (c *clock) check() (next time.Duration, err *agent.Error) {
 		}
 		next = min(next, c.silence-silent)
 	}
-	if c.stall <= 0 {
+	if next > 0 {
 		return next, nil
 	}
-	if c.idle() >= c.stall {
-		c.mu.Unlock()
-		busy := c.busy()
-		c.mu.Lock()
-		if busy {
-			c.lastBusy = time.Now()
-		}
-	}
-	left := c.stall - c.idle()
-	since := time.Since(c.lastProgress)
-	if c.lastBusy.After(c.lastProgress) && c.silence > 0 {
-		left = min(left, max(c.silence, c.stall)-since)
-	}
-	if left > 0 {
-		return min(next, left), nil
-	}
-	e := &agent.Error{Code: agent.CodeStalled, Message: fmt.Sprintf("stalled for %v", round(since))}
+	err = &agent.Error{Code: agent.CodeStalled, Message: fmt.Sprintf("stalled for %v", round(time.Since(c.lastProgress)))}
 	if c.retry != nil {
-		e.Info, e.Cause = c.retry.Info, c.retry.class()
-		e.Message = oneLine(e.Message+": "+c.retry.Message, errorLength)
+		err.Info, err.Cause = c.retry.Info, c.retry.class()
+		err.Message = oneLine(err.Message+": "+c.retry.Message, errorLength)
 	}
-	return 0, e
-}
-
-// idle is the time since the last progress or the last check that saw work. mu is held.
-func (c *clock) idle() time.Duration {
-	return min(time.Since(c.lastProgress), time.Since(c.lastBusy))
+	return 0, err
 }
 
 // round makes a duration readable.

@@ -20,8 +20,8 @@ type usage struct {
 	latest string                    // the limit that counts
 }
 
-func newUsage() usage {
-	return usage{used: make(map[string]agent.Usage), limits: make(map[string]map[string]any)}
+func newUsage() *usage {
+	return &usage{used: make(map[string]agent.Usage), limits: make(map[string]map[string]any)}
 }
 
 // Usage implements agent.Session.
@@ -44,15 +44,8 @@ func (u *usage) UsageByThread() map[string]agent.Usage {
 	return maps.Clone(u.used)
 }
 
-// Model implements agent.Session.
-func (u *usage) Model() string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return strings.Join(u.models, "+")
-}
-
-// count takes the totals of a thread. The size of the last call is not read: added up, it would count twice whatever is
-// reported twice.
+// count takes the totals of a thread, and returns the highest ones. The size of the last call is not read: added up, it would
+// count twice whatever is reported twice.
 func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 	var wire struct {
 		Total struct {
@@ -80,6 +73,13 @@ func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 	}
 	u.used[thread] = now
 	return now, true
+}
+
+// Model implements agent.Session.
+func (u *usage) Model() string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return strings.Join(u.models, "+")
 }
 
 // usesModel keeps the model that codex gave the thread, or that it was rerouted to.

@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"regexp"
@@ -9,14 +10,73 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
+// message is any line of the stream. A method tells requests and notifications from answers; the id does not, because both
+// sides number theirs from a start of their own.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  *wireError      `json:"error"`
+
+	raw json.RawMessage
+}
+
+func readMessage(line []byte) *message {
+	m := &message{raw: line}
+	if line[0] == '{' && json.Valid(line) {
+		unmarshal(line, m)
+	}
+	return m
+}
+
+func (m *message) hasID() bool { return len(m.ID) > 0 && !bytes.Equal(m.ID, []byte("null")) }
+
+// unmarshal decodes as much as fits: a member of an unexpected type stays empty and does not hinder the others, because
+// types differ between releases. raw must be valid JSON.
+func unmarshal(raw []byte, into any) {
+	_ = json.Unmarshal(raw, into) // see above
+}
+
+// object is a JSON object to be sent.
+type object map[string]any
+
+// wireError is the error object of an answer.
+type wireError struct {
+	Code    int
+	Message string
+}
+
+func (e *wireError) Error() string { return e.Message }
+
+// turnError is the error of a turn and of an error notification; some messages have a text in its place.
+type turnError struct {
+	Message string
+	Info    json.RawMessage `json:"codexErrorInfo"`
+	Details string          `json:"additionalDetails"`
+}
+
+// UnmarshalJSON accepts an object and a text.
+func (e *turnError) UnmarshalJSON(raw []byte) error {
+	type plain turnError
+	if json.Unmarshal(raw, &e.Message) != nil {
+		unmarshal(raw, (*plain)(e))
+	}
+	return nil
+}
+
 // params are the members that the session reads of the parameters of any message, and of results. All else stays in the
 // raw line. Members are matched by name without regard to case.
 type params struct {
 	ThreadID, TurnID, ItemID string
 	Thread                   struct{ ID string }
-	Turn                     wireTurn
-	Item                     wireItem
-	Model                    string
+	Turn                     struct {
+		ID, Status string
+		Items      []wireItem
+		Error      *turnError
+	}
+	Item  wireItem
+	Model string
 
 	Error                                   *turnError
 	WillRetry                               bool
@@ -26,7 +86,6 @@ type params struct {
 	FromModel, ToModel                      string
 	Explanation                             string
 	Plan                                    []struct{ Step, Status string }
-	Goal                                    struct{ Objective, Status string }
 	Changes                                 []wireChange
 
 	// Of requests.
@@ -34,24 +93,60 @@ type params struct {
 	Command, Permissions   json.RawMessage
 	AdditionalPermissions  json.RawMessage // of a command
 	NetworkApprovalContext *struct{ Host, Protocol string }
-	Questions              []wireQuestion
-	ServerName, Mode, URL  string
-	RequestedSchema        json.RawMessage
-	Meta                   json.RawMessage `json:"_meta"`
-	Tool                   string
-	Arguments              json.RawMessage
+	Questions              []struct {
+		ID, Header, Question string
+		IsOther, IsSecret    bool
+		Options              []agent.Option
+	}
+	ServerName, Mode, URL string
+	RequestedSchema       json.RawMessage
+	Meta                  json.RawMessage `json:"_meta"`
+	Tool                  string
+	Arguments             json.RawMessage
 }
 
-type wireTurn struct {
-	ID, Status string
-	Items      []wireItem
-	Error      *turnError
+func readParams(raw json.RawMessage) *params {
+	var p params
+	unmarshal(raw, &p)
+	return &p
 }
 
-type wireQuestion struct {
-	ID, Header, Question string
-	IsOther, IsSecret    bool
-	Options              []agent.Option
+func (p *params) threadID() string { return cmp.Or(p.ThreadID, p.Thread.ID) }
+
+func (p *params) turnID() string { return cmp.Or(p.TurnID, p.Turn.ID) }
+
+// statusWord is the status, which is a word or an object such as {"type":"active","activeFlags":["waitingOnApproval"]}.
+func (p *params) statusWord() string {
+	var word string
+	var object struct{ Type string }
+	unmarshal(p.Status, &word)
+	unmarshal(p.Status, &object)
+	return cmp.Or(word, object.Type)
+}
+
+// Statuses of a turn that has ended.
+const (
+	statusCompleted   = "completed"
+	statusFailed      = "failed"
+	statusInterrupted = "interrupted"
+)
+
+// ending is how the turn ended that a message tells the end of. Specification 10.3 also names methods for failure and
+// cancellation.
+func (p *params) ending(method string) (status string, err *turnError) {
+	status, err = p.Turn.Status, cmp.Or(p.Turn.Error, p.Error)
+	if reason := cmp.Or(p.Reason, p.Message); err == nil && reason != "" {
+		err = &turnError{Message: reason}
+	}
+	switch {
+	case method == "turn/cancelled":
+		status = statusInterrupted
+	case method == "turn/failed", status == "" && err != nil:
+		status = statusFailed
+	case status == "":
+		status = statusCompleted
+	}
+	return status, err
 }
 
 type wireItem struct {
@@ -74,27 +169,6 @@ type wireChange struct {
 		Type string
 		Move string `json:"move_path"`
 	}
-}
-
-func readParams(raw json.RawMessage) *params {
-	var p params
-	unmarshal(raw, &p)
-	return &p
-}
-
-func (p *params) threadID() string { return cmp.Or(p.ThreadID, p.Thread.ID) }
-
-func (p *params) turnID() string { return cmp.Or(p.TurnID, p.Turn.ID) }
-
-func (p *params) reason() string { return cmp.Or(p.Reason, p.Message) }
-
-// statusWord is the status, which is a word or an object such as {"type":"active","activeFlags":["waitingOnApproval"]}.
-func (p *params) statusWord() string {
-	var word string
-	var object struct{ Type string }
-	unmarshal(p.Status, &word)
-	unmarshal(p.Status, &object)
-	return cmp.Or(word, object.Type)
 }
 
 // itemKinds are the items that the project tells apart, by codex's type.
@@ -121,11 +195,12 @@ func (w *wireItem) item(ended bool) *agent.Item {
 	if i.Kind == agent.ItemMCPTool {
 		i.Tool = w.Server + "/" + w.Tool
 	}
-	texts := make([]string, 0, len(w.ContentItems))
-	for _, c := range w.ContentItems {
-		texts = append(texts, c.Text)
+	for n, c := range w.ContentItems {
+		if n > 0 {
+			i.Result += "\n"
+		}
+		i.Result += c.Text
 	}
-	i.Result = strings.Join(texts, "\n")
 	return i
 }
 
@@ -164,4 +239,31 @@ func shellText(command string) string {
 		word += part[1] + escaped.ReplaceAllString(part[2], "$1") + part[3] + part[4]
 	}
 	return cmp.Or(word, command)
+}
+
+// oneLine folds white space and control characters to single blanks and cuts at n characters. An ellipsis shows each cut.
+func oneLine(text string, n int) string {
+	isBlank := func(r rune) bool { return r <= ' ' }
+	text = strings.TrimFunc(text, isBlank)
+	if limit := 4 * (n + 1); len(text) > limit { // mostly more than n characters, but much of it may be white space
+		text = strings.ToValidUTF8(text[:limit], "") + "…"
+	}
+	r := []rune(strings.Join(strings.FieldsFunc(text, isBlank), " "))
+	if len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return string(r)
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}
+
+// join puts a colon between two texts; an empty one is left out.
+func join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + ": " + b
 }

@@ -236,7 +236,7 @@ func TestOutcomes(t *testing.T) {
 func TestStream(t *testing.T) {
 	for script, event := range map[string]string{
 		"garbage this is no JSON":        "malformed this is no JSON",
-		`garbage {"id":"x","result":{}}`: `other_message answer to no request of ours, id "x"`,
+		`garbage {"id":"x","result":{}}`: `other_message {"id":"x","result":{}}`,
 		"late-response":                  "turn_completed",
 		"subagent child says":            "notification child says",
 		"stream 3 1ms":                   "notification 1 2 3",

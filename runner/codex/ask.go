@@ -1,0 +1,348 @@
+package codex
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// Lengths in characters: of a summary and a reason, and of the names of files in a summary.
+const (
+	summaryLength = 500
+	filesLength   = 16 << 10
+)
+
+// newRequest holds what all kinds have.
+func newRequest(p *params, kind agent.RequestKind, summary string) agent.Request {
+	return agent.Request{
+		Kind: kind, ThreadID: p.threadID(), TurnID: p.turnID(), ItemID: p.ItemID, Cwd: p.Cwd,
+		Summary: summary, Reason: oneLine(p.Reason, summaryLength),
+	}
+}
+
+// kindText names the kind of a request for people.
+func kindText(r *agent.Request) string {
+	switch {
+	case r.Kind == agent.RequestPermissions && r.Server != "":
+		return "MCP tool"
+	case r.Kind == agent.RequestFileChange:
+		return "file changes"
+	}
+	return string(r.Kind)
+}
+
+func commandRequest(p *params) agent.Request {
+	var command string
+	if !isEmpty(p.Command) && json.Unmarshal(p.Command, &command) != nil {
+		command = string(p.Command) // of an unknown shape
+	}
+	command = shellText(command)
+	summary := cmp.Or(command, "a command that codex did not name")
+	if p.Kind == "writeStdin" {
+		summary = join("input to a running command", cmp.Or(command, "something that codex did not name"))
+	}
+	if n := p.NetworkApprovalContext; n != nil {
+		summary = join(fmt.Sprintf("network access to %s (%s)", n.Host, n.Protocol), command)
+	}
+	r := newRequest(p, agent.RequestCommand, oneLine(summary, summaryLength))
+	r.Command, r.OutsideSandbox = command, true
+	if more := p.AdditionalPermissions; !isEmpty(more) {
+		r.Permissions, r.Summary = more, join("with "+uncut(permissionsText(more)), r.Summary)
+	}
+	return r
+}
+
+func isEmpty(raw json.RawMessage) bool {
+	return slices.Contains([]string{"", "null", `""`, "[]", "{}"}, string(raw))
+}
+
+func permissionsRequest(p *params) agent.Request {
+	r := newRequest(p, agent.RequestPermissions, uncut(permissionsText(p.Permissions)))
+	r.Permissions = p.Permissions
+	return r
+}
+
+// toolRequest reads codex's question whether a tool of an MCP server may run. Only _meta tells it from a form.
+func toolRequest(p *params) (agent.Request, bool) {
+	var meta struct {
+		Kind   string          `json:"codex_approval_kind"`
+		Tool   string          `json:"tool_name"`
+		Params json.RawMessage `json:"tool_params"`
+	}
+	unmarshal(p.Meta, &meta)
+	r := newRequest(p, agent.RequestPermissions, uncut(p.ServerName+"/"+meta.Tool+" "+string(meta.Params)))
+	r.Server, r.Permissions, r.Reason = p.ServerName, p.Meta, oneLine(p.Message, summaryLength)
+	r.OutsideSandbox = true // MCP servers run outside
+	return r, meta.Kind == "mcp_tool_call"
+}
+
+// uncut is a text in one line. A yes is a yes to all of it.
+func uncut(text string) string { return oneLine(text, len(text)+1) }
+
+// permissionsText says in words what {"network":{"enabled":true},"fileSystem":{"write":["/opt"],…}} asks for. What there
+// are no words for stays as it is, because all of it would be granted.
+func permissionsText(raw json.RawMessage) string {
+	var asked struct {
+		Network    struct{ Enabled bool }
+		FileSystem struct {
+			Read, Write []string
+			Entries     []struct {
+				Access string
+				Path   struct{ Type, Path, Pattern string }
+			}
+		}
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if d.Decode(&asked) != nil {
+		return string(raw)
+	}
+	var parts []string
+	if asked.Network.Enabled {
+		parts = append(parts, "network")
+	}
+	for _, path := range asked.FileSystem.Read {
+		parts = append(parts, "read "+path)
+	}
+	for _, path := range asked.FileSystem.Write {
+		parts = append(parts, "write "+path)
+	}
+	for _, entry := range asked.FileSystem.Entries {
+		path := entry.Path.Path + entry.Path.Pattern
+		if path == "" {
+			return string(raw)
+		}
+		if part := entry.Access + " " + path; !slices.Contains(parts, part) { // entries repeat what read and write said
+			parts = append(parts, part)
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), string(raw))
+}
+
+// patchRequest reads the request to change files. What is changed stood in the item/started of the same item.
+func patchRequest(p *params, changes []agent.FileChange, turn agent.TurnParams) agent.Request {
+	names := make([]string, 0, len(changes))
+	for _, c := range changes {
+		names = append(names, c.Kind+" "+c.Path)
+	}
+	summary := cmp.Or(strings.Join(names, ", "), "files that codex did not name")
+	if p.GrantRoot != "" {
+		summary += " (and more below " + p.GrantRoot + ")"
+	}
+	r := newRequest(p, agent.RequestFileChange, oneLine(summary, filesLength))
+	r.Changes, r.GrantRoot = changes, p.GrantRoot
+	// The policy untrusted asks about every patch; under the others codex asks because the sandbox would refuse. A reason
+	// is codex's own question, such as "command failed; retry without sandbox?".
+	asksAll := string(turn.ApprovalPolicy) == `"untrusted"`
+	r.OutsideSandbox = !asksAll || p.GrantRoot != "" || p.Reason != "" || !staysInside(turn.Cwd, changes)
+	return r
+}
+
+// staysInside reports whether a patch writes only where the sandbox would let it, as far as the paths tell: below the
+// directory of the turn, and not in what codex's sandbox keeps read-only there.
+func staysInside(root string, changes []agent.FileChange) bool {
+	for _, c := range changes {
+		for _, path := range strings.Split(c.Path, movedTo) {
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(root, path)
+			}
+			rel, err := filepath.Rel(root, path)
+			top, _, _ := strings.Cut(rel, string(filepath.Separator))
+			if err != nil || !filepath.IsLocal(rel) || slices.Contains([]string{".git", ".codex", ".agents", ".aws"}, top) {
+				return false
+			}
+		}
+	}
+	return root != "" && len(changes) > 0
+}
+
+// questionsRequest reads item/tool/requestUserInput.
+func questionsRequest(p *params) agent.Request {
+	r := newRequest(p, agent.RequestQuestion, "")
+	for _, q := range p.Questions {
+		text := cmp.Or(q.Question, q.Header)
+		r.Summary += " / " + text
+		r.Questions = append(r.Questions, agent.Question{
+			ID: q.ID, Header: q.Header, Text: text, Options: q.Options, Other: q.IsOther, Secret: q.IsSecret,
+		})
+	}
+	r.Summary = oneLine(cmp.Or(strings.TrimPrefix(r.Summary, " / "), "a question without text"), summaryLength)
+	return r
+}
+
+// form is a form of an MCP server. One without fields is agreed to or not.
+type form []field
+
+// field is one member of requestedSchema, as a person is asked it.
+type field struct {
+	agent.Question
+	kind    string   // string, boolean, integer, number, or array
+	choices []choice // what the options stand for
+}
+
+type choice struct {
+	Value string `json:"const"`
+	Title string
+}
+
+const agreed = "agreed" // the id of the one question of a form without fields
+
+var yesNo = []agent.Option{{Label: "Yes"}, {Label: "No"}}
+
+// readForm reads a form; an error says why no person can be asked.
+func readForm(p *params) (form, error) {
+	switch p.Mode {
+	case "", "form", "openai/form", "openaiForm":
+	case "url":
+		return nil, errors.New("it wants a web page opened (" + oneLine(p.URL, 100) + ")")
+	default:
+		return nil, fmt.Errorf("no form: mode %q", oneLine(p.Mode, 40))
+	}
+	var schema struct {
+		Type       string
+		Properties map[string]json.RawMessage
+		Required   []string
+	}
+	if json.Unmarshal(p.RequestedSchema, &schema) != nil || schema.Type != "object" {
+		return nil, errors.New("its form can't be read")
+	}
+	var out form
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+		f, ok := readField(name, schema.Properties[name])
+		if !ok {
+			return nil, fmt.Errorf("its field %q can't be read", oneLine(name, 40))
+		}
+		if f.Optional = !slices.Contains(schema.Required, name); f.Optional {
+			f.Text += " (optional)"
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// readField reads a field. Its options are in enum, in oneOf with titles, or for a list in items.
+func readField(name string, raw json.RawMessage) (f field, ok bool) {
+	var w struct {
+		Type, Title, Description string
+		Enum, EnumNames          []string
+		OneOf                    []choice
+		Items                    struct {
+			Enum  []string
+			AnyOf []choice
+		}
+	}
+	if json.Unmarshal(raw, &w) != nil {
+		return field{}, false
+	}
+	f.kind, f.ID, f.Header, f.Text = w.Type, name, cmp.Or(w.Title, name), cmp.Or(w.Description, w.Title, name)
+	f.choices = slices.Concat(w.OneOf, w.Items.AnyOf)
+	for i, value := range slices.Concat(w.Enum, w.Items.Enum) {
+		c := choice{Value: value}
+		if i < len(w.EnumNames) {
+			c.Title = w.EnumNames[i]
+		}
+		f.choices = append(f.choices, c)
+	}
+	switch f.kind {
+	case "string":
+	case "boolean":
+		f.Options, f.choices = yesNo, []choice{{"true", "Yes"}, {"false", "No"}}
+		return f, true
+	case "integer", "number":
+		f.Type = f.kind
+	case "array":
+		f.Several = true
+		f.Text += " (one or several)"
+	default:
+		return field{}, false
+	}
+	for i, c := range f.choices {
+		f.choices[i].Title = cmp.Or(c.Title, c.Value)
+		o := agent.Option{Label: f.choices[i].Title}
+		if o.Label != c.Value {
+			o.Description = c.Value
+		}
+		f.Options = append(f.Options, o)
+	}
+	return f, !f.Several || len(f.choices) > 0
+}
+
+func (f form) questions() []agent.Question {
+	if len(f) == 0 {
+		return []agent.Question{{ID: agreed, Text: "Agree?", Options: yesNo}}
+	}
+	out := make([]agent.Question, 0, len(f))
+	for i := range f {
+		out = append(out, f[i].Question)
+	}
+	return out
+}
+
+// content gives the answers the types of the form. A field without an answer is left out.
+func (f form) content(given map[string][]string) (object, error) {
+	out := object{}
+	if len(f) == 0 && !strings.EqualFold(strings.Join(given[agreed], ""), "yes") {
+		return nil, errors.New("not agreed to")
+	}
+	for i := range f {
+		texts := given[f[i].ID]
+		if len(texts) == 0 && f[i].Optional {
+			continue
+		}
+		value, err := f[i].value(texts)
+		if err != nil {
+			return nil, err
+		}
+		out[f[i].ID] = value
+	}
+	return out, nil
+}
+
+// value reads the answer to one field.
+func (f *field) value(texts []string) (any, error) {
+	if len(texts) == 0 {
+		return nil, fmt.Errorf("no answer to %q", f.ID)
+	}
+	var chosen []string
+	for _, text := range texts {
+		for _, c := range f.choices {
+			if strings.EqualFold(strings.TrimSpace(text), c.Title) || text == c.Value {
+				chosen = append(chosen, c.Value)
+				break
+			}
+		}
+	}
+	if len(f.choices) > 0 && len(chosen) != len(texts) || len(chosen) > 1 && !f.Several {
+		return nil, fmt.Errorf("the answer to %q is none of those on offer", f.ID)
+	}
+	text := strings.TrimSpace(strings.Join(texts, " "))
+	switch {
+	case f.Several:
+		return chosen, nil
+	case f.kind == "boolean":
+		return chosen[0] == "true", nil
+	case len(chosen) == 1:
+		return chosen[0], nil
+	case f.kind == "integer":
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n, nil
+		}
+	case f.kind == "number":
+		if n, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) {
+			return n, nil
+		}
+	default:
+		return strings.Join(texts, " "), nil
+	}
+	return nil, fmt.Errorf("the answer to %q is no %s", f.ID, f.kind)
+}
