@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // agentProcess is the run's app-server process and the session with it.
@@ -47,7 +47,7 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 		return nil, err
 	}
 	// The login shell's profile may change the directory and set secrets.
-	command := proc.ShellIn(j.space.Path, proc.ShellUnset(j.Config.withheld(j.Env), j.Config.Command))
+	command := text.ShellIn(j.space.Path, text.ShellUnset(j.Config.withheld(j.Env), j.Config.Command))
 	child, err := j.Host.Start(ctx, host.StartRequest{
 		Run: j.hostRun(), Argv: []string{"bash", "-lc", command}, Env: j.codexEnv(), Dir: j.space.Path,
 	})

@@ -20,9 +20,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 const (
@@ -52,6 +49,7 @@ type AttentionHook struct {
 	// Secrets and SecretValues are those of Config.
 	Secrets, SecretValues []string
 	Now                   func() time.Time
+	Host                  host.Host // this machine
 
 	// OfPass and OfRun set these: the file for the output, and the one that marks the processes.
 	log, tree string
@@ -66,7 +64,7 @@ func (h AttentionHook) OfPass(stateDir string) AttentionHook {
 // OfRun returns the hook as the worker of a run runs it. It is ended together with the processes of the run.
 func (h AttentionHook) OfRun(stateDir, runID string) AttentionHook {
 	dir := RunDir(stateDir, runID)
-	return h.with(filepath.Join(dir, hooksFile), filepath.Join(dir, treeFile))
+	return h.with(filepath.Join(dir, hooksFile), filepath.Join(dir, host.TreeFile))
 }
 
 func (h AttentionHook) with(log, tree string) AttentionHook {
@@ -102,14 +100,14 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 	out, exit, err := h.run(ctx, a)
 	result := AttentionResult{Attention: a, Output: out, Took: h.Now().Sub(began)}
 	signalled := exit.Code < 0
-	code, what := workspace.CodeHookFailed, ""
+	code, what := "hook_failed", ""
 	switch {
 	case err != nil:
 		what, result.Unfinished = err.Error(), true
 	case exit.Code == 0:
 		return result
 	case signalled && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		code, what = workspace.CodeHookTimeout, fmt.Sprintf("ran longer than %s and was killed", h.Bound())
+		code, what = "hook_timeout", fmt.Sprintf("ran longer than %s and was killed", h.Bound())
 	case signalled && ctx.Err() != nil:
 		what, result.Unfinished = "was ended with the run", true
 	default:
@@ -130,9 +128,8 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 // run starts the shell and waits for it.
 func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, host.Exit, error) {
 	// The login profile of the shell may change the directory and set the key again.
-	script := "exec 2>&1; " + proc.ShellIn(h.Home, proc.ShellUnset(h.Secrets, h.Script))
-	machine := local.Host{}
-	child, err := machine.Start(ctx, host.StartRequest{Argv: []string{"sh", "-lc", script}, Env: h.env(a), Dir: "/", Tree: h.tree})
+	script := "exec 2>&1; " + text.ShellIn(h.Home, text.ShellUnset(h.Secrets, h.Script))
+	child, err := h.Host.Start(ctx, host.StartRequest{Argv: []string{"sh", "-lc", script}, Env: h.env(a), Dir: "/", Tree: h.tree})
 	if err != nil {
 		return nil, host.Exit{}, err
 	}
@@ -194,8 +191,7 @@ func oneLine(s string) string {
 
 // EndLeftovers ends the processes that hooks of passes have left, also of a pass that was killed.
 func (h AttentionHook) EndLeftovers(ctx context.Context) error {
-	machine := local.Host{}
-	answer, err := machine.Kill(context.WithoutCancel(ctx), host.KillRequest{Tree: h.tree})
+	answer, err := h.Host.Kill(context.WithoutCancel(ctx), host.KillRequest{Tree: h.tree})
 	switch left := answer.Left; {
 	case err != nil:
 		return fmt.Errorf("ending what hooks.on_attention left: %w", err)

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local"
 )
 
 func attentionHook(t *testing.T, script string) AttentionHook {
 	t.Helper()
 	return AttentionHook{
-		Script: script, Timeout: time.Minute, Home: t.TempDir(), Now: time.Now, Workflow: "/w/WORKFLOW.md",
+		Script: script, Timeout: time.Minute, Home: t.TempDir(), Now: time.Now, Host: &local.Host{}, Workflow: "/w/WORKFLOW.md",
 		Env:     []string{"PATH=/usr/bin:/bin", "CI_TOKEN=token-of-another", "LINEAR_API_KEY=lin_api_x", "SYMPHONY_ATTENTION_ID=old", "ALIAS=lin_api_x"},
 		Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{"lin_api_x"},
 	}.OfPass(t.TempDir())

@@ -12,7 +12,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // conversation launches the agent and takes it through its turns (specification 10.2 and 10.3).
@@ -70,11 +69,8 @@ func (c *conversation) options(g *agentProcess) agent.Options {
 			<-g.ready
 			desk := agent.Desk{
 				Store: c.Requests, Timeout: c.Config.AnswerTimeout, Redactor: c.Redactor, Log: c.Log, Now: c.Now, Notify: c.Attend,
-				Instant: func() (reconcile.Instant, error) {
-					boot, err := proc.BootID()
-					return reconcile.Instant{Boot: boot, Mono: proc.Monotonic()}, err
-				},
-				Run: c.rec.get, Ending: c.ending, Gone: g.session.Done(),
+				Instant: func() reconcile.Instant { return reconcile.Instant{Boot: c.Boot, Mono: c.Mono()} },
+				Run:     c.rec.get, Ending: c.ending, Gone: g.session.Done(),
 			}
 			return desk.Decide(ctx, ask)
 		},

@@ -10,7 +10,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // From the worker's variables those of the programs of a run are derived:
@@ -26,7 +25,7 @@ import (
 // env is what hooks and codex both get: the worker's variables without the tracker's key, the run's marker, directories of the
 // workspace's own for temporary files and caches, and what builds need.
 func (j *job) env() []string {
-	own := []string{proc.RunMark + "=" + j.run.ID, "TMPDIR=" + j.space.TmpDir, "XDG_CACHE_HOME=" + j.space.CacheDir}
+	own := []string{host.RunMark + "=" + j.run.ID, "TMPDIR=" + j.space.TmpDir, "XDG_CACHE_HOME=" + j.space.CacheDir}
 	own = slices.Concat(own, j.Config.codexHome(), j.Config.buildEnv(j.Env, j.space))
 	return cleanEnv(j.Env, j.Config.Secrets, j.Config.SecretValues, own)
 }
@@ -89,7 +88,7 @@ func cleanEnv(env, secretNames, secretValues, own []string) []string {
 	for _, entry := range own {
 		drop = append(drop, nameOf(entry))
 	}
-	kept := slices.DeleteFunc(proc.Scrub(env, drop...), func(entry string) bool {
+	kept := slices.DeleteFunc(host.Scrub(env, drop...), func(entry string) bool {
 		_, value, _ := strings.Cut(entry, "=")
 		return slices.ContainsFunc(secretValues, func(s string) bool { return s != "" && strings.Contains(value, s) })
 	})
@@ -157,6 +156,6 @@ func commandEnv(runID string, passed map[string]string) map[string]any {
 	for name, value := range passed {
 		set[name] = value
 	}
-	set[proc.RunMark] = runID
+	set[host.RunMark] = runID
 	return map[string]any{"ignore_default_excludes": false, "set": set}
 }

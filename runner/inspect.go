@@ -12,7 +12,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local"
 )
 
 // Inspection is an agent that was started to be asked about itself, as a worker starts one, in a workspace of its own. Close
@@ -31,7 +30,7 @@ type Inspection struct {
 
 // Inspect starts codex.command in a workspace below parent, which must exist. env replaces the environment of a worker.
 // Codex writes to its home as in a run. The errors are those of a run whose agent does not start.
-func (c Config) Inspect(ctx context.Context, env []string, parent, version string) (_ *Inspection, err error) {
+func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, version string) (_ *Inspection, err error) {
 	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
@@ -52,7 +51,7 @@ func (c Config) Inspect(ctx context.Context, env []string, parent, version strin
 		}
 	}()
 	w := &Worker{
-		Config: c, Host: &local.Host{}, Dir: dir, Env: env, Version: version,
+		Config: c, Host: h, Dir: dir, Env: env, Version: version,
 		Log: slog.New(slog.DiscardHandler), Redactor: agent.NewRedactor(c.SecretValues),
 	}
 	// The name of the folder takes the place of a run's id: it marks the processes.

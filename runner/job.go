@@ -11,20 +11,19 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local"
 )
 
-// The files of a run's directory.
+// The files of a run's directory beside those of its host.
 const (
-	aliveFile    = local.AliveFile
-	workflowFile = "workflow.md"
-	procsFile    = local.ProcsFile
-	treeFile     = local.TreeFile
+	WorkflowFile = "workflow.md" // as dispatched
+	LogFile      = "worker.log"
 	eventsFile   = "events.jsonl"
 	hooksFile    = "hooks.log"
 	stderrFile   = "agent.stderr"
-	workerFile   = "worker.log"
 )
+
+// RunDir is the directory of a run below the state directory.
+func RunDir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }
 
 // job is what the steps of a run share.
 type job struct {

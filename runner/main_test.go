@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
@@ -28,9 +29,6 @@ const agentVar = "RUNNER_TEST_AGENT"
 func TestMain(m *testing.M) {
 	if os.Getenv(agentVar) != "" {
 		os.Exit(codextest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-	}
-	if how := os.Getenv(workerVar); how != "" {
-		os.Exit(playWorker(how, os.Args))
 	}
 	os.Exit(m.Run())
 }
@@ -285,6 +283,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 		},
 		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(), Host: &encodedHost{t: t, host: &local.Host{}},
 		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,
+		Mono: proc.Monotonic, Boot: "boot",
 		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey, "GORACE=" + os.Getenv("GORACE")},
 		Log: slog.New(slog.NewTextHandler(agent.Writer{W: log, Redactor: redactor}, nil)), Redactor: redactor,
 	}
@@ -298,7 +297,7 @@ func (r *rig) next(name string) {
 	id := fmt.Sprintf("%s-%d-%d", name, os.Getpid(), time.Now().UnixNano())
 	r.Dir = RunDir(r.StateDir, id)
 	must(r.t, os.MkdirAll(r.Dir, 0o700))
-	path := filepath.Join(r.Dir, aliveFile)
+	path := filepath.Join(r.Dir, host.AliveFile)
 	must(r.t, proc.CreateAlive(path))
 	alive, err := proc.HoldAlive(path, time.Second)
 	must(r.t, err)

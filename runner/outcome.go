@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // judge turns the error that ended the work into the run's outcome (specification 10.6).
@@ -37,7 +34,7 @@ func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, 
 	}
 	code, message = codeOf(err)
 	if full := j.fullDisk(); full != "" && !reconcile.MachineFault(code) {
-		return reconcile.Failed, codeDiskFull, "no space left on the volume of " + full + ": " + code + ": " + message
+		return reconcile.Failed, host.CodeDiskFull, "no space left on the volume of " + full + ": " + code + ": " + message
 	}
 	var failed *agent.Error
 	switch {
@@ -50,7 +47,6 @@ func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, 
 }
 
 const (
-	codeDiskFull = "disk_full"
 	// fullDiskBytes is too little for any hook or agent to work with.
 	fullDiskBytes = 64 << 10
 )
@@ -74,16 +70,12 @@ func codeOf(err error) (code, message string) {
 	var known *reconcile.Error
 	var failed *agent.Error
 	switch {
-	case proc.LimitReached(err):
-		return reconcile.CodeResourceLimit, err.Error()
-	case errors.As(err, &known):
+	case errors.As(host.WithCode(err), &known):
 		return known.Code, known.Message
 	case errors.As(err, &failed) && failed.Code == agent.CodeStalled && failed.Cause != "":
 		return string(failed.Cause), failed.Message // the agent waited for that, and said so
 	case errors.As(err, &failed):
 		return string(failed.Code), failed.Message
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return codeDiskFull, err.Error()
 	}
 	return "run_failed", err.Error()
 }

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -41,26 +41,12 @@ func TestHooksAndAgentsHandTheTreeOn(t *testing.T) {
 		defer close(r.terminate)
 		r.streaming()
 		eventually(t, "both to be found", func() bool {
-			found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, treeFile)})
+			found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, host.TreeFile)})
 			return err == nil && len(named(found, hooks, agents)) == 2
 		})
 	}()
 	r.ends(reconcile.InterruptedRun, reconcile.CodeTerminated)
-	if found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, treeFile)}); err != nil || len(found) > 0 {
+	if found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, host.TreeFile)}); err != nil || len(found) > 0 {
 		t.Errorf("after the run: %v, %v", found, err)
-	}
-}
-
-// A worker that has given up its run may live for some moments more, to start its own pass, and is no leftover.
-func TestLeavingWorkerIsNoLeftover(t *testing.T) {
-	l, run := started(t, "leave")
-	must(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGTERM))
-	eventually(t, "the alive file to be free", func() bool { return !Alive(l.StateDir, run.ID) })
-	left, err := l.Reap(t.Context(), run, func([]reconcile.Process) error { return nil })
-	if err != nil || len(left) > 0 || !proc.SameProcess(run.Worker) {
-		t.Errorf("left %v, %v; the worker lives: %v", left, err, proc.SameProcess(run.Worker))
-	}
-	if live := l.Probe(t.Context(), run); live.Unknown || len(live.Left) > 0 {
-		t.Errorf("%+v", live)
 	}
 }

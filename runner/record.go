@@ -8,7 +8,6 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 const (
@@ -63,7 +62,7 @@ func (r *record) flush(ctx context.Context) {
 	now := r.Now()
 	r.change(func(run *reconcile.Run) {
 		// The handoff keeps its age if the wall clock was stepped, or ran on during a suspend.
-		at := now.Add(r.handedOver - proc.Monotonic())
+		at := now.Add(r.handedOver - r.Mono())
 		if !run.HandoffAt.IsZero() && at.Sub(run.HandoffAt).Abs() > clockStep {
 			run.HandoffAt = at
 		}
@@ -82,7 +81,7 @@ func (r *record) flush(ctx context.Context) {
 // handsOver notes that the agent is changing its issue.
 func (r *record) handsOver() {
 	r.change(func(run *reconcile.Run) {
-		run.HandoffAt, run.HandoffState, r.handedOver = r.Now(), "", proc.Monotonic()
+		run.HandoffAt, run.HandoffState, r.handedOver = r.Now(), "", r.Mono()
 	})
 }
 
@@ -102,7 +101,7 @@ func (r *record) beat(ctx context.Context, every time.Duration) {
 	others.Go(func() {
 		repeat(ctx, every, func() {
 			r.change(func(run *reconcile.Run) { run.Beats++; run.HeartbeatAt = r.Now() })
-			r.warn("alive file not written", r.Alive.Beat(r.get().Beats, proc.Monotonic()))
+			r.warn("alive file not written", r.Alive.Beat(r.get().Beats, r.Mono()))
 		})
 	})
 	var heard time.Time

@@ -19,7 +19,7 @@ import (
 // A worker that can't store its outcome waits, and its heartbeat goes on meanwhile: a pass would kill a frozen worker, and
 // the outcome would be lost.
 func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
-	path := filepath.Join(t.TempDir(), aliveFile)
+	path := filepath.Join(t.TempDir(), host.AliveFile)
 	must(t, proc.CreateAlive(path))
 	alive, err := proc.HoldAlive(path, time.Second)
 	must(t, err)
@@ -33,7 +33,7 @@ func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 			}
 			return nil
 		}
-		w := &Worker{Journal: journal, Alive: alive, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+		w := &Worker{Journal: journal, Alive: alive, Now: time.Now, Mono: proc.Monotonic, Log: slog.New(slog.DiscardHandler)}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // a stopped run has an outcome too
 		must(t, w.Conclude(ctx, reconcile.Run{ID: "run-1", Phase: reconcile.PreparingWorkspace, Outcome: reconcile.Failed}))
@@ -87,7 +87,7 @@ func TestHeartbeatBeforeLook(t *testing.T) {
 
 // A run whose directory can't be written ends with an outcome.
 func TestRunDirectoryNotWritable(t *testing.T) {
-	for name, file := range map[string]string{"events": eventsFile, "procs": procsFile} {
+	for name, file := range map[string]string{"events": eventsFile, "procs": host.ProcsFile} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "say done")
 			// A directory in the place of the file fails for root, too.
@@ -125,14 +125,14 @@ func TestOutcomeGivenUp(t *testing.T) {
 		{"state_replaced", false, 0},
 	} {
 		t.Run(fmt.Sprint(c.code, c.ask), func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), aliveFile)
+			path := filepath.Join(t.TempDir(), host.AliveFile)
 			must(t, proc.CreateAlive(path))
 			alive, err := proc.HoldAlive(path, time.Second)
 			must(t, err)
 			synctest.Test(t, func(t *testing.T) {
 				journal := newMemory()
 				journal.refuse = func(reconcile.Run) error { return &reconcile.Error{Code: c.code, Message: "no"} }
-				w := &Worker{Journal: journal, Alive: alive, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+				w := &Worker{Journal: journal, Alive: alive, Now: time.Now, Mono: proc.Monotonic, Log: slog.New(slog.DiscardHandler)}
 				ctx, cancel := context.WithCancelCause(t.Context())
 				if c.ask {
 					cancel(errTerminated)
@@ -199,13 +199,13 @@ func (s stuck) UpdateRun(context.Context, time.Time, reconcile.Run) (string, err
 
 // The heartbeat goes on while the database blocks.
 func TestHeartbeatWhileTheDatabaseIsStuck(t *testing.T) {
-	path := filepath.Join(t.TempDir(), aliveFile)
+	path := filepath.Join(t.TempDir(), host.AliveFile)
 	must(t, proc.CreateAlive(path))
 	alive, err := proc.HoldAlive(path, time.Second)
 	must(t, err)
 	defer alive.Close()
 	goOn := make(chan struct{})
-	w := &Worker{Journal: stuck{goOn: goOn}, Alive: alive, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+	w := &Worker{Journal: stuck{goOn: goOn}, Alive: alive, Now: time.Now, Mono: proc.Monotonic, Log: slog.New(slog.DiscardHandler)}
 	r := w.newJob(reconcile.Run{}, func(error) {}).rec
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})
@@ -263,7 +263,7 @@ func (refusing) UpdateRun(context.Context, time.Time, reconcile.Run) (string, er
 // A stop that a pass asked for is heard even if the worker can't write its row.
 func TestStopOnAFullDisk(t *testing.T) {
 	var cause error
-	w := &Worker{Journal: refusing{}, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+	w := &Worker{Journal: refusing{}, Now: time.Now, Mono: proc.Monotonic, Log: slog.New(slog.DiscardHandler)}
 	w.newJob(reconcile.Run{}, func(err error) { cause = err }).rec.flush(t.Context())
 	if cause != (errStopped{reconcile.StopTerminal}) {
 		t.Errorf("stopped for %v", cause)

@@ -5,21 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // Takeover holds the workspace of an issue for an operator: under the same lease, sandbox and environment as for an agent,
@@ -37,9 +36,12 @@ type Takeover struct {
 	Now      func() time.Time
 	Log      *slog.Logger
 
-	host  local.Host // the terminal is on this machine
+	Host host.Terminal
+	// Hold makes a directory count as that of a living run until it is closed.
+	Hold func(dir string) (io.Closer, error)
+
 	step  *workspaceStep
-	alive *proc.Alive
+	alive io.Closer
 }
 
 // Take takes the workspace, creates it if there is none, and ends what its last holder left. The error is workspace_busy if
@@ -73,32 +75,25 @@ const takeoverDir = "directory of the takeover"
 // open creates the directory of the takeover, which is like that of a run.
 func (t *Takeover) open() error {
 	dir := RunDir(t.StateDir, t.ID)
-	alive := filepath.Join(dir, aliveFile)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		err = proc.CreateAlive(alive)
-	}
-	if err == nil {
-		t.alive, err = proc.HoldAlive(alive, killBound)
+		t.alive, err = t.Hold(dir)
 	}
 	if err != nil {
-		return fail(takeoverDir, err)
+		return fmt.Errorf("%s: %w", takeoverDir, err)
 	}
 	w := &Worker{
-		Config: t.Config, Host: &t.host, Dir: dir, StateDir: t.StateDir, Env: t.Env, Now: t.Now, Log: t.Log,
+		Config: t.Config, Host: t.Host, Dir: dir, StateDir: t.StateDir, Env: t.Env, Now: t.Now, Log: t.Log,
 		Redactor: agent.NewRedactor(slices.Concat(t.Config.SecretValues, secretsAmong(t.Env, t.Config.PassEnv))),
 	}
 	run := reconcile.Run{ID: t.ID, IssueID: t.Issue.ID, Identifier: t.Issue.Identifier, Issue: t.Issue, WorkspaceRoot: t.Root}
 	t.step = &workspaceStep{job: w.newJob(run, func(error) {})}
-	return fail(takeoverDir, t.step.open())
+	return t.step.open()
 }
-
-// Stdio are the streams of the operator's terminal.
-type Stdio = local.Stdio
 
 // Session opens codex's own terminal on a thread, or a new session if thread is empty, and waits for its end. home is the
 // codex home of the thread, empty for the workflow's. If ctx ends, codex is asked to end too. The exit code is codex's.
-func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (code int, err error) {
+func (t *Takeover) Session(ctx context.Context, thread, home string, io host.Stdio) (code int, err error) {
 	if home != "" {
 		t.step.Config.CodexHome = home
 	}
@@ -107,11 +102,11 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (
 		return 0, err
 	}
 	shell := []string{"bash", "-lc", command}
-	code, err = t.host.RunInTerminal(ctx, t.step.hostRun(), shell, t.step.codexEnv(), io, func(ctx context.Context) {
+	code, err = t.Host.RunInTerminal(ctx, t.step.hostRun(), shell, t.step.codexEnv(), io, func(ctx context.Context) {
 		repeat(ctx, heartbeat, t.step.observe)
 	})
 	crash.At("runner.takeover.ended")
-	if errors.Is(err, local.ErrNotStarted) {
+	if errors.Is(err, host.ErrNotStarted) {
 		err = noShell(err)
 	}
 	return code, err
@@ -126,14 +121,14 @@ func (t *Takeover) Close(ctx context.Context) error {
 		if err = t.step.killEverything(ctx); err == nil {
 			err = t.step.restoreGit(ctx)
 		}
-		err = errors.Join(err, t.host.Finish(ctx, t.step.hostRun()))
+		err = errors.Join(err, t.Host.Finish(ctx, t.step.hostRun()))
 		t.step.close()
 	}
 	if t.alive != nil {
 		err = errors.Join(err, t.alive.Close())
 	}
 	if err == nil {
-		err = fail(takeoverDir, os.RemoveAll(RunDir(t.StateDir, t.ID)))
+		err = os.RemoveAll(RunDir(t.StateDir, t.ID))
 	}
 	return err
 }
@@ -153,7 +148,7 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	before, after := t.Config.Command[:at[0][2]], t.Config.Command[at[0][3]:]
 	// Commands get no variable that looks like a secret, even if agent.pass_env names it: its value would appear on a
 	// command line.
-	config, err := t.step.Config.threadConfig(ctx, &t.host, t.ID, *t.step.space, nil)
+	config, err := t.step.Config.threadConfig(ctx, t.Host, t.ID, *t.step.space, nil)
 	if err != nil {
 		return "", err
 	}
@@ -176,9 +171,9 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	// Newer releases share a server between sessions, which would know neither this environment nor the lease.
 	line := `alone=; case "$(` + before + `resume --help 2>&1)" in *--no-daemon*) alone=--no-daemon ;; esac; ` + before
 	for _, arg := range args {
-		line += proc.ShellWord(arg) + " "
+		line += text.ShellWord(arg) + " "
 	}
-	return proc.ShellIn(t.step.space.Path, proc.ShellUnset(t.Config.withheld(t.Env), line+"$alone"+after)), nil
+	return text.ShellIn(t.step.space.Path, text.ShellUnset(t.Config.withheld(t.Env), line+"$alone"+after)), nil
 }
 
 // WithheldPassEnv names the variables of agent.pass_env that commands of a session do not get, because they hold secrets.
@@ -188,7 +183,7 @@ func (t *Takeover) WithheldPassEnv() []string {
 
 // sandbox translates the policy of a run's turns into a mode of codex's command line and settings, which it adds to config.
 func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (mode string, err error) {
-	raw, err := t.step.Config.sandboxPolicy(ctx, &t.host, *t.step.space)
+	raw, err := t.step.Config.sandboxPolicy(ctx, t.Host, *t.step.space)
 	if err != nil {
 		return "", err
 	}

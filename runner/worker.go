@@ -11,7 +11,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // Worker carries out one run that it has taken.
@@ -25,19 +24,30 @@ type Worker struct {
 	Account  Account // nil: nothing is shared with other projects
 	// AccountDir holds the locks that projects on one account share; empty for none.
 	AccountDir string
-	Alive      *proc.Alive
+	Alive      Alive
 	// Dir is the run's directory, StateDir the project's.
 	Dir, StateDir string
 	// Env is the environment that hooks and agent get, before secrets are taken out.
 	Env     []string
 	Version string
 	Now     func() time.Time
-	Log     *slog.Logger
+	// Mono is the monotonic clock of this machine, whose values mean something within Boot.
+	Mono func() time.Duration
+	Boot string
+	Log  *slog.Logger
 	// Redactor keeps secrets out of everything that the run writes. Log writes through it too, so that secrets found
 	// during the run stay out of the log.
 	Redactor *agent.Redactor
 	// Attend has a person notified of the requests that were stored; it returns at once. Nil: a pass notifies.
 	Attend func(ctx context.Context)
+}
+
+// Alive is the worker's hold on its run: a lock that ends with the process, and what passes read of it.
+type Alive interface {
+	// Beat writes the number of the heartbeat and the monotonic clock.
+	Beat(counter int64, mono time.Duration) error
+	// Refuse writes the code of a fault of the machine, for which the run ends without an outcome.
+	Refuse(code string) error
 }
 
 // The causes of a cancelled run.

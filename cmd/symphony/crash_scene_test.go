@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
-	"github.com/symphony-cron/symphony/runner"
 )
 
 const (
@@ -216,7 +216,7 @@ func (c *crashScene) passes(what string, until func() bool) {
 // working reports whether a worker lives.
 func (c *crashScene) working() bool {
 	runs, _ := os.ReadDir(c.path("state", "runs")) // none yet
-	return slices.ContainsFunc(runs, func(run os.DirEntry) bool { return runner.Alive(c.path("state"), run.Name()) })
+	return slices.ContainsFunc(runs, func(run os.DirEntry) bool { return project.Alive(c.path("state"), run.Name()) })
 }
 
 func (c *crashScene) waitFor(what string, until func() bool, out *string) {

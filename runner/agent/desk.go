@@ -36,7 +36,7 @@ type Desk struct {
 	Redactor *Redactor
 	Log      *slog.Logger
 	Now      func() time.Time
-	Instant  func() (reconcile.Instant, error)
+	Instant  func() reconcile.Instant
 	// Run returns the run as it is now. Ending is closed when it is to end, Gone when its agent has ended.
 	Run          func() reconcile.Run
 	Ending, Gone <-chan struct{}
@@ -171,10 +171,7 @@ func (d *Desk) newQuestion(ask Request) (*question, error) {
 	if err != nil {
 		return nil, err
 	}
-	deadline, err := d.Instant()
-	if err != nil {
-		return nil, err
-	}
+	deadline := d.Instant()
 	deadline.Mono += d.Timeout
 	now, run := d.Now(), d.Run()
 	q := &question{Request: reconcile.Request{

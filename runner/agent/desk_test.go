@@ -83,7 +83,7 @@ func newDesk(timeout time.Duration) (*Desk, *inbox, *bytes.Buffer) {
 	box, log := &inbox{}, &bytes.Buffer{}
 	return &Desk{
 		Store: box, Timeout: timeout, Redactor: NewRedactor([]string{testKey}), Log: slog.New(slog.NewTextHandler(log, nil)), Now: time.Now,
-		Instant: func() (reconcile.Instant, error) { return reconcile.Instant{Boot: "boot"}, nil },
+		Instant: func() reconcile.Instant { return reconcile.Instant{Boot: "boot"} },
 		Run: func() reconcile.Run {
 			return reconcile.Run{ID: "run-1", IssueID: "id-1", Identifier: "ABC-1", Phase: reconcile.StreamingTurn}
 		},

@@ -12,8 +12,10 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -57,6 +59,13 @@ type Host interface {
 
 // Run names a run. Dir is its directory, in which a host keeps the files by which the run's processes are known.
 type Run struct{ ID, Dir string }
+
+// The files of a run's directory by which its processes are known.
+const (
+	AliveFile = "alive" // locked by the worker for as long as it lives
+	ProcsFile = "procs" // every process that the run started
+	TreeFile  = "tree"  // empty: a process that has it open belongs to the run
+)
 
 // Issue says for which issue of which project a workspace is taken.
 type Issue struct {
@@ -160,6 +169,24 @@ type Process interface {
 	// Close kills the group if the process still runs, closes the streams and returns how the process ended.
 	Close() (Exit, error)
 }
+
+// Terminal is a host on which a command can use the operator's terminal.
+type Terminal interface {
+	Host
+	// RunInTerminal runs a command in the workspace that a run holds, and returns its exit code. The command inherits the
+	// terminal and the files by which its processes count as the run's. observe runs beside it until it has ended. If ctx ends,
+	// the command gets SIGTERM. A command that could not be started is ErrNotStarted.
+	RunInTerminal(ctx context.Context, r Run, argv, env []string, io Stdio, observe func(context.Context)) (code int, err error)
+}
+
+// Stdio are the streams of an operator's terminal.
+type Stdio struct {
+	In       *os.File
+	Out, Err io.Writer
+}
+
+// ErrNotStarted is wrapped by the error of a command that could not be started.
+var ErrNotStarted = errors.New("the command could not be started")
 
 // Exit is how a process ended.
 type Exit struct {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -19,7 +20,7 @@ const maxEnviron = 8 << 20
 
 // RunHook implements host.Host.
 func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.HookAnswer, err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	known, err := h.held(r.Run)
 	if err != nil {
 		return answer, err
@@ -44,7 +45,7 @@ func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.Hoo
 	defer report.Close()
 	fd := strconv.Itoa(proc.FirstExtra + 1)
 	// The login profile may also have changed the directory and set the secrets again.
-	script := "command env -0 2>/dev/null >&" + fd + "; exec " + fd + ">&-; " + proc.ShellIn(known.space.Path, proc.ShellUnset(r.Unset, r.Script))
+	script := "command env -0 2>/dev/null >&" + fd + "; exec " + fd + ">&-; " + text.ShellIn(known.space.Path, text.ShellUnset(r.Unset, r.Script))
 	var log strings.Builder
 	err = workspace.RunHook(ctx, workspace.Hook{
 		Name: r.Name, Script: script, Timeout: r.Timeout, Env: env,

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -27,7 +25,7 @@ type Host struct {
 	runs map[string]*run
 }
 
-var _ host.Host = (*Host)(nil)
+var _ host.Terminal = (*Host)(nil)
 
 // run is what this process holds for a run, from Prepare to Finish.
 type run struct {
@@ -50,12 +48,12 @@ func (h *Host) open(r host.Run) (*run, error) {
 	if known := h.runs[r.ID]; known != nil {
 		return known, nil
 	}
-	tree, err := proc.OpenTree(filepath.Join(r.Dir, TreeFile))
+	tree, err := proc.OpenTree(filepath.Join(r.Dir, host.TreeFile))
 	if err != nil {
 		return nil, err
 	}
 	opened := &run{Run: r, tree: tree}
-	if opened.procs, err = proc.CreateProcs(filepath.Join(r.Dir, ProcsFile)); err != nil {
+	if opened.procs, err = proc.CreateProcs(filepath.Join(r.Dir, host.ProcsFile)); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
 	if h.runs == nil {
@@ -95,7 +93,7 @@ func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 
 // Prepare implements host.Host.
 func (h *Host) Prepare(ctx context.Context, r host.PrepareRequest) (answer host.PrepareAnswer, err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	opened, root, owner, err := h.begin(r)
 	if err != nil {
 		return answer, err
@@ -143,7 +141,7 @@ func (r *run) takeOver(ctx context.Context) (answer host.PrepareAnswer, err erro
 
 // Confirm implements host.Host.
 func (h *Host) Confirm(_ context.Context, r host.ConfirmRequest) (err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	known, err := h.held(r.Run)
 	switch {
 	case err != nil:
@@ -156,7 +154,7 @@ func (h *Host) Confirm(_ context.Context, r host.ConfirmRequest) (err error) {
 
 // GuardGit implements host.Host.
 func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) (err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	known, err := h.held(r.Run)
 	switch {
 	case err != nil:
@@ -176,7 +174,7 @@ func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) (err error)
 
 // RestoreGit implements host.Host. A run without a workspace has nothing to restore.
 func (h *Host) RestoreGit(ctx context.Context, r host.Run) (restored host.GitRestored, err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	known := h.known(r)
 	if known == nil || known.space == nil {
 		return restored, nil
@@ -201,7 +199,7 @@ func (r *run) restoreGit(ctx context.Context) (restored host.GitRestored, err er
 
 // Finish implements host.Host.
 func (h *Host) Finish(_ context.Context, r host.Run) (err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	h.mu.Lock()
 	known := h.runs[r.ID]
 	delete(h.runs, r.ID)
@@ -220,7 +218,7 @@ func (h *Host) Finish(_ context.Context, r host.Run) (err error) {
 
 // PrepareRemoval implements host.Host.
 func (h *Host) PrepareRemoval(ctx context.Context, r host.RemovalRequest) (answer host.RemovalAnswer, err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	opened, root, owner, err := h.begin(r.PrepareRequest)
 	if err != nil {
 		return answer, err
@@ -240,7 +238,7 @@ func (h *Host) PrepareRemoval(ctx context.Context, r host.RemovalRequest) (answe
 
 // Remove implements host.Host.
 func (h *Host) Remove(ctx context.Context, r host.Run) (answer host.RemoveAnswer, err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	known, err := h.held(r)
 	if err != nil {
 		return answer, err
@@ -256,7 +254,7 @@ func (h *Host) Remove(ctx context.Context, r host.Run) (answer host.RemoveAnswer
 
 // Purge implements host.Host.
 func (h *Host) Purge(ctx context.Context, r host.PurgeRequest) (answer host.PurgeAnswer, err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	root, err := workspace.OpenRoot(r.Root)
 	if err != nil {
 		return answer, err
@@ -269,7 +267,7 @@ func (h *Host) Purge(ctx context.Context, r host.PurgeRequest) (answer host.Purg
 
 // Root implements host.Host.
 func (h *Host) Root(_ context.Context, r host.RootRequest) (answer host.RootAnswer, err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	answer.FreeBytes = -1
 	if free, err := workspace.FreeBytes(r.Root); err == nil {
 		answer.FreeBytes = free
@@ -302,7 +300,7 @@ func (h *Host) Root(_ context.Context, r host.RootRequest) (answer host.RootAnsw
 
 // Facts implements host.Host.
 func (h *Host) Facts(ctx context.Context, r host.FactsRequest) (answer host.FactsAnswer, err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	if r.Run != nil {
 		known, err := h.held(*r.Run)
 		if err == nil {
@@ -326,18 +324,6 @@ func (h *Host) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fact
 		}
 	}
 	return answer, nil
-}
-
-// addCode gives an error of the machine its code. Another, such as that of a context, stays recognizable.
-func addCode(err *error) {
-	var known *reconcile.Error
-	switch {
-	case *err == nil, errors.As(*err, &known):
-	case errors.Is(*err, unix.ENOSPC), errors.Is(*err, unix.EDQUOT):
-		*err = &reconcile.Error{Code: workspace.CodeDiskFull, Message: (*err).Error(), Hint: "free some space; nothing is lost meanwhile", Err: *err}
-	case proc.LimitReached(*err):
-		*err = &reconcile.Error{Code: reconcile.CodeResourceLimit, Message: (*err).Error(), Hint: proc.LimitHint, Err: *err}
-	}
 }
 
 // resolved is a path without symlinks, as far as it exists.

@@ -66,7 +66,7 @@ func TestObserveAtOnce(t *testing.T) {
 	both.Wait()
 	_, err = h.Observe(t.Context(), host.ObserveRequest{Run: run})
 	must(t, err)
-	recorded, _, err := proc.ReadProcs(filepath.Join(run.Dir, ProcsFile))
+	recorded, _, err := proc.ReadProcs(filepath.Join(run.Dir, host.ProcsFile))
 	must(t, err)
 	for _, child := range children {
 		others := func(p reconcile.Process) bool { return p.PID != child.Process().PID }

@@ -17,13 +17,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// The files of a run's directory by which its processes are known.
-const (
-	AliveFile = "alive" // locked by the worker for as long as it lives
-	ProcsFile = "procs" // every process that the run started
-	TreeFile  = "tree"  // empty: a process that has it open belongs to the run
-)
-
 const (
 	killGrace = 2 * time.Second // between SIGTERM and SIGKILL
 	killBound = 4 * time.Second // for the processes of one run
@@ -31,7 +24,7 @@ const (
 
 // Start implements host.Host.
 func (h *Host) Start(_ context.Context, r host.StartRequest) (started host.Process, err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	var lease, tree *os.File
 	if known := h.known(r.Run); known != nil {
 		tree = known.tree
@@ -54,7 +47,7 @@ func (h *Host) Start(_ context.Context, r host.StartRequest) (started host.Proce
 
 // Observe implements host.Host. A run that holds no files has started nothing.
 func (h *Host) Observe(ctx context.Context, r host.ObserveRequest) (answer host.ObserveAnswer, err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	known := h.known(r.Run)
 	if known == nil {
 		return answer, nil
@@ -91,7 +84,7 @@ func lockFiles(r host.ObserveRequest, root string) map[string][]proc.Span {
 	}
 	meta := filepath.Join(root, ".symphony")
 	for _, pattern := range []string{
-		filepath.Join(r.StateDir, "lock*"), filepath.Join(r.StateDir, "*.lock"), filepath.Join(r.StateDir, "runs", "*", AliveFile),
+		filepath.Join(r.StateDir, "lock*"), filepath.Join(r.StateDir, "*.lock"), filepath.Join(r.StateDir, "runs", "*", host.AliveFile),
 		filepath.Join(meta, "*.lock"), filepath.Join(meta, "projects", "*.lock"),
 	} {
 		files[pattern] = nil
@@ -108,8 +101,8 @@ func owner(o host.Owned) (found proc.Owner, err error) {
 	if o.Run.Dir == "" {
 		return found, nil
 	}
-	found.Tree = filepath.Join(o.Run.Dir, TreeFile)
-	if found.Recorded, found.Boot, err = proc.ReadProcs(filepath.Join(o.Run.Dir, ProcsFile)); err != nil {
+	found.Tree = filepath.Join(o.Run.Dir, host.TreeFile)
+	if found.Recorded, found.Boot, err = proc.ReadProcs(filepath.Join(o.Run.Dir, host.ProcsFile)); err != nil {
 		return found, fmt.Errorf("processes of run %s: %w", o.Run.ID, err)
 	}
 	worker := o.Worker
@@ -128,7 +121,7 @@ func owner(o host.Owned) (found proc.Owner, err error) {
 
 // List implements host.Host.
 func (h *Host) List(_ context.Context, r host.ListRequest) (answer host.ListAnswer, err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	if r.Below.PID == 0 {
 		o, err := owner(r.Owned)
 		if err == nil {
@@ -158,7 +151,7 @@ func (h *Host) List(_ context.Context, r host.ListRequest) (answer host.ListAnsw
 
 // Kill implements host.Host. Its time is bounded by killBound, whatever ended the run.
 func (h *Host) Kill(ctx context.Context, r host.KillRequest) (answer host.KillAnswer, err error) {
-	defer addCode(&err)
+	defer func() { err = host.WithCode(err) }()
 	var o proc.Owner
 	grace := killGrace
 	switch {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"sync"
 	"time"
@@ -16,23 +14,12 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// Stdio are the streams of an operator's terminal.
-type Stdio struct {
-	In       *os.File
-	Out, Err io.Writer
-}
-
-// ErrNotStarted is wrapped by the error of a command that could not be started.
-var ErrNotStarted = errors.New("the command could not be started")
-
 // terminalGrace is how long a command at the terminal gets to end when it is asked to.
 const terminalGrace = 3 * time.Second
 
-// RunInTerminal runs a command in the workspace that a run holds, and returns its exit code. The command inherits the
-// terminal, which is why this is no call of the port, and the files by which its processes count as the run's. observe runs
-// beside it until the command has ended. If ctx ends, the command gets SIGTERM.
-func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string, io Stdio, observe func(context.Context)) (code int, err error) {
-	defer addCode(&err)
+// RunInTerminal implements host.Terminal.
+func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string, io host.Stdio, observe func(context.Context)) (code int, err error) {
+	defer func() { err = host.WithCode(err) }()
 	known, err := h.held(r)
 	if err != nil {
 		return 0, err
@@ -46,7 +33,7 @@ func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = terminalGrace
 	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrNotStarted, err)
+		return 0, fmt.Errorf("%w: %w", host.ErrNotStarted, err)
 	}
 	observing, stop := context.WithCancel(context.Background())
 	var observed sync.WaitGroup

@@ -195,7 +195,7 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	dirs, err := project.Rowless(ctx, c.p, db)
 	for _, e := range dirs {
 		info, err := e.Info()
-		if err == nil && c.p.Env.Now().Sub(info.ModTime()) >= project.OrphanAge && !runner.Alive(c.p.StateDir, e.Name()) {
+		if err == nil && c.p.Env.Now().Sub(info.ModTime()) >= project.OrphanAge && !project.Alive(c.p.StateDir, e.Name()) {
 			f.RunDirs = append(f.RunDirs, runner.RunDir(c.p.StateDir, e.Name()))
 		}
 	}
@@ -314,11 +314,9 @@ func (c *pruner) remove(ctx context.Context, f *pruned) error {
 	selected := f.Workspaces
 	f.Workspaces = []space{}
 	for _, s := range selected {
-		hand := &runner.Takeover{ // it moves a workspace to the trash as a cleanup run does
-			Config: project.RunnerConfig(c.cfg), StateDir: c.p.StateDir, ID: project.NewRunID(c.p.Env.Now()), Root: s.root.Path,
-			Issue: reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier},
-			Env:   c.p.Environ(), Now: c.p.Env.Now, Log: c.p.Env.NewLog(slog.LevelWarn, term.TextLog),
-		}
+		issue := reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}
+		// It moves a workspace to the trash as a cleanup run does.
+		hand := project.NewTakeover(c.p, c.cfg, issue, s.root.Path, c.p.Env.NewLog(slog.LevelWarn, term.TextLog))
 		err := hand.Remove(ctx, s.Unsaved != "")
 		if err != nil && exit.From(err).Code == workspace.CodeBusy { // its lease was taken meanwhile
 			err = nil

@@ -16,10 +16,10 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // The environments, as --json names them.
@@ -101,7 +101,7 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	if project.RootFits(e.p, e.config, true) != nil || !project.Exists(dir) {
 		dir = os.TempDir()
 	}
-	return project.RunnerConfig(e.config).Inspect(ctx, e.p.Environ(), dir, project.Version())
+	return project.Inspect(ctx, e.p, e.config, dir)
 }
 
 // tidyingUp is the name of the last line of the report.
@@ -134,7 +134,7 @@ const answerMark = "symphony-doctor:"
 // shell runs a script as hooks and agents are run and returns the line that it prints; empty if it fails. Then it kills what
 // the login profile has left in the background.
 func (e *environment) shell(ctx context.Context, script string) (string, error) {
-	script = proc.ShellUnset(e.config.SecretVars, "printf '\\n%s%s\\n' "+answerMark+` "$(`+script+` 2>/dev/null)"; kill -KILL 0`)
+	script = text.ShellUnset(e.config.SecretVars, "printf '\\n%s%s\\n' "+answerMark+` "$(`+script+` 2>/dev/null)"; kill -KILL 0`)
 	cmd := exec.CommandContext(ctx, "bash", "-lc", script)
 	cmd.Env, cmd.Dir = project.RunnerConfig(e.config).Environ(e.p.Environ()), "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -14,10 +14,10 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/workers"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -264,7 +264,7 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 
 // checkWorkers asks whether a worker that is started here outlives its pass.
 func checkWorkers(ctx context.Context, e *environment) []finding {
-	runners := &runner.Local{StateDir: e.p.StateDir, Scopes: &proc.ScopeManager{Env: e.p.Env.Environ}}
+	runners := &workers.Local{StateDir: e.p.StateDir, Scopes: &proc.ScopeManager{Env: e.p.Env.Environ}}
 	if err := runners.Shelter(ctx); err != nil {
 		return failWith(err)
 	}

@@ -5,11 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // The exit codes, documented in the README.
@@ -30,17 +29,11 @@ func (c Only) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 // From finds the error with a code, or gives an error its code.
 func From(err error) *reconcile.Error {
 	var known *reconcile.Error
-	if errors.As(err, &known) {
+	if errors.As(host.WithCode(err), &known) {
 		return known
 	}
 	if errors.Is(err, context.Canceled) {
 		return &reconcile.Error{Code: "canceled", Message: "ended by a signal", Err: err}
-	}
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return &reconcile.Error{Code: "disk_full", Message: err.Error(), Hint: "free space on that volume; no data is lost meanwhile", Err: err}
-	}
-	if proc.LimitReached(err) {
-		return &reconcile.Error{Code: reconcile.CodeResourceLimit, Message: err.Error(), Hint: proc.LimitHint, Err: err}
 	}
 	return &reconcile.Error{Code: "internal", Message: err.Error(), Err: err}
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/workers"
 )
 
 // stopping is a stop that waits for the end of runs.
 type stopping struct {
 	*operation
-	local   runner.Local
+	local   workers.Local
 	began   time.Duration
 	stopped []stoppedRun
 }
@@ -71,7 +71,7 @@ func Stop(ctx context.Context, p *project.Project, issue string, noWait bool) er
 		verb = reconcile.VerbStopAll
 	}
 	return operate(ctx, p, verb, issue, func(op *operation) error {
-		s := &stopping{operation: op, local: runner.Local{StateDir: p.StateDir}, began: proc.Monotonic(), stopped: []stoppedRun{}}
+		s := &stopping{operation: op, local: workers.Local{Host: project.NewHost(), StateDir: p.StateDir}, began: proc.Monotonic(), stopped: []stoppedRun{}}
 		before, _ := s.unsettledRuns(ctx) // the write below reports errors of the database
 		if err := s.run(ctx); err != nil {
 			return err

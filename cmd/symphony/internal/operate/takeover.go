@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // Takeover holds an issue, ends its run, and opens codex's own terminal in the issue's workspace. It returns when the session
@@ -116,10 +116,7 @@ func openSession(ctx context.Context, p *project.Project, c reconcile.Claim, thr
 	log := w.NewLog(slog.LevelWarn, term.TextLog)
 	stopReaping := worker.Supervise(ctx, log)
 	defer stopReaping()
-	takeover := &runner.Takeover{
-		Config: project.RunnerConfig(cfg), StateDir: p.StateDir, ID: project.NewRunID(w.Now()), Issue: c.Issue, Root: c.WorkspaceRoot,
-		Env: p.Environ(), Now: w.Now, Log: log,
-	}
+	takeover := project.NewTakeover(p, cfg, c.Issue, c.WorkspaceRoot, log)
 	defer func() { err = errors.Join(err, takeover.Close(ctx)) }()
 	space, err := takeover.Take(ctx)
 	if err != nil {
@@ -140,5 +137,5 @@ func openSession(ctx context.Context, p *project.Project, c reconcile.Claim, thr
 	if !ok {
 		return 0, errors.New("stdin is no terminal")
 	}
-	return takeover.Session(ctx, thread.ID, thread.CodexHome, runner.Stdio{In: in, Out: w.Stdout, Err: w.Stderr})
+	return takeover.Session(ctx, thread.ID, thread.CodexHome, host.Stdio{In: in, Out: w.Stdout, Err: w.Stderr})
 }

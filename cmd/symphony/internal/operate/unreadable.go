@@ -47,7 +47,7 @@ func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 	if err != nil {
 		return notSignalled(err)
 	}
-	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !runner.Alive(p.StateDir, id) })
+	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !project.Alive(p.StateDir, id) })
 	for _, w := range workers { // usually the database tells which workflow the state directory belongs to
 		if project.Exists(w.Workflow) && !project.SameFile(w.Workflow, p.Path) {
 			return &reconcile.Error{

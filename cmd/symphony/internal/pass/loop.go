@@ -19,8 +19,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/workers"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -177,7 +177,7 @@ func (l *looper) leave(p *project.Project, r Result) {
 func (l *looper) stopWorkers(p *project.Project, runs []reconcile.Run, r Result) (living []reconcile.Run) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.StopGrace()+stopSlack)
 	defer cancel()
-	local := &runner.Local{StateDir: p.StateDir}
+	local := &workers.Local{Host: project.NewHost(), StateDir: p.StateDir}
 	var wg sync.WaitGroup
 	var names []string
 	for _, run := range runs {

@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/workers"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -48,7 +49,7 @@ const rootsKept = 5
 
 // loadOldRoots passes the former workspace roots on to the runners, which remove workspaces there when their issues are
 // done. Unless readOnly, it remembers the present root.
-func loadOldRoots(ctx context.Context, db *state.DB, runners *runner.Local, readOnly bool) error {
+func loadOldRoots(ctx context.Context, db *state.DB, runners *workers.Local, readOnly bool) error {
 	roots, err := project.RootsOf(ctx, db)
 	if err != nil {
 		return err
@@ -112,7 +113,7 @@ func removeOrphans(ctx context.Context, p *project.Project, db *state.DB) error 
 	orphans, err := project.Rowless(ctx, p, db)
 	for _, e := range orphans {
 		info, err := e.Info()
-		if err != nil || p.Env.Now().Sub(info.ModTime()) < project.OrphanAge || runner.Alive(p.StateDir, e.Name()) {
+		if err != nil || p.Env.Now().Sub(info.ModTime()) < project.OrphanAge || project.Alive(p.StateDir, e.Name()) {
 			continue // deleted meanwhile, just being created, or of a takeover, which has no row
 		}
 		if err := os.RemoveAll(runner.RunDir(p.StateDir, e.Name())); err != nil {

@@ -46,7 +46,7 @@ func AttentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHoo
 	}
 	return runner.AttentionHook{
 		Script: cfg.Hooks.OnAttention, Timeout: cfg.Hooks.Timeout, Env: p.Environ(), Home: p.Env.Home, Workflow: p.Path, StateDir: stateDir,
-		Secrets: cfg.SecretVars, SecretValues: project.Secrets(cfg), Now: p.Env.Now,
+		Secrets: cfg.SecretVars, SecretValues: project.Secrets(cfg), Now: p.Env.Now, Host: project.NewHost(),
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/workers"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -239,7 +239,7 @@ func (r *Result) take(report reconcile.Report) {
 }
 
 // newDeps builds what reconcile.Tick works with.
-func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result) (reconcile.Deps, *runner.Local, error) {
+func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result) (reconcile.Deps, *workers.Local, error) {
 	runners, err := project.NewRunners(p, cfg)
 	if err != nil {
 		return reconcile.Deps{}, nil, err

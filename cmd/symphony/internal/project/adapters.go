@@ -25,7 +25,10 @@ import (
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/workers"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -40,8 +43,11 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 	return p
 }
 
+// NewHost is the machine that runs work on.
+func NewHost() host.Terminal { return &local.Host{} }
+
 // NewRunners returns the workers of this machine.
-func NewRunners(p *Project, cfg *workflow.Config) (*runner.Local, error) {
+func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 	exe := "/proc/self/exe" // the running program, also after its file was replaced
 	if !Exists(exe) {
 		var err error
@@ -49,8 +55,8 @@ func NewRunners(p *Project, cfg *workflow.Config) (*runner.Local, error) {
 			return nil, fmt.Errorf("own program: %w", err)
 		}
 	}
-	l := &runner.Local{
-		StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted, WorkflowPath: p.Path,
+	l := &workers.Local{
+		Host: NewHost(), StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted, WorkflowPath: p.Path,
 		Project: cfg.Policy.Project, Root: Resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
 		Scopes: &proc.ScopeManager{Env: p.Env.Environ},
 	}
@@ -94,6 +100,19 @@ func RunnerConfig(cfg *workflow.Config) runner.Config {
 		c.InitializeTimeout = max(c.InitializeTimeout, 30*time.Second)
 	}
 	return c
+}
+
+// Inspect starts codex as a worker does, in a workspace of its own below parent.
+func Inspect(ctx context.Context, p *Project, cfg *workflow.Config, parent string) (*runner.Inspection, error) {
+	return RunnerConfig(cfg).Inspect(ctx, NewHost(), p.Environ(), parent, Version())
+}
+
+// NewTakeover returns a takeover of an issue's workspace below root.
+func NewTakeover(p *Project, cfg *workflow.Config, issue reconcile.Issue, root string, log *slog.Logger) *runner.Takeover {
+	return &runner.Takeover{
+		Config: RunnerConfig(cfg), Host: NewHost(), Hold: workers.Hold, StateDir: p.StateDir, ID: NewRunID(p.Env.Now()),
+		Issue: issue, Root: root, Env: p.Environ(), Now: p.Env.Now, Log: log,
+	}
 }
 
 var (

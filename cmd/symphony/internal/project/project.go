@@ -19,7 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -83,7 +83,7 @@ func (p *Project) WorkerEnviron() []string {
 
 // OwnPassEnviron is the environment of the pass that a worker starts: that of the pass which started the worker.
 func OwnPassEnviron(w *term.Env) []string {
-	return proc.Scrub(w.Environ, append(strings.Split(w.Getenv(FromFileVar), ","), FromFileVar)...)
+	return host.Scrub(w.Environ, append(strings.Split(w.Getenv(FromFileVar), ","), FromFileVar)...)
 }
 
 // Environ is the environment of hooks and agents: that of the process and the file's variables, each name once.

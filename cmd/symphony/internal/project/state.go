@@ -15,8 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/workers"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -250,7 +250,7 @@ func TryLoopLock(ctx context.Context, lock *flock.Flock) (bool, error) {
 const lookPatience = 500 * time.Millisecond
 
 // Alive reports whether the run's worker lives.
-func Alive(stateDir, id string) bool { return runner.Alive(stateDir, id) }
+func Alive(stateDir, id string) bool { return workers.Alive(stateDir, id) }
 
 // WorkerDead reports whether no worker will record an outcome for the run: it has died, or never started.
 func WorkerDead(p *Project, run reconcile.Run) bool {
@@ -298,7 +298,7 @@ const CommandPatience = 10 * time.Second
 func LivingRuns(p *Project) (ids []string) {
 	entries, _ := os.ReadDir(filepath.Join(p.StateDir, "runs")) // without it there are none
 	for _, e := range entries {
-		if runner.Alive(p.StateDir, e.Name()) {
+		if workers.Alive(p.StateDir, e.Name()) {
 			ids = append(ids, e.Name())
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host"
 	"gopkg.in/yaml.v3"
 )
 
@@ -132,7 +132,7 @@ func (s *starter) git(ctx context.Context, dir string, args ...string) string {
 	ctx, cancel := context.WithTimeout(ctx, gitBound)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
-	cmd.Env = proc.Scrub(s.w.Environ, "GIT_DIR", "GIT_WORK_TREE")
+	cmd.Env = host.Scrub(s.w.Environ, "GIT_DIR", "GIT_WORK_TREE")
 	out, err := cmd.Output()
 	if err != nil {
 		return ""

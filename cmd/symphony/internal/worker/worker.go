@@ -22,7 +22,6 @@ import (
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -98,7 +97,7 @@ func takeRun(ctx context.Context, w *term.Env, id, stateDir string) (*Held, erro
 	if err := proc.NonDumpable(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, fmt.Errorf("hiding the key from other processes: %w", err)
 	}
-	alive, err := proc.HoldAlive(filepath.Join(runner.RunDir(stateDir, id), "alive"), takePatience)
+	alive, err := proc.HoldAlive(filepath.Join(runner.RunDir(stateDir, id), host.AliveFile), takePatience)
 	if err != nil {
 		return nil, fmt.Errorf("alive file: %w", err)
 	}
@@ -155,7 +154,7 @@ func Supervise(ctx context.Context, log *slog.Logger) (stop func()) {
 // carryOut loads the workflow as the pass found it and carries the run out.
 func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, redactor *agent.Redactor, log *slog.Logger) error {
 	dir := runner.RunDir(p.StateDir, h.Run.ID)
-	data, err := os.ReadFile(filepath.Join(dir, "workflow.md"))
+	data, err := os.ReadFile(filepath.Join(dir, runner.WorkflowFile))
 	if err != nil {
 		return fmt.Errorf("workflow of the run: %w", err)
 	}
@@ -179,9 +178,10 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	}
 	account := project.OpenAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
-		Config: config, Prompt: cfg.Prompt, Journal: h.DB.Journal, Requests: h.DB.Journal, Tracker: tracker, Host: host.WithCrashPoints(&local.Host{}),
+		Config: config, Prompt: cfg.Prompt, Journal: h.DB.Journal, Requests: h.DB.Journal, Tracker: tracker, Host: host.WithCrashPoints(project.NewHost()),
 		Account: account, AccountDir: account.Dir,
-		Alive: h.Alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now, Log: log, Redactor: redactor,
+		Alive: h.Alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now,
+		Mono: proc.Monotonic, Boot: h.Run.Worker.Boot, Log: log, Redactor: redactor,
 	}
 	var stopNotifier func()
 	worker.Attend, stopNotifier = pass.Notifier{
@@ -207,7 +207,7 @@ func (h *Held) RecordFailure(ctx context.Context, w *term.Env, err error, log *s
 	known := exit.From(err)
 	h.Run.Outcome, h.Run.ErrorCode, h.Run.ErrorText, h.Run.EndedAt = reconcile.Failed, known.Code, known.Message, w.Now()
 	log.Error("run ended", slog.String("outcome", string(h.Run.Outcome)), slog.String("error", err.Error()))
-	worker := &runner.Worker{Journal: h.DB.Journal, Alive: h.Alive, Now: w.Now, Log: log}
+	worker := &runner.Worker{Journal: h.DB.Journal, Alive: h.Alive, Now: w.Now, Mono: proc.Monotonic, Log: log}
 	if err := worker.Conclude(context.WithoutCancel(ctx), h.Run); err != nil {
 		log.Error("outcome not stored", slog.String("error", err.Error()))
 	}

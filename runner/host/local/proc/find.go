@@ -11,18 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
-)
-
-// The environment variables by which a process is known to belong to a run (design 8).
-const (
-	RunMark    = "SYMPHONY_RUN_ID" // forced into agents, hooks and agents' commands
-	ThreadMark = "CODEX_THREAD_ID" // set by codex for each command of a thread
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // Owner says which processes belong to a run (design 8). Each reason alone is enough, and what descends from such a process
 // belongs too.
 type Owner struct {
-	// RunID is the value of RunMark, ThreadID that of ThreadMark; empty ones match nothing.
+	// RunID is the value of host.RunMark, ThreadID that of host.ThreadMark; empty ones match nothing.
 	RunID, ThreadID string
 	// Tree is the path of the run's tree file, which its processes inherit as TreeFD. The file may have been removed.
 	Tree string
@@ -44,7 +39,7 @@ type Owner struct {
 // marker returns what a process of the run shows to other processes of its user: one of the entries of its environment, or
 // the tree file, by the path under which the system shows it.
 func (o Owner) marker() (env []string, tree string) {
-	for name, value := range map[string]string{RunMark: o.RunID, ThreadMark: o.ThreadID} {
+	for name, value := range map[string]string{host.RunMark: o.RunID, host.ThreadMark: o.ThreadID} {
 		if value != "" {
 			env = append(env, name+"="+value)
 		}

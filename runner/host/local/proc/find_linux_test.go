@@ -36,7 +36,7 @@ func init() {
 	helpers["stranger"] = func(args []string) error { return errors.Join(syscall.Setuid(65534), idle(args)) }
 	// find says what it finds of the run that it is marked with itself.
 	helpers["find"] = func([]string) error {
-		procs, err := Find(Owner{RunID: os.Getenv(RunMark)})
+		procs, err := Find(Owner{RunID: os.Getenv(host.RunMark)})
 		say("found", pids(procs))
 		return err
 	}
@@ -100,10 +100,10 @@ func orphan(t *testing.T, env []string, flags string, change func(*exec.Cmd)) re
 
 func TestFindOrphanByMark(t *testing.T) {
 	id := runID(t)
-	child := orphan(t, []string{RunMark + "=" + id}, "", func(*exec.Cmd) {})
+	child := orphan(t, []string{host.RunMark + "=" + id}, "", func(*exec.Cmd) {})
 	wantFound(t, "its run", Owner{RunID: id}, child.PID)
 	wantFound(t, "another run", Owner{RunID: id + "x"}, 0)
-	child = orphan(t, []string{ThreadMark + "=" + id}, "", func(*exec.Cmd) {})
+	child = orphan(t, []string{host.ThreadMark + "=" + id}, "", func(*exec.Cmd) {})
 	wantFound(t, "its thread", Owner{RunID: "another", ThreadID: id}, child.PID)
 	wantFound(t, "another thread", Owner{ThreadID: id[1:]}, 0)
 }
@@ -192,7 +192,7 @@ func TestTreeReachesGrandchildrenOfShells(t *testing.T) {
 func TestMarkerOfAnotherUser(t *testing.T) {
 	needsRoot(t)
 	tree, id := newTree(t), runID(t)
-	startAs(t, []string{RunMark + "=" + id}, holding(tree, TreeFD), "stranger").up()
+	startAs(t, []string{host.RunMark + "=" + id}, holding(tree, TreeFD), "stranger").up()
 	wantFound(t, "another user's", Owner{RunID: id, Tree: tree.Name()}, 0)
 }
 
@@ -256,7 +256,7 @@ func TestFindByDescent(t *testing.T) {
 }
 
 func TestFindSparesItselfAndItsAncestors(t *testing.T) {
-	env := []string{RunMark + "=" + runID(t)}
+	env := []string{host.RunMark + "=" + runID(t)}
 	other := start(t, env, "idle").up()
 	h := start(t, env, "spawn", "setsid", "find")
 	h.up()
@@ -333,7 +333,7 @@ func TestParseStat(t *testing.T) {
 func TestZombieIsDead(t *testing.T) {
 	id := runID(t)
 	cmd := exec.Command("true")
-	cmd.Env = []string{RunMark + "=" + id}
+	cmd.Env = []string{host.RunMark + "=" + id}
 	must(t, cmd.Start())
 	e, err := statOf(cmd.Process.Pid)
 	must(t, err)
@@ -394,7 +394,7 @@ func TestSignalNeverReachesAnother(t *testing.T) {
 
 func TestHiddenWorkerIsFoundByItsRecord(t *testing.T) {
 	id := runID(t)
-	p := start(t, []string{RunMark + "=" + id}, "hidden").up()
+	p := start(t, []string{host.RunMark + "=" + id}, "hidden").up()
 	wantFound(t, "by its record", Owner{Recorded: []reconcile.Process{p}, Boot: boot(t)}, p.PID)
 	if os.Geteuid() != 0 {
 		wantFound(t, "by its mark", Owner{RunID: id}, 0)
@@ -419,7 +419,7 @@ func TestEnviron(t *testing.T) {
 
 func TestKillTree(t *testing.T) {
 	id := runID(t)
-	env := []string{RunMark + "=" + id}
+	env := []string{host.RunMark + "=" + id}
 	polite, deaf, stopped := start(t, env, "idle"), start(t, env, "idle", "deaf"), start(t, env, "idle")
 	chain := start(t, env, "spawn", "setsid,clear", "idle", "deaf")
 	hydra := start(t, env, "hydra", "1", "2", "3")
@@ -447,7 +447,7 @@ func TestKillTree(t *testing.T) {
 
 func TestKillTreeNamesWhatIsLeft(t *testing.T) {
 	id := runID(t)
-	p := start(t, []string{RunMark + "=" + id}, "idle", "deaf").up()
+	p := start(t, []string{host.RunMark + "=" + id}, "idle", "deaf").up()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	left, err := KillTree(ctx, Owner{RunID: id}, time.Hour)

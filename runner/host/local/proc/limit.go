@@ -10,15 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LimitReached reports whether the system refused a further descriptor, process or memory: the machine's fault, and no
-// reason to try again at once. (EAGAIN is the answer of fork. Locks and streams return it too, but their callers wait.)
-func LimitReached(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM)
-}
-
-// LimitHint is the hint of an error for which LimitReached is true.
-const LimitHint = "raise the limits of open files (ulimit -n) and processes (ulimit -u); nothing is lost meanwhile"
-
 // CheckLimits fails if a limit of this process is lower than what a pass, a worker and an agent need. They would fail
 // later otherwise, wherever they are.
 func CheckLimits() error {

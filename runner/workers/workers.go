@@ -1,10 +1,12 @@
-package runner
+// Package workers starts, watches and ends the workers of this machine for a pass. What runs work on is a host.Host.
+package workers
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -14,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -32,7 +34,7 @@ type Local struct {
 	// Workflow is the workflow as dispatched, without a literal key; it was read at WorkflowPath.
 	Workflow     []byte
 	WorkflowPath string
-	Host         host.Host // the machine that runs work on; nil is this one
+	Host         host.Host // the machine that runs work on
 	Secret       []byte    // a literal key, passed to workers over a socket; nil if the environment contains it
 	// NextSlot gives an agent's worker its slot of the account (reconcile.Accounts), an error if all are used up. Where the
 	// number of runs is not bounded it is nil, or returns nil.
@@ -46,20 +48,17 @@ type Local struct {
 	OldRoots    []string      // roots that the workflow named earlier; workspaces there are removed when their issues are done
 }
 
-// RunDir is the directory of a run below the state directory.
-func RunDir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }
-
-func (l *Local) dir(run reconcile.Run) string { return RunDir(l.StateDir, run.ID) }
+func (l *Local) dir(run reconcile.Run) string { return runner.RunDir(l.StateDir, run.ID) }
 
 // Prepare implements reconcile.Runners.
 func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
 	dir := l.dir(run)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		err = durable.WriteFile(filepath.Join(dir, workflowFile), l.Workflow, 0o600)
+		err = durable.WriteFile(filepath.Join(dir, runner.WorkflowFile), l.Workflow, 0o600)
 	}
 	if err == nil {
-		err = proc.CreateAlive(filepath.Join(dir, aliveFile)) // it syncs the directory too, so it comes last
+		err = proc.CreateAlive(filepath.Join(dir, host.AliveFile)) // it syncs the directory too, so it comes last
 	}
 	if err == nil {
 		err = durable.SyncDir(filepath.Dir(dir))
@@ -69,7 +68,7 @@ func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
 
 // Start implements reconcile.Runners.
 func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
-	log, err := os.OpenFile(filepath.Join(l.dir(run), workerFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	log, err := os.OpenFile(filepath.Join(l.dir(run), runner.LogFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return fail("worker log", err)
 	}
@@ -87,12 +86,12 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	}
 	worker, err := proc.Detach(proc.Spawn{
 		Exe: l.Exe, Argv: argv, Extra: slot,
-		Env: proc.Scrub(l.Env), Log: log, Secret: l.Secret, Wait: readyBound,
+		Env: host.Scrub(l.Env), Log: log, Secret: l.Secret, Wait: readyBound,
 		Scope: l.Scopes.Scope(run.ID, cmp.Or(run.Identifier, "removed workspaces")),
 	})
 	crash.At("runner.start.spawned")
-	alive := filepath.Join(l.dir(run), aliveFile)
-	if err != nil && proc.LimitReached(err) {
+	alive := filepath.Join(l.dir(run), host.AliveFile)
+	if err != nil && host.LimitReached(err) {
 		// If even that can't be noted, the start counts as failed for another reason.
 		err = errors.Join(err, proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
@@ -118,7 +117,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 
 // Probe implements reconcile.Runners.
 func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness {
-	pulse, err := proc.ProbeAlive(filepath.Join(l.dir(run), aliveFile))
+	pulse, err := proc.ProbeAlive(filepath.Join(l.dir(run), host.AliveFile))
 	switch {
 	case err != nil:
 		return reconcile.Liveness{Unknown: true}
@@ -128,15 +127,8 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 		// The run's directory was removed. The worker goes on without it, and its heartbeat is in the database too.
 		return reconcile.Liveness{Alive: true, Beats: run.Beats}
 	}
-	found, err := l.host().List(ctx, host.ListRequest{Owned: l.owned(run)})
+	found, err := l.Host.List(ctx, host.ListRequest{Owned: l.owned(run)})
 	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Refused: pulse.Refused}
-}
-
-func (l *Local) host() host.Host {
-	if l.Host == nil {
-		return &local.Host{}
-	}
-	return l.Host
 }
 
 // owned are the processes of a run whose worker has ended, or has given up the run and is about to end.
@@ -182,7 +174,7 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	worker := reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}
 	tree := l.owned(run)
 	tree.Also = []reconcile.Process{worker}
-	found, err := l.host().List(ctx, host.ListRequest{Owned: tree})
+	found, err := l.Host.List(ctx, host.ListRequest{Owned: tree})
 	if err == nil {
 		err = proc.Signal(worker, unix.SIGKILL)
 	}
@@ -190,13 +182,13 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 		return fail(what, err)
 	}
 	tree.Also = append(found.Processes, worker)
-	killed, err := l.host().Kill(ctx, host.KillRequest{Owned: tree})
+	killed, err := l.Host.Kill(ctx, host.KillRequest{Owned: tree})
 	return fail(what, errors.Join(err, host.Leftover(run.ID, killed.Left)))
 }
 
 // Reap implements reconcile.Runners.
 func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]reconcile.Process) error) ([]reconcile.Process, error) {
-	release, err := proc.LockDead(filepath.Join(l.dir(run), aliveFile))
+	release, err := proc.LockDead(filepath.Join(l.dir(run), host.AliveFile))
 	if errors.Is(err, proc.ErrHeld) {
 		return nil, fmt.Errorf("run %s: %w", run.ID, reconcile.ErrConflict)
 	}
@@ -204,7 +196,7 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 		return nil, fail("alive file of run "+run.ID, err)
 	}
 	defer release()
-	killed, err := l.host().Kill(ctx, host.KillRequest{Owned: l.owned(run)})
+	killed, err := l.Host.Kill(ctx, host.KillRequest{Owned: l.owned(run)})
 	if err != nil && len(killed.Left) == 0 {
 		return nil, fail("processes of run "+run.ID, err)
 	}
@@ -215,7 +207,7 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 // old root only this project's are returned, and an old root that can't be used counts as gone.
 func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, failed error) {
 	for i, root := range append([]string{l.Root}, l.OldRoots...) {
-		answer, err := l.host().Root(ctx, host.RootRequest{Root: root, Records: true})
+		answer, err := l.Host.Root(ctx, host.RootRequest{Root: root, Records: true})
 		if i == 0 {
 			failed = err
 		}
@@ -230,7 +222,7 @@ func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, fai
 
 // TrashDue implements reconcile.Runners.
 func (l *Local) TrashDue(now time.Time, _, wanted int64) (bool, error) {
-	answer, err := l.host().Root(context.Background(), host.RootRequest{
+	answer, err := l.Host.Root(context.Background(), host.RootRequest{
 		Root: l.Root, Project: l.Project, KeepRemoved: l.KeepRemoved, Trash: true, MinFree: wanted, Now: now,
 	})
 	return answer.TrashDue, err
@@ -238,7 +230,7 @@ func (l *Local) TrashDue(now time.Time, _, wanted int64) (bool, error) {
 
 // FreeBytes implements reconcile.Runners.
 func (l *Local) FreeBytes() int64 {
-	answer, err := l.host().Root(context.Background(), host.RootRequest{Root: l.Root})
+	answer, err := l.Host.Root(context.Background(), host.RootRequest{Root: l.Root})
 	if err != nil {
 		return -1
 	}
@@ -254,21 +246,25 @@ func (l *Local) Shelter(ctx context.Context) error {
 	return err
 }
 
-// fail adds what was being done. A full disk and a limit of the system get their own codes.
+// fail adds what was being done, and the code of a fault of the machine.
 func fail(what string, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return &reconcile.Error{Code: "disk_full", Message: what + ": " + err.Error(), Hint: "free some space; nothing is lost meanwhile", Err: err}
-	case proc.LimitReached(err):
-		return &reconcile.Error{Code: reconcile.CodeResourceLimit, Message: what + ": " + err.Error(), Hint: proc.LimitHint, Err: err}
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return host.WithCode(fmt.Errorf("%s: %w", what, err))
+}
+
+// Hold makes the alive file of a directory that is used like that of a run, and holds it until it is closed.
+func Hold(dir string) (io.Closer, error) {
+	path := filepath.Join(dir, host.AliveFile)
+	if err := proc.CreateAlive(path); err != nil {
+		return nil, err
+	}
+	return proc.HoldAlive(path, readyBound)
 }
 
 // Alive reports whether the worker of a run lives, or may live.
 func Alive(stateDir, runID string) bool {
-	pulse, err := proc.ProbeAlive(filepath.Join(RunDir(stateDir, runID), aliveFile))
+	pulse, err := proc.ProbeAlive(filepath.Join(runner.RunDir(stateDir, runID), host.AliveFile))
 	return err != nil || pulse.Held
 }

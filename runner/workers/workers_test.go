@@ -1,4 +1,4 @@
-package runner
+package workers
 
 import (
 	"errors"
@@ -15,12 +15,49 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // workerVar makes this test binary a worker that behaves as its value says.
 const workerVar = "RUNNER_TEST_WORKER"
+
+func TestMain(m *testing.M) {
+	if how := os.Getenv(workerVar); how != "" {
+		os.Exit(playWorker(how, os.Args))
+	}
+	os.Exit(m.Run())
+}
+
+const testKey = "lin_api_0123456789secret"
+
+// patience bounds every wait; none comes near it.
+const patience = 30 * time.Second
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// ends waits until the worker of a run has given it up.
+func ends(t *testing.T, l *Local, run reconcile.Run) {
+	t.Helper()
+	for end := time.Now().Add(patience); Alive(l.StateDir, run.ID); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the worker holds its run")
+		}
+	}
+}
 
 // playWorker is a worker that does no work. "take" holds the run until SIGTERM, "leave" gives up the
 // run at SIGTERM and lives on, "refuse" and "die" never take it, "orphan" leaves a process with the run's mark.
@@ -30,7 +67,7 @@ func playWorker(how string, args []string) int {
 		return 9
 	}
 	at := func(flag string) string { return args[slices.Index(args, flag)+1] }
-	dir := RunDir(at("--state-dir"), at("--run"))
+	dir := runner.RunDir(at("--state-dir"), at("--run"))
 	switch how {
 	case "refuse":
 		if ready.Refuse("not today") != nil {
@@ -42,7 +79,7 @@ func playWorker(how string, args []string) int {
 	}
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM)
-	alive, err := proc.HoldAlive(filepath.Join(dir, aliveFile), time.Second)
+	alive, err := proc.HoldAlive(filepath.Join(dir, host.AliveFile), time.Second)
 	if err != nil {
 		return 9
 	}
@@ -52,7 +89,7 @@ func playWorker(how string, args []string) int {
 	}
 	if how == "orphan" {
 		orphan := exec.Command("sleep", "1000")
-		orphan.Env = append(os.Environ(), proc.RunMark+"="+at("--run"))
+		orphan.Env = append(os.Environ(), host.RunMark+"="+at("--run"))
 		orphan.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if orphan.Start() != nil {
 			return 9
@@ -86,7 +123,7 @@ func stand(t *testing.T, how string) (*Local, reconcile.Run) {
 	l := &Local{
 		StateDir: filepath.Join(base, "state"), Exe: exe, Workflow: []byte("---\n---\nhello\n"), WorkflowPath: "/w/WORKFLOW.md",
 		Env:    []string{"PATH=" + os.Getenv("PATH"), workerVar + "=" + how, "SYMPHONY_RUN_ID=of-another", "SYMPHONY_ISSUE_ID=x"},
-		Secret: []byte(testKey), Root: filepath.Join(base, "ws"),
+		Secret: []byte(testKey), Root: filepath.Join(base, "ws"), Host: &local.Host{},
 	}
 	run := reconcile.Run{ID: fmt.Sprintf("run-%d-%d", os.Getpid(), time.Now().UnixNano()), IssueID: "id-1", Identifier: "ABC-1"}
 	must(t, os.MkdirAll(filepath.Join(l.StateDir, "runs"), 0o700))
@@ -119,8 +156,8 @@ func started(t *testing.T, how string) (*Local, reconcile.Run) {
 
 func TestPrepareRun(t *testing.T) {
 	l, run := stand(t, "take")
-	dir := RunDir(l.StateDir, run.ID)
-	for name, mode := range map[string]fs.FileMode{"": fs.ModeDir | 0o700, workflowFile: 0o600, aliveFile: 0o600} {
+	dir := runner.RunDir(l.StateDir, run.ID)
+	for name, mode := range map[string]fs.FileMode{"": fs.ModeDir | 0o700, runner.WorkflowFile: 0o600, host.AliveFile: 0o600} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != mode {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
@@ -140,8 +177,8 @@ func TestStartWorker(t *testing.T) {
 	if live := l.Probe(t.Context(), run); !live.Alive || !Alive(l.StateDir, run.ID) {
 		t.Errorf("%+v", live)
 	}
-	if got := read(t, filepath.Join(RunDir(l.StateDir, run.ID), "secret")); got != testKey {
-		t.Errorf("the worker was handed %q", got)
+	if got, err := os.ReadFile(filepath.Join(runner.RunDir(l.StateDir, run.ID), "secret")); err != nil || string(got) != testKey {
+		t.Errorf("the worker was handed %q, %v", got, err)
 	}
 	at := func(name string) string {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", run.Worker.PID, name))
@@ -199,7 +236,7 @@ func TestReapWorker(t *testing.T) {
 		if len(left) > 0 {
 			t.Errorf("left: %+v", left)
 		}
-		if _, err := proc.LockDead(filepath.Join(RunDir(l.StateDir, run.ID), aliveFile)); !errors.Is(err, proc.ErrHeld) {
+		if _, err := proc.LockDead(filepath.Join(runner.RunDir(l.StateDir, run.ID), host.AliveFile)); !errors.Is(err, proc.ErrHeld) {
 			t.Errorf("the alive file is not held while the end is recorded: %v", err)
 		}
 		return nil
@@ -208,7 +245,7 @@ func TestReapWorker(t *testing.T) {
 		t.Fatalf("reaping a living worker: %v, recorded %d", err, recorded)
 	}
 	must(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGKILL))
-	eventually(t, "the worker's end", func() bool { return !Alive(l.StateDir, run.ID) })
+	ends(t, l, run)
 	live := l.Probe(t.Context(), run)
 	if live.Alive || live.Unknown || len(live.Left) != 1 || live.Left[0].Name != "sleep" {
 		t.Fatalf("%+v", live)
@@ -230,7 +267,8 @@ func TestListWorkspaces(t *testing.T) {
 	if list, err := l.Workspaces(t.Context()); err != nil || len(list) != 0 || exists(l.Root) {
 		t.Errorf("before there is a root: %v, %v", list, err)
 	}
-	root := openRoot(t, l.Root)
+	root, err := workspace.OpenRoot(l.Root)
+	must(t, err)
 	for _, name := range []string{"ABC-1", "ABC-2"} {
 		w, err := root.Acquire(t.Context(), workspace.Owner{IssueID: "id of " + name, Identifier: name, Project: "demo", StateDir: l.StateDir, RunID: "r"})
 		must(t, err)
@@ -250,9 +288,16 @@ func TestListWorkspaces(t *testing.T) {
 	}
 }
 
-func openRoot(t *testing.T, path string) *workspace.Root {
-	t.Helper()
-	root, err := workspace.OpenRoot(path)
-	must(t, err)
-	return root
+// A worker that has given up its run may live for some moments more, to start its own pass, and is no leftover.
+func TestLeavingWorkerIsNoLeftover(t *testing.T) {
+	l, run := started(t, "leave")
+	must(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGTERM))
+	ends(t, l, run)
+	left, err := l.Reap(t.Context(), run, func([]reconcile.Process) error { return nil })
+	if err != nil || len(left) > 0 || !proc.SameProcess(run.Worker) {
+		t.Errorf("left %v, %v; the worker lives: %v", left, err, proc.SameProcess(run.Worker))
+	}
+	if live := l.Probe(t.Context(), run); live.Unknown || len(live.Left) > 0 {
+		t.Errorf("%+v", live)
+	}
 }

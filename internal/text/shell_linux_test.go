@@ -1,33 +1,19 @@
-package proc
+package text
 
 import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
 
-func TestScrub(t *testing.T) {
-	env := []string{
-		"PATH=/bin", "SYMPHONY_RUN_ID=r", "SYMPHONY_ISSUE_ID=1", "SYMPHONY_ISSUE_TITLE=a=b", "SYMPHONY_ATTEMPT=2",
-		"SYMPHONY_WORKSPACE=/w", "SYMPHONY_OUTCOME=failed", "CODEX_THREAD_ID=t", "SYMPHONY_WORKFLOW=w", "LINEAR_API_KEY=k",
-		"LINEAR_API_KEY_FILE=f", "odd", "HOME=/h",
-	}
-	want := []string{"PATH=/bin", "SYMPHONY_WORKFLOW=w", "LINEAR_API_KEY_FILE=f", "odd", "HOME=/h"}
-	if got := Scrub(env, "LINEAR_API_KEY", "NOT_THERE"); !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
-	}
-	if got := Scrub(nil); got == nil || len(got) != 0 {
-		t.Errorf("nothing became %v", got)
-	}
-}
-
 // What a login shell does with a command, whatever its profile has done before.
 func TestCommandsInLoginShells(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "-it's $HOME")
-	must(t, os.Mkdir(dir, 0o700))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	secret := "KEY=secret; export KEY TOKEN=secret2 OTHER=fine\nhello() { echo \"hello $1\"; }\n"
 	elsewhere := "cd() { command cd /; }; CDPATH=/; cd /usr\n"
 	for _, c := range []struct {
@@ -47,7 +33,9 @@ func TestCommandsInLoginShells(t *testing.T) {
 	} {
 		for _, shell := range []string{"bash", "sh"} {
 			home := t.TempDir()
-			must(t, os.WriteFile(filepath.Join(home, ".profile"), []byte(c.profile), 0o600))
+			if err := os.WriteFile(filepath.Join(home, ".profile"), []byte(c.profile), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			cmd := exec.Command(shell, "-lc", c.command)
 			cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
 			out, err := cmd.Output()

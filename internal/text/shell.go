@@ -1,22 +1,10 @@
-package proc
+package text
 
 import (
 	"regexp"
 	"slices"
 	"strings"
 )
-
-// Scrub returns env ("NAME=value" entries) without the variables of a run (design 7), which no other run may see, and
-// without those named in drop. ThreadMark is one of them: a worker that inherited it would count as a process of that
-// thread's run.
-func Scrub(env []string, drop ...string) []string {
-	drop = append([]string{RunMark, ThreadMark, "SYMPHONY_ATTEMPT", "SYMPHONY_WORKSPACE", "SYMPHONY_OUTCOME"}, drop...)
-	kept := append([]string{}, env...) // never nil: for os/exec a nil environment is its own
-	return slices.DeleteFunc(kept, func(entry string) bool {
-		name, _, _ := strings.Cut(entry, "=")
-		return strings.HasPrefix(name, "SYMPHONY_ISSUE_") || slices.Contains(drop, name)
-	})
-}
 
 // ShellUnset changes command so that a login shell that runs it (bash -lc, sh -lc) first unsets vars, which its profile may
 // have set again. Lines keep their numbers. If a variable cannot be unset (the profile made it read-only), the shell exits with
