@@ -9,16 +9,21 @@ import (
 
 // Release is an issue that was released after at least one run, and what was done for it since it was claimed.
 type Release struct {
-	IssueID, Identifier, Title string
-	URL, Branch                string // empty where the tracker has none
-	Reason                     string // a reason to stop or to skip
-	From, To                   string // states; To is empty where the tracker no longer returned the issue
-	ClaimedAt, At              time.Time
-	Runs                       int
-	Runtime                    time.Duration
-	Models                     []ModelUse
-	Links                      []reconcile.Link
-	Created                    map[string]int // how many objects the agents created in the tracker, by kind
+	IssueID    string           `json:"issue_id"`
+	Identifier string           `json:"issue_identifier"`
+	Title      string           `json:"title"`
+	URL        *string          `json:"url"`
+	Branch     *string          `json:"branch_name"`
+	Reason     string           `json:"reason"` // to stop or to skip
+	From       string           `json:"from_state"`
+	To         *string          `json:"to_state"` // null where the tracker no longer returned the issue
+	ClaimedAt  time.Time        `json:"claimed_at"`
+	At         time.Time        `json:"at"`
+	Runs       int              `json:"runs"`
+	Runtime    time.Duration    `json:"-"`
+	Models     []ModelUse       `json:"-"`
+	Links      []reconcile.Link `json:"links"`
+	Created    map[string]int   `json:"created"` // how many objects the agents created in the tracker, by kind
 }
 
 // ModelUse is what was used of one model; an empty model is unknown.
@@ -32,7 +37,7 @@ const releaseColumns = `issue_id, identifier, title, url, branch, reason, from_s
 
 func releaseFields(r *Release) []any {
 	return []any{
-		&r.IssueID, &r.Identifier, &r.Title, &r.URL, &r.Branch, &r.Reason, &r.From, &r.To, stampOf(&r.ClaimedAt),
+		&r.IssueID, &r.Identifier, &r.Title, nilOf(&r.URL), nilOf(&r.Branch), &r.Reason, &r.From, nilOf(&r.To), stampOf(&r.ClaimedAt),
 		stampOf(&r.At), &r.Runs, millisOf(&r.Runtime), jsonOf(&r.Models), jsonOf(&r.Links), jsonOf(&r.Created),
 	}
 }
@@ -53,14 +58,8 @@ func recordRelease(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) 
 		return err
 	}
 	r := Release{
-		IssueID: c.IssueID, Identifier: c.Identifier, Title: c.Issue.Title, Reason: gone.Reason, From: runs[0].state, To: gone.State,
-		ClaimedAt: c.ClaimedAt, At: now, Runs: len(runs), Links: []reconcile.Link{}, Created: map[string]int{},
-	}
-	if c.Issue.URL != nil {
-		r.URL = *c.Issue.URL
-	}
-	if c.Issue.BranchName != nil {
-		r.Branch = *c.Issue.BranchName
+		IssueID: c.IssueID, Identifier: c.Identifier, Title: c.Issue.Title, URL: c.Issue.URL, Branch: c.Issue.BranchName,
+		Reason: gone.Reason, From: runs[0].state, To: &gone.State, ClaimedAt: c.ClaimedAt, At: now, Runs: len(runs), Links: []reconcile.Link{}, Created: map[string]int{},
 	}
 	for _, run := range runs {
 		r.Runtime += run.runtime

@@ -34,24 +34,19 @@ type RunUse struct {
 
 // Failure is the runs of an issue that failed, or whose after_run did: how many, and the last of them.
 type Failure struct {
-	IssueID, Identifier string
-	Runs                int
-	RunID               string
-	Outcome             reconcile.Outcome
-	Code, Text          string
-	At                  time.Time
+	IssueID    string            `json:"issue_id"`
+	Identifier string            `json:"issue_identifier"`
+	Runs       int               `json:"failed_runs"`
+	RunID      string            `json:"last_run_id"`
+	Outcome    reconcile.Outcome `json:"last_outcome"`
+	Code       string            `json:"-"`
+	Text       string            `json:"-"`
+	At         time.Time         `json:"last_at"`
 }
 
 // ModelDay is what was used of a model on one day (of UTC).
 type ModelDay struct {
 	Date string // YYYY-MM-DD
-	ModelUse
-}
-
-// Standing is a claim as a report shows it, with its live run; RunID is empty where that has ended.
-type Standing struct {
-	reconcile.Claim
-	StartedAt time.Time
 	ModelUse
 }
 
@@ -143,19 +138,6 @@ const (
 			AND NOT EXISTS (SELECT 1 FROM meta WHERE key = source), since, until) AS over FROM outages)
 		WHERE since < ? AND (over IS NULL OR over >= ?) ORDER BY since, id`
 )
-
-// Standings returns all claims. Of their issues, which are most of a claim's data, it reads the address alone.
-func (v Views) Standings(ctx context.Context) ([]Standing, error) {
-	return readAll(ctx, v.conn, "read the claims", func(s *Standing) []any {
-		return append([]any{
-			&s.IssueID, &s.Identifier, &s.Status, &s.Attempt, &s.Kind, stampOf(&s.DueAt), &s.ErrorCode, &s.ErrorMessage,
-			&s.HoldReason, &s.HoldMessage, stampOf(&s.HeldAt), &s.Issue.URL, &s.RunID, stampOf(&s.StartedAt), &s.Model,
-		}, tokenFields(&s.Tokens)...)
-	}, `SELECT c.issue_id, c.identifier, c.status, c.attempt, c.kind, c.due_at, c.error_code, c.error_message, c.hold_reason,
-		c.hold_message, c.held_at, c.issue ->> '$.url', coalesce(r.id, ''), r.started_at, coalesce(r.model, ''), coalesce(r.tokens_input, 0),
-		coalesce(r.tokens_cached, 0), coalesce(r.tokens_output, 0), coalesce(r.tokens_reasoning, 0), coalesce(r.tokens_total, 0)
-		FROM claims c LEFT JOIN runs r ON r.id = c.run_id AND c.status = 'running' AND r.outcome IS NULL ORDER BY c.claimed_at, c.issue_id`)
-}
 
 const (
 	// longGap is how many usual gaps a gap must last to be reported. Shorter ones come from a busy machine or a long pass.

@@ -51,7 +51,7 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 
 	use := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
 	want := []Release{{
-		IssueID: c.IssueID, Identifier: "ABC-1", Title: "Title", Reason: reconcile.StopInactive, From: "Todo", To: "Human Review",
+		IssueID: c.IssueID, Identifier: "ABC-1", Title: "Title", Reason: reconcile.StopInactive, From: "Todo", To: new("Human Review"),
 		ClaimedAt: epoch.Truncate(time.Millisecond), At: at, Runs: 3, Runtime: 30 * time.Minute,
 		Models: []ModelUse{{"gpt-a", use}, {"gpt-b", use.Plus(use)}},
 		Links: []reconcile.Link{

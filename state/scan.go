@@ -107,6 +107,20 @@ func orNull[T comparable](v *T) field {
 	}
 }
 
+// nilOf stores nil as the empty text.
+func nilOf(s **string) field {
+	return fieldOf(func(text string) {
+		if *s = nil; text != "" {
+			*s = &text
+		}
+	}, func() any {
+		if *s == nil {
+			return ""
+		}
+		return **s
+	})
+}
+
 // jsonOf stores any value as JSON. An empty text is a value that was never set.
 func jsonOf(v any) field {
 	return field{

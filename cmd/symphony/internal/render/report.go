@@ -128,16 +128,16 @@ func printTroubles(w *term.Env, r view.Report) {
 
 // printUse prints what was used: by day, where the period has more than two, by issue, and in all.
 func printUse(w *term.Env, r view.Report) {
-	tokens := func(t view.Tokens, c *view.Cost) []string {
+	tokens := func(s view.Spent) []string {
 		var cells []string
-		for _, n := range []int64{t.Input, t.Cached, t.Output, t.Reasoning, t.Total} {
+		for _, n := range []int64{s.Tokens.Input, s.Tokens.Cached, s.Tokens.Output, s.Tokens.Reasoning, s.Tokens.Total} {
 			cells = append(cells, countText(w, n))
 		}
-		return append(cells, costText(c))
+		return append(cells, costText(s.Cost))
 	}
 	days := term.Table{Head: []string{"DAY (UTC)", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOTAL", "COST"}, Figures: []int{1, 2, 3, 4, 5, 6}}
 	for _, d := range r.Days {
-		days.Add(append([]string{d.Date}, tokens(d.Tokens, d.Cost)...)...)
+		days.Add(append([]string{d.Date}, tokens(d.Spent)...)...)
 	}
 	if w.Width == 0 || len(r.Days) > 2 {
 		printFirst(w, "DAYS", days)
@@ -148,7 +148,7 @@ func printUse(w *term.Env, r view.Report) {
 	}
 	add := func(t *term.Table, name string, u view.Use) {
 		runs := []string{name, strconv.Itoa(u.Runs), strconv.Itoa(u.Succeeded), strconv.Itoa(u.Failed), secondsText(w, u.Seconds)}
-		t.Add(append(runs, tokens(u.Tokens, u.Cost)...)...)
+		t.Add(append(runs, tokens(u.Spent)...)...)
 	}
 	for _, i := range r.Issues {
 		add(&issues, i.Identifier, i.Use)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/state"
 )
 
 func reportText(t *testing.T, width int, r view.Report) string {
@@ -22,10 +23,10 @@ func reportText(t *testing.T, width int, r view.Report) string {
 // A long table ends after ten rows on a terminal and says how many more there are. Figures are aligned to the right.
 func TestLongReport(t *testing.T) {
 	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
-	r := view.Report{GeneratedAt: at, Since: at, Until: at.Add(time.Hour), Totals: view.UseTotals{Issues: 12, Use: view.Use{Runs: 66, Tokens: view.Tokens{Total: 8_148_096}}}}
+	r := view.Report{GeneratedAt: at, Since: at, Until: at.Add(time.Hour), Totals: view.UseTotals{Issues: 12, Use: view.Use{Runs: 66, Spent: view.Spent{Tokens: view.Tokens{Total: 8_148_096}}}}}
 	for n := range 12 {
-		r.Issues = append(r.Issues, view.IssueUse{Identifier: "ABC-" + strings.Repeat("1", n%3+1), Use: view.Use{Runs: n, Tokens: view.Tokens{Total: int64(n) * 123_456}}})
-		r.Failed = append(r.Failed, view.FailedRow{Identifier: "ABC", Runs: n * 10, At: at})
+		r.Issues = append(r.Issues, view.IssueUse{Identifier: "ABC-" + strings.Repeat("1", n%3+1), Use: view.Use{Runs: n, Spent: view.Spent{Tokens: view.Tokens{Total: int64(n) * 123_456}}}})
+		r.Failed = append(r.Failed, view.FailedRow{Failure: state.Failure{Identifier: "ABC", Runs: n * 10, At: at}})
 	}
 	page := reportText(t, 100, r)
 	for _, want := range []string{
@@ -44,10 +45,10 @@ func TestReportInAPipe(t *testing.T) {
 	page := reportText(t, 0, view.Report{
 		GeneratedAt: at.Add(time.Hour),
 		LetGo: []view.ReleasedRow{
-			{Identifier: "ABC-2", From: "Todo", To: new("Todo"), Reason: "label", At: at},
-			{Identifier: "ABC-3", From: "Todo", Reason: "missing", At: at},
+			{Release: state.Release{Identifier: "ABC-2", From: "Todo", To: new("Todo"), Reason: "label", At: at}},
+			{Release: state.Release{Identifier: "ABC-3", From: "Todo", Reason: "missing", At: at}},
 		},
-		Hooks:   []view.FailedRow{{Identifier: "ABC-4", Runs: 2, Error: new("after_run: exit status 7"), At: at}},
+		Hooks:   []view.FailedRow{{Failure: state.Failure{Identifier: "ABC-4", Runs: 2, At: at}, Error: new("after_run: exit status 7")}},
 		Outages: []view.OutageRow{{Code: "agent_quota", Message: "used up", Since: at}},
 	})
 	for _, line := range []string{

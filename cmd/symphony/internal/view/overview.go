@@ -19,17 +19,15 @@ import (
 
 // Overview is the state of a project at one moment.
 type Overview struct {
-	GeneratedAt time.Time            `json:"generated_at"`
-	Counts      Counts               `json:"counts"`
-	Running     []RunningRow         `json:"running"`
-	Retrying    []RetryingRow        `json:"retrying"`
-	Held        []HeldRow            `json:"held"`
-	Requests    []RequestRow         `json:"pending_requests"`
-	Totals      Totals               `json:"codex_totals"`
-	RateLimits  json.RawMessage      `json:"rate_limits"`
-	LastPass    *project.LastPassRow `json:"last_pass"`
-	Paused      bool                 `json:"paused"`
-	Blocked     *project.BlockedRow  `json:"blocked"`
+	GeneratedAt time.Time `json:"generated_at"`
+	Counts      Counts    `json:"counts"`
+	Claims
+	Requests   []RequestRow         `json:"pending_requests"`
+	Totals     Totals               `json:"codex_totals"`
+	RateLimits json.RawMessage      `json:"rate_limits"`
+	LastPass   *project.LastPassRow `json:"last_pass"`
+	Paused     bool                 `json:"paused"`
+	Blocked    *project.BlockedRow  `json:"blocked"`
 	// Schedule is set while cron, a timer or --loop runs passes. Without a schedule no new run starts.
 	Schedule bool `json:"schedule_active"`
 	// LowUntil is set while too little of the tracker's allowance is left to look for new work.
@@ -45,6 +43,13 @@ type Overview struct {
 	SkippedCount int `json:"-"`
 	// Issues are the identifiers or ids that the overview was confined to, as the caller gave them.
 	Issues []string `json:"-"`
+}
+
+// Claims are the claims by their status.
+type Claims struct {
+	Running  []RunningRow  `json:"running"`
+	Retrying []RetryingRow `json:"retrying"`
+	Held     []HeldRow     `json:"held"`
 }
 
 // Counts are the numbers of claims by status.
@@ -104,6 +109,7 @@ type RunningRow struct {
 	Alive         bool            `json:"worker_alive"`
 	// WaitsFor are the ids of the run's open requests.
 	WaitsFor []string `json:"waits_for"`
+	run      reconcile.Run
 }
 
 // RetryingRow is a claim that waits for its next run.
@@ -191,13 +197,18 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 		return Overview{}, err
 	}
 	v := Overview{
-		GeneratedAt: f.now, Running: []RunningRow{}, Retrying: []RetryingRow{}, Held: []HeldRow{}, Requests: []RequestRow{}, Issues: o.Issues,
-		Paused: f.recorded.Paused, Blocked: f.block, Schedule: f.schedule, NextPass: f.nextPass, Project: f.project(),
+		GeneratedAt: f.now, Claims: f.claims(), Requests: []RequestRow{}, Issues: o.Issues, Paused: f.recorded.Paused, Blocked: f.block,
+		Schedule: f.schedule, NextPass: f.nextPass, Project: f.project(),
 	}
+	v.Counts = Counts{len(v.Running), len(v.Retrying), len(v.Held)}
 	if f.low.After(f.now) {
 		v.LowUntil = &f.low
 	}
-	v.addClaims(f)
+	for _, r := range f.recorded.Runs {
+		if r.Kind == reconcile.AgentRun {
+			v.Totals.add(r, f.now)
+		}
+	}
 	for _, r := range f.requests {
 		if !f.wants(r.IssueID) {
 			continue
@@ -214,14 +225,12 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	return v, v.addHistory(ctx, f, o)
 }
 
-// addClaims adds a row for each claim, and what their runs have used so far.
-func (v *Overview) addClaims(f facts) {
+// claims makes a row of each claim.
+func (f *facts) claims() Claims {
+	v := Claims{[]RunningRow{}, []RetryingRow{}, []HeldRow{}}
 	runs := map[string]reconcile.Run{}
 	for _, r := range f.recorded.Runs {
 		runs[r.ID] = r
-		if r.Kind == reconcile.AgentRun {
-			v.Totals.add(r, f.now)
-		}
 	}
 	for _, c := range f.recorded.Claims {
 		switch {
@@ -234,19 +243,21 @@ func (v *Overview) addClaims(f facts) {
 				Tokens: Tokens(r.Tokens), RunID: c.RunID, PID: term.OrNull(r.Worker.PID), Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
 				StopReason: term.OrNull(r.StopReason), HeartbeatAt: term.OrNull(r.HeartbeatAt), ThreadID: term.OrNull(r.ThreadID),
 				WorkspacePath: term.OrNull(r.WorkspacePath), Host: term.OrNull(r.Host), Alive: r.ID != "" && project.Alive(f.p.StateDir, r.ID),
-				WaitsFor: []string{},
+				WaitsFor: []string{}, run: r,
 			}
 			if r.ThreadID != "" && r.TurnID != "" {
 				row.SessionID = new(r.ThreadID + "-" + r.TurnID)
 			}
 			v.Running = append(v.Running, row)
 		case c.Status == reconcile.Waiting:
-			v.Retrying = append(v.Retrying, newRetryingRow(c))
+			v.Retrying = append(v.Retrying, RetryingRow{
+				c.IssueID, c.Identifier, c.Issue.URL, term.OrNull(c.Attempt), c.DueAt, ErrorText(c.ErrorCode, c.ErrorMessage), c.Kind,
+			})
 		case c.Status == reconcile.Held:
-			v.Held = append(v.Held, newHeldRow(c))
+			v.Held = append(v.Held, HeldRow{c.IssueID, c.Identifier, c.Issue.URL, c.HoldReason, c.HoldText(), c.HeldAt})
 		}
 	}
-	v.Counts = Counts{len(v.Running), len(v.Retrying), len(v.Held)}
+	return v
 }
 
 // addHistory adds the last pass, the rate limits, the totals of settled runs, and what Options ask for.
@@ -273,17 +284,6 @@ func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
 		errs[4] = err
 	}
 	return errors.Join(errs[:]...)
-}
-
-func newRetryingRow(c reconcile.Claim) RetryingRow {
-	return RetryingRow{
-		IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, Attempt: term.OrNull(c.Attempt), DueAt: c.DueAt,
-		Error: ErrorText(c.ErrorCode, c.ErrorMessage), Kind: c.Kind,
-	}
-}
-
-func newHeldRow(c reconcile.Claim) HeldRow {
-	return HeldRow{c.IssueID, c.Identifier, c.Issue.URL, c.HoldReason, c.HoldText(), c.HeldAt}
 }
 
 func newRunRow(r reconcile.Run) RunRow {

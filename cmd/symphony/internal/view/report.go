@@ -28,7 +28,7 @@ type Report struct {
 	LetGo    []ReleasedRow `json:"let_go"`
 	Failed   []FailedRow   `json:"failed"`
 	Hooks    []FailedRow   `json:"failed_hooks"` // runs whose after_run failed; their outcomes stand
-	Running  []WorkingRow  `json:"running"`
+	Running  []RunningRow  `json:"running"`
 	Held     []HeldRow     `json:"held"`
 	Waiting  []RetryingRow `json:"waiting"`
 	Outages  []OutageRow   `json:"outages"`
@@ -43,44 +43,16 @@ type Report struct {
 
 // ReleasedRow is an issue that was released, with what it used since it was claimed.
 type ReleasedRow struct {
-	IssueID    string           `json:"issue_id"`
-	Identifier string           `json:"issue_identifier"`
-	Title      string           `json:"title"`
-	URL        *string          `json:"url"`
-	Branch     *string          `json:"branch_name"`
-	Reason     string           `json:"reason"`
-	From       string           `json:"from_state"`
-	To         *string          `json:"to_state"`
-	ClaimedAt  time.Time        `json:"claimed_at"`
-	At         time.Time        `json:"at"`
-	Runs       int              `json:"runs"`
-	Seconds    float64          `json:"seconds_running"`
-	Tokens     Tokens           `json:"tokens"`
-	Cost       *Cost            `json:"cost"`
-	Links      []reconcile.Link `json:"links"`
-	Created    map[string]int   `json:"created"`
+	state.Release
+	Seconds float64 `json:"seconds_running"`
+	Spent
 }
 
 // FailedRow is an issue with runs that failed, or whose after_run did, and the last of them.
 type FailedRow struct {
-	IssueID    string            `json:"issue_id"`
-	Identifier string            `json:"issue_identifier"`
-	Runs       int               `json:"failed_runs"`
-	RunID      string            `json:"last_run_id"`
-	Outcome    reconcile.Outcome `json:"last_outcome"`
-	Error      *string           `json:"last_error"`
-	At         time.Time         `json:"last_at"`
-	Now        *string           `json:"now"` // handed_over, let_go, running, held or waiting
-}
-
-// WorkingRow is a run that has not ended.
-type WorkingRow struct {
-	IssueID    string    `json:"issue_id"`
-	Identifier string    `json:"issue_identifier"`
-	RunID      string    `json:"run_id"`
-	StartedAt  time.Time `json:"started_at"`
-	Tokens     Tokens    `json:"tokens"`
-	model      string
+	state.Failure
+	Error *string `json:"last_error"`
+	Now   *string `json:"now"` // handed_over, let_go, running, held or waiting
 }
 
 // OutageRow is a time in which nothing could start. Until is null while it lasts.
@@ -98,15 +70,19 @@ type ScheduleRow struct {
 	Missed []state.Gap `json:"missed"`
 }
 
-// Use is what runs came to. The prices decide Cost; without any it is null.
+// Use is what runs came to.
 type Use struct {
 	Runs      int     `json:"ended_runs"`
 	Succeeded int     `json:"succeeded"`
 	Failed    int     `json:"failed"`
 	Seconds   float64 `json:"seconds_running"`
-	Tokens    Tokens  `json:"tokens"`
-	Cost      *Cost   `json:"cost"`
-	models    []state.ModelUse
+	Spent
+}
+
+func (u *Use) add(more state.RunUse, prices workflow.Prices) {
+	u.Runs, u.Succeeded, u.Failed = u.Runs+more.Runs, u.Succeeded+more.Succeeded, u.Failed+more.Failed
+	u.Seconds += more.Runtime.Seconds()
+	u.Spent.add(more.ModelUse, prices)
 }
 
 // UseTotals is what all runs came to. Stopped runs were ended from outside.
@@ -126,58 +102,52 @@ type IssueUse struct {
 
 // DayUse is what was used on one day of UTC.
 type DayUse struct {
-	Date   string `json:"day"`
-	Tokens Tokens `json:"tokens"`
-	Cost   *Cost  `json:"cost"`
+	Date string `json:"day"`
+	Spent
 }
 
 // ReadReport reads the report of a period.
 func ReadReport(ctx context.Context, p *project.Project, period Period) (Report, error) {
-	db, err := project.OpenForReading(ctx, p)
+	f := facts{p: p, now: p.Env.Now().UTC()}
+	if err := f.open(ctx); err != nil {
+		return Report{}, err
+	}
+	defer f.db.Close()
+	happened, err := f.db.Views.Report(ctx, f.now, period.Since, period.Until)
+	if err == nil && period.Present {
+		f.recorded, err = f.db.Store.State(ctx)
+	}
 	if err != nil {
 		return Report{}, err
 	}
-	defer db.Close()
-	now := p.Env.Now().UTC()
-	happened, err := db.Views.Report(ctx, now, period.Since, period.Until)
-	if err != nil {
-		return Report{}, err
-	}
-	var claims []state.Standing
-	if period.Present {
-		if claims, err = db.Views.Standings(ctx); err != nil {
-			return Report{}, err
-		}
-	}
-	cfg, invalid := p.ConfigWithoutKey()
+	cfg, invalid := f.p.ConfigWithoutKey()
 	if invalid != nil {
 		cfg = &workflow.Config{}
 	}
-	r := newReport(happened, claims, cfg.Agent.Prices, now)
+	r := newReport(happened, f.claims(), cfg.Agent.Prices, f.now)
 	for _, e := range workflow.Faults(invalid) {
 		r.Warnings = append(r.Warnings, "the report has no estimates of money: "+e.Message)
 	}
 	if invalid == nil && period.Present {
-		r.addAccountBlock(project.AccountBlock(project.OpenAccount(p, cfg.Codex.Home), now), period.Until)
+		r.addAccountBlock(project.AccountBlock(project.OpenAccount(f.p, cfg.Codex.Home), f.now), period.Until)
 	}
 	return r, nil
 }
 
-func newReport(s state.Report, claims []state.Standing, prices workflow.Prices, now time.Time) Report {
+func newReport(s state.Report, now Claims, prices workflow.Prices, at time.Time) Report {
 	r := Report{
-		GeneratedAt: now, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
-		Running: []WorkingRow{}, Held: []HeldRow{}, Waiting: []RetryingRow{}, Outages: []OutageRow{},
-		Issues: []IssueUse{}, Days: []DayUse{}, Schedule: ScheduleRow{Passes: s.Rhythm.Passes, Missed: []state.Gap{}},
+		GeneratedAt: at, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
+		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Outages: []OutageRow{}, Issues: []IssueUse{}, Days: []DayUse{},
+		Schedule: ScheduleRow{s.Rhythm.Passes, term.OrNull(s.Rhythm.Usual.Seconds()), append([]state.Gap{}, s.Rhythm.Gaps...)},
 	}
+	// A run that has ended is one of the runs of the period, whether it is settled or not.
+	r.Running = slices.DeleteFunc(r.Running, func(w RunningRow) bool { return w.run.ID == "" || w.run.Outcome != "" })
+	slices.SortStableFunc(r.Held, func(a, b HeldRow) int { return b.HeldAt.Compare(a.HeldAt) })
+	slices.SortStableFunc(r.Waiting, func(a, b RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
 	became := map[string]string{} // what has become of issues, by id; a present claim says more than an earlier release
 	for _, released := range s.Releases {
 		slices.SortStableFunc(released.Links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) }) // pull requests first
-		row := ReleasedRow{
-			IssueID: released.IssueID, Identifier: released.Identifier, Title: released.Title, URL: term.OrNull(released.URL),
-			Branch: term.OrNull(released.Branch), Reason: released.Reason, From: released.From, To: term.OrNull(released.To),
-			ClaimedAt: released.ClaimedAt, At: released.At, Runs: released.Runs, Seconds: released.Runtime.Seconds(),
-			Tokens: sumTokens(released.Models), Cost: costOf(released.Models, prices), Links: released.Links, Created: released.Created,
-		}
+		row := ReleasedRow{released, released.Runtime.Seconds(), spend(prices, released.Models...)}
 		if row.Reason == reconcile.StopTerminal || row.Reason == reconcile.StopInactive {
 			r.HandedOver = append(r.HandedOver, row)
 			became[row.IssueID] = "handed_over"
@@ -186,27 +156,19 @@ func newReport(s state.Report, claims []state.Standing, prices workflow.Prices, 
 			became[row.IssueID] = cmp.Or(became[row.IssueID], "let_go")
 		}
 	}
-	for _, c := range claims {
-		switch {
-		case c.Status == reconcile.Running && c.RunID != "":
-			r.Running = append(r.Running, WorkingRow{c.IssueID, c.Identifier, c.RunID, c.StartedAt, Tokens(c.Tokens), c.Model})
-			became[c.IssueID] = "running"
-		case c.Status == reconcile.Waiting:
-			r.Waiting = append(r.Waiting, newRetryingRow(c.Claim))
-			became[c.IssueID] = "waiting"
-		case c.Status == reconcile.Held:
-			r.Held = append(r.Held, newHeldRow(c.Claim))
-			became[c.IssueID] = "held"
-		}
+	for _, w := range r.Running {
+		became[w.IssueID] = "running"
 	}
-	slices.SortStableFunc(r.Held, func(a, b HeldRow) int { return b.HeldAt.Compare(a.HeldAt) })
-	slices.SortStableFunc(r.Waiting, func(a, b RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
+	for _, w := range r.Waiting {
+		became[w.IssueID] = "waiting"
+	}
+	for _, h := range r.Held {
+		became[h.IssueID] = "held"
+	}
 	failed := func(list []state.Failure) []FailedRow {
 		rows := []FailedRow{}
 		for _, f := range list {
-			rows = append(rows, FailedRow{
-				f.IssueID, f.Identifier, f.Runs, f.RunID, f.Outcome, ErrorText(f.Code, f.Text), f.At, term.OrNull(became[f.IssueID]),
-			})
+			rows = append(rows, FailedRow{f, ErrorText(f.Code, f.Text), term.OrNull(became[f.IssueID])})
 		}
 		return rows
 	}
@@ -214,20 +176,12 @@ func newReport(s state.Report, claims []state.Standing, prices workflow.Prices, 
 	for _, o := range s.Outages {
 		r.Outages = append(r.Outages, OutageRow{o.Code, o.Message, o.Since, term.OrNull(o.Until)})
 	}
-	r.Schedule.Usual = term.OrNull(s.Rhythm.Usual.Seconds())
-	r.Schedule.Missed = append(r.Schedule.Missed, s.Rhythm.Gaps...)
 	r.addUses(s.Uses, prices)
-	for days := s.Days; len(days) > 0; {
-		end := slices.IndexFunc(days, func(d state.ModelDay) bool { return d.Date != days[0].Date })
-		if end < 0 {
-			end = len(days)
+	for _, d := range s.Days {
+		if n := len(r.Days); n == 0 || r.Days[n-1].Date != d.Date {
+			r.Days = append(r.Days, DayUse{d.Date, spend(prices)})
 		}
-		var models []state.ModelUse
-		for _, d := range days[:end] {
-			models = append(models, d.ModelUse)
-		}
-		r.Days = append(r.Days, DayUse{days[0].Date, sumTokens(models), costOf(models, prices)})
-		days = days[end:]
+		r.Days[len(r.Days)-1].add(d.ModelUse, prices)
 	}
 	return r
 }
@@ -235,31 +189,25 @@ func newReport(s state.Report, claims []state.Standing, prices workflow.Prices, 
 // addUses adds up the runs by issue and in all. Runs that have not ended count with what they have used so far.
 func (r *Report) addUses(uses []state.RunUse, prices workflow.Prices) {
 	for _, w := range r.Running {
-		lasted := max(r.GeneratedAt.Sub(w.StartedAt), 0)
-		use := state.ModelUse{Model: w.model, Tokens: reconcile.Tokens(w.Tokens)}
-		uses = append(uses, state.RunUse{IssueID: w.IssueID, Identifier: w.Identifier, Runtime: lasted, ModelUse: use})
+		uses = append(uses, state.RunUse{
+			IssueID: w.IssueID, Identifier: w.Identifier, Runtime: max(r.GeneratedAt.Sub(w.StartedAt), 0),
+			ModelUse: state.ModelUse{Model: w.run.Model, Tokens: w.run.Tokens},
+		})
 	}
 	index := map[string]int{}
 	t := &r.Totals
+	t.Spent = spend(prices)
 	for _, u := range uses {
 		i, known := index[u.IssueID]
 		if !known {
 			i = len(r.Issues)
 			index[u.IssueID] = i
-			r.Issues = append(r.Issues, IssueUse{IssueID: u.IssueID, Identifier: u.Identifier})
+			r.Issues = append(r.Issues, IssueUse{u.IssueID, u.Identifier, Use{Spent: spend(prices)}})
 		}
-		for _, sum := range []*Use{&r.Issues[i].Use, &t.Use} {
-			sum.Runs, sum.Succeeded, sum.Failed = sum.Runs+u.Runs, sum.Succeeded+u.Succeeded, sum.Failed+u.Failed
-			sum.Seconds += u.Runtime.Seconds()
-			sum.models = append(sum.models, u.ModelUse)
-		}
+		r.Issues[i].Use.add(u, prices)
+		t.Use.add(u, prices)
 	}
 	t.Stopped, t.Running, t.Issues = t.Runs-t.Succeeded-t.Failed, len(r.Running), len(r.Issues)
-	t.Tokens, t.Cost = sumTokens(t.models), costOf(t.models, prices)
-	for n := range r.Issues {
-		i := &r.Issues[n].Use
-		i.Tokens, i.Cost = sumTokens(i.models), costOf(i.models, prices)
-	}
 	slices.SortStableFunc(r.Issues, func(a, b IssueUse) int { return cmp.Compare(b.Tokens.Total, a.Tokens.Total) })
 }
 
@@ -271,6 +219,12 @@ func (r *Report) addAccountBlock(b *project.BlockedRow, until time.Time) {
 	if !slices.ContainsFunc(r.Outages, func(o OutageRow) bool { return o.Code == b.Reason && o.Until == nil }) {
 		r.Outages = append(r.Outages, OutageRow{Code: b.Reason, Message: b.Message, Since: b.Since})
 	}
+}
+
+// Spent is a number of tokens and what they cost; nil without prices.
+type Spent struct {
+	Tokens Tokens `json:"tokens"`
+	Cost   *Cost  `json:"cost"`
 }
 
 // Cost is an estimate of money by agent.prices.
@@ -291,36 +245,30 @@ func (a Amount) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%.4f", 
 // unknownModel stands for the model of tokens that were recorded without one.
 const unknownModel = "(not recorded)"
 
-// costOf is the estimate for what was used; nil without prices.
-func costOf(uses []state.ModelUse, prices workflow.Prices) *Cost {
-	if len(prices.Models) == 0 {
-		return nil
+// spend adds up what was used.
+func spend(prices workflow.Prices, uses ...state.ModelUse) (s Spent) {
+	if len(prices.Models) > 0 {
+		s.Cost = &Cost{Currency: prices.Currency, Estimate: true, Models: []string{}}
 	}
-	c := &Cost{Currency: prices.Currency, Estimate: true, Models: []string{}}
 	for _, u := range uses {
-		if u.Tokens == (reconcile.Tokens{}) {
-			continue
-		}
-		price, known := prices.Of(u.Model)
-		// A name with a plus stands for several models: how much each of them used is not recorded.
-		if known && !strings.Contains(u.Model, "+") {
-			c.Amount += Amount(price.Cost(u.Tokens))
-			continue
-		}
+		s.add(u, prices)
+	}
+	return s
+}
+
+func (s *Spent) add(u state.ModelUse, prices workflow.Prices) {
+	s.Tokens = Tokens(reconcile.Tokens(s.Tokens).Plus(u.Tokens))
+	price, known := prices.Of(u.Model)
+	switch c := s.Cost; {
+	case c == nil || u.Tokens == (reconcile.Tokens{}):
+	case known && !strings.Contains(u.Model, "+"): // with a plus it is several models: how much each used is not recorded
+		c.Amount += Amount(price.Cost(u.Tokens))
+	default:
 		c.Unpriced += u.Tokens.Total
 		if name := cmp.Or(u.Model, unknownModel); !slices.Contains(c.Models, name) {
 			c.Models = append(c.Models, name)
 		}
 	}
-	return c
-}
-
-func sumTokens(uses []state.ModelUse) Tokens {
-	var sum reconcile.Tokens
-	for _, u := range uses {
-		sum = sum.Plus(u.Tokens)
-	}
-	return Tokens(sum)
 }
 
 // usualPeriod is how far back a report reaches without --since: a night.

@@ -81,15 +81,15 @@ func TestCost(t *testing.T) {
 		return state.ModelUse{Model: model, Tokens: reconcile.Tokens{Input: millions * 1e6, Total: millions * 1e6}}
 	}
 	uses := []state.ModelUse{use("a", 1), use("b", 2), use("", 3), use("a+b", 4), use("a+b", 5), {Model: "unused"}}
-	if c := costOf(uses, workflow.Prices{}); c != nil {
-		t.Errorf("without prices: %+v", c)
+	if s := spend(workflow.Prices{}, uses...); s.Cost != nil || s.Tokens.Total != 15e6 {
+		t.Errorf("without prices: %+v", s)
 	}
 	prices := workflow.Prices{Currency: "EUR", Models: map[string]workflow.Price{"a": {Input: 10}}}
-	if c := costOf(uses, prices); c.Amount != 10 || c.Unpriced != 14e6 || strings.Join(c.Models, " ") != "b "+unknownModel+" a+b" || !c.Estimate {
+	if c := spend(prices, uses...).Cost; c.Amount != 10 || c.Unpriced != 14e6 || strings.Join(c.Models, " ") != "b "+unknownModel+" a+b" || !c.Estimate {
 		t.Errorf("one price: %+v", c)
 	}
 	prices.Models["default"] = workflow.Price{Input: 1}
-	if c := costOf(uses, prices); c.Amount != 15 || c.Unpriced != 9e6 || strings.Join(c.Models, " ") != "a+b" {
+	if c := spend(prices, uses...).Cost; c.Amount != 15 || c.Unpriced != 9e6 || strings.Join(c.Models, " ") != "a+b" {
 		t.Errorf("with a default: %+v", c)
 	}
 }
@@ -100,7 +100,7 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 	tokens := state.ModelUse{Model: "m", Tokens: reconcile.Tokens{Input: 10, Total: 10}}
 	release := func(n, reason, to string) state.Release {
 		return state.Release{
-			IssueID: n, Identifier: "ABC-" + n, Title: "=HYPERLINK(1)", Reason: reason, From: "Todo", To: to, At: at, Runs: 1, Models: []state.ModelUse{tokens},
+			IssueID: n, Identifier: "ABC-" + n, Title: "=HYPERLINK(1)", Reason: reason, From: "Todo", To: &to, At: at, Runs: 1, Models: []state.ModelUse{tokens},
 			Links: []reconcile.Link{{Kind: "attachment", URL: "https://b"}, {Kind: "pull_request", URL: "https://a"}}, Created: map[string]int{},
 		}
 	}
@@ -110,10 +110,10 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 		Uses:     []state.RunUse{{IssueID: "1", Identifier: "ABC-1", Runs: 2, Succeeded: 1, Failed: 1, ModelUse: tokens}, {IssueID: "4", Identifier: "ABC-4", Runs: 3, ModelUse: tokens}},
 		Failures: []state.Failure{{IssueID: "1", Identifier: "ABC-1", Runs: 1, Code: "turn_failed", Text: "why", At: at}},
 	}
-	claims := []state.Standing{
-		{Claim: reconcile.Claim{IssueID: "1", Identifier: "ABC-1", Status: reconcile.Running, RunID: "r"}, StartedAt: at, ModelUse: tokens},
-		{Claim: reconcile.Claim{IssueID: "5", Identifier: "ABC-5", Status: reconcile.Running}}, // its run has ended
-	}
+	claims := Claims{Running: []RunningRow{
+		{IssueID: "1", Identifier: "ABC-1", StartedAt: at, run: reconcile.Run{ID: "r", Model: tokens.Model, Tokens: tokens.Tokens}},
+		{IssueID: "5", Identifier: "ABC-5", run: reconcile.Run{ID: "s", Outcome: reconcile.Succeeded}},
+	}}
 	f := newReport(r, claims, workflow.Prices{}, at.Add(30*time.Minute))
 	f.addAccountBlock(&project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, r.Until)
 	f.addAccountBlock(&project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, r.Until)
@@ -127,7 +127,7 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 
 // Lists are never null, whatever there is.
 func TestEmptyReportHasNoNullLists(t *testing.T) {
-	raw, err := json.Marshal(newReport(state.Report{}, nil, workflow.Prices{}, time.Time{}))
+	raw, err := json.Marshal(newReport(state.Report{}, (&facts{}).claims(), workflow.Prices{}, time.Time{}))
 	if err != nil || strings.Contains(string(raw), ":null,\"failed") {
 		t.Fatal(err)
 	}
