@@ -88,7 +88,7 @@ func EnsureDir(dir string) error {
 		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 			return diskFull(dir, "make the state directory", err)
 		case err != nil:
-			return dirError(dir, "cannot be made", "name another with --state-dir, or make it yourself with mode 0700", err)
+			return dirError(dir, "cannot be made: "+err.Error(), "name another with --state-dir, or make it yourself with mode 0700", err)
 		}
 		if err := durable.SyncDir(filepath.Dir(dir)); err != nil {
 			return fault(dir, "make the state directory", err)

@@ -37,11 +37,11 @@ Example:
   source <(symphony completion bash)`,
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return exit.Usage("completion: bash, zsh or fish is missing, and nothing else")
+				return exit.Usage("completion: name one shell: bash, zsh or fish")
 			}
 			script, err := completionScripts.ReadFile("completion/symphony." + c.Args().First())
 			if err != nil {
-				return exit.Usage("completion: there is one for bash, zsh and fish, not for %q", c.Args().First())
+				return exit.Usage("completion: there is a script for bash, zsh and fish, not for %q", c.Args().First())
 			}
 			_, err = w.Stdout.Write(script)
 			return err

@@ -261,7 +261,7 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		}
 		if cfg.Prompt != nil {
 			for _, problem := range cfg.Prompt.Check() {
-				out.Errors = append(out.Errors, exit.Fault(workflow.CodeTemplateRender, problem.String(), "a run that renders it would fail"))
+				out.Errors = append(out.Errors, exit.Fault(workflow.CodeTemplateRender, problem.String(), "correct the prompt there: a run that renders it would fail"))
 			}
 		}
 	}
