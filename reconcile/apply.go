@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,16 +19,14 @@ type Applied struct {
 	Err error
 }
 
-// applier carries out a plan. Each action is stored before it takes effect, so that after a crash at any line the next
-// pass can finish it. After an action fails, the later ones of the same issue are not tried, because they were planned on
-// its success.
-//
-// At the end all workers are started, and all runs asked to stop, side by side.
+// applier carries out a plan. Each action is stored before it takes effect, so that after a crash at any line the next pass can
+// finish it. At the end all workers are started, and all runs asked to stop, side by side.
 type applier struct {
 	Deps
+	runs map[string]Run // unsettled, as observed
+	done []Applied      // without the updates that succeeded
+	// failed holds the issues of which an action failed: the later ones were planned on its success, and are left out.
 	failed map[string]bool
-	runs   map[string]Run // unsettled, as observed
-	done   []Applied
 	// keepCommands: a stop failed, so that the command that asked for it must stay for the next pass.
 	keepCommands bool
 	// slotsUnsure: a run could not be settled, so that the slot of a planned dispatch may still be in use.
@@ -40,15 +39,12 @@ func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
 		a.runs[r.ID] = r
 	}
 	for rest := plan.Actions; len(rest) > 0; {
-		n := 0
-		for n < min(len(rest), storedAtOnce) && rest[n].Kind == actUpdate && len(rest[n].Change.Commands) == 0 {
-			n++
-		}
-		n = max(n, 1)
-		if rest[0].Kind == actUpdate {
-			a.update(ctx, rest[:n])
-		} else {
-			a.one(ctx, rest[0])
+		updates := leadingUpdates(rest)
+		n := max(len(updates), 1)
+		if len(updates) < 2 || !a.storeTogether(ctx, updates) {
+			for _, action := range rest[:n] {
+				a.one(ctx, action)
+			}
 		}
 		rest = rest[n:]
 	}
@@ -71,35 +67,31 @@ func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
 	return a.done
 }
 
-// storedAtOnce is how many updates share a transaction. Each transaction syncs the disk, and workers wait for it.
-const storedAtOnce = 100
+// leadingUpdates are the actions at the front that may share a transaction: updates that delete no command, up to a hundred.
+func leadingUpdates(actions []Action) []Action {
+	n := slices.IndexFunc(actions, func(a Action) bool { return a.Kind != actUpdate || len(a.Change.Commands) > 0 })
+	if n < 0 {
+		n = len(actions)
+	}
+	return actions[:min(n, 100)]
+}
 
-// update stores changes that decide nothing. After a failure each is stored by itself, so that one does not hinder the others.
-func (a *applier) update(ctx context.Context, list []Action) {
+// storeTogether stores updates in one transaction, because each transaction syncs the disk, and workers wait for it. It returns
+// false if nothing was stored: then each update is tried by itself, so that one that fails does not hinder the others.
+func (a *applier) storeTogether(ctx context.Context, updates []Action) bool {
 	var changes []Change
-	for _, u := range list {
-		if !a.failed[u.IssueID] && (len(u.Change.Commands) == 0 || !a.keepCommands) {
+	for _, u := range updates {
+		if !a.failed[u.IssueID] {
 			changes = append(changes, *u.Change)
 		}
 	}
-	if len(changes) == 0 {
-		return
-	}
-	switch err := a.Store.Commit(ctx, a.Now(), changes...); {
-	case err == nil:
-	case len(list) == 1:
-		a.failed[list[0].IssueID] = list[0].IssueID != ""
-		a.done = append(a.done, Applied{Action: list[0], Err: err})
-	default:
-		for i := range list {
-			a.update(ctx, list[i:i+1])
-		}
-	}
+	return len(changes) == 0 || a.Store.Commit(ctx, a.Now(), changes...) == nil
 }
 
 // one carries out an action, but for the signals and starts that come at the end.
 func (a *applier) one(ctx context.Context, action Action) {
-	if a.failed[action.IssueID] || action.Kind == ActDispatch && a.slotsUnsure {
+	endsCommand := action.Kind == actUpdate && len(action.Change.Commands) > 0
+	if a.failed[action.IssueID] || action.Kind == ActDispatch && a.slotsUnsure || endsCommand && a.keepCommands {
 		return
 	}
 	var err error
@@ -113,14 +105,24 @@ func (a *applier) one(ctx context.Context, action Action) {
 	default:
 		err = a.Store.Commit(ctx, a.Now(), *action.Change)
 	}
-	a.done = append(a.done, Applied{Action: action, Err: err})
-	if err != nil {
+	if err != nil || action.Kind != actUpdate {
+		a.done = append(a.done, Applied{Action: action, Err: err})
+	}
+	if err == nil {
+		return
+	}
+	if action.IssueID != "" {
 		a.failed[action.IssueID] = true
-		a.keepCommands = a.keepCommands || action.Kind == ActStop
+	}
+	switch action.Kind {
+	case ActStop:
+		a.keepCommands = true
+	case ActReap, ActSettle:
 		// Of a run with remaining processes the plan has counted the slot as taken.
 		var known *Error
-		leftover := errors.As(err, &known) && known.Code == codeLeftover
-		a.slotsUnsure = a.slotsUnsure || (action.Kind == ActReap || action.Kind == ActSettle) && !leftover
+		if !errors.As(err, &known) || known.Code != codeLeftover {
+			a.slotsUnsure = true
+		}
 	}
 }
 

@@ -2,18 +2,6 @@ package reconcile
 
 import (
 	"fmt"
-	"time"
-)
-
-// The reasons of a hold.
-const (
-	HoldOperator    = "operator"
-	HoldMaxFailures = "max_failures"
-	HoldMaxIdleRuns = "max_idle_runs"
-	HoldMaxRuns     = "max_runs"
-	HoldMaxTokens   = CodeMaxTokens
-	HoldInterrupted = "interrupted"
-	HoldLeftover    = codeLeftover
 )
 
 // maxInterruptions in a row hold an issue.
@@ -54,52 +42,9 @@ func (p *planner) cap(c Claim) (reason, message string) {
 	return "", ""
 }
 
-// HoldEnds says what ends the hold of a claim.
-func (c Claim) HoldEnds() string {
-	retry := "symphony retry " + c.Identifier
-	switch c.HoldReason {
-	case HoldOperator:
-		return retry + " ends the hold"
-	case HoldLeftover:
-		return "end the process, then " + retry
-	}
-	return retry + ", a comment, or moving it away and back ends the hold"
-}
-
-// HoldText says why a claim is held and what ends the hold.
-func (c Claim) HoldText() string {
-	if c.HoldMessage == "" {
-		return c.HoldEnds()
-	}
-	return c.HoldMessage + "; " + c.HoldEnds()
-}
-
 func runs(n int) string {
 	if n == 1 {
 		return "1 run"
 	}
 	return fmt.Sprintf("%d runs", n)
-}
-
-// hold makes a claim that waits for an operator or a change of the issue.
-func (p *planner) hold(c Claim, reason, message string) Claim {
-	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = Held, reason, message, p.s.Now
-	c.HoldNext = false
-	c.HoldCommentAt = time.Time{}
-	if at := c.Issue.LastCommentAt; at != nil {
-		c.HoldCommentAt = *at
-	}
-	return c
-}
-
-// freshStart clears all that held a claim back.
-func (p *planner) freshStart(c Claim, kind RetryKind) Claim {
-	c.Status, c.Kind, c.DueAt = Waiting, kind, p.s.Now
-	c.Attempt = min(c.Attempt, 1)
-	c.Failures, c.IdleRuns, c.Runs, c.Interruptions = 0, 0, 0, 0
-	c.TokenBase = p.s.Tokens[c.IssueID]
-	c.HoldReason, c.HoldMessage, c.HoldNext = "", "", false
-	c.HeldAt, c.HoldCommentAt = time.Time{}, time.Time{}
-	c.ErrorCode, c.ErrorMessage = "", ""
-	return c
 }

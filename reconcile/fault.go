@@ -10,10 +10,8 @@ import (
 type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Hint says what to do next; may be empty.
-	Hint string `json:"hint,omitempty"`
-	// Err is the cause, nil if there is none.
-	Err error `json:"-"`
+	Hint    string `json:"hint,omitempty"` // what to do next; may be empty
+	Err     error  `json:"-"`              // the cause, nil if there is none
 	// Class is set where the table below does not have the code, or has another class for it. The end of a run is stored
 	// as a code alone: an adapter whose errors can end a run adds its codes to the table.
 	Class Class `json:"-"`
@@ -92,6 +90,9 @@ const (
 
 	codeLeftover = "leftover_process"
 )
+
+// MessageSpawnFailed is the specification's text for a worker that could not be started (16).
+const MessageSpawnFailed = "failed to spawn agent"
 
 // fault is what codes mean.
 type fault struct {

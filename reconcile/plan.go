@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Compute decides what a pass does. It is pure: it uses no clock, disk, network or process. So every rule is a row of a table
@@ -134,6 +135,29 @@ func (p *planner) stop(c Claim, reason string, change *Change) {
 	}
 }
 
+// hold makes a claim that waits for an operator or a change of the issue.
+func (p *planner) hold(c Claim, reason, message string) Claim {
+	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = Held, reason, message, p.s.Now
+	c.HoldNext = false
+	c.HoldCommentAt = time.Time{}
+	if at := c.Issue.LastCommentAt; at != nil {
+		c.HoldCommentAt = *at
+	}
+	return c
+}
+
+// freshStart clears all that held a claim back.
+func (p *planner) freshStart(c Claim, kind RetryKind) Claim {
+	c.Status, c.Kind, c.DueAt = Waiting, kind, p.s.Now
+	c.Attempt = min(c.Attempt, 1)
+	c.Failures, c.IdleRuns, c.Runs, c.Interruptions = 0, 0, 0, 0
+	c.TokenBase = p.s.Tokens[c.IssueID]
+	c.HoldReason, c.HoldMessage, c.HoldNext = "", "", false
+	c.HeldAt, c.HoldCommentAt = time.Time{}, time.Time{}
+	c.ErrorCode, c.ErrorMessage = "", ""
+	return c
+}
+
 // otherProjects releases claims of another endpoint or project; the workspaces stay. A workflow that can't be read gives a
 // policy without a project, which says nothing about claims.
 func (p *planner) otherProjects() {
@@ -164,4 +188,70 @@ func (p *planner) clock() {
 			p.update(p.put(next))
 		}
 	}
+}
+
+// commands carries out what operators asked for. A command is deleted by the change that it causes, or by a change of its
+// own where it causes none.
+func (p *planner) commands() {
+	for _, cmd := range p.s.Commands {
+		switch cmd.Verb {
+		case VerbPause, VerbResume:
+			p.setPaused(cmd)
+		case VerbStopAll:
+			// It concerns every claim, also in a pass for one issue: that pass deletes the command.
+			for _, c := range p.everyClaim() {
+				if c.Status == Running {
+					p.stop(*c, StopAll, nil)
+				}
+			}
+			p.setPaused(cmd) // last: a crash before this repeats the stops
+		case VerbStop, VerbHold, VerbRetry:
+			if p.s.concerns(cmd.IssueID) {
+				p.issueCommand(cmd)
+			}
+		}
+	}
+}
+
+func (p *planner) setPaused(cmd Command) {
+	paused := cmd.Verb != VerbResume
+	p.s.Paused = paused
+	p.update(&Change{Paused: &paused, Commands: []int64{cmd.ID}})
+}
+
+func (p *planner) issueCommand(cmd Command) {
+	c := Claim{
+		IssueID: cmd.IssueID, Identifier: cmd.Identifier, Project: p.s.Policy.Project, ClaimedAt: p.s.Now,
+		Issue: Issue{ID: cmd.IssueID, Identifier: cmd.Identifier},
+	}
+	claimed := p.claims[cmd.IssueID]
+	if claimed != nil {
+		c = *claimed
+	}
+	running := c.Status == Running
+	kind, message := ActHold, ""
+	switch {
+	case cmd.Verb == VerbRetry && claimed == nil:
+		p.update(&Change{Commands: []int64{cmd.ID}})
+		return
+	case cmd.Verb == VerbRetry && running:
+		c = p.freshStart(c, c.Kind)
+		c.Status = Running
+		kind, message = ActRetry, "counters cleared, its run goes on"
+	case cmd.Verb == VerbRetry:
+		c = p.freshStart(c, Requested)
+		kind = ActRetry
+	case running:
+		c.HoldNext = true
+		message = "when its present run has ended"
+	default:
+		c = p.hold(c, HoldOperator, "held by an operator")
+	}
+	change := p.put(c)
+	change.Commands = []int64{cmd.ID}
+	if running && cmd.Verb == VerbStop {
+		p.stop(c, StopOperator, change)
+		return
+	}
+	p.act(kind, c, HoldOperator, message, change)
 }

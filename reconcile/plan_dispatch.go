@@ -20,8 +20,7 @@ type dispatch struct {
 	*planner
 	taken   int
 	byState map[string]int
-	// probes is how many runs may start: one at a time while the agent or the account is blocked, else any number.
-	probes int
+	probes  int // how many runs may start: one at a time while the agent or the account is blocked, else any number
 }
 
 // MessageNoSlot is the specification's text for a due retry without a slot (8.4).
@@ -245,17 +244,22 @@ func (d *dispatch) start(c contender) {
 	}
 	d.plan.Actions = append(d.plan.Actions, Action{
 		Kind: ActDispatch, IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason,
-		Change: change, Issue: &c.issue, Attempt: claim.Attempt, Probe: probed,
+		Change: change, Probe: probed,
 	})
 }
 
-// dispatches counts the agents that the plan starts.
-func (p Plan) dispatches() int {
-	n := 0
-	for _, a := range p.Actions {
-		if a.Kind == ActDispatch {
-			n++
+// unsavedSkips reports, in every pass that fetches candidates, the workspaces that stay because of unsaved work.
+func (p *planner) unsavedSkips() {
+	listed := map[string]bool{}
+	for _, issue := range p.s.Tracker.Candidates {
+		listed[issue.ID] = true // it is worked on again, and so is its workspace
+	}
+	for _, w := range p.s.Workspaces {
+		if w.Unsaved != "" && w.Project == p.s.Policy.Project && p.claims[w.IssueID] == nil && !listed[w.IssueID] {
+			p.plan.Skips = append(p.plan.Skips, Skip{
+				IssueID: w.IssueID, Identifier: w.Identifier, Reason: SkipUnsavedWork,
+				Message: fmt.Sprintf("its workspace %s stays: %s; push that, or symphony prune --force gives it up", w.Path, w.Unsaved),
+			})
 		}
 	}
-	return n
 }

@@ -107,7 +107,7 @@ func TestDispatchStores(t *testing.T) {
 	one := issueNo(1)
 	first := Compute(newScene().candidates(one).Snapshot).Actions[0]
 	equal(t, "first: version", first.Change.Claim.Version, 0)
-	equal(t, "first: attempt", first.Attempt, 0)
+	equal(t, "first: attempt", first.Change.Insert.Attempt, 0)
 	equal(t, "first: root", first.Change.Insert.WorkspaceRoot, root)
 	equal(t, "first: status", first.Change.Claim.Status, Running)
 	equal(t, "first: fingerprint", first.Change.Insert.Fingerprint, one.Fingerprint())

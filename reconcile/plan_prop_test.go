@@ -73,7 +73,7 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 				fail("%s runs already", a.Identifier)
 			}
 			runs[a.IssueID] = true
-			state := NormalizeState(a.Issue.State)
+			state := NormalizeState(a.Change.Insert.Issue.State)
 			limit, limited := s.Policy.MaxByState[state]
 			if !s.AnySlot && (used.taken > s.Policy.MaxConcurrent || limited && used.byState[state] > limit) {
 				fail("%d of %d slots, %d of %d in %s", used.taken, s.Policy.MaxConcurrent, used.byState[state], limit, state)

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 )
 
@@ -150,20 +149,4 @@ func (p *planner) cleanUp(w Workspace, reason, message string) {
 		Kind: ActRemoveWorkspace, IssueID: w.IssueID, Identifier: w.Identifier, Reason: reason, Message: message,
 		Change: &Change{Insert: &run},
 	})
-}
-
-// unsavedSkips reports, in every pass that fetches candidates, the workspaces that stay because of unsaved work.
-func (p *planner) unsavedSkips() {
-	listed := map[string]bool{}
-	for _, issue := range p.s.Tracker.Candidates {
-		listed[issue.ID] = true // it is worked on again, and so is its workspace
-	}
-	for _, w := range p.s.Workspaces {
-		if w.Unsaved != "" && w.Project == p.s.Policy.Project && p.claims[w.IssueID] == nil && !listed[w.IssueID] {
-			p.plan.Skips = append(p.plan.Skips, Skip{
-				IssueID: w.IssueID, Identifier: w.Identifier, Reason: SkipUnsavedWork,
-				Message: fmt.Sprintf("its workspace %s stays: %s; push that, or symphony prune --force gives it up", w.Path, w.Unsaved),
-			})
-		}
-	}
 }

@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// MessageSpawnFailed is the specification's text for a worker that could not be started (16).
-const MessageSpawnFailed = "failed to spawn agent"
-
 const (
 	// ShortestStop bounds a stop without after_run.
 	ShortestStop = 10 * time.Second
@@ -27,7 +24,7 @@ func (p *planner) ended() {
 	}
 	for _, r := range p.s.Runs {
 		live := p.s.Liveness[r.ID]
-		lives := live.Alive && !live.Frozen && !p.overdue(r) || live.Unknown || live.Pending
+		lives := live.Alive && !live.Frozen && !p.overdue(r) || live.Unknown
 		if !p.s.concerns(r.IssueID) || lives {
 			continue
 		}
@@ -146,21 +143,26 @@ func (p *planner) afterRun(c Claim, r Run) Claim {
 		if !blocks(r) {
 			c.DueAt = ended.Add(firstBackoff)
 		}
-	case r.Outcome == InterruptedRun && c.Interruptions != 1:
-		// The first interruption is not counted, and the second in a row is a failure. The third holds the issue, as a cap
-		// after the refresh: a comment of the agent itself, made before the interruption, must not end the hold.
-		c.Kind, c.Runs = Interrupted, uncounted
+	case r.Outcome == InterruptedRun:
 		c.Interruptions++
-	default:
-		if r.Outcome == InterruptedRun {
-			c.Interruptions++
-		} else {
-			c.Interruptions = 0
+		if c.Interruptions == 2 { // the second in a row is a failure of the issue
+			return p.afterFailure(c, ended)
 		}
-		c.Kind, c.Attempt = Backoff, r.Attempt+1
-		c.DueAt = ended.Add(Delay(c.Attempt, p.s.Policy.MaxRetryBackoff))
-		c.Failures++
+		// The first says nothing about the issue. The third holds it, as a cap after the refresh: a comment that the agent made
+		// before the interruption must not end the hold.
+		c.Kind, c.Runs = Interrupted, uncounted
+	default:
+		c.Interruptions = 0
+		return p.afterFailure(c, ended)
 	}
+	return c
+}
+
+// afterFailure is the claim after a failure of its issue.
+func (p *planner) afterFailure(c Claim, ended time.Time) Claim {
+	c.Failures++
+	c.Attempt++
+	c.Kind, c.DueAt = Backoff, ended.Add(Delay(c.Attempt, p.s.Policy.MaxRetryBackoff))
 	return c
 }
 
@@ -192,4 +194,10 @@ func endOf(r Run, now time.Time) time.Time {
 		return now
 	}
 	return r.EndedAt
+}
+
+// shared reports whether the account has the fault that a run ended with, or has it behind it. The project then needs no
+// block of its own.
+func (a Account) shared(r Run) bool {
+	return AccountFault(r.ErrorCode) && (a.Block != nil || a.Over.After(r.StartedAt)) || r.ErrorCode == CodeAgentQuota && a.Limit != nil
 }

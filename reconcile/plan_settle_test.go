@@ -169,7 +169,6 @@ func TestWhichRunsAreSettled(t *testing.T) {
 		{"alive", alive, "", Instant{}, 0, ""},
 		{"alive although it has recorded its outcome", alive, Succeeded, Instant{}, 0, ""},
 		{"not known", Liveness{Unknown: true}, "", Instant{}, 0, ""},
-		{"still starting", Liveness{Pending: true}, "", Instant{}, 0, ""},
 		{"frozen", Liveness{Alive: true, Frozen: true}, "", Instant{}, 0, "reap A-1 worker_frozen; settle A-1 lost"},
 		{"stopping", alive, "", asked(10 * time.Second), 0, ""},
 		{"stopping for too long", alive, "", asked(11 * time.Second), 0, "reap A-1 inactive; settle A-1 canceled"},

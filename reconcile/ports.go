@@ -12,6 +12,23 @@ import (
 // ErrConflict: the row has changed since the pass read it. Nothing was written.
 var ErrConflict = errors.New("changed meanwhile")
 
+// Deps are the values and interfaces that a pass works with.
+type Deps struct {
+	Policy   Policy
+	Store    Store
+	Tracker  *TrackerAdapter // nil where the configuration gives no way to ask
+	Runners  Runners
+	Accounts Accounts // nil where the project shares nothing with others
+	Now      func() time.Time
+	Mono     func() time.Duration // CLOCK_MONOTONIC
+	Sleep    func(time.Duration)
+	Boot     string // boot id of this machine
+	// CheckHost says why a worker started now would end together with the pass; nil where that can't happen. Only a pass
+	// that has something to start calls it.
+	CheckHost func(ctx context.Context) error
+	NewRunID  func() string // gives ids that sort by time
+}
+
 // Store is the interface of a pass to the database. All times are UTC, stored to the millisecond.
 type Store interface {
 	// State reads everything that a plan needs in one consistent view.
@@ -45,25 +62,24 @@ type Tracker interface {
 // TrackerAdapter is a tracker and what else it offers. A field is nil or empty where a tracker has nothing of the kind.
 type TrackerAdapter struct {
 	Tracker
-	// Name is what people call the tracker, for messages.
-	Name string
+	Name string // what people call the tracker, for messages
 	// Find returns the issue with an identifier or id. The error has the code issue_not_found where there is none.
 	Find func(ctx context.Context, identifier string) (*Issue, error)
 	// Comments returns the issue's comments made after since, the newest first.
 	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
 	// Verify checks that the names of a workflow exist. An error that wraps ErrRejected says no more than that the tracker
 	// does not answer this question.
-	Verify func(ctx context.Context, names TrackerNames) (TrackerFindings, error)
-	// Budget is the allowance of requests after the last answer.
-	Budget func() Budget
-	// Tool is the agent's access to the tracker.
-	Tool *AgentTool
-	// Secrets are the values that no log, event or message may contain.
-	Secrets []string
+	Verify  func(ctx context.Context, names TrackerNames) (TrackerFindings, error)
+	Budget  func() Budget // the allowance of requests after the last answer
+	Tool    *AgentTool    // the agent's access to the tracker
+	Secrets []string      // the values that no log, event or message may contain
 }
 
 // ErrRejected is in the chain of an error where the tracker accepted the key but not the request.
 var ErrRejected = errors.New("the tracker rejected the request")
+
+// Limited is implemented by errors of a tracker that say when the next request may be made.
+type Limited interface{ ResetAt() time.Time }
 
 // Low reports whether less than a tenth of the allowance was left at the last answer and has not been renewed since.
 func (t *TrackerAdapter) Low(now time.Time) bool {
@@ -72,10 +88,8 @@ func (t *TrackerAdapter) Low(now time.Time) bool {
 
 // Budget is what a tracker said with its last answer about the requests that it still accepts.
 type Budget struct {
-	// Left is the share that is left of the scarcest allowance, 0 to 1; 1 where the tracker does not say.
-	Left float64
-	// Reset is when that allowance is renewed; zero where the tracker does not say.
-	Reset time.Time
+	Left  float64   // the share that is left of the scarcest allowance, 0 to 1; 1 where the tracker does not say
+	Reset time.Time // when that allowance is renewed; zero where the tracker does not say
 	// At is when the answer came by this machine's clock, ServerTime by the tracker's; zero before the first answer.
 	At, ServerTime time.Time
 }
@@ -104,8 +118,7 @@ type TrackerFindings struct {
 	User    string // the name of the user whose key is used
 	// States do not exist in the project, Labels nowhere.
 	States, Labels []UnknownName
-	// Assignee is nil where the assignee exists or none was looked up.
-	Assignee *UnknownName
+	Assignee       *UnknownName // nil where the assignee exists or none was looked up
 }
 
 // TrackerProject names a project. Slug is its value of tracker.project_slug.
@@ -142,18 +155,16 @@ type AgentTool struct {
 
 // ToolAnswer is what the agent reads as the result of a call, and what the run records of it.
 type ToolAnswer struct {
-	Text    string
-	Success bool
-	// Mutation is nil where nothing was to be changed.
-	Mutation *Mutation
+	Text     string
+	Success  bool
+	Mutation *Mutation // nil where nothing was to be changed
 }
 
 // TrackerSetup is how init connects a project to a tracker before there is a workflow.
 type TrackerSetup struct {
-	Name     string // of the tracker
-	Endpoint string // the default of tracker.endpoint
-	// KeyQuestion asks for the key, and says where to find it.
-	KeyQuestion string
+	Name        string // of the tracker
+	Endpoint    string // the default of tracker.endpoint
+	KeyQuestion string // asks for the key, and says where to find it
 	// Connect returns what the key sees. The error is for messages; RefusedKey tells whether another key may help.
 	Connect    func(ctx context.Context, endpoint, key string) (TrackerAccount, error)
 	RefusedKey func(error) bool
@@ -171,10 +182,8 @@ type TrackerAccount struct {
 // TrackerBoard is what init has to know of a project.
 type TrackerBoard struct {
 	TrackerProject
-	// Setting is what to write as tracker.project_slug: the URL if it says more to a reader, else the slug.
-	Setting string
-	// IssuePrefix is what the identifiers of its issues begin with, such as ABC in ABC-1; empty if unknown.
-	IssuePrefix string
+	Setting     string         // what to write as tracker.project_slug: the URL if it says more to a reader, else the slug
+	IssuePrefix string         // what the identifiers of its issues begin with, such as ABC in ABC-1; empty if unknown
 	States      []TrackerState // in the order in which an issue passes through them, each name once
 	HasLabel    bool
 }
@@ -182,8 +191,7 @@ type TrackerBoard struct {
 // TrackerState is a state of issues.
 type TrackerState struct {
 	Name string
-	// Kind is waiting, started or ended; empty for states before work is planned.
-	Kind StateKind
+	Kind StateKind // waiting, started or ended; empty for states before work is planned
 }
 
 // StateKind is the part that a state plays in the life of an issue.
@@ -228,4 +236,19 @@ type Runners interface {
 	// space is short.
 	TrashDue(now time.Time, free, wanted int64) (bool, error)
 	FreeBytes() int64
+}
+
+// Accounts is the interface of a pass to the account.
+type Accounts interface {
+	// Look reads the state. An account whose state can't be read counts as one without faults.
+	Look(ctx context.Context, now time.Time) Account
+	// TakeSlots reserves free slots for the workers that this pass starts, at most want in all, and returns what the pass
+	// has; a dry run only counts. Nil: the number of runs is not bounded.
+	TakeSlots(ctx context.Context, want int, dryRun bool) (*Slots, error)
+	// Release gives back the slots that were not used.
+	Release()
+	// Probe records that the run, which is stored next, tests whether the block is over. If another project was first, or
+	// the block is over, the error wraps ErrConflict and nothing was written. The record has the time of the run's start,
+	// so that the run counts as started under the block.
+	Probe(ctx context.Context, b Block, run Run) error
 }

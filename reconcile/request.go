@@ -52,9 +52,8 @@ type Request struct {
 	Detail              RequestDetail
 	Outside             bool // what is approved runs outside the sandbox
 	AskedAt             time.Time
-	// ExpiresAt is for display: Deadline counts.
-	ExpiresAt time.Time
-	Deadline  Instant
+	ExpiresAt           time.Time // for display: Deadline counts
+	Deadline            Instant
 
 	Decision  RequestDecision // empty until it is answered
 	Answer    RequestAnswer
@@ -62,8 +61,7 @@ type Request struct {
 
 	Fate    RequestFate
 	EndedAt time.Time
-	// ToldRun is the run that was told an answer that came too late for its own run.
-	ToldRun string
+	ToldRun string // the run that was told an answer that came too late for its own run
 }
 
 // ID is the name of the request for people: ABC-7.3.
@@ -118,8 +116,7 @@ type RequestDetail struct {
 	Permissions json.RawMessage   `json:"permissions,omitempty"`
 	Server      string            `json:"server,omitempty"` // of the MCP server that asks
 	Questions   []RequestQuestion `json:"questions,omitempty"`
-	// Cut is how many bytes were left out.
-	Cut int `json:"cut,omitempty"`
+	Cut         int               `json:"cut,omitempty"` // how many bytes were left out
 	// SealKey is the public key that a secret answer is sealed with, so that only the worker can read it.
 	SealKey []byte `json:"seal_key,omitempty"`
 }
@@ -133,18 +130,15 @@ type RequestChange struct {
 
 // RequestQuestion is one of the questions of a request.
 type RequestQuestion struct {
-	ID      string          `json:"id"`
-	Header  string          `json:"header,omitempty"`
-	Text    string          `json:"text"`
-	Options []RequestOption `json:"options,omitempty"` // none: any text
-	// Other: text beside the options is welcome; Secret: the answer is not to be shown.
-	Other  bool `json:"other,omitempty"`
-	Secret bool `json:"secret,omitempty"`
-	// Optional: it may be left without an answer; Several: more than one option may be chosen; Type: what a text must be,
-	// "integer" or "number".
-	Optional bool   `json:"optional,omitempty"`
-	Several  bool   `json:"several,omitempty"`
-	Type     string `json:"type,omitempty"`
+	ID       string          `json:"id"`
+	Header   string          `json:"header,omitempty"`
+	Text     string          `json:"text"`
+	Options  []RequestOption `json:"options,omitempty"`  // none: any text
+	Other    bool            `json:"other,omitempty"`    // text beside the options is welcome
+	Secret   bool            `json:"secret,omitempty"`   // the answer is not to be shown
+	Optional bool            `json:"optional,omitempty"` // it may be left without an answer
+	Several  bool            `json:"several,omitempty"`  // more than one option may be chosen
+	Type     string          `json:"type,omitempty"`     // what a text must be: "integer" or "number"
 }
 
 // RequestOption is one answer that is offered.
@@ -155,9 +149,70 @@ type RequestOption struct {
 
 // RequestAnswer is the text of an answer, beside the decision.
 type RequestAnswer struct {
-	// Reason of a refusal.
-	Reason string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty"` // of a refusal
 	// Answers are by the ids of the questions; Sealed is the same, encrypted for the worker.
 	Answers map[string][]string `json:"answers,omitempty"`
 	Sealed  []byte              `json:"sealed,omitempty"`
+}
+
+// AttentionKind says what a notification is about.
+type AttentionKind string
+
+// The kinds of Attention.
+const (
+	AttentionRequest AttentionKind = "request" // an agent asks for something
+	AttentionHold    AttentionKind = "hold"    // an issue is held
+	AttentionBlocked AttentionKind = "blocked" // nothing can be started
+)
+
+// Attention is a notification, sent once by hooks.on_attention.
+type Attention struct {
+	Key                 string   // identifies it, so that it is sent once
+	Like                []string // keys of notifications that say the same; after one of them it is not sent
+	Kind                AttentionKind
+	IssueID, Identifier string // empty for a blocked project
+	Ref                 string // what an answer names: the id of a request, empty for the others
+	Text                string
+	At                  time.Time
+}
+
+// outagePatience is how long a fault of the tracker must last before it is notified: most are shorter.
+const outagePatience = 5 * time.Minute
+
+// HoldAttention is the notification of a held claim.
+func HoldAttention(c Claim) Attention {
+	return Attention{
+		Key:  fmt.Sprintf("hold:%s:%d", c.IssueID, c.HeldAt.UnixMilli()),
+		Kind: AttentionHold, IssueID: c.IssueID, Identifier: c.Identifier,
+		Text: fmt.Sprintf("%s is held (%s): %s", c.Identifier, c.HoldReason, c.HoldText()), At: c.HeldAt,
+	}
+}
+
+// BlockAttention is the notification of a block by the agent or this machine. A block with another code is another one.
+func BlockAttention(b Block) Attention { return blocked(b.Code, b.Since, b) }
+
+// OutageAttention is the notification of a fault of the tracker, whatever its code; false until it has lasted for a while.
+func OutageAttention(b Block, now time.Time) (Attention, bool) {
+	a := blocked("tracker", b.Since, b)
+	a.At = now
+	return a, now.Sub(b.Since) >= outagePatience
+}
+
+// LimitAttention is the notification of an allowance that is used up. The end that codex reports for one allowance varies by
+// some minutes. So limits whose ends are less than half an hour apart count as one, and are notified once.
+func LimitAttention(l Limit, home string, now time.Time) Attention {
+	endsAbout := func(t time.Time) Attention {
+		return blocked(CodeAgentQuota, t.Round(time.Hour), Block{Code: CodeAgentQuota, Message: l.Text(home, now), Since: now})
+	}
+	a := endsAbout(l.Until)
+	a.Like = []string{endsAbout(l.Until.Add(-30 * time.Minute)).Key, endsAbout(l.Until.Add(30 * time.Minute)).Key}
+	return a
+}
+
+// blocked is the notification of a block. Its key is made of a name and a time.
+func blocked(name string, at time.Time, b Block) Attention {
+	return Attention{
+		Key:  fmt.Sprintf("blocked:%s:%d", name, at.UnixMilli()),
+		Kind: AttentionBlocked, Text: fmt.Sprintf("nothing is started: %s: %s", b.Code, b.Message), At: b.Since,
+	}
 }

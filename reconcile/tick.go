@@ -5,26 +5,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 )
-
-// Deps are the values and interfaces that a pass works with.
-type Deps struct {
-	Policy  Policy
-	Store   Store
-	Tracker *TrackerAdapter // nil where the configuration gives no way to ask
-	Runners Runners
-	// Accounts is nil where the project shares nothing with others.
-	Accounts Accounts
-	Now      func() time.Time
-	Mono     func() time.Duration // CLOCK_MONOTONIC
-	Boot     string
-	// CheckHost says why a worker started now would end together with the pass; nil where that can't happen. Only a pass
-	// that has something to start calls it.
-	CheckHost func(ctx context.Context) error
-	// NewRunID gives ids that sort by time.
-	NewRunID func() string
-}
 
 // Report is what a pass did, or in a dry run would do.
 type Report struct {
@@ -34,35 +17,23 @@ type Report struct {
 	Errors       []*Error
 	// Running, Retrying and Held count the claims after the pass.
 	Running, Retrying, Held int
-	// NextDue is the earliest due time of a waiting claim, zero if none waits.
-	NextDue time.Time
-	// NextWake is the earliest due time that had not come when the pass planned, zero if there is none. A pass at that
-	// time finds something to do. It may be over by now.
-	NextWake time.Time
-	// TrackerLow: nothing was started, because less than a tenth of the tracker's allowance is left.
-	TrackerLow bool
+	// NextDue is the earliest due time of a waiting claim, NextWake the earliest that had not come when the pass planned: a
+	// pass at that time finds something to do, even if it is over by now. Zero: there is none.
+	NextDue, NextWake time.Time
+	TrackerLow        bool // nothing was started, because less than a tenth of the tracker's allowance is left
 }
 
 // Tick runs one pass. The local half, which needs this machine alone, is applied before the tracker is asked, so that a
-// tracker that hangs delays no settlement.
+// tracker that hangs delays no settlement. A dry run applies nothing, and plans both halves at once.
 //
 // A cancelled ctx shortens the wait for the tracker and nothing else: the pass finishes what it has begun.
 func Tick(ctx context.Context, d Deps, o Options) Report {
 	t := &tick{Deps: d, snapshot: Snapshot{Options: o, FreeBytes: -1}, reaped: map[string]bool{}}
-	work := context.WithoutCancel(ctx)
 	if d.Accounts != nil {
 		defer d.Accounts.Release()
 	}
-	if !t.load(work) || !o.DryRun && t.planAndApply(work) && !t.load(work) {
-		return t.report
-	}
-	if tracked := t.ask(ctx); tracked != nil || o.DryRun {
-		// While the tracker was asked, an agent may have moved its issue on, which the row of its run says.
-		if t.anyAtWork() && !t.load(work) {
-			return t.report
-		}
-		t.snapshot.Tracker = tracked
-		t.planAndApply(work)
+	if work := context.WithoutCancel(ctx); t.load(work) && (o.DryRun || t.localHalf(work)) {
+		t.trackerHalf(ctx, work)
 	}
 	t.count()
 	return t.report
@@ -71,13 +42,34 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 // tick is the state of one pass.
 type tick struct {
 	Deps
-	snapshot Snapshot
-	report   Report
-	planned  time.Time // the instant of the last plan
-	// reaped are the runs whose remaining processes this pass has tried to end without success.
-	reaped           map[string]bool
-	host, hostBefore *Block // as CheckHost says in this pass, and as stored before
-	slots            *Slots // of the account, taken by this pass
+	snapshot         Snapshot
+	report           Report
+	planned          time.Time       // the instant of the last plan
+	reaped           map[string]bool // the runs whose remaining processes this pass has tried to end without success
+	host, hostBefore *Block          // as CheckHost says in this pass, and as stored before
+	slots            *Slots          // of the account, taken by this pass
+}
+
+// localHalf plans without the tracker, applies the plan, and reads again what that has changed. It returns false where the
+// database can't be read.
+func (t *tick) localHalf(ctx context.Context) bool {
+	applied := t.planAndApply(ctx)
+	return !applied || t.load(ctx)
+}
+
+// trackerHalf asks the tracker, and plans and applies with its answer. Without one there is nothing more to do, except in a
+// dry run, which has not planned yet. Requests end with ctx, the rest goes on with work.
+func (t *tick) trackerHalf(ctx, work context.Context) {
+	tracked := t.ask(ctx)
+	if tracked == nil && !t.snapshot.DryRun {
+		return
+	}
+	// Meanwhile an agent may have moved its issue on: the row of its run says so.
+	if t.anyAtWork() && !t.load(work) {
+		return
+	}
+	t.snapshot.Tracker = tracked
+	t.planAndApply(work)
 }
 
 // anyAtWork reports whether a run that the pass may touch may have a worker: the rows of other runs do not change.
@@ -113,17 +105,13 @@ func (t *tick) load(ctx context.Context) bool {
 }
 
 const (
-	// frozenAfter is four heartbeats. A worker without one for so long is looked at again.
-	frozenAfter = 20 * time.Second
-	// startFrozenAfter is the same for a worker without any heartbeat. It may wait a minute for the database.
-	startFrozenAfter = 2 * time.Minute
-	// secondLook is how much later that is, once for all silent workers. The pass sleeps for that time with the project lock.
-	// A worker that was only suspended has beaten by then.
-	secondLook = 2 * time.Second
+	frozenAfter      = 20 * time.Second // four heartbeats
+	startFrozenAfter = 2 * time.Minute  // before the first heartbeat: a worker may wait a minute for the database
+	secondLook       = 2 * time.Second  // enough for a heartbeat of a worker that was only suspended
 )
 
-// probe looks at the workers of the runs that the pass may touch. The others count as unknown: to look at a dead one reads
-// every process of the machine.
+// probe looks at the workers of the runs that the pass may touch, and once more at those that are silent: a worker that is
+// silent at both looks is frozen. Other runs count as unknown, because to look at a dead one reads every process of the machine.
 func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 	live := make(map[string]Liveness, len(runs))
 	var silent []Run
@@ -133,46 +121,51 @@ func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 			l = t.Runners.Probe(ctx, r)
 		}
 		live[r.ID] = l
-		patience := frozenAfter
-		if l.Beats == 0 {
-			patience = startFrozenAfter
-		}
-		if l.Alive && l.BeatAt > 0 && t.Mono()-l.BeatAt >= patience {
+		if t.silent(l) {
 			silent = append(silent, r)
 		}
 	}
 	if len(silent) > 0 {
-		time.Sleep(secondLook)
+		t.Sleep(secondLook)
 	}
 	for _, r := range silent {
 		l := t.Runners.Probe(ctx, r)
-		l.Frozen = l.Alive && l.Beats == live[r.ID].Beats
+		l.Frozen = t.silent(l)
 		live[r.ID] = l
 	}
 	return live
 }
 
+// silent reports whether a worker lives whose last heartbeat is too long ago.
+func (t *tick) silent(l Liveness) bool {
+	patience := frozenAfter
+	if l.Beats == 0 {
+		patience = startFrozenAfter
+	}
+	return l.Alive && l.BeatAt > 0 && t.Mono()-l.BeatAt >= patience
+}
+
 // planAndApply computes a plan from the snapshot and applies it. It plans again where the host or the account allows less
 // than the plan wants. It returns whether there was anything to apply.
 func (t *tick) planAndApply(ctx context.Context) bool {
-	t.planned = t.snapshot.Now
-	planned := compute(t.snapshot)
-	s := t.snapshot
+	s := &t.snapshot
+	t.planned = s.Now
+	planned := compute(*s)
 	switch starts := slices.ContainsFunc(planned.plan.Actions, Action.starts); {
 	case starts && !t.hostAllows(ctx):
-		planned = compute(t.snapshot)
+		planned = compute(*s)
 	case !starts && s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.Only == "":
 		t.setHostBlock(ctx, nil) // there is nothing to start
 	}
 	if t.takeSlots(ctx, planned.plan) {
-		planned = compute(t.snapshot)
+		planned = compute(*s)
 	}
 	plan := planned.plan
-	t.snapshot.Claims, t.report.Waits = planned.remaining(), plan.Waits
+	s.Claims, t.report.Waits = planned.remaining(), plan.Waits
 	if plan.Skips != nil {
 		t.report.Skips = plan.Skips
 	}
-	if t.snapshot.DryRun {
+	if s.DryRun {
 		for _, a := range plan.Actions {
 			if a.Kind != actUpdate {
 				t.report.Applied = append(t.report.Applied, Applied{Action: a})
@@ -180,13 +173,15 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 		}
 		return false
 	}
-	done := apply(ctx, t.Deps, plan, t.snapshot.Runs)
-	t.report.Applied = append(t.report.Applied, done...)
 	failed := false
-	for _, a := range done {
-		failed = failed || a.Err != nil
-		t.reaped[a.RunID] = t.reaped[a.RunID] || a.Kind == ActReap && a.Err != nil
-		if a.Err != nil && !errors.Is(a.Err, ErrConflict) {
+	for _, a := range apply(ctx, t.Deps, plan, s.Runs) {
+		t.report.Applied = append(t.report.Applied, a)
+		if a.Err == nil {
+			continue
+		}
+		failed = true
+		t.reaped[a.RunID] = t.reaped[a.RunID] || a.Kind == ActReap
+		if !errors.Is(a.Err, ErrConflict) {
 			t.fail("action_failed", a.Err)
 		}
 	}
@@ -194,13 +189,11 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 		if rec, err := t.Store.State(ctx); err != nil {
 			t.fail("state_read", err)
 		} else {
-			t.snapshot.Claims = rec.Claims
+			s.Claims = rec.Claims
 		}
 	}
-	if plan.Skips != nil && t.snapshot.Only == "" {
-		if err := t.Store.SaveSkips(ctx, t.Now(), plan.Skips); err != nil {
-			t.fail("state_write", err)
-		}
+	if plan.Skips != nil && s.Only == "" {
+		t.wrote(t.Store.SaveSkips(ctx, t.Now(), plan.Skips))
 	}
 	return len(plan.Actions) > 0
 }
@@ -216,8 +209,7 @@ func (t *tick) hostAllows(ctx context.Context) bool {
 		t.setHostBlock(ctx, nil)
 		return true
 	}
-	known := withCode(CodeWorkersWouldDie, err)
-	t.fail("", known)
+	known := t.fail(CodeWorkersWouldDie, err)
 	b := &Block{Code: known.Code, Message: known.Message, Since: t.snapshot.Now}
 	if t.hostBefore != nil {
 		b.Since = t.hostBefore.Since
@@ -229,22 +221,20 @@ func (t *tick) hostAllows(ctx context.Context) bool {
 // setHostBlock stores the block for ps; nil clears it.
 func (t *tick) setHostBlock(ctx context.Context, b *Block) {
 	t.host, t.snapshot.HostBlock = b, b
-	next, old := cmp.Or(b, &Block{}), cmp.Or(t.hostBefore, &Block{})
-	if !t.snapshot.DryRun && *next != *old {
-		t.commit(ctx, Change{HostBlock: next})
-	}
-}
-
-func (t *tick) commit(ctx context.Context, c Change) {
-	if err := t.Store.Commit(ctx, t.Now(), c); err != nil {
-		t.fail("state_write", err)
+	if next, old := cmp.Or(b, &Block{}), cmp.Or(t.hostBefore, &Block{}); *next != *old {
+		t.store(ctx, Change{HostBlock: next})
 	}
 }
 
 // takeSlots takes slots of the account for the agents that the plan starts, and reports whether the pass must plan again
 // because there are fewer. It comes after the tracker's answer, so that other projects need not wait for the tracker.
 func (t *tick) takeSlots(ctx context.Context, plan Plan) bool {
-	want := plan.dispatches()
+	want := 0
+	for _, a := range plan.Actions {
+		if a.Kind == ActDispatch {
+			want++
+		}
+	}
 	if t.Accounts == nil || want == 0 {
 		return false
 	}
@@ -259,15 +249,25 @@ func (t *tick) takeSlots(ctx context.Context, plan Plan) bool {
 }
 
 // fail adds an error to the report, with this code if it has none.
-func (t *tick) fail(code string, err error) {
-	t.report.Errors = append(t.report.Errors, withCode(code, err))
-}
-
-// withCode returns the error as it is if it has a code.
-func withCode(code string, err error) *Error {
+func (t *tick) fail(code string, err error) *Error {
 	known := &Error{Code: code, Message: err.Error(), Err: err}
 	errors.As(err, &known)
+	t.report.Errors = append(t.report.Errors, known)
 	return known
+}
+
+// store commits a change, but not in a dry run.
+func (t *tick) store(ctx context.Context, c Change) {
+	if !t.snapshot.DryRun {
+		t.wrote(t.Store.Commit(ctx, t.Now(), c))
+	}
+}
+
+// wrote reports the error of a write to the database, if there is one.
+func (t *tick) wrote(err error) {
+	if err != nil {
+		t.fail("state_write", err)
+	}
 }
 
 // count fills in the claims after the pass.
@@ -292,4 +292,157 @@ func (t *tick) count() {
 			}
 		}
 	}
+}
+
+const (
+	trackerBound = 60 * time.Second
+	sweepEvery   = 10 * time.Minute
+	longestReset = 24 * time.Hour // more than any tracker asks to wait
+)
+
+// ask sends the two requests to the tracker at once (specification 8.1). It returns nil where the answers can't be used:
+// then nothing is stopped, released or dispatched.
+func (t *tick) ask(ctx context.Context) *Tracked {
+	work := context.WithoutCancel(ctx)
+	if t.Tracker == nil || t.limited() {
+		return nil
+	}
+	t.lookAtWorkspaces(work)
+	// The requests depend on the claims as the local half leaves them, which a dry run has not stored.
+	claims := compute(t.snapshot).remaining()
+	ids := t.idsToAsk(claims)
+	tracked := &Tracked{Asked: make(map[string]bool, len(ids)), Fetched: t.wantCandidates(claims)}
+	bounded, cancel := context.WithTimeout(ctx, trackerBound)
+	defer cancel()
+
+	var wg sync.WaitGroup
+	var refreshErr, candidatesErr error
+	if len(ids) > 0 {
+		wg.Go(func() { tracked.ByID, refreshErr = t.Tracker.ByIDs(bounded, ids) })
+	}
+	if tracked.Fetched {
+		wg.Go(func() { tracked.Candidates, candidatesErr = t.Tracker.Candidates(bounded, t.Policy.ActiveStates) })
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		// The pass was interrupted, which is no fault of the tracker.
+		t.fail("", &Error{
+			Code: "canceled", Message: "a signal ended the wait for the tracker", Err: context.Cause(ctx),
+			Hint: "what the pass has done is kept, and the next one goes on from there",
+		})
+		return nil
+	}
+	if err := cmp.Or(refreshErr, candidatesErr); err != nil {
+		if resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
+			err = candidatesErr // of two errors the one that forbids the next request counts
+		}
+		t.blockTracker(work, t.fail("tracker_error", err), resetOf(err))
+	} else if t.snapshot.TrackerBlock != nil && (len(ids) > 0 || tracked.Fetched) { // otherwise no request was made
+		t.store(work, Change{TrackerBlock: &Block{}})
+	}
+	if refreshErr != nil {
+		return nil
+	}
+	if t.snapshot.SweepDue && !t.snapshot.DryRun && t.snapshot.Only == "" {
+		t.wrote(t.Store.SaveSweep(work, t.snapshot.Now))
+	}
+	for _, id := range ids {
+		tracked.Asked[id] = true
+	}
+	if candidatesErr != nil {
+		tracked.Fetched, t.snapshot.DispatchOff = false, true
+	}
+	tracked.Low = t.snapshot.TrackerLow || t.Tracker.Low(t.Now())
+	t.report.TrackerLow = tracked.Low
+	return tracked
+}
+
+// lookAtWorkspaces lists the workspaces, and decides whether those of unclaimed issues are refreshed in this pass.
+func (t *tick) lookAtWorkspaces(ctx context.Context) {
+	s := &t.snapshot
+	s.FreeBytes = t.Runners.FreeBytes()
+	list, err := t.Runners.Workspaces(ctx)
+	if err != nil {
+		t.fail("workspace_list", err)
+		return
+	}
+	s.Workspaces = list
+	// A last sweep in the future means that the clock was set back.
+	if since := s.Now.Sub(s.LastSweep); since >= 0 && since < sweepEvery {
+		return
+	}
+	if s.TrashDue, err = t.Runners.TrashDue(s.Now, s.FreeBytes, t.Policy.MinFreeBytes); err != nil {
+		t.fail("trash", err)
+	}
+	s.SweepDue = len(list) > 0 || s.TrashDue
+}
+
+// idsToAsk lists the issues of the claims and, in a sweep, those of unclaimed workspaces.
+func (t *tick) idsToAsk(claims []Claim) []string {
+	var ids []string
+	claimed := map[string]bool{}
+	for _, c := range claims {
+		if t.snapshot.concerns(c.IssueID) && (!t.snapshot.TrackerLow || c.Status == Running) {
+			ids = append(ids, c.IssueID)
+		}
+		claimed[c.IssueID] = true
+	}
+	if t.snapshot.SweepDue && t.snapshot.Only == "" {
+		for _, w := range t.snapshot.Workspaces {
+			if !claimed[w.IssueID] && w.Project == t.Policy.Project {
+				ids = append(ids, w.IssueID)
+				claimed[w.IssueID] = true
+			}
+		}
+	}
+	return ids
+}
+
+// wantCandidates reports whether a candidate could start: otherwise the request is not made.
+func (t *tick) wantCandidates(claims []Claim) bool {
+	if t.snapshot.DispatchOff || t.snapshot.TrackerLow {
+		return false
+	}
+	running := 0
+	for _, c := range claims {
+		switch {
+		case c.Status == Running:
+			running++
+		case c.Status == Waiting && !c.DueAt.After(t.snapshot.Now):
+			return true
+		}
+	}
+	return running < t.Policy.MaxConcurrent || t.snapshot.AnySlot
+}
+
+// limited reports whether the tracker refuses requests for a while longer.
+func (t *tick) limited() bool {
+	b := t.snapshot.TrackerBlock
+	now := t.snapshot.Now
+	if b == nil || b.Code != "tracker_rate_limited" || !now.Before(b.NextTry) {
+		return false
+	}
+	if b.Since.After(now) || b.NextTry.After(now.Add(longestReset)) {
+		return false // the clock was set back since: only the tracker knows how long the limit still lasts
+	}
+	t.fail("", &Error{Code: b.Code, Message: b.Message, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
+	return true
+}
+
+// blockTracker stores a fault of the tracker, which began when the last one did if that is not over.
+func (t *tick) blockTracker(ctx context.Context, err *Error, reset time.Time) {
+	b := Block{Code: err.Code, Message: err.Message, Since: t.snapshot.Now, NextTry: cmp.Or(reset, t.snapshot.Now)}
+	if old := t.snapshot.TrackerBlock; old != nil && old.Since.Before(b.Since) {
+		b.Since = old.Since
+	}
+	t.store(ctx, Change{TrackerBlock: &b})
+}
+
+// resetOf is when the tracker takes the next request after an error, zero where the error does not say.
+func resetOf(err error) time.Time {
+	var limit Limited
+	if errors.As(err, &limit) {
+		return limit.ResetAt()
+	}
+	return time.Time{}
 }

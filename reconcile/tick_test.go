@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -431,53 +432,56 @@ func TestConfinedLooksAtItsOwn(t *testing.T) {
 	}
 }
 
-// silent is a world whose workers last beat some time ago. One that was only suspended beats when it is looked at again.
+// silent is a world whose workers last beat at beatAt.
 type silent struct {
 	*world
-	beatAt  time.Duration
-	beats   int64
-	resumed bool
-	looks   int64
+	beats  int64
+	beatAt []time.Duration // at each look
 }
 
 func (s *silent) Probe(ctx context.Context, run Run) Liveness {
 	l := s.world.Probe(ctx, run)
-	l.Beats, l.BeatAt = s.beats, s.beatAt
-	if s.looks++; s.resumed {
-		l.Beats += s.looks
-	}
+	l.Beats, l.BeatAt = s.beats, s.beatAt[0]
+	s.beatAt = s.beatAt[1:]
 	return l
 }
 
-// A worker that stands still for longer than four heartbeats is looked at twice, and then killed.
+// A worker that stands still for longer than four heartbeats is looked at again after two seconds, and then killed.
 func TestFrozen(t *testing.T) {
 	for name, test := range map[string]struct {
-		age     time.Duration
-		beats   int64
-		resumed bool
-		alive   bool
+		age    time.Duration
+		beats  int64
+		second time.Duration // the age of the last heartbeat at the second look, where it is another
+		alive  bool
+		slept  time.Duration
 	}{
-		"for long":          {age: 20 * time.Second, beats: 7},
+		"for long":          {age: 20 * time.Second, beats: 7, slept: secondLook},
 		"since a moment":    {age: 19 * time.Second, beats: 7, alive: true},
-		"only just resumed": {age: time.Hour, beats: 7, resumed: true, alive: true},
+		"only just resumed": {age: time.Hour, beats: 7, second: time.Second, alive: true, slept: secondLook},
 		"while it starts":   {age: time.Minute, alive: true},
-		"before its first":  {age: 2 * time.Minute},
+		"before its first":  {age: 2 * time.Minute, slept: secondLook},
 		"an unknown time":   {beats: 7, alive: true},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := newScene().running(issueNo(1), nil).same()
 			w := worldOf(s.Snapshot)
 			deps := w.deps(s.Policy)
-			k := &silent{world: w, beats: test.beats, resumed: test.resumed}
-			if test.age > 0 {
-				k.beatAt = deps.Mono() - test.age
+			var slept time.Duration
+			deps.Sleep = func(d time.Duration) { slept += d }
+			at := func(age time.Duration) time.Duration {
+				if age == 0 {
+					return 0
+				}
+				return deps.Mono() - age
 			}
-			deps.Runners = k
+			last := at(cmp.Or(test.second, test.age))
+			deps.Runners = &silent{world: w, beats: test.beats, beatAt: []time.Duration{at(test.age), last, last, last}}
 			Tick(t.Context(), deps, Options{})
-			equal(t, name+": alive", w.workers["run-A-1"].alive, test.alive)
+			equal(t, "alive", w.workers["run-A-1"].alive, test.alive)
 			if !test.alive {
-				equal(t, name+": outcome", w.runs["run-A-1"].Outcome, Lost)
+				equal(t, "outcome", w.runs["run-A-1"].Outcome, Lost)
 			}
+			equal(t, "slept", slept, test.slept)
 		})
 	}
 }

@@ -73,7 +73,7 @@ func worldOf(s Snapshot) *world {
 	for _, r := range s.Runs {
 		w.runs[r.ID], w.prepared[r.ID] = r, true
 		live := s.Liveness[r.ID]
-		w.workers[r.ID] = &worker{alive: live.Alive || live.Unknown || live.Pending, left: live.Left}
+		w.workers[r.ID] = &worker{alive: live.Alive || live.Unknown, left: live.Left}
 	}
 	for _, c := range s.Commands {
 		w.commands[c.ID] = c
@@ -98,8 +98,9 @@ func worldOf(s Snapshot) *world {
 func (w *world) deps(p Policy) Deps {
 	return Deps{
 		Policy: p, Store: w, Tracker: w.tracker(), Runners: w, Boot: w.boot,
-		Now:  func() time.Time { return w.now },
-		Mono: func() time.Duration { return w.now.Sub(noon) + 100*time.Hour },
+		Now:   func() time.Time { return w.now },
+		Sleep: func(d time.Duration) { w.now = w.now.Add(d) },
+		Mono:  func() time.Duration { return w.now.Sub(noon) + 100*time.Hour },
 		NewRunID: func() string {
 			w.ids++
 			return fmt.Sprintf("new-%03d", w.ids)

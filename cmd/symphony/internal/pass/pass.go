@@ -252,7 +252,7 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 	}
 	d := reconcile.Deps{
 		Policy: project.Policy(cfg), Runners: runners, Accounts: account, CheckHost: runners.Shelter, Now: p.Env.Now,
-		Mono: proc.Monotonic, Boot: boot, NewRunID: project.RunIDs(db, p.Env.Now),
+		Mono: proc.Monotonic, Sleep: time.Sleep, Boot: boot, NewRunID: project.RunIDs(db, p.Env.Now),
 	}
 	if askTracker {
 		var mu sync.Mutex // a pass makes two requests at once

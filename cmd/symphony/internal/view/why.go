@@ -294,7 +294,7 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	}
 	for _, run := range r.recorded.Runs {
 		alive := project.Alive(r.p.StateDir, run.ID)
-		s.Liveness[run.ID] = reconcile.Liveness{Alive: alive, Pending: !alive && !project.WorkerDead(r.p, run)}
+		s.Liveness[run.ID] = reconcile.Liveness{Alive: alive, Unknown: !alive && !project.WorkerDead(r.p, run)}
 	}
 	return s, nil
 }
