@@ -91,8 +91,7 @@ func TestToolKnowsWhatItCreated(t *testing.T) {
 
 func hasComment(t *testing.T, s *lineartest.Server, issue, id string) bool {
 	t.Helper()
-	list := must(s.Comments(issue))
-	return slices.ContainsFunc(list, func(c lineartest.Comment) bool { return c.ID == id })
+	return slices.ContainsFunc(must(s.Issue(issue)).Comments, func(c lineartest.Comment) bool { return c.ID == id })
 }
 
 // An agent that asks for the id itself gets it, with all values as Linear sent them.

@@ -63,9 +63,9 @@ func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 		})
 	case "comments":
 		waitFor(ts, fmt.Sprintf("%s comments on %s", rest[1], rest[0]), func() (bool, string) {
-			list, err := s.Comments(rest[0])
+			i, err := s.Issue(rest[0])
 			ts.Check(err)
-			return strconv.Itoa(len(list)) == rest[1], fmt.Sprint(list)
+			return strconv.Itoa(len(i.Comments)) == rest[1], fmt.Sprint(i.Comments)
 		})
 	case "fail":
 		var f lineartest.Failure

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -189,12 +190,8 @@ const markName = "SYMPHONY_TEST_MARK"
 // setupScript gives each script its own home, Linear and agent. At the end a process that the script left fails it.
 func setupScript(env *testscript.Env) error {
 	server := lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})
-	seed := lineartest.DefaultSeed()
-	seed.Projects = append(seed.Projects, lineartest.SeedProject{Name: "Second", SlugID: "second"})
-	if err := server.Load(seed); err != nil {
-		return err
-	}
-	if err := server.Start(); err != nil {
+	seed := lineartest.Seed{Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo"}, {Name: "Second", SlugID: "second"}}}
+	if err := errors.Join(server.Load(seed), server.Start()); err != nil {
 		return err
 	}
 	env.Defer(func() { server.Close() })

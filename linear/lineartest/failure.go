@@ -3,6 +3,7 @@ package lineartest
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,15 +15,17 @@ import (
 // The kinds of Failure.
 const (
 	FailStatus    = "status"         // answer with Status and Body
-	FailGraphQL   = "graphql"        // HTTP 200 with one error of Code and Message
+	FailGraphQL   = "graphql"        // HTTP 200 with one error of Message
 	FailRateLimit = "rate_limit"     // HTTP 400 RATELIMITED, or Status; allowance gone until ResetMS from now
 	FailHang      = "hang"           // accept and never answer
 	FailClose     = "close"          // close the connection without an answer
-	FailGarbage   = "garbage"        // HTTP 200 with Body, which is no JSON by default
+	FailGarbage   = "garbage"        // HTTP 200 with a body that is no JSON
 	FailSlow      = "slow"           // answer rightly, but DelayMS later
 	FailCursor    = "missing_cursor" // say that there are more pages and give no cursor
-	FailMalformed = "malformed"      // null the Field of an issue in the answer: of Issue, or of the first
+	FailMalformed = "malformed"      // replace the Field of an issue in the answer: of Issue, or of the first
 )
+
+var failKinds = []string{FailStatus, FailGraphQL, FailRateLimit, FailHang, FailClose, FailGarbage, FailSlow, FailCursor, FailMalformed}
 
 // Failure makes requests fail on purpose.
 type Failure struct {
@@ -36,30 +39,23 @@ type Failure struct {
 
 	Status  int    `json:"status"`
 	Body    string `json:"body"`
-	Code    string `json:"code"`
 	Message string `json:"message"`
 	ResetMS int64  `json:"reset_ms"`
 	// RetryAfter is sent as the header of that name, in seconds, with a rate limit; 0: none.
 	RetryAfter int    `json:"retry_after"`
 	DelayMS    int64  `json:"delay_ms"`
-	Field      string `json:"field"` // identifier by default
+	Field      string `json:"field"`
 	Issue      string `json:"issue"` // id, or identifier where the answer holds it
 	// Value replaces the Field of a malformed issue; null by default.
 	Value json.RawMessage `json:"value"`
 }
 
-var failKinds = [...]string{
-	FailStatus, FailGraphQL, FailRateLimit, FailHang, FailClose, FailGarbage, FailSlow, FailCursor, FailMalformed,
-}
-
 // Fail adds a failure; several apply in the order in which they were added. An unknown kind is an error.
 func (s *Server) Fail(f Failure) error {
-	if !slices.Contains(failKinds[:], f.Kind) {
+	if !slices.Contains(failKinds, f.Kind) {
 		return fmt.Errorf("unknown kind of failure %q", f.Kind)
 	}
-	if f.Times == 0 {
-		f.Times = 1
-	}
+	f.Times = cmp.Or(f.Times, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = append(s.failures, &f)
@@ -73,96 +69,74 @@ func (s *Server) ClearFailures() {
 	s.failures = nil
 }
 
-// nextFailure takes the failure that applies to a request of this operation and these root fields, if any.
-func (s *Server) nextFailure(operation string, fields []string) *Failure {
+// nextFailure takes the failure that applies to a request; nil for none.
+func (s *Server) nextFailure(q *query) *Failure {
 	for i, f := range s.failures {
-		if f.Operation != "" && f.Operation != operation && !slices.Contains(fields, f.Operation) {
+		isRoot := func(field selection) bool { return field.Name == f.Operation }
+		if f.Operation != "" && f.Operation != q.op.Name && !slices.ContainsFunc(q.fields(q.op.Selections), isRoot) {
 			continue
 		}
 		if f.Skip > 0 {
 			f.Skip--
 			continue
 		}
-		taken := *f
-		if f.Times > 0 {
-			if f.Times--; f.Times == 0 {
-				s.failures = slices.Delete(s.failures, i, i+1)
-			}
+		if f.Times--; f.Times == 0 {
+			s.failures = slices.Delete(s.failures, i, i+1)
 		}
-		return &taken
+		return f
 	}
 	return nil
 }
 
-// before carries out the failures that come instead of an answer. The lock is not held.
-func (s *Server) before(w http.ResponseWriter, r *http.Request, f *Failure) (done bool) {
+// instead carries out what comes instead of an answer; nil and no error where there is to be one.
+func (s *Server) instead(f *Failure, h http.Header) (*http.Response, error) {
+	if f == nil {
+		return nil, nil //nolint:nilnil // see above
+	}
 	switch f.Kind {
 	case FailStatus:
-		reply(w, cmp.Or(f.Status, http.StatusInternalServerError), []byte(f.Body))
+		return response(cmp.Or(f.Status, http.StatusInternalServerError), h, f.Body), nil
 	case FailGarbage:
-		reply(w, cmp.Or(f.Status, http.StatusOK), []byte(cmp.Or(f.Body, "<html>this is no JSON")))
+		return response(http.StatusOK, h, "<html>this is no JSON"), nil
 	case FailGraphQL:
-		err := apiError{Message: f.Message, Extensions: extensions{Type: "other", Code: f.Code, Status: 500}}
-		if err.Message == "" {
-			err.Message = "made to fail"
-		}
-		replyErrors(w, cmp.Or(f.Status, http.StatusOK), err)
+		return encoded(refuse(http.StatusOK, graphqlError("", cmp.Or(f.Message, "made to fail"))), h)
 	case FailRateLimit:
-		s.rateLimit(w, f)
-	case FailHang:
-		s.wait(r, -1)
-		panic(http.ErrAbortHandler)
-	case FailClose:
-		panic(http.ErrAbortHandler)
+		s.mu.Lock()
+		s.limitHeaders(h)
+		s.mu.Unlock()
+		h.Set("X-RateLimit-Requests-Remaining", "0")
+		h.Set("X-RateLimit-Requests-Reset", strconv.FormatInt(s.config.Now().Add(time.Duration(f.ResetMS)*time.Millisecond).UnixMilli(), 10))
+		if f.RetryAfter > 0 {
+			h.Set("Retry-After", strconv.Itoa(f.RetryAfter))
+		}
+		return encoded(refuse(cmp.Or(f.Status, http.StatusBadRequest), rateError()), h)
 	case FailSlow:
-		s.wait(r, time.Duration(f.DelayMS)*time.Millisecond)
-		return false
-	default:
-		return false
+		select {
+		case <-time.After(time.Duration(f.DelayMS) * time.Millisecond):
+		case <-s.ctx.Done():
+		}
+	case FailHang:
+		<-s.ctx.Done()
+		fallthrough
+	case FailClose:
+		return nil, errors.New("made to fail")
 	}
-	return true
+	return nil, nil //nolint:nilnil // see above
 }
 
-func (s *Server) rateLimit(w http.ResponseWriter, f *Failure) {
-	s.mu.Lock()
-	s.limitHeaders(w.Header())
-	s.mu.Unlock()
-	h := w.Header()
-	h.Set("X-RateLimit-Requests-Remaining", "0")
-	h.Set("X-RateLimit-Requests-Reset", strconv.FormatInt(s.config.Now().Add(time.Duration(f.ResetMS)*time.Millisecond).UnixMilli(), 10))
-	if f.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(f.RetryAfter))
-	}
-	replyErrors(w, cmp.Or(f.Status, http.StatusBadRequest), rateError())
-}
-
-// wait ends after d (never, where d is negative), when the client goes away, or with the server.
-func (s *Server) wait(r *http.Request, d time.Duration) {
-	var timer <-chan time.Time
-	if d >= 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		timer = t.C
-	}
-	select {
-	case <-timer:
-	case <-r.Context().Done():
-	case <-s.done:
-	}
-}
-
-// after alters an answer.
-func (f *Failure) after(data map[string]any) {
-	switch f.Kind {
-	case FailCursor:
+// alter alters an answer.
+func (f *Failure) alter(data map[string]any) {
+	switch {
+	case f == nil:
+	case f.Kind == FailCursor:
 		for _, value := range data {
 			list, _ := value.(map[string]any)
 			if info, ok := list["pageInfo"].(map[string]any); ok {
 				info["hasNextPage"], info["endCursor"] = true, nil
 			}
 		}
-	case FailMalformed:
-		spoil(data, cmp.Or(f.Field, "identifier"), f.Issue, f.Value)
+	case f.Kind == FailMalformed:
+		spoil(data, f.Field, f.Issue, f.Value)
 	}
 }
 

@@ -1,6 +1,7 @@
 package lineartest
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,15 +15,12 @@ type object map[string]any
 // connection is a list that a query can filter and page, in the order of creation.
 type connection []object
 
-func (o object) field(name string) (any, error) {
+func (o object) field(name string) any {
 	value, served := o[name]
 	if !served {
-		return nil, inputError(name + " is not served here")
+		panic(inputError(name + " is not served here"))
 	}
-	if link, ok := value.(func() any); ok {
-		return link(), nil
-	}
-	return value, nil
+	return value
 }
 
 // entity adds what all entities have.
@@ -50,7 +48,7 @@ func (w *workspace) stateObject(t *SeedTeam, n int) object {
 
 func (w *workspace) projectObject(p SeedProject) object {
 	return entity("Project", projectID(p.SlugID), w.created, w.created, object{
-		"name": p.Name, "slugId": p.SlugID, "url": w.url("project/" + slugify(p.Name) + "-" + p.SlugID),
+		"name": p.Name, "slugId": p.SlugID, "url": baseURL + "project/" + slugify(p.Name) + "-" + p.SlugID,
 		"teams": func() any {
 			list := connection{}
 			for n := range w.Teams {
@@ -71,10 +69,10 @@ func (w *workspace) labelObjects(names []string) connection {
 	return list
 }
 
-func (w *workspace) issueObject(i *issue) object {
+func (w *workspace) issueObject(i *Issue) object {
 	o := entity("Issue", i.ID, i.CreatedAt, i.UpdatedAt, object{
-		"identifier": i.Identifier, "title": i.Title, "description": nil, "priority": float64(i.Priority), "branchName": i.branch(),
-		"url": w.issueURL(i), "archivedAt": nil, "project": nil, "assignee": nil,
+		"identifier": i.Identifier, "title": i.Title, "description": nil, "priority": float64(i.Priority), "branchName": i.Branch,
+		"url": i.URL, "archivedAt": nil, "project": nil, "assignee": nil,
 		"team":   func() any { return w.teamObject(w.team(i.Team)) },
 		"state":  func() any { return w.stateObject(w.team(i.Team), w.team(i.Team).state(i.State)) },
 		"labels": func() any { return w.labelObjects(i.Labels) },
@@ -121,47 +119,50 @@ func (w *workspace) commentObject(c Comment) object {
 	return o
 }
 
-// mutate answers a field of Mutation. Nothing is changed where it fails.
-func (w *workspace) mutate(name string, args map[string]any) (any, error) {
+// existing is the issue of an argument.
+func (w *workspace) existing(ref any) *Issue {
+	i := w.find(fmt.Sprint(ref))
+	if i == nil {
+		panic(notFound("Issue"))
+	}
+	return i
+}
+
+// mutate answers a field of Mutation. Nothing is changed where it panics with an apiError.
+func (w *workspace) mutate(name string, args map[string]any) any {
 	input, _ := args["input"].(map[string]any)
-	word := func(from map[string]any, key string) string { s, _ := from[key].(string); return s }
 	payload := func(field string, value object) object {
 		return object{"__typename": "Payload", "success": true, "lastSyncId": 1.0, field: value}
 	}
-	var i *issue
 	switch name {
 	case "issueUpdate":
-		i = w.find(word(args, "id"))
-	case "commentCreate":
-		i = w.find(word(input, "issueId"))
+		i := w.existing(args["id"])
+		w.updateIssue(i, input)
+		return payload("issue", w.issueObject(i))
 	case "attachmentLinkURL":
-		i = w.find(word(args, "issueId"))
-	default:
-		return nil, inputError(name + " is not served here")
-	}
-	switch {
-	case i == nil:
-		return nil, notFound("Issue")
-	case name == "issueUpdate":
-		err := w.updateIssue(i, input)
-		return payload("issue", w.issueObject(i)), err
-	case name == "attachmentLinkURL":
-		url := word(args, "url")
+		i, url := w.existing(args["issueId"]), fmt.Sprint(args["url"])
 		if !slices.Contains(i.Links, url) {
-			i.Links = append(i.Links, url)
-			w.change(i, "attachment", "", url)
+			i.Links, i.UpdatedAt = append(i.Links, url), w.time()
 		}
-		return payload("attachment", object{"__typename": "Attachment", "id": id("attachment", i.ID, url), "url": url, "title": url}), nil
-	case strings.TrimSpace(word(input, "body")) == "":
-		return nil, inputError("body must not be empty")
+		return payload("attachment", object{"__typename": "Attachment", "id": id("attachment", i.ID, url), "url": url, "title": url})
+	case "commentCreate":
+		i := w.existing(input["issueId"])
+		body, _ := input["body"].(string)
+		if strings.TrimSpace(body) == "" {
+			panic(inputError("body must not be empty"))
+		}
+		c, err := w.comment(i, Comment{Body: body})
+		if err != nil {
+			panic(inputError(err.Error()))
+		}
+		return payload("comment", w.commentObject(c))
 	}
-	c, err := w.comment(i, Comment{Body: word(input, "body")})
-	return payload("comment", w.commentObject(c)), err
+	panic(inputError(name + " is not served here"))
 }
 
 // updateIssue makes the changes of an IssueUpdateInput. A null removes a value; a key left out keeps it.
-func (w *workspace) updateIssue(i *issue, input map[string]any) error {
-	want := w.public(i)
+func (w *workspace) updateIssue(i *Issue, input map[string]any) {
+	want := i.clone()
 	for key, value := range input {
 		word, _ := value.(string)
 		switch key {
@@ -173,24 +174,19 @@ func (w *workspace) updateIssue(i *issue, input map[string]any) error {
 				want.Description = &word
 			}
 		case "priority":
-			n, _ := number(value)
-			want.Priority = int(n)
+			want.Priority = int(number(value))
 		case "assigneeId":
 			want.Assignee = word // edit accepts ids
 		case "stateId":
-			t := w.team(i.Team)
-			n := t.state(word)
-			if n < 0 {
-				return notFound("WorkflowState")
+			if w.team(i.Team).state(word) < 0 {
+				panic(notFound("WorkflowState"))
 			}
-			want.State = t.States[n].Name
+			want.State = word
 		default:
-			return inputError(key + " is not served here")
+			panic(inputError(key + " is not served here"))
 		}
 	}
 	if err := w.edit(i, want); err != nil {
-		return inputError(err.Error())
+		panic(inputError(err.Error()))
 	}
-	i.UpdatedAt = w.time()
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -15,9 +16,13 @@ import (
 const (
 	defaultPage = 50
 	largestPage = 250
+	// largestComplexity is what Linear accepts for one request, in points.
+	largestComplexity = 10000
 )
 
-// query is one request being answered.
+type selection = graphql.Selection
+
+// query is one request being answered. Its methods panic with an apiError, which answer returns.
 type query struct {
 	w    *workspace
 	doc  graphql.Document
@@ -29,56 +34,53 @@ type query struct {
 func parse(req request) (*query, error) {
 	doc, err := graphql.Parse(req.Query, 50000)
 	if err != nil {
-		return nil, err
+		return &query{}, err
 	}
 	i := slices.IndexFunc(doc.Operations, func(o graphql.Operation) bool { return o.Name == req.OperationName || req.OperationName == "" })
 	if i < 0 || req.OperationName == "" && len(doc.Operations) > 1 {
-		return nil, errors.New("operationName must name one of the operations")
+		return &query{}, errors.New("operationName must name one of the operations")
 	}
 	q := &query{doc: doc, op: doc.Operations[i], vars: map[string]any{}}
-	for name, value := range q.op.Defaults {
-		q.vars[name] = value
-	}
-	for name, value := range req.Variables {
-		q.vars[name] = value
-	}
+	maps.Copy(q.vars, q.op.Defaults)
+	maps.Copy(q.vars, req.Variables)
 	return q, nil
 }
 
-// answer answers the operation's root fields.
+// answer answers the operation's root fields. They are of types that may not be null, so that one error leaves no data.
 func (q *query) answer() (data map[string]any, errs []apiError) {
+	var path []any
+	defer func() {
+		if r := recover(); r != nil {
+			e, is := r.(apiError)
+			if !is {
+				panic(r)
+			}
+			e.Path = path
+			data, errs = nil, []apiError{e}
+		}
+	}()
 	resolve := q.w.root
 	if q.op.Type == "mutation" {
 		resolve = q.w.mutate
 	}
 	data = map[string]any{}
 	for _, f := range q.fields(q.op.Selections) {
-		value, err := resolve(f.Name, q.arguments(f))
-		if err == nil {
-			data[f.Alias], err = q.complete(value, f)
-		}
-		if err != nil { // all root fields are of types that may not be null
-			e := asAPIError(err)
-			e.Path = []any{f.Alias}
-			return nil, []apiError{e}
-		}
+		path = []any{f.Alias}
+		data[f.Alias] = q.complete(resolve(f.Name, q.arguments(f)), f)
 	}
 	return data, nil
 }
 
 // root answers a field of Query.
-func (w *workspace) root(name string, args map[string]any) (any, error) {
+func (w *workspace) root(name string, args map[string]any) any {
 	list := connection{}
 	switch name {
 	case "viewer":
-		return w.userObject(w.Users[0]), nil
+		return w.userObject(w.Users[0])
 	case "issue":
-		if i := w.find(fmt.Sprint(args["id"])); i != nil {
-			return w.issueObject(i), nil
-		}
-		return nil, notFound("Issue")
+		return w.issueObject(w.existing(args["id"]))
 	case "issueLabels":
-		return w.labelObjects(w.Labels), nil
+		return w.labelObjects(w.Labels)
 	case "issues":
 		for _, i := range w.issues {
 			list = append(list, w.issueObject(i))
@@ -96,20 +98,18 @@ func (w *workspace) root(name string, args map[string]any) (any, error) {
 			list = append(list, w.teamObject(&w.Teams[n])["states"].(connection)...)
 		}
 	default:
-		return nil, inputError(name + " is not served here")
+		panic(inputError(name + " is not served here"))
 	}
-	return list, nil
+	return list
 }
 
 // fields lists the fields of selections, those of fragments included, without what @skip and @include exclude. Fields
 // with the same key are merged.
-func (q *query) fields(selections []graphql.Selection) []graphql.Selection {
-	var list []graphql.Selection
+func (q *query) fields(selections []selection) (merged []selection) {
+	var list []selection
 	for _, s := range selections {
-		if q.excluded(s) {
-			continue
-		}
 		switch {
+		case q.excluded(s):
 		case s.Name == "" && s.Spread == "":
 			list = append(list, q.fields(s.Selections)...)
 		case s.Name == "":
@@ -118,9 +118,8 @@ func (q *query) fields(selections []graphql.Selection) []graphql.Selection {
 			list = append(list, s)
 		}
 	}
-	var merged []graphql.Selection
 	for _, s := range list {
-		same := func(m graphql.Selection) bool { return m.Alias == s.Alias }
+		same := func(m selection) bool { return m.Alias == s.Alias }
 		if i := slices.IndexFunc(merged, same); i >= 0 {
 			merged[i].Selections = slices.Concat(merged[i].Selections, s.Selections)
 		} else {
@@ -130,13 +129,13 @@ func (q *query) fields(selections []graphql.Selection) []graphql.Selection {
 	return merged
 }
 
-func (q *query) excluded(s graphql.Selection) bool {
+func (q *query) excluded(s selection) bool {
 	skip, include := s.Directives["skip"], s.Directives["include"]
 	return skip != nil && q.value(skip["if"]) == true || include != nil && q.value(include["if"]) != true
 }
 
 // arguments are a field's arguments with the values of the variables. A variable without a value is left out.
-func (q *query) arguments(f graphql.Selection) map[string]any {
+func (q *query) arguments(f selection) map[string]any {
 	args, _ := q.value(f.Arguments).(map[string]any)
 	return args
 }
@@ -156,12 +155,10 @@ func (q *query) value(v any) any {
 	case map[string]any:
 		object := map[string]any{}
 		for key, value := range v {
-			if name, isVariable := value.(graphql.Variable); isVariable {
-				if _, given := q.vars[string(name)]; !given {
-					continue
-				}
+			name, isVariable := value.(graphql.Variable)
+			if _, given := q.vars[string(name)]; given || !isVariable {
+				object[key] = q.value(value)
 			}
-			object[key] = q.value(value)
 		}
 		return object
 	}
@@ -169,75 +166,52 @@ func (q *query) value(v any) any {
 }
 
 // complete turns the value of a field into JSON: of an object the fields that are selected, of a connection a page.
-func (q *query) complete(value any, f graphql.Selection) (any, error) {
+func (q *query) complete(value any, f selection) any {
 	switch v := value.(type) {
+	case func() any:
+		return q.complete(v(), f)
 	case time.Time:
-		return v.UTC().Format("2006-01-02T15:04:05.000Z"), nil
+		return v.UTC().Format("2006-01-02T15:04:05.000Z")
 	case connection:
-		page, err := q.page(v, q.arguments(f))
-		if err != nil {
-			return nil, err
-		}
-		return q.complete(page, f)
+		return q.complete(page(v, q.arguments(f)), f)
 	case object:
 		out := map[string]any{}
 		for _, sub := range q.fields(f.Selections) {
-			field, err := v.field(sub.Name)
-			if err != nil {
-				return nil, err
-			}
-			if out[sub.Alias], err = q.complete(field, sub); err != nil {
-				return nil, err
-			}
+			out[sub.Alias] = q.complete(v.field(sub.Name), sub)
 		}
-		return out, nil
+		return out
 	case []object:
 		out := []any{}
 		for _, o := range v {
-			item, err := q.complete(o, f)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, item)
+			out = append(out, q.complete(o, f))
 		}
-		return out, nil
+		return out
 	}
-	return value, nil
+	return value
 }
 
 // page filters, sorts (newest first) and cuts a list as Linear does. Archived entries are left out unless asked for.
-func (q *query) page(list connection, args map[string]any) (object, error) {
+func page(list connection, args map[string]any) object {
 	filter, _ := args["filter"].(map[string]any)
 	var kept []object
-	for _, o := range list {
-		if o["archivedAt"] != nil && args["includeArchived"] != true {
-			continue
-		}
-		ok, err := matches(o, filter)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
+	for _, o := range slices.Backward(list) {
+		if (o["archivedAt"] == nil || args["includeArchived"] == true) && matches(o, filter) {
 			kept = append(kept, o)
 		}
 	}
-	slices.Reverse(kept)
 	by := "createdAt"
 	if args["orderBy"] == "updatedAt" {
 		by = "updatedAt"
 	}
 	slices.SortStableFunc(kept, func(a, b object) int { return b[by].(time.Time).Compare(a[by].(time.Time)) })
-	first, given := number(args["first"])
-	if !given {
-		first = defaultPage
-	}
+	first := pageSize(args)
 	if first < 1 || first > largestPage {
-		return nil, inputError(fmt.Sprintf("a page has 1 to %d entries", largestPage))
+		panic(inputError(fmt.Sprintf("a page has 1 to %d entries", largestPage)))
 	}
 	if after, ok := args["after"].(string); ok {
 		i := slices.IndexFunc(kept, func(o object) bool { return cursor(o) == after })
 		if i < 0 {
-			return nil, inputError("after is no cursor of this list")
+			panic(inputError("after is no cursor of this list"))
 		}
 		kept = kept[i+1:]
 	}
@@ -246,85 +220,74 @@ func (q *query) page(list connection, args map[string]any) (object, error) {
 	if len(page) > 0 {
 		info["endCursor"] = cursor(page[len(page)-1])
 	}
-	return object{"__typename": "Connection", "nodes": page, "pageInfo": info}, nil
+	return object{"__typename": "Connection", "nodes": page, "pageInfo": info}
 }
 
 func cursor(o object) string { return base64.RawURLEncoding.EncodeToString([]byte(o["id"].(string))) }
 
-func number(v any) (float64, bool) {
-	switch n := v.(type) {
-	case float64:
-		return n, true
-	case int:
-		return float64(n), true
+func pageSize(args map[string]any) float64 {
+	if first, given := args["first"]; given {
+		return number(first)
 	}
-	return 0, false
+	return defaultPage
+}
+
+func number(v any) float64 {
+	if n, ok := v.(int); ok {
+		return float64(n)
+	}
+	n, _ := v.(float64)
+	return n
 }
 
 // matches evaluates a filter: and, or, filters of linked entities, and comparators of plain fields.
-func matches(o object, filter map[string]any) (bool, error) {
+func matches(o object, filter map[string]any) bool {
 	for key, want := range filter {
-		ok, err := matchesKey(o, key, want)
-		if err != nil || !ok {
-			return false, err
+		switch list, _ := want.([]any); {
+		case want == nil:
+		case key == "or" || key == "and":
+			one := func(part any) bool { sub, _ := part.(map[string]any); return matches(o, sub) == (key == "or") }
+			if slices.ContainsFunc(list, one) != (key == "or") {
+				return false
+			}
+		default:
+			sub, ok := want.(map[string]any)
+			if !ok {
+				panic(inputError("filter " + key + " is no object"))
+			}
+			if !matchesValue(o.field(key), sub) {
+				return false
+			}
 		}
 	}
-	return true, nil
+	return true
 }
 
-func matchesKey(o object, key string, want any) (bool, error) {
-	if want == nil {
-		return true, nil
-	}
-	if key == "and" || key == "or" {
-		list, ok := want.([]any)
-		if !ok {
-			list = []any{want}
-		}
-		for _, part := range list {
-			sub, _ := part.(map[string]any)
-			if ok, err := matches(o, sub); err != nil || ok == (key == "or") {
-				return ok, err
-			}
-		}
-		return key == "and", nil
-	}
-	sub, ok := want.(map[string]any)
-	if !ok {
-		return false, inputError("filter " + key + " is no object")
-	}
-	value, err := o.field(key)
-	if err != nil {
-		return false, err
-	}
+func matchesValue(value any, filter map[string]any) bool {
 	switch v := value.(type) {
+	case func() any:
+		return matchesValue(v(), filter)
 	case nil:
-		return sub["null"] == true, nil
+		return filter["null"] == true
 	case object:
-		return matches(v, sub)
+		return matches(v, filter)
 	case connection:
-		for _, item := range v {
-			if ok, err := matches(item, sub); err != nil || ok {
-				return ok, err
-			}
-		}
-		return false, nil
-	default:
-		for op, operand := range sub {
-			if ok, err := compare(v, op, operand); err != nil || !ok {
-				return false, err
-			}
-		}
-		return true, nil
+		return slices.ContainsFunc(v, func(o object) bool { return matches(o, filter) })
 	}
+	for op, operand := range filter {
+		if !compare(value, op, operand) {
+			return false
+		}
+	}
+	return true
 }
 
 // compare evaluates one comparator.
-func compare(value any, op string, want any) (bool, error) {
+func compare(value any, op string, want any) bool {
 	if t, ok := value.(time.Time); ok {
 		w, err := time.Parse(time.RFC3339Nano, fmt.Sprint(want))
 		if err != nil {
-			return false, inputError(err.Error())
+			panic(inputError(err.Error()))
 		}
 		value, want = float64(t.UnixNano()), float64(w.UnixNano())
 	}
@@ -333,41 +296,32 @@ func compare(value any, op string, want any) (bool, error) {
 	}
 	switch op {
 	case "eq":
-		return value == want, nil
+		return value == want
 	case "in":
 		list, _ := want.([]any)
-		return slices.Contains(list, value), nil
+		return slices.Contains(list, value)
 	case "null":
-		return want != true, nil
+		return want != true
 	case "gt":
-		a, _ := number(value)
-		b, _ := number(want)
-		return a > b, nil
+		return number(value) > number(want)
 	}
-	return false, inputError("the comparator " + op + " is not served here")
+	panic(inputError("the comparator " + op + " is not served here"))
 }
-
-// largestComplexity is what Linear accepts for one request, in points.
-const largestComplexity = 10000
 
 // complexity is the price of a query as Linear counts it: a plain field 0.1 points, an object 1, and a connection multiplies
 // what it contains by its first, or by 50.
 func (q *query) complexity() float64 { return math.Ceil(q.price(q.op.Selections) - 1e-9) }
 
-func (q *query) price(selections []graphql.Selection) (points float64) {
+func (q *query) price(selections []selection) (points float64) {
 	for _, f := range q.fields(selections) {
 		if len(f.Selections) == 0 {
 			points += 0.1
 			continue
 		}
 		inner := q.price(f.Selections)
-		isList := func(s graphql.Selection) bool { return s.Name == "nodes" || s.Name == "edges" }
+		isList := func(s selection) bool { return s.Name == "nodes" || s.Name == "edges" }
 		if slices.ContainsFunc(q.fields(f.Selections), isList) {
-			first, given := number(q.arguments(f)["first"])
-			if !given {
-				first = defaultPage
-			}
-			inner *= first
+			inner *= pageSize(q.arguments(f))
 		}
 		points += 1 + inner
 	}

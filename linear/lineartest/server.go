@@ -7,11 +7,13 @@
 package lineartest
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -28,7 +30,7 @@ type Config struct {
 	// Validate returns what is wrong with a request by the API's schema. Without it, a field that is not served is an error
 	// all the same.
 	Validate func(query, operation string, variables map[string]any) []string
-	// RequestsPerHour and ComplexityPerHour are the allowance; 5,000 and 3,000,000 if 0.
+	// RequestsPerHour and ComplexityPerHour are the allowance; 5,000 and 3,000,000 if 0. It never fills up by itself.
 	RequestsPerHour   int
 	ComplexityPerHour int
 }
@@ -36,8 +38,8 @@ type Config struct {
 // Server is a Linear workspace behind HTTP. All methods may be called at any time, by several goroutines.
 type Server struct {
 	config Config
-	done   chan struct{} // closed by Close
-	http   *http.Server
+	ctx    context.Context //nolint:containedctx // the server's life
+	cancel context.CancelFunc
 	served sync.WaitGroup
 
 	mu       sync.Mutex
@@ -49,16 +51,27 @@ type Server struct {
 	url      string
 }
 
-// New makes a server with the workspace of DefaultSeed.
+// Entry is one GraphQL request that was received. The key is not in it.
+type Entry struct {
+	Operation string // its name
+	Query     string
+	Variables map[string]any
+}
+
+// maxLog bounds the log of a server that runs for long.
+const maxLog = 10000
+
+// New makes a server with the workspace of an empty Seed.
 func New(c Config) *Server {
 	c.Key = cmp.Or(c.Key, DefaultKey)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &Server{config: c, done: make(chan struct{})}
-	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
-	s.requests.limit, s.points.limit = float64(cmp.Or(c.RequestsPerHour, 5000)), float64(cmp.Or(c.ComplexityPerHour, 3_000_000))
-	if err := s.Load(DefaultSeed()); err != nil {
+	s := &Server{
+		config: c, requests: newAllowance(cmp.Or(c.RequestsPerHour, 5000)), points: newAllowance(cmp.Or(c.ComplexityPerHour, 3_000_000)),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if err := s.Load(Seed{}); err != nil {
 		panic("lineartest: the default seed is wrong: " + err.Error())
 	}
 	return s
@@ -81,15 +94,41 @@ func (s *Server) Key() string { return s.config.Key }
 
 // Start listens on the loopback interface until Close.
 func (s *Server) Start() error {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(s.ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
+	context.AfterFunc(s.ctx, func() { _ = l.Close() })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.url = "http://" + l.Addr().String()
-	s.served.Go(func() { _ = s.http.Serve(l) }) // it always returns an error, after Close the expected one
+	s.served.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.served.Go(func() { s.serve(conn) })
+		}
+	})
 	return nil
+}
+
+// serve answers the requests of one connection. The released program contains this for its demo; http.Server would make it
+// 0.7 MB larger.
+func (s *Server) serve(conn net.Conn) {
+	defer conn.Close()
+	defer context.AfterFunc(s.ctx, func() { _ = conn.Close() })()
+	for in := bufio.NewReader(conn); ; {
+		req, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		resp, err := s.Answer(req)
+		if err != nil || resp.Write(conn) != nil {
+			return
+		}
+	}
 }
 
 // Endpoint is where GraphQL is served after Start: what belongs into tracker.endpoint.
@@ -101,14 +140,106 @@ func (s *Server) Endpoint() string {
 
 // Close ends the server and all hanging requests.
 func (s *Server) Close() error {
-	s.mu.Lock()
-	select {
-	case <-s.done:
-	default:
-		close(s.done)
-	}
-	s.mu.Unlock()
-	err := s.http.Close()
+	s.cancel()
 	s.served.Wait()
-	return err
+	return nil
+}
+
+// Log returns the requests in the order in which they came, the last 10,000 at most.
+func (s *Server) Log() []Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.log)
+}
+
+// ClearLog forgets the requests so far.
+func (s *Server) ClearLog() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = nil
+}
+
+// SetRemaining sets what is left of the allowance.
+func (s *Server) SetRemaining(requests, complexity int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests.left, s.points.left = float64(requests), float64(complexity)
+}
+
+// AddIssue creates an issue and returns it with all fields set.
+func (s *Server) AddIssue(i Issue) (Issue, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	made, err := s.w.add(i)
+	if err != nil {
+		return Issue{}, err
+	}
+	return made.clone(), nil
+}
+
+// onIssue calls f with an issue, found by identifier or id, under the lock.
+func (s *Server) onIssue(ref string, f func(*Issue) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.w.find(ref)
+	if i == nil {
+		return fmt.Errorf("there is no issue %q", ref)
+	}
+	return f(i)
+}
+
+// Issue returns an issue by identifier or id.
+func (s *Server) Issue(identifier string) (found Issue, err error) {
+	err = s.onIssue(identifier, func(i *Issue) error { found = i.clone(); return nil })
+	return found, err
+}
+
+// Issues returns all issues, archived ones included, oldest first.
+func (s *Server) Issues() []Issue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := []Issue{}
+	for _, i := range s.w.issues {
+		all = append(all, i.clone())
+	}
+	return all
+}
+
+// Move changes the state of an issue.
+func (s *Server) Move(identifier, state string) error {
+	return s.Edit(identifier, func(i *Issue) { i.State = state })
+}
+
+// Edit lets change alter a copy of the issue, and applies what it altered, or nothing. Id, identifier, team, URL, times,
+// comments and links stay as they are.
+func (s *Server) Edit(identifier string, change func(*Issue)) error {
+	return s.onIssue(identifier, func(i *Issue) error {
+		want := i.clone()
+		change(&want)
+		return s.w.edit(i, want)
+	})
+}
+
+// Comment adds a comment to an issue; author is an email, or empty for the key's user.
+func (s *Server) Comment(identifier, author, body string) (made Comment, err error) {
+	err = s.onIssue(identifier, func(i *Issue) error {
+		made, err = s.w.comment(i, Comment{Author: author, Body: body})
+		return err
+	})
+	return made, err
+}
+
+// Remove deletes an issue, or hides it from the key's user.
+func (s *Server) Remove(identifier string) error {
+	return s.onIssue(identifier, func(i *Issue) error { s.w.remove(i); return nil })
+}
+
+// StateID is the id of a team's workflow state, which a mutation needs to move an issue.
+func (s *Server) StateID(team, name string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.w.team(team); t != nil && t.state(name) >= 0 {
+		return stateID(t.Key, t.States[t.state(name)].Name), nil
+	}
+	return "", fmt.Errorf("team %s has no state %q", team, name)
 }

@@ -11,91 +11,71 @@ import (
 	"time"
 )
 
-// Seed describes a workspace. Parts that are left out come from DefaultSeed.
+// Seed describes a workspace. What is left out is a team ABC, a project with the slug id "demo", two users and two labels.
 type Seed struct {
-	Organization string        `json:"organization"`
-	Users        []SeedUser    `json:"users"` // the first is the one whose key is used
-	Teams        []SeedTeam    `json:"teams"`
-	Projects     []SeedProject `json:"projects"`
-	Labels       []string      `json:"labels"`
-	Issues       []Issue       `json:"issues"` // oldest first; blockers may come later in the list
+	Users    []SeedUser // the first is the one whose key is used
+	Teams    []SeedTeam
+	Projects []SeedProject
+	Labels   []string
+	Issues   []Issue // oldest first
 }
 
 // SeedUser is a user of the workspace.
-type SeedUser struct {
-	Name  string `json:"name"`
-	Email string `json:"email"`
-}
+type SeedUser struct{ Name, Email string }
 
 // SeedTeam is a team. Without states it gets Linear's usual ones.
 type SeedTeam struct {
-	Key    string      `json:"key"`
-	Name   string      `json:"name"`
-	States []SeedState `json:"states"`
+	Key, Name string
+	States    []SeedState
 }
 
 // SeedState is a workflow state; Type is one of Linear's (backlog, unstarted, started, completed, canceled …).
-type SeedState struct {
-	Name string `json:"name"`
-	Type string `json:"type"`
-}
+type SeedState struct{ Name, Type string }
 
 // SeedProject is a project. Without teams it belongs to all of them.
 type SeedProject struct {
-	Name   string   `json:"name"`
-	SlugID string   `json:"slugId"`
-	Teams  []string `json:"teams"`
+	Name, SlugID string
+	Teams        []string
 }
 
-// Issue is an issue as callers, seeds and the control API see it. AddIssue gives empty fields a default.
+// Issue is an issue as callers and seeds see it. AddIssue gives empty fields a default. What it refers to (state, project,
+// users, labels, blockers) exists.
 type Issue struct {
-	ID          string    `json:"id"`
-	Identifier  string    `json:"identifier"` // TEAM-NUMBER; the team's next number if empty
-	Title       string    `json:"title"`
-	Description *string   `json:"description"`
-	State       string    `json:"state"`     // name; the team's first unstarted state if empty
-	Team        string    `json:"team"`      // key; the one in the identifier, or the first team
-	Project     string    `json:"project"`   // slug id; the first project if empty, no project if "none"
-	Priority    int       `json:"priority"`  // 0 none, 1 urgent … 4 low
-	Branch      string    `json:"branch"`    // made from identifier and title if empty
-	URL         string    `json:"url"`       // only read
-	Labels      []string  `json:"labels"`    // created if new
-	Assignee    string    `json:"assignee"`  // email, id or "me"; empty: not assigned
-	BlockedBy   []string  `json:"blockedBy"` // identifiers
-	CreatedAt   time.Time `json:"createdAt"` // now if zero
-	UpdatedAt   time.Time `json:"updatedAt"`
-	Archived    bool      `json:"archived"`
-	Comments    []Comment `json:"comments"` // oldest first
-	Links       []string  `json:"links"`    // URLs of the attachments
+	ID          string
+	Identifier  string // TEAM-NUMBER; the team's next number if empty
+	Title       string
+	Description *string
+	State       string   // name; the team's first unstarted state if empty
+	WasIn       []string // names of the states that it had before, oldest first; only read
+	Team        string   // key; the one in the identifier, or the first team
+	Project     string   // slug id; the first project if empty, no project if "none"
+	Priority    int      // 0 none, 1 urgent … 4 low
+	Branch      string   // made from identifier and title if empty
+	URL         string   // only read
+	Labels      []string // created if new
+	Assignee    string   // email, id or "me"; empty: not assigned
+	BlockedBy   []string // identifiers
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	Archived    bool
+	Comments    []Comment // oldest first
+	Links       []string  // URLs of the attachments
 }
 
 // Comment is a comment of an issue.
 type Comment struct {
-	ID        string    `json:"id"`
-	Author    string    `json:"author"` // email; the key's user if empty
-	Bot       string    `json:"bot"`    // the integration that wrote it instead of a user
-	Body      string    `json:"body"`
-	CreatedAt time.Time `json:"createdAt"` // now if zero
+	ID        string
+	Author    string // email; the key's user if empty
+	Bot       string // the integration that wrote it instead of a user
+	Body      string
+	CreatedAt time.Time // now if zero
 }
 
-// Change is one step in the history of an issue. Field is state, title, description, priority, labels, assignee, project,
-// archived, blockedBy, comment or attachment.
-type Change struct {
-	At    time.Time `json:"at"`
-	Field string    `json:"field"`
-	From  string    `json:"from"`
-	To    string    `json:"to"`
-}
-
-// DefaultSeed is a workspace with one team ABC, one project with the slug id "demo", two users, and no issues.
-func DefaultSeed() Seed {
-	return Seed{
-		Organization: "Example",
-		Users:        []SeedUser{{Name: "Robin Doe", Email: "robin@example.com"}, {Name: "Kim Poe", Email: "kim@example.com"}},
-		Teams:        []SeedTeam{{Key: "ABC", Name: "Alphabet"}},
-		Projects:     []SeedProject{{Name: "Demo", SlugID: "demo"}},
-		Labels:       []string{"Bug", "Feature"},
-	}
+var defaultSeed = Seed{
+	Users:    []SeedUser{{"Robin Doe", "robin@example.com"}, {"Kim Poe", "kim@example.com"}},
+	Teams:    []SeedTeam{{Key: "ABC", Name: "Alphabet"}},
+	Projects: []SeedProject{{Name: "Demo", SlugID: "demo"}},
+	Labels:   []string{"Bug", "Feature"},
 }
 
 var defaultStates = []SeedState{
@@ -112,59 +92,40 @@ var defaultStates = []SeedState{
 	{"Duplicate", "canceled"},
 }
 
-// issue is an issue with its past. What it refers to (state, project, users, labels, blockers) exists.
-type issue struct {
-	Issue
-	history []Change
-}
-
 // workspace is all the data, under the server's lock. Ids are derived from names or the order of creation, so that two
 // runs agree.
 type workspace struct {
 	Seed
 	now     func() time.Time
 	seq     int
-	issues  []*issue
+	issues  []*Issue
 	newest  map[string]int // number of the newest issue by team
 	created time.Time
 }
 
 func newWorkspace(now func() time.Time, s Seed) (*workspace, error) {
-	d := DefaultSeed()
-	s.Organization = cmp.Or(s.Organization, d.Organization)
+	d := defaultSeed
 	s.Users, s.Projects = orDefault(s.Users, d.Users), orDefault(s.Projects, d.Projects)
-	s.Teams, s.Labels = slices.Clone(orDefault(s.Teams, d.Teams)), slices.Clone(orDefault(s.Labels, d.Labels))
+	s.Teams, s.Labels = orDefault(s.Teams, d.Teams), orDefault(s.Labels, d.Labels)
 	for i, t := range s.Teams {
-		if len(t.States) == 0 {
-			s.Teams[i].States = defaultStates
-		}
+		s.Teams[i].States = orDefault(t.States, defaultStates)
 	}
 	w := &workspace{Seed: s, now: now, newest: map[string]int{}}
 	w.created = w.time()
-	made := make([]*issue, len(s.Issues))
-	for n, given := range s.Issues {
-		given.BlockedBy = nil
-		var err error
-		if made[n], err = w.add(given); err != nil {
+	for _, given := range s.Issues {
+		if _, err := w.add(given); err != nil {
 			return nil, err
 		}
-	}
-	for n, given := range s.Issues {
-		for _, b := range given.BlockedBy {
-			if w.find(b) == nil {
-				return nil, fmt.Errorf("there is no issue %q", b)
-			}
-		}
-		made[n].BlockedBy = given.BlockedBy
 	}
 	return w, nil
 }
 
+// orDefault is a copy of the list, or of the other where that is empty.
 func orDefault[T any](list, instead []T) []T {
 	if len(list) == 0 {
-		return instead
+		list = instead
 	}
-	return list
+	return slices.Clone(list)
 }
 
 func (w *workspace) time() time.Time { return w.now().UTC().Truncate(time.Millisecond) }
@@ -182,29 +143,26 @@ func (w *workspace) nextID(kind string) string {
 	return id(kind, strconv.Itoa(w.seq))
 }
 
-// find returns an issue by identifier or id; nil if there is none.
-func (w *workspace) find(ref string) *issue {
-	for _, i := range w.issues {
-		if i.ID == ref || strings.EqualFold(i.Identifier, ref) {
-			return i
-		}
-	}
-	return nil
-}
-
-func (w *workspace) team(ref string) *SeedTeam {
-	i := slices.IndexFunc(w.Teams, func(t SeedTeam) bool { return t.Key == ref || teamID(t.Key) == ref })
-	if i < 0 {
-		return nil
-	}
-	return &w.Teams[i]
-}
-
 func teamID(key string) string         { return id("team", key) }
 func stateID(team, name string) string { return id("state", team, name) }
 func userID(email string) string       { return id("user", email) }
 func projectID(slug string) string     { return id("project", slug) }
 func labelID(name string) string       { return id("label", strings.ToLower(name)) }
+
+// find returns an issue by identifier or id; nil if there is none.
+func (w *workspace) find(ref string) *Issue {
+	found, _ := lookUp(w.issues, func(i *Issue) bool { return i.ID == ref || strings.EqualFold(i.Identifier, ref) })
+	return found
+}
+
+func (w *workspace) team(ref string) *SeedTeam {
+	for n := range w.Teams {
+		if t := &w.Teams[n]; t.Key == ref || teamID(t.Key) == ref {
+			return t
+		}
+	}
+	return nil
+}
 
 // state is the index of a state, by name or id, and -1 if there is none.
 func (t *SeedTeam) state(ref string) int {
@@ -229,201 +187,133 @@ func (w *workspace) user(ref string) (SeedUser, bool) {
 	})
 }
 
-// label finds a label by name or id.
-func (w *workspace) label(ref string) (string, bool) {
-	return lookUp(w.Labels, func(l string) bool { return strings.EqualFold(l, ref) || labelID(l) == ref })
+// label finds a label by name or id, or creates it.
+func (w *workspace) label(ref string) string {
+	name, ok := lookUp(w.Labels, func(l string) bool { return strings.EqualFold(l, ref) || labelID(l) == ref })
+	if !ok {
+		name = ref
+		w.Labels = append(w.Labels, ref)
+	}
+	return name
 }
 
 // add creates an issue.
-func (w *workspace) add(p Issue) (*issue, error) {
-	number := 0
-	if p.Identifier != "" {
-		key, rest, _ := strings.Cut(p.Identifier, "-")
-		var err error
-		if number, err = strconv.Atoi(rest); err != nil || number < 1 || p.Identifier != key+"-"+strconv.Itoa(number) {
-			return nil, fmt.Errorf("identifier %q is not of the form TEAM-NUMBER", p.Identifier)
-		}
-		p.Team = key
-	}
-	t := &w.Teams[0]
-	if p.Team != "" {
-		if t = w.team(p.Team); t == nil {
-			return nil, fmt.Errorf("there is no team %q", p.Team)
+func (w *workspace) add(given Issue) (*Issue, error) {
+	key, number := given.Team, 0
+	if given.Identifier != "" {
+		var rest string
+		key, rest, _ = strings.Cut(given.Identifier, "-")
+		number, _ = strconv.Atoi(rest)
+		if number < 1 || given.Identifier != key+"-"+strconv.Itoa(number) {
+			return nil, fmt.Errorf("identifier %q is not of the form TEAM-NUMBER", given.Identifier)
 		}
 	}
-	if number == 0 {
-		number = w.newest[t.Key] + 1
+	t := w.team(cmp.Or(key, w.Teams[0].Key))
+	if t == nil {
+		return nil, fmt.Errorf("there is no team %q", key)
 	}
-	p.Team, p.Identifier = t.Key, t.Key+"-"+strconv.Itoa(number)
-	if w.find(p.Identifier) != nil || p.ID != "" && w.find(p.ID) != nil {
-		return nil, fmt.Errorf("issue %s exists", p.Identifier)
+	number = cmp.Or(number, w.newest[t.Key]+1)
+	i := &Issue{ID: given.ID, Team: t.Key, Identifier: t.Key + "-" + strconv.Itoa(number)}
+	if w.find(i.Identifier) != nil || i.ID != "" && w.find(i.ID) != nil {
+		return nil, fmt.Errorf("issue %s exists", i.Identifier)
 	}
-	if p.State == "" {
-		initial := slices.IndexFunc(t.States, func(s SeedState) bool { return s.Type == "unstarted" })
-		p.State = t.States[max(0, initial)].Name
-	}
-	if p.Project == "" {
-		p.Project = w.Projects[0].SlugID
-	}
-	i := &issue{Issue: Issue{Identifier: p.Identifier, Team: p.Team, ID: p.ID}}
-	comments, created, updated := p.Comments, p.CreatedAt.UTC(), p.UpdatedAt.UTC()
-	if err := w.edit(i, p); err != nil {
+	i.URL = baseURL + "issue/" + i.Identifier + "/" + slugify(given.Title)
+	i.Branch = cmp.Or(given.Branch, slugify(i.Identifier+" "+given.Title))
+	unstarted := slices.IndexFunc(t.States, func(s SeedState) bool { return s.Type == "unstarted" })
+	given.State = cmp.Or(given.State, t.States[max(0, unstarted)].Name)
+	given.Project = cmp.Or(given.Project, w.Projects[0].SlugID)
+	if err := w.edit(i, given); err != nil {
 		return nil, err
 	}
-	if i.ID == "" {
-		i.ID = w.nextID("issue")
-	}
-	w.seq++
-	i.CreatedAt = i.UpdatedAt
-	for _, c := range comments {
+	for _, c := range given.Comments {
 		if _, err := w.comment(i, c); err != nil {
 			return nil, err
 		}
 	}
-	if !created.IsZero() {
-		i.CreatedAt, i.UpdatedAt = created, created
-	}
-	if !updated.IsZero() {
-		i.UpdatedAt = updated
-	}
+	i.ID = cmp.Or(i.ID, w.nextID("issue"))
+	i.CreatedAt = cmp.Or(given.CreatedAt.UTC(), i.UpdatedAt)
+	i.UpdatedAt = cmp.Or(given.UpdatedAt.UTC(), i.CreatedAt)
 	w.newest[t.Key] = max(w.newest[t.Key], number)
 	w.issues = append(w.issues, i)
-	i.history = nil
 	return i, nil
 }
 
-// edit makes an issue what p says, or changes nothing. Id, identifier, team, creation time, comments and links stay.
-func (w *workspace) edit(i *issue, p Issue) error {
+// edit makes an issue what want says, or changes nothing. Id, identifier, team, URL, times, comments and links stay.
+func (w *workspace) edit(i *Issue, want Issue) error {
 	t := w.team(i.Team)
-	state := t.state(p.State)
+	state := t.state(want.State)
+	project, hasProject := w.project(want.Project)
+	user, hasUser := w.user(want.Assignee)
 	switch {
-	case strings.TrimSpace(p.Title) == "":
+	case strings.TrimSpace(want.Title) == "":
 		return fmt.Errorf("an issue needs a title")
 	case state < 0:
-		return fmt.Errorf("team %s has no state %q", t.Key, p.State)
-	case p.Priority < 0 || p.Priority > 4:
-		return fmt.Errorf("priority %d is not within 0 and 4", p.Priority)
-	}
-	p.State = t.States[state].Name
-	if p.Project != "" && p.Project != "none" {
-		project, ok := w.project(p.Project)
-		if !ok {
-			return fmt.Errorf("there is no project %q", p.Project)
-		}
-		p.Project = project.SlugID
-	}
-	if p.Assignee != "" {
-		user, ok := w.user(p.Assignee)
-		if !ok {
-			return fmt.Errorf("there is no user %q", p.Assignee)
-		}
-		p.Assignee = user.Email
+		return fmt.Errorf("team %s has no state %q", t.Key, want.State)
+	case want.Priority < 0 || want.Priority > 4:
+		return fmt.Errorf("priority %d is not within 0 and 4", want.Priority)
+	case !hasProject && want.Project != "" && want.Project != "none":
+		return fmt.Errorf("there is no project %q", want.Project)
+	case !hasUser && want.Assignee != "":
+		return fmt.Errorf("there is no user %q", want.Assignee)
 	}
 	blockers := []string{}
-	for _, ref := range p.BlockedBy {
+	for _, ref := range want.BlockedBy {
 		b := w.find(ref)
 		if b == nil || b == i {
 			return fmt.Errorf("%q can't block this issue", ref)
 		}
 		blockers = append(blockers, b.Identifier)
 	}
-	labels := []string{}
-	for _, ref := range p.Labels {
-		name, ok := w.label(ref)
-		if !ok {
-			name = ref
-			w.Labels = append(w.Labels, ref)
+	if name := t.States[state].Name; name != i.State {
+		if i.State != "" {
+			i.WasIn = append(i.WasIn, i.State)
 		}
-		if !slices.Contains(labels, name) {
-			labels = append(labels, name)
+		i.State = name
+	}
+	i.Labels = []string{}
+	for _, ref := range want.Labels {
+		if name := w.label(ref); !slices.Contains(i.Labels, name) {
+			i.Labels = append(i.Labels, name)
 		}
 	}
-	w.change(i, "title", i.Title, p.Title)
-	w.change(i, "description", text(i.Description), text(p.Description))
-	w.change(i, "priority", strconv.Itoa(i.Priority), strconv.Itoa(p.Priority))
-	w.change(i, "state", i.State, p.State)
-	w.change(i, "project", i.Project, p.Project)
-	w.change(i, "assignee", i.Assignee, p.Assignee)
-	w.change(i, "labels", strings.Join(i.Labels, ", "), strings.Join(labels, ", "))
-	w.change(i, "blockedBy", strings.Join(i.BlockedBy, ", "), strings.Join(blockers, ", "))
-	w.change(i, "archived", strconv.FormatBool(i.Archived), strconv.FormatBool(p.Archived))
-	i.Title, i.Description, i.Priority, i.State, i.Project, i.Assignee = p.Title, p.Description, p.Priority, p.State, p.Project, p.Assignee
-	i.Labels, i.BlockedBy, i.Archived = labels, blockers, p.Archived
-	if p.Branch != "" {
-		i.Branch = p.Branch
-	}
+	i.Title, i.Description, i.Priority, i.Archived = want.Title, want.Description, want.Priority, want.Archived
+	i.Project, i.Assignee, i.BlockedBy, i.Branch = project.SlugID, user.Email, blockers, cmp.Or(want.Branch, i.Branch)
+	i.UpdatedAt = w.time()
 	return nil
 }
 
-// change records a change of a field and marks the issue as updated.
-func (w *workspace) change(i *issue, field, from, to string) {
-	if from != to {
-		i.UpdatedAt = w.time()
-		i.history = append(i.history, Change{At: i.UpdatedAt, Field: field, From: from, To: to})
+func (w *workspace) comment(i *Issue, c Comment) (Comment, error) {
+	if c.Bot == "" {
+		c.Author = cmp.Or(c.Author, w.Users[0].Email)
 	}
-}
-
-func (w *workspace) comment(i *issue, c Comment) (Comment, error) {
-	if c.Author == "" && c.Bot == "" {
-		c.Author = w.Users[0].Email
+	user, ok := w.user(c.Author)
+	if !ok && c.Author != "" {
+		return c, fmt.Errorf("there is no user %q", c.Author)
 	}
-	if c.Author != "" {
-		user, ok := w.user(c.Author)
-		if !ok {
-			return c, fmt.Errorf("there is no user %q", c.Author)
-		}
-		c.Author = user.Email
-	}
-	if c.ID == "" {
-		c.ID = w.nextID("comment")
-	}
-	if c.CreatedAt.IsZero() {
-		c.CreatedAt = w.time()
-	}
-	c.CreatedAt = c.CreatedAt.UTC()
-	i.Comments = append(i.Comments, c)
-	w.change(i, "comment", "", c.Body)
+	c.Author = user.Email
+	c.ID = cmp.Or(c.ID, w.nextID("comment"))
+	c.CreatedAt = cmp.Or(c.CreatedAt, w.time()).UTC()
+	i.Comments, i.UpdatedAt = append(i.Comments, c), w.time()
 	return c, nil
 }
 
 // remove deletes an issue and every reference to it.
-func (w *workspace) remove(i *issue) {
-	w.issues = slices.DeleteFunc(w.issues, func(x *issue) bool { return x == i })
+func (w *workspace) remove(i *Issue) {
+	w.issues = slices.DeleteFunc(w.issues, func(x *Issue) bool { return x == i })
 	for _, x := range w.issues {
 		x.BlockedBy = slices.DeleteFunc(x.BlockedBy, func(b string) bool { return b == i.Identifier })
 	}
 }
 
-// public is a copy of the issue for callers.
-func (w *workspace) public(i *issue) Issue {
-	p := i.Issue
-	p.URL, p.Branch = w.issueURL(i), i.branch()
-	p.Labels, p.BlockedBy = append([]string{}, i.Labels...), append([]string{}, i.BlockedBy...)
-	p.Comments, p.Links = append([]Comment{}, i.Comments...), append([]string{}, i.Links...)
-	return p
+// clone is a copy of the issue for callers.
+func (i *Issue) clone() Issue {
+	c := *i
+	c.Labels, c.BlockedBy, c.WasIn = slices.Clone(i.Labels), slices.Clone(i.BlockedBy), slices.Clone(i.WasIn)
+	c.Comments, c.Links = slices.Clone(i.Comments), slices.Clone(i.Links)
+	return c
 }
 
-func (i *issue) branch() string {
-	if i.Branch != "" {
-		return i.Branch
-	}
-	return slugify(i.Identifier + " " + i.Title)
-}
-
-func (w *workspace) url(path string) string {
-	return "https://linear.invalid/" + slugify(w.Organization) + "/" + path
-}
-
-func (w *workspace) issueURL(i *issue) string {
-	return w.url("issue/" + i.Identifier + "/" + slugify(i.Title))
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
+const baseURL = "https://linear.invalid/example/"
 
 func slugify(s string) string {
 	isWord := func(r rune) bool { return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' }

@@ -52,7 +52,7 @@ type playground struct {
 	realAgent bool // codex, not the scripted agent
 	linear    *lineartest.Server
 	began     time.Time
-	seen      map[string]int  // changes of each issue that were shown
+	seen      map[string]int  // changes of state of each issue that were shown
 	ended     map[string]bool // runs whose end was shown
 }
 
@@ -69,11 +69,8 @@ func Run(ctx context.Context, w *term.Env, realAgent, remove bool) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
 	d := &playground{w: w, dir: dir, realAgent: realAgent, began: w.Now(), seen: map[string]int{}, ended: map[string]bool{}}
-	d.linear = lineartest.New(lineartest.Config{})
-	seed := lineartest.Seed{
-		Teams:    []lineartest.SeedTeam{{Key: "DEMO", Name: "Demo"}},
-		Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo"}},
-	}
+	d.linear = lineartest.New(lineartest.Config{RequestsPerHour: 1e6})
+	seed := lineartest.Seed{Teams: []lineartest.SeedTeam{{Key: "DEMO", Name: "Demo"}}}
 	if err := errors.Join(d.linear.Load(seed), d.linear.Start()); err != nil {
 		return err
 	}
@@ -225,16 +222,11 @@ func (d *playground) play(ctx context.Context) error {
 // show tells what has moved in the tracker, which runs have ended, and what the pass did about it.
 func (d *playground) show(ctx context.Context, r pass.Result) error {
 	for _, issue := range d.linear.Issues() {
-		changes, err := d.linear.History(issue.Identifier)
-		if err != nil {
-			return err
+		states := append(issue.WasIn, issue.State)
+		for n := d.seen[issue.Identifier]; n < len(issue.WasIn); n++ {
+			d.say("linear    %s: %s -> %s", issue.Identifier, states[n], states[n+1])
 		}
-		for _, c := range changes[d.seen[issue.Identifier]:] {
-			if c.Field == "state" {
-				d.say("linear    %s: %s -> %s", issue.Identifier, c.From, c.To)
-			}
-		}
-		d.seen[issue.Identifier] = len(changes)
+		d.seen[issue.Identifier] = len(issue.WasIn)
 	}
 	v, err := view.Read(ctx, d.project(), view.Options{All: true})
 	if err != nil {

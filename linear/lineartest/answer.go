@@ -1,0 +1,177 @@
+package lineartest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+type request struct {
+	Query         string         `json:"query"`
+	OperationName string         `json:"operationName"`
+	Variables     map[string]any `json:"variables"`
+}
+
+// apiError is one entry of errors, shaped as Linear's are.
+type apiError struct {
+	Message    string     `json:"message"`
+	Path       []any      `json:"path,omitempty"`
+	Extensions extensions `json:"extensions"`
+}
+
+type extensions struct {
+	Type    string `json:"type"`
+	Code    string `json:"code"`
+	Present string `json:"userPresentableMessage,omitempty"`
+}
+
+func inputError(message string) apiError {
+	return apiError{Message: message, Extensions: extensions{"invalid input", "INPUT_ERROR", message}}
+}
+
+func notFound(typ string) apiError {
+	return apiError{Message: "Entity not found: " + typ, Extensions: extensions{"invalid input", "INPUT_ERROR", "Could not find " + typ + "."}}
+}
+
+func authError(message string) apiError {
+	return apiError{Message: message, Extensions: extensions{"authentication error", "AUTHENTICATION_ERROR", "A valid key is needed."}}
+}
+
+func rateError() apiError {
+	return apiError{Message: "Rate limit exceeded", Extensions: extensions{"ratelimited", "RATELIMITED", "The allowance of this key is used up."}}
+}
+
+func graphqlError(code, message string) apiError {
+	return apiError{Message: message, Extensions: extensions{Type: "graphql error", Code: code}}
+}
+
+// result is what is answered as JSON: GraphQL's data and errors.
+type result struct {
+	status int
+	Data   map[string]any `json:"data"`
+	Errors []apiError     `json:"errors,omitempty"`
+}
+
+func refuse(status int, errs ...apiError) result { return result{status: status, Errors: errs} }
+
+// Answer answers a request. An error means that the connection is closed without an answer.
+func (s *Server) Answer(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	h := http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}, "Content-Type": {"application/json; charset=utf-8"}}
+	if r.URL.Path != "/graphql" || r.Method != http.MethodPost {
+		return response(http.StatusNotFound, h, "GraphQL is served by POST /graphql"), nil
+	}
+	var req request
+	decodeErr := json.Unmarshal(body, &req)
+	q, parseErr := parse(req)
+	s.mu.Lock()
+	s.log = append(s.log[max(0, len(s.log)-maxLog+1):], Entry{q.op.Name, req.Query, req.Variables})
+	f := s.nextFailure(q)
+	s.mu.Unlock()
+	if resp, err := s.instead(f, h); resp != nil || err != nil {
+		return resp, err
+	}
+	var out result
+	fault, known := s.authenticate(r.Header.Get("Authorization"))
+	switch {
+	case decodeErr != nil:
+		out = refuse(http.StatusBadRequest, inputError("the request is no JSON object with a query"))
+	case !known:
+		out = fault
+	default:
+		s.mu.Lock() // each request sees all effects of those before
+		defer s.mu.Unlock()
+		out = s.execute(h, req, q, parseErr)
+		f.alter(out.Data)
+	}
+	return encoded(out, h)
+}
+
+func encoded(out result, h http.Header) (*http.Response, error) {
+	body, err := json.Marshal(out)
+	return response(out.status, h, string(body)), err
+}
+
+func response(status int, h http.Header, body string) *http.Response {
+	return &http.Response{
+		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: h, ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body)),
+	}
+}
+
+// execute answers a request under the lock.
+func (s *Server) execute(h http.Header, req request, q *query, parseErr error) result {
+	const bad = http.StatusBadRequest
+	enough := s.requests.take(1) && s.points.take(1)
+	defer s.limitHeaders(h)
+	switch {
+	case !enough:
+		return refuse(bad, rateError())
+	case parseErr != nil:
+		return refuse(bad, graphqlError("GRAPHQL_PARSE_FAILED", parseErr.Error()))
+	case q.op.Type == "subscription":
+		return refuse(bad, graphqlError("GRAPHQL_VALIDATION_FAILED", "subscriptions are not served here"))
+	}
+	if s.config.Validate != nil {
+		var errs []apiError
+		for _, message := range s.config.Validate(req.Query, req.OperationName, req.Variables) {
+			errs = append(errs, graphqlError("GRAPHQL_VALIDATION_FAILED", message))
+		}
+		if len(errs) > 0 {
+			return refuse(bad, errs...)
+		}
+	}
+	points := q.complexity()
+	h.Set("X-Complexity", fmt.Sprint(points))
+	if points > largestComplexity {
+		return refuse(bad, inputError(fmt.Sprintf("the query is too complex: %g points, %d are allowed", points, largestComplexity)))
+	}
+	if !s.points.take(points - 1) {
+		return refuse(bad, rateError())
+	}
+	q.w = s.w
+	data, errs := q.answer()
+	return result{http.StatusOK, data, errs}
+}
+
+// authenticate reports whether a header is that of the key, and what is answered if not.
+func (s *Server) authenticate(header string) (result, bool) {
+	token, bearer := strings.CutPrefix(header, "Bearer ")
+	switch {
+	case token == s.config.Key && bearer == strings.HasPrefix(s.config.Key, "lin_oauth_"):
+		return result{}, true
+	case bearer && strings.HasPrefix(token, "lin_api_"):
+		return refuse(http.StatusBadRequest, authError("You are trying to use an API key as a Bearer token: send it bare")), false
+	}
+	return refuse(http.StatusUnauthorized, authError("Authentication required, not authenticated")), false
+}
+
+// allowance is so much per hour. Linear's fills up again at a constant rate, of which its headers tell.
+type allowance struct{ limit, left float64 }
+
+func newAllowance(limit int) allowance { return allowance{float64(limit), float64(limit)} }
+
+// take uses n of the allowance; false if less is left.
+func (a *allowance) take(n float64) bool {
+	if a.left < n {
+		return false
+	}
+	a.left -= n
+	return true
+}
+
+func (s *Server) limitHeaders(h http.Header) {
+	for kind, a := range map[string]allowance{"Requests": s.requests, "Complexity": s.points} {
+		full := s.config.Now().Add(time.Duration((a.limit - a.left) / a.limit * float64(time.Hour)))
+		h.Set("X-RateLimit-"+kind+"-Limit", strconv.FormatFloat(a.limit, 'f', 0, 64))
+		h.Set("X-RateLimit-"+kind+"-Remaining", strconv.FormatFloat(math.Floor(a.left), 'f', 0, 64))
+		h.Set("X-RateLimit-"+kind+"-Reset", strconv.FormatInt(full.UnixMilli(), 10))
+	}
+}
