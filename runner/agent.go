@@ -2,9 +2,11 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -47,7 +50,7 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 		return nil, err
 	}
 	// The login shell's profile may change the directory and set secrets.
-	command := text.ShellIn(j.space.Path, text.ShellUnset(j.Config.withheld(j.Env), j.Config.Command))
+	command := text.ShellIn(j.space.Path, text.ShellUnset(j.Config.Withheld(j.Env), j.Config.Command))
 	child, err := j.Host.Start(ctx, host.StartRequest{
 		Run: j.hostRun(), Argv: []string{"bash", "-lc", command}, Env: j.codexEnv(), Dir: j.space.Path,
 	})
@@ -84,6 +87,39 @@ func (g *agentProcess) drain() {
 	if err = errors.Join(err, g.stderr.Err()); !errors.Is(err, os.ErrClosed) {
 		g.warn("agent's stderr", err)
 	}
+}
+
+func (j *job) codexEnv() []string { return j.Config.CodexEnv(j.Env, j.run.ID, *j.space) }
+
+// readEnviron reads the environment of codex, which has answered. If the system does not show it, codex counts as
+// having what it was given.
+func (g *agentProcess) readEnviron(ctx context.Context) {
+	// Of codex.command and what runs below it, such as codex below a wrapper.
+	found, err := g.Host.List(ctx, host.ListRequest{Below: g.child.Process(), Environ: true})
+	g.warn("the agent's environment can't be read: secrets that only the login profile sets are not known", err)
+	if g.environ = found.Environ; len(g.environ) == 0 {
+		g.environ = g.codexEnv()
+	}
+	g.Redactor.Add(g.Config.SecretsIn(g.environ))
+}
+
+// probeSandbox finds out before the first turn, and so before a token is spent, whether codex can sandbox commands in the
+// workspace. A codex that gives no answer, on a busy machine for instance, is not a fault.
+func (g *agentProcess) probeSandbox(ctx context.Context) error {
+	policy, err := g.Config.TurnPolicy(ctx, g.Host, *g.space)
+	if err != nil || !agent.Confines(policy) {
+		return err
+	}
+	err = confine.TrySandbox(ctx, g.session, g.space.Path, g.Dir, policy)
+	var known *reconcile.Error
+	switch {
+	case errors.Is(err, agent.ErrNoProbe):
+		g.warn("sandbox not probed", err)
+		return nil
+	case errors.As(err, &known): // the run's row has only code and message
+		g.Log.Warn(known.Message, "code", known.Code, "hint", known.Hint)
+	}
+	return err
 }
 
 // beginTurn notes the processes below the agent: those that appear later belong to the turn.
@@ -210,4 +246,76 @@ func (g *agentProcess) endedWithin(ctx context.Context, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return g.child.Wait(ctx) == nil
+}
+
+// Inspection is an agent that was started to be asked about itself, as a worker starts one, in a workspace of its own. Close
+// must be called.
+type Inspection struct {
+	Session agent.Session
+	// Server is what codex reported about itself.
+	Server agent.Server
+	// Cwd is the workspace, Policy the sandbox policy of a turn.
+	Cwd    string
+	Policy json.RawMessage
+
+	dir     string
+	process *agentProcess
+}
+
+// Inspect starts codex.command in a workspace below parent, which must exist. env replaces the environment of a worker.
+// Codex writes to its home as in a run. The errors are those of a run whose agent does not start.
+func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, version string) (_ *Inspection, err error) {
+	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	i := &Inspection{dir: dir, Cwd: filepath.Join(dir, "workspace")}
+	space := &host.Workspace{Path: i.Cwd, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache")}
+	for _, d := range []string{i.Cwd, space.TmpDir, space.CacheDir} {
+		if err == nil {
+			err = os.Mkdir(d, 0o700)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("a folder to try codex in: %w", err), i.Close())
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.Close())
+		}
+	}()
+	w := &Worker{
+		Config: c, Host: h, Dir: dir, Env: env, Version: version,
+		Log: slog.New(slog.DiscardHandler), Redactor: agent.NewRedactor(c.SecretValues),
+	}
+	// The name of the folder takes the place of a run's id: it marks the processes.
+	j := w.newJob(reconcile.Run{ID: filepath.Base(dir)}, func(error) {})
+	j.space = space
+	if i.Policy, err = c.TurnPolicy(ctx, w.Host, *space); err != nil {
+		return nil, err
+	}
+	if i.process, err = launchAgent(ctx, j, func(*agentProcess) agent.Options { return agent.Options{} }); err != nil {
+		return nil, err
+	}
+	i.Session = i.process.session
+	if i.Server, err = i.Session.Initialize(ctx); err != nil {
+		return nil, i.process.withStderr(i.process.explain(ctx, err))
+	}
+	return i, nil
+}
+
+// TrySandbox has codex try the sandbox of a turn. Errors: sandbox_unavailable, agent.ErrNoProbe.
+func (i *Inspection) TrySandbox(ctx context.Context) error {
+	return confine.TrySandbox(ctx, i.Session, i.Cwd, i.dir, i.Policy)
+}
+
+// Close ends the agent and all processes that it left, and removes the folder.
+func (i *Inspection) Close() (err error) {
+	if i.process != nil {
+		ctx := context.Background()
+		i.process.end(ctx)
+		// MCP servers, and what a login profile starts, have left the group.
+		err = i.process.kill(ctx, host.KillRequest{Owned: host.Owned{Run: host.Run{ID: i.process.run.ID}}})
+	}
+	return errors.Join(err, os.RemoveAll(i.dir))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -177,7 +178,7 @@ func (h AttentionHook) env(a reconcile.Attention) []string {
 	if h.StateDir != "" {
 		own = append(own, "SYMPHONY_STATE_DIR="+h.StateDir)
 	}
-	return cleanEnv(h.Env, h.Secrets, h.SecretValues, own)
+	return confine.CleanEnv(h.Env, h.Secrets, h.SecretValues, own)
 }
 
 // oneLine replaces line breaks and other control characters, and bounds the length.

@@ -5,6 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -43,7 +47,7 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 	if err != nil {
 		return c.agent.withStderr(c.agent.explain(ctx, err))
 	}
-	input, err := c.guide.firstInput(ctx, prompt, thread)
+	input, err := c.guide.firstTurnText(ctx, prompt, thread)
 	if err != nil {
 		return err
 	}
@@ -56,7 +60,7 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 		if !more || err != nil {
 			return err
 		}
-		input = c.guide.nextInput(ctx, turn+1)
+		input = c.guide.laterTurnText(ctx, turn+1)
 	}
 }
 
@@ -83,7 +87,7 @@ func (c *conversation) options(g *agentProcess) agent.Options {
 		o.Tools = []agent.Tool{{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema}}
 		o.CallTool = func(ctx context.Context, _ string, args json.RawMessage) agent.ToolResult {
 			answer := c.callTool(ctx, args)
-			return agent.ToolResult{Text: c.exact.Text(answer.Text), Success: answer.Success}
+			return agent.ToolResult{Text: c.agentRedactor.Text(answer.Text), Success: answer.Success}
 		}
 	}
 	return o
@@ -109,7 +113,7 @@ func (c *conversation) wantsMore(ctx context.Context, turn int) (bool, error) {
 
 // turn runs one turn and waits for its end.
 func (c *conversation) turn(ctx context.Context, input string, number int) error {
-	policy, err := c.Config.sandboxPolicy(ctx, c.Host, *c.space)
+	policy, err := c.Config.TurnPolicy(ctx, c.Host, *c.space)
 	if err != nil {
 		return err
 	}
@@ -217,4 +221,183 @@ func (c *conversation) callTool(ctx context.Context, args json.RawMessage) recon
 		c.guide.noteDescription(ctx, args, issue)
 	}
 	return answer
+}
+
+// maxThreadFailures is how many runs in a row may fail on a thread before a new one is started.
+const maxThreadFailures = 2
+
+// handshake opens the session and the thread.
+func (c *conversation) handshake(ctx context.Context) (openedThread, error) {
+	c.rec.phase(ctx, reconcile.InitializingSession)
+	server, err := c.agent.session.Initialize(ctx)
+	if err != nil {
+		return openedThread{}, err
+	}
+	c.Log.Info("agent ready", "user_agent", server.UserAgent)
+	c.agent.readEnviron(ctx)
+	if c.codexHome, err = filepath.EvalSymlinks(server.Home); err != nil {
+		c.codexHome = server.Home
+	}
+	if err := c.agent.probeSandbox(ctx); err != nil {
+		return openedThread{}, err
+	}
+	params, err := c.threadParams(ctx)
+	if err != nil {
+		return openedThread{}, err
+	}
+	thread, err := c.openThread(ctx, params)
+	// Also after a failed resume: a thread that can't be loaded is given up after some runs.
+	c.rec.change(func(r *reconcile.Run) { r.ThreadID, r.Model = thread.id, c.agent.session.Model() })
+	return thread, err
+}
+
+func (c *conversation) threadParams(ctx context.Context) (agent.ThreadParams, error) {
+	config, err := c.Config.ThreadConfig(ctx, c.Host, c.job.run.ID, *c.space, c.agent.environ)
+	issue := c.job.run.Issue
+	return agent.ThreadParams{
+		Name: c.agentRedactor.Text(issue.Identifier + ": " + issue.Title),
+		Cwd:  c.space.Path, ApprovalPolicy: c.Config.ApprovalPolicy, Sandbox: c.Config.ThreadSandbox, Config: config,
+	}, err
+}
+
+// openThread resumes the thread that worked in this very workspace and is in this codex home, or starts one. With an error
+// it names the thread that could not be resumed.
+func (c *conversation) openThread(ctx context.Context, params agent.ThreadParams) (openedThread, error) {
+	newest, here, err := c.Journal.LastThread(ctx, c.job.run.IssueID, c.codexHome)
+	if err != nil {
+		return openedThread{}, err
+	}
+	workedHere := func(t reconcile.Thread) bool {
+		return t.ID != "" && t.WorkspaceID == c.space.ID && !c.space.Created
+	}
+	elsewhere := newest.ID != here.ID
+	if elsewhere {
+		c.Log.Info("the issue's last thread is in another codex home", "thread_id", newest.ID, "its_home", newest.CodexHome, "home", c.codexHome)
+	}
+	if workedHere(here) && c.Config.ResumeThread && here.Failed < maxThreadFailures {
+		opened, err := c.resumeThread(ctx, here.ID, params)
+		if opened.elsewhere = elsewhere; opened.resumed || err != nil {
+			return opened, err
+		}
+	}
+	id, err := c.agent.session.StartThread(ctx, params)
+	return openedThread{id: id, worked: workedHere(newest), replaces: newest.ID != "", elsewhere: elsewhere}, err
+}
+
+// resumeThread loads a thread. Not resumed and without an error, the thread can't be loaded and a new one is to be started.
+func (c *conversation) resumeThread(ctx context.Context, thread string, params agent.ThreadParams) (openedThread, error) {
+	err := c.agent.session.ResumeThread(ctx, thread, params)
+	if errors.Is(err, agent.ErrThreadBusy) {
+		// An orphan of ours may hold it. Another holder is not ours to end.
+		killErr := c.kill(ctx, host.KillRequest{
+			Owned: host.Owned{Run: c.hostRun(), ThreadID: thread}, ThreadOnly: true, Spare: c.agent.child.Process(),
+		})
+		if killErr != nil {
+			return openedThread{}, killErr // it says nothing about the thread
+		}
+		err = c.agent.session.ResumeThread(ctx, thread, params)
+	}
+	if errors.Is(err, agent.ErrNoThread) || errors.Is(err, agent.ErrThreadBusy) {
+		c.Log.Info("thread not resumed, a new one is started", "thread_id", thread, "error", err)
+		return openedThread{}, nil
+	}
+	return openedThread{id: thread, resumed: err == nil, worked: true}, err
+}
+
+// The kinds of links.
+const (
+	linkPullRequest = "pull_request"
+	linkAttachment  = "attachment"
+)
+
+// maxLink is the length above which an address is ignored.
+const maxLink = 400
+
+// keepLinks adds links to the work of the run. They are written at once, so that they are not lost if the worker dies.
+func (j *job) keepLinks(links []reconcile.Link) {
+	for i := range links {
+		links[i].URL = j.Redactor.Text(links[i].URL)
+	}
+	more := false
+	j.rec.change(func(r *reconcile.Run) {
+		before := len(r.Links)
+		r.Links = reconcile.MergeLinks(r.Links, links)
+		more = len(r.Links) > before
+	})
+	if more {
+		j.rec.flush(context.Background())
+	}
+}
+
+// createsPullRequest matches the command lines of gh, glab, tea and hub.
+var createsPullRequest = regexp.MustCompile(`pr create|mr create|pulls create|pull-request`)
+
+// linksInItem returns the pull requests that a message of the agent names, or that a command has printed which created one.
+// The agent's other items may name unrelated pull requests.
+func linksInItem(item *agent.Item) []reconcile.Link {
+	switch {
+	case item == nil || !item.Ended:
+	case item.Kind == agent.ItemMessage:
+		return linksIn(item.Text, false)
+	case item.Kind == agent.ItemCommand && createsPullRequest.MatchString(item.Command):
+		return linksIn(item.Output, false)
+	}
+	return nil
+}
+
+// linksInMutation returns what a successful mutation has attached in the tracker, and the pull requests that it names.
+func linksInMutation(m reconcile.Mutation) []reconcile.Link {
+	if !m.Success {
+		return nil
+	}
+	attaches := slices.ContainsFunc(m.Fields, func(f string) bool { return strings.HasPrefix(f, "attachment") })
+	text := m.Query + " " + string(m.Variables)
+	return linksIn(strings.NewReplacer(`\/`, "/", `\u0026`, "&").Replace(text), attaches) // as JSON may write an address
+}
+
+// linksIn returns the pull requests that a text names, and its other addresses if they are attachments.
+func linksIn(text string, attachments bool) []reconcile.Link {
+	var links, others []reconcile.Link
+	for _, u := range urlsIn(text) {
+		if pr := pullRequest(u); pr != nil {
+			links = append(links, reconcile.Link{Kind: linkPullRequest, URL: pr.String()})
+		} else if attachments {
+			others = append(others, reconcile.Link{Kind: linkAttachment, URL: u.String()})
+		}
+	}
+	return append(links, others...)
+}
+
+// pullRequest returns the main page of the pull request that an address belongs to, nil if it belongs to none:
+// OWNER/REPO/pull/7, and the corresponding paths of GitLab, Bitbucket and Gitea.
+func pullRequest(u *url.URL) *url.URL {
+	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	for i := 2; i+1 < len(parts); i++ {
+		switch parts[i] {
+		case "pull", "merge_requests", "pull-requests", "pulls":
+			if number := parts[i+1]; number == "" || strings.Trim(number, "0123456789") != "" {
+				return nil
+			}
+			page := *u
+			page.Path, page.RawPath, page.RawQuery, page.Fragment = "/"+strings.Join(parts[:i+2], "/"), "", "", ""
+			return &page
+		}
+	}
+	return nil
+}
+
+// anyURL ends an address at characters that it cannot contain unquoted, and at marks that texts and GraphQL put around one.
+var anyURL = regexp.MustCompile("https?://[^\\x00-\\x20\\x7f\"<>()\\[\\]{}|\\\\^`]+")
+
+// urlsIn finds the addresses in a text, and removes names and passwords from them.
+func urlsIn(text string) []*url.URL {
+	var all []*url.URL
+	for _, word := range anyURL.FindAllString(text, -1) {
+		word = strings.TrimRight(word, ".,;:!?*_'")
+		if u, err := url.Parse(word); err == nil && u.Host != "" && len(word) <= maxLink {
+			u.User = nil
+			all = append(all, u)
+		}
+	}
+	return all
 }

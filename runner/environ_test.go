@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,53 +12,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 )
-
-func TestExcludedByName(t *testing.T) {
-	for name, want := range map[string]struct{ excluded, own bool }{
-		"PATH": {}, "GIT_AUTHOR_NAME": {}, "PASSWORD": {}, "SYMPHONY_RUN_ID": {}, "SYMPHONY_MAX_AGENTS": {}, "": {},
-		"NPM_TOKEN": {true, false}, "npm_token": {true, false}, "Tokens": {true, false}, "MONKEY": {true, false}, "KEY": {true, false},
-		"CLIENT_SECRETS": {true, false}, "OPENAI_API_KEY": {true, false}, "XSYMPHONY_KEY": {true, false}, "symphony_key": {true, false},
-		"SYMPHONY_WEB_TOKEN": {true, true}, "SYMPHONY_WEB_PASSWORD": {false, true}, "SYMPHONY_LITERAL_API_KEY": {true, true},
-		"SYMPHONY_secret": {true, true},
-	} {
-		if excludedByCodex(name) != want.excluded || ownSecret(name) != want.own {
-			t.Errorf("%s: excluded %v, own %v; want %+v", name, excludedByCodex(name), ownSecret(name), want)
-		}
-	}
-}
-
-func TestAgentEnviron(t *testing.T) {
-	environ := []string{
-		"HOME=/home/ann", "A_TOKEN=given-as-it-is", "C_SECRET=of-the-profile", "PLAIN=plain",
-		"D_KEY=Bearer the-tracker's", "KEYS=of-the-profile-too", "EMPTY_KEY=", "PATH=/bin",
-	}
-	secrets := []string{"given-as-it-is", "of-the-profile", "Bearer the-tracker's"}
-	for _, c := range []struct {
-		names   []string
-		passed  map[string]string
-		secrets []string
-	}{
-		{nil, map[string]string{}, secrets},
-		{
-			[]string{"A_TOKEN", "KEYS", "PATH", "EMPTY_KEY", "D_KEY", "NOT_SET"},
-			map[string]string{"A_TOKEN": "given-as-it-is", "KEYS": "of-the-profile-too", "PATH": "/bin", "EMPTY_KEY": ""},
-			append(secrets, "of-the-profile-too"),
-		},
-	} {
-		if got := passedEnv(environ, c.names, []string{"the-tracker's"}); !reflect.DeepEqual(got, c.passed) {
-			t.Errorf("%q: passed %v, want %v", c.names, got, c.passed)
-		}
-		if got := secretsAmong(environ, c.names); !unordered(got, c.secrets) {
-			t.Errorf("%q: secrets %q, want %q", c.names, got, c.secrets)
-		}
-	}
-}
-
-// unordered compares what each list has, however often.
-func unordered(a, b []string) bool {
-	sorted := func(l []string) []string { return slices.Compact(slices.Sorted(slices.Values(l))) }
-	return slices.Equal(sorted(a), sorted(b))
-}
 
 // A secret of symphony's own reaches hooks, but not the agent's program, whether it was there or the profile sets it
 // again.

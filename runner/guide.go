@@ -31,15 +31,37 @@ type pendingUpdate struct {
 	answers []reconcile.Request
 }
 
-// firstInput is the text of the run's first turn: the prompt for a new thread, guidance for a resumed one. A resumed
+// openedThread is the thread of the run's turns.
+type openedThread struct {
+	id      string
+	resumed bool // an earlier run worked on it
+	worked  bool // an earlier run worked in this workspace
+	// replaces: it is new, and an earlier run worked on the issue on another one.
+	replaces bool
+	// elsewhere: the thread that worked on the issue last is in another codex home.
+	elsewhere bool
+}
+
+// note tells a new thread of the earlier ones.
+func (t openedThread) note() string {
+	switch {
+	case !t.worked:
+		return ""
+	case t.elsewhere:
+		return agent.WorkElsewhere
+	}
+	return agent.EarlierWork
+}
+
+// firstTurnText is the text of the run's first turn: the prompt for a new thread, guidance for a resumed one. A resumed
 // thread gets the prompt again if it differs from the one it was given, because the workflow's template, the attempt
 // or the issue has changed.
-func (g *guide) firstInput(ctx context.Context, prompt string, t openedThread) (string, error) {
+func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread) (string, error) {
 	issue := g.rec.get().Issue
 	if !t.resumed {
 		seen := reconcile.LastSeen{Description: hashOf(textOf(issue.Description)), Prompt: hashOf(prompt)}
 		g.know(seen)
-		return g.exact.Text(agent.FirstTurn(prompt, t.note(), g.updateForNewThread(ctx, issue, seen, t))), nil
+		return g.agentRedactor.Text(agent.FirstTurn(prompt, t.note(), g.updateForNewThread(ctx, issue, seen, t))), nil
 	}
 	seen, last, err := g.lastRun(ctx, t.id, issue)
 	if err != nil {
@@ -53,15 +75,15 @@ func (g *guide) firstInput(ctx context.Context, prompt string, t openedThread) (
 	}
 	seen.Prompt = hash
 	r.Update = g.update(ctx, seen)
-	return g.exact.Text(r.Text()), nil
+	return g.agentRedactor.Text(r.Text()), nil
 }
 
-// nextInput is the text of a later turn of the run.
-func (g *guide) nextInput(ctx context.Context, turn int) string {
+// laterTurnText is the text of a later turn of the run.
+func (g *guide) laterTurnText(ctx context.Context, turn int) string {
 	g.mu.Lock()
 	seen := g.seen
 	g.mu.Unlock()
-	return g.exact.Text(agent.Continuation(g.rec.get().Issue, turn, g.Config.MaxTurns, g.update(ctx, seen)))
+	return g.agentRedactor.Text(agent.Continuation(g.rec.get().Issue, turn, g.Config.MaxTurns, g.update(ctx, seen)))
 }
 
 // updateForNewThread returns what the prompt does not tell a new thread. The first thread of an issue gets the prompt alone. One

@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
+	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -272,6 +273,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 	}
 	r.Worker = &Worker{
 		Config: Config{
+			Config:     confine.Config{Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{testKey}},
 			StartAgent: codex.Start,
 			Policy: reconcile.Policy{
 				Project: "demo", ActiveStates: []string{"Todo", "In Progress"}, TerminalStates: []string{"Done"}, WorkspaceRoot: r.root,
@@ -279,7 +281,6 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 			MaxTurns: 3, Hooks: Hooks{Timeout: 5 * time.Second},
 			Command: exe + " app-server --home " + filepath.Join(base, "codex"), ReadTimeout: 10 * time.Second,
 			InitializeTimeout: 10 * time.Second, TurnTimeout: time.Minute, StallTimeout: time.Minute, ResumeThread: true,
-			Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{testKey},
 		},
 		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(), Host: &encodedHost{t: t, host: &local.Host{}},
 		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,

@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -84,7 +85,7 @@ func (t *Takeover) open() error {
 	}
 	w := &Worker{
 		Config: t.Config, Host: t.Host, Dir: dir, StateDir: t.StateDir, Env: t.Env, Now: t.Now, Log: t.Log,
-		Redactor: agent.NewRedactor(slices.Concat(t.Config.SecretValues, secretsAmong(t.Env, t.Config.PassEnv))),
+		Redactor: agent.NewRedactor(slices.Concat(t.Config.SecretValues, t.Config.SecretsIn(t.Env))),
 	}
 	run := reconcile.Run{ID: t.ID, IssueID: t.Issue.ID, Identifier: t.Issue.Identifier, Issue: t.Issue, WorkspaceRoot: t.Root}
 	t.step = &workspaceStep{job: w.newJob(run, func(error) {})}
@@ -148,7 +149,7 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	before, after := t.Config.Command[:at[0][2]], t.Config.Command[at[0][3]:]
 	// Commands get no variable that looks like a secret, even if agent.pass_env names it: its value would appear on a
 	// command line.
-	config, err := t.step.Config.threadConfig(ctx, t.Host, t.ID, *t.step.space, nil)
+	config, err := t.step.Config.ThreadConfig(ctx, t.Host, t.ID, *t.step.space, nil)
 	if err != nil {
 		return "", err
 	}
@@ -173,17 +174,17 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	for _, arg := range args {
 		line += text.ShellWord(arg) + " "
 	}
-	return text.ShellIn(t.step.space.Path, text.ShellUnset(t.Config.withheld(t.Env), line+"$alone"+after)), nil
+	return text.ShellIn(t.step.space.Path, text.ShellUnset(t.Config.Withheld(t.Env), line+"$alone"+after)), nil
 }
 
 // WithheldPassEnv names the variables of agent.pass_env that commands of a session do not get, because they hold secrets.
 func (t *Takeover) WithheldPassEnv() []string {
-	return slices.DeleteFunc(slices.Clone(t.Config.PassEnv), func(name string) bool { return !excludedByCodex(name) })
+	return slices.DeleteFunc(slices.Clone(t.Config.PassEnv), func(name string) bool { return !confine.ExcludedByCodex(name) })
 }
 
 // sandbox translates the policy of a run's turns into a mode of codex's command line and settings, which it adds to config.
 func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (mode string, err error) {
-	raw, err := t.step.Config.sandboxPolicy(ctx, t.Host, *t.step.space)
+	raw, err := t.step.Config.TurnPolicy(ctx, t.Host, *t.step.space)
 	if err != nil {
 		return "", err
 	}

@@ -1,15 +1,37 @@
+// Package runner carries out one run: it prepares the issue's workspace, drives the agent through its turns, and records
+// how the run ended. It also gives a pass what it needs of workers: start them detached, see whether they live, ask
+// them to end, and clear up after dead ones.
+//
+//	pass ── Local.Prepare, Start ──► symphony worker ── Worker.Run ──► hooks, codex app-server
+//	  ▲                                    │
+//	  └── Local.Probe, Reap ◄── alive, procs, the run's row
+//
+// A worker is a process of its own. It shares types, a directory and a database with the pass that started it, never memory,
+// and outlives it.
+//
+// Worker.Run is a sequence of steps: take the workspace (workspaceStep), render the prompt, launch the agent, take it
+// through its turns, finish. What they share is a job. The steps know the machine as a host.Host and the agent as what
+// package agent describes.
+//
+// The first turn of a thread gets the workflow's prompt, later turns guidance: why the last run ended, what people wrote
+// since, and the prompt again if it has changed. What a thread was told is stored once codex has accepted the turn. After
+// a crash it is told again.
 package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -71,7 +93,7 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 	if w.Redactor == nil {
 		w.Redactor = agent.NewRedactor(nil)
 	}
-	w.Redactor.Add(slices.Concat(w.Config.SecretValues, secretsAmong(w.Env, w.Config.PassEnv)))
+	w.Redactor.Add(slices.Concat(w.Config.SecretValues, w.Config.SecretsIn(w.Env)))
 	j := w.newJob(run, cancel)
 	a := &attempt{job: j, workspace: &workspaceStep{job: j}, conversation: newConversation(j, ctx.Done())}
 	err := j.open()
@@ -168,4 +190,340 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	})
 	a.Log.Info("run ended", "outcome", outcome, "code", code, "error", message)
 	return nil
+}
+
+// The files of a run's directory beside those of its host.
+const (
+	WorkflowFile = "workflow.md" // as dispatched
+	LogFile      = "worker.log"
+	eventsFile   = "events.jsonl"
+	hooksFile    = "hooks.log"
+	stderrFile   = "agent.stderr"
+)
+
+// RunDir is the directory of a run below the state directory.
+func RunDir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }
+
+// job is what the steps of a run share.
+type job struct {
+	*Worker
+	run    reconcile.Run           // as dispatched
+	cancel context.CancelCauseFunc // ends the run
+	rec    *record
+	events *agent.EventLog
+	space  *host.Workspace // nil until it is taken
+	// agentRedactor keeps the tracker's key, and nothing else, out of what the agent is told.
+	agentRedactor *agent.Redactor
+	// codexHome is where codex keeps its threads; set once it has answered.
+	codexHome  string
+	overBudget atomic.Bool // the issue has used up agent.max_tokens
+}
+
+func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job {
+	j := &job{Worker: w, run: run, cancel: cancel, agentRedactor: agent.NewExactRedactor(w.Config.SecretValues)}
+	j.rec = &record{job: j, row: run, base: map[string]reconcile.Tokens{}}
+	return j
+}
+
+// open opens the files of the run's directory. If that fails, for instance on a full disk, the run ends as by any other
+// fault.
+func (j *job) open() (err error) {
+	j.events, err = agent.OpenEventLog(filepath.Join(j.Dir, eventsFile), j.Redactor)
+	return err
+}
+
+func (j *job) close() {
+	if j.events != nil {
+		j.warn("run directory", j.events.Close())
+	}
+}
+
+// warn logs an error, if there is one.
+func (j *job) warn(what string, err error) {
+	if err != nil {
+		j.Log.Warn(what, "error", err)
+	}
+}
+
+// note writes an event of the worker's own.
+func (j *job) note(name, message string, payload any) {
+	run := j.rec.get()
+	raw, err := json.Marshal(payload)
+	if err == nil {
+		err = j.events.Append(agent.Event{Name: name, At: j.Now(), ThreadID: run.ThreadID, Message: message, Raw: raw})
+	}
+	j.warn("event not stored", err)
+}
+
+func (j *job) hostRun() host.Run { return host.Run{ID: j.run.ID, Dir: j.Dir} }
+
+// killEverything ends the run's whole tree: what carries its marker or its thread's, what was recorded, and what descends
+// from this worker.
+func (j *job) killEverything(ctx context.Context) error {
+	j.observe()
+	run := j.rec.get()
+	return j.kill(ctx, host.KillRequest{Owned: host.Owned{
+		Run: j.hostRun(), ThreadID: run.ThreadID, Root: run.WorkspaceRoot, Below: true,
+	}})
+}
+
+// kill ends processes, also after ctx has ended, and fails if some are left.
+func (j *job) kill(ctx context.Context, r host.KillRequest) error {
+	answer, err := j.Host.Kill(context.WithoutCancel(ctx), r)
+	return errors.Join(err, host.Leftover(r.Owned.Run.ID, answer.Left))
+}
+
+// observe records every process below the worker, so that a later pass finds those that shed their marker, and
+// ends those that keep a lock of symphony.
+func (j *job) observe() {
+	if j.Host == nil {
+		return // the run could not begin
+	}
+	answer, err := j.Host.Observe(context.Background(), host.ObserveRequest{Run: j.hostRun(), StateDir: j.StateDir, AccountDir: j.AccountDir})
+	for _, p := range answer.LockHolders {
+		j.Log.Warn("ended a process of the agent that kept a lock of symphony", "pid", p.PID, "name", p.Name)
+		message := fmt.Sprintf("process %d (%s), which kept a lock of symphony, was ended", p.PID, p.Name)
+		j.note("lock_ended", message, map[string]any{"pid": p.PID, "name": p.Name})
+	}
+	j.warn("processes of the run", err)
+}
+
+// judge turns the error that ended the work into the run's outcome (specification 10.6).
+func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, code, message string) {
+	var stopped errStopped
+	var moved errMovedOn
+	var gone errTrackerGone
+	var overBudget errOverBudget
+	cause := context.Cause(ctx)
+	switch {
+	case err == nil:
+		return reconcile.Succeeded, "", ""
+	case errors.As(cause, &stopped):
+		return reconcile.Canceled, stopped.reason, stopped.Error()
+	case errors.Is(cause, errTerminated):
+		return reconcile.InterruptedRun, reconcile.CodeTerminated, errTerminated.Error()
+	case errors.As(cause, &overBudget):
+		return reconcile.Canceled, reconcile.CodeMaxTokens, overBudget.Error()
+	case errors.As(err, &moved):
+		return reconcile.Canceled, moved.reason, moved.Error()
+	case errors.As(err, &gone):
+		return reconcile.InterruptedRun, "tracker_unavailable", gone.Error()
+	}
+	code, message = codeOf(err)
+	if full := j.fullDisk(); full != "" && !reconcile.MachineFault(code) {
+		return reconcile.Failed, host.CodeDiskFull, "no space left on the volume of " + full + ": " + code + ": " + message
+	}
+	var failed *agent.Error
+	switch {
+	case errors.As(err, &failed) && failed.Code == agent.CodeTurnTimeout:
+		return reconcile.TimedOut, code, message
+	case errors.As(err, &failed) && failed.Code == agent.CodeStalled:
+		return reconcile.Stalled, code, message
+	}
+	return reconcile.Failed, code, message
+}
+
+const (
+	// fullDiskBytes is too little for any hook or agent to work with.
+	fullDiskBytes = 64 << 10
+)
+
+// fullDisk names a directory of the run's on a volume that is full, empty if there is none. Whatever fails on a full disk
+// fails for that.
+func (j *job) fullDisk() string {
+	for _, dir := range []string{j.run.WorkspaceRoot, j.StateDir} {
+		if dir == "" {
+			continue
+		}
+		if root, err := j.Host.Root(context.Background(), host.RootRequest{Root: dir}); err == nil && root.FreeBytes >= 0 && root.FreeBytes < fullDiskBytes {
+			return dir
+		}
+	}
+	return ""
+}
+
+// codeOf finds the stable code of an error and its text without that code.
+func codeOf(err error) (code, message string) {
+	var known *reconcile.Error
+	var failed *agent.Error
+	switch {
+	case errors.As(host.WithCode(err), &known):
+		return known.Code, known.Message
+	case errors.As(err, &failed) && failed.Code == agent.CodeStalled && failed.Cause != "":
+		return string(failed.Cause), failed.Message // the agent waited for that, and said so
+	case errors.As(err, &failed):
+		return string(failed.Code), failed.Message
+	}
+	return "run_failed", err.Error()
+}
+
+// The patience of the outcome: a full disk or a busy database must not lose what a run has done.
+const (
+	concludePatience = 10 * time.Minute
+	concludePause    = 2 * time.Second
+)
+
+// conclude stores the outcome. Until it is stored the worker lives on and holds its run.
+func (j *job) conclude(run context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), concludePatience)
+	defer cancel()
+	var last error
+	for {
+		err := j.Journal.Finish(ctx, j.Now(), j.rec.get())
+		if err == nil || errors.Is(err, reconcile.ErrConflict) {
+			return err
+		}
+		if ctx.Err() != nil && last != nil {
+			err = last // this one only says that the time is over
+		}
+		code, _ := codeOf(err)
+		terminated := errors.Is(context.Cause(run), errTerminated)
+		if ctx.Err() != nil || code == "state_replaced" || terminated && (code == "state_missing" || code == "state_corrupt") {
+			return fmt.Errorf("outcome of %s: %w", j.run.ID, err) // given up, or the database needs manual repair
+		}
+		last = err
+		j.Log.Error("outcome not stored, trying again", "error", err)
+		select {
+		case <-time.After(concludePause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// recordStoreFailure writes into the alive file why the outcome was not stored. A run that a pass settles without an
+// outcome for the machine's fault is not charged to its issue.
+func (j *job) recordStoreFailure(err error) error {
+	var known *reconcile.Error
+	if errors.As(err, &known) && reconcile.MachineFault(known.Code) {
+		return j.Alive.Refuse(known.Code)
+	}
+	return nil
+}
+
+// Config is the part of the workflow that runs need. A run keeps the one that it was started with.
+type Config struct {
+	confine.Config
+	Policy   reconcile.Policy
+	MaxTurns int
+	Hooks    Hooks
+
+	StartAgent                                                agent.Starter // makes a session with the process that Command started
+	Command                                                   string        // codex.command, run by bash -lc in the workspace (specification 10.1)
+	ReadTimeout, InitializeTimeout, TurnTimeout, StallTimeout time.Duration
+
+	OnApproval    agent.Approval
+	AnswerTimeout time.Duration // of requests that a person answers
+	KeepGitConfig bool          // git settings that an agent changed stay
+	ResumeThread  bool
+	KeepRemoved   time.Duration
+}
+
+// Hooks are the workflow's shell scripts (specification 5.3.4); an empty one does nothing.
+type Hooks struct {
+	AfterCreate, BeforeRun, AfterRun, BeforeRemove string
+	Timeout                                        time.Duration
+}
+
+// Prompt renders the text of the first turn. The first run has attempt 0.
+type Prompt interface {
+	Render(issue reconcile.Issue, attempt int) (string, error)
+}
+
+// Journal is the part of the database that a worker uses. An error that wraps reconcile.ErrConflict means that a pass has
+// settled the run, so that the worker must not write it any more.
+type Journal interface {
+	// UpdateRun writes what the worker knows of its run, and returns the stop reason that a pass has set.
+	UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error)
+	// Finish records the outcome, once and durably.
+	Finish(ctx context.Context, now time.Time, run reconcile.Run) error
+	// SaveThread keeps the highest token totals of a codex thread.
+	SaveThread(ctx context.Context, runID, issueID, threadID, workspaceID string, t reconcile.Tokens, now time.Time) error
+	// Thread returns those totals; false if the thread is unknown.
+	Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error)
+	// LastThread returns the issue's newest thread, and the newest in a codex home; empty if there is none.
+	LastThread(ctx context.Context, issueID, codexHome string) (newest, here reconcile.Thread, err error)
+	// SaveCreated stores what the agent created in the tracker.
+	SaveCreated(ctx context.Context, runID, issueID string, created []reconcile.Created, now time.Time) error
+	// IssueTokens returns how much of agent.max_tokens an issue has used.
+	IssueTokens(ctx context.Context, issueID string) (int64, error)
+	// LastSeen returns what a thread was told of its issue, false if that was not stored; RecordLastSeen stores it.
+	LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error)
+	RecordLastSeen(ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time) error
+	// LastRunOf returns the newest ended run on a thread; false if there is none.
+	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
+	// Created returns which of these ids of the tracker were created by agents.
+	Created(ctx context.Context, ids []string) (map[string]bool, error)
+	// LateAnswers returns the answers to requests of ended runs that no run was told yet. MarkAnswersSeen records that a
+	// run was told them.
+	LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error)
+	MarkAnswersSeen(ctx context.Context, answered []reconcile.Request, runID string) error
+}
+
+// errMovedOn: the issue is no longer to be worked on.
+type errMovedOn struct{ reason string }
+
+func (e errMovedOn) Error() string { return "the issue is no longer ours: " + e.reason }
+
+// errTrackerGone: the tracker did not answer for so long that the run can't know whether to go on.
+type errTrackerGone struct{ err error }
+
+func (e errTrackerGone) Error() string { return "no answer from the tracker: " + e.err.Error() }
+func (e errTrackerGone) Unwrap() error { return e.err }
+
+// refresh asks the tracker for the issue and keeps the answer. The error is errMovedOn if it is no longer active.
+func (j *job) refresh(ctx context.Context) error {
+	found, err := j.Tracker.ByIDs(ctx, []string{j.run.IssueID})
+	if err != nil {
+		return err
+	}
+	issue, visible := found[j.run.IssueID]
+	switch p := j.Config.Policy; {
+	case !visible:
+		return errMovedOn{reconcile.StopMissing}
+	case p.Terminal(issue.State):
+		return errMovedOn{reconcile.StopTerminal}
+	case issue.Elsewhere:
+		return errMovedOn{reconcile.StopMoved}
+	case issue.Archived || !p.Active(issue.State):
+		return errMovedOn{reconcile.StopInactive}
+	case !p.Labelled(issue):
+		return errMovedOn{reconcile.StopLabel}
+	case !p.Ours(issue):
+		return errMovedOn{reconcile.StopAssignee}
+	}
+	j.rec.change(func(r *reconcile.Run) { r.Issue = issue })
+	return nil
+}
+
+// The patience of a refresh between two turns, when the agent waits with its work half done.
+const (
+	refreshPatience = 15 * time.Minute
+	refreshPause    = 10 * time.Second
+)
+
+// refreshPatiently repeats a refresh that fails, so that the work of the last turn is not lost to a short outage of the
+// tracker.
+func (j *job) refreshPatiently(ctx context.Context) error {
+	end := time.NewTimer(refreshPatience)
+	defer end.Stop()
+	for {
+		err := j.refresh(ctx)
+		var known *reconcile.Error
+		if !errors.As(err, &known) || !reconcile.TrackerFault(known.Code) {
+			return err
+		}
+		j.warn("refresh failed, trying again", err)
+		pause := refreshPause
+		var limit reconcile.Limited
+		if errors.As(err, &limit) {
+			pause = max(pause, limit.ResetAt().Sub(j.Now())) // an earlier request is refused and costs other workers theirs
+		}
+		select {
+		case <-time.After(pause):
+		case <-end.C:
+			return errTrackerGone{err}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }

@@ -2,11 +2,11 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -81,6 +81,26 @@ func (w *workspaceStep) hold(answer host.PrepareAnswer) {
 	w.reportRestored(answer.Git)
 }
 
+// hookEnv is a hook's environment. Issue text reaches hooks as values only, never as a script's source.
+func (w *workspaceStep) hookEnv(outcome reconcile.Outcome) []string {
+	issue := w.rec.get().Issue
+	value := func(s string) string { return w.agentRedactor.Text(strings.ReplaceAll(s, "\x00", "")) }
+	env := append(w.Config.Env(w.Env, w.run.ID, *w.space),
+		"SYMPHONY_ISSUE_ID="+issue.ID,
+		"SYMPHONY_ISSUE_IDENTIFIER="+issue.Identifier,
+		"SYMPHONY_ISSUE_TITLE="+value(issue.Title),
+		"SYMPHONY_ISSUE_STATE="+value(issue.State),
+		"SYMPHONY_ISSUE_URL="+value(textOf(issue.URL)),
+		"SYMPHONY_ISSUE_BRANCH="+value(textOf(issue.BranchName)),
+		"SYMPHONY_ATTEMPT="+strconv.Itoa(w.run.Attempt),
+		"SYMPHONY_WORKSPACE="+w.space.Path,
+	)
+	if outcome != "" {
+		env = append(env, "SYMPHONY_OUTCOME="+string(outcome))
+	}
+	return env
+}
+
 const hooksLimit = 256 << 10 // bytes kept of hooks.log
 
 // hook runs one of the workflow's scripts in the workspace; an empty one is skipped.
@@ -100,7 +120,7 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	answer, err := w.Host.RunHook(ctx, host.HookRequest{
 		Run: w.hostRun(), Name: name, Script: script, Timeout: w.Config.Hooks.Timeout, Env: w.hookEnv(outcome), Unset: w.Config.Secrets,
 	})
-	w.Redactor.Add(secretsAmong(answer.Environ, w.Config.PassEnv)) // before its output is written
+	w.Redactor.Add(w.Config.SecretsIn(answer.Environ)) // before its output is written
 	_, _ = io.WriteString(out, answer.Log)
 	for _, reason := range answer.GitHooksOff {
 		w.Log.Info("the repository's git hooks do not run in this hook, the agent can write them", "because", reason)
@@ -143,7 +163,7 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 
 // guardGit notes what git would run for the workflow's hooks now, before an agent can change it.
 func (w *workspaceStep) guardGit(ctx context.Context) error {
-	anywhere, writable := w.Config.agentWrites()
+	anywhere, writable := w.Config.AgentWrites()
 	return w.Host.GuardGit(ctx, host.GuardGitRequest{
 		Run: w.hostRun(), Anywhere: anywhere, Writable: writable, Env: w.hookEnv(""),
 	})
@@ -175,26 +195,6 @@ func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 		message += fmt.Sprintf(" and %d more", more)
 	}
 	w.note(agent.EventGitUndone, agent.Printable(message), agent.GitUndoneEvent{Names: names})
-}
-
-// agentWrites says which directories an agent of this workflow may write besides its workspace. An agent whose commands can
-// be approved may write anywhere, because those run outside of the sandbox.
-func (c Config) agentWrites() (anywhere bool, dirs []string) {
-	dirs = c.WritableRoots
-	if c.TurnSandboxPolicy != nil {
-		var policy struct {
-			Type          string    `json:"type"`
-			WritableRoots *[]string `json:"writableRoots"`
-		}
-		err := json.Unmarshal(c.TurnSandboxPolicy, &policy)
-		switch {
-		case err != nil || policy.Type != "workspaceWrite" && policy.Type != "readOnly":
-			return true, nil
-		case policy.WritableRoots != nil:
-			dirs = *policy.WritableRoots
-		}
-	}
-	return string(c.ApprovalPolicy) != `"never"`, dirs
 }
 
 // cleanUp is the only step of a cleanup run (specification 8.6 and 9.4). It removes the workspace of the run's issue, if

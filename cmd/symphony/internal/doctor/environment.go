@@ -136,7 +136,7 @@ const answerMark = "symphony-doctor:"
 func (e *environment) shell(ctx context.Context, script string) (string, error) {
 	script = text.ShellUnset(e.config.SecretVars, "printf '\\n%s%s\\n' "+answerMark+` "$(`+script+` 2>/dev/null)"; kill -KILL 0`)
 	cmd := exec.CommandContext(ctx, "bash", "-lc", script)
-	cmd.Env, cmd.Dir = project.RunnerConfig(e.config).Environ(e.p.Environ()), "/"
+	cmd.Env, cmd.Dir = project.RunnerConfig(e.config).HookEnv(e.p.Environ()), "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second

@@ -11,8 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
 )
 
 // fieldWidth is the width of the names of fields on a terminal.
@@ -34,7 +34,7 @@ func printField(w *term.Env, name, value string, paint func(string) string) {
 // Hint says what to do about an error that a run ended with, empty where its message says enough.
 func Hint(code string) string {
 	if code == string(agent.CodeSandboxUnavailable) {
-		return runner.SandboxHint()
+		return confine.SandboxHint()
 	}
 	return ""
 }

@@ -1,8 +1,10 @@
-package runner
+package confine
 
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +14,93 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 )
+
+const testKey = "lin_api_0123456789secret"
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sorted(list []string) []string { return slices.Compact(slices.Sorted(slices.Values(list))) }
+
+func TestExcludedByName(t *testing.T) {
+	for name, want := range map[string]struct{ excluded, own bool }{
+		"PATH": {}, "GIT_AUTHOR_NAME": {}, "PASSWORD": {}, "SYMPHONY_RUN_ID": {}, "SYMPHONY_MAX_AGENTS": {}, "": {},
+		"NPM_TOKEN": {true, false}, "npm_token": {true, false}, "Tokens": {true, false}, "MONKEY": {true, false}, "KEY": {true, false},
+		"CLIENT_SECRETS": {true, false}, "OPENAI_API_KEY": {true, false}, "XSYMPHONY_KEY": {true, false}, "symphony_key": {true, false},
+		"SYMPHONY_WEB_TOKEN": {true, true}, "SYMPHONY_WEB_PASSWORD": {false, true}, "SYMPHONY_LITERAL_API_KEY": {true, true},
+		"SYMPHONY_secret": {true, true},
+	} {
+		if ExcludedByCodex(name) != want.excluded || ownSecret(name) != want.own {
+			t.Errorf("%s: excluded %v, own %v; want %+v", name, ExcludedByCodex(name), ownSecret(name), want)
+		}
+	}
+}
+
+func TestAgentEnviron(t *testing.T) {
+	environ := []string{
+		"HOME=/home/ann", "A_TOKEN=given-as-it-is", "C_SECRET=of-the-profile", "PLAIN=plain",
+		"D_KEY=Bearer the-tracker's", "KEYS=of-the-profile-too", "EMPTY_KEY=", "PATH=/bin",
+	}
+	secrets := []string{"given-as-it-is", "of-the-profile", "Bearer the-tracker's"}
+	for _, c := range []struct {
+		names   []string
+		passed  map[string]any
+		secrets []string
+	}{
+		{nil, map[string]any{}, secrets},
+		{
+			[]string{"A_TOKEN", "KEYS", "PATH", "EMPTY_KEY", "D_KEY", "NOT_SET"},
+			map[string]any{"A_TOKEN": "given-as-it-is", "KEYS": "of-the-profile-too", "PATH": "/bin", "EMPTY_KEY": ""},
+			append(secrets, "of-the-profile-too"),
+		},
+	} {
+		config := Config{PassEnv: c.names, SecretValues: []string{"the-tracker's"}}
+		c.passed["SYMPHONY_RUN_ID"] = "run-7"
+		if got := config.commandEnv("run-7", environ)["set"]; !reflect.DeepEqual(got, c.passed) {
+			t.Errorf("%q: passed %v, want %v", c.names, got, c.passed)
+		}
+		if got, want := sorted(config.SecretsIn(environ)), sorted(c.secrets); !slices.Equal(got, want) {
+			t.Errorf("%q: secrets %q, want %q", c.names, got, c.secrets)
+		}
+	}
+}
+
+// TestBuildEnv: caches are moved where the agent could not write them, and only there.
+func TestBuildEnv(t *testing.T) {
+	home := t.TempDir()
+	const npm, mod, stamp = "npm_config_cache=/c/npm", "GOMODCACHE=/c/go-mod", "GOFLAGS=-buildvcs=false"
+	for _, c := range []struct {
+		name   string
+		config Config
+		env    []string
+		git    bool // the workspace is a repository
+		want   []string
+	}{
+		{name: "no network", git: true, want: []string{npm}},
+		{name: "network", config: Config{Network: true}, git: true, want: []string{npm, mod}},
+		{name: "no repository", want: []string{npm, stamp}},
+		{name: "set by the operator", config: Config{Network: true}, env: []string{"NPM_CONFIG_CACHE=/n", "GOMODCACHE=/m", "GOFLAGS=-mod=mod"}},
+		{name: "set to nothing", env: []string{"npm_config_cache=", "GOFLAGS="}, want: []string{npm, stamp}},
+		{name: "the workflow's own policy", config: Config{TurnSandboxPolicy: []byte(`{"type":"workspaceWrite","networkAccess":true}`)}, git: true, want: []string{npm, mod}},
+		{name: "a policy without network", config: Config{Network: true, TurnSandboxPolicy: []byte(`{"type":"workspaceWrite"}`)}, git: true, want: []string{npm}},
+		{name: "no sandbox", config: Config{Network: true, TurnSandboxPolicy: []byte(`{"type":"dangerFullAccess"}`)}},
+		{name: "a sandbox outside", config: Config{TurnSandboxPolicy: []byte(`{"type":"externalSandbox","networkAccess":"enabled"}`)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := host.Workspace{Path: t.TempDir(), CacheDir: "/c"}
+			if c.git {
+				must(t, os.Mkdir(filepath.Join(w.Path, ".git"), 0o700))
+			}
+			if got := c.config.buildEnv(append([]string{"HOME=" + home}, c.env...), w); !slices.Equal(got, c.want) {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+		})
+	}
+}
 
 // repository is a host whose workspaces have this repository.
 type repository struct {
@@ -54,7 +143,7 @@ func TestSandboxPolicy(t *testing.T) {
 		{own(`{"type":"somethingNew","depth":3}`), ""},
 		{own(`"workspace-write"`), ""},
 	} {
-		raw, err := c.config.sandboxPolicy(t.Context(), testRepo, testSpace)
+		raw, err := c.config.TurnPolicy(t.Context(), testRepo, testSpace)
 		must(t, err)
 		if c.want == "" {
 			c.want = string(c.config.TurnSandboxPolicy)
@@ -81,7 +170,7 @@ func TestThreadConfig(t *testing.T) {
 		{Config{ThreadSandbox: word}, false},
 		{Config{ThreadSandbox: word, TrustRepository: true}, true},
 	} {
-		got, err := c.config.threadConfig(t.Context(), testRepo, "run-7", testSpace, nil)
+		got, err := c.config.ThreadConfig(t.Context(), testRepo, "run-7", testSpace, nil)
 		must(t, err)
 		want := map[string]any{
 			"features.goals": false, "features.unbounded_connection_retries": false, "allow_login_shell": false, "features.shell_snapshot": false,
@@ -102,11 +191,11 @@ func TestThreadConfig(t *testing.T) {
 // Hooks and agents get no secret under any name, and each variable once: a program that is started directly sees the first
 // of two.
 func TestRunEnvironment(t *testing.T) {
-	r := newRig(t, "")
-	r.Config.CodexHome = "/codex"
-	r.Env = append(r.Env, "TOKEN_OF_LINEAR=Bearer "+testKey, "TMPDIR=/var/tmp", "XDG_CACHE_HOME=/elsewhere/.cache", "CODEX_HOME=/elsewhere",
-		"SYMPHONY_RUN_ID=another", "SYMPHONY_ISSUE_ID=another", "CODEX_THREAD_ID=another", "KEPT=yes")
-	env := (&job{Worker: r.Worker, run: r.run, space: &host.Workspace{TmpDir: "/t", CacheDir: "/c"}}).env()
+	config := Config{CodexHome: "/codex", Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{testKey}}
+	env := config.Env([]string{
+		"LINEAR_API_KEY=" + testKey, "TOKEN_OF_LINEAR=Bearer " + testKey, "TMPDIR=/var/tmp", "XDG_CACHE_HOME=/elsewhere/.cache",
+		"CODEX_HOME=/elsewhere", "SYMPHONY_RUN_ID=another", "SYMPHONY_ISSUE_ID=another", "CODEX_THREAD_ID=another", "KEPT=yes",
+	}, "run-7", testSpace)
 	seen := map[string]bool{}
 	for _, entry := range env {
 		name := nameOf(entry)
@@ -115,7 +204,7 @@ func TestRunEnvironment(t *testing.T) {
 		}
 		seen[name] = true
 	}
-	for _, want := range []string{"TMPDIR=/t", "XDG_CACHE_HOME=/c", "CODEX_HOME=/codex", "SYMPHONY_RUN_ID=" + r.run.ID, "KEPT=yes"} {
+	for _, want := range []string{"TMPDIR=/work/tmp", "XDG_CACHE_HOME=/work/cache", "CODEX_HOME=/codex", "SYMPHONY_RUN_ID=run-7", "KEPT=yes"} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%q lacks %s", env, want)
 		}
@@ -149,7 +238,7 @@ func TestAgentWrites(t *testing.T) {
 		if c.policy != "" {
 			config.TurnSandboxPolicy = json.RawMessage(c.policy)
 		}
-		anywhere, dirs := config.agentWrites()
+		anywhere, dirs := config.AgentWrites()
 		got := anywhere || slices.ContainsFunc(dirs, func(dir string) bool {
 			return text.PathInside(dir, "/srv/main/.git") || text.PathInside("/srv/main/.git", dir)
 		})

@@ -1,4 +1,4 @@
-package runner
+package confine
 
 import (
 	"context"
@@ -13,29 +13,27 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// sandboxPolicy is sent with every turn, because codex forgets it over a resume. By default the agent may write the
-// workspace, its own temporary and cache directories, and what git commit needs. The workflow's own policy passes
+// TurnPolicy is the sandbox policy that is sent with every turn, because codex forgets it over a resume. By default the agent may
+// write the workspace, its own temporary and cache directories, and what git commit needs. The workflow's own policy passes
 // through; a workspaceWrite without writable roots is given these directories.
-func (c Config) sandboxPolicy(ctx context.Context, h host.Host, w host.Workspace) (json.RawMessage, error) {
+func (c Config) TurnPolicy(ctx context.Context, h host.Host, w host.Workspace) (json.RawMessage, error) {
 	facts, err := h.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true, Opened: c.WritableRoots})
 	if err != nil {
 		return nil, err
 	}
-	roots := slices.Concat([]string{w.TmpDir, w.CacheDir}, facts.GitWritable, c.WritableRoots)
-	if c.TurnSandboxPolicy == nil {
-		return json.Marshal(map[string]any{
-			"type": "workspaceWrite", "writableRoots": roots, "networkAccess": c.Network,
-			"excludeTmpdirEnvVar": true, "excludeSlashTmp": true,
-		})
+	policy := map[string]any{
+		"type": "workspaceWrite", "networkAccess": c.Network, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true,
 	}
-	var policy map[string]any
-	if err := json.Unmarshal(c.TurnSandboxPolicy, &policy); err != nil {
-		return c.TurnSandboxPolicy, nil //nolint:nilerr // not an object: codex will refuse it
+	if c.TurnSandboxPolicy != nil {
+		policy = nil
+		if err := json.Unmarshal(c.TurnSandboxPolicy, &policy); err != nil {
+			return c.TurnSandboxPolicy, nil //nolint:nilerr // not an object: codex will refuse it
+		}
+		if _, has := policy["writableRoots"]; policy["type"] != "workspaceWrite" || has {
+			return c.TurnSandboxPolicy, nil
+		}
 	}
-	if _, has := policy["writableRoots"]; policy["type"] != "workspaceWrite" || has {
-		return c.TurnSandboxPolicy, nil
-	}
-	policy["writableRoots"] = roots
+	policy["writableRoots"] = slices.Concat([]string{w.TmpDir, w.CacheDir}, facts.GitWritable, c.WritableRoots)
 	return json.Marshal(policy)
 }
 
@@ -47,11 +45,30 @@ func networkOf(policy json.RawMessage) bool {
 	return json.Unmarshal(policy, &p) == nil && p.NetworkAccess
 }
 
-// threadConfig is codex's configuration for a thread: no goals, by which codex starts turns itself; no endless
-// reconnecting; which variables its commands get (see commandEnv); and no trust in the repository, which an operator may
-// have granted earlier, for instance while working in the main repository of this worktree. Passed are variables that
-// commands get whatever their names.
-func (c Config) threadConfig(ctx context.Context, h host.Host, runID string, w host.Workspace, passed map[string]string) (map[string]any, error) {
+// AgentWrites says which directories an agent may write besides its workspace. An agent whose commands can be approved may
+// write anywhere, because those run outside of the sandbox.
+func (c Config) AgentWrites() (anywhere bool, dirs []string) {
+	dirs = c.WritableRoots
+	if c.TurnSandboxPolicy != nil {
+		var policy struct {
+			Type          string    `json:"type"`
+			WritableRoots *[]string `json:"writableRoots"`
+		}
+		err := json.Unmarshal(c.TurnSandboxPolicy, &policy)
+		switch {
+		case err != nil || policy.Type != "workspaceWrite" && policy.Type != "readOnly":
+			return true, nil
+		case policy.WritableRoots != nil:
+			dirs = *policy.WritableRoots
+		}
+	}
+	return string(c.ApprovalPolicy) != `"never"`, dirs
+}
+
+// ThreadConfig is codex's configuration for a thread: no goals, by which codex starts turns itself; no endless reconnecting;
+// which variables its commands get; and no trust in the repository, which an operator may have granted earlier, for instance
+// while working in the main repository of this worktree. codexEnv are the variables that codex has.
+func (c Config) ThreadConfig(ctx context.Context, h host.Host, runID string, w host.Workspace, codexEnv []string) (map[string]any, error) {
 	config := map[string]any{
 		"features.goals":                        false,
 		"features.unbounded_connection_retries": false,
@@ -59,7 +76,7 @@ func (c Config) threadConfig(ctx context.Context, h host.Host, runID string, w h
 		// was started by a login shell, and commands have what that exported.
 		"allow_login_shell":        false,
 		"features.shell_snapshot":  false,
-		"shell_environment_policy": commandEnv(runID, passed),
+		"shell_environment_policy": c.commandEnv(runID, codexEnv),
 	}
 	if c.OnQuestion == agent.QuestionAsk {
 		config["features.default_mode_request_user_input"] = true // without it the model cannot ask
@@ -83,42 +100,23 @@ const (
 	probePause = 200 * time.Millisecond
 )
 
-// probeSandbox finds out before the first turn, and so before a token is spent, whether codex can sandbox commands in the
-// workspace. A codex that gives no answer, on a busy machine for instance, is not a fault.
-func (g *agentProcess) probeSandbox(ctx context.Context) error {
-	policy, err := g.Config.sandboxPolicy(ctx, g.Host, *g.space)
-	if err != nil || !agent.Confines(policy) {
-		return err
-	}
-	err = g.trySandbox(ctx, policy)
-	var known *reconcile.Error
-	switch {
-	case errors.Is(err, agent.ErrNoProbe):
-		g.warn("sandbox not probed", err)
-		return nil
-	case errors.As(err, &known): // the run's row has only code and message
-		g.Log.Warn(known.Message, "code", known.Code, "hint", known.Hint)
-	}
-	return err
-}
-
-// trySandbox has codex try the sandbox of a turn in the workspace. If that fails it tries the plainest sandbox in the run's
-// directory, which no agent can write. What fails there too is the machine's fault, else the workspace's.
+// TrySandbox has codex try the sandbox of a turn in the workspace. If that fails it tries the plainest sandbox in elsewhere, a
+// directory that no agent can write. What fails there too is the machine's fault, else the workspace's.
 //
 // Errors: *reconcile.Error of code sandbox_unavailable or sandbox_failed; agent.ErrNoProbe; those of the session.
-func (g *agentProcess) trySandbox(ctx context.Context, policy json.RawMessage) error {
+func TrySandbox(ctx context.Context, s agent.Session, workspace, elsewhere string, policy json.RawMessage) error {
 	plainest, err := json.Marshal(map[string]any{"type": "readOnly", "networkAccess": networkOf(policy)})
 	if err != nil {
 		return err
 	}
 	for try := 1; ; try++ {
 		var here, there *agent.Error
-		err := g.session.ProbeSandbox(ctx, g.space.Path, policy)
+		err := s.ProbeSandbox(ctx, workspace, policy)
 		if !errors.As(err, &here) || here.Code != agent.CodeSandboxUnavailable {
 			return err
 		}
 		if try == 1 {
-			if err := g.session.ProbeSandbox(ctx, g.Dir, plainest); errors.As(err, &there) && there.Code == agent.CodeSandboxUnavailable {
+			if err := s.ProbeSandbox(ctx, elsewhere, plainest); errors.As(err, &there) && there.Code == agent.CodeSandboxUnavailable {
 				return &reconcile.Error{
 					Code: string(agent.CodeSandboxUnavailable), Hint: SandboxHint(),
 					Message: "codex can't sandbox commands on this machine: " + there.Message,
@@ -129,7 +127,7 @@ func (g *agentProcess) trySandbox(ctx context.Context, policy json.RawMessage) e
 		}
 		if try == probeTries {
 			return &reconcile.Error{
-				Code: "sandbox_failed", Message: "codex can't sandbox commands in " + g.space.Path + ", though it can elsewhere: " + here.Message,
+				Code: "sandbox_failed", Message: "codex can't sandbox commands in " + workspace + ", though it can elsewhere: " + here.Message,
 				Hint: "look at what that names: a .git, .codex or .agents that is a symlink or broken, or a path in agent.writable_roots that is missing",
 			}
 		}
