@@ -117,16 +117,8 @@ func checkTracker(_ context.Context, e *environment) []finding {
 	}
 	found := answer.found
 	list := ok("%s answers %s for the project %s (%s)", t.Endpoint, found.User, found.Project.Name, found.Project.Slug)
-	for _, u := range found.States {
-		if slices.Contains(t.NamedStates, u.Name) { // a default that does not exist is no mistake
-			list = append(list, warn("the project has no state "+u.String(), "correct tracker.active_states or terminal_states, or add the state to the team")...)
-		}
-	}
-	for _, u := range found.Labels {
-		list = append(list, warn(answer.name+" has no label "+u.String(), "create it, or correct tracker.required_labels: until then no issue is started")...)
-	}
-	if u := found.Assignee; u != nil {
-		list = append(list, warn(answer.name+" has no user "+u.String(), "correct tracker.assignee: until then no issue is started")...)
+	for _, wrong := range project.WrongNames(e.config, answer.name, found) {
+		list = append(list, warn(wrong.Message, wrong.Hint)...)
 	}
 	return list
 }

@@ -53,9 +53,7 @@ type PassAccount struct {
 	max      int // 0: the number of runs is not bounded
 	warn     func(string)
 	warned   sync.Once
-
-	mu    sync.Mutex
-	slots []*os.File // taken, not yet passed to a worker
+	slots    chan *os.File // taken, not yet passed to a worker
 }
 
 // Look implements reconcile.Accounts.
@@ -83,9 +81,10 @@ func (a *PassAccount) TakeSlots(ctx context.Context, want int, dryRun bool) (*re
 	}
 	a.Release()
 	slots, count, err := a.Account.TakeSlots(ctx, a.max, want)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.slots = slots
+	a.slots = make(chan *os.File, len(slots))
+	for _, f := range slots {
+		a.slots <- f
+	}
 	return &count, err
 }
 
@@ -94,23 +93,24 @@ func (a *PassAccount) NextSlot() (slot *os.File, err error) {
 	if a.max == 0 {
 		return nil, nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.slots) == 0 {
+	select {
+	case slot = <-a.slots:
+		return slot, nil
+	default:
 		return nil, exit.Fault(reconcile.CodeSpawnFailed, "no slot of "+reconcile.MaxAgentsVar+" is left", "the next pass tries again")
 	}
-	slot, a.slots = a.slots[0], a.slots[1:]
-	return slot, nil
 }
 
 // Release implements reconcile.Accounts.
 func (a *PassAccount) Release() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, f := range a.slots {
-		f.Close()
+	for {
+		select {
+		case f := <-a.slots:
+			f.Close()
+		default:
+			return
+		}
 	}
-	a.slots = nil
 }
 
 // Probe implements reconcile.Accounts.

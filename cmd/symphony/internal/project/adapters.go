@@ -219,6 +219,23 @@ func TrackerNames(cfg *workflow.Config) reconcile.TrackerNames {
 	return reconcile.TrackerNames{States: slices.Concat(p.ActiveStates, p.TerminalStates), Labels: p.RequiredLabels, Assignee: p.Assignee}
 }
 
+// WrongNames says which names of the workflow the tracker does not have, with the next step as the hint.
+func WrongNames(cfg *workflow.Config, tracker string, found reconcile.TrackerFindings) (list []*reconcile.Error) {
+	add := func(message, hint string) { list = append(list, &reconcile.Error{Message: message, Hint: hint}) }
+	for _, u := range found.States {
+		if slices.Contains(cfg.Tracker.NamedStates, u.Name) { // a default that does not exist is no mistake
+			add("the project has no state "+u.String(), "correct tracker.active_states or terminal_states, or add the state to the team")
+		}
+	}
+	for _, u := range found.Labels {
+		add(tracker+" has no label "+u.String(), "create it, or correct tracker.required_labels; until then no issue is started")
+	}
+	if u := found.Assignee; u != nil {
+		add(tracker+" has no user "+u.String(), "correct tracker.assignee; until then no issue is started")
+	}
+	return list
+}
+
 // VerifyFirst returns the tracker such that its first read checks whether project, states, labels and assignee exist.
 // The database remembers the names that were checked; without one (nil) every process checks.
 func VerifyFirst(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, path string, warn func(string)) *reconcile.TrackerAdapter {
@@ -286,16 +303,8 @@ func (v *verified) check(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	for _, u := range found.States {
-		if slices.Contains(t.NamedStates, u.Name) {
-			warn("the project has no state " + u.String())
-		}
-	}
-	for _, u := range found.Labels {
-		warn("tracker.required_labels: the tracker has no label " + u.String())
-	}
-	if found.Assignee != nil {
-		warn("tracker.assignee: the tracker has no user " + found.Assignee.String())
+	for _, e := range WrongNames(v.cfg, v.t.Name, found) {
+		warn(e.Message + ": " + e.Hint)
 	}
 	if v.db == nil {
 		return nil
