@@ -116,7 +116,7 @@ func (h *encodedHost) Remove(ctx context.Context, r host.Run) (host.RemoveAnswer
 	return through(ctx, h, h.host.Remove, r)
 }
 
-func (h *encodedHost) Purge(ctx context.Context, r host.PurgeRequest) (host.PurgeAnswer, error) {
+func (h *encodedHost) Purge(ctx context.Context, r host.RootRequest) (host.PurgeAnswer, error) {
 	return through(ctx, h, h.host.Purge, r)
 }
 

@@ -205,7 +205,7 @@ func (w *workspaceStep) cleanUp(ctx context.Context) error {
 			return err
 		}
 	}
-	answer, err := w.Host.Purge(ctx, host.PurgeRequest{
+	answer, err := w.Host.Purge(ctx, host.RootRequest{
 		Root: w.run.WorkspaceRoot, Project: w.Config.Policy.Project, KeepRemoved: w.Config.KeepRemoved,
 		MinFree: w.Config.Policy.MinFreeBytes, Now: w.Now(),
 	})

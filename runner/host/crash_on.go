@@ -53,6 +53,6 @@ func (c crashing) Remove(ctx context.Context, r Run) (RemoveAnswer, error) {
 	return crash.Around("host.Remove", func() (RemoveAnswer, error) { return c.Host.Remove(ctx, r) })
 }
 
-func (c crashing) Purge(ctx context.Context, r PurgeRequest) (PurgeAnswer, error) {
+func (c crashing) Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error) {
 	return crash.Around("host.Purge", func() (PurgeAnswer, error) { return c.Host.Purge(ctx, r) })
 }

@@ -52,7 +52,7 @@ type Host interface {
 	PrepareRemoval(ctx context.Context, r RemovalRequest) (RemovalAnswer, error)
 	Remove(ctx context.Context, r Run) (RemoveAnswer, error)
 	// Purge deletes removed workspaces that were kept for their time.
-	Purge(ctx context.Context, r PurgeRequest) (PurgeAnswer, error)
+	Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error)
 	// Root reads the state of a workspace root. Records that can't be read are named in the error, the others returned.
 	Root(ctx context.Context, r RootRequest) (RootAnswer, error)
 }
@@ -289,29 +289,22 @@ type RemoveAnswer struct {
 	Trash, Warning string
 }
 
-// PurgeRequest asks to empty the trash of a root as far as it is due.
-type PurgeRequest struct {
-	Root, Project string
-	KeepRemoved   time.Duration
-	// MinFree: with less free space, entries of the project go however young they are.
-	MinFree int64
-	Now     time.Time
-}
-
 // PurgeAnswer names what could not be deleted, and what stays because it holds unsaved work.
 type PurgeAnswer struct {
 	Undeletable []string
 	Unsaved     map[string]string // path to work
 }
 
-// RootRequest asks about a workspace root, which need not exist.
+// RootRequest asks about a workspace root, which need not exist, or to empty its trash as far as it is due.
 type RootRequest struct {
 	Root, Project string
-	KeepRemoved   time.Duration
-	// Records asks for the workspaces, Trash whether something in the trash is due.
+	// KeepRemoved is how long removed workspaces of the project are kept. With less than MinFree bytes of free space all go,
+	// however young they are.
+	KeepRemoved time.Duration
+	MinFree     int64
+	Now         time.Time
+	// Records asks for the workspaces, Trash whether something in the trash is due. Purge ignores them.
 	Records, Trash bool
-	MinFree        int64
-	Now            time.Time
 }
 
 // RootAnswer is the state of a root.

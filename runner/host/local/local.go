@@ -30,9 +30,7 @@ var _ host.Terminal = (*Host)(nil)
 // run is what this process holds for a run, from Prepare to Finish.
 type run struct {
 	host.Run
-	tree    *os.File // inherited by all that the run starts, so that it is known by it
-	keepGit bool
-	unsafe  error // what git could run in a hook; no hook runs then
+	tree *os.File // inherited by all that the run starts, so that it is known by it
 
 	mu    sync.Mutex           // Observe may look at the following while another call changes it
 	space *workspace.Workspace // nil until the lease is held
@@ -83,10 +81,10 @@ func (h *Host) held(r host.Run) (*run, error) {
 func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.space, r.guard, r.keepGit = w, nil, keepGit
+	r.space, r.guard = w, nil
 	if w != nil {
 		r.guard = &git.Guard{
-			Tree: w.Path, Temp: []string{w.TmpDir, w.CacheDir}, File: filepath.Join(w.WorkDir(), "git-trusted.json"), Verify: w.Verify,
+			Tree: w.Path, Temp: []string{w.TmpDir, w.CacheDir}, File: filepath.Join(w.WorkDir(), "git-trusted.json"), Verify: w.Verify, Off: keepGit,
 		}
 	}
 }
@@ -135,7 +133,7 @@ func (r *run) takeOver(ctx context.Context) (answer host.PrepareAnswer, err erro
 			return answer, err
 		}
 	}
-	answer.Git, err = r.restoreGit(ctx)
+	answer.Git, err = r.guard.Undo(ctx)
 	return answer, err
 }
 
@@ -156,11 +154,8 @@ func (h *Host) Confirm(_ context.Context, r host.ConfirmRequest) (err error) {
 func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) (err error) {
 	defer func() { err = host.WithCode(err) }()
 	known, err := h.held(r.Run)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case known.keepGit:
-		return known.guard.Forget()
 	}
 	reaches := func(path string) bool {
 		path = resolved(path)
@@ -179,22 +174,7 @@ func (h *Host) RestoreGit(ctx context.Context, r host.Run) (restored host.GitRes
 	if known == nil || known.space == nil {
 		return restored, nil
 	}
-	return known.restoreGit(ctx)
-}
-
-func (r *run) restoreGit(ctx context.Context) (restored host.GitRestored, err error) {
-	if r.keepGit {
-		return restored, r.guard.Forget()
-	}
-	undone, err := r.guard.Undo(ctx)
-	restored.Names, r.unsafe = undone.Names, undone.Unsafe
-	switch {
-	case undone.Unsettled != nil:
-		restored.Incomplete = "git configuration will be looked at again: " + undone.Unsettled.Error()
-	case undone.Partial:
-		restored.Incomplete = "the workspace is too large to look at every git repository in it: hooks see none but its own"
-	}
-	return restored, err
+	return known.guard.Undo(ctx)
 }
 
 // Finish implements host.Host.
@@ -253,16 +233,21 @@ func (h *Host) Remove(ctx context.Context, r host.Run) (answer host.RemoveAnswer
 }
 
 // Purge implements host.Host.
-func (h *Host) Purge(ctx context.Context, r host.PurgeRequest) (answer host.PurgeAnswer, err error) {
+func (h *Host) Purge(ctx context.Context, r host.RootRequest) (answer host.PurgeAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
 	root, err := workspace.OpenRoot(r.Root)
 	if err != nil {
 		return answer, err
 	}
-	free, err := workspace.FreeBytes(root.Path)
-	root.Trash = workspace.Trash{Project: r.Project, Keep: r.KeepRemoved, Short: err == nil && free < r.MinFree}
+	root.Trash = trash(r)
 	purged, err := root.PurgeTrash(ctx, r.Now, false)
 	return host.PurgeAnswer{Undeletable: purged.Undeletable, Unsaved: purged.Unsaved}, err
+}
+
+// trash is what the project of a request says about removed workspaces.
+func trash(r host.RootRequest) workspace.Trash {
+	free, err := workspace.FreeBytes(r.Root)
+	return workspace.Trash{Project: r.Project, Keep: r.KeepRemoved, Short: err == nil && free < r.MinFree}
 }
 
 // Root implements host.Host.
@@ -290,8 +275,7 @@ func (h *Host) Root(_ context.Context, r host.RootRequest) (answer host.RootAnsw
 		}
 	}
 	if r.Trash {
-		short := answer.FreeBytes >= 0 && answer.FreeBytes < r.MinFree
-		root.Trash = workspace.Trash{Project: r.Project, Keep: r.KeepRemoved, Short: short}
+		root.Trash = trash(r)
 		expired, trashErr := root.ExpiredTrash(r.Now)
 		answer.TrashDue, err = len(expired) > 0, errors.Join(err, trashErr)
 	}

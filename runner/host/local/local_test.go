@@ -19,28 +19,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// The settings of the guard come after those that the environment has for git already.
-func TestWithGitConfig(t *testing.T) {
-	two := [][2]string{{"core.hooksPath", "/dev/null"}, {"safe.bareRepository", "explicit"}}
-	for _, c := range []struct {
-		env      []string
-		settings [][2]string
-		want     []string
-	}{
-		{[]string{"A=1", "GIT_CONFIG_COUNT=3"}, nil, []string{"A=1", "GIT_CONFIG_COUNT=3"}},
-		{[]string{"A=1"}, two[:1], []string{"A=1", "GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"}},
-		{[]string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c"}, two, []string{
-			"GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c", "GIT_CONFIG_KEY_1=core.hooksPath", "GIT_CONFIG_VALUE_1=/dev/null",
-			"GIT_CONFIG_KEY_2=safe.bareRepository", "GIT_CONFIG_VALUE_2=explicit", "GIT_CONFIG_COUNT=3",
-		}},
-		{[]string{"GIT_CONFIG_COUNT=many"}, two[:1], []string{"GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"}},
-	} {
-		if got := withGitConfig(c.env, c.settings); !slices.Equal(got, c.want) {
-			t.Errorf("%q with %q:\n%q\nwant\n%q", c.env, c.settings, got, c.want)
-		}
-	}
-}
-
 // The heartbeat and the run itself may record processes at the same time; each is recorded once.
 func TestObserveAtOnce(t *testing.T) {
 	h := &Host{}

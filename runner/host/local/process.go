@@ -5,16 +5,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 const (
@@ -182,4 +190,76 @@ func kill(ctx context.Context, whose string, o proc.Owner, grace time.Duration) 
 func killAll(ctx context.Context, runID string, o proc.Owner) error {
 	left, err := kill(context.WithoutCancel(ctx), "run "+runID, o, killGrace)
 	return errors.Join(err, host.Leftover(runID, left))
+}
+
+// maxEnviron bounds what is read: no system lets an environment grow so large.
+const maxEnviron = 8 << 20
+
+// RunHook implements host.Host.
+func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.HookAnswer, err error) {
+	defer func() { err = host.WithCode(err) }()
+	known, err := h.held(r.Run)
+	if err != nil {
+		return answer, err
+	}
+	env, hooksOff, err := known.guard.HookEnv(r.Env)
+	if err != nil {
+		return answer, err
+	}
+	answer.GitHooksOff = hooksOff
+	// Before the script begins the shell writes its environment to a file: the login profile may export secrets that the script
+	// then prints. It adds no line, so that those of the script keep their numbers, and a shell that cannot goes on without.
+	report, err := proc.TempFile()
+	if err != nil {
+		return answer, fmt.Errorf("report of the hook: %w", err)
+	}
+	defer report.Close()
+	fd := strconv.Itoa(proc.FirstExtra + 1)
+	// The login profile may also have changed the directory and set the secrets again.
+	script := "command env -0 2>/dev/null >&" + fd + "; exec " + fd + ">&-; " + text.ShellIn(known.space.Path, text.ShellUnset(r.Unset, r.Script))
+	var log strings.Builder
+	err = workspace.RunHook(ctx, workspace.Hook{
+		Name: r.Name, Script: script, Timeout: r.Timeout, Env: env,
+		Files: proc.ExtraFiles(known.tree, known.space.Lease(), report),
+	}, known.space, &log)
+	environ, readErr := io.ReadAll(io.NewSectionReader(report, 0, maxEnviron))
+	answer.Log, answer.Environ = log.String(), strings.FieldsFunc(string(environ), func(r rune) bool { return r == 0 })
+	return answer, errors.Join(err, readErr)
+}
+
+// terminalGrace is how long a command at the terminal gets to end when it is asked to.
+const terminalGrace = 3 * time.Second
+
+// RunInTerminal implements host.Terminal.
+func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string, io host.Stdio, observe func(context.Context)) (code int, err error) {
+	defer func() { err = host.WithCode(err) }()
+	known, err := h.held(r)
+	if err != nil {
+		return 0, err
+	}
+	if err := known.space.Verify(); err != nil {
+		return 0, err
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // codex.command is the operator's
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = known.space.Path, env, io.In, io.Out, io.Err
+	cmd.ExtraFiles = proc.ExtraFiles(known.tree, known.space.Lease())
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	cmd.WaitDelay = terminalGrace
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("%w: %w", host.ErrNotStarted, err)
+	}
+	observing, stop := context.WithCancel(context.Background())
+	var observed sync.WaitGroup
+	observed.Go(func() { observe(observing) })
+	err = cmd.Wait()
+	stop()
+	observed.Wait()
+	var status *exec.ExitError
+	if errors.As(err, &status) {
+		return status.ExitCode(), nil
+	}
+	if ctx.Err() != nil {
+		return 0, nil // it was ended as asked
+	}
+	return 0, err
 }

@@ -9,8 +9,10 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"golang.org/x/sys/unix"
 )
 
 // The codes of a failed system call.
@@ -127,4 +129,32 @@ func Retry(f func() error) error {
 			return err
 		}
 	}
+}
+
+// ErrHeld says that another open file has the lock.
+var ErrHeld = errors.New("held by another process")
+
+// lockStep is how often a lock is tried for: a probe holds one for an instant only.
+const lockStep = 10 * time.Millisecond
+
+// Lock takes a flock on an open file, unix.LOCK_EX or LOCK_SH. It tries for at most wait, then fails with ErrHeld.
+func Lock(f *os.File, how int, wait time.Duration) error {
+	for end := time.Now().Add(wait); ; time.Sleep(lockStep) {
+		err := Retry(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
+		case time.Now().After(end):
+			return ErrHeld
+		}
+	}
+}
+
+// SameDir compares two paths, either of which may go through a symlink.
+func SameDir(a, b string) bool {
+	one, err := os.Stat(a)
+	other, otherErr := os.Stat(b)
+	return a == b || err == nil && otherErr == nil && os.SameFile(one, other)
 }

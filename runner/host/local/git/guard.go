@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -34,7 +37,7 @@ import (
 //
 // Settings and hooks that the workflow's own hooks make are trusted, in each run anew. Data that git only reads or writes is
 // not guarded: remotes, references, the index, attributes. Git hooks in the work tree are the agent's to write, so git runs
-// without hooks in a workflow's hook where the operator has pointed it there (HookSettings).
+// without hooks in a workflow's hook where the operator has pointed it there (HookEnv).
 type Guard struct {
 	// Tree is the workspace. Temp are directories outside of it that the agent can write: its tmp and cache.
 	Tree string
@@ -43,8 +46,11 @@ type Guard struct {
 	File string
 	// Verify is called before anything in Tree is changed: it fails where Tree was replaced by another directory.
 	Verify func() error
+	// Off leaves git's settings to agents (agent.keep_git_config).
+	Off bool
 
 	snapshot *snapshot // what Trust has written down, nil where this value's Trust was not called
+	unsafe   error     // what git could run in a hook, as of the last Undo
 }
 
 const (
@@ -56,8 +62,8 @@ const (
 
 // snapshot is what Trust writes down.
 type snapshot struct {
-	// Pending: an agent may have been at work since.
-	Pending bool `json:"pending"`
+	// AgentWorked: an agent may have worked since, and all that Undo has to do is not done.
+	AgentWorked bool `json:"pending"`
 	// Dirs are the git directories of the workspace's repository that the agent can write. Shared is a linked worktree's main
 	// repository, of which the agent can write some directories.
 	Dirs   []string `json:"dirs"`
@@ -68,18 +74,6 @@ type snapshot struct {
 	Known     map[string]string `json:"known"`
 	TreeHooks []string          `json:"tree_hooks,omitempty"`
 	Partial   bool              `json:"partial,omitempty"` // the search left something out
-}
-
-// Undone is what Undo has put back.
-type Undone struct {
-	// Names are settings and files: core.hookspath, hooks/post-commit.
-	Names []string
-	// Partial: the workspace was too large to be searched to its end.
-	Partial bool
-	// Unsafe says what git could run in a hook; no hook may run then. Nil: nothing.
-	Unsafe error
-	// Unsettled says why it could not be written down that all is undone: it is done once more.
-	Unsettled error
 }
 
 // readSnapshot returns what this holder has written down, else the file: an agent that may write anywhere could have
@@ -120,9 +114,12 @@ func (g *Guard) writeSnapshot(s *snapshot) error {
 // whether it can write to a directory outside of the workspace, besides its tmp and cache and the git directory of a linked
 // worktree; env is what git in hooks sees.
 func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []string) error {
+	if g.Off {
+		return g.forget()
+	}
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	s := &snapshot{Pending: true, Files: map[string]map[string]entry{}}
+	s := &snapshot{AgentWorked: true, Files: map[string]map[string]entry{}}
 	err := s.locate(g.Tree, reaches)
 	for _, dir := range s.Dirs {
 		s.Files[dir] = map[string]entry{}
@@ -145,7 +142,7 @@ func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []
 		return g.failed(ctx, err)
 	}
 	s.Known, s.Partial = found.programs, found.partial
-	if before != nil && before.Pending {
+	if before != nil && before.AgentWorked {
 		s.Known = before.Known // what an earlier agent has left does not become trusted by another run
 	}
 	if err := g.writeSnapshot(s); err != nil {
@@ -176,24 +173,29 @@ func (s *snapshot) locate(tree string, reaches func(dir string) bool) error {
 }
 
 // Undo puts back what an agent has changed of the workspace's repository, and finds what else git could run that was not
-// there before. With an error no hook may run either, and the next call begins anew.
-func (g *Guard) Undo(ctx context.Context) (undone Undone, err error) {
-	s, err := g.readSnapshot()
-	if err != nil || s == nil || !s.Pending {
-		return undone, err
+// there before: then no hook runs until a later Undo finds nothing. With an error no hook may run either, and the next call
+// begins anew.
+func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error) {
+	if g.Off {
+		return restored, g.forget()
 	}
-	if err := g.Verify(); err != nil {
-		return undone, err
+	g.unsafe = nil
+	s, err := g.readSnapshot()
+	if err == nil && s != nil && s.AgentWorked {
+		err = g.Verify()
+	}
+	if err != nil || s == nil || !s.AgentWorked {
+		return restored, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	undone.Names, err = s.restore(ctx)
+	restored.Names, err = s.restore(ctx)
 	found := &search{}
 	if err == nil {
 		found, err = g.search(ctx, s)
 	}
 	if err != nil {
-		return undone, g.failed(ctx, err)
+		return restored, g.failed(ctx, err)
 	}
 	var unsafe []string
 	for _, name := range slices.Sorted(maps.Keys(found.programs)) {
@@ -201,14 +203,18 @@ func (g *Guard) Undo(ctx context.Context) (undone Undone, err error) {
 			unsafe = append(unsafe, name)
 		}
 	}
-	if len(unsafe) > 0 { // it stays pending
-		undone.Unsafe = unsafeError(g.Tree, unsafe)
-		return undone, nil
+	if len(unsafe) > 0 { // the snapshot stays as it is
+		g.unsafe = unsafeError(g.Tree, unsafe)
+		return restored, nil
 	}
 	crash.At("workspace.guard.undone")
-	s.Pending, s.Partial, undone.Partial = false, found.partial, found.partial
-	undone.Unsettled = g.writeSnapshot(s) // on a full disk too a hook may have to save the work
-	return undone, nil
+	s.AgentWorked, s.Partial = false, found.partial
+	if err := g.writeSnapshot(s); err != nil { // on a full disk too a hook may have to save the work
+		restored.Incomplete = "git configuration will be looked at again: " + err.Error()
+	} else if s.Partial {
+		restored.Incomplete = "the workspace is too large to look at every git repository in it: hooks see none but its own"
+	}
+	return restored, nil
 }
 
 func unsafeError(path string, names []string) error {
@@ -223,8 +229,7 @@ func unsafeError(path string, names []string) error {
 	}
 }
 
-// Forget is for a workflow that leaves git's settings to agents.
-func (g *Guard) Forget() error {
+func (g *Guard) forget() error {
 	g.snapshot = nil
 	err := os.Remove(g.File)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -233,21 +238,44 @@ func (g *Guard) Forget() error {
 	return nil
 }
 
-// HookSettings returns settings for git in a hook, and why the repository's hooks are off: an agent has worked here and can
-// write them. Both are empty before the first agent.
-func (g *Guard) HookSettings() (settings [][2]string, reasons []string, err error) {
+// HookEnv returns the environment of a hook with the settings that git needs in it, and why the repository's hooks are off: an
+// agent has worked here and can write them. The error is what git could run, for which no hook may.
+func (g *Guard) HookEnv(env []string) (guarded, hooksOff []string, err error) {
 	s, err := g.readSnapshot()
-	if err != nil || s == nil {
-		return nil, nil, err
+	if err = cmp.Or(g.unsafe, err); err != nil || s == nil || g.Off {
+		return env, nil, err
 	}
+	var settings []string
 	if len(s.TreeHooks) > 0 {
-		settings = append(settings, [2]string{"core.hooksPath", "/dev/null"})
+		settings = append(settings, "core.hooksPath=/dev/null")
 	}
 	if s.Partial { // git looks into no repository but the workspace's own
-		settings = append(settings, [2]string{"safe.bareRepository", "explicit"}, [2]string{"diff.ignoreSubmodules", "all"},
-			[2]string{"submodule.recurse", "false"}, [2]string{"status.submoduleSummary", "false"})
+		settings = append(settings, "safe.bareRepository=explicit", "diff.ignoreSubmodules=all", "submodule.recurse=false",
+			"status.submoduleSummary=false")
 	}
-	return settings, s.TreeHooks, nil
+	return withConfig(env, settings), s.TreeHooks, nil
+}
+
+// withConfig adds settings to those that an environment has for git.
+func withConfig(env, settings []string) []string {
+	if len(settings) == 0 {
+		return env
+	}
+	const name = "GIT_CONFIG_COUNT"
+	count := 0
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		value, ok := strings.CutPrefix(kv, name+"=")
+		if n, err := strconv.Atoi(value); ok && err == nil {
+			count = max(n, 0)
+		}
+		return ok
+	})
+	for _, s := range settings {
+		key, value, _ := strings.Cut(s, "=")
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", count, key), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", count, value))
+		count++
+	}
+	return append(env, name+"="+strconv.Itoa(count))
 }
 
 func (g *Guard) failed(ctx context.Context, err error) error {

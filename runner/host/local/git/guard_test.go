@@ -57,14 +57,13 @@ func (g *guarded) undo(want ...string) {
 	g.t.Helper()
 	undone, err := g.Undo(g.t.Context())
 	check(g.t, err)
-	check(g.t, undone.Unsettled)
 	for _, name := range want {
 		if !slices.ContainsFunc(undone.Names, func(done string) bool { return done == name || strings.HasSuffix(done, ": "+name) }) {
 			g.t.Errorf("%s is not undone", name)
 		}
 	}
-	if len(undone.Names) != len(want) || undone.Unsafe != nil {
-		g.t.Errorf("undone %q, want %q, %v", undone.Names, want, undone.Unsafe)
+	if len(undone.Names) != len(want) || g.unsafe != nil || undone.Incomplete != "" {
+		g.t.Errorf("undone %+v, want %q, %v", undone, want, g.unsafe)
 	}
 }
 
@@ -72,31 +71,31 @@ func (g *guarded) undo(want ...string) {
 func (g *guarded) refuses(want ...string) {
 	g.t.Helper()
 	for range 2 { // nor does another run make it trusted
-		undone, err := g.Undo(g.t.Context())
+		_, err := g.Undo(g.t.Context())
 		check(g.t, err)
-		wantCode(g.t, undone.Unsafe, files.CodeFailed)
+		_, _, err = g.HookEnv(nil)
+		wantCode(g.t, err, files.CodeFailed)
 		for _, name := range want {
-			if !strings.Contains(undone.Unsafe.Error(), name) {
-				g.t.Errorf("%v does not name %s", undone.Unsafe, name)
+			if !strings.Contains(err.Error(), name) {
+				g.t.Errorf("%v does not name %s", err, name)
 			}
 		}
 		g.trust()
 	}
 }
 
-// sh runs a script in the workspace, as the workflow's hooks are: with what HookSettings says.
+// sh runs a script in the workspace, as the workflow's hooks are: with the environment of hooks.
 func (g *guarded) sh(script string) string {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), bound)
 	defer cancel()
-	settings, _, err := g.HookSettings()
-	check(g.t, err)
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
-	cmd.Dir, cmd.Env = g.Tree, append(command(g.t, g.Tree, "true").Env, "MARK="+g.mark, "SPARE="+g.spare)
-	for i, s := range settings {
-		cmd.Env = append(cmd.Env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, s[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, s[1]))
+	cmd.Dir = g.Tree
+	var err error
+	cmd.Env, _, err = g.HookEnv(append(command(g.t, g.Tree, "true").Env, "MARK="+g.mark, "SPARE="+g.spare))
+	if g.unsafe == nil {
+		check(g.t, err)
 	}
-	cmd.Env = append(cmd.Env, fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(settings)))
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		g.t.Fatalf("%s: %v", script, ctx.Err())
@@ -227,8 +226,8 @@ func TestGuardAttacks(t *testing.T) {
 			undone, err := g.Undo(t.Context())
 			said := strings.Join(undone.Names, " ")
 			check(t, err)
-			if undone.Unsafe != nil { // then no hook runs
-				said += undone.Unsafe.Error()
+			if g.unsafe != nil { // then no hook runs
+				said += g.unsafe.Error()
 			} else if text := g.sh(a.hook); g.ran() {
 				t.Errorf("the agent's program ran: %s", text)
 			}
@@ -383,7 +382,7 @@ func TestGuardTreeHooks(t *testing.T) {
 			g.trust()
 			g.undo()
 			said := g.sh("git commit --allow-empty -m x")
-			_, reasons, err := g.HookSettings()
+			_, reasons, err := g.HookEnv(nil)
 			check(t, err)
 			if g.ran() == want || (len(reasons) == 1) != want {
 				t.Errorf("reasons %q: %s", reasons, said)
@@ -446,9 +445,11 @@ func TestGuardUnreadable(t *testing.T) {
 	write(t, g.File, "{")
 	_, err := g.Undo(t.Context())
 	wantCode(t, err, files.CodeFailed)
-	_, _, err = g.HookSettings()
+	_, _, err = g.HookEnv(nil)
 	wantCode(t, err, files.CodeFailed)
-	check(t, g.Forget())
+	g.Off = true
+	g.undo()
+	g.Off = false
 	g.undo()
 }
 
@@ -462,7 +463,7 @@ func TestGuardPartial(t *testing.T) {
 	}
 	undone, err := g.Undo(t.Context())
 	check(t, err)
-	if !undone.Partial {
+	if undone.Incomplete == "" {
 		t.Fatal("not told")
 	}
 	g.sh(`git init -q --bare b; git -C b config alias.publish '!touch "$MARK"'; git init -q sub; git -C sub commit -q --allow-empty -m x
@@ -490,4 +491,138 @@ func TestGuardTooManyFiles(t *testing.T) {
 		g.do("rm -r " + dir)
 	}
 	g.undo()
+}
+
+func settings(t *testing.T, text string) []setting {
+	t.Helper()
+	list, err := parseConfig(t.Context(), []byte(text))
+	check(t, err)
+	return list
+}
+
+// What may stay, and what may not, wherever an agent has set it.
+func TestCannotExecute(t *testing.T) {
+	t.Parallel()
+	dangerous := `
+core.hooksPath=x core.fsmonitor=x core.fsmonitor=true core.sshCommand=x core.pager=x core.editor=x core.askPass=x core.gitProxy=x
+core.worktree=/etc core.worktree=sub core.attributesFile=x core.excludesFile=x core.alternateRefsCommand=x core.notesRef=x core.sharedRepository=0666
+core.protectHFS=false core.protectNTFS=false sequence.editor=x
+credential.helper=x credential.https://h.helper=x filter.a.clean=x filter.a.smudge=x filter.a.process=x filter.a.required=true
+diff.external=x diff.a.command=x diff.a.textconv=x diff.a.cachetextconv=true diff.tool=x difftool.a.cmd=x diff.guitool=x
+merge.a.driver=x merge.tool=x merge.guitool=x mergetool.a.cmd=x mergetool.a.path=x alias.x=y alias.status=y
+include.path=x includeIf.gitdir:/.path=x gpg.program=x gpg.ssh.program=x gpg.x509.program=x gpg.ssh.defaultKeyCommand=x gpg.format=ssh
+user.signingKey=x commit.gpgSign=true commit.template=x tag.gpgSign=true push.gpgSign=true pager.log=x
+url./x.insteadOf=y url./x.pushInsteadOf=y url.https://h.insteadOf=y protocol.allow=always protocol.ext.allow=always
+remote.a.uploadpack=x remote.a.receivepack=x remote.a.vcs=x remote.a.proxy=x remote.a.url=/srv/x remote.a.url=../x remote.a.url=x remote.a.url=file:///x
+remote.a.url=ext::x remote.a.url=fd::3 remote.a.url=foo://h/x remote.a.url=-oProxyCommand=x remote.a.url=ssh://-oProxyCommand=x remote.a.url=-x:y
+remote.a.url=./h:x remote.a.url=/h:x remote.a.pushurl=/x remote.a.url= remote.a.url=https::x
+branch.a.remote=/x branch.a.remote=.. branch.a.remote=../x branch.a.remote=unknown branch.a.pushRemote=unknown branch.a.mergeOptions=-sx remote.pushDefault=/x
+submodule.a.update=!x submodule.a.url=/x submodule.a.url=../x submodule.a.command=x
+gc.recentObjectsHook=x trailer.a.cmd=x trailer.a.command=x browser.a.cmd=x web.browser=x help.browser=x man.a.cmd=x man.viewer=x
+sendemail.smtpServer=x sendemail.a.toCmd=x imap.tunnel=x instaweb.httpd=x interactive.diffFilter=x guitool.a.cmd=x gui.a=b
+lfs.customtransfer.a.path=x lfs.standalonetransferagent=x lfs.extension.a.clean=x lfs.url=file:///x lfs.https://h.standalonetransferagent=x
+uploadpack.packObjectsHook=x receive.procReceiveRefs=x receive.denyCurrentBranch=ignore hook.a.command=x hook.a.event=x tar.a.command=x
+extensions.partialClone=/x extensions.unheardOf=x ssh.variant=x http.proxy=x http.sslVerify=false http.sslCert=x
+pull.twohead=x pull.octopus=x rebase.instructionFormat=x sparse.expectFilesOutsideOfPatterns=x maintenance.repo=x scalar.repo=x
+bundle.a.uri=x fetch.bundleURI=x transfer.bundleURI=true init.templateDir=x notes.rewriteRef=x safe.directory=* blame.a.b=c branch.a.b=c
+unheard.of=x`
+	fine := `
+core.bare=false core.repositoryFormatVersion=0 core.fileMode=true core.logAllRefUpdates=true core.autocrlf=input core.sparseCheckout=true
+user.name=x user.email=x branch.a.remote=origin branch.a.remote=. branch.a.pushRemote=origin branch.a.merge=refs/heads/a branch.a/b.c.rebase=true branch.autoSetupMerge=always
+remote.a.url=https://h/x remote.a.url=http://h/x remote.a.url=ssh://git@h/x remote.a.url=git@h:x/y.git remote.a.url=host.of.mine:y remote.a.pushurl=https://h/x
+remote.a.fetch=+refs/heads/*:refs/remotes/a/* remote.a.tagOpt=--no-tags remote.a.promisor=true remote.pushDefault=origin remote.a.gh-resolved=base
+extensions.partialClone=origin extensions.objectFormat=sha1 extensions.worktreeConfig=true
+submodule.a.url=https://h/x submodule.a.active=true submodule.a.update=rebase submodule.active=. color.ui=false color.branch.current=red advice.detachedHead=false
+pull.rebase=true push.default=current merge.conflictStyle=zdiff3 init.defaultBranch=main rerere.enabled=true gc.auto=0
+lfs.repositoryFormatVersion=0 lfs.https://h/x.access=basic status.short=true log.date=iso i18n.commitEncoding=x`
+	rules := configRules{tree: "/ws", remotes: map[string]bool{"origin": true}}
+	for text, want := range map[string]bool{dangerous: false, fine: true} {
+		for _, kv := range strings.Fields(text) {
+			key, value, _ := strings.Cut(kv, "=")
+			first, last := strings.Index(key, "."), strings.LastIndex(key, ".")
+			s := setting{section: strings.ToLower(key[:first]), name: strings.ToLower(key[last+1:]), value: value}
+			if last > first {
+				s.sub = key[first+1 : last]
+			}
+			if got := rules.cannotExecute(s); got != want {
+				t.Errorf("%s: harmless %v", kv, got)
+			}
+		}
+	}
+	rules.module = "/ws/.git/modules/a"
+	for value, want := range map[string]bool{"../../../a": true, "../../../../other": false, "/ws/a": true, "/etc": false, "../../..": false} {
+		if got := rules.cannotExecute(setting{section: "core", name: "worktree", value: value}); got != want {
+			t.Errorf("core.worktree %s of a module: harmless %v", value, got)
+		}
+	}
+}
+
+// A configuration that was trusted comes out of it as it was, with all that an agent may set.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	const was = "[core]\n\tbare = false\n[alias]\n\ta = 1\n\tb = 2\n"
+	for _, c := range []struct {
+		name, now, want string
+		changed         []string
+	}{
+		{"as it was", was, was, nil},
+		{"harmless", was + "[user]\n\tname = x\n", was + "[user]\n\tname = x\n", nil},
+		{"harmless ones gone", "[alias]\n\ta = 1\n\tb = 2\n", "[alias]\n\ta = 1\n\tb = 2\n", nil},
+		{"added", was + "[pager]\n\tlog = x\n", was, []string{"pager.log"}},
+		{"added twice", was + "[alias]\n\ta = 1\n", was, []string{"alias.a"}},
+		{"changed", strings.Replace(was, "a = 1", "a = 3", 1), was, []string{"alias.a"}},
+		{"gone", strings.Replace(was, "\ta = 1\n", "", 1), was, []string{"alias.a"}},
+		{"in another order", "[core]\n\tbare = false\n[alias]\n\tb = 2\n\ta = 1\n", was, []string{"the order of its entries"}},
+		{"no configuration", was + "[", was, []string{"config"}},
+		{"a subsection without a name", was + "[user \"\"]\n\tname = x\n", was, []string{"config"}},
+		{"both", was + "[user]\n\tname = x\n[pager]\n\tlog = x\n", was + "[user]\n\tname = x\n", []string{"pager.log"}},
+		{
+			"a branch at a remote that goes", was + "[remote \"r\"]\n\turl = /x\n[branch \"b\"]\n\tremote = r\n\tmerge = m\n",
+			was + "[branch \"b\"]\n\tmerge = m\n",
+			[]string{"remote.r.url", "branch.b.remote"},
+		},
+	} {
+		got, changed, err := settleConfig(t.Context(), []byte(c.now), []byte(was), "config")
+		check(t, err)
+		if string(got) != c.want || !slices.Equal(changed, c.changed) {
+			t.Errorf("%s: %q\n%s", c.name, changed, got)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, _, err := settleConfig(ended, []byte("[a]\nb\n"), nil, "config"); err == nil {
+		t.Errorf("no error with the time over, but %q", got)
+	}
+	for _, secret := range settings(t, "[url \"https://user:secret@h\"]\n\tinsteadOf = x\n[credential \"https://user:secret@h\"]\n\thelper = y\n") {
+		if name := secret.String(); strings.Contains(name, "secret") {
+			t.Errorf("a password in %q", name)
+		}
+	}
+}
+
+// Without git the trusted configuration is put back.
+func TestSettleWithoutGit(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	got, changed, err := settleConfig(t.Context(), []byte("[user]\n\tname = x\n"), []byte("[core]\n"), "config")
+	if string(got) != "[core]\n" || !slices.Equal(changed, []string{"config"}) || err != nil {
+		t.Errorf("%q, %q, %v", got, changed, err)
+	}
+}
+
+// The settings of the guard come after those that the environment has for git already.
+func TestWithConfig(t *testing.T) {
+	two := []string{"core.hooksPath=/dev/null", "safe.bareRepository=explicit"}
+	for _, c := range []struct{ env, settings, want []string }{
+		{[]string{"A=1", "GIT_CONFIG_COUNT=3"}, nil, []string{"A=1", "GIT_CONFIG_COUNT=3"}},
+		{[]string{"A=1"}, two[:1], []string{"A=1", "GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"}},
+		{[]string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c"}, two, []string{
+			"GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c", "GIT_CONFIG_KEY_1=core.hooksPath", "GIT_CONFIG_VALUE_1=/dev/null",
+			"GIT_CONFIG_KEY_2=safe.bareRepository", "GIT_CONFIG_VALUE_2=explicit", "GIT_CONFIG_COUNT=3",
+		}},
+		{[]string{"GIT_CONFIG_COUNT=many"}, two[:1], []string{"GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"}},
+	} {
+		if got := withConfig(c.env, c.settings); !slices.Equal(got, c.want) {
+			t.Errorf("%q with %q:\n%q\nwant\n%q", c.env, c.settings, got, c.want)
+		}
+	}
 }

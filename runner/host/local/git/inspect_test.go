@@ -1,13 +1,18 @@
 package git
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // wantStatus checks branch, base, commits ahead, remote, commits unpushed, and the changed files.
@@ -147,4 +152,186 @@ func TestInspectShallow(t *testing.T) {
 	sh(t, dir, "echo 4 > origin/file; git -C origin commit -qam 4; cd copy; git fetch -q --depth 1; put file 'own\n'")
 	wantStatus(t, copied, "main origin/main 2 origin/main 2", ".M file")
 	wantDiff(t, copied, []string{"+own"})
+}
+
+// What symphony itself reads of a workspace runs nothing that stands there: neither looking for progress, nor writing down
+// what git would run, nor undoing it. Plain git runs each of these, which is looked at after that.
+func TestReadingRunsNothing(t *testing.T) {
+	t.Parallel()
+	const changed = `echo two > file; touch -d 2001-01-01 file`
+	for name, c := range map[string]struct {
+		agent, plain string
+		linked       bool
+	}{
+		"fsmonitor":           {agent: `git config core.fsmonitor 'touch "$MARK"; false'`, plain: "git status"},
+		"fsmonitor, linked":   {agent: `git config core.fsmonitor 'touch "$MARK"; false'`, plain: "git status", linked: true},
+		"work tree's own":     {agent: `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor 'touch "$MARK"; false'`, plain: "git status"},
+		"work tree's, linked": {agent: `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor 'touch "$MARK"; false'`, plain: "git status", linked: true},
+		"clean filter":        {agent: `git config filter.evil.clean 'touch "$MARK"; cat'; echo '* filter=evil' > .gitattributes; ` + changed, plain: "git status"},
+		"process filter":      {agent: `git config filter.evil.process 'touch "$MARK"; false'; echo '* filter=evil' > .git/info/attributes; ` + changed, plain: "git status"},
+		"hooks path":          {agent: `mkdir evil; HOOK=evil/post-index-change; ` + hookEvil + `git config core.hooksPath evil; touch -d 2001-01-01 file`, plain: "git status"},
+		"hook":                {agent: `mkdir -p .git/hooks; HOOK=.git/hooks/post-index-change; ` + hookEvil + `touch -d 2001-01-01 file`, plain: "git status"},
+		"include":             {agent: `printf '[core]\n\tfsmonitor = "touch \\"$MARK\\"; false"\n' > inc; git config include.path ../inc`, plain: "git status"},
+		"external diff":       {agent: `git config diff.external 'touch "$MARK"; true'; ` + changed, plain: "git diff"},
+		"text conversion":     {agent: `git config diff.evil.textconv 'touch "$MARK"; cat'; echo '* diff=evil' > .gitattributes; ` + changed, plain: "git diff"},
+		"alternates":          {agent: `git init -q --bare "$SPARE/a"; echo "$SPARE/a/objects" > .git/objects/info/alternates; git config core.alternateRefsCommand 'touch "$MARK"; true'`, plain: "git rev-list --alternate-refs"},
+		"submodule":           {agent: `git init -q sub; git -C sub commit -q --allow-empty -m x; git add sub 2>&1; git -C sub config core.fsmonitor 'touch "$MARK"; false'`, plain: "git status"},
+		"partial clone": {agent: `git config extensions.partialClone origin; git config remote.origin.promisor true; git config protocol.ext.allow always
+			git config remote.origin.url 'ext::sh -c touch% $MARK'; tree=$(git rev-parse HEAD:); rm -f .git/objects/$(echo $tree | cut -c1-2)/$(echo $tree | cut -c3-)`, plain: "git status"},
+		"alias":  {agent: `git config alias.st '!touch "$MARK"'`, plain: "git st"},
+		"turned": {agent: `mv .git "$SPARE/moved"; echo "gitdir: $SPARE/moved" > .git; git config core.fsmonitor 'touch "$MARK"; false'`, plain: "git status"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := guard(t, c.linked)
+			t.Log(g.sh(c.agent))
+			g.ran()
+			_, err := Fingerprint(t.Context(), g.Tree)
+			check(t, err)
+			if g.ran() {
+				t.Error("looking for progress ran it")
+			}
+			_, _, inspected := Inspect(t.Context(), g.Tree)
+			_, read := Diff(t.Context(), g.Tree, io.Discard)
+			if g.ran() {
+				t.Error("showing it to a person ran it")
+			}
+			if missing := name == "partial clone"; (inspected != nil || read != nil) && !missing {
+				t.Errorf("%v, %v", inspected, read)
+			}
+			g.trust()
+			if g.ran() {
+				t.Error("writing down what is trusted ran it")
+			}
+			g.undo()
+			if g.ran() {
+				t.Error("undoing ran it")
+			}
+			check(t, g.forget()) // which would have hooks in the work tree left out
+			if said := g.sh(c.plain); !g.ran() {
+				t.Errorf("the trap does not work: %s", said)
+			}
+		})
+	}
+}
+
+// Nor does it write: git brings its index up to date where it shows a difference, and an agent's own git would find the
+// index locked meanwhile. A file's new time is what git would write down.
+func TestReadingWritesNothing(t *testing.T) {
+	t.Parallel()
+	g := guard(t, false)
+	index := filepath.Join(g.Tree, ".git", "index")
+	t.Log(g.sh("touch -d 2001-01-01 file"))
+	before := time.Now().Add(-time.Hour)
+	check(t, os.Chtimes(index, before, before))
+	was, err := os.Stat(index)
+	check(t, err)
+	_, err = Fingerprint(t.Context(), g.Tree)
+	check(t, err)
+	_, _, err = Inspect(t.Context(), g.Tree)
+	check(t, err)
+	_, err = Diff(t.Context(), g.Tree, io.Discard)
+	check(t, err)
+	is, err := os.Stat(index)
+	check(t, err)
+	if !os.SameFile(was, is) || !is.ModTime().Equal(was.ModTime()) {
+		t.Error("the index was written")
+	}
+}
+
+// step is what a script does, and whether it is progress.
+type step struct {
+	progress bool
+	script   string
+}
+
+// wantSteps plays steps in a directory. how is whether git says what has changed, or a walk.
+func wantSteps(t *testing.T, dir, how string, steps ...step) {
+	t.Helper()
+	fingerprint := func() string {
+		print, err := Fingerprint(t.Context(), dir)
+		check(t, err)
+		if !strings.HasPrefix(print, how+":") {
+			t.Fatalf("%s, want %s", print, how)
+		}
+		return print
+	}
+	before := fingerprint()
+	for _, s := range steps {
+		if again := fingerprint(); again != before {
+			t.Fatalf("before %q: it changes by itself", s.script)
+		}
+		sh(t, dir, s.script)
+		after := fingerprint()
+		if (after != before) != s.progress {
+			t.Errorf("%s: progress %v, want %v", s.script, after != before, s.progress)
+		}
+		before = after
+	}
+}
+
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	for _, script := range []string{"repo ws", "repo main; git -C main worktree add -q ../ws"} {
+		dir := realTemp(t)
+		sh(t, dir, script)
+		wantSteps(t, filepath.Join(dir, "ws"), "git", []step{
+			{false, "true"},
+			{false, "git status"},
+			{false, "touch -d 2001-01-01 file"},
+			{true, "echo two > file"},
+			{true, "echo six > file"},
+			{true, "git add file"},
+			{true, "git commit -qm two"},
+			{false, "git pack-refs --all"},
+			{false, "git gc -q"},
+			{true, "git checkout -q -b topic"},
+			{true, "put 'new\nline' x"},
+			{true, "put a/b/c x"},
+			{true, "put a/b/c xy"},
+			{false, "put x.o x"}, // git ignores it
+			{true, "rm file"},
+			{true, "commit"},
+			{true, "git checkout -q --detach"},
+			{true, "repo nested"},
+			{true, "put nested/sub/file x"},
+			{true, "put nested/sub/file xy"},
+			{true, "git commit -q --amend --allow-empty -m other"},
+			{false, "exclude=$(git rev-parse --git-path info/exclude); put $exclude local; put local x"},
+		}...)
+	}
+	for how, scripts := range map[string][]string{
+		"git": {
+			"git init -q", "git init -q --object-format=sha256; commit", "repo r; mv r/.git .; git update-index --split-index",
+			"repo r; git clone -q --depth=1 file://$PWD/r .r; mv .r/.git .",
+		},
+		"walk": {"repo r; mv r/.git .; put .git/index 'DIRC\\000\\000\\000\\011'", "repo r; mv r/.git .; put .git/HEAD ?", "true"},
+	} {
+		for _, script := range scripts {
+			dir := realTemp(t)
+			sh(t, dir, script)
+			wantSteps(t, dir, how, step{false, "true"}, step{true, "put file x"}, step{true, "put file y"}, step{true, "mv file moved"},
+				step{true, "put d/e/f x"}, step{true, "ln -s . self"}, step{true, "rm -r d"})
+		}
+	}
+}
+
+func TestFingerprintDoesNotWait(t *testing.T) {
+	t.Parallel()
+	dir := realTemp(t)
+	repo := filepath.Join(dir, "repo")
+	clone(t, repo)
+	for _, name := range []string{".git/HEAD", ".git/packed-refs"} {
+		sh(t, repo, "rm -f "+name+"; mkfifo "+name)
+		wantSteps(t, repo, "walk")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, d := range []string{dir, repo} {
+		if _, err := Fingerprint(ctx, d); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	}
+	_, err := Fingerprint(t.Context(), filepath.Join(dir, "none"))
+	wantCode(t, err, files.CodeFailed)
 }

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -8,25 +9,25 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // AliveSize is the size of an alive file in bytes. It never changes.
 const AliveSize = 64
 
-const (
-	lockStep  = 10 * time.Millisecond  // between two attempts at a lock that another process has
-	probeWait = 250 * time.Millisecond // how long LockDead waits for probes to end
-)
+const probeWait = 250 * time.Millisecond // how long LockDead waits for probes to end
 
 // ErrHeld: another process has the lock.
-var ErrHeld = errors.New("held by another process")
+var ErrHeld = files.ErrHeld
 
 // CreateAlive creates the alive file of a run at its full size and syncs it and its directory, before the worker is started, so
 // that later neither a full disk nor a missing file looks like a dead worker. Until the first heartbeat it holds the time of its
@@ -54,7 +55,7 @@ func HoldAlive(path string, wait time.Duration) (*Alive, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hold alive file: %w", err)
 	}
-	if err := lockWithin(f, wait); err != nil {
+	if err := files.Lock(f, unix.LOCK_EX, wait); err != nil {
 		return nil, fmt.Errorf("hold alive file %s: %w", path, errors.Join(err, f.Close()))
 	}
 	return &Alive{f: f}, nil
@@ -106,7 +107,7 @@ func ProbeAlive(path string) (p Pulse, err error) {
 		return p, fmt.Errorf("probe alive file: %w", err)
 	}
 	defer f.Close() // gives the lock back
-	lockErr := flock(f, unix.LOCK_SH)
+	lockErr := files.Lock(f, unix.LOCK_SH, 0)
 	held := errors.Is(lockErr, ErrHeld)
 	if lockErr == nil || held {
 		p, lockErr = readAlive(f)
@@ -126,30 +127,12 @@ func LockDead(path string) (release func(), err error) {
 		return func() {}, nil
 	}
 	if err == nil {
-		err = lockWithin(f, probeWait)
+		err = files.Lock(f, unix.LOCK_EX, probeWait)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock dead run: %w", errors.Join(err, f.Close()))
 	}
 	return func() { f.Close() }, nil // nothing was written that closing could lose
-}
-
-// lockWithin tries for an exclusive lock; ErrHeld if another process still has it after the wait.
-func lockWithin(f *os.File, wait time.Duration) error {
-	for end := time.Now().Add(wait); ; time.Sleep(lockStep) {
-		err := flock(f, unix.LOCK_EX)
-		if !errors.Is(err, ErrHeld) || time.Now().After(end) {
-			return err
-		}
-	}
-}
-
-func flock(f *os.File, how int) error {
-	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return ErrHeld
-	}
-	return err
 }
 
 // An alive file is one line of AliveSize bytes: a heartbeat, `1 <counter> <clock> <checksum>`, or a refusal,
@@ -188,4 +171,88 @@ func parseAlive(line string) (p Pulse, ok bool) {
 		return Pulse{Refused: fields[1]}, line == string(refusalLine(fields[1]))
 	}
 	return Pulse{}, false
+}
+
+// maxRecorded bounds the processes in a procs file.
+const maxRecorded = 4096
+
+// ProcFile is the procs file of a run: every living process that it has started, by pid and start time, so that a process
+// that cleared its environment and left its parent is still found (design 8). Only the worker writes it. Its first line is
+// "boot <id>", the others are `<pid> <start> "<name>"`.
+type ProcFile struct {
+	path, boot string
+	procs      []reconcile.Process
+}
+
+// CreateProcs creates the procs file of a run that begins (0600).
+func CreateProcs(path string) (*ProcFile, error) {
+	boot, err := BootID()
+	if err != nil {
+		return nil, err
+	}
+	p := &ProcFile{path: path, boot: boot}
+	return p, p.write(nil)
+}
+
+// Record adds the processes that are not in the file yet, and drops those that have ended. After an error the next call
+// tries again. It does not sync, because the file means nothing after a reboot.
+func (p *ProcFile) Record(procs []reconcile.Process) error {
+	added := slices.DeleteFunc(slices.Clone(procs), func(q reconcile.Process) bool {
+		return slices.ContainsFunc(p.procs, func(r reconcile.Process) bool { return r.PID == q.PID && r.Start == q.Start })
+	})
+	if len(added) == 0 {
+		return nil
+	}
+	all := append(slices.DeleteFunc(slices.Clone(p.procs), ended), added...)
+	if err := p.write(all[:min(len(all), maxRecorded)]); err != nil {
+		return err
+	}
+	crash.At("proc.procs.added")
+	if over := len(all) - maxRecorded; over > 0 {
+		return fmt.Errorf("record processes: %d more than the %d that are kept", over, maxRecorded)
+	}
+	return nil
+}
+
+// write replaces the file, so that a reader sees either the old or the new one.
+func (p *ProcFile) write(procs []reconcile.Process) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "boot %s\n", p.boot)
+	for _, q := range procs {
+		fmt.Fprintf(&b, "%d %d %q\n", q.PID, q.Start, q.Name)
+	}
+	next := filepath.Join(filepath.Dir(p.path), ".procs")
+	err := os.WriteFile(next, b.Bytes(), 0o600)
+	if err == nil {
+		err = os.Rename(next, p.path)
+	}
+	if err != nil {
+		return fmt.Errorf("record processes: %w", err)
+	}
+	p.procs = procs
+	return nil
+}
+
+// ReadProcs reads a procs file: the processes of a run and the boot (BootID) they were recorded in. If there is no file it
+// returns none. It skips damaged lines; without its first line the file names nothing, because its pids have no boot.
+func ReadProcs(path string) (procs []reconcile.Process, boot string, err error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("procs file: %w", err)
+	}
+	first, rest, _ := strings.Cut(string(b), "\n")
+	boot, ok := strings.CutPrefix(first, "boot ")
+	if !ok {
+		return nil, "", nil
+	}
+	for line := range strings.Lines(rest) {
+		var q reconcile.Process
+		if n, _ := fmt.Sscanf(line, "%d %d %q\n", &q.PID, &q.Start, &q.Name); n == 3 && q.PID > 1 && q.Start > 0 {
+			procs = append(procs, q)
+		}
+	}
+	return procs, boot, nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"golang.org/x/sys/unix"
 )
 
@@ -110,7 +111,7 @@ func TestProbesAreWaitedFor(t *testing.T) {
 	probing := func(length time.Duration) *os.File {
 		f, err := os.Open(path)
 		must(t, err)
-		must(t, flock(f, unix.LOCK_SH))
+		must(t, files.Lock(f, unix.LOCK_SH, 0))
 		time.AfterFunc(length, func() { f.Close() })
 		return f
 	}

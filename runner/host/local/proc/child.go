@@ -1,18 +1,21 @@
 package proc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -165,4 +168,188 @@ func (c *Child) closePipes() {
 			_ = pipe.Close()
 		}
 	}
+}
+
+const (
+	maxSecret  = 16 << 10    // bytes of Spawn.Secret: it must fit into the pipe before the worker reads
+	maxAnswer  = 1024        // bytes of a worker's reason to refuse
+	statusWait = time.Second // for the exit status of a worker that closed its pipe
+
+	// The descriptors that a worker gets from Detach. Its stdin is the secret.
+	answerFD = FirstExtra
+	extraFD  = FirstExtra + 1
+
+	// taken is the answer of a worker that has its run. Another is its reason to refuse it, none means that it has ended.
+	taken = "+"
+)
+
+// The errors of Ready: in the time given the worker neither took its run nor refused it nor ended; it ended without an answer.
+var (
+	ErrNoAnswer = errors.New("no answer in time")
+	ErrDied     = errors.New("ended before it was ready")
+)
+
+// Spawn is a worker to start (design 6), with "/" as its working directory.
+type Spawn struct {
+	Exe       string
+	Argv, Env []string // Argv[0] is the name that is shown; every user can read the others
+	Log       *os.File // for its stdout and stderr; nil discards them
+	// Secret reaches the worker through a pipe and not through the environment: 16 KiB at most, may be empty.
+	Secret []byte
+	// Extra is a file that it gets as descriptor 4 (TakeExtra), nil for none. The caller keeps its own.
+	Extra *os.File
+	// Scope is the systemd scope that it starts in, nil for none.
+	Scope *Scope
+	// Wait is how long Ready waits for the worker's answer, from Detach on.
+	Wait time.Duration
+}
+
+// Detached is a started worker that survives the process that started it.
+type Detached struct {
+	process  reconcile.Process
+	answer   *os.File
+	deadline time.Time
+	done     chan struct{} // closed when it has ended and been reaped
+	status   string        // set before done is closed
+}
+
+// Detach starts a process in a session of its own. It inherits its log, what TakeRun and TakeExtra take over, and nothing
+// else. Ready must be called once. As long as this process lives, one goroutine waits for the worker's end and reaps it.
+func Detach(s Spawn) (d *Detached, err error) {
+	defer func() {
+		if err != nil {
+			d, err = nil, fmt.Errorf("start %s: %w", s.Exe, err)
+		}
+	}()
+	if len(s.Secret) > maxSecret {
+		return nil, fmt.Errorf("a secret of %d bytes is too long", len(s.Secret))
+	}
+	stdin, secret, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer stdin.Close()
+	// The end of the secret lets the worker make itself non-dumpable, and where /proc hides other users' processes
+	// (hidepid) it could not be identified after that. So it comes last.
+	defer secret.Close()
+	if _, err := secret.Write(s.Secret); err != nil {
+		return nil, err
+	}
+	answer, answering, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer answering.Close()
+	cmd := &exec.Cmd{
+		Path: s.Exe, Args: s.Argv, Env: append([]string{}, s.Env...), Dir: "/", Stdin: stdin,
+		ExtraFiles: []*os.File{answering}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if s.Log != nil {
+		cmd.Stdout, cmd.Stderr = s.Log, s.Log
+	}
+	if s.Extra != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, s.Extra)
+	}
+	if s.Scope != nil {
+		err = s.Scope.wrap(cmd)
+	}
+	d = &Detached{answer: answer, deadline: time.Now().Add(s.Wait), done: make(chan struct{})}
+	if err == nil {
+		d.process, err = launch(cmd)
+	}
+	if err != nil {
+		return nil, errors.Join(err, answer.Close())
+	}
+	go func() {
+		defer close(d.done)
+		_ = cmd.Wait()
+		d.status = cmd.ProcessState.String()
+	}()
+	return d, nil
+}
+
+// Ready waits until the worker has taken its run. Otherwise the error is the worker's reason to refuse it, ErrDied,
+// ErrNoAnswer after Spawn.Wait, or that of ctx; the worker is left as it is.
+func (d *Detached) Ready(ctx context.Context) error {
+	defer d.answer.Close()
+	err := d.answer.SetReadDeadline(d.deadline)
+	var answer []byte
+	if err == nil {
+		stop := context.AfterFunc(ctx, func() { _ = d.answer.SetReadDeadline(time.Unix(1, 0)) }) // fails only once the pipe is closed
+		defer stop()
+		answer, err = io.ReadAll(io.LimitReader(d.answer, maxAnswer))
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = cmp.Or(context.Cause(ctx), ErrNoAnswer)
+	case err == nil && string(answer) == taken:
+		return nil
+	case err == nil && len(answer) > 0:
+		err = fmt.Errorf("refused: %s", answer)
+	case err == nil:
+		status := "it closed its pipe and runs on"
+		select {
+		case <-d.done:
+			status = d.status
+		case <-time.After(statusWait):
+		}
+		err = fmt.Errorf("%w: %s", ErrDied, status)
+	}
+	return fmt.Errorf("worker %d: %w", d.process.PID, err)
+}
+
+// Handover is a worker's side of Detach.
+type Handover struct {
+	// Secret is what the pass handed over, empty if nothing.
+	Secret []byte
+	answer *os.File
+}
+
+// TakeOver takes over what a pass has handed to this worker. A worker calls it before it opens or starts anything. Programs
+// that the worker starts do not inherit it.
+func TakeOver() (*Handover, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(answerFD, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return nil, errors.New("descriptor 3 is no pipe: not started by a pass")
+	}
+	unix.CloseOnExec(answerFD)
+	secret, err := io.ReadAll(io.LimitReader(os.Stdin, maxSecret))
+	if err != nil {
+		return nil, fmt.Errorf("secret of the pass: %w", err)
+	}
+	return &Handover{Secret: secret, answer: os.NewFile(answerFD, "answer")}, nil
+}
+
+// Taken tells the pass that this worker has its run. An error means that the pass does not listen any more, which changes
+// nothing about the run.
+func (h *Handover) Taken() error { return h.reply(taken) }
+
+// Refuse tells the pass why this worker ends without touching its run. The message becomes one line of at most 1 KiB.
+func (h *Handover) Refuse(message string) error {
+	return h.reply(text.Within(strings.Join(strings.Fields(message), " "), maxAnswer))
+}
+
+func (h *Handover) reply(answer string) error {
+	_, err := h.answer.WriteString(answer)
+	if err = errors.Join(err, h.answer.Close()); err != nil {
+		return fmt.Errorf("answer the pass: %w", err)
+	}
+	return nil
+}
+
+// TakeExtra takes over the file that a pass has handed to this worker (Spawn.Extra), which must be the one at path.
+// Programs that the worker starts do not inherit it. A worker calls it before it opens anything.
+func TakeExtra(path string) (*os.File, error) {
+	var got, named unix.Stat_t
+	if err := unix.Fstat(extraFD, &got); err != nil {
+		return nil, fmt.Errorf("%s was not handed over: %w", path, err)
+	}
+	if err := unix.Stat(path, &named); err != nil {
+		return nil, fmt.Errorf("%s, which was handed over: %w", path, err)
+	}
+	if got.Dev != named.Dev || got.Ino != named.Ino {
+		return nil, fmt.Errorf("the file that was handed over is not %s", path)
+	}
+	unix.CloseOnExec(extraFD)
+	return os.NewFile(extraFD, path), nil
 }

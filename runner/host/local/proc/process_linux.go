@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 const ownDescriptors = "/proc/self/fd"
@@ -327,7 +328,7 @@ func commands(subcommand, stateDir string) (map[reconcile.Process]map[string]str
 		for i := range len(args) - 1 {
 			flags[args[i]] = args[i+1]
 		}
-		if sameDir(flags["--state-dir"], stateDir) {
+		if files.SameDir(flags["--state-dir"], stateDir) {
 			found[e.process()] = flags
 		}
 	}
@@ -354,11 +355,4 @@ func OwnPasses(stateDir string) (list []reconcile.Process, err error) {
 		}
 	}
 	return list, err
-}
-
-// sameDir compares two paths, either of which may go through a symlink.
-func sameDir(a, b string) bool {
-	x, errA := os.Stat(a)
-	y, errB := os.Stat(b)
-	return a == b || errA == nil && errB == nil && os.SameFile(x, y)
 }

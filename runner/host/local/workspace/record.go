@@ -1,11 +1,13 @@
 package workspace
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -128,4 +130,48 @@ func (r *Root) List() (recs []Record, err error) {
 		}
 	}
 	return recs, err
+}
+
+const (
+	maxKey     = 120 // bytes
+	suffixSize = 17  // "-" and 16 hex digits
+)
+
+var (
+	notInKey  = regexp.MustCompile(`[^A-Za-z0-9._-]`)
+	hasSuffix = regexp.MustCompile(`-[0-9a-f]{16}$`)
+)
+
+// Key is the directory name of an issue (specification 4.2 and 9.5, design section 7): the identifier with
+// every character outside [A-Za-z0-9._-] replaced by "_". Where that changed anything, or the identifier is
+// empty, starts with a dot, exceeds 120 bytes or looks like a key with a suffix, "-" and 16 hex digits of its
+// SHA-256 follow, with the rest cut so that a key never exceeds 120 bytes. Different identifiers never share a key.
+func Key(identifier string) string {
+	plain := notInKey.ReplaceAllString(identifier, "_")
+	if plain == identifier && plain != "" && plain[0] != '.' && len(plain) <= maxKey && !hasSuffix.MatchString(plain) {
+		return plain
+	}
+	sum := sha256.Sum256([]byte(identifier))
+	return fmt.Sprintf("%s-%x", plain[:min(len(plain), maxKey-suffixSize)], sum[:8])
+}
+
+// The codes of the errors of this package. Every error is a *reconcile.Error, except for that of a context that ended.
+const (
+	CodeInvalidCwd      = "invalid_workspace_cwd"
+	CodeForeign         = "workspace_foreign"
+	CodeBusy            = reconcile.CodeWorkspaceBusy
+	CodeHookFailed      = "hook_failed"
+	CodeHookTimeout     = "hook_timeout"
+	CodeDiskFull        = files.CodeDiskFull
+	CodeRootUnusable    = files.CodeRootUnusable
+	CodeProjectConflict = "project_conflict"
+	CodeFailed          = files.CodeFailed
+)
+
+func invalidCwd(path, why string) error {
+	return &reconcile.Error{
+		Code:    CodeInvalidCwd,
+		Message: fmt.Sprintf("%s: %s", path, why),
+		Hint:    "move it out of the way; symphony leaves it as it is",
+	}
 }

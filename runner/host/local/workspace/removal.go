@@ -2,11 +2,19 @@ package workspace
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
@@ -129,4 +137,276 @@ func (w *Workspace) moveAway(ctx context.Context) (removed Removed, err error) {
 func (w *Workspace) leaveAlone(work string) error {
 	w.rec.State, w.rec.Unsaved, w.rec.UnsavedAt = Prepared, work, w.removal.now
 	return w.root.writeRecord(w.rec)
+}
+
+const (
+	// trashTime ends the name of an entry of the trash: when it was put there, UTC.
+	trashTime = "20060102T150405.000000000Z"
+	// noteSuffix ends the name of the note beside an entry.
+	noteSuffix = ".note"
+	maxNote    = 64 << 10 // bytes
+	// RecheckUnsaved is how long a workspace with unsaved work is left alone before it is examined again.
+	RecheckUnsaved = time.Hour
+)
+
+// Trash is what a project says about the removed workspaces of a root, which it may share with others.
+type Trash struct {
+	// Project owns what is removed from now on, and wants it kept for Keep.
+	Project string
+	Keep    time.Duration
+	// Short: space is short, so that nothing is kept but unsaved work.
+	Short bool
+	// Retry examines entries with unsaved work again, however recently that was done, and tries again to delete those that
+	// could not be deleted.
+	Retry bool
+}
+
+// note is written beside an entry of the trash. A workspace that was removed an hour ago must not be deleted because the
+// wall clock was set a year ahead, or because another project on this root keeps nothing.
+type note struct {
+	Project string        `json:"project"`
+	Keep    time.Duration `json:"keep_ns"`
+	// Boot and Mono are when the entry came, or was found to hold unsaved work.
+	Boot string        `json:"boot"`
+	Mono time.Duration `json:"mono_ns"`
+	// SavedAt is when nothing in it existed nowhere else, zero if that was not so when it came. It counts for as long as nothing
+	// in the entry changes: git can't tell any more once the repository of a linked worktree has been pruned.
+	SavedAt time.Time `json:"saved_at,omitzero"`
+	// LossAccepted: an operator has accepted the loss of unsaved work, or the deletion has begun.
+	LossAccepted bool `json:"discard,omitempty"`
+	// Unsaved is the work in it that exists nowhere else.
+	Unsaved string `json:"unsaved,omitempty"`
+	// Undeletable: it could not be deleted. Passes do not try again and again.
+	Undeletable bool `json:"undeletable,omitempty"`
+}
+
+type trashEntry struct {
+	note
+	path string
+	at   time.Time
+}
+
+// readNote returns the note of an entry; one without is this project's.
+func (r *Root) readNote(entry string) note {
+	n := note{}
+	b, err := files.ReadRegular(entry+noteSuffix, maxNote)
+	if err != nil || json.Unmarshal(b, &n) != nil {
+		return note{Project: r.Trash.Project, Keep: r.Trash.Keep}
+	}
+	return n
+}
+
+// writeNote writes the note of an entry. If it fails, on a full disk for instance, there is none.
+func writeNote(entry string, n note) {
+	b, err := json.Marshal(n)
+	if err == nil {
+		err = os.WriteFile(entry+noteSuffix, b, 0o600)
+	}
+	if err != nil {
+		_ = os.Remove(entry + noteSuffix)
+	}
+}
+
+// examined returns the note for a workspace that is about to be removed, with what exists nowhere else in it.
+func examined(ctx context.Context, path string) note {
+	n := note{SavedAt: time.Now()}
+	if n.Unsaved = git.Unsaved(ctx, path); n.Unsaved != "" {
+		n.SavedAt = time.Time{}
+	}
+	return n
+}
+
+// moveToTrash renames a directory into the trash and returns its new path. The note precedes it, so that no entry is without one.
+func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, err error) {
+	if err := files.OwnDir(r.trash()); err != nil {
+		return "", files.Failed(err, "make the trash")
+	}
+	// Only an account that may write a directory can move it to another parent: its ".." changes.
+	if info, statErr := os.Lstat(path); statErr == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
+		err = os.Chmod(path, info.Mode().Perm()|0o700)
+	}
+	for taken := true; taken; now = now.Add(1) {
+		to = filepath.Join(r.trash(), key+"-"+now.UTC().Format(trashTime))
+		_, statErr := os.Lstat(to)
+		taken = statErr == nil
+	}
+	if err == nil {
+		n.Project, n.Keep = r.Trash.Project, r.Trash.Keep
+		n.Boot, n.Mono, _ = r.clock() // without it the wall clock counts
+		writeNote(to, n)
+		if err = os.Rename(path, to); err != nil {
+			_ = os.Remove(to + noteSuffix)
+		}
+	}
+	if err == nil {
+		crash.At("workspace.trash.renamed")
+		err = errors.Join(durable.SyncDir(filepath.Dir(path)), durable.SyncDir(r.trash()))
+	}
+	if err != nil {
+		return "", files.Failed(err, "move %s to the trash", path)
+	}
+	return to, nil
+}
+
+// deleteTrash deletes one entry of the trash. An entry that can't be deleted is marked, and PurgeTrash reports it. What is left
+// by a deletion that was cut off is not examined again: half of a repository can't be read.
+func (r *Root) deleteTrash(ctx context.Context, path string) error {
+	n := r.readNote(path)
+	if !n.LossAccepted {
+		n.LossAccepted = true
+		writeNote(path, n)
+	}
+	err := files.RemoveTree(ctx, path)
+	if err == nil {
+		_ = os.Remove(path + noteSuffix)
+	} else if ctx.Err() == nil {
+		n.Undeletable = true
+		writeNote(path, n)
+	}
+	return err
+}
+
+// listTrash leaves out files whose name symphony does not write.
+func (r *Root) listTrash() (list []trashEntry, err error) {
+	entries, err := os.ReadDir(r.trash())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, files.Failed(err, "read the trash of %s", r.Path)
+	}
+	for _, e := range entries {
+		name, path := e.Name(), filepath.Join(r.trash(), e.Name())
+		if at, err := time.Parse(trashTime, name[max(0, len(name)-len(trashTime)):]); err == nil {
+			list = append(list, trashEntry{r.readNote(path), path, at})
+		}
+	}
+	return list, nil
+}
+
+// due reports whether the time is over for which an entry is kept: by the monotonic clock where its note allows that, else by
+// the wall clock. Another project's entry is kept for as long as that one asked.
+func (r *Root) due(t trashEntry, now time.Time) bool {
+	keep, age := t.Keep, now.Sub(t.at)
+	switch {
+	case r.Trash.Short:
+		keep = 0
+	case t.Project == r.Trash.Project:
+		keep = r.Trash.Keep
+	}
+	if t.Unsaved != "" && !r.Trash.Retry {
+		keep = max(keep, RecheckUnsaved)
+	}
+	if boot, mono, err := r.clock(); err == nil && boot == t.Boot && mono >= t.Mono {
+		age = mono - t.Mono
+	}
+	return age >= keep || keep <= 0
+}
+
+// ExpiredTrash lists the removed workspaces that were kept for their time (workspace.keep_removed_ms) and can be
+// purged, without those that could not be deleted before.
+func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
+	list, err := r.listTrash()
+	for _, t := range list {
+		if r.due(t, now) && (r.Trash.Retry || !t.Undeletable) {
+			paths = append(paths, t.path)
+		}
+	}
+	return paths, err
+}
+
+// Purged is what became of the trash.
+type Purged struct {
+	Removed int
+	// Undeletable are paths that can't be deleted, Unsaved those that stay because of the work in them, by path.
+	Undeletable []string
+	Unsaved     map[string]string
+}
+
+// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work stays, unless it is this project's and discard is
+// set, and is examined again after RecheckUnsaved. It ends when ctx does, with its error; the next call continues. Concurrent calls do no harm.
+func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (purged Purged, err error) {
+	purged.Unsaved = map[string]string{}
+	notes, _ := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix) // the pattern is well-formed
+	for _, name := range notes {                             // of entries that were taken out of the trash by hand, or never arrived
+		path := filepath.Join(r.trash(), name)
+		if _, err := os.Lstat(strings.TrimSuffix(path, noteSuffix)); errors.Is(err, fs.ErrNotExist) {
+			_ = os.Remove(path)
+		}
+	}
+	list, err := r.listTrash()
+	for _, t := range list {
+		if t.Undeletable && !r.Trash.Retry {
+			purged.Undeletable = append(purged.Undeletable, t.path)
+			continue
+		}
+		if !r.due(t, now) {
+			continue
+		}
+		if work := r.UnsavedInTrash(ctx, t.path, discard); work != "" && ctx.Err() == nil {
+			t.Unsaved = work // so that it is not examined in every pass
+			t.Boot, t.Mono, _ = r.clock()
+			writeNote(t.path, t.note)
+			purged.Unsaved[t.path] = work
+			continue
+		}
+		err := r.deleteTrash(ctx, t.path)
+		switch {
+		case ctx.Err() != nil:
+			return purged, fmt.Errorf("purge the trash of %s: %w", r.Path, ctx.Err())
+		case err != nil:
+			purged.Undeletable = append(purged.Undeletable, t.path)
+		default:
+			purged.Removed++
+		}
+	}
+	return purged, err
+}
+
+// UnsavedInTrash says what work in an entry of the trash exists nowhere else. It is empty where nothing was unsaved when the entry
+// came, and nothing in it has changed since, and where an operator has accepted the loss: then, or now with discard, which is
+// for this project's entries only.
+func (r *Root) UnsavedInTrash(ctx context.Context, path string, discard bool) string {
+	n := r.readNote(path)
+	if n.LossAccepted || discard && n.Project == r.Trash.Project || !n.SavedAt.IsZero() && !changedSince(ctx, path, n.SavedAt) {
+		return ""
+	}
+	return git.Unsaved(ctx, path)
+}
+
+// changedSince reports whether anything below path was written since, or can't be looked at.
+func changedSince(ctx context.Context, path string, since time.Time) bool {
+	err := filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		var info fs.FileInfo
+		if err = errors.Join(err, ctx.Err()); err == nil {
+			info, err = d.Info()
+		}
+		if err == nil && info.ModTime().After(since) {
+			err = errors.New("changed")
+		}
+		return err
+	})
+	return err != nil
+}
+
+// Dissolve removes symphony's own files from a root without a workspace or project: the trash and the lock files, and the
+// root itself if it is empty then. A root that is still in use stays as it is, and so does one whose trash holds unsaved work,
+// but for that of the projects in discard.
+func (r *Root) Dissolve(ctx context.Context, discard []string) error {
+	for _, pattern := range []string{"*.json", "projects/*.json"} {
+		if used, err := fs.Glob(os.DirFS(r.meta()), pattern); err != nil || len(used) > 0 {
+			return err
+		}
+	}
+	list, err := r.listTrash()
+	if err != nil {
+		return err
+	}
+	for _, t := range list {
+		if !slices.Contains(discard, t.Project) && r.UnsavedInTrash(ctx, t.path, false) != "" {
+			return nil
+		}
+	}
+	if err := files.RemoveTree(ctx, r.meta()); err != nil {
+		return files.Failed(err, "remove %s", r.meta())
+	}
+	_ = os.Remove(r.Path) // its maker may keep something else in it
+	return nil
 }

@@ -214,3 +214,171 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	}
 	wantPurged(t, r, day.Add(time.Hour), 1)
 }
+
+// trashed removes a workspace of the name at a time.
+func trashed(t *testing.T, r *Root, identifier string, at time.Time) (path string) {
+	t.Helper()
+	ready(t, r, owner(identifier, "r1"))
+	removed, err := r.Remove(t.Context(), owner(identifier, "r2"), at, false)
+	check(t, err)
+	return removed.Trash
+}
+
+// wantTrash checks how many entries and notes are in the trash.
+func wantTrash(t *testing.T, r *Root, want int) {
+	t.Helper()
+	if left, err := os.ReadDir(r.trash()); err != nil || len(left) != want {
+		t.Errorf("%d in the trash, want %d: %v, %v", len(left), want, left, err)
+	}
+}
+
+// wantPurged purges the trash and checks that ExpiredTrash has said how many entries go.
+func wantPurged(t *testing.T, r *Root, now time.Time, want int) {
+	t.Helper()
+	due, err := r.ExpiredTrash(now)
+	check(t, err)
+	purged, err := r.PurgeTrash(t.Context(), now, false)
+	check(t, err)
+	if len(due) != want || purged.Removed != want || len(purged.Undeletable)+len(purged.Unsaved) > 0 {
+		t.Errorf("due %v, purged %+v, want %d", due, purged, want)
+	}
+}
+
+// What was removed is kept for its time on the monotonic clock: whatever becomes of the wall clock. After a reboot only
+// that is left.
+func TestTrashAgesWithoutTheWallClock(t *testing.T) {
+	const keep, year = 24 * time.Hour, 365 * 24 * time.Hour
+	for name, c := range map[string]struct {
+		boot       string
+		wall, mono time.Duration // since the removal
+		due        int
+	}{
+		"an hour later":                    {"b1", time.Hour, time.Hour, 0},
+		"a day later":                      {"b1", keep, keep, 1},
+		"the clock was set a year on":      {"b1", year, time.Hour, 0},
+		"and a day has passed":             {"b1", year + keep, keep, 1},
+		"suspended for two days":           {"b1", 2 * keep, time.Hour, 0},
+		"set back an hour, a day later":    {"b1", keep - time.Hour, keep, 1},
+		"set back a year, an hour later":   {"b1", -year, time.Hour, 0},
+		"set back a year, a day later":     {"b1", -year, keep, 1},
+		"rebooted, an hour later":          {"b2", time.Hour, time.Minute - 50*time.Hour, 0},
+		"rebooted, a day later":            {"b2", keep, time.Minute - 50*time.Hour, 1},
+		"rebooted, the clock a minute off": {"b2", -time.Minute, time.Minute - 50*time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoot(t)
+			r.Trash.Keep = keep
+			boot, mono := "b1", 50*time.Hour
+			r.clock = func() (string, time.Duration, error) { return boot, mono, nil }
+			trashed(t, r, "A", day)
+			boot, mono = c.boot, mono+c.mono
+			wantPurged(t, r, day.Add(c.wall), c.due)
+			wantTrash(t, r, 2-2*c.due)
+		})
+	}
+}
+
+// A removed workspace that is taken back leaves nothing behind.
+func TestTrashTakenBack(t *testing.T) {
+	r := newRoot(t)
+	r.Trash.Keep = time.Hour
+	check(t, os.Rename(trashed(t, r, "A", day), filepath.Join(r.Path, "A")))
+	wantPurged(t, r, day, 0)
+	wantTrash(t, r, 0)
+}
+
+// Of two projects on one root neither empties the other's trash before its time, unless space is short.
+func TestTrashOfAnotherProject(t *testing.T) {
+	r := newRoot(t)
+	r.Trash = Trash{Project: "one", Keep: 24 * time.Hour}
+	trashed(t, r, "A", day)
+	trashed(t, r, "B", day.Add(time.Hour))
+	other := *r
+	for _, keep := range []time.Duration{0, time.Minute} {
+		other.Trash = Trash{Project: "two", Keep: keep}
+		wantPurged(t, &other, day.Add(24*time.Hour-1), 0)
+	}
+	wantPurged(t, &other, day.Add(24*time.Hour), 1)
+	other.Trash.Short = true
+	wantPurged(t, &other, day.Add(time.Hour), 1)
+}
+
+func TestTrashIsPurgedByAge(t *testing.T) {
+	r := newRoot(t)
+	r.Trash.Keep = time.Hour
+	for i, identifier := range []string{"old", "old", "new"} { // names in the trash never collide
+		trashed(t, r, identifier, day.Add(time.Duration(i/2)*2*time.Hour))
+	}
+	write(t, filepath.Join(r.trash(), "no name of ours", "x"), "kept")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if purged, err := r.PurgeTrash(ctx, day.Add(2*time.Hour), false); purged.Removed != 0 || !errors.Is(err, context.Canceled) {
+		t.Fatalf("%+v, %v", purged, err)
+	}
+	wantPurged(t, r, day.Add(2*time.Hour), 2)
+	wantTrash(t, r, 3)
+}
+
+// An operator who accepts the loss of unsaved work decides for the own project, not for another one on the same root.
+func TestTrashDiscardsOnlyTheProjectsOwn(t *testing.T) {
+	r := newRoot(t)
+	r.Trash = Trash{Project: "other", Keep: time.Hour}
+	entry := trashed(t, r, "A", day)
+	check(t, os.Mkdir(filepath.Join(entry, ".git"), 0o700)) // it can't be read, and so counts as unsaved
+	for want, project := range []string{"mine", "other"} {
+		r.Trash = Trash{Project: project, Retry: true}
+		purged, err := r.PurgeTrash(t.Context(), day.Add(2*time.Hour), true)
+		check(t, err)
+		if purged.Removed != want {
+			t.Errorf("%s: removed %d, want %d", project, purged.Removed, want)
+		}
+	}
+}
+
+// What was saved when it came goes in its time, also after the repository of a linked worktree was pruned; not if it changed since.
+func TestTrashOfAPrunedWorktree(t *testing.T) {
+	for change, want := range map[string]int{"true": 1, "echo work > sub/new": 0} {
+		r := newRoot(t)
+		r.Trash.Keep = time.Hour
+		main := t.TempDir()
+		sh(t, main, "git init -q -b main; git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m one")
+		w := acquire(t, r, owner("A", "r1"))
+		sh(t, w.Path, "git -C "+main+" worktree add -q -b topic "+w.Path+"; mkdir sub")
+		check(t, w.Ready())
+		check(t, w.Release())
+		removed, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
+		check(t, err)
+		sh(t, removed.Trash, "git -C "+main+" worktree prune; "+change)
+		purged, err := r.PurgeTrash(t.Context(), day.Add(2*time.Hour), false)
+		check(t, err)
+		if purged.Removed != want {
+			t.Errorf("after %s: %+v", change, purged)
+		}
+	}
+}
+
+// A deletion that was cut off goes on, although half of a repository can't be read.
+func TestTrashHalfDeleted(t *testing.T) {
+	r := newRoot(t)
+	r.Trash.Keep = time.Hour
+	entry := trashed(t, r, "A", day)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.deleteTrash(ctx, entry); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(entry, ".git", "config"), "")
+	wantPurged(t, r, day.Add(time.Hour), 1)
+}
+
+// The end of a root takes no unsaved work with it but that of projects whose operator has accepted the loss.
+func TestDissolveDiscardsOnlyTheProjectsOwn(t *testing.T) {
+	for want, discard := range map[bool][]string{true: {"mine"}, false: {"mine", "other"}} {
+		r := newRoot(t)
+		r.Trash = Trash{Project: "other", Keep: time.Hour}
+		entry := trashed(t, r, "A", day)
+		write(t, filepath.Join(entry, ".git"), "nothing that can be read")
+		check(t, r.Dissolve(t.Context(), discard))
+		wantExist(t, want, entry)
+	}
+}

@@ -10,7 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -282,4 +285,70 @@ func (w *Workspace) Release() error {
 		return files.Failed(err, "release the lease of %s", w.Key)
 	}
 	return nil
+}
+
+// lockFile takes the exclusive flock on path, creating the file, and tries for at most wait. The error wraps files.ErrHeld where
+// another process kept it. The lock ends when every copy of the returned file is closed, those that children inherited included.
+func lockFile(path string, wait time.Duration) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err = files.Lock(f, unix.LOCK_EX, wait); err == nil {
+		// The file may have been deleted meanwhile. A lock on a file without a name excludes no process.
+		open, statErr := f.Stat()
+		named, nameErr := os.Lstat(path)
+		if err = statErr; err == nil && (nameErr != nil || !os.SameFile(open, named)) {
+			err = files.ErrHeld
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Held reports whether a process holds the lease of a key: a worker, or a hook or an agent that it left. It
+// asks with a shared lock and creates nothing (design section 8).
+func (r *Root) Held(key string) (held bool, err error) {
+	f, err := os.OpenFile(r.lock(key), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		err = files.Lock(f, unix.LOCK_SH, 0)
+		if held = errors.Is(err, files.ErrHeld); held {
+			err = nil
+		}
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		err = files.Failed(err, "probe the lease of %s", key)
+	}
+	return held, err
+}
+
+// lease takes the lease of a key for a run. Where it is taken, the error names the holder as the record tells it, which may be
+// changing just now.
+func (r *Root) lease(key string, o Owner) (*os.File, error) {
+	f, err := lockFile(r.lock(key), r.leaseWait)
+	switch {
+	case err == nil:
+		return f, nil
+	case !errors.Is(err, files.ErrHeld):
+		return nil, files.Failed(err, "take the lease of %s", key)
+	}
+	e := &reconcile.Error{
+		Code:    CodeBusy,
+		Message: "the workspace " + key + " is in use",
+		Hint:    "its run, or a process that the run left, still holds the lease " + r.lock(key),
+		Err:     err,
+	}
+	if rec, ok, err := r.readRecord(key); err == nil && ok {
+		e.Message += " by run " + rec.RunID
+		if rec.StateDir != o.StateDir {
+			e.Message += " of " + rec.StateDir
+		}
+	}
+	return nil, e
 }

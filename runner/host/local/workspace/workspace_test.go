@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 func TestAcquireMakesThenReuses(t *testing.T) {
@@ -268,8 +270,8 @@ func TestLockExcludesAlthoughItsFileIsDeleted(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for held := 0; held < 300; {
-				f, err := tryLock(path)
-				if errors.Is(err, errHeld) {
+				f, err := lockFile(path, 0)
+				if errors.Is(err, files.ErrHeld) {
 					continue
 				}
 				if err != nil {
