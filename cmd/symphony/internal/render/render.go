@@ -3,16 +3,21 @@
 package render
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // fieldWidth is the width of the names of fields on a terminal.
@@ -131,4 +136,232 @@ func EndLine(run reconcile.Run) string {
 		line += "; hook failed: " + run.AfterRunError
 	}
 	return term.Visible(line)
+}
+
+// Issue prints what is known of one issue, as JSON where that was asked for.
+func Issue(w *term.Env, v view.Issue) {
+	if w.JSON {
+		w.PrintJSON(v)
+		return
+	}
+	i := v.Issue
+	identifier, title := term.Visible(i.Identifier), term.Visible(orEmpty(i.Title))
+	if w.Width == 0 {
+		fmt.Fprintf(w.Stdout, "issue\t%s\t%s\n", identifier, title)
+	} else {
+		fmt.Fprintln(w.Stdout, term.CutCells(w.Bold(identifier+"  "+title), w.Width))
+	}
+	if i.State != nil {
+		source := map[string]string{view.SourceClaim: " (at the last pass)", view.SourceRun: " (when its last run began)"}
+		printField(w, "state", *i.State+source[orEmpty(i.Source)], nil)
+	}
+	if i.URL != nil {
+		printField(w, "url", *i.URL, nil)
+	}
+	printField(w, "claim", claimLine(w, v), nil)
+	printField(w, "why", v.Why.Message, nil)
+	printField(w, "next", nextLine(w, v), nil)
+	for _, verb := range v.Commands {
+		printField(w, "command", verb+" is stored for the next pass", nil)
+	}
+	printRequests(w, v.GeneratedAt, v.Requests)
+	if e := v.TrackerErr; e != nil {
+		printField(w, "tracker", "did not answer: "+e.Code+": "+e.Message, w.Red)
+	}
+	printWorkspace(w, v.Workspace)
+	if v.ThreadID != nil {
+		printField(w, "thread", *v.ThreadID, nil)
+	}
+	if t := v.Totals; t.Total > 0 || t.Seconds > 0 {
+		printField(w, "tokens", fmt.Sprintf("%d (%d in, %d of them cached; %d out), %s of work",
+			t.Total, t.Input, t.Cached, t.Output, term.Duration(time.Duration(t.Seconds*float64(time.Second)))), nil)
+	}
+	if v.LogDir != nil {
+		printField(w, "log", "symphony logs "+i.Identifier+", in "+*v.LogDir, nil)
+	}
+	printRuns(w, v)
+}
+
+func claimLine(w *term.Env, v view.Issue) string {
+	c := v.Claim
+	switch {
+	case c == nil:
+		return "none"
+	case c.HeldAt != nil:
+		return "held since " + term.AgoText(w, v.GeneratedAt, *c.HeldAt)
+	case c.Status != reconcile.Waiting:
+		return string(c.Status)
+	}
+	line := "waiting"
+	if c.Kind != nil {
+		line += ", " + string(*c.Kind)
+	}
+	if c.Attempt != nil {
+		line += fmt.Sprintf(", attempt %d", *c.Attempt)
+	}
+	return line
+}
+
+// nextLine adds to the next step its time, and what is missing where only a pass brings it about and none is scheduled.
+func nextLine(w *term.Env, v view.Issue) string {
+	line := v.Next.Message
+	switch at := v.Next.At; {
+	case at == nil:
+	case w.Width == 0:
+		line += " (" + term.Rfc3339(*at) + ")"
+	case !at.After(v.GeneratedAt):
+		line += " (now)"
+	default:
+		line += " (in " + term.Duration(at.Sub(v.GeneratedAt)) + ")"
+	}
+	if v.Next.NeedsPass && !v.Schedule {
+		line += "; no schedule is active: run symphony tick"
+	}
+	return line
+}
+
+func printWorkspace(w *term.Env, p *view.WorkspaceRow) {
+	const listedFiles = 10
+	if p == nil {
+		return
+	}
+	path := p.Path
+	if p.Host != nil {
+		path = *p.Host + ":" + path
+	}
+	switch {
+	case !p.Exists:
+		path += " (removed)"
+	case p.Git == nil && p.Error == nil:
+		path += " (no git repository)"
+	}
+	printField(w, "workspace", path, nil)
+	if p.Error != nil {
+		printField(w, "git", "can't be read: "+p.Error.Message, nil)
+	}
+	g := p.Git
+	if g == nil {
+		return
+	}
+	if p.Error == nil {
+		printField(w, "git", gitLine(g), nil)
+	}
+	name := "" // the first column stays empty on a terminal
+	if w.Width == 0 {
+		name = "file"
+	}
+	for n, c := range g.Changed {
+		if n == listedFiles {
+			printField(w, name, fmt.Sprintf("… %s, see symphony show --diff", text.Plural(g.ChangedCount-n, "more file")), nil)
+			break
+		}
+		printField(w, name, c.Status+" "+c.Path, nil)
+	}
+}
+
+func gitLine(g *view.GitRow) string {
+	line := "no branch"
+	if g.Branch != nil {
+		line = "branch " + *g.Branch
+	}
+	if g.Commit == nil {
+		line += " without a commit"
+	} else {
+		line += " at " + (*g.Commit)[:min(len(*g.Commit), 10)]
+	}
+	if g.Base != nil && g.Ahead != nil {
+		line += fmt.Sprintf(", %s ahead of %s", text.Plural(*g.Ahead, "commit"), *g.Base)
+	}
+	switch {
+	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.RemoteBranch: // the base says it already
+	case *g.Unpushed == 0:
+		line += ", pushed"
+	default:
+		line += fmt.Sprintf(", %d not pushed", *g.Unpushed)
+	}
+	if g.ChangedCount == 0 {
+		return line + ", nothing uncommitted"
+	}
+	return line + ", " + text.Plural(g.ChangedCount, "file") + " changed"
+}
+
+func printRuns(w *term.Env, v view.Issue) {
+	t := term.Table{Head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"}}
+	for _, r := range v.Runs {
+		outcome, end, kind := string(r.Phase), v.GeneratedAt, string(r.Kind)
+		if r.Outcome != nil {
+			outcome = string(*r.Outcome)
+		}
+		if r.EndedAt != nil {
+			end = *r.EndedAt
+		}
+		if r.Kind == reconcile.AgentRun {
+			kind = "first"
+			if r.Attempt != nil {
+				kind = fmt.Sprintf("attempt %d", *r.Attempt)
+			}
+		}
+		t.Add(term.AgoText(w, v.GeneratedAt, r.StartedAt), r.RunID, kind, outcome, term.LastedText(w, end.Sub(r.StartedAt)),
+			fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), errorsOfRun(r))
+	}
+	w.PrintTable("RUNS", t)
+	if more := v.RunsKept - len(v.Runs); more > 0 {
+		printField(w, "before", fmt.Sprintf("%s; symphony logs %s --all shows them", text.Plural(more, "more run"), v.Issue.Identifier), nil)
+	}
+}
+
+// Diff prints what has changed in the workspace of an issue.
+func Diff(ctx context.Context, p *project.Project, ref string) error {
+	path, identifier, err := view.WorkspacePath(ctx, p, ref)
+	if err != nil {
+		return err
+	}
+	lines := &diffPrinter{w: p.Env}
+	found, err := git.Diff(ctx, path, lines)
+	if len(lines.rest) > 0 {
+		err = errors.Join(err, lines.line(string(lines.rest)))
+	}
+	if err != nil {
+		return err
+	}
+	if !found {
+		return &reconcile.Error{
+			Code: "workspace_not_found", Message: "there is no git repository at " + path,
+			Hint: "symphony show " + identifier + " says what is there",
+		}
+	}
+	return nil
+}
+
+// diffPrinter colours a diff on a terminal and shows its control characters as text. A pipe gets what git wrote.
+type diffPrinter struct {
+	w    *term.Env
+	rest []byte
+}
+
+// Write implements io.Writer.
+func (d *diffPrinter) Write(b []byte) (int, error) {
+	if d.w.Width == 0 {
+		return d.w.Stdout.Write(b)
+	}
+	d.rest = append(d.rest, b...)
+	for {
+		line, rest, whole := bytes.Cut(d.rest, []byte("\n"))
+		if !whole {
+			return len(b), nil
+		}
+		if err := d.line(string(line)); err != nil {
+			return 0, err
+		}
+		d.rest = rest
+	}
+}
+
+func (d *diffPrinter) line(text string) error {
+	parts := strings.Split(strings.TrimSuffix(text, "\r"), "\t") // tabs of source files stay
+	for i := range parts {
+		parts[i] = term.Visible(parts[i])
+	}
+	_, err := fmt.Fprintln(d.w.Stdout, d.w.PaintDiff(strings.Join(parts, "\t")))
+	return err
 }
