@@ -26,7 +26,6 @@ import (
 
 const (
 	wakeStep  = 100 * time.Millisecond // how often a loop looks for ended workers between two passes
-	runsStep  = 2 * time.Second        // how often it looks for runs that another process has started
 	reapStep  = 5 * time.Second
 	stopSlack = 5 * time.Second  // what the end of a worker may take beyond its own bound
 	trialTime = 10 * time.Second // how long a new program may take to print its version
@@ -118,12 +117,8 @@ func (l *looper) wait(ctx context.Context, p *project.Project, r Result) bool {
 	if due := r.NextWake; !due.IsZero() && due.Before(end) {
 		end = due
 	}
-	var running []reconcile.Run
-	var listed time.Time
+	running := unsettledRuns(ctx, p)
 	for l.w.Now().Before(end) {
-		if l.w.Now().Sub(listed) >= runsStep {
-			running, listed = unsettledRuns(ctx, p), l.w.Now()
-		}
 		// Before the first sleep: a worker may have ended during the pass.
 		for _, run := range running {
 			if !l.woken[run.ID] && !project.Alive(p.StateDir, run.ID) {

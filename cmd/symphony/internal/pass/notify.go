@@ -3,9 +3,7 @@ package pass
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -58,30 +56,23 @@ func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Resu
 	}
 	ctx = context.WithoutCancel(ctx)
 	hook := AttentionHook(p, r.Config).OfPass(p.StateDir)
-	r.addError(endAbandonedHooks(ctx, db, hook))
+	left, err := db.Attentions.LeftAttentions(ctx, p.Env.Now(), runner.AttentionPatience, byPass)
+	if err == nil && left { // by a pass that was killed: no process bounds their time any more
+		if err = hook.EndLeftovers(ctx); err == nil {
+			err = db.Attentions.GiveUpAttentions(ctx, p.Env.Now(), runner.AttentionPatience, byPass)
+		}
+	}
+	r.addError(err)
 	if strings.TrimSpace(r.Config.Hooks.OnAttention) == "" {
 		r.addError(db.Attentions.DropAttentions(ctx, p.Env.Now()))
 		return
 	}
 	n := Notifier{P: p, DB: db, Hook: hook, By: byPass, standing: accountAttentions(project.OpenAccount(p, r.Config.Codex.Home), p.Env.Now())}
-	results, err := n.deliver(ctx)
-	if len(results) > 0 {
+	ran, err := n.deliver(ctx)
+	if ran {
 		err = errors.Join(err, n.Hook.EndLeftovers(ctx))
 	}
 	r.addError(err)
-	r.addError(hookErrors(results))
-}
-
-// endAbandonedHooks ends the hooks of a pass that was killed: no process bounds their time any more.
-func endAbandonedHooks(ctx context.Context, db *state.DB, hook runner.AttentionHook) error {
-	left, err := db.Attentions.LeftAttentions(ctx, hook.Now(), runner.AttentionPatience, byPass)
-	if err == nil && left {
-		err = hook.EndLeftovers(ctx)
-	}
-	if err != nil || !left {
-		return err
-	}
-	return db.Attentions.GiveUpAttentions(ctx, hook.Now(), runner.AttentionPatience, byPass)
 }
 
 // accountAttentions returns the conditions that stop all projects of a codex account. They are stored with the account.
@@ -102,24 +93,11 @@ func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
 	return nil
 }
 
-// hookErrors joins the errors of hooks into one, nil if there is none.
-func hookErrors(results []runner.AttentionResult) error {
-	failed := slices.DeleteFunc(slices.Clone(results), func(one runner.AttentionResult) bool { return one.Err == nil })
-	if len(failed) == 0 {
-		return nil
-	}
-	first := *exit.From(failed[0].Err)
-	if more := len(failed) - 1; more > 0 {
-		first.Message += fmt.Sprintf(" (and %d more)", more)
-	}
-	return &first
-}
-
-// deliver runs the hook for each open notification, several at once, and returns the results.
-func (n Notifier) deliver(ctx context.Context) ([]runner.AttentionResult, error) {
+// deliver runs the hook for each open notification, several at once, and reports whether it ran at all.
+func (n Notifier) deliver(ctx context.Context) (ran bool, err error) {
 	open, err := n.DB.Attentions.OpenAttentions(ctx, n.P.Env.Now(), runner.AttentionPatience, n.IssueID, n.standing...)
 	if err != nil || len(open) == 0 {
-		return nil, err
+		return false, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, n.Hook.Bound())
 	defer cancel()
@@ -141,14 +119,13 @@ func (n Notifier) deliver(ctx context.Context) ([]runner.AttentionResult, error)
 			one, err := n.deliverOne(ctx, bounded, a)
 			mu.Lock()
 			defer mu.Unlock()
-			errs = append(errs, err)
-			if one != nil {
-				results = append(results, *one)
+			if errs = append(errs, err); one != nil {
+				results, errs = append(results, *one), append(errs, one.Err)
 			}
 		})
 	}
 	wg.Wait()
-	return results, errors.Join(append(errs, n.Hook.WriteLog(results))...)
+	return len(results) > 0, errors.Join(append(errs, n.Hook.WriteLog(results))...)
 }
 
 // deliverOne takes one notification and runs the hook for it. The result is nil if another process delivers it.
@@ -187,8 +164,7 @@ func (n Notifier) Start(ctx context.Context, log *slog.Logger) (wake func(contex
 			case <-ctx.Done():
 				return
 			}
-			results, err := n.deliver(ctx)
-			if err = errors.Join(err, hookErrors(results)); err != nil {
+			if _, err := n.deliver(ctx); err != nil {
 				log.LogAttrs(ctx, slog.LevelWarn, "attention", slog.String("error", err.Error()))
 			}
 		}

@@ -400,12 +400,10 @@ func saveLowBudget(ctx context.Context, p *project.Project, db *state.DB, tracke
 	return db.SetMeta(ctx, project.LowKey, text)
 }
 
-const (
-	prunedPerPass = 50  // old runs
-	orphanEvery   = 500 // passes
-)
+// prunedPerPass is how many old runs a pass deletes.
+const prunedPerPass = 50
 
-// removeOldRuns deletes old runs and their directories.
+// removeOldRuns deletes old runs and their directories. What a pass leaves that is killed in between, symphony prune removes.
 func removeOldRuns(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
 	ids, err := db.Store.Prune(ctx, p.Env.Now(), prunedPerPass)
 	r.addError(err)
@@ -415,25 +413,4 @@ func removeOldRuns(ctx context.Context, p *project.Project, db *state.DB, r *Res
 			r.addError(fmt.Errorf("old run: %w", err))
 		}
 	}
-	if r.Pass.ID%orphanEvery != 0 {
-		return
-	}
-	if err := removeOrphans(ctx, p, db); err != nil {
-		r.addError(fmt.Errorf("run directories: %w", err))
-	}
-}
-
-// removeOrphans deletes run directories without a row, left by a pass that was killed between the two deletions.
-func removeOrphans(ctx context.Context, p *project.Project, db *state.DB) error {
-	orphans, err := project.Rowless(ctx, p, db)
-	for _, e := range orphans {
-		info, err := e.Info()
-		if err != nil || p.Env.Now().Sub(info.ModTime()) < project.OrphanAge || project.Alive(p.StateDir, e.Name()) {
-			continue // deleted meanwhile, just being created, or of a takeover, which has no row
-		}
-		if err := os.RemoveAll(runner.RunDir(p.StateDir, e.Name())); err != nil {
-			return err
-		}
-	}
-	return err
 }

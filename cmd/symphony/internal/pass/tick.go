@@ -63,9 +63,7 @@ func (o TickOptions) logger(w *term.Env) *slog.Logger {
 	level := slog.LevelWarn
 	switch {
 	case o.LogLevel != "":
-		if err := level.UnmarshalText([]byte(o.LogLevel)); err != nil {
-			level = slog.LevelInfo // Check refuses other names
-		}
+		_ = level.UnmarshalText([]byte(o.LogLevel)) // Check refuses other names
 	case o.wantsLog() || o.Loop && !o.JSON && !o.Quiet:
 		level = slog.LevelInfo
 	case o.Quiet:
@@ -276,35 +274,32 @@ const (
 // when they are over. Cron mails every line that it gets.
 func reportQuiet(ctx context.Context, p *project.Project, errs []*reconcile.Error) {
 	w := p.Env
-	codes, printAll := []string{}, func() {
-		for _, e := range errs {
-			w.PrintError(e)
-		}
-	}
+	now, last := quietReport{At: w.Now()}, quietReport{}
 	for _, e := range errs {
-		codes = append(codes, e.Code)
+		now.Codes = append(now.Codes, e.Code)
 	}
-	slices.Sort(codes)
-	codes = slices.Compact(codes)
+	slices.Sort(now.Codes)
+	now.Codes = slices.Compact(now.Codes)
 	db, err := state.Open(ctx, p.StateDir)
-	if err != nil {
-		printAll()
-		return
-	}
-	defer db.Close()
-	var last quietReport
-	if text, known, err := db.Meta(ctx, quietReportKey); err == nil && known {
+	if err == nil {
+		defer db.Close()
+		text, _, _ := db.Meta(ctx, quietReportKey)
 		_ = json.Unmarshal([]byte(text), &last) // an unreadable report counts as none
 	}
-	same := slices.Equal(codes, last.Codes)
-	if len(codes) == 0 && len(last.Codes) == 0 || same && w.Now().Sub(last.At).Abs() < quietRepeatAfter {
+	same := slices.Equal(now.Codes, last.Codes)
+	if same && (len(errs) == 0 || now.At.Sub(last.At).Abs() < quietRepeatAfter) {
 		return
 	}
-	printAll()
-	if len(codes) == 0 {
+	for _, e := range errs {
+		w.PrintError(e)
+	}
+	if err != nil {
+		return
+	}
+	if len(errs) == 0 {
 		w.Note(slog.LevelInfo, "over: "+strings.Join(last.Codes, ", "))
 	}
-	text, err := json.Marshal(quietReport{Codes: codes, At: w.Now()})
+	text, err := json.Marshal(now)
 	if err == nil {
 		err = db.SetMeta(ctx, quietReportKey, string(text))
 	}
