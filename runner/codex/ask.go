@@ -186,13 +186,28 @@ type form []field
 // field is one member of requestedSchema, as a person is asked it.
 type field struct {
 	agent.Question
-	kind    string   // string, boolean, integer, number, or array
-	choices []choice // what the options stand for
+	kind string // string, boolean, integer, number, or array
 }
 
 type choice struct {
 	Value string `json:"const"`
 	Title string
+}
+
+func (c choice) option() agent.Option {
+	o := agent.Option{Label: cmp.Or(c.Title, c.Value)}
+	if o.Label != c.Value {
+		o.Description = c.Value
+	}
+	return o
+}
+
+// value is what an option of the field stands for.
+func (f *field) value(o agent.Option) string {
+	if f.kind == "boolean" {
+		return strconv.FormatBool(o.Label == "Yes")
+	}
+	return cmp.Or(o.Description, o.Label)
 }
 
 const agreed = "agreed" // the id of the one question of a form without fields
@@ -245,19 +260,20 @@ func readField(name string, raw json.RawMessage) (f field, ok bool) {
 		return field{}, false
 	}
 	f.kind, f.ID, f.Header, f.Text = w.Type, name, cmp.Or(w.Title, name), cmp.Or(w.Description, w.Title, name)
-	f.choices = slices.Concat(w.OneOf, w.Items.AnyOf)
+	for _, c := range slices.Concat(w.OneOf, w.Items.AnyOf) {
+		f.Options = append(f.Options, c.option())
+	}
 	for i, value := range slices.Concat(w.Enum, w.Items.Enum) {
 		c := choice{Value: value}
 		if i < len(w.EnumNames) {
 			c.Title = w.EnumNames[i]
 		}
-		f.choices = append(f.choices, c)
+		f.Options = append(f.Options, c.option())
 	}
 	switch f.kind {
 	case "string":
 	case "boolean":
-		f.Options, f.choices = yesNo, []choice{{"true", "Yes"}, {"false", "No"}}
-		return f, true
+		f.Options = yesNo
 	case "integer", "number":
 		f.Type = f.kind
 	case "array":
@@ -266,15 +282,7 @@ func readField(name string, raw json.RawMessage) (f field, ok bool) {
 	default:
 		return field{}, false
 	}
-	for i, c := range f.choices {
-		f.choices[i].Title = cmp.Or(c.Title, c.Value)
-		o := agent.Option{Label: f.choices[i].Title}
-		if o.Label != c.Value {
-			o.Description = c.Value
-		}
-		f.Options = append(f.Options, o)
-	}
-	return f, !f.Several || len(f.choices) > 0
+	return f, !f.Several || len(f.Options) > 0
 }
 
 func (f form) questions() []agent.Question {
@@ -299,7 +307,7 @@ func (f form) content(given map[string][]string) (object, error) {
 		if len(texts) == 0 && f[i].Optional {
 			continue
 		}
-		value, err := f[i].value(texts)
+		value, err := f[i].answer(texts)
 		if err != nil {
 			return nil, err
 		}
@@ -308,21 +316,21 @@ func (f form) content(given map[string][]string) (object, error) {
 	return out, nil
 }
 
-// value reads the answer to one field.
-func (f *field) value(texts []string) (any, error) {
+// answer reads the answer to one field.
+func (f *field) answer(texts []string) (any, error) {
 	if len(texts) == 0 {
 		return nil, fmt.Errorf("no answer to %q", f.ID)
 	}
 	var chosen []string
 	for _, text := range texts {
-		for _, c := range f.choices {
-			if strings.EqualFold(strings.TrimSpace(text), c.Title) || text == c.Value {
-				chosen = append(chosen, c.Value)
+		for _, o := range f.Options {
+			if strings.EqualFold(strings.TrimSpace(text), o.Label) || text == f.value(o) {
+				chosen = append(chosen, f.value(o))
 				break
 			}
 		}
 	}
-	if len(f.choices) > 0 && len(chosen) != len(texts) || len(chosen) > 1 && !f.Several {
+	if len(f.Options) > 0 && len(chosen) != len(texts) || len(chosen) > 1 && !f.Several {
 		return nil, fmt.Errorf("the answer to %q is none of those on offer", f.ID)
 	}
 	text := strings.TrimSpace(strings.Join(texts, " "))

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -22,7 +23,7 @@ type conn struct {
 	lines   *queue // for stdin
 	events  *queue
 
-	closing chan struct{} // the session was closed
+	closing atomic.Bool   // the session was closed
 	ended   chan struct{} // stdout has ended, or stdin broke and no end of the turn followed; err says why
 	end     func()        // closes it
 	drained chan struct{} // stdout has ended, and all events of it were delivered
@@ -57,7 +58,7 @@ const (
 func newConn(streams agent.Streams, o *agent.Options) *conn {
 	c := &conn{
 		o: o, streams: streams, lines: newQueue(0), events: newQueue(maxQueuedEvents),
-		closing: make(chan struct{}), ended: make(chan struct{}), drained: make(chan struct{}), pending: make(map[int]*call),
+		ended: make(chan struct{}), drained: make(chan struct{}), pending: make(map[int]*call),
 	}
 	c.end = sync.OnceFunc(func() { close(c.ended) })
 	return c
@@ -65,21 +66,12 @@ func newConn(streams agent.Streams, o *agent.Options) *conn {
 
 // close closes the agent's stdin, which makes it exit, and ends what waits on the connection. It may be called once.
 func (c *conn) close() error {
-	close(c.closing)
+	c.closing.Store(true)
 	c.events.setLimit(0) // a callback that hangs must not keep the reader
 	if err := c.streams.Stdin.Close(); err != nil {
 		return fmt.Errorf("close agent's stdin: %w", err)
 	}
 	return nil
-}
-
-func (c *conn) isClosing() bool {
-	select {
-	case <-c.closing:
-		return true
-	default:
-		return false
-	}
 }
 
 // failure is why the connection ended, nil while it lives.
@@ -130,7 +122,7 @@ func (c *conn) send(v object) error {
 	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
-	if c.isClosing() {
+	if c.closing.Load() {
 		return &agent.Error{Code: agent.CodePortExit, Message: "the session was closed"}
 	}
 	if err := c.failure(); err != nil {
@@ -142,7 +134,7 @@ func (c *conn) send(v object) error {
 
 // write puts a line on the agent's stdin. A blocked write can't be called back: it is reported, and close ends it.
 func (c *conn) write(line []byte) {
-	if c.isClosing() {
+	if c.closing.Load() {
 		return
 	}
 	late := time.AfterFunc(c.o.ReadTimeout, func() {
@@ -150,7 +142,7 @@ func (c *conn) write(line []byte) {
 	})
 	_, err := c.streams.Stdin.Write(line)
 	late.Stop()
-	if err != nil && !c.isClosing() {
+	if err != nil && !c.closing.Load() {
 		c.stdinBroke(agent.CodePortExit, "agent's stdin: "+err.Error())
 	}
 }

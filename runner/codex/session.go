@@ -39,7 +39,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -138,9 +138,7 @@ func (s *Session) notice(m *message) {
 		e.Name, e.Message = agent.EventTurnInputRequired, cmp.Or(p.Reason, p.Message, "no reason given")
 		s.fail(agent.CodeTurnInputRequired, "the agent asks a person: "+e.Message)
 	case "error":
-		if t := s.current(); t != nil && p.Error != nil {
-			t.sawError(p.Error) // for a turn that ends without one, and for the text of a stall
-		}
+		s.sawError(p.Error)
 	case "item/started", "item/completed":
 		s.sawItem(p, e.Item)
 	case "item/fileChange/patchUpdated":
@@ -193,14 +191,9 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 }
 
 // minor is the number that counts codex's releases. A version of another form counts as a new one.
-func minor(version string) int {
-	parts := strings.SplitN(version, ".", 3)
-	if len(parts) < 2 || parts[0] != "0" {
-		return 1 << 30
-	}
-	n, err := strconv.Atoi(parts[1])
-	if err != nil {
-		return 1 << 30
+func minor(version string) (n int) {
+	if _, err := fmt.Sscanf(version, "0.%d.", &n); err != nil {
+		return math.MaxInt
 	}
 	return n
 }

@@ -27,9 +27,9 @@ type thread struct {
 	patches map[string][]agent.FileChange // file changes of the turn that have not ended, by thread and item
 }
 
-// turn is one prompt and all that follows until its end. thread.mu guards the fields after the channels.
+// turn is one prompt and all that follows until its end. thread.mu guards the clock and the fields after the channels.
 type turn struct {
-	*clock
+	clock
 	ctx    context.Context // of what runs during the turn: tool calls and questions
 	cancel context.CancelFunc
 
@@ -70,8 +70,19 @@ func (th *thread) current() *turn {
 
 // sawLine notes a line of the agent's, or a person's decision, for the clock of the turn.
 func (th *thread) sawLine(progress bool) {
-	if t := th.current(); t != nil {
-		t.sawLine(progress)
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if th.turn != nil {
+		th.turn.sawLine(progress)
+	}
+}
+
+// sawError notes an error, for a turn that ends without one and for the text of a stall.
+func (th *thread) sawError(e *turnError) {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if th.turn != nil {
+		th.turn.retry = e
 	}
 }
 
@@ -127,18 +138,8 @@ func (th *thread) begin(p agent.TurnParams) (*turn, error) {
 	}
 	t := &turn{answered: make(chan struct{}), failed: make(chan struct{}), ended: make(chan struct{}), commands: make(map[string]bool)}
 	t.ctx, t.cancel = context.WithCancel(th.life)
-	t.clock = newClock(th.o.TurnTimeout, th.o.StallTimeout)
-	t.asking = func() bool {
-		_, asked := th.pending()
-		return asked > 0
-	}
-	t.busy = func() bool {
-		th.mu.Lock()
-		commands := len(t.commands)
-		th.mu.Unlock()
-		requests, _ := th.pending()
-		return commands+requests > 0 || th.o.Busy != nil && th.o.Busy()
-	}
+	t.clock = clock{silence: th.o.TurnTimeout, stall: th.o.StallTimeout}
+	t.sawLine(true)
 	th.turn, th.params, th.patches = t, p, make(map[string][]agent.FileChange)
 	return t, nil
 }
@@ -164,7 +165,7 @@ func (th *thread) awaitEnd(ctx context.Context, t *turn) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		next, late := t.check()
+		next, late := th.check(t)
 		if late != nil {
 			return late
 		}
@@ -196,7 +197,7 @@ func (th *thread) fail(code agent.Code, text string) {
 
 // endError is the error of a turn that ended without success.
 func (th *thread) endError(t *turn) error {
-	cause := cmp.Or(t.err, t.lastError(), &turnError{})
+	cause := cmp.Or(t.err, t.retry, &turnError{})
 	if t.status == statusInterrupted {
 		return &agent.Error{Code: agent.CodeTurnCancelled, Message: oneLine(join("the turn was interrupted", cause.Message), errorLength)}
 	}
@@ -334,29 +335,39 @@ func (th *thread) patch(p *params) ([]agent.FileChange, agent.TurnParams) {
 	return th.patches[p.threadID()+"/"+p.ItemID], th.params
 }
 
+// check looks at the clock of a turn: an error of a limit that is reached, or else when to check again. The clock stands still
+// while a person is asked.
+func (th *thread) check(t *turn) (next time.Duration, err *agent.Error) {
+	requests, asked := th.pending()
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if asked > 0 {
+		t.sawLine(true)
+	}
+	if t.untilStall() <= 0 {
+		busy := requests+len(t.commands) > 0
+		if !busy && th.o.Busy != nil { // it may take a while
+			th.mu.Unlock()
+			busy = th.o.Busy()
+			th.mu.Lock()
+		}
+		if busy {
+			t.sawWork()
+		}
+	}
+	return t.check()
+}
+
 // clock finds a turn that is silent for too long, or makes no progress.
 type clock struct {
 	silence, stall time.Duration // zero or less: off
-	busy           func() bool   // reports work that shows no progress on the stream; it may take a while
-	asking         func() bool   // reports that a person is asked, which stops the clock
-
-	mu           sync.Mutex
-	lastLine     time.Time
-	lastProgress time.Time
-	stallsAt     time.Time  // later than the limit after the last progress if the agent was seen busy
-	retry        *turnError // the latest error since the last progress: why a turn stalls
+	lastLine       time.Time
+	lastProgress   time.Time
+	stallsAt       time.Time  // later than the limit after the last progress if the agent was seen busy
+	retry          *turnError // the latest error since the last progress: why a turn stalls
 }
 
-func newClock(silence, stall time.Duration) *clock {
-	c := &clock{silence: silence, stall: stall}
-	c.sawLine(true)
-	return c
-}
-
-// sawLine notes a line of the agent's, or a person's decision.
 func (c *clock) sawLine(progress bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.lastLine = time.Now()
 	if progress {
 		c.lastProgress, c.stallsAt = c.lastLine, c.lastLine.Add(c.stall)
@@ -368,31 +379,14 @@ func (c *clock) sawLine(progress bool) {
 // ended, and between the end of its process and that item nothing shows. The stall limit begins anew, but no later than the
 // limit of silence after the last progress.
 func (c *clock) sawWork() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	until := time.Now().Add(c.stall)
-	if last := c.lastProgress.Add(max(c.silence, c.stall)); c.silence > 0 && until.After(last) {
-		until = last
+	c.stallsAt = time.Now().Add(c.stall)
+	if last := c.lastProgress.Add(max(c.silence, c.stall)); c.silence > 0 && c.stallsAt.After(last) {
+		c.stallsAt = last
 	}
-	c.stallsAt = until
 }
 
-func (c *clock) sawError(e *turnError) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.retry = e
-}
-
-func (c *clock) lastError() *turnError {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.retry
-}
-
-// untilStall is the time to the stall limit.
+// untilStall is the time to the stall limit, an hour without one.
 func (c *clock) untilStall() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.stall <= 0 {
 		return time.Hour
 	}
@@ -401,15 +395,7 @@ func (c *clock) untilStall() time.Duration {
 
 // check returns the error of a limit that is reached, or else when to check again.
 func (c *clock) check() (next time.Duration, err *agent.Error) {
-	if c.asking() {
-		c.sawLine(true)
-	}
-	if c.untilStall() <= 0 && c.busy() {
-		c.sawWork()
-	}
 	next = min(c.untilStall(), time.Hour)
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.silence > 0 {
 		silent := time.Since(c.lastLine)
 		if silent >= c.silence {

@@ -116,30 +116,15 @@ func (u *usage) updateLimits(raw json.RawMessage) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	id, _ := update["limitId"].(string)
-	if u.limits[id] == nil {
-		u.limits[id] = map[string]any{}
+	u.latest, _ = update["limitId"].(string)
+	for name, value := range u.limits[u.latest] {
+		if update[name] == nil {
+			update[name] = value
+		}
 	}
-	merge(u.limits[id], update)
-	u.latest = id
+	u.limits[u.latest] = update
 	if u.limits[mainLimit] != nil {
 		u.latest = mainLimit
-	}
-}
-
-// merge puts what update says over old, member by member.
-func merge(old, update map[string]any) {
-	for k, v := range update {
-		sub, isObject := v.(map[string]any)
-		was, wasObject := old[k].(map[string]any)
-		_, known := old[k]
-		switch {
-		case v == nil && known:
-		case isObject && wasObject:
-			merge(was, sub)
-		default:
-			old[k] = v
-		}
 	}
 }
 
