@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,20 +15,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
 // Version is the codex release whose messages the server imitates.
 const Version = "0.169.0"
-
-// options are the flags of the server. Without a home, threads end with the process.
-type options struct {
-	home    string        // an existing folder that keeps threads, so that a new process can resume them
-	pace    time.Duration // before each directive, for demos
-	deafFor time.Duration // how long a deaf server outlives its client
-	faults  map[string]string
-}
 
 // faults are failures that no prompt can ask for.
 const faults = `ways to fail:
@@ -41,12 +33,12 @@ exit                    exit 1 before anything is answered
 sandbox=TEXT            command/exec fails with this text, as on a machine that cannot sandbox
 logged-out              account/read reports that a login is needed and missing`
 
-func (o *options) addFault(text string) error {
+func (s *server) addFault(text string) error {
 	name, value, _ := strings.Cut(text, "=")
 	if !strings.Contains(faults, "\n"+name+"=") && !strings.Contains(faults, "\n"+name+" ") {
 		return fmt.Errorf("unknown fault %q", name)
 	}
-	o.faults[name] = value
+	s.faults[name] = value
 	return nil
 }
 
@@ -61,43 +53,44 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 		fmt.Fprintln(errw, "usage: app-server [--home DIR] [--pace DURATION] [--fault NAME[=TEXT]]… | --version")
 		return 2
 	}
-	o := options{faults: map[string]string{}}
+	s := &server{
+		out: out, errw: errw, faults: map[string]string{}, crashed: make(chan struct{}, 1), quit: make(chan struct{}),
+		threads: map[string]*thread{}, pending: map[string]chan *message{}, granted: map[string]bool{},
+	}
 	flags := flag.NewFlagSet("app-server", flag.ContinueOnError)
 	flags.SetOutput(errw)
-	flags.StringVar(&o.home, "home", os.Getenv("CODEX_HOME"), "folder for threads; must exist")
-	flags.DurationVar(&o.pace, "pace", 0, "wait before each directive")
-	flags.DurationVar(&o.deafFor, "deaf-for", 10*time.Minute, "how long a deaf server outlives its client")
-	flags.Func("fault", faults, o.addFault)
+	flags.StringVar(&s.home, "home", os.Getenv("CODEX_HOME"), "folder for threads; must exist")
+	flags.DurationVar(&s.pace, "pace", 0, "wait before each directive")
+	flags.DurationVar(&s.deafFor, "deaf-for", 10*time.Minute, "how long a deaf server outlives its client")
+	flags.Func("fault", faults, s.addFault)
 	if err := flags.Parse(args[1:]); err != nil {
 		return 2
-	} else if flags.NArg() > 0 {
-		fmt.Fprintf(errw, "app-server takes no %q\n", flags.Arg(0))
-		return 2
 	}
-	if info, err := os.Stat(o.home); o.home != "" && (err != nil || !info.IsDir()) {
-		fmt.Fprintf(errw, "Error: CODEX_HOME points to %q, but that path does not exist\n", o.home)
+	if info, err := os.Stat(s.home); s.home != "" && (err != nil || !info.IsDir()) {
+		fmt.Fprintf(errw, "Error: CODEX_HOME points to %q, but that path does not exist\n", s.home)
 		return 1
 	}
-	if _, told := o.faults["exit"]; told {
+	if _, told := s.faults["exit"]; told {
 		fmt.Fprintln(errw, "Error: told to fail")
 		return 1
-	}
-	s := &server{
-		options: o, out: out, errw: errw, crashed: make(chan struct{}, 1), quit: make(chan struct{}),
-		threads: map[string]*thread{}, pending: map[string]chan *message{}, granted: map[string]bool{},
 	}
 	return s.run(in)
 }
 
 // server is one app-server.
 type server struct {
-	options
+	home    string        // an existing folder that keeps threads, so that a new process can resume them; "": they end with this one
+	pace    time.Duration // before each directive, for demos
+	deafFor time.Duration
+	faults  map[string]string
 	errw    io.Writer
 	crashed chan struct{} // a turn said crash
 	quit    chan struct{} // closed when the server ends
+	deaf    atomic.Bool
+	running sync.WaitGroup // turns
 
 	outMu sync.Mutex
-	out   io.Writer // nil when the client has stopped reading
+	out   io.Writer
 
 	mu          sync.Mutex
 	initialized bool
@@ -107,8 +100,6 @@ type server struct {
 	nextItem    int
 	granted     map[string]bool // commands accepted for the session
 	commands    []*command
-	deaf        bool
-	running     sync.WaitGroup // turns
 }
 
 // run serves until the client closes its end or the process is told to end.
@@ -124,9 +115,6 @@ func (s *server) run(in io.Reader) int {
 		for lines.Scan() {
 			s.take(lines.Bytes())
 		}
-		if err := lines.Err(); err != nil && !errors.Is(err, io.ErrClosedPipe) {
-			s.log("codex_app_server: " + err.Error())
-		}
 	}()
 	select {
 	case <-s.crashed:
@@ -134,10 +122,7 @@ func (s *server) run(in io.Reader) int {
 	case <-gone:
 	case <-ctx.Done():
 	}
-	s.mu.Lock()
-	deaf := s.deaf
-	s.mu.Unlock()
-	if deaf {
+	if s.deaf.Load() {
 		select {
 		case <-s.crashed:
 			return 1
@@ -177,7 +162,6 @@ func (s *server) log(text string) {
 // object is a JSON object to send.
 type object map[string]any
 
-// send writes one message. A client that stopped reading does not stop the server.
 func (s *server) send(message object) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -189,14 +173,11 @@ func (s *server) send(message object) {
 	s.write(b.Bytes())
 }
 
+// write writes a line. A client that stopped reading does not stop the server.
 func (s *server) write(line []byte) {
 	s.outMu.Lock()
 	defer s.outMu.Unlock()
-	if s.out == nil {
-		return
-	}
 	if _, err := s.out.Write(line); err != nil {
-		s.out = nil
 		s.log("codex_app_server_transport: " + err.Error())
 	}
 }
@@ -224,15 +205,11 @@ func (s *server) take(line []byte) {
 	switch {
 	case m.Method != "" && m.ID != nil:
 		s.serve(&m)
-	case m.Method == "initialized":
-	case m.Method != "":
-		s.log("codex_app_server: unknown notification " + m.Method)
-	default:
+	case m.Method == "":
 		s.mu.Lock()
-		waiting := s.pending[string(m.ID)]
-		delete(s.pending, string(m.ID))
-		s.mu.Unlock()
-		if waiting != nil {
+		defer s.mu.Unlock()
+		if waiting := s.pending[string(m.ID)]; waiting != nil {
+			delete(s.pending, string(m.ID))
 			waiting <- &m // buffered
 		}
 	}
@@ -240,19 +217,14 @@ func (s *server) take(line []byte) {
 
 // params are the members of all requests that the server reads.
 type params struct {
-	ClientInfo struct {
-		Name    string `json:"name"`
-		Version string `json:"version"`
-	} `json:"clientInfo"`
-	id             json.RawMessage         // of the request
-	ThreadID       string                  `json:"threadId"`
-	TurnID         string                  `json:"turnId"`
-	Cwd            string                  `json:"cwd"`
-	ApprovalPolicy json.RawMessage         `json:"approvalPolicy"`
-	Sandbox        json.RawMessage         `json:"sandbox"`
-	SandboxPolicy  json.RawMessage         `json:"sandboxPolicy"`
-	Config         *threadConfig           `json:"config"`
-	Input          []struct{ Text string } `json:"input"`
+	ClientInfo     struct{ Name, Version string }
+	id             json.RawMessage // of the request
+	ThreadID       string
+	TurnID         string
+	Cwd            string
+	ApprovalPolicy json.RawMessage
+	Config         *threadConfig
+	Input          []struct{ Text string }
 }
 
 // reply is the answer to a request: a result with what follows it, an error, or neither.
@@ -277,8 +249,7 @@ var handlers = map[string]func(*server, *params) reply{
 }
 
 func (s *server) serve(m *message) {
-	var r reply
-	p := params{id: m.ID}
+	r, p := reply{}, params{id: m.ID}
 	handle := handlers[m.Method]
 	switch {
 	case len(m.Params) == 0:
@@ -288,9 +259,12 @@ func (s *server) serve(m *message) {
 	case !s.initialized && m.Method != "initialize": // only the reader writes it
 		r.err = "Not initialized"
 	default:
+		var policy string
 		if err := json.Unmarshal(m.Params, &p); err != nil {
 			r.err = "Invalid request: " + err.Error()
-		} else if r.err = p.check(); r.err == "" {
+		} else if json.Unmarshal(p.ApprovalPolicy, &policy) == nil && !slices.Contains(approvalPolicies, policy) {
+			r.err = unknownVariant(policy, approvalPolicies)
+		} else {
 			r = handle(s, &p)
 		}
 	}
@@ -306,62 +280,28 @@ func (s *server) serve(m *message) {
 	}
 }
 
-// check is codex's error message for policies that it refuses, "" for valid ones.
-func (p *params) check() string {
-	var policy struct{ Type string }
-	var word string
-	switch {
-	case json.Unmarshal(p.ApprovalPolicy, &word) == nil && !slices.Contains(approvalPolicies, word):
-		return unknownVariant(word, approvalPolicies)
-	case json.Unmarshal(p.Sandbox, &word) == nil && !slices.Contains(sandboxModes, word):
-		return unknownVariant(word, sandboxModes)
-	case len(p.SandboxPolicy) == 0:
-		return ""
-	case json.Unmarshal(p.SandboxPolicy, &policy) != nil:
-		return "Invalid request: invalid type: expected internally tagged enum SandboxPolicyDeserialize"
-	case policy.Type == "":
-		return "Invalid request: missing field `type`"
-	case !slices.Contains(sandboxPolicies, policy.Type):
-		return unknownVariant(policy.Type, sandboxPolicies)
-	}
-	return ""
-}
-
-var (
-	approvalPolicies = []string{"untrusted", "on-request", "granular", "never"}
-	sandboxModes     = []string{"read-only", "workspace-write", "danger-full-access"}
-	sandboxPolicies  = []string{"dangerFullAccess", "readOnly", "externalSandbox", "workspaceWrite"}
-)
+// approvalPolicies are the words that codex knows; a policy may also be an object.
+var approvalPolicies = []string{"untrusted", "on-request", "granular", "never"}
 
 func unknownVariant(word string, known []string) string {
 	return fmt.Sprintf("Invalid request: unknown variant `%s`, expected one of `%s`", word, strings.Join(known, "`, `"))
 }
 
 func (s *server) initialize(p *params) reply {
-	if p.ClientInfo.Name == "" || p.ClientInfo.Version == "" {
-		return reply{err: "Invalid request: missing field `clientInfo`"}
-	}
-	if s.initialized {
-		return reply{err: "Already initialized"}
-	}
 	s.initialized = true
 	if _, silent := s.faults["silent-initialize"]; silent {
 		return reply{}
 	}
-	version := cmp.Or(s.faults["version"], Version)
+	client := p.ClientInfo
+	agent := fmt.Sprintf("%s/%s (Scripted; x86_64) dumb (%[1]s; %s)", client.Name, cmp.Or(s.faults["version"], Version), client.Version)
 	return reply{
-		err: s.faults["initialize-error"],
-		result: object{
-			"userAgent": fmt.Sprintf("%s/%s (Scripted; x86_64) dumb (%[1]s; %s)", p.ClientInfo.Name, version, p.ClientInfo.Version),
-			"codexHome": s.home, "platformFamily": "unix", "platformOs": "linux",
-		},
+		err: s.faults["initialize-error"], result: object{"userAgent": agent, "codexHome": s.home, "platformFamily": "unix", "platformOs": "linux"},
 	}
 }
 
 // exec serves the probe of the sandbox. It runs nothing: a fault stands for a machine that cannot sandbox.
-func (s *server) exec(p *params) reply {
-	free := bytes.Contains(p.SandboxPolicy, []byte(`"dangerFullAccess"`)) || bytes.Contains(p.SandboxPolicy, []byte(`"externalSandbox"`))
-	if text := s.faults["sandbox"]; text != "" && !free {
+func (s *server) exec(*params) reply {
+	if text := s.faults["sandbox"]; text != "" {
 		return reply{result: object{"exitCode": 1, "stdout": "", "stderr": text + "\n"}}
 	}
 	return reply{result: object{"exitCode": 0, "stdout": "", "stderr": ""}}

@@ -6,12 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -63,6 +60,22 @@ func (s *server) startTurn(p *params) reply {
 	return reply{result: answer, after: func() { go u.run(prompt, steps, err, func() {}) }}
 }
 
+// interrupt ends a turn. A running command goes on in the background.
+func (s *server) interrupt(p *params) reply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.threads[p.ThreadID]
+	switch {
+	case t == nil:
+		return reply{err: "thread not found: " + p.ThreadID}
+	case t.turn == nil:
+		return reply{err: "no active turn to interrupt"}
+	case t.turn.id != p.TurnID:
+		return reply{err: "expected active turn id " + p.TurnID}
+	}
+	return reply{result: object{}, after: t.turn.stop}
+}
+
 // shape is the turn with these members.
 func (u *turn) shape(members object) object {
 	turn := shape("turn", members)
@@ -111,7 +124,7 @@ func (u *turn) run(prompt string, steps []Step, err error, ended func()) {
 }
 
 func (u *turn) start() {
-	u.status(object{"type": "active", "activeFlags": []any{}})
+	u.status("active")
 	u.notify("turn/started", object{"turn": u.shape(object{"startedAt": u.began.Unix()})})
 }
 
@@ -127,13 +140,13 @@ func (u *turn) finish(err error) {
 	switch e.status {
 	case "completed":
 		members["items"], members["itemsView"] = []any{u.said}, "summary"
+		u.status("idle")
 	case "failed":
 		members["error"] = shape("error", object{"message": e.text, "codexErrorInfo": e.info})
-		u.status(object{"type": "systemError"})
+		u.status("systemError")
 		u.notify("error", object{"error": members["error"], "willRetry": false, "turnId": u.id})
-	}
-	if e.status != "failed" {
-		u.status(object{"type": "idle"})
+	default:
+		u.status("idle")
 	}
 	u.s.mu.Lock()
 	u.t.turn = nil
@@ -146,29 +159,50 @@ func (u *turn) finish(err error) {
 	u.notify("turn/completed", object{"turn": u.shape(members)})
 }
 
-// interrupt ends a turn. A running command goes on in the background.
-func (s *server) interrupt(p *params) reply {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.threads[p.ThreadID]
-	switch {
-	case t == nil:
-		return reply{err: "thread not found: " + p.ThreadID}
-	case t.turn == nil:
-		return reply{err: "no active turn to interrupt"}
-	case t.turn.id != p.TurnID:
-		return reply{err: fmt.Sprintf("expected active turn id %s but found %s", p.TurnID, t.turn.id)}
-	}
-	return reply{result: object{}, after: t.turn.stop}
-}
-
 // notify sends a notification of this turn's thread.
 func (u *turn) notify(method string, params object) {
 	params["threadId"] = u.t.ID
 	u.s.notify(method, params)
 }
 
-func (u *turn) status(status object) { u.notify("thread/status/changed", object{"status": status}) }
+// status sends the status of the thread; the flags are those of an active one.
+func (u *turn) status(kind string, flags ...string) {
+	status := object{"type": kind}
+	if kind == "active" {
+		status["activeFlags"] = append([]string{}, flags...)
+	}
+	u.notify("thread/status/changed", object{"status": status})
+}
+
+// request sends a request and waits for the answer, without a limit, as codex does. The thread's status shows flag meanwhile.
+// An answer of another shape than codex expects is logged, and refuses.
+func (u *turn) request(method, flag string, params object, result any) (refusal json.RawMessage, err error) {
+	answer := make(chan *message, 1)
+	u.s.mu.Lock()
+	n := u.s.nextID
+	u.s.nextID++
+	u.s.pending[strconv.Itoa(n)] = answer
+	u.s.mu.Unlock()
+	if flag != "" {
+		u.status("active", flag)
+		defer u.status("active")
+	}
+	params["threadId"], params["turnId"] = u.t.ID, u.id
+	u.s.send(object{"method": method, "id": n, "params": params})
+	// Codex sends this for a request without an answer too.
+	defer func() { u.notify("serverRequest/resolved", object{"requestId": n}) }()
+	select {
+	case m := <-answer:
+		if m.Error != nil {
+			u.s.log("codex_app_server: request failed with client error: " + string(m.Error))
+		} else if err := json.Unmarshal(m.Result, result); err != nil {
+			u.s.log("codex_app_server: failed to deserialize the answer: " + string(m.Result))
+		}
+		return m.Error, nil
+	case <-u.ctx.Done():
+		return nil, u.interrupted()
+	}
+}
 
 // sleep waits, or ends the turn if it is interrupted.
 func (u *turn) sleep(d time.Duration) error {
@@ -188,71 +222,6 @@ func (u *turn) interrupted() error {
 	return nil
 }
 
-// step does one directive.
-func (u *turn) step(s *Step) error {
-	switch s.Verb {
-	case "sh", "background":
-		wait := u.command(s.Text, u.started(commandItem(s.Text, u.t.Cwd), "call"))
-		if s.Verb == "sh" {
-			wait()
-		}
-	case "say":
-		return u.say(0, strings.SplitAfter(s.Text, " ")...)
-	case "think":
-		u.completed(u.started(newItem("reasoning", object{"summary": []string{s.Text}}), "rs"))
-	case "patch":
-		u.patch(u.started(fileItem(filepath.Join(u.t.Cwd, s.Name), s.Text), "call"), s.Name, s.Text)
-	case "tokens":
-		u.count(int64(s.N), int64(s.M))
-	case "ratelimits":
-		u.s.notify("account/rateLimits/updated", object{"rateLimits": s.JSON})
-	case "sleep":
-		return u.sleep(s.Wait)
-	case "stream":
-		words := make([]string, s.N)
-		for i := range words {
-			words[i] = fmt.Sprintf("%d ", i+1)
-		}
-		return u.say(s.Wait, words...)
-	case "subagent":
-		u.subAgent(s.Text)
-	case "late-response": // startTurn has read it
-	case "fail":
-		return &end{status: "failed", info: errorInfo(s.Name), text: cmp.Or(s.Text, s.Name)}
-	case "cancel":
-		return &end{status: "interrupted"}
-	case "crash":
-		u.s.crashed <- struct{}{}
-		return errCrashed
-	case "hang", "silent": // they differ only in package modeltest
-		<-u.ctx.Done()
-	case "deaf":
-		u.s.mu.Lock()
-		u.s.deaf = true
-		u.s.mu.Unlock()
-		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	case "garbage":
-		u.s.write([]byte(s.Text + "\n"))
-	case "long":
-		item := u.started(commandItem("cat large", u.t.Cwd), "call")
-		item["status"], item["exitCode"], item["durationMs"] = "completed", 0, 0
-		item["aggregatedOutput"] = strings.Repeat("x", s.N)
-		u.completed(item)
-	default:
-		return u.ask(s)
-	}
-	return u.interrupted()
-}
-
-// errorInfo makes codexErrorInfo of a word, or of KEY=STATUS an object with an HTTP status, which may be empty.
-func errorInfo(text string) any {
-	key, status, ok := strings.Cut(text, "=")
-	if !ok {
-		return text
-	}
-	return object{key: object{"httpStatusCode": json.RawMessage(cmp.Or(status, "null"))}}
-}
-
 // started gives an item an id and sends its start. The caller completes it.
 func (u *turn) started(item object, prefix string) object {
 	u.s.mu.Lock()
@@ -264,6 +233,7 @@ func (u *turn) started(item object, prefix string) object {
 	return item
 }
 
+// completed sends the end of an item, with the status it has then.
 func (u *turn) completed(item object) {
 	item["completedAtMs"] = now()
 	u.notify("item/completed", object{"item": item, "turnId": u.id, "contentTokenCount": nil, "completedAtMs": item["completedAtMs"]})
@@ -302,39 +272,4 @@ func (u *turn) count(in, out int64) {
 		"total": usageShape(total), "last": usageShape(tokens{in, out}), "modelContextWindow": 258400,
 	}})
 	u.s.notify("account/rateLimits/updated", object{"rateLimits": shape("rateLimits", nil)})
-}
-
-// patch writes a file of the workspace and completes its item. As with codex, a path outside fails.
-func (u *turn) patch(item object, name, text string) {
-	item["status"] = "completed"
-	if err := writeFile(u.t.Cwd, name, text); err != nil {
-		item["status"] = "failed"
-		u.s.log("codex_core::tools::router: error=" + err.Error())
-	}
-	u.completed(item)
-}
-
-func writeFile(dir, name, text string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }() // it is only read
-	if err := root.MkdirAll(filepath.Dir(name), 0o777); err != nil {
-		return err
-	}
-	return root.WriteFile(name, []byte(text+"\n"), 0o666)
-}
-
-// subAgent sends what a client sees of a sub-agent: a call, and a turn of another thread.
-func (u *turn) subAgent(text string) {
-	child := &turn{s: u.s, t: &thread{ID: newID(), Cwd: u.t.Cwd}, id: newID(), began: time.Now(), ctx: u.ctx}
-	call := u.started(newItem("collabAgentToolCall", object{"senderThreadId": u.t.ID, "prompt": text}), "call")
-	call["status"], call["model"], call["receiverThreadIds"] = "completed", "scripted", []string{child.t.ID}
-	call["agentsStates"] = object{child.t.ID: object{"status": "pendingInit", "message": nil}}
-	u.completed(call)
-	child.start()
-	err := child.say(0, text)
-	child.count(1000, 50)
-	child.finish(err)
 }

@@ -1,0 +1,328 @@
+package codextest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// step does one directive.
+func (u *turn) step(s *Step) error {
+	switch s.Verb {
+	case "sh", "background":
+		wait := u.command(s.Text, u.started(commandItem(s.Text, u.t.Cwd), "call"))
+		if s.Verb == "sh" {
+			wait()
+		}
+	case "say":
+		return u.say(0, strings.SplitAfter(s.Text, " ")...)
+	case "think":
+		u.completed(u.started(newItem("reasoning", object{"summary": []string{s.Text}}), "rs"))
+	case "patch":
+		u.patch(u.started(fileItem(filepath.Join(u.t.Cwd, s.Name), s.Text), "call"), s.Name, s.Text)
+	case "tokens":
+		u.count(int64(s.N), int64(s.M))
+	case "ratelimits":
+		u.s.notify("account/rateLimits/updated", object{"rateLimits": s.JSON})
+	case "sleep":
+		return u.sleep(s.Wait)
+	case "stream":
+		return u.say(s.Wait, Numbers(s.N)...)
+	case "subagent":
+		u.subAgent(s.Text)
+	case "late-response": // startTurn has read it
+	case "fail":
+		return &end{status: "failed", info: errorInfo(s.Name), text: cmp.Or(s.Text, s.Name)}
+	case "cancel":
+		return &end{status: "interrupted"}
+	case "crash":
+		u.s.crashed <- struct{}{}
+		return errCrashed
+	case "hang", "silent": // they differ only in package modeltest
+		<-u.ctx.Done()
+	case "deaf":
+		u.s.deaf.Store(true)
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	case "garbage":
+		u.s.write([]byte(s.Text + "\n"))
+	case "long":
+		item := u.started(commandItem("cat large", u.t.Cwd), "call")
+		item["status"], item["exitCode"], item["durationMs"] = "completed", 0, 0
+		item["aggregatedOutput"] = strings.Repeat("x", s.N)
+		u.completed(item)
+	case "ask-command":
+		return u.askCommand(s.Text)
+	case "ask-file":
+		return u.askFile(s.Text)
+	case "tool":
+		return u.tool(s.Name, s.JSON)
+	case "ask-user":
+		question := shape("question", object{"question": s.Text})
+		return u.ask("item/tool/requestUserInput", "waitingOnUserInput", shape("questions", object{"questions": []object{question}}))
+	case "ask-form":
+		return u.ask("mcpServer/elicitation/request", "", shape("form", object{"message": s.Text}))
+	case "ask-permissions":
+		params := shape("permissions", object{"startedAtMs": now(), "cwd": u.t.Cwd})
+		return u.ask("item/permissions/requestApproval", "waitingOnApproval", params)
+	case "request":
+		params := object{}
+		if err := json.Unmarshal(s.JSON, &params); s.JSON != nil && err != nil {
+			return fmt.Errorf("line %d: request wants an object: %w", s.Line, err)
+		}
+		return u.ask(s.Name, "", params)
+	default:
+		return fmt.Errorf("line %d: only a model can do %q", s.Line, s.Verb)
+	}
+	return u.interrupted()
+}
+
+// Numbers are the words of the message that "stream" sends.
+func Numbers(n int) []string {
+	words := make([]string, n)
+	for i := range words {
+		words[i] = fmt.Sprintf("%d ", i+1)
+	}
+	return words
+}
+
+// errorInfo makes codexErrorInfo of a word, or of KEY=STATUS an object with an HTTP status, which may be empty.
+func errorInfo(text string) any {
+	key, status, ok := strings.Cut(text, "=")
+	if !ok {
+		return text
+	}
+	return object{key: object{"httpStatusCode": json.RawMessage(cmp.Or(status, "null"))}}
+}
+
+// patch writes a file of the workspace and completes its item. As with codex, a path outside fails.
+func (u *turn) patch(item object, name, text string) {
+	item["status"] = "completed"
+	if err := writeFile(u.t.Cwd, name, text); err != nil {
+		item["status"] = "failed"
+		u.s.log("codex_core::tools::router: error=" + err.Error())
+	}
+	u.completed(item)
+}
+
+func writeFile(dir, name, text string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // it is only read
+	if err := root.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		return err
+	}
+	return root.WriteFile(name, []byte(text+"\n"), 0o666)
+}
+
+// subAgent sends what a client sees of a sub-agent: a call, and a turn of another thread.
+func (u *turn) subAgent(text string) {
+	child := &turn{s: u.s, t: &thread{ID: newID(), Cwd: u.t.Cwd}, id: newID(), began: time.Now(), ctx: u.ctx}
+	call := u.started(newItem("collabAgentToolCall", object{"senderThreadId": u.t.ID, "prompt": text}), "call")
+	call["status"], call["model"], call["receiverThreadIds"] = "completed", "scripted", []string{child.t.ID}
+	call["agentsStates"] = object{child.t.ID: object{"status": "pendingInit", "message": nil}}
+	u.completed(call)
+	child.start()
+	err := child.say(0, text)
+	child.count(1000, 50)
+	child.finish(err)
+}
+
+// ask sends a request and says what it was answered.
+func (u *turn) ask(method, flag string, params object) error {
+	var answer json.RawMessage
+	refusal, err := u.request(method, flag, params, &answer)
+	if err != nil {
+		return err
+	}
+	if refusal != nil {
+		return u.say(0, "refused: "+string(refusal))
+	}
+	return u.say(0, "answered: "+string(answer))
+}
+
+// approval asks for the approval of an item. It returns the decision, after which an item that was refused has its status.
+func (u *turn) approval(method string, item, params object) (string, error) {
+	var answer struct{ Decision string }
+	params["itemId"], params["startedAtMs"] = item["id"], item["startedAtMs"]
+	_, err := u.request(method, "waitingOnApproval", params, &answer)
+	item["status"] = "failed"
+	if answer.Decision == "decline" || answer.Decision == "cancel" {
+		item["status"] = "declined"
+	}
+	return answer.Decision, err
+}
+
+func (u *turn) askCommand(line string) error {
+	u.s.mu.Lock()
+	granted := u.s.granted[line]
+	u.s.mu.Unlock()
+	item := u.started(commandItem(line, u.t.Cwd), "call")
+	decision, err := "accept", error(nil)
+	if !granted {
+		decision, err = u.approval("item/commandExecution/requestApproval", item, object{
+			"kind": "command", "environmentId": "local", "reason": "needs to run outside the sandbox", "command": item["command"],
+			"cwd": u.t.Cwd, "commandActions": item["commandActions"], "proposedExecpolicyAmendment": []string{line},
+			"availableDecisions": []any{"accept", object{"acceptWithExecpolicyAmendment": object{"execpolicy_amendment": []string{line}}}, "cancel"},
+		})
+	}
+	switch {
+	case err != nil:
+		return err
+	case decision == "accept" || decision == "acceptForSession":
+		u.s.mu.Lock()
+		u.s.granted[line] = granted || decision == "acceptForSession"
+		u.s.mu.Unlock()
+		u.command(line, item)()
+		return u.interrupted()
+	}
+	u.completed(item)
+	if decision == "cancel" {
+		return &end{status: "interrupted"}
+	}
+	return u.interrupted()
+}
+
+func (u *turn) askFile(name string) error {
+	item := u.started(fileItem(filepath.Join(u.t.Cwd, name), "asked for"), "call")
+	decision, err := u.approval("item/fileChange/requestApproval", item, object{"reason": nil, "grantRoot": nil})
+	switch {
+	case err != nil:
+		return err
+	case decision == "accept" || decision == "acceptForSession":
+		u.patch(item, name, "asked for")
+	case decision == "cancel":
+		return &end{status: "interrupted"} // the item never completes
+	default:
+		u.completed(item)
+	}
+	return u.interrupted()
+}
+
+// tool calls a dynamic tool of the client. A script may name a tool that the thread does not have, to see the refusal.
+func (u *turn) tool(name string, args json.RawMessage) error {
+	if args == nil {
+		args = json.RawMessage("{}")
+	}
+	item := u.started(newItem("dynamicToolCall", object{"tool": name, "arguments": args}), "call")
+	var answer struct {
+		ContentItems []json.RawMessage
+		Success      bool
+	}
+	refusal, err := u.request("item/tool/call", "", object{"callId": item["id"], "namespace": nil, "tool": name, "arguments": args}, &answer)
+	if err != nil {
+		return err
+	}
+	item["contentItems"], item["success"], item["status"] = answer.ContentItems, answer.Success, "completed"
+	if refusal != nil || answer.ContentItems == nil {
+		item["contentItems"] = []object{{"type": "inputText", "text": "dynamic tool request failed"}}
+	}
+	if !answer.Success {
+		item["status"] = "failed"
+	}
+	item["durationMs"] = now() - item["startedAtMs"].(int64)
+	u.completed(item)
+	return u.interrupted()
+}
+
+// command is a shell command of the agent. It runs in a process session of its own, as with codex.
+type command struct {
+	*exec.Cmd
+	output bytes.Buffer  // to be read when done
+	done   chan struct{} // closed when the command has ended
+}
+
+const (
+	// outputWait bounds the wait for output after a command has ended: a process that it started may keep the pipe open.
+	outputWait = 200 * time.Millisecond
+	outputKept = 1 << 20 // what codex keeps of a command's output
+)
+
+// spawn starts a command with the environment that codex gives to commands. Commands survive an interrupt.
+func (u *turn) spawn(line, callID string) (*command, error) {
+	c := &command{Cmd: exec.CommandContext(context.WithoutCancel(u.ctx), "/bin/bash", u.t.config.shellFlag(), line), done: make(chan struct{})}
+	c.Dir = u.t.Cwd
+	c.Env = append(u.t.config.environ(os.Environ()),
+		"CODEX_THREAD_ID="+u.t.ID, "CODEX_SESSION_ID="+u.t.ID, "CODEX_TOOL_CALL_ID="+callID, "CODEX_CI=1")
+	c.Stdout, c.Stderr = &c.output, &c.output
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	c.WaitDelay = outputWait
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	select {
+	case <-u.s.quit:
+		return nil, errors.New("the server is ending")
+	default:
+	}
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	u.s.commands = append(u.s.commands, c)
+	go func() {
+		defer close(c.done)
+		_ = c.Wait() // its state is looked at
+	}()
+	return c, nil
+}
+
+// kill kills the command and its process group.
+func (c *command) kill() {
+	select {
+	case <-c.done:
+		// The leader is reaped, so another process may have its id by now. What it left in its group stays, as with codex.
+	default:
+		if err := syscall.Kill(-c.Process.Pid, syscall.SIGKILL); err == nil {
+			<-c.done
+		}
+	}
+}
+
+// status is the exit code as a shell reports it.
+func (c *command) status() int {
+	if ws, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return c.ProcessState.ExitCode()
+}
+
+// command runs the command of an item that was started. The returned function waits for the end of the command and
+// completes the item. After an interrupt of the turn the command goes on in the background.
+func (u *turn) command(line string, item object) (wait func()) {
+	began := time.Now()
+	c, err := u.spawn(line, fmt.Sprint(item["id"]))
+	if err != nil { // the model sees the error and the turn continues
+		return func() {
+			item["status"], item["aggregatedOutput"] = "failed", "Failed to create unified exec process: "+err.Error()
+			u.completed(item)
+		}
+	}
+	item["processId"] = fmt.Sprint(c.Process.Pid)
+	return func() {
+		select {
+		case <-c.done:
+		case <-u.ctx.Done():
+			return
+		}
+		text := strings.ToValidUTF8(string(c.output.Bytes()[:min(c.output.Len(), outputKept)]), "�")
+		if text != "" {
+			u.notify("item/commandExecution/outputDelta", object{"turnId": u.id, "itemId": item["id"], "delta": text[:min(len(text), 8<<10)]})
+		}
+		item["aggregatedOutput"], item["exitCode"], item["durationMs"] = text, c.status(), time.Since(began).Milliseconds()
+		item["status"] = "completed"
+		if c.status() != 0 {
+			item["status"] = "failed"
+		}
+		u.completed(item)
+	}
+}
