@@ -124,8 +124,12 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 	case pulse.Held:
 		return reconcile.Liveness{Alive: true, Beats: pulse.Beats, BeatAt: pulse.Mono}
 	case pulse.Missing && run.Worker.PID != 0 && proc.SameProcess(run.Worker):
-		// The run's directory was removed. The worker goes on without it, and its heartbeat is in the database too.
-		return reconcile.Liveness{Alive: true, Beats: run.Beats}
+		// The run's directory was removed, and with it the heartbeat. The worker goes on without it, unless it is stopped.
+		live := reconcile.Liveness{Alive: true, Beats: run.Beats}
+		if proc.Stopped(run.Worker) {
+			live.BeatAt = 1 // long ago: at the boot
+		}
+		return live
 	}
 	found, err := l.Host.List(ctx, host.ListRequest{Owned: l.owned(run)})
 	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Refused: pulse.Refused}

@@ -228,6 +228,25 @@ func TestStopWorker(t *testing.T) {
 	must(t, l.Kill(t.Context(), run))
 }
 
+// A worker whose run directory was removed is alive, and silent while it is stopped.
+func TestProbeWithoutRunDirectory(t *testing.T) {
+	l, run := started(t, "take")
+	must(t, os.RemoveAll(l.dir(run)))
+	if live := l.Probe(t.Context(), run); !live.Alive || live.BeatAt != 0 {
+		t.Errorf("at work: %+v", live)
+	}
+	must(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGSTOP))
+	for end := time.Now().Add(patience); l.Probe(t.Context(), run).BeatAt == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a stopped worker does not count as silent")
+		}
+	}
+	must(t, l.Kill(t.Context(), run))
+	if live := l.Probe(t.Context(), run); live.Alive || live.Unknown {
+		t.Errorf("killed: %+v", live)
+	}
+}
+
 func TestReapWorker(t *testing.T) {
 	l, run := started(t, "orphan")
 	recorded := 0

@@ -69,14 +69,14 @@ func statOf(pid int) (entry, error) {
 
 // entryOf: the start time is in microseconds of the wall clock as it was then.
 func entryOf(k *unix.KinfoProc) entry {
-	const zombie = 5 // SZOMB
+	const stopped, zombie = 4, 5 // SSTOP, SZOMB
 	started := k.Proc.P_starttime
 	return entry{
 		pid:   int(k.Proc.P_pid),
 		ppid:  int(k.Eproc.Ppid),
 		start: uint64(started.Sec)*1_000_000 + uint64(started.Usec),
 		name:  unix.ByteSliceToString(k.Proc.P_comm[:]),
-		dead:  k.Proc.P_stat == zombie,
+		dead:  k.Proc.P_stat == zombie, stopped: k.Proc.P_stat == stopped,
 	}
 }
 

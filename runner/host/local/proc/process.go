@@ -21,6 +21,7 @@ type entry struct {
 	start     uint64
 	name      string
 	dead      bool // a zombie, or about to be gone
+	stopped   bool // by a signal
 }
 
 func (e entry) process() reconcile.Process {
@@ -42,6 +43,12 @@ func Self() (reconcile.Handle, error) {
 func SameProcess(h reconcile.Handle) bool {
 	boot, err := BootID()
 	return err == nil && h.Boot == boot && h.Start != 0 && checkSame(reconcile.Process{PID: h.PID, Start: h.Start}) == nil
+}
+
+// Stopped reports whether the process that h names is alive, and stopped by a signal.
+func Stopped(h reconcile.Handle) bool {
+	e, err := statOf(h.PID)
+	return err == nil && e.stopped && SameProcess(h)
 }
 
 // checkSame returns nil if p still is the process that it was, os.ErrProcessDone if it is not, or a zombie.

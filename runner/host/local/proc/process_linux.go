@@ -124,6 +124,7 @@ func parseStat(line string) (e entry, err error) {
 	e.start = uint64(number(fields[22-first]))
 	e.session = max(e.session, 0) // -1 in a process that is ending
 	// A process whose first thread has ended shows as a zombie while its other threads run on.
+	e.stopped = state == "T"
 	e.dead = state == "X" || state == "x" || state == "Z" && threads <= 1
 	return e, err
 }
