@@ -83,7 +83,6 @@ type tx struct {
 type executor interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 // run executes a statement whose result does not matter.
@@ -123,10 +122,46 @@ func transact(ctx context.Context, pool *sql.DB, opts *sql.TxOptions, f func(tx)
 	if err != nil {
 		return err
 	}
-	if err := f(tx{begun, ctx}); err != nil {
+	if err := f(tx{preparing{begun, map[string]*sql.Stmt{}}, ctx}); err != nil {
 		return errors.Join(err, begun.Rollback())
 	}
 	return begun.Commit()
+}
+
+// preparing is a transaction that prepares each statement once: a pass may execute one for thousands of claims. database/sql
+// closes them with the transaction.
+type preparing struct {
+	*sql.Tx
+	statements map[string]*sql.Stmt
+}
+
+func (p preparing) prepare(ctx context.Context, query string) (s *sql.Stmt, err error) {
+	s, found := p.statements[query]
+	if found {
+		return s, nil
+	}
+	if s, err = p.PrepareContext(ctx, query); err == nil {
+		p.statements[query] = s
+	}
+	return s, err
+}
+
+// ExecContext implements executor.
+func (p preparing) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	s, err := p.prepare(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.ExecContext(ctx, args...)
+}
+
+// QueryContext implements executor.
+func (p preparing) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	s, err := p.prepare(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args...)
 }
 
 // update runs f in one immediate transaction of the given durability. An error of f rolls everything back.

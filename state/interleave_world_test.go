@@ -65,6 +65,7 @@ func (m memory) Connect(context.Context) (driver.Conn, error) {
 type wholeConn interface {
 	driver.Conn
 	driver.ConnBeginTx
+	driver.ConnPrepareContext
 	driver.ExecerContext
 	driver.QueryerContext
 }
@@ -80,6 +81,10 @@ func (c changedConn) changed(query string) string {
 		*c.hits++
 	}
 	return other
+}
+
+func (c changedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	return c.wholeConn.PrepareContext(ctx, c.changed(query))
 }
 
 func (c changedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {

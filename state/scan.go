@@ -181,8 +181,14 @@ func rows[T any](t tx, fields func(*T) []any, query string, args ...any) ([]T, e
 
 // row is the first row of a query, sql.ErrNoRows where there is none.
 func row[T any](t tx, fields func(*T) []any, query string, args ...any) (v T, err error) {
-	err = t.QueryRowContext(t.ctx, query, args...).Scan(fields(&v)...)
-	return v, err
+	all, err := rows(t, fields, query, args...)
+	if err == nil && len(all) == 0 {
+		err = sql.ErrNoRows
+	}
+	if err != nil {
+		return v, err
+	}
+	return all[0], nil
 }
 
 // readAll is rows outside of a transaction.
@@ -194,9 +200,6 @@ func readAll[T any](ctx context.Context, c *conn, doing string, fields func(*T) 
 // readOne is row outside of a transaction; false where there is none.
 func readOne[T any](ctx context.Context, c *conn, doing string, fields func(*T) []any, query string, args ...any) (T, bool, error) {
 	v, err := row(c.reader(ctx), fields, query, args...)
-	if err != nil {
-		v = *new(T) // a failed Scan may have filled a part of it
-	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return v, false, nil
 	}

@@ -51,14 +51,16 @@ func (v Views) SkipOf(ctx context.Context, issueID string) (StoredSkip, bool, er
 }
 
 // FindIssue looks for an issue by its identifier, in either case, or by its id, among the claims, then the runs (the newest
-// first), then the skips.
+// first), then the skips. SQLite would read whole tables where one condition names two indexed columns.
 func (v Views) FindIssue(ctx context.Context, ref string) (id, identifier string, ok bool, err error) {
 	names, ok, err := readOne(ctx, v.conn, "look for the issue", func(n *[2]string) []any { return []any{&n[0], &n[1]} }, `
-		SELECT issue_id, identifier FROM claims WHERE identifier = ?1 COLLATE NOCASE OR issue_id = ?1
-		UNION ALL SELECT * FROM (SELECT issue_id, identifier FROM runs
-			WHERE identifier = ?1 COLLATE NOCASE OR issue_id = ?1 ORDER BY id DESC LIMIT 1)
-		UNION ALL SELECT issue_id, identifier FROM skips WHERE identifier = ?1 COLLATE NOCASE OR issue_id = ?1
-		LIMIT 1`, ref)
+		SELECT issue_id, identifier FROM (
+			SELECT issue_id, identifier, 1 AS place, '' AS run FROM claims WHERE identifier = ?1 COLLATE NOCASE
+			UNION ALL SELECT issue_id, identifier, 1, '' FROM claims WHERE issue_id = ?1
+			UNION ALL SELECT issue_id, identifier, 2, id FROM runs WHERE identifier = ?1 COLLATE NOCASE
+			UNION ALL SELECT issue_id, identifier, 2, id FROM runs WHERE issue_id = ?1
+			UNION ALL SELECT issue_id, identifier, 3, '' FROM skips WHERE identifier = ?1 COLLATE NOCASE OR issue_id = ?1)
+		ORDER BY place, run DESC LIMIT 1`, ref)
 	return names[0], names[1], ok, err
 }
 
