@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
@@ -150,32 +153,45 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// Every command line in the documentation names an existing command and existing flags.
+// Every command line in the documentation, and in the examples that the help of every command has, is accepted.
 func TestDocumentedCommandLines(t *testing.T) {
-	app := newApp(testWorld())
-	typed := regexp.MustCompile(`(?:^|[ /"])symphony ([a-z]+)((?: +[^\n|;&>]+)?)`)
+	typed := regexp.MustCompile(`(?:^|[ /"(])symphony ([a-z]+(?: +[^\n|;&>()]+)?)`)
+	for _, c := range newApp(testWorld()).Commands {
+		if !c.Hidden && !typed.MatchString(between(t, help(t, c.Name)+"\nOPTIONS:", "Example", "\nOPTIONS:")) {
+			t.Errorf("%s: its help has no example", c.Name)
+		}
+	}
 	for _, name := range documentNames(t) {
-		if name == "CHANGELOG.md" || name == "docs/commands.md" || name == "docs/questions.md" { // history; help texts; output
+		if name == "CHANGELOG.md" || name == "docs/questions.md" { // history; output, whose commands a script runs
 			continue
 		}
-		for _, code := range append(codeSpans(document(t, name)), codeBlocks(document(t, name))...) {
+		text := strings.ReplaceAll(document(t, name), "\\\n", "")
+		for _, code := range append(codeSpans(text), codeBlocks(text)...) {
 			for _, m := range typed.FindAllStringSubmatch(code, -1) {
-				c := app.Command(m[1])
-				if m[1] == "help" || m[1] == "serve" {
-					continue
-				}
-				if c == nil {
-					t.Errorf("%s: there is no command %s", name, m[1])
-					continue
-				}
-				line, _, _ := strings.Cut(m[2], "#")
-				for _, word := range strings.Fields(line) {
-					if strings.HasPrefix(word, "-") && flagOf(c, strings.TrimLeft(word, "-")) == nil {
-						t.Errorf("%s: %s has no flag %s", name, c.Name, word)
-					}
+				line, _, _ := strings.Cut(m[1], " #")
+				words := strings.Fields(strings.NewReplacer(`"`, "", "'", "").Replace(line))
+				if words[0] != "help" && words[0] != "serve" {
+					checkCommandLine(t, name, words)
 				}
 			}
 		}
+	}
+}
+
+// checkCommandLine parses a command line with the command's action left out.
+func checkCommandLine(t *testing.T, document string, words []string) {
+	t.Helper()
+	app := newApp(testWorld())
+	reached := false
+	for _, c := range app.Commands {
+		c.Before, c.Action = nil, func(*cli.Context) error { reached = true; return nil }
+	}
+	args, err := arrange(app, append([]string{"symphony"}, words...))
+	if err == nil {
+		err = app.RunContext(t.Context(), args)
+	}
+	if err != nil || !reached {
+		t.Errorf("%s: symphony %s is not accepted: %v", document, strings.Join(words, " "), err)
 	}
 }
 
@@ -391,4 +407,66 @@ func TestDocumentedWorkflow(t *testing.T) {
 	}
 	text := made("workflow.txtar") + "-- shown/WORKFLOW.md --\n" + shown + "-- WORKFLOW.md --\n" + used
 	runScripts(t, params(t, "script"), map[string]string{"workflow": text})
+}
+
+// help returns what a command prints with --help.
+func help(t *testing.T, command string) string {
+	t.Helper()
+	var out bytes.Buffer
+	w := testWorld()
+	w.Stdout = &out
+	if code := run(t.Context(), w, []string{"symphony", command, "--help"}); code != exit.OK {
+		t.Fatalf("%s --help ends with %d", command, code)
+	}
+	return out.String()
+}
+
+// docs/commands.md holds the help of every command; a release makes the man page from it. UPDATE_REFERENCE=1 writes it.
+func TestCommandReference(t *testing.T) {
+	const file = "../../docs/commands.md"
+	var b strings.Builder
+	b.WriteString("# Commands\n\nThis is what `symphony COMMAND --help` prints.\n")
+	for _, c := range newApp(testWorld()).Commands {
+		if !c.Hidden {
+			fmt.Fprintf(&b, "\n## symphony %s\n\n```\n%s\n```\n", c.Name, strings.TrimSpace(help(t, c.Name)))
+		}
+	}
+	if os.Getenv("UPDATE_REFERENCE") != "" {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != b.String() {
+		t.Error("docs/commands.md is not what the commands print: UPDATE_REFERENCE=1 go test ./cmd/symphony -run TestCommandReference")
+	}
+}
+
+// What the README says about moving to a second machine, command by command: on one machine with a home, then on another
+// with another home in its place, another boot and other processes.
+func TestMovingToAnotherMachine(t *testing.T) {
+	const title = "## Backup, moving, upgrading\n"
+	var blocks []string
+	for _, block := range codeBlocks(between(t, document(t, "docs/operations.md"), title, "\n## ")) {
+		var kept strings.Builder
+		for line := range strings.Lines(block) {
+			if !strings.HasPrefix(line, "systemctl ") { // there is none here
+				kept.WriteString(line)
+			}
+		}
+		blocks = append(blocks, kept.String())
+	}
+	if len(blocks) != 2 {
+		t.Fatalf("not one block for each machine: %q", blocks)
+	}
+	// A person is slower than the last worker's own pass, which is just settling.
+	stop, archive, found := strings.Cut(blocks[0], "tar ")
+	if !found {
+		t.Fatalf("no archive: %q", blocks[0])
+	}
+	text := made("moving.txtar") + "-- old --\nset -ex\n" + stop + "-- archive --\nset -ex\ntar " + archive + "-- new --\nset -ex\n" + blocks[1]
+	runScripts(t, params(t, "script"), map[string]string{"moving": text})
 }
