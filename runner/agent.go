@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,8 +33,8 @@ type agentProcess struct {
 	ready   chan struct{} // closed when session is set
 	environ []string      // the variables that codex has; set once it has answered
 
-	mu       sync.Mutex
-	baseline map[reconcile.Process]bool // the processes below the agent when the turn began
+	mu     sync.Mutex
+	before []reconcile.Process // those below the agent when the turn began
 }
 
 const (
@@ -122,34 +123,21 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	return err
 }
 
-// beginTurn notes the processes below the agent: those that appear later belong to the turn.
+// beginTurn notes the processes below the agent: those that appear later belong to the turn. If they can't be listed, all do:
+// rather patience than a wrong stall.
 func (g *agentProcess) beginTurn() {
-	found, err := g.Host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
+	found, _ := g.Host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.baseline = map[reconcile.Process]bool{}
-	if err != nil {
-		return // then every process counts as the turn's: rather patience than a wrong stall
-	}
-	for _, p := range found.Processes {
-		g.baseline[p] = true
-	}
+	g.before = found.Processes
 }
 
-// busy reports whether a process lives that the agent has started during this turn.
+// busy reports whether a process lives that the agent has started during this turn, or may live.
 func (g *agentProcess) busy() bool {
 	found, err := g.Host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
-	if err != nil {
-		return true // unknown: the run is not ended for that
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, p := range found.Processes {
-		if !g.baseline[p] {
-			return true
-		}
-	}
-	return false
+	return err != nil || slices.ContainsFunc(found.Processes, func(p reconcile.Process) bool { return !slices.Contains(g.before, p) })
 }
 
 // The steps of ending an agent, which together are shorter than a stop may take.
@@ -163,6 +151,19 @@ const (
 // exitWait is how long an agent that ended unasked waits for a signal to the worker: a scope that is stopped, or a shutdown,
 // ends both, and then the agent has not failed.
 const exitWait = time.Second
+
+// explainStart adds the last line of the agent's stderr to the error of a start.
+func (g *agentProcess) explainStart(ctx context.Context, err error) error {
+	err = g.explain(ctx, err)
+	var e *agent.Error
+	words := agent.LastWords(g.stderr.Tail(lastWordsKept))
+	if !errors.As(err, &e) || strings.HasSuffix(e.Message, words) {
+		return err
+	}
+	told := *e
+	told.Message += "; the last line of its stderr: " + words
+	return &told
+}
 
 // explain replaces the error of a session whose agent has ended by how it ended.
 func (g *agentProcess) explain(ctx context.Context, err error) error {
@@ -190,18 +191,6 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 		words = ": " + words
 	}
 	return &agent.Error{Code: agent.CodePortExit, Message: "the agent ended unasked, " + exit.Text + words}
-}
-
-// withStderr adds the last line of the agent's stderr to the error of a session.
-func (g *agentProcess) withStderr(err error) error {
-	var e *agent.Error
-	words := agent.LastWords(g.stderr.Tail(lastWordsKept))
-	if !errors.As(err, &e) || strings.HasSuffix(e.Message, words) {
-		return err
-	}
-	told := *e
-	told.Message += "; the last line of its stderr: " + words
-	return &told
 }
 
 // awaitAll waits for all of the channels, no longer than bound: another process may hold the agent's streams.
@@ -299,7 +288,7 @@ func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, 
 	}
 	i.Session = i.process.session
 	if i.Server, err = i.Session.Initialize(ctx); err != nil {
-		return nil, i.process.withStderr(i.process.explain(ctx, err))
+		return nil, i.process.explainStart(ctx, err)
 	}
 	return i, nil
 }

@@ -45,7 +45,7 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 	}
 	thread, err := c.handshake(ctx)
 	if err != nil {
-		return c.agent.withStderr(c.agent.explain(ctx, err))
+		return c.agent.explainStart(ctx, err)
 	}
 	input, err := c.guide.firstTurnText(ctx, prompt, thread)
 	if err != nil {
@@ -103,9 +103,9 @@ func (c *conversation) wantsMore(ctx context.Context, turn int) (bool, error) {
 	if ctx.Err() != nil {
 		return false, nil //nolint:nilerr // see above
 	}
-	var moved errMovedOn
-	if errors.As(err, &moved) {
-		c.Log.Info("issue moved on", "reason", moved.reason)
+	var moved runEnd
+	if errors.As(err, &moved) && moved.outcome == reconcile.Canceled {
+		c.Log.Info("issue moved on", "reason", moved.code)
 		return false, nil // it was handed over, so the run succeeds
 	}
 	return turn < c.Config.MaxTurns, err
@@ -368,22 +368,16 @@ func linksIn(text string, attachments bool) []reconcile.Link {
 	return append(links, others...)
 }
 
-// pullRequest returns the main page of the pull request that an address belongs to, nil if it belongs to none:
-// OWNER/REPO/pull/7, and the corresponding paths of GitLab, Bitbucket and Gitea.
+// pullRequestPath matches OWNER/REPO/pull/7, and the corresponding paths of GitLab, Bitbucket and Gitea.
+var pullRequestPath = regexp.MustCompile(`^(/[^/]+/[^/]+/(?:[^/]+/)*?(?:pull|merge_requests|pull-requests|pulls)/\d+)(?:/|$)`)
+
+// pullRequest returns the main page of the pull request that an address belongs to, nil if it belongs to none.
 func pullRequest(u *url.URL) *url.URL {
-	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
-	for i := 2; i+1 < len(parts); i++ {
-		switch parts[i] {
-		case "pull", "merge_requests", "pull-requests", "pulls":
-			if number := parts[i+1]; number == "" || strings.Trim(number, "0123456789") != "" {
-				return nil
-			}
-			page := *u
-			page.Path, page.RawPath, page.RawQuery, page.Fragment = "/"+strings.Join(parts[:i+2], "/"), "", "", ""
-			return &page
-		}
+	found := pullRequestPath.FindStringSubmatch(u.Path)
+	if found == nil {
+		return nil
 	}
-	return nil
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: found[1]}
 }
 
 // anyURL ends an address at characters that it cannot contain unquoted, and at marks that texts and GraphQL put around one.

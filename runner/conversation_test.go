@@ -62,12 +62,11 @@ func TestPatientRefresh(t *testing.T) {
 		{"it answers", []answer{in("Todo")}, 0, 0, 1, func(err error) bool { return err == nil }},
 		{"down for a minute", times(6, broken, in("Todo")), 0, time.Minute, 7, func(err error) bool { return err == nil }},
 		{"moved on meanwhile", times(6, broken, in("Done")), 0, time.Minute, 7, func(err error) bool {
-			var moved errMovedOn
-			return errors.As(err, &moved) && moved.reason == reconcile.StopTerminal
+			return err == movedOn(reconcile.StopTerminal)
 		}},
 		{"down for good", []answer{broken}, 0, refreshPatience, 90, func(err error) bool {
-			var gone errTrackerGone
-			return errors.As(err, &gone) && strings.Contains(err.Error(), "HTTP 503")
+			var gone runEnd
+			return errors.As(err, &gone) && gone.code == "tracker_unavailable" && strings.Contains(gone.message, "HTTP 503")
 		}},
 		{"stopped meanwhile", []answer{broken}, 25 * time.Second, 25 * time.Second, 3, func(err error) bool { return errors.Is(err, errTerminated) }},
 		{"not the tracker's fault", []answer{strange}, 0, 0, 1, func(err error) bool { code, _ := codeOf(err); return code == "issue_not_found" }},

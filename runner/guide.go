@@ -18,14 +18,14 @@ import (
 type guide struct {
 	*job
 	mu      sync.Mutex
-	seen    reconcile.LastSeen
-	pending *pendingUpdate // what the turn that is about to begin tells the thread
+	seen    reconcile.LastSeen // by the thread
+	pending *pendingUpdate     // what the turn that is about to begin tells the thread
 
 	saving  sync.Mutex
 	created []reconcile.Created // by the agent in the tracker, not stored yet
 }
 
-// pendingUpdate becomes what the thread knows once codex has accepted the turn.
+// pendingUpdate is stored as what the thread has seen once codex has accepted the turn.
 type pendingUpdate struct {
 	seen    reconcile.LastSeen
 	answers []reconcile.Request
@@ -60,14 +60,12 @@ func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread
 	issue := g.rec.get().Issue
 	if !t.resumed {
 		seen := reconcile.LastSeen{Description: hashOf(textOf(issue.Description)), Prompt: hashOf(prompt)}
-		g.know(seen)
 		return g.agentRedactor.Text(agent.FirstTurn(prompt, t.note(), g.updateForNewThread(ctx, issue, seen, t))), nil
 	}
 	seen, last, err := g.lastRun(ctx, t.id, issue)
 	if err != nil {
 		return "", err
 	}
-	g.know(seen)
 	r := agent.Resumption{Issue: issue, Attempt: g.run.Attempt, Policy: g.Config.Policy, Last: last, Elsewhere: t.elsewhere}
 	hash := hashOf(prompt)
 	if seen.Prompt != "" && seen.Prompt != hash { // threads of earlier versions have none: their prompt is taken for this one
@@ -195,12 +193,6 @@ func (g *guide) lateAnswers(ctx context.Context) []reconcile.Request {
 	return answers
 }
 
-func (g *guide) know(seen reconcile.LastSeen) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.seen = seen
-}
-
 func (g *guide) propose(seen reconcile.LastSeen, answers []reconcile.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -210,17 +202,16 @@ func (g *guide) propose(seen reconcile.LastSeen, answers []reconcile.Request) {
 // turnAccepted stores that the thread contains the text of the turn. After a crash before that, the text is sent again.
 func (g *guide) turnAccepted(ctx context.Context) {
 	g.mu.Lock()
-	p := g.pending
-	if p != nil {
-		g.seen, g.pending = p.seen, nil
-	}
-	g.mu.Unlock()
-	if p != nil {
-		g.store(ctx, *p)
+	defer g.mu.Unlock()
+	if g.pending != nil {
+		g.store(ctx, *g.pending)
+		g.pending = nil
 	}
 }
 
+// store stores what the thread has seen. The caller holds the lock.
 func (g *guide) store(ctx context.Context, p pendingUpdate) {
+	g.seen = p.seen
 	run := g.rec.get()
 	ctx = context.WithoutCancel(ctx)
 	thread := reconcile.Thread{ID: run.ThreadID, WorkspaceID: run.WorkspaceID, CodexHome: g.codexHome}
@@ -236,17 +227,15 @@ func (g *guide) noteDescription(ctx context.Context, args json.RawMessage, issue
 	if !has("description") || !has("issueUpdate") && !has("issueBatchUpdate") || !has(issue.ID) && !has(issue.Identifier) {
 		return
 	}
-	hash := hashOf(textOf(issue.Description))
 	g.mu.Lock()
-	if g.pending != nil {
-		g.pending.seen.Description = hash
+	defer g.mu.Unlock()
+	p := g.pending
+	if p == nil {
+		p = &pendingUpdate{seen: g.seen}
 	}
-	changed := g.seen.Description != hash
-	g.seen.Description = hash
-	seen := g.seen
-	g.mu.Unlock()
-	if changed {
-		g.store(ctx, pendingUpdate{seen: seen})
+	p.seen.Description = hashOf(textOf(issue.Description))
+	if g.pending == nil && p.seen != g.seen {
+		g.store(ctx, *p)
 	}
 }
 

@@ -78,7 +78,7 @@ func (r *record) flush(ctx context.Context) {
 	}
 	r.warn("heartbeat not stored", err)
 	if reason != "" { // also if it could only be read
-		r.cancel(errStopped{reason})
+		r.cancel(stopped(reason))
 	}
 }
 
@@ -226,13 +226,6 @@ func (j *job) shareSuccess(ctx context.Context) {
 // ends the turn by it, and a turn that ends by itself is done.
 const overBudgetGrace = 500 * time.Millisecond
 
-// errOverBudget: the issue has used up agent.max_tokens. It is the cause of a cancelled run.
-type errOverBudget struct{ used, most int64 }
-
-func (e errOverBudget) Error() string {
-	return fmt.Sprintf("%d tokens used, agent.max_tokens is %d", e.used, e.most)
-}
-
 // checkBudget ends the run, in the middle of a turn if need be, once its issue has used up its tokens. Tokens of earlier
 // runs count, but for those before an operator's retry. The next pass holds the issue.
 func (j *job) checkBudget(ctx context.Context) {
@@ -243,6 +236,7 @@ func (j *job) checkBudget(ctx context.Context) {
 	used, err := j.Journal.IssueTokens(ctx, j.run.IssueID)
 	j.warn("tokens of the issue not read", err) // the next count checks again
 	if err == nil && used >= most && j.overBudget.CompareAndSwap(false, true) {
-		time.AfterFunc(overBudgetGrace, func() { j.cancel(errOverBudget{used, most}) })
+		message := fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, most)
+		time.AfterFunc(overBudgetGrace, func() { j.cancel(runEnd{reconcile.Canceled, reconcile.CodeMaxTokens, message}) })
 	}
 }

@@ -265,7 +265,7 @@ func TestStopOnAFullDisk(t *testing.T) {
 	var cause error
 	w := &Worker{Journal: refusing{}, Now: time.Now, Mono: proc.Monotonic, Log: slog.New(slog.DiscardHandler)}
 	w.newJob(reconcile.Run{}, func(err error) { cause = err }).rec.flush(t.Context())
-	if cause != (errStopped{reconcile.StopTerminal}) {
+	if cause != stopped(reconcile.StopTerminal) {
 		t.Errorf("stopped for %v", cause)
 	}
 }

@@ -72,18 +72,29 @@ type Alive interface {
 	Refuse(code string) error
 }
 
-// The causes of a cancelled run.
+// runEnd is the error of a run that ended neither by its own success nor by a fault: it says how the run ended. As the cause of
+// a cancelled context it ends the run.
+type runEnd struct {
+	outcome       reconcile.Outcome
+	code, message string
+}
+
+func (e runEnd) Error() string { return e.message }
+
+// stopped ends a run that a pass asked to stop.
+func stopped(reason string) error { return runEnd{reconcile.Canceled, reason, "stopped: " + reason} }
+
+// movedOn ends a run whose issue is no longer to be worked on.
+func movedOn(reason string) error {
+	return runEnd{reconcile.Canceled, reason, "the issue is no longer ours: " + reason}
+}
+
 var (
 	// errTerminated: a signal asked the worker to end.
-	errTerminated = errors.New("the worker was asked to end from outside")
+	errTerminated = runEnd{reconcile.InterruptedRun, reconcile.CodeTerminated, "the worker was asked to end from outside"}
 	// errNotOurs: a pass has settled the run; nothing may be recorded.
 	errNotOurs = fmt.Errorf("the run was settled by a pass: %w", reconcile.ErrConflict)
 )
-
-// errStopped: a pass asked the run to stop.
-type errStopped struct{ reason string }
-
-func (e errStopped) Error() string { return "stopped: " + e.reason }
 
 // Run carries out the run and returns it as recorded. Terminate, when closed, asks the worker to end soon. The error says
 // that the outcome could not be recorded.
@@ -290,24 +301,12 @@ func (j *job) observe() {
 
 // judge turns the error that ended the work into the run's outcome (specification 10.6).
 func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, code, message string) {
-	var stopped errStopped
-	var moved errMovedOn
-	var gone errTrackerGone
-	var overBudget errOverBudget
-	cause := context.Cause(ctx)
+	var end runEnd
 	switch {
 	case err == nil:
 		return reconcile.Succeeded, "", ""
-	case errors.As(cause, &stopped):
-		return reconcile.Canceled, stopped.reason, stopped.Error()
-	case errors.Is(cause, errTerminated):
-		return reconcile.InterruptedRun, reconcile.CodeTerminated, errTerminated.Error()
-	case errors.As(cause, &overBudget):
-		return reconcile.Canceled, reconcile.CodeMaxTokens, overBudget.Error()
-	case errors.As(err, &moved):
-		return reconcile.Canceled, moved.reason, moved.Error()
-	case errors.As(err, &gone):
-		return reconcile.InterruptedRun, "tracker_unavailable", gone.Error()
+	case errors.As(context.Cause(ctx), &end), errors.As(err, &end):
+		return end.outcome, end.code, end.message
 	}
 	code, message = codeOf(err)
 	if full := j.fullDisk(); full != "" && !reconcile.MachineFault(code) {
@@ -377,7 +376,7 @@ func (j *job) conclude(run context.Context) error {
 			err = last // this one only says that the time is over
 		}
 		code, _ := codeOf(err)
-		terminated := errors.Is(context.Cause(run), errTerminated)
+		terminated := context.Cause(run) == errTerminated
 		if ctx.Err() != nil || code == "state_replaced" || terminated && (code == "state_missing" || code == "state_corrupt") {
 			return fmt.Errorf("outcome of %s: %w", j.run.ID, err) // given up, or the database needs manual repair
 		}
@@ -459,18 +458,7 @@ type Journal interface {
 	MarkAnswersSeen(ctx context.Context, answered []reconcile.Request, runID string) error
 }
 
-// errMovedOn: the issue is no longer to be worked on.
-type errMovedOn struct{ reason string }
-
-func (e errMovedOn) Error() string { return "the issue is no longer ours: " + e.reason }
-
-// errTrackerGone: the tracker did not answer for so long that the run can't know whether to go on.
-type errTrackerGone struct{ err error }
-
-func (e errTrackerGone) Error() string { return "no answer from the tracker: " + e.err.Error() }
-func (e errTrackerGone) Unwrap() error { return e.err }
-
-// refresh asks the tracker for the issue and keeps the answer. The error is errMovedOn if it is no longer active.
+// refresh asks the tracker for the issue and keeps the answer. The error is a runEnd if it is no longer active.
 func (j *job) refresh(ctx context.Context) error {
 	found, err := j.Tracker.ByIDs(ctx, []string{j.run.IssueID})
 	if err != nil {
@@ -479,17 +467,17 @@ func (j *job) refresh(ctx context.Context) error {
 	issue, visible := found[j.run.IssueID]
 	switch p := j.Config.Policy; {
 	case !visible:
-		return errMovedOn{reconcile.StopMissing}
+		return movedOn(reconcile.StopMissing)
 	case p.Terminal(issue.State):
-		return errMovedOn{reconcile.StopTerminal}
+		return movedOn(reconcile.StopTerminal)
 	case issue.Elsewhere:
-		return errMovedOn{reconcile.StopMoved}
+		return movedOn(reconcile.StopMoved)
 	case issue.Archived || !p.Active(issue.State):
-		return errMovedOn{reconcile.StopInactive}
+		return movedOn(reconcile.StopInactive)
 	case !p.Labelled(issue):
-		return errMovedOn{reconcile.StopLabel}
+		return movedOn(reconcile.StopLabel)
 	case !p.Ours(issue):
-		return errMovedOn{reconcile.StopAssignee}
+		return movedOn(reconcile.StopAssignee)
 	}
 	j.rec.change(func(r *reconcile.Run) { r.Issue = issue })
 	return nil
@@ -521,7 +509,7 @@ func (j *job) refreshPatiently(ctx context.Context) error {
 		select {
 		case <-time.After(pause):
 		case <-end.C:
-			return errTrackerGone{err}
+			return runEnd{reconcile.InterruptedRun, "tracker_unavailable", "no answer from the tracker: " + err.Error()}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
