@@ -1,3 +1,29 @@
+// Package linear is the adapter to Linear's GraphQL API (specification 11). It reads issues for passes and workers and
+// provides the agent's tool linear_graphql (specification 10.5).
+//
+// Adapter returns the value that the rest of the program uses. Errors are *reconcile.Error with these codes:
+//
+//	missing_tracker_api_key, missing_tracker_project_slug   there is no key or no project
+//	tracker_endpoint_invalid   the endpoint is not an http(s) URL
+//	tracker_ca_file_invalid    tracker.ca_file is not readable or contains no certificate
+//	linear_api_request         no answer: a transport error, or 30 s have passed
+//	linear_api_status          an answer other than HTTP 200
+//	linear_graphql_errors      HTTP 200 with GraphQL errors
+//	linear_unknown_payload     an answer of another shape, or a malformed record
+//	linear_missing_end_cursor  pages that cannot be followed to their end
+//	tracker_rate_limited       the allowance is used up; RateLimited in the chain has the end
+//	tracker_project_not_found  the project does not exist
+//	issue_not_found            the issue does not exist
+//
+// # Decisions
+//
+//   - Every request is one of the files in query/, sent as it is; only the variables vary.
+//   - Connections inside an issue are read with a small first, because Linear prices a query by the product of its page
+//     sizes (10,000 points at most). Further pages are fetched separately, so that nothing is cut silently.
+//   - Nothing is retried here. The next pass is the retry.
+//   - Redirects are not followed: the key goes to the configured endpoint only.
+//   - Priority 0 (Linear's "no priority") stays 0. Specification 11.3 makes only non-integers null, prompts may want to
+//     tell the two apart, and the order of 8.2 treats both alike.
 package linear
 
 import (
@@ -12,6 +38,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -73,6 +100,20 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
+// Adapter returns Linear as the rest of the program uses it. It sends nothing.
+func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
+	c, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	return &reconcile.TrackerAdapter{
+		Tracker: c, Name: "Linear",
+		Find: c.ByIdentifier, Comments: c.Comments, Verify: c.Verify, Budget: c.Budget,
+		Tool:    Tool(c, o.ReadOnly),
+		Secrets: []string{c.key},
+	}, nil
+}
+
 // connect makes a client without a project.
 func connect(o Options) (*Client, error) {
 	key := strings.TrimSpace(o.APIKey)
@@ -97,13 +138,15 @@ func connect(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		endpoint: endpoint, key: key, header: authorization(key),
-		now: o.Now, report: o.Warn, warned: map[string]bool{},
+		endpoint: endpoint, key: key, header: key, now: o.Now, report: o.Warn, warned: map[string]bool{},
 		http: &http.Client{
 			Timeout: requestTimeout, Transport: sender,
 			// net/http would send the key along to subdomains, and the operator should name the new address of an endpoint.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
+	}
+	if strings.HasPrefix(key, "lin_oauth_") { // Linear refuses personal keys with this prefix, and OAuth tokens without
+		c.header = "Bearer " + key
 	}
 	if c.now == nil {
 		c.now = time.Now
@@ -171,14 +214,6 @@ func certificates(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// authorization is the header for a key. Linear refuses personal keys with a Bearer prefix, and OAuth tokens without.
-func authorization(key string) string {
-	if strings.HasPrefix(key, "lin_oauth_") {
-		return "Bearer " + key
-	}
-	return key
-}
-
 // answer is an HTTP answer of any status.
 type answer struct {
 	status int
@@ -215,12 +250,9 @@ func (c *Client) send(ctx context.Context, query string, variables any, limit in
 		return answer{}, c.requestError(fmt.Errorf("read answer: %w", err))
 	}
 	c.readBudget(resp.Header)
-	switch {
-	case int64(len(body)) > limit && limit == maxBody:
-		return answer{}, c.fail("linear_unknown_payload", "the answer is larger than 64 MiB", "")
-	case int64(len(body)) > limit:
+	if int64(len(body)) > limit {
 		return answer{}, c.fail("answer_too_large", fmt.Sprintf("Linear's answer has more than %d bytes: ask for fewer fields, "+
-			"or for fewer entries at a time (first: 20, after: the last endCursor)", limit), "")
+			"or for fewer entries at a time (first: 20, after: the last endCursor)", limit))
 	}
 	// The key is removed before the text is cut anywhere, so that no part of it can remain at an end.
 	if len(c.key) >= shortestKey {
@@ -240,9 +272,9 @@ func ask[T any](ctx context.Context, c *Client, query string, variables map[stri
 	case err != nil:
 		return nil, err
 	case len(env.Errors) > 0:
-		return nil, c.graphqlErrors(env.Errors)
+		return nil, c.refusal(a, env.Errors)
 	case env.Data == nil:
-		return nil, c.fail("linear_unknown_payload", "the answer holds neither data nor errors", "")
+		return nil, c.fail("linear_unknown_payload", "the answer holds neither data nor errors")
 	}
 	return env.Data, nil
 }
@@ -265,22 +297,19 @@ func check[T any](c *Client, a answer) (env envelope[T], err error) {
 	}
 	wrongType := (*json.UnmarshalTypeError)(nil)
 	switch {
-	case c.isRateLimit(a, env.Errors):
-		err = c.rateLimited(a)
+	case isRateLimit(a, env.Errors):
+		return env, c.rateLimited(a)
 	case a.status != http.StatusOK:
-		err = c.statusError(a, env.Errors)
+		return env, c.refusal(a, env.Errors)
 	case errors.As(decodeErr, &wrongType) && len(env.Errors) == 0:
-		err = &reconcile.Error{
-			Code: "linear_unknown_payload", Message: c.scrub("the answer is not of the shape asked for: " + decodeErr.Error()), Err: decodeErr,
-			Class: reconcile.ClassTracker,
-		}
+		return env, c.fail("linear_unknown_payload", "the answer is not of the shape asked for: "+decodeErr.Error())
 	case decodeErr != nil && wrongType == nil:
-		err = &reconcile.Error{
+		return env, &reconcile.Error{
 			Code: "linear_unknown_payload", Message: "the answer is not GraphQL: " + c.short(a.body),
 			Hint: "check tracker.endpoint; a proxy or login page may have answered instead", Err: decodeErr, Class: reconcile.ClassTracker,
 		}
 	}
-	return env, err
+	return env, nil
 }
 
 func (c *Client) requestError(err error) error {
@@ -288,12 +317,72 @@ func (c *Client) requestError(err error) error {
 		Code: "linear_api_request", Class: reconcile.ClassTracker, Message: c.scrub(err.Error()),
 		Hint: "check the network and tracker.endpoint", Err: scrubbed{c.scrub(err.Error()), err},
 	}
-	var u *url.Error
-	if errors.As(err, &u) {
-		e.Message = c.scrub("POST " + c.endpoint + ": " + u.Err.Error())
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		late := ""
 		if u.Timeout() {
-			e.Message = "POST " + c.endpoint + ": no answer in time: " + c.scrub(u.Err.Error())
+			late = "no answer in time: "
 		}
+		e.Message = c.scrub("POST " + c.endpoint + ": " + late + u.Err.Error())
 	}
 	return e
+}
+
+// ours reports whether a slug id may be that of the client's project.
+func (c *Client) ours(slug string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Contains(c.slugs, slug)
+}
+
+// settleSlug remembers which of the possible slug ids exists.
+func (c *Client) settleSlug(slug string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slugs = []string{slug}
+}
+
+// maxPages bounds the pages of one list.
+const maxPages = 200
+
+// list is a connection: one page of a list. Nodes is nil where the answer holds none.
+type list[T any] struct {
+	Nodes    []T      `json:"nodes"`
+	PageInfo pageInfo `json:"pageInfo"`
+}
+
+type pageInfo struct {
+	HasNextPage bool   `json:"hasNextPage"`
+	EndCursor   string `json:"endCursor"`
+}
+
+type wireUser struct {
+	Name  string `json:"name"`
+	Email string `json:"email"`
+}
+
+// wireName is a label, or a state, which has a type and a position, too.
+type wireName struct {
+	Name     string  `json:"name"`
+	Type     string  `json:"type"`
+	Position float64 `json:"position"`
+}
+
+// pages calls fetch with the variables of each page of a connection until fetch returns no further page.
+func (c *Client) pages(what string, vars map[string]any, fetch func(vars map[string]any) (pageInfo, error)) error {
+	seen := map[string]bool{}
+	for {
+		info, err := fetch(vars)
+		switch {
+		case err != nil || !info.HasNextPage:
+			return err
+		case info.EndCursor == "":
+			return c.fail("linear_missing_end_cursor", "there are more "+what+", but no cursor to ask for them")
+		case seen[info.EndCursor]:
+			return c.fail("linear_missing_end_cursor", "the cursor of "+what+" repeats")
+		case len(seen) == maxPages-1:
+			return c.fail("linear_missing_end_cursor",
+				fmt.Sprintf("%s have more than %d pages: narrow tracker.active_states or move old issues out of the project", what, maxPages))
+		}
+		vars["after"], seen[info.EndCursor] = info.EndCursor, true
+	}
 }

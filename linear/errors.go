@@ -2,9 +2,14 @@ package linear
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -22,6 +27,13 @@ type graphqlError struct {
 	} `json:"extensions"`
 }
 
+// errNotFound is in the chain of an error where the entity asked for does not exist, errServer where Linear failed
+// (HTTP 5xx) and may have executed the request.
+var (
+	errNotFound = errors.New("no such entity")
+	errServer   = errors.New("the server failed")
+)
+
 // scrubbed keeps the cause for errors.Is and errors.As but prints it without the key.
 type scrubbed struct {
 	text string
@@ -31,8 +43,8 @@ type scrubbed struct {
 func (s scrubbed) Error() string { return s.text }
 func (s scrubbed) Unwrap() error { return s.err }
 
-func (c *Client) fail(code, message, hint string) error {
-	return &reconcile.Error{Code: code, Message: c.scrub(message), Hint: hint, Class: reconcile.ClassTracker}
+func (c *Client) fail(code, message string) error {
+	return &reconcile.Error{Code: code, Message: c.scrub(message), Class: reconcile.ClassTracker}
 }
 
 // shortestKey is the length from which a key is removed from text. Linear's keys have 48 characters; a placeholder such
@@ -47,52 +59,43 @@ func (c *Client) scrub(s string) string {
 	return strings.ReplaceAll(s, c.key, "[key]")
 }
 
+// longestQuote is how much of an answer an error quotes, in bytes.
+const longestQuote = 300
+
 // short is the beginning of a body, on one line.
 func (c *Client) short(body []byte) string {
-	const limit = 300
-	if len(body) > 4*limit {
-		body = body[:4*limit]
-	}
-	s := strings.Join(strings.Fields(c.scrub(strings.ToValidUTF8(string(body), "?"))), " ")
-	if len(s) > limit {
-		s = text.Within(s, limit) + "…"
-	}
-	return cmp.Or(s, "(empty)")
+	s := strings.ToValidUTF8(string(body[:min(len(body), 4*longestQuote)]), "?")
+	return cmp.Or(oneLine(c.scrub(s)), "(empty)")
 }
 
-func (c *Client) statusError(a answer, errs []graphqlError) error {
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > longestQuote {
+		s = text.Within(s, longestQuote) + "…"
+	}
+	return s
+}
+
+// refusal is the error of an answer with GraphQL errors, or with an HTTP status other than 200.
+func (c *Client) refusal(a answer, errs []graphqlError) error {
 	said := c.short(a.body)
 	if len(errs) > 0 {
 		said = messages(errs)
 	}
-	e := &reconcile.Error{
-		Code: "linear_api_status", Class: reconcile.ClassTracker, Message: c.scrub("HTTP " + strconv.Itoa(a.status) + ": " + said),
+	e := &reconcile.Error{Code: "linear_graphql_errors", Class: reconcile.ClassTracker, Message: c.scrub(said)}
+	if a.status != http.StatusOK {
+		e.Code, e.Message = "linear_api_status", c.scrub("HTTP "+strconv.Itoa(a.status)+": "+said)
 	}
 	switch {
-	case a.status == http.StatusUnauthorized || a.status == http.StatusForbidden || authFault(errs):
+	case a.status == http.StatusUnauthorized || a.status == http.StatusForbidden || slices.ContainsFunc(errs, ofKey):
 		e.Hint = keyHint
+	case slices.ContainsFunc(errs, ofMissingEntity):
+		e.Err = errNotFound
 	case a.status >= 300 && a.status < 400:
 		e.Hint = "the endpoint redirects, and the key is not sent elsewhere: set tracker.endpoint to the final URL"
 	case a.status >= 500:
-		e.Hint, e.Err = "Linear has a fault of its own; the next pass asks again", errServer{}
-	}
-	switch {
-	case notFound(errs):
-		e.Err = errNotFound{}
-	case a.status == http.StatusBadRequest && !authFault(errs):
-		e.Err = reconcile.ErrRejected
-	}
-	return e
-}
-
-func (c *Client) graphqlErrors(errs []graphqlError) error {
-	e := &reconcile.Error{Code: "linear_graphql_errors", Class: reconcile.ClassTracker, Message: c.scrub(messages(errs))}
-	switch {
-	case authFault(errs):
-		e.Hint = keyHint
-	case notFound(errs):
-		e.Err = errNotFound{}
-	default:
+		e.Hint, e.Err = "Linear has a fault of its own; the next pass asks again", errServer
+	case a.status == http.StatusOK || a.status == http.StatusBadRequest:
 		e.Err = reconcile.ErrRejected
 	}
 	return e
@@ -100,53 +103,148 @@ func (c *Client) graphqlErrors(errs []graphqlError) error {
 
 // messages joins the first three errors.
 func messages(errs []graphqlError) string {
-	var b strings.Builder
-	for i, e := range errs {
-		if i == 3 {
-			b.WriteString("; and " + strconv.Itoa(len(errs)-i) + " more")
-			break
-		}
-		if i > 0 {
-			b.WriteString("; ")
-		}
+	var list []string
+	for _, e := range errs[:min(3, len(errs))] {
 		message := cmp.Or(strings.TrimSpace(e.Message), strings.TrimSpace(e.Extensions.Code), "an error without a message")
 		if p := e.Extensions.Present; p != "" && p != message {
 			message += " (" + p + ")"
 		}
-		if r := []rune(message); len(r) > 300 {
-			message = string(r[:300]) + "…"
-		}
-		b.WriteString(strings.Join(strings.Fields(message), " "))
+		list = append(list, oneLine(message))
 	}
-	return b.String()
+	if more := len(errs) - len(list); more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(list, "; ")
 }
 
-func authFault(errs []graphqlError) bool {
-	for _, e := range errs {
-		if e.Extensions.Code == "AUTHENTICATION_ERROR" || e.Extensions.Code == "FORBIDDEN" ||
-			e.Extensions.Type == "authentication error" || strings.Contains(e.Message, "API key as a Bearer token") {
-			return true
-		}
-	}
-	return false
+func ofKey(e graphqlError) bool {
+	return e.Extensions.Code == "AUTHENTICATION_ERROR" || e.Extensions.Code == "FORBIDDEN" ||
+		e.Extensions.Type == "authentication error" || strings.Contains(e.Message, "API key as a Bearer token")
 }
 
-// errNotFound is in the chain of an error where the entity asked for does not exist, errServer where Linear failed
-// (HTTP 5xx) and may have executed the request.
-type (
-	errNotFound struct{}
-	errServer   struct{}
+// ofMissingEntity reports Linear's "Entity not found". Its code is the general INPUT_ERROR, so the message decides.
+func ofMissingEntity(e graphqlError) bool { return strings.HasPrefix(e.Message, "Entity not found") }
+
+func ofRateLimit(e graphqlError) bool {
+	return e.Extensions.Code == "RATELIMITED" || e.Extensions.Type == "ratelimited"
+}
+
+const (
+	// resetUnknown is how long a rate limit is taken to last where Linear does not say.
+	resetUnknown = time.Minute
+	// resetLongest bounds the effect of a wrong clock on either side; Linear's windows are an hour.
+	resetLongest = 2 * time.Hour
 )
 
-func (errNotFound) Error() string { return "no such entity" }
-func (errServer) Error() string   { return "the server failed" }
+// RateLimited is in the chain of an error with the code tracker_rate_limited.
+type RateLimited struct {
+	// Reset is when the next request may be made.
+	Reset time.Time
+}
 
-// notFound reports Linear's "Entity not found". Its code is the general INPUT_ERROR, so the message decides.
-func notFound(errs []graphqlError) bool {
-	for _, e := range errs {
-		if strings.HasPrefix(e.Message, "Entity not found") {
-			return true
+// Error implements error.
+func (r *RateLimited) Error() string {
+	return "Linear's allowance is used up until " + r.Reset.UTC().Format(time.RFC3339)
+}
+
+// ResetAt implements reconcile.Limited.
+func (r *RateLimited) ResetAt() time.Time { return r.Reset }
+
+// Budget is the allowance of the key as the last answer's headers gave it.
+func (c *Client) Budget() reconcile.Budget {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.budget
+}
+
+// readBudget reads the rate-limit headers. Where they are missing the last values stay: the answers of a gateway have
+// none.
+func (c *Client) readBudget(h http.Header) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := reconcile.Budget{Left: 1, At: c.now()}
+	b.ServerTime, _ = http.ParseTime(h.Get("Date"))
+	if !c.budget.At.IsZero() {
+		b.Left, b.Reset = c.budget.Left, c.budget.Reset
+	}
+	scarcest := math.Inf(1)
+	for _, a := range allowances(h)[:2] { // without that of single endpoints
+		if left := a.left / a.limit; a.limit > 0 && left < scarcest {
+			scarcest, b.Left, b.Reset = left, left, a.reset
 		}
 	}
-	return false
+	c.budget = b
+}
+
+// allowance is what the headers say of one kind of allowance; NaN where they say nothing.
+type allowance struct {
+	limit, left float64
+	reset       time.Time
+}
+
+func exhausted(a allowance) bool { return a.left == 0 }
+
+func allowances(h http.Header) (list []allowance) {
+	for _, kind := range []string{"Requests", "Complexity", "Endpoint-Requests"} {
+		number := func(what string) float64 {
+			f, err := strconv.ParseFloat(strings.TrimSpace(h.Get("X-RateLimit-"+kind+"-"+what)), 64)
+			if err != nil || f < 0 || f > 1e15 {
+				return math.NaN()
+			}
+			return f
+		}
+		a := allowance{limit: number("Limit"), left: number("Remaining")}
+		switch reset := number("Reset"); { // UTC milliseconds; a number too small for that is taken as seconds
+		case reset >= 1e11:
+			a.reset = time.UnixMilli(int64(reset)).UTC()
+		case reset > 0:
+			a.reset = time.UnixMilli(int64(reset * 1000)).UTC()
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+func isRateLimit(a answer, errs []graphqlError) bool {
+	// A proxy may have removed the body; the headers of a 400 still tell.
+	return a.status == http.StatusTooManyRequests || slices.ContainsFunc(errs, ofRateLimit) ||
+		a.status == http.StatusBadRequest && len(errs) == 0 && slices.ContainsFunc(allowances(a.header), exhausted)
+}
+
+func (c *Client) rateLimited(a answer) error {
+	limited := &RateLimited{Reset: resetTime(a.header, c.now())}
+	return &reconcile.Error{
+		Code: "tracker_rate_limited", Class: reconcile.ClassTracker, Message: limited.Error(),
+		Hint: "run passes less often, or give symphony a key of its own; no request is made until then", Err: limited,
+	}
+}
+
+// resetTime is Retry-After if given, else the latest reset among the allowances that are used up, else the latest of
+// all.
+func resetTime(h http.Header, now time.Time) time.Time {
+	reset, ok := retryAfter(h.Get("Retry-After"), now)
+	if !ok {
+		list := allowances(h)
+		some := slices.ContainsFunc(list, exhausted)
+		for _, a := range list {
+			if (exhausted(a) || !some) && a.reset.After(reset) {
+				reset = a.reset
+			}
+		}
+	}
+	switch {
+	case !reset.After(now):
+		return now.Add(resetUnknown)
+	case reset.After(now.Add(resetLongest)):
+		return now.Add(resetLongest)
+	}
+	return reset
+}
+
+func retryAfter(s string, now time.Time) (time.Time, bool) {
+	if n, err := strconv.ParseFloat(s, 64); err == nil {
+		return now.Add(time.Duration(min(n, 1e9) * float64(time.Second))), n >= 0
+	}
+	t, err := http.ParseTime(s)
+	return t, err == nil
 }

@@ -103,12 +103,28 @@ func TestCreatorsAreInTheSchema(t *testing.T) {
 
 func TestPagesEndAfterTheirBound(t *testing.T) {
 	fetched := 0
-	err := (&Client{}).pages("things", func(after string) (*pageInfo, error) {
+	err := (&Client{}).pages("things", map[string]any{}, func(map[string]any) (pageInfo, error) {
 		fetched++
-		cursor := after + "x"
-		return &pageInfo{HasNextPage: true, EndCursor: &cursor}, nil
+		return pageInfo{HasNextPage: true, EndCursor: strings.Repeat("x", fetched)}, nil
 	})
 	if err == nil || !strings.Contains(err.Error(), "more than 200 pages") || fetched != maxPages {
 		t.Errorf("%d pages: %v", fetched, err)
+	}
+}
+
+func TestProjectSlug(t *testing.T) {
+	for in, want := range map[string]string{
+		"demo":             "demo",
+		" 1a2b3c4d5e6f ":   "1a2b3c4d5e6f",
+		"my-project":       "my-project",
+		"web-1a2b3c4d5e6f": "web-1a2b3c4d5e6f",
+		"https://linear.app/acme/project/web-app-1a2b3c4d5e6f":          "1a2b3c4d5e6f",
+		"https://linear.app/acme/project/web-app-1a2b3c4d5e6f/overview": "1a2b3c4d5e6f",
+		"https://linear.app/acme/project/1a2b3c4d5e6f?tab=x#y":          "1a2b3c4d5e6f",
+	} {
+		got, err := projectSlugs(in)
+		if err != nil || got[0] != want {
+			t.Errorf("the slug id in %q is first taken as %q, %v; want %q", in, got, err, want)
+		}
 	}
 }

@@ -17,56 +17,27 @@ const (
 	pageSize  = 50  // specification 11.2
 	batch     = 50  // ids in one request
 	innerPage = 100 // further labels or relations of one issue
-	maxPages  = 200
 )
 
-//go:embed query/issue_fields.graphql
-var issueFields string
-
-//go:embed query/relation_fields.graphql
-var relationFields string
-
-//go:embed query/candidates.graphql
-var candidatesQuery string
-
-//go:embed query/by_ids.graphql
-var byIDsQuery string
-
-//go:embed query/by_identifier.graphql
-var byIdentifierQuery string
-
-//go:embed query/more_labels.graphql
-var moreLabelsQuery string
-
-//go:embed query/more_relations.graphql
-var moreRelationsQuery string
-
-type pageInfo struct {
-	HasNextPage bool    `json:"hasNextPage"`
-	EndCursor   *string `json:"endCursor"`
-}
-
-// pages calls fetch with the cursor of each page of a connection, "" for the first, until fetch returns no further page.
-func (c *Client) pages(what string, fetch func(after string) (*pageInfo, error)) error {
-	after, seen := "", map[string]bool{}
-	for {
-		info, err := fetch(after)
-		if err != nil || info == nil || !info.HasNextPage {
-			return err
-		}
-		switch {
-		case info.EndCursor == nil || *info.EndCursor == "":
-			return c.fail("linear_missing_end_cursor", "there are more "+what+", but no cursor to ask for them", "")
-		case seen[*info.EndCursor]:
-			return c.fail("linear_missing_end_cursor", "the cursor of "+what+" repeats", "")
-		case len(seen) == maxPages-1:
-			return c.fail("linear_missing_end_cursor", fmt.Sprintf("%s have more than %d pages", what, maxPages),
-				"narrow tracker.active_states or move old issues out of the project")
-		}
-		after = *info.EndCursor
-		seen[after] = true
-	}
-}
+// The requests. Those for issues are followed by the fragments that they use.
+var (
+	//go:embed query/issue_fields.graphql
+	issueFields string
+	//go:embed query/relation_fields.graphql
+	relationFields string
+	//go:embed query/candidates.graphql
+	candidatesQuery string
+	//go:embed query/by_ids.graphql
+	byIDsQuery string
+	//go:embed query/by_identifier.graphql
+	byIdentifierQuery string
+	//go:embed query/more_labels.graphql
+	moreLabelsQuery string
+	//go:embed query/more_relations.graphql
+	moreRelationsQuery string
+	//go:embed query/comments.graphql
+	commentsQuery string
+)
 
 // Candidates implements reconcile.Tracker: the project's issues in the given states, newest first. No request for no
 // states.
@@ -91,13 +62,6 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 		}
 	}
 	return issues, nil
-}
-
-// settleSlug remembers which of the possible slug ids exists.
-func (c *Client) settleSlug(slug string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.slugs = []string{slug}
 }
 
 func (c *Client) candidates(ctx context.Context, slug string, states []string) (issues []reconcile.Issue, found bool, err error) {
@@ -155,11 +119,11 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 	data, err := ask[struct {
 		Issue *wireIssue `json:"issue"`
 	}](ctx, c, byIdentifierQuery+issueFields+relationFields, map[string]any{"id": identifier})
-	if err != nil {
-		return nil, c.notFound(err, identifier)
-	}
-	if data.Issue == nil {
+	if errors.Is(err, errNotFound) || err == nil && data.Issue == nil {
 		return nil, c.missing(identifier)
+	}
+	if err != nil {
+		return nil, err
 	}
 	issue, err := c.issue(ctx, data.Issue)
 	if err != nil {
@@ -168,65 +132,41 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 	return &issue, nil
 }
 
-func (c *Client) missing(identifier string) *reconcile.Error {
+func (c *Client) missing(identifier string) error {
 	return &reconcile.Error{
 		Code: "issue_not_found", Message: c.scrub(fmt.Sprintf("Linear has no issue %q", identifier)),
 		Hint: "check the identifier, and that the user of the API key may see the issue",
 	}
 }
 
-// notFound turns "Entity not found" into issue_not_found and returns other errors unchanged.
-func (c *Client) notFound(err error, identifier string) error {
-	if nf := (errNotFound{}); !errors.As(err, &nf) {
-		return err
-	}
-	missing := c.missing(identifier)
-	missing.Err = err
-	return missing
-}
-
 // eachIssue reads all pages of a query for issues.
 func (c *Client) eachIssue(ctx context.Context, what, query string, vars map[string]any, each func(*wireIssue) error) error {
-	return c.pages(what, func(after string) (*pageInfo, error) {
+	return c.pages(what, vars, func(vars map[string]any) (pageInfo, error) {
 		data, err := ask[struct {
-			Issues struct {
-				Nodes    *[]wireIssue `json:"nodes"`
-				PageInfo *pageInfo    `json:"pageInfo"`
-			} `json:"issues"`
-		}](ctx, c, query+issueFields+relationFields, page(vars, after))
+			Issues list[wireIssue] `json:"issues"`
+		}](ctx, c, query+issueFields+relationFields, vars)
 		if err != nil {
-			return nil, err
+			return pageInfo{}, err
 		}
 		if data.Issues.Nodes == nil {
-			return nil, c.fail("linear_unknown_payload", "the answer holds no list of "+what, "")
+			return pageInfo{}, c.fail("linear_unknown_payload", "the answer holds no list of "+what)
 		}
-		for i := range *data.Issues.Nodes {
-			if err := each(&(*data.Issues.Nodes)[i]); err != nil {
-				return nil, err
+		for i := range data.Issues.Nodes {
+			if err := each(&data.Issues.Nodes[i]); err != nil {
+				return pageInfo{}, err
 			}
 		}
 		return data.Issues.PageInfo, nil
 	})
 }
 
-// page adds the cursor to the variables of a query; the first page has none.
-func page(vars map[string]any, after string) map[string]any {
-	if after != "" {
-		vars["after"] = after
-	}
-	return vars
-}
-
+// asUnknown is the error of an issue that was asked for by its id or identifier.
 func (c *Client) asUnknown(err error) error {
 	m := (*malformed)(nil)
 	if !errors.As(err, &m) {
 		return err
 	}
-	return &reconcile.Error{
-		Code: "linear_unknown_payload", Class: reconcile.ClassTracker,
-		Message: c.scrub(fmt.Sprintf("issue %q is malformed: %s", cmp.Or(m.id, m.identifier), m.reason)),
-		Err:     scrubbed{c.scrub(err.Error()), err},
-	}
+	return c.fail("linear_unknown_payload", fmt.Sprintf("issue %q is malformed: %s", cmp.Or(m.id, m.identifier), m.reason))
 }
 
 // spellings adds the usual capitalisations of each state name. Linear's filter is exact, and states compare without
@@ -267,9 +207,6 @@ func unique(in []string) []string {
 	return out
 }
 
-//go:embed query/comments.graphql
-var commentsQuery string
-
 const (
 	commentPage = 50
 	// maxComments bounds one read. An agent that missed more reads the issue itself.
@@ -277,15 +214,11 @@ const (
 )
 
 type wireComment struct {
-	ID        string      `json:"id"`
-	Body      string      `json:"body"`
-	CreatedAt *string     `json:"createdAt"`
-	User      *wireAuthor `json:"user"`
-	Bot       *wireAuthor `json:"botActor"`
-}
-
-type wireAuthor struct {
-	Name string `json:"name"`
+	ID        string   `json:"id"`
+	Body      string   `json:"body"`
+	CreatedAt *string  `json:"createdAt"`
+	User      wireUser `json:"user"`
+	Bot       wireUser `json:"botActor"`
 }
 
 // Comments reads the comments that were made after since, the newest first, at most 200. The error has the code
@@ -296,30 +229,30 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 	}
 	vars := map[string]any{"id": issueID, "since": since.UTC().Format(time.RFC3339Nano), "first": commentPage}
 	var comments []reconcile.Comment
-	err := c.pages("comments", func(after string) (*pageInfo, error) {
+	err := c.pages("comments", vars, func(vars map[string]any) (pageInfo, error) {
 		data, err := ask[struct {
-			Issue *struct {
-				Comments struct {
-					Nodes    *[]wireComment `json:"nodes"`
-					PageInfo *pageInfo      `json:"pageInfo"`
-				} `json:"comments"`
+			Issue struct {
+				Comments list[wireComment] `json:"comments"`
 			} `json:"issue"`
-		}](ctx, c, commentsQuery, page(vars, after))
-		if err != nil {
-			return nil, c.notFound(err, issueID)
+		}](ctx, c, commentsQuery, vars)
+		switch {
+		case errors.Is(err, errNotFound):
+			return pageInfo{}, c.missing(issueID)
+		case err != nil:
+			return pageInfo{}, err
+		case data.Issue.Comments.Nodes == nil:
+			return pageInfo{}, c.fail("linear_unknown_payload", "the answer holds no list of comments")
 		}
-		if data.Issue == nil || data.Issue.Comments.Nodes == nil {
-			return nil, c.fail("linear_unknown_payload", "the answer holds no list of comments", "")
-		}
-		for _, w := range *data.Issue.Comments.Nodes {
+		for _, w := range data.Issue.Comments.Nodes {
 			at := timestamp(w.CreatedAt)
 			if w.ID == "" || at == nil {
-				return nil, c.fail("linear_unknown_payload", "a comment has no id or no time", "")
+				return pageInfo{}, c.fail("linear_unknown_payload", "a comment has no id or no time")
 			}
-			comments = append(comments, reconcile.Comment{ID: w.ID, Author: c.scrub(w.author()), Body: c.scrub(w.Body), CreatedAt: *at})
+			author := strings.TrimSpace(cmp.Or(w.User.Name, w.Bot.Name))
+			comments = append(comments, reconcile.Comment{ID: w.ID, Author: c.scrub(author), Body: c.scrub(w.Body), CreatedAt: *at})
 		}
 		if len(comments) >= maxComments {
-			return nil, nil //nolint:nilnil // no further page is wanted
+			return pageInfo{}, nil
 		}
 		return data.Issue.Comments.PageInfo, nil
 	})
@@ -327,10 +260,4 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 		return nil, err
 	}
 	return comments[:min(len(comments), maxComments)], nil
-}
-
-// author is the name of the user, or else of the integration.
-func (w wireComment) author() string {
-	user, bot := cmp.Or(w.User, &wireAuthor{}), cmp.Or(w.Bot, &wireAuthor{})
-	return strings.TrimSpace(cmp.Or(user.Name, bot.Name))
 }

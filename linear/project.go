@@ -5,23 +5,43 @@ import (
 	"context"
 	_ "embed" // the queries
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-//go:embed query/projects.graphql
-var projectsQuery string
-
-//go:embed query/project.graphql
-var projectQuery string
+var (
+	//go:embed query/projects.graphql
+	projectsQuery string
+	//go:embed query/project.graphql
+	projectQuery string
+)
 
 const (
 	projectPage = 100
 	maxProjects = 500 // listed for a choice; other projects can still be named
 )
+
+// wireProject answers the query for one project and the names in a workflow.
+type wireProject struct {
+	Viewer wireUser `json:"viewer"`
+	Named  list[struct {
+		reconcile.TrackerProject
+		Teams list[struct {
+			Key    string         `json:"key"`
+			States list[wireName] `json:"states"`
+		}] `json:"teams"`
+	}] `json:"named"`
+	Projects    list[reconcile.TrackerProject] `json:"projects"`
+	StatesAsked list[wireName]                 `json:"statesAsked"`
+	LabelsAsked list[wireName]                 `json:"labelsAsked"`
+	IssueLabels list[wireName]                 `json:"issueLabels"`
+	Users       list[wireUser]                 `json:"users"`
+}
 
 // Setup is what init needs to connect a project to Linear.
 func Setup() reconcile.TrackerSetup {
@@ -44,43 +64,48 @@ func Setup() reconcile.TrackerSetup {
 
 // account lists the projects that the key's user sees.
 func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) {
-	found := reconcile.TrackerAccount{Project: c.project}
-	vars := map[string]any{"first": projectPage}
+	found := reconcile.TrackerAccount{Project: c.board}
 	seen := map[string]bool{} // a project that changes between two requests may be on both pages
-	err := c.pages("projects", func(after string) (*pageInfo, error) {
+	err := c.pages("projects", map[string]any{"first": projectPage}, func(vars map[string]any) (pageInfo, error) {
 		data, err := ask[struct {
-			Viewer   wireUser `json:"viewer"`
-			Projects struct {
-				Nodes    *[]reconcile.TrackerProject `json:"nodes"`
-				PageInfo *pageInfo                   `json:"pageInfo"`
-			} `json:"projects"`
-		}](ctx, c, projectsQuery, page(vars, after))
+			Viewer   wireUser                       `json:"viewer"`
+			Projects list[reconcile.TrackerProject] `json:"projects"`
+		}](ctx, c, projectsQuery, vars)
 		if err != nil {
-			return nil, err
+			return pageInfo{}, err
 		}
 		if data.Projects.Nodes == nil {
-			return nil, c.fail("linear_unknown_payload", "the answer holds no list of projects", "")
+			return pageInfo{}, c.fail("linear_unknown_payload", "the answer holds no list of projects")
 		}
 		found.User = data.Viewer.Name
-		for _, project := range *data.Projects.Nodes {
+		for _, project := range data.Projects.Nodes {
 			if !seen[project.ID] {
 				seen[project.ID] = true
 				found.Projects = append(found.Projects, project)
 			}
 		}
-		info := data.Projects.PageInfo
-		if found.More = len(found.Projects) >= maxProjects && info != nil && info.HasNextPage; found.More {
-			info = nil
+		if found.More = len(found.Projects) >= maxProjects && data.Projects.PageInfo.HasNextPage; found.More {
+			return pageInfo{}, nil
 		}
-		return info, nil
+		return data.Projects.PageInfo, nil
 	})
 	return found, err
 }
 
-type wireState struct {
-	Name     string  `json:"name"`
-	Type     string  `json:"type"`
-	Position float64 `json:"position"`
+// project reads a project and looks up names. The error has the code tracker_project_not_found where there is no project
+// with one of the slug ids; its hint names the nearest.
+func (c *Client) project(ctx context.Context, slugs []string, withStates bool, names reconcile.TrackerNames) (*wireProject, error) {
+	states, labels := unique(names.States), unique(names.Labels)
+	data, err := ask[wireProject](ctx, c, projectQuery, map[string]any{
+		"slugs":      slugs,
+		"withStates": withStates, "states": anyOf(states),
+		"withLabels": len(labels) > 0, "labels": anyOf(labels),
+		"withUsers": names.Assignee != "", "users": userFilter(names.Assignee),
+	})
+	if err == nil && len(data.Named.Nodes) == 0 {
+		err = c.projectMissing(slugs, data.Projects.Nodes)
+	}
+	return data, err
 }
 
 // stateTypes are Linear's types of states in the order in which a team's board shows them.
@@ -91,41 +116,21 @@ var stateKinds = map[string]reconcile.StateKind{
 	"completed": reconcile.StateEnded, "canceled": reconcile.StateEnded, "duplicate": reconcile.StateEnded,
 }
 
-// project reads one project, named by its slug id or URL. The error has the code tracker_project_not_found where there
-// is none; its hint names the nearest.
-func (c *Client) project(ctx context.Context, slug, label string) (reconcile.TrackerBoard, error) {
+// board reads one project, named by its slug id or URL.
+func (c *Client) board(ctx context.Context, slug, label string) (reconcile.TrackerBoard, error) {
 	var board reconcile.TrackerBoard
 	slugs, err := projectSlugs(slug)
 	if err != nil {
 		return board, err
 	}
-	data, err := ask[struct {
-		Named struct {
-			Nodes []struct {
-				reconcile.TrackerProject
-				Teams struct {
-					Nodes []struct {
-						Key    string `json:"key"`
-						States struct {
-							Nodes []wireState `json:"nodes"`
-						} `json:"states"`
-					} `json:"nodes"`
-				} `json:"teams"`
-			} `json:"nodes"`
-		} `json:"named"`
-		Projects    names `json:"projects"`
-		IssueLabels names `json:"issueLabels"`
-	}](ctx, c, projectQuery, map[string]any{"slugs": slugs, "labels": anyOf([]string{label})})
+	data, err := c.project(ctx, slugs, true, reconcile.TrackerNames{Labels: []string{label}})
 	if err != nil {
 		return board, err
 	}
-	if len(data.Named.Nodes) == 0 {
-		return board, c.projectMissing(slugs, data.Projects)
-	}
 	node := data.Named.Nodes[0]
-	board.TrackerProject, board.HasLabel = node.TrackerProject, len(data.IssueLabels.Nodes) > 0
+	board.TrackerProject, board.HasLabel = node.TrackerProject, len(data.LabelsAsked.Nodes) > 0
 	board.Setting = setting(node.TrackerProject)
-	var states []wireState
+	var states []wireName
 	for i, team := range node.Teams.Nodes {
 		if i == 0 {
 			board.IssuePrefix = team.Key
@@ -133,7 +138,7 @@ func (c *Client) project(ctx context.Context, slug, label string) (reconcile.Tra
 		states = append(states, team.States.Nodes...)
 	}
 	// Linear counts positions within a type.
-	slices.SortStableFunc(states, func(x, y wireState) int {
+	slices.SortStableFunc(states, func(x, y wireName) int {
 		return cmp.Or(slices.Index(stateTypes, x.Type)-slices.Index(stateTypes, y.Type), cmp.Compare(x.Position, y.Position))
 	})
 	for _, s := range states {
@@ -144,21 +149,126 @@ func (c *Client) project(ctx context.Context, slug, label string) (reconcile.Tra
 	return board, nil
 }
 
+// Verify looks up, in one request, the names that a workflow uses.
+func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
+	c.mu.Lock()
+	slugs := c.slugs
+	c.mu.Unlock()
+	if names.Assignee = strings.TrimSpace(names.Assignee); strings.EqualFold(names.Assignee, "me") {
+		names.Assignee = ""
+	}
+	data, err := c.project(ctx, slugs, len(unique(names.States)) > 0, names)
+	if err != nil {
+		return reconcile.TrackerFindings{}, err
+	}
+	found := reconcile.TrackerFindings{
+		Project: data.Named.Nodes[0].TrackerProject, User: data.Viewer.Name, States: data.unknownStates(unique(names.States)),
+		Labels: unknown(unique(names.Labels), namesOf(data.LabelsAsked), namesOf(data.IssueLabels)),
+	}
+	if names.Assignee != "" && len(data.Users.Nodes) == 0 {
+		found.Assignee = &reconcile.UnknownName{Name: names.Assignee, Nearest: text.Nearest(names.Assignee, []string{data.Viewer.Email})}
+	}
+	if slices.Contains(slugs, found.Project.Slug) {
+		c.settleSlug(found.Project.Slug)
+	}
+	return found, nil
+}
+
+func namesOf(all list[wireName]) (names []string) {
+	for _, one := range all.Nodes {
+		names = append(names, one.Name)
+	}
+	return names
+}
+
+// unknownStates compares with the states of the project's teams. If not all of these were read, a state that exists
+// anywhere in the workspace counts as known.
+func (p *wireProject) unknownStates(asked []string) []reconcile.UnknownName {
+	teams := p.Named.Nodes[0].Teams
+	var existing []string
+	cut := teams.PageInfo.HasNextPage
+	for _, team := range teams.Nodes {
+		existing = append(existing, namesOf(team.States)...)
+		cut = cut || team.States.PageInfo.HasNextPage
+	}
+	if cut {
+		existing = append(existing, namesOf(p.StatesAsked)...)
+	}
+	return unknown(asked, existing, append(existing, namesOf(p.StatesAsked)...))
+}
+
+func unknown(asked, existing, suggest []string) []reconcile.UnknownName {
+	list := []reconcile.UnknownName{}
+	for _, name := range asked {
+		same := func(e string) bool { return reconcile.NormalizeState(e) == reconcile.NormalizeState(name) }
+		if !slices.ContainsFunc(existing, same) {
+			list = append(list, reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, suggest)})
+		}
+	}
+	return list
+}
+
+// projectMissing is the error for a project that does not exist. Its hint names similar ones, else those used last.
+func (c *Client) projectMissing(slugs []string, existing []reconcile.TrackerProject) error {
+	var all []string
+	label := map[string]string{}
+	for _, p := range existing {
+		for _, key := range []string{p.Slug, p.Name} {
+			all = append(all, key)
+			label[key] = fmt.Sprintf("%s (%s)", p.Slug, p.Name)
+		}
+	}
+	words := strings.ReplaceAll(slugs[len(slugs)-1], "-", " ")
+	near := append(text.Nearest(slugs[0], all), text.Nearest(words, all)...)
+	hint := "do you mean one of these: "
+	if len(near) == 0 {
+		near, hint = all, "projects that the key can see: "
+	}
+	var shown []string
+	for _, n := range near {
+		shown = append(shown, label[n])
+	}
+	shown = unique(shown)
+	hint += strings.Join(shown[:min(5, len(shown))], ", ")
+	if len(shown) == 0 {
+		hint = "the user of the key sees no project at all: check the key"
+	}
+	return &reconcile.Error{
+		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
+		Message: c.scrub(fmt.Sprintf("Linear has no project with the slug id %q", slugs[0])),
+		Hint:    c.scrub(hint),
+	}
+}
+
+// anyOf is a filter for names without regard to case; nil for no names.
+func anyOf(names []string) any {
+	if len(names) == 0 {
+		return nil
+	}
+	or := make([]any, 0, len(names))
+	for _, n := range names {
+		or = append(or, map[string]any{"name": map[string]any{"eqIgnoreCase": strings.TrimSpace(n)}})
+	}
+	return map[string]any{"or": or}
+}
+
+// userFilter finds a user by email or id. Linear rejects an email as an id.
+func userFilter(assignee string) any {
+	switch {
+	case assignee == "":
+		return nil
+	case strings.Contains(assignee, "@"):
+		return map[string]any{"email": map[string]any{"eqIgnoreCase": assignee}}
+	}
+	return map[string]any{"id": map[string]any{"in": []string{assignee}}}
+}
+
 // setting is the URL if it ends in a slug id of the usual form, so that the slug id can be read from it.
 func setting(p reconcile.TrackerProject) string {
 	if _, ok := slugTail("x-" + p.Slug); ok && strings.HasSuffix(p.URL, "-"+p.Slug) {
 		return p.URL
 	}
 	return p.Slug
-}
-
-// ProjectSlug is the slug id in a value of tracker.project_slug: the value itself, or the last part of a project's URL.
-func ProjectSlug(value string) (string, error) {
-	slugs, err := projectSlugs(value)
-	if err != nil {
-		return "", err
-	}
-	return slugs[0], nil
 }
 
 // projectSlugs lists what the slug id may be, the most likely first. "web-1a2b3c4d5e6f" is ambiguous: the slug id, or
@@ -188,13 +298,6 @@ func projectSlugs(value string) ([]string, error) {
 		return []string{segment[i+1:], segment}, nil
 	}
 	return []string{segment}, nil
-}
-
-// ours reports whether a slug id may be that of the client's project.
-func (c *Client) ours(slug string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Contains(c.slugs, slug)
 }
 
 func projectSegment(value string) (string, bool) {

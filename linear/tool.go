@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -65,20 +66,17 @@ type tool struct {
 // call runs the tool with the agent's arguments: {"query", "variables"}, or the query alone as a JSON string.
 func (t *tool) call(ctx context.Context, args json.RawMessage) reconcile.ToolAnswer {
 	in, err := readInput(args)
-	if err != nil {
+	switch {
+	case err != nil:
 		return refused("invalid_input", err.Error())
-	}
-	if t.readOnly && in.mutates() {
+	case !in.mutates():
+		return t.answer(t.client.execute(ctx, in.query, in.variables))
+	case t.readOnly:
 		return refused("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so "+
 			strings.Join(in.rootFields(), ", ")+" was not sent; describe in your last message what should be changed")
 	}
-	if !in.mutates() {
-		body, failed, err := t.client.executePatiently(ctx, in.query, in.variables)
-		return t.answer(body, failed, err)
-	}
 	mutation := &reconcile.Mutation{Fields: in.rootFields(), Query: in.query, Variables: in.variables}
-	body, failed, err := t.mutate(ctx, in, mutation)
-	answer := t.answer(body, failed, warnOfRepeating(err))
+	answer := t.answer(t.mutate(ctx, in, mutation))
 	mutation.Success, answer.Mutation = answer.Success, mutation
 	return answer
 }
@@ -94,16 +92,18 @@ func (t *tool) changesIssue(args json.RawMessage) bool {
 // mutate sends a mutation and notes in done what it created.
 func (t *tool) mutate(ctx context.Context, in input, done *reconcile.Mutation) (body json.RawMessage, failed bool, err error) {
 	query, asked := askForIDs(in)
-	body, failed, err = t.client.executePatiently(ctx, query, in.variables)
-	if err != nil || len(asked) == 0 {
-		return body, failed, err
+	body, failed, err = t.client.execute(ctx, query, in.variables)
+	if err == nil && failed && len(asked) > 0 {
+		switch errs := withoutData(body); {
+		case slices.ContainsFunc(errs, ofDocument) && !slices.ContainsFunc(errs, ofExecution):
+			// Linear executed nothing. The agent's own text is sent, so that an error is about that.
+			body, failed, err = t.client.execute(ctx, in.query, in.variables)
+		case len(errs) > 0 && !slices.ContainsFunc(errs, ofAgent):
+			err = t.client.fail("linear_unknown_payload", "Linear did not say what was created: "+messages(errs))
+		}
 	}
-	if failed && refusedAsInvalid(body) {
-		// Linear executed nothing. The agent's own text is sent, so that an error is about that.
-		return t.client.executePatiently(ctx, in.query, in.variables)
-	}
-	if errs := errorsOfIDs(body); len(errs) > 0 {
-		return nil, false, t.client.fail("linear_unknown_payload", "Linear did not say what was created: "+messages(errs), "")
+	if err != nil {
+		return nil, false, warnOfRepeating(err)
 	}
 	done.Created, body = takeIDs(body, asked)
 	return body, failed, nil
@@ -112,13 +112,7 @@ func (t *tool) mutate(ctx context.Context, in input, done *reconcile.Mutation) (
 // warnOfRepeating extends the error of a mutation that may have been executed: an agent would send it again.
 func warnOfRepeating(err error) error {
 	var e *reconcile.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	switch {
-	case e.Code == "linear_api_request", e.Code == "linear_unknown_payload", e.Code == "answer_too_large":
-	case e.Code == "linear_api_status" && errors.Is(err, errServer{}):
-	default:
+	if !errors.As(err, &e) || e.Code == "tracker_rate_limited" || e.Code == "linear_api_status" && !errors.Is(err, errServer) {
 		return err // refused, and not executed
 	}
 	extended := *e
@@ -130,11 +124,11 @@ func (t *tool) answer(body json.RawMessage, failed bool, err error) reconcile.To
 	if err == nil {
 		return reconcile.ToolAnswer{Text: string(body), Success: !failed}
 	}
-	code, message := "linear_api_request", err.Error()
-	if e := (*reconcile.Error)(nil); errors.As(err, &e) {
-		code, message = e.Code, e.Message
+	var e *reconcile.Error
+	if !errors.As(err, &e) {
+		e = &reconcile.Error{Code: "linear_api_request", Message: err.Error()}
 	}
-	return refused(code, t.client.scrub(message))
+	return refused(e.Code, t.client.scrub(e.Message))
 }
 
 func refused(code, message string) reconcile.ToolAnswer {
@@ -145,42 +139,35 @@ func refused(code, message string) reconcile.ToolAnswer {
 	return reconcile.ToolAnswer{Text: string(text)}
 }
 
-// Execute sends one GraphQL document as it is. The body is Linear's answer; graphqlErrors reports that it contains
-// top-level errors, whatever its HTTP status. Answers that refuse the key or report a rate limit are errors.
-func (c *Client) Execute(ctx context.Context, query string, variables json.RawMessage) (body json.RawMessage, graphqlErrors bool, err error) {
+// execute sends one GraphQL document as it is. The body is Linear's answer; failed reports that it contains top-level
+// errors, whatever its HTTP status. Answers that refuse the key are errors. What the rate limit turned away, and so was not
+// executed, is sent again if the limit ends soon; one that ends later is the agent's to know of.
+func (c *Client) execute(ctx context.Context, query string, variables json.RawMessage) (body json.RawMessage, failed bool, err error) {
 	var vars any
 	if len(variables) > 0 {
 		vars = variables
 	}
-	a, err := c.send(ctx, query, vars, maxAnswer)
-	if err != nil {
-		return nil, false, err
-	}
-	env, err := check[json.RawMessage](c, a)
-	explained := len(env.Errors) > 0 && a.status >= 400 && a.status != http.StatusUnauthorized && a.status != http.StatusForbidden
-	if limited := (*RateLimited)(nil); err != nil && (errors.As(err, &limited) || !explained) {
-		return nil, false, err
-	}
-	return json.RawMessage(c.scrub(string(a.body))), len(env.Errors) > 0, nil
-}
-
-// executePatiently is Execute, but repeats what the rate limit turned away, and so was not executed, if the limit ends
-// soon. A limit that ends later is the agent's to know of.
-func (c *Client) executePatiently(ctx context.Context, query string, variables json.RawMessage) (body json.RawMessage, graphqlErrors bool, err error) {
 	for began := time.Now(); ; {
-		body, graphqlErrors, err = c.Execute(ctx, query, variables)
+		a, err := c.send(ctx, query, vars, maxAnswer)
+		if err != nil {
+			return nil, false, err
+		}
+		env, err := check[json.RawMessage](c, a)
 		var limited *RateLimited
 		if !errors.As(err, &limited) {
-			return body, graphqlErrors, err
+			if err != nil && (len(env.Errors) == 0 || a.status == http.StatusUnauthorized || a.status == http.StatusForbidden) {
+				return nil, false, err
+			}
+			return json.RawMessage(c.scrub(string(a.body))), len(env.Errors) > 0, nil
 		}
 		pause := max(limited.Reset.Sub(c.now()), shortestWait)
 		if time.Since(began)+pause > longestWait {
-			return body, graphqlErrors, err
+			return nil, false, err
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return body, graphqlErrors, err
+			return nil, false, err
 		}
 	}
 }
@@ -267,4 +254,108 @@ func parseOperation(query string) (doc graphql.Document, err error) {
 		return doc, errors.New("subscription operations are not supported: use a query or a mutation")
 	}
 	return doc, nil
+}
+
+// creators names, for each mutation that creates something, the field of its payload with the new entity. Agents rarely
+// ask for the new id. So the tool adds a question for it under idsAlias, and removes the reply before the agent
+// reads the answer.
+var creators = map[string]string{
+	"commentCreate": "comment", "issueCreate": "issue", "issueBatchCreate": "issues", "issueRelationCreate": "issueRelation",
+	"issueLabelCreate": "issueLabel", "documentCreate": "document", "projectCreate": "project",
+	"projectMilestoneCreate": "projectMilestone", "projectUpdateCreate": "projectUpdate", "reactionCreate": "reaction",
+	"attachmentCreate": "attachment", "attachmentLinkURL": "attachment", "attachmentLinkGitHubPR": "attachment",
+	"attachmentLinkGitHubIssue": "attachment", "attachmentLinkGitLabMR": "attachment", "attachmentLinkSlack": "attachment",
+	"attachmentLinkDiscord": "attachment", "attachmentLinkFront": "attachment", "attachmentLinkIntercom": "attachment",
+	"attachmentLinkZendesk": "attachment", "attachmentLinkJiraIssue": "attachment", "attachmentLinkSalesforce": "attachment",
+}
+
+const idsAlias = "symphonyCreated"
+
+// askForIDs adds to a mutation the question for what it creates. asked maps the keys of the answer that will hold it to
+// the kind of entity. Nothing is added where the agent uses the alias itself.
+func askForIDs(in input) (query string, asked map[string]string) {
+	used := func(s graphql.Selection) bool { return s.Alias == idsAlias || s.Name == idsAlias }
+	fields := slices.DeleteFunc(in.fields(), func(f graphql.Selection) bool {
+		return f.Body == 0 || creators[f.Name] == "" || slices.ContainsFunc(in.doc.Fields(f.Selections), used)
+	})
+	slices.SortFunc(fields, func(a, b graphql.Selection) int { return b.Body - a.Body }) // from the end: insertions move what follows
+	query, asked = in.query, map[string]string{}
+	for _, f := range fields {
+		query = query[:f.Body] + " " + idsAlias + ": " + creators[f.Name] + " { id }" + query[f.Body:]
+		asked[f.Alias] = strings.TrimSuffix(creators[f.Name], "s")
+	}
+	return query, asked
+}
+
+// withoutData returns the errors of an answer that has no data.
+func withoutData(body json.RawMessage) []graphqlError {
+	var env envelope[json.RawMessage]
+	if json.Unmarshal(body, &env) != nil || env.Data != nil {
+		return nil
+	}
+	return env.Errors
+}
+
+// An error says that the document does not fit Linear's schema, or has a path and comes from its execution. One of the
+// agent's own is not about what askForIDs added.
+func ofDocument(e graphqlError) bool {
+	return e.Extensions.Code == "GRAPHQL_VALIDATION_FAILED" || strings.Contains(e.Message, idsAlias)
+}
+func ofExecution(e graphqlError) bool { return len(e.Path) > 0 }
+func ofAgent(e graphqlError) bool     { return !slices.Contains(e.Path, any(idsAlias)) }
+
+// takeIDs removes from an answer what askForIDs asked for. An answer without it stays byte for byte as it is.
+func takeIDs(body json.RawMessage, asked map[string]string) (created []reconcile.Created, rest json.RawMessage) {
+	var answer, data map[string]json.RawMessage
+	if json.Unmarshal(body, &answer) != nil || json.Unmarshal(answer["data"], &data) != nil {
+		return nil, body
+	}
+	changed := false
+	for _, key := range slices.Sorted(maps.Keys(asked)) {
+		var payload map[string]json.RawMessage
+		if json.Unmarshal(data[key], &payload) != nil || payload[idsAlias] == nil {
+			continue
+		}
+		for _, id := range idsIn(payload[idsAlias]) {
+			created = append(created, reconcile.Created{Kind: asked[key], ID: id})
+		}
+		delete(payload, idsAlias)
+		data[key], changed = encode(payload), true
+	}
+	if !changed {
+		return nil, body
+	}
+	answer["data"] = encode(data)
+	return created, encode(answer)
+}
+
+// encode writes an object of JSON values without changing these.
+func encode(object map[string]json.RawMessage) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(object); err != nil {
+		panic(err) // the values were decoded from JSON
+	}
+	return bytes.TrimSpace(b.Bytes())
+}
+
+// idsIn reads {"id": …} or a list of these; none for null, where nothing was created.
+func idsIn(value json.RawMessage) (ids []string) {
+	type entity struct {
+		ID string `json:"id"`
+	}
+	var list []entity
+	if json.Unmarshal(value, &list) != nil {
+		list = make([]entity, 1)
+		if json.Unmarshal(value, &list[0]) != nil {
+			return nil
+		}
+	}
+	for _, e := range list {
+		if e.ID != "" {
+			ids = append(ids, e.ID)
+		}
+	}
+	return ids
 }

@@ -1,9 +1,16 @@
 package linear_test
 
 import (
+	"context"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
@@ -97,5 +104,278 @@ func TestToolCalls(t *testing.T) {
 	text, ok = call(`{"query":"{ viewer { id } issue(id: \"ABC-99\") { id } }"}`)
 	if ok || !strings.Contains(text, "Entity not found") || !strings.Contains(text, `"data":null`) {
 		t.Errorf("GraphQL error (HTTP 200): %v %s", ok, text)
+	}
+}
+
+const whoAmI = `"{ viewer { email } }"`
+
+// A rate-limited call is repeated if the limit ends soon. Otherwise the agent learns at once when it ends.
+func TestToolAtTheRateLimit(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	tool := linear.Tool(newClient(t, s), false)
+	for _, status := range []int{http.StatusBadRequest, http.StatusTooManyRequests} {
+		s.ClearLog()
+		check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, Status: status, ResetMS: 300, Times: 2}))
+		if text, ok := callTool(t, tool, whoAmI); !ok || !strings.Contains(text, "robin@example.com") || len(s.Log()) != 3 {
+			t.Errorf("HTTP %d, soon over: %v %s after %d requests", status, ok, text, len(s.Log()))
+		}
+	}
+	s.ClearLog()
+	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, ResetMS: 30 * 60_000, Times: -1}))
+	text, ok := callTool(t, tool, whoAmI)
+	code, message := toolFault(t, text)
+	if ok || code != "tracker_rate_limited" || !strings.Contains(message, time.Now().UTC().Add(30*time.Minute).Format("until 2006-01-02T15:")) &&
+		!strings.Contains(message, time.Now().UTC().Add(29*time.Minute).Format("until 2006-01-02T15:")) {
+		t.Errorf("far from over: %v %s", ok, text)
+	}
+	equal(t, "requests", len(s.Log()), 1)
+}
+
+// The wait for the rate limit ends with the turn.
+func TestToolDoesNotWaitForEver(t *testing.T) {
+	soon := answering(t, http.StatusTooManyRequests, "", "Retry-After", "25")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	a := linear.Tool(soon, false).Call(ctx, json.RawMessage(whoAmI))
+	if code, _ := toolFault(t, a.Text); a.Success || code != "tracker_rate_limited" || ctx.Err() == nil {
+		t.Errorf("%+v, %v", a, ctx.Err())
+	}
+}
+
+// A limit that keeps naming a near reset is waited for a minute in total, the time of the requests included.
+func TestToolWaitsAMinuteInAll(t *testing.T) {
+	for after, takes := range map[string]time.Duration{"25": 0, "1": 20 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			limiter := &canned{t: t, takes: takes, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {after}}, bodies: []string{""}}
+			c := must(linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: limiter, Now: time.Now}))
+			text, ok := callTool(t, linear.Tool(c, false), whoAmI)
+			if code, _ := toolFault(t, text); ok || code != "tracker_rate_limited" || limiter.asked != 3 {
+				t.Errorf("%v %s after %d requests", ok, text, limiter.asked)
+			}
+		})
+	}
+}
+
+// The error of a mutation that may have been executed says so, so that the agent does not repeat it.
+func TestToolSaysWhatMayHaveHappened(t *testing.T) {
+	const mutation = `"mutation { commentCreate(input: {}) { success } }"`
+	large := `{"data":{"a":"` + strings.Repeat("a", 1<<20) + `"}}`
+	for _, tc := range []struct {
+		call   string
+		status int
+		body   string
+		maybe  bool
+	}{
+		{mutation, 200, large, true},
+		{whoAmI, 200, large, false},
+		{mutation, 502, "<html>", true},
+		{mutation, 200, "<html>", true},
+		{mutation, 401, "{}", false},
+		{mutation, 429, "", false},
+	} {
+		header := []string{"Retry-After", "1000"}
+		text, ok := callTool(t, linear.Tool(answering(t, tc.status, tc.body, header...), false), tc.call)
+		if _, message := toolFault(t, text); ok || strings.Contains(message, "may have been carried out") != tc.maybe {
+			t.Errorf("HTTP %d to %s: %v %s", tc.status, tc.call, ok, message)
+		}
+	}
+}
+
+func TestToolAnswerTooLarge(t *testing.T) {
+	body := `{"data":{"a":"` + strings.Repeat("a", 3<<20) + `"}}`
+	text, ok := callTool(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI)
+	code, message := toolFault(t, text)
+	if ok || code != "answer_too_large" || !strings.Contains(message, "more than 1048576 bytes") || !strings.Contains(message, "first: 20") {
+		t.Errorf("%v %s: %s", ok, code, message)
+	}
+	body = `{"data":{"a":"` + strings.Repeat("a", 1<<20-17) + `"}}`
+	if text, ok := callTool(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI); !ok || text != body || len(body) != 1<<20 {
+		t.Errorf("the largest answer of %d bytes: %v, %d bytes", len(body), ok, len(text))
+	}
+}
+
+// A request that is never answered ends with the client's time limit.
+func TestToolTimeLimit(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailHang}))
+	c := newClient(t, s, func(o *linear.Options) { o.Transport = &http.Transport{ResponseHeaderTimeout: 100 * time.Millisecond} })
+	text, ok := callTool(t, linear.Tool(c, false), whoAmI)
+	if code, message := toolFault(t, text); ok || code != "linear_api_request" || !strings.Contains(message, "no answer in time") {
+		t.Errorf("%v %s", ok, text)
+	}
+}
+
+// GraphQL errors reach the agent unchanged.
+func TestToolPreservesErrors(t *testing.T) {
+	const body = `{"errors":[{"message":"no","path":["x"],"locations":[{"line":1,"column":3}],"extensions":{"code":"INPUT_ERROR","more":[1]}}],"data":null}`
+	for _, status := range []int{200, 400, 404, 500, 503} {
+		if text, ok := callTool(t, linear.Tool(answering(t, status, body), false), whoAmI); ok || text != body {
+			t.Errorf("HTTP %d: %v %s", status, ok, text)
+		}
+	}
+	for _, status := range []int{401, 403} {
+		text, ok := callTool(t, linear.Tool(answering(t, status, body), false), whoAmI)
+		if code, _ := toolFault(t, text); ok || code != "linear_api_status" {
+			t.Errorf("HTTP %d: %v %s", status, ok, text)
+		}
+	}
+}
+
+// With tracker.tool_scope: read, mutations are refused and not sent.
+func TestToolThatOnlyReads(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	i := add(t, s, lineartest.Issue{})
+	tool := linear.Tool(newClient(t, s), true)
+	for _, query := range []string{
+		`mutation { commentCreate(input: {issueId: "` + i.ID + `", body: "x"}) { success } }`,
+		`mutation M { ...F } fragment F on Mutation { commentCreate(input: {issueId: "` + i.ID + `", body: "x"}) { success } }`,
+	} {
+		args := must(json.Marshal(map[string]string{"query": query}))
+		a := tool.Call(t.Context(), args)
+		code, message := toolFault(t, a.Text)
+		if a.Success || a.Mutation != nil || code != "mutation_refused" || !strings.Contains(message, "tracker.tool_scope: read") || !strings.Contains(message, "commentCreate") {
+			t.Errorf("%s: %+v", query, a)
+		}
+	}
+	equal(t, "requests", len(s.Log()), 0)
+	if text, ok := callTool(t, tool, whoAmI); !ok {
+		t.Error(text)
+	}
+	if strings.Contains(tool.Description+string(tool.InputSchema), "query or mutation") {
+		t.Error("it offers the agent what it refuses")
+	}
+}
+
+// The tool learns the ids of created entities whatever the agent asks for, and the agent reads only what it asked for.
+func TestToolKnowsWhatItCreated(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	i := add(t, s, lineartest.Issue{})
+	tool := linear.Tool(newClient(t, s), false)
+	on := `issueId: "` + i.ID + `"`
+	for name, tc := range map[string]struct {
+		query string
+		vars  map[string]any
+		want  string // the answer; %s where there is one of its own id
+		kinds []string
+	}{
+		"only success": {
+			query: `mutation { commentCreate(input: {` + on + `, body: "a {b} é"}) { success } }`,
+			want:  `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
+		},
+		"by another name": {
+			query: `mutation($i: CommentCreateInput!) { mine: commentCreate(input: $i) @include(if: true) { success } }`,
+			vars:  map[string]any{"i": map[string]string{"issueId": i.ID, "body": "x"}},
+			want:  `{"data":{"mine":{"success":true}}}`, kinds: []string{"comment"},
+		},
+		"two at once, after a comment with äöüß": {
+			query: "# ÄÖÜäöüß\nmutation {\n  a: commentCreate(input: {" + on + `, body: "ä"}) { success } ` +
+				`b: attachmentLinkURL(` + on + `, url: "https://example.com/ö") { success } }`,
+			want: `{"data":{"a":{"success":true},"b":{"success":true}}}`, kinds: []string{"comment", "attachment"},
+		},
+		"in a fragment": {
+			query: `mutation { ...F } fragment F on Mutation { ... on Mutation { commentCreate(input: {` + on + `, body: "x"}) { success } } }`,
+			want:  `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
+		},
+		"a text about our own name": {
+			query: `mutation { commentCreate(input: {` + on + `, body: "symphonyCreated is taken out"}) { success } } # symphonyCreated`,
+			want:  `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
+		},
+		"the agent's own use of our name": {
+			query: `mutation { commentCreate(input: {` + on + `, body: "x"}) { symphonyCreated: comment { body } } }`,
+			want:  `{"data":{"commentCreate":{"symphonyCreated":{"body":"x"}}}}`,
+		},
+		"changed, not created": {
+			query: `mutation { issueUpdate(id: "` + i.ID + `", input: {title: "x"}) { success } }`,
+			want:  `{"data":{"issueUpdate":{"success":true}}}`,
+		},
+		"not carried out": {
+			query: `mutation { commentCreate(input: {issueId: "no such issue", body: "x"}) { success } }`,
+		},
+		"no such field": {
+			query: `mutation { commentCreate(input: {` + on + `, body: "x"}) { success nonsense } }`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.ClearLog()
+			args := must(json.Marshal(map[string]any{"query": tc.query, "variables": tc.vars}))
+			a := tool.Call(t.Context(), args)
+			if a.Mutation == nil || a.Mutation.Query != tc.query || a.Success != (tc.want != "") || a.Mutation.Success != a.Success {
+				t.Fatalf("%+v, %+v", a, a.Mutation)
+			}
+			if tc.want != "" && a.Text != tc.want || strings.Contains(a.Text, "symphonyCreated") != strings.Contains(tc.want, "symphonyCreated") {
+				t.Errorf("the agent reads %s", a.Text)
+			}
+			var kinds []string
+			for _, c := range a.Mutation.Created {
+				kinds = append(kinds, c.Kind)
+				if c.Kind == "comment" && !hasComment(t, s, i.Identifier, c.ID) {
+					t.Errorf("%s is no comment of the issue", c.ID)
+				}
+			}
+			slices.Sort(kinds)
+			slices.Sort(tc.kinds)
+			if !slices.Equal(kinds, tc.kinds) {
+				t.Errorf("created %v, want %v", a.Mutation.Created, tc.kinds)
+			}
+		})
+	}
+}
+
+func hasComment(t *testing.T, s *lineartest.Server, issue, id string) bool {
+	t.Helper()
+	return slices.ContainsFunc(must(s.Issue(issue)).Comments, func(c lineartest.Comment) bool { return c.ID == id })
+}
+
+// An agent that asks for the id itself gets it, with all values as Linear sent them.
+func TestToolLeavesTheAnswerAsItIs(t *testing.T) {
+	const body = `{"data" : {"c":{ "symphonyCreated":{"id":"1"}, "success" : true,"n":1.50,"comment":{"id":"1","z":null,"a":"\u00e9"}},` +
+		`"d":{"success":true,"symphonyCreated":null},"e":{"symphonyCreated":{"id":"2"}},"f":null},"extensions":{"x":1}}`
+	const want = `{"data":{"c":{"comment":{"id":"1","z":null,"a":"\u00e9"},"n":1.50,"success":true},` +
+		`"d":{"success":true},"e":{},"f":null},"extensions":{"x":1}}`
+	const query = `"mutation { c: commentCreate(input: {}) { success } d: issueCreate(input: {}) { success } e: reactionCreate(input: {}) { success } }"`
+	a := linear.Tool(answering(t, 200, body), false).Call(t.Context(), json.RawMessage(query))
+	equal(t, "read", a.Text, want)
+	made := a.Mutation.Created
+	if len(made) != 2 || made[0] != (reconcile.Created{Kind: "comment", ID: "1"}) || made[1] != (reconcile.Created{Kind: "reaction", ID: "2"}) {
+		t.Errorf("created %+v", made)
+	}
+}
+
+// If Linear rejects the added question, the agent's own query is sent instead. A mutation that failed while it was executed
+// is not sent again.
+func TestToolGivesUpItsOwnQuestion(t *testing.T) {
+	const rejected = `{"errors":[{"message":"no such field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
+	const failed = `{"data":null,"errors":[{"message":"symphonyCreated can't be read","path":["commentCreate","symphonyCreated"],` +
+		`"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
+	for answer, want := range map[string]struct {
+		sent int
+		code string
+		text string
+	}{
+		rejected: {2, "", `{"data":{"commentCreate":{"success":true}}}`},
+		failed:   {1, "linear_unknown_payload", "can't be read; the mutation may have been carried out"},
+	} {
+		sent := 0
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			sent++
+			text := `{"data":{"commentCreate":{"success":true}}}`
+			if strings.Contains(string(body), "symphonyCreated") {
+				text = answer
+			}
+			if answer == rejected && text == answer {
+				w.WriteHeader(http.StatusBadRequest)
+			}
+			_, _ = io.WriteString(w, text)
+		}))
+		t.Cleanup(srv.Close)
+		c := clientOf(srv.URL)
+		a := linear.Tool(c, false).Call(t.Context(), json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
+		if a.Success != (want.code == "") || sent != want.sent || !strings.Contains(a.Text, want.text) || !strings.Contains(a.Text, want.code) {
+			t.Errorf("sent %d times: %+v", sent, a)
+		}
 	}
 }

@@ -48,14 +48,12 @@ type wireIssue struct {
 	Project     field[struct {
 		SlugID string `json:"slugId"`
 	}] `json:"project"`
-	Assignee  field[wireAssignee]  `json:"assignee"`
-	Labels    field[wireLabels]    `json:"labels"`
-	Relations field[wireRelations] `json:"inverseRelations"`
-	Comments  field[struct {
-		Nodes []struct {
-			CreatedAt *string `json:"createdAt"`
-		} `json:"nodes"`
-	}] `json:"comments"`
+	Assignee  field[wireAssignee]       `json:"assignee"`
+	Labels    field[list[wireName]]     `json:"labels"`
+	Relations field[list[wireRelation]] `json:"inverseRelations"`
+	Comments  field[list[struct {
+		CreatedAt *string `json:"createdAt"`
+	}]] `json:"comments"`
 }
 
 type wireAssignee struct {
@@ -68,23 +66,13 @@ type wireStateName struct {
 	Name *string `json:"name"`
 }
 
-type wireLabels struct {
-	Nodes []struct {
-		Name string `json:"name"`
-	} `json:"nodes"`
-	PageInfo *pageInfo `json:"pageInfo"`
-}
-
-type wireRelations struct {
-	Nodes []struct {
-		Type  string `json:"type"`
-		Issue struct {
-			ID         *string       `json:"id"`
-			Identifier *string       `json:"identifier"`
-			State      wireStateName `json:"state"`
-		} `json:"issue"`
-	} `json:"nodes"`
-	PageInfo *pageInfo `json:"pageInfo"`
+type wireRelation struct {
+	Type  string `json:"type"`
+	Issue struct {
+		ID         *string       `json:"id"`
+		Identifier *string       `json:"identifier"`
+		State      wireStateName `json:"state"`
+	} `json:"issue"`
 }
 
 // issue normalises one record (specification 4.1.1 and 11.3) and fetches the labels and relations after the first page.
@@ -203,7 +191,7 @@ func timestamp(s *string) *time.Time {
 // labels returns the names of all labels, in lower case; none where the record's value has another type.
 func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
 	names := []string{}
-	err := c.innerPages(ctx, w, "labels", moreLabelsQuery, func(w *wireIssue) *pageInfo {
+	err := c.innerPages(ctx, w, "labels", moreLabelsQuery, func(w *wireIssue) pageInfo {
 		list := deref(w.Labels.value)
 		for _, n := range list.Nodes {
 			names = append(names, strings.ToLower(strings.TrimSpace(n.Name)))
@@ -216,7 +204,7 @@ func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
 // blockers returns the issues that block this one.
 func (c *Client) blockers(ctx context.Context, w *wireIssue) ([]reconcile.BlockerRef, error) {
 	refs := []reconcile.BlockerRef{}
-	err := c.innerPages(ctx, w, "relations", moreRelationsQuery+relationFields, func(w *wireIssue) *pageInfo {
+	err := c.innerPages(ctx, w, "relations", moreRelationsQuery+relationFields, func(w *wireIssue) pageInfo {
 		list := deref(w.Relations.value)
 		for _, n := range list.Nodes {
 			if strings.EqualFold(strings.TrimSpace(n.Type), "blocks") {
@@ -229,25 +217,23 @@ func (c *Client) blockers(ctx context.Context, w *wireIssue) ([]reconcile.Blocke
 }
 
 // innerPages calls add with the record itself and then with each further page of one of its connections.
-func (c *Client) innerPages(ctx context.Context, w *wireIssue, what, query string, add func(*wireIssue) *pageInfo) error {
+func (c *Client) innerPages(ctx context.Context, w *wireIssue, what, query string, add func(*wireIssue) pageInfo) error {
 	what += " of " + *w.Identifier.value
-	return c.pages(what, func(after string) (*pageInfo, error) {
-		if after == "" {
+	return c.pages(what, map[string]any{"id": *w.ID.value, "first": innerPage}, func(vars map[string]any) (pageInfo, error) {
+		if vars["after"] == nil {
 			return add(w), nil
 		}
 		data, err := ask[struct {
 			Issue *wireIssue `json:"issue"`
-		}](ctx, c, query, map[string]any{"id": *w.ID.value, "first": innerPage, "after": after})
-		if err != nil {
-			return nil, err
-		}
-		if data.Issue == nil {
-			return nil, c.fail("linear_unknown_payload", "the answer holds no "+what, "")
-		}
-		if data.Issue.Relations.wrong { // a blocker that can't be read must not be forgotten
-			return nil, c.fail("linear_unknown_payload", what+" have an unexpected type", "")
-		}
-		if data.Issue.Labels.wrong {
+		}](ctx, c, query, vars)
+		switch {
+		case err != nil:
+			return pageInfo{}, err
+		case data.Issue == nil:
+			return pageInfo{}, c.fail("linear_unknown_payload", "the answer holds no "+what)
+		case data.Issue.Relations.wrong: // a blocker that can't be read must not be forgotten
+			return pageInfo{}, c.fail("linear_unknown_payload", what+" have an unexpected type")
+		case data.Issue.Labels.wrong:
 			c.warn(*w.Identifier.value, "labels")
 		}
 		return add(data.Issue), nil
