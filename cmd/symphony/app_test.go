@@ -3,11 +3,20 @@ package main
 import (
 	"errors"
 	"io"
+	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gofrs/flock"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/state"
 )
 
 func testWorld() *term.Env {
@@ -52,5 +61,67 @@ func TestWantsJSON(t *testing.T) {
 		if got := wantsJSON(strings.Fields(line)); got != want {
 			t.Errorf("%s: %v", line, got)
 		}
+	}
+}
+
+// TestLoopLockWhileReadLocked checks that a process which only looks whether a loop runs does not count as a loop.
+func TestLoopLockWhileReadLocked(t *testing.T) {
+	dir := t.TempDir()
+	looker := flock.New(filepath.Join(dir, "loop.lock"))
+	if held, err := looker.TryRLock(); err != nil || !held {
+		t.Fatal(held, err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { _ = looker.Unlock() })
+	lock := project.LoopLock(dir)
+	if held, err := project.TryLoopLock(t.Context(), lock); err != nil || !held {
+		t.Fatalf("held %v, %v", held, err)
+	}
+	if held, err := project.TryLoopLock(t.Context(), project.LoopLock(dir)); err != nil || held {
+		t.Fatalf("a second loop: held %v, %v", held, err)
+	}
+	if !project.Looping(dir) {
+		t.Error("the loop is not seen")
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFailedKeepsTheOutcome checks that a run keeps the outcome that could not be stored: the run has not failed because of that.
+func TestFailedKeepsTheOutcome(t *testing.T) {
+	for name, c := range map[string]struct{ had, want reconcile.Outcome }{
+		"could not be stored": {reconcile.Succeeded, ""}, // in vain, for ten minutes; it has left word in alive
+		"could not be begun":  {"", reconcile.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, now := t.Context(), time.Now()
+			db, err := state.Create(ctx, t.TempDir()+"/state", now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			run := reconcile.Run{ID: "run-1", Kind: reconcile.AgentRun, Phase: reconcile.Starting, IssueID: "id-1", Identifier: "ABC-1", StartedAt: now}
+			if err := db.Store.Commit(ctx, now, reconcile.Change{Insert: &run}); err != nil {
+				t.Fatal(err)
+			}
+			path := t.TempDir() + "/alive"
+			if err := proc.CreateAlive(path); err != nil {
+				t.Fatal(err)
+			}
+			alive, err := proc.HoldAlive(path, bound)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := &worker.Held{DB: db, Alive: alive}
+			defer h.Close(slog.New(slog.DiscardHandler))
+			if h.Run, err = db.Journal.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now); err != nil {
+				t.Fatal(err)
+			}
+			h.Run.Outcome = c.had
+			h.RecordFailure(ctx, &term.Env{Now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
+			if got, err := db.Views.Run(ctx, run.ID); err != nil || got.Outcome != c.want {
+				t.Errorf("%s, %v; want %s", got.Outcome, err, c.want)
+			}
+		})
 	}
 }

@@ -3,13 +3,23 @@ package main
 import (
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
+	"unsafe"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // powerSyncs is the number of cuts: more than the whole life of an issue has syncs, so that the last ones come when
@@ -77,4 +87,376 @@ func readableOnly(stateDir string) error {
 		return err
 	}
 	return os.Truncate(wal, min(info.Size(), 32+frames*(24+page)))
+}
+
+// powerMain simulates a power failure, for tests of what is on the disk afterwards. It is a program:
+//
+//	power -cut N [-lazy] DIR COMMAND [ARG...]
+//
+// Before the Nth fsync of a file or folder below DIR it kills all processes of the command and restores DIR to what a disk
+// would hold: each file as at its last sync, files that were never synced not at all. Folders are as at the cut or, with
+// -lazy, as at their last sync; real file systems lie between the two. Where everything ends before the Nth sync, the power
+// fails then. Only syncs by symphony count. DIR.seen keeps the folder as programs saw it at the cut.
+func powerMain() {
+	cut := flag.Int("cut", 0, "the sync before which the power fails")
+	lazy := flag.Bool("lazy", false, "restore folders as at their last sync")
+	flag.Parse()
+	runtime.LockOSThread() // a tracer is a single thread
+	disk, err := newDisk(flag.Arg(0))
+	t := &tracer{disk: disk, cut: *cut, calls: map[int]call{}}
+	where := ""
+	if err == nil {
+		where, err = t.run(flag.Args()[1:])
+	}
+	if err == nil {
+		err = disk.restore(*lazy)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "power:", err)
+		os.Exit(1)
+	case where == "":
+		fmt.Printf("cut at the end, after %d syncs\n", t.syncs)
+	default:
+		fmt.Printf("cut before sync %d, of %s\n", *cut, where)
+	}
+}
+
+// call is the system call that a thread is in.
+type call struct {
+	sync bool
+	fd   uint64
+}
+
+// tracer follows the symphony processes of one command.
+type tracer struct {
+	disk  *disk
+	cut   int
+	syncs int
+	calls map[int]call // by thread
+}
+
+const traced = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC |
+	unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL
+
+// run returns the path whose sync was cut off, "" where the command ended before.
+func (t *tracer) run(argv []string) (string, error) {
+	// A process that outlives its parent becomes a child of this one, so that none escapes the cut.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return "", err
+	}
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return "", err
+	}
+	first, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{0, 2, 2}, Sys: &syscall.SysProcAttr{Ptrace: true},
+	})
+	if err != nil {
+		return "", err
+	}
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(first, &status, unix.WALL, nil); err != nil {
+		return "", err
+	}
+	if err := unix.PtraceSetOptions(first, traced); err != nil {
+		return "", err
+	}
+	if err := unix.PtraceSyscall(first, 0); err != nil {
+		return "", err
+	}
+	return t.follow()
+}
+
+func (t *tracer) follow() (string, error) {
+	for {
+		var status unix.WaitStatus
+		tid, err := unix.Wait4(-1, &status, unix.WALL, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.ECHILD):
+			return "", nil
+		case err != nil:
+			return "", err
+		}
+		where, err := t.stopped(tid, status)
+		if where != "" || err != nil {
+			return where, errors.Join(err, killAll())
+		}
+	}
+}
+
+// stopped handles one stop of a thread, and lets it continue.
+func (t *tracer) stopped(tid int, status unix.WaitStatus) (string, error) {
+	if !status.Stopped() {
+		delete(t.calls, tid)
+		return "", nil
+	}
+	deliver := 0
+	switch sig := status.StopSignal(); {
+	case sig == unix.SIGTRAP|0x80:
+		if where, err := t.syscall(tid); where != "" || err != nil {
+			return where, err
+		}
+	case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_EXEC:
+		if !isSymphony(tid) {
+			return "", unlessGone(unix.PtraceDetach(tid))
+		}
+	case sig == unix.SIGTRAP && status.TrapCause() > 0: // a fork
+	case sig == unix.SIGSTOP && t.isNew(tid): // the kernel stops a new thread for its tracer
+	default:
+		deliver = int(sig)
+	}
+	return "", unlessGone(unix.PtraceSyscall(tid, deliver))
+}
+
+func (t *tracer) isNew(tid int) bool {
+	_, known := t.calls[tid]
+	t.calls[tid] = call{}
+	return !known
+}
+
+// Offsets in struct ptrace_syscall_info, the same on all architectures: the number or result of the call, and its first
+// argument.
+const (
+	infoSize   = 88
+	infoCall   = 24
+	infoResult = 24
+	infoFirst  = 32
+)
+
+// syscall handles a thread that enters or leaves a system call.
+func (t *tracer) syscall(tid int) (string, error) {
+	info := make([]byte, infoSize)
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), infoSize, uintptr(unsafe.Pointer(&info[0])), 0, 0)
+	if errno != 0 {
+		return "", unlessGone(errno)
+	}
+	word := func(at int) uint64 { return binary.NativeEndian.Uint64(info[at:]) }
+	switch info[0] {
+	case unix.PTRACE_SYSCALL_INFO_ENTRY:
+		c := call{sync: word(infoCall) == unix.SYS_FSYNC || word(infoCall) == unix.SYS_FDATASYNC, fd: word(infoFirst)}
+		t.calls[tid] = c
+		if path := t.path(tid, c); path != "" {
+			t.syncs++
+			if t.syncs == t.cut {
+				return path, nil
+			}
+		}
+	case unix.PTRACE_SYSCALL_INFO_EXIT:
+		c := t.calls[tid]
+		t.calls[tid] = call{}
+		if path := t.path(tid, c); path != "" && word(infoResult) == 0 {
+			return "", t.disk.synced(path)
+		}
+	}
+	return "", nil
+}
+
+// path is the synced path relative to the disk; "" if it lies outside.
+func (t *tracer) path(tid int, c call) string {
+	if !c.sync {
+		return ""
+	}
+	target, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", tid, c.fd))
+	if err != nil {
+		return "" // the thread has ended
+	}
+	rel, err := filepath.Rel(t.disk.dir, target)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+		return ""
+	}
+	return rel
+}
+
+func isSymphony(pid int) bool {
+	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	name, _, _ := strings.Cut(string(cmdline), "\x00")
+	return err == nil && filepath.Base(name) == "symphony"
+}
+
+// unlessGone ignores the error of a thread that has ended.
+func unlessGone(err error) error {
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+const killBound = 20 * time.Second
+
+// killAll ends all processes of the command. Each becomes a child of this process when its parent is dead.
+func killAll() error {
+	for end := time.Now().Add(killBound); time.Now().Before(end); {
+		below, err := proc.Descendants(os.Getpid())
+		if err != nil || len(below) == 0 {
+			return err
+		}
+		for _, p := range below {
+			_ = unix.Kill(p.PID, unix.SIGKILL) // it may be gone
+		}
+		var status unix.WaitStatus
+		for pid := 1; pid > 0; {
+			pid, _ = unix.Wait4(-1, &status, unix.WALL|unix.WNOHANG, nil)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return errors.New("processes are left")
+}
+
+// file identifies a file. File systems reuse inode numbers, so the time of birth belongs to it.
+type file struct {
+	inode uint64
+	birth unix.StatxTimestamp
+}
+
+func identify(path string) (file, error) {
+	var stat unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &stat)
+	return file{stat.Ino, stat.Btime}, err
+}
+
+// disk is what a power failure would leave of a folder.
+type disk struct {
+	dir     string
+	content map[file][]byte            // what its last sync saw
+	entries map[string]map[string]file // by folder: its names as of their last sync
+}
+
+// newDisk takes what a folder holds now as synced. The folder need not exist.
+func newDisk(dir string) (*disk, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	d := &disk{dir: dir, content: map[file][]byte{}, entries: map[string]map[string]file{}}
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return d, nil
+	}
+	return d, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		return errors.Join(err, d.synced(rel))
+	})
+}
+
+// synced records that a file or folder is on the disk, and with it its name and those of its parents.
+func (d *disk) synced(rel string) error {
+	path := filepath.Join(d.dir, rel)
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // removed meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		names, err := d.names(rel)
+		d.entries[rel] = names
+		return errors.Join(err, d.linked(rel))
+	}
+	if info.Mode().IsRegular() {
+		id, err := identify(path)
+		if err != nil {
+			return err
+		}
+		if d.content[id], err = os.ReadFile(path); err != nil {
+			return err
+		}
+	}
+	return d.linked(rel)
+}
+
+// linked records that a name is on the disk, and those of its parents.
+func (d *disk) linked(rel string) error {
+	for ; rel != "."; rel = filepath.Dir(rel) {
+		id, err := identify(filepath.Join(d.dir, rel))
+		if err != nil {
+			return err
+		}
+		dir := filepath.Dir(rel)
+		if d.entries[dir] == nil {
+			d.entries[dir] = map[string]file{}
+		}
+		d.entries[dir][filepath.Base(rel)] = id
+	}
+	return nil
+}
+
+// names lists what a folder holds now.
+func (d *disk) names(rel string) (map[string]file, error) {
+	list, err := os.ReadDir(filepath.Join(d.dir, rel))
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]file{}
+	for _, entry := range list {
+		id, err := identify(filepath.Join(d.dir, rel, entry.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		names[entry.Name()] = id
+	}
+	return names, nil
+}
+
+// seen is the suffix of the folder as programs saw it at the cut.
+const seen = ".seen"
+
+// restore replaces the folder by what the disk holds. With lazy, the names in folders are those of their last sync, too.
+func (d *disk) restore(lazy bool) error {
+	if _, err := os.Lstat(d.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	folders := map[file]bool{}
+	err := filepath.WalkDir(d.dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		id, err := identify(path)
+		if err != nil {
+			return err
+		}
+		folders[id] = true
+		rel, err := filepath.Rel(d.dir, path)
+		if err == nil && !lazy {
+			d.entries[rel], err = d.names(rel)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(d.dir+seen), os.Rename(d.dir, d.dir+seen)); err != nil {
+		return err
+	}
+	if len(d.entries) == 0 {
+		return nil
+	}
+	return d.write(".", folders)
+}
+
+func (d *disk) write(rel string, folders map[file]bool) error {
+	dir := filepath.Join(d.dir, rel)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	for name, id := range d.entries[rel] {
+		var err error
+		if folders[id] {
+			err = d.write(filepath.Join(rel, name), folders)
+		} else {
+			err = os.WriteFile(filepath.Join(dir, name), d.content[id], 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
