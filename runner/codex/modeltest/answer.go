@@ -23,12 +23,11 @@ type answer struct {
 	w http.ResponseWriter
 	r *http.Request
 
-	id       string // of the response, once its stream has begun
-	sequence int
-	index    int // of the next output item
-	spoke    bool
-	try      int // of this response, from 1: codex asks again after a fault
-	in, out  int // tokens
+	id      string // of the response, once its stream has begun
+	index   int    // of the next output item
+	spoke   bool
+	try     int // of this response, from 1: codex asks again after a fault
+	in, out int // tokens
 }
 
 // play does the steps of one response: up to the first call, or to the end.
@@ -36,8 +35,8 @@ func (a *answer) play(steps []codextest.Step) {
 	a.in, a.out = 1000, 50
 	for i := range steps {
 		s := &steps[i]
-		if isCall(s.Verb) {
-			a.item(a.call(s))
+		if call, ok := calls[s.Verb]; ok {
+			a.item(call(a, s))
 			a.complete()
 			return
 		}
@@ -63,11 +62,7 @@ func (a *answer) speak(s *codextest.Step) (over bool) {
 	case "sleep":
 		return !a.sleep(s.Wait)
 	case "stream":
-		words := make([]string, s.N)
-		for i := range words {
-			words[i] = fmt.Sprintf("%d ", i+1)
-		}
-		return !a.message(words, s.Wait)
+		return !a.message(codextest.Numbers(s.N), s.Wait)
 	case "long":
 		const piece = 256 << 10 // of one delta
 		pieces := slices.Repeat([]string{strings.Repeat("x", piece)}, s.N/piece)
@@ -76,15 +71,14 @@ func (a *answer) speak(s *codextest.Step) (over bool) {
 		return a.fail(s.Name, s.Text)
 	case "crash":
 		return a.fail("cut", "")
-	case "silent":
-		a.begin()
-		a.sleep(time.Hour)
-		return true
-	case "hang":
+	case "hang", "silent":
+		if s.Verb == "silent" {
+			a.begin()
+		}
 		a.sleep(time.Hour)
 		return true
 	default:
-		refuse(a.w, http.StatusBadRequest, fmt.Sprintf("a model can't do %q (line %d)", s.Verb, s.Line))
+		a.refuse(http.StatusBadRequest, fmt.Sprintf("a model can't do %q (line %d)", s.Verb, s.Line))
 		return true
 	}
 	return false
@@ -101,46 +95,44 @@ func (a *answer) sleep(d time.Duration) bool {
 	return false
 }
 
-// isCall tells the directives that end a response with a call of a tool.
-func isCall(verb string) bool {
-	return slices.Contains([]string{"sh", "background", "tool", "patch", "ask-command", "ask-permissions", "ask-user", "steal-turn"}, verb)
-}
-
-// call is the item that asks codex for a tool.
-func (a *answer) call(s *codextest.Step) object {
-	const execCommand = "exec_command"
-	switch s.Verb {
-	case "sh":
-		return a.function(execCommand, object{"cmd": s.Text, "yield_time_ms": 30000})
-	case "background":
-		return a.function(execCommand, object{"cmd": s.Text, "yield_time_ms": 250})
-	case "ask-command":
-		return a.function(execCommand, object{
-			"cmd": s.Text, "sandbox_permissions": "require_escalated", "justification": "needs to run outside the sandbox",
-		})
-	case "ask-permissions":
-		return a.function("request_permissions", object{"reason": "needs more", "permissions": object{"network": object{"enabled": true}}})
-	case "ask-user":
-		return a.function("request_user_input", object{"questions": []object{{
-			"id": "q1", "header": "Choice", "question": s.Text,
-			"options": []object{{"label": "Yes", "description": "go on"}, {"label": "No", "description": "stop"}},
-		}}})
-	case "steal-turn":
-		return a.function("create_goal", object{"objective": "go on"})
-	case "patch":
+// calls are the directives that end a response with a call of a tool of codex's, and the items of these calls.
+var calls = map[string]func(*answer, *codextest.Step) object{
+	"sh": func(a *answer, s *codextest.Step) object {
+		return a.call(execCommand, object{"cmd": s.Text, "yield_time_ms": 30000})
+	},
+	"background": func(a *answer, s *codextest.Step) object {
+		return a.call(execCommand, object{"cmd": s.Text, "yield_time_ms": 250})
+	},
+	"ask-command": func(a *answer, s *codextest.Step) object {
+		const why = "needs to run outside the sandbox"
+		return a.call(execCommand, object{"cmd": s.Text, "sandbox_permissions": "require_escalated", "justification": why})
+	},
+	"ask-permissions": func(a *answer, _ *codextest.Step) object {
+		return a.call("request_permissions", object{"reason": "needs more", "permissions": object{"network": object{"enabled": true}}})
+	},
+	"ask-user": func(a *answer, s *codextest.Step) object {
+		options := []object{{"label": "Yes", "description": "go on"}, {"label": "No", "description": "stop"}}
+		return a.call("request_user_input", object{"questions": []object{{"id": "q1", "header": "Choice", "question": s.Text, "options": options}}})
+	},
+	"steal-turn": func(a *answer, _ *codextest.Step) object { return a.call("create_goal", object{"objective": "go on"}) },
+	"patch": func(a *answer, s *codextest.Step) object {
 		input := fmt.Sprintf("*** Begin Patch\n*** Add File: %s\n+%s\n*** End Patch\n", filepath.ToSlash(s.Name), s.Text)
 		if slices.Contains(a.Tools, "apply_patch") {
 			return object{"type": "custom_tool_call", "id": a.s.id("ctc"), "call_id": a.s.id("call"), "name": "apply_patch", "input": input}
 		}
-		return a.function(execCommand, object{"cmd": "apply_patch <<'EOF'\n" + input + "EOF\n"}) // codex knows this command
-	}
-	if s.JSON == nil {
-		return a.function(s.Name, object{})
-	}
-	return a.function(s.Name, s.JSON)
+		return a.call(execCommand, object{"cmd": "apply_patch <<'EOF'\n" + input + "EOF\n"}) // codex knows this command
+	},
+	"tool": func(a *answer, s *codextest.Step) object {
+		if s.JSON == nil {
+			return a.call(s.Name, object{})
+		}
+		return a.call(s.Name, s.JSON)
+	},
 }
 
-func (a *answer) function(name string, args any) object {
+const execCommand = "exec_command"
+
+func (a *answer) call(name string, args any) object {
 	item := object{"type": "function_call", "id": a.s.id("fc"), "call_id": a.s.id("call"), "name": name, "arguments": encode(args)}
 	if space, short, ok := strings.Cut(name, "."); ok {
 		item["namespace"], item["name"] = space, short
@@ -158,8 +150,7 @@ func encode(v any) string {
 
 // event sends one server-sent event.
 func (a *answer) event(kind string, data object) {
-	data["type"], data["sequence_number"] = kind, a.sequence
-	a.sequence++
+	data["type"] = kind
 	// A client that is gone is seen by its context, not here.
 	_, _ = fmt.Fprintf(a.w, "event: %s\ndata: %s\n\n", kind, encode(data))
 	_ = http.NewResponseController(a.w).Flush()
@@ -192,86 +183,81 @@ func (a *answer) complete() {
 	}}))
 }
 
-// item is an output item without parts.
-func (a *answer) item(item object) {
+// item sends an output item: its start, and its end with what the parts add to it.
+func (a *answer) item(item object, parts ...func()) {
 	a.begin()
 	a.event("response.output_item.added", object{"output_index": a.index, "item": item})
+	for _, part := range parts {
+		part()
+	}
 	item["status"] = "completed"
 	a.event("response.output_item.done", object{"output_index": a.index, "item": item})
 	a.index++
 }
 
 // message is a message word by word, an interval apart; false if the client goes meanwhile.
-func (a *answer) message(words []string, interval time.Duration) bool {
-	a.begin()
-	a.spoke = true
+func (a *answer) message(words []string, interval time.Duration) (all bool) {
+	a.spoke, all = true, true
 	id := a.s.id("msg")
-	send := func(kind, member string, value any) {
-		a.event(kind, object{"item_id": id, "output_index": a.index, "content_index": 0, member: value})
-	}
-	part := object{"type": "output_text", "text": "", "annotations": []any{}}
 	item := object{"type": "message", "id": id, "role": "assistant", "status": "in_progress", "content": []object{}}
-	a.event("response.output_item.added", object{"output_index": a.index, "item": item})
-	send("response.content_part.added", "part", part)
-	for _, w := range words {
-		send("response.output_text.delta", "delta", w)
-		if interval > 0 && !a.sleep(interval) {
-			return false
+	a.item(item, func() {
+		for _, w := range words {
+			a.event("response.output_text.delta", object{"item_id": id, "output_index": a.index, "content_index": 0, "delta": w})
+			if all = interval <= 0 || a.sleep(interval); !all {
+				return
+			}
 		}
-	}
-	part["text"] = strings.Join(words, "")
-	send("response.output_text.done", "text", part["text"])
-	send("response.content_part.done", "part", part)
-	item["status"], item["content"] = "completed", []object{part}
-	a.event("response.output_item.done", object{"output_index": a.index, "item": item})
-	a.index++
-	return true
+		item["content"] = []object{{"type": "output_text", "text": strings.Join(words, ""), "annotations": []any{}}}
+	})
+	return all
 }
 
 // fail ends the response with an error: by HTTP, unless its stream has begun or the word is a code of the API's own. over is
 // false where the fault has passed: word may have a number of tries behind a slash.
 func (a *answer) fail(word, text string) (over bool) {
 	word, tries, limited := strings.Cut(word, "/")
-	if n, err := strconv.Atoi(tries); limited && (err != nil || n < 1) {
-		refuse(a.w, http.StatusBadRequest, fmt.Sprintf("not a number of tries: %q", tries))
-		return true
-	} else if limited && a.try > n {
+	if n, err := strconv.Atoi(tries); limited && (err != nil || a.try > n) {
 		return false
 	}
-	info, reset, timed := strings.Cut(word, "=")
-	lasts, err := time.ParseDuration(reset)
-	if !timed {
-		lasts = time.Hour
-	} else if err != nil {
-		refuse(a.w, http.StatusBadRequest, fmt.Sprintf("not a duration: %q", reset))
-		return true
-	}
-	status, err := strconv.Atoi(info)
+	word, reset, _ := strings.Cut(word, "=")
+	status, err := strconv.Atoi(word)
 	switch {
-	case info == "cut":
+	case word == "cut":
 		a.begin()
 		panic(http.ErrAbortHandler) // breaks the connection; nothing is logged
-	case info == "usage_limit_reached" && a.id == "":
-		a.usageLimit(text, lasts)
+	case word == "usage_limit_reached" && a.id == "":
+		a.usageLimit(text, reset)
 	case err != nil || a.id != "":
 		a.begin()
-		a.event("response.failed", a.response("failed", object{"error": object{"code": info, "message": text}}))
+		a.event("response.failed", a.response("failed", object{"error": object{"code": word, "message": text}}))
 	default:
-		refuse(a.w, status, text)
+		a.refuse(status, text)
 	}
 	return true
 }
 
-func (a *answer) usageLimit(text string, lasts time.Duration) {
+// usageLimit refuses for an hour, or for the duration that reset names.
+func (a *answer) usageLimit(text, reset string) {
+	lasts, err := time.ParseDuration(reset)
+	if err != nil {
+		lasts = time.Hour
+	}
 	resets := time.Now().Add(lasts).Unix()
 	h := a.w.Header()
-	h.Set("Content-Type", "application/json")
 	h.Set("x-codex-primary-used-percent", "100")
 	h.Set("x-codex-primary-window-minutes", "300")
 	h.Set("x-codex-primary-reset-at", strconv.FormatInt(resets, 10))
-	a.w.WriteHeader(http.StatusTooManyRequests)
-	// A client that is gone can't be told.
-	_ = json.NewEncoder(a.w).Encode(object{"error": object{
+	a.refuseWith(http.StatusTooManyRequests, object{
 		"type": "usage_limit_reached", "message": text, "plan_type": "pro", "resets_at": resets, "resets_in_seconds": int(lasts.Seconds()),
-	}})
+	})
+}
+
+func (a *answer) refuse(status int, message string) {
+	a.refuseWith(status, object{"message": message, "type": "invalid_request_error", "code": nil})
+}
+
+func (a *answer) refuseWith(status int, err object) {
+	a.w.Header().Set("Content-Type", "application/json")
+	a.w.WriteHeader(status)
+	_, _ = fmt.Fprintln(a.w, encode(object{"error": err})) // a client that is gone can't be told
 }

@@ -177,35 +177,27 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client is gone
 	}
-	req, err := read(body)
-	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
-		return
+	a := &answer{s: s, w: w, r: r}
+	var steps []codextest.Step
+	if a.Request, err = read(body); err == nil {
+		steps, err = codextest.Steps(a.Prompts, len(a.Prompts))
 	}
 	s.mu.Lock()
-	s.requests = append(s.requests, req)
-	same := fmt.Sprint(req.Thread, len(req.Prompts), len(req.Outputs))
+	s.requests = append(s.requests, a.Request)
+	same := fmt.Sprint(a.Thread, len(a.Prompts), len(a.Outputs))
 	s.tries[same]++
-	a := &answer{s: s, w: w, r: r, Request: req, try: s.tries[same]}
+	a.try = s.tries[same]
 	s.mu.Unlock()
-	steps, err := codextest.Steps(req.Prompts, len(req.Prompts))
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
+		a.refuse(http.StatusBadRequest, err.Error())
 		return
 	}
-	for answered := len(req.Outputs); answered > 0 && len(steps) > 0; steps = steps[1:] {
-		if isCall(steps[0].Verb) {
+	for answered := len(a.Outputs); answered > 0 && len(steps) > 0; steps = steps[1:] {
+		if calls[steps[0].Verb] != nil {
 			answered--
 		}
 	}
 	a.play(steps)
-}
-
-func refuse(w http.ResponseWriter, status int, message string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	// A client that is gone can't be told.
-	_ = json.NewEncoder(w).Encode(object{"error": object{"message": message, "type": "invalid_request_error", "code": nil}})
 }
 
 func (s *Server) id(prefix string) string {
