@@ -225,8 +225,8 @@ func TestProbeOfAll(t *testing.T) {
 	equal(t, "errors", codes(r), "")
 }
 
-// An allowance that is used up is told of once, though codex's word on when it comes back differs a little, and though
-// every report of it is newer than the last; the next time it is another one.
+// An allowance that is used up is notified once. Later reports of it, whose time of return may differ by seconds, have the
+// same key; an allowance that is used up hours later has another.
 func TestLimitAttention(t *testing.T) {
 	l := Limit{Window: "primary", Since: noon, Until: noon.Add(4 * time.Hour)}
 	first := LimitAttention(l, "/home/ann/.codex", noon)

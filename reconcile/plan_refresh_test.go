@@ -67,7 +67,7 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// The user whom an issue must be assigned to.
+// tracker.assignee matches an issue's assignee by email, by id, or as "me"; empty, it matches every issue.
 func TestAssignee(t *testing.T) {
 	me := &Assignee{ID: "u1", Email: "Me@Example.com", IsMe: true}
 	for asked, want := range map[string]bool{"": true, "me": true, "ME": true, "me@example.com": true, "u1": true, "U1": false, "u2": false} {
@@ -258,9 +258,9 @@ func TestDueWhenTheTrackerAnswers(t *testing.T) {
 	}
 }
 
-// After its own agent has moved the issue, a run may finish its turn, for two minutes. A run whose issue was moved otherwise
-// is stopped at once. The time is told by the worker's own times: what the wall clock does between its last heartbeat and the
-// pass ages nothing.
+// A run whose own agent has moved the issue gets two minutes to finish its turn. A run whose issue was moved otherwise is
+// stopped at once. The two minutes end at the worker's last heartbeat, so that a suspend or a step of the clock after it does
+// not use them up.
 func TestHandoff(t *testing.T) {
 	review, done := issueNo(1, inState("Human Review")), issueNo(1, inState("Done"))
 	for _, row := range []struct {

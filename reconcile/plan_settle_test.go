@@ -152,9 +152,9 @@ func TestAfterDeath(t *testing.T) {
 	}
 }
 
-// Which runs are settled: only a run whose worker is certainly gone, stands still, or does not end in time, and after what is
-// left of it was reaped. The time is told by the monotonic clock, so that neither a suspend nor a stepped clock ends healthy
-// work.
+// A run is settled if its worker is certainly gone, is frozen, or did not end in time after a stop; first its remaining
+// processes are reaped. That time is measured on the monotonic clock: a suspended machine or a changed wall clock must not end
+// a healthy run.
 func TestWhichRunsAreSettled(t *testing.T) {
 	one, alive := issueNo(1), Liveness{Alive: true}
 	asked := func(ago time.Duration) Instant { return Instant{thisBoot, 100*time.Hour - ago} }

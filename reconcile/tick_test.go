@@ -381,8 +381,8 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// While the agent's side is blocked one run at a time is tried. An issue that meets the fault each time, because it is its
-// own work that fills the disk for instance, does not keep the others from being tried, wherever it stands in the order.
+// While a block lasts, one run at a time is started, to find out whether the fault is over. The issues take turns: one whose
+// own work causes the fault (it fills the disk, say) does not use up every try, even if it has the highest priority.
 func TestProbesTakeTurns(t *testing.T) {
 	s := newScene()
 	for n := 1; n <= 3; n++ {

@@ -34,8 +34,7 @@ type checker struct {
 	vars     map[string]*shape
 	loops    int
 	problems []Warning
-	// joined are the places that print a list without separators.
-	joined []Warning
+	joined   []Warning // the places that print a list without separators
 
 	line   int      // of the tag that is looked at
 	tokens []string // of its arguments that are not read yet

@@ -3,7 +3,6 @@ package workflow
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -60,56 +59,4 @@ func (w Warning) String() string {
 // fault makes an error that points into the file.
 func fault(code, file string, line int, message, hint string) *reconcile.Error {
 	return &reconcile.Error{Code: code, Message: fmt.Sprintf("%s:%d: %s", file, line, message), Hint: hint}
-}
-
-// shorten bounds a message, which may quote a value of any length. It comes after scrub, which would not recognise half of a
-// key.
-func shorten(message string) string {
-	const longest = 300
-	if runes := []rune(message); len(runes) > longest {
-		return string(runes[:longest]) + "…"
-	}
-	return message
-}
-
-// report collects what is said about one file.
-type report struct {
-	file     string
-	faults   []located
-	warnings []Warning
-}
-
-// located is an error with its line, for sorting.
-type located struct {
-	line int
-	err  *reconcile.Error
-}
-
-func (r *report) fail(code string, f field, message, hint string) {
-	if f.key != "" {
-		message = f.key + ": " + message
-	}
-	r.faults = append(r.faults, located{f.line, fault(code, r.file, f.line, message, hint)})
-}
-
-func (r *report) invalid(f field, message, hint string) { r.fail(CodeInvalid, f, message, hint) }
-
-func (r *report) warn(f field, message string) {
-	r.warnings = append(r.warnings, Warning{File: r.file, Line: f.line, Key: f.key, Message: message})
-}
-
-// result sorts what was collected by lines and takes the secret out of it.
-func (r *report) result(secret Secret) ([]Warning, error) {
-	slices.SortStableFunc(r.warnings, func(a, b Warning) int { return a.Line - b.Line })
-	for i := range r.warnings {
-		w := &r.warnings[i]
-		w.Key, w.Message = secret.scrub(w.Key), shorten(secret.scrub(w.Message))
-	}
-	slices.SortStableFunc(r.faults, func(a, b located) int { return a.line - b.line })
-	all := make([]error, len(r.faults))
-	for i, f := range r.faults {
-		f.err.Message = shorten(secret.scrub(f.err.Message))
-		all[i] = f.err
-	}
-	return r.warnings, errors.Join(all...)
 }

@@ -13,14 +13,11 @@ type Key struct {
 	Default string // as it would be written; empty where there is none
 	Meaning string // one line
 
-	// Words are all the values of a choice.
-	Words []string
+	Words []string // all the values of a choice
 
-	min int64 // of numbers
-	// to is where the value goes, a pointer into the configuration; its type says how the value is read.
-	to any
-	// after checks or completes a value that was read, or is absent.
-	after func(*reader, field)
+	min   int64                // of numbers
+	to    any                  // where the value goes, a pointer into the configuration; its type says how the value is read
+	after func(*reader, field) // checks or completes a value; the value may be absent
 }
 
 func key(name, typ, standard string, to any, meaning string) Key {
@@ -134,7 +131,8 @@ func keys(c *Config) []Key {
 			"codex obeys the repository's .codex/config.toml where codex.thread_sandbox is set"),
 		key("agent.keep_git_config", typeBool, "false", &c.Agent.KeepGitConfig,
 			"git hooks and configuration that an agent has set stay, also where they run programs in your hooks"),
-		key("agent.resume_thread", typeBool, "true", &c.Agent.ResumeThread, "a later run goes on with the thread of an earlier one"),
+		key("agent.resume_thread", typeBool, "true", &c.Agent.ResumeThread,
+			"a run continues the codex conversation of the previous run of its issue; false: each run starts a new one"),
 		key("agent.prices", typePrices, "{}", &c.Agent.Prices,
 			"what a million tokens cost, by model or `default`: input, cached, output; and currency; for report").then((*reader).prices),
 

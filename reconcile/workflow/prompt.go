@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -99,33 +98,25 @@ func liquidMessage(err liquid.SourceError) string {
 // Render makes the prompt of a run's first turn. For attempt 0, the first run, the template sees nil.
 // The error is a *reconcile.Error with template_render_error.
 func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err error) {
-	out := &bounded{}
 	defer func() {
 		if r := recover(); r != nil {
 			text, err = "", &reconcile.Error{Code: CodeTemplateRender, Message: fmt.Sprintf("%s: %v", p.file, r), Hint: checkHint}
-			if out.full {
-				err = p.tooLong()
-			}
 		}
 	}()
-	bad := p.template.FRender(out, bindings(issue, attempt))
-	switch {
-	case out.full:
-		return "", p.tooLong()
-	case bad != nil:
+	rendered, bad := p.template.RenderString(bindings(issue, attempt))
+	if bad != nil {
 		return "", fault(CodeTemplateRender, p.file, max(bad.LineNumber(), 1), p.explain(bad), checkHint)
 	}
-	return strings.TrimSpace(out.String()), nil
+	if text = strings.TrimSpace(rendered); len(text) > MaxPrompt {
+		return "", &reconcile.Error{
+			Code: CodeTemplateRender, Message: fmt.Sprintf("%s: the prompt is longer than %d bytes", p.file, MaxPrompt),
+			Hint: "shorten it, for instance with {{ issue.description | truncate: 20000 }}",
+		}
+	}
+	return text, nil
 }
 
 const checkHint = "run symphony check, which names every unknown variable and filter"
-
-func (p *Prompt) tooLong() error {
-	return &reconcile.Error{
-		Code: CodeTemplateRender, Message: fmt.Sprintf("%s: the prompt is longer than %d bytes", p.file, MaxPrompt),
-		Hint: "shorten it, for instance with {{ issue.description | truncate: 20000 }}",
-	}
-}
 
 // explain names the variable, which the library only calls undefined.
 func (p *Prompt) explain(err liquid.SourceError) string {
@@ -190,22 +181,3 @@ func timeOrNil(t *time.Time) any {
 	}
 	return t.UTC().Format(time.RFC3339Nano)
 }
-
-// bounded collects at most MaxPrompt bytes.
-type bounded struct {
-	strings.Builder
-	full bool
-}
-
-var errFull = errors.New("the prompt is too long")
-
-// Write implements io.Writer.
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.full = b.full || b.Len()+len(p) > MaxPrompt; b.full {
-		return 0, errFull
-	}
-	return b.Builder.Write(p)
-}
-
-// WriteString implements io.StringWriter, which the library prefers.
-func (b *bounded) WriteString(s string) (int, error) { return b.Write([]byte(s)) }

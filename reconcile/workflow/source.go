@@ -26,8 +26,7 @@ type Source struct {
 	Name, Path string
 	// Data is the whole file, FrontMatter the part of it between the two lines of ---.
 	Data, FrontMatter []byte
-	// Body is the prompt template, trimmed, with \n as its only line end.
-	Body string
+	Body              string // the prompt template, trimmed, with \n as its only line end
 
 	frontLine, bodyLine int // lines of the file on which they start, from 1
 }
@@ -114,4 +113,92 @@ func NewSource(name, path string, data []byte) (Source, error) {
 	src.bodyLine += strings.Count(text[:len(text)-len(trimmed)], "\n")
 	src.Body = strings.TrimRight(trimmed, blanks)
 	return src, nil
+}
+
+// EnvFilePath is the environment file of a project (design 11): $XDG_CONFIG_HOME/symphony/<project>.env, where an
+// empty or relative xdgConfigHome is ~/.config. project is the name of its state directory.
+func EnvFilePath(xdgConfigHome, home, project string) string {
+	if !filepath.IsAbs(xdgConfigHome) {
+		xdgConfigHome = filepath.Join(home, ".config")
+	}
+	return filepath.Join(xdgConfigHome, "symphony", project+".env")
+}
+
+// ReadEnvFile reads an environment file: lines of NAME=VALUE, blank lines, and comments after #. A line may begin with
+// `export `. Values may be quoted as in a shell: nothing is special in single quotes, a backslash escapes \ " $ ` in double
+// quotes. Nothing is expanded. A file that does not exist counts as empty.
+//
+// A file that does not belong to uid, or whose mode is not 0600 or 0400, is env_file_permissions; any other line is
+// env_file_invalid. No error contains a value.
+func ReadEnvFile(path string, uid int) (map[string]string, error) {
+	const yours = "the file must be yours, with mode 0600"
+	wrong := func(code, where, what, hint string) (map[string]string, error) {
+		return nil, &reconcile.Error{Code: code, Message: where + ": " + what, Hint: hint}
+	}
+	data, info, err := readRegular(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return map[string]string{}, nil
+	case err != nil:
+		return wrong(CodeEnvFilePermissions, path, reason(err), yours)
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int64(stat.Uid) != int64(uid) {
+		return wrong(CodeEnvFilePermissions, path, "belongs to another account", yours)
+	}
+	if mode := info.Mode().Perm(); mode != 0o600 && mode != 0o400 {
+		what := fmt.Sprintf("its mode is %04o", mode)
+		if mode&0o077 != 0 {
+			what += ", which others may use"
+		}
+		return wrong(CodeEnvFilePermissions, path, what, "chmod 600 "+path)
+	}
+	const hint = "write lines of NAME=VALUE, values with blanks or # in quotes"
+	if len(data) > maxFile {
+		return wrong(CodeEnvFileInvalid, path, fmt.Sprintf("longer than %d bytes", maxFile), hint)
+	}
+	vars := map[string]string{}
+	for i, line := range strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n") {
+		line = exportWord.ReplaceAllString(strings.TrimSpace(line), "")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		what := ""
+		switch {
+		case !ok:
+			what = "no = in the line"
+		case !variableName(name):
+			what = "what stands before = is not the name of a variable"
+		default:
+			vars[name], what = envValue(value)
+		}
+		if what != "" {
+			return wrong(CodeEnvFileInvalid, fmt.Sprintf("%s:%d", path, i+1), what, hint)
+		}
+	}
+	return vars, nil
+}
+
+var (
+	exportWord  = regexp.MustCompile(`^export[ \t]+`)
+	quotedValue = regexp.MustCompile(`^(?:'([^']*)'|"((?:\\.|[^"\\])*)")[ \t]*(?:#.*)?$`)
+	escaped     = regexp.MustCompile("\\\\([\\\\\"$`])")
+	comment     = regexp.MustCompile(`[ \t]#.*$`)
+)
+
+// envValue parses the part after =. The second result says what is wrong with it. As in a shell, a # opens a comment after
+// a blank only.
+func envValue(text string) (value, wrong string) {
+	value = strings.TrimLeft(text, " \t")
+	switch {
+	case strings.ContainsRune(text, 0):
+		return "", "the value holds a zero byte"
+	case strings.HasPrefix(value, "'"), strings.HasPrefix(value, `"`):
+		parts := quotedValue.FindStringSubmatch(value)
+		if parts == nil {
+			return "", "the quote is not closed on its line, or something follows it"
+		}
+		return parts[1] + escaped.ReplaceAllString(parts[2], "$1"), ""
+	}
+	return strings.Trim(comment.ReplaceAllString(text, ""), " \t"), ""
 }

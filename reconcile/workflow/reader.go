@@ -6,28 +6,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // reader reads one front matter into a configuration.
 type reader struct {
 	report
-	src  Source
-	env  Environment
-	cfg  *Config
-	keys []Key
-	// parents are the keys that hold maps of keys.
-	parents []string
-	// fields holds every value that is not null by its dotted key.
-	fields map[string]field
-	// lines are those of sections and keys, for messages about missing keys.
-	lines map[string]int
+	src     Source
+	env     Environment
+	cfg     *Config
+	keys    []Key
+	parents []string         // the keys that hold maps of keys
+	fields  map[string]field // every value that is not null, by its dotted key
+	lines   map[string]int   // of sections and keys, for messages about missing keys
 }
 
 func newReader(src Source, env Environment, cfg *Config) *reader {
@@ -227,4 +227,101 @@ func faultyLine(text []byte, err error) int {
 		e := yaml.Unmarshal(bytes.Join(lines[:n+1], nil), &node)
 		return e != nil && yamlMessage(e) == yamlMessage(err)
 	})
+}
+
+// report collects what is said about one file.
+type report struct {
+	file     string
+	faults   []located
+	warnings []Warning
+}
+
+// located is an error with its line, for sorting.
+type located struct {
+	line int
+	err  *reconcile.Error
+}
+
+func (r *report) fail(code string, f field, message, hint string) {
+	if f.key != "" {
+		message = f.key + ": " + message
+	}
+	r.faults = append(r.faults, located{f.line, fault(code, r.file, f.line, message, hint)})
+}
+
+func (r *report) invalid(f field, message, hint string) { r.fail(CodeInvalid, f, message, hint) }
+
+func (r *report) warn(f field, message string) {
+	r.warnings = append(r.warnings, Warning{File: r.file, Line: f.line, Key: f.key, Message: message})
+}
+
+// result sorts what was collected by lines and takes the secret out of it.
+func (r *report) result(secret Secret) ([]Warning, error) {
+	slices.SortStableFunc(r.warnings, func(a, b Warning) int { return a.Line - b.Line })
+	for i := range r.warnings {
+		w := &r.warnings[i]
+		w.Key, w.Message = secret.scrub(w.Key), shorten(secret.scrub(w.Message))
+	}
+	slices.SortStableFunc(r.faults, func(a, b located) int { return a.line - b.line })
+	all := make([]error, len(r.faults))
+	for i, f := range r.faults {
+		f.err.Message = shorten(secret.scrub(f.err.Message))
+		all[i] = f.err
+	}
+	return r.warnings, errors.Join(all...)
+}
+
+// shorten bounds a message, which may quote a value of any length. It comes after scrub, which would not recognise half of a
+// key.
+func shorten(message string) string {
+	const longest = 300
+	if runes := []rune(message); len(runes) > longest {
+		return string(runes[:longest]) + "…"
+	}
+	return message
+}
+
+// path makes a path of a field absolute. It is empty, with an error reported, where that fails.
+func (r *reader) path(f field, value string) string {
+	path, err := r.env.expandPath(strings.TrimSpace(value), filepath.Dir(r.src.Path))
+	if err != nil {
+		r.invalid(f, err.Error(), "")
+	}
+	return path
+}
+
+// item is the field with the line of an item of its list.
+func (r *reader) item(f field, i int) field {
+	f.line = r.line(f.node.Content[i])
+	return f
+}
+
+// wrong reports a value of the wrong type.
+func (r *reader) wrong(k Key, f field, hint string) {
+	allowed := "a " + k.Type
+	switch {
+	case k.Type == typeMS:
+		allowed = "a whole number of milliseconds"
+	case k.Type == typeInteger:
+		allowed = "a whole number"
+	case k.Type == typeBool:
+		allowed = k.Type
+	case k.Words != nil:
+		allowed = strings.Join(k.Words, " or ")
+	}
+	is := kindName(f.node)
+	if f.node.Kind == yaml.ScalarNode && k.Type != typeStateMap && !strings.HasPrefix(k.Type, "list") {
+		is = strconv.Quote(f.node.Value)
+	}
+	r.invalid(f, fmt.Sprintf("must be %s, is %s", allowed, is), hint)
+}
+
+// variable looks up the variable that a value names. One that is not set falls back to the usual one; one that is set to
+// nothing gives no value. The placeholder has no fallback, because it stands for one certain key.
+func (r *reader) variable(name, usual string) string {
+	value, set := r.env.lookup(name)
+	if !set && name != LiteralKeyVar {
+		value, _ = r.env.lookup(usual)
+	}
+	return strings.TrimSpace(value)
 }

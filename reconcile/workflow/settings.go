@@ -1,0 +1,342 @@
+package workflow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+func (r *reader) kind(f field) {
+	const hint = "write `kind: linear` under `tracker:` in the front matter"
+	kind := &r.cfg.Tracker.Kind
+	*kind = strings.ToLower(*kind)
+	first, _, _ := strings.Cut(r.src.Body, "\n")
+	switch {
+	case f.node == nil && r.src.FrontMatter == nil && strings.TrimSpace(first) == "---":
+		r.fail(CodeTrackerKind, f, "missing, for the file has no front matter", "the line of --- must be the very first one")
+	case f.node == nil:
+		r.fail(CodeTrackerKind, f, "missing", hint)
+	case *kind != "linear":
+		r.fail(CodeTrackerKind, f, strconv.Quote(f.node.Value)+" is not supported, only linear is", hint)
+	}
+}
+
+// otherKind reports a tracker whose settings are not known.
+func (r *reader) otherKind() bool { return r.cfg.Tracker.Kind != "linear" && r.cfg.Tracker.Kind != "" }
+
+func (r *reader) endpoint(f field) {
+	u, err := url.Parse(r.cfg.Tracker.Endpoint)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		r.invalid(f, "must be an http or https URL", "leave it out for Linear's own")
+	case u.User != nil:
+		r.invalid(f, "must not hold a user or password", "the key belongs into tracker.api_key")
+	case u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
+		r.warn(f, "the tracker's key travels unencrypted over http")
+	}
+}
+
+// apiKey resolves the key (specification 5.3.1).
+func (r *reader) apiKey(f field) {
+	written := r.cfg.Tracker.APIKey.Reveal()
+	name, isVar := reference(written)
+	key := written
+	switch {
+	case isVar:
+		key = r.variable(name, APIKeyVar)
+	case strings.HasPrefix(written, "$"):
+		r.invalid(f, "$ is not followed by the name of a variable", "write $"+APIKeyVar+", or the key itself")
+		key = ""
+	}
+	r.cfg.Tracker.APIKey, r.cfg.KeyIsLiteral = Secret(key), !isVar && key != ""
+	vars := []string{APIKeyVar, LiteralKeyVar}
+	if isVar {
+		vars = append(vars, name)
+	}
+	slices.Sort(vars)
+	r.cfg.SecretVars = slices.Compact(vars)
+	f.key = "tracker.api_key"
+	missing := func(what, hint string) {
+		if !r.env.KeyOptional && !r.otherKind() {
+			r.fail(CodeMissingAPIKey, f, what, hint)
+		}
+	}
+	switch {
+	case strings.ContainsFunc(key, blank):
+		r.invalid(f, "the key holds blanks or control characters", "copy it again from the tracker's settings")
+	case key != "" || strings.HasPrefix(written, "$") && !isVar:
+	case name == LiteralKeyVar:
+		missing("the key stood in WORKFLOW.md itself and was not kept",
+			"write api_key: $"+APIKeyVar+" and set that variable, or put it into the environment file")
+	case isVar:
+		missing("the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+	default:
+		missing("missing", r.setHint(APIKeyVar, APIKeyVar))
+	}
+}
+
+func blank(c rune) bool { return c <= ' ' || c == 0x7f }
+
+func (r *reader) setHint(name, short string) string {
+	if r.env.EnvFile == "" {
+		return "set " + short + ", or put it into the environment file"
+	}
+	return fmt.Sprintf("put %s=… into %s (mode 0600), or set the variable; cron and systemd see only the file", name, r.env.EnvFile)
+}
+
+// project reads the slug, which may be given by a variable or as the URL of the project's page.
+func (r *reader) project(f field) {
+	const hint = "the slug is the part after /project/ in the project's URL; the whole URL will do"
+	if r.otherKind() {
+		return
+	}
+	slug := &r.cfg.Tracker.ProjectSlug
+	if name, isVar := reference(*slug); isVar {
+		if *slug = r.variable(name, ""); *slug == "" {
+			r.fail(CodeMissingProject, f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+			return
+		}
+	}
+	if strings.Contains(*slug, "://") {
+		page, err := url.Parse(*slug)
+		*slug = ""
+		if err == nil {
+			_, after, _ := strings.Cut(page.Path, "/project/")
+			*slug, _, _ = strings.Cut(after, "/")
+		}
+		if *slug == "" {
+			r.invalid(f, "not the URL of a project", "open the project in Linear and copy the address: …/project/<slug>/…")
+			return
+		}
+	}
+	switch {
+	case *slug == "" && f.node != nil:
+		r.fail(CodeMissingProject, f, "empty", hint)
+	case *slug == "":
+		r.fail(CodeMissingProject, f, "missing", hint)
+	case strings.ContainsFunc(*slug, blank):
+		r.invalid(f, "a slug holds no blanks or control characters", hint)
+	}
+	r.cfg.Policy.Project = r.cfg.Tracker.Endpoint + " " + *slug
+}
+
+func (r *reader) activeStates(f field) {
+	if f.node == nil {
+		return
+	}
+	r.cfg.Tracker.NamedStates = append(r.cfg.Tracker.NamedStates, r.cfg.Policy.ActiveStates...)
+	if len(r.cfg.Policy.ActiveStates) == 0 {
+		r.warn(f, "no state is active, so that nothing will be started")
+	}
+}
+
+func (r *reader) terminalStates(f field) {
+	if f.node != nil {
+		r.cfg.Tracker.NamedStates = append(r.cfg.Tracker.NamedStates, r.cfg.Policy.TerminalStates...)
+	}
+	f.line = max(f.line, r.lines["tracker.active_states"], r.lines[f.key])
+	for _, state := range r.cfg.Policy.ActiveStates {
+		if r.cfg.Policy.Terminal(state) {
+			r.warn(f, strconv.Quote(state)+" is among the active states too, and counts as terminal")
+		}
+	}
+}
+
+func (r *reader) requiredLabels(field) {
+	for i, label := range r.cfg.Policy.RequiredLabels {
+		r.cfg.Policy.RequiredLabels[i] = strings.ToLower(label)
+	}
+}
+
+func (r *reader) assignee(f field) {
+	if name, isVar := reference(r.cfg.Policy.Assignee); isVar {
+		r.cfg.Policy.Assignee = r.variable(name, AssigneeVar)
+		if r.cfg.Policy.Assignee == "" && f.node != nil {
+			r.warn(f, "the environment variable "+name+" is not set, or empty: issues of any assignee are taken")
+		}
+	}
+}
+
+// root reads the workspace root. A variable that is not set gives the default (specification 5.3.3).
+func (r *reader) root(f field) {
+	root := &r.cfg.Workspace.Root
+	*root = filepath.Join(r.env.Temp, "symphony_workspaces")
+	switch {
+	case f.node == nil:
+		return
+	case f.node.Kind != yaml.ScalarNode:
+		r.wrong(Key{Type: typePath}, f, "")
+		return
+	}
+	if name, isVar := reference(strings.TrimSpace(f.node.Value)); isVar && r.variable(name, "") == "" {
+		r.warn(f, "the environment variable "+name+" is not set, or empty: "+*root+" is used")
+		return
+	}
+	*root = r.path(f, f.node.Value)
+}
+
+// hookTimeout falls back to the default where the file has no positive number (specification 5.3.4).
+func (r *reader) hookTimeout(f field) {
+	if timeout := &r.cfg.Hooks.Timeout; *timeout <= 0 {
+		r.warn(f, fmt.Sprintf("%d is no limit, 60000 ms are used", timeout.Milliseconds()))
+		*timeout = time.Minute
+	}
+}
+
+// writableRoots refuses directories through which an agent could reach more than they name: those that overlap the
+// workspaces of other issues, hold WORKFLOW.md, or lie in another one, where a link could replace them.
+func (r *reader) writableRoots(f field) {
+	roots := []string{}
+	for i, written := range r.cfg.Agent.WritableRoots {
+		f := r.item(f, i)
+		path := ""
+		if written != "" {
+			path = r.path(f, written)
+		}
+		overlap := func(other string) bool {
+			return other != "" && (text.PathInside(other, path) || text.PathInside(path, other))
+		}
+		outer := slices.IndexFunc(roots, overlap)
+		switch root := r.cfg.Workspace.Root; {
+		case path == "":
+		case overlap(root):
+			r.invalid(f, path+" overlaps workspace.root "+root+", and so the workspaces of other issues",
+				"name a directory apart from the workspaces")
+		case text.PathInside(path, r.src.Path):
+			r.invalid(f, path+" holds "+r.src.Path+", whose hooks run outside of the sandbox",
+				"name a directory apart from it")
+		case outer >= 0:
+			r.invalid(f, path+" and "+roots[outer]+": one lies in the other, and could be replaced by a link",
+				"name the outer one alone")
+		default:
+			roots = append(roots, path)
+		}
+	}
+	r.cfg.Agent.WritableRoots = roots
+}
+
+// passEnv reads the names of the variables that the agent's commands get. The tracker's key and symphony's own variables are
+// refused: no work of an agent needs them, and often more people may edit a workflow than may see the key. Whether a
+// variable is set is not checked, because the schedule has another environment than the command that checks the file.
+func (r *reader) passEnv(f field) {
+	names := []string{}
+	for i, name := range r.cfg.Agent.PassEnv {
+		f, quoted := r.item(f, i), strconv.Quote(name)
+		bare, dollar := strings.CutPrefix(name, "$")
+		value, _ := r.env.lookup(name)
+		key := r.cfg.Tracker.APIKey.Reveal()
+		switch {
+		case name == "":
+		case dollar && variableName(bare):
+			r.invalid(f, quoted+" is a value, not a name", "write "+bare)
+		case !variableName(name):
+			r.invalid(f, quoted+" is no name of a variable", "a name is made of letters, digits and _, and begins with no digit")
+		case slices.Contains(r.cfg.SecretVars, name), len(key) >= shortestKey && strings.Contains(value, key):
+			r.invalid(f, name+" holds the tracker's key, which no agent gets",
+				"remove it; the tool linear_graphql works with that key without showing it")
+		case strings.HasPrefix(name, "SYMPHONY_"):
+			r.invalid(f, name+" is one of symphony's own variables, which are not chosen here", "remove it")
+		case !slices.Contains(names, name):
+			names = append(names, name)
+		}
+	}
+	r.cfg.Agent.PassEnv = names
+}
+
+func (r *reader) command(f field) {
+	if strings.TrimSpace(r.cfg.Codex.Command) == "" {
+		r.invalid(f, "empty", "leave it out for `codex app-server`")
+	}
+	if strings.Contains(r.cfg.Codex.Command, "shell_environment_policy") {
+		r.warn(f, "symphony overrides its shell_environment_policy; agent.pass_env names the variables to pass")
+	}
+}
+
+// approvalPolicy passes codex's value through (specification 5.3.6).
+func (r *reader) approvalPolicy(f field) {
+	switch policy := string(r.cfg.Codex.ApprovalPolicy); {
+	case policy == "":
+		r.cfg.Codex.ApprovalPolicy = json.RawMessage(`"never"`)
+	case policy == `"on-failure"` || strings.HasPrefix(policy, `{"reject":`):
+		r.warn(f, "present versions of codex no longer know this value: use untrusted, on-request, never or {granular: …}")
+	case policy == `""`:
+		r.invalid(f, "empty", "leave it out for never")
+	}
+}
+
+func (r *reader) turnSandboxPolicy(f field) {
+	if f.node != nil && f.node.Kind == yaml.ScalarNode {
+		r.invalid(f, "must be a map, is a single value", "write it as codex wants it, for instance {type: workspaceWrite}")
+		r.cfg.Codex.TurnSandboxPolicy = nil
+	}
+}
+
+// prices reads agent.prices. It checks everything, because a wrong price would give a wrong figure without a sign of it.
+func (r *reader) prices(f field) {
+	p := Prices{Currency: "USD"}
+	defer func() { r.cfg.Agent.Prices = p }()
+	if f.node == nil {
+		return
+	}
+	var entries map[string]yaml.Node // a name given twice is an error
+	if f.node.Kind != yaml.MappingNode || f.node.Decode(&entries) != nil {
+		r.wrong(Key{Type: typePrices}, f, pricesHint)
+		return
+	}
+	p.Models = map[string]Price{}
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		node := entries[name]
+		entry := field{key: f.key + "." + name, line: r.line(&node), node: deref(&node)}
+		text := strings.TrimSpace(entry.node.Value)
+		switch {
+		case strings.TrimSpace(name) == "":
+			r.invalid(field{key: f.key, line: entry.line}, "an entry names no model", pricesHint)
+		case name != "currency":
+			p.Models[name] = r.price(entry)
+		case null(entry.node) || text == "" || utf8.RuneCountInString(text) > 8 || strings.ContainsAny(text, "\t\n"):
+			r.wrong(Key{Type: "short word"}, entry, "write USD or €")
+		default:
+			p.Currency = text
+		}
+	}
+	if len(p.Models) == 0 {
+		r.warn(f, "no effect: it has the price of no model")
+	}
+}
+
+// price reads one entry. Cached tokens without a price cost as much as other input.
+func (r *reader) price(f field) Price {
+	var written map[string]string
+	err := f.node.Decode(&written)
+	amounts := map[string]float64{}
+	for name, text := range written {
+		n, bad := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		amounts[name] = n
+		if bad != nil || !(n >= 0 && n <= 1e6) || name != "input" && name != "cached" && name != "output" { // not NaN either
+			err = errors.Join(err, errors.New(name))
+		}
+	}
+	input, hasInput := amounts["input"]
+	output, hasOutput := amounts["output"]
+	if err != nil || !hasInput || !hasOutput {
+		r.invalid(f, "must be a map with input and output, and perhaps cached, as numbers of 0 or more", pricesHint)
+	}
+	cached, given := amounts["cached"]
+	if !given {
+		cached = input
+	}
+	return Price{Input: input, Cached: cached, Output: output}
+}
