@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 )
@@ -47,14 +45,9 @@ var errNoConfig = errors.New("it can't be read as configuration")
 // gitConfig runs git config on one file, or on its standard input for "-". No repository, no other configuration and no
 // include has a part in that.
 func gitConfig(ctx context.Context, stdin []byte, file string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"config", "--file", file, "--no-includes"}, args...)...)
-	cmd.Dir = "/"
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_DIR=/dev/null",
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
-	}
+	cmd := plainGit(ctx, "/", append([]string{"config", "--file", file, "--no-includes"}, args...)...)
+	cmd.Env = append(cmd.Env, "HOME=/nonexistent", "GIT_DIR=/dev/null")
 	cmd.Stdin = bytes.NewReader(stdin)
-	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
 		return "", ctx.Err()

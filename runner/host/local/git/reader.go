@@ -148,24 +148,26 @@ func objectID(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
+// plainGit is git that reads no configuration but the repository's.
+func plainGit(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir, cmd.WaitDelay = dir, time.Second
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null"}
+	return cmd
+}
+
 // git is git, told everything and allowed nothing: no configuration but ours, no hook, no monitor, no transport (a partial clone
 // would fetch what is missing), no lock, no terminal.
 func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "git", append([]string{
+	cmd := plainGit(ctx, r.tree, append([]string{
 		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false",
 		"-c", "diff.autoRefreshIndex=false", // which takes the lock of the index, whatever GIT_OPTIONAL_LOCKS says
 		"-c", "core.excludesFile=" + filepath.Join(r.common, "info", "exclude"), "--no-pager",
 	}, args...)...)
-	cmd.Dir = r.tree
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + r.scratch, "LC_ALL=C",
-		"GIT_DIR=" + r.scratch, "GIT_WORK_TREE=" + r.tree,
-		"GIT_INDEX_FILE=" + filepath.Join(r.gitDir, "index"),
-		"GIT_OBJECT_DIRECTORY=" + filepath.Join(r.common, "objects"),
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
-		"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none",
-		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1",
-	}
+	cmd.Env = append(cmd.Env, "HOME="+r.scratch, "GIT_DIR="+r.scratch, "GIT_WORK_TREE="+r.tree,
+		"GIT_INDEX_FILE="+filepath.Join(r.gitDir, "index"), "GIT_OBJECT_DIRECTORY="+filepath.Join(r.common, "objects"),
+		"GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none",
+		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
 	// A shallow clone ends where this file says, and not with an error.
 	if shallow := filepath.Join(r.common, "shallow"); isFile(shallow) {
 		cmd.Env = append(cmd.Env, "GIT_SHALLOW_FILE="+shallow)
@@ -178,7 +180,6 @@ func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 		cmd.Env = append(cmd.Env, "GIT_INDEX_FILE="+r.index, "GIT_OBJECT_DIRECTORY="+filepath.Join(r.scratch, "objects"),
 			"GIT_ALTERNATE_OBJECT_DIRECTORIES="+borrowed, "GIT_LITERAL_PATHSPECS=1")
 	}
-	cmd.WaitDelay = time.Second
 	return cmd
 }
 
@@ -412,24 +413,16 @@ func Root(dir string) (string, error) {
 		return "", err
 	}
 	for at := real; ; at = filepath.Dir(at) {
-		info, err := os.Lstat(filepath.Join(at, ".git"))
+		repo, ok, err := openRepository(at)
 		switch {
-		case files.Absent(err) && at == filepath.Dir(at):
-			return real, nil
-		case files.Absent(err):
-			continue
 		case err != nil:
-			return "", files.Failed(err, "find the repository of %s", dir)
-		case !info.Mode().IsRegular():
+			return "", err
+		case ok && filepath.Dir(repo.gitDir) == filepath.Join(repo.common, "worktrees"):
+			return filepath.Dir(repo.common), nil
+		case ok || exists(filepath.Join(at, ".git")):
 			return at, nil
+		case at == filepath.Dir(at):
+			return real, nil
 		}
-		gitDir, ok, err := pointer(filepath.Join(at, ".git"), "gitdir:")
-		if err == nil && ok {
-			gitDir, ok, err = resolveDir(gitDir)
-		}
-		if worktrees := filepath.Dir(gitDir); ok && filepath.Base(worktrees) == "worktrees" {
-			return filepath.Dir(filepath.Dir(worktrees)), err
-		}
-		return at, err
 	}
 }

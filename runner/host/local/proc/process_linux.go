@@ -53,16 +53,13 @@ func Monotonic() time.Duration {
 
 // checkNumbering makes sure that /proc numbers processes as kill and fork do here. In a pid namespace that was entered
 // without mounting a new /proc, it shows the pids of the outer one, and a signal would hit an unrelated process.
-func checkNumbering() error {
+var checkNumbering = sync.OnceValue(func() error {
 	self, err := os.Readlink("/proc/self")
-	if err != nil {
-		return fmt.Errorf("own process in /proc: %w", err)
+	if err == nil && self != strconv.Itoa(os.Getpid()) {
+		err = fmt.Errorf("/proc belongs to another pid namespace (it calls this process %s, not %d)", self, os.Getpid())
 	}
-	if self != strconv.Itoa(os.Getpid()) {
-		return fmt.Errorf("/proc belongs to another pid namespace (it calls this process %s, not %d)", self, os.Getpid())
-	}
-	return nil
-}
+	return err
+})
 
 func procPath(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
 

@@ -109,11 +109,16 @@ func (l lock) within(spans []Span) bool {
 func locksOf(pid int) (locks []lock) {
 	descriptors, _ := os.ReadDir(procPath(pid, "fdinfo"))
 	for _, d := range descriptors {
+		open := procPath(pid, "fd/") + d.Name()
+		path, _ := os.Readlink(open)
+		if kind, _, _ := strings.Cut(path, ":"); slices.Contains([]string{"socket", "pipe", "anon_inode"}, kind) {
+			continue // as most are
+		}
 		info, _ := read(procPath(pid, "fdinfo/") + d.Name())
 		for line := range strings.Lines(string(info)) {
 			text, is := strings.CutPrefix(line, "lock:")
 			if l, ok := parseLock(text); is && ok {
-				if file, err := os.Stat(procPath(pid, "fd/") + d.Name()); err == nil {
+				if file, err := os.Stat(open); err == nil {
 					l.file = idOf(file)
 					locks = append(locks, l)
 				}
