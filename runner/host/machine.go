@@ -39,9 +39,8 @@ const (
 	ThreadMark = "CODEX_THREAD_ID" // set by codex for each command of a thread
 )
 
-// Scrub returns env ("NAME=value" entries) without the variables of a run (design 7), which no other run may see, and
-// without those named in drop. ThreadMark is one of them: a worker that inherited it would count as a process of that
-// thread's run.
+// Scrub returns env ("NAME=value" entries) without the variables of a run, which no other run may see, and without those named in
+// drop. ThreadMark is one of them: a worker that inherited it would count as a process of that thread's run.
 func Scrub(env []string, drop ...string) []string {
 	drop = append([]string{RunMark, ThreadMark, "SYMPHONY_ATTEMPT", "SYMPHONY_WORKSPACE", "SYMPHONY_OUTCOME"}, drop...)
 	kept := append([]string{}, env...) // never nil: for os/exec a nil environment is its own

@@ -205,10 +205,9 @@ const (
 	walkEntries    = 200_000 // that are looked at where git does not say what has changed
 )
 
-// Fingerprint changes with the progress of the work (design section 5): HEAD, the index, or the work tree as
-// `git status` sees it, changed files by size and time; where there is no repository that git can read, with
-// names, sizes and times of the first 200,000 files. What git ignores does not count. It takes at most 10 s,
-// else its error wraps context.DeadlineExceeded.
+// Fingerprint changes with the progress of the work: HEAD, the index, or the work tree as `git status` sees it, changed files by
+// size and time; where there is no repository that git can read, with names, sizes and times of the first 200,000 files. What git
+// ignores does not count. It takes at most 10 s, else its error wraps context.DeadlineExceeded.
 func Fingerprint(ctx context.Context, dir string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, fingerprintFor)
 	defer cancel()

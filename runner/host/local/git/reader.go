@@ -347,11 +347,10 @@ func resolveDir(path string) (real string, ok bool, err error) {
 	return real, info.IsDir(), nil
 }
 
-// Writable gives exactly the directories that `git commit` in dir needs to write (design section 9):
-// <dir>/.git of an ordinary clone; of a linked worktree its own git directory and those of the main
-// repository's objects, refs (reftable), logs and recorded resolutions of conflicts that exist; nothing without a
-// repository in dir itself. It reads files and runs nothing. (A bare main repository has no logs until they
-// are made; until then git refuses to commit in its worktrees where it may not make them itself.)
+// Writable gives exactly the directories that `git commit` in dir needs to write: <dir>/.git of an ordinary clone; of a linked
+// worktree its own git directory and those of the main repository's objects, refs (reftable), logs and recorded resolutions of
+// conflicts that exist; nothing without a repository in dir itself. It reads files and runs nothing. (A bare main repository has
+// no logs until they are made; until then git refuses to commit in its worktrees where it may not make them itself.)
 //
 // The agent can have written what is read here, to be given more the next time. So a directory outside dir
 // is named only where it is proven to be part of a repository that itself names dir as its worktree: it lies

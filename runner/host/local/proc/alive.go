@@ -176,9 +176,9 @@ func parseAlive(line string) (p Pulse, ok bool) {
 // maxRecorded bounds the processes in a procs file.
 const maxRecorded = 4096
 
-// ProcFile is the procs file of a run: every living process that it has started, by pid and start time, so that a process
-// that cleared its environment and left its parent is still found (design 8). Only the worker writes it. Its first line is
-// "boot <id>", the others are `<pid> <start> "<name>"`.
+// ProcFile is the procs file of a run: every living process that it has started, by pid and start time, so that a process that
+// cleared its environment and left its parent is still found. Only the worker writes it. Its first line is "boot <id>", the
+// others are `<pid> <start> "<name>"`.
 type ProcFile struct {
 	path, boot string
 	procs      []reconcile.Process

@@ -189,7 +189,7 @@ var (
 	ErrDied     = errors.New("ended before it was ready")
 )
 
-// Spawn is a worker to start (design 6), with "/" as its working directory.
+// Spawn is a worker to start, with "/" as its working directory.
 type Spawn struct {
 	Exe       string
 	Argv, Env []string // Argv[0] is the name that is shown; every user can read the others

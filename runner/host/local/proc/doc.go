@@ -1,5 +1,5 @@
-// Package proc starts the processes of runs, finds them again and ends them: the lowest part of the runner. It knows
-// nothing of issues, workspaces or the tracker (design 6 and 8).
+// Package proc starts the processes of runs, finds them again and ends them: the lowest part of the runner. It knows nothing of
+// issues, workspaces or the tracker.
 //
 //	a pass                          a worker                             its tree
 //	CreateAlive ─ Detach ─────────► TakeOver, HoldAlive

@@ -18,8 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Owner says which processes belong to a run (design 8). Each reason alone is enough, and what descends from such a process
-// belongs too.
+// Owner says which processes belong to a run. Each reason alone is enough, and what descends from such a process belongs too.
 type Owner struct {
 	// RunID is the value of host.RunMark, ThreadID that of host.ThreadMark; empty ones match nothing.
 	RunID, ThreadID string

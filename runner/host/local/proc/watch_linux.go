@@ -143,15 +143,14 @@ func parseLock(line string) (l lock, ok bool) {
 	return l, err == nil
 }
 
-// BecomeSubreaper makes this process, instead of init, the parent of every descendant whose own parent ends (design 8), so
-// that a process that the agent leaves behind stays below the worker. Reap must reap those.
+// BecomeSubreaper makes this process, instead of init, the parent of every descendant whose own parent ends, so that a process
+// that the agent leaves behind stays below the worker. Reap must reap those.
 func BecomeSubreaper() error {
 	return os.NewSyscallError("become a subreaper", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// NonDumpable keeps other processes of this user from reading the memory, the environment and the descriptors of this one
-// (design 6), and from attaching to it. It ends with an exec, so it does not reach the agent. Every file in /proc/<pid> then
-// belongs to root.
+// NonDumpable keeps other processes of this user from reading the memory, the environment and the descriptors of this one, and
+// from attaching to it. It ends with an exec, so it does not reach the agent. Every file in /proc/<pid> then belongs to root.
 func NonDumpable() error {
 	return os.NewSyscallError("become non-dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 }

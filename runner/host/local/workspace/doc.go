@@ -1,5 +1,5 @@
-// Package workspace owns the directories that issues are worked on in (specification 9, design section 7):
-// their keys, their leases and records, hooks and removal.
+// Package workspace owns the directories that issues are worked on in (specification 9): their keys, their leases and records,
+// hooks and removal.
 //
 //	<root>/<key>/                    the workspace itself: agent and hooks run here
 //	<root>/.symphony/<key>.lock      the lease: a flock, inherited by hooks and agent

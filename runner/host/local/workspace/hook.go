@@ -35,9 +35,9 @@ type Hook struct {
 	Files []*os.File
 }
 
-// RunHook runs a hook in a workspace (specification 9.4, design section 7): `sh -lc Script` in a process group of its own
-// that is killed at the timeout or when ctx ends. It is over when the shell exits: children that it leaves may go on, and go
-// on writing, until the run is reaped. The last 64 KiB of the output are written to log, then how it ended.
+// RunHook runs a hook in a workspace (specification 9.4): `sh -lc Script` in a process group of its own that is killed at the
+// timeout or when ctx ends. It is over when the shell exits: children that it leaves may go on, and go on writing, until the run
+// is reaped. The last 64 KiB of the output are written to log, then how it ended.
 //
 // Its errors are hook_failed, with the exit status and the last line of output, hook_timeout, Verify's, or
 // the context's. A log that can't be written is no failure of the hook (specification 14).

@@ -43,7 +43,7 @@ type Owner struct {
 	RunID    string `json:"run_id"`
 }
 
-// Record is what is known of a workspace (design section 7). It is written only by who holds the lease.
+// Record is what is known of a workspace. It is written only by who holds the lease.
 type Record struct {
 	Owner        // StateDir and RunID are those of the last run that held the workspace
 	Key   string `json:"key"`
@@ -142,10 +142,10 @@ var (
 	hasSuffix = regexp.MustCompile(`-[0-9a-f]{16}$`)
 )
 
-// Key is the directory name of an issue (specification 4.2 and 9.5, design section 7): the identifier with
-// every character outside [A-Za-z0-9._-] replaced by "_". Where that changed anything, or the identifier is
-// empty, starts with a dot, exceeds 120 bytes or looks like a key with a suffix, "-" and 16 hex digits of its
-// SHA-256 follow, with the rest cut so that a key never exceeds 120 bytes. Different identifiers never share a key.
+// Key is the directory name of an issue (specification 4.2 and 9.5): the identifier with every character outside [A-Za-z0-9._-]
+// replaced by "_". Where that changed anything, or the identifier is empty, starts with a dot, exceeds 120 bytes or looks like a
+// key with a suffix, "-" and 16 hex digits of its SHA-256 follow, with the rest cut so that a key never exceeds 120 bytes.
+// Different identifiers never share a key.
 func Key(identifier string) string {
 	plain := notInKey.ReplaceAllString(identifier, "_")
 	if plain == identifier && plain != "" && plain[0] != '.' && len(plain) <= maxKey && !hasSuffix.MatchString(plain) {

@@ -35,7 +35,7 @@ type Removed struct {
 	Undeletable error
 }
 
-// Remove takes the workspace of an issue away (specification 8.5, 8.6; design section 7) without a hook.
+// Remove takes the workspace of an issue away (specification 8.5, 8.6) without a hook.
 func (r *Root) Remove(ctx context.Context, o Owner, now time.Time, discard bool) (Removed, error) {
 	w, unsaved, err := r.BeginRemoval(ctx, o, now, discard)
 	if err != nil || w == nil {

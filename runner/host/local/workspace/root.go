@@ -197,9 +197,9 @@ func (r *Root) project(endpointAndSlug string) string {
 	return filepath.Join(r.meta(), "projects", fmt.Sprintf("%x.json", sum[:8]))
 }
 
-// ClaimProject records that the state directory works on a project (endpoint and slug) under this root, or
-// fails with project_conflict where another one does that still exists and has a state.db: the two would
-// start workers for the same issues (design section 8). A repeated claim only reads.
+// ClaimProject records that the state directory works on a project (endpoint and slug) under this root, or fails with
+// project_conflict where another one does that still exists and has a state.db: the two would start workers for the same issues.
+// A repeated claim only reads.
 func (r *Root) ClaimProject(endpointAndSlug, stateDir string) error {
 	path, claim := r.project(endpointAndSlug), projectClaim{endpointAndSlug, stateDir}
 	if have, err := readClaim(path); err != nil || have == claim {

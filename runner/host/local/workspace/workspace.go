@@ -43,10 +43,10 @@ type Workspace struct {
 	removal *removal    // set by BeginRemoval
 }
 
-// Acquire takes the workspace of an issue, making it where it is missing (specification 9.2, design section
-// 7). It waits up to 2 s for the lease, then fails with workspace_busy. A workspace of another issue or
-// project is workspace_foreign, and something that is no directory in its place invalid_workspace_cwd; both
-// are left as they are. A workspace whose making or removal was cut off is made anew. The caller owes Release.
+// Acquire takes the workspace of an issue, making it where it is missing (specification 9.2). It waits up to 2 s for the lease,
+// then fails with workspace_busy. A workspace of another issue or project is workspace_foreign, and something that is no directory
+// in its place invalid_workspace_cwd; both are left as they are. A workspace whose making or removal was cut off is made anew. The
+// caller owes Release.
 func (r *Root) Acquire(ctx context.Context, o Owner) (*Workspace, error) {
 	w, found, err := r.hold(o)
 	if err != nil {
@@ -308,8 +308,8 @@ func lockFile(path string, wait time.Duration) (*os.File, error) {
 	return f, nil
 }
 
-// Held reports whether a process holds the lease of a key: a worker, or a hook or an agent that it left. It
-// asks with a shared lock and creates nothing (design section 8).
+// Held reports whether a process holds the lease of a key: a worker, or a hook or an agent that it left. It asks with a shared
+// lock and creates nothing.
 func (r *Root) Held(key string) (held bool, err error) {
 	f, err := os.OpenFile(r.lock(key), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
