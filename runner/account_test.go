@@ -159,7 +159,8 @@ func (f *forgetful) Thread(ctx context.Context, id string) (reconcile.Tokens, bo
 func TestResumedThreadThatCantBeRead(t *testing.T) {
 	m := newMemory()
 	m.threads["T"] = reconcile.Tokens{Input: 900, Total: 900}
-	r := (&Worker{Journal: &forgetful{m, 1}, Now: time.Now, Log: slog.New(slog.DiscardHandler)}).newJob(reconcile.Run{}, nil).rec
+	w, _ := bare(&forgetful{m, 1})
+	r := w.newJob(reconcile.Run{}, nil).rec
 	for _, row := range []struct{ total, used int64 }{{950, 0}, {1000, 100}} {
 		r.usage(t.Context(), map[string]agent.Usage{"T": {Input: row.total, Total: row.total}})
 		if got := r.get().Tokens; got != (reconcile.Tokens{Input: row.used, Total: row.used}) {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
@@ -54,26 +53,23 @@ type AttentionHook struct {
 
 	// OfPass and OfRun set these: the file for the output, and the one that marks the processes.
 	log, tree string
-	redactor  func() *agent.Redactor // made once, and only if there is something to notify of
 }
 
 // OfPass returns the hook as passes run it, with files in the state directory.
 func (h AttentionHook) OfPass(stateDir string) AttentionHook {
-	return h.with(filepath.Join(stateDir, "attention.log"), filepath.Join(stateDir, "attention.tree"))
+	h.log, h.tree = filepath.Join(stateDir, "attention.log"), filepath.Join(stateDir, "attention.tree")
+	return h
 }
 
 // OfRun returns the hook as the worker of a run runs it. It is ended together with the processes of the run.
 func (h AttentionHook) OfRun(stateDir, runID string) AttentionHook {
 	dir := RunDir(stateDir, runID)
-	return h.with(filepath.Join(dir, hooksFile), filepath.Join(dir, host.TreeFile))
+	h.log, h.tree = filepath.Join(dir, hooksFile), filepath.Join(dir, host.TreeFile)
+	return h
 }
 
-func (h AttentionHook) with(log, tree string) AttentionHook {
-	h.log, h.tree = log, tree
-	h.redactor = sync.OnceValue(func() *agent.Redactor {
-		return agent.NewRedactor(slices.Concat(h.SecretValues, agent.EnvSecrets(h.Env)))
-	})
-	return h
+func (h AttentionHook) redactor() *agent.Redactor {
+	return agent.NewRedactor(slices.Concat(h.SecretValues, agent.EnvSecrets(h.Env)))
 }
 
 // Bound is the time for hooks that are run together.
@@ -193,17 +189,10 @@ func oneLine(s string) string {
 // EndLeftovers ends the processes that hooks of passes have left, also of a pass that was killed.
 func (h AttentionHook) EndLeftovers(ctx context.Context) error {
 	answer, err := h.Host.Kill(context.WithoutCancel(ctx), host.KillRequest{Tree: h.tree})
-	switch left := answer.Left; {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("ending what hooks.on_attention left: %w", err)
-	case len(left) > 0:
-		return &reconcile.Error{
-			Code:    "leftover_process",
-			Message: fmt.Sprintf("process %d (%s) of hooks.on_attention could not be ended", left[0].PID, left[0].Name),
-			Hint:    "end it by hand",
-		}
 	}
-	return nil
+	return host.Leftover("hooks.on_attention", answer.Left)
 }
 
 // WriteLog appends the output of hooks to the log.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +20,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/confine"
-	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
@@ -298,16 +298,26 @@ func (r *rig) next(name string) {
 	id := fmt.Sprintf("%s-%d-%d", name, os.Getpid(), time.Now().UnixNano())
 	r.Dir = RunDir(r.StateDir, id)
 	must(r.t, os.MkdirAll(r.Dir, 0o700))
-	path := filepath.Join(r.Dir, host.AliveFile)
-	must(r.t, proc.CreateAlive(path))
-	alive, err := proc.HoldAlive(path, time.Second)
-	must(r.t, err)
-	r.t.Cleanup(func() { must(r.t, alive.Close()) })
-	r.Alive = alive
+	r.Alive = &pulse{}
 	r.run = reconcile.Run{
 		ID: id, Kind: reconcile.AgentRun, IssueID: "id-1", Identifier: "ABC-1", Issue: issueIn("Todo"),
 		Phase: reconcile.PreparingWorkspace, WorkspaceRoot: r.root, StartedAt: time.Now(),
 	}
+}
+
+// pulse is an alive file in memory.
+type pulse struct {
+	beats   atomic.Int64
+	refused string
+}
+
+func (p *pulse) Beat(n int64, _ time.Duration) error { p.beats.Store(n); return nil }
+func (p *pulse) Refuse(code string) error            { p.refused = code; return nil }
+
+// bare is a worker of a run that could not begin.
+func bare(journal Journal) (*Worker, *pulse) {
+	alive := &pulse{}
+	return &Worker{Journal: journal, Alive: alive, Now: time.Now, Mono: proc.Monotonic, Log: slog.New(slog.DiscardHandler)}, alive
 }
 
 type lockedWriter struct {

@@ -89,35 +89,30 @@ func (r *record) handsOver() {
 	})
 }
 
-// startHeartbeat beats until stop is called, even after ctx has ended.
+// startHeartbeat beats until stop is called, even after ctx has ended. The counter in the alive file is raised even while the
+// database refuses writes or is slow, because a pass kills a worker whose counter stands still.
 func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, stop func()) {
 	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var over sync.WaitGroup
-	over.Go(func() { r.beat(beats, heartbeat) })
-	return beats, func() { cancel(); over.Wait() }
-}
-
-// beat runs until ctx ends. The counter in the alive file is raised even while the database refuses writes or is slow,
-// because a pass kills a worker whose counter stands still.
-func (r *record) beat(ctx context.Context, every time.Duration) {
-	var others sync.WaitGroup
-	defer others.Wait()
-	others.Go(func() {
-		repeat(ctx, every, func() {
+	over.Go(func() {
+		repeat(beats, heartbeat, func() {
 			r.change(func(run *reconcile.Run) { run.Beats++; run.HeartbeatAt = r.Now() })
 			r.warn("alive file not written", r.Alive.Beat(r.get().Beats, r.Mono()))
 		})
 	})
-	var heard time.Time
-	quiet := quietBeats
-	repeat(ctx, every, func() {
-		r.flush(ctx) // first: it must not wait for a slow look at the processes
-		if last := r.get().LastEventAt; quiet >= quietBeats || !last.Equal(heard) {
-			heard, quiet = last, 0
-			r.observe()
-		}
-		quiet++
+	over.Go(func() {
+		var heard time.Time
+		quiet := quietBeats
+		repeat(beats, heartbeat, func() {
+			r.flush(beats) // first: it must not wait for a slow look at the processes
+			if last := r.get().LastEventAt; quiet >= quietBeats || !last.Equal(heard) {
+				heard, quiet = last, 0
+				r.observe()
+			}
+			quiet++
+		})
 	})
+	return beats, func() { cancel(); over.Wait() }
 }
 
 // repeat calls do at once, and then at every interval until ctx ends.

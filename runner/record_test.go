@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -13,17 +12,11 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // A worker that can't store its outcome waits, and its heartbeat goes on meanwhile: a pass would kill a frozen worker, and
 // the outcome would be lost.
 func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
-	path := filepath.Join(t.TempDir(), host.AliveFile)
-	must(t, proc.CreateAlive(path))
-	alive, err := proc.HoldAlive(path, time.Second)
-	must(t, err)
-	defer alive.Close()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		journal := newMemory()
@@ -33,19 +26,17 @@ func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 			}
 			return nil
 		}
-		w := &Worker{Journal: journal, Alive: alive, Now: time.Now, Mono: proc.Monotonic, Log: slog.New(slog.DiscardHandler)}
+		w, alive := bare(journal)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // a stopped run has an outcome too
 		must(t, w.Conclude(ctx, reconcile.Run{ID: "run-1", Phase: reconcile.PreparingWorkspace, Outcome: reconcile.Failed}))
 		if len(journal.finished) != 1 {
 			t.Fatalf("%d outcomes were recorded", len(journal.finished))
 		}
+		if n := alive.beats.Load(); n < 100 {
+			t.Errorf("%d heartbeats in 9 minutes", n)
+		}
 	})
-	pulse, err := proc.ProbeAlive(path)
-	must(t, err)
-	if pulse.Beats < 100 {
-		t.Errorf("%d heartbeats in 9 minutes", pulse.Beats)
-	}
 }
 
 // looks counts the looks at processes, each of which takes some seconds.
@@ -125,14 +116,10 @@ func TestOutcomeGivenUp(t *testing.T) {
 		{"state_replaced", false, 0},
 	} {
 		t.Run(fmt.Sprint(c.code, c.ask), func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), host.AliveFile)
-			must(t, proc.CreateAlive(path))
-			alive, err := proc.HoldAlive(path, time.Second)
-			must(t, err)
 			synctest.Test(t, func(t *testing.T) {
 				journal := newMemory()
 				journal.refuse = func(reconcile.Run) error { return &reconcile.Error{Code: c.code, Message: "no"} }
-				w := &Worker{Journal: journal, Alive: alive, Now: time.Now, Mono: proc.Monotonic, Log: slog.New(slog.DiscardHandler)}
+				w, alive := bare(journal)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				if c.ask {
 					cancel(errTerminated)
@@ -144,14 +131,11 @@ func TestOutcomeGivenUp(t *testing.T) {
 				if took := time.Since(began); took < c.after || took > c.after+concludePause {
 					t.Errorf("given up after %v, want %v", took, c.after)
 				}
+				if alive.refused != c.code {
+					t.Errorf("the alive file says %q", alive.refused)
+				}
 				cancel(nil)
 			})
-			must(t, alive.Close())
-			pulse, err := proc.ProbeAlive(path)
-			must(t, err)
-			if pulse.Refused != c.code {
-				t.Errorf("the alive file says %+v", pulse)
-			}
 		})
 	}
 }
@@ -199,30 +183,17 @@ func (s stuck) UpdateRun(context.Context, time.Time, reconcile.Run) (string, err
 
 // The heartbeat goes on while the database blocks.
 func TestHeartbeatWhileTheDatabaseIsStuck(t *testing.T) {
-	path := filepath.Join(t.TempDir(), host.AliveFile)
-	must(t, proc.CreateAlive(path))
-	alive, err := proc.HoldAlive(path, time.Second)
-	must(t, err)
-	defer alive.Close()
-	goOn := make(chan struct{})
-	w := &Worker{Journal: stuck{goOn: goOn}, Alive: alive, Now: time.Now, Mono: proc.Monotonic, Log: slog.New(slog.DiscardHandler)}
-	r := w.newJob(reconcile.Run{}, func(error) {}).rec
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan struct{})
-	go func() { defer close(over); r.beat(ctx, time.Millisecond) }()
-	for end := time.Now().Add(patience); ; {
-		pulse, err := proc.ProbeAlive(path)
-		must(t, err)
-		if pulse.Beats >= 5 {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		w, alive := bare(stuck{goOn: goOn})
+		_, stop := w.newJob(reconcile.Run{}, nil).rec.startHeartbeat(t.Context())
+		time.Sleep(10 * heartbeat)
+		if n := alive.beats.Load(); n < 10 {
+			t.Errorf("the alive file stands at heartbeat %d", n)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("the alive file stands at heartbeat %d", pulse.Beats)
-		}
-	}
-	cancel()
-	close(goOn)
-	<-over
+		close(goOn)
+		stop()
+	})
 }
 
 // A repository that is too large for its fingerprint in time fails no run, and the run counts as one with progress.
@@ -263,7 +234,7 @@ func (refusing) UpdateRun(context.Context, time.Time, reconcile.Run) (string, er
 // A stop that a pass asked for is heard even if the worker can't write its row.
 func TestStopOnAFullDisk(t *testing.T) {
 	var cause error
-	w := &Worker{Journal: refusing{}, Now: time.Now, Mono: proc.Monotonic, Log: slog.New(slog.DiscardHandler)}
+	w, _ := bare(refusing{})
 	w.newJob(reconcile.Run{}, func(err error) { cause = err }).rec.flush(t.Context())
 	if cause != stopped(reconcile.StopTerminal) {
 		t.Errorf("stopped for %v", cause)

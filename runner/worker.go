@@ -281,7 +281,7 @@ func (j *job) killEverything(ctx context.Context) error {
 // kill ends processes, also after ctx has ended, and fails if some are left.
 func (j *job) kill(ctx context.Context, r host.KillRequest) error {
 	answer, err := j.Host.Kill(context.WithoutCancel(ctx), r)
-	return errors.Join(err, host.Leftover(r.Owned.Run.ID, answer.Left))
+	return errors.Join(err, host.Leftover("run "+r.Owned.Run.ID, answer.Left))
 }
 
 // observe records every process below the worker, so that a later pass finds those that shed their marker, and

@@ -49,7 +49,6 @@ const (
 	// withdrawGrace is how long a request that the agent no longer waits for stays open. If the run ends meanwhile the
 	// request ends with it, and a late answer is for the next run.
 	withdrawGrace = 2 * time.Second
-	resolvePause  = 2 * time.Second
 	maxRequest    = 64 << 10 // bytes that are kept of a request: a patch may be of any size
 )
 
@@ -102,7 +101,7 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 		ForSession: answered.Decision == reconcile.DecideForSession,
 		Reason:     answered.Answer.Reason, Answers: answers, By: "operator",
 		// Only once the agent was told is the request answered: an answer that a dying run could not pass on is for the next one.
-		Sent: func() { _, _ = d.resolve(q, reconcile.RequestAnswered) }, // an error is logged and tried again
+		Sent: func() { _, _ = d.resolve(q, reconcile.RequestAnswered) }, // it logs its error
 	}
 }
 
@@ -130,26 +129,12 @@ func (d *Desk) await(ctx context.Context, q *question, expired <-chan time.Time)
 	}
 }
 
-// resolve stores what became of the request. After an error it goes on trying in the background until the run ends, and
-// the request with it.
+// resolve stores what became of the request. One whose fate can't be stored ends with its run.
 func (d *Desk) resolve(q *question, fate reconcile.RequestFate) (reconcile.Request, error) {
-	store := func() (reconcile.Request, error) {
-		return d.Store.ResolveRequest(context.Background(), d.Now(), q.IssueID, q.Number, fate)
+	is, err := d.Store.ResolveRequest(context.Background(), d.Now(), q.IssueID, q.Number, fate)
+	if err != nil && !errors.Is(err, reconcile.ErrConflict) {
+		q.log.Error("what became of the request is not stored", "error", err)
 	}
-	is, err := store()
-	if err == nil || errors.Is(err, reconcile.ErrConflict) {
-		return is, err
-	}
-	q.log.Error("what became of the request is not stored, trying again", "error", err)
-	go func() {
-		for err := err; err != nil && !errors.Is(err, reconcile.ErrConflict); _, err = store() {
-			select {
-			case <-time.After(resolvePause):
-			case <-d.Ending:
-				return
-			}
-		}
-	}()
 	return is, err
 }
 

@@ -111,12 +111,8 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 		return "The last run was ended because the agent fell silent: " + said
 	case last.Outcome == reconcile.Lost:
 		return "The last run was lost: the process that supervised it did not live to its end (" + quoted(last.ErrorText) + ")." + notTheWork
-	case code == reconcile.StopOperator:
+	case code == reconcile.StopOperator, code == reconcile.StopAll:
 		return "An operator stopped the last run, and has now let the work go on."
-	case code == reconcile.StopAll:
-		return "An operator stopped all runs, and has now let the work go on."
-	case code == reconcile.StopProject:
-		return "The last run was stopped because the workflow named another project for a while."
 	case last.Outcome == reconcile.Canceled:
 		return "The last run was stopped because the issue was not to be worked on for a while (" + quoted(code) + "). It is again."
 	case code == reconcile.CodeRebooted:
@@ -125,8 +121,6 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 		return "The last run was interrupted from outside: by a shutdown or a signal." + notTheWork
 	case last.Outcome == reconcile.InterruptedRun:
 		return "The last run was interrupted: " + said + notTheWork
-	case code == string(CodePortExit):
-		return "In the last run the agent's own program ended unasked: " + said
 	case code == string(CodeTurnFailed):
 		return "The last turn failed: " + said
 	case code == string(CodeApprovalRequired), code == string(CodeTurnInputRequired):

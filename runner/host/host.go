@@ -321,12 +321,13 @@ type WorkspaceRecord struct {
 }
 
 // Leftover is the error for processes that could not be ended, nil for none.
-func Leftover(runID string, left []reconcile.Process) error {
+func Leftover(whose string, left []reconcile.Process) error {
 	if len(left) == 0 {
 		return nil
 	}
 	return &reconcile.Error{
 		Code:    "leftover_process",
-		Message: fmt.Sprintf("process %d (%s) of run %s could not be ended", left[0].PID, left[0].Name, runID),
+		Message: fmt.Sprintf("process %d (%s) of %s could not be ended", left[0].PID, left[0].Name, whose),
+		Hint:    "end it by hand",
 	}
 }

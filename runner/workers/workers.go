@@ -187,7 +187,7 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	}
 	tree.Also = append(found.Processes, worker)
 	killed, err := l.Host.Kill(ctx, host.KillRequest{Owned: tree})
-	return fail(what, errors.Join(err, host.Leftover(run.ID, killed.Left)))
+	return fail(what, errors.Join(err, host.Leftover("run "+run.ID, killed.Left)))
 }
 
 // Reap implements reconcile.Runners.

@@ -189,7 +189,7 @@ func kill(ctx context.Context, whose string, o proc.Owner, grace time.Duration) 
 // killAll ends what belongs to an owner, also after ctx has ended, and fails if something is left.
 func killAll(ctx context.Context, runID string, o proc.Owner) error {
 	left, err := kill(context.WithoutCancel(ctx), "run "+runID, o, killGrace)
-	return errors.Join(err, host.Leftover(runID, left))
+	return errors.Join(err, host.Leftover("run "+runID, left))
 }
 
 // maxEnviron bounds what is read: no system lets an environment grow so large.
