@@ -6,6 +6,7 @@ package graphql
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,7 +58,7 @@ func Parse(text string, maxTokens int) (doc Document, err error) {
 	}()
 	p := &parser{text: text, left: maxTokens}
 	doc.Fragments = map[string][]Selection{}
-	for p.next(); p.kind != endOfText; {
+	for p.next(); p.token != ""; {
 		if p.token == "fragment" {
 			p.fragment(doc.Fragments)
 		} else {
@@ -94,32 +95,26 @@ type syntaxError string
 
 func (e syntaxError) Error() string { return string(e) }
 
-type kind int
-
-const (
-	endOfText kind = iota
-	punctuator
-	name
-	number
-	text
-)
+// nextToken matches what is ignored (blanks, commas, comments, byte order marks) and, unless the text ends there, one token:
+// a punctuator, a name, a number (too much of one: it is checked), a block text or a text.
+var nextToken = regexp.MustCompile(`^(?:[ \t\r\n,\x{feff}]|#[^\r\n]*)*` +
+	`(\.\.\.|[!$&()\[\]{}:=@|]|[_A-Za-z][_0-9A-Za-z]*|[-0-9][-+.0-9A-Za-z_]*|"""(?s:(?:\\"""|.)*?)"""|"(?:[^"\\\r\n]|\\.)*")?`)
 
 // parser stands on one token. Methods panic with a syntaxError, which Parse returns.
 type parser struct {
 	text  string
-	at    int // behind the token
-	left  int // tokens that may still come
-	kind  kind
-	token string // the token as it is written; of a text, its value
+	at    int    // behind the token
+	left  int    // tokens that may still come
+	token string // as it is written, which tells its kind; empty at the end
 }
 
 func (p *parser) fail(format string, args ...any) {
-	line := 1 + strings.Count(p.text[:min(p.at, len(p.text))], "\n")
+	line := 1 + strings.Count(p.text[:p.at], "\n")
 	panic(syntaxError(fmt.Sprintf("line %d: ", line) + fmt.Sprintf(format, args...)))
 }
 
 func (p *parser) unexpected() {
-	if p.kind == endOfText {
+	if p.token == "" {
 		p.fail("the query ends too early")
 	}
 	p.fail("unexpected %q", p.token)
@@ -127,118 +122,40 @@ func (p *parser) unexpected() {
 
 // next reads the next token.
 func (p *parser) next() {
-	p.skipIgnored()
 	if p.left--; p.left < 0 {
 		p.fail("the query has too many tokens")
 	}
-	if p.at == len(p.text) {
-		p.kind, p.token = endOfText, ""
-		return
-	}
-	start, c := p.at, p.text[p.at]
+	match := nextToken.FindStringSubmatch(p.text[p.at:])
+	p.at += len(match[0])
+	p.token = match[1]
+	rest := p.text[p.at:]
 	switch {
-	case c == '"':
-		p.kind, p.token = text, p.readText()
-		return
-	case strings.HasPrefix(p.text[start:], "..."):
-		p.kind, p.at = punctuator, start+3
-	case strings.IndexByte("!$&()[]{}:=@|", c) >= 0:
-		p.kind, p.at = punctuator, start+1
-	case letter(c):
-		for p.at < len(p.text) && (letter(p.text[p.at]) || digit(p.text[p.at])) {
-			p.at++
-		}
-		p.kind = name
-	case digit(c) || c == '-':
-		p.readNumber()
-		p.kind = number
-	default:
-		r, _ := utf8.DecodeRuneInString(p.text[start:])
+	case p.token == "" && rest == "":
+	case p.token == "" && rest[0] != '"':
+		r, _ := utf8.DecodeRuneInString(rest)
 		p.fail("unexpected character %q", r)
-	}
-	p.token = p.text[start:p.at]
-}
-
-// skipIgnored passes over blanks, commas, comments and byte order marks.
-func (p *parser) skipIgnored() {
-	const mark = "\ufeff"
-	for p.at < len(p.text) {
-		switch c := p.text[p.at]; {
-		case strings.IndexByte(" \t\r\n,", c) >= 0:
-			p.at++
-		case strings.HasPrefix(p.text[p.at:], mark):
-			p.at += len(mark)
-		case c == '#':
-			end := strings.IndexAny(p.text[p.at:], "\r\n") // either ends a comment
-			if end < 0 {
-				end = len(p.text) - p.at
-			}
-			p.at += end
-		default:
-			return
-		}
-	}
-}
-
-func letter(c byte) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
-func digit(c byte) bool  { return c >= '0' && c <= '9' }
-
-// readNumber reads what JSON calls a number, too.
-func (p *parser) readNumber() {
-	start := p.at
-	for p.at < len(p.text) && (letter(p.text[p.at]) || digit(p.text[p.at]) || strings.IndexByte("+-.", p.text[p.at]) >= 0) {
-		p.at++
-	}
-	if !json.Valid([]byte(p.text[start:p.at])) {
-		p.fail("%q is no number", p.text[start:p.at])
-	}
-}
-
-// readText reads a text and gives its value. That of a block text keeps its indentation.
-func (p *parser) readText() string {
-	const quotes = `"""`
-	if strings.HasPrefix(p.text[p.at:], quotes) {
-		p.at += len(quotes)
-		var b strings.Builder
-		for {
-			end := strings.Index(p.text[p.at:], quotes)
-			if end < 0 {
-				p.fail("a text is not closed")
-			}
-			part := p.text[p.at : p.at+end]
-			p.at += end + len(quotes)
-			escaped, more := strings.CutSuffix(part, `\`)
-			b.WriteString(escaped)
-			if !more {
-				return b.String()
-			}
-			b.WriteString(quotes)
-		}
-	}
-	start := p.at
-	for p.at++; p.at < len(p.text) && p.text[p.at] != '"'; p.at++ {
-		switch p.text[p.at] {
-		case '\n', '\r':
-			p.fail("a text is not closed on its line")
-		case '\\':
-			p.at++
-		}
-	}
-	if p.at >= len(p.text) {
+	// The end of a block text may have been an escape: the pattern prefers one that is none.
+	case p.token == "", p.token == `""` && strings.HasPrefix(rest, `"`), strings.HasPrefix(p.token, quotes) && strings.HasSuffix(p.token, `\`+quotes):
 		p.fail("a text is not closed")
+	case p.onNumber() && !json.Valid([]byte(p.token)):
+		p.fail("%q is no number", p.token)
 	}
-	p.at++
-	// The escapes are those of JSON, which does not take tabs as they are.
-	var value string
-	if json.Unmarshal([]byte(strings.ReplaceAll(p.text[start:p.at], "\t", `\t`)), &value) != nil {
-		p.fail("a text has an unknown escape or character: %s", p.text[start:p.at])
-	}
-	return value
 }
 
-// take passes over the punctuator, if the parser stands on it.
+// quotes enclose a block text.
+const quotes = `"""`
+
+func (p *parser) onName() bool {
+	return p.token != "" && (p.token[0] == '_' || p.token[0]|0x20 >= 'a' && p.token[0]|0x20 <= 'z')
+}
+
+func (p *parser) onNumber() bool {
+	return p.token != "" && (p.token[0] == '-' || p.token[0] >= '0' && p.token[0] <= '9')
+}
+
+// take passes over the punctuator or word, if the parser stands on it.
 func (p *parser) take(s string) bool {
-	if p.kind != punctuator || p.token != s {
+	if p.token != s {
 		return false
 	}
 	p.next()
@@ -252,10 +169,10 @@ func (p *parser) want(s string) {
 }
 
 func (p *parser) name() string {
-	s := p.token
-	if p.kind != name {
+	if !p.onName() {
 		p.unexpected()
 	}
+	s := p.token
 	p.next()
 	return s
 }
@@ -272,15 +189,15 @@ func (p *parser) fragment(into map[string][]Selection) {
 }
 
 func (p *parser) operation() Operation {
-	if p.kind == punctuator && p.token == "{" {
+	if p.token == "{" {
 		return Operation{Type: "query", Selections: p.selections()}
 	}
 	op := Operation{Defaults: map[string]any{}}
-	if !slices.Contains([]string{"query", "mutation", "subscription"}, p.token) || p.kind != name {
+	if !slices.Contains([]string{"query", "mutation", "subscription"}, p.token) {
 		p.unexpected()
 	}
 	op.Type = p.name()
-	if p.kind == name {
+	if p.onName() {
 		op.Name = p.name()
 	}
 	if p.take("(") {
@@ -321,13 +238,12 @@ func (p *parser) selections() (list []Selection) {
 
 func (p *parser) selection() (s Selection) {
 	if p.take("...") {
-		if p.kind == name && p.token != "on" {
+		if p.onName() && p.token != "on" {
 			s.Spread = p.name()
 			s.Directives = p.directives()
 			return s
 		}
-		if p.kind == name {
-			p.next()
+		if p.take("on") {
 			p.name()
 		}
 		s.Directives = p.directives()
@@ -342,7 +258,7 @@ func (p *parser) selection() (s Selection) {
 	}
 	s.Arguments = p.arguments()
 	s.Directives = p.directives()
-	if p.kind == punctuator && p.token == "{" {
+	if p.token == "{" {
 		s.Body = p.at
 		s.Selections = p.selections()
 	}
@@ -373,27 +289,7 @@ func (p *parser) directives() map[string]map[string]any {
 	return list
 }
 
-func (p *parser) value() any {
-	token := p.token
-	switch p.kind {
-	case text:
-		p.next()
-		return token
-	case number:
-		p.next()
-		f, _ := strconv.ParseFloat(token, 64) // readNumber has checked it; one too large is infinite
-		return f
-	case name:
-		p.next()
-		switch token {
-		case "true", "false":
-			return token == "true"
-		case "null":
-			return nil
-		}
-		return Enum(token)
-	case punctuator, endOfText:
-	}
+func (p *parser) value() (v any) {
 	switch {
 	case p.take("$"):
 		return Variable(p.name())
@@ -411,7 +307,30 @@ func (p *parser) value() any {
 			object[key] = p.value()
 		}
 		return object
+	case p.token == "true" || p.token == "false":
+		v = p.token == "true"
+	case p.token == "null":
+	case p.onName():
+		v = Enum(p.token)
+	case p.onNumber():
+		v, _ = strconv.ParseFloat(p.token, 64) // next has checked it; one too large is infinite
+	case strings.HasPrefix(p.token, `"`):
+		v = p.textValue()
+	default:
+		p.unexpected()
 	}
-	p.unexpected()
-	return nil
+	p.next()
+	return v
+}
+
+// textValue is the value of a text. That of a block text keeps its indentation.
+func (p *parser) textValue() (value string) {
+	if strings.HasPrefix(p.token, quotes) {
+		return strings.ReplaceAll(p.token[len(quotes):len(p.token)-len(quotes)], `\`+quotes, quotes)
+	}
+	// The escapes are those of JSON, which does not take tabs as they are.
+	if json.Unmarshal([]byte(strings.ReplaceAll(p.token, "\t", `\t`)), &value) != nil {
+		p.fail("a text has an unknown escape or character: %s", p.token)
+	}
+	return value
 }
