@@ -121,6 +121,8 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 		return "The last run was interrupted from outside: by a shutdown or a signal." + notTheWork
 	case last.Outcome == reconcile.InterruptedRun:
 		return "The last run was interrupted: " + said + notTheWork
+	case code == string(CodePortExit):
+		return "In the last run the agent's own program ended unasked: " + said
 	case code == string(CodeTurnFailed):
 		return "The last turn failed: " + said
 	case code == string(CodeApprovalRequired), code == string(CodeTurnInputRequired):
