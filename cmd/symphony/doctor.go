@@ -9,14 +9,14 @@ import (
 
 func doctorCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "doctor", Usage: "check everything that a run needs, each with the next step",
+		Name: "doctor", Usage: "check everything that a run needs, and print the next step for each problem",
 		UsageText: usageText("doctor", "[WORKFLOW]"),
-		Description: `Each check is one line: + is fine, ! works but you should know about it, x does not work.
-Checks that depend on the environment run twice, in yours and in that of cron: HOME, USER,
-LOGNAME, SHELL and PATH=/usr/bin:/bin, the environment file, and what bash -lc adds to it.
-Nothing is changed; codex is started, and its sandbox is tried, in a folder that is removed.
+		Description: `Each result is one line: + is fine, ! works but needs your attention, x does not work.
+Each check runs in two environments: yours and that of cron, which has HOME, USER, LOGNAME,
+SHELL and PATH=/usr/bin:/bin, the environment file, and the variables that bash -lc adds.
+Nothing is changed. Codex is started, and its sandbox is tried, in a folder that is removed.
 
-Exit code 0: nothing fails; 1: something does; 3: WORKFLOW.md, or the key, is not right.
+Exit code 0: nothing fails; 1: a check fails; 3: WORKFLOW.md or the key is wrong.
 
 Example:
 

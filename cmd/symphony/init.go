@@ -24,12 +24,12 @@ func initCommand(w *term.Env) *cli.Command {
 	)
 	flags[0].(*cli.StringFlag).Aliases = []string{"w", "output", "o"}
 	return &cli.Command{
-		Name: "init", Usage: "write a WORKFLOW.md and its environment file; asks for what no flag gives",
+		Name: "init", Usage: "write a WORKFLOW.md and its environment file; asks for values that no flag gives",
 		UsageText: usageText("init", "[WORKFLOW]"),
 		Description: `On a terminal it asks for the Linear key, checks it at once, lists the projects, and proposes
 the rest. Without a terminal it needs --project, --repository, and a key: by --key-file, in the
 environment file, or in LINEAR_API_KEY. The key is stored in the environment file, mode 0600.
-It never overwrites anything, and writes nothing unless all is right.
+It never overwrites a file, and writes nothing if a value is wrong.
 
 Examples of --example:
   branch         a branch for each issue, pushed after each run (the default)

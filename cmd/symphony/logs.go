@@ -17,15 +17,15 @@ func logsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "what the agent of an issue did, in its newest run",
 		UsageText: usageText("logs", "ISSUE [WORKFLOW]"),
-		Description: "Each event has its time, its kind and its text. On a terminal that is the time of day here, and the log comes in a\n" +
-			"pager: $PAGER, else less; in a pipe it is the whole time, in UTC.\n\n" +
+		Description: "Each event is printed with its time, kind and text. On a terminal the time is the local time of\n" +
+			"day, and a pager shows the log: $PAGER, else less. In a pipe the time is complete and in UTC.\n\n" +
 			exampleText("symphony logs -f ABC-7", "symphony logs ABC-7 --last command"),
 		Flags: workflowFlags(
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on as it is written, also into the next runs, until SIGINT; with --run until that run ends"},
-			&cli.StringFlag{Name: "run", Usage: "another run than the newest: the beginning of its `ID`, see symphony show"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "print new events as they are written, also those of the next runs, until SIGINT; with --run until that run ends"},
+			&cli.StringFlag{Name: "run", Usage: "the run with this `ID`, or the beginning of one, instead of the newest; see symphony show"},
 			&cli.BoolFlag{Name: "all", Usage: "all runs that are kept, one after another"},
-			&cli.StringFlag{Name: "since", Usage: "only what came after that `TIME`, in whichever run: 10m or 7d ago, a day, or 2026-01-31T18:00:00Z"},
-			&cli.StringFlag{Name: "last", Usage: "only the last of that `KIND`, whole: " + strings.Join(logs.Kinds(), ", ")},
+			&cli.StringFlag{Name: "since", Usage: "only events after that `TIME`, in all runs: 10m or 7d ago, a day, or 2026-01-31T18:00:00Z"},
+			&cli.StringFlag{Name: "last", Usage: "only the last event of that `KIND`, complete: " + strings.Join(logs.Kinds(), ", ")},
 			&cli.BoolFlag{Name: "raw", Usage: "print the events as they are stored, one JSON object per line"},
 			&cli.BoolFlag{Name: "stderr", Usage: "the agent's stderr"},
 			&cli.BoolFlag{Name: "worker", Usage: "the worker's own log"},

@@ -9,13 +9,13 @@ import (
 
 func projectsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "projects", Usage: "every project of this account, and the removal of one",
+		Name: "projects", Usage: "list the projects of this account, or remove one",
 		UsageText: "symphony projects [flags]\n   symphony projects remove [flags] PATH",
-		Description: `A project is one WORKFLOW.md and its state directory, mostly below ~/.local/state/symphony.
+		Description: `A project is one WORKFLOW.md and its state directory, usually below ~/.local/state/symphony.
 
-remove takes a WORKFLOW.md, its folder or a state directory. It deletes the state directory, the environment
-file and what the workspace root says of the project; the workspaces stay unless --workspaces says otherwise. It
-refuses while a worker lives, or while a schedule runs passes.
+projects remove takes a WORKFLOW.md, its folder or a state directory. It deletes the state directory, the
+environment file and the project's entry in the workspace root; with --workspaces also the workspaces. It
+refuses while a worker lives or a schedule runs passes.
 
 Examples:
 
@@ -23,8 +23,8 @@ Examples:
     symphony projects remove ~/web-shop/WORKFLOW.md --workspaces`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
-			&cli.BoolFlag{Name: "workspaces", Usage: "remove: the workspaces, too"},
-			&cli.BoolFlag{Name: "force", Usage: "remove: also workspaces with work that is nowhere else"},
+			&cli.BoolFlag{Name: "workspaces", Usage: "remove: also the workspaces"},
+			&cli.BoolFlag{Name: "force", Usage: "remove: also workspaces with work that exists nowhere else"},
 			&cli.BoolFlag{Name: "yes", Usage: "remove: do not ask"},
 		},
 		Action: func(c *cli.Context) error { return projectsAction(c, w) },

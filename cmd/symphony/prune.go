@@ -10,23 +10,23 @@ import (
 
 func pruneCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "prune", Usage: "remove what is left of issues that are done or deleted",
+		Name: "prune", Usage: "remove workspaces and records of issues that are done or deleted",
 		UsageText: usageText("prune", "[WORKFLOW]"),
-		Description: `Goes: the trash; workspaces of issues without a claim that are in a terminal state or that the tracker no
-longer shows; what the state directory keeps of the runs of such issues; run directories without a row in the database. A
-workspace goes into the trash as after a run, and is deleted after workspace.keep_removed_ms or by the next prune.
+		Description: `It deletes the trash, and the records and logs of runs whose issue has no claim and is in a terminal state or no
+longer in the tracker. It moves the workspaces of such issues to the trash, which deletes them after
+workspace.keep_removed_ms or with the next prune.
 
-Stays: what is claimed or in use, and, unless --force is given, what has commits that no remote has or changes that
-no commit has.
+It keeps workspaces that are in use. Without --force it also keeps work that exists nowhere else: commits that no
+remote has and changes that no commit has.
 
 Example:
 
     symphony prune --dry-run
     symphony prune --yes --older-than 24h`,
 		Flags: workflowFlags(
-			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would go"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "only print what would be removed"},
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
-			&cli.BoolFlag{Name: "force", Usage: "also workspaces with work that is nowhere else"},
+			&cli.BoolFlag{Name: "force", Usage: "also work that exists nowhere else"},
 			&cli.DurationFlag{Name: "older-than", Usage: "keep runs that began or ended within this `TIME`", Value: cleanup.KeepRuns, DefaultText: "168h"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 		),

@@ -18,12 +18,12 @@ func psCommand(w *term.Env) *cli.Command {
 		Name: "ps", Usage: "what runs, what waits, what is held, and why",
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
 		Description: "With ISSUE it shows these issues alone. With --watch it prints again every second until\n" +
-			"Ctrl-C. In a pipe rows are lines with tabs between exact values.\n\n" +
+			"Ctrl-C. In a pipe each row is a line with exact values, separated by tabs.\n\n" +
 			exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7"),
 		Flags: workflowFlags(
-			&cli.BoolFlag{Name: "all", Usage: "also what was skipped and the runs that have ended"},
+			&cli.BoolFlag{Name: "all", Usage: "also the skipped issues and the runs that have ended"},
 			&cli.IntFlag{Name: "n", Value: project.PastRuns, Usage: "with --all: the newest `N` of the ended runs"},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON, the shape of the specification's 13.7"},
+			&cli.BoolFlag{Name: "json", Usage: "print JSON as in section 13.7 of the specification"},
 			&cli.BoolFlag{Name: "watch", Usage: "print again every second until Ctrl-C"},
 		),
 		Action: func(c *cli.Context) error {

@@ -13,14 +13,14 @@ func reportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "report", Usage: "what was done, what failed, what is stuck, and what it cost",
 		UsageText: usageText("report", "[WORKFLOW]"),
-		Description: `What was handed over, what failed, what is held and what waits, when nothing could run, which passes of
-the schedule were missed, and what was used by day and by issue. Runs, time and tokens of an issue that was handed over
-are those since it was claimed; all others are of the runs that ended in the time.
+		Description: `The report lists the issues that were handed over, failed, are held or wait; the times in which nothing could
+run; missed passes of the schedule; and the tokens by day and by issue. Runs, time and tokens of an issue that
+was handed over are counted since it was claimed, all others from the runs that ended in the period.
 
-Issues handed over, outages and what was used by day are kept for ever. Runs are kept for 30 days, of each issue
-20 at least, and so are passes: a report that reaches further back says since when its runs are complete.
+Handed over issues, outages and the tokens by day are kept for ever; runs and passes are kept for 30 days, and
+at least 20 runs of each issue. A report that reaches further back says since when its runs are complete.
 
-Money is shown where WORKFLOW.md has agent.prices. It is an estimate: each run counts at the price of its thread's model.
+With agent.prices in WORKFLOW.md the report has an estimated cost: the price of the model of each run's thread.
 
 Example: symphony report --since 2026-01-31`,
 		Flags: workflowFlags(

@@ -11,7 +11,7 @@ func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "start one issue now, if every rule but the slots allows it, and follow its run",
 		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
-		Description: "Ends with the run, and exits 1 unless that succeeded. Ctrl-C ends the command, not the run.\n\n" +
+		Description: "The command ends with the run and exits 1 if the run did not succeed. Ctrl-C ends the command, not the run.\n\n" +
 			exampleText("symphony run ABC-7"),
 		Flags: workflowFlags(),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {

@@ -16,16 +16,16 @@ var scheduleVerbs = []string{"show", "install", "remove", "status"}
 
 func scheduleCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "schedule", Usage: "have passes run by a systemd timer or by cron: show, install, remove, status",
+		Name: "schedule", Usage: "run passes by a systemd timer or by cron: show, install, remove, status",
 		UsageText: usageText("schedule", strings.Join(scheduleVerbs, "|")+" [WORKFLOW]"),
 		Description: `show     print what install would write
 install  write it and switch it on; it may be repeated
-remove   take away what install wrote, and nothing else; running workers go on
+remove   remove what install wrote, and nothing else; running workers go on
 status   does the schedule run, when is the next pass, how was the last?
 
-Without a flag the schedule is a timer of your own systemd, every polling.interval_ms. It needs
-a user that lingers: loginctl enable-linger. No variable of this shell comes along, least of all
-a key; put those into the project's environment file.
+Without a flag the schedule is a timer of your own systemd, every polling.interval_ms. Your user
+must linger: loginctl enable-linger. The passes do not get the variables of this shell: put the key
+and other variables into the project's environment file.
 
 Example:
 

@@ -16,7 +16,7 @@ func showCommand(w *term.Env) *cli.Command {
 		Description: "It changes nothing. The tracker is asked only about an issue without a claim.\n\n" +
 			exampleText("symphony show ABC-7", "symphony show ABC-7 --diff"),
 		Flags: workflowFlags(
-			&cli.BoolFlag{Name: "diff", Usage: "what the work has changed in the workspace since it left its base, as git diff shows it"},
+			&cli.BoolFlag{Name: "diff", Usage: "the changes in the workspace since its base commit, as git diff prints them"},
 			&cli.BoolFlag{Name: "offline", Usage: "do not ask the tracker"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print a diff at once, also on a terminal"},

@@ -15,8 +15,8 @@ func stopCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "stop", Usage: "hold an issue and end its present run, or end every run",
 		UsageText: usageText("stop", "ISSUE|--all [WORKFLOW]"),
-		Description: `Waits until the run has ended, and says how: a worker has ten seconds to end its agent, and
-hooks.timeout_ms more for an after_run. The workspace stays. --all first pauses the
+		Description: `The command waits until the run has ended and prints the outcome. A worker has ten seconds to end its
+agent, and hooks.timeout_ms more for after_run. The workspace stays. --all first pauses the
 project, so that nothing new is started until symphony resume.
 
 Exit code 1: something has not ended; it is named. 4: another pass has the lock; the command is kept.

@@ -10,11 +10,11 @@ import (
 
 func takeoverCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "takeover", Usage: "go on with an issue yourself, in codex's own terminal, in its workspace",
+		Name: "takeover", Usage: "continue an issue yourself, in codex's own terminal, in its workspace",
 		UsageText: usageText("takeover", "ISSUE [WORKFLOW]"),
-		Description: `Holds the issue, ends its run if it has one, and opens codex on the issue's thread, in its workspace and under
-the sandbox that a run has. Nothing else works there meanwhile. What was set of git's configuration and hooks is
-taken back at the end, as after a run; then you are asked whether a run goes on where you stop.
+		Description: `The command holds the issue, ends its run if it has one, and opens codex on the issue's thread, in the workspace
+and under the sandbox of a run. No run uses the workspace meanwhile. At the end, changes to git's configuration
+and hooks are undone, as after a run, and you are asked whether a run continues your work.
 
 Example:
 

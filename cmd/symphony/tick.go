@@ -15,15 +15,17 @@ func tickCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "tick", Usage: "run one pass: reconcile the tracker with the running work, and exit",
 		UsageText: usageText("tick", "[WORKFLOW]"),
-		Description: "A pass settles runs that have ended, stops those that no longer should run, starts those that should,\n" +
-			"and exits. Run it from cron or a systemd timer, by hand, or with --loop. symphony WORKFLOW.md is short for\n" +
-			"symphony tick --loop WORKFLOW.md.\n\n" +
-			"SYMPHONY_MAX_AGENTS bounds the live runs of one codex home, over all projects.\n\n" +
-			"A pass says on stdout what it did, and on stderr what is wrong. With --log-level or --log-format stderr is a log of\n" +
-			"both: a line with level and keys for each action, warning and error, and one for the pass. --quiet leaves the log as\n" +
-			"it is, but for errors: those are logged when they change. Where stderr goes to systemd's journal, what is wrong and\n" +
-			"the log carry their priorities.\n\n" +
-			exampleText("symphony tick --dry-run", "symphony tick --loop --quiet --log-format json"),
+		Description: `A pass settles runs that have ended, stops runs that must not go on, starts the runs that are due, and
+exits. Run it from cron or a systemd timer, by hand, or with --loop. symphony WORKFLOW.md is short for
+symphony tick --loop WORKFLOW.md.
+
+SYMPHONY_MAX_AGENTS limits the live runs of one codex home, over all projects.
+
+A pass prints its actions on stdout and its errors on stderr. With --log-level or --log-format stderr is a
+log with a record for each action, warning and error, and one for the pass. --quiet prints an error only
+when it changes. In systemd's journal each line has a priority.
+
+` + exampleText("symphony tick --dry-run", "symphony tick --loop --quiet --log-format json"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "loop", Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM"},
 			&cli.BoolFlag{Name: "stop-on-exit", Usage: "with --loop: end the workers with the loop, for containers; the next loop starts their issues again"},
