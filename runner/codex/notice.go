@@ -58,8 +58,6 @@ func describe(method string, p *params) string {
 		return line
 	case "item/started", "item/completed":
 		return describeItem(&p.Item, method == "item/completed")
-	case "turn/plan/updated":
-		return describePlan(p)
 	case "model/rerouted":
 		return join("model "+p.ToModel+" instead of "+p.FromModel, words(p.Reason))
 	case "mcpServer/startupStatus/updated":
@@ -108,19 +106,6 @@ func describeItem(i *wireItem, ended bool) string {
 	return join(words(i.Type)+" "+state, cmp.Or(i.Query, i.Path, firstLine(i.Text)))
 }
 
-func describePlan(p *params) string {
-	done, now := 0, ""
-	for _, step := range p.Plan {
-		switch step.Status {
-		case "completed":
-			done++
-		case "inProgress":
-			now = cmp.Or(now, step.Step)
-		}
-	}
-	return join(fmt.Sprintf("plan: %d of %s done", done, text.Plural(len(p.Plan), "step")), cmp.Or(now, p.Explanation))
-}
-
 // words turns thread/readState/changed into "thread read state changed".
 func words(name string) string {
 	var b strings.Builder
@@ -134,15 +119,11 @@ func words(name string) string {
 	return b.String()
 }
 
-// baseNames names the first files of a change.
+// baseNames names the files of a change.
 func baseNames(changes []wireChange) string {
-	const shown = 3
-	var names []string
-	for _, c := range changes[:min(len(changes), shown)] {
+	names := make([]string, 0, len(changes))
+	for _, c := range changes {
 		names = append(names, path.Base(c.Path))
-	}
-	if len(changes) > shown {
-		names = append(names, "…")
 	}
 	return strings.Join(names, ", ")
 }

@@ -289,10 +289,9 @@ func (q *requests) serveElicitation(r *request) {
 		q.serveApproval(r, tool, toolAnswers)
 		return
 	}
-	asks := q.o.OnQuestion == agent.QuestionAsk
-	if !asks || err != nil {
+	if q.o.OnQuestion != agent.QuestionAsk || err != nil {
 		line := "declined"
-		if asks {
+		if err != nil {
 			line += ", " + err.Error()
 		}
 		q.reply(r, agent.EventQuestionDeclined, line+": "+join("MCP server "+r.ServerName+" asks a person", r.Message), toolAnswers.denied)
@@ -308,23 +307,7 @@ func (q *requests) serveElicitation(r *request) {
 
 // askQuestions passes questions to a person. nothing is the answer that answers none; give makes one of those given.
 func (q *requests) askQuestions(r *request, what agent.Request, nothing object, give func(map[string][]string) (object, error)) {
-	line := "asks a person"
-	if what.Server != "" {
-		line = "MCP server " + what.Server + " asks a person"
-	}
-	asked := make([]string, 0, len(what.Questions))
-	for _, question := range what.Questions {
-		labels := make([]string, 0, len(question.Options))
-		for _, o := range question.Options {
-			labels = append(labels, o.Label)
-		}
-		if len(labels) > 0 {
-			question.Text += " (" + strings.Join(labels, " | ") + ")"
-		}
-		asked = append(asked, question.Text)
-	}
-	line = join(join(line, what.Reason), strings.Join(asked, " / "))
-	q.ask(r, what, agent.EventQuestionAsked, line, func(d agent.Decision) (event, line string, answer object) {
+	q.ask(r, what, agent.EventQuestionAsked, "asks a person: "+what.Summary, func(d agent.Decision) (event, line string, answer object) {
 		var told []string // what was asked and answered, without secrets
 		for _, question := range what.Questions {
 			if texts := d.Answers[question.ID]; len(texts) > 0 && question.Secret {

@@ -325,16 +325,11 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 	}
 	unmarshal(result, &answer)
 	switch {
-	case answer.ExitCode == nil:
+	case answer.ExitCode == nil || *answer.ExitCode == exitTimedOut:
 		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(string(result), errorLength))
 	case *answer.ExitCode == 0:
 		return nil
-	case *answer.ExitCode == exitTimedOut:
-		return fmt.Errorf("%w: the command took longer than %v", agent.ErrNoProbe, probeTimeout)
 	}
-	text := oneLine(firstLine(answer.Stderr), errorLength)
-	if text == "" {
-		text = fmt.Sprintf("it ended with exit code %d and said nothing", *answer.ExitCode)
-	}
-	return &agent.Error{Code: agent.CodeSandboxUnavailable, Message: text}
+	silent := fmt.Sprintf("it ended with exit code %d and said nothing", *answer.ExitCode)
+	return &agent.Error{Code: agent.CodeSandboxUnavailable, Message: cmp.Or(oneLine(firstLine(answer.Stderr), errorLength), silent)}
 }

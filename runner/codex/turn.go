@@ -358,6 +358,9 @@ func (th *thread) check(t *turn) (next time.Duration, err *agent.Error) {
 	return t.check()
 }
 
+// precision is that of the durations in errors.
+const precision = 100 * time.Millisecond
+
 // clock finds a turn that is silent for too long, or makes no progress.
 type clock struct {
 	silence, stall time.Duration // zero or less: off
@@ -399,25 +402,17 @@ func (c *clock) check() (next time.Duration, err *agent.Error) {
 	if c.silence > 0 {
 		silent := time.Since(c.lastLine)
 		if silent >= c.silence {
-			return 0, &agent.Error{Code: agent.CodeTurnTimeout, Message: fmt.Sprintf("nothing came from the agent for %v", round(silent))}
+			return 0, &agent.Error{Code: agent.CodeTurnTimeout, Message: fmt.Sprintf("nothing came from the agent for %v", silent.Round(precision))}
 		}
 		next = min(next, c.silence-silent)
 	}
 	if next > 0 {
 		return next, nil
 	}
-	err = &agent.Error{Code: agent.CodeStalled, Message: fmt.Sprintf("stalled for %v", round(time.Since(c.lastProgress)))}
+	err = &agent.Error{Code: agent.CodeStalled, Message: fmt.Sprintf("stalled for %v", time.Since(c.lastProgress).Round(precision))}
 	if c.retry != nil {
 		err.Info, err.Cause = c.retry.Info, c.retry.class()
 		err.Message = oneLine(err.Message+": "+c.retry.Message, errorLength)
 	}
 	return 0, err
-}
-
-// round makes a duration readable.
-func round(d time.Duration) time.Duration {
-	if d < 10*time.Second {
-		return d.Round(time.Millisecond)
-	}
-	return d.Round(time.Second)
 }

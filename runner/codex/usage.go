@@ -98,10 +98,7 @@ func (u *usage) RateLimits() json.RawMessage {
 	if u.limits[u.latest] == nil {
 		return nil
 	}
-	raw, err := json.Marshal(u.limits[u.latest])
-	if err != nil {
-		return nil // it was decoded from JSON
-	}
+	raw, _ := json.Marshal(u.limits[u.latest]) // it was decoded from JSON
 	return raw
 }
 

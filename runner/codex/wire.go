@@ -84,8 +84,6 @@ type params struct {
 	Message, Summary, Details, Reason, Name string
 	RequestID, TokenUsage, RateLimits       json.RawMessage
 	FromModel, ToModel                      string
-	Explanation                             string
-	Plan                                    []struct{ Step, Status string }
 	Changes                                 []wireChange
 
 	// Of requests.
