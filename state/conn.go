@@ -148,7 +148,7 @@ func (p preparing) prepare(ctx context.Context, query string) (s *sql.Stmt, err 
 
 // ExecContext implements executor.
 func (p preparing) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	s, err := p.prepare(ctx, query)
+	s, err := p.prepare(ctx, query) //nolint:sqlclosecheck // the transaction closes it
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (p preparing) ExecContext(ctx context.Context, query string, args ...any) (
 
 // QueryContext implements executor.
 func (p preparing) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	s, err := p.prepare(ctx, query)
+	s, err := p.prepare(ctx, query) //nolint:sqlclosecheck // the transaction closes it
 	if err != nil {
 		return nil, err
 	}
