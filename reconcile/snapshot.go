@@ -75,9 +75,9 @@ func (l Liveness) dead() bool { return !l.Alive && !l.Unknown }
 
 // Process is one process that belongs to a run.
 type Process struct {
-	PID   int
-	Start uint64
-	Name  string
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"`
+	Name  string `json:"name"`
 }
 
 // Tracked is a full answer of the tracker.

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"os"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/urfave/cli/v2"
 )
 
 func holdCommand(w *term.Env) *cli.Command {
@@ -37,6 +40,83 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage string, names ...string
 		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print the pass as JSON"}),
 		Action: onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
 			return operate.Apply(c.Context, p, verb, strings.Join(args, ""))
+		}),
+	}
+}
+
+func runCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "run", Usage: "start one issue now, if every rule but the slots allows it, and follow its run",
+		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
+		Description: "The command ends with the run and exits 1 if the run did not succeed. Ctrl-C ends the command, not the run.\n\n" +
+			exampleText("symphony run ABC-7"),
+		Flags: workflowFlags(),
+		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
+			return operate.RunIssue(c.Context, p, args[0])
+		}),
+	}
+}
+
+func stopCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "stop", Usage: "hold an issue and end its present run, or end every run",
+		UsageText: usageText("stop", "ISSUE|--all [WORKFLOW]"),
+		Description: `The command waits until the run has ended and prints the outcome. A worker has ten seconds to end its
+agent, and hooks.timeout_ms more for after_run. The workspace stays. --all first pauses the
+project, so that nothing new is started until symphony resume.
+
+Exit code 1: something has not ended; it is named. 4: another pass has the lock; the command is kept.
+
+Example:
+
+    symphony stop ABC-7
+    symphony stop --all`,
+		Flags: workflowFlags(
+			&cli.BoolFlag{Name: "all", Usage: "pause the project and end every run"},
+			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
+			&cli.BoolFlag{Name: "json", Usage: "print the pass as JSON, with what was stopped"},
+		),
+		Action: func(c *cli.Context) error { return stopAction(c, w) },
+	}
+}
+
+func stopAction(c *cli.Context, w *term.Env) error {
+	var names []string
+	if !c.Bool("all") {
+		names = []string{"ISSUE"}
+	} else if name := c.Args().First(); name != "" {
+		// With --all the only argument is a workflow. An issue beside it is a mistake.
+		if _, err := os.Stat(w.Absolute(name)); err != nil {
+			return exit.Usage("stop: ISSUE or --all, not both: there is no workflow %q", name)
+		}
+	}
+	return onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
+		return operate.Stop(c.Context, p, strings.Join(args, ""), c.Bool("no-wait"))
+	})(c)
+}
+
+func takeoverCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "takeover", Usage: "continue an issue yourself, in codex's own terminal, in its workspace",
+		UsageText: usageText("takeover", "ISSUE [WORKFLOW]"),
+		Description: `The command holds the issue, ends its run if it has one, and opens codex on the issue's thread, in the workspace
+and under the sandbox of a run. No run uses the workspace meanwhile. At the end, changes to git's configuration
+and hooks are undone, as after a run, and you are asked whether a run continues your work.
+
+Example:
+
+    symphony takeover ABC-7
+    symphony takeover ABC-7 --yes --then retry`,
+		Flags: workflowFlags(
+			&cli.BoolFlag{Name: "yes", Usage: "do not ask before a run is stopped"},
+			&cli.StringFlag{Name: "then", Usage: "do not ask at the end: retry or hold"},
+		),
+		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
+			then := c.String("then")
+			if then != "" && then != "retry" && then != "hold" {
+				return exit.Usage("takeover: --then is retry or hold, not %q", then)
+			}
+			return operate.Takeover(c.Context, p, args[0], c.Bool("yes"), then)
 		}),
 	}
 }

@@ -84,7 +84,7 @@ func describeItem(i *agent.Item, message string, whole bool) string {
 		return "agent: " + cmp.Or(strings.TrimSpace(i.Text), message)
 	case i.Kind == agent.ItemFileChange:
 		for _, c := range i.Changes {
-			message = below(message, strings.TrimSpace(c.Kind+" "+c.Path)+countChanges(c.Diff))
+			message = below(message, strings.TrimSpace(c.Kind+" "+c.Path))
 			message = below(message, firstLines(asDiff(c), diffLines, whole)...)
 		}
 	case i.Kind == agent.ItemTool && !i.Failed(): // the answer to the call has an event of its own
@@ -98,33 +98,10 @@ func describeItem(i *agent.Item, message string, whole bool) string {
 // asDiff makes a diff of the text of a file that is added or deleted, which codex sends as it is.
 func asDiff(c agent.FileChange) string {
 	sign := map[string]string{"add": "+", "delete": "-"}[c.Kind]
-	if sign == "" || c.Diff == "" || hasHunks(c.Diff) {
+	if sign == "" || c.Diff == "" || strings.HasPrefix(c.Diff, "@@") || strings.Contains(c.Diff, "\n@@") {
 		return c.Diff
 	}
 	return sign + strings.ReplaceAll(strings.TrimSuffix(c.Diff, "\n"), "\n", "\n"+sign)
-}
-
-func hasHunks(diff string) bool {
-	return strings.HasPrefix(diff, "@@") || strings.Contains(diff, "\n@@")
-}
-
-// countChanges says how many lines a diff adds and removes.
-func countChanges(diff string) string {
-	if !hasHunks(diff) {
-		return ""
-	}
-	added, removed, inHunk := 0, 0, false
-	for line := range strings.Lines(diff) {
-		switch {
-		case strings.HasPrefix(line, "@@"):
-			inHunk = true // the names of the files come before
-		case inHunk && strings.HasPrefix(line, "+"):
-			added++
-		case inHunk && strings.HasPrefix(line, "-"):
-			removed++
-		}
-	}
-	return fmt.Sprintf(" +%d -%d", added, removed)
 }
 
 // below puts lines under that of the event.

@@ -44,8 +44,6 @@ const (
 	eventsFile = "events.jsonl"
 	// searchedRuns is how many of the newest runs are searched for the last event of a kind.
 	searchedRuns = 20
-	// namedRuns is how many runs an ambiguous prefix names.
-	namedRuns = 5
 )
 
 // Kinds are the values of Options.Last. A command counts from its start on.
@@ -133,21 +131,10 @@ func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
 	mayBeEmpty := pr.o.Follow
 	switch {
 	case pr.o.Run != "":
-		if runs, err = pr.db.Views.RunsByPrefix(ctx, pr.id, pr.o.Run, namedRuns); err != nil {
-			return nil, err
-		}
-		if i := slices.IndexFunc(runs, func(run reconcile.Run) bool { return run.ID == pr.o.Run }); i >= 0 {
-			return runs[i : i+1], nil
-		}
+		runs, err = pr.db.Views.RunsByPrefix(ctx, pr.id, pr.o.Run, 2)
 		e.Message, e.Hint = pr.identifier+" has no run "+pr.o.Run, "symphony show "+pr.identifier+" lists the latest"
 		if len(runs) > 1 {
-			var ids []string
-			for _, run := range runs {
-				ids = append(ids, run.ID)
-			}
-			e.Message = "several runs of " + pr.identifier + " begin with " + pr.o.Run
-			e.Hint = "give more of the id: " + strings.Join(ids, ", ")
-			return nil, e
+			runs, e.Message = nil, "several runs of "+pr.identifier+" begin with "+pr.o.Run
 		}
 		mayBeEmpty = false
 	case pr.o.All || !pr.o.Since.IsZero():

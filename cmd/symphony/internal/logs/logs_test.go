@@ -183,13 +183,7 @@ func TestDescribe(t *testing.T) {
 			ended("2 file changes completed: a, b", agent.Item{Kind: agent.ItemFileChange, Changes: []agent.FileChange{
 				{Path: "/w/a", Kind: "update", Diff: "@@ -1 +1,2 @@\n-x\n+y\n+z\n"}, {Path: "/w/b", Kind: "add", Diff: "x\n"},
 			}}),
-			"2 file changes completed: a, b\nupdate /w/a +2 -1\n@@ -1 +1,2 @@\n-x\n+y\n+z\nadd /w/b\n+x",
-		},
-		{ // lines that only look like the head of a diff
-			ended("changed", agent.Item{Kind: agent.ItemFileChange, Changes: []agent.FileChange{
-				{Path: "a", Kind: "update", Diff: "--- a\n+++ a\n@@ -1 +1 @@\n--- x\n+++ x\n"},
-			}}),
-			"changed\nupdate a +1 -1\n--- a\n+++ a\n@@ -1 +1 @@\n--- x\n+++ x",
+			"2 file changes completed: a, b\nupdate /w/a\n@@ -1 +1,2 @@\n-x\n+y\n+z\nadd /w/b\n+x",
 		},
 		{ended("tool x completed", agent.Item{Kind: agent.ItemTool, Status: "completed"}), ""},
 		{ended("tool x failed", agent.Item{Kind: agent.ItemTool, Status: "failed", Result: "a\nb\nc\nd\ne"}), "tool x failed\na\nb\nc\n… 2 more lines"},

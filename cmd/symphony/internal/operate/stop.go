@@ -49,15 +49,10 @@ type stoppedRun struct {
 	Outcome *string `json:"outcome"`
 	AfterMS int64   `json:"after_ms"`
 	// Claim is the claim afterwards: held, waiting, running or released; Reason says why.
-	Claim         string    `json:"claim"`
-	Reason        string    `json:"reason"`
-	WorkspacePath *string   `json:"workspace_path"` // null if there is none any more
-	Left          []process `json:"left"`           // processes that have not ended
-}
-
-type process struct {
-	PID  int    `json:"pid"`
-	Name string `json:"name"`
+	Claim         string              `json:"claim"`
+	Reason        string              `json:"reason"`
+	WorkspacePath *string             `json:"workspace_path"` // null if there is none any more
+	Left          []reconcile.Process `json:"left"`           // processes that have not ended
 }
 
 const (
@@ -190,7 +185,7 @@ func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open
 func (s *stopping) describe(ctx context.Context, run reconcile.Run) (stoppedRun, error) {
 	row := stoppedRun{
 		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, Kind: string(run.Kind), Outcome: term.OrNull(string(run.Outcome)),
-		AfterMS: (proc.Monotonic() - s.began).Milliseconds(), Claim: "released", Left: []process{},
+		AfterMS: (proc.Monotonic() - s.began).Milliseconds(), Claim: "released", Left: []reconcile.Process{},
 	}
 	c, claimed, err := s.db.Views.ClaimByIssue(ctx, run.IssueID)
 	switch {
@@ -205,9 +200,7 @@ func (s *stopping) describe(ctx context.Context, run reconcile.Run) (stoppedRun,
 	if info, err := os.Lstat(run.WorkspacePath); err == nil && info.IsDir() {
 		row.WorkspacePath = &run.WorkspacePath
 	}
-	for _, left := range s.local.Probe(ctx, run).Left {
-		row.Left = append(row.Left, process{left.PID, left.Name})
-	}
+	row.Left = append(row.Left, s.local.Probe(ctx, run).Left...)
 	return row, err
 }
 
@@ -244,7 +237,7 @@ func (s *stopping) notEnded(ctx context.Context, open []reconcile.Run) error {
 			return err
 		}
 		if project.Alive(s.p.StateDir, run.ID) {
-			row.Left = append([]process{{run.Worker.PID, "symphony worker"}}, row.Left...)
+			row.Left = append(row.Left, reconcile.Process{PID: run.Worker.PID, Name: "symphony worker"})
 		}
 		s.stopped = append(s.stopped, row)
 		list = append(list, row.leftTexts()...)

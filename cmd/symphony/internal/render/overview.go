@@ -44,10 +44,7 @@ func Overview(w *term.Env, v view.Overview) {
 		waiting.AddIn(term.ColourWaits, r.Identifier, string(r.Kind), attempt, dueText(w, now, r), orEmpty(r.Error))
 	}
 	w.PrintTable("WAITING", waiting)
-	held := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, State: 1}
-	for _, r := range v.Held {
-		held.AddIn(term.ColourStuck, r.Identifier, r.Reason, term.AgoText(w, now, r.HeldAt), r.Message)
-	}
+	held := heldTable(w, now, v.Held)
 	w.PrintTable("HELD", held)
 	skipped := term.Table{Head: held.Head, State: 1}
 	for _, r := range v.Skipped {
@@ -81,6 +78,14 @@ func Overview(w *term.Env, v view.Overview) {
 	case v.NextPass != nil:
 		fmt.Fprintf(w.Stdout, "next pass\t%s\t%s\n", term.Rfc3339(v.NextPass.At), v.NextPass.Trigger)
 	}
+}
+
+func heldTable(w *term.Env, now time.Time, rows []view.HeldRow) term.Table {
+	t := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, State: 1}
+	for _, r := range rows {
+		t.AddIn(term.ColourStuck, r.Identifier, r.Reason, term.AgoText(w, now, r.HeldAt), r.Message)
+	}
+	return t
 }
 
 // watchStep is how often Watch reads the state.
@@ -206,7 +211,7 @@ func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {
 
 const noSchedule = "no schedule is active: start runs with symphony tick"
 
-// scheduleLine says when the next pass is expected, and what keeps it from starting runs.
+// scheduleLine says when the next pass is expected.
 func scheduleLine(v view.Overview) string {
 	if !v.Schedule {
 		return noSchedule
@@ -217,14 +222,6 @@ func scheduleLine(v view.Overview) string {
 		if in := next.At.Sub(v.GeneratedAt); in > 0 {
 			line = fmt.Sprintf("next pass in %s (%s)", term.Duration(in), next.Trigger)
 		}
-	}
-	switch {
-	case v.Paused:
-		line += ", starts no run: the project is paused"
-	case v.Blocked != nil && v.Blocked.NextTry.After(v.GeneratedAt):
-		line += ", blocked for another " + term.Duration(v.Blocked.NextTry.Sub(v.GeneratedAt))
-	case v.LowUntil != nil:
-		line += ", starts no run: the tracker's allowance is low"
 	}
 	return line
 }
@@ -253,10 +250,8 @@ func idleReason(v view.Overview) string {
 		return "no pass has run yet"
 	case len(p.Errors) > 0:
 		return "the last pass failed with " + p.Errors[0].Code
-	case len(v.Retrying) > 0:
-		return "every claimed issue waits for its next run or is held"
-	case len(v.Held) > 0:
-		return "every claimed issue is held"
+	case len(v.Retrying)+len(v.Held) > 0:
+		return "every claimed issue waits or is held"
 	case v.SkippedCount > 0:
 		return text.Plural(v.SkippedCount, "issue") + " skipped; symphony ps --all says why"
 	case !v.Schedule && (p.Trigger == project.TriggerWorker || p.Trigger == project.TriggerCommand):

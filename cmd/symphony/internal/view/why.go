@@ -99,7 +99,7 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 		return Why{r.recorded.TrackerBlock.Code, "no run starts until the tracker answers: " + r.recorded.TrackerBlock.Message}
 	case f.reason != "" && (now || f.reason == reconcile.SkipPaused):
 		return Why{f.reason, f.message}
-	case c == nil && f.starts:
+	case c == nil && f.action == reconcile.ActDispatch:
 		return Why{"eligible", "it can start"}
 	case c == nil && r.skipped:
 		return Why{r.skip.Reason, skipSentence(r.skip.Skip) + " (at the last pass)"}
@@ -155,15 +155,15 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 	case r.recorded.TrackerBlock != nil && r.source != SourceTracker:
 		b := r.recorded.TrackerBlock
 		return Next{Message: "no run starts until the tracker answers: " + b.Code, At: new(b.NextTry.UTC())}
-	case f.starts:
+	case f.action == reconcile.ActDispatch:
 		message := pass + " starts it"
 		if r.claim != nil && r.claim.Attempt > 0 {
 			message += fmt.Sprintf(", as attempt %d", r.claim.Attempt)
 		}
 		return r.atPass(message)
-	case f.holds:
+	case f.action == reconcile.ActHold:
 		return r.atPass(pass + " holds it: " + f.message)
-	case f.releases:
+	case f.action == reconcile.ActRelease:
 		return r.atPass(pass + " releases it")
 	case f.next != "":
 		return Next{Message: f.next}
@@ -210,7 +210,7 @@ func (r *issueReader) atPass(message string) Next {
 
 // forecast is what a pass would do with one issue, by what is known now. The zero value is: not known.
 type forecast struct {
-	starts, holds, releases bool
+	action reconcile.ActionKind // dispatch, hold, release or none
 	// reason and message say why it would not start: a Skip of the planner, or that no pass sees the issue at all. Then
 	// next says what has to change.
 	reason, message string
@@ -258,14 +258,13 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	}
 	for _, a := range plan.Actions {
 		switch {
-		case a.IssueID != r.id || f.reason != "":
+		case a.IssueID != r.id || f.action != "":
 		case a.Kind == reconcile.ActDispatch:
-			f.starts = true
-			return f, nil
+			f.action = a.Kind
 		case a.Kind == reconcile.ActHold && a.Change != nil && a.Change.Claim != nil:
-			f.holds, f.reason, f.message = true, "hold_"+a.Reason, a.Change.Claim.HoldMessage
+			f.action, f.reason, f.message = a.Kind, "hold_"+a.Reason, a.Change.Claim.HoldMessage
 		case a.Kind == reconcile.ActRelease:
-			f.releases, f.reason, f.message = true, "release_"+a.Reason, a.Message
+			f.action, f.reason, f.message = a.Kind, "release_"+a.Reason, a.Message
 		}
 	}
 	return f, nil
