@@ -84,7 +84,7 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 				found.Projects = append(found.Projects, project)
 			}
 		}
-		if found.More = len(found.Projects) >= maxProjects && data.Projects.PageInfo.HasNextPage; found.More {
+		if len(found.Projects) >= maxProjects {
 			return pageInfo{}, nil
 		}
 		return data.Projects.PageInfo, nil

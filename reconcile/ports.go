@@ -173,8 +173,7 @@ type TrackerSetup struct {
 // TrackerAccount is what a key has access to.
 type TrackerAccount struct {
 	User     string           // the name of the key's user
-	Projects []TrackerProject // the one that changed last first
-	More     bool             // there are more projects than listed
+	Projects []TrackerProject // the one that changed last first; 500 at most
 	// Project reads one project, by its slug or URL, and whether a label exists.
 	Project func(ctx context.Context, slug, label string) (TrackerBoard, error)
 }

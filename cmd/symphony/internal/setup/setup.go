@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -29,6 +31,8 @@ type Options struct {
 	// StateDirSet reports whether a flag named the state directory: later commands need it, too.
 	StateDirSet bool
 }
+
+const keyTries = 3 // how often a key may be typed
 
 // starter is one init: the flags, the answers, and what will be written.
 type starter struct {
@@ -62,43 +66,42 @@ func Run(ctx context.Context, p *project.Project, o Options) error {
 		}
 	}
 	source, err := s.render()
-	if err == nil {
-		err = s.write(source)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		s.report()
+	if err := s.write(source); err != nil {
+		return err
 	}
-	return err
+	s.report()
+	return nil
 }
 
 // check refuses what is wrong before the first question.
 func (s *starter) check() error {
-	if name := s.answers.Example; !slices.Contains(ExampleNames, name) {
+	dir, name := filepath.Dir(s.p.Path), s.answers.Example
+	info, dirErr := os.Stat(dir)
+	switch nested := s.p.Nested(); {
+	case !slices.Contains(ExampleNames, name):
 		return exit.Usage("init: there is no example %q%s; there are %s", name, text.DidYouMean(name, ExampleNames, "%q"), strings.Join(ExampleNames, ", "))
-	}
-	if err := s.p.Nested(); err != nil {
-		return err
-	}
-	if info, err := os.Stat(filepath.Dir(s.p.Path)); err != nil || !info.IsDir() {
-		return exit.Fault("init_failed", filepath.Dir(s.p.Path)+" is no directory", "make it, or name another place for the workflow")
-	}
-	if _, err := os.Lstat(s.p.Path); !errors.Is(err, fs.ErrNotExist) {
+	case nested != nil:
+		return nested
+	case dirErr != nil || !info.IsDir():
+		return exit.Fault("init_failed", dir+" is no directory", "make it, or name another place for the workflow")
+	case exists(s.p.Path):
 		return existing(s.p.Path, "nothing is written; symphony check tells whether it is right, -w FILE names another place")
-	}
-	if s.p.EnvErr != nil {
+	case s.p.EnvErr != nil:
 		return s.p.EnvErr
-	}
-	if s.hasEnvFile() && s.p.EnvFile[workflow.APIKeyVar] == "" {
+	case exists(s.p.EnvPath()) && s.p.EnvFile[workflow.APIKeyVar] == "":
 		return existing(s.p.EnvPath(), "it holds no key, and nothing of it is changed: add a line "+workflow.APIKeyVar+"=… to it, then run symphony init again")
+	case s.interactive:
+		return nil
 	}
 	var missing []string
-	for _, flag := range []struct{ name, value string }{
-		{"--project", s.options.Project},
-		{"--repository", s.options.Repository},
-		{"--key-file", cmp.Or(s.options.KeyFile, s.knownKey())},
+	for _, flag := range [][2]string{
+		{"--project", s.options.Project}, {"--repository", s.options.Repository}, {"--key-file", cmp.Or(s.options.KeyFile, s.knownKey())},
 	} {
-		if flag.value == "" && !s.interactive {
-			missing = append(missing, flag.name)
+		if flag[1] == "" {
+			missing = append(missing, flag[0])
 		}
 	}
 	if missing != nil {
@@ -107,53 +110,49 @@ func (s *starter) check() error {
 	return nil
 }
 
+// exists reports whether there is anything at path, be it a link to nowhere.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 func existing(path, hint string) error {
 	return exit.Fault("already_exists", path+" exists", hint)
 }
 
-func (s *starter) hasEnvFile() bool {
-	_, err := os.Lstat(s.p.EnvPath())
-	return err == nil
-}
-
-// ask asks one question. An empty answer is the proposal.
-func (s *starter) ask(ctx context.Context, what, proposal string) (string, error) {
-	prompt := what
+// ask asks one question. An empty answer is the proposal, or an error where there is none. A key is not shown.
+func (s *starter) ask(ctx context.Context, question, what, proposal string) (string, error) {
 	if proposal != "" {
-		prompt += " [" + term.Visible(proposal) + "]"
+		question += " [" + term.Visible(proposal) + "]"
 	}
-	line, err := term.AskLine(ctx, s.w, prompt+": ", false)
-	return cmp.Or(strings.TrimSpace(line), proposal), err
+	line, err := term.AskLine(ctx, s.w, question+": ", what == "key")
+	line = cmp.Or(strings.TrimSpace(line), proposal)
+	if err == nil && line == "" {
+		err = exit.Fault("canceled", "no "+what+" is given, nothing is written", "run symphony init again")
+	}
+	return line, err
 }
 
 // setValue sets a value from its flag, asks until the answer is right, or takes the proposal.
-func (s *starter) setValue(ctx context.Context, what, flag, given, proposal string, set func(string) error) error {
+func (s *starter) setValue(ctx context.Context, what, flag, given, proposal string, set func(context.Context, string) error) error {
 	switch {
 	case given != "":
-		return set(given)
+		return set(ctx, given)
 	case !s.interactive && proposal == "":
 		return exit.Usage("init: the project's team has nothing to propose: it needs %s", flag)
 	case !s.interactive:
-		return set(proposal)
+		return set(ctx, proposal)
 	}
 	for {
-		answer, err := s.ask(ctx, what, proposal)
-		if err == nil && answer == "" {
-			err = nothingChosen(strings.ToLower(what))
-		}
+		answer, err := s.ask(ctx, what, strings.ToLower(what), proposal)
 		if err != nil {
 			return err
 		}
-		if err = set(answer); err == nil {
+		if err = set(ctx, answer); err == nil {
 			return nil
 		}
 		s.printError(err)
 	}
-}
-
-// nothingChosen is the error after an empty answer.
-func nothingChosen(what string) error {
-	return exit.Fault("canceled", "no "+what+" is given, nothing is written", "run symphony init again")
 }
 
 // printError prints what is wrong with an answer.
@@ -161,40 +160,103 @@ func (s *starter) printError(err error) {
 	fmt.Fprintln(s.w.Stderr, term.Visible(exit.From(err).Message))
 }
 
-// write creates both files or none. An environment file that holds the key is not changed.
-func (s *starter) write(source []byte) error {
-	made := ""
-	if path := s.p.EnvPath(); !s.hasEnvFile() {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return notWritten(err)
-		}
-		line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + workflow.APIKeyVar + "=" + s.key + "\n"
-		if err := createFile(path, []byte(line), 0o600); err != nil {
-			return err
-		}
-		made = path
-	}
-	err := createFile(s.p.Path, source, 0o644)
-	if err != nil && made != "" {
-		err = errors.Join(err, os.Remove(made))
-	}
-	return err
+// knownKey returns the key that is configured already, first that of the environment file: a schedule has no other.
+func (s *starter) knownKey() string {
+	return strings.TrimSpace(cmp.Or(s.p.EnvFile[workflow.APIKeyVar], s.w.Getenv(workflow.APIKeyVar)))
 }
 
-// createFile creates a file that does not exist, as a whole or not at all.
-func createFile(path string, data []byte, mode fs.FileMode) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if errors.Is(err, fs.ErrExist) {
-		return existing(path, "nothing of it is changed")
+// findKey finds a key that the tracker accepts: that of --key-file, the one that is configured already, or one that is typed.
+// One that is refused may be typed again.
+func (s *starter) findKey(ctx context.Context) error {
+	key := s.knownKey()
+	if s.options.KeyFile != "" {
+		var err error
+		if key, err = s.readKey(s.options.KeyFile); err != nil {
+			return err
+		}
+		if have := s.p.EnvFile[workflow.APIKeyVar]; have != "" && have != key {
+			return exit.Fault("already_exists", s.p.EnvPath()+" holds another key than --key-file",
+				"change it there, or leave --key-file out to use the one that it holds")
+		}
+	}
+	if key != "" {
+		return s.tryKey(ctx, key)
+	}
+	for try := 1; ; try++ {
+		typed, err := s.ask(ctx, s.tracker.KeyQuestion, "key", "")
+		if err != nil {
+			return err
+		}
+		if err = s.tryKey(ctx, typed); !s.tracker.RefusedKey(err) || try == keyTries {
+			return err
+		}
+		s.printError(err)
+	}
+}
+
+func (s *starter) readKey(path string) (string, error) {
+	var data []byte
+	var err error
+	switch {
+	case path != "-":
+		data, err = os.ReadFile(s.w.Absolute(path))
+	case s.interactive:
+		return "", exit.Usage("init: --key-file - reads a pipe; on a terminal leave it out, and you are asked")
+	default:
+		data, err = io.ReadAll(s.w.Stdin)
 	}
 	if err != nil {
-		return notWritten(err)
+		return "", exit.Usage("init: --key-file: %s", err)
 	}
-	_, err = file.Write(data)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return errors.Join(notWritten(err), os.Remove(path))
+	key := strings.TrimSpace(string(data))
+	if key == "" {
+		return "", exit.Usage("init: --key-file %s holds no key", path)
+	}
+	return key, nil
+}
+
+// tryKey asks the tracker for the user of the key. Its errors never hold the key.
+func (s *starter) tryKey(ctx context.Context, key string) error {
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`", r) }) {
+		return exit.Fault("missing_tracker_api_key", "the key holds characters that no key of "+s.tracker.Name+"'s has",
+			"copy it again; a file holds the key alone, without a name or quotes")
+	}
+	account, err := s.tracker.Connect(ctx, s.answers.Endpoint, key)
+	if err != nil {
+		return err
+	}
+	s.key, s.account = key, account
+	if s.interactive {
+		fmt.Fprintf(s.w.Stderr, "It is the key of %s.\n", term.Visible(account.User))
 	}
 	return nil
+}
+
+// write creates both files or none. An environment file that holds the key is not changed.
+func (s *starter) write(source []byte) error {
+	path := s.p.EnvPath()
+	hadEnv := exists(path)
+	if exists(s.p.Path) {
+		return existing(s.p.Path, "nothing of it is changed")
+	}
+	if !hadEnv {
+		line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + workflow.APIKeyVar + "=" + s.key + "\n"
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = durable.WriteFile(path, []byte(line), 0o600)
+		}
+		if err != nil {
+			return notWritten(err)
+		}
+	}
+	err := durable.WriteFile(s.p.Path, source, 0o644)
+	if err == nil {
+		return nil
+	}
+	if !hadEnv {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return notWritten(err)
 }
 
 func notWritten(err error) error {
@@ -216,14 +278,10 @@ func (s *starter) report() {
 	issue := cmp.Or(s.project.IssuePrefix, "ABC") + "-1"
 	next := []string{"symphony doctor" + flags, "symphony run " + issue + flags, "symphony schedule install" + flags}
 	if w.JSON {
-		w.PrintJSON(struct {
-			Workflow    string   `json:"workflow"`
-			EnvFile     string   `json:"environment_file"`
-			Project     string   `json:"project_slug"`
-			Root        string   `json:"workspace_root"`
-			LabelExists bool     `json:"label_exists"`
-			Next        []string `json:"next"`
-		}{s.p.Path, s.p.EnvPath(), s.project.Slug, s.answers.Root, s.project.HasLabel, next})
+		w.PrintJSON(map[string]any{
+			"workflow": s.p.Path, "environment_file": s.p.EnvPath(), "project_slug": s.project.Slug, "workspace_root": s.answers.Root,
+			"label_exists": s.project.HasLabel, "next": next,
+		})
 		return
 	}
 	todo := "Set the label %q on an issue in %s, then:"

@@ -98,7 +98,6 @@ func TestRender(t *testing.T) {
 			{"template", func(a *answers) { a.Review = "{{ issue.titel }}" }, "invalid_config"},
 			{"open brace", func(a *answers) { a.Review = "{% if x" }, "invalid_config"},
 			{"both", func(a *answers) { a.Terminal = a.Active }, "invalid_config"},
-			{"lines", func(a *answers) { a.Labels = []string{"a\nb "} }, "invalid_config"},
 			{"hook", func(a *answers) { a.Repository = "x:\n---\ny" }, "usage"},
 		} {
 			s := testStarter(c.change)

@@ -1,0 +1,375 @@
+package setup
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host"
+	"gopkg.in/yaml.v3"
+)
+
+//go:embed examples/*.md examples/*.part
+var exampleFiles embed.FS
+
+const (
+	pullRequestExample = "pull-request"
+	worktreeExample    = "worktree"
+	reviewExample      = "review"
+)
+
+// ExampleNames are the ready workflows; the first is the default.
+var ExampleNames = []string{"branch", pullRequestExample, worktreeExample, reviewExample}
+
+// answers fill in an example.
+type answers struct {
+	Example, Endpoint, Project, Repository, Root, Review string
+	Active, Terminal, Labels                             []string
+	// Waiting and Begun are the active states of work that waits and of work that has begun, if there are any.
+	Waiting, Begun string
+}
+
+// listed is how many projects are shown at once; a longer list is narrowed down by a part of the name.
+const listed = 20
+
+// findProject reads the project that a flag names or the operator chooses.
+func (s *starter) findProject(ctx context.Context) (err error) {
+	slug := s.options.Project
+	if slug == "" {
+		if slug, err = s.chooseProject(ctx); err != nil {
+			return err
+		}
+	}
+	if s.project, err = s.account.Project(ctx, slug, s.answers.Labels[0]); err != nil {
+		return err
+	}
+	if len(s.project.States) == 0 {
+		return exit.Usage("init: the project %s belongs to no team, so that its issues have no states", s.project.Name)
+	}
+	s.answers.Project = s.project.Setting
+	return nil
+}
+
+// chooseProject lists projects until the operator names one by its number, or a text matches only one. A text narrows the
+// list down.
+func (s *starter) chooseProject(ctx context.Context) (string, error) {
+	all := s.account.Projects
+	if len(all) == 0 {
+		return "", exit.Fault("tracker_project_not_found", "the user of the key sees no project",
+			"make one in "+s.tracker.Name+", or use another key")
+	}
+	for shown := all; ; {
+		for i, p := range shown[:min(listed, len(shown))] {
+			fmt.Fprintf(s.w.Stderr, "%4d  %s\n", i+1, term.Visible(p.Name))
+		}
+		if rest := len(shown) - listed; rest > 0 {
+			fmt.Fprintf(s.w.Stderr, "      and %s\n", text.Plural(rest, "other"))
+		}
+		answer, err := s.ask(ctx, "Project (its number, or a part of its name or address)", "project", "")
+		if err != nil {
+			return "", err
+		}
+		matching := matchingProjects(all, answer)
+		if n, notNumber := strconv.Atoi(answer); notNumber == nil && n >= 1 && n <= min(listed, len(shown)) {
+			matching = shown[n-1 : n]
+		}
+		switch {
+		case len(matching) == 1:
+			fmt.Fprintln(s.w.Stderr, term.Visible(matching[0].Name))
+			return matching[0].Slug, nil
+		case len(matching) > 1:
+			shown = matching
+		case strings.Contains(answer, "://"):
+			return answer, nil // an address of a project that is not listed
+		default:
+			fmt.Fprintf(s.w.Stderr, "No project is called so: %s\n", term.Visible(answer))
+		}
+	}
+}
+
+// matchingProjects returns the projects with the text in name, slug or address; only one if its name or slug is the text.
+func matchingProjects(all []reconcile.TrackerProject, text string) (matching []reconcile.TrackerProject) {
+	text = strings.ToLower(text)
+	for _, p := range all {
+		if strings.ToLower(p.Name) == text || strings.ToLower(p.Slug) == text {
+			return []reconcile.TrackerProject{p}
+		}
+		if strings.Contains(strings.ToLower(p.Name+"\n"+p.URL+"\n"+p.Slug), text) {
+			matching = append(matching, p)
+		}
+	}
+	return matching
+}
+
+// findStates finds the active states, the states that end an issue, and the one in which an issue is handed over.
+func (s *starter) findStates(ctx context.Context) error {
+	for _, state := range s.project.States {
+		if state.Kind == reconcile.StateEnded {
+			s.answers.Terminal = append(s.answers.Terminal, state.Name)
+		}
+	}
+	active, handover := proposeStates(s.answers.Example, s.project.States)
+	if err := s.setValue(ctx, "Active states", "--active-states", s.options.ActiveStates, strings.Join(active, ", "), s.setActive); err != nil {
+		return err
+	}
+	if slices.Contains(s.answers.Active, handover) {
+		handover = ""
+	}
+	what := "State for your review"
+	if s.answers.Example == reviewExample {
+		what = "State after the agent's review"
+	}
+	return s.setValue(ctx, what, "--review-state", s.options.ReviewState, handover, func(_ context.Context, name string) error {
+		state, err := s.state(name)
+		if err == nil && slices.Contains(s.answers.Active, state.Name) {
+			err = exit.Usage("init: the state %q is active: an issue that is handed over there would be worked on again", state.Name)
+		}
+		s.answers.Review = state.Name
+		return err
+	})
+}
+
+func (s *starter) setActive(_ context.Context, text string) error {
+	var names []string
+	parts := map[string][]string{}
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		state, err := s.state(name)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(s.answers.Terminal, state.Name) {
+			return exit.Usage("init: the state %q ends an issue, it can't be active", state.Name)
+		}
+		parts[partOf(state)] = append(parts[partOf(state)], state.Name)
+		if !slices.Contains(names, state.Name) {
+			names = append(names, state.Name)
+		}
+	}
+	if len(names) == 0 {
+		return exit.Usage("init: no active state is named")
+	}
+	s.answers.Active, s.answers.Waiting, s.answers.Begun = names, first(parts["waiting"]), first(parts["begun"])
+	return nil
+}
+
+// state finds a state of the project's teams, whatever the case of its letters.
+func (s *starter) state(name string) (reconcile.TrackerState, error) {
+	state, ok := s.project.State(name)
+	if ok {
+		return state, nil
+	}
+	var names []string
+	for _, known := range s.project.States {
+		names = append(names, known.Name)
+	}
+	return state, exit.Usage("init: the project has no state %s", reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, names)})
+}
+
+// partOf is what a state means for an agent: waiting, begun, rework or review, from its kind and the name of a started one.
+func partOf(s reconcile.TrackerState) string {
+	name := strings.ToLower(s.Name)
+	switch {
+	case s.Kind != reconcile.StateStarted:
+		return string(s.Kind)
+	case strings.Contains(name, "review"):
+		return "review"
+	case strings.Contains(name, "rework"):
+		return "rework"
+	}
+	return "begun"
+}
+
+// first is the first of a list, or nothing.
+func first(list []string) string { return strings.Join(list[:min(1, len(list))], "") }
+
+// proposeStates proposes the active states and the one in which the agent hands an issue over. A reviewing agent begins
+// where others hand over, and hands on to a person or back.
+func proposeStates(example string, states []reconcile.TrackerState) (active []string, handover string) {
+	parts := map[string][]string{}
+	for _, s := range states {
+		parts[partOf(s)] = append(parts[partOf(s)], s.Name)
+	}
+	reviews := parts["review"]
+	human := func(name string) bool { return strings.Contains(strings.ToLower(name), "human") }
+	if at := slices.IndexFunc(reviews, human); at > 0 { // the state of a person comes before that of agents
+		reviews[0], reviews[at] = reviews[at], reviews[0]
+	}
+	if example != reviewExample {
+		active = append([]string{first(parts["waiting"]), first(parts["begun"])}, parts["rework"]...)
+		return slices.DeleteFunc(active, func(name string) bool { return name == "" }), first(reviews)
+	}
+	if len(reviews) > 1 {
+		return reviews[1:2], reviews[0]
+	}
+	return reviews, first(parts["begun"])
+}
+
+// findRepository finds where workspaces get the code from.
+func (s *starter) findRepository(ctx context.Context) error {
+	what, ask := "Repository to clone", []string{"remote", "get-url", "origin"}
+	if s.answers.Example == worktreeExample {
+		what, ask = "Local repository to make worktrees of", []string{"rev-parse", "--show-toplevel"}
+	}
+	proposal := ""
+	if s.interactive && s.options.Repository == "" {
+		proposal = withoutPassword(s.git(ctx, filepath.Dir(s.p.Path), ask...))
+	}
+	return s.setValue(ctx, what, "--repository", s.options.Repository, proposal, s.setRepository)
+}
+
+// git returns the output of git; empty for a directory that is no repository.
+func (s *starter) git(ctx context.Context, dir string, args ...string) string {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
+	cmd.Env = host.Scrub(s.w.Environ, "GIT_DIR", "GIT_WORK_TREE")
+	out, _ := cmd.Output()
+	return strings.TrimSpace(string(out))
+}
+
+func (s *starter) setRepository(ctx context.Context, text string) error {
+	text = s.expand(strings.TrimSpace(text))
+	info, err := os.Stat(s.w.Absolute(text))
+	isDir := err == nil && info.IsDir() && !strings.Contains(text, "://")
+	if isDir {
+		text = s.w.Absolute(text) // hooks run elsewhere
+	}
+	switch {
+	case withoutPassword(text) != text:
+		return exit.Usage("init: the address of the repository holds a password, and would put it into the workflow: " +
+			"leave it out, and let git's credential helper or an ssh key give it")
+	case s.answers.Example == worktreeExample && (!isDir || s.git(ctx, text, "rev-parse", "--git-dir") == ""):
+		return exit.Usage("init: --example worktree wants the directory of a git repository, and %q is none", text)
+	case s.answers.Example == pullRequestExample && isDir:
+		return exit.Usage("init: gh opens pull requests on GitHub: it wants the address there, and %q is a directory", text)
+	case !isDir && (!strings.Contains(text, ":") || strings.HasPrefix(text, "-")):
+		return exit.Usage("init: %q is neither the address of a repository nor a directory", text)
+	}
+	s.answers.Repository = text
+	return nil
+}
+
+// tokenLength distinguishes a token from the name of a user: GitHub and GitLab accept a token as the user of an address.
+const tokenLength = 20
+
+// withoutPassword removes a password from an address, and a token in place of the user.
+func withoutPassword(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.User == nil {
+		return address
+	}
+	if _, has := u.User.Password(); !has && (len(u.User.Username()) < tokenLength || u.Scheme == "ssh") {
+		return address
+	}
+	u.User = nil
+	return u.String()
+}
+
+// expand replaces a leading ~, as a shell does.
+func (s *starter) expand(path string) string {
+	if path == "~" || strings.HasPrefix(path, "~/") {
+		return filepath.Join(s.w.Home, path[1:])
+	}
+	return path
+}
+
+// RootsFolder is the directory below the home directory in which init proposes roots.
+const RootsFolder = "symphony"
+
+// findRoot finds the directory of the workspaces: ~/symphony/PROJECT, with a number if that exists, unless a flag names one. It
+// warns about one that the system clears.
+func (s *starter) findRoot(context.Context) error {
+	root := s.options.Root
+	if root == "" {
+		other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
+		name := strings.Join(strings.FieldsFunc(strings.ToLower(s.project.Name), other), "-")
+		if name == "" {
+			name = s.project.Slug
+		}
+		root = "~/" + RootsFolder + "/" + name
+		for n := 2; project.Exists(s.expand(root)); n++ {
+			root = fmt.Sprintf("~/%s/%s-%d", RootsFolder, name, n)
+		}
+	} else if expanded := s.expand(root); !filepath.IsAbs(expanded) {
+		root = s.w.Absolute(expanded)
+	}
+	s.answers.Root = root
+	if temporary := project.TemporaryAbove(project.Resolve(s.expand(root)), s.w.Getenv("TMPDIR")); temporary != "" {
+		s.w.Note(slog.LevelWarn, fmt.Sprintf("the workspaces in %s lie below %s, which the system may clear; --root names another place", root, temporary))
+	}
+	return nil
+}
+
+// render fills in an example and checks the result as symphony check does: a name with a brace or a line break must not
+// become part of the template or of a hook.
+func (s *starter) render() ([]byte, error) {
+	// Double square brackets: the workflow's own template and its shell scripts use all others.
+	t := template.New("").Delims("[[", "]]").Funcs(template.FuncMap{"yaml": yamlScalar, "list": yamlList, "sh": shellWord})
+	t, err := t.ParseFS(exampleFiles, "examples/*")
+	var out bytes.Buffer
+	if err == nil {
+		err = t.ExecuteTemplate(&out, s.answers.Example+".md", s.answers)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("example %s: %w", s.answers.Example, err)
+	}
+	written := *s.p
+	written.Source, written.SourceErr = workflow.NewSource(path.Base(s.p.Path), s.p.Path, out.Bytes())
+	report, _ := project.CheckResult(&written)
+	wrong := report.Warnings
+	for _, e := range report.Errors {
+		wrong = append(wrong, e.Message)
+	}
+	if len(wrong) > 0 {
+		return nil, exit.Fault("invalid_config", "these values can't stand in a workflow: "+strings.Join(wrong, "; "),
+			"nothing is written; give it without braces, line breaks and quotes, or write WORKFLOW.md by hand")
+	}
+	return out.Bytes(), nil
+}
+
+// yamlScalar writes a text as YAML in one line, with quotes where it needs them.
+func yamlScalar(text string) (string, error) {
+	list, err := yamlList([]string{text})
+	return strings.TrimSuffix(strings.TrimPrefix(list, "["), "]"), err
+}
+
+func yamlList(items []string) (string, error) {
+	var list yaml.Node
+	if err := list.Encode(items); err != nil {
+		return "", err
+	}
+	list.Style = yaml.FlowStyle
+	for _, item := range list.Content {
+		if item.Style != 0 || strings.Contains(item.Value, "\n") {
+			item.Style = yaml.DoubleQuotedStyle
+		}
+	}
+	out, err := yaml.Marshal(&list)
+	return strings.TrimSpace(string(out)), err
+}
+
+// shellWord quotes a word for the script of a hook, which a line break would end.
+func shellWord(text string) (string, error) {
+	if strings.ContainsFunc(text, term.Control) {
+		return "", exit.Usage("init: control characters in %q", text)
+	}
+	return term.ShellQuote(text), nil
+}
