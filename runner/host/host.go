@@ -79,7 +79,7 @@ type Workspace struct {
 	// Path is the workspace; TmpDir and CacheDir lie beside it and outlive a run.
 	Path, TmpDir, CacheDir string
 	Root                   string
-	// ID is random and new for every directory: a thread is resumed only where it is the same.
+	// ID is random (32 hex digits) and new for every directory: a thread is resumed only where it is the same.
 	ID string
 	// Created: the directory was made by this run, so that after_create must run.
 	Created bool
@@ -289,8 +289,9 @@ type RemoveAnswer struct {
 	Trash, Warning string
 }
 
-// PurgeAnswer names what could not be deleted, and what stays because it holds unsaved work.
+// PurgeAnswer counts what was deleted, and names what could not be, and what stays because it holds unsaved work.
 type PurgeAnswer struct {
+	Removed     int
 	Undeletable []string
 	Unsaved     map[string]string // path to work
 }

@@ -120,9 +120,7 @@ func (h *Host) begin(r host.PrepareRequest) (opened *run, root *workspace.Root, 
 // takeOver ends what the last holders of the workspace left, and restores git.
 func (r *run) takeOver(ctx context.Context) (answer host.PrepareAnswer, err error) {
 	space := r.space
-	answer.Workspace = host.Workspace{
-		Path: space.Path, TmpDir: space.TmpDir, CacheDir: space.CacheDir, Root: space.Root, ID: space.ID, Created: space.CreatedNow,
-	}
+	answer.Workspace = space.Workspace
 	// The lease is held, so the workers of those runs are dead, whichever state directory they belonged to.
 	for _, previous := range space.Previous {
 		left, err := owner(host.Owned{Run: host.Run{ID: previous.RunID, Dir: filepath.Join(previous.StateDir, "runs", previous.RunID)}})
@@ -223,12 +221,8 @@ func (h *Host) Remove(ctx context.Context, r host.Run) (answer host.RemoveAnswer
 	if err != nil {
 		return answer, err
 	}
-	removal, err := known.space.EndRemoval(ctx)
+	answer, err = known.space.EndRemoval(ctx)
 	known.hold(nil, false) // its lease is given up
-	answer.Unsaved, answer.Trash = removal.Unsaved, removal.Trash
-	if removal.Undeletable != nil {
-		answer.Warning = removal.Undeletable.Error()
-	}
 	return answer, err
 }
 
@@ -240,8 +234,7 @@ func (h *Host) Purge(ctx context.Context, r host.RootRequest) (answer host.Purge
 		return answer, err
 	}
 	root.Trash = trash(r)
-	purged, err := root.PurgeTrash(ctx, r.Now, false)
-	return host.PurgeAnswer{Undeletable: purged.Undeletable, Unsaved: purged.Unsaved}, err
+	return root.PurgeTrash(ctx, r.Now, false)
 }
 
 // trash is what the project of a request says about removed workspaces.

@@ -193,7 +193,10 @@ func (r *remover) remove(ctx context.Context) error {
 		for _, s := range r.spaces {
 			owner := workspace.Owner{IssueID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir, RunID: "by-hand"}
 			removed, err := s.root.Remove(ctx, owner, r.w.Now(), s.Unsaved != "")
-			if err := errors.Join(err, removed.Undeletable); err != nil {
+			if err == nil && removed.Warning != "" {
+				err = errors.New(removed.Warning)
+			}
+			if err != nil {
 				return err
 			}
 		}

@@ -18,7 +18,7 @@
 //
 // # Decisions
 //
-// A directory that no record names is taken over as an existing workspace (CreatedNow false, after_create
+// A directory that no record names is taken over as an existing workspace (Created false, after_create
 // not run). Ours are never without a record, so it is another implementation's or the operator's work.
 //
 // A key that already looks hashed (it ends in "-" and 16 hex digits) gets a suffix of its own. Without that

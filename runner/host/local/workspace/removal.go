@@ -14,6 +14,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
@@ -25,21 +26,11 @@ type removal struct {
 	halfMade bool // its making was cut off, or it is gone
 }
 
-// Removed is what became of a workspace. The zero value: it is deleted, or there was none.
-type Removed struct {
-	// Unsaved is the work that exists nowhere else, for which the workspace stays.
-	Unsaved string
-	// Trash is the path in the trash.
-	Trash string
-	// Undeletable says what of it could not be deleted; it is kept in the trash, marked, and not tried again by passes.
-	Undeletable error
-}
-
 // Remove takes the workspace of an issue away (specification 8.5, 8.6) without a hook.
-func (r *Root) Remove(ctx context.Context, o Owner, now time.Time, discard bool) (Removed, error) {
+func (r *Root) Remove(ctx context.Context, o Owner, now time.Time, discard bool) (host.RemoveAnswer, error) {
 	w, unsaved, err := r.BeginRemoval(ctx, o, now, discard)
 	if err != nil || w == nil {
-		return Removed{Unsaved: unsaved}, err
+		return host.RemoveAnswer{Unsaved: unsaved}, err
 	}
 	return w.EndRemoval(ctx)
 }
@@ -87,7 +78,7 @@ func (w *Workspace) HookDue() bool { return !w.removal.halfMade }
 
 // EndRemoval moves the workspace into the trash and gives up the lease. If ctx has ended, nothing is moved and the next call of
 // BeginRemoval continues. The lock file stays: a lock on a deleted file would exclude no other process.
-func (w *Workspace) EndRemoval(ctx context.Context) (Removed, error) {
+func (w *Workspace) EndRemoval(ctx context.Context) (host.RemoveAnswer, error) {
 	crash.At("workspace.remove.hooked")
 	removed, err := w.moveAway(ctx)
 	// The rest needs no lease: the path is free for the next run already.
@@ -98,14 +89,15 @@ func (w *Workspace) EndRemoval(ctx context.Context) (Removed, error) {
 	switch {
 	case ctx.Err() != nil:
 		return removed, fmt.Errorf("delete %s: %w", removed.Trash, ctx.Err())
-	case err == nil:
+	case err != nil: // it is kept in the trash, marked, and not tried again by passes
+		removed.Warning = err.Error()
+	default:
 		removed.Trash = ""
 	}
-	removed.Undeletable = err
 	return removed, nil
 }
 
-func (w *Workspace) moveAway(ctx context.Context) (removed Removed, err error) {
+func (w *Workspace) moveAway(ctx context.Context) (removed host.RemoveAnswer, err error) {
 	if err := ctx.Err(); err != nil {
 		return removed, fmt.Errorf("remove %s: %w", w.Path, err)
 	}
@@ -118,7 +110,7 @@ func (w *Workspace) moveAway(ctx context.Context) (removed Removed, err error) {
 		n := note{LossAccepted: true}
 		if !w.removal.discard {
 			if n = examined(ctx, w.Path); n.Unsaved != "" && !w.removal.halfMade {
-				return Removed{Unsaved: n.Unsaved}, w.leaveAlone(n.Unsaved)
+				return host.RemoveAnswer{Unsaved: n.Unsaved}, w.leaveAlone(n.Unsaved)
 			}
 		}
 		if removed.Trash, err = w.root.moveToTrash(w.Path, w.Key, w.removal.now, n); err != nil {
@@ -312,17 +304,9 @@ func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	return paths, err
 }
 
-// Purged is what became of the trash.
-type Purged struct {
-	Removed int
-	// Undeletable are paths that can't be deleted, Unsaved those that stay because of the work in them, by path.
-	Undeletable []string
-	Unsaved     map[string]string
-}
-
 // PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work stays, unless it is this project's and discard is
 // set, and is examined again after RecheckUnsaved. It ends when ctx does, with its error; the next call continues. Concurrent calls do no harm.
-func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (purged Purged, err error) {
+func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (purged host.PurgeAnswer, err error) {
 	purged.Unsaved = map[string]string{}
 	notes, _ := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix) // the pattern is well-formed
 	for _, name := range notes {                             // of entries that were taken out of the trash by hand, or never arrived

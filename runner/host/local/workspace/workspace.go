@@ -17,21 +17,15 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // Workspace is the directory of one issue (specification 4.1.4), held under its lease. It is for one
 // goroutine.
 type Workspace struct {
-	// Path is absolute, free of symbolic links, directly below Root. TmpDir and CacheDir lie beside it and
-	// outlive a run.
-	Path, TmpDir, CacheDir string
-	Root                   string
-	Key                    string
-	// ID is the random id of this directory; see Record.ID.
-	ID string
-	// CreatedNow: the directory was made by this call, so that after_create has to run.
-	CreatedNow bool
+	host.Workspace
+	Key string
 	// Previous are the runs that held the workspace before, oldest first; usually one, none for the first.
 	// What they left must be reaped before anything is started. Ready confirms that it was.
 	Previous []RunRef
@@ -67,10 +61,9 @@ func (r *Root) hold(o Owner) (w *Workspace, found bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	w = &Workspace{
-		Path: path, Root: r.Path, Key: key, root: r, lease: lease,
-		TmpDir: filepath.Join(r.work(key), "tmp"), CacheDir: filepath.Join(r.work(key), "cache"),
-	}
+	w = &Workspace{Key: key, root: r, lease: lease, Workspace: host.Workspace{
+		Path: path, Root: r.Path, TmpDir: filepath.Join(r.work(key), "tmp"), CacheDir: filepath.Join(r.work(key), "cache"),
+	}}
 	w.rec, found, err = r.readRecord(key)
 	if err == nil && found && (w.rec.IssueID != o.IssueID || w.rec.Project != o.Project) {
 		err = &reconcile.Error{
@@ -109,23 +102,23 @@ func lookAt(path string) (fs.FileInfo, error) {
 
 // prepare brings a held workspace into use: as it is, or made anew.
 func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
-	w.CreatedNow = w.info == nil || found && w.rec.State != Prepared
-	if w.CreatedNow {
+	w.Created = w.info == nil || found && w.rec.State != Prepared
+	if w.Created {
 		if err := w.clear(ctx, found && w.rec.State == Removing); err != nil {
 			return err
 		}
 	}
 	id, state := w.rec.ID, Prepared
-	if w.CreatedNow || !found || w.rec.Path != w.Path {
+	if w.Created || !found || w.rec.Path != w.Path {
 		id = newID() // a root that was moved: a thread that worked in the old place knows the old paths
 	}
-	if w.CreatedNow {
+	if w.Created {
 		state = Creating
 	}
 	if err := w.takeRecord(o, id, state); err != nil {
 		return err
 	}
-	if w.CreatedNow {
+	if w.Created {
 		if err := os.Mkdir(w.Path, 0o700); err != nil {
 			return files.Failed(err, "make the workspace")
 		}

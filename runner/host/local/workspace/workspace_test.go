@@ -18,7 +18,7 @@ import (
 func TestAcquireMakesThenReuses(t *testing.T) {
 	r := newRoot(t)
 	w := acquire(t, r, owner("ABC-1", "r1"))
-	if !w.CreatedNow || w.Path != filepath.Join(r.Path, "ABC-1") || len(w.ID) != 32 {
+	if !w.Created || w.Path != filepath.Join(r.Path, "ABC-1") || len(w.ID) != 32 {
 		t.Fatalf("%+v", w)
 	}
 	wantPrevious(t, w)
@@ -37,7 +37,7 @@ func TestAcquireMakesThenReuses(t *testing.T) {
 	o := owner("ABC-1", "r2")
 	o.StateDir = "/state/two"
 	again := acquire(t, r, o)
-	if again.CreatedNow || again.ID != w.ID {
+	if again.Created || again.ID != w.ID {
 		t.Fatalf("%+v", again)
 	}
 	wantExist(t, true, filepath.Join(again.Path, "work"))
@@ -93,7 +93,7 @@ func TestDirectoryAndRecordApart(t *testing.T) {
 	r := newRoot(t)
 	write(t, filepath.Join(r.Path, "A", "work"), "theirs")
 	taken := acquire(t, r, owner("A", "r1"))
-	if taken.CreatedNow || len(taken.ID) != 32 {
+	if taken.Created || len(taken.ID) != 32 {
 		t.Fatalf("%+v", taken)
 	}
 	wantRecord(t, r, "A", Prepared, "r1")
@@ -102,7 +102,7 @@ func TestDirectoryAndRecordApart(t *testing.T) {
 	old := ready(t, r, owner("B", "r1"))
 	check(t, os.RemoveAll(old.Path))
 	made := acquire(t, r, owner("B", "r2"))
-	if !made.CreatedNow || made.ID == old.ID {
+	if !made.Created || made.ID == old.ID {
 		t.Fatalf("%+v", made)
 	}
 	wantPrevious(t, made, "r1")
@@ -111,7 +111,7 @@ func TestDirectoryAndRecordApart(t *testing.T) {
 	r, err := OpenRoot(r.Path + "2")
 	check(t, err)
 	moved := acquire(t, r, owner("A", "r2"))
-	if moved.CreatedNow || moved.ID == taken.ID {
+	if moved.Created || moved.ID == taken.ID {
 		t.Fatalf("%+v", moved)
 	}
 	wantExist(t, true, filepath.Join(moved.Path, "work"))
@@ -145,7 +145,7 @@ func TestAcquireAfterACrash(t *testing.T) {
 				write(t, filepath.Join(r.work("A"), "tmp", "old"), "x")
 			}
 			w := acquire(t, r, owner("A", "r2"))
-			if !w.CreatedNow || w.ID == rec.ID {
+			if !w.Created || w.ID == rec.ID {
 				t.Fatalf("%+v", w)
 			}
 			wantPrevious(t, w, "r1")
@@ -238,7 +238,7 @@ func TestLeaseExcludesOthers(t *testing.T) {
 	// One who waits gets it. The holder had not made the workspace: what it left is thrown away.
 	time.AfterFunc(10*time.Millisecond, func() { _ = held.Release() })
 	w := acquire(t, r, o)
-	if !w.CreatedNow {
+	if !w.Created {
 		t.Fatalf("%+v", w)
 	}
 	wantExist(t, false, filepath.Join(w.Path, "half"))
@@ -304,7 +304,7 @@ func TestLockFileThatWasDeletedIsNoLease(t *testing.T) {
 	write(t, r.lock("A"), "")
 	// Ours is on a file without a name now; a new one decides.
 	again := acquire(t, r, owner("A", "r2"))
-	if again.CreatedNow != w.CreatedNow {
+	if again.Created != w.Created {
 		t.Fatal("a half-made workspace was taken for a whole one")
 	}
 	wantHeld(t, r, "none", false)
