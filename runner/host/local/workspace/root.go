@@ -43,14 +43,13 @@ func (r *Root) trash() string            { return filepath.Join(r.meta(), "trash
 func (r *Root) record(key string) string { return filepath.Join(r.meta(), key+".json") }
 func (r *Root) lock(key string) string   { return filepath.Join(r.meta(), key+".lock") }
 
-// OpenRoot opens the root at path, which must be absolute, and makes what is missing of it, private to the
-// account. Its errors are workspace_root_unusable or disk_full.
+// OpenRoot opens the root at path, which must be absolute, and makes what is missing of it, private to the account. Its errors are
+// workspace_root_unusable or disk_full.
 func OpenRoot(path string) (*Root, error) {
-	if !filepath.IsAbs(path) {
-		return nil, unusable(path, "not an absolute path", "give workspace.root as an absolute path", nil)
-	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, rootFailed(path, err)
+	if filepath.IsAbs(path) { // resolveRoot refuses others
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return nil, rootFailed(path, err)
+		}
 	}
 	r, err := resolveRoot(path)
 	if err != nil {
@@ -66,13 +65,10 @@ func OpenRoot(path string) (*Root, error) {
 	return r, nil
 }
 
-// FindRoot opens the root at path to look at it and creates nothing. ok is false where there is no root, or
-// no workspace was ever made in it.
+// FindRoot opens the root at path to look at it and creates nothing. ok is false where there is no root, or no workspace was ever
+// made in it.
 func FindRoot(path string) (root *Root, ok bool, err error) {
-	if !filepath.IsAbs(path) {
-		return nil, false, unusable(path, "not an absolute path", "give workspace.root as an absolute path", nil)
-	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(path); filepath.IsAbs(path) && errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
 	r, err := resolveRoot(path)
@@ -80,13 +76,10 @@ func FindRoot(path string) (root *Root, ok bool, err error) {
 		return nil, false, err
 	}
 	err = files.CheckOwnDir(r.meta())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, false, rootFailed(r.meta(), err)
 	}
-	return r, true, nil
+	return r, err == nil, nil
 }
 
 // CheckRoot says what OpenRoot and ClaimProject would say, as far as that can be told without making anything.
@@ -132,18 +125,20 @@ func resolveRoot(path string) (*Root, error) {
 		info, err = os.Stat(real)
 	}
 	switch {
+	case !filepath.IsAbs(path):
+		err = errors.New("not an absolute path")
 	case err != nil:
-		return nil, rootFailed(path, err)
 	case !info.IsDir():
-		return nil, unusable(real, "not a directory", "set workspace.root to a directory", nil)
+		err = errors.New("not a directory")
 	case real == "/":
-		return nil, unusable(real, "the whole file system", "set workspace.root to a directory of its own", nil)
+		err = errors.New("the whole file system")
 	case !files.Ours(info):
-		return nil, unusable(real, "owned by another user",
-			fmt.Sprintf("set workspace.root to a directory that uid %d owns", os.Geteuid()), nil)
+		err = errors.New("owned by another user")
 	case info.Mode().Perm()&0o022 != 0:
-		return nil, unusable(real, fmt.Sprintf("others can write to it (mode %04o)", info.Mode().Perm()),
-			"chmod go-w "+real, nil)
+		err = fmt.Errorf("others can write to it (mode %04o)", info.Mode().Perm())
+	}
+	if err != nil {
+		return nil, rootFailed(path, err)
 	}
 	clock := func() (string, time.Duration, error) {
 		boot, err := proc.BootID()
@@ -153,16 +148,14 @@ func resolveRoot(path string) (*Root, error) {
 }
 
 func rootFailed(path string, err error) error {
+	failed := &reconcile.Error{
+		Code: CodeRootUnusable, Message: fmt.Sprintf("workspace root %s: %v", path, err), Err: err,
+		Hint: "set workspace.root to the absolute path of a directory that this account can make, or that it owns and alone can write (chmod go-w)",
+	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return files.Failed(err, "open workspace root %s", path)
+		errors.As(files.Failed(err, "open workspace root %s", path), &failed)
 	}
-	return unusable(path, err.Error(), "set workspace.root to a directory that this account can create and write", err)
-}
-
-func unusable(path, why, hint string, err error) error {
-	return &reconcile.Error{
-		Code: CodeRootUnusable, Message: fmt.Sprintf("workspace root %s: %s", path, why), Hint: hint, Err: err,
-	}
+	return failed
 }
 
 // FreeBytes is what an unprivileged user may still write on the volume of path. For a path that does not

@@ -90,12 +90,8 @@ func lookAt(path string) (fs.FileInfo, error) {
 		return nil, nil
 	case err != nil:
 		return nil, files.Failed(err, "look at the workspace %s", path)
-	case info.Mode().IsRegular():
-		return nil, invalidCwd(path, "not a directory but a file")
-	case info.Mode()&fs.ModeSymlink != 0:
-		return nil, invalidCwd(path, "not a directory but a symbolic link")
 	case !info.IsDir():
-		return nil, invalidCwd(path, "not a directory but a special file")
+		return nil, invalidCwd(path, "not a directory ("+info.Mode().String()+")")
 	}
 	return info, nil
 }
@@ -124,10 +120,11 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 		}
 	}
 	crash.At("workspace.make.directory")
-	if err := w.makeWork(); err != nil {
-		return err
+	err := w.makeWork()
+	if err == nil {
+		w.info, err = w.look()
 	}
-	return w.pin()
+	return err
 }
 
 func newID() string {
@@ -220,17 +217,10 @@ func contained(root, path string) error {
 	if err != nil {
 		return files.Failed(err, "resolve the workspace %s", path)
 	}
-	rel, err := filepath.Rel(root, real)
-	if err != nil || rel == "." || !filepath.IsLocal(rel) || real != path {
+	if real != path || filepath.Dir(path) != root {
 		return invalidCwd(path, "not inside the workspace root "+root+" but "+real)
 	}
 	return nil
-}
-
-// pin remembers which directory is the workspace.
-func (w *Workspace) pin() (err error) {
-	w.info, err = w.look()
-	return err
 }
 
 // Verify checks, right before something is started in the workspace, that its path still is the directory
@@ -248,8 +238,8 @@ func (w *Workspace) Verify() error {
 // after_create has succeeded where the directory is new. Until then a crash makes the next holder start over.
 // The directory that is there now is the one that Verify expects: after_create is the operator's and may have
 // replaced it.
-func (w *Workspace) Ready() error {
-	if err := w.pin(); err != nil {
+func (w *Workspace) Ready() (err error) {
+	if w.info, err = w.look(); err != nil {
 		return err
 	}
 	w.rec.State, w.rec.Previous = Prepared, nil
