@@ -181,8 +181,7 @@ func TestSettlementThatFails(t *testing.T) {
 	w.mustBe(t, issueNo(2), "running #0 runs=1")
 }
 
-// A claim that changed since the plan: nothing is written, nothing started, no error reported; the next pass
-// sees the change.
+// A claim that changed since the plan: nothing is written, nothing started, no error reported; the next pass sees the change.
 func TestConflict(t *testing.T) {
 	s := newScene().claim(issueNo(1), nil).same().candidates(issueNo(2))
 	w := worldOf(s.Snapshot)

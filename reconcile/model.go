@@ -53,8 +53,7 @@ type Assignee struct {
 // NormalizeState makes tracker states comparable (specification 4.2).
 func NormalizeState(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
 
-// Fingerprint changes with the state or the description of the issue, the two changes that count as progress. Comments do
-// not.
+// Fingerprint changes with the state or the description of the issue, the two changes that count as progress. Comments do not.
 func (i Issue) Fingerprint() string {
 	h := sha256.New()
 	h.Write([]byte(NormalizeState(i.State)))
@@ -76,7 +75,6 @@ type Comment struct {
 // ClaimStatus says what symphony does with an issue. An issue without a claim is unclaimed (specification 7.1).
 type ClaimStatus string
 
-// The statuses of a claim.
 const (
 	Running ClaimStatus = "running" // a run owns the issue
 	Waiting ClaimStatus = "retry"   // the next run is due at DueAt
@@ -86,7 +84,6 @@ const (
 // RetryKind says why a claim waits.
 type RetryKind string
 
-// The kinds of waiting.
 const (
 	Continuation RetryKind = "continuation" // the last run succeeded, the issue may want another
 	Backoff      RetryKind = "backoff"      // the last run failed
@@ -160,7 +157,6 @@ func (c Claim) HoldText() string {
 // Verb is an operator's command.
 type Verb string
 
-// The operator's commands.
 const (
 	VerbStop    Verb = "stop"
 	VerbStopAll Verb = "stop_all"
@@ -241,7 +237,6 @@ const (
 // Outcome is how a run ended. Every run gets exactly one.
 type Outcome string
 
-// The outcomes of a run.
 const (
 	Succeeded      Outcome = "succeeded"
 	Failed         Outcome = "failed"
@@ -255,7 +250,6 @@ const (
 // RunKind tells agents' runs from those that remove a workspace.
 type RunKind string
 
-// The kinds of run.
 const (
 	AgentRun   RunKind = "agent"
 	CleanupRun RunKind = "cleanup"

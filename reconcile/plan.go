@@ -20,11 +20,7 @@ func Compute(s Snapshot) Plan { return compute(s).plan }
 // compute is Compute, and returns also the claims as the plan leaves them.
 func compute(s Snapshot) *planner {
 	p := &planner{
-		s:        s,
-		claims:   make(map[string]*Claim, len(s.Claims)),
-		runs:     make(map[string]*Run, len(s.Runs)),
-		removing: map[string]bool{},
-		eligible: map[string]bool{},
+		s: s, claims: map[string]*Claim{}, runs: map[string]*Run{}, removing: map[string]bool{}, eligible: map[string]bool{},
 	}
 	for _, c := range s.Claims {
 		p.claims[c.IssueID] = &c
@@ -52,13 +48,11 @@ func compute(s Snapshot) *planner {
 
 // planner holds the working copy of a snapshot.
 type planner struct {
-	s      Snapshot
-	claims map[string]*Claim // by issue id
-	runs   map[string]*Run   // unsettled, by run id
-	// removing holds the issues whose workspace is being removed.
-	removing map[string]bool
-	// eligible holds the waiting claims that the tracker confirmed in this pass.
-	eligible map[string]bool
+	s        Snapshot
+	claims   map[string]*Claim // by issue id
+	runs     map[string]*Run   // unsettled, by run id
+	removing map[string]bool   // by issue id: the workspace is being removed
+	eligible map[string]bool   // by issue id: the tracker confirmed the waiting claim in this pass
 	plan     Plan
 }
 

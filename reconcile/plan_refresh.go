@@ -31,8 +31,7 @@ func (p *planner) refresh() {
 	}
 }
 
-// handoffGrace is how long a run may go on after its own agent has moved the issue: the turn completes and reports its
-// tokens.
+// handoffGrace is how long a run may go on after its own agent has moved the issue: the turn completes and reports its tokens.
 const handoffGrace = 2 * time.Minute
 
 // handingOver reports whether the issue is in the state that the run's own agent has moved it to, or that is not known yet.
@@ -87,8 +86,7 @@ func (p *planner) stillActive(c Claim, issue Issue) {
 	}
 }
 
-// renew stores the issue's new record in its claim. A change of state or description is progress and resets the counts of
-// runs.
+// renew stores the issue's new record in its claim. A change of state or description is progress and resets the counts of runs.
 func (p *planner) renew(c Claim, issue Issue) Claim {
 	// The stored form is compared, in which a record equals itself after it was read back.
 	before, errBefore := json.Marshal(c.Issue)

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,13 +98,10 @@ type Budget struct {
 // LowUntil is when a budget of less than a tenth will be renewed, an hour after the answer where the tracker does not
 // say; zero where more is left.
 func (b Budget) LowUntil() time.Time {
-	switch {
-	case b.At.IsZero() || b.Left >= 0.1:
+	if b.At.IsZero() || b.Left >= 0.1 {
 		return time.Time{}
-	case b.Reset.IsZero():
-		return b.At.Add(time.Hour)
 	}
-	return b.Reset
+	return cmp.Or(b.Reset, b.At.Add(time.Hour))
 }
 
 // TrackerNames are the names in a workflow that a tracker can look up. Empty ones are not looked up.
@@ -196,7 +194,6 @@ type TrackerState struct {
 // StateKind is the part that a state plays in the life of an issue.
 type StateKind string
 
-// The kinds of states.
 const (
 	StateWaiting StateKind = "waiting"
 	StateStarted StateKind = "started"
@@ -231,8 +228,7 @@ type Runners interface {
 	Reap(ctx context.Context, run Run, record func(left []Process) error) (left []Process, err error)
 	// Workspaces lists the recorded workspaces, FreeBytes of their volume (negative: unknown).
 	Workspaces(ctx context.Context) ([]Workspace, error)
-	// TrashDue reports whether removed workspaces have been kept for their time, or must go earlier because
-	// space is short.
+	// TrashDue reports whether removed workspaces have been kept for their time, or must go earlier because space is short.
 	TrashDue(now time.Time, free, wanted int64) (bool, error)
 	FreeBytes() int64
 }

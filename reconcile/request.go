@@ -12,7 +12,6 @@ import (
 // RequestKind says what an agent asks for.
 type RequestKind string
 
-// The kinds of request.
 const (
 	CommandRequest     RequestKind = "command"
 	FileChangeRequest  RequestKind = "file_change"
@@ -23,7 +22,6 @@ const (
 // RequestFate is how a request ended, empty while it can be answered.
 type RequestFate string
 
-// The fates of a request.
 const (
 	RequestAnswered  RequestFate = "answered"
 	RequestExpired   RequestFate = "expired"   // not answered in time
@@ -158,7 +156,6 @@ type RequestAnswer struct {
 // AttentionKind says what a notification is about.
 type AttentionKind string
 
-// The kinds of Attention.
 const (
 	AttentionRequest AttentionKind = "request" // an agent asks for something
 	AttentionHold    AttentionKind = "hold"    // an issue is held

@@ -165,8 +165,7 @@ type Account struct {
 	// the fault is over is alive.
 	Block   *Block
 	Probing bool
-	// Over is when a limit or a block last ended, zero where that is not known. Faults of runs that began before are
-	// outdated.
+	// Over is when a limit or a block last ended, zero where that is not known. Faults of runs that began before are outdated.
 	Over  time.Time
 	Slots *Slots // nil where the live runs are not bounded, or where this pass has not asked for slots
 }
@@ -199,7 +198,6 @@ func (l Limit) Text(home string, now time.Time) string {
 // ActionKind names what a pass does.
 type ActionKind string
 
-// The kinds of action.
 const (
 	ActDispatch        ActionKind = "dispatch"
 	ActStop            ActionKind = "stop"

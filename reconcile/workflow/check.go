@@ -32,7 +32,6 @@ type checker struct {
 	file     string
 	filters  dictionary
 	vars     map[string]*shape
-	loops    int
 	problems []Warning
 	joined   []Warning // the places that print a list without separators
 
@@ -127,16 +126,11 @@ func (c *checker) text(n *render.TextNode) {
 
 func (c *checker) tag(n *render.TagNode) {
 	c.read(n.Args, n.SourceLoc.LineNo)
-	switch n.Name {
-	case "assign":
+	if n.Name == "assign" {
 		name := c.next()
 		for len(c.tokens) > 0 && c.next() != "=" { // a field of the variable
 		}
 		c.vars[name] = c.expression("")
-	case "cycle", "break", "continue":
-		if c.loops == 0 {
-			c.report(c.line, "%s outside of a loop", n.Name)
-		}
 	}
 }
 
@@ -168,13 +162,9 @@ func (c *checker) loop(n *render.BlockNode) {
 	outer := maps.Clone(c.vars)
 	c.vars[name] = item
 	c.vars["forloop"] = object("first", "last", "index", "index0", "rindex", "rindex0", "length")
-	c.loops++
 	c.nodes(n.Body)
-	c.loops--
 	for _, own := range []string{name, "forloop"} {
-		if before, set := outer[own]; set {
-			c.vars[own] = before
-		} else {
+		if c.vars[own] = outer[own]; c.vars[own] == nil {
 			delete(c.vars, own)
 		}
 	}

@@ -142,7 +142,6 @@ func TestCheckAgreesWithRender(t *testing.T) {
 		"{{ issue.labels[isue] }}":                                                                       "isue",
 		"{{ (1..isue) }}":                                                                                "isue",
 		"{{ forloop.index }}":                                                                            "forloop",
-		"{% cycle 'a', 'b' %}":                                                                           "cycle outside",
 		"{% assign x = issue.blocked_by | sort: 'stat' | first %}{{ x.identifyer }}":                     "x.identifyer",
 		"{{ IssueBody }}":                                                                                "IssueBody",
 		"{{ issue.Title }}":                                                                              "issue.Title; did you mean issue.title?",

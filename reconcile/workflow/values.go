@@ -15,27 +15,23 @@ import (
 
 // value reads one key into the configuration, or gives it the default. It returns false for a value of the wrong type, which
 // is reported.
-func (r *reader) value(k Key, f field) (ok bool) {
-	ok = true
+func (r *reader) value(k Key, f field) bool {
+	ok := true
 	switch to := k.to.(type) {
 	case *string:
 		*to, ok = r.text(k, f)
 	case *Secret:
-		var text string
-		text, ok = r.text(k, f)
-		*to = Secret(text)
+		ok = r.value(Key{Type: k.Type, Default: k.Default, to: (*string)(to)}, f)
 	case *bool:
 		*to, ok = r.boolean(k, f)
 	case *int:
-		var n int64
-		n, ok = r.integer(k, f, 1_000_000)
-		*to = int(n)
+		n, read := r.integer(k, f, 1_000_000)
+		*to, ok = int(n), read
 	case *int64:
 		*to, ok = r.integer(k, f, 1<<63-1)
 	case *time.Duration:
-		var n int64
-		n, ok = r.integer(k, f, maxMS)
-		*to = time.Duration(n) * time.Millisecond
+		n, read := r.integer(k, f, maxMS)
+		*to, ok = time.Duration(n)*time.Millisecond, read
 	case *[]string:
 		*to, ok = r.list(k, f)
 	case *map[string]int:
@@ -101,11 +97,8 @@ func (r *reader) boolean(k Key, f field) (value, ok bool) {
 		return k.Default == "true", true
 	case f.node.Kind == yaml.ScalarNode && f.node.Tag == "!!bool":
 		return strings.EqualFold(f.node.Value, "true"), true
-	case f.node.Kind == yaml.ScalarNode:
-		r.wrong(k, f, "write the word itself, without quotes")
-	default:
-		r.wrong(k, f, "")
 	}
+	r.wrong(k, f, "write the word itself, without quotes")
 	return false, false
 }
 
