@@ -112,11 +112,7 @@ func (r *reader) list(k Key, f field) ([]string, bool) {
 		return list, true
 	}
 	if f.node.Kind != yaml.SequenceNode {
-		hint := ""
-		if f.node.Kind == yaml.ScalarNode {
-			hint = "write it in brackets, with commas between the items"
-		}
-		r.wrong(k, f, hint)
+		r.wrong(k, f, "write it in brackets, with commas between the items")
 		return list, false
 	}
 	for i, item := range f.node.Content {
