@@ -135,7 +135,9 @@ func resolveRoot(path string) (*Root, error) {
 	case !files.Ours(info):
 		err = errors.New("owned by another user")
 	case info.Mode().Perm()&0o022 != 0:
-		err = fmt.Errorf("others can write to it (mode %04o)", info.Mode().Perm())
+		failed := rootFailed(path, fmt.Errorf("others can write to it (mode %04o)", info.Mode().Perm()))
+		failed.Hint = "chmod go-w " + real
+		return nil, failed
 	}
 	if err != nil {
 		return nil, rootFailed(path, err)
@@ -147,10 +149,10 @@ func resolveRoot(path string) (*Root, error) {
 	return &Root{Path: real, clock: clock, leaseWait: 2 * time.Second}, nil
 }
 
-func rootFailed(path string, err error) error {
+func rootFailed(path string, err error) *reconcile.Error {
 	failed := &reconcile.Error{
 		Code: CodeRootUnusable, Message: fmt.Sprintf("workspace root %s: %v", path, err), Err: err,
-		Hint: "set workspace.root to the absolute path of a directory that this account can make, or that it owns and alone can write (chmod go-w)",
+		Hint: "set workspace.root to the absolute path of a directory that this account can make, or that it owns and alone can write",
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		errors.As(files.Failed(err, "open workspace root %s", path), &failed)
