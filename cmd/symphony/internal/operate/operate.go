@@ -50,8 +50,7 @@ func Apply(ctx context.Context, p *project.Project, verb reconcile.Verb, issue s
 	})
 }
 
-// operate opens the database for all that a command does, including its pass. stop --all ends the workers even if the
-// database can't be opened.
+// operate opens the database for all that a command does, including its pass.
 func operate(ctx context.Context, p *project.Project, verb reconcile.Verb, issue string, do func(*operation) error) (err error) {
 	if err := p.Nested(); err != nil {
 		return err // an agent must not give commands
@@ -60,9 +59,6 @@ func operate(ctx context.Context, p *project.Project, verb reconcile.Verb, issue
 	if err == nil {
 		defer func() { err = cmp.Or(err, db.Close()) }()
 		_, err = project.OwnerPath(ctx, p, db)
-	}
-	if err != nil && verb == reconcile.VerbStopAll && state.NeedsRepair(err) {
-		return endWorkers(ctx, p, err)
 	}
 	if err != nil {
 		return project.NoState(p, err)
@@ -84,9 +80,6 @@ func operate(ctx context.Context, p *project.Project, verb reconcile.Verb, issue
 func (o *operation) run(ctx context.Context) error {
 	o.cmd.CreatedAt = o.p.Env.Now()
 	id, err := o.db.Operator.AddCommand(ctx, o.cmd)
-	if err != nil && o.cmd.Verb == reconcile.VerbStopAll && state.NeedsRepair(err) {
-		return endWorkers(ctx, o.p, err)
-	}
 	if err != nil {
 		return err
 	}

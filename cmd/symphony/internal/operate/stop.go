@@ -65,13 +65,13 @@ const (
 )
 
 // Stop stores the command to stop an issue, or to stop all where issue is empty, runs a pass, and waits for the end of the
-// runs unless noWait is set.
+// runs unless noWait is set. To stop all it ends the workers even if the database can't be used.
 func Stop(ctx context.Context, p *project.Project, issue string, noWait bool) error {
 	verb := reconcile.VerbStop
 	if issue == "" {
 		verb = reconcile.VerbStopAll
 	}
-	return operate(ctx, p, verb, issue, func(op *operation) error {
+	err := operate(ctx, p, verb, issue, func(op *operation) error {
 		s := &stopping{operation: op, local: workers.Local{Host: project.NewHost(), StateDir: p.StateDir}, began: proc.Monotonic(), stopped: []stoppedRun{}}
 		before, _ := s.unsettledRuns(ctx) // the write below reports errors of the database
 		if err := s.run(ctx); err != nil {
@@ -91,6 +91,10 @@ func Stop(ctx context.Context, p *project.Project, issue string, noWait bool) er
 		}
 		return cmp.Or(waited, s.reportRest(ctx))
 	})
+	if verb == reconcile.VerbStopAll && state.NeedsRepair(err) {
+		return endWorkers(ctx, p, err)
+	}
+	return err
 }
 
 // unsettledRuns lists the runs that the command is about and that no pass has settled yet.
@@ -322,23 +326,20 @@ const endPatience = 20 * time.Second
 // the list of processes shows which do. cause is the error of the database; it is returned with the next step as its hint.
 func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 	known := *exit.From(cause)
-	notSignalled := func(err error) error {
+	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}, project.CommandPatience)
+	if err == nil && holder != nil {
+		return project.LockedError(holder)
+	}
+	var workers map[string]proc.FoundWorker
+	if err == nil {
+		defer func() { _ = release() }() // the end of the process releases it anyway
+		workers, err = proc.Workers(p.StateDir)
+	}
+	if err != nil {
 		known.Message += "; and no worker was asked to end: " + err.Error()
 		known.Hint = "correct the second error and repeat the command, or end the processes named symphony worker by hand"
 		known.Err = errors.Join(cause, err)
 		return &known
-	}
-	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}, project.CommandPatience)
-	switch {
-	case err != nil:
-		return notSignalled(err)
-	case holder != nil:
-		return project.LockedError(holder)
-	}
-	defer func() { _ = release() }() // the end of the process releases it anyway
-	workers, err := proc.Workers(p.StateDir)
-	if err != nil {
-		return notSignalled(err)
 	}
 	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !project.Alive(p.StateDir, id) })
 	for _, w := range workers { // usually the database tells which workflow the state directory belongs to

@@ -252,14 +252,14 @@ func printWorkspace(w *term.Env, p *view.WorkspaceRow) {
 	}
 	for n, c := range g.Changed {
 		if n == listedFiles {
-			printField(w, name, fmt.Sprintf("… %s, see symphony show --diff", text.Plural(g.ChangedCount-n, "more file")), nil)
+			printField(w, name, fmt.Sprintf("… %s, see symphony show --diff", text.Plural(g.Count-n, "more file")), nil)
 			break
 		}
 		printField(w, name, c.Status+" "+c.Path, nil)
 	}
 }
 
-func gitLine(g *view.GitRow) string {
+func gitLine(g *git.Status) string {
 	line := "no branch"
 	if g.Branch != nil {
 		line = "branch " + *g.Branch
@@ -273,16 +273,16 @@ func gitLine(g *view.GitRow) string {
 		line += fmt.Sprintf(", %s ahead of %s", text.Plural(*g.Ahead, "commit"), *g.Base)
 	}
 	switch {
-	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.RemoteBranch: // the base says it already
+	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.Remote: // the base says it already
 	case *g.Unpushed == 0:
 		line += ", pushed"
 	default:
 		line += fmt.Sprintf(", %d not pushed", *g.Unpushed)
 	}
-	if g.ChangedCount == 0 {
+	if g.Count == 0 {
 		return line + ", nothing uncommitted"
 	}
-	return line + ", " + text.Plural(g.ChangedCount, "file") + " changed"
+	return line + ", " + text.Plural(g.Count, "file") + " changed"
 }
 
 func printRuns(w *term.Env, v view.Issue) {

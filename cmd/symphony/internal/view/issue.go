@@ -76,22 +76,8 @@ type WorkspaceRow struct {
 	Path   string           `json:"path"`
 	Host   *string          `json:"host"`
 	Exists bool             `json:"exists"`
-	Git    *GitRow          `json:"git"`   // null without a repository
+	Git    *git.Status      `json:"git"`   // null without a repository
 	Error  *reconcile.Error `json:"error"` // why the repository can't be read
-}
-
-// GitRow is the state of a workspace's repository.
-type GitRow struct {
-	Branch *string `json:"branch"` // null for a detached HEAD
-	Commit *string `json:"commit"`
-	// Base is the branch that the work is compared with, Ahead the number of commits since then.
-	Base  *string `json:"base"`
-	Ahead *int    `json:"commits_ahead"`
-	// RemoteBranch is origin's branch of the same name as the workspace knows it, Unpushed the commits that it lacks.
-	RemoteBranch *string       `json:"remote_branch"`
-	Unpushed     *int          `json:"commits_not_pushed"`
-	ChangedCount int           `json:"changed_count"`
-	Changed      []git.Changed `json:"changed"`
 }
 
 const (
@@ -270,18 +256,8 @@ func readWorkspace(ctx context.Context, runs []reconcile.Run) *WorkspaceRow {
 	if err != nil {
 		row.Error = exit.From(err)
 	}
-	if !found {
-		return row
-	}
-	row.Git = &GitRow{
-		Branch: term.OrNull(g.Branch), Commit: term.OrNull(g.Commit), Base: term.OrNull(g.Base),
-		ChangedCount: g.Count, Changed: append([]git.Changed{}, g.Changed...),
-	}
-	if g.Base != "" {
-		row.Git.Ahead = &g.Ahead
-	}
-	if g.Remote != "" {
-		row.Git.RemoteBranch, row.Git.Unpushed = &g.Remote, &g.Unpushed
+	if found {
+		row.Git = &g
 	}
 	return row
 }

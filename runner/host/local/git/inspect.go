@@ -33,19 +33,19 @@ const (
 
 // Status is what stands in a workspace's repository, for people.
 type Status struct {
-	Branch string // empty where HEAD is at a commit of its own
-	Commit string // empty where there is none yet
+	Branch *string `json:"branch"` // nil where HEAD is at a commit of its own
+	Commit *string `json:"commit"` // nil where there is none yet
 	// Base is what the work is compared with: the branch of origin that a clone begins with, or else main or master.
-	// Empty where there is none. Ahead counts the commits that HEAD has beside it.
-	Base  string
-	Ahead int
-	// Remote is origin's branch of the same name as the repository knows it, from its own pushes and fetches; empty where
+	// Nil where there is none. Ahead counts the commits that HEAD has beside it.
+	Base  *string `json:"base"`
+	Ahead *int    `json:"commits_ahead"`
+	// Remote is origin's branch of the same name as the repository knows it, from its own pushes and fetches; nil where
 	// it knows none. Unpushed counts the commits that HEAD has beside it.
-	Remote   string
-	Unpushed int
-	// Changed are files of the work tree that are not committed as they are, the first of them; Count is of all.
-	Changed []Changed
-	Count   int
+	Remote   *string `json:"remote_branch"`
+	Unpushed *int    `json:"commits_not_pushed"`
+	// Count is how many files of the work tree are not committed as they are, Changed the first of them.
+	Count   int       `json:"changed_count"`
+	Changed []Changed `json:"changed"`
 }
 
 // Changed is one file, with what git status says of it: "?" where git does not know it, "u" where it is in conflict, else
@@ -65,9 +65,13 @@ func Inspect(ctx context.Context, dir string) (g Status, ok bool, err error) {
 		return g, ok, readFailed(ctx, dir, err)
 	}
 	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
-	g.Commit = r.commit
-	if branch, found := strings.CutPrefix(r.head, "ref: refs/heads/"); found {
-		g.Branch = branch
+	g.Changed = []Changed{}
+	if r.commit != "" {
+		g.Commit = &r.commit
+	}
+	branch, onBranch := strings.CutPrefix(r.head, "ref: refs/heads/")
+	if onBranch {
+		g.Branch = &branch
 	}
 	err = r.eachChange(ctx, func(entry, path string) {
 		if g.Count++; g.Count > maxListed {
@@ -79,16 +83,16 @@ func Inspect(ctx context.Context, dir string) (g Status, ok bool, err error) {
 		}
 		g.Changed = append(g.Changed, c)
 	})
-	if err != nil || g.Commit == "" {
+	if err != nil || g.Commit == nil {
 		return g, true, err
 	}
 	name, base, err := r.base()
 	if err == nil && base != "" {
-		g.Base = name
+		g.Base = &name
 		g.Ahead, err = r.countBeside(ctx, base)
 	}
-	if remote := r.refs["refs/remotes/origin/"+g.Branch]; err == nil && g.Branch != "" && objectID(remote) {
-		g.Remote = "origin/" + g.Branch
+	if remote := r.refs["refs/remotes/origin/"+branch]; err == nil && onBranch && objectID(remote) {
+		g.Remote = new("origin/" + branch)
 		g.Unpushed, err = r.countBeside(ctx, remote)
 	}
 	return g, true, err
@@ -107,12 +111,13 @@ func openToCompare(dir string) (*reader, bool, error) {
 }
 
 // countBeside counts the commits that HEAD has and the other one has not.
-func (r *reader) countBeside(ctx context.Context, commit string) (int, error) {
-	count, err := r.output(ctx, "rev-list", "--count", r.commit, "^"+commit, "--")
+func (r *reader) countBeside(ctx context.Context, commit string) (*int, error) {
+	text, err := r.output(ctx, "rev-list", "--count", r.commit, "^"+commit, "--")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return strconv.Atoi(count)
+	count, err := strconv.Atoi(text)
+	return &count, err
 }
 
 // base is what the work is compared with, and its commit; empty where there is nothing.

@@ -15,12 +15,19 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
+func orZero[T any](v *T) (value T) {
+	if v != nil {
+		value = *v
+	}
+	return value
+}
+
 // wantStatus checks branch, base, commits ahead, remote, commits unpushed, and the changed files.
 func wantStatus(t *testing.T, dir, want string, changed ...string) {
 	t.Helper()
 	g, ok, err := Inspect(t.Context(), dir)
 	check(t, err)
-	if got := fmt.Sprintf("%s %s %d %s %d", g.Branch, g.Base, g.Ahead, g.Remote, g.Unpushed); !ok || got != want {
+	if got := fmt.Sprintf("%s %s %d %s %d", orZero(g.Branch), orZero(g.Base), orZero(g.Ahead), orZero(g.Remote), orZero(g.Unpushed)); !ok || got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	var list []string
