@@ -15,8 +15,7 @@ const stopBound = 5 * time.Second
 // Applied is an action and its result.
 type Applied struct {
 	Action
-	// Err is nil where the action took effect.
-	Err error
+	Err error // nil where the action took effect
 }
 
 // applier carries out a plan. Each action is stored before it takes effect, so that after a crash at any line the next pass can
@@ -26,11 +25,9 @@ type applier struct {
 	runs map[string]Run // unsettled, as observed
 	done []Applied      // without the updates that succeeded
 	// failed holds the issues of which an action failed: the later ones were planned on its success, and are left out.
-	failed map[string]bool
-	// keepCommands: a stop failed, so that the command that asked for it must stay for the next pass.
-	keepCommands bool
-	// slotsUnsure: a run could not be settled, so that the slot of a planned dispatch may still be in use.
-	slotsUnsure bool
+	failed       map[string]bool
+	keepCommands bool // a stop failed: the command that asked for it stays for the next pass
+	slotsUnsure  bool // a run could not be settled: the slot of a planned dispatch may still be in use
 }
 
 func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {

@@ -25,12 +25,11 @@ type Issue struct {
 	CreatedAt   *time.Time   `json:"created_at"`
 	UpdatedAt   *time.Time   `json:"updated_at"`
 
-	Assignee  *Assignee `json:"assignee"`            // nil for an unassigned issue
-	Project   string    `json:"project"`             // the slug id of the issue's project, empty where it has none
-	Elsewhere bool      `json:"elsewhere,omitempty"` // the issue is no longer in the project of the workflow
-	Archived  bool      `json:"archived"`            // still returned when asked for by id
-	// LastCommentAt is the time of the newest comment; nil if there is none or the request did not ask for it.
-	LastCommentAt *time.Time `json:"last_comment_at"`
+	Assignee      *Assignee  `json:"assignee"`            // nil for an unassigned issue
+	Project       string     `json:"project"`             // the slug id of the issue's project, empty where it has none
+	Elsewhere     bool       `json:"elsewhere,omitempty"` // the issue is no longer in the project of the workflow
+	Archived      bool       `json:"archived"`            // still returned when asked for by id
+	LastCommentAt *time.Time `json:"last_comment_at"`     // of the newest comment; nil where there is none or it was not asked for
 	// Malformed is why a candidate cannot be worked on: its record lacks a required field. Then only ID and Identifier
 	// are set, as far as they could be read.
 	Malformed string `json:"-"`

@@ -33,20 +33,20 @@ func (p *planner) dispatch() {
 	}
 	d := p.newDispatch()
 	for _, c := range d.contenders() {
-		skip := d.refuse(c)
-		skip.IssueID, skip.Identifier = c.issue.ID, c.issue.Identifier
+		reason, message := d.refuse(c)
+		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason, Message: message}
 		switch {
-		case skip.Reason == "":
+		case reason == "":
 			d.start(c)
 		case c.claim == nil:
 			p.plan.Skips = append(p.plan.Skips, skip)
 		default:
 			p.plan.Waits = append(p.plan.Waits, skip)
-			if noSlot := skip.Reason == SkipNoSlot || skip.Reason == SkipNoSlotInState; noSlot && c.claim.Kind != NoSlot {
+			if noSlot := reason == SkipNoSlot || reason == SkipNoSlotInState; noSlot && c.claim.Kind != NoSlot {
 				// The retry stays due and keeps its attempt.
 				next := *c.claim
 				next.Kind, next.ErrorCode, next.ErrorMessage = NoSlot, "", MessageNoSlot
-				p.act(ActRetry, next, string(NoSlot), MessageNoSlot+", "+skip.Message, p.put(next))
+				p.act(ActRetry, next, string(NoSlot), MessageNoSlot+", "+message, p.put(next))
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func rank(i Issue) (priority int, created int64) {
 
 // refuse says what keeps a contender from starting, in the order in which it is reported. A candidate must be eligible, too
 // (specification 8.2). Without a reason it can start.
-func (d *dispatch) refuse(c contender) Skip {
+func (d *dispatch) refuse(c contender) (reason, message string) {
 	s, pol, account, issue := d.s, d.s.Policy, d.s.Account, c.issue
 	names, open := d.blockers(issue)
 	state := NormalizeState(issue.State)
@@ -163,38 +163,36 @@ func (d *dispatch) refuse(c contender) Skip {
 	anySlot := s.AnySlot && s.Only == issue.ID // but for those of the account
 	switch {
 	case issue.Malformed != "":
-		return Skip{Reason: SkipMalformed, Message: "the tracker's record is malformed: " + issue.Malformed}
+		return SkipMalformed, "the tracker's record is malformed: " + issue.Malformed
 	case c.claim == nil && !pol.Labelled(issue):
-		return Skip{Reason: SkipLabel, Message: "lacks a label of " + strings.Join(pol.RequiredLabels, ", ")}
+		return SkipLabel, "lacks a label of " + strings.Join(pol.RequiredLabels, ", ")
 	case c.claim == nil && !pol.Ours(issue):
-		return Skip{Reason: SkipAssignee, Message: "is not assigned to " + pol.Assignee}
+		return SkipAssignee, "is not assigned to " + pol.Assignee
 	case c.claim == nil && open:
-		return Skip{Reason: SkipBlockedBy, Message: "waits for " + names}
+		return SkipBlockedBy, "waits for " + names
 	case s.Paused:
-		return Skip{Reason: SkipPaused, Message: "symphony resume ends the pause"}
+		return SkipPaused, "symphony resume ends the pause"
 	case d.removing[issue.ID]:
-		return Skip{Reason: SkipWorkspaceBusy, Message: "its old workspace is being removed"}
+		return SkipWorkspaceBusy, "its old workspace is being removed"
 	case s.HostBlock != nil:
-		return Skip{Reason: SkipBlocked, Message: s.HostBlock.Code + ": " + s.HostBlock.Message}
+		return SkipBlocked, s.HostBlock.Code + ": " + s.HostBlock.Message
 	case account.Limit != nil:
-		return Skip{Reason: SkipRateLimited, Message: account.Limit.Text(account.Home, s.Now)}
+		return SkipRateLimited, account.Limit.Text(account.Home, s.Now)
 	case d.probes <= 0:
 		b := d.dispatchBlocks()[0]
-		return Skip{Reason: SkipBlocked, Message: b.Code + ": " + b.Message}
+		return SkipBlocked, b.Code + ": " + b.Message
 	case s.Tracker.Low:
-		return Skip{Reason: SkipRateLimited, Message: "less than a tenth of the tracker's allowance is left"}
+		return SkipRateLimited, "less than a tenth of the tracker's allowance is left"
 	case s.FreeBytes >= 0 && s.FreeBytes < pol.MinFreeBytes:
-		message := fmt.Sprintf("%d MiB free, workspace.min_free_bytes asks for %d", s.FreeBytes>>20, pol.MinFreeBytes>>20)
-		return Skip{Reason: SkipDiskLow, Message: message}
+		return SkipDiskLow, fmt.Sprintf("%d MiB free, workspace.min_free_bytes asks for %d", s.FreeBytes>>20, pol.MinFreeBytes>>20)
 	case !anySlot && d.taken >= pol.MaxConcurrent:
-		return Skip{Reason: SkipNoSlot, Message: fmt.Sprintf("%d of %d slots taken", d.taken, pol.MaxConcurrent)}
+		return SkipNoSlot, fmt.Sprintf("%d of %d slots taken", d.taken, pol.MaxConcurrent)
 	case !anySlot && limited && d.byState[state] >= limit:
-		return Skip{Reason: SkipNoSlotInState, Message: fmt.Sprintf("%d of %d slots taken in %s", d.byState[state], limit, issue.State)}
+		return SkipNoSlotInState, fmt.Sprintf("%d of %d slots taken in %s", d.byState[state], limit, issue.State)
 	case account.Slots != nil && account.Slots.Free <= 0:
-		message := fmt.Sprintf("%s: %d of %d agents of %s run", MaxAgentsVar, account.Slots.Taken, account.Slots.Max, account.Home)
-		return Skip{Reason: SkipNoSlot, Message: message}
+		return SkipNoSlot, fmt.Sprintf("%s: %d of %d agents of %s run", MaxAgentsVar, account.Slots.Taken, account.Slots.Max, account.Home)
 	}
-	return Skip{}
+	return "", ""
 }
 
 // blockers names the open blockers of an issue in Todo. In other states they do not count.

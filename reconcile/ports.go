@@ -65,9 +65,8 @@ type TrackerAdapter struct {
 	Tracker
 	Name string // what people call the tracker, for messages
 	// Find returns the issue with an identifier or id. The error has the code issue_not_found where there is none.
-	Find func(ctx context.Context, identifier string) (*Issue, error)
-	// Comments returns the issue's comments made after since, the newest first.
-	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
+	Find     func(ctx context.Context, identifier string) (*Issue, error)
+	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error) // those made after since, the newest first
 	// Verify checks that the names of a workflow exist. An error that wraps ErrRejected says no more than that the tracker
 	// does not answer this question.
 	Verify  func(ctx context.Context, names TrackerNames) (TrackerFindings, error)
@@ -89,10 +88,9 @@ func (t *TrackerAdapter) Low(now time.Time) bool {
 
 // Budget is what a tracker said with its last answer about the requests that it still accepts.
 type Budget struct {
-	Left  float64   // the share that is left of the scarcest allowance, 0 to 1; 1 where the tracker does not say
-	Reset time.Time // when that allowance is renewed; zero where the tracker does not say
-	// At is when the answer came by this machine's clock, ServerTime by the tracker's; zero before the first answer.
-	At, ServerTime time.Time
+	Left           float64   // the share that is left of the scarcest allowance, 0 to 1; 1 where the tracker does not say
+	Reset          time.Time // when that allowance is renewed; zero where the tracker does not say
+	At, ServerTime time.Time // of the answer, by this machine and by the tracker; zero before the first
 }
 
 // LowUntil is when a budget of less than a tenth will be renewed, an hour after the answer where the tracker does not
@@ -112,11 +110,10 @@ type TrackerNames struct {
 
 // TrackerFindings are the names that do not exist, and where they were looked for.
 type TrackerFindings struct {
-	Project TrackerProject
-	User    string // the name of the user whose key is used
-	// States do not exist in the project, Labels nowhere.
-	States, Labels []UnknownName
-	Assignee       *UnknownName // nil where the assignee exists or none was looked up
+	Project        TrackerProject
+	User           string        // the name of the user whose key is used
+	States, Labels []UnknownName // states that the project lacks, labels that exist nowhere
+	Assignee       *UnknownName  // nil where the assignee exists or none was looked up
 }
 
 // TrackerProject names a project. Slug is its value of tracker.project_slug.
@@ -143,12 +140,11 @@ func (u UnknownName) String() string {
 
 // AgentTool is a tool that the agent may call in the worker (specification 10.5).
 type AgentTool struct {
-	Name        string
-	Description string
-	InputSchema json.RawMessage
-	Call        func(ctx context.Context, args json.RawMessage) ToolAnswer
-	// ChangesIssue reports whether a call changes an issue itself, as opposed to reading or commenting.
-	ChangesIssue func(args json.RawMessage) bool
+	Name         string
+	Description  string
+	InputSchema  json.RawMessage
+	Call         func(ctx context.Context, args json.RawMessage) ToolAnswer
+	ChangesIssue func(args json.RawMessage) bool // not only reads or comments
 }
 
 // ToolAnswer is what the agent reads as the result of a call, and what the run records of it.
@@ -215,11 +211,9 @@ type Runners interface {
 	Probe(ctx context.Context, run Run) Liveness
 	// Prepare writes the run's directory and syncs it. It comes before the run's row.
 	Prepare(ctx context.Context, run Run) error
-	// Start starts the run's worker detached; it returns when the worker has taken the run or refused it,
-	// within 5 s. The run's row exists already.
+	// Start starts the run's worker detached. It returns within 5 s, when the worker has taken the run or refused it.
 	Start(ctx context.Context, run Run) error
-	// Stop asks the run's worker to end and waits for that, at most for the time that ctx leaves. A worker
-	// that takes longer is no error.
+	// Stop asks the run's worker to end and waits for that until ctx ends. A worker that takes longer is no error.
 	Stop(ctx context.Context, run Run) error
 	// Kill ends a worker that lives but no longer reacts, with all its processes.
 	Kill(ctx context.Context, run Run) error
@@ -240,8 +234,7 @@ type Accounts interface {
 	// TakeSlots reserves free slots for the workers that this pass starts, at most want in all, and returns what the pass
 	// has; a dry run only counts. Nil: the number of runs is not bounded.
 	TakeSlots(ctx context.Context, want int, dryRun bool) (*Slots, error)
-	// Release gives back the slots that were not used.
-	Release()
+	Release() // gives back the slots that were not used
 	// Probe records that the run, which is stored next, tests whether the block is over. If another project was first, or
 	// the block is over, the error wraps ErrConflict and nothing was written. The record has the time of the run's start,
 	// so that the run counts as started under the block.

@@ -114,9 +114,8 @@ type RequestDetail struct {
 	Permissions json.RawMessage   `json:"permissions,omitempty"`
 	Server      string            `json:"server,omitempty"` // of the MCP server that asks
 	Questions   []RequestQuestion `json:"questions,omitempty"`
-	Cut         int               `json:"cut,omitempty"` // how many bytes were left out
-	// SealKey is the public key that a secret answer is sealed with, so that only the worker can read it.
-	SealKey []byte `json:"seal_key,omitempty"`
+	Cut         int               `json:"cut,omitempty"`      // how many bytes were left out
+	SealKey     []byte            `json:"seal_key,omitempty"` // a public key: what it seals only the worker can read
 }
 
 // RequestChange is one file of a patch.

@@ -28,16 +28,14 @@ type Snapshot struct {
 
 // State is the stored half of a Snapshot.
 type State struct {
-	Claims   []Claim
-	Runs     []Run // unsettled
-	Commands []Command
-	Paused   bool
-	// The blocks are faults of the machine, nil when there is none.
-	AgentBlock, TrackerBlock, HostBlock *Block
+	Claims                              []Claim
+	Runs                                []Run // unsettled
+	Commands                            []Command
+	Paused                              bool
+	AgentBlock, TrackerBlock, HostBlock *Block           // faults of the machine, nil where there is none
 	Tokens                              map[string]int64 // used by each claimed issue over all of its runs
 	LastSweep                           time.Time
-	// ReadOnly: the schema belongs to a newer program. This one settles and refreshes but dispatches nothing.
-	ReadOnly bool
+	ReadOnly                            bool // a newer program owns the database: this one settles and refreshes but dispatches nothing
 }
 
 // Options says what kind of pass it is.
@@ -82,8 +80,7 @@ type Process struct {
 
 // Tracked is a full answer of the tracker.
 type Tracked struct {
-	// Asked holds every id that was asked for, ByID those that came back.
-	Asked      map[string]bool
+	Asked      map[string]bool // every id that was asked for; ByID those that came back
 	ByID       map[string]Issue
 	Candidates []Issue // in the tracker's order
 	Fetched    bool    // the candidates were asked for; they are not where nothing could start
@@ -100,8 +97,7 @@ type Workspace struct {
 
 // Policy is the part of the configuration that decisions depend on (specification 5.3 and 6.4).
 type Policy struct {
-	// Project identifies the tracker's project: endpoint and slug. Claims of another are released.
-	Project        string
+	Project        string // endpoint and slug of the tracker's project; claims of another are released
 	ActiveStates   []string
 	TerminalStates []string
 	RequiredLabels []string
@@ -218,11 +214,10 @@ type Action struct {
 	Reason              string // a code
 	Message             string // for people
 
-	Change  *Change // what is stored for the action; nil for stop and reap
-	Probe   *Block  // the block of the account that this dispatch tests, nil for none
-	Outcome Outcome // to record for a dead run that recorded none
-	// Kill: its worker lives and is killed first. GiveUp: the run is settled although processes remain.
-	Kill, GiveUp bool
+	Change       *Change // what is stored for the action; nil for stop and reap
+	Probe        *Block  // the block of the account that this dispatch tests, nil for none
+	Outcome      Outcome // to record for a dead run that recorded none
+	Kill, GiveUp bool    // Kill: its worker lives and is killed first; GiveUp: it is settled although processes remain
 }
 
 // Gone is why a claim was released: a reason to stop, or to skip.
@@ -233,17 +228,14 @@ type Gone struct {
 
 // Change is one transaction of a pass: the claim, and everything that must be stored together with it.
 type Change struct {
-	// Claim is the new content. Its Version is the one it replaces: 0 inserts. Nil leaves claims alone.
-	Claim *Claim
-	// Delete removes the claim instead. Gone says why it was released.
-	Delete   bool
-	Gone     *Gone
-	Insert   *Run    // the run that the claim now waits for
-	Settle   string  // the run that this change settles; its totals are added in the same transaction
-	Commands []int64 // are deleted by the change
-	// Of the blocks nil leaves one alone; one without a code clears it.
-	AgentBlock, TrackerBlock, HostBlock *Block
-	Paused                              *bool // nil where it stays as it is
+	Claim                               *Claim  // the new content, with the Version that it replaces (0 inserts); nil leaves claims alone
+	Delete                              bool    // the claim is removed instead
+	Gone                                *Gone   // why it was released
+	Insert                              *Run    // the run that the claim now waits for
+	Settle                              string  // the run that this change settles; its totals are added in the same transaction
+	Commands                            []int64 // are deleted by the change
+	AgentBlock, TrackerBlock, HostBlock *Block  // nil leaves a block alone; one without a code clears it
+	Paused                              *bool   // nil where it stays as it is
 }
 
 // Empty reports whether the change changes nothing.

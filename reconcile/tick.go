@@ -11,12 +11,10 @@ import (
 
 // Report is what a pass did, or in a dry run would do.
 type Report struct {
-	Applied []Applied
-	// Skips and Waits are those of the last plan. Skips is nil where candidates were not asked for.
-	Skips, Waits []Skip
-	Errors       []*Error
-	// Running, Retrying and Held count the claims after the pass.
-	Running, Retrying, Held int
+	Applied                 []Applied
+	Skips, Waits            []Skip // of the last plan; Skips is nil where candidates were not asked for
+	Errors                  []*Error
+	Running, Retrying, Held int // claims after the pass
 	// NextDue is the earliest due time of a waiting claim, NextWake the earliest that had not come when the pass planned: a
 	// pass at that time finds something to do, even if it is over by now. Zero: there is none.
 	NextDue, NextWake time.Time

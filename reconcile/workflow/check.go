@@ -14,18 +14,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Check finds unknown variables, fields and filters, and tags that are not closed, also in branches that no issue takes. The
-// order is that of the lines.
-func (p *Prompt) Check() []Warning { return p.check().problems }
-
-func (p *Prompt) check() *checker {
-	c := &checker{file: p.file, filters: dictionary{}, vars: map[string]*shape{"issue": issueShape(), "attempt": plain, "null": plain}}
-	filters.AddStandardFilters(c.filters)
-	c.nodes([]render.Node{p.template.GetRoot()})
-	slices.SortStableFunc(c.problems, func(a, b Warning) int { return a.Line - b.Line })
-	return c
-}
-
 // checker walks the template in the order of rendering and looks up every name in it. A variable is known from its first
 // assignment on, whether or not that branch is taken. The library has parsed the template before.
 type checker struct {
@@ -33,10 +21,16 @@ type checker struct {
 	filters  dictionary
 	vars     map[string]*shape
 	problems []Warning
-	joined   []Warning // the places that print a list without separators
+	lists    []Warning // places that print a list without separators
 
 	line   int      // of the tag that is looked at
 	tokens []string // of its arguments that are not read yet
+}
+
+func newChecker(file string) *checker {
+	c := &checker{file: file, filters: dictionary{}, vars: map[string]*shape{"issue": issueShape(), "attempt": plain, "null": plain}}
+	filters.AddStandardFilters(c.filters)
+	return c
 }
 
 // dictionary collects the names of filters.
@@ -103,7 +97,7 @@ func (c *checker) nodes(list []render.Node) {
 			if c.expression("").items != nil {
 				const listed = "%s is a list and is printed without separators; write {{ %[1]s | join: \", \" }}"
 				message := fmt.Sprintf(listed, strings.TrimSpace(n.Args))
-				c.joined = append(c.joined, Warning{File: c.file, Line: c.line, Message: message})
+				c.lists = append(c.lists, Warning{File: c.file, Line: c.line, Message: message})
 			}
 		case *render.TagNode:
 			c.tag(n)

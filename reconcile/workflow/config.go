@@ -129,9 +129,8 @@ const shortestKey = 8
 
 // Prices are the costs of tokens that the workflow gives.
 type Prices struct {
-	Currency string // printed as it is; "USD" where the file has none
-	// Models has the price of each model, and of all others under anyModel; empty without agent.prices.
-	Models map[string]Price
+	Currency string           // printed as it is; "USD" where the file has none
+	Models   map[string]Price // by model; anyModel stands for all others; empty without agent.prices
 }
 
 // Price is the cost of a million tokens of each kind.

@@ -22,7 +22,6 @@
 // A literal api_key never leaves the file: Redacted has $SYMPHONY_LITERAL_API_KEY in its place, which Parse resolves like any
 // other variable, without a fallback.
 //
-// The template engine is strict. Because it checks only what it renders, Check walks the parsed template and lets the library
-// evaluate every expression with the shapes of the known variables, and so finds a misspelt name in a branch that is not
-// taken. There are no tags that read files (include, render).
+// The template engine is strict, but checks only what it renders. So ParsePrompt walks the whole template, too, and looks up
+// every name in it: Check reports a misspelt name also in a branch that is not taken. No tag reads files (include, render).
 package workflow

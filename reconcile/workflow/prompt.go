@@ -3,12 +3,14 @@ package workflow
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/osteele/liquid"
 	"github.com/osteele/liquid/expressions"
 	"github.com/osteele/liquid/parser"
+	"github.com/osteele/liquid/render"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -26,6 +28,8 @@ const defaultPrompt = `You are working on the issue {{ issue.identifier }}: {{ i
 type Prompt struct {
 	file     string
 	template *liquid.Template
+	problems []Warning // see Check
+	lists    []Warning // where a list is printed without separators
 }
 
 // ParsePrompt parses a template whose first line is the given line of file. An empty body is the default prompt.
@@ -65,7 +69,10 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	if bad != nil {
 		return nil, fault(CodeTemplateParse, file, max(bad.LineNumber(), firstLine), liquidMessage(bad), templateHint)
 	}
-	return &Prompt{file: file, template: template}, nil
+	c := newChecker(file)
+	c.nodes([]render.Node{template.GetRoot()})
+	slices.SortStableFunc(c.problems, func(a, b Warning) int { return a.Line - b.Line })
+	return &Prompt{file: file, template: template, problems: c.problems, lists: c.lists}, nil
 }
 
 const templateHint = "the prompt is a Liquid template: check {{ … }} and {% … %}, or put {% raw %} around text that is none"
@@ -118,9 +125,13 @@ func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err er
 
 const checkHint = "run symphony check, which names every unknown variable and filter"
 
+// Check lists unknown variables, fields and filters, and tags that are not closed, also in branches that no issue takes. The
+// order is that of the lines.
+func (p *Prompt) Check() []Warning { return p.problems }
+
 // explain names the variable, which the library only calls undefined.
 func (p *Prompt) explain(err liquid.SourceError) string {
-	for _, problem := range p.Check() {
+	for _, problem := range p.problems {
 		if problem.Line == err.LineNumber() {
 			return problem.Message
 		}

@@ -229,7 +229,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 	}
 	if err == nil {
 		cfg.Prompt = prompt
-		r.warnings = append(r.warnings, prompt.check().joined...)
+		r.warnings = append(r.warnings, prompt.lists...)
 	}
 	if cfg.KeyIsLiteral {
 		r.redact()
