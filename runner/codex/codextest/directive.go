@@ -165,9 +165,7 @@ func (u *turn) approval(method string, item, params object) (string, error) {
 }
 
 func (u *turn) askCommand(line string) error {
-	u.s.mu.Lock()
-	granted := u.s.granted[line]
-	u.s.mu.Unlock()
+	_, granted := u.s.granted.Load(line)
 	item := u.started(commandItem(line, u.t.Cwd), "call")
 	decision, err := "accept", error(nil)
 	if !granted {
@@ -181,9 +179,9 @@ func (u *turn) askCommand(line string) error {
 	case err != nil:
 		return err
 	case decision == "accept" || decision == "acceptForSession":
-		u.s.mu.Lock()
-		u.s.granted[line] = granted || decision == "acceptForSession"
-		u.s.mu.Unlock()
+		if decision == "acceptForSession" {
+			u.s.granted.Store(line, true)
+		}
 		u.command(line, item)()
 		return u.interrupted()
 	}

@@ -55,7 +55,7 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	}
 	s := &server{
 		out: out, errw: errw, faults: map[string]string{}, crashed: make(chan struct{}, 1), quit: make(chan struct{}),
-		threads: map[string]*thread{}, pending: map[string]chan *message{}, granted: map[string]bool{},
+		threads: map[string]*thread{},
 	}
 	flags := flag.NewFlagSet("app-server", flag.ContinueOnError)
 	flags.SetOutput(errw)
@@ -89,17 +89,17 @@ type server struct {
 	deaf    atomic.Bool
 	running sync.WaitGroup // turns
 
+	initialized     bool // only the reader uses it
+	requests, items atomic.Int64
+	pending         sync.Map // the server's own requests, as chan *message by id
+	granted         sync.Map // commands accepted for the session
+
 	outMu sync.Mutex
 	out   io.Writer
 
-	mu          sync.Mutex
-	initialized bool
-	threads     map[string]*thread
-	pending     map[string]chan *message // the server's own requests by id
-	nextID      int
-	nextItem    int
-	granted     map[string]bool // commands accepted for the session
-	commands    []*command
+	mu       sync.Mutex
+	threads  map[string]*thread
+	commands []*command
 }
 
 // run serves until the client closes its end or the process is told to end.
@@ -206,11 +206,8 @@ func (s *server) take(line []byte) {
 	case m.Method != "" && m.ID != nil:
 		s.serve(&m)
 	case m.Method == "":
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if waiting := s.pending[string(m.ID)]; waiting != nil {
-			delete(s.pending, string(m.ID))
-			waiting <- &m // buffered
+		if waiting, ok := s.pending.LoadAndDelete(string(m.ID)); ok {
+			waiting.(chan *message) <- &m // buffered
 		}
 	}
 }
@@ -256,8 +253,10 @@ func (s *server) serve(m *message) {
 		r.err = "Invalid request: missing field `params`"
 	case handle == nil:
 		r.err = unknownVariant(m.Method, slices.Sorted(maps.Keys(handlers)))
-	case !s.initialized && m.Method != "initialize": // only the reader writes it
+	case !s.initialized && m.Method != "initialize":
 		r.err = "Not initialized"
+	case s.faults["thread-error"] != "" && (m.Method == "thread/start" || m.Method == "thread/resume"):
+		r.err = s.faults["thread-error"]
 	default:
 		var policy string
 		if err := json.Unmarshal(m.Params, &p); err != nil {

@@ -75,9 +75,6 @@ func (c *threadConfig) shellFlag() string {
 }
 
 func (s *server) startThread(p *params) reply {
-	if text := s.faults["thread-error"]; text != "" {
-		return reply{err: text}
-	}
 	t := &thread{ID: newID(), Created: time.Now().Unix()}
 	r := s.open(t, "thread/start", p)
 	r.after = func() { s.notify("thread/started", object{"thread": s.threadShape(t)}) }
@@ -85,9 +82,6 @@ func (s *server) startThread(p *params) reply {
 }
 
 func (s *server) resumeThread(p *params) reply {
-	if text := s.faults["thread-error"]; text != "" {
-		return reply{err: text}
-	}
 	t := &thread{ID: p.ThreadID}
 	text, err := os.ReadFile(s.file(t))
 	if errors.Is(err, fs.ErrNotExist) || s.home == "" {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -178,11 +177,8 @@ func (u *turn) status(kind string, flags ...string) {
 // An answer of another shape than codex expects is logged, and refuses.
 func (u *turn) request(method, flag string, params object, result any) (refusal json.RawMessage, err error) {
 	answer := make(chan *message, 1)
-	u.s.mu.Lock()
-	n := u.s.nextID
-	u.s.nextID++
-	u.s.pending[strconv.Itoa(n)] = answer
-	u.s.mu.Unlock()
+	n := u.s.requests.Add(1) - 1
+	u.s.pending.Store(fmt.Sprint(n), answer)
 	if flag != "" {
 		u.status("active", flag)
 		defer u.status("active")
@@ -224,10 +220,7 @@ func (u *turn) interrupted() error {
 
 // started gives an item an id and sends its start. The caller completes it.
 func (u *turn) started(item object, prefix string) object {
-	u.s.mu.Lock()
-	u.s.nextItem++
-	item["id"] = fmt.Sprintf("%s_%04d", prefix, u.s.nextItem)
-	u.s.mu.Unlock()
+	item["id"] = fmt.Sprintf("%s_%04d", prefix, u.s.items.Add(1))
 	item["startedAtMs"], item["completedAtMs"] = now(), nil
 	u.notify("item/started", object{"item": item, "turnId": u.id, "startedAtMs": item["startedAtMs"]})
 	return item
