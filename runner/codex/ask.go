@@ -189,19 +189,6 @@ type field struct {
 	kind string // string, boolean, integer, number, or array
 }
 
-type choice struct {
-	Value string `json:"const"`
-	Title string
-}
-
-func (c choice) option() agent.Option {
-	o := agent.Option{Label: cmp.Or(c.Title, c.Value)}
-	if o.Label != c.Value {
-		o.Description = c.Value
-	}
-	return o
-}
-
 // value is what an option of the field stands for.
 func (f *field) value(o agent.Option) string {
 	if f.kind == "boolean" {
@@ -247,28 +234,34 @@ func readForm(p *params) (form, error) {
 
 // readField reads a field. Its options are in enum, in oneOf with titles, or for a list in items.
 func readField(name string, raw json.RawMessage) (f field, ok bool) {
+	type titled struct{ Const, Title string }
 	var w struct {
 		Type, Title, Description string
 		Enum, EnumNames          []string
-		OneOf                    []choice
+		OneOf                    []titled
 		Items                    struct {
 			Enum  []string
-			AnyOf []choice
+			AnyOf []titled
 		}
 	}
 	if json.Unmarshal(raw, &w) != nil {
 		return field{}, false
 	}
 	f.kind, f.ID, f.Header, f.Text = w.Type, name, cmp.Or(w.Title, name), cmp.Or(w.Description, w.Title, name)
-	for _, c := range slices.Concat(w.OneOf, w.Items.AnyOf) {
-		f.Options = append(f.Options, c.option())
-	}
+	choices := slices.Concat(w.OneOf, w.Items.AnyOf)
 	for i, value := range slices.Concat(w.Enum, w.Items.Enum) {
-		c := choice{Value: value}
+		c := titled{Const: value}
 		if i < len(w.EnumNames) {
 			c.Title = w.EnumNames[i]
 		}
-		f.Options = append(f.Options, c.option())
+		choices = append(choices, c)
+	}
+	for _, c := range choices {
+		o := agent.Option{Label: cmp.Or(c.Title, c.Const)}
+		if o.Label != c.Const {
+			o.Description = c.Const
+		}
+		f.Options = append(f.Options, o)
 	}
 	switch f.kind {
 	case "string":

@@ -273,6 +273,16 @@ func TestAskSays(t *testing.T) {
 			Changes: []agent.FileChange{{Path: path, Kind: "update", Diff: "@@ -1 +1 @@\n-a\n+b\n"}}, OutsideSandbox: outside,
 		}
 	}
+	command := func(summary, text string) agent.Request {
+		return agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: summary, Command: text, OutsideSandbox: true}
+	}
+	askFor := func(members string) []string {
+		return []string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1",` + members + `}}`}
+	}
+	withReason := func(r agent.Request, reason string) agent.Request {
+		r.Reason = reason
+		return r
+	}
 	unknown := agent.Request{Kind: agent.RequestFileChange, ThreadID: "th", TurnID: "tu", ItemID: "p1", Summary: "files that codex did not name", OutsideSandbox: true}
 	for _, c := range []struct {
 		name   string
@@ -280,43 +290,22 @@ func TestAskSays(t *testing.T) {
 		lines  []string
 		want   agent.Request
 	}{
+		{"a command", onRequest, []string{askCommand}, withReason(command("touch a", "touch a"), "why")},
 		{
-			"a command", onRequest,
-			[]string{askCommand},
-			agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "touch a", Reason: "why", Command: "touch a", OutsideSandbox: true},
+			"a host", onRequest, askFor(`"command":"curl x","networkApprovalContext":{"host":"example.org","protocol":"https"}`),
+			command("network access to example.org (https): curl x", "curl x"),
 		},
-		{
-			"a host", onRequest,
-			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"curl x","cwd":"/w","networkApprovalContext":{"host":"example.org","protocol":"https"}}}`},
-			agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "network access to example.org (https): curl x", Command: "curl x", Cwd: "/w", OutsideSandbox: true},
-		},
+		{"a command without permissions", onRequest, askFor(`"command":"touch a","additionalPermissions":null`), command("touch a", "touch a")},
+		{"a command that is not named", onRequest, askFor(`"command":null`), command("a command that codex did not name", "")},
+		{"a command of another shape", onRequest, askFor(`"command":{"argv":["rm","x"]}`), command(`{"argv":["rm","x"]}`, `{"argv":["rm","x"]}`)},
+		{"input that is not named", onRequest, askFor(`"kind":"writeStdin"`), command("input to a running command: something that codex did not name", "")},
 		{
 			"a command with permissions", onRequest,
-			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"/bin/bash -lc 'touch a'","additionalPermissions":{"network":{"enabled":true},"fileSystem":{"write":["/opt"]}}}}`},
+			askFor(`"command":"/bin/bash -lc 'touch a'","additionalPermissions":{"network":{"enabled":true},"fileSystem":{"write":["/opt"]}}`),
 			agent.Request{
 				Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "with network, write /opt: touch a", Command: "touch a",
 				Permissions: json.RawMessage(`{"network":{"enabled":true},"fileSystem":{"write":["/opt"]}}`), OutsideSandbox: true,
 			},
-		},
-		{
-			"a command without permissions", onRequest,
-			[]string{strings.Replace(askCommand, `"reason"`, `"additionalPermissions":null,"reason"`, 1)},
-			agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "touch a", Reason: "why", Command: "touch a", OutsideSandbox: true},
-		},
-		{
-			"a command that is not named", onRequest,
-			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":null}}`},
-			agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "a command that codex did not name", OutsideSandbox: true},
-		},
-		{
-			"a command of another shape", onRequest,
-			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":{"argv":["rm","x"]}}}`},
-			agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: `{"argv":["rm","x"]}`, Command: `{"argv":["rm","x"]}`, OutsideSandbox: true},
-		},
-		{
-			"input that is not named", onRequest,
-			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"kind":"writeStdin","threadId":"th","turnId":"tu","itemId":"c1"}}`},
-			agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "input to a running command: something that codex did not name", OutsideSandbox: true},
 		},
 		{"a patch under on-request", onRequest, []string{patch("/w/f"), askPatch}, change("/w/f", true)},
 		{"a patch of the workspace under untrusted", untrusted, []string{patch("/w/f"), askPatch}, change("/w/f", false)},
@@ -329,11 +318,7 @@ func TestAskSays(t *testing.T) {
 		{
 			"a patch that the sandbox has refused", untrusted,
 			[]string{patch("/w/f"), strings.Replace(askPatch, `"reason":null`, `"reason":"command failed; retry without sandbox?"`, 1)},
-			func() agent.Request {
-				a := change("/w/f", true)
-				a.Reason = "command failed; retry without sandbox?"
-				return a
-			}(),
+			withReason(change("/w/f", true), "command failed; retry without sandbox?"),
 		},
 		{"a patch that was not announced", untrusted, []string{askPatch}, unknown},
 		{

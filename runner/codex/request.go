@@ -190,12 +190,12 @@ func by(d agent.Decision) string {
 
 // answers are those that a request for approval can get, in its own shape.
 type answers struct {
-	once, session object
-	automatic     object // to what agent.ApprovalApprove grants without a person
-	denied        object
-	ended         object // denies, and ends the turn where the shape can say so
+	once, session, denied object
+	automatic             object // of agent.ApprovalApprove: once or session
+	ended                 object // denies, and ends the turn where the shape can say so
 }
 
+// itemAnswers answer whether a command or a patch may run.
 var itemAnswers = answers{
 	once: object{"decision": "accept"}, session: object{"decision": "acceptForSession"}, automatic: object{"decision": "acceptForSession"},
 	denied: object{"decision": "decline"}, ended: object{"decision": "cancel"},

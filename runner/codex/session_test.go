@@ -351,34 +351,6 @@ func TestEndOfStream(t *testing.T) {
 	})
 }
 
-func TestCancel(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	s, p, wait := inTurn(t, ctx, agent.Options{})
-	cancel()
-	if _, err := wait(); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	go func() {
-		var req struct {
-			ID     int
-			Method string
-			Params struct{ ThreadID, TurnID string }
-		}
-		if line := p.hear(); json.Unmarshal([]byte(line), &req) != nil || req.Method != "turn/interrupt" || req.ID != 4 ||
-			req.Params.ThreadID != "th" || req.Params.TurnID != "tu" {
-			t.Errorf("heard %s", line)
-		}
-		p.say(fmt.Sprintf(`{"id":%d,"result":{}}`, req.ID), `{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"interrupted"}}}`)
-		p.rest()
-	}()
-	if err := s.Interrupt(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Interrupt(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestToolRunsBeside checks that a tool call neither blocks the reader nor outlives its turn.
 func TestToolRunsBeside(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)

@@ -235,9 +235,7 @@ func (th *thread) Interrupt(ctx context.Context) error {
 func (th *thread) await(ctx context.Context, t *turn, what <-chan struct{}) error {
 	select {
 	case <-what:
-		return nil
 	case <-t.ended:
-		return nil
 	case <-th.conn.ended:
 		return th.conn.failure()
 	case <-ctx.Done():
@@ -246,6 +244,7 @@ func (th *thread) await(ctx context.Context, t *turn, what <-chan struct{}) erro
 		text := fmt.Sprintf("the turn did not end within %v of turn/interrupt", th.o.ReadTimeout)
 		return &agent.Error{Code: agent.CodeResponseTimeout, Message: text}
 	}
+	return nil
 }
 
 // is reports whether a message can belong to the turn: it names that, or none, or the turn's id is not known yet.
