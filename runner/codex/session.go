@@ -5,9 +5,9 @@
 //	                  ├─► event queue ─► OnEvent
 //	                  └─► write queue ─► stdin
 //
-// A conn is the connection: it reads, writes, matches answers to requests and delivers events. A Session is the
-// conversation and its thread, a turn one prompt and all that follows until turn/completed. Both sides send requests, and
-// both number theirs from a start of their own.
+// A conn is the connection: it reads, writes, matches answers to our requests and delivers events. A thread runs turns: one
+// prompt each, and all that follows until turn/completed. requests answers what codex asks. A Session opens the conversation
+// and hands each line to these. Both sides number their requests from a start of their own.
 //
 // # Decisions
 //
