@@ -42,7 +42,6 @@ type plan struct {
 	caller   *project.Project
 	p        *project.Project // as the schedule sees it
 	account  account
-	system   bool // a timer of the system's systemd, not of the user's
 	program  string
 	stateDir string   // for --state-dir, empty for the default one
 	vars     []string // NAME=value, passed on to the passes
@@ -65,7 +64,7 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &plan{caller: p, account: a, system: o.System, program: project.ProgramPath()}
+	s := &plan{caller: p, account: a, program: project.ProgramPath()}
 	if u, err := user.LookupId(strconv.Itoa(a.uid)); err == nil && u.HomeDir != a.home {
 		s.vars = append(s.vars, "HOME="+a.home) // systemd and cron would set the other
 	}
@@ -84,7 +83,7 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 		return nil, nil, exit.Only(exit.Workflow)
 	}
 	s.every = timerInterval(cfg.Polling.Interval)
-	var kind scheduler = &timer{plan: s, units: units{env: p.Env, system: o.System, name: nameOf(p)}}
+	var kind scheduler = &timer{plan: s, units: newUnits(p.Env, o.System, nameOf(p))}
 	if o.Cron {
 		s.every = time.Minute
 		kind = cron{s}
@@ -213,7 +212,7 @@ func Remove(ctx context.Context, p *project.Project, o Options) error {
 	if err := p.Nested(); err != nil {
 		return err
 	}
-	found := FindInstalled(ctx, p)
+	found := findInstalled(ctx, p)
 	if o.Cron && found.problem != nil {
 		return found.problem
 	}
@@ -227,7 +226,7 @@ func Remove(ctx context.Context, p *project.Project, o Options) error {
 			needsRoot = rootOnly("sudo " + term.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + term.ShellQuote(p.Path))
 			continue
 		case u.system:
-			as = ", as " + lineAfter(u.service, "User=")
+			as = ", as " + lineAfter(u.service.text, "User=")
 		}
 		if err := u.remove(ctx); err != nil {
 			return err

@@ -15,20 +15,20 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Installed is what Install has written and is still there.
-type Installed struct {
-	Units []units
+// installation is what Install has written and is still there.
+type installation struct {
+	Units []*units
 	Line  string // of the crontab
 	// problem is why the crontab can't be read. Some accounts may have none.
 	problem error
 	crontab string
 }
 
-// FindInstalled looks for the units and the line of the crontab. It does not ask systemd.
-func FindInstalled(ctx context.Context, p *project.Project) (in Installed) {
+// findInstalled looks for the units and the line of the crontab. It does not ask systemd.
+func findInstalled(ctx context.Context, p *project.Project) (in installation) {
 	for _, system := range []bool{false, true} {
-		u, err := units{env: p.Env, system: system, name: nameOf(p)}.read()
-		if err == nil && u.service+u.timer != "" { // others may have units of that name
+		u := newUnits(p.Env, system, nameOf(p))
+		if err := u.read(); err == nil && u.service.text+u.timer.text != "" { // others may have units of that name
 			in.Units = append(in.Units, u)
 		}
 	}
@@ -42,7 +42,7 @@ func FindInstalled(ctx context.Context, p *project.Project) (in Installed) {
 // Running says what runs passes of a project, and how it is taken away: what Install has written, or a line of the crontab that
 // names the project. It is empty for nothing.
 func Running(ctx context.Context, p *project.Project, flags string) (what, hint string) {
-	found := FindInstalled(ctx, p)
+	found := findInstalled(ctx, p)
 	if len(found.Units) > 0 || found.Line != "" {
 		return "a schedule", "symphony schedule remove " + flags
 	}
@@ -59,10 +59,10 @@ func Running(ctx context.Context, p *project.Project, flags string) (what, hint 
 // AsScheduled returns the project as cron's bare environment shows it. An installed schedule names the workflow, and may pass
 // on the caller's state directory and variables; stateFlag wins.
 func AsScheduled(ctx context.Context, p *project.Project, stateFlag string) *project.Project {
-	found := FindInstalled(ctx, p)
+	found := findInstalled(ctx, p)
 	texts := []string{found.Line}
 	for _, u := range found.Units {
-		texts = append(texts, u.service)
+		texts = append(texts, u.service.text)
 	}
 	carries := func(cron, unit string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, cron) || strings.Contains(text, unit) })
@@ -127,7 +127,7 @@ func (out *Status) addProblem(format string, args ...any) {
 func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	out := Status{Timers: []TimerStatus{}, Problems: []string{}, Loop: project.Looping(p.StateDir)}
 	out.Project.WorkflowPath, out.Project.StateDir = p.Path, p.StateDir
-	found := FindInstalled(ctx, p)
+	found := findInstalled(ctx, p)
 	for _, u := range found.Units {
 		out.addTimer(ctx, p, u)
 	}
@@ -164,11 +164,11 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 }
 
 // addTimer asks systemd about a timer.
-func (out *Status) addTimer(ctx context.Context, p *project.Project, u units) {
+func (out *Status) addTimer(ctx context.Context, p *project.Project, u *units) {
 	row := TimerStatus{Unit: u.name + ".timer", Manager: "user", RunAs: ownAccount(p.Env).name}
 	lingering, install, journal := lingers(row.RunAs), "symphony schedule install", "journalctl --user -u "
 	if u.system {
-		row.Manager, row.RunAs = "system", lineAfter(u.service, "User=")
+		row.Manager, row.RunAs = "system", lineAfter(u.service.text, "User=")
 		lingering, install, journal = true, "symphony schedule install --system", "journalctl -u "
 	}
 	found, err := u.properties(ctx, "ActiveState", "UnitFileState", "NextElapseUSecRealtime", "LastTriggerUSec", "Result")

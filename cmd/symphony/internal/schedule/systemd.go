@@ -25,40 +25,40 @@ import (
 // unitMark begins every unit that install wrote. Others are never rewritten or removed.
 const unitMark = "# Written by symphony schedule install"
 
-// units are a timer and its service. The texts are those of the files, empty for a file that does not exist.
+// unit is a unit of systemd: its file and the text in it, empty for a file that does not exist.
+type unit struct{ path, text string }
+
+// units are a timer and its service.
 type units struct {
 	env            *term.Env
 	system         bool // of the system's systemd, not of the user's
 	name           string
-	service, timer string
+	service, timer unit
 }
 
-func unitDir(w *term.Env, system bool) string {
+func newUnits(w *term.Env, system bool, name string) *units {
+	path := filepath.Join(w.Home, ".config", "systemd", "user", name)
 	if system {
-		return "/etc/systemd/system"
+		path = filepath.Join("/etc/systemd/system", name)
 	}
-	return filepath.Join(w.Home, ".config", "systemd", "user")
+	return &units{env: w, system: system, name: name, service: unit{path: path + ".service"}, timer: unit{path: path + ".timer"}}
 }
 
-func (u units) servicePath() string {
-	return filepath.Join(unitDir(u.env, u.system), u.name+".service")
-}
-
-func (u units) timerPath() string { return filepath.Join(unitDir(u.env, u.system), u.name+".timer") }
+func (u *units) files() []*unit { return []*unit{&u.service, &u.timer} }
 
 // read reads the files. It refuses those that install did not write.
-func (u units) read() (units, error) {
-	for path, text := range map[string]*string{u.servicePath(): &u.service, u.timerPath(): &u.timer} {
-		data, err := os.ReadFile(path)
+func (u *units) read() error {
+	for _, f := range u.files() {
+		data, err := os.ReadFile(f.path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return u, unitError(err)
+			return unitError(err)
 		}
-		if *text = string(data); err == nil && !strings.HasPrefix(*text, unitMark) {
-			return u, exit.Fault("schedule_foreign", path+" was not written by symphony schedule install",
+		if f.text = string(data); err == nil && !strings.HasPrefix(f.text, unitMark) {
+			return exit.Fault("schedule_foreign", f.path+" was not written by symphony schedule install",
 				"see what it is; move it away, and try again")
 		}
 	}
-	return u, nil
+	return nil
 }
 
 func unitError(err error) error { return failed("look at the permissions of its folder", "%v", err) }
@@ -73,7 +73,7 @@ func lineAfter(text, prefix string) string {
 // timer is the schedule of a timer of systemd.
 type timer struct {
 	*plan
-	units
+	*units
 }
 
 //go:embed symphony.service symphony.timer
@@ -82,7 +82,7 @@ var unitFiles embed.FS
 var unitTexts = template.Must(template.ParseFS(unitFiles, "*"))
 
 // write makes the texts of the units.
-func (t *timer) write() units {
+func (t *timer) write() {
 	argv, vars := t.command(project.TriggerTimer), []string{}
 	command := unitWord(argv[0]) // systemd expands no variable in the path of the program
 	for _, arg := range argv[1:] {
@@ -95,22 +95,20 @@ func (t *timer) write() units {
 		"Mark": unitMark, "Workflow": t.p.Path, "Name": t.name, "Command": command, "Vars": vars,
 		"Every": t.every, "Times": timerLines(t.every),
 	}
-	if t.plan.system {
+	if t.system {
 		values["User"] = t.account.name
 	}
-	u := t.units
-	for name, text := range map[string]*string{"symphony.service": &u.service, "symphony.timer": &u.timer} {
+	for _, f := range t.files() {
 		var b strings.Builder
-		_ = unitTexts.ExecuteTemplate(&b, name, values) // it writes to memory
-		*text = b.String()
+		_ = unitTexts.ExecuteTemplate(&b, "symphony"+filepath.Ext(f.path), values) // it writes to memory
+		f.text = b.String()
 	}
-	return u
 }
 
 // text implements scheduler.
 func (t *timer) text() (string, error) {
-	u := t.write()
-	return fmt.Sprintf("## %s\n%s\n## %s\n%s", u.servicePath(), u.service, u.timerPath(), u.timer), nil
+	t.write()
+	return fmt.Sprintf("## %s\n%s\n## %s\n%s", t.service.path, t.service.text, t.timer.path, t.timer.text), nil
 }
 
 // timerInterval is the interval of a timer, which can't be less than a second.
@@ -165,9 +163,9 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 	switch {
 	case !proc.ReadHostUnit(w.Environ).Booted:
 		return exit.Fault("no_scheduler", "no systemd runs this machine", "symphony schedule install --cron, or keep symphony tick --loop running")
-	case t.plan.system && os.Geteuid() == 0:
+	case t.system && os.Geteuid() == 0:
 		return nil
-	case t.plan.system:
+	case t.system:
 		line := "sudo "
 		for _, v := range t.vars {
 			if !strings.HasPrefix(v, "HOME=") { // that of the account is used
@@ -202,37 +200,37 @@ func lingers(name string) bool { return project.Exists(filepath.Join("/var/lib/s
 
 // install implements scheduler: it writes the units that differ, and has systemd load and start them.
 func (t *timer) install(ctx context.Context) error {
-	was, err := t.read()
-	if err != nil {
+	installed := newUnits(t.env, t.system, t.name)
+	if err := installed.read(); err != nil {
 		return err
 	}
-	u := t.write()
-	for _, file := range []struct{ path, was, text string }{{u.servicePath(), was.service, u.service}, {u.timerPath(), was.timer, u.timer}} {
-		if file.was == file.text {
+	t.write()
+	for i, f := range t.files() {
+		if f.text == installed.files()[i].text {
 			continue
 		}
-		err := os.MkdirAll(filepath.Dir(file.path), 0o755)
+		err := os.MkdirAll(filepath.Dir(f.path), 0o755)
 		if err == nil {
-			err = durable.WriteFile(file.path, []byte(file.text), 0o644)
+			err = durable.WriteFile(f.path, []byte(f.text), 0o644)
 		}
 		if err != nil {
 			return unitError(err)
 		}
-		fmt.Fprintln(u.env.Stdout, "wrote", term.Visible(file.path))
+		fmt.Fprintln(t.env.Stdout, "wrote", term.Visible(f.path))
 	}
 	// All of it each time: an earlier install may have been interrupted here.
-	name := u.name + ".timer"
+	name := t.name + ".timer"
 	for _, args := range [][]string{{"daemon-reload"}, {"enable", "--quiet", name}, {"restart", name}} { // or it keeps its old interval
-		if _, err := u.systemctl(ctx, args...); err != nil {
+		if _, err := t.systemctl(ctx, args...); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(u.env.Stdout, "%s runs a pass every %s\n", name, t.every)
+	fmt.Fprintf(t.env.Stdout, "%s runs a pass every %s\n", name, t.every)
 	return nil
 }
 
 // remove stops a timer and removes its files and the stamp of Persistent. A pass that is running ends by itself.
-func (u units) remove(ctx context.Context) error {
+func (u *units) remove(ctx context.Context) error {
 	timer, stamps := u.name+".timer", "/var/lib/systemd/timers"
 	if !u.system {
 		stamps = filepath.Join(u.env.Home, ".local", "share", "systemd", "timers")
@@ -240,7 +238,7 @@ func (u units) remove(ctx context.Context) error {
 	if host := proc.ReadHostUnit(u.env.Environ); !host.Booted || !u.system && !host.Manager {
 		fmt.Fprintf(u.env.Stderr, "symphony: warning: your systemd does not answer: the files of %s are removed, and nothing is stopped\n", timer)
 	} else {
-		if u.timer != "" {
+		if u.timer.text != "" {
 			if _, err := u.systemctl(ctx, "disable", "--quiet", "--now", timer); err != nil {
 				return err
 			}
@@ -249,9 +247,9 @@ func (u units) remove(ctx context.Context) error {
 			_, _ = u.systemctl(ctx, "reset-failed", name) // an error if it is not loaded
 		}
 	}
-	wanted := filepath.Join(filepath.Dir(u.timerPath()), "timers.target.wants", timer)
+	wanted := filepath.Join(filepath.Dir(u.timer.path), "timers.target.wants", timer)
 	// The service last: while it exists, remove can be repeated.
-	for _, path := range []string{wanted, filepath.Join(stamps, "stamp-"+timer), u.timerPath(), u.servicePath()} {
+	for _, path := range []string{wanted, filepath.Join(stamps, "stamp-"+timer), u.timer.path, u.service.path} {
 		if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
@@ -259,7 +257,7 @@ func (u units) remove(ctx context.Context) error {
 		}
 		fmt.Fprintln(u.env.Stdout, "removed", term.Visible(path))
 	}
-	for _, path := range []string{u.timerPath() + ".d", u.servicePath() + ".d"} {
+	for _, path := range []string{u.timer.path + ".d", u.service.path + ".d"} {
 		if project.Exists(path) {
 			fmt.Fprintf(u.env.Stderr, "symphony: warning: %s is yours, and stays\n", term.Visible(path))
 		}
@@ -268,7 +266,7 @@ func (u units) remove(ctx context.Context) error {
 }
 
 // systemctl asks the systemd of the system or of the user.
-func (u units) systemctl(ctx context.Context, args ...string) (string, error) {
+func (u *units) systemctl(ctx context.Context, args ...string) (string, error) {
 	manager, runtime := "--user", u.env.Getenv("XDG_RUNTIME_DIR")
 	if u.system {
 		manager = "--system"
@@ -281,7 +279,7 @@ func (u units) systemctl(ctx context.Context, args ...string) (string, error) {
 }
 
 // properties returns properties of both units, by the name of the unit.
-func (u units) properties(ctx context.Context, names ...string) (map[string]map[string]string, error) {
+func (u *units) properties(ctx context.Context, names ...string) (map[string]map[string]string, error) {
 	out, err := u.systemctl(ctx, "show", "-p", "Id,"+strings.Join(names, ","), u.name+".timer", u.name+".service")
 	if err != nil {
 		return nil, err
