@@ -9,11 +9,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner"
 )
 
 func TestProgramWord(t *testing.T) {
@@ -67,24 +62,6 @@ func TestHangingCheckIsReported(t *testing.T) {
 	found := <-(&environment{}).start(t.Context(), hangs, time.Millisecond)
 	if len(found) != 1 || found[0].Status != statusFail || found[0].Message != "no answer within 1ms" || found[0].Check != "x" {
 		t.Errorf("%+v", found)
-	}
-}
-
-// The codex of the schedule starts after that of the caller, and only if it has a home.
-func TestAgentsStartOneAfterTheOther(t *testing.T) {
-	first := false
-	called := &environment{as: asCalled, config: &workflow.Config{}, agent: func() (*runner.Inspection, error) {
-		first = true
-		return nil, nil
-	}}
-	e := &environment{
-		as: asScheduled, other: called, config: &workflow.Config{Codex: workflow.Codex{Home: t.TempDir() + "/none"}},
-		p: &project.Project{Env: &term.Env{}},
-	}
-	_, err := e.startAgent(t.Context())
-	var known *reconcile.Error
-	if !errors.As(err, &known) || known.Code != "agent_auth" || !first {
-		t.Errorf("%v, the caller's first: %v", err, first)
 	}
 }
 

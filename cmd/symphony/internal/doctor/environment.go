@@ -83,12 +83,8 @@ func (e *environment) secrets() (values []string) {
 // startBound is long enough for a codex that starts with a new home on a busy machine.
 const startBound = 40 * time.Second
 
-// startAgent starts codex as a worker would. It waits for the one of the other environment: two codexes that start at once with
-// a new home disturb each other.
+// startAgent starts codex as a worker would.
 func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error) {
-	if e.other != nil && e.other.config != nil {
-		e.other.agent() //nolint:errcheck // the checks of the other environment report it
-	}
 	home := e.codexHome()
 	if !project.Exists(home) && !strings.Contains(e.config.Codex.Command, "CODEX_HOME") {
 		// With CODEX_HOME codex would end at once; without, it would create the directory and have no login.

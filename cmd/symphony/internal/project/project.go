@@ -116,18 +116,7 @@ func (p *Project) Environment(extra map[string]string) workflow.Environment {
 }
 
 // Config parses the workflow.
-func (p *Project) Config() (*workflow.Config, error) {
-	cfg, err := p.parse(p.Environment(nil))
-	if err == nil || p.SourceErr != nil || p.EnvErr != nil {
-		return cfg, err
-	}
-	for _, e := range workflow.Faults(err) {
-		if e.Hint == "" {
-			e.Hint = "correct it there; symphony check tells whether the file is right"
-		}
-	}
-	return nil, err
-}
+func (p *Project) Config() (*workflow.Config, error) { return p.parse(p.Environment(nil)) }
 
 // ConfigWithoutKey parses the workflow for a command that does not need the tracker's key.
 func (p *Project) ConfigWithoutKey() (*workflow.Config, error) {
@@ -141,10 +130,13 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 		return nil, err
 	}
 	cfg, err := workflow.Parse(p.Source, env)
-	if err != nil {
-		return nil, err // without what could be parsed
+	if err == nil {
+		return cfg, nil
 	}
-	return cfg, nil
+	for _, e := range workflow.Faults(err) {
+		e.Hint = cmp.Or(e.Hint, "correct it there; symphony check tells whether the file is right")
+	}
+	return nil, err // without what could be parsed
 }
 
 // Nested refuses to run inside a workspace: an agent must not start agents.
