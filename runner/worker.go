@@ -128,7 +128,7 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 	}
 	// Only now: a worker that waits for free disk space must not look frozen.
 	stopBeats()
-	return j.rec.get(), errors.Join(err, j.recordStoreFailure(err))
+	return j.rec.get(), errors.Join(err, RecordFault(j.Alive, err))
 }
 
 // Conclude records the outcome of a run that could not begin, as patiently as Run does.
@@ -137,7 +137,7 @@ func (w *Worker) Conclude(ctx context.Context, run reconcile.Run) error {
 	_, stopBeats := j.rec.startHeartbeat(ctx)
 	err := j.conclude(ctx)
 	stopBeats()
-	return errors.Join(err, j.recordStoreFailure(err))
+	return errors.Join(err, RecordFault(j.Alive, err))
 }
 
 // attempt is a run under way: its steps, and what they share.
@@ -389,12 +389,12 @@ func (j *job) conclude(run context.Context) error {
 	}
 }
 
-// recordStoreFailure writes into the alive file why the outcome was not stored. A run that a pass settles without an
-// outcome for the machine's fault is not charged to its issue.
-func (j *job) recordStoreFailure(err error) error {
+// RecordFault writes into the alive file that a fault of the machine is why a run did not begin, or why its outcome was not
+// stored. A run that a pass settles for that is not charged to its issue.
+func RecordFault(alive Alive, err error) error {
 	var known *reconcile.Error
-	if errors.As(err, &known) && reconcile.MachineFault(known.Code) {
-		return j.Alive.Refuse(known.Code)
+	if errors.As(host.WithCode(err), &known) && reconcile.MachineFault(known.Code) {
+		return alive.Refuse(known.Code)
 	}
 	return nil
 }

@@ -88,14 +88,6 @@ func TestOutcomes(t *testing.T) {
 				}
 			},
 		},
-		{
-			name: "an incompatible agent", outcome: reconcile.Failed, code: "codex_incompatible",
-			change: func(r *rig) {
-				r.Config.Command += ` --fault 'initialize-error=Invalid request: unknown variant initialize'`
-			},
-		},
-		{name: "no login", script: "fail unauthorized who are you", outcome: reconcile.Failed, code: "agent_auth"},
-		{name: "no quota", script: "fail usageLimitExceeded enough", outcome: reconcile.Failed, code: "agent_quota"},
 		{name: "no network", script: "fail serverOverloaded busy", outcome: reconcile.Failed, code: "network"},
 		{
 			name: "silence", script: "background sleep 1000\nhang", outcome: reconcile.TimedOut, code: "turn_timeout",

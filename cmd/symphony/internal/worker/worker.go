@@ -61,7 +61,6 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) erro
 		return errors.Join(err, ready.Refuse(err.Error()))
 	}
 	h.slot = heldSlot
-	defer h.Close(log)
 	if err := ready.Taken(); err != nil {
 		log.Info("the pass has ended", slog.String("error", err.Error()))
 	}
@@ -84,11 +83,10 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) erro
 
 // Held is a run that this worker has taken.
 type Held struct {
-	Run    reconcile.Run
-	DB     *state.DB
-	Alive  *proc.Alive
-	slot   *os.File // the account's slot, held while it is open; nil for none
-	closed bool
+	Run   reconcile.Run
+	DB    *state.DB
+	Alive *proc.Alive
+	slot  *os.File // the account's slot, held while it is open; nil for none
 }
 
 // takeRun makes this process the owner of the run, or changes nothing.
@@ -103,33 +101,20 @@ func takeRun(ctx context.Context, w *term.Env, id, stateDir string) (*Held, erro
 	}
 	h := &Held{Alive: alive}
 	if h.DB, err = state.Open(ctx, stateDir); err != nil {
-		return nil, errors.Join(err, recordRefusal(alive, err), alive.Close())
+		return nil, errors.Join(err, runner.RecordFault(alive, err), alive.Close())
 	}
 	self, err := proc.Self()
 	if err == nil {
 		h.Run, err = h.DB.Journal.TakeRun(ctx, id, self, w.Now())
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("taking run %s: %w", id, err), recordRefusal(alive, err), h.DB.Close(), alive.Close())
+		return nil, errors.Join(fmt.Errorf("taking run %s: %w", id, err), runner.RecordFault(alive, err), h.DB.Close(), alive.Close())
 	}
 	return h, nil
 }
 
-// recordRefusal notes in the alive file that the machine prevented the run, for the pass that settles it: the database could
-// not be written.
-func recordRefusal(alive *proc.Alive, err error) error {
-	if code := exit.From(err).Code; reconcile.MachineFault(code) {
-		return alive.Refuse(code)
-	}
-	return nil
-}
-
 // Close closes the database and then the alive file: from now on a pass may settle the run.
 func (h *Held) Close(log *slog.Logger) {
-	if h.closed {
-		return
-	}
-	h.closed = true
 	var err error
 	if h.slot != nil { // first, because the pass that settles the run may need it
 		err = h.slot.Close()
