@@ -240,3 +240,20 @@ func TestStopOnAFullDisk(t *testing.T) {
 		t.Errorf("stopped for %v", cause)
 	}
 }
+
+// A full disk and a limit of the system count as the machine's fault. A limit does so whatever failed for it.
+func TestCodeOfAMachineFault(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code string
+	}{
+		{fmt.Errorf("write: %w", syscall.ENOSPC), host.CodeDiskFull},
+		{fmt.Errorf("fork: %w", syscall.EAGAIN), reconcile.CodeResourceLimit},
+		{&reconcile.Error{Code: "workspace_failed", Message: "git", Err: syscall.EMFILE}, reconcile.CodeResourceLimit},
+		{&reconcile.Error{Code: "workspace_failed", Message: "git", Err: syscall.EIO}, "workspace_failed"},
+	} {
+		if code, _ := codeOf(c.err); code != c.code {
+			t.Errorf("%v has the code %s, want %s", c.err, code, c.code)
+		}
+	}
+}

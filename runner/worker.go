@@ -346,6 +346,8 @@ func codeOf(err error) (code, message string) {
 	var known *reconcile.Error
 	var failed *agent.Error
 	switch {
+	case host.LimitReached(err): // also where an error of the workspace has it as its cause
+		return reconcile.CodeResourceLimit, err.Error()
 	case errors.As(host.WithCode(err), &known):
 		return known.Code, known.Message
 	case errors.As(err, &failed) && failed.Code == agent.CodeStalled && failed.Cause != "":
