@@ -29,7 +29,7 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 	s := startLinear(t, lineartest.Config{Now: func() time.Time { return now }})
 	blocker := add(t, s, lineartest.Issue{Title: "First", State: "In Progress", Project: "none"})
 	want := add(t, s, lineartest.Issue{
-		Title: "Do it", Description: ptr("text"), State: "Todo", Priority: 2, Labels: []string{"Bug", "UI Work"},
+		Title: "Use " + s.Key(), Description: ptr("text"), State: "Todo", Priority: 2, Labels: []string{"Bug", "UI Work"},
 		Assignee: "me", BlockedBy: []string{blocker.Identifier}, Branch: "own/branch",
 	})
 	add(t, s, lineartest.Issue{Title: "Done", State: "Done"})
@@ -42,7 +42,7 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 		t.Fatalf("candidates %v, want the newer one first and nothing of other projects or states", ids)
 	}
 	expect := reconcile.Issue{
-		ID: want.ID, Identifier: want.Identifier, Title: "Do it", Description: ptr("text"), Priority: ptr(2),
+		ID: want.ID, Identifier: want.Identifier, Title: "Use [key]", Description: ptr("text"), Priority: ptr(2),
 		State: "Todo", BranchName: ptr("own/branch"), URL: ptr(want.URL), Labels: []string{"ui work", "bug"},
 		BlockedBy: []reconcile.BlockerRef{{ID: &blocker.ID, Identifier: &blocker.Identifier, State: ptr("In Progress")}},
 		CreatedAt: &now, UpdatedAt: &now, Project: "demo",

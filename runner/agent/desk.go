@@ -55,8 +55,9 @@ const (
 // question is a request that waits.
 type question struct {
 	reconcile.Request
-	key hpke.PrivateKey // for a secret answer, nil if none is expected
-	log *slog.Logger
+	asked []Question      // as the agent asks them, with ids and labels that may hold secrets
+	key   hpke.PrivateKey // for a secret answer, nil if none is expected
+	log   *slog.Logger
 }
 
 // Decide stores the request and waits for the answer. A request that can't be stored is declined, because no person could
@@ -99,7 +100,7 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 	return Decision{
 		Approve:    answered.Decision == reconcile.DecideApprove || answered.Decision == reconcile.DecideForSession,
 		ForSession: answered.Decision == reconcile.DecideForSession,
-		Reason:     answered.Answer.Reason, Answers: answers, By: "operator",
+		Reason:     answered.Answer.Reason, Answers: q.asAsked(answers), By: "operator",
 		// Only once the agent was told is the request answered: an answer that a dying run could not pass on is for the next one.
 		Sent: func() { _, _ = d.resolve(q, reconcile.RequestAnswered) }, // it logs its error
 	}
@@ -159,7 +160,7 @@ func (d *Desk) newQuestion(ask Request) (*question, error) {
 	deadline := d.Instant()
 	deadline.Mono += d.Timeout
 	now, run := d.Now(), d.Run()
-	q := &question{Request: reconcile.Request{
+	q := &question{asked: ask.Questions, Request: reconcile.Request{
 		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, ThreadID: ask.ThreadID,
 		Kind: ask.Kind, Summary: d.summary(ask), Detail: detail, Outside: ask.OutsideSandbox,
 		AskedAt: now, ExpiresAt: now.Add(d.Timeout), Deadline: deadline,
@@ -203,9 +204,9 @@ func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 		Command: clean(ask.Command), Cwd: bounded(ask.Cwd), Reason: bounded(ask.Reason), GrantRoot: bounded(ask.GrantRoot), Server: bounded(ask.Server),
 	}
 	for _, q := range ask.Questions {
-		q.Header, q.Text, q.Options = clean(q.Header), clean(q.Text), slices.Clone(q.Options)
-		for i := range q.Options {
-			q.Options[i].Description = clean(q.Options[i].Description)
+		q.ID, q.Header, q.Text, q.Options = clean(q.ID), clean(q.Header), clean(q.Text), slices.Clone(q.Options)
+		for i, o := range q.Options {
+			q.Options[i] = Option{Label: clean(o.Label), Description: clean(o.Description)}
 		}
 		detail.Questions = append(detail.Questions, q)
 	}
@@ -268,4 +269,23 @@ func (q *question) answers(a reconcile.RequestAnswer) (map[string][]string, erro
 		return nil, fmt.Errorf("%s: secret answer: %w", q.ID(), err)
 	}
 	return answers, nil
+}
+
+// asAsked returns answers by the ids and with the labels that the agent used, in place of those that are stored.
+func (q *question) asAsked(answers map[string][]string) map[string][]string {
+	all := map[string][]string{}
+	for i, stored := range q.Detail.Questions {
+		texts, answered := answers[stored.ID]
+		if !answered {
+			continue
+		}
+		texts = slices.Clone(texts)
+		for n, text := range texts {
+			if at := slices.IndexFunc(stored.Options, func(o Option) bool { return o.Label == text }); at >= 0 {
+				texts[n] = q.asked[i].Options[at].Label
+			}
+		}
+		all[q.asked[i].ID] = texts
+	}
+	return all
 }

@@ -103,7 +103,9 @@ func TestDeskDecides(t *testing.T) {
 			box.decide = c.decide
 			notified := 0
 			desk.Notify = func(context.Context) { notified++ }
-			got := desk.Decide(t.Context(), install)
+			ask := install
+			ask.Questions = []Question{{ID: "q"}}
+			got := desk.Decide(t.Context(), ask)
 			sent := got.Sent
 			if got.Sent = nil; fmt.Sprint(got) != fmt.Sprint(c.want) {
 				t.Errorf("%s: the agent is told %+v, want %+v", name, got, c.want)
@@ -178,7 +180,7 @@ func TestDeskStores(t *testing.T) {
 	q, err := desk.newQuestion(Request{
 		Kind: RequestFileChange, Summary: "add " + testKey, Reason: testKey, Cwd: testKey, GrantRoot: testKey, Server: testKey,
 		Permissions: []byte(`{"a":"` + testKey + `"}`),
-		Questions:   []Question{{ID: "q", Text: testKey, Header: testKey, Options: []Option{{Label: "Yes", Description: testKey}}}},
+		Questions:   []Question{{ID: testKey, Text: testKey, Header: testKey, Options: []Option{{Label: testKey, Description: testKey}}}},
 		Changes:     []FileChange{{Path: testKey, Kind: "add", Diff: testKey}, {Path: "big", Kind: "add", Diff: long}, {Path: "last", Kind: "add", Diff: "x"}},
 	})
 	must(t, err)
@@ -222,6 +224,22 @@ func TestDeskStores(t *testing.T) {
 		if got := desk.Decide(t.Context(), ask); !strings.Contains(got.Reason, "more than a person would read") {
 			t.Errorf("%s: %+v", ask.Kind, got)
 		}
+	}
+}
+
+// The agent gets answers with the ids and labels that it used, which are stored without secrets.
+func TestDeskAnswersAsAsked(t *testing.T) {
+	desk, box, _ := newDesk(time.Hour)
+	box.decide = func(r *reconcile.Request) {
+		q := r.Detail.Questions[0]
+		r.Decision, r.Answer.Answers = reconcile.DecideAnswer, map[string][]string{q.ID: {q.Options[1].Label, "other"}, "plain": {"word"}}
+	}
+	got := desk.Decide(t.Context(), Request{Kind: RequestQuestion, Questions: []Question{
+		{ID: "use " + testKey, Options: []Option{{Label: "no"}, {Label: "with " + testKey}}}, {ID: "plain"},
+	}})
+	want := map[string][]string{"use " + testKey: {"with " + testKey, "other"}, "plain": {"word"}}
+	if fmt.Sprint(got.Answers) != fmt.Sprint(want) {
+		t.Errorf("the agent is told %v", got.Answers)
 	}
 }
 
