@@ -2,6 +2,7 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -16,7 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -217,39 +217,29 @@ func Fingerprint(ctx context.Context, dir string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, fingerprintFor)
 	defer cancel()
 	tree, err := filepath.EvalSymlinks(dir)
-	var r *reader
-	var ok bool
-	if err == nil {
-		r, ok, err = openReader(tree)
-	}
 	print := ""
-	if ok && err == nil {
-		print, err = gitFingerprint(ctx, r)
-		err = errors.Join(err, r.close())
+	if err == nil {
+		print, err = gitFingerprint(ctx, tree)
 	}
-	if err == nil && !ok || errors.Is(err, errUnread) {
+	if errors.Is(err, errUnread) {
 		print, err = walkFingerprint(ctx, tree)
 	}
-	var known *reconcile.Error
-	switch {
-	case err == nil:
-		return print, nil
-	case ctx.Err() != nil:
-		return "", fmt.Errorf("fingerprint of %s: %w", dir, ctx.Err())
-	case errors.As(err, &known):
-		return "", err
-	}
-	return "", files.Failed(err, "fingerprint of %s", dir)
+	return print, readFailed(ctx, dir, err)
 }
 
 // gitFingerprint adds every entry of the status, and size and times of the files that have changed. An untracked repository
-// is one entry with a slash at its end: there all that is in it counts.
-func gitFingerprint(ctx context.Context, r *reader) (string, error) {
+// is one entry with a slash at its end: there all that is in it counts. Without a repository the error is errUnread.
+func gitFingerprint(ctx context.Context, tree string) (print string, err error) {
+	r, ok, err := openReader(tree)
+	if err != nil || !ok {
+		return "", cmp.Or(err, errUnread)
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
 	w := walker{ctx: ctx, h: sha256.New(), left: walkEntries}
 	fmt.Fprintf(w.h, "%s\x00%s\x00", r.head, r.commit)
 	w.tables(r.repository)
 	var failed error
-	err := r.eachChange(ctx, func(entry, path string) {
+	err = r.eachChange(ctx, func(entry, path string) {
 		fmt.Fprintf(w.h, "%s\x00", entry)
 		switch path := filepath.Join(r.tree, path); {
 		case failed != nil:
