@@ -90,8 +90,12 @@ func lookAt(path string) (fs.FileInfo, error) {
 		return nil, nil
 	case err != nil:
 		return nil, files.Failed(err, "look at the workspace %s", path)
+	case info.Mode().IsRegular():
+		return nil, invalidCwd(path, "not a directory but a file")
+	case info.Mode()&fs.ModeSymlink != 0:
+		return nil, invalidCwd(path, "not a directory but a symbolic link")
 	case !info.IsDir():
-		return nil, invalidCwd(path, "not a directory ("+info.Mode().String()+")")
+		return nil, invalidCwd(path, "not a directory but a special file")
 	}
 	return info, nil
 }
