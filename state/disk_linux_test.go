@@ -165,7 +165,7 @@ func continueWithSpace(dir string, done int) (err error) {
 
 // createOnce opens or makes the database under the project lock.
 func createOnce(dir string) (*DB, error) {
-	release, held, err := Acquire(ctx, dir, Holder{Since: epoch}, 0)
+	release, held, err := Acquire(ctx, dir, Holder{Since: epoch}, 0, false)
 	if err != nil || held != nil {
 		return nil, errors.Join(err, fmt.Errorf("held by %v", held))
 	}

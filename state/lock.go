@@ -28,8 +28,6 @@ type Holder struct {
 	PID     int       `json:"pid"`
 	Trigger string    `json:"trigger"`
 	Since   time.Time `json:"since"`
-	// Queued reports, of a held lock, that another process is waiting for it already.
-	Queued bool `json:"-"`
 }
 
 // String names the pass that has the lock.
@@ -42,9 +40,9 @@ func (h *Holder) String() string {
 
 // Acquire takes the project lock of dir, which it makes if need be. self is the record for others; a PID of 0 means this
 // process. Where another process has the lock, held describes it and release is nil. With a timeout Acquire waits that
-// long, unless another process waits already: one waiter is enough, because its pass will see everything that was written
-// before it started. The lock ends with the process; its file stays.
-func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration) (
+// long; with giveWay it does not where another process waits already, whose pass will see everything that was written before
+// it started. The lock ends with the process; its file stays.
+func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration, giveWay bool) (
 	release func() error, held *Holder, err error,
 ) {
 	dir, err = filepath.Abs(dir)
@@ -55,17 +53,16 @@ func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration
 		return nil, nil, err
 	}
 	defer func() { err = fault(dir, "lock the project", err) }()
-	lock, queued := flock.New(filepath.Join(dir, lockName), flock.SetPermissions(fileMode)), false
+	lock := flock.New(filepath.Join(dir, lockName), flock.SetPermissions(fileMode))
 	got, err := lock.TryLock()
 	if !got && err == nil && timeout > 0 {
-		got, queued, err = waitFor(ctx, lock, timeout)
+		got, err = waitFor(ctx, lock, timeout, giveWay)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if !got {
 		held, err := readHolder(ctx, lock.Path())
-		held.Queued = queued
 		return nil, &held, err
 	}
 	if self.PID == 0 {
@@ -84,13 +81,16 @@ func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration
 	}), nil, nil
 }
 
-// waitFor tries until the time is over, unless another process does so already (queued). It gives up the waiter's own lock
-// before its pass reads anything, so what a process wrote that was turned away because of this waiter is seen by that pass.
-func waitFor(ctx context.Context, lock *flock.Flock, timeout time.Duration) (got, queued bool, err error) {
+// waitFor tries until the time is over. It gives up the waiter's lock before its pass reads anything, so what a process wrote
+// that was turned away because of this waiter is seen by that pass.
+func waitFor(ctx context.Context, lock *flock.Flock, timeout time.Duration, giveWay bool) (got bool, err error) {
 	waiter := flock.New(filepath.Join(filepath.Dir(lock.Path()), waiterName), flock.SetPermissions(fileMode))
-	first, err := waiter.TryLock()
-	if err != nil || !first {
-		return false, err == nil, err
+	lockWaiter := waiter.TryRLock // beside others
+	if giveWay {
+		lockWaiter = waiter.TryLock
+	}
+	if locked, err := lockWaiter(); err != nil || giveWay && !locked {
+		return false, err
 	}
 	defer func() { err = errors.Join(err, waiter.Unlock()) }()
 	limited, cancel := context.WithTimeout(ctx, timeout)
@@ -99,7 +99,7 @@ func waitFor(ctx context.Context, lock *flock.Flock, timeout time.Duration) (got
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = nil
 	}
-	return got, false, err
+	return got, err
 }
 
 // writeHolder writes the holder's record in place, padded to its fixed size.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -90,7 +92,7 @@ func TestStopReasonWhereNothingCanBeWritten(t *testing.T) {
 
 func acquire(t *testing.T, dir string, timeout time.Duration) (release func() error, held *Holder) {
 	t.Helper()
-	release, held, err := Acquire(ctx, dir, Holder{Trigger: "manual", Since: epoch}, timeout)
+	release, held, err := Acquire(ctx, dir, Holder{Trigger: "manual", Since: epoch}, timeout, true)
 	check(t, err)
 	if (release == nil) == (held == nil) {
 		t.Fatalf("release is nil: %v, held %v", release == nil, held)
@@ -102,19 +104,24 @@ func TestWaitIsBounded(t *testing.T) {
 	dir := newDir(t)
 	release, _ := acquire(t, dir, 0)
 	defer func() { check(t, release()) }()
-	if _, held := acquire(t, dir, 60*time.Millisecond); held == nil || held.Queued {
+	if _, held := acquire(t, dir, 60*time.Millisecond); held == nil {
 		t.Errorf("held %+v", held)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	_, held, err := Acquire(ctx, dir, Holder{}, time.Hour)
+	_, held, err := Acquire(ctx, dir, Holder{}, time.Hour, true)
 	if held != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: held %+v, error %v", held, err)
 	}
-	// The waiters that gave up are no waiters any more.
-	if _, held := acquire(t, dir, time.Millisecond); held == nil || held.Queued {
-		t.Errorf("held %+v", held)
+	// It gives way to one that waits already. Those that gave up above are no waiters any more.
+	waiter := flock.New(filepath.Join(dir, waiterName))
+	if first := must(waiter.TryLock()); !first {
+		t.Error("a waiter that gave up waits on")
 	}
+	if _, held := acquire(t, dir, time.Hour); held == nil {
+		t.Error("it took a lock that is held")
+	}
+	check(t, waiter.Unlock())
 }
 
 // TestLockNamesItsHolder checks that each handle locks for itself, and that the file of the lock stays.

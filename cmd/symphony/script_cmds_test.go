@@ -233,7 +233,7 @@ func dying(pid int) bool {
 
 // holdLockCmd takes the project lock like a pass of that trigger, until release-lock: hold-lock TRIGGER
 func holdLockCmd(ts *testscript.TestScript, neg bool, args []string) {
-	release, held, err := state.Acquire(context.Background(), ts.Getenv("STATE"), state.Holder{Trigger: args[0], Since: time.Now()}, bound)
+	release, held, err := state.Acquire(context.Background(), ts.Getenv("STATE"), state.Holder{Trigger: args[0], Since: time.Now()}, bound, false)
 	ts.Check(err)
 	if held != nil {
 		ts.Fatalf("the lock is held: %+v", held)

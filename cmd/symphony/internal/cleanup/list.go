@@ -138,7 +138,7 @@ func diskUsage(ctx context.Context, path string) (size int64, err error) {
 // lockProject takes the lock of a project; passes wait as long as release has not been called.
 func lockProject(ctx context.Context, w *term.Env, stateDir string) (release func() error, err error) {
 	me := state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: w.Now()}
-	release, holder, err := state.Acquire(ctx, stateDir, me, project.CommandPatience)
+	release, holder, err := state.Acquire(ctx, stateDir, me, project.CommandPatience, false)
 	if err == nil && holder != nil {
 		err = project.LockedError(holder)
 	}

@@ -326,7 +326,7 @@ const endPatience = 20 * time.Second
 // the list of processes shows which do. cause is the error of the database; it is returned with the next step as its hint.
 func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 	known := *exit.From(cause)
-	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}, project.CommandPatience)
+	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}, project.CommandPatience, false)
 	if err == nil && holder != nil {
 		return project.LockedError(holder)
 	}

@@ -114,7 +114,9 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 	if o.DryRun {
 		return dryRun(ctx, p, o, cfg, cfgErr)
 	}
-	release, holder, err := lockProject(ctx, p, o)
+	// A worker's own pass gives way to one that waits already: that one sees the end of the run, too.
+	self := state.Holder{PID: os.Getpid(), Trigger: o.Trigger, Since: p.Env.Now()}
+	release, holder, err := state.Acquire(ctx, p.StateDir, self, o.LockTimeout, o.Trigger == project.TriggerWorker)
 	if err != nil || release == nil {
 		r.Holder = holder
 		return r, err
@@ -170,25 +172,6 @@ func readConfig(p *project.Project) (*workflow.Config, error) {
 		_, err = project.MaxAgents(p)
 	}
 	return cfg, err
-}
-
-// queuedStep is how often a pass tries again while another process is first in the queue for the lock.
-const queuedStep = 30 * time.Millisecond
-
-// lockProject takes the project lock, or returns its holder. A worker's own pass gives up if another pass already waits:
-// that one sees the end of the run, too.
-func lockProject(ctx context.Context, p *project.Project, o Options) (func() error, *state.Holder, error) {
-	end := p.Env.Now().Add(o.LockTimeout)
-	for {
-		now := p.Env.Now()
-		release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: o.Trigger, Since: now}, max(end.Sub(now), 0))
-		if err != nil || holder == nil || !holder.Queued || o.Trigger == project.TriggerWorker || !p.Env.Now().Before(end) {
-			return release, holder, err
-		}
-		if !project.Sleep(ctx, queuedStep) {
-			return nil, nil, ctx.Err()
-		}
-	}
 }
 
 // reconcileOnce plans and applies on an open database.
