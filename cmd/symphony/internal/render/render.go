@@ -23,15 +23,12 @@ import (
 // fieldWidth is the width of the names of fields on a terminal.
 const fieldWidth = 9
 
-// printField prints a name and its value. paint colours the value and may be nil.
-func printField(w *term.Env, name, value string, paint func(string) string) {
+// printField prints a name and its value.
+func printField(w *term.Env, name, value string) {
 	value = term.Visible(strings.ReplaceAll(value, "\n", " "))
 	if w.Width == 0 {
 		fmt.Fprintf(w.Stdout, "%s\t%s\n", name, value)
 		return
-	}
-	if paint != nil {
-		value = paint(value)
 	}
 	fmt.Fprintf(w.Stdout, "  %s  %s\n", w.Dim(fmt.Sprintf("%-*s", fieldWidth, name)), value)
 }
@@ -153,31 +150,31 @@ func Issue(w *term.Env, v view.Issue) {
 	}
 	if i.State != nil {
 		source := map[string]string{view.SourceClaim: " (at the last pass)", view.SourceRun: " (when its last run began)"}
-		printField(w, "state", *i.State+source[orEmpty(i.Source)], nil)
+		printField(w, "state", *i.State+source[orEmpty(i.Source)])
 	}
 	if i.URL != nil {
-		printField(w, "url", *i.URL, nil)
+		printField(w, "url", *i.URL)
 	}
-	printField(w, "claim", claimLine(w, v), nil)
-	printField(w, "why", v.Why.Message, nil)
-	printField(w, "next", nextLine(w, v), nil)
+	printField(w, "claim", claimLine(w, v))
+	printField(w, "why", v.Why.Message)
+	printField(w, "next", nextLine(w, v))
 	for _, verb := range v.Commands {
-		printField(w, "command", verb+" is stored for the next pass", nil)
+		printField(w, "command", verb+" is stored for the next pass")
 	}
 	printRequests(w, v.GeneratedAt, v.Requests)
 	if e := v.TrackerErr; e != nil {
-		printField(w, "tracker", "did not answer: "+e.Code+": "+e.Message, w.Red)
+		printField(w, "tracker", "did not answer: "+e.Code+": "+e.Message)
 	}
 	printWorkspace(w, v.Workspace)
 	if v.ThreadID != nil {
-		printField(w, "thread", *v.ThreadID, nil)
+		printField(w, "thread", *v.ThreadID)
 	}
 	if t := v.Totals; t.Total > 0 || t.Seconds > 0 {
 		printField(w, "tokens", fmt.Sprintf("%d (%d in, %d of them cached; %d out), %s of work",
-			t.Total, t.Input, t.Cached, t.Output, term.Duration(time.Duration(t.Seconds*float64(time.Second)))), nil)
+			t.Total, t.Input, t.Cached, t.Output, term.Duration(time.Duration(t.Seconds*float64(time.Second)))))
 	}
 	if v.LogDir != nil {
-		printField(w, "log", "symphony logs "+i.Identifier+", in "+*v.LogDir, nil)
+		printField(w, "log", "symphony logs "+i.Identifier+", in "+*v.LogDir)
 	}
 	printRuns(w, v)
 }
@@ -235,16 +232,16 @@ func printWorkspace(w *term.Env, p *view.WorkspaceRow) {
 	case p.Git == nil && p.Error == nil:
 		path += " (no git repository)"
 	}
-	printField(w, "workspace", path, nil)
+	printField(w, "workspace", path)
 	if p.Error != nil {
-		printField(w, "git", "can't be read: "+p.Error.Message, nil)
+		printField(w, "git", "can't be read: "+p.Error.Message)
 	}
 	g := p.Git
 	if g == nil {
 		return
 	}
 	if p.Error == nil {
-		printField(w, "git", gitLine(g), nil)
+		printField(w, "git", gitLine(g))
 	}
 	name := "" // the first column stays empty on a terminal
 	if w.Width == 0 {
@@ -252,10 +249,10 @@ func printWorkspace(w *term.Env, p *view.WorkspaceRow) {
 	}
 	for n, c := range g.Changed {
 		if n == listedFiles {
-			printField(w, name, fmt.Sprintf("… %s, see symphony show --diff", text.Plural(g.Count-n, "more file")), nil)
+			printField(w, name, fmt.Sprintf("… %s, see symphony show --diff", text.Plural(g.Count-n, "more file")))
 			break
 		}
-		printField(w, name, c.Status+" "+c.Path, nil)
+		printField(w, name, c.Status+" "+c.Path)
 	}
 }
 
@@ -306,7 +303,7 @@ func printRuns(w *term.Env, v view.Issue) {
 	}
 	w.PrintTable("RUNS", t)
 	if more := v.RunsKept - len(v.Runs); more > 0 {
-		printField(w, "before", fmt.Sprintf("%s; symphony logs %s --all shows them", text.Plural(more, "more run"), v.Issue.Identifier), nil)
+		printField(w, "before", fmt.Sprintf("%s; symphony logs %s --all shows them", text.Plural(more, "more run"), v.Issue.Identifier))
 	}
 }
 

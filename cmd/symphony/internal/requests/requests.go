@@ -139,14 +139,10 @@ func (d Decision) find(ctx context.Context, p *project.Project, db *state.DB, re
 		}
 	}
 	other := candidates[len(candidates)-1]
-	verb, what := "approve", "asks for consent"
 	if d.How == reconcile.DecideAnswer {
-		verb = "answer"
+		return r, named, exit.Usage("answer: %s asks for consent: %s", other.ID(), view.HowToAnswer(other))
 	}
-	if other.Kind == reconcile.QuestionRequest {
-		what = "is a question"
-	}
-	return r, named, exit.Usage("%s: %s %s: %s", verb, other.ID(), what, view.HowToAnswer(other))
+	return r, named, exit.Usage("approve: %s is a question: %s", other.ID(), view.HowToAnswer(other))
 }
 
 // waitForWorker waits until the worker has acted on the decision. A run that ends at this moment may end without it.
@@ -261,12 +257,7 @@ func askQuestion(ctx context.Context, w *term.Env, r reconcile.Request, q reconc
 func answersTo(r reconcile.Request, texts []string, choices []int) (answer reconcile.RequestAnswer, err error) {
 	questions := r.Detail.Questions
 	if given := max(len(texts), len(choices)); given != len(questions) {
-		verb := "are"
-		if given == 1 {
-			verb = "is"
-		}
-		return answer, exit.Usage("answer: %s asks %s, and %s %s given: %s",
-			r.ID(), text.Plural(len(questions), "question"), text.Plural(given, "answer"), verb, view.HowToAnswer(r))
+		return answer, exit.Usage("answer: %s asks %s, not %d: %s", r.ID(), text.Plural(len(questions), "question"), given, view.HowToAnswer(r))
 	}
 	answers := map[string][]string{}
 	for i, q := range questions {
