@@ -120,6 +120,7 @@ func (a *applier) one(ctx context.Context, action Action) {
 		if !errors.As(err, &known) || known.Code != codeLeftover {
 			a.slotsUnsure = true
 		}
+	default: // nothing else of the pass depends on it
 	}
 }
 

@@ -88,7 +88,7 @@ func (t *tick) load(ctx context.Context) bool {
 		}
 	}
 	if err != nil {
-		t.fail("state_read", err)
+		_ = t.fail("state_read", err)
 		return false
 	}
 	s := &t.snapshot
@@ -180,12 +180,12 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 		failed = true
 		t.reaped[a.RunID] = t.reaped[a.RunID] || a.Kind == ActReap
 		if !errors.Is(a.Err, ErrConflict) {
-			t.fail("action_failed", a.Err)
+			_ = t.fail("action_failed", a.Err)
 		}
 	}
 	if failed { // not everything became as planned
 		if rec, err := t.Store.State(ctx); err != nil {
-			t.fail("state_read", err)
+			_ = t.fail("state_read", err)
 		} else {
 			s.Claims = rec.Claims
 		}
@@ -238,7 +238,7 @@ func (t *tick) takeSlots(ctx context.Context, plan Plan) bool {
 	}
 	slots, err := t.Accounts.TakeSlots(ctx, want, t.snapshot.DryRun)
 	if err != nil {
-		t.fail("account_state", err)
+		_ = t.fail("account_state", err)
 		t.snapshot.DispatchOff = true
 		return true
 	}
@@ -264,7 +264,7 @@ func (t *tick) store(ctx context.Context, c Change) {
 // wrote reports the error of a write to the database, if there is one.
 func (t *tick) wrote(err error) {
 	if err != nil {
-		t.fail("state_write", err)
+		_ = t.fail("state_write", err)
 	}
 }
 
@@ -324,7 +324,7 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	wg.Wait()
 	if ctx.Err() != nil {
 		// The pass was interrupted, which is no fault of the tracker.
-		t.fail("", &Error{
+		_ = t.fail("", &Error{
 			Code: "canceled", Message: "a signal ended the wait for the tracker", Err: context.Cause(ctx),
 			Hint: "what the pass has done is kept, and the next one goes on from there",
 		})

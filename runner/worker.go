@@ -377,7 +377,7 @@ func (j *job) conclude(run context.Context) error {
 			err = last // this one only says that the time is over
 		}
 		code, _ := codeOf(err)
-		terminated := context.Cause(run) == errTerminated
+		terminated := errors.Is(context.Cause(run), errTerminated)
 		if ctx.Err() != nil || code == "state_replaced" || terminated && (code == "state_missing" || code == "state_corrupt") {
 			return fmt.Errorf("outcome of %s: %w", j.run.ID, err) // given up, or the database needs manual repair
 		}

@@ -53,8 +53,8 @@ func graphqlError(code, message string) apiError {
 // result is what is answered as JSON: GraphQL's data and errors.
 type result struct {
 	status int
-	Data   map[string]any `json:"data"`
-	Errors []apiError     `json:"errors,omitempty"`
+	Data   any        `json:"data,omitzero"` // a map, nil for null; absent where a request was refused before it was executed
+	Errors []apiError `json:"errors,omitempty"`
 }
 
 func refuse(status int, errs ...apiError) result { return result{status: status, Errors: errs} }
@@ -90,7 +90,8 @@ func (s *Server) Answer(r *http.Request) (*http.Response, error) {
 		s.mu.Lock() // each request sees all effects of those before
 		defer s.mu.Unlock()
 		out = s.execute(h, req, q, parseErr)
-		f.alter(out.Data)
+		data, _ := out.Data.(map[string]any)
+		f.alter(data)
 	}
 	return encoded(out, h)
 }

@@ -117,14 +117,15 @@ func (s *Server) Start() error {
 // serve answers the requests of one connection. The released program contains this for its demo; http.Server would make it
 // 0.7 MB larger.
 func (s *Server) serve(conn net.Conn) {
-	defer conn.Close()
-	defer context.AfterFunc(s.ctx, func() { _ = conn.Close() })()
+	end := func() { _ = conn.Close() } // the client may have closed it
+	defer end()
+	defer context.AfterFunc(s.ctx, end)()
 	for in := bufio.NewReader(conn); ; {
 		req, err := http.ReadRequest(in)
 		if err != nil {
 			return
 		}
-		resp, err := s.Answer(req)
+		resp, err := s.Answer(req) //nolint:bodyclose // a string in memory
 		if err != nil || resp.Write(conn) != nil {
 			return
 		}

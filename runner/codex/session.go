@@ -79,7 +79,7 @@ func New(streams agent.Streams, o agent.Options) *Session {
 	s.conn = newConn(streams, &s.o)
 	s.thread = &thread{o: &s.o, conn: s.conn, usage: s.usage, life: life, patches: make(map[string][]agent.FileChange)}
 	s.requests = &requests{o: &s.o, conn: s.conn, thread: s.thread, open: make(map[string]*request)}
-	s.thread.pending = s.requests.pending
+	s.pending = s.requests.pending
 	s.close = sync.OnceValue(func() error {
 		end()
 		return s.conn.close()

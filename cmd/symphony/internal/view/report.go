@@ -204,8 +204,8 @@ func (r *Report) addUses(uses []state.RunUse, prices workflow.Prices) {
 			index[u.IssueID] = i
 			r.Issues = append(r.Issues, IssueUse{u.IssueID, u.Identifier, Use{Spent: spend(prices)}})
 		}
-		r.Issues[i].Use.add(u, prices)
-		t.Use.add(u, prices)
+		r.Issues[i].add(u, prices)
+		t.add(u, prices)
 	}
 	t.Stopped, t.Running, t.Issues = t.Runs-t.Succeeded-t.Failed, len(r.Running), len(r.Issues)
 	slices.SortStableFunc(r.Issues, func(a, b IssueUse) int { return cmp.Compare(b.Tokens.Total, a.Tokens.Total) })

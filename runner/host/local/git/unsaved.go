@@ -122,7 +122,7 @@ func findRepositories(ctx context.Context, top string) (trees, bare []string, un
 		case d.Name() == "HEAD" && exists(filepath.Join(dir, "objects")) && exists(filepath.Join(dir, "refs")):
 			bare = append(bare, dir)
 		}
-		return nil //nolint:nilerr // it is reported, and the rest is searched
+		return nil // what could not be read is reported, and the rest is searched
 	})
 	return trees, bare, unread || err != nil
 }
