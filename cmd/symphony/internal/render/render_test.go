@@ -39,28 +39,6 @@ func TestLongReport(t *testing.T) {
 	}
 }
 
-// In a pipe each row is a line of exact values.
-func TestReportInAPipe(t *testing.T) {
-	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
-	page := reportText(t, 0, view.Report{
-		GeneratedAt: at.Add(time.Hour),
-		LetGo: []view.ReleasedRow{
-			{Release: state.Release{Identifier: "ABC-2", From: "Todo", To: new("Todo"), Reason: "label", At: at}},
-			{Release: state.Release{Identifier: "ABC-3", From: "Todo", Reason: "missing", At: at}},
-		},
-		Hooks:   []view.FailedRow{{Failure: state.Failure{Identifier: "ABC-4", Runs: 2, At: at}, Error: new("after_run: exit status 7")}},
-		Outages: []view.OutageRow{{Code: "agent_quota", Message: "used up", Since: at}},
-	})
-	for _, line := range []string{
-		"let go\tABC-2\tTodo\tTodo (label)\t", "let go\tABC-3\tTodo\tmissing\t",
-		"failed hooks\tABC-4\t2\t2026-11-20T02:00:00Z\t\tafter_run: exit status 7\n", "outages\tagent_quota\t2026-11-20T02:00:00Z\t\tused up\n",
-	} {
-		if !strings.Contains(page, line) {
-			t.Errorf("%q is missing in\n%s", line, page)
-		}
-	}
-}
-
 // A terminal gets three digits of a large number, a pipe all of them.
 func TestCountText(t *testing.T) {
 	w := &term.Env{Width: 80}
