@@ -2,6 +2,7 @@ package logs
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,17 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
+
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = file.WriteString(text)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // Each line is shown once and whole, also when a full log is replaced by a new file.
 func TestFollowReplacedLog(t *testing.T) {
@@ -27,19 +39,7 @@ func TestFollowReplacedLog(t *testing.T) {
 			t.Fatalf("%q, want %q", got, want)
 		}
 	}
-	write := func(text string) {
-		t.Helper()
-		file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err == nil {
-			_, err = file.WriteString(text)
-		}
-		if err == nil {
-			err = file.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(text string) { appendTo(t, path, text) }
 	read("")
 	write("one\ntw")
 	read("one")
@@ -61,21 +61,15 @@ func TestLogReplacedWhileRead(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		dir := t.TempDir()
 		path, previous := filepath.Join(dir, "events.jsonl"), filepath.Join(dir, "events.1.jsonl")
-		write := func(path, text string) {
-			t.Helper()
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
 		turn := func() {
 			t.Helper()
 			if err := os.Rename(path, previous); err != nil {
 				t.Fatal(err)
 			}
-			write(path, "three\n")
+			appendTo(t, path, "three\n")
 		}
-		write(previous, "one\n")
-		write(path, "two\n")
+		appendTo(t, previous, "one\n")
+		appendTo(t, path, "two\n")
 		f := follower{path: path}
 		defer f.close()
 		var seen []string
@@ -108,31 +102,24 @@ func TestLogReplacedWhileRead(t *testing.T) {
 	}
 }
 
-// Raw events are the same JSON, and no character of them moves the cursor.
-func TestRawEvents(t *testing.T) {
+// A line that is no event is shown as it is, without a time. Raw events are the same JSON. No character of either moves the cursor.
+func TestLines(t *testing.T) {
 	var out bytes.Buffer
 	pr := &printer{p: &project.Project{Env: &term.Env{Stdout: &out}}}
-	const stored = `{"message":"a ` + "\u009b31m\u202e\u007f" + ` é…\u001b"}`
-	pr.printRaw([]byte(stored))
-	want := `{"message":"a \u009b31m\u202e\u007f é…\u001b"}` + "\n"
-	if out.String() != want {
-		t.Errorf("%q, want %q", out.String(), want)
-	}
-}
-
-// A line that is no event is shown as it is, without a time.
-func TestLinesThatAreNoEvents(t *testing.T) {
-	for line, want := range map[string]string{
-		"":                    "\n",
-		"null":                "null\n",
-		`{"at":17,"event":3}`: `{"at":17,"event":3}` + "\n",
-		"cut \x1b[2J \x9b":    `cut \x1b[2J \x9b` + "\n",
-		`{"at":"2026-01-31T18:00:00.5Z","event":"notification"}`: "2026-01-31T18:00:00.5Z  notification\n",
+	for _, c := range []struct {
+		print      func([]byte)
+		line, want string
+	}{
+		{pr.printEvent, "", ""},
+		{pr.printEvent, "null", "null"},
+		{pr.printEvent, `{"at":17,"event":3}`, `{"at":17,"event":3}`},
+		{pr.printEvent, "cut \x1b[2J \x9b", `cut \x1b[2J \x9b`},
+		{pr.printEvent, `{"at":"2026-01-31T18:00:00.5Z","event":"notification"}`, "2026-01-31T18:00:00.5Z  notification"},
+		{pr.printRaw, `{"message":"a ` + "\u009b31m\u202e\u007f" + ` é…\u001b"}`, `{"message":"a \u009b31m\u202e\u007f é…\u001b"}`},
 	} {
-		var out bytes.Buffer
-		(&printer{p: &project.Project{Env: &term.Env{Stdout: &out}}}).printEvent([]byte(line))
-		if out.String() != want {
-			t.Errorf("%q is shown as %q, not %q", line, out.String(), want)
+		out.Reset()
+		if c.print([]byte(c.line)); out.String() != c.want+"\n" {
+			t.Errorf("%q is shown as %q, not %q", c.line, out.String(), c.want)
 		}
 	}
 }
@@ -143,9 +130,7 @@ func TestLastLine(t *testing.T) {
 	long := `{"event":"notification","message":"` + strings.Repeat("x", 1<<20) + `"}`
 	for _, log := range []string{prompt, prompt + "\n", `{"event":"turn_prompt"}` + "\n" + prompt + "\n" + long + "\nno event\n"} {
 		path := filepath.Join(t.TempDir(), "events.jsonl")
-		if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		appendTo(t, path, log)
 		if line, err := lastLine(path, "prompt"); err != nil || string(line) != prompt {
 			t.Errorf("%.100q, %v", line, err)
 		}
