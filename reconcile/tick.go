@@ -361,7 +361,7 @@ func (t *tick) lookAtWorkspaces(ctx context.Context) {
 	s.FreeBytes = t.Runners.FreeBytes()
 	list, err := t.Runners.Workspaces(ctx)
 	if err != nil {
-		t.fail("workspace_list", err)
+		_ = t.fail("workspace_list", err)
 		return
 	}
 	s.Workspaces = list
@@ -370,7 +370,7 @@ func (t *tick) lookAtWorkspaces(ctx context.Context) {
 		return
 	}
 	if s.TrashDue, err = t.Runners.TrashDue(s.Now, s.FreeBytes, t.Policy.MinFreeBytes); err != nil {
-		t.fail("trash", err)
+		_ = t.fail("trash", err)
 	}
 	s.SweepDue = len(list) > 0 || s.TrashDue
 }
@@ -423,7 +423,7 @@ func (t *tick) limited() bool {
 	if b.Since.After(now) || b.NextTry.After(now.Add(longestReset)) {
 		return false // the clock was set back since: only the tracker knows how long the limit still lasts
 	}
-	t.fail("", &Error{Code: b.Code, Message: b.Message, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
+	_ = t.fail("", &Error{Code: b.Code, Message: b.Message, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
 	return true
 }
 
