@@ -190,12 +190,8 @@ var crashScenarios = []crashScenario{
 			out += c.symphony("prune", "--yes")
 			dirs, err := filepath.Glob(c.path("state", "runs", "old-*"))
 			c.must(err)
-			if len(dirs) != 20 || c.exists("state", "runs", "never") {
-				c.t.Errorf("directories that should have gone: %q\n%s", dirs, out)
-			}
-			c.query(`DELETE FROM runs WHERE id LIKE 'old-%'`)
-			for _, dir := range dirs {
-				c.must(os.RemoveAll(dir))
+			if len(dirs) != 0 || c.exists("state", "runs", "never") || c.number(`SELECT count(*) FROM runs WHERE id LIKE 'old-%'`) != 0 {
+				c.t.Errorf("not all is gone of an issue that the tracker does not have: %q\n%s", dirs, out)
 			}
 		},
 	},
