@@ -218,6 +218,7 @@ func (c *Client) blockers(ctx context.Context, w *wireIssue) ([]reconcile.Blocke
 
 // innerPages calls add with the record itself and then with each further page of one of its connections.
 func (c *Client) innerPages(ctx context.Context, w *wireIssue, what, query string, add func(*wireIssue) pageInfo) error {
+	isRelations := what == "relations"
 	what += " of " + *w.Identifier.value
 	return c.pages(what, map[string]any{"id": *w.ID.value, "first": innerPage}, func(vars map[string]any) (pageInfo, error) {
 		if vars["after"] == nil {
@@ -230,9 +231,9 @@ func (c *Client) innerPages(ctx context.Context, w *wireIssue, what, query strin
 		case err != nil:
 			return pageInfo{}, err
 		case data.Issue == nil:
-			return pageInfo{}, c.fail("linear_unknown_payload", "the answer holds no "+what)
-		case data.Issue.Relations.wrong: // a blocker that can't be read must not be forgotten
-			return pageInfo{}, c.fail("linear_unknown_payload", what+" have an unexpected type")
+			return pageInfo{}, c.fail("linear_unknown_payload", "the answer contains no "+what)
+		case isRelations && deref(data.Issue.Relations.value).Nodes == nil: // without its blockers the issue could start
+			return pageInfo{}, c.fail("linear_unknown_payload", "the "+what+" cannot be read")
 		case data.Issue.Labels.wrong:
 			c.warn(*w.Identifier.value, "labels")
 		}

@@ -220,15 +220,17 @@ func TestMalformedRecords(t *testing.T) {
 }
 
 // A later page of relations that can't be read is an error: without its blockers the issue could start.
-func TestRelationsOfWrongTypeOnALaterPage(t *testing.T) {
-	c := answering(t, 200, `{"data":{"issues":{"nodes":[{"id":"i1","identifier":"ABC-1","title":"T","state":{"name":"Todo"},
-		"inverseRelations":{"nodes":[],"pageInfo":{"hasNextPage":true,"endCursor":"r1"}}}]},"issue":{"inverseRelations":7}}}`)
-	got, err := c.Candidates(t.Context(), []string{"Todo"})
-	if err == nil {
-		t.Fatalf("candidates %+v", got)
-	}
-	if e := wantCode(t, err, "linear_unknown_payload"); !strings.Contains(e.Message, "relations of ABC-1") {
-		t.Error(e)
+func TestUnreadableLaterPageOfRelations(t *testing.T) {
+	for _, relations := range []string{`7`, `null`, `{"nodes":null}`} {
+		c := answering(t, 200, `{"data":{"issues":{"nodes":[{"id":"i1","identifier":"ABC-1","title":"T","state":{"name":"Todo"},
+			"inverseRelations":{"nodes":[],"pageInfo":{"hasNextPage":true,"endCursor":"r1"}}}]},"issue":{"inverseRelations":`+relations+`}}}`)
+		got, err := c.Candidates(t.Context(), []string{"Todo"})
+		if err == nil {
+			t.Fatalf("%s: candidates %+v", relations, got)
+		}
+		if e := wantCode(t, err, "linear_unknown_payload"); !strings.Contains(e.Message, "relations of ABC-1") {
+			t.Error(e)
+		}
 	}
 }
 

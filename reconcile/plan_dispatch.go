@@ -113,6 +113,14 @@ func (d *dispatch) contenders() []contender {
 		if seen[issue.ID] || p.claims[issue.ID] != nil || !p.s.concerns(issue.ID) {
 			continue
 		}
+		if p.s.Tracker.Asked[issue.ID] {
+			// The two requests may have seen the issue at different moments. What the refresh released must not start here.
+			refreshed, visible := p.s.Tracker.ByID[issue.ID]
+			if !visible || refreshed.Elsewhere {
+				continue
+			}
+			issue = refreshed
+		}
 		if issue.Malformed == "" && (issue.Archived || !p.s.Policy.Active(issue.State)) {
 			continue
 		}

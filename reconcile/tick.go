@@ -372,7 +372,7 @@ func (t *tick) lookAtWorkspaces(ctx context.Context) {
 	if s.TrashDue, err = t.Runners.TrashDue(s.Now, s.FreeBytes, t.Policy.MinFreeBytes); err != nil {
 		_ = t.fail("trash", err)
 	}
-	s.SweepDue = len(list) > 0 || s.TrashDue
+	s.SweepDue = len(list) > 0 && !s.TrackerLow || s.TrashDue
 }
 
 // idsToAsk lists the issues of the claims and, in a sweep, those of unclaimed workspaces.
@@ -385,7 +385,7 @@ func (t *tick) idsToAsk(claims []Claim) []string {
 		}
 		claimed[c.IssueID] = true
 	}
-	if t.snapshot.SweepDue && t.snapshot.Only == "" {
+	if t.snapshot.SweepDue && t.snapshot.Only == "" && !t.snapshot.TrackerLow {
 		for _, w := range t.snapshot.Workspaces {
 			if !claimed[w.IssueID] && w.Project == t.Policy.Project {
 				ids = append(ids, w.IssueID)

@@ -251,8 +251,11 @@ func TestLowBudget(t *testing.T) {
 	equal(t, "skips saved", w.skips[0].Reason, SkipRateLimited)
 
 	w = worldOf(s.held(issueNo(4), HoldOperator).Snapshot)
+	w.workspaces = newScene().workspace(issueNo(5)).Workspaces
 	report := tickOnce(t, w, s.Policy, Options{TrackerLow: true})
 	equal(t, "plan", w.story(report), "stop A-1 missing")
+	equal(t, "asked", strings.Join(w.asked, "; "), "ids id-1")
+	equal(t, "swept", w.lastSweep.IsZero(), true)
 	equal(t, "said", report.TrackerLow, true)
 	equal(t, "candidates", report.Skips == nil, true)
 }

@@ -291,9 +291,13 @@ func (r *reader) prices(f field) {
 	if f.node == nil {
 		return
 	}
-	var entries map[string]yaml.Node // a name given twice is an error
-	if f.node.Kind != yaml.MappingNode || f.node.Decode(&entries) != nil {
+	if f.node.Kind != yaml.MappingNode {
 		r.wrong(Key{Type: typePrices}, f, pricesHint)
+		return
+	}
+	var entries map[string]yaml.Node
+	if f.node.Decode(&entries) != nil {
+		r.invalid(f, "a model is named twice, or not by a plain word", "keep one entry for each model")
 		return
 	}
 	p.Models = map[string]Price{}

@@ -90,6 +90,13 @@ func TestPassEnv(t *testing.T) {
 	}
 }
 
+func TestModelWithTwoPrices(t *testing.T) {
+	const price = "{input: 1, output: 2}"
+	text := strings.Replace(literalFile("$TEAM_KEY"), "---\nGo", "agent:\n  prices: {a: "+price+", a: "+price+"}\n---\nGo", 1)
+	_, err := Parse(source(t, text), testEnv())
+	wantCode(t, err, CodeInvalid, "agent.prices: a model is named twice")
+}
+
 func TestPricesOfModels(t *testing.T) {
 	p := Prices{Models: map[string]Price{"a": {Input: 2, Cached: 0.5, Output: 10}, "default": {Input: 1, Cached: 1, Output: 1}}}
 	tokens := reconcile.Tokens{Input: 3_000_000, Cached: 2_000_000, Output: 1_000_000, Reasoning: 900_000, Total: 4_000_000}
