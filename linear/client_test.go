@@ -17,42 +17,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// must is the value of a call that may not fail in a test.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
-func equal[T any](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
 // startLinear runs a fake Linear for the test.
 func startLinear(t *testing.T, c lineartest.Config) *lineartest.Server {
 	t.Helper()
 	c.Validate = linearschema.Validate
 	s := lineartest.New(c)
-	check(t, s.Start())
+	test.OK(t, s.Start())
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -67,7 +44,7 @@ func newClient(t *testing.T, s *lineartest.Server, change ...func(*linear.Option
 	for _, f := range change {
 		f(&o)
 	}
-	c := must(linear.New(o))
+	c := test.Must(linear.New(o))
 	return c
 }
 
@@ -76,7 +53,7 @@ func add(t *testing.T, s *lineartest.Server, i lineartest.Issue) lineartest.Issu
 	if i.Title == "" {
 		i.Title = "Some work"
 	}
-	made := must(s.AddIssue(i))
+	made := test.Must(s.AddIssue(i))
 	return made
 }
 
@@ -92,12 +69,13 @@ func answering(t *testing.T, status int, body string, header ...string) *linear.
 		_, _ = io.WriteString(w, body)
 	}))
 	t.Cleanup(srv.Close)
-	c := must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo", Now: func() time.Time { return testNow }}))
+	now := func() time.Time { return testNow }
+	c := test.Must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo", Now: now}))
 	return c
 }
 
 func clientOf(url string) *linear.Client {
-	return must(linear.New(linear.Options{Endpoint: url, APIKey: testKey, ProjectSlug: "demo"}))
+	return test.Must(linear.New(linear.Options{Endpoint: url, APIKey: testKey, ProjectSlug: "demo"}))
 }
 
 const testKey = "lin_api_secret0123456789"
@@ -157,7 +135,7 @@ func TestAuthorization(t *testing.T) {
 			got = r.Header.Get("Authorization")
 			_, _ = io.WriteString(w, `{"data":{"issues":{"nodes":[]}}}`)
 		}))
-		c := must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: key, ProjectSlug: "demo"}))
+		c := test.Must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: key, ProjectSlug: "demo"}))
 		_, err := c.Candidates(context.Background(), []string{"Todo"})
 		srv.Close()
 		if err != nil || got != want {
@@ -210,11 +188,11 @@ func TestErrors(t *testing.T) {
 func TestTransportErrors(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	c := newClient(t, s)
-	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailClose}))
+	test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailClose}))
 	_, err := c.Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_request")
 
-	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailHang}))
+	test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailHang}))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = c.Candidates(ctx, []string{"Todo"})
@@ -269,7 +247,7 @@ func TestCAFile(t *testing.T) {
 	defer srv.Close()
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-	check(t, os.WriteFile(file, data, 0o600))
+	test.OK(t, os.WriteFile(file, data, 0o600))
 	ask := func(caFile string) error {
 		c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x", CAFile: caFile})
 		if err != nil {
@@ -283,7 +261,7 @@ func TestCAFile(t *testing.T) {
 		t.Error(err)
 	}
 	wantCode(t, ask(file+".missing"), "tracker_ca_file_invalid")
-	check(t, os.WriteFile(file, []byte("no certificate"), 0o600))
+	test.OK(t, os.WriteFile(file, []byte("no certificate"), 0o600))
 	if e := wantCode(t, ask(file), "tracker_ca_file_invalid"); e.Class != reconcile.ClassWorkflow {
 		t.Errorf("class %q", e.Class)
 	}
@@ -298,7 +276,7 @@ func TestAnswersLate(t *testing.T) {
 					t: t, takes: after, status: http.StatusOK, bodies: []string{`{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":false,"endCursor":null}}}}`},
 				},
 			})
-			check(t, err)
+			test.OK(t, err)
 			_, err = client.Candidates(t.Context(), []string{"Todo"})
 			if code != "" {
 				wantCode(t, err, code)
@@ -346,7 +324,7 @@ func TestRateLimits(t *testing.T) {
 			if !errors.As(err, &r) {
 				t.Fatalf("no RateLimited in %v", err)
 			}
-			equal(t, "reset in", r.Reset.Sub(testNow), tc.want)
+			test.Equal(t, "reset in", r.Reset.Sub(testNow), tc.want)
 		})
 	}
 	_, err := answering(t, 400, `{"errors":[{"message":"bad","extensions":{"code":"INPUT_ERROR"}}]}`,
@@ -377,7 +355,7 @@ func TestLow(t *testing.T) {
 				t.Fatal("found an issue that is none")
 			}
 			b := c.Budget()
-			equal(t, "low", low(), tc.low)
+			test.Equal(t, "low", low(), tc.low)
 			if now = b.Reset; low() {
 				t.Error("still low when the allowance is full again")
 			}
@@ -392,7 +370,7 @@ func TestBudgetKeepsWhatAnAnswerLeavesOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := c.Budget()
-	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Status: 502}))
+	test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Status: 502}))
 	if _, err := c.Candidates(t.Context(), []string{"Todo"}); err == nil {
 		t.Fatal("no error")
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -124,7 +125,7 @@ func FuzzAnswers(f *testing.F) {
 				Transport: &canned{t: t, status: status, header: headers(header), bodies: bodies},
 				Now:       func() time.Time { return testNow }, Warn: func(text string) { log.WriteString(text) },
 			})
-			check(t, err)
+			test.OK(t, err)
 			return c
 		}
 		ctx := t.Context()
@@ -134,7 +135,7 @@ func FuzzAnswers(f *testing.F) {
 		judge(t, "ByIDs", err, secret)
 		for id, i := range found {
 			wellFormed(t, i)
-			equal(t, "issue", id, i.ID)
+			test.Equal(t, "issue", id, i.ID)
 		}
 		list, err := client().Candidates(ctx, []string{"Todo"})
 		judge(t, "Candidates", err, secret)

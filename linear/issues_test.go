@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -37,7 +38,7 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 	plain := add(t, s, lineartest.Issue{Title: "Plain", State: "In Progress"})
 	c := newClient(t, s)
 
-	got := must(c.Candidates(t.Context(), []string{" todo ", "IN PROGRESS"}))
+	got := test.Must(c.Candidates(t.Context(), []string{" todo ", "IN PROGRESS"}))
 	if ids := identifiers(got); !slices.Equal(ids, []string{plain.Identifier, want.Identifier}) {
 		t.Fatalf("candidates %v, want the newer one first and nothing of other projects or states", ids)
 	}
@@ -48,7 +49,7 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 		CreatedAt: &now, UpdatedAt: &now, Project: "demo",
 		Assignee: &reconcile.Assignee{ID: got[1].Assignee.ID, Email: "robin@example.com", IsMe: true},
 	}
-	equal(t, "normalised issue", got[1], expect)
+	test.Equal(t, "normalised issue", got[1], expect)
 	if got[0].Description != nil || got[0].Assignee != nil || got[0].Labels == nil || got[0].BlockedBy == nil {
 		t.Errorf("an issue without extras: %+v", got[0])
 	}
@@ -87,7 +88,7 @@ func TestCandidatesFailWithTheirPages(t *testing.T) {
 		for range 60 {
 			add(t, s, lineartest.Issue{})
 		}
-		check(t, s.Fail(lineartest.Failure{Kind: kind, Skip: 1}))
+		test.OK(t, s.Fail(lineartest.Failure{Kind: kind, Skip: 1}))
 		got, err := newClient(t, s).Candidates(t.Context(), []string{"Todo"})
 		wantCode(t, err, code)
 		if got != nil {
@@ -109,7 +110,7 @@ func TestNoRequestForNothing(t *testing.T) {
 			t.Errorf("ByIDs(%q) = %v, %v", none, got, err)
 		}
 	}
-	equal(t, "requests", len(s.Log()), 0)
+	test.Equal(t, "requests", len(s.Log()), 0)
 }
 
 func TestByIDs(t *testing.T) {
@@ -125,12 +126,12 @@ func TestByIDs(t *testing.T) {
 	}
 	archived := add(t, s, lineartest.Issue{Archived: true, State: "Done", Project: "none"})
 	gone := add(t, s, lineartest.Issue{})
-	check(t, s.Remove(gone.Identifier))
+	test.OK(t, s.Remove(gone.Identifier))
 	ids := []string{first.ID, archived.ID, gone.ID, first.ID}
 	for range 110 {
 		ids = append(ids, add(t, s, lineartest.Issue{}).ID)
 	}
-	got := must(newClient(t, s).ByIDs(t.Context(), ids))
+	got := test.Must(newClient(t, s).ByIDs(t.Context(), ids))
 	if _, there := got[gone.ID]; len(got) != 112 || there {
 		t.Errorf("%d issues, want all 112 but the removed one", len(got))
 	}
@@ -179,7 +180,7 @@ func TestLabelsAndBlockersAreNeverCut(t *testing.T) {
 	if !slices.Equal(gotBlockers, blockers) {
 		t.Errorf("blockers %v, want %v", gotBlockers, blockers)
 	}
-	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Operation: "SymphonyMoreLabels"}))
+	test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Operation: "SymphonyMoreLabels"}))
 	_, err = newClient(t, s).Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_status")
 }
@@ -199,7 +200,7 @@ func TestMalformedRecords(t *testing.T) {
 			case "archivedAt":
 				f.Value = json.RawMessage(`7`)
 			}
-			check(t, s.Fail(f))
+			test.OK(t, s.Fail(f))
 			got, err := c.Candidates(t.Context(), []string{"Todo"})
 			if err != nil || len(got) != 2 || got[1].Identifier != good.Identifier || got[1].Malformed != "" {
 				t.Fatalf("candidates %+v, %v", got, err)
@@ -242,7 +243,8 @@ func TestWrongTypesOfOptionalFields(t *testing.T) {
 			issue := add(t, s, lineartest.Issue{Description: ptr("x"), Labels: []string{"a"}, Assignee: "me"})
 			var warnings []string
 			c := newClient(t, s, func(o *linear.Options) { o.Warn = func(text string) { warnings = append(warnings, text) } })
-			check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailMalformed, Field: field, Value: json.RawMessage(`7`), Issue: issue.ID, Times: 2}))
+			wrong := lineartest.Failure{Kind: lineartest.FailMalformed, Field: field, Value: json.RawMessage(`7`), Issue: issue.ID, Times: 2}
+			test.OK(t, s.Fail(wrong))
 			for range 2 {
 				got, err := c.Candidates(t.Context(), []string{"Todo"})
 				if err != nil || len(got) != 1 || got[0].Malformed != "" {
@@ -307,8 +309,8 @@ func TestNormalisationOfOddValues(t *testing.T) {
 			}
 			tc.want(&want)
 			c := answering(t, 200, `{"data":{"issues":{"nodes":[`+node(tc.extra)+`]}}}`)
-			got := must(c.ByIDs(t.Context(), []string{"i1"}))
-			equal(t, "read", got["i1"], want)
+			got := test.Must(c.ByIDs(t.Context(), []string{"i1"}))
+			test.Equal(t, "read", got["i1"], want)
 		})
 	}
 }
@@ -380,13 +382,13 @@ func TestCommentsSince(t *testing.T) {
 		{ID: "c4", Author: "kim@example.com", Body: "last", CreatedAt: at(4)},
 	}})
 	add(t, s, lineartest.Issue{Comments: []lineartest.Comment{{Body: "of another issue", CreatedAt: at(6)}}})
-	got := must(newClient(t, s).Comments(t.Context(), i.ID, at(1)))
+	got := test.Must(newClient(t, s).Comments(t.Context(), i.ID, at(1)))
 	want := []reconcile.Comment{
 		{ID: "c3", Author: "GitHub", Body: "merged", CreatedAt: at(5)},
 		{ID: "c4", Author: "Kim Poe", Body: "last", CreatedAt: at(4)},
 		{ID: "c2", Author: "Robin Doe", Body: "a *new* one", CreatedAt: at(3)},
 	}
-	equal(t, "comments after the first", got, want)
+	test.Equal(t, "comments after the first", got, want)
 }
 
 func TestCommentsFollowPagesToTheirBound(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -35,7 +36,7 @@ func TestProjects(t *testing.T) {
 		listed, requests int
 	}{3: {3, 1}, 250: {250, 3}, 520: {500, 5}} {
 		s := seeded(t, manyProjects(count))
-		got := must(connect(t, s.Endpoint(), s.Key()))
+		got := test.Must(connect(t, s.Endpoint(), s.Key()))
 		if len(got.Projects) != want.listed || len(s.Log()) != want.requests {
 			t.Errorf("%d projects: %d listed, %d requests", count, len(got.Projects), len(s.Log()))
 		}
@@ -77,7 +78,7 @@ func TestProjectsRefusedKey(t *testing.T) {
 	if wantCode(t, err, "linear_api_status"); !linear.Setup().RefusedKey(err) {
 		t.Errorf("%v is no refusal of the key", err)
 	}
-	check(t, s.Fail(lineartest.Failure{Kind: "status", Status: 503, Times: 1}))
+	test.OK(t, s.Fail(lineartest.Failure{Kind: "status", Status: 503, Times: 1}))
 	_, err = connect(t, s.Endpoint(), s.Key())
 	if wantCode(t, err, "linear_api_status"); linear.Setup().RefusedKey(err) {
 		t.Errorf("%v is taken for a refusal of the key", err)
@@ -97,8 +98,8 @@ func TestProject(t *testing.T) {
 		Labels:   []string{"Symphony"},
 	}
 	s := seeded(t, seed)
-	a := must(connect(t, s.Endpoint(), s.Key()))
-	got := must(a.Project(t.Context(), "https://linear.app/acme/project/shop-1a2b3c4d5e6f", "symphony"))
+	a := test.Must(connect(t, s.Endpoint(), s.Key()))
+	got := test.Must(a.Project(t.Context(), "https://linear.app/acme/project/shop-1a2b3c4d5e6f", "symphony"))
 	var states []string
 	for _, st := range got.States {
 		states = append(states, st.Name)
@@ -123,7 +124,7 @@ func TestProject(t *testing.T) {
 func seeded(t *testing.T, seed lineartest.Seed) *lineartest.Server {
 	t.Helper()
 	s := startLinear(t, lineartest.Config{})
-	check(t, s.Load(seed))
+	test.OK(t, s.Load(seed))
 	return s
 }
 
@@ -141,8 +142,8 @@ func TestVerify(t *testing.T) {
 		Labels:   []string{"bug", "Featur", "zzz"},
 		Assignee: "Robin@example.com",
 	})
-	check(t, err)
-	equal(t, "requests", len(s.Log()), 1)
+	test.OK(t, err)
+	test.Equal(t, "requests", len(s.Log()), 1)
 	want := reconcile.TrackerFindings{
 		Project: reconcile.TrackerProject{ID: got.Project.ID, Name: "Demo", Slug: "demo", URL: got.Project.URL},
 		User:    "Robin Doe",
@@ -153,7 +154,7 @@ func TestVerify(t *testing.T) {
 		},
 		Labels: []reconcile.UnknownName{{Name: "Featur", Nearest: []string{"Feature"}}, {Name: "zzz", Nearest: []string{}}},
 	}
-	equal(t, "read", got, want)
+	test.Equal(t, "read", got, want)
 	if text := got.States[0].String(); text != `"In Progres" (did you mean "In Progress"?)` {
 		t.Error(text)
 	}
@@ -162,7 +163,7 @@ func TestVerify(t *testing.T) {
 func TestVerifyAssignee(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	c := newClient(t, s)
-	i := must(c.ByIdentifier(t.Context(), add(t, s, lineartest.Issue{Assignee: "me"}).Identifier))
+	i := test.Must(c.ByIdentifier(t.Context(), add(t, s, lineartest.Issue{Assignee: "me"}).Identifier))
 	id := i.Assignee.ID
 	for assignee, known := range map[string]bool{
 		"": true, "me": true, "ME": true, "kim@example.com": true, id: true,

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -70,7 +71,7 @@ func TestToolRefusesBadInput(t *testing.T) {
 			}
 		})
 	}
-	equal(t, "requests", len(s.Log()), 0)
+	test.Equal(t, "requests", len(s.Log()), 0)
 }
 
 func TestToolCalls(t *testing.T) {
@@ -115,20 +116,20 @@ func TestToolAtTheRateLimit(t *testing.T) {
 	tool := linear.Tool(newClient(t, s), false)
 	for _, status := range []int{http.StatusBadRequest, http.StatusTooManyRequests} {
 		s.ClearLog()
-		check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, Status: status, ResetMS: 300, Times: 2}))
+		test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, Status: status, ResetMS: 300, Times: 2}))
 		if text, ok := callTool(t, tool, whoAmI); !ok || !strings.Contains(text, "robin@example.com") || len(s.Log()) != 3 {
 			t.Errorf("HTTP %d, soon over: %v %s after %d requests", status, ok, text, len(s.Log()))
 		}
 	}
 	s.ClearLog()
-	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, ResetMS: 30 * 60_000, Times: -1}))
+	test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, ResetMS: 30 * 60_000, Times: -1}))
 	text, ok := callTool(t, tool, whoAmI)
 	code, message := toolFault(t, text)
 	if ok || code != "tracker_rate_limited" || !strings.Contains(message, time.Now().UTC().Add(30*time.Minute).Format("until 2006-01-02T15:")) &&
 		!strings.Contains(message, time.Now().UTC().Add(29*time.Minute).Format("until 2006-01-02T15:")) {
 		t.Errorf("far from over: %v %s", ok, text)
 	}
-	equal(t, "requests", len(s.Log()), 1)
+	test.Equal(t, "requests", len(s.Log()), 1)
 }
 
 // The wait for the rate limit ends with the turn.
@@ -147,7 +148,7 @@ func TestToolWaitsAMinuteInAll(t *testing.T) {
 	for after, takes := range map[string]time.Duration{"25": 0, "1": 20 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := &canned{t: t, takes: takes, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {after}}, bodies: []string{""}}
-			c := must(linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: limiter, Now: time.Now}))
+			c := test.Must(linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: limiter, Now: time.Now}))
 			text, ok := callTool(t, linear.Tool(c, false), whoAmI)
 			if code, _ := toolFault(t, text); ok || code != "tracker_rate_limited" || limiter.asked != 3 {
 				t.Errorf("%v %s after %d requests", ok, text, limiter.asked)
@@ -197,7 +198,7 @@ func TestToolAnswerTooLarge(t *testing.T) {
 // A request that is never answered ends with the client's time limit.
 func TestToolTimeLimit(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
-	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailHang}))
+	test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailHang}))
 	c := newClient(t, s, func(o *linear.Options) { o.Transport = &http.Transport{ResponseHeaderTimeout: 100 * time.Millisecond} })
 	text, ok := callTool(t, linear.Tool(c, false), whoAmI)
 	if code, message := toolFault(t, text); ok || code != "linear_api_request" || !strings.Contains(message, "no answer in time") {
@@ -230,14 +231,14 @@ func TestToolThatOnlyReads(t *testing.T) {
 		`mutation { commentCreate(input: {issueId: "` + i.ID + `", body: "x"}) { success } }`,
 		`mutation M { ...F } fragment F on Mutation { commentCreate(input: {issueId: "` + i.ID + `", body: "x"}) { success } }`,
 	} {
-		args := must(json.Marshal(map[string]string{"query": query}))
+		args := test.Must(json.Marshal(map[string]string{"query": query}))
 		a := tool.Call(t.Context(), args)
 		code, message := toolFault(t, a.Text)
 		if a.Success || a.Mutation != nil || code != "mutation_refused" || !strings.Contains(message, "tracker.tool_scope: read") || !strings.Contains(message, "commentCreate") {
 			t.Errorf("%s: %+v", query, a)
 		}
 	}
-	equal(t, "requests", len(s.Log()), 0)
+	test.Equal(t, "requests", len(s.Log()), 0)
 	if text, ok := callTool(t, tool, whoAmI); !ok {
 		t.Error(text)
 	}
@@ -297,7 +298,7 @@ func TestToolKnowsWhatItCreated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.ClearLog()
-			args := must(json.Marshal(map[string]any{"query": tc.query, "variables": tc.vars}))
+			args := test.Must(json.Marshal(map[string]any{"query": tc.query, "variables": tc.vars}))
 			a := tool.Call(t.Context(), args)
 			if a.Mutation == nil || a.Mutation.Query != tc.query || a.Success != (tc.want != "") || a.Mutation.Success != a.Success {
 				t.Fatalf("%+v, %+v", a, a.Mutation)
@@ -323,7 +324,7 @@ func TestToolKnowsWhatItCreated(t *testing.T) {
 
 func hasComment(t *testing.T, s *lineartest.Server, issue, id string) bool {
 	t.Helper()
-	return slices.ContainsFunc(must(s.Issue(issue)).Comments, func(c lineartest.Comment) bool { return c.ID == id })
+	return slices.ContainsFunc(test.Must(s.Issue(issue)).Comments, func(c lineartest.Comment) bool { return c.ID == id })
 }
 
 // An agent that asks for the id itself gets it, with all values as Linear sent them.
@@ -334,7 +335,7 @@ func TestToolLeavesTheAnswerAsItIs(t *testing.T) {
 		`"d":{"success":true},"e":{},"f":null},"extensions":{"x":1}}`
 	const query = `"mutation { c: commentCreate(input: {}) { success } d: issueCreate(input: {}) { success } e: reactionCreate(input: {}) { success } }"`
 	a := linear.Tool(answering(t, 200, body), false).Call(t.Context(), json.RawMessage(query))
-	equal(t, "read", a.Text, want)
+	test.Equal(t, "read", a.Text, want)
 	made := a.Mutation.Created
 	if len(made) != 2 || made[0] != (reconcile.Created{Kind: "comment", ID: "1"}) || made[1] != (reconcile.Created{Kind: "reaction", ID: "2"}) {
 		t.Errorf("created %+v", made)

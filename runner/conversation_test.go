@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
@@ -94,14 +95,14 @@ func TestPatientRefresh(t *testing.T) {
 func (r *rig) occupy(thread, mark string) {
 	r.t.Helper()
 	exe, err := os.Executable()
-	must(r.t, err)
+	test.OK(r.t, err)
 	cmd := exec.CommandContext(context.WithoutCancel(r.t.Context()), exe, "app-server", "--home", filepath.Join(filepath.Dir(r.root), "codex"))
 	cmd.Env = []string{agentVar + "=1", mark, "PATH=" + os.Getenv("PATH")}
 	stdin, err := cmd.StdinPipe()
-	must(r.t, err)
+	test.OK(r.t, err)
 	stdout, err := cmd.StdoutPipe()
-	must(r.t, err)
-	must(r.t, cmd.Start())
+	test.OK(r.t, err)
+	test.OK(r.t, cmd.Start())
 	s := codex.New(agent.Streams{Stdin: stdin, Stdout: stdout}, agent.Options{ClientVersion: "1"})
 	r.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -109,8 +110,8 @@ func (r *rig) occupy(thread, mark string) {
 		_ = cmd.Wait()
 	})
 	_, err = s.Initialize(r.t.Context())
-	must(r.t, err)
-	must(r.t, s.ResumeThread(r.t.Context(), thread, agent.ThreadParams{Cwd: r.space()}))
+	test.OK(r.t, err)
+	test.OK(r.t, s.ResumeThread(r.t.Context(), thread, agent.ThreadParams{Cwd: r.space()}))
 }
 
 // A thread that an orphan of an earlier run has open is taken back. If another process has it open, a new thread begins.
@@ -202,7 +203,7 @@ func TestLastWords(t *testing.T) {
 func (r *rig) spoken(seen func(c *conversation, e agent.Event)) (c *conversation, say func(line string)) {
 	r.t.Helper()
 	c = newConversation(r.newJob(r.run, func(error) {}), nil)
-	must(r.t, c.open())
+	test.OK(r.t, c.open())
 	in, agentOut := io.Pipe()
 	_, stdin := io.Pipe()
 	handled := make(chan struct{})
@@ -213,13 +214,13 @@ func (r *rig) spoken(seen func(c *conversation, e agent.Event)) (c *conversation
 		handled <- struct{}{}
 	}})
 	r.t.Cleanup(func() {
-		must(r.t, agentOut.Close())
+		test.OK(r.t, agentOut.Close())
 		<-g.session.Done()
 		c.close()
 	})
 	return c, func(line string) {
 		_, err := io.WriteString(agentOut, line+"\n")
-		must(r.t, err)
+		test.OK(r.t, err)
 		<-handled
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
@@ -19,7 +20,7 @@ func TestOwnSecretsStayAway(t *testing.T) {
 	for _, profile := range []string{"", "export SYMPHONY_WEB_PASSWORD=of-the-profile\n"} {
 		r := newRig(t, "say hm")
 		r.Env = append(r.Env, "SYMPHONY_WEB_PASSWORD=as-it-was", "OPENAI_API_KEY=of-the-model")
-		must(t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(profile), 0o600))
+		test.OK(t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(profile), 0o600))
 		r.Config.Hooks.BeforeRun = "env > hook.txt"
 		r.Config.Command = "env > agent.txt; " + r.Config.Command
 		r.ends(reconcile.Succeeded, "")
@@ -46,7 +47,7 @@ func TestHookPrintsSecretOfProfile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "say hm")
-			must(t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(c.profile), 0o600))
+			test.OK(t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(c.profile), 0o600))
 			r.Config.Hooks.BeforeRun = "echo begun; (echo open >&4) 2>/dev/null\necho it has $OF_PROFILE_TOKEN >&2; exit 3"
 			run := r.ends(reconcile.Failed, "hook_failed")
 			text := read(t, filepath.Join(r.Dir, hooksFile))
@@ -70,7 +71,7 @@ func TestRunHidesACutSecret(t *testing.T) {
 	r := newRig(t, "fail other "+strings.Repeat("x", 385)+token)
 	r.Env = append(r.Env, "GH_TOKEN="+token)
 	run, err := r.work()
-	must(t, err)
+	test.OK(t, err)
 	if half := token[:10]; !strings.HasSuffix(run.ErrorText, "…") || strings.Contains(run.ErrorText, half) || strings.Contains(r.log.String(), half) {
 		t.Errorf("the error is %q", run.ErrorText)
 	}
@@ -108,7 +109,7 @@ func TestKeyInTitle(t *testing.T) {
 	var name string
 	r.Config.StartAgent = func(s agent.Streams, o agent.Options) agent.Session { return namedSession{codex.Start(s, o), &name} }
 	_, err := r.Run(t.Context(), r.run, r.terminate) // not ends: the row has the issue as the tracker gave it
-	must(t, err)
+	test.OK(t, err)
 	const want = "rotate " + agent.Redacted
 	if title := read(t, r.space("title")); title != want || name != "ABC-1: "+want {
 		t.Errorf("the hook has the title %q, the thread the name %q", title, name)

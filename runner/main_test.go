@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
@@ -256,15 +257,15 @@ type rig struct {
 func newRig(t *testing.T, script string, answers ...answer) *rig {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	test.OK(t, err)
 	home := filepath.Join(base, "home")
-	must(t, os.MkdirAll(filepath.Join(base, "codex"), 0o700))
-	must(t, os.Mkdir(home, 0o700))
+	test.OK(t, os.MkdirAll(filepath.Join(base, "codex"), 0o700))
+	test.OK(t, os.Mkdir(home, 0o700))
 	if len(answers) == 0 {
 		answers = []answer{in("Todo"), in("Human Review")}
 	}
 	exe, err := os.Executable()
-	must(t, err)
+	test.OK(t, err)
 	log := &lockedWriter{}
 	redactor := agent.NewRedactor([]string{testKey})
 	r := &rig{
@@ -297,7 +298,7 @@ func (r *rig) next(name string) {
 	r.t.Helper()
 	id := fmt.Sprintf("%s-%d-%d", name, os.Getpid(), time.Now().UnixNano())
 	r.Dir = RunDir(r.StateDir, id)
-	must(r.t, os.MkdirAll(r.Dir, 0o700))
+	test.OK(r.t, os.MkdirAll(r.Dir, 0o700))
 	r.Alive = &pulse{}
 	r.run = reconcile.Run{
 		ID: id, Kind: reconcile.AgentRun, IssueID: "id-1", Identifier: "ABC-1", Issue: issueIn("Todo"),
@@ -353,7 +354,7 @@ func (r *rig) work() (reconcile.Run, error) {
 		r.t.Fatalf("the run took longer than %v", patience)
 	}
 	left, findErr := proc.Find(proc.Owner{RunID: r.run.ID, ThreadID: run.ThreadID})
-	must(r.t, findErr)
+	test.OK(r.t, findErr)
 	if len(left) > 0 {
 		r.t.Errorf("processes of the run live on: %+v", left)
 	}
@@ -392,7 +393,7 @@ func (r *rig) noSecret() {
 		r.t.Error("the tracker's key stands in the run's row or the worker's log")
 	}
 	for _, dir := range []string{r.StateDir, r.root} {
-		must(r.t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		test.OK(r.t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 			if errors.Is(err, os.ErrNotExist) {
 				return nil
 			}
@@ -407,17 +408,10 @@ func (r *rig) noSecret() {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func read(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	must(t, err)
+	test.OK(t, err)
 	return string(data)
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -29,7 +30,7 @@ func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 		w, alive := bare(journal)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // a stopped run has an outcome too
-		must(t, w.Conclude(ctx, reconcile.Run{ID: "run-1", Phase: reconcile.PreparingWorkspace, Outcome: reconcile.Failed}))
+		test.OK(t, w.Conclude(ctx, reconcile.Run{ID: "run-1", Phase: reconcile.PreparingWorkspace, Outcome: reconcile.Failed}))
 		if len(journal.finished) != 1 {
 			t.Fatalf("%d outcomes were recorded", len(journal.finished))
 		}
@@ -82,7 +83,7 @@ func TestRunDirectoryNotWritable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "say done")
 			// A directory in the place of the file fails for root, too.
-			must(t, os.MkdirAll(filepath.Join(r.Dir, file), 0o700))
+			test.OK(t, os.MkdirAll(filepath.Join(r.Dir, file), 0o700))
 			r.ends(reconcile.Failed, "run_failed")
 		})
 	}
@@ -92,7 +93,7 @@ func TestRunDirectoryNotWritable(t *testing.T) {
 func TestHookWithoutALog(t *testing.T) {
 	r := newRig(t, "say done")
 	r.Config.Hooks.AfterRun = "echo over >> after.txt"
-	must(t, os.MkdirAll(filepath.Join(r.Dir, hooksFile), 0o700))
+	test.OK(t, os.MkdirAll(filepath.Join(r.Dir, hooksFile), 0o700))
 	r.ends(reconcile.Succeeded, "")
 	if got := read(t, r.space("after.txt")); got != "over\n" {
 		t.Errorf("after_run wrote %q", got)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -64,8 +65,8 @@ func TestWhichThreadIsResumed(t *testing.T) {
 		{"switched off", func(r *rig) { r.Config.ResumeThread = false }, false, true, false},
 		{"no thread yet", func(r *rig) { r.journal.last = "" }, false, false, false},
 		{"a thread of another workspace", func(r *rig) { r.journal.lastIn = "0123" }, false, false, true},
-		{"the workspace is new", func(r *rig) { must(r.t, os.RemoveAll(r.space())) }, false, false, true},
-		{"no rollout", func(r *rig) { must(r.t, os.RemoveAll(filepath.Join(filepath.Dir(r.root), "codex", "threads"))) }, false, true, true},
+		{"the workspace is new", func(r *rig) { test.OK(r.t, os.RemoveAll(r.space())) }, false, false, true},
+		{"no rollout", func(r *rig) { test.OK(r.t, os.RemoveAll(filepath.Join(filepath.Dir(r.root), "codex", "threads"))) }, false, true, true},
 		{"nothing stored of the thread", func(r *rig) { r.journal.told = nil; r.journal.lastRun.StartedAt = *wroteAt(2) }, true, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -257,13 +258,13 @@ func (k *tracker) post(id, body string, at time.Time) {
 func (r *rig) prompts(thread string) []string {
 	r.t.Helper()
 	data, err := os.ReadFile(filepath.Join(filepath.Dir(r.root), "codex", "threads", thread+".json"))
-	must(r.t, err)
+	test.OK(r.t, err)
 	var stored struct {
 		History []struct {
 			Prompt string `json:"prompt"`
 		} `json:"history"`
 	}
-	must(r.t, json.Unmarshal(data, &stored))
+	test.OK(r.t, json.Unmarshal(data, &stored))
 	var list []string
 	for _, e := range stored.History {
 		list = append(list, e.Prompt)

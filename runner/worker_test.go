@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -78,8 +79,8 @@ func TestOutcomes(t *testing.T) {
 		{name: "the prompt can't be rendered", script: "error line 3: unknown variable", outcome: reconcile.Failed, code: "template_render_error"},
 		{
 			name: "a file in the workspace's place", change: func(r *rig) {
-				must(r.t, os.Mkdir(r.root, 0o700))
-				must(r.t, os.WriteFile(r.space(), []byte("mine"), 0o600))
+				test.OK(r.t, os.Mkdir(r.root, 0o700))
+				test.OK(r.t, os.WriteFile(r.space(), []byte("mine"), 0o600))
 			},
 			outcome: reconcile.Failed, code: "invalid_workspace_cwd",
 			check: func(t *testing.T, r *rig, _ reconcile.Run) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -23,13 +24,13 @@ func newAccount(t testing.TB) *Account {
 
 func read(t testing.TB, a *Account, now time.Time) AccountState {
 	t.Helper()
-	s := must(a.Read(now))
+	s := test.Must(a.Read(now))
 	return s
 }
 
 func saveLimits(t testing.TB, a *Account, now time.Time, record string, args ...any) {
 	t.Helper()
-	check(t, a.SaveLimits(ctx, now, fmt.Appendf(nil, record, args...)))
+	test.OK(t, a.SaveLimits(ctx, now, fmt.Appendf(nil, record, args...)))
 }
 
 // limitOf describes a limit: its window, and how long it lasts from the epoch.
@@ -45,24 +46,24 @@ func limitOf(s AccountState) string {
 func TestAccountDirectory(t *testing.T) {
 	home := t.TempDir()
 	codex := filepath.Join(home, "codex")
-	check(t, os.Mkdir(codex, 0o700))
-	check(t, os.Symlink(codex, filepath.Join(home, "link")))
+	test.OK(t, os.Mkdir(codex, 0o700))
+	test.OK(t, os.Symlink(codex, filepath.Join(home, "link")))
 	a := NewAccount("", home, codex)
-	equal(t, "by a link", NewAccount("relative", home, filepath.Join(home, "link")).Dir, a.Dir)
+	test.Equal(t, "by a link", NewAccount("relative", home, filepath.Join(home, "link")).Dir, a.Dir)
 	if other := NewAccount("", home, filepath.Join(home, "other")); other.Dir == a.Dir {
 		t.Error("two homes share a directory")
 	}
-	equal(t, "parent", filepath.Dir(a.Dir), filepath.Join(home, ".local/state/symphony/accounts"))
-	equal(t, "elsewhere", filepath.Dir(NewAccount("/x", home, codex).Dir), "/x/symphony/accounts")
-	equal(t, "known of nothing", read(t, a, epoch), (AccountState{}))
-	count := must(a.CountSlots(ctx, 2, 5))
+	test.Equal(t, "parent", filepath.Dir(a.Dir), filepath.Join(home, ".local/state/symphony/accounts"))
+	test.Equal(t, "elsewhere", filepath.Dir(NewAccount("/x", home, codex).Dir), "/x/symphony/accounts")
+	test.Equal(t, "known of nothing", read(t, a, epoch), (AccountState{}))
+	count := test.Must(a.CountSlots(ctx, 2, 5))
 	if _, err := os.Stat(filepath.Join(home, ".local")); !errors.Is(err, fs.ErrNotExist) || count != (reconcile.Slots{Free: 2, Max: 2}) {
 		t.Errorf("a look has made something (%v), or counted %+v", err, count)
 	}
-	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
+	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 	for path, mode := range map[string]fs.FileMode{a.Dir: 0o700, filepath.Join(a.Dir, limitsName): 0o600} {
-		info := must(os.Stat(path))
-		equal(t, "mode of "+path, info.Mode().Perm(), mode)
+		info := test.Must(os.Stat(path))
+		test.Equal(t, "mode of "+path, info.Mode().Perm(), mode)
 	}
 }
 
@@ -95,7 +96,7 @@ func TestLimitUsedUp(t *testing.T) {
 	} {
 		a := newAccount(t)
 		saveLimits(t, a, epoch, "{%s}", row.record)
-		equal(t, row.rule, limitOf(read(t, a, epoch.Add(row.now))), row.want)
+		test.Equal(t, row.rule, limitOf(read(t, a, epoch.Add(row.now))), row.want)
 	}
 }
 
@@ -105,39 +106,39 @@ func TestLimitsAreMerged(t *testing.T) {
 	a := newAccount(t)
 	reset := epoch.Add(time.Hour).Unix()
 	saveLimits(t, a, epoch, `{"limitId":"some-model","primary":{"usedPercent":100,"resetsAt":%d}}`, reset)
-	equal(t, "a model's", limitOf(read(t, a, epoch)), "primary 1h0m0s")
+	test.Equal(t, "a model's", limitOf(read(t, a, epoch)), "primary 1h0m0s")
 	saveLimits(t, a, epoch, `{"limitId":"codex","secondary":{"usedPercent":100,"resetsAt":%d}}`, reset)
-	equal(t, "the main one replaces it", limitOf(read(t, a, epoch)), "secondary 1h0m0s")
+	test.Equal(t, "the main one replaces it", limitOf(read(t, a, epoch)), "secondary 1h0m0s")
 	saveLimits(t, a, epoch, `{"limitId":"some-model","secondary":{"usedPercent":1,"resetsAt":%d}}`, reset)
 	saveLimits(t, a, epoch, `{"limitId":"codex","secondary":null,"planType":"pro"}`)
-	equal(t, "neither cleared nor replaced", limitOf(read(t, a, epoch)), "secondary 1h0m0s")
+	test.Equal(t, "neither cleared nor replaced", limitOf(read(t, a, epoch)), "secondary 1h0m0s")
 	saveLimits(t, a, epoch.Add(time.Minute), `{"limitId":"codex","secondary":{"usedPercent":3,"resetsAt":%d}}`, reset)
-	equal(t, "over", limitOf(read(t, a, epoch.Add(time.Minute))), "")
+	test.Equal(t, "over", limitOf(read(t, a, epoch.Add(time.Minute))), "")
 
-	text := must(os.ReadFile(filepath.Join(a.Dir, limitsName)))
+	text := test.Must(os.ReadFile(filepath.Join(a.Dir, limitsName)))
 	var stored struct {
 		CodexHome string                     `json:"codex_home"`
 		Limits    map[string]json.RawMessage `json:"rate_limits"`
 	}
-	check(t, json.Unmarshal(text, &stored))
-	equal(t, "home", stored.CodexHome, a.Home)
-	equal(t, "plan", string(stored.Limits["planType"]), `"pro"`)
+	test.OK(t, json.Unmarshal(text, &stored))
+	test.Equal(t, "home", stored.CodexHome, a.Home)
+	test.Equal(t, "plan", string(stored.Limits["planType"]), `"pro"`)
 }
 
 // TestDamagedAccount checks that an unreadable file is an error that blocks nothing, and is replaced by the next write.
 func TestDamagedAccount(t *testing.T) {
 	for _, text := range []string{"", "{", `[]`, `{"block":{"code":"strange"}}`, `{"rate_limits":[]}`, `{"at":"yesterday"}`} {
 		a := newAccount(t)
-		check(t, os.MkdirAll(a.Dir, dirMode))
+		test.OK(t, os.MkdirAll(a.Dir, dirMode))
 		path := filepath.Join(a.Dir, limitsName)
-		check(t, os.WriteFile(path, []byte(text), 0o600))
+		test.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		s, err := a.Read(epoch)
 		if e := wantCode(t, err, "account_state"); s != (AccountState{}) || !strings.Contains(e.Message, path) {
 			t.Errorf("%q: %+v, %v", text, s, err)
 		}
-		check(t, a.Worked(ctx, epoch, epoch))
+		test.OK(t, a.Worked(ctx, epoch, epoch))
 		wantConflict(t, a.Probe(ctx, epoch, reconcile.Block{}, "x"))
-		check(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
+		test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 		if s := read(t, a, epoch); s.Block == nil {
 			t.Errorf("%q: not written anew", text)
 		}
@@ -148,14 +149,14 @@ func TestDamagedAccount(t *testing.T) {
 // block.
 func TestSharedBlock(t *testing.T) {
 	a := newAccount(t)
-	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
+	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 	b := *read(t, a, epoch).Block
 	if want := (reconcile.Block{Code: "agent_auth", Message: "log in", Since: epoch, NextTry: epoch.Add(10 * time.Second)}); b != want {
 		t.Errorf("%+v", b)
 	}
 	wantConflict(t, a.Probe(ctx, epoch.Add(9*time.Second), b, "early"))
 	due := epoch.Add(10 * time.Second)
-	check(t, a.Probe(ctx, due, b, "/state/runs/1/alive"))
+	test.OK(t, a.Probe(ctx, due, b, "/state/runs/1/alive"))
 	wantConflict(t, a.Probe(ctx, due, b, "late"))
 	s := read(t, a, due)
 	if s.Probe != "/state/runs/1/alive" || s.Block.Tries != 1 || !s.Block.NextTry.Equal(due.Add(20*time.Second)) {
@@ -164,16 +165,16 @@ func TestSharedBlock(t *testing.T) {
 	// A caller that read the block before that is too late, however long it waited.
 	wantConflict(t, a.Probe(ctx, due.Add(time.Minute), b, "later"))
 	// In vain: the backoff goes on from there.
-	check(t, a.Failed(ctx, due.Add(time.Second), reconcile.CodeAgentQuota, "used up"))
+	test.OK(t, a.Failed(ctx, due.Add(time.Second), reconcile.CodeAgentQuota, "used up"))
 	s = read(t, a, due)
 	if s.Block.Code != "agent_quota" || s.Block.Tries != 1 || !s.Block.Since.Equal(epoch) || !s.Block.NextTry.Equal(due.Add(21*time.Second)) {
 		t.Errorf("%+v", s.Block)
 	}
-	check(t, a.Worked(ctx, due, epoch.Add(-time.Second)))
+	test.OK(t, a.Worked(ctx, due, epoch.Add(-time.Second)))
 	if read(t, a, due).Block == nil {
 		t.Error("what ran before the block has ended it")
 	}
-	check(t, a.Worked(ctx, due, due))
+	test.OK(t, a.Worked(ctx, due, due))
 	if read(t, a, due).Block != nil {
 		t.Error("the probe's success has not ended it")
 	}
@@ -184,16 +185,16 @@ func TestSharedBlock(t *testing.T) {
 func TestQuotaWithReset(t *testing.T) {
 	a := newAccount(t)
 	saveLimits(t, a, epoch, `{"primary":{"usedPercent":100,"resetsAt":%d}}`, epoch.Add(time.Hour).Unix())
-	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentQuota, "used up"))
+	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentQuota, "used up"))
 	if s := read(t, a, epoch); s.Block != nil || s.Limit == nil {
 		t.Errorf("%+v", s)
 	}
-	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
+	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 	if read(t, a, epoch).Block == nil {
 		t.Error("a missing login is no matter of the allowance")
 	}
 	b := newAccount(t)
-	check(t, b.Failed(ctx, epoch, reconcile.CodeAgentQuota, "used up"))
+	test.OK(t, b.Failed(ctx, epoch, reconcile.CodeAgentQuota, "used up"))
 	if read(t, b, epoch).Block == nil {
 		t.Error("no block, though the end of the limit is not known")
 	}
@@ -214,15 +215,15 @@ func TestAccountWritersTakeTurns(t *testing.T) {
 		})
 	}
 	all.Wait()
-	rec := must(a.load())
-	equal(t, "members", len(rec.RateLimits), writers*each)
+	rec := test.Must(a.load())
+	test.Equal(t, "members", len(rec.RateLimits), writers*each)
 }
 
 func takeSlots(t testing.TB, a *Account, limit, want int) ([]*os.File, reconcile.Slots) {
 	t.Helper()
 	files, count, err := a.TakeSlots(ctx, limit, want)
-	check(t, err)
-	equal(t, "files", len(files), count.Free)
+	test.OK(t, err)
+	test.Equal(t, "files", len(files), count.Free)
 	t.Cleanup(func() { closeAll(files) })
 	return files, count
 }
@@ -244,10 +245,10 @@ func TestSlots(t *testing.T) {
 	_, count = takeSlots(t, a, 3, 1)
 	wantSlots(t, count, 0, 3, 3)
 
-	counted := must(a.CountSlots(ctx, 3, 1))
+	counted := test.Must(a.CountSlots(ctx, 3, 1))
 	wantSlots(t, counted, 0, 3, 3)
 	closeAll(second)
-	counted = must(a.CountSlots(ctx, 3, 1))
+	counted = test.Must(a.CountSlots(ctx, 3, 1))
 	wantSlots(t, counted, 1, 2, 3)
 	closeAll(first)
 	many, count := takeSlots(t, a, 4, 9)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -13,7 +14,7 @@ const tellPatience = 20 * time.Second
 // openKeys are the keys of the notifications that may be taken now.
 func openKeys(t *testing.T, db *DB, now time.Time, standing ...reconcile.Attention) []string {
 	t.Helper()
-	list := must(db.Attentions.OpenAttentions(ctx, now, tellPatience, "", standing...))
+	list := test.Must(db.Attentions.OpenAttentions(ctx, now, tellPatience, "", standing...))
 	keys := []string{}
 	for _, a := range list {
 		keys = append(keys, a.Key)
@@ -23,13 +24,13 @@ func openKeys(t *testing.T, db *DB, now time.Time, standing ...reconcile.Attenti
 
 func wantOpen(t *testing.T, db *DB, now time.Time, want ...string) {
 	t.Helper()
-	equal(t, "open", openKeys(t, db, now), append([]string{}, want...))
+	test.Equal(t, "open", openKeys(t, db, now), append([]string{}, want...))
 }
 
 // takes tries to take a stored notification, and reports whether it could.
 func takes(t *testing.T, db *DB, now time.Time, a reconcile.Attention, by string) bool {
 	t.Helper()
-	took := must(db.Attentions.TakeAttention(ctx, now, tellPatience, a, by))
+	took := test.Must(db.Attentions.TakeAttention(ctx, now, tellPatience, a, by))
 	return took
 }
 
@@ -42,9 +43,9 @@ func heldAt(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Cla
 
 func changed(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Claim {
 	t.Helper()
-	check(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c}))
+	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c}))
 	c, _, err := db.Views.ClaimByIssue(ctx, c.IssueID)
-	check(t, err)
+	test.OK(t, err)
 	return c
 }
 
@@ -77,7 +78,7 @@ func TestAttentionIsTakenOnce(t *testing.T) {
 		t.Error("it was not taken once")
 	}
 	wantOpen(t, other, epoch)
-	check(t, db.Attentions.DoneAttention(ctx, epoch.Add(time.Second), a.Key, ""))
+	test.OK(t, db.Attentions.DoneAttention(ctx, epoch.Add(time.Second), a.Key, ""))
 	wantOpen(t, db, epoch.Add(time.Hour))
 	if takes(t, db, epoch.Add(time.Hour), a, "pass") {
 		t.Error("it was delivered twice")
@@ -106,8 +107,8 @@ func TestAttentionOfADeadProcess(t *testing.T) {
 
 	// A pass reports what the last process has left, once.
 	for _, want := range []bool{true, false} {
-		equal(t, "something is left", must(db.Attentions.LeftAttentions(ctx, later.Add(time.Hour), tellPatience, "pass")), want)
-		check(t, db.Attentions.GiveUpAttentions(ctx, later.Add(time.Hour), tellPatience, "pass"))
+		test.Equal(t, "something is left", test.Must(db.Attentions.LeftAttentions(ctx, later.Add(time.Hour), tellPatience, "pass")), want)
+		test.OK(t, db.Attentions.GiveUpAttentions(ctx, later.Add(time.Hour), tellPatience, "pass"))
 	}
 
 	// A clock that was set back keeps nothing for ever.
@@ -122,7 +123,7 @@ func TestStandingAttention(t *testing.T) {
 	db := newState(t)
 	set := func(b reconcile.Block) {
 		t.Helper()
-		check(t, db.Store.Commit(ctx, epoch, reconcile.Change{TrackerBlock: &b}))
+		test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{TrackerBlock: &b}))
 	}
 	b := reconcile.Block{Code: "linear_api_status", Message: "HTTP 503", Since: epoch}
 	set(b)
@@ -133,7 +134,7 @@ func TestStandingAttention(t *testing.T) {
 	if !takes(t, db, now, a, "pass") {
 		t.Error("it was not taken")
 	}
-	check(t, db.Attentions.DoneAttention(ctx, now, a.Key, ""))
+	test.OK(t, db.Attentions.DoneAttention(ctx, now, a.Key, ""))
 	b.Code = "tracker_rate_limited"
 	set(b)
 	wantOpen(t, db, now.Add(time.Hour))
@@ -162,7 +163,7 @@ func TestStandingAttention(t *testing.T) {
 func TestAttentionsAreDropped(t *testing.T) {
 	db := newState(t)
 	heldAt(t, db, claim(t, db, 1), epoch)
-	check(t, db.Attentions.DropAttentions(ctx, epoch))
+	test.OK(t, db.Attentions.DropAttentions(ctx, epoch))
 	wantOpen(t, db, epoch.Add(time.Hour))
 	c := heldAt(t, db, claim(t, db, 2), epoch.Add(time.Hour))
 	wantOpen(t, db, epoch.Add(time.Hour), reconcile.HoldAttention(c).Key)
@@ -172,12 +173,12 @@ func TestAttentionsAreDropped(t *testing.T) {
 func TestPruneAttentions(t *testing.T) {
 	db, now := newState(t), epoch.Add(31*day)
 	auth := reconcile.Block{Code: "agent_auth", Message: "not logged in", Since: epoch}
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth}))
 	recent := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 2), now.Add(-29*day))).Key
 	passAt(t, db, now)
 	prune(t, db, now, 50)
 	wantOpen(t, db, now, reconcile.BlockAttention(auth).Key, recent)
-	check(t, db.Store.Commit(ctx, now, reconcile.Change{AgentBlock: &reconcile.Block{}}))
+	test.OK(t, db.Store.Commit(ctx, now, reconcile.Change{AgentBlock: &reconcile.Block{}}))
 	prune(t, db, now.Add(time.Hour), 50)
 	wantOpen(t, db, now, recent)
 }
@@ -188,20 +189,20 @@ func TestAttentionOfARequest(t *testing.T) {
 	open := asked(t, db, startedRun(t, db, 1), reconcile.CommandRequest).Attention()
 	answered := asked(t, db, startedRun(t, db, 2), reconcile.CommandRequest)
 	wantOpen(t, db, epoch, open.Key, answered.Attention().Key)
-	must(decided(db, answered, reconcile.DecideDeny, early, false))
+	test.Must(decided(db, answered, reconcile.DecideDeny, early, false))
 	wantOpen(t, db, epoch, open.Key)
 	if takes(t, db, epoch, answered.Attention(), "pass") {
 		t.Error("it was taken after the answer")
 	}
 	withdrawn := asked(t, db, startedRun(t, db, 3), reconcile.CommandRequest)
-	must(db.Journal.ResolveRequest(ctx, epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn))
+	test.Must(db.Journal.ResolveRequest(ctx, epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn))
 	wantOpen(t, db, epoch, open.Key)
 	// When the run has ended consent and secrets have no receiver. Another answer is for the next run.
 	run := startedRun(t, db, 4)
 	question := asked(t, db, run, reconcile.QuestionRequest).Attention()
 	hidden := requestOf(run, reconcile.QuestionRequest)
 	hidden.Detail.Questions[0].Secret, hidden.Detail.SealKey = true, []byte("key")
-	secret := must(db.Journal.AddRequest(ctx, hidden))
+	secret := test.Must(db.Journal.AddRequest(ctx, hidden))
 	wantOpen(t, db, epoch, open.Key, question.Key, secret.Attention().Key)
 	finishRun(t, db, mustRun(t, db, runID(1)))
 	finishRun(t, db, run)

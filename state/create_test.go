@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -23,24 +24,24 @@ func TestCreateMakesPrivateCompleteDatabase(t *testing.T) {
 	old := unix.Umask(0)
 	defer unix.Umask(old)
 	dir := newDir(t)
-	check(t, os.Mkdir(dir, 0o700))
+	test.OK(t, os.Mkdir(dir, 0o700))
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} { // of a creation that did not end
-		check(t, os.WriteFile(filepath.Join(dir, tempName+suffix), []byte("half"), 0o600))
+		test.OK(t, os.WriteFile(filepath.Join(dir, tempName+suffix), []byte("half"), 0o600))
 	}
 	db := createIn(t, dir)
 	insertedRun(t, db, 1)
 	for name, want := range map[string]fs.FileMode{"": 0o700, "state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600} {
-		info := must(os.Stat(filepath.Join(dir, name)))
-		equal(t, "mode", info.Mode().Perm(), want)
+		info := test.Must(os.Stat(filepath.Join(dir, name)))
+		test.Equal(t, "mode", info.Mode().Perm(), want)
 	}
 	var mode, schema string
-	check(t, db.sql.QueryRow(`PRAGMA journal_mode`).Scan(&mode))
-	check(t, db.sql.QueryRow(`SELECT value FROM meta WHERE key = 'schema'`).Scan(&schema))
+	test.OK(t, db.sql.QueryRow(`PRAGMA journal_mode`).Scan(&mode))
+	test.OK(t, db.sql.QueryRow(`SELECT value FROM meta WHERE key = 'schema'`).Scan(&schema))
 	if mode != "wal" || schema != strconv.Itoa(schemaVersion) {
 		t.Errorf("journal mode %s, schema %s", mode, schema)
 	}
-	left := must(filepath.Glob(filepath.Join(dir, tempName+"*")))
-	equal(t, "left over", len(left), 0)
+	left := test.Must(filepath.Glob(filepath.Join(dir, tempName+"*")))
+	test.Equal(t, "left over", len(left), 0)
 }
 
 func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
@@ -54,7 +55,7 @@ func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
 			Data: []byte(`CREATE TABLE three (x INTEGER) STRICT; CREATE TABLE claims (x INTEGER)`),
 		},
 	}
-	check(t, migrate(ctx, db.sql, files, schemaVersion, next, epoch))
+	test.OK(t, migrate(ctx, db.sql, files, schemaVersion, next, epoch))
 	if err := migrate(ctx, db.sql, files, next, next+1, epoch); err == nil {
 		t.Fatal("a broken migration was applied")
 	}
@@ -63,15 +64,16 @@ func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
 	}
 	var version, tables int
 	var schema string
-	check(t, db.sql.QueryRow(`SELECT (SELECT user_version FROM pragma_user_version),
+	test.OK(t, db.sql.QueryRow(`SELECT (SELECT user_version FROM pragma_user_version),
 		(SELECT value FROM meta WHERE key = 'schema'),
 		(SELECT count(*) FROM sqlite_schema WHERE name = 'three')`).Scan(&version, &schema, &tables))
+
 	if version != next || schema != strconv.Itoa(next) || tables != 0 {
 		t.Errorf("version %d, schema %s, %d tables of the broken one", version, schema, tables)
 	}
 	older := createIn(t, dir) // this program, which knows one less
 	got, _, err := older.Views.ClaimByIssue(ctx, want.IssueID)
-	check(t, err)
+	test.OK(t, err)
 	if got.Version != want.Version || older.schema != next {
 		t.Errorf("version %d of the claim, schema %d", got.Version, older.schema)
 	}
@@ -85,8 +87,8 @@ func TestPathsOfAnyName(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, databaseName)); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
-		rec := must(openIn(t, dir).Store.State(ctx))
-		equal(t, "claims after reopening "+name, len(rec.Claims), 1)
+		rec := test.Must(openIn(t, dir).Store.State(ctx))
+		test.Equal(t, "claims after reopening "+name, len(rec.Claims), 1)
 	}
 }
 
@@ -100,7 +102,7 @@ func TestOpenNeverCreates(t *testing.T) {
 			t.Errorf("the directory was made: %v", err)
 		}
 	}
-	check(t, os.Mkdir(dir, 0o700))
+	test.OK(t, os.Mkdir(dir, 0o700))
 	if _, err := Open(ctx, dir); !errors.Is(err, ErrNoState) {
 		t.Errorf("error is %v, want ErrNoState", err)
 	}
@@ -116,8 +118,8 @@ func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 		"a wal": func(dir string) error { return os.WriteFile(filepath.Join(dir, "state.db-wal"), []byte("x"), 0o600) },
 	} {
 		dir := newDir(t)
-		check(t, os.Mkdir(dir, 0o700))
-		check(t, leave(dir))
+		test.OK(t, os.Mkdir(dir, 0o700))
+		test.OK(t, leave(dir))
 		_, err := Create(ctx, dir, epoch)
 		wantCode(t, err, "state_missing")
 		_, err = Open(ctx, dir)
@@ -129,7 +131,7 @@ func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 		}
 	}
 	dir := newDir(t)
-	check(t, os.MkdirAll(filepath.Join(dir, "runs"), 0o700))
+	test.OK(t, os.MkdirAll(filepath.Join(dir, "runs"), 0o700))
 	createIn(t, dir) // an empty runs folder is no loss
 }
 
@@ -137,13 +139,13 @@ func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 // WAL of an empty file for a leftover and delete it, although it may hold all that is left.
 func TestDamageIsReportedAndLeft(t *testing.T) {
 	sound := newDir(t)
-	db := must(Create(ctx, sound, epoch))
+	db := test.Must(Create(ctx, sound, epoch))
 	for i := range 50 {
 		claim(t, db, i)
 	}
 	wal, err := os.ReadFile(filepath.Join(sound, databaseName+"-wal")) // as a crash leaves it
-	check(t, errors.Join(err, db.Close()))
-	whole := must(os.ReadFile(filepath.Join(sound, databaseName)))
+	test.OK(t, errors.Join(err, db.Close()))
+	whole := test.Must(os.ReadFile(filepath.Join(sound, databaseName)))
 	for name, files := range map[string][2][]byte{
 		"empty beside its WAL": {{}, wal},
 		"short garbage":        {[]byte("not a database")},
@@ -153,10 +155,10 @@ func TestDamageIsReportedAndLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := newDir(t)
-			check(t, os.Mkdir(dir, 0o700))
+			test.OK(t, os.Mkdir(dir, 0o700))
 			for i, suffix := range []string{"", "-wal"} {
 				if files[i] != nil {
-					check(t, os.WriteFile(filepath.Join(dir, databaseName+suffix), files[i], 0o600))
+					test.OK(t, os.WriteFile(filepath.Join(dir, databaseName+suffix), files[i], 0o600))
 				}
 			}
 			for _, open := range []func() (*DB, error){
@@ -183,12 +185,12 @@ func TestDamageIsReportedAndLeft(t *testing.T) {
 
 func TestForeignDatabaseIsNotOurs(t *testing.T) {
 	dir := newDir(t)
-	check(t, os.Mkdir(dir, 0o700))
+	test.OK(t, os.Mkdir(dir, 0o700))
 	path := filepath.Join(dir, databaseName)
-	check(t, os.WriteFile(path, nil, 0o600))
-	handle := must(openPool(path, "rw", ""))
-	must(handle.Exec(`CREATE TABLE theirs (x); PRAGMA user_version = 7`))
-	check(t, handle.Close())
+	test.OK(t, os.WriteFile(path, nil, 0o600))
+	handle := test.Must(openPool(path, "rw", ""))
+	test.Must(handle.Exec(`CREATE TABLE theirs (x); PRAGMA user_version = 7`))
+	test.OK(t, handle.Close())
 	_, err := Create(ctx, dir, epoch)
 	wantCode(t, err, "state_corrupt")
 }
@@ -197,30 +199,30 @@ func TestForeignDatabaseIsNotOurs(t *testing.T) {
 func TestNewerSchema(t *testing.T) {
 	db := newState(t)
 	before := openIn(t, db.Dir())
-	must(db.sql.Exec(`UPDATE meta SET value = ? WHERE key = 'oldest_writer'`, strconv.Itoa(schemaVersion+1)))
+	test.Must(db.sql.Exec(`UPDATE meta SET value = ? WHERE key = 'oldest_writer'`, strconv.Itoa(schemaVersion+1)))
 	_, err := before.Store.State(ctx)
 	wantCode(t, err, "state_newer")
 }
 
 func TestDefaultDir(t *testing.T) {
-	root := must(filepath.EvalSymlinks(t.TempDir()))
+	root := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	folder := filepath.Join(root, "my repo")
-	check(t, os.Mkdir(folder, 0o755))
+	test.OK(t, os.Mkdir(folder, 0o755))
 	path := filepath.Join(folder, "WORKFLOW.md")
-	check(t, os.WriteFile(path, nil, 0o600))
+	test.OK(t, os.WriteFile(path, nil, 0o600))
 	link := filepath.Join(root, "link.md")
-	check(t, os.Symlink(path, link))
+	test.OK(t, os.Symlink(path, link))
 
 	dir := DefaultDir("/xdg", "/home/me", path)
 	if !strings.HasPrefix(dir, "/xdg/symphony/my_repo-") || len(filepath.Base(dir)) != len("my_repo-")+12 {
 		t.Errorf("directory is %s", dir)
 	}
-	equal(t, "through a symlink", DefaultDir("/xdg", "/home/me", link), dir)
+	test.Equal(t, "through a symlink", DefaultDir("/xdg", "/home/me", link), dir)
 	if got := DefaultDir("/xdg", "/home/me", filepath.Join(folder, "OTHER.md")); got == dir {
 		t.Error("two workflows of one folder share a directory")
 	}
-	check(t, os.Remove(path))
-	equal(t, "without the file", DefaultDir("/xdg", "/home/me", path), dir)
+	test.OK(t, os.Remove(path))
+	test.Equal(t, "without the file", DefaultDir("/xdg", "/home/me", path), dir)
 	for _, xdg := range []string{"", "relative"} {
 		if got := DefaultDir(xdg, "/home/me", path); filepath.Dir(got) != "/home/me/.local/state/symphony" {
 			t.Errorf("with XDG %q: %s", xdg, got)
@@ -230,7 +232,7 @@ func TestDefaultDir(t *testing.T) {
 		"/": "root", ".hidden": "hidden", "...": "root", "ä/": "__",
 		strings.Repeat("x", 100): strings.Repeat("x", longestTag),
 	} {
-		equal(t, "tag of "+folder, tag(folder), want)
+		test.Equal(t, "tag of "+folder, tag(folder), want)
 	}
 }
 
@@ -251,11 +253,11 @@ func TestDirectoryMustBePrivate(t *testing.T) {
 	} {
 		dir := newDir(t)
 		if c.mode != 0 {
-			check(t, os.MkdirAll(dir, 0o700))
+			test.OK(t, os.MkdirAll(dir, 0o700))
 			if c.inside {
-				check(t, os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600))
+				test.OK(t, os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600))
 			}
-			check(t, os.Chmod(dir, c.mode))
+			test.OK(t, os.Chmod(dir, c.mode))
 		}
 		exists, err := CheckDir(dir)
 		if exists != (c.mode != 0) || errorCode(err) != c.code {
@@ -273,8 +275,8 @@ func TestDirectoryMustBePrivate(t *testing.T) {
 	}
 	if os.Geteuid() == 0 {
 		theirs := newDir(t)
-		check(t, os.Mkdir(theirs, 0o700))
-		check(t, os.Chown(theirs, 65534, 65534))
+		test.OK(t, os.Mkdir(theirs, 0o700))
+		test.OK(t, os.Chown(theirs, 65534, 65534))
 		wantCode(t, EnsureDir(theirs), "state_dir")
 	}
 }
@@ -289,18 +291,18 @@ func errorCode(err error) string {
 
 func TestQuickCheck(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	db := must(Create(t.Context(), dir, time.UnixMilli(1)))
-	check(t, db.QuickCheck(t.Context()))
-	equal(t, "schema", db.Schema(), schemaVersion)
+	db := test.Must(Create(t.Context(), dir, time.UnixMilli(1)))
+	test.OK(t, db.QuickCheck(t.Context()))
+	test.Equal(t, "schema", db.Schema(), schemaVersion)
 	var page int64
-	check(t, db.sql.QueryRow(`SELECT rootpage FROM sqlite_master WHERE name = 'passes_scheduled'`).Scan(&page))
-	check(t, db.Close())
+	test.OK(t, db.sql.QueryRow(`SELECT rootpage FROM sqlite_master WHERE name = 'passes_scheduled'`).Scan(&page))
+	test.OK(t, db.Close())
 	// An index is gone: all rows can still be read, and nothing else notices.
 	const pageSize = 4096
-	f := must(os.OpenFile(filepath.Join(dir, databaseName), os.O_WRONLY, 0))
+	f := test.Must(os.OpenFile(filepath.Join(dir, databaseName), os.O_WRONLY, 0))
 	_, err := f.WriteAt(make([]byte, pageSize), (page-1)*pageSize)
-	check(t, errors.Join(err, f.Close()))
-	db = must(OpenReadOnly(t.Context(), dir))
+	test.OK(t, errors.Join(err, f.Close()))
+	db = test.Must(OpenReadOnly(t.Context(), dir))
 	defer db.Close()
 	wantCode(t, db.QuickCheck(t.Context()), "state_corrupt")
 }

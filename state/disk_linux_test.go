@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -30,7 +31,7 @@ func TestFullAtEachWrite(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Skipf("no user namespaces here: %v", err)
 	}
-	check(t, cmd.Wait())
+	test.OK(t, cmd.Wait())
 	if strings.HasPrefix(out.String(), "nothing can be mounted") {
 		t.Skip(out.String())
 	}
@@ -55,7 +56,7 @@ func eachPage(at string) error {
 		for pages, all := int64(0), false; !all; pages++ {
 			dir := filepath.Join(at, fmt.Sprint(made, pages))
 			if made {
-				demand(must(createOnce(dir)).Close() == nil, "the new database can't be closed")
+				demand(test.Must(createOnce(dir)).Close() == nil, "the new database can't be closed")
 			}
 			leave(at, ballast, pages)
 			done := liveOnFullDisk(dir, made)
@@ -70,7 +71,7 @@ func eachPage(at string) error {
 
 // leave fills the disk up to so many pages.
 func leave(at, ballast string, pages int64) {
-	f := must(os.Create(ballast))
+	f := test.Must(os.Create(ballast))
 	defer f.Close()
 	var st unix.Statfs_t
 	err := unix.Statfs(at, &st)
@@ -153,7 +154,7 @@ func liveOnFullDisk(dir string, made bool) (done int) {
 
 // continueWithSpace opens or makes the database, finds the first so many steps stored, and takes the others.
 func continueWithSpace(dir string, done int) (err error) {
-	db := must(createOnce(dir))
+	db := test.Must(createOnce(dir))
 	stored(db, done)
 	for _, s := range stepsOfARun()[done:] {
 		err = errors.Join(err, s.do(db))
@@ -175,15 +176,15 @@ func createOnce(dir string) (*DB, error) {
 
 // readOnFullDisk reads the claim, where there is one, even where the shared memory of the WAL can't be made.
 func readOnFullDisk(dir string, claimed bool) {
-	db := must(OpenReadOnly(ctx, dir))
-	claims := must(db.Store.State(ctx)).Claims
+	db := test.Must(OpenReadOnly(ctx, dir))
+	claims := test.Must(db.Store.State(ctx)).Claims
 	demand((len(claims) == 1) == claimed && db.Close() == nil, "%d claims", len(claims))
 }
 
 // stored demands that the first so many steps can be seen and the others not.
 func stored(db *DB, done int) {
 	for i, s := range stepsOfARun() {
-		n := must(row(db.reader(ctx), itself[int], s.seen))
+		n := test.Must(row(db.reader(ctx), itself[int], s.seen))
 		demand((n == 1) == (i < done), "with %d steps done %q gives %d", done, s.seen, n)
 	}
 }
@@ -195,7 +196,7 @@ func TestUnsupportedFilesystems(t *testing.T) {
 	} {
 		err := refuseFilesystem("/dir", filesystemName(kind))
 		if !refused {
-			check(t, err)
+			test.OK(t, err)
 			continue
 		}
 		wantCode(t, err, "state_unsupported_filesystem")

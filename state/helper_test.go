@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -39,37 +39,11 @@ func helper(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	t.Cleanup(cancel)
-	exe := must(os.Executable())
+	exe := test.Must(os.Executable())
 	cmd := exec.CommandContext(ctx, exe, args...)
 	cmd.Env = append(os.Environ(), helperVariable+"="+name)
 	cmd.Stderr = os.Stderr
 	return cmd
-}
-
-func check(t interface {
-	Helper()
-	Fatal(args ...any)
-}, err error,
-) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// must is the value of a call that may not fail in a test.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
-func equal[T any](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
 }
 
 func newDir(t testing.TB) string {
@@ -84,15 +58,15 @@ func newState(t testing.TB) *DB {
 
 func createIn(t testing.TB, dir string) *DB {
 	t.Helper()
-	db := must(Create(ctx, dir, epoch))
-	t.Cleanup(func() { check(t, db.Close()) })
+	db := test.Must(Create(ctx, dir, epoch))
+	t.Cleanup(func() { test.OK(t, db.Close()) })
 	return db
 }
 
 func openIn(t testing.TB, dir string) *DB {
 	t.Helper()
-	db := must(Open(ctx, dir))
-	t.Cleanup(func() { check(t, db.Close()) })
+	db := test.Must(Open(ctx, dir))
+	t.Cleanup(func() { test.OK(t, db.Close()) })
 	return db
 }
 
@@ -131,9 +105,9 @@ func claim(t testing.TB, db *DB, i int) reconcile.Claim {
 	t.Helper()
 	issue := issueOf(i)
 	c := reconcile.Claim{IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Waiting, Issue: issue}
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
 	stored, ok, err := db.Views.ClaimByIssue(ctx, issue.ID)
-	check(t, err)
+	test.OK(t, err)
 	if !ok {
 		t.Fatal("the claim was not stored")
 	}
@@ -153,7 +127,7 @@ func newRun(i int) reconcile.Run {
 func insertedRun(t testing.TB, db *DB, i int) reconcile.Run {
 	t.Helper()
 	r := newRun(i)
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
 	return mustRun(t, db, r.ID)
 }
 
@@ -163,7 +137,7 @@ var worker = reconcile.Handle{Boot: "boot-1", PID: 4711, Start: 1 << 63}
 func startedRun(t testing.TB, db *DB, i int) reconcile.Run {
 	t.Helper()
 	r := insertedRun(t, db, i)
-	taken := must(db.Journal.TakeRun(ctx, r.ID, worker, epoch))
+	taken := test.Must(db.Journal.TakeRun(ctx, r.ID, worker, epoch))
 	return taken
 }
 
@@ -172,20 +146,20 @@ func pastRun(t testing.TB, db *DB, n int, change func(r *reconcile.Run)) reconci
 	t.Helper()
 	r := newRun(1)
 	r.ID = runID(n)
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
-	r = must(db.Journal.TakeRun(ctx, r.ID, worker, epoch))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
+	r = test.Must(db.Journal.TakeRun(ctx, r.ID, worker, epoch))
 	change(&r)
 	if r.Outcome == "" {
-		must(db.Journal.UpdateRun(ctx, epoch, r))
+		test.Must(db.Journal.UpdateRun(ctx, epoch, r))
 	} else {
-		check(t, db.Journal.Finish(ctx, epoch, r))
+		test.OK(t, db.Journal.Finish(ctx, epoch, r))
 	}
 	return r
 }
 
 func mustRun(t testing.TB, db *DB, id string) reconcile.Run {
 	t.Helper()
-	r := must(db.Views.Run(ctx, id))
+	r := test.Must(db.Views.Run(ctx, id))
 	return r
 }
 

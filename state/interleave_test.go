@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -228,7 +229,7 @@ func scenes() []scene {
 func TestInterleavings(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("SYMPHONY_SEED"); text != "" {
-		seed = must(strconv.ParseUint(text, 10, 64))
+		seed = test.Must(strconv.ParseUint(text, 10, 64))
 	}
 	t.Logf("SYMPHONY_SEED=%d", seed)
 	for _, sc := range scenes() {
@@ -236,7 +237,7 @@ func TestInterleavings(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, without{})
 			for i := range 100 {
-				check(t, l.play(sc, rand.New(rand.NewPCG(seed, uint64(i)))))
+				test.OK(t, l.play(sc, rand.New(rand.NewPCG(seed, uint64(i)))))
 			}
 		})
 	}

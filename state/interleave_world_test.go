@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -36,11 +37,11 @@ type without struct {
 func newLab(t testing.TB, w without) *lab {
 	t.Helper()
 	l := &lab{without: w}
-	plain := must(sql.Open("sqlite", ":memory:"))
+	plain := test.Must(sql.Open("sqlite", ":memory:"))
 	l.sql = sql.OpenDB(memory{plain.Driver(), strings.NewReplacer(w.sql...), &l.changed})
 	l.sql.SetMaxOpenConns(1)
-	t.Cleanup(func() { check(t, errors.Join(plain.Close(), l.sql.Close())) })
-	check(t, migrate(ctx, l.sql, migrations, 0, schemaVersion, epoch))
+	t.Cleanup(func() { test.OK(t, errors.Join(plain.Close(), l.sql.Close())) })
+	test.OK(t, migrate(ctx, l.sql, migrations, 0, schemaVersion, epoch))
 	return l
 }
 

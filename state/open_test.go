@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -58,9 +59,9 @@ func TestConcurrentCreation(t *testing.T) {
 		}()
 	}
 	for range all {
-		check(t, <-results)
+		test.OK(t, <-results)
 	}
-	if passes := must(openIn(t, dir).passes(ctx, `ORDER BY id DESC LIMIT ?`, 100)); len(passes) != all {
+	if passes := test.Must(openIn(t, dir).passes(ctx, `ORDER BY id DESC LIMIT ?`, 100)); len(passes) != all {
 		t.Errorf("%d passes, want %d: two databases were made", len(passes), all)
 	}
 }
@@ -79,46 +80,46 @@ func readIt(dir string) error {
 
 func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
 	dir := newDir(t)
-	db := must(Create(ctx, dir, epoch))
+	db := test.Must(Create(ctx, dir, epoch))
 	c := claim(t, db, 1)
-	check(t, readIt(dir))
+	test.OK(t, readIt(dir))
 	begun, err := db.sql.BeginTx(ctx, nil) // a writer in the middle of its transaction
-	check(t, err)
-	check(t, saveClaim(tx{begun, ctx}, epoch, c))
-	check(t, readIt(dir))
-	check(t, begun.Commit())
-	check(t, db.Close())
+	test.OK(t, err)
+	test.OK(t, saveClaim(tx{begun, ctx}, epoch, c))
+	test.OK(t, readIt(dir))
+	test.OK(t, begun.Commit())
+	test.OK(t, db.Close())
 	if _, err := os.Stat(filepath.Join(dir, databaseName+"-wal")); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("the last one to close left its WAL: %v", err)
 	}
-	check(t, readIt(dir))
+	test.OK(t, readIt(dir))
 
-	ro := must(OpenReadOnly(ctx, dir))
+	ro := test.Must(OpenReadOnly(ctx, dir))
 	defer ro.Close()
 	_, err = ro.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
 	wantCode(t, err, "state_readonly")
 	rw := openIn(t, dir) // the reader does not hinder the next writer
 	claim(t, rw, 2)
-	rec := must(ro.Store.State(ctx))
-	equal(t, "the reader sees", len(rec.Claims), 2)
+	rec := test.Must(ro.Store.State(ctx))
+	test.Equal(t, "the reader sees", len(rec.Claims), 2)
 }
 
 func TestReadOnlyDirectory(t *testing.T) {
 	dir := newDir(t)
-	db := must(Create(ctx, dir, epoch))
+	db := test.Must(Create(ctx, dir, epoch))
 	claim(t, db, 1)
-	check(t, db.Close())
+	test.OK(t, db.Close())
 	if os.Geteuid() == 0 { // root is stopped by no mode: another user reads
 		for at := dir; at != os.TempDir() && at != "/"; at = filepath.Dir(at) {
-			check(t, os.Chmod(at, 0o755))
+			test.OK(t, os.Chmod(at, 0o755))
 		}
-		check(t, os.Chmod(filepath.Join(dir, databaseName), 0o644))
+		test.OK(t, os.Chmod(filepath.Join(dir, databaseName), 0o644))
 	}
-	check(t, os.Chmod(dir, 0o555))
-	t.Cleanup(func() { check(t, os.Chmod(dir, 0o700)) })
-	check(t, helper(t, "read-unprivileged", dir).Run())
-	check(t, os.Chmod(filepath.Join(dir, databaseName), 0))
-	check(t, helper(t, "fail-unprivileged", dir).Run())
+	test.OK(t, os.Chmod(dir, 0o555))
+	t.Cleanup(func() { test.OK(t, os.Chmod(dir, 0o700)) })
+	test.OK(t, helper(t, "read-unprivileged", dir).Run())
+	test.OK(t, os.Chmod(filepath.Join(dir, databaseName), 0))
+	test.OK(t, helper(t, "fail-unprivileged", dir).Run())
 }
 
 func TestFaultsHaveCodesAndShowNoValues(t *testing.T) {
@@ -127,20 +128,20 @@ func TestFaultsHaveCodesAndShowNoValues(t *testing.T) {
 	secret := reconcile.Claim{IssueID: "s3cret", Identifier: "ABC-9", Status: reconcile.Waiting}
 
 	var pages int
-	check(t, db.sql.QueryRow(`PRAGMA page_count`).Scan(&pages))
-	check(t, db.sql.QueryRow(fmt.Sprintf(`PRAGMA max_page_count = %d`, pages)).Scan(new(int)))
+	test.OK(t, db.sql.QueryRow(`PRAGMA page_count`).Scan(&pages))
+	test.OK(t, db.sql.QueryRow(fmt.Sprintf(`PRAGMA max_page_count = %d`, pages)).Scan(new(int)))
 	big := strings.Repeat("s3cret", 10_000)
 	secret.Issue.Description = &big
 	wantCode(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &secret}), "disk_full")
-	check(t, db.sql.QueryRow(`PRAGMA max_page_count = 100000`).Scan(new(int)))
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &secret})) // the disk has space again
+	test.OK(t, db.sql.QueryRow(`PRAGMA max_page_count = 100000`).Scan(new(int)))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &secret})) // the disk has space again
 
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
 	if err := db.Store.Commit(canceled, epoch, reconcile.Change{Claim: &secret}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v, want canceled", err)
 	}
-	must(db.sql.Exec(`UPDATE claims SET issue = '{"title": 5, "s3cret'`))
+	test.Must(db.sql.Exec(`UPDATE claims SET issue = '{"title": 5, "s3cret'`))
 	_, stored := db.Store.State(ctx)
 	_, failed := db.sql.Exec(`INSERT INTO runs (id) VALUES ('s3cret')`)
 	for code, err := range map[string]error{"state_corrupt": stored, "state_error": fault(dir, "insert", failed)} {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -15,7 +16,7 @@ const day = 24 * time.Hour
 func pastRuns(t *testing.T, db *DB, i, n int, from time.Time) []string {
 	t.Helper()
 	var ids []string
-	check(t, db.update(ctx, "fill", normal, func(tx tx) error {
+	test.OK(t, db.update(ctx, "fill", normal, func(tx tx) error {
 		for k := range n {
 			at := from.Add(time.Duration(k) * time.Hour)
 			ids = append(ids, fmt.Sprintf("%013d-%d", at.UnixMilli(), i))
@@ -28,18 +29,19 @@ func pastRuns(t *testing.T, db *DB, i, n int, from time.Time) []string {
 		}
 		return nil
 	}))
+
 	return ids
 }
 
 // passAt records a pass of an undisturbed clock.
 func passAt(t *testing.T, db *DB, at time.Time) {
 	t.Helper()
-	must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)}))
+	test.Must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)}))
 }
 
 func prune(t *testing.T, db *DB, now time.Time, limit int) []string {
 	t.Helper()
-	ids := must(db.Store.Prune(ctx, now, limit))
+	ids := test.Must(db.Store.Prune(ctx, now, limit))
 	return ids
 }
 
@@ -53,13 +55,13 @@ func TestPruneKeepsTheLastAndTheRecent(t *testing.T) {
 	pastRuns(t, db, 4, 19, now.Add(-day))          // ... of which nineteen recent ones follow
 	unsettled := pastRuns(t, db, 5, 1, epoch)[0]   // old and beyond twenty, but not settled
 	pastRuns(t, db, 5, 20, epoch.Add(2*time.Hour)) //
-	must(db.sql.Exec(`UPDATE runs SET settled = 0 WHERE id = ?`, unsettled))
-	must(db.sql.Exec(`UPDATE meta SET value = '77' WHERE key = 'totals_total'`))
+	test.Must(db.sql.Exec(`UPDATE runs SET settled = 0 WHERE id = ?`, unsettled))
+	test.Must(db.sql.Exec(`UPDATE meta SET value = '77' WHERE key = 'totals_total'`))
 	passAt(t, db, now)
 
 	want, got := slices.Concat(old[:5], mixed[:2]), prune(t, db, now, 100)
-	equal(t, "pruned", slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want)))
-	left := must(db.Views.RunsOfIssue(ctx, issueOf(1).ID, 100))
+	test.Equal(t, "pruned", slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want)))
+	left := test.Must(db.Views.RunsOfIssue(ctx, issueOf(1).ID, 100))
 	if len(left) != keepRuns || left[len(left)-1].ID != old[5] {
 		t.Errorf("%d runs are left", len(left))
 	}
@@ -77,10 +79,10 @@ func TestPruneIsBoundedAndGoesOn(t *testing.T) {
 	var got []string
 	for _, want := range []int{10, 10, 5, 0} {
 		ids := prune(t, db, now, 10)
-		equal(t, "runs", len(ids), want)
+		test.Equal(t, "runs", len(ids), want)
 		got = append(got, ids...)
 	}
-	equal(t, "pruned", slices.Sorted(slices.Values(got)), old[:25])
+	test.Equal(t, "pruned", slices.Sorted(slices.Values(got)), old[:25])
 	pastRuns(t, db, 2, 21, epoch)
 	soon := now.Add(10 * time.Minute)
 	if got := prune(t, db, soon, 10); len(got) != 0 {
@@ -112,7 +114,7 @@ func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
 		pastRuns(t, db, 1, 21, epoch)
 		for _, p := range c.passes {
 			p.Trigger = "cron"
-			must(db.Store.SavePass(ctx, p))
+			test.Must(db.Store.SavePass(ctx, p))
 		}
 		if got := prune(t, db, now, 10); len(got) > 0 != c.prunes {
 			t.Errorf("%s: pruned %v", name, got)
@@ -130,15 +132,15 @@ func TestPruneWhatBelongsToRuns(t *testing.T) {
 	}
 	for i := range 30 {
 		at := now.Add(time.Duration(i-30) * time.Minute)
-		must(db.Store.SavePass(ctx, Pass{Trigger: "worker", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)}))
+		test.Must(db.Store.SavePass(ctx, Pass{Trigger: "worker", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)}))
 	}
 	for i := range keepRuns + 1 {
 		run := pastRun(t, db, i, func(r *reconcile.Run) {
 			asked(t, db, *r, reconcile.CommandRequest)
-			check(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "of "+r.ID, "ws", reconcile.Tokens{Total: 1}, epoch))
+			test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "of "+r.ID, "ws", reconcile.Tokens{Total: 1}, epoch))
 			r.Outcome = reconcile.Failed
 		})
-		check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: run.ID}))
+		test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: run.ID}))
 	}
 	if gone := prune(t, db, now, 100); len(gone) != 1 || gone[0] != runID(0) {
 		t.Errorf("pruned are %v", gone)
@@ -149,8 +151,8 @@ func TestPruneWhatBelongsToRuns(t *testing.T) {
 			t.Errorf("of the %s %v are left", table, left)
 		}
 	}
-	scheduled := must(db.Views.ScheduleGaps(ctx))
-	all := must(db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 100))
+	scheduled := test.Must(db.Views.ScheduleGaps(ctx))
+	all := test.Must(db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 100))
 	if len(scheduled) != 6 || len(all) != 36 {
 		t.Errorf("%d passes are left, %d of the schedule; want 36 and 6", len(all), len(scheduled))
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -13,25 +14,25 @@ func ranFor(t *testing.T, db *DB, c reconcile.Claim, n int, at time.Time, model 
 	t.Helper()
 	r := newRun(n)
 	r.IssueID, r.Identifier, r.Issue, r.StartedAt = c.IssueID, c.Identifier, c.Issue, at.Add(-10*time.Minute)
-	check(t, db.Store.Commit(ctx, r.StartedAt, reconcile.Change{Insert: &r}))
-	r = must(db.Journal.TakeRun(ctx, r.ID, worker, r.StartedAt))
+	test.OK(t, db.Store.Commit(ctx, r.StartedAt, reconcile.Change{Insert: &r}))
+	r = test.Must(db.Journal.TakeRun(ctx, r.ID, worker, r.StartedAt))
 	r.Phase, r.Model = reconcile.StreamingTurn, model
 	r.Links = []reconcile.Link{{Kind: "pull_request", URL: "https://example.com/r/pull/1"}, {Kind: "attachment", URL: fmt.Sprint("https://example.com/", n)}}
-	must(db.Journal.UpdateRun(ctx, at, r))
+	test.Must(db.Journal.UpdateRun(ctx, at, r))
 	used := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
-	check(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, fmt.Sprint("thread-", n), "space", used, at))
-	check(t, db.Journal.SaveCreated(ctx, r.ID, r.IssueID, []reconcile.Created{{ID: fmt.Sprint("c", n), Kind: "comment"}}, at))
+	test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, fmt.Sprint("thread-", n), "space", used, at))
+	test.OK(t, db.Journal.SaveCreated(ctx, r.ID, r.IssueID, []reconcile.Created{{ID: fmt.Sprint("c", n), Kind: "comment"}}, at))
 	r.Outcome, r.Tokens = outcome, used
 	if outcome != reconcile.Succeeded {
 		r.ErrorCode, r.ErrorText = "turn_failed", fmt.Sprint("why of ", n)
 	}
-	check(t, db.Journal.Finish(ctx, at, r))
-	check(t, db.Store.Commit(ctx, at, reconcile.Change{Settle: r.ID}))
+	test.OK(t, db.Journal.Finish(ctx, at, r))
+	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Settle: r.ID}))
 }
 
 func reported(t *testing.T, db *DB, since, until time.Time) Report {
 	t.Helper()
-	r := must(db.Views.Report(ctx, until, since, until))
+	r := test.Must(db.Views.Report(ctx, until, since, until))
 	return r
 }
 
@@ -46,8 +47,9 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	ranFor(t, db, c, 4, epoch.Add(3*time.Hour), "gpt-b", reconcile.Succeeded)
 	at := epoch.Add(4 * time.Hour)
 	idle := claim(t, db, 2) // no run: nothing was done
-	check(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Gone: &reconcile.Gone{Reason: reconcile.StopInactive, State: "Human Review"}}))
-	check(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &idle, Delete: true, Gone: &reconcile.Gone{Reason: reconcile.StopLabel, State: "Todo"}}))
+	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Gone: &reconcile.Gone{Reason: reconcile.StopInactive, State: "Human Review"}}))
+	gone := &reconcile.Gone{Reason: reconcile.StopLabel, State: "Todo"}
+	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &idle, Delete: true, Gone: gone}))
 
 	use := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
 	want := []Release{{
@@ -66,8 +68,8 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 		t.Errorf("before the release: %+v", r)
 	}
 	// It outlives its runs.
-	must(db.sql.ExecContext(ctx, `DELETE FROM runs`))
-	equal(t, "Releases", reported(t, db, at, at.Add(time.Minute)).Releases, want)
+	test.Must(db.sql.ExecContext(ctx, `DELETE FROM runs`))
+	test.Equal(t, "Releases", reported(t, db, at, at.Add(time.Minute)).Releases, want)
 }
 
 func TestReportOfRuns(t *testing.T) {
@@ -87,18 +89,18 @@ func TestReportOfRuns(t *testing.T) {
 		{a.IssueID, "ABC-1", 1, 1, 0, 10 * time.Minute, ModelUse{"n", use}},
 		{b.IssueID, "ABC-2", 1, 0, 0, 10 * time.Minute, ModelUse{"m", use}},
 	}
-	equal(t, "Uses", r.Uses, wantUses)
+	test.Equal(t, "Uses", r.Uses, wantUses)
 	wantFailures := []Failure{{a.IssueID, "ABC-1", 2, runID(3), reconcile.Failed, "turn_failed", "why of 3", epoch.Add(time.Hour)}}
-	equal(t, "Failures", r.Failures, wantFailures)
+	test.Equal(t, "Failures", r.Failures, wantFailures)
 	// Days are whole, and so are their models.
 	wantDays := []ModelDay{{"2026-11-20", ModelUse{"m", use.Plus(use).Plus(use)}}, {"2026-11-20", ModelUse{"n", use}}, {"2026-11-21", ModelUse{"m", use.Plus(use)}}}
-	equal(t, "Days", r.Days, wantDays)
+	test.Equal(t, "Days", r.Days, wantDays)
 }
 
 func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
 	db := newState(t)
 	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
-	block := func(minutes int, c reconcile.Change) { check(t, db.Store.Commit(ctx, at(minutes), c)) }
+	block := func(minutes int, c reconcile.Change) { test.OK(t, db.Store.Commit(ctx, at(minutes), c)) }
 	block(0, reconcile.Change{TrackerBlock: &reconcile.Block{Code: "linear_api_status", Message: "HTTP 500"}})
 	block(1, reconcile.Change{TrackerBlock: &reconcile.Block{Code: "linear_api_status", Message: "HTTP 503"}})
 	block(2, reconcile.Change{AgentBlock: &reconcile.Block{Code: "agent_quota", Message: "used up"}})
@@ -113,18 +115,18 @@ func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
 		since, until int
 		want         []Outage
 	}{{0, 60, want}, {4, 60, want[1:]}, {0, 5, want[:2]}} {
-		equal(t, "Outages", reported(t, db, at(c.since), at(c.until)).Outages, c.want)
+		test.Equal(t, "Outages", reported(t, db, at(c.since), at(c.until)).Outages, c.want)
 	}
 	// An older program has cleared the block and written nothing down.
-	must(db.sql.ExecContext(ctx, `DELETE FROM meta WHERE key = 'blocked_agent'`))
+	test.Must(db.sql.ExecContext(ctx, `DELETE FROM meta WHERE key = 'blocked_agent'`))
 	want[2].Until = want[2].Since
-	equal(t, "Outages", reported(t, db, epoch, at(60)).Outages, want)
+	test.Equal(t, "Outages", reported(t, db, epoch, at(60)).Outages, want)
 }
 
 func TestMissedPasses(t *testing.T) {
 	at := func(minutes float64) time.Time { return epoch.Add(time.Duration(minutes * float64(time.Minute))) }
 	since, until := at(0), at(60)
-	for name, test := range map[string]struct {
+	for name, c := range map[string]struct {
 		passes []float64
 		want   Rhythm
 	}{
@@ -147,16 +149,16 @@ func TestMissedPasses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := newState(t)
-			for _, m := range test.passes {
-				must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at(m)}))
+			for _, m := range c.passes {
+				test.Must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at(m)}))
 				_, err := db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: at(m + 7)}) // no schedule's
-				check(t, err)
+				test.OK(t, err)
 			}
 			got := reported(t, db, since, until).Rhythm
 			for i := range got.Gaps { // the epoch has milliseconds
 				got.Gaps[i].From, got.Gaps[i].To = got.Gaps[i].From.UTC(), got.Gaps[i].To.UTC()
 			}
-			equal(t, "rhythm", got, test.want)
+			test.Equal(t, "rhythm", got, c.want)
 		})
 	}
 }

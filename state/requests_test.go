@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -32,7 +33,7 @@ func requestOf(r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
 
 func asked(t testing.TB, db *DB, r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
 	t.Helper()
-	q := must(db.Journal.AddRequest(ctx, requestOf(r, kind)))
+	q := test.Must(db.Journal.AddRequest(ctx, requestOf(r, kind)))
 	return q
 }
 
@@ -46,7 +47,7 @@ func decided(db *DB, q reconcile.Request, how reconcile.RequestDecision, at reco
 func finishRun(t testing.TB, db *DB, r reconcile.Run) {
 	t.Helper()
 	r.Outcome, r.Phase = reconcile.Failed, reconcile.Finishing
-	check(t, db.Journal.Finish(ctx, epoch, r))
+	test.OK(t, db.Journal.Finish(ctx, epoch, r))
 }
 
 func wantEnded(t testing.TB, err error, fate reconcile.RequestFate) {
@@ -62,7 +63,7 @@ func TestRequestIsStoredWhole(t *testing.T) {
 	q := asked(t, db, run, reconcile.CommandRequest)
 	want := requestOf(run, reconcile.CommandRequest)
 	want.Number = 1
-	got := must(db.Views.FindRequest(ctx, "abc-7", 1))
+	got := test.Must(db.Views.FindRequest(ctx, "abc-7", 1))
 	if diff := cmp.Diff(want, q) + cmp.Diff(want, got); diff != "" || q.ID() != "ABC-7.1" {
 		t.Errorf("%s: %s", q.ID(), diff)
 	}
@@ -83,7 +84,7 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 	type before = func(*testing.T, *DB, reconcile.Request, reconcile.Run)
 	deny := func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
 		t.Helper()
-		must(decided(db, q, reconcile.DecideDeny, early, false))
+		test.Must(decided(db, q, reconcile.DecideDeny, early, false))
 	}
 	end := func(t *testing.T, db *DB, _ reconcile.Request, r reconcile.Run) { t.Helper(); finishRun(t, db, r) }
 	for name, c := range map[string]struct {
@@ -110,7 +111,7 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 			for _, f := range c.before {
 				f(t, db, q, run)
 			}
-			before := must(db.RequestByID(ctx, q.IssueID, q.Number))
+			before := test.Must(db.RequestByID(ctx, q.IssueID, q.Number))
 			is, err := decided(db, q, reconcile.DecideApprove, c.at, c.dead)
 			if c.fate != "" {
 				wantEnded(t, err, c.fate)
@@ -119,12 +120,12 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 				}
 				return
 			}
-			check(t, err)
+			test.OK(t, err)
 			if is.Decision != reconcile.DecideApprove || is.Fate != "" {
 				t.Errorf("it is now %+v", is)
 			}
 			// What was decided in the last moment does not expire.
-			is = must(db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestExpired))
+			is = test.Must(db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestExpired))
 			if is.Fate != reconcile.RequestAnswered || is.Decision != reconcile.DecideApprove || is.Answer.Reason != "because" {
 				t.Errorf("after it expired it is %+v", is)
 			}
@@ -135,7 +136,7 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 func resolved(fate reconcile.RequestFate) func(*testing.T, *DB, reconcile.Request, reconcile.Run) {
 	return func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
 		t.Helper()
-		must(db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, fate))
+		test.Must(db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, fate))
 	}
 }
 
@@ -146,10 +147,10 @@ func TestOpenRequests(t *testing.T) {
 	second := asked(t, db, runs[0], reconcile.CommandRequest)
 	older := requestOf(runs[1], reconcile.QuestionRequest)
 	older.AskedAt = epoch.Add(-time.Minute)
-	first := must(db.Journal.AddRequest(ctx, older))
+	first := test.Must(db.Journal.AddRequest(ctx, older))
 	wantIDs := func(want ...string) {
 		t.Helper()
-		open := must(db.Views.OpenRequests(ctx))
+		open := test.Must(db.Views.OpenRequests(ctx))
 		var ids []string
 		for _, q := range open {
 			ids = append(ids, q.ID())
@@ -165,7 +166,7 @@ func TestOpenRequests(t *testing.T) {
 	if err != nil || is.Fate != reconcile.RequestRunEnded {
 		t.Errorf("of the other it is said %s, %v", is.Fate, err)
 	}
-	must(decided(db, second, reconcile.DecideDeny, early, false))
+	test.Must(decided(db, second, reconcile.DecideDeny, early, false))
 	wantIDs()
 }
 
@@ -176,18 +177,18 @@ func TestLateAnswers(t *testing.T) {
 	question, command := asked(t, db, run, reconcile.QuestionRequest), asked(t, db, run, reconcile.CommandRequest)
 	unread := asked(t, db, run, reconcile.QuestionRequest)
 	_, err := decided(db, unread, reconcile.DecideAnswer, early, false) // and the worker dies before it looks
-	check(t, err)
+	test.OK(t, err)
 	hidden := requestOf(run, reconcile.QuestionRequest)
 	hidden.Detail.Questions[0].Secret = true
-	secret := must(db.Journal.AddRequest(ctx, hidden))
-	sealed := must(db.Journal.AddRequest(ctx, hidden))
+	secret := test.Must(db.Journal.AddRequest(ctx, hidden))
+	sealed := test.Must(db.Journal.AddRequest(ctx, hidden))
 	sealed.Decision, sealed.Answer = reconcile.DecideAnswer, reconcile.RequestAnswer{Sealed: []byte("x")}
-	must(db.Operator.DecideRequest(ctx, epoch, early, sealed, false))
+	test.Must(db.Operator.DecideRequest(ctx, epoch, early, sealed, false))
 	expired := asked(t, db, run, reconcile.QuestionRequest)
 	resolved(reconcile.RequestExpired)(t, db, expired, run)
 	wantLate := func(want ...int) {
 		t.Helper()
-		list := must(db.Journal.LateAnswers(ctx, run.IssueID))
+		list := test.Must(db.Journal.LateAnswers(ctx, run.IssueID))
 		var got []int
 		for _, q := range list {
 			got = append(got, q.Number)
@@ -202,8 +203,8 @@ func TestLateAnswers(t *testing.T) {
 	wantLate()
 	finishRun(t, db, run)
 	wantLate(unread.Number)
-	is := must(decided(db, question, reconcile.DecideAnswer, late, false))
-	equal(t, "answered late it", is.Fate, reconcile.RequestRunEnded)
+	is := test.Must(decided(db, question, reconcile.DecideAnswer, late, false))
+	test.Equal(t, "answered late it", is.Fate, reconcile.RequestRunEnded)
 	wantLate(question.Number, unread.Number)
 	_, err = decided(db, question, reconcile.DecideAnswer, late, false)
 	wantEnded(t, err, reconcile.RequestRunEnded)
@@ -216,10 +217,10 @@ func TestLateAnswers(t *testing.T) {
 	_, err = decided(db, expired, reconcile.DecideAnswer, early, false)
 	wantEnded(t, err, reconcile.RequestExpired)
 
-	list := must(db.Journal.LateAnswers(ctx, run.IssueID))
-	check(t, db.Journal.MarkAnswersSeen(ctx, list[:1], "run-a"))
+	list := test.Must(db.Journal.LateAnswers(ctx, run.IssueID))
+	test.OK(t, db.Journal.MarkAnswersSeen(ctx, list[:1], "run-a"))
 	wantLate(unread.Number)
-	check(t, db.Journal.MarkAnswersSeen(ctx, list, "run-b"))
+	test.OK(t, db.Journal.MarkAnswersSeen(ctx, list, "run-b"))
 	wantLate()
 	if is, err := db.RequestByID(ctx, question.IssueID, question.Number); err != nil || is.ToldRun != "run-a" {
 		t.Errorf("told was %q, %v", is.ToldRun, err)
@@ -236,10 +237,10 @@ func TestAnswerToADyingWorker(t *testing.T) {
 		db := newState(t)
 		run := startedRun(t, db, 1)
 		q := asked(t, db, run, reconcile.QuestionRequest)
-		must(decided(db, q, reconcile.DecideAnswer, early, false))
-		must(db.Journal.ResolveRequest(ctx, epoch.Add(c.after), q.IssueID, q.Number, reconcile.RequestAnswered))
+		test.Must(decided(db, q, reconcile.DecideAnswer, early, false))
+		test.Must(db.Journal.ResolveRequest(ctx, epoch.Add(c.after), q.IssueID, q.Number, reconcile.RequestAnswered))
 		if c.lost {
-			check(t, db.Store.EndDead(ctx, epoch.Add(time.Hour), mustRun(t, db, run.ID), reconcile.Lost, "worker_lost", ""))
+			test.OK(t, db.Store.EndDead(ctx, epoch.Add(time.Hour), mustRun(t, db, run.ID), reconcile.Lost, "worker_lost", ""))
 		} else {
 			finishRun(t, db, run)
 		}
@@ -252,16 +253,16 @@ func TestAnswerToADyingWorker(t *testing.T) {
 func TestCreated(t *testing.T) {
 	db := newState(t)
 	made := []reconcile.Created{{Kind: "comment", ID: "c-1"}, {Kind: "attachment", ID: "a-1"}}
-	check(t, db.Journal.SaveCreated(ctx, "run-1", "issue-1", made, epoch))
-	check(t, db.Journal.SaveCreated(ctx, "run-1", "issue-1", nil, epoch))
+	test.OK(t, db.Journal.SaveCreated(ctx, "run-1", "issue-1", made, epoch))
+	test.OK(t, db.Journal.SaveCreated(ctx, "run-1", "issue-1", nil, epoch))
 	// A run that does the same again creates nothing anew: a link that is there already.
-	check(t, db.Journal.SaveCreated(ctx, "run-2", "issue-1", made[1:], epoch))
+	test.OK(t, db.Journal.SaveCreated(ctx, "run-2", "issue-1", made[1:], epoch))
 
 	ids := []string{"c-1", "c-2", "a-1", `"]'`, ""}
 	for i := range 2000 { // more than SQLite takes parameters by default
 		ids = append(ids, fmt.Sprintf("other-%d", i))
 	}
-	ours := must(db.Journal.Created(ctx, ids))
+	ours := test.Must(db.Journal.Created(ctx, ids))
 	if len(ours) != 2 || !ours["c-1"] || !ours["a-1"] {
 		t.Errorf("ours are %v", ours)
 	}
@@ -269,7 +270,7 @@ func TestCreated(t *testing.T) {
 		t.Errorf("of none: %v, %v", ours, err)
 	}
 	var kind, run string
-	check(t, db.sql.QueryRowContext(ctx, `SELECT kind, run_id FROM created WHERE id = 'a-1'`).Scan(&kind, &run))
+	test.OK(t, db.sql.QueryRowContext(ctx, `SELECT kind, run_id FROM created WHERE id = 'a-1'`).Scan(&kind, &run))
 	if kind != "attachment" || run != "run-1" {
 		t.Errorf("kept as %s of %s", kind, run)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -22,16 +23,16 @@ func TestClaimsAreWrittenWhereTheVersionIsTheOneRead(t *testing.T) {
 	mine, theirs := c, c
 	mine.Attempt, theirs.Attempt = 1, 2
 	later := epoch.Add(time.Minute)
-	check(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &mine}))
+	test.OK(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &mine}))
 	wantConflict(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &theirs}))
 	wantConflict(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &theirs, Delete: true}))
 	want := mine
 	want.Version, want.UpdatedAt = 2, later
 	got, _, err := db.Views.ClaimByIssue(ctx, c.IssueID)
-	check(t, err)
-	equal(t, "the claim", got, want)
+	test.OK(t, err)
+	test.Equal(t, "the claim", got, want)
 
-	check(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &got, Delete: true}))
+	test.OK(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &got, Delete: true}))
 	wantConflict(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &got, Delete: true}))
 	wantConflict(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &got}))
 	if _, ok, err := db.Views.ClaimByIssue(ctx, c.IssueID); ok || err != nil {
@@ -53,15 +54,15 @@ func TestWorkerWritesWhileThereIsNoOutcome(t *testing.T) {
 			db := newState(t)
 			r := startedRun(t, db, 1)
 			r.Phase, r.Beats = reconcile.StreamingTurn, 7
-			must(db.Journal.UpdateRun(ctx, epoch, r))
-			check(t, end(db, r))
+			test.Must(db.Journal.UpdateRun(ctx, epoch, r))
+			test.OK(t, end(db, r))
 			ended := mustRun(t, db, r.ID)
 
 			r.Beats = 8
 			_, err := db.Journal.UpdateRun(ctx, epoch, r)
 			wantConflict(t, err)
 			wantConflict(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "thread", "ws", reconcile.Tokens{Total: 5}, epoch))
-			equal(t, "the run", mustRun(t, db, r.ID), ended)
+			test.Equal(t, "the run", mustRun(t, db, r.ID), ended)
 			if _, known, err := db.Journal.Thread(ctx, "thread"); known || err != nil {
 				t.Errorf("the thread was saved: %v", err)
 			}
@@ -85,23 +86,23 @@ func TestOnlyATakenRunIsTheWorkers(t *testing.T) {
 func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 	db := newState(t)
 	r := startedRun(t, db, 1)
-	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
-	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopOperator, reconcile.Instant{Boot: "boot", Mono: 7})) // the first reason stays
-	stop := must(db.Journal.UpdateRun(ctx, epoch, r))
-	equal(t, "stop reason", stop, reconcile.StopTerminal)
+	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
+	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopOperator, reconcile.Instant{Boot: "boot", Mono: 7})) // the first reason stays
+	stop := test.Must(db.Journal.UpdateRun(ctx, epoch, r))
+	test.Equal(t, "stop reason", stop, reconcile.StopTerminal)
 
-	equal(t, "the stop was asked for at", mustRun(t, db, r.ID).StopAt, (reconcile.Instant{Boot: "boot", Mono: 7}))
-	check(t, db.Store.ReapFailed(ctx, r.ID))
-	check(t, db.Store.ReapFailed(ctx, r.ID))
-	equal(t, "tries", mustRun(t, db, r.ID).ReapTries, 2)
+	test.Equal(t, "the stop was asked for at", mustRun(t, db, r.ID).StopAt, (reconcile.Instant{Boot: "boot", Mono: 7}))
+	test.OK(t, db.Store.ReapFailed(ctx, r.ID))
+	test.OK(t, db.Store.ReapFailed(ctx, r.ID))
+	test.Equal(t, "tries", mustRun(t, db, r.ID).ReapTries, 2)
 
 	r.Outcome = reconcile.Canceled
-	check(t, db.Journal.Finish(ctx, epoch, r))
+	test.OK(t, db.Journal.Finish(ctx, epoch, r))
 	other := startedRun(t, db, 2)
 	other.Outcome = reconcile.Succeeded
-	check(t, db.Journal.Finish(ctx, epoch, other))
-	check(t, db.Store.RequestStop(ctx, other.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
-	equal(t, "an ended run was asked to stop", mustRun(t, db, other.ID).StopReason, "")
+	test.OK(t, db.Journal.Finish(ctx, epoch, other))
+	test.OK(t, db.Store.RequestStop(ctx, other.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
+	test.Equal(t, "an ended run was asked to stop", mustRun(t, db, other.ID).StopReason, "")
 }
 
 func TestOutcomeIsRecordedOnce(t *testing.T) {
@@ -114,7 +115,7 @@ func TestOutcomeIsRecordedOnce(t *testing.T) {
 		t.Error("a run was ended without an outcome")
 	}
 	r.Phase, r.Outcome = reconcile.Finishing, reconcile.Succeeded
-	check(t, db.Journal.Finish(ctx, epoch, r))
+	test.OK(t, db.Journal.Finish(ctx, epoch, r))
 	wantConflict(t, db.Store.EndDead(ctx, epoch, r, reconcile.Lost, "worker_lost", ""))
 	wantConflict(t, db.Journal.Finish(ctx, epoch, r))
 	if ended := mustRun(t, db, r.ID); ended.Outcome != reconcile.Succeeded || !ended.EndedAt.Equal(epoch) {
@@ -128,7 +129,7 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 	r := startedRun(t, db, 1)
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: r.ID})) // it has not ended
 	r.Outcome, r.Tokens = reconcile.Succeeded, reconcile.Tokens{Input: 10, Output: 5, Total: 15}
-	check(t, db.Journal.Finish(ctx, epoch.Add(90*time.Second), r))
+	test.OK(t, db.Journal.Finish(ctx, epoch.Add(90*time.Second), r))
 
 	stale := c
 	stale.Version = 9
@@ -138,21 +139,21 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 		t.Fatal("the run was settled without its claim")
 	}
 
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: r.ID}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: r.ID}))
 	want := Totals{Tokens: r.Tokens, Runtime: 90 * time.Second}
 	wantTotals(t, db, want)
 	c.Version++
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: r.ID}))
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: "no such run"}))
 	wantTotals(t, db, want)
-	issue := must(db.Views.IssueTotals(ctx, r.IssueID))
-	equal(t, "the issue's totals", issue, want)
-	equal(t, "another issue's totals", must(db.Views.IssueTotals(ctx, "other")), (Totals{}))
+	issue := test.Must(db.Views.IssueTotals(ctx, r.IssueID))
+	test.Equal(t, "the issue's totals", issue, want)
+	test.Equal(t, "another issue's totals", test.Must(db.Views.IssueTotals(ctx, "other")), (Totals{}))
 }
 
 func wantTotals(t testing.TB, db *DB, want Totals) {
 	t.Helper()
-	equal(t, "totals", must(db.Views.Totals(ctx)), want)
+	test.Equal(t, "totals", test.Must(db.Views.Totals(ctx)), want)
 }
 
 func TestCommandsAreConsumedWithTheChange(t *testing.T) {
@@ -163,22 +164,22 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 		{Verb: reconcile.VerbPause, CreatedAt: epoch.Add(time.Second)},
 	}
 	for i := range want {
-		id := must(db.Operator.AddCommand(ctx, want[i]))
+		id := test.Must(db.Operator.AddCommand(ctx, want[i]))
 		want[i].ID = id
 	}
-	rec := must(db.Store.State(ctx))
-	equal(t, "Commands", rec.Commands, want)
+	rec := test.Must(db.Store.State(ctx))
+	test.Equal(t, "Commands", rec.Commands, want)
 
 	stale := c
 	stale.Version = 9
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &stale, Commands: []int64{want[0].ID}}))
 	wantDone(t, db, want[0].ID, false)
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Commands: []int64{want[0].ID}}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Commands: []int64{want[0].ID}}))
 	wantDone(t, db, want[0].ID, true)
 	wantDone(t, db, want[1].ID, false)
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Commands: []int64{want[0].ID, want[1].ID}}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Commands: []int64{want[0].ID, want[1].ID}}))
 	wantDone(t, db, want[1].ID, true)
-	next := must(db.Operator.AddCommand(ctx, want[0]))
+	next := test.Must(db.Operator.AddCommand(ctx, want[0]))
 	if next <= want[1].ID {
 		t.Errorf("id %d was given again", next)
 	}
@@ -189,7 +190,7 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 
 func wantDone(t *testing.T, db *DB, id int64, want bool) {
 	t.Helper()
-	equal(t, "done", must(db.Operator.CommandDone(ctx, id)), want)
+	test.Equal(t, "done", test.Must(db.Operator.CommandDone(ctx, id)), want)
 }
 
 func TestSkipsAreReplaced(t *testing.T) {
@@ -197,7 +198,7 @@ func TestSkipsAreReplaced(t *testing.T) {
 	a := reconcile.Skip{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot, Message: "full"}
 	b := reconcile.Skip{IssueID: "b", Identifier: "ABC-2", Reason: reconcile.SkipBlockedBy, Message: "ABC-1"}
 	later, last := epoch.Add(time.Minute), epoch.Add(time.Hour)
-	check(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{b, a, b}))
+	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{b, a, b}))
 	wantSkips(t, db, StoredSkip{a, epoch}, StoredSkip{b, epoch})
 	for id, want := range map[string]string{"a": a.Reason, "c": ""} {
 		if s, ok, err := db.Views.SkipOf(ctx, id); err != nil || s.Reason != want || ok != (want != "") {
@@ -205,28 +206,28 @@ func TestSkipsAreReplaced(t *testing.T) {
 		}
 	}
 	before := changes(t, db)
-	check(t, db.Store.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
+	test.OK(t, db.Store.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
 	if changes(t, db) != before {
 		t.Error("the same skips were written again")
 	}
 	a.Reason, b.Message = reconcile.SkipPaused, "ABC-7"
-	check(t, db.Store.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
+	test.OK(t, db.Store.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
 	wantSkips(t, db, StoredSkip{a, later}, StoredSkip{b, epoch})
-	check(t, db.Store.SaveSkips(ctx, last, []reconcile.Skip{a}))
+	test.OK(t, db.Store.SaveSkips(ctx, last, []reconcile.Skip{a}))
 	wantSkips(t, db, StoredSkip{a, later})
-	check(t, db.Store.SaveSkips(ctx, last, nil))
+	test.OK(t, db.Store.SaveSkips(ctx, last, nil))
 	wantSkips(t, db)
 }
 
 func wantSkips(t *testing.T, db *DB, want ...StoredSkip) {
 	t.Helper()
-	equal(t, "skips", must(db.Views.Skips(ctx)), append([]StoredSkip{}, want...))
+	test.Equal(t, "skips", test.Must(db.Views.Skips(ctx)), append([]StoredSkip{}, want...))
 }
 
 // changes counts the rows that the connection has ever written.
 func changes(t testing.TB, db *DB) (n int) {
 	t.Helper()
-	check(t, db.sql.QueryRow(`SELECT total_changes()`).Scan(&n))
+	test.OK(t, db.sql.QueryRow(`SELECT total_changes()`).Scan(&n))
 	return n
 }
 
@@ -234,7 +235,7 @@ func changes(t testing.TB, db *DB) (n int) {
 func TestTokenBaseOfANewClaim(t *testing.T) {
 	db := newState(t)
 	ctx := t.Context()
-	must(db.sql.ExecContext(ctx, `INSERT INTO issue_totals (issue_id, input, output, total, runtime_ms) VALUES (?, 60, 40, 100, 0)`, issueOf(1).ID))
+	test.Must(db.sql.ExecContext(ctx, `INSERT INTO issue_totals (issue_id, input, output, total, runtime_ms) VALUES (?, 60, 40, 100, 0)`, issueOf(1).ID))
 	if c := claim(t, db, 1); c.TokenBase != 100 {
 		t.Errorf("base %d", c.TokenBase)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -38,39 +39,39 @@ func furnish(t *testing.T, db *DB) {
 		c.RunID = runID(i)
 		run := newRun(i)
 		run.Attempt = i
-		check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &run}))
-		taken := must(db.Journal.TakeRun(ctx, run.ID, worker, epoch))
+		test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &run}))
+		taken := test.Must(db.Journal.TakeRun(ctx, run.ID, worker, epoch))
 		tokens := reconcile.Tokens{Input: int64(i), Output: 10, Total: int64(10 + i)}
-		check(t, db.Journal.SaveThread(ctx, run.ID, run.IssueID, fmt.Sprint("thread-", i), "space", tokens, epoch))
+		test.OK(t, db.Journal.SaveThread(ctx, run.ID, run.IssueID, fmt.Sprint("thread-", i), "space", tokens, epoch))
 		taken.Phase, taken.Turns, taken.TurnsDone, taken.Beats, taken.Tokens = reconcile.StreamingTurn, 2, 1, 7, tokens
 		taken.ThreadID, taken.TurnID, taken.WorkspacePath, taken.WorkspaceID = fmt.Sprint("thread-", i), "turn", "/srv/x", "space"
 		taken.LastEvent, taken.LastMessage, taken.LastEventAt = "turn_started", "It begins.", epoch
 		taken.RateLimits = []byte(`{"primary":{"used_percent":12}}`)
 		taken.Model, taken.Links = "gpt-5.5", []reconcile.Link{{Kind: "pull_request", URL: "https://example.com/r/pull/1"}}
-		must(db.Journal.UpdateRun(ctx, epoch, taken))
+		test.Must(db.Journal.UpdateRun(ctx, epoch, taken))
 		if i == 1 {
-			check(t, db.Store.RequestStop(ctx, run.ID, reconcile.StopOperator, mono))
+			test.OK(t, db.Store.RequestStop(ctx, run.ID, reconcile.StopOperator, mono))
 			continue
 		}
 		taken.Outcome, taken.ErrorCode, taken.ErrorText, taken.AfterRunError = reconcile.Failed, "turn_failed", "It went wrong.", "exit status 1"
-		check(t, db.Journal.Finish(ctx, epoch.Add(time.Minute), taken))
+		test.OK(t, db.Journal.Finish(ctx, epoch.Add(time.Minute), taken))
 		if i > 2 {
 			settled(t, db, i)
 		}
 	}
 	for i, verb := range []reconcile.Verb{reconcile.VerbHold, reconcile.VerbPause} {
-		must(db.Operator.AddCommand(ctx, reconcile.Command{Verb: verb, IssueID: issueOf(i).ID, Identifier: "ABC", CreatedAt: epoch}))
+		test.Must(db.Operator.AddCommand(ctx, reconcile.Command{Verb: verb, IssueID: issueOf(i).ID, Identifier: "ABC", CreatedAt: epoch}))
 	}
 	paused, block := true, reconcile.Block{Code: "agent_quota", Message: "Used up.", Since: epoch, NextTry: epoch, Tries: 2}
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Paused: &paused, AgentBlock: &block}))
-	check(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{{IssueID: "id-9", Identifier: "ABC-9", Reason: "blocked_by", Message: "waits for ABC-8"}}))
-	check(t, db.Store.SaveSweep(ctx, epoch))
-	check(t, db.SetMeta(ctx, "last_good_workflow", "---\n---\nText with 'quotes'.\n"))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Paused: &paused, AgentBlock: &block}))
+	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{{IssueID: "id-9", Identifier: "ABC-9", Reason: "blocked_by", Message: "waits for ABC-8"}}))
+	test.OK(t, db.Store.SaveSweep(ctx, epoch))
+	test.OK(t, db.SetMeta(ctx, "last_good_workflow", "---\n---\nText with 'quotes'.\n"))
 	_, err := db.Store.SavePass(ctx, Pass{
 		Trigger: "cron", StartedAt: epoch, Duration: time.Second, Actions: 3, Skipped: 1, BootID: "boot-1", Mono: time.Hour,
 		Errors: []reconcile.Error{{Code: "tracker_error", Message: "No answer."}},
 	})
-	check(t, err)
+	test.OK(t, err)
 	furnishTalk(t, db)
 }
 
@@ -79,23 +80,23 @@ func furnishTalk(t *testing.T, db *DB) {
 	t.Helper()
 	run := mustRun(t, db, runID(1))
 	asked(t, db, run, reconcile.CommandRequest)
-	must(decided(db, asked(t, db, run, reconcile.FileChangeRequest), reconcile.DecideForSession, early, false))
+	test.Must(decided(db, asked(t, db, run, reconcile.FileChangeRequest), reconcile.DecideForSession, early, false))
 	expired := asked(t, db, run, reconcile.PermissionsRequest)
-	must(db.Journal.ResolveRequest(ctx, epoch, expired.IssueID, expired.Number, reconcile.RequestExpired))
+	test.Must(db.Journal.ResolveRequest(ctx, epoch, expired.IssueID, expired.Number, reconcile.RequestExpired))
 	_, err := db.sql.Exec(`UPDATE runs SET outcome = NULL WHERE id = ?`, runID(2)) // as it was a moment ago
-	check(t, err)
+	test.OK(t, err)
 	late := asked(t, db, mustRun(t, db, runID(2)), reconcile.QuestionRequest)
-	must(db.sql.Exec(`UPDATE runs SET outcome = 'failed' WHERE id = ?`, runID(2)))
-	must(decided(db, late, reconcile.DecideAnswer, early, false))
-	check(t, db.Journal.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{ID: "comment-1", Kind: "comment"}}, epoch))
-	check(t, db.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.LastSeen{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
+	test.Must(db.sql.Exec(`UPDATE runs SET outcome = 'failed' WHERE id = ?`, runID(2)))
+	test.Must(decided(db, late, reconcile.DecideAnswer, early, false))
+	test.OK(t, db.Journal.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{ID: "comment-1", Kind: "comment"}}, epoch))
+	test.OK(t, db.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.LastSeen{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
 }
 
 // settled draws the consequence of the run of issue i.
 func settled(t *testing.T, db *DB, i int) {
 	t.Helper()
 	c, _, err := db.Views.ClaimByIssue(ctx, issueOf(i).ID)
-	check(t, err)
+	test.OK(t, err)
 	c.Status, c.Kind, c.DueAt, c.Failures, c.ErrorCode, c.ErrorMessage = reconcile.Waiting, reconcile.Backoff, epoch.Add(time.Hour), 1, "turn_failed", "It went wrong."
 	if i == 4 {
 		c.Status, c.HoldReason, c.HoldMessage, c.HeldAt, c.HoldCommentAt = reconcile.Held, reconcile.HoldMaxFailures, "Too often.", epoch, epoch
@@ -104,7 +105,7 @@ func settled(t *testing.T, db *DB, i int) {
 	if i == 5 {
 		gone = &reconcile.Gone{Reason: reconcile.StopTerminal, State: "Done"}
 	}
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: runID(i), Delete: i == 5, Gone: gone}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: runID(i), Delete: i == 5, Gone: gone}))
 }
 
 // dump is the whole database as statements that make it again.
@@ -112,7 +113,7 @@ func dump(t *testing.T, db *sql.DB) string {
 	t.Helper()
 	var b strings.Builder
 	var version int
-	check(t, db.QueryRow(`PRAGMA user_version`).Scan(&version))
+	test.OK(t, db.QueryRow(`PRAGMA user_version`).Scan(&version))
 	fmt.Fprintf(&b, "PRAGMA user_version = %d;\n", version)
 	names := lines(t, db, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name`)
 	for _, made := range lines(t, db, `SELECT sql FROM sqlite_schema WHERE sql <> '' AND name NOT LIKE 'sqlite_%'
@@ -134,7 +135,7 @@ func dump(t *testing.T, db *sql.DB) string {
 
 func lines(t *testing.T, db *sql.DB, query string) []string {
 	t.Helper()
-	all := must(rows(tx{db, ctx}, itself[string], query))
+	all := test.Must(rows(tx{db, ctx}, itself[string], query))
 	return all
 }
 
@@ -142,13 +143,13 @@ func lines(t *testing.T, db *sql.DB, query string) []string {
 func writtenAs(t *testing.T, version int) (dir string) {
 	t.Helper()
 	dir = newDir(t)
-	check(t, os.MkdirAll(dir, 0o700))
-	script := must(os.ReadFile(keptSchema(version)))
+	test.OK(t, os.MkdirAll(dir, 0o700))
+	script := test.Must(os.ReadFile(keptSchema(version)))
 	path := filepath.Join(dir, databaseName)
-	check(t, os.WriteFile(path, nil, 0o600))
-	db := must(openPool(path, "rw", ""))
-	must(db.Exec(string(script)))
-	check(t, db.Close())
+	test.OK(t, os.WriteFile(path, nil, 0o600))
+	db := test.Must(openPool(path, "rw", ""))
+	test.Must(db.Exec(string(script)))
+	test.OK(t, db.Close())
 	return dir
 }
 
@@ -156,12 +157,12 @@ func TestStoredSchemaIsCurrent(t *testing.T) {
 	db := newState(t)
 	furnish(t, db)
 	_, err := db.sql.Exec(`UPDATE attentions SET text = 'text'`) // its wording may change
-	check(t, err)
+	test.OK(t, err)
 	got, path := dump(t, db.sql), keptSchema(schemaVersion)
 	if os.Getenv("UPDATE_SCHEMAS") != "" {
-		check(t, os.WriteFile(path, []byte(got), 0o600))
+		test.OK(t, os.WriteFile(path, []byte(got), 0o600))
 	}
-	want := must(os.ReadFile(path))
+	want := test.Must(os.ReadFile(path))
 	if got != string(want) {
 		t.Errorf("this program writes another database than %s; a schema that has been released does not change: "+
 			"add a migration, and write its file with UPDATE_SCHEMAS=1", path)
@@ -173,15 +174,15 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 	for version := 1; version <= schemaVersion; version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			dir := writtenAs(t, version)
-			old := must(openPool(filepath.Join(dir, databaseName), "ro", ""))
+			old := test.Must(openPool(filepath.Join(dir, databaseName), "ro", ""))
 			before := dump(t, old)
-			check(t, old.Close())
+			test.OK(t, old.Close())
 
 			db := createIn(t, dir)
 			if mode := lines(t, db.sql, `PRAGMA journal_mode`); mode[0] != "wal" || version == schemaVersion && dump(t, db.sql) != before {
 				t.Errorf("opening it changed something, or left it in the mode %s", mode)
 			}
-			rec := must(db.Store.State(ctx))
+			rec := test.Must(db.Store.State(ctx))
 			if len(rec.Claims) != 4 || len(rec.Runs) != 2 || len(rec.Commands) != 2 || !rec.Paused || rec.AgentBlock == nil || rec.ReadOnly {
 				t.Fatalf("of 4 claims, 2 unsettled runs, 2 commands, a pause and a block there are: %+v", rec)
 			}
@@ -199,7 +200,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			// The worker of that schema that still runs goes on, and what has ended is settled.
 			run := rec.Runs[0]
 			run.Beats++
-			equal(t, "the stop reason", must(db.Journal.UpdateRun(ctx, epoch, run)), reconcile.StopOperator)
+			test.Equal(t, "the stop reason", test.Must(db.Journal.UpdateRun(ctx, epoch, run)), reconcile.StopOperator)
 			settled(t, db, 2)
 			if totals, err := db.Views.Totals(ctx); err != nil || totals.Tokens.Total != 12+13+14+15 {
 				t.Errorf("totals are %+v, %v", totals, err)
@@ -211,11 +212,11 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 // wantTalk looks for what furnishTalk has left.
 func wantTalk(t *testing.T, db *DB) {
 	t.Helper()
-	open := must(db.Views.OpenRequests(ctx))
+	open := test.Must(db.Views.OpenRequests(ctx))
 	if len(open) != 1 || open[0].ID() != "ABC-1.1" || open[0].Detail.Command != "make install" {
 		t.Errorf("open requests are %+v", open)
 	}
-	late := must(db.Journal.LateAnswers(ctx, issueOf(2).ID))
+	late := test.Must(db.Journal.LateAnswers(ctx, issueOf(2).ID))
 	if len(late) != 1 || late[0].Answer.Answers["q1"][0] != "Yes" {
 		t.Errorf("late answers are %+v", late)
 	}
@@ -245,7 +246,7 @@ func wantHome(t *testing.T, db *DB, version int) {
 // the same.
 func wantHistory(t *testing.T, db *DB, version int) {
 	t.Helper()
-	r := must(db.Views.Report(ctx, epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour)))
+	r := test.Must(db.Views.Report(ctx, epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour)))
 	if o := r.Outages; len(o) != 1 || o[0].Code != "agent_quota" || !o[0].Since.Equal(epoch) || !o[0].Until.IsZero() {
 		t.Errorf("outages are %+v", o)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -22,32 +23,32 @@ func TestEveryFieldIsStored(t *testing.T) {
 	c.Version, c.UpdatedAt = 0, epoch
 	fresh := r
 	fresh.Phase, fresh.Outcome, fresh.Settled, fresh.ReapTries = reconcile.Starting, "", false, 0
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &fresh}))
-	must(db.Journal.TakeRun(ctx, r.ID, r.Worker, epoch))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &fresh}))
+	test.Must(db.Journal.TakeRun(ctx, r.ID, r.Worker, epoch))
 	// A pass's columns: the reason stands in the row already, so that its time has to be put there too.
-	must(db.sql.Exec(`UPDATE runs SET stop_mono = ?, stop_boot = ?`, int64(r.StopAt.Mono), r.StopAt.Boot))
+	test.Must(db.sql.Exec(`UPDATE runs SET stop_mono = ?, stop_boot = ?`, int64(r.StopAt.Mono), r.StopAt.Boot))
 	for range r.ReapTries {
-		check(t, db.Store.ReapFailed(ctx, r.ID))
+		test.OK(t, db.Store.ReapFailed(ctx, r.ID))
 	}
-	check(t, db.Journal.Finish(ctx, epoch, r))
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: r.ID}))
+	test.OK(t, db.Journal.Finish(ctx, epoch, r))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: r.ID}))
 
 	c.Version, r.HeartbeatAt, r.EndedAt = 1, epoch, epoch
 	stored, _, err := db.Views.ClaimByIssue(ctx, c.IssueID)
-	check(t, err)
-	equal(t, "stored", stored, c)
-	equal(t, "the run", mustRun(t, db, r.ID), r)
+	test.OK(t, err)
+	test.Equal(t, "stored", stored, c)
+	test.Equal(t, "the run", mustRun(t, db, r.ID), r)
 	c.Version, c.Attempt, c.TokenBase = 1, 77, 88
 	for i := range reflect.TypeFor[reconcile.Claim]().NumField() { // and the same by an update
 		if f := reflect.ValueOf(&c).Elem().Field(i); f.Kind() == reflect.String && i > 0 {
 			f.SetString(f.String() + "+")
 		}
 	}
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
 	c.Version = 2
 	stored, _, err = db.Views.ClaimByIssue(ctx, c.IssueID)
-	check(t, err)
-	equal(t, "stored", stored, c)
+	test.OK(t, err)
+	test.Equal(t, "stored", stored, c)
 }
 
 // populate gives every field a value of its own, none of them zero.
@@ -85,7 +86,7 @@ func populate(t *testing.T, v reflect.Value, n *int) {
 func TestChangeIsAllOrNothing(t *testing.T) {
 	db := newState(t)
 	r := startedRun(t, db, 1)
-	id := must(db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbRetry, CreatedAt: epoch}))
+	id := test.Must(db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbRetry, CreatedAt: epoch}))
 	paused := true
 	fresh := claim(t, db, 2)
 	fresh.Attempt = 5
@@ -95,7 +96,7 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 		Claim: &fresh, Insert: &second, Commands: []int64{id},
 		Paused: &paused, AgentBlock: &reconcile.Block{Code: "network"},
 	}))
-	rec := must(db.Store.State(ctx))
+	rec := test.Must(db.Store.State(ctx))
 	if len(rec.Commands) != 1 || rec.Paused || rec.AgentBlock != nil || rec.Claims[0].Attempt != 0 || len(rec.Runs) != 1 {
 		t.Errorf("half of a refused change was kept: %+v", rec)
 	}
@@ -112,19 +113,19 @@ func TestOneLiveAgentRunOfAnIssue(t *testing.T) {
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &second}))
 	cleanup := newRun(1)
 	cleanup.ID, cleanup.Kind = "run-cleanup", reconcile.CleanupRun
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &cleanup}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &cleanup}))
 	first.Outcome = reconcile.Succeeded
-	check(t, db.Journal.Finish(ctx, epoch, first))
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: first.ID, Insert: &second}))
+	test.OK(t, db.Journal.Finish(ctx, epoch, first))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: first.ID, Insert: &second}))
 }
 
 func TestRuntimeOfADeadRunEndsWithItsHeartbeat(t *testing.T) {
 	db := newState(t)
 	r := startedRun(t, db, 1)
-	must(db.Journal.UpdateRun(ctx, epoch.Add(time.Minute), r))
+	test.Must(db.Journal.UpdateRun(ctx, epoch.Add(time.Minute), r))
 	monday := epoch.Add(60 * time.Hour)
-	check(t, db.Store.EndDead(ctx, monday, r, reconcile.InterruptedRun, "worker_lost", "rebooted"))
-	check(t, db.Store.Commit(ctx, monday, reconcile.Change{Settle: r.ID}))
+	test.OK(t, db.Store.EndDead(ctx, monday, r, reconcile.InterruptedRun, "worker_lost", "rebooted"))
+	test.OK(t, db.Store.Commit(ctx, monday, reconcile.Change{Settle: r.ID}))
 	wantTotals(t, db, Totals{Runtime: time.Minute})
 	ended := mustRun(t, db, r.ID)
 	if !ended.EndedAt.Equal(monday) || ended.ErrorCode != "worker_lost" || ended.ErrorText != "rebooted" {
@@ -133,15 +134,15 @@ func TestRuntimeOfADeadRunEndsWithItsHeartbeat(t *testing.T) {
 
 	back := startedRun(t, db, 2) // the clock was set back while it ran
 	back.Outcome = reconcile.Succeeded
-	check(t, db.Journal.Finish(ctx, epoch.Add(-time.Hour), back))
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: back.ID}))
+	test.OK(t, db.Journal.Finish(ctx, epoch.Add(-time.Hour), back))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: back.ID}))
 	wantTotals(t, db, Totals{Runtime: time.Minute})
 }
 
 func TestRunIsTakenOnce(t *testing.T) {
 	db := newState(t)
 	r := insertedRun(t, db, 1)
-	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopLabel, reconcile.Instant{Boot: "boot", Mono: 7}))
+	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopLabel, reconcile.Instant{Boot: "boot", Mono: 7}))
 	other := openIn(t, db.Dir())
 	const workers = 10
 	results := make(chan error, workers)
@@ -162,9 +163,9 @@ func TestRunIsTakenOnce(t *testing.T) {
 			wantConflict(t, err)
 		}
 	}
-	equal(t, "workers that took the run", wins, 1)
+	test.Equal(t, "workers that took the run", wins, 1)
 	ended := insertedRun(t, db, 2)
-	check(t, db.Store.EndDead(ctx, epoch, ended, reconcile.Lost, "", "failed to spawn agent"))
+	test.OK(t, db.Store.EndDead(ctx, epoch, ended, reconcile.Lost, "", "failed to spawn agent"))
 	for _, id := range []string{"no such run", ended.ID} {
 		_, err := db.Journal.TakeRun(ctx, id, worker, epoch)
 		wantConflict(t, err)
@@ -190,11 +191,11 @@ func TestDurabilityFollowsWhatChanged(t *testing.T) {
 		"workspace": {func(r *reconcile.Run) { r.WorkspaceID += "w" }, full},
 	} {
 		step.change(&r)
-		must(db.Journal.UpdateRun(ctx, epoch, r))
-		equal(t, "durability of a "+name, synchronous(t, db), step.want)
+		test.Must(db.Journal.UpdateRun(ctx, epoch, r))
+		test.Equal(t, "durability of a "+name, synchronous(t, db), step.want)
 	}
-	must(db.Journal.UpdateRun(ctx, epoch, r))
-	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7}))
+	test.Must(db.Journal.UpdateRun(ctx, epoch, r))
+	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7}))
 	if synchronous(t, db) != full {
 		t.Error("a pass wrote after a heartbeat without waiting for the disk")
 	}
@@ -204,6 +205,6 @@ func TestDurabilityFollowsWhatChanged(t *testing.T) {
 func synchronous(t *testing.T, db *DB) durability {
 	t.Helper()
 	var level int
-	check(t, db.sql.QueryRow(`PRAGMA synchronous`).Scan(&level))
+	test.OK(t, db.sql.QueryRow(`PRAGMA synchronous`).Scan(&level))
 	return map[int]durability{1: normal, 2: full}[level]
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -14,19 +15,19 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 	told := func(thread string) reconcile.LastSeen {
 		t.Helper()
 		got, _, err := db.Journal.LastSeen(ctx, thread)
-		check(t, err)
+		test.OK(t, err)
 		return got
 	}
 	if _, known, err := db.Journal.LastSeen(ctx, "t1"); known || err != nil {
 		t.Errorf("of an unknown thread: %v, %v", known, err)
 	}
 	first := reconcile.LastSeen{CommentAt: epoch, Description: "aa", Prompt: "p1"}
-	check(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, first, epoch))
-	equal(t, "a new thread was told", told("t1"), first)
+	test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, first, epoch))
+	test.Equal(t, "a new thread was told", told("t1"), first)
 	used := reconcile.Tokens{Input: 90, Output: 10, Total: 100}
-	check(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", used, epoch))
+	test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", used, epoch))
 	// A description that came back, and a comment seen out of order, which does not bring back what is known.
-	check(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch.Add(-time.Hour), Description: "bb", Prompt: "p2"}, epoch))
+	test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch.Add(-time.Hour), Description: "bb", Prompt: "p2"}, epoch))
 	if got, want := told("t1"), (reconcile.LastSeen{CommentAt: epoch, Description: "bb", Prompt: "p2"}); got != want {
 		t.Errorf("told %+v, want %+v", got, want)
 	}
@@ -34,7 +35,7 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 		t.Errorf("the thread used %+v, %v", got, err)
 	}
 	r.Outcome = reconcile.Succeeded
-	check(t, db.Journal.Finish(ctx, epoch, r))
+	test.OK(t, db.Journal.Finish(ctx, epoch, r))
 	wantConflict(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch, Description: "cc"}, epoch))
 	if got := told("t1"); got.Description != "bb" {
 		t.Errorf("an ended run told the thread %+v", got)
@@ -112,12 +113,12 @@ func TestLastThread(t *testing.T) {
 					r.ThreadID, r.WorkspaceID, r.Outcome, r.ErrorCode = p.thread, "ws-"+p.thread, p.outcome, p.code
 					if p.home != "" {
 						thread := reconcile.Thread{ID: p.thread, WorkspaceID: r.WorkspaceID, CodexHome: p.home}
-						check(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, thread, reconcile.LastSeen{Description: "aa"}, epoch))
+						test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, thread, reconcile.LastSeen{Description: "aa"}, epoch))
 					}
 				})
 			}
 			newest, here, err := db.Journal.LastThread(ctx, issueOf(1).ID, c.home)
-			check(t, err)
+			test.OK(t, err)
 			if newest.ID != c.newest || here.ID != c.here || here.ID != "" && here.WorkspaceID != "ws-"+here.ID {
 				t.Errorf("newest %+v, here %+v", newest, here)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -21,11 +22,11 @@ import (
 func TestTotalsAreTheSumOfSettledRuns(t *testing.T) {
 	// Each step waits for the disk: fewer cases than usual, unless asked for more.
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
-		check(t, flag.Set("rapid.checks", "12"))
+		test.OK(t, flag.Set("rapid.checks", "12"))
 	}
 	root := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		dir := must(os.MkdirTemp(root, ""))
+		dir := test.Must(os.MkdirTemp(root, ""))
 		m := &totalsModel{dir: filepath.Join(dir, "state"), threads: map[string]int64{}, heard: map[string]int64{}, days: map[string]int64{}, now: epoch}
 		m.reopen(t)
 		defer func() { _ = m.db.Close() }()
@@ -73,8 +74,8 @@ func (m *totalsModel) start(t *rapid.T) {
 	}
 	r := newRun(len(m.runs))
 	r.StartedAt, r.IssueID = m.now, issue
-	check(t, m.db.Store.Commit(ctx, m.now, reconcile.Change{Insert: &r}))
-	taken := must(m.db.Journal.TakeRun(ctx, r.ID, worker, m.now))
+	test.OK(t, m.db.Store.Commit(ctx, m.now, reconcile.Change{Insert: &r}))
+	taken := test.Must(m.db.Journal.TakeRun(ctx, r.ID, worker, m.now))
 	m.runs = append(m.runs, &modelRun{run: taken})
 }
 
@@ -102,10 +103,10 @@ func (m *totalsModel) report(t *rapid.T) {
 	m.days[m.now.Format(time.DateOnly)] += more
 	m.heard[thread] = m.threads[thread]
 	m.save(t, r, thread, m.threads[thread])
-	stored := must(m.db.Views.Run(ctx, r.run.ID))
+	stored := test.Must(m.db.Views.Run(ctx, r.run.ID))
 	r.run.Tokens = stored.Tokens
 	if rapid.Bool().Draw(t, "update") {
-		must(m.db.Journal.UpdateRun(ctx, m.now, r.run))
+		test.Must(m.db.Journal.UpdateRun(ctx, m.now, r.run))
 	}
 }
 
@@ -117,13 +118,13 @@ func (m *totalsModel) use(t *rapid.T, r *modelRun) (thread string) {
 }
 
 func (m *totalsModel) save(t *rapid.T, r *modelRun, thread string, n int64) {
-	check(t, m.db.Journal.SaveThread(ctx, r.run.ID, r.run.IssueID, thread, "ws", usage(n), m.now))
+	test.OK(t, m.db.Journal.SaveThread(ctx, r.run.ID, r.run.IssueID, thread, "ws", usage(n), m.now))
 }
 
 func (m *totalsModel) finish(t *rapid.T) {
 	r := m.live(t)
 	r.run.Outcome = rapid.SampledFrom([]reconcile.Outcome{reconcile.Succeeded, reconcile.Failed}).Draw(t, "outcome")
-	check(t, m.db.Journal.Finish(ctx, m.now, r.run))
+	test.OK(t, m.db.Journal.Finish(ctx, m.now, r.run))
 	r.ended, r.runtime = true, m.now.Sub(r.run.StartedAt).Truncate(time.Millisecond)
 }
 
@@ -134,7 +135,7 @@ func (m *totalsModel) settle(t *rapid.T) {
 	r := rapid.SampledFrom(m.runs).Draw(t, "run")
 	err := m.db.Store.Commit(ctx, m.now, reconcile.Change{Settle: r.run.ID})
 	if r.ended && !r.settled {
-		check(t, err)
+		test.OK(t, err)
 		r.settled = true
 	} else if !errors.Is(err, reconcile.ErrConflict) {
 		t.Fatalf("settled again or too early: %v", err)
@@ -143,11 +144,11 @@ func (m *totalsModel) settle(t *rapid.T) {
 
 func (m *totalsModel) reopen(t *rapid.T) {
 	if m.db != nil {
-		check(t, m.db.Close())
+		test.OK(t, m.db.Close())
 	}
 	var err error
 	m.db, err = Create(ctx, m.dir, epoch)
-	check(t, err)
+	test.OK(t, err)
 }
 
 // check compares runs, issues, threads and days with what is stored.
@@ -178,7 +179,7 @@ func (m *totalsModel) check(t *rapid.T) {
 	}
 	days, err := rows(m.db.reader(ctx), func(d *ModelDay) []any { return append([]any{&d.Date}, tokenFields(&d.Tokens)...) },
 		`SELECT day, sum(input), sum(cached), sum(output), sum(reasoning), sum(total) FROM model_totals GROUP BY day`)
-	check(t, err)
+	test.OK(t, err)
 	left := maps.Clone(m.days)
 	maps.DeleteFunc(left, func(_ string, n int64) bool { return n == 0 })
 	for _, d := range days {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -16,11 +17,12 @@ func TestFindIssue(t *testing.T) {
 	insertedRun(t, db, 2)
 	moved := newRun(3) // run under an identifier that the issue no longer has
 	moved.IssueID, moved.Identifier = issueOf(1).ID, "OLD-1"
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &moved}))
-	check(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &moved}))
+	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{
 		{IssueID: "id-skip", Identifier: "ABC-4", Reason: reconcile.SkipNoSlot},
 		{IssueID: "id-else", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot},
 	}))
+
 	for ref, want := range map[string][2]string{
 		"ABC-1": {"id-0001", "ABC-1"}, "abc-1": {"id-0001", "ABC-1"}, "id-0001": {"id-0001", "ABC-1"},
 		"aBc-2": {"id-0002", "ABC-2"}, "old-1": {"id-0001", "OLD-1"},
@@ -28,7 +30,7 @@ func TestFindIssue(t *testing.T) {
 		"ABC-9": {}, "": {}, "ABC-%": {}, "ID-0001": {},
 	} {
 		id, identifier, ok, err := db.Views.FindIssue(ctx, ref)
-		check(t, err)
+		test.OK(t, err)
 		if got := [2]string{id, identifier}; got != want || ok != (want != [2]string{}) {
 			t.Errorf("%q is %v %v, want %v", ref, got, ok, want)
 		}
@@ -48,7 +50,7 @@ func TestLatestRateLimits(t *testing.T) {
 			want = `{"n":2}`
 		}
 		r.RateLimits = []byte(limits)
-		must(db.Journal.UpdateRun(ctx, epoch.Add(time.Duration(i)*time.Second), *r))
+		test.Must(db.Journal.UpdateRun(ctx, epoch.Add(time.Duration(i)*time.Second), *r))
 		if got, err := db.Views.RateLimits(ctx); err != nil || string(got) != want {
 			t.Errorf("latest is %s, want %s, %v", got, want, err)
 		}
@@ -68,7 +70,7 @@ func TestPasses(t *testing.T) {
 			Skipped: 2, Errors: []reconcile.Error{{Code: "linear_api_status", Message: fmt.Sprint("HTTP ", 500+i)}},
 			BootID: "boot", Mono: time.Duration(i) * time.Minute,
 		}
-		id := must(db.Store.SavePass(ctx, p))
+		id := test.Must(db.Store.SavePass(ctx, p))
 		p.ID = id
 		all = append([]Pass{p}, all...)
 		if p.Trigger != "worker" && p.Trigger != "manual" {
@@ -76,12 +78,12 @@ func TestPasses(t *testing.T) {
 		}
 	}
 	last, _, err := db.Views.LastPass(ctx)
-	check(t, err)
-	recent := must(db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 3))
+	test.OK(t, err)
+	recent := test.Must(db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 3))
 	if diff := cmp.Diff(all[:3], recent) + cmp.Diff(all[0], last); diff != "" {
 		t.Error(diff)
 	}
-	equal(t, "of the schedule", must(db.Views.ScheduleGaps(ctx)), scheduled[:6])
+	test.Equal(t, "of the schedule", test.Must(db.Views.ScheduleGaps(ctx)), scheduled[:6])
 }
 
 // A pass with nothing to do writes its own record and nothing else.
@@ -90,17 +92,17 @@ func TestIdlePassWritesOnce(t *testing.T) {
 	skips := []reconcile.Skip{{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot}}
 	pass := func(now time.Time) {
 		t.Helper()
-		must(db.Store.State(ctx))
-		check(t, db.Store.Commit(ctx, now, reconcile.Change{}))
-		check(t, db.Store.SaveSkips(ctx, now, skips))
-		check(t, db.SetMeta(ctx, "last_good_workflow", "text"))
-		must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: now}))
-		must(db.Store.Prune(ctx, now, 100))
+		test.Must(db.Store.State(ctx))
+		test.OK(t, db.Store.Commit(ctx, now, reconcile.Change{}))
+		test.OK(t, db.Store.SaveSkips(ctx, now, skips))
+		test.OK(t, db.SetMeta(ctx, "last_good_workflow", "text"))
+		test.Must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: now}))
+		test.Must(db.Store.Prune(ctx, now, 100))
 	}
 	pass(epoch)
 	before := changes(t, db)
 	pass(epoch.Add(time.Minute))
-	equal(t, "rows written", changes(t, db)-before, 1)
+	test.Equal(t, "rows written", changes(t, db)-before, 1)
 }
 
 // A plan for one issue depends on its claim and on those that have a slot; all others stay where they are.
@@ -110,18 +112,18 @@ func TestStateOf(t *testing.T) {
 		c := reconcile.Claim{
 			IssueID: issueOf(i).ID, Identifier: issueOf(i).Identifier, Status: status, DueAt: epoch.Add(time.Duration(i) * time.Minute), Issue: issueOf(i), ClaimedAt: epoch,
 		}
-		check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
+		test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
 	}
-	must(db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch}))
+	test.Must(db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch}))
 	startedRun(t, db, 7)
-	all := must(db.Store.State(ctx))
+	all := test.Must(db.Store.State(ctx))
 	for issue, want := range map[string][]string{
 		issueOf(0).ID: {issueOf(0).ID, issueOf(1).ID},
 		issueOf(1).ID: {issueOf(1).ID},
 		issueOf(2).ID: {issueOf(1).ID, issueOf(2).ID},
 		"":            {issueOf(1).ID},
 	} {
-		rec := must(db.Views.StateOf(ctx, issue))
+		rec := test.Must(db.Views.StateOf(ctx, issue))
 		var got []string
 		for _, c := range rec.Claims {
 			got = append(got, c.IssueID)

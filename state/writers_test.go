@@ -11,6 +11,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -41,7 +42,7 @@ func TestBusyDatabase(t *testing.T) {
 	<-began
 	run.Beats++
 	_, err := db.Journal.UpdateRun(ctx, epoch, run)
-	check(t, errors.Join(err, <-ended))
+	test.OK(t, errors.Join(err, <-ended))
 }
 
 // TestHeldDatabase checks that a write reports a database that one process holds, that the next write waits for a short
@@ -51,13 +52,13 @@ func TestHeldDatabase(t *testing.T) {
 	db := createIn(t, dir)
 	run := startedRun(t, db, 1)
 	db.patience = 100 * time.Millisecond // so that the test need not wait for busyTimeout
-	tx := must(openIn(t, dir).sql.BeginTx(ctx, nil))
+	tx := test.Must(openIn(t, dir).sql.BeginTx(ctx, nil))
 	_, err := db.Journal.UpdateRun(ctx, epoch, run)
 	wantCode(t, err, "state_busy")
-	equal(t, "the next write waits", db.patience, retryTimeout)
-	check(t, tx.Rollback())
-	must(db.Journal.UpdateRun(ctx, epoch, run))
-	equal(t, "after a success the next write waits", db.patience, busyTimeout)
+	test.Equal(t, "the next write waits", db.patience, retryTimeout)
+	test.OK(t, tx.Rollback())
+	test.Must(db.Journal.UpdateRun(ctx, epoch, run))
+	test.Equal(t, "after a success the next write waits", db.patience, busyTimeout)
 }
 
 // TestReplacedUnderAWriter checks that nothing is written into files that were replaced, nor into their replacements.
@@ -66,13 +67,13 @@ func TestReplacedUnderAWriter(t *testing.T) {
 		db := newState(t)
 		path := filepath.Join(db.Dir(), databaseName)
 		claim(t, db, 1)
-		data := must(os.ReadFile(path + suffix))
-		check(t, os.Rename(path+suffix, path+suffix+".old"))
-		check(t, os.WriteFile(path+suffix, data, 0o600))
-		before := must(os.ReadFile(path))
+		data := test.Must(os.ReadFile(path + suffix))
+		test.OK(t, os.Rename(path+suffix, path+suffix+".old"))
+		test.OK(t, os.WriteFile(path+suffix, data, 0o600))
+		before := test.Must(os.ReadFile(path))
 		other := reconcile.Claim{IssueID: "other", Identifier: "ABC-2", Issue: issueOf(2)}
 		wantCode(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &other}), "state_replaced")
-		check(t, db.Close())
+		test.OK(t, db.Close())
 		if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 			t.Errorf("closing changed %s: %d bytes, before %d, %v", path, len(after), len(before), err)
 		}
@@ -83,17 +84,17 @@ func TestReplacedUnderAWriter(t *testing.T) {
 func TestStopReasonWhereNothingCanBeWritten(t *testing.T) {
 	db := newState(t)
 	run := startedRun(t, db, 1)
-	check(t, db.Store.RequestStop(ctx, run.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
-	check(t, os.Remove(filepath.Join(db.Dir(), databaseName)))
+	test.OK(t, db.Store.RequestStop(ctx, run.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
+	test.OK(t, os.Remove(filepath.Join(db.Dir(), databaseName)))
 	reason, err := db.Journal.UpdateRun(ctx, epoch, run)
 	wantCode(t, err, "state_missing")
-	equal(t, "the reason", reason, reconcile.StopTerminal)
+	test.Equal(t, "the reason", reason, reconcile.StopTerminal)
 }
 
 func acquire(t *testing.T, dir string, timeout time.Duration) (release func() error, held *Holder) {
 	t.Helper()
 	release, held, err := Acquire(ctx, dir, Holder{Trigger: "manual", Since: epoch}, timeout, true)
-	check(t, err)
+	test.OK(t, err)
 	if (release == nil) == (held == nil) {
 		t.Fatalf("release is nil: %v, held %v", release == nil, held)
 	}
@@ -103,7 +104,7 @@ func acquire(t *testing.T, dir string, timeout time.Duration) (release func() er
 func TestWaitIsBounded(t *testing.T) {
 	dir := newDir(t)
 	release, _ := acquire(t, dir, 0)
-	defer func() { check(t, release()) }()
+	defer func() { test.OK(t, release()) }()
 	if _, held := acquire(t, dir, 60*time.Millisecond); held == nil {
 		t.Errorf("held %+v", held)
 	}
@@ -115,31 +116,31 @@ func TestWaitIsBounded(t *testing.T) {
 	}
 	// It gives way to one that waits already. Those that gave up above are no waiters any more.
 	waiter := flock.New(filepath.Join(dir, waiterName))
-	if first := must(waiter.TryLock()); !first {
+	if first := test.Must(waiter.TryLock()); !first {
 		t.Error("a waiter that gave up waits on")
 	}
 	if _, held := acquire(t, dir, time.Hour); held == nil {
 		t.Error("it took a lock that is held")
 	}
-	check(t, waiter.Unlock())
+	test.OK(t, waiter.Unlock())
 }
 
 // TestLockNamesItsHolder checks that each handle locks for itself, and that the file of the lock stays.
 func TestLockNamesItsHolder(t *testing.T) {
 	dir := newDir(t)
 	release, _ := acquire(t, dir, 0)
-	before := must(os.Stat(filepath.Join(dir, lockName)))
+	before := test.Must(os.Stat(filepath.Join(dir, lockName)))
 	if _, held := acquire(t, dir, 0); held == nil || *held != (Holder{PID: os.Getpid(), Trigger: "manual", Since: epoch}) {
 		t.Errorf("held by %+v", held)
 	}
-	check(t, release())
-	check(t, release()) // once more does no harm
+	test.OK(t, release())
+	test.OK(t, release()) // once more does no harm
 	release, held := acquire(t, dir, 0)
 	if held != nil {
 		t.Fatalf("still held by %+v", held)
 	}
-	check(t, release())
-	if after := must(os.Stat(filepath.Join(dir, lockName))); !os.SameFile(before, after) || after.Mode().Perm() != 0o600 {
+	test.OK(t, release())
+	if after := test.Must(os.Stat(filepath.Join(dir, lockName))); !os.SameFile(before, after) || after.Mode().Perm() != 0o600 {
 		t.Errorf("the lock file was made anew, or has mode %o", after.Mode().Perm())
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 func TestReadEnvFile(t *testing.T) {
@@ -26,7 +28,7 @@ EQUALS=a=b==
 exported=y
 PLAIN=last` + "\r\nCR=z\r\n"
 	path := write(t, filepath.Join(t.TempDir(), "p.env"), text, 0o600)
-	got := must(ReadEnvFile(path, os.Getuid()))
+	got := test.Must(ReadEnvFile(path, os.Getuid()))
 	want := map[string]string{
 		"EXPORTED": "one two", "HASH": "a#b", "ONLY_HASH": "#b", "EMPTY": "", "COMMENTED": "",
 		"SINGLE": `a "b" $C \n`, "DOUBLE": `a "b" $C \ \n 'd'`, "EQUALS": "a=b==", "INDENTED": "x", "exported": "y",
@@ -69,7 +71,7 @@ func TestEnvFilePermissions(t *testing.T) {
 		_, err := ReadEnvFile(path, os.Getuid())
 		// An account that may not read it fails a step earlier, with the same code.
 		wantCode(t, err, CodeEnvFilePermissions, path)
-		check(t, os.Remove(path))
+		test.OK(t, os.Remove(path))
 	}
 	read := write(t, filepath.Join(dir, "r.env"), "A=1\n", 0o400)
 	if vars, err := ReadEnvFile(read, os.Getuid()); err != nil || vars["A"] != "1" {
@@ -78,7 +80,7 @@ func TestEnvFilePermissions(t *testing.T) {
 	_, err := ReadEnvFile(read, os.Getuid()+1)
 	wantCode(t, err, CodeEnvFilePermissions, "another account")
 	fifo := filepath.Join(dir, "fifo")
-	check(t, syscall.Mkfifo(fifo, 0o600))
+	test.OK(t, syscall.Mkfifo(fifo, 0o600))
 	_, err = ReadEnvFile(fifo, os.Getuid())
 	wantCode(t, err, CodeEnvFilePermissions, "not a regular file")
 	if vars, err := ReadEnvFile(filepath.Join(dir, "absent"), os.Getuid()); err != nil || vars == nil || len(vars) != 0 {

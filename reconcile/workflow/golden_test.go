@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files of testdata/workflow")
@@ -31,7 +33,7 @@ func testEnv() Environment {
 
 func source(t testing.TB, text string) Source {
 	t.Helper()
-	src := must(NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", []byte(text)))
+	src := test.Must(NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", []byte(text)))
 	return src
 }
 
@@ -44,14 +46,14 @@ func TestGolden(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".md"), func(t *testing.T) {
-			data := must(os.ReadFile(file))
+			data := test.Must(os.ReadFile(file))
 			got := describe(data)
 			golden := strings.TrimSuffix(file, ".md") + ".golden"
 			if *update {
-				check(t, os.WriteFile(golden, []byte(got), 0o644))
+				test.OK(t, os.WriteFile(golden, []byte(got), 0o644))
 				return
 			}
-			want := must(os.ReadFile(golden))
+			want := test.Must(os.ReadFile(golden))
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 const literalKey = "lin_api_0123456789abcdef"
@@ -138,8 +140,8 @@ func TestVariables(t *testing.T) {
 }
 
 func TestSecretDoesNotPrint(t *testing.T) {
-	cfg := must(Parse(source(t, literalFile(literalKey)), Environment{Temp: "/tmp"}))
-	raw := must(json.Marshal(cfg))
+	cfg := test.Must(Parse(source(t, literalFile(literalKey)), Environment{Temp: "/tmp"}))
+	raw := test.Must(json.Marshal(cfg))
 	var log bytes.Buffer
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "key", cfg.Tracker.APIKey, "tracker", cfg.Tracker)
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "key", cfg.Tracker.APIKey, "tracker", cfg.Tracker)

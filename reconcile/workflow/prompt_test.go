@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -72,7 +73,7 @@ func TestRender(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			// Three lines above it show that the line of the file is told.
-			prompt := must(ParsePrompt("\n\n"+tt.template, "WORKFLOW.md", 5))
+			prompt := test.Must(ParsePrompt("\n\n"+tt.template, "WORKFLOW.md", 5))
 			got, err := prompt.Render(tt.issue, tt.attempt)
 			if tt.fails == "" {
 				if err != nil || got != tt.want {
@@ -163,7 +164,7 @@ func TestCheckAgreesWithRender(t *testing.T) {
 
 // TestRenderTwice: a template that assigns leaves nothing behind for the next run.
 func TestRenderTwice(t *testing.T) {
-	prompt := must(ParsePrompt("{% assign issue = 1 %}{% assign attempt = 2 %}{{ issue }}{{ attempt }}", "WORKFLOW.md", 1))
+	prompt := test.Must(ParsePrompt("{% assign issue = 1 %}{% assign attempt = 2 %}{{ issue }}{{ attempt }}", "WORKFLOW.md", 1))
 	for range 2 {
 		if got, err := prompt.Render(bareIssue(), 0); err != nil || got != "12" {
 			t.Fatalf("got %q, %v", got, err)

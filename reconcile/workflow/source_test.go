@@ -6,28 +6,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// must is the value of a call that may not fail in a test.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
 
 func write(t *testing.T, path, text string, mode os.FileMode) string {
 	t.Helper()
-	check(t, os.WriteFile(path, []byte(text), mode))
+	test.OK(t, os.WriteFile(path, []byte(text), mode))
 	// The umask may have taken something away.
-	check(t, os.Chmod(path, mode))
+	test.OK(t, os.Chmod(path, mode))
 	return path
 }
 
@@ -40,17 +27,17 @@ func wantCode(t *testing.T, err error, code, part string) {
 }
 
 func TestReadResolvesSymlinks(t *testing.T) {
-	dir := must(filepath.EvalSymlinks(t.TempDir()))
+	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	real := filepath.Join(dir, "real")
-	check(t, os.Mkdir(real, 0o700))
+	test.OK(t, os.Mkdir(real, 0o700))
 	file := write(t, filepath.Join(real, "flow.md"), "---\ntracker: {kind: linear, project_slug: b}\nworkspace: {root: ws}\n---\nGo.\n", 0o600)
 	link := filepath.Join(dir, "WORKFLOW.md")
-	check(t, os.Symlink(filepath.Join("real", "flow.md"), link))
-	src := must(Read(link))
+	test.OK(t, os.Symlink(filepath.Join("real", "flow.md"), link))
+	src := test.Must(Read(link))
 	if src.Path != file || src.Name != link {
 		t.Errorf("path %s, name %s", src.Path, src.Name)
 	}
-	cfg := must(Parse(src, testEnv()))
+	cfg := test.Must(Parse(src, testEnv()))
 	// A bare name is relative to the file itself, whatever the working directory.
 	if want := filepath.Join(real, "ws"); cfg.Workspace.Root != want {
 		t.Errorf("root %s, want %s", cfg.Workspace.Root, want)
@@ -60,9 +47,9 @@ func TestReadResolvesSymlinks(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo")
-	check(t, syscall.Mkfifo(fifo, 0o600))
+	test.OK(t, syscall.Mkfifo(fifo, 0o600))
 	loop := filepath.Join(dir, "loop")
-	check(t, os.Symlink(loop, loop))
+	test.OK(t, os.Symlink(loop, loop))
 	for path, part := range map[string]string{
 		filepath.Join(dir, "absent.md"): "no such file",
 		dir:                             "not a regular file",

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -183,7 +184,7 @@ func TestDeskStores(t *testing.T) {
 		Questions:   []Question{{ID: testKey, Text: testKey, Header: testKey, Options: []Option{{Label: testKey, Description: testKey}}}},
 		Changes:     []FileChange{{Path: testKey, Kind: "add", Diff: testKey}, {Path: "big", Kind: "add", Diff: long}, {Path: "last", Kind: "add", Diff: "x"}},
 	})
-	must(t, err)
+	test.OK(t, err)
 	if text := fmt.Sprintf("%+v %s", q.Request, q.Detail.Permissions); strings.Contains(text, testKey) {
 		t.Errorf("the key is in it: %s", text[:min(len(text), 500)])
 	}
@@ -198,7 +199,7 @@ func TestDeskStores(t *testing.T) {
 	}
 	desk.Redactor.Add([]string{"12345678"})
 	q, err = desk.newQuestion(Request{Kind: RequestPermissions, Permissions: []byte(`{"port":12345678}`)})
-	must(t, err)
+	test.OK(t, err)
 	if got := string(q.Detail.Permissions); got != `"{\"port\":[redacted]}"` {
 		t.Errorf("permissions are %s", got)
 	}
@@ -210,7 +211,7 @@ func TestDeskStores(t *testing.T) {
 		{"network access to example.org (https): curl a…", "curl a\nb", "network access to example.org (https): curl a…\ncurl a\nb"},
 	} {
 		q, err := desk.newQuestion(Request{Kind: RequestCommand, Summary: c.summary, Command: c.command})
-		must(t, err)
+		test.OK(t, err)
 		if q.Summary != c.want || q.Detail.Command != c.command {
 			t.Errorf("%q for %q is shown as %q", c.summary, c.command, q.Summary)
 		}
@@ -250,7 +251,7 @@ func TestSealedAnswer(t *testing.T) {
 	answers := map[string][]string{"q": {"hunter2"}}
 	box.decide = func(r *reconcile.Request) {
 		sealed, err := SealAnswers(r.Detail.SealKey, answers)
-		must(t, err)
+		test.OK(t, err)
 		if strings.Contains(string(sealed), "hunter2") {
 			t.Error("the sealed answer can be read")
 		}
@@ -260,7 +261,7 @@ func TestSealedAnswer(t *testing.T) {
 		t.Errorf("the agent is told %+v", got)
 	}
 	other, err := desk.newQuestion(secret)
-	must(t, err)
+	test.OK(t, err)
 	if got, err := other.answers(box.get(1).Answer); err == nil {
 		t.Errorf("another request's key reads %v", got)
 	}

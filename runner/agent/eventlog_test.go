@@ -9,19 +9,14 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
-)
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/symphony-cron/symphony/internal/test"
+)
 
 func read(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	must(t, err)
+	test.OK(t, err)
 	return string(data)
 }
 
@@ -30,7 +25,7 @@ func TestEventLog(t *testing.T) {
 	const hard, half = `p<a>s"s&`, `ends-in-a\`
 	output := "first line\n" + strings.Repeat(testKey+"x", 3*maxPayload/len(testKey)) + "\nlast line"
 	l, err := OpenEventLog(path, NewRedactor([]string{testKey, "", hard, half}))
-	must(t, err)
+	test.OK(t, err)
 	at := time.Date(2026, 11, 20, 8, 0, 0, 5e6, time.FixedZone("", 3600))
 	for _, e := range []Event{
 		{Name: "notification", At: at, PID: 42, ThreadID: "th", TurnID: "tu", Message: "say " + testKey, Raw: json.RawMessage(`{"a":"` + testKey + `"}`)},
@@ -41,9 +36,9 @@ func TestEventLog(t *testing.T) {
 		{Name: "notification", At: at, Message: "it " + half, Raw: json.RawMessage(`{"a":"ends-in-a\"quote","b":1}`)},
 		{Name: "notification", At: at, Raw: json.RawMessage(`{"method":"item/completed"}`), Item: &Item{Kind: ItemCommand, Ended: true, Output: output}},
 	} {
-		must(t, l.Append(e))
+		test.OK(t, l.Append(e))
 	}
-	must(t, l.Close())
+	test.OK(t, l.Close())
 	text := read(t, path)
 	if strings.Contains(text, testKey) || strings.Contains(text, "a>s") || strings.Contains(text, `s\"s`) || strings.Contains(text, "ends-in") {
 		t.Errorf("a secret stands in\n%s", text)
@@ -88,17 +83,17 @@ func TestEventLog(t *testing.T) {
 func TestEventLogRotates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	l, err := OpenEventLog(path, nil)
-	must(t, err)
+	test.OK(t, err)
 	payload := json.RawMessage(`"` + strings.Repeat("x", maxPayload-2) + `"`)
 	for range 3 * maxEventFile / maxPayload {
-		must(t, l.Append(Event{Name: "notification", Raw: payload}))
+		test.OK(t, l.Append(Event{Name: "notification", Raw: payload}))
 	}
-	must(t, l.Append(Event{Name: "turn_completed"}))
-	must(t, l.Close())
+	test.OK(t, l.Append(Event{Name: "turn_completed"}))
+	test.OK(t, l.Close())
 	now, err := os.Stat(path)
-	must(t, err)
+	test.OK(t, err)
 	before, err := os.Stat(PreviousEvents(path))
-	must(t, err)
+	test.OK(t, err)
 	if now.Size() > maxEventFile || before.Size() > maxEventFile || before.Size() < maxEventFile-2*maxPayload {
 		t.Errorf("%d and %d bytes", before.Size(), now.Size())
 	}
@@ -108,16 +103,16 @@ func TestEventLogRotates(t *testing.T) {
 
 	// A directory in the way of the rotation loses events only for as long as it is there.
 	l, err = OpenEventLog(path, nil)
-	must(t, err)
-	must(t, os.Remove(PreviousEvents(path)))
-	must(t, os.MkdirAll(filepath.Join(PreviousEvents(path), "x"), 0o700))
+	test.OK(t, err)
+	test.OK(t, os.Remove(PreviousEvents(path)))
+	test.OK(t, os.MkdirAll(filepath.Join(PreviousEvents(path), "x"), 0o700))
 	l.size = maxEventFile
 	if l.Append(Event{Name: "lost"}) == nil {
 		t.Fatal("the log was renamed to the name of a directory")
 	}
-	must(t, os.RemoveAll(PreviousEvents(path)))
-	must(t, l.Append(Event{Name: "second"}))
-	must(t, l.Close())
+	test.OK(t, os.RemoveAll(PreviousEvents(path)))
+	test.OK(t, l.Append(Event{Name: "second"}))
+	test.OK(t, l.Close())
 	if !strings.Contains(read(t, PreviousEvents(path)), "turn_completed") || !strings.Contains(read(t, path), "second") {
 		t.Error("the log was not rotated later")
 	}
@@ -126,10 +121,10 @@ func TestEventLogRotates(t *testing.T) {
 // An event after a line that a full disk has cut off begins on a line of its own.
 func TestEventAfterATornLine(t *testing.T) {
 	out, in, err := os.Pipe()
-	must(t, err)
+	test.OK(t, err)
 	defer out.Close()
 	l := &EventLog{path: "events.jsonl", file: in}
-	must(t, in.SetWriteDeadline(time.Now().Add(100*time.Millisecond))) // a pipe without a reader is full soon
+	test.OK(t, in.SetWriteDeadline(time.Now().Add(100*time.Millisecond))) // a pipe without a reader is full soon
 	for i := 0; ; i++ {
 		if err := l.Append(Event{Raw: json.RawMessage(`"` + strings.Repeat("x", 10000) + `"`)}); err != nil {
 			break
@@ -138,15 +133,15 @@ func TestEventAfterATornLine(t *testing.T) {
 			t.Fatal("the pipe takes everything")
 		}
 	}
-	must(t, in.SetWriteDeadline(time.Time{}))
+	test.OK(t, in.SetWriteDeadline(time.Time{}))
 	written := make(chan []byte)
 	go func() {
 		data, _ := io.ReadAll(out)
 		written <- data
 	}()
-	must(t, l.Append(Event{Message: "after"}))
-	must(t, l.Append(Event{Message: "last"}))
-	must(t, l.Close())
+	test.OK(t, l.Append(Event{Message: "after"}))
+	test.OK(t, l.Append(Event{Message: "last"}))
+	test.OK(t, l.Close())
 	lines := strings.Split(strings.TrimSuffix(string(<-written), "\n"), "\n")
 	for i, line := range lines {
 		if torn := i == len(lines)-3; json.Valid([]byte(line)) == torn {

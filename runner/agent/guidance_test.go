@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -42,7 +43,7 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", "guidance", name+".golden")
 	if os.Getenv("UPDATE_GOLDEN") != "" {
-		must(t, os.WriteFile(path, []byte(got+"\n"), 0o600))
+		test.OK(t, os.WriteFile(path, []byte(got+"\n"), 0o600))
 	}
 	if want := read(t, path); want != got+"\n" {
 		t.Errorf("%s is\n%s\nwant\n%s", name, got, want)

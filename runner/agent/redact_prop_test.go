@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // written lists the ways in which a program may write a secret into a text.
@@ -59,42 +61,42 @@ func TestNoSecretSurvives(t *testing.T) {
 		r := NewRedactor(known)
 		n++
 		dir, err := os.MkdirTemp(dir, "")
-		ok(t, err)
+		test.OK(t, err)
 
 		// An event, as large as it may be or much larger, with the secret anywhere in it.
 		fill := rapid.SampledFrom([]int{0, 100, maxPayload / 2, maxPayload, 3 * maxPayload}).Draw(t, "fill")
 		at := rapid.IntRange(0, fill).Draw(t, "at")
 		long := strings.Repeat("x", at) + " " + text + " " + strings.Repeat("y", fill-at)
 		raw, err := json.Marshal(map[string]any{"item": map[string]any{"output": long, "list": []string{text, long}}})
-		ok(t, err)
+		test.OK(t, err)
 		path := filepath.Join(dir, "events.jsonl")
 		l, err := OpenEventLog(path, r)
-		ok(t, err)
-		ok(t, l.Append(Event{Name: "notification", At: time.Now(), Message: text, Raw: raw}))
-		ok(t, l.Close())
+		test.OK(t, err)
+		test.OK(t, l.Append(Event{Name: "notification", At: time.Now(), Message: text, Raw: raw}))
+		test.OK(t, l.Close())
 		line := contents(t, path)
 		var e Event
-		ok(t, json.Unmarshal([]byte(line), &e))
+		test.OK(t, json.Unmarshal([]byte(line), &e))
 		nothingOf(t, secret, line, e.Message, unquoted(t, e.Raw))
 
 		// A stream, in pieces.
 		path = filepath.Join(dir, "tail")
 		tail, err := OpenTailFile(path, 1<<10, r)
-		ok(t, err)
+		test.OK(t, err)
 		for rest := text; rest != ""; {
 			cut := rapid.IntRange(1, len(rest)).Draw(t, "piece")
 			_, err := tail.Write([]byte(rest[:cut]))
-			ok(t, err)
+			test.OK(t, err)
 			rest = rest[cut:]
 		}
 		nothingOf(t, secret, tail.Tail(1<<10))
-		ok(t, tail.Close())
+		test.OK(t, tail.Close())
 		nothingOf(t, secret, contents(t, path))
 
 		// A record of the log, and a text for the database.
 		var log bytes.Buffer
 		_, err = Writer{&log, r}.Write([]byte(text))
-		ok(t, err)
+		test.OK(t, err)
 		nothingOf(t, secret, log.String(), r.Text(text))
 	})
 	if n < 50 {
@@ -105,7 +107,7 @@ func TestNoSecretSurvives(t *testing.T) {
 // unquoted joins all strings of a JSON value.
 func unquoted(t *rapid.T, value json.RawMessage) string {
 	var v any
-	ok(t, json.Unmarshal(value, &v))
+	test.OK(t, json.Unmarshal(value, &v))
 	var all strings.Builder
 	var walk func(any)
 	walk = func(v any) {
@@ -156,16 +158,9 @@ func nothingOf(t *rapid.T, secret string, texts ...string) {
 	}
 }
 
-func ok(t *rapid.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func contents(t *rapid.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	ok(t, err)
+	test.OK(t, err)
 	return string(data)
 }

@@ -5,15 +5,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 func TestTailFileKeepsTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	f, err := OpenTailFile(path, 100, NewRedactor([]string{testKey}))
-	must(t, err)
+	test.OK(t, err)
 	for i := range 100 {
 		_, err := f.Write([]byte(strings.Repeat(string(rune('a'+i%26)), 9) + "\n"))
-		must(t, err)
+		test.OK(t, err)
 	}
 	if n, err := f.Write([]byte(strings.Repeat("z", 1000) + "\nend\n")); n != 1005 || err != nil {
 		t.Fatalf("a write longer than the log: %d, %v", n, err)
@@ -21,16 +23,16 @@ func TestTailFileKeepsTheEnd(t *testing.T) {
 	if got := f.Tail(4); got != "end\n" {
 		t.Errorf("tail %q", got)
 	}
-	must(t, f.Close())
+	test.OK(t, f.Close())
 	if text := read(t, path); len(text) > 200 || !strings.HasSuffix(text, "\nend\n") {
 		t.Errorf("%d bytes: %q", len(text), text)
 	}
 	// The next hook's output comes after it.
 	f, err = OpenTailFile(path, 100, nil)
-	must(t, err)
+	test.OK(t, err)
 	_, err = f.Write([]byte("more\n"))
-	must(t, err)
-	must(t, f.Close())
+	test.OK(t, err)
+	test.OK(t, f.Close())
 	if text := read(t, path); !strings.HasSuffix(text, "\nend\nmore\n") {
 		t.Errorf("%q", text)
 	}
@@ -41,7 +43,7 @@ func TestTailFileOnAFullDisk(t *testing.T) {
 		t.Skip("no /dev/full on this system")
 	}
 	f, err := OpenTailFile("/dev/full", 100, nil)
-	must(t, err)
+	test.OK(t, err)
 	for range 3 {
 		if n, err := f.Write([]byte("line\n")); n != 5 || err != nil {
 			t.Errorf("%d, %v: a program would have to wait", n, err)

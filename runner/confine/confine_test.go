@@ -10,19 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
 const testKey = "lin_api_0123456789secret"
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func sorted(list []string) []string { return slices.Compact(slices.Sorted(slices.Values(list))) }
 
@@ -93,7 +87,7 @@ func TestBuildEnv(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := host.Workspace{Path: t.TempDir(), CacheDir: "/c"}
 			if c.git {
-				must(t, os.Mkdir(filepath.Join(w.Path, ".git"), 0o700))
+				test.OK(t, os.Mkdir(filepath.Join(w.Path, ".git"), 0o700))
 			}
 			if got := c.config.buildEnv(append([]string{"HOME=" + home}, c.env...), w); !slices.Equal(got, c.want) {
 				t.Errorf("got  %q\nwant %q", got, c.want)
@@ -144,13 +138,13 @@ func TestSandboxPolicy(t *testing.T) {
 		{own(`"workspace-write"`), ""},
 	} {
 		raw, err := c.config.TurnPolicy(t.Context(), testRepo, testSpace)
-		must(t, err)
+		test.OK(t, err)
 		if c.want == "" {
 			c.want = string(c.config.TurnSandboxPolicy)
 		}
 		var got, want any
-		must(t, json.Unmarshal(raw, &got))
-		must(t, json.Unmarshal([]byte(c.want), &want))
+		test.OK(t, json.Unmarshal(raw, &got))
+		test.OK(t, json.Unmarshal([]byte(c.want), &want))
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %s\nwant %s", raw, c.want)
 		}
@@ -171,7 +165,7 @@ func TestThreadConfig(t *testing.T) {
 		{Config{ThreadSandbox: word, TrustRepository: true}, true},
 	} {
 		got, err := c.config.ThreadConfig(t.Context(), testRepo, "run-7", testSpace, nil)
-		must(t, err)
+		test.OK(t, err)
 		want := map[string]any{
 			"features.goals": false, "features.unbounded_connection_retries": false, "allow_login_shell": false, "features.shell_snapshot": false,
 			"shell_environment_policy": map[string]any{"ignore_default_excludes": false, "set": map[string]any{"SYMPHONY_RUN_ID": "run-7"}},

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -36,13 +37,6 @@ const testKey = "lin_api_0123456789secret"
 
 // patience bounds every wait; none comes near it.
 const patience = 30 * time.Second
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func exists(path string) bool {
 	_, err := os.Lstat(path)
@@ -117,17 +111,17 @@ func playWorker(how string, args []string) int {
 func stand(t *testing.T, how string) (*Local, reconcile.Run) {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	test.OK(t, err)
 	exe, err := os.Executable()
-	must(t, err)
+	test.OK(t, err)
 	l := &Local{
 		StateDir: filepath.Join(base, "state"), Exe: exe, Workflow: []byte("---\n---\nhello\n"), WorkflowPath: "/w/WORKFLOW.md",
 		Env:    []string{"PATH=" + os.Getenv("PATH"), workerVar + "=" + how, "SYMPHONY_RUN_ID=of-another", "SYMPHONY_ISSUE_ID=x"},
 		Secret: []byte(testKey), Root: filepath.Join(base, "ws"), Host: &local.Host{},
 	}
 	run := reconcile.Run{ID: fmt.Sprintf("run-%d-%d", os.Getpid(), time.Now().UnixNano()), IssueID: "id-1", Identifier: "ABC-1"}
-	must(t, os.MkdirAll(filepath.Join(l.StateDir, "runs"), 0o700))
-	must(t, l.Prepare(t.Context(), run))
+	test.OK(t, os.MkdirAll(filepath.Join(l.StateDir, "runs"), 0o700))
+	test.OK(t, l.Prepare(t.Context(), run))
 	return l, run
 }
 
@@ -135,11 +129,11 @@ func stand(t *testing.T, how string) (*Local, reconcile.Run) {
 func started(t *testing.T, how string) (*Local, reconcile.Run) {
 	t.Helper()
 	l, run := stand(t, how)
-	must(t, l.Start(t.Context(), run))
+	test.OK(t, l.Start(t.Context(), run))
 	below, err := proc.Descendants(os.Getpid())
-	must(t, err)
+	test.OK(t, err)
 	boot, err := proc.BootID()
-	must(t, err)
+	test.OK(t, err)
 	for _, p := range below {
 		if cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID)); err == nil && strings.Contains(string(cmdline), run.ID) {
 			run.Worker = reconcile.Handle{Boot: boot, PID: p.PID, Start: p.Start}
@@ -166,7 +160,7 @@ func TestPrepareRun(t *testing.T) {
 		t.Errorf("the same run again: %v", err)
 	}
 	// A run whose directory is gone is dead, and looking at it makes nothing.
-	must(t, os.RemoveAll(dir))
+	test.OK(t, os.RemoveAll(dir))
 	if live := l.Probe(t.Context(), run); live.Alive || live.Unknown || exists(dir) || Alive(l.StateDir, run.ID) {
 		t.Errorf("a run without a directory: %+v", live)
 	}
@@ -182,7 +176,7 @@ func TestStartWorker(t *testing.T) {
 	}
 	at := func(name string) string {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", run.Worker.PID, name))
-		must(t, err)
+		test.OK(t, err)
 		return string(text)
 	}
 	if cmdline, environ := at("cmdline"), at("environ"); strings.Contains(cmdline+environ, testKey) || strings.Contains(environ, "of-another") ||
@@ -225,23 +219,23 @@ func TestStopWorker(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	must(t, l.Kill(t.Context(), run))
+	test.OK(t, l.Kill(t.Context(), run))
 }
 
 // A worker whose run directory was removed is alive, and silent while it is stopped.
 func TestProbeWithoutRunDirectory(t *testing.T) {
 	l, run := started(t, "take")
-	must(t, os.RemoveAll(l.dir(run)))
+	test.OK(t, os.RemoveAll(l.dir(run)))
 	if live := l.Probe(t.Context(), run); !live.Alive || live.BeatAt != 0 {
 		t.Errorf("at work: %+v", live)
 	}
-	must(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGSTOP))
+	test.OK(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGSTOP))
 	for end := time.Now().Add(patience); l.Probe(t.Context(), run).BeatAt == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("a stopped worker does not count as silent")
 		}
 	}
-	must(t, l.Kill(t.Context(), run))
+	test.OK(t, l.Kill(t.Context(), run))
 	if live := l.Probe(t.Context(), run); live.Alive || live.Unknown {
 		t.Errorf("killed: %+v", live)
 	}
@@ -263,7 +257,7 @@ func TestReapWorker(t *testing.T) {
 	if _, err := l.Reap(t.Context(), run, record); !errors.Is(err, reconcile.ErrConflict) || recorded > 0 {
 		t.Fatalf("reaping a living worker: %v, recorded %d", err, recorded)
 	}
-	must(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGKILL))
+	test.OK(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGKILL))
 	ends(t, l, run)
 	live := l.Probe(t.Context(), run)
 	if live.Alive || live.Unknown || len(live.Left) != 1 || live.Left[0].Name != "sleep" {
@@ -287,13 +281,13 @@ func TestListWorkspaces(t *testing.T) {
 		t.Errorf("before there is a root: %v, %v", list, err)
 	}
 	root, err := workspace.OpenRoot(l.Root)
-	must(t, err)
+	test.OK(t, err)
 	for _, name := range []string{"ABC-1", "ABC-2"} {
 		w, err := root.Acquire(t.Context(), workspace.Owner{IssueID: "id of " + name, Identifier: name, Project: "demo", StateDir: l.StateDir, RunID: "r"})
-		must(t, err)
-		must(t, w.Release())
+		test.OK(t, err)
+		test.OK(t, w.Release())
 	}
-	must(t, os.WriteFile(filepath.Join(l.Root, ".symphony", "ABC-2.json"), []byte("{"), 0o600))
+	test.OK(t, os.WriteFile(filepath.Join(l.Root, ".symphony", "ABC-2.json"), []byte("{"), 0o600))
 	list, err := l.Workspaces(t.Context())
 	want := reconcile.Workspace{IssueID: "id of ABC-1", Identifier: "ABC-1", Key: "ABC-1", Root: l.Root, Path: filepath.Join(l.Root, "ABC-1"), Project: "demo"}
 	if len(list) != 1 || list[0] != want {
@@ -310,7 +304,7 @@ func TestListWorkspaces(t *testing.T) {
 // A worker that has given up its run may live for some moments more, to start its own pass, and is no leftover.
 func TestLeavingWorkerIsNoLeftover(t *testing.T) {
 	l, run := started(t, "leave")
-	must(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGTERM))
+	test.OK(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGTERM))
 	ends(t, l, run)
 	left, err := l.Reap(t.Context(), run, func([]reconcile.Process) error { return nil })
 	if err != nil || len(left) > 0 || !proc.SameProcess(run.Worker) {

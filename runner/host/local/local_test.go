@@ -7,24 +7,18 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // The heartbeat and the run itself may record processes at the same time; each is recorded once.
 func TestObserveAtOnce(t *testing.T) {
 	h := &Host{}
 	run := host.Run{ID: "r-1", Dir: t.TempDir()}
 	_, err := h.open(run)
-	must(t, err)
+	test.OK(t, err)
 	var children []host.Process
 	var both sync.WaitGroup
 	for range 2 {
@@ -38,14 +32,14 @@ func TestObserveAtOnce(t *testing.T) {
 	}
 	for range 20 {
 		child, err := h.Start(t.Context(), host.StartRequest{Run: run, Argv: []string{"sleep", "1000"}, Env: []string{"PATH=" + os.Getenv("PATH")}})
-		must(t, err)
+		test.OK(t, err)
 		children = append(children, child)
 	}
 	both.Wait()
 	_, err = h.Observe(t.Context(), host.ObserveRequest{Run: run})
-	must(t, err)
+	test.OK(t, err)
 	recorded, _, err := proc.ReadProcs(filepath.Join(run.Dir, host.ProcsFile))
-	must(t, err)
+	test.OK(t, err)
 	for _, child := range children {
 		others := func(p reconcile.Process) bool { return p.PID != child.Process().PID }
 		if n := len(slices.DeleteFunc(slices.Clone(recorded), others)); n != 1 {
@@ -55,7 +49,7 @@ func TestObserveAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	must(t, h.Finish(t.Context(), run))
+	test.OK(t, h.Finish(t.Context(), run))
 	if _, err := h.Observe(t.Context(), host.ObserveRequest{Run: run}); err != nil {
 		t.Errorf("after the run: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -29,7 +30,7 @@ func guard(t *testing.T, linked bool) *guarded {
 	if linked {
 		main := filepath.Join(realTemp(t), "main")
 		clone(t, main)
-		check(t, os.Remove(g.Tree))
+		test.OK(t, os.Remove(g.Tree))
 		git(t, main, "worktree", "add", "-q", "-b", "topic", g.Tree)
 	} else {
 		clone(t, g.Tree)
@@ -43,20 +44,20 @@ func guardEmpty(t *testing.T) *guarded {
 	dir := realTemp(t)
 	g := &guarded{t: t, mark: filepath.Join(dir, "ran"), spare: filepath.Join(dir, "tmp")}
 	g.Guard = &Guard{Tree: filepath.Join(dir, "tree"), Temp: []string{g.spare}, File: filepath.Join(dir, "git-trusted.json"), Verify: func() error { return nil }}
-	check(t, os.Mkdir(g.Tree, 0o700))
-	check(t, os.Mkdir(g.spare, 0o700))
+	test.OK(t, os.Mkdir(g.Tree, 0o700))
+	test.OK(t, os.Mkdir(g.spare, 0o700))
 	return g
 }
 
 func (g *guarded) trust() {
 	g.t.Helper()
-	check(g.t, g.Trust(g.t.Context(), func(string) bool { return g.reaches }, command(g.t, g.Tree, "true").Env))
+	test.OK(g.t, g.Trust(g.t.Context(), func(string) bool { return g.reaches }, command(g.t, g.Tree, "true").Env))
 }
 
 func (g *guarded) undo(want ...string) {
 	g.t.Helper()
 	undone, err := g.Undo(g.t.Context())
-	check(g.t, err)
+	test.OK(g.t, err)
 	for _, name := range want {
 		if !slices.ContainsFunc(undone.Names, func(done string) bool { return done == name || strings.HasSuffix(done, ": "+name) }) {
 			g.t.Errorf("%s is not undone", name)
@@ -72,7 +73,7 @@ func (g *guarded) refuses(want ...string) {
 	g.t.Helper()
 	for range 2 { // nor does another run make it trusted
 		_, err := g.Undo(g.t.Context())
-		check(g.t, err)
+		test.OK(g.t, err)
 		_, _, err = g.HookEnv(nil)
 		wantCode(g.t, err, files.CodeFailed)
 		for _, name := range want {
@@ -94,7 +95,7 @@ func (g *guarded) sh(script string) string {
 	var err error
 	cmd.Env, _, err = g.HookEnv(append(command(g.t, g.Tree, "true").Env, "MARK="+g.mark, "SPARE="+g.spare))
 	if g.unsafe == nil {
-		check(g.t, err)
+		test.OK(g.t, err)
 	}
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
@@ -117,7 +118,7 @@ func (g *guarded) do(script string) string {
 func (g *guarded) ran() bool {
 	g.t.Helper()
 	ran := there(g.t, g.mark)
-	check(g.t, os.RemoveAll(g.mark))
+	test.OK(g.t, os.RemoveAll(g.mark))
 	return ran
 }
 
@@ -225,7 +226,7 @@ func TestGuardAttacks(t *testing.T) {
 			g := prepare()
 			undone, err := g.Undo(t.Context())
 			said := strings.Join(undone.Names, " ")
-			check(t, err)
+			test.OK(t, err)
 			if g.unsafe != nil { // then no hook runs
 				said += g.unsafe.Error()
 			} else if text := g.sh(a.hook); g.ran() {
@@ -336,7 +337,7 @@ func TestGuard(t *testing.T) {
 			g.do(c.operator)
 			g.trust()
 			_, err := g.Undo(t.Context())
-			check(t, err)
+			test.OK(t, err)
 			g.trust()
 			g.do(c.agent)
 			g.ran()
@@ -383,7 +384,7 @@ func TestGuardTreeHooks(t *testing.T) {
 			g.undo()
 			said := g.sh("git commit --allow-empty -m x")
 			_, reasons, err := g.HookEnv(nil)
-			check(t, err)
+			test.OK(t, err)
 			if g.ran() == want || (len(reasons) == 1) != want {
 				t.Errorf("reasons %q: %s", reasons, said)
 			}
@@ -405,7 +406,7 @@ func TestGuardSpecialFiles(t *testing.T) {
 			g.trust()
 			g.do(`OUTSIDE=$PWD/../outside; for F in .git/config .git/hooks/pre-push; do rm $F; ` + put + `; done; chmod 0 .git/hooks; chmod 500 .git`)
 			_, err := g.Undo(t.Context())
-			check(t, err)
+			test.OK(t, err)
 			if got := g.do("cmp .git/config ../config; cmp ../outside ../same; cat .git/hooks/pre-push"); got != "ours\n" {
 				t.Errorf("the hook is %q", got)
 			}
@@ -459,10 +460,10 @@ func TestGuardPartial(t *testing.T) {
 	g := guard(t, false)
 	g.trust()
 	for i := range findDirs + 1 {
-		check(t, os.MkdirAll(filepath.Join(g.Tree, "many", fmt.Sprint(i), ".git"), 0o700))
+		test.OK(t, os.MkdirAll(filepath.Join(g.Tree, "many", fmt.Sprint(i), ".git"), 0o700))
 	}
 	undone, err := g.Undo(t.Context())
-	check(t, err)
+	test.OK(t, err)
 	if undone.Incomplete == "" {
 		t.Fatal("not told")
 	}
@@ -496,7 +497,7 @@ func TestGuardTooManyFiles(t *testing.T) {
 func settings(t *testing.T, text string) []setting {
 	t.Helper()
 	list, err := parseConfig(t.Context(), []byte(text))
-	check(t, err)
+	test.OK(t, err)
 	return list
 }
 
@@ -583,7 +584,7 @@ func TestSettle(t *testing.T) {
 		},
 	} {
 		got, changed, err := settleConfig(t.Context(), []byte(c.now), []byte(was), "config")
-		check(t, err)
+		test.OK(t, err)
 		if string(got) != c.want || !slices.Equal(changed, c.changed) {
 			t.Errorf("%s: %q\n%s", c.name, changed, got)
 		}

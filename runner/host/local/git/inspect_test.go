@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -26,7 +27,7 @@ func orZero[T any](v *T) (value T) {
 func wantStatus(t *testing.T, dir, want string, changed ...string) {
 	t.Helper()
 	g, ok, err := Inspect(t.Context(), dir)
-	check(t, err)
+	test.OK(t, err)
 	if got := fmt.Sprintf("%s %s %d %s %d", orZero(g.Branch), orZero(g.Base), orZero(g.Ahead), orZero(g.Remote), orZero(g.Unpushed)); !ok || got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -44,7 +45,7 @@ func wantDiff(t *testing.T, dir string, lines []string, not ...string) {
 	t.Helper()
 	var out strings.Builder
 	ok, err := Diff(t.Context(), dir, &out)
-	check(t, err)
+	test.OK(t, err)
 	if !ok || len(lines) == 0 && out.Len() > 0 {
 		t.Errorf("%v: %s", ok, out.String())
 	}
@@ -92,10 +93,10 @@ func TestDiffOfAFileAsOldAsTheIndex(t *testing.T) {
 	sh(t, dir, "repo .")
 	past := time.Now().Add(-time.Hour).Truncate(time.Second)
 	file, index := filepath.Join(dir, "file"), filepath.Join(dir, ".git", "index")
-	check(t, os.Chtimes(file, past, past))
+	test.OK(t, os.Chtimes(file, past, past))
 	sh(t, dir, `git update-index -q --refresh; put file "two\n"; put new "n\n"`)
-	check(t, os.Chtimes(file, past, past))
-	check(t, os.Chtimes(index, past, past))
+	test.OK(t, os.Chtimes(file, past, past))
+	test.OK(t, os.Chtimes(index, past, past))
 	wantDiff(t, dir, []string{"-one", "+two", "+n"})
 }
 
@@ -110,7 +111,7 @@ func TestInspectWorktree(t *testing.T) {
 func TestInspectBeginnings(t *testing.T) {
 	dir := realTemp(t)
 	_, inspected, err := Inspect(t.Context(), dir)
-	check(t, err)
+	test.OK(t, err)
 	if read, err := Diff(t.Context(), dir, nil); read || inspected || err != nil {
 		t.Errorf("without a repository: %v, %v, %v", read, inspected, err)
 	}
@@ -194,7 +195,7 @@ func TestReadingRunsNothing(t *testing.T) {
 			t.Log(g.sh(c.agent))
 			g.ran()
 			_, err := Fingerprint(t.Context(), g.Tree)
-			check(t, err)
+			test.OK(t, err)
 			if g.ran() {
 				t.Error("looking for progress ran it")
 			}
@@ -214,7 +215,7 @@ func TestReadingRunsNothing(t *testing.T) {
 			if g.ran() {
 				t.Error("undoing ran it")
 			}
-			check(t, g.forget()) // which would have hooks in the work tree left out
+			test.OK(t, g.forget()) // which would have hooks in the work tree left out
 			if said := g.sh(c.plain); !g.ran() {
 				t.Errorf("the trap does not work: %s", said)
 			}
@@ -230,17 +231,17 @@ func TestReadingWritesNothing(t *testing.T) {
 	index := filepath.Join(g.Tree, ".git", "index")
 	t.Log(g.sh("touch -d 2001-01-01 file"))
 	before := time.Now().Add(-time.Hour)
-	check(t, os.Chtimes(index, before, before))
+	test.OK(t, os.Chtimes(index, before, before))
 	was, err := os.Stat(index)
-	check(t, err)
+	test.OK(t, err)
 	_, err = Fingerprint(t.Context(), g.Tree)
-	check(t, err)
+	test.OK(t, err)
 	_, _, err = Inspect(t.Context(), g.Tree)
-	check(t, err)
+	test.OK(t, err)
 	_, err = Diff(t.Context(), g.Tree, io.Discard)
-	check(t, err)
+	test.OK(t, err)
 	is, err := os.Stat(index)
-	check(t, err)
+	test.OK(t, err)
 	if !os.SameFile(was, is) || !is.ModTime().Equal(was.ModTime()) {
 		t.Error("the index was written")
 	}
@@ -257,7 +258,7 @@ func wantSteps(t *testing.T, dir, how string, steps ...step) {
 	t.Helper()
 	fingerprint := func() string {
 		print, err := Fingerprint(t.Context(), dir)
-		check(t, err)
+		test.OK(t, err)
 		if !strings.HasPrefix(print, how+":") {
 			t.Fatalf("%s, want %s", print, how)
 		}

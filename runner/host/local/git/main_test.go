@@ -10,17 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 const bound = 20 * time.Second // for anything that a test waits for
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
@@ -32,8 +26,8 @@ func wantCode(t *testing.T, err error, code string) {
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	check(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	check(t, os.WriteFile(path, []byte(content), 0o600))
+	test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	test.OK(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 func there(t *testing.T, path string) bool {
@@ -48,7 +42,7 @@ func there(t *testing.T, path string) bool {
 func realTemp(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	check(t, err)
+	test.OK(t, err)
 	return dir
 }
 

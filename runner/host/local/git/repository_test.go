@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -95,9 +96,9 @@ func TestWritable(t *testing.T) {
 				return
 			}
 			_, err = Root(ws)
-			check(t, err)
+			test.OK(t, err)
 			_, err = Fingerprint(t.Context(), ws)
-			check(t, err)
+			test.OK(t, err)
 		})
 	}
 }

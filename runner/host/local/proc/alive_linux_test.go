@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"golang.org/x/sys/unix"
 )
@@ -37,7 +38,7 @@ func init() {
 func newAlive(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "alive")
-	must(t, CreateAlive(path))
+	test.OK(t, CreateAlive(path))
 	return path
 }
 
@@ -45,9 +46,9 @@ func newAlive(t *testing.T) string {
 func wantPulse(t *testing.T, path string, want Pulse) {
 	t.Helper()
 	got, err := ProbeAlive(path)
-	must(t, err)
+	test.OK(t, err)
 	st, err := os.Stat(path)
-	must(t, err)
+	test.OK(t, err)
 	if got != want || st.Size() != AliveSize {
 		t.Errorf("%+v, %d bytes, want %+v", got, st.Size(), want)
 	}
@@ -80,7 +81,7 @@ func TestAliveAcrossProcesses(t *testing.T) {
 	if err := CreateAlive(path); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("second creation: %v", err)
 	}
-	must(t, h.cmd.Process.Kill())
+	test.OK(t, h.cmd.Process.Kill())
 	_ = h.cmd.Wait()
 	wantPulse(t, path, Pulse{Beats: 7, Mono: 9 * time.Second})
 }
@@ -110,15 +111,15 @@ func TestProbesAreWaitedFor(t *testing.T) {
 	path := newAlive(t)
 	probing := func(length time.Duration) *os.File {
 		f, err := os.Open(path)
-		must(t, err)
-		must(t, files.Lock(f, unix.LOCK_SH, 0))
+		test.OK(t, err)
+		test.OK(t, files.Lock(f, unix.LOCK_SH, 0))
 		time.AfterFunc(length, func() { f.Close() })
 		return f
 	}
 	probing(50 * time.Millisecond)
 	a, err := HoldAlive(path, bound)
-	must(t, err)
-	must(t, a.Close())
+	test.OK(t, err)
+	test.OK(t, a.Close())
 	probing(30 * time.Millisecond)
 	wantLocked(t, path, true)
 	f := probing(bound)
@@ -135,11 +136,11 @@ func TestLockDeadExcludesASecondPassAndAWorker(t *testing.T) {
 		t.Fatalf("a worker that comes late: %v", err)
 	}
 	first.stdin.Close()
-	must(t, first.cmd.Wait())
+	test.OK(t, first.cmd.Wait())
 	wantLocked(t, path, true)
 	a, err := HoldAlive(path, time.Second)
-	must(t, err)
-	must(t, a.Close())
+	test.OK(t, err)
+	test.OK(t, a.Close())
 }
 
 func TestAliveDamaged(t *testing.T) {
@@ -151,7 +152,7 @@ func TestAliveDamaged(t *testing.T) {
 		}
 	}
 	path := newAlive(t)
-	must(t, os.WriteFile(path, []byte(torn), 0o600))
+	test.OK(t, os.WriteFile(path, []byte(torn), 0o600))
 	wantPulse(t, path, Pulse{})
 	for _, n := range []int64{12, 1<<63 - 1} {
 		if p, ok := parseAlive(string(heartbeatLine(n, 34))); p != (Pulse{Beats: n, Mono: 34}) || !ok {
@@ -165,12 +166,12 @@ func TestRefusal(t *testing.T) {
 	for _, code := range []string{"disk_full", "state_unsupported_filesystem", strings.Repeat("x", 200)} {
 		path := newAlive(t)
 		alive, err := HoldAlive(path, time.Second)
-		must(t, err)
-		must(t, alive.Beat(7, time.Hour))
-		must(t, alive.Refuse(code))
-		must(t, alive.Close())
+		test.OK(t, err)
+		test.OK(t, alive.Beat(7, time.Hour))
+		test.OK(t, alive.Refuse(code))
+		test.OK(t, alive.Close())
 		wantPulse(t, path, Pulse{Refused: code[:min(len(code), maxCode)]})
-		must(t, NoteUnstarted(path, "resource_limit"))
+		test.OK(t, NoteUnstarted(path, "resource_limit"))
 		wantPulse(t, path, Pulse{Refused: "resource_limit"})
 	}
 }

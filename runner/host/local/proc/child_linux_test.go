@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
@@ -27,10 +28,10 @@ import (
 func run(t *testing.T, r host.StartRequest, lease, tree *os.File) *Child {
 	t.Helper()
 	c, err := Start(r, lease, tree)
-	must(t, err)
+	test.OK(t, err)
 	t.Cleanup(func() {
 		_, err := c.Close()
-		must(t, err)
+		test.OK(t, err)
 	})
 	return c
 }
@@ -41,18 +42,18 @@ func waitFor(t *testing.T, c *Child) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	must(t, c.Wait(ctx))
+	test.OK(t, c.Wait(ctx))
 }
 
 func TestExecStreams(t *testing.T) {
 	dir := t.TempDir()
 	c := run(t, host.StartRequest{Argv: sh(`read l; echo "out $l $A"; pwd; echo err >&2; env; exit 4`), Env: []string{"A=b"}, Dir: dir}, nil, nil)
 	_, err := io.WriteString(c.Stdin(), "hello\n")
-	must(t, err)
+	test.OK(t, err)
 	out, err := io.ReadAll(c.Stdout())
-	must(t, err)
+	test.OK(t, err)
 	errs, err := io.ReadAll(c.Stderr())
-	must(t, err)
+	test.OK(t, err)
 	if got := string(out); !strings.HasPrefix(got, "out hello b\n"+dir+"\n") || strings.Contains(got, "HOME=") || string(errs) != "err\n" {
 		t.Errorf("stdout: %s, stderr: %s", got, errs)
 	}
@@ -73,11 +74,11 @@ func TestExecEndsWhilePipesStayOpen(t *testing.T) {
 	c := run(t, host.StartRequest{Argv: sh(`sleep 60 & echo $!; exit 0`)}, nil, nil)
 	waitFor(t, c)
 	line, err := bufio.NewReader(c.Stdout()).ReadString('\n')
-	must(t, err)
+	test.OK(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	must(t, err)
+	test.OK(t, err)
 	e, err := statOf(pid)
-	must(t, err)
+	test.OK(t, err)
 	left := e.process()
 	t.Cleanup(func() { _ = Signal(left, unix.SIGKILL) })
 	if !living(left) {
@@ -86,20 +87,20 @@ func TestExecEndsWhilePipesStayOpen(t *testing.T) {
 	if e, err := statOf(c.Process().PID); err != nil || !e.dead {
 		t.Fatalf("the leader was reaped too early: %+v, %v", e, err)
 	}
-	must(t, c.SignalGroup(unix.SIGKILL))
+	test.OK(t, c.SignalGroup(unix.SIGKILL))
 	eventually(t, "the background process to end", func() bool { return !living(left) })
 }
 
 func TestExecGroupIsItsOwn(t *testing.T) {
 	c := run(t, host.StartRequest{Argv: sh(`trap '' TERM; echo up; sleep 60 & wait`)}, nil, nil)
 	_, err := bufio.NewReader(c.Stdout()).ReadString('\n')
-	must(t, err)
+	test.OK(t, err)
 	if group, err := unix.Getpgid(c.Process().PID); group != c.Process().PID || err != nil {
 		t.Errorf("group %d of %d, %v", group, c.Process().PID, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	must(t, Signal(c.Process(), unix.SIGTERM)) // it is deaf
+	test.OK(t, Signal(c.Process(), unix.SIGTERM)) // it is deaf
 	if err := c.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("wait: %v", err)
 	}
@@ -111,22 +112,22 @@ func TestExecGroupIsItsOwn(t *testing.T) {
 // The child gets its streams, the lease and the tree file, and nothing that this process inherited.
 func TestExecDescriptors(t *testing.T) {
 	stray, err := os.Open("/etc/hostname")
-	must(t, err)
+	test.OK(t, err)
 	defer stray.Close()
-	must(t, unix.Dup3(int(stray.Fd()), 62, 0))
+	test.OK(t, unix.Dup3(int(stray.Fd()), 62, 0))
 	defer unix.Close(62)
 	dir := t.TempDir()
 	lease, err := os.Create(filepath.Join(dir, "lease"))
-	must(t, err)
-	must(t, files.Lock(lease, unix.LOCK_EX, 0))
+	test.OK(t, err)
+	test.OK(t, files.Lock(lease, unix.LOCK_EX, 0))
 	tree, err := OpenTree(filepath.Join(dir, "tree"))
-	must(t, err)
+	test.OK(t, err)
 	defer tree.Close()
 	c := run(t, host.StartRequest{Argv: sh(`ls -l /proc/$$/fd; echo end; read x`)}, lease, tree)
 	var listed strings.Builder
 	for out := bufio.NewReader(c.Stdout()); !strings.HasSuffix(listed.String(), "end\n"); {
 		line, err := out.ReadString('\n')
-		must(t, err)
+		test.OK(t, err)
 		listed.WriteString(line)
 	}
 	for fd, file := range map[int]*os.File{3: lease, TreeFD: tree} {
@@ -138,16 +139,16 @@ func TestExecDescriptors(t *testing.T) {
 		t.Errorf("%d descriptors:\n%s", n, listed.String())
 	}
 	// The lease is held as long as the child lives.
-	must(t, lease.Close())
+	test.OK(t, lease.Close())
 	other, err := os.Open(lease.Name())
-	must(t, err)
+	test.OK(t, err)
 	defer other.Close()
 	if err := files.Lock(other, unix.LOCK_EX, 0); !errors.Is(err, ErrHeld) {
 		t.Errorf("the lease is free: %v", err)
 	}
-	must(t, c.Stdin().Close())
+	test.OK(t, c.Stdin().Close())
 	waitFor(t, c)
-	must(t, files.Lock(other, unix.LOCK_EX, 0))
+	test.OK(t, files.Lock(other, unix.LOCK_EX, 0))
 }
 
 func TestExecImpossible(t *testing.T) {
@@ -246,39 +247,39 @@ func TestReapTakesOrphansOnly(t *testing.T) {
 	for _, how := range []string{"adopt", "adopt hidden"} {
 		h := start(t, nil, how)
 		h.line("fine")
-		must(t, h.cmd.Wait())
+		test.OK(t, h.cmd.Wait())
 	}
 }
 
 func TestProcFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "procs")
 	p, err := CreateProcs(path)
-	must(t, err)
+	test.OK(t, err)
 	want := func(want ...reconcile.Process) {
 		t.Helper()
 		got, of, err := ReadProcs(path)
-		must(t, err)
+		test.OK(t, err)
 		if !slices.Equal(got, want) || of != boot(t) {
 			t.Errorf("recorded in %s: %+v, want %+v", of, got, want)
 		}
 	}
 	want()
 	self, err := Self()
-	must(t, err)
+	test.OK(t, err)
 	a := reconcile.Process{PID: self.PID, Start: self.Start, Name: "a) \"b\"\n\xff 5"}
 	gone := reconcile.Process{PID: self.PID, Start: self.Start + 1, Name: "sh"} // the same pid, later
-	must(t, p.Record([]reconcile.Process{a}))
-	must(t, p.Record([]reconcile.Process{a, gone}))
+	test.OK(t, p.Record([]reconcile.Process{a}))
+	test.OK(t, p.Record([]reconcile.Process{a, gone}))
 	want(a, gone)
 	other := reconcile.Process{PID: 1, Start: 1, Name: "x"}
-	must(t, p.Record([]reconcile.Process{{PID: 1<<22 + 1, Start: 5, Name: "y"}}))
+	test.OK(t, p.Record([]reconcile.Process{{PID: 1<<22 + 1, Start: 5, Name: "y"}}))
 	want(a, reconcile.Process{PID: 1<<22 + 1, Start: 5, Name: "y"})
 	// One that cannot be written is written with the next.
-	must(t, os.Mkdir(filepath.Join(filepath.Dir(path), ".procs"), 0o700))
+	test.OK(t, os.Mkdir(filepath.Join(filepath.Dir(path), ".procs"), 0o700))
 	if err := p.Record([]reconcile.Process{other}); err == nil {
 		t.Error("no error")
 	}
-	must(t, os.Remove(filepath.Join(filepath.Dir(path), ".procs")))
+	test.OK(t, os.Remove(filepath.Join(filepath.Dir(path), ".procs")))
 	many := make([]reconcile.Process, maxRecorded)
 	for i := range many {
 		many[i] = reconcile.Process{PID: 1 << 23, Start: uint64(i + 1)}
@@ -294,7 +295,7 @@ func TestReadProcsDamaged(t *testing.T) {
 		"": "[]", "10 100 \"sh\"\n": "[]", "boot b\n10 100 \"sh\"\n11 110 \"no": "[{10 100 sh}]",
 		"boot b\n10 10\n1 5 \"init\"\n-4 5 \"x\"\n12 0 \"x\"\n\x00\x00\n13 130 sh\n14 140 \"ok\"\n": "[{14 140 ok}]",
 	} {
-		must(t, os.WriteFile(path, []byte(text), 0o600))
+		test.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		if procs, _, err := ReadProcs(path); fmt.Sprint(procs) != want || err != nil {
 			t.Errorf("%q: %+v, %v", text, procs, err)
 		}
@@ -360,7 +361,7 @@ func detach(t *testing.T, s Spawn, args ...string) *Detached {
 		s.Wait = bound
 	}
 	d, err := Detach(s)
-	must(t, err)
+	test.OK(t, err)
 	t.Cleanup(func() {
 		_ = Signal(d.process, unix.SIGKILL)
 		<-d.done
@@ -371,10 +372,10 @@ func detach(t *testing.T, s Spawn, args ...string) *Detached {
 func newLog(t *testing.T) (log *os.File, report func() workerReport) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "worker.log"))
-	must(t, err)
+	test.OK(t, err)
 	t.Cleanup(func() { log.Close() })
 	return log, func() (r workerReport) {
-		must(t, json.NewDecoder(io.NewSectionReader(log, 0, 1<<20)).Decode(&r))
+		test.OK(t, json.NewDecoder(io.NewSectionReader(log, 0, 1<<20)).Decode(&r))
 		return r
 	}
 }
@@ -382,14 +383,14 @@ func newLog(t *testing.T) (log *os.File, report func() workerReport) {
 func TestDetach(t *testing.T) {
 	// A descriptor that this process inherited, and that a worker must not get.
 	stray, err := os.Open("/etc/hostname")
-	must(t, err)
+	test.OK(t, err)
 	defer stray.Close()
-	must(t, unix.Dup3(int(stray.Fd()), 60, 0))
+	test.OK(t, unix.Dup3(int(stray.Fd()), 60, 0))
 	defer unix.Close(60)
 	log, report := newLog(t)
 	secret := "lin_api_very-secret\nsecond line" + strings.Repeat("s", maxSecret-31)
 	d := detach(t, Spawn{Env: []string{"A=b", "PATH=" + os.Getenv("PATH")}, Log: log, Secret: []byte(secret)}, "take")
-	must(t, d.Ready(t.Context()))
+	test.OK(t, d.Ready(t.Context()))
 	p, got := d.process, report()
 	if got.Secret != secret || got.Session != p.PID || got.TTY || got.Dir != "/" || got.Env[0] != "A=b" {
 		t.Errorf("process %d: %+v", p.PID, got)
@@ -410,7 +411,7 @@ func TestDetach(t *testing.T) {
 	if !SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) || p.Name == "" {
 		t.Errorf("process %+v", p)
 	}
-	must(t, Signal(p, unix.SIGKILL))
+	test.OK(t, Signal(p, unix.SIGKILL))
 	<-d.done
 	if _, err := statOf(p.PID); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("the worker is not reaped: %v", err)
@@ -464,8 +465,8 @@ func TestDetachImpossible(t *testing.T) {
 func TestTakeExtra(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "slot")
 	slot, err := os.Create(path)
-	must(t, err)
-	must(t, files.Lock(slot, unix.LOCK_EX, 0))
+	test.OK(t, err)
+	test.OK(t, files.Lock(slot, unix.LOCK_EX, 0))
 	env := []string{"PATH=" + os.Getenv("PATH")}
 	log, report := newLog(t)
 	for name, file := range map[string]*os.File{"nothing": nil, "another file": log} {
@@ -475,10 +476,10 @@ func TestTakeExtra(t *testing.T) {
 		}
 	}
 	d := detach(t, Spawn{Log: log, Extra: slot, Env: env}, "take", path)
-	must(t, d.Ready(t.Context()))
-	must(t, slot.Close())
+	test.OK(t, d.Ready(t.Context()))
+	test.OK(t, slot.Close())
 	other, err := os.Open(path)
-	must(t, err)
+	test.OK(t, err)
 	defer other.Close()
 	if err := files.Lock(other, unix.LOCK_EX, 0); !errors.Is(err, ErrHeld) {
 		t.Error("the worker does not hold the lock")
@@ -486,7 +487,7 @@ func TestTakeExtra(t *testing.T) {
 	if got := report(); !strings.Contains(got.Files, path) || strings.Contains(got.ChildFiles, path) {
 		t.Errorf("it has open\n%s\nits child\n%s", got.Files, got.ChildFiles)
 	}
-	must(t, Signal(d.process, unix.SIGKILL))
+	test.OK(t, Signal(d.process, unix.SIGKILL))
 	<-d.done
-	must(t, files.Lock(other, unix.LOCK_EX, 0))
+	test.OK(t, files.Lock(other, unix.LOCK_EX, 0))
 }

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -77,7 +78,7 @@ func pids(procs []reconcile.Process) (list []int) {
 func find(t *testing.T, o Owner) []int {
 	t.Helper()
 	procs, err := Find(o)
-	must(t, err)
+	test.OK(t, err)
 	return pids(procs)
 }
 
@@ -95,7 +96,7 @@ func orphan(t *testing.T, env []string, flags string, change func(*exec.Cmd)) re
 	h := startAs(t, env, change, "spawn", "setsid,exit,"+flags, "idle")
 	h.up()
 	child := h.up()
-	must(t, h.cmd.Wait())
+	test.OK(t, h.cmd.Wait())
 	return child
 }
 
@@ -126,7 +127,7 @@ func holding(f *os.File, fd int) func(*exec.Cmd) {
 func newTree(t *testing.T) *os.File {
 	t.Helper()
 	f, err := OpenTree(filepath.Join(t.TempDir(), "tree"))
-	must(t, err)
+	test.OK(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -140,12 +141,12 @@ func TestFindOrphanByTree(t *testing.T) {
 	wantFound(t, "another run's", Owner{Tree: newTree(t).Name()}, 0)
 	wantFound(t, "one with a longer name", Owner{Tree: tree.Name()[:len(tree.Name())-1]}, 0)
 	link := filepath.Join(t.TempDir(), "link")
-	must(t, os.Symlink(filepath.Dir(tree.Name()), link))
+	test.OK(t, os.Symlink(filepath.Dir(tree.Name()), link))
 	wantFound(t, "by way of a link", Owner{Tree: filepath.Join(link, "tree")}, child)
-	must(t, os.Remove(tree.Name()))
+	test.OK(t, os.Remove(tree.Name()))
 	wantFound(t, "after the file was removed", Owner{Tree: tree.Name()}, child)
 	other, err := OpenTree(tree.Name())
-	must(t, err)
+	test.OK(t, err)
 	defer other.Close()
 	wantFound(t, "after it was replaced", Owner{Tree: tree.Name()}, child)
 	if left, err := KillTree(t.Context(), Owner{Tree: tree.Name()}, bound); err != nil || len(left) > 0 {
@@ -178,10 +179,10 @@ func TestTreeReachesGrandchildrenOfShells(t *testing.T) {
 		Env:  []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()},
 	}, nil, tree)
 	_, err := io.ReadFull(c.Stdout(), make([]byte, 3))
-	must(t, err)
+	test.OK(t, err)
 	eventually(t, "the sleep to be found", func() bool {
 		procs, err := Find(Owner{Tree: tree.Name()})
-		must(t, err)
+		test.OK(t, err)
 		return slices.ContainsFunc(procs, func(p reconcile.Process) bool { return p.Name == "sleep" })
 	})
 	if left, err := KillTree(t.Context(), Owner{Tree: tree.Name()}, bound); err != nil || len(left) > 0 {
@@ -200,12 +201,12 @@ func TestMarkerOfAnotherUser(t *testing.T) {
 // A process without any mark is known by the session of the worker, alive or ended, and the folder in which both work.
 func TestFindBySession(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	test.OK(t, err)
 	for _, flags := range []string{"clear", "clear,exit"} {
 		h := startAs(t, nil, func(c *exec.Cmd) { c.Dir, c.SysProcAttr = root, &syscall.SysProcAttr{Setsid: true} }, "spawn", flags, "idle")
 		leader, child := h.up(), h.up()
 		if flags == "clear,exit" {
-			must(t, h.cmd.Wait())
+			test.OK(t, h.cmd.Wait())
 		}
 		earlier, younger := leader, leader
 		earlier.Start--
@@ -240,7 +241,7 @@ func TestFindByDescent(t *testing.T) {
 		t.Errorf("below a recorded one: %v, want %d and %d", got, parent.PID, child.PID)
 	}
 	self, err := Self()
-	must(t, err)
+	test.OK(t, err)
 	ours := Owner{Worker: reconcile.Process{PID: self.PID, Start: self.Start}, Below: true, Boot: self.Boot}
 	if got := find(t, ours); !slices.Contains(got, parent.PID) || !slices.Contains(got, child.PID) || slices.Contains(got, os.Getpid()) {
 		t.Errorf("below ourselves: %v", got)
@@ -250,7 +251,7 @@ func TestFindByDescent(t *testing.T) {
 		t.Errorf("spared, and still among %v", got)
 	}
 	below, err := Descendants(parent.PID)
-	must(t, err)
+	test.OK(t, err)
 	if len(below) != 1 || below[0].PID != child.PID || below[0].Start != child.Start || below[0].Name == "" {
 		t.Errorf("descendants: %+v, want %+v", below, child)
 	}
@@ -335,9 +336,9 @@ func TestZombieIsDead(t *testing.T) {
 	id := runID(t)
 	cmd := exec.Command("true")
 	cmd.Env = []string{host.RunMark + "=" + id}
-	must(t, cmd.Start())
+	test.OK(t, cmd.Start())
 	e, err := statOf(cmd.Process.Pid)
-	must(t, err)
+	test.OK(t, err)
 	p := e.process()
 	awaitExit(p.PID)
 	if living(p) || SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) {
@@ -347,7 +348,7 @@ func TestZombieIsDead(t *testing.T) {
 		t.Errorf("signal: %v", err)
 	}
 	wantFound(t, "a zombie", Owner{RunID: id, Recorded: []reconcile.Process{p}, Boot: boot(t)}, 0)
-	must(t, cmd.Wait())
+	test.OK(t, cmd.Wait())
 }
 
 func TestProcessWhoseFirstThreadEndedIsAlive(t *testing.T) {
@@ -355,11 +356,11 @@ func TestProcessWhoseFirstThreadEndedIsAlive(t *testing.T) {
 	p := h.up()
 	eventually(t, "the first thread to end", func() bool {
 		b, err := os.ReadFile(procPath(p.PID, "stat"))
-		must(t, err)
+		test.OK(t, err)
 		return strings.Contains(string(b), ") Z ")
 	})
 	wantFound(t, "without its first thread", Owner{Recorded: []reconcile.Process{p}, Boot: boot(t)}, p.PID)
-	must(t, Signal(p, unix.SIGKILL))
+	test.OK(t, Signal(p, unix.SIGKILL))
 	_ = h.cmd.Wait()
 	if living(p) {
 		t.Error("it survived")
@@ -370,7 +371,7 @@ func TestSignalNeverReachesAnother(t *testing.T) {
 	h := start(t, []string{"IDLE_EOF=1"}, "idle")
 	p := h.up()
 	self, err := Self()
-	must(t, err)
+	test.OK(t, err)
 	if !SameProcess(self) {
 		t.Errorf("self is %+v", self)
 	}
@@ -400,13 +401,13 @@ func TestHiddenWorkerIsFoundByItsRecord(t *testing.T) {
 	if os.Geteuid() != 0 {
 		wantFound(t, "by its mark", Owner{RunID: id}, 0)
 	}
-	must(t, Signal(p, unix.SIGTERM))
+	test.OK(t, Signal(p, unix.SIGTERM))
 }
 
 func TestEnviron(t *testing.T) {
 	up := start(t, []string{"ONE=1", "TWO=a b\nc=d", "NONE="}, "idle").up()
 	env, err := Environ(up)
-	must(t, err)
+	test.OK(t, err)
 	for _, want := range []string{"ONE=1", "TWO=a b\nc=d", "NONE="} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%q is missing in %q", want, env)
@@ -425,7 +426,7 @@ func TestKillTree(t *testing.T) {
 	chain := start(t, env, "spawn", "setsid,clear", "idle", "deaf")
 	hydra := start(t, env, "hydra", "1", "2", "3")
 	ours := []reconcile.Process{polite.up(), deaf.up(), stopped.up(), chain.up(), chain.up(), hydra.up()}
-	must(t, Signal(ours[2], unix.SIGSTOP))
+	test.OK(t, Signal(ours[2], unix.SIGSTOP))
 	bystander := start(t, nil, "idle").up()
 	before := descriptors(t)
 	left, err := KillTree(t.Context(), Owner{RunID: id}, 500*time.Millisecond)
@@ -522,9 +523,9 @@ func amongHidden(t *testing.T, hidepid, before string, helper ...string) string 
 	t.Helper()
 	needsRoot(t)
 	program := filepath.Join(t.TempDir(), "helper")
-	must(t, exec.Command("cp", os.Args[0], program).Run())
+	test.OK(t, exec.Command("cp", os.Args[0], program).Run())
 	for dir := filepath.Dir(program); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		must(t, os.Chmod(dir, 0o755))
+		test.OK(t, os.Chmod(dir, 0o755))
 	}
 	script := fmt.Sprintf(`mount -o remount,hidepid=%[1]s /proc || exit 77
 as() { setpriv --reuid %[2]d --regid %[2]d --clear-groups "$@"; }
@@ -558,8 +559,8 @@ func TestStartWithHiddenProcesses(t *testing.T) {
 // Hidden processes of other users are skipped, and a state directory may be named through a symlink.
 func TestWorkersAmongHidden(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.Symlink(dir, filepath.Join(dir, "link")))
-	must(t, os.WriteFile(filepath.Join(dir, "worker"), []byte("echo up; exec 1>&-; read -r end\n"), 0o755))
+	test.OK(t, os.Symlink(dir, filepath.Join(dir, "link")))
+	test.OK(t, os.WriteFile(filepath.Join(dir, "worker"), []byte("echo up; exec 1>&-; read -r end\n"), 0o755))
 	const start = `cd %[1]s && coproc as sh worker --run run-1 --state-dir %[2]s
 read -r up <&"${COPROC[0]}"`
 	for _, called := range []string{dir, dir + "/link"} {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -47,7 +48,7 @@ func locker(args []string) error {
 func lockFile(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	must(t, os.WriteFile(path, make([]byte, 256), 0o600))
+	test.OK(t, os.WriteFile(path, make([]byte, 256), 0o600))
 	return path
 }
 
@@ -55,13 +56,13 @@ func TestLockHolders(t *testing.T) {
 	whole, bytes, other := lockFile(t, "whole.lock"), lockFile(t, "bytes"), lockFile(t, "other")
 	patterns := map[string][]Span{filepath.Dir(whole) + "/*.lock": nil, bytes: {{120, 122}}, filepath.Dir(other) + "/missing": nil}
 	lease, err := os.Open(lockFile(t, "lease.lock"))
-	must(t, err)
+	test.OK(t, err)
 	defer lease.Close()
 	holds := func(p reconcile.Process) bool {
 		t.Helper()
 		w := &LockWatch{Lease: lease, Files: patterns}
 		got, err := w.Holders([]reconcile.Process{{PID: os.Getppid()}, p})
-		must(t, err)
+		test.OK(t, err)
 		return len(got) == 1 && got[0] == p
 	}
 	for _, c := range []struct {
@@ -85,16 +86,16 @@ func TestLockHolders(t *testing.T) {
 		if got := holds(p); got != c.want {
 			t.Errorf("%s: found: %v", c.name, got)
 		}
-		must(t, Signal(p, unix.SIGKILL))
+		test.OK(t, Signal(p, unix.SIGKILL))
 		_ = h.cmd.Wait()
 	}
 	// The lease is inherited, and so is, until a child has executed its program, every lock of this process.
 	f, err := os.Open(whole)
-	must(t, err)
+	test.OK(t, err)
 	defer f.Close()
 	patterns[lease.Name()] = nil
 	for _, f := range []*os.File{lease, f} {
-		must(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+		test.OK(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
 		if p := startAs(t, nil, func(c *exec.Cmd) { c.ExtraFiles = []*os.File{f} }, "idle").up(); holds(p) {
 			t.Error("found a process that inherited a lock")
 		}

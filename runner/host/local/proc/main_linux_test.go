@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -102,14 +103,14 @@ func startAs(t *testing.T, env []string, change func(*exec.Cmd), args ...string)
 	h.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
 	h.cmd.Stderr = os.Stderr
 	inR, inW, err := os.Pipe()
-	must(t, err)
+	test.OK(t, err)
 	outR, outW, err := os.Pipe()
-	must(t, err)
+	test.OK(t, err)
 	h.cmd.Stdin, h.cmd.Stdout, h.stdin = inR, outW, inW
 	h.lines = bufio.NewScanner(outR)
-	must(t, outR.SetReadDeadline(time.Now().Add(bound)))
+	test.OK(t, outR.SetReadDeadline(time.Now().Add(bound)))
 	change(h.cmd)
-	must(t, h.cmd.Start())
+	test.OK(t, h.cmd.Start())
 	inR.Close()
 	outW.Close()
 	t.Cleanup(func() {
@@ -150,17 +151,10 @@ func runID(t *testing.T) string {
 	return fmt.Sprintf("%s-%d-%d", t.Name(), os.Getpid(), time.Now().UnixNano())
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func boot(t *testing.T) string {
 	t.Helper()
 	b, err := BootID()
-	must(t, err)
+	test.OK(t, err)
 	return b
 }
 
@@ -180,7 +174,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 func descriptors(t *testing.T) int {
 	t.Helper()
 	names, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
+	test.OK(t, err)
 	return len(names)
 }
 

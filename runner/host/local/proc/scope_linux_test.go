@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 func TestUnitOf(t *testing.T) {
@@ -95,8 +97,8 @@ func TestLingers(t *testing.T) {
 		"run/systemd/users/7": "# private\nNAME=ann\nSTATE=active\n", "run/systemd/users/8": "NAME=bob\n",
 		"run/systemd/users/9": "STATE=active\n", "var/lib/systemd/linger/bob": "",
 	} {
-		must(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
-		must(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
+		test.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
+		test.OK(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
 	}
 	for uid, want := range map[int]bool{6: true, 7: false, 8: true, 9: false} {
 		if got := lingers(root, uid); got != want {
@@ -113,7 +115,7 @@ func fakeSystemd(t *testing.T, run, ctl string) (calls func() string) {
 	for name, script := range map[string]string{"systemd-run": run, "systemctl": ctl} {
 		if script != "" {
 			text := "#!/bin/sh\necho \"${0##*/} $*\" >> " + log + "\n" + script + "\n"
-			must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
+			test.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
 		}
 	}
 	t.Setenv("PATH", dir)
@@ -167,7 +169,7 @@ func TestAsk(t *testing.T) {
 	// Without systemd no program is called, and nothing is refused.
 	calls := fakeSystemd(t, "exit 0", "exit 0")
 	s := &ScopeManager{}
-	must(t, s.ask(t.Context(), HostUnit{Unit: "x.service", owner: -1}))
+	test.OK(t, s.ask(t.Context(), HostUnit{Unit: "x.service", owner: -1}))
 	if s.Scope("r", "ABC-1") != nil || (*ScopeManager)(nil).Scope("r", "ABC-1") != nil || calls() != "" {
 		t.Errorf("a scope, or calls: %s", calls())
 	}
@@ -178,15 +180,15 @@ func TestAskHandsOnNothing(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	fakeSystemd(t, "/bin/ls -l /proc/$$/fd > "+out+"; /usr/bin/env >> "+out, "")
 	file, err := os.Create(filepath.Join(t.TempDir(), "ours"))
-	must(t, err)
+	test.OK(t, err)
 	defer file.Close()
 	fd, err := unix.Dup(int(file.Fd())) // inherited by children, as what cron or a terminal gave is
-	must(t, err)
+	test.OK(t, err)
 	defer unix.Close(fd)
 	s := &ScopeManager{Env: []string{"PATH=" + os.Getenv("PATH"), "LINEAR_API_KEY=secret"}}
-	must(t, s.ask(t.Context(), HostUnit{Booted: true, Unit: "x.service", owner: -1}))
+	test.OK(t, s.ask(t.Context(), HostUnit{Booted: true, Unit: "x.service", owner: -1}))
 	b, err := os.ReadFile(out)
-	must(t, err)
+	test.OK(t, err)
 	if said := string(b); strings.Contains(said, "/ours") || strings.Contains(said, "secret") || !strings.Contains(said, "PATH=") {
 		t.Errorf("it got\n%s", said)
 	}
@@ -197,14 +199,14 @@ func TestScopeCommand(t *testing.T) {
 	fakeSystemd(t, "exit 0", "")
 	systemdRun := filepath.Join(os.Getenv("PATH"), "systemd-run")
 	file, err := os.Create(filepath.Join(t.TempDir(), "program"))
-	must(t, err)
+	test.OK(t, err)
 	defer file.Close()
 	self := "/proc/self/fd/" + strconv.Itoa(int(file.Fd()))
 	check := func(exe, named, flag string, env, wantEnv []string, m manager) {
 		t.Helper()
 		cmd := &exec.Cmd{Path: exe, Args: []string{"symphony", "worker"}, Env: env}
 		s := &Scope{"symphony-r1.scope", "symphony: A\nB\x1bC", m}
-		must(t, s.wrap(cmd))
+		test.OK(t, s.wrap(cmd))
 		want := []string{
 			systemdRun, flag, "--scope", "--quiet", "--collect", "--no-ask-password",
 			"--unit=symphony-r1.scope", "--slice=symphony.slice", "--description=symphony: A\\nB\\x1bC", "--",
@@ -220,6 +222,6 @@ func TestScopeCommand(t *testing.T) {
 	check("/x", "env XDG_RUNTIME_DIR=/run/user/8 /x", "--user", eight, append(eight, "XDG_RUNTIME_DIR=/run/user/7"), seven)
 	check("/x", "/x", "--user", []string{"XDG_RUNTIME_DIR=/run/user/7"}, []string{"XDG_RUNTIME_DIR=/run/user/7"}, seven)
 	check(self, file.Name(), "--system", nil, nil, manager{})
-	must(t, os.Remove(file.Name()))
+	test.OK(t, os.Remove(file.Name()))
 	check(self, strings.Replace(self, "self", strconv.Itoa(os.Getpid()), 1), "--system", nil, nil, manager{})
 }

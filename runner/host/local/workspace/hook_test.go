@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -30,7 +31,7 @@ func TestHookRunsInTheWorkspace(t *testing.T) {
 		echo "$GREETING from $(pwd -P)"; echo to stderr >&2
 		test "$SYMPHONY_WORKSPACE" = "$(pwd -P)" && echo x >"$TMPDIR/t" && echo x >"$XDG_CACHE_HOME/c"
 		echo "key:${LINEAR_API_KEY-none}"; test -e /proc/self/fd/3 && echo lease`)
-	check(t, err)
+	test.OK(t, err)
 	for _, want := range []string{"hello from " + w.Path + "\n", "to stderr\n", "key:none\n", "lease\n", "succeeded"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("no %q in\n%s", want, log)
@@ -91,9 +92,9 @@ func waitGone(t *testing.T, file string) {
 func readPID(t *testing.T, file string) int {
 	t.Helper()
 	b, err := os.ReadFile(file)
-	check(t, err)
+	test.OK(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	check(t, err)
+	test.OK(t, err)
 	return pid
 }
 
@@ -104,13 +105,13 @@ func TestHookIsOverWhenItsShellExits(t *testing.T) {
 	log, err := runHook(t.Context(), t, w, `
 		{ echo $$; while test ! -e stop; do echo noise noise noise noise noise noise || exit; done; touch over; } &
 		echo $! >child; echo last words`)
-	check(t, err)
+	test.OK(t, err)
 	if !strings.Contains(log, "last words\n") && !strings.Contains(log, "left out") {
 		t.Errorf("output lost:\n%.500s", log)
 	}
 	pid := readPID(t, filepath.Join(w.Path, "child"))
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
-	check(t, syscall.Kill(pid, 0))
+	test.OK(t, syscall.Kill(pid, 0))
 	write(t, filepath.Join(w.Path, "stop"), "")
 	eventually(t, "the child to end by itself", func() bool { return there(t, filepath.Join(w.Path, "over")) })
 }
@@ -118,12 +119,12 @@ func TestHookIsOverWhenItsShellExits(t *testing.T) {
 // What is in the pipe when the shell ends belongs to its output, however slow we were to read it.
 func TestCaptureTakesUnreadOutput(t *testing.T) {
 	out, in, err := os.Pipe()
-	check(t, err)
+	test.OK(t, err)
 	defer in.Close()
 	c := &capture{in: in, out: out, tail: files.Tail{Limit: 10}, done: make(chan struct{})}
 	close(c.done) // the reader, stopped before it read anything
 	_, err = in.WriteString("the first words and the last")
-	check(t, err)
+	test.OK(t, err)
 	if text, lost := c.finish(); string(text) != "d the last" || lost != 18 {
 		t.Fatalf("%q after %d", text, lost)
 	}
@@ -144,8 +145,8 @@ func TestHookOutputIsBounded(t *testing.T) {
 func TestHookIsNotRunOutsideTheWorkspace(t *testing.T) {
 	outside := t.TempDir()
 	w := acquire(t, newRoot(t), owner("A", "r1"))
-	check(t, os.Remove(w.Path))
-	check(t, os.Symlink(outside, w.Path))
+	test.OK(t, os.Remove(w.Path))
+	test.OK(t, os.Symlink(outside, w.Path))
 	_, err := runHook(t.Context(), t, w, "touch here")
 	wantCode(t, err, CodeInvalidCwd)
 	wantExist(t, false, filepath.Join(outside, "here"))

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -26,18 +27,18 @@ func unprivileged(t *testing.T) bool {
 	}
 	const other = 65534
 	dir, err := os.MkdirTemp("", "symphony-other-")
-	check(t, err)
-	t.Cleanup(func() { check(t, files.RemoveTree(context.Background(), dir)) })
+	test.OK(t, err)
+	t.Cleanup(func() { test.OK(t, files.RemoveTree(context.Background(), dir)) })
 	exe, err := os.Executable()
-	check(t, err)
+	test.OK(t, err)
 	program, err := os.ReadFile(exe)
-	check(t, err)
+	test.OK(t, err)
 	copied := filepath.Join(dir, "workspace.test")
-	check(t, os.WriteFile(copied, program, 0o755))
-	check(t, os.Chmod(dir, 0o755))
+	test.OK(t, os.WriteFile(copied, program, 0o755))
+	test.OK(t, os.Chmod(dir, 0o755))
 	temp := filepath.Join(dir, "tmp")
-	check(t, os.Mkdir(temp, 0o700))
-	check(t, os.Chown(temp, other, other))
+	test.OK(t, os.Mkdir(temp, 0o700))
+	test.OK(t, os.Chown(temp, other, other))
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, copied, "-test.run", "^"+t.Name()+"$", "-test.v")
@@ -57,13 +58,6 @@ func owner(identifier, run string) Owner {
 	}
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func isCode(err error, code string) bool {
 	var known *reconcile.Error
 	return errors.As(err, &known) && known.Code == code
@@ -79,7 +73,7 @@ func wantCode(t *testing.T, err error, code string) {
 func newRoot(t *testing.T) *Root {
 	t.Helper()
 	r, err := OpenRoot(filepath.Join(t.TempDir(), "root"))
-	check(t, err)
+	test.OK(t, err)
 	r.leaseWait = 100 * time.Millisecond
 	r.clock = func() (string, time.Duration, error) { return "", 0, errors.New("only the wall clock") }
 	return r
@@ -88,8 +82,8 @@ func newRoot(t *testing.T) *Root {
 func acquire(t *testing.T, r *Root, o Owner) *Workspace {
 	t.Helper()
 	w, err := r.Acquire(t.Context(), o)
-	check(t, err)
-	t.Cleanup(func() { check(t, w.Release()) })
+	test.OK(t, err)
+	t.Cleanup(func() { test.OK(t, w.Release()) })
 	return w
 }
 
@@ -97,9 +91,9 @@ func acquire(t *testing.T, r *Root, o Owner) *Workspace {
 func ready(t *testing.T, r *Root, o Owner) *Workspace {
 	t.Helper()
 	w := acquire(t, r, o)
-	check(t, w.Ready())
+	test.OK(t, w.Ready())
 	write(t, filepath.Join(w.Path, "work"), "done")
-	check(t, w.Release())
+	test.OK(t, w.Release())
 	return w
 }
 
@@ -115,8 +109,8 @@ func sh(t *testing.T, dir, script string) {
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	check(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	check(t, os.WriteFile(path, []byte(content), 0o600))
+	test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	test.OK(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 func there(t *testing.T, path string) bool {

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // What can't be deleted (here: another file system in the workspace, which must not be emptied either) is
@@ -15,14 +17,14 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 	r := newRoot(t)
 	ready(t, r, owner("A", "r1"))
 	at := filepath.Join(r.Path, "A", "mounted")
-	check(t, os.Mkdir(at, 0o700))
+	test.OK(t, os.Mkdir(at, 0o700))
 	if err := syscall.Mount("tmpfs", at, "tmpfs", 0, "size=64k,mode=0700"); err != nil {
 		t.Skipf("no mounts here: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(at, syscall.MNT_DETACH) }) // unless it was moved
 	write(t, filepath.Join(at, "precious"), "kept")
 	removed, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
-	check(t, err)
+	test.OK(t, err)
 	mounted := filepath.Join(removed.Trash, "mounted")
 	t.Cleanup(func() { _ = syscall.Unmount(mounted, syscall.MNT_DETACH) }) // unless the test came to its end
 	if removed.Warning == "" || !there(t, filepath.Join(mounted, "precious")) {
@@ -38,6 +40,6 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 			t.Fatalf("%+v, %v", purged, err)
 		}
 	}
-	check(t, syscall.Unmount(mounted, 0))
+	test.OK(t, syscall.Unmount(mounted, 0))
 	wantPurged(t, r, day, 1)
 }

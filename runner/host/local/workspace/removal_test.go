@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -38,12 +39,12 @@ func TestRemoveKeepsInTheTrash(t *testing.T) {
 	var seen Workspace
 	removed, err := remove(t.Context(), r, owner("A", "r2"), func(w *Workspace) {
 		seen = *w
-		check(t, w.Verify())
+		test.OK(t, w.Verify())
 		wantRecord(t, r, "A", Removing, "r2")
 		wantHeld(t, r, "A", true)
 		wantPrevious(t, w, "r1")
 	})
-	check(t, err)
+	test.OK(t, err)
 	trash := filepath.Join(r.trash(), "A-20260304T050607.000000089Z")
 	if removed != (host.RemoveAnswer{Trash: trash}) {
 		t.Fatalf("%+v", removed)
@@ -72,7 +73,7 @@ func TestRemoveAtOnce(t *testing.T) {
 	write(t, filepath.Join(r.Path, "B", "unrecorded"), "x")
 	for _, identifier := range []string{"A", "B"} {
 		removed, err := r.Remove(t.Context(), owner(identifier, "r2"), day, false)
-		check(t, err)
+		test.OK(t, err)
 		if removed != (host.RemoveAnswer{}) || there(t, filepath.Join(r.Path, identifier)) {
 			t.Errorf("%+v", removed)
 		}
@@ -84,14 +85,14 @@ func TestRemoveAtOnce(t *testing.T) {
 // is cut off.
 func TestRemoveOfAHalfMadeWorkspaceRunsNoHook(t *testing.T) {
 	r := newRoot(t)
-	check(t, acquire(t, r, owner("A", "r1")).Release())
+	test.OK(t, acquire(t, r, owner("A", "r1")).Release())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := remove(ctx, r, owner("A", "r2"), noHook(t)); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	_, err := remove(t.Context(), r, owner("A", "r3"), noHook(t))
-	check(t, err)
+	test.OK(t, err)
 }
 
 func TestRemoveGoesOnAfterACut(t *testing.T) {
@@ -106,9 +107,9 @@ func TestRemoveGoesOnAfterACut(t *testing.T) {
 	_, err = remove(t.Context(), r, owner("A", "r3"), func(w *Workspace) {
 		calls++
 		wantPrevious(t, w, "r1", "r2")
-		check(t, os.RemoveAll(w.Path)) // a hook may do it all by itself
+		test.OK(t, os.RemoveAll(w.Path)) // a hook may do it all by itself
 	})
-	check(t, err)
+	test.OK(t, err)
 	if calls != 1 || there(t, r.record("A")) {
 		t.Fatalf("%d calls", calls)
 	}
@@ -126,24 +127,24 @@ func TestTreesThatAreReadOnlyAreRemoved(t *testing.T) {
 		r := newRoot(t)
 		r.Trash.Keep = keep
 		w := acquire(t, r, owner("A", "r1"))
-		check(t, w.Ready())
+		test.OK(t, w.Ready())
 		fill(w.Path)
 		fill(w.CacheDir)
-		check(t, w.Release())
+		test.OK(t, w.Release())
 		removed, err := r.Remove(t.Context(), owner("A", "r2"), day, true)
-		check(t, err)
+		test.OK(t, err)
 		if removed.Warning != "" {
 			t.Error(removed.Warning)
 		}
 		_, err = r.PurgeTrash(t.Context(), day.Add(keep), false)
-		check(t, err)
+		test.OK(t, err)
 		wantTrash(t, r, 0)
 	}
 	// Half made.
 	r := newRoot(t)
 	w := acquire(t, r, owner("A", "r1"))
 	fill(w.Path)
-	check(t, w.Release())
+	test.OK(t, w.Release())
 	again := acquire(t, r, owner("A", "r2"))
 	if entries, err := os.ReadDir(again.Path); err != nil || len(entries) != 0 || !again.Created {
 		t.Fatalf("%v, %v", entries, err)
@@ -157,7 +158,7 @@ func TestRemoveFollowsNoLinks(t *testing.T) {
 	sh(t, w.Path, `mkdir `+outside+`/dir; echo kept > `+outside+`/dir/precious; chmod 500 `+outside+`/dir
 		ln -s `+outside+` link; ln -s `+outside+`/dir link2; ln `+outside+`/dir/precious hard; mkfifo pipe; ln -s / `+w.TmpDir+`/all`)
 	removed, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
-	check(t, err)
+	test.OK(t, err)
 	if info, err := os.Stat(filepath.Join(outside, "dir")); removed.Warning != "" || err != nil || info.Mode().Perm() != 0o500 {
 		t.Errorf("what a link led to was touched: %v, %v", info, err)
 	}
@@ -170,41 +171,41 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	repository := func(identifier string) *Workspace { // with a commit that exists nowhere else
 		w := acquire(t, r, owner(identifier, "r1"))
 		sh(t, w.Path, "git init -q -b main; git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m one")
-		check(t, w.Ready())
-		check(t, w.Release())
+		test.OK(t, w.Ready())
+		test.OK(t, w.Release())
 		return w
 	}
 	w := repository("A")
 	hooks := 0
 	for range 2 {
 		removed, err := remove(t.Context(), r, owner("A", "r2"), func(*Workspace) { hooks++ })
-		check(t, err)
+		test.OK(t, err)
 		if removed.Unsaved != "1 commit not on any remote" || !there(t, w.Path) {
 			t.Fatalf("%+v", removed)
 		}
 	}
 	rec, _, err := r.readRecord("A")
-	check(t, err)
+	test.OK(t, err)
 	if hooks != 1 || rec.State != Prepared || rec.Unsaved == "" || !rec.UnsavedAt.Equal(day) {
 		t.Errorf("%d hooks, %+v", hooks, rec)
 	}
 
 	// What was moved there without a look at it stays in the trash, however short space is.
 	trashed, err := r.moveToTrash(w.Path, "A", day, note{})
-	check(t, err)
+	test.OK(t, err)
 	r.Trash.Short = true
 	purged, err := r.PurgeTrash(t.Context(), day.Add(1000*time.Hour), false)
-	check(t, err)
+	test.OK(t, err)
 	if purged.Unsaved[trashed] == "" || !there(t, trashed) {
 		t.Errorf("%+v", purged)
 	}
-	check(t, os.Remove(r.record("A")))
-	check(t, r.Dissolve(t.Context(), []string{"another"}))
+	test.OK(t, os.Remove(r.record("A")))
+	test.OK(t, r.Dissolve(t.Context(), []string{"another"}))
 	if !there(t, trashed) {
 		t.Error("dissolved")
 	}
 	purged, err = r.PurgeTrash(t.Context(), day.Add(2000*time.Hour), true)
-	check(t, err)
+	test.OK(t, err)
 	if purged.Removed != 1 || there(t, trashed) {
 		t.Errorf("%+v", purged)
 	}
@@ -213,7 +214,7 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	r.Trash = Trash{Keep: time.Hour}
 	repository("B")
 	removed, err := r.Remove(t.Context(), owner("B", "r2"), day, true)
-	check(t, err)
+	test.OK(t, err)
 	if removed.Trash == "" {
 		t.Fatalf("%+v", removed)
 	}
@@ -225,7 +226,7 @@ func trashed(t *testing.T, r *Root, identifier string, at time.Time) (path strin
 	t.Helper()
 	ready(t, r, owner(identifier, "r1"))
 	removed, err := r.Remove(t.Context(), owner(identifier, "r2"), at, false)
-	check(t, err)
+	test.OK(t, err)
 	return removed.Trash
 }
 
@@ -241,9 +242,9 @@ func wantTrash(t *testing.T, r *Root, want int) {
 func wantPurged(t *testing.T, r *Root, now time.Time, want int) {
 	t.Helper()
 	due, err := r.ExpiredTrash(now)
-	check(t, err)
+	test.OK(t, err)
 	purged, err := r.PurgeTrash(t.Context(), now, false)
-	check(t, err)
+	test.OK(t, err)
 	if len(due) != want || purged.Removed != want || len(purged.Undeletable)+len(purged.Unsaved) > 0 {
 		t.Errorf("due %v, purged %+v, want %d", due, purged, want)
 	}
@@ -287,7 +288,7 @@ func TestTrashAgesWithoutTheWallClock(t *testing.T) {
 func TestTrashTakenBack(t *testing.T) {
 	r := newRoot(t)
 	r.Trash.Keep = time.Hour
-	check(t, os.Rename(trashed(t, r, "A", day), filepath.Join(r.Path, "A")))
+	test.OK(t, os.Rename(trashed(t, r, "A", day), filepath.Join(r.Path, "A")))
 	wantPurged(t, r, day, 0)
 	wantTrash(t, r, 0)
 }
@@ -329,11 +330,11 @@ func TestTrashDiscardsOnlyTheProjectsOwn(t *testing.T) {
 	r := newRoot(t)
 	r.Trash = Trash{Project: "other", Keep: time.Hour}
 	entry := trashed(t, r, "A", day)
-	check(t, os.Mkdir(filepath.Join(entry, ".git"), 0o700)) // it can't be read, and so counts as unsaved
+	test.OK(t, os.Mkdir(filepath.Join(entry, ".git"), 0o700)) // it can't be read, and so counts as unsaved
 	for want, project := range []string{"mine", "other"} {
 		r.Trash = Trash{Project: project, Retry: true}
 		purged, err := r.PurgeTrash(t.Context(), day.Add(2*time.Hour), true)
-		check(t, err)
+		test.OK(t, err)
 		if purged.Removed != want {
 			t.Errorf("%s: removed %d, want %d", project, purged.Removed, want)
 		}
@@ -349,13 +350,13 @@ func TestTrashOfAPrunedWorktree(t *testing.T) {
 		sh(t, main, "git init -q -b main; git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m one")
 		w := acquire(t, r, owner("A", "r1"))
 		sh(t, w.Path, "git -C "+main+" worktree add -q -b topic "+w.Path+"; mkdir sub")
-		check(t, w.Ready())
-		check(t, w.Release())
+		test.OK(t, w.Ready())
+		test.OK(t, w.Release())
 		removed, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
-		check(t, err)
+		test.OK(t, err)
 		sh(t, removed.Trash, "git -C "+main+" worktree prune; "+change)
 		purged, err := r.PurgeTrash(t.Context(), day.Add(2*time.Hour), false)
-		check(t, err)
+		test.OK(t, err)
 		if purged.Removed != want {
 			t.Errorf("after %s: %+v", change, purged)
 		}
@@ -383,7 +384,7 @@ func TestDissolveDiscardsOnlyTheProjectsOwn(t *testing.T) {
 		r.Trash = Trash{Project: "other", Keep: time.Hour}
 		entry := trashed(t, r, "A", day)
 		write(t, filepath.Join(entry, ".git"), "nothing that can be read")
-		check(t, r.Dissolve(t.Context(), discard))
+		test.OK(t, r.Dissolve(t.Context(), discard))
 		wantExist(t, want, entry)
 	}
 }

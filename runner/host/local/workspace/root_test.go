@@ -12,15 +12,17 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 func TestOpenRootMakesWhatIsMissing(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	check(t, err)
-	check(t, os.Symlink(dir, filepath.Join(dir, "link")))
+	test.OK(t, err)
+	test.OK(t, os.Symlink(dir, filepath.Join(dir, "link")))
 	for range 2 {
 		r, err := OpenRoot(filepath.Join(dir, "link", "deep", "root"))
-		check(t, err)
+		test.OK(t, err)
 		if r.Path != filepath.Join(dir, "deep", "root") {
 			t.Fatalf("not resolved: %s", r.Path)
 		}
@@ -38,16 +40,16 @@ func TestOpenRootRefuses(t *testing.T) {
 	write(t, in("file"), "")
 	write(t, in("filed/"+metaDir), "")
 	for _, name := range []string{"shared", "linked", "open/" + metaDir, "another's"} {
-		check(t, os.MkdirAll(in(name), 0o700))
+		test.OK(t, os.MkdirAll(in(name), 0o700))
 	}
-	check(t, os.Chmod(in("shared"), 0o775))
-	check(t, os.Chmod(in("open/"+metaDir), 0o777))
-	check(t, os.Symlink("nowhere", in("broken")))
-	check(t, os.Symlink(t.TempDir(), in("linked/"+metaDir)))
+	test.OK(t, os.Chmod(in("shared"), 0o775))
+	test.OK(t, os.Chmod(in("open/"+metaDir), 0o777))
+	test.OK(t, os.Symlink("nowhere", in("broken")))
+	test.OK(t, os.Symlink(t.TempDir(), in("linked/"+metaDir)))
 	if os.Geteuid() == 0 {
-		check(t, os.Chown(in("another's"), 65534, 65534))
+		test.OK(t, os.Chown(in("another's"), 65534, 65534))
 	} else {
-		check(t, os.Chmod(in("another's"), 0))
+		test.OK(t, os.Chmod(in("another's"), 0))
 	}
 	for _, path := range []string{
 		"relative/root", "", "/", in("file"), in("file/below"), in("shared"), in("broken"), in("linked"), in("open"), in("filed"), in("another's"),
@@ -82,9 +84,9 @@ func TestListReportsWhatItCannotRead(t *testing.T) {
 	ready(t, r, owner("ABC-2", "r1"))
 	write(t, r.record("torn"), `{"issue_id": "x"`)
 	write(t, r.record("odd"), `{"issue_id": "x", "identifier": "odd", "id": "1", "state": "sideways"}`)
-	check(t, syscall.Mkfifo(r.record("pipe"), 0o600))
+	test.OK(t, syscall.Mkfifo(r.record("pipe"), 0o600))
 	found, _, err := FindRoot(r.Path)
-	check(t, err)
+	test.OK(t, err)
 	recs, err := found.List()
 	if len(recs) != 2 || recs[0].Key != "ABC-1" || recs[1].Path != filepath.Join(r.Path, "ABC-2") {
 		t.Errorf("%+v", recs)
@@ -119,23 +121,23 @@ func TestAcquireTouchesNothingThatIsNoDirectory(t *testing.T) {
 			t.Run(name+" "+string(state), func(t *testing.T) {
 				r := newRoot(t)
 				if state != "" {
-					check(t, r.writeRecord(recordOf(r, owner("A", "r1"), state)))
+					test.OK(t, r.writeRecord(recordOf(r, owner("A", "r1"), state)))
 				}
 				path := filepath.Join(r.Path, "A")
-				check(t, make(path))
+				test.OK(t, make(path))
 				before, err := os.Lstat(path)
-				check(t, err)
+				test.OK(t, err)
 				_, err = r.Acquire(t.Context(), owner("A", "r2"))
 				wantCode(t, err, CodeInvalidCwd)
 				_, err = r.Remove(t.Context(), owner("A", "r2"), day, false)
 				wantCode(t, err, CodeInvalidCwd)
 				after, err := os.Lstat(path)
-				check(t, err)
+				test.OK(t, err)
 				if !os.SameFile(before, after) || !there(t, filepath.Join(outside, "precious")) {
 					t.Fatal("it was touched")
 				}
 				rec, ok, err := r.readRecord("A")
-				check(t, err)
+				test.OK(t, err)
 				wantHeld(t, r, "A", false)
 				if ok != (state != "") || rec.State != state {
 					t.Fatalf("record %+v", rec)
@@ -152,11 +154,11 @@ func recordOf(r *Root, o Owner, state State) Record {
 func TestContained(t *testing.T) {
 	r := newRoot(t)
 	outside := t.TempDir()
-	check(t, os.Mkdir(filepath.Join(r.Path, "a"), 0o700))
-	check(t, os.MkdirAll(r.Path+"-sibling/a", 0o700))
-	check(t, os.Symlink(outside, filepath.Join(r.Path, "out")))
-	check(t, os.Symlink("a", filepath.Join(r.Path, "in")))
-	check(t, contained(r.Path, filepath.Join(r.Path, "a")))
+	test.OK(t, os.Mkdir(filepath.Join(r.Path, "a"), 0o700))
+	test.OK(t, os.MkdirAll(r.Path+"-sibling/a", 0o700))
+	test.OK(t, os.Symlink(outside, filepath.Join(r.Path, "out")))
+	test.OK(t, os.Symlink("a", filepath.Join(r.Path, "in")))
+	test.OK(t, contained(r.Path, filepath.Join(r.Path, "a")))
 	for _, path := range []string{
 		r.Path, filepath.Dir(r.Path), r.Path + "/..", r.Path + "/a/../..", r.Path + "-sibling/a", outside, "/",
 		filepath.Join(r.Path, "out"), filepath.Join(r.Path, "in"),
@@ -187,9 +189,9 @@ func stateDir(t *testing.T) string {
 func TestClaimProject(t *testing.T) {
 	r := newRoot(t)
 	one, two := stateDir(t), stateDir(t)
-	check(t, r.ClaimProject("https://t shop", one))
-	check(t, r.ClaimProject("https://t shop", one))
-	check(t, r.ClaimProject("https://t other", two))
+	test.OK(t, r.ClaimProject("https://t shop", one))
+	test.OK(t, r.ClaimProject("https://t shop", one))
+	test.OK(t, r.ClaimProject("https://t other", two))
 	err := r.ClaimProject("https://t shop", two)
 	wantCode(t, err, CodeProjectConflict)
 	if !strings.Contains(err.Error(), one) {
@@ -197,15 +199,15 @@ func TestClaimProject(t *testing.T) {
 	}
 	// The same directory by another name is no other one.
 	link := filepath.Join(t.TempDir(), "link")
-	check(t, os.Symlink(one, link))
-	check(t, r.ClaimProject("https://t shop", link))
+	test.OK(t, os.Symlink(one, link))
+	test.OK(t, r.ClaimProject("https://t shop", link))
 	// A state directory that is no longer used gives way.
-	check(t, os.Remove(filepath.Join(one, "state.db")))
-	check(t, r.ClaimProject("https://t shop", two))
+	test.OK(t, os.Remove(filepath.Join(one, "state.db")))
+	test.OK(t, r.ClaimProject("https://t shop", two))
 	write(t, filepath.Join(one, "state.db"), "")
 	wantCode(t, r.ClaimProject("https://t shop", one), CodeProjectConflict)
-	check(t, os.RemoveAll(two))
-	check(t, r.ClaimProject("https://t shop", one))
+	test.OK(t, os.RemoveAll(two))
+	test.OK(t, r.ClaimProject("https://t shop", one))
 	write(t, r.project("https://t shop"), "{")
 	wantCode(t, r.ClaimProject("https://t shop", one), CodeFailed)
 }

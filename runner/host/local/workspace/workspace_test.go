@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -28,11 +29,11 @@ func TestAcquireMakesThenReuses(t *testing.T) {
 		}
 	}
 	wantRecord(t, r, "ABC-1", Creating, "r1")
-	check(t, w.Ready())
-	check(t, w.Verify())
+	test.OK(t, w.Ready())
+	test.OK(t, w.Verify())
 	write(t, filepath.Join(w.Path, "work"), "done")
-	check(t, w.Release())
-	check(t, w.Release())
+	test.OK(t, w.Release())
+	test.OK(t, w.Release())
 
 	o := owner("ABC-1", "r2")
 	o.StateDir = "/state/two"
@@ -52,16 +53,16 @@ func TestPreviousIsKeptUntilReady(t *testing.T) {
 	r := newRoot(t)
 	ready(t, r, owner("A", "r0"))
 	for _, run := range []string{"r1", "r2", "r2"} {
-		check(t, acquire(t, r, owner("A", run)).Release())
+		test.OK(t, acquire(t, r, owner("A", run)).Release())
 	}
 	w := acquire(t, r, owner("A", "r3"))
 	wantPrevious(t, w, "r0", "r1", "r2")
-	check(t, w.Ready())
-	check(t, w.Release())
+	test.OK(t, w.Ready())
+	test.OK(t, w.Release())
 	w = acquire(t, r, owner("A", "r4"))
 	wantPrevious(t, w, "r3")
 	for i := range 20 {
-		check(t, w.Release())
+		test.OK(t, w.Release())
 		w = acquire(t, r, owner("A", "again"+string(rune('a'+i))))
 	}
 	if len(w.Previous) != maxPrevious || w.Previous[maxPrevious-1].RunID != "agains" {
@@ -97,19 +98,19 @@ func TestDirectoryAndRecordApart(t *testing.T) {
 		t.Fatalf("%+v", taken)
 	}
 	wantRecord(t, r, "A", Prepared, "r1")
-	check(t, taken.Release())
+	test.OK(t, taken.Release())
 
 	old := ready(t, r, owner("B", "r1"))
-	check(t, os.RemoveAll(old.Path))
+	test.OK(t, os.RemoveAll(old.Path))
 	made := acquire(t, r, owner("B", "r2"))
 	if !made.Created || made.ID == old.ID {
 		t.Fatalf("%+v", made)
 	}
 	wantPrevious(t, made, "r1")
 
-	check(t, os.Rename(r.Path, r.Path+"2"))
+	test.OK(t, os.Rename(r.Path, r.Path+"2"))
 	r, err := OpenRoot(r.Path + "2")
-	check(t, err)
+	test.OK(t, err)
 	moved := acquire(t, r, owner("A", "r2"))
 	if moved.Created || moved.ID == taken.ID {
 		t.Fatalf("%+v", moved)
@@ -133,13 +134,13 @@ func TestAcquireAfterACrash(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRoot(t)
-			check(t, os.Mkdir(r.trash(), 0o700))
+			test.OK(t, os.Mkdir(r.trash(), 0o700))
 			rec := recordOf(r, owner("A", "r1"), c.state)
-			check(t, r.writeRecord(rec))
+			test.OK(t, r.writeRecord(rec))
 			write(t, r.record("A")+".new", `{"torn`)
 			if c.dir {
 				write(t, filepath.Join(r.Path, "A", "sub", "half"), "x")
-				check(t, os.Chmod(filepath.Join(r.Path, "A", "sub"), 0o500))
+				test.OK(t, os.Chmod(filepath.Join(r.Path, "A", "sub"), 0o500))
 			}
 			if c.work {
 				write(t, filepath.Join(r.work("A"), "tmp", "old"), "x")
@@ -154,10 +155,10 @@ func TestAcquireAfterACrash(t *testing.T) {
 					t.Errorf("%s is not empty: %v, %v", dir, entries, err)
 				}
 			}
-			check(t, w.Ready())
+			test.OK(t, w.Ready())
 			wantTrash(t, r, c.trash)
 			_, err := r.PurgeTrash(t.Context(), time.Now(), false) // the test's own clean-up can't
-			check(t, err)
+			test.OK(t, err)
 		})
 	}
 }
@@ -167,11 +168,11 @@ func TestDiscard(t *testing.T) {
 	w := acquire(t, r, owner("A", "r1"))
 	write(t, filepath.Join(w.Path, "ro", "half"), "x")
 	write(t, filepath.Join(w.TmpDir, "t"), "x")
-	check(t, os.Chmod(filepath.Join(w.Path, "ro"), 0o500))
-	check(t, w.Discard())
+	test.OK(t, os.Chmod(filepath.Join(w.Path, "ro"), 0o500))
+	test.OK(t, w.Discard())
 	wantExist(t, false, w.Path, r.record("A"), r.work("A"))
 	wantHeld(t, r, "A", true)
-	check(t, w.Release())
+	test.OK(t, w.Release())
 	kept := ready(t, r, owner("A", "r2"))
 	wantCode(t, acquire(t, r, owner("A", "r3")).Discard(), CodeFailed)
 	wantExist(t, true, filepath.Join(kept.Path, "work"))
@@ -188,23 +189,23 @@ func TestVerify(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := acquire(t, newRoot(t), owner("A", "r1"))
-			check(t, w.Verify())
-			check(t, change(w.Path))
+			test.OK(t, w.Verify())
+			test.OK(t, change(w.Path))
 			wantCode(t, w.Verify(), CodeInvalidCwd)
 		})
 	}
 	t.Run("root became a link", func(t *testing.T) {
 		w := acquire(t, newRoot(t), owner("A", "r1"))
-		check(t, os.Rename(w.Root, w.Root+"-real"))
-		check(t, os.Symlink(w.Root+"-real", w.Root))
+		test.OK(t, os.Rename(w.Root, w.Root+"-real"))
+		test.OK(t, os.Symlink(w.Root+"-real", w.Root))
 		wantCode(t, w.Verify(), CodeInvalidCwd)
 	})
 	t.Run("replaced by after_create", func(t *testing.T) {
 		w := acquire(t, newRoot(t), owner("A", "r1"))
-		check(t, os.Rename(w.Path, w.Path+"-old"))
-		check(t, os.Mkdir(w.Path, 0o700))
-		check(t, w.Ready())
-		check(t, w.Verify())
+		test.OK(t, os.Rename(w.Path, w.Path+"-old"))
+		test.OK(t, os.Mkdir(w.Path, 0o700))
+		test.OK(t, w.Ready())
+		test.OK(t, w.Verify())
 	})
 }
 
@@ -250,11 +251,11 @@ func TestLeaseIsInherited(t *testing.T) {
 	r := newRoot(t)
 	w := acquire(t, r, owner("A", "r1"))
 	_, err := runHook(t.Context(), t, w, "sleep 1000 & echo $! >child")
-	check(t, err)
-	check(t, w.Release())
+	test.OK(t, err)
+	test.OK(t, w.Release())
 	_, err = r.Acquire(t.Context(), owner("A", "r2"))
 	wantCode(t, err, CodeBusy)
-	check(t, syscall.Kill(readPID(t, filepath.Join(w.Path, "child")), syscall.SIGKILL))
+	test.OK(t, syscall.Kill(readPID(t, filepath.Join(w.Path, "child")), syscall.SIGKILL))
 	waitGone(t, filepath.Join(w.Path, "child"))
 	acquire(t, r, owner("A", "r2"))
 }
@@ -300,7 +301,7 @@ func TestLockExcludesAlthoughItsFileIsDeleted(t *testing.T) {
 func TestLockFileThatWasDeletedIsNoLease(t *testing.T) {
 	r := newRoot(t)
 	w := acquire(t, r, owner("A", "r1"))
-	check(t, os.Remove(r.lock("A")))
+	test.OK(t, os.Remove(r.lock("A")))
 	write(t, r.lock("A"), "")
 	// Ours is on a file without a name now; a new one decides.
 	again := acquire(t, r, owner("A", "r2"))
@@ -309,7 +310,7 @@ func TestLockFileThatWasDeletedIsNoLease(t *testing.T) {
 	}
 	wantHeld(t, r, "none", false)
 	wantExist(t, false, r.lock("none"))
-	check(t, os.Symlink(t.TempDir(), r.lock("B")))
+	test.OK(t, os.Symlink(t.TempDir(), r.lock("B")))
 	_, err := r.Acquire(t.Context(), owner("B", "r1"))
 	wantCode(t, err, CodeFailed)
 }
