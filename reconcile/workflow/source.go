@@ -43,12 +43,11 @@ func Read(path string) (Source, error) {
 		data, _, err = readRegular(resolved)
 	}
 	if err != nil {
-		return Source{}, &reconcile.Error{
-			Code:    CodeMissingFile,
-			Message: fmt.Sprintf("read %s: %s", path, reason(err)),
-			Hint:    "run symphony in its directory, name it with -w FILE or SYMPHONY_WORKFLOW, or write one with symphony init",
-			Err:     err,
+		hint := "run symphony in its directory, name it with -w FILE or SYMPHONY_WORKFLOW, or write one with symphony init"
+		if !errors.Is(err, fs.ErrNotExist) {
+			hint = "make it a file that this account can read, or name another one with -w FILE"
 		}
+		return Source{}, &reconcile.Error{Code: CodeMissingFile, Message: fmt.Sprintf("read %s: %s", path, reason(err)), Hint: hint, Err: err}
 	}
 	return NewSource(path, resolved, data)
 }

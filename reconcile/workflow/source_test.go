@@ -61,6 +61,9 @@ func TestReadRefuses(t *testing.T) {
 		if !strings.Contains(err.Error(), path) {
 			t.Errorf("the path is missing: %v", err)
 		}
+		if missing := part == "no such file"; strings.Contains(Faults(err)[0].Hint, "symphony init") != missing {
+			t.Errorf("%s: the hint is %q", path, Faults(err)[0].Hint)
+		}
 	}
 	long := write(t, filepath.Join(dir, "long.md"), strings.Repeat("x", maxFile+1), 0o600)
 	_, err := Read(long)

@@ -225,7 +225,7 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 	}
 	for _, s := range skips {
 		if s.IssueID == issue.ID {
-			return &reconcile.Error{Code: e.Code, Message: fmt.Sprintf("%s: %s (%s)", s.Identifier, s.Message, s.Reason)}
+			return &reconcile.Error{Code: e.Code, Message: fmt.Sprintf("%s: %s (%s)", s.Identifier, s.Message, s.Reason), Hint: "symphony show " + s.Identifier + " says when it starts"}
 		}
 	}
 	return e
@@ -236,7 +236,7 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 func Takeover(ctx context.Context, p *project.Project, ref string, yes bool, then string) error {
 	w := p.Env
 	if !w.OnTerminal() {
-		return &reconcile.Error{Code: "not_a_terminal", Message: "takeover opens codex's own terminal, and this is none", Hint: "call it from one"}
+		return &reconcile.Error{Code: "not_a_terminal", Message: "takeover opens codex's own interface and needs a terminal", Hint: "run it in a terminal, not in a pipe or a script"}
 	}
 	if err := p.Nested(); err != nil {
 		return err

@@ -184,6 +184,8 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 	return nil
 }
 
+const notInTracker = "the tracker has no such issue, or hides it from this key"
+
 // askTracker asks the tracker about an issue without a claim. If it does not answer, what the database knows is shown.
 func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) error {
 	switch {
@@ -201,7 +203,7 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 	case r.id != "":
 		v.TrackerErr = exit.From(err)
 	case r.db != nil && exit.From(err).Code == "issue_not_found":
-		return UnknownIssue(ctx, r.db, r.identifier, "the tracker has no such issue, or hides it from this key")
+		return UnknownIssue(ctx, r.db, r.identifier, notInTracker)
 	default:
 		return err
 	}

@@ -374,16 +374,18 @@ func Instant() (reconcile.Instant, error) {
 	return reconcile.Instant{Boot: boot, Mono: proc.Monotonic()}, err
 }
 
-// UnknownIssue is the error for an issue that the database does not know. It suggests a similar identifier.
+// UnknownIssue is the error for an issue that the database does not know. It suggests a similar identifier, and to ask the
+// tracker unless that was done.
 func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 	names, err := db.Views.Identifiers(ctx)
 	if err != nil {
 		return err
 	}
-	return &reconcile.Error{
-		Code: "issue_not_found", Message: ref + " is not known here: " + why + text.DidYouMean(ref, names, "%s"),
-		Hint: "symphony ps --all lists the known issues; symphony show " + ref + " asks the tracker",
+	hint := "symphony ps --all lists the known issues"
+	if why != notInTracker {
+		hint += "; symphony show " + ref + " asks the tracker"
 	}
+	return &reconcile.Error{Code: "issue_not_found", Message: ref + " is not known here: " + why + text.DidYouMean(ref, names, "%s"), Hint: hint}
 }
 
 // WorkspacePath is the workspace of an issue's last run.
