@@ -39,13 +39,9 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 	if _, err := c.Host.Facts(ctx, host.FactsRequest{Run: &run, Path: c.space.Path}); err != nil {
 		return err
 	}
-	var err error
-	if c.agent, err = launchAgent(ctx, c.job, c.options); err != nil {
-		return err
-	}
-	thread, err := c.handshake(ctx)
+	thread, err := c.start(ctx)
 	if err != nil {
-		return c.agent.explainStart(ctx, err)
+		return err
 	}
 	input, err := c.guide.firstTurnText(ctx, prompt, thread)
 	if err != nil {
@@ -61,6 +57,24 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 			return err
 		}
 		input = c.guide.laterTurnText(ctx, turn+1)
+	}
+}
+
+// start launches the agent and opens its thread. An agent that can't sandbox is replaced once before the machine is blamed,
+// because agents that start at the same moment can delete each other's helper program codex-linux-sandbox.
+func (c *conversation) start(ctx context.Context) (thread openedThread, err error) {
+	for replaced := false; ; replaced = true {
+		if c.agent, err = launchAgent(ctx, c.job, c.options); err != nil {
+			return thread, err
+		}
+		if thread, err = c.handshake(ctx); err == nil {
+			return thread, nil
+		}
+		if code, _ := codeOf(err); replaced || ctx.Err() != nil || code != string(agent.CodeSandboxUnavailable) {
+			return thread, c.agent.explainStart(ctx, err)
+		}
+		c.Log.Info("the agent can't sandbox commands and is replaced once")
+		c.agent.end(ctx)
 	}
 }
 

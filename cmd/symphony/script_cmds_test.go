@@ -59,7 +59,7 @@ func waitFor(ts *testscript.TestScript, what string, ok func() (bool, string)) {
 		}
 		if time.Now().After(end) {
 			_ = ts.Exec("symphony", "ps", "--all") // for the log
-			ts.Fatalf("waited %s in vain for: %s; last: %s", bound, what, last)
+			ts.Fatalf("waited %s for %s; last: %s", bound, what, last)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -149,13 +149,28 @@ func ours(ts *testscript.TestScript) map[int]string {
 func matching(ts *testscript.TestScript, pattern string) (pids []int, cmdlines []string) {
 	re, err := regexp.Compile(pattern)
 	ts.Check(err)
-	for pid, cmdline := range ours(ts) {
-		if re.MatchString(cmdline) {
-			pids, cmdlines = append(pids, pid), append(cmdlines, cmdline)
+	found := ours(ts)
+	for _, pid := range slices.Sorted(maps.Keys(found)) {
+		if re.MatchString(found[pid]) {
+			pids, cmdlines = append(pids, pid), append(cmdlines, found[pid])
 		}
 	}
-	slices.Sort(pids)
 	return pids, cmdlines
+}
+
+// withoutForks leaves out processes that one of the others has forked and that have not called exec yet: they still have the
+// parent's command line. The parent waits for their exec, so it could not stop if they were stopped.
+func withoutForks(pids []int, cmdlines []string) (rest []int) {
+	for i, pid := range pids {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		_, state, _ := strings.Cut(string(stat), ") ")
+		var parent int
+		_, _ = fmt.Sscanf(state, "%1s %d", new(string), &parent) // 0 if the process has ended
+		if j := slices.Index(pids, parent); j < 0 || cmdlines[j] != cmdlines[i] {
+			rest = append(rest, pid)
+		}
+	}
+	return rest
 }
 
 // aliveCmd waits for a process of the script whose command line matches. ! alive demands, without waiting, that there is
@@ -181,39 +196,43 @@ func goneCmd(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// signalCmd signals the processes of the script whose command line matches: signal TERM PATTERN
+// signalCmd signals the processes of the script whose command line matches. After STOP and KILL it waits until they have
+// stopped or ended: signal TERM PATTERN
 func signalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT}
-	pids, _ := matching(ts, args[1])
+	pids, cmdlines := matching(ts, args[1])
+	if args[0] != "KILL" {
+		pids = withoutForks(pids, cmdlines)
+	}
 	if len(pids) == 0 {
-		ts.Fatalf("no process %s among %v", args[1], ours(ts))
+		ts.Fatalf("no process matches %s; the script's processes: %v", args[1], ours(ts))
 	}
 	reached := 0
 	for _, pid := range pids {
 		switch err := syscall.Kill(pid, signals[args[0]]); {
 		case err == nil:
 			reached++
-		case !errors.Is(err, syscall.ESRCH): // otherwise it ended with the process before
+		case !errors.Is(err, syscall.ESRCH): // it may have ended when the process before it was killed
 			ts.Check(err)
 		}
 	}
 	if reached == 0 {
-		ts.Fatalf("%s reached none of %v", args[0], pids)
+		ts.Fatalf("all processes ended before they could be sent %s: %v", args[0], pids)
 	}
-	if args[0] == "STOP" {
-		waitFor(ts, "the threads of what was stopped stand still", func() (bool, string) {
-			return !slices.ContainsFunc(pids, moving), fmt.Sprint(pids)
+	switch args[0] {
+	case "STOP":
+		waitFor(ts, "all threads to stop", func() (bool, string) {
+			return !slices.ContainsFunc(pids, running), fmt.Sprint(pids)
 		})
-	}
-	if args[0] == "KILL" {
-		waitFor(ts, "the end of what was killed", func() (bool, string) {
-			return !slices.ContainsFunc(pids, dying), fmt.Sprint(pids)
+	case "KILL":
+		waitFor(ts, "the killed processes to end", func() (bool, string) {
+			return !slices.ContainsFunc(pids, ending), fmt.Sprint(pids)
 		})
 	}
 }
 
-// moving reports whether a thread of a process has not stopped yet.
-func moving(pid int) bool {
+// running reports whether a thread of the process has not stopped yet.
+func running(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	return slices.ContainsFunc(threads, func(path string) bool {
 		stat, err := os.ReadFile(path)
@@ -222,9 +241,9 @@ func moving(pid int) bool {
 	})
 }
 
-// dying reports whether a killed process may still hold locks: its command line disappears before them, and its first thread
-// may end before the others.
-func dying(pid int) bool {
+// ending reports whether a killed process may still have locks. The kernel removes its command line before it releases them,
+// and the first thread may end before the others.
+func ending(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(stat), ") ")
 	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
