@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// stopBound is how long a pass waits for all its stops together. Later passes continue.
+// stopBound is how long a pass waits for all stopped workers together. Later passes settle the rest.
 const stopBound = 5 * time.Second
 
 // Applied is an action and its result.
 type Applied struct {
 	Action
-	Err error // nil where the action took effect
+	Err error // nil if the action took effect
 }
 
 // applier carries out a plan. Each action is stored before it takes effect, so that after a crash at any line the next pass can
-// finish it. At the end all workers are started, and all runs asked to stop, side by side.
+// finish it. Signals and starts come at the end, concurrently.
 type applier struct {
 	Deps
-	runs map[string]Run // unsettled, as observed
+	runs map[string]Run // the unsettled runs of the snapshot
 	done []Applied      // without the updates that succeeded
-	// failed holds the issues of which an action failed: the later ones were planned on its success, and are left out.
+	// failed contains the issues with a failed action. Their later actions, which depend on its success, are omitted.
 	failed       map[string]bool
-	keepCommands bool // a stop failed: the command that asked for it stays for the next pass
+	keepCommands bool // a stop failed: the command that requested it stays for the next pass
 	slotsUnsure  bool // a run could not be settled: the slot of a planned dispatch may still be in use
 }
 
@@ -47,10 +47,10 @@ func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
 	}
 	bounded, cancel := context.WithTimeout(ctx, stopBound)
 	defer cancel()
-	a.sideBySide(func(action Action) bool { return action.Kind == ActStop }, func(action Action) error {
+	a.concurrently(func(action Action) bool { return action.Kind == ActStop }, func(action Action) error {
 		return a.Runners.Stop(bounded, a.runs[action.RunID])
 	})
-	a.sideBySide(Action.starts, func(action Action) error {
+	a.concurrently(Action.starts, func(action Action) error {
 		err := a.Runners.Start(ctx, *action.Change.Insert)
 		var known *Error
 		if err == nil || errors.As(err, &known) {
@@ -64,7 +64,7 @@ func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
 	return a.done
 }
 
-// leadingUpdates are the actions at the front that may share a transaction: updates that delete no command, up to a hundred.
+// leadingUpdates returns the first actions that may share a transaction: updates that delete no command, up to a hundred.
 func leadingUpdates(actions []Action) []Action {
 	n := slices.IndexFunc(actions, func(a Action) bool { return a.Kind != actUpdate || len(a.Change.Commands) > 0 })
 	if n < 0 {
@@ -73,8 +73,8 @@ func leadingUpdates(actions []Action) []Action {
 	return actions[:min(n, 100)]
 }
 
-// storeTogether stores updates in one transaction, because each transaction syncs the disk, and workers wait for it. It returns
-// false if nothing was stored: then each update is tried by itself, so that one that fails does not hinder the others.
+// storeTogether stores updates in one transaction, because each transaction syncs the disk while workers wait. It returns false
+// if nothing was stored. Then each update is stored separately, so that one failure does not affect the others.
 func (a *applier) storeTogether(ctx context.Context, updates []Action) bool {
 	var changes []Change
 	for _, u := range updates {
@@ -85,7 +85,7 @@ func (a *applier) storeTogether(ctx context.Context, updates []Action) bool {
 	return len(changes) == 0 || a.Store.Commit(ctx, a.Now(), changes...) == nil
 }
 
-// one carries out an action, but for the signals and starts that come at the end.
+// one carries out an action, except for signals and starts, which come at the end.
 func (a *applier) one(ctx context.Context, action Action) {
 	endsCommand := action.Kind == actUpdate && len(action.Change.Commands) > 0
 	if a.failed[action.IssueID] || action.Kind == ActDispatch && a.slotsUnsure || endsCommand && a.keepCommands {
@@ -115,12 +115,12 @@ func (a *applier) one(ctx context.Context, action Action) {
 	case ActStop:
 		a.keepCommands = true
 	case ActReap, ActSettle:
-		// Of a run with remaining processes the plan has counted the slot as taken.
+		// After codeLeftover the slots are known: the plan has counted that of a run with remaining processes as taken.
 		var known *Error
 		if !errors.As(err, &known) || known.Code != codeLeftover {
 			a.slotsUnsure = true
 		}
-	default: // nothing else of the pass depends on it
+	default: // no other issue depends on it
 	}
 }
 
@@ -142,7 +142,7 @@ func (a *applier) reap(ctx context.Context, action Action) error {
 	}
 	return errors.Join(a.Store.ReapFailed(ctx, run.ID), &Error{
 		Code: codeLeftover, Message: fmt.Sprintf("process %d (%s) of run %s could not be ended", left[0].PID, left[0].Name, run.ID),
-		Hint: "the next pass tries again; see what it is with: ps -fp " + fmt.Sprint(left[0].PID),
+		Hint: "the next pass tries again; inspect the process with: ps -fp " + fmt.Sprint(left[0].PID),
 	})
 }
 
@@ -156,7 +156,7 @@ func (a *applier) stop(ctx context.Context, action Action) error {
 	return nil
 }
 
-// insert stores the run and its claim before anything is started.
+// insert stores the run and its claim before the worker is started.
 func (a *applier) insert(ctx context.Context, action *Action) error {
 	change := *action.Change
 	run := *change.Insert
@@ -180,11 +180,11 @@ func (a *applier) insert(ctx context.Context, action *Action) error {
 	return a.Store.Commit(ctx, a.Now(), change)
 }
 
-// sideBySide does something with all actions that have succeeded so far.
-func (a *applier) sideBySide(with func(Action) bool, do func(Action) error) {
+// concurrently runs do for the selected actions that have succeeded so far.
+func (a *applier) concurrently(selected func(Action) bool, do func(Action) error) {
 	var wg sync.WaitGroup
 	for i := range a.done {
-		if done := &a.done[i]; done.Err == nil && with(done.Action) {
+		if done := &a.done[i]; done.Err == nil && selected(done.Action) {
 			wg.Go(func() { done.Err = do(done.Action) })
 		}
 	}

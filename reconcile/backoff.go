@@ -8,13 +8,13 @@ const (
 	longestProbe      = 10 * time.Minute
 )
 
-// Delay is how long the given attempt (1 and up) waits after a failure: 10 s, doubled for each, at most max
+// Delay returns how long the given attempt (from 1) waits after a failure: 10 s, doubled with each attempt, at most max
 // (specification 8.4).
 func Delay(attempt int, max time.Duration) time.Duration {
 	d := firstBackoff
 	for i := 1; i < attempt; i++ {
 		if d > max/2 {
-			return max // also where doubling would overflow
+			return max // before doubling could overflow
 		}
 		d *= 2
 	}

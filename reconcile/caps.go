@@ -1,36 +1,34 @@
 package reconcile
 
-import (
-	"fmt"
-)
+import "fmt"
 
-// maxInterruptions in a row hold an issue.
+// maxInterruptions is how many interruptions in a row hold an issue.
 const maxInterruptions = 3
 
-// caps holds waiting claims that have reached a limit. It comes after the refresh, because a claim whose
-// issue has moved on is released, not held.
+// caps holds the waiting claims that have reached a limit. It comes after the refresh, because a claim whose issue is no longer
+// active is released, not held.
 func (p *planner) caps() {
 	for _, c := range p.byAge() {
 		if c.Status != Waiting || !p.eligible[c.IssueID] {
 			continue
 		}
-		if reason, message := p.cap(*c); reason != "" {
-			next := p.hold(*c, reason, message)
+		if reason, message := p.s.cap(*c); reason != "" {
+			next := p.s.hold(*c, reason, message)
 			p.act(ActHold, next, reason, message+"; "+next.HoldEnds(), p.put(next))
 			delete(p.eligible, c.IssueID)
 		}
 	}
 }
 
-// cap says which limit a claim has reached; empty for none.
-func (p *planner) cap(c Claim) (reason, message string) {
-	used := p.s.Tokens[c.IssueID] - c.TokenBase
-	switch pol := p.s.Policy; {
+// cap returns which limit a claim has reached; empty for none.
+func (s *Snapshot) cap(c Claim) (reason, message string) {
+	used := s.Tokens[c.IssueID] - c.TokenBase
+	switch pol := s.Policy; {
 	case pol.MaxFailures > 0 && c.Failures >= pol.MaxFailures:
 		message = fmt.Sprintf("%s in a row failed, the last with %s: %s", runs(c.Failures), c.ErrorCode, c.ErrorMessage)
 		return HoldMaxFailures, message
 	case c.Interruptions >= maxInterruptions:
-		message = fmt.Sprintf("interrupted %d times in a row before a turn was done: see what ends the workers", c.Interruptions)
+		message = fmt.Sprintf("interrupted %d times in a row before a turn completed: find out what ends the workers", c.Interruptions)
 		return HoldInterrupted, message
 	case pol.MaxIdleRuns > 0 && c.IdleRuns >= pol.MaxIdleRuns:
 		return HoldMaxIdleRuns, runs(c.IdleRuns) + " in a row changed nothing"

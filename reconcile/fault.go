@@ -12,31 +12,31 @@ type Error struct {
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"` // what to do next; may be empty
 	Err     error  `json:"-"`              // the cause, nil if there is none
-	// Class is set where the table below does not have the code, or has another class for it. The end of a run is stored
-	// as a code alone: an adapter whose errors can end a run adds its codes to the table.
+	// Class overrides the class of the code in the table below. Of the error that ends a run only the code is stored: an
+	// adapter whose errors can end a run adds its codes to the table.
 	Class Class `json:"-"`
 }
 
 // Error implements error: "<code>: <what and where>".
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Class says whose fault an error is. The exit code of a command and the consequence of a failed run follow from it.
+// Class says where an error comes from. It determines the exit code of a command and the consequence of a failed run.
 type Class string
 
-// The classes. An error without one is a plain failure of the command.
+// The classes. An error without a class is a plain failure of the command.
 const (
 	ClassUsage    Class = "usage"    // the command line
 	ClassWorkflow Class = "workflow" // WORKFLOW.md, or what it names
-	ClassTracker  Class = "tracker"  // the tracker, or the way to it
+	ClassTracker  Class = "tracker"  // the tracker, or the network between
 	ClassMachine  Class = "machine"  // this machine, the database, or the agent's program or account
 	ClassIssue    Class = "issue"    // the work on one issue
 	ClassLock     Class = "lock"     // another pass has the lock
 )
 
-// ClassOf is the class of an error.
+// ClassOf returns the class of an error, empty if it has none.
 func ClassOf(err error) Class {
 	var known *Error
 	switch {
@@ -48,7 +48,7 @@ func ClassOf(err error) Class {
 	return faults[known.Code].class
 }
 
-// RunClass is the class of the code that a run ended with. The database keeps the code alone.
+// RunClass returns the class of the code that a run ended with. An unknown code is a fault of the issue.
 func RunClass(code string) Class {
 	if f, known := faults[code]; known {
 		return f.ofRun
@@ -56,8 +56,8 @@ func RunClass(code string) Class {
 	return ClassIssue
 }
 
-// MachineFault reports whether a run ended with a code that says nothing about its issue: it counts no failure,
-// raises no attempt and holds nothing.
+// MachineFault reports whether a run that ended with this code says nothing about its issue: the run counts as no failure, and
+// the attempt stays the same.
 func MachineFault(code string) bool {
 	class := RunClass(code)
 	return class == ClassMachine || class == ClassTracker
@@ -66,7 +66,7 @@ func MachineFault(code string) bool {
 // TrackerFault reports whether the code is a fault of the tracker (specification 11.4).
 func TrackerFault(code string) bool { return RunClass(code) == ClassTracker }
 
-// AccountFault reports whether the code is a fault of the agent's account: it concerns all projects of the account.
+// AccountFault reports whether the code is a fault of the agent's account, which all its projects share.
 func AccountFault(code string) bool { return code == CodeAgentAuth || code == CodeAgentQuota }
 
 // Codes that decisions depend on.
@@ -79,13 +79,13 @@ const (
 	CodeSpawnFailed   = "spawn_failed"
 	CodeWorkspaceBusy = "workspace_busy"
 	CodeRebooted      = "rebooted"
-	// CodeTerminated: a signal ended the worker, and not a pass.
+	// CodeTerminated: a signal that no pass sent ended the worker.
 	CodeTerminated = "terminated"
 	// CodeResourceLimit: the system refused another process, descriptor or more memory.
 	CodeResourceLimit = "resource_limit"
 	// CodeMaxTokens: the issue used up its tokens during a turn, which was interrupted.
 	CodeMaxTokens = "max_tokens"
-	// CodeWorkersWouldDie: a worker started by this pass would be ended together with the pass.
+	// CodeWorkersWouldDie: a worker started by this pass would be ended when the pass ends.
 	CodeWorkersWouldDie = "workers_would_die"
 
 	codeLeftover = "leftover_process"
@@ -94,20 +94,18 @@ const (
 // MessageSpawnFailed is the specification's text for a worker that could not be started (16).
 const MessageSpawnFailed = "failed to spawn agent"
 
-// fault is what codes mean.
+// fault is the meaning of some codes.
 type fault struct {
-	class Class
-	// ofRun is the class of the same code as the end of a run. It differs where the pass that dispatched the run had found the
-	// workflow valid.
-	ofRun Class
-	codes string
+	class Class  // of the error of a command or a pass
+	ofRun Class  // of the end of a run; not ClassWorkflow, because the pass that dispatched the run had found the workflow valid
+	codes string // separated by blanks
 }
 
-// faults are the codes that are not a plain failure of a command, or as the end of a run not a failure of the issue.
+// faults lists the codes that have a class. Other codes are plain failures of a command, or of a run's issue.
 var faults = byCode(
 	fault{ClassUsage, ClassUsage, "usage not_a_terminal"},
 	fault{ClassLock, ClassLock, "locked"},
-	// A template may render for other issues.
+	// As the end of a run these are the issue's: the template, for instance, may render for other issues.
 	fault{ClassWorkflow, ClassIssue, `missing_workflow_file workflow_parse_error workflow_front_matter_not_a_map invalid_config
 		unsupported_key template_parse_error template_render_error env_file_permissions env_file_invalid nested_workflow
 		project_conflict`},
@@ -119,7 +117,7 @@ var faults = byCode(
 	fault{ClassMachine, ClassMachine, `codex_incompatible sandbox_unavailable agent_auth agent_quota network disk_full
 		resource_limit state_busy state_corrupt state_dir state_error state_io state_missing state_newer state_outdated state_read
 		state_readonly state_replaced state_unsupported_filesystem state_write`},
-	// Of hooks.on_attention these are warnings: no pass fails by them.
+	// For hooks.on_attention these are warnings, which fail no pass.
 	fault{ClassIssue, ClassIssue, "hook_failed hook_timeout"},
 )
 

@@ -10,7 +10,7 @@ import (
 )
 
 // Issue is the tracker's record of one piece of work, normalised (specification 4.1.1 and 11.3).
-// Pointers are nil where the tracker has no value.
+// A pointer is nil if the tracker has no value.
 type Issue struct {
 	ID          string       `json:"id"`
 	Identifier  string       `json:"identifier"`
@@ -26,11 +26,11 @@ type Issue struct {
 	UpdatedAt   *time.Time   `json:"updated_at"`
 
 	Assignee      *Assignee  `json:"assignee"`            // nil for an unassigned issue
-	Project       string     `json:"project"`             // the slug id of the issue's project, empty where it has none
+	Project       string     `json:"project"`             // the slug id of the issue's project, empty if it has none
 	Elsewhere     bool       `json:"elsewhere,omitempty"` // the issue is no longer in the project of the workflow
-	Archived      bool       `json:"archived"`            // still returned when asked for by id
-	LastCommentAt *time.Time `json:"last_comment_at"`     // of the newest comment; nil where there is none or it was not asked for
-	// Malformed is why a candidate cannot be worked on: its record lacks a required field. Then only ID and Identifier
+	Archived      bool       `json:"archived"`            // ByIDs returns archived issues, too
+	LastCommentAt *time.Time `json:"last_comment_at"`     // the time of the newest comment; nil if there is none or it was not read
+	// Malformed says why a candidate cannot be worked on: its record lacks a required field. Then only ID and Identifier
 	// are set, as far as they could be read.
 	Malformed string `json:"-"`
 }
@@ -42,17 +42,17 @@ type BlockerRef struct {
 	State      *string `json:"state"`
 }
 
-// Assignee is the person that an issue is assigned to. IsMe: the tracker's key belongs to this person.
+// Assignee is the person that an issue is assigned to.
 type Assignee struct {
 	ID    string `json:"id"`
 	Email string `json:"email"`
-	IsMe  bool   `json:"is_me"`
+	IsMe  bool   `json:"is_me"` // the tracker's key belongs to this person
 }
 
 // NormalizeState makes tracker states comparable (specification 4.2).
 func NormalizeState(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
 
-// Fingerprint changes with the state or the description of the issue, the two changes that count as progress. Comments do not.
+// Fingerprint is a hash of the issue's state and description. Only changes of these two count as progress.
 func (i Issue) Fingerprint() string {
 	h := sha256.New()
 	h.Write([]byte(NormalizeState(i.State)))
@@ -66,7 +66,7 @@ func (i Issue) Fingerprint() string {
 // Comment is a comment on an issue in the tracker.
 type Comment struct {
 	ID        string
-	Author    string // the name of a person or an integration; empty where the tracker names none
+	Author    string // the name of a person or an integration; empty if the tracker names none
 	Body      string
 	CreatedAt time.Time
 }
@@ -80,16 +80,16 @@ const (
 	Held    ClaimStatus = "held"    // no further run until something outside changes
 )
 
-// RetryKind says why a claim waits.
+// RetryKind says why a claim is waiting.
 type RetryKind string
 
 const (
-	Continuation RetryKind = "continuation" // the last run succeeded, the issue may want another
+	Continuation RetryKind = "continuation" // the last run succeeded, and the issue is still active
 	Backoff      RetryKind = "backoff"      // the last run failed
 	Interrupted  RetryKind = "interrupted"  // the last run was ended from outside
-	Blocked      RetryKind = "blocked"      // the last run met a fault of the machine, not of the issue
+	Blocked      RetryKind = "blocked"      // the last run failed by a fault of the machine, not of the issue
 	NoSlot       RetryKind = "no_slot"      // due, but every slot is taken
-	Requested    RetryKind = "requested"    // an operator asked for it
+	Requested    RetryKind = "requested"    // an operator or a comment ended a hold
 )
 
 // The reasons of a hold.
@@ -103,33 +103,33 @@ const (
 	HoldLeftover    = "leftover_process"
 )
 
-// Claim is symphony's record of an issue that it works on. Only a pass writes it, under the project lock and only if
-// Version is still the one that it read.
+// Claim is symphony's record of an issue that it works on. Only a pass writes it: it holds the project lock, and Version must
+// still be the one that it read.
 type Claim struct {
 	IssueID, Identifier string
 	Status              ClaimStatus
-	Version             int64  // 0 for a claim that is not stored yet and grows by one with every write
-	RunID               string // the run that owns a running claim, or the last one
+	Version             int64  // incremented by every write; 0 for a claim that is not stored yet
+	RunID               string // the run that owns a running claim; otherwise the last run
 
-	Attempt                 int // the attempt that the next run is told: 0 for the first (specification 5.4: null)
+	Attempt                 int // the next run's attempt number: 0 for the first run, which the template sees as null (specification 5.4)
 	Kind                    RetryKind
 	DueAt                   time.Time
 	ErrorCode, ErrorMessage string
 
 	HoldReason, HoldMessage string
 	HeldAt                  time.Time
-	HoldCommentAt           time.Time // of the newest comment that the holding pass saw; a later one ends the hold
-	HoldNext                bool      // when the present run has ended, the claim is held for the operator
+	HoldCommentAt           time.Time // the time of the newest comment when the hold began; a later comment ends the hold
+	HoldNext                bool      // the claim is to be held for the operator when its current run has ended
 
-	Failures      int   // in a row
-	IdleRuns      int   // in a row, succeeded without progress
-	Runs          int   // since the last change of state or description
-	Interruptions int   // in a row without a completed turn
-	TokenBase     int64 // the use of the issue when an operator last cleared its counters
+	Failures      int   // failed runs in a row
+	IdleRuns      int   // runs in a row that succeeded without progress
+	Runs          int   // runs since the issue's state or description last changed
+	Interruptions int   // interrupted runs in a row, without a completed turn
+	TokenBase     int64 // the issue's tokens when its counters were last cleared
 
 	Issue                Issue  // as last seen
 	Project              string // Policy.Project when the issue was claimed
-	WorkspaceRoot        string // resolved, as it was when the claim was made
+	WorkspaceRoot        string // the resolved root when the issue was claimed
 	ClaimedAt, UpdatedAt time.Time
 }
 
@@ -173,7 +173,7 @@ type Command struct {
 	CreatedAt           time.Time
 }
 
-// Block is a fault of the machine for which no run is started for now.
+// Block is a fault of the machine that keeps runs from starting.
 type Block struct {
 	Code    string    `json:"code"`
 	Message string    `json:"message"`
@@ -182,7 +182,7 @@ type Block struct {
 	Tries   int       `json:"tries"`
 }
 
-// After is the block after a run ended by its fault at the given time; b is the block before, nil for none.
+// After returns the block after a run ended with this fault. b is the block before that, nil for none.
 func (b *Block) After(code, message string, ended time.Time) Block {
 	next := Block{Since: ended}
 	if b != nil {
@@ -195,14 +195,14 @@ func (b *Block) After(code, message string, ended time.Time) Block {
 	return next
 }
 
-// Tried is the block after a probe was started.
+// Tried returns the block after a probe was started.
 func (b Block) Tried(now time.Time) Block {
 	b.Tries++
 	b.NextTry = now.Add(Delay(b.Tries+1, longestProbe))
 	return b
 }
 
-// Unstepped corrects times that only a step of the clock can have set so far ahead. The next try is due now then.
+// Unstepped corrects times that are so far ahead that the clock must have been set back since. The next try is then due now.
 func (b Block) Unstepped(now time.Time) Block {
 	if b.Since.After(now) {
 		b.Since = now
@@ -216,10 +216,10 @@ func (b Block) Unstepped(now time.Time) Block {
 // startedUnder reports whether the run was started while the block was set.
 func (b Block) startedUnder(r Run) bool { return r.Kind == AgentRun && !r.StartedAt.Before(b.Since) }
 
-// overBy reports whether the run shows that the fault is over: it completed a turn although it was started under the block.
+// overBy reports whether the run shows that the fault is over: it was started under the block and completed a turn.
 func (b Block) overBy(r Run) bool { return b.startedUnder(r) && r.TurnsDone > 0 }
 
-// Phase is where a run stands (specification 7.2).
+// Phase is the step that a run has reached (specification 7.2).
 type Phase string
 
 // The phases of a run, in their order.
@@ -246,7 +246,7 @@ const (
 	Lost           Outcome = "lost"
 )
 
-// RunKind tells agents' runs from those that remove a workspace.
+// RunKind says what a run does: work on an issue, or remove a workspace.
 type RunKind string
 
 const (
@@ -259,12 +259,12 @@ const (
 	StopTerminal = "terminal"       // the issue reached a terminal state
 	StopInactive = "inactive"       // the issue left the active states
 	StopMissing  = "missing"        // the tracker no longer returns the issue
-	StopMoved    = "moved"          // the issue is in another project of the tracker now
-	StopLabel    = "label"          // a required label is gone
-	StopAssignee = "assignee"       // it is assigned to another person now
-	StopOperator = "operator"       // symphony stop ISSUE: end and hold
-	StopAll      = "operator_all"   // symphony stop --all: end, go on after resume
-	StopProject  = "project_change" // the workflow names another project now
+	StopMoved    = "moved"          // the issue is now in another project of the tracker
+	StopLabel    = "label"          // the issue lost a required label
+	StopAssignee = "assignee"       // the issue is no longer assigned to tracker.assignee
+	StopOperator = "operator"       // symphony stop ISSUE: end the run and hold the issue
+	StopAll      = "operator_all"   // symphony stop --all: end the run and continue after resume
+	StopProject  = "project_change" // the workflow now names another project
 )
 
 // Tokens are cumulative counts (specification 13.5).
@@ -276,12 +276,12 @@ type Tokens struct {
 	Total     int64 `json:"total"`
 }
 
-// Since is the use after base was counted. A count that went back is no use.
+// Since returns the tokens used after base was counted. A count that decreased gives 0.
 func (t Tokens) Since(base Tokens) Tokens {
 	return t.with(base, func(n, before int64) int64 { return max(n-before, 0) })
 }
 
-// Plus is the sum of both.
+// Plus returns the sum of both.
 func (t Tokens) Plus(o Tokens) Tokens { return t.with(o, func(n, m int64) int64 { return n + m }) }
 
 func (t Tokens) with(o Tokens, f func(n, m int64) int64) Tokens {
@@ -298,86 +298,86 @@ type Run struct {
 	Outcome              Outcome // empty while it runs
 	ErrorCode, ErrorText string
 	StopReason           string
-	StopAt               Instant // when the stop was asked for, zero if none was
-	ReapTries            int     // counts the passes that could not end what the dead run left
+	StopAt               Instant // when the stop was requested; zero if it was not
+	ReapTries            int     // the number of passes that could not end the dead run's remaining processes
 	Settled              bool
-	Issue                Issue  // as dispatched
-	Fingerprint          string // of the issue then
+	Issue                Issue  // the tracker's record when the run was dispatched
+	Fingerprint          string // the issue's fingerprint when the run was dispatched
 	Worker               Handle // the process that owns the run, zero until it has taken the run
 	Host                 string
 
 	WorkspacePath, WorkspaceRoot string
-	WorkspaceID                  string // the random id of the workspace's record that the thread worked in
+	WorkspaceID                  string // the random id of the workspace's record
 	ThreadID, TurnID             string
-	// Model is the model of the thread, empty where codex did not report it. If codex changed it during the run, the names
-	// are joined by a plus.
+	// Model is the model of the thread; empty if codex did not report it. If codex changed the model during the run, the
+	// names are joined by a plus.
 	Model                  string
-	Turns                  int    // started
-	TurnsDone              int    // completed
-	AfterRunError          string // why after_run failed, which does not change the outcome; empty where it did not
+	Turns                  int    // turns started
+	TurnsDone              int    // turns completed
+	AfterRunError          string // why after_run failed, which does not change the outcome; empty if it succeeded
 	Progress               bool   // the run changed HEAD, the index or the work tree
 	Tokens                 Tokens
 	RateLimits             []byte // the agent's latest rate-limit record as JSON, nil if none came (specification 13.5)
 	LastEvent, LastMessage string
 	LastEventAt            time.Time
-	Links                  []Link // addresses at which the agent's work can be seen, in the order in which it named them
+	Links                  []Link // in the order in which the agent named them
 
 	HandoffAt    time.Time // when the agent last changed its issue with the tracker tool
-	HandoffState string    // what the worker read after that change, empty until then
+	HandoffState string    // the state that the worker read after that change, empty until then
 
-	Beats              int64     // heartbeats of the worker
-	HeartbeatAt        time.Time // of the last one, by the wall clock
+	Beats              int64     // the number of the worker's heartbeats
+	HeartbeatAt        time.Time // the wall-clock time of the last heartbeat
 	StartedAt, EndedAt time.Time
 }
 
-// Instant is a moment on the monotonic clock, which neither a suspend nor a step of the wall clock moves. Instants can be
-// compared within one boot only.
+// Instant is a moment on the monotonic clock, which is not affected by a suspend or a step of the wall clock. Two instants can
+// be compared only if they are of the same boot.
 type Instant struct {
 	Boot string
 	Mono time.Duration
 }
 
-// Handle identifies the process of a worker, also after its pid was reused or the machine rebooted.
+// Handle identifies the process of a worker. It stays unambiguous when the pid is reused or the machine reboots.
 type Handle struct {
 	Boot  string // boot id of the machine
 	PID   int
 	Start uint64 // start time in clock ticks since that boot
 }
 
-// LastSeen is what a thread was told of its issue last.
+// LastSeen is the state of an issue that its thread has last been informed about.
 type LastSeen struct {
-	CommentAt   time.Time // the time of the newest comment that the thread was told of, or that existed when it began
+	CommentAt   time.Time // the time of the newest comment that the thread was given, or that existed when the thread began
 	Description string    // the hash of the description, never empty
-	Prompt      string    // the hash of the prompt, empty for threads of earlier versions
+	Prompt      string    // the hash of the prompt; empty for threads of earlier versions
 }
 
 // Thread is a codex thread that worked on an issue.
 type Thread struct {
-	ID          string // empty: there is none
-	WorkspaceID string // the random id of the workspace record that it worked under
-	CodexHome   string // the directory in which codex keeps it, with links resolved; empty where it is not known
-	Failed      int    // how many of its latest runs have failed in a row
+	ID          string // empty if there is no thread
+	WorkspaceID string // the random id of the record of the workspace that it worked in
+	CodexHome   string // the directory in which codex keeps it, with links resolved; empty if unknown
+	Failed      int    // how many of its latest runs failed in a row
 }
 
 // Mutation is a change that an agent made in the tracker with its tool, or tried to make.
 type Mutation struct {
-	Fields    []string        `json:"fields"` // the root fields by the tracker's names
+	Fields    []string        `json:"fields"` // the names of the root fields
 	Query     string          `json:"query"`  // as the agent sent it
 	Variables json.RawMessage `json:"variables,omitempty"`
 	Success   bool            `json:"success"`
 	Created   []Created       `json:"created,omitempty"`
 }
 
-// Link is an address at which the work of an agent can be seen.
+// Link is a URL at which the agent's work can be seen.
 type Link struct {
 	Kind string `json:"kind"` // pull_request, attachment
 	URL  string `json:"url"`
 }
 
-// mostLinks bounds the links that are kept of a run or an issue.
+// mostLinks bounds the links that are kept for a run or an issue.
 const mostLinks = 20
 
-// MergeLinks adds the links that are not in the list yet.
+// MergeLinks appends the links that are not in the list yet, up to 20 in all.
 func MergeLinks(links, more []Link) []Link {
 	for _, l := range more {
 		if len(links) < mostLinks && !slices.ContainsFunc(links, func(k Link) bool { return k.URL == l.URL }) {
@@ -389,6 +389,6 @@ func MergeLinks(links, more []Link) []Link {
 
 // Created is an entity that an agent created in the tracker.
 type Created struct {
-	Kind string `json:"kind"` // in the words of the tracker: comment, issue, attachment, …
+	Kind string `json:"kind"` // the tracker's name: comment, issue, attachment, …
 	ID   string `json:"id"`
 }

@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// Compute decides what a pass does. It is pure: it uses no clock, disk, network or process. So every rule is a row of a table
-// test, and a dry run prints the plan.
+// Compute decides what a pass does. It is pure: it uses no clock, disk, network or process. So every rule can be tested by a row
+// of a table, and a dry run prints the plan itself.
 //
 //	clock ─► ended runs ─► commands ─► other projects ─► refresh ─► caps ─► dispatch ─► sweep
 //
-// Each step works on the copy of the claims that the earlier steps have changed, so that one pass may settle a run and
-// dispatch the next one. Without the tracker's answer only the first four steps are taken. Commands come after the ended
-// runs, so that a retry is due now, and not in backoff, if the run has just died.
+// Each step sees the claims as the earlier steps leave them, so that one pass may settle a run and dispatch the next one.
+// Without the tracker's answer only the first four steps are taken.
 func Compute(s Snapshot) Plan { return compute(s).plan }
 
-// compute is Compute, and returns also the claims as the plan leaves them.
+// compute is Compute, but returns the planner, which also has the claims as the plan leaves them.
 func compute(s Snapshot) *planner {
 	p := &planner{
 		s: s, claims: map[string]*Claim{}, runs: map[string]*Run{}, removing: map[string]bool{}, eligible: map[string]bool{},
@@ -46,17 +45,17 @@ func compute(s Snapshot) *planner {
 	return p
 }
 
-// planner holds the working copy of a snapshot.
+// planner builds a plan on a working copy of the snapshot. What becomes of a single claim is decided by methods of Snapshot.
 type planner struct {
 	s        Snapshot
 	claims   map[string]*Claim // by issue id
-	runs     map[string]*Run   // unsettled, by run id
+	runs     map[string]*Run   // unsettled runs, by run id
 	removing map[string]bool   // by issue id: the workspace is being removed
 	eligible map[string]bool   // by issue id: the tracker confirmed the waiting claim in this pass
 	plan     Plan
 }
 
-// byAge lists the working claims that the pass may touch, in a stable order.
+// byAge lists the claims that the pass may change, oldest first.
 func (p *planner) byAge() []*Claim {
 	return slices.DeleteFunc(p.everyClaim(), func(c *Claim) bool { return !p.s.concerns(c.IssueID) })
 }
@@ -67,7 +66,7 @@ func (p *planner) everyClaim() []*Claim {
 	})
 }
 
-// remaining lists the claims as the plan leaves them.
+// remaining returns the claims as the plan leaves them.
 func (p *planner) remaining() []Claim {
 	claims := make([]Claim, 0, len(p.claims))
 	for _, c := range p.everyClaim() {
@@ -85,7 +84,7 @@ func (p *planner) put(next Claim) *Change {
 	return &Change{Claim: &stored}
 }
 
-// update stores a change that decides nothing.
+// update stores a change that needs no report.
 func (p *planner) update(c *Change) {
 	a := Action{Kind: actUpdate, Change: c}
 	if c.Claim != nil {
@@ -94,7 +93,7 @@ func (p *planner) update(c *Change) {
 	p.plan.Actions = append(p.plan.Actions, a)
 }
 
-// drop removes the working claim and returns the change that deletes it.
+// drop removes the claim from the working copy and returns the change that deletes it.
 func (p *planner) drop(c Claim, reason string) *Change {
 	delete(p.claims, c.IssueID)
 	gone := Gone{Reason: reason}
@@ -116,8 +115,8 @@ func (p *planner) release(c Claim, reason, message string) {
 	p.act(ActRelease, c, reason, message, p.drop(c, reason))
 }
 
-// stop asks the claim's run to end, once. The change, if any, is stored after the request, so that a crash between the two
-// repeats the stop. If the run is ending already, only the change is left to do.
+// stop requests once that the claim's run end. The change, if any, is stored after the request, so that after a crash between
+// the two the stop is repeated. If the run is ending already, only the change is stored.
 func (p *planner) stop(c Claim, reason string, change *Change) {
 	r := p.runs[c.RunID]
 	switch ending := r == nil || r.Outcome != "" || r.StopReason != ""; {
@@ -129,9 +128,9 @@ func (p *planner) stop(c Claim, reason string, change *Change) {
 	}
 }
 
-// hold makes a claim that waits for an operator or a change of the issue.
-func (p *planner) hold(c Claim, reason, message string) Claim {
-	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = Held, reason, message, p.s.Now
+// hold returns the claim held, until an operator, a comment or a change of the issue ends the hold.
+func (s *Snapshot) hold(c Claim, reason, message string) Claim {
+	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = Held, reason, message, s.Now
 	c.HoldNext = false
 	c.HoldCommentAt = time.Time{}
 	if at := c.Issue.LastCommentAt; at != nil {
@@ -140,20 +139,20 @@ func (p *planner) hold(c Claim, reason, message string) Claim {
 	return c
 }
 
-// freshStart clears all that held a claim back.
-func (p *planner) freshStart(c Claim, kind RetryKind) Claim {
-	c.Status, c.Kind, c.DueAt = Waiting, kind, p.s.Now
+// freshStart returns the claim due now, without its hold, its last error and its counters.
+func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
+	c.Status, c.Kind, c.DueAt = Waiting, kind, s.Now
 	c.Attempt = min(c.Attempt, 1)
 	c.Failures, c.IdleRuns, c.Runs, c.Interruptions = 0, 0, 0, 0
-	c.TokenBase = p.s.Tokens[c.IssueID]
+	c.TokenBase = s.Tokens[c.IssueID]
 	c.HoldReason, c.HoldMessage, c.HoldNext = "", "", false
 	c.HeldAt, c.HoldCommentAt = time.Time{}, time.Time{}
 	c.ErrorCode, c.ErrorMessage = "", ""
 	return c
 }
 
-// otherProjects releases claims of another endpoint or project; the workspaces stay. A workflow that can't be read gives a
-// policy without a project, which says nothing about claims.
+// otherProjects releases the claims of other endpoints and projects. Their workspaces stay. Nothing is released while the
+// workflow's project is unknown.
 func (p *planner) otherProjects() {
 	for _, c := range p.byAge() {
 		switch {
@@ -161,13 +160,13 @@ func (p *planner) otherProjects() {
 		case c.Status == Running:
 			p.stop(*c, StopProject, nil)
 		default:
-			p.release(*c, StopProject, "the workflow names another project now")
+			p.release(*c, StopProject, "the workflow now names another project")
 		}
 	}
 }
 
-// clock corrects times that only a step of the clock can have set so far ahead. It comes first, because other steps compare
-// with them.
+// clock corrects times that are so far ahead that the clock must have been set back since. It comes first, because other steps
+// compare with them.
 func (p *planner) clock() {
 	if b := p.s.AgentBlock; b != nil && b.Unstepped(p.s.Now) != *b {
 		next := b.Unstepped(p.s.Now)
@@ -184,15 +183,14 @@ func (p *planner) clock() {
 	}
 }
 
-// commands carries out what operators asked for. A command is deleted by the change that it causes, or by a change of its
-// own where it causes none.
+// commands carries out the operators' commands. Each is deleted by the change that it causes, or else by a separate change.
 func (p *planner) commands() {
 	for _, cmd := range p.s.Commands {
 		switch cmd.Verb {
 		case VerbPause, VerbResume:
 			p.setPaused(cmd)
 		case VerbStopAll:
-			// It concerns every claim, also in a pass for one issue: that pass deletes the command.
+			// It concerns every claim even in a pass for one issue, because that pass deletes the command.
 			for _, c := range p.everyClaim() {
 				if c.Status == Running {
 					p.stop(*c, StopAll, nil)
@@ -229,17 +227,17 @@ func (p *planner) issueCommand(cmd Command) {
 		p.update(&Change{Commands: []int64{cmd.ID}})
 		return
 	case cmd.Verb == VerbRetry && running:
-		c = p.freshStart(c, c.Kind)
+		c = p.s.freshStart(c, c.Kind)
 		c.Status = Running
-		kind, message = ActRetry, "counters cleared, its run goes on"
+		kind, message = ActRetry, "counters cleared, its run continues"
 	case cmd.Verb == VerbRetry:
-		c = p.freshStart(c, Requested)
+		c = p.s.freshStart(c, Requested)
 		kind = ActRetry
 	case running:
 		c.HoldNext = true
-		message = "when its present run has ended"
+		message = "after its current run"
 	default:
-		c = p.hold(c, HoldOperator, "held by an operator")
+		c = p.s.hold(c, HoldOperator, "held by an operator")
 	}
 	change := p.put(c)
 	change.Commands = []int64{cmd.ID}

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// contender is a due retry or an unclaimed candidate: one list, one order, one set of slots.
+// contender is a due retry or an unclaimed candidate. Both compete for the same slots, in one order.
 type contender struct {
 	issue Issue
 	claim *Claim // nil for a candidate
 }
 
-// dispatch gives out the free slots of a plan.
+// dispatch counts the slots of a plan.
 type dispatch struct {
 	*planner
 	taken   int
 	byState map[string]int
-	probes  int // how many runs may start: one at a time while the agent or the account is blocked, else any number
+	probes  int // how many runs may start: at most one while the agent or the account is blocked, otherwise any number
 }
 
 // MessageNoSlot is the specification's text for a due retry without a slot (8.4).
@@ -56,8 +56,7 @@ func (p *planner) dispatch() {
 }
 
 // newDispatch counts the slots that are taken (specification 8.3): by running claims, and by ended runs with remaining
-// processes. These are settled only if the processes can be ended, so that their slot is free in the next plan. It also
-// counts the runs that may start to find out whether a block is over.
+// processes, because it is not certain yet that these can be ended. It also counts how many runs may start under a block.
 func (p *planner) newDispatch() *dispatch {
 	d := &dispatch{planner: p, byState: map[string]int{}, probes: math.MaxInt}
 	for _, c := range p.claims {
@@ -83,7 +82,7 @@ func (p *planner) newDispatch() *dispatch {
 	return d
 }
 
-// dispatchBlocks are the blocks under which only one run may start at a time.
+// dispatchBlocks returns the blocks under which only one run may start at a time.
 func (p *planner) dispatchBlocks() []*Block {
 	return slices.DeleteFunc([]*Block{p.s.Account.Block, p.s.AgentBlock}, func(b *Block) bool { return b == nil })
 }
@@ -93,8 +92,8 @@ func (d *dispatch) take(state string) {
 	d.byState[NormalizeState(state)]++
 }
 
-// contenders lists due retries and unclaimed candidates in dispatch order. A retry whose issue is blocked again is
-// released, and is one of the candidates.
+// contenders lists due retries and unclaimed candidates in dispatch order. A due retry whose issue is blocked by another is
+// released, and becomes a candidate again.
 func (d *dispatch) contenders() []contender {
 	p := d.planner
 	var list []contender
@@ -102,7 +101,7 @@ func (d *dispatch) contenders() []contender {
 		if c.Status != Waiting || !p.eligible[c.IssueID] || c.DueAt.After(p.s.Now) {
 			continue
 		}
-		if _, blocked := p.blockers(c.Issue); blocked {
+		if _, blocked := p.s.blockers(c.Issue); blocked {
 			p.release(*c, SkipBlockedBy, "a blocker is open")
 			continue
 		}
@@ -134,8 +133,8 @@ func (d *dispatch) contenders() []contender {
 	return list
 }
 
-// probed is when the contender's last probe of the block failed; zero if it was not tried. Contenders take turns, because
-// the work on one of them may be what causes the fault.
+// probed is when the contender's last probe of the block failed, zero if it has made none. Contenders take turns, because one
+// of them may itself cause the fault.
 func (c contender) probed(b Block) (at time.Time) {
 	if c.claim != nil && c.claim.Kind == Blocked && c.claim.DueAt.After(b.Since) {
 		at = c.claim.DueAt
@@ -143,7 +142,7 @@ func (c contender) probed(b Block) (at time.Time) {
 	return at
 }
 
-// compareIssues is the order of dispatch: priority 1 to 4, then the rest; oldest first; identifier.
+// compareIssues defines the order of dispatch: by priority 1 to 4 and then the rest, by age, by identifier.
 func compareIssues(a, b Issue) int {
 	priorityA, createdA := rank(a)
 	priorityB, createdB := rank(b)
@@ -161,14 +160,14 @@ func rank(i Issue) (priority int, created int64) {
 	return priority, created
 }
 
-// refuse says what keeps a contender from starting, in the order in which it is reported. A candidate must be eligible, too
-// (specification 8.2). Without a reason it can start.
+// refuse returns the first reason for which a contender cannot start; empty if it can. The rules for candidates alone
+// (specification 8.2) were checked for a retry by the refresh.
 func (d *dispatch) refuse(c contender) (reason, message string) {
 	s, pol, account, issue := d.s, d.s.Policy, d.s.Account, c.issue
-	names, open := d.blockers(issue)
+	names, open := s.blockers(issue)
 	state := NormalizeState(issue.State)
 	limit, limited := pol.MaxByState[state]
-	anySlot := s.AnySlot && s.Only == issue.ID // but for those of the account
+	anySlot := s.AnySlot && s.Only == issue.ID // SYMPHONY_MAX_AGENTS still applies
 	switch {
 	case issue.Malformed != "":
 		return SkipMalformed, "the tracker's record is malformed: " + issue.Malformed
@@ -203,14 +202,14 @@ func (d *dispatch) refuse(c contender) (reason, message string) {
 	return "", ""
 }
 
-// blockers names the open blockers of an issue in Todo. In other states they do not count.
-func (p *planner) blockers(issue Issue) (names string, blocked bool) {
+// blockers names the open blockers of an issue in Todo. In other states blockers do not count.
+func (s *Snapshot) blockers(issue Issue) (names string, blocked bool) {
 	if NormalizeState(issue.State) != "todo" {
 		return "", false
 	}
 	var open []string
 	for _, b := range issue.BlockedBy {
-		if b.State == nil || !p.s.Policy.Terminal(*b.State) {
+		if b.State == nil || !s.Policy.Terminal(*b.State) {
 			unnamed := "an unnamed blocker"
 			open = append(open, *cmp.Or(b.Identifier, b.ID, &unnamed))
 		}
@@ -254,17 +253,17 @@ func (d *dispatch) start(c contender) {
 	})
 }
 
-// unsavedSkips reports, in every pass that fetches candidates, the workspaces that stay because of unsaved work.
+// unsavedSkips reports the workspaces of finished issues that are kept because of unsaved work.
 func (p *planner) unsavedSkips() {
 	listed := map[string]bool{}
 	for _, issue := range p.s.Tracker.Candidates {
-		listed[issue.ID] = true // it is worked on again, and so is its workspace
+		listed[issue.ID] = true // the issue is active again, and its workspace is in use
 	}
 	for _, w := range p.s.Workspaces {
 		if w.Unsaved != "" && w.Project == p.s.Policy.Project && p.claims[w.IssueID] == nil && !listed[w.IssueID] {
 			p.plan.Skips = append(p.plan.Skips, Skip{
 				IssueID: w.IssueID, Identifier: w.Identifier, Reason: SkipUnsavedWork,
-				Message: fmt.Sprintf("its workspace %s stays: %s; push that, or symphony prune --force gives it up", w.Path, w.Unsaved),
+				Message: fmt.Sprintf("its workspace %s is kept: %s; push it, or discard it with symphony prune --force", w.Path, w.Unsaved),
 			})
 		}
 	}

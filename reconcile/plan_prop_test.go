@@ -132,7 +132,7 @@ func checkRuns(s Snapshot, p *planner, fail func(string, ...any)) {
 	}
 	for _, r := range s.Runs {
 		want := 0
-		if over := !s.Liveness[r.ID].Alive || p.overdue(r); over && s.concerns(r.IssueID) {
+		if over := !s.Liveness[r.ID].Alive || p.s.overdue(r); over && s.concerns(r.IssueID) {
 			want = 1
 		}
 		if settled[r.ID] != want {

@@ -12,7 +12,7 @@ func (p *planner) refresh() {
 			continue
 		}
 		issue, visible := p.s.Tracker.ByID[c.IssueID]
-		reason, message := p.leave(issue, visible)
+		reason, message := p.s.leave(issue, visible)
 		switch {
 		case reason == "":
 			p.stillActive(p.renew(*c, issue), issue)
@@ -31,17 +31,18 @@ func (p *planner) refresh() {
 	}
 }
 
-// handoffGrace is how long a run may go on after its own agent has moved the issue: the turn completes and reports its tokens.
+// handoffGrace is how long a run may continue after its own agent has moved the issue, to complete the turn and report tokens.
 const handoffGrace = 2 * time.Minute
 
-// handingOver reports whether the issue is in the state that the run's own agent has moved it to, or that is not known yet.
-// Such a run ends by itself when its turn is done. A run whose issue was moved otherwise is stopped at once.
+// handingOver reports whether the run's own agent has moved the issue to its present state, or may have, because the worker has
+// not read that state yet. Such a run ends by itself after its turn. If someone else moved the issue, the run is stopped.
 func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	r := p.runs[c.RunID]
 	if r == nil || r.HandoffAt.IsZero() || !visible {
 		return false
 	}
-	// Time counts up to the worker's last heartbeat, so that a suspend or a step of the clock since then does not use it up.
+	// The grace is measured up to the worker's last heartbeat, so that a suspend or a step of the clock since then does not
+	// use it up.
 	now := r.HeartbeatAt
 	if now.IsZero() {
 		now = p.s.Now
@@ -50,45 +51,47 @@ func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	return here && now.Sub(r.HandoffAt).Abs() < handoffGrace
 }
 
-// leave is the reason to let an issue go, empty where there is none.
-func (p *planner) leave(issue Issue, visible bool) (reason, message string) {
+// leave returns the reason to stop working on an issue, empty if there is none.
+func (s *Snapshot) leave(issue Issue, visible bool) (reason, message string) {
 	switch {
 	case !visible:
 		return StopMissing, "the tracker no longer returns it"
-	case p.s.Policy.Terminal(issue.State):
+	case s.Policy.Terminal(issue.State):
 		return StopTerminal, "is " + issue.State
 	case issue.Elsewhere:
-		return StopMoved, "it is in another project now"
-	case issue.Archived || !p.s.Policy.Active(issue.State):
+		return StopMoved, "it is now in another project"
+	case issue.Archived:
+		return StopInactive, "is archived"
+	case !s.Policy.Active(issue.State):
 		return StopInactive, "is " + issue.State
-	case !p.s.Policy.Labelled(issue):
-		return StopLabel, "a required label is gone"
-	case !p.s.Policy.Ours(issue):
-		return StopAssignee, "it is assigned to another person"
+	case !s.Policy.Labelled(issue):
+		return StopLabel, "lost a required label"
+	case !s.Policy.Ours(issue):
+		return StopAssignee, "is not assigned to " + s.Policy.Assignee
 	}
 	return "", ""
 }
 
-// stillActive ends a hold that was answered with a comment.
+// stillActive makes a waiting claim eligible for dispatch, and ends a hold on which someone has commented.
 func (p *planner) stillActive(c Claim, issue Issue) {
 	switch {
 	case c.Status == Waiting:
 		p.eligible[c.IssueID] = true
-		// It waited for the tracker, which has answered. That says nothing about what the worker lacks, for instance its key.
+		// It waited for the tracker, which has answered now. A code of another class, such as a missing key, keeps its delay.
 		if c.Kind == Blocked && faults[c.ErrorCode].class == ClassTracker && c.DueAt.After(p.s.Now) {
 			c.DueAt = p.s.Now
 			p.update(p.put(c))
 		}
 	case c.Status == Held && c.HoldReason != HoldOperator && issue.LastCommentAt != nil && issue.LastCommentAt.After(c.HoldCommentAt):
-		next := p.freshStart(c, Requested)
+		next := p.s.freshStart(c, Requested)
 		p.act(ActRetry, next, "comment", "a comment ended the hold", p.put(next))
 		p.eligible[c.IssueID] = true
 	}
 }
 
-// renew stores the issue's new record in its claim. A change of state or description is progress and resets the counts of runs.
+// renew stores the issue's new record in its claim. A change of state or description is progress: it resets the counts of runs.
 func (p *planner) renew(c Claim, issue Issue) Claim {
-	// The stored form is compared, in which a record equals itself after it was read back.
+	// The stored form is compared, because a record may differ from its stored copy in form, such as a time's location.
 	before, errBefore := json.Marshal(c.Issue)
 	now, errNow := json.Marshal(issue)
 	if errBefore == nil && errNow == nil && string(before) == string(now) {
@@ -102,14 +105,13 @@ func (p *planner) renew(c Claim, issue Issue) Claim {
 	return *p.claims[c.IssueID]
 }
 
-// sweep removes the workspaces of unclaimed issues that are terminal (specification 8.6), and deletes those that were removed
-// long enough ago.
+// sweep removes the workspaces of unclaimed issues that are terminal (specification 8.6), and empties the trash when it is due.
 func (p *planner) sweep() {
 	if !p.s.SweepDue || p.s.Only != "" {
 		return
 	}
 	if p.s.TrashDue {
-		p.cleanUp(Workspace{Root: p.s.Policy.WorkspaceRoot}, "trash", "removed workspaces have been kept for their time")
+		p.cleanUp(Workspace{Root: p.s.Policy.WorkspaceRoot}, "trash", "removed workspaces are due for deletion")
 	}
 	for _, w := range p.s.Workspaces {
 		issue, visible := p.s.Tracker.ByID[w.IssueID]
@@ -119,10 +121,10 @@ func (p *planner) sweep() {
 	}
 }
 
-// recheckUnsaved is how long a workspace with unsaved work is left alone before another cleanup run examines it.
+// recheckUnsaved is how long after one cleanup run has found unsaved work the next one examines the workspace again.
 const recheckUnsaved = time.Hour
 
-// removeWorkspace starts the removal of the workspace of an issue that is terminal.
+// removeWorkspace starts cleanup runs for the workspaces of an issue.
 func (p *planner) removeWorkspace(issueID string) {
 	for _, w := range p.s.Workspaces {
 		age := p.s.Now.Sub(w.UnsavedAt)
@@ -133,9 +135,10 @@ func (p *planner) removeWorkspace(issueID string) {
 	}
 }
 
-// cleanUp starts a cleanup run, unless one of the same issue is under way. One without an issue empties the trash.
+// cleanUp starts a cleanup run, unless one for the same issue is under way or the host is blocked: then a later sweep starts it.
+// Without an issue, the run empties the trash.
 func (p *planner) cleanUp(w Workspace, reason, message string) {
-	if p.removing[w.IssueID] || p.s.HostBlock != nil { // a later sweep tries again
+	if p.removing[w.IssueID] || p.s.HostBlock != nil {
 		return
 	}
 	p.removing[w.IssueID] = true

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// ShortestStop bounds a stop without after_run.
+	// ShortestStop is how long a worker may take at least to end after a stop.
 	ShortestStop = 10 * time.Second
-	// reapLimit is how many passes try to end the remaining processes of a run. Then the run is settled nevertheless, and its
-	// issue held.
+	// reapLimit is how many passes try to end the remaining processes of a run. After that the run is settled nevertheless,
+	// and its issue is held.
 	reapLimit = 3
 )
 
-// ended reaps and settles the runs without a worker.
+// ended reaps and settles the runs whose worker is dead, frozen or overdue.
 func (p *planner) ended() {
 	for _, r := range p.s.Runs {
 		if b := p.s.AgentBlock; b != nil && p.s.concerns(r.IssueID) && b.overBy(r) {
@@ -24,8 +24,8 @@ func (p *planner) ended() {
 	}
 	for _, r := range p.s.Runs {
 		live := p.s.Liveness[r.ID]
-		lives := live.Alive && !live.Frozen && !p.overdue(r) || live.Unknown
-		if !p.s.concerns(r.IssueID) || lives {
+		working := live.Alive && !live.Frozen && !p.s.overdue(r) || live.Unknown
+		if !p.s.concerns(r.IssueID) || working {
 			continue
 		}
 		run := p.runs[r.ID]
@@ -36,19 +36,19 @@ func (p *planner) ended() {
 	}
 }
 
-// overdue reports whether a worker was asked to end and has taken longer than it may.
-func (p *planner) overdue(r Run) bool {
-	return r.StopAt.Boot != "" && r.StopAt.Boot == p.s.Boot && p.s.Mono-r.StopAt.Mono > max(p.s.Policy.StopGrace, ShortestStop)
+// overdue reports whether a worker has not ended in time after a stop.
+func (s *Snapshot) overdue(r Run) bool {
+	return r.StopAt.Boot != "" && r.StopAt.Boot == s.Boot && s.Mono-r.StopAt.Mono > max(s.Policy.StopGrace, ShortestStop)
 }
 
-// reap ends the remaining processes of a dead worker and records how the run ended.
+// reap plans to end the remaining processes of a run, and to record how the run ended if its worker did not.
 func (p *planner) reap(r *Run, live Liveness) {
 	a := Action{
 		Kind: ActReap, IssueID: r.IssueID, Identifier: r.Identifier, RunID: r.ID,
 		Kill: live.Alive, GiveUp: len(live.Left) > 0 && r.ReapTries >= reapLimit,
 	}
 	if r.Outcome == "" {
-		r.Outcome, r.ErrorCode, r.ErrorText = p.afterDeath(r, live)
+		r.Outcome, r.ErrorCode, r.ErrorText = p.s.afterDeath(r, live)
 		r.EndedAt = p.s.Now
 		a.Outcome, a.Reason, a.Message = r.Outcome, r.ErrorCode, r.ErrorText
 	}
@@ -58,16 +58,16 @@ func (p *planner) reap(r *Run, live Liveness) {
 	p.plan.Actions = append(p.plan.Actions, a)
 }
 
-// afterDeath is the outcome, code and message of a run whose worker died without recording them.
-func (p *planner) afterDeath(r *Run, live Liveness) (Outcome, string, string) {
+// afterDeath returns the outcome, code and message of a run whose worker recorded none.
+func (s *Snapshot) afterDeath(r *Run, live Liveness) (Outcome, string, string) {
 	switch {
-	case r.StopReason != "" && p.overdue(*r):
+	case r.StopReason != "" && s.overdue(*r):
 		return Canceled, r.StopReason, "its worker did not end in time after the stop, and was killed"
 	case r.StopReason != "":
 		return Canceled, r.StopReason, "its worker ended after the stop without recording an outcome"
 	case live.Alive:
 		return Lost, CodeWorkerFrozen, "its worker was frozen and was killed"
-	case r.Worker.Boot != "" && p.s.Boot != "" && r.Worker.Boot != p.s.Boot:
+	case r.Worker.Boot != "" && s.Boot != "" && r.Worker.Boot != s.Boot:
 		return InterruptedRun, CodeRebooted, "the machine was restarted"
 	case r.Phase == Starting && live.Refused != "":
 		return Lost, live.Refused, MessageSpawnFailed
@@ -79,8 +79,9 @@ func (p *planner) afterDeath(r *Run, live Liveness) (Outcome, string, string) {
 	return Lost, CodeWorkerLost, "its worker died"
 }
 
-// settle turns an ended run into the next state of its claim. It gives up what could not be ended.
-func (p *planner) settle(r Run, givesUp bool) {
+// settle turns an ended run into the next state of its claim. With giveUp it does so although processes remain, and holds the
+// claim.
+func (p *planner) settle(r Run, giveUp bool) {
 	delete(p.runs, r.ID)
 	change := &Change{}
 	c := p.claims[r.IssueID]
@@ -88,14 +89,14 @@ func (p *planner) settle(r Run, givesUp bool) {
 	case r.Kind == CleanupRun:
 		delete(p.removing, r.IssueID)
 	case c == nil || c.Status != Running || c.RunID != r.ID: // no claim waits for it
-	case givesUp:
+	case giveUp:
 		left := p.s.Liveness[r.ID].Left[0]
-		change = p.put(p.hold(*c, HoldLeftover, fmt.Sprintf("leftover process %d (%s)", left.PID, left.Name)))
+		change = p.put(p.s.hold(*c, HoldLeftover, fmt.Sprintf("leftover process %d (%s)", left.PID, left.Name)))
 		change.AgentBlock = p.blockAfter(r)
 	case r.StopReason == StopProject:
 		change = p.drop(*c, StopProject)
 	default:
-		change = p.put(p.afterRun(*c, r))
+		change = p.put(p.s.afterRun(*c, r))
 		change.AgentBlock = p.blockAfter(r)
 	}
 	change.Settle = r.ID
@@ -109,18 +110,18 @@ func (p *planner) settle(r Run, givesUp bool) {
 	})
 }
 
-// afterRun is the claim after its run has ended, by outcome.
-func (p *planner) afterRun(c Claim, r Run) Claim {
-	ended := endOf(r, p.s.Now)
+// afterRun returns the claim after its run has ended.
+func (s *Snapshot) afterRun(c Claim, r Run) Claim {
+	ended := endOf(r, s.Now)
 	c.Status, c.Attempt, c.DueAt = Waiting, r.Attempt, ended
 	c.ErrorCode, c.ErrorMessage = r.ErrorCode, r.ErrorText
 	if r.TurnsDone > 0 {
 		c.Interruptions = 0
 	}
-	uncounted := max(c.Runs-1, 0) // where the run says nothing about the issue
+	uncounted := max(c.Runs-1, 0) // for a run that says nothing about the issue
 	switch {
-	case c.HoldNext: // not by the run's stop reason: a later retry takes the hold back
-		return p.hold(c, HoldOperator, "held by an operator")
+	case c.HoldNext: // not the run's stop reason, because a later retry clears HoldNext
+		return s.hold(c, HoldOperator, "held by an operator")
 	case r.Outcome == Succeeded:
 		c.Kind, c.Attempt, c.DueAt = Continuation, 1, ended.Add(continuationDelay)
 		c.Failures, c.Interruptions, c.ErrorCode, c.ErrorMessage = 0, 0, "", ""
@@ -129,16 +130,16 @@ func (p *planner) afterRun(c Claim, r Run) Claim {
 			c.IdleRuns = 0
 		}
 	case r.Outcome == Canceled && r.ErrorCode == CodeMaxTokens:
-		// The run counts as work done. The cap holds the issue after the refresh, unless the limit was raised.
+		// The run counts as work. After the refresh the cap holds the issue, unless the limit was raised.
 		c.Kind, c.ErrorCode, c.ErrorMessage = Continuation, "", ""
 	case r.Outcome == Canceled && r.StopReason != StopAll:
-		// The reason for the stop may be over: the tracker's next answer decides.
+		// The reason for the stop may no longer exist: the tracker's next answer decides.
 		c.Kind, c.Runs, c.ErrorCode, c.ErrorMessage = Continuation, uncounted, "", ""
 	case r.Outcome == Canceled:
 		c.Kind, c.Runs = Interrupted, uncounted
 	case r.ErrorCode == CodeWorkspaceBusy:
 		c.Kind, c.Runs, c.DueAt = Backoff, uncounted, ended.Add(firstBackoff)
-	case MachineFault(r.ErrorCode): // also for an interrupted run: a fault of the tracker never counts
+	case MachineFault(r.ErrorCode): // before InterruptedRun: see the decisions in doc.go
 		c.Kind, c.Runs = Blocked, uncounted
 		if !blocks(r) {
 			c.DueAt = ended.Add(firstBackoff)
@@ -146,36 +147,35 @@ func (p *planner) afterRun(c Claim, r Run) Claim {
 	case r.Outcome == InterruptedRun:
 		c.Interruptions++
 		if c.Interruptions == 2 { // the second in a row is a failure of the issue
-			return p.afterFailure(c, ended)
+			return s.afterFailure(c, ended)
 		}
-		// The first says nothing about the issue. The third holds it, as a cap after the refresh: a comment that the agent made
-		// before the interruption must not end the hold.
+		// The first says nothing about the issue. The third makes it reach a cap, see doc.go.
 		c.Kind, c.Runs = Interrupted, uncounted
 	default:
 		c.Interruptions = 0
-		return p.afterFailure(c, ended)
+		return s.afterFailure(c, ended)
 	}
 	return c
 }
 
-// afterFailure is the claim after a failure of its issue.
-func (p *planner) afterFailure(c Claim, ended time.Time) Claim {
+// afterFailure returns the claim after a failure of its issue.
+func (s *Snapshot) afterFailure(c Claim, ended time.Time) Claim {
 	c.Failures++
 	c.Attempt++
-	c.Kind, c.DueAt = Backoff, ended.Add(Delay(c.Attempt, p.s.Policy.MaxRetryBackoff))
+	c.Kind, c.DueAt = Backoff, ended.Add(Delay(c.Attempt, s.Policy.MaxRetryBackoff))
 	return c
 }
 
-// blocks reports whether the end of a run is a fault for which nothing is started. The tracker's are none, because the next
-// pass asks it again. Nor is an outcome that could not be stored: the database works again, because this pass writes to it.
+// blocks reports whether a run ended with a fault that blocks dispatch. Faults of the tracker do not, because the next pass asks
+// it again. Nor does an outcome that the worker could not store: the database works again, because this pass writes to it.
 func blocks(r Run) bool {
 	unstored := r.Outcome == Lost && r.Phase != Starting
 	return r.Outcome != Succeeded && RunClass(r.ErrorCode) == ClassMachine && !unstored
 }
 
-// blockAfter sets and gives the block that a run's end sets, nil for none.
+// blockAfter sets and returns the block that follows from the end of a run, nil for none.
 func (p *planner) blockAfter(r Run) *Block {
-	if !blocks(r) || p.s.Account.shared(r) { // the account has the block for all projects
+	if !blocks(r) || p.s.Account.shared(r) {
 		return nil
 	}
 	b := p.s.AgentBlock.After(r.ErrorCode, r.ErrorText, endOf(r, p.s.Now))
@@ -188,7 +188,7 @@ func (p *planner) blockAfter(r Run) *Block {
 	return &b
 }
 
-// endOf is when the run ended, at most now.
+// endOf returns when the run ended, or now if that is unknown or in the future.
 func endOf(r Run, now time.Time) time.Time {
 	if r.EndedAt.IsZero() || r.EndedAt.After(now) {
 		return now
@@ -196,8 +196,8 @@ func endOf(r Run, now time.Time) time.Time {
 	return r.EndedAt
 }
 
-// shared reports whether the account has the fault that a run ended with, or has it behind it. The project then needs no
-// block of its own.
+// shared reports whether all projects of the account know of the fault that a run ended with, or the fault is over. The project
+// then needs no separate block.
 func (a Account) shared(r Run) bool {
 	return AccountFault(r.ErrorCode) && (a.Block != nil || a.Over.After(r.StartedAt)) || r.ErrorCode == CodeAgentQuota && a.Limit != nil
 }

@@ -25,14 +25,14 @@ type RequestFate string
 const (
 	RequestAnswered  RequestFate = "answered"
 	RequestExpired   RequestFate = "expired"   // not answered in time
-	RequestWithdrawn RequestFate = "withdrawn" // the agent no longer asks
-	RequestRunEnded  RequestFate = "run_ended" // its run has ended, or its worker has died
+	RequestWithdrawn RequestFate = "withdrawn" // the agent no longer needs an answer
+	RequestRunEnded  RequestFate = "run_ended" // the run ended, or its worker died
 )
 
 // RequestDecision is the answer of an operator.
 type RequestDecision string
 
-// The decisions. Answer is that of a question, the others are not.
+// The decisions. DecideAnswer is for questions, the others are for approvals.
 const (
 	DecideApprove    RequestDecision = "approve"
 	DecideForSession RequestDecision = "approve_for_session"
@@ -43,14 +43,14 @@ const (
 // Request is a question of an agent to the operators.
 type Request struct {
 	IssueID, Identifier string
-	Number              int // counts the issue's requests from 1
+	Number              int // of the issue's requests, from 1
 	RunID, ThreadID     string
 	Kind                RequestKind
 	Summary             string
 	Detail              RequestDetail
-	Outside             bool // what is approved runs outside the sandbox
+	Outside             bool // if approved, the command runs outside the sandbox
 	AskedAt             time.Time
-	ExpiresAt           time.Time // for display: Deadline counts
+	ExpiresAt           time.Time // for display; Deadline is decisive
 	Deadline            Instant
 
 	Decision  RequestDecision // empty until it is answered
@@ -59,17 +59,17 @@ type Request struct {
 
 	Fate    RequestFate
 	EndedAt time.Time
-	ToldRun string // the run that was told an answer that came too late for its own run
+	ToldRun string // the later run that received the answer, if it came too late for the run that asked
 }
 
-// ID is the name of the request for people: ABC-7.3.
+// ID returns the name of the request for people: ABC-7.3.
 func (r Request) ID() string { return fmt.Sprintf("%s.%d", r.Identifier, r.Number) }
 
 // Open reports whether the request can still be answered.
 func (r Request) Open() bool { return r.Fate == "" && r.Decision == "" }
 
-// Left is how long the request can still be answered. If the deadline belongs to the monotonic clock of another boot, in
-// another container for instance, the wall clock counts.
+// Left returns how long the request can still be answered. If the deadline is of another boot, in another container for
+// instance, the wall clock is used.
 func (r Request) Left(now time.Time, at Instant) time.Duration {
 	if at.Boot == r.Deadline.Boot {
 		return r.Deadline.Mono - at.Mono
@@ -77,7 +77,7 @@ func (r Request) Left(now time.Time, at Instant) time.Duration {
 	return r.ExpiresAt.Sub(now)
 }
 
-// Attention is the notification of a request.
+// Attention returns the notification of the request.
 func (r Request) Attention() Attention {
 	text := fmt.Sprintf("%s asks: %s", r.Identifier, r.Summary)
 	if r.Outside {
@@ -89,7 +89,7 @@ func (r Request) Attention() Attention {
 	}
 }
 
-// Secret reports whether one of its questions asks for a secret.
+// Secret reports whether one of the request's questions asks for a secret.
 func (r Request) Secret() bool {
 	return slices.ContainsFunc(r.Detail.Questions, func(q RequestQuestion) bool { return q.Secret })
 }
@@ -104,7 +104,7 @@ func RequestRef(ref string) (identifier string, number int) {
 	return ref, 0
 }
 
-// RequestDetail is the whole question, within the bounds of its size.
+// RequestDetail is the whole request, cut to a bounded size.
 type RequestDetail struct {
 	Reason      string            `json:"reason,omitempty"`
 	Command     string            `json:"command,omitempty"`
@@ -112,10 +112,10 @@ type RequestDetail struct {
 	Changes     []RequestChange   `json:"changes,omitempty"`
 	GrantRoot   string            `json:"grant_root,omitempty"`
 	Permissions json.RawMessage   `json:"permissions,omitempty"`
-	Server      string            `json:"server,omitempty"` // of the MCP server that asks
+	Server      string            `json:"server,omitempty"` // the name of the MCP server that asks
 	Questions   []RequestQuestion `json:"questions,omitempty"`
-	Cut         int               `json:"cut,omitempty"`      // how many bytes were left out
-	SealKey     []byte            `json:"seal_key,omitempty"` // a public key: what it seals only the worker can read
+	Cut         int               `json:"cut,omitempty"`      // how many bytes were omitted
+	SealKey     []byte            `json:"seal_key,omitempty"` // the public key to encrypt answers for the worker
 }
 
 // RequestChange is one file of a patch.
@@ -130,24 +130,24 @@ type RequestQuestion struct {
 	ID       string          `json:"id"`
 	Header   string          `json:"header,omitempty"`
 	Text     string          `json:"text"`
-	Options  []RequestOption `json:"options,omitempty"`  // none: any text
-	Other    bool            `json:"other,omitempty"`    // text beside the options is welcome
-	Secret   bool            `json:"secret,omitempty"`   // the answer is not to be shown
-	Optional bool            `json:"optional,omitempty"` // it may be left without an answer
+	Options  []RequestOption `json:"options,omitempty"`  // without options any text is accepted
+	Other    bool            `json:"other,omitempty"`    // other text than the options is accepted, too
+	Secret   bool            `json:"secret,omitempty"`   // the answer must not be shown
+	Optional bool            `json:"optional,omitempty"` // an answer is not required
 	Several  bool            `json:"several,omitempty"`  // more than one option may be chosen
-	Type     string          `json:"type,omitempty"`     // what a text must be: "integer" or "number"
+	Type     string          `json:"type,omitempty"`     // the type of a text: "integer", "number", or empty for any
 }
 
-// RequestOption is one answer that is offered.
+// RequestOption is one of the offered answers.
 type RequestOption struct {
 	Label       string `json:"label"`
 	Description string `json:"description,omitempty"`
 }
 
-// RequestAnswer is the text of an answer, beside the decision.
+// RequestAnswer is the text of an operator's answer, in addition to the decision.
 type RequestAnswer struct {
-	Reason string `json:"reason,omitempty"` // of a refusal
-	// Answers are by the ids of the questions; Sealed is the same, encrypted for the worker.
+	Reason string `json:"reason,omitempty"` // why the operator denied the request
+	// Answers are the answers by question id; Sealed is the same map, encrypted for the worker.
 	Answers map[string][]string `json:"answers,omitempty"`
 	Sealed  []byte              `json:"sealed,omitempty"`
 }
@@ -158,24 +158,24 @@ type AttentionKind string
 const (
 	AttentionRequest AttentionKind = "request" // an agent asks for something
 	AttentionHold    AttentionKind = "hold"    // an issue is held
-	AttentionBlocked AttentionKind = "blocked" // nothing can be started
+	AttentionBlocked AttentionKind = "blocked" // no run can start
 )
 
 // Attention is a notification, sent once by hooks.on_attention.
 type Attention struct {
-	Key                 string   // identifies it, so that it is sent once
-	Like                []string // keys of notifications that say the same; after one of them it is not sent
+	Key                 string   // identifies the notification, so that it is sent once
+	Like                []string // keys of equivalent notifications: if one of them was sent, this one is not
 	Kind                AttentionKind
 	IssueID, Identifier string // empty for a blocked project
-	Ref                 string // what an answer names: the id of a request, empty for the others
+	Ref                 string // the id of the request to answer; empty for other notifications
 	Text                string
 	At                  time.Time
 }
 
-// outagePatience is how long a fault of the tracker must last before it is notified: most are shorter.
+// outagePatience is how long a fault of the tracker must last before an operator is notified. Most faults are shorter.
 const outagePatience = 5 * time.Minute
 
-// HoldAttention is the notification of a held claim.
+// HoldAttention returns the notification of a held claim.
 func HoldAttention(c Claim) Attention {
 	return Attention{
 		Key:  fmt.Sprintf("hold:%s:%d", c.IssueID, c.HeldAt.UnixMilli()),
@@ -184,18 +184,18 @@ func HoldAttention(c Claim) Attention {
 	}
 }
 
-// BlockAttention is the notification of a block by the agent or this machine. A block with another code is another one.
+// BlockAttention returns the notification of a block by the agent or this machine. A block with another code is notified again.
 func BlockAttention(b Block) Attention { return blocked(b.Code, b.Since, b) }
 
-// OutageAttention is the notification of a fault of the tracker, whatever its code; false until it has lasted for a while.
+// OutageAttention returns the notification of a fault of the tracker, whatever its code; false until it has lasted 5 minutes.
 func OutageAttention(b Block, now time.Time) (Attention, bool) {
 	a := blocked("tracker", b.Since, b)
 	a.At = now
 	return a, now.Sub(b.Since) >= outagePatience
 }
 
-// LimitAttention is the notification of an allowance that is used up. The end that codex reports for one allowance varies by
-// some minutes. So limits whose ends are less than half an hour apart count as one, and are notified once.
+// LimitAttention returns the notification of an allowance that is used up. The end that codex reports for an allowance varies by
+// some minutes, so limits whose ends are less than half an hour apart count as one and are notified once.
 func LimitAttention(l Limit, home string, now time.Time) Attention {
 	endsAbout := func(t time.Time) Attention {
 		return blocked(CodeAgentQuota, t.Round(time.Hour), Block{Code: CodeAgentQuota, Message: l.Text(home, now), Since: now})
@@ -205,7 +205,7 @@ func LimitAttention(l Limit, home string, now time.Time) Attention {
 	return a
 }
 
-// blocked is the notification of a block. Its key is made of a name and a time.
+// blocked returns the notification of a block, with a key made of the name and the time.
 func blocked(name string, at time.Time, b Block) Attention {
 	return Attention{
 		Key:  fmt.Sprintf("blocked:%s:%d", name, at.UnixMilli()),

@@ -11,7 +11,7 @@ import (
 // Snapshot is everything that a plan depends on: the same Snapshot gives the same Plan.
 type Snapshot struct {
 	Options
-	// State is what is stored. In a pass HostBlock is what the pass itself has found, nil where it has not checked.
+	// State is what the database contains. Only HostBlock is what the pass itself has found; nil if it has not checked the host.
 	State
 	Now        time.Time
 	Boot       string        // boot id of this machine
@@ -19,11 +19,11 @@ type Snapshot struct {
 	Policy     Policy
 	Account    Account             // the state that the projects of one codex home share
 	Liveness   map[string]Liveness // of every unsettled run, by its id
-	Tracker    *Tracked            // the answer of the tracker; nil in the local half of a pass, or without an answer
-	Workspaces []Workspace         // the recorded ones under the present root
-	SweepDue   bool                // the issues of unclaimed workspaces are refreshed in this pass
-	TrashDue   bool                // removed workspaces are deleted
-	FreeBytes  int64               // of the workspace volume; negative where unknown
+	Tracker    *Tracked            // the tracker's answer; nil in the local half of a pass, or if there is none
+	Workspaces []Workspace         // the recorded workspaces under the current root
+	SweepDue   bool                // this pass refreshes the issues of unclaimed workspaces
+	TrashDue   bool                // this pass deletes removed workspaces
+	FreeBytes  int64               // free space of the workspace volume; negative if unknown
 }
 
 // State is the stored half of a Snapshot.
@@ -32,23 +32,23 @@ type State struct {
 	Runs                                []Run // unsettled
 	Commands                            []Command
 	Paused                              bool
-	AgentBlock, TrackerBlock, HostBlock *Block           // faults of the machine, nil where there is none
+	AgentBlock, TrackerBlock, HostBlock *Block           // faults of the machine, nil if there is none
 	Tokens                              map[string]int64 // used by each claimed issue over all of its runs
 	LastSweep                           time.Time
-	ReadOnly                            bool // a newer program owns the database: this one settles and refreshes but dispatches nothing
+	ReadOnly                            bool // a newer version owns the database: this one settles and refreshes, but dispatches nothing
 }
 
-// Options says what kind of pass it is.
+// Options limit what a pass does.
 type Options struct {
-	DryRun bool
-	// DispatchOff: this pass may settle, stop and release but start no agent, because the workflow is
-	// invalid, the schedule is dead, or a newer program owns the database.
+	DryRun bool // plan, but change nothing
+	// DispatchOff: start no agent, because the workflow is invalid, the schedule is dead, or a newer version owns the
+	// database. The pass still settles, stops and releases.
 	DispatchOff bool
-	// Only confines the pass to one issue (its id); AnySlot lets that issue start although the slots are taken.
+	// Only confines the pass to the issue with this id; AnySlot lets that issue start even if all slots are taken.
 	Only    string
 	AnySlot bool
-	// TrackerLow: at the last answer less than a tenth of the tracker's allowance was left, and it has not filled up
-	// since. The pass asks for running claims alone.
+	// TrackerLow: less than a tenth of the tracker's allowance was left at its last answer, and the allowance has not been
+	// renewed since. The pass asks only for the issues of running claims.
 	TrackerLow bool
 }
 
@@ -57,18 +57,18 @@ func (o Options) concerns(issueID string) bool { return o.Only == "" || o.Only =
 
 // Liveness is what a probe found of a run's processes.
 type Liveness struct {
-	Alive bool // the worker holds its alive file
-	// Beats is the counter in the alive file, BeatAt the monotonic clock of the last beat; before the first, Beats is zero and
-	// BeatAt the time at which the run was prepared. BeatAt is zero where it is not known.
+	Alive bool // the worker holds the lock on its alive file
+	// Beats is the number of heartbeats, BeatAt the monotonic time of the last one. Before the first heartbeat BeatAt is the
+	// time at which the run was prepared. BeatAt is zero if unknown.
 	Beats   int64
 	BeatAt  time.Duration
-	Frozen  bool      // it holds the file, and its heartbeat stands still
-	Unknown bool      // the probe failed, so that the run is left alone
-	Left    []Process // processes of the run that live although its worker is dead
-	Refused string    // the code for which a dead worker did not begin, or did not record its outcome; empty if none is known
+	Frozen  bool      // the worker is alive but its heartbeat has stopped
+	Unknown bool      // the probe failed or was not made: nothing is done about the run
+	Left    []Process // processes of the run that outlived its worker
+	Refused string    // the error code for which a dead worker did not begin, or did not record its outcome; empty if unknown
 }
 
-// dead reports that no worker writes the run's row any more.
+// dead reports whether no worker can write the run's row any more.
 func (l Liveness) dead() bool { return !l.Alive && !l.Unknown }
 
 // Process is one process that belongs to a run.
@@ -78,26 +78,26 @@ type Process struct {
 	Name  string `json:"name"`
 }
 
-// Tracked is a full answer of the tracker.
+// Tracked is what the tracker answered in this pass.
 type Tracked struct {
-	Asked      map[string]bool // every id that was asked for; ByID those that came back
-	ByID       map[string]Issue
-	Candidates []Issue // in the tracker's order
-	Fetched    bool    // the candidates were asked for; they are not where nothing could start
-	Low        bool    // less than a tenth of the tracker's allowance is left, so nothing but claims was asked for
+	Asked      map[string]bool  // the ids of the refreshed issues
+	ByID       map[string]Issue // those of them that are visible
+	Candidates []Issue          // in the tracker's order
+	Fetched    bool             // the candidates were read; they are not if nothing could start
+	Low        bool             // less than a tenth of the tracker's allowance is left, so that nothing is started
 }
 
 // Workspace is a recorded workspace of an issue.
 type Workspace struct {
 	IssueID, Identifier      string
 	Key, Root, Path, Project string
-	Unsaved                  string    // the work for which the last cleanup run left the workspace alone; empty for none
-	UnsavedAt                time.Time // when it did
+	Unsaved                  string    // the unsaved work for which the last cleanup run kept the workspace; empty if there was none
+	UnsavedAt                time.Time // when that run found it
 }
 
 // Policy is the part of the configuration that decisions depend on (specification 5.3 and 6.4).
 type Policy struct {
-	Project        string // endpoint and slug of the tracker's project; claims of another are released
+	Project        string // endpoint and slug of the tracker's project; claims of other projects are released
 	ActiveStates   []string
 	TerminalStates []string
 	RequiredLabels []string
@@ -107,23 +107,23 @@ type Policy struct {
 	MaxByState      map[string]int // by normalised state
 	MaxRetryBackoff time.Duration
 
-	// The caps hold an issue when they are reached; 0 switches one off.
+	// An issue that reaches one of these caps is held; 0 disables a cap.
 	MaxFailures int
 	MaxIdleRuns int
 	MaxRuns     int
 	MaxTokens   int64
 
-	WorkspaceRoot string        // the resolved root that new claims are made with
-	StopGrace     time.Duration // how long a worker may take to end after it was asked to; at least 10 s
-	MinFreeBytes  int64         // of the workspace volume below which nothing is dispatched
+	WorkspaceRoot string        // the resolved root for new claims
+	StopGrace     time.Duration // how long a worker may take to end after a stop was requested; 10 s is the minimum
+	MinFreeBytes  int64         // nothing is dispatched if the workspace volume has less free space
 }
 
-// Active reports whether work is done in a state: it is active and not terminal.
+// Active reports whether agents work on issues in this state: it is an active state and not a terminal one.
 func (p Policy) Active(state string) bool {
 	return contains(p.ActiveStates, state) && !p.Terminal(state)
 }
 
-// Terminal reports whether state ends an issue.
+// Terminal reports whether an issue in this state is done.
 func (p Policy) Terminal(state string) bool { return contains(p.TerminalStates, state) }
 
 // Labelled reports whether the issue carries every required label.
@@ -136,7 +136,7 @@ func (p Policy) Labelled(i Issue) bool {
 	return true
 }
 
-// Ours reports whether the issue is assigned as the policy asks.
+// Ours reports whether the issue is assigned as tracker.assignee requires.
 func (p Policy) Ours(i Issue) bool {
 	switch {
 	case p.Assignee == "":
@@ -155,15 +155,13 @@ func contains(states []string, state string) bool {
 
 // Account is the state that all projects with the same codex home share, as a pass read it.
 type Account struct {
-	Home  string // the codex home, by which messages name the account
-	Limit *Limit // a part of the account's allowance that is used up; nil where none is known
-	// Block is a fault of login or allowance that a run of any project met; nil for none. Probing: a run that tests whether
-	// the fault is over is alive.
-	Block   *Block
-	Probing bool
-	// Over is when a limit or a block last ended, zero where that is not known. Faults of runs that began before are outdated.
+	Home    string // the codex home, by which messages name the account
+	Limit   *Limit // a part of the account's allowance that is used up; nil if none is known
+	Block   *Block // a fault of login or allowance that a run of any project met; nil for none
+	Probing bool   // a run that tests whether the block is over is alive
+	// Over is when a limit or a block last ended, zero if unknown. Faults of runs that began before it are outdated.
 	Over  time.Time
-	Slots *Slots // nil where the live runs are not bounded, or where this pass has not asked for slots
+	Slots *Slots // nil if the number of live runs is not bounded, or if this pass has not asked for slots
 }
 
 // Limit is a window of the account's allowance that is used up.
@@ -172,14 +170,14 @@ type Limit struct {
 	Since, Until time.Time
 }
 
-// Slots are the runs that SYMPHONY_MAX_AGENTS allows an account.
+// Slots count the runs that SYMPHONY_MAX_AGENTS allows an account.
 type Slots struct {
-	Free  int // for this pass to use
-	Taken int // by live runs, and by passes that are about to start runs
+	Free  int // reserved for this pass
+	Taken int // taken by live runs, and by passes that are about to start runs
 	Max   int
 }
 
-// MaxAgentsVar bounds the live runs of an account over all projects.
+// MaxAgentsVar is the environment variable that bounds the live runs of an account over all projects.
 const MaxAgentsVar = "SYMPHONY_MAX_AGENTS"
 
 // Text says what is used up and until when, in the time zone of now.
@@ -203,39 +201,40 @@ const (
 	ActHold            ActionKind = "hold"
 	ActRelease         ActionKind = "release"
 	ActRemoveWorkspace ActionKind = "remove_workspace"
-	actUpdate          ActionKind = "update" // stores what is known of an issue, and decides nothing; it is not reported
+	actUpdate          ActionKind = "update" // stores a change that needs no report, such as an issue's new record
 )
 
 // Action is one step of a plan. It is stored before it takes effect and may be repeated without harm.
 type Action struct {
 	Kind                ActionKind
 	IssueID, Identifier string
-	RunID               string // the run concerned; for a dispatch empty until it is applied
+	RunID               string // the run concerned; the id of a dispatched run is assigned when the plan is applied
 	Reason              string // a code
 	Message             string // for people
 
-	Change       *Change // what is stored for the action; nil for stop and reap
-	Probe        *Block  // the block of the account that this dispatch tests, nil for none
-	Outcome      Outcome // to record for a dead run that recorded none
-	Kill, GiveUp bool    // Kill: its worker lives and is killed first; GiveUp: it is settled although processes remain
+	Change  *Change // what is stored for the action; nil for a reap and for most stops
+	Probe   *Block  // the block of the account that this dispatch tests, nil for none
+	Outcome Outcome // what a reap records for a dead run that recorded none
+	Kill    bool    // of a reap: the worker is alive and is killed first
+	GiveUp  bool    // of a reap: the run is settled even if processes remain
 }
 
-// Gone is why a claim was released: a reason to stop, or to skip.
+// Gone says why a claim was released.
 type Gone struct {
-	Reason string
-	State  string // of the issue; empty if the tracker was not asked or no longer returns it
+	Reason string // a reason to stop, or to skip
+	State  string // the issue's state; empty if the tracker was not asked or no longer returns the issue
 }
 
 // Change is one transaction of a pass: the claim, and everything that must be stored together with it.
 type Change struct {
 	Claim                               *Claim  // the new content, with the Version that it replaces (0 inserts); nil leaves claims alone
-	Delete                              bool    // the claim is removed instead
-	Gone                                *Gone   // why it was released
-	Insert                              *Run    // the run that the claim now waits for
-	Settle                              string  // the run that this change settles; its totals are added in the same transaction
-	Commands                            []int64 // are deleted by the change
-	AgentBlock, TrackerBlock, HostBlock *Block  // nil leaves a block alone; one without a code clears it
-	Paused                              *bool   // nil where it stays as it is
+	Delete                              bool    // the claim is deleted instead
+	Gone                                *Gone   // why a deleted claim was released
+	Insert                              *Run    // a new run, which the claim now waits for
+	Settle                              string  // the id of the run to settle; its totals are added in the same transaction
+	Commands                            []int64 // the ids of the commands to delete
+	AgentBlock, TrackerBlock, HostBlock *Block  // nil keeps a block; a block without a code clears it
+	Paused                              *bool   // nil keeps the pause as it is
 }
 
 // Empty reports whether the change changes nothing.
@@ -263,7 +262,7 @@ func (a Action) LogValue() slog.Value {
 		slog.String("reason", a.Reason))
 }
 
-// Skip is a candidate that gets no action, and why.
+// Skip says why a candidate or a due retry is not started.
 type Skip struct {
 	IssueID    string `json:"issue_id"`
 	Identifier string `json:"issue_identifier"`
@@ -290,8 +289,8 @@ const (
 // Plan is what a pass will do, in order.
 type Plan struct {
 	Actions []Action
-	Skips   []Skip // nil where no candidates were fetched
-	Waits   []Skip // due retries that can't start, with the reasons of skips
+	Skips   []Skip // candidates that are not started; nil if the candidates were not read
+	Waits   []Skip // due retries that are not started
 }
 
 // starts reports whether the action starts a process that must outlive the pass.

@@ -12,19 +12,19 @@ import (
 // Report is what a pass did, or in a dry run would do.
 type Report struct {
 	Applied                 []Applied
-	Skips, Waits            []Skip // of the last plan; Skips is nil where candidates were not asked for
+	Skips, Waits            []Skip // of the last plan; Skips is nil if the candidates were not read
 	Errors                  []*Error
-	Running, Retrying, Held int // claims after the pass
-	// NextDue is the earliest due time of a waiting claim, NextWake the earliest that had not come when the pass planned: a
-	// pass at that time finds something to do, even if it is over by now. Zero: there is none.
+	Running, Retrying, Held int // the number of claims after the pass
+	// NextDue is the earliest due time of a waiting claim. NextWake is the earliest that was in the future when the pass
+	// planned: it may be past by now, and a pass after it has something to do. Both are zero if there is none.
 	NextDue, NextWake time.Time
 	TrackerLow        bool // nothing was started, because less than a tenth of the tracker's allowance is left
 }
 
-// Tick runs one pass. The local half, which needs this machine alone, is applied before the tracker is asked, so that a
-// tracker that hangs delays no settlement. A dry run applies nothing, and plans both halves at once.
+// Tick runs one pass. The local half, which needs only this machine, is applied before the tracker is asked, so that a tracker
+// that hangs delays no settlement. A dry run applies nothing, and plans both halves at once.
 //
-// A cancelled ctx shortens the wait for the tracker and nothing else: the pass finishes what it has begun.
+// Cancelling ctx ends the wait for the tracker and nothing else: the pass finishes what it has begun.
 func Tick(ctx context.Context, d Deps, o Options) Report {
 	t := &tick{Deps: d, snapshot: Snapshot{Options: o, FreeBytes: -1}, reaped: map[string]bool{}}
 	if d.Accounts != nil {
@@ -42,27 +42,27 @@ type tick struct {
 	Deps
 	snapshot         Snapshot
 	report           Report
-	planned          time.Time       // the instant of the last plan
-	reaped           map[string]bool // the runs whose remaining processes this pass has tried to end without success
-	host, hostBefore *Block          // as CheckHost says in this pass, and as stored before
-	slots            *Slots          // of the account, taken by this pass
+	planned          time.Time       // the time of the last plan
+	reaped           map[string]bool // the runs whose remaining processes this pass has failed to end
+	host, hostBefore *Block          // the host block that this pass has found, and the stored one
+	slots            *Slots          // the account's slots that this pass has reserved
 }
 
-// localHalf plans without the tracker, applies the plan, and reads again what that has changed. It returns false where the
-// database can't be read.
+// localHalf plans without the tracker, applies the plan, and then loads the snapshot again. It returns false if the database
+// cannot be read.
 func (t *tick) localHalf(ctx context.Context) bool {
 	applied := t.planAndApply(ctx)
 	return !applied || t.load(ctx)
 }
 
-// trackerHalf asks the tracker, and plans and applies with its answer. Without one there is nothing more to do, except in a
-// dry run, which has not planned yet. Requests end with ctx, the rest goes on with work.
+// trackerHalf asks the tracker, then plans with its answer and applies the plan. Without an answer the pass is over, except for
+// a dry run, which has not planned yet. ctx bounds the requests to the tracker, work everything else.
 func (t *tick) trackerHalf(ctx, work context.Context) {
 	tracked := t.ask(ctx)
 	if tracked == nil && !t.snapshot.DryRun {
 		return
 	}
-	// Meanwhile an agent may have moved its issue on: the row of its run says so.
+	// While the pass waited, an agent may have moved its issue. The row of its run says so.
 	if t.anyAtWork() && !t.load(work) {
 		return
 	}
@@ -70,15 +70,15 @@ func (t *tick) trackerHalf(ctx, work context.Context) {
 	t.planAndApply(work)
 }
 
-// anyAtWork reports whether a run that the pass may touch may have a worker: the rows of other runs do not change.
+// anyAtWork reports whether a worker may have changed a row that concerns the pass.
 func (t *tick) anyAtWork() bool {
 	return slices.ContainsFunc(t.snapshot.Claims, func(c Claim) bool {
 		return c.Status == Running && t.snapshot.concerns(c.IssueID) && !t.snapshot.Liveness[c.RunID].dead()
 	})
 }
 
-// load reads the database and looks at the processes. A worker writes its outcome before it gives its run up: if one is gone
-// without an outcome, a second read finds it, unless the worker died.
+// load reads the database, then probes the workers. A worker may record its outcome and exit between the two. So if a worker is
+// dead and its run has no outcome, the database is read again.
 func (t *tick) load(ctx context.Context) bool {
 	rec, err := t.Store.State(ctx)
 	if err == nil {
@@ -105,11 +105,11 @@ func (t *tick) load(ctx context.Context) bool {
 const (
 	frozenAfter      = 20 * time.Second // four heartbeats
 	startFrozenAfter = 2 * time.Minute  // before the first heartbeat: a worker may wait a minute for the database
-	secondLook       = 2 * time.Second  // enough for a heartbeat of a worker that was only suspended
+	secondProbe      = 2 * time.Second  // long enough for a heartbeat of a worker that was only suspended
 )
 
-// probe looks at the workers of the runs that the pass may touch, and once more at those that are silent: a worker that is
-// silent at both looks is frozen. Other runs count as unknown, because to look at a dead one reads every process of the machine.
+// probe probes the workers of the runs that concern the pass, and a second time those without a recent heartbeat: a worker that
+// is silent both times is frozen. Other runs count as unknown, because probing a dead one reads every process of the machine.
 func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 	live := make(map[string]Liveness, len(runs))
 	var silent []Run
@@ -124,7 +124,7 @@ func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 		}
 	}
 	if len(silent) > 0 {
-		t.Sleep(secondLook)
+		t.Sleep(secondProbe)
 	}
 	for _, r := range silent {
 		l := t.Runners.Probe(ctx, r)
@@ -134,7 +134,7 @@ func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 	return live
 }
 
-// silent reports whether a worker lives whose last heartbeat is too long ago.
+// silent reports whether a worker is alive but its last heartbeat is too long ago.
 func (t *tick) silent(l Liveness) bool {
 	patience := frozenAfter
 	if l.Beats == 0 {
@@ -143,8 +143,8 @@ func (t *tick) silent(l Liveness) bool {
 	return l.Alive && l.BeatAt > 0 && t.Mono()-l.BeatAt >= patience
 }
 
-// planAndApply computes a plan from the snapshot and applies it. It plans again where the host or the account allows less
-// than the plan wants. It returns whether there was anything to apply.
+// planAndApply computes a plan from the snapshot and applies it. It plans again if the host or the account allows less than the
+// plan starts. It returns whether anything was applied.
 func (t *tick) planAndApply(ctx context.Context) bool {
 	s := &t.snapshot
 	t.planned = s.Now
@@ -183,7 +183,7 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 			_ = t.fail("action_failed", a.Err)
 		}
 	}
-	if failed { // not everything became as planned
+	if failed { // the claims are not as planned
 		if rec, err := t.Store.State(ctx); err != nil {
 			_ = t.fail("state_read", err)
 		} else {
@@ -196,8 +196,8 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 	return len(plan.Actions) > 0
 }
 
-// hostAllows reports whether a worker started now would outlive the pass. Where it would not, the snapshot says so, and
-// everything but starting workers goes on.
+// hostAllows reports whether a worker started now would outlive the pass. If not, it blocks the host in the snapshot, so that the
+// pass continues without starting workers.
 func (t *tick) hostAllows(ctx context.Context) bool {
 	if t.CheckHost == nil {
 		return true
@@ -216,7 +216,7 @@ func (t *tick) hostAllows(ctx context.Context) bool {
 	return false
 }
 
-// setHostBlock stores the block for ps; nil clears it.
+// setHostBlock sets the block in the snapshot, and stores it for ps; nil clears it.
 func (t *tick) setHostBlock(ctx context.Context, b *Block) {
 	t.host, t.snapshot.HostBlock = b, b
 	if next, old := cmp.Or(b, &Block{}), cmp.Or(t.hostBefore, &Block{}); *next != *old {
@@ -224,8 +224,8 @@ func (t *tick) setHostBlock(ctx context.Context, b *Block) {
 	}
 }
 
-// takeSlots takes slots of the account for the agents that the plan starts, and reports whether the pass must plan again
-// because there are fewer. It comes after the tracker's answer, so that other projects need not wait for the tracker.
+// takeSlots reserves slots of the account for the agents that the plan starts, and reports whether the pass must plan again
+// because there are fewer. It is called after the tracker's answer, so that the slots are not reserved while the pass waits.
 func (t *tick) takeSlots(ctx context.Context, plan Plan) bool {
 	want := 0
 	for _, a := range plan.Actions {
@@ -261,14 +261,14 @@ func (t *tick) store(ctx context.Context, c Change) {
 	}
 }
 
-// wrote reports the error of a write to the database, if there is one.
+// wrote adds the error of a write to the database to the report, if there is one.
 func (t *tick) wrote(err error) {
 	if err != nil {
 		_ = t.fail("state_write", err)
 	}
 }
 
-// count fills in the claims after the pass.
+// count adds the claims after the pass, and their due times, to the report.
 func (t *tick) count() {
 	r := &t.report
 	earliest := func(at *time.Time, due time.Time) {
@@ -298,15 +298,15 @@ const (
 	longestReset = 24 * time.Hour // more than any tracker asks to wait
 )
 
-// ask sends the two requests to the tracker at once (specification 8.1). It returns nil where the answers can't be used:
-// then nothing is stopped, released or dispatched.
+// ask sends the two requests to the tracker concurrently (specification 8.1): the refresh, and the candidates. It returns nil if
+// there is no answer to the refresh; then nothing is stopped, released or dispatched.
 func (t *tick) ask(ctx context.Context) *Tracked {
 	work := context.WithoutCancel(ctx)
 	if t.Tracker == nil || t.limited() {
 		return nil
 	}
-	t.lookAtWorkspaces(work)
-	// The requests depend on the claims as the local half leaves them, which a dry run has not stored.
+	t.loadWorkspaces(work)
+	// The requests depend on the claims after the local half, which a dry run has not stored.
 	claims := compute(t.snapshot).remaining()
 	ids := t.idsToAsk(claims)
 	tracked := &Tracked{Asked: make(map[string]bool, len(ids)), Fetched: t.wantCandidates(claims)}
@@ -326,16 +326,16 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 		// The pass was interrupted, which is no fault of the tracker.
 		_ = t.fail("", &Error{
 			Code: "canceled", Message: "a signal ended the wait for the tracker", Err: context.Cause(ctx),
-			Hint: "what the pass has done is kept, and the next one goes on from there",
+			Hint: "the pass has kept its results, and the next one continues",
 		})
 		return nil
 	}
 	if err := cmp.Or(refreshErr, candidatesErr); err != nil {
 		if resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
-			err = candidatesErr // of two errors the one that forbids the next request counts
+			err = candidatesErr // it says when the next request may be made
 		}
 		t.blockTracker(work, t.fail("tracker_error", err), resetOf(err))
-	} else if t.snapshot.TrackerBlock != nil && (len(ids) > 0 || tracked.Fetched) { // otherwise no request was made
+	} else if requested := len(ids) > 0 || tracked.Fetched; requested && t.snapshot.TrackerBlock != nil {
 		t.store(work, Change{TrackerBlock: &Block{}})
 	}
 	if refreshErr != nil {
@@ -355,8 +355,8 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	return tracked
 }
 
-// lookAtWorkspaces lists the workspaces, and decides whether those of unclaimed issues are refreshed in this pass.
-func (t *tick) lookAtWorkspaces(ctx context.Context) {
+// loadWorkspaces lists the workspaces, and decides whether this pass sweeps them.
+func (t *tick) loadWorkspaces(ctx context.Context) {
 	s := &t.snapshot
 	s.FreeBytes = t.Runners.FreeBytes()
 	list, err := t.Runners.Workspaces(ctx)
@@ -365,7 +365,7 @@ func (t *tick) lookAtWorkspaces(ctx context.Context) {
 		return
 	}
 	s.Workspaces = list
-	// A last sweep in the future means that the clock was set back.
+	// If the last sweep is in the future, the clock was set back.
 	if since := s.Now.Sub(s.LastSweep); since >= 0 && since < sweepEvery {
 		return
 	}
@@ -375,7 +375,7 @@ func (t *tick) lookAtWorkspaces(ctx context.Context) {
 	s.SweepDue = len(list) > 0 && !s.TrackerLow || s.TrashDue
 }
 
-// idsToAsk lists the issues of the claims and, in a sweep, those of unclaimed workspaces.
+// idsToAsk lists the issues to refresh: those of the claims and, in a sweep, those of unclaimed workspaces.
 func (t *tick) idsToAsk(claims []Claim) []string {
 	var ids []string
 	claimed := map[string]bool{}
@@ -396,7 +396,7 @@ func (t *tick) idsToAsk(claims []Claim) []string {
 	return ids
 }
 
-// wantCandidates reports whether a candidate could start: otherwise the request is not made.
+// wantCandidates reports whether the candidates are needed: an issue could start.
 func (t *tick) wantCandidates(claims []Claim) bool {
 	if t.snapshot.DispatchOff || t.snapshot.TrackerLow {
 		return false
@@ -413,7 +413,7 @@ func (t *tick) wantCandidates(claims []Claim) bool {
 	return running < t.Policy.MaxConcurrent || t.snapshot.AnySlot
 }
 
-// limited reports whether the tracker refuses requests for a while longer.
+// limited reports whether the tracker's last rate limit still lasts.
 func (t *tick) limited() bool {
 	b := t.snapshot.TrackerBlock
 	now := t.snapshot.Now
@@ -421,13 +421,13 @@ func (t *tick) limited() bool {
 		return false
 	}
 	if b.Since.After(now) || b.NextTry.After(now.Add(longestReset)) {
-		return false // the clock was set back since: only the tracker knows how long the limit still lasts
+		return false // the clock was set back since, and only the tracker knows how long the limit still lasts
 	}
 	_ = t.fail("", &Error{Code: b.Code, Message: b.Message, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
 	return true
 }
 
-// blockTracker stores a fault of the tracker, which began when the last one did if that is not over.
+// blockTracker stores a fault of the tracker. It counts from the start of the previous fault if that was not over.
 func (t *tick) blockTracker(ctx context.Context, err *Error, reset time.Time) {
 	b := Block{Code: err.Code, Message: err.Message, Since: t.snapshot.Now, NextTry: cmp.Or(reset, t.snapshot.Now)}
 	if old := t.snapshot.TrackerBlock; old != nil && old.Since.Before(b.Since) {
@@ -436,7 +436,7 @@ func (t *tick) blockTracker(ctx context.Context, err *Error, reset time.Time) {
 	t.store(ctx, Change{TrackerBlock: &b})
 }
 
-// resetOf is when the tracker takes the next request after an error, zero where the error does not say.
+// resetOf returns when the tracker accepts the next request after an error, zero if the error does not say.
 func resetOf(err error) time.Time {
 	var limit Limited
 	if errors.As(err, &limit) {

@@ -458,11 +458,11 @@ func TestFrozen(t *testing.T) {
 		alive  bool
 		slept  time.Duration
 	}{
-		"for long":          {age: 20 * time.Second, beats: 7, slept: secondLook},
+		"for long":          {age: 20 * time.Second, beats: 7, slept: secondProbe},
 		"since a moment":    {age: 19 * time.Second, beats: 7, alive: true},
-		"only just resumed": {age: time.Hour, beats: 7, second: time.Second, alive: true, slept: secondLook},
+		"only just resumed": {age: time.Hour, beats: 7, second: time.Second, alive: true, slept: secondProbe},
 		"while it starts":   {age: time.Minute, alive: true},
-		"before its first":  {age: 2 * time.Minute, slept: secondLook},
+		"before its first":  {age: 2 * time.Minute, slept: secondProbe},
 		"an unknown time":   {beats: 7, alive: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,18 +19,19 @@ import (
 )
 
 const (
-	// pointVar names where to die: [ROLE:]NAME[#N], at the Nth visit of the process (1 without). ROLE is "worker", or
-	// "pass" for every other process; without one either dies.
+	// pointVar is the point at which the process dies: [ROLE:]NAME[#N], where N counts the process's visits and is 1 by
+	// default. ROLE is "worker", or "pass" for every other process; without a role any process dies.
 	pointVar = "SYMPHONY_CRASH_AT"
-	// logVar names a file. Beside pointVar the process that dies creates it, and processes that find it live on, so that
-	// only one of those that inherit the variables dies. Alone, every visit is appended to it as a line "ROLE:NAME PID".
+	// logVar is a file. Together with pointVar, the process that dies creates it, and a process that finds it does not die,
+	// so that only one of the processes that inherit the variables dies. Without pointVar, each visit is appended to the
+	// file as a line "ROLE:NAME PID".
 	logVar = "SYMPHONY_CRASH_LOG"
 	// stopVar makes the process stop (SIGSTOP) instead of dying.
 	stopVar = "SYMPHONY_CRASH_STOP"
 )
 
-// Variables are the environment variables that control the points. A worker and its own pass inherit them. Hooks and
-// agents must not: a symphony command of theirs would die instead of the process that is meant.
+// Variables returns the environment variables that control the points. A worker and the pass that it starts inherit them. Hooks
+// and agents must not, because a symphony command that they run would die instead of the intended process.
 func Variables() []string { return []string{pointVar, logVar, stopVar} }
 
 var state = struct {
@@ -38,7 +39,7 @@ var state = struct {
 	visits map[string]int
 }{visits: map[string]int{}}
 
-// Method is a point named after the package and method that called the caller, and when: "before" or "after".
+// Method is a point named after the package and the method that called the caller. when is "before" or "after".
 func Method(when string) {
 	pc := make([]uintptr, 4)
 	frames := runtime.CallersFrames(pc[:runtime.Callers(3, pc)])
@@ -47,7 +48,7 @@ func Method(when string) {
 	At(pkg + "." + name[strings.LastIndexByte(name, '.')+1:] + "." + when)
 }
 
-// At is a point: the process dies here by SIGKILL, so that nothing is cleaned up.
+// At is a point. The process dies here by SIGKILL, so that nothing is cleaned up.
 func At(name string) {
 	wanted, log := os.Getenv(pointVar), os.Getenv(logVar)
 	if wanted == "" && log == "" {
@@ -65,9 +66,9 @@ func At(name string) {
 	if at != name && at != role+":"+name {
 		return
 	}
-	n, _ := strconv.Atoi(visit) // 0 without one
+	n, _ := strconv.Atoi(visit) // 0 if it is missing
 	state.Lock()
-	defer state.Unlock() // never reached by the process that dies: no other goroutine passes this point meanwhile
+	defer state.Unlock() // a process that dies keeps the lock, so that no other goroutine passes the point until then
 	if state.visits[name]++; state.visits[name] != max(n, 1) || log != "" && !note(log, os.O_EXCL, wanted) {
 		return
 	}
@@ -78,10 +79,10 @@ func At(name string) {
 	if err := syscall.Kill(os.Getpid(), how); err != nil {
 		fail(err)
 	}
-	select {} // the signal may take a moment
+	select {} // until the signal takes effect
 }
 
-// note adds a line to the log, and reports whether it could.
+// note writes a line to the log. It returns false if the file must be new but exists.
 func note(path string, how int, line string) bool {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|how, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -97,14 +98,14 @@ func note(path string, how int, line string) bool {
 	return true
 }
 
-// fail ends a test binary that can't do its work.
+// fail reports an error of the crash point itself, and ends the process.
 func fail(err error) {
 	fmt.Fprintln(os.Stderr, "crash point:", err)
 	os.Exit(125)
 }
 
-// Deps puts points before and after each call of a pass to the tracker, and each that changes a process or workspace. The
-// store has its own, see Method.
+// Deps puts points before and after each call of a pass that reads the tracker or changes a process or workspace. The store uses
+// Method instead.
 func Deps(d reconcile.Deps) reconcile.Deps {
 	d.Runners = runners{d.Runners}
 	if d.Tracker != nil {
@@ -115,7 +116,7 @@ func Deps(d reconcile.Deps) reconcile.Deps {
 	return d
 }
 
-// Around is a pair of points around a call.
+// Around makes a call between two points.
 func Around[T any](name string, call func() (T, error)) (T, error) {
 	At(name + ".before")
 	v, err := call()
@@ -123,7 +124,7 @@ func Around[T any](name string, call func() (T, error)) (T, error) {
 	return v, err
 }
 
-// AroundErr is Around for a call without an answer.
+// AroundErr is Around for a call that returns only an error.
 func AroundErr(name string, call func() error) error {
 	_, err := Around(name, func() (struct{}, error) { return struct{}{}, call() })
 	return err
