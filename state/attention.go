@@ -7,10 +7,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Attentions are the notifications that hooks.on_attention delivers, each once. A process takes a notification before it
-// runs the hook and marks it done afterwards. patience is the longest time that a hook may take.
-type Attentions struct{ *conn }
-
 // OpenAttention is a notification that has not been delivered.
 type OpenAttention struct {
 	reconcile.Attention

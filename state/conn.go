@@ -3,28 +3,30 @@ package state
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
-	// Registers the driver "sqlite".
-	_ "modernc.org/sqlite"
+	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 const (
-	// busyTimeout bounds how long SQLite itself waits for another writer, retryTimeout the same after a wait in vain: a pass
-	// has many writes, and must come to its end beside a frozen worker that holds the database.
+	// busyTimeout is how long SQLite waits for another writer. After a wait that timed out, the next one takes only
+	// retryTimeout: a pass makes many writes and must end even if a frozen worker keeps the database locked.
 	busyTimeout  = 5 * time.Second
 	retryTimeout = 250 * time.Millisecond
-	// turnTimeout bounds how long one write waits while other writers get their turns.
+	// turnTimeout is how long one write waits while other writers make progress.
 	turnTimeout = time.Minute
 )
 
@@ -36,23 +38,23 @@ const (
 	normal durability = "NORMAL" // survives the death of any process, but perhaps not a power failure
 )
 
-// conn is this process's only connection to one database. Its methods may be called concurrently; they take turns.
+// conn is this process's only connection to one database. It is safe for concurrent use; its methods take turns.
 type conn struct {
 	dir    string
 	sql    *sql.DB
-	schema int // the version found at opening, which may be newer than this program's
-	// opened are the database and its WAL as they were opened for writing, nil for none. An operator may put a backup in
-	// their place while a worker has the old ones open for hours. What that worker wrote would be lost silently, and merging
-	// its WAL at the end would damage the new database.
+	schema int // the version found when the database was opened; it may be newer than schemaVersion
+	// opened are the database and its WAL as they were opened for writing; nil if there was none. An operator may replace
+	// them with a backup while a worker keeps the old ones open for hours. Without a check the writes of that worker would be
+	// lost silently, and merging its WAL at the end would damage the new database.
 	opened [2]fs.FileInfo
 
-	write    sync.Mutex    // serialises write transactions, because the pragmas before them belong to the connection
+	write    sync.Mutex    // serialises write transactions together with the pragmas before them
 	patience time.Duration // how long the next write waits for another writer
 }
 
 var fileSuffixes = [2]string{"", "-wal"}
 
-// openPool prepares the one connection to a file.
+// openPool prepares the single connection to the database at path.
 func openPool(path, mode, options string) (*sql.DB, error) {
 	name := (&url.URL{Path: path}).EscapedPath()
 	pool, err := sql.Open("sqlite", fmt.Sprintf("file:%s?mode=%s%s&_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=synchronous(full)",
@@ -64,9 +66,9 @@ func openPool(path, mode, options string) (*sql.DB, error) {
 	return pool, nil
 }
 
-// uninterrupted returns a context that cannot cancel a statement which has begun. The driver gives up an interrupted
-// connection, and the WAL with it when no other process has the database open; a replaced WAL would then look like the
-// work of another program (see checkFiles). Statements are short, so a caller that is cancelled loses little time.
+// uninterrupted returns a context that does not cancel a statement once it has begun. The driver closes an interrupted
+// connection, and SQLite then deletes the WAL unless another process has the database open. checkFiles would take the next
+// WAL for the work of another program. Statements are short, so a cancelled caller waits only briefly.
 func uninterrupted(ctx context.Context) context.Context {
 	if ctx.Err() != nil {
 		return ctx
@@ -74,7 +76,7 @@ func uninterrupted(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// tx is a transaction, or the database itself, with its context.
+// tx is a transaction, or the database outside of one, with the context of its statements.
 type tx struct {
 	executor
 	ctx context.Context
@@ -85,7 +87,7 @@ type executor interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// run executes a statement whose result does not matter.
+// run executes a statement and ignores its result.
 func (t tx) run(query string, args ...any) error {
 	_, err := t.ExecContext(t.ctx, query, args...)
 	return err
@@ -100,7 +102,7 @@ func (t tx) count(query string, args ...any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// must executes a statement that gives reconcile.ErrConflict where it finds no row; what names the row.
+// must executes a statement and returns reconcile.ErrConflict if it changed no row. what names the row in that error.
 func (t tx) must(what, query string, args ...any) error {
 	n, err := t.count(query, args...)
 	if err == nil && n == 0 {
@@ -109,10 +111,10 @@ func (t tx) must(what, query string, args ...any) error {
 	return err
 }
 
-// reader reads outside of a transaction.
+// reader executes queries outside of a transaction.
 func (c *conn) reader(ctx context.Context) tx { return tx{c.sql, uninterrupted(ctx)} }
 
-// view runs f in one deferred transaction: it sees a single state of the database and waits for no writer.
+// view runs f in a deferred transaction: f sees one snapshot of the database and waits for no writer.
 func (c *conn) view(ctx context.Context, doing string, f func(tx) error) error {
 	return fault(c.dir, doing, transact(uninterrupted(ctx), c.sql, &sql.TxOptions{ReadOnly: true}, f))
 }
@@ -128,8 +130,8 @@ func transact(ctx context.Context, pool *sql.DB, opts *sql.TxOptions, f func(tx)
 	return begun.Commit()
 }
 
-// preparing is a transaction that prepares each statement once: a pass may execute one for thousands of claims. database/sql
-// closes them with the transaction.
+// preparing is a transaction that prepares each statement once, because a pass may execute it for thousands of claims.
+// database/sql closes the statements with the transaction.
 type preparing struct {
 	*sql.Tx
 	statements map[string]*sql.Stmt
@@ -164,11 +166,11 @@ func (p preparing) QueryContext(ctx context.Context, query string, args ...any) 
 	return s.QueryContext(ctx, args...)
 }
 
-// update runs f in one immediate transaction of the given durability. An error of f rolls everything back.
+// update runs f in an immediate transaction of the given durability. An error from f rolls everything back.
 //
-// A transaction that found the database busy is repeated for as long as other writers make progress. SQLite has no queue:
-// under load one writer can be unlucky for longer than the timeout. A database in which nothing was written in that time is
-// held by one process, and that is an error to report.
+// If the database is busy, update repeats the transaction as long as other writers make progress, up to turnTimeout. SQLite
+// has no queue: under load a writer can be unlucky for longer than the busy timeout. If nothing was written during the
+// timeout, one process keeps the database locked, which is an error.
 func (c *conn) update(ctx context.Context, doing string, level durability, f func(tx) error) error {
 	c.write.Lock()
 	defer c.write.Unlock()
@@ -198,16 +200,16 @@ func (c *conn) update(ctx context.Context, doing string, level durability, f fun
 	return fault(c.dir, doing, err)
 }
 
-// lastWrite changes whenever a process has written: it is the time and size of the WAL.
+// lastWrite returns the modification time and size of the WAL, which change with every write of any process.
 func (c *conn) lastWrite() [2]int64 {
 	info, err := os.Stat(filepath.Join(c.dir, databaseName+"-wal"))
 	if err != nil {
-		return [2]int64{} // nothing written yet, or the transaction reports what is wrong
+		return [2]int64{} // nothing was written yet, or the transaction reports the error
 	}
 	return [2]int64{info.ModTime().UnixNano(), info.Size()}
 }
 
-// rememberFiles notes which files are open for writing. A restored backup may have no WAL yet.
+// rememberFiles records the files that were opened for writing. A restored backup may have no WAL yet.
 func (c *conn) rememberFiles() (err error) {
 	for i, suffix := range fileSuffixes {
 		c.opened[i], err = os.Stat(filepath.Join(c.dir, databaseName+suffix))
@@ -218,8 +220,8 @@ func (c *conn) rememberFiles() (err error) {
 	return nil
 }
 
-// checkFiles fails where the files are no longer those that were opened. As long as a process has a database open its WAL
-// stays the same file, so a missing or different WAL is as bad as a different database.
+// checkFiles returns an error if the files are no longer those that rememberFiles recorded. While a process has the database
+// open its WAL stays the same file, so a missing or different WAL is as bad as a different database.
 func (c *conn) checkFiles(doing string) error {
 	for i, suffix := range fileSuffixes {
 		if c.opened[i] == nil {
@@ -235,10 +237,202 @@ func (c *conn) checkFiles(doing string) error {
 			return fault(c.dir, doing, err)
 		case gone || !os.SameFile(now, c.opened[i]):
 			return problem("state_replaced", fmt.Sprintf("%s: %s was removed or replaced while it was in use", doing, path),
-				"processes that use the old file end by themselves; what they have not yet stored is lost, and their runs are tried again", nil)
+				"the workers that use the old file end by themselves; what they did not store is lost, and their runs are retried", nil)
 		case i == 0 && now.Size() == 0:
 			return corrupt(c.dir, doing, errors.New("empty file"))
 		}
 	}
 	return nil
 }
+
+// rows executes a query and returns its rows. Without an error the result is never nil.
+func rows[T any](t tx, fields func(*T) []any, query string, args ...any) ([]T, error) {
+	found, err := t.QueryContext(t.ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	all := []T{}
+	for found.Next() {
+		var v T
+		if err := found.Scan(fields(&v)...); err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, found.Err()
+}
+
+// row executes a query and returns its first row; sql.ErrNoRows if there is none.
+func row[T any](t tx, fields func(*T) []any, query string, args ...any) (v T, err error) {
+	all, err := rows(t, fields, query, args...)
+	if err == nil && len(all) == 0 {
+		err = sql.ErrNoRows
+	}
+	if err != nil {
+		return v, err
+	}
+	return all[0], nil
+}
+
+// readAll is rows outside of a transaction. doing describes the query in errors.
+func readAll[T any](ctx context.Context, c *conn, doing string, fields func(*T) []any, query string, args ...any) ([]T, error) {
+	all, err := rows(c.reader(ctx), fields, query, args...)
+	return all, fault(c.dir, doing, err)
+}
+
+// readOne is row outside of a transaction; false if there is no row.
+func readOne[T any](ctx context.Context, c *conn, doing string, fields func(*T) []any, query string, args ...any) (T, bool, error) {
+	v, err := row(c.reader(ctx), fields, query, args...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return v, false, nil
+	}
+	return v, err == nil, fault(c.dir, doing, err)
+}
+
+// Each stored type has a list of columns and a function that returns pointers to its fields in the order of these columns.
+// The pointers serve both as destinations of Scan and as arguments of a statement that writes the row. A field wraps such a
+// pointer if SQLite has no type for it.
+type field struct {
+	scan  func(v any) error
+	value func() (driver.Value, error)
+}
+
+// Scan implements sql.Scanner.
+func (f field) Scan(v any) error { return f.scan(v) }
+
+// Value implements driver.Valuer.
+func (f field) Value() (driver.Value, error) { return f.value() }
+
+// fieldOf stores the value that write returns, an S or nil. NULL is read as the zero value of S.
+func fieldOf[S int64 | string](read func(S), write func() any) field {
+	return field{
+		func(v any) error {
+			stored, ok := v.(S)
+			if !ok && v != nil {
+				return fmt.Errorf("%w: of type %T", errStored, v)
+			}
+			read(stored)
+			return nil
+		},
+		func() (driver.Value, error) { return write(), nil },
+	}
+}
+
+// stampOf stores a time as milliseconds since 1970, and the zero time as NULL.
+func stampOf(t *time.Time) field {
+	return field{
+		func(v any) error {
+			var ms sql.Null[int64]
+			if err := ms.Scan(v); err != nil {
+				return fmt.Errorf("%w: a time of type %T", errStored, v)
+			}
+			if *t = (time.Time{}); ms.Valid {
+				*t = time.UnixMilli(ms.V).UTC()
+			}
+			return nil
+		},
+		func() (driver.Value, error) { return stamp(*t), nil },
+	}
+}
+
+// stamp is the stored form of a time.
+func stamp(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMilli()
+}
+
+// millisOf stores a duration in milliseconds.
+func millisOf(d *time.Duration) field {
+	return fieldOf(func(ms int64) { *d = time.Duration(ms) * time.Millisecond }, func() any { return d.Milliseconds() })
+}
+
+// bitsOf stores an unsigned number as the signed number with the same 64 bits.
+func bitsOf(n *uint64) field {
+	return fieldOf(func(bits int64) { *n = uint64(bits) }, func() any { return int64(*n) })
+}
+
+// textOf stores bytes as text, and an empty slice as NULL.
+func textOf(b *[]byte) field {
+	return fieldOf(func(text string) { *b = []byte(text) }, func() any {
+		if len(*b) == 0 {
+			return nil
+		}
+		return string(*b)
+	})
+}
+
+// orNull stores the zero value as NULL.
+func orNull[T comparable](v *T) field {
+	return field{
+		func(stored any) error {
+			var value sql.Null[T]
+			err := value.Scan(stored)
+			*v = value.V
+			return err
+		},
+		func() (driver.Value, error) {
+			if *v == *new(T) {
+				return nil, nil
+			}
+			return driver.DefaultParameterConverter.ConvertValue(*v)
+		},
+	}
+}
+
+// nilOf stores a text, and nil as the empty text.
+func nilOf(s **string) field {
+	return fieldOf(func(text string) {
+		if *s = nil; text != "" {
+			*s = &text
+		}
+	}, func() any {
+		if *s == nil {
+			return ""
+		}
+		return **s
+	})
+}
+
+// jsonOf stores any value as JSON. v is a pointer if it is read. An empty text leaves the value as it is.
+func jsonOf(v any) field {
+	return field{
+		func(stored any) error {
+			text, _ := stored.(string)
+			if text == "" {
+				return nil
+			}
+			if err := json.Unmarshal([]byte(text), v); err != nil {
+				return fmt.Errorf("%w: %w", errStored, err)
+			}
+			return nil
+		},
+		func() (driver.Value, error) {
+			text, err := json.Marshal(v)
+			return string(text), err
+		},
+	}
+}
+
+// tokenColumns are those of every table with tokens but runs.
+const tokenColumns = `input, cached, output, reasoning, total`
+
+func tokenFields(t *reconcile.Tokens) []any {
+	return []any{&t.Input, &t.Cached, &t.Output, &t.Reasoning, &t.Total}
+}
+
+// itself returns the field of a row with a single column.
+func itself[T any](v *T) []any { return []any{v} }
+
+func setOf(list []string) map[string]bool {
+	set := make(map[string]bool, len(list))
+	for _, v := range list {
+		set[v] = true
+	}
+	return set
+}
+
+// marks returns one placeholder for each of the columns.
+func marks(columns string) string { return "?" + strings.Repeat(", ?", strings.Count(columns, ",")) }

@@ -1,40 +1,9 @@
-// Package state keeps symphony's claims, runs and totals in a SQLite database, and the lock that serialises passes.
-//
-// The WHERE clause of each statement decides who may write what: a statement that finds its row changed writes nothing and
-// returns reconcile.ErrConflict.
-//
-//	claims                      Store (a pass, under the lock)     WHERE version = ?
-//	runs: phase, counters       Journal (the run's worker)         WHERE outcome IS NULL, once it has taken the run
-//	runs: stop_reason           Store                              WHERE outcome IS NULL
-//	runs: outcome               Journal; or Store, while the pass  once: WHERE outcome IS NULL (AND phase = ? for a pass)
-//	                            holds the run's alive file
-//	runs: settled               Store, with claim and totals       once: WHERE settled = 0 AND outcome IS NOT NULL
-//	commands                    Operator inserts, Store consumes with the change of the claim
-//	requests                    Journal inserts and resolves, Operator decides
-//	attentions                  added with the event that they report; taken and closed by Attentions
-//	threads                     Journal, while the run has no outcome
-//	passes, skips, meta         Store
-//	releases, outages           Store, with the change of the claim or block; never deleted
-//	model_totals                Journal, with its thread; never deleted
-//
-// What the projects of one codex home share lies beside their databases, in files of its own (Account): no project waits
-// for another project's database.
-//
-// # Decisions
-//
-// There is one connection per process. Its synchronous level is FULL; a heartbeat lowers it to NORMAL for its own
-// transaction. A power failure may lose the last heartbeats, but never an earlier write while a later one stays: the WAL is
-// read up to its first gap.
-//
-// Every write transaction begins IMMEDIATE and waits for its turn: a transaction that reads first and then finds another
-// writer would fail at once, whatever the timeout. Reading transactions begin DEFERRED and wait for no writer.
-//
-// A new database is made under a temporary name, by a pass that holds the lock, and renamed when it is complete. No other
-// process ever creates one.
 package state
 
 import (
 	"context"
+	"database/sql"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,14 +12,15 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-// DB is one project's database, open in this process. What can be done with it is divided by the process that does it:
-// Store for a pass, Journal for a worker, Operator for commands, Attentions for notifications, Views for reading.
+// DB is one project's database, open in this process. Its methods are grouped by the process that calls them.
 //
 // Errors that users see are *reconcile.Error with one of the codes disk_full, state_busy, state_corrupt, state_readonly,
-// state_missing, state_newer, state_io, state_replaced, state_error.
+// state_missing, state_newer, state_outdated, state_io, state_replaced, state_dir, no_state, state_error.
 type DB struct {
 	*conn
 	Store      Store
@@ -60,9 +30,25 @@ type DB struct {
 	Views      Views
 }
 
-// Create opens the database of dir, and makes directory and database where there are none. It brings an older schema up to
-// date. Only a pass that holds the project lock may call it. An empty or damaged file is never replaced (state_corrupt), and
-// where runs were recorded in a database that is gone no new one is made (state_missing): it would forget them.
+type (
+	// Store is for a pass, which holds the project lock. It implements reconcile.Store.
+	Store struct{ *conn }
+	// Journal is for a worker: it writes the worker's own run and reads earlier runs of the issue.
+	Journal struct{ *conn }
+	// Operator is for commands that write on behalf of an operator, while a pass may be running.
+	Operator struct{ *conn }
+	// Attentions are the notifications for hooks.on_attention. Each is delivered once: a process takes it before it runs the
+	// hook, and marks it done afterwards. The parameter patience of its methods is the longest time that a hook may take.
+	Attentions struct{ *conn }
+	// Views is for reading. It returns lists newest first unless a method says otherwise.
+	Views struct{ *conn }
+)
+
+// Create opens the database in dir for reading and writing, creates directory and database if they do not exist, and
+// migrates an older schema. Only a pass that holds the project lock may call it.
+//
+// It never replaces an empty or damaged file (state_corrupt). If the database is gone although runs were recorded in it,
+// Create makes no new one, which would forget those runs (state_missing).
 func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -73,7 +59,7 @@ func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 	}
 	exists, err := databaseExists(dir)
 	if err == nil && !exists {
-		err = fault(dir, "make the database", createDatabase(ctx, dir, now))
+		err = fault(dir, "create the database", createDatabase(ctx, dir, now))
 	}
 	if err != nil {
 		return nil, err
@@ -82,7 +68,7 @@ func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = useWAL(ctx, db.sql) // which a restored backup may have lost
+	err = useWAL(ctx, db.sql) // a restored backup may be in another journal mode
 	if err == nil && db.schema < schemaVersion {
 		err = migrate(ctx, db.sql, migrations, db.schema, schemaVersion, now)
 		db.schema = schemaVersion
@@ -93,12 +79,108 @@ func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 	return db, nil
 }
 
-// Open opens the database of dir for reading and writing and never creates anything. Where no pass has run yet the error
-// wraps ErrNoState.
+// createDatabase creates the database under a temporary name and renames it when it is complete and on disk, so that no
+// process ever opens an incomplete one. It first removes what an earlier attempt left behind.
+func createDatabase(ctx context.Context, dir string, now time.Time) error {
+	path, final := filepath.Join(dir, tempName), filepath.Join(dir, databaseName)
+	if err := removeAll(path, path+"-wal", path+"-shm", path+"-journal"); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, fileMode) // SQLite gives the WAL the same permissions
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	pool, err := openPool(path, "rw", "")
+	if err != nil {
+		return err
+	}
+	_, err = pool.ExecContext(ctx, `PRAGMA synchronous = OFF`) // the whole file is synced below
+	if err == nil {
+		err = migrate(ctx, pool, migrations, 0, schemaVersion, now)
+	}
+	if err == nil {
+		err = useWAL(ctx, pool) // the last step, so that the WAL stays empty
+	}
+	if err := errors.Join(err, pool.Close()); err != nil {
+		return err
+	}
+	if err := durable.SyncDir(path); err != nil {
+		return err
+	}
+	// SQLite must not apply the WAL of an earlier database to the new one.
+	if err := removeAll(final+"-wal", final+"-shm"); err != nil {
+		return err
+	}
+	if err := os.Rename(path, final); err != nil {
+		return err
+	}
+	crash.At("state.create.renamed")
+	return durable.SyncDir(dir)
+}
+
+// useWAL switches a database to WAL mode, which persists in its file. SQLite's busy timeout does not cover this switch, so
+// only a pass that holds the lock may call it.
+func useWAL(ctx context.Context, pool *sql.DB) error {
+	mode, err := row(tx{pool, ctx}, itself[string], `PRAGMA journal_mode = wal`)
+	if err == nil && mode != "wal" {
+		err = fmt.Errorf("the journal mode is %s and can't be changed to wal", mode)
+	}
+	return err
+}
+
+//go:embed migration/*.sql
+var migrations embed.FS
+
+const (
+	// schemaVersion is the number of the last migration.
+	schemaVersion = 4
+	// oldestWriter is the oldest schema whose programs may still write after the database was migrated to schemaVersion.
+	oldestWriter = 1
+)
+
+// migrate applies the migrations in files with numbers above from, up to and including to. Each transaction applies one
+// migration and stores its number.
+func migrate(ctx context.Context, pool *sql.DB, files fs.FS, from, to int, now time.Time) error {
+	for version := from + 1; version <= to; version++ {
+		names, err := fs.Glob(files, fmt.Sprintf("migration/%04d_*.sql", version))
+		if err != nil || len(names) != 1 {
+			return errors.Join(fmt.Errorf("want one migration to schema %d, found %q", version, names), err)
+		}
+		script, err := fs.ReadFile(files, names[0])
+		if err != nil {
+			return err
+		}
+		err = transact(ctx, pool, nil, func(t tx) error {
+			if err := t.run(string(script)); err != nil {
+				return err
+			}
+			if err := t.run(fmt.Sprintf(`PRAGMA user_version = %d; INSERT INTO meta (key, value)
+				VALUES ('created_at', '%d') ON CONFLICT (key) DO NOTHING`, version, now.UnixMilli())); err != nil {
+				return err
+			}
+			if err := setMeta(t, metaSchema, strconv.Itoa(version)); err != nil {
+				return err
+			}
+			return setMeta(t, metaOldestWriter, strconv.Itoa(oldestWriter))
+		})
+		if err != nil {
+			return err
+		}
+		crash.At("state.migrate.step")
+	}
+	return nil
+}
+
+// Open opens the database in dir for reading and writing. It never creates one: if no pass has run yet, the error wraps
+// ErrNoState.
 func Open(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, "rw", "") }
 
-// OpenReadOnly opens the database of dir for reading. Where the shared memory of the WAL can't be made, in a directory
-// that can't be written or on a full disk, it reads the files as they are: no process can write then either.
+// OpenReadOnly opens the database in dir for reading. In a directory without write permission or on a full disk, SQLite
+// can't create the shared memory of the WAL. OpenReadOnly then reads the files without locks, because no other process can
+// write to them either.
 func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 	db, err := open(ctx, dir, "ro", "")
 	var e *reconcile.Error
@@ -107,11 +189,11 @@ func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 	}
 	options := "&immutable=1"
 	if wal, statErr := os.Stat(filepath.Join(dir, databaseName+"-wal")); statErr == nil && wal.Size() > 0 {
-		options = "&readonly_shm=1" // SQLite reads the WAL into this process's own memory
+		options = "&readonly_shm=1" // SQLite indexes the WAL in this process's own memory
 	}
 	unlocked, unlockedErr := open(ctx, dir, "ro", options)
 	if unlockedErr != nil {
-		return nil, err // the first error says what is wrong
+		return nil, err // the first error is the cause
 	}
 	return unlocked, nil
 }
@@ -139,11 +221,12 @@ func open(ctx context.Context, dir, mode, options string) (*DB, error) {
 	return db, nil
 }
 
-// databaseExists reports whether dir has a database. One that is gone although runs or a WAL are left of it is an error.
+// databaseExists reports whether dir contains a database. A missing database whose runs or WAL are still there is an error.
 func databaseExists(dir string) (bool, error) {
 	const doing = "open the state"
 	unreadable := func(err error) error { return dirError(dir, "cannot be read", "check its path and permissions", err) }
-	// The leftovers come first: they may belong to a database that another process is creating now.
+	// Look for leftovers before the database itself: otherwise those of a database that another process creates in between
+	// would look like those of one that is gone.
 	noRuns, err := isEmpty(filepath.Join(dir, runsName))
 	if err != nil {
 		return false, unreadable(err)
@@ -160,13 +243,13 @@ func databaseExists(dir string) (bool, error) {
 	case !info.Mode().IsRegular():
 		return false, corrupt(dir, doing, errors.New("not a regular file"))
 	case info.Size() == 0:
-		// SQLite would make a new database of it and delete the WAL beside it, which may hold all that is left.
+		// SQLite would initialise it and delete the WAL beside it, which may contain all that is left of the data.
 		return false, corrupt(dir, doing, errors.New("empty file"))
 	}
 	return true, nil
 }
 
-// connect opens an existing file and checks that it is a symphony database which this program may use.
+// connect opens an existing file and checks that it is a symphony database that this program may use.
 func connect(ctx context.Context, dir, mode, options string) (*DB, error) {
 	pool, err := openPool(filepath.Join(dir, databaseName), mode, options)
 	if err != nil {
@@ -183,16 +266,49 @@ func connect(ctx context.Context, dir, mode, options string) (*DB, error) {
 	return newDB(c), nil
 }
 
+// checkVersion refuses a file that is not a symphony database, and a schema that is too new for this program.
+func (c *conn) checkVersion(ctx context.Context) (err error) {
+	const doing = "open the state"
+	if c.schema, err = row(c.reader(ctx), itself[int], `PRAGMA user_version`); err != nil {
+		return fault(c.dir, doing, err)
+	}
+	if c.schema <= 0 {
+		return corrupt(c.dir, doing, errors.New("schema version 0"))
+	}
+	oldest, _, err := c.Meta(ctx, metaOldestWriter)
+	if err == nil {
+		return refuseNewer(c.dir, oldest)
+	}
+	var e *reconcile.Error
+	if errors.As(err, &e) && e.Code == "state_error" { // there is no table meta
+		return corrupt(c.dir, doing, err)
+	}
+	return err
+}
+
+// refuseNewer returns an error if only programs with a newer schema may write. oldest is the value of metaOldestWriter.
+func refuseNewer(dir, oldest string) error {
+	n, err := strconv.Atoi(oldest)
+	if err != nil {
+		return corrupt(dir, "read the oldest schema that may write", err)
+	}
+	if n <= schemaVersion {
+		return nil
+	}
+	return problem("state_newer", fmt.Sprintf("%s was changed by a newer symphony and needs schema %d; this one knows schema %d",
+		dir, n, schemaVersion), "upgrade symphony", nil)
+}
+
 func newDB(c *conn) *DB {
 	c.patience = busyTimeout
 	return &DB{conn: c, Store: Store{c}, Journal: Journal{c}, Operator: Operator{c}, Attentions: Attentions{c}, Views: Views{c}}
 }
 
-// Close ends the connection. The last process to close merges the WAL into the database. Where the files are no longer
-// those that were opened the connection is left open until the process ends, because merging would damage the new ones.
+// Close closes the connection. The last process to close merges the WAL into the database. If the files have been replaced
+// since they were opened, Close leaves the connection open, because merging the WAL would damage the new database.
 func (db *DB) Close() error {
 	if db.checkFiles("close the state") != nil {
-		return nil //nolint:nilerr // the next process that opens or writes reports it
+		return nil //nolint:nilerr // the next process that opens the database reports it
 	}
 	if err := db.sql.Close(); err != nil {
 		return fault(db.dir, "close the state", err)
@@ -203,7 +319,7 @@ func (db *DB) Close() error {
 // Dir is the state directory, absolute.
 func (db *DB) Dir() string { return db.dir }
 
-// Schema is the version that the database had when it was opened.
+// Schema is the schema version of the database at the time it was opened.
 func (db *DB) Schema() int { return db.schema }
 
 // QuickCheck reads the whole database and returns state_corrupt if it is damaged.
@@ -216,13 +332,13 @@ func (db *DB) QuickCheck(ctx context.Context) error {
 	return fault(db.dir, doing, err)
 }
 
-// Newer returns an error where a newer program has migrated the state: this one may still settle what has ended, but
-// starts nothing.
+// Newer returns an error if a newer program has migrated the state. This one may still settle and stop runs, but starts
+// none.
 func (db *DB) Newer() error {
 	if db.schema <= schemaVersion {
 		return nil
 	}
-	return problem("state_newer", fmt.Sprintf("%s was changed by a newer symphony, to schema %d; this one knows schema %d: it settles and stops, and starts nothing",
+	return problem("state_newer", fmt.Sprintf("%s was changed by a newer symphony, to schema %d; this one knows schema %d: it stops and settles runs, but starts none",
 		db.dir, db.schema, schemaVersion), "upgrade symphony here, too", nil)
 }
 
@@ -238,12 +354,12 @@ const (
 	metaPruned       = "last_prune"
 )
 
-// Meta returns a value that SetMeta stored for the project, and whether there is one.
+// Meta returns the value that SetMeta stored under key, and whether there is one.
 func (c *conn) Meta(ctx context.Context, key string) (string, bool, error) {
 	return readOne(ctx, c, "read meta "+key, itself[string], `SELECT value FROM meta WHERE key = ?`, key)
 }
 
-// SetMeta stores a value for the project. A value that is already stored costs no write.
+// SetMeta stores a value of the project under key. It writes nothing if that value is already stored.
 func (c *conn) SetMeta(ctx context.Context, key, value string) error {
 	old, found, err := c.Meta(ctx, key)
 	if err != nil || found && old == value {
@@ -258,7 +374,7 @@ func setMeta(t tx, key, value string) error { return t.run(storeMeta, key, value
 
 func clearMeta(t tx, key string) error { return t.run(`DELETE FROM meta WHERE key = ?`, key) }
 
-// parseMillis reads a time that is stored as UTC milliseconds in a text; empty is the zero time.
+// parseMillis parses milliseconds since 1970; an empty text is the zero time.
 func parseMillis(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -252,3 +252,12 @@ func RegisteredDirs(home string) (dirs []string, err error) {
 	}
 	return dirs, nil
 }
+
+func removeAll(paths ...string) error {
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -251,7 +251,7 @@ func TestInterleavingsWithout(t *testing.T) {
 		version    = "AND version = ?"
 		anyVersion = "AND (version = ? OR 1)"
 		starting   = "WHERE id = ? AND phase = ? AND outcome IS NULL"
-		unended    = "WHERE id = ? AND outcome IS NULL AND phase <> 'starting'"
+		unended    = "WHERE id = :id AND outcome IS NULL AND phase <> 'starting'"
 		unsettled  = "settled = 0 AND outcome IS NOT NULL"
 	)
 	for _, test := range []struct {
@@ -269,7 +269,7 @@ func TestInterleavingsWithout(t *testing.T) {
 		{"the project lock, for the project's commands", without{projectLock: true}, "operators, pause and resume", "that is not how it stands"},
 
 		{"taking only what has not ended: the next write is refused", without{sql: []string{starting, "WHERE id = ? AND phase = ?"}}, "pass and worker", ""},
-		{"both", without{sql: []string{starting, "WHERE id = ? AND phase = ?", unended, "WHERE id = ? AND phase <> 'starting'"}}, "pass and worker", "its agent lives"},
+		{"both", without{sql: []string{starting, "WHERE id = ? AND phase = ?", unended, "WHERE id = :id AND phase <> 'starting'"}}, "pass and worker", "its agent lives"},
 		{"the version of a claim: there is the lock", without{sql: []string{version, anyVersion}}, "operators, hold and retry", ""},
 		{"the lock: there is the version", without{projectLock: true}, "operators, hold and retry", ""},
 		{"version and lock", without{projectLock: true, sql: []string{version, anyVersion}}, "operators, hold and retry", "changed without its version"},

@@ -10,11 +10,27 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Journal is what a worker writes of its run, and what it reads of earlier runs of the issue.
-type Journal struct{ *conn }
+const runColumns = `id, kind, issue_id, identifier, attempt, phase, outcome, error_code, error_text,
+	stop_reason, stop_mono, stop_boot, reap_tries, settled, issue, fingerprint,
+	worker_boot, worker_pid, worker_start, host, workspace_path, workspace_root, workspace_id,
+	thread_id, turn_id, turns, turns_done, progress, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total,
+	rate_limits, last_event, last_message, last_event_at, handoff_at, handoff_state,
+	beats, heartbeat_at, started_at, ended_at, model, links, after_run_error`
 
-// TakeRun makes the process h the owner of a run that is still starting, and returns the run as it then stands. A run that
-// was taken, ended or never recorded gives reconcile.ErrConflict: the worker must leave everything as it is.
+func runFields(r *reconcile.Run) []any {
+	return []any{
+		&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Attempt, &r.Phase, orNull(&r.Outcome), &r.ErrorCode, &r.ErrorText,
+		orNull(&r.StopReason), orNull(&r.StopAt.Mono), orNull(&r.StopAt.Boot), &r.ReapTries, &r.Settled, jsonOf(&r.Issue),
+		&r.Fingerprint, &r.Worker.Boot, &r.Worker.PID, bitsOf(&r.Worker.Start), &r.Host, &r.WorkspacePath, &r.WorkspaceRoot,
+		&r.WorkspaceID, &r.ThreadID, &r.TurnID, &r.Turns, &r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Cached,
+		&r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total, textOf(&r.RateLimits), &r.LastEvent, &r.LastMessage,
+		stampOf(&r.LastEventAt), stampOf(&r.HandoffAt), &r.HandoffState, &r.Beats, stampOf(&r.HeartbeatAt),
+		stampOf(&r.StartedAt), stampOf(&r.EndedAt), &r.Model, jsonOf(&r.Links), &r.AfterRunError,
+	}
+}
+
+// TakeRun makes the process h the owner of a run that is still starting, and returns the run. If the run was taken, has
+// ended or was never recorded, the error is reconcile.ErrConflict and the worker must not touch anything.
 func (j Journal) TakeRun(ctx context.Context, id string, h reconcile.Handle, now time.Time) (run reconcile.Run, err error) {
 	err = j.update(ctx, "take run "+id, full, func(t tx) error {
 		run, err = row(t, runFields, `UPDATE runs SET phase = ?, worker_boot = ?, worker_pid = ?,
@@ -28,74 +44,75 @@ func (j Journal) TakeRun(ctx context.Context, id string, h reconcile.Handle, now
 	return run, err
 }
 
-// workerColumns are written by the worker alone, and only while its run has no outcome. Token counts never go back:
-// SaveThread may have raised them already.
-const workerColumns = `phase = ?, workspace_path = ?, workspace_root = ?, workspace_id = ?, thread_id = ?,
-	turn_id = ?, turns = ?, turns_done = ?, progress = ?, tokens_input = max(tokens_input, ?),
-	tokens_output = max(tokens_output, ?), tokens_total = max(tokens_total, ?),
-	rate_limits_at = iif(rate_limits IS ?13, rate_limits_at, ?14), rate_limits = ?13, heartbeat_at = ?14,
-	last_event = ?, last_message = ?, last_event_at = ?, beats = ?, handoff_at = ?, handoff_state = ?,
-	tokens_cached = max(tokens_cached, ?), tokens_reasoning = max(tokens_reasoning, ?), model = ?, links = ?`
+// The columns that only a worker writes, and only while its run has no outcome. Later decisions depend on those that steer;
+// what a heartbeat sets is for people and for budgets. Token counts never decrease: SaveThread may have raised them already.
+const (
+	steerColumns = `phase, workspace_path, workspace_root, workspace_id, thread_id, turn_id, turns, turns_done, progress,
+		handoff_at, handoff_state, model, links`
+	steerValues = `:phase, :workspace_path, :workspace_root, :workspace_id, :thread_id, :turn_id, :turns, :turns_done, :progress,
+		:handoff_at, :handoff_state, :model, :links`
+	setHeartbeat = `heartbeat_at = :now, beats = :beats, last_event = :last_event, last_message = :last_message,
+		last_event_at = :last_event_at, rate_limits = :rate_limits,
+		rate_limits_at = iif(rate_limits IS :rate_limits, rate_limits_at, :now),
+		tokens_input = max(tokens_input, :input), tokens_cached = max(tokens_cached, :cached),
+		tokens_output = max(tokens_output, :output), tokens_reasoning = max(tokens_reasoning, :reasoning),
+		tokens_total = max(tokens_total, :total)`
+	ofWorker = ` WHERE id = :id AND outcome IS NULL AND phase <> 'starting'`
+)
 
-// workerValues are the values of workerColumns, and more.
-func workerValues(now time.Time, r reconcile.Run, more ...any) []any {
-	return append([]any{
-		r.Phase, r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID, r.TurnID, r.Turns,
-		r.TurnsDone, r.Progress, r.Tokens.Input, r.Tokens.Output, r.Tokens.Total,
-		textOf(&r.RateLimits),
-		stamp(now), r.LastEvent, r.LastMessage, stamp(r.LastEventAt), r.Beats, stamp(r.HandoffAt), r.HandoffState,
-		r.Tokens.Cached, r.Tokens.Reasoning, r.Model,
-		jsonOf(&r.Links),
-	}, more...)
-}
-
-// decisive is what later decisions depend on, of all that a worker writes.
-func decisive(r reconcile.Run) [12]any {
-	return [12]any{
-		r.Phase, r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID, r.TurnID, r.Turns, r.TurnsDone, r.Progress,
-		stamp(r.HandoffAt), r.HandoffState, r.Model,
+// workerValues are the parameters of the statements that write these columns.
+func workerValues(now time.Time, r reconcile.Run) []any {
+	return []any{
+		sql.Named("id", r.ID), sql.Named("now", stamp(now)),
+		sql.Named("phase", r.Phase), sql.Named("workspace_path", r.WorkspacePath), sql.Named("workspace_root", r.WorkspaceRoot),
+		sql.Named("workspace_id", r.WorkspaceID), sql.Named("thread_id", r.ThreadID), sql.Named("turn_id", r.TurnID),
+		sql.Named("turns", r.Turns), sql.Named("turns_done", r.TurnsDone), sql.Named("progress", r.Progress),
+		sql.Named("handoff_at", stamp(r.HandoffAt)), sql.Named("handoff_state", r.HandoffState), sql.Named("model", r.Model),
+		sql.Named("links", jsonOf(&r.Links)),
+		sql.Named("beats", r.Beats), sql.Named("last_event", r.LastEvent), sql.Named("last_message", r.LastMessage),
+		sql.Named("last_event_at", stamp(r.LastEventAt)), sql.Named("rate_limits", textOf(&r.RateLimits)),
+		sql.Named("input", r.Tokens.Input), sql.Named("cached", r.Tokens.Cached), sql.Named("output", r.Tokens.Output),
+		sql.Named("reasoning", r.Tokens.Reasoning), sql.Named("total", r.Tokens.Total),
 	}
 }
 
-// UpdateRun writes what the worker of a run knows of it: phase, workspace, thread, turns, progress, tokens, rate limits, last
-// event and heartbeat. It returns the reason for which a pass asked the run to stop, empty if none did, and returns it
-// also beside an error, on a full disk for instance. Once the run has an outcome, or where it was never taken, nothing is
-// written and the error wraps reconcile.ErrConflict: the worker has lost the run and ends.
+// UpdateRun writes what the worker knows of its run: phase, workspace, thread, turns, progress, tokens, rate limits, last
+// event and heartbeat. It returns the reason for which a pass asked the run to stop, empty if none did; together with an
+// error, of a full disk for example, if it could at least read it. If the run has an outcome or was never taken, UpdateRun
+// writes nothing and returns reconcile.ErrConflict: the worker has lost the run and ends.
 //
-// A heartbeat alone survives the death of any process, but not always a power failure. Every other change is on the disk
-// when UpdateRun returns.
+// A heartbeat alone survives the death of any process, but perhaps not a power failure. Every other change is on disk when
+// UpdateRun returns.
 func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error) {
-	doing := "update run " + run.ID
-	// What is compared has no other writer, so that it may be read before the transaction.
-	was, _, err := readOne(ctx, j.conn, doing, runFields, `SELECT `+runColumns+` FROM runs WHERE id = ?`, run.ID)
+	doing, values := "update run "+run.ID, workerValues(now, run)
+	write := func(level durability, statement string) error {
+		return j.update(ctx, doing, level, func(t tx) error {
+			stopReason, err = row(t, itself[string], statement+` RETURNING coalesce(stop_reason, '')`, values...)
+			if errors.Is(err, sql.ErrNoRows) {
+				err = reconcile.ErrConflict
+			}
+			return err
+		})
+	}
+	err = write(normal, `UPDATE runs SET `+setHeartbeat+ofWorker+` AND (`+steerColumns+`) IS (`+steerValues+`)`)
+	if errors.Is(err, reconcile.ErrConflict) {
+		err = write(full, `UPDATE runs SET (`+steerColumns+`) = (`+steerValues+`), `+setHeartbeat+ofWorker)
+	}
 	if err != nil {
-		return "", err
+		stopReason, _, _ = readOne(ctx, j.conn, doing, itself[string], `SELECT coalesce(stop_reason, '') FROM runs WHERE id = ?`, run.ID)
 	}
-	level, stopReason := full, was.StopReason
-	if decisive(was) == decisive(run) && slices.Equal(was.Links, run.Links) {
-		level = normal
-	}
-	err = j.update(ctx, doing, level, func(t tx) error {
-		reason, err := row(t, itself[string], `UPDATE runs SET `+workerColumns+`
-			WHERE id = ? AND outcome IS NULL AND phase <> 'starting' RETURNING coalesce(stop_reason, '')`,
-			workerValues(now, run, run.ID)...)
-		if errors.Is(err, sql.ErrNoRows) {
-			return reconcile.ErrConflict
-		}
-		stopReason = reason
-		return err
-	})
 	return stopReason, err
 }
 
-// Finish records how a run ended: its last counters, outcome and error, once. A run that has an outcome, or was never
-// taken, gives reconcile.ErrConflict and stays as it is.
+// Finish records how a run ended: its last counters, its outcome and its errors. If the run has an outcome already or was
+// never taken, Finish writes nothing and returns reconcile.ErrConflict.
 func (j Journal) Finish(ctx context.Context, now time.Time, run reconcile.Run) error {
 	return j.update(ctx, "finish run "+run.ID, full, func(t tx) error {
-		return t.must("run "+run.ID, `UPDATE runs SET `+workerColumns+`,
-			outcome = ?, error_code = ?, error_text = ?, after_run_error = ?, ended_at = ?14, runtime_ms = max(0, ?14 - started_at)
-			WHERE id = ? AND outcome IS NULL AND phase <> 'starting'`,
-			workerValues(now, run, run.Outcome, run.ErrorCode, run.ErrorText, run.AfterRunError, run.ID)...)
+		return t.must("run "+run.ID, `UPDATE runs SET (`+steerColumns+`) = (`+steerValues+`), `+setHeartbeat+`,
+			outcome = :outcome, error_code = :error_code, error_text = :error_text, after_run_error = :after_run_error,
+			ended_at = :now, runtime_ms = max(0, :now - started_at)`+ofWorker,
+			append(workerValues(now, run), sql.Named("outcome", run.Outcome), sql.Named("error_code", run.ErrorCode),
+				sql.Named("error_text", run.ErrorText), sql.Named("after_run_error", run.AfterRunError))...)
 	})
 }
 
@@ -131,4 +148,124 @@ func (j Journal) IssueTokens(ctx context.Context, issueID string) (int64, error)
 		+ coalesce((SELECT sum(tokens_total) FROM runs WHERE issue_id = ?1 AND settled = 0), 0)
 		- coalesce((SELECT token_base FROM claims WHERE issue_id = ?1), 0)`, issueID)
 	return used, err
+}
+
+// SaveThread stores the highest token totals of a codex thread, and raises the run's own tokens in the same transaction by
+// what the thread used since this run first met it. The totals are cumulative over all runs of the thread: two records
+// written one after the other would lose or double what a crash between them cuts off. Call it before UpdateRun reports
+// the same tokens. A run that has an outcome gives reconcile.ErrConflict: what came too late counts for the next run of
+// the thread.
+func (j Journal) SaveThread(ctx context.Context, runID, issueID, threadID, workspaceID string, used reconcile.Tokens, now time.Time) error {
+	return j.update(ctx, "save the thread of run "+runID, normal, func(t tx) error {
+		return saveThread(t, runID, issueID, threadID, workspaceID, used, now)
+	})
+}
+
+const threadTokens = `SELECT ` + tokenColumns + ` FROM threads WHERE thread_id = ?`
+
+func saveThread(t tx, runID, issueID, threadID, workspaceID string, used reconcile.Tokens, now time.Time) error {
+	known, err := row(t, tokenFields, threadTokens, threadID)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	err = t.must("run "+runID, `INSERT INTO threads AS old
+			(thread_id, issue_id, run_id, workspace_id, input, cached, output, reasoning, total, updated_at)
+		SELECT ?, ?, id, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND outcome IS NULL
+		ON CONFLICT (thread_id) DO UPDATE SET
+			base_input = iif(run_id = excluded.run_id, base_input, input),
+			base_cached = iif(run_id = excluded.run_id, base_cached, cached),
+			base_output = iif(run_id = excluded.run_id, base_output, output),
+			base_reasoning = iif(run_id = excluded.run_id, base_reasoning, reasoning),
+			base_total = iif(run_id = excluded.run_id, base_total, total),
+			run_id = excluded.run_id, issue_id = excluded.issue_id, workspace_id = excluded.workspace_id,
+			input = max(input, excluded.input), cached = max(cached, excluded.cached),
+			output = max(output, excluded.output), reasoning = max(reasoning, excluded.reasoning),
+			total = max(total, excluded.total), updated_at = excluded.updated_at`,
+		threadID, issueID, workspaceID, used.Input, used.Cached, used.Output, used.Reasoning, used.Total, stamp(now), runID)
+	if err != nil {
+		return err
+	}
+	err = t.run(`UPDATE runs SET
+			tokens_input = max(tokens_input, own.input), tokens_output = max(tokens_output, own.output),
+			tokens_total = max(tokens_total, own.total), tokens_cached = max(tokens_cached, own.cached),
+			tokens_reasoning = max(tokens_reasoning, own.reasoning)
+		FROM (SELECT sum(input - base_input) AS input, sum(cached - base_cached) AS cached,
+			sum(output - base_output) AS output, sum(reasoning - base_reasoning) AS reasoning,
+			sum(total - base_total) AS total FROM threads WHERE run_id = ?1) AS own
+		WHERE id = ?1`, runID)
+	more := used.Since(known)
+	if err != nil || more == (reconcile.Tokens{}) {
+		return err
+	}
+	// The use of the run's model on the day (of UTC) on which it was reported.
+	return t.run(`INSERT INTO model_totals (day, model, input, cached, output, reasoning, total)
+		SELECT ?, model, ?, ?, ?, ?, ? FROM runs WHERE id = ? ON CONFLICT (day, model) DO UPDATE SET input = input + excluded.input,
+		cached = cached + excluded.cached, output = output + excluded.output,
+		reasoning = reasoning + excluded.reasoning, total = total + excluded.total`,
+		now.UTC().Format(time.DateOnly), more.Input, more.Cached, more.Output, more.Reasoning, more.Total, runID)
+}
+
+// Thread returns the highest totals that were seen of a codex thread; false where it is not known. A resumed thread goes on
+// counting from there.
+func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error) {
+	return readOne(ctx, j.conn, "read the thread", tokenFields, threadTokens, threadID)
+}
+
+// LastThread returns the thread that the issue's newest run with a thread worked in, and beside it the newest thread that
+// codex can have in that home: one that is stored there, or whose home is not known. Mostly they are the same; either is
+// empty where there is none. With an empty home every thread counts as stored there.
+//
+// Failed counts a thread's latest ended runs, back to the last that succeeded or was ended from outside (interrupted,
+// canceled). Runs without a thread say nothing about it, and neither do those that failed by the machine's fault.
+func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, here reconcile.Thread, err error) {
+	err = j.view(ctx, "read the last thread", func(t tx) error {
+		threads, err := rows(t, func(th *reconcile.Thread) []any { return []any{&th.ID, &th.WorkspaceID, &th.CodexHome} },
+			`SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, '') FROM runs AS r LEFT JOIN threads AS t USING (thread_id)
+			WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`, issueID)
+		if err != nil || len(threads) == 0 {
+			return err
+		}
+		newest = threads[0]
+		at := slices.IndexFunc(threads, func(th reconcile.Thread) bool { return home == "" || th.CodexHome == "" || th.CodexHome == home })
+		if at < 0 {
+			return nil
+		}
+		here = threads[at]
+		codes, err := rows(t, itself[string], `SELECT error_code FROM runs
+			WHERE issue_id = ?1 AND thread_id = ?2 AND outcome IS NOT NULL AND id > coalesce((
+				SELECT max(id) FROM runs WHERE issue_id = ?1 AND thread_id <> '' AND outcome IS NOT NULL
+				AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`, issueID, here.ID)
+		// An agent that is incompatible might accept a new thread, so that it counts.
+		here.Failed = len(slices.DeleteFunc(codes, func(code string) bool { return reconcile.MachineFault(code) && code != "codex_incompatible" }))
+		return err
+	})
+	return newest, here, err
+}
+
+// LastSeen returns what a thread knows of its issue; false where that was never stored, as with threads of earlier versions.
+func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
+	return readOne(ctx, j.conn, "read what the thread was told",
+		func(s *reconcile.LastSeen) []any { return []any{stampOf(&s.CommentAt), &s.Description, &s.Prompt} },
+		`SELECT told_comment_at, told_description, told_prompt FROM threads WHERE thread_id = ? AND told_description <> ''`, threadID)
+}
+
+// RecordLastSeen stores what a thread of the run has been told of its issue. The thread may be new here: it has used no tokens then.
+// A run that has an outcome gives reconcile.ErrConflict.
+func (j Journal) RecordLastSeen(ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time) error {
+	return j.update(ctx, "write down what the thread of run "+runID+" was told", full, func(t tx) error {
+		if err := saveThread(t, runID, issueID, thread.ID, thread.WorkspaceID, reconcile.Tokens{}, now); err != nil {
+			return err
+		}
+		return t.run(`UPDATE threads SET told_description = ?, told_prompt = ?,
+			told_comment_at = max(coalesce(told_comment_at, 0), ?), codex_home = coalesce(nullif(?, ''), codex_home)
+			WHERE thread_id = ?`,
+			seen.Description, seen.Prompt, seen.CommentAt.UnixMilli(), thread.CodexHome, thread.ID)
+	})
+}
+
+// LastRunOf returns the newest ended run of the issue on that thread, preferring runs that had a turn on it; false where
+// there is none, or it was pruned.
+func (j Journal) LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error) {
+	return readOne(ctx, j.conn, "read the thread's last run", runFields, `SELECT `+runColumns+` FROM runs
+		WHERE issue_id = ? AND thread_id = ? AND outcome IS NOT NULL ORDER BY turns > 0 DESC, id DESC LIMIT 1`, issueID, threadID)
 }

@@ -170,9 +170,6 @@ func requestEnded(r reconcile.Request) error {
 	return problem("request_ended", r.ID()+" has ended, "+what, hint, nil)
 }
 
-// Operator is what commands write on behalf of an operator, while a pass may run.
-type Operator struct{ *conn }
-
 const commandColumns = `id, verb, issue_id, identifier, created_at`
 
 func commandFields(c *reconcile.Command) []any {

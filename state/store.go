@@ -13,9 +13,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Store is what a pass writes, under the project lock. It implements reconcile.Store.
-type Store struct{ *conn }
-
 var _ reconcile.Store = Store{}
 
 // State implements reconcile.Store. The tokens of an issue are those of its settled and of its unsettled runs.
@@ -308,4 +305,51 @@ func deleteClaim(t tx, c reconcile.Claim) error {
 
 func claimVersion(c reconcile.Claim, version int64) string {
 	return fmt.Sprintf("claim of %s, version %d", c.Identifier, version)
+}
+
+// insertRun stores a new run. A second live one of the same issue is a conflict.
+func insertRun(t tx, r reconcile.Run) error {
+	err := t.run(`INSERT INTO runs (`+runColumns+`) VALUES (`+marks(runColumns)+`)`, runFields(&r)...)
+	if isDuplicate(err) {
+		return fmt.Errorf("run %s: the id is taken, or %s has a live run: %w", r.ID, r.Identifier, reconcile.ErrConflict)
+	}
+	return err
+}
+
+// Totals is what settled runs used. Unsettled runs are not in it.
+type Totals struct {
+	Tokens  reconcile.Tokens
+	Runtime time.Duration
+}
+
+func totalFields(all *Totals) []any { return append(tokenFields(&all.Tokens), millisOf(&all.Runtime)) }
+
+const totalColumns = tokenColumns + `, runtime_ms`
+
+// settle marks an ended run as settled and adds its share to the totals of the project and of its issue. The time of a run
+// that removed a workspace does not count.
+func settle(t tx, runID string) error {
+	type share struct {
+		issueID string
+		Totals
+	}
+	used, err := row(t, func(s *share) []any { return append([]any{&s.issueID}, totalFields(&s.Totals)...) },
+		`UPDATE runs SET settled = 1 WHERE id = ? AND settled = 0 AND outcome IS NOT NULL
+		RETURNING issue_id, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total, iif(kind = 'cleanup', 0, runtime_ms)`, runID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("run %s: %w", runID, reconcile.ErrConflict)
+	}
+	if err != nil || used.Totals == (Totals{}) {
+		return err
+	}
+	values := totalFields(&used.Totals)
+	if err := t.run(`UPDATE meta SET value = CAST(value + CASE key WHEN 'totals_input' THEN ?1 WHEN 'totals_cached' THEN ?2
+		WHEN 'totals_output' THEN ?3 WHEN 'totals_reasoning' THEN ?4 WHEN 'totals_total' THEN ?5 ELSE ?6 END AS TEXT)
+		WHERE key LIKE 'totals_%'`, values...); err != nil {
+		return err
+	}
+	return t.run(`INSERT INTO issue_totals (issue_id, `+totalColumns+`) VALUES (?7, ?1, ?2, ?3, ?4, ?5, ?6)
+		ON CONFLICT (issue_id) DO UPDATE SET input = input + excluded.input, cached = cached + excluded.cached,
+		output = output + excluded.output, reasoning = reasoning + excluded.reasoning, total = total + excluded.total,
+		runtime_ms = runtime_ms + excluded.runtime_ms`, append(values, used.issueID)...)
 }

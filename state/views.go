@@ -2,13 +2,11 @@ package state
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
-
-// Views is what commands read. Lists come the newest first unless they say otherwise.
-type Views struct{ *conn }
 
 // StateOf is State as far as a plan for one issue depends on it: its claim, the claims that have a slot, and what
 // holds for every issue.
@@ -26,6 +24,135 @@ func (v Views) StateOf(ctx context.Context, issueID string) (all reconcile.State
 // ClaimByIssue returns the claim of an issue, by the issue's id; false where it is unclaimed.
 func (v Views) ClaimByIssue(ctx context.Context, issueID string) (reconcile.Claim, bool, error) {
 	return readOne(ctx, v.conn, "read the claim", claimFields, `SELECT `+claimColumns+` FROM claims WHERE issue_id = ?`, issueID)
+}
+
+// FindIssue looks for an issue by its identifier, in either case, or by its id, among the claims, then the runs (the newest
+// first), then the skips. SQLite would read whole tables where one condition names two indexed columns.
+func (v Views) FindIssue(ctx context.Context, ref string) (id, identifier string, ok bool, err error) {
+	names, ok, err := readOne(ctx, v.conn, "look for the issue", func(n *[2]string) []any { return []any{&n[0], &n[1]} }, `
+		SELECT issue_id, identifier FROM (
+			SELECT issue_id, identifier, 1 AS place, '' AS run FROM claims WHERE identifier = ?1 COLLATE NOCASE
+			UNION ALL SELECT issue_id, identifier, 1, '' FROM claims WHERE issue_id = ?1
+			UNION ALL SELECT issue_id, identifier, 2, id FROM runs WHERE identifier = ?1 COLLATE NOCASE
+			UNION ALL SELECT issue_id, identifier, 2, id FROM runs WHERE issue_id = ?1
+			UNION ALL SELECT issue_id, identifier, 3, '' FROM skips WHERE identifier = ?1 COLLATE NOCASE OR issue_id = ?1)
+		ORDER BY place, run DESC LIMIT 1`, ref)
+	return names[0], names[1], ok, err
+}
+
+// Identifiers returns the identifiers of all known issues, in their order.
+func (v Views) Identifiers(ctx context.Context) ([]string, error) {
+	return readAll(ctx, v.conn, "list the issues", itself[string],
+		`SELECT identifier FROM claims UNION SELECT identifier FROM skips UNION SELECT identifier FROM runs ORDER BY 1`)
+}
+
+// runs reads runs by the rest of a statement.
+func (v Views) runs(ctx context.Context, where string, args ...any) ([]reconcile.Run, error) {
+	return readAll(ctx, v.conn, "read the runs", runFields, `SELECT `+runColumns+` FROM runs `+where, args...)
+}
+
+// firstRun reads the first of them, false where there is none.
+func (v Views) firstRun(ctx context.Context, where string, args ...any) (reconcile.Run, bool, error) {
+	return readOne(ctx, v.conn, "read a run", runFields, `SELECT `+runColumns+` FROM runs `+where, args...)
+}
+
+// Run returns one run; an error that wraps ErrNotFound where there is none of that id.
+func (v Views) Run(ctx context.Context, id string) (reconcile.Run, error) {
+	r, found, err := v.firstRun(ctx, `WHERE id = ?`, id)
+	if err == nil && !found {
+		err = fmt.Errorf("run %s: %w", id, ErrNotFound)
+	}
+	return r, err
+}
+
+// RunsOfIssue returns the newest runs of an issue, of either kind, at most limit of them.
+func (v Views) RunsOfIssue(ctx context.Context, issueID string, limit int) ([]reconcile.Run, error) {
+	return v.runs(ctx, `WHERE issue_id = ? ORDER BY id DESC LIMIT ?`, issueID, limit)
+}
+
+// AgentRuns returns the agent's newest runs of an issue, at most limit of them.
+func (v Views) AgentRuns(ctx context.Context, issueID string, limit int) ([]reconcile.Run, error) {
+	return v.runs(ctx, `WHERE issue_id = ? AND kind = 'agent' ORDER BY id DESC LIMIT ?`, issueID, limit)
+}
+
+// RecentRuns returns the newest runs of all issues, at most limit of them.
+func (v Views) RecentRuns(ctx context.Context, limit int) ([]reconcile.Run, error) {
+	return v.runs(ctx, `ORDER BY id DESC LIMIT ?`, limit)
+}
+
+// RunsSince returns the agent's runs of an issue that were at work at that time or later, the oldest first; all of them for
+// the zero time.
+func (v Views) RunsSince(ctx context.Context, issueID string, since time.Time) ([]reconcile.Run, error) {
+	return v.runs(ctx, `WHERE issue_id = ? AND kind = 'agent' AND (ended_at IS NULL OR ended_at >= coalesce(?, 0)) ORDER BY id`,
+		issueID, stamp(since))
+}
+
+// RunsByPrefix returns the runs of an issue, of either kind, whose ids begin with prefix, at most limit of them.
+func (v Views) RunsByPrefix(ctx context.Context, issueID, prefix string, limit int) ([]reconcile.Run, error) {
+	return v.runs(ctx, `WHERE issue_id = ?1 AND substr(id, 1, length(?2)) = ?2 ORDER BY id DESC LIMIT ?3`, issueID, prefix, limit)
+}
+
+// NextRun returns the agent's first run of an issue after the run of that id, false where there is none. After the empty id
+// it is the oldest that is kept.
+func (v Views) NextRun(ctx context.Context, issueID, after string) (reconcile.Run, bool, error) {
+	return v.firstRun(ctx, `WHERE issue_id = ? AND id > ? AND kind = 'agent' ORDER BY id LIMIT 1`, issueID, after)
+}
+
+// LastRun returns the agent's newest run of an issue, false where there is none.
+func (v Views) LastRun(ctx context.Context, issueID string) (reconcile.Run, bool, error) {
+	return v.firstRun(ctx, `WHERE issue_id = ? AND kind = 'agent' ORDER BY id DESC LIMIT 1`, issueID)
+}
+
+// CountRuns returns how many runs of an issue are kept, of either kind.
+func (v Views) CountRuns(ctx context.Context, issueID string) (int, error) {
+	n, _, err := readOne(ctx, v.conn, "count the runs of the issue", itself[int], `SELECT count(*) FROM runs WHERE issue_id = ?`, issueID)
+	return n, err
+}
+
+// RunIDs returns the ids of all runs.
+func (v Views) RunIDs(ctx context.Context) (map[string]bool, error) {
+	list, err := readAll(ctx, v.conn, "list runs", itself[string], `SELECT id FROM runs`)
+	return setOf(list), err
+}
+
+// EndedRuns returns the newest settled runs, at most limit of them: of all issues, or of those named by id. Of the issue,
+// which is most of a row, it reads the address alone, and nothing that only live runs have.
+func (v Views) EndedRuns(ctx context.Context, issueIDs []string, limit int) ([]reconcile.Run, error) {
+	return readAll(ctx, v.conn, "read the last runs", func(r *reconcile.Run) []any {
+		r.Settled = true
+		return append([]any{
+			&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Issue.URL, &r.Outcome, &r.ErrorCode, &r.ErrorText, &r.AfterRunError,
+			&r.Turns, stampOf(&r.StartedAt), stampOf(&r.EndedAt),
+		}, tokenFields(&r.Tokens)...)
+	}, `SELECT id, kind, issue_id, identifier, issue ->> '$.url', outcome, error_code, error_text,
+		after_run_error, turns, started_at, ended_at, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
+		FROM runs WHERE settled = 1 AND (json_array_length(?1) = 0 OR issue_id IN (SELECT value FROM json_each(?1)))
+		ORDER BY id DESC LIMIT ?2`, jsonOf(append([]string{}, issueIDs...)), limit)
+}
+
+// Totals returns what all settled runs of the project used.
+func (v Views) Totals(ctx context.Context) (Totals, error) {
+	return v.totals(ctx, `SELECT sum(value) FILTER (WHERE key = 'totals_input'), sum(value) FILTER (WHERE key = 'totals_cached'),
+		sum(value) FILTER (WHERE key = 'totals_output'), sum(value) FILTER (WHERE key = 'totals_reasoning'),
+		sum(value) FILTER (WHERE key = 'totals_total'), sum(value) FILTER (WHERE key = 'totals_runtime_ms')
+		FROM (SELECT key, CAST(value AS INTEGER) AS value FROM meta WHERE key LIKE 'totals_%')`)
+}
+
+// IssueTotals returns what all settled runs of an issue used.
+func (v Views) IssueTotals(ctx context.Context, issueID string) (Totals, error) {
+	return v.totals(ctx, `SELECT `+totalColumns+` FROM issue_totals WHERE issue_id = ?`, issueID)
+}
+
+func (v Views) totals(ctx context.Context, query string, args ...any) (Totals, error) {
+	all, _, err := readOne(ctx, v.conn, "read the totals", totalFields, query, args...)
+	return all, err
+}
+
+// RateLimits returns the agents' latest rate-limit record as JSON, nil if none has come yet.
+func (v Views) RateLimits(ctx context.Context) ([]byte, error) {
+	text, _, err := readOne(ctx, v.conn, "read the rate limits", itself[[]byte],
+		`SELECT rate_limits FROM runs WHERE rate_limits IS NOT NULL ORDER BY rate_limits_at DESC LIMIT 1`)
+	return text, err
 }
 
 // StoredSkip is a candidate that the last pass with candidates left alone, and since when for that reason.
@@ -48,26 +175,6 @@ func (v Views) Skips(ctx context.Context) ([]StoredSkip, error) {
 // SkipOf returns why the last pass that fetched candidates left an issue alone; false where it did not.
 func (v Views) SkipOf(ctx context.Context, issueID string) (StoredSkip, bool, error) {
 	return readOne(ctx, v.conn, "read why the issue was skipped", skipFields, `SELECT `+skipColumns+` FROM skips WHERE issue_id = ?`, issueID)
-}
-
-// FindIssue looks for an issue by its identifier, in either case, or by its id, among the claims, then the runs (the newest
-// first), then the skips. SQLite would read whole tables where one condition names two indexed columns.
-func (v Views) FindIssue(ctx context.Context, ref string) (id, identifier string, ok bool, err error) {
-	names, ok, err := readOne(ctx, v.conn, "look for the issue", func(n *[2]string) []any { return []any{&n[0], &n[1]} }, `
-		SELECT issue_id, identifier FROM (
-			SELECT issue_id, identifier, 1 AS place, '' AS run FROM claims WHERE identifier = ?1 COLLATE NOCASE
-			UNION ALL SELECT issue_id, identifier, 1, '' FROM claims WHERE issue_id = ?1
-			UNION ALL SELECT issue_id, identifier, 2, id FROM runs WHERE identifier = ?1 COLLATE NOCASE
-			UNION ALL SELECT issue_id, identifier, 2, id FROM runs WHERE issue_id = ?1
-			UNION ALL SELECT issue_id, identifier, 3, '' FROM skips WHERE identifier = ?1 COLLATE NOCASE OR issue_id = ?1)
-		ORDER BY place, run DESC LIMIT 1`, ref)
-	return names[0], names[1], ok, err
-}
-
-// Identifiers returns the identifiers of all known issues, in their order.
-func (v Views) Identifiers(ctx context.Context) ([]string, error) {
-	return readAll(ctx, v.conn, "list the issues", itself[string],
-		`SELECT identifier FROM claims UNION SELECT identifier FROM skips UNION SELECT identifier FROM runs ORDER BY 1`)
 }
 
 // Pass is the record of one reconciliation.
