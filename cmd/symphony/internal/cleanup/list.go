@@ -18,7 +18,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -101,7 +100,7 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []sp
 			if _, err := os.Stat(filepath.Join(rec.StateDir, "state.db")); rec.StateDir != stateDir && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 				continue
 			}
-			s := space{IssueID: rec.IssueID, Identifier: rec.Identifier, Path: rec.Path, Unsaved: git.Unsaved(ctx, rec.Path), root: root, rec: rec}
+			s := space{IssueID: rec.IssueID, Identifier: rec.Identifier, Path: rec.Path, Unsaved: root.Unsaved(ctx, rec.Key), root: root, rec: rec}
 			if s.InUse, err = root.Held(rec.Key); err != nil {
 				return nil, err
 			}

@@ -12,9 +12,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-// RemoveTree deletes path and all below it, following no link and crossing into no other file system, and
-// makes directories writable on the way. It deletes what it can and returns the first thing that it could
-// not, or the context's error. What is gone already is no error.
+// RemoveTree deletes path and everything below it. It follows no link, does not enter other mounts, and makes directories
+// writable where necessary. It deletes what it can and returns the first error, or that of ctx. A path that does not exist is no
+// error.
 func RemoveTree(ctx context.Context, path string) error {
 	parent, err := os.OpenRoot(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -29,10 +29,13 @@ func RemoveTree(ctx context.Context, path string) error {
 	return t.err
 }
 
+var errMounted = errors.New("another file system is mounted there")
+
 type treeRemover struct {
 	ctx    context.Context
-	volume fs.FileInfo // the first directory, nil until it is known
-	err    error       // the first
+	volume fs.FileInfo // the top directory, nil until it is known
+	mount  uint64      // that of the top directory
+	err    error       // the first one
 }
 
 func (t *treeRemover) note(err error, path string) {
@@ -54,11 +57,12 @@ func (t *treeRemover) remove(parent *os.Root, name, path string) {
 		t.note(err, path)
 		return
 	}
-	if t.volume == nil {
+	first := t.volume == nil
+	if first {
 		t.volume = info
 	}
 	if info.Sys().(*syscall.Stat_t).Dev != t.volume.Sys().(*syscall.Stat_t).Dev {
-		t.note(errors.New("another file system is mounted there"), path)
+		t.note(errMounted, path)
 		return
 	}
 	if info.Mode().Perm()&0o700 != 0o700 {
@@ -74,7 +78,15 @@ func (t *treeRemover) remove(parent *os.Root, name, path string) {
 	list, err := dir.Open(".")
 	if err == nil {
 		var names []string
-		names, err = list.Readdirnames(-1)
+		mount := mountID(list)
+		if first {
+			t.mount = mount
+		}
+		if mount != t.mount { // mount --bind: the same file system
+			err = errMounted
+		} else {
+			names, err = list.Readdirnames(-1)
+		}
 		_ = list.Close()
 		for _, n := range names {
 			t.remove(dir, n, filepath.Join(path, n))

@@ -104,10 +104,16 @@ func openToCompare(dir string) (*reader, bool, error) {
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	if _, err := os.Lstat(filepath.Join(r.common, "reftable")); err == nil {
-		return nil, false, errors.Join(errors.New("its references are kept in tables"), r.close())
+	r, err = withoutTables(r, nil)
+	return r, err == nil, err
+}
+
+// withoutTables closes a reader with an error if its repository keeps references in tables, which are not read here.
+func withoutTables(r *reader, err error) (*reader, error) {
+	if err == nil && exists(filepath.Join(r.common, "reftable")) {
+		return nil, errors.Join(errors.New("its references are kept in tables"), r.close())
 	}
-	return r, true, nil
+	return r, err
 }
 
 // countBeside counts the commits that HEAD has and the other one has not.

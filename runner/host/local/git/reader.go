@@ -30,8 +30,8 @@ type reader struct {
 	scratch      string
 	head, commit string            // the content of HEAD, and the commit that it leads to, empty for a branch without one
 	refs         map[string]string // by name: an object, or "ref: " and another name
-	packed       map[string]bool   // those that are no files of their own
-	repacked     bool              // git pack-refs ran here: a clone packs the references of its remote only
+	packed       map[string]string // the commits of those that are in packed-refs only
+	repacked     bool              // git pack-refs ran here: a clone packs only the references of its remote
 	index        string            // a copy of the repository's, empty while that is good enough
 }
 
@@ -90,14 +90,19 @@ func readFailed(ctx context.Context, dir string, err error) error {
 
 // readReferences reads all references. One that git does not write itself, such as a link, leads nowhere.
 func (r *reader) readReferences() error {
-	r.refs, r.packed = map[string]string{}, map[string]bool{}
+	r.refs, r.packed = map[string]string{}, map[string]string{}
 	packed, err := files.ReadRegular(filepath.Join(r.common, "packed-refs"), maxGitFile)
 	if err != nil && !files.Absent(err) {
 		return err
 	}
+	last := ""
 	for line := range strings.Lines(string(packed)) {
-		if id, name, ok := strings.Cut(strings.TrimSpace(line), " "); ok && objectID(id) {
-			r.refs[name], r.packed[name] = id, true
+		line = strings.TrimSpace(line)
+		if commit, ok := strings.CutPrefix(line, "^"); ok { // of the annotated tag in the line above
+			r.packed[last] = commit
+		}
+		if id, name, ok := strings.Cut(line, " "); ok && objectID(id) {
+			last, r.refs[name], r.packed[name] = name, id, id
 			r.repacked = r.repacked || !strings.HasPrefix(name, "refs/tags/") && !strings.HasPrefix(name, "refs/remotes/")
 		}
 	}

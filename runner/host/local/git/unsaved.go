@@ -2,8 +2,10 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,26 +24,26 @@ const (
 	maxRepositories = 50               // that are examined in one workspace
 )
 
-// Unsaved says which commits and changes below dir exist nowhere else, for instance "2 commits not on any remote,
-// 1 change not committed". An empty answer means that nothing is lost when dir is deleted. Every decision to remove a
-// workspace for good goes through this function.
+// Unsaved describes the commits and changes below dir that exist nowhere else, for instance "2 commits not on any remote,
+// 1 change not committed". If it returns an empty string, nothing is lost when dir is deleted. Every decision to delete a
+// workspace goes through this function. Repositories in the directories of alsoDeleted count as deleted with dir.
 //
-// The rule: git decides, for each repository at or below dir. Saved is a commit that a remote-tracking reference contains, and a
-// file that is committed as it is or ignored. A remote that lies below dir does not count. Unsaved are commits of HEAD (detached
-// or not), branches, tags, stashes, other references and submodules that no remote has, and modified or untracked files, also
-// those that the index hides from git status. A repository without a remote has saved nothing. Whatever can't be read counts as
-// unsaved, and so does what exceeds the limits of the search.
+// The rule: git decides, for each repository at or below dir. A commit is saved if a remote-tracking reference contains it, a
+// file if it is committed without changes or ignored. A remote that is deleted with dir does not count. Commits of HEAD (detached
+// or not), branches, tags, stashes, other references and submodules are unsaved if no remote has them, and so are modified or
+// untracked files, including those that the index hides from git status. A repository without a remote has saved nothing. What
+// can't be read counts as unsaved, and so does what exceeds the limits of the search.
 //
-// Files outside of every repository are not judged: a workspace without a repository goes to the trash when its issue is
-// done, and is deleted after workspace.keep_removed_ms. A bare repository is judged where it lies in no work tree: there its
+// Files outside of every repository do not count: a workspace without a repository goes to the trash when its issue is
+// done, and is deleted after workspace.keep_removed_ms. A bare repository counts unless it is inside a work tree: there its
 // files are untracked or ignored.
 //
-// git clone packs the tags of its remote, reachable or not, and those exist there. So packed tags count only once something that
-// no clone packs is packed beside them: then they may have been made here. In a linked worktree whose main repository lies
-// outside of dir the branches and stashes are safe there.
+// git clone packs the tags of its remote, including those that no branch contains, and the remote has these commits. So a packed
+// tag counts only if it may have been created here: HEAD was at its commit, or a reference is packed that no clone packs. If the
+// main repository of a linked worktree is not deleted, its branches and stashes are safe.
 //
-// Nothing that a repository names is run, and nothing in it is written.
-func Unsaved(ctx context.Context, dir string) string {
+// No program that a repository names is run, and no repository is written to.
+func Unsaved(ctx context.Context, dir string, alsoDeleted ...string) string {
 	ctx, cancel := context.WithTimeout(ctx, unsavedTimeout)
 	defer cancel()
 	top, ok, err := resolveDir(dir)
@@ -51,20 +53,11 @@ func Unsaved(ctx context.Context, dir string) string {
 	if !ok {
 		return ""
 	}
-	var all []string
-	report := func(path string, work []string) {
-		place, inside := strings.CutPrefix(path, top+"/")
-		switch {
-		case len(work) == 0:
-			return
-		case path == top:
-			place = ""
-		case !inside || strings.Contains(path, "/.git/"):
-			place = "in submodule " + filepath.Base(path) + " "
-		default:
-			place = "in " + place + " "
+	u := unsavedSearch{top: top, deleted: []string{top}}
+	for _, also := range alsoDeleted {
+		if real, ok, err := resolveDir(also); err == nil && ok {
+			u.deleted = append(u.deleted, real)
 		}
-		all = append(all, place+strings.Join(work, ", "))
 	}
 	trees, bare, unread := findRepositories(ctx, top)
 	bare = slices.DeleteFunc(bare, func(dir string) bool {
@@ -74,37 +67,67 @@ func Unsaved(ctx context.Context, dir string) string {
 	for _, tree := range trees[:min(len(trees), maxRepositories)] {
 		r, ok, err := openToCompare(tree)
 		if err != nil || !ok {
-			report(tree, []string{"a repository that can't be read"})
+			u.report(tree, "a repository that can't be read")
 			continue
 		}
-		report(tree, append(r.unsavedCommits(ctx, top), r.unsavedChanges(ctx)...))
+		u.report(tree, append(u.commits(ctx, r), r.unsavedChanges(ctx)...)...)
 		judged[r.gitDir], judged[r.common] = true, true
-		_, modules, missed := findRepositories(ctx, filepath.Join(r.gitDir, "modules"))
-		bare, unread = append(bare, modules...), unread || missed
+		for _, name := range []string{"modules", "worktrees"} { // a linked worktree has modules, too
+			_, modules, missed := findRepositories(ctx, filepath.Join(r.gitDir, name))
+			bare, unread = append(bare, modules...), unread || missed
+		}
 		_ = r.close() // a temporary directory
 	}
 	for _, dir := range bare[:min(len(bare), maxRepositories)] {
 		if judged[dir] {
 			continue
 		}
-		r, err := newReader(repository{tree: dir, gitDir: dir, common: dir})
+		r, err := withoutTables(newReader(repository{tree: dir, gitDir: dir, common: dir}))
 		if err != nil {
-			report(dir, []string{"a repository that can't be read"})
+			u.report(dir, "a repository that can't be read")
 			continue
 		}
-		report(dir, r.unsavedCommits(ctx, top))
+		u.report(dir, u.commits(ctx, r)...)
 		_ = r.close() // a temporary directory
 	}
 	if max(len(trees), len(bare)) > maxRepositories {
-		all = append(all, "more repositories than are examined")
+		u.found = append(u.found, "more repositories than are examined")
 	}
 	if unread {
-		all = append(all, "folders that can't be read")
+		u.found = append(u.found, "folders that can't be read")
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(u.found, ", ")
 }
 
-// findRepositories lists the directories with a .git, and those that are a git directory themselves. It follows no links.
+// unsavedSearch collects the unsaved work of a workspace.
+type unsavedSearch struct {
+	top     string
+	deleted []string // directories, top among them
+	found   []string
+}
+
+// report adds the unsaved work of one repository.
+func (u *unsavedSearch) report(path string, work ...string) {
+	place, inside := strings.CutPrefix(path, u.top+"/")
+	switch {
+	case len(work) == 0:
+		return
+	case path == u.top:
+		place = ""
+	case !inside || strings.Contains(path, "/.git/"):
+		place = "in submodule " + filepath.Base(path) + " "
+	default:
+		place = "in " + place + " "
+	}
+	u.found = append(u.found, place+strings.Join(work, ", "))
+}
+
+// deletes reports whether a path without links is deleted.
+func (u *unsavedSearch) deletes(path string) bool {
+	return slices.ContainsFunc(u.deleted, func(dir string) bool { return text.PathInside(dir, path) })
+}
+
+// findRepositories lists the directories that contain a .git, and those that are git directories themselves. It follows no links.
 func findRepositories(ctx context.Context, top string) (trees, bare []string, unread bool) {
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		dir := filepath.Dir(path)
@@ -132,13 +155,13 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// unsavedChanges says how many files are not committed as they are, nothing for none.
+// unsavedChanges says how many files have changes that are not committed, nothing if there are none.
 func (r *reader) unsavedChanges(ctx context.Context) []string {
 	changes := 0
 	err := r.showHidden(ctx)
 	if err == nil {
 		err = r.eachChange(ctx, func(_, path string) {
-			if !strings.HasSuffix(path, "/") { // a repository of its own, which is judged by itself
+			if !strings.HasSuffix(path, "/") { // another repository, which is judged separately
 				changes++
 			}
 		})
@@ -152,8 +175,8 @@ func (r *reader) unsavedChanges(ctx context.Context) []string {
 	return nil
 }
 
-// showHidden has git status look at the files that git was told to take for unchanged (git update-index --assume-unchanged,
-// --skip-worktree), as far as they exist: in a sparse checkout most do not.
+// showHidden makes git status compare the existing files that git would otherwise assume to be unchanged (git update-index
+// --assume-unchanged, --skip-worktree). In a sparse checkout most of them do not exist.
 func (r *reader) showHidden(ctx context.Context) error {
 	var hidden strings.Builder
 	cmd := r.git(ctx, "ls-files", "-v", "-z")
@@ -177,29 +200,29 @@ func (r *reader) showHidden(ctx context.Context) error {
 	return err
 }
 
-// unsavedCommits says how many commits no remote-tracking reference contains, nothing for none.
-func (r *reader) unsavedCommits(ctx context.Context, top string) []string {
+// commits says how many commits of a repository no remote-tracking reference contains, nothing if there are none.
+func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	unknown := []string{"commits that git can't count"}
-	// Else branches survive in the main repository, but not those of a linked worktree's submodule: it goes with the worktree.
-	goesWithDir := text.PathInside(top, r.common) || strings.Contains(r.common, "/worktrees/") && strings.Contains(r.common, "/modules/")
-	work, err := r.heads(goesWithDir)
+	// Otherwise branches survive in the main repository, except for those of a linked worktree's submodule, which is deleted with it.
+	deleted := u.deletes(r.common) || strings.Contains(r.common, "/worktrees/") && strings.Contains(r.common, "/modules/")
+	heads, err := r.readHeads(deleted)
 	if err != nil {
 		return unknown
 	}
-	within, err := r.remotesBelow(ctx, top)
+	deletedRemotes, err := u.deletedRemotes(ctx, r)
 	if err != nil {
 		return unknown
 	}
-	var saved []string
+	work, saved := heads.current, []string(nil)
 	for name, id := range r.refs {
 		switch {
-		case strings.HasPrefix(id, "ref:"): // what it leads to is listed, too
+		case strings.HasPrefix(id, "ref:"): // its target is listed, too
 		case !objectID(id):
 			return unknown
-		case slices.ContainsFunc(within, func(remote string) bool { return strings.HasPrefix(name, "refs/remotes/"+remote+"/") }):
-		case strings.HasPrefix(name, "refs/remotes/"), strings.HasPrefix(name, "refs/prefetch/"), !goesWithDir:
+		case slices.ContainsFunc(deletedRemotes, func(remote string) bool { return strings.HasPrefix(name, "refs/remotes/"+remote+"/") }):
+		case strings.HasPrefix(name, "refs/remotes/"), strings.HasPrefix(name, "refs/prefetch/"), !deleted:
 			saved = append(saved, "^"+id)
-		case !r.packed[name] || r.repacked || !strings.HasPrefix(name, "refs/tags/"):
+		case r.packed[name] == "" || r.repacked || !strings.HasPrefix(name, "refs/tags/") || slices.Contains(heads.past, r.packed[name]):
 			work = append(work, id)
 		}
 	}
@@ -221,8 +244,8 @@ func (r *reader) unsavedCommits(ctx context.Context, top string) []string {
 	return nil
 }
 
-// remotesBelow returns the remotes that lie below top themselves: what was pushed there goes with it.
-func (r *reader) remotesBelow(ctx context.Context, top string) (names []string, err error) {
+// deletedRemotes returns the names of the remotes that are deleted together with what was pushed there.
+func (u *unsavedSearch) deletedRemotes(ctx context.Context, r *reader) (names []string, err error) {
 	data, err := files.ReadRegular(filepath.Join(r.common, "config"), maxControlFile)
 	if files.Absent(err) {
 		return nil, nil
@@ -232,47 +255,75 @@ func (r *reader) remotesBelow(ctx context.Context, top string) (names []string, 
 		list, err = parseConfig(ctx, data)
 	}
 	for _, s := range list {
-		if s.section != "remote" || s.name != "url" || s.sub == "" {
+		if s.section != "remote" || s.name != "url" && s.name != "pushurl" || s.sub == "" {
 			continue
 		}
 		path := absolute(r.tree, strings.TrimPrefix(s.value, "file://"))
-		if real, ok, err := resolveDir(path); err == nil && ok && text.PathInside(top, real) {
+		if real, ok, err := resolveDir(path); err == nil && ok && u.deletes(real) {
 			names = append(names, s.sub)
 		}
 	}
 	return names, err
 }
 
-// heads are the commits of HEAD, and, where the repository goes with the workspace, of the HEADs of its linked
-// worktrees and of every stash: older ones than refs/stash stand in its log only.
-func (r *reader) heads(goesWithDir bool) (ids []string, err error) {
+// heads are the commits that only HEAD or a stash refers to. past are those at which HEAD has been.
+type heads struct{ current, past []string }
+
+// automaticStashes are the files in which git keeps changes during a rebase or merge.
+var automaticStashes = []string{"rebase-merge/autostash", "rebase-apply/autostash", "MERGE_AUTOSTASH"}
+
+// readHeads reads HEAD and, if the repository itself is deleted, the HEADs of its linked worktrees and every stash: refs/stash
+// is only the latest one.
+func (r *reader) readHeads(deleted bool) (h heads, err error) {
 	dirs := []string{r.gitDir}
-	var log []byte
-	if goesWithDir {
+	if deleted {
 		worktrees, err := os.ReadDir(filepath.Join(r.common, "worktrees"))
 		if err != nil && !files.Absent(err) {
-			return nil, err
+			return h, err
 		}
 		for _, w := range worktrees {
 			dirs = append(dirs, filepath.Join(r.common, "worktrees", w.Name()))
 		}
-		if log, err = files.ReadRegular(filepath.Join(r.common, "logs", "refs", "stash"), maxGitFile); err != nil && !files.Absent(err) {
-			return nil, err
+		if h.current, err = reflog(filepath.Join(r.common, "logs", "refs", "stash")); err != nil {
+			return h, err
 		}
 	}
 	for _, dir := range dirs {
 		_, commit, err := r.headOf(dir)
 		if err != nil {
-			return nil, err
+			return h, err
 		}
 		if commit != "" {
-			ids = append(ids, commit)
+			h.current = append(h.current, commit)
 		}
+		for _, name := range automaticStashes {
+			stash, err := files.ReadRegular(filepath.Join(dir, name), 1<<10)
+			switch id := strings.TrimSpace(string(stash)); {
+			case err == nil && objectID(id):
+				h.current = append(h.current, id)
+			case !files.Absent(err):
+				return h, fmt.Errorf("%s: %w", name, cmp.Or(err, errUnread))
+			}
+		}
+		past, err := reflog(filepath.Join(dir, "logs", "HEAD"))
+		if err != nil {
+			return h, err
+		}
+		h.past = append(h.past, past...)
+	}
+	return h, nil
+}
+
+// reflog returns the commits that a reference has been at; none if it has no log.
+func reflog(path string) (ids []string, err error) {
+	log, err := files.ReadRegular(path, maxGitFile)
+	if files.Absent(err) {
+		return nil, nil
 	}
 	for line := range strings.Lines(string(log)) {
 		if words := strings.Fields(line); len(words) > 1 && objectID(words[1]) {
 			ids = append(ids, words[1])
 		}
 	}
-	return ids, nil
+	return ids, err
 }

@@ -18,9 +18,13 @@ func TestUnsaved(t *testing.T) {
 		{"a packed branch", "git switch -qc b; commit; git switch -q main; git pack-refs --all", one},
 		{"a tag", "git switch -q --detach; commit; git tag v1; git switch -q main", one},
 		{"a packed tag", "git switch -q --detach; commit; git tag v1; git switch -q main; git pack-refs --all", one},
+		{"a tag packed alone", "git switch -q --detach; commit; git tag -am x v1; git switch -q main; git pack-refs", one},
+		{"a packed tag without a branch", "git switch -q --detach; git branch -qD main; commit; git tag v1; git checkout -q origin/main; git gc -q", one},
 		{"a tag of the remote on no branch", `git -C ../remote checkout -q --detach; commit ../remote; git -C ../remote tag off; git -C ../remote checkout -q main
 			cd ..; rm -rf ws; git clone -q "$PWD/remote" ws`, ""},
 		{"two stashes", "for x in a b; do echo $x > file; git add file; git stash -q; done", "4 commits not on any remote"},
+		{"the automatic stash of a rebase", `commit; git push -q origin HEAD:topic; echo changed > file
+			GIT_SEQUENCE_EDITOR='echo break >' git rebase -q -i --autostash HEAD~1`, "2 commits not on any remote"},
 		{"a changed file", "echo changed > file", "1 change not committed"},
 		{"a changed file that git does not look at", "git update-index --assume-unchanged file; echo changed > file", "1 change not committed"},
 		{"a changed file outside of a sparse checkout", "git update-index --skip-worktree file; echo changed > file", "1 change not committed"},
@@ -40,9 +44,21 @@ func TestUnsaved(t *testing.T) {
 			"pushed within the workspace", `git init -q --bare .git/store.git; git remote add store .git/store.git; commit
 			git push -q store HEAD:topic`, one,
 		},
+		{
+			"pushed within the workspace by the push address", `git init -q --bare .git/store.git; git config remote.origin.pushurl .git/store.git
+			commit; git push -q origin HEAD:topic`, "2 commits not on any remote",
+		},
+		{
+			"a submodule of a linked worktree elsewhere", `git worktree add -q ../wt; repo ../other; cd ../wt
+			git -c protocol.file.allow=always submodule --quiet add "$PWD/../other" sub; commit sub; rm -rf sub`, "in submodule sub " + one,
+		},
 		{"without a remote", "rm -rf .git; git init -q; git add .; git commit -qm one", one},
 		{"a repository without commits", "rm -rf .git file .gitignore; git init -q", ""},
 		{"a bare repository alone", "rm -rf .git; git clone -q --bare ../remote a/store.git; git --git-dir a/store.git worktree add -q ../x; commit ../x; git -C ../x push -q . HEAD:refs/heads/y", "in a/store.git 2 commits not on any remote"},
+		{
+			"a bare repository with references in tables", `rm -rf .git; git init -q --bare a/t.git; mkdir a/t.git/reftable`,
+			"in a/t.git a repository that can't be read",
+		},
 		{"no repository", "rm -rf .git", ""},
 		{"nothing", "rm -rf ../ws", ""},
 		{"a broken reference", "echo ? > .git/refs/heads/x", "commits that git can't count"},
@@ -83,5 +99,20 @@ func TestUnsavedSubmoduleOfLinkedWorktree(t *testing.T) {
 		git -c protocol.file.allow=always submodule --quiet add "$PWD/../other" sub; git commit -qm sub; cd sub; git switch -qc work; commit`)
 	if got := Unsaved(t.Context(), filepath.Join(dir, "ws")); got == "" {
 		t.Error("nothing, want the commit of the submodule")
+	}
+}
+
+// A workspace's directories for temporary files and caches are deleted with it, and so is what only a repository there contains.
+func TestUnsavedInDirectoriesDeletedToo(t *testing.T) {
+	t.Parallel()
+	for what, script := range map[string]string{
+		"a remote":          "git clone -q remote ws; git clone -q --bare remote tmp/b.git; git -C ws remote add b ../tmp/b.git; commit ws; git -C ws push -q b main",
+		"a main repository": "git clone -q --mirror remote tmp/m.git; git -C tmp/m.git worktree add -q -b topic ../../ws; commit ws",
+	} {
+		dir := realTemp(t)
+		sh(t, dir, "repo remote; mkdir tmp; "+script)
+		if got := Unsaved(t.Context(), filepath.Join(dir, "ws"), filepath.Join(dir, "tmp"), filepath.Join(dir, "none")); got == "" {
+			t.Errorf("%s: nothing, want the commit", what)
+		}
 	}
 }

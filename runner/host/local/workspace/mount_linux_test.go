@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // What can't be deleted (here: another file system in the workspace, which must not be emptied either) is
@@ -42,4 +43,20 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 	}
 	test.OK(t, syscall.Unmount(mounted, 0))
 	wantPurged(t, r, day, 1)
+}
+
+// A directory that is mounted into a workspace a second time (mount --bind) is on the same file system, and is not emptied either.
+func TestRemoveTreeLeavesBindMounts(t *testing.T) {
+	outside, top := t.TempDir(), t.TempDir()
+	at := filepath.Join(top, "tree", "bound")
+	write(t, filepath.Join(outside, "precious"), "kept")
+	test.OK(t, os.MkdirAll(at, 0o700))
+	if err := syscall.Mount(outside, at, "", syscall.MS_BIND, ""); err != nil {
+		t.Skipf("no mounts here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(at, syscall.MNT_DETACH) })
+	err := files.RemoveTree(t.Context(), filepath.Join(top, "tree"))
+	if err == nil || !there(t, filepath.Join(outside, "precious")) {
+		t.Errorf("%v", err)
+	}
 }

@@ -51,7 +51,7 @@ func (r *Root) BeginRemoval(ctx context.Context, o Owner, now time.Time, discard
 	}
 	w.removal = &removal{now: now, discard: discard, halfMade: w.info == nil || w.rec.State == Creating}
 	if w.rec.Unsaved != "" && w.rec.State == Prepared && !discard {
-		if unsaved = git.Unsaved(ctx, w.Path); unsaved != "" {
+		if unsaved = w.root.Unsaved(ctx, w.Key); unsaved != "" {
 			return nil, unsaved, errors.Join(w.leaveAlone(unsaved), w.Release())
 		}
 	}
@@ -109,7 +109,7 @@ func (w *Workspace) moveAway(ctx context.Context) (removed host.RemoveAnswer, er
 	if info != nil {
 		n := note{LossAccepted: true}
 		if !w.removal.discard {
-			if n = examined(ctx, w.Path); n.Unsaved != "" && !w.removal.halfMade {
+			if n = w.examine(ctx); n.Unsaved != "" && !w.removal.halfMade {
 				return host.RemoveAnswer{Unsaved: n.Unsaved}, w.leaveAlone(n.Unsaved)
 			}
 		}
@@ -199,10 +199,15 @@ func writeNote(entry string, n note) {
 	}
 }
 
-// examined returns the note for a workspace that is about to be removed, with what exists nowhere else in it.
-func examined(ctx context.Context, path string) note {
+// Unsaved describes the work in a workspace that exists nowhere else (see git.Unsaved).
+func (r *Root) Unsaved(ctx context.Context, key string) string {
+	return git.Unsaved(ctx, filepath.Join(r.Path, key), r.work(key))
+}
+
+// examine returns the note for a workspace that is about to be removed.
+func (w *Workspace) examine(ctx context.Context) note {
 	n := note{SavedAt: time.Now()}
-	if n.Unsaved = git.Unsaved(ctx, path); n.Unsaved != "" {
+	if n.Unsaved = w.root.Unsaved(ctx, w.Key); n.Unsaved != "" {
 		n.SavedAt = time.Time{}
 	}
 	return n
@@ -382,6 +387,10 @@ func (r *Root) Dissolve(ctx context.Context, discard []string) error {
 	list, err := r.listTrash()
 	if err != nil {
 		return err
+	}
+	notes, err := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix)
+	if all, readErr := os.ReadDir(r.trash()); err != nil || readErr == nil && len(all) > len(list)+len(notes) {
+		return err // an operator keeps something there
 	}
 	for _, t := range list {
 		if !slices.Contains(discard, t.Project) && r.UnsavedInTrash(ctx, t.path, false) != "" {

@@ -221,6 +221,21 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	wantPurged(t, r, day.Add(time.Hour), 1)
 }
 
+// A hook may keep the main repository of a worktree in the workspace's cache, which is deleted with the workspace.
+func TestRemoveLeavesWorktreeOfTheCache(t *testing.T) {
+	r := newRoot(t)
+	w := acquire(t, r, owner("A", "r1"))
+	sh(t, w.CacheDir, `git init -q main; cd main; git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m one
+		git worktree add -q -b topic `+w.Path)
+	test.OK(t, w.Ready())
+	test.OK(t, w.Release())
+	removed, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
+	test.OK(t, err)
+	if removed.Unsaved == "" || !there(t, filepath.Join(w.CacheDir, "main")) {
+		t.Errorf("%+v", removed)
+	}
+}
+
 // trashed removes a workspace of the name at a time.
 func trashed(t *testing.T, r *Root, identifier string, at time.Time) (path string) {
 	t.Helper()
@@ -387,4 +402,14 @@ func TestDissolveDiscardsOnlyTheProjectsOwn(t *testing.T) {
 		test.OK(t, r.Dissolve(t.Context(), discard))
 		wantExist(t, want, entry)
 	}
+}
+
+// What an operator has put into the trash is not deleted with the root.
+func TestDissolveLeavesWhatIsNotSymphonys(t *testing.T) {
+	r := newRoot(t)
+	r.Trash.Keep = time.Hour
+	kept := filepath.Join(r.trash(), "A-kept")
+	test.OK(t, os.Rename(trashed(t, r, "A", day), kept))
+	test.OK(t, r.Dissolve(t.Context(), nil))
+	wantExist(t, true, kept)
 }

@@ -159,7 +159,7 @@ func (w *Workspace) clear(ctx context.Context, keep bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	if keep && w.info != nil {
-		_, err = w.root.moveToTrash(w.Path, w.Key, time.Now(), examined(ctx, w.Path))
+		_, err = w.root.moveToTrash(w.Path, w.Key, time.Now(), w.examine(ctx))
 	} else {
 		err = w.dispose(ctx, w.Path)
 	}
