@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// constructors are the constructors of all commands, in the order of the help.
+// constructors builds the commands in the order of the help.
 func constructors() []func(*term.Env) *cli.Command {
 	return []func(*term.Env) *cli.Command{
 		tickCommand, runCommand, psCommand, logsCommand, showCommand, reportCommand, stopCommand, holdCommand, retryCommand,
@@ -22,10 +22,10 @@ func constructors() []func(*term.Env) *cli.Command {
 	}
 }
 
-// notBuilt are commands that are refused as not built yet.
+// notBuilt lists commands that are refused as not built yet.
 var notBuilt = []string{"serve"}
 
-// newApp returns the command line. Its errors are returned, not printed: main turns them into exit codes.
+// newApp returns the command line interface. It returns its errors instead of printing them: main maps them to exit codes.
 func newApp(w *term.Env) *cli.App {
 	app := &cli.App{
 		Name: "symphony", Usage: "turn a Linear project into finished work, one pass at a time",
@@ -47,7 +47,7 @@ func newApp(w *term.Env) *cli.App {
 		c.HideHelpCommand = true
 		for _, f := range c.Flags {
 			if b, ok := f.(*cli.BoolFlag); ok {
-				b.DisableDefaultText = true // "(default: false)" in every line
+				b.DisableDefaultText = true // no "(default: false)" in every line
 			}
 		}
 	}
@@ -67,8 +67,8 @@ func unknownCommand(app *cli.App, name string) error {
 	return exit.Usage("unknown command %q%s", name, text.DidYouMean(name, names, "%q"))
 }
 
-// flagError rewords an error of the library's flag parser, which writes flags with one dash and does not say what value a
-// flag takes.
+// flagError rewords an error of the library's flag parser, which writes flags with one dash and does not say which values a
+// flag accepts.
 func flagError(c *cli.Context, err error) error {
 	message := err.Error()
 	if name, unknown := strings.CutPrefix(message, "flag provided but not defined: -"); unknown {
@@ -93,7 +93,15 @@ func flagError(c *cli.Context, err error) error {
 	case *cli.BoolFlag:
 		wanted = "true or false"
 	}
-	return exit.Usage("%s: --%s wants %s, not %s", c.Command.Name, name, wanted, value)
+	return exit.Usage("%s: %s needs %s, not %s", c.Command.Name, dashed(name), wanted, value)
+}
+
+// dashed is a flag as it is typed.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
 }
 
 func unknownFlag(c *cli.Command, name string) error {
@@ -101,14 +109,10 @@ func unknownFlag(c *cli.Command, name string) error {
 	for _, f := range c.Flags {
 		known = append(known, f.Names()[0])
 	}
-	dashes := "--"
-	if len(name) == 1 {
-		dashes = "-"
-	}
-	return exit.Usage("%s: unknown flag %s%s%s", c.Name, dashes, name, text.DidYouMean(name, known, "--%s"))
+	return exit.Usage("%s: unknown flag %s%s", c.Name, dashed(name), text.DidYouMean(name, known, "--%s"))
 }
 
-// exampleText is the end of a command's description.
+// exampleText is the last part of a command's description.
 func exampleText(lines ...string) string {
 	return "Example:\n\n    " + strings.Join(lines, "\n    ")
 }

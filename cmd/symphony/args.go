@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// workflowFlags are the flags of every command about a project, followed by its own.
+// workflowFlags returns the flags that every command about a project has, followed by its own.
 func workflowFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "workflow", Aliases: []string{"w"}, Usage: "the workflow `FILE` (default: $SYMPHONY_WORKFLOW, ./WORKFLOW.md)"},
@@ -20,15 +20,15 @@ func workflowFlags(more ...cli.Flag) []cli.Flag {
 	}, more...)
 }
 
-// arrange moves the flags of a command before its arguments, because urfave/cli silently takes a flag behind an argument for
-// another argument. A flag may also stand before the command.
+// arrange moves the flags of a command before its arguments, because urfave/cli treats a flag that follows an argument as another
+// argument. A flag may also come before the command. Empty arguments and flag values are refused.
 func arrange(app *cli.App, args []string) ([]string, error) {
 	if len(args) < 2 {
 		return args, nil
 	}
 	at := commandAt(args)
 	if at < 0 && flagOf(&cli.Command{Flags: workflowFlags()}, strings.TrimLeft(args[1], "-")) != nil {
-		return nil, exit.Usage("no command is named")
+		return nil, exit.Usage("a command is missing")
 	}
 	if at < 0 || args[at] == "help" || args[at] == "h" {
 		return args, nil
@@ -49,20 +49,29 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			plain = append(plain, rest[i+1:]...)
 			i = len(rest)
 		case arg == "--help" || arg == "-help" || arg == "-h":
-			// With an argument the library would look for help about the argument.
+			// With an argument the library would show help on the argument.
 			return []string{args[0], command.Name, "--help"}, nil
 		case len(arg) > 1 && arg[0] == '-':
 			flags = append(flags, arg)
+			name, value, given := strings.Cut(arg, "=")
 			if takesValue(command, arg) {
 				if i+1 == len(rest) {
-					return nil, exit.Usage("%s: %s wants a value", command.Name, arg)
+					return nil, exit.Usage("%s: %s needs a value", command.Name, arg)
 				}
 				i++
-				flags = append(flags, rest[i])
+				value, given = rest[i], true
+				flags = append(flags, value)
+			}
+			if given && value == "" && !command.Hidden {
+				return nil, exit.Usage("%s: %s is empty; check the variables of your script", command.Name, name)
 			}
 		default:
 			plain = append(plain, arg)
 		}
+	}
+	// stop "$ISSUE" with an unset variable must not become stop --all. Only an answer may be empty.
+	if at := slices.Index(plain, ""); at == 0 || at > 0 && command.Name != "answer" {
+		return nil, exit.Usage("%s: argument %d is empty; check the variables of your script", command.Name, at+1)
 	}
 	return slices.Concat([]string{args[0], command.Name}, flags, []string{"--"}, plain), nil
 }
@@ -101,7 +110,7 @@ func flagOf(c *cli.Command, name string) cli.Flag {
 	return nil
 }
 
-// arguments returns the arguments that have names, and the workflow if one more is given.
+// arguments returns the named arguments, and the workflow if one more argument is given.
 func arguments(c *cli.Context, names ...string) ([]string, string, error) {
 	args := c.Args().Slice()
 	switch {
@@ -113,8 +122,7 @@ func arguments(c *cli.Context, names ...string) ([]string, string, error) {
 	return args[:len(names)], strings.Join(args[len(names):], ""), nil // at most one
 }
 
-// onProject is the action of a command about a project: it reads the arguments that have names, and the workflow that may
-// follow them.
+// onProject is the action of a command about a project. It reads the named arguments and the workflow that may follow them.
 func onProject(w *term.Env, names []string, do func(c *cli.Context, p *project.Project, args []string) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		w.JSON = c.Bool("json")
@@ -130,15 +138,15 @@ func onProject(w *term.Env, names []string, do func(c *cli.Context, p *project.P
 	}
 }
 
-// openProject finds the workflow (specification 5.1), its state directory and its environment file. A workflow that cannot be
-// read is no error yet, because some commands work without it.
+// openProject finds the workflow (specification 5.1), its state directory and its environment file. It does not fail if the
+// workflow can't be read, because some commands work without it.
 func openProject(w *term.Env, c *cli.Context, positional string) (*project.Project, error) {
 	if c.IsSet("workflow") && positional != "" {
-		return nil, exit.Usage("%s: the workflow is named twice, by -w and as %q", c.Command.Name, positional)
+		return nil, exit.Usage("%s: the workflow is given twice, with -w and as %q", c.Command.Name, positional)
 	}
 	path := cmp.Or(c.String("workflow"), positional, w.Getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md")
 	if info, err := os.Stat(w.Absolute(path)); err == nil && info.IsDir() {
-		return nil, exit.Usage("%s is a directory; name the workflow file in it", path)
+		return nil, exit.Usage("%s is a directory; give the workflow file in it", path)
 	}
 	return project.New(w, path, cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))), nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 )
 
-// The scripts ask the installed program at each press of the tab key, through the hidden command complete. They do not
-// evaluate the typed line, as the scripts that the command line library ships would.
+// At each press of the tab key the scripts call the hidden command complete of the installed program. Unlike the scripts of the
+// command line library, they do not evaluate the typed line.
 //
 //go:embed completion
 var completionScripts embed.FS
@@ -37,11 +37,11 @@ Example:
   source <(symphony completion bash)`,
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return exit.Usage("completion: name one shell: bash, zsh or fish")
+				return exit.Usage("completion: give one shell: bash, zsh or fish")
 			}
 			script, err := completionScripts.ReadFile("completion/symphony." + c.Args().First())
 			if err != nil {
-				return exit.Usage("completion: there is a script for bash, zsh and fish, not for %q", c.Args().First())
+				return exit.Usage("completion: unknown shell %q; there are scripts for bash, zsh and fish", c.Args().First())
 			}
 			_, err = w.Stdout.Write(script)
 			return err
@@ -49,8 +49,8 @@ Example:
 	}
 }
 
-// completeCommand prints what the last of its arguments may become: a line for each candidate, with a tab before its
-// description. Nothing is printed where only a file fits: then the shells complete files.
+// completeCommand prints the completions of its last argument, one per line, with a tab before the description. It prints
+// nothing where only a file fits: then the shells complete files.
 func completeCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "complete", Hidden: true, SkipFlagParsing: true, Usage: "list completions (called by the shells)",

@@ -18,6 +18,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -279,6 +280,26 @@ func TestDocumentedCodes(t *testing.T) {
 	}
 	if len(found) < 60 {
 		t.Errorf("only %d codes were found in the source", len(found))
+	}
+}
+
+// The table of the errors of runs in docs/errors.md is the program's. UPDATE_REFERENCE=1 writes it.
+func TestDocumentedRunErrors(t *testing.T) {
+	want := "\n| code | what to do |\n|---|---|\n"
+	for _, e := range render.RunErrors {
+		want += "| `" + strings.ReplaceAll(e.Codes, ", ", "`, `") + "` | " + e.Next + " |\n"
+	}
+	const name = "docs/errors.md"
+	text := document(t, name)
+	got := between(t, text, "<!-- run errors -->", "<!-- /run errors -->")
+	if got == want {
+		return
+	}
+	if os.Getenv("UPDATE_REFERENCE") == "" {
+		t.Fatal("docs/errors.md does not have the program's errors of runs: UPDATE_REFERENCE=1 go test ./cmd/symphony -run TestDocumentedRunErrors")
+	}
+	if err := os.WriteFile(filepath.Join(moduleRoot, name), []byte(strings.Replace(text, "<!-- run errors -->"+got, "<!-- run errors -->"+want, 1)), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -14,9 +14,9 @@ func doctorCommand(w *term.Env) *cli.Command {
 		Description: `Each result is one line: + is fine, ! works but needs your attention, x does not work.
 Each check runs in two environments: yours and that of cron, which has HOME, USER, LOGNAME,
 SHELL and PATH=/usr/bin:/bin, the environment file, and the variables that bash -lc adds.
-Nothing is changed. Codex is started, and its sandbox is tried, in a folder that is removed.
+It changes nothing: it starts codex and tries its sandbox in a folder that it removes.
 
-Exit code 0: nothing fails; 1: a check fails; 3: WORKFLOW.md or the key is wrong.
+Exit code 0: no check fails; 1: a check fails; 3: WORKFLOW.md or the key is wrong.
 
 Example:
 

@@ -11,31 +11,31 @@ import (
 
 func initCommand(w *term.Env) *cli.Command {
 	flags := workflowFlags(
-		&cli.StringFlag{Name: "example", Usage: "`NAME` of a ready workflow: " + strings.Join(setup.ExampleNames, ", "), DefaultText: setup.ExampleNames[0]},
-		&cli.StringFlag{Name: "key-file", Usage: "read the Linear key from `FILE`, - is stdin"},
+		&cli.StringFlag{Name: "example", Usage: "`NAME` of the example to start from: " + strings.Join(setup.ExampleNames, ", "), DefaultText: setup.ExampleNames[0]},
+		&cli.StringFlag{Name: "key-file", Usage: "read the Linear key from `FILE`; - is stdin"},
 		&cli.StringFlag{Name: "project", Usage: "address (`URL`) or slug id of the Linear project"},
 		&cli.StringFlag{Name: "repository", Usage: "`URL` of the git repository; with --example worktree the directory of a local one"},
-		&cli.StringFlag{Name: "active-states", Usage: "work is done in these `STATES`, with commas between", DefaultText: "proposed from the project's team"},
+		&cli.StringFlag{Name: "active-states", Usage: "agents work on issues in these `STATES`, separated by commas", DefaultText: "proposed from the project's team"},
 		&cli.StringFlag{Name: "review-state", Usage: "the `STATE` in which the agent hands an issue over", DefaultText: "proposed from the project's team"},
-		&cli.StringFlag{Name: "label", Usage: "only issues with this `LABEL` are worked on", DefaultText: setup.DefaultLabel},
-		&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` of workspaces", DefaultText: "~/symphony/PROJECT"},
+		&cli.StringFlag{Name: "label", Usage: "agents work only on issues with this `LABEL`", DefaultText: setup.DefaultLabel},
+		&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` for workspaces", DefaultText: "~/symphony/PROJECT"},
 		&cli.StringFlag{Name: "endpoint", Usage: "the tracker's API at another `URL`", DefaultText: project.TrackerSetup().Endpoint},
 		&cli.BoolFlag{Name: "json", Usage: "print JSON; asks nothing"},
 	)
 	flags[0].(*cli.StringFlag).Aliases = []string{"w", "output", "o"}
 	return &cli.Command{
-		Name: "init", Usage: "write a WORKFLOW.md and its environment file; asks for values that no flag gives",
+		Name: "init", Usage: "write a WORKFLOW.md and its environment file; asks for what no flag gives",
 		UsageText: usageText("init", "[WORKFLOW]"),
-		Description: `On a terminal it asks for the Linear key, checks it at once, lists the projects, and proposes
-the rest. Without a terminal it needs --project, --repository, and a key: by --key-file, in the
-environment file, or in LINEAR_API_KEY. The key is stored in the environment file, mode 0600.
-It never overwrites a file, and writes nothing if a value is wrong.
+		Description: `On a terminal it asks for the Linear key, checks it, lists the projects, and proposes the rest.
+Without a terminal it needs --project, --repository, and a key: from --key-file, from the environment
+file, or from LINEAR_API_KEY. It stores the key in the environment file, mode 0600. It never
+overwrites a file, and it writes nothing if a value is wrong.
 
 Examples of --example:
   branch         a branch for each issue, pushed after each run (the default)
   pull-request   the same, and gh opens a pull request
   worktree       a git worktree of a local repository for each issue; nothing is pushed
-  review         the agent reads the branch of an issue and comments; it can write nothing
+  review         the agent reads the branch of an issue and comments; it can't change the code
 
 Example:
 

@@ -21,16 +21,16 @@ func logsCommand(w *term.Env) *cli.Command {
 			"day, and a pager shows the log: $PAGER, else less. In a pipe the time is complete and in UTC.\n\n" +
 			exampleText("symphony logs -f ABC-7", "symphony logs ABC-7 --last command"),
 		Flags: workflowFlags(
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "print new events as they are written, also those of the next runs, until SIGINT; with --run until that run ends"},
-			&cli.StringFlag{Name: "run", Usage: "the run with this `ID`, or the beginning of one, instead of the newest; see symphony show"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "print new events as they are written, of later runs too, until Ctrl-C; with --run until that run ends"},
+			&cli.StringFlag{Name: "run", Usage: "the run with this `ID` or prefix of an ID instead of the newest; symphony show lists them"},
 			&cli.BoolFlag{Name: "all", Usage: "all runs that are kept, one after another"},
-			&cli.StringFlag{Name: "since", Usage: "only events after that `TIME`, in all runs: 10m or 7d ago, a day, or 2026-01-31T18:00:00Z"},
-			&cli.StringFlag{Name: "last", Usage: "only the last event of that `KIND`, complete: " + strings.Join(logs.Kinds(), ", ")},
+			&cli.StringFlag{Name: "since", Usage: "only events since that `TIME`, in all runs: 10m or 7d ago, a day, or 2026-01-31T18:00:00Z"},
+			&cli.StringFlag{Name: "last", Usage: "only the last event of that `KIND`, in full: " + strings.Join(logs.Kinds(), ", ")},
 			&cli.BoolFlag{Name: "raw", Usage: "print the events as they are stored, one JSON object per line"},
 			&cli.BoolFlag{Name: "stderr", Usage: "the agent's stderr"},
 			&cli.BoolFlag{Name: "worker", Usage: "the worker's own log"},
 			&cli.BoolFlag{Name: "hooks", Usage: "the output of hooks"},
-			&cli.BoolFlag{Name: "no-pager", Usage: "print at once, also on a terminal"},
+			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			o, err := newLogOptions(c, w.Now())
@@ -42,7 +42,7 @@ func logsCommand(w *term.Env) *cli.Command {
 	}
 }
 
-// newLogOptions refuses flags that exclude each other, so that each accepted flag has an effect.
+// newLogOptions refuses flags that can't be combined, so that each accepted flag has an effect.
 func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
 	o = logs.Options{Follow: c.Bool("follow"), Raw: c.Bool("raw"), All: c.Bool("all"), Run: c.String("run"), Last: c.String("last")}
 	for flag, file := range map[string]string{"stderr": "agent.stderr", "worker": "worker.log", "hooks": "hooks.log"} {
@@ -50,7 +50,7 @@ func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
 			continue
 		}
 		if o.File != "" || o.Raw {
-			return o, exit.Usage("logs: --raw, --stderr, --worker and --hooks exclude each other")
+			return o, exit.Usage("logs: --raw, --stderr, --worker and --hooks cannot be combined")
 		}
 		o.File = file
 	}
@@ -60,16 +60,14 @@ func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
 		}
 	}
 	switch {
-	case c.IsSet("run") && o.Run == "":
-		return o, exit.Usage("logs: --run needs the beginning of a run's id")
 	case o.Run != "" && o.All:
-		return o, exit.Usage("logs: --run and --all exclude each other")
+		return o, exit.Usage("logs: --run and --all cannot be combined")
 	case o.File != "" && !o.Since.IsZero():
-		return o, exit.Usage("logs: --since works for events only: the lines of --stderr, --worker and --hooks have no time")
+		return o, exit.Usage("logs: --since works only for events: the lines of --stderr, --worker and --hooks have no time")
 	case c.IsSet("last") && !slices.Contains(logs.Kinds(), o.Last):
-		return o, exit.Usage("logs: --last needs one of %s, not %q", strings.Join(logs.Kinds(), ", "), o.Last)
+		return o, exit.Usage("logs: --last must be one of %s, not %q", strings.Join(logs.Kinds(), ", "), o.Last)
 	case o.Last != "" && (o.Follow || o.All || o.File != "" || !o.Since.IsZero()):
-		return o, exit.Usage("logs: --last goes with --run and --raw only")
+		return o, exit.Usage("logs: --last can be combined only with --run and --raw")
 	}
 	return o, nil
 }

@@ -1,5 +1,5 @@
-// Symphony turns a Linear project into finished work: each pass reconciles the tracker with a table of
-// claims and detached workers, and exits.
+// Symphony turns a Linear project into finished work. Each pass reconciles the tracker with the claims and the detached workers
+// that its database records, and exits.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 
 func main() { os.Exit(mainCode()) }
 
-// mainCode is main without the exit, for tests that run it as a program.
+// mainCode is main without os.Exit, for tests that run it as a program.
 func mainCode() int {
 	command := ""
 	if at := commandAt(os.Args); at >= 0 {
@@ -34,7 +34,7 @@ func mainCode() int {
 	return run(ctx, w, os.Args)
 }
 
-// run runs a command line and returns its exit code; errors are printed here and nowhere else.
+// run runs a command line, prints its error and returns its exit code. Errors are printed here and nowhere else.
 func run(ctx context.Context, w *term.Env, args []string) int {
 	args = tickLoopArguments(args)
 	command := ""
@@ -57,7 +57,7 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 	return exit.With(w, err)
 }
 
-// wantsJSON looks for --json before the line is parsed, so that a mistake in the line is printed as JSON too.
+// wantsJSON looks for --json before the command line is parsed, so that a mistake in it is printed as JSON, too.
 func wantsJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
@@ -79,8 +79,8 @@ func helpTopic(app *cli.App, args []string) error {
 	return nil
 }
 
-// signals returns a context that ends at SIGINT and SIGTERM. Workers and takeovers also end at SIGHUP: at a logout systemd
-// sends it right after SIGTERM, and it must not kill a process that is cleaning up.
+// signals returns a context that SIGINT and SIGTERM cancel, for workers and takeovers also SIGHUP: at a logout systemd sends it
+// right after SIGTERM, and it must not kill a process that is cleaning up.
 func signals(command string) (context.Context, context.CancelFunc) {
 	list := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if command == "worker" || command == "takeover" {

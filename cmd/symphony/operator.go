@@ -14,22 +14,22 @@ import (
 )
 
 func holdCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbHold, "start no further run for an issue; the present one may end", "ISSUE")
+	return verbCommand(w, reconcile.VerbHold, "start no further run of an issue; its current run may end", "ISSUE")
 }
 
 func retryCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff; it is due now", "ISSUE")
+	return verbCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff, so that it is due now", "ISSUE")
 }
 
 func pauseCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbPause, "start nothing new; what runs may end")
+	return verbCommand(w, reconcile.VerbPause, "start no new runs; current runs may end")
 }
 
 func resumeCommand(w *term.Env) *cli.Command {
 	return verbCommand(w, reconcile.VerbResume, "start new runs again")
 }
 
-// verbCommand stores a command for the next pass, and runs that pass. Its arguments are an issue, or nothing.
+// verbCommand returns a command that stores a verb and runs the pass that applies it. Its argument is an issue, or none.
 func verbCommand(w *term.Env, verb reconcile.Verb, usage string, names ...string) *cli.Command {
 	name, arguments, example := string(verb), "[WORKFLOW]", "symphony "+string(verb)
 	if len(names) > 0 {
@@ -46,9 +46,9 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage string, names ...string
 
 func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "run", Usage: "start one issue now, if every rule but the slots allows it, and follow its run",
+		Name: "run", Usage: "start one issue now, if every rule except the slots allows it, and follow its run",
 		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
-		Description: "The command ends with the run and exits 1 if the run did not succeed. Ctrl-C ends the command, not the run.\n\n" +
+		Description: "The command ends when the run ends, and exits 1 if the run did not succeed. Ctrl-C ends the command, not the run.\n\n" +
 			exampleText("symphony run ABC-7"),
 		Flags: workflowFlags(),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
@@ -59,13 +59,13 @@ func runCommand(w *term.Env) *cli.Command {
 
 func stopCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "stop", Usage: "hold an issue and end its present run, or end every run",
+		Name: "stop", Usage: "hold an issue and end its current run, or end every run",
 		UsageText: usageText("stop", "ISSUE|--all [WORKFLOW]"),
 		Description: `The command waits until the run has ended and prints the outcome. A worker has ten seconds to end its
 agent, and hooks.timeout_ms more for after_run. The workspace stays. --all first pauses the
-project, so that nothing new is started until symphony resume.
+project, so that no new run starts until symphony resume.
 
-Exit code 1: something has not ended; it is named. 4: another pass has the lock; the command is kept.
+Exit code 1: something is still running and is named. 4: another pass has the lock; the next pass applies the command.
 
 Example:
 
@@ -82,12 +82,14 @@ Example:
 
 func stopAction(c *cli.Context, w *term.Env) error {
 	var names []string
-	if !c.Bool("all") {
+	switch name := c.Args().First(); {
+	case !c.Bool("all") && name == "":
+		return exit.Usage("stop: ISSUE or --all is missing")
+	case !c.Bool("all"):
 		names = []string{"ISSUE"}
-	} else if name := c.Args().First(); name != "" {
-		// With --all the only argument is a workflow. An issue beside it is a mistake.
+	case name != "": // the workflow; an issue beside --all is a mistake
 		if _, err := os.Stat(w.Absolute(name)); err != nil {
-			return exit.Usage("stop: ISSUE or --all, not both: there is no workflow %q", name)
+			return exit.Usage("stop: ISSUE and --all cannot be combined, and there is no workflow %q", name)
 		}
 	}
 	return onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
@@ -100,8 +102,8 @@ func takeoverCommand(w *term.Env) *cli.Command {
 		Name: "takeover", Usage: "continue an issue yourself, in codex's own terminal, in its workspace",
 		UsageText: usageText("takeover", "ISSUE [WORKFLOW]"),
 		Description: `The command holds the issue, ends its run if it has one, and opens codex on the issue's thread, in the workspace
-and under the sandbox of a run. No run uses the workspace meanwhile. At the end, changes to git's configuration
-and hooks are undone, as after a run, and you are asked whether a run continues your work.
+and under the sandbox of a run. No run uses the workspace until you are done. At the end, changes to git's
+configuration and hooks are undone, as after a run, and you are asked whether a run continues your work.
 
 Example:
 
@@ -114,7 +116,7 @@ Example:
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			then := c.String("then")
 			if then != "" && then != "retry" && then != "hold" {
-				return exit.Usage("takeover: --then is retry or hold, not %q", then)
+				return exit.Usage("takeover: --then must be retry or hold, not %q", then)
 			}
 			return operate.Takeover(c.Context, p, args[0], c.Bool("yes"), then)
 		}),

@@ -11,11 +11,11 @@ func projectsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "projects", Usage: "list the projects of this account, or remove one",
 		UsageText: "symphony projects [flags]\n   symphony projects remove [flags] PATH",
-		Description: `A project is one WORKFLOW.md and its state directory, usually below ~/.local/state/symphony.
+		Description: `A project is a WORKFLOW.md and its state directory, usually below ~/.local/state/symphony.
 
 projects remove takes a WORKFLOW.md, its folder or a state directory. It deletes the state directory, the
 environment file and the project's entry in the workspace root; with --workspaces also the workspaces. It
-refuses while a worker lives or a schedule runs passes.
+refuses while a worker or a schedule is active.
 
 Examples:
 
@@ -37,7 +37,7 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 	if len(args) == 0 {
 		for _, name := range []string{"workspaces", "force", "yes"} {
 			if c.Bool(name) {
-				return exit.Usage("projects: --%s belongs to projects remove PATH", name)
+				return exit.Usage("projects: --%s works only with projects remove PATH", name)
 			}
 		}
 		return cleanup.ListProjects(c.Context, w)

@@ -12,14 +12,14 @@ import (
 
 func promptCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "prompt", Usage: "render the prompt of an issue as its run would get it",
+		Name: "prompt", Usage: "print the prompt that a run of an issue would get",
 		UsageText: usageText("prompt", "ISSUE [WORKFLOW]"),
-		Description: "Asks the tracker for the issue; nothing is started, and nothing is changed.\n\n" +
+		Description: "It asks the tracker for the issue, and starts and changes nothing.\n\n" +
 			exampleText("symphony prompt ABC-7", "symphony prompt ABC-7 --attempt 2"),
 		Flags: workflowFlags(&cli.IntFlag{Name: "attempt", Usage: "as retry or continuation `N`", DefaultText: "as a first run"}),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			if c.Int("attempt") < 0 {
-				return exit.Usage("prompt: --attempt is not negative")
+				return exit.Usage("prompt: --attempt must not be negative")
 			}
 			cfg, err := p.Config()
 			if err != nil {

@@ -24,15 +24,15 @@ Example:
     symphony prune --dry-run
     symphony prune --yes --older-than 24h`,
 		Flags: workflowFlags(
-			&cli.BoolFlag{Name: "dry-run", Usage: "only print what would be removed"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be removed, and remove nothing"},
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
-			&cli.BoolFlag{Name: "force", Usage: "also work that exists nowhere else"},
+			&cli.BoolFlag{Name: "force", Usage: "also remove work that exists nowhere else"},
 			&cli.DurationFlag{Name: "older-than", Usage: "keep runs that began or ended within this `TIME`", Value: cleanup.KeepRuns, DefaultText: "168h"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 		),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			if c.Duration("older-than") < 0 {
-				return exit.Usage("prune: --older-than is not negative")
+				return exit.Usage("prune: --older-than must not be negative")
 			}
 			return cleanup.Prune(c.Context, p, cleanup.PruneOptions{
 				DryRun: c.Bool("dry-run"), Yes: c.Bool("yes"), Force: c.Bool("force"), OlderThan: c.Duration("older-than"),

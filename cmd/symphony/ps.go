@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -17,8 +16,8 @@ func psCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "ps", Usage: "what runs, what waits, what is held, and why",
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
-		Description: "With ISSUE it shows these issues alone. With --watch it prints again every second until\n" +
-			"Ctrl-C. In a pipe each row is a line with exact values, separated by tabs.\n\n" +
+		Description: "With ISSUE it shows only these issues. With --watch it prints again every second until\n" +
+			"Ctrl-C. In a pipe each row is a line of exact values, separated by tabs.\n\n" +
 			exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "all", Usage: "also the skipped issues and the runs that have ended"},
@@ -31,12 +30,10 @@ func psCommand(w *term.Env) *cli.Command {
 			issues, positional := issuesAndWorkflow(w, c.Args().Slice())
 			o := view.Options{All: c.Bool("all"), Ended: c.Int("n"), Issues: issues}
 			switch {
-			case slices.Contains(c.Args().Slice(), ""):
-				return exit.Usage("ps: an argument is empty; check the script's variables")
 			case c.IsSet("n") && !o.All:
-				return exit.Usage("ps: -n needs --all: it is the number of ended runs")
+				return exit.Usage("ps: -n, the number of ended runs, works only with --all")
 			case o.Ended < 1:
-				return exit.Usage("ps: -n needs a number of at least 1, not %d", o.Ended)
+				return exit.Usage("ps: -n must be at least 1, not %d", o.Ended)
 			}
 			p, err := openProject(w, c, positional)
 			if err != nil {
@@ -55,8 +52,8 @@ func psCommand(w *term.Env) *cli.Command {
 	}
 }
 
-// issuesAndWorkflow separates the issues from the workflow, which may come last: a path that exists, or anything with a
-// slash or a dot, which no issue has.
+// issuesAndWorkflow separates the issues from the workflow, which may come last. The workflow is a path that exists, or anything
+// with a slash or a dot, which no issue has.
 func issuesAndWorkflow(w *term.Env, args []string) (issues []string, workflow string) {
 	if len(args) == 0 {
 		return nil, ""
@@ -68,7 +65,7 @@ func issuesAndWorkflow(w *term.Env, args []string) (issues []string, workflow st
 	return args, ""
 }
 
-// issueShaped reports a name such as ABC-7. A folder of that name, for instance a workspace, is not meant.
+// issueShaped reports whether a name looks like ABC-7: then it names the issue, not a folder of that name such as a workspace.
 func issueShaped(name string) bool {
 	team, number, ok := strings.Cut(name, "-")
 	return ok && team != "" && number != "" && strings.Trim(number, "0123456789") == ""

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -29,11 +28,6 @@ Example: symphony report --since 2026-01-31`,
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 		),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
-			for _, flag := range []string{"since", "until"} {
-				if c.IsSet(flag) && c.String(flag) == "" {
-					return exit.Usage("report: --%s needs a time; check the script's variables", flag)
-				}
-			}
 			period, err := view.ParsePeriod(c.String("since"), c.String("until"), w.Now())
 			if err != nil {
 				return err

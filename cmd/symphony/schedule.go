@@ -16,22 +16,22 @@ var scheduleVerbs = []string{"show", "install", "remove", "status"}
 
 func scheduleCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "schedule", Usage: "run passes by a systemd timer or by cron: show, install, remove, status",
+		Name: "schedule", Usage: "run passes from a systemd timer or from cron: show, install, remove, status",
 		UsageText: usageText("schedule", strings.Join(scheduleVerbs, "|")+" [WORKFLOW]"),
 		Description: `show     print what install would write
-install  write it and switch it on; it may be repeated
-remove   remove what install wrote, and nothing else; running workers go on
-status   does the schedule run, when is the next pass, how was the last?
+install  write it and switch it on; it may be run again
+remove   remove what install wrote, and nothing else; running workers continue
+status   whether the schedule is active, when the next pass is due, how the last one ended
 
-Without a flag the schedule is a timer of your own systemd, every polling.interval_ms. Your user
-must linger: loginctl enable-linger. The passes do not get the variables of this shell: put the key
-and other variables into the project's environment file.
+Without a flag the schedule is a timer of your systemd user instance, every polling.interval_ms.
+Your user must linger: loginctl enable-linger. The passes do not get the variables of this shell:
+put the key and other variables into the project's environment file.
 
 Example:
 
     symphony schedule install -w ~/web-shop/WORKFLOW.md && symphony schedule status -w ~/web-shop/WORKFLOW.md`,
 		Flags: workflowFlags(
-			&cli.BoolFlag{Name: "system", Usage: "a timer of the system's systemd; only root can install it"},
+			&cli.BoolFlag{Name: "system", Usage: "a timer of the system instance of systemd; only root can install it"},
 			&cli.StringFlag{Name: "run-as", Usage: "with --system: the `ACCOUNT` that passes run as", DefaultText: "the caller of sudo, or you"},
 			&cli.BoolFlag{Name: "cron", Usage: "a line in your crontab, every minute"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON (status)"},
@@ -40,15 +40,15 @@ Example:
 			verb, o := args[0], schedule.Options{System: c.Bool("system"), Cron: c.Bool("cron"), RunAs: c.String("run-as")}
 			switch {
 			case !slices.Contains(scheduleVerbs, verb):
-				return exit.Usage("schedule: %q is none of %s%s", verb, strings.Join(scheduleVerbs, ", "), text.DidYouMean(verb, scheduleVerbs, "%s"))
+				return exit.Usage("schedule: unknown subcommand %q%s; there are %s", verb, text.DidYouMean(verb, scheduleVerbs, "%s"), strings.Join(scheduleVerbs, ", "))
 			case o.System && o.Cron:
-				return exit.Usage("schedule: --system or --cron, not both")
+				return exit.Usage("schedule: --system and --cron cannot be combined")
 			case o.RunAs != "" && (!o.System || verb != "show" && verb != "install"):
-				return exit.Usage("schedule: --run-as goes with --system, and with show and install only")
+				return exit.Usage("schedule: --run-as works only with --system and the subcommands show and install")
 			case verb == "status" && (o.System || o.Cron):
-				return exit.Usage("schedule: status looks at every kind of schedule; leave --system and --cron out")
+				return exit.Usage("schedule: status covers every kind of schedule; leave out --system and --cron")
 			case w.JSON && verb != "status":
-				return exit.Usage("schedule: --json goes with status only")
+				return exit.Usage("schedule: --json works only with status")
 			}
 			switch verb {
 			case "show":

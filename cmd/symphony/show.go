@@ -11,7 +11,7 @@ import (
 
 func showCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "show", Usage: "everything about one issue: why it runs or does not, its runs, its workspace, what comes next",
+		Name: "show", Usage: "everything about one issue: why it runs or does not, what happens next, its runs and its workspace",
 		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
 		Description: "It changes nothing. The tracker is asked only about an issue without a claim.\n\n" +
 			exampleText("symphony show ABC-7", "symphony show ABC-7 --diff"),
@@ -19,14 +19,14 @@ func showCommand(w *term.Env) *cli.Command {
 			&cli.BoolFlag{Name: "diff", Usage: "the changes in the workspace since its base commit, as git diff prints them"},
 			&cli.BoolFlag{Name: "offline", Usage: "do not ask the tracker"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
-			&cli.BoolFlag{Name: "no-pager", Usage: "print a diff at once, also on a terminal"},
+			&cli.BoolFlag{Name: "no-pager", Usage: "print a diff without a pager"},
 		),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			switch {
 			case c.Bool("diff") && w.JSON:
-				return exit.Usage("show: --diff and --json exclude each other")
+				return exit.Usage("show: --diff and --json cannot be combined")
 			case c.Bool("no-pager") && !c.Bool("diff"):
-				return exit.Usage("show: --no-pager needs --diff: nothing else is paged")
+				return exit.Usage("show: --no-pager works only with --diff, because nothing else is paged")
 			case c.Bool("diff"):
 				return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Diff(c.Context, p, args[0]) })
 			}

@@ -16,7 +16,7 @@ func tickCommand(w *term.Env) *cli.Command {
 		Name: "tick", Usage: "run one pass: reconcile the tracker with the running work, and exit",
 		UsageText: usageText("tick", "[WORKFLOW]"),
 		Description: `A pass settles runs that have ended, stops runs that must not go on, starts the runs that are due, and
-exits. Run it from cron or a systemd timer, by hand, or with --loop. symphony WORKFLOW.md is short for
+exits. Run it from cron or a systemd timer, manually, or with --loop. symphony WORKFLOW.md is short for
 symphony tick --loop WORKFLOW.md.
 
 SYMPHONY_MAX_AGENTS limits the live runs of one codex home, over all projects.
@@ -29,9 +29,9 @@ when it changes. In systemd's journal each line has a priority.
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "loop", Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM"},
 			&cli.BoolFlag{Name: "stop-on-exit", Usage: "with --loop: end the workers with the loop, for containers; the next loop starts their issues again"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do; changes nothing and takes no lock"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do, without a change and without the lock"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per pass"},
-			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print only errors, and those only when they change"},
+			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print nothing but errors, and those only when they change"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs that this pass started have ended"},
 			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait for another pass, for a `TIME` such as 10s", DefaultText: "do not wait"},
 			&cli.StringFlag{Name: "log-level", Usage: "log the pass on stderr, at `LEVEL`: debug, info, warn or error", DefaultText: "info with --log-format, else no log"},
@@ -45,7 +45,7 @@ when it changes. In systemd's journal each line has a priority.
 
 func tickAction(c *cli.Context, w *term.Env) error {
 	if c.IsSet("port") {
-		return exit.Usage("tick: --port is not built yet: there is no HTTP server; symphony ps --json shows what runs")
+		return exit.Usage("tick: --port is not built yet: there is no HTTP server; use symphony ps --json")
 	}
 	o := pass.TickOptions{
 		Options: pass.Options{Trigger: c.String("trigger"), DryRun: c.Bool("dry-run"), LockTimeout: c.Duration("lock-timeout")},
@@ -67,10 +67,10 @@ func tickAction(c *cli.Context, w *term.Env) error {
 	return pass.Tick(c.Context, p, o)
 }
 
-// portFlag is --port of the specification (13.7), which is refused by name.
+// portFlag is --port (specification 13.7), which is refused by name.
 func portFlag() cli.Flag { return &cli.StringFlag{Name: "port", Hidden: true} }
 
-// tickLoopArguments makes "symphony tick --loop WORKFLOW.md" of "symphony WORKFLOW.md", the command line of the specification (17.7).
+// tickLoopArguments turns "symphony WORKFLOW.md", the command line of specification 17.7, into "symphony tick --loop WORKFLOW.md".
 func tickLoopArguments(args []string) []string {
 	at := commandAt(args)
 	if at < 0 || !strings.HasSuffix(args[at], ".md") {

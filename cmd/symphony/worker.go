@@ -6,7 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// workerCommand is the detached program that owns a run. Only a pass starts it.
+// workerCommand is the detached process that owns a run. Only a pass starts it.
 func workerCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "worker", Hidden: true, Usage: "carry out one run (started by a pass)",

@@ -110,7 +110,7 @@ func checkTracker(_ context.Context, e *environment) []finding {
 	t, answer := e.config.Tracker, e.tracker()
 	switch {
 	case errors.Is(answer.err, reconcile.ErrRejected):
-		return warn(t.Endpoint+" answers, but did not check the project, states and labels: "+answer.err.Error(),
+		return warn(t.Endpoint+" answers, but refused to check the project, states and labels: "+answer.err.Error(),
 			"a pass works without this check: compare the names in WORKFLOW.md with the tracker yourself")
 	case answer.err != nil:
 		return failWith(answer.err)

@@ -1,5 +1,5 @@
-// Package operate carries out what an operator orders: to hold, retry, stop, take over or run an issue, to pause and resume the
-// project. A command is stored, and a pass that looks at nothing else applies it.
+// Package operate carries out an operator's commands: hold, retry, stop, take over or run an issue; pause and resume the
+// project. It stores the command and runs a pass that is confined to it.
 package operate
 
 import (
@@ -25,14 +25,14 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// operation is one command and the pass that applies it.
+// operation is a stored command and the pass that applies it.
 type operation struct {
 	p       *project.Project
 	db      *state.DB
 	cmd     reconcile.Command
-	only    string // confines the pass to this issue; empty for all, pass.NoIssue for none
+	only    string // the pass's Options.Only
 	result  pass.Result
-	applied bool // otherwise the command stays for the next pass
+	applied bool // if not, the next pass applies the command
 }
 
 // Apply stores a command about an issue, or about the project where issue is empty, runs a pass for it, and prints the result.
@@ -50,10 +50,10 @@ func Apply(ctx context.Context, p *project.Project, verb reconcile.Verb, issue s
 	})
 }
 
-// operate opens the database for all that a command does, including its pass.
+// operate opens the database that the command and its pass share, resolves the issue, and calls do.
 func operate(ctx context.Context, p *project.Project, verb reconcile.Verb, issue string, do func(*operation) error) (err error) {
 	if err := p.Nested(); err != nil {
-		return err // an agent must not give commands
+		return err // an agent must not operate symphony
 	}
 	db, err := state.Open(ctx, p.StateDir)
 	if err == nil {
@@ -86,19 +86,24 @@ func (o *operation) run(ctx context.Context) error {
 	o.result, err = pass.Run(ctx, o.p, pass.Options{Trigger: project.TriggerCommand, Only: o.only, LockTimeout: project.CommandPatience, DB: o.db})
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s is noted for the next pass: %w", o.cmd.Verb, err)
+		return fmt.Errorf("the next pass applies %s: %w", o.cmd.Verb, err)
 	case o.result.Holder != nil:
 		e := project.LockedError(o.result.Holder)
-		e.Hint = "the command is kept: the next pass takes it up"
+		e.Hint = "the command is stored; the next pass applies it"
 		return e
 	}
 	o.applied, err = o.db.Operator.CommandDone(ctx, id)
 	return err
 }
 
-// print prints the pass of the command, and the command's effect unless an action of the pass says it.
+// print prints the pass of the command and, unless an action of the pass shows it, the command's effect. Errors of the pass
+// are warnings once the command has had its effect.
 func (o *operation) print(ctx context.Context) error {
-	pass.ReportText(o.p, o.result)
+	r := o.result
+	if o.applied {
+		r.Errors = nil
+	}
+	pass.ReportText(o.p, r)
 	if !o.applied {
 		return nil
 	}
@@ -106,16 +111,24 @@ func (o *operation) print(ctx context.Context) error {
 	if effect != "" {
 		fmt.Fprintln(o.p.Env.Stdout, term.Visible(effect))
 	}
+	for _, e := range o.result.Errors {
+		warning := fmt.Sprintf("%s was applied, but its pass reported %s", o.cmd.Verb, e)
+		if e.Hint != "" {
+			warning += "; " + e.Hint
+		}
+		o.p.Env.Note(slog.LevelWarn, warning)
+	}
 	return err
 }
 
+// effect describes what the command changed; empty if an action of the pass shows it.
 func (o *operation) effect(ctx context.Context) (string, error) {
 	switch o.cmd.Verb {
 	case reconcile.VerbPause, reconcile.VerbStopAll:
-		return "paused: nothing new is started until symphony resume", nil
+		return "paused: no new run starts until symphony resume", nil
 	case reconcile.VerbResume:
 		return "resumed", nil
-	default: // about an issue
+	default: // the others have an issue
 	}
 	for _, a := range o.result.Applied {
 		if a.IssueID == o.cmd.IssueID && (a.Kind == reconcile.ActHold || a.Kind == reconcile.ActStop || a.Kind == reconcile.ActRetry) {
@@ -131,33 +144,32 @@ func (o *operation) effect(ctx context.Context) (string, error) {
 	case c.Status == reconcile.Held:
 		return o.cmd.Identifier + " is held", nil
 	case c.HoldNext:
-		return o.cmd.Identifier + " is held when its run has ended", nil
+		return o.cmd.Identifier + " will be held when its run ends", nil
 	case c.Status == reconcile.Running:
-		return o.cmd.Identifier + " runs, its counters are cleared", nil
+		return o.cmd.Identifier + " is running; its counters are cleared", nil
 	}
 	return o.cmd.Identifier + " is due", nil
 }
 
-// reportRest says on stderr what the next pass has still to do, and whether a schedule will run one.
+// reportRest reports on stderr a command that the next pass still has to apply, and a missing schedule.
 func (o *operation) reportRest(ctx context.Context) error {
 	alive, err := project.ScheduleAlive(ctx, o.db, o.p.Env.Now())
 	if err != nil {
 		return err
 	}
 	if !o.applied {
-		fmt.Fprintf(o.p.Env.Stderr, "symphony: %s is noted for the next pass\n", o.cmd.Verb)
+		fmt.Fprintf(o.p.Env.Stderr, "symphony: the next pass applies %s\n", o.cmd.Verb)
 	}
 	if !alive && !project.Looping(o.p.StateDir) {
 		fmt.Fprintln(o.p.Env.Stderr, "symphony: no schedule is active: run symphony tick")
 	}
 	if o.applied {
-		return nil // other errors of the pass have been printed
+		return nil
 	}
 	return o.result.ExitCode()
 }
 
-// RunIssue runs a pass confined to the issue, then follows the run until it ends. The end of this command does not end the
-// run.
+// RunIssue runs a pass confined to the issue and follows the run until it ends. A signal ends this command, not the run.
 func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 	issue, err := project.FetchIssue(ctx, p, ref)
 	if err != nil {
@@ -174,7 +186,7 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 	if err := r.ExitCode(); err != nil {
 		return err
 	}
-	db, err := project.OpenForReading(context.WithoutCancel(ctx), p) // after a signal the message names the run that goes on
+	db, err := project.OpenForReading(context.WithoutCancel(ctx), p) // after a signal the message names the run that continues
 	if err != nil {
 		return err
 	}
@@ -187,7 +199,7 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 	if i := slices.IndexFunc(r.Applied, func(a reconcile.Applied) bool { return a.Kind == reconcile.ActDispatch && a.Err == nil }); i >= 0 {
 		runID = r.Applied[i].RunID
 	} else if claimed && c.Status == reconcile.Running {
-		fmt.Fprintf(p.Env.Stderr, "symphony: %s runs already\n", issue.Identifier)
+		fmt.Fprintf(p.Env.Stderr, "symphony: %s is already running\n", issue.Identifier)
 	} else {
 		return notStarted(issue, r, c, claimed)
 	}
@@ -198,26 +210,27 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(p.Env.Stdout, render.EndLine(run))
-	if hint := render.Hint(run.ErrorCode); hint != "" {
-		fmt.Fprintln(p.Env.Stderr, "  "+hint)
-	}
+	render.RunEnd(p.Env, run)
 	if run.Outcome != reconcile.Succeeded {
 		return exit.Only(exit.Failed)
 	}
 	return nil
 }
 
-// notStarted is the error that says why the pass has started no run of the issue.
+// notStarted returns the error that explains why the pass started no run of the issue.
 func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claimed bool) error {
-	e := &reconcile.Error{Code: "not_started", Message: fmt.Sprintf("%s is in state %q, which is not active, or not in this project", issue.Identifier, issue.State)}
+	e := &reconcile.Error{
+		Code:    "not_started",
+		Message: fmt.Sprintf("%s is not in this project, or its state %q is not active", issue.Identifier, issue.State),
+		Hint:    "symphony show " + issue.Identifier + " explains it",
+	}
 	skips := slices.Clone(r.Skips)
 	switch {
 	case !claimed:
 	case c.Status == reconcile.Held:
 		e.Message, e.Hint = fmt.Sprintf("%s is held (%s): %s", issue.Identifier, c.HoldReason, c.HoldMessage), "symphony retry "+issue.Identifier
 	case c.Kind == reconcile.Blocked:
-		e.Message, e.Hint = fmt.Sprintf("%s waits for the end of %s: %s", issue.Identifier, c.ErrorCode, c.ErrorMessage), "symphony ps says when it is tried again"
+		e.Message, e.Hint = fmt.Sprintf("%s is blocked by %s: %s", issue.Identifier, c.ErrorCode, c.ErrorMessage), "symphony ps shows when it is tried again"
 	default:
 		skips = append(skips, r.Waits...)
 		e.Message = fmt.Sprintf("%s waits until %s (%s)", issue.Identifier, c.DueAt.UTC().Format(time.RFC3339), c.Kind)
@@ -232,7 +245,7 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 }
 
 // Takeover holds an issue, ends its run, and opens codex's own terminal in the issue's workspace. It returns when the session
-// has ended. With yes it does not ask before it stops a run; then is retry, hold, or empty: ask at the end.
+// has ended. If yes is set, it stops a run without asking. At the end it does what then says: retry, hold, or ask if then is empty.
 func Takeover(ctx context.Context, p *project.Project, ref string, yes bool, then string) error {
 	w := p.Env
 	if !w.OnTerminal() {
@@ -250,16 +263,16 @@ func Takeover(ctx context.Context, p *project.Project, ref string, yes bool, the
 	if err != nil {
 		return err
 	}
-	hint := "symphony retry " + identifier + " lets it go"
+	hint := "symphony retry " + identifier + " releases it"
 	interrupted := &reconcile.Error{Code: "canceled", Message: "ended by a signal; " + identifier + " stays held", Hint: hint}
 	if ctx.Err() != nil {
 		return interrupted
 	}
 	if code != 0 {
-		return &reconcile.Error{Code: "takeover_failed", Message: fmt.Sprintf("codex ended with %d; %s stays held", code, identifier), Hint: hint}
+		return &reconcile.Error{Code: "takeover_failed", Message: fmt.Sprintf("codex ended with exit code %d; %s stays held", code, identifier), Hint: hint}
 	}
 	if then == "" {
-		line, err := term.AskLine(ctx, w, "Let "+term.Visible(identifier)+" go? [r]etry, [H]old: ", false)
+		line, err := term.AskLine(ctx, w, "Let a run continue "+term.Visible(identifier)+"? [r]etry, [H]old: ", false)
 		if ctx.Err() != nil {
 			return interrupted
 		}
@@ -275,8 +288,8 @@ func Takeover(ctx context.Context, p *project.Project, ref string, yes bool, the
 	return Apply(ctx, p, reconcile.VerbRetry, identifier)
 }
 
-// holdIssue holds an issue and ends its run. It returns the claim and the issue's newest thread; the claim is not held if the
-// operator does not want the run to be stopped.
+// holdIssue holds an issue and ends its run. It returns the claim and the issue's newest thread. The claim is not held if the
+// operator declined to stop the run.
 func holdIssue(ctx context.Context, p *project.Project, ref string, yes bool) (c reconcile.Claim, thread reconcile.Thread, err error) {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
@@ -292,7 +305,7 @@ func holdIssue(ctx context.Context, p *project.Project, ref string, yes bool) (c
 		return c, thread, err
 	}
 	if claimed && c.Status == reconcile.Running && !yes {
-		fmt.Fprintln(p.Env.Stdout, term.Visible(fmt.Sprintf("%s runs (run %s): it is stopped first", identifier, c.RunID)))
+		fmt.Fprintln(p.Env.Stdout, term.Visible(fmt.Sprintf("%s is running (run %s) and has to be stopped first", identifier, c.RunID)))
 		if confirmed, err := term.Confirm(ctx, p.Env, "Stop it? [y]es, [N]o: "); err != nil || !confirmed {
 			return c, thread, err
 		}
@@ -302,7 +315,7 @@ func holdIssue(ctx context.Context, p *project.Project, ref string, yes bool) (c
 	}
 	c, _, err = db.Views.ClaimByIssue(ctx, id)
 	if err == nil && c.Status != reconcile.Held {
-		err = &reconcile.Error{Code: "not_held", Message: identifier + " could not be held", Hint: "symphony show " + identifier + " says how it stands"}
+		err = &reconcile.Error{Code: "not_held", Message: identifier + " could not be held", Hint: "symphony show " + identifier + " shows its state"}
 	}
 	if err == nil {
 		thread, _, err = db.Journal.LastThread(ctx, id, "")
@@ -310,8 +323,8 @@ func holdIssue(ctx context.Context, p *project.Project, ref string, yes bool) (c
 	return c, thread, err
 }
 
-// openSession takes the workspace of a held issue and opens codex's terminal in it, on the issue's newest thread if that worked
-// in this very workspace. The exit code is codex's.
+// openSession takes the workspace of a held issue and opens codex's terminal in it, on the issue's newest thread if that thread
+// worked in this workspace. It returns codex's exit code.
 func openSession(ctx context.Context, p *project.Project, c reconcile.Claim, thread reconcile.Thread) (code int, err error) {
 	w := p.Env
 	cfg, err := p.Config()
@@ -341,13 +354,13 @@ func openSession(ctx context.Context, p *project.Project, c reconcile.Claim, thr
 	if thread.WorkspaceID != space.ID {
 		thread = reconcile.Thread{}
 	}
-	what := "a new session: no thread of codex's has worked there"
+	what := "a new session, because no thread has worked there"
 	if thread.ID != "" {
 		what = "thread " + thread.ID
 	}
-	fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%s is yours in %s, %s", c.Identifier, space.Path, what)))
+	fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("you have taken over %s in %s, %s", c.Identifier, space.Path, what)))
 	if names := takeover.WithheldPassEnv(); len(names) > 0 {
-		fmt.Fprintln(w.Stderr, term.Visible("symphony: commands do not get "+strings.Join(names, ", ")+" here (agent.pass_env)"))
+		fmt.Fprintln(w.Stderr, term.Visible("symphony: commands in this session do not get "+strings.Join(names, ", ")+" (agent.pass_env)"))
 	}
 	in, ok := w.Stdin.(*os.File)
 	if !ok {

@@ -25,7 +25,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// stopping is a stop that waits for the end of runs.
+// stopping is a stop that waits until runs have ended.
 type stopping struct {
 	*operation
 	local   workers.Local
@@ -33,7 +33,7 @@ type stopping struct {
 	stopped []stoppedRun
 }
 
-// stopJSON is the pass as tick --json prints it, with what was stopped.
+// stopJSON is the pass as tick --json prints it, with the runs that were stopped.
 type stopJSON struct {
 	pass.ResultJSON
 	Stopped []stoppedRun `json:"stopped"`
@@ -45,27 +45,27 @@ type stoppedRun struct {
 	Identifier string `json:"issue_identifier"`
 	RunID      string `json:"run_id"`
 	Kind       string `json:"kind"`
-	// Outcome is null if the run has not ended in time.
+	// Outcome is null if the run did not end in time.
 	Outcome *string `json:"outcome"`
 	AfterMS int64   `json:"after_ms"`
 	// Claim is the claim afterwards: held, waiting, running or released; Reason says why.
 	Claim         string              `json:"claim"`
 	Reason        string              `json:"reason"`
-	WorkspacePath *string             `json:"workspace_path"` // null if there is none any more
-	Left          []reconcile.Process `json:"left"`           // processes that have not ended
+	WorkspacePath *string             `json:"workspace_path"` // null if the workspace was removed
+	Left          []reconcile.Process `json:"left"`           // processes that are still running
 }
 
 const (
-	// stopSlack is how much longer than its own bound a run may take: for the passes that kill and settle it.
+	// stopSlack is added to the time that a run may take to end, for the passes that kill and settle it.
 	stopSlack = 15 * time.Second
-	// The run of a dead worker is left to other passes for settleAfter; then this process runs a pass, every settleEvery.
+	// Other passes get settleAfter to settle the run of a dead worker. After that this process runs a pass every settleEvery.
 	settleAfter = time.Second
 	settleEvery = 5 * time.Second
 	lookStep    = 50 * time.Millisecond
 )
 
-// Stop stores the command to stop an issue, or to stop all where issue is empty, runs a pass, and waits for the end of the
-// runs unless noWait is set. To stop all it ends the workers even if the database can't be used.
+// Stop stores the command to stop an issue, or all issues if issue is empty, runs a pass, and waits until the runs have ended
+// unless noWait is set. Stopping all issues ends the workers even if the database can't be used.
 func Stop(ctx context.Context, p *project.Project, issue string, noWait bool) error {
 	verb := reconcile.VerbStop
 	if issue == "" {
@@ -73,7 +73,7 @@ func Stop(ctx context.Context, p *project.Project, issue string, noWait bool) er
 	}
 	err := operate(ctx, p, verb, issue, func(op *operation) error {
 		s := &stopping{operation: op, local: workers.Local{Host: project.NewHost(), StateDir: p.StateDir}, began: proc.Monotonic(), stopped: []stoppedRun{}}
-		before, _ := s.unsettledRuns(ctx) // the write below reports errors of the database
+		before, _ := s.unsettledRuns(ctx) // the write below reports database errors
 		if err := s.run(ctx); err != nil {
 			return err
 		}
@@ -97,14 +97,14 @@ func Stop(ctx context.Context, p *project.Project, issue string, noWait bool) er
 	return err
 }
 
-// unsettledRuns lists the runs that the command is about and that no pass has settled yet.
+// unsettledRuns returns the command's runs that no pass has settled yet.
 func (s *stopping) unsettledRuns(ctx context.Context) ([]reconcile.Run, error) {
 	rec, err := s.db.Views.StateOf(ctx, s.only)
 	return slices.DeleteFunc(rec.Runs, func(r reconcile.Run) bool { return s.only != "" && r.IssueID != s.only }), err
 }
 
-// wait waits until every run has ended and is settled, and prints each. If no other pass kills and settles what is left, it
-// runs one. A signal, which ends the context signalled, ends only the waiting.
+// wait waits until every run has ended and is settled, and prints each. If no other pass kills and settles the rest, it runs
+// one. A signal, which cancels the context signalled, ends the wait and nothing else.
 func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 	ctx := context.WithoutCancel(signalled)
 	after, err := s.unsettledRuns(ctx)
@@ -114,7 +114,7 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 	short, cancel := context.WithTimeout(ctx, lookStep)
 	defer cancel()
 	for _, a := range after {
-		// The removal of a workspace has no claim, so no command reaches it. A later pass continues it.
+		// A cleanup run has no claim, so no command reaches it. A later pass starts the removal again.
 		if s.only == "" && a.Kind == reconcile.CleanupRun && a.Outcome == "" {
 			if err := s.local.Stop(short, a); err != nil {
 				s.p.Env.PrintError(exit.From(err))
@@ -129,7 +129,7 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 	if slices.ContainsFunc(s.result.Errors, func(e *reconcile.Error) bool { return e.Code == "disk_full" }) {
 		patience = settleEvery // no pass can settle anything
 	}
-	needsPass := func(run reconcile.Run) bool { // its worker is dead: only a pass can settle it
+	needsPass := func(run reconcile.Run) bool { // its worker is dead, so only a pass can settle it
 		return !project.Alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
 	}
 	settledAt := proc.Monotonic() - settleEvery + settleAfter
@@ -156,14 +156,14 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 				names = append(names, r.Identifier)
 			}
 			return &reconcile.Error{
-				Code: "canceled", Message: "ended by a signal; still ending: " + strings.Join(names, ", "),
-				Hint: "they end all the same: symphony ps shows them",
+				Code: "canceled", Message: "ended by a signal; these runs are still ending: " + strings.Join(names, ", "),
+				Hint: "they end without this command; symphony ps shows them",
 			}
 		}
 	}
 }
 
-// collectEnded records and prints the runs that have ended, and returns the others.
+// collectEnded records and prints the runs that have ended and returns the others.
 func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open []reconcile.Run, err error) {
 	for _, r := range runs {
 		run, err := s.db.Views.Run(ctx, r.ID)
@@ -208,7 +208,7 @@ func (s *stopping) describe(ctx context.Context, run reconcile.Run) (stoppedRun,
 	return row, err
 }
 
-// text is the line about a run that has ended.
+// text is the line for a run that has ended.
 func (row stoppedRun) text(run reconcile.Run) string {
 	after := time.Duration(row.AfterMS) * time.Millisecond
 	took := term.Duration(after)
@@ -216,7 +216,7 @@ func (row stoppedRun) text(run reconcile.Run) string {
 		took = fmt.Sprintf("%.1fs", after.Seconds())
 	}
 	if run.Kind == reconcile.CleanupRun {
-		return fmt.Sprintf("stopped the removal of %s after %s: %s", row.Identifier, took, run.Outcome)
+		return fmt.Sprintf("stopped the workspace removal of %s after %s: %s", row.Identifier, took, run.Outcome)
 	}
 	line := fmt.Sprintf("stopped %s after %s: ", row.Identifier, took)
 	if run.Outcome != reconcile.Canceled && run.Outcome != reconcile.InterruptedRun {
@@ -232,7 +232,7 @@ func (row stoppedRun) text(run reconcile.Run) string {
 	return line + ", workspace kept at " + *row.WorkspacePath
 }
 
-// notEnded is the error about runs that have not ended in time. It names their workers and processes.
+// notEnded returns the error that names the workers and processes of runs that did not end in time.
 func (s *stopping) notEnded(ctx context.Context, open []reconcile.Run) error {
 	var list []string
 	for _, run := range open {
@@ -246,7 +246,7 @@ func (s *stopping) notEnded(ctx context.Context, open []reconcile.Run) error {
 		s.stopped = append(s.stopped, row)
 		list = append(list, row.leftTexts()...)
 		if len(row.Left) == 0 {
-			list = append(list, fmt.Sprintf("run %s of %s, which no pass has settled", run.ID, run.Identifier))
+			list = append(list, fmt.Sprintf("run %s of %s, not settled by any pass", run.ID, run.Identifier))
 		}
 	}
 	return notStopped(list)
@@ -264,13 +264,13 @@ func notStopped(list []string) error {
 		return nil
 	}
 	return &reconcile.Error{
-		Code: "not_stopped", Message: "still there: " + strings.Join(list, "; "),
-		Hint: "repeat the command; end what is left then by hand, as root if necessary: ps -fp PID",
+		Code: "not_stopped", Message: "still running: " + strings.Join(list, "; "),
+		Hint: "run the command again; if a process remains, see what it is (ps -fp PID) and kill it, as root if necessary",
 	}
 }
 
-// checkLeft is an error if processes of ended runs or takeovers live on. stop --all promises that nothing is left, so it also
-// waits for the passes that ended workers have started.
+// checkLeft returns an error if processes of ended runs or takeovers are still alive. stop --all promises that nothing is left,
+// so it also waits for the passes that ended workers have started.
 func (s *stopping) checkLeft(signalled context.Context) (err error) {
 	var passes []reconcile.Process
 	for end := proc.Monotonic() + stopSlack; s.only == ""; {
@@ -279,7 +279,7 @@ func (s *stopping) checkLeft(signalled context.Context) (err error) {
 			break
 		}
 	}
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) { // there they end by themselves, within seconds
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) { // where it is unsupported, passes end by themselves within seconds
 		return err
 	}
 	list, err := s.endTakeovers(context.WithoutCancel(signalled))
@@ -295,15 +295,15 @@ func (s *stopping) checkLeft(signalled context.Context) (err error) {
 	return notStopped(list)
 }
 
-// endTakeovers ends the processes that killed takeovers have left. No pass knows of takeovers. It returns what has not ended;
-// for stop --all, also the takeovers that are in use, which their operators end.
+// endTakeovers ends the processes left by killed takeovers, which no pass knows of. It returns those that are still alive, and
+// for stop --all also the takeovers in use, which only their operators can end.
 func (s *stopping) endTakeovers(ctx context.Context) (list []string, err error) {
 	dirs, err := project.Rowless(ctx, s.p, s.db)
 	for _, d := range dirs {
 		run := reconcile.Run{ID: d.Name()}
 		live := s.local.Probe(ctx, run)
 		if live.Alive && s.only == "" {
-			list = append(list, fmt.Sprintf("the takeover %s, which ends in its own terminal", run.ID))
+			list = append(list, fmt.Sprintf("takeover %s (end it in its terminal)", run.ID))
 		}
 		if live.Alive || len(live.Left) == 0 {
 			continue
@@ -313,17 +313,17 @@ func (s *stopping) endTakeovers(ctx context.Context) (list []string, err error) 
 			return nil, err
 		}
 		for _, p := range left {
-			list = append(list, fmt.Sprintf("process %d (%s) of a takeover that was killed (%s)", p.PID, p.Name, run.ID))
+			list = append(list, fmt.Sprintf("process %d (%s) of the killed takeover %s", p.PID, p.Name, run.ID))
 		}
 	}
 	return list, err
 }
 
-// endPatience is how long workers have to end. One that runs a hook may need longer, and a second stop.
+// endPatience is how long workers have to end. One that runs a hook may need longer and a second stop.
 const endPatience = 20 * time.Second
 
-// endWorkers is stop --all without a readable database. No worker may live while an operator restores the database, and only
-// the list of processes shows which do. cause is the error of the database; it is returned with the next step as its hint.
+// endWorkers is stop --all without a readable database. No worker may be alive while an operator restores the database, and
+// only the process list shows which are. It returns cause, the error of the database, with the next step as its hint.
 func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 	known := *exit.From(cause)
 	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}, project.CommandPatience, false)
@@ -337,16 +337,16 @@ func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 	}
 	if err != nil {
 		known.Message += "; and no worker was asked to end: " + err.Error()
-		known.Hint = "correct the second error and repeat the command, or end the processes named symphony worker by hand"
+		known.Hint = "correct the second error and run the command again, or kill the processes named symphony worker"
 		known.Err = errors.Join(cause, err)
 		return &known
 	}
 	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !project.Alive(p.StateDir, id) })
-	for _, w := range workers { // usually the database tells which workflow the state directory belongs to
+	for _, w := range workers { // the database, which usually says which workflow the state directory belongs to, can't be read
 		if project.Exists(w.Workflow) && !project.SameFile(w.Workflow, p.Path) {
 			return &reconcile.Error{
 				Code: "state_conflict", Message: fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
-				Hint: "give that workflow: -w " + term.ShellQuote(w.Workflow),
+				Hint: "name that workflow: -w " + term.ShellQuote(w.Workflow),
 			}
 		}
 	}
@@ -370,7 +370,7 @@ func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 		if slices.Contains(living, id) {
 			continue
 		}
-		// A backup of the database still has the run as running. This note keeps its end from counting against the issue.
+		// In a backup of the database the run is still running. This note keeps its end from counting against the issue.
 		if err := proc.NoteUnstarted(filepath.Join(runner.RunDir(p.StateDir, id), "alive"), known.Code); err != nil {
 			fmt.Fprintf(p.Env.Stderr, "symphony: warning: run %s: %v\n", id, err)
 		}
@@ -380,12 +380,12 @@ func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 	switch {
 	case len(hidden) > 0:
 		known.Hint = "no process of run " + strings.Join(hidden, ", ") +
-			" is to be seen from here: repeat the command as root, or where its worker was started (another container), before you put a backup in place"
+			" is visible from here: before you restore a backup, run the command again as root, or in the container where the worker was started"
 	case len(living) > 0:
-		known.Hint = "still ending: run " + strings.Join(living, ", ") + "; wait, or repeat the command, before you put a backup in place"
+		known.Hint = "still ending: run " + strings.Join(living, ", ") + "; before you restore a backup, wait or run the command again"
 	default:
-		known.Hint = "no worker lives any more: put a backup of state.db in its place, without state.db-wal and state.db-shm, or move " +
-			p.StateDir + " aside to begin anew"
+		known.Hint = "all workers have ended: restore state.db from a backup, without state.db-wal and state.db-shm, or move " +
+			p.StateDir + " aside to start over"
 	}
 	return &known
 }

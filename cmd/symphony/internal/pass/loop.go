@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	wakeStep  = 100 * time.Millisecond // how often a loop looks for ended workers between two passes
+	wakeStep  = 100 * time.Millisecond // how often a loop checks for ended workers between two passes
 	reapStep  = 5 * time.Second
 	stopSlack = 5 * time.Second  // what the end of a worker may take beyond its own bound
 	trialTime = 10 * time.Second // how long a new program may take to print its version
@@ -37,9 +37,9 @@ type looper struct {
 	options  TickOptions
 	log      *slog.Logger
 	interval time.Duration
-	// woken are the ended runs for which a pass was started early. Each wakes one pass only, even if it can't be settled.
+	// woken are the ended runs that started a pass early. Each does so once, even if it can't be settled.
 	woken map[string]bool
-	// program is the path of the program, version the stamp of the file that this process runs, or refused to run.
+	// program is the path of the program. version is the stamp of the file that this process runs or refused to run.
 	program, version string
 }
 
@@ -59,7 +59,7 @@ func loop(ctx context.Context, p *project.Project, o TickOptions) error {
 	if held, err := project.TryLoopLock(ctx, lock); err != nil {
 		return fmt.Errorf("loop lock: %w", err)
 	} else if !held {
-		return &reconcile.Error{Code: "locked", Message: "another symphony tick --loop runs on " + p.StateDir, Hint: "one loop per project is enough"}
+		return &reconcile.Error{Code: "locked", Message: "another symphony tick --loop is running on " + p.StateDir, Hint: "a project needs one loop only; end the other one first"}
 	}
 	defer func() { _ = lock.Unlock() }() // the end of the process unlocks it anyway
 	if o.LockTimeout == 0 {
@@ -68,7 +68,7 @@ func loop(ctx context.Context, p *project.Project, o TickOptions) error {
 	}
 	l := &looper{w: p.Env, options: o, log: o.logger(p.Env), interval: 30 * time.Second, woken: map[string]bool{}, program: project.ProgramPath()}
 	l.version = stamp(l.program)
-	// Reaps also the workers that this process started before it executed a new program.
+	// This also reaps the workers that the process started before it executed a new program.
 	go proc.ReapOrphans(ctx, reapStep, func(err error) { l.log.Warn("reaping", slog.String("error", err.Error())) })
 	for first := true; ; first = false {
 		r, code := l.pass(ctx, p)
@@ -89,7 +89,7 @@ func loop(ctx context.Context, p *project.Project, o TickOptions) error {
 func (l *looper) pass(ctx context.Context, p *project.Project) (Result, int) {
 	r, err := Run(ctx, p, l.options.Options)
 	if ctx.Err() != nil {
-		// The signal that ends the loop interrupts the request to the tracker. That is not an error.
+		// The signal that ends the loop also cancels a request to the tracker, which is not an error.
 		r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "canceled" })
 		if errors.Is(err, context.Canceled) {
 			return r, exit.OK
@@ -119,7 +119,7 @@ func (l *looper) wait(ctx context.Context, p *project.Project, r Result) bool {
 	}
 	running := unsettledRuns(ctx, p)
 	for l.w.Now().Before(end) {
-		// Before the first sleep: a worker may have ended during the pass.
+		// Checked before the first sleep: a worker may have ended during the pass.
 		for _, run := range running {
 			if !l.woken[run.ID] && !project.Alive(p.StateDir, run.ID) {
 				l.woken[run.ID] = true
@@ -150,7 +150,7 @@ func LiveRuns(ctx context.Context, p *project.Project) []reconcile.Run {
 	return slices.DeleteFunc(unsettledRuns(ctx, p), func(run reconcile.Run) bool { return !project.Alive(p.StateDir, run.ID) })
 }
 
-// leave ends the workers with --stop-on-exit, and says which of them go on after the loop.
+// leave ends the workers if --stop-on-exit is set, and reports how many continue without the loop.
 func (l *looper) leave(p *project.Project, r Result) {
 	live := LiveRuns(context.Background(), p)
 	if l.options.StopOnExit && len(live) > 0 {
@@ -159,16 +159,12 @@ func (l *looper) leave(p *project.Project, r Result) {
 	if len(live) == 0 {
 		return
 	}
-	verb := "workers go"
-	if len(live) == 1 {
-		verb = "worker goes"
-	}
-	l.w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended, %d %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s",
-		len(live), verb, term.ShellQuote(p.Path), term.ShellQuote(p.StateDir)))
+	l.w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended; still running: %s; to end them: symphony stop --all -w %s --state-dir %s",
+		text.Plural(len(live), "worker"), term.ShellQuote(p.Path), term.ShellQuote(p.StateDir)))
 }
 
 // stopWorkers sends SIGTERM to the workers, which then end their runs as interrupted, and waits for them. It returns the runs
-// whose workers have not ended. The next pass starts the runs again.
+// whose workers are still alive. The next pass starts the interrupted issues again.
 func (l *looper) stopWorkers(p *project.Project, runs []reconcile.Run, r Result) (living []reconcile.Run) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.StopGrace()+stopSlack)
 	defer cancel()
@@ -186,7 +182,7 @@ func (l *looper) stopWorkers(p *project.Project, runs []reconcile.Run, r Result)
 	wg.Wait()
 	living = slices.DeleteFunc(runs, func(run reconcile.Run) bool { return !project.Alive(p.StateDir, run.ID) })
 	if ended := len(names) - len(living); ended > 0 && !l.options.Quiet {
-		l.w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended %s (%s); the next pass starts what it interrupted again", text.Plural(ended, "worker"), strings.Join(names, ", ")))
+		l.w.Note(slog.LevelInfo, fmt.Sprintf("the loop interrupted %s (%s); the next pass starts the issues again", text.Plural(ended, "worker"), strings.Join(names, ", ")))
 	}
 	return living
 }
@@ -200,9 +196,9 @@ func stamp(path string) string {
 	return fmt.Sprint(info.Size(), info.ModTime().UnixNano(), info.Mode(), info.Sys().(*syscall.Stat_t).Ino)
 }
 
-// upgrade executes the program that has replaced this one between two passes, if there is one: the same process, with the same
-// arguments. A loop that kept the old program would start nothing once a newer one has migrated the state. It returns if the
-// new program can't print its version, or if the workflow is invalid, because the first pass of the new loop would then end it.
+// upgrade executes the program that has replaced this one between two passes, if there is one: in the same process, with the
+// same arguments. With the old program a loop could start nothing once a newer one has migrated the state. upgrade returns if
+// the new program can't print its version, or if the workflow is invalid, which the first pass of the new loop would not survive.
 func (l *looper) upgrade(ctx context.Context, p *project.Project) {
 	next := stamp(l.program)
 	if next == "" || next == l.version {
@@ -221,11 +217,11 @@ func (l *looper) upgrade(ctx context.Context, p *project.Project) {
 	}
 	if err == nil {
 		if !l.options.Quiet {
-			l.w.Note(slog.LevelInfo, "the program "+l.program+" was replaced; the loop continues with the new one")
+			l.w.Note(slog.LevelInfo, l.program+" was replaced; the loop continues with the new one")
 		}
 		// Executing it unlocks the loop's lock, and the new program takes it again.
 		err = syscall.Exec(l.program, os.Args, os.Environ())
 	}
 	l.version = next
-	l.w.Note(slog.LevelWarn, fmt.Sprintf("the program %s was replaced by one that does not run (%v); the loop continues with the old one", l.program, err))
+	l.w.Note(slog.LevelWarn, fmt.Sprintf("%s was replaced by one that does not run (%v); the loop continues with the old one", l.program, err))
 }

@@ -19,8 +19,8 @@ import (
 // hooksAtOnce bounds the notification hooks that run at the same time.
 const hooksAtOnce = 16
 
-// byPass names passes as the process that delivers a notification. Passes run one at a time, so a notification that another
-// pass took belongs to one that died.
+// byPass names a pass as the process that delivers a notification. Passes run one at a time, so another pass that took a
+// notification has died.
 const byPass = "pass"
 
 // Notifier runs hooks.on_attention for notifications that have not been delivered.
@@ -31,11 +31,11 @@ type Notifier struct {
 	By   string // the process that delivers: a run's id, or byPass
 	// IssueID confines it to one issue, unless it is empty.
 	IssueID string
-	// standing are conditions that hold now and are not stored as events.
+	// standing are current conditions that are not stored as events.
 	standing []reconcile.Attention
 }
 
-// AttentionHook returns the hook of a workflow.
+// AttentionHook returns the workflow's hooks.on_attention.
 func AttentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHook {
 	stateDir := "" // symphony finds the default one by itself
 	base, _ := p.Lookup("XDG_STATE_HOME")
@@ -48,8 +48,8 @@ func AttentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHoo
 	}
 }
 
-// notifyPeople delivers notifications at the end of a pass. It takes no longer than the bound of the hook, and the time to
-// end hooks that hang.
+// notifyPeople delivers notifications at the end of a pass. It takes at most the time limit of the hook, and the time to end
+// hooks that hang.
 func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
 	if r.Config == nil || ctx.Err() != nil { // after a signal the next pass delivers them
 		return
@@ -57,7 +57,7 @@ func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Resu
 	ctx = context.WithoutCancel(ctx)
 	hook := AttentionHook(p, r.Config).OfPass(p.StateDir)
 	left, err := db.Attentions.LeftAttentions(ctx, p.Env.Now(), runner.AttentionPatience, byPass)
-	if err == nil && left { // by a pass that was killed: no process bounds their time any more
+	if err == nil && left { // by a killed pass: nothing limits their time any more
 		if err = hook.EndLeftovers(ctx); err == nil {
 			err = db.Attentions.GiveUpAttentions(ctx, p.Env.Now(), runner.AttentionPatience, byPass)
 		}
@@ -75,7 +75,7 @@ func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Resu
 	r.addError(err)
 }
 
-// accountAttentions returns the conditions that stop all projects of a codex account. They are stored with the account.
+// accountAttentions returns the conditions that stop all projects of a codex account, which are stored with the account.
 func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
 	s, err := a.Read(now)
 	switch {
@@ -87,7 +87,7 @@ func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
 		b := *s.Block
 		b.Since = s.Since
 		a := reconcile.BlockAttention(b)
-		a.At = now // the time for which it is stored begins now, however old the block is
+		a.At = now // its storage time begins now, however old the block is
 		return []reconcile.Attention{a}
 	}
 	return nil
@@ -112,7 +112,7 @@ func (n Notifier) deliver(ctx context.Context) (ran bool, err error) {
 	for _, a := range open {
 		slots <- struct{}{}
 		if startBy.Err() != nil {
-			break // too little time is left for it: the next pass delivers it
+			break // too little time is left; the next pass delivers it
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()

@@ -1,5 +1,5 @@
-// Package pass runs passes: one, or with --loop one after the other. A pass takes the project lock, loads the workflow,
-// reconciles the tracker with the claims and workers, and records what it did.
+// Package pass runs one pass, or with --loop one after another. A pass takes the project lock, loads the workflow, reconciles
+// the tracker with the claims and workers, and records what it did.
 package pass
 
 import (
@@ -29,31 +29,31 @@ type Options struct {
 	Trigger     string
 	DryRun      bool
 	LockTimeout time.Duration
-	// Only confines the pass to the issue with this id, or to none with NoIssue.
+	// Only confines the pass to the issue with this id; NoIssue confines it to commands about the project. Empty means all issues.
 	Only    string
 	AnySlot bool
 	// DB is the open database of the caller; nil lets the pass open and close its own.
 	DB *state.DB
-	// Stays is set if this process waits for the runs that the pass starts.
+	// Stays says that this process waits for the runs that the pass starts.
 	Stays bool
 }
 
-// NoIssue as Options.Only confines a pass to commands about the whole project.
+// NoIssue as Options.Only confines a pass to commands about the project.
 const NoIssue = "-"
 
 // Result is what a pass did.
 type Result struct {
 	reconcile.Report
 	Pass state.Pass
-	// Holder is the pass that has the lock; nil if this one had it.
+	// Holder is the pass that holds the lock; nil if this pass took it.
 	Holder *state.Holder
-	// Config is the configuration of the pass: the last valid one if the present one is invalid.
+	// Config is the configuration of the pass: the last valid one if the current one is invalid.
 	Config   *workflow.Config
 	warnings []string
 	dryRun   bool
 }
 
-// addError records an error, if there is one; each fault of a workflow is one.
+// addError records err unless it is nil. Each fault of a workflow becomes one error.
 func (r *Result) addError(err error) {
 	faults := workflow.Faults(err)
 	if err != nil && len(faults) == 0 {
@@ -62,8 +62,8 @@ func (r *Result) addError(err error) {
 	r.Errors = append(r.Errors, faults...)
 }
 
-// dropRepeatedErrors keeps the first of equal errors. A fault of the machine, such as a full disk or a busy database, stops
-// every step of a pass; of those the first with each code is kept.
+// dropRepeatedErrors keeps the first of equal errors. A fault of the machine, such as a full disk or a busy database, fails every
+// step of a pass: of those errors it keeps the first with each code.
 func (r *Result) dropRepeatedErrors() {
 	type key struct{ code, message string }
 	seen := map[key]bool{}
@@ -88,7 +88,7 @@ func (r Result) StopGrace() time.Duration {
 	return project.Policy(r.Config).StopGrace
 }
 
-// ExitCode is an exit.Only if the pass had errors, which have been printed. A failed run is no error of a pass.
+// ExitCode returns an exit.Only if the pass had errors, which the caller has printed. A failed run is not an error of the pass.
 func (r Result) ExitCode() error {
 	code := exit.OK
 	for _, e := range r.Errors {
@@ -102,7 +102,7 @@ func (r Result) ExitCode() error {
 	return exit.Only(code)
 }
 
-// Run runs one pass. It returns an error if no pass took place; errors during the pass are in the result.
+// Run runs one pass. It returns an error if no pass took place; errors during the pass are in the Result.
 func Run(ctx context.Context, p *project.Project, o Options) (r Result, err error) {
 	if err := errors.Join(p.Nested(), proc.CheckLimits(), proc.CheckPidfds()); err != nil {
 		return r, err
@@ -114,7 +114,7 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 	if o.DryRun {
 		return dryRun(ctx, p, o, cfg, cfgErr)
 	}
-	// A worker's own pass gives way to one that waits already: that one sees the end of the run, too.
+	// A pass that a worker starts gives way to one that waits already: that one sees the end of the run, too.
 	self := state.Holder{PID: os.Getpid(), Trigger: o.Trigger, Since: p.Env.Now()}
 	release, holder, err := state.Acquire(ctx, p.StateDir, self, o.LockTimeout, o.Trigger == project.TriggerWorker)
 	if err != nil || release == nil {
@@ -128,7 +128,7 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 		p = project.New(p.Env, p.Path, p.StateDir)
 		cfg, cfgErr = readConfig(p)
 	}
-	// The process that holds the lock opens the database even after a signal: a pass that was interrupted is recorded.
+	// After a signal, too, the holder of the lock opens the database, because an interrupted pass is recorded.
 	db := o.DB
 	if db == nil {
 		if db, err = state.Create(context.WithoutCancel(ctx), p.StateDir, began); err != nil {
@@ -142,11 +142,11 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 
 	reconcileOnce(ctx, p, db, o, cfg, cfgErr, &r)
 	if err := project.Register(p); err != nil {
-		r.warn(err.Error() + "; symphony projects does not find it then")
+		r.warn(err.Error() + "; symphony projects will not list this project")
 	}
 	notifyPeople(ctx, p, db, &r)
 	r.dropRepeatedErrors()
-	// An interrupted pass is recorded, too: it shows that the schedule is alive, and what was done.
+	// An interrupted pass is recorded, too: it shows that the schedule is active, and what was done.
 	ctx = context.WithoutCancel(ctx)
 	boot, bootErr := proc.BootID()
 	r.addError(bootErr)
@@ -165,7 +165,7 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 }
 
 // readConfig reads the configuration of a pass, including SYMPHONY_MAX_AGENTS. If that variable is invalid it returns the
-// workflow beside the error: nothing is started then, and what runs is reconciled.
+// workflow beside the error: the pass then starts nothing and reconciles current runs.
 func readConfig(p *project.Project) (*workflow.Config, error) {
 	cfg, err := p.Config()
 	if err == nil {
@@ -176,7 +176,7 @@ func readConfig(p *project.Project) (*workflow.Config, error) {
 
 // reconcileOnce plans and applies on an open database.
 func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Options, cfg *workflow.Config, cfgErr error, r *Result) {
-	interruptible := ctx // a signal ends the wait for the tracker, and nothing else
+	interruptible := ctx // a signal ends requests to the tracker, and nothing else
 	ctx = context.WithoutCancel(ctx)
 	askTracker := o.Only != NoIssue
 	r.addError(cfgErr)
@@ -210,7 +210,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	low, err := project.LowUntil(ctx, p, db)
 	r.addError(err)
 	options.TrackerLow = low.After(p.Env.Now())
-	// Saved before anything is started: if this pass is killed, the next one needs it.
+	// It is saved before anything is started, because the next pass needs it if this one is killed.
 	if cfgErr == nil {
 		r.addError(db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted)))
 	}
@@ -218,7 +218,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	r.addError(saveLowBudget(ctx, p, db, deps.Tracker, low, r))
 }
 
-// take makes a report the result's, after the errors that came before it.
+// take adopts a report, whose errors follow those that the result already has.
 func (r *Result) take(report reconcile.Report) {
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	r.Report = report
@@ -256,7 +256,7 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 	return d, runners, nil
 }
 
-// handsOff are the runners of a pass that may not use its workspace root: it removes nothing there. Its runs are looked after.
+// handsOff are the runners of a pass that must not use its workspace root: they watch runs, but remove nothing in the root.
 type handsOff struct{ reconcile.Runners }
 
 // Workspaces implements reconcile.Runners.
@@ -316,12 +316,11 @@ func workflowWarnings(cfg *workflow.Config) []string {
 	return list
 }
 
-// What a pass leaves in the database for later passes, and what it deletes.
-
+// lastGoodKey names the last valid workflow in the database.
 const lastGoodKey = "last_good_workflow"
 
-// lastGoodConfig returns the last valid configuration, with which runs are reconciled while the present one is invalid.
-// hasKey is false if the tracker's key stood in the file itself: that is never stored, so the tracker can't be asked.
+// lastGoodConfig returns the last valid configuration, with which runs are reconciled while the current one is invalid.
+// hasKey is false if the file itself contained the tracker's key: that is never stored, so the tracker can't be asked.
 func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Result) (cfg *workflow.Config, hasKey bool) {
 	text, known, err := db.Meta(ctx, lastGoodKey)
 	if err == nil && known {
@@ -337,7 +336,7 @@ func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Re
 		return nil, false
 	}
 	if cfg.Tracker.APIKey == "" && strings.Contains(text, "$"+workflow.LiteralKeyVar) {
-		r.Errors[0].Hint += "; until then the tracker can't be asked, because the key stood in the file itself and was not stored: write api_key: $" + workflow.APIKeyVar
+		r.Errors[0].Hint += "; until then the tracker can't be asked, because the key was in the workflow file and is never stored: write api_key: $" + workflow.APIKeyVar
 	}
 	return cfg, cfg.Tracker.APIKey != ""
 }
@@ -345,8 +344,8 @@ func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Re
 // rootsKept is how many former workspace roots are remembered: every pass looks at each.
 const rootsKept = 5
 
-// loadOldRoots passes the former workspace roots on to the runners, which remove workspaces there when their issues are
-// done. Unless readOnly, it remembers the present root.
+// loadOldRoots gives the former workspace roots to the runners, which remove workspaces there when their issues are done. Unless
+// readOnly is set, it stores the current root.
 func loadOldRoots(ctx context.Context, db *state.DB, runners *workers.Local, readOnly bool) error {
 	roots, err := project.RootsOf(ctx, db)
 	if err != nil {
@@ -364,8 +363,7 @@ func loadOldRoots(ctx context.Context, db *state.DB, runners *workers.Local, rea
 	return db.SetMeta(ctx, project.RootsKey, string(next))
 }
 
-// saveLowBudget stores until when the tracker's request budget is low, and warns about it. until is the time that earlier
-// passes stored.
+// saveLowBudget stores until when the tracker's request budget is low, and warns about it. until is what earlier passes stored.
 func saveLowBudget(ctx context.Context, p *project.Project, db *state.DB, tracker *reconcile.TrackerAdapter, until time.Time, r *Result) error {
 	if tracker == nil || tracker.Budget == nil {
 		return nil
@@ -374,7 +372,7 @@ func saveLowBudget(ctx context.Context, p *project.Project, db *state.DB, tracke
 		until = b.LowUntil()
 	}
 	if r.TrackerLow {
-		r.warn("less than a tenth of the tracker's allowance is left: until " + until.UTC().Format(time.RFC3339) + " passes look at running issues only")
+		r.warn("less than a tenth of the tracker's allowance is left: until " + until.UTC().Format(time.RFC3339) + " passes check running issues only")
 	}
 	text := ""
 	if until.After(p.Env.Now()) {
@@ -386,7 +384,7 @@ func saveLowBudget(ctx context.Context, p *project.Project, db *state.DB, tracke
 // prunedPerPass is how many old runs a pass deletes.
 const prunedPerPass = 50
 
-// removeOldRuns deletes old runs and their directories. What a pass leaves that is killed in between, symphony prune removes.
+// removeOldRuns deletes old runs and their directories. symphony prune removes the directories that a killed pass leaves.
 func removeOldRuns(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
 	ids, err := db.Store.Prune(ctx, p.Env.Now(), prunedPerPass)
 	r.addError(err)

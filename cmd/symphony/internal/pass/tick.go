@@ -37,18 +37,18 @@ func (o *TickOptions) Check(triggerSet bool) error {
 		{"log-format", o.LogFormat, []string{term.TextLog, term.JSONLog, ""}},
 	} {
 		if !slices.Contains(flag.allowed, flag.value) {
-			return exit.Usage("tick: --%s is one of %s, not %q", flag.name, strings.TrimSuffix(strings.Join(flag.allowed, ", "), ", "), flag.value)
+			return exit.Usage("tick: --%s must be one of %s, not %q", flag.name, strings.TrimSuffix(strings.Join(flag.allowed, ", "), ", "), flag.value)
 		}
 	}
 	switch {
 	case o.Loop && (o.DryRun || o.Wait):
-		return exit.Usage("tick: --loop goes with neither --dry-run nor --wait")
+		return exit.Usage("tick: --loop cannot be combined with --dry-run or --wait")
 	case o.Loop && triggerSet:
-		return exit.Usage("tick: --loop has its own trigger")
+		return exit.Usage("tick: --loop and --trigger cannot be combined: a loop has its own trigger")
 	case o.StopOnExit && !o.Loop:
-		return exit.Usage("tick: --stop-on-exit goes with --loop only")
+		return exit.Usage("tick: --stop-on-exit works only with --loop")
 	case o.LockTimeout < 0:
-		return exit.Usage("tick: --lock-timeout is not negative")
+		return exit.Usage("tick: --lock-timeout must not be negative")
 	}
 	if o.Loop {
 		o.Trigger = project.TriggerLoop
@@ -67,12 +67,12 @@ func (o TickOptions) logger(w *term.Env) *slog.Logger {
 	case o.wantsLog() || o.Loop && !o.JSON && !o.Quiet:
 		level = slog.LevelInfo
 	case o.Quiet:
-		level = slog.LevelError + 1 // errors are reported when they change, not logged by every pass
+		level = slog.LevelError + 1 // reportQuiet reports errors when they change; no pass logs them
 	}
 	return w.NewLog(level, o.LogFormat)
 }
 
-// Tick runs one pass, or with Loop one after the other.
+// Tick runs one pass, or with Loop one after another.
 func Tick(ctx context.Context, p *project.Project, o TickOptions) error {
 	if o.wantsLog() {
 		p.Env.Log = o.logger(p.Env) // the log replaces the lines on stderr
@@ -88,11 +88,13 @@ func Tick(ctx context.Context, p *project.Project, o TickOptions) error {
 	case err != nil:
 		return quietError(ctx, p, o, err)
 	case r.Holder != nil && o.LockTimeout > 0 && o.Quiet:
-		return exit.Only(exit.Lock) // a lock that is held is nothing to report
+		return exit.Only(exit.Lock) // that another pass holds the lock is not worth a mail
 	case r.Holder != nil && o.LockTimeout > 0:
-		return project.LockedError(r.Holder)
+		locked := project.LockedError(r.Holder)
+		locked.Hint += ", or with a longer --lock-timeout"
+		return locked
 	case o.Trigger == project.TriggerWorker:
-		return followUp(ctx, p, o, r) // its output goes nowhere; its errors are in the row of the pass
+		return followUp(ctx, p, o, r) // its output is discarded; its errors are in the row of the pass
 	}
 	report(ctx, p, o, r)
 	if o.Wait && !o.DryRun {
@@ -107,11 +109,11 @@ func Tick(ctx context.Context, p *project.Project, o TickOptions) error {
 	return r.ExitCode()
 }
 
-// followUpWait is how long a worker's own pass waits for a retry that is due soon: a continuation is due one second after
-// the end of the run.
+// followUpWait is how long the pass that a worker starts waits for a retry that is due soon. A continuation is due one second
+// after the end of the run.
 const followUpWait = 3 * time.Second
 
-// followUp runs a second pass for a continuation that is due soon, so that it does not wait for the schedule.
+// followUp runs a second pass for a continuation that is due soon, so that it need not wait for the schedule.
 func followUp(ctx context.Context, p *project.Project, o TickOptions, r Result) error {
 	wait := r.NextWake.Sub(p.Env.Now())
 	if r.NextWake.IsZero() || wait > followUpWait {
@@ -142,15 +144,15 @@ func waitForRuns(ctx context.Context, p *project.Project, r Result, o TickOption
 		if err != nil {
 			return false, err
 		}
-		if !o.JSON && !o.Quiet { // with --json the one object has been printed
-			fmt.Fprintln(p.Env.Stdout, render.EndLine(run))
+		if !o.JSON && !o.Quiet { // with --json the pass's object is the whole output
+			render.RunEnd(p.Env, run)
 		}
 		failed = failed || run.Outcome != reconcile.Succeeded
 	}
 	return failed, nil
 }
 
-// WaitForRun waits for the outcome of a run, or for the death of a worker that has recorded none.
+// WaitForRun waits until a run has an outcome, or until its worker has died without recording one.
 func WaitForRun(ctx context.Context, p *project.Project, db *state.DB, id string) (reconcile.Run, error) {
 	reading := context.WithoutCancel(ctx) // after a signal the run is read once more, for the message
 	for {
@@ -166,14 +168,14 @@ func WaitForRun(ctx context.Context, p *project.Project, db *state.DB, id string
 		}
 		if !project.Sleep(ctx, project.WaitStep) {
 			return run, &reconcile.Error{
-				Code: "canceled", Message: "ended by a signal; the run of " + run.Identifier + " goes on",
+				Code: "canceled", Message: "ended by a signal; the run of " + run.Identifier + " continues",
 				Hint: "symphony logs -f " + run.Identifier + " follows it, symphony stop " + run.Identifier + " ends it", Err: ctx.Err(),
 			}
 		}
 	}
 }
 
-// report prints a pass: as lines, as one JSON object, or with --quiet only what has changed in its errors.
+// report prints a pass as lines or as one JSON object. With --quiet it prints the errors if they have changed.
 func report(ctx context.Context, p *project.Project, o TickOptions, r Result) {
 	w := p.Env
 	if w.Log != nil {
@@ -198,7 +200,7 @@ func report(ctx context.Context, p *project.Project, o TickOptions, r Result) {
 func ReportText(p *project.Project, r Result) {
 	w := p.Env
 	if r.Holder != nil {
-		fmt.Fprintf(w.Stdout, "another pass is at work (%s); nothing to do\n", r.Holder)
+		fmt.Fprintf(w.Stdout, "another pass is running (%s); nothing to do\n", r.Holder)
 		return
 	}
 	for _, text := range r.warnings {
@@ -214,7 +216,7 @@ func ReportText(p *project.Project, r Result) {
 	name := fmt.Sprintf("pass %d", r.Pass.ID)
 	if r.dryRun {
 		name = "dry run"
-		for _, s := range r.Skips { // those of a pass are stored, and ps --all shows them
+		for _, s := range r.Skips { // ps --all shows those of a real pass
 			fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("skip %s reason=%s: %s", s.Identifier, s.Reason, s.Message)))
 		}
 	}
@@ -231,8 +233,8 @@ func ReportText(p *project.Project, r Result) {
 	fmt.Fprintf(w.Stdout, "%s: %d running, %d waiting, %d held, %d skipped%s\n", name, r.Running, r.Retrying, r.Held, len(r.Skips), due)
 }
 
-// writeLog writes the actions of a pass and a summary to its log, and at the level debug also the skipped issues. Errors and
-// warnings are logged where they are printed.
+// writeLog logs the actions of a pass and a summary, and at level debug the skipped issues. Errors and warnings are logged where
+// they are printed.
 func (r Result) writeLog(ctx context.Context, log *slog.Logger) {
 	if r.Holder != nil {
 		log.LogAttrs(ctx, slog.LevelInfo, "locked", slog.Int("pid", r.Holder.PID), slog.String("trigger", r.Holder.Trigger))
@@ -270,8 +272,8 @@ const (
 	quietRepeatAfter = time.Hour
 )
 
-// reportQuiet prints errors if their codes differ from those of the last pass, every hour while they stay the same, and a line
-// when they are over. Cron mails every line that it gets.
+// reportQuiet prints errors if their codes differ from those of the last pass, repeats them every hour while they stay the same,
+// and prints a line when they are over. Cron mails every line that it gets.
 func reportQuiet(ctx context.Context, p *project.Project, errs []*reconcile.Error) {
 	w := p.Env
 	now, last := quietReport{At: w.Now()}, quietReport{}
@@ -308,8 +310,8 @@ func reportQuiet(ctx context.Context, p *project.Project, errs []*reconcile.Erro
 	}
 }
 
-// quietError returns the error that prevented a pass. With --quiet it prints the error if it is new, and returns only the
-// exit code.
+// quietError returns the error that prevented a pass. With --quiet it prints the error if it is new and returns the bare exit
+// code.
 func quietError(ctx context.Context, p *project.Project, o TickOptions, err error) error {
 	if !o.Quiet || !p.HasState() {
 		return err
@@ -322,7 +324,7 @@ func quietError(ctx context.Context, p *project.Project, o TickOptions, err erro
 // ResultJSON is the documented shape of tick --json.
 type ResultJSON struct {
 	Pass *passJSON `json:"pass"`
-	// Holder has the lock; it is left out as long as it has not written its name.
+	// Holder has the lock; it is left out until it has written its name.
 	Holder  *state.Holder      `json:"holder,omitempty"`
 	Actions []actionJSON       `json:"actions"`
 	Skipped any                `json:"skipped"`

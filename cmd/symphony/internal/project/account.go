@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// OpenAccount opens the account of codex that the project's agents use. It is known by its codex home.
+// OpenAccount opens the codex account that the project's agents use. An account is identified by its codex home.
 func OpenAccount(p *Project, codexHome string) *state.Account {
 	fromEnv, _ := p.Lookup("CODEX_HOME")
 	home := cmp.Or(codexHome, fromEnv, filepath.Join(p.Env.Home, ".codex"))
@@ -28,7 +28,7 @@ func OpenAccount(p *Project, codexHome string) *state.Account {
 	return state.NewAccount(base, p.Env.Home, home)
 }
 
-// MaxAgents is the limit of live runs over all projects of the account; 0 for none.
+// MaxAgents is the limit of live runs over all projects of the account; 0 for no limit.
 func MaxAgents(p *Project) (int, error) {
 	text, set := p.Lookup(reconcile.MaxAgentsVar)
 	if !set || text == "" {
@@ -43,7 +43,7 @@ func MaxAgents(p *Project) (int, error) {
 		where = p.EnvPath()
 	}
 	return 0, exit.Fault("invalid_config", fmt.Sprintf("%s: %s is %q", where, reconcile.MaxAgentsVar, text),
-		"set a whole number of at least 1, or unset it; until then no run starts")
+		"set it to a whole number of at least 1, or unset it; until then no run starts")
 }
 
 // PassAccount is the account as a pass uses it.
@@ -124,14 +124,14 @@ func OpenPassAccount(p *Project, codexHome string, warn func(string)) *PassAccou
 	return &PassAccount{Account: OpenAccount(p, codexHome), stateDir: p.StateDir, max: most, warn: warn}
 }
 
-// LowKey names the time until which the tracker's allowance counts as low. The database keeps it for the next pass.
+// LowKey names, in the database, the time until which the tracker's allowance counts as low.
 const LowKey = "tracker_low_until"
 
-// longestLow limits what a wrong clock can do: the tracker's windows are an hour.
+// longestLow limits the effect of a wrong clock. The tracker's rate limit windows are an hour long.
 const longestLow = 2 * time.Hour
 
-// LowUntil is when the tracker's allowance has filled up again, if less than a tenth was left at the last answer; otherwise a
-// time in the past.
+// LowUntil returns when the tracker's allowance is full again, if less than a tenth was left at the last answer; otherwise a time
+// in the past.
 func LowUntil(ctx context.Context, p *Project, db *state.DB) (until time.Time, err error) {
 	text, _, err := db.Meta(ctx, LowKey)
 	if err != nil || text == "" {
@@ -143,7 +143,7 @@ func LowUntil(ctx context.Context, p *Project, db *state.DB) (until time.Time, e
 	return until, nil
 }
 
-// BlockedRow is what keeps all issues of a project from starting.
+// BlockedRow is a condition that keeps all issues of a project from starting.
 type BlockedRow struct {
 	Since   time.Time `json:"since"`
 	Reason  string    `json:"reason"`
@@ -151,7 +151,7 @@ type BlockedRow struct {
 	NextTry time.Time `json:"next_try"`
 }
 
-// BlockedBy is the block that matters first: without the tracker nothing can start.
+// BlockedBy returns the most important block, nil for none. A block of the tracker comes first.
 func BlockedBy(rec reconcile.State) *BlockedRow {
 	b := cmp.Or(rec.TrackerBlock, rec.HostBlock, rec.AgentBlock)
 	if b == nil {
@@ -160,8 +160,8 @@ func BlockedBy(rec reconcile.State) *BlockedRow {
 	return &BlockedRow{Since: b.Since.UTC(), Reason: b.Code, Message: b.Message, NextTry: b.NextTry.UTC()}
 }
 
-// AccountBlock is what stops all projects of the account; nil for nothing. An account that can't be read stops nothing:
-// each pass reports it.
+// AccountBlock returns the condition that stops all projects of the account, nil for none. An account that can't be read stops
+// nothing, and each pass reports it.
 func AccountBlock(a *state.Account, now time.Time) *BlockedRow {
 	s, err := a.Read(now)
 	switch {

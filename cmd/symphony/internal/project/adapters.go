@@ -33,7 +33,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Policy completes the configuration's policy with what this machine knows: the resolved workspace root.
+// Policy is the policy of the configuration with the resolved workspace root and the time that a run may take to stop.
 func Policy(cfg *workflow.Config) reconcile.Policy {
 	p := cfg.Policy
 	p.WorkspaceRoot = Resolve(cfg.Workspace.Root)
@@ -44,10 +44,10 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 	return p
 }
 
-// NewHost is the machine that runs work on.
+// NewHost returns the machine on which runs work.
 func NewHost() host.Terminal { return &local.Host{} }
 
-// NewRunners returns the workers of this machine.
+// NewRunners returns what starts and watches workers on this machine.
 func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 	exe := "/proc/self/exe" // the running program, also after its file was replaced
 	if !Exists(exe) {
@@ -67,7 +67,7 @@ func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 	return l, nil
 }
 
-// Secrets are the tracker's secret values. Of a configuration from which no tracker can be made, that is its key.
+// Secrets returns the tracker's secret values. If no tracker can be built from the configuration, that is its key.
 func Secrets(cfg *workflow.Config) []string {
 	tracker, err := NewTracker(cfg, time.Now, nil)
 	if err != nil {
@@ -76,7 +76,7 @@ func Secrets(cfg *workflow.Config) []string {
 	return tracker.Secrets
 }
 
-// RunnerConfig is the configuration of a worker.
+// RunnerConfig returns the configuration of a worker.
 func RunnerConfig(cfg *workflow.Config) runner.Config {
 	c := runner.Config{
 		Policy: Policy(cfg), MaxTurns: cfg.Agent.MaxTurns,
@@ -104,7 +104,7 @@ func RunnerConfig(cfg *workflow.Config) runner.Config {
 	return c
 }
 
-// Inspect starts codex as a worker does, in a workspace of its own below parent.
+// Inspect starts codex as a worker does, in a temporary workspace below parent.
 func Inspect(ctx context.Context, p *Project, cfg *workflow.Config, parent string) (*runner.Inspection, error) {
 	return RunnerConfig(cfg).Inspect(ctx, NewHost(), p.Environ(), parent, Version())
 }
@@ -125,7 +125,7 @@ var (
 	questions = map[workflow.Answer]agent.QuestionPolicy{workflow.Fail: agent.QuestionFail, workflow.Ask: agent.QuestionAsk}
 )
 
-// Version is the version of the program, which the go command derives from a tag or commit.
+// Version is the version of the program, which the go command derives from the tag or commit.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "(devel)" {
@@ -134,8 +134,8 @@ func Version() string {
 	return cmp.Or(info.Main.Version, "devel")
 }
 
-// ProgramPath is the path to start this program from again after an upgrade: the link by which it was called, if there is
-// one. It is empty where the program is gone.
+// ProgramPath is the path that still names this program after an upgrade: the link by which it was called, if there is one. It
+// is empty if the path of the program can't be found.
 func ProgramPath() string {
 	exe, err := os.Executable()
 	if err != nil {
@@ -151,7 +151,7 @@ func ProgramPath() string {
 	return called
 }
 
-// SameFile reports whether two paths name one file that exists.
+// SameFile reports whether two paths name the same existing file.
 func SameFile(a, b string) bool {
 	there, errA := os.Stat(a)
 	here, errB := os.Stat(b)
@@ -160,18 +160,18 @@ func SameFile(a, b string) bool {
 
 const runStamp = "20060102T150405.000"
 
-// NewRunID returns an id that sorts by time, to the millisecond.
+// NewRunID returns an id that sorts by time in milliseconds.
 func NewRunID(now time.Time) string {
 	return now.UTC().Format(runStamp) + "-" + strings.ToLower(rand.Text()[:6])
 }
 
-// RunIDs returns a function for ids that sort in the order of its calls, also after the clock was set back: an issue's last
-// run is known by its id.
+// RunIDs returns a function whose ids sort in the order of its calls, even after the clock was set back: the id identifies an
+// issue's last run.
 func RunIDs(db *state.DB, now func() time.Time) func() string {
 	var last string
 	return func() string {
 		if last == "" {
-			// If the database can't be read, the run's row can't be written, and that is reported.
+			// If the database can't be read, the run's row can't be written either, which is reported.
 			if runs, err := db.Views.RecentRuns(context.Background(), 1); err == nil && len(runs) > 0 {
 				last = runs[0].ID
 			}
@@ -187,14 +187,14 @@ func RunIDs(db *state.DB, now func() time.Time) func() string {
 	}
 }
 
-// NewTracker makes the adapter of a configuration. warn receives what the tracker sends and the adapter ignores; it may be
-// nil.
+// NewTracker builds the adapter of a configuration. warn receives a message about each part of an answer that the adapter
+// ignores; it may be nil.
 func NewTracker(cfg *workflow.Config, now func() time.Time, warn func(string)) (*reconcile.TrackerAdapter, error) {
 	return newTracker(cfg, now, warn, false)
 }
 
-// NewTrackerWithoutProxy is NewTracker for a check on behalf of a schedule, which does not see the proxy that this
-// process's environment names.
+// NewTrackerWithoutProxy is NewTracker for a check on behalf of a schedule, which does not have the proxy of this process's
+// environment.
 func NewTrackerWithoutProxy(cfg *workflow.Config, now func() time.Time) (*reconcile.TrackerAdapter, error) {
 	return newTracker(cfg, now, nil, true)
 }
@@ -213,31 +213,31 @@ func TrackerSetup() reconcile.TrackerSetup { return linear.Setup() }
 // WarnTo writes warnings to a log.
 func WarnTo(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }
 
-// TrackerNames are the names of a workflow that a tracker can look up.
+// TrackerNames returns the names in a workflow that a tracker can look up.
 func TrackerNames(cfg *workflow.Config) reconcile.TrackerNames {
 	p := cfg.Policy
 	return reconcile.TrackerNames{States: slices.Concat(p.ActiveStates, p.TerminalStates), Labels: p.RequiredLabels, Assignee: p.Assignee}
 }
 
-// WrongNames says which names of the workflow the tracker does not have, with the next step as the hint.
+// WrongNames returns an error for each name in the workflow that the tracker does not have, with the next step as its hint.
 func WrongNames(cfg *workflow.Config, tracker string, found reconcile.TrackerFindings) (list []*reconcile.Error) {
 	add := func(message, hint string) { list = append(list, &reconcile.Error{Message: message, Hint: hint}) }
 	for _, u := range found.States {
-		if slices.Contains(cfg.Tracker.NamedStates, u.Name) { // a default that does not exist is no mistake
-			add("the project has no state "+u.String(), "correct tracker.active_states or terminal_states, or add the state to the team")
+		if slices.Contains(cfg.Tracker.NamedStates, u.Name) { // a missing default state is not a mistake
+			add("the project has no state "+u.String(), "correct tracker.active_states or tracker.terminal_states, or add the state to the team")
 		}
 	}
 	for _, u := range found.Labels {
-		add(tracker+" has no label "+u.String(), "create it, or correct tracker.required_labels; until then no issue is started")
+		add(tracker+" has no label "+u.String(), "create the label, or correct tracker.required_labels; until then no run starts")
 	}
 	if u := found.Assignee; u != nil {
-		add(tracker+" has no user "+u.String(), "correct tracker.assignee; until then no issue is started")
+		add(tracker+" has no user "+u.String(), "correct tracker.assignee; until then no run starts")
 	}
 	return list
 }
 
-// VerifyFirst returns the tracker such that its first read checks whether project, states, labels and assignee exist.
-// The database remembers the names that were checked; without one (nil) every process checks.
+// VerifyFirst wraps the tracker so that its first read checks whether project, states, labels and assignee exist. The database
+// stores the names that were checked; if db is nil, every process checks them.
 func VerifyFirst(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, path string, warn func(string)) *reconcile.TrackerAdapter {
 	if t.Verify == nil {
 		return t
@@ -279,7 +279,7 @@ func (v *verified) verify(ctx context.Context) error {
 	return v.err
 }
 
-// verifiedKey holds the names that were checked.
+// verifiedKey names the checked names in the database.
 const verifiedKey = "verified"
 
 func (v *verified) check(ctx context.Context) error {
@@ -296,7 +296,7 @@ func (v *verified) check(ctx context.Context) error {
 	var known *reconcile.Error
 	switch {
 	case errors.Is(err, reconcile.ErrRejected): // the check is advisory
-		warn("the tracker did not check the project, states and labels: " + err.Error())
+		warn("the tracker refused to check the project, states and labels: " + err.Error())
 	case errors.As(err, &known) && known.Code == "tracker_project_not_found":
 		known.Message = v.path + ": tracker.project_slug: " + known.Message
 		return err
@@ -312,7 +312,7 @@ func (v *verified) check(ctx context.Context) error {
 	return v.db.SetMeta(ctx, verifiedKey, names)
 }
 
-// FetchIssue asks the tracker for an issue by its identifier.
+// FetchIssue asks the tracker for an issue by its identifier or id.
 func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, error) {
 	cfg, err := p.Config()
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package project opens a project, which is one WORKFLOW.md and its state directory: the workflow and its environment, the
-// database, the account of codex, the workspace root. It is the only place that makes adapters.
+// database, the codex account, the workspace root. It is the only package that builds adapters.
 package project
 
 import (
@@ -31,12 +31,12 @@ type Project struct {
 	Source    workflow.Source
 	SourceErr error
 	StateDir  string
-	// EnvFile are the variables of the environment file. EnvErr, a fault of the configuration, says why it can't be used.
+	// EnvFile holds the variables of the environment file. EnvErr, a configuration error, says why the file can't be used.
 	EnvFile map[string]string
 	EnvErr  error
 }
 
-// New reads the workflow and the environment file. Without a state directory the usual one is taken.
+// New reads the workflow and the environment file. An empty stateDir stands for the default one.
 func New(w *term.Env, path, stateDir string) *Project {
 	p := &Project{Env: w, Path: w.Absolute(path)}
 	p.Source, p.SourceErr = workflow.Read(p.Path)
@@ -51,7 +51,7 @@ func New(w *term.Env, path, stateDir string) *Project {
 	return p
 }
 
-// EnvPath is the environment file. Every pass reads it, so that cron, systemd and an operator see the same variables.
+// EnvPath is the path of the environment file. Every pass reads it, so that cron, systemd and an operator have the same variables.
 func (p *Project) EnvPath() string {
 	return workflow.EnvFilePath(p.Env.Getenv("XDG_CONFIG_HOME"), p.Env.Home, filepath.Base(p.StateDir))
 }
@@ -65,8 +65,8 @@ func (p *Project) Lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// FromFileVar names the variables of a worker that come from the environment file. The pass that the worker starts at its end
-// reads them from the file again.
+// FromFileVar is the variable that names those variables of a worker that come from the environment file. The pass that the
+// worker starts reads these from the file again.
 const FromFileVar = "SYMPHONY_ENV_FILE_VARS"
 
 // WorkerEnviron is the environment of workers.
@@ -81,12 +81,12 @@ func (p *Project) WorkerEnviron() []string {
 	return append(p.Environ(), FromFileVar+"="+strings.Join(names, ","))
 }
 
-// OwnPassEnviron is the environment of the pass that a worker starts: that of the pass which started the worker.
+// OwnPassEnviron is the environment of the pass that a worker starts. It equals that of the pass that started the worker.
 func OwnPassEnviron(w *term.Env) []string {
 	return host.Scrub(w.Environ, append(strings.Split(w.Getenv(FromFileVar), ","), FromFileVar)...)
 }
 
-// Environ is the environment of hooks and agents: that of the process and the file's variables, each name once.
+// Environ is the environment of hooks and agents: that of the process and the variables of the file, each name once.
 func (p *Project) Environ() []string {
 	vars := map[string]string{}
 	maps.Copy(vars, p.EnvFile)
@@ -102,7 +102,7 @@ func (p *Project) Environ() []string {
 	return env
 }
 
-// Environment is what the workflow's values are resolved with. extra wins over all other variables.
+// Environment resolves the values of the workflow. The variables in extra take precedence.
 func (p *Project) Environment(extra map[string]string) workflow.Environment {
 	return workflow.Environment{
 		Home: p.Env.Home, Temp: cmp.Or(p.Env.Getenv("TMPDIR"), "/tmp"), EnvFile: p.EnvPath(),
@@ -134,22 +134,22 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 		return cfg, nil
 	}
 	for _, e := range workflow.Faults(err) {
-		e.Hint = cmp.Or(e.Hint, "correct it there; symphony check tells whether the file is right")
+		e.Hint = cmp.Or(e.Hint, "correct that line; symphony check checks the file")
 	}
-	return nil, err // without what could be parsed
+	return nil, err // not the part that could be parsed
 }
 
 // Nested refuses to run inside a workspace: an agent must not start agents.
 func (p *Project) Nested() error {
 	if id := p.Env.Getenv("SYMPHONY_RUN_ID"); id != "" {
-		return exit.Fault("nested_workflow", "this is inside run "+id,
-			"run symphony from a shell of your own; an agent must not start agents")
+		return exit.Fault("nested_workflow", "symphony was called inside run "+id,
+			"run symphony from your own shell; an agent must not start agents")
 	}
 	for dir := filepath.Dir(p.Path); ; dir = filepath.Dir(dir) {
 		parent := filepath.Dir(dir)
 		if info, err := os.Stat(filepath.Join(parent, ".symphony", filepath.Base(dir)+".json")); err == nil && info.Mode().IsRegular() {
-			return exit.Fault("nested_workflow", p.Path+" lies in the workspace "+dir,
-				"run symphony on the repository's own checkout, not on an agent's copy")
+			return exit.Fault("nested_workflow", p.Path+" is in the workspace "+dir,
+				"use the WORKFLOW.md of your own checkout, not that of an agent's")
 		}
 		if parent == dir {
 			return nil
@@ -172,16 +172,16 @@ func Resolve(path string) string {
 	return filepath.Join(Resolve(parent), filepath.Base(path))
 }
 
-// RootsKey names the workspace roots that the project has used, in the database.
+// RootsKey names the list of workspace roots in the database.
 const RootsKey = "workspace_roots"
 
-// Exists reports whether a path can be looked at.
+// Exists reports whether there is a file at the path.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// RootsOf are the workspace roots that a project has used, the present one first.
+// RootsOf returns the workspace roots that a project has used, the current one first.
 func RootsOf(ctx context.Context, db *state.DB) ([]string, error) {
 	roots := []string{}
 	text, known, err := db.Meta(ctx, RootsKey)
@@ -194,7 +194,7 @@ func RootsOf(ctx context.Context, db *state.DB) ([]string, error) {
 	return roots, nil
 }
 
-// TemporaryAbove is the temporary directory that a path lies in, empty for none.
+// TemporaryAbove returns the temporary directory that contains a path, empty for none.
 func TemporaryAbove(path, tmpdir string) string {
 	for _, temporary := range []string{"/tmp", "/var/tmp", "/dev/shm", tmpdir} {
 		if temporary != "" && text.PathInside(Resolve(temporary), path) {
@@ -204,15 +204,15 @@ func TemporaryAbove(path, tmpdir string) string {
 	return ""
 }
 
-// RootFits checks the workspace root before a run starts in it, and claims it for the project unless this is a dry run.
+// RootFits checks the workspace root before a run starts in it. Unless dryRun is set, it claims the root for the project.
 func RootFits(p *Project, cfg *workflow.Config, dryRun bool) error {
 	root := Resolve(cfg.Workspace.Root)
 	for _, dir := range cfg.Agent.WritableRoots {
 		dir = Resolve(dir)
 		if text.PathInside(dir, root) || text.PathInside(root, dir) || text.PathInside(dir, p.StateDir) || text.PathInside(p.StateDir, dir) {
 			return exit.Fault("invalid_config",
-				fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write other workspaces or symphony's state", p.Path, dir),
-				"name a directory apart from workspace.root and the state directory")
+				fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write to other workspaces or to symphony's state", p.Path, dir),
+				"use a directory outside of workspace.root and the state directory")
 		}
 	}
 	if dryRun {
@@ -225,7 +225,7 @@ func RootFits(p *Project, cfg *workflow.Config, dryRun bool) error {
 	return opened.ClaimProject(cfg.Policy.Project, p.StateDir)
 }
 
-// CheckReport is the result of a check of a workflow.
+// CheckReport is the result of checking a workflow.
 type CheckReport struct {
 	Workflow string             `json:"workflow"`
 	OK       bool               `json:"ok"`
@@ -234,7 +234,7 @@ type CheckReport struct {
 }
 
 // CheckResult parses the workflow as a pass would, without the tracker's key, and checks every branch of the template. The
-// configuration is nil where the workflow can't be parsed.
+// configuration is nil if the workflow can't be parsed.
 func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 	out := CheckReport{Workflow: p.Path, Errors: []*reconcile.Error{}, Warnings: []string{}}
 	err := p.SourceErr
@@ -245,7 +245,7 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		cfg, err = workflow.Parse(p.Source, env)
 	}
 	for _, e := range slices.Concat(workflow.Faults(err), workflow.Faults(p.EnvErr)) {
-		out.Errors = append(out.Errors, exit.Fault(e.Code, e.Message, cmp.Or(e.Hint, "correct it there")))
+		out.Errors = append(out.Errors, exit.Fault(e.Code, e.Message, cmp.Or(e.Hint, "correct that line")))
 	}
 	if cfg != nil {
 		for _, warning := range cfg.Warnings {
@@ -253,7 +253,7 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		}
 		if cfg.Prompt != nil {
 			for _, problem := range cfg.Prompt.Check() {
-				out.Errors = append(out.Errors, exit.Fault(workflow.CodeTemplateRender, problem.String(), "correct the prompt there: a run that renders it would fail"))
+				out.Errors = append(out.Errors, exit.Fault(workflow.CodeTemplateRender, problem.String(), "correct that line of the prompt: a run that renders it fails"))
 			}
 		}
 	}

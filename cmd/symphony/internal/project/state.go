@@ -20,13 +20,13 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// OrphanAge is how old a run directory without a row must be to count as an orphan.
+// OrphanAge is how old a run directory without a row must be before prune removes it.
 const OrphanAge = time.Hour
 
-// OpenForReading opens the database for a command that only reads. It refuses the state of another workflow.
+// OpenForReading opens the database read-only. It refuses the state of another workflow.
 func OpenForReading(ctx context.Context, p *Project) (*state.DB, error) {
 	db, err := state.OpenReadOnly(ctx, p.StateDir)
-	if err != nil || p.SourceErr != nil { // without a workflow the state directory decides
+	if err != nil || p.SourceErr != nil { // without a workflow, the state directory alone names the project
 		return db, NoState(p, err)
 	}
 	if _, err := OwnerPath(ctx, p, db); err != nil {
@@ -45,7 +45,7 @@ func NoState(p *Project, err error) error {
 	}
 	return &reconcile.Error{
 		Code: "no_state", Message: "no pass has run yet for " + p.Path + " with the state directory " + p.StateDir,
-		Hint: "symphony tick runs one", Err: err,
+		Hint: "run one with symphony tick, or name the right project with -w and --state-dir", Err: err,
 	}
 }
 
@@ -62,7 +62,7 @@ func FindIssue(ctx context.Context, p *Project, db *state.DB, ref string) (id, i
 	return issue.ID, issue.Identifier, nil
 }
 
-// Rowless lists the run directories without a row, for instance of a takeover.
+// Rowless lists the run directories without a row in the database, for instance those of takeovers.
 func Rowless(ctx context.Context, p *Project, db *state.DB) (list []fs.DirEntry, err error) {
 	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
 	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 && err == nil {
@@ -71,7 +71,7 @@ func Rowless(ctx context.Context, p *Project, db *state.DB) (list []fs.DirEntry,
 	if err != nil {
 		return nil, err
 	}
-	known, err := db.Views.RunIDs(ctx) // read after the directories: a run's row is written first
+	known, err := db.Views.RunIDs(ctx) // read after the directories, because a run's row is written before its directory
 	for _, e := range entries {
 		if err == nil && !known[e.Name()] {
 			list = append(list, e)
@@ -80,35 +80,35 @@ func Rowless(ctx context.Context, p *Project, db *state.DB) (list []fs.DirEntry,
 	return list, err
 }
 
-// OwnerPath is the workflow that the state directory belongs to. It refuses the state of another workflow that exists: a pass
-// would release everything that the other one has claimed. The state of a workflow that was moved goes along.
+// OwnerPath returns the workflow that the state directory belongs to. It refuses the state of another workflow that exists,
+// because a pass would release everything that the other one has claimed. If the workflow was moved, its state still belongs to it.
 func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
 	path, known, err := db.Meta(ctx, OwnerKey)
 	switch {
 	case err != nil || !known || path == p.Path:
 		return path, err
 	case p.SourceErr != nil:
-		return path, p.SourceErr // the missing workflow is not the one of this directory
+		return path, p.SourceErr // the missing workflow is not the one that owns this directory
 	case !Exists(path) || SameFile(path, p.Path):
 		return path, nil
 	}
 	return path, exit.Fault("state_conflict", fmt.Sprintf("the state directory %s belongs to %s, not to %s", p.StateDir, path, p.Path),
-		"give each workflow a state directory of its own: leave --state-dir and SYMPHONY_STATE_DIR out, or name another")
+		"each workflow needs its own state directory: leave out --state-dir and SYMPHONY_STATE_DIR, or name another directory")
 }
 
-// OriginalPath is the path that the state directory had at the last pass. It refuses a copy whose original exists: the copy's
-// workers hold their locks in the original, so that a pass would take them for dead.
+// OriginalPath returns the path that the state directory had at the last pass. It refuses a copy whose original exists: the
+// workers hold their locks in the original, so that a pass on the copy would take them for dead.
 func OriginalPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
 	path, known, err := db.Meta(ctx, placeKey)
 	theirs := filepath.Join(path, "state.db")
 	if err != nil || !known || !Exists(theirs) || SameFile(theirs, filepath.Join(p.StateDir, "state.db")) {
 		return path, err
 	}
-	return path, exit.Fault("state_conflict", fmt.Sprintf("the state directory %s is a copy of %s, which is still there", p.StateDir, path),
-		"use "+path+", or move it away while nothing runs")
+	return path, exit.Fault("state_conflict", fmt.Sprintf("the state directory %s is a copy of %s, which still exists", p.StateDir, path),
+		"use "+path+", or move it away while no worker is running")
 }
 
-// TakeOwnership makes the state directory this workflow's.
+// TakeOwnership records that the state directory belongs to this workflow.
 func TakeOwnership(ctx context.Context, p *Project, db *state.DB) error {
 	place, err := OriginalPath(ctx, p, db)
 	if err == nil && place != p.StateDir {
@@ -124,13 +124,13 @@ func TakeOwnership(ctx context.Context, p *Project, db *state.DB) error {
 	return db.SetMeta(ctx, OwnerKey, p.Path)
 }
 
-// Keys of the database: the path of the workflow that it belongs to, and that of its directory.
+// Keys of the database: the path of the workflow that owns it, and the path of its directory.
 const (
 	OwnerKey = "workflow_path"
 	placeKey = "state_dir"
 )
 
-// PastRuns is the usual number of ended runs in a list.
+// PastRuns is the default number of ended runs in a list.
 const PastRuns = 20
 
 // LastPassRow is the last pass of a project.
@@ -142,7 +142,7 @@ type LastPassRow struct {
 	Errors     []reconcile.Error `json:"errors"`
 }
 
-// LastPass is the last pass of a project, nil if there was none.
+// LastPass returns the last pass of a project, nil if there was none.
 func LastPass(ctx context.Context, db *state.DB) (*LastPassRow, error) {
 	last, known, err := db.Views.LastPass(ctx)
 	if err != nil || !known {
@@ -154,12 +154,12 @@ func LastPass(ctx context.Context, db *state.DB) (*LastPassRow, error) {
 	}, nil
 }
 
-// LockedError is the error of a command that found the project locked.
+// LockedError is the error of a command that could not get the project lock in time.
 func LockedError(h *state.Holder) *reconcile.Error {
-	return exit.Fault("locked", "another pass holds the lock: "+h.String(), "try again, or give --lock-timeout more time")
+	return exit.Fault("locked", "another pass holds the lock: "+h.String(), "try again when it has ended")
 }
 
-// Register records a state directory at an unusual place, so that KnownProjects finds it.
+// Register records a state directory that is not in the default place, so that symphony projects finds it.
 func Register(p *Project) error {
 	base, _ := p.Lookup("XDG_STATE_HOME")
 	home := filepath.Dir(state.DefaultDir(base, p.Env.Home, p.Path))
@@ -169,16 +169,16 @@ func Register(p *Project) error {
 	return state.RegisterDir(home, p.StateDir)
 }
 
-// StateHome is the folder of the account's state directories.
+// StateHome is the default place for the account's state directories.
 func StateHome(w *term.Env) string {
 	return filepath.Dir(state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, "/WORKFLOW.md"))
 }
 
-// WaitStep is how often a command looks whether something has happened.
+// WaitStep is how often a command checks whether something has happened.
 const WaitStep = 200 * time.Millisecond
 
-// ScheduleAlive reports whether the last scheduled pass is younger than three times the usual gap. Other passes start runs
-// only then: stopping the timer stops the system.
+// ScheduleAlive reports whether the last scheduled pass is younger than three times the usual gap. Only then do the passes of
+// workers and commands start runs, so that stopping the timer stops the system.
 func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, error) {
 	passes, err := db.Views.ScheduleGaps(ctx)
 	if err != nil || len(passes) == 0 {
@@ -196,7 +196,7 @@ func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, erro
 	return age >= 0 && age < bound, nil
 }
 
-// UsualGap is the median of the gaps between scheduled passes, the newest of which comes first.
+// UsualGap returns the median gap between scheduled passes, given the newest first.
 func UsualGap(passes []state.Pass) (gap time.Duration, known bool) {
 	var gaps []time.Duration
 	for i := 1; i < len(passes); i++ {
@@ -209,7 +209,7 @@ func UsualGap(passes []state.Pass) (gap time.Duration, known bool) {
 	return gaps[len(gaps)/2], true
 }
 
-// timeBetween is taken on the monotonic clock within one boot, so that neither a stepped clock nor a suspend changes it.
+// timeBetween uses the monotonic clock within one boot, so that neither a stepped clock nor a suspend changes the result.
 func timeBetween(a, b state.Pass) time.Duration {
 	if a.BootID != "" && a.BootID == b.BootID {
 		return b.Mono - a.Mono
@@ -217,7 +217,7 @@ func timeBetween(a, b state.Pass) time.Duration {
 	return b.StartedAt.Sub(a.StartedAt)
 }
 
-// Looping reports whether a tick --loop runs for the project.
+// Looping reports whether a tick --loop is running on the state directory.
 func Looping(stateDir string) bool {
 	lock := LoopLock(stateDir)
 	if !Exists(lock.Path()) {
@@ -235,7 +235,7 @@ func LoopLock(stateDir string) *flock.Flock {
 	return flock.New(filepath.Join(stateDir, "loop.lock"), flock.SetPermissions(0o600))
 }
 
-// TryLoopLock takes the loop's lock. It waits long enough for processes that only look whether there is a loop.
+// TryLoopLock takes the loop's lock. It outwaits processes that only check whether a loop is running.
 func TryLoopLock(ctx context.Context, lock *flock.Flock) (bool, error) {
 	bounded, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
@@ -246,10 +246,10 @@ func TryLoopLock(ctx context.Context, lock *flock.Flock) (bool, error) {
 	return held, err
 }
 
-// lookPatience is longer than such a process holds the lock.
+// lookPatience is longer than such a check holds the lock.
 const lookPatience = 500 * time.Millisecond
 
-// Alive reports whether the run's worker lives.
+// Alive reports whether the run's worker is alive.
 func Alive(stateDir, id string) bool { return workers.Alive(stateDir, id) }
 
 // WorkerDead reports whether no worker will record an outcome for the run: it has died, or never started.
@@ -263,7 +263,7 @@ func WorkerDead(p *Project, run reconcile.Run) bool {
 // startBound is how long a run may have no worker before it counts as never started.
 const startBound = 10 * time.Second
 
-// Sleep waits. It is false where ctx ended first.
+// Sleep waits for d. It returns false if ctx ended first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -285,18 +285,18 @@ const (
 	TriggerWorker  = "worker"
 )
 
-// The schedule counts as alive while its last pass is younger than three usual gaps, within these bounds.
+// The bounds of ScheduleAlive.
 const (
 	shortestSchedule = 3 * time.Minute
 	longestSchedule  = 24 * time.Hour
 )
 
-// CommandPatience is how long an operator's command waits for another pass.
+// CommandPatience is how long an operator's command waits for the project lock.
 const CommandPatience = 10 * time.Second
 
-// LivingRuns are the ids of the runs whose workers live.
+// LivingRuns returns the ids of the runs whose workers are alive.
 func LivingRuns(p *Project) (ids []string) {
-	entries, _ := os.ReadDir(filepath.Join(p.StateDir, "runs")) // without it there are none
+	entries, _ := os.ReadDir(filepath.Join(p.StateDir, "runs")) // without the directory there are no runs
 	for _, e := range entries {
 		if workers.Alive(p.StateDir, e.Name()) {
 			ids = append(ids, e.Name())

@@ -46,6 +46,7 @@ func Overview(w *term.Env, v view.Overview) {
 	w.PrintTable("WAITING", waiting)
 	held := heldTable(w, now, v.Held)
 	w.PrintTable("HELD", held)
+	printHints(w, v)
 	skipped := term.Table{Head: held.Head, State: 1}
 	for _, r := range v.Skipped {
 		skipped.AddIn(term.ColourWaits, r.Identifier, r.Reason, term.AgoText(w, now, r.Since), r.Message)
@@ -136,6 +137,24 @@ func printScreen(w *term.Env, out *os.File, v view.Overview) {
 	fmt.Fprint(out, clearScreen+strings.Join(lines, "\n")+"\n")
 }
 
+// printHints prints the next step for each issue of the command line whose last run failed.
+func printHints(w *term.Env, v view.Overview) {
+	if len(v.Issues) == 0 {
+		return
+	}
+	hint := func(identifier, code string) {
+		if next := Hint(code, identifier); next != "" {
+			printField(w, "hint", identifier+": "+next)
+		}
+	}
+	for _, r := range v.Retrying {
+		hint(r.Identifier, r.ErrorCode)
+	}
+	for _, r := range v.Held {
+		hint(r.Identifier, r.ErrorCode)
+	}
+}
+
 // printObstacles says what keeps the project from starting runs.
 func printObstacles(w *term.Env, v view.Overview) {
 	now := v.GeneratedAt
@@ -145,7 +164,7 @@ func printObstacles(w *term.Env, v view.Overview) {
 			line += ", next try in " + term.Duration(b.NextTry.Sub(now))
 		}
 		fmt.Fprintln(w.Stdout, w.Red(term.Visible(line+")")))
-		if hint := Hint(b.Reason); hint != "" {
+		if hint := Hint(b.Reason, ""); hint != "" {
 			fmt.Fprintln(w.Stdout, "         "+hint)
 		}
 	}

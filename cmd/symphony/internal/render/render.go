@@ -15,8 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
@@ -31,14 +29,6 @@ func printField(w *term.Env, name, value string) {
 		return
 	}
 	fmt.Fprintf(w.Stdout, "  %s  %s\n", w.Dim(fmt.Sprintf("%-*s", fieldWidth, name)), value)
-}
-
-// Hint says what to do about an error that a run ended with, empty where its message says enough.
-func Hint(code string) string {
-	if code == string(agent.CodeSandboxUnavailable) {
-		return confine.SandboxHint()
-	}
-	return ""
 }
 
 // errorsOfRun joins the error of a run and that of its after_run hook.
@@ -158,6 +148,11 @@ func Issue(w *term.Env, v view.Issue) {
 	printField(w, "claim", claimLine(w, v))
 	printField(w, "why", v.Why.Message)
 	printField(w, "next", nextLine(w, v))
+	if v.Claim != nil {
+		if hint := Hint(v.Claim.ErrorCode, i.Identifier); hint != "" {
+			printField(w, "hint", hint)
+		}
+	}
 	for _, verb := range v.Commands {
 		printField(w, "command", verb+" is stored for the next pass")
 	}

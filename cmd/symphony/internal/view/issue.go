@@ -69,6 +69,8 @@ type ClaimRow struct {
 	ClaimedAt  time.Time             `json:"claimed_at"`
 	Failures   int                   `json:"failures_in_a_row"`
 	Runs       int                   `json:"runs_since_change"`
+
+	ErrorCode string `json:"-"` // of Error
 }
 
 // WorkspaceRow is the workspace of the newest run that had one.
@@ -231,7 +233,7 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 	}
 	row := &ClaimRow{Status: c.Status, Attempt: term.OrNull(c.Attempt), ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs}
 	if c.Status != reconcile.Running {
-		row.Error = ErrorText(c.ErrorCode, c.ErrorMessage)
+		row.Error, row.ErrorCode = ErrorText(c.ErrorCode, c.ErrorMessage), c.ErrorCode
 	}
 	switch c.Status {
 	case reconcile.Waiting:

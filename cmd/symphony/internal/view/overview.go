@@ -125,6 +125,8 @@ type RetryingRow struct {
 	DueAt      time.Time           `json:"due_at"`
 	Error      *string             `json:"error"`
 	Kind       reconcile.RetryKind `json:"kind"`
+
+	ErrorCode string `json:"-"` // of Error
 }
 
 // HeldRow is a claim that waits for an operator or for a change of the issue.
@@ -135,6 +137,8 @@ type HeldRow struct {
 	Reason     string    `json:"reason"`
 	Message    string    `json:"message"`
 	HeldAt     time.Time `json:"held_at"`
+
+	ErrorCode string `json:"-"` // of the last run
 }
 
 // RunRow is one run.
@@ -255,10 +259,10 @@ func (f *facts) claims() Claims {
 			v.Running = append(v.Running, row)
 		case c.Status == reconcile.Waiting:
 			v.Retrying = append(v.Retrying, RetryingRow{
-				c.IssueID, c.Identifier, c.Issue.URL, term.OrNull(c.Attempt), c.DueAt, ErrorText(c.ErrorCode, c.ErrorMessage), c.Kind,
+				c.IssueID, c.Identifier, c.Issue.URL, term.OrNull(c.Attempt), c.DueAt, ErrorText(c.ErrorCode, c.ErrorMessage), c.Kind, c.ErrorCode,
 			})
 		case c.Status == reconcile.Held:
-			v.Held = append(v.Held, HeldRow{c.IssueID, c.Identifier, c.Issue.URL, c.HoldReason, c.HoldText(), c.HeldAt})
+			v.Held = append(v.Held, HeldRow{c.IssueID, c.Identifier, c.Issue.URL, c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode})
 		}
 	}
 	return v

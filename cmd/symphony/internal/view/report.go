@@ -321,7 +321,7 @@ func parseTime(command, flag, text string, now time.Time, daysAfter int) (time.T
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, exit.Usage("%s: --%s wants an age such as 12h or 7d, a day such as 2026-01-31 or a time such as 2026-01-31T18:00:00Z, not %q", command, flag, text)
+		return t, exit.Usage("%s: --%s needs an age such as 12h or 7d, a day such as 2026-01-31 or a time such as 2026-01-31T18:00:00Z, not %q", command, flag, text)
 	}
 	return t, nil
 }

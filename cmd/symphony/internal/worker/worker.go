@@ -1,4 +1,4 @@
-// Package worker is the program symphony worker: it takes one run, carries it out, and records the outcome.
+// Package worker is the process symphony worker: it takes one run, carries it out, and records the outcome.
 package worker
 
 import (
@@ -29,17 +29,17 @@ import (
 const (
 	workerGC   = 25              // percent, see Run
 	reapStep   = 5 * time.Second // how often orphans are reaped
-	ownPassMax = "10s"           // how long the worker's own pass waits for the lock
-	// takePatience is how long a worker tries to lock its alive file: a pass may be looking at it.
+	ownPassMax = "10s"           // how long the pass that the worker starts waits for the lock
+	// takePatience is how long a worker tries to lock its alive file, which a pass may be probing.
 	takePatience = 2 * time.Second
 )
 
-// Run takes the run, carries it out, records the outcome, and starts a pass of its own, so that the next run need not wait for
-// the schedule. slot is the path of the account's slot that the pass has handed on; empty if the number of runs is unbounded.
+// Run takes the run, carries it out, records the outcome, and starts a pass, so that the next run need not wait for the schedule.
+// slot is the path of the account's slot that the pass has handed over; empty if the number of runs is unbounded.
 func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) error {
 	ready, err := proc.TakeOver()
 	if err != nil {
-		return fmt.Errorf("symphony worker is started by a pass, not by hand: %w", err)
+		return exit.Usage("symphony worker can only be started by a pass: %v", err)
 	}
 	var heldSlot *os.File
 	if slot != "" {
@@ -47,10 +47,9 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) erro
 			return errors.Join(err, ready.Refuse(err.Error()))
 		}
 	}
-	// Process lists would show "exe", because it was started from /proc/self/exe. If the name can't be set, nothing else
-	// depends on it.
+	// Process lists would show "exe", because it was started from /proc/self/exe. Nothing depends on the name.
 	_ = proc.ShowAs("symphony")
-	// There may be many workers, and each uses less than a megabyte: an early collection keeps it so.
+	// There may be many workers, and each needs less than a megabyte: early collections keep it at that.
 	debug.SetGCPercent(workerGC)
 	redactor := agent.NewRedactor(nil)
 	log := slog.New(slog.NewTextHandler(agent.Writer{W: w.Stderr, Redactor: redactor}, nil)).With(slog.String("run_id", id))
@@ -67,14 +66,14 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) erro
 	log = log.With(slog.String("issue_id", h.Run.IssueID), slog.String("issue_identifier", h.Run.Identifier), slog.Int("attempt", h.Run.Attempt))
 	stopReaping := Supervise(ctx, log)
 	defer stopReaping()
-	// The environment file need not be readable here: the pass has handed its variables on.
+	// The environment file need not be readable here: the pass has handed over its variables.
 	if err := h.carryOut(ctx, project.New(w, path, stateDir), ready.Secret, redactor, log); err != nil {
 		h.RecordFailure(ctx, w, err, log)
 	}
 	h.Close(log)
 	crash.At("worker.closed")
-	// A worker that was ended from outside belongs to a service or session that is being stopped. A pass started there
-	// would start new work that is killed at once.
+	// A terminated worker belongs to a service or session that is being stopped. A pass started there would start new work that is
+	// killed at once.
 	if h.Run.Kind == reconcile.AgentRun && h.Run.ErrorCode != reconcile.CodeTerminated {
 		startOwnPass(exe, w, stateDir, path, log)
 	}
@@ -89,9 +88,9 @@ type Held struct {
 	slot  *os.File // the account's slot, held while it is open; nil for none
 }
 
-// takeRun makes this process the owner of the run, or changes nothing.
+// takeRun makes this process the owner of the run. If it fails, it changes nothing.
 func takeRun(ctx context.Context, w *term.Env, id, stateDir string) (*Held, error) {
-	// Not every system supports it; the documentation says what that means there.
+	// Not every system supports it; docs/security.md says what that means there.
 	if err := proc.NonDumpable(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, fmt.Errorf("hiding the key from other processes: %w", err)
 	}
@@ -182,10 +181,9 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	return err
 }
 
-// RecordFailure records a run that could not be started.
+// RecordFailure records that a run could not be started.
 func (h *Held) RecordFailure(ctx context.Context, w *term.Env, err error, log *slog.Logger) {
-	if h.Run.Outcome != "" {
-		// The run ended, and storing its outcome was tried for long enough.
+	if h.Run.Outcome != "" { // the run ended, and its outcome could not be stored for too long
 		log.Error("outcome given up", slog.String("outcome", string(h.Run.Outcome)), slog.String("error", err.Error()))
 		return
 	}
@@ -198,14 +196,14 @@ func (h *Held) RecordFailure(ctx context.Context, w *term.Env, err error, log *s
 	}
 }
 
-// startOwnPass starts a pass that settles this run, and does not wait for it. The pass inherits nothing of the run: no marker,
-// no lock and no lease.
+// startOwnPass starts a pass that settles this run, and does not wait for it. The pass inherits no marker, lock or lease of the
+// run.
 func startOwnPass(exe string, w *term.Env, stateDir, path string, log *slog.Logger) {
 	if project.Looping(stateDir) {
 		return // the loop sees the end of the run
 	}
 	if _, err := os.Stat(exe); err != nil {
-		log.Info("no pass of its own: the program has been removed", slog.String("path", exe))
+		log.Info("no pass started: the program has been removed", slog.String("path", exe))
 		return
 	}
 	_, err := proc.Detach(proc.Spawn{
@@ -215,6 +213,6 @@ func startOwnPass(exe string, w *term.Env, stateDir, path string, log *slog.Logg
 	})
 	crash.At("worker.pass.started")
 	if err != nil {
-		log.Warn("no pass of its own", slog.String("error", err.Error()))
+		log.Warn("no pass started", slog.String("error", err.Error()))
 	}
 }
