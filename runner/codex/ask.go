@@ -16,13 +16,13 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// Lengths in characters: of a summary and a reason, and of the names of files in a summary.
+// Limits in characters.
 const (
-	summaryLength = 500
-	filesLength   = 16 << 10
+	summaryLength = 500      // of a summary and a reason
+	filesLength   = 16 << 10 // of the names of files in a summary
 )
 
-// newRequest holds what all kinds have.
+// newRequest returns a request with the fields that all kinds have.
 func newRequest(p *params, kind agent.RequestKind, summary string) agent.Request {
 	return agent.Request{
 		Kind: kind, ThreadID: p.threadID(), TurnID: p.turnID(), ItemID: p.ItemID, Cwd: p.Cwd,
@@ -30,7 +30,7 @@ func newRequest(p *params, kind agent.RequestKind, summary string) agent.Request
 	}
 }
 
-// kindText names the kind of a request for people.
+// kindText names the kind of a request for an operator.
 func kindText(r *agent.Request) string {
 	switch {
 	case r.Kind == agent.RequestPermissions && r.Server != "":
@@ -44,7 +44,7 @@ func kindText(r *agent.Request) string {
 func commandRequest(p *params) agent.Request {
 	var command string
 	if !isEmpty(p.Command) && json.Unmarshal(p.Command, &command) != nil {
-		command = string(p.Command) // of an unknown shape
+		command = string(p.Command) // a shape that we do not know: show it as it is
 	}
 	command = shellText(command)
 	summary := cmp.Or(command, "a command that codex did not name")
@@ -72,7 +72,7 @@ func permissionsRequest(p *params) agent.Request {
 	return r
 }
 
-// toolRequest reads codex's question whether a tool of an MCP server may run. Only _meta tells it from a form.
+// toolRequest reads codex's question whether a tool of an MCP server may run, false if it is a form. Only _meta tells.
 func toolRequest(p *params) (agent.Request, bool) {
 	var meta struct {
 		Kind   string          `json:"codex_approval_kind"`
@@ -82,15 +82,15 @@ func toolRequest(p *params) (agent.Request, bool) {
 	unmarshal(p.Meta, &meta)
 	r := newRequest(p, agent.RequestPermissions, uncut(p.ServerName+"/"+meta.Tool+" "+string(meta.Params)))
 	r.Server, r.Permissions, r.Reason = p.ServerName, p.Meta, oneLine(p.Message, summaryLength)
-	r.OutsideSandbox = true // MCP servers run outside
+	r.OutsideSandbox = true // MCP servers run outside the sandbox
 	return r, meta.Kind == "mcp_tool_call"
 }
 
-// uncut is a text in one line. A yes is a yes to all of it.
+// uncut folds a text into one line without cutting it, because an approval grants all of it.
 func uncut(text string) string { return oneLine(text, len(text)+1) }
 
-// permissionsText says in words what {"network":{"enabled":true},"fileSystem":{"write":["/opt"],…}} asks for. What there
-// are no words for stays as it is, because all of it would be granted.
+// permissionsText describes permissions such as {"network":{"enabled":true},"fileSystem":{"write":["/opt"],…}}. If it does not
+// know a part of them it returns the JSON, because an approval grants all of it.
 func permissionsText(raw json.RawMessage) string {
 	var asked struct {
 		Network    struct{ Enabled bool }
@@ -122,14 +122,14 @@ func permissionsText(raw json.RawMessage) string {
 		if path == "" {
 			return string(raw)
 		}
-		if part := entry.Access + " " + path; !slices.Contains(parts, part) { // entries repeat what read and write said
+		if part := entry.Access + " " + path; !slices.Contains(parts, part) { // entries repeat read and write
 			parts = append(parts, part)
 		}
 	}
 	return cmp.Or(strings.Join(parts, ", "), string(raw))
 }
 
-// patchRequest reads the request to change files. What is changed stood in the item/started of the same item.
+// patchRequest reads a request to change files. The changes come from the item/started of the same item.
 func patchRequest(p *params, changes []agent.FileChange, turn agent.TurnParams) agent.Request {
 	names := make([]string, 0, len(changes))
 	for _, c := range changes {
@@ -141,15 +141,15 @@ func patchRequest(p *params, changes []agent.FileChange, turn agent.TurnParams) 
 	}
 	r := newRequest(p, agent.RequestFileChange, oneLine(summary, filesLength))
 	r.Changes, r.GrantRoot = changes, p.GrantRoot
-	// The policy untrusted asks about every patch; under the others codex asks because the sandbox would refuse. A reason
+	// Under the policy untrusted codex asks about every patch, under the others only if the sandbox would refuse it. A reason
 	// is codex's own question, such as "command failed; retry without sandbox?".
 	asksAll := string(turn.ApprovalPolicy) == `"untrusted"`
 	r.OutsideSandbox = !asksAll || p.GrantRoot != "" || p.Reason != "" || !staysInside(turn.Cwd, changes)
 	return r
 }
 
-// staysInside reports whether a patch writes only where the sandbox would let it, as far as the paths tell: below the
-// directory of the turn, and not in what codex's sandbox keeps read-only there.
+// staysInside reports whether all paths of a patch are where the sandbox allows writes: below the directory of the turn, but
+// not in the directories that codex's sandbox keeps read-only there.
 func staysInside(root string, changes []agent.FileChange) bool {
 	for _, c := range changes {
 		for _, path := range strings.Split(c.Path, movedTo) {
@@ -180,16 +180,16 @@ func questionsRequest(p *params) agent.Request {
 	return r
 }
 
-// form is a form of an MCP server. One without fields is agreed to or not.
+// form is a form of an MCP server. A form without fields asks for agreement.
 type form []field
 
-// field is one member of requestedSchema, as a person is asked it.
+// field is one member of requestedSchema with its question to the operator.
 type field struct {
 	agent.Question
 	kind string // string, boolean, integer, number, or array
 }
 
-// value is what an option of the field stands for.
+// value returns the value that an option of the field stands for.
 func (f *field) value(o agent.Option) string {
 	if f.kind == "boolean" {
 		return strconv.FormatBool(o.Label == "Yes")
@@ -197,18 +197,18 @@ func (f *field) value(o agent.Option) string {
 	return cmp.Or(o.Description, o.Label)
 }
 
-const agreed = "agreed" // the id of the one question of a form without fields
+const agreed = "agreed" // the id of the only question of a form without fields
 
 var yesNo = []agent.Option{{Label: "Yes"}, {Label: "No"}}
 
-// readForm reads a form; an error says why no person can be asked.
+// readForm reads a form. An error says why it can't be shown to an operator.
 func readForm(p *params) (form, error) {
 	switch p.Mode {
 	case "", "form", "openai/form", "openaiForm":
 	case "url":
-		return nil, errors.New("it wants a web page opened (" + oneLine(p.URL, 100) + ")")
+		return nil, errors.New("it wants to open a web page (" + oneLine(p.URL, 100) + ")")
 	default:
-		return nil, fmt.Errorf("no form: mode %q", oneLine(p.Mode, 40))
+		return nil, fmt.Errorf("it has the unknown mode %q", oneLine(p.Mode, 40))
 	}
 	var schema struct {
 		Type       string
@@ -232,7 +232,7 @@ func readForm(p *params) (form, error) {
 	return out, nil
 }
 
-// readField reads a field. Its options are in enum, in oneOf with titles, or for a list in items.
+// readField reads a field, false if its type is unknown. Options are in enum, in oneOf with titles, or in items of an array.
 func readField(name string, raw json.RawMessage) (f field, ok bool) {
 	type titled struct{ Const, Title string }
 	var w struct {
@@ -289,7 +289,7 @@ func (f form) questions() []agent.Question {
 	return out
 }
 
-// content gives the answers the types of the form. A field without an answer is left out.
+// content returns the answers with the types of the form. Optional fields without an answer are left out.
 func (f form) content(given map[string][]string) (object, error) {
 	out := object{}
 	if len(f) == 0 && !strings.EqualFold(strings.Join(given[agreed], ""), "yes") {
@@ -309,7 +309,7 @@ func (f form) content(given map[string][]string) (object, error) {
 	return out, nil
 }
 
-// answer reads the answer to one field.
+// answer returns the answer to one field with the field's type.
 func (f *field) answer(texts []string) (any, error) {
 	if len(texts) == 0 {
 		return nil, fmt.Errorf("no answer to %q", f.ID)
@@ -324,7 +324,7 @@ func (f *field) answer(texts []string) (any, error) {
 		}
 	}
 	if len(f.Options) > 0 && len(chosen) != len(texts) || len(chosen) > 1 && !f.Several {
-		return nil, fmt.Errorf("the answer to %q is none of those on offer", f.ID)
+		return nil, fmt.Errorf("the answer to %q is not one of the options", f.ID)
 	}
 	text := strings.TrimSpace(strings.Join(texts, " "))
 	switch {
@@ -345,5 +345,5 @@ func (f *field) answer(texts []string) (any, error) {
 	default:
 		return strings.Join(texts, " "), nil
 	}
-	return nil, fmt.Errorf("the answer to %q is no %s", f.ID, f.kind)
+	return nil, fmt.Errorf("the answer to %q is not of type %s", f.ID, f.kind)
 }

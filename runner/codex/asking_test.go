@@ -44,7 +44,7 @@ func (h *operator) options() agent.Options {
 	}
 }
 
-// TestClocksPauseForOperator checks that the time of an open request counts neither as a stall nor as silence.
+// TestClocksPauseForOperator checks that time in which a request waits for an operator counts neither as a stall nor as silence.
 func TestClocksPauseForOperator(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*agent.Options)
@@ -64,7 +64,7 @@ func TestClocksPauseForOperator(t *testing.T) {
 				time.Sleep(c.limit - time.Second)
 				p.say(askCommand)
 				<-h.asked
-				time.Sleep(10*time.Hour + 30*time.Minute) // the clocks are checked every hour
+				time.Sleep(10*time.Hour + 30*time.Minute) // the clock is checked every hour
 				h.tell <- agent.Decision{Approve: true}
 				synctest.Wait()
 				if !strings.Contains(p.names(), agent.EventApprovalGranted) {
@@ -74,14 +74,15 @@ func TestClocksPauseForOperator(t *testing.T) {
 				_, err := wait()
 				_ = wantCode(t, err, c.code)
 				if took := time.Since(from); took != c.limit {
-					t.Errorf("after %v, the request counted as the last sign of life", took)
+					t.Errorf("the turn timed out %v after the decision", took)
 				}
 			})
 		})
 	}
 }
 
-// TestSlowAskFreesClocks checks that the clocks run again after a resolved request, even if Ask ignores the end of its context.
+// TestSlowAskFreesClocks checks that the clock runs again once codex has resolved a request, even if Ask ignores the end of its
+// context.
 func TestSlowAskFreesClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -133,7 +134,7 @@ func TestAskEnds(t *testing.T) {
 				select {
 				case <-ended:
 				case <-time.After(20 * time.Second):
-					t.Fatal("the request goes on")
+					t.Fatal("the context of Ask did not end")
 				}
 				synctest.Wait()
 				if len(heard) > 0 {
@@ -144,13 +145,45 @@ func TestAskEnds(t *testing.T) {
 				}
 				p.say(turnCompleted)
 				_ = p.out.Close()
-				_, _ = wait() // other tests check how the turn ends
+				_, _ = wait() // other tests check the turn's outcome
 			})
 		})
 	}
 }
 
-// TestAskOfSubAgentLeftBehind checks that the end of our turn answers a sub-agent's request: the sub-agent would wait for ever.
+// TestAnswerNotRead checks that an answer that the agent did not get does not count as sent: the next run passes it on.
+func TestAnswerNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newOperator()
+		_, p, wait := inTurn(t, t.Context(), h.options())
+		p.say(askCommand)
+		<-h.asked
+		_ = p.inR.Close() // a pipe in memory
+		h.tell <- agent.Decision{Approve: true, Sent: func() { t.Error("the answer counts as sent") }}
+		_, err := wait()
+		_ = wantCode(t, err, agent.CodePortExit)
+	})
+}
+
+// TestEndOfRequestIsProgress checks that a request ends together with the pause of the clock: a check in between would find a
+// stall as long as the request was open.
+func TestEndOfRequestIsProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newOperator()
+		s, p, wait := inTurn(t, t.Context(), h.options())
+		go p.rest()
+		p.say(askCommand)
+		<-h.asked
+		time.Sleep(time.Minute - time.Second)
+		if s.requests.finish(json.RawMessage("0")); time.Since(s.current().lastProgress) != 0 {
+			t.Errorf("the last progress was %v ago", time.Since(s.current().lastProgress))
+		}
+		p.say(turnCompleted)
+		_, _ = wait()
+	})
+}
+
+// TestAskOfSubAgentLeftBehind checks that the end of our turn answers a sub-agent's request. It would wait forever, otherwise.
 func TestAskOfSubAgentLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newOperator()
@@ -169,7 +202,7 @@ func TestAskOfSubAgentLeftBehind(t *testing.T) {
 	})
 }
 
-// TestAskedBetweenTurns checks that a request of a sub-agent made between two turns pauses the clocks of the next turn.
+// TestAskedBetweenTurns checks that a request that a sub-agent makes between two turns pauses the clock of the next turn.
 func TestAskedBetweenTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newOperator()
@@ -189,15 +222,15 @@ func TestAskedBetweenTurns(t *testing.T) {
 		go p.rest()
 		from := time.Now()
 		_, err := wait()
-		_ = wantCode(t, err, agent.CodeStalled) // the clocks run again
+		_ = wantCode(t, err, agent.CodeStalled) // the clock runs again
 		if took := time.Since(from); took != time.Minute {
 			t.Errorf("stalled after %v", took)
 		}
 	})
 }
 
-// TestDecidedAtTheEnd checks a decision that races with the end of its request or turn: it is sent at most once, and no
-// request stays open.
+// TestDecidedAtTheEnd checks a decision that comes together with the end of its request or turn. It is sent at most once, and
+// the request does not stay open.
 func TestDecidedAtTheEnd(t *testing.T) {
 	for name, end := range map[string]string{"resolved": resolved, "turn": turnCompleted} {
 		t.Run(name, func(t *testing.T) {
@@ -249,7 +282,7 @@ func asksOf(t *testing.T, params agent.TurnParams, lines ...string) agent.Reques
 	select {
 	case a = <-h.asked:
 	case <-time.After(20 * time.Second):
-		t.Fatal("no one was asked")
+		t.Fatal("the operator was not asked")
 	}
 	p.say(turnCompleted)
 	if _, err := wait(); err != nil {
@@ -262,7 +295,7 @@ const begunPatch = `{"method":"item/started","params":{"threadId":"th","turnId":
 
 const askPatch = `{"method":"item/fileChange/requestApproval","id":7,"params":{"threadId":"th","turnId":"tu","itemId":"p1","startedAtMs":1,"reason":null,"grantRoot":null}}`
 
-// TestAskSays checks what the operator is told of each kind of request.
+// TestAskSays checks what the operator is shown for each kind of request.
 func TestAskSays(t *testing.T) {
 	untrusted := agent.TurnParams{Cwd: "/w", ApprovalPolicy: json.RawMessage(`"untrusted"`)}
 	onRequest := agent.TurnParams{Cwd: "/w", ApprovalPolicy: json.RawMessage(`"on-request"`)}
@@ -367,7 +400,7 @@ func TestAskSays(t *testing.T) {
 	}
 }
 
-// TestAskSaysAll checks that the summary of what is granted is not cut, however long it is.
+// TestAskSaysAll checks that a summary lists all that an approval grants, however long it is.
 func TestAskSaysAll(t *testing.T) {
 	long := strings.Repeat("/harmless", 200)
 	reads := `"fileSystem":{"read":["` + long + `"],"write":["/etc"]}`
@@ -393,7 +426,7 @@ func TestAskSaysAll(t *testing.T) {
 	}
 }
 
-// TestPermissionsText checks that permissions of an unknown form are shown as JSON.
+// TestPermissionsText checks that permissions of an unknown shape are shown as JSON.
 func TestPermissionsText(t *testing.T) {
 	for _, c := range []struct{ raw, want string }{
 		{`{"network":{"enabled":true},"fileSystem":null}`, "network"},

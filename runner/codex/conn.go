@@ -16,17 +16,17 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// conn is the connection to one app-server: it sends requests and awaits their answers, and delivers events.
+// conn is the connection to one app-server. It sends requests, matches their answers, and delivers events.
 type conn struct {
 	o       *agent.Options
 	streams agent.Streams
-	lines   *queue // for stdin
+	lines   *queue // writes to stdin
 	events  *queue
 
 	closing atomic.Bool   // the session was closed
-	ended   chan struct{} // stdout has ended, or stdin broke and no end of the turn followed; err says why
-	end     func()        // closes it
-	drained chan struct{} // stdout has ended, and all events of it were delivered
+	ended   chan struct{} // closed when stdout has ended, or stdin broke and the turn did not end; err says why
+	end     func()        // closes ended
+	drained chan struct{} // closed when stdout has ended and all its events were delivered
 
 	mu      sync.Mutex
 	err     *agent.Error
@@ -34,12 +34,12 @@ type conn struct {
 	pending map[int]*call
 }
 
-// call is a request of ours.
+// call is a request to the agent.
 type call struct {
 	method   string
 	params   any
-	timeout  time.Duration  // 0: the connection's
-	answered func(*message) // runs in the reader, before the next line is read
+	timeout  time.Duration  // 0: Options.ReadTimeout
+	answered func(*message) // called by the reader before it reads the next line; may be nil
 
 	done chan struct{}
 	msg  *message
@@ -47,11 +47,11 @@ type call struct {
 }
 
 const (
-	// maxLine bounds a line of the agent. The longest that was seen, an item with a command's output, has some megabytes.
+	// maxLine bounds a line of the agent. The longest seen, an item with a command's output, had a few megabytes.
 	maxLine = 64 << 20
-	// maxQueuedEvents is how many events may wait before reading waits for the callback.
+	// maxQueuedEvents is how many events may wait for the callback before the reader waits, too.
 	maxQueuedEvents = 1024
-	// messageLength is where the message of an event is cut, in characters.
+	// messageLength is the longest message of an event, in characters.
 	messageLength = 200
 )
 
@@ -64,17 +64,17 @@ func newConn(streams agent.Streams, o *agent.Options) *conn {
 	return c
 }
 
-// close closes the agent's stdin, which makes it exit, and ends what waits on the connection. It may be called once.
+// close closes the agent's stdin, which makes the agent exit. It must be called at most once.
 func (c *conn) close() error {
 	c.closing.Store(true)
-	c.events.setLimit(0) // a callback that hangs must not keep the reader
+	c.events.setLimit(0) // a callback that hangs must not block the reader
 	if err := c.streams.Stdin.Close(); err != nil {
 		return fmt.Errorf("close agent's stdin: %w", err)
 	}
 	return nil
 }
 
-// failure is why the connection ended, nil while it lives.
+// failure returns why the connection ended, nil while it is open.
 func (c *conn) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,7 @@ func (c *conn) failure() error {
 	return c.err
 }
 
-// fail ends all calls. The first reason stays.
+// fail ends all calls with an error. Only the first error is kept.
 func (c *conn) fail(code agent.Code, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *conn) fail(code agent.Code, text string) {
 	}
 }
 
-// read handles every line until stdout ends. A last line that has no end is handled as well.
+// read handles every line until stdout ends, including a last line without a line break.
 func (c *conn) read(handle func(*message)) {
 	lines := bufio.NewScanner(c.streams.Stdout)
 	lines.Buffer(make([]byte, 64<<10), maxLine)
@@ -114,8 +114,8 @@ func (c *conn) read(handle func(*message)) {
 	c.fail(agent.CodePortExit, text)
 }
 
-// send queues one message.
-func (c *conn) send(v object) error {
+// send queues one message. sent, which may be nil, is called in a new goroutine once the message has been written.
+func (c *conn) send(v object, sent func()) error {
 	var line bytes.Buffer
 	e := json.NewEncoder(&line)
 	e.SetEscapeHTML(false) // prompts hold < and &, and people read recordings
@@ -128,14 +128,19 @@ func (c *conn) send(v object) error {
 	if err := c.failure(); err != nil {
 		return err
 	}
-	c.lines.add(func() { c.write(line.Bytes()) })
+	c.lines.add(func() {
+		if c.write(line.Bytes()) && sent != nil {
+			go sent()
+		}
+	})
 	return nil
 }
 
-// write puts a line on the agent's stdin. A blocked write can't be called back: it is reported, and close ends it.
-func (c *conn) write(line []byte) {
+// write writes a line to the agent's stdin and reports whether all of it was written. A write that blocks ends the calls
+// after a while; only close can end the write itself.
+func (c *conn) write(line []byte) bool {
 	if c.closing.Load() {
-		return
+		return false
 	}
 	late := time.AfterFunc(c.o.ReadTimeout, func() {
 		c.stdinBroke(agent.CodeResponseTimeout, fmt.Sprintf("agent does not read its stdin (%v)", c.o.ReadTimeout))
@@ -145,10 +150,11 @@ func (c *conn) write(line []byte) {
 	if err != nil && !c.closing.Load() {
 		c.stdinBroke(agent.CodePortExit, "agent's stdin: "+err.Error())
 	}
+	return err == nil
 }
 
-// stdinBroke ends the calls. A turn goes on for a while: a broken pipe usually means that the agent ended, and its last
-// lines, the end of the turn among them, are still to be read.
+// stdinBroke ends the calls. The turn gets a little more time: a broken pipe usually means that the agent has exited, and its
+// last lines, which may end the turn, are still to be read.
 func (c *conn) stdinBroke(code agent.Code, text string) {
 	c.fail(code, text)
 	time.AfterFunc(c.o.ReadTimeout, c.end)
@@ -162,10 +168,10 @@ func (c *conn) start(r *call) error {
 	id := c.lastID
 	c.pending[id] = r
 	c.mu.Unlock()
-	return c.send(object{"id": id, "method": r.method, "params": r.params})
+	return c.send(object{"id": id, "method": r.method, "params": r.params}, nil)
 }
 
-// request sends a request and waits for its result; a *wireError is codex's refusal.
+// request sends a request and waits for its result. Errors: *wireError if codex refuses, *agent.Error, or that of ctx.
 func (c *conn) request(ctx context.Context, r *call) (json.RawMessage, error) {
 	if err := c.start(r); err != nil {
 		return nil, err
@@ -187,7 +193,7 @@ func (c *conn) request(ctx context.Context, r *call) (json.RawMessage, error) {
 	}
 }
 
-// answer takes an answer from the stream; false if it is to no request of ours.
+// answer passes an answer to the call that waits for it. It reports whether there is one.
 func (c *conn) answer(m *message) bool {
 	var id int
 	if json.Unmarshal(m.ID, &id) != nil || m.Result == nil && m.Error == nil {
@@ -214,8 +220,8 @@ func (c *conn) emit(e agent.Event) {
 	c.events.add(func() { c.o.OnEvent(e) })
 }
 
-// flush waits until all events so far are delivered, for at most the timeout of a request: a caller that has the result of a
-// turn also has its events.
+// flush waits until all events so far are delivered, so that a caller that has the result of a turn has also seen its events.
+// It waits for at most Options.ReadTimeout.
 func (c *conn) flush() {
 	reached := make(chan struct{})
 	c.events.add(func() { close(reached) })
@@ -225,12 +231,12 @@ func (c *conn) flush() {
 	}
 }
 
-// queue runs functions one after the other, in a goroutine that lives while there are any.
+// queue runs functions one after the other, in a goroutine that exists only while there are any.
 type queue struct {
 	mu      sync.Mutex
 	room    *sync.Cond
-	limit   int      // of those that wait, before add does; 0: none
-	waiting []func() // the first one runs
+	limit   int      // of the queue's length, at which add blocks; 0: none
+	waiting []func() // the first one is running
 }
 
 func newQueue(limit int) *queue {

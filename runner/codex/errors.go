@@ -10,17 +10,17 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// errorLength is where messages in errors are cut, in characters: an unknown method is answered with a list of all methods.
+// errorLength is the longest message of an error, in characters: codex answers an unknown method with a list of all methods.
 const errorLength = 400
 
-// Codes of refusals.
+// Codes of JSON-RPC errors.
 const (
 	codeMethodNotFound = -32601
-	codeOverloaded     = -32001 // the server of the model has no room
+	codeOverloaded     = -32001 // the server of the model is overloaded
 )
 
-// responseError makes an error of this package of a refusal; other errors stay. Only a request of the handshake tells an
-// incompatible release from a plain refusal.
+// responseError turns a *wireError into an *agent.Error and returns other errors as they are. Only during the handshake does
+// it take a refusal for a sign of an incompatible release.
 func responseError(method string, err error, handshake bool) error {
 	var e *wireError
 	if !errors.As(err, &e) {
@@ -36,7 +36,7 @@ func responseError(method string, err error, handshake bool) error {
 	case e.Code == codeOverloaded:
 		out.Code = agent.CodeNetwork
 	case handshake && (e.Code == codeMethodNotFound || has("Invalid request") || has("unknown variant") || has("requires experimentalApi")):
-		out.Code = agent.CodeIncompatible // it does not know what the request says
+		out.Code = agent.CodeIncompatible // it does not understand the request
 	default:
 		out.Code = cmp.Or(classify(nil, e.Message), out.Code)
 	}
@@ -47,11 +47,11 @@ func incompatible(method, what string) *agent.Error {
 	return &agent.Error{Code: agent.CodeIncompatible, Message: oneLine(method+": "+what, errorLength)}
 }
 
-// class is the fault that the error stands for, "" for a plain failure.
+// class returns the class of the fault, "" for an ordinary failure of the turn.
 func (e *turnError) class() agent.Code { return classify(e.Info, e.Message+" "+e.Details) }
 
-// classes are the faults of the machine, the account and the network by codexErrorInfo. Those without a class are certainly
-// failures of the turn.
+// classes are the faults of the machine, the account and the network, by codexErrorInfo. "" is an ordinary failure of the
+// turn, whatever the message says.
 var classes = map[string]agent.Code{
 	"unauthorized":       agent.CodeAgentAuth,
 	"usageLimitExceeded": agent.CodeAgentQuota, "rateLimitExceeded": agent.CodeAgentQuota, "sessionBudgetExceeded": agent.CodeAgentQuota,
@@ -61,7 +61,8 @@ var classes = map[string]agent.Code{
 	"contextWindowExceeded": "", "badRequest": "", "cyberPolicy": "", "sandboxError": "",
 }
 
-// classes of codex's own messages, where the info says nothing certain. What a model or a command wrote is never looked at.
+// messageClasses classify codex's own messages where codexErrorInfo does not. They are never applied to text of a model or a
+// command.
 var messageClasses = []struct {
 	class agent.Code
 	words *regexp.Regexp
@@ -72,7 +73,7 @@ var messageClasses = []struct {
 		`stream disconnected|failed to lookup address|network error|status 50[0234]|status: 5`)},
 }
 
-// classify tells the faults of the machine, the account and the network from plain failures of a turn, which are "".
+// classify returns the class of a fault of the machine, the account or the network, "" for an ordinary failure of a turn.
 func classify(info json.RawMessage, message string) agent.Code {
 	switch kind, status := errorInfo(info); {
 	case status == 401 || status == 403:
@@ -82,7 +83,7 @@ func classify(info json.RawMessage, message string) agent.Code {
 	case status >= 500 || status == 408:
 		return agent.CodeNetwork
 	case status > 0:
-		return "" // a wrong address or model: waiting mends nothing
+		return "" // such as a wrong address or model, where waiting does not help
 	default:
 		if class, known := classes[kind]; known {
 			return class
@@ -96,7 +97,7 @@ func classify(info json.RawMessage, message string) agent.Code {
 	return ""
 }
 
-// errorInfo reads codexErrorInfo: a word, or an object whose one key is the word and whose value may hold an HTTP status.
+// errorInfo reads codexErrorInfo: a word, or an object whose only key is the word and whose value may contain an HTTP status.
 func errorInfo(info json.RawMessage) (kind string, status int) {
 	if json.Unmarshal(info, &kind) == nil {
 		return kind, 0

@@ -9,7 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// allFields has each shape of a field that the protocol knows.
+// allFields is a form with a field of every type in the protocol.
 const allFields = `{"type":"object","required":["name","region"],"properties":{
 	"name":{"type":"string","title":"Name","description":"what it is called"},
 	"region":{"type":"string","enum":["eu","us"],"enumNames":["Europe","America"]},
@@ -63,12 +63,12 @@ func TestFormContent(t *testing.T) {
 		}, `{"days":["tu"],"n":-3,"name":"two words","region":"us","share":0.5,"size":"l","sure":false,"tags":["b","a"]}`},
 		{"only what is required", allFields, answered{"name": {"x"}, "region": {"Europe"}}, `{"name":"x","region":"eu"}`},
 		{"one is missing", allFields, answered{"name": {"x"}}, `no answer to "region"`},
-		{"none of the choices", allFields, with("region", "moon"), `the answer to "region" is none of those on offer`},
-		{"none of several", allFields, with("tags", "a", "c"), `the answer to "tags" is none of those on offer`},
-		{"no integer", allFields, with("n", "3.5"), `the answer to "n" is no integer`},
-		{"no number", allFields, with("share", "half"), `the answer to "share" is no number`},
-		{"not a number", allFields, with("share", "NaN"), `the answer to "share" is no number`},
-		{"no yes or no", allFields, with("sure", "perhaps"), `the answer to "sure" is none of those on offer`},
+		{"none of the choices", allFields, with("region", "moon"), `the answer to "region" is not one of the options`},
+		{"none of several", allFields, with("tags", "a", "c"), `the answer to "tags" is not one of the options`},
+		{"no integer", allFields, with("n", "3.5"), `the answer to "n" is not of type integer`},
+		{"no number", allFields, with("share", "half"), `the answer to "share" is not of type number`},
+		{"not a number", allFields, with("share", "NaN"), `the answer to "share" is not of type number`},
+		{"no yes or no", allFields, with("sure", "perhaps"), `the answer to "sure" is not one of the options`},
 		{"a bare form, agreed", `{"type":"object","properties":{}}`, answered{agreed: {"yes"}}, `{}`},
 		{"a bare form, not agreed", `{"type":"object","properties":{}}`, answered{agreed: {"No"}}, `not agreed to`},
 	} {
@@ -92,9 +92,9 @@ func TestFormContent(t *testing.T) {
 func TestFormDeclined(t *testing.T) {
 	object := `,"requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}`
 	for _, c := range []struct{ params, why string }{
-		{`"mode":"url","url":"https://example.org/login","elicitationId":"1"`, "it wants a web page opened (https://example.org/login)"},
-		{`"mode":"openai/userVerification","challenge":"x"`, `no form: mode "openai/userVerification"`},
-		{`"mode":"somethingNew"` + object, `no form: mode "somethingNew"`},
+		{`"mode":"url","url":"https://example.org/login","elicitationId":"1"`, "it wants to open a web page (https://example.org/login)"},
+		{`"mode":"openai/userVerification","challenge":"x"`, `it has the unknown mode "openai/userVerification"`},
+		{`"mode":"somethingNew"` + object, `it has the unknown mode "somethingNew"`},
 		{`"mode":"form"`, "its form can't be read"},
 		{`"mode":"form","requestedSchema":{"type":"array"}`, "its form can't be read"},
 		{`"mode":"openai/form","requestedSchema":{"type":"object","properties":{"a":{"type":"object"}}}`, `its field "a" can't be read`},
@@ -120,7 +120,7 @@ func TestFormDeclined(t *testing.T) {
 					told = append(told, e.Message)
 				}
 			}
-			if want := "declined, " + c.why + ": MCP server forms asks a person: Hello"; strings.Join(told, "\n") != want {
+			if want := "declined, " + c.why + ": a form of MCP server forms: Hello"; strings.Join(told, "\n") != want {
 				t.Errorf("events %q, want %q", told, want)
 			}
 		})

@@ -13,9 +13,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// FuzzStream feeds a session with arbitrary bytes, from the first line or within a turn. Time is that of a bubble: a hang
-// shows as a deadlock or as minutes gone by. Every line leads to events that can be stored, and no answer is sent that
-// codex can't read.
+// FuzzStream feeds a session with arbitrary bytes, from the first line or within a turn. Time is that of a synctest bubble, so
+// that a hang shows as a deadlock or as minutes gone by. Every event must encode as JSON, and codex must be able to read every
+// line that is sent.
 func FuzzStream(f *testing.F) {
 	for _, stream := range []string{
 		initialized1 + "\n" + threadStarted + "\n" + turnStarted + "\n" + delta + "\n" + turnCompleted + "\n",
@@ -78,14 +78,14 @@ func fuzzOne(t *testing.T, inTurn bool, stream string) {
 			if _, err := outW.Write(line); err != nil {
 				return
 			}
-			time.Sleep(time.Millisecond) // the session asks what the next line answers
+			time.Sleep(time.Millisecond) // so that the session sends the request that the next line answers
 		}
 		time.Sleep(time.Second)
-		_ = outW.Close() // to its reader nothing can go wrong
+		_ = outW.Close() // a pipe in memory
 	}()
 	if _, err := s.Initialize(t.Context()); err == nil {
 		if _, err := s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"}); err == nil {
-			_, _ = s.RunTurn(t.Context(), agent.TurnParams{Input: "x", Cwd: "/w"}) // whatever it ends with
+			_, _ = s.RunTurn(t.Context(), agent.TurnParams{Input: "x", Cwd: "/w"}) // any outcome will do
 		}
 	}
 	if err := s.Close(); err != nil {
@@ -96,7 +96,7 @@ func fuzzOne(t *testing.T, inTurn bool, stream string) {
 	<-written
 	synctest.Wait()
 	if took := time.Since(began); took > 6*limit {
-		t.Errorf("it took %v", took)
+		t.Errorf("the session took %v", took)
 	}
 	for _, e := range events {
 		if _, err := json.Marshal(e); err != nil || e.Name == "" || e.At.IsZero() || !utf8.ValidString(e.Message) || len([]rune(e.Message)) > messageLength {

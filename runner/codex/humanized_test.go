@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 )
 
-// row is a message of codex and the row of the golden file that describes it.
+// row is a message of codex and its name in the golden file.
 type row struct {
 	Row string          `json:"row"`
 	Msg json.RawMessage `json:"msg"`
@@ -22,7 +22,7 @@ func TestHumanized(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var described []string
 	rows := map[string]bool{}
 	for line := range bytes.Lines(messages) {
 		var r row
@@ -31,14 +31,14 @@ func TestHumanized(t *testing.T) {
 		}
 		rows[r.Row] = true
 		synctest.Test(t, func(t *testing.T) {
-			for _, event := range tell(t, r.Msg) {
-				told = append(told, r.Row+": "+event+"\n")
+			for _, event := range describeEvents(t, r.Msg) {
+				described = append(described, r.Row+": "+event+"\n")
 			}
 		})
 	}
 	const golden = "testdata/humanized.golden"
 	if os.Getenv("UPDATE_SCRIPTS") != "" {
-		if err := os.WriteFile(golden, []byte(strings.Join(told, "")), 0o644); err != nil {
+		if err := os.WriteFile(golden, []byte(strings.Join(described, "")), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,9 +47,9 @@ func TestHumanized(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := slices.Collect(strings.Lines(string(text)))
-	for i := range max(len(told), len(want)) {
-		if i >= len(told) || i >= len(want) || told[i] != want[i] {
-			t.Fatalf("from line %d:\n%swant\n%s", i+1, strings.Join(told[min(i, len(told)):], ""), strings.Join(want[min(i, len(want)):], ""))
+	for i := range max(len(described), len(want)) {
+		if i >= len(described) || i >= len(want) || described[i] != want[i] {
+			t.Fatalf("from line %d:\n%swant\n%s", i+1, strings.Join(described[min(i, len(described)):], ""), strings.Join(want[min(i, len(want)):], ""))
 		}
 	}
 	for method := range requestCases {
@@ -59,8 +59,8 @@ func TestHumanized(t *testing.T) {
 	}
 }
 
-// tell returns the events for one message in a turn with an open file change, under a setting that approves.
-func tell(t *testing.T, msg json.RawMessage) []string {
+// describeEvents returns the events for a message during a turn with an unfinished file change, if the operator approves.
+func describeEvents(t *testing.T, msg json.RawMessage) []string {
 	t.Helper()
 	o := settings["yes"]
 	_, p, wait := inTurn(t, t.Context(), o)

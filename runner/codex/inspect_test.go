@@ -11,10 +11,10 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// TestLogin checks what codex is asked and what its answers say of the login.
+// TestLogin checks which requests are sent, and the login that follows from codex's answers.
 func TestLogin(t *testing.T) {
 	for _, c := range []struct {
-		account, config string // answers; config/read is asked only where there is one
+		account, config string // answers; config/read is sent only where it has one
 		want            agent.Login
 		err             string
 	}{
@@ -61,12 +61,12 @@ func TestLogin(t *testing.T) {
 
 const confined = `{"type":"workspaceWrite","writableRoots":["/w/.git"],"networkAccess":false}`
 
-// TestProbeSandbox: what command/exec is answered with, and what that says of the sandbox.
+// TestProbeSandbox checks what an answer to command/exec says about the sandbox.
 func TestProbeSandbox(t *testing.T) {
 	for _, c := range []struct {
 		name, answer string
 		code         agent.Code // of the error
-		blind        bool       // agent.ErrNoProbe
+		noProbe      bool       // the error is agent.ErrNoProbe
 		text         string     // in the error
 	}{
 		{name: "works", answer: `"result":{"exitCode":0,"stdout":"","stderr":""}`},
@@ -75,11 +75,11 @@ func TestProbeSandbox(t *testing.T) {
 			code: agent.CodeSandboxUnavailable, text: "sandbox_unavailable: bwrap: Creating new namespace failed",
 		},
 		{name: "silent", answer: `"result":{"exitCode":71,"stdout":"","stderr":""}`, code: agent.CodeSandboxUnavailable, text: "exit code 71"},
-		{name: "too slow", answer: `"result":{"exitCode":124,"stdout":"","stderr":""}`, blind: true, text: "124"},
-		{name: "an older codex", answer: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `command/exec`\"}", blind: true, text: "unknown variant"},
-		{name: "another policy", answer: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `bogus`\"}", blind: true, text: "bogus"},
-		{name: "another shape", answer: `"result":{}`, blind: true, text: "{}"},
-		{name: "never answered", blind: true, text: "no answer to command/exec"},
+		{name: "too slow", answer: `"result":{"exitCode":124,"stdout":"","stderr":""}`, noProbe: true, text: "124"},
+		{name: "an older codex", answer: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `command/exec`\"}", noProbe: true, text: "unknown variant"},
+		{name: "another policy", answer: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `bogus`\"}", noProbe: true, text: "bogus"},
+		{name: "another shape", answer: `"result":{}`, noProbe: true, text: "{}"},
+		{name: "never answered", noProbe: true, text: "no answer to command/exec"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -95,15 +95,15 @@ func TestProbeSandbox(t *testing.T) {
 				err := s.ProbeSandbox(t.Context(), "/w", json.RawMessage(confined))
 				want := `{"id":1,"method":"command/exec","params":{"command":["/bin/sh","-c",":"],"cwd":"/w","sandboxPolicy":` + confined + `,"timeoutMs":10000}}`
 				if got := <-heard; got != want {
-					t.Errorf("sent    %s\nand not %s", got, want)
+					t.Errorf("sent %s\nwant %s", got, want)
 				}
 				var e *agent.Error
 				switch {
-				case c.code == "" && !c.blind:
+				case c.code == "" && !c.noProbe:
 					if err != nil {
 						t.Error(err)
 					}
-				case c.blind != errors.Is(err, agent.ErrNoProbe), errors.As(err, &e) != (c.code != ""), e != nil && e.Code != c.code, !strings.Contains(err.Error(), c.text):
+				case c.noProbe != errors.Is(err, agent.ErrNoProbe), errors.As(err, &e) != (c.code != ""), e != nil && e.Code != c.code, !strings.Contains(err.Error(), c.text):
 					t.Errorf("%v", err)
 				}
 			})
@@ -111,8 +111,8 @@ func TestProbeSandbox(t *testing.T) {
 	}
 }
 
-// TestProbeSandboxLeavesOut: a policy without a sandbox of codex's is not tried, and nothing is sent.
-func TestProbeSandboxLeavesOut(t *testing.T) {
+// TestNothingToProbe checks that nothing is sent for a policy under which codex does not sandbox.
+func TestNothingToProbe(t *testing.T) {
 	s, _ := connect(t, agent.Options{})
 	for _, policy := range []string{`{"type":"dangerFullAccess"}`, `{"type":"externalSandbox","networkAccess":"enabled"}`} {
 		if err := s.ProbeSandbox(t.Context(), "/w", json.RawMessage(policy)); err != nil {

@@ -11,18 +11,23 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// showsProgress reports whether a notification moves the stall clock. Retries do not: without a network they come for ever.
+// showsProgress reports whether a notification resets the stall clock. Retries do not, because without a network they never
+// end; nor does the end of a turn, which an error before it may explain.
 func showsProgress(method string) bool {
+	switch method {
+	case "turn/completed", "turn/failed", "turn/cancelled":
+		return false
+	}
 	return strings.HasPrefix(method, "item/") || strings.HasPrefix(method, "turn/") || method == "thread/tokenUsage/updated"
 }
 
-// routine notifications tell a person nothing.
+// routine lists the notifications that tell an operator nothing.
 var routine = []string{
 	"serverRequest/resolved", "thread/started", "thread/name/updated", "thread/settings/updated", "thread/readState/changed",
 	"thread/status/changed", "account/rateLimits/updated", "remoteControl/status/changed",
 }
 
-// eventOf makes the event of a notification.
+// eventOf returns the event for a notification.
 func eventOf(m *message, p *params) agent.Event {
 	e := agent.Event{
 		Name: agent.EventNotification, ThreadID: p.threadID(), TurnID: p.turnID(), Message: describe(m.Method, p), Raw: m.raw,
@@ -34,13 +39,13 @@ func eventOf(m *message, p *params) agent.Event {
 		e.Name = agent.EventError
 	case "item/started", "item/completed":
 		e.Item = p.Item.item(m.Method == "item/completed")
-	case "mcpServer/startupStatus/updated": // after a failure the agent goes on without the tools
+	case "mcpServer/startupStatus/updated": // after a failure the agent goes on without the server's tools
 		e.Routine = p.statusWord() != statusFailed
 	}
 	return e
 }
 
-// describe is one line for people.
+// describe returns one line about a notification for an operator.
 func describe(method string, p *params) string {
 	status := words(p.statusWord())
 	switch method {
@@ -119,7 +124,7 @@ func words(name string) string {
 	return b.String()
 }
 
-// baseNames names the files of a change.
+// baseNames lists the names of changed files without their directories.
 func baseNames(changes []wireChange) string {
 	names := make([]string, 0, len(changes))
 	for _, c := range changes {

@@ -19,18 +19,17 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
-// flow is what a recorded conversation takes besides its messages: the policies of its session, what a person decides,
-// and how its last turn ends ("" for well).
+// flow is what a recorded conversation needs besides its messages: the policies of its session, the operator's decisions, and
+// the code of its last turn's error ("" for none).
 type flow struct {
-	approval agent.Approval
-	question agent.QuestionPolicy
-	// decisions are taken one after the other; after the last, no decision comes.
-	decisions []agent.Decision
-	stopped   bool // the worker interrupts the turn; elsewhere the session does so itself
+	approval  agent.Approval
+	question  agent.QuestionPolicy
+	decisions []agent.Decision // in order; further requests stay undecided
+	stopped   bool             // the worker interrupts the turn; otherwise the session does so itself
 	outcome   agent.Code
 }
 
-// asked is a flow in which a person decides.
+// asked returns a flow in which an operator decides.
 func asked(decisions ...agent.Decision) flow {
 	return flow{approval: agent.ApprovalAsk, question: agent.QuestionAsk, decisions: decisions}
 }
@@ -39,7 +38,7 @@ func answered(question, answer string) agent.Decision {
 	return agent.Decision{Answers: map[string][]string{question: {answer}}}
 }
 
-// flows are those that need more than a session that approves.
+// flows returns those that need more than a session that approves.
 func flows() map[string]flow {
 	yes, no, late := agent.Decision{Approve: true}, agent.Decision{}, agent.Decision{Expired: true}
 	unanswered := asked()
@@ -78,9 +77,9 @@ func flows() map[string]flow {
 	}
 }
 
-// TestRecorded plays what the scripts with the real codex have recorded (testdata/recorded) to a session, without
-// codex: it must send what the recorded one sent, answer what it answered, understand every line, and end alike. The
-// recordings hold no key and no path of the machine that made them.
+// TestRecorded plays the messages that scripts recorded with the real codex (testdata/recorded) to a session. It must send and
+// answer what the recorded session did, understand every line, and end alike. The recordings must not contain keys, nor paths
+// of the machine that made them.
 func TestRecorded(t *testing.T) {
 	files, err := filepath.Glob("testdata/recorded/*.jsonl")
 	if err != nil || len(files) < 20 {
@@ -118,7 +117,7 @@ type recordedLine struct {
 	recordedMsg
 }
 
-// recordedMsg is what of a message matters here.
+// recordedMsg is the part of a message that the test compares.
 type recordedMsg struct {
 	ID     json.RawMessage
 	Method string
@@ -198,10 +197,10 @@ func newStage(t *testing.T, f flow, data []byte) *stage {
 	return st
 }
 
-// decide gives what the person decided whom the recorded session asked.
+// decide returns the operator's next decision of the recording.
 func (st *stage) decide(ctx context.Context, a agent.Request) agent.Decision {
 	if a.Summary == "" {
-		st.t.Error("a person is asked and not told what")
+		st.t.Error("the operator is shown no summary")
 	}
 	st.mu.Lock()
 	n := st.decided
@@ -233,7 +232,7 @@ func (st *stage) play() {
 			st.t.Fatalf("line %d: %s was not sent", i+1, want.Raw)
 		}
 	}
-	_ = st.out.Close() // to its reader nothing can go wrong
+	_ = st.out.Close() // a pipe in memory
 	st.returned()
 	st.ended()
 }
@@ -246,7 +245,7 @@ func alike(a, b json.RawMessage) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// begin makes the call of the session's that sends a request, where it does not come by itself.
+// begin calls the method of the session that sends a recorded request, unless the session sends it by itself.
 func (st *stage) begin(m recordedMsg) {
 	ctx, p := st.t.Context(), m.Params
 	thread := agent.ThreadParams{Name: st.name, Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy}
@@ -273,7 +272,7 @@ func (st *stage) begin(m recordedMsg) {
 		}
 	case "turn/interrupt":
 		if st.f.stopped {
-			go func() { _ = st.s.Interrupt(ctx) }() // how the turn ends says whether it worked
+			go func() { _ = st.s.Interrupt(ctx) }() // the outcome of the turn shows whether it worked
 		}
 		return
 	default:
@@ -290,22 +289,22 @@ func (st *stage) begin(m recordedMsg) {
 	}()
 }
 
-// returned waits for the last call.
+// returned waits until the last call has returned.
 func (st *stage) returned() {
 	select {
 	case <-st.call:
 	case <-time.After(patience):
-		st.t.Fatal("a call of the session's does not return")
+		st.t.Fatal("a method of the session does not return")
 	}
 }
 
-// ended looks at what the session made of it all.
+// ended checks the outcome and the events of the session.
 func (st *stage) ended() {
 	<-st.s.Done()
 	if err := st.s.Close(); err != nil {
 		st.t.Error(err)
 	}
-	for m := range st.heard { // until the end of the session's words
+	for m := range st.heard {
 		st.t.Errorf("the session has sent more: %s %s %s %s", m.ID, m.Method, m.Result, m.Error)
 	}
 	var e *agent.Error

@@ -14,28 +14,28 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// requests answers codex's requests. Every request is answered: without an answer the turn would wait for ever.
+// requests answers codex's requests. It answers every one, because without an answer the turn would wait forever.
 type requests struct {
 	o      *agent.Options
 	conn   *conn
 	thread *thread
 
 	mu   sync.Mutex
-	open map[string]*request // those that are answered beside the reader, by their ids
+	open map[string]*request // those that are answered in a goroutine, by id
 }
 
-// request is a request of codex's. Its event says how it was answered.
+// request is a request of codex. Its event says how it was answered.
 type request struct {
 	*params
 	id    json.RawMessage
 	event agent.Event
 
-	asked  bool // a person is asked
+	asked  bool // an operator is asked
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-// serve takes a request, in the reader, and blocks on nothing.
+// serve handles a request without blocking. The reader calls it.
 func (q *requests) serve(m *message) {
 	p := readParams(m.Params)
 	r := &request{params: p, id: m.ID, event: agent.Event{ThreadID: p.threadID(), TurnID: p.turnID(), Raw: m.raw}}
@@ -55,29 +55,27 @@ func (q *requests) serve(m *message) {
 		q.serveQuestions(r)
 	case "currentTime/read":
 		q.reply(r, agent.EventNotification, "codex asks for the time", object{"currentTimeAt": time.Now().Unix()})
-	default: // unknown, or for clients that keep codex's login
-		text := "symphony does not serve " + m.Method
+	default: // unknown, or for clients that manage codex's login
+		text := "symphony does not support " + m.Method
 		refusal := object{"id": m.ID, "error": object{"code": codeMethodNotFound, "message": text}}
-		q.send(r, agent.EventRequestRefused, join("refused: "+text, p.Reason), refusal)
+		q.send(r, agent.EventRequestRefused, join("refused: "+text, p.Reason), refusal, nil)
 	}
 }
 
-// reply answers a request with a result. It returns false where the answer can't be sent: the session has ended.
-func (q *requests) reply(r *request, event, line string, result object) bool {
-	return q.send(r, event, line, object{"id": r.id, "result": result})
+// reply answers a request with a result.
+func (q *requests) reply(r *request, event, line string, result object) {
+	q.send(r, event, line, object{"id": r.id, "result": result}, nil)
 }
 
-// send sends an answer and then emits the event that tells of it.
-func (q *requests) send(r *request, event, line string, answer object) bool {
-	err := q.conn.send(answer)
-	if err != nil {
+// send sends an answer, and then emits an event about it. sent, which may be nil, is called once the answer has been written.
+func (q *requests) send(r *request, event, line string, answer object, sent func()) {
+	if err := q.conn.send(answer, sent); err != nil {
 		line += " (not answered: " + err.Error() + ")"
 	}
 	q.emit(r, event, line)
-	return err == nil
 }
 
-// emit emits an event about a request. Only the first one carries the line of the request.
+// emit emits an event about a request. Only the first event of a request has the request itself as its payload.
 func (q *requests) emit(r *request, name, line string) {
 	e := r.event
 	e.Name, e.Message = name, line
@@ -85,7 +83,7 @@ func (q *requests) emit(r *request, name, line string) {
 	q.conn.emit(e)
 }
 
-// begin notes a request whose answer takes time. Its context ends with the turn, the request and the session.
+// begin records a request whose answer takes time. Its context ends with the turn, the request or the session.
 func (q *requests) begin(r *request, asked bool) {
 	parent := q.thread.life
 	if t := q.thread.current(); t != nil {
@@ -98,19 +96,20 @@ func (q *requests) begin(r *request, asked bool) {
 	q.open[string(r.id)] = r
 }
 
-// finish ends a request that was answered, or that codex settled; false if it has ended before.
+// finish ends a request that was answered, or that codex has resolved. It returns false if the request had ended before.
 func (q *requests) finish(id json.RawMessage) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r := q.open[string(id)]
 	if r != nil {
+		q.thread.sawLine(true) // first: a check of the clock must find either the open request or this progress
 		delete(q.open, string(id))
 		r.cancel()
 	}
 	return r != nil
 }
 
-// pending counts the requests that are not answered, and those of them that a person is asked.
+// pending counts the unanswered requests, and those of them that wait for an operator.
 func (q *requests) pending() (open, asked int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,7 +121,7 @@ func (q *requests) pending() (open, asked int) {
 	return len(q.open), asked
 }
 
-// serveTool answers the call of a tool, which runs beside the reader. A resumed thread may have tools that are not ours.
+// serveTool runs a tool in a goroutine and answers its call. A resumed thread may have tools that this session does not offer.
 func (q *requests) serveTool(r *request) {
 	answer := func(event string, result agent.ToolResult) {
 		q.reply(r, event, "tool "+r.Tool+" "+string(r.Arguments), object{
@@ -141,16 +140,15 @@ func (q *requests) serveTool(r *request) {
 		if !result.Success {
 			event = agent.EventToolCallFailed
 		}
-		q.thread.sawLine(true)
 		q.finish(r.id)
 		answer(event, result)
 	}()
 }
 
-// verdict gives the event and the answer for a person's decision.
+// verdict returns the event and the answer for an operator's decision.
 type verdict func(agent.Decision) (event, line string, answer object)
 
-// ask passes a request to a person. The clock of the turn stands still meanwhile.
+// ask passes a request to an operator. The clock of the turn is paused until it ends.
 func (q *requests) ask(r *request, what agent.Request, event, line string, verdict verdict) {
 	if q.o.Ask == nil {
 		event, line, answer := verdict(agent.Decision{Reason: "no operator can be asked"})
@@ -161,22 +159,19 @@ func (q *requests) ask(r *request, what agent.Request, event, line string, verdi
 	q.emit(r, event, line)
 	go func() {
 		decision := q.o.Ask(r.ctx, what)
-		cancelled := r.ctx.Err() != nil // by the end of the turn or the session, or by codex
-		settled := !q.finish(r.id)      // by codex
-		q.thread.sawLine(true)
-		withdrawn := "not decided any more: " + kindText(&what) + ": " + what.Summary
+		cancelled := r.ctx.Err() != nil // the turn or the session has ended, or codex has resolved the request
+		settled := !q.finish(r.id)      // codex has resolved it
+		withdrawn := "withdrawn before a decision: " + kindText(&what) + ": " + what.Summary
 		switch {
 		case settled, cancelled && q.thread.isOurs(r.params):
 			q.emit(r, agent.EventRequestWithdrawn, withdrawn)
 		case cancelled:
-			// The turn of a sub-agent may outlive ours, and would wait for ever.
+			// The turn of a sub-agent may outlive ours, and would wait forever.
 			_, _, answer := verdict(agent.Decision{Reason: "the turn has ended"})
 			q.reply(r, agent.EventRequestWithdrawn, withdrawn, answer)
 		default:
 			event, line, answer := verdict(decision)
-			if q.reply(r, event, line, answer) && decision.Sent != nil {
-				decision.Sent()
-			}
+			q.send(r, event, line, object{"id": r.id, "result": answer}, decision.Sent)
 		}
 	}()
 }
@@ -188,20 +183,20 @@ func by(d agent.Decision) string {
 	return " by " + d.By
 }
 
-// answers are those that a request for approval can get, in its own shape.
+// answers are the possible answers to a request for approval, in the shape that its method wants.
 type answers struct {
 	once, session, denied object
-	automatic             object // of agent.ApprovalApprove: once or session
-	ended                 object // denies, and ends the turn where the shape can say so
+	automatic             object // for agent.ApprovalApprove: once or session
+	ended                 object // denies, and ends the turn if the method allows that
 }
 
-// itemAnswers answer whether a command or a patch may run.
+// itemAnswers are the answers for commands and patches.
 var itemAnswers = answers{
 	once: object{"decision": "accept"}, session: object{"decision": "acceptForSession"}, automatic: object{"decision": "acceptForSession"},
 	denied: object{"decision": "decline"}, ended: object{"decision": "cancel"},
 }
 
-// toolAnswers answer whether a tool of an MCP server may run. "always" is not offered: codex would write it into its
+// toolAnswers are the answers for tools of MCP servers. "always" is not among them: codex would write it into its
 // configuration.
 var toolAnswers = answers{
 	once:      object{"action": "accept", "content": object{}, "_meta": nil},
@@ -211,7 +206,8 @@ var toolAnswers = answers{
 	ended:     object{"action": "cancel", "content": nil, "_meta": nil},
 }
 
-// permissionAnswers grant exactly what was asked for, without the members that are null, which an answer can't have.
+// permissionAnswers grant exactly what was requested. Members that are null are left out, because codex refuses them in an
+// answer.
 func permissionAnswers(asked json.RawMessage) answers {
 	var wanted map[string]map[string]any
 	unmarshal(asked, &wanted)
@@ -227,7 +223,7 @@ func permissionAnswers(asked json.RawMessage) answers {
 	return answers{once: once, session: object{"permissions": granted, "scope": "session"}, automatic: once, denied: none, ended: none}
 }
 
-// serveApproval answers a request for approval by the policy, or passes it to a person.
+// serveApproval answers a request for approval according to the policy, or passes it to an operator.
 func (q *requests) serveApproval(r *request, what agent.Request, a answers) {
 	line := join("approve "+kindText(&what), what.Summary)
 	if what.OutsideSandbox {
@@ -265,9 +261,9 @@ func (q *requests) serveQuestions(r *request) {
 	switch {
 	case q.o.OnQuestion != agent.QuestionAsk:
 		q.reply(r, agent.EventTurnInputRequired, what.Summary, nothing)
-		q.thread.fail(agent.CodeTurnInputRequired, "the agent asks a person: "+what.Summary)
+		q.thread.fail(agent.CodeTurnInputRequired, "the agent asks a question: "+what.Summary)
 	case len(what.Questions) == 0:
-		q.reply(r, agent.EventQuestionDeclined, "a request without questions was answered with nothing", nothing)
+		q.reply(r, agent.EventQuestionDeclined, "a request without questions got an empty answer", nothing)
 	default:
 		q.askQuestions(r, what, nothing, func(given map[string][]string) (object, error) {
 			answers := object{}
@@ -281,8 +277,8 @@ func (q *requests) serveQuestions(r *request) {
 	}
 }
 
-// serveElicitation answers mcpServer/elicitation/request: a form of an MCP server, or codex's own question whether a tool
-// of the server may run.
+// serveElicitation answers mcpServer/elicitation/request: a form of an MCP server, or codex's question whether a tool of the
+// server may run.
 func (q *requests) serveElicitation(r *request) {
 	f, err := readForm(r.params)
 	if tool, ok := toolRequest(r.params); ok && err == nil && len(f) == 0 {
@@ -294,7 +290,7 @@ func (q *requests) serveElicitation(r *request) {
 		if err != nil {
 			line += ", " + err.Error()
 		}
-		q.reply(r, agent.EventQuestionDeclined, line+": "+join("MCP server "+r.ServerName+" asks a person", r.Message), toolAnswers.denied)
+		q.reply(r, agent.EventQuestionDeclined, line+": "+join("a form of MCP server "+r.ServerName, r.Message), toolAnswers.denied)
 		return
 	}
 	what := newRequest(r.params, agent.RequestQuestion, oneLine("MCP server "+r.ServerName+": "+cmp.Or(r.Message, "a form"), summaryLength))
@@ -305,27 +301,27 @@ func (q *requests) serveElicitation(r *request) {
 	})
 }
 
-// askQuestions passes questions to a person. nothing is the answer that answers none; give makes one of those given.
+// askQuestions passes questions to an operator. nothing is the answer if no question is answered; give encodes the answers.
 func (q *requests) askQuestions(r *request, what agent.Request, nothing object, give func(map[string][]string) (object, error)) {
-	q.ask(r, what, agent.EventQuestionAsked, "asks a person: "+what.Summary, func(d agent.Decision) (event, line string, answer object) {
-		var told []string // what was asked and answered, without secrets
+	q.ask(r, what, agent.EventQuestionAsked, "asks the operator: "+what.Summary, func(d agent.Decision) (event, line string, answer object) {
+		var shown []string // questions and answers, without secrets
 		for _, question := range what.Questions {
 			if texts := d.Answers[question.ID]; len(texts) > 0 && question.Secret {
-				told = append(told, question.Text+" → (not shown)")
+				shown = append(shown, question.Text+" → (not shown)")
 			} else if len(texts) > 0 {
-				told = append(told, question.Text+" → "+strings.Join(texts, ", "))
+				shown = append(shown, question.Text+" → "+strings.Join(texts, ", "))
 			}
 		}
 		if d.Expired {
 			return agent.EventRequestExpired, "no answer in time: " + what.Summary, nothing
 		}
-		if len(told) == 0 {
+		if len(shown) == 0 {
 			return agent.EventQuestionDeclined, join("not answered"+by(d)+": "+what.Summary, d.Reason), nothing
 		}
 		answer, err := give(d.Answers)
 		if err != nil {
 			return agent.EventQuestionDeclined, "declined, " + err.Error() + ": " + what.Summary, nothing
 		}
-		return agent.EventQuestionAnswered, "answered" + by(d) + ": " + strings.Join(told, " / "), answer
+		return agent.EventQuestionAnswered, "answered" + by(d) + ": " + strings.Join(shown, " / "), answer
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// requestCase is one request of the table, with what each of the settings makes of it.
+// requestCase is a request with its outcome under each of the settings.
 type requestCase struct {
 	params string
 	want   map[string]answered
@@ -25,7 +25,7 @@ type answered struct {
 	code   agent.Code // of the turn's error
 }
 
-// settings are configurations of a session, by name.
+// settings are the configurations of the sessions under test, by name.
 var settings = map[string]agent.Options{
 	"approve": {},
 	"deny":    {OnApproval: agent.ApprovalDeny},
@@ -37,14 +37,14 @@ var settings = map[string]agent.Options{
 	"unasked": {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk},
 }
 
-// all answers every question of the table.
+// all answers every question of requestCases.
 var all = map[string][]string{"q1": {"Yes"}, "region": {"eu"}, "sure": {"Yes"}, "n": {"3"}, "stray": {"x"}}
 
 func decides(d agent.Decision) agent.Asker {
 	return func(context.Context, agent.Request) agent.Decision { return d }
 }
 
-// same gives one outcome to several settings.
+// same returns one outcome for several settings.
 func same(answer, events string, names ...string) map[string]answered {
 	out := map[string]answered{}
 	for _, name := range names {
@@ -71,17 +71,17 @@ func anyway(answer, events string) map[string]answered {
 	return same(answer, events, names...)
 }
 
-// approvals are the outcomes of a request for approval by its answers.
-func approvals(once, session, policy, denied, ended string) map[string]answered {
+// approvals returns the outcomes of a request for approval, given its possible answers.
+func approvals(once, session, automatic, denied, ended string) map[string]answered {
 	return map[string]answered{
-		"approve": {answer: policy, events: "approval_auto_approved"},
-		"deny":    {answer: strings.ReplaceAll(denied, "REASON", "declined by symphony's configuration"), events: "approval_denied"},
+		"approve": {answer: automatic, events: "approval_auto_approved"},
+		"deny":    {answer: denied, events: "approval_denied"},
 		"fail":    {answer: ended, events: "approval_required", code: agent.CodeApprovalRequired},
 		"yes":     {answer: once, events: "approval_requested approval_granted"},
 		"session": {answer: session, events: "approval_requested approval_granted"},
-		"no":      {answer: strings.ReplaceAll(denied, "REASON", "too bold"), events: "approval_requested approval_denied"},
-		"expired": {answer: strings.ReplaceAll(denied, "REASON", "no decision in time"), events: "approval_requested request_expired"},
-		"unasked": {answer: strings.ReplaceAll(denied, "REASON", "no operator can be asked"), events: "approval_denied"},
+		"no":      {answer: denied, events: "approval_requested approval_denied"},
+		"expired": {answer: denied, events: "approval_requested request_expired"},
+		"unasked": {answer: denied, events: "approval_denied"},
 	}
 }
 
@@ -93,7 +93,7 @@ var (
 	decline = `{"_meta":null,"action":"decline","content":null}`
 )
 
-// requestCases holds every request that codex sends, some in several shapes.
+// requestCases has every request that codex sends, some in several shapes.
 var requestCases = map[string][]requestCase{
 	"item/commandExecution/requestApproval": {
 		{params: `{"kind":"command","itemId":"call_1","reason":"needs to run outside","command":"/bin/bash -lc 'touch ../a'","cwd":"/w","availableDecisions":["accept","cancel"]}`, want: itemOutcomes},
@@ -145,7 +145,7 @@ var requestCases = map[string][]requestCase{
 			),
 		},
 		{
-			// It is marked as codex's own question and has fields, so that a yes does not answer it.
+			// It is marked as an approval, but it has fields, so that an approval does not answer it.
 			params: `{"serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"ask"},"message":"Where?","requestedSchema":{"type":"object","required":["region"],"properties":{"region":{"type":"string"}}}}`,
 			want:   same(decline, "question_declined", "approve", "deny", "fail", "unasked"),
 		},
@@ -160,14 +160,14 @@ var requestCases = map[string][]requestCase{
 		},
 	},
 	"account/chatgptAuthTokens/refresh": {
-		{params: `{"reason":"unauthorized","previousAccountId":null}`, want: anyway(`{"code":-32601,"message":"symphony does not serve account/chatgptAuthTokens/refresh"}`, "request_refused")},
+		{params: `{"reason":"unauthorized","previousAccountId":null}`, want: anyway(`{"code":-32601,"message":"symphony does not support account/chatgptAuthTokens/refresh"}`, "request_refused")},
 	},
 	"attestation/generate": {
-		{params: `{}`, want: anyway(`{"code":-32601,"message":"symphony does not serve attestation/generate"}`, "request_refused")},
+		{params: `{}`, want: anyway(`{"code":-32601,"message":"symphony does not support attestation/generate"}`, "request_refused")},
 	},
 	"currentTime/read": {{params: `{}`, want: anyway(`{"currentTimeAt":SECONDS}`, "notification")}},
 	"item/unheardOf/request": {
-		{params: `{}`, want: anyway(`{"code":-32601,"message":"symphony does not serve item/unheardOf/request"}`, "request_refused")},
+		{params: `{}`, want: anyway(`{"code":-32601,"message":"symphony does not support item/unheardOf/request"}`, "request_refused")},
 	},
 }
 
@@ -245,7 +245,7 @@ func serveOne(t *testing.T, o agent.Options, method, params, thread string) answ
 	return out
 }
 
-// White space must not hide that a text was cut: a reader would take the beginning of a command for all of it.
+// White space must not hide that a text was cut: an operator would take the beginning of a command for all of it.
 func TestOneLineShowsItsCut(t *testing.T) {
 	blanks := strings.Repeat(" \n", 2000)
 	for text, want := range map[string]string{

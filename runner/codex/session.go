@@ -6,31 +6,31 @@
 //	                  └─► write queue ─► stdin
 //
 // A conn is the connection: it reads, writes, matches answers to our requests and delivers events. A thread runs turns: one
-// prompt each, and all that follows until turn/completed. requests answers what codex asks. A Session opens the conversation
-// and hands each line to these. Both sides number their requests from a start of their own.
+// prompt each, and everything that follows until turn/completed. requests answers what codex asks. A Session opens the
+// conversation and passes each line to these. Both sides number their requests independently, so the ids overlap.
 //
 // # Decisions
 //
-// The reader judges each line before it reads the next. The answer to turn/start sets the turn's id in the reader, so that
-// a turn/completed in the same read belongs to that turn. The reader never waits for stdin: answers are queued, so that a
-// full pipe in one direction can't stop the other.
+// The reader handles each line before it reads the next. It sets the turn's id when it sees the answer to turn/start, so that
+// a turn/completed on the next line is matched with that turn. The reader never waits for stdin: answers are queued, so that
+// a full pipe in one direction can't block the other.
 //
-// A turn ends with its own turn/completed only. Other threads on the stream are sub-agents: their items, tokens and
-// requests count, their ends do not. Goals, by which codex starts turns itself, are off in each thread's configuration.
+// Only its own turn/completed ends a turn. Other threads on the stream are sub-agents: their items, tokens and requests
+// count, the ends of their turns do not. Goals, with which codex starts turns by itself, are off in each thread's configuration.
 //
-// After a clock ran out or ctx ended, RunTurn returns at once and leaves the turn to the caller, which usually ends the
-// process. Clocks are monotonic: neither a stepped clock nor a suspend counts against the agent. While a person is asked,
-// they stand still, and they begin anew afterwards.
+// After a timeout or the end of ctx, RunTurn returns at once and leaves the turn to the caller, which usually ends the
+// process. Timeouts use the monotonic clock: neither a step of the wall clock nor a suspend counts against the agent. While
+// an operator is asked they are paused; afterwards they start again from zero.
 //
-// Commands and patches are approved for the session, since the policy would say yes again; permissions for the turn,
-// exactly as asked, so that nothing outlives the work it was asked for. A question that no person is asked fails the turn:
-// it is answered with nothing first, because codex would wait for ever. A form of an MCP server is declined instead, and the
-// turn goes on. Whether a tool of an MCP server may run comes as a form without fields, marked by codex_approval_kind; it is
-// an approval.
+// With automatic approval, commands and patches are approved for the session, because the policy would approve the same
+// request again; permissions are granted for the turn, exactly as requested. A question that is not passed to an operator
+// fails the turn. It gets an empty answer first, because codex would wait for one forever. A form of an MCP server is
+// declined instead, and the turn goes on. The question whether a tool of an MCP server may run comes as a form without
+// fields, marked by codex_approval_kind, and is treated as an approval.
 //
-// Every command that codex asks about counts as one outside the sandbox: an accept of an escalation runs there, and the
-// request does not tell for certain whether it is one. A patch stays inside only under the policy untrusted, without a
-// reason, with every path below the turn's directory and none that the sandbox protects there.
+// Every command that codex asks about counts as one outside the sandbox: an approved escalation runs outside, and the request
+// does not tell for certain whether it is one. A patch counts as inside only under the policy untrusted, without a reason,
+// and if every path is below the turn's directory and none is protected by the sandbox.
 package codex
 
 import (
@@ -47,8 +47,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// oldestVersion is the oldest codex release that passes the tests with the real codex. Up to 0.166, codex does not name the
-// MCP tool that it asks approval for.
+// oldestVersion is the oldest codex release that passes the tests with the real codex. Up to 0.166, codex asks for approval
+// of an MCP tool without naming it.
 const oldestVersion = "0.169.0"
 
 // Session is one conversation with one app-server. It implements agent.Session.
@@ -63,11 +63,11 @@ type Session struct {
 
 var _ agent.Session = (*Session)(nil)
 
-// Start is New as an agent.Starter.
+// Start is an agent.Starter that calls New.
 func Start(streams agent.Streams, o agent.Options) agent.Session { return New(streams, o) }
 
 // New takes over the streams and starts to read. The caller must Close the session and end the process: the session's
-// goroutines end with its stdout.
+// goroutines run until the process's stdout ends.
 func New(streams agent.Streams, o agent.Options) *Session {
 	o.ReadTimeout = cmp.Or(max(0, o.ReadTimeout), agent.DefaultReadTimeout)
 	o.InitializeTimeout = cmp.Or(max(0, o.InitializeTimeout), o.ReadTimeout)
@@ -99,7 +99,7 @@ func (s *Session) Close() error { return s.close() }
 // Done implements agent.Session.
 func (s *Session) Done() <-chan struct{} { return s.conn.drained }
 
-// handle takes one line, in the reader.
+// handle handles one line. The reader calls it.
 func (s *Session) handle(m *message) {
 	switch {
 	case m.Method != "" && m.hasID():
@@ -117,14 +117,14 @@ func (s *Session) handle(m *message) {
 		if json.Valid(m.raw) {
 			e.Raw = m.raw
 		}
-		if e.Raw != nil && m.raw[0] == '{' { // perhaps an answer to no request of ours
+		if e.Raw != nil && m.raw[0] == '{' { // such as an answer to a request that we did not send
 			e.Name = agent.EventOtherMessage
 		}
 		s.conn.emit(e)
 	}
 }
 
-// notice takes a notification: it changes what the session knows, and becomes an event.
+// notice handles a notification: it updates the session's state and emits an event.
 func (s *Session) notice(m *message) {
 	p := readParams(m.Params)
 	e := eventOf(m, p)
@@ -136,7 +136,7 @@ func (s *Session) notice(m *message) {
 		return
 	case "turn/input_required":
 		e.Name, e.Message = agent.EventTurnInputRequired, cmp.Or(p.Reason, p.Message, "no reason given")
-		s.fail(agent.CodeTurnInputRequired, "the agent asks a person: "+e.Message)
+		s.fail(agent.CodeTurnInputRequired, "the agent asks a question: "+e.Message)
 	case "error":
 		s.sawError(p.Error)
 	case "item/started", "item/completed":
@@ -144,9 +144,7 @@ func (s *Session) notice(m *message) {
 	case "item/fileChange/patchUpdated":
 		s.sawPatch(p, p.ItemID, fileChanges(p.Changes))
 	case "serverRequest/resolved":
-		if s.requests.finish(p.RequestID) {
-			s.sawLine(true)
-		}
+		s.requests.finish(p.RequestID)
 	case "thread/tokenUsage/updated":
 		if used, ok := s.count(cmp.Or(p.threadID(), s.ThreadID()), p.TokenUsage); ok {
 			e.Usage = &used
@@ -170,7 +168,7 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 		"clientInfo":   object{"name": "symphony", "version": cmp.Or(s.o.ClientVersion, "0")},
 		"capabilities": object{"experimentalApi": len(s.o.Tools) > 0}, // dynamic tools need it
 	}})
-	if refusal := new(wireError); errors.As(err, &refusal) { // whatever it says: nothing else can be tried
+	if refusal := new(wireError); errors.As(err, &refusal) { // whatever the refusal says, there is nothing else to try
 		return agent.Server{}, incompatible(method, refusal.Message)
 	} else if err != nil {
 		return agent.Server{}, err
@@ -179,7 +177,7 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 	if err := json.Unmarshal(result, &answer); err != nil {
 		return agent.Server{}, incompatible(method, err.Error())
 	}
-	// The user agent is such as "symphony/0.169.0 (Debian 12)".
+	// A user agent looks like "symphony/0.169.0 (Debian 12)".
 	_, rest, _ := strings.Cut(answer.UserAgent, "/")
 	version, _, _ := strings.Cut(rest, " ")
 	if minor(version) < minor(oldestVersion) {
@@ -187,10 +185,10 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 		return agent.Server{}, incompatible(method, fmt.Sprintf(text, version, oldestVersion))
 	}
 	server = agent.Server{UserAgent: answer.UserAgent, Home: answer.CodexHome, Version: version}
-	return server, s.conn.send(object{"method": "initialized", "params": object{}})
+	return server, s.conn.send(object{"method": "initialized", "params": object{}}, nil)
 }
 
-// minor is the number that counts codex's releases. A version of another form counts as a new one.
+// minor returns the minor version of codex, which counts its releases. A version of another form counts as newer than all.
 func minor(version string) (n int) {
 	if _, err := fmt.Sscanf(version, "0.%d.", &n); err != nil {
 		return math.MaxInt
@@ -209,8 +207,8 @@ type threadRequest struct {
 	DynamicTools   []object        `json:"dynamicTools,omitempty"`
 }
 
-// StartThread implements agent.Session. The thread is named for codex's own lists; the answer to that is not waited for,
-// because a release that refuses it works as well.
+// StartThread implements agent.Session. It names the thread for codex's own lists without waiting for the answer, because a
+// release that refuses the name works as well.
 func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (string, error) {
 	var tools []object
 	for _, t := range s.o.Tools {
@@ -236,7 +234,7 @@ func (s *Session) openThread(ctx context.Context, method string, p agent.ThreadP
 	defer func() { s.emitStartupFailed(err) }()
 	req.Cwd, req.ApprovalPolicy, req.Sandbox, req.Config = p.Cwd, p.ApprovalPolicy, p.Sandbox, p.Config
 	result, err := s.conn.request(ctx, &call{method: method, params: req, answered: func(m *message) {
-		// In the reader: the following lines are judged by this id.
+		// In the reader, because the id decides how the next lines are handled.
 		if p := readParams(m.Result); p.Thread.ID != "" {
 			s.opened(p.Thread.ID)
 			s.usesModel(p.Model)
@@ -251,8 +249,7 @@ func (s *Session) openThread(ctx context.Context, method string, p agent.ThreadP
 	return id, nil
 }
 
-// emitStartupFailed emits the event of a handshake that failed. Without a stored thread the caller starts a new one, and
-// nothing has failed.
+// emitStartupFailed emits an event if the handshake has failed. ErrNoThread is no failure: the caller starts a new thread.
 func (s *Session) emitStartupFailed(err error) {
 	if err != nil && !errors.Is(err, agent.ErrNoThread) {
 		s.conn.emit(agent.Event{Name: agent.EventStartupFailed, Message: err.Error()})
@@ -285,7 +282,7 @@ func (s *Session) Login(ctx context.Context, cwd string) (agent.Login, error) {
 	return login, err
 }
 
-// read makes a request that only reads.
+// read sends a request that changes nothing and decodes its result.
 func (s *Session) read(ctx context.Context, method string, params object, into any) error {
 	result, err := s.conn.request(ctx, &call{method: method, params: params})
 	if err != nil {
@@ -298,9 +295,9 @@ func (s *Session) read(ctx context.Context, method string, params object, into a
 }
 
 const (
-	// probeTimeout is ample: a sandboxed command takes 50 ms, or a second on a busy machine.
+	// A sandboxed command takes 50 ms, or a second on a busy machine.
 	probeTimeout = 10 * time.Second
-	exitTimedOut = 124 // of a command that codex ended for its time
+	exitTimedOut = 124 // exit code of a command that codex ended at its timeout
 )
 
 // ProbeSandbox implements agent.Session.
@@ -309,7 +306,7 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 		return nil
 	}
 	result, err := s.conn.request(ctx, &call{method: "command/exec", timeout: max(probeTimeout, s.o.ReadTimeout), params: object{
-		// It can't fail and prints nothing: whatever does is the sandbox.
+		// The command can't fail and prints nothing, so any failure or output is the sandbox's.
 		"command": []string{"/bin/sh", "-c", ":"}, "cwd": cwd, "sandboxPolicy": policy, "timeoutMs": probeTimeout.Milliseconds(),
 	}})
 	var late *agent.Error
@@ -330,6 +327,6 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 	case *answer.ExitCode == 0:
 		return nil
 	}
-	silent := fmt.Sprintf("it ended with exit code %d and said nothing", *answer.ExitCode)
+	silent := fmt.Sprintf("the probe ended with exit code %d and printed nothing", *answer.ExitCode)
 	return &agent.Error{Code: agent.CodeSandboxUnavailable, Message: cmp.Or(oneLine(firstLine(answer.Stderr), errorLength), silent)}
 }

@@ -27,7 +27,7 @@ type peer struct {
 	events []agent.Event
 }
 
-// connect makes a session and its peer; both end with the test.
+// connect returns a session and its peer. Both end with the test.
 func connect(t *testing.T, o agent.Options) (*Session, *peer) {
 	t.Helper()
 	inR, inW := io.Pipe()
@@ -105,7 +105,7 @@ const (
 	retry         = `{"method":"error","params":{"threadId":"th","turnId":"tu","willRetry":true,"error":{"message":"Reconnecting... waiting for network","codexErrorInfo":{"responseStreamDisconnected":{"httpStatusCode":null}}}}}`
 )
 
-// opened is a session whose thread is open.
+// opened returns a session whose thread is open.
 func opened(t *testing.T, o agent.Options) (*Session, *peer) {
 	t.Helper()
 	s, p := connect(t, o)
@@ -125,7 +125,7 @@ func opened(t *testing.T, o agent.Options) (*Session, *peer) {
 	return s, p
 }
 
-// runTurn runs a turn up to turn/start and its answer. The returned function waits for RunTurn.
+// runTurn starts a turn and returns after the answer to turn/start. The returned function waits for the end of RunTurn.
 func runTurn(ctx context.Context, s *Session, p *peer, params agent.TurnParams, answer string) func() (agent.Turn, error) {
 	type outcome struct {
 		turn agent.Turn
@@ -144,7 +144,7 @@ func runTurn(ctx context.Context, s *Session, p *peer, params agent.TurnParams, 
 	}
 }
 
-// inTurn is a session whose turn is under way. The returned function waits for RunTurn.
+// inTurn returns a session with a running turn. The returned function waits for the end of RunTurn.
 func inTurn(t *testing.T, ctx context.Context, o agent.Options) (*Session, *peer, func() (agent.Turn, error)) {
 	t.Helper()
 	s, p := opened(t, o)
@@ -160,7 +160,7 @@ func wantCode(t *testing.T, err error, code agent.Code) *agent.Error {
 	return e
 }
 
-// TestClocks checks when a turn ends by a clock, after what the agent does meanwhile. Times are those of a bubble.
+// TestClocks checks when a turn times out, depending on what the agent does. Time is that of a synctest bubble.
 func TestClocks(t *testing.T) {
 	item := func(method, turn string) string {
 		return fmt.Sprintf(`{"method":"item/%s","params":{"threadId":"th","turnId":%q,"item":{"type":"commandExecution","id":"a"}}}`, method, turn)
@@ -171,8 +171,8 @@ func TestClocks(t *testing.T) {
 		stall, turn time.Duration
 		busyFor     time.Duration
 		agent       func(p *peer)
-		took        time.Duration // in all
-		want        string        // how the error begins
+		took        time.Duration // in total
+		want        string        // prefix of the error
 		cause       agent.Code
 	}{
 		{
@@ -201,7 +201,7 @@ func TestClocks(t *testing.T) {
 				p.say(turnCompleted)
 			}, took: 1000 * time.Hour,
 		},
-		{ // seen busy after 5 and 10 minutes, not at 15
+		{ // found busy after 5 and 10 minutes, idle after 15
 			name: "busy", stall: 5 * minute, turn: time.Hour, busyFor: 12 * minute, agent: func(*peer) {}, took: 15 * minute, want: "stalled for 15m0s",
 		},
 		{
@@ -212,7 +212,7 @@ func TestClocks(t *testing.T) {
 			name: "a command runs", stall: minute, turn: time.Hour, agent: func(p *peer) {
 				p.say(item("started", "tu"))
 				time.Sleep(59 * minute)
-				p.say(item("completed", "tu"), item("started", "old")) // one of an earlier turn does not count
+				p.say(item("completed", "tu"), item("started", "old")) // a command of an earlier turn does not count
 			}, took: time.Hour, want: "stalled for 1m0s",
 		},
 	} {
@@ -277,7 +277,8 @@ func TestBlockedWrite(t *testing.T) {
 	})
 }
 
-// TestForeignEnds checks that ends of other turns and threads, and requests with the ids of ours, do not end the turn.
+// TestForeignEnds checks that neither the end of another turn or thread, nor a request that has the id of one of ours, ends the
+// turn.
 func TestForeignEnds(t *testing.T) {
 	_, p, wait := inTurn(t, t.Context(), agent.Options{})
 	p.say(
@@ -307,7 +308,7 @@ func TestForeignEnds(t *testing.T) {
 
 func TestEndOfStream(t *testing.T) {
 	t.Run("in a turn", func(t *testing.T) {
-		for range 50 { // what is emitted after the agent's end is delivered, too
+		for range 50 { // an event emitted after the agent's end is delivered, too
 			_, p, wait := inTurn(t, t.Context(), agent.Options{})
 			go p.rest()
 			_ = p.out.Close()
@@ -318,7 +319,7 @@ func TestEndOfStream(t *testing.T) {
 			}
 		}
 	})
-	t.Run("with its end as last words without a line end", func(t *testing.T) {
+	t.Run("after the turn's end on a line without a line break", func(t *testing.T) {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()
 		if _, err := io.WriteString(p.out, turnCompleted); err != nil {
@@ -329,7 +330,7 @@ func TestEndOfStream(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("with a line without end", func(t *testing.T) {
+	t.Run("with an endless line", func(t *testing.T) {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()
 		go func() { _, _ = io.WriteString(p.out, strings.Repeat("x", maxLine+1)) }() // until the test closes it
@@ -351,8 +352,8 @@ func TestEndOfStream(t *testing.T) {
 	})
 }
 
-// TestToolRunsBeside checks that a tool call neither blocks the reader nor outlives its turn.
-func TestToolRunsBeside(t *testing.T) {
+// TestConcurrentTool checks that a tool call neither blocks the reader nor outlives its turn.
+func TestConcurrentTool(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)
 	s, p, wait := inTurn(t, t.Context(), agent.Options{
 		Tools: []agent.Tool{{Name: "slow"}},
@@ -373,7 +374,7 @@ func TestToolRunsBeside(t *testing.T) {
 		t.Errorf("heard %s", got)
 	}
 	if n, _ := s.pending(); n != 1 {
-		t.Errorf("%d requests are open, one is", n)
+		t.Errorf("%d requests are open, want 1", n)
 	}
 	go p.rest()
 	p.say(turnCompleted)
@@ -475,7 +476,7 @@ func TestWire(t *testing.T) {
 		`{"id":5,"method":"turn/start","params":{"threadId":"th","input":[{"text":"a <b> & c","type":"text"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
 	} {
 		if got := <-heard; got != want {
-			t.Errorf("heard %s\n want %s", got, want)
+			t.Errorf("sent %s\nwant %s", got, want)
 		}
 	}
 }
@@ -487,9 +488,13 @@ func TestOverloaded(t *testing.T) {
 	_ = wantCode(t, err, agent.CodeNetwork)
 }
 
-// TestCancelledTurnKeepsItsReason checks that the error of a cancelled turn contains codex's reason.
-func TestCancelledTurnKeepsItsReason(t *testing.T) {
+// TestReasonOfATurnsEnd checks that the error of a turn contains codex's reason, be it in the message about its end or in an
+// error before that.
+func TestReasonOfATurnsEnd(t *testing.T) {
+	const reported = `{"method":"error","params":{"threadId":"th","turnId":"tu","error":{"message":"limit","codexErrorInfo":"usageLimitExceeded"}}}` + "\n"
 	for line, want := range map[string]string{
+		reported + `{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"failed","error":null}}}`:                    "agent_quota: limit",
+		reported + `{"method":"turn/cancelled","params":{"threadId":"th","turnId":"tu"}}`:                                                        "turn_cancelled: the turn was interrupted: limit",
 		`{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"interrupted","error":{"message":"budget exceeded"}}}}`: "turn_cancelled: the turn was interrupted: budget exceeded",
 		`{"method":"turn/cancelled","params":{"threadId":"th","turnId":"tu","reason":"replaced"}}`:                                               "turn_cancelled: the turn was interrupted: replaced",
 		`{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"interrupted"}}}`:                                       "turn_cancelled: the turn was interrupted",

@@ -18,41 +18,41 @@ type thread struct {
 	conn    *conn
 	usage   *usage
 	life    context.Context              // ends with the session
-	pending func() (requests, asked int) // of codex's: those not answered, and those of them that a person is asked
+	pending func() (requests, asked int) // codex's unanswered requests, and those of them that wait for an operator
 
 	mu      sync.Mutex
 	id      string                        // "" before a thread is open
-	turn    *turn                         // under way
+	turn    *turn                         // the running one, nil if there is none
 	params  agent.TurnParams              // of the latest turn
-	patches map[string][]agent.FileChange // file changes of the turn that have not ended, by thread and item
+	patches map[string][]agent.FileChange // unfinished file changes of the turn, by thread and item
 }
 
-// turn is one prompt and all that follows until its end. thread.mu guards the clock and the fields after the channels.
+// turn is one prompt and everything that follows until its end. thread.mu guards the clock and the fields after the channels.
 type turn struct {
 	clock
-	ctx    context.Context // of what runs during the turn: tool calls and questions
+	ctx    context.Context // for tool calls and questions during the turn
 	cancel context.CancelFunc
 
-	answered chan struct{} // turn/start was answered
-	failed   chan struct{} // failure is set
-	ended    chan struct{} // status is set
+	answered chan struct{} // closed when turn/start was answered
+	failed   chan struct{} // closed when failure is set
+	ended    chan struct{} // closed when status is set
 
 	id       string
-	failure  *agent.Error    // why the turn fails, whatever codex says of its end
-	status   string          // of its end, "" before
-	err      *turnError      // of its end
-	commands map[string]bool // command items that have begun and not ended
-	lastText string          // the agent's last whole message
+	failure  *agent.Error    // why the turn fails, regardless of the status that codex reports
+	status   string          // at its end, "" before
+	err      *turnError      // at its end
+	commands map[string]bool // ids of command items that have started and not ended
+	lastText string          // the agent's last complete message
 }
 
-// ThreadID is the thread that was started or resumed, "" before that.
+// ThreadID returns the id of the thread that was started or resumed, "" before that.
 func (th *thread) ThreadID() string {
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	return th.id
 }
 
-// isOurs reports whether a message belongs to the session's thread: it names that, or none.
+// isOurs reports whether a message belongs to the session's thread: it names that thread or none.
 func (th *thread) isOurs(p *params) bool { return p.threadID() == "" || p.threadID() == th.ThreadID() }
 
 func (th *thread) opened(id string) {
@@ -61,14 +61,14 @@ func (th *thread) opened(id string) {
 	th.id = id
 }
 
-// current is the turn under way, nil without one.
+// current returns the running turn, nil if there is none.
 func (th *thread) current() *turn {
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	return th.turn
 }
 
-// sawLine notes a line of the agent's, or a person's decision, for the clock of the turn.
+// sawLine resets the clock of the turn after a line of the agent, or the end of one of its requests.
 func (th *thread) sawLine(progress bool) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -77,7 +77,7 @@ func (th *thread) sawLine(progress bool) {
 	}
 }
 
-// sawError notes an error, for a turn that ends without one and for the text of a stall.
+// sawError records an error. It explains a stall, and the end of a turn that names no error of its own.
 func (th *thread) sawError(e *turnError) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -111,7 +111,7 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	th.mu.Lock()
 	out, failure := agent.Turn{ID: t.id, Status: t.status, LastMessage: t.lastText}, t.failure
 	th.mu.Unlock()
-	if out.Status == "" { // it stays under way, so that Interrupt finds it
+	if out.Status == "" { // the turn stays the running one, so that Interrupt finds it
 		t.cancel()
 		th.conn.emit(agent.Event{Name: agent.EventTurnEndedWithError, ThreadID: th.ThreadID(), TurnID: out.ID, Message: err.Error()})
 	}
@@ -134,7 +134,7 @@ func (th *thread) begin(p agent.TurnParams) (*turn, error) {
 	case th.id == "":
 		return nil, errors.New("turn/start: no thread was started")
 	case th.turn != nil:
-		return nil, errors.New("turn/start: a turn is still under way")
+		return nil, errors.New("turn/start: a turn is still running")
 	}
 	t := &turn{answered: make(chan struct{}), failed: make(chan struct{}), ended: make(chan struct{}), commands: make(map[string]bool)}
 	t.ctx, t.cancel = context.WithCancel(th.life)
@@ -144,7 +144,7 @@ func (th *thread) begin(p agent.TurnParams) (*turn, error) {
 	return t, nil
 }
 
-// turnAnswered takes the answer to turn/start, in the reader: from here on the turn's id is known.
+// turnAnswered handles the answer to turn/start, which names the turn's id. The reader calls it.
 func (th *thread) turnAnswered(t *turn, m *message) {
 	defer close(t.answered)
 	th.mu.Lock()
@@ -160,7 +160,7 @@ func (th *thread) turnAnswered(t *turn, m *message) {
 	th.conn.emit(agent.Event{Name: agent.EventSessionStarted, ThreadID: thread, TurnID: id, Message: "session " + thread + "-" + id})
 }
 
-// awaitEnd waits for the end of a turn; an error says why it goes on without being waited for.
+// awaitEnd waits for the end of a turn. An error says why it stopped waiting.
 func (th *thread) awaitEnd(ctx context.Context, t *turn) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -174,7 +174,7 @@ func (th *thread) awaitEnd(ctx context.Context, t *turn) error {
 		case <-t.ended:
 			return nil
 		case <-t.failed:
-			// codex has its answer; the turn is interrupted all the same, because the model would go on.
+			// codex has got its answer, but the model would go on.
 			return th.Interrupt(ctx)
 		case <-th.conn.ended:
 			return th.conn.failure()
@@ -185,7 +185,7 @@ func (th *thread) awaitEnd(ctx context.Context, t *turn) error {
 	}
 }
 
-// fail makes the turn under way end with an error, whatever codex says of its end. The first reason stays.
+// fail makes the running turn end with an error, regardless of the status that codex reports. Only the first error is kept.
 func (th *thread) fail(code agent.Code, text string) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -195,7 +195,7 @@ func (th *thread) fail(code agent.Code, text string) {
 	}
 }
 
-// endError is the error of a turn that ended without success.
+// endError returns the error of a turn that ended without success.
 func (th *thread) endError(t *turn) error {
 	cause := cmp.Or(t.err, t.retry, &turnError{})
 	if t.status == statusInterrupted {
@@ -209,14 +209,14 @@ func (th *thread) endError(t *turn) error {
 	return e
 }
 
-// Interrupt implements agent.Session. A shell command that runs goes on until codex exits.
+// Interrupt implements agent.Session. A running shell command goes on until codex exits.
 func (th *thread) Interrupt(ctx context.Context) error {
 	const method = "turn/interrupt"
 	t := th.current()
 	if t == nil {
 		return nil
 	}
-	_ = th.await(ctx, t, t.answered) // without an answer turn/started has the id
+	_ = th.await(ctx, t, t.answered) // if there is no answer, the id may be known from turn/started
 	th.mu.Lock()
 	params := object{"threadId": th.id, "turnId": t.id}
 	th.mu.Unlock()
@@ -224,14 +224,14 @@ func (th *thread) Interrupt(ctx context.Context) error {
 	if err = responseError(method, err, false); err == nil {
 		err = th.await(ctx, t, t.ended)
 	}
-	if th.current() != t { // it has ended
+	if th.current() != t { // the turn has ended
 		th.conn.flush()
 		return nil
 	}
 	return err
 }
 
-// await waits for something that an interrupt needs, or the end of the turn.
+// await waits until what is closed, or the turn ends.
 func (th *thread) await(ctx context.Context, t *turn, what <-chan struct{}) error {
 	select {
 	case <-what:
@@ -247,10 +247,10 @@ func (th *thread) await(ctx context.Context, t *turn, what <-chan struct{}) erro
 	return nil
 }
 
-// is reports whether a message can belong to the turn: it names that, or none, or the turn's id is not known yet.
+// is reports whether a message can belong to the turn: it names that turn or none, or the turn's id is not known yet.
 func (t *turn) is(p *params) bool { return p.turnID() == "" || t.id == "" || p.turnID() == t.id }
 
-// turnStarted gives the turn under way its id where the answer to turn/start has named none.
+// turnStarted sets the id of the running turn if the answer to turn/start did not name it.
 func (th *thread) turnStarted(p *params) {
 	ours := th.isOurs(p)
 	th.mu.Lock()
@@ -260,7 +260,8 @@ func (th *thread) turnStarted(p *params) {
 	}
 }
 
-// turnEnded judges the end of a turn: only its own ends the turn under way. The event is out before RunTurn returns.
+// turnEnded handles the end of a turn. It ends the running turn only if that is the turn. The event is delivered before RunTurn
+// returns.
 func (th *thread) turnEnded(method string, p *params, e agent.Event) {
 	ours := th.isOurs(p)
 	th.mu.Lock()
@@ -291,8 +292,8 @@ func (th *thread) turnEnded(method string, p *params, e agent.Event) {
 	close(t.ended)
 }
 
-// sawItem notes an item that began or ended. Those of sub-agents belong to the turn under way; a command that an earlier
-// turn left running says nothing of this one.
+// sawItem records the start or end of an item. Items of sub-agents belong to the running turn; a command that an earlier turn
+// left behind does not.
 func (th *thread) sawItem(p *params, i *agent.Item) {
 	var pending []agent.FileChange
 	if i.Kind == agent.ItemFileChange && !i.Ended {
@@ -316,7 +317,7 @@ func (th *thread) sawItem(p *params, i *agent.Item) {
 	}
 }
 
-// sawPatch notes what an item is about to change; nothing when it has ended.
+// sawPatch records what an item is about to change, nil when it has ended.
 func (th *thread) sawPatch(p *params, item string, changes []agent.FileChange) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -327,15 +328,15 @@ func (th *thread) sawPatch(p *params, item string, changes []agent.FileChange) {
 	}
 }
 
-// patch is what the item of a request is about to change, and the parameters of the latest turn.
+// patch returns what the item of a request is about to change, and the parameters of the latest turn.
 func (th *thread) patch(p *params) ([]agent.FileChange, agent.TurnParams) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	return th.patches[p.threadID()+"/"+p.ItemID], th.params
 }
 
-// check looks at the clock of a turn: an error of a limit that is reached, or else when to check again. The clock stands still
-// while a person is asked.
+// check checks the clock of a turn, which is paused while an operator is asked. It returns the error of a limit that was
+// reached, or else when to check again.
 func (th *thread) check(t *turn) (next time.Duration, err *agent.Error) {
 	requests, asked := th.pending()
 	th.mu.Lock()
@@ -357,15 +358,15 @@ func (th *thread) check(t *turn) (next time.Duration, err *agent.Error) {
 	return t.check()
 }
 
-// precision is that of the durations in errors.
+// precision is the rounding of durations in errors.
 const precision = 100 * time.Millisecond
 
-// clock finds a turn that is silent for too long, or makes no progress.
+// clock detects a turn that is silent for too long or makes no progress.
 type clock struct {
-	silence, stall time.Duration // zero or less: off
+	silence, stall time.Duration // limits; zero or less: off
 	lastLine       time.Time
 	lastProgress   time.Time
-	stallsAt       time.Time  // later than the limit after the last progress if the agent was seen busy
+	stallsAt       time.Time  // lastProgress plus the limit, or later if the agent was busy
 	retry          *turnError // the latest error since the last progress: why a turn stalls
 }
 
@@ -373,13 +374,12 @@ func (c *clock) sawLine(progress bool) {
 	c.lastLine = time.Now()
 	if progress {
 		c.lastProgress, c.stallsAt = c.lastLine, c.lastLine.Add(c.stall)
-		c.retry = nil // a retry that worked explains no later stall
+		c.retry = nil // a retry that worked does not explain a later stall
 	}
 }
 
-// sawWork notes work that shows no progress on the stream: the item of a command may come only when the command has
-// ended, and between the end of its process and that item nothing shows. The stall limit begins anew, but no later than the
-// limit of silence after the last progress.
+// sawWork extends the stall limit while the agent works without progress on the stream: the item of a command may come only
+// some time after the command has ended. The limit of silence, counted from the last progress, bounds the extension.
 func (c *clock) sawWork() {
 	c.stallsAt = time.Now().Add(c.stall)
 	if last := c.lastProgress.Add(max(c.silence, c.stall)); c.silence > 0 && c.stallsAt.After(last) {
@@ -387,7 +387,7 @@ func (c *clock) sawWork() {
 	}
 }
 
-// untilStall is the time to the stall limit, an hour without one.
+// untilStall returns the time until the stall limit, an hour if there is none.
 func (c *clock) untilStall() time.Duration {
 	if c.stall <= 0 {
 		return time.Hour
@@ -395,7 +395,7 @@ func (c *clock) untilStall() time.Duration {
 	return time.Until(c.stallsAt)
 }
 
-// check returns the error of a limit that is reached, or else when to check again.
+// check returns the error of a limit that was reached, or else when to check again.
 func (c *clock) check() (next time.Duration, err *agent.Error) {
 	next = min(c.untilStall(), time.Hour)
 	if c.silence > 0 {

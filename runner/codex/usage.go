@@ -11,13 +11,13 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// usage is what codex reports of its models: tokens, names, and the rate limits of the account.
+// usage is what codex reports about its models: tokens, names, and the rate limits of the account.
 type usage struct {
 	mu     sync.Mutex
-	used   map[string]agent.Usage    // highest totals, by thread: of the session's and of its sub-agents
-	models []string                  // of the thread, in the order of their use
+	used   map[string]agent.Usage    // highest totals, by thread: the session's and those of its sub-agents
+	models []string                  // of the thread, in order of use
 	limits map[string]map[string]any // decoded JSON, by limit id
-	latest string                    // the limit that counts
+	latest string                    // id of the limit that RateLimits returns
 }
 
 func newUsage() *usage {
@@ -44,8 +44,8 @@ func (u *usage) UsageByThread() map[string]agent.Usage {
 	return maps.Clone(u.used)
 }
 
-// count takes the totals of a thread, and returns the highest ones. The size of the last call is not read: added up, it would
-// count twice whatever is reported twice.
+// count records the totals of a thread and returns the highest so far. It ignores the tokens of the last call: their sum would
+// count twice what is reported twice.
 func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 	var wire struct {
 		Total struct {
@@ -82,7 +82,7 @@ func (u *usage) Model() string {
 	return strings.Join(u.models, "+")
 }
 
-// usesModel keeps the model that codex gave the thread, or that it was rerouted to.
+// usesModel records the model of the thread, or the one that it was rerouted to.
 func (u *usage) usesModel(model string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -102,10 +102,10 @@ func (u *usage) RateLimits() json.RawMessage {
 	return raw
 }
 
-// mainLimit is the limit of the account; others are those of single models.
+// mainLimit is the id of the account's limit; others belong to single models.
 const mainLimit = "codex"
 
-// updateLimits takes an update. Updates are sparse: a member that is null does not clear what an earlier one said.
+// updateLimits merges an update into the limits. Updates are sparse: a member that is null or missing keeps its value.
 func (u *usage) updateLimits(raw json.RawMessage) {
 	var update map[string]any
 	if json.Unmarshal(raw, &update) != nil || update == nil {
@@ -125,7 +125,7 @@ func (u *usage) updateLimits(raw json.RawMessage) {
 	}
 }
 
-// resetsAt is when the limits that are used up come back: the latest of them, zero if none is known to be used up.
+// resetsAt returns when the last of the used-up limits resets, zero if none is known to be used up.
 func (u *usage) resetsAt() (at time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

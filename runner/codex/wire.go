@@ -10,8 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// message is any line of the stream. A method tells requests and notifications from answers; the id does not, because both
-// sides number theirs from a start of their own.
+// message is any line of the stream. The method tells requests and notifications from answers. The id does not, because both
+// sides number their requests independently.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -32,13 +32,13 @@ func readMessage(line []byte) *message {
 
 func (m *message) hasID() bool { return len(m.ID) > 0 && !bytes.Equal(m.ID, []byte("null")) }
 
-// unmarshal decodes as much as fits: a member of an unexpected type stays empty and does not hinder the others, because
-// types differ between releases. raw must be valid JSON.
+// unmarshal decodes as much as fits. A member of an unexpected type stays empty, because types differ between releases of
+// codex. raw must be valid JSON.
 func unmarshal(raw []byte, into any) {
 	_ = json.Unmarshal(raw, into) // see above
 }
 
-// object is a JSON object to be sent.
+// object is a JSON object to send.
 type object map[string]any
 
 // wireError is the error object of an answer.
@@ -49,14 +49,14 @@ type wireError struct {
 
 func (e *wireError) Error() string { return e.Message }
 
-// turnError is the error of a turn and of an error notification; some messages have a text in its place.
+// turnError is the error of a turn, of an error notification, and of some items. Some messages have a string in its place.
 type turnError struct {
 	Message string
 	Info    json.RawMessage `json:"codexErrorInfo"`
 	Details string          `json:"additionalDetails"`
 }
 
-// UnmarshalJSON accepts an object and a text.
+// UnmarshalJSON accepts an object or a string.
 func (e *turnError) UnmarshalJSON(raw []byte) error {
 	type plain turnError
 	if json.Unmarshal(raw, &e.Message) != nil {
@@ -65,8 +65,8 @@ func (e *turnError) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// params are the members that the session reads of the parameters of any message, and of results. All else stays in the
-// raw line. Members are matched by name without regard to case.
+// params are the parameters that the session reads, of all messages and results together. Members are matched by name
+// regardless of case.
 type params struct {
 	ThreadID, TurnID, ItemID string
 	Thread                   struct{ ID string }
@@ -113,7 +113,7 @@ func (p *params) threadID() string { return cmp.Or(p.ThreadID, p.Thread.ID) }
 
 func (p *params) turnID() string { return cmp.Or(p.TurnID, p.Turn.ID) }
 
-// statusWord is the status, which is a word or an object such as {"type":"active","activeFlags":["waitingOnApproval"]}.
+// statusWord returns the status, which is a word or an object such as {"type":"active","activeFlags":["waitingOnApproval"]}.
 func (p *params) statusWord() string {
 	var word string
 	var object struct{ Type string }
@@ -122,15 +122,15 @@ func (p *params) statusWord() string {
 	return cmp.Or(word, object.Type)
 }
 
-// Statuses of a turn that has ended.
+// Final statuses of a turn.
 const (
 	statusCompleted   = "completed"
 	statusFailed      = "failed"
 	statusInterrupted = "interrupted"
 )
 
-// ending is how the turn ended that a message tells the end of. Specification 10.3 also names methods for failure and
-// cancellation.
+// ending returns how a turn ended according to the message about its end. Codex sends turn/completed only; specification 10.3
+// also names methods for failure and cancellation.
 func (p *params) ending(method string) (status string, err *turnError) {
 	status, err = p.Turn.Status, cmp.Or(p.Turn.Error, p.Error)
 	if reason := cmp.Or(p.Reason, p.Message); err == nil && reason != "" {
@@ -169,7 +169,7 @@ type wireChange struct {
 	}
 }
 
-// itemKinds are the items that the project tells apart, by codex's type.
+// itemKinds maps codex's types of items to those of package agent. Other types are agent.ItemOther.
 var itemKinds = map[string]agent.ItemKind{
 	"userMessage":      agent.ItemPrompt,
 	"agentMessage":     agent.ItemMessage,
@@ -180,7 +180,7 @@ var itemKinds = map[string]agent.ItemKind{
 	"mcpToolCall":      agent.ItemMCPTool,
 }
 
-// item is the item as the project knows it.
+// item returns the item in the form of package agent.
 func (w *wireItem) item(ended bool) *agent.Item {
 	i := &agent.Item{
 		ID: w.ID, Kind: cmp.Or(itemKinds[w.Type], agent.ItemOther), Ended: ended, Status: w.Status, Text: w.Text,
@@ -202,7 +202,7 @@ func (w *wireItem) item(ended bool) *agent.Item {
 	return i
 }
 
-// movedTo stands between the two paths of a file that is moved.
+// movedTo separates the two paths of a moved file.
 const movedTo = " → "
 
 func fileChanges(changes []wireChange) []agent.FileChange {
@@ -217,8 +217,8 @@ func fileChanges(changes []wireChange) []agent.FileChange {
 	return out
 }
 
-// codex reports commands as one word of a shell: /bin/bash -lc '…'. The model may name any program as its shell, and
-// another one than those of a system is shown.
+// codex reports a command as one quoted argument of a shell: /bin/bash -lc '…'. The model may name any program as the shell;
+// only a system's usual shells match.
 var (
 	shellCommand = regexp.MustCompile(`(?s)^(?:/bin/|/usr/bin/|/usr/local/bin/)?(?:bash|sh|zsh|dash|ksh|fish) -l?c ` +
 		`((?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\])+)$`)
@@ -226,7 +226,7 @@ var (
 	escaped  = regexp.MustCompile("\\\\([$`\"\\\\])") // within double quotes a backslash before another character stands for itself
 )
 
-// shellText takes the usual shell off a command. A person decides by the text: whatever is more than that shell stays.
+// shellText removes the usual shell from a command. Operators decide by this text, so anything else stays in it.
 func shellText(command string) string {
 	m := shellCommand.FindStringSubmatch(command)
 	if m == nil {
@@ -239,11 +239,11 @@ func shellText(command string) string {
 	return cmp.Or(word, command)
 }
 
-// oneLine folds white space and control characters to single blanks and cuts at n characters. An ellipsis shows each cut.
+// oneLine replaces white space and control characters by single blanks and cuts at n characters. An ellipsis marks a cut.
 func oneLine(text string, n int) string {
 	isBlank := func(r rune) bool { return r <= ' ' }
 	text = strings.TrimFunc(text, isBlank)
-	if limit := 4 * (n + 1); len(text) > limit { // mostly more than n characters, but much of it may be white space
+	if limit := 4 * (n + 1); len(text) > limit { // cheap first cut; what is left may still be mostly white space
 		text = strings.ToValidUTF8(text[:limit], "") + "…"
 	}
 	r := []rune(strings.Join(strings.FieldsFunc(text, isBlank), " "))
@@ -258,7 +258,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// join puts a colon between two texts; an empty one is left out.
+// join joins two texts with a colon, unless one is empty.
 func join(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
