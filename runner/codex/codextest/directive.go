@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// step does one directive.
+// step runs one directive.
 func (u *turn) step(s *Step) error {
 	switch s.Verb {
 	case "sh", "background":
@@ -40,7 +40,7 @@ func (u *turn) step(s *Step) error {
 		return u.say(s.Wait, Numbers(s.N)...)
 	case "subagent":
 		u.subAgent(s.Text)
-	case "late-response": // startTurn has read it
+	case "late-response": // startTurn handles it
 	case "fail":
 		return &end{status: "failed", info: errorInfo(s.Name), text: cmp.Or(s.Text, s.Name)}
 	case "cancel":
@@ -86,7 +86,7 @@ func (u *turn) step(s *Step) error {
 	return u.interrupted()
 }
 
-// Numbers are the words of the message that "stream" sends.
+// Numbers returns the words of the message that "stream" sends.
 func Numbers(n int) []string {
 	words := make([]string, n)
 	for i := range words {
@@ -95,7 +95,7 @@ func Numbers(n int) []string {
 	return words
 }
 
-// errorInfo makes codexErrorInfo of a word, or of KEY=STATUS an object with an HTTP status, which may be empty.
+// errorInfo returns codexErrorInfo: a word, or for KEY=STATUS an object with an HTTP status, which may be empty.
 func errorInfo(text string) any {
 	key, status, ok := strings.Cut(text, "=")
 	if !ok {
@@ -104,7 +104,7 @@ func errorInfo(text string) any {
 	return object{key: object{"httpStatusCode": json.RawMessage(cmp.Or(status, "null"))}}
 }
 
-// patch writes a file of the workspace and completes its item. As with codex, a path outside fails.
+// patch writes a file of the workspace and completes its item. As with codex, it fails for a path outside.
 func (u *turn) patch(item object, name, text string) {
 	item["status"] = "completed"
 	if err := writeFile(u.t.Cwd, name, text); err != nil {
@@ -139,7 +139,7 @@ func (u *turn) subAgent(text string) {
 	child.finish(err)
 }
 
-// ask sends a request and says what it was answered.
+// ask sends a request and says the answer.
 func (u *turn) ask(method, flag string, params object) error {
 	var answer json.RawMessage
 	refusal, err := u.request(method, flag, params, &answer)
@@ -152,7 +152,7 @@ func (u *turn) ask(method, flag string, params object) error {
 	return u.say(0, "answered: "+string(answer))
 }
 
-// approval asks for the approval of an item. It returns the decision, after which an item that was refused has its status.
+// approval asks for approval of an item and returns the decision. It sets the status that the item has if it does not run.
 func (u *turn) approval(method string, item, params object) (string, error) {
 	var answer struct{ Decision string }
 	params["itemId"], params["startedAtMs"] = item["id"], item["startedAtMs"]
@@ -208,7 +208,7 @@ func (u *turn) askFile(name string) error {
 	return u.interrupted()
 }
 
-// tool calls a dynamic tool of the client. A script may name a tool that the thread does not have, to see the refusal.
+// tool calls a dynamic tool of the client. A script may name a tool that the thread does not have, to test the refusal.
 func (u *turn) tool(name string, args json.RawMessage) error {
 	if args == nil {
 		args = json.RawMessage("{}")
@@ -234,17 +234,17 @@ func (u *turn) tool(name string, args json.RawMessage) error {
 	return u.interrupted()
 }
 
-// command is a shell command of the agent. It runs in a process session of its own, as with codex.
+// command is a shell command of the agent. As with codex, it runs in its own process session.
 type command struct {
 	*exec.Cmd
-	output bytes.Buffer  // to be read when done
+	output bytes.Buffer  // not to be read before done is closed
 	done   chan struct{} // closed when the command has ended
 }
 
 const (
 	// outputWait bounds the wait for output after a command has ended: a process that it started may keep the pipe open.
 	outputWait = 200 * time.Millisecond
-	outputKept = 1 << 20 // what codex keeps of a command's output
+	outputKept = 1 << 20 // bytes that codex keeps of a command's output
 )
 
 // spawn starts a command with the environment that codex gives to commands. Commands survive an interrupt.
@@ -269,7 +269,7 @@ func (u *turn) spawn(line, callID string) (*command, error) {
 	u.s.commands = append(u.s.commands, c)
 	go func() {
 		defer close(c.done)
-		_ = c.Wait() // its state is looked at
+		_ = c.Wait() // ProcessState has the result
 	}()
 	return c, nil
 }
@@ -278,7 +278,7 @@ func (u *turn) spawn(line, callID string) (*command, error) {
 func (c *command) kill() {
 	select {
 	case <-c.done:
-		// The leader is reaped, so another process may have its id by now. What it left in its group stays, as with codex.
+		// The leader is reaped, so another process may have its id by now. As with codex, the rest of its group goes on.
 	default:
 		if err := syscall.Kill(-c.Process.Pid, syscall.SIGKILL); err == nil {
 			<-c.done
@@ -286,7 +286,7 @@ func (c *command) kill() {
 	}
 }
 
-// status is the exit code as a shell reports it.
+// status returns the exit code as a shell reports it.
 func (c *command) status() int {
 	if ws, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal())
@@ -294,12 +294,12 @@ func (c *command) status() int {
 	return c.ProcessState.ExitCode()
 }
 
-// command runs the command of an item that was started. The returned function waits for the end of the command and
-// completes the item. After an interrupt of the turn the command goes on in the background.
+// command starts the command of an item. The returned function waits for the end of the command and completes the item. If
+// the turn is interrupted the command goes on in the background.
 func (u *turn) command(line string, item object) (wait func()) {
 	began := time.Now()
 	c, err := u.spawn(line, fmt.Sprint(item["id"]))
-	if err != nil { // the model sees the error and the turn continues
+	if err != nil { // the model sees the error, and the turn continues
 		return func() {
 			item["status"], item["aggregatedOutput"] = "failed", "Failed to create unified exec process: "+err.Error()
 			u.completed(item)

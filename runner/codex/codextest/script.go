@@ -1,10 +1,9 @@
-// Package codextest is a small app-server that does what a script in the prompt says, in the wire shapes of codex 0.169.
-// Tests drive sessions and workers with it, and the demo command serves it as its agent: it needs no model, no network and
-// no sandbox.
+// Package codextest is a small app-server that runs a script from the prompt and speaks the protocol of codex 0.169. Tests use
+// it to drive sessions and workers, and the demo command uses it as its agent: it needs no model, no network and no sandbox.
 //
 // # Scripts
 //
-// A script stands in the prompt, between a line "```agent" and a line "```":
+// A script is a part of the prompt between a line "```agent" and a line "```":
 //
 //	```agent
 //	think the first attempt fails
@@ -16,16 +15,16 @@
 //	```
 //
 // Each line is a directive; blank lines and lines that begin with # are skipped. A header begins a section: "attempt N:",
-// "turn N:" or "attempt N turn M:". A + after a number means "or more". A turn does the first section whose header matches,
-// else the lines before any header. Attempts count from 0 and are read from a line "Attempt: N" of the prompt. Turns count
-// from 1 within a process, or are read from continuation guidance ("continuation turn #2 of 3").
+// "turn N:" or "attempt N turn M:". A + after a number means "or more". A turn runs the first section whose header matches,
+// or else the lines before the first header. Attempts count from 0; the prompt names the attempt in a line "Attempt: N". Turns
+// count from 1 within a process, unless the prompt is continuation guidance that names the turn ("continuation turn #2 of 3").
 //
-// A prompt without a script repeats the last script of its thread, also after a resume; a thread without any script says
+// A prompt without a script runs the last script of its thread again, also after a resume; a thread without any script says
 // "done". An invalid script fails the turn with a message that names the line.
 //
-// What an agent does:
+// Work:
 //
-//	sh COMMAND            run it by bash -lc in the cwd; its item has output and exit code
+//	sh COMMAND            run it with bash -lc in the cwd; its item has output and exit code
 //	background COMMAND    start it and leave it running; its item does not end
 //	say TEXT              an agent message, word by word
 //	think TEXT            a reasoning item
@@ -37,30 +36,30 @@
 //	stream N INTERVAL     N deltas of a message, an interval apart
 //	subagent TEXT         another thread has a turn and says TEXT
 //
-// What it asks, under every approval policy (it obeys the answers as codex does):
+// Requests to the client, under every approval policy; the answers have the same effect as with codex:
 //
-//	ask-command COMMAND   approval of a command, which runs if granted
+//	ask-command COMMAND   approval of a command, which runs if approved
 //	ask-file FILE         approval of a file change
 //	ask-permissions       more permissions
 //	ask-user QUESTION     a question to the operator
 //	ask-form MESSAGE      an MCP server's form: region (eu or us), sure and n, the last two optional
 //	request METHOD JSON   any request to the client; threadId and turnId are added
 //
-// How it fails:
+// Failures:
 //
 //	fail INFO MESSAGE     the turn fails; INFO is codexErrorInfo, a word or KEY=STATUS
 //	cancel                the turn ends as interrupted
-//	crash                 exit 1 at once; commands in the background stay
+//	crash                 exit 1 at once; commands in the background go on
 //	hang                  silence until interrupted
-//	silent                the same; the model of package modeltest hangs before its headers, or is silent after them
-//	deaf                  ignore EOF and termination from now on; commands started later inherit that
+//	silent                the same here; package modeltest sends no headers for hang, and only headers for silent
+//	deaf                  ignore EOF and SIGTERM from now on; commands started later inherit that
 //	garbage TEXT          a line that is not a message
 //	long BYTES            an item whose line is that long
-//	steal-turn            after this turn codex starts another by itself (only a real codex with a model of package modeltest)
+//	steal-turn            after this turn codex starts another by itself (only with package modeltest and a real codex)
 //	late-response         turn/start is answered after the turn's end
 //
-// Messages follow recordings of a real codex (shapes.json), and TestShapes compares their members. Commands run in process
-// sessions of their own, as with codex, and only a graceful exit kills them: a test of clean-up has processes to find.
+// Messages follow recordings of a real codex (shapes.json), and TestShapes compares their members. As with codex, each command
+// runs in its own process session, and only a graceful exit kills it, so that tests of clean-up have processes to find.
 package codextest
 
 import (
@@ -81,10 +80,10 @@ type Step struct {
 	JSON json.RawMessage
 	N, M int // counts: tokens N M, stream N, long N
 	Wait time.Duration
-	Line int // in the script, from 1
+	Line int // number in the script, from 1
 }
 
-// verbs are the directives with what follows them; a ? marks what may be left out.
+// verbs maps the directives to their arguments; a ? marks an optional one.
 var verbs = map[string]string{
 	"sh": "text", "background": "text", "say": "text", "think": "text", "subagent": "text", "garbage": "text",
 	"ask-command": "text", "ask-file": "text", "ask-user": "text", "ask-form": "text", "ask-permissions": "",
@@ -93,7 +92,7 @@ var verbs = map[string]string{
 	"crash": "", "hang": "", "silent": "", "deaf": "", "cancel": "", "steal-turn": "", "late-response": "",
 }
 
-// section are the steps under one header.
+// section is the steps under one header.
 type section struct {
 	header []string // a match of the regular expression
 	steps  []Step
@@ -107,7 +106,7 @@ var (
 	closing     = regexp.MustCompile("(?m)^[ \t]*```[ \t]*$")
 )
 
-// Steps are the steps for the last of a thread's prompts. turn is its number where it is no continuation guidance.
+// Steps returns the steps for the last of a thread's prompts. turn is its number, unless the prompt names one.
 func Steps(prompts []string, turn int) (steps []Step, err error) {
 	var script []section
 	attempt := 0
@@ -123,28 +122,29 @@ func Steps(prompts []string, turn int) (steps []Step, err error) {
 	}
 	turn = numberIn(prompts[len(prompts)-1], turnNumber, turn)
 	for _, s := range script[1:] {
-		if takes(s.header[1], s.header[2], attempt) && takes(s.header[3], s.header[4], turn) {
+		if matches(s.header[1], s.header[2], attempt) && matches(s.header[3], s.header[4], turn) {
 			return s.steps, nil
 		}
 	}
 	return script[0].steps, nil
 }
 
-// takes reports whether the number of a header takes n; no number takes all.
-func takes(number, orMore string, n int) bool {
+// matches reports whether the number of a header matches n. A header without a number matches all.
+func matches(number, orMore string, n int) bool {
 	wanted, err := strconv.Atoi(number)
 	return err != nil || n == wanted || orMore != "" && n > wanted
 }
 
-// numberIn is the number that a prompt names, or else.
-func numberIn(prompt string, where *regexp.Regexp, otherwise int) int {
-	if m := where.FindStringSubmatch(prompt); m != nil {
-		otherwise, _ = strconv.Atoi(m[1]) // digits
+// numberIn returns the number that the prompt names, or fallback.
+func numberIn(prompt string, pattern *regexp.Regexp, fallback int) int {
+	if m := pattern.FindStringSubmatch(prompt); m != nil {
+		fallback, _ = strconv.Atoi(m[1]) // digits
 	}
-	return otherwise
+	return fallback
 }
 
-// parse reads the script of a prompt. The first section are the lines before any header; there is none without a script.
+// parse reads the script of a prompt. The first section has the lines before the first header. Without a script there are no
+// sections.
 func parse(prompt string) ([]section, error) {
 	begin := opening.FindStringIndex(prompt)
 	if begin == nil {
@@ -199,7 +199,7 @@ func parseStep(line string) (step Step, err error) {
 		}
 	}
 	if rest != "" {
-		return Step{}, fmt.Errorf("%s: %q is too much", verb, rest)
+		return Step{}, fmt.Errorf("%s: unexpected argument %q", verb, rest)
 	}
 	return step, nil
 }
@@ -220,7 +220,7 @@ func (s *Step) set(field, word string) (err error) {
 		s.Wait, err = time.ParseDuration(word)
 	}
 	if word == "" || err != nil || field == "json" && !json.Valid([]byte(word)) {
-		return fmt.Errorf("%q is no %s", word, field)
+		return fmt.Errorf("%q is not a valid %s", word, field)
 	}
 	return nil
 }

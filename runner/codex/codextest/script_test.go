@@ -21,10 +21,10 @@ func TestSteps(t *testing.T) {
 		{"a later attempt", []string{prompt, "- Attempt: 1\ngo on"}, 1, "retry"},
 		{"in bold", []string{prompt, "**Attempt:** 5"}, 1, "retry"},
 		{"no number", []string{prompt, "Attempt:\nthe Attempt: 4"}, 1, "always"},
-		{"a new script begins anew", []string{"Attempt: 1\n" + prompt, prompt}, 1, "always"},
+		{"a new script resets the attempt", []string{"Attempt: 1\n" + prompt, prompt}, 1, "always"},
 		{"the number of the guidance", []string{prompt, "Continuation guidance: this is continuation turn #2 of 3."}, 9, "second"},
-		{"an invalid one before", []string{prompt, "```agent\nfly\n```", "turn 2"}, 1, "always"},
-		{"none", []string{"no script\n```go\nx\n```"}, 1, ""},
+		{"an earlier script is invalid", []string{prompt, "```agent\nfly\n```", "turn 2"}, 1, "always"},
+		{"no script", []string{"no script\n```go\nx\n```"}, 1, ""},
 	} {
 		steps, err := Steps(c.prompts, c.turn)
 		got := ""
@@ -41,12 +41,12 @@ func TestInvalidScripts(t *testing.T) {
 	for prompt, want := range map[string]string{
 		"```agent\nsay x\n":              "agent script: no closing ```",
 		"```agent\nsay x\nfly away\n```": `agent script, line 2: unknown directive "fly"`,
-		"```agent\nsleep soon\n```":      `agent script, line 1: sleep: "soon" is no wait`,
-		"```agent\ntool x {\n```":        `agent script, line 1: tool: "{" is no json`,
-		"```agent\nhang on\n```":         `agent script, line 1: hang: "on" is too much`,
-		"```agent\ntokens 1\n```":        `agent script, line 1: tokens: "" is no m`,
-		"```agent\nsay\n```":             `agent script, line 1: say: "" is no text`,
-		"```agent\npatch\n```":           `agent script, line 1: patch: "" is no name`,
+		"```agent\nsleep soon\n```":      `agent script, line 1: sleep: "soon" is not a valid wait`,
+		"```agent\ntool x {\n```":        `agent script, line 1: tool: "{" is not a valid json`,
+		"```agent\nhang on\n```":         `agent script, line 1: hang: unexpected argument "on"`,
+		"```agent\ntokens 1\n```":        `agent script, line 1: tokens: "" is not a valid m`,
+		"```agent\nsay\n```":             `agent script, line 1: say: "" is not a valid text`,
+		"```agent\npatch\n```":           `agent script, line 1: patch: "" is not a valid name`,
 	} {
 		if _, err := Steps([]string{prompt}, 1); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", prompt, err, want)

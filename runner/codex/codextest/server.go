@@ -23,7 +23,7 @@ import (
 // Version is the codex release whose messages the server imitates.
 const Version = "0.169.0"
 
-// faults are failures that no prompt can ask for.
+// faults are failures that a prompt can't cause.
 const faults = `ways to fail:
 silent-initialize       initialize is never answered
 initialize-error=TEXT   initialize is answered with this error
@@ -70,8 +70,8 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 		fmt.Fprintf(errw, "Error: CODEX_HOME points to %q, but that path does not exist\n", s.home)
 		return 1
 	}
-	if _, told := s.faults["exit"]; told {
-		fmt.Fprintln(errw, "Error: told to fail")
+	if _, exit := s.faults["exit"]; exit {
+		fmt.Fprintln(errw, "Error: --fault exit")
 		return 1
 	}
 	return s.run(in)
@@ -79,15 +79,15 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 
 // server is one app-server.
 type server struct {
-	home    string        // an existing folder that keeps threads, so that a new process can resume them; "": they end with this one
+	home    string        // an existing folder for threads, so that a later process can resume them; "": they are not kept
 	pace    time.Duration // before each directive, for demos
 	deafFor time.Duration
 	faults  map[string]string
 	errw    io.Writer
-	crashed chan struct{} // a turn said crash
+	crashed chan struct{} // receives when a turn runs crash
 	quit    chan struct{} // closed when the server ends
 	deaf    atomic.Bool
-	running sync.WaitGroup // turns
+	running sync.WaitGroup // counts turns
 
 	initialized     bool // only the reader uses it
 	requests, items atomic.Int64
@@ -102,9 +102,9 @@ type server struct {
 	commands []*command
 }
 
-// run serves until the client closes its end or the process is told to end.
+// run serves until the client closes its end or the process gets SIGTERM.
 func (s *server) run(in io.Reader) int {
-	// This keeps SIGTERM from ending the process; a deaf server does not look at ctx either.
+	// This keeps SIGTERM from ending the process. A deaf server ignores ctx, too.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	gone := make(chan struct{})
@@ -133,7 +133,7 @@ func (s *server) run(in io.Reader) int {
 	return 0
 }
 
-// end ends turns and commands. After a crash commands stay, as after the kill of a codex.
+// end ends turns and commands. It is not called after a crash: commands go on, as they do when a codex is killed.
 func (s *server) end() {
 	s.mu.Lock()
 	close(s.quit)
@@ -212,7 +212,7 @@ func (s *server) take(line []byte) {
 	}
 }
 
-// params are the members of all requests that the server reads.
+// params are the members that the server reads, of all requests together.
 type params struct {
 	ClientInfo     struct{ Name, Version string }
 	id             json.RawMessage // of the request
@@ -279,7 +279,7 @@ func (s *server) serve(m *message) {
 	}
 }
 
-// approvalPolicies are the words that codex knows; a policy may also be an object.
+// approvalPolicies are the words that codex accepts; a policy may also be an object.
 var approvalPolicies = []string{"untrusted", "on-request", "granular", "never"}
 
 func unknownVariant(word string, known []string) string {
@@ -298,7 +298,7 @@ func (s *server) initialize(p *params) reply {
 	}
 }
 
-// exec serves the probe of the sandbox. It runs nothing: a fault stands for a machine that cannot sandbox.
+// exec answers the probe of the sandbox without running it. A fault simulates a machine that can't sandbox.
 func (s *server) exec(*params) reply {
 	if text := s.faults["sandbox"]; text != "" {
 		return reply{result: object{"exitCode": 1, "stdout": "", "stderr": text + "\n"}}

@@ -39,13 +39,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// process is a server in a process of its own, with a session on its pipes.
+// process is a server in a separate process, with a session on its pipes.
 type process struct {
 	*codex.Session
 	t      *testing.T
 	cmd    *exec.Cmd
 	dir    string
-	out    bytes.Buffer // all that it wrote; complete when it has exited
+	out    bytes.Buffer // its output; complete when it has exited
 	exited chan struct{}
 
 	mu     sync.Mutex
@@ -55,11 +55,11 @@ type process struct {
 // patience bounds each step of a test.
 const patience = time.Minute
 
-// spawn starts a server, whose conversation is open.
+// spawn starts a server and initializes a session with it.
 func spawn(t *testing.T, o agent.Options, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, dir: t.TempDir(), exited: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0], append([]string{"app-server"}, args...)...) // ended by its stdin, or killed below
+	p.cmd = exec.Command(os.Args[0], append([]string{"app-server"}, args...)...) // it ends with its stdin, or is killed below
 	p.cmd.Env = append(os.Environ(), "CODEXTEST_AS_CODEX=1")
 	p.cmd.Stderr = os.Stderr
 	stdin, err := p.cmd.StdinPipe()
@@ -79,7 +79,7 @@ func spawn(t *testing.T, o agent.Options, args ...string) *process {
 	}
 	p.Session = codex.New(agent.Streams{Stdin: stdin, Stdout: outR}, o)
 	go func() {
-		_ = p.cmd.Wait() // its state is looked at
+		_ = p.cmd.Wait() // ProcessState has the result
 		_ = outW.Close()
 		close(p.exited)
 	}()
@@ -139,13 +139,13 @@ func (p *process) status() int {
 	select {
 	case <-p.exited:
 	case <-time.After(patience):
-		p.t.Fatal("the server goes on")
+		p.t.Fatal("the server does not exit")
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// leavePid is a command that leaves its process id in a file.
-const leavePid = "echo $$ > p; mv p pid; exec sleep 600"
+// writePid is a command that writes its process id to a file and goes on running.
+const writePid = "echo $$ > p; mv p pid; exec sleep 600"
 
 func (p *process) pid() int {
 	p.t.Helper()
@@ -165,7 +165,7 @@ func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("waited in vain")
+			t.Fatalf("not ready after %v", patience)
 		}
 	}
 }
@@ -261,7 +261,7 @@ func TestInterrupt(t *testing.T) {
 		defer cancel()
 		waitFor(t, func() bool { _, err := os.Stat(filepath.Join(p.dir, "pid")); return err == nil })
 	}()
-	if _, err := p.RunTurn(ctx, agent.TurnParams{Input: "```agent\nsh " + leavePid + "\n```", Cwd: p.dir}); !errors.Is(err, context.Canceled) {
+	if _, err := p.RunTurn(ctx, agent.TurnParams{Input: "```agent\nsh " + writePid + "\n```", Cwd: p.dir}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	if err := p.Interrupt(t.Context()); err != nil {
@@ -278,10 +278,10 @@ func TestInterrupt(t *testing.T) {
 	waitFor(t, func() bool { return syscall.Kill(p.pid(), 0) != nil })
 }
 
-// TestTermination checks that SIGTERM ends the server well, and with it commands, which have sessions of their own.
+// TestTermination checks that SIGTERM ends the server with status 0, and its commands with it although each has its own session.
 func TestTermination(t *testing.T) {
 	p := start(t, agent.Options{})
-	if _, err := p.turn("background " + leavePid); err != nil {
+	if _, err := p.turn("background " + writePid); err != nil {
 		t.Fatal(err)
 	}
 	pid := p.pid()
@@ -306,7 +306,7 @@ func TestTermination(t *testing.T) {
 func TestCrash(t *testing.T) {
 	home := t.TempDir()
 	p := start(t, agent.Options{}, "--home", home)
-	if _, err := p.turn("background "+leavePid, "sh while [ ! -e pid ]; do sleep 0.01; done", "crash"); code(err) != agent.CodePortExit {
+	if _, err := p.turn("background "+writePid, "sh while [ ! -e pid ]; do sleep 0.01; done", "crash"); code(err) != agent.CodePortExit {
 		t.Fatal(err)
 	}
 	if code := p.status(); code != 1 {
@@ -368,7 +368,7 @@ func TestAsk(t *testing.T) {
 			`answered: {"permissions":{},"scope":"turn"}`, `answered: {"answers":{}}`, `"action":"decline","content":null}`,
 		}},
 	} {
-		var kinds []string // requests come one after the other
+		var kinds []string // one request at a time
 		p := start(t, agent.Options{OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: func(_ context.Context, r agent.Request) agent.Decision {
 			kinds = append(kinds, string(r.Kind))
 			d := agent.Decision{Approve: c.yes, ForSession: r.Summary == "touch a"}

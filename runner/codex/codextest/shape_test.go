@@ -15,7 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// kindOf tells messages apart as far as their shape may differ.
+// kindOf returns the kind of a message. Messages of one kind have the same shape.
 func kindOf(msg map[string]any, answers map[string]string) string {
 	method, _ := msg["method"].(string)
 	if method == "" {
@@ -28,7 +28,7 @@ func kindOf(msg map[string]any, answers map[string]string) string {
 	return method
 }
 
-// isData reports a place whose members are data and not shape.
+// isData reports whether the members at a path are data rather than shape.
 func isData(path string) bool {
 	for _, f := range []string{
 		".permissions.", ".arguments", ".agentsStates", ".codexErrorInfo", ".rateLimits.", ".sandbox", ".codexHome", ".gitInfo",
@@ -59,8 +59,7 @@ func walk(path string, v any, visit func(path, members string)) {
 	}
 }
 
-// recordedShapes are the members of objects, by kind of message and place in it, in what the scripts with the real codex
-// have recorded.
+// recordedShapes returns the members of each object in the recordings of the real codex, by kind of message and path.
 func recordedShapes(t *testing.T) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob("../testdata/recorded/*.jsonl")

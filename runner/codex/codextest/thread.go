@@ -43,7 +43,7 @@ type tokens struct {
 	Output int64 `json:"output"`
 }
 
-// threadConfig is the part of codex's configuration that the server obeys: the environment of commands and their shell.
+// threadConfig is the part of codex's configuration that the server supports: the environment of commands and their shell.
 type threadConfig struct {
 	Environment struct {
 		Set            map[string]string `json:"set"`
@@ -54,7 +54,7 @@ type threadConfig struct {
 
 var looksSecret = regexp.MustCompile("(?i)KEY|SECRET|TOKEN")
 
-// environ is the environment of commands, given that of the server.
+// environ returns the environment of commands, given that of the server.
 func (c *threadConfig) environ(env []string) []string {
 	policy := c.Environment
 	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
@@ -62,7 +62,7 @@ func (c *threadConfig) environ(env []string) []string {
 		return looksSecret.MatchString(name) && policy.IgnoreExcludes != nil && !*policy.IgnoreExcludes
 	})
 	for name, value := range policy.Set {
-		env = append(env, name+"="+value) // the last one counts
+		env = append(env, name+"="+value) // the last entry of a name counts
 	}
 	return env
 }
@@ -99,7 +99,7 @@ func (s *server) resumeThread(p *params) reply {
 	return s.open(t, "thread/resume", p)
 }
 
-// open answers a request for a thread.
+// open answers thread/start or thread/resume.
 func (s *server) open(t *thread, method string, p *params) reply {
 	s.mu.Lock()
 	s.threads[t.ID] = t
@@ -108,7 +108,7 @@ func (s *server) open(t *thread, method string, p *params) reply {
 	return reply{result: shape(method, object{"thread": s.threadShape(t), "cwd": t.Cwd})}
 }
 
-// apply replaces the settings that a request names.
+// apply replaces the settings that a request contains.
 func (t *thread) apply(p *params) {
 	if p.Cwd != "" {
 		t.Cwd = p.Cwd
@@ -126,7 +126,7 @@ func (s *server) file(t *thread) string {
 	return filepath.Join(s.home, "threads", filepath.Base(t.ID)+".json")
 }
 
-// acquire takes the lock that makes this process the thread's only writer. The kernel releases it when the process ends.
+// acquire takes the lock that makes this process the thread's only writer until it ends.
 func (s *server) acquire(t *thread) error {
 	if s.home == "" || t.lock != nil {
 		return nil
@@ -146,7 +146,8 @@ func (s *server) acquire(t *thread) error {
 	return nil
 }
 
-// save stores the thread, from its first turn on, as codex does. Those of sub-agents have no history and are not kept.
+// save stores the thread. As with codex, a thread is stored from its first turn on. Threads of sub-agents have no history and
+// are not stored.
 func (s *server) save(t *thread) {
 	if s.home == "" || len(t.History) == 0 {
 		return
@@ -169,7 +170,7 @@ func (s *server) save(t *thread) {
 //go:embed shapes.json
 var shapesJSON []byte
 
-// shapes are codex's objects with the members that are always the same here.
+// shapes are codex's objects with constant values for their members.
 var shapes = func() (all map[string]json.RawMessage) {
 	if err := json.Unmarshal(shapesJSON, &all); err != nil {
 		panic(err) // the file is part of the program
@@ -177,7 +178,7 @@ var shapes = func() (all map[string]json.RawMessage) {
 	return all
 }()
 
-// shape is one of codex's objects with these members.
+// shape returns one of codex's objects with some members replaced.
 func shape(name string, members object) object {
 	out := object{}
 	if err := json.Unmarshal(shapes[name], &out); err != nil {
@@ -187,7 +188,7 @@ func shape(name string, members object) object {
 	return out
 }
 
-// newItem is an item of this type.
+// newItem returns an item of a type.
 func newItem(kind string, members object) object {
 	item := shape(kind, members)
 	item["type"] = kind
@@ -205,7 +206,7 @@ func fileItem(path, text string) object {
 	return newItem("fileChange", object{"changes": []object{{"path": path, "kind": object{"type": "add"}, "diff": text + "\n"}}})
 }
 
-// usageShape gives plausible shares to cached and reasoning tokens.
+// usageShape returns token counts with plausible shares of cached and reasoning tokens.
 func usageShape(u tokens) object {
 	return object{
 		"totalTokens": u.Input + u.Output, "inputTokens": u.Input, "cachedInputTokens": u.Input / 4, "cacheWriteInputTokens": 0,
@@ -215,7 +216,7 @@ func usageShape(u tokens) object {
 
 func now() int64 { return time.Now().UnixMilli() }
 
-// newID is an id in the form of codex's.
+// newID returns an id that looks like codex's.
 func newID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// turn is a turn under way. It runs in a goroutine of its own.
+// turn is a running turn. It has its own goroutine.
 type turn struct {
 	s       *server
 	t       *thread
@@ -20,7 +20,7 @@ type turn struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	said    object // the item of the last agent message
-	counted bool   // a directive tokens was done
+	counted bool   // whether a directive reported tokens
 }
 
 func (s *server) startTurn(p *params) reply {
@@ -36,7 +36,7 @@ func (s *server) startTurn(p *params) reply {
 		return reply{err: "thread not found: " + p.ThreadID}
 	}
 	if u := t.turn; u != nil {
-		// codex starts no second turn: the input joins the running one, which goes on with its script.
+		// As with codex, the input is added to the running turn, which goes on with its script.
 		return reply{result: object{"turn": u.shape(nil)}, after: func() { u.userMessage(prompt) }}
 	}
 	t.apply(p)
@@ -45,7 +45,7 @@ func (s *server) startTurn(p *params) reply {
 	t.turn = u
 	t.here++
 	t.Prompt = cmp.Or(t.Prompt, prompt)
-	t.History = append(t.History, exchange{Prompt: prompt, Status: "interrupted"}) // until finish says otherwise
+	t.History = append(t.History, exchange{Prompt: prompt, Status: "interrupted"}) // until finish sets another
 	prompts := make([]string, 0, len(t.History))
 	for _, e := range t.History {
 		prompts = append(prompts, e.Prompt)
@@ -59,7 +59,7 @@ func (s *server) startTurn(p *params) reply {
 	return reply{result: answer, after: func() { go u.run(prompt, steps, err, func() {}) }}
 }
 
-// interrupt ends a turn. A running command goes on in the background.
+// interrupt ends a turn. As with codex, a running command goes on in the background.
 func (s *server) interrupt(p *params) reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *server) interrupt(p *params) reply {
 	return reply{result: object{}, after: t.turn.stop}
 }
 
-// shape is the turn with these members.
+// shape returns the turn with these members.
 func (u *turn) shape(members object) object {
 	turn := shape("turn", members)
 	turn["id"], turn["rootTurnId"] = u.id, u.id
@@ -94,7 +94,7 @@ func (e *end) Error() string { return e.status + ": " + e.text }
 // errCrashed ends the turn of a process that is about to exit.
 var errCrashed = errors.New("crashed")
 
-// run plays the turn; ended is called after its end unless the process ends first.
+// run runs the turn's steps. It calls ended after the turn's end, unless the process ends first.
 func (u *turn) run(prompt string, steps []Step, err error, ended func()) {
 	defer u.s.running.Done()
 	defer u.stop()
@@ -113,7 +113,7 @@ func (u *turn) run(prompt string, steps []Step, err error, ended func()) {
 		u.count(1000, 50)
 	}
 	select {
-	case <-u.s.quit: // the process is ending; codex sends nothing about the turn
+	case <-u.s.quit: // the process is ending; codex then sends nothing about the turn
 	default:
 		if !errors.Is(err, errCrashed) {
 			u.finish(err)
@@ -164,7 +164,7 @@ func (u *turn) notify(method string, params object) {
 	u.s.notify(method, params)
 }
 
-// status sends the status of the thread; the flags are those of an active one.
+// status sends the status of the thread. Only an active one has flags.
 func (u *turn) status(kind string, flags ...string) {
 	status := object{"type": kind}
 	if kind == "active" {
@@ -173,8 +173,8 @@ func (u *turn) status(kind string, flags ...string) {
 	u.notify("thread/status/changed", object{"status": status})
 }
 
-// request sends a request and waits for the answer, without a limit, as codex does. The thread's status shows flag meanwhile.
-// An answer of another shape than codex expects is logged, and refuses.
+// request sends a request and waits for the answer without a timeout, as codex does. Until then the thread's status has the
+// flag. An answer of an unexpected shape is logged and leaves result empty, which counts as a refusal.
 func (u *turn) request(method, flag string, params object, result any) (refusal json.RawMessage, err error) {
 	answer := make(chan *message, 1)
 	n := u.s.requests.Add(1) - 1
@@ -185,7 +185,7 @@ func (u *turn) request(method, flag string, params object, result any) (refusal 
 	}
 	params["threadId"], params["turnId"] = u.t.ID, u.id
 	u.s.send(object{"method": method, "id": n, "params": params})
-	// Codex sends this for a request without an answer too.
+	// Codex also sends this if the request was not answered.
 	defer func() { u.notify("serverRequest/resolved", object{"requestId": n}) }()
 	select {
 	case m := <-answer:
@@ -237,7 +237,7 @@ func (u *turn) userMessage(text string) {
 	u.completed(u.started(newItem("userMessage", object{"content": content}), "user"))
 }
 
-// say sends an agent message in these parts, an interval apart.
+// say sends an agent message in parts, one per interval.
 func (u *turn) say(interval time.Duration, parts ...string) error {
 	item := u.started(newItem("agentMessage", nil), "msg")
 	for _, part := range parts {
@@ -260,7 +260,7 @@ func (u *turn) count(in, out int64) {
 	u.t.Total.Output += out
 	total := u.t.Total
 	u.s.mu.Unlock()
-	u.s.save(u.t) // first: the tokens are used even if the client is gone
+	u.s.save(u.t) // first: the tokens are used even if the client has gone
 	u.notify("thread/tokenUsage/updated", object{"turnId": u.id, "tokenUsage": object{
 		"total": usageShape(total), "last": usageShape(tokens{in, out}), "modelContextWindow": 258400,
 	}})

@@ -16,7 +16,7 @@ import (
 
 type object map[string]any
 
-// answer is one response under way.
+// answer is a response that is being written.
 type answer struct {
 	Request
 	s *Server
@@ -26,11 +26,11 @@ type answer struct {
 	id      string // of the response, once its stream has begun
 	index   int    // of the next output item
 	spoke   bool
-	try     int // of this response, from 1: codex asks again after a fault
+	try     int // of this response, from 1: codex retries after a fault
 	in, out int // tokens
 }
 
-// play does the steps of one response: up to the first call, or to the end.
+// play runs the steps of one response: up to the first call, or to the end.
 func (a *answer) play(steps []codextest.Step) {
 	a.in, a.out = 1000, 50
 	for i := range steps {
@@ -50,7 +50,7 @@ func (a *answer) play(steps []codextest.Step) {
 	a.complete()
 }
 
-// speak does a directive that is no call; over says that the response ends with it.
+// speak runs a directive that is not a call. It returns true if the response ends with it.
 func (a *answer) speak(s *codextest.Step) (over bool) {
 	switch s.Verb {
 	case "say":
@@ -84,7 +84,7 @@ func (a *answer) speak(s *codextest.Step) (over bool) {
 	return false
 }
 
-// sleep waits; false if the client or the server goes meanwhile.
+// sleep waits. It returns false if the client or the server has gone.
 func (a *answer) sleep(d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -95,7 +95,7 @@ func (a *answer) sleep(d time.Duration) bool {
 	return false
 }
 
-// calls are the directives that end a response with a call of a tool of codex's, and the items of these calls.
+// calls maps the directives that end a response to the calls of codex's tools.
 var calls = map[string]func(*answer, *codextest.Step) object{
 	"sh": func(a *answer, s *codextest.Step) object {
 		return a.call(execCommand, object{"cmd": s.Text, "yield_time_ms": 30000})
@@ -143,7 +143,7 @@ func (a *answer) call(name string, args any) object {
 func encode(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // v is made here, or JSON already
+		panic(err) // v is built in this file, or is JSON already
 	}
 	return string(text)
 }
@@ -151,7 +151,7 @@ func encode(v any) string {
 // event sends one server-sent event.
 func (a *answer) event(kind string, data object) {
 	data["type"] = kind
-	// A client that is gone is seen by its context, not here.
+	// Whether the client has gone is checked in sleep.
 	_, _ = fmt.Fprintf(a.w, "event: %s\ndata: %s\n\n", kind, encode(data))
 	_ = http.NewResponseController(a.w).Flush()
 }
@@ -183,7 +183,7 @@ func (a *answer) complete() {
 	}}))
 }
 
-// item sends an output item: its start, and its end with what the parts add to it.
+// item sends an output item. The parts run between its start and its end, and may add to it.
 func (a *answer) item(item object, parts ...func()) {
 	a.begin()
 	a.event("response.output_item.added", object{"output_index": a.index, "item": item})
@@ -195,7 +195,7 @@ func (a *answer) item(item object, parts ...func()) {
 	a.index++
 }
 
-// message is a message word by word, an interval apart; false if the client goes meanwhile.
+// message sends a message word by word, one per interval. It returns false if the client has gone.
 func (a *answer) message(words []string, interval time.Duration) (all bool) {
 	a.spoke, all = true, true
 	id := a.s.id("msg")
@@ -212,8 +212,8 @@ func (a *answer) message(words []string, interval time.Duration) (all bool) {
 	return all
 }
 
-// fail ends the response with an error: by HTTP, unless its stream has begun or the word is a code of the API's own. over is
-// false where the fault has passed: word may have a number of tries behind a slash.
+// fail ends the response with an error: an HTTP status, or a response.failed if the stream has begun or the word is not a
+// status. The word may end with a slash and a number of tries; after these fail does nothing and returns false.
 func (a *answer) fail(word, text string) (over bool) {
 	word, tries, limited := strings.Cut(word, "/")
 	if n, err := strconv.Atoi(tries); limited && (err != nil || a.try > n) {
@@ -224,7 +224,7 @@ func (a *answer) fail(word, text string) (over bool) {
 	switch {
 	case word == "cut":
 		a.begin()
-		panic(http.ErrAbortHandler) // breaks the connection; nothing is logged
+		panic(http.ErrAbortHandler) // cuts the connection without a log entry
 	case word == "usage_limit_reached" && a.id == "":
 		a.usageLimit(text, reset)
 	case err != nil || a.id != "":
@@ -236,7 +236,7 @@ func (a *answer) fail(word, text string) (over bool) {
 	return true
 }
 
-// usageLimit refuses for an hour, or for the duration that reset names.
+// usageLimit refuses the request with a limit that resets after an hour, or after the given duration.
 func (a *answer) usageLimit(text, reset string) {
 	lasts, err := time.ParseDuration(reset)
 	if err != nil {
@@ -259,5 +259,5 @@ func (a *answer) refuse(status int, message string) {
 func (a *answer) refuseWith(status int, err object) {
 	a.w.Header().Set("Content-Type", "application/json")
 	a.w.WriteHeader(status)
-	_, _ = fmt.Fprintln(a.w, encode(object{"error": err})) // a client that is gone can't be told
+	_, _ = fmt.Fprintln(a.w, encode(object{"error": err})) // a client that has gone gets nothing
 }

@@ -24,7 +24,7 @@ func newModel(t *testing.T) *modeltest.Server {
 	return m
 }
 
-// launch starts a real codex with a scripted model and opens a thread. codex ends with the test.
+// launch starts the real codex with a scripted model and opens a thread. Codex ends with the test.
 func launch(t *testing.T) *codex.Session {
 	t.Helper()
 	bin := os.Getenv("SYMPHONY_TEST_CODEX")
@@ -77,7 +77,7 @@ func launch(t *testing.T) *codex.Session {
 	return s
 }
 
-// TestRealFailures checks how a session classifies what a real codex makes of the errors of a model.
+// TestRealFailures checks how a session classifies the errors that the real codex reports when the model fails.
 func TestRealFailures(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -102,7 +102,7 @@ func TestRealFailures(t *testing.T) {
 				t.Fatalf("%v, want %s", err, c.code)
 			}
 			if strings.Contains(c.script, "usage_limit") && e.ResetsAt.IsZero() {
-				t.Error("the error names no time of reset")
+				t.Error("the error has no reset time")
 			}
 			if next, err := turn("say still here"); err != nil || next.LastMessage != "still here" {
 				t.Errorf("the next turn: %+v, %v", next, err)

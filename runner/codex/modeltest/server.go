@@ -1,26 +1,26 @@
-// Package modeltest is the model for tests with the real codex: a Responses API on the loopback interface that does what a
-// script in the prompt says. The scripts are those of package codextest, so that one prompt drives either; turns without
-// continuation guidance are counted over the whole thread.
+// Package modeltest is the model for tests with the real codex: a Responses API on the loopback interface that runs a script
+// from the prompt. The scripts are those of package codextest, so that one prompt works with either; turns without continuation
+// guidance are counted over the whole thread.
 //
-// The server keeps no state between requests: how far a script has come is the number of tool outputs after the last
-// prompt. Each sh, background, patch, tool and ask-… is a call that ends one response; say, think, stream, sleep and tokens
-// happen within one.
+// The server keeps no state between requests: the number of tool outputs after the last prompt tells how far a script has
+// come. Each sh, background, patch, tool and ask-… is a call that ends a response; say, think, stream, sleep and tokens are
+// part of one.
 //
 //	sh, background   exec_command
 //	ask-command      such a call that asks to leave the sandbox
 //	ask-permissions  request_permissions
 //	ask-user         request_user_input
-//	patch            apply_patch, or a command that does it
+//	patch            apply_patch, or a command that runs it
 //	tool             a function call of that name; NAMESPACE.NAME for those that codex offers in namespaces
-//	fail             INFO is an HTTP status, usage_limit_reached (429 with headers), cut (the connection, in
-//	                 mid-stream), or the code of a response.failed. usage_limit_reached=30s ends in 30 s, not in an hour;
-//	                 500/2 and the like: only the first two requests, then the script goes on
+//	fail             INFO is an HTTP status, usage_limit_reached (429 with headers), cut (cuts the connection in the
+//	                 middle of the stream), or the code of a response.failed. usage_limit_reached=30s resets after 30 s, not
+//	                 an hour; 500/2 fails only the first two requests, then the script goes on
 //	crash            fail cut
-//	long             a message of so many bytes, in one line of codex's
+//	long             a message of that many bytes, which codex passes on in one line
 //	hang             no answer at all; silent: headers, then nothing
 //	steal-turn       create_goal, so that codex goes on by itself
 //
-// Any other directive is answered with HTTP 400 that names it.
+// The answer to any other directive is an HTTP 400 that names it.
 package modeltest
 
 import (
@@ -49,7 +49,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	requests []Request
-	tries    map[string]int // by what is asked for
+	tries    map[string]int // by thread and position in the script
 	serial   int
 	in, out  int // tokens of the responses so far
 }
@@ -59,8 +59,8 @@ type Request struct {
 	Model   string
 	Thread  string   // prompt_cache_key
 	Prompts []string // what the client sent as turns, without codex's own context
-	Outputs []string // what the tools answered since the last prompt
-	Tools   []string // names on offer
+	Outputs []string // of tools since the last prompt
+	Tools   []string // names of the tools that the model may call
 }
 
 // New starts a server on the loopback interface.
@@ -77,29 +77,29 @@ func New() *Server {
 	return s
 }
 
-// Close ends the server and what it has open.
+// Close ends the server and its connections.
 func (s *Server) Close() {
 	close(s.quit)
 	s.http.CloseClientConnections()
 	s.http.Close()
 }
 
-// Requests are the calls so far.
+// Requests returns the calls so far.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Tokens are what the responses so far have cost, as they told the client.
+// Tokens returns the tokens that the responses so far have reported.
 func (s *Server) Tokens() (input, output int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.in, s.out
 }
 
-// WriteHome makes dir a CODEX_HOME whose only provider is the server at url. It needs no key and no login, and codex asks
-// no other server: it would fetch a list of plugins.
+// WriteHome makes dir a CODEX_HOME whose only provider is the server at url. It needs no key and no login. Apps and plugins are
+// off because codex would fetch a list of them from another server.
 func WriteHome(dir, url string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -119,7 +119,7 @@ wire_api = "responses"
 	return os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o600)
 }
 
-// content is a text, or several in parts.
+// content is a text. On the wire it may be split into parts.
 type content string
 
 func (c *content) UnmarshalJSON(raw []byte) error {
@@ -136,7 +136,7 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 
 type tool struct{ Name, Type string }
 
-// read takes a request apart.
+// read parses the body of a request.
 func read(body []byte) (Request, error) {
 	var b struct {
 		Model          string
@@ -157,12 +157,12 @@ func read(body []byte) (Request, error) {
 	for _, i := range b.Input {
 		tools = append(tools, i.Tools...)
 		text := string(i.Content)
-		// What codex adds in the name of the user begins like this.
+		// Context that codex adds in the role of the user begins like this.
 		isContext := strings.HasPrefix(text, "<") || strings.HasPrefix(text, "# AGENTS.md")
 		switch {
 		case i.Type == "message" && i.Role == "user" && !isContext:
 			r.Prompts, r.Outputs = append(r.Prompts, text), nil
-		case strings.HasSuffix(i.Type, "_output") && i.CallID != "": // without a call id it is context, of a goal
+		case strings.HasSuffix(i.Type, "_output") && i.CallID != "": // without a call id it is the context of a goal
 			r.Outputs = append(r.Outputs, string(i.Output))
 		}
 	}
@@ -175,7 +175,7 @@ func read(body []byte) (Request, error) {
 func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client is gone
+		return // the client has gone
 	}
 	a := &answer{s: s, w: w, r: r}
 	var steps []codextest.Step
