@@ -148,7 +148,7 @@ const (
 	outputBound    = 500 * time.Millisecond
 )
 
-// exitWait is how long an agent that ended unasked waits for a signal to the worker: a scope that is stopped, or a shutdown,
+// exitWait is how long an agent that exited unexpectedly waits for a signal to the worker: a scope that is stopped, or a shutdown,
 // ends both, and then the agent has not failed.
 const exitWait = time.Second
 
@@ -190,7 +190,7 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 	case words != "":
 		words = ": " + words
 	}
-	return &agent.Error{Code: agent.CodePortExit, Message: "the agent ended unasked, " + exit.Text + words}
+	return &agent.Error{Code: agent.CodePortExit, Message: "the agent exited unexpectedly, " + exit.Text + words}
 }
 
 // awaitAll waits for all of the channels, no longer than bound: another process may hold the agent's streams.

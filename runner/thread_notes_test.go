@@ -88,7 +88,7 @@ func TestWhichThreadIsResumed(t *testing.T) {
 			last := list[len(list)-1]
 			holds(t, last, nil, "work log", testKey, "was edited")
 			if c.resumed {
-				holds(t, last, []string{agent.GuidanceTitle, "ended well after 1 turn", "- Attempt: 1\n", "use red"}, agent.EarlierWork, "begin with the tests")
+				holds(t, last, []string{agent.GuidanceTitle, "succeeded after 1 turn", "- Attempt: 1\n", "use red"}, agent.EarlierWork, "begin with the tests")
 			} else {
 				holds(t, last, []string{"Do this.\n", "Attempt: 1\n"}, agent.GuidanceTitle)
 			}
@@ -121,7 +121,7 @@ func TestUpdateOfARefusedTurn(t *testing.T) {
 	if run.ThreadID != first.ThreadID || len(list) != 3 {
 		t.Fatalf("thread %s after %s, %d turns", run.ThreadID, first.ThreadID, len(list))
 	}
-	holds(t, list[2], []string{"ended unasked", "cut short", "use red"}, "blue indeed")
+	holds(t, list[2], []string{"program exited", "cut short", "use red"}, "blue indeed")
 	if got := r.journal.told[run.ThreadID]; !got.CommentAt.Equal(*wroteAt(1)) {
 		t.Errorf("the thread counts as told of %+v", got)
 	}

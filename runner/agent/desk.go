@@ -16,51 +16,51 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// RequestStore is where requests of agents wait for a person.
+// RequestStore stores requests of agents until an operator decides them.
 type RequestStore interface {
-	// AddRequest stores a request durably and gives it its number. If the run is no longer the worker's the error wraps
-	// reconcile.ErrConflict.
+	// AddRequest stores a request durably and assigns its number. The error wraps reconcile.ErrConflict if the worker no longer
+	// owns the run.
 	AddRequest(ctx context.Context, r reconcile.Request) (reconcile.Request, error)
-	// RequestByID reads it again, perhaps with a decision.
+	// RequestByID returns the request, with the decision if there is one.
 	RequestByID(ctx context.Context, issueID string, number int) (reconcile.Request, error)
-	// ResolveRequest stores what became of it, and returns it as it is then: a request that was decided meanwhile has not
-	// expired.
+	// ResolveRequest ends the request and returns it as it is then. A request that was decided before it could expire keeps its
+	// decision.
 	ResolveRequest(ctx context.Context, now time.Time, issueID string, number int, fate reconcile.RequestFate) (reconcile.Request, error)
 }
 
-// Desk passes requests of a run's agent to a person: it stores them and waits for the answer. Its method Decide is the
+// Desk passes requests of a run's agent to an operator: it stores them and waits for the decision. Its method Decide is the
 // Asker of a session.
 type Desk struct {
 	Store    RequestStore
-	Timeout  time.Duration // for an answer
+	Timeout  time.Duration // for a decision
 	Redactor *Redactor
 	Log      *slog.Logger
 	Now      func() time.Time
 	Instant  func() reconcile.Instant
-	// Run returns the run as it is now. Ending is closed when it is to end, Gone when its agent has ended.
+	// Run returns the current state of the run. Ending is closed when the run must end, Gone when its agent has exited.
 	Run          func() reconcile.Run
 	Ending, Gone <-chan struct{}
-	// Notify has the person notified of new requests, and returns at once. Nil: a pass notifies.
+	// Notify starts to notify a person of new requests, without waiting. Nil: the next pass notifies.
 	Notify func(ctx context.Context)
 }
 
 const (
-	answerPoll = 200 * time.Millisecond // between two looks at the store
-	// withdrawGrace is how long a request that the agent no longer waits for stays open. If the run ends meanwhile the
-	// request ends with it, and a late answer is for the next run.
+	answerPoll = 200 * time.Millisecond // between two reads of the store
+	// withdrawGrace is how long a request that the agent no longer waits for stays open. If the run ends within that time,
+	// the request ends with it, and the next run gets a late answer.
 	withdrawGrace = 2 * time.Second
-	maxRequest    = 64 << 10 // bytes that are kept of a request: a patch may be of any size
+	maxRequest    = 64 << 10 // bytes that are stored of a request: a patch may have any size
 )
 
-// question is a request that waits.
+// question is a request that waits for a decision.
 type question struct {
 	reconcile.Request
-	asked []Question      // as the agent asks them, with ids and labels that may hold secrets
-	key   hpke.PrivateKey // for a secret answer, nil if none is expected
+	asked []Question      // the agent's own, whose ids and labels may contain secrets
+	key   hpke.PrivateKey // for secret answers, nil if no question expects one
 	log   *slog.Logger
 }
 
-// Decide stores the request and waits for the answer. A request that can't be stored is declined, because no person could
+// Decide stores the request and waits for the decision. A request that can't be stored is declined, because no operator could
 // see it.
 func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 	expired := time.NewTimer(d.Timeout)
@@ -70,11 +70,11 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 		q.Request, err = d.Store.AddRequest(context.WithoutCancel(ctx), q.Request)
 	}
 	if err != nil {
-		d.Log.Error("request declined, it can't be left to a person", "error", err)
-		return Decision{Reason: "not left to a person: " + err.Error()}
+		d.Log.Error("request declined: it can't be passed to an operator", "error", err)
+		return Decision{Reason: "it can't be passed to an operator: " + err.Error()}
 	}
 	q.log = d.Log.With("request", q.ID())
-	q.log.Info("waits for a person", "kind", q.Kind, "summary", q.Summary)
+	q.log.Info("request waits for an operator", "kind", q.Kind, "summary", q.Summary)
 	if d.Notify != nil {
 		d.Notify(context.WithoutCancel(ctx))
 	}
@@ -84,11 +84,12 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 		return Decision{}
 	}
 	if answered.Decision == "" {
-		if answered, err = d.resolve(q, reconcile.RequestExpired); err != nil { // else it may have been decided in the last moment
+		// It may have been decided at the last moment.
+		if answered, err = d.resolve(q, reconcile.RequestExpired); err != nil {
 			answered.Decision, answered.Fate = "", reconcile.RequestExpired
 		}
 	}
-	q.log.Info("request over", "fate", answered.Fate, "decision", answered.Decision)
+	q.log.Info("request ended", "fate", answered.Fate, "decision", answered.Decision)
 	if answered.Decision == "" {
 		return Decision{Expired: answered.Fate == reconcile.RequestExpired}
 	}
@@ -101,12 +102,12 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 		Approve:    answered.Decision == reconcile.DecideApprove || answered.Decision == reconcile.DecideForSession,
 		ForSession: answered.Decision == reconcile.DecideForSession,
 		Reason:     answered.Answer.Reason, Answers: q.asAsked(answers), By: "operator",
-		// Only once the agent was told is the request answered: an answer that a dying run could not pass on is for the next one.
-		Sent: func() { _, _ = d.resolve(q, reconcile.RequestAnswered) }, // it logs its error
+		// Not before: if this run dies with the answer, the next one passes it on.
+		Sent: func() { _, _ = d.resolve(q, reconcile.RequestAnswered) }, // resolve logs its error
 	}
 }
 
-// await waits for a decision. The request has none if there was none in time.
+// await waits for a decision and returns the request, without a decision if ctx or the time ended first.
 func (d *Desk) await(ctx context.Context, q *question, expired <-chan time.Time) reconcile.Request {
 	poll := time.NewTicker(answerPoll)
 	defer poll.Stop()
@@ -130,28 +131,28 @@ func (d *Desk) await(ctx context.Context, q *question, expired <-chan time.Time)
 	}
 }
 
-// resolve stores what became of the request. One whose fate can't be stored ends with its run.
+// resolve stores how the request ended. If that fails, the request ends with its run.
 func (d *Desk) resolve(q *question, fate reconcile.RequestFate) (reconcile.Request, error) {
 	is, err := d.Store.ResolveRequest(context.Background(), d.Now(), q.IssueID, q.Number, fate)
 	if err != nil && !errors.Is(err, reconcile.ErrConflict) {
-		q.log.Error("what became of the request is not stored", "error", err)
+		q.log.Error("end of the request not stored", "error", err)
 	}
 	return is, err
 }
 
-// withdraw ends a request that the agent no longer waits for, unless its run ends.
+// withdraw ends a request that the agent no longer waits for, unless the run ends.
 func (d *Desk) withdraw(q *question) {
 	select {
 	case <-d.Ending:
 	case <-d.Gone:
 	case <-time.After(withdrawGrace):
 		if d.Run().Phase != reconcile.Finishing {
-			_, _ = d.resolve(q, reconcile.RequestWithdrawn) // it logs its error
+			_, _ = d.resolve(q, reconcile.RequestWithdrawn) // resolve logs its error
 		}
 	}
 }
 
-// newQuestion is the request as it is stored: without secrets, and bounded.
+// newQuestion returns the request as it is stored: without secrets, and of limited size.
 func (d *Desk) newQuestion(ask Request) (*question, error) {
 	detail, err := d.detail(ask)
 	if err != nil {
@@ -174,22 +175,22 @@ func (d *Desk) newQuestion(ask Request) (*question, error) {
 	return q, nil
 }
 
-// summary contains a command as it is and to its end, because the person approves exactly that.
+// summary returns the summary with the whole command in it, because that is what the operator approves.
 func (d *Desk) summary(ask Request) string {
 	summary := ask.Summary
 	oneLine := strings.Join(strings.Fields(ask.Command), " ")
 	switch {
 	case strings.Contains(summary, ask.Command):
 	case strings.HasPrefix(oneLine, strings.TrimSuffix(summary, ellipsis)):
-		summary = ask.Command // the summary is only its beginning
+		summary = ask.Command // the summary is only the beginning of the command
 	default:
 		summary += "\n" + ask.Command
 	}
 	return d.Redactor.Text(summary)
 }
 
-// detail is what a person is shown. A command, questions and permissions are never cut, because the person could not say yes
-// to the rest; patches are.
+// detail returns what an operator is shown. Patches may be cut. Commands, questions and permissions are not, because an
+// operator could not approve what is not shown.
 func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 	room, cut := maxRequest, 0
 	bounded := func(s string) string {
@@ -201,7 +202,8 @@ func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 	}
 	clean := d.Redactor.Text
 	detail := reconcile.RequestDetail{
-		Command: clean(ask.Command), Cwd: bounded(ask.Cwd), Reason: bounded(ask.Reason), GrantRoot: bounded(ask.GrantRoot), Server: bounded(ask.Server),
+		Command: clean(ask.Command), Cwd: bounded(ask.Cwd), Reason: bounded(ask.Reason), GrantRoot: bounded(ask.GrantRoot),
+		Server: bounded(ask.Server),
 	}
 	for _, q := range ask.Questions {
 		q.ID, q.Header, q.Text, q.Options = clean(q.ID), clean(q.Header), clean(q.Text), slices.Clone(q.Options)
@@ -215,11 +217,11 @@ func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 		return detail, fmt.Errorf("questions: %w", err)
 	}
 	if whole := len(ask.Command) + len(questions) + len(ask.Permissions); whole > maxRequest {
-		return detail, fmt.Errorf("%d bytes are more than a person would read", whole)
+		return detail, fmt.Errorf("%d bytes are more than an operator would read", whole)
 	}
 	if len(ask.Permissions) > 0 {
 		detail.Permissions = d.Redactor.Bytes(ask.Permissions)
-		if !json.Valid(detail.Permissions) { // a number or a word of it was a secret
+		if !json.Valid(detail.Permissions) { // redaction has replaced a number or a word
 			detail.Permissions = marshal(string(detail.Permissions))
 		}
 	}
@@ -234,12 +236,12 @@ func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 	return detail, nil
 }
 
-// A secret answer passes through the database on its way to the worker. It is sealed with a key whose private part is only
-// in the worker's memory, so that the database does not reveal it.
+// A secret answer reaches the worker through the database. It is encrypted for a key whose private part exists only in the
+// worker's memory, so that the database does not reveal it.
 
 var sealInfo = []byte("symphony answer")
 
-// SealAnswers encrypts answers for the worker that made the key.
+// SealAnswers encrypts answers for the worker that owns the public key.
 func SealAnswers(key []byte, answers map[string][]string) ([]byte, error) {
 	public, err := hpke.DHKEM(ecdh.X25519()).NewPublicKey(key)
 	if err != nil {
@@ -252,13 +254,13 @@ func SealAnswers(key []byte, answers map[string][]string) ([]byte, error) {
 	return hpke.Seal(public, hpke.HKDFSHA256(), hpke.ChaCha20Poly1305(), sealInfo, plain)
 }
 
-// answers are those of an answer, sealed or not.
+// answers returns the answers, decrypted if they are sealed.
 func (q *question) answers(a reconcile.RequestAnswer) (map[string][]string, error) {
 	if a.Sealed == nil {
 		return a.Answers, nil
 	}
 	if q.key == nil {
-		return nil, fmt.Errorf("%s: sealed, but not for this worker", q.ID())
+		return nil, fmt.Errorf("%s: the answer is encrypted for another worker", q.ID())
 	}
 	plain, err := hpke.Open(q.key, hpke.HKDFSHA256(), hpke.ChaCha20Poly1305(), sealInfo, a.Sealed)
 	if err != nil {
@@ -271,7 +273,7 @@ func (q *question) answers(a reconcile.RequestAnswer) (map[string][]string, erro
 	return answers, nil
 }
 
-// asAsked returns answers by the ids and with the labels that the agent used, in place of those that are stored.
+// asAsked translates answers from the stored ids and labels, which are redacted, to those of the agent.
 func (q *question) asAsked(answers map[string][]string) map[string][]string {
 	all := map[string][]string{}
 	for i, stored := range q.Detail.Questions {

@@ -72,7 +72,7 @@ func decides(how reconcile.RequestDecision, answer reconcile.RequestAnswer) func
 
 var install = Request{Kind: RequestCommand, Summary: "make install", Command: "make install", OutsideSandbox: true}
 
-// newDesk is the desk of a run that is under way.
+// newDesk returns the desk of a run that is under way.
 func newDesk(timeout time.Duration) (*Desk, *inbox, *bytes.Buffer) {
 	box, log := &inbox{}, &bytes.Buffer{}
 	return &Desk{
@@ -85,7 +85,7 @@ func newDesk(timeout time.Duration) (*Desk, *inbox, *bytes.Buffer) {
 	}, box, log
 }
 
-// A decision reaches the agent, and the request counts as answered only once the agent was told.
+// A decision reaches the agent. The request counts as answered only once the answer was sent.
 func TestDeskDecides(t *testing.T) {
 	for name, c := range map[string]struct {
 		decide func(*reconcile.Request)
@@ -109,10 +109,10 @@ func TestDeskDecides(t *testing.T) {
 			got := desk.Decide(t.Context(), ask)
 			sent := got.Sent
 			if got.Sent = nil; fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("%s: the agent is told %+v, want %+v", name, got, c.want)
+				t.Errorf("%s: the agent gets %+v, want %+v", name, got, c.want)
 			}
 			if fate := box.get(1).Fate; fate != "" {
-				t.Errorf("%s: the request is %s before the agent was told", name, fate)
+				t.Errorf("%s: the request is %s before the answer was sent", name, fate)
 			}
 			sent()
 			if r := box.get(1); r.Fate != reconcile.RequestAnswered || !r.Outside || r.Summary != "make install" || notified != 1 {
@@ -122,23 +122,23 @@ func TestDeskDecides(t *testing.T) {
 	}
 }
 
-// A request expires, unless it was decided in the meantime.
+// A request expires unless it was decided before.
 func TestDeskExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		desk, box, _ := newDesk(300 * time.Millisecond)
 		if got := desk.Decide(t.Context(), install); !got.Expired || got.Approve || box.get(1).Fate != reconcile.RequestExpired {
-			t.Errorf("the agent is told %+v, the request is %+v", got, box.get(1))
+			t.Errorf("the agent gets %+v, the request is %+v", got, box.get(1))
 		}
 		desk, box, _ = newDesk(time.Nanosecond)
 		box.decide = decides(reconcile.DecideApprove, reconcile.RequestAnswer{})
 		got := desk.Decide(t.Context(), install)
 		if !got.Approve || got.Expired {
-			t.Errorf("the agent is told %+v", got)
+			t.Errorf("the agent gets %+v", got)
 		}
 	})
 }
 
-// A request that the agent takes back is withdrawn, unless the run ends: then the request ends with the run.
+// A request that the agent no longer waits for is withdrawn, unless the run ends: then the request ends with the run.
 func TestDeskWithdraws(t *testing.T) {
 	closed := make(chan struct{})
 	close(closed)
@@ -165,16 +165,16 @@ func TestDeskWithdraws(t *testing.T) {
 	}
 }
 
-// If a request can't be stored, it is declined.
+// A request that can't be stored is declined.
 func TestDeskWithoutAStore(t *testing.T) {
 	desk, box, log := newDesk(time.Hour)
 	box.full = errors.New("disk_full: no space left")
 	if got := desk.Decide(t.Context(), install); got.Approve || !strings.Contains(got.Reason, "no space left") || !strings.Contains(log.String(), "no space left") {
-		t.Errorf("the agent is told %+v, the log says %s", got, log)
+		t.Errorf("the agent gets %+v, the log says %s", got, log)
 	}
 }
 
-// What is stored holds no secret, is bounded, and shows a command as it is.
+// A stored request contains no secret, has a limited size, and shows the whole command.
 func TestDeskStores(t *testing.T) {
 	desk, _, _ := newDesk(time.Hour)
 	long := strings.Repeat("ä", maxRequest)
@@ -216,19 +216,19 @@ func TestDeskStores(t *testing.T) {
 			t.Errorf("%q for %q is shown as %q", c.summary, c.command, q.Summary)
 		}
 	}
-	// What can't be cut is not asked.
+	// What must not be cut is declined if it is too long.
 	for _, ask := range []Request{
 		{Kind: RequestCommand, Summary: "ä…", Command: long},
 		{Kind: RequestQuestion, Questions: []Question{{ID: "q", Text: long}}},
 		{Kind: RequestPermissions, Permissions: []byte(`"` + long + `"`)},
 	} {
-		if got := desk.Decide(t.Context(), ask); !strings.Contains(got.Reason, "more than a person would read") {
+		if got := desk.Decide(t.Context(), ask); !strings.Contains(got.Reason, "more than an operator would read") {
 			t.Errorf("%s: %+v", ask.Kind, got)
 		}
 	}
 }
 
-// The agent gets answers with the ids and labels that it used, which are stored without secrets.
+// The agent gets answers with its own ids and labels, which are stored without secrets.
 func TestDeskAnswersAsAsked(t *testing.T) {
 	desk, box, _ := newDesk(time.Hour)
 	box.decide = func(r *reconcile.Request) {
@@ -240,11 +240,11 @@ func TestDeskAnswersAsAsked(t *testing.T) {
 	}})
 	want := map[string][]string{"use " + testKey: {"with " + testKey, "other"}, "plain": {"word"}}
 	if fmt.Sprint(got.Answers) != fmt.Sprint(want) {
-		t.Errorf("the agent is told %v", got.Answers)
+		t.Errorf("the agent gets %v", got.Answers)
 	}
 }
 
-// A secret answer can only be read by the worker that asked.
+// Only the worker that asked can read a secret answer.
 func TestSealedAnswer(t *testing.T) {
 	desk, box, _ := newDesk(time.Hour)
 	secret := Request{Kind: RequestQuestion, Questions: []Question{{ID: "q", Text: "Word?", Secret: true}}}
@@ -258,7 +258,7 @@ func TestSealedAnswer(t *testing.T) {
 		r.Decision, r.Answer = reconcile.DecideAnswer, reconcile.RequestAnswer{Sealed: sealed}
 	}
 	if got := desk.Decide(t.Context(), secret); fmt.Sprint(got.Answers) != fmt.Sprint(answers) {
-		t.Errorf("the agent is told %+v", got)
+		t.Errorf("the agent gets %+v", got)
 	}
 	other, err := desk.newQuestion(secret)
 	test.OK(t, err)
@@ -267,7 +267,7 @@ func TestSealedAnswer(t *testing.T) {
 	}
 	box.decide = decides(reconcile.DecideAnswer, reconcile.RequestAnswer{Sealed: []byte("broken")})
 	if got := desk.Decide(t.Context(), secret); len(got.Answers) > 0 || got.Reason == "" {
-		t.Errorf("the agent is told %+v", got)
+		t.Errorf("the agent gets %+v", got)
 	}
 	if _, err := SealAnswers([]byte("no key"), answers); err == nil {
 		t.Error("anything is accepted as a key")

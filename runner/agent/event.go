@@ -7,36 +7,36 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Names of events: those of specification 10.4 and a few for what it does not name.
+// Names of events: those of specification 10.4 and some more.
 const (
-	EventSessionStarted       = "session_started" // a turn began; thread and turn are known
+	EventSessionStarted       = "session_started" // a turn has started; its thread and id are known
 	EventStartupFailed        = "startup_failed"
 	EventTurnCompleted        = "turn_completed"
 	EventTurnFailed           = "turn_failed"
 	EventTurnCancelled        = "turn_cancelled"
-	EventTurnEndedWithError   = "turn_ended_with_error" // by a clock, the agent's end or the caller
+	EventTurnEndedWithError   = "turn_ended_with_error" // by a timeout, the agent's exit or the caller
 	EventTurnInputRequired    = "turn_input_required"
 	EventApprovalAutoApproved = "approval_auto_approved"
 	EventApprovalDenied       = "approval_denied"
 	EventApprovalRequired     = "approval_required"
-	EventApprovalRequested    = "approval_requested" // a person is asked
-	EventApprovalGranted      = "approval_granted"   // by a person
+	EventApprovalRequested    = "approval_requested" // an operator is asked
+	EventApprovalGranted      = "approval_granted"   // by an operator
 	EventQuestionAsked        = "question_asked"
 	EventQuestionAnswered     = "question_answered"
 	EventQuestionDeclined     = "question_declined"
 	EventRequestExpired       = "request_expired"   // the time for an answer ran out
-	EventRequestWithdrawn     = "request_withdrawn" // the request ended before it was decided
+	EventRequestWithdrawn     = "request_withdrawn" // the request ended before a decision
 	EventRequestRefused       = "request_refused"   // of an unknown kind
 	EventUnsupportedToolCall  = "unsupported_tool_call"
 	EventToolCallCompleted    = "tool_call_completed"
 	EventToolCallFailed       = "tool_call_failed"
 	EventNotification         = "notification"
-	EventError                = "agent_error" // an error that the agent reports, perhaps before a retry
+	EventError                = "agent_error" // an error that the agent reports, possibly before a retry
 	EventOtherMessage         = "other_message"
 	EventMalformed            = "malformed"
 
-	// Those that a worker adds.
-	EventPrompt    = "turn_prompt"              // the text that a turn was started with: a PromptEvent
+	// Events of the worker.
+	EventPrompt    = "turn_prompt"              // the text of a turn: a PromptEvent
 	EventMutation  = "tracker_mutation"         // a change that the agent made in the tracker: a reconcile.Mutation
 	EventGitUndone = "git_configuration_undone" // git hooks and settings of the agent that were undone: a GitUndoneEvent
 )
@@ -59,22 +59,22 @@ type Event struct {
 	PID      int       `json:"codex_app_server_pid,omitempty"` // of the agent's process, 0 if it is not known
 	ThreadID string    `json:"thread_id,omitempty"`            // may be a sub-agent's
 	TurnID   string    `json:"turn_id,omitempty"`
-	Message  string    `json:"message,omitempty"` // one short line for people
-	// Routine: the event tells a person nothing, as a change of the connection's state.
+	Message  string    `json:"message,omitempty"` // one short line for an operator
+	// Routine marks events that tell an operator nothing, such as a change of the connection's state.
 	Routine bool   `json:"routine,omitempty"`
-	Usage   *Usage `json:"usage,omitempty"` // the thread's tokens so far, nil if the event tells none
-	Item    *Item  `json:"item,omitempty"`  // the piece of a turn that began or ended, nil for other events
-	// Raw is the line as it came, nil for the session's own events and for a line that is not JSON. Events of the worker
-	// have their payload here. The log leaves it out where Item has all of it.
+	Usage   *Usage `json:"usage,omitempty"` // the thread's tokens so far, nil if the event does not report them
+	Item    *Item  `json:"item,omitempty"`  // the item that started or ended, nil for other events
+	// Raw is the agent's line, nil for the session's own events and for a line that is not JSON. Events of the worker have
+	// their payload here. The log omits it if Item has all of it.
 	Raw json.RawMessage `json:"payload,omitempty"`
-	// Fragment: a later event repeats this one as part of a whole, as pieces of a message do.
+	// Fragment marks a piece of something that a later event contains as a whole, such as a message.
 	Fragment bool `json:"-"`
 }
 
-// ItemKind is the kind of a piece of a turn.
+// ItemKind is the kind of an Item.
 type ItemKind string
 
-// The kinds of items. Items that no code needs to tell apart are ItemOther.
+// The kinds of items. ItemOther stands for all that no code needs to distinguish.
 const (
 	ItemPrompt     ItemKind = "prompt"
 	ItemMessage    ItemKind = "message"
@@ -86,17 +86,16 @@ const (
 	ItemOther      ItemKind = "other"
 )
 
-// Item is a piece of a turn. Fields that do not belong to its kind are empty.
+// Item is a part of a turn, such as a message or a command. Fields that do not belong to its kind are empty.
 type Item struct {
-	ID   string   `json:"id,omitempty"`
-	Kind ItemKind `json:"kind"`
-	// Ended: the item has ended. It began, otherwise.
-	Ended    bool   `json:"ended"`
-	Status   string `json:"status,omitempty"` // the agent's word, as "failed" or "declined"
-	Text     string `json:"text,omitempty"`   // of a message
-	Command  string `json:"command,omitempty"`
-	Cwd      string `json:"cwd,omitempty"`
-	ExitCode *int   `json:"exit_code,omitempty"`
+	ID       string   `json:"id,omitempty"`
+	Kind     ItemKind `json:"kind"`
+	Ended    bool     `json:"ended"`            // false: it has started
+	Status   string   `json:"status,omitempty"` // a word of the agent, such as "failed" or "declined"
+	Text     string   `json:"text,omitempty"`   // of a message
+	Command  string   `json:"command,omitempty"`
+	Cwd      string   `json:"cwd,omitempty"`
+	ExitCode *int     `json:"exit_code,omitempty"`
 	// Duration of a command in milliseconds.
 	DurationMS *int64       `json:"duration_ms,omitempty"`
 	Output     string       `json:"output,omitempty"` // of a command
@@ -110,5 +109,5 @@ func (i *Item) Failed() bool {
 	return i.Ended && (i.Status == "failed" || i.Status == "declined" || i.ExitCode != nil && *i.ExitCode != 0)
 }
 
-// FileChange is one file of a patch. The path of a file that is moved is "OLD → NEW".
+// FileChange is one file of a patch. The path of a moved file is "OLD → NEW".
 type FileChange = reconcile.RequestChange

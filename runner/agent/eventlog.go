@@ -18,15 +18,15 @@ const (
 	maxPayload   = 32 << 10 // bytes of one payload or item
 )
 
-// EventLog writes events.jsonl without secrets. A full file becomes events.1.jsonl, so that the latest events of a run
-// are kept, in at most twice the limit.
+// EventLog writes events.jsonl without secrets. A full file is renamed to events.1.jsonl and replaces the one before, so that
+// the latest events of a run are kept.
 type EventLog struct {
 	path     string
 	redactor *Redactor
 	mu       sync.Mutex
 	file     *os.File
 	size     int64
-	torn     bool // the last line is incomplete: the disk was full
+	torn     bool // the last line is incomplete, for instance because the disk was full
 }
 
 // OpenEventLog opens the log for appending.
@@ -35,7 +35,7 @@ func OpenEventLog(path string, r *Redactor) (*EventLog, error) {
 	return l, l.open()
 }
 
-// PreviousEvents names the file with the older events of a long run.
+// PreviousEvents returns the path of the file with the older events of a long run.
 func PreviousEvents(path string) string { return strings.TrimSuffix(path, ".jsonl") + ".1.jsonl" }
 
 func (l *EventLog) open() error {
@@ -61,7 +61,7 @@ func (l *EventLog) Append(e Event) error {
 	e.Item = e.Item.shorten(maxPayload, l.redactor)
 	data, err := json.Marshal(e)
 	data = l.redactor.Bytes(data)
-	if err != nil || !json.Valid(data) { // the agent sent no JSON, or a secret ended in the middle of an escape
+	if err != nil || !json.Valid(data) { // Raw is not JSON, or a secret ended in the middle of an escape sequence
 		if e.Raw == nil && e.Item != nil {
 			e.Raw = marshal(e.Item)
 		}
@@ -92,10 +92,10 @@ func (l *EventLog) Append(e Event) error {
 	return nil
 }
 
-// rotate begins a new file. After an error the next event tries again.
+// rotate starts a new file. After an error the next event tries again.
 func (l *EventLog) rotate() error {
 	full := l.file
-	// The file may have been renamed by a call that could not create the new one.
+	// An earlier call may have renamed the file and failed to create the new one.
 	if err := os.Rename(l.path, PreviousEvents(l.path)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("event log: %w", err)
 	}
@@ -112,8 +112,8 @@ func (l *EventLog) Close() error {
 	return l.file.Close()
 }
 
-// shorten returns a JSON value of at most limit bytes. Long strings keep their beginning and end, so that the short form of a
-// large event still tells what was run, where, and how it ended. Strings are redacted before they are cut: half a secret
+// shorten returns a JSON value of at most limit bytes. Long strings keep their beginning and end, so that a shortened event
+// still tells what was run, where, and how it ended. Strings are redacted before they are cut, because a part of a secret
 // would not be recognised.
 func shorten(payload json.RawMessage, limit int, r *Redactor) json.RawMessage {
 	if len(payload) <= limit {
@@ -130,7 +130,7 @@ func shorten(payload json.RawMessage, limit int, r *Redactor) json.RawMessage {
 	return marshal(cutMiddle(r.Text(string(payload)), limit/8))
 }
 
-// maxChanges bounds the files that are kept of a patch.
+// maxChanges is how many files of a patch are kept.
 const maxChanges = 100
 
 // shorten returns the item with long texts cut, so that it takes at most limit bytes.
@@ -181,13 +181,13 @@ func cutMiddle(text string, room int) string {
 	return text[:head] + ellipsis + "[" + strconv.Itoa(tail-head) + " bytes cut]" + ellipsis + text[tail:]
 }
 
-// marshal encodes what was decoded before, without an escape for < and the like.
+// marshal encodes a value that can't fail to encode, without escapes for HTML.
 func marshal(value any) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(value); err != nil {
-		return json.RawMessage(`""`) // strings, numbers, lists and objects always encode
+		return json.RawMessage(`""`) // strings, numbers, arrays and objects always encode
 	}
 	return bytes.TrimSpace(b.Bytes())
 }

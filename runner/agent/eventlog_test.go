@@ -41,7 +41,7 @@ func TestEventLog(t *testing.T) {
 	test.OK(t, l.Close())
 	text := read(t, path)
 	if strings.Contains(text, testKey) || strings.Contains(text, "a>s") || strings.Contains(text, `s\"s`) || strings.Contains(text, "ends-in") {
-		t.Errorf("a secret stands in\n%s", text)
+		t.Errorf("a secret is in\n%s", text)
 	}
 	var lines []Event
 	for d := json.NewDecoder(strings.NewReader(text)); ; {
@@ -68,15 +68,15 @@ func TestEventLog(t *testing.T) {
 		t.Errorf("a long payload: %d bytes", n)
 	}
 	if got := lines[3]; got.Message != Redacted || string(got.Raw) != `"key [redacted]"` {
-		t.Errorf("a secret that JSON writes differently: %+v, payload %s", got, got.Raw)
+		t.Errorf("a secret with an escape in JSON: %+v, payload %s", got, got.Raw)
 	}
-	// The event of an item stores the item in place of the message, shortened as a payload is.
+	// The event of an item contains the item instead of the agent's line, shortened like a payload.
 	item := lines[6].Item
 	if kept := item.Output; lines[6].Raw != nil || len(kept) > maxPayload || !strings.HasPrefix(kept, "first line") || !strings.HasSuffix(kept, "last line") {
 		t.Errorf("%d bytes of output: %.40s … %.40s", len(kept), kept, kept[max(0, len(kept)-40):])
 	}
 	if got := lines[5]; got.Message != "it "+Redacted || !strings.Contains(string(got.Raw), `[redacted]\"quote`) {
-		t.Errorf("a secret that ends in half an escape: %+v, payload %s", got, got.Raw)
+		t.Errorf("a secret that ends within an escape: %+v, payload %s", got, got.Raw)
 	}
 }
 
@@ -101,14 +101,14 @@ func TestEventLogRotates(t *testing.T) {
 		t.Error("the last event is not in the newest file")
 	}
 
-	// A directory in the way of the rotation loses events only for as long as it is there.
+	// A directory that blocks the rotation loses events only while it exists.
 	l, err = OpenEventLog(path, nil)
 	test.OK(t, err)
 	test.OK(t, os.Remove(PreviousEvents(path)))
 	test.OK(t, os.MkdirAll(filepath.Join(PreviousEvents(path), "x"), 0o700))
 	l.size = maxEventFile
 	if l.Append(Event{Name: "lost"}) == nil {
-		t.Fatal("the log was renamed to the name of a directory")
+		t.Fatal("the log replaced a directory")
 	}
 	test.OK(t, os.RemoveAll(PreviousEvents(path)))
 	test.OK(t, l.Append(Event{Name: "second"}))
@@ -118,19 +118,19 @@ func TestEventLogRotates(t *testing.T) {
 	}
 }
 
-// An event after a line that a full disk has cut off begins on a line of its own.
+// An event after a line that a full disk cut off begins on a new line.
 func TestEventAfterATornLine(t *testing.T) {
 	out, in, err := os.Pipe()
 	test.OK(t, err)
 	defer out.Close()
 	l := &EventLog{path: "events.jsonl", file: in}
-	test.OK(t, in.SetWriteDeadline(time.Now().Add(100*time.Millisecond))) // a pipe without a reader is full soon
+	test.OK(t, in.SetWriteDeadline(time.Now().Add(100*time.Millisecond))) // a pipe without a reader is soon full
 	for i := 0; ; i++ {
 		if err := l.Append(Event{Raw: json.RawMessage(`"` + strings.Repeat("x", 10000) + `"`)}); err != nil {
 			break
 		}
 		if i > 1000 {
-			t.Fatal("the pipe takes everything")
+			t.Fatal("the pipe does not get full")
 		}
 	}
 	test.OK(t, in.SetWriteDeadline(time.Time{}))
@@ -150,7 +150,7 @@ func TestEventAfterATornLine(t *testing.T) {
 	}
 }
 
-// A shortened payload still says what happened, and what is missing.
+// A shortened payload still says what happened, and how much is missing.
 func TestShorten(t *testing.T) {
 	const limit = 1 << 10
 	long := strings.Repeat("b", 40) + strings.Repeat("x", 5000) + strings.Repeat("e", 40)

@@ -14,7 +14,7 @@ import (
 
 var guided = reconcile.Policy{ActiveStates: []string{"Todo", "In Progress"}, TerminalStates: []string{"Done"}}
 
-// commentsOf makes n comments of size bytes, the newest first.
+// commentsOf returns n comments of size bytes, the newest first.
 func commentsOf(n, size int) []reconcile.Comment {
 	var list []reconcile.Comment
 	for i := range n {
@@ -103,7 +103,7 @@ func TestWhyARunEnded(t *testing.T) {
 		{"moved to another active state", toActive, 1},
 		{"handed over and back", handed, 0},
 		{"handed over and stopped", stopped, 0},
-		{"let go and back", run(reconcile.Succeeded, "", ""), 0},
+		{"inactive and back", run(reconcile.Succeeded, "", ""), 0},
 		{"operator", run(reconcile.Canceled, reconcile.StopOperator, "stopped: operator"), 1},
 		{"operator, all", run(reconcile.Canceled, reconcile.StopAll, "stopped: operator_all"), 1},
 		{"project", run(reconcile.Canceled, reconcile.StopProject, "x"), 1},
@@ -113,7 +113,7 @@ func TestWhyARunEnded(t *testing.T) {
 		{"tracker", run(reconcile.InterruptedRun, "tracker_unavailable", "no answer from the tracker: HTTP 503."), 0},
 		{"lost", run(reconcile.Lost, reconcile.CodeWorkerLost, "its worker died"), 2},
 		{"frozen", run(reconcile.Lost, reconcile.CodeWorkerFrozen, "its worker stood still, and was killed"), 2},
-		{"crashed", run(reconcile.Failed, "port_exit", "the agent ended unasked, signal: killed: oh\nno"), 2},
+		{"crashed", run(reconcile.Failed, "port_exit", "the agent exited unexpectedly, signal: killed: oh\nno"), 2},
 		{"turn failed", run(reconcile.Failed, "turn_failed", "the model "+strings.Repeat("x", 500)), 2},
 		{"asked", run(reconcile.Failed, "approval_required", "the agent asks for rm -r /."), 2},
 		{"question", run(reconcile.Failed, "turn_input_required", "the agent asks: red?"), 2},
@@ -121,14 +121,14 @@ func TestWhyARunEnded(t *testing.T) {
 		{"timed out", run(reconcile.TimedOut, "turn_timeout", "nothing came from the agent for 1h0m0s"), 2},
 		{"hook", run(reconcile.Failed, "hook_failed", "before_run: exit status 1"), 2},
 		{"no network", run(reconcile.Failed, "network", "stream disconnected"), 2},
-		{"no word", run(reconcile.Failed, "run_failed", " "), 2},
+		{"no text", run(reconcile.Failed, "run_failed", " "), 2},
 	} {
 		fmt.Fprintf(&text, "%s: %s\n", c.name, whyEnded(c.last, issueIn("Todo"), c.attempt, guided))
 	}
 	golden(t, "why", strings.TrimSuffix(text.String(), "\n"))
 }
 
-// A turn is told a bounded part of what people wrote, the newest, and how much is left out.
+// A turn contains the newest texts up to a limit, and says how much is left out.
 func TestUpdateIsBounded(t *testing.T) {
 	long := strings.Repeat("ü", 10<<10)
 	for _, c := range []struct {
@@ -168,7 +168,7 @@ func TestUpdateIsBounded(t *testing.T) {
 	}
 }
 
-// No text can end the fence that it stands in.
+// A text can't end its fence.
 func FuzzFence(f *testing.F) {
 	for _, text := range []string{"", "a", "```", "x\n````\ny", "~~~\n```agent\nsay hm\n```\n", strings.Repeat("`", 50), "\x00\r\n\xff`\u2028```"} {
 		f.Add(text)

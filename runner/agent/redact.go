@@ -17,45 +17,46 @@ import (
 	"unicode/utf8"
 )
 
-// Redacted stands where a secret was.
+// Redacted replaces a secret.
 const Redacted = "[redacted]"
 
 const (
-	minSecret = 3  // the shortest value that is redacted at all: two letters occur in every word
-	minLine   = 16 // the shortest line of a secret of several lines (a private key) that is redacted by itself
-	// minPiece is the shortest value of a variable that counts as a secret, the shortest piece of base64 and the shortest
-	// beginning of a secret in front of an ellipsis that are redacted.
+	minSecret = 3  // length of the shortest secret that is redacted: two letters occur in every text
+	minLine   = 16 // length of the shortest line of a multi-line secret (a private key) that is redacted by itself
+	// minPiece is the length of the shortest value of a variable that counts as a secret, and of the shortest piece of base64
+	// and the shortest beginning of a secret before an ellipsis that are redacted.
 	minPiece = 8
-	maxHeld  = 64 << 10 // bounds the part of a stream that Split holds back
+	maxHeld  = 64 << 10 // most bytes of a stream that Split holds back
 )
 
-const ellipsis = "…" // ends a text that was cut
+const ellipsis = "…" // marks the end of a text that was cut
 
-// Redactor replaces secrets in whatever a run writes: each value in every form a program may write it in. A nil Redactor
-// knows no secrets. It is safe for concurrent use.
+// Redactor replaces secrets in everything that a run writes, in every form in which a program may write them. A nil Redactor
+// changes nothing. Its methods may be called from several goroutines.
 type Redactor struct {
-	bearer bool // also replace what follows the word Bearer
+	bearer bool // also replace what follows "Bearer "
 
 	mu       sync.RWMutex
-	forms    []string // the texts to replace, the longest first; never changed in place
+	forms    []string // the texts to replace, the longest first; the slice is never modified
 	replacer *strings.Replacer
 }
 
-// NewRedactor replaces the values and every bearer token.
+// NewRedactor returns a Redactor for the values and for all bearer tokens.
 func NewRedactor(values []string) *Redactor {
 	r := &Redactor{bearer: true}
 	r.Add(values)
 	return r
 }
 
-// NewExactRedactor replaces the values only. It is for texts that the agent reads, which should change as little as possible.
+// NewExactRedactor returns a Redactor for the values only. It is for texts that the agent reads, which should change as little
+// as possible.
 func NewExactRedactor(values []string) *Redactor {
 	r := &Redactor{}
 	r.Add(values)
 	return r
 }
 
-// Add makes further values known.
+// Add adds values.
 func (r *Redactor) Add(values []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +84,7 @@ func (r *Redactor) known() ([]string, *strings.Replacer) {
 
 var bearerToken = regexp.MustCompile(`((?:Bearer|bearer|BEARER) +)[A-Za-z0-9._~+/=-]{3,}`)
 
-// Text returns the text without secrets. If a secret was cut off by an ellipsis its beginning is replaced as well.
+// Text returns the text without secrets. The beginning of a secret before an ellipsis is replaced as well.
 func (r *Redactor) Text(text string) string {
 	if r == nil {
 		return text
@@ -105,7 +106,7 @@ func (r *Redactor) Text(text string) string {
 // Bytes is Text for bytes.
 func (r *Redactor) Bytes(data []byte) []byte { return []byte(r.Text(string(data))) }
 
-// started is the length of the longest end of the text that is the beginning of a secret.
+// started returns the length of the longest suffix of the text that is the beginning of a secret.
 func (r *Redactor) started(text string) int {
 	if text == "" {
 		return 0
@@ -122,26 +123,39 @@ func (r *Redactor) started(text string) int {
 	return longest
 }
 
-// Split redacts a stream that arrives in pieces. It returns the whole lines without secrets, and what has to be held back
-// because a secret in it may go on in the next piece. The caller puts the next piece behind the held one.
+// beforeSecret returns the end of the last part of the text that ends at or before cut and does not end within a secret.
+func (r *Redactor) beforeSecret(text string, cut int) int {
+	forms, _ := r.known()
+	for i := 0; i < len(forms); i++ {
+		from := max(0, cut-len(forms[i])+1)
+		if at := strings.Index(text[from:min(len(text), cut+len(forms[i])-1)], forms[i]); at >= 0 {
+			cut, i = from+at, -1
+		}
+	}
+	return cut
+}
+
+// Split redacts a stream that arrives in pieces. It returns whole lines without secrets, and the rest, which is held back
+// because a secret at its end may be incomplete. The caller appends the next piece to the rest and calls Split again.
 func (r *Redactor) Split(data []byte) (clean, held []byte) {
 	end := bytes.LastIndexByte(data, '\n') + 1
 	if end == 0 && len(data) > maxHeld {
-		// One endless line: hold back its last two words, which may be "Bearer" and its token.
+		// A very long line: hold back its last two words, which may be "Bearer" and its token.
 		end = bytes.LastIndexByte(bytes.TrimRight(data[:bytes.LastIndexByte(data, ' ')+1], " "), ' ') + 1
 		if end == 0 {
 			end = len(data)
 		}
 	}
 	if r != nil {
-		if n := r.started(string(data[:end])); n <= maxHeld {
-			end -= n
+		text := string(data[:end])
+		if n := r.started(text); n > 0 && n <= maxHeld {
+			end = r.beforeSecret(text, end-n)
 		}
 	}
 	return r.Bytes(data[:end]), bytes.Clone(data[end:])
 }
 
-// Writer redacts what is written to W, one record per call.
+// Writer redacts what is written to W. Each call of Write must be a complete record.
 type Writer struct {
 	W        io.Writer
 	Redactor *Redactor
@@ -157,8 +171,8 @@ func (w Writer) Write(p []byte) (int, error) {
 
 var secretName = regexp.MustCompile(`(?i)_(KEY|TOKEN|SECRET|PASSWORD)$`)
 
-// EnvSecrets returns the values of the variables named *_KEY, *_TOKEN, *_SECRET or *_PASSWORD. The path of an existing file
-// is not a secret: SSH_KEY=/home/ann/.ssh/id.
+// EnvSecrets returns the values of variables named *_KEY, *_TOKEN, *_SECRET or *_PASSWORD, except paths of existing files
+// (SSH_KEY=/home/ann/.ssh/id).
 func EnvSecrets(env []string) []string {
 	var found []string
 	for _, entry := range env {
@@ -170,7 +184,8 @@ func EnvSecrets(env []string) []string {
 	return found
 }
 
-// SecretValue reports whether the value of a variable that is named like a secret can be one.
+// SecretValue reports whether the value of a variable with the name of a secret can be one: it is long enough, and not the path
+// of an existing file.
 func SecretValue(value string) bool {
 	if !strings.HasPrefix(value, "/") {
 		return len(value) >= minPiece
@@ -179,14 +194,14 @@ func SecretValue(value string) bool {
 	return err != nil && len(value) >= minPiece
 }
 
-// formsOf lists the ways in which programs write a value: as it is, in JSON, in JSON within JSON, in a URL, in base64.
+// formsOf returns the forms in which programs write a value: plain, in JSON, in JSON within JSON, in a URL, in base64.
 func formsOf(value string) []string {
 	if len(value) < minSecret {
 		return nil
 	}
 	plain := []string{value}
 	if bare := strings.TrimSpace(value); len(bare) >= minPiece {
-		plain = append(plain, bare) // a value read from a file ends with a line break
+		plain = append(plain, bare) // a value read from a file may end with a line break
 	}
 	for line := range strings.Lines(value) {
 		if line = strings.TrimSpace(line); len(line) >= minLine && !strings.HasPrefix(line, "-----") {
@@ -204,7 +219,7 @@ func formsOf(value string) []string {
 	return all
 }
 
-// quote writes a text as JSON does, without the quotes. Some writers of JSON escape the characters of HTML.
+// quote encodes a text as JSON without the quotes. html escapes the characters of HTML, as some JSON encoders do.
 func quote(text string, html bool) string {
 	quoted := marshal(text)
 	if html {
@@ -215,7 +230,7 @@ func quote(text string, html bool) string {
 	return string(quoted[1 : len(quoted)-1])
 }
 
-// ascii escapes all other characters of a JSON string, as some writers of JSON do.
+// ascii escapes the characters of a JSON string that are not ASCII, as some JSON encoders do.
 func ascii(quoted string) string {
 	var b strings.Builder
 	for _, r := range quoted {
@@ -230,14 +245,14 @@ func ascii(quoted string) string {
 	return b.String()
 }
 
-// base64Forms lists what base64 makes of a value: alone, and inside a longer text such as the "user:password" of a login.
-// Inside a text the first and last letters depend on the neighbours. Those between come in three variants, by the
-// position of the value, and a line break may stand anywhere in them; so pieces of eight letters are listed too.
+// base64Forms returns the base64 forms of a value: alone, and within a longer text such as "user:password". Within a text the
+// first and last letters depend on the neighbours. The letters between have three variants, depending on the position of the
+// value. Because there may be line breaks between them, pieces of eight letters are returned too.
 func base64Forms(value string) []string {
 	all := []string{base64.StdEncoding.EncodeToString([]byte(value)), base64.RawStdEncoding.EncodeToString([]byte(value))}
 	for before := range 3 {
 		coded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("\x00", before) + value))
-		// A letter is six bits: the first that begins in the value, and the last that ends in it.
+		// A letter has six bits. These are the first one that begins within the value, and the end of the last one.
 		first, end := (8*before+5)/6, 8*(before+len(value))/6
 		all = append(all, coded[first:end])
 		for at := first; at+minPiece <= end; at += minPiece / 2 {

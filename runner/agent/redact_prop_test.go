@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// written lists the ways in which a program may write a secret into a text.
+// written maps names to forms in which a program may write a secret.
 var written = map[string]func(secret, before, after string) string{
 	"plain":    func(s, _, _ string) string { return s },
 	"in JSON":  func(s, _, _ string) string { return quote(s, false) },
@@ -38,14 +38,14 @@ var written = map[string]func(secret, before, after string) string{
 	},
 }
 
-// Secrets and other texts are made of different letters, so that nothing is found by chance.
+// Secrets and other texts use different letters, so that no part of a secret occurs by chance.
 var (
 	secretLetters = rapid.SampledFrom([]rune(`ABCDEFGHIJKLMNOPQRSTUVWXYZ!"<&>\/+%$'é` + "\n\t"))
 	otherLetters  = rapid.StringMatching(`[a-z {}\[\]:,\\"…ü\n]{0,40}`)
 )
 
-// No secret survives in what a run writes: neither whole nor in part, in any form, size of event, division of the output into
-// pieces, or context.
+// Nothing that a run writes contains a secret or a part of it, in any form or context, whatever the size of an event and the
+// pieces in which output arrives.
 func TestNoSecretSurvives(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
@@ -56,14 +56,14 @@ func TestNoSecretSurvives(t *testing.T) {
 		text := otherLetters.Draw(t, "before") + " " + hidden + " " + otherLetters.Draw(t, "after")
 		known := []string{secret, "OTHER" + secret}
 		if form == "a bearer" {
-			known = []string{"UNKNOWN-TOKEN"} // what is announced as a token need not be known
+			known = []string{"UNKNOWN-TOKEN"} // a bearer token need not be known
 		}
 		r := NewRedactor(known)
 		n++
 		dir, err := os.MkdirTemp(dir, "")
 		test.OK(t, err)
 
-		// An event, as large as it may be or much larger, with the secret anywhere in it.
+		// An event up to the limit or much larger, with the secret anywhere in it.
 		fill := rapid.SampledFrom([]int{0, 100, maxPayload / 2, maxPayload, 3 * maxPayload}).Draw(t, "fill")
 		at := rapid.IntRange(0, fill).Draw(t, "at")
 		long := strings.Repeat("x", at) + " " + text + " " + strings.Repeat("y", fill-at)
@@ -130,7 +130,7 @@ func unquoted(t *rapid.T, value json.RawMessage) string {
 
 var codedRuns = regexp.MustCompile(`[A-Za-z0-9+/_-]{6,}`)
 
-// partKept is the number of consecutive letters of a secret that count as a leak.
+// partKept is how many consecutive letters of a secret count as a leak.
 const partKept = 8
 
 func nothingOf(t *rapid.T, secret string, texts ...string) {
@@ -151,7 +151,7 @@ func nothingOf(t *rapid.T, secret string, texts ...string) {
 		for _, s := range seen {
 			for i := 0; i+partKept <= len(secret); i++ {
 				if strings.Contains(s, secret[i:i+partKept]) {
-					t.Fatalf("%q of the secret %q stands in %.300q", secret[i:i+partKept], secret, text)
+					t.Fatalf("%q of the secret %q is in %.300q", secret[i:i+partKept], secret, text)
 				}
 			}
 		}

@@ -46,7 +46,7 @@ func TestRedactorText(t *testing.T) {
 	}
 }
 
-// Each line of a private key is a secret; so is a value without the line break that its file had.
+// Each line of a private key is a secret, and so is a value without its trailing line break.
 func TestRedactorLines(t *testing.T) {
 	const key = "-----BEGIN KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\nBG5vbmUAAAAEbm9uZQAAAAAA\n-----END KEY-----\n"
 	r := NewRedactor([]string{key, "correct-horse\n"})
@@ -63,7 +63,7 @@ func TestRedactorLines(t *testing.T) {
 	}
 }
 
-// Other writers of JSON escape the slash, or everything that is not ASCII.
+// Some JSON encoders escape slashes, or everything that is not ASCII.
 func TestRedactorJSON(t *testing.T) {
 	for secret, texts := range map[string][]string{
 		"AbCdEf/GhIjKl+0123/=": {`{"k":"AbCdEf\/GhIjKl+0123\/="}`, `"{\"k\":\"AbCdEf\\/GhIjKl+0123\\/=\"}"`},
@@ -95,18 +95,23 @@ func TestEnvSecrets(t *testing.T) {
 	}
 }
 
-// An endless line is not held back for ever, nor is the beginning of a secret at its end let out.
+// An endless line is not held back forever, but the beginning of a secret at its end is. A secret that is complete at the end
+// of a piece is not divided, even if its last letter may be the first letter of another.
 func TestRedactorSplit(t *testing.T) {
 	r := NewRedactor([]string{testKey})
 	long := strings.Repeat("x ", maxHeld)
 	for _, end := range []string{testKey[:9], "Bearer", "Bearer abc", "bearer  "} {
 		if clean, held := r.Split([]byte(long + end)); len(held) > maxHeld/2 || string(clean)+string(held) != long+end {
-			t.Errorf("%q: %d bytes are held", end, len(held))
+			t.Errorf("%q: %d bytes are held back", end, len(held))
 		} else if strings.HasSuffix(string(clean), strings.TrimSpace(end)) {
 			t.Errorf("%q is not held back", end)
 		}
 	}
+	r.Add([]string{testKey[len(testKey)-1:] + "and-more"})
+	if clean, held := r.Split([]byte(strings.Repeat("-", 2*maxHeld) + testKey)); strings.Contains(string(clean), testKey[:9]) {
+		t.Errorf("a complete secret became %q and %q", clean[2*maxHeld:], held)
+	}
 	if _, held := r.Split([]byte(strings.Repeat("a", 2*maxHeld))); len(held) > len(testKey) {
-		t.Errorf("%d bytes of one word are held", len(held))
+		t.Errorf("%d bytes of one word are held back", len(held))
 	}
 }

@@ -11,13 +11,13 @@ import (
 type Approval int
 
 const (
-	// ApprovalApprove grants what is asked: commands and patches for the session, permissions for the turn.
+	// ApprovalApprove grants requests: commands and patches for the session, permissions for the turn.
 	ApprovalApprove Approval = iota
 	// ApprovalDeny declines; the turn goes on.
 	ApprovalDeny
 	// ApprovalFail declines and ends the turn with approval_required.
 	ApprovalFail
-	// ApprovalAsk passes the request to a person (Options.Ask).
+	// ApprovalAsk passes the request to an operator (Options.Ask).
 	ApprovalAsk
 )
 
@@ -27,33 +27,34 @@ type QuestionPolicy int
 const (
 	// QuestionFail ends the turn with turn_input_required; forms are declined.
 	QuestionFail QuestionPolicy = iota
-	// QuestionAsk passes both to a person (Options.Ask).
+	// QuestionAsk passes both to an operator (Options.Ask).
 	QuestionAsk
 )
 
-// RequestKind is what an agent asks a person for.
+// RequestKind is what an agent asks an operator for.
 type RequestKind = reconcile.RequestKind
 
 // The kinds of requests.
 const (
 	RequestCommand     = reconcile.CommandRequest
 	RequestFileChange  = reconcile.FileChangeRequest
-	RequestPermissions = reconcile.PermissionsRequest // also: may a tool of an MCP server run
-	RequestQuestion    = reconcile.QuestionRequest    // also: a form of an MCP server
+	RequestPermissions = reconcile.PermissionsRequest // also whether a tool of an MCP server may run
+	RequestQuestion    = reconcile.QuestionRequest    // also a form of an MCP server
 )
 
-// Request is a request of the agent's that a person decides.
+// Request is a request of the agent that an operator decides.
 type Request struct {
 	Kind     RequestKind
 	ThreadID string // may be a sub-agent's
 	TurnID   string
 	ItemID   string
-	// Summary is one line with all that is granted by a yes. Only commands, which Command has whole, and questions are cut.
+	// Summary is one line with all that an approval grants. Only commands, which are complete in Command, and questions are
+	// cut.
 	Summary string
-	Reason  string // the agent's own, "" if it gave none
+	Reason  string // given by the agent, or ""
 	// Command and Cwd belong to RequestCommand, Changes and GrantRoot to RequestFileChange, Server and Questions to
-	// RequestQuestion. Permissions are as the agent sent them: of RequestPermissions, or those that a command would get
-	// besides; for a tool of an MCP server they describe the tool.
+	// RequestQuestion. Permissions is JSON of the agent: the permissions of RequestPermissions, or additional ones of a
+	// command; for a tool of an MCP server it describes the tool.
 	Command     string
 	Cwd         string
 	Changes     []FileChange
@@ -61,28 +62,28 @@ type Request struct {
 	Permissions json.RawMessage
 	Server      string // the MCP server that asks, or whose tool it is
 	Questions   []Question
-	// OutsideSandbox: what is granted runs without a sandbox, or it is not certain that it runs inside.
+	// OutsideSandbox is set if an approval allows something outside the sandbox, or may do so.
 	OutsideSandbox bool
 }
 
-// Question is one of those that are asked together, Option an answer that is offered.
+// Question is one of the questions of a Request, Option a suggested answer.
 type (
 	Question = reconcile.RequestQuestion
 	Option   = reconcile.RequestOption
 )
 
-// Decision is a person's answer to a Request. The zero value declines, and answers nothing.
+// Decision is an operator's answer to a Request. The zero value declines it and answers no question.
 type Decision struct {
 	Approve    bool
-	ForSession bool // with Approve: also the next requests like it in this process
+	ForSession bool // with Approve: also later requests like it in this session
 	Reason     string
 	Answers    map[string][]string // by the questions' ids
-	Expired    bool                // the time for an answer ran out
-	By         string              // who decided, for the event; "" if no person did
-	// Sent, if set, is called once the agent has been told. It is not called if the request ended first.
+	Expired    bool                // there was no decision in time
+	By         string              // who decided, for the event; "" without a decision
+	// Sent, if set, is called once the answer has been written to the agent. It is not called if the request ended first.
 	Sent func()
 }
 
-// Asker decides a Request. It runs in a goroutine of its own, and the clocks of the turn stand still meanwhile. ctx ends
-// with the turn, the request and the session; a decision that comes later is not sent.
+// Asker decides a Request. It is called in a new goroutine, and the turn's timeouts are paused until it returns. ctx ends with
+// the turn, the request or the session; a later decision is not sent.
 type Asker func(ctx context.Context, r Request) Decision

@@ -13,85 +13,85 @@ import (
 //
 //	Initialize ─► StartThread | ResumeThread ─► RunTurn … RunTurn ─► Close
 type Session interface {
-	// Initialize opens the conversation. It must be called first, and once.
+	// Initialize opens the conversation. It must be called first and only once.
 	Initialize(ctx context.Context) (Server, error)
 	// StartThread starts a thread and makes it the session's.
 	StartThread(ctx context.Context, p ThreadParams) (id string, err error)
 	// ResumeThread loads a stored thread and makes it the session's. Errors: ErrNoThread, ErrThreadBusy, *Error.
 	ResumeThread(ctx context.Context, id string, p ThreadParams) error
 	// RunTurn runs one turn on the thread and waits for its end. It returns an error unless the turn was completed.
-	// After a clock ran out or ctx ended the turn goes on in the agent until Interrupt or Close.
+	// After a timeout or the end of ctx the agent goes on with the turn until Interrupt or Close.
 	RunTurn(ctx context.Context, p TurnParams) (Turn, error)
-	// Interrupt ends the running turn and waits for its end. It does nothing if no turn runs.
+	// Interrupt ends the running turn and waits for its end. Without a running turn it does nothing.
 	Interrupt(ctx context.Context) error
-	// ProbeSandbox has the agent run a command that does nothing in cwd, under the sandbox policy of a turn. It costs no
-	// token. Errors: CodeSandboxUnavailable, ErrNoProbe where only a turn can tell, those of a session that ended.
+	// ProbeSandbox has the agent run a command that does nothing in cwd, under the sandbox policy of a turn. It uses no
+	// tokens. Errors: CodeSandboxUnavailable, ErrNoProbe if only a turn can tell, those of a session that has ended.
 	ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error
-	// Usage is the sum of UsageByThread: the tokens of the thread and of its sub-agents, those of earlier runs included.
+	// Usage is the sum of UsageByThread: the tokens of the thread and its sub-agents, including those of earlier runs.
 	Usage() Usage
 	UsageByThread() map[string]Usage
-	// RateLimits is the latest state of the account's limits in the agent's own shape, nil if none was reported.
+	// RateLimits is the latest state of the account's limits as JSON of the agent, nil if none was reported.
 	RateLimits() json.RawMessage
-	// Model names the model of the thread and, after a plus each, those that it was rerouted to.
+	// Model names the model of the thread and those that it was rerouted to, joined by plus signs.
 	Model() string
 	// Close closes the agent's stdin, which makes it exit, and ends all calls. It may be called more than once.
 	Close() error
-	// Done is closed when the agent's stdout has ended and all events of it were delivered.
+	// Done is closed when the agent's stdout has ended and all its events were delivered.
 	Done() <-chan struct{}
-	// Login asks for the agent's login, and for its model provider as configured in cwd. No thread is needed.
+	// Login asks for the agent's login, and for its model provider as configured in cwd. It needs no thread.
 	Login(ctx context.Context, cwd string) (Login, error)
 }
 
-// Starter makes a session of the two ends of a process that has been started.
+// Starter makes a session with a process from its streams.
 type Starter func(Streams, Options) Session
 
-// Streams are the agent's two ends. The session owns both: no other code may write to Stdin.
+// Streams are the stdin and stdout of the agent's process. The session owns both: no other code may use them.
 type Streams struct {
 	Stdin  io.WriteCloser
 	Stdout io.Reader
 }
 
-// Options configure a session. The zero value of a duration turns its clock off, except that a request without
-// ReadTimeout gets DefaultReadTimeout: no request may wait for ever.
+// Options configure a session. A duration of zero means no limit, except for the first two timeouts: without ReadTimeout
+// requests get DefaultReadTimeout, and without InitializeTimeout Initialize gets that of other requests.
 type Options struct {
 	ClientVersion     string
-	PID               int           // of the agent, for the events (specification 10.4)
-	ReadTimeout       time.Duration // of one request and its response, and of one blocked write (codex.read_timeout_ms)
-	InitializeTimeout time.Duration // of Initialize: a fresh home needs longer for its first answer
-	TurnTimeout       time.Duration // of the silence of the stream during a turn (codex.turn_timeout_ms)
-	StallTimeout      time.Duration // of a turn without progress (codex.stall_timeout_ms)
-	// Busy reports whether a process lives that the agent started during this turn. It is asked when StallTimeout has
-	// passed without progress: then, as while a command runs, the limit is TurnTimeout.
+	PID               int           // of the agent's process, for events (specification 10.4)
+	ReadTimeout       time.Duration // for the answer to a request, and for a blocked write (codex.read_timeout_ms)
+	InitializeTimeout time.Duration // for Initialize: with a fresh home the first answer takes longer
+	TurnTimeout       time.Duration // without a line from the agent during a turn (codex.turn_timeout_ms)
+	StallTimeout      time.Duration // without progress during a turn (codex.stall_timeout_ms)
+	// Busy reports whether a process that the agent started during this turn is alive. It is called when StallTimeout has
+	// passed without progress: if it returns true, as while a command runs, the limit is TurnTimeout. May be nil.
 	Busy func() bool
-	// OnApproval and OnQuestion say how requests of the agent are answered; Ask passes them to a person.
+	// OnApproval and OnQuestion say how requests of the agent are answered; Ask passes them to an operator.
 	OnApproval Approval
 	OnQuestion QuestionPolicy
 	Ask        Asker
 	// Tools are offered to the model; CallTool runs one call. Calls run concurrently, and their context ends with the
-	// turn, the request and the session.
+	// turn, the request or the session.
 	Tools    []Tool
 	CallTool func(ctx context.Context, name string, args json.RawMessage) ToolResult
-	// OnEvent gets every event in order, one at a time. It may block: reading goes on until a queue is full.
+	// OnEvent is called with every event, in order and one at a time. It may block: reading goes on until a queue is full.
 	OnEvent func(Event)
 }
 
-// DefaultReadTimeout is used where Options.ReadTimeout is not set.
+// DefaultReadTimeout is used if Options.ReadTimeout is not set.
 const DefaultReadTimeout = 5 * time.Second
 
-// Server is what the agent says of itself.
+// Server is what the agent reports about itself.
 type Server struct {
 	UserAgent string
 	Home      string
-	Version   string // "" if the user agent names none
+	Version   string // "" if the user agent has none
 }
 
-// ThreadParams describe a thread. A policy that is nil is left to the agent's configuration.
+// ThreadParams describe a thread. If a policy is nil, that of the agent's configuration applies.
 type ThreadParams struct {
 	Name           string // shown in the agent's own lists
 	Cwd            string
 	ApprovalPolicy json.RawMessage
-	Sandbox        json.RawMessage // left out by default, which keeps codex from trusting the repository
-	Config         map[string]any  // overrides the agent's configuration, by dotted or nested keys
+	Sandbox        json.RawMessage // nil by default: with a sandbox codex would trust the repository
+	Config         map[string]any  // overrides of the agent's configuration, with dotted or nested keys
 }
 
 // TurnParams describe a turn.
@@ -99,13 +99,13 @@ type TurnParams struct {
 	Input          string // the prompt, or the continuation guidance
 	Cwd            string
 	ApprovalPolicy json.RawMessage
-	SandboxPolicy  json.RawMessage // needed with every turn: codex forgets it over a resume
+	SandboxPolicy  json.RawMessage // sent with every turn, because codex forgets it on resume
 }
 
 // Turn is how a turn ended.
 type Turn struct {
 	ID          string
-	Status      string // the agent's word: completed, failed, interrupted
+	Status      string // completed, failed, interrupted, or another word of the agent
 	LastMessage string // the agent's last message, "" if there was none
 }
 
@@ -116,7 +116,7 @@ type Tool struct {
 	InputSchema json.RawMessage // JSON Schema of the arguments
 }
 
-// ToolResult is what the model reads of a call.
+// ToolResult is the result of a call as the model reads it.
 type ToolResult struct {
 	Text    string
 	Success bool
@@ -133,20 +133,20 @@ type Usage struct {
 
 // Login is how an agent reaches its model.
 type Login struct {
-	Account  string // the kind of the login and whose it is, "" without one
-	Needed   bool   // the model can't be used without a login
-	Provider string // the service that runs the model, where there is no login
+	Account  string // the kind and the user of the login, "" if there is none
+	Needed   bool   // whether the model can't be used without a login
+	Provider string // the service that runs the model, if there is no login
 	EnvKey   string // the variable with the provider's key, "" if it needs none
 }
 
 // Errors that callers tell apart with errors.Is.
 var (
-	// ErrNoThread: the agent has not stored the thread. A new one can be started.
+	// ErrNoThread says that the agent has not stored the thread. A new one can be started.
 	ErrNoThread = errors.New("the agent has no such thread")
-	// ErrThreadBusy: another live process has the thread open.
+	// ErrThreadBusy says that another live process has the thread open.
 	ErrThreadBusy = errors.New("another process has the thread open")
-	// ErrNoProbe: the agent can't be asked to try its sandbox.
-	ErrNoProbe = errors.New("the agent can't be asked to try its sandbox")
+	// ErrNoProbe says that the agent gave no usable answer to ProbeSandbox.
+	ErrNoProbe = errors.New("the agent can't try its sandbox without a turn")
 )
 
 // Code classifies an Error.
@@ -174,17 +174,17 @@ const (
 	CodeNetwork            Code = "network"
 )
 
-// Error is every failure of a session except the caller's own context.
+// Error is any failure of a session except the end of the caller's context.
 type Error struct {
 	Code    Code
 	Message string // one line
-	// Info is the agent's own classification as it was sent, nil if there was none.
+	// Info is the agent's own classification as JSON, nil if there was none.
 	Info json.RawMessage
-	// Cause is the class of the last retry notice before a stall (network, agent_quota, agent_auth), else "".
+	// Cause is the class of the last error before a stall (network, agent_quota, agent_auth), else "".
 	Cause Code
-	// ResetsAt is when a used-up quota comes back, zero if that is not known.
+	// ResetsAt is when a used-up quota resets, zero if unknown.
 	ResetsAt time.Time
-	Err      error // one of the errors above, for errors.Is
+	Err      error // one of the errors above, or nil
 }
 
 func (e *Error) Error() string {
@@ -197,16 +197,16 @@ func (e *Error) Error() string {
 	return string(e.Code) + ": " + e.Message
 }
 
-// Unwrap returns the error of this package that e stands for, nil for most.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Confines reports whether a sandbox policy has the agent sandbox its commands itself.
+// Confines reports whether the agent sandboxes its commands itself under a sandbox policy.
 func Confines(policy json.RawMessage) bool {
 	var p struct {
 		Type string `json:"type"`
 	}
 	if err := json.Unmarshal(policy, &p); err != nil {
-		return true // not an object: the agent will refuse it
+		return true // not an object: the agent will refuse the policy
 	}
 	return p.Type != "dangerFullAccess" && p.Type != "externalSandbox"
 }

@@ -11,19 +11,18 @@ import (
 	"sync"
 )
 
-// TailFile keeps the last part of what is written to it, without secrets: a log that a talkative program cannot fill a disk
-// with.
+// TailFile keeps the end of what is written to it, without secrets. The output of a talkative program can't fill the disk.
 type TailFile struct {
 	mu       sync.Mutex
 	file     *os.File
 	limit    int
 	size     int
 	redactor *Redactor
-	held     []byte // the end of what was written, until a secret in it can be recognised
-	err      error  // the first failure to store something
+	held     []byte // not written yet, because a secret at its end may be incomplete
+	err      error  // the first write error
 }
 
-// OpenTailFile opens a log that keeps at least the last limit bytes, and at most twice as many.
+// OpenTailFile opens a file for appending. It keeps at least the last limit bytes, and at most twice as many.
 func OpenTailFile(path string, limit int, r *Redactor) (*TailFile, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -36,8 +35,8 @@ func OpenTailFile(path string, limit int, r *Redactor) (*TailFile, error) {
 	return &TailFile{file: f, limit: limit, size: int(end), redactor: r}, nil
 }
 
-// Write implements io.Writer. It never fails, so that a program never waits for free disk space; Err reports what could
-// not be stored.
+// Write implements io.Writer. It never fails, so that a full disk does not block the program that writes; Err returns the
+// error.
 func (t *TailFile) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +46,7 @@ func (t *TailFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// store appends to the file. One that would become too long is first cut down to its last limit bytes.
+// store appends to the file. If the file would get too long, it is first cut to its last limit bytes.
 func (t *TailFile) store(data []byte) {
 	data = data[max(0, len(data)-t.limit):]
 	var err error
@@ -71,14 +70,14 @@ func (t *TailFile) store(data []byte) {
 	}
 }
 
-// Err returns the first failure to store something.
+// Err returns the first write error.
 func (t *TailFile) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.err
 }
 
-// Tail returns up to n of the last bytes.
+// Tail returns at most n bytes of the end.
 func (t *TailFile) Tail(n int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +89,7 @@ func (t *TailFile) Tail(n int) string {
 	return string(buf[max(0, len(buf)-n):])
 }
 
-// Close stores what was held back and closes the file.
+// Close writes what was held back and closes the file.
 func (t *TailFile) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,8 +103,8 @@ var (
 	logRecord = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+\s+(TRACE|DEBUG|INFO|WARN|ERROR)\s`)
 )
 
-// LastWords returns the last line of an agent's stderr that is not a log record, which tells why the agent ended. A healthy
-// agent logs errors too, so log records say nothing about its end.
+// LastWords returns the last line of an agent's stderr that is not a log record, "" if there is none. It often tells why the
+// agent exited; log records do not, because a healthy agent logs errors too.
 func LastWords(stderr string) string {
 	for _, line := range slices.Backward(strings.Split(stderr, "\n")) {
 		line = strings.TrimSpace(colours.ReplaceAllString(line, ""))

@@ -27,7 +27,7 @@ func TestTailFileKeepsTheEnd(t *testing.T) {
 	if text := read(t, path); len(text) > 200 || !strings.HasSuffix(text, "\nend\n") {
 		t.Errorf("%d bytes: %q", len(text), text)
 	}
-	// The next hook's output comes after it.
+	// Output of the next hook is appended.
 	f, err = OpenTailFile(path, 100, nil)
 	test.OK(t, err)
 	_, err = f.Write([]byte("more\n"))
@@ -46,7 +46,7 @@ func TestTailFileOnAFullDisk(t *testing.T) {
 	test.OK(t, err)
 	for range 3 {
 		if n, err := f.Write([]byte("line\n")); n != 5 || err != nil {
-			t.Errorf("%d, %v: a program would have to wait", n, err)
+			t.Errorf("%d, %v: the program would see an error", n, err)
 		}
 	}
 	if f.Err() == nil {
