@@ -60,11 +60,20 @@ func TestScript(t *testing.T) {
 
 // TestRealCodex runs the scripts in testdata/codex with the real codex on a mock model.
 func TestRealCodex(t *testing.T) {
-	if os.Getenv("SYMPHONY_TEST_CODEX") == "" {
-		t.Skip("SYMPHONY_TEST_CODEX names no codex; the scripts with the real one are skipped")
-	}
+	requireCodex(t)
 	t.Parallel()
 	testscript.Run(t, params(t, "codex"))
+}
+
+// requireCodex skips a test that needs the real codex if there is none.
+func requireCodex(t *testing.T) {
+	t.Helper()
+	if os.Getenv("SYMPHONY_TEST_CODEX") == "" {
+		t.Skip("set SYMPHONY_TEST_CODEX to a codex binary to run this test")
+	}
+	if strings.HasPrefix(os.TempDir(), "/dev/") {
+		t.Fatal("codex's sandbox has its own /dev: set TMPDIR to a directory that is not below /dev")
+	}
 }
 
 // made reads a file of testdata/made, which tests complete.

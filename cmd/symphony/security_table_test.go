@@ -92,9 +92,7 @@ func TestSecurityTable(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	if os.Getenv("SYMPHONY_TEST_CODEX") == "" {
-		t.Skip("SYMPHONY_TEST_CODEX names no codex; what an agent can do is not tried")
-	}
+	requireCodex(t)
 	t.Cleanup(func() { removeOutside(t) })
 	scripts := map[string]string{}
 	for option := range trustOptions {
