@@ -10,13 +10,13 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-// TempSuffix ends the name of a file that WriteFile has not finished. A crash can leave one behind: code that
-// lists a directory skips such names.
+// TempSuffix is the end of the name of a file that WriteFile has not finished. A crash can leave such a file behind, so code that
+// lists a directory must skip these names.
 const TempSuffix = ".new"
 
-// WriteFile replaces the file at path by one with this content and mode. A reader sees either the old content or the
-// new one; when WriteFile returns, the new content and its name are on the disk. It never writes into an existing
-// file, because that file may have a second name (a hard link) elsewhere.
+// WriteFile replaces the file at path by one with this content and mode. A reader sees either the old content or the new content.
+// When WriteFile returns nil, the content and the name are on the disk. It never writes into an existing file, because that file
+// may have a second name (a hard link) elsewhere.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, filepath.Base(path)+".*"+TempSuffix)
@@ -36,7 +36,7 @@ func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	return SyncDir(dir)
 }
 
-// SyncDir makes the names in a directory durable: what was created, renamed or removed there. For a file it makes the
+// SyncDir makes the changes of names in a directory durable: files that were created, renamed or removed. For a file it makes the
 // content durable.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// ShellUnset changes command so that a login shell that runs it (bash -lc, sh -lc) first unsets vars, which its profile may
-// have set again. Lines keep their numbers. If a variable cannot be unset (the profile made it read-only), the shell exits with
-// 78. Names that are no shell identifiers are skipped: no profile can set them.
+// ShellUnset returns command with a prefix that makes a login shell (bash -lc, sh -lc) unset vars first, because its profile may
+// have set them. It adds no line, so line numbers in errors stay right. If a variable cannot be unset (the profile made it
+// read-only), the shell exits with 78. Names that are not shell identifiers are skipped: no profile can set them.
 func ShellUnset(vars []string, command string) string {
 	names := slices.DeleteFunc(slices.Clone(vars), func(v string) bool { return !isIdentifier(v) })
 	if len(names) == 0 {
@@ -17,13 +17,13 @@ func ShellUnset(vars []string, command string) string {
 	return "unset -v " + strings.Join(names, " ") + " || exit 78; " + command
 }
 
-// ShellIn changes command so that a login shell runs it in dir, whatever directory the profile chose and whatever it made
-// of cd. If the shell cannot go there it exits with 78.
+// ShellIn returns command with a prefix that makes a login shell run it in dir, even if the profile changes the directory or
+// redefines cd. If the shell cannot change to dir, it exits with 78.
 func ShellIn(dir, command string) string {
 	return "command cd -- " + ShellWord(dir) + " || exit 78; " + command
 }
 
-// ShellWord quotes a text for a shell.
+// ShellWord quotes s as one word for a shell.
 func ShellWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 var isIdentifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString

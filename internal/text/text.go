@@ -1,4 +1,4 @@
-// Package text holds the small functions on strings that several packages need.
+// Package text contains small functions on strings that several packages need.
 package text
 
 import (
@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Within is the longest beginning of s of at most n bytes that does not end inside a character.
+// Within returns the longest prefix of s of at most n bytes that does not end inside a character.
 func Within(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -21,7 +21,7 @@ func Within(s string, n int) string {
 	return s[:max(0, n)]
 }
 
-// Plural is "1 run" or "3 runs".
+// Plural formats a count: "1 run", "3 runs".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -29,15 +29,14 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// PathInside reports whether path is dir or lies below it, by name alone: it does not resolve links.
+// PathInside reports whether path is dir or inside dir, judged by the names alone: it does not resolve links.
 func PathInside(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// Nearest lists up to three of the known names that a mistyped name may have meant, the best first. Case and
-// surrounding space do not matter. A name is near when at most a third of its characters differ, or when it is part
-// of the known name or the other way round.
+// Nearest returns up to three known names that resemble a mistyped name, the most similar one first. It ignores case and
+// surrounding space. Two names are similar if at most a third of their characters differ, or if one contains the other.
 func Nearest(name string, known []string) []string {
 	type match struct {
 		name string
@@ -85,8 +84,8 @@ func editDistance(from, to []rune) int {
 	return row[len(to)]
 }
 
-// DidYouMean is `, did you mean "name"?` for the nearest known name, or empty. format is how a name is written,
-// such as %q or --%s.
+// DidYouMean returns `, did you mean "name"?` for the most similar known name, or an empty string. format formats the name, for
+// example %q or --%s.
 func DidYouMean(name string, known []string, format string) string {
 	near := Nearest(name, known)
 	if len(near) == 0 {

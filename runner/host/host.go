@@ -7,7 +7,7 @@
 //	Prepare ─► RunHook(after_create) ─► Confirm ─► RunHook(before_run) ─► GuardGit ─► Start ... Observe ...
 //	        ─► Kill ─► RestoreGit ─► RunHook(after_run) ─► Finish
 //
-// Errors are *reconcile.Error with a stable code, or wrap context.Canceled or context.DeadlineExceeded.
+// An error is a *reconcile.Error with a stable code, or wraps context.Canceled or context.DeadlineExceeded.
 package host
 
 import (
@@ -23,17 +23,18 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Host is a machine that runs can work on. Calls of one run come one after the other, except Observe, List and Facts.
+// Host is a machine that runs can work on. The calls for one run are sequential, except for Observe, List and Facts.
 type Host interface {
-	// Prepare takes the workspace of an issue for a run: it takes the lease, makes the directory if it is missing, ends what
-	// earlier runs left there, and restores git settings. With a workspace and an error the lease is held: Finish is due.
+	// Prepare acquires the workspace of an issue for a run: it takes the lease, creates the directory if it is missing, ends the
+	// processes of earlier runs, and restores git settings. If it returns both a workspace and an error, the lease is held, and
+	// the caller must call Finish.
 	Prepare(ctx context.Context, r PrepareRequest) (PrepareAnswer, error)
-	// Confirm records that a prepared workspace may be worked in, or discards a new one whose after_create failed.
+	// Confirm records that a prepared workspace is ready for work, or discards a new one whose after_create failed.
 	Confirm(ctx context.Context, r ConfirmRequest) error
-	// RunHook runs a script of the workflow in the run's workspace and waits for it.
+	// RunHook runs a script of the workflow in the run's workspace and waits until it ends.
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
-	// GuardGit notes the git settings and hooks of the workspace before an agent can change them, RestoreGit puts them
-	// back. RunHook refuses to run a hook in which git would run a program that an agent has left elsewhere.
+	// GuardGit records the git settings and hooks of the workspace before an agent can change them; RestoreGit restores
+	// them. RunHook refuses to run a hook if git could run a program there that an agent has left elsewhere.
 	GuardGit(ctx context.Context, r GuardGitRequest) error
 	RestoreGit(ctx context.Context, r Run) (GitRestored, error)
 	// Start starts a command with pipes for its three streams.
@@ -43,45 +44,45 @@ type Host interface {
 	// List finds the processes of a run, Kill ends them.
 	List(ctx context.Context, r ListRequest) (ListAnswer, error)
 	Kill(ctx context.Context, r KillRequest) (KillAnswer, error)
-	// Facts reads what is asked about a workspace. Nothing is changed, and nothing that a repository names is run.
+	// Facts reads the requested facts about a workspace. It changes nothing, and runs no program that a repository names.
 	Facts(ctx context.Context, r FactsRequest) (FactsAnswer, error)
-	// Finish gives up the run's lease and files. Processes that inherited the lease keep it.
+	// Finish releases the run's lease and files. Processes that inherited the lease keep it.
 	Finish(ctx context.Context, r Run) error
-	// PrepareRemoval takes a workspace as Prepare does; Remove removes it, unless it holds work that exists nowhere else, and
-	// gives up the lease. before_remove runs between the two.
+	// PrepareRemoval acquires a workspace as Prepare does. Remove removes it, unless it contains work that exists nowhere else,
+	// and releases the lease. before_remove runs between the two calls.
 	PrepareRemoval(ctx context.Context, r RemovalRequest) (RemovalAnswer, error)
 	Remove(ctx context.Context, r Run) (RemoveAnswer, error)
-	// Purge deletes removed workspaces that were kept for their time.
+	// Purge deletes removed workspaces whose time in the trash is over.
 	Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error)
-	// Root reads the state of a workspace root. Records that can't be read are named in the error, the others returned.
+	// Root reads the state of a workspace root. The error names the records that can't be read; the others are returned.
 	Root(ctx context.Context, r RootRequest) (RootAnswer, error)
 }
 
-// Run names a run. Dir is its directory, in which a host keeps the files by which the run's processes are known.
+// Run identifies a run. Dir is its directory, where a host keeps the files that identify the run's processes.
 type Run struct{ ID, Dir string }
 
-// The files of a run's directory by which its processes are known.
+// The files in a run's directory that identify its processes.
 const (
-	AliveFile = "alive" // locked by the worker for as long as it lives
+	AliveFile = "alive" // locked by the worker until it ends
 	ProcsFile = "procs" // every process that the run started
-	TreeFile  = "tree"  // empty: a process that has it open belongs to the run
+	TreeFile  = "tree"  // empty; a process that has it open belongs to the run
 )
 
-// Issue says for which issue of which project a workspace is taken.
+// Issue identifies the issue and the project that a workspace belongs to.
 type Issue struct {
 	ID, Identifier string
 	// Project is the tracker's endpoint and project, StateDir the project's state directory.
 	Project, StateDir string
 }
 
-// Workspace is the directory of an issue, held by a run.
+// Workspace is the directory of an issue while a run holds its lease.
 type Workspace struct {
-	// Path is the workspace; TmpDir and CacheDir lie beside it and outlive a run.
+	// Path is the workspace. TmpDir and CacheDir are outside of it, outlive a run, and are deleted with the workspace.
 	Path, TmpDir, CacheDir string
 	Root                   string
-	// ID is random (32 hex digits) and new for every directory: a thread is resumed only where it is the same.
+	// ID is random (32 hex digits) and new for every directory. A thread is resumed only in a workspace with the same ID.
 	ID string
-	// Created: the directory was made by this run, so that after_create must run.
+	// Created: this run created the directory, so after_create must run.
 	Created bool
 }
 
@@ -92,11 +93,11 @@ type PrepareRequest struct {
 	Root  string
 	// KeepRemoved is how long removed workspaces of the project are kept.
 	KeepRemoved time.Duration
-	// KeepGit leaves git settings of agents as they are (agent.keep_git_config).
+	// KeepGit keeps the git settings that agents make (agent.keep_git_config).
 	KeepGit bool
 }
 
-// PrepareAnswer is the workspace that was taken.
+// PrepareAnswer is the acquired workspace.
 type PrepareAnswer struct {
 	Workspace Workspace
 	Git       GitRestored
@@ -114,55 +115,56 @@ type HookRequest struct {
 	Name, Script string
 	Timeout      time.Duration
 	Env          []string
-	// Unset names variables that the login profile may set and the script must not have.
+	// Unset names variables that the script must not see, even if the login profile sets them.
 	Unset []string
 }
 
-// HookAnswer says how a hook went; it is complete with an error too.
+// HookAnswer is the result of a hook. It is complete even if RunHook returns an error.
 type HookAnswer struct {
-	// Log is its output, bounded, and how it ended.
+	// Log is the end of its output, and how it ended.
 	Log string
-	// Environ is the environment that its shell had: the login profile may have added secrets to it.
+	// Environ is the environment of its shell, to which the login profile may have added secrets.
 	Environ []string
-	// GitHooksOff says why the repository's git hooks did not run in it; empty if they did.
+	// GitHooksOff says why git ran without the repository's hooks in it; empty if it ran with them.
 	GitHooksOff []string
 }
 
-// GuardGitRequest describes what an agent can write besides its workspace.
+// GuardGitRequest describes what an agent can write apart from its workspace.
 type GuardGitRequest struct {
 	Run Run
 	// Anywhere: the agent can write wherever the account can. Writable are the directories opened to it.
 	Anywhere bool
 	Writable []string
-	// Env is the environment of hooks, and so of git in them.
+	// Env is the environment of hooks, which git inherits there.
 	Env []string
 }
 
-// GitRestored says what was put back.
+// GitRestored says what was restored.
 type GitRestored struct {
 	// Names are settings and files: core.hooksPath, hooks/post-commit.
 	Names []string
-	// Incomplete says what could not be finished, for the log; it is tried again. Empty: nothing.
+	// Incomplete says, for the log, what could not be finished and will be tried again; empty if all is done.
 	Incomplete string
 }
 
-// StartRequest is a command to start in the workspace of a run, or, without a run, anywhere.
+// StartRequest is a command to start in the workspace of a run or, without a run, in Dir.
 type StartRequest struct {
 	Run  Run
 	Argv []string
 	Dir  string
 	Env  []string
-	// Tree marks a command without a run: an empty file that it and its descendants have open, and by which Kill finds them.
+	// Tree marks a command without a run. It is an empty file that the command and its descendants have open, so that Kill
+	// finds them.
 	Tree string
 }
 
-// Process is a started command, the leader of a process group of its own. Close must be called.
+// Process is a started command, the leader of its process group. Close must be called.
 type Process interface {
 	Process() reconcile.Process
 	Stdin() io.WriteCloser
 	Stdout() io.Reader
 	Stderr() io.Reader
-	// Wait returns nil when the process has ended, even if others still hold its streams, or the error of ctx.
+	// Wait returns nil when the process has ended, even if other processes have its streams open, or the error of ctx.
 	Wait(ctx context.Context) error
 	// SignalGroup sends a signal to the process group, also after the process itself has ended.
 	SignalGroup(sig unix.Signal) error
@@ -174,8 +176,8 @@ type Process interface {
 type Terminal interface {
 	Host
 	// RunInTerminal runs a command in the workspace that a run holds, and returns its exit code. The command inherits the
-	// terminal and the files by which its processes count as the run's. observe runs beside it until it has ended. If ctx ends,
-	// the command gets SIGTERM. A command that could not be started is ErrNotStarted.
+	// terminal and the files that mark its processes as the run's. observe runs concurrently until the command has ended. If
+	// ctx ends, the command gets SIGTERM. If the command can't be started, the error wraps ErrNotStarted.
 	RunInTerminal(ctx context.Context, r Run, argv, env []string, io Stdio, observe func(context.Context)) (code int, err error)
 }
 
@@ -185,7 +187,7 @@ type Stdio struct {
 	Out, Err io.Writer
 }
 
-// ErrNotStarted is wrapped by the error of a command that could not be started.
+// ErrNotStarted is wrapped by the error for a command that could not be started.
 var ErrNotStarted = errors.New("the command could not be started")
 
 // Exit is how a process ended.
@@ -194,34 +196,34 @@ type Exit struct {
 	Text string
 }
 
-// ObserveRequest asks to record the processes below the worker.
+// ObserveRequest asks to record the descendants of the worker.
 type ObserveRequest struct {
 	Run Run
-	// StateDir and AccountDir hold the locks of symphony. With them, processes of the run that hold a lock are ended.
+	// StateDir and AccountDir are the directories with symphony's locks. Processes of the run that hold one are ended.
 	StateDir, AccountDir string
 }
 
 // ObserveAnswer names the processes that were ended because they held a lock of symphony.
 type ObserveAnswer struct{ LockHolders []reconcile.Process }
 
-// Owned says which processes are meant.
+// Owned describes which processes belong to a run.
 type Owned struct {
 	Run Run
 	// ThreadID is the agent's thread, empty if there is none; Root the workspace root.
 	ThreadID, Root string
 	// Worker is the run's worker; zero if it is unknown.
 	Worker reconcile.Handle
-	// Below: this process is the worker, and what descends from it is included.
+	// Below: this process is the worker, and its descendants belong to the run.
 	Below bool
-	// Also are further processes of the same boot as the worker.
+	// Also are further processes, recorded in the same boot as the worker.
 	Also []reconcile.Process
 }
 
-// ListRequest asks for the processes of a run, or, with Below set, for those below a process.
+// ListRequest asks for the processes of a run or, if Below is set, for the descendants of that process.
 type ListRequest struct {
 	Owned Owned
 	Below reconcile.Process
-	// Environ asks for the environment of Below and the processes below it, the later ones winning.
+	// Environ asks for the merged environment of Below and its descendants. The youngest process wins.
 	Environ bool
 }
 
@@ -234,10 +236,10 @@ type ListAnswer struct {
 // KillRequest asks to end the processes of a run.
 type KillRequest struct {
 	Owned Owned
-	// ThreadOnly ends only what carries the thread's mark, except what is below Spare.
+	// ThreadOnly ends only processes with the thread's mark, except for Spare and its descendants.
 	ThreadOnly bool
 	Spare      reconcile.Process
-	// Tree ends only what was started with this StartRequest.Tree, at once with SIGKILL.
+	// Tree ends only what was started with this StartRequest.Tree, with SIGKILL at once.
 	Tree string
 }
 
@@ -247,15 +249,15 @@ type KillAnswer struct{ Left []reconcile.Process }
 // FactsRequest asks about a workspace.
 type FactsRequest struct {
 	Path string
-	// Run: verify that Path still is the directory that the run has taken.
+	// Run, if set, asks to verify that Path is still the directory that the run has acquired.
 	Run *Run
-	// Fingerprint asks for a text that changes when the work progresses, GitDirs for what git commit has to write.
+	// Fingerprint asks for a text that changes when the work progresses, GitDirs for the directories that git commit writes.
 	Fingerprint, GitDirs bool
 	// Opened are directories that the agent can write besides the workspace.
 	Opened []string
 }
 
-// FactsAnswer holds what was asked for.
+// FactsAnswer is the answer to a FactsRequest.
 type FactsAnswer struct {
 	Fingerprint string
 	// GitWritable are the directories that git commit writes, RepoRoot the root of the main repository.
@@ -271,40 +273,40 @@ type RemovalRequest struct {
 	Discard bool
 }
 
-// RemovalAnswer says what is to be done next.
+// RemovalAnswer says what the caller must do next.
 type RemovalAnswer struct {
 	PrepareAnswer
-	// Found: there is a workspace to remove, and the lease is held. HookDue: before_remove is to run in it; not in one
-	// that was never complete.
+	// Found: there is a workspace to remove, and the lease is held. HookDue: before_remove must run in it, because its
+	// creation was completed.
 	Found, HookDue bool
-	// Unsaved is the work for which the workspace stays; then Found is false.
+	// Unsaved is the work because of which the workspace is kept; then Found is false.
 	Unsaved string
 }
 
-// RemoveAnswer is what became of the workspace.
+// RemoveAnswer says what happened to the workspace.
 type RemoveAnswer struct {
-	// Unsaved is the work for which the workspace stays.
+	// Unsaved is the work because of which the workspace is kept.
 	Unsaved string
-	// Trash is where it is kept, empty if it is deleted. Warning says what could not be deleted.
+	// Trash is its path in the trash, empty if it is deleted. Warning says what could not be deleted.
 	Trash, Warning string
 }
 
-// PurgeAnswer counts what was deleted, and names what could not be, and what stays because it holds unsaved work.
+// PurgeAnswer counts what was deleted, and names what could not be deleted and what is kept because of unsaved work.
 type PurgeAnswer struct {
 	Removed     int
 	Undeletable []string
 	Unsaved     map[string]string // path to work
 }
 
-// RootRequest asks about a workspace root, which need not exist, or to empty its trash as far as it is due.
+// RootRequest asks about a workspace root, which need not exist, or for a purge of its trash.
 type RootRequest struct {
 	Root, Project string
-	// KeepRemoved is how long removed workspaces of the project are kept. With less than MinFree bytes of free space all go,
-	// however young they are.
+	// KeepRemoved is how long removed workspaces of the project are kept. With less than MinFree bytes of free space they are
+	// deleted at once.
 	KeepRemoved time.Duration
 	MinFree     int64
 	Now         time.Time
-	// Records asks for the workspaces, Trash whether something in the trash is due. Purge ignores them.
+	// Records asks for the workspaces, Trash whether an entry of the trash is due. Purge ignores both.
 	Records, Trash bool
 }
 
@@ -321,7 +323,7 @@ type WorkspaceRecord struct {
 	StateDir string
 }
 
-// Leftover is the error for processes that could not be ended, nil for none.
+// Leftover returns an error for processes that could not be ended, nil if there are none.
 func Leftover(whose string, left []reconcile.Process) error {
 	if len(left) == 0 {
 		return nil
@@ -329,6 +331,6 @@ func Leftover(whose string, left []reconcile.Process) error {
 	return &reconcile.Error{
 		Code:    "leftover_process",
 		Message: fmt.Sprintf("process %d (%s) of %s could not be ended", left[0].PID, left[0].Name, whose),
-		Hint:    "end it by hand",
+		Hint:    fmt.Sprintf("end it yourself: kill -9 %d", left[0].PID),
 	}
 }

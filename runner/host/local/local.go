@@ -1,5 +1,5 @@
-// Package local implements the port runner/host for this machine. Package workspace holds directories and
-// hooks, package git their repositories, package proc processes, package files what the first two share.
+// Package local implements the port runner/host for this machine, with a package for each subject: workspace for directories and
+// hooks, git for their repositories, proc for processes, and files for what the others share.
 package local
 
 import (
@@ -27,19 +27,19 @@ type Host struct {
 
 var _ host.Terminal = (*Host)(nil)
 
-// run is what this process holds for a run, from Prepare to Finish.
+// run is the state of a run in this process, from Prepare to Finish.
 type run struct {
 	host.Run
-	tree *os.File // inherited by all that the run starts, so that it is known by it
+	tree *os.File // inherited by all processes of the run, to identify them
 
-	mu    sync.Mutex           // Observe may look at the following while another call changes it
+	mu    sync.Mutex           // Observe reads the following fields concurrently with other calls
 	space *workspace.Workspace // nil until the lease is held
 	guard *git.Guard           // of space
 	procs *proc.ProcFile
 	locks proc.LockWatch
 }
 
-// open returns the run's files, opening them at its first call.
+// open returns the run's state. The first call for a run opens its files.
 func (h *Host) open(r host.Run) (*run, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,7 +61,7 @@ func (h *Host) open(r host.Run) (*run, error) {
 	return opened, nil
 }
 
-// known returns the files of a run that is open, nil if it is not.
+// known returns the state of a run, nil if it is not open.
 func (h *Host) known(r host.Run) *run {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +77,7 @@ func (h *Host) held(r host.Run) (*run, error) {
 	return known, nil
 }
 
-// hold notes the workspace that a run has taken, nil for none.
+// hold sets the workspace that a run has acquired, nil for none.
 func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,7 +104,7 @@ func (h *Host) Prepare(ctx context.Context, r host.PrepareRequest) (answer host.
 	return opened.takeOver(ctx)
 }
 
-// begin opens the files of a run and the workspace root, and says whose workspace it is.
+// begin opens the files of a run and the workspace root, and returns the owner of the workspace.
 func (h *Host) begin(r host.PrepareRequest) (opened *run, root *workspace.Root, owner workspace.Owner, err error) {
 	if opened, err = h.open(r.Run); err != nil {
 		return nil, nil, owner, err
@@ -117,11 +117,11 @@ func (h *Host) begin(r host.PrepareRequest) (opened *run, root *workspace.Root, 
 	return opened, root, workspace.Owner{IssueID: i.ID, Identifier: i.Identifier, Project: i.Project, StateDir: i.StateDir, RunID: r.Run.ID}, nil
 }
 
-// takeOver ends what the last holders of the workspace left, and restores git.
+// takeOver ends the processes that the previous holders of the workspace left, and restores git settings.
 func (r *run) takeOver(ctx context.Context) (answer host.PrepareAnswer, err error) {
 	space := r.space
 	answer.Workspace = space.Workspace
-	// The lease is held, so the workers of those runs are dead, whichever state directory they belonged to.
+	// This run has the lease, so the workers of those runs are dead, whichever state directory they belonged to.
 	for _, previous := range space.Previous {
 		left, err := owner(host.Owned{Run: host.Run{ID: previous.RunID, Dir: filepath.Join(previous.StateDir, "runs", previous.RunID)}})
 		if err == nil {
@@ -165,7 +165,7 @@ func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) (err error)
 	return known.guard.Trust(ctx, reaches, r.Env)
 }
 
-// RestoreGit implements host.Host. A run without a workspace has nothing to restore.
+// RestoreGit implements host.Host. For a run without a workspace it does nothing.
 func (h *Host) RestoreGit(ctx context.Context, r host.Run) (restored host.GitRestored, err error) {
 	defer func() { err = host.WithCode(err) }()
 	known := h.known(r)
@@ -222,7 +222,7 @@ func (h *Host) Remove(ctx context.Context, r host.Run) (answer host.RemoveAnswer
 		return answer, err
 	}
 	answer, err = known.space.EndRemoval(ctx)
-	known.hold(nil, false) // its lease is given up
+	known.hold(nil, false) // EndRemoval has released the lease
 	return answer, err
 }
 
@@ -237,7 +237,7 @@ func (h *Host) Purge(ctx context.Context, r host.RootRequest) (answer host.Purge
 	return root.PurgeTrash(ctx, r.Now, false)
 }
 
-// trash is what the project of a request says about removed workspaces.
+// trash returns how the project of a request keeps removed workspaces.
 func trash(r host.RootRequest) workspace.Trash {
 	free, err := workspace.FreeBytes(r.Root)
 	return workspace.Trash{Project: r.Project, Keep: r.KeepRemoved, Short: err == nil && free < r.MinFree}
@@ -303,7 +303,7 @@ func (h *Host) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fact
 	return answer, nil
 }
 
-// resolved is a path without symlinks, as far as it exists.
+// resolved resolves the symlinks in the part of a path that exists.
 func resolved(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real

@@ -53,7 +53,7 @@ func (h *Host) Start(_ context.Context, r host.StartRequest) (started host.Proce
 	return child, nil
 }
 
-// Observe implements host.Host. A run that holds no files has started nothing.
+// Observe implements host.Host. A run that is not open has started nothing.
 func (h *Host) Observe(ctx context.Context, r host.ObserveRequest) (answer host.ObserveAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
 	known := h.known(r.Run)
@@ -63,7 +63,7 @@ func (h *Host) Observe(ctx context.Context, r host.ObserveRequest) (answer host.
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	if known.procs == nil {
-		return answer, nil // finished meanwhile
+		return answer, nil // Finish was called
 	}
 	list, err := proc.Descendants(os.Getpid())
 	if err = errors.Join(err, known.procs.Record(list)); err != nil {
@@ -82,9 +82,9 @@ func (h *Host) Observe(ctx context.Context, r host.ObserveRequest) (answer host.
 	return answer, errors.Join(err, lockErr)
 }
 
-// lockFiles are the files by whose locks symphony keeps its processes apart. An agent can write none of them, but a process
-// that may read a file may lock it: a command that holds the project lock keeps every pass away. SQLite keeps writers apart
-// by bytes of the database and of the file beside it; readers lock other bytes.
+// lockFiles are the files whose locks coordinate symphony's processes. An agent can write none of them, but a process that can
+// read a file can lock it: a command that holds the project lock blocks every pass. SQLite's writers lock these bytes of the
+// database and of the file beside it; readers lock other bytes.
 func lockFiles(r host.ObserveRequest, root string) map[string][]proc.Span {
 	files := map[string][]proc.Span{
 		filepath.Join(r.StateDir, "state.db"):     {{First: 1 << 30, Last: 1<<30 + 1}},
@@ -103,7 +103,7 @@ func lockFiles(r host.ObserveRequest, root string) map[string][]proc.Span {
 	return files
 }
 
-// owner says what belongs to a run: by its mark and thread, its tree file, what its directory records, and its worker.
+// owner describes the processes of a run by its marks, its tree file, the processes recorded in its directory, and its worker.
 func owner(o host.Owned) (found proc.Owner, err error) {
 	found = proc.Owner{RunID: o.Run.ID, ThreadID: o.ThreadID, Folder: o.Root, Below: o.Below}
 	if o.Run.Dir == "" {
@@ -119,7 +119,7 @@ func owner(o host.Owned) (found proc.Owner, err error) {
 			return found, fmt.Errorf("own process: %w", err)
 		}
 	}
-	if found.Boot != worker.Boot && worker.Boot != "" { // what was recorded in another boot means nothing
+	if found.Boot != worker.Boot && worker.Boot != "" { // pids of another boot mean nothing
 		found.Boot, found.Recorded = worker.Boot, nil
 	}
 	found.Worker = reconcile.Process{PID: worker.PID, Start: worker.Start}
@@ -157,7 +157,7 @@ func (h *Host) List(_ context.Context, r host.ListRequest) (answer host.ListAnsw
 	return answer, errors.Join(errs...)
 }
 
-// Kill implements host.Host. Its time is bounded by killBound, whatever ended the run.
+// Kill implements host.Host. It takes at most killBound, even if ctx lasts longer.
 func (h *Host) Kill(ctx context.Context, r host.KillRequest) (answer host.KillAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
 	var o proc.Owner
@@ -186,13 +186,13 @@ func kill(ctx context.Context, whose string, o proc.Owner, grace time.Duration) 
 	return left, nil
 }
 
-// killAll ends what belongs to an owner, also after ctx has ended, and fails if something is left.
+// killAll ends the processes of an owner, even if ctx has ended, and fails if a process is left.
 func killAll(ctx context.Context, runID string, o proc.Owner) error {
 	left, err := kill(context.WithoutCancel(ctx), "run "+runID, o, killGrace)
 	return errors.Join(err, host.Leftover("run "+runID, left))
 }
 
-// maxEnviron bounds what is read: no system lets an environment grow so large.
+// maxEnviron is larger than any system lets an environment grow.
 const maxEnviron = 8 << 20
 
 // RunHook implements host.Host.
@@ -207,15 +207,15 @@ func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.Hoo
 		return answer, err
 	}
 	answer.GitHooksOff = hooksOff
-	// Before the script begins the shell writes its environment to a file: the login profile may export secrets that the script
-	// then prints. It adds no line, so that those of the script keep their numbers, and a shell that cannot goes on without.
+	// Before the script, the shell writes its environment to a file, because the login profile may export secrets that the
+	// script then prints. The prefix adds no line, so that line numbers in errors stay right. If it fails, the script still runs.
 	report, err := proc.TempFile()
 	if err != nil {
 		return answer, fmt.Errorf("report of the hook: %w", err)
 	}
 	defer report.Close()
 	fd := strconv.Itoa(proc.FirstExtra + 1)
-	// The login profile may also have changed the directory and set the secrets again.
+	// The login profile may also have changed the directory and set the secrets.
 	script := "command env -0 2>/dev/null >&" + fd + "; exec " + fd + ">&-; " + text.ShellIn(known.space.Path, text.ShellUnset(r.Unset, r.Script))
 	var log strings.Builder
 	err = workspace.RunHook(ctx, workspace.Hook{
@@ -227,7 +227,7 @@ func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.Hoo
 	return answer, errors.Join(err, readErr)
 }
 
-// terminalGrace is how long a command at the terminal gets to end when it is asked to.
+// terminalGrace is the time between SIGTERM and SIGKILL for a command at the terminal.
 const terminalGrace = 3 * time.Second
 
 // RunInTerminal implements host.Terminal.
@@ -259,7 +259,7 @@ func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string
 		return status.ExitCode(), nil
 	}
 	if ctx.Err() != nil {
-		return 0, nil // it was ended as asked
+		return 0, nil // it was ended because ctx was
 	}
 	return 0, err
 }

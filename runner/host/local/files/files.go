@@ -1,4 +1,4 @@
-// Package files opens, makes and removes files where an agent may have put something else in their place.
+// Package files opens, creates and removes files safely in places where an agent may have put something else.
 package files
 
 import (
@@ -22,8 +22,8 @@ const (
 	CodeRootUnusable = "workspace_root_unusable"
 )
 
-// Failed wraps the error of a system call. A full disk and a read-only volume have codes of their own: they are the
-// machine's fault and not the issue's.
+// Failed wraps the error of a system call. A full disk and a read-only volume have their own codes, because they are faults of
+// the machine and not of the issue.
 func Failed(err error, format string, args ...any) error {
 	e := &reconcile.Error{Code: CodeFailed, Message: fmt.Sprintf(format, args...) + ": " + err.Error(), Err: err}
 	switch {
@@ -32,17 +32,17 @@ func Failed(err error, format string, args ...any) error {
 		e.Hint = "free space on the volume of workspace.root, for instance in .symphony/trash below it"
 	case errors.Is(err, syscall.EROFS):
 		e.Code = CodeRootUnusable
-		e.Hint = "mount the volume of workspace.root for writing"
+		e.Hint = "mount the volume of workspace.root read-write"
 	}
 	return e
 }
 
-// Absent reports whether an error says that nothing is at a path.
+// Absent reports whether an error says that a path does not exist.
 func Absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// OwnDir makes a directory that only this account can use, where there is none. Anything else at the path is an error.
+// OwnDir creates a directory that only this account can use. An existing one is checked as by CheckOwnDir.
 func OwnDir(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -90,7 +90,7 @@ func ReadRegular(path string, limit int64) ([]byte, error) {
 // lastLineMax bounds a line of output in an error, in bytes.
 const lastLineMax = 200
 
-// LastLine is the last line of output with something on it, short and valid UTF-8.
+// LastLine returns the last line of output that is not blank, shortened to 200 bytes, as valid UTF-8.
 func LastLine(text []byte) string {
 	s := strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD"))
 	s = strings.TrimSpace(s[strings.LastIndexAny(s, "\n\r")+1:])
@@ -116,13 +116,13 @@ func (t *Tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Text returns what is kept, and how many bytes came before it.
+// Text returns the bytes that are kept, and how many came before them.
 func (t *Tail) Text() ([]byte, int64) {
 	b := t.buf[max(0, len(t.buf)-t.Limit):]
 	return b, t.total - int64(len(b))
 }
 
-// Retry calls f again where a signal interrupted it.
+// Retry calls f again for as long as a signal interrupts it (EINTR).
 func Retry(f func() error) error {
 	for {
 		if err := f(); !errors.Is(err, syscall.EINTR) {
@@ -134,10 +134,10 @@ func Retry(f func() error) error {
 // ErrHeld says that another open file has the lock.
 var ErrHeld = errors.New("held by another process")
 
-// lockStep is how often a lock is tried for: a probe holds one for an instant only.
+// lockStep is the time between two attempts to lock. It is short because a probe holds a lock only for an instant.
 const lockStep = 10 * time.Millisecond
 
-// Lock takes a flock on an open file, unix.LOCK_EX or LOCK_SH. It tries for at most wait, then fails with ErrHeld.
+// Lock takes a flock on an open file; how is unix.LOCK_EX or LOCK_SH. After trying for wait it returns ErrHeld.
 func Lock(f *os.File, how int, wait time.Duration) error {
 	for end := time.Now().Add(wait); ; time.Sleep(lockStep) {
 		err := Retry(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
@@ -152,7 +152,7 @@ func Lock(f *os.File, how int, wait time.Duration) error {
 	}
 }
 
-// SameDir compares two paths, either of which may go through a symlink.
+// SameDir reports whether two paths lead to the same directory. Either may contain symlinks.
 func SameDir(a, b string) bool {
 	one, err := os.Stat(a)
 	other, otherErr := os.Stat(b)

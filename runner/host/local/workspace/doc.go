@@ -1,33 +1,31 @@
-// Package workspace owns the directories that issues are worked on in (specification 9): their keys, their leases and records,
-// hooks and removal.
+// Package workspace manages the directories of issues (specification 9): their keys, leases and records, hooks and removal.
 //
 //	<root>/<key>/                    the workspace itself: agent and hooks run here
 //	<root>/.symphony/<key>.lock      the lease: a flock, inherited by hooks and agent
 //	<root>/.symphony/<key>.json      the record: whose workspace this is, and how far it has come
-//	<root>/.symphony/work/<key>/     tmp and cache (TMPDIR, XDG_CACHE_HOME), and what git was trusted with before the
+//	<root>/.symphony/work/<key>/     tmp and cache (TMPDIR, XDG_CACHE_HOME), and the git settings from before the
 //	                                 agent (package git)
 //	<root>/.symphony/trash/          removed workspaces, <key>-<time>, until they are purged
-//	<root>/.symphony/projects/       which state directory works on which tracker project
+//	<root>/.symphony/projects/       which state directory works on which project of the tracker
 //
-// The life of a workspace; every arrow is a record that was synced before its effect:
+// The states of a workspace. Each record is synced before its effect:
 //
 //	          Acquire            Ready              Remove
 //	(nothing) ───────► creating ───────► ready ──────────────► removing ──► (nothing)
-//	    ▲                 │ │ ▲                                   │ Acquire: to the trash, then made anew
-//	    └──── Discard ────┘ └─┘ Acquire after a crash: made anew  └──► creating
+//	    ▲                 │ │ ▲                                   │ Acquire: to the trash, then created again
+//	    └──── Discard ────┘ └─┘ Acquire after a crash: created again └──► creating
 //
 // # Decisions
 //
-// A directory that no record names is taken over as an existing workspace (Created false, after_create
-// not run). Ours are never without a record, so it is another implementation's or the operator's work.
+// A directory without a record is adopted as an existing workspace (Created is false, after_create does not run). Symphony
+// always writes a record first, so another implementation or the operator created the directory.
 //
-// A key that already looks hashed (it ends in "-" and 16 hex digits) gets a suffix of its own. Without that
-// an issue could be named so that it shares the directory of another whose identifier needed the suffix.
+// An identifier that already looks like a key with a hash (it ends in "-" and 16 hex digits) gets a hash, too. Otherwise an issue
+// could be named so that it shares the directory of another whose identifier needed a hash.
 //
-// A holder is listed in Previous until a later holder calls Ready. A worker that dies between taking the
-// workspace and reaping what its predecessor left therefore hides nothing from its successor.
+// A holder is listed in Previous until a later holder calls Ready. So if a worker dies after it has acquired the workspace and
+// before it has ended the processes of its predecessor, its successor still ends them.
 //
-// Nothing is deleted in place. It is renamed into the trash first, so that the path is free at once and a
-// file that can't be deleted costs a report, not the workspace. Deletion opens every directory relative to
-// its parent and follows no link.
+// Nothing is deleted in place. A directory is first renamed into the trash, so that its path is free at once, and a file that
+// can't be deleted does not block the workspace. Deletion opens every directory relative to its parent and follows no link.
 package workspace

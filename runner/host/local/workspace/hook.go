@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	hookOutput = 64 << 10        // bytes of output that are kept: the last ones
-	killedFor  = 5 * time.Second // how long a killed shell is waited for
+	hookOutput = 64 << 10        // the last bytes of output, which are kept
+	killedFor  = 5 * time.Second // how long to wait for the end of a killed shell
 )
 
 // Hook is a script of the workflow.
@@ -29,18 +29,18 @@ type Hook struct {
 	Script string
 	// Timeout is positive.
 	Timeout time.Duration
-	// Env is its environment; what Workspace.Env says is added.
+	// Env is its environment. Workspace.Env is added.
 	Env []string
-	// Files are inherited from descriptor 3 on. The lease is one of them.
+	// Files are inherited as descriptor 3 and following. The lease is one of them.
 	Files []*os.File
 }
 
-// RunHook runs a hook in a workspace (specification 9.4): `sh -lc Script` in a process group of its own that is killed at the
-// timeout or when ctx ends. It is over when the shell exits: children that it leaves may go on, and go on writing, until the run
-// is reaped. The last 64 KiB of the output are written to log, then how it ended.
+// RunHook runs a hook in a workspace (specification 9.4): `sh -lc Script` in a new process group that is killed at the timeout or
+// when ctx ends. The hook is over when the shell exits: its children may continue to run and write until the processes of the run
+// are ended. RunHook writes the last 64 KiB of output to log, then how the hook ended.
 //
-// Its errors are hook_failed, with the exit status and the last line of output, hook_timeout, Verify's, or
-// the context's. A log that can't be written is no failure of the hook (specification 14).
+// Its errors are hook_failed, with the exit status and the last line of output, hook_timeout, those of Verify, and that of ctx.
+// Errors of log are ignored (specification 14).
 func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	if err := w.Verify(); err != nil {
 		return err
@@ -55,7 +55,7 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	began := time.Now()
 	cmd := exec.Command("sh", "-lc", h.Script) //nolint:noctx // waitShell ends it, with all of its group
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = w.Path, append(append([]string{}, h.Env...), w.Env()...), h.Files
-	cmd.Stdout, cmd.Stderr = out.in, out.in // files, so that Wait does not wait for a child that keeps them open
+	cmd.Stdout, cmd.Stderr = out.in, out.in // an *os.File, so that Wait does not wait for a child that keeps it open
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = cmd.Start()
 	out.started()
@@ -97,7 +97,7 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	return err
 }
 
-// waitShell returns the shell's own error, a hook_timeout, or the context's.
+// waitShell returns the shell's error, hook_timeout, or that of ctx.
 func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
@@ -116,18 +116,17 @@ func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 			Hint:    "raise hooks.timeout_ms, or make the hook faster",
 		}
 	}
-	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // it fails where the whole group has ended just now
-	// One that even SIGKILL does not end (a hung file system) is left to the reaping of the run.
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // fails if the whole group has just ended
+	// A shell that even SIGKILL does not end (a hung file system) is reported when the processes of the run are ended.
 	select {
-	case <-done: //nolint:errcheck // how a killed one ended says nothing
+	case <-done: //nolint:errcheck // the status of a killed shell says nothing
 	case <-time.After(killedFor):
 	}
 	return err
 }
 
-// capture keeps the last bytes that come through a pipe. It can be finished while a process still holds the
-// writing end. What comes later is read and discarded for as long as the worker lives, so that such a process neither gets
-// SIGPIPE nor blocks.
+// capture keeps the last bytes that are written to a pipe. It can be finished while a process still has the writing end open.
+// Later output is read and discarded for as long as the worker lives, so that such a process neither gets SIGPIPE nor blocks.
 type capture struct {
 	in, out *os.File
 	tail    files.Tail
@@ -142,17 +141,17 @@ func newCapture(limit int) (*capture, error) {
 	c := &capture{in: in, out: out, tail: files.Tail{Limit: limit}, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		_, _ = io.Copy(&c.tail, c.out) // to the end, or until finish stops it
+		_, _ = io.Copy(&c.tail, c.out) // until the end of the output, or until finish stops it
 	}()
 	return c, nil
 }
 
-// started closes our copy of the writing end, once the child has its own.
+// started closes this process's copy of the writing end, after the child has inherited its own.
 func (c *capture) started() { _ = c.in.Close() }
 
-// finish gives all that was written before the call, as far as it is kept, and how many bytes went before.
+// finish returns the kept part of what was written before the call, and how many bytes came before it.
 func (c *capture) finish() (text []byte, lost int64) {
-	_ = c.out.SetReadDeadline(time.Now()) // os.Pipe gives files that have deadlines
+	_ = c.out.SetReadDeadline(time.Now()) // files of os.Pipe support deadlines
 	<-c.done
 	_ = c.out.SetReadDeadline(time.Time{})
 	c.drain()
@@ -164,8 +163,8 @@ func (c *capture) finish() (text []byte, lost int64) {
 	return text, lost
 }
 
-// drain takes what is in the pipe already, without waiting for more and not for ever: a child may be filling
-// it. What was written before is within the first pipeful, and no pipe that we make holds more than this.
+// drain reads what is already in the pipe, without waiting for more. It stops after one pipeful, because a child may still be
+// writing: everything written before is in the first pipeful, and no pipe contains more than 1 MiB.
 func (c *capture) drain() {
 	const pipeful = 1 << 20
 	raw, err := c.out.SyscallConn()

@@ -22,7 +22,7 @@ type State string
 
 // The states of a workspace.
 const (
-	Creating State = "creating" // being made: what is there is thrown away after a crash
+	Creating State = "creating" // not complete: after a crash it is deleted
 	Prepared State = "ready"    // after_create has succeeded, or there was none
 	Removing State = "removing" // on its way into the trash
 )
@@ -33,37 +33,37 @@ type RunRef struct {
 	StateDir string `json:"state_dir"`
 }
 
-// Owner says for whom a workspace is taken. All fields are needed.
+// Owner identifies the issue and the run that a workspace is acquired for. All fields are required.
 type Owner struct {
 	IssueID    string `json:"issue_id"`
 	Identifier string `json:"identifier"`
-	// Project is the tracker's endpoint and project: another one's workspace is never touched.
+	// Project is the tracker's endpoint and project. Workspaces of other projects are never changed.
 	Project  string `json:"project"`
 	StateDir string `json:"state_dir"` // absolute
 	RunID    string `json:"run_id"`
 }
 
-// Record is what is known of a workspace. It is written only by who holds the lease.
+// Record describes a workspace. Only the holder of the lease writes it.
 type Record struct {
 	Owner        // StateDir and RunID are those of the last run that held the workspace
 	Key   string `json:"key"`
-	// ID is random (32 hex digits) and new for every directory: a thread is resumed only where it is the same.
+	// ID is that of host.Workspace.
 	ID    string `json:"id"`
 	State State  `json:"state"`
-	// Previous are earlier holders whose processes are not known to have been reaped, oldest first.
+	// Previous are earlier holders whose processes may still be running, oldest first.
 	Previous []RunRef `json:"previous,omitempty"`
 	Path     string   `json:"path"`
-	// Unsaved is the work for which the last removal left the workspace alone, at UnsavedAt; empty for none.
+	// Unsaved is the work because of which the last removal, at UnsavedAt, kept the workspace; empty if there was none.
 	Unsaved   string    `json:"unsaved,omitempty"`
 	UnsavedAt time.Time `json:"unsaved_at,omitzero"`
 }
 
 const (
-	maxPrevious = 8       // in Record.Previous: more crashes in a row than that are held by the planner long before
+	maxPrevious = 8       // in Record.Previous; the planner holds an issue long before it has crashed this often
 	maxRecord   = 1 << 20 // bytes
 )
 
-// readRecord gives the record of a key; ok is false where there is none.
+// readRecord returns the record of a key; ok is false if there is none.
 func (r *Root) readRecord(key string) (rec Record, ok bool, err error) {
 	b, err := files.ReadRegular(r.record(key), maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,15 +82,14 @@ func (r *Root) readRecord(key string) (rec Record, ok bool, err error) {
 		return Record{}, false, &reconcile.Error{
 			Code:    CodeFailed,
 			Message: fmt.Sprintf("read the record %s: %v", r.record(key), err),
-			Hint:    "if that workspace holds nothing of value, move it and its record away; a new one is made",
+			Hint:    "if that workspace contains nothing of value, move it and its record away; the next run creates a new one",
 			Err:     err,
 		}
 	}
 	return rec, true, nil
 }
 
-// writeRecord replaces the record of rec.Key, durably: it is on the disk before it has an effect. Only the
-// holder of the lease calls it.
+// writeRecord replaces the record of rec.Key durably. Only the holder of the lease calls it.
 func (r *Root) writeRecord(rec Record) error {
 	b, err := json.MarshalIndent(rec, "", "  ")
 	if err == nil {
@@ -113,8 +112,8 @@ func (r *Root) removeRecord(key string) error {
 	return nil
 }
 
-// List gives the records of all workspaces by key. Those that can't be read are left out, and are what err
-// joins: the records are good even where err is not nil.
+// List returns the records of all workspaces, sorted by key. It skips those that can't be read and joins their errors: the
+// returned records are valid even if err is not nil.
 func (r *Root) List() (recs []Record, err error) {
 	entries, err := os.ReadDir(r.meta())
 	if err != nil {
@@ -143,7 +142,7 @@ var (
 )
 
 // Key is the directory name of an issue (specification 4.2 and 9.5): the identifier with every character outside [A-Za-z0-9._-]
-// replaced by "_". Where that changed anything, or the identifier is empty, starts with a dot, exceeds 120 bytes or looks like a
+// replaced by "_". If that changed anything, or the identifier is empty, starts with a dot, exceeds 120 bytes or looks like a
 // key with a suffix, "-" and 16 hex digits of its SHA-256 follow, with the rest cut so that a key never exceeds 120 bytes.
 // Different identifiers never share a key.
 func Key(identifier string) string {
@@ -155,7 +154,7 @@ func Key(identifier string) string {
 	return fmt.Sprintf("%s-%x", plain[:min(len(plain), maxKey-suffixSize)], sum[:8])
 }
 
-// The codes of the errors of this package. Every error is a *reconcile.Error, except for that of a context that ended.
+// The codes of this package's errors. Every error is a *reconcile.Error or wraps that of a context.
 const (
 	CodeInvalidCwd      = "invalid_workspace_cwd"
 	CodeForeign         = "workspace_foreign"

@@ -19,14 +19,14 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// removal is how a workspace is removed.
+// removal is the state of a removal.
 type removal struct {
 	now      time.Time
-	discard  bool // whatever Unsaved finds in it
-	halfMade bool // its making was cut off, or it is gone
+	discard  bool // even if it contains unsaved work
+	halfMade bool // its creation was interrupted, or it does not exist
 }
 
-// Remove takes the workspace of an issue away (specification 8.5, 8.6) without a hook.
+// Remove removes the workspace of an issue (specification 8.5, 8.6) without running a hook.
 func (r *Root) Remove(ctx context.Context, o Owner, now time.Time, discard bool) (host.RemoveAnswer, error) {
 	w, unsaved, err := r.BeginRemoval(ctx, o, now, discard)
 	if err != nil || w == nil {
@@ -35,12 +35,12 @@ func (r *Root) Remove(ctx context.Context, o Owner, now time.Time, discard bool)
 	return w.EndRemoval(ctx)
 }
 
-// BeginRemoval takes the workspace of an issue in order to remove it. w is nil where there is none, or where it stays because
-// of unsaved work. Otherwise the caller ends what Previous left, runs before_remove if HookDue, and owes
-// EndRemoval. now dates the entry in the trash.
+// BeginRemoval acquires the workspace of an issue in order to remove it. w is nil if there is none, or if it is kept because of
+// unsaved work. Otherwise the caller ends the processes of Previous, runs before_remove if HookDue, and calls EndRemoval. now is
+// the date of the entry in the trash.
 //
-// A workspace with unsaved work (see git.Unsaved) stays where it is. That is judged after before_remove, which may push what
-// is there; once a workspace has been kept, it is judged first, so that the hook is not repeated in vain.
+// A workspace with unsaved work (see git.Unsaved) is kept. It is examined after before_remove, which may push the work. A
+// workspace that was kept before is examined first, so that the hook does not run again and again.
 func (r *Root) BeginRemoval(ctx context.Context, o Owner, now time.Time, discard bool) (w *Workspace, unsaved string, err error) {
 	w, found, err := r.hold(o)
 	if err != nil {
@@ -55,8 +55,8 @@ func (r *Root) BeginRemoval(ctx context.Context, o Owner, now time.Time, discard
 			return nil, unsaved, errors.Join(w.leaveAlone(unsaved), w.Release())
 		}
 	}
-	// Written down, so that no run works in it from now on. An incomplete workspace stays "creating": a hook must not see it the
-	// next time either.
+	// The record keeps other runs from working in it. An incomplete workspace stays "creating", because the next removal must not
+	// run a hook in it either.
 	id, state := w.rec.ID, Removing
 	if !found {
 		id = newID()
@@ -73,15 +73,15 @@ func (r *Root) BeginRemoval(ctx context.Context, o Owner, now time.Time, discard
 	return w, "", nil
 }
 
-// HookDue reports whether before_remove is to run: not in a workspace whose making was cut off.
+// HookDue reports whether before_remove must run: it does not in a workspace whose creation was interrupted.
 func (w *Workspace) HookDue() bool { return !w.removal.halfMade }
 
-// EndRemoval moves the workspace into the trash and gives up the lease. If ctx has ended, nothing is moved and the next call of
-// BeginRemoval continues. The lock file stays: a lock on a deleted file would exclude no other process.
+// EndRemoval moves the workspace into the trash and releases the lease. If ctx has ended, it moves nothing, and the next removal
+// continues. It keeps the lock file, because a lock on a deleted file would exclude no other process.
 func (w *Workspace) EndRemoval(ctx context.Context) (host.RemoveAnswer, error) {
 	crash.At("workspace.remove.hooked")
 	removed, err := w.moveAway(ctx)
-	// The rest needs no lease: the path is free for the next run already.
+	// The rest needs no lease: the next run can use the path already.
 	if err := errors.Join(err, w.Release()); err != nil || removed.Trash == "" || w.root.Trash.Keep > 0 {
 		return removed, err
 	}
@@ -89,7 +89,7 @@ func (w *Workspace) EndRemoval(ctx context.Context) (host.RemoveAnswer, error) {
 	switch {
 	case ctx.Err() != nil:
 		return removed, fmt.Errorf("delete %s: %w", removed.Trash, ctx.Err())
-	case err != nil: // it is kept in the trash, marked, and not tried again by passes
+	case err != nil: // it stays in the trash, marked, and passes do not try again
 		removed.Warning = err.Error()
 	default:
 		removed.Trash = ""
@@ -101,7 +101,7 @@ func (w *Workspace) moveAway(ctx context.Context) (removed host.RemoveAnswer, er
 	if err := ctx.Err(); err != nil {
 		return removed, fmt.Errorf("remove %s: %w", w.Path, err)
 	}
-	// The hook may have removed the directory itself, or put something else there.
+	// The hook may have removed the directory, or replaced it.
 	info, err := lookAt(w.Path)
 	if err != nil {
 		return removed, err
@@ -124,51 +124,51 @@ func (w *Workspace) moveAway(ctx context.Context) (removed host.RemoveAnswer, er
 	return removed, w.root.removeRecord(w.Key)
 }
 
-// leaveAlone records that the workspace stays, and why, so that the next run finds it complete and passes wait before
-// they try again.
+// leaveAlone records that the workspace is kept, and why, so that the next run finds it complete, and passes wait before they
+// examine it again.
 func (w *Workspace) leaveAlone(work string) error {
 	w.rec.State, w.rec.Unsaved, w.rec.UnsavedAt = Prepared, work, w.removal.now
 	return w.root.writeRecord(w.rec)
 }
 
 const (
-	// trashTime ends the name of an entry of the trash: when it was put there, UTC.
+	// trashTime is the format of the time at the end of an entry's name: when it was moved to the trash, UTC.
 	trashTime = "20060102T150405.000000000Z"
-	// noteSuffix ends the name of the note beside an entry.
+	// noteSuffix is appended to an entry's name for the note beside it.
 	noteSuffix = ".note"
 	maxNote    = 64 << 10 // bytes
-	// RecheckUnsaved is how long a workspace with unsaved work is left alone before it is examined again.
+	// RecheckUnsaved is the time between two examinations of a workspace with unsaved work.
 	RecheckUnsaved = time.Hour
 )
 
-// Trash is what a project says about the removed workspaces of a root, which it may share with others.
+// Trash says how a project keeps its removed workspaces in a root, which it may share with other projects.
 type Trash struct {
-	// Project owns what is removed from now on, and wants it kept for Keep.
+	// Project owns what is removed through this Root, and keeps it for Keep.
 	Project string
 	Keep    time.Duration
-	// Short: space is short, so that nothing is kept but unsaved work.
+	// Short: free space is low, so only unsaved work is kept.
 	Short bool
-	// Retry examines entries with unsaved work again, however recently that was done, and tries again to delete those that
-	// could not be deleted.
+	// Retry: entries with unsaved work are examined again, even if they were examined recently, and entries that could not be
+	// deleted are tried again.
 	Retry bool
 }
 
-// note is written beside an entry of the trash. A workspace that was removed an hour ago must not be deleted because the
-// wall clock was set a year ahead, or because another project on this root keeps nothing.
+// note is stored beside an entry of the trash. Thanks to it, a workspace that was removed an hour ago is not deleted because the
+// wall clock was set a year ahead, or because another project in this root keeps nothing.
 type note struct {
 	Project string        `json:"project"`
 	Keep    time.Duration `json:"keep_ns"`
-	// Boot and Mono are when the entry came, or was found to hold unsaved work.
+	// Boot and Mono are the time at which the entry was moved here, or was last found to contain unsaved work.
 	Boot string        `json:"boot"`
 	Mono time.Duration `json:"mono_ns"`
-	// SavedAt is when nothing in it existed nowhere else, zero if that was not so when it came. It counts for as long as nothing
-	// in the entry changes: git can't tell any more once the repository of a linked worktree has been pruned.
+	// SavedAt is the time at which it contained no unsaved work, zero if it did when it was moved here. It is valid until a file in
+	// the entry changes. Git can't tell later if the main repository of a linked worktree has been pruned.
 	SavedAt time.Time `json:"saved_at,omitzero"`
 	// LossAccepted: an operator has accepted the loss of unsaved work, or the deletion has begun.
 	LossAccepted bool `json:"discard,omitempty"`
-	// Unsaved is the work in it that exists nowhere else.
+	// Unsaved is the work in it that exists nowhere else, empty if none is known.
 	Unsaved string `json:"unsaved,omitempty"`
-	// Undeletable: it could not be deleted. Passes do not try again and again.
+	// Undeletable: a deletion failed, and passes do not try again.
 	Undeletable bool `json:"undeletable,omitempty"`
 }
 
@@ -178,7 +178,7 @@ type trashEntry struct {
 	at   time.Time
 }
 
-// readNote returns the note of an entry; one without is this project's.
+// readNote returns the note of an entry. An entry without a note counts as this project's.
 func (r *Root) readNote(entry string) note {
 	n := note{}
 	b, err := files.ReadRegular(entry+noteSuffix, maxNote)
@@ -188,7 +188,7 @@ func (r *Root) readNote(entry string) note {
 	return n
 }
 
-// writeNote writes the note of an entry. If it fails, on a full disk for instance, there is none.
+// writeNote writes the note of an entry. If that fails, for example on a full disk, the entry has none.
 func writeNote(entry string, n note) {
 	b, err := json.Marshal(n)
 	if err == nil {
@@ -213,12 +213,12 @@ func (w *Workspace) examine(ctx context.Context) note {
 	return n
 }
 
-// moveToTrash renames a directory into the trash and returns its new path. The note precedes it, so that no entry is without one.
+// moveToTrash renames a directory into the trash and returns its new path. The note is written first.
 func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, err error) {
 	if err := files.OwnDir(r.trash()); err != nil {
-		return "", files.Failed(err, "make the trash")
+		return "", files.Failed(err, "create the trash")
 	}
-	// Only an account that may write a directory can move it to another parent: its ".." changes.
+	// A directory can be moved to another parent only if it is writable, because its ".." changes.
 	if info, statErr := os.Lstat(path); statErr == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
 		err = os.Chmod(path, info.Mode().Perm()|0o700)
 	}
@@ -229,7 +229,7 @@ func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, 
 	}
 	if err == nil {
 		n.Project, n.Keep = r.Trash.Project, r.Trash.Keep
-		n.Boot, n.Mono, _ = r.clock() // without it the wall clock counts
+		n.Boot, n.Mono, _ = r.clock() // on an error the wall clock counts
 		writeNote(to, n)
 		if err = os.Rename(path, to); err != nil {
 			_ = os.Remove(to + noteSuffix)
@@ -245,8 +245,8 @@ func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, 
 	return to, nil
 }
 
-// deleteTrash deletes one entry of the trash. An entry that can't be deleted is marked, and PurgeTrash reports it. What is left
-// by a deletion that was cut off is not examined again: half of a repository can't be read.
+// deleteTrash deletes one entry of the trash. An entry that can't be deleted is marked, and PurgeTrash reports it. The rest of an
+// interrupted deletion is not examined again, because half a repository can't be read.
 func (r *Root) deleteTrash(ctx context.Context, path string) error {
 	n := r.readNote(path)
 	if !n.LossAccepted {
@@ -263,7 +263,7 @@ func (r *Root) deleteTrash(ctx context.Context, path string) error {
 	return err
 }
 
-// listTrash leaves out files whose name symphony does not write.
+// listTrash returns the entries of the trash. It skips names that symphony does not create.
 func (r *Root) listTrash() (list []trashEntry, err error) {
 	entries, err := os.ReadDir(r.trash())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -278,8 +278,8 @@ func (r *Root) listTrash() (list []trashEntry, err error) {
 	return list, nil
 }
 
-// due reports whether the time is over for which an entry is kept: by the monotonic clock where its note allows that, else by
-// the wall clock. Another project's entry is kept for as long as that one asked.
+// due reports whether the time of an entry is over: by the monotonic clock if it was removed in this boot, otherwise by the wall
+// clock. The entry of another project is kept for as long as that project wants.
 func (r *Root) due(t trashEntry, now time.Time) bool {
 	keep, age := t.Keep, now.Sub(t.at)
 	switch {
@@ -297,8 +297,8 @@ func (r *Root) due(t trashEntry, now time.Time) bool {
 	return age >= keep || keep <= 0
 }
 
-// ExpiredTrash lists the removed workspaces that were kept for their time (workspace.keep_removed_ms) and can be
-// purged, without those that could not be deleted before.
+// ExpiredTrash lists the removed workspaces whose time (workspace.keep_removed_ms) is over, without those that could not be
+// deleted before.
 func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	list, err := r.listTrash()
 	for _, t := range list {
@@ -309,12 +309,13 @@ func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	return paths, err
 }
 
-// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work stays, unless it is this project's and discard is
-// set, and is examined again after RecheckUnsaved. It ends when ctx does, with its error; the next call continues. Concurrent calls do no harm.
+// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work is kept, unless it is this project's and discard is set,
+// and is examined again after RecheckUnsaved. If ctx ends, it returns the error of ctx, and the next call continues. Concurrent
+// calls are safe.
 func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (purged host.PurgeAnswer, err error) {
 	purged.Unsaved = map[string]string{}
 	notes, _ := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix) // the pattern is well-formed
-	for _, name := range notes {                             // of entries that were taken out of the trash by hand, or never arrived
+	for _, name := range notes {                             // an operator may have taken the entry out of the trash
 		path := filepath.Join(r.trash(), name)
 		if _, err := os.Lstat(strings.TrimSuffix(path, noteSuffix)); errors.Is(err, fs.ErrNotExist) {
 			_ = os.Remove(path)
@@ -330,7 +331,7 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (pur
 			continue
 		}
 		if work := r.UnsavedInTrash(ctx, t.path, discard); work != "" && ctx.Err() == nil {
-			t.Unsaved = work // so that it is not examined in every pass
+			t.Unsaved = work // so that not every pass examines it
 			t.Boot, t.Mono, _ = r.clock()
 			writeNote(t.path, t.note)
 			purged.Unsaved[t.path] = work
@@ -349,9 +350,9 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (pur
 	return purged, err
 }
 
-// UnsavedInTrash says what work in an entry of the trash exists nowhere else. It is empty where nothing was unsaved when the entry
-// came, and nothing in it has changed since, and where an operator has accepted the loss: then, or now with discard, which is
-// for this project's entries only.
+// UnsavedInTrash describes the work in an entry of the trash that exists nowhere else. It returns an empty string if nothing was
+// unsaved when the entry was moved here and nothing in it has changed since, or if an operator has accepted the loss, which
+// discard does for this project's entries.
 func (r *Root) UnsavedInTrash(ctx context.Context, path string, discard bool) string {
 	n := r.readNote(path)
 	if n.LossAccepted || discard && n.Project == r.Trash.Project || !n.SavedAt.IsZero() && !changedSince(ctx, path, n.SavedAt) {
@@ -360,7 +361,7 @@ func (r *Root) UnsavedInTrash(ctx context.Context, path string, discard bool) st
 	return git.Unsaved(ctx, path)
 }
 
-// changedSince reports whether anything below path was written since, or can't be looked at.
+// changedSince reports whether a file below path was modified after since, or can't be examined.
 func changedSince(ctx context.Context, path string, since time.Time) bool {
 	err := filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 		var info fs.FileInfo
@@ -375,9 +376,9 @@ func changedSince(ctx context.Context, path string, since time.Time) bool {
 	return err != nil
 }
 
-// Dissolve removes symphony's own files from a root without a workspace or project: the trash and the lock files, and the
-// root itself if it is empty then. A root that is still in use stays as it is, and so does one whose trash holds unsaved work,
-// but for that of the projects in discard.
+// Dissolve removes symphony's own files from a root without workspaces and projects: the trash and the lock files, and then the
+// root itself if it is empty. It changes nothing if the root is in use, or if its trash contains files of an operator or unsaved
+// work of projects that are not in discard.
 func (r *Root) Dissolve(ctx context.Context, discard []string) error {
 	for _, pattern := range []string{"*.json", "projects/*.json"} {
 		if used, err := fs.Glob(os.DirFS(r.meta()), pattern); err != nil || len(used) > 0 {
@@ -400,6 +401,6 @@ func (r *Root) Dissolve(ctx context.Context, discard []string) error {
 	if err := files.RemoveTree(ctx, r.meta()); err != nil {
 		return files.Failed(err, "remove %s", r.meta())
 	}
-	_ = os.Remove(r.Path) // its maker may keep something else in it
+	_ = os.Remove(r.Path) // fails if something else is in it
 	return nil
 }

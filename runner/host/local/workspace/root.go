@@ -20,21 +20,21 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// Root is a workspace root (specification 9.1): a directory of this account that no other account can write, every
-// workspace directly below it.
+// Root is a workspace root (specification 9.1), the directory that contains the workspaces. It belongs to this account, and no
+// other account can write to it.
 type Root struct {
 	// Path is absolute and free of symbolic links.
 	Path string
-	// Trash says what becomes of removed workspaces.
+	// Trash says how long removed workspaces are kept.
 	Trash Trash
 
-	// clock reads the clock that neither a suspend nor a step of the wall clock moves. Readings can be compared where boot is
-	// the same.
+	// clock reads the monotonic clock, which ignores suspends and changes of the wall clock. Readings of the same boot can be
+	// compared.
 	clock     func() (boot string, mono time.Duration, err error)
 	leaseWait time.Duration // how long to try for a lease or a lock before it counts as taken
 }
 
-// metaDir holds all that is ours in a root. No key is equal to it: keys with a leading dot get a suffix.
+// metaDir contains all of symphony's own files in a root. No key is equal to it, because a key with a leading dot ends in a hash.
 const metaDir = ".symphony"
 
 func (r *Root) meta() string             { return filepath.Join(r.Path, metaDir) }
@@ -43,8 +43,8 @@ func (r *Root) trash() string            { return filepath.Join(r.meta(), "trash
 func (r *Root) record(key string) string { return filepath.Join(r.meta(), key+".json") }
 func (r *Root) lock(key string) string   { return filepath.Join(r.meta(), key+".lock") }
 
-// OpenRoot opens the root at path, which must be absolute, and makes what is missing of it, private to the account. Its errors are
-// workspace_root_unusable or disk_full.
+// OpenRoot opens the root at path, which must be absolute, and creates what is missing, private to the account. Its errors are
+// workspace_root_unusable and disk_full.
 func OpenRoot(path string) (*Root, error) {
 	if filepath.IsAbs(path) { // resolveRoot refuses others
 		if err := os.MkdirAll(path, 0o700); err != nil {
@@ -57,7 +57,7 @@ func OpenRoot(path string) (*Root, error) {
 	}
 	err = files.OwnDir(r.meta())
 	if err == nil {
-		err = writable(r.meta()) // a volume that went read-only shows it nowhere else before a run has begun
+		err = writable(r.meta()) // otherwise a read-only volume would be noticed only after a run has begun
 	}
 	if err != nil {
 		return nil, rootFailed(r.meta(), err)
@@ -65,8 +65,8 @@ func OpenRoot(path string) (*Root, error) {
 	return r, nil
 }
 
-// FindRoot opens the root at path to look at it and creates nothing. ok is false where there is no root, or no workspace was ever
-// made in it.
+// FindRoot opens the root at path for reading and creates nothing. ok is false if there is no root, or if it never contained a
+// workspace.
 func FindRoot(path string) (root *Root, ok bool, err error) {
 	if _, err := os.Stat(path); filepath.IsAbs(path) && errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
@@ -82,7 +82,7 @@ func FindRoot(path string) (root *Root, ok bool, err error) {
 	return r, err == nil, nil
 }
 
-// CheckRoot says what OpenRoot and ClaimProject would say, as far as that can be told without making anything.
+// CheckRoot returns the errors that OpenRoot and ClaimProject would return, as far as it can tell without creating anything.
 func CheckRoot(path, endpointAndSlug, stateDir string) error {
 	root, ok, err := FindRoot(path)
 	if err != nil {
@@ -101,7 +101,7 @@ func CheckRoot(path, endpointAndSlug, stateDir string) error {
 	return unclaimed(root.project(endpointAndSlug), stateDir)
 }
 
-// writable reports whether a directory, or what is missing of its path, could be written.
+// writable returns an error if a directory can't be written or, if it does not exist, can't be created.
 func writable(path string) error {
 	info, err := os.Stat(path)
 	for errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
@@ -117,7 +117,7 @@ func writable(path string) error {
 	return err
 }
 
-// resolveRoot resolves an existing root and checks whose it is.
+// resolveRoot resolves an existing root and checks its owner and mode.
 func resolveRoot(path string) (*Root, error) {
 	real, err := filepath.EvalSymlinks(path)
 	var info fs.FileInfo
@@ -131,7 +131,7 @@ func resolveRoot(path string) (*Root, error) {
 	case !info.IsDir():
 		err = errors.New("not a directory")
 	case real == "/":
-		err = errors.New("the whole file system")
+		err = errors.New("it is the root of the file system")
 	case !files.Ours(info):
 		err = errors.New("owned by another user")
 	case info.Mode().Perm()&0o022 != 0:
@@ -152,7 +152,7 @@ func resolveRoot(path string) (*Root, error) {
 func rootFailed(path string, err error) *reconcile.Error {
 	failed := &reconcile.Error{
 		Code: CodeRootUnusable, Message: fmt.Sprintf("workspace root %s: %v", path, err), Err: err,
-		Hint: "set workspace.root to the absolute path of a directory that this account can make, or that it owns and alone can write",
+		Hint: "set workspace.root to the absolute path of a directory that this account can create, or owns and can write to alone",
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		errors.As(files.Failed(err, "open workspace root %s", path), &failed)
@@ -160,9 +160,9 @@ func rootFailed(path string, err error) *reconcile.Error {
 	return failed
 }
 
-// FreeBytes is what an unprivileged user may still write on the volume of path. For a path that does not
-// exist yet it is that of the nearest directory above. A file system that counts nothing (ramfs, some of FUSE's) says
-// zero of all, and is never full.
+// FreeBytes returns the free space for unprivileged users on the volume of path, in bytes. If path does not exist yet, it is that
+// of the nearest existing parent. A file system without limits (ramfs, some FUSE file systems) reports a size of zero; for it
+// the result is math.MaxInt64.
 func FreeBytes(path string) (int64, error) {
 	var st unix.Statfs_t
 	for {
@@ -174,39 +174,38 @@ func FreeBytes(path string) (int64, error) {
 		case err == nil:
 			return int64(st.Bavail) * int64(st.Bsize), nil
 		case !errors.Is(err, unix.ENOENT) || up == path:
-			return 0, files.Failed(err, "ask for the free space of %s", path)
+			return 0, files.Failed(err, "read the free space of %s", path)
 		}
 		path = up
 	}
 }
 
-// projectClaim says which state directory works on a tracker's project under this root.
+// projectClaim says which state directory works on a project of the tracker in this root.
 type projectClaim struct {
 	Project  string `json:"project"`
 	StateDir string `json:"state_dir"`
 }
 
-// project is the file of a claim.
+// project returns the path of a claim.
 func (r *Root) project(endpointAndSlug string) string {
 	sum := sha256.Sum256([]byte(endpointAndSlug))
 	return filepath.Join(r.meta(), "projects", fmt.Sprintf("%x.json", sum[:8]))
 }
 
-// ClaimProject records that the state directory works on a project (endpoint and slug) under this root, or fails with
-// project_conflict where another one does that still exists and has a state.db: the two would start workers for the same issues.
-// A repeated claim only reads.
+// ClaimProject records that the state directory works on a project (endpoint and slug) in this root. If another one that still
+// has a state.db does, the error is project_conflict: both would start workers for the same issues. A repeated claim only reads.
 func (r *Root) ClaimProject(endpointAndSlug, stateDir string) error {
 	path, claim := r.project(endpointAndSlug), projectClaim{endpointAndSlug, stateDir}
 	if have, err := readClaim(path); err != nil || have == claim {
 		return err
 	}
 	if err := files.OwnDir(filepath.Dir(path)); err != nil {
-		return files.Failed(err, "make %s", filepath.Dir(path))
+		return files.Failed(err, "create %s", filepath.Dir(path))
 	}
 	lock, err := lockFile(path+".lock", r.leaseWait)
 	if errors.Is(err, files.ErrHeld) {
 		return &reconcile.Error{
-			Code: CodeFailed, Message: "claim the project " + endpointAndSlug + ": another pass is doing it",
+			Code: CodeFailed, Message: "claim the project " + endpointAndSlug + ": another pass is claiming it",
 			Hint: "the next pass tries again", Err: err,
 		}
 	}
@@ -222,7 +221,7 @@ func (r *Root) ClaimProject(endpointAndSlug, stateDir string) error {
 	return errors.Join(err, lock.Close())
 }
 
-// unclaimed fails with project_conflict where the claim at path is that of another state directory in use.
+// unclaimed returns project_conflict if the claim at path belongs to another state directory that is in use.
 func unclaimed(path, stateDir string) error {
 	have, err := readClaim(path)
 	if err != nil || have.StateDir == "" || files.SameDir(have.StateDir, stateDir) {
@@ -234,14 +233,14 @@ func unclaimed(path, stateDir string) error {
 	}
 	return &reconcile.Error{
 		Code:    CodeProjectConflict,
-		Message: fmt.Sprintf("the project %s is worked on from the state directory %s already", have.Project, have.StateDir),
-		Hint: "use that state directory, give this workflow a workspace.root of its own, or remove " + path +
+		Message: fmt.Sprintf("another state directory works on the project %s: %s", have.Project, have.StateDir),
+		Hint: "use that state directory, give this workflow its own workspace.root, or remove " + path +
 			" if the other one is no longer used",
 		Err: err,
 	}
 }
 
-// readClaim returns an empty claim where there is none.
+// readClaim returns an empty claim if there is none.
 func readClaim(path string) (c projectClaim, err error) {
 	b, err := files.ReadRegular(path, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -253,24 +252,24 @@ func readClaim(path string) (c projectClaim, err error) {
 	if err != nil {
 		return c, &reconcile.Error{
 			Code: CodeFailed, Message: fmt.Sprintf("read the project claim %s: %v", path, err),
-			Hint: "remove the file where only one state directory works on the project", Err: err,
+			Hint: "remove the file if only one state directory works on the project", Err: err,
 		}
 	}
 	return c, nil
 }
 
-// UnclaimProjects takes back what ClaimProject has written for a state directory, and returns the projects.
+// UnclaimProjects removes the claims of a state directory, and returns their projects.
 func (r *Root) UnclaimProjects(stateDir string) (projects []string, err error) {
 	names, err := fs.Glob(os.DirFS(r.meta()), "projects/*.json")
 	for _, name := range names {
 		path := filepath.Join(r.meta(), name)
 		c, err := readClaim(path)
 		if err != nil || !files.SameDir(c.StateDir, stateDir) {
-			continue // another's, or one that a pass will complain about
+			continue // another's, or unreadable, which the next pass reports
 		}
 		_ = os.Remove(path + ".lock")
 		if err := os.Remove(path); err != nil {
-			return projects, files.Failed(err, "let go of the project in %s", path)
+			return projects, files.Failed(err, "remove the project claim %s", path)
 		}
 		projects = append(projects, c.Project)
 	}

@@ -21,13 +21,12 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// Workspace is the directory of one issue (specification 4.1.4), held under its lease. It is for one
-// goroutine.
+// Workspace is the directory of one issue (specification 4.1.4) whose lease is held. It must not be used concurrently.
 type Workspace struct {
 	host.Workspace
 	Key string
-	// Previous are the runs that held the workspace before, oldest first; usually one, none for the first.
-	// What they left must be reaped before anything is started. Ready confirms that it was.
+	// Previous are the runs that held the workspace before, oldest first: usually one, for the first run none. Their processes
+	// must be ended before anything is started. Ready records that they are.
 	Previous []RunRef
 
 	root    *Root
@@ -37,10 +36,10 @@ type Workspace struct {
 	removal *removal    // set by BeginRemoval
 }
 
-// Acquire takes the workspace of an issue, making it where it is missing (specification 9.2). It waits up to 2 s for the lease,
-// then fails with workspace_busy. A workspace of another issue or project is workspace_foreign, and something that is no directory
-// in its place invalid_workspace_cwd; both are left as they are. A workspace whose making or removal was cut off is made anew. The
-// caller owes Release.
+// Acquire acquires the workspace of an issue and creates it if it is missing (specification 9.2). After waiting 2 s for the lease
+// it returns workspace_busy. For a workspace of another issue or project it returns workspace_foreign, for a path that is not a
+// directory invalid_workspace_cwd, and changes neither. If the creation or the removal of the workspace was interrupted, it is
+// created again. The caller must call Release.
 func (r *Root) Acquire(ctx context.Context, o Owner) (*Workspace, error) {
 	w, found, err := r.hold(o)
 	if err != nil {
@@ -52,11 +51,10 @@ func (r *Root) Acquire(ctx context.Context, o Owner) (*Workspace, error) {
 	return w, nil
 }
 
-// hold takes the lease, reads the record (found is false where there is none) and looks at the directory. It
-// changes nothing.
+// hold takes the lease, reads the record (found is false if there is none) and checks the directory. It changes nothing.
 func (r *Root) hold(o Owner) (w *Workspace, found bool, err error) {
 	key := Key(o.Identifier)
-	path := filepath.Join(r.Path, key) // always a direct child of the root (specification 9.5, invariant 2)
+	path := filepath.Join(r.Path, key) // a direct child of the root (specification 9.5, invariant 2)
 	lease, err := r.lease(key, o)
 	if err != nil {
 		return nil, false, err
@@ -70,7 +68,7 @@ func (r *Root) hold(o Owner) (w *Workspace, found bool, err error) {
 			Code: CodeForeign,
 			Message: fmt.Sprintf("%s belongs to issue %s (id %s) of %s, state directory %s",
 				path, w.rec.Identifier, w.rec.IssueID, w.rec.Project, w.rec.StateDir),
-			Hint: "give each project a workspace.root of its own, or remove that workspace first",
+			Hint: "give each project its own workspace.root, or remove that workspace first",
 		}
 	}
 	if err == nil {
@@ -82,25 +80,25 @@ func (r *Root) hold(o Owner) (w *Workspace, found bool, err error) {
 	return w, found, nil
 }
 
-// lookAt gives nil where there is nothing, and an error for anything but a real directory.
+// lookAt returns nil if nothing is at path, and an error for anything but a real directory.
 func lookAt(path string) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, files.Failed(err, "look at the workspace %s", path)
+		return nil, files.Failed(err, "check the workspace %s", path)
 	case info.Mode().IsRegular():
-		return nil, invalidCwd(path, "not a directory but a file")
+		return nil, invalidCwd(path, "it is a file, not a directory")
 	case info.Mode()&fs.ModeSymlink != 0:
-		return nil, invalidCwd(path, "not a directory but a symbolic link")
+		return nil, invalidCwd(path, "it is a symbolic link, not a directory")
 	case !info.IsDir():
-		return nil, invalidCwd(path, "not a directory but a special file")
+		return nil, invalidCwd(path, "it is a special file, not a directory")
 	}
 	return info, nil
 }
 
-// prepare brings a held workspace into use: as it is, or made anew.
+// prepare makes a held workspace usable, and creates it if necessary.
 func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 	w.Created = w.info == nil || found && w.rec.State != Prepared
 	if w.Created {
@@ -110,7 +108,7 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 	}
 	id, state := w.rec.ID, Prepared
 	if w.Created || !found || w.rec.Path != w.Path {
-		id = newID() // a root that was moved: a thread that worked in the old place knows the old paths
+		id = newID() // the root was moved: a thread that worked in the old place knows the old paths
 	}
 	if w.Created {
 		state = Creating
@@ -120,7 +118,7 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 	}
 	if w.Created {
 		if err := os.Mkdir(w.Path, 0o700); err != nil {
-			return files.Failed(err, "make the workspace")
+			return files.Failed(err, "create the workspace")
 		}
 	}
 	crash.At("workspace.make.directory")
@@ -133,12 +131,12 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 
 func newID() string {
 	var b [16]byte
-	rand.Read(b[:]) // never fails: it ends the program instead
+	rand.Read(b[:]) // never fails: it crashes the program instead
 	return hex.EncodeToString(b[:])
 }
 
-// takeRecord writes down that a run holds the workspace. Previous are the runs that it has to reap after: the last one and those
-// that this one had not confirmed.
+// takeRecord records that a run holds the workspace. Previous are the runs whose processes it must end: the last one, and those
+// whose end the last one had not confirmed.
 func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 	list := slices.Clone(w.rec.Previous)
 	if w.rec.RunID != "" {
@@ -150,11 +148,11 @@ func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 	return w.root.writeRecord(w.rec)
 }
 
-// deleteTimeout bounds the deletion of leftovers while a run waits for it.
+// deleteTimeout limits the deletion of leftovers, because a run waits for it.
 const deleteTimeout = 10 * time.Second
 
-// clear takes away what a cut-off run left. What was on its way into the trash is kept there for its time; the rest is worth
-// nothing.
+// clear removes what an interrupted run left. With keep, the workspace was being removed, and is kept in the trash for its time;
+// otherwise its creation was incomplete, and it is deleted.
 func (w *Workspace) clear(ctx context.Context, keep bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
@@ -170,7 +168,7 @@ func (w *Workspace) clear(ctx context.Context, keep bool) (err error) {
 	return err
 }
 
-// dispose deletes a directory that is worth nothing, by way of the trash. What can't be deleted is purged later.
+// dispose moves a directory that need not be kept into the trash and deletes it there. What can't be deleted is purged later.
 func (w *Workspace) dispose(ctx context.Context, path string) error {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -186,32 +184,32 @@ func (w *Workspace) makeWork() error {
 	work := w.WorkDir()
 	for _, dir := range []string{filepath.Dir(work), work, w.TmpDir, w.CacheDir} {
 		if err := files.OwnDir(dir); err != nil {
-			return files.Failed(err, "make %s", dir)
+			return files.Failed(err, "create %s", dir)
 		}
 	}
 	return nil
 }
 
-// Lease is the open lock file. A process that inherits it keeps the workspace taken until it ends, whatever
-// becomes of us; hand it to hooks and agent as an extra file. Release closes it.
+// Lease is the open lock file. Hooks and the agent inherit it, and each of them keeps the lease until it ends, even if this
+// process has ended. Release closes it.
 func (w *Workspace) Lease() *os.File { return w.lease }
 
-// WorkDir is symphony's own directory of the workspace, with tmp and cache in it. Agents can write those only.
+// WorkDir is symphony's directory for the workspace. Agents can write only to tmp and cache in it.
 func (w *Workspace) WorkDir() string { return w.root.work(w.Key) }
 
-// Env is what every process in the workspace is told about it, as NAME=value.
+// Env returns the variables that describe the workspace to its processes, as NAME=value.
 func (w *Workspace) Env() []string {
 	return []string{"SYMPHONY_WORKSPACE=" + w.Path, "TMPDIR=" + w.TmpDir, "XDG_CACHE_HOME=" + w.CacheDir}
 }
 
-// look checks that the workspace is a directory that lies, all links resolved, strictly inside the root (specification 9.5).
+// look checks that the workspace is a directory and, with all links resolved, strictly inside the root (specification 9.5).
 func (w *Workspace) look() (fs.FileInfo, error) {
 	info, err := lookAt(w.Path)
 	if err != nil {
 		return nil, err
 	}
 	if info == nil {
-		return nil, invalidCwd(w.Path, "it is gone")
+		return nil, invalidCwd(w.Path, "it does not exist any more")
 	}
 	return info, contained(w.Root, w.Path)
 }
@@ -222,26 +220,24 @@ func contained(root, path string) error {
 		return files.Failed(err, "resolve the workspace %s", path)
 	}
 	if real != path || filepath.Dir(path) != root {
-		return invalidCwd(path, "not inside the workspace root "+root+" but "+real)
+		return invalidCwd(path, "it leads to "+real+", outside of the workspace root "+root)
 	}
 	return nil
 }
 
-// Verify checks, right before something is started in the workspace, that its path still is the directory
-// that was taken, and inside the root (specification 9.5, invariants 1 and 2). Its error is
-// invalid_workspace_cwd.
+// Verify checks that the path is still the directory that was acquired, and inside the root (specification 9.5, invariants 1
+// and 2). It is called directly before something is started in the workspace. Its error is invalid_workspace_cwd.
 func (w *Workspace) Verify() error {
 	info, err := w.look()
 	if err == nil && !os.SameFile(info, w.info) {
-		err = invalidCwd(w.Path, "replaced by another directory")
+		err = invalidCwd(w.Path, "it was replaced by another directory")
 	}
 	return err
 }
 
-// Ready records that the workspace may be worked in: what its previous holders left is reaped, and
-// after_create has succeeded where the directory is new. Until then a crash makes the next holder start over.
-// The directory that is there now is the one that Verify expects: after_create is the operator's and may have
-// replaced it.
+// Ready records that the workspace is ready for work: the processes of previous holders have ended, and after_create has
+// succeeded if the directory is new. After a crash before Ready, the next holder starts over. From now on Verify expects the
+// directory that exists now, because the operator's after_create may have replaced it.
 func (w *Workspace) Ready() (err error) {
 	if w.info, err = w.look(); err != nil {
 		return err
@@ -250,8 +246,8 @@ func (w *Workspace) Ready() (err error) {
 	return w.root.writeRecord(w.rec)
 }
 
-// Discard takes a new workspace away whose after_create failed (specification 9.3), with its record. It
-// refuses one that is not new: that is work of earlier runs. The lease stays until Release.
+// Discard deletes a new workspace whose after_create failed (specification 9.3), and its record. It refuses a workspace that is
+// not new, because that contains work of earlier runs. The lease is held until Release.
 func (w *Workspace) Discard() error {
 	if w.rec.State != Creating {
 		return &reconcile.Error{Code: CodeFailed, Message: "discard " + w.Path + ": it is not new"}
@@ -259,14 +255,14 @@ func (w *Workspace) Discard() error {
 	if _, err := lookAt(w.Path); err != nil {
 		return err
 	}
-	// Not the context of the run: that one may be over, and the directory must not stay.
+	// The context of the run may have ended, and the directory must be deleted anyway.
 	if err := w.clear(context.Background(), false); err != nil {
 		return err
 	}
 	return w.root.removeRecord(w.Key)
 }
 
-// Release closes the lease. Processes that inherited it keep it. Releasing again does nothing.
+// Release closes the lease. Processes that inherited it keep it. A second call does nothing.
 func (w *Workspace) Release() error {
 	if err := w.lease.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return files.Failed(err, "release the lease of %s", w.Key)
@@ -274,15 +270,15 @@ func (w *Workspace) Release() error {
 	return nil
 }
 
-// lockFile takes the exclusive flock on path, creating the file, and tries for at most wait. The error wraps files.ErrHeld where
-// another process kept it. The lock ends when every copy of the returned file is closed, those that children inherited included.
+// lockFile creates the file if necessary and takes an exclusive flock on it. If another process still holds it after wait, the
+// error wraps files.ErrHeld. The lock ends when all copies of the returned file are closed, including those of children.
 func lockFile(path string, wait time.Duration) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if err = files.Lock(f, unix.LOCK_EX, wait); err == nil {
-		// The file may have been deleted meanwhile. A lock on a file without a name excludes no process.
+		// The file may have been deleted in between. A lock on a deleted file excludes no process.
 		open, statErr := f.Stat()
 		named, nameErr := os.Lstat(path)
 		if err = statErr; err == nil && (nameErr != nil || !os.SameFile(open, named)) {
@@ -295,8 +291,8 @@ func lockFile(path string, wait time.Duration) (*os.File, error) {
 	return f, nil
 }
 
-// Held reports whether a process holds the lease of a key: a worker, or a hook or an agent that it left. It asks with a shared
-// lock and creates nothing.
+// Held reports whether a process holds the lease of a key: a worker, or a hook or agent that outlived its worker. It probes with
+// a shared lock and creates nothing.
 func (r *Root) Held(key string) (held bool, err error) {
 	f, err := os.OpenFile(r.lock(key), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -315,8 +311,8 @@ func (r *Root) Held(key string) (held bool, err error) {
 	return held, err
 }
 
-// lease takes the lease of a key for a run. Where it is taken, the error names the holder as the record tells it, which may be
-// changing just now.
+// lease takes the lease of a key for a run. If another run holds it, the error names the holder from the record, which may be
+// changing at this moment.
 func (r *Root) lease(key string, o Owner) (*os.File, error) {
 	f, err := lockFile(r.lock(key), r.leaseWait)
 	switch {
