@@ -25,35 +25,36 @@ const (
 	limitsName   = "limits.json"
 	limitsLock   = "limits.lock"
 
-	// accountPatience bounds the wait for the account's lock. Its holder only writes a small file.
+	// accountPatience limits the wait for a lock of the account. Its holder only writes a small file.
 	accountPatience = 2 * time.Second
 	accountPoll     = 10 * time.Millisecond
-	// longestWindow is a day more than codex's longest window: a wrong clock can't block a project for longer.
+	// longestWindow is a day more than codex's longest window. It limits how long a wrong clock can block a project.
 	longestWindow = 8 * 24 * time.Hour
-	// clockSlack is how far ahead of this process's clock a fresh record may lie.
+	// clockSlack is how far in the future the time of a record may be.
 	clockSlack = time.Minute
-	// mainLimitID is the limit that counts for agents, as JSON; others are those of single models.
+	// mainLimitID is the id, as JSON, of the limit that applies to agents. Other limits are those of single models.
 	mainLimitID = `"codex"`
 )
 
-// Account is the directory of what the projects share that use one codex home: the account's rate limits, and a failure of
-// login or allowance. It lies beside the projects' own state directories; the first process that has something to write
-// makes it. Passes read it without a lock; writers take turns.
+// Account is what all projects with the same codex home share: the account's rate limits, a block after a failure of login or
+// allowance, and the slots of SYMPHONY_MAX_AGENTS. It is stored in files of a directory in the state home, which the first
+// write creates. Passes read limits.json without a lock; writers take turns.
 type Account struct {
 	Home string // the codex home, resolved
 	Dir  string
 }
 
-// NewAccount names the account of a codex home, an absolute path. xdgStateHome and home count as in DefaultDir.
+// NewAccount returns the account of a codex home, which is an absolute path, without reading or creating anything.
+// xdgStateHome and home mean the same as in DefaultDir.
 func NewAccount(xdgStateHome, home, codexHome string) *Account {
 	resolved := resolve(codexHome)
 	return &Account{Home: resolved, Dir: filepath.Join(stateHome(xdgStateHome, home), accountsName, pathHash(resolved))}
 }
 
-// accountRecord is limits.json.
+// accountRecord is the content of limits.json.
 type accountRecord struct {
 	CodexHome string `json:"codex_home"`
-	// RateLimits is codex's record, its sparse updates merged; At is when it last changed.
+	// RateLimits is codex's rate-limit record with its sparse updates merged; At is the time of its last change.
 	RateLimits map[string]json.RawMessage `json:"rate_limits,omitempty"`
 	At         time.Time                  `json:"at"`
 	Block      *accountBlock              `json:"block"`
@@ -62,22 +63,22 @@ type accountRecord struct {
 
 type accountBlock struct {
 	reconcile.Block
-	// Probe is the alive file of the run that was started to see whether the block is over.
+	// Probe is the alive file of the run that was started to find out whether the block is over.
 	Probe string `json:"probe,omitempty"`
 }
 
-// AccountState is what limits.json says.
+// AccountState is what Read returns.
 type AccountState struct {
-	Limit *reconcile.Limit
-	Block *reconcile.Block
-	Probe string // the alive file of the run that probes, empty for none
-	// Since is the block's time as it was written. Written by a clock that was ahead, it lies in the future.
+	Limit *reconcile.Limit // the used-up limit, nil for none
+	Block *reconcile.Block // nil for none
+	Probe string           // the alive file of the run that probes the block, empty for none
+	// Since is the start of the block as it was stored. It is in the future if the clock was ahead then.
 	Since time.Time
-	// Over is when a limit or a block was last over, zero where that is not known.
+	// Over is when the last limit or block ended, zero if unknown.
 	Over time.Time
 }
 
-// Read returns what is known of the account. With an error the file can't be used, and nothing is known.
+// Read returns the limit and the block that apply at a time. On an error, which has the code account_state, neither is known.
 func (a *Account) Read(now time.Time) (AccountState, error) {
 	rec, err := a.load()
 	s := AccountState{Limit: exhausted(rec, now), Over: rec.OverAt}
@@ -85,7 +86,7 @@ func (a *Account) Read(now time.Time) (AccountState, error) {
 		s.Over = l.Until
 	}
 	if s.Over.After(now) {
-		s.Over = time.Time{} // written by a clock that was ahead
+		s.Over = time.Time{} // the clock was ahead
 	}
 	if rec.Block != nil {
 		b := rec.Block.Unstepped(now)
@@ -94,7 +95,7 @@ func (a *Account) Read(now time.Time) (AccountState, error) {
 	return s, err
 }
 
-// load reads the file; a missing one holds nothing.
+// load reads limits.json. If it does not exist the record is empty.
 func (a *Account) load() (rec accountRecord, err error) {
 	path := filepath.Join(a.Dir, limitsName)
 	text, err := os.ReadFile(path)
@@ -105,22 +106,22 @@ func (a *Account) load() (rec accountRecord, err error) {
 		err = json.Unmarshal(text, &rec)
 	}
 	if b := rec.Block; err == nil && b != nil && !reconcile.AccountFault(b.Code) {
-		err = fmt.Errorf("a block by %q", b.Code)
+		err = fmt.Errorf("unknown block %q", b.Code)
 	}
 	if err != nil {
 		return accountRecord{}, problem("account_state", fmt.Sprintf("%s can't be read and is ignored: %v", path, err),
-			"the next run writes it again; if its permissions are the reason, correct them", err)
+			"correct its permissions if they are the cause; otherwise the next run replaces it", err)
 	}
 	return rec, nil
 }
 
-// exhausted finds the window that is used up and comes back last. A record from the future was written by a wrong clock and
-// is ignored. An account with credits continues when its windows are used up.
+// exhausted returns the used-up window that is reset last; nil for none. It ignores a record from the future, which was
+// written by a wrong clock. An account with credits can go on after its windows are used up.
 func exhausted(rec accountRecord, now time.Time) *reconcile.Limit {
 	if rec.At.After(now.Add(clockSlack)) {
 		return nil
 	}
-	type member struct { // credits, or a window
+	type member struct { // either credits or a window
 		HasCredits  bool    `json:"hasCredits"`
 		Unlimited   bool    `json:"unlimited"`
 		UsedPercent float64 `json:"usedPercent"`
@@ -147,9 +148,8 @@ func exhausted(rec accountRecord, now time.Time) *reconcile.Limit {
 	return last
 }
 
-// SaveLimits merges a change of codex's rate-limit record into the stored one, member by member; a member that is null
-// changes nothing. The record of the main limit replaces that of another limit; that of another limit is ignored beside
-// the main one.
+// SaveLimits merges an update of codex's rate-limit record, as JSON, into the stored one, member by member. A null member
+// changes nothing. A record of the main limit replaces that of any other limit, and is never replaced by one.
 func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte) error {
 	var update map[string]json.RawMessage
 	if err := json.Unmarshal(changed, &update); err != nil {
@@ -177,8 +177,8 @@ func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte)
 	})
 }
 
-// Failed records the failure of login or allowance by which a run ended. Where the end of a used-up limit is known there is
-// nothing to find out by trying, and so no block.
+// Failed records that a run ended by a failure of login or allowance, and blocks the account. If the end of a used-up limit
+// is known, there is nothing to find out by a probe, and so no block.
 func (a *Account) Failed(ctx context.Context, now time.Time, code, message string) error {
 	return a.change(ctx, func(rec *accountRecord) bool {
 		if code == reconcile.CodeAgentQuota && exhausted(*rec, now) != nil {
@@ -194,7 +194,7 @@ func (a *Account) Failed(ctx context.Context, now time.Time, code, message strin
 	})
 }
 
-// Worked records that a run which began at the given time finished a turn: a block that existed before it is over.
+// Worked records that a run that began at a time finished a turn. This ends a block that is older than the run.
 func (a *Account) Worked(ctx context.Context, now, began time.Time) error {
 	over := func(rec accountRecord) bool { return rec.Block != nil && !began.Before(rec.Block.Since) }
 	if rec, err := a.load(); err != nil || !over(rec) {
@@ -209,8 +209,8 @@ func (a *Account) Worked(ctx context.Context, now, began time.Time) error {
 	})
 }
 
-// Probe records the run that is to show whether the block is over, by its alive file. Of all projects one probes at a time:
-// a caller that has read an older block, or comes too early, gets reconcile.ErrConflict.
+// Probe records the alive file of the run that is to show whether the block is over. Only one project probes at a time: the
+// error is reconcile.ErrConflict if the block has changed since the caller read it, or if its next try is not due.
 func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block, alive string) error {
 	tried := false
 	err := a.change(ctx, func(rec *accountRecord) bool {
@@ -230,14 +230,14 @@ func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block
 	return err
 }
 
-// change lets f modify the record under the lock, and writes it if f returns true. An unreadable record is replaced.
+// change calls f under the lock to modify the record, and writes the record if f returns true.
 func (a *Account) change(ctx context.Context, f func(rec *accountRecord) bool) error {
 	unlock, err := a.lock(ctx, limitsLock)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	rec, _ := a.load() // see above
+	rec, _ := a.load() // an unreadable record is replaced by an empty one
 	if !f(&rec) {
 		return nil
 	}
@@ -249,13 +249,13 @@ func (a *Account) change(ctx context.Context, f func(rec *accountRecord) bool) e
 	return a.fault("write "+limitsName, durable.WriteFile(filepath.Join(a.Dir, limitsName), append(text, '\n'), fileMode))
 }
 
-// lock takes one of the account's locks; it makes the directory if need be.
+// lock takes one of the account's locks, and creates the directory if necessary.
 func (a *Account) lock(ctx context.Context, name string) (unlock func(), err error) {
 	if err := checkFilesystem(a.Dir); err != nil {
 		return nil, a.fault("use it", err)
 	}
 	if err := os.MkdirAll(a.Dir, dirMode); err != nil {
-		return nil, a.fault("make it", err)
+		return nil, a.fault("create it", err)
 	}
 	path := filepath.Join(a.Dir, name)
 	l := flock.New(path, flock.SetPermissions(fileMode))
@@ -265,8 +265,8 @@ func (a *Account) lock(ctx context.Context, name string) (unlock func(), err err
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		return nil, a.fault("lock "+name, err)
 	case !got:
-		return nil, problem("account_state", fmt.Sprintf("state shared by the projects of %s: another process holds %s", a.Home, path),
-			"see who has it open: fuser -v "+path+"; nothing is lost; symphony continues when that process releases it", err)
+		return nil, problem("account_state", fmt.Sprintf("shared state of the projects of %s: another process keeps %s locked", a.Home, path),
+			"find that process: fuser -v "+path+"; nothing is lost, symphony continues when it releases the file", err)
 	}
 	return func() { _ = l.Unlock() }, nil // closing the file releases it in any case
 }
@@ -276,10 +276,10 @@ func (a *Account) fault(doing string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return diskFull(a.Dir, "write what is known of the account", err)
+		return diskFull(a.Dir, "write the state of the account", err)
 	}
-	return problem("account_state", fmt.Sprintf("state shared by the projects of %s, in %s: %s: %v", a.Home, a.Dir, doing, err),
-		"check the permissions of that directory; XDG_STATE_HOME names another place", err)
+	return problem("account_state", fmt.Sprintf("shared state of the projects of %s, in %s: %s: %v", a.Home, a.Dir, doing, err),
+		"check the permissions of that directory, or choose another place with XDG_STATE_HOME", err)
 }
 
 const (
@@ -287,11 +287,11 @@ const (
 	slotsLock = "slots.lock"
 )
 
-// TakeSlots locks free slots of the account, at most want of them, where SYMPHONY_MAX_AGENTS is limit. A slot is a file
-// whose lock belongs to every process that has it open: the caller passes the files on to the workers that it starts, and
-// closes the others. So a slot is free when its last holder is gone, however that ended.
+// TakeSlots locks free slots of the account, at most want of them. limit is SYMPHONY_MAX_AGENTS. A slot is a file with a lock
+// that belongs to every process that has inherited the open file: the caller passes the files on to the workers that it
+// starts and closes the others. A slot is thus free as soon as its last holder has ended in any way.
 //
-// A locked slot beyond limit counts as taken, too: another project may have been given a larger number.
+// A locked slot above limit counts as taken, too, because another project may have a higher limit.
 func (a *Account) TakeSlots(ctx context.Context, limit, want int) ([]*os.File, reconcile.Slots, error) {
 	unlock, err := a.lock(ctx, slotsLock)
 	if err != nil {
@@ -299,7 +299,7 @@ func (a *Account) TakeSlots(ctx context.Context, limit, want int) ([]*os.File, r
 	}
 	defer unlock()
 	if err := os.MkdirAll(filepath.Join(a.Dir, slotsName), dirMode); err != nil {
-		return nil, reconcile.Slots{}, a.fault("make "+slotsName, err)
+		return nil, reconcile.Slots{}, a.fault("create "+slotsName, err)
 	}
 	free, taken, err := a.lockFreeSlots()
 	count := reconcile.Slots{Taken: len(taken), Max: limit, Free: min(want, max(limit-len(taken), 0))}
@@ -321,13 +321,13 @@ func (a *Account) TakeSlots(ctx context.Context, limit, want int) ([]*os.File, r
 	return free[:count.Free:count.Free], count, nil
 }
 
-// CountSlots tells how many slots could be taken, and changes nothing.
+// CountSlots returns how many slots TakeSlots could take, and changes nothing.
 func (a *Account) CountSlots(ctx context.Context, limit, want int) (reconcile.Slots, error) {
 	count := reconcile.Slots{Max: limit, Free: min(want, limit)}
 	if _, err := os.Stat(filepath.Join(a.Dir, slotsName)); errors.Is(err, fs.ErrNotExist) {
 		return count, nil // no slot was ever taken
 	}
-	// Counting locks a slot for a moment; the lock keeps other passes from taking that for a worker.
+	// Counting locks each slot for a moment. Without this lock another pass would mistake that for a worker.
 	unlock, err := a.lock(ctx, slotsLock)
 	if err != nil {
 		return count, err
@@ -336,10 +336,10 @@ func (a *Account) CountSlots(ctx context.Context, limit, want int) (reconcile.Sl
 	free, taken, err := a.lockFreeSlots()
 	closeAll(free)
 	count.Taken, count.Free = len(taken), min(want, max(limit-len(taken), 0))
-	return count, a.fault("look at the slots", err)
+	return count, a.fault("count the slots", err)
 }
 
-// lockFreeSlots locks every existing slot that is free, and names the others.
+// lockFreeSlots locks every existing slot that is free, and returns the names of the others.
 func (a *Account) lockFreeSlots() (free []*os.File, taken []string, err error) {
 	entries, err := os.ReadDir(filepath.Join(a.Dir, slotsName))
 	if err != nil {
@@ -359,7 +359,7 @@ func (a *Account) lockFreeSlots() (free []*os.File, taken []string, err error) {
 	return free, taken, nil
 }
 
-// lockSlot opens and locks a slot, and makes it if need be; nil where another process holds it.
+// lockSlot opens and locks a slot, and creates it if necessary; nil if another process has it.
 func (a *Account) lockSlot(name string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(a.Dir, slotsName, name), os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -10,7 +11,7 @@ import (
 // OpenAttention is a notification that has not been delivered.
 type OpenAttention struct {
 	reconcile.Attention
-	// TakenBy names the process that began to deliver it, empty if none did.
+	// TakenBy names the process that began to deliver it; empty if none did.
 	TakenBy string
 }
 
@@ -20,8 +21,8 @@ func attentionFields(a *reconcile.Attention) []any {
 	return []any{&a.Key, &a.Kind, &a.IssueID, &a.Identifier, &a.Ref, &a.Text, stampOf(&a.At)}
 }
 
-// addAttention stores a notification in the transaction of the event that it reports; without a time of its own it gets
-// now. One that is stored already stays as it is, delivered or not.
+// addAttention stores a notification in the transaction of the event that it reports. Its time defaults to now. A
+// notification with the same key, delivered or not, stays as it is.
 func addAttention(t tx, now time.Time, a reconcile.Attention) error {
 	if a.At.IsZero() {
 		a.At = now
@@ -30,25 +31,36 @@ func addAttention(t tx, now time.Time, a reconcile.Attention) error {
 		attentionFields(&a)...)
 }
 
-// takeable is the condition for a notification that may be taken: one that no process has taken, or, once more, one that
-// a process has had for longer than a hook may take (taken before ?1, or after ?2 by a clock that was set back). A
-// notification with an error has been given up once. A request that can't be answered any more is no news: it was
-// answered or withdrawn, or its run has ended. A question of an ended run still takes an answer, unless that would be a
-// secret.
-const takeable = `done_at IS NULL AND (taken_at IS NULL OR error = '' AND (taken_at < ?1 OR taken_at > ?2))
+// takeable is the condition for a notification that a process may take. Either no process has taken it, or one took it once
+// and did not finish in the time that a hook may take: it was taken before :overdue, or after :now if the clock was set back.
+// A notification that was taken twice has an error.
+//
+// A request must still be open: a notification is pointless if it was answered or withdrawn, or if its run has ended. A
+// question of an ended run can still be answered, unless the answer is a secret.
+const takeable = `done_at IS NULL AND (taken_at IS NULL OR error = '' AND (taken_at < :overdue OR taken_at > :now))
 	AND NOT EXISTS (SELECT 1 FROM requests q LEFT JOIN runs r ON r.id = q.run_id WHERE q.issue_id = attentions.issue_id
 		AND attentions.ref = q.identifier || '.' || q.number AND (q.decision IS NOT NULL OR q.fate IS NOT NULL
 			OR (r.id IS NULL OR r.outcome IS NOT NULL)
 				AND (q.kind <> 'question' OR json_extract(q.detail, '$.seal_key') IS NOT NULL)))`
 
-// OpenAttentions returns the notifications that may be taken, the oldest first; of one issue only where issueID is not
-// empty. standing are conditions that hold now and are stored only when they are taken, because no stored event began
-// them. A tracker's outage that has lasted is another one.
-func (a Attentions) OpenAttentions(ctx context.Context, now time.Time, patience time.Duration, issueID string, standing ...reconcile.Attention) (all []OpenAttention, err error) {
-	err = a.view(ctx, "look for notifications", func(t tx) error {
+// overdue is the condition for a notification that the process :by took and did not finish in that time.
+const overdue = `done_at IS NULL AND taken_by = :by AND (taken_at < :overdue OR taken_at > :now)`
+
+// attentionTimes are the parameters of takeable and overdue, and more.
+func attentionTimes(now time.Time, patience time.Duration, more ...any) []any {
+	return append([]any{sql.Named("overdue", stamp(now.Add(-patience))), sql.Named("now", stamp(now))}, more...)
+}
+
+// OpenAttentions returns the notifications that may be taken, oldest first; only those of one issue if issueID is not empty.
+// standing are notifications of conditions that began with no stored event; they are stored when they are taken. Without
+// issueID, OpenAttentions adds a tracker outage that has lasted long enough.
+func (a Attentions) OpenAttentions(
+	ctx context.Context, now time.Time, patience time.Duration, issueID string, standing ...reconcile.Attention,
+) (all []OpenAttention, err error) {
+	err = a.view(ctx, "read the notifications", func(t tx) error {
 		all, err = rows(t, func(a *OpenAttention) []any { return append(attentionFields(&a.Attention), &a.TakenBy) },
 			`SELECT `+attentionColumns+`, taken_by FROM attentions
-			WHERE `+takeable+` AND ?3 IN ('', issue_id) ORDER BY at, key`, stamp(now.Add(-patience)), stamp(now), issueID)
+			WHERE `+takeable+` AND :issue IN ('', issue_id) ORDER BY at, key`, attentionTimes(now, patience, sql.Named("issue", issueID))...)
 		if err != nil || issueID != "" {
 			return err
 		}
@@ -76,52 +88,52 @@ func (a Attentions) OpenAttentions(ctx context.Context, now time.Time, patience 
 	return all, err
 }
 
-// TakeAttention claims a notification for this process, named by; false if another process has it. The process must call
-// DoneAttention.
-func (a Attentions) TakeAttention(ctx context.Context, now time.Time, patience time.Duration, attention reconcile.Attention, by string) (took bool, err error) {
+// TakeAttention claims a notification for the process that by names; false if another process has it. The process must call
+// DoneAttention afterwards.
+func (a Attentions) TakeAttention(
+	ctx context.Context, now time.Time, patience time.Duration, attention reconcile.Attention, by string,
+) (took bool, err error) {
 	err = a.update(ctx, "take a notification", full, func(t tx) error {
 		if err := addAttention(t, now, attention); err != nil { // a standing one may not be stored yet
 			return err
 		}
-		n, err := t.count(`UPDATE attentions SET taken_at = ?2, taken_by = ?3,
-			error = iif(taken_at IS NULL, '', 'not finished by ' || taken_by) WHERE key = ?4 AND `+takeable,
-			stamp(now.Add(-patience)), stamp(now), by, attention.Key)
+		n, err := t.count(`UPDATE attentions SET taken_at = :now, taken_by = :by,
+			error = iif(taken_at IS NULL, '', 'not finished by ' || taken_by) WHERE key = :key AND `+takeable,
+			attentionTimes(now, patience, sql.Named("by", by), sql.Named("key", attention.Key))...)
 		took = n > 0
 		return err
 	})
 	return took, err
 }
 
-// DoneAttention records that a notification was delivered, or why it failed. It is not tried again.
+// DoneAttention records that a notification was delivered, or why that failed. It is not tried again.
 func (a Attentions) DoneAttention(ctx context.Context, now time.Time, key, failure string) error {
 	return a.update(ctx, "record the notification", full, func(t tx) error {
 		return t.run(`UPDATE attentions SET done_at = ?, error = ? WHERE key = ?`, stamp(now), failure, key)
 	})
 }
 
-// overdue is the condition for a notification that a process (?3) took and has not finished in its time.
-const overdue = `done_at IS NULL AND taken_by = ?3 AND (taken_at < ?1 OR taken_at > ?2)`
-
-// LeftAttentions reports whether a process died while it delivered a notification: its hook may still run.
+// LeftAttentions reports whether the process that by names died while it delivered a notification. Its hook may still run.
 func (a Attentions) LeftAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) (bool, error) {
 	left, _, err := readOne(ctx, a.conn, "look for unfinished notifications", itself[bool],
-		`SELECT EXISTS (SELECT 1 FROM attentions WHERE `+overdue+`)`, stamp(now.Add(-patience)), stamp(now), by)
+		`SELECT EXISTS (SELECT 1 FROM attentions WHERE `+overdue+`)`, attentionTimes(now, patience, sql.Named("by", by))...)
 	return left, err
 }
 
-// GiveUpAttentions closes the unfinished notifications of a process whose hook is gone, except those that may be delivered
-// once more.
+// GiveUpAttentions closes the unfinished notifications of the process that by names, whose hook has ended, except those that
+// may be taken again.
 func (a Attentions) GiveUpAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) error {
 	return a.update(ctx, "give up notifications", full, func(t tx) error {
-		return t.run(`UPDATE attentions SET done_at = ?2,
+		return t.run(`UPDATE attentions SET done_at = :now,
 			error = iif(error = '', 'not finished by ' || taken_by, error) WHERE `+overdue+` AND NOT (`+takeable+`)`,
-			stamp(now.Add(-patience)), stamp(now), by)
+			attentionTimes(now, patience, sql.Named("by", by))...)
 	})
 }
 
-// DropAttentions closes all notifications without delivery, because the workflow has no hook for them.
+// DropAttentions closes all open notifications undelivered, because the workflow has no hook for them.
 func (a Attentions) DropAttentions(ctx context.Context, now time.Time) error {
-	some, _, err := readOne(ctx, a.conn, "look for notifications", itself[bool], `SELECT EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`)
+	some, _, err := readOne(ctx, a.conn, "look for notifications", itself[bool],
+		`SELECT EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`)
 	if err != nil || !some {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 
 const (
 	databaseName = "state.db"
-	tempName     = "state.db.new" // of a database that is being made
+	tempName     = "state.db.new" // of a database that is being created
 	runsName     = "runs"
 
 	dirMode  = 0o700
@@ -28,8 +28,8 @@ const (
 	longestTag = 64
 )
 
-// stateHome is the directory of all state of an account: $XDG_STATE_HOME/symphony. A relative or empty xdgStateHome is
-// ignored and home/.local/state taken.
+// stateHome returns the directory that contains all state of a user: $XDG_STATE_HOME/symphony, or home/.local/state/symphony
+// if xdgStateHome is empty or relative.
 func stateHome(xdgStateHome, home string) string {
 	base := xdgStateHome
 	if !filepath.IsAbs(base) {
@@ -38,20 +38,20 @@ func stateHome(xdgStateHome, home string) string {
 	return filepath.Join(base, "symphony")
 }
 
-// pathHash makes a short name of a path.
+// pathHash returns a short name for a path.
 func pathHash(path string) string {
 	sum := sha256.Sum256([]byte(path))
 	return hex.EncodeToString(sum[:])[:12]
 }
 
-// DefaultDir is the state directory of a workflow where none is named: a directory of the state home, called by the
-// workflow's folder and a hash of its resolved path. The path is resolved as far as it exists.
+// DefaultDir returns the default state directory of a workflow: a directory in the state home, named after the workflow's
+// folder and a hash of its resolved path. The path is resolved as far as it exists.
 func DefaultDir(xdgStateHome, home, workflowPath string) string {
 	path := resolve(workflowPath)
 	return filepath.Join(stateHome(xdgStateHome, home), tag(filepath.Base(filepath.Dir(path)))+"-"+pathHash(path))
 }
 
-// resolve follows symlinks. Of a file that is gone it resolves the folder, so that the answer stays the same.
+// resolve follows symlinks. If the file is gone it resolves the folder, so that the result stays the same.
 func resolve(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -67,7 +67,7 @@ func resolve(path string) string {
 
 var notInTag = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
-// tag makes a folder's name fit for the name of a state directory; the hash keeps equal names apart.
+// tag turns a folder's name into a safe file name. Two folders may have the same tag.
 func tag(folder string) string {
 	safe := strings.TrimLeft(notInTag.ReplaceAllString(folder, "_"), ".-")
 	if safe == "" || folder == string(filepath.Separator) {
@@ -76,8 +76,8 @@ func tag(folder string) string {
 	return safe[:min(len(safe), longestTag)]
 }
 
-// EnsureDir makes the state directory, mode 0700, or checks an existing one: it must belong to this user, be closed to
-// others, and lie on a file system whose locks work. It never changes a directory that holds something.
+// EnsureDir creates the state directory with mode 0700, or checks an existing one: it must belong to this user, be closed to
+// other users, and be on a file system with reliable locks. EnsureDir closes an open directory only if it is empty.
 func EnsureDir(dir string) error {
 	if err := checkFilesystem(dir); err != nil {
 		return err
@@ -86,37 +86,38 @@ func EnsureDir(dir string) error {
 		err := os.MkdirAll(dir, dirMode)
 		switch {
 		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-			return diskFull(dir, "make the state directory", err)
+			return diskFull(dir, "create the state directory", err)
 		case err != nil:
-			return dirError(dir, "cannot be made: "+err.Error(), "name another with --state-dir, or make it yourself with mode 0700", err)
+			return dirError(dir, "cannot be created: "+err.Error(),
+				"choose another with --state-dir, or create it yourself with mode 0700", err)
 		}
 		if err := durable.SyncDir(filepath.Dir(dir)); err != nil {
-			return fault(dir, "make the state directory", err)
+			return fault(dir, "create the state directory", err)
 		}
 	}
 	_, open, err := checkDir(dir)
 	if err == nil && open {
 		if err := os.Chmod(dir, dirMode); err != nil {
-			return dirError(dir, "is open to other users and cannot be closed", "chmod 700 "+dir, err)
+			return dirError(dir, "is open to other users, and its mode cannot be changed", "run: chmod 700 "+dir, err)
 		}
 	}
 	return err
 }
 
-// CheckDir returns the error that EnsureDir would return, as far as it can be told without making or changing anything.
-// exists is false where there is no directory yet.
+// CheckDir returns the error that EnsureDir would return, as far as that can be known without changing anything. exists is
+// false if there is no directory yet.
 func CheckDir(dir string) (exists bool, err error) {
 	if err := checkFilesystem(dir); err != nil {
 		return false, err
 	}
 	exists, open, err := checkDir(dir)
 	if exists && !open && err == nil && unix.Access(dir, unix.W_OK|unix.X_OK) != nil {
-		err = dirError(dir, "cannot be written", "make it writable, or mount the volume for writing", nil)
+		err = dirError(dir, "cannot be written", "make it writable, or mount the volume read-write", nil)
 	}
 	return exists, err
 }
 
-// checkDir reports whether a directory exists, and whether others have access to it, which is an error unless it is empty.
+// checkDir reports whether a directory exists, and whether it is open to other users, which is an error unless it is empty.
 func checkDir(dir string) (exists, open bool, err error) {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,10 +131,10 @@ func checkDir(dir string) (exists, open bool, err error) {
 	case err != nil:
 		return true, false, dirError(dir, "cannot be read", "check its path and permissions", err)
 	case !info.IsDir():
-		return true, false, dirError(dir, "is not a directory", "name another with --state-dir", nil)
+		return true, false, dirError(dir, "is not a directory", "choose another with --state-dir", nil)
 	case int(st.Uid) != os.Geteuid():
 		return true, false, dirError(dir, fmt.Sprintf("belongs to user %d", st.Uid),
-			"run symphony as that user, or name another directory with --state-dir", nil)
+			"run symphony as that user, or choose another directory with --state-dir", nil)
 	case info.Mode().Perm()&0o077 == 0:
 		return true, false, nil
 	}
@@ -143,7 +144,7 @@ func checkDir(dir string) (exists, open bool, err error) {
 		return true, true, dirError(dir, "cannot be read", "check its path and permissions", err)
 	case !empty:
 		return true, true, dirError(dir, fmt.Sprintf("is open to other users (mode %04o)", info.Mode().Perm()),
-			"if it is symphony's own: chmod 700 "+dir, nil)
+			"if it is symphony's, run: chmod 700 "+dir, nil)
 	}
 	return true, true, nil
 }
@@ -152,7 +153,7 @@ func dirError(dir, what, hint string, err error) error {
 	return problem("state_dir", fmt.Sprintf("state directory %s %s", dir, what), hint, err)
 }
 
-// checkFilesystem checks the nearest directory that exists, so that nothing is made where it would be refused.
+// checkFilesystem checks the file system of dir, or of its nearest existing parent.
 func checkFilesystem(dir string) error {
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
 		var st unix.Statfs_t
@@ -161,22 +162,22 @@ func checkFilesystem(dir string) error {
 		case err == nil:
 			return refuseFilesystem(dir, networkFilesystem(&st))
 		case !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at):
-			return dirError(dir, "cannot be looked at", "check its path and permissions", err)
+			return dirError(dir, "cannot be read", "check its path and permissions", err)
 		}
 	}
 }
 
-// refuseFilesystem refuses network file systems by name; an empty name is a local one.
+// refuseFilesystem returns an error for the name of a network file system. The name of a local one is empty.
 func refuseFilesystem(dir, name string) error {
 	if name == "" {
 		return nil
 	}
 	return problem("state_unsupported_filesystem",
-		fmt.Sprintf("state directory %s is on %s, where file locks and WAL cannot be relied on", dir, name),
-		"name a directory on a local disk with --state-dir or SYMPHONY_STATE_DIR", nil)
+		fmt.Sprintf("state directory %s is on %s, where file locks and SQLite's WAL are unreliable", dir, name),
+		"choose a directory on a local disk with --state-dir or SYMPHONY_STATE_DIR", nil)
 }
 
-// isEmpty reports whether a directory holds nothing or does not exist.
+// isEmpty reports whether a directory is empty or does not exist.
 func isEmpty(dir string) (bool, error) {
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,13 +194,13 @@ func isEmpty(dir string) (bool, error) {
 	return false, err
 }
 
-// registryName is the folder of the state home that lists the state directories which lie elsewhere: one small file for
-// each, which holds its path.
+// registryName is the folder in the state home that lists the state directories outside of it. It has a file for each of
+// them, which contains the path.
 const registryName = "elsewhere"
 
 func registryFile(home, dir string) string { return filepath.Join(home, registryName, pathHash(dir)) }
 
-// RegisterDir records that dir is a state directory of the account whose state home is home.
+// RegisterDir records dir, a state directory outside of the state home, in that home.
 func RegisterDir(home, dir string) error {
 	path := registryFile(home, dir)
 	if _, err := os.Stat(path); err == nil {
@@ -215,7 +216,7 @@ func RegisterDir(home, dir string) error {
 	return nil
 }
 
-// UnregisterDirs removes the registered directories that hold no database any more.
+// UnregisterDirs removes from the registry the directories that no longer contain a database.
 func UnregisterDirs(home string) error {
 	dirs, err := RegisteredDirs(home)
 	if err != nil {
@@ -229,11 +230,11 @@ func UnregisterDirs(home string) error {
 			return err
 		}
 	}
-	_ = os.Remove(filepath.Join(home, registryName)) // only an empty folder can be removed
+	_ = os.Remove(filepath.Join(home, registryName)) // fails unless the folder is empty
 	return nil
 }
 
-// RegisteredDirs lists the registered state directories. They may be gone.
+// RegisteredDirs returns the registered state directories. Some may no longer exist.
 func RegisteredDirs(home string) (dirs []string, err error) {
 	entries, err := os.ReadDir(filepath.Join(home, registryName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -246,13 +247,14 @@ func RegisteredDirs(home string) (dirs []string, err error) {
 			return dirs, fmt.Errorf("list registered state directories: %w", err)
 		}
 		dir := strings.TrimSuffix(string(text), "\n")
-		if filepath.IsAbs(dir) && path == registryFile(home, dir) { // not a file that was left half written
+		if filepath.IsAbs(dir) && path == registryFile(home, dir) { // skip foreign and damaged files
 			dirs = append(dirs, dir)
 		}
 	}
 	return dirs, nil
 }
 
+// removeAll removes files, some of which may not exist.
 func removeAll(paths ...string) error {
 	for _, path := range paths {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -2,9 +2,10 @@ package state
 
 import "golang.org/x/sys/unix"
 
-// networkFilesystem names the file system if it is one whose locks can't be relied on.
+// networkFilesystem returns the name of the file system if it is a network file system, whose locks are unreliable.
 func networkFilesystem(st *unix.Statfs_t) string { return filesystemName(int64(st.Type)) } // int32 on some architectures
 
+// filesystemName is networkFilesystem for the type that statfs(2) returns.
 func filesystemName(kind int64) string {
 	const cifs, smb2 = 0xFF534D42, 0xFE534D42
 	// Some architectures sign-extend the type.

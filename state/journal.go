@@ -116,13 +116,13 @@ func (j Journal) Finish(ctx context.Context, now time.Time, run reconcile.Run) e
 	})
 }
 
-// SaveCreated stores what a run's agent has created in the tracker. It does so even when the run belongs to another
-// process by now, because a later run must not take these objects for a human's.
+// SaveCreated stores what a run's agent has created in the tracker. It does so even if the worker has lost the run, because
+// a later run must not mistake these objects for a person's.
 func (j Journal) SaveCreated(ctx context.Context, runID, issueID string, created []reconcile.Created, now time.Time) error {
 	if len(created) == 0 {
 		return nil
 	}
-	return j.update(ctx, "keep what was created in the tracker", full, func(t tx) error {
+	return j.update(ctx, "store what the agent created in the tracker", full, func(t tx) error {
 		for _, c := range created {
 			if err := t.run(`INSERT INTO created (id, kind, issue_id, run_id, at)
 				VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, c.ID, c.Kind, issueID, runID, stamp(now)); err != nil {
@@ -133,15 +133,15 @@ func (j Journal) SaveCreated(ctx context.Context, runID, issueID string, created
 	})
 }
 
-// Created reports which of these ids of tracker objects were created by agents of this project.
+// Created returns those of the ids of tracker objects that agents of this project created.
 func (j Journal) Created(ctx context.Context, ids []string) (map[string]bool, error) {
-	ours, err := readAll(ctx, j.conn, "look for what agents created", itself[string],
-		`SELECT id FROM created WHERE id IN (SELECT value FROM json_each(?))`, jsonOf(append([]string{}, ids...))) // one parameter, however many ids
+	ours, err := readAll(ctx, j.conn, "read what agents created", itself[string],
+		`SELECT id FROM created WHERE id IN (SELECT value FROM json_each(?))`, jsonOf(append([]string{}, ids...)))
 	return setOf(ours), err
 }
 
-// IssueTokens is what an issue has used since its counters were last cleared, unsettled runs included. It is what
-// agent.max_tokens bounds.
+// IssueTokens returns the tokens that an issue has used since its counters were last cleared, including unsettled runs.
+// agent.max_tokens limits this number.
 func (j Journal) IssueTokens(ctx context.Context, issueID string) (int64, error) {
 	used, _, err := readOne(ctx, j.conn, "read the tokens of the issue", itself[int64], `SELECT
 		coalesce((SELECT total FROM issue_totals WHERE issue_id = ?1), 0)
@@ -150,11 +150,12 @@ func (j Journal) IssueTokens(ctx context.Context, issueID string) (int64, error)
 	return used, err
 }
 
-// SaveThread stores the highest token totals of a codex thread, and raises the run's own tokens in the same transaction by
-// what the thread used since this run first met it. The totals are cumulative over all runs of the thread: two records
-// written one after the other would lose or double what a crash between them cuts off. Call it before UpdateRun reports
-// the same tokens. A run that has an outcome gives reconcile.ErrConflict: what came too late counts for the next run of
-// the thread.
+// SaveThread stores the token totals of a codex thread. They never decrease and are cumulative over all runs of the thread.
+// In the same transaction SaveThread raises the run's own tokens by what the thread has used since the run's first report: a
+// crash between two transactions would lose these tokens or count them twice. Call SaveThread before UpdateRun reports the
+// same tokens.
+//
+// If the run has an outcome the error is reconcile.ErrConflict. The tokens then count for the next run of the thread.
 func (j Journal) SaveThread(ctx context.Context, runID, issueID, threadID, workspaceID string, used reconcile.Tokens, now time.Time) error {
 	return j.update(ctx, "save the thread of run "+runID, normal, func(t tx) error {
 		return saveThread(t, runID, issueID, threadID, workspaceID, used, now)
@@ -197,7 +198,7 @@ func saveThread(t tx, runID, issueID, threadID, workspaceID string, used reconci
 	if err != nil || more == (reconcile.Tokens{}) {
 		return err
 	}
-	// The use of the run's model on the day (of UTC) on which it was reported.
+	// What the run's model has used counts for the day (UTC) of the report.
 	return t.run(`INSERT INTO model_totals (day, model, input, cached, output, reasoning, total)
 		SELECT ?, model, ?, ?, ?, ?, ? FROM runs WHERE id = ? ON CONFLICT (day, model) DO UPDATE SET input = input + excluded.input,
 		cached = cached + excluded.cached, output = output + excluded.output,
@@ -205,18 +206,17 @@ func saveThread(t tx, runID, issueID, threadID, workspaceID string, used reconci
 		now.UTC().Format(time.DateOnly), more.Input, more.Cached, more.Output, more.Reasoning, more.Total, runID)
 }
 
-// Thread returns the highest totals that were seen of a codex thread; false where it is not known. A resumed thread goes on
-// counting from there.
+// Thread returns the token totals of a codex thread, false if it is unknown. A resumed thread counts on from them.
 func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error) {
 	return readOne(ctx, j.conn, "read the thread", tokenFields, threadTokens, threadID)
 }
 
-// LastThread returns the thread that the issue's newest run with a thread worked in, and beside it the newest thread that
-// codex can have in that home: one that is stored there, or whose home is not known. Mostly they are the same; either is
-// empty where there is none. With an empty home every thread counts as stored there.
+// LastThread returns the issue's newest thread, and the newest one that codex can have in the codex home: one that is stored
+// there or whose home is unknown. Usually they are the same. Either is empty if there is none. With an empty home every
+// thread counts as stored there.
 //
-// Failed counts a thread's latest ended runs, back to the last that succeeded or was ended from outside (interrupted,
-// canceled). Runs without a thread say nothing about it, and neither do those that failed by the machine's fault.
+// Failed of the second counts its latest runs that ended without success, back to the last one that succeeded or was
+// stopped (interrupted, canceled). Runs without a thread and runs that failed by a fault of the machine don't count.
 func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, here reconcile.Thread, err error) {
 	err = j.view(ctx, "read the last thread", func(t tx) error {
 		threads, err := rows(t, func(th *reconcile.Thread) []any { return []any{&th.ID, &th.WorkspaceID, &th.CodexHome} },
@@ -235,24 +235,28 @@ func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, 
 			WHERE issue_id = ?1 AND thread_id = ?2 AND outcome IS NOT NULL AND id > coalesce((
 				SELECT max(id) FROM runs WHERE issue_id = ?1 AND thread_id <> '' AND outcome IS NOT NULL
 				AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`, issueID, here.ID)
-		// An agent that is incompatible might accept a new thread, so that it counts.
-		here.Failed = len(slices.DeleteFunc(codes, func(code string) bool { return reconcile.MachineFault(code) && code != "codex_incompatible" }))
+		here.Failed = len(slices.DeleteFunc(codes, func(code string) bool {
+			return reconcile.MachineFault(code) && code != "codex_incompatible" // codex might accept a new thread
+		}))
 		return err
 	})
 	return newest, here, err
 }
 
-// LastSeen returns what a thread knows of its issue; false where that was never stored, as with threads of earlier versions.
+// LastSeen returns what the agent knows of its issue in a thread; false if that was never stored, as with threads of earlier
+// versions.
 func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
-	return readOne(ctx, j.conn, "read what the thread was told",
+	return readOne(ctx, j.conn, "read what the agent knows of its issue",
 		func(s *reconcile.LastSeen) []any { return []any{stampOf(&s.CommentAt), &s.Description, &s.Prompt} },
 		`SELECT told_comment_at, told_description, told_prompt FROM threads WHERE thread_id = ? AND told_description <> ''`, threadID)
 }
 
-// RecordLastSeen stores what a thread of the run has been told of its issue. The thread may be new here: it has used no tokens then.
-// A run that has an outcome gives reconcile.ErrConflict.
-func (j Journal) RecordLastSeen(ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time) error {
-	return j.update(ctx, "write down what the thread of run "+runID+" was told", full, func(t tx) error {
+// RecordLastSeen stores what the agent knows of its issue in a thread of the run. A thread that is not stored yet has used no
+// tokens. If the run has an outcome the error is reconcile.ErrConflict.
+func (j Journal) RecordLastSeen(
+	ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time,
+) error {
+	return j.update(ctx, "store what the agent of run "+runID+" knows of its issue", full, func(t tx) error {
 		if err := saveThread(t, runID, issueID, thread.ID, thread.WorkspaceID, reconcile.Tokens{}, now); err != nil {
 			return err
 		}
@@ -263,8 +267,8 @@ func (j Journal) RecordLastSeen(ctx context.Context, runID, issueID string, thre
 	})
 }
 
-// LastRunOf returns the newest ended run of the issue on that thread, preferring runs that had a turn on it; false where
-// there is none, or it was pruned.
+// LastRunOf returns the newest ended run of an issue in a thread, preferring runs that had a turn in it; false if there is
+// none, or if it was pruned.
 func (j Journal) LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error) {
 	return readOne(ctx, j.conn, "read the thread's last run", runFields, `SELECT `+runColumns+` FROM runs
 		WHERE issue_id = ? AND thread_id = ? AND outcome IS NOT NULL ORDER BY turns > 0 DESC, id DESC LIMIT 1`, issueID, threadID)

@@ -17,13 +17,13 @@ const (
 	lockName   = "lock"
 	waiterName = "lock.waiter"
 
-	// lockPoll is how often a waiter tries. flock(2) has no wait that a context could end.
+	// lockPoll is how often a waiter tries. A context can't interrupt a blocking flock(2).
 	lockPoll = 20 * time.Millisecond
-	// holderSize is the fixed size of the holder's record, so that rewriting it needs no space on a full disk.
+	// holderSize is the fixed size of the holder's record. Overwriting it takes no space, which a full disk does not have.
 	holderSize = 256
 )
 
-// Holder describes the process that has the project lock. Its fields are zero where the record could not be read.
+// Holder describes the process that has the project lock. Its fields are zero if the record can't be read.
 type Holder struct {
 	PID     int       `json:"pid"`
 	Trigger string    `json:"trigger"`
@@ -38,10 +38,12 @@ func (h *Holder) String() string {
 	return fmt.Sprintf("%s pass, pid %d, since %s", h.Trigger, h.PID, h.Since.UTC().Format(time.RFC3339))
 }
 
-// Acquire takes the project lock of dir, which it makes if need be. self is the record for others; a PID of 0 means this
-// process. Where another process has the lock, held describes it and release is nil. With a timeout Acquire waits that
-// long; with giveWay it does not where another process waits already, whose pass will see everything that was written before
-// it started. The lock ends with the process; its file stays.
+// Acquire takes the project lock of dir, and creates dir if necessary. self describes the caller to other processes; a PID of
+// 0 stands for this process. If another process keeps the lock, held describes that process and release is nil.
+//
+// Acquire waits for the lock up to timeout. With giveWay it does not wait if another process is already waiting, because the
+// pass of that process will see everything that the caller has written. The lock is released at the latest when the process
+// ends; its file stays.
 func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration, giveWay bool) (
 	release func() error, held *Holder, err error,
 ) {
@@ -81,8 +83,8 @@ func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration
 	}), nil, nil
 }
 
-// waitFor tries until the time is over. It gives up the waiter's lock before its pass reads anything, so what a process wrote
-// that was turned away because of this waiter is seen by that pass.
+// waitFor tries to take the lock until the timeout. It releases the waiter's lock before its pass reads anything, so that the
+// pass sees what was written by every process that gave way to it.
 func waitFor(ctx context.Context, lock *flock.Flock, timeout time.Duration, giveWay bool) (got bool, err error) {
 	waiter := flock.New(filepath.Join(filepath.Dir(lock.Path()), waiterName), flock.SetPermissions(fileMode))
 	lockWaiter := waiter.TryRLock // beside others
@@ -112,7 +114,7 @@ func writeHolder(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// readHolder reads the holder's record, which may be blank for the moment between locking and signing.
+// readHolder reads the holder's record. It is blank for a moment after another process has taken the lock.
 func readHolder(ctx context.Context, path string) (h Holder, err error) {
 	for range 20 {
 		text, err := os.ReadFile(path)

@@ -11,15 +11,17 @@ const (
 	keepRuns   = 20 // of each issue
 	keepPasses = 20 // whatever their age
 	keepFor    = 30 * 24 * time.Hour
-	mostPasses = 50_000 // a pass a minute for a month, and some
+	mostPasses = 50_000 // a bit more than a pass a minute for a month
 	longJump   = 24 * time.Hour
 	pruneEvery = time.Hour
 )
 
-// Prune deletes at most limit old runs, and as many other old rows of each table, and returns the ids of the runs, whose
-// directories may go now. It keeps the last 20 runs of each issue, all of the last 30 days, and every unsettled run.
-// Totals do not change. It looks at most once an hour, unless the last time it reached the limit, and not at all in a pass
-// whose clock has jumped by more than a day since the pass before.
+// Prune deletes at most limit old runs, and at most limit old rows of each other table. It returns the ids of the deleted
+// runs, so that the caller can remove their directories. Prune keeps the last 20 runs of each issue, all runs of the last 30
+// days and every unsettled run. Totals do not change.
+//
+// Prune does nothing if it completed less than an hour ago, or if the clock has jumped by more than a day since the previous
+// pass: the rows only seem to be old then.
 func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []string, err error) {
 	due, err := s.pruneDue(ctx, now)
 	if err != nil || !due || limit <= 0 {
@@ -27,7 +29,7 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 	}
 	err = s.update(ctx, "delete old runs", full, func(t tx) error {
 		old := stamp(now.Add(-keepFor))
-		// The grouping runs over the index alone and leaves the few issues that have more runs than are kept.
+		// The grouping reads only an index and finds the few issues with more than keepRuns runs.
 		runIDs, err = rows(t, itself[string], `DELETE FROM runs WHERE id IN (
 			SELECT r.id FROM runs r
 			WHERE r.issue_id IN (SELECT issue_id FROM runs GROUP BY issue_id HAVING count(*) > ?1)
@@ -42,18 +44,18 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 		}
 		most := int64(len(runIDs))
 		for _, statement := range []string{
-			// Passes: the newest, whatever their age, and those that ScheduleGaps needs stay.
+			// Passes, except the newest ones and those that ScheduledPasses returns.
 			fmt.Sprintf(`DELETE FROM passes WHERE id IN (SELECT id FROM passes, (SELECT max(id) AS newest FROM passes)
 				WHERE id <= newest - %d AND (started_at < ?1 OR id <= newest - %d)
 				AND id NOT IN (SELECT id FROM passes WHERE "trigger" IN ('cron', 'timer', 'loop') ORDER BY id DESC LIMIT %d)
 				ORDER BY id LIMIT ?2)`, keepPasses, mostPasses, scheduledKept),
-			// Threads that no run will resume.
+			// Threads whose last run was pruned: no run resumes them.
 			`DELETE FROM threads WHERE thread_id IN (SELECT thread_id FROM threads WHERE updated_at < ?1
 				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = threads.run_id) LIMIT ?2)`,
-			// What agents created: threads have been told of everything newer than these.
+			// What agents created in pruned runs: the threads have seen later comments, so nothing looks up the author of these.
 			`DELETE FROM created WHERE id IN (SELECT id FROM created WHERE at < ?1
 				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = created.run_id) LIMIT ?2)`,
-			// Notifications, but none while a block stands: that of the block would be deleted, too, and sent again.
+			// Notifications, but only while there is no block: a block whose notification is deleted would be notified again.
 			`DELETE FROM attentions WHERE key IN (SELECT key FROM attentions WHERE at < ?1
 				AND NOT EXISTS (SELECT 1 FROM meta WHERE key IN ('blocked_agent', 'blocked_tracker', 'blocked_host')) LIMIT ?2)`,
 		} {
@@ -71,8 +73,9 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 	return runIDs, err
 }
 
-// pruneDue checks when the last look was, and whether the clock can be trusted: whether it moved by more than a day more or
-// less than the monotonic clock between the last two passes. After a reboot there is only the wall clock to look at.
+// pruneDue reports whether Prune last completed an hour ago or more, and whether the clock can be trusted: between the last
+// two passes the wall clock must not have moved a day more or less than the monotonic clock. After a reboot only the wall
+// clock counts.
 func (s Store) pruneDue(ctx context.Context, now time.Time) (bool, error) {
 	text, _, err := s.Meta(ctx, metaPruned)
 	if err != nil {
@@ -80,7 +83,7 @@ func (s Store) pruneDue(ctx context.Context, now time.Time) (bool, error) {
 	}
 	last, err := parseMillis(text)
 	if err != nil {
-		return false, fault(s.dir, "read when runs were last pruned", err)
+		return false, fault(s.dir, "read the time of the last pruning", err)
 	}
 	if age := now.Sub(last); age >= 0 && age < pruneEvery {
 		return false, nil
@@ -100,19 +103,19 @@ func (s Store) pruneDue(ctx context.Context, now time.Time) (bool, error) {
 	return gap.Abs() <= longJump, nil
 }
 
-// deleteRequests deletes the requests of runs that are deleted.
+// deleteRequests deletes the requests of deleted runs.
 func deleteRequests(t tx, runIDs []string) error {
 	return t.run(`DELETE FROM requests WHERE run_id IN (SELECT value FROM json_each(?))`, jsonOf(runIDs))
 }
 
-// PastIssue is an issue of which only ended runs are left.
+// PastIssue is an issue that has runs but no claim.
 type PastIssue struct {
 	IssueID    string
 	Identifier string
 	Runs       int
 }
 
-// PastIssues lists issues without a claim all of whose runs are settled and were over before a time, the oldest first.
+// PastIssues returns the issues without a claim whose runs are all settled and ended before a time, oldest first.
 func (v Views) PastIssues(ctx context.Context, before time.Time, limit int) ([]PastIssue, error) {
 	return readAll(ctx, v.conn, "list past issues", func(p *PastIssue) []any { return []any{&p.IssueID, &p.Identifier, &p.Runs} },
 		`SELECT issue_id, max(identifier), count(*) FROM runs
@@ -121,8 +124,9 @@ func (v Views) PastIssues(ctx context.Context, before time.Time, limit int) ([]P
 		ORDER BY max(id) LIMIT ?`, stamp(before), limit)
 }
 
-// ForgetIssue deletes the runs of an issue that PastIssues named, with their threads and requests, and returns the runs'
-// ids, whose directories may go now. Its totals stay. An issue that was claimed since is left as it is.
+// ForgetIssue deletes the runs of an issue that PastIssues returned, with their threads and requests. It returns the ids of
+// the runs, so that the caller can remove their directories. The totals do not change. If the issue has been claimed in the
+// meantime, ForgetIssue deletes nothing.
 func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []string, err error) {
 	err = o.update(ctx, "forget an issue", full, func(t tx) error {
 		runIDs, err = rows(t, itself[string], `DELETE FROM runs WHERE issue_id = ?1 AND settled = 1

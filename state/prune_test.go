@@ -151,7 +151,7 @@ func TestPruneWhatBelongsToRuns(t *testing.T) {
 			t.Errorf("of the %s %v are left", table, left)
 		}
 	}
-	scheduled := test.Must(db.Views.ScheduleGaps(ctx))
+	scheduled := test.Must(db.Views.ScheduledPasses(ctx))
 	all := test.Must(db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 100))
 	if len(scheduled) != 6 || len(all) != 36 {
 		t.Errorf("%d passes are left, %d of the schedule; want 36 and 6", len(all), len(scheduled))

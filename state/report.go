@@ -8,31 +8,31 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Report is what happened in a period. Releases, outages and days are kept for ever. Old runs and passes are pruned, so
-// Uses, Failures and Rhythm may begin later: see RunsSince.
+// Report is what happened in a period. Releases, outages and days are never deleted. Old runs and passes are pruned, so Uses,
+// Failures and Rhythm may be incomplete: see RunsSince.
 type Report struct {
 	Since, Until time.Time
 	Releases     []Release
 	Uses         []RunUse
 	Failures     []Failure
-	FailedHooks  []Failure // their Text is after_run's, their Outcome stands
+	FailedHooks  []Failure // runs whose after_run failed; Text is its error, Outcome that of the run
 	Outages      []Outage
 	Rhythm       Rhythm
 	Days         []ModelDay
-	// RunsSince is the time from which on no run is missing.
+	// RunsSince is the time since which no run has been pruned.
 	RunsSince time.Time
 }
 
-// RunUse is what the runs of one issue that ended in the period came to, by model.
+// RunUse sums up the runs of one issue and model that ended in the period.
 type RunUse struct {
 	IssueID, Identifier string
 	Runs                int
-	Succeeded, Failed   int // the other runs were ended from outside
+	Succeeded, Failed   int // the other runs were stopped
 	Runtime             time.Duration
 	ModelUse
 }
 
-// Failure is the runs of an issue that failed, or whose after_run did: how many, and the last of them.
+// Failure sums up the runs of an issue that failed, or whose after_run failed: their number, and the last of them.
 type Failure struct {
 	IssueID    string            `json:"issue_id"`
 	Identifier string            `json:"issue_identifier"`
@@ -44,42 +44,43 @@ type Failure struct {
 	At         time.Time         `json:"last_at"`
 }
 
-// ModelDay is what was used of a model on one day (of UTC).
+// ModelDay is what was used of a model on one day (UTC).
 type ModelDay struct {
 	Date string // YYYY-MM-DD
 	ModelUse
 }
 
-// Rhythm is how regularly the scheduled passes came (triggers cron, timer and loop).
+// Rhythm shows how regularly scheduled passes ran (triggers cron, timer and loop).
 type Rhythm struct {
 	Passes int
-	// Usual is the median of the gaps between them, 0 where there are fewer than two passes.
+	// Usual is the median gap between them; 0 if there are fewer than two passes.
 	Usual time.Duration
-	Gaps  []Gap // those much longer than usual, the oldest first
+	Gaps  []Gap // those much longer than Usual, oldest first
 }
 
 // Gap is a period without a scheduled pass.
 type Gap struct {
 	From   time.Time `json:"from"`
 	To     time.Time `json:"to"`
-	Missed int       `json:"missed_passes"` // how many passes the schedule would have had in it
-	Open   bool      `json:"still_missing"` // no pass has come since; To is the end of the report's period
+	Missed int       `json:"missed_passes"` // how many passes the schedule should have started in it
+	Open   bool      `json:"still_missing"` // no pass has run since; To is the end of the period of the report
 }
 
 // failedOutcomes are the outcomes that count as failures of a run.
 const failedOutcomes = `('failed', 'timed_out', 'stalled', 'lost')`
 
-// Report reads all of it from a single state of the database. Days count as a whole.
+// Report returns what happened between two times, from one snapshot of the database. Days count as a whole.
 func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report, error) {
 	r := Report{Since: since, Until: until}
-	err := v.view(ctx, "read what happened", func(t tx) (err error) {
+	err := v.view(ctx, "read the report", func(t tx) (err error) {
 		from, to := stamp(since), stamp(until)
 		if r.Releases, err = rows(t, releaseFields, `SELECT `+releaseColumns+` FROM releases
 			WHERE released_at >= ? AND released_at < ? ORDER BY released_at, id`, from, to); err != nil {
 			return err
 		}
 		if r.Uses, err = rows(t, func(u *RunUse) []any {
-			return append([]any{&u.IssueID, &u.Identifier, &u.Model, &u.Runs, &u.Succeeded, &u.Failed, millisOf(&u.Runtime)}, tokenFields(&u.Tokens)...)
+			return append([]any{&u.IssueID, &u.Identifier, &u.Model, &u.Runs, &u.Succeeded, &u.Failed, millisOf(&u.Runtime)},
+				tokenFields(&u.Tokens)...)
 		}, usesQuery, from, to); err != nil {
 			return err
 		}
@@ -105,7 +106,7 @@ func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report,
 			since.UTC().Format(time.DateOnly), until.Add(-time.Nanosecond).UTC().Format(time.DateOnly)); err != nil {
 			return err
 		}
-		// Pruning is not recorded, but it spares runs that are younger than keepFor and issues with few runs.
+		// Pruning is not recorded, but it never deletes runs younger than keepFor, nor runs of issues with fewer than keepRuns.
 		r.RunsSince = since
 		if kept := now.Add(-keepFor); kept.After(since) {
 			many, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM runs GROUP BY issue_id HAVING count(*) >= ?)`, keepRuns)
@@ -124,7 +125,7 @@ const (
 		sum(runtime_ms), sum(tokens_input), sum(tokens_cached), sum(tokens_output), sum(tokens_reasoning), sum(tokens_total)
 		FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? GROUP BY issue_id, model ORDER BY min(id)`
 
-	// With max(id) SQLite takes the other columns from that same row.
+	// SQLite takes the columns beside max(id) from the row with that id.
 	failuresQuery = `SELECT issue_id, identifier, count(*), max(id), outcome, error_code, error_text, ended_at
 		FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? AND outcome IN ` + failedOutcomes + `
 		GROUP BY issue_id ORDER BY max(id)`
@@ -132,22 +133,22 @@ const (
 		FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? AND after_run_error <> ''
 		GROUP BY issue_id ORDER BY max(id)`
 
-	// The outages that overlap a period. One that was ended by an older program, which keeps no such record, counts as ended
-	// where it began.
+	// The outages that overlap a period. An older program does not record the end of an outage: if its block is gone, it counts
+	// as ended when it began.
 	outagesQuery = `SELECT code, message, since, over FROM (SELECT *, iif(until IS NULL
 			AND NOT EXISTS (SELECT 1 FROM meta WHERE key = source), since, until) AS over FROM outages)
 		WHERE since < ? AND (over IS NULL OR over >= ?) ORDER BY since, id`
 )
 
 const (
-	// longGap is how many usual gaps a gap must last to be reported. Shorter ones come from a busy machine or a long pass.
-	longGap = 3
-	// shortestGap is the shortest gap that is reported: a loop may run a pass every second.
+	// A gap is reported if it is longer than longGap usual gaps: shorter ones come from a busy machine or a long pass. It must
+	// also be longer than shortestGap, because a loop may run a pass every second.
+	longGap     = 3
 	shortestGap = 3 * time.Minute
 )
 
-// readRhythm finds the long gaps between scheduled passes, and up to the end of the period. It begins with the last pass
-// before the period, so that a gap in which the period begins is seen.
+// readRhythm finds the long gaps between scheduled passes, and between the last one and the end of the period. It starts with
+// the last pass before the period, to find a gap in which the period begins.
 func readRhythm(t tx, since, until time.Time) (r Rhythm, err error) {
 	starts, err := rows(t, itself[int64], `SELECT started_at FROM passes
 		WHERE "trigger" IN ('cron', 'timer', 'loop') AND started_at < ?1 AND started_at >= coalesce((SELECT max(started_at)
@@ -159,7 +160,7 @@ func readRhythm(t tx, since, until time.Time) (r Rhythm, err error) {
 		r.Passes--
 	}
 	if len(starts) == 1 {
-		return r, nil // one pass does not tell when the next is due
+		return r, nil // with one pass the interval is unknown
 	}
 	gaps := make([]int64, len(starts)-1)
 	for i := range gaps {
@@ -167,7 +168,7 @@ func readRhythm(t tx, since, until time.Time) (r Rhythm, err error) {
 	}
 	slices.Sort(gaps)
 	r.Usual = time.Duration(gaps[len(gaps)/2]) * time.Millisecond
-	due := max(r.Usual, time.Second) // the shortest interval of a loop
+	due := max(r.Usual, time.Second) // a second is the shortest interval of a loop
 	for i, end := range append(starts[1:], until.UnixMilli()) {
 		gap := time.Duration(end-starts[i]) * time.Millisecond
 		if gap > max(longGap*r.Usual, shortestGap) {
@@ -179,16 +180,16 @@ func readRhythm(t tx, since, until time.Time) (r Rhythm, err error) {
 	return r, nil
 }
 
-// Release is an issue that was released after at least one run, and what was done for it since it was claimed.
+// Release is an issue that was released after at least one run, with a summary of the runs since it was claimed.
 type Release struct {
 	IssueID    string           `json:"issue_id"`
 	Identifier string           `json:"issue_identifier"`
 	Title      string           `json:"title"`
 	URL        *string          `json:"url"`
 	Branch     *string          `json:"branch_name"`
-	Reason     string           `json:"reason"` // to stop or to skip
+	Reason     string           `json:"reason"` // a reason to stop or to skip
 	From       string           `json:"from_state"`
-	To         *string          `json:"to_state"` // null where the tracker no longer returned the issue
+	To         *string          `json:"to_state"` // null if the tracker no longer returned the issue
 	ClaimedAt  time.Time        `json:"claimed_at"`
 	At         time.Time        `json:"at"`
 	Runs       int              `json:"runs"`
@@ -198,7 +199,7 @@ type Release struct {
 	Created    map[string]int   `json:"created"` // how many objects the agents created in the tracker, by kind
 }
 
-// ModelUse is what was used of one model; an empty model is unknown.
+// ModelUse is what was used of one model. Model is empty if it is unknown.
 type ModelUse struct {
 	Model  string           `json:"model"`
 	Tokens reconcile.Tokens `json:"tokens"`
@@ -214,7 +215,7 @@ func releaseFields(r *Release) []any {
 	}
 }
 
-// recordRelease records what a released claim came to. Without a run nothing was done, and nothing is recorded.
+// recordRelease records the release of a claim, unless the claim had no run.
 func recordRelease(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) error {
 	type part struct {
 		ModelUse
@@ -231,7 +232,8 @@ func recordRelease(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) 
 	}
 	r := Release{
 		IssueID: c.IssueID, Identifier: c.Identifier, Title: c.Issue.Title, URL: c.Issue.URL, Branch: c.Issue.BranchName,
-		Reason: gone.Reason, From: runs[0].state, To: &gone.State, ClaimedAt: c.ClaimedAt, At: now, Runs: len(runs), Links: []reconcile.Link{}, Created: map[string]int{},
+		Reason: gone.Reason, From: runs[0].state, To: &gone.State, ClaimedAt: c.ClaimedAt, At: now,
+		Runs: len(runs), Links: []reconcile.Link{}, Created: map[string]int{},
 	}
 	for _, run := range runs {
 		r.Runtime += run.runtime
@@ -253,15 +255,15 @@ func recordRelease(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) 
 	return t.run(`INSERT INTO releases (`+releaseColumns+`) VALUES (`+marks(releaseColumns)+`)`, releaseFields(&r)...)
 }
 
-// Outage is a period in which a fault of the machine, agent or tracker kept everything waiting.
+// Outage is a period in which a fault of the machine, the agent or the tracker blocked all issues.
 type Outage struct {
 	Code, Message string
 	Since         time.Time
-	Until         time.Time // zero where it goes on
+	Until         time.Time // zero if it has not ended
 }
 
-// recordOutage ends another outage of the same source that is open, and begins this one where it is not open yet. The block
-// in meta is deleted with its end; this record stays. source is the block's key in meta.
+// recordOutage ends an open outage of the same source with another code, and records that this one begins unless it is open
+// already. source is the key of the block in meta. A block is deleted when it ends; the record of its outage stays.
 func recordOutage(t tx, now time.Time, source string, b reconcile.Block) error {
 	if err := t.run(`UPDATE outages SET until = max(?, since) WHERE source = ? AND until IS NULL AND code <> ?`,
 		stamp(now), source, b.Code); err != nil || b.Code == "" {

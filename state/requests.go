@@ -10,11 +10,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// requestColumns are those of a request q and its run r. That a request ended with its run is not stored but derived from
-// the run, so no crash can keep the two apart. A request that is decided but not yet taken up counts as answered while its
-// run goes on.
+// requestColumns are those of a request q and its run r. The fate run_ended is not stored but derived from the run, so that a
+// crash can't record one without the other. A decided request counts as answered even before its worker has read the
+// decision, as long as the run has not ended.
 const requestColumns = `q.issue_id, q.identifier, q.number, q.run_id, q.thread_id, q.kind, q.summary, q.detail, q.outside, q.asked_at,
-	q.expires_at, q.expires_mono, q.expires_boot, coalesce(q.decision, ''), q.answer, q.decided_at, ` + requestFate + `, q.ended_at, q.told_run`
+	q.expires_at, q.expires_mono, q.expires_boot, coalesce(q.decision, ''), q.answer, q.decided_at,
+	` + requestFate + `, q.ended_at, q.told_run`
 
 const (
 	requestFate = `coalesce(q.fate, CASE WHEN r.id IS NULL OR r.outcome IS NOT NULL THEN 'run_ended'
@@ -30,8 +31,8 @@ func requestFields(r *reconcile.Request) []any {
 	}
 }
 
-// AddRequest stores what the agent of a run asks, and returns it with its number. It is on the disk before an operator can
-// see it. A run that has ended gives reconcile.ErrConflict.
+// AddRequest stores a request of a run's agent, and returns it with its number. It is on disk before an operator can see it.
+// If the run has ended the error is reconcile.ErrConflict.
 func (j Journal) AddRequest(ctx context.Context, r reconcile.Request) (reconcile.Request, error) {
 	err := j.update(ctx, "store a request of "+r.Identifier, full, func(t tx) (err error) {
 		r.Number, err = row(t, itself[int], `INSERT INTO requests (issue_id, number, identifier, run_id, thread_id, kind, summary,
@@ -51,7 +52,7 @@ func (j Journal) AddRequest(ctx context.Context, r reconcile.Request) (reconcile
 	return r, err
 }
 
-// request reads a request by the rest of a statement; an error that wraps ErrNotFound where there is none.
+// request returns the first request that matches, where being the end of the statement; ErrNotFound if there is none.
 func request(t tx, where string, args ...any) (reconcile.Request, error) {
 	r, err := row(t, requestFields, `SELECT `+requestColumns+requestSource+where, args...)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -62,30 +63,31 @@ func request(t tx, where string, args ...any) (reconcile.Request, error) {
 
 const byNumber = `WHERE q.issue_id = ? AND q.number = ?`
 
-// RequestByID finds a request by its issue's id; an error that wraps ErrNotFound where there is none.
+// RequestByID returns a request by its number and the id of its issue. If there is none the error wraps ErrNotFound.
 func (c *conn) RequestByID(ctx context.Context, issueID string, number int) (reconcile.Request, error) {
 	r, err := request(c.reader(ctx), byNumber, issueID, number)
 	return r, fault(c.dir, "read a request", err)
 }
 
-// FindRequest finds a request by its issue's identifier, in either case; an error that wraps ErrNotFound where there is
-// none.
+// FindRequest returns a request by its number and the identifier of its issue in any case. If there is none the error wraps
+// ErrNotFound.
 func (v Views) FindRequest(ctx context.Context, identifier string, number int) (reconcile.Request, error) {
-	r, err := request(v.reader(ctx), `WHERE q.identifier = ? COLLATE NOCASE AND q.number = ? ORDER BY q.asked_at DESC LIMIT 1`, identifier, number)
+	r, err := request(v.reader(ctx), `WHERE q.identifier = ? COLLATE NOCASE AND q.number = ? ORDER BY q.asked_at DESC LIMIT 1`,
+		identifier, number)
 	return r, fault(v.dir, "read a request", err)
 }
 
-// OpenRequests returns the undecided requests of live runs, the oldest first. The query starts from the few live runs,
-// because requests that ended with their runs look like open ones, and there may be thousands of them.
+// OpenRequests returns the undecided requests of live runs, oldest first. The query starts from the few live runs, because
+// requests that ended with their runs look like open ones, and there may be thousands of them.
 func (v Views) OpenRequests(ctx context.Context) ([]reconcile.Request, error) {
 	return readAll(ctx, v.conn, "read the requests", requestFields, `SELECT `+requestColumns+requestSource+`
 		WHERE q.run_id IN (SELECT id FROM runs WHERE settled = 0 AND outcome IS NULL)
 		AND q.fate IS NULL AND q.decision IS NULL ORDER BY q.asked_at, q.issue_id, q.number`)
 }
 
-// LateAnswers returns the answers that came when the asking run could not take them any more and that no later run has
-// been told, the oldest first. An answer that was taken up counts as late as well if its worker gave no sign of life after
-// that: the agent may not have received it.
+// LateAnswers returns the answers that came too late for the run that asked and that no later run has received, in the order
+// of the questions. An answer that the worker read is late, too, if the worker died before its next heartbeat: the agent may
+// not have received it.
 func (j Journal) LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error) {
 	return readAll(ctx, j.conn, "read the requests", requestFields, `SELECT `+requestColumns+requestSource+`
 		WHERE q.issue_id = ? AND q.kind = 'question' AND q.decision = 'answer' AND q.told_run = ''
@@ -93,12 +95,12 @@ func (j Journal) LateAnswers(ctx context.Context, issueID string) ([]reconcile.R
 		AND json_extract(q.answer, '$.sealed') IS NULL ORDER BY q.number`, issueID)
 }
 
-// MarkAnswersSeen records that a run has been told these late answers, so that no later run is.
+// MarkAnswersSeen records that a run has received these late answers, so that no later run does.
 func (j Journal) MarkAnswersSeen(ctx context.Context, answered []reconcile.Request, runID string) error {
 	if len(answered) == 0 {
 		return nil
 	}
-	return j.update(ctx, "remember what run "+runID+" was told", full, func(t tx) error {
+	return j.update(ctx, "record the answers that run "+runID+" received", full, func(t tx) error {
 		for _, r := range answered {
 			if err := t.run(`UPDATE requests SET told_run = ? WHERE issue_id = ? AND number = ? AND told_run = ''`,
 				runID, r.IssueID, r.Number); err != nil {
@@ -109,9 +111,11 @@ func (j Journal) MarkAnswersSeen(ctx context.Context, answered []reconcile.Reque
 	})
 }
 
-// ResolveRequest records what became of a request, for its worker, and returns it as it stands then. The first fate stays.
-// A request that was decided meanwhile does not expire: it comes back with its decision, to be resolved as answered.
-func (j Journal) ResolveRequest(ctx context.Context, now time.Time, issueID string, number int, fate reconcile.RequestFate) (r reconcile.Request, err error) {
+// ResolveRequest records the fate of a request, and returns the request. An earlier fate stays. A request that an operator
+// has decided in the meantime does not expire: it is returned with the decision, to be resolved as answered.
+func (j Journal) ResolveRequest(
+	ctx context.Context, now time.Time, issueID string, number int, fate reconcile.RequestFate,
+) (r reconcile.Request, err error) {
 	err = j.update(ctx, "resolve a request", full, func(t tx) (err error) {
 		if err := t.run(`UPDATE requests SET fate = ?1, ended_at = ? WHERE issue_id = ? AND number = ? AND fate IS NULL
 			AND (?1 <> 'answered' OR decision IS NOT NULL) AND (?1 <> 'expired' OR decision IS NULL)`,
@@ -124,12 +128,14 @@ func (j Journal) ResolveRequest(ctx context.Context, now time.Time, issueID stri
 	return r, err
 }
 
-// DecideRequest stores an operator's decision, once, while the request is open, and returns the request as it stands then.
-// dead says that its worker is known to be dead, whatever the row of its run says.
+// DecideRequest stores an operator's decision if the request is open, and returns the request. dead means that the worker is
+// known to be dead, whatever the row of its run says.
 //
-// An answer to a question whose run has ended is kept for the next run: the request comes back with the fate run_ended.
-// Every other late decision is refused with the code request_ended.
-func (o Operator) DecideRequest(ctx context.Context, now time.Time, at reconcile.Instant, r reconcile.Request, dead bool) (is reconcile.Request, err error) {
+// If the run has ended, an answer to a question is stored for the next run, and the request is returned with the fate
+// run_ended. Any other late decision is refused with the code request_ended.
+func (o Operator) DecideRequest(
+	ctx context.Context, now time.Time, at reconcile.Instant, r reconcile.Request, dead bool,
+) (is reconcile.Request, err error) {
 	err = o.update(ctx, "decide "+r.ID(), full, func(t tx) (err error) {
 		if is, err = request(t, byNumber, r.IssueID, r.Number); err != nil {
 			return err
@@ -154,18 +160,18 @@ func (o Operator) DecideRequest(ctx context.Context, now time.Time, at reconcile
 }
 
 func requestEnded(r reconcile.Request) error {
-	what, hint := "", "symphony ps shows what is open"
+	what, hint := "", "symphony ps shows the open requests"
 	switch {
 	case r.Decision != "":
 		what = fmt.Sprintf("%s: decided by %s at %s", r.Fate, r.Decision, r.DecidedAt.UTC().Format(time.RFC3339))
 	case r.Fate == reconcile.RequestExpired:
 		what = "expired: it was not decided by " + r.ExpiresAt.UTC().Format(time.RFC3339)
-		hint = "the agent was told no; agent.answer_timeout_ms says how long a request waits"
+		hint = "the agent was refused; agent.answer_timeout_ms sets how long a request stays open"
 	case r.Fate == reconcile.RequestRunEnded:
-		what = "run_ended: run " + r.RunID + " that asked is over"
-		hint = "its agent no longer waits; the next run asks again if it has to"
+		what = "run_ended: run " + r.RunID + ", which asked, has ended"
+		hint = "its agent no longer waits; the next run asks again if necessary"
 	default:
-		what = string(r.Fate) + ": the agent no longer asks"
+		what = string(r.Fate) + ": the agent no longer waits for it"
 	}
 	return problem("request_ended", r.ID()+" has ended, "+what, hint, nil)
 }
@@ -176,7 +182,7 @@ func commandFields(c *reconcile.Command) []any {
 	return []any{&c.ID, &c.Verb, &c.IssueID, &c.Identifier, stampOf(&c.CreatedAt)}
 }
 
-// AddCommand stores an operator's command until a pass has consumed it, and returns its id. The id of cmd is ignored.
+// AddCommand stores an operator's command until a pass consumes it, and returns its id. The id of cmd is ignored.
 func (o Operator) AddCommand(ctx context.Context, cmd reconcile.Command) (id int64, err error) {
 	err = o.update(ctx, "add the command "+string(cmd.Verb), full, func(t tx) error {
 		id, err = row(t, itself[int64], `INSERT INTO commands (verb, issue_id, identifier, created_at) VALUES (?, ?, ?, ?) RETURNING id`,
@@ -186,7 +192,7 @@ func (o Operator) AddCommand(ctx context.Context, cmd reconcile.Command) (id int
 	return id, err
 }
 
-// CommandDone reports whether a pass has consumed the command of that id.
+// CommandDone reports whether a pass has consumed the command with that id.
 func (o Operator) CommandDone(ctx context.Context, id int64) (bool, error) {
 	done, _, err := readOne(ctx, o.conn, "look for the command", itself[bool], `SELECT NOT EXISTS (SELECT 1 FROM commands WHERE id = ?)`, id)
 	return done, err

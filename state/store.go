@@ -15,7 +15,7 @@ import (
 
 var _ reconcile.Store = Store{}
 
-// State implements reconcile.Store. The tokens of an issue are those of its settled and of its unsettled runs.
+// State implements reconcile.Store. The tokens of an issue include those of its unsettled runs.
 func (s Store) State(ctx context.Context) (all reconcile.State, err error) {
 	err = s.view(ctx, "read the state", func(t tx) (err error) {
 		if all.Claims, err = rows(t, claimFields, `SELECT `+claimColumns+` FROM claims ORDER BY issue_id`); err != nil {
@@ -26,7 +26,7 @@ func (s Store) State(ctx context.Context) (all reconcile.State, err error) {
 	return all, err
 }
 
-// readRecords reads what a plan needs beside the claims.
+// readRecords reads everything that a plan needs except the claims.
 func readRecords(t tx, dir string, all *reconcile.State) (err error) {
 	if err := readSettings(t, dir, all); err != nil {
 		return err
@@ -53,7 +53,7 @@ func readRecords(t tx, dir string, all *reconcile.State) (err error) {
 	return err
 }
 
-// readSettings reads what is stored of the project as a whole.
+// readSettings reads what applies to the project as a whole.
 func readSettings(t tx, dir string, all *reconcile.State) error {
 	list, err := rows(t, func(pair *[2]string) []any { return []any{&pair[0], &pair[1]} }, `SELECT key, value FROM meta`)
 	if err != nil {
@@ -78,7 +78,7 @@ func readSettings(t tx, dir string, all *reconcile.State) error {
 	}
 	schema, err := strconv.Atoi(meta[metaSchema])
 	if err != nil {
-		return fmt.Errorf("%w: the schema's version", errStored)
+		return fmt.Errorf("%w: the schema version", errStored)
 	}
 	all.ReadOnly = schema > schemaVersion
 	_, all.Paused = meta[metaPaused]
@@ -86,14 +86,14 @@ func readSettings(t tx, dir string, all *reconcile.State) error {
 	return err
 }
 
-// Commit implements reconcile.Store. Within a change the settled run comes before the claim, and the claim before the new
-// run, so that one change may end one run of an issue and begin the next.
+// Commit implements reconcile.Store. It applies each change in this order: settle a run, write the claim, insert a run. One
+// change may thus end a run of an issue and begin the next one.
 func (s Store) Commit(ctx context.Context, now time.Time, changes ...reconcile.Change) error {
 	changes = slices.DeleteFunc(slices.Clone(changes), reconcile.Change.Empty)
 	if len(changes) == 0 {
 		return nil
 	}
-	return s.update(ctx, "store what a pass decided", full, func(t tx) error {
+	return s.update(ctx, "store the decisions of a pass", full, func(t tx) error {
 		for _, c := range changes {
 			if err := commit(t, now, c); err != nil {
 				return err
@@ -120,7 +120,7 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 		}
 	}
 	for _, id := range c.Commands {
-		// A command that is gone was consumed by an earlier change of the same pass.
+		// An earlier change of the same pass may have deleted it.
 		if err := t.run(`DELETE FROM commands WHERE id = ?`, id); err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 	return clearMeta(t, metaPaused)
 }
 
-// commitClaim saves or deletes a claim. A released claim leaves a record, and one that becomes held a notification.
+// commitClaim saves or deletes a claim. It records a release, and adds a notification if the claim becomes held.
 func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 	switch {
 	case c.Delete && c.Gone != nil:
@@ -168,8 +168,8 @@ func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 	return saveClaim(t, now, *c.Claim)
 }
 
-// saveBlock stores or clears (no code) a block, together with the outage it begins or ends and the notification of it.
-// That of the tracker comes later, if the block lasts: see OpenAttentions.
+// saveBlock stores a block, or deletes the stored one if b has no code. It also records the outage that begins or ends, and
+// adds a notification. A tracker block is notified later, if it lasts: see OpenAttentions.
 func saveBlock(t tx, now time.Time, key string, b reconcile.Block) error {
 	if err := recordOutage(t, now, key, b); err != nil {
 		return err
@@ -185,12 +185,12 @@ func saveBlock(t tx, now time.Time, key string, b reconcile.Block) error {
 
 // SaveSweep implements reconcile.Store.
 func (s Store) SaveSweep(ctx context.Context, now time.Time) error {
-	return s.update(ctx, "remember the sweep", full, func(t tx) error {
+	return s.update(ctx, "record the sweep", full, func(t tx) error {
 		return setMeta(t, metaSweep, strconv.FormatInt(now.UnixMilli(), 10))
 	})
 }
 
-// RequestStop implements reconcile.Store: the first reason stays, and a run with an outcome is left alone.
+// RequestStop implements reconcile.Store. It keeps an earlier reason, and ignores a run that has an outcome.
 func (s Store) RequestStop(ctx context.Context, runID, reason string, at reconcile.Instant) error {
 	return s.update(ctx, "ask run "+runID+" to stop", full, func(t tx) error {
 		return t.run(`UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
@@ -200,13 +200,13 @@ func (s Store) RequestStop(ctx context.Context, runID, reason string, at reconci
 
 // ReapFailed implements reconcile.Store.
 func (s Store) ReapFailed(ctx context.Context, runID string) error {
-	return s.update(ctx, "count a try to end run "+runID, full, func(t tx) error {
+	return s.update(ctx, "count a failed try to end run "+runID, full, func(t tx) error {
 		return t.run(`UPDATE runs SET reap_tries = reap_tries + 1 WHERE id = ? AND settled = 0`, runID)
 	})
 }
 
-// EndDead implements reconcile.Store. The run's share of the runtime totals ends with its last sign of life, because its
-// death may be found out days later.
+// EndDead implements reconcile.Store. The run counts in the runtime totals up to its last heartbeat, because its death may
+// be detected days later.
 func (s Store) EndDead(ctx context.Context, now time.Time, run reconcile.Run, outcome reconcile.Outcome, code, message string) error {
 	return s.update(ctx, "end run "+run.ID, full, func(t tx) error {
 		return t.must("run "+run.ID, `UPDATE runs SET outcome = ?, error_code = ?, error_text = ?,
@@ -215,8 +215,8 @@ func (s Store) EndDead(ctx context.Context, now time.Time, run reconcile.Run, ou
 	})
 }
 
-// SaveSkips implements reconcile.Store. The first reason counts for an issue that is skipped twice. A reason that stays
-// keeps its time, and skips that are stored already cost no write.
+// SaveSkips implements reconcile.Store. If an issue is skipped twice the first reason counts. An issue that is still skipped
+// for the same reason keeps its time. SaveSkips writes nothing if nothing has changed.
 func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.Skip) error {
 	list, err := readAll(ctx, s.conn, "read the skips", skipFields, `SELECT `+skipColumns+` FROM skips`)
 	if err != nil {
@@ -249,14 +249,14 @@ func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.S
 	})
 }
 
-// SavePass records a pass and returns its id; the one in p is ignored. A power failure may take the record of a pass that
-// did nothing: nothing follows from it.
+// SavePass records a pass and returns its id; the id of p is ignored. A power failure may lose the record of a pass that did
+// nothing, because no decision depends on it.
 func (s Store) SavePass(ctx context.Context, p Pass) (id int64, err error) {
 	level := full
 	if p.Actions == 0 && len(p.Errors) == 0 {
 		level = normal
 	}
-	p.Errors = append([]reconcile.Error{}, p.Errors...) // none is [], not null
+	p.Errors = append([]reconcile.Error{}, p.Errors...) // stored as [], not null
 	err = s.update(ctx, "record the pass", level, func(t tx) error {
 		id, err = row(t, itself[int64], `INSERT INTO passes (`+passColumns+`) VALUES (`+marks(passColumns)+`) RETURNING id`,
 			passFields(&p)[1:]...)
@@ -272,12 +272,13 @@ const claimColumns = `issue_id, identifier, status, version, run_id, attempt, ki
 func claimFields(c *reconcile.Claim) []any {
 	return []any{
 		&c.IssueID, &c.Identifier, &c.Status, &c.Version, &c.RunID, &c.Attempt, &c.Kind, stampOf(&c.DueAt), &c.ErrorCode,
-		&c.ErrorMessage, &c.HoldReason, &c.HoldMessage, stampOf(&c.HeldAt), stampOf(&c.HoldCommentAt), &c.HoldNext, &c.Failures, &c.IdleRuns, &c.Runs,
-		&c.Interruptions, &c.TokenBase, jsonOf(&c.Issue), &c.Project, &c.WorkspaceRoot, stampOf(&c.ClaimedAt), stampOf(&c.UpdatedAt),
+		&c.ErrorMessage, &c.HoldReason, &c.HoldMessage, stampOf(&c.HeldAt), stampOf(&c.HoldCommentAt), &c.HoldNext, &c.Failures,
+		&c.IdleRuns, &c.Runs, &c.Interruptions, &c.TokenBase, jsonOf(&c.Issue), &c.Project, &c.WorkspaceRoot,
+		stampOf(&c.ClaimedAt), stampOf(&c.UpdatedAt),
 	}
 }
 
-// saveClaim inserts a claim of version 0, and otherwise replaces the version that the pass has read by the next one.
+// saveClaim inserts a claim with version 0. Of any other claim it replaces the version that the pass has read with the next.
 func saveClaim(t tx, now time.Time, c reconcile.Claim) error {
 	was := c.Version
 	c.Version, c.UpdatedAt = was+1, now
@@ -288,8 +289,8 @@ func saveClaim(t tx, now time.Time, c reconcile.Claim) error {
 		return t.must(claimVersion(c, was), `UPDATE claims SET (`+claimColumns+`) = (`+marks(claimColumns)+`)
 			WHERE issue_id = ? AND version = ?`, append(claimFields(&c), c.IssueID, was)...)
 	}
-	// A new claim counts the tokens that its issue uses from here on, so moving the issue to another state and back ends a
-	// hold by agent.max_tokens.
+	// A new claim counts only the tokens that its issue uses from now on. Moving the issue to another state and back thus
+	// ends a hold by agent.max_tokens.
 	used, err := row(t, itself[int64], `SELECT total FROM issue_totals WHERE issue_id = ?`, c.IssueID)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
@@ -307,7 +308,7 @@ func claimVersion(c reconcile.Claim, version int64) string {
 	return fmt.Sprintf("claim of %s, version %d", c.Identifier, version)
 }
 
-// insertRun stores a new run. A second live one of the same issue is a conflict.
+// insertRun stores a new run. A second live run of the same issue is a conflict.
 func insertRun(t tx, r reconcile.Run) error {
 	err := t.run(`INSERT INTO runs (`+runColumns+`) VALUES (`+marks(runColumns)+`)`, runFields(&r)...)
 	if isDuplicate(err) {
@@ -316,7 +317,7 @@ func insertRun(t tx, r reconcile.Run) error {
 	return err
 }
 
-// Totals is what settled runs used. Unsettled runs are not in it.
+// Totals is what settled runs have used.
 type Totals struct {
 	Tokens  reconcile.Tokens
 	Runtime time.Duration
@@ -326,8 +327,8 @@ func totalFields(all *Totals) []any { return append(tokenFields(&all.Tokens), mi
 
 const totalColumns = tokenColumns + `, runtime_ms`
 
-// settle marks an ended run as settled and adds its share to the totals of the project and of its issue. The time of a run
-// that removed a workspace does not count.
+// settle marks an ended run as settled and adds what it used to the totals of the project and of its issue. The runtime of a
+// run that only removed a workspace does not count.
 func settle(t tx, runID string) error {
 	type share struct {
 		issueID string
@@ -335,7 +336,8 @@ func settle(t tx, runID string) error {
 	}
 	used, err := row(t, func(s *share) []any { return append([]any{&s.issueID}, totalFields(&s.Totals)...) },
 		`UPDATE runs SET settled = 1 WHERE id = ? AND settled = 0 AND outcome IS NOT NULL
-		RETURNING issue_id, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total, iif(kind = 'cleanup', 0, runtime_ms)`, runID)
+		RETURNING issue_id, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total,
+			iif(kind = 'cleanup', 0, runtime_ms)`, runID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("run %s: %w", runID, reconcile.ErrConflict)
 	}

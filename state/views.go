@@ -8,11 +8,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// StateOf is State as far as a plan for one issue depends on it: its claim, the claims that have a slot, and what
-// holds for every issue.
+// StateOf returns the part of State on which a plan for one issue depends: all of it except the claims of other issues that
+// have no slot.
 func (v Views) StateOf(ctx context.Context, issueID string) (all reconcile.State, err error) {
 	err = v.view(ctx, "read the state", func(t tx) error {
-		all.Claims, err = rows(t, claimFields, `SELECT `+claimColumns+` FROM claims WHERE issue_id = ? OR status = 'running' ORDER BY issue_id`, issueID)
+		all.Claims, err = rows(t, claimFields, `SELECT `+claimColumns+` FROM claims
+			WHERE issue_id = ? OR status = 'running' ORDER BY issue_id`, issueID)
 		if err != nil {
 			return err
 		}
@@ -21,13 +22,13 @@ func (v Views) StateOf(ctx context.Context, issueID string) (all reconcile.State
 	return all, err
 }
 
-// ClaimByIssue returns the claim of an issue, by the issue's id; false where it is unclaimed.
+// ClaimByIssue returns the claim of an issue by the issue's id; false if it is unclaimed.
 func (v Views) ClaimByIssue(ctx context.Context, issueID string) (reconcile.Claim, bool, error) {
 	return readOne(ctx, v.conn, "read the claim", claimFields, `SELECT `+claimColumns+` FROM claims WHERE issue_id = ?`, issueID)
 }
 
-// FindIssue looks for an issue by its identifier, in either case, or by its id, among the claims, then the runs (the newest
-// first), then the skips. SQLite would read whole tables where one condition names two indexed columns.
+// FindIssue looks for an issue by its id or its identifier in any case: in the claims, then the runs (newest first), then
+// the skips. Id and identifier have separate SELECTs, because SQLite reads the whole table for an OR over both.
 func (v Views) FindIssue(ctx context.Context, ref string) (id, identifier string, ok bool, err error) {
 	names, ok, err := readOne(ctx, v.conn, "look for the issue", func(n *[2]string) []any { return []any{&n[0], &n[1]} }, `
 		SELECT issue_id, identifier FROM (
@@ -40,23 +41,23 @@ func (v Views) FindIssue(ctx context.Context, ref string) (id, identifier string
 	return names[0], names[1], ok, err
 }
 
-// Identifiers returns the identifiers of all known issues, in their order.
+// Identifiers returns the identifiers of all known issues, sorted.
 func (v Views) Identifiers(ctx context.Context) ([]string, error) {
 	return readAll(ctx, v.conn, "list the issues", itself[string],
 		`SELECT identifier FROM claims UNION SELECT identifier FROM skips UNION SELECT identifier FROM runs ORDER BY 1`)
 }
 
-// runs reads runs by the rest of a statement.
+// runs returns the runs that match, where being the end of the statement.
 func (v Views) runs(ctx context.Context, where string, args ...any) ([]reconcile.Run, error) {
 	return readAll(ctx, v.conn, "read the runs", runFields, `SELECT `+runColumns+` FROM runs `+where, args...)
 }
 
-// firstRun reads the first of them, false where there is none.
+// firstRun is runs for the first match; false if there is none.
 func (v Views) firstRun(ctx context.Context, where string, args ...any) (reconcile.Run, bool, error) {
 	return readOne(ctx, v.conn, "read a run", runFields, `SELECT `+runColumns+` FROM runs `+where, args...)
 }
 
-// Run returns one run; an error that wraps ErrNotFound where there is none of that id.
+// Run returns the run with that id. If there is none the error wraps ErrNotFound.
 func (v Views) Run(ctx context.Context, id string) (reconcile.Run, error) {
 	r, found, err := v.firstRun(ctx, `WHERE id = ?`, id)
 	if err == nil && !found {
@@ -80,8 +81,8 @@ func (v Views) RecentRuns(ctx context.Context, limit int) ([]reconcile.Run, erro
 	return v.runs(ctx, `ORDER BY id DESC LIMIT ?`, limit)
 }
 
-// RunsSince returns the agent's runs of an issue that were at work at that time or later, the oldest first; all of them for
-// the zero time.
+// RunsSince returns the agent's runs of an issue that had not ended before a time, oldest first; all of them for the zero
+// time.
 func (v Views) RunsSince(ctx context.Context, issueID string, since time.Time) ([]reconcile.Run, error) {
 	return v.runs(ctx, `WHERE issue_id = ? AND kind = 'agent' AND (ended_at IS NULL OR ended_at >= coalesce(?, 0)) ORDER BY id`,
 		issueID, stamp(since))
@@ -92,20 +93,20 @@ func (v Views) RunsByPrefix(ctx context.Context, issueID, prefix string, limit i
 	return v.runs(ctx, `WHERE issue_id = ?1 AND substr(id, 1, length(?2)) = ?2 ORDER BY id DESC LIMIT ?3`, issueID, prefix, limit)
 }
 
-// NextRun returns the agent's first run of an issue after the run of that id, false where there is none. After the empty id
-// it is the oldest that is kept.
+// NextRun returns the agent's first run of an issue after the run with that id; false if there is none. With an empty id it
+// is the oldest run that has not been pruned.
 func (v Views) NextRun(ctx context.Context, issueID, after string) (reconcile.Run, bool, error) {
 	return v.firstRun(ctx, `WHERE issue_id = ? AND id > ? AND kind = 'agent' ORDER BY id LIMIT 1`, issueID, after)
 }
 
-// LastRun returns the agent's newest run of an issue, false where there is none.
+// LastRun returns the agent's newest run of an issue; false if there is none.
 func (v Views) LastRun(ctx context.Context, issueID string) (reconcile.Run, bool, error) {
 	return v.firstRun(ctx, `WHERE issue_id = ? AND kind = 'agent' ORDER BY id DESC LIMIT 1`, issueID)
 }
 
-// CountRuns returns how many runs of an issue are kept, of either kind.
+// CountRuns returns the number of stored runs of an issue, of either kind.
 func (v Views) CountRuns(ctx context.Context, issueID string) (int, error) {
-	n, _, err := readOne(ctx, v.conn, "count the runs of the issue", itself[int], `SELECT count(*) FROM runs WHERE issue_id = ?`, issueID)
+	n, _, err := readOne(ctx, v.conn, "count the runs", itself[int], `SELECT count(*) FROM runs WHERE issue_id = ?`, issueID)
 	return n, err
 }
 
@@ -115,8 +116,8 @@ func (v Views) RunIDs(ctx context.Context) (map[string]bool, error) {
 	return setOf(list), err
 }
 
-// EndedRuns returns the newest settled runs, at most limit of them: of all issues, or of those named by id. Of the issue,
-// which is most of a row, it reads the address alone, and nothing that only live runs have.
+// EndedRuns returns the newest settled runs, at most limit of them, of the issues with these ids, or of all issues if there
+// are no ids. It sets only the fields that a list shows: of the issue, which is most of a row, only the URL.
 func (v Views) EndedRuns(ctx context.Context, issueIDs []string, limit int) ([]reconcile.Run, error) {
 	return readAll(ctx, v.conn, "read the last runs", func(r *reconcile.Run) []any {
 		r.Settled = true
@@ -130,7 +131,7 @@ func (v Views) EndedRuns(ctx context.Context, issueIDs []string, limit int) ([]r
 		ORDER BY id DESC LIMIT ?2`, jsonOf(append([]string{}, issueIDs...)), limit)
 }
 
-// Totals returns what all settled runs of the project used.
+// Totals returns what all settled runs of the project have used.
 func (v Views) Totals(ctx context.Context) (Totals, error) {
 	return v.totals(ctx, `SELECT sum(value) FILTER (WHERE key = 'totals_input'), sum(value) FILTER (WHERE key = 'totals_cached'),
 		sum(value) FILTER (WHERE key = 'totals_output'), sum(value) FILTER (WHERE key = 'totals_reasoning'),
@@ -138,7 +139,7 @@ func (v Views) Totals(ctx context.Context) (Totals, error) {
 		FROM (SELECT key, CAST(value AS INTEGER) AS value FROM meta WHERE key LIKE 'totals_%')`)
 }
 
-// IssueTotals returns what all settled runs of an issue used.
+// IssueTotals returns what all settled runs of an issue have used.
 func (v Views) IssueTotals(ctx context.Context, issueID string) (Totals, error) {
 	return v.totals(ctx, `SELECT `+totalColumns+` FROM issue_totals WHERE issue_id = ?`, issueID)
 }
@@ -148,14 +149,14 @@ func (v Views) totals(ctx context.Context, query string, args ...any) (Totals, e
 	return all, err
 }
 
-// RateLimits returns the agents' latest rate-limit record as JSON, nil if none has come yet.
+// RateLimits returns the latest rate-limit record of an agent as JSON; nil if there is none yet.
 func (v Views) RateLimits(ctx context.Context) ([]byte, error) {
 	text, _, err := readOne(ctx, v.conn, "read the rate limits", itself[[]byte],
 		`SELECT rate_limits FROM runs WHERE rate_limits IS NOT NULL ORDER BY rate_limits_at DESC LIMIT 1`)
 	return text, err
 }
 
-// StoredSkip is a candidate that the last pass with candidates left alone, and since when for that reason.
+// StoredSkip is a candidate that the last pass that fetched candidates did not start, and since when for the same reason.
 type StoredSkip struct {
 	reconcile.Skip
 	Since time.Time `json:"since"`
@@ -167,12 +168,12 @@ func skipFields(s *StoredSkip) []any {
 	return []any{&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf(&s.Since)}
 }
 
-// Skips returns the skips of the last pass that fetched candidates, by identifier.
+// Skips returns the skips of the last pass that fetched candidates, sorted by identifier.
 func (v Views) Skips(ctx context.Context) ([]StoredSkip, error) {
 	return readAll(ctx, v.conn, "read the skips", skipFields, `SELECT `+skipColumns+` FROM skips ORDER BY identifier, issue_id`)
 }
 
-// SkipOf returns why the last pass that fetched candidates left an issue alone; false where it did not.
+// SkipOf returns the skip of an issue; false if the last pass that fetched candidates did not skip it.
 func (v Views) SkipOf(ctx context.Context, issueID string) (StoredSkip, bool, error) {
 	return readOne(ctx, v.conn, "read why the issue was skipped", skipFields, `SELECT `+skipColumns+` FROM skips WHERE issue_id = ?`, issueID)
 }
@@ -184,10 +185,10 @@ type Pass struct {
 	Trigger   string
 	StartedAt time.Time
 	Duration  time.Duration // stored to the millisecond
-	Actions   int           // how many were done
-	Skipped   int           // how many candidates got none
+	Actions   int           // the number of applied actions
+	Skipped   int           // the number of skipped candidates
 	Errors    []reconcile.Error
-	// BootID and Mono, CLOCK_MONOTONIC at the start, tell the age of a pass where the wall clock can't.
+	// BootID and Mono, which is CLOCK_MONOTONIC at the start, give the age of a pass even if the wall clock was set.
 	BootID string
 	Mono   time.Duration
 }
@@ -201,21 +202,21 @@ func passFields(p *Pass) []any {
 	}
 }
 
-// passes reads passes by the rest of a statement.
+// passes returns the passes that match, where being the end of the statement.
 func (c *conn) passes(ctx context.Context, where string, args ...any) ([]Pass, error) {
 	return readAll(ctx, c, "read the passes", passFields, `SELECT id, `+passColumns+` FROM passes `+where, args...)
 }
 
-// LastPass returns the newest pass; false where there was none.
+// LastPass returns the newest pass; false if there was none.
 func (v Views) LastPass(ctx context.Context) (Pass, bool, error) {
 	return readOne(ctx, v.conn, "read the last pass", passFields, `SELECT id, `+passColumns+` FROM passes ORDER BY id DESC LIMIT 1`)
 }
 
-// scheduledKept is how many scheduled passes ScheduleGaps returns: five gaps lie between six.
+// scheduledKept is how many scheduled passes ScheduledPasses returns. Six passes give five gaps.
 const scheduledKept = 6
 
-// ScheduleGaps returns the last six passes that a schedule started (cron, timer, loop): the gaps between them tell whether
-// the schedule is alive.
-func (v Views) ScheduleGaps(ctx context.Context) ([]Pass, error) {
+// ScheduledPasses returns the last scheduledKept passes that a schedule started (cron, timer, loop). The gaps between them show
+// whether the schedule is alive.
+func (v Views) ScheduledPasses(ctx context.Context) ([]Pass, error) {
 	return v.passes(ctx, `WHERE "trigger" IN ('cron', 'timer', 'loop') ORDER BY id DESC LIMIT ?`, scheduledKept)
 }

@@ -83,7 +83,7 @@ func TestPasses(t *testing.T) {
 	if diff := cmp.Diff(all[:3], recent) + cmp.Diff(all[0], last); diff != "" {
 		t.Error(diff)
 	}
-	test.Equal(t, "of the schedule", test.Must(db.Views.ScheduleGaps(ctx)), scheduled[:6])
+	test.Equal(t, "of the schedule", test.Must(db.Views.ScheduledPasses(ctx)), scheduled[:6])
 }
 
 // A pass with nothing to do writes its own record and nothing else.

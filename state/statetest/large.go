@@ -1,4 +1,4 @@
-// Package statetest makes large states for tests and measurements.
+// Package statetest creates large states for tests and benchmarks.
 package statetest
 
 import (
@@ -14,17 +14,17 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Size is how large a state is.
+// Size is the size of a state.
 type Size struct {
 	Claims int // running, held and waiting, of the issues ABC-1, ABC-2 …
-	Runs   int // finished, over the last 30 days and all issues
-	Passes int // a minute apart, up to now
+	Runs   int // finished runs, spread over the last 30 days and all issues
+	Passes int // a minute apart, the last one now
 }
 
-// Large500 is the state of the budgets: 500 claims, 5,000 finished runs, a month of cron.
+// Large500 is the state to which the budgets apply: 500 claims, 5,000 finished runs and a month of passes by cron.
 var Large500 = Size{Claims: 500, Runs: 5000, Passes: 43_200}
 
-// Every 50th claim is running, but no worker lives; every 10th other claim is held, and the others wait.
+// Every 50th claim is running, but has no worker. Of the others every 10th is held, and the rest wait.
 const (
 	runningEvery = 50
 	heldEvery    = 10
@@ -37,8 +37,8 @@ func (s Size) Running() int { return s.Claims / runningEvery }
 // Held is the number of held claims.
 func (s Size) Held() int { return s.Claims/heldEvery - s.Running() }
 
-// Large makes the state of that size in a directory that has none. It stores many rows with one commit, because ten
-// thousand transactions would take minutes, and in SQL what no commit stores.
+// Large creates a state of size s in dir, which has none yet. It stores many rows in one transaction, because ten thousand
+// transactions would take minutes, and uses SQL for the rows that no Commit writes.
 func Large(ctx context.Context, dir string, now time.Time, s Size) error {
 	if s.Claims < runningEvery || s.Runs < 1 {
 		return fmt.Errorf("a large state has at least %d claims and a run", runningEvery)
@@ -118,11 +118,11 @@ func fill(ctx context.Context, db *state.DB, now time.Time, s Size) error {
 	if err := db.Store.Commit(ctx, now, ends...); err != nil {
 		return err
 	}
-	return db.Attentions.DropAttentions(ctx, now) // of the claims that are held
+	return db.Attentions.DropAttentions(ctx, now) // those of the held claims
 }
 
 func issueOf(i int) reconcile.Issue {
-	text := strings.Repeat("What is to be done, with its reasons and some steps.\n", 12)
+	text := strings.Repeat("What to do, with its reasons and some steps.\n", 12)
 	url, created := fmt.Sprint("https://linear.example.com/acme/issue/ABC-", i), time.Unix(0, 0).UTC()
 	return reconcile.Issue{
 		ID: fmt.Sprint("id-", i), Identifier: fmt.Sprint("ABC-", i), Title: "Make the thing do what its users expect", Description: &text,
@@ -130,7 +130,7 @@ func issueOf(i int) reconcile.Issue {
 	}
 }
 
-// newRun is a run as its worker has left it in the middle of a turn.
+// newRun returns a run in the middle of a turn.
 func newRun(id string, i int) reconcile.Run {
 	issue := issueOf(i)
 	return reconcile.Run{
@@ -139,7 +139,7 @@ func newRun(id string, i int) reconcile.Run {
 		WorkspacePath: "/nowhere/" + issue.Identifier, WorkspaceRoot: "/nowhere", Model: "gpt-5.5",
 		Links:     []reconcile.Link{{Kind: "pull_request", URL: "https://github.com/acme/app/pull/7"}},
 		Tokens:    reconcile.Tokens{Input: 120_000, Cached: 90_000, Output: 4_000, Reasoning: 1_500, Total: 124_000},
-		LastEvent: "notification", LastMessage: "I look at the tests first.",
+		LastEvent: "notification", LastMessage: "First I look at the tests.",
 		RateLimits: []byte(`{"primary":{"used_percent":41.5,"resets_at":0}}`),
 	}
 }

@@ -180,7 +180,7 @@ const WaitStep = 200 * time.Millisecond
 // ScheduleAlive reports whether the last scheduled pass is younger than three times the usual gap. Only then do the passes of
 // workers and commands start runs, so that stopping the timer stops the system.
 func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, error) {
-	passes, err := db.Views.ScheduleGaps(ctx)
+	passes, err := db.Views.ScheduledPasses(ctx)
 	if err != nil || len(passes) == 0 {
 		return false, err
 	}

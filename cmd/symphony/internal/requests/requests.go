@@ -163,7 +163,7 @@ func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reco
 			return is, nil // the next run gets it
 		case is.Fate == reconcile.RequestRunEnded, is.Fate == reconcile.RequestWithdrawn:
 			return r, &reconcile.Error{
-				Code: "request_ended", Message: r.ID() + " has just ended, " + string(is.Fate), Hint: "symphony ps shows what is open",
+				Code: "request_ended", Message: r.ID() + " has just ended, " + string(is.Fate), Hint: "symphony ps shows the open requests",
 			}
 		case p.Env.Now().After(end) || !project.Sleep(ctx, workerStep):
 			return r, nil

@@ -156,7 +156,7 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	if out.LastPass, err = project.LastPass(ctx, db); err != nil {
 		return out, err
 	}
-	passes, err := db.Views.ScheduleGaps(ctx)
+	passes, err := db.Views.ScheduledPasses(ctx)
 	if err == nil && len(passes) > 0 {
 		out.LastRun = &scheduledPass{passes[0].Trigger, passes[0].StartedAt.UTC()}
 	}

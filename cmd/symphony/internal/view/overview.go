@@ -352,7 +352,7 @@ func (f *facts) read(ctx context.Context) (err error) {
 	f.low, errs[1] = project.LowUntil(ctx, f.p, f.db)
 	f.schedule, errs[2] = project.ScheduleAlive(ctx, f.db, f.now)
 	f.schedule = f.schedule || project.Looping(f.p.StateDir)
-	passes, err := f.db.Views.ScheduleGaps(ctx)
+	passes, err := f.db.Views.ScheduledPasses(ctx)
 	errs[3] = err
 	if gap, known := project.UsualGap(passes); known && f.schedule {
 		f.nextPass = &NextPass{At: passes[0].StartedAt.Add(gap), Trigger: passes[0].Trigger}
