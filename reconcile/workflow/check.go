@@ -94,9 +94,13 @@ func (c *checker) nodes(list []render.Node) {
 			c.text(n)
 		case *render.ObjectNode:
 			c.read(n.Args, n.SourceLoc.LineNo)
-			if c.expression("").items != nil {
-				const listed = "%s is a list and is printed without separators; write {{ %[1]s | join: \", \" }}"
-				message := fmt.Sprintf(listed, strings.TrimSpace(n.Args))
+			if items := c.expression("").items; items != nil {
+				filters := `join: ", "`
+				if items.fields["identifier"] != nil {
+					filters = `map: "identifier" | ` + filters
+				}
+				const listed = "%s is a list and is printed without separators; write {{ %[1]s | %s }}"
+				message := fmt.Sprintf(listed, strings.TrimSpace(n.Args), filters)
 				c.lists = append(c.lists, Warning{File: c.file, Line: c.line, Message: message})
 			}
 		case *render.TagNode:
