@@ -6,24 +6,25 @@
 //	missing_tracker_api_key, missing_tracker_project_slug   there is no key or no project
 //	tracker_endpoint_invalid   the endpoint is not an http(s) URL
 //	tracker_ca_file_invalid    tracker.ca_file is not readable or contains no certificate
-//	linear_api_request         no answer: a transport error, or 30 s have passed
+//	linear_api_request         no answer: a transport error, or a timeout after 30 s
 //	linear_api_status          an answer other than HTTP 200
 //	linear_graphql_errors      HTTP 200 with GraphQL errors
 //	linear_unknown_payload     an answer of another shape, or a malformed record
 //	linear_missing_end_cursor  pages that cannot be followed to their end
-//	tracker_rate_limited       the allowance is used up; RateLimited in the chain has the end
+//	answer_too_large           an answer of more than 64 MiB, or 1 MiB for the agent's tool
+//	tracker_rate_limited       the allowance is used up; the error wraps RateLimited, which has the time of the reset
 //	tracker_project_not_found  the project does not exist
 //	issue_not_found            the issue does not exist
 //
 // # Decisions
 //
-//   - Every request is one of the files in query/, sent as it is; only the variables vary.
-//   - Connections inside an issue are read with a small first, because Linear prices a query by the product of its page
+//   - Every request of a pass or worker is one of the files in query/, sent unchanged; only the variables vary.
+//   - Connections inside an issue are read with a small page size, because Linear prices a query by the product of its page
 //     sizes (10,000 points at most). Further pages are fetched separately, so that nothing is cut silently.
-//   - Nothing is retried here. The next pass is the retry.
+//   - Reads are not retried. The next pass is the retry.
 //   - Redirects are not followed: the key goes to the configured endpoint only.
-//   - Priority 0 (Linear's "no priority") stays 0. Specification 11.3 makes only non-integers null, prompts may want to
-//     tell the two apart, and the order of 8.2 treats both alike.
+//   - Priority 0 (Linear's "no priority") stays 0. Specification 11.3 makes only non-integers null, a prompt may want to
+//     distinguish the two, and the order of specification 8.2 treats both alike.
 package linear
 
 import (
@@ -46,12 +47,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// DefaultEndpoint is where Linear answers (specification 5.3.1).
+// DefaultEndpoint is the URL of Linear's API (specification 5.3.1).
 const DefaultEndpoint = "https://api.linear.app/graphql"
 
 const (
 	requestTimeout = 30 * time.Second // specification 11.2
-	maxBody        = 64 << 20
+	maxBody        = 64 << 20         // bytes of an answer to a pass or worker
 )
 
 // Options configure a Client.
@@ -60,20 +61,20 @@ type Options struct {
 	APIKey   string // a personal API key, or an OAuth token that starts with lin_oauth_
 	// ProjectSlug is the project's slug id, or its URL, which ends in the slug id.
 	ProjectSlug string
-	// CAFile names a PEM file with certificates to trust beside the system's.
+	// CAFile is a PEM file with certificates to trust in addition to the system's.
 	CAFile string
-	// IgnoreProxy: do not use the proxy that environment variables of this process name.
+	// IgnoreProxy: do not use the proxy in this process's environment variables.
 	IgnoreProxy bool
 	// ReadOnly makes the agent's tool refuse mutations.
 	ReadOnly bool
-	// Transport replaces the client's own, with CAFile and IgnoreProxy.
+	// Transport replaces the client's default transport. CAFile and IgnoreProxy have no effect on it.
 	Transport http.RoundTripper
 	Now       func() time.Time // time.Now if nil
 	// Warn receives each warning once; nil discards them.
 	Warn func(string)
 }
 
-// Client talks to one Linear workspace about one project. It may be used by several goroutines.
+// Client sends requests to Linear for one project. It is safe for concurrent use.
 type Client struct {
 	endpoint string
 	key      string
@@ -83,12 +84,12 @@ type Client struct {
 	report   func(string)
 
 	mu     sync.Mutex
-	slugs  []string // what the slug id may be, the most likely first
+	slugs  []string // the possible slug ids of the project, the most likely first
 	budget reconcile.Budget
-	warned map[string]bool // warnings that were logged
+	warned map[string]bool // the warnings that were reported
 }
 
-// New checks the options. It sends nothing.
+// New returns a client for a project. It checks the options, and sends nothing.
 func New(o Options) (*Client, error) {
 	c, err := connect(o)
 	if err != nil {
@@ -100,7 +101,7 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Adapter returns Linear as the rest of the program uses it. It sends nothing.
+// Adapter returns Linear as a tracker. It sends nothing.
 func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	c, err := New(o)
 	if err != nil {
@@ -114,7 +115,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}, nil
 }
 
-// connect makes a client without a project.
+// connect returns a client without a project.
 func connect(o Options) (*Client, error) {
 	key := strings.TrimSpace(o.APIKey)
 	if key == "" {
@@ -125,7 +126,7 @@ func connect(o Options) (*Client, error) {
 	}
 	if strings.ContainsFunc(key, func(r rune) bool { return r < 0x20 || r > 0x7e }) {
 		return nil, &reconcile.Error{
-			Code: "missing_tracker_api_key", Message: "the Linear API key holds characters that no key has",
+			Code: "missing_tracker_api_key", Message: "the Linear API key contains characters that no key has",
 			Hint: "check for a line break or quotes around the key",
 		}
 	}
@@ -141,11 +142,11 @@ func connect(o Options) (*Client, error) {
 		endpoint: endpoint, key: key, header: key, now: o.Now, report: o.Warn, warned: map[string]bool{},
 		http: &http.Client{
 			Timeout: requestTimeout, Transport: sender,
-			// net/http would send the key along to subdomains, and the operator should name the new address of an endpoint.
+			// net/http would also send the key to subdomains, and the operator should configure an endpoint's new address.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
-	if strings.HasPrefix(key, "lin_oauth_") { // Linear refuses personal keys with this prefix, and OAuth tokens without
+	if strings.HasPrefix(key, "lin_oauth_") { // Linear refuses personal keys with "Bearer", and OAuth tokens without it
 		c.header = "Bearer " + key
 	}
 	if c.now == nil {
@@ -164,7 +165,7 @@ func checkEndpoint(s string) (string, error) {
 	}
 	u, err := url.Parse(s)
 	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.User != nil {
-		// The text itself is left out: a key pasted into the wrong place would be shown.
+		// The value is not quoted: it may be a key that was pasted into the wrong place.
 		return "", &reconcile.Error{
 			Code: "tracker_endpoint_invalid", Message: "tracker.endpoint is not an http or https URL",
 			Hint: "leave it out to use " + DefaultEndpoint,
@@ -173,7 +174,7 @@ func checkEndpoint(s string) (string, error) {
 	return s, nil
 }
 
-// transport returns what sends the requests: Go's own, changed as the options say.
+// transport returns the HTTP transport that the options describe.
 func transport(o Options) (http.RoundTripper, error) {
 	if o.Transport != nil {
 		return o.Transport, nil
@@ -206,7 +207,7 @@ func certificates(file string) (*x509.CertPool, error) {
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		pool = x509.NewCertPool() // a system without certificates has only those of the file
+		pool = x509.NewCertPool() // the system has no certificates
 	}
 	if !pool.AppendCertsFromPEM(pem) {
 		return nil, invalid(file+" contains no PEM certificate", nil)
@@ -254,7 +255,7 @@ func (c *Client) send(ctx context.Context, query string, variables any, limit in
 		return answer{}, c.fail("answer_too_large", fmt.Sprintf("Linear's answer has more than %d bytes: ask for fewer fields, "+
 			"or for fewer entries at a time (first: 20, after: the last endCursor)", limit))
 	}
-	// The key is removed before the text is cut anywhere, so that no part of it can remain at an end.
+	// The key is removed before the text is cut anywhere, so that no part of the key can remain at an end.
 	if len(c.key) >= shortestKey {
 		body = bytes.ReplaceAll(body, []byte(c.key), []byte("[key]"))
 	}
@@ -274,7 +275,7 @@ func ask[T any](ctx context.Context, c *Client, query string, variables map[stri
 	case len(env.Errors) > 0:
 		return nil, c.refusal(a, env.Errors)
 	case env.Data == nil:
-		return nil, c.fail("linear_unknown_payload", "the answer holds neither data nor errors")
+		return nil, c.fail("linear_unknown_payload", "the answer contains neither data nor errors")
 	}
 	return env.Data, nil
 }
@@ -285,7 +286,8 @@ type envelope[T any] struct {
 	Errors []graphqlError `json:"errors"`
 }
 
-// check decodes an answer. The error is what the rate limit, the HTTP status or the shape of the answer says.
+// check decodes an answer. It returns an error for a rate limit, an HTTP status other than 200, or an answer of another shape.
+// GraphQL errors in an answer with status 200 are not checked.
 func check[T any](c *Client, a answer) (env envelope[T], err error) {
 	decodeErr := json.Unmarshal(a.body, &env)
 	// JSON escapes can hide the key until it is decoded.
@@ -302,7 +304,7 @@ func check[T any](c *Client, a answer) (env envelope[T], err error) {
 	case a.status != http.StatusOK:
 		return env, c.refusal(a, env.Errors)
 	case errors.As(decodeErr, &wrongType) && len(env.Errors) == 0:
-		return env, c.fail("linear_unknown_payload", "the answer is not of the shape asked for: "+decodeErr.Error())
+		return env, c.fail("linear_unknown_payload", "the answer has an unexpected shape: "+decodeErr.Error())
 	case decodeErr != nil && wrongType == nil:
 		return env, &reconcile.Error{
 			Code: "linear_unknown_payload", Message: "the answer is not GraphQL: " + c.short(a.body),
@@ -327,14 +329,14 @@ func (c *Client) requestError(err error) error {
 	return e
 }
 
-// ours reports whether a slug id may be that of the client's project.
+// ours reports whether a slug id may belong to the client's project.
 func (c *Client) ours(slug string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Contains(c.slugs, slug)
 }
 
-// settleSlug remembers which of the possible slug ids exists.
+// settleSlug records which of the possible slug ids exists.
 func (c *Client) settleSlug(slug string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -344,7 +346,7 @@ func (c *Client) settleSlug(slug string) {
 // maxPages bounds the pages of one list.
 const maxPages = 200
 
-// list is a connection: one page of a list. Nodes is nil where the answer holds none.
+// list is a connection: one page of a list. Nodes is nil if the answer contains no list.
 type list[T any] struct {
 	Nodes    []T      `json:"nodes"`
 	PageInfo pageInfo `json:"pageInfo"`
@@ -360,7 +362,7 @@ type wireUser struct {
 	Email string `json:"email"`
 }
 
-// wireName is a label, or a state, which has a type and a position, too.
+// wireName is a label or a state. Only a state has a type and a position.
 type wireName struct {
 	Name     string  `json:"name"`
 	Type     string  `json:"type"`
@@ -376,7 +378,7 @@ func (c *Client) pages(what string, vars map[string]any, fetch func(vars map[str
 		case err != nil || !info.HasNextPage:
 			return err
 		case info.EndCursor == "":
-			return c.fail("linear_missing_end_cursor", "there are more "+what+", but no cursor to ask for them")
+			return c.fail("linear_missing_end_cursor", "there are more "+what+", but the answer has no cursor for them")
 		case seen[info.EndCursor]:
 			return c.fail("linear_missing_end_cursor", "the cursor of "+what+" repeats")
 		case len(seen) == maxPages-1:

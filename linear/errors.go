@@ -27,14 +27,14 @@ type graphqlError struct {
 	} `json:"extensions"`
 }
 
-// errNotFound is in the chain of an error where the entity asked for does not exist, errServer where Linear failed
-// (HTTP 5xx) and may have executed the request.
+// errNotFound is wrapped by the error of a request for an entity that does not exist, errServer if Linear failed (HTTP 5xx) and
+// may have executed the request.
 var (
 	errNotFound = errors.New("no such entity")
 	errServer   = errors.New("the server failed")
 )
 
-// scrubbed keeps the cause for errors.Is and errors.As but prints it without the key.
+// scrubbed wraps an error and prints it without the key.
 type scrubbed struct {
 	text string
 	err  error
@@ -47,11 +47,11 @@ func (c *Client) fail(code, message string) error {
 	return &reconcile.Error{Code: code, Message: c.scrub(message), Class: reconcile.ClassTracker}
 }
 
-// shortestKey is the length from which a key is removed from text. Linear's keys have 48 characters; a placeholder such
-// as "x" would be found in every word.
+// shortestKey is the length of the shortest key that is removed from text. Linear's keys have 48 characters; a placeholder such
+// as "x" would match in many words.
 const shortestKey = 8
 
-// scrub removes the key from text that came from outside. Linear does not repeat the key, but a proxy may.
+// scrub removes the key from text that was received. Linear does not repeat the key, but a proxy may.
 func (c *Client) scrub(s string) string {
 	if len(c.key) < shortestKey {
 		return s
@@ -62,7 +62,7 @@ func (c *Client) scrub(s string) string {
 // longestQuote is how much of an answer an error quotes, in bytes.
 const longestQuote = 300
 
-// short is the beginning of a body, on one line.
+// short returns the beginning of a body, on one line.
 func (c *Client) short(body []byte) string {
 	s := strings.ToValidUTF8(string(body[:min(len(body), 4*longestQuote)]), "?")
 	return cmp.Or(oneLine(c.scrub(s)), "(empty)")
@@ -76,7 +76,7 @@ func oneLine(s string) string {
 	return s
 }
 
-// refusal is the error of an answer with GraphQL errors, or with an HTTP status other than 200.
+// refusal returns the error of an answer with GraphQL errors, or with an HTTP status other than 200.
 func (c *Client) refusal(a answer, errs []graphqlError) error {
 	said := c.short(a.body)
 	if len(errs) > 0 {
@@ -94,14 +94,14 @@ func (c *Client) refusal(a answer, errs []graphqlError) error {
 	case a.status >= 300 && a.status < 400:
 		e.Hint = "the endpoint redirects, and the key is not sent elsewhere: set tracker.endpoint to the final URL"
 	case a.status >= 500:
-		e.Hint, e.Err = "Linear has a fault of its own; the next pass asks again", errServer
+		e.Hint, e.Err = "Linear has an internal error; the next pass asks again", errServer
 	case a.status == http.StatusOK || a.status == http.StatusBadRequest:
 		e.Err = reconcile.ErrRejected
 	}
 	return e
 }
 
-// messages joins the first three errors.
+// messages joins the messages of the first three errors.
 func messages(errs []graphqlError) string {
 	var list []string
 	for _, e := range errs[:min(3, len(errs))] {
@@ -122,7 +122,8 @@ func ofKey(e graphqlError) bool {
 		e.Extensions.Type == "authentication error" || strings.Contains(e.Message, "API key as a Bearer token")
 }
 
-// ofMissingEntity reports Linear's "Entity not found". Its code is the general INPUT_ERROR, so the message decides.
+// ofMissingEntity reports whether the error is Linear's "Entity not found". Its code is the general INPUT_ERROR, so the message
+// decides.
 func ofMissingEntity(e graphqlError) bool { return strings.HasPrefix(e.Message, "Entity not found") }
 
 func ofRateLimit(e graphqlError) bool {
@@ -130,13 +131,13 @@ func ofRateLimit(e graphqlError) bool {
 }
 
 const (
-	// resetUnknown is how long a rate limit is taken to last where Linear does not say.
+	// resetUnknown is how long a rate limit is assumed to last if Linear does not say.
 	resetUnknown = time.Minute
 	// resetLongest bounds the effect of a wrong clock on either side; Linear's windows are an hour.
 	resetLongest = 2 * time.Hour
 )
 
-// RateLimited is in the chain of an error with the code tracker_rate_limited.
+// RateLimited is wrapped by an error with the code tracker_rate_limited.
 type RateLimited struct {
 	// Reset is when the next request may be made.
 	Reset time.Time
@@ -150,15 +151,14 @@ func (r *RateLimited) Error() string {
 // ResetAt implements reconcile.Limited.
 func (r *RateLimited) ResetAt() time.Time { return r.Reset }
 
-// Budget is the allowance of the key as the last answer's headers gave it.
+// Budget returns the allowance of the key by the headers of the last answer.
 func (c *Client) Budget() reconcile.Budget {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.budget
 }
 
-// readBudget reads the rate-limit headers. Where they are missing the last values stay: the answers of a gateway have
-// none.
+// readBudget reads the rate-limit headers. If they are missing, as in the answers of a gateway, the last values stay.
 func (c *Client) readBudget(h http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *Client) readBudget(h http.Header) {
 		b.Left, b.Reset = c.budget.Left, c.budget.Reset
 	}
 	scarcest := math.Inf(1)
-	for _, a := range allowances(h)[:2] { // without that of single endpoints
+	for _, a := range allowances(h)[:2] { // without the allowances of single endpoints
 		if left := a.left / a.limit; a.limit > 0 && left < scarcest {
 			scarcest, b.Left, b.Reset = left, left, a.reset
 		}
@@ -176,7 +176,7 @@ func (c *Client) readBudget(h http.Header) {
 	c.budget = b
 }
 
-// allowance is what the headers say of one kind of allowance; NaN where they say nothing.
+// allowance is one kind of allowance by the headers. Numbers that they do not contain are NaN.
 type allowance struct {
 	limit, left float64
 	reset       time.Time
@@ -194,7 +194,7 @@ func allowances(h http.Header) (list []allowance) {
 			return f
 		}
 		a := allowance{limit: number("Limit"), left: number("Remaining")}
-		switch reset := number("Reset"); { // UTC milliseconds; a number too small for that is taken as seconds
+		switch reset := number("Reset"); { // milliseconds since 1970; a number too small for that counts as seconds
 		case reset >= 1e11:
 			a.reset = time.UnixMilli(int64(reset)).UTC()
 		case reset > 0:
@@ -206,7 +206,7 @@ func allowances(h http.Header) (list []allowance) {
 }
 
 func isRateLimit(a answer, errs []graphqlError) bool {
-	// A proxy may have removed the body; the headers of a 400 still tell.
+	// A proxy may have removed the body. The headers of a 400 then show the rate limit.
 	return a.status == http.StatusTooManyRequests || slices.ContainsFunc(errs, ofRateLimit) ||
 		a.status == http.StatusBadRequest && len(errs) == 0 && slices.ContainsFunc(allowances(a.header), exhausted)
 }
@@ -215,12 +215,12 @@ func (c *Client) rateLimited(a answer) error {
 	limited := &RateLimited{Reset: resetTime(a.header, c.now())}
 	return &reconcile.Error{
 		Code: "tracker_rate_limited", Class: reconcile.ClassTracker, Message: limited.Error(),
-		Hint: "run passes less often, or give symphony a key of its own; no request is made until then", Err: limited,
+		Hint: "run passes less often, or use a separate key for symphony; no request is made until then", Err: limited,
 	}
 }
 
-// resetTime is Retry-After if given, else the latest reset among the allowances that are used up, else the latest of
-// all.
+// resetTime returns the time of Retry-After, or else the latest reset of the allowances that are used up, or else the latest of
+// all allowances.
 func resetTime(h http.Header, now time.Time) time.Time {
 	reset, ok := retryAfter(h.Get("Retry-After"), now)
 	if !ok {

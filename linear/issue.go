@@ -13,18 +13,18 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// malformed is the error of a record that lacks a field without which it is no issue (specification 8.2).
+// malformed is the error of a record that lacks a required field (specification 8.2).
 type malformed struct{ id, identifier, reason string }
 
 func (m *malformed) Error() string { return fmt.Sprintf("issue %q: %s", m.id, m.reason) }
 
-// field is a value that Linear may send with another type than its schema says; it is nil and wrong then.
+// field is a value whose JSON may have another type than Linear's schema says.
 type field[T any] struct {
 	value *T
-	wrong bool
+	wrong bool // the type is another one; value is nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It never fails, so that one odd value does not spoil a whole page.
+// UnmarshalJSON implements json.Unmarshaler. It never fails, so that one wrong value does not make a whole page unreadable.
 func (f *field[T]) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &f.value); err != nil {
 		*f = field[T]{wrong: true}
@@ -75,15 +75,16 @@ type wireRelation struct {
 	} `json:"issue"`
 }
 
-// issue normalises one record (specification 4.1.1 and 11.3) and fetches the labels and relations after the first page.
-// A record that is no issue gives *malformed.
+// issue normalises one record (specification 4.1.1 and 11.3) and fetches the further pages of its labels and relations. The error
+// is *malformed if the record is no issue.
 func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, error) {
 	id, identifier := deref(w.ID.value), deref(w.Identifier.value)
 	if reason := w.fault(); reason != "" {
 		return reconcile.Issue{}, &malformed{id, identifier, reason}
 	}
 	for name, wrong := range map[string]bool{
-		"description": w.Description.wrong, "branchName": w.BranchName.wrong, "url": w.URL.wrong, "labels": w.Labels.wrong, "assignee": w.Assignee.wrong,
+		"description": w.Description.wrong, "branchName": w.BranchName.wrong, "url": w.URL.wrong,
+		"labels": w.Labels.wrong, "assignee": w.Assignee.wrong,
 	} {
 		if wrong {
 			c.warn(identifier, name)
@@ -119,7 +120,7 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// fault says why a record is no issue; empty if it is one.
+// fault returns why a record is no issue; empty if it is one.
 func (w *wireIssue) fault() string {
 	blank := func(s *string) bool { return s == nil || strings.TrimSpace(*s) == "" }
 	for _, f := range []struct {
@@ -156,7 +157,7 @@ func (c *Client) warn(identifier, field string) {
 	}
 }
 
-// integer is nil for anything but a whole number (specification 11.3). Linear's type is Float: 2 may arrive as 2.0.
+// integer returns a whole number, and nil for anything else (specification 11.3). Linear's type is Float: 2 may arrive as 2.0.
 func integer(raw json.RawMessage) *int {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || raw[0] == '"' {
@@ -170,7 +171,7 @@ func integer(raw json.RawMessage) *int {
 	return &n
 }
 
-// timestamp reads ISO 8601 as UTC; anything else is nil.
+// timestamp parses ISO 8601 and returns the time in UTC, nil for anything else.
 func timestamp(s *string) *time.Time {
 	if s == nil {
 		return nil
@@ -188,7 +189,7 @@ func timestamp(s *string) *time.Time {
 	return nil
 }
 
-// labels returns the names of all labels, in lower case; none where the record's value has another type.
+// labels returns the names of all labels, in lower case; none if the record's labels have a wrong type.
 func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
 	names := []string{}
 	err := c.innerPages(ctx, w, "labels", moreLabelsQuery, func(w *wireIssue) pageInfo {

@@ -16,10 +16,10 @@ import (
 const (
 	pageSize  = 50  // specification 11.2
 	batch     = 50  // ids in one request
-	innerPage = 100 // further labels or relations of one issue
+	innerPage = 100 // labels or relations in a further page of one issue
 )
 
-// The requests. Those for issues are followed by the fragments that they use.
+// The requests. The fragments that a request uses are appended to it.
 var (
 	//go:embed query/issue_fields.graphql
 	issueFields string
@@ -39,8 +39,8 @@ var (
 	commentsQuery string
 )
 
-// Candidates implements reconcile.Tracker: the project's issues in the given states, newest first. No request for no
-// states.
+// Candidates implements reconcile.Tracker: the project's issues in the given states, newest first. Without states no request is
+// made.
 func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	names := spellings(states)
 	if len(names) == 0 {
@@ -109,8 +109,8 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	return found, nil
 }
 
-// ByIdentifier reads one issue by its identifier, such as ABC-1, or its id. The error has the code issue_not_found where
-// there is none, or the key's user may not see it.
+// ByIdentifier reads one issue by its identifier, such as ABC-1, or its id. The error has the code issue_not_found if there is
+// no such issue, or the key's user may not see it.
 func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcile.Issue, error) {
 	identifier = strings.TrimSpace(identifier)
 	if identifier == "" {
@@ -149,7 +149,7 @@ func (c *Client) eachIssue(ctx context.Context, what, query string, vars map[str
 			return pageInfo{}, err
 		}
 		if data.Issues.Nodes == nil {
-			return pageInfo{}, c.fail("linear_unknown_payload", "the answer holds no list of "+what)
+			return pageInfo{}, c.fail("linear_unknown_payload", "the answer contains no list of "+what)
 		}
 		for i := range data.Issues.Nodes {
 			if err := each(&data.Issues.Nodes[i]); err != nil {
@@ -160,7 +160,7 @@ func (c *Client) eachIssue(ctx context.Context, what, query string, vars map[str
 	})
 }
 
-// asUnknown is the error of an issue that was asked for by its id or identifier.
+// asUnknown turns *malformed into the error of a request for a certain issue. It returns other errors unchanged.
 func (c *Client) asUnknown(err error) error {
 	m := (*malformed)(nil)
 	if !errors.As(err, &m) {
@@ -169,8 +169,8 @@ func (c *Client) asUnknown(err error) error {
 	return c.fail("linear_unknown_payload", fmt.Sprintf("issue %q is malformed: %s", cmp.Or(m.id, m.identifier), m.reason))
 }
 
-// spellings adds the usual capitalisations of each state name. Linear's filter is exact, and states compare without
-// regard to case (specification 4.2).
+// spellings adds the usual capitalisations of each state name, because Linear's filter is case-sensitive and states are not
+// (specification 4.2).
 func spellings(states []string) []string {
 	var all []string
 	for _, s := range states {
@@ -181,7 +181,7 @@ func spellings(states []string) []string {
 	return unique(all)
 }
 
-// titled capitalises the first or every word.
+// titled capitalises every word, or only the first.
 func titled(s string, every bool) string {
 	r := []rune(s)
 	start := true
@@ -194,7 +194,7 @@ func titled(s string, every bool) string {
 	return string(r)
 }
 
-// unique drops empty and repeated strings and keeps the order.
+// unique returns the list without empty strings and duplicates.
 func unique(in []string) []string {
 	seen := make(map[string]bool, len(in))
 	out := make([]string, 0, len(in))
@@ -209,7 +209,7 @@ func unique(in []string) []string {
 
 const (
 	commentPage = 50
-	// maxComments bounds one read. An agent that missed more reads the issue itself.
+	// maxComments bounds one read. If there are more, the agent reads the issue with its tool.
 	maxComments = 200
 )
 
@@ -221,11 +221,11 @@ type wireComment struct {
 	Bot       wireUser `json:"botActor"`
 }
 
-// Comments reads the comments that were made after since, the newest first, at most 200. The error has the code
-// issue_not_found where Linear no longer shows the issue.
+// Comments reads the comments that were made after since, the newest first, at most 200. The error has the code issue_not_found
+// if the issue is not visible.
 func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
 	if since.IsZero() {
-		since = time.Unix(0, 0) // the year 1 is no valid time for every server
+		since = time.Unix(0, 0) // some servers reject the year 1
 	}
 	vars := map[string]any{"id": issueID, "since": since.UTC().Format(time.RFC3339Nano), "first": commentPage}
 	var comments []reconcile.Comment
@@ -241,7 +241,7 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 		case err != nil:
 			return pageInfo{}, err
 		case data.Issue.Comments.Nodes == nil:
-			return pageInfo{}, c.fail("linear_unknown_payload", "the answer holds no list of comments")
+			return pageInfo{}, c.fail("linear_unknown_payload", "the answer contains no list of comments")
 		}
 		for _, w := range data.Issue.Comments.Nodes {
 			at := timestamp(w.CreatedAt)

@@ -23,10 +23,10 @@ var (
 
 const (
 	projectPage = 100
-	maxProjects = 500 // listed for a choice; other projects can still be named
+	maxProjects = 500 // listed to choose from; other projects can be entered
 )
 
-// wireProject answers the query for one project and the names in a workflow.
+// wireProject is the answer to the query for one project and the names in a workflow.
 type wireProject struct {
 	Viewer wireUser `json:"viewer"`
 	Named  list[struct {
@@ -43,7 +43,7 @@ type wireProject struct {
 	Users       list[wireUser]                 `json:"users"`
 }
 
-// Setup is what init needs to connect a project to Linear.
+// Setup returns what init needs to connect a project to Linear.
 func Setup() reconcile.TrackerSetup {
 	return reconcile.TrackerSetup{
 		Name: "Linear", Endpoint: DefaultEndpoint,
@@ -62,7 +62,7 @@ func Setup() reconcile.TrackerSetup {
 	}
 }
 
-// account lists the projects that the key's user sees.
+// account lists the projects that are visible to the key's user.
 func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) {
 	found := reconcile.TrackerAccount{Project: c.board}
 	seen := map[string]bool{} // a project that changes between two requests may be on both pages
@@ -75,7 +75,7 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 			return pageInfo{}, err
 		}
 		if data.Projects.Nodes == nil {
-			return pageInfo{}, c.fail("linear_unknown_payload", "the answer holds no list of projects")
+			return pageInfo{}, c.fail("linear_unknown_payload", "the answer contains no list of projects")
 		}
 		found.User = data.Viewer.Name
 		for _, project := range data.Projects.Nodes {
@@ -92,8 +92,8 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 	return found, err
 }
 
-// project reads a project and looks up names. The error has the code tracker_project_not_found where there is no project
-// with one of the slug ids; its hint names the nearest.
+// project reads a project and looks up names. The error has the code tracker_project_not_found if no project has one of the slug
+// ids; its hint lists similar ones.
 func (c *Client) project(ctx context.Context, slugs []string, withStates bool, names reconcile.TrackerNames) (*wireProject, error) {
 	states, labels := unique(names.States), unique(names.Labels)
 	data, err := ask[wireProject](ctx, c, projectQuery, map[string]any{
@@ -116,7 +116,7 @@ var stateKinds = map[string]reconcile.StateKind{
 	"completed": reconcile.StateEnded, "canceled": reconcile.StateEnded, "duplicate": reconcile.StateEnded,
 }
 
-// board reads one project, named by its slug id or URL.
+// board reads one project, given its slug id or URL.
 func (c *Client) board(ctx context.Context, slug, label string) (reconcile.TrackerBoard, error) {
 	var board reconcile.TrackerBoard
 	slugs, err := projectSlugs(slug)
@@ -137,7 +137,7 @@ func (c *Client) board(ctx context.Context, slug, label string) (reconcile.Track
 		}
 		states = append(states, team.States.Nodes...)
 	}
-	// Linear counts positions within a type.
+	// A position orders the states of one type only.
 	slices.SortStableFunc(states, func(x, y wireName) int {
 		return cmp.Or(slices.Index(stateTypes, x.Type)-slices.Index(stateTypes, y.Type), cmp.Compare(x.Position, y.Position))
 	})
@@ -181,8 +181,8 @@ func namesOf(all list[wireName]) (names []string) {
 	return names
 }
 
-// unknownStates compares with the states of the project's teams. If not all of these were read, a state that exists
-// anywhere in the workspace counts as known.
+// unknownStates returns the states that no team of the project has. If not all of the teams' states were read, a state that
+// exists anywhere in the workspace counts as known.
 func (p *wireProject) unknownStates(asked []string) []reconcile.UnknownName {
 	teams := p.Named.Nodes[0].Teams
 	var existing []string
@@ -208,7 +208,7 @@ func unknown(asked, existing, suggest []string) []reconcile.UnknownName {
 	return list
 }
 
-// projectMissing is the error for a project that does not exist. Its hint names similar ones, else those used last.
+// projectMissing returns the error for a project that does not exist. Its hint lists similar projects, or else the latest ones.
 func (c *Client) projectMissing(slugs []string, existing []reconcile.TrackerProject) error {
 	var all []string
 	label := map[string]string{}
@@ -220,7 +220,7 @@ func (c *Client) projectMissing(slugs []string, existing []reconcile.TrackerProj
 	}
 	words := strings.ReplaceAll(slugs[len(slugs)-1], "-", " ")
 	near := append(text.Nearest(slugs[0], all), text.Nearest(words, all)...)
-	hint := "do you mean one of these: "
+	hint := "did you mean one of these: "
 	if len(near) == 0 {
 		near, hint = all, "projects that the key can see: "
 	}
@@ -231,7 +231,7 @@ func (c *Client) projectMissing(slugs []string, existing []reconcile.TrackerProj
 	shown = unique(shown)
 	hint += strings.Join(shown[:min(5, len(shown))], ", ")
 	if len(shown) == 0 {
-		hint = "the user of the key sees no project at all: check the key"
+		hint = "the user of the key can see no project: check the key"
 	}
 	return &reconcile.Error{
 		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
@@ -240,7 +240,7 @@ func (c *Client) projectMissing(slugs []string, existing []reconcile.TrackerProj
 	}
 }
 
-// anyOf is a filter for names without regard to case; nil for no names.
+// anyOf returns a filter for names that ignores case; nil for no names.
 func anyOf(names []string) any {
 	if len(names) == 0 {
 		return nil
@@ -252,7 +252,7 @@ func anyOf(names []string) any {
 	return map[string]any{"or": or}
 }
 
-// userFilter finds a user by email or id. Linear rejects an email as an id.
+// userFilter returns a filter for a user's email or id. Linear rejects an email where it expects an id.
 func userFilter(assignee string) any {
 	switch {
 	case assignee == "":
@@ -263,7 +263,7 @@ func userFilter(assignee string) any {
 	return map[string]any{"id": map[string]any{"in": []string{assignee}}}
 }
 
-// setting is the URL if it ends in a slug id of the usual form, so that the slug id can be read from it.
+// setting returns the URL if the slug id can be read from it, because it ends in one of the usual form; otherwise the slug id.
 func setting(p reconcile.TrackerProject) string {
 	if _, ok := slugTail("x-" + p.Slug); ok && strings.HasSuffix(p.URL, "-"+p.Slug) {
 		return p.URL
@@ -271,8 +271,8 @@ func setting(p reconcile.TrackerProject) string {
 	return p.Slug
 }
 
-// projectSlugs lists what the slug id may be, the most likely first. "web-1a2b3c4d5e6f" is ambiguous: the slug id, or
-// a part of a URL that ends in the slug id.
+// projectSlugs lists the possible slug ids, the most likely first. "web-1a2b3c4d5e6f" is ambiguous: it may be the slug id, or
+// the part of a URL that ends in the slug id.
 func projectSlugs(value string) ([]string, error) {
 	value = strings.TrimSpace(value)
 	if value == "" {
@@ -314,7 +314,7 @@ func projectSegment(value string) (string, bool) {
 	return "", false
 }
 
-// slugTail is the last part of a URL segment if it looks like a slug id of Linear.
+// slugTail returns the last part of a URL segment if it looks like one of Linear's slug ids.
 func slugTail(value string) (string, bool) {
 	i := strings.LastIndexByte(value, '-')
 	tail := value[i+1:]

@@ -197,9 +197,9 @@ func TestVerifyNamesTheNearestProject(t *testing.T) {
 		{Name: "Web shop", SlugID: "1a2b3c4d5e6f"}, {Name: "Backend", SlugID: "ffffffffffff"},
 	}})
 	for slug, hint := range map[string]string{
-		"1a2b3c4d5e6e": "do you mean one of these: 1a2b3c4d5e6f (Web shop)",
-		"web-shop":     "do you mean one of these: 1a2b3c4d5e6f (Web shop)",
-		"BACKEND":      "do you mean one of these: ffffffffffff (Backend)",
+		"1a2b3c4d5e6e": "did you mean one of these: 1a2b3c4d5e6f (Web shop)",
+		"web-shop":     "did you mean one of these: 1a2b3c4d5e6f (Web shop)",
+		"BACKEND":      "did you mean one of these: ffffffffffff (Backend)",
 		"zzzzzzzz":     "projects that the key can see: ffffffffffff (Backend), 1a2b3c4d5e6f (Web shop)",
 	} {
 		c := newClient(t, s, func(o *linear.Options) { o.ProjectSlug = slug })
@@ -210,7 +210,7 @@ func TestVerifyNamesTheNearestProject(t *testing.T) {
 	}
 	_, err := answering(t, 200, `{"data":{"viewer":{},"named":{"nodes":[]},"projects":{"nodes":[]}}}`).
 		Verify(t.Context(), reconcile.TrackerNames{})
-	if e := wantCode(t, err, "tracker_project_not_found"); !strings.Contains(e.Hint, "no project at all") {
+	if e := wantCode(t, err, "tracker_project_not_found"); !strings.Contains(e.Hint, "can see no project") {
 		t.Error(e.Hint)
 	}
 }

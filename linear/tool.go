@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Limits of one call of the tool: the query in bytes and tokens, the variables and the answer in bytes.
+// The limits of one call: maxTokens is in tokens, the others in bytes.
 const (
 	maxQuery     = 256 << 10
 	maxTokens    = 20000
@@ -24,14 +24,14 @@ const (
 	maxAnswer    = 1 << 20
 )
 
-// A rate-limited call is sent again as long as all waiting together stays within longestWait: the agent's turn stands
-// still for that time. shortestWait applies where Linear keeps naming a reset that is about to come.
+// A rate-limited call is repeated while the total wait stays within longestWait, because the agent's turn is suspended meanwhile.
+// shortestWait separates the repetitions if Linear keeps announcing an immediate reset.
 const (
 	longestWait  = time.Minute
 	shortestWait = 100 * time.Millisecond
 )
 
-// Tool makes the agent's tool linear_graphql (specification 10.5). The API key stays in this process. With readOnly
+// Tool returns the agent's tool linear_graphql (specification 10.5). The API key stays in this process. With readOnly
 // (tracker.tool_scope: read) the tool refuses mutations.
 func Tool(c *Client, readOnly bool) *reconcile.AgentTool {
 	t := &tool{client: c, readOnly: readOnly}
@@ -73,7 +73,7 @@ func (t *tool) call(ctx context.Context, args json.RawMessage) reconcile.ToolAns
 		return t.answer(t.client.execute(ctx, in.query, in.variables))
 	case t.readOnly:
 		return refused("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so "+
-			strings.Join(in.rootFields(), ", ")+" was not sent; describe in your last message what should be changed")
+			strings.Join(in.rootFields(), ", ")+" was not sent; say in your last message what should be changed")
 	}
 	mutation := &reconcile.Mutation{Fields: in.rootFields(), Query: in.query, Variables: in.variables}
 	answer := t.answer(t.mutate(ctx, in, mutation))
@@ -81,22 +81,22 @@ func (t *tool) call(ctx context.Context, args json.RawMessage) reconcile.ToolAns
 	return answer
 }
 
-// changesIssue reports whether the call changes an issue itself (its state, assignee, labels …), as opposed to
-// reading, commenting or attaching: whether it is a mutation with issueUpdate, issueArchive, issueAddLabel or the like.
+// changesIssue reports whether the call changes an issue itself (its state, assignee, labels …), beyond commenting or attaching:
+// it is a mutation such as issueUpdate, issueArchive or issueAddLabel.
 func (t *tool) changesIssue(args json.RawMessage) bool {
 	in, err := readInput(args)
 	return err == nil && !t.readOnly && in.mutates() &&
 		slices.ContainsFunc(in.rootFields(), func(field string) bool { return strings.HasPrefix(field, "issue") })
 }
 
-// mutate sends a mutation and notes in done what it created.
+// mutate sends a mutation and records in done what it created.
 func (t *tool) mutate(ctx context.Context, in input, done *reconcile.Mutation) (body json.RawMessage, failed bool, err error) {
 	query, asked := askForIDs(in)
 	body, failed, err = t.client.execute(ctx, query, in.variables)
 	if err == nil && failed && len(asked) > 0 {
 		switch errs := withoutData(body); {
 		case slices.ContainsFunc(errs, ofDocument) && !slices.ContainsFunc(errs, ofExecution):
-			// Linear executed nothing. The agent's own text is sent, so that an error is about that.
+			// Linear executed nothing. The agent's original text is sent, so that an error is about that.
 			body, failed, err = t.client.execute(ctx, in.query, in.variables)
 		case len(errs) > 0 && !slices.ContainsFunc(errs, ofAgent):
 			err = t.client.fail("linear_unknown_payload", "Linear did not say what was created: "+messages(errs))
@@ -109,14 +109,14 @@ func (t *tool) mutate(ctx context.Context, in input, done *reconcile.Mutation) (
 	return body, failed, nil
 }
 
-// warnOfRepeating extends the error of a mutation that may have been executed: an agent would send it again.
+// warnOfRepeating extends the error of a mutation that may have been executed, so that the agent does not simply repeat it.
 func warnOfRepeating(err error) error {
 	var e *reconcile.Error
 	if !errors.As(err, &e) || e.Code == "tracker_rate_limited" || e.Code == "linear_api_status" && !errors.Is(err, errServer) {
 		return err // refused, and not executed
 	}
 	extended := *e
-	extended.Message += "; the mutation may have been carried out all the same: look before you send it again"
+	extended.Message += "; the mutation may have been carried out nevertheless: check before you send it again"
 	return &extended
 }
 
@@ -139,9 +139,9 @@ func refused(code, message string) reconcile.ToolAnswer {
 	return reconcile.ToolAnswer{Text: string(text)}
 }
 
-// execute sends one GraphQL document as it is. The body is Linear's answer; failed reports that it contains top-level
-// errors, whatever its HTTP status. Answers that refuse the key are errors. What the rate limit turned away, and so was not
-// executed, is sent again if the limit ends soon; one that ends later is the agent's to know of.
+// execute sends one GraphQL document unchanged. The body is Linear's answer; failed reports whether it contains top-level errors,
+// whatever its HTTP status. An answer that refuses the key is an error. A rate-limited request, which was not executed, is
+// repeated if the limit ends soon; otherwise the error tells the agent when it ends.
 func (c *Client) execute(ctx context.Context, query string, variables json.RawMessage) (body json.RawMessage, failed bool, err error) {
 	var vars any
 	if len(variables) > 0 {
@@ -172,7 +172,7 @@ func (c *Client) execute(ctx context.Context, query string, variables json.RawMe
 	}
 }
 
-// input is a call that may be sent: one query or mutation.
+// input is a valid call: one query or mutation.
 type input struct {
 	query     string
 	variables json.RawMessage // an object, or nil
@@ -191,15 +191,15 @@ func (in input) rootFields() []string {
 	return names
 }
 
-// readInput checks the agent's arguments; the error tells the agent what is wrong with them.
+// readInput parses and checks the agent's arguments. The error is for the agent.
 func readInput(args json.RawMessage) (in input, err error) {
 	args = bytes.TrimSpace(args)
 	switch {
 	case len(args) == 0:
-		return in, errors.New("no arguments: give an object with a query")
+		return in, errors.New("no arguments: pass an object with a query")
 	case args[0] == '"':
 		if err := json.Unmarshal(args, &in.query); err != nil {
-			return in, fmt.Errorf("arguments are no valid JSON: %w", err)
+			return in, fmt.Errorf("arguments are not valid JSON: %w", err)
 		}
 	case args[0] == '{':
 		if in.query, in.variables, err = readObject(args); err != nil {
@@ -216,7 +216,7 @@ func readObject(args json.RawMessage) (query string, variables json.RawMessage, 
 	// Other keys are ignored: agents add an operationName, which one operation does not need.
 	var in map[string]json.RawMessage
 	if err := json.Unmarshal(args, &in); err != nil {
-		return "", nil, fmt.Errorf("arguments are no valid JSON: %w", err)
+		return "", nil, fmt.Errorf("arguments are not valid JSON: %w", err)
 	}
 	if json.Unmarshal(in["query"], &query) != nil || in["query"] == nil || string(in["query"]) == "null" {
 		return "", nil, errors.New("query must be a string")
@@ -228,7 +228,7 @@ func readObject(args json.RawMessage) (query string, variables json.RawMessage, 
 	case v[0] != '{':
 		return "", nil, errors.New("variables must be an object")
 	case len(v) > maxVariables:
-		return "", nil, fmt.Errorf("variables have %d bytes, and %d are the most", len(v), maxVariables)
+		return "", nil, fmt.Errorf("variables are longer than %d bytes", maxVariables)
 	}
 	return query, v, nil
 }
@@ -242,13 +242,13 @@ func parseOperation(query string) (doc graphql.Document, err error) {
 		return doc, fmt.Errorf("query is longer than %d bytes", maxQuery)
 	}
 	if doc, err = graphql.Parse(query, maxTokens); err != nil {
-		return doc, fmt.Errorf("query is no valid GraphQL: %w", err)
+		return doc, fmt.Errorf("query is not valid GraphQL: %w", err)
 	}
 	switch n := len(doc.Operations); {
 	case n == 0:
-		return doc, errors.New("query holds no operation, only fragments")
+		return doc, errors.New("query contains no operation, only fragments")
 	case n > 1:
-		return doc, fmt.Errorf("query holds %d operations: send one per call", n)
+		return doc, fmt.Errorf("query contains %d operations: send one per call", n)
 	}
 	if op := doc.Operations[0].Type; op == "subscription" {
 		return doc, errors.New("subscription operations are not supported: use a query or a mutation")
@@ -256,9 +256,8 @@ func parseOperation(query string) (doc graphql.Document, err error) {
 	return doc, nil
 }
 
-// creators names, for each mutation that creates something, the field of its payload with the new entity. Agents rarely
-// ask for the new id. So the tool adds a question for it under idsAlias, and removes the reply before the agent
-// reads the answer.
+// creators names, for each mutation that creates an entity, the field of its payload that contains the entity. Agents rarely
+// select the new id. So the tool adds a selection of it under idsAlias, and removes that from the answer.
 var creators = map[string]string{
 	"commentCreate": "comment", "issueCreate": "issue", "issueBatchCreate": "issues", "issueRelationCreate": "issueRelation",
 	"issueLabelCreate": "issueLabel", "documentCreate": "document", "projectCreate": "project",
@@ -271,14 +270,14 @@ var creators = map[string]string{
 
 const idsAlias = "symphonyCreated"
 
-// askForIDs adds to a mutation the question for what it creates. asked maps the keys of the answer that will hold it to
-// the kind of entity. Nothing is added where the agent uses the alias itself.
+// askForIDs adds to a mutation the selection of the ids that it creates. asked maps the keys of the answer that will contain them
+// to the kind of entity. Nothing is added to a field in which the agent uses the alias itself.
 func askForIDs(in input) (query string, asked map[string]string) {
 	used := func(s graphql.Selection) bool { return s.Alias == idsAlias || s.Name == idsAlias }
 	fields := slices.DeleteFunc(in.fields(), func(f graphql.Selection) bool {
 		return f.Body == 0 || creators[f.Name] == "" || slices.ContainsFunc(in.doc.Fields(f.Selections), used)
 	})
-	slices.SortFunc(fields, func(a, b graphql.Selection) int { return b.Body - a.Body }) // from the end: insertions move what follows
+	slices.SortFunc(fields, func(a, b graphql.Selection) int { return b.Body - a.Body }) // from the end, because insertions shift what follows
 	query, asked = in.query, map[string]string{}
 	for _, f := range fields {
 		query = query[:f.Body] + " " + idsAlias + ": " + creators[f.Name] + " { id }" + query[f.Body:]
@@ -296,15 +295,19 @@ func withoutData(body json.RawMessage) []graphqlError {
 	return env.Errors
 }
 
-// An error says that the document does not fit Linear's schema, or has a path and comes from its execution. One of the
-// agent's own is not about what askForIDs added.
+// ofDocument reports whether an error says that the document does not fit Linear's schema.
 func ofDocument(e graphqlError) bool {
 	return e.Extensions.Code == "GRAPHQL_VALIDATION_FAILED" || strings.Contains(e.Message, idsAlias)
 }
-func ofExecution(e graphqlError) bool { return len(e.Path) > 0 }
-func ofAgent(e graphqlError) bool     { return !slices.Contains(e.Path, any(idsAlias)) }
 
-// takeIDs removes from an answer what askForIDs asked for. An answer without it stays byte for byte as it is.
+// ofExecution reports whether an error occurred while the document was executed.
+func ofExecution(e graphqlError) bool { return len(e.Path) > 0 }
+
+// ofAgent reports whether an error is about the agent's selections, not about those that askForIDs added.
+func ofAgent(e graphqlError) bool { return !slices.Contains(e.Path, any(idsAlias)) }
+
+// takeIDs removes from an answer the ids that askForIDs has added, and returns them. An answer without them stays unchanged, byte
+// for byte.
 func takeIDs(body json.RawMessage, asked map[string]string) (created []reconcile.Created, rest json.RawMessage) {
 	var answer, data map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil || json.Unmarshal(answer["data"], &data) != nil {
@@ -329,7 +332,7 @@ func takeIDs(body json.RawMessage, asked map[string]string) (created []reconcile
 	return created, encode(answer)
 }
 
-// encode writes an object of JSON values without changing these.
+// encode writes an object of JSON values without changing the values.
 func encode(object map[string]json.RawMessage) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -340,7 +343,7 @@ func encode(object map[string]json.RawMessage) json.RawMessage {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// idsIn reads {"id": …} or a list of these; none for null, where nothing was created.
+// idsIn reads {"id": …} or a list of such objects; null contains none.
 func idsIn(value json.RawMessage) (ids []string) {
 	type entity struct {
 		ID string `json:"id"`

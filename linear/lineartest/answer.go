@@ -35,7 +35,9 @@ func inputError(message string) apiError {
 }
 
 func notFound(typ string) apiError {
-	return apiError{Message: "Entity not found: " + typ, Extensions: extensions{"invalid input", "INPUT_ERROR", "Could not find " + typ + "."}}
+	e := inputError("Entity not found: " + typ)
+	e.Extensions.Present = "Could not find " + typ + "."
+	return e
 }
 
 func authError(message string) apiError {
@@ -43,23 +45,23 @@ func authError(message string) apiError {
 }
 
 func rateError() apiError {
-	return apiError{Message: "Rate limit exceeded", Extensions: extensions{"ratelimited", "RATELIMITED", "The allowance of this key is used up."}}
+	return apiError{Message: "Rate limit exceeded", Extensions: extensions{"ratelimited", "RATELIMITED", "This key's allowance is used up."}}
 }
 
 func graphqlError(code, message string) apiError {
 	return apiError{Message: message, Extensions: extensions{Type: "graphql error", Code: code}}
 }
 
-// result is what is answered as JSON: GraphQL's data and errors.
+// result is an answer: GraphQL's data and errors.
 type result struct {
 	status int
-	Data   any        `json:"data,omitzero"` // a map, nil for null; absent where a request was refused before it was executed
+	Data   any        `json:"data,omitzero"` // a map, nil for null; absent if the request was refused before its execution
 	Errors []apiError `json:"errors,omitempty"`
 }
 
 func refuse(status int, errs ...apiError) result { return result{status: status, Errors: errs} }
 
-// Answer answers a request. An error means that the connection is closed without an answer.
+// Answer answers a request. After an error the connection is closed without an answer.
 func (s *Server) Answer(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -87,7 +89,7 @@ func (s *Server) Answer(r *http.Request) (*http.Response, error) {
 	case !known:
 		out = fault
 	default:
-		s.mu.Lock() // each request sees all effects of those before
+		s.mu.Lock() // each request sees all effects of earlier ones
 		defer s.mu.Unlock()
 		out = s.execute(h, req, q, parseErr)
 		data, _ := out.Data.(map[string]any)
@@ -142,7 +144,7 @@ func (s *Server) execute(h http.Header, req request, q *query, parseErr error) r
 	return result{http.StatusOK, data, errs}
 }
 
-// authenticate reports whether a header is that of the key, and what is answered if not.
+// authenticate reports whether a header contains the key, and returns the answer if not.
 func (s *Server) authenticate(header string) (result, bool) {
 	token, bearer := strings.CutPrefix(header, "Bearer ")
 	switch {
@@ -154,12 +156,12 @@ func (s *Server) authenticate(header string) (result, bool) {
 	return refuse(http.StatusUnauthorized, authError("Authentication required, not authenticated")), false
 }
 
-// allowance is so much per hour. Linear's fills up again at a constant rate, of which its headers tell.
+// allowance is an hourly allowance. Linear renews its allowances at a constant rate, which the headers show; this one stays.
 type allowance struct{ limit, left float64 }
 
 func newAllowance(limit int) allowance { return allowance{float64(limit), float64(limit)} }
 
-// take uses n of the allowance; false if less is left.
+// take uses n of the allowance. It returns false if less is left.
 func (a *allowance) take(n float64) bool {
 	if a.left < n {
 		return false

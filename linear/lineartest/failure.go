@@ -19,33 +19,33 @@ const (
 	FailRateLimit = "rate_limit"     // HTTP 400 RATELIMITED, or Status; allowance gone until ResetMS from now
 	FailHang      = "hang"           // accept and never answer
 	FailClose     = "close"          // close the connection without an answer
-	FailGarbage   = "garbage"        // HTTP 200 with a body that is no JSON
-	FailSlow      = "slow"           // answer rightly, but DelayMS later
-	FailCursor    = "missing_cursor" // say that there are more pages and give no cursor
+	FailGarbage   = "garbage"        // HTTP 200 with a body that is not JSON
+	FailSlow      = "slow"           // answer correctly, but DelayMS later
+	FailCursor    = "missing_cursor" // say that there are more pages, without a cursor
 	FailMalformed = "malformed"      // replace the Field of an issue in the answer: of Issue, or of the first
 )
 
 var failKinds = []string{FailStatus, FailGraphQL, FailRateLimit, FailHang, FailClose, FailGarbage, FailSlow, FailCursor, FailMalformed}
 
-// Failure makes requests fail on purpose.
+// Failure makes requests fail.
 type Failure struct {
 	Kind string `json:"kind"`
-	// Times is how many requests fail: 0 is one, a negative number all until ClearFailures.
+	// Times is how many requests fail: one if 0, all until ClearFailures if negative.
 	Times int `json:"times"`
-	// Skip lets so many matching requests pass before.
+	// Skip is how many matching requests succeed first.
 	Skip int `json:"skip"`
-	// Operation confines it to requests with this operation name or root field; empty: any.
+	// Operation confines the failure to requests with this operation name or root field; any if empty.
 	Operation string `json:"operation"`
 
 	Status  int    `json:"status"`
 	Body    string `json:"body"`
 	Message string `json:"message"`
 	ResetMS int64  `json:"reset_ms"`
-	// RetryAfter is sent as the header of that name, in seconds, with a rate limit; 0: none.
+	// RetryAfter is sent with a rate limit as the header of that name, in seconds; none if 0.
 	RetryAfter int    `json:"retry_after"`
 	DelayMS    int64  `json:"delay_ms"`
 	Field      string `json:"field"`
-	Issue      string `json:"issue"` // id, or identifier where the answer holds it
+	Issue      string `json:"issue"` // id, or identifier if the answer contains it
 	// Value replaces the Field of a malformed issue; null by default.
 	Value json.RawMessage `json:"value"`
 }
@@ -69,7 +69,7 @@ func (s *Server) ClearFailures() {
 	s.failures = nil
 }
 
-// nextFailure takes the failure that applies to a request; nil for none.
+// nextFailure returns the failure that applies to a request, and counts it; nil for none.
 func (s *Server) nextFailure(q *query) *Failure {
 	for i, f := range s.failures {
 		isRoot := func(field selection) bool { return field.Name == f.Operation }
@@ -88,7 +88,7 @@ func (s *Server) nextFailure(q *query) *Failure {
 	return nil
 }
 
-// instead carries out what comes instead of an answer; nil and no error where there is to be one.
+// instead returns what a failure answers instead of the server. It returns nil and no error if the server is to answer.
 func (s *Server) instead(f *Failure, h http.Header) (*http.Response, error) {
 	if f == nil {
 		return nil, nil //nolint:nilnil // see above
@@ -124,7 +124,7 @@ func (s *Server) instead(f *Failure, h http.Header) (*http.Response, error) {
 	return nil, nil //nolint:nilnil // see above
 }
 
-// alter alters an answer.
+// alter changes the data of an answer.
 func (f *Failure) alter(data map[string]any) {
 	switch {
 	case f == nil:

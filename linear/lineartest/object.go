@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// object is an entity or a payload by its fields. A value is a string, float64, bool, time.Time, nil, object, connection, or
-// a function that returns one of these: what leads to other entities is looked up only where a query asks for it.
+// object is an entity or a payload, by its fields. A value is a string, float64, bool, time.Time, nil, object, connection, or a
+// function that returns one of these: other entities are looked up only if a query selects them.
 type object map[string]any
 
 // connection is a list that a query can filter and page, in the order of creation.
@@ -30,7 +30,9 @@ func entity(typ, id string, created, updated time.Time, fields object) object {
 }
 
 func (w *workspace) userObject(u SeedUser) object {
-	return entity("User", userID(u.Email), w.created, w.created, object{"name": u.Name, "email": u.Email, "isMe": u.Email == w.Users[0].Email})
+	return entity("User", userID(u.Email), w.created, w.created, object{
+		"name": u.Name, "email": u.Email, "isMe": u.Email == w.Users[0].Email,
+	})
 }
 
 func (w *workspace) teamObject(t *SeedTeam) object {
@@ -43,7 +45,9 @@ func (w *workspace) teamObject(t *SeedTeam) object {
 
 func (w *workspace) stateObject(t *SeedTeam, n int) object {
 	s := t.States[n]
-	return entity("WorkflowState", stateID(t.Key, s.Name), w.created, w.created, object{"name": s.Name, "type": s.Type, "position": float64(n)})
+	return entity("WorkflowState", stateID(t.Key, s.Name), w.created, w.created, object{
+		"name": s.Name, "type": s.Type, "position": float64(n),
+	})
 }
 
 func (w *workspace) projectObject(p SeedProject) object {
@@ -119,7 +123,7 @@ func (w *workspace) commentObject(c Comment) object {
 	return o
 }
 
-// existing is the issue of an argument.
+// existing returns the issue that an argument names.
 func (w *workspace) existing(ref any) *Issue {
 	i := w.find(fmt.Sprint(ref))
 	if i == nil {
@@ -128,7 +132,7 @@ func (w *workspace) existing(ref any) *Issue {
 	return i
 }
 
-// mutate answers a field of Mutation. Nothing is changed where it panics with an apiError.
+// mutate answers a field of Mutation. If it panics with an apiError, nothing was changed.
 func (w *workspace) mutate(name string, args map[string]any) any {
 	input, _ := args["input"].(map[string]any)
 	payload := func(field string, value object) object {

@@ -22,7 +22,7 @@ const (
 
 type selection = graphql.Selection
 
-// query is one request being answered. Its methods panic with an apiError, which answer returns.
+// query is a request while it is answered. Its methods panic with an apiError, which answer returns.
 type query struct {
 	w    *workspace
 	doc  graphql.Document
@@ -30,7 +30,7 @@ type query struct {
 	vars map[string]any
 }
 
-// parse reads a request. The operation is the only one, or the one that is named.
+// parse parses a request. The operation is the only one, or the one that operationName names.
 func parse(req request) (*query, error) {
 	doc, err := graphql.Parse(req.Query, 50000)
 	if err != nil {
@@ -46,7 +46,7 @@ func parse(req request) (*query, error) {
 	return q, nil
 }
 
-// answer answers the operation's root fields. They are of types that may not be null, so that one error leaves no data.
+// answer answers the operation's root fields. Their types are not nullable, so that after one error there is no data.
 func (q *query) answer() (data map[string]any, errs []apiError) {
 	var path []any
 	defer func() {
@@ -103,8 +103,8 @@ func (w *workspace) root(name string, args map[string]any) any {
 	return list
 }
 
-// fields lists the fields of selections, those of fragments included, without what @skip and @include exclude. Fields
-// with the same key are merged.
+// fields lists the fields of selections, those of fragments included, without those that @skip and @include exclude. Fields with
+// the same key are merged.
 func (q *query) fields(selections []selection) (merged []selection) {
 	var list []selection
 	for _, s := range selections {
@@ -134,7 +134,7 @@ func (q *query) excluded(s selection) bool {
 	return skip != nil && q.value(skip["if"]) == true || include != nil && q.value(include["if"]) != true
 }
 
-// arguments are a field's arguments with the values of the variables. A variable without a value is left out.
+// arguments returns a field's arguments with the values of the variables. A variable without a value is omitted.
 func (q *query) arguments(f selection) map[string]any {
 	args, _ := q.value(f.Arguments).(map[string]any)
 	return args
@@ -165,7 +165,7 @@ func (q *query) value(v any) any {
 	return v
 }
 
-// complete turns the value of a field into JSON: of an object the fields that are selected, of a connection a page.
+// complete turns the value of a field into JSON: an object into its selected fields, a connection into a page.
 func (q *query) complete(value any, f selection) any {
 	switch v := value.(type) {
 	case func() any:
@@ -190,7 +190,8 @@ func (q *query) complete(value any, f selection) any {
 	return value
 }
 
-// page filters, sorts (newest first) and cuts a list as Linear does. Archived entries are left out unless asked for.
+// page filters a list, sorts it (newest first) and cuts it into a page, as Linear does. Archived entries are omitted unless the
+// query includes them.
 func page(list connection, args map[string]any) object {
 	filter, _ := args["filter"].(map[string]any)
 	var kept []object
@@ -308,8 +309,8 @@ func compare(value any, op string, want any) bool {
 	panic(inputError("the comparator " + op + " is not served here"))
 }
 
-// complexity is the price of a query as Linear counts it: a plain field 0.1 points, an object 1, and a connection multiplies
-// what it contains by its first, or by 50.
+// complexity returns the price of a query as Linear computes it: a plain field costs 0.1 points, an object 1, and a connection
+// multiplies the price of its contents by its argument first, or by 50.
 func (q *query) complexity() float64 { return math.Ceil(q.price(q.op.Selections) - 1e-9) }
 
 func (q *query) price(selections []selection) (points float64) {

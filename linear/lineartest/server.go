@@ -2,8 +2,8 @@
 // Linear's GraphQL API that symphony and its agents use.
 //
 // A request is authenticated, counted against an allowance, validated (Config.Validate), priced as Linear prices it, and
-// answered by its root fields: query.go has the queries, object.go the fields of the entities and the mutations. What is not
-// served is an error. Fail makes requests fail on purpose.
+// answered by its root fields: query.go has the queries, object.go the fields of the entities and the mutations. A field that is
+// not implemented is an error. Fail makes requests fail.
 package lineartest
 
 import (
@@ -23,19 +23,19 @@ const DefaultKey = "lin_api_lineartest"
 
 // Config says how a Server behaves. The zero value is ready for use.
 type Config struct {
-	// Key is the one that is accepted; DefaultKey if empty. One that starts with lin_oauth_ is expected as Bearer.
+	// Key is the API key that is accepted; DefaultKey if empty. If it starts with lin_oauth_ it must be sent as Bearer.
 	Key string
 	// Now is the clock of the data and of the allowance; time.Now if nil.
 	Now func() time.Time
-	// Validate returns what is wrong with a request by the API's schema. Without it, a field that is not served is an error
-	// all the same.
+	// Validate checks a request against the API's schema and returns what is wrong with it. If it is nil, only the fields
+	// that are used are checked.
 	Validate func(query, operation string, variables map[string]any) []string
-	// RequestsPerHour and ComplexityPerHour are the allowance; 5,000 and 3,000,000 if 0. It never fills up by itself.
+	// RequestsPerHour and ComplexityPerHour are the allowance; 5,000 and 3,000,000 if 0. It is not renewed.
 	RequestsPerHour   int
 	ComplexityPerHour int
 }
 
-// Server is a Linear workspace behind HTTP. All methods may be called at any time, by several goroutines.
+// Server is a Linear workspace behind HTTP. Its methods are safe for concurrent use.
 type Server struct {
 	config Config
 	ctx    context.Context //nolint:containedctx // the server's life
@@ -58,10 +58,10 @@ type Entry struct {
 	Variables map[string]any
 }
 
-// maxLog bounds the log of a server that runs for long.
+// maxLog bounds the log of a server that runs for a long time.
 const maxLog = 10000
 
-// New makes a server with the workspace of an empty Seed.
+// New returns a server with the workspace of an empty Seed.
 func New(c Config) *Server {
 	c.Key = cmp.Or(c.Key, DefaultKey)
 	if c.Now == nil {
@@ -77,7 +77,7 @@ func New(c Config) *Server {
 	return s
 }
 
-// Load replaces the workspace. A wrong seed changes nothing.
+// Load replaces the workspace. If the seed is invalid, nothing is changed.
 func (s *Server) Load(seed Seed) error {
 	w, err := newWorkspace(s.config.Now, seed)
 	if err != nil {
@@ -114,8 +114,7 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// serve answers the requests of one connection. The released program contains this for its demo; http.Server would make it
-// 0.7 MB larger.
+// serve answers the requests of one connection. The release binary contains it for the demo; http.Server would add 0.7 MB.
 func (s *Server) serve(conn net.Conn) {
 	end := func() { _ = conn.Close() } // the client may have closed it
 	defer end()
@@ -132,21 +131,21 @@ func (s *Server) serve(conn net.Conn) {
 	}
 }
 
-// Endpoint is where GraphQL is served after Start: what belongs into tracker.endpoint.
+// Endpoint returns the URL of the GraphQL API after Start: the value for tracker.endpoint.
 func (s *Server) Endpoint() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.url + "/graphql"
 }
 
-// Close ends the server and all hanging requests.
+// Close ends the server and all its requests.
 func (s *Server) Close() error {
 	s.cancel()
 	s.served.Wait()
 	return nil
 }
 
-// Log returns the requests in the order in which they came, the last 10,000 at most.
+// Log returns the requests in the order in which they arrived, the last 10,000 at most.
 func (s *Server) Log() []Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +159,7 @@ func (s *Server) ClearLog() {
 	s.log = nil
 }
 
-// SetRemaining sets what is left of the allowance.
+// SetRemaining sets the remaining allowance.
 func (s *Server) SetRemaining(requests, complexity int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,8 +210,8 @@ func (s *Server) Move(identifier, state string) error {
 	return s.Edit(identifier, func(i *Issue) { i.State = state })
 }
 
-// Edit lets change alter a copy of the issue, and applies what it altered, or nothing. Id, identifier, team, URL, times,
-// comments and links stay as they are.
+// Edit calls change with a copy of the issue, and applies the changes, all or none. Id, identifier, team, URL, times, comments and
+// links cannot be changed.
 func (s *Server) Edit(identifier string, change func(*Issue)) error {
 	return s.onIssue(identifier, func(i *Issue) error {
 		want := i.clone()
@@ -230,12 +229,12 @@ func (s *Server) Comment(identifier, author, body string) (made Comment, err err
 	return made, err
 }
 
-// Remove deletes an issue, or hides it from the key's user.
+// Remove deletes an issue and all references to it.
 func (s *Server) Remove(identifier string) error {
 	return s.onIssue(identifier, func(i *Issue) error { s.w.remove(i); return nil })
 }
 
-// StateID is the id of a team's workflow state, which a mutation needs to move an issue.
+// StateID returns the id of a team's workflow state, which a mutation needs to move an issue.
 func (s *Server) StateID(team, name string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

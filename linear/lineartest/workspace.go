@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Seed describes a workspace. What is left out is a team ABC, a project with the slug id "demo", two users and two labels.
+// Seed describes a workspace. The defaults are a team ABC, a project with the slug id "demo", two users and two labels.
 type Seed struct {
-	Users    []SeedUser // the first is the one whose key is used
+	Users    []SeedUser // the first is the key's user
 	Teams    []SeedTeam
 	Projects []SeedProject
 	Labels   []string
@@ -23,7 +23,7 @@ type Seed struct {
 // SeedUser is a user of the workspace.
 type SeedUser struct{ Name, Email string }
 
-// SeedTeam is a team. Without states it gets Linear's usual ones.
+// SeedTeam is a team. Without states it gets Linear's usual states.
 type SeedTeam struct {
 	Key, Name string
 	States    []SeedState
@@ -32,28 +32,27 @@ type SeedTeam struct {
 // SeedState is a workflow state; Type is one of Linear's (backlog, unstarted, started, completed, canceled …).
 type SeedState struct{ Name, Type string }
 
-// SeedProject is a project. Without teams it belongs to all of them.
+// SeedProject is a project. Without teams it belongs to all teams.
 type SeedProject struct {
 	Name, SlugID string
 	Teams        []string
 }
 
-// Issue is an issue as callers and seeds see it. AddIssue gives empty fields a default. What it refers to (state, project,
-// users, labels, blockers) exists.
+// Issue is an issue. AddIssue gives empty fields a default, and requires that the entities that the issue refers to exist.
 type Issue struct {
 	ID          string
 	Identifier  string // TEAM-NUMBER; the team's next number if empty
 	Title       string
 	Description *string
 	State       string   // name; the team's first unstarted state if empty
-	WasIn       []string // names of the states that it had before, oldest first; only read
-	Team        string   // key; the one in the identifier, or the first team
+	WasIn       []string // names of its former states, oldest first; read-only
+	Team        string   // key; if empty the team in the identifier, or the first team
 	Project     string   // slug id; the first project if empty, no project if "none"
 	Priority    int      // 0 none, 1 urgent … 4 low
-	Branch      string   // made from identifier and title if empty
-	URL         string   // only read
-	Labels      []string // created if new
-	Assignee    string   // email, id or "me"; empty: not assigned
+	Branch      string   // derived from identifier and title if empty
+	URL         string   // read-only
+	Labels      []string // created if they do not exist
+	Assignee    string   // email, id or "me"; empty if not assigned
 	BlockedBy   []string // identifiers
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
@@ -66,7 +65,7 @@ type Issue struct {
 type Comment struct {
 	ID        string
 	Author    string // email; the key's user if empty
-	Bot       string // the integration that wrote it instead of a user
+	Bot       string // the name of the integration that wrote the comment, if it was not a user
 	Body      string
 	CreatedAt time.Time // now if zero
 }
@@ -92,14 +91,14 @@ var defaultStates = []SeedState{
 	{"Duplicate", "canceled"},
 }
 
-// workspace is all the data, under the server's lock. Ids are derived from names or the order of creation, so that two
-// runs agree.
+// workspace is all the data, protected by the server's lock. Ids are derived from names or the order of creation, so that they
+// are the same in every run.
 type workspace struct {
 	Seed
 	now     func() time.Time
 	seq     int
 	issues  []*Issue
-	newest  map[string]int // number of the newest issue by team
+	newest  map[string]int // the number of the newest issue, by team
 	created time.Time
 }
 
@@ -120,10 +119,10 @@ func newWorkspace(now func() time.Time, s Seed) (*workspace, error) {
 	return w, nil
 }
 
-// orDefault is a copy of the list, or of the other where that is empty.
-func orDefault[T any](list, instead []T) []T {
+// orDefault returns a copy of the list, or of the default if the list is empty.
+func orDefault[T any](list, standard []T) []T {
 	if len(list) == 0 {
-		list = instead
+		list = standard
 	}
 	return slices.Clone(list)
 }
@@ -149,7 +148,7 @@ func userID(email string) string       { return id("user", email) }
 func projectID(slug string) string     { return id("project", slug) }
 func labelID(name string) string       { return id("label", strings.ToLower(name)) }
 
-// find returns an issue by identifier or id; nil if there is none.
+// find returns an issue by its identifier or id; nil if there is none.
 func (w *workspace) find(ref string) *Issue {
 	found, _ := lookUp(w.issues, func(i *Issue) bool { return i.ID == ref || strings.EqualFold(i.Identifier, ref) })
 	return found
@@ -164,7 +163,7 @@ func (w *workspace) team(ref string) *SeedTeam {
 	return nil
 }
 
-// state is the index of a state, by name or id, and -1 if there is none.
+// state returns the index of a state, by its name or id; -1 if there is none.
 func (t *SeedTeam) state(ref string) int {
 	return slices.IndexFunc(t.States, func(s SeedState) bool { return strings.EqualFold(s.Name, ref) || stateID(t.Key, s.Name) == ref })
 }
@@ -187,7 +186,7 @@ func (w *workspace) user(ref string) (SeedUser, bool) {
 	})
 }
 
-// label finds a label by name or id, or creates it.
+// label returns the name of a label, given its name or id. It creates a label that does not exist.
 func (w *workspace) label(ref string) string {
 	name, ok := lookUp(w.Labels, func(l string) bool { return strings.EqualFold(l, ref) || labelID(l) == ref })
 	if !ok {
@@ -238,7 +237,8 @@ func (w *workspace) add(given Issue) (*Issue, error) {
 	return i, nil
 }
 
-// edit makes an issue what want says, or changes nothing. Id, identifier, team, URL, times, comments and links stay.
+// edit sets the fields of an issue to those of want, or changes nothing. Id, identifier, team, URL, times, comments and links
+// stay.
 func (w *workspace) edit(i *Issue, want Issue) error {
 	t := w.team(i.Team)
 	state := t.state(want.State)
@@ -305,7 +305,7 @@ func (w *workspace) remove(i *Issue) {
 	}
 }
 
-// clone is a copy of the issue for callers.
+// clone returns a copy of the issue with copies of its lists.
 func (i *Issue) clone() Issue {
 	c := *i
 	c.Labels, c.BlockedBy, c.WasIn = slices.Clone(i.Labels), slices.Clone(i.BlockedBy), slices.Clone(i.WasIn)

@@ -1,6 +1,6 @@
-// Package graphql parses GraphQL requests: documents of operations and fragments, without a schema. It accepts exactly
-// what the specification of October 2021 calls an executable document, so that it and a server never read the same text
-// as different operations. A schema validates nothing here; the server does that.
+// Package graphql parses GraphQL requests: documents of operations and fragments. It accepts exactly what the specification of
+// October 2021 calls an executable document, so that it and a server never read the same text as different operations. It does
+// not validate against a schema; the server does.
 package graphql
 
 import (
@@ -22,7 +22,7 @@ type Document struct {
 // Operation is a query, mutation or subscription.
 type Operation struct {
 	Type       string // query, mutation or subscription
-	Name       string // empty where it has none
+	Name       string // empty if the operation has none
 	Defaults   map[string]any
 	Selections []Selection
 }
@@ -30,16 +30,16 @@ type Operation struct {
 // Selection is one entry of a selection set: a field, an inline fragment (no Name, no Spread) or a fragment spread.
 type Selection struct {
 	Name       string
-	Alias      string // the key of the answer; Name where the document gives none
+	Alias      string // the key in the answer; Name if the document has no alias
 	Spread     string // the fragment's name
 	Arguments  map[string]any
 	Directives map[string]map[string]any
 	Selections []Selection
-	// Body is the place, in bytes, behind the brace that opens Selections; 0 where there is none.
+	// Body is the byte offset after the brace that opens Selections; 0 if there is none.
 	Body int
 }
 
-// Variable and Enum are values of arguments, beside string, float64, bool, nil, []any and map[string]any.
+// Variable and Enum are values of arguments. The other types of values are string, float64, bool, nil, []any and map[string]any.
 type (
 	Variable string
 	Enum     string
@@ -68,8 +68,8 @@ func Parse(text string, maxTokens int) (doc Document, err error) {
 	return doc, nil
 }
 
-// Fields lists the fields that selections ask for, those of fragments included. A fragment that contains itself is
-// entered once.
+// Fields lists the fields of selections, those of fragments included. Each fragment is included once, even if it contains
+// itself.
 func (d Document) Fields(selections []Selection) []Selection {
 	var fields []Selection
 	var entered []string
@@ -95,17 +95,17 @@ type syntaxError string
 
 func (e syntaxError) Error() string { return string(e) }
 
-// nextToken matches what is ignored (blanks, commas, comments, byte order marks) and, unless the text ends there, one token:
-// a punctuator, a name, a number (too much of one: it is checked), a block text or a text.
+// nextToken matches ignored text (blanks, commas, comments, byte order marks) and, unless the text ends there, one token: a
+// punctuator, a name, a number (which is validated afterwards), a block string or a string.
 var nextToken = regexp.MustCompile(`^(?:[ \t\r\n,\x{feff}]|#[^\r\n]*)*` +
 	`(\.\.\.|[!$&()\[\]{}:=@|]|[_A-Za-z][_0-9A-Za-z]*|[-0-9][-+.0-9A-Za-z_]*|"""(?s:(?:\\"""|.)*?)"""|"(?:[^"\\\r\n]|\\.)*")?`)
 
-// parser stands on one token. Methods panic with a syntaxError, which Parse returns.
+// parser is a recursive descent parser. Its methods panic with a syntaxError, which Parse returns.
 type parser struct {
 	text  string
-	at    int    // behind the token
-	left  int    // tokens that may still come
-	token string // as it is written, which tells its kind; empty at the end
+	token string // the current token, as written; empty at the end of the text
+	at    int    // the offset after the current token
+	left  int    // how many more tokens are accepted
 }
 
 func (p *parser) fail(format string, args ...any) {
@@ -115,12 +115,12 @@ func (p *parser) fail(format string, args ...any) {
 
 func (p *parser) unexpected() {
 	if p.token == "" {
-		p.fail("the query ends too early")
+		p.fail("unexpected end of the query")
 	}
 	p.fail("unexpected %q", p.token)
 }
 
-// next reads the next token.
+// next advances to the next token.
 func (p *parser) next() {
 	if p.left--; p.left < 0 {
 		p.fail("the query has too many tokens")
@@ -134,26 +134,29 @@ func (p *parser) next() {
 	case p.token == "" && rest[0] != '"':
 		r, _ := utf8.DecodeRuneInString(rest)
 		p.fail("unexpected character %q", r)
-	// The end of a block text may have been an escape: the pattern prefers one that is none.
-	case p.token == "", p.token == `""` && strings.HasPrefix(rest, `"`), strings.HasPrefix(p.token, quotes) && strings.HasSuffix(p.token, `\`+quotes):
-		p.fail("a text is not closed")
+	// The pattern takes an escaped end of a block string for the end only if there is no other.
+	case p.token == "", p.token == `""` && strings.HasPrefix(rest, `"`),
+		strings.HasPrefix(p.token, quotes) && strings.HasSuffix(p.token, `\`+quotes):
+		p.fail("unterminated string")
 	case p.onNumber() && !json.Valid([]byte(p.token)):
-		p.fail("%q is no number", p.token)
+		p.fail("%q is not a number", p.token)
 	}
 }
 
-// quotes enclose a block text.
+// quotes enclose a block string.
 const quotes = `"""`
 
+// onName reports whether the current token is a name.
 func (p *parser) onName() bool {
 	return p.token != "" && (p.token[0] == '_' || p.token[0]|0x20 >= 'a' && p.token[0]|0x20 <= 'z')
 }
 
+// onNumber reports whether the current token is a number.
 func (p *parser) onNumber() bool {
 	return p.token != "" && (p.token[0] == '-' || p.token[0] >= '0' && p.token[0] <= '9')
 }
 
-// take passes over the punctuator or word, if the parser stands on it.
+// take consumes the current token if it is s.
 func (p *parser) take(s string) bool {
 	if p.token != s {
 		return false
@@ -162,12 +165,14 @@ func (p *parser) take(s string) bool {
 	return true
 }
 
+// want consumes the current token, which must be s.
 func (p *parser) want(s string) {
 	if !p.take(s) {
 		p.unexpected()
 	}
 }
 
+// name consumes and returns the current token, which must be a name.
 func (p *parser) name() string {
 	if !p.onName() {
 		p.unexpected()
@@ -227,7 +232,7 @@ func (p *parser) typeReference() {
 	p.take("!")
 }
 
-// selections reads a selection set, which has one entry at least.
+// selections parses a selection set, which has at least one entry.
 func (p *parser) selections() (list []Selection) {
 	p.want("{")
 	for done := false; !done; done = p.take("}") {
@@ -313,9 +318,9 @@ func (p *parser) value() (v any) {
 	case p.onName():
 		v = Enum(p.token)
 	case p.onNumber():
-		v, _ = strconv.ParseFloat(p.token, 64) // next has checked it; one too large is infinite
+		v, _ = strconv.ParseFloat(p.token, 64) // next has validated it; a number that is too large becomes infinite
 	case strings.HasPrefix(p.token, `"`):
-		v = p.textValue()
+		v = p.stringValue()
 	default:
 		p.unexpected()
 	}
@@ -323,14 +328,14 @@ func (p *parser) value() (v any) {
 	return v
 }
 
-// textValue is the value of a text. That of a block text keeps its indentation.
-func (p *parser) textValue() (value string) {
+// stringValue returns the value of a string. A block string keeps its indentation.
+func (p *parser) stringValue() (value string) {
 	if strings.HasPrefix(p.token, quotes) {
 		return strings.ReplaceAll(p.token[len(quotes):len(p.token)-len(quotes)], `\`+quotes, quotes)
 	}
-	// The escapes are those of JSON, which does not take tabs as they are.
+	// The escapes are those of JSON, which does not allow literal tabs.
 	if json.Unmarshal([]byte(strings.ReplaceAll(p.token, "\t", `\t`)), &value) != nil {
-		p.fail("a text has an unknown escape or character: %s", p.token)
+		p.fail("a string contains an invalid escape or character: %s", p.token)
 	}
 	return value
 }

@@ -16,10 +16,11 @@ import (
 //go:embed schema.graphql
 var embedded string
 
-// Variable names a file with Linear's published schema. Without it the part in schema.graphql is used.
+// Variable is the environment variable that names a file with Linear's published schema. Without it the part in schema.graphql
+// is used.
 const Variable = "SYMPHONY_LINEAR_SCHEMA"
 
-// Load parses the schema once. One that cannot be read is a mistake of the test's environment, and panics.
+// Load parses the schema once. It panics if the schema cannot be read.
 var Load = sync.OnceValue(func() *ast.Schema {
 	source := &ast.Source{Name: "schema.graphql", Input: embedded}
 	if path := os.Getenv(Variable); path != "" {
@@ -36,7 +37,7 @@ var Load = sync.OnceValue(func() *ast.Schema {
 	return schema
 })
 
-// Validate lists what is wrong with a request.
+// Validate returns what is wrong with a request.
 func Validate(query, operation string, variables map[string]any) (faults []string) {
 	doc, list := gqlparser.LoadQueryWithRules(Load(), query, nil)
 	for _, e := range list {
@@ -49,7 +50,7 @@ func Validate(query, operation string, variables map[string]any) (faults []strin
 	if op == nil {
 		return []string{"operationName must name one of the operations"}
 	}
-	// The validator alters the variables that it is given.
+	// The validator changes its argument.
 	given := map[string]any{}
 	data, err := json.Marshal(variables)
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// The embedded schema is a part of the published one, and leaves out nothing that the published one requires.
+// The embedded schema is a part of the published one, and omits nothing that the published one requires.
 func TestSubsetOfPublishedSchema(t *testing.T) {
 	if os.Getenv(Variable) == "" {
 		t.Skip(Variable + " does not name Linear's published schema")
@@ -36,7 +36,7 @@ func TestSubsetOfPublishedSchema(t *testing.T) {
 	}
 }
 
-// describe lists the parts of a schema, each after the one that it belongs to, and whether that one requires it.
+// describe lists the parts of a schema, each prefixed by its parent, and whether the parent requires it.
 func describe(schema *ast.Schema) map[string]bool {
 	parts := map[string]bool{}
 	for _, def := range schema.Types {
