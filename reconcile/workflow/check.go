@@ -14,17 +14,17 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// checker walks the template in the order of rendering and looks up every name in it. A variable is known from its first
-// assignment on, whether or not that branch is taken. The library has parsed the template before.
+// checker walks a parsed template in the order of rendering and looks up every name. A variable is known from its first
+// assignment on, whether or not that branch is taken.
 type checker struct {
 	file     string
 	filters  dictionary
 	vars     map[string]*shape
 	problems []Warning
-	lists    []Warning // places that print a list without separators
+	lists    []Warning // about lists that are printed without separators
 
-	line   int      // of the tag that is looked at
-	tokens []string // of its arguments that are not read yet
+	line   int      // the line of the current tag
+	tokens []string // the rest of its arguments
 }
 
 func newChecker(file string) *checker {
@@ -43,7 +43,7 @@ func (d dictionary) AddFilter(name string, _ any) { d[name] = true }
 type shape struct {
 	fields map[string]*shape
 	items  *shape
-	open   bool // any field may exist
+	open   bool // the value may have any field
 }
 
 var plain, anything = &shape{}, &shape{open: true}
@@ -59,7 +59,7 @@ func object(names ...string) *shape {
 func issueShape() *shape {
 	s := object("id", "identifier", "title", "description", "priority", "state", "branch_name", "url", "created_at", "updated_at",
 		"assignee_id", "dispatchable")
-	s.fields["native_ref"] = anything // a tracker's own value
+	s.fields["native_ref"] = anything // depends on the tracker
 	s.fields["labels"] = &shape{items: plain}
 	s.fields["blocked_by"] = &shape{items: object("id", "identifier", "state")}
 	return s
@@ -72,7 +72,7 @@ func (c *checker) report(line int, format string, args ...any) {
 	}
 }
 
-// unknown reports a name that does not exist, with the nearest that does.
+// unknown reports a name that does not exist, with the most similar one that does.
 func (c *checker) unknown(what, prefix, name string, known []string) {
 	message := "unknown " + what + " " + prefix + name
 	slices.Sort(known)
@@ -111,12 +111,12 @@ func (c *checker) nodes(list []render.Node) {
 	}
 }
 
-// text finds tags that are not closed on their line, which the library takes for text.
+// text finds tags that are not closed on their line. The library treats them as text.
 func (c *checker) text(n *render.TextNode) {
 	for i, line := range strings.Split(n.Source, "\n") {
 		for open, shut := range map[string]string{"{{": "}}", "{%": "%}"} {
 			if strings.Contains(line, open) {
-				c.report(n.SourceLoc.LineNo+i, "%s is not closed by %s on its line, so that it is taken for text", open, shut)
+				c.report(n.SourceLoc.LineNo+i, "%s is not closed by %s on the same line, and is treated as text", open, shut)
 			}
 		}
 	}
@@ -151,8 +151,8 @@ func (c *checker) block(n *render.BlockNode) {
 	}
 }
 
-// loop checks `name in list` with its modifiers, then the body with the loop's own variables. What is assigned in a loop
-// outlives it; its own variables do not.
+// loop checks `name in list` with its modifiers, then the body. The loop's variables exist only in the body; variables that are
+// assigned there remain.
 func (c *checker) loop(n *render.BlockNode) {
 	name := c.next()
 	c.next() // in
@@ -177,7 +177,7 @@ func (c *checker) read(args string, line int) {
 	c.line, c.tokens = line, tokenPattern.FindAllString(args, -1)
 }
 
-// peek is the next token, empty at the end.
+// peek returns the next token, empty at the end.
 func (c *checker) peek() string {
 	if len(c.tokens) == 0 {
 		return ""
@@ -197,7 +197,7 @@ var (
 	variable  = regexp.MustCompile(`^[\pL_].*[^:]$|^[\pL_]$`)
 )
 
-// expression looks up the names in the tokens up to the given one, and gives the shape of the value.
+// expression looks up the names in the tokens up to end, and returns the shape of the value.
 func (c *checker) expression(end string) *shape {
 	var result *shape
 	for len(c.tokens) > 0 {
@@ -220,7 +220,7 @@ func (c *checker) expression(end string) *shape {
 	return cmp.Or(result, plain)
 }
 
-// filter gives the shape of a filtered value.
+// filter returns the shape of a filtered value.
 func (c *checker) filter(name string, in *shape) *shape {
 	if !c.filters[name] {
 		c.unknown("filter", "", name, slices.Collect(maps.Keys(c.filters)))
@@ -243,7 +243,7 @@ func (c *checker) filter(name string, in *shape) *shape {
 	return anything
 }
 
-// variable follows the fields and brackets after a variable's name, and gives the shape that they lead to.
+// variable follows the fields and brackets after a variable's name, and returns the shape of the value.
 func (c *checker) variable(path string) *shape {
 	s := c.vars[path]
 	if s == nil {
@@ -268,7 +268,7 @@ func (c *checker) variable(path string) *shape {
 	}
 }
 
-// field gives the shape of a field of the value at the path.
+// field returns the shape of a field of the value at the path.
 func (c *checker) field(s *shape, path, name string) *shape {
 	known := slices.AppendSeq([]string{"size"}, maps.Keys(s.fields))
 	if s.items != nil {

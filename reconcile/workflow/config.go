@@ -13,10 +13,10 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Config is the typed configuration of one workflow (specification 5.3 and 6.4); keys.go says what the values mean. All paths
-// are absolute and clean; symlinks in them are not resolved.
+// Config is the typed configuration of one workflow (specification 5.3 and 6.4); keys.go documents the values. All paths are
+// absolute and clean; symlinks in them are not resolved.
 type Config struct {
-	// Policy is the part that decisions depend on, without what depends on the machine: WorkspaceRoot and StopGrace.
+	// Policy is the planner's part. WorkspaceRoot and StopGrace, which depend on the machine, are not set.
 	Policy    reconcile.Policy
 	Tracker   Tracker
 	Polling   Polling
@@ -26,45 +26,45 @@ type Config struct {
 	Codex     Codex
 
 	Prompt *Prompt
-	// Warnings are in the order of the file's lines. They do not hold what Prompt.Check finds.
+	// Warnings are sorted by line. They do not include those of Prompt.Check.
 	Warnings     []Warning
-	KeyIsLiteral bool // the file holds the tracker's key itself
-	// Redacted is the file with $SYMPHONY_LITERAL_API_KEY in the place of a literal tracker.api_key, and otherwise byte for
-	// byte what was read. Parse reads it back where the environment has that variable.
+	KeyIsLiteral bool // the file contains the tracker's key itself
+	// Redacted is the file, byte for byte, but with $SYMPHONY_LITERAL_API_KEY instead of a literal tracker.api_key. Parse
+	// accepts it if the environment has that variable.
 	Redacted []byte
-	// SecretVars names the environment variables that hold the tracker's key, sorted: the one that the file names,
-	// LINEAR_API_KEY, and the placeholder's. Neither agents nor hooks may get them.
+	// SecretVars are the names of the environment variables that contain the tracker's key, sorted: the one that the file names,
+	// LINEAR_API_KEY, and SYMPHONY_LITERAL_API_KEY. Neither agents nor hooks may get them.
 	SecretVars []string
 }
 
-// Tracker is where the work comes from (specification 5.3.1).
+// Tracker says where the issues come from (specification 5.3.1).
 type Tracker struct {
 	Kind        string // "linear"
 	Endpoint    string
-	APIKey      Secret   // empty only where Environment.KeyOptional allowed it
-	ProjectSlug string   // what the file says; of a project's URL the slug in it
-	NamedStates []string // the states that the file itself names, without defaults
+	APIKey      Secret   // empty only if Environment.KeyOptional allows it
+	ProjectSlug string   // as written; the slug of a URL
+	NamedStates []string // the states that the file names, without the defaults
 	CAFile      string
 	ToolScope   string
 }
 
-// Polling is how often --loop runs a pass (specification 5.3.2).
+// Polling says how often --loop runs a pass (specification 5.3.2).
 type Polling struct{ Interval time.Duration }
 
-// Workspace is where issues are worked on (specification 5.3.3, design 7).
+// Workspace says where agents work on issues (specification 5.3.3, design 7).
 type Workspace struct {
 	Root        string
 	KeepRemoved time.Duration
 }
 
-// Hooks are shell scripts around a workspace's life, empty where there is none (specification 5.3.4).
+// Hooks are shell scripts, empty if there is none (specification 5.3.4).
 type Hooks struct {
-	AfterCreate, BeforeRun, AfterRun, BeforeRemove string
-	OnAttention                                    string // belongs to no workspace
+	AfterCreate, BeforeRun, AfterRun, BeforeRemove string // run in a workspace
+	OnAttention                                    string // runs in the home directory
 	Timeout                                        time.Duration
 }
 
-// Agent is how long an agent works, and what it may do (specification 5.3.5, design 5 and 9).
+// Agent says how long an agent works, and what it may do (specification 5.3.5, design 5 and 9).
 type Agent struct {
 	MaxTurns               int
 	OnApproval, OnQuestion Answer
@@ -78,10 +78,10 @@ type Agent struct {
 	Prices                 Prices
 }
 
-// Answer is the reaction to a request of an agent.
+// Answer is how requests of an agent are answered.
 type Answer = string
 
-// The answers that exist.
+// The answers.
 const (
 	Approve = "approve"
 	Deny    = "deny"
@@ -89,25 +89,25 @@ const (
 	Ask     = "ask" // an operator decides
 )
 
-// Codex is how the agent is started and watched (specification 5.3.6).
+// Codex says how the agent is started and watched (specification 5.3.6).
 type Codex struct {
 	Command           string          // as written
-	Home              string          // empty leaves the environment's
-	ApprovalPolicy    json.RawMessage // a string or an object in JSON, never nil
-	ThreadSandbox     string          // empty where thread/start says nothing about it
-	TurnSandboxPolicy json.RawMessage // an object in JSON as written, nil where symphony makes its own
+	Home              string          // empty for that of the environment
+	ApprovalPolicy    json.RawMessage // a JSON string or object, never nil
+	ThreadSandbox     string          // empty if it is not passed to thread/start
+	TurnSandboxPolicy json.RawMessage // a JSON object; nil for symphony's default
 
 	TurnTimeout, ReadTimeout time.Duration
-	ReadTimeoutSet           bool          // by the file
-	StallTimeout             time.Duration // 0 where stall detection is off
+	ReadTimeoutSet           bool          // the file contains codex.read_timeout_ms
+	StallTimeout             time.Duration // 0 if stall detection is off
 }
 
-// Secret is a string that does not print: not by fmt, log/slog or encoding/json.
+// Secret is a string that fmt, log/slog and encoding/json print as [redacted].
 type Secret string
 
 const hidden = "[redacted]"
 
-// Reveal gives the secret itself.
+// Reveal returns the secret itself.
 func (s Secret) Reveal() string { return string(s) }
 
 // Format implements fmt.Formatter without the secret.
@@ -118,7 +118,7 @@ func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
 // scrub removes the secret from a text.
 func (s Secret) scrub(text string) string {
-	// A shorter text is no key, and replacing it would damage other words.
+	// A shorter secret is not a real key, and replacing it would damage other words.
 	if len(s) < shortestKey {
 		return text
 	}
@@ -127,16 +127,16 @@ func (s Secret) scrub(text string) string {
 
 const shortestKey = 8
 
-// Prices are the costs of tokens that the workflow gives.
+// Prices are the prices of tokens, from agent.prices.
 type Prices struct {
-	Currency string           // printed as it is; "USD" where the file has none
-	Models   map[string]Price // by model; anyModel stands for all others; empty without agent.prices
+	Currency string           // printed as written; "USD" by default
+	Models   map[string]Price // by model, with anyModel for all others; empty without agent.prices
 }
 
 // Price is the cost of a million tokens of each kind.
 type Price struct{ Input, Cached, Output float64 }
 
-// Of is the price of a model; false where it is not known.
+// Of returns the price of a model; false if it is unknown.
 func (p Prices) Of(model string) (Price, bool) {
 	if price, known := p.Models[model]; known {
 		return price, true
@@ -145,26 +145,26 @@ func (p Prices) Of(model string) (Price, bool) {
 	return price, known
 }
 
-// Cost is the cost of a count of tokens. Cached tokens are part of the input, and reasoning is part of the output.
+// Cost returns what tokens cost. Cached tokens are part of the input, and reasoning tokens part of the output.
 func (p Price) Cost(t reconcile.Tokens) float64 {
 	cached := min(t.Cached, t.Input)
 	return (float64(t.Input-cached)*p.Input + float64(cached)*p.Cached + float64(t.Output)*p.Output) / 1e6
 }
 
-// The environment variables with a meaning of their own.
+// The environment variables with a special meaning.
 const (
 	APIKeyVar     = "LINEAR_API_KEY"           // the canonical variable of Linear's key (specification 5.3.1)
-	AssigneeVar   = "LINEAR_ASSIGNEE"          // used where tracker.assignee is absent, or names a variable that is not set
-	LiteralKeyVar = "SYMPHONY_LITERAL_API_KEY" // stands for a literal api_key in a redacted workflow
+	AssigneeVar   = "LINEAR_ASSIGNEE"          // used if tracker.assignee is absent, or names a variable that is not set
+	LiteralKeyVar = "SYMPHONY_LITERAL_API_KEY" // replaces a literal api_key in a redacted workflow
 )
 
-// Environment is everything that the meaning of a workflow depends on besides its text (specification 6.1).
+// Environment is everything besides its text that the meaning of a workflow depends on (specification 6.1).
 type Environment struct {
-	Lookup      func(name string) (string, bool) // os.LookupEnv; nil: there are no variables
+	Lookup      func(name string) (string, bool) // such as os.LookupEnv; if nil there are no variables
 	Home        string                           // the account's home directory
 	Temp        string                           // the system's directory for temporary files
-	KeyOptional bool                             // a missing tracker key is no error, for commands that use no tracker
-	EnvFile     string                           // the path of the environment file, for hints; it is not read here
+	KeyOptional bool                             // a missing tracker key is no error: the command does not use the tracker
+	EnvFile     string                           // the path of the environment file, for hints; this package does not read it
 }
 
 func (e Environment) lookup(name string) (value string, set bool) {
@@ -174,7 +174,7 @@ func (e Environment) lookup(name string) (value string, set bool) {
 	return value, set
 }
 
-// reference is the name in a text that consists of $NAME or ${NAME} alone.
+// reference returns the name in a text that consists only of $NAME or ${NAME}.
 func reference(text string) (name string, ok bool) {
 	m := referencePattern.FindStringSubmatch(text)
 	if m == nil {
@@ -191,18 +191,18 @@ var (
 	variablePattern  = regexp.MustCompile(`\$\{[^}]*\}?|\$` + nameSyntax)
 )
 
-// variableName reports whether name is one that a shell could export.
+// variableName reports whether a shell could export a variable with this name.
 func variableName(name string) bool { return namePattern.MatchString(name) }
 
-// expandPath turns a path of the file into an absolute one: $NAME and ${NAME}, then a leading ~, then dir where
-// it is relative (specification 5.3.3 and 6.1). Only paths are expanded, never commands or URLs.
+// expandPath makes a path of the file absolute: it expands $NAME and ${NAME}, then a leading ~, and joins a relative path to dir
+// (specification 5.3.3 and 6.1). Only paths are expanded, never commands or URLs.
 func (e Environment) expandPath(text, dir string) (string, error) {
 	path, err := e.expandVars(text)
 	if err != nil {
 		return "", err
 	}
 	if strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return "", errors.New("control characters in a path")
+		return "", errors.New("the path contains control characters")
 	}
 	switch rest, tilde := strings.CutPrefix(path, "~"); {
 	case strings.TrimSpace(path) == "":
@@ -211,7 +211,7 @@ func (e Environment) expandPath(text, dir string) (string, error) {
 	case rest != "" && rest[0] != '/':
 		return "", errors.New("only ~ and ~/ are expanded, not ~user")
 	case e.Home == "":
-		return "", errors.New("there is no home directory to put for ~")
+		return "", errors.New("~ cannot be expanded, because the account has no home directory")
 	default:
 		path = e.Home + rest
 	}
@@ -239,5 +239,5 @@ func (e Environment) expandVars(text string) (string, error) {
 
 const (
 	anyModel   = "default"
-	pricesHint = "write for instance {gpt-5.5: {input: 1.25, cached: 0.125, output: 10}}, in the currency of a million tokens"
+	pricesHint = "write for instance {gpt-5.5: {input: 1.25, cached: 0.125, output: 10}}: the prices of a million tokens"
 )

@@ -42,20 +42,20 @@ PLAIN=last` + "\r\nCR=z\r\n"
 func TestReadEnvFileRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for line, part := range map[string]string{
-		"SECRET":                   "no = in the line",
+		"SECRET":                   "contains no =",
 		"A B=SECRET":               "not the name of a variable",
 		"1A=SECRET":                "not the name of a variable",
 		"A =SECRET":                "not the name of a variable",
 		`A="SECRET\"`:              "not closed",
-		"A='x' SECRET":             "something follows",
+		"A='x' SECRET":             "text follows",
 		"A=SECRET\x00":             "zero byte",
-		"export=SECRET\nexport  B": "no = in the line",
+		"export=SECRET\nexport  B": "contains no =",
 	} {
 		path := write(t, filepath.Join(dir, "p.env"), "OK=1\n"+line+"\n", 0o600)
 		_, err := ReadEnvFile(path, os.Getuid())
 		wantCode(t, err, CodeEnvFileInvalid, part)
 		if strings.Contains(err.Error(), "SECRET") {
-			t.Errorf("the value is told: %v", err)
+			t.Errorf("the error contains the value: %v", err)
 		}
 		number := 2 + strings.Count(line, "\n")
 		if !strings.Contains(err.Error(), path+":"+string(rune('0'+number))+":") {

@@ -23,7 +23,7 @@ const (
 	CodeEnvFileInvalid     = "env_file_invalid"
 )
 
-// Faults lists the faults in an error of Read, Parse or Render. The error may be a single fault, or wrapped.
+// Faults lists the faults in an error of Read, Parse or Render. The error may be a single fault, several joined ones, or wrap them.
 func Faults(err error) []*reconcile.Error {
 	var joined interface{ Unwrap() []error }
 	list := []error{err}
@@ -41,13 +41,13 @@ func Faults(err error) []*reconcile.Error {
 
 // Warning is something in the file that may not work as its author expects.
 type Warning struct {
-	File    string // as it was named to Read
+	File    string // the name that was passed to Read
 	Line    int    // of the file, from 1
-	Key     string // dotted; empty where no key is concerned
+	Key     string // dotted; empty if no key is concerned
 	Message string
 }
 
-// String is "<file>:<line>: <key>: <message>".
+// String returns "<file>:<line>: <key>: <message>".
 func (w Warning) String() string {
 	message := w.Message
 	if w.Key != "" {
@@ -56,7 +56,7 @@ func (w Warning) String() string {
 	return fmt.Sprintf("%s:%d: %s", w.File, w.Line, message)
 }
 
-// fault makes an error that points into the file.
+// fault returns an error that names a line of the file.
 func fault(code, file string, line int, message, hint string) *reconcile.Error {
 	return &reconcile.Error{Code: code, Message: fmt.Sprintf("%s:%d: %s", file, line, message), Hint: hint}
 }

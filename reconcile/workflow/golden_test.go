@@ -63,7 +63,7 @@ func TestGolden(t *testing.T) {
 			}
 			for _, secret := range []string{envKey, teamKey, "lin_api_0123456789abcdef"} {
 				if strings.Contains(got, secret) {
-					t.Errorf("the key %s is told", secret)
+					t.Errorf("the output contains the key %s", secret)
 				}
 			}
 		})

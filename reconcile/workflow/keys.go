@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Key describes one key of the front matter. The table of them is the only place that knows a key: parsing, defaults,
-// validation, suggestions, completion and documentation follow from it.
+// Key describes one key of the front matter. The table of keys is the only place to change for a key: parsing, defaults,
+// validation, suggestions, completion and documentation are derived from it.
 type Key struct {
 	Name    string // dotted
 	Type    string
-	Default string // as it would be written; empty where there is none
+	Default string // as it would be written in the file; empty if there is none
 	Meaning string // one line
 
-	Words []string // all the values of a choice
+	Words []string // the allowed values of a choice
 
-	min   int64                // of numbers
-	to    any                  // where the value goes, a pointer into the configuration; its type says how the value is read
-	after func(*reader, field) // checks or completes a value; the value may be absent
+	min   int64                // the smallest allowed number
+	to    any                  // a pointer to the value in the configuration, whose type selects how the value is read
+	after func(*reader, field) // checks or completes the value, which may be absent from the file
 }
 
 func key(name, typ, standard string, to any, meaning string) Key {
@@ -29,7 +29,7 @@ func (k Key) then(after func(*reader, field)) Key {
 	return k
 }
 
-// atLeast bounds a number, which is 0 or more otherwise.
+// atLeast sets the smallest allowed number, which is 0 by default.
 func (k Key) atLeast(n int64) Key {
 	k.min = n
 	return k
@@ -41,7 +41,7 @@ func (k Key) oneOf(words ...string) Key {
 	return k
 }
 
-// maxMS is a hundred years, far below the limit of time.Duration.
+// maxMS is a hundred years in milliseconds, which is far below the limit of time.Duration.
 const maxMS = 100 * 365 * 24 * 3600 * 1000
 
 // The types of values.
@@ -64,7 +64,7 @@ const (
 // Keys lists every key that has an effect, in the order in which they are documented.
 func Keys() []Key { return keys(&Config{}) }
 
-// keys is the table whose values go into the configuration.
+// keys returns the table, with pointers into a configuration.
 func keys(c *Config) []Key {
 	return []Key{
 		key("tracker.kind", typeString, "", &c.Tracker.Kind, "the tracker: linear; required").then((*reader).kind),
@@ -151,8 +151,8 @@ func keys(c *Config) []Key {
 	}
 }
 
-// Unbuilt are the keys with a meaning that this version does not have, each with what is said about it. An empty text refuses
-// the key: to ignore it would move the work elsewhere than was asked for.
+// Unbuilt returns the keys of the specification that this version does not support, each with a warning. A key without a warning
+// is refused, because agents would otherwise work in another place than the operator wants.
 func Unbuilt() map[string]string {
 	const noEffect = "not built yet: it has no effect"
 	return map[string]string{
@@ -166,7 +166,7 @@ func Unbuilt() map[string]string {
 	}
 }
 
-// sections are the keys that hold a map of keys: those at the top, and tracker.provider.
+// sections returns the keys whose values are maps of keys: the top-level ones, and tracker.provider.
 func sections(keys []Key) []string {
 	found := []string{"worker", "server", "observability"}
 	for _, k := range keys {

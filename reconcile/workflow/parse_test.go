@@ -60,9 +60,9 @@ func TestRedacted(t *testing.T) {
 
 func TestRedactedRefusesWhatItCannotFind(t *testing.T) {
 	for value, part := range map[string]string{
-		`"lin_api_0123456789\x61bcdef"`:                 "must stand on one line",
-		`"lin_api_0123456789\x61bcdef" # ` + literalKey: "must stand on one line",
-		"\"lin_api_\\\n    0123456789abcdef\"":          "must stand on one line",
+		`"lin_api_0123456789\x61bcdef"`:                 "must be on one line",
+		`"lin_api_0123456789\x61bcdef" # ` + literalKey: "must be on one line",
+		"\"lin_api_\\\n    0123456789abcdef\"":          "must be on one line",
 		"kind":                                          "too short for a key",
 	} {
 		cfg, err := Parse(source(t, literalFile(value)), Environment{Temp: "/tmp"})
@@ -77,7 +77,7 @@ func TestRedactedRefusesWhatItCannotFind(t *testing.T) {
 // TestPlaceholderHasNoFallback: the key of another account must not be used for a workflow that had its own.
 func TestPlaceholderHasNoFallback(t *testing.T) {
 	_, err := Parse(source(t, literalFile("$"+LiteralKeyVar)), testEnv())
-	wantCode(t, err, CodeMissingAPIKey, "was not kept")
+	wantCode(t, err, CodeMissingAPIKey, "is not stored")
 	env := testEnv()
 	env.KeyOptional = true
 	cfg, err := Parse(source(t, literalFile("$"+LiteralKeyVar)), env)
@@ -147,7 +147,7 @@ func TestSecretDoesNotPrint(t *testing.T) {
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "key", cfg.Tracker.APIKey, "tracker", cfg.Tracker)
 	all := fmt.Sprintf("%v %+v %#v %s %q", cfg.Tracker, cfg.Tracker, cfg.Tracker, cfg.Tracker.APIKey, cfg.Tracker.APIKey) + string(raw) + log.String()
 	if strings.Contains(all, literalKey) {
-		t.Errorf("the key is told: %s", all)
+		t.Errorf("the output contains the key: %s", all)
 	}
 	if cfg.Tracker.APIKey.Reveal() != literalKey {
 		t.Error("and it is not even right")
@@ -161,7 +161,7 @@ func TestErrorsHideTheKey(t *testing.T) {
 	cfg, err := Parse(source(t, text), Environment{Temp: "/tmp"})
 	wantCode(t, err, CodeInvalid, "agent.max_turns")
 	if all := err.Error() + fmt.Sprint(cfg.Warnings); strings.Contains(all, literalKey) || len(all) > 1500 {
-		t.Errorf("the key is told: %v %v", err, cfg.Warnings)
+		t.Errorf("the output contains the key: %v %v", err, cfg.Warnings)
 	}
 }
 

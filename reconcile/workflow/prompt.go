@@ -15,10 +15,10 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// MaxPrompt bounds a rendered prompt, in bytes: codex takes no longer text.
+// MaxPrompt bounds a rendered prompt, in bytes: codex accepts no longer text.
 const MaxPrompt = 1 << 20
 
-// defaultPrompt is used where the body of the workflow is empty (specification 5.4).
+// defaultPrompt is used if the body of the workflow is empty (specification 5.4).
 const defaultPrompt = `You are working on the issue {{ issue.identifier }}: {{ issue.title }}
 {% if issue.description %}
 {{ issue.description }}
@@ -29,17 +29,17 @@ type Prompt struct {
 	file     string
 	template *liquid.Template
 	problems []Warning // see Check
-	lists    []Warning // where a list is printed without separators
+	lists    []Warning // about lists that are printed without separators
 }
 
-// ParsePrompt parses a template whose first line is the given line of file. An empty body is the default prompt.
+// ParsePrompt parses a template that starts on line firstLine of the file. An empty body is the default prompt.
 // The error is a *reconcile.Error with template_parse_error.
 func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	if strings.TrimSpace(body) == "" {
 		body = defaultPrompt
 	}
 	line := firstLine
-	// The library panics on letters and numbers that its scanner can't read. It is shown the tags one by one to find the line.
+	// The library panics on letters and numbers that its scanner cannot read. The tags are parsed one by one to find the line.
 	defer func() {
 		if r := recover(); r != nil {
 			p, err = nil, fault(CodeTemplateParse, file, line, fmt.Sprint(r), templateHint)
@@ -57,10 +57,10 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 			open = token
 		case token.Type != parser.TextTokenType:
 			line = token.SourceLoc.LineNo
-			_, _ = expressions.Parse(token.Args) // fails for tags that are no expressions
+			_, _ = expressions.Parse(token.Args) // only for the panic: it also fails for tags that are no expressions
 		}
 	}
-	if open.Name != "" { // the library would silently drop everything after it
+	if open.Name != "" { // the library would silently omit the rest
 		return nil, fault(CodeTemplateParse, file, open.SourceLoc.LineNo, fmt.Sprintf("{%% %s %%} is never closed", open.Name),
 			fmt.Sprintf("add {%% end%s %%}", open.Name))
 	}
@@ -88,21 +88,21 @@ func newEngine() *liquid.Engine {
 
 var liquidPrefix = regexp.MustCompile(`^Liquid error.*?\): `)
 
-// liquidMessage is the library's message without its name and place.
+// liquidMessage returns the library's message without the library's name and the location.
 func liquidMessage(err liquid.SourceError) string {
 	text := err.Error()
 	if cause := err.Cause(); cause != nil {
 		text = cause.Error()
 	}
 	text = strings.TrimSuffix(liquidPrefix.ReplaceAllString(text, ""), " in "+err.Path())
-	// For an end tag without its beginning the library has no name to put here.
+	// For an end tag without a start tag the library's message is incomplete.
 	if name, ok := strings.CutSuffix(text, " not inside "); ok {
-		text = name + " without its beginning"
+		text = name + " without its start tag"
 	}
 	return text
 }
 
-// Render makes the prompt of a run's first turn. For attempt 0, the first run, the template sees nil.
+// Render returns the prompt of a run's first turn. In the template attempt 0, the first run, is nil.
 // The error is a *reconcile.Error with template_render_error.
 func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err error) {
 	defer func() {
@@ -125,11 +125,11 @@ func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err er
 
 const checkHint = "run symphony check, which names every unknown variable and filter"
 
-// Check lists unknown variables, fields and filters, and tags that are not closed, also in branches that no issue takes. The
-// order is that of the lines.
+// Check lists unknown variables, fields and filters, and tags that are not closed, even in branches that are never taken, sorted
+// by line.
 func (p *Prompt) Check() []Warning { return p.problems }
 
-// explain names the variable, which the library only calls undefined.
+// explain returns a message that names the variable, which the library's message does not.
 func (p *Prompt) explain(err liquid.SourceError) string {
 	for _, problem := range p.problems {
 		if problem.Line == err.LineNumber() {
@@ -139,8 +139,8 @@ func (p *Prompt) explain(err liquid.SourceError) string {
 	return liquidMessage(err)
 }
 
-// bindings are the variables of a template (specification 4.1.1 and 5.4): all keys are there, unknown values nil.
-// assignee_id is not in the specification; symphony's first implementation offers it.
+// bindings returns the variables of a template (specification 4.1.1 and 5.4). All keys exist, and unknown values are nil.
+// assignee_id is not in the specification, but symphony's first implementation has it.
 func bindings(issue reconcile.Issue, attempt int) map[string]any {
 	labels := make([]any, len(issue.Labels))
 	for i, l := range issue.Labels {
@@ -164,14 +164,14 @@ func bindings(issue reconcile.Issue, attempt int) map[string]any {
 		"created_at":  timeOrNil(issue.CreatedAt),
 		"updated_at":  timeOrNil(issue.UpdatedAt),
 		"assignee_id": nil,
-		// Linear has no other reference than its ids, and a run exists only for a dispatched issue.
+		// Linear's only references are its ids, and a run exists only for a dispatched issue.
 		"native_ref":   nil,
 		"dispatchable": true,
 	}
 	if issue.Assignee != nil {
 		vars["assignee_id"] = issue.Assignee.ID
 	}
-	// Liquid has two words for nil, the library one.
+	// Liquid has two names for nil, of which the library knows one.
 	root := map[string]any{"issue": vars, "attempt": nil, "null": nil}
 	if attempt > 0 {
 		root["attempt"] = attempt

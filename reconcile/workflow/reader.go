@@ -18,36 +18,41 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// reader reads one front matter into a configuration.
-type reader struct {
+// frontMatter is the YAML text as a tree of nodes, by key.
+type frontMatter struct {
 	report
 	src     Source
-	env     Environment
-	cfg     *Config
 	keys    []Key
-	parents []string         // the keys that hold maps of keys
+	parents []string         // the keys whose values are maps of keys
 	fields  map[string]field // every value that is not null, by its dotted key
-	lines   map[string]int   // of sections and keys, for messages about missing keys
+	lines   map[string]int   // the lines of sections and keys, for messages about missing keys
 }
 
-func newReader(src Source, env Environment, cfg *Config) *reader {
-	r := &reader{
-		report: report{file: src.Name}, src: src, env: env, cfg: cfg, keys: keys(cfg),
-		fields: map[string]field{}, lines: map[string]int{},
+// readFrontMatter parses the front matter and finds the values of the keys. It returns false if no key can be read.
+func readFrontMatter(src Source, keys []Key) (frontMatter, bool) {
+	r := frontMatter{
+		report: report{file: src.Name}, src: src, keys: keys, parents: sections(keys), fields: map[string]field{}, lines: map[string]int{},
 	}
-	r.parents = sections(r.keys)
-	return r
+	ok := r.load()
+	return r, ok
 }
 
-// field is one value of the file, with the key as the file has it, also for tracker.provider.*.
+// reader reads a front matter into a configuration.
+type reader struct {
+	frontMatter
+	env Environment
+	cfg *Config
+}
+
+// field is a value in the file. key is the key as written, which may be one of tracker.provider.
 type field struct {
 	key  string
-	line int // of the file, of the value or else of its key
+	line int // the line of the value, or else of its key
 	node *yaml.Node
 }
 
-// field is the value of a key. Without a node the file has none, and the line is that of the section, or the first.
-func (r *reader) field(key string) field {
+// field returns the value of a key. If the file has none, node is nil and line is that of the section, or 1.
+func (r *frontMatter) field(key string) field {
 	if f, given := r.fields[key]; given {
 		return f
 	}
@@ -55,8 +60,8 @@ func (r *reader) field(key string) field {
 	return field{key: key, line: max(1, r.lines[section])}
 }
 
-// load turns the YAML text into fields. It returns false if no key of the file can be read.
-func (r *reader) load() bool {
+// load parses the YAML text and collects its fields. It returns false if no key can be read.
+func (r *frontMatter) load() bool {
 	front := r.src.FrontMatter
 	at := func(line int) field { return field{line: r.src.frontLine + line} }
 	decoder := yaml.NewDecoder(bytes.NewReader(front))
@@ -69,7 +74,7 @@ func (r *reader) load() bool {
 	}
 	if !errors.Is(decoder.Decode(&second), io.EOF) {
 		end := bytes.Index(append([]byte("\n"), front...), []byte("\n..."))
-		r.fail(CodeParse, at(bytes.Count(front[:max(end, 0)], []byte("\n"))), "the front matter holds more than one YAML document",
+		r.fail(CodeParse, at(bytes.Count(front[:max(end, 0)], []byte("\n"))), "the front matter contains more than one YAML document",
 			"keep one, without lines of `...`")
 		return false
 	}
@@ -88,7 +93,7 @@ func (r *reader) load() bool {
 }
 
 // section reads the keys of one map.
-func (r *reader) section(prefix string, node *yaml.Node) {
+func (r *frontMatter) section(prefix string, node *yaml.Node) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i], deref(node.Content[i+1])
 		f := field{key: prefix + name.Value, line: r.line(name), node: value}
@@ -116,7 +121,7 @@ func (r *reader) section(prefix string, node *yaml.Node) {
 			r.warn(f, message)
 		case null(value):
 			if known >= 0 && value.Value == "~" && r.keys[known].Type == typePath {
-				r.warn(f, `~ alone is YAML's null, so that the key counts as absent; the home directory is "~"`)
+				r.warn(f, `an unquoted ~ is YAML's null, so that the key counts as absent; for the home directory write "~"`)
 			}
 		case section && value.Kind != yaml.MappingNode:
 			r.invalid(f, "must be a map of keys, is "+kindName(value), "")
@@ -129,16 +134,16 @@ func (r *reader) section(prefix string, node *yaml.Node) {
 			r.fields[f.key] = f
 		case message != "":
 			r.warn(f, message)
-		case value.Kind != yaml.SequenceNode || len(value.Content) > 0: // an empty list asks for nothing
-			r.fail(CodeUnsupportedKey, f, "not built yet, and to ignore it would not do what you asked for",
-				"remove the key, or use a version that knows it")
+		case value.Kind != yaml.SequenceNode || len(value.Content) > 0: // an empty list has no effect anyway
+			r.fail(CodeUnsupportedKey, f, "not built yet, and agents would work in another place than you want",
+				"remove the key, or use a version that supports it")
 		}
 	}
 }
 
-// suggest is a near key, or else a key of another section with the same last word. Only sections are suggested for a top-level
-// name: that kind means tracker.kind would be a guess.
-func (r *reader) suggest(key string) string {
+// suggest returns a similar key, or else a key of another section with the same last word. For a top-level name it suggests only
+// sections: that kind means tracker.kind would be a guess.
+func (r *frontMatter) suggest(key string) string {
 	dot := strings.LastIndexByte(key, '.') + 1
 	section, word := key[:dot], key[dot:]
 	var same []string
@@ -159,15 +164,15 @@ func (r *reader) suggest(key string) string {
 	return elsewhere
 }
 
-func (r *reader) names() (list []string) {
+func (r *frontMatter) names() (list []string) {
 	for _, k := range r.keys {
 		list = append(list, k.Name)
 	}
 	return list
 }
 
-// mergeProvider moves values from tracker.provider.* to the same keys of tracker.
-func (r *reader) mergeProvider() {
+// mergeProvider copies the values of tracker.provider to the same keys of tracker.
+func (r *frontMatter) mergeProvider() {
 	for _, k := range r.keys {
 		name, ok := strings.CutPrefix(k.Name, "tracker.provider.")
 		given := r.fields[k.Name]
@@ -178,13 +183,13 @@ func (r *reader) mergeProvider() {
 		case other.node == nil:
 			r.fields["tracker."+name] = given
 		case other.node.Kind != given.node.Kind || other.node.Value != given.node.Value:
-			r.invalid(given, fmt.Sprintf("says something else than tracker.%s on line %d", name, other.line), "keep one of them")
+			r.invalid(given, fmt.Sprintf("differs from tracker.%s on line %d", name, other.line), "keep one of them")
 		}
 	}
 }
 
-// line is the file's line of a node.
-func (r *reader) line(n *yaml.Node) int { return r.src.frontLine + n.Line - 1 }
+// line returns a node's line in the file.
+func (r *frontMatter) line(n *yaml.Node) int { return r.src.frontLine + n.Line - 1 }
 
 func deref(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
@@ -206,7 +211,7 @@ func kindName(n *yaml.Node) string {
 	}
 }
 
-// yamlMessage is the library's message without its name and line.
+// yamlMessage returns the library's message without the library's name and the line.
 func yamlMessage(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
@@ -217,9 +222,9 @@ func yamlMessage(err error) string {
 	return text
 }
 
-// faultyLine finds the line of the front matter, from 0, that a YAML error is about. The library's own number is that of an
-// enclosing part, or one too small, or missing. But the library reads from the front: the shortest beginning of the text
-// with the same error ends on the faulty line.
+// faultyLine finds the line of the front matter, from 0, that a YAML error is about. The library's number is that of an enclosing
+// part, or too small by one, or missing. But the library reads from the start, so that the shortest beginning of the text with
+// the same error ends on the faulty line.
 func faultyLine(text []byte, err error) int {
 	lines := bytes.SplitAfter(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 	return sort.Search(len(lines)-1, func(n int) bool {
@@ -229,7 +234,7 @@ func faultyLine(text []byte, err error) int {
 	})
 }
 
-// report collects what is said about one file.
+// report collects the errors and warnings about a file.
 type report struct {
 	file     string
 	faults   []located
@@ -255,7 +260,7 @@ func (r *report) warn(f field, message string) {
 	r.warnings = append(r.warnings, Warning{File: r.file, Line: f.line, Key: f.key, Message: message})
 }
 
-// result sorts what was collected by lines and takes the secret out of it.
+// result returns the warnings and errors, sorted by line and without the secret.
 func (r *report) result(secret Secret) ([]Warning, error) {
 	slices.SortStableFunc(r.warnings, func(a, b Warning) int { return a.Line - b.Line })
 	for i := range r.warnings {
@@ -271,7 +276,7 @@ func (r *report) result(secret Secret) ([]Warning, error) {
 	return r.warnings, errors.Join(all...)
 }
 
-// shorten bounds a message, which may quote a value of any length. It comes after scrub, which would not recognise half of a
+// shorten bounds the length of a message, which may quote a long value. It comes after scrub, which cannot recognise a part of a
 // key.
 func shorten(message string) string {
 	const longest = 300
@@ -281,7 +286,7 @@ func shorten(message string) string {
 	return message
 }
 
-// path makes a path of a field absolute. It is empty, with an error reported, where that fails.
+// path returns the absolute path of a value. It is empty if the path is invalid, which is reported.
 func (r *reader) path(f field, value string) string {
 	path, err := r.env.expandPath(strings.TrimSpace(value), filepath.Dir(r.src.Path))
 	if err != nil {
@@ -290,8 +295,8 @@ func (r *reader) path(f field, value string) string {
 	return path
 }
 
-// item is the field with the line of an item of its list.
-func (r *reader) item(f field, i int) field {
+// item returns the field with the line of an item of its list.
+func (r *frontMatter) item(f field, i int) field {
 	f.line = r.line(f.node.Content[i])
 	return f
 }
@@ -316,8 +321,8 @@ func (r *reader) wrong(k Key, f field, hint string) {
 	r.invalid(f, fmt.Sprintf("must be %s, is %s", allowed, is), hint)
 }
 
-// variable looks up the variable that a value names. One that is not set falls back to the usual one; one that is set to
-// nothing gives no value. The placeholder has no fallback, because it stands for one certain key.
+// variable looks up a variable. If it is not set, the usual variable is used instead; if it is set to nothing, there is no value.
+// The placeholder has no fallback, because it stands for one particular key.
 func (r *reader) variable(name, usual string) string {
 	value, set := r.env.lookup(name)
 	if !set && name != LiteralKeyVar {

@@ -26,7 +26,7 @@ func (r *reader) kind(f field) {
 	first, _, _ := strings.Cut(r.src.Body, "\n")
 	switch {
 	case f.node == nil && r.src.FrontMatter == nil && strings.TrimSpace(first) == "---":
-		r.fail(CodeTrackerKind, f, "missing, for the file has no front matter", "the line of --- must be the very first one")
+		r.fail(CodeTrackerKind, f, "missing, because the file has no front matter", "the file must begin with the line of ---")
 	case f.node == nil:
 		r.fail(CodeTrackerKind, f, "missing", hint)
 	case *kind != "linear":
@@ -34,7 +34,7 @@ func (r *reader) kind(f field) {
 	}
 }
 
-// otherKind reports a tracker whose settings are not known.
+// otherKind reports whether the tracker is an unsupported one, whose settings are unknown.
 func (r *reader) otherKind() bool { return r.cfg.Tracker.Kind != "linear" && r.cfg.Tracker.Kind != "" }
 
 func (r *reader) endpoint(f field) {
@@ -43,9 +43,9 @@ func (r *reader) endpoint(f field) {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 		r.invalid(f, "must be an http or https URL", "leave it out for Linear's own")
 	case u.User != nil:
-		r.invalid(f, "must not hold a user or password", "the key belongs into tracker.api_key")
+		r.invalid(f, "must not contain a user or password", "write the key in tracker.api_key")
 	case u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
-		r.warn(f, "the tracker's key travels unencrypted over http")
+		r.warn(f, "the tracker's key is sent unencrypted over http")
 	}
 }
 
@@ -76,10 +76,10 @@ func (r *reader) apiKey(f field) {
 	}
 	switch {
 	case strings.ContainsFunc(key, blank):
-		r.invalid(f, "the key holds blanks or control characters", "copy it again from the tracker's settings")
+		r.invalid(f, "the key contains blanks or control characters", "copy it again from the tracker's settings")
 	case key != "" || strings.HasPrefix(written, "$") && !isVar:
 	case name == LiteralKeyVar:
-		missing("the key stood in WORKFLOW.md itself and was not kept",
+		missing("the key was in WORKFLOW.md itself and is not stored",
 			"write api_key: $"+APIKeyVar+" and set that variable, or put it into the environment file")
 	case isVar:
 		missing("the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
@@ -97,9 +97,9 @@ func (r *reader) setHint(name, short string) string {
 	return fmt.Sprintf("put %s=… into %s (mode 0600), or set the variable; cron and systemd see only the file", name, r.env.EnvFile)
 }
 
-// project reads the slug, which may be given by a variable or as the URL of the project's page.
+// project reads the slug, which may be in a variable or in the URL of the project's page.
 func (r *reader) project(f field) {
-	const hint = "the slug is the part after /project/ in the project's URL; the whole URL will do"
+	const hint = "the slug is the part after /project/ in the project's URL; the whole URL works too"
 	if r.otherKind() {
 		return
 	}
@@ -128,7 +128,7 @@ func (r *reader) project(f field) {
 	case *slug == "":
 		r.fail(CodeMissingProject, f, "missing", hint)
 	case strings.ContainsFunc(*slug, blank):
-		r.invalid(f, "a slug holds no blanks or control characters", hint)
+		r.invalid(f, "a slug contains no blanks or control characters", hint)
 	}
 	r.cfg.Policy.Project = r.cfg.Tracker.Endpoint + " " + *slug
 }
@@ -139,7 +139,7 @@ func (r *reader) activeStates(f field) {
 	}
 	r.cfg.Tracker.NamedStates = append(r.cfg.Tracker.NamedStates, r.cfg.Policy.ActiveStates...)
 	if len(r.cfg.Policy.ActiveStates) == 0 {
-		r.warn(f, "no state is active, so that nothing will be started")
+		r.warn(f, "no state is active, so that nothing starts")
 	}
 }
 
@@ -150,7 +150,7 @@ func (r *reader) terminalStates(f field) {
 	f.line = max(f.line, r.lines["tracker.active_states"], r.lines[f.key])
 	for _, state := range r.cfg.Policy.ActiveStates {
 		if r.cfg.Policy.Terminal(state) {
-			r.warn(f, strconv.Quote(state)+" is among the active states too, and counts as terminal")
+			r.warn(f, strconv.Quote(state)+" is also an active state; it counts as terminal")
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (r *reader) assignee(f field) {
 	}
 }
 
-// root reads the workspace root. A variable that is not set gives the default (specification 5.3.3).
+// root reads the workspace root. If it names a variable that is not set, the default is used (specification 5.3.3).
 func (r *reader) root(f field) {
 	root := &r.cfg.Workspace.Root
 	*root = filepath.Join(r.env.Temp, "symphony_workspaces")
@@ -188,16 +188,16 @@ func (r *reader) root(f field) {
 	*root = r.path(f, f.node.Value)
 }
 
-// hookTimeout falls back to the default where the file has no positive number (specification 5.3.4).
+// hookTimeout replaces a number that is not positive with the default (specification 5.3.4).
 func (r *reader) hookTimeout(f field) {
 	if timeout := &r.cfg.Hooks.Timeout; *timeout <= 0 {
-		r.warn(f, fmt.Sprintf("%d is no limit, 60000 ms are used", timeout.Milliseconds()))
+		r.warn(f, fmt.Sprintf("%d is not positive: 60000 ms are used", timeout.Milliseconds()))
 		*timeout = time.Minute
 	}
 }
 
-// writableRoots refuses directories through which an agent could reach more than they name: those that overlap the
-// workspaces of other issues, hold WORKFLOW.md, or lie in another one, where a link could replace them.
+// writableRoots refuses directories that would give an agent access to more: those that overlap the workspaces of other issues,
+// that contain WORKFLOW.md, or that are inside another one, where an agent could replace them with a link.
 func (r *reader) writableRoots(f field) {
 	roots := []string{}
 	for i, written := range r.cfg.Agent.WritableRoots {
@@ -213,14 +213,14 @@ func (r *reader) writableRoots(f field) {
 		switch root := r.cfg.Workspace.Root; {
 		case path == "":
 		case overlap(root):
-			r.invalid(f, path+" overlaps workspace.root "+root+", and so the workspaces of other issues",
-				"name a directory apart from the workspaces")
+			r.invalid(f, path+" overlaps workspace.root "+root+", and thereby the workspaces of other issues",
+				"name a directory outside the workspaces")
 		case text.PathInside(path, r.src.Path):
-			r.invalid(f, path+" holds "+r.src.Path+", whose hooks run outside of the sandbox",
-				"name a directory apart from it")
+			r.invalid(f, path+" contains "+r.src.Path+", whose hooks run outside the sandbox",
+				"name another directory")
 		case outer >= 0:
-			r.invalid(f, path+" and "+roots[outer]+": one lies in the other, and could be replaced by a link",
-				"name the outer one alone")
+			r.invalid(f, path+" and "+roots[outer]+": one contains the other, and an agent could replace the inner one with a link",
+				"name only the outer one")
 		default:
 			roots = append(roots, path)
 		}
@@ -229,8 +229,8 @@ func (r *reader) writableRoots(f field) {
 }
 
 // passEnv reads the names of the variables that the agent's commands get. The tracker's key and symphony's own variables are
-// refused: no work of an agent needs them, and often more people may edit a workflow than may see the key. Whether a
-// variable is set is not checked, because the schedule has another environment than the command that checks the file.
+// refused: no agent needs them, and often more people may edit a workflow than may see the key. It does not check that the
+// variables are set, because the schedule has another environment than the command that checks the file.
 func (r *reader) passEnv(f field) {
 	names := []string{}
 	for i, name := range r.cfg.Agent.PassEnv {
@@ -243,12 +243,12 @@ func (r *reader) passEnv(f field) {
 		case dollar && variableName(bare):
 			r.invalid(f, quoted+" is a value, not a name", "write "+bare)
 		case !variableName(name):
-			r.invalid(f, quoted+" is no name of a variable", "a name is made of letters, digits and _, and begins with no digit")
+			r.invalid(f, quoted+" is not the name of a variable", "a name consists of letters, digits and _, and does not begin with a digit")
 		case slices.Contains(r.cfg.SecretVars, name), len(key) >= shortestKey && strings.Contains(value, key):
-			r.invalid(f, name+" holds the tracker's key, which no agent gets",
-				"remove it; the tool linear_graphql works with that key without showing it")
+			r.invalid(f, name+" contains the tracker's key, which no agent gets",
+				"remove it; the tool linear_graphql uses that key for the agent")
 		case strings.HasPrefix(name, "SYMPHONY_"):
-			r.invalid(f, name+" is one of symphony's own variables, which are not chosen here", "remove it")
+			r.invalid(f, name+" is one of symphony's own variables, which are not passed on", "remove it")
 		case !slices.Contains(names, name):
 			names = append(names, name)
 		}
@@ -261,7 +261,7 @@ func (r *reader) command(f field) {
 		r.invalid(f, "empty", "leave it out for `codex app-server`")
 	}
 	if strings.Contains(r.cfg.Codex.Command, "shell_environment_policy") {
-		r.warn(f, "symphony overrides its shell_environment_policy; agent.pass_env names the variables to pass")
+		r.warn(f, "symphony overrides its shell_environment_policy; list the variables to pass in agent.pass_env")
 	}
 }
 
@@ -271,7 +271,7 @@ func (r *reader) approvalPolicy(f field) {
 	case policy == "":
 		r.cfg.Codex.ApprovalPolicy = json.RawMessage(`"never"`)
 	case policy == `"on-failure"` || strings.HasPrefix(policy, `{"reject":`):
-		r.warn(f, "present versions of codex no longer know this value: use untrusted, on-request, never or {granular: …}")
+		r.warn(f, "current versions of codex no longer accept this value: use untrusted, on-request, never or {granular: …}")
 	case policy == `""`:
 		r.invalid(f, "empty", "leave it out for never")
 	}
@@ -279,12 +279,12 @@ func (r *reader) approvalPolicy(f field) {
 
 func (r *reader) turnSandboxPolicy(f field) {
 	if f.node != nil && f.node.Kind == yaml.ScalarNode {
-		r.invalid(f, "must be a map, is a single value", "write it as codex wants it, for instance {type: workspaceWrite}")
+		r.invalid(f, "must be a map, is a single value", "write it as codex expects it, for instance {type: workspaceWrite}")
 		r.cfg.Codex.TurnSandboxPolicy = nil
 	}
 }
 
-// prices reads agent.prices. It checks everything, because a wrong price would give a wrong figure without a sign of it.
+// prices reads agent.prices. It checks everything, because the sums of a wrong price look like any other.
 func (r *reader) prices(f field) {
 	p := Prices{Currency: "USD"}
 	defer func() { r.cfg.Agent.Prices = p }()
@@ -307,7 +307,7 @@ func (r *reader) prices(f field) {
 		text := strings.TrimSpace(entry.node.Value)
 		switch {
 		case strings.TrimSpace(name) == "":
-			r.invalid(field{key: f.key, line: entry.line}, "an entry names no model", pricesHint)
+			r.invalid(field{key: f.key, line: entry.line}, "an entry has no model", pricesHint)
 		case name != "currency":
 			p.Models[name] = r.price(entry)
 		case null(entry.node) || text == "" || utf8.RuneCountInString(text) > 8 || strings.ContainsAny(text, "\t\n"):
@@ -317,7 +317,7 @@ func (r *reader) prices(f field) {
 		}
 	}
 	if len(p.Models) == 0 {
-		r.warn(f, "no effect: it has the price of no model")
+		r.warn(f, "no effect: it contains no model")
 	}
 }
 
@@ -329,14 +329,14 @@ func (r *reader) price(f field) Price {
 	for name, text := range written {
 		n, bad := strconv.ParseFloat(strings.TrimSpace(text), 64)
 		amounts[name] = n
-		if bad != nil || !(n >= 0 && n <= 1e6) || name != "input" && name != "cached" && name != "output" { // not NaN either
+		if bad != nil || !(n >= 0 && n <= 1e6) || name != "input" && name != "cached" && name != "output" { // refuses NaN, too
 			err = errors.Join(err, errors.New(name))
 		}
 	}
 	input, hasInput := amounts["input"]
 	output, hasOutput := amounts["output"]
 	if err != nil || !hasInput || !hasOutput {
-		r.invalid(f, "must be a map with input and output, and perhaps cached, as numbers of 0 or more", pricesHint)
+		r.invalid(f, "must be a map with the numbers input, output and optionally cached, none negative", pricesHint)
 	}
 	cached, given := amounts["cached"]
 	if !given {

@@ -21,18 +21,18 @@ const maxFile = 4 << 20
 
 // Source is a WORKFLOW.md split into front matter and body (specification 5.2).
 type Source struct {
-	// Name is the file as the caller named it, for messages. Path is absolute with all links resolved; relative paths in
-	// the configuration begin at its directory.
+	// Name is the file as the caller named it, for messages. Path is absolute, with all links resolved; relative paths in
+	// the configuration are relative to its directory.
 	Name, Path string
-	// Data is the whole file, FrontMatter the part of it between the two lines of ---.
+	// Data is the whole file, FrontMatter the part between the two lines of ---.
 	Data, FrontMatter []byte
-	Body              string // the prompt template, trimmed, with \n as its only line end
+	Body              string // the prompt template, trimmed, with \n line ends
 
-	frontLine, bodyLine int // lines of the file on which they start, from 1
+	frontLine, bodyLine int // the first lines of FrontMatter and Body in the file, from 1
 }
 
-// Read reads the workflow file (specification 5.1). A file that can't be read is missing_workflow_file, one that can't be
-// split is workflow_parse_error.
+// Read reads the workflow file (specification 5.1). The code of the error is missing_workflow_file if the file cannot be read,
+// and workflow_parse_error if it cannot be split.
 func Read(path string) (Source, error) {
 	resolved, err := filepath.Abs(path)
 	if err == nil {
@@ -52,9 +52,9 @@ func Read(path string) (Source, error) {
 	return NewSource(path, resolved, data)
 }
 
-// readRegular reads a regular file, and at most one byte more than maxFile of it.
+// readRegular reads a regular file, up to one byte more than maxFile.
 func readRegular(path string) ([]byte, fs.FileInfo, error) {
-	// Without O_NONBLOCK a FIFO of that name would keep the pass waiting for a writer.
+	// Without O_NONBLOCK, opening a FIFO would block until there is a writer.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
@@ -71,7 +71,7 @@ func readRegular(path string) ([]byte, fs.FileInfo, error) {
 	return data, info, err
 }
 
-// reason is the system's part of an error, without the path, which the message names already.
+// reason returns the system's part of an error. It omits the path, which the message already contains.
 func reason(err error) string {
 	var p *os.PathError
 	if errors.As(err, &p) {
@@ -80,11 +80,11 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// fence opens or closes the front matter. Trailing blanks are allowed, because they are invisible.
+// fence is a line that opens or closes the front matter. Trailing blanks are allowed, because they are invisible.
 var fence = regexp.MustCompile(`(?m)^---[ \t\r]*$\n?`)
 
-// NewSource splits the text of a workflow that was read elsewhere, such as the copy of a run: name is for messages, path is
-// the resolved path of the original.
+// NewSource splits the text of a workflow that was read elsewhere, such as a run's copy: name is for messages, path is the
+// resolved path of the original.
 func NewSource(name, path string, data []byte) (Source, error) {
 	src := Source{Name: name, Path: path, Data: data, frontLine: 2, bodyLine: 1}
 	wrong := func(at int, message, hint string) (Source, error) {
@@ -99,7 +99,7 @@ func NewSource(name, path string, data []byte) (Source, error) {
 	body := bytes.TrimPrefix(data, []byte("\ufeff"))
 	if fences := fence.FindAllIndex(body, 2); len(fences) > 0 && fences[0][0] == 0 {
 		if len(fences) == 1 {
-			return wrong(0, "the front matter has no end", "close it with a line of --- before the prompt")
+			return wrong(0, "the front matter is not closed", "close it with a line of --- before the prompt")
 		}
 		front, end := fences[0][1], fences[1][0]
 		src.FrontMatter = body[front:end:end]
@@ -114,8 +114,8 @@ func NewSource(name, path string, data []byte) (Source, error) {
 	return src, nil
 }
 
-// EnvFilePath is the environment file of a project (design 11): $XDG_CONFIG_HOME/symphony/<project>.env, where an
-// empty or relative xdgConfigHome is ~/.config. project is the name of its state directory.
+// EnvFilePath returns the path of a project's environment file (design 11): $XDG_CONFIG_HOME/symphony/<project>.env, with
+// ~/.config for an empty or relative xdgConfigHome. project is the name of its state directory.
 func EnvFilePath(xdgConfigHome, home, project string) string {
 	if !filepath.IsAbs(xdgConfigHome) {
 		xdgConfigHome = filepath.Join(home, ".config")
@@ -124,13 +124,13 @@ func EnvFilePath(xdgConfigHome, home, project string) string {
 }
 
 // ReadEnvFile reads an environment file: lines of NAME=VALUE, blank lines, and comments after #. A line may begin with
-// `export `. Values may be quoted as in a shell: nothing is special in single quotes, a backslash escapes \ " $ ` in double
-// quotes. Nothing is expanded. A file that does not exist counts as empty.
+// `export `. Values may be quoted as in a shell: no character is special in single quotes, and a backslash escapes \ " $ ` in
+// double quotes. Variables are not expanded. A file that does not exist counts as empty.
 //
-// A file that does not belong to uid, or whose mode is not 0600 or 0400, is env_file_permissions; any other line is
-// env_file_invalid. No error contains a value.
+// The code of the error is env_file_permissions for a file that does not belong to uid, or whose mode is not 0600 or 0400, and
+// env_file_invalid for any other line. No error contains a value.
 func ReadEnvFile(path string, uid int) (map[string]string, error) {
-	const yours = "the file must be yours, with mode 0600"
+	const yours = "the file must belong to your account and have mode 0600"
 	wrong := func(code, where, what, hint string) (map[string]string, error) {
 		return nil, &reconcile.Error{Code: code, Message: where + ": " + what, Hint: hint}
 	}
@@ -147,11 +147,11 @@ func ReadEnvFile(path string, uid int) (map[string]string, error) {
 	if mode := info.Mode().Perm(); mode != 0o600 && mode != 0o400 {
 		what := fmt.Sprintf("its mode is %04o", mode)
 		if mode&0o077 != 0 {
-			what += ", which others may use"
+			what += ", so that other accounts have access"
 		}
 		return wrong(CodeEnvFilePermissions, path, what, "chmod 600 "+path)
 	}
-	const hint = "write lines of NAME=VALUE, values with blanks or # in quotes"
+	const hint = "write lines of NAME=VALUE, and quote values that contain blanks or #"
 	if len(data) > maxFile {
 		return wrong(CodeEnvFileInvalid, path, fmt.Sprintf("longer than %d bytes", maxFile), hint)
 	}
@@ -165,9 +165,9 @@ func ReadEnvFile(path string, uid int) (map[string]string, error) {
 		what := ""
 		switch {
 		case !ok:
-			what = "no = in the line"
+			what = "the line contains no ="
 		case !variableName(name):
-			what = "what stands before = is not the name of a variable"
+			what = "the text before = is not the name of a variable"
 		default:
 			vars[name], what = envValue(value)
 		}
@@ -185,17 +185,17 @@ var (
 	comment     = regexp.MustCompile(`[ \t]#.*$`)
 )
 
-// envValue parses the part after =. The second result says what is wrong with it. As in a shell, a # opens a comment after
-// a blank only.
+// envValue parses the text after =, and returns the value or what is wrong with the text. As in a shell, # starts a comment only
+// after a blank.
 func envValue(text string) (value, wrong string) {
 	value = strings.TrimLeft(text, " \t")
 	switch {
 	case strings.ContainsRune(text, 0):
-		return "", "the value holds a zero byte"
+		return "", "the value contains a zero byte"
 	case strings.HasPrefix(value, "'"), strings.HasPrefix(value, `"`):
 		parts := quotedValue.FindStringSubmatch(value)
 		if parts == nil {
-			return "", "the quote is not closed on its line, or something follows it"
+			return "", "the quote is not closed on its line, or text follows it"
 		}
 		return parts[1] + escaped.ReplaceAllString(parts[2], "$1"), ""
 	}

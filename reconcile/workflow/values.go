@@ -13,8 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// value reads one key into the configuration, or gives it the default. It returns false for a value of the wrong type, which
-// is reported.
+// value stores the value of a key, or its default, in the configuration. It returns false if the value is invalid, which is
+// reported.
 func (r *reader) value(k Key, f field) bool {
 	ok := true
 	switch to := k.to.(type) {
@@ -42,11 +42,11 @@ func (r *reader) value(k Key, f field) bool {
 	return ok
 }
 
-// text reads a single value of any kind: a script as it is written, others trimmed, paths absolute.
+// text reads a single value of any kind. A script stays as written, other values are trimmed, and paths become absolute.
 func (r *reader) text(k Key, f field) (string, bool) {
 	switch {
 	case f.node == nil && k.Words != nil && !slices.Contains(k.Words, k.Default):
-		return "", true // it depends on other keys
+		return "", true // the default depends on other keys
 	case f.node == nil:
 		return k.Default, true
 	case f.node.Kind != yaml.ScalarNode, k.Words != nil && !slices.Contains(k.Words, f.node.Value):
@@ -61,7 +61,7 @@ func (r *reader) text(k Key, f field) (string, bool) {
 	return strings.TrimSpace(f.node.Value), true
 }
 
-// integer reads a whole number within the bounds of its key. Digits in quotes count (specification 5.3.2).
+// integer reads a whole number within the bounds of its key. It may be quoted (specification 5.3.2).
 func (r *reader) integer(k Key, f field, most int64) (int64, bool) {
 	if f.node == nil {
 		n, err := strconv.ParseInt(k.Default, 10, 64)
@@ -90,7 +90,7 @@ func digits(n *yaml.Node) (int64, bool) {
 	return v, err == nil && n.Kind == yaml.ScalarNode
 }
 
-// boolean reads true or false, and refuses every other word.
+// boolean reads true or false, without quotes.
 func (r *reader) boolean(k Key, f field) (value, ok bool) {
 	switch {
 	case f.node == nil:
@@ -102,7 +102,7 @@ func (r *reader) boolean(k Key, f field) (value, ok bool) {
 	return false, false
 }
 
-// list reads a list of strings, trimmed. A faulty item is empty in it.
+// list reads a list of strings and trims them. An invalid item, which is reported, becomes empty.
 func (r *reader) list(k Key, f field) ([]string, bool) {
 	list := []string{}
 	if f.node == nil {
@@ -150,13 +150,13 @@ func (r *reader) stateLimits(k Key, f field) (map[string]int, bool) {
 		switch {
 		case name.Kind != yaml.ScalarNode || state == "":
 			entry.key = f.key
-			r.warn(entry, "an entry names no state and is ignored")
+			r.warn(entry, "an entry without a state is ignored")
 			continue
 		case !ok || n <= 0:
-			r.warn(entry, "not a positive whole number, the entry is ignored")
+			r.warn(entry, "not a positive whole number: the entry is ignored")
 			continue
 		case twice:
-			r.warn(entry, "the state is named twice, the smaller limit counts")
+			r.warn(entry, "the state is given twice: the smaller limit is used")
 			n = min(n, int64(before))
 		}
 		limits[state] = int(min(n, 1_000_000))
@@ -164,14 +164,13 @@ func (r *reader) stateLimits(k Key, f field) (map[string]int, bool) {
 	return limits, true
 }
 
-// passThrough gives a value that belongs to codex in JSON, nil where the file has none. Nulls in it are left out, as null
-// keys are.
+// passThrough returns a value for codex as JSON, nil if the file has none. Nulls in it are omitted, like null keys.
 func (r *reader) passThrough(f field) (json.RawMessage, bool) {
 	switch {
 	case f.node == nil:
 		return nil, true
 	case f.node.Kind == yaml.SequenceNode:
-		r.invalid(f, "must be a string or a map, is a list", "write it as codex wants it, for instance never")
+		r.invalid(f, "must be a string or a map, is a list", "write it as codex expects it, for instance never")
 		return nil, false
 	case f.node.Kind == yaml.ScalarNode:
 		raw, err := json.Marshal(f.node.Value)
@@ -209,12 +208,13 @@ func withoutNulls(value any) any {
 	return value
 }
 
-// Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error joins all faults, in the order of the lines. The Config
-// then has only Warnings, and Prompt where that could be parsed.
+// Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error joins all faults, sorted by line. The Config then has
+// only Warnings, and Prompt if the template is valid.
 func Parse(src Source, env Environment) (*Config, error) {
 	cfg := &Config{Redacted: src.Data}
-	r := newReader(src, env, cfg)
-	if r.load() {
+	front, ok := readFrontMatter(src, keys(cfg))
+	r := &reader{front, env, cfg}
+	if ok {
 		for _, k := range r.keys {
 			f := r.field(k.Name)
 			if r.value(k, f) && k.after != nil {
@@ -242,8 +242,8 @@ func Parse(src Source, env Environment) (*Config, error) {
 	return cfg, nil
 }
 
-// together completes values that depend on others, and warns about settings that have no effect together or that codex
-// would refuse.
+// together completes values that depend on other values, and warns about values that have no effect because of others, or that
+// codex would refuse.
 func (r *reader) together() {
 	agent, codex := &r.cfg.Agent, &r.cfg.Codex
 	asksNothing := string(codex.ApprovalPolicy) == `"never"`
@@ -254,7 +254,7 @@ func (r *reader) together() {
 		agent.OnApproval = Fail
 	case agent.OnApproval == Ask && asksNothing:
 		r.warnKey("agent.on_approval",
-			"no effect: codex asks for no approval under codex.approval_policy never; on-request is what it asks under")
+			"no effect: with codex.approval_policy never, codex asks for no approval; with on-request it does")
 	}
 	if agent.OnApproval != Ask && agent.OnQuestion != Ask {
 		r.warnKey("agent.answer_timeout_ms", "no effect: neither agent.on_approval nor agent.on_question is ask")
@@ -272,9 +272,9 @@ func (r *reader) together() {
 		WritableRoots *json.RawMessage `json:"writableRoots"`
 	}
 	if err := json.Unmarshal(codex.TurnSandboxPolicy, &policy); err != nil || policy.Type == "" {
-		r.warnKey("codex.turn_sandbox_policy", "has no `type` that is a word, which codex wants")
+		r.warnKey("codex.turn_sandbox_policy", "codex requires a `type` that is a string")
 	}
-	const replaced = "no effect: codex.turn_sandbox_policy says it"
+	const replaced = "no effect: codex.turn_sandbox_policy replaces it"
 	r.warnKey("agent.network", replaced)
 	// Design 9: the directories are added to a workspaceWrite that names none.
 	if policy.Type != "workspaceWrite" || policy.WritableRoots != nil {
@@ -282,18 +282,18 @@ func (r *reader) together() {
 	}
 }
 
-// warnKey warns about a key that the file has.
+// warnKey adds a warning about a key, if the file contains the key.
 func (r *reader) warnKey(key, message string) {
 	if line, set := r.lines[key]; set {
 		r.warn(field{key: key, line: line}, message)
 	}
 }
 
-// redact makes the copy of the file that is kept with a run: the placeholder stands wherever the literal key does. The copy
-// is read again, so that a key which the file has in another form, such as with escapes, is refused and not kept.
+// redact makes the copy of the file that is kept with a run: the placeholder replaces the literal key everywhere. The copy is read
+// again, to refuse a key that the file contains in another form, such as with escapes.
 func (r *reader) redact() {
 	r.cfg.Redacted = nil
-	const placeholder, hint = "$" + LiteralKeyVar, "put it into a variable, and write api_key: $" + APIKeyVar
+	const placeholder, hint = "$" + LiteralKeyVar, "set it in a variable, and write api_key: $" + APIKeyVar
 	key := r.cfg.Tracker.APIKey.Reveal()
 	literals := []field{r.field("tracker.api_key")}
 	if other := r.field("tracker.provider.api_key"); other.node != nil && other.node != literals[0].node {
@@ -304,12 +304,11 @@ func (r *reader) redact() {
 		return
 	}
 	text := strings.ReplaceAll(string(r.src.Data), key, placeholder)
-	src, _ := NewSource(r.src.Name, r.src.Path, []byte(text)) // what is wrong with it shows below
-	again := newReader(src, r.env, &Config{})
-	again.load()
+	src, _ := NewSource(r.src.Name, r.src.Path, []byte(text)) // if the copy is invalid, the key is not found below
+	again, _ := readFrontMatter(src, r.keys)
 	for _, f := range literals {
 		if kept := again.field(f.key).node; kept == nil || strings.TrimSpace(kept.Value) != placeholder {
-			r.invalid(f, "a literal key must stand on one line, without escapes", hint)
+			r.invalid(f, "a literal key must be on one line, without escapes", hint)
 			return
 		}
 	}

@@ -50,18 +50,18 @@ func TestPassEnv(t *testing.T) {
 		{value: "[CODEX_API_KEY]", want: []string{"CODEX_API_KEY"}}, // allowed
 		{value: "NPM_TOKEN", refused: "must be a list of variable names, is a single value"},
 		{value: "[$NPM_TOKEN]", refused: `"$NPM_TOKEN" is a value, not a name`},
-		{value: "[NPM*]", refused: `"NPM*" is no name of a variable`},
-		{value: "[1ST]", refused: `"1ST" is no name`},
-		{value: "[A=b]", refused: `"A=b" is no name`},
+		{value: "[NPM*]", refused: `"NPM*" is not the name of a variable`},
+		{value: "[1ST]", refused: `"1ST" is not the name`},
+		{value: "[A=b]", refused: `"A=b" is not the name`},
 		{value: "[[A]]", refused: "an item is a list, not a string"},
 		{value: "['']", refused: "an item is empty"},
-		{value: "[LINEAR_API_KEY]", refused: "LINEAR_API_KEY holds the tracker's key"},
-		{value: "[LINEAR_API_KEY]", apiKey: "$TEAM_KEY", refused: "LINEAR_API_KEY holds the tracker's key"},
+		{value: "[LINEAR_API_KEY]", refused: "LINEAR_API_KEY contains the tracker's key"},
+		{value: "[LINEAR_API_KEY]", apiKey: "$TEAM_KEY", refused: "LINEAR_API_KEY contains the tracker's key"},
 		{value: "[TEAM_KEY]", want: []string{"TEAM_KEY"}}, // another team's
-		{value: "[TEAM_KEY]", apiKey: "$TEAM_KEY", refused: "TEAM_KEY holds the tracker's key"},
-		{value: "[TEAM_HEADER]", apiKey: teamKey, refused: "TEAM_HEADER holds the tracker's key"},
-		{value: "[HEADER]", refused: "HEADER holds the tracker's key"},
-		{value: "[SYMPHONY_LITERAL_API_KEY]", refused: "SYMPHONY_LITERAL_API_KEY holds the tracker's key"},
+		{value: "[TEAM_KEY]", apiKey: "$TEAM_KEY", refused: "TEAM_KEY contains the tracker's key"},
+		{value: "[TEAM_HEADER]", apiKey: teamKey, refused: "TEAM_HEADER contains the tracker's key"},
+		{value: "[HEADER]", refused: "HEADER contains the tracker's key"},
+		{value: "[SYMPHONY_LITERAL_API_KEY]", refused: "SYMPHONY_LITERAL_API_KEY contains the tracker's key"},
 		{value: "[SYMPHONY_WEB_TOKEN]", refused: "SYMPHONY_WEB_TOKEN is one of symphony's own variables"},
 	} {
 		text := "---\ntracker:\n  kind: linear\n  project_slug: demo\n"
@@ -85,7 +85,7 @@ func TestPassEnv(t *testing.T) {
 			t.Errorf("%s: %v, want one fault: %s", c.value, faults, c.refused)
 		}
 		if strings.Contains(err.Error(), envKey) || strings.Contains(err.Error(), teamKey) {
-			t.Errorf("%s: the key is told: %v", c.value, err)
+			t.Errorf("%s: the error contains the key: %v", c.value, err)
 		}
 	}
 }
