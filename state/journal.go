@@ -44,12 +44,12 @@ func (j Journal) TakeRun(ctx context.Context, id string, h reconcile.Handle, now
 	return run, err
 }
 
-// The columns that only a worker writes, and only while its run has no outcome. Later decisions depend on those that steer;
-// what a heartbeat sets is for people and for budgets. Token counts never decrease: SaveThread may have raised them already.
+// The columns that only a worker writes, and only while its run has no outcome. Later decisions depend on the decisive ones;
+// a heartbeat sets the others. Token counts never decrease: SaveThread may have raised them already.
 const (
-	steerColumns = `phase, workspace_path, workspace_root, workspace_id, thread_id, turn_id, turns, turns_done, progress,
+	decisiveColumns = `phase, workspace_path, workspace_root, workspace_id, thread_id, turn_id, turns, turns_done, progress,
 		handoff_at, handoff_state, model, links`
-	steerValues = `:phase, :workspace_path, :workspace_root, :workspace_id, :thread_id, :turn_id, :turns, :turns_done, :progress,
+	decisiveValues = `:phase, :workspace_path, :workspace_root, :workspace_id, :thread_id, :turn_id, :turns, :turns_done, :progress,
 		:handoff_at, :handoff_state, :model, :links`
 	setHeartbeat = `heartbeat_at = :now, beats = :beats, last_event = :last_event, last_message = :last_message,
 		last_event_at = :last_event_at, rate_limits = :rate_limits,
@@ -85,18 +85,24 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 // UpdateRun returns.
 func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error) {
 	doing, values := "update run "+run.ID, workerValues(now, run)
-	write := func(level durability, statement string) error {
-		return j.update(ctx, doing, level, func(t tx) error {
-			stopReason, err = row(t, itself[string], statement+` RETURNING coalesce(stop_reason, '')`, values...)
+	// The first statement finds its row only if nothing decisive has changed.
+	for _, try := range []struct {
+		level     durability
+		statement string
+	}{
+		{normal, `UPDATE runs SET ` + setHeartbeat + ofWorker + ` AND (` + decisiveColumns + `) IS (` + decisiveValues + `)`},
+		{full, `UPDATE runs SET (` + decisiveColumns + `) = (` + decisiveValues + `), ` + setHeartbeat + ofWorker},
+	} {
+		err = j.update(ctx, doing, try.level, func(t tx) error {
+			stopReason, err = row(t, itself[string], try.statement+` RETURNING coalesce(stop_reason, '')`, values...)
 			if errors.Is(err, sql.ErrNoRows) {
 				err = reconcile.ErrConflict
 			}
 			return err
 		})
-	}
-	err = write(normal, `UPDATE runs SET `+setHeartbeat+ofWorker+` AND (`+steerColumns+`) IS (`+steerValues+`)`)
-	if errors.Is(err, reconcile.ErrConflict) {
-		err = write(full, `UPDATE runs SET (`+steerColumns+`) = (`+steerValues+`), `+setHeartbeat+ofWorker)
+		if !errors.Is(err, reconcile.ErrConflict) {
+			break
+		}
 	}
 	if err != nil {
 		stopReason, _, _ = readOne(ctx, j.conn, doing, itself[string], `SELECT coalesce(stop_reason, '') FROM runs WHERE id = ?`, run.ID)
@@ -108,7 +114,7 @@ func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run
 // never taken, Finish writes nothing and returns reconcile.ErrConflict.
 func (j Journal) Finish(ctx context.Context, now time.Time, run reconcile.Run) error {
 	return j.update(ctx, "finish run "+run.ID, full, func(t tx) error {
-		return t.must("run "+run.ID, `UPDATE runs SET (`+steerColumns+`) = (`+steerValues+`), `+setHeartbeat+`,
+		return t.must("run "+run.ID, `UPDATE runs SET (`+decisiveColumns+`) = (`+decisiveValues+`), `+setHeartbeat+`,
 			outcome = :outcome, error_code = :error_code, error_text = :error_text, after_run_error = :after_run_error,
 			ended_at = :now, runtime_ms = max(0, :now - started_at)`+ofWorker,
 			append(workerValues(now, run), sql.Named("outcome", run.Outcome), sql.Named("error_code", run.ErrorCode),
