@@ -23,7 +23,7 @@ func testWorld() *term.Env {
 	return &term.Env{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Dir: "/", Home: "/"}
 }
 
-// TestArrange checks that flags may stand anywhere. The library wants them before the arguments.
+// TestArrange checks that flags may be anywhere. The library accepts them only before the arguments.
 func TestArrange(t *testing.T) {
 	app := newApp(testWorld())
 	for _, c := range []struct{ line, want string }{
@@ -64,14 +64,14 @@ func TestWantsJSON(t *testing.T) {
 	}
 }
 
-// TestLoopLockWhileReadLocked checks that a process which only looks whether a loop runs does not count as a loop.
+// TestLoopLockWhileReadLocked checks that a process that only tests for a loop does not count as a loop.
 func TestLoopLockWhileReadLocked(t *testing.T) {
 	dir := t.TempDir()
-	looker := flock.New(filepath.Join(dir, "loop.lock"))
-	if held, err := looker.TryRLock(); err != nil || !held {
+	reader := flock.New(filepath.Join(dir, "loop.lock"))
+	if held, err := reader.TryRLock(); err != nil || !held {
 		t.Fatal(held, err)
 	}
-	time.AfterFunc(50*time.Millisecond, func() { _ = looker.Unlock() })
+	time.AfterFunc(50*time.Millisecond, func() { _ = reader.Unlock() })
 	lock := project.LoopLock(dir)
 	if held, err := project.TryLoopLock(t.Context(), lock); err != nil || !held {
 		t.Fatalf("held %v, %v", held, err)
@@ -80,18 +80,18 @@ func TestLoopLockWhileReadLocked(t *testing.T) {
 		t.Fatalf("a second loop: held %v, %v", held, err)
 	}
 	if !project.Looping(dir) {
-		t.Error("the loop is not seen")
+		t.Error("Looping is false during a loop")
 	}
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestFailedKeepsTheOutcome checks that a run keeps the outcome that could not be stored: the run has not failed because of that.
+// TestFailedKeepsTheOutcome checks that a run whose outcome could not be stored does not count as failed.
 func TestFailedKeepsTheOutcome(t *testing.T) {
 	for name, c := range map[string]struct{ had, want reconcile.Outcome }{
-		"could not be stored": {reconcile.Succeeded, ""}, // in vain, for ten minutes; it has left word in alive
-		"could not be begun":  {"", reconcile.Failed},
+		"could not be stored":  {reconcile.Succeeded, ""}, // the worker tried for ten minutes and wrote the outcome to alive
+		"could not be started": {"", reconcile.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, now := t.Context(), time.Now()

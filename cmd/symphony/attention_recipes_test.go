@@ -23,18 +23,18 @@ const (
 	heldText     = "ABC-8 is held (operator): held by an operator"
 )
 
-// The recipes for hooks.on_attention are what the README shows, run by a worker and by a pass, against a server of this
-// test's and a sendmail that keeps what it is given.
+// TestAttentionRecipes runs the recipes of docs/workflow.md for hooks.on_attention from a worker and from a pass, with a server
+// of the test and a sendmail that stores its input.
 func TestAttentionRecipes(t *testing.T) {
 	t.Parallel()
 	text := document(t, "docs/workflow.md")
 	hooks := attentionRecipes(t, text)
 	if len(hooks) != 3 {
-		t.Fatalf("%d recipes are shown", len(hooks))
+		t.Fatalf("docs/workflow.md has %d recipes, want 3", len(hooks))
 	}
 	answer := between(t, text, "```sh\n", "```\n")
 	for name, recipe := range map[string]struct {
-		by   string // what the recipe is known by
+		by   string // a part of the recipe's script
 		read func(t *testing.T, message string) (title, text string)
 	}{
 		"ntfy":  {"$NTFY_URL", readNtfy},
@@ -44,7 +44,7 @@ func TestAttentionRecipes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			at := slices.IndexFunc(hooks, func(hook string) bool { return strings.Contains(hook, recipe.by) })
 			if at < 0 {
-				t.Fatalf("no recipe has %s", recipe.by)
+				t.Fatalf("no recipe contains %s", recipe.by)
 			}
 			got := ring(t, hooks[at], answer)
 			for i, want := range []struct{ title, text string }{{"request ABC-7", "ABC-7 asks: " + askedCommand}, {"hold ABC-8", heldText}} {
@@ -57,7 +57,7 @@ func TestAttentionRecipes(t *testing.T) {
 	}
 }
 
-// attentionRecipes are the scripts that the README shows.
+// attentionRecipes returns the scripts that the document shows.
 func attentionRecipes(t *testing.T, text string) (hooks []string) {
 	t.Helper()
 	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
@@ -74,11 +74,11 @@ func attentionRecipes(t *testing.T, text string) (hooks []string) {
 	return hooks
 }
 
-// post is a message that came over HTTP.
+// post is a message that was sent over HTTP.
 type post struct{ Title, Type, Path, Body string }
 
-// ring lets an agent ask something, holds another issue, and returns the two messages that the hook sent: posts as
-// JSON, mails as they are. The request is granted by the command that the README shows for a phone.
+// ring lets an agent ask for approval, holds another issue, and returns the two messages that the hook sent: posts as JSON,
+// mails unchanged. The command that the document shows for a phone approves the request.
 func ring(t *testing.T, hook, answer string) []string {
 	t.Helper()
 	var mu sync.Mutex
@@ -145,7 +145,7 @@ func readSlack(t *testing.T, message string) (title, text string) {
 		t.Errorf("the post is %+v: %v", p, err)
 	}
 	if strings.ContainsAny(body.Text, "<>") {
-		t.Errorf("Slack would read a link in %q", body.Text)
+		t.Errorf("Slack would take a part of %q for a link", body.Text)
 	}
 	return "", html.UnescapeString(body.Text)
 }

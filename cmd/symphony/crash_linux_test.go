@@ -49,15 +49,15 @@ func (c *crashScene) blockIsDue() bool {
 	return true
 }
 
-// TestSlotIsFreeWhenTheRunIsOver checks that the pass which a worker starts at its end finds the slot free, even if the
-// worker still lives.
+// TestSlotIsFreeWhenTheRunIsOver checks that the pass that a worker starts at its end finds the slot free, even if the worker is
+// still alive.
 func TestSlotIsFreeWhenTheRunIsOver(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "symphony")
 	build(t, program, "crashpoints")
 	s := crashScenario{name: "slot", issue: handOver, ends: "Human Review", keeps: true, deaths: 1, stands: true}
 	s.play = func(c *crashScene) {
-		c.passes("the worker stands still", c.died)
+		c.passes("the worker is stopped", c.died)
 		slots, err := filepath.Glob(c.path("home", ".local", "state", "symphony", "accounts", "*", "slots", "1"))
 		c.must(err)
 		if len(slots) != 1 {
@@ -67,14 +67,14 @@ func TestSlotIsFreeWhenTheRunIsOver(t *testing.T) {
 		free, err := slot.TryLock()
 		c.must(errors.Join(err, slot.Close()))
 		if !free {
-			t.Error("the slot is held by a worker whose run is over")
+			t.Error("a worker whose run is over still has the slot")
 		}
-		c.waitFor("the worker is ended", func() bool { return !c.kill(syscall.SIGKILL) }, nil)
+		c.waitFor("the worker is killed", func() bool { return !c.kill(syscall.SIGKILL) }, nil)
 	}
 	newCrashScene(t, program, s, "worker:worker.closed").play()
 }
 
-// toldPlay has an agent ask, and a hold by the operator: the worker delivers the first notification, a pass the second.
+// toldPlay has a request of an agent and a hold by the operator: the worker delivers the first notification, a pass the second.
 func toldPlay(c *crashScene) {
 	c.edit("hooks:\n", "hooks:\n  on_attention: "+c.path("witness")+" attention\n")
 	c.edit("agent:\n", "agent:\n  on_approval: ask\n")
@@ -84,7 +84,7 @@ func toldPlay(c *crashScene) {
 			JOIN runs ON runs.id = r.run_id WHERE runs.outcome IS NULL AND a.done_at IS NOT NULL`) > 0 ||
 			c.died() && c.number(`SELECT count(*) FROM attentions WHERE taken_at IS NOT NULL`) > 0
 	})
-	// A pass has died twice while its hook ran.
+	// This notification is from a pass that died twice while its hook ran.
 	c.query(`INSERT INTO attentions (key, kind, text, at, taken_at, taken_by, error)
 		VALUES ('left', 'hold', 'left', 1, 1, 'pass', 'not finished by pass')`)
 	c.order("stop", "ABC-1")
@@ -103,7 +103,7 @@ func (c *crashScene) edit(old, text string) {
 }
 
 // checkAttentions checks that the delivery of every notification has begun, and none was delivered twice without a death.
-// A request for consent is no news when its run has ended.
+// A request for approval whose run has ended need not be delivered.
 func (c *crashScene) checkAttentions() {
 	if left := c.query(`SELECT key FROM attentions a WHERE taken_at IS NULL AND done_at IS NULL AND NOT EXISTS (
 		SELECT 1 FROM requests q JOIN runs r ON r.id = q.run_id WHERE q.issue_id = a.issue_id
@@ -113,13 +113,13 @@ func (c *crashScene) checkAttentions() {
 	if undone := c.query(`SELECT key FROM attentions WHERE done_at IS NULL`); len(undone) > 0 && !c.died() && c.deaths == 0 {
 		c.t.Errorf("not recorded as delivered: %q", undone)
 	}
-	told := strings.Count("\n"+c.read("ledger/log"), "\nattention ")
+	delivered := strings.Count("\n"+c.read("ledger/log"), "\nattention ")
 	most := c.number(`SELECT count(*) FROM attentions WHERE taken_at IS NOT NULL`)
 	if c.died() {
 		most++
 	}
-	if told > most {
-		c.t.Errorf("%d deliveries of at most %d", told, most)
+	if delivered > most {
+		c.t.Errorf("%d deliveries, at most %d are allowed", delivered, most)
 	}
 }
 

@@ -26,17 +26,17 @@ type crashScenario struct {
 	name  string
 	issue string // what the agent does
 	play  func(c *crashScene)
-	// ends is the issue's state in the end, when it is unclaimed; keeps says that the workspace stays.
+	// ends is the final state of the issue, which is then unclaimed; keeps is true if the workspace is kept.
 	ends      string
 	keeps     bool
 	exits     []int // allowed exit codes of commands besides 0
 	deaths    int   // workers that the play itself kills
-	recounted bool  // attempts are reset on the way
+	recounted bool  // the play resets attempts
 	freezer   bool  // needs the cgroup freezer
 	stands    bool  // the process stops instead of dying
 	late      bool  // workers may die only after arm
 	quick     bool  // part of go test ./...
-	// again are prefixes of ROLE:NAME: points to die at here although an earlier scenario reaches them, too.
+	// again lists prefixes of ROLE:NAME: points to die at in this scenario although an earlier one reaches them, too.
 	again []string
 }
 
@@ -45,7 +45,7 @@ const (
 	finish   = "sh mkdir -p deep/er && touch deep/er/file && chmod 500 deep/er .\n{gate go}\n{move Done}"
 	plant    = "sh git init -q . && git config alias.x '!evil' && git config user.name A && mkdir -p .git/hooks && echo evil > .git/hooks/post-commit"
 	waits    = "sh touch work.txt\n{gate go}\n{move Human Review}"
-	// links creates something in the tracker that another run of it creates no second time.
+	// links creates an object in the tracker that a second run does not create again.
 	links = `tool linear_graphql {"query":"mutation { attachmentLinkURL(issueId: \"ABC-1\", url: \"https://example.com/1\") { success } }"}` + "\n"
 )
 
@@ -139,7 +139,7 @@ var crashScenarios = []crashScenario{
 		again: []string{"pass:state.EndDead."},
 		play: func(c *crashScene) {
 			c.atWork()
-			if c.standStill() {
+			if c.stopWorker() {
 				c.frozen()
 			}
 		},
@@ -177,7 +177,7 @@ var crashScenarios = []crashScenario{
 			c.passes("settled", func() bool {
 				return c.state() == "Human Review" && c.claim() == "" && len(c.query(`SELECT id FROM runs`)) > 0
 			})
-			c.waitFor("no process", func() bool { return len(c.processes()) == 0 }, nil)
+			c.waitFor("no process is left", func() bool { return len(c.processes()) == 0 }, nil)
 			c.aged()
 			c.arm()
 			c.passes("pruned", func() bool {
@@ -185,18 +185,18 @@ var crashScenarios = []crashScenario{
 			})
 			// A pass that died between the rows and the directories leaves orphans, which prune removes.
 			c.ageDirs()
-			c.waitFor("no process", func() bool { return len(c.processes()) == 0 }, nil)
+			c.waitFor("no process is left", func() bool { return len(c.processes()) == 0 }, nil)
 			out := c.symphony("prune", "--yes") // it may be what dies
 			out += c.symphony("prune", "--yes")
 			dirs, err := filepath.Glob(c.path("state", "runs", "old-*"))
 			c.must(err)
 			if len(dirs) != 0 || c.exists("state", "runs", "never") || c.number(`SELECT count(*) FROM runs WHERE id LIKE 'old-%'`) != 0 {
-				c.t.Errorf("not all is gone of an issue that the tracker does not have: %q\n%s", dirs, out)
+				c.t.Errorf("runs of an issue that the tracker does not have are left: %q\n%s", dirs, out)
 			}
 		},
 	},
 	{
-		// The workflow becomes invalid while a worker is at work, and the issue is finished: the last good one serves.
+		// The workflow becomes invalid during a run, and the issue is finished: passes use the last good one.
 		name: "lastgood", issue: "sh sleep 30", ends: "Done", exits: []int{3},
 		play: func(c *crashScene) {
 			c.atWork()
@@ -217,21 +217,21 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// The answer comes when the worker is dead: the next run receives it.
+		// The answer comes after the death of the worker: the next run receives it.
 		name: "answered late", issue: "attempt 0:\nask-user Which way?\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
 		deaths: 1, exits: []int{1},
 		play: func(c *crashScene) {
 			c.passes("a question", func() bool { return len(c.questions()) > 0 || c.state() == c.ends })
 			asked := c.questions()
 			if c.kill(syscall.SIGKILL) && len(asked) > 0 {
-				c.waitFor("the worker's end", func() bool { return !c.working() }, nil)
+				c.waitFor("the worker has ended", func() bool { return !c.working() }, nil)
 				c.symphony("answer", asked[0], "Yes")
 			}
 			c.arm()
 		},
 	},
 	{
-		// codex loses its login, and a later run shows that it is back.
+		// codex loses its login, and a later run succeeds again.
 		name: "login", issue: "fail httpConnectionFailed=401 who are you", ends: "Human Review", keeps: true, recounted: true,
 		again: []string{"worker:durable.", "pass:durable."},
 		play: func(c *crashScene) {
@@ -248,13 +248,13 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// The operator takes the issue over in its first workspace, and a run continues.
+		// The operator takes the issue over in its first workspace, and a run continues afterwards.
 		name: "taken over", issue: handOver, ends: "Human Review", keeps: true, recounted: true, exits: []int{1},
 		play: takeoverPlay,
 	},
 	{
 		// The operator removes what is left of finished and deleted issues.
-		name: "pruned by hand", issue: handOver, ends: "Done",
+		name: "pruned manually", issue: handOver, ends: "Done",
 		play: func(c *crashScene) {
 			c.handedOver()
 			c.aged()
@@ -288,7 +288,7 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// A process that a dead worker left can't be ended for a while.
+		// A process that a dead worker left can't be killed for a while.
 		name: "stuck", issue: "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
 		deaths: 1, exits: []int{1}, freezer: true,
 		play: func(c *crashScene) {
@@ -322,11 +322,11 @@ func takeoverPlay(c *crashScene) {
 	c.orders = c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`)
 	c.order("retry", "ABC-1")
 	c.ageDirs()
-	c.waitFor("no process", func() bool { return len(c.processes()) == 0 }, nil)
+	c.waitFor("no process is left", func() bool { return len(c.processes()) == 0 }, nil)
 	c.symphony("prune", "--yes") // also the directory of a takeover that was killed
 }
 
-// inTerminal runs a command in a terminal of its own.
+// inTerminal runs a command in a new terminal.
 func (c *crashScene) inTerminal(args ...string) {
 	c.t.Helper()
 	master, slave, err := openTerminal(80)
@@ -355,13 +355,13 @@ func (c *crashScene) handedOver() {
 	c.passes("settled", func() bool {
 		return c.state() == "Human Review" && c.claim() == "" && len(c.query(`SELECT id FROM runs`)) > 0
 	})
-	c.waitFor("no process", func() bool { return len(c.processes()) == 0 }, nil)
+	c.waitFor("no process is left", func() bool { return len(c.processes()) == 0 }, nil)
 }
 
-// atWork waits for an agent at work, and arms the passes then.
+// atWork waits until an agent is working, and then arms the passes.
 func (c *crashScene) atWork() {
 	c.t.Helper()
-	c.passes("an agent at work", func() bool { return c.streaming() || c.state() == c.ends })
+	c.passes("an agent is working", func() bool { return c.streaming() || c.state() == c.ends })
 	c.arm()
 }
 
@@ -371,7 +371,7 @@ func (c *crashScene) questions() []string {
 		WHERE r.outcome IS NULL AND q.decision IS NULL AND q.fate IS NULL`)
 }
 
-// answer answers all open requests. Those that have ended meanwhile are refused.
+// answer answers all open requests. Requests that were closed in the meantime are refused.
 func (c *crashScene) answer() {
 	c.t.Helper()
 	for _, id := range c.questions() {
@@ -379,11 +379,11 @@ func (c *crashScene) answer() {
 	}
 }
 
-// finished lets the agent finish the issue, and arms all processes when only the removal of the workspace is left to do.
+// finished lets the agent finish the issue, and arms all processes when only the removal of the workspace remains.
 func (c *crashScene) finished() {
 	c.t.Helper()
-	c.passes("an agent at work", c.streaming)
-	// While a loop holds this lock the worker starts no pass of its own.
+	c.passes("an agent is working", c.streaming)
+	// While a loop has this lock the worker starts no pass.
 	lock := project.LoopLock(c.path("state"))
 	held, err := project.TryLoopLock(context.Background(), lock)
 	c.must(err)
@@ -397,11 +397,11 @@ func (c *crashScene) finished() {
 	c.arm()
 }
 
-// frozen lets the time pass after which a pass ends a worker that stands still.
+// frozen makes the heartbeat of a stopped worker so old that a pass ends the worker.
 func (c *crashScene) frozen() {
 	c.t.Helper()
 	c.silent()
-	c.passes("the worker is given up", func() bool { return c.number(`SELECT count(*) FROM runs WHERE outcome = 'lost'`) > 0 })
+	c.passes("the worker is lost", func() bool { return c.number(`SELECT count(*) FROM runs WHERE outcome = 'lost'`) > 0 })
 }
 
 // silent makes the last heartbeat of the first run half a minute old.
@@ -413,7 +413,7 @@ func (c *crashScene) silent() {
 	c.must(os.WriteFile(alive[0], fmt.Appendf(nil, "%-63s\n", fmt.Sprintf("%s %08x", body, crc32.ChecksumIEEE([]byte(body)))), 0o600))
 }
 
-// aged adds runs of a year ago, two more than are kept, and a directory without a run.
+// aged adds 22 old runs, two more than are kept, and a directory without a run.
 func (c *crashScene) aged() {
 	c.t.Helper()
 	columns := "kind, issue_id, identifier, phase, outcome, settled, issue"
@@ -462,6 +462,6 @@ func (c *crashScene) freeze(cmdline string) (thaw func()) {
 	set("FROZEN")
 	return func() {
 		set("THAWED")
-		c.t.Cleanup(func() { c.waitFor("an empty group", func() bool { return os.Remove(dir) == nil }, nil) })
+		c.t.Cleanup(func() { c.waitFor("the group is empty", func() bool { return os.Remove(dir) == nil }, nil) })
 	}
 }

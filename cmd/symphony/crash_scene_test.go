@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	crashBound = 40 * time.Second       // of every wait
+	crashBound = 40 * time.Second       // the limit of every wait
 	crashStep  = 60 * time.Millisecond  // between two polls or passes
-	crashIdle  = 400 * time.Millisecond // between two passes while a worker lives
+	crashIdle  = 400 * time.Millisecond // between two passes while a worker is alive
 	crashSlow  = 200 * time.Millisecond // the duration of after_create, long enough to die in it
 )
 
@@ -40,7 +40,7 @@ type crashScene struct {
 	linear  *lineartest.Server
 	point   string // where to die: ROLE:NAME[#N]; empty: nowhere, but log the points that are reached
 	armed   bool   // passes may die, too
-	orders  int    // operator's commands that were stored
+	orders  int    // the operator's commands that were stored
 }
 
 func newCrashScene(t *testing.T, program string, s crashScenario, point string) *crashScene {
@@ -73,7 +73,7 @@ func newCrashScene(t *testing.T, program string, s crashScenario, point string) 
 	return c
 }
 
-// sweep ends the processes that a failed scenario has left.
+// sweep kills the processes that a failed scenario has left.
 func (c *crashScene) sweep() {
 	for end := time.Now().Add(crashBound); time.Now().Before(end); time.Sleep(crashStep) {
 		left := c.processes()
@@ -170,8 +170,8 @@ func (c *crashScene) visited() (list []crashPlace) {
 	return list
 }
 
-// symphony runs the program, which must end with 0 or a code that the scenario allows, or die at the point. A command
-// whose worker died meanwhile may fail.
+// symphony runs the program, which must exit with 0 or a code that the scenario allows, or die at the point. A command may fail
+// if a worker dies during it.
 func (c *crashScene) symphony(args ...string) string {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), crashBound)
@@ -183,11 +183,11 @@ func (c *crashScene) symphony(args ...string) string {
 	already := c.died()
 	err := cmd.Run()
 	code := cmd.ProcessState.ExitCode()
-	meanwhile := !already && c.died()
+	diedNow := !already && c.died()
 	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	switch {
 	case err == nil || slices.Contains(c.exits, code):
-	case meanwhile && (code == 1 || status.Signaled() && status.Signal() == syscall.SIGKILL):
+	case diedNow && (code == 1 || status.Signaled() && status.Signal() == syscall.SIGKILL):
 	default:
 		c.t.Errorf("symphony %s: %v\n%s", strings.Join(args, " "), err, &out)
 	}
@@ -199,12 +199,12 @@ func (c *crashScene) symphony(args ...string) string {
 
 func (c *crashScene) pass() string { return c.symphony("tick", "--lock-timeout", "10s") }
 
-// passes runs passes until the condition holds.
+// passes runs passes until the condition is met.
 func (c *crashScene) passes(what string, until func() bool) {
 	c.t.Helper()
 	out, last := "", time.Time{}
 	c.waitFor(what, func() bool {
-		// While a worker is at work most passes have nothing to do.
+		// While a worker is alive most passes have nothing to do.
 		if time.Since(last) > crashIdle || !c.working() {
 			out += c.pass()
 			last = time.Now()
@@ -213,7 +213,7 @@ func (c *crashScene) passes(what string, until func() bool) {
 	}, &out)
 }
 
-// working reports whether a worker lives.
+// working reports whether a worker is alive.
 func (c *crashScene) working() bool {
 	runs, _ := os.ReadDir(c.path("state", "runs")) // none yet
 	return slices.ContainsFunc(runs, func(run os.DirEntry) bool { return project.Alive(c.path("state"), run.Name()) })
@@ -227,12 +227,12 @@ func (c *crashScene) waitFor(what string, until func() bool, out *string) {
 			if out != nil {
 				text = (*out)[max(0, len(*out)-1500):]
 			}
-			c.t.Fatalf("given up: %s\n%s\nprocesses: %v\n%s", what, c.dump(), c.processes(), text)
+			c.t.Fatalf("given up waiting until: %s\n%s\nprocesses: %v\n%s", what, c.dump(), c.processes(), text)
 		}
 	}
 }
 
-// dump describes the state for the report of a failure.
+// dump describes the state for the message of a failed test.
 func (c *crashScene) dump() string {
 	ledger, _ := os.ReadFile(c.path("ledger", "log"))
 	runs := c.query(`SELECT id || ' ' || kind || ' ' || attempt || ' ' || phase || ' ' || coalesce(outcome, '-') || ' ' || error_code || ' ' || settled FROM runs`)
@@ -241,8 +241,8 @@ func (c *crashScene) dump() string {
 	return fmt.Sprintf("issue in %s\nruns:\n%s\nclaims:\n%s\nledger:\n%s", issue.State, strings.Join(runs, "\n"), strings.Join(claims, "\n"), ledger)
 }
 
-// order gives an operator's command, and repeats it where the first was killed before the command was stored. A stored
-// command must not need that.
+// order runs an operator's command, and repeats it if the first was killed before the command was stored. A stored command
+// must not need that.
 func (c *crashScene) order(args ...string) {
 	c.t.Helper()
 	c.orders++
@@ -259,7 +259,7 @@ func (c *crashScene) order(args ...string) {
 	}
 }
 
-// query returns the one column of a query, nothing where there is no database yet.
+// query returns the rows of a query with one column; none if there is no database yet.
 func (c *crashScene) query(text string) []string {
 	c.t.Helper()
 	if !c.exists("state", "state.db") {
@@ -289,7 +289,7 @@ func (c *crashScene) state() string {
 	return issue.State
 }
 
-// streaming reports whether a live run has an agent at work.
+// streaming reports whether a run has an agent that is working.
 func (c *crashScene) streaming() bool {
 	return c.number(`SELECT count(*) FROM runs WHERE phase = 'streaming_turn' AND outcome IS NULL AND turns > 0`) > 0
 }
@@ -302,7 +302,7 @@ func (c *crashScene) move(state string) {
 // processes lists the processes of this scene.
 func (c *crashScene) processes() map[int]string { return marked(c.mark, c.dir) }
 
-// kill signals the one worker that lives; false where none does.
+// kill signals the live worker; it returns false if there is none.
 func (c *crashScene) kill(sig syscall.Signal) bool {
 	for pid, cmdline := range c.processes() {
 		if strings.HasPrefix(cmdline, "symphony worker ") {
@@ -314,8 +314,8 @@ func (c *crashScene) kill(sig syscall.Signal) bool {
 	return false
 }
 
-// standStill stops the worker while it does not write to the database. TestFrozenInAWrite covers the other case.
-func (c *crashScene) standStill() bool {
+// stopWorker stops the worker while it does not write to the database. TestFrozenInAWrite covers the other case.
+func (c *crashScene) stopWorker() bool {
 	c.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+c.path("state", "state.db")+"?mode=rw&_txlock=immediate&_pragma=busy_timeout(10000)")
 	c.must(err)
@@ -331,13 +331,13 @@ func (c *crashScene) standStill() bool {
 func (c *crashScene) quiet() {
 	c.t.Helper()
 	later := false
-	c.passes("nothing to do and nobody alive", func() bool {
+	c.passes("nothing is left to do and no process is alive", func() bool {
 		if c.state() != c.ends || c.number(`SELECT (SELECT count(*) FROM runs WHERE settled = 0)
 			+ (SELECT count(*) FROM commands) + (SELECT count(*) FROM claims)`) > 0 || len(c.processes()) > 0 {
 			return false
 		}
 		if !later {
-			// The next pass looks for interrupted removals.
+			// The next pass resumes interrupted removals.
 			c.query(`UPDATE meta SET value = '0' WHERE key = 'last_sweep'`)
 			later = true
 			return false
@@ -352,7 +352,7 @@ func (c *crashScene) play() {
 	c.crashScenario.play(c)
 	c.quiet()
 	if out := c.pass(); c.died() == (c.point != "") && (!strings.Contains(out, ": 0 running, 0 waiting") || strings.Count(strings.TrimSpace(out), "\n") > 0) {
-		c.t.Errorf("the pass after the end does something:\n%s", out)
+		c.t.Errorf("the pass after the end has actions:\n%s", out)
 	}
 	c.check()
 	if c.t.Failed() || c.point == "" {

@@ -24,16 +24,16 @@ import (
 )
 
 // TestCrashPoints kills the program at every point of package crash, runs the next passes, and checks that nothing was
-// lost, doubled, left or spoilt. It plays each scenario once without a death, to see which points it reaches; then once for
-// each point, in the first scenario that reaches it, and for some points in others, too.
+// lost, duplicated, left behind or damaged. It plays each scenario once without a death, to see which points it reaches; then
+// once for each point, in the first scenario that reaches it, and for some points in other scenarios, too.
 //
-// SYMPHONY_CRASH_TEST says how much of this is done:
+// SYMPHONY_CRASH_TEST selects how many deaths there are:
 //
 //	(unset)  the quick scenarios, and one death for each kind of point: package and role
 //	once     every scenario, one death at each point
 //	each     every scenario, a death of a pass and of a worker at each point that both reach
 //
-// A point that no scenario reaches fails the test, except where it is unset.
+// A point that no scenario reaches fails the test unless SYMPHONY_CRASH_TEST is unset.
 func TestCrashPoints(t *testing.T) {
 	t.Parallel()
 	points := crashPoints(t)
@@ -67,7 +67,7 @@ func TestCrashPoints(t *testing.T) {
 		for _, task := range tasks {
 			t.Run(task.scenario.name+"/"+task.at(), func(t *testing.T) {
 				t.Parallel()
-				// A slow machine may have led the first scenario past a point that it usually does not reach.
+				// On a slow machine the first scenario may have reached a point that it usually does not.
 				for _, s := range slices.Concat([]crashScenario{task.scenario}, task.others, []crashScenario{task.scenario}) {
 					c := newCrashScene(t, program, s, task.at())
 					c.play()
@@ -89,7 +89,7 @@ func TestCrashPoints(t *testing.T) {
 		}
 	}
 	if crashMode() == "" || len(places) < played || len(died) == 0 {
-		return // only some were asked for
+		return // -run selected only some scenarios
 	}
 	for _, name := range points {
 		if !died[name] && (canFreeze() || !slices.Contains(freezerPoints, name)) {
@@ -100,26 +100,26 @@ func TestCrashPoints(t *testing.T) {
 
 func crashMode() string { return os.Getenv("SYMPHONY_CRASH_TEST") }
 
-// TestFrozenInAWrite stops a worker inside of a transaction, which keeps the database from every pass. A pass ends it all
-// the same, and the issue goes on.
+// TestFrozenInAWrite stops a worker during a transaction, which locks the database for every pass. A pass still ends the worker,
+// and the issue continues.
 func TestFrozenInAWrite(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "symphony")
 	build(t, program, "crashpoints")
 	s := crashScenario{name: "write", issue: handOver, ends: "Human Review", keeps: true, deaths: 1, exits: []int{1}, stands: true}
 	s.play = func(c *crashScene) {
-		c.passes("it stands still", c.died)
+		c.passes("the worker is stopped", c.died)
 		c.silent()
-		c.passes("it is ended", func() bool { return !c.working() })
+		c.passes("the worker is ended", func() bool { return !c.working() })
 	}
 	c := newCrashScene(t, program, s, "worker:state.transaction#4")
 	c.play()
 	if out := c.query(`SELECT error_code FROM runs ORDER BY id LIMIT 1`); !slices.Equal(out, []string{"worker_frozen"}) {
-		t.Errorf("the first run ended by %q", out)
+		t.Errorf("the error codes of the first run are %q, want worker_frozen", out)
 	}
 }
 
-// TestCrashPointsAbsent checks that a release holds none of the points.
+// TestCrashPointsAbsent checks that a release contains none of the points.
 func TestCrashPointsAbsent(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "symphony")
 	build(t, program, "")
@@ -129,7 +129,7 @@ func TestCrashPointsAbsent(t *testing.T) {
 	}
 	for _, name := range append(crashPoints(t), "SYMPHONY_CRASH") {
 		if bytes.Contains(data, []byte(name)) {
-			t.Errorf("the program holds the name %s", name)
+			t.Errorf("the program contains the name %s", name)
 		}
 	}
 }
@@ -142,8 +142,8 @@ func build(t *testing.T, program, tags string) {
 	}
 }
 
-// crashPoints reads the names of all points from the module's source: the literals of crash.At, which stand in one place
-// each; those of crash.Around, around a call of a port; and those of crash.Method around each write of package state.
+// crashPoints reads the names of all points from the module's source: the literals of crash.At, each of which occurs once; those
+// of crash.Around, around a call of a port; and those of crash.Method, around each write of package state.
 func crashPoints(t *testing.T) []string {
 	t.Helper()
 	at := map[string]token.Position{}
@@ -165,7 +165,7 @@ func crashPoints(t *testing.T) []string {
 		add := func(where token.Pos, names ...string) {
 			for _, name := range names {
 				if other, taken := at[name]; taken {
-					t.Errorf("%s: the crash point %s stands at %s, too", files.Position(where), name, other)
+					t.Errorf("%s: the crash point %s is also at %s", files.Position(where), name, other)
 				}
 				at[name] = files.Position(where)
 			}
@@ -200,7 +200,7 @@ func crashPoints(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(at))
 }
 
-// calledName is what a call names: a function, or the last selector and what it is selected from.
+// calledName returns the name of a called function: NAME, X.NAME, or .NAME if X is not an identifier.
 func calledName(call *ast.CallExpr) string {
 	switch fun := call.Fun.(type) {
 	case *ast.Ident:
@@ -227,10 +227,10 @@ func literalOf(t *testing.T, call *ast.CallExpr) string {
 	return name
 }
 
-// crashPlace is a point that a scenario came by.
+// crashPlace is a point that a scenario reached.
 type crashPlace struct {
 	role, name string
-	visits     int // most of one process
+	visits     int // by one process, at most
 }
 
 // crashTask is one death.
@@ -238,7 +238,7 @@ type crashTask struct {
 	crashPlace
 	scenario crashScenario
 	visit    int
-	others   []crashScenario // come by the same place
+	others   []crashScenario // reach the same place
 }
 
 func (t crashTask) at() string {
@@ -248,14 +248,14 @@ func (t crashTask) at() string {
 	return fmt.Sprintf("%s:%s#%d", t.role, t.name, t.visit)
 }
 
-// everyVisit are points that a process reaches more than once, each time between other effects, and how many of these
-// visits are died at.
+// everyVisit lists points that a process reaches more than once, each time between different effects, with the number of visits
+// that are tested.
 var everyVisit = map[string]int{
 	"host.RunHook.before": 3, "host.RunHook.after": 3, "workspace.hook.started": 3, "durable.written": 3, "durable.renamed": 3,
 	"state.UpdateRun.after": 3, "state.Commit.after": 2, "proc.procs.added": 2,
 }
 
-// freezerPoints are reached only through a process that can't be killed, which not every system can make.
+// freezerPoints are reached only through a process that can't be killed, which not every system can create.
 var freezerPoints = []string{"state.ReapFailed.before", "state.ReapFailed.after"}
 
 // crashTasks chooses the deaths and their scenarios.
@@ -296,12 +296,12 @@ func crashTasks(places map[string][]crashPlace) (tasks []crashTask) {
 	return tasks
 }
 
-// check checks the invariants of what is left when there is nothing more to do, each found out without the program's help.
+// check checks the invariants of the final state without the help of the program.
 func (c *crashScene) check() {
 	c.t.Helper()
-	// Never two agents in one workspace, none in an incomplete one.
+	// A workspace never has two agents, and an incomplete one has none.
 	if wrong, err := os.ReadFile(c.path("ledger", "wrong")); err == nil {
-		c.t.Errorf("the witness saw:\n%s", wrong)
+		c.t.Errorf("the witness reports:\n%s", wrong)
 	}
 	// Every run has one outcome and is settled, and only held claims remain.
 	for what, text := range map[string]string{
@@ -346,8 +346,8 @@ func (c *crashScene) checkAttempts() {
 	}
 }
 
-// checkTokens checks that all sums of tokens agree, and that they miss of the agent's own count only what a dead worker
-// had not received.
+// checkTokens checks that all sums of tokens agree, and that they are less than the agent's own count only if a worker died
+// before it received the rest.
 func (c *crashScene) checkTokens() {
 	runs := c.number(`SELECT coalesce(sum(tokens_total), 0) FROM runs`)
 	threads := c.number(`SELECT coalesce(sum(total), 0) FROM threads`)
@@ -359,17 +359,17 @@ func (c *crashScene) checkTokens() {
 	}
 	files, err := filepath.Glob(c.path("codex-home", "threads", "*.json"))
 	c.must(err)
-	told := 0
+	reported := 0
 	for _, file := range files {
 		var thread struct{ Total struct{ Input, Output int } }
 		data, err := os.ReadFile(file)
 		c.must(err)
 		c.must(json.Unmarshal(data, &thread))
-		told += thread.Total.Input + thread.Total.Output
+		reported += thread.Total.Input + thread.Total.Output
 	}
 	workerDied := c.deaths > 0 || c.died() && strings.HasPrefix(c.point, "worker:")
-	if threads > told || threads < told && !workerDied {
-		c.t.Errorf("%d tokens are counted, the agent reported %d", threads, told)
+	if threads > reported || threads < reported && !workerDied {
+		c.t.Errorf("%d tokens are counted, the agent reported %d", threads, reported)
 	}
 }
 
@@ -385,11 +385,11 @@ func (c *crashScene) checkHealthy() {
 	}
 }
 
-// checkFiles checks that nothing was made outside the workspace root and the state directory, and nothing unfinished is
+// checkFiles checks that no file was created outside the workspace root and the state directory, and that no unfinished file is
 // left in them.
 func (c *crashScene) checkFiles() {
 	c.entries("", "WORKFLOW.md", "codex-home", "died", "gate", "go", "home", "ledger", "state", "tmp", "visits", "visits.before", "witness", "ws")
-	c.entries("home", ".local") // what projects share of the account
+	c.entries("home", ".local") // files that the account's projects share
 	accounts, err := filepath.Glob(c.path("home", ".local", "state", "symphony", "accounts", "*"))
 	c.must(err)
 	for _, dir := range accounts {
@@ -409,7 +409,7 @@ func (c *crashScene) checkFiles() {
 	known := c.query(`SELECT id FROM runs`)
 	if dirs, err := os.ReadDir(c.path("state", "runs")); err == nil {
 		for _, d := range dirs {
-			// A pass that died between the directory and the row leaves a directory, which is removed after an hour.
+			// A pass that died before it stored the row leaves a directory, which is removed after an hour.
 			if !slices.Contains(known, d.Name()) {
 				c.entries("state/runs/"+d.Name(), "workflow.md", "alive")
 				continue
@@ -419,7 +419,7 @@ func (c *crashScene) checkFiles() {
 	}
 }
 
-// entries checks that a directory, if it exists, holds nothing but these names.
+// entries checks that a directory, if it exists, contains only these names.
 func (c *crashScene) entries(dir string, allowed ...string) {
 	list, err := os.ReadDir(c.path(dir))
 	if err != nil && !os.IsNotExist(err) {
@@ -433,7 +433,7 @@ func (c *crashScene) entries(dir string, allowed ...string) {
 	}
 }
 
-// checkWorkspace checks that the workspace is complete and recorded as such, or gone with everything that belonged to it.
+// checkWorkspace checks that the workspace is complete and recorded as such, or removed with everything that belonged to it.
 func (c *crashScene) checkWorkspace() {
 	if !c.keeps {
 		for _, path := range []string{"ws/ABC-1", "ws/.symphony/ABC-1.json", "ws/.symphony/work/ABC-1"} {

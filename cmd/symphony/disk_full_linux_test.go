@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDiskFullAtEachWrite runs each script of testdata/disk on a disk with room for so many more pages: the writes before
-// succeed, and the next one fails. The scripts show that nothing is lost, half written or counted against the issue.
+// TestDiskFullAtEachWrite runs each script of testdata/disk on a disk with 0, 1, 2, ... free pages, so that a different write
+// fails each time. The scripts show that nothing is lost or half written and that no failure is counted.
 func TestDiskFullAtEachWrite(t *testing.T) {
 	if !canMount() {
 		t.Skip("no file system can be mounted here")
@@ -53,15 +53,15 @@ func fillCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(unix.Fallocate(int(f.Fd()), 0, 0, take*st.Bsize))
 }
 
-// nothingLostCmd demands that no run counts against its issue, nothing is left to be done or half written, and the database
-// is whole. The outcomes given are allowed beside succeeded: nothing-lost [OUTCOME...]
+// nothingLostCmd fails if a run counts as a failure, if work is left to do, if a file is half written, or if the database is
+// damaged. The given outcomes are allowed besides succeeded: nothing-lost [OUTCOME...]
 func nothingLostCmd(ts *testscript.TestScript, neg bool, args []string) {
 	allowed := ""
 	for _, outcome := range append(args, "succeeded") {
 		allowed += fmt.Sprintf(" AND outcome <> '%s'", outcome)
 	}
 	for text, want := range map[string]string{
-		// A pass that could not read that the agent itself moved the issue stops its run as inactive.
+		// A pass that could not read that the agent has moved the issue stops the run as inactive.
 		`SELECT * FROM runs WHERE attempt > 0 OR settled = 0 OR outcome IS NULL
 			OR error_code NOT IN ('disk_full', 'inactive')` + allowed: "",
 		"SELECT * FROM claims": "", "SELECT * FROM commands": "", "PRAGMA integrity_check": "ok\n",

@@ -62,7 +62,7 @@ func between(t *testing.T, text, from, to string) string {
 	return part
 }
 
-// codeSpans are the words in backquotes.
+// codeSpans returns the texts in backquotes.
 func codeSpans(text string) []string {
 	var spans []string
 	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(text, -1) {
@@ -71,7 +71,7 @@ func codeSpans(text string) []string {
 	return spans
 }
 
-// codeBlocks are the parts between fences or indented by four blanks.
+// codeBlocks returns the parts between fences and the lines that are indented by four blanks.
 func codeBlocks(text string) []string {
 	var blocks []string
 	for _, m := range regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
@@ -83,7 +83,7 @@ func codeBlocks(text string) []string {
 	return blocks
 }
 
-// rows are the lines of the tables in text, cell by cell.
+// rows returns the cells of the table rows in text.
 func rows(text string) [][]string {
 	var all [][]string
 	for line := range strings.Lines(text) {

@@ -25,31 +25,31 @@ import (
 )
 
 const (
-	// machineBound ends a machine that its test does not end; cron may use a minute of it until its first job.
+	// machineBound limits the life of a machine. cron may need a minute of it until its first job.
 	machineBound = 110 * time.Second
-	// userHome is where a machine shows the home directory: a path that every account can reach.
+	// userHome is the home directory in a machine, at a path that every account can reach.
 	userHome    = "/run/symtester"
 	userProject = userHome + "/web-shop"
 )
 
-// A machine is a set of namespaces with its own processes, mounts and, perhaps, its own systemd. It has one user,
-// symtester (a name that no real machine has), with the program, a scripted agent and a project, and shares the loopback with
-// the test, where its Linear is. It ends with its standard input, so it can't outlive the test.
+// machine is a set of namespaces with its own processes, mounts and, optionally, systemd. Its user symtester (a name that no
+// real machine has) has the program, a scripted agent and a project. It shares the loopback interface with the test's Linear.
+// It ends when its standard input is closed, so it can't outlive the test.
 type machine struct {
 	t      *testing.T
 	uid    int
-	home   string              // userHome as it is called outside
-	as     func(string) string // the command line that runs a command as its user
+	home   string              // the path of userHome outside
+	as     func(string) string // returns a command line that runs a command as the user
 	linear *lineartest.Server
 	in     io.Writer
 	out    *bufio.Reader
 }
 
-// serveCommands runs what it reads, each up to a zero byte, and closes each answer with a zero byte and the exit
-// status.
+// serveCommands runs the commands that it reads, each terminated by a zero byte. Each answer ends with a zero byte and the
+// exit status.
 const serveCommands = `while IFS= read -r -d '' cmd; do timeout 20 bash -c "$cmd" </dev/null 2>&1; printf '\0%d\n' $?; done`
 
-// Each machine's user has another id, so that processes that one machine leaves are told from those of the others.
+// Each machine's user has a different id, so that a process that a machine leaves can be assigned to it.
 const (
 	systemdUID = 20001 + iota
 	systemUnitsUID
@@ -58,7 +58,7 @@ const (
 	scheduleCronUID
 )
 
-// bootMachine starts one with the program that makes the namespaces.
+// bootMachine starts a machine with a program that creates the namespaces.
 func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 	t.Helper()
 	m := &machine{t: t, uid: uid, linear: lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})}
@@ -69,11 +69,11 @@ func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 
 	ctx, cancel := context.WithTimeout(context.Background(), machineBound)
 	cmd := exec.CommandContext(ctx, boot[0], append(boot[1:], "bash", "-c", serveCommands)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it has things to clean up
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it cleans up on SIGTERM
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Dir = "/"
-	var complaints bytes.Buffer
-	cmd.Stderr = &complaints
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()
 	m.must(err)
 	out, err := cmd.StdoutPipe()
@@ -84,18 +84,18 @@ func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 		defer cancel()
 		in.Close()
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("%s: %v\n%s", boot[0], err, complaints.String())
+			t.Errorf("%s: %v\n%s", boot[0], err, stderr.String())
 		}
 		left := processesOf(t, uid)
 		for end := time.Now().Add(10 * time.Second); len(left) > 0 && time.Now().Before(end); left = processesOf(t, uid) {
-			time.Sleep(50 * time.Millisecond) // its first process was killed, and takes the others with it
+			time.Sleep(50 * time.Millisecond) // the kernel ends them after the machine's first process
 		}
 		if len(left) > 0 {
-			t.Errorf("processes have outlived their machine: %q", left)
+			t.Errorf("processes outlived their machine: %q", left)
 		}
 	})
 
-	// The user is known in here alone.
+	// The user exists only in the machine.
 	m.mustSh(fmt.Sprintf(`set -e
 		mkdir %[1]s; mount --bind '%[2]s' %[1]s
 		{ cat /etc/passwd; echo 'symtester:*:%[3]d:%[3]d::%[1]s:/bin/bash'; } > /run/passwd
@@ -103,7 +103,7 @@ func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 	return m
 }
 
-// furnish makes the user's home. A machine may hide /tmp, so it lies elsewhere.
+// furnish creates the user's home, outside of /tmp, which a machine may hide.
 func (m *machine) furnish() {
 	m.t.Helper()
 	cache, err := os.UserCacheDir()
@@ -131,7 +131,7 @@ func (m *machine) furnish() {
 	m.own()
 }
 
-// buildProgram builds the program as users have it, once for all machines.
+// buildProgram builds the program once for all machines.
 var buildProgram = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "symphony-build-")
 	if err != nil {
@@ -145,14 +145,14 @@ var buildProgram = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-// project writes a workflow; own must follow.
+// project writes a workflow. The caller must call own afterwards.
 func (m *machine) project(name string) {
 	m.t.Helper()
 	m.must(os.MkdirAll(filepath.Join(m.home, name), 0o700))
 	m.must(os.WriteFile(filepath.Join(m.home, name, "WORKFLOW.md"), fmt.Appendf(nil, made("machine.md"), m.linear.Endpoint(), userHome), 0o600))
 }
 
-// own makes everything in the home directory the user's.
+// own makes the user the owner of everything in the home directory.
 func (m *machine) own() {
 	m.t.Helper()
 	m.must(filepath.WalkDir(m.home, func(path string, _ os.DirEntry, err error) error {
@@ -163,7 +163,7 @@ func (m *machine) own() {
 	}))
 }
 
-// key puts the key where check says that it belongs.
+// key writes the key to the environment file that check names.
 func (m *machine) key() {
 	m.t.Helper()
 	m.mustSh(m.as(fmt.Sprintf("umask 077; mkdir -p ~/.config/symphony; echo LINEAR_API_KEY=%s > %s", m.linear.Key(), m.envFile("web-shop"))))
@@ -191,11 +191,11 @@ func (m *machine) must(err error) {
 func (m *machine) sh(command string) (string, int) {
 	m.t.Helper()
 	if _, err := io.WriteString(m.in, command+"\x00"); err != nil {
-		m.t.Fatalf("the machine takes no commands: %v", err)
+		m.t.Fatalf("send a command to the machine: %v", err)
 	}
 	said, err := m.out.ReadString(0)
 	if err != nil {
-		m.t.Fatalf("the machine has ended during %q: %v\n%s", command, err, said)
+		m.t.Fatalf("the machine ended during %q: %v\n%s", command, err, said)
 	}
 	status, err := m.out.ReadString('\n')
 	m.must(err)
@@ -213,13 +213,13 @@ func (m *machine) mustSh(command string) string {
 	return said
 }
 
-// asUser is the command line that runs a command as the user, in their home, with nothing of root's environment.
+// asUser returns a command line that runs a command as the user, in the home directory and without root's environment.
 func (m *machine) asUser(command string) string {
 	return fmt.Sprintf("cd %s && exec setpriv --reuid %[2]d --regid %[2]d --clear-groups env -i HOME=%[1]s LOGNAME=symtester PATH=/usr/bin:/bin XDG_RUNTIME_DIR=/run/user/%[2]d bash -c '%[3]s'",
 		userHome, m.uid, strings.ReplaceAll(command, "'", `'\''`))
 }
 
-// until waits for something, and says what was seen last.
+// until waits for a condition. If it is not met in time, the test fails with the last state that ok returned.
 func (m *machine) until(what string, within time.Duration, ok func() (bool, string)) {
 	m.t.Helper()
 	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
@@ -228,18 +228,18 @@ func (m *machine) until(what string, within time.Duration, ok func() (bool, stri
 			return
 		}
 		if time.Now().After(end) {
-			m.t.Fatalf("%s: not within %v; the last seen:\n%s\n%s", what, within, seen, m.story())
+			m.t.Fatalf("after %[2]v still not: %[1]s; last:\n%[3]s\n%[4]s", what, within, seen, m.story())
 		}
 	}
 }
 
-// story is what helps when a wait was in vain.
+// story describes the state of the machine for the message of a failed test.
 func (m *machine) story() string {
 	said, _ := m.sh(m.as("bin/symphony ps --all -w web-shop/WORKFLOW.md; tail -n 20 cron.log .local/state/symphony/*/runs/*/worker.log; cd /; ps -ef | tail -n 30"))
 	return said
 }
 
-// ps is false before the first pass.
+// ps returns the output of ps; false before the first pass.
 func (m *machine) ps() (v view.Overview, ok bool) {
 	m.t.Helper()
 	said, code := m.sh(m.as("bin/symphony ps --all --json -w web-shop/WORKFLOW.md"))
@@ -252,7 +252,7 @@ func (m *machine) ps() (v view.Overview, ok bool) {
 	return v, v.LastPass != nil
 }
 
-// outcomes are those of an issue's runs, the newest first.
+// outcomes lists the outcomes of an issue's runs, newest first.
 func outcomes(v view.Overview, identifier string) string {
 	var list []string
 	for _, run := range v.Ended {
@@ -263,7 +263,7 @@ func outcomes(v view.Overview, identifier string) string {
 	return strings.Join(list, " ")
 }
 
-// add makes an issue whose agent waits for a gate, if it has one, and hands it over.
+// add creates an issue. Its agent waits for the gate, unless that is empty, and hands the issue over.
 func (m *machine) add(identifier, gate string) {
 	m.t.Helper()
 	work := "sh echo " + identifier + " > work.txt"
@@ -290,13 +290,13 @@ func (m *machine) handedOver(identifier string, within time.Duration) {
 	})
 }
 
-// worker is one whose agent has started its command, which waits for the gate.
+// machineWorker is a worker whose agent runs a command that waits for a gate.
 type machineWorker struct {
 	run, thread string
 	attempt     *int
 	pid         int
-	born        string
-	command     int // the pid of what waits for the gate
+	startTime   string
+	command     int // the pid of the command that waits for the gate
 }
 
 func (m *machine) atWork(identifier, gate string, within time.Duration) (w machineWorker) {
@@ -313,17 +313,17 @@ func (m *machine) atWork(identifier, gate string, within time.Duration) (w machi
 		}
 		said, code := m.sh("pgrep -o -u " + strconv.Itoa(m.uid) + " -f -- '-e [^ ]*/" + gate + ". '")
 		w.command, _ = strconv.Atoi(said)
-		return code == 0, "no command waits for " + gate
+		return code == 0, "no command is waiting for " + gate
 	})
-	w.born = m.birth(w.pid)
-	if w.born == "" {
-		m.t.Fatalf("%s's worker %d is no process", identifier, w.pid)
+	w.startTime = m.startTime(w.pid)
+	if w.startTime == "" {
+		m.t.Fatalf("%s's worker %d has ended", identifier, w.pid)
 	}
 	return w
 }
 
-// birth is the start of a process: that a pid exists does not say that it is the same.
-func (m *machine) birth(pid int) string {
+// startTime returns the start time of a process, "" if it has ended. With the pid it identifies the process.
+func (m *machine) startTime(pid int) string {
 	m.t.Helper()
 	said, code := m.sh(fmt.Sprintf("cut -d' ' -f22 /proc/%d/stat", pid))
 	if code != 0 {
@@ -332,11 +332,11 @@ func (m *machine) birth(pid int) string {
 	return said
 }
 
-// lives fails unless the very worker is there still, and ps says so.
+// lives fails unless the same worker is still alive and ps says so.
 func (m *machine) lives(w machineWorker, after string) {
 	m.t.Helper()
-	if got := m.birth(w.pid); got != w.born {
-		m.t.Fatalf("after %s worker %d, born at %s, is gone (%q)\n%s", after, w.pid, w.born, got, m.story())
+	if got := m.startTime(w.pid); got != w.startTime {
+		m.t.Fatalf("after %s worker %d, started at %s, has ended (%q)\n%s", after, w.pid, w.startTime, got, m.story())
 	}
 	v, _ := m.ps()
 	for _, r := range v.Running {
@@ -344,17 +344,17 @@ func (m *machine) lives(w machineWorker, after string) {
 			return
 		}
 	}
-	m.t.Fatalf("after %s ps says %+v, not that run %s goes on", after, v.Running, w.run)
+	m.t.Fatalf("after %s ps prints %+v; want run %s alive", after, v.Running, w.run)
 }
 
-// cgroup is where systemd has put a process.
+// cgroup returns the control group of a process.
 func (m *machine) cgroup(pid int) string {
 	m.t.Helper()
 	said, _ := m.sh(fmt.Sprintf("sed -n 's/^0:://p' /proc/%d/cgroup", pid))
 	return said
 }
 
-// inScope fails unless worker, agent and command stand in the scope of the run, below the path given.
+// inScope fails unless worker, agent and command are in the scope of the run, below the given path.
 func (m *machine) inScope(w machineWorker, below string) {
 	m.t.Helper()
 	scope := below + "/symphony.slice/symphony-" + w.run + ".scope"
@@ -363,12 +363,12 @@ func (m *machine) inScope(w machineWorker, below string) {
 		n, err := strconv.Atoi(pid)
 		m.must(err)
 		if got := m.cgroup(n); !strings.HasSuffix(got, scope) {
-			m.t.Errorf("process %d stands in %q, want …%s\n%s", n, got, scope, m.mustSh("systemd-cgls --no-pager -u symphony.slice 2>&1; ps -fp "+pid))
+			m.t.Errorf("process %d is in the control group %q, want …%s\n%s", n, got, scope, m.mustSh("systemd-cgls --no-pager -u symphony.slice 2>&1; ps -fp "+pid))
 		}
 	}
 }
 
-// released waits until nothing is claimed any more.
+// released waits until there are no claims.
 func (m *machine) released() {
 	m.t.Helper()
 	m.until("the claims are released", 20*time.Second, func() (bool, string) {
@@ -377,17 +377,17 @@ func (m *machine) released() {
 	})
 }
 
-// calm waits until all work is over: claims, workers and passes.
+// calm waits until there are no claims, workers and passes.
 func (m *machine) calm() {
 	m.t.Helper()
 	m.released()
-	m.until("no process of symphony's is left", 10*time.Second, func() (bool, string) {
+	m.until("no process of symphony is left", 10*time.Second, func() (bool, string) {
 		said, code := m.sh(fmt.Sprintf("pgrep -u %d -a | grep -v -e ' /lib/systemd/systemd --user' -e ' (sd-pam)'", m.uid))
 		return code != 0, said
 	})
 }
 
-// processesOf is a look from outside, where the user has no name.
+// processesOf lists the processes of a user id, seen from outside the machines.
 func processesOf(t *testing.T, uid int) (list []string) {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -396,7 +396,7 @@ func processesOf(t *testing.T, uid int) (list []string) {
 	}
 	for _, dir := range dirs {
 		var stat syscall.Stat_t
-		if syscall.Stat(dir, &stat) != nil { // it has just ended
+		if syscall.Stat(dir, &stat) != nil { // the process has just ended
 			continue
 		}
 		status, err := os.ReadFile(filepath.Join(dir, "status"))

@@ -22,8 +22,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// powerSyncs is the number of cuts: more than the whole life of an issue has syncs, so that the last ones come when
-// everything has ended. go test ./... makes every sixth of them, with SYMPHONY_CRASH_TEST all are made.
+// powerSyncs is the number of cuts. It exceeds the number of syncs in the life of an issue, so that the last cuts come after the
+// end. go test ./... makes every sixth cut; with SYMPHONY_CRASH_TEST all are made.
 const powerSyncs = 54
 
 func TestPowerFailure(t *testing.T) {
@@ -39,7 +39,7 @@ func TestPowerFailure(t *testing.T) {
 	runScripts(t, params(t, "script"), scripts)
 }
 
-// reported is what other processes may have acted on. Heartbeats and the record of a pass may be lost.
+// reported lists the rows that other processes may have acted on. Heartbeats and the record of a pass may be lost.
 var reported = []string{
 	`SELECT * FROM claims ORDER BY issue_id`,
 	`SELECT id, outcome, error_code, stop_reason, settled, worker_pid, thread_id, turns_done FROM runs WHERE outcome IS NOT NULL OR phase <> '' ORDER BY id`,
@@ -47,8 +47,8 @@ var reported = []string{
 	`SELECT * FROM issue_totals ORDER BY issue_id`,
 }
 
-// keptCmd fails where a row that could be read before the power failed is gone. A transaction in progress may be stored or
-// not. Usage: kept
+// keptCmd fails if a row that could be read before the power failure is lost. A transaction in progress may be stored or not.
+// Usage: kept
 func keptCmd(ts *testscript.TestScript, neg bool, args []string) {
 	now, seen, written := ts.Getenv("STATE"), ts.Getenv("STATE")+".seen", ts.Getenv("STATE")+".written"
 	if _, err := os.Stat(filepath.Join(seen, "state.db")); err != nil {
@@ -94,9 +94,9 @@ func readableOnly(stateDir string) error {
 //	power -cut N [-lazy] DIR COMMAND [ARG...]
 //
 // Before the Nth fsync of a file or folder below DIR it kills all processes of the command and restores DIR to what a disk
-// would hold: each file as at its last sync, files that were never synced not at all. Folders are as at the cut or, with
-// -lazy, as at their last sync; real file systems lie between the two. Where everything ends before the Nth sync, the power
-// fails then. Only syncs by symphony count. DIR.seen keeps the folder as programs saw it at the cut.
+// would contain: each file as of its last sync, and no file that was never synced. Folders are as of the cut or, with -lazy, as
+// of their last sync; real file systems are between the two. If all processes end before the Nth sync, the power fails then.
+// Only syncs by symphony count. DIR.seen is the folder as programs saw it at the cut.
 func powerMain() {
 	cut := flag.Int("cut", 0, "the sync before which the power fails")
 	lazy := flag.Bool("lazy", false, "restore folders as at their last sync")
@@ -254,7 +254,7 @@ func (t *tracer) syscall(tid int) (string, error) {
 	return "", nil
 }
 
-// path is the synced path relative to the disk; "" if it lies outside.
+// path returns the synced path relative to the disk; "" if it is outside.
 func (t *tracer) path(tid int, c call) string {
 	if !c.sync {
 		return ""
@@ -317,14 +317,14 @@ func identify(path string) (file, error) {
 	return file{stat.Ino, stat.Btime}, err
 }
 
-// disk is what a power failure would leave of a folder.
+// disk is the content of a folder that would survive a power failure.
 type disk struct {
 	dir     string
-	content map[file][]byte            // what its last sync saw
+	content map[file][]byte            // as of the last sync
 	entries map[string]map[string]file // by folder: its names as of their last sync
 }
 
-// newDisk takes what a folder holds now as synced. The folder need not exist.
+// newDisk takes the present content of a folder as synced. The folder need not exist.
 func newDisk(dir string) (*disk, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -348,7 +348,7 @@ func (d *disk) synced(rel string) error {
 	path := filepath.Join(d.dir, rel)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed meanwhile
+		return nil // it has been removed
 	}
 	if err != nil {
 		return err
@@ -370,7 +370,7 @@ func (d *disk) synced(rel string) error {
 	return d.linked(rel)
 }
 
-// linked records that a name is on the disk, and those of its parents.
+// linked records that a name and those of its parents are on the disk.
 func (d *disk) linked(rel string) error {
 	for ; rel != "."; rel = filepath.Dir(rel) {
 		id, err := identify(filepath.Join(d.dir, rel))
@@ -386,7 +386,7 @@ func (d *disk) linked(rel string) error {
 	return nil
 }
 
-// names lists what a folder holds now.
+// names lists the present content of a folder.
 func (d *disk) names(rel string) (map[string]file, error) {
 	list, err := os.ReadDir(filepath.Join(d.dir, rel))
 	if err != nil {
@@ -409,7 +409,7 @@ func (d *disk) names(rel string) (map[string]file, error) {
 // seen is the suffix of the folder as programs saw it at the cut.
 const seen = ".seen"
 
-// restore replaces the folder by what the disk holds. With lazy, the names in folders are those of their last sync, too.
+// restore replaces the folder by the content of the disk. With lazy, names in folders are as of the last sync, too.
 func (d *disk) restore(lazy bool) error {
 	if _, err := os.Lstat(d.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil

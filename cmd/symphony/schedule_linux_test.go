@@ -26,12 +26,12 @@ func (m *machine) schedule(as func(string) string, want int, args string) string
 	return said
 }
 
-// wants fails for each of the texts that was not said.
+// wants fails for each text that the output does not contain.
 func (m *machine) wants(said string, texts ...string) {
 	m.t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(said, text) {
-			m.t.Errorf("it does not say %q:\n%s", text, said)
+			m.t.Errorf("the output does not contain %q:\n%s", text, said)
 		}
 	}
 }
@@ -43,13 +43,13 @@ func (m *machine) scheduleStatus(project string) (out schedule.Status) {
 	return out
 }
 
-// files are those of the directories, with what they hold.
+// files lists the files in the directories with the hashes of their contents.
 func (m *machine) files(dirs string) string {
 	m.t.Helper()
 	return m.mustSh("cd /; find " + dirs + ` -printf '%p %y %l\n' | sort; find ` + dirs + ` -type f -exec sha256sum {} + | sort`)
 }
 
-// ownPlaces gives the machine the folders of systemd that are the real machine's otherwise, and a logind.
+// ownPlaces gives the machine its own copy of systemd's folders, which it would otherwise share, and a logind.
 func (m *machine) ownPlaces() {
 	m.t.Helper()
 	m.mustSh(`set -e
@@ -61,7 +61,7 @@ func (m *machine) ownPlaces() {
 		systemctl start dbus.socket systemd-logind || { journalctl --no-pager -n 20; exit 1; }`)
 }
 
-// lingering has logind keep the user's manager, or not.
+// lingering turns lingering of the user on or off.
 func (m *machine) lingering(on bool) {
 	m.t.Helper()
 	if on {
@@ -86,15 +86,15 @@ func (m *machine) interval(workflow string, ms int) {
 	m.own()
 }
 
-// TestScheduleUser takes the user's own timer through its life on a real systemd, for a workflow whose path needs all the
-// quoting there is: refused until the user lingers, installed, changed, inspected, removed without a trace.
+// TestScheduleUser takes a user's timer through its life on a real systemd, for a workflow whose path needs every kind of
+// quoting: refused until the user lingers, installed, changed, inspected, removed without a trace.
 func TestScheduleUser(t *testing.T) {
 	t.Parallel()
 	m := bootSystemd(t, scheduleUserUID)
 	m.ownPlaces()
 	const dir = `web ${HOME} "shop" 50%d it's`
 	m.must(os.Rename(filepath.Join(m.home, "web-shop"), filepath.Join(m.home, dir)))
-	m.must(os.Symlink(dir, filepath.Join(m.home, "web-shop"))) // for what the machine asks itself
+	m.must(os.Symlink(dir, filepath.Join(m.home, "web-shop"))) // for the helpers of machine
 	m.own()
 	m.key()
 	workflow := `"` + strings.NewReplacer(`$`, `\$`, `"`, `\"`).Replace(dir) + `/WORKFLOW.md"`
@@ -104,7 +104,7 @@ func TestScheduleUser(t *testing.T) {
 	said := m.schedule(m.as, 1, "install -w "+workflow)
 	m.wants(said, "symphony: no_linger: symtester does not linger", "loginctl enable-linger symtester")
 	if after := m.files(places); after != before {
-		t.Errorf("a refusal has written something:\n%s\nbefore\n%s", after, before)
+		t.Errorf("the refused install changed files:\n%s\nbefore\n%s", after, before)
 	}
 	m.lingering(true) // the manager is still starting when the install asks for it
 
@@ -115,17 +115,17 @@ func TestScheduleUser(t *testing.T) {
 	w := m.atWork("ABC-1", "gate-1", 20*time.Second)
 	m.inScope(w, fmt.Sprintf("/user@%d.service", m.uid))
 	m.passes(2)
-	m.lives(w, "two passes more")
+	m.lives(w, "two more passes")
 	m.wants(m.schedule(m.as, 0, "install -w "+workflow), ".timer runs a pass every 1s")
 	unit := filepath.Base(strings.Fields(m.mustSh("ls " + userHome + "/.config/systemd/user/*.timer"))[0])
 	m.mustSh(m.as("systemd-analyze verify --user --man=no .config/systemd/user/" + unit))
 
-	// Systemd itself would start a service no more than five times in ten seconds.
+	// By default systemd starts a service at most five times in ten seconds.
 	m.mustSh(m.as("for i in 1 2 3 4 5 6 7; do systemctl --user start " + strings.Replace(unit, ".timer", ".service", 1) + " || exit; done"))
 
-	// The questions.
+	// The status.
 	var st schedule.Status
-	m.until("the next pass is known", 20*time.Second, func() (bool, string) { // not while one is at work
+	m.until("the next pass is known", 20*time.Second, func() (bool, string) { // unknown during a pass
 		st = m.scheduleStatus(workflow)
 		return len(st.Timers) == 1 && st.Timers[0].Next != nil, fmt.Sprintf("%+v", st)
 	})
@@ -139,19 +139,19 @@ func TestScheduleUser(t *testing.T) {
 	}
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "schedule\talive", "timer\t"+unit+" (user, as symtester): enabled, active")
 
-	// An install after a change of the interval rewrites the timer; that one counts from pass to pass.
+	// After a change of the interval install rewrites the timer; this one counts from the end of a pass.
 	m.interval(dir+"/WORKFLOW.md", 7500)
 	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "wrote /run/symtester/.config/systemd/user/"+unit, "every 7.5s")
 	if got := m.userctl("show -P TimersMonotonic " + unit); !strings.Contains(got, "OnUnitActiveUSec=7.5") {
-		t.Errorf("the timer that runs has %s", got)
+		t.Errorf("the active timer has %s", got)
 	}
 
-	// What is switched off is said, and an install mends it.
+	// A disabled timer is reported, and an install enables it.
 	m.userctl("disable --quiet --now " + unit)
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), unit+" (user, as symtester): not enabled, not active", unit+" is not switched on")
 	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "runs a pass every 7.5s")
 
-	// Removed without a trace, except for the user's drop-in, though the workflow is broken and the last pass has failed.
+	// The timer is removed without a trace, except for the user's drop-in, although the workflow is invalid and the last pass failed.
 	good := m.file(dir + "/WORKFLOW.md")
 	m.must(os.WriteFile(filepath.Join(m.home, dir, "WORKFLOW.md"), []byte("---\nagent: 1\n---\n"), 0o600))
 	m.own()
@@ -171,9 +171,9 @@ func TestScheduleUser(t *testing.T) {
 	m.own()
 	m.open("gate-1")
 	m.handedOver("ABC-1", 20*time.Second)
-	m.until("the user's workers have ended", 20*time.Second, func() (bool, string) { return m.birth(w.pid) == "", "" })
+	m.until("the user's workers have ended", 20*time.Second, func() (bool, string) { return m.startTime(w.pid) == "", "" })
 
-	// Without lingering the user's systemd ends, and with it the timer; both come back with the lingering.
+	// Without lingering the user manager ends, and the timer with it; both return when lingering is turned on.
 	m.schedule(m.as, 0, "install -w "+workflow)
 	m.lingering(false)
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "problem\tsymtester does not linger, and the timer stops at the last logout: loginctl enable-linger symtester")
@@ -187,7 +187,7 @@ func TestScheduleUser(t *testing.T) {
 	m.untraced(places, before)
 }
 
-// untraced wants the places as they were, but for empty folders of systemd's.
+// untraced fails if the places have changed, apart from empty folders of systemd.
 func (m *machine) untraced(places, before string) {
 	m.t.Helper()
 	m.sh(m.as("rmdir .config/systemd/user/timers.target.wants .config/systemd/user .config/systemd"))
@@ -199,8 +199,8 @@ func (m *machine) untraced(places, before string) {
 	}
 }
 
-// TestScheduleSystem: root installs a timer of the system that runs passes as another user, whose workers live on without a
-// manager of that user; the user alone can't install it.
+// TestScheduleSystem installs a system timer as root. It runs passes as another user, whose workers continue without a user
+// manager. The user can't install it.
 func TestScheduleSystem(t *testing.T) {
 	t.Parallel()
 	m := bootSystemd(t, scheduleSystemUID)
@@ -222,10 +222,10 @@ func TestScheduleSystem(t *testing.T) {
 	m.mustSh("systemd-analyze verify --man=no /etc/systemd/system/" + unit)
 	w := m.atWork("ABC-1", "gate-1", 20*time.Second)
 	if owner := m.mustSh(fmt.Sprintf("stat -c %%u /proc/%d", w.pid)); owner != fmt.Sprint(m.uid) {
-		t.Errorf("the worker is %s's", owner)
+		t.Errorf("the worker runs as %s, want %d", owner, m.uid)
 	}
 	m.passes(2)
-	m.lives(w, "two passes more")
+	m.lives(w, "two more passes")
 	m.unblocked()
 	m.wants(m.schedule(asRoot, 0, "install --system --run-as symtester -w "+workflow), "runs a pass every 2s")
 	st := m.scheduleStatus(workflow)
@@ -243,34 +243,34 @@ func TestScheduleSystem(t *testing.T) {
 		t.Errorf("left:\n%s\nbefore\n%s", after, before)
 	}
 	if left := m.mustSh("find " + userHome + "/.local/state -uid 0"); left != "" {
-		t.Errorf("root owns some of the user's state: %s", left)
+		t.Errorf("root owns files of the user's state: %s", left)
 	}
 
-	// A unit of that name that symphony did not write is left alone.
+	// A unit of that name that symphony did not write is left unchanged.
 	m.mustSh("printf '[Service]\\nExecStart=/bin/true\\n' > /etc/systemd/system/" + unit)
 	m.wants(m.schedule(asRoot, 1, "install --system -w "+workflow), "symphony: schedule_foreign: /etc/systemd/system/"+unit)
 	m.wants(m.schedule(asRoot, 0, "remove --system -w "+workflow), "nothing is installed")
 	m.wants(m.mustSh("cat /etc/systemd/system/"+unit), "/bin/true")
 	m.open("gate-1")
 	m.handedOver("ABC-1", 20*time.Second)
-	m.until("the user's workers have ended", 20*time.Second, func() (bool, string) { return m.birth(w.pid) == "", "" })
+	m.until("the user's workers have ended", 20*time.Second, func() (bool, string) { return m.startTime(w.pid) == "", "" })
 }
 
-// TestScheduleCron: Debian's crontab accepts the line that install writes and its cron runs it, for a path with characters that
-// are special to cron and to a shell. The other lines of the crontab stay byte for byte. The documented line runs beside it for
-// a project without a key and reports the missing key; a worker outlives cron.
+// TestScheduleCron checks that Debian's crontab accepts the line that install writes and that its cron runs it, for a path with
+// characters that are special to cron and to a shell. The other lines stay byte for byte. The documented line runs beside it
+// for a project without a key and reports the missing key. A worker outlives cron.
 func TestScheduleCron(t *testing.T) {
 	t.Parallel()
 	m := bootCron(t, scheduleCronUID)
 	const dir = `web ${HOME} "shop" 50%d it's`
 	m.must(os.Rename(filepath.Join(m.home, "web-shop"), filepath.Join(m.home, dir)))
-	m.must(os.Symlink(dir, filepath.Join(m.home, "web-shop"))) // for what the machine asks itself
+	m.must(os.Symlink(dir, filepath.Join(m.home, "web-shop"))) // for the helpers of machine
 	m.project("no-key")
 	m.own()
 	m.key()
 	const workflow = `"` + `web \${HOME} \"shop\" 50%d it's` + `/WORKFLOW.md"`
 
-	// A user without a crontab has none afterwards.
+	// A user who had no crontab has none afterwards.
 	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "added to your crontab: * * * * * /run/symtester/bin/symphony tick", "warning: no cron runs on this machine")
 	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ")
 	if said := m.mustSh("ls -A /var/spool/cron/crontabs"); said != "" {
@@ -295,7 +295,7 @@ func TestScheduleCron(t *testing.T) {
 		t.Errorf("status: %+v", st)
 	}
 	if env := m.file("env.log"); !strings.Contains(env, "HOME="+userHome+"\n") || strings.Contains(env, "XDG_") {
-		t.Errorf("this was no environment of cron's:\n%s", env)
+		t.Errorf("the environment is not that of cron:\n%s", env)
 	}
 	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ", "running workers go on")
 	m.mustSh(m.as("crontab -l | cmp - crontab"))
@@ -311,20 +311,20 @@ func TestScheduleCron(t *testing.T) {
 	m.calm()
 }
 
-// cronWait is until cron's next minute, and the pass.
+// cronWait limits the wait for cron's next minute and for the pass.
 const cronWait = 80 * time.Second
 
-// bootCron starts a machine where the crontabs, and cron's pid file, are its own.
+// bootCron starts a machine with its own crontabs and its own pid file of cron.
 func bootCron(t *testing.T, uid int) *machine {
 	t.Helper()
 	if _, err := exec.LookPath("cron"); err != nil {
-		t.Skip("there is no cron here; its test is skipped")
+		t.Skip("cron is not installed")
 	}
 	if os.Geteuid() != 0 || !canMount() {
-		t.Skip("only root can give cron a spool of its own; its test is skipped")
+		t.Skip("only root can mount a spool for cron")
 	}
 	if version, err := exec.Command("dpkg-query", "-W", "cron").CombinedOutput(); err != nil {
-		t.Skipf("this cron is not Debian's package: %s", version)
+		t.Skipf("cron is not Debian's package: %s", version)
 	}
 	m := bootMachine(t, uid, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", `set -e
 		mount -t tmpfs -o mode=755 tmpfs /run
@@ -337,14 +337,14 @@ func bootCron(t *testing.T, uid int) *machine {
 	return m
 }
 
-// startCron starts Debian's.
+// startCron starts Debian's cron.
 func (m *machine) startCron() {
 	m.t.Helper()
-	// Without setsid it would end with the command that starts it.
+	// Without setsid cron would end with the command that starts it.
 	m.mustSh("setsid -f cron -f >/run/cron.out 2>&1; for i in $(seq 100); do pgrep -x cron && exit; sleep 0.05; done; exit 1")
 }
 
-// file reads a file of the user; empty if there is none.
+// file reads a file of the user; it returns "" if there is none.
 func (m *machine) file(name string) string {
 	m.t.Helper()
 	data, err := os.ReadFile(filepath.Join(m.home, name))

@@ -15,13 +15,13 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 )
 
-// unit is one from the README, with what the test has to change.
+// readmeUnit returns a unit of docs/scheduling.md with changes: old text, new text, ...
 func readmeUnit(t *testing.T, file string, changes ...string) string {
 	t.Helper()
 	text := between(t, document(t, "docs/scheduling.md"), "`~/.config/systemd/user/"+file+"`:\n\n```ini\n", "```")
 	for i := 0; i < len(changes); i += 2 {
 		if !strings.Contains(text, changes[i]) {
-			t.Fatalf("%s in the README has no %q:\n%s", file, changes[i], text)
+			t.Fatalf("%s in docs/scheduling.md does not contain %q:\n%s", file, changes[i], text)
 		}
 		text = strings.ReplaceAll(text, changes[i], changes[i+1])
 	}
@@ -39,28 +39,28 @@ func bootSystemd(t *testing.T, uid int) *machine {
 	t.Helper()
 	boot := os.Getenv("SYMPHONY_WITH_SYSTEMD")
 	if boot == "" {
-		t.Skip("SYMPHONY_WITH_SYSTEMD names no program that boots a systemd; its tests are skipped")
+		t.Skip("set SYMPHONY_WITH_SYSTEMD to a program that boots a systemd to run this test")
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("only root can boot a systemd; its tests are skipped")
+		t.Skip("only root can boot a systemd")
 	}
 	if _, err := os.Stat("/lib/systemd/systemd"); err != nil {
-		t.Skip("there is no systemd here; its tests are skipped")
+		t.Skip("systemd is not installed")
 	}
 	m := bootMachine(t, uid, boot, "-t", strconv.Itoa(int(machineBound.Seconds())))
 	m.key()
 	return m
 }
 
-// anyRate lets a service start as often as a test wants it.
+// anyRate removes the limit on how often a service may start.
 var anyRate = []string{"[Unit]\n", "[Unit]\nStartLimitIntervalSec=0\n"}
 
-// everySecond is the README's timer, faster.
+// everySecond returns the timer of docs/scheduling.md with an interval of one second.
 func everySecond(t *testing.T) string {
 	return readmeUnit(t, "symphony-web-shop.timer", "OnCalendar=minutely", "OnActiveSec=0\nOnUnitActiveSec=1s", "AccuracySec=5s", "AccuracySec=10ms")
 }
 
-// startUserManager does what logind does elsewhere for a user that lingers.
+// startUserManager starts the user manager, as logind does for a user with lingering enabled.
 func (m *machine) startUserManager() {
 	m.t.Helper()
 	m.mustSh(fmt.Sprintf(`set -e
@@ -71,7 +71,7 @@ func (m *machine) startUserManager() {
 		systemctl start user@%[1]d.service || { journalctl -n 40; exit 1; }`, m.uid))
 }
 
-// passes waits for that many more, all of the timer and without an error.
+// passes waits for n more passes, all started by the timer and without an error.
 func (m *machine) passes(n int) {
 	m.t.Helper()
 	before, ok := m.ps()
@@ -84,13 +84,13 @@ func (m *machine) passes(n int) {
 			return false, ""
 		}
 		if v.LastPass.Trigger != "timer" || len(v.LastPass.Errors) > 0 {
-			m.t.Fatalf("a pass that is not the timer's, or failed: %+v", *v.LastPass)
+			m.t.Fatalf("the pass failed or was not started by the timer: %+v", *v.LastPass)
 		}
 		return v.LastPass.ID >= before.LastPass.ID+int64(n), fmt.Sprintf("%+v", *v.LastPass)
 	})
 }
 
-// warnings are what systemd says of processes that are left in a unit.
+// warnings returns systemd's messages about processes that are left in a unit.
 func (m *machine) warnings() string {
 	m.t.Helper()
 	m.mustSh("journalctl --sync")
@@ -98,12 +98,12 @@ func (m *machine) warnings() string {
 	return said
 }
 
-// TestSystemd shows the README's timer on a real systemd, in the user's own manager: it runs passes, and workers, each in a
-// scope, outlive the service, a stop of the timer and systemd's own re-execution.
+// TestSystemd runs the timer of docs/scheduling.md on a real systemd, in the user's manager. Workers, each in its own scope,
+// outlive the service, a stop of the timer and systemd's re-execution.
 func TestSystemd(t *testing.T) {
 	t.Parallel()
 	m := bootSystemd(t, systemdUID)
-	// Workers get slots of the account, through systemd-run too. A slot that is not handed on, or not given back, stops all.
+	// Workers that systemd-run starts need a slot, too. A slot that is not passed on, or not released, would block all work.
 	m.mustSh(m.as("echo SYMPHONY_MAX_AGENTS=1 >> " + m.envFile("web-shop")))
 	units := filepath.Join(m.home, ".config", "systemd", "user")
 	m.must(os.MkdirAll(units, 0o755))
@@ -121,15 +121,15 @@ func TestSystemd(t *testing.T) {
 	m.add("ABC-2", "gate-2")
 	w := m.atWork("ABC-2", "gate-2", 20*time.Second)
 	m.inScope(w, below)
-	m.passes(3) // so the service has ended with the worker alive, more than once
-	m.lives(w, "three passes more")
+	m.passes(3) // so the service has exited more than once while the worker was alive
+	m.lives(w, "three more passes")
 	m.userctl("stop symphony-web-shop.timer")
 	m.userctl("stop symphony-web-shop.service")
 	m.lives(w, "a stop of timer and service")
 	m.mustSh("systemctl daemon-reexec")
 	m.lives(w, "a daemon-reexec")
 	m.userctl("daemon-reexec")
-	m.until("the user's systemd is back", 10*time.Second, func() (bool, string) {
+	m.until("the user's systemd runs again", 10*time.Second, func() (bool, string) {
 		said, code := m.sh(m.asUser("systemctl --user is-active basic.target"))
 		return code == 0, said
 	})
@@ -142,14 +142,15 @@ func TestSystemd(t *testing.T) {
 	m.ownPass()
 	m.calm()
 	if said := m.warnings(); said != "" {
-		t.Errorf("systemd has found processes that it did not expect:\n%s", said)
+		t.Errorf("systemd warns about left-over processes:\n%s", said)
 	}
 	if result := m.userctl("show -P Result symphony-web-shop.service"); result != "success" {
-		t.Errorf("the last pass's result for systemd: %s", result)
+		t.Errorf("the last result of the service is %s, want success", result)
 	}
 }
 
-// sliceStops: its workers end as interrupted, which counts nothing, and the next pass goes on with their threads.
+// sliceStops stops the slice of the scopes: workers end as interrupted, without a failure, and the next pass resumes their
+// threads.
 func (m *machine) sliceStops(w machineWorker) {
 	m.t.Helper()
 	w.thread = m.threadOf(w.run)
@@ -158,11 +159,11 @@ func (m *machine) sliceStops(w machineWorker) {
 	v, _ := m.ps()
 	i := slices.IndexFunc(v.Ended, func(r view.RunRow) bool { return r.RunID == w.run })
 	if outcomes(v, "ABC-2") != "interrupted" || i < 0 || !strings.HasPrefix(*v.Ended[i].Error, "terminated: ") {
-		m.t.Errorf("the run whose scope was stopped: %+v, want interrupted, terminated\n%s", v.Ended, m.story())
+		m.t.Errorf("after its scope was stopped the run is %+v, want interrupted, terminated\n%s", v.Ended, m.story())
 	}
 	next.thread = m.threadOf(next.run)
 	if next.run == w.run || next.thread != w.thread || next.attempt != nil {
-		m.t.Errorf("the run after it: %+v; want the thread of %+v, and no failure counted\n%s", next, w, m.story())
+		m.t.Errorf("the next run is %+v, want the thread of %+v and no failure\n%s", next, w, m.story())
 	}
 	m.inScope(next, fmt.Sprintf("/user@%d.service", m.uid))
 }
@@ -182,7 +183,7 @@ func (m *machine) threadOf(run string) (thread string) {
 	return thread
 }
 
-// ownPass: without the timer a worker's own pass draws the consequence of the run.
+// ownPass checks that a worker's own pass settles its run and starts the next issue without the timer.
 func (m *machine) ownPass() {
 	m.t.Helper()
 	m.userctl("stop symphony-web-shop.timer")
@@ -194,7 +195,7 @@ func (m *machine) ownPass() {
 	next := m.atWork("ABC-3", "gate-3", 20*time.Second) // the timer's schedule counts as alive for minutes
 	m.inScope(next, fmt.Sprintf("/user@%d.service", m.uid))
 	if after, _ := m.ps(); after.LastPass.Trigger != "worker" || after.LastPass.ID <= v.LastPass.ID {
-		m.t.Errorf("the last pass, want a worker's: %+v", *after.LastPass)
+		m.t.Errorf("the last pass is %+v, want one of a worker", *after.LastPass)
 	}
 	m.open("gate-3")
 	m.handedOver("ABC-3", 20*time.Second)
@@ -202,13 +203,13 @@ func (m *machine) ownPass() {
 	v, _ = m.ps()
 	for issue, want := range map[string]string{"ABC-1": "succeeded", "ABC-2": "succeeded interrupted", "ABC-3": "succeeded"} {
 		if got := outcomes(v, issue); got != want {
-			m.t.Errorf("runs of %s, the newest first: %s, want %s\n%s", issue, got, want, m.story())
+			m.t.Errorf("runs of %s, newest first: %s, want %s\n%s", issue, got, want, m.story())
 		}
 	}
 }
 
-// TestSystemdSystemUnits shows the README's units in the system's manager: the user's passes start nothing where that would
-// not outlive them, which KillMode=process or a manager of the user's own changes; those of root get scopes at once.
+// TestSystemdSystemUnits runs the units of docs/scheduling.md in the system manager. Passes of a user start no workers that
+// would end with the service, unless there is KillMode=process or a user manager. Workers of root get scopes at once.
 func TestSystemdSystemUnits(t *testing.T) {
 	t.Parallel()
 	m := bootSystemd(t, systemUnitsUID)
@@ -222,16 +223,16 @@ func TestSystemdSystemUnits(t *testing.T) {
 	}
 	install(service, unit(userHome, "User=symtester"))
 
-	// By hand a pass stands in no service.
+	// A pass that the user runs manually is not in a service.
 	m.add("ABC-1", "gate-1")
 	m.mustSh(m.asUser("bin/symphony tick -w web-shop/WORKFLOW.md"))
 	w := m.atWork("ABC-1", "gate-1", 20*time.Second)
 
-	// Nor is one refused that waits for what it starts: the service, a job of a CI perhaps, lasts as long.
+	// A pass that waits for its runs is not refused, because its service, for instance a CI job, lasts as long.
 	m.add("ABC-7", "")
 	m.mustSh("systemd-run --quiet --wait --unit=ci-job -p User=symtester -p WorkingDirectory=" + userProject + " -p Environment=HOME=" + userHome + " " + userHome + "/bin/symphony tick --wait")
 	m.handedOver("ABC-7", time.Second)
-	// The worker's own pass ends with the job, maybe before it has settled anything.
+	// The worker's own pass ends with the job, possibly before it has settled the run.
 	m.until("ABC-7's run is settled", 20*time.Second, func() (bool, string) {
 		m.sh(m.asUser("bin/symphony tick -w web-shop/WORKFLOW.md"))
 		v, ok := m.ps()
@@ -241,15 +242,15 @@ func TestSystemdSystemUnits(t *testing.T) {
 
 	m.add("ABC-2", "gate-2")
 	m.refused(systemctl, service, "KillMode=control-group")
-	m.lives(w, "a pass that starts nothing")
+	m.lives(w, "a refused pass")
 
-	// doctor sees it, too, where it stands in a service itself.
+	// doctor in such a service reports the problem, too.
 	said, _ := m.sh("systemd-run --quiet --wait --pipe --unit=doctor -p User=symtester -p WorkingDirectory=" + userProject + " -p Environment=HOME=" + userHome + " " + userHome + "/bin/symphony doctor")
 	if !strings.Contains(said, "workers: workers_would_die: a worker would end with doctor.service (KillMode=control-group)") {
-		t.Errorf("doctor in a service says\n%s", said)
+		t.Errorf("doctor in a service prints\n%s", said)
 	}
 	if said, _ = m.sh(m.asUser("bin/symphony doctor -w web-shop/WORKFLOW.md")); !strings.Contains(said, "workers: live on when their pass ends") {
-		t.Errorf("doctor by hand says\n%s", said)
+		t.Errorf("doctor outside of a service prints\n%s", said)
 	}
 
 	install(service, unit(userHome, "User=symtester", "KillMode=process"))
@@ -257,13 +258,13 @@ func TestSystemdSystemUnits(t *testing.T) {
 	w2 := m.atWork("ABC-2", "gate-2", 20*time.Second)
 	m.unblocked()
 	m.mustSh("systemctl start " + service)
-	m.lives(w2, "a pass more")
+	m.lives(w2, "another pass")
 	if got := m.cgroup(w2.pid); !strings.HasSuffix(got, "/"+service) {
-		t.Errorf("the worker stands in %q", got)
+		t.Errorf("the worker is in the control group %q, want that of %s", got, service)
 	}
 	m.open("gate-2")
 	m.handedOver("ABC-2", 20*time.Second)
-	m.until("ABC-2's run has ended", 20*time.Second, func() (bool, string) { return m.birth(w2.pid) == "", "" })
+	m.until("ABC-2's run has ended", 20*time.Second, func() (bool, string) { return m.startTime(w2.pid) == "", "" })
 
 	install(service, unit(userHome, "User=symtester"))
 	m.add("ABC-3", "gate-3")
@@ -275,10 +276,10 @@ func TestSystemdSystemUnits(t *testing.T) {
 	below := fmt.Sprintf("/user@%d.service", m.uid)
 	m.inScope(w3, below)
 	if env := m.mustSh(fmt.Sprintf("tr '\\0' '\\n' < /proc/%d/environ", w3.command)); strings.Contains(env, "XDG_RUNTIME_DIR") {
-		t.Errorf("what leads to the user's manager has come to the agent, too:\n%s", env)
+		t.Errorf("the agent got the variable that leads to the user manager:\n%s", env)
 	}
 
-	// By hand a worker gets a scope where that is the safer place.
+	// The worker of a manual pass gets a scope unless the scope would end with the login.
 	m.add("ABC-4", "gate-4")
 	m.mustSh(m.asUser("bin/symphony tick -w web-shop/WORKFLOW.md"))
 	m.inScope(m.atWork("ABC-4", "gate-4", 20*time.Second), below)
@@ -286,13 +287,13 @@ func TestSystemdSystemUnits(t *testing.T) {
 	m.add("ABC-6", "gate-6")
 	m.mustSh(m.asUser("bin/symphony tick -w web-shop/WORKFLOW.md"))
 	if got := m.cgroup(m.atWork("ABC-6", "gate-6", 20*time.Second).pid); strings.Contains(got, "user@") {
-		t.Errorf("the worker of a pass by hand stands in %s, which ends with the user's login", got)
+		t.Errorf("the worker of a manual pass is in %s, which ends with the user's login", got)
 	}
 	for _, n := range []string{"1", "3", "4", "6"} {
 		m.open("gate-" + n)
 		m.handedOver("ABC-"+n, 20*time.Second)
 	}
-	m.until("the user has no more to do", 20*time.Second, func() (bool, string) {
+	m.until("no work of the user is left", 20*time.Second, func() (bool, string) {
 		m.sh("systemctl start " + service)
 		v, _ := m.ps()
 		return len(v.Running)+len(v.Retrying)+len(v.Held) == 0, fmt.Sprintf("%+v", v)
@@ -314,10 +315,10 @@ func TestSystemdSystemUnits(t *testing.T) {
 	w5 := boss.atWork("ABC-5", "gate-5", 20*time.Second)
 	boss.inScope(w5, "")
 	if got := boss.cgroup(w5.pid); strings.Contains(got, "/user") {
-		t.Errorf("root's worker stands in %s", got)
+		t.Errorf("root's worker is in %s, which belongs to a user", got)
 	}
 	boss.passes(2)
-	boss.lives(w5, "two passes more")
+	boss.lives(w5, "two more passes")
 	m.mustSh("systemctl stop symphony-web-shop.timer " + service + "; systemctl daemon-reexec")
 	boss.lives(w5, "a stop of timer and service, and a daemon-reexec")
 	boss.open("gate-5")
@@ -330,12 +331,13 @@ func TestSystemdSystemUnits(t *testing.T) {
 	m.calm()
 }
 
-// systemctl and userSystemctl are the command lines that ask the system's manager and the user's.
+// systemctl returns the command line of a call to the system manager.
 func systemctl(args string) string { return "systemctl " + args }
 
+// userSystemctl returns the command line of a call to the user manager.
 func (m *machine) userSystemctl(args string) string { return m.asUser("systemctl --user " + args) }
 
-// refused starts the service, and wants it to start nothing and to say why.
+// refused starts the service, whose pass must start nothing and say why.
 func (m *machine) refused(ctl func(args string) string, service, why string) {
 	m.t.Helper()
 	before, _ := m.ps()
@@ -348,20 +350,20 @@ func (m *machine) refused(ctl func(args string) string, service, why string) {
 	v, _ := m.ps()
 	const code = "workers_would_die"
 	if len(v.LastPass.Errors) != 1 || v.LastPass.Errors[0].Code != code || v.Blocked == nil || v.Blocked.Reason != code {
-		m.t.Errorf("ps says %+v, blocked %+v; want %s\n%s", v.LastPass.Errors, v.Blocked, code, m.story())
+		m.t.Errorf("ps prints %+v, blocked %+v; want %s\n%s", v.LastPass.Errors, v.Blocked, code, m.story())
 	}
 	if len(v.Skipped) != 1 || v.Skipped[0].Reason != "blocked" || !strings.HasPrefix(v.Skipped[0].Message, code+": ") || !strings.Contains(v.Skipped[0].Message, why) {
 		m.t.Errorf("skipped: %+v", v.Skipped)
 	}
 	if len(v.Running) != len(before.Running) || len(v.Ended) != len(before.Ended) {
-		m.t.Errorf("something was started, or has ended: %+v, before %+v", v, before)
+		m.t.Errorf("the refused pass changed the runs: %+v, before %+v", v, before)
 	}
 	if said := m.mustSh("journalctl --sync; journalctl --no-pager -o cat -p err -n 40"); !strings.Contains(said, "symphony: "+code) || !strings.Contains(said, "write KillMode=process into") {
-		m.t.Errorf("the journal has no error with a hint:\n%s", said)
+		m.t.Errorf("the journal does not contain the error with its hint:\n%s", said)
 	}
 }
 
-// unblocked fails if ps shows a block still.
+// unblocked fails if ps still shows a block.
 func (m *machine) unblocked() {
 	m.t.Helper()
 	if v, _ := m.ps(); v.Blocked != nil || len(v.LastPass.Errors) > 0 {
