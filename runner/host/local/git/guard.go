@@ -23,61 +23,61 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// Guard protects the workflow's hooks from what an agent leaves in git directories. An agent may write into the git directory
-// of its workspace, and git runs programs that it finds there: hooks, and many settings. In the agent's sandbox that is
-// harmless, but the workflow's own hooks run git outside of it. So before the agent starts, Trust notes what is there, in a
-// file that the agent can't write. After it has ended, Undo compares.
+// Guard protects the workflow's hooks from what an agent leaves in git directories. An agent may write to the git directory of
+// its workspace, where git finds programs to run: git hooks, and the values of many settings. In the agent's sandbox that is
+// harmless, but the workflow's hooks run git outside of the sandbox. So before the agent starts, Trust takes a snapshot, in a
+// file that the agent can't write. After the agent has ended, Undo compares.
 //
 //	before_run ─► Trust ─► agent ─► all its processes end ─► Undo ─► after_run
-//	                         └─ the worker dies ─► the next holder reaps ─► Undo ─► its hooks
+//	                         └─ the worker dies ─► the next holder ends them ─► Undo ─► its hooks
 //
-// The configuration and hooks of the workspace's repository are put back, also where the agent has made it, and links in it
-// removed; settings that can't run a program stay as the agent has made them. Everything else in the workspace that git could
-// run, and that was not there before, is not repaired: Undo says what it is, and no hook may run until it is gone.
+// Undo restores the configuration and hooks of the workspace's repository, even if the agent has created it, and removes links in
+// it. It keeps the agent's changes of settings that can't run a program. Everything else in the workspace that git could run, and
+// that is new, is only reported: no hook may run until it is removed.
 //
-// Settings and hooks that the workflow's own hooks make are trusted, in each run anew. Data that git only reads or writes is
-// not guarded: remotes, references, the index, attributes. Git hooks in the work tree are the agent's to write, so git runs
-// without hooks in a workflow's hook where the operator has pointed it there (HookEnv).
+// Settings and git hooks made by the workflow's hooks are trusted, because every run takes a new snapshot. Data that git only
+// reads or writes is not guarded: addresses of remotes, references, the index, attributes. The agent can change git hooks in the
+// work tree. If the operator has configured git to use those, git runs without hooks in the workflow's hooks (HookEnv).
 type Guard struct {
 	// Tree is the workspace. Temp are directories outside of it that the agent can write: its tmp and cache.
 	Tree string
 	Temp []string
-	// File keeps the snapshot, where the agent can't write.
+	// File is the path of the snapshot, where the agent can't write.
 	File string
-	// Verify is called before anything in Tree is changed: it fails where Tree was replaced by another directory.
+	// Verify is called before anything in Tree is changed. It fails if Tree was replaced by another directory.
 	Verify func() error
-	// Off leaves git's settings to agents (agent.keep_git_config).
+	// Off disables the guard: agents may change all git settings (agent.keep_git_config).
 	Off bool
 
-	snapshot *snapshot // what Trust has written down, nil where this value's Trust was not called
+	snapshot *snapshot // the snapshot of Trust, nil if Trust was not called on this value
 	unsafe   error     // what git could run in a hook, as of the last Undo
 }
 
 const (
 	guardTimeout  = 10 * time.Second
-	searchTimeout = 4 * time.Second // of that; a larger tree is not searched to its end, which is reported
+	searchTimeout = 4 * time.Second // of that; if a tree needs longer, the incomplete search is reported
 	maxSnapshot   = 1 << 30         // bytes
 	unsafeShown   = 10              // names in an error
 )
 
-// snapshot is what Trust writes down.
+// snapshot is the state of git before the agent.
 type snapshot struct {
-	// AgentWorked: an agent may have worked since, and all that Undo has to do is not done.
+	// AgentWorked: an agent may have worked since, and Undo has not finished.
 	AgentWorked bool `json:"pending"`
 	// Dirs are the git directories of the workspace's repository that the agent can write. Shared is a linked worktree's main
 	// repository, of which the agent can write some directories.
 	Dirs   []string `json:"dirs"`
 	Shared string   `json:"shared,omitempty"`
-	// Files are what is put back, by git directory and path.
+	// Files are the files to restore, by git directory and path.
 	Files map[string]map[string]entry `json:"files"`
-	// Known are the programs that git could run before the agent: names and digests.
+	// Known are the programs that git could run before the agent: digests by name.
 	Known     map[string]string `json:"known"`
 	TreeHooks []string          `json:"tree_hooks,omitempty"`
 	Partial   bool              `json:"partial,omitempty"` // the search left something out
 }
 
-// readSnapshot returns what this holder has written down, else the file: an agent that may write anywhere could have
-// changed that. Nil: no agent has worked here.
+// readSnapshot returns the snapshot, from memory if possible, because an agent that can write anywhere could have changed the
+// file. It returns nil if no agent has worked here.
 func (g *Guard) readSnapshot() (*snapshot, error) {
 	if g.snapshot != nil {
 		return g.snapshot, nil
@@ -92,8 +92,8 @@ func (g *Guard) readSnapshot() (*snapshot, error) {
 	}
 	if err != nil {
 		return nil, &reconcile.Error{
-			Code: files.CodeFailed, Message: fmt.Sprintf("read what was trusted of git in %s: %s: %v", g.Tree, g.File, err),
-			Hint: "look at the git configuration and hooks of the workspace, then remove that file", Err: err,
+			Code: files.CodeFailed, Message: fmt.Sprintf("read the git settings that were trusted in %s: %s: %v", g.Tree, g.File, err),
+			Hint: "check the git configuration and hooks of the workspace, then remove that file", Err: err,
 		}
 	}
 	return s, nil
@@ -105,14 +105,14 @@ func (g *Guard) writeSnapshot(s *snapshot) error {
 		err = durable.WriteFile(g.File, data, 0o600)
 	}
 	if err != nil {
-		return files.Failed(err, "write what is trusted of git in %s", g.Tree)
+		return files.Failed(err, "store the git settings that are trusted in %s", g.Tree)
 	}
 	return nil
 }
 
-// Trust writes down, durably, what git would run in the workspace now. From here on an agent may be at work. reaches reports
-// whether it can write to a directory outside of the workspace, besides its tmp and cache and the git directory of a linked
-// worktree; env is what git in hooks sees.
+// Trust durably stores a snapshot of what git would run in the workspace now. After that the agent may start. reaches reports
+// whether the agent can write to a directory outside of the workspace, apart from its tmp and cache and the git directory of a
+// linked worktree. env is the environment of git in hooks.
 func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []string) error {
 	if g.Off {
 		return g.forget()
@@ -143,7 +143,7 @@ func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []
 	}
 	s.Known, s.Partial = found.programs, found.partial
 	if before != nil && before.AgentWorked {
-		s.Known = before.Known // what an earlier agent has left does not become trusted by another run
+		s.Known = before.Known // another run does not make trusted what an earlier agent has left
 	}
 	if err := g.writeSnapshot(s); err != nil {
 		return err
@@ -152,11 +152,11 @@ func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []
 	return nil
 }
 
-// locate fills in which git directories of the workspace's repository the agent can write.
+// locate finds the git directories of the workspace's repository that the agent can write.
 func (s *snapshot) locate(tree string, reaches func(dir string) bool) error {
 	repo, ok, err := openRepository(tree)
 	if err != nil || !ok {
-		s.Dirs = []string{filepath.Join(tree, ".git")} // the agent may make one
+		s.Dirs = []string{filepath.Join(tree, ".git")} // the agent may create one
 		return err
 	}
 	writable := func(dir string) bool { return text.PathInside(tree, dir) || reaches(dir) }
@@ -172,9 +172,9 @@ func (s *snapshot) locate(tree string, reaches func(dir string) bool) error {
 	return nil
 }
 
-// Undo puts back what an agent has changed of the workspace's repository, and finds what else git could run that was not
-// there before: then no hook runs until a later Undo finds nothing. With an error no hook may run either, and the next call
-// begins anew.
+// Undo restores the workspace's repository after an agent, and searches for anything else that git could run and that is new. If
+// it finds something, no hook runs until a later Undo finds nothing. After an error no hook may run either, and the next call
+// starts over.
 func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error) {
 	if g.Off {
 		return restored, g.forget()
@@ -209,10 +209,10 @@ func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error)
 	}
 	crash.At("workspace.guard.undone")
 	s.AgentWorked, s.Partial = false, found.partial
-	if err := g.writeSnapshot(s); err != nil { // on a full disk too a hook may have to save the work
-		restored.Incomplete = "git configuration will be looked at again: " + err.Error()
+	if err := g.writeSnapshot(s); err != nil { // hooks run even on a full disk, because one may save the work
+		restored.Incomplete = "the git configuration will be checked again: " + err.Error()
 	} else if s.Partial {
-		restored.Incomplete = "the workspace is too large to look at every git repository in it: hooks see none but its own"
+		restored.Incomplete = "the workspace is too large to check every git repository in it: in hooks git uses only the workspace's own"
 	}
 	return restored, nil
 }
@@ -224,8 +224,8 @@ func unsafeError(path string, names []string) error {
 	}
 	return &reconcile.Error{
 		Code:    files.CodeFailed,
-		Message: fmt.Sprintf("the agent has left in %s what git could run outside of its sandbox: %q", path, shown),
-		Hint:    "no hook runs in the workspace until that is removed; agent.keep_git_config: true leaves to the agent what it sets",
+		Message: fmt.Sprintf("the agent has left something in %s that git could run outside of the sandbox: %q", path, shown),
+		Hint:    "no hook runs in the workspace until you remove it; agent.keep_git_config: true keeps what agents set",
 	}
 }
 
@@ -233,13 +233,13 @@ func (g *Guard) forget() error {
 	g.snapshot = nil
 	err := os.Remove(g.File)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return files.Failed(err, "forget what was trusted of git in %s", g.Tree)
+		return files.Failed(err, "remove the git settings that were trusted in %s", g.Tree)
 	}
 	return nil
 }
 
-// HookEnv returns the environment of a hook with the settings that git needs in it, and why the repository's hooks are off: an
-// agent has worked here and can write them. The error is what git could run, for which no hook may.
+// HookEnv returns the environment for a hook of the workflow, with settings for git, and why git runs without the repository's
+// hooks in it: an agent has worked here and can change them. It returns an error if no hook may run.
 func (g *Guard) HookEnv(env []string) (guarded, hooksOff []string, err error) {
 	s, err := g.readSnapshot()
 	if err = cmp.Or(g.unsafe, err); err != nil || s == nil || g.Off {
@@ -249,7 +249,7 @@ func (g *Guard) HookEnv(env []string) (guarded, hooksOff []string, err error) {
 	if len(s.TreeHooks) > 0 {
 		settings = append(settings, "core.hooksPath=/dev/null")
 	}
-	if s.Partial { // git looks into no repository but the workspace's own
+	if s.Partial { // git must use only the workspace's own repository
 		settings = append(settings, "safe.bareRepository=explicit", "diff.ignoreSubmodules=all", "submodule.recurse=false",
 			"status.submoduleSummary=false")
 	}
@@ -284,10 +284,10 @@ func (g *Guard) failed(ctx context.Context, err error) error {
 	}
 	var e *reconcile.Error
 	if !errors.As(err, &e) {
-		errors.As(files.Failed(err, "look at git's files of %s", g.Tree), &e)
+		errors.As(files.Failed(err, "check the git files of %s", g.Tree), &e)
 	}
 	if e.Hint == "" {
-		e.Hint = "see what is at that path; agent.keep_git_config: true leaves to the agent what it sets"
+		e.Hint = "check what is at that path; agent.keep_git_config: true keeps what agents set"
 	}
 	return e
 }

@@ -22,7 +22,7 @@ type setting struct {
 	value              string
 }
 
-// key is the setting's name as git writes it.
+// key returns the setting's name in git's notation.
 func (s setting) key() string {
 	if s.sub == "" {
 		return s.section + "." + s.name
@@ -30,7 +30,7 @@ func (s setting) key() string {
 	return s.section + "." + s.sub + "." + s.name
 }
 
-// String is the setting's name for people, without what may hold a password.
+// String returns the setting's name for messages, without parts that may contain a password.
 func (s setting) String() string {
 	if s.sub != "" && slices.Contains([]string{"credential", "http", "lfs", "url"}, s.section) {
 		s.sub = "*"
@@ -39,11 +39,10 @@ func (s setting) String() string {
 	return s.key()
 }
 
-// errNoConfig says that git can't read a configuration, or that there is no git.
+// errNoConfig: git can't read a configuration, or git is missing.
 var errNoConfig = errors.New("it can't be read as configuration")
 
-// gitConfig runs git config on one file, or on its standard input for "-". No repository, no other configuration and no
-// include has a part in that.
+// gitConfig runs git config on one file, or on stdin for "-", without any repository, other configuration or include.
 func gitConfig(ctx context.Context, stdin []byte, file string, args ...string) (string, error) {
 	cmd := plainGit(ctx, "/", append([]string{"config", "--file", file, "--no-includes"}, args...)...)
 	cmd.Env = append(cmd.Env, "HOME=/nonexistent", "GIT_DIR=/dev/null")
@@ -72,7 +71,7 @@ func parseConfig(ctx context.Context, data []byte) (list []setting, err error) {
 			value = "true"
 		}
 		first, last := strings.Index(key, "."), strings.LastIndex(key, ".")
-		// A subsection without a name is not the section itself, and no tool writes one.
+		// A subsection with an empty name differs from the section itself, and no tool writes one.
 		if first < 0 || last == first+1 {
 			return nil, fmt.Errorf("%w: the key %.60q", errNoConfig, key)
 		}
@@ -85,8 +84,8 @@ func parseConfig(ctx context.Context, data []byte) (list []setting, err error) {
 	return list, err
 }
 
-// settleConfig returns the configuration as it was, with what has been added since and can't run a program. changed names
-// what is different otherwise: settings, or name for the file where it can't be read; nothing if it may stay as it is now.
+// settleConfig returns the trusted configuration was, with those added settings of now that can't run a program. changed names the
+// settings that were changed back, or name if the file can't be read. If it is empty, now may stay as it is.
 func settleConfig(ctx context.Context, now, was []byte, name string) (result []byte, changed []string, err error) {
 	have, err := parseConfig(ctx, now)
 	var had []setting
@@ -123,7 +122,7 @@ func settleConfig(ctx context.Context, now, was []byte, name string) (result []b
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what stays is in a temporary directory
+	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory
 	file := filepath.Join(dir, "config")
 	err = os.WriteFile(file, was, 0o600)
 	for _, s := range have {
@@ -137,9 +136,9 @@ func settleConfig(ctx context.Context, now, was []byte, name string) (result []b
 	return result, changed, err
 }
 
-// safeSections have no setting that can run a program, safeSettings are, by section, those of others; every release of git can
-// bring a new one that can, so this is the list of what may stay. A section with subsections ends with a dot. What is missing
-// here costs an agent a setting, and is reported.
+// safeSections are sections without settings that can run a program, safeSettings such settings of other sections. These are lists
+// of what is allowed, because any release of git can add a setting that runs a program. A section with subsections ends with a
+// dot. A setting that is missing here is undone and reported.
 var safeSections = []string{"advice", "author", "color", "column", "committer", "i18n", "index", "stash", "status"}
 
 const safeSettings = `
@@ -190,13 +189,13 @@ var isSafe = sync.OnceValue(func() map[string]bool {
 
 // configRules judges the settings of one configuration file.
 type configRules struct {
-	// module is the git directory of a submodule, whose work tree must lie in tree.
+	// module is the git directory of a submodule, whose work tree must be inside tree.
 	module, tree string
-	// remotes have an address that may stay. Where a branch names any other, git takes the name for a path.
+	// remotes are those with an allowed address. If a branch names another remote, git uses the name as a path.
 	remotes map[string]bool
 }
 
-// remotesOf are the remotes with an address that was trusted, or may stay.
+// remotesOf returns the remotes with an address that was trusted or is allowed.
 func remotesOf(trusted, now []setting) map[string]bool {
 	remotes := map[string]bool{}
 	for i, s := range slices.Concat(trusted, now) {
@@ -216,7 +215,7 @@ func (c configRules) risky(list []setting) (some []setting) {
 	return some
 }
 
-// cannotExecute reports settings that cannot execute a program.
+// cannotExecute reports whether a setting cannot make git execute a program.
 func (c configRules) cannotExecute(s setting) bool {
 	section := s.section
 	if s.sub != "" {
@@ -241,8 +240,8 @@ func (c configRules) cannotExecute(s setting) bool {
 
 var scpAddress = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]*:[^:]`)
 
-// networkURL reports an address at which git itself speaks to a server. A path is none: a push to it runs the hooks there.
-// Nor is NAME::ADDRESS, or a scheme that git leaves to a program.
+// networkURL reports whether git itself contacts a server at an address. It does not for a path, where a push runs the hooks of
+// that repository, nor for NAME::ADDRESS or a scheme that another program handles.
 func networkURL(url string) bool {
 	if strings.Contains(url, "::") || strings.ContainsAny(url, "\n\r\x00") {
 		return false
@@ -253,7 +252,7 @@ func networkURL(url string) bool {
 	return scpAddress.MatchString(url)
 }
 
-// digest identifies what git could run.
+// digest returns a hash of parts.
 func digest(parts ...string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(parts, "\x00"))))
 }

@@ -22,13 +22,13 @@ const (
 )
 
 var (
-	// controlFiles and all in controlDirs decide what git runs: its configuration, what leads it to another directory, hooks, and
-	// remotes as they were written down in old times.
+	// controlFiles and the files in controlDirs decide what git runs: configuration, pointers to other directories, hooks, and
+	// remotes in an old format.
 	controlFiles = []string{"config", "config.worktree", "commondir", "gitdir"}
 	controlDirs  = []string{"hooks", "remotes", "branches"}
 
-	// inProgress are files by which a hook that continues a rebase or a series of picks runs a program, and what in them does it.
-	// A merge strategy with a slash in it is a path; older versions of git ask for no space after exec.
+	// inProgress are files that can make git run a program when a hook continues a rebase or a series of picks, with the content
+	// that does. A merge strategy with a slash is a path. Older versions of git accept exec without a space after it.
 	inProgress = map[string]*regexp.Regexp{
 		"rebase-merge/git-rebase-todo": regexp.MustCompile(`(?m)^\s*(x\s|exec)`),
 		"rebase-merge/strategy":        regexp.MustCompile(`/`),
@@ -36,20 +36,20 @@ var (
 	}
 
 	// sharedDirs are the directories of a main repository that an agent in a linked worktree can write (Writable). writtenDirs
-	// are all in which git writes, and so where links matter: a link in the place of a reflog or of COMMIT_EDITMSG has a hook's
-	// git write into any file of the account, in words of the agent's. Git makes no links itself.
+	// are all directories in which git writes. Links matter there: if a reflog or COMMIT_EDITMSG is a link, git in a hook writes
+	// text of the agent's choice into any file of the account. Git itself creates no links.
 	sharedDirs  = []string{"objects", "refs", "logs", "reftable", "rr-cache"}
 	writtenDirs = slices.Concat(sharedDirs, controlDirs,
 		[]string{"info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "modules", "lfs", "svn"})
 )
 
-// isControl reports a file of a git directory that decides what git runs. The samples of hooks do not.
+// isControl reports whether a file of a git directory decides what git runs. Samples of hooks do not.
 func isControl(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	return slices.Contains(controlFiles, name) || slices.Contains(controlDirs, top) && filepath.Ext(name) != ".sample"
 }
 
-// entry is what stands at a path that is no directory.
+// entry is a file, a link or a special file.
 type entry struct {
 	Mode fs.FileMode `json:"mode"`
 	Data []byte      `json:"data,omitempty"` // or the target of a link
@@ -59,7 +59,8 @@ func (e entry) isLink() bool { return e.Mode&fs.ModeSymlink != 0 }
 
 func (e entry) digest() string { return digest(e.Mode.String(), string(e.Data)) }
 
-// readEntry returns what stands at a path, following no link and waiting for no pipe. What can't be read is like nothing else.
+// readEntry returns the entry at a path. It follows no link and does not block on a pipe. An entry that can't be read is marked
+// with fs.ModeIrregular, so that it equals no other.
 func readEntry(path string) (e entry, there bool, err error) {
 	info, err := os.Lstat(path)
 	if files.Absent(err) {
@@ -82,8 +83,9 @@ func readEntry(path string) (e entry, there bool, err error) {
 	return e, true, err
 }
 
-// readGitDir adds, by path, what of a git directory's files decides what git runs or writes to: control files, what a rebase
-// under way runs, and links. With roots it looks only there. With an error the list holds what could not be read as well.
+// readGitDir adds to list, by path, the files of a git directory that decide what git runs or where it writes: control files, what
+// a rebase in progress runs, and links. With roots it searches only these. If it returns an error, the list also contains what
+// could not be read.
 func readGitDir(ctx context.Context, list map[string]entry, dir string, roots ...string) (failed error) {
 	if len(roots) == 0 {
 		roots = []string{""}
@@ -114,7 +116,7 @@ func readGitDir(ctx context.Context, list map[string]entry, dir string, roots ..
 				failed = err
 			}
 			harmless := inProgress[name] != nil && !e.isLink() && !inProgress[name].Match(e.Data) ||
-				name == "HEAD" && strings.HasPrefix(string(e.Data), "refs/") // as in old repositories; git does not follow it
+				name == "HEAD" && strings.HasPrefix(string(e.Data), "refs/") // from old versions of git, which do not follow the link
 			if !harmless {
 				list[path] = e
 				count++
@@ -134,16 +136,16 @@ func readGitDir(ctx context.Context, list map[string]entry, dir string, roots ..
 	return failed
 }
 
-// restore puts the control files of the workspace's repository back, removes what else is new there, and names all that. Of a
-// configuration, settings that can't run a program stay as they are now.
+// restore restores the control files of the workspace's repository, removes new ones and new links, and returns their names. It
+// keeps changed settings that can't run a program.
 func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 	for _, dir := range s.Dirs {
 		if real, ok, err := resolveDir(dir); err != nil || !ok || real != dir {
-			continue // it is gone or leads elsewhere, which the search reports
+			continue // it does not exist or leads elsewhere, which the search reports
 		}
 		open(dir)
 		now, was := map[string]entry{}, s.Files[dir]
-		readErr := readGitDir(ctx, now, dir) // what can't be read is put back
+		readErr := readGitDir(ctx, now, dir) // what can't be read is restored
 		if ctx.Err() != nil || len(now) > maxControlFiles {
 			return names, readErr
 		}
@@ -176,7 +178,7 @@ func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 			return names, err
 		}
 	}
-	if s.Shared != "" { // a link there may be that of an agent in another worktree
+	if s.Shared != "" { // agents in other worktrees can create links there, too
 		links := map[string]entry{}
 		err = readGitDir(ctx, links, s.Shared, sharedDirs...)
 		paths := slices.Sorted(maps.Keys(links))
@@ -190,8 +192,8 @@ func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 	return slices.Compact(names), err
 }
 
-// putBack makes some paths what they were. A file is replaced by another at once, all else removed before. It writes into no
-// file that is there, for that may have another name elsewhere.
+// putBack restores some paths to what they were. It replaces a file atomically, and removes anything else first. It never writes
+// into an existing file, because that may have a second name elsewhere.
 func putBack(ctx context.Context, paths []string, was map[string]entry) error {
 	for _, path := range slices.Backward(paths) { // files before the directories in which they are
 		open(filepath.Dir(path))
@@ -222,9 +224,9 @@ func putBack(ctx context.Context, paths []string, was map[string]entry) error {
 	return nil
 }
 
-// open makes a directory of this account accessible again, which an agent may have closed.
+// open makes a directory accessible again, because an agent may have changed its mode.
 func open(dir string) {
 	if info, err := os.Lstat(dir); err == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
-		_ = os.Chmod(dir, info.Mode().Perm()|0o700) // what still can't be read is an error then
+		_ = os.Chmod(dir, info.Mode().Perm()|0o700) // if that fails, reading the directory fails
 	}
 }

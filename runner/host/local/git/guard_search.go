@@ -15,23 +15,23 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// The bounds of the search for git directories.
+// The limits of the search for git directories.
 const (
 	findEntries  = 1_000_000
 	findDirs     = 2000
 	includeDepth = 10 // as deep as git follows includes
 )
 
-// search looks for everything in the agent's reach that git could run: settings, hooks, and what leads git to other
-// directories or has it write through a link. It needs no git to find repositories, because git could be made to run something
-// in one that is still to be found.
+// search finds everything that the agent can write and git could run: settings, hooks, and files that lead git to other
+// directories or make it write through a link. It finds repositories without running git, because git could run a program in a
+// repository that has not been found yet.
 type search struct {
 	ctx  context.Context
 	tree string
 	own  []string // the git directories of the workspace's repository
-	dirs []string // all git directories, and what git would take for one
+	dirs []string // all git directories, and directories that git would accept as one
 
-	programs map[string]string // what git could run, by names for people, with digests
+	programs map[string]string // digests of what git could run, by names for messages
 	partial  bool              // something was left out
 }
 
@@ -58,10 +58,9 @@ func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
 	return f, ctx.Err()
 }
 
-// find adds the git directories below some directories, what is near the roots first, and follows no link. It returns the files
-// and links that are called .git, and the other links. In a directory .git only modules and worktrees are looked into:
-// nothing else there is a repository unless something points to it, and then that is judged. Case does not matter, because
-// it does not to some file systems.
+// find adds the git directories below the directories in queue, breadth first, and follows no link. It returns the files and links
+// that are named .git, and the other links. In a directory .git it searches only modules and worktrees: anything else is used as a
+// repository only if something points to it, and the pointer is checked. It ignores case, as some file systems do.
 func (f *search) find(ctx context.Context, queue []string) (pointers, links []string) {
 	left := findEntries
 	for ; len(queue) > 0; queue = queue[1:] {
@@ -69,7 +68,7 @@ func (f *search) find(ctx context.Context, queue []string) (pointers, links []st
 		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 			continue
 		}
-		entries, _ := os.ReadDir(dir) // git can't read it either
+		entries, _ := os.ReadDir(dir) // what can't be read, git can't read either
 		if left -= len(entries); left < 0 || len(f.dirs) > findDirs || ctx.Err() != nil {
 			f.partial = true
 			break
@@ -97,8 +96,7 @@ func (f *search) find(ctx context.Context, queue []string) (pointers, links []st
 	return pointers, links
 }
 
-// ledTo returns those of the places that a link leads to or into. Where a link leads within the workspace, that is searched
-// anyhow.
+// ledTo returns the places that a link leads to or into. Targets inside the workspace are searched anyway.
 func (f *search) ledTo(links, places []string) (list []string) {
 	for _, link := range links {
 		real, err := filepath.EvalSymlinks(link)
@@ -114,7 +112,7 @@ func (f *search) ledTo(links, places []string) (list []string) {
 	return list
 }
 
-// add names something; what lies in another repository than the workspace's begins with where that is.
+// add records something that git could run. In repositories other than the workspace's, its name begins with the directory.
 func (f *search) add(dir, what, digest string) {
 	if !slices.Contains(f.own, dir) {
 		what = f.relative(dir) + ": " + what
@@ -122,7 +120,7 @@ func (f *search) add(dir, what, digest string) {
 	f.programs[what] += digest
 }
 
-// relative is a path for people.
+// relative returns a path for messages, relative to the workspace if it is inside.
 func (f *search) relative(path string) string {
 	if rel, err := filepath.Rel(f.tree, path); err == nil && filepath.IsLocal(rel) {
 		return rel
@@ -130,7 +128,7 @@ func (f *search) relative(path string) string {
 	return path
 }
 
-// pointer judges a file or link named .git: it may lead to a git directory that is searched, or nowhere.
+// pointer checks a file or link named .git: it must lead to a git directory that is searched, or nowhere.
 func (f *search) pointer(path string) {
 	leads := path
 	e, _, err := readEntry(path)
@@ -143,7 +141,7 @@ func (f *search) pointer(path string) {
 	}
 	real, err := filepath.EvalSymlinks(leads)
 	switch above := filepath.Dir(real); {
-	case strings.ContainsAny(leads, "\r\n\x00"): // to git that means something else than here
+	case strings.ContainsAny(leads, "\r\n\x00"): // git interprets these differently
 	case files.Absent(err), err == nil && slices.Contains(f.dirs, real):
 		return
 	case err == nil && filepath.Base(above) == "worktrees" && slices.Contains(f.own, filepath.Dir(above)):
@@ -153,7 +151,7 @@ func (f *search) pointer(path string) {
 	f.programs[f.relative(path)+": leads elsewhere"] = digest(string(e.Data), real)
 }
 
-// gitDir judges what stands in a git directory. In the workspace's own only what its configuration includes can be new.
+// gitDir checks a git directory. The workspace's own is restored already, except for files that its configuration includes.
 func (f *search) gitDir(dir string) error {
 	for _, name := range []string{"config", "config.worktree"} {
 		if err := f.config(dir, filepath.Join(dir, name), 0); err != nil {
@@ -162,12 +160,12 @@ func (f *search) gitDir(dir string) error {
 	}
 	list := map[string]entry{}
 	if !slices.Contains(f.own, dir) {
-		if err := readGitDir(f.ctx, list, dir); len(list) > maxControlFiles { // what can't be read is in the list, too
+		if err := readGitDir(f.ctx, list, dir); len(list) > maxControlFiles { // files that can't be read are in the list, too
 			return err
 		}
 	}
 	for path, e := range list {
-		// The commondir of a worktree which was added to a repository here leads two directories up.
+		// In a worktree that was added to a repository here, commondir leads two directories up.
 		worktree := filepath.Base(filepath.Dir(dir)) == "worktrees" && strings.TrimSpace(string(e.Data)) == "../.."
 		switch name := strings.TrimPrefix(path, dir+"/"); {
 		case slices.Contains([]string{"config", "config.worktree", "gitdir"}, name):
@@ -179,7 +177,7 @@ func (f *search) gitDir(dir string) error {
 	return f.ctx.Err()
 }
 
-// config judges the settings of a configuration file and of those that it includes, whatever the condition.
+// config checks the settings of a configuration file and of the files that it includes, conditionally or not.
 func (f *search) config(dir, path string, depth int) error {
 	e, there, err := readEntry(path)
 	if !there || depth > includeDepth {
@@ -204,7 +202,7 @@ func (f *search) config(dir, path string, depth int) error {
 		return nil //nolint:nilerr // it is reported
 	}
 	rules := configRules{tree: f.tree, remotes: remotesOf(nil, list)}
-	if slices.Contains(f.own, dir) { // it has been put back: the addresses in it are trusted
+	if slices.Contains(f.own, dir) { // it has been restored: its addresses are trusted
 		rules.remotes = remotesOf(list, nil)
 	}
 	if strings.Contains(dir, "/modules/") {
@@ -218,7 +216,7 @@ func (f *search) config(dir, path string, depth int) error {
 		file := absolute(filepath.Dir(path), s.value)
 		real, err := filepath.EvalSymlinks(filepath.Dir(file))
 		if err != nil {
-			continue // there is nothing
+			continue // it does not exist
 		}
 		if real != filepath.Dir(file) {
 			f.add(file, "leads elsewhere", digest(real))
@@ -237,8 +235,8 @@ func absolute(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// treeHooks says which hooks of the operator lie where the agent can write: core.hooksPath in the work tree, and links from a
-// git directory's hooks to there.
+// treeHooks finds the operator's git hooks that are in places where the agent can write: by core.hooksPath, or by links in the hooks
+// directory of a git directory.
 func (g *Guard) treeHooks(ctx context.Context, s *snapshot, reaches func(string) bool, env []string) (reasons []string, err error) {
 	writable := func(path string) bool {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -248,7 +246,7 @@ func (g *Guard) treeHooks(ctx context.Context, s *snapshot, reaches func(string)
 		guarded := slices.ContainsFunc(s.Dirs, func(dir string) bool { return under(filepath.Join(dir, "hooks")) })
 		return !guarded && (under(g.Tree) || slices.ContainsFunc(g.Temp, under) || reaches(path))
 	}
-	// The setting as the hooks' git sees it, the account's configuration included. Reading it runs nothing.
+	// The setting as git sees it in hooks, with the account's configuration. Reading it runs no program.
 	cmd := exec.CommandContext(ctx, "git", "config", "--type=path", "--get", "core.hooksPath")
 	cmd.Dir, cmd.Env, cmd.WaitDelay = g.Tree, env, time.Second
 	out, err := cmd.Output()

@@ -20,7 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// inspectFor bounds what is looked up for a person who waits, diffFor what such a person reads.
+// Limits for commands that an operator waits for.
 const (
 	inspectFor = 5 * time.Second
 	diffFor    = time.Minute
@@ -31,32 +31,32 @@ const (
 	maxIndex  = 512 << 20 // bytes of git's index that are copied
 )
 
-// Status is what stands in a workspace's repository, for people.
+// Status describes a workspace's repository for operators.
 type Status struct {
-	Branch *string `json:"branch"` // nil where HEAD is at a commit of its own
-	Commit *string `json:"commit"` // nil where there is none yet
-	// Base is what the work is compared with: the branch of origin that a clone begins with, or else main or master.
-	// Nil where there is none. Ahead counts the commits that HEAD has beside it.
+	Branch *string `json:"branch"` // nil if HEAD is detached
+	Commit *string `json:"commit"` // nil if there is none yet
+	// Base is what the work is compared with: the default branch of origin, otherwise main or master; nil if there is none.
+	// Ahead counts the commits of HEAD that Base does not contain.
 	Base  *string `json:"base"`
 	Ahead *int    `json:"commits_ahead"`
-	// Remote is origin's branch of the same name as the repository knows it, from its own pushes and fetches; nil where
-	// it knows none. Unpushed counts the commits that HEAD has beside it.
+	// Remote is origin's branch of the same name, as of the last push or fetch here; nil if there is none. Unpushed counts
+	// the commits of HEAD that it does not contain.
 	Remote   *string `json:"remote_branch"`
 	Unpushed *int    `json:"commits_not_pushed"`
-	// Count is how many files of the work tree are not committed as they are, Changed the first of them.
+	// Count is the number of files in the work tree with changes that are not committed, Changed the first of them.
 	Count   int       `json:"changed_count"`
 	Changed []Changed `json:"changed"`
 }
 
-// Changed is one file, with what git status says of it: "?" where git does not know it, "u" where it is in conflict, else
-// the two letters of its short format, of the index and of the work tree, a dot for no change.
+// Changed is one file with its git status: "?" if it is untracked, "u" if it is in conflict, otherwise the two letters of the
+// short format for the index and the work tree, with a dot for no change.
 type Changed struct {
 	Status string `json:"status"`
 	Path   string `json:"path"`
 }
 
-// Inspect says what the repository of dir holds; ok is false where git has none there. Nothing that the repository
-// names is run, and nothing in it is written.
+// Inspect describes the repository of dir; ok is false if there is none. It runs no program that the repository names and
+// changes nothing in it.
 func Inspect(ctx context.Context, dir string) (g Status, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, inspectFor)
 	defer cancel()
@@ -116,7 +116,7 @@ func withoutTables(r *reader, err error) (*reader, error) {
 	return r, err
 }
 
-// countBeside counts the commits that HEAD has and the other one has not.
+// countBeside counts the commits of HEAD that another commit does not contain.
 func (r *reader) countBeside(ctx context.Context, commit string) (*int, error) {
 	text, err := r.output(ctx, "rev-list", "--count", r.commit, "^"+commit, "--")
 	if err != nil {
@@ -126,7 +126,7 @@ func (r *reader) countBeside(ctx context.Context, commit string) (*int, error) {
 	return &count, err
 }
 
-// base is what the work is compared with, and its commit; empty where there is nothing.
+// base returns the branch that the work is compared with, and its commit; empty if there is none.
 func (r *reader) base() (name, commit string, err error) {
 	for _, ref := range []string{
 		"refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master", "refs/heads/main", "refs/heads/master",
@@ -187,16 +187,16 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	from, err := r.output(ctx, "merge-base", commit, r.commit)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 1 {
-		return r.commit, nil // they have nothing in common
+		return r.commit, nil // they have no common history
 	}
 	return from, err
 }
 
-// addNewFiles has git diff show files that are not in the index: by a copy of it, with objects of our own beside it.
+// addNewFiles makes git diff show untracked files, by adding them to a copy of the index.
 func (r *reader) addNewFiles(ctx context.Context) error {
 	var names bytes.Buffer
 	err := r.eachChange(ctx, func(entry, path string) {
-		if entry[0] == '?' && !strings.HasSuffix(path, "/") { // a repository of its own is no file
+		if entry[0] == '?' && !strings.HasSuffix(path, "/") { // a nested repository
 			names.WriteString(path + "\x00")
 		}
 	})
@@ -213,12 +213,12 @@ func (r *reader) addNewFiles(ctx context.Context) error {
 
 const (
 	fingerprintFor = 10 * time.Second
-	walkEntries    = 200_000 // that are looked at where git does not say what has changed
+	walkEntries    = 200_000 // the limit for trees that git can't read
 )
 
-// Fingerprint changes with the progress of the work: HEAD, the index, or the work tree as `git status` sees it, changed files by
-// size and time; where there is no repository that git can read, with names, sizes and times of the first 200,000 files. What git
-// ignores does not count. It takes at most 10 s, else its error wraps context.DeadlineExceeded.
+// Fingerprint returns a text that changes when the work progresses. It depends on HEAD, the index, and the work tree as `git
+// status` sees it, with the sizes and times of changed files; without a repository that git can read, on the names, sizes and
+// times of the first 200,000 files. Ignored files do not count. After 10 s the error wraps context.DeadlineExceeded.
 func Fingerprint(ctx context.Context, dir string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, fingerprintFor)
 	defer cancel()
@@ -233,8 +233,8 @@ func Fingerprint(ctx context.Context, dir string) (string, error) {
 	return print, readFailed(ctx, dir, err)
 }
 
-// gitFingerprint adds every entry of the status, and size and times of the files that have changed. An untracked repository
-// is one entry with a slash at its end: there all that is in it counts. Without a repository the error is errUnread.
+// gitFingerprint hashes every entry of the status, and the sizes and times of changed files. An untracked repository is one entry
+// that ends with a slash: all files in it count. Without a repository the error is errUnread.
 func gitFingerprint(ctx context.Context, tree string) (print string, err error) {
 	r, ok, err := openReader(tree)
 	if err != nil || !ok {
@@ -258,7 +258,7 @@ func gitFingerprint(ctx context.Context, tree string) (print string, err error) 
 	return fmt.Sprintf("git:%x", w.h.Sum(nil)), errors.Join(err, failed)
 }
 
-// walkFingerprint is that of a tree that git can't read, or that is none of git's.
+// walkFingerprint is the fingerprint of a tree without a repository that git can read.
 func walkFingerprint(ctx context.Context, tree string) (string, error) {
 	w := walker{ctx: ctx, h: sha256.New(), left: walkEntries}
 	repo, ok, err := openRepository(tree)
@@ -283,7 +283,7 @@ type walker struct {
 	left int // entries
 }
 
-// tables adds what changes with every reference of a repository that keeps them in tables: there HEAD tells nothing.
+// tables adds the list of reference tables, which changes with every reference. With reftable, the file HEAD never changes.
 func (w *walker) tables(repo repository) {
 	for _, dir := range []string{repo.gitDir, repo.common} {
 		list, _ := files.ReadRegular(filepath.Join(dir, "reftable", "tables.list"), maxGitFile) // most have none
@@ -291,14 +291,14 @@ func (w *walker) tables(repo repository) {
 	}
 }
 
-// walk adds all below a directory but for what is below skip.
+// walk adds everything below root, except for the directory skip.
 func (w *walker) walk(root, skip string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case w.ctx.Err() != nil:
 			return w.ctx.Err()
 		case files.Absent(err):
-			return nil // an agent has removed it meanwhile
+			return nil // an agent has just removed it
 		case err != nil && path == root:
 			return err
 		case path == skip && d.IsDir():
@@ -316,7 +316,7 @@ func (w *walker) walk(root, skip string) error {
 	})
 }
 
-// file adds mode, size and time of a file, or that there is none.
+// file adds the mode, size and time of a file, or that it does not exist.
 func (w *walker) file(path string) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -16,26 +16,26 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// scratchPattern names the git directories of symphony's own.
+// scratchPattern is the pattern of the names of temporary git directories.
 const scratchPattern = "symphony-git-"
 
-// errUnread says that git is missing or can't read the repository (a torn file, a format that it does not know).
+// errUnread: git is missing or can't read the repository (a damaged file, an unknown format).
 var errUnread = errors.New("git can't read it")
 
-// reader reads a repository. Nothing that the repository names is run, and nothing in it is written: git gets a git directory
-// of symphony's own, where an agent can't write, that borrows the repository's objects and index, so that its configuration,
-// with the filters, monitors, hooks and transports there, is never read.
+// reader reads a repository. It runs no program that the repository names and changes nothing in it: git gets a temporary git
+// directory, where an agent can't write, that borrows the repository's objects and index. So git never reads the repository's
+// configuration with its filters, monitors, hooks and transports.
 type reader struct {
 	repository
 	scratch      string
-	head, commit string            // the content of HEAD, and the commit that it leads to, empty for a branch without one
+	head, commit string            // the content of HEAD, and its commit, empty if there is none yet
 	refs         map[string]string // by name: an object, or "ref: " and another name
 	packed       map[string]string // the commits of those that are in packed-refs only
 	repacked     bool              // git pack-refs ran here: a clone packs only the references of its remote
-	index        string            // a copy of the repository's, empty while that is good enough
+	index        string            // a copy of the repository's index, empty if git uses the original
 }
 
-// openReader opens the repository of a work tree; ok is false where git has none there. The caller owes close.
+// openReader opens the repository of a work tree; ok is false if there is none. The caller must call close.
 func openReader(dir string) (r *reader, ok bool, err error) {
 	tree, ok, err := resolveDir(dir)
 	if err != nil || !ok {
@@ -77,7 +77,7 @@ func newReader(repo repository) (r *reader, err error) {
 
 func (r *reader) close() error { return os.RemoveAll(r.scratch) }
 
-// readFailed says where it happened; nil stays nil.
+// readFailed adds dir to an error; nil stays nil.
 func readFailed(ctx context.Context, dir string, err error) error {
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
@@ -88,7 +88,7 @@ func readFailed(ctx context.Context, dir string, err error) error {
 	return files.Failed(err, "read the repository of %s", dir)
 }
 
-// readReferences reads all references. One that git does not write itself, such as a link, leads nowhere.
+// readReferences reads all references. It does not follow what git itself does not create, such as a link.
 func (r *reader) readReferences() error {
 	r.refs, r.packed = map[string]string{}, map[string]string{}
 	packed, err := files.ReadRegular(filepath.Join(r.common, "packed-refs"), maxGitFile)
@@ -122,7 +122,7 @@ func (r *reader) readReferences() error {
 	})
 }
 
-// headOf reads the HEAD of a git directory: its content, and the commit that it leads to.
+// headOf returns the content of HEAD in a git directory, and its commit.
 func (r *reader) headOf(gitDir string) (content, commit string, err error) {
 	data, err := files.ReadRegular(filepath.Join(gitDir, "HEAD"), maxGitFile)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *reader) headOf(gitDir string) (content, commit string, err error) {
 	return content, commit, err
 }
 
-// follow returns the reference that a symbolic one leads to, and its commit; empty where there is none.
+// follow returns the target of a symbolic reference, and its commit; empty if there is none.
 func (r *reader) follow(content string) (name, commit string, err error) {
 	for range 5 { // as deep as git follows symbolic references
 		next, symbolic := strings.CutPrefix(content, "ref:")
@@ -153,7 +153,7 @@ func objectID(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// plainGit is git that reads no configuration but the repository's.
+// plainGit is git without the configuration of the system and the account.
 func plainGit(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
@@ -161,8 +161,8 @@ func plainGit(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// git is git, told everything and allowed nothing: no configuration but ours, no hook, no monitor, no transport (a partial clone
-// would fetch what is missing), no lock, no terminal.
+// git is git with the temporary git directory and without the repository's configuration, hooks, monitors, transports (a partial
+// clone would fetch missing objects), locks and terminal.
 func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := plainGit(ctx, r.tree, append([]string{
 		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false",
@@ -212,8 +212,8 @@ func (r *reader) output(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// eachChange calls f for every entry of git status, with the path that it is about: after 8 fields of a changed one, 10 of one
-// in conflict, 1 of others.
+// eachChange calls f for every entry of git status and its path. The path comes after 8 fields in the entry of a changed file,
+// after 10 in that of a file in conflict, and after 1 in that of an untracked file.
 func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) error {
 	cmd := r.git(ctx, "status", "--porcelain=v2", "-z", "--no-renames", "--no-ahead-behind",
 		"--untracked-files=all", "--ignored=no", "--ignore-submodules=all")
@@ -230,7 +230,7 @@ func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) err
 	return r.run(cmd)
 }
 
-// copyIndex has git use a copy of the repository's index from now on, with objects of our own beside it.
+// copyIndex makes git use a copy of the repository's index from now on, and a temporary directory for new objects.
 func (r *reader) copyIndex() error {
 	r.index = filepath.Join(r.scratch, "index")
 	original := filepath.Join(r.gitDir, "index")
@@ -243,16 +243,16 @@ func (r *reader) copyIndex() error {
 		err = os.WriteFile(r.index, index, 0o600)
 	}
 	if err == nil {
-		// git compares the content of files that are not older than the index, and only those: a copy must not be younger.
+		// git compares the content of files only if they are not older than the index, so the copy must have the same time.
 		err = os.Chtimes(r.index, time.Time{}, info.ModTime())
 	}
-	if files.Absent(err) { // the first commit is still to come
+	if files.Absent(err) { // there is no commit yet
 		return nil
 	}
 	return err
 }
 
-// splitWriter calls each for what ends with a zero byte.
+// splitWriter calls each for every part that ends with a zero byte.
 type splitWriter struct {
 	each func(string)
 	rest []byte
@@ -270,21 +270,21 @@ func (s *splitWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// repository is where git keeps the data of a work tree. All paths are absolute and free of links.
+// repository describes where git keeps the data of a work tree. All paths are absolute, with links resolved.
 type repository struct {
 	tree   string
 	gitDir string // HEAD and index
-	// common holds objects and refs: gitDir itself, but for a linked worktree the main repository's.
+	// common contains objects and refs. It is gitDir, or for a linked worktree the main repository's git directory.
 	common string
 	linked bool
 	inTree bool // gitDir is <work tree>/.git, a real directory
 }
 
-// maxGitFile bounds what is read of git's small files, in bytes. packed-refs is the largest of them.
+// maxGitFile is the maximum size of git's own files that are read, in bytes. packed-refs is the largest of them.
 const maxGitFile = 32 << 20
 
-// openRepository reads what <tree>/.git says; ok is false where there is no repository or it makes no sense.
-// None of it is trusted: it may point anywhere.
+// openRepository reads <tree>/.git; ok is false if there is no repository, or not a valid one. The result is not trusted: it
+// may point anywhere.
 func openRepository(tree string) (repo repository, ok bool, err error) {
 	dotGit := filepath.Join(tree, ".git")
 	info, err := os.Lstat(dotGit)
@@ -316,7 +316,7 @@ func openRepository(tree string) (repo repository, ok bool, err error) {
 	return repo, repo.linked, err
 }
 
-// pointer reads a file of one line that names a path, relative to the file's directory if it is not absolute.
+// pointer reads a file with one line that contains a path, which may be relative to the file's directory.
 func pointer(file, prefix string) (path string, ok bool, err error) {
 	b, err := files.ReadRegular(file, 1<<16)
 	if files.Absent(err) {
@@ -336,7 +336,7 @@ func pointer(file, prefix string) (path string, ok bool, err error) {
 	return path, true, nil
 }
 
-// resolveDir resolves all links of an existing directory; ok is false where there is none.
+// resolveDir resolves all links in the path of a directory; ok is false if it does not exist.
 func resolveDir(path string) (real string, ok bool, err error) {
 	real, err = filepath.EvalSymlinks(path)
 	var info fs.FileInfo
@@ -352,16 +352,15 @@ func resolveDir(path string) (real string, ok bool, err error) {
 	return real, info.IsDir(), nil
 }
 
-// Writable gives exactly the directories that `git commit` in dir needs to write: <dir>/.git of an ordinary clone; of a linked
-// worktree its own git directory and those of the main repository's objects, refs (reftable), logs and recorded resolutions of
-// conflicts that exist; nothing without a repository in dir itself. It reads files and runs nothing. (A bare main repository has
-// no logs until they are made; until then git refuses to commit in its worktrees where it may not make them itself.)
+// Writable returns exactly the directories that `git commit` in dir must be able to write: for an ordinary clone <dir>/.git; for a
+// linked worktree its git directory and, as far as they exist, the main repository's objects, refs (reftable), logs and recorded
+// resolutions of conflicts; none if dir itself has no repository. It only reads files. (A bare main repository has no logs until
+// they are created; until then git refuses to commit in its worktrees if it may not create them.)
 //
-// The agent can have written what is read here, to be given more the next time. So a directory outside dir
-// is named only where it is proven to be part of a repository that itself names dir as its worktree: it lies
-// in <main>/worktrees and points back. A git directory elsewhere (a link, --separate-git-dir, a submodule)
-// is given only where it resolves to a place inside dir, or inside one of the opened directories: those the agent
-// may write anyhow, but codex protects the git directory in them for as long as it is not named itself.
+// The agent may have written what is read here, in order to gain access the next time. So a directory outside of dir is returned
+// only if it belongs to a repository that names dir as its worktree: it is in <main>/worktrees and points back. A git directory
+// elsewhere (a link, --separate-git-dir, a submodule) is returned only if it is inside dir or inside one of the opened
+// directories. The agent can write to those anyway, but codex protects a git directory in them unless it is listed.
 func Writable(dir string, opened ...string) (list []string, err error) {
 	tree, ok, err := resolveDir(dir)
 	if err != nil || !ok {
@@ -388,14 +387,14 @@ func Writable(dir string, opened ...string) (list []string, err error) {
 	if err != nil || !ok || filepath.Base(back) != ".git" {
 		return nil, err
 	}
-	// Resolved but for its last part: that must be our .git, not a link to it.
+	// The last part of the path is not resolved: it must be .git itself, not a link to it.
 	if owner, ok, err := resolveDir(filepath.Dir(back)); err != nil || !ok || owner != tree {
 		return nil, err
 	}
 	list = []string{repo.gitDir}
 	for _, name := range sharedDirs {
 		path := filepath.Join(repo.common, name)
-		// A link here would open what it leads to.
+		// A link here would make its target writable.
 		if info, err := os.Lstat(path); err == nil && info.IsDir() {
 			list = append(list, path)
 		} else if err != nil && !files.Absent(err) {
@@ -405,9 +404,9 @@ func Writable(dir string, opened ...string) (list []string, err error) {
 	return list, nil
 }
 
-// Root is the root of the main repository that dir lies in, under which codex looks its trust up: that of
-// the nearest directory upwards with a .git, or of the repository that it is a linked worktree of. Without a
-// repository it is dir itself. All links are resolved.
+// Root returns the root of the main repository that contains dir, which is the key of codex's trust settings: the nearest parent
+// directory with a .git or, for a linked worktree, the root of its main repository; without a repository dir itself. All links
+// are resolved.
 func Root(dir string) (string, error) {
 	real, ok, err := resolveDir(dir)
 	if err == nil && !ok {
