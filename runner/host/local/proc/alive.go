@@ -29,9 +29,9 @@ const probeWait = 250 * time.Millisecond // how long LockDead waits for probes t
 // ErrHeld: another process has the lock.
 var ErrHeld = files.ErrHeld
 
-// CreateAlive creates the alive file of a run at its full size and syncs it and its directory, before the worker is started, so
-// that later neither a full disk nor a missing file looks like a dead worker. Until the first heartbeat it holds the time of its
-// creation. One that exists is fs.ErrExist.
+// CreateAlive creates the alive file of a run at its full size and syncs it and its directory before the worker is started, so
+// that later neither a full disk nor a missing file looks like a dead worker. Until the first heartbeat it contains the time of its
+// creation. If it exists already, the error is fs.ErrExist.
 func CreateAlive(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -45,7 +45,7 @@ func CreateAlive(path string) error {
 	return durable.SyncDir(filepath.Dir(path))
 }
 
-// Alive is a worker's exclusive flock on its alive file, which the kernel drops when the process ends.
+// Alive is a worker's exclusive flock on its alive file, which the kernel releases when the process ends.
 type Alive struct{ f *os.File }
 
 // HoldAlive locks the existing alive file exclusively. It tries for up to wait, because a pass may be probing the file. If
@@ -67,26 +67,26 @@ func (a *Alive) Beat(counter int64, mono time.Duration) error {
 	return err
 }
 
-// Refuse writes, in place as well, the code of the reason why this worker ends without having begun its run.
+// Refuse writes, also in place, the error code because of which this worker ends without having begun its run.
 func (a *Alive) Refuse(code string) error {
 	_, err := a.f.WriteAt(refusalLine(code), 0)
 	return err
 }
 
-// NoteUnstarted writes the same for a worker that could not be started, or has ended.
+// NoteUnstarted does the same for a worker that could not be started, or has ended.
 func NoteUnstarted(path, code string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
-		return fmt.Errorf("refusal into alive file: %w", err)
+		return fmt.Errorf("write the refusal to the alive file: %w", err)
 	}
 	return errors.Join((&Alive{f}).Refuse(code), f.Close())
 }
 
-// Close gives the lock up: from now on the worker counts as dead.
+// Close releases the lock. From now on the worker counts as dead.
 func (a *Alive) Close() error { return a.f.Close() }
 
-// Pulse is what a probe of an alive file found. Beats and Mono are the last heartbeat; before the first, Beats is zero and Mono
-// the time at which the file was created. In a damaged file both are zero.
+// Pulse is the result of a probe of an alive file. Beats and Mono are those of the last heartbeat. Before the first one, Beats is
+// zero and Mono the time at which the file was created. For a damaged file both are zero.
 type Pulse struct {
 	// Held: the worker is alive. Missing: there is no file, so no worker can have begun.
 	Held, Missing bool
@@ -96,8 +96,8 @@ type Pulse struct {
 	Refused string
 }
 
-// ProbeAlive looks at an alive file with a shared lock that it gives back at once. It never creates a file. The worker is
-// alive if the lock cannot be had. With an error that is unknown, and the run is to be left alone.
+// ProbeAlive probes an alive file with a shared lock that it releases at once. It never creates a file. The worker is alive if the
+// lock is not available. After an error that is unknown, and the caller must not touch the run.
 func ProbeAlive(path string) (p Pulse, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +106,7 @@ func ProbeAlive(path string) (p Pulse, err error) {
 	if err != nil {
 		return p, fmt.Errorf("probe alive file: %w", err)
 	}
-	defer f.Close() // gives the lock back
+	defer f.Close() // releases the lock
 	lockErr := files.Lock(f, unix.LOCK_SH, 0)
 	held := errors.Is(lockErr, ErrHeld)
 	if lockErr == nil || held {
@@ -118,9 +118,9 @@ func ProbeAlive(path string) (p Pulse, err error) {
 	return p, nil
 }
 
-// LockDead locks the alive file exclusively for a pass that settles a dead run; release unlocks it after the commit. The
-// error is ErrHeld while a worker, or another pass that settles, holds it. Probes are waited for, a quarter of a second at
-// most. A missing file locks nothing: no process can hold it.
+// LockDead locks the alive file exclusively for a pass that settles a dead run. The pass calls release after the commit. If a
+// worker or another settling pass holds the lock, the error is ErrHeld. It waits at most a quarter of a second for probes. If the
+// file is missing, nothing is locked: no process can hold it.
 func LockDead(path string) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -136,7 +136,7 @@ func LockDead(path string) (release func(), err error) {
 }
 
 // An alive file is one line of AliveSize bytes: a heartbeat, `1 <counter> <clock> <checksum>`, or a refusal,
-// `2 <code> <checksum>`. A reader does not lock, so it may see half of a write, which the checksum shows.
+// `2 <code> <checksum>`. A reader does not lock, so it may see half of a write; the checksum reveals that.
 func heartbeatLine(counter int64, mono time.Duration) []byte {
 	return aliveLine(fmt.Sprintf("1 %020d %020d", counter, int64(mono)))
 }
@@ -149,7 +149,7 @@ func aliveLine(body string) []byte {
 	return fmt.Appendf(nil, "%-*s\n", AliveSize-1, fmt.Sprintf("%s %08x", body, crc32.ChecksumIEEE([]byte(body))))
 }
 
-// readAlive reads the line of an alive file, again if it is torn. One that stays torn counts as no heartbeat.
+// readAlive reads the line of an alive file. It retries if the line is torn; after three attempts it returns no heartbeat.
 func readAlive(f *os.File) (Pulse, error) {
 	for range 3 {
 		b, err := io.ReadAll(io.NewSectionReader(f, 0, AliveSize))
@@ -173,18 +173,18 @@ func parseAlive(line string) (p Pulse, ok bool) {
 	return Pulse{}, false
 }
 
-// maxRecorded bounds the processes in a procs file.
+// maxRecorded limits the processes in a procs file.
 const maxRecorded = 4096
 
-// ProcFile is the procs file of a run: every living process that it has started, by pid and start time, so that a process that
-// cleared its environment and left its parent is still found. Only the worker writes it. Its first line is "boot <id>", the
+// ProcFile is the procs file of a run. It lists the living processes that the run has started, by pid and start time, so that a
+// process that cleared its environment and left its parent is still found. Only the worker writes it. Its first line is "boot <id>", the
 // others are `<pid> <start> "<name>"`.
 type ProcFile struct {
 	path, boot string
 	procs      []reconcile.Process
 }
 
-// CreateProcs creates the procs file of a run that begins (0600).
+// CreateProcs creates the procs file of a new run (0600).
 func CreateProcs(path string) (*ProcFile, error) {
 	boot, err := BootID()
 	if err != nil {
@@ -194,8 +194,8 @@ func CreateProcs(path string) (*ProcFile, error) {
 	return p, p.write(nil)
 }
 
-// Record adds the processes that are not in the file yet, and drops those that have ended. After an error the next call
-// tries again. It does not sync, because the file means nothing after a reboot.
+// Record adds the processes that are not in the file yet, and removes those that have ended. After an error the next call tries
+// again. It does not sync, because the file has no meaning after a reboot.
 func (p *ProcFile) Record(procs []reconcile.Process) error {
 	added := slices.DeleteFunc(slices.Clone(procs), func(q reconcile.Process) bool {
 		return slices.ContainsFunc(p.procs, func(r reconcile.Process) bool { return r.PID == q.PID && r.Start == q.Start })
@@ -233,8 +233,8 @@ func (p *ProcFile) write(procs []reconcile.Process) error {
 	return nil
 }
 
-// ReadProcs reads a procs file: the processes of a run and the boot (BootID) they were recorded in. If there is no file it
-// returns none. It skips damaged lines; without its first line the file names nothing, because its pids have no boot.
+// ReadProcs reads a procs file: the processes of a run and the boot (BootID) in which they were recorded. If there is no file it
+// returns none. It skips damaged lines. If the first line is damaged it returns none, because the boot of the pids is unknown.
 func ReadProcs(path string) (procs []reconcile.Process, boot string, err error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -23,7 +23,7 @@ import (
 // closeWait is how long Close waits for a killed child.
 const closeWait = 5 * time.Second
 
-// Child is a started process, the leader of a process group of its own. It implements host.Process.
+// Child is a started process, the leader of its process group. It implements host.Process.
 type Child struct {
 	process        reconcile.Process
 	cmd            *exec.Cmd
@@ -37,11 +37,11 @@ type Child struct {
 
 var _ host.Process = (*Child)(nil)
 
-// Start starts a command in a process group of its own, with pipes for its three streams. It inherits those, the lease as
-// descriptor 3, so that its lock is held as long as the child lives, the tree file as TreeFD, by which all its descendants are
-// known, and nothing else; both may be nil. A command that does not exist is exec.ErrNotFound or fs.ErrNotExist.
+// Start starts a command in a new process group, with pipes for its three streams. Apart from these it inherits only the lease, as
+// descriptor 3, so that it is held as long as the child lives, and the tree file, as TreeFD, which marks all its descendants. Both
+// may be nil. If the command does not exist, the error wraps exec.ErrNotFound or fs.ErrNotExist.
 func Start(r host.StartRequest, lease, tree *os.File) (*Child, error) {
-	c := &Child{cmd: exec.Command(r.Argv[0], r.Argv[1:]...), done: make(chan struct{})} //nolint:noctx // KillTree ends it, with all that it started
+	c := &Child{cmd: exec.Command(r.Argv[0], r.Argv[1:]...), done: make(chan struct{})} //nolint:noctx // KillTree ends it
 	c.cmd.Dir, c.cmd.Env, c.cmd.SysProcAttr = r.Dir, append([]string{}, r.Env...), &syscall.SysProcAttr{Setpgid: true}
 	if lease != nil {
 		c.cmd.ExtraFiles = []*os.File{lease}
@@ -68,7 +68,7 @@ func Start(r host.StartRequest, lease, tree *os.File) (*Child, error) {
 	return c, nil
 }
 
-// launch starts a child that inherits the files given to it and no others.
+// launch starts a child that inherits no files except for those of cmd.
 func launch(cmd *exec.Cmd) (reconcile.Process, error) {
 	if err := sealDescriptors(); err != nil {
 		return reconcile.Process{}, err
@@ -77,15 +77,15 @@ func launch(cmd *exec.Cmd) (reconcile.Process, error) {
 		return reconcile.Process{}, err
 	}
 	e, err := statOfChild(cmd.Process.Pid)
-	if err != nil { // a child that is not known would never be ended
+	if err != nil { // a child without a start time could never be ended
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
 	return e.process(), err
 }
 
-// statOfChild reads a child that has not been reaped and so exists, whatever /proc says: with the mount option hidepid,
-// the child of a non-dumpable process is hidden until its exec is over, a moment after os.StartProcess has returned.
+// statOfChild reads the stat of a child that has not been reaped. It retries if /proc does not show the child: with the mount option
+// hidepid, the child of a non-dumpable process is hidden until a moment after os.StartProcess has returned.
 func statOfChild(pid int) (entry, error) {
 	for end := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
 		e, err := statOf(pid)
@@ -104,8 +104,8 @@ func (c *Child) Stdin() io.WriteCloser { return c.stdin }
 func (c *Child) Stdout() io.Reader     { return c.stdout }
 func (c *Child) Stderr() io.Reader     { return c.stderr }
 
-// Wait returns when the child itself has ended, even if other processes still hold its pipes, or when ctx has, with its
-// error. The child is not reaped before Close, so its group can still be signalled.
+// Wait returns nil when the child has ended, even if other processes have its pipes open, or the error of ctx. The child is not
+// reaped before Close, so its group can still be signalled.
 func (c *Child) Wait(ctx context.Context) error {
 	select {
 	case <-c.done:
@@ -115,8 +115,8 @@ func (c *Child) Wait(ctx context.Context) error {
 	}
 }
 
-// SignalGroup sends sig to the child's process group, also after the child itself has ended; os.ErrProcessDone if the group
-// is empty, or after Close. (Until then the number of the group cannot be reused, because the child is not reaped.)
+// SignalGroup sends sig to the child's process group, even after the child itself has ended. It returns os.ErrProcessDone if the
+// group is empty, and after Close. (The number of the group cannot be reused before Close, because the child is not reaped.)
 func (c *Child) SignalGroup(sig unix.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,8 +133,8 @@ func (c *Child) SignalGroup(sig unix.Signal) error {
 	return nil
 }
 
-// Close kills the group if the child still runs, reaps the child, closes the pipes and returns how it ended. A child that SIGKILL
-// does not end within 5 s is an error, and is not reaped.
+// Close kills the group if the child still runs, reaps the child, closes the pipes and returns how the child ended. If SIGKILL does
+// not end the child within 5 s, Close returns an error and does not reap it.
 func (c *Child) Close() (host.Exit, error) {
 	defer c.closePipes()
 	select {
@@ -147,7 +147,7 @@ func (c *Child) Close() (host.Exit, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
 	if err := c.Wait(ctx); err != nil {
-		return host.Exit{Code: -1}, fmt.Errorf("process %d (%s) does not end: %w", c.process.PID, c.process.Name, err)
+		return host.Exit{Code: -1}, fmt.Errorf("process %d (%s) did not end after SIGKILL: %w", c.process.PID, c.process.Name, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,11 +179,12 @@ const (
 	answerFD = FirstExtra
 	extraFD  = FirstExtra + 1
 
-	// taken is the answer of a worker that has its run. Another is its reason to refuse it, none means that it has ended.
+	// taken is the answer of a worker that has its run. Any other answer is its reason for refusing the run; none means that the
+	// worker has ended.
 	taken = "+"
 )
 
-// The errors of Ready: in the time given the worker neither took its run nor refused it nor ended; it ended without an answer.
+// The errors of Ready: the worker did not answer in time, or ended without an answer.
 var (
 	ErrNoAnswer = errors.New("no answer in time")
 	ErrDied     = errors.New("ended before it was ready")
@@ -192,13 +193,13 @@ var (
 // Spawn is a worker to start, with "/" as its working directory.
 type Spawn struct {
 	Exe       string
-	Argv, Env []string // Argv[0] is the name that is shown; every user can read the others
+	Argv, Env []string // Argv[0] is the displayed name; every user can read the arguments
 	Log       *os.File // for its stdout and stderr; nil discards them
-	// Secret reaches the worker through a pipe and not through the environment: 16 KiB at most, may be empty.
+	// Secret is passed to the worker through a pipe, not through the environment: at most 16 KiB, may be empty.
 	Secret []byte
-	// Extra is a file that it gets as descriptor 4 (TakeExtra), nil for none. The caller keeps its own.
+	// Extra is a file that the worker gets as descriptor 4 (TakeExtra), nil for none. The caller must close its own copy.
 	Extra *os.File
-	// Scope is the systemd scope that it starts in, nil for none.
+	// Scope is the systemd scope that the worker is started in, nil for none.
 	Scope *Scope
 	// Wait is how long Ready waits for the worker's answer, from Detach on.
 	Wait time.Duration
@@ -213,8 +214,8 @@ type Detached struct {
 	status   string        // set before done is closed
 }
 
-// Detach starts a process in a session of its own. It inherits its log, what TakeRun and TakeExtra take over, and nothing
-// else. Ready must be called once. As long as this process lives, one goroutine waits for the worker's end and reaps it.
+// Detach starts a worker in a new session. It inherits only its log and the files that TakeOver and TakeExtra read. The caller must
+// call Ready once. As long as this process lives, a goroutine waits for the end of the worker and reaps it.
 func Detach(s Spawn) (d *Detached, err error) {
 	defer func() {
 		if err != nil {
@@ -229,8 +230,8 @@ func Detach(s Spawn) (d *Detached, err error) {
 		return nil, err
 	}
 	defer stdin.Close()
-	// The end of the secret lets the worker make itself non-dumpable, and where /proc hides other users' processes
-	// (hidepid) it could not be identified after that. So it comes last.
+	// After the end of the secret, the worker makes itself non-dumpable. If /proc hides processes (hidepid), this process could
+	// not identify it any more. So the pipe is closed last.
 	defer secret.Close()
 	if _, err := secret.Write(s.Secret); err != nil {
 		return nil, err
@@ -268,8 +269,8 @@ func Detach(s Spawn) (d *Detached, err error) {
 	return d, nil
 }
 
-// Ready waits until the worker has taken its run. Otherwise the error is the worker's reason to refuse it, ErrDied,
-// ErrNoAnswer after Spawn.Wait, or that of ctx; the worker is left as it is.
+// Ready waits until the worker has taken its run. Otherwise it returns the worker's reason for refusing the run, ErrDied,
+// ErrNoAnswer after Spawn.Wait, or the error of ctx. It does not end the worker.
 func (d *Detached) Ready(ctx context.Context) error {
 	defer d.answer.Close()
 	err := d.answer.SetReadDeadline(d.deadline)
@@ -287,7 +288,7 @@ func (d *Detached) Ready(ctx context.Context) error {
 	case err == nil && len(answer) > 0:
 		err = fmt.Errorf("refused: %s", answer)
 	case err == nil:
-		status := "it closed its pipe and runs on"
+		status := "it closed its pipe and is still running"
 		select {
 		case <-d.done:
 			status = d.status
@@ -300,17 +301,17 @@ func (d *Detached) Ready(ctx context.Context) error {
 
 // Handover is a worker's side of Detach.
 type Handover struct {
-	// Secret is what the pass handed over, empty if nothing.
+	// Secret is Spawn.Secret.
 	Secret []byte
 	answer *os.File
 }
 
-// TakeOver takes over what a pass has handed to this worker. A worker calls it before it opens or starts anything. Programs
-// that the worker starts do not inherit it.
+// TakeOver reads what a pass has passed to this worker. A worker must call it before it opens or starts anything. Programs that the
+// worker starts do not inherit it.
 func TakeOver() (*Handover, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(answerFD, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
-		return nil, errors.New("descriptor 3 is no pipe: not started by a pass")
+		return nil, errors.New("descriptor 3 is not a pipe: only a pass can start a worker")
 	}
 	unix.CloseOnExec(answerFD)
 	secret, err := io.ReadAll(io.LimitReader(os.Stdin, maxSecret))
@@ -320,11 +321,11 @@ func TakeOver() (*Handover, error) {
 	return &Handover{Secret: secret, answer: os.NewFile(answerFD, "answer")}, nil
 }
 
-// Taken tells the pass that this worker has its run. An error means that the pass does not listen any more, which changes
-// nothing about the run.
+// Taken tells the pass that this worker has its run. An error means that the pass has stopped waiting, which does not affect the
+// run.
 func (h *Handover) Taken() error { return h.reply(taken) }
 
-// Refuse tells the pass why this worker ends without touching its run. The message becomes one line of at most 1 KiB.
+// Refuse tells the pass why this worker ends without beginning its run. The message is shortened to one line of 1 KiB.
 func (h *Handover) Refuse(message string) error {
 	return h.reply(text.Within(strings.Join(strings.Fields(message), " "), maxAnswer))
 }
@@ -337,18 +338,18 @@ func (h *Handover) reply(answer string) error {
 	return nil
 }
 
-// TakeExtra takes over the file that a pass has handed to this worker (Spawn.Extra), which must be the one at path.
-// Programs that the worker starts do not inherit it. A worker calls it before it opens anything.
+// TakeExtra returns the file that a pass has passed to this worker (Spawn.Extra), which must be the one at path. A worker must call
+// it before it opens anything. Programs that the worker starts do not inherit the file.
 func TakeExtra(path string) (*os.File, error) {
 	var got, named unix.Stat_t
 	if err := unix.Fstat(extraFD, &got); err != nil {
-		return nil, fmt.Errorf("%s was not handed over: %w", path, err)
+		return nil, fmt.Errorf("%s was not inherited: %w", path, err)
 	}
 	if err := unix.Stat(path, &named); err != nil {
-		return nil, fmt.Errorf("%s, which was handed over: %w", path, err)
+		return nil, fmt.Errorf("%s, which was inherited: %w", path, err)
 	}
 	if got.Dev != named.Dev || got.Ino != named.Ino {
-		return nil, fmt.Errorf("the file that was handed over is not %s", path)
+		return nil, fmt.Errorf("the inherited file is not %s", path)
 	}
 	unix.CloseOnExec(extraFD)
 	return os.NewFile(extraFD, path), nil

@@ -18,29 +18,29 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Owner says which processes belong to a run. Each reason alone is enough, and what descends from such a process belongs too.
+// Owner describes which processes belong to a run. Each criterion alone is enough, and the descendants of a process belong, too.
 type Owner struct {
-	// RunID is the value of host.RunMark, ThreadID that of host.ThreadMark; empty ones match nothing.
+	// RunID is the value of host.RunMark, ThreadID that of host.ThreadMark. An empty value matches no process.
 	RunID, ThreadID string
 	// Tree is the path of the run's tree file, which its processes inherit as TreeFD. The file may have been removed.
 	Tree string
 	// Recorded processes belong. To end the worker as well, name it here.
 	Recorded []reconcile.Process
-	// Worker is the run's worker, which does not belong itself. With Below, what descends from it belongs.
+	// Worker is the run's worker, which does not belong itself. With Below, its descendants belong.
 	Worker reconcile.Process
 	Below  bool
-	// Folder is the workspace root, without symlinks: the members of the worker's session that work there belong. It is the
-	// only trace of an MCP server, to which codex passes neither environment nor descriptors, if the worker dies before it could
-	// record it. The folder tells the session from a later one whose leader has the same pid.
+	// Folder is the workspace root, without symlinks. Members of the worker's session whose working directory is inside belong.
+	// That finds MCP servers, to which codex passes neither environment nor descriptors, if the worker died before it could
+	// record them. The folder distinguishes the session from a later one whose leader has the same pid.
 	Folder string
-	// Boot is the BootID that Recorded and Worker were recorded in. In another boot they mean nothing.
+	// Boot is the BootID in which Recorded and Worker were recorded. In another boot they are ignored.
 	Boot string
-	// Spare is the pid of a process that does not belong, nor does what descends from it.
+	// Spare is the pid of a process that, with its descendants, does not belong.
 	Spare int
 }
 
-// marker returns what a process of the run shows to other processes of its user: one of the entries of its environment, or
-// the tree file, by the path under which the system shows it.
+// marker returns what identifies a process of the run: entries of its environment, of which one is enough, or the tree file, with
+// its links resolved as in /proc.
 func (o Owner) marker() (env []string, tree string) {
 	for name, value := range map[string]string{host.RunMark: o.RunID, host.ThreadMark: o.ThreadID} {
 		if value != "" {
@@ -56,13 +56,13 @@ func (o Owner) marker() (env []string, tree string) {
 	return env, filepath.Clean(o.Tree)
 }
 
-// containsEntry reports whether one of the entries stands in an environment as the system shows it.
+// containsEntry reports whether an environment, separated by zero bytes, contains one of the entries.
 func containsEntry(environ string, entries []string) bool {
 	return slices.ContainsFunc(strings.Split(environ, "\x00"), func(e string) bool { return slices.Contains(entries, e) })
 }
 
-// Find lists, by pid, the living processes that belong to the run. This process and its ancestors are never among them.
-// An error means that some may be missing.
+// Find lists the living processes that belong to the run, sorted by pid. This process and its ancestors are never among them. If it
+// returns an error, some may be missing.
 func Find(o Owner) ([]reconcile.Process, error) {
 	boot, err := BootID()
 	if err != nil {
@@ -125,8 +125,8 @@ func (t *processTree) claim(pid int) {
 	}
 }
 
-// claimBelow claims the descendants of a process. A child that is older than its parent is none: its parent's pid changed
-// hands during the scan.
+// claimBelow claims the descendants of a process. A child that is older than its parent is not its child: the parent's pid was
+// reused during the scan.
 func (t *processTree) claimBelow(pid int) {
 	for _, child := range t.children[pid] {
 		if t.byPID[child].start >= t.byPID[pid].start {
@@ -135,8 +135,8 @@ func (t *processTree) claimBelow(pid int) {
 	}
 }
 
-// claimSession claims the members of the session of a worker that work in the folder. The leader is looked up after the
-// scan: if its pid belongs to another process by now, the run's session had no member left.
+// claimSession claims the members of a worker's session whose working directory is inside folder. The leader is looked up after
+// the scan: if its pid belongs to another process then, the run's session had no member left.
 func (t *processTree) claimSession(worker reconcile.Process, folder string) error {
 	if worker.PID == 0 || folder == "" {
 		return nil
@@ -189,9 +189,10 @@ func (t *processTree) list() (procs []reconcile.Process) {
 
 func byPID(a, b reconcile.Process) int { return a.PID - b.PID }
 
-// TreeFD is the descriptor at which hooks, agents and all that they start hold their run's tree file. A change of the
-// environment, the session or the parent does not remove this marker; only closing the descriptor does. Shell scripts use low numbers (3 to 9), shells 10 and up and 255, and Node closes all from 3 up to the first gap after
-// 16. A strict limit on descriptors ends at 64.
+// TreeFD is the descriptor as which hooks, agents and all their descendants have their run's tree file open. A change of the
+// environment, the session or the parent does not remove this marker; only closing the descriptor does. The number collides with
+// none of these: shell scripts use 3 to 9, shells 10 and up and 255, Node closes all from 3 up to the first gap after 16, and a
+// strict limit on descriptors ends at 64.
 const TreeFD = 63
 
 // OpenTree opens the tree file of a run and creates it if necessary. It stays empty.
@@ -203,10 +204,10 @@ func OpenTree(path string) (*os.File, error) {
 	return f, nil
 }
 
-// ExtraFiles returns files for exec.Cmd.ExtraFiles, with tree so that it becomes TreeFD. Without a tree, or if TreeFD is too
-// near the limit on descriptors, it returns files unchanged.
+// ExtraFiles returns files for exec.Cmd.ExtraFiles, extended so that tree becomes TreeFD. If tree is nil, or TreeFD too close to the
+// limit on descriptors, it returns files unchanged.
 func ExtraFiles(tree *os.File, files ...*os.File) []*os.File {
-	const room = 16 // what a fork needs for a moment to arrange the child's files
+	const room = 16 // descriptors that a fork needs temporarily
 	var limit unix.Rlimit
 	if tree == nil || unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur <= TreeFD+room {
 		return files
@@ -220,12 +221,12 @@ const FirstExtra = 3
 const (
 	killRounds = 16                    // rounds of SIGKILL while new processes keep appearing
 	killWait   = 2 * time.Second       // for the processes of one round to end
-	killStep   = 10 * time.Millisecond // between two looks at processes that are to end
+	killStep   = 10 * time.Millisecond // between two checks whether processes have ended
 )
 
-// KillTree ends every process that Find finds, and returns those that are left. It sends SIGTERM (and SIGCONT, which a stopped
-// process needs to notice), waits for grace, at most half of the time that ctx leaves, then sends SIGKILL and looks again, until
-// nothing is found, a round changes nothing, or ctx ends, with its error.
+// KillTree ends every process that Find finds, and returns those that are left. It sends SIGTERM (and SIGCONT, so that stopped
+// processes handle it), waits for grace, but at most half of the time until the deadline of ctx, and then repeats SIGKILL until
+// Find finds nothing or the same processes again. If ctx ends, it returns the error of ctx.
 func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.Process, err error) {
 	boot, err := BootID()
 	if err != nil {
@@ -237,7 +238,7 @@ func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconci
 	o.Recorded = slices.Clone(o.Recorded)
 	find := func() error {
 		left, err = Find(o)
-		o.Recorded = append(o.Recorded, left...) // what is known by its parent alone would be lost once the parent has ended
+		o.Recorded = append(o.Recorded, left...) // a process that was found by its parent alone would be lost when the parent ends
 		return err
 	}
 	if err := find(); err != nil || len(left) == 0 {
@@ -270,8 +271,8 @@ func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconci
 	return left, err
 }
 
-// signalAndWait sends the signals to each process and waits until all have ended, at most for the given time and no longer
-// than ctx. A process that may not be signalled is not waited for: the caller finds it again.
+// signalAndWait sends the signals to each process and waits until all have ended, at most for wait or until ctx ends. It does not
+// wait for a process that it may not signal: the caller finds it again.
 func signalAndWait(ctx context.Context, procs []reconcile.Process, wait time.Duration, sigs ...unix.Signal) error {
 	var signalled []reconcile.Process
 	var errs []error

@@ -14,17 +14,17 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// What macOS does worse than Linux:
+// Limitations on macOS:
 //
-//   - There are no pidfds. Signal compares the start time and then uses kill(2): the pid may change hands in between.
+//   - There are no pidfds. Signal compares the start time and then uses kill(2): the pid may be reused in between.
 //   - The system hides the environment of its own programs (/bin, /usr/bin) even from their user.
 //   - The descriptors, sessions, locks and command lines of other processes are not read.
-//   - There is no subreaper: what a parent leaves goes to launchd, and descent ends there.
-//   - There is no NonDumpable: processes of the same user may read a worker's environment.
+//   - There is no subreaper: launchd adopts orphans, and descent ends there.
+//   - There is no NonDumpable: processes of the same user can read a worker's environment.
 //
 // A worker there relies on the procs file and on the process groups of its children.
 
-// BootID names the boot that pids and start times are valid in: the kernel's session id.
+// BootID identifies the boot in which pids and start times are valid: the kernel's session id.
 func BootID() (string, error) {
 	id, err := unix.Sysctl("kern.bootsessionuuid")
 	if err != nil {
@@ -33,7 +33,7 @@ func BootID() (string, error) {
 	return id, nil
 }
 
-// Monotonic is CLOCK_UPTIME_RAW: the time since boot without the time spent asleep.
+// Monotonic reads CLOCK_UPTIME_RAW: the time since boot without the time spent asleep.
 func Monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_UPTIME_RAW, &ts); err != nil {
@@ -67,7 +67,7 @@ func statOf(pid int) (entry, error) {
 	return entryOf(&list[0]), nil
 }
 
-// entryOf: the start time is in microseconds of the wall clock as it was then.
+// entryOf converts a process. Its start time is that of the wall clock, in microseconds.
 func entryOf(k *unix.KinfoProc) entry {
 	const stopped, zombie = 4, 5 // SSTOP, SZOMB
 	started := k.Proc.P_starttime
@@ -94,7 +94,7 @@ func scan() ([]entry, error) {
 	return entries, nil
 }
 
-// Descendants lists, by pid, the living processes below pid, which is not among them.
+// Descendants lists the living descendants of pid, sorted by pid.
 func Descendants(pid int) ([]reconcile.Process, error) {
 	entries, err := scan()
 	t := newProcessTree(entries)
@@ -109,7 +109,7 @@ func hasMarker(pid int, entries []string, _ string) (bool, error) {
 	return containsEntry(env, entries), err
 }
 
-// environ returns the environment that a process of this user was started with; empty if it is gone or hidden.
+// environ returns the environment that a process of this user was started with; empty if it has ended or is hidden.
 func environ(pid int) (string, error) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.pid", pid)
 	if err != nil || len(list) == 0 || list[0].Eproc.Ucred.Uid != uint32(os.Geteuid()) {
@@ -117,7 +117,7 @@ func environ(pid int) (string, error) {
 	}
 	b, err := unix.SysctlRaw("kern.procargs2", pid)
 	if err != nil || len(b) < 4 {
-		return "", nil //nolint:nilerr // it is gone, or hidden
+		return "", nil //nolint:nilerr // it has ended, or is hidden
 	}
 	// The number of arguments, the program's path, padding, the arguments, the environment.
 	_, rest, _ := bytes.Cut(b[4:], []byte{0})
@@ -128,8 +128,8 @@ func environ(pid int) (string, error) {
 	return string(rest), nil
 }
 
-// Signal sends sig to the process p if it still is that process, and returns os.ErrProcessDone if it is gone, a zombie or
-// another one. The pid may change hands between the two steps.
+// Signal sends sig to p if it is still the same process, and returns os.ErrProcessDone if it has ended, is a zombie or another
+// process. The pid may be reused between the two steps.
 func Signal(p reconcile.Process, sig unix.Signal) error {
 	if err := errors.Join(checkTarget(p), checkSame(p)); err != nil {
 		return err
@@ -159,7 +159,7 @@ const ownDescriptors = "/dev/fd"
 // BecomeSubreaper returns errors.ErrUnsupported.
 func BecomeSubreaper() error { return fmt.Errorf("become a subreaper: %w", errors.ErrUnsupported) }
 
-// ShowAs does nothing: a worker is started by its program's own path.
+// ShowAs does nothing: a worker is started with its program's path as its name.
 func ShowAs(string) error { return nil }
 
 // NonDumpable returns errors.ErrUnsupported.

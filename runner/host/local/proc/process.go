@@ -17,7 +17,7 @@ import (
 // entry is one process as the system lists it.
 type entry struct {
 	pid, ppid int
-	session   int // 0 where the system does not tell
+	session   int // 0 if the system does not tell
 	start     uint64
 	name      string
 	dead      bool // a zombie, or about to be gone
@@ -39,7 +39,7 @@ func Self() (reconcile.Handle, error) {
 }
 
 // SameProcess reports whether the process that h names is alive: same boot and pid namespace, same pid, same start time,
-// not a zombie. If that cannot be found out the answer is no, so that the process is never signalled.
+// not a zombie. It returns false if it cannot tell, so that the process is never signalled.
 func SameProcess(h reconcile.Handle) bool {
 	boot, err := BootID()
 	return err == nil && h.Boot == boot && h.Start != 0 && checkSame(reconcile.Process{PID: h.PID, Start: h.Start}) == nil
@@ -51,7 +51,7 @@ func Stopped(h reconcile.Handle) bool {
 	return err == nil && e.stopped && SameProcess(h)
 }
 
-// checkSame returns nil if p still is the process that it was, os.ErrProcessDone if it is not, or a zombie.
+// checkSame returns nil if p is still the same process, and os.ErrProcessDone if it is another one or a zombie.
 func checkSame(p reconcile.Process) error {
 	if p.PID <= 0 {
 		return os.ErrProcessDone
@@ -76,28 +76,28 @@ func checkTarget(p reconcile.Process) error {
 	return nil
 }
 
-// Environ returns the environment ("NAME=value" entries) that a process was started with; empty where the system does not
-// show it, os.ErrProcessDone if the process is gone.
+// Environ returns the environment ("NAME=value" entries) that a process was started with; empty if the system does not show it,
+// os.ErrProcessDone if the process has ended.
 func Environ(p reconcile.Process) ([]string, error) {
 	raw, err := environ(p.PID)
 	if err != nil {
 		return nil, fmt.Errorf("environment of process %d: %w", p.PID, err)
 	}
-	if err := checkSame(p); err != nil { // compared after the read, so that it was this process's environment
+	if err := checkSame(p); err != nil { // checked after reading, so that it was this process's environment
 		return nil, err
 	}
 	return slices.DeleteFunc(strings.Split(raw, "\x00"), func(e string) bool { return !strings.Contains(e, "=") }), nil
 }
 
-// FoundWorker is a worker that is known by its command line alone.
+// FoundWorker is a worker that was found by its command line.
 type FoundWorker struct {
 	reconcile.Process
 	// Workflow is the path of its workflow file.
 	Workflow string
 }
 
-// sealDescriptors marks every descriptor above 2 close-on-exec, because those that were inherited from cron, a terminal or
-// a test are not marked. The descriptors that a child shall inherit are passed on explicitly.
+// sealDescriptors marks every descriptor above 2 close-on-exec, because those inherited from cron, a terminal or a test are not
+// marked. Descriptors that a child should inherit are passed explicitly.
 func sealDescriptors() error {
 	names, err := os.ReadDir(ownDescriptors)
 	if err != nil {
@@ -111,16 +111,16 @@ func sealDescriptors() error {
 	return nil
 }
 
-// CheckLimits fails if a limit of this process is lower than what a pass, a worker and an agent need. They would fail
-// later otherwise, wherever they are.
+// CheckLimits returns an error if a limit of this process is too low for a pass, a worker and an agent. Otherwise they would
+// fail later, at an arbitrary point.
 func CheckLimits() error {
 	const least = 64
 	var files, processes unix.Rlimit
 	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_NOFILE, &files), unix.Getrlimit(unix.RLIMIT_NPROC, &processes)); err != nil {
-		return fmt.Errorf("look at the limits: %w", err)
+		return fmt.Errorf("read the limits: %w", err)
 	}
 	what, limit := "files may be open at once (ulimit -n)", files.Cur
-	if limit >= least && os.Geteuid() != 0 { // the other does not bind root
+	if limit >= least && os.Geteuid() != 0 { // the limit of processes does not apply to root
 		what, limit = "processes and threads may run at once (ulimit -u)", processes.Cur
 	}
 	if limit < least {
@@ -129,7 +129,7 @@ func CheckLimits() error {
 	return nil
 }
 
-// ThreadsRefused reports whether the log of a Go program says that it died because the system gave it no thread.
+// ThreadsRefused reports whether the log of a Go program says that it crashed because the system refused it a thread.
 func ThreadsRefused(log string) bool {
 	return strings.Contains(log, "failed to create new OS thread") || strings.Contains(log, "pthread_create failed")
 }

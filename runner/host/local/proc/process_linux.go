@@ -18,11 +18,11 @@ import (
 
 const ownDescriptors = "/proc/self/fd"
 
-// firstPIDNamespace is the link of the machine's own pid namespace, the same on every Linux.
+// firstPIDNamespace is the link of the initial pid namespace, the same on every Linux.
 const firstPIDNamespace = "pid:[4026531836]"
 
-// BootID names the boot that pids and start times are valid in: the kernel's boot id and, inside a container, the pid
-// namespace ("<boot id>/pid:[4026532…]"). It contains no blanks.
+// BootID identifies the boot in which pids and start times are valid: the kernel's boot id and, in a container, the pid namespace
+// ("<boot id>/pid:[4026532…]"). It contains no blanks.
 func BootID() (string, error) { return bootID() }
 
 var bootID = sync.OnceValues(func() (string, error) {
@@ -41,8 +41,8 @@ var bootID = sync.OnceValues(func() (string, error) {
 	return boot, nil
 })
 
-// Monotonic is CLOCK_MONOTONIC: the time since boot without the time spent suspended. Two values may be compared if
-// BootID is the same.
+// Monotonic reads CLOCK_MONOTONIC: the time since boot without the time spent suspended. Values of the same BootID can be
+// compared.
 func Monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -51,8 +51,8 @@ func Monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// checkNumbering makes sure that /proc numbers processes as kill and fork do here. In a pid namespace that was entered
-// without mounting a new /proc, it shows the pids of the outer one, and a signal would hit an unrelated process.
+// checkNumbering returns an error unless /proc shows the same pids as kill and fork use. In a pid namespace without its own /proc,
+// /proc shows the pids of the outer namespace, and a signal would hit an unrelated process.
 var checkNumbering = sync.OnceValue(func() error {
 	self, err := os.Readlink("/proc/self")
 	if err == nil && self != strconv.Itoa(os.Getpid()) {
@@ -63,7 +63,7 @@ var checkNumbering = sync.OnceValue(func() error {
 
 func procPath(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
 
-// read reads a file of /proc. os.ReadFile makes three times as many system calls, to see whether it can wait for the file, and a
+// read reads a file of /proc. os.ReadFile makes three times as many system calls, to find out whether the file can be polled, and a
 // worker reads some hundred files at each heartbeat.
 func read(path string) (all []byte, err error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -98,8 +98,8 @@ func statOf(pid int) (entry, error) {
 	return entry{}, fmt.Errorf("process %d: %w", pid, err)
 }
 
-// parseStat reads a line of /proc/<pid>/stat. The name stands in parentheses and may itself contain parentheses, blanks
-// and newlines, so the fields are counted from the last parenthesis.
+// parseStat parses a line of /proc/<pid>/stat. The name is in parentheses and may itself contain parentheses, blanks and newlines,
+// so the fields are counted from the last parenthesis.
 func parseStat(line string) (e entry, err error) {
 	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
 	if open < 1 || end < open {
@@ -109,7 +109,7 @@ func parseStat(line string) (e entry, err error) {
 	fields := strings.Fields(line[end+1:])
 	const first = 3 // the number of fields[0] in proc(5)
 	if len(fields) <= 22-first {
-		return e, errors.New("stat is cut off")
+		return e, errors.New("stat is truncated")
 	}
 	number := func(text string) int {
 		n, numberErr := strconv.Atoi(strings.TrimSpace(text))
@@ -120,20 +120,20 @@ func parseStat(line string) (e entry, err error) {
 	state, threads := fields[0], number(fields[20-first])
 	e.start = uint64(number(fields[22-first]))
 	e.session = max(e.session, 0) // -1 in a process that is ending
-	// A process whose first thread has ended shows as a zombie while its other threads run on.
+	// A process whose first thread has ended is shown as a zombie even if other threads are running.
 	e.stopped = state == "T"
 	e.dead = state == "X" || state == "x" || state == "Z" && threads <= 1
 	return e, err
 }
 
-// gone reports whether err is how /proc and the pidfd calls say that a process has ended.
+// gone reports whether err, from /proc or a pidfd call, means that a process has ended.
 func gone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
 
-// forbidden reports whether err says that a process belongs to another user or may not be looked into.
+// forbidden reports whether err means that a process belongs to another user or may not be inspected.
 func forbidden(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) }
 
-// Signal sends sig to the process p if it still is that process, and returns os.ErrProcessDone if it is gone, a zombie or
-// another one. The caller compares the boot (BootID) that p was recorded in.
+// Signal sends sig to p if it is still the same process, and returns os.ErrProcessDone if it has ended, is a zombie or another
+// process. The caller must compare the boot (BootID) in which p was recorded.
 func Signal(p reconcile.Process, sig unix.Signal) error {
 	if err := checkTarget(p); err != nil {
 		return err
@@ -143,7 +143,7 @@ func Signal(p reconcile.Process, sig unix.Signal) error {
 		return err
 	}
 	defer unix.Close(fd)
-	// Compared once the descriptor is open, so that the pid cannot come to mean another process in between.
+	// Compared while the descriptor is open, so that the pid cannot be reused in between.
 	if err := checkSame(p); err != nil {
 		return err
 	}
@@ -174,8 +174,8 @@ func TempFile() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "temporary file"), err
 }
 
-// CheckPidfds fails where pidfds cannot be used. No process could be ended safely then, so none may be started: each
-// attempt would fail, and the failure would count against its issue.
+// CheckPidfds returns an error if pidfds cannot be used. Then no process could be ended safely, so none may be started: each run
+// would fail, and the failure would count against its issue.
 func CheckPidfds() error {
 	fd, err := openPIDFD(os.Getpid())
 	if err == nil {
@@ -216,8 +216,8 @@ func scan() (entries []entry, err error) {
 	return entries, nil
 }
 
-// Descendants lists, by pid, the living processes below pid, which is not among them. Its cost depends on their number; a process
-// that changes its parent at this moment may be missing.
+// Descendants lists the living descendants of pid, sorted by pid. Its cost depends on their number. A process that changes its
+// parent at this moment may be missing.
 func Descendants(pid int) (below []reconcile.Process, err error) {
 	if err := checkNumbering(); err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func Descendants(pid int) (below []reconcile.Process, err error) {
 	return below, errors.Join(errs...)
 }
 
-// childrenOf lists the children of all threads of a process, zombies too; none if it is gone.
+// childrenOf lists the children of all threads of a process, including zombies; none if it has ended.
 func childrenOf(pid int) (list []int) {
 	threads, _ := os.ReadDir(procPath(pid, "task"))
 	for _, thread := range threads {
@@ -256,8 +256,8 @@ func childrenOf(pid int) (list []int) {
 	return list
 }
 
-// hasMarker reports whether a process has the tree file open as TreeFD or one of the entries in the environment that it was
-// started with. Processes of other users, who can write any marker, and those that may not be looked into have not.
+// hasMarker reports whether a process has the tree file open as TreeFD, or one of the entries in the environment that it was
+// started with. It returns false for processes of other users, who can set any marker, and for those that may not be inspected.
 func hasMarker(pid int, entries []string, tree string) (bool, error) {
 	found := tree != "" && holdsTree(pid, tree)
 	if !found && len(entries) > 0 {
@@ -270,14 +270,14 @@ func hasMarker(pid int, entries []string, tree string) (bool, error) {
 	if !found {
 		return false, nil
 	}
-	// The directory of a process belongs to its user even if the process is not dumpable.
+	// The directory in /proc belongs to the process's user even if the process is not dumpable.
 	var dir unix.Stat_t
 	err := unix.Stat(procPath(pid, ""), &dir)
 	return err == nil && int(dir.Uid) == os.Geteuid(), nil
 }
 
-// holdsTree reports whether the process has the tree file at path open as TreeFD. The link is compared first, because the
-// file may be on a file system that does not answer. In another mount namespace the same path is another file.
+// holdsTree reports whether the process has the tree file at path open as TreeFD. The link is compared first, because another open
+// file may be on a file system that hangs. In another mount namespace the same path is another file.
 func holdsTree(pid int, path string) bool {
 	link := procPath(pid, "fd/") + strconv.Itoa(TreeFD)
 	target, err := os.Readlink(link)
@@ -293,8 +293,8 @@ func holdsTree(pid int, path string) bool {
 	return err == nil && os.SameFile(open, named)
 }
 
-// worksBelow reports whether the working directory of a process is folder or lies below it. The folder must be a path
-// without symlinks. A process that may not be looked into does not count.
+// worksBelow reports whether the working directory of a process is folder or inside it. The path of folder must not contain
+// symlinks. For a process that may not be inspected it returns false.
 func worksBelow(pid int, folder string) (bool, error) {
 	dir, err := os.Readlink(procPath(pid, "cwd"))
 	if gone(err) || forbidden(err) {
@@ -303,7 +303,7 @@ func worksBelow(pid int, folder string) (bool, error) {
 	return strings.HasPrefix(dir+"/", folder+"/"), err
 }
 
-// environ returns the environment that a process was started with; empty if it is gone or may not be looked into.
+// environ returns the environment that a process was started with; empty if it has ended or may not be inspected.
 func environ(pid int) (string, error) {
 	raw, err := read(procPath(pid, "environ"))
 	if gone(err) || forbidden(err) {
@@ -312,7 +312,8 @@ func environ(pid int) (string, error) {
 	return string(raw), err
 }
 
-// commands lists this user's processes of a state directory whose first argument is subcommand, with the values of their flags.
+// commands finds the processes with a subcommand of symphony and a state directory, and returns their arguments as a map from each
+// argument to the next one.
 func commands(subcommand, stateDir string) (map[reconcile.Process]map[string]string, error) {
 	entries, err := scan()
 	found := map[reconcile.Process]map[string]string{}
@@ -333,8 +334,8 @@ func commands(subcommand, stateDir string) (map[reconcile.Process]map[string]str
 	return found, err
 }
 
-// Workers finds this user's workers of a state directory by their command lines, by run id. It serves when the database
-// cannot be read. Whether a worker really has its run is shown by its alive file.
+// Workers finds the workers of a state directory by their command lines, and returns them by run id. It is used if the database
+// cannot be read. The alive file shows whether a worker really has its run.
 func Workers(stateDir string) (map[string]FoundWorker, error) {
 	all, err := commands("worker", stateDir)
 	found := map[string]FoundWorker{}
@@ -344,7 +345,7 @@ func Workers(stateDir string) (map[string]FoundWorker, error) {
 	return found, err
 }
 
-// OwnPasses finds the passes of a state directory that its workers have started at the end of their runs.
+// OwnPasses finds the passes of a state directory that workers have started at the end of their runs.
 func OwnPasses(stateDir string) (list []reconcile.Process, err error) {
 	all, err := commands("tick", stateDir)
 	for p, flags := range all {

@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	systemdLimit = 2 * time.Second         // for all that a pass asks systemd
-	probeLimit   = 1500 * time.Millisecond // for the attempt to get a scope, which is a part of that
+	systemdLimit = 2 * time.Second         // for all questions of a pass to systemd
+	probeLimit   = 1500 * time.Millisecond // of that, for the attempt to get a scope
 )
 
 // runtimeVar is the variable by which systemd's programs find the manager of a user.
 const runtimeVar = "XDG_RUNTIME_DIR"
 
-// ScopeManager starts workers in systemd scopes, so that they survive the unit that their pass runs in: when a service or
-// a login session ends, systemd ends all its processes, whatever session or process group they have.
+// ScopeManager starts workers in systemd scopes, so that they survive the unit of their pass: when a service or a login session
+// ends, systemd ends all its processes, in whatever session or process group they are.
 //
-// A scope is created by systemd-run --scope in front of the worker's command line. It moves itself into the new scope and then
-// becomes the worker: same pid, parent and descriptors. Whether scopes can be had is tried, once in a pass and only if it starts
-// something: no permission, file or version tells it reliably.
+// systemd-run --scope before the worker's command line creates the scope. It moves itself into the new scope and then executes the
+// worker: same pid, parent and descriptors. Whether scopes are available is tried once in a pass, and only if it starts a worker,
+// because no permission, file or version shows it reliably.
 type ScopeManager struct {
 	// Env is the environment that systemd's programs are found and started with.
 	Env []string
@@ -42,7 +42,7 @@ type ScopeManager struct {
 	manager *manager // nil: workers are started without a scope
 }
 
-// Ask finds out how workers must be started to survive, once and within two seconds. An error says that they cannot.
+// Ask finds out, once and within two seconds, how workers must be started to survive. It returns an error if they cannot.
 func (s *ScopeManager) Ask(ctx context.Context) error {
 	s.once.Do(func() { s.err = s.ask(ctx, ReadHostUnit(s.Env)) })
 	return s.err
@@ -64,19 +64,20 @@ func (s *ScopeManager) ask(ctx context.Context, at HostUnit) error {
 	case mode == "process", mode == "none":
 		return nil
 	case err != nil:
-		mode, reason = "whose KillMode could not be found out", fmt.Errorf("%w; %w", reason, err)
+		mode, reason = "KillMode unknown", fmt.Errorf("%w; %w", reason, err)
 	default:
 		mode = "KillMode=" + mode
 	}
 	return &reconcile.Error{
 		Code: reconcile.CodeWorkersWouldDie, Err: reason,
-		Message: fmt.Sprintf("a worker would end with %s (%s), and systemd gives it no scope of its own: %v", at.Unit, mode, reason),
+		Message: fmt.Sprintf("a worker would end with %s (%s), and systemd gives it no scope: %v", at.Unit, mode, reason),
 		Hint: "write KillMode=process into the [Service] section of " + at.Unit +
-			", or run passes by a timer of your user's, or let your user linger (loginctl enable-linger): then workers get scopes; where nothing is to outlive " + at.Unit + ", let the pass wait for its runs: symphony tick --wait",
+			", or run passes by a timer of your user, or enable lingering for your user (loginctl enable-linger), " +
+			"so that workers get scopes; if nothing may outlive " + at.Unit + ", let the pass wait for its runs: symphony tick --wait",
 	}
 }
 
-// probe starts a program that ends at once in a scope of its own, and keeps the manager that allowed it.
+// probe starts a short program in a new scope, and stores the manager that allowed it.
 func (s *ScopeManager) probe(ctx context.Context, at HostUnit) error {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
@@ -91,8 +92,8 @@ func (s *ScopeManager) probe(ctx context.Context, at HostUnit) error {
 	return reason
 }
 
-// output runs one of systemd's programs and returns what it prints. The program gets none of this process's descriptors,
-// and only the variables that it needs.
+// output runs one of systemd's programs and returns its output. The program inherits no descriptors of this process, and only the
+// variables that it needs.
 func (s *ScopeManager) output(ctx context.Context, m manager, program string, args ...string) (string, error) {
 	if err := sealDescriptors(); err != nil {
 		return "", err
@@ -118,7 +119,7 @@ func (s *ScopeManager) output(ctx context.Context, m manager, program string, ar
 	return "", fmt.Errorf("%s: %w", program, err)
 }
 
-// Scope returns the scope for the worker of a run, nil if it needs none or can have none. Ask must come first.
+// Scope returns the scope for the worker of a run, nil if it needs none or none is available. Ask must be called first.
 func (s *ScopeManager) Scope(runID, issue string) *Scope {
 	if s == nil || s.manager == nil {
 		return nil
@@ -132,7 +133,7 @@ type Scope struct {
 	manager           manager
 }
 
-// options are those of systemd-run, before the command. It uses only options that old versions of systemd have.
+// options returns the arguments of systemd-run before the command. Old versions of systemd have these options, too.
 func (s *Scope) options() []string {
 	return []string{
 		s.manager.flag(), "--scope", "--quiet", "--collect", "--no-ask-password", "--unit=" + s.unit, "--slice=symphony.slice",
@@ -147,14 +148,14 @@ func (s *Scope) wrap(cmd *exec.Cmd) error {
 		return err
 	}
 	exe := cmd.Path
-	if rest, ok := strings.CutPrefix(exe, "/proc/self/"); ok { // for systemd-run it would be its own
+	if rest, ok := strings.CutPrefix(exe, "/proc/self/"); ok { // in systemd-run, that would be systemd-run itself
 		link, err := os.Readlink(exe)
 		if exe = link; err != nil || strings.HasSuffix(link, " (deleted)") {
 			exe = "/proc/" + strconv.Itoa(os.Getpid()) + "/" + rest
 		}
 	}
 	command := append([]string{exe}, cmd.Args[1:]...)
-	if own := lookup(cmd.Env, runtimeVar); s.manager.user && own != s.manager.runtime { // the program itself sees its own
+	if own := lookup(cmd.Env, runtimeVar); s.manager.user && own != s.manager.runtime { // the worker gets its own value back
 		restore := []string{"env", runtimeVar + "=" + own}
 		if own == "" {
 			restore = []string{"env", "-u", runtimeVar}
@@ -179,23 +180,23 @@ func (m manager) flag() string {
 	return "--system"
 }
 
-// HostUnit is what decides whether the workers of a pass survive that is started from here.
+// HostUnit describes where this process runs, which decides whether workers of a pass started here survive.
 type HostUnit struct {
 	// Booted: systemd runs this machine.
 	Booted bool
-	// Unit is the innermost service or scope that this process is in; empty if there is none.
+	// Unit is the innermost service or scope that contains this process; empty if there is none.
 	Unit string
-	// Manager: the systemd manager of this user can be reached; Lingers: it stays after the last logout.
+	// Manager: the systemd manager of this user is reachable. Lingers: it survives the last logout.
 	Manager, Lingers bool
-	// Root needs no manager of its own.
+	// Root: this process belongs to root, which can use the system's manager.
 	Root bool
 
 	uid     int
-	owner   int    // the user whose manager the unit belongs to; -1: it belongs to the system's
-	runtime string // the directory of this user's manager, running or not
+	owner   int    // the user whose manager has created Unit; -1 for the system's manager
+	runtime string // the runtime directory of this user's manager, which need not run
 }
 
-// ReadHostUnit looks at this process's surroundings, without asking systemd.
+// ReadHostUnit finds out where this process runs, without asking systemd.
 func ReadHostUnit(env []string) HostUnit {
 	at := HostUnit{uid: os.Geteuid(), owner: -1}
 	at.Root = at.uid == 0
@@ -206,7 +207,7 @@ func ReadHostUnit(env []string) HostUnit {
 	at.runtime = cmp.Or(lookup(env, runtimeVar), "/run/user/"+strconv.Itoa(at.uid))
 	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		return at // without cgroups no unit ends its processes
+		return at // without cgroups, no unit ends its processes
 	}
 	at.Unit, at.owner = unitOf(systemdCgroup(string(b)))
 	for _, socket := range []string{"systemd/private", "bus"} {
@@ -219,8 +220,8 @@ func ReadHostUnit(env []string) HostUnit {
 
 func (at HostUnit) inService() bool { return strings.HasSuffix(at.Unit, ".service") }
 
-// managers are those that may give a lasting scope, the best first. From outside its units a user's manager is used only if
-// that user lingers: it ends with the last login otherwise, and its scopes with it.
+// managers returns the managers that may provide a lasting scope, the best one first. A user's manager is used from outside of its
+// units only if that user lingers. Otherwise the manager and its scopes end with the last logout.
 func (at HostUnit) managers() []manager {
 	system, user := manager{}, manager{user: true, runtime: at.runtime}
 	inScopeOfSystem := strings.HasPrefix(at.Unit, "symphony-") && strings.HasSuffix(at.Unit, ".scope")
@@ -242,8 +243,8 @@ func (at HostUnit) managers() []manager {
 	return list
 }
 
-// unitOf reads the innermost unit and the owner of its manager from the path of a cgroup. A unit may create cgroups of its
-// own below its own.
+// unitOf returns the innermost unit in the path of a cgroup, and the owner of its manager. Units may create cgroups below their
+// own.
 func unitOf(cgroup string) (unit string, owner int) {
 	owner = -1
 	for name := range strings.SplitSeq(cgroup, "/") {
@@ -260,8 +261,8 @@ func unitOf(cgroup string) (unit string, owner int) {
 	return unit, owner
 }
 
-// systemdCgroup returns the path that systemd gave to a process: in the hierarchy of older systems if there is one, else in
-// the unified one.
+// systemdCgroup returns the path of a process in systemd's cgroup hierarchy: its named hierarchy on older systems, otherwise the
+// unified one.
 func systemdCgroup(file string) (unified string) {
 	for line := range strings.Lines(file) {
 		_, line, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
@@ -275,8 +276,8 @@ func systemdCgroup(file string) (unified string) {
 	return unified
 }
 
-// lingers reports whether the manager of a user stays after the last logout. If logind does not know the user, or does
-// not run, no logout ends the manager.
+// lingers reports whether the manager of a user survives the last logout. If logind does not know the user, or is not running, no
+// logout ends the manager.
 func lingers(root string, uid int) bool {
 	b, err := os.ReadFile(path.Join(root, "run/systemd/users", strconv.Itoa(uid)))
 	if err != nil {
@@ -291,7 +292,7 @@ func lingers(root string, uid int) bool {
 	return false
 }
 
-// lookup returns the value of a variable in an environment; the last entry counts.
+// lookup returns the value of a variable in an environment; the last entry wins.
 func lookup(env []string, name string) string {
 	for _, e := range slices.Backward(env) {
 		if v, ok := strings.CutPrefix(e, name+"="); ok {

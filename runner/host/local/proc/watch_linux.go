@@ -31,15 +31,15 @@ type fileID struct{ dev, inode uint64 }
 // Span is a part of a file, its last byte included.
 type Span struct{ First, Last uint64 }
 
-// LockWatch looks for processes of a run that keep a lock on a file of symphony: a process that may read a file may lock it.
+// LockWatch finds processes of a run that hold a lock on a file of symphony. Any process that can read a file can lock it.
 type LockWatch struct {
-	// Lease is inherited by the run's processes, and its lock does not count.
+	// Lease is inherited by the run's processes, so its lock does not count.
 	Lease *os.File
-	// Files are patterns (filepath.Glob). With spans, only locks on a byte within one of them count, else only locks on the
-	// whole file (flock).
+	// Files are patterns (filepath.Glob). With spans, only locks on bytes within them count, otherwise only locks on the whole
+	// file (flock).
 	Files map[string][]Span
 
-	harmless map[lock]bool // those that were held before, on other files
+	harmless map[lock]bool // locks on other files that were found before
 }
 
 // Holders returns those of the processes that hold such a lock.
@@ -62,7 +62,7 @@ func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Proce
 	if len(held) == 0 {
 		return nil, nil
 	}
-	for _, l := range locksOf(os.Getpid()) { // a process that is about to execute its program still has our descriptors
+	for _, l := range locksOf(os.Getpid()) { // between fork and exec, a child still has this process's descriptors
 		delete(held, l)
 	}
 	for pattern, spans := range w.Files {
@@ -104,15 +104,15 @@ func (l lock) within(spans []Span) bool {
 	return !l.flock && slices.ContainsFunc(spans, func(s Span) bool { return l.first <= s.Last && l.last >= s.First })
 }
 
-// locksOf lists the locks of a process; none if it is gone or may not be looked into. /proc/locks would tell them at once,
-// but omits in a container those whose taker has ended, even if another process holds them.
+// locksOf lists the locks of a process; none if it has ended or may not be inspected. /proc/locks lists all locks at once, but in a
+// container it omits those whose creator has ended, even if another process holds them.
 func locksOf(pid int) (locks []lock) {
 	descriptors, _ := os.ReadDir(procPath(pid, "fdinfo"))
 	for _, d := range descriptors {
 		open := procPath(pid, "fd/") + d.Name()
 		path, _ := os.Readlink(open)
 		if kind, _, _ := strings.Cut(path, ":"); slices.Contains([]string{"socket", "pipe", "anon_inode"}, kind) {
-			continue // as most are
+			continue // most descriptors are one of these
 		}
 		info, _ := read(procPath(pid, "fdinfo/") + d.Name())
 		for line := range strings.Lines(string(info)) {
@@ -128,7 +128,7 @@ func locksOf(pid int) (locks []lock) {
 	return locks
 }
 
-// parseLock reads "7: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF".
+// parseLock parses "7: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF".
 func parseLock(line string) (l lock, ok bool) {
 	words := strings.Fields(line)
 	if len(words) != 8 {
@@ -143,20 +143,20 @@ func parseLock(line string) (l lock, ok bool) {
 	return l, err == nil
 }
 
-// BecomeSubreaper makes this process, instead of init, the parent of every descendant whose own parent ends, so that a process
-// that the agent leaves behind stays below the worker. Reap must reap those.
+// BecomeSubreaper makes this process, instead of init, adopt every descendant whose parent ends, so that processes that outlive the
+// agent remain descendants of the worker. ReapOrphans must run, too.
 func BecomeSubreaper() error {
 	return os.NewSyscallError("become a subreaper", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// NonDumpable keeps other processes of this user from reading the memory, the environment and the descriptors of this one, and
-// from attaching to it. It ends with an exec, so it does not reach the agent. Every file in /proc/<pid> then belongs to root.
+// NonDumpable prevents other processes of this user from reading the memory, environment and descriptors of this process, and from
+// attaching to it. An exec resets it, so it does not affect the agent. Every file in /proc/<pid> then belongs to root.
 func NonDumpable() error {
 	return os.NewSyscallError("become non-dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 }
 
-// ShowAs sets the name, of at most 15 bytes, under which this process is listed. It must come before NonDumpable, after
-// which the file belongs to root.
+// ShowAs sets the name of this process in listings, at most 15 bytes. It must be called before NonDumpable, after which the file
+// belongs to root.
 func ShowAs(name string) error { return os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
 // awaitExit returns when a child has ended, without reaping it.
@@ -165,7 +165,7 @@ func awaitExit(pid int) {
 	}
 }
 
-// ReapOrphans reaps, at each interval until ctx ends, the adopted children that have ended. Errors go to report.
+// ReapOrphans reaps adopted children that have ended, at each interval until ctx ends. It passes errors to report.
 func ReapOrphans(ctx context.Context, interval time.Duration, report func(error)) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -181,9 +181,9 @@ func ReapOrphans(ctx context.Context, interval time.Duration, report func(error)
 	}
 }
 
-// reap reaps the adopted children that have ended and leaves alone those that this process waits for, the children of
-// os/exec. These are recognized by their pidfds: package os keeps a descriptor of a child until it has been waited for. Where it
-// keeps none zombies stay until this process ends, which does no harm.
+// reap reaps the adopted children that have ended, and skips the children of os/exec, for which this process waits itself. It
+// recognizes those by their pidfds: package os keeps a pidfd of a child until it has waited for it. On systems where package os
+// has no pidfds, zombies remain until this process ends, which does no harm.
 func reap() error {
 	var info unix.Siginfo
 	if unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) != nil || info.Signo == 0 {
@@ -200,8 +200,8 @@ func reap() error {
 	return errors.Join(errs...)
 }
 
-// reapAdopted reaps the zombie pid unless this process waits for it. The descriptor is opened first, and it is what is
-// reaped: if the child was waited for in between and its pid reused, nothing happens.
+// reapAdopted reaps the zombie pid unless this process waits for it. It opens a pidfd first and reaps through it, so nothing happens
+// if the child was reaped in between and its pid reused.
 func reapAdopted(pid int) error {
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
@@ -214,7 +214,7 @@ func reapAdopted(pid int) error {
 	}
 	defer unix.Close(fd)
 	held, err := heldPIDs()
-	if err != nil || held[pid] != 1 || held[os.Getpid()] == 0 { // one is fd
+	if err != nil || held[pid] != 1 || held[os.Getpid()] == 0 { // one of them is fd
 		return err
 	}
 	err = unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
@@ -229,7 +229,7 @@ func heldPIDs() (map[int]int, error) {
 	files, err := filepath.Glob("/proc/self/fdinfo/*")
 	held := map[int]int{}
 	for _, file := range files {
-		info, _ := os.ReadFile(file) // one that cannot be read was closed meanwhile
+		info, _ := os.ReadFile(file) // a descriptor that cannot be read was just closed
 		for line := range strings.Lines(string(info)) {
 			if rest, ok := strings.CutPrefix(line, "Pid:"); ok { // only pidfds have this line
 				if pid, err := strconv.Atoi(strings.TrimSpace(rest)); err == nil {
