@@ -191,7 +191,7 @@ const hostilePath = "$(dirname $PROGRAM)/hostile"
 func trustRows() []trustRow {
 	return []trustRow{
 		writes("write its workspace", "echo x > new", "ws/ABC-1/new"),
-		writes("write a temporary and a cache directory of its own", "echo x > $TMPDIR/new; echo x > $XDG_CACHE_HOME/new",
+		writes("write its own temporary and cache directory", "echo x > $TMPDIR/new; echo x > $XDG_CACHE_HOME/new",
 			"ws/.symphony/work/ABC-1/tmp/new ws/.symphony/work/ABC-1/cache/new"),
 		{says: "commit", tries: "sh git commit -q --allow-empty -m committed-in-clone", means: map[string]string{
 			"yes": "exec git -C ws/ABC-1 log --format=%s\nstdout committed-in-clone",
@@ -235,7 +235,7 @@ func trustRows() []trustRow {
 		reads("read the environment file", "cat ~/.config/symphony/state.env", "sentinel-envfile"),
 		reads("read the codex home: its login", "cat ../../codex-home/auth.txt", "sentinel-login"),
 		reads("read the state directory", "head -c 15 ../../state/state.db", "SQLite.format"),
-		reads("read the environment of its worker, where the tracker's key may stand",
+		reads("read the environment of its worker, which may contain the tracker's key",
 			"cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep LINEAR_API_KEY | sed 's/LINEAR_API_KEY=.*/found-the-key/'", "found-the-key"),
 		reads("have the tracker's key in its own environment", "env | grep -c lin_api_secret | sed 's/^[1-9].*/own-environment-has-the-key/'", "own-environment-has-the-key"),
 		reads("have variables called `*KEY*`, `*SECRET*` or `*TOKEN*`",
