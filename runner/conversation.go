@@ -343,17 +343,18 @@ func (j *job) keepLinks(links []reconcile.Link) {
 	}
 }
 
-// createsPullRequest matches the command lines of gh, glab, tea and hub.
-var createsPullRequest = regexp.MustCompile(`pr create|mr create|pulls create|pull-request`)
+// createPullRequest are words in the command lines of gh, glab, tea and hub.
+var createPullRequest = []string{"pr create", "mr create", "pulls create", "pull-request"}
 
 // linksInItem returns the pull requests that a message of the agent names, or that a command has printed which created one.
 // The agent's other items may name unrelated pull requests.
 func linksInItem(item *agent.Item) []reconcile.Link {
+	creates := func(words string) bool { return strings.Contains(item.Command, words) }
 	switch {
 	case item == nil || !item.Ended:
 	case item.Kind == agent.ItemMessage:
 		return linksIn(item.Text, false)
-	case item.Kind == agent.ItemCommand && createsPullRequest.MatchString(item.Command):
+	case item.Kind == agent.ItemCommand && slices.ContainsFunc(createPullRequest, creates):
 		return linksIn(item.Output, false)
 	}
 	return nil

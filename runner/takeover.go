@@ -134,14 +134,11 @@ func (t *Takeover) Close(ctx context.Context) error {
 	return err
 }
 
-// appServer finds the word of codex.command that makes it an app-server.
-var appServer = regexp.MustCompile(`(?:^|\s)(app-server)(?:\s|$)`)
-
 // command returns the shell line that opens codex's terminal: codex.command with its word app-server replaced by what a run
 // tells codex in thread/start and turn/start. It is run as an agent's command is: in the workspace, without the secrets that
 // the login profile may set.
 func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
-	at := appServer.FindAllStringSubmatchIndex(t.Config.Command, -1)
+	at := regexp.MustCompile(`(?:^|\s)(app-server)(?:\s|$)`).FindAllStringSubmatchIndex(t.Config.Command, -1)
 	if len(at) != 1 {
 		return "", incompatible(fmt.Sprintf("codex.command has no single word app-server: %.200s", t.Config.Command),
 			"takeover puts codex's own terminal in its place: write the command so that the word stands in it once")

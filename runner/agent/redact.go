@@ -169,15 +169,14 @@ func (w Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-var secretName = regexp.MustCompile(`(?i)_(KEY|TOKEN|SECRET|PASSWORD)$`)
-
 // EnvSecrets returns the values of variables named *_KEY, *_TOKEN, *_SECRET or *_PASSWORD, except paths of existing files
 // (SSH_KEY=/home/ann/.ssh/id).
 func EnvSecrets(env []string) []string {
 	var found []string
 	for _, entry := range env {
 		name, value, _ := strings.Cut(entry, "=")
-		if secretName.MatchString(name) && SecretValue(value) {
+		endsIn := func(word string) bool { return strings.HasSuffix(strings.ToUpper(name), word) }
+		if slices.ContainsFunc([]string{"_KEY", "_TOKEN", "_SECRET", "_PASSWORD"}, endsIn) && SecretValue(value) {
 			found = append(found, value)
 		}
 	}

@@ -98,14 +98,11 @@ func (t *TailFile) Close() error {
 	return t.file.Close()
 }
 
-var (
-	colours   = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
-	logRecord = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+\s+(TRACE|DEBUG|INFO|WARN|ERROR)\s`)
-)
-
 // LastWords returns the last line of an agent's stderr that is not a log record, "" if there is none. It often tells why the
 // agent exited; log records do not, because a healthy agent logs errors too.
 func LastWords(stderr string) string {
+	colours := regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+	logRecord := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+\s+(TRACE|DEBUG|INFO|WARN|ERROR)\s`)
 	for _, line := range slices.Backward(strings.Split(stderr, "\n")) {
 		line = strings.TrimSpace(colours.ReplaceAllString(line, ""))
 		if line != "" && !logRecord.MatchString(line) {

@@ -98,14 +98,6 @@ type section struct {
 	steps  []Step
 }
 
-var (
-	header      = regexp.MustCompile(`^(?:attempt (\d+)(\+?) ?)?(?:turn (\d+)(\+?))?:$`)
-	attemptLine = regexp.MustCompile(`(?m)^[-*# \t]*Attempt:[ *]*(\d+)`)
-	turnNumber  = regexp.MustCompile(`continuation turn #(\d+)`)
-	opening     = regexp.MustCompile("(?m)^[ \t]*```agent[ \t]*\n")
-	closing     = regexp.MustCompile("(?m)^[ \t]*```[ \t]*$")
-)
-
 // Steps returns the steps for the last of a thread's prompts. turn is its number, unless the prompt names one.
 func Steps(prompts []string, turn int) (steps []Step, err error) {
 	var script []section
@@ -115,12 +107,12 @@ func Steps(prompts []string, turn int) (steps []Step, err error) {
 		if sections, err = parse(prompt); len(sections) > 0 {
 			script, attempt = sections, 0
 		}
-		attempt = numberIn(prompt, attemptLine, attempt)
+		attempt = numberIn(prompt, `(?m)^[-*# \t]*Attempt:[ *]*(\d+)`, attempt)
 	}
 	if err != nil || len(script) == 0 {
 		return nil, err
 	}
-	turn = numberIn(prompts[len(prompts)-1], turnNumber, turn)
+	turn = numberIn(prompts[len(prompts)-1], `continuation turn #(\d+)`, turn)
 	for _, s := range script[1:] {
 		if matches(s.header[1], s.header[2], attempt) && matches(s.header[3], s.header[4], turn) {
 			return s.steps, nil
@@ -136,8 +128,8 @@ func matches(number, orMore string, n int) bool {
 }
 
 // numberIn returns the number that the prompt names, or fallback.
-func numberIn(prompt string, pattern *regexp.Regexp, fallback int) int {
-	if m := pattern.FindStringSubmatch(prompt); m != nil {
+func numberIn(prompt, pattern string, fallback int) int {
+	if m := regexp.MustCompile(pattern).FindStringSubmatch(prompt); m != nil {
 		fallback, _ = strconv.Atoi(m[1]) // digits
 	}
 	return fallback
@@ -146,15 +138,16 @@ func numberIn(prompt string, pattern *regexp.Regexp, fallback int) int {
 // parse reads the script of a prompt. The first section has the lines before the first header. Without a script there are no
 // sections.
 func parse(prompt string) ([]section, error) {
-	begin := opening.FindStringIndex(prompt)
+	begin := regexp.MustCompile("(?m)^[ \t]*```agent[ \t]*\n").FindStringIndex(prompt)
 	if begin == nil {
 		return nil, nil
 	}
 	body := prompt[begin[1]:]
-	end := closing.FindStringIndex(body)
+	end := regexp.MustCompile("(?m)^[ \t]*```[ \t]*$").FindStringIndex(body)
 	if end == nil {
 		return nil, errors.New("agent script: no closing ```")
 	}
+	header := regexp.MustCompile(`^(?:attempt (\d+)(\+?) ?)?(?:turn (\d+)(\+?))?:$`)
 	sections := []section{{}}
 	for i, line := range strings.Split(body[:end[0]], "\n") {
 		line = strings.TrimSpace(line)

@@ -52,11 +52,9 @@ type threadConfig struct {
 	LoginShell *bool `json:"allow_login_shell"`
 }
 
-var looksSecret = regexp.MustCompile("(?i)KEY|SECRET|TOKEN")
-
 // environ returns the environment of commands, given that of the server.
 func (c *threadConfig) environ(env []string) []string {
-	policy := c.Environment
+	policy, looksSecret := c.Environment, regexp.MustCompile("(?i)KEY|SECRET|TOKEN")
 	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return looksSecret.MatchString(name) && policy.IgnoreExcludes != nil && !*policy.IgnoreExcludes

@@ -182,9 +182,6 @@ func Install(ctx context.Context, p *project.Project, o Options) error {
 	return kind.install(ctx)
 }
 
-// goBuildPath matches the paths of programs that go run builds.
-var goBuildPath = regexp.MustCompile(`(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`)
-
 // installable returns the first reason for which Install writes nothing; nil for none.
 func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Duration) error {
 	if err := s.caller.Nested(); err != nil {
@@ -194,7 +191,7 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 	if temporary := project.TemporaryAbove(path, s.caller.Env.Getenv("TMPDIR")); temporary != "" {
 		why = "lies below " + temporary
 	}
-	if goBuildPath.MatchString(path) {
+	if builtByGoRun := regexp.MustCompile(`(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`); builtByGoRun.MatchString(path) {
 		why = "was made by go run"
 	}
 	if s.program == "" {

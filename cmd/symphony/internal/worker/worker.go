@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	workerGC   = 25              // percent, see Run
+	workerGC   = 50              // percent, see Run
 	reapStep   = 5 * time.Second // how often orphans are reaped
 	ownPassMax = "10s"           // how long the pass that the worker starts waits for the lock
 	// takePatience is how long a worker tries to lock its alive file, which a pass may be probing.
