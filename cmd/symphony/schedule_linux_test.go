@@ -137,7 +137,7 @@ func TestScheduleUser(t *testing.T) {
 		timer.RunAs != "symtester" || timer.Manager != "user" {
 		t.Errorf("status of the timer: %+v", timer)
 	}
-	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "schedule\talive", "timer\t"+unit+" (user, as symtester): enabled, active")
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "schedule\tactive", "timer\t"+unit+" (user, as symtester): enabled, active")
 
 	// After a change of the interval install rewrites the timer; this one counts from the end of a pass.
 	m.interval(dir+"/WORKFLOW.md", 7500)
@@ -159,7 +159,7 @@ func TestScheduleUser(t *testing.T) {
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "problem\tthe last pass failed (exit-code): journalctl --user -u symphony-web")
 	m.mustSh(m.as("mkdir .config/systemd/user/" + unit + ".d"))
 	said = m.schedule(m.as, 0, "remove -w "+workflow)
-	m.wants(said, "removed /run/symtester/.config/systemd/user/"+unit, unit+".d is yours, and stays", "running workers go on", "symphony stop --all -w")
+	m.wants(said, "removed /run/symtester/.config/systemd/user/"+unit, "kept /run/symtester/.config/systemd/user/"+unit+".d", "running workers continue", "symphony stop --all -w")
 	m.lives(w, "the schedule's removal")
 	m.mustSh(m.as("rmdir .config/systemd/user/" + unit + ".d"))
 	m.untraced(places, before)
@@ -176,14 +176,14 @@ func TestScheduleUser(t *testing.T) {
 	// Without lingering the user manager ends, and the timer with it; both return when lingering is turned on.
 	m.schedule(m.as, 0, "install -w "+workflow)
 	m.lingering(false)
-	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "problem\tsymtester does not linger, and the timer stops at the last logout: loginctl enable-linger symtester")
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "problem\tsymtester does not linger, so the timer stops at the last logout: loginctl enable-linger symtester")
 	m.lingering(true)
 	m.until("the timer runs", 20*time.Second, func() (bool, string) {
 		said, _ := m.sh(m.as("~/bin/symphony schedule status -w " + workflow))
 		return strings.Contains(said, "enabled, active"), said
 	})
 	m.lingering(false)
-	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "your systemd does not answer", "removed /run/symtester/.config/systemd/user/"+unit)
+	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "systemd does not answer", "removed /run/symtester/.config/systemd/user/"+unit)
 	m.untraced(places, before)
 }
 
@@ -211,7 +211,7 @@ func TestScheduleSystem(t *testing.T) {
 	}
 	before := m.files("/etc/systemd/system /var/lib/systemd/timers " + userHome + "/.config")
 	said := m.schedule(m.as, 1, "install --system -w "+workflow)
-	m.wants(said, "symphony: needs_root: only root can change the units of the system",
+	m.wants(said, "symphony: needs_root: only root can change system units",
 		"sudo "+userHome+"/bin/symphony schedule install --system --run-as symtester -w "+workflow)
 
 	m.interval("web-shop/WORKFLOW.md", 2000)
@@ -271,7 +271,7 @@ func TestScheduleCron(t *testing.T) {
 	const workflow = `"` + `web \${HOME} \"shop\" 50%d it's` + `/WORKFLOW.md"`
 
 	// A user who had no crontab has none afterwards.
-	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "added to your crontab: * * * * * /run/symtester/bin/symphony tick", "warning: no cron runs on this machine")
+	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "added to your crontab: * * * * * /run/symtester/bin/symphony tick", "warning: no cron daemon is running on this machine")
 	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ")
 	if said := m.mustSh("ls -A /var/spool/cron/crontabs"); said != "" {
 		t.Errorf("left in the spool: %s", said)
@@ -284,7 +284,7 @@ func TestScheduleCron(t *testing.T) {
 	m.mustSh(m.as("crontab crontab"))
 	m.add("ABC-1", "gate-1")
 	m.schedule(m.as, 0, "install --cron -w "+workflow)
-	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "stands in your crontab already: ")
+	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "already in your crontab: ")
 	if got := m.mustSh(m.as("crontab -l | head -c " + fmt.Sprint(len(theirs)) + " | cmp - crontab && crontab -l | wc -l")); got != "7" {
 		t.Errorf("the crontab is not the old one with our line: %s", got)
 	}

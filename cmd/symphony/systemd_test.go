@@ -249,7 +249,7 @@ func TestSystemdSystemUnits(t *testing.T) {
 	if !strings.Contains(said, "workers: workers_would_die: a worker would end with doctor.service (KillMode=control-group)") {
 		t.Errorf("doctor in a service prints\n%s", said)
 	}
-	if said, _ = m.sh(m.asUser("bin/symphony doctor -w web-shop/WORKFLOW.md")); !strings.Contains(said, "workers: live on when their pass ends") {
+	if said, _ = m.sh(m.asUser("bin/symphony doctor -w web-shop/WORKFLOW.md")); !strings.Contains(said, "workers: outlive their pass") {
 		t.Errorf("doctor outside of a service prints\n%s", said)
 	}
 

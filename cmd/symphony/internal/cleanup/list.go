@@ -33,7 +33,7 @@ func ListProjects(ctx context.Context, w *term.Env) error {
 		w.PrintJSON(rows)
 		return nil
 	case len(rows) == 0:
-		fmt.Fprintln(w.Stdout, "no project: no pass has run yet under this account")
+		fmt.Fprintln(w.Stdout, "no projects: no pass has run yet as this account")
 		return nil
 	}
 	t := term.Table{Head: []string{"WORKFLOW", "SCHEDULE", "RUNNING", "WAITING", "HELD", "LAST PASS", "STATE"}}
@@ -43,7 +43,7 @@ func ListProjects(ctx context.Context, w *term.Env) error {
 		case r.Error != nil:
 			name = r.Error.Code
 		case r.WorkflowPath != "" && !r.WorkflowExists:
-			name += " (gone)"
+			name += " (missing)"
 		case r.Paused:
 			name += " (paused)"
 		}
@@ -66,13 +66,13 @@ type space struct {
 	Path       string `json:"path"`
 	Bytes      int64  `json:"bytes"`
 	Why        string `json:"why"`               // it may be removed
-	InUse      bool   `json:"in_use"`            // a process holds its lease
+	InUse      bool   `json:"in_use"`            // its lease is held
 	Unsaved    string `json:"unsaved,omitempty"` // work that exists nowhere else
 	root       *workspace.Root
 	rec        workspace.Record
 }
 
-// remark is the size of the workspace and what speaks against its removal, in brackets.
+// remark is the size of the workspace and the reasons to keep it, in parentheses.
 func (s space) remark() string {
 	text := "(" + term.BytesText(s.Bytes)
 	if s.InUse {
@@ -96,7 +96,7 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []sp
 			return nil, err
 		}
 		for _, rec := range records {
-			// A file that can't be examined may exist.
+			// A database that can't be examined may exist.
 			if _, err := os.Stat(filepath.Join(rec.StateDir, "state.db")); rec.StateDir != stateDir && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 				continue
 			}
@@ -113,7 +113,7 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []sp
 	return list, nil
 }
 
-// diskUsage returns the bytes that a path occupies. Files that vanish or cannot be read meanwhile count as empty.
+// diskUsage returns the bytes that a path occupies on disk. Files that vanish or can't be read count as empty.
 func diskUsage(ctx context.Context, path string) (size int64, err error) {
 	err = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
 		switch {
@@ -122,7 +122,7 @@ func diskUsage(ctx context.Context, path string) (size int64, err error) {
 		case err != nil && at == path && !errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("size of %s: %w", path, err)
 		case err != nil:
-			return nil //nolint:nilerr // it vanished, or cannot be read
+			return nil //nolint:nilerr // see above
 		}
 		if info, err := d.Info(); err == nil {
 			if st, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -134,7 +134,7 @@ func diskUsage(ctx context.Context, path string) (size int64, err error) {
 	return size, err
 }
 
-// lockProject takes the lock of a project; passes wait as long as release has not been called.
+// lockProject takes the project lock, which keeps passes out until release is called.
 func lockProject(ctx context.Context, w *term.Env, stateDir string) (release func() error, err error) {
 	me := state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: w.Now()}
 	release, holder, err := state.Acquire(ctx, stateDir, me, project.CommandPatience, false)
@@ -144,7 +144,7 @@ func lockProject(ctx context.Context, w *term.Env, stateDir string) (release fun
 	return release, err
 }
 
-// known is one project of the account, as the command projects lists it.
+// known is a project of the account, as symphony projects lists it.
 type known struct {
 	StateDir       string     `json:"state_dir"`
 	WorkflowPath   string     `json:"workflow_path"`
@@ -155,13 +155,13 @@ type known struct {
 	Retrying       int        `json:"retrying"`
 	Held           int        `json:"held"`
 	LastPass       *time.Time `json:"last_pass_at"`
-	// Roots are the workspace roots that the project has used, the present one first.
+	// Roots are the workspace roots that the project has used, the current one first.
 	Roots []string `json:"workspace_roots"`
 	// Error says why the database can't be read.
 	Error *reconcile.Error `json:"error"`
 }
 
-// knownProjects finds every project of the account: below the usual folder of state directories, and those elsewhere that
+// knownProjects returns every project of the account: those in the default place of state directories, and those elsewhere that
 // passes have registered.
 func knownProjects(ctx context.Context, w *term.Env) ([]known, error) {
 	dirs, err := stateDirs(w)
@@ -197,13 +197,13 @@ func stateDirs(w *term.Env) ([]string, error) {
 	}
 	slices.Sort(dirs)
 	return slices.DeleteFunc(slices.Compact(dirs), func(dir string) bool {
-		// A directory without permission to look into is listed with its error.
+		// A directory without read permission is listed with its error.
 		_, err := os.Stat(filepath.Join(dir, "state.db"))
 		return err != nil && !errors.Is(err, fs.ErrPermission) && !project.Exists(filepath.Join(dir, "runs"))
 	}), nil
 }
 
-// readState reads the state of one project. Its Error says what can't be read.
+// readState reads the state of one project. The row's Error says why it can't be read.
 func readState(ctx context.Context, w *term.Env, dir string) known {
 	row := known{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {

@@ -1,5 +1,5 @@
-// Package cleanup removes what symphony has made and no longer needs: prune for one project, and the removal of a whole
-// project. Both look first, ask, take the project lock, look again, and then remove.
+// Package cleanup removes what symphony has made and no longer needs: prune cleans one project, projects remove removes a whole
+// project. Both search, ask, take the project lock, search again, and then remove.
 package cleanup
 
 import (
@@ -25,10 +25,10 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// KeepRuns is the default of --older-than: runs that began or ended within this time stay.
+// KeepRuns is the default of --older-than: runs that began or ended within this time are kept.
 const KeepRuns = 7 * 24 * time.Hour
 
-// maxPastIssues bounds how many issues one prune asks the tracker about.
+// maxPastIssues limits how many issues a prune asks the tracker about.
 const maxPastIssues = 1000
 
 // PruneOptions are the flags of symphony prune.
@@ -37,7 +37,7 @@ type PruneOptions struct {
 	OlderThan          time.Duration
 }
 
-// pruned is what one prune removes and keeps, as --json prints it.
+// pruned is what a prune removes and keeps, as --json prints it.
 type pruned struct {
 	DryRun     bool          `json:"dry_run"`
 	Workspaces []space       `json:"workspaces"`
@@ -73,11 +73,11 @@ type pruner struct {
 	p       *project.Project
 	cfg     *workflow.Config
 	options PruneOptions
-	// agreed are the workspaces that the operator agreed to remove, with the unsaved work that each had; nil before.
+	// agreed maps the workspaces that the operator agreed to remove to the unsaved work that each had; nil before the operator agreed.
 	agreed map[string]string
 }
 
-// Prune removes the trash, workspaces and runs of issues that are finished or gone from the tracker, and run directories
+// Prune removes the trash, the workspaces and runs of issues that are finished or no longer in the tracker, and run directories
 // without a row.
 func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 	if err := p.Nested(); err != nil {
@@ -102,7 +102,7 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 		return nil
 	}
 	if !o.Yes {
-		found.print(p.Env, "goes")
+		found.print(p.Env, "remove")
 		if sure, err := term.Confirm(ctx, p.Env, "Remove? [y]es, [N]o: "); err != nil || !sure {
 			return err
 		}
@@ -111,7 +111,7 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 	if err != nil {
 		return err
 	}
-	// An issue may have been reopened, and a workspace worked in, while the operator was asked.
+	// While the operator was asked, an issue may have been reopened or a workspace changed.
 	c.agreed = map[string]string{}
 	for _, s := range found.Workspaces {
 		c.agreed[s.Path] = s.Unsaved
@@ -141,7 +141,7 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	if err != nil {
 		return nil, err
 	}
-	claimed := map[string]bool{} // nothing of theirs is removed
+	claimed := map[string]bool{} // nothing of these issues is removed
 	for _, claim := range rec.Claims {
 		claimed[claim.IssueID] = true
 	}
@@ -202,8 +202,8 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	return f, err
 }
 
-// finished returns, for the issues that are in a terminal state or no longer in the tracker, a word that says which. The
-// project is verified first: with the key of another workspace every issue would be missing.
+// finished maps the issues that are in a terminal state, or no longer in the tracker, to the reason in words. It verifies the
+// project first: with the key of another Linear workspace every issue would be missing.
 func (c *pruner) finished(ctx context.Context, spaces []space, past []state.PastIssue) (map[string]string, error) {
 	var ids []string
 	for _, s := range spaces {
@@ -235,7 +235,7 @@ func (c *pruner) finished(ctx context.Context, spaces []space, past []state.Past
 	return why, nil
 }
 
-// findTrash selects what the trash of this project holds, however young, but for work that exists nowhere else.
+// findTrash selects the contents of this project's trash, however recent, except work that exists nowhere else.
 func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error {
 	for _, path := range roots {
 		root, exists, err := workspace.FindRoot(path)
@@ -270,15 +270,15 @@ func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error
 	return nil
 }
 
-// askAboutUnsaved lets the operator name each workspace with unsaved work that is to go. A plain yes would be typed too
-// quickly, so the answer is the issue's identifier.
+// askAboutUnsaved asks about each workspace with unsaved work. A plain yes would be typed too quickly, so the operator has to
+// type the issue's identifier.
 func (c *pruner) askAboutUnsaved(ctx context.Context, f *pruned) error {
 	kept := []space{}
 	for _, s := range f.Kept {
 		word := ""
 		if !s.InUse {
 			fmt.Fprintln(c.p.Env.Stdout, term.Visible(s.Path+" has "+s.Unsaved))
-			prompt := "Type " + term.Visible(s.Identifier) + " to remove it all the same, or nothing to keep it: "
+			prompt := "Type " + term.Visible(s.Identifier) + " to remove it, or press Enter to keep it: "
 			var err error
 			if word, err = term.AskLine(ctx, c.p.Env, prompt, false); err != nil {
 				return err
@@ -294,8 +294,7 @@ func (c *pruner) askAboutUnsaved(ctx context.Context, f *pruned) error {
 	return nil
 }
 
-// remove deletes what find selected and updates f to what was deleted. The caller holds the project lock, so that no run starts
-// meanwhile.
+// remove deletes what find selected and updates f to what was deleted. The caller holds the project lock, so that no run starts.
 func (c *pruner) remove(ctx context.Context, f *pruned) error {
 	db, err := state.Open(ctx, c.p.StateDir)
 	if err != nil {
@@ -318,7 +317,7 @@ func (c *pruner) remove(ctx context.Context, f *pruned) error {
 		// It moves a workspace to the trash as a cleanup run does.
 		hand := project.NewTakeover(c.p, c.cfg, issue, s.root.Path, c.p.Env.NewLog(slog.LevelWarn, term.TextLog))
 		err := hand.Remove(ctx, s.Unsaved != "")
-		if err != nil && exit.From(err).Code == workspace.CodeBusy { // its lease was taken meanwhile
+		if err != nil && exit.From(err).Code == workspace.CodeBusy { // its lease has been taken since
 			err = nil
 			f.Kept = append(f.Kept, s)
 		} else {
@@ -340,7 +339,7 @@ func (c *pruner) remove(ctx context.Context, f *pruned) error {
 	}
 	for _, dir := range f.RunDirs {
 		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("old run: %w", err)
+			return fmt.Errorf("remove old run: %w", err)
 		}
 		crash.At("prune.run")
 	}
@@ -355,9 +354,9 @@ func (c *pruner) report(f *pruned) {
 		w.PrintJSON(f)
 		return
 	}
-	verb, end := "gone", "removed"
+	verb, end := "removed", "removed"
 	if f.DryRun {
-		verb, end = "goes", "would remove"
+		verb, end = "remove", "would remove"
 	}
 	f.print(w, verb)
 	if f.empty() {
@@ -378,16 +377,17 @@ func (c *pruner) report(f *pruned) {
 	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n", end, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), term.BytesText(size))
 }
 
-// print writes a line for each thing that goes or stays.
+// print writes a line for each thing that is removed or kept. verb is remove or removed.
 func (f *pruned) print(w *term.Env, verb string) {
 	if w.JSON {
 		return
 	}
+	keep := map[string]string{"remove": "keep", "removed": "kept"}[verb]
 	line := func(verb, format string, args ...any) {
-		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%-5s "+format, append([]any{verb}, args...)...)))
+		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)))
 	}
 	for _, t := range f.Trash {
-		line(verb, "%s: %d removed before (%s)", t.Path, t.Entries, term.BytesText(t.Bytes))
+		line(verb, "%s (%s) from the trash %s", text.Plural(t.Entries, "workspace"), term.BytesText(t.Bytes), t.Path)
 	}
 	for _, s := range f.Workspaces {
 		line(verb, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())
@@ -396,12 +396,16 @@ func (f *pruned) print(w *term.Env, verb string) {
 		line(verb, "%s of %s, which is %s", text.Plural(r.Runs, "run"), r.Identifier, r.Why)
 	}
 	for _, t := range f.KeptTrash {
-		line("stays", "%s: removed before, with work that exists nowhere else (%s)", t.Path, t.Unsaved)
+		line(keep, "%s in the trash: work that exists nowhere else (%s)", t.Path, t.Unsaved)
 	}
 	for _, s := range f.Kept {
-		line("stays", "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())
+		line(keep, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())
 	}
-	if len(f.RunDirs) > 0 {
-		line(verb, "below %s: %s of runs", filepath.Dir(f.RunDirs[0]), text.Plural(len(f.RunDirs), "folder"))
+	if n := len(f.RunDirs); n > 0 {
+		dirs := fmt.Sprintf("%d run directories", n)
+		if n == 1 {
+			dirs = "1 run directory"
+		}
+		line(verb, "%s in %s", dirs, filepath.Dir(f.RunDirs[0]))
 	}
 }

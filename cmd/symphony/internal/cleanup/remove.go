@@ -33,8 +33,8 @@ type remover struct {
 	spaces  []space
 }
 
-// RemoveProject removes a project from the account: its state, its environment file and what its workspace roots say of
-// it; with Workspaces also its workspaces. A removal that was interrupted can be repeated.
+// RemoveProject removes a project from the account: its state, its environment file and its entries in workspace roots; with
+// Workspaces also its workspaces. An interrupted removal can be repeated.
 func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOptions) error {
 	row, err := findProject(ctx, w, path)
 	if err != nil {
@@ -56,14 +56,14 @@ func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOption
 	if err != nil {
 		return err
 	}
-	defer func() { _ = release() }() // the lock file is gone by then
+	defer func() { _ = release() }() // it fails if the lock file has been removed
 	if err := r.check(ctx); err != nil {
 		return err
 	}
 	return r.remove(context.WithoutCancel(ctx))
 }
 
-// findProject returns the project that a path means: a workflow, its folder or a state directory.
+// findProject returns the project of a path, which is a workflow, its folder or a state directory.
 func findProject(ctx context.Context, w *term.Env, path string) (known, error) {
 	rows, err := knownProjects(ctx, w)
 	if err != nil {
@@ -84,10 +84,10 @@ func findProject(ctx context.Context, w *term.Env, path string) (known, error) {
 		return meant[0], nil
 	}
 	if len(meant) > 1 {
-		return known{}, exit.Usage("projects: remove: %s means several projects: give the state directory of one, %s", path, strings.Join(dirs, " or "))
+		return known{}, exit.Usage("projects: remove: %s has several projects; give the state directory of one: %s", path, strings.Join(dirs, " or "))
 	}
-	// The rest of an interrupted removal is no longer listed. It is at a place of the account's state directories, and holds
-	// what symphony makes there, or nothing.
+	// What an interrupted removal has left is no longer listed. It is in a place of the account's state directories, and contains
+	// nothing, or files that symphony makes there.
 	row := readState(ctx, w, path)
 	if row.Error == nil && row.WorkflowPath != "" {
 		return row, nil
@@ -103,12 +103,12 @@ func findProject(ctx context.Context, w *term.Env, path string) (known, error) {
 	if err == nil && ours && place {
 		return row, nil
 	}
-	return row, exit.Fault("unknown_project", path+" is no project of this account",
-		"symphony projects lists them; give the WORKFLOW.md or the state directory")
+	return row, exit.Fault("unknown_project", path+" is not a project of this account",
+		"give the WORKFLOW.md or the state directory of a project that symphony projects lists")
 }
 
-// check refuses a project that is in use, or whose workspaces may not be removed, and reads the project anew. Recent passes
-// alone refuse nothing: they may be those of a schedule that was removed a moment ago.
+// check refuses a project that is in use, or whose workspaces must not be removed, and reads the project again. Recent passes are
+// not a reason: they may belong to a schedule that was removed a moment ago.
 func (r *remover) check(ctx context.Context) (err error) {
 	p := &project.Project{Env: r.w, Path: r.row.WorkflowPath, StateDir: r.row.StateDir}
 	flags := "--state-dir " + term.ShellQuote(p.StateDir)
@@ -117,77 +117,77 @@ func (r *remover) check(ctx context.Context) (err error) {
 	}
 	const busy = "project_busy"
 	if living := project.LivingRuns(p); len(living) > 0 {
-		return exit.Fault(busy, fmt.Sprintf("%s of %s: run %s", text.Plural(len(living), "living worker"), p.StateDir, strings.Join(living, ", ")),
-			"end them first: symphony stop --all "+flags)
+		return exit.Fault(busy, fmt.Sprintf("%s still running on %s: run %s", text.Plural(len(living), "worker"), p.StateDir, strings.Join(living, ", ")),
+			"stop them first: symphony stop --all "+flags)
 	}
 	if project.Looping(p.StateDir) {
-		return exit.Fault(busy, "symphony tick --loop runs on "+p.StateDir, "end it first (SIGINT)")
+		return exit.Fault(busy, "symphony tick --loop is running on "+p.StateDir, "end it first, with Ctrl-C or SIGTERM")
 	}
 	if what, hint := schedule.Running(ctx, p, flags); what != "" {
-		return exit.Fault(busy, what+" runs passes on "+p.StateDir, "take it out first: "+hint)
+		return exit.Fault(busy, what+" runs passes on "+p.StateDir, "remove it first: "+hint)
 	}
 	r.row = readState(ctx, r.w, r.row.StateDir)
 	if r.options.Workspaces && r.spacesUnknown() {
-		return exit.Fault(r.row.Error.Code, r.row.Error.Message+"; its workspaces cannot be found without its database",
-			"mend it first (symphony doctor), or leave --workspaces out and remove them by hand")
+		return exit.Fault(r.row.Error.Code, r.row.Error.Message+"; without the database its workspaces can't be found",
+			"repair the database first (symphony doctor), or leave out --workspaces and remove them yourself")
 	}
 	if r.spaces, err = listSpaces(ctx, r.row.StateDir, r.row.Roots); err != nil || !r.options.Workspaces {
 		return err
 	}
 	for _, s := range r.spaces {
 		if s.InUse {
-			return exit.Fault(workspace.CodeBusy, s.Path+" is in use by run "+s.rec.RunID, "end what works in it first: symphony stop "+s.Identifier)
+			return exit.Fault(workspace.CodeBusy, s.Path+" is in use by run "+s.rec.RunID, "stop the run first: symphony stop "+s.Identifier)
 		}
 		if s.Unsaved != "" && !r.options.Force {
-			return exit.Fault("unsaved_work", s.Path+" has "+s.Unsaved, "push or copy it first, or give --force to lose it; after a push from elsewhere run git fetch there")
+			return exit.Fault("unsaved_work", s.Path+" has "+s.Unsaved, "push or copy it first (after a push from elsewhere run git fetch there), or discard it with --force")
 		}
 	}
 	return nil
 }
 
-// spacesUnknown reports a project whose workspaces only a broken database knows. The run directories go before the database:
-// without them an interrupted removal is repeated.
+// spacesUnknown reports whether only a broken database knows the workspaces. The run directories are removed before the
+// database: without them this is the repetition of an interrupted removal.
 func (r *remover) spacesUnknown() bool {
 	return r.row.Error != nil && project.Exists(filepath.Join(r.row.StateDir, "runs"))
 }
 
-// announce prints what goes and what stays.
+// announce prints what is removed and what is kept.
 func (r *remover) announce() error {
 	out := r.w.Stdout
 	if r.w.JSON {
 		out = r.w.Stderr
 	}
 	line := func(verb, text string) { fmt.Fprintf(out, "%-6s %s\n", verb, term.Visible(text)) }
-	line("goes", r.row.StateDir)
+	line("remove", r.row.StateDir)
 	if env := envFile(r.w, r.row); project.Exists(env) {
 		others, err := r.sharers()
 		switch {
 		case err != nil:
 			return err
 		case len(others) > 0:
-			line("stays", env+", which "+strings.Join(others, ", ")+" uses too")
+			line("keep", env+", also used by "+strings.Join(others, ", "))
 		default:
-			line("goes", env)
+			line("remove", env)
 		}
 	}
-	verb := "stays"
+	verb := "keep"
 	if r.options.Workspaces {
-		verb = "goes"
+		verb = "remove"
 	}
 	for _, s := range r.spaces {
 		line(verb, s.Path+" "+s.remark())
 	}
 	if r.spacesUnknown() {
-		line("stays", "everything in its workspace roots, which cannot be found: "+r.row.Error.Message)
+		line("keep", "its workspaces, which can't be found: "+r.row.Error.Message)
 	}
 	if r.row.WorkflowExists {
-		line("stays", r.row.WorkflowPath)
+		line("keep", r.row.WorkflowPath)
 	}
-	line("stays", "codex's threads, in codex's own home")
+	line("keep", "codex's threads, in codex's home")
 	return nil
 }
 
-// remove removes the project, its database last: a removal that is interrupted can be repeated until then.
+// remove removes the project, its database last: until then an interrupted removal can be repeated.
 func (r *remover) remove(ctx context.Context) error {
 	if r.options.Workspaces {
 		for _, s := range r.spaces {
@@ -208,7 +208,7 @@ func (r *remover) remove(ctx context.Context) error {
 			projects, err = root.UnclaimProjects(r.row.StateDir)
 		}
 		if !r.options.Force {
-			projects = nil // their unsaved work in the trash stays
+			projects = nil // their unsaved work in the trash is kept
 		}
 		if found && err == nil && r.options.Workspaces {
 			err = root.Dissolve(ctx, projects)
@@ -217,7 +217,7 @@ func (r *remover) remove(ctx context.Context) error {
 			return err
 		}
 		if r.options.Workspaces && !found {
-			_ = os.Remove(path) // the last step of an interrupted removal; a folder with content stays
+			_ = os.Remove(path) // the last step of an interrupted removal; it fails unless the folder is empty
 		}
 		if r.options.Workspaces && filepath.Dir(path) == project.Resolve(filepath.Join(r.w.Home, setup.RootsFolder)) {
 			_ = os.Remove(filepath.Dir(path)) // the same for the folder that init proposes
@@ -232,7 +232,7 @@ func (r *remover) remove(ctx context.Context) error {
 		if err := os.Remove(env); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		_ = os.Remove(filepath.Dir(env)) // fails while it holds something
+		_ = os.Remove(filepath.Dir(env)) // fails unless it is empty
 	}
 	left, err := removeState(r.row.StateDir)
 	if err != nil {
@@ -243,9 +243,9 @@ func (r *remover) remove(ctx context.Context) error {
 		return err
 	}
 	dirs, err := stateDirs(r.w)
-	if err == nil && len(dirs) == 0 { // what the projects of the account have shared goes with the last
+	if err == nil && len(dirs) == 0 { // the last project: remove what the projects of the account have shared
 		err = os.RemoveAll(filepath.Join(home, "accounts"))
-		_ = os.Remove(home) // fails while it holds something
+		_ = os.Remove(home) // fails unless it is empty
 	}
 	if err != nil {
 		return err
@@ -255,7 +255,7 @@ func (r *remover) remove(ctx context.Context) error {
 		return nil
 	}
 	for _, name := range left {
-		fmt.Fprintln(r.w.Stdout, term.Visible("stays  "+filepath.Join(r.row.StateDir, name)+", which is not symphony's"))
+		fmt.Fprintln(r.w.Stdout, term.Visible("kept "+filepath.Join(r.row.StateDir, name)+", which symphony did not make"))
 	}
 	fmt.Fprintln(r.w.Stdout, term.Visible("removed "+r.row.StateDir))
 	return nil
@@ -265,7 +265,7 @@ func envFile(w *term.Env, row known) string {
 	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(row.StateDir))
 }
 
-// sharers are the other state directories of the same name, which read the same environment file.
+// sharers returns the other state directories of the same name, whose projects read the same environment file.
 func (r *remover) sharers() ([]string, error) {
 	dirs, err := stateDirs(r.w)
 	return slices.DeleteFunc(dirs, func(dir string) bool {
@@ -273,7 +273,7 @@ func (r *remover) sharers() ([]string, error) {
 	}), err
 }
 
-// stateFiles are what symphony makes in a state directory, in the order of their removal.
+// stateFiles lists what symphony makes in a state directory, in the order of removal.
 var stateFiles = []string{
 	"runs", "attention.log", "attention.tree", "launch.lock", "loop.lock", "lock.waiter",
 	"state.db.new", "state.db.new-wal", "state.db.new-shm", "state.db-wal", "state.db-shm", "state.db", "lock",

@@ -1,8 +1,9 @@
 // Package doctor checks everything that a run of a project needs: the workflow, the tracker, codex, programs, directories, the
-// schedule. The same checks run in two environments: the one of the caller, and the one that a schedule would provide.
+// schedule. Each check runs in two environments: that of the caller, and that which a schedule would provide.
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -23,13 +25,13 @@ import (
 type check struct {
 	name  string
 	needs need
-	// run returns what it found, also if all is well; nil if the check does not apply.
+	// run returns what it found, good or bad; nil if the check does not apply.
 	run func(ctx context.Context, e *environment) []finding
-	// ifDifferent is the hint if both environments are fine but not equal; empty if that does no harm.
+	// ifDifferent is the hint if both environments are fine but different; empty if that does no harm.
 	ifDifferent string
 }
 
-// need is what a check can't do without. It is skipped then: the check of that reports it.
+// need is a condition of a check. If it is not met, the check is skipped and another one reports why.
 type need int
 
 const (
@@ -44,35 +46,34 @@ var checks = []check{
 	{"workflow", needsNothing, checkWorkflow, ""},
 	{
 		"environment file", needsNothing, checkEnvFile,
-		"its name is that of the state directory, its folder that of XDG_CONFIG_HOME: have the same of both in the schedule's line",
+		"its path follows from the state directory and XDG_CONFIG_HOME: use the same of both in the schedule and here",
 	},
 	{"key", needsConfig, checkKey, ""},
 	{"tracker", needsKey, checkTracker, ""},
 	{"clock", needsKey, checkClock, ""},
-	{"codex", needsConfig, checkCodex, "write its path into codex.command, so that both start the same"},
+	{"codex", needsConfig, checkCodex, "write its full path into codex.command, so that both start the same program"},
 	{"codex login", needsAgent, checkLogin, ""},
 	{"sandbox", needsAgent, checkSandbox, ""},
 	{"pass_env", needsConfig, checkTokens, ""},
 	{"git", needsConfig, checkGit, ""},
 	{"gh", needsConfig, checkGh, ""},
-	{"workspace root", needsConfig, checkRoot, "write workspace.root in full, or set the variables that it names in the environment file"},
+	{"workspace root", needsConfig, checkRoot, "write workspace.root as an absolute path, or set the variables in it in the environment file"},
 	{
 		"state directory", needsNothing, checkState,
-		"name it with --state-dir in the schedule's line, or unset what sets it here: two states would both take the same issues",
+		"name it with --state-dir in the schedule, or unset the variable that sets it here: two state directories would both take the same issues",
 	},
 	{"schedule", needsNothing, checkSchedule, ""},
 	{"workers", needsNothing, checkWorkers, ""},
 }
 
 const (
-	// checkBound is how long a check may take, giveUpBound how long it may take to return.
+	// checkBound is the time limit of a check. A check that has not returned after giveUpBound is reported.
 	checkBound  = 45 * time.Second
 	giveUpBound = 50 * time.Second
 )
 
-// Examine runs all checks and prints their findings. stateFlag is the state directory of a flag, empty without one.
-//
-// All checks run at once, so that one that hangs delays no other.
+// Examine runs all checks at once, so that one that hangs delays no other, and prints their findings. stateFlag is the value of
+// --state-dir.
 func Examine(ctx context.Context, p *project.Project, stateFlag string) error {
 	called := newEnvironment(ctx, asCalled, p, nil)
 	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, stateFlag), called)
@@ -111,7 +112,7 @@ func Examine(ctx context.Context, p *project.Project, stateFlag string) error {
 	return exitCode(findings)
 }
 
-// start starts a check and returns what it finds. If it does not return in time, that is the finding.
+// start starts a check and returns a channel for its findings. If the check does not return in time, that is the finding.
 func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) <-chan []finding {
 	done, out := make(chan []finding, 1), make(chan []finding, 1)
 	go func() {
@@ -128,7 +129,7 @@ func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) 
 		select {
 		case list = <-done:
 		case <-time.After(giveUp):
-			list = fail("no answer within "+giveUp.String(), "something that it looks at hangs: a disk, a mount, a program in the login profile")
+			list = fail("no answer within "+giveUp.String(), "something that it examines hangs: a disk, a mount, or a program in the login profile")
 		}
 		for i := range list {
 			list[i].Check, list[i].As = c.name, e.as
@@ -138,7 +139,7 @@ func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) 
 	return out
 }
 
-// status is the result of a check, the worst last.
+// status is the result of a check, from good to bad.
 type status int
 
 const (
@@ -174,7 +175,7 @@ func fail(message, hint string) []finding {
 	return []finding{{Status: statusFail, Message: message, Hint: hint}}
 }
 
-// failWith makes findings of an error: one of each fault.
+// failWith turns an error into findings, one for each fault.
 func failWith(err error) (list []finding) {
 	faults := workflow.Faults(err)
 	var known *reconcile.Error
@@ -186,9 +187,9 @@ func failWith(err error) (list []finding) {
 	case errors.As(err, &ofAgent):
 		// The chain of errors ends with what the agent printed last.
 		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
-		faults = append(faults, exit.Fault(string(ofAgent.Code), text, "symphony logs shows what codex says in a run; README, errors of runs"))
+		faults = append(faults, exit.Fault(string(ofAgent.Code), text, cmp.Or(render.Hint(string(ofAgent.Code), ""), "see what codex says in a run with symphony logs ISSUE --stderr")))
 	case errors.Is(err, context.DeadlineExceeded):
-		faults = append(faults, exit.Fault(string(agent.CodeResponseTimeout), err.Error(), "something hangs: try it by hand"))
+		faults = append(faults, exit.Fault(string(agent.CodeResponseTimeout), err.Error(), "something hangs: run it yourself to see more"))
 	default:
 		faults = append(faults, exit.From(err))
 	}
@@ -204,17 +205,17 @@ func (f finding) in(list []finding) bool {
 	})
 }
 
-// merge lists what both environments have in common once, and says for the rest to which it belongs.
+// merge lists the findings that both environments share once, and labels the others with their environment.
 func merge(called, scheduled []finding) (list []finding) {
 	for _, f := range called {
 		if len(scheduled) > 0 && !f.in(scheduled) {
-			f.Message = "as called " + f.Message
+			f.Message = "as called: " + f.Message
 		}
 		list = append(list, f)
 	}
 	for _, f := range scheduled {
 		if !f.in(called) {
-			f.Message = "by the schedule " + f.Message
+			f.Message = "by the schedule: " + f.Message
 			list = append(list, f)
 		}
 	}
@@ -233,10 +234,10 @@ func printFindings(w *term.Env, check string, list []finding) {
 	}
 }
 
-// requiredChecks are those without which no pass begins.
+// requiredChecks are the checks without which no pass begins.
 var requiredChecks = []string{"workflow", "environment file", "key"}
 
-// exitCode is 3 if a pass as called would refuse the workflow, 1 if anything else fails.
+// exitCode returns an exit.Only: 3 if a pass in the caller's environment would refuse the workflow, 1 if anything else fails.
 func exitCode(findings []finding) error {
 	code := exit.OK
 	for _, f := range findings {

@@ -41,9 +41,9 @@ func TestMerge(t *testing.T) {
 	}{
 		{list(good), nil, "good"},
 		{list(good), list(good), "good"},
-		{list(good), list(wrong), "as called good, by the schedule wrong"},
-		{list(good, other), list(good), "good, as called other"},
-		{nil, list(wrong), "by the schedule wrong"},
+		{list(good), list(wrong), "as called: good, by the schedule: wrong"},
+		{list(good, other), list(good), "good, as called: other"},
+		{nil, list(wrong), "by the schedule: wrong"},
 	} {
 		var got []string
 		for _, f := range merge(c.called, c.scheduled) {

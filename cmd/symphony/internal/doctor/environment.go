@@ -36,7 +36,7 @@ type environment struct {
 	config *workflow.Config // with or without a key; nil if the workflow can't be read
 	other  *environment     // that of the caller, for the one of the schedule
 
-	// One codex and one answer of the tracker serve all checks.
+	// All checks share one codex and one answer of the tracker.
 	agent   func() (*runner.Inspection, error)
 	tracker func() trackerAnswer
 }
@@ -44,7 +44,7 @@ type environment struct {
 func newEnvironment(ctx context.Context, as string, p *project.Project, other *environment) *environment {
 	e := &environment{as: as, p: p, other: other}
 	readable := *p
-	readable.EnvErr = nil // it has a check of its own
+	readable.EnvErr = nil // checkEnvFile reports it
 	e.report, e.config = project.CheckResult(&readable)
 	e.agent = sync.OnceValues(func() (*runner.Inspection, error) { return e.startAgent(ctx) })
 	e.tracker = sync.OnceValue(func() trackerAnswer { return e.askTracker(ctx) })
@@ -66,7 +66,7 @@ func (e *environment) has(n need) bool {
 	return true
 }
 
-// secrets are the values of the tracker's key.
+// secrets returns the values of the tracker's key.
 func (e *environment) secrets() (values []string) {
 	names := []string{workflow.APIKeyVar}
 	if e.config != nil {
@@ -80,19 +80,19 @@ func (e *environment) secrets() (values []string) {
 	return values
 }
 
-// startBound is long enough for a codex that starts with a new home on a busy machine.
+// startBound is long enough for codex to start with a new home on a busy machine.
 const startBound = 40 * time.Second
 
 // startAgent starts codex as a worker would.
 func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error) {
 	home := e.codexHome()
 	if !project.Exists(home) && !strings.Contains(e.config.Codex.Command, "CODEX_HOME") {
-		// With CODEX_HOME codex would end at once; without, it would create the directory and have no login.
-		return nil, exit.Fault(string(agent.CodeAgentAuth), "codex has no home: "+home+" does not exist", e.loginHint())
+		// With CODEX_HOME set, codex would exit at once; without it, codex would create the directory and have no login.
+		return nil, exit.Fault(string(agent.CodeAgentAuth), "codex's home "+home+" does not exist", e.loginHint())
 	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
-	// In the root, where codex works later, or in a temporary directory.
+	// In the workspace root, where codex works later, or else in a temporary directory.
 	dir := project.Resolve(e.config.Workspace.Root)
 	if project.RootFits(e.p, e.config, true) != nil || !project.Exists(dir) {
 		dir = os.TempDir()
@@ -101,7 +101,7 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 }
 
 // tidyingUp is the name of the last line of the report.
-const tidyingUp = "tidying up"
+const tidyingUp = "clean-up"
 
 // close ends the codex that was started for the checks.
 func (e *environment) close() []finding {
@@ -113,7 +113,7 @@ func (e *environment) close() []finding {
 	if err == nil {
 		return nil
 	}
-	list := warn("something is left that was started for codex's checks: "+err.Error(), "look at what is named")
+	list := warn("the checks of codex left something behind: "+err.Error(), "see what it is and end or remove it")
 	list[0].Check, list[0].As = tidyingUp, e.as
 	return list
 }
@@ -124,11 +124,11 @@ func (e *environment) codexHome() string {
 	return cmp.Or(e.config.Codex.Home, fromEnv, filepath.Join(e.p.Env.Home, ".codex"))
 }
 
-// answerMark stands around the answer in a script's output: a login profile may print anything before it.
+// answerMark precedes the answer in a script's output: a login profile may print anything before it.
 const answerMark = "symphony-doctor:"
 
-// shell runs a script as hooks and agents are run and returns the line that it prints; empty if it fails. Then it kills what
-// the login profile has left in the background.
+// shell runs a script in the environment of hooks and agents and returns the first line that it prints, empty if it fails. Then
+// it kills what the login profile has left in the background.
 func (e *environment) shell(ctx context.Context, script string) (string, error) {
 	script = text.ShellUnset(e.config.SecretVars, "printf '\\n%s%s\\n' "+answerMark+` "$(`+script+` 2>/dev/null)"; kill -KILL 0`)
 	cmd := exec.CommandContext(ctx, "bash", "-lc", script)
@@ -144,18 +144,18 @@ func (e *environment) shell(ctx context.Context, script string) (string, error) 
 	}
 	at := strings.LastIndex(out.String(), "\n"+answerMark)
 	if at < 0 {
-		return "", errors.Join(fmt.Errorf("bash -lc prints nothing: look at the login profile of %s", e.p.Env.Home), err)
+		return "", errors.Join(fmt.Errorf("bash -lc prints nothing: check the login profile of %s", e.p.Env.Home), err)
 	}
 	answer, _, _ := strings.Cut(out.String()[at+1+len(answerMark):], "\n")
 	return answer, nil
 }
 
-// program returns the path of a program as hooks and agents find it; empty if they do not.
+// program returns the path at which hooks and agents find a program; empty if they don't find it.
 func (e *environment) program(ctx context.Context, name string) (string, error) {
 	return e.shell(ctx, "command -v -- "+name)
 }
 
-// hintForProgram says how bash -lc comes to find a program.
+// hintForProgram returns the step after which bash -lc finds a program.
 func (e *environment) hintForProgram(ctx context.Context, name string) string {
 	profile := "~/.profile" // the file that bash -l reads
 	for _, file := range []string{".bash_login", ".bash_profile"} {
@@ -165,8 +165,8 @@ func (e *environment) hintForProgram(ctx context.Context, name string) string {
 	}
 	if e.other != nil {
 		if path, err := e.other.program(ctx, name); err == nil && filepath.IsAbs(path) {
-			return fmt.Sprintf("put it into %s: export PATH=%s:$PATH", profile, filepath.Dir(path))
+			return fmt.Sprintf("add to %s: export PATH=%s:$PATH", profile, filepath.Dir(path))
 		}
 	}
-	return fmt.Sprintf("install it where bash -lc finds it, or add its folder to PATH in %s", profile)
+	return fmt.Sprintf("install it where bash -lc finds it, or add its directory to PATH in %s", profile)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// checkGit looks for git as hooks and agents do.
+// checkGit finds git as hooks and agents do.
 func checkGit(ctx context.Context, e *environment) []finding {
 	return e.checkProgram(ctx, "git", "agents can't commit, and hooks can't clone")
 }
@@ -29,12 +29,12 @@ func checkGit(ctx context.Context, e *environment) []finding {
 // ghBound is enough for gh, which asks GitHub whether its login is valid.
 const ghBound = 5 * time.Second
 
-// checkGh looks for gh, and whether it is logged in, if the workflow mentions it.
+// checkGh finds gh, and whether it is logged in, if the workflow mentions it.
 func checkGh(ctx context.Context, e *environment) []finding {
 	if !regexp.MustCompile(`\bgh\b`).Match(e.config.Redacted) {
 		return nil
 	}
-	found := e.checkProgram(ctx, "gh", "the workflow names it")
+	found := e.checkProgram(ctx, "gh", "the workflow uses it")
 	if found[0].Status != statusOK {
 		return found
 	}
@@ -43,17 +43,17 @@ func checkGh(ctx context.Context, e *environment) []finding {
 	answer, err := e.shell(ctx, "if gh auth status >/dev/null 2>&1; then echo in; else echo out; fi")
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return warn("gh auth status does not answer", "try it; without a network it can't know")
+		return warn("gh auth status does not answer", "run it yourself; it needs the network")
 	case err != nil:
 		return failWith(err)
 	case answer == "in":
 		return found
 	}
-	return warn("gh is not logged in to GitHub, and the workflow names it",
-		"log in with gh auth login, as this account, or put GH_TOKEN=… into "+e.p.EnvPath())
+	return warn("gh is not logged in to GitHub, and the workflow uses it",
+		"run gh auth login as this account, or put GH_TOKEN=… into "+e.p.EnvPath())
 }
 
-// checkProgram finds a program and its version. If it is missing, missing says what that means.
+// checkProgram finds a program and its version. missing is the consequence if there is none.
 func (e *environment) checkProgram(ctx context.Context, name, missing string) []finding {
 	path, err := e.program(ctx, name)
 	switch {
@@ -67,12 +67,12 @@ func (e *environment) checkProgram(ctx context.Context, name, missing string) []
 	case err != nil:
 		return failWith(err)
 	case version == "":
-		return warn(path+" does not say its version", "try it: "+path+" --version")
+		return warn(path+" does not print its version", "run it yourself: "+path+" --version")
 	}
 	return ok("%s, %s", path, version)
 }
 
-// checkRoot looks at the directory of the workspaces.
+// checkRoot checks the workspace root.
 func checkRoot(_ context.Context, e *environment) (list []finding) {
 	root := project.Resolve(e.config.Workspace.Root)
 	if err := project.RootFits(e.p, e.config, true); err != nil {
@@ -83,18 +83,18 @@ func checkRoot(_ context.Context, e *environment) (list []finding) {
 		return failWith(err)
 	}
 	if least := e.config.Policy.MinFreeBytes; free < least {
-		list = append(list, fail(fmt.Sprintf("disk_low: %s has %s free, and workspace.min_free_bytes wants %s", root, term.BytesText(free), term.BytesText(least)),
-			"free space there; until then nothing is started")...)
+		list = append(list, fail(fmt.Sprintf("disk_low: %s has %s free, less than workspace.min_free_bytes (%s)", root, term.BytesText(free), term.BytesText(least)),
+			"free space there; until then no run starts")...)
 	}
 	if temporary := project.TemporaryAbove(root, e.p.Env.Getenv("TMPDIR")); temporary != "" {
-		list = append(list, warn(root+" lies below "+temporary+", which the system may clear: work that is not pushed is lost then",
-			"set workspace.root to a folder on a local disk, such as ~/symphony")...)
+		list = append(list, warn(root+" is below "+temporary+", which the system may clear: work that is not pushed would be lost",
+			"set workspace.root to a directory on a local disk, such as ~/symphony")...)
 	}
 	switch {
 	case list != nil:
 		return list
 	case !project.Exists(root):
-		return ok("%s, which the first pass makes; %s free", root, term.BytesText(free))
+		return ok("%s, which the first pass creates; %s free", root, term.BytesText(free))
 	}
 	return ok("%s, %s free", root, term.BytesText(free))
 }
@@ -108,7 +108,7 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 			return failWith(err)
 		}
 		if path == "" {
-			return fail("not found: bash -lc knows no "+found[1], e.hintForProgram(ctx, found[1])+"; or write its path into codex.command")
+			return fail("not found: bash -lc does not find "+found[1], e.hintForProgram(ctx, found[1])+"; or write its path into codex.command")
 		}
 		path = ", " + path
 	}
@@ -116,10 +116,10 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 	if err != nil {
 		return failWith(err)
 	}
-	return ok("%s%s", cmp.Or(i.Server.Version, "of an unknown version"), path)
+	return ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
 }
 
-// programWord finds the word of a shell command that names the program, unless only a shell can tell.
+// programWord finds the word of a shell command that names the program, unless only a shell can find it.
 var programWord = regexp.MustCompile(`^\s*(?:(?:exec|env|\w+=[\w./~@:,-]*)\s+)*([\w./~@+-]+)(?:\s|$)`)
 
 // loginHint is the command that logs codex in, in the codex home of agents.
@@ -132,7 +132,7 @@ func (e *environment) loginHint() string {
 	return command + ", as this account"
 }
 
-// checkLogin asks codex for its login. Without one a thread starts, and its first turn fails.
+// checkLogin asks codex for its login. Without one a thread starts, but its first turn fails.
 func checkLogin(ctx context.Context, e *environment) []finding {
 	i, _ := e.agent()
 	login, err := i.Session.Login(ctx, i.Cwd)
@@ -144,48 +144,48 @@ func checkLogin(ctx context.Context, e *environment) []finding {
 	case login.Needed:
 		return fail("agent_auth: no login in "+i.Server.Home, e.loginHint())
 	case login.EnvKey == "":
-		return ok("not needed by the model provider %s", cmp.Or(login.Provider, "that is set"))
+		return ok("not needed by the model provider %s", cmp.Or(login.Provider, "in use"))
 	}
-	// A model provider that wants a key of its own.
+	// The model provider needs its own key.
 	set, err := e.shell(ctx, "printenv -- "+term.ShellQuote(login.EnvKey)+" >/dev/null && echo set")
 	switch {
 	case err != nil:
 		return failWith(err)
 	case set == "":
-		return fail(fmt.Sprintf("agent_auth: the model provider %s wants %s, which is not set", login.Provider, login.EnvKey), "put it into "+e.p.EnvPath())
+		return fail(fmt.Sprintf("agent_auth: the model provider %s needs %s, which is not set", login.Provider, login.EnvKey), "put it into "+e.p.EnvPath())
 	}
 	return ok("the model provider %s has its key in %s", login.Provider, login.EnvKey)
 }
 
-// checkSandbox has codex try the sandbox that a turn would get.
+// checkSandbox lets codex try the sandbox that a turn would get.
 func checkSandbox(ctx context.Context, e *environment) []finding {
 	i, _ := e.agent()
 	if !agent.Confines(i.Policy) {
-		return warn("codex.turn_sandbox_policy has codex sandbox nothing: agents can do what confines symphony itself lets them",
-			"leave it out, unless this is a container or virtual machine of its own")
+		return warn("codex.turn_sandbox_policy turns codex's sandbox off: agents can do whatever symphony's own account or container can",
+			"remove it, unless this is a dedicated container or virtual machine")
 	}
 	err := i.TrySandbox(ctx)
 	switch {
 	case errors.Is(err, agent.ErrNoProbe):
-		return warn("could not be tried: "+err.Error(), "try again; runs begin all the same")
+		return warn("could not be tried: "+err.Error(), "run doctor again; runs start without this check")
 	case err != nil:
 		return failWith(err)
 	}
-	return ok("tried, it works")
+	return ok("works")
 }
 
-// checkTokens warns about tokens of GitHub that hooks get and agents do not.
+// checkTokens warns about GitHub tokens that hooks get and agents do not.
 func checkTokens(_ context.Context, e *environment) (list []finding) {
 	for _, name := range []string{"GH_TOKEN", "GITHUB_TOKEN"} {
 		if value, _ := e.p.Lookup(name); value != "" && !slices.Contains(e.config.Agent.PassEnv, name) {
-			list = append(list, warn(name+" is set, and agents do not get it: hooks do", "add it to agent.pass_env if agents use gh or push to GitHub")...)
+			list = append(list, warn(name+" is set, but only hooks get it, not agents", "add it to agent.pass_env if agents use gh or push to GitHub")...)
 		}
 	}
 	return list
 }
 
-// checkState looks whether the database exists, belongs to this workflow and is sound, and whether it says that nothing may be
-// started. It creates nothing.
+// checkState checks whether the database exists, belongs to this workflow and is intact, and whether its state keeps runs from
+// starting. It creates nothing.
 func checkState(ctx context.Context, e *environment) (list []finding) {
 	dir := e.p.StateDir
 	exists, err := state.CheckDir(dir)
@@ -195,7 +195,7 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 	db, err := state.OpenReadOnly(ctx, dir)
 	switch {
 	case !exists || errors.Is(err, state.ErrNoState):
-		return ok("%s, which the first pass makes", dir)
+		return ok("%s, which the first pass creates", dir)
 	case err != nil:
 		list = failWith(err)
 		if list[0].code == "state_outdated" { // the next pass migrates it
@@ -212,19 +212,19 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 		}
 	}
 	if list == nil {
-		list = ok("%s, schema %d, sound", dir, db.Schema())
+		list = ok("%s, schema %d, intact", dir, db.Schema())
 	}
 	rec, err := db.Store.State(ctx)
 	if block := project.BlockedBy(rec); err == nil && block != nil {
 		list = append(list, warn("blocked by "+block.Reason+": "+block.Message, "symphony ps shows when it is tried again")...)
 	}
 	if err == nil && rec.Paused {
-		list = append(list, warn("the project is paused: nothing new is started", "symphony resume")...)
+		list = append(list, warn("the project is paused: no new run starts", "symphony resume")...)
 	}
 	return list
 }
 
-// checkSchedule says whether passes run by themselves, what is wrong with the installed schedule, and how the last pass went.
+// checkSchedule reports whether a schedule runs passes, what is wrong with it, and how the last pass ended.
 func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	st, err := schedule.ReadStatus(ctx, e.p)
 	if err != nil || e.as != asCalled {
@@ -233,7 +233,7 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	which, now := " -w "+term.ShellQuote(e.p.Path), e.p.Env.Now()
 	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
 	if len(st.Timers) > 0 || st.Cron != nil {
-		hint = "it is installed: symphony schedule status" + which + " says what it does"
+		hint = "it is installed; see symphony schedule status" + which
 	}
 	last, run := st.LastPass, st.LastRun
 	switch {
@@ -242,9 +242,9 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	case st.Loop:
 		list = ok("symphony tick --loop is running")
 	case run == nil:
-		list = warn("no pass was ever run by cron, a timer or --loop: only what you run yourself is started", hint)
+		list = warn("neither cron nor a timer nor --loop has run a pass yet: runs start only when you run a pass yourself", hint)
 	case st.Alive:
-		list = ok("alive, last pass %s ago (%s)", term.Age(now, run.StartedAt), run.Trigger)
+		list = ok("active, last pass %s ago (%s)", term.Age(now, run.StartedAt), run.Trigger)
 	default:
 		list = warn(fmt.Sprintf("it has stopped: the last pass of %s began %s ago", run.Trigger, term.Age(now, run.StartedAt)), hint)
 	}
@@ -253,8 +253,8 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 		for _, e := range last.Errors {
 			errs = append(errs, e.Code+": "+e.Message)
 		}
-		list = append(list, warn(fmt.Sprintf("the last pass, %s ago by %s, said: %s", term.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
-			"symphony tick runs one now, with what to do")...)
+		list = append(list, warn(fmt.Sprintf("the last pass (%s ago, by %s) had errors: %s", term.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
+			"run symphony tick, which prints the next step")...)
 	}
 	for _, text := range st.Problems {
 		list = append(list, warn(text, "")...) // the problem names the next step
@@ -262,14 +262,14 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	return list
 }
 
-// checkWorkers asks whether a worker that is started here outlives its pass.
+// checkWorkers checks whether a worker that is started here outlives its pass.
 func checkWorkers(ctx context.Context, e *environment) []finding {
 	runners := &workers.Local{StateDir: e.p.StateDir, Scopes: &proc.ScopeManager{Env: e.p.Env.Environ}}
 	if err := runners.Shelter(ctx); err != nil {
 		return failWith(err)
 	}
 	if host := proc.ReadHostUnit(e.p.Env.Environ); host.Booted && host.Manager && !host.Root && !host.Lingers {
-		return warn("your user does not linger: timers of yours, and what they start, end with your last logout", "loginctl enable-linger")
+		return warn("your user does not linger: your timers and the workers that they start end with your last logout", "loginctl enable-linger")
 	}
-	return ok("live on when their pass ends")
+	return ok("outlive their pass")
 }

@@ -35,7 +35,7 @@ func checkWorkflow(_ context.Context, e *environment) (list []finding) {
 	return list
 }
 
-// checkEnvFile prints the names that the environment file sets, never the values.
+// checkEnvFile reports the names of the variables in the environment file, never the values.
 func checkEnvFile(_ context.Context, e *environment) []finding {
 	path := e.p.EnvPath()
 	names := slices.Sorted(maps.Keys(e.p.EnvFile))
@@ -43,20 +43,20 @@ func checkEnvFile(_ context.Context, e *environment) []finding {
 	case e.p.EnvErr != nil:
 		return failWith(e.p.EnvErr)
 	case !project.Exists(path):
-		return ok("none, it would be %s", path)
+		return ok("none; it would be %s", path)
 	case len(names) == 0:
-		return ok("%s sets nothing", path)
+		return ok("%s is empty", path)
 	}
 	return ok("%s sets %s", path, strings.Join(names, ", "))
 }
 
-// checkKey says where the tracker's key comes from.
+// checkKey reports where the tracker's key comes from.
 func checkKey(_ context.Context, e *environment) []finding {
 	names := e.config.SecretVars
 	switch {
 	case e.config.KeyIsLiteral:
-		return warn("stands in "+e.p.Path+" itself, where every reader of the repository has it", fmt.Sprintf(
-			"write api_key: $%s there, and %[1]s=… into %s (mode 0600)", workflow.APIKeyVar, e.p.EnvPath()))
+		return warn("is in "+e.p.Path+", where everyone who can read the repository sees it", fmt.Sprintf(
+			"write api_key: $%s there, and put %[1]s=… into %s (mode 0600)", workflow.APIKeyVar, e.p.EnvPath()))
 	case e.config.Tracker.APIKey == "":
 		name := workflow.APIKeyVar
 		for _, n := range slices.Backward(names) {
@@ -65,7 +65,7 @@ func checkKey(_ context.Context, e *environment) []finding {
 			}
 		}
 		if v, set := e.p.Env.Lookup(name); set && v == "" && e.p.EnvFile[name] != "" {
-			return fail("missing: the variable "+name+" is set and empty, which counts more than the environment file", "unset "+name)
+			return fail("missing: the variable "+name+" is set but empty, and overrides the environment file", "unset "+name)
 		}
 		return fail("missing", fmt.Sprintf("put %s=… into %s (mode 0600)", name, e.p.EnvPath()))
 	}
@@ -91,7 +91,7 @@ func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
 	ctx, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
 	tracker, err := project.NewTracker(e.config, e.p.Env.Now, nil)
-	if e.as != asCalled { // the proxy is a variable of this process, which a schedule does not have
+	if e.as != asCalled { // a schedule does not have the proxy variables of this process
 		tracker, err = project.NewTrackerWithoutProxy(e.config, e.p.Env.Now)
 	}
 	if err != nil {
@@ -111,7 +111,7 @@ func checkTracker(_ context.Context, e *environment) []finding {
 	switch {
 	case errors.Is(answer.err, reconcile.ErrRejected):
 		return warn(t.Endpoint+" answers, but refused to check the project, states and labels: "+answer.err.Error(),
-			"a pass works without this check: compare the names in WORKFLOW.md with the tracker yourself")
+			"passes work without this check; compare the names in WORKFLOW.md with the tracker yourself")
 	case answer.err != nil:
 		return failWith(answer.err)
 	}
@@ -123,7 +123,7 @@ func checkTracker(_ context.Context, e *environment) []finding {
 	return list
 }
 
-// clockTolerance is how far a clock may be off without an effect on comments and due times.
+// clockTolerance is how far a clock may be off without affecting comments and due times.
 const clockTolerance = time.Minute
 
 // checkClock compares this machine's clock with the tracker's.
@@ -137,8 +137,8 @@ func checkClock(_ context.Context, e *environment) []finding {
 		side = "behind"
 	}
 	if off = off.Abs(); off < clockTolerance {
-		return ok("as the tracker's")
+		return ok("agrees with the tracker's")
 	}
-	return warn(fmt.Sprintf("it is %s %s the tracker's", term.Duration(off), side),
-		"set it (timedatectl set-ntp true): by it is judged which comments are new")
+	return warn(fmt.Sprintf("%s %s the tracker's", term.Duration(off), side),
+		"set it (timedatectl set-ntp true): it decides which comments are new")
 }

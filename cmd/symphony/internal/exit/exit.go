@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// The exit codes, documented in the README.
+// The exit codes. docs/errors.md explains them.
 const (
 	OK        = 0
 	Failed    = 1 // the command did not succeed
@@ -20,13 +20,13 @@ const (
 	Lock      = 4
 )
 
-// Only is an error that ends the program with a code and prints nothing more.
+// Only is an error that ends the program with an exit code and prints nothing.
 type Only int
 
 // Error implements error.
 func (c Only) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// From finds the error with a code, or gives an error its code.
+// From returns the error in the chain that has a code, or gives err one.
 func From(err error) *reconcile.Error {
 	var known *reconcile.Error
 	if errors.As(host.WithCode(err), &known) {
@@ -48,10 +48,10 @@ func Usage(format string, args ...any) error {
 	return &reconcile.Error{Code: "usage", Message: fmt.Sprintf(format, args...), Hint: "see symphony help"}
 }
 
-// Code is the exit code of the program that ends with this error.
+// Code is the exit code for an error.
 func Code(err error) int {
 	switch reconcile.ClassOf(err) {
-	case reconcile.ClassIssue: // the failure of an issue or of a hook is no failure of the command
+	case reconcile.ClassIssue: // a failed issue or hook is not a failure of the command
 		return OK
 	case reconcile.ClassUsage:
 		return UsageCode
@@ -64,7 +64,7 @@ func Code(err error) int {
 	return Failed
 }
 
-// With prints the error, as text and where asked as JSON, and returns the exit code that belongs to it.
+// With prints the error as text, with --json also as JSON, and returns its exit code.
 func With(w *term.Env, err error) int {
 	if err == nil {
 		return OK

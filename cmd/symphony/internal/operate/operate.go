@@ -364,7 +364,7 @@ func openSession(ctx context.Context, p *project.Project, c reconcile.Claim, thr
 	}
 	in, ok := w.Stdin.(*os.File)
 	if !ok {
-		return 0, errors.New("stdin is no terminal")
+		return 0, errors.New("stdin is not a terminal")
 	}
 	return takeover.Session(ctx, thread.ID, thread.CodexHome, host.Stdio{In: in, Out: w.Stdout, Err: w.Stderr})
 }

@@ -1,4 +1,4 @@
-// Package requests decides what agents ask of an operator: consent and answers.
+// Package requests records an operator's decisions on the requests of agents: approvals, denials and answers.
 package requests
 
 import (
@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// workerBound is how long the command waits until the worker acts on a decision.
+	// workerBound is how long the command waits for the worker to act on a decision.
 	workerBound = 5 * time.Second
 	workerStep  = 50 * time.Millisecond
 )
@@ -32,12 +32,12 @@ const (
 type Decision struct {
 	How    reconcile.RequestDecision
 	Reason string // of a denial
-	// Texts or Choices answer the questions in their order; both are empty if the operator is to be asked.
+	// Texts or Choices answer the questions in their order. If both are empty, the operator is asked.
 	Texts   []string
 	Choices []int
 }
 
-// decided is the JSON of a request that was decided.
+// decided is the JSON of a decided request.
 type decided struct {
 	ID         string                    `json:"id"`
 	Identifier string                    `json:"issue_identifier"`
@@ -78,16 +78,16 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) err
 		switch {
 		case p.Env.OnTerminal():
 		case named:
-			return exit.Usage("answer: %s asks %s, and no answer is given: %s", r.ID(), text.Plural(len(r.Detail.Questions), "question"), view.HowToAnswer(r))
+			return exit.Usage("answer: %s asks %s, and the answer is missing: %s", r.ID(), text.Plural(len(r.Detail.Questions), "question"), view.HowToAnswer(r))
 		default:
 			return &reconcile.Error{
-				Code: "not_a_terminal", Message: r.Identifier + " names an issue, and without a terminal you can't be asked which of its requests you mean",
-				Hint: "name the request, " + r.ID() + " for instance; symphony ps shows them all",
+				Code: "not_a_terminal", Message: r.Identifier + " is an issue, and without a terminal the command can't ask which request you mean",
+				Hint: "name the request, such as " + r.ID() + "; symphony ps shows them all",
 			}
 		}
 		if asked, err := d.ask(ctx, p.Env, r); err != nil || !asked {
 			if err == nil {
-				fmt.Fprintln(p.Env.Stderr, "symphony: nothing is decided, "+term.Visible(r.ID())+" waits on")
+				fmt.Fprintln(p.Env.Stderr, "symphony: nothing was decided; "+term.Visible(r.ID())+" is still open")
 			}
 			return err
 		}
@@ -106,7 +106,7 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) err
 		r, err = waitForWorker(ctx, p, db, r)
 	}
 	if errors.Is(err, state.ErrNotFound) {
-		return &reconcile.Error{Code: "request_not_found", Message: "the request is no longer there", Hint: "symphony ps shows what is asked", Err: err}
+		return &reconcile.Error{Code: "request_not_found", Message: "the request no longer exists", Hint: "symphony ps shows the open requests", Err: err}
 	}
 	if err == nil {
 		printDecided(p.Env, r)
@@ -114,7 +114,8 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) err
 	return err
 }
 
-// find finds the named request, or the first of an issue that takes this decision. named is false for the latter.
+// find finds the request that ref names, or the first one of the issue that ref names that takes this decision. named is false in
+// the second case.
 func (d Decision) find(ctx context.Context, p *project.Project, db *state.DB, ref string) (r reconcile.Request, named bool, err error) {
 	identifier, number := reconcile.RequestRef(ref)
 	var candidates []reconcile.Request
@@ -127,25 +128,25 @@ func (d Decision) find(ctx context.Context, p *project.Project, db *state.DB, re
 		candidates = slices.DeleteFunc(candidates, func(r reconcile.Request) bool { return !strings.EqualFold(r.Identifier, identifier) })
 	}
 	if errors.Is(err, state.ErrNotFound) || err == nil && len(candidates) == 0 {
-		err = &reconcile.Error{Code: "request_not_found", Message: "there is no request " + identifier, Hint: "symphony ps shows what is asked"}
+		err = &reconcile.Error{Code: "request_not_found", Message: "there is no request " + identifier, Hint: "symphony ps shows the open requests"}
 	}
 	if err != nil {
 		return r, named, err
 	}
 	for _, c := range candidates {
-		// A question wants an answer, other requests do not. All can be denied.
+		// Only questions can be answered, and only the others approved. All can be denied.
 		if d.How == reconcile.DecideDeny || (d.How == reconcile.DecideAnswer) == (c.Kind == reconcile.QuestionRequest) {
 			return c, named, nil
 		}
 	}
 	other := candidates[len(candidates)-1]
 	if d.How == reconcile.DecideAnswer {
-		return r, named, exit.Usage("answer: %s asks for consent: %s", other.ID(), view.HowToAnswer(other))
+		return r, named, exit.Usage("answer: %s asks for approval, not for an answer: %s", other.ID(), view.HowToAnswer(other))
 	}
-	return r, named, exit.Usage("approve: %s is a question: %s", other.ID(), view.HowToAnswer(other))
+	return r, named, exit.Usage("approve: %s is a question and needs an answer: %s", other.ID(), view.HowToAnswer(other))
 }
 
-// waitForWorker waits until the worker has acted on the decision. A run that ends at this moment may end without it.
+// waitForWorker waits until the worker has acted on the decision. A run that is ending may end before it does.
 func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request) (reconcile.Request, error) {
 	for end := p.Env.Now().Add(workerBound); ; {
 		dead := !project.Alive(p.StateDir, r.RunID) // checked first: it may act and end before the next line
@@ -163,7 +164,7 @@ func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reco
 			return is, nil // the next run gets it
 		case is.Fate == reconcile.RequestRunEnded, is.Fate == reconcile.RequestWithdrawn:
 			return r, &reconcile.Error{
-				Code: "request_ended", Message: r.ID() + " has just ended, " + string(is.Fate), Hint: "symphony ps shows the open requests",
+				Code: "request_ended", Message: r.ID() + " has just ended: " + string(is.Fate), Hint: "symphony ps shows the open requests",
 			}
 		case p.Env.Now().After(end) || !project.Sleep(ctx, workerStep):
 			return r, nil
@@ -233,7 +234,7 @@ func (d *Decision) askAnswers(ctx context.Context, w *term.Env, r reconcile.Requ
 	return true, nil
 }
 
-// askQuestion asks until the answer is allowed. An empty line gives up, or leaves an optional question out.
+// askQuestion asks until the answer is valid. An empty line gives up, or skips an optional question.
 func askQuestion(ctx context.Context, w *term.Env, r reconcile.Request, q reconcile.RequestQuestion, prompt string) (string, error) {
 	for {
 		line, err := term.AskLine(ctx, w, prompt, q.Secret)
@@ -253,7 +254,7 @@ func askQuestion(ctx context.Context, w *term.Env, r reconcile.Request, q reconc
 	}
 }
 
-// answersTo gives each question its answer, in their order. Answers to secret questions are encrypted for the worker.
+// answersTo assigns the answers to the questions in their order. Answers to secret questions are encrypted for the worker.
 func answersTo(r reconcile.Request, texts []string, choices []int) (answer reconcile.RequestAnswer, err error) {
 	questions := r.Detail.Questions
 	if given := max(len(texts), len(choices)); given != len(questions) {
@@ -289,14 +290,14 @@ func answersTo(r reconcile.Request, texts []string, choices []int) (answer recon
 func optionNumber(r reconcile.Request, q reconcile.RequestQuestion, n int) (string, error) {
 	switch {
 	case len(q.Options) == 0:
-		return "", exit.Usage("answer: %s offers nothing to choose from: %s", r.ID(), view.HowToAnswer(r))
+		return "", exit.Usage("answer: %s has no options to choose from: %s", r.ID(), view.HowToAnswer(r))
 	case n < 1 || n > len(q.Options):
-		return "", exit.Usage("answer: --choice %d is none of the options of %s:%s", n, r.ID(), numbered(q))
+		return "", exit.Usage("answer: --choice %d is not an option of %s:%s", n, r.ID(), numbered(q))
 	}
 	return q.Options[n-1].Label, nil
 }
 
-// parseAnswer accepts what the question allows: any text, the label of an option, or several labels with commas between.
+// parseAnswer accepts what the question allows: any text, the label of an option, or several labels separated by commas.
 // An optional question may have no answer.
 func parseAnswer(r reconcile.Request, q reconcile.RequestQuestion, text string) ([]string, error) {
 	if q.Optional && strings.TrimSpace(text) == "" {
@@ -327,16 +328,16 @@ func parseOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (st
 	case plain == "":
 		return "", emptyAnswer(r)
 	case len(q.Options) > 0 && !q.Other:
-		return "", exit.Usage("answer: %s takes one of its options:%s", r.ID(), numbered(q))
+		return "", exit.Usage("answer: %s accepts only its options:%s", r.ID(), numbered(q))
 	}
 	if q.Type == "integer" {
 		if _, err := strconv.ParseInt(plain, 10, 64); err != nil {
-			return "", exit.Usage("answer: %q of %s takes a whole number", q.Text, r.ID())
+			return "", exit.Usage("answer: %q of %s needs a whole number", q.Text, r.ID())
 		}
 	}
 	if q.Type == "number" {
 		if _, err := strconv.ParseFloat(plain, 64); err != nil || !json.Valid([]byte(plain)) { // not NaN
-			return "", exit.Usage("answer: %q of %s takes a number such as 0.5", q.Text, r.ID())
+			return "", exit.Usage("answer: %q of %s needs a number such as 0.5", q.Text, r.ID())
 		}
 	}
 	return text, nil
@@ -352,5 +353,5 @@ func numbered(q reconcile.RequestQuestion) string {
 }
 
 func emptyAnswer(r reconcile.Request) error {
-	return exit.Usage("answer: an empty text answers nothing; symphony deny %s says that there is no answer", r.ID())
+	return exit.Usage("answer: the answer is empty; to refuse an answer, use symphony deny %s", r.ID())
 }

@@ -18,12 +18,12 @@ import (
 // cron is the schedule of a line in the user's crontab.
 type cron struct{ *plan }
 
-// line is our line. What follows # is a comment for the shell, and the mark by which the line is found.
+// line is our line of the crontab. For the shell the text after # is a comment; by it withLine finds the line.
 func (c cron) line() (string, error) {
 	command := c.command(project.TriggerCron)
 	for _, arg := range append(command, c.vars...) {
 		if strings.Contains(arg, `\`) {
-			return "", failed("rename it, or use a timer of systemd", "%q holds a backslash, which cron programs read in different ways", arg)
+			return "", failed("rename it, or use a systemd timer", "%q contains a backslash, which cron programs interpret differently", arg)
 		}
 	}
 	var words []string
@@ -54,10 +54,10 @@ func (cron) refuse(context.Context, time.Duration) error {
 	if _, err := exec.LookPath("crontab"); err == nil {
 		return nil
 	}
-	return exit.Fault("no_scheduler", "there is no crontab here", "install cron, or keep symphony tick --loop running")
+	return exit.Fault("no_scheduler", "the program crontab was not found", "install cron, or keep symphony tick --loop running")
 }
 
-// readCrontab reads the crontab of the user. One that can't be read must not be written.
+// readCrontab reads the user's crontab. A crontab that can't be read must not be written.
 func readCrontab(ctx context.Context, w *term.Env) (string, error) {
 	text, err := runProgram(ctx, w, "", nil, "crontab", "-l")
 	if err != nil && text == "" && strings.Contains(err.Error(), "no crontab for") {
@@ -66,7 +66,7 @@ func readCrontab(ctx context.Context, w *term.Env) (string, error) {
 	return text, err
 }
 
-// writeCrontab writes the crontab. An empty one is removed, as it was before the first line.
+// writeCrontab writes the user's crontab, and removes an empty one.
 func writeCrontab(ctx context.Context, w *term.Env, text string) error {
 	arg := "-"
 	if text == "" {
@@ -76,8 +76,8 @@ func writeCrontab(ctx context.Context, w *term.Env, text string) error {
 	return err
 }
 
-// withLine replaces the line with our mark by the given one, or appends it; an empty line removes ours. Every other byte stays.
-// was is the line that ours was before.
+// withLine replaces the line that has our mark, or appends the line; an empty line removes ours. Every other byte is kept. was is
+// our line before.
 func withLine(crontab, line, mark string) (text, was string) {
 	var b strings.Builder
 	if line != "" {
@@ -111,9 +111,9 @@ func (c cron) install(ctx context.Context) error {
 	verb := "added to your crontab:"
 	switch {
 	case text == crontab:
-		verb = "stands in your crontab already:"
+		verb = "already in your crontab:"
 	case was != "":
-		verb = "rewrote the line of your crontab:"
+		verb = "updated in your crontab:"
 	}
 	if text != crontab {
 		if err := writeCrontab(ctx, w, text); err != nil {
@@ -122,7 +122,7 @@ func (c cron) install(ctx context.Context) error {
 	}
 	fmt.Fprintln(w.Stdout, verb, term.Visible(line))
 	if runs := cronRuns(); runs != nil && !*runs {
-		fmt.Fprintln(w.Stderr, "symphony: warning: no cron runs on this machine: start it, systemctl enable --now cron for instance")
+		fmt.Fprintln(w.Stderr, "symphony: warning: no cron daemon is running on this machine: start it, for example with systemctl enable --now cron")
 	}
 	return nil
 }

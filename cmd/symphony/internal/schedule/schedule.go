@@ -1,5 +1,5 @@
-// Package schedule has passes run by a timer of systemd or by a line of the user's crontab: it shows, installs, inspects and
-// removes them.
+// Package schedule shows, installs, inspects and removes the schedule that runs passes: a systemd timer or a line in the user's
+// crontab.
 package schedule
 
 import (
@@ -28,11 +28,11 @@ type Options struct {
 	RunAs        string
 }
 
-// scheduler is one way to have passes run.
+// scheduler is a kind of schedule.
 type scheduler interface {
 	// text is what install writes.
 	text() (string, error)
-	// refuse says why passes can't be run in this way here. It waits that long for a systemd that is starting.
+	// refuse returns why this machine can't have such a schedule; nil if it can. It waits up to patience for systemd to start.
 	refuse(ctx context.Context, patience time.Duration) error
 	install(ctx context.Context) error
 }
@@ -54,11 +54,11 @@ type account struct {
 	uid        int
 }
 
-// pathVars say where symphony's files are. A schedule passes on these variables alone: any other may hold a secret, and belongs
-// into the environment file.
+// pathVars are the variables that locate symphony's files. A schedule passes on only these: any other may contain a secret and
+// belongs in the environment file.
 var pathVars = []string{"XDG_STATE_HOME", "XDG_CONFIG_HOME"}
 
-// newPlan reads the workflow as the schedule will see it. It fails if check refuses that.
+// newPlan reads the workflow as the schedule will see it. It prints the errors of an invalid workflow and returns an exit.Only.
 func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 	a, err := passAccount(p.Env, o)
 	if err != nil {
@@ -66,7 +66,7 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 	}
 	s := &plan{caller: p, account: a, program: project.ProgramPath()}
 	if u, err := user.LookupId(strconv.Itoa(a.uid)); err == nil && u.HomeDir != a.home {
-		s.vars = append(s.vars, "HOME="+a.home) // systemd and cron would set the other
+		s.vars = append(s.vars, "HOME="+a.home) // systemd and cron would set the one of the password database
 	}
 	for _, name := range pathVars {
 		if v := p.Env.Getenv(name); filepath.IsAbs(v) {
@@ -89,11 +89,11 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 		kind = cron{s}
 	}
 	if s.every != cfg.Polling.Interval {
-		p.Env.Note(slog.LevelWarn, fmt.Sprintf("this schedule runs a pass every %s; polling.interval_ms (%s) counts for --loop only", s.every, cfg.Polling.Interval))
+		p.Env.Note(slog.LevelWarn, fmt.Sprintf("this schedule runs a pass every %s; polling.interval_ms (%s) applies only to --loop", s.every, cfg.Polling.Interval))
 	}
 	for _, word := range append(s.command(project.TriggerCron), s.vars...) {
 		if !utf8.ValidString(word) || strings.ContainsFunc(word, term.Control) {
-			return nil, nil, failed("rename it", "%q holds characters that can stand in no unit and no crontab", word)
+			return nil, nil, failed("rename it", "%q contains characters that a unit or a crontab can't contain", word)
 		}
 	}
 	return s, kind, nil
@@ -103,7 +103,7 @@ func failed(hint, format string, args ...any) error {
 	return exit.Fault("schedule_failed", fmt.Sprintf(format, args...), hint)
 }
 
-// passAccount returns the account of the passes: with --system under sudo that of the user who called sudo, not root.
+// passAccount returns the account that passes run as. With --system under sudo it is that of the user who called sudo, not root.
 func passAccount(w *term.Env, o Options) (account, error) {
 	name := o.RunAs
 	if name == "" && o.System && os.Geteuid() == 0 {
@@ -152,7 +152,7 @@ func (s *plan) command(trigger string) []string {
 	return append(argv, "-w", s.p.Path)
 }
 
-// Show prints what Install would write, and why Install would refuse to.
+// Show prints what Install would write, and why Install would refuse.
 func Show(ctx context.Context, p *project.Project, o Options) error {
 	s, kind, err := newPlan(p, o)
 	if err != nil {
@@ -170,7 +170,7 @@ func Show(ctx context.Context, p *project.Project, o Options) error {
 	return nil
 }
 
-// Install writes and switches on a schedule. It may be repeated, also after an install that was interrupted.
+// Install writes a schedule and switches it on. It is idempotent and completes an interrupted install.
 func Install(ctx context.Context, p *project.Project, o Options) error {
 	s, kind, err := newPlan(p, o)
 	if err != nil {
@@ -182,29 +182,29 @@ func Install(ctx context.Context, p *project.Project, o Options) error {
 	return kind.install(ctx)
 }
 
-// installable returns the first reason for which Install writes nothing; nil for none.
+// installable returns the first reason why Install must not write anything; nil for none.
 func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Duration) error {
 	if err := s.caller.Nested(); err != nil {
 		return err
 	}
 	path, why := project.Resolve(s.program), ""
 	if temporary := project.TemporaryAbove(path, s.caller.Env.Getenv("TMPDIR")); temporary != "" {
-		why = "lies below " + temporary
+		why = "is below " + temporary
 	}
 	if builtByGoRun := regexp.MustCompile(`(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`); builtByGoRun.MatchString(path) {
-		why = "was made by go run"
+		why = "was built by go run"
 	}
 	if s.program == "" {
-		path, why = "the program", "can't be found any more"
+		path, why = "the program", "no longer exists"
 	}
 	if why != "" {
-		return exit.Fault("temporary_program", fmt.Sprintf("%s %s: a schedule needs a program that stays", path, why),
-			"copy it to its place, ~/bin/symphony for instance, and install the schedule with that")
+		return exit.Fault("temporary_program", fmt.Sprintf("%s %s: a schedule needs a permanent program", path, why),
+			"copy the program to a permanent place, such as ~/bin/symphony, and install the schedule with that copy")
 	}
 	return kind.refuse(ctx, patience)
 }
 
-// Remove removes what Install wrote. The workflow need not be readable, nor exist.
+// Remove removes what Install wrote. The workflow need not exist.
 func Remove(ctx context.Context, p *project.Project, o Options) error {
 	if err := p.Nested(); err != nil {
 		return err
@@ -240,7 +240,7 @@ func Remove(ctx context.Context, p *project.Project, o Options) error {
 	}
 	switch {
 	case removed:
-		fmt.Fprintf(p.Env.Stdout, "running workers go on, and for some minutes they start others; symphony stop --all -w %s ends them%s\n", term.ShellQuote(p.Path), as)
+		fmt.Fprintf(p.Env.Stdout, "running workers continue, and may start others for some minutes; symphony stop --all -w %s ends them%s\n", term.ShellQuote(p.Path), as)
 	case needsRoot == nil:
 		fmt.Fprintf(p.Env.Stdout, "nothing is installed for %s\n", term.Visible(p.Path))
 	}

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The calendar of a timer has every interval that divides minute, hour or day; all others count from pass to pass.
+// Intervals that divide a minute, an hour or a day become a calendar; all others run from pass to pass.
 func TestTimerLines(t *testing.T) {
 	const since = "OnActiveSec=1s\nOnUnitActiveSec="
 	for every, want := range map[time.Duration]string{
@@ -38,7 +38,7 @@ func TestTimerLines(t *testing.T) {
 	}
 }
 
-// Whatever a crontab holds, our line is added once, and every other byte is the same after its removal.
+// Whatever a crontab contains, our line is added once, and after its removal every other byte is unchanged.
 func TestWithLine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines := rapid.SliceOf(rapid.SampledFrom([]string{
@@ -71,7 +71,7 @@ type willing struct{ scheduler }
 
 func (willing) refuse(context.Context, time.Duration) error { return nil }
 
-// Programs that will not stay are refused, wherever go run and go test build them.
+// Temporary programs are refused, wherever go run and go test build them.
 func TestRefuseTemporaryProgram(t *testing.T) {
 	hash := strings.Repeat("0123456789abcdef", 4)
 	p := &project.Project{Env: &term.Env{Environ: []string{"TMPDIR=/var/scratch"}}}
@@ -96,20 +96,20 @@ func TestRefuseTemporaryProgram(t *testing.T) {
 	}
 }
 
-// A timer that was installed just now has not failed: its first pass is still to come.
+// A timer that has just been installed has not failed: its first pass is still to come.
 func TestJudge(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	soon, before := now.Add(16*time.Second), now.Add(-time.Minute)
-	dead := "not alive: nothing new is started until you run symphony tick"
+	dead := "not active: no new run starts until you run symphony tick"
 	for name, c := range map[string]struct {
 		out  Status
 		want string
 	}{
-		"installed just now": {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "its first pass comes at 2026-03-01T12:00:16Z"},
+		"installed just now": {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "installed, first pass at 2026-03-01T12:00:16Z"},
 		"stopped":            {Status{Timers: []TimerStatus{{Enabled: true, Next: &soon}}}, dead},
 		"came, and no more":  {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon, Last: &before}}}, dead},
 		"overdue":            {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &before}}}, dead},
-		"passes come":        {Status{Alive: true, Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "alive"},
+		"passes come":        {Status{Alive: true, Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "active"},
 		"none":               {Status{}, dead},
 	} {
 		if got := c.out.judge(&term.Env{}, now); got != c.want {

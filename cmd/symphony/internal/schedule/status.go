@@ -15,20 +15,20 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// installation is what Install has written and is still there.
+// installation is what Install wrote, as far as it still exists.
 type installation struct {
 	Units []*units
 	Line  string // of the crontab
-	// problem is why the crontab can't be read. Some accounts may have none.
+	// problem says why the crontab can't be read. Some accounts are not allowed to have one.
 	problem error
 	crontab string
 }
 
-// findInstalled looks for the units and the line of the crontab. It does not ask systemd.
+// findInstalled reads the units and the line of the crontab. It does not ask systemd.
 func findInstalled(ctx context.Context, p *project.Project) (in installation) {
 	for _, system := range []bool{false, true} {
 		u := newUnits(p.Env, system, nameOf(p))
-		if err := u.read(); err == nil && u.service.text+u.timer.text != "" { // others may have units of that name
+		if err := u.read(); err == nil && u.service.text+u.timer.text != "" { // an error means that a unit of that name is not ours
 			in.Units = append(in.Units, u)
 		}
 	}
@@ -39,25 +39,25 @@ func findInstalled(ctx context.Context, p *project.Project) (in installation) {
 	return in
 }
 
-// Running says what runs passes of a project, and how it is taken away: what Install has written, or a line of the crontab that
-// names the project. It is empty for nothing.
+// Running returns what runs passes of a project, and how to remove it: what Install wrote, or a line of the crontab that names the
+// project. what is empty if there is nothing.
 func Running(ctx context.Context, p *project.Project, flags string) (what, hint string) {
 	found := findInstalled(ctx, p)
 	if len(found.Units) > 0 || found.Line != "" {
-		return "a schedule", "symphony schedule remove " + flags
+		return "an installed schedule", "symphony schedule remove " + flags
 	}
 	for line := range strings.Lines(found.crontab) {
 		line = strings.TrimSpace(line)
 		ours := p.Path != "" && strings.Contains(line, p.Path) || strings.Contains(line, p.StateDir)
 		if ours && strings.Contains(line, "symphony") && !strings.HasPrefix(line, "#") {
-			return "a line of your crontab", "crontab -e, " + line
+			return "a line in your crontab", "delete it with crontab -e: " + line
 		}
 	}
 	return "", ""
 }
 
-// AsScheduled returns the project as cron's bare environment shows it. An installed schedule names the workflow, and may pass
-// on the caller's state directory and variables; stateFlag wins.
+// AsScheduled returns the project as passes see it in cron's bare environment. An installed schedule names the workflow, and may
+// pass on the caller's state directory and variables. stateFlag takes precedence.
 func AsScheduled(ctx context.Context, p *project.Project, stateFlag string) *project.Project {
 	found := findInstalled(ctx, p)
 	texts := []string{found.Line}
@@ -95,7 +95,7 @@ type Status struct {
 	} `json:"project"`
 }
 
-// scheduledPass is the last pass that a schedule has started.
+// scheduledPass is the last pass that a schedule started.
 type scheduledPass struct {
 	Trigger   string    `json:"trigger"`
 	StartedAt time.Time `json:"started_at"`
@@ -108,7 +108,7 @@ type TimerStatus struct {
 	RunAs   string     `json:"run_as"`
 	Enabled bool       `json:"enabled"`
 	Active  bool       `json:"active"`
-	Next    *time.Time `json:"next_at"` // of a calendar; other timers count from the last pass
+	Next    *time.Time `json:"next_at"` // null unless the timer has a calendar
 	Last    *time.Time `json:"last_at"`
 	Result  string     `json:"last_result"` // of the last pass, in systemd's words
 }
@@ -116,14 +116,14 @@ type TimerStatus struct {
 // CronStatus is the installed line of the crontab.
 type CronStatus struct {
 	Line   string `json:"line"`
-	Daemon *bool  `json:"daemon_runs"` // null if that can't be seen here
+	Daemon *bool  `json:"daemon_runs"` // null if /proc does not show it
 }
 
 func (out *Status) addProblem(format string, args ...any) {
 	out.Problems = append(out.Problems, fmt.Sprintf(format, args...))
 }
 
-// ReadStatus returns what is installed, what is wrong with it, and what the passes have recorded.
+// ReadStatus returns what is installed, what is wrong with it, and what passes have recorded.
 func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	out := Status{Timers: []TimerStatus{}, Problems: []string{}, Loop: project.Looping(p.StateDir)}
 	out.Project.WorkflowPath, out.Project.StateDir = p.Path, p.StateDir
@@ -134,10 +134,10 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	if found.Line != "" {
 		out.Cron = &CronStatus{found.Line, cronRuns()}
 		if runs := out.Cron.Daemon; runs != nil && !*runs {
-			out.addProblem("no cron runs on this machine: systemctl enable --now cron")
+			out.addProblem("no cron daemon is running on this machine: systemctl enable --now cron")
 		}
 	}
-	if found.problem != nil && len(out.Timers) == 0 { // with a timer it does not matter
+	if found.problem != nil && len(out.Timers) == 0 { // with a timer, the crontab does not matter
 		out.addProblem("%s", found.problem)
 	}
 	db, err := project.OpenForReading(ctx, p)
@@ -182,10 +182,10 @@ func (out *Status) addTimer(ctx context.Context, p *project.Project, u *units) {
 	}
 	out.Timers = append(out.Timers, row)
 	switch {
-	case !lingering: // their systemd ends with the last login, or has ended
-		out.addProblem("%s does not linger, and the timer stops at the last logout: loginctl enable-linger %[1]s", row.RunAs)
+	case !lingering: // the user's systemd ends with the last logout, or has ended
+		out.addProblem("%s does not linger, so the timer stops at the last logout: loginctl enable-linger %[1]s", row.RunAs)
 	case err != nil:
-		out.addProblem("its systemd does not answer: %s", exit.From(err).Message)
+		out.addProblem("systemd does not answer: %s", exit.From(err).Message)
 	case !row.Enabled || !row.Active:
 		out.addProblem("%s is not switched on: %s -w %s", row.Unit, install, term.ShellQuote(p.Path))
 	}
@@ -203,25 +203,25 @@ func systemdTime(text string) *time.Time {
 	return &t
 }
 
-// judge says whether passes run by themselves. If they do not it adds the problem.
+// judge says whether the schedule is active. If it is not, it adds the problem.
 func (out *Status) judge(w *term.Env, now time.Time) string {
 	if out.Alive {
-		return w.Green("alive")
+		return w.Green("active")
 	}
 	for _, t := range out.Timers { // the first pass of a timer that was just installed
 		if t.Enabled && t.Active && t.Last == nil && t.Next != nil && t.Next.After(now) {
-			return w.Green("its first pass comes " + soonText(w, now, *t.Next))
+			return w.Green("installed, first pass " + soonText(w, now, *t.Next))
 		}
 	}
 	switch {
 	case len(out.Timers) == 0 && out.Cron == nil:
-		out.addProblem("nothing runs passes: symphony schedule install -w %s", term.ShellQuote(out.Project.WorkflowPath))
+		out.addProblem("no schedule is installed: symphony schedule install -w %s", term.ShellQuote(out.Project.WorkflowPath))
 	case out.LastRun == nil:
-		out.addProblem("no pass of a schedule has run yet")
+		out.addProblem("the schedule has not run a pass yet: symphony doctor")
 	default:
-		out.addProblem("no pass of a schedule came when it should have: symphony doctor; if the program was moved, symphony schedule install")
+		out.addProblem("the schedule has missed passes: symphony doctor; if the program was moved, symphony schedule install")
 	}
-	return w.Yellow("not alive: nothing new is started until you run symphony tick")
+	return w.Yellow("not active: no new run starts until you run symphony tick")
 }
 
 // PrintStatus prints the status, one fact a line.
@@ -258,7 +258,7 @@ func PrintStatus(ctx context.Context, p *project.Project) error {
 	if last := out.LastPass; last == nil {
 		fact("last pass", "none yet")
 	} else {
-		errs := "without an error"
+		errs := "no errors"
 		if len(last.Errors) > 0 {
 			errs = w.Red(term.Visible(last.Errors[0].Code + ": " + last.Errors[0].Message))
 		}

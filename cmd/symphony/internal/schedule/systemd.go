@@ -22,16 +22,16 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// unitMark begins every unit that install wrote. Others are never rewritten or removed.
+// unitMark begins every unit that install writes. Other units are never overwritten or removed.
 const unitMark = "# Written by symphony schedule install"
 
-// unit is a unit of systemd: its file and the text in it, empty for a file that does not exist.
+// unit is a systemd unit: its path and its text, which is empty if the file does not exist.
 type unit struct{ path, text string }
 
 // units are a timer and its service.
 type units struct {
 	env            *term.Env
-	system         bool // of the system's systemd, not of the user's
+	system         bool // of the system instance of systemd, not of the user's
 	name           string
 	service, timer unit
 }
@@ -46,7 +46,7 @@ func newUnits(w *term.Env, system bool, name string) *units {
 
 func (u *units) files() []*unit { return []*unit{&u.service, &u.timer} }
 
-// read reads the files. It refuses those that install did not write.
+// read reads the files. It refuses units that install did not write.
 func (u *units) read() error {
 	for _, f := range u.files() {
 		data, err := os.ReadFile(f.path)
@@ -55,13 +55,13 @@ func (u *units) read() error {
 		}
 		if f.text = string(data); err == nil && !strings.HasPrefix(f.text, unitMark) {
 			return exit.Fault("schedule_foreign", f.path+" was not written by symphony schedule install",
-				"see what it is; move it away, and try again")
+				"see what it is, move it away, and run the command again")
 		}
 	}
 	return nil
 }
 
-func unitError(err error) error { return failed("look at the permissions of its folder", "%v", err) }
+func unitError(err error) error { return failed("check the permissions of its directory", "%v", err) }
 
 // lineAfter returns the rest of the line that begins with prefix; empty if there is none.
 func lineAfter(text, prefix string) string {
@@ -70,7 +70,7 @@ func lineAfter(text, prefix string) string {
 	return rest
 }
 
-// timer is the schedule of a timer of systemd.
+// timer is the schedule of a systemd timer.
 type timer struct {
 	*plan
 	*units
@@ -81,7 +81,7 @@ var unitFiles embed.FS
 
 var unitTexts = template.Must(template.ParseFS(unitFiles, "*"))
 
-// write makes the texts of the units.
+// write sets the texts of the units.
 func (t *timer) write() {
 	argv, vars := t.command(project.TriggerTimer), []string{}
 	command := unitWord(argv[0]) // systemd expands no variable in the path of the program
@@ -111,11 +111,11 @@ func (t *timer) text() (string, error) {
 	return fmt.Sprintf("## %s\n%s\n## %s\n%s", t.service.path, t.service.text, t.timer.path, t.timer.text), nil
 }
 
-// timerInterval is the interval of a timer, which can't be less than a second.
+// timerInterval is the interval of a timer, at least a second.
 func timerInterval(polling time.Duration) time.Duration { return max(polling, time.Second) }
 
-// timerLines uses the calendar if the interval divides a minute, hour or day: such a timer also knows what it missed during a
-// suspend. Other intervals run from one pass to the next.
+// timerLines uses a calendar if the interval divides a minute, an hour or a day: such a timer also makes up for what it missed
+// during a suspend. Other intervals run from one pass to the next.
 func timerLines(every time.Duration) string {
 	if every == time.Second {
 		return "OnCalendar=*-*-* *:*:*"
@@ -154,7 +154,7 @@ func unitWord(word string) string {
 // argumentWord quotes an argument for ExecStart, where systemd expands variables.
 func argumentWord(word string) string { return strings.ReplaceAll(unitWord(word), "$", "$$") }
 
-// managerPatience is for a systemd of the user that loginctl enable-linger has just started.
+// managerPatience is how long install waits for a user instance of systemd that loginctl enable-linger has just started.
 const managerPatience = 10 * time.Second
 
 // refuse implements scheduler.
@@ -162,13 +162,13 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 	w, name := t.env, t.account.name
 	switch {
 	case !proc.ReadHostUnit(w.Environ).Booted:
-		return exit.Fault("no_scheduler", "no systemd runs this machine", "symphony schedule install --cron, or keep symphony tick --loop running")
+		return exit.Fault("no_scheduler", "this machine does not run systemd", "symphony schedule install --cron, or keep symphony tick --loop running")
 	case t.system && os.Geteuid() == 0:
 		return nil
 	case t.system:
 		line := "sudo "
 		for _, v := range t.vars {
-			if !strings.HasPrefix(v, "HOME=") { // that of the account is used
+			if !strings.HasPrefix(v, "HOME=") { // --run-as implies it
 				line += term.ShellQuote(v) + " "
 			}
 		}
@@ -179,26 +179,26 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 		return rootOnly(line + " -w " + term.ShellQuote(t.p.Path))
 	case !lingers(name):
 		return exit.Fault("no_linger",
-			fmt.Sprintf("%s does not linger: a timer of yours would stop at your last logout, and begin at a login only", name),
-			"loginctl enable-linger "+term.ShellQuote(name)+", then again; or --system, or --cron")
+			fmt.Sprintf("%s does not linger: a user timer would run only while you are logged in", name),
+			"run loginctl enable-linger "+term.ShellQuote(name)+" and try again, or use --system or --cron")
 	}
 	for end := w.Now().Add(patience); !proc.ReadHostUnit(w.Environ).Manager; {
 		if !w.Now().Before(end) || !project.Sleep(ctx, project.WaitStep) {
-			return exit.Fault("no_scheduler", fmt.Sprintf("the systemd of %s does not answer", name),
-				fmt.Sprintf("sudo systemctl start user@%d.service; or --system, or --cron", t.account.uid))
+			return exit.Fault("no_scheduler", fmt.Sprintf("the systemd user instance of %s does not answer", name),
+				fmt.Sprintf("run sudo systemctl start user@%d.service, or use --system or --cron", t.account.uid))
 		}
 	}
 	return nil
 }
 
 func rootOnly(line string) error {
-	return exit.Fault("needs_root", "only root can change the units of the system", line)
+	return exit.Fault("needs_root", "only root can change system units", line)
 }
 
 // lingers reports whether the systemd of a user runs without a login.
 func lingers(name string) bool { return project.Exists(filepath.Join("/var/lib/systemd/linger", name)) }
 
-// install implements scheduler: it writes the units that differ, and has systemd load and start them.
+// install implements scheduler: it writes the units that differ, and lets systemd load and start them.
 func (t *timer) install(ctx context.Context) error {
 	installed := newUnits(t.env, t.system, t.name)
 	if err := installed.read(); err != nil {
@@ -218,9 +218,9 @@ func (t *timer) install(ctx context.Context) error {
 		}
 		fmt.Fprintln(t.env.Stdout, "wrote", term.Visible(f.path))
 	}
-	// All of it each time: an earlier install may have been interrupted here.
+	// All steps each time: an earlier install may have been interrupted here.
 	name := t.name + ".timer"
-	for _, args := range [][]string{{"daemon-reload"}, {"enable", "--quiet", name}, {"restart", name}} { // or it keeps its old interval
+	for _, args := range [][]string{{"daemon-reload"}, {"enable", "--quiet", name}, {"restart", name}} { // without restart it keeps its old interval
 		if _, err := t.systemctl(ctx, args...); err != nil {
 			return err
 		}
@@ -236,7 +236,7 @@ func (u *units) remove(ctx context.Context) error {
 		stamps = filepath.Join(u.env.Home, ".local", "share", "systemd", "timers")
 	}
 	if host := proc.ReadHostUnit(u.env.Environ); !host.Booted || !u.system && !host.Manager {
-		fmt.Fprintf(u.env.Stderr, "symphony: warning: your systemd does not answer: the files of %s are removed, and nothing is stopped\n", timer)
+		fmt.Fprintf(u.env.Stderr, "symphony: warning: systemd does not answer: the files of %s are removed, but the timer is not stopped\n", timer)
 	} else {
 		if u.timer.text != "" {
 			if _, err := u.systemctl(ctx, "disable", "--quiet", "--now", timer); err != nil {
@@ -259,13 +259,13 @@ func (u *units) remove(ctx context.Context) error {
 	}
 	for _, path := range []string{u.timer.path + ".d", u.service.path + ".d"} {
 		if project.Exists(path) {
-			fmt.Fprintf(u.env.Stderr, "symphony: warning: %s is yours, and stays\n", term.Visible(path))
+			fmt.Fprintf(u.env.Stderr, "symphony: warning: kept %s, which symphony did not write\n", term.Visible(path))
 		}
 	}
 	return nil
 }
 
-// systemctl asks the systemd of the system or of the user.
+// systemctl calls systemctl for the system instance or the user instance of systemd.
 func (u *units) systemctl(ctx context.Context, args ...string) (string, error) {
 	manager, runtime := "--user", u.env.Getenv("XDG_RUNTIME_DIR")
 	if u.system {
@@ -299,8 +299,8 @@ func (u *units) properties(ctx context.Context, names ...string) (map[string]map
 // programBound is how long systemctl or crontab may take.
 const programBound = 20 * time.Second
 
-// runProgram runs systemctl or crontab with nothing of our environment but PATH and the account. The error holds what the
-// program printed on stderr.
+// runProgram runs systemctl or crontab with PATH and the account as the only variables of our environment. The error contains
+// what the program printed on stderr.
 func runProgram(ctx context.Context, w *term.Env, stdin string, env []string, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, programBound)
 	defer cancel()
@@ -323,6 +323,6 @@ func runProgram(ctx context.Context, w *term.Env, stdin string, env []string, na
 	if ctx.Err() != nil {
 		why = "no answer: " + ctx.Err().Error()
 	}
-	return stdout.String(), failed("run that command yourself to see more; what was written stays, and the same command goes on from there",
+	return stdout.String(), failed("run that command yourself to see more; then repeat yours, which continues from there",
 		"%s %s: %v: %s", name, strings.Join(args, " "), err, why)
 }

@@ -35,18 +35,18 @@ const (
 	reviewExample      = "review"
 )
 
-// ExampleNames are the ready workflows; the first is the default.
+// ExampleNames are the values of --example; the first is the default.
 var ExampleNames = []string{"branch", pullRequestExample, worktreeExample, reviewExample}
 
 // answers fill in an example.
 type answers struct {
 	Example, Endpoint, Project, Repository, Root, Review string
 	Active, Terminal, Labels                             []string
-	// Waiting and Begun are the active states of work that waits and of work that has begun, if there are any.
+	// Waiting and Begun are the active states of issues that wait and of issues that have been begun; empty for none.
 	Waiting, Begun string
 }
 
-// listed is how many projects are shown at once; a longer list is narrowed down by a part of the name.
+// listed is how many projects are shown at once. The operator narrows a longer list down by a part of the name.
 const listed = 20
 
 // findProject reads the project that a flag names or the operator chooses.
@@ -61,19 +61,19 @@ func (s *starter) findProject(ctx context.Context) (err error) {
 		return err
 	}
 	if len(s.project.States) == 0 {
-		return exit.Usage("init: the project %s belongs to no team, so that its issues have no states", s.project.Name)
+		return exit.Usage("init: the project %s has no team, so its issues have no states", s.project.Name)
 	}
 	s.answers.Project = s.project.Setting
 	return nil
 }
 
-// chooseProject lists projects until the operator names one by its number, or a text matches only one. A text narrows the
-// list down.
+// chooseProject lists projects until the operator enters the number of one, or a text that only one matches. A text that several
+// match narrows the list down.
 func (s *starter) chooseProject(ctx context.Context) (string, error) {
 	all := s.account.Projects
 	if len(all) == 0 {
-		return "", exit.Fault("tracker_project_not_found", "the user of the key sees no project",
-			"make one in "+s.tracker.Name+", or use another key")
+		return "", exit.Fault("tracker_project_not_found", "the user of the key can see no project",
+			"create one in "+s.tracker.Name+", or use another key")
 	}
 	for shown := all; ; {
 		for i, p := range shown[:min(listed, len(shown))] {
@@ -99,7 +99,7 @@ func (s *starter) chooseProject(ctx context.Context) (string, error) {
 		case strings.Contains(answer, "://"):
 			return answer, nil // an address of a project that is not listed
 		default:
-			fmt.Fprintf(s.w.Stderr, "No project is called so: %s\n", term.Visible(answer))
+			fmt.Fprintf(s.w.Stderr, "No project matches %s\n", term.Visible(answer))
 		}
 	}
 }
@@ -139,7 +139,7 @@ func (s *starter) findStates(ctx context.Context) error {
 	return s.setValue(ctx, what, "--review-state", s.options.ReviewState, handover, func(_ context.Context, name string) error {
 		state, err := s.state(name)
 		if err == nil && slices.Contains(s.answers.Active, state.Name) {
-			err = exit.Usage("init: the state %q is active: an issue that is handed over there would be worked on again", state.Name)
+			err = exit.Usage("init: the state %q is active: agents would work again on issues that were handed over", state.Name)
 		}
 		s.answers.Review = state.Name
 		return err
@@ -158,7 +158,7 @@ func (s *starter) setActive(_ context.Context, text string) error {
 			return err
 		}
 		if slices.Contains(s.answers.Terminal, state.Name) {
-			return exit.Usage("init: the state %q ends an issue, it can't be active", state.Name)
+			return exit.Usage("init: the state %q ends an issue and can't be active", state.Name)
 		}
 		parts[partOf(state)] = append(parts[partOf(state)], state.Name)
 		if !slices.Contains(names, state.Name) {
@@ -166,7 +166,7 @@ func (s *starter) setActive(_ context.Context, text string) error {
 		}
 	}
 	if len(names) == 0 {
-		return exit.Usage("init: no active state is named")
+		return exit.Usage("init: an active state is missing")
 	}
 	s.answers.Active, s.answers.Waiting, s.answers.Begun = names, first(parts["waiting"]), first(parts["begun"])
 	return nil
@@ -199,11 +199,11 @@ func partOf(s reconcile.TrackerState) string {
 	return "begun"
 }
 
-// first is the first of a list, or nothing.
+// first is the first item of a list, empty if there is none.
 func first(list []string) string { return strings.Join(list[:min(1, len(list))], "") }
 
-// proposeStates proposes the active states and the one in which the agent hands an issue over. A reviewing agent begins
-// where others hand over, and hands on to a person or back.
+// proposeStates proposes the active states and the state in which the agent hands an issue over. A reviewing agent works on
+// issues in the review state, and hands them over to a person or back to the first agent.
 func proposeStates(example string, states []reconcile.TrackerState) (active []string, handover string) {
 	parts := map[string][]string{}
 	for _, s := range states {
@@ -211,7 +211,7 @@ func proposeStates(example string, states []reconcile.TrackerState) (active []st
 	}
 	reviews := parts["review"]
 	human := func(name string) bool { return strings.Contains(strings.ToLower(name), "human") }
-	if at := slices.IndexFunc(reviews, human); at > 0 { // the state of a person comes before that of agents
+	if at := slices.IndexFunc(reviews, human); at > 0 { // the review by a person comes before that by agents
 		reviews[0], reviews[at] = reviews[at], reviews[0]
 	}
 	if example != reviewExample {
@@ -224,7 +224,7 @@ func proposeStates(example string, states []reconcile.TrackerState) (active []st
 	return reviews, first(parts["begun"])
 }
 
-// findRepository finds where workspaces get the code from.
+// findRepository finds the repository that workspaces get the code from.
 func (s *starter) findRepository(ctx context.Context) error {
 	what, ask := "Repository to clone", []string{"remote", "get-url", "origin"}
 	if s.answers.Example == worktreeExample {
@@ -254,12 +254,12 @@ func (s *starter) setRepository(ctx context.Context, text string) error {
 	}
 	switch {
 	case withoutPassword(text) != text:
-		return exit.Usage("init: the address of the repository holds a password, and would put it into the workflow: " +
-			"leave it out, and let git's credential helper or an ssh key give it")
+		return exit.Usage("init: the address of the repository contains a password, which would be stored in the workflow: " +
+			"leave it out, and use git's credential helper or an ssh key")
 	case s.answers.Example == worktreeExample && (!isDir || s.git(ctx, text, "rev-parse", "--git-dir") == ""):
-		return exit.Usage("init: --example worktree wants the directory of a git repository, and %q is none", text)
+		return exit.Usage("init: --example worktree needs the directory of a git repository, and %q is none", text)
 	case s.answers.Example == pullRequestExample && isDir:
-		return exit.Usage("init: gh opens pull requests on GitHub: it wants the address there, and %q is a directory", text)
+		return exit.Usage("init: --example pull-request needs the address of the repository on GitHub, and %q is a directory", text)
 	case !isDir && (!strings.Contains(text, ":") || strings.HasPrefix(text, "-")):
 		return exit.Usage("init: %q is neither the address of a repository nor a directory", text)
 	}
@@ -267,7 +267,7 @@ func (s *starter) setRepository(ctx context.Context, text string) error {
 	return nil
 }
 
-// tokenLength distinguishes a token from the name of a user: GitHub and GitLab accept a token as the user of an address.
+// tokenLength tells a token from a user name: GitHub and GitLab accept a token as the user of an address.
 const tokenLength = 20
 
 // withoutPassword removes a password from an address, and a token in place of the user.
@@ -294,8 +294,8 @@ func (s *starter) expand(path string) string {
 // RootsFolder is the directory below the home directory in which init proposes roots.
 const RootsFolder = "symphony"
 
-// findRoot finds the directory of the workspaces: ~/symphony/PROJECT, with a number if that exists, unless a flag names one. It
-// warns about one that the system clears.
+// findRoot sets the directory for workspaces: that of the flag, or ~/symphony/PROJECT, with a number if that exists. It warns about
+// a temporary directory.
 func (s *starter) findRoot(context.Context) error {
 	root := s.options.Root
 	if root == "" {
@@ -313,7 +313,7 @@ func (s *starter) findRoot(context.Context) error {
 	}
 	s.answers.Root = root
 	if temporary := project.TemporaryAbove(project.Resolve(s.expand(root)), s.w.Getenv("TMPDIR")); temporary != "" {
-		s.w.Note(slog.LevelWarn, fmt.Sprintf("the workspaces in %s lie below %s, which the system may clear; --root names another place", root, temporary))
+		s.w.Note(slog.LevelWarn, fmt.Sprintf("the workspace root %s is below %s, which the system may clear; name another directory with --root", root, temporary))
 	}
 	return nil
 }
@@ -339,8 +339,8 @@ func (s *starter) render() ([]byte, error) {
 		wrong = append(wrong, e.Message)
 	}
 	if len(wrong) > 0 {
-		return nil, exit.Fault("invalid_config", "these values can't stand in a workflow: "+strings.Join(wrong, "; "),
-			"nothing is written; give it without braces, line breaks and quotes, or write WORKFLOW.md by hand")
+		return nil, exit.Fault("invalid_config", "WORKFLOW.md would be invalid with these values: "+strings.Join(wrong, "; "),
+			"nothing was written; leave out braces, line breaks and quotes, or write WORKFLOW.md yourself")
 	}
 	return out.Bytes(), nil
 }
@@ -366,10 +366,10 @@ func yamlList(items []string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// shellWord quotes a word for the script of a hook, which a line break would end.
+// shellWord quotes a word for the script of a hook. A line break would end the line of the script.
 func shellWord(text string) (string, error) {
 	if strings.ContainsFunc(text, term.Control) {
-		return "", exit.Usage("init: control characters in %q", text)
+		return "", exit.Usage("init: %q contains control characters", text)
 	}
 	return term.ShellQuote(text), nil
 }

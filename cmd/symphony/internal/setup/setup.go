@@ -1,4 +1,4 @@
-// Package setup writes a WORKFLOW.md and its environment file, and asks the operator for what no flag says.
+// Package setup writes a WORKFLOW.md and its environment file, and asks the operator for what no flag gives.
 package setup
 
 import (
@@ -28,13 +28,13 @@ const DefaultLabel = "symphony"
 // Options are the flags of init, empty if they were not given.
 type Options struct {
 	Example, KeyFile, Project, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
-	// StateDirSet reports whether a flag named the state directory: later commands need it, too.
+	// StateDirSet says that a flag named the state directory, which later commands then need, too.
 	StateDirSet bool
 }
 
 const keyTries = 3 // how often a key may be typed
 
-// starter is one init: the flags, the answers, and what will be written.
+// starter is one call of symphony init: the flags, the answers, and what will be written.
 type starter struct {
 	w           *term.Env
 	p           *project.Project // of the workflow, which does not exist yet
@@ -76,23 +76,23 @@ func Run(ctx context.Context, p *project.Project, o Options) error {
 	return nil
 }
 
-// check refuses what is wrong before the first question.
+// check finds what is wrong before the first question is asked.
 func (s *starter) check() error {
 	dir, name := filepath.Dir(s.p.Path), s.answers.Example
 	info, dirErr := os.Stat(dir)
 	switch nested := s.p.Nested(); {
 	case !slices.Contains(ExampleNames, name):
-		return exit.Usage("init: there is no example %q%s; there are %s", name, text.DidYouMean(name, ExampleNames, "%q"), strings.Join(ExampleNames, ", "))
+		return exit.Usage("init: unknown example %q%s; there are %s", name, text.DidYouMean(name, ExampleNames, "%q"), strings.Join(ExampleNames, ", "))
 	case nested != nil:
 		return nested
 	case dirErr != nil || !info.IsDir():
-		return exit.Fault("init_failed", dir+" is no directory", "make it, or name another place for the workflow")
+		return exit.Fault("init_failed", dir+" is not a directory", "create it, or name another place for the workflow")
 	case exists(s.p.Path):
-		return existing(s.p.Path, "nothing is written; symphony check tells whether it is right, -w FILE names another place")
+		return existing(s.p.Path, "nothing was written; check the file with symphony check, or name another place with -w FILE")
 	case s.p.EnvErr != nil:
 		return s.p.EnvErr
 	case exists(s.p.EnvPath()) && s.p.EnvFile[workflow.APIKeyVar] == "":
-		return existing(s.p.EnvPath(), "it holds no key, and nothing of it is changed: add a line "+workflow.APIKeyVar+"=… to it, then run symphony init again")
+		return existing(s.p.EnvPath(), "it contains no key and was not changed: add a line "+workflow.APIKeyVar+"=… to it, then run symphony init again")
 	case s.interactive:
 		return nil
 	}
@@ -105,12 +105,12 @@ func (s *starter) check() error {
 		}
 	}
 	if missing != nil {
-		return exit.Usage("init: without a terminal to ask on it needs %s", strings.Join(missing, ", "))
+		return exit.Usage("init: without a terminal, give %s", strings.Join(missing, ", "))
 	}
 	return nil
 }
 
-// exists reports whether there is anything at path, be it a link to nowhere.
+// exists reports whether there is anything at path, even a broken link.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
@@ -120,7 +120,7 @@ func existing(path, hint string) error {
 	return exit.Fault("already_exists", path+" exists", hint)
 }
 
-// ask asks one question. An empty answer is the proposal, or an error where there is none. A key is not shown.
+// ask asks one question. An empty answer accepts the proposal, or is an error if there is none. A key is not echoed.
 func (s *starter) ask(ctx context.Context, question, what, proposal string) (string, error) {
 	if proposal != "" {
 		question += " [" + term.Visible(proposal) + "]"
@@ -128,7 +128,7 @@ func (s *starter) ask(ctx context.Context, question, what, proposal string) (str
 	line, err := term.AskLine(ctx, s.w, question+": ", what == "key")
 	line = cmp.Or(strings.TrimSpace(line), proposal)
 	if err == nil && line == "" {
-		err = exit.Fault("canceled", "no "+what+" is given, nothing is written", "run symphony init again")
+		err = exit.Fault("canceled", "no "+what+" was given, so nothing was written", "run symphony init again")
 	}
 	return line, err
 }
@@ -139,7 +139,7 @@ func (s *starter) setValue(ctx context.Context, what, flag, given, proposal stri
 	case given != "":
 		return set(ctx, given)
 	case !s.interactive && proposal == "":
-		return exit.Usage("init: the project's team has nothing to propose: it needs %s", flag)
+		return exit.Usage("init: the project's team has no state to propose: give %s", flag)
 	case !s.interactive:
 		return set(ctx, proposal)
 	}
@@ -160,13 +160,13 @@ func (s *starter) printError(err error) {
 	fmt.Fprintln(s.w.Stderr, term.Visible(exit.From(err).Message))
 }
 
-// knownKey returns the key that is configured already, first that of the environment file: a schedule has no other.
+// knownKey returns the key that is already configured, preferably that of the environment file, the only one that a schedule has.
 func (s *starter) knownKey() string {
 	return strings.TrimSpace(cmp.Or(s.p.EnvFile[workflow.APIKeyVar], s.w.Getenv(workflow.APIKeyVar)))
 }
 
-// findKey finds a key that the tracker accepts: that of --key-file, the one that is configured already, or one that is typed.
-// One that is refused may be typed again.
+// findKey finds a key that the tracker accepts: that of --key-file, the one that is already configured, or one that is typed. A
+// refused key may be typed again.
 func (s *starter) findKey(ctx context.Context) error {
 	key := s.knownKey()
 	if s.options.KeyFile != "" {
@@ -175,8 +175,8 @@ func (s *starter) findKey(ctx context.Context) error {
 			return err
 		}
 		if have := s.p.EnvFile[workflow.APIKeyVar]; have != "" && have != key {
-			return exit.Fault("already_exists", s.p.EnvPath()+" holds another key than --key-file",
-				"change it there, or leave --key-file out to use the one that it holds")
+			return exit.Fault("already_exists", s.p.EnvPath()+" contains another key than --key-file",
+				"change it there, or leave out --key-file to use the one in the file")
 		}
 	}
 	if key != "" {
@@ -201,7 +201,7 @@ func (s *starter) readKey(path string) (string, error) {
 	case path != "-":
 		data, err = os.ReadFile(s.w.Absolute(path))
 	case s.interactive:
-		return "", exit.Usage("init: --key-file - reads a pipe; on a terminal leave it out, and you are asked")
+		return "", exit.Usage("init: --key-file - reads from a pipe; on a terminal leave it out to be asked for the key")
 	default:
 		data, err = io.ReadAll(s.w.Stdin)
 	}
@@ -210,16 +210,16 @@ func (s *starter) readKey(path string) (string, error) {
 	}
 	key := strings.TrimSpace(string(data))
 	if key == "" {
-		return "", exit.Usage("init: --key-file %s holds no key", path)
+		return "", exit.Usage("init: --key-file %s contains no key", path)
 	}
 	return key, nil
 }
 
-// tryKey asks the tracker for the user of the key. Its errors never hold the key.
+// tryKey asks the tracker for the user of the key. Its errors never contain the key.
 func (s *starter) tryKey(ctx context.Context, key string) error {
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`", r) }) {
-		return exit.Fault("missing_tracker_api_key", "the key holds characters that no key of "+s.tracker.Name+"'s has",
-			"copy it again; a file holds the key alone, without a name or quotes")
+		return exit.Fault("missing_tracker_api_key", "the key contains characters that a key of "+s.tracker.Name+" can't contain",
+			"copy it again; a key file contains nothing but the key, without a name or quotes")
 	}
 	account, err := s.tracker.Connect(ctx, s.answers.Endpoint, key)
 	if err != nil {
@@ -227,17 +227,17 @@ func (s *starter) tryKey(ctx context.Context, key string) error {
 	}
 	s.key, s.account = key, account
 	if s.interactive {
-		fmt.Fprintf(s.w.Stderr, "It is the key of %s.\n", term.Visible(account.User))
+		fmt.Fprintf(s.w.Stderr, "This is the key of %s.\n", term.Visible(account.User))
 	}
 	return nil
 }
 
-// write creates both files or none. An environment file that holds the key is not changed.
+// write creates both files or none. It does not change an environment file that contains the key.
 func (s *starter) write(source []byte) error {
 	path := s.p.EnvPath()
 	hadEnv := exists(path)
 	if exists(s.p.Path) {
-		return existing(s.p.Path, "nothing of it is changed")
+		return existing(s.p.Path, "it was not changed; name another place with -w FILE")
 	}
 	if !hadEnv {
 		line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + workflow.APIKeyVar + "=" + s.key + "\n"
@@ -263,7 +263,7 @@ func notWritten(err error) error {
 	if exit.From(err).Code != "internal" {
 		return err // a full disk has a code of its own
 	}
-	return exit.Fault("init_failed", "nothing is written: "+err.Error(), "look at the permissions of the directory that is named")
+	return exit.Fault("init_failed", "nothing was written: "+err.Error(), "check the permissions of that directory")
 }
 
 // report prints what was written, what is left to do in the tracker, and the next commands.
@@ -284,10 +284,10 @@ func (s *starter) report() {
 		})
 		return
 	}
-	todo := "Set the label %q on an issue in %s, then:"
+	todo := "Set the label %q on an issue in %s, then run:"
 	if !s.project.HasLabel {
-		todo = "Make the label %q in %s, set it on an issue, then:"
+		todo = "Create the label %q in %s, set it on an issue, then run:"
 	}
-	fmt.Fprintf(w.Stdout, "%s, for the project %s\n%s, with the key\n\n", term.Visible(s.p.Path), term.Visible(s.project.Name), term.Visible(s.p.EnvPath()))
+	fmt.Fprintf(w.Stdout, "wrote %s, for the project %s\nthe key is in %s\n\n", term.Visible(s.p.Path), term.Visible(s.project.Name), term.Visible(s.p.EnvPath()))
 	fmt.Fprintf(w.Stdout, todo+"\n\n  %s\n", term.Visible(s.answers.Labels[0]), s.tracker.Name, strings.Join(next, "\n  "))
 }

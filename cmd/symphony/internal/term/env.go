@@ -1,5 +1,4 @@
-// Package term is what a command sees of the world outside the program: its streams, environment and clock, and the
-// terminal, if there is one. It prints tables, colours, JSON, logs and errors.
+// Package term gives a command its streams, environment, clock and terminal, and prints tables, colours, JSON, logs and errors.
 package term
 
 import (
@@ -30,12 +29,12 @@ type Env struct {
 	Dir            string // the working directory
 	Home           string
 	Now            func() time.Time
-	Width          int // of the terminal in columns, 0 where stdout is none
+	Width          int // of the terminal in columns; 0 if stdout is not a terminal
 	Colour         bool
 	JSON           bool         // the command prints JSON, errors too
-	JSONLines      bool         // one object after another, each in one line
+	JSONLines      bool         // JSON objects are printed one per line
 	Journal        bool         // stderr goes to systemd's journal
-	Log            *slog.Logger // takes the place of lines on stderr; nil unless a log was asked for
+	Log            *slog.Logger // replaces the lines on stderr; nil without a log
 	input          *bufio.Reader
 }
 
@@ -48,7 +47,7 @@ func NewEnv() (*Env, error) {
 	if err != nil {
 		return nil, &reconcile.Error{
 			Code: "working_directory", Message: "the working directory: " + err.Error(),
-			Hint: "it may have been removed: cd to one that exists", Err: err,
+			Hint: "it may have been removed: cd to a directory that exists", Err: err,
 		}
 	}
 	w := &Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Dir: dir, Now: WallClock}
@@ -59,7 +58,7 @@ func NewEnv() (*Env, error) {
 		}
 	}
 	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) {
-		w.Width = 80 // of a terminal that does not know its size
+		w.Width = 80 // if the terminal does not know its size
 		if width, _, err := term.GetSize(fd); err == nil && width > 0 {
 			w.Width = max(width, 40)
 		}
@@ -68,13 +67,13 @@ func NewEnv() (*Env, error) {
 	return w, nil
 }
 
-// Getenv is the value of a variable, empty if it is not set.
+// Getenv returns the value of a variable, empty if it is not set.
 func (w *Env) Getenv(name string) string {
 	v, _ := w.Lookup(name)
 	return v
 }
 
-// Lookup finds a variable. The last of several values counts, as in a shell.
+// Lookup finds a variable. If Environ has it several times, the last value counts, as in a shell.
 func (w *Env) Lookup(name string) (string, bool) {
 	for i := len(w.Environ) - 1; i >= 0; i-- {
 		if v, ok := strings.CutPrefix(w.Environ[i], name+"="); ok {
@@ -84,7 +83,7 @@ func (w *Env) Lookup(name string) (string, bool) {
 	return "", false
 }
 
-// Absolute is a path that the operator gave, seen from the working directory.
+// Absolute resolves a path that the operator gave against the working directory.
 func (w *Env) Absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -92,7 +91,7 @@ func (w *Env) Absolute(path string) string {
 	return filepath.Join(w.Dir, path)
 }
 
-// OnTerminal reports whether an operator can be asked and shown something.
+// OnTerminal reports whether both stdin and stdout are terminals, so that an operator can be asked.
 func (w *Env) OnTerminal() bool {
 	in, ok := w.Stdin.(*os.File)
 	return ok && w.Width > 0 && term.IsTerminal(int(in.Fd()))
@@ -114,7 +113,7 @@ func (w *Env) PrintJSON(v any) {
 func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (string, error) {
 	in, ok := w.Stdin.(*os.File)
 	if !ok {
-		return "", errors.New("stdin is no terminal")
+		return "", errors.New("stdin is not a terminal")
 	}
 	fmt.Fprint(w.Stderr, prompt)
 	fd := int(in.Fd())
@@ -122,7 +121,7 @@ func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (string, e
 	if err != nil {
 		return "", fmt.Errorf("terminal: %w", err)
 	}
-	if w.input == nil { // one reader for all questions, so that no line is lost between two
+	if w.input == nil { // all questions share a reader, so that no line is lost between two
 		w.input = bufio.NewReader(w.Stdin)
 	}
 	var line string
@@ -157,7 +156,7 @@ func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (string, e
 func Confirm(ctx context.Context, w *Env, prompt string) (bool, error) {
 	if !w.OnTerminal() {
 		return false, &reconcile.Error{
-			Code: "not_a_terminal", Message: "the command asks before it goes on, and stdin is no terminal", Hint: "give --yes to go on without the question",
+			Code: "not_a_terminal", Message: "the command asks for confirmation, and stdin is not a terminal", Hint: "give --yes to continue without the question",
 		}
 	}
 	answer, err := AskLine(ctx, w, prompt, false)
@@ -171,8 +170,8 @@ func Confirm(ctx context.Context, w *Env, prompt string) (bool, error) {
 	return true, nil
 }
 
-// Paged runs a command whose answer may be longer than the terminal is high. Without a terminal, or where wanted is false,
-// there is no pager.
+// Paged runs answer, whose output may be longer than the screen, with a pager as its stdout. Without a terminal, or if wanted is
+// false, there is no pager.
 func (w *Env) Paged(ctx context.Context, wanted bool, answer func() error) error {
 	command := w.pagerCommand(context.WithoutCancel(ctx)) // the pager reacts to signals itself
 	if !wanted || w.Width == 0 || w.JSON || command == nil {
@@ -186,7 +185,7 @@ func (w *Env) Paged(ctx context.Context, wanted bool, answer func() error) error
 	return errors.Join(answer(), pg.end())
 }
 
-// pagerCommand is $PAGER, otherwise less if it is installed; nil for none, which an empty PAGER or cat asks for.
+// pagerCommand is $PAGER, otherwise less if it is installed. It is nil for no pager, which an empty PAGER or cat stands for.
 func (w *Env) pagerCommand(ctx context.Context) *exec.Cmd {
 	named, set := w.Lookup("PAGER")
 	if !set {
@@ -199,16 +198,16 @@ func (w *Env) pagerCommand(ctx context.Context) *exec.Cmd {
 		return nil
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", named)
-	// The operator's own settings win. Without these less would show colours as text and umlauts as bytes.
+	// The operator's own settings take precedence. Without these, less would show colours as text and umlauts as bytes.
 	cmd.Dir, cmd.Env = w.Dir, append([]string{"LESS=FRX", "LESSCHARSET=utf-8"}, w.Environ...)
 	return cmd
 }
 
-// pager starts its program at the first write: an error is not paged.
+// pager starts its program at the first write, so that an error is not paged.
 type pager struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser // nil until it is started
-	gone error          // it has ended, or could not be started
+	gone error          // set once the program has ended or could not be started
 }
 
 // Write implements io.Writer.
@@ -224,7 +223,7 @@ func (p *pager) Write(b []byte) (n int, err error) {
 	return n, p.gone
 }
 
-// Unread reports a pager that the operator has left: it reads no more.
+// Unread reports whether the operator has left the pager, so that no more output is read.
 func (w *Env) Unread() bool {
 	p, ok := w.Stdout.(*pager)
 	return ok && p.gone != nil
@@ -236,8 +235,8 @@ const (
 	shellNotFound      = 127
 )
 
-// end waits until the operator has left the pager, so that a signal does not take the terminal from it. Its exit code
-// matters only where it could not be started.
+// end waits until the operator has left the pager, so that a signal does not take the terminal from it. The pager's exit code
+// matters only if the shell could not start it.
 func (p *pager) end() error {
 	if p.in == nil {
 		return p.gone
@@ -246,7 +245,7 @@ func (p *pager) end() error {
 	if err := p.cmd.Wait(); p.cmd.ProcessState == nil || p.cmd.ProcessState.ExitCode() == shellNotFound || p.cmd.ProcessState.ExitCode() == shellNotExecutable {
 		return &reconcile.Error{
 			Code: "pager_failed", Message: fmt.Sprintf("the pager %q could not be started: %v", p.cmd.Args[len(p.cmd.Args)-1], err),
-			Hint: "set PAGER to a program that is there, or use --no-pager", Err: err,
+			Hint: "set PAGER to an installed program, or use --no-pager", Err: err,
 		}
 	}
 	return nil

@@ -18,8 +18,8 @@ const (
 	JSONLog = "json"
 )
 
-// NewLog makes a log of key=value lines (specification 13.1) or of JSON objects on stderr. For systemd's journal each line
-// begins with its priority, and a text line has no time, which the journal adds.
+// NewLog returns a log of key=value lines (specification 13.1) or of JSON objects on stderr. For systemd's journal each line
+// begins with its priority, and a text line has no time, because the journal adds it.
 func (w *Env) NewLog(level slog.Level, format string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	line := &journalLine{out: w.Stderr}
@@ -45,7 +45,7 @@ func (w *Env) NewLog(level slog.Level, format string) *slog.Logger {
 	return slog.New(handler)
 }
 
-// journalHandler has the priority of a record written before its line.
+// journalHandler writes the priority of a record before its line.
 type journalHandler struct {
 	slog.Handler
 	line *journalLine
@@ -77,7 +77,7 @@ func (h journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return journalHandler{h.Handler.WithAttrs(attrs), h.line}
 }
 
-// priority is a level as systemd's journal reads it (sd-daemon(3)).
+// priority is a level in the form that systemd's journal reads (sd-daemon(3)).
 func priority(l slog.Level) string {
 	switch {
 	case l >= slog.LevelError:
@@ -90,7 +90,7 @@ func priority(l slog.Level) string {
 	return "<7>"
 }
 
-// PrintError prints an error and its hint on stderr, or writes it to the log where one was asked for.
+// PrintError prints an error and its hint on stderr, or logs it if there is a log.
 func (w *Env) PrintError(e *reconcile.Error) {
 	if w.Log != nil {
 		attrs := []slog.Attr{slog.String("code", e.Code), slog.String("error", e.Message)}
@@ -106,7 +106,7 @@ func (w *Env) PrintError(e *reconcile.Error) {
 	}
 }
 
-// Note prints a message on stderr, or writes it to the log where one was asked for.
+// Note prints a message on stderr, or logs it if there is a log.
 func (w *Env) Note(level slog.Level, text string) {
 	if w.Log != nil {
 		w.Log.LogAttrs(context.Background(), level, text)
@@ -126,7 +126,7 @@ func (w *Env) printLine(level slog.Level, text string) {
 }
 
 // isJournal reports whether a file is the stream to systemd's journal that $JOURNAL_STREAM names by device and inode. The
-// variable alone does not tell: programs inherit it whose output goes elsewhere.
+// variable alone does not suffice: programs whose output goes elsewhere inherit it, too.
 func isJournal(stream string, file *os.File) bool {
 	info, err := file.Stat()
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// Visible shows control and escape characters, and bytes that are no text, as text: nothing that comes from outside may
-// steer a terminal.
+// Visible replaces control and escape characters, and bytes that are not valid text, by printable ones: no text from outside may
+// control the terminal.
 func Visible(s string) string {
 	var b strings.Builder
 	for at, r := range s {
 		switch {
 		case r == utf8.RuneError && !strings.HasPrefix(s[at:], string(utf8.RuneError)):
-			fmt.Fprintf(&b, `\x%02x`, s[at]) // a byte that is no character
+			fmt.Fprintf(&b, `\x%02x`, s[at]) // an invalid byte
 		case r == '\n':
 			b.WriteString(`\n`)
 		case r == '\t':
@@ -33,7 +33,7 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// Control reports C0, DEL, C1, the separators of lines and the characters that reorder text.
+// Control reports whether a character is in C0, DEL or C1, separates lines, or reorders text.
 func Control(r rune) bool {
 	switch {
 	case r < 0x20, r >= 0x7f && r < 0xa0:
@@ -52,7 +52,7 @@ var (
 // Cells is the width of a text on a terminal. The escape sequences of colours take none.
 func Cells(s string) int { return widths.StringWidth(colours.ReplaceAllString(s, "")) }
 
-// CutCells shortens a text to so many cells, the last of which then says that something is missing. Its colours stay.
+// CutCells shortens a text to width cells, the last of which is then an ellipsis. The colours are kept.
 func CutCells(s string, width int) string {
 	if Cells(s) <= width {
 		return s
@@ -77,21 +77,21 @@ func CutCells(s string, width int) string {
 	return b.String()
 }
 
-// Table is aligned on a terminal and tab-separated in a pipe.
+// Table is a table that is aligned on a terminal and tab-separated in a pipe.
 type Table struct {
 	Head []string
 	Rows [][]string
-	// State is the column with the state of a row. On a terminal it and the first have the row's colour.
+	// State is the column with the state of a row. On a terminal this column and the first one have the row's colour.
 	State   int
 	Colours []string // by row, "" for none
-	// Figures are columns of figures: on a terminal they are aligned to the right, and left out where no row has one.
+	// Figures are the columns with numbers. On a terminal they are aligned to the right, and left out if they are empty.
 	Figures []int
 }
 
 // Add adds a row.
 func (t *Table) Add(cells ...string) { t.AddIn("", cells...) }
 
-// AddIn adds a row in a colour.
+// AddIn adds a row with a colour.
 func (t *Table) AddIn(colour string, cells ...string) {
 	for i := range cells {
 		cells[i] = Visible(cells[i])
@@ -99,14 +99,14 @@ func (t *Table) AddIn(colour string, cells ...string) {
 	t.Rows, t.Colours = append(t.Rows, cells), append(t.Colours, colour)
 }
 
-// Cut leaves the first rows.
+// Cut keeps the first rows and drops the others.
 func (t *Table) Cut(rows int) {
 	rows = min(rows, len(t.Rows))
 	t.Rows, t.Colours = t.Rows[:rows], t.Colours[:rows]
 }
 
-// PrintTable prints a table that has rows. A terminal gets the title above it and lines that end at its edge; in a pipe
-// each line begins with the title.
+// PrintTable prints a table unless it is empty. On a terminal the title is above it and lines are cut at the edge; in a pipe each
+// line begins with the title in lower case.
 func (w *Env) PrintTable(title string, t Table) {
 	if len(t.Rows) == 0 {
 		return
@@ -132,7 +132,7 @@ func (w *Env) PrintTable(title string, t Table) {
 		}
 	}
 	for n, row := range rows {
-		last := len(row) - 1 // that is not empty: it is not padded
+		last := len(row) - 1 // the last cell that is not empty, which is not padded
 		for last > 0 && row[last] == "" {
 			last--
 		}
@@ -187,7 +187,7 @@ func LastedText(w *Env, d time.Duration) string {
 // Age is the time from t to now.
 func Age(now, t time.Time) string { return Duration(now.Sub(t)) }
 
-// Duration is short: 41s, 3m02s, 2h05m, 4d. A negative one counts as none.
+// Duration formats a duration briefly: 41s, 3m02s, 2h05m, 4d. A negative one becomes 0ms.
 func Duration(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Second:
@@ -202,10 +202,10 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Rfc3339 is a time in UTC, with fractions of seconds.
+// Rfc3339 formats a time in UTC, with fractions of seconds.
 func Rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// BytesText is a size with its unit.
+// BytesText formats a size with its unit.
 func BytesText(n int64) string {
 	for _, unit := range []struct {
 		size int64
@@ -218,7 +218,7 @@ func BytesText(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// ShellQuote makes one word of a text for a shell, without quotes where none are needed.
+// ShellQuote quotes a text as one word for a shell, if it needs quotes.
 func ShellQuote(s string) string {
 	for _, r := range s {
 		if !strings.ContainsRune("/._-+=:@%,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
@@ -228,7 +228,7 @@ func ShellQuote(s string) string {
 	return s
 }
 
-// OrNull is nil for an empty value, which JSON prints as null.
+// OrNull returns nil for a zero value, so that JSON prints null, otherwise a pointer to v.
 func OrNull[T comparable](v T) *T {
 	if v == *new(T) {
 		return nil
@@ -236,7 +236,7 @@ func OrNull[T comparable](v T) *T {
 	return &v
 }
 
-// The colours of rows: green for what runs, yellow for what waits, red for what needs an operator, dim for what is over.
+// The colours of rows: green for running, yellow for waiting, red for what needs an operator, dim for what is over.
 const (
 	ColourRuns  = "32"
 	ColourWaits = "33"
@@ -244,10 +244,10 @@ const (
 	ColourOver  = "2"
 )
 
-// PlainText ends a colour.
+// PlainText is the escape sequence that ends a colour.
 const PlainText = "\x1b[0m"
 
-// Paint colours a text where colours are shown. An empty code is no colour.
+// Paint colours a text if colours are shown. An empty code stands for no colour.
 func (w *Env) Paint(code, s string) string {
 	if !w.Colour || code == "" {
 		return s
@@ -255,7 +255,7 @@ func (w *Env) Paint(code, s string) string {
 	return "\x1b[" + code + "m" + s + PlainText
 }
 
-// Bold, Dim, Red, Green and Yellow paint a text so.
+// Bold, Dim, Red, Green and Yellow paint a text accordingly.
 func (w *Env) Bold(s string) string   { return w.Paint("1", s) }
 func (w *Env) Dim(s string) string    { return w.Paint(ColourOver, s) }
 func (w *Env) Red(s string) string    { return w.Paint(ColourStuck, s) }
