@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// busy is a scene in which a pass takes every kind of action.
+// busy returns a scene in which a pass takes every kind of action.
 func busy() *scene {
 	s := newScene()
 	s.Policy.MaxConcurrent = 20
@@ -31,7 +31,7 @@ func busy() *scene {
 	s.running(issueNo(15), func(_ *Claim, r *Run) { r.StopReason = StopInactive }).command(VerbStop, issueNo(15))
 	s.workspace(issueNo(16))                                   // unclaimed, is done
 	s.command(VerbHold, issueNo(17))                           // unclaimed
-	s.running(issueNo(18), nil).command(VerbHold, issueNo(18)) // runs, is to be held then
+	s.running(issueNo(18), nil).command(VerbHold, issueNo(18)) // runs, is to be held afterwards
 	s.same().answer(issueNo(5, commentedAt(noon)))
 	for _, n := range []int{3, 7, 16} {
 		s.answer(issueNo(n, inState("Done")))
@@ -41,7 +41,7 @@ func busy() *scene {
 	return s
 }
 
-// passes runs undisturbed passes, a minute apart, until everything that takes time has had it.
+// passes runs passes without faults, a minute apart, until all work that is due has been done.
 func passes(t *testing.T, w *world, p Policy) {
 	t.Helper()
 	w.revive()
@@ -55,7 +55,7 @@ func passes(t *testing.T, w *world, p Policy) {
 	}
 }
 
-// consistent checks what holds between any two passes.
+// consistent checks the invariants between two passes.
 func consistent(t *testing.T, w *world) {
 	t.Helper()
 	w.noWrong(t)
@@ -75,7 +75,7 @@ func consistent(t *testing.T, w *world) {
 	}
 }
 
-// cutOff cuts a pass off at every step in every way, and checks the world after the passes that follow.
+// cutOff interrupts a pass at every step in every way, and checks the world after the passes that follow.
 func cutOff(t *testing.T, scene Snapshot, check func(*testing.T, *world)) {
 	t.Helper()
 	whole := worldOf(scene)
@@ -94,7 +94,7 @@ func cutOff(t *testing.T, scene Snapshot, check func(*testing.T, *world)) {
 	}
 }
 
-// Wherever a pass is cut off, later passes finish its work: every run is settled once, no claim, command or token is lost,
+// Wherever a pass is interrupted, later passes finish its work: every run is settled once, no claim, command or token is lost,
 // and no issue ever has two live workers.
 func TestCutOff(t *testing.T) { cutOff(t, busy().Snapshot, finished) }
 
@@ -106,7 +106,7 @@ func finished(t *testing.T, w *world) {
 		9: "held operator", 10: "held operator", 11: "running", 12: "held max_failures", 13: "running", 14: "held operator",
 		15: "held operator", 16: "unclaimed", 17: "held operator", 18: "running then held",
 	} {
-		got := w.told(issueNo(n))
+		got := w.summary(issueNo(n))
 		first, last, _ := strings.Cut(want, " ")
 		if !strings.HasPrefix(got, first) || !strings.Contains(got, last) {
 			t.Errorf("A-%d is %q, want %q", n, got, want)
@@ -124,7 +124,7 @@ func finished(t *testing.T, w *world) {
 	}
 }
 
-// After stop --all, cut off anywhere, everything is stopped and paused in the end, and continues after resume.
+// If stop --all is interrupted anywhere, everything is stopped and paused in the end, and continues after resume.
 func TestStopAllCutOff(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).running(issueNo(2), nil).running(issueNo(3), nil).claim(issueNo(4), nil).
 		command(VerbStopAll, Issue{}).same().candidates(issueNo(5))
@@ -142,7 +142,7 @@ func TestStopAllCutOff(t *testing.T) {
 	})
 }
 
-// A process that can't be ended keeps its run unsettled and its slot taken. The rest of the plan is applied.
+// While a process cannot be ended, its run is not settled and its slot stays taken. The rest of the plan is applied.
 func TestLeftover(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).running(issueNo(2), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).same().
 		candidates(issueNo(3), issueNo(4))
@@ -166,7 +166,7 @@ func TestLeftover(t *testing.T) {
 	consistent(t, w)
 }
 
-// The slot of a run whose settlement could not be stored is not given away.
+// If the settlement of a run could not be stored, its slot is not given to another run.
 func TestSettlementThatFails(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).same().candidates(issueNo(2))
 	s.Policy.MaxConcurrent = 1
@@ -212,7 +212,7 @@ func TestSpawnFailure(t *testing.T) {
 	equal(t, "message", w.claims["id-1"].ErrorMessage, "failed to spawn agent")
 }
 
-// The counts of a pass are those of what was stored, also where an action failed.
+// The counts of a pass are those of the stored claims, even if an action failed.
 func TestCountsAfterAFailure(t *testing.T) {
 	s := newScene().candidates(issueNo(1))
 	w := worldOf(s.Snapshot)
@@ -223,7 +223,7 @@ func TestCountsAfterAFailure(t *testing.T) {
 	equal(t, "running", report.Running, 0)
 }
 
-// Updates share transactions. One that another process has changed does not hinder the others.
+// Updates share transactions. A conflict of one update does not affect the others.
 func TestUpdatesShareTransactions(t *testing.T) {
 	s := newScene()
 	var plan Plan

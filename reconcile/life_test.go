@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLife lets a small project live: issues move, workers end and die, operators command, the machine restarts,
-// the tracker fails, passes are cut off anywhere. Between any two passes the invariants hold, and any plan has the properties
-// of a plan; when all is quiet again everything is finished.
+// TestLife simulates a small project: issues move, workers end and die, operators give commands, the machine restarts, the
+// tracker fails, passes are interrupted anywhere. The invariants hold between any two passes, and every plan has the properties of
+// a plan. When the faults end, all work gets done.
 func TestLife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &life{world: newWorld(), policy: testPolicy()}
@@ -74,7 +74,7 @@ func (l *life) choosePolicy(t *rapid.T) {
 	}
 }
 
-// snapshot is one that a pass could take now, with any options and any state of disk and account.
+// snapshot returns a snapshot that a pass could take now, with any options and any state of disk and account.
 func (l *life) snapshot(t *rapid.T) Snapshot {
 	s := observed(t, l.world, Snapshot{
 		Now: l.now, Boot: l.boot, Mono: l.now.Sub(noon) + 100*time.Hour, Policy: l.policy, Workspaces: l.workspaces,
@@ -128,7 +128,7 @@ func (l *life) pass(t *rapid.T, c cut) {
 	}
 }
 
-// move changes an issue, hides it or brings it back.
+// move changes an issue, deletes it or restores it.
 func (l *life) move(t *rapid.T) {
 	i := issueNo(1+upTo(t, 4, "issue"), inState(rapid.SampledFrom([]string{"Todo", "In Progress", "Done", "Human Review", "gone"}).Draw(t, "state")))
 	if !rarely(t, "no label") {
@@ -145,7 +145,7 @@ func (l *life) move(t *rapid.T) {
 	}
 }
 
-// end lets a worker end, or die leaving something behind.
+// end lets a worker end or die, perhaps with remaining processes.
 func (l *life) end(t *rapid.T) {
 	var alive []string
 	for _, id := range slices.Sorted(maps.Keys(l.workers)) {
@@ -182,12 +182,12 @@ func (l *life) reboot(*rapid.T) {
 	}
 }
 
-// check is what holds at any time.
+// check checks what is true at any time.
 func (l *life) check(t *rapid.T) {
 	l.noWrong(t)
 	live := 0
 	for id, p := range l.workers {
-		// One that three passes could not end is settled, its claim held: a person was asked.
+		// A run that three passes could not end is settled, and its claim is held.
 		if l.runs[id].Kind == AgentRun && !l.runs[id].Settled && (p.alive || len(p.left) > 0) {
 			live++
 		}
@@ -202,7 +202,7 @@ func (l *life) check(t *rapid.T) {
 	}
 }
 
-// calm ends all trouble and lets a few passes go by: no command, no dead run, no token is left over.
+// calm ends all faults and runs a few passes. Afterwards no command and no dead run is left, and all tokens are counted.
 func (l *life) calm(t *rapid.T) {
 	l.refused = nil
 	for range 3 {

@@ -13,7 +13,7 @@ func authBlock(tries int, next time.Duration) *Block {
 	return &Block{Code: CodeAgentAuth, Message: "log in", Since: noon.Add(-time.Hour), NextTry: noon.Add(next), Tries: tries}
 }
 
-// What the account lets start: nothing while a limit is used up, one at a time while login or allowance fail.
+// While a limit of the account is used up nothing starts; while login or allowance fail, one run at a time.
 func TestAccount(t *testing.T) {
 	limit := &Limit{Window: "primary", Since: noon.Add(-time.Hour), Until: noon.Add(2*time.Hour + 5*time.Minute)}
 	auth := authBlock
@@ -26,13 +26,13 @@ func TestAccount(t *testing.T) {
 	}{
 		{"nothing known", Account{}, nil, nil, "dispatch A-2; dispatch A-3 backoff"},
 		{"used up", Account{Limit: limit}, nil, nil, "skip A-2 rate_limited"},
-		{"used up, and what runs goes on", Account{Limit: limit}, nil, func(*Claim, *Run) {}, "skip A-2 rate_limited"},
+		{"used up, and a running issue continues", Account{Limit: limit}, nil, func(*Claim, *Run) {}, "skip A-2 rate_limited"},
 		{"used up, not even a probe", Account{Limit: limit, Block: auth(0, 0)}, nil, nil, "skip A-2 rate_limited"},
 		{"blocked", Account{Block: auth(0, time.Second)}, nil, nil, "skip A-2 blocked"},
 		{"one probe", Account{Block: auth(0, 0)}, nil, nil, "dispatch A-2 probe"},
 		{"another project's probe lives", Account{Block: auth(1, 0), Probing: true}, nil, nil, "skip A-2 blocked"},
 		{"our own probe lives", Account{Block: auth(1, 0)}, nil, func(_ *Claim, r *Run) { r.StartedAt = noon.Add(-time.Minute) }, "skip A-2 blocked"},
-		{"what ran before is no probe", Account{Block: auth(0, 0)}, nil, func(_ *Claim, r *Run) { r.StartedAt = noon.Add(-2 * time.Hour) }, "dispatch A-2 probe"},
+		{"a run from before the block is no probe", Account{Block: auth(0, 0)}, nil, func(_ *Claim, r *Run) { r.StartedAt = noon.Add(-2 * time.Hour) }, "dispatch A-2 probe"},
 		{"the project's own block, too", Account{Block: auth(0, 0)}, &Block{Code: "network", Since: noon, NextTry: noon.Add(time.Second)}, nil, "skip A-2 blocked"},
 		{"one probe of both", Account{Block: auth(0, 0)}, &Block{Code: "network", Since: noon, NextTry: noon}, nil, "dispatch A-2 probe"},
 		{"two of three slots", Account{Slots: &Slots{Free: 1, Taken: 1, Max: 2}}, nil, nil, "dispatch A-2; retry A-3 no_slot"},
@@ -72,15 +72,15 @@ func TestAccountSaysWhy(t *testing.T) {
 	}
 	s := newScene().claim(issueNo(3), nil).same()
 	s.Account = Account{Home: "/h", Slots: &Slots{Taken: 1, Max: 1}}
-	s.Only, s.AnySlot = "id-3", true // the account's bound holds for a pass that may go past the workflow's, too
+	s.Only, s.AnySlot = "id-3", true // the account's limit applies even to a pass that may exceed the workflow's
 	p := compute(s.Snapshot)
 	equal(t, "waits", p.plan.Waits[0].Reason, SkipNoSlot)
 	equal(t, "retry", p.plan.Actions[0].Message, "no available orchestrator slots, SYMPHONY_MAX_AGENTS: 1 of 1 agents of /h run")
 	equal(t, "kept as the specification words it", p.claims["id-3"].ErrorMessage, MessageNoSlot)
 }
 
-// A run that ended by a fault of the account sets no block of the project's own where the account has one; where its
-// worker could not share it, the project is blocked all the same.
+// A run that ended with a fault of the account does not block the project if the account has the block. If the worker could not
+// publish the fault, the project is blocked.
 func TestAccountFaultSettled(t *testing.T) {
 	one := issueNo(1)
 	for _, row := range []struct {
@@ -109,8 +109,8 @@ func TestAccountFaultSettled(t *testing.T) {
 	}
 }
 
-// An issue that has used up its tokens in the middle of a turn is held by the pass that settles the run: no failure.
-// Where the limit was raised meanwhile it goes on.
+// An issue that has used up its tokens during a turn is held by the pass that settles the run, without a failure. If the limit was
+// raised in the meantime, the issue continues.
 func TestTokensUsedUp(t *testing.T) {
 	one := issueNo(1)
 	spent := func(c *Claim, r *Run) {
@@ -136,7 +136,7 @@ type fakeAccounts struct {
 	free     int
 	most     int
 	err      error
-	late     bool // another project was quicker with the probe
+	late     bool // another project started its probe first
 	probes   []string
 	taken    int
 	released int
@@ -174,7 +174,7 @@ func accountPass(t *testing.T, w *world, p Policy, o Options, f *fakeAccounts) R
 	return r
 }
 
-// Slots are asked for by a pass that has something to start, and as many as it has; with fewer it starts the first.
+// A pass asks for as many slots as it has runs to start. If it gets fewer, it starts the first ones.
 func TestSlotsAreTaken(t *testing.T) {
 	for name, row := range map[string]struct {
 		free, most int
@@ -200,7 +200,7 @@ func TestSlotsAreTaken(t *testing.T) {
 	}
 }
 
-// Where the slots can't be counted nothing is started, and the pass says so.
+// If the slots cannot be counted, nothing is started, and the pass reports the error.
 func TestSlotsUnknown(t *testing.T) {
 	s := newScene().running(issueNo(2), func(_ *Claim, r *Run) { r.Outcome = Failed }).same().candidates(issueNo(1))
 	w := worldOf(s.Snapshot)
@@ -209,7 +209,7 @@ func TestSlotsUnknown(t *testing.T) {
 	equal(t, "errors", codes(r), "disk_full")
 }
 
-// A probe is announced to the other projects before its run is stored. The project that comes second starts nothing.
+// A probe is announced to the other projects before its run is stored. A project that comes second starts nothing.
 func TestProbeOfAll(t *testing.T) {
 	s := newScene().candidates(issueNo(1), issueNo(2))
 	w := worldOf(s.Snapshot)
@@ -225,8 +225,8 @@ func TestProbeOfAll(t *testing.T) {
 	equal(t, "errors", codes(r), "")
 }
 
-// An allowance that is used up is notified once. Later reports of it, whose time of return may differ by seconds, have the
-// same key; an allowance that is used up hours later has another.
+// An allowance that is used up is notified once. Later reports of it, whose reset may differ by seconds, have the same key. An
+// allowance that is used up hours later has another key.
 func TestLimitAttention(t *testing.T) {
 	l := Limit{Window: "primary", Since: noon, Until: noon.Add(4 * time.Hour)}
 	first := LimitAttention(l, "/home/ann/.codex", noon)

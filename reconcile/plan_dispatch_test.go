@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Which issues may be dispatched (specification 8.2): one candidate, nothing else.
+// The rules by which a candidate may be dispatched (specification 8.2), each with one candidate.
 func TestEligible(t *testing.T) {
 	for _, row := range []struct {
 		rule  string
@@ -57,15 +57,15 @@ func TestEligible(t *testing.T) {
 			equal(t, "plan", story(plan), row.want)
 			for _, skip := range plan.Skips {
 				if skip.Message == "" {
-					t.Errorf("skip without a word: %+v", skip)
+					t.Errorf("skip without a message: %+v", skip)
 				}
 			}
-			equal(t, "skips are known to be complete", plan.Skips != nil, !s.DispatchOff)
+			equal(t, "skips are known", plan.Skips != nil, !s.DispatchOff)
 		})
 	}
 }
 
-// The due retry of an issue that is not ready is not started; it goes back among the candidates.
+// A due retry of a blocked issue is not started: its claim is released, and the issue is a candidate again.
 func TestRetryOfBlockedIssue(t *testing.T) {
 	todo := issueNo(1, inState("Todo"), blockedBy("In Progress"))
 	s := newScene().claim(issueNo(1, inState("Todo")), nil).answer(todo).candidates(todo)
@@ -143,7 +143,7 @@ func TestDispatchStores(t *testing.T) {
 	equal(t, "again: failures", again.Change.Claim.Failures, 3)
 }
 
-// Slots: global and per state; what runs is counted by the state it has now (specification 8.3).
+// Slots are limited globally and per state. A running issue counts in its current state (specification 8.3).
 func TestSlots(t *testing.T) {
 	todo := inState("Todo")
 	for _, row := range []struct {
@@ -173,7 +173,7 @@ func TestSlots(t *testing.T) {
 			s.Policy.MaxConcurrent = 2
 			s.Runs[0].Outcome, s.Liveness["run-A-1"] = Succeeded, Liveness{}
 		}, "settle A-1 succeeded; dispatch A-3; skip A-4 no_slot; skip A-5 no_slot"},
-		{"a run of which something is left does not: it may not be possible to end that", func(s *scene) {
+		{"a run with a remaining process does not: it may not be possible to end the process", func(s *scene) {
 			s.Policy.MaxConcurrent = 2
 			s.dead(issueNo(1), 1)
 		}, "reap A-1 worker_lost; settle A-1 lost; skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot"},
@@ -210,8 +210,8 @@ func TestNoSlotIsMarkedOnce(t *testing.T) {
 	}
 }
 
-// A fault of the agent's side: running workers go on, dispatch waits, one probe run at a time, backing off up
-// to ten minutes; the first completed turn clears it.
+// After a fault of the agent's machine running workers continue, and dispatch starts one probe at a time, with a backoff of up to
+// ten minutes. The first completed turn ends the block.
 func TestBlock(t *testing.T) {
 	block := func(tries int, next time.Duration) *Block {
 		return &Block{Code: "agent_auth", Message: "log in", Since: noon.Add(-time.Hour), NextTry: noon.Add(next), Tries: tries}
@@ -229,13 +229,13 @@ func TestBlock(t *testing.T) {
 		{"no block", nil, nil, "dispatch A-2; dispatch A-3 backoff"},
 		{"wait for the next try", block(0, time.Millisecond), nil, "skip A-2 blocked"},
 		{"one probe, the first in order", block(0, 0), nil, "dispatch A-2 probe"},
-		{"what ran before proves nothing", block(0, time.Second), startedBefore, "skip A-2 blocked"},
-		{"what ran before is no probe", block(0, 0), startedBefore, "dispatch A-2 probe"},
+		{"a run from before the block proves nothing", block(0, time.Second), startedBefore, "skip A-2 blocked"},
+		{"a run from before the block is no probe", block(0, 0), startedBefore, "dispatch A-2 probe"},
 		{"one at a time", block(1, 0), probing(0), "skip A-2 blocked"},
-		{"the probe got a turn done", block(1, 5*time.Minute), probing(1), "dispatch A-2; dispatch A-3 backoff"},
+		{"the probe completed a turn", block(1, 5*time.Minute), probing(1), "dispatch A-2; dispatch A-3 backoff"},
 		{"the probe succeeded", block(1, 5*time.Minute), func(c *Claim, r *Run) { probing(1)(c, r); r.Outcome = Succeeded }, "settle A-1 succeeded; dispatch A-2; dispatch A-3 backoff"},
-		{"the probe failed for the issue's sake before a turn", block(1, 5*time.Minute), func(c *Claim, r *Run) { probing(0)(c, r); r.Outcome, r.ErrorCode = Failed, "hook_failed" }, "settle A-1 failed; skip A-2 blocked"},
-		{"the probe got a turn done, then met a fault: blocked again", block(1, 0), func(c *Claim, r *Run) { probing(1)(c, r); r.Outcome, r.ErrorCode = Failed, "network" }, "settle A-1 failed; skip A-2 blocked"},
+		{"the probe failed by the issue's fault before a turn", block(1, 5*time.Minute), func(c *Claim, r *Run) { probing(0)(c, r); r.Outcome, r.ErrorCode = Failed, "hook_failed" }, "settle A-1 failed; skip A-2 blocked"},
+		{"the probe completed a turn, then met a fault: blocked again", block(1, 0), func(c *Claim, r *Run) { probing(1)(c, r); r.Outcome, r.ErrorCode = Failed, "network" }, "settle A-1 failed; skip A-2 blocked"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().claim(issueNo(3), nil)
@@ -249,7 +249,7 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// The probes' backoff: 10 s after the fault, then 20 s, doubled up to 10 min, whether the probe has ended or not.
+// Probes back off: 10 s after the fault, then 20 s, doubled up to 10 minutes, whether or not the last probe has ended.
 func TestProbeBackoff(t *testing.T) {
 	s := newScene().candidates(issueNo(1))
 	s.AgentBlock = &Block{Code: "network", Since: noon.Add(-time.Hour), NextTry: noon}
@@ -262,7 +262,7 @@ func TestProbeBackoff(t *testing.T) {
 	}
 	equal(t, "gaps", strings.Join(gaps, " "), "20s 40s 1m20s 2m40s 5m20s 10m0s 10m0s 10m0s")
 
-	// The fault of a probe counts from its end, and keeps when it all began.
+	// The fault of a probe counts from the probe's end. The block keeps its start.
 	s = newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.ErrorText = Failed, "agent_quota", "none left" })
 	s.AgentBlock = &Block{Code: "network", Since: noon.Add(-time.Hour), NextTry: noon.Add(-time.Second), Tries: 2}
 	equal(t, "block", *compute(s.Snapshot).s.AgentBlock, Block{
@@ -270,7 +270,7 @@ func TestProbeBackoff(t *testing.T) {
 	})
 }
 
-// A stepped clock leaves no block behind that nothing can clear.
+// A step of the clock leaves no block that would last too long.
 func TestBlockFromTheFuture(t *testing.T) {
 	s := newScene().candidates(issueNo(1))
 	s.AgentBlock = &Block{Code: "network", Since: noon.Add(365 * 24 * time.Hour), NextTry: noon.Add(366 * 24 * time.Hour)}
@@ -279,7 +279,7 @@ func TestBlockFromTheFuture(t *testing.T) {
 	equal(t, "plan", story(plan), "dispatch A-1 probe")
 }
 
-// A fault of one run while another, started later, works: the fault is over already.
+// If a run meets a fault while another run, started later, completes turns, the fault is over.
 func TestFaultThatIsOver(t *testing.T) {
 	s := newScene().
 		running(issueNo(1), func(_ *Claim, r *Run) {

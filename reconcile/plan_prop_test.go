@@ -15,7 +15,7 @@ func asJSON(t *rapid.T, v any) string {
 	return string(text)
 }
 
-// checkPlan checks what holds for the plan of any snapshot.
+// checkPlan checks the properties of the plan of any snapshot.
 func checkPlan(t *rapid.T, s Snapshot) {
 	before, p := asJSON(t, s), compute(s)
 	first := asJSON(t, p.plan)
@@ -92,7 +92,7 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 	case n > 1 && (p.s.AgentBlock != nil || account.Block != nil), account.Slots != nil && n > account.Slots.Free:
 		fail("%d dispatched", n)
 	}
-	// Every candidate ends as exactly one of claim (old or new) and skip, and none is dispatched twice.
+	// Every candidate becomes either a claim (old or new) or a skip, and none is dispatched twice.
 	if s.Tracker == nil || !s.Tracker.Fetched || s.DispatchOff || s.Only != "" {
 		return
 	}
@@ -111,8 +111,8 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 	}
 }
 
-// checkRuns checks that every run with a dead worker is settled exactly once, after it was reaped if it needs that, and no
-// other run.
+// checkRuns checks that every run with a dead worker is settled exactly once, after it was reaped if necessary, and that no other
+// run is settled.
 func checkRuns(s Snapshot, p *planner, fail func(string, ...any)) {
 	settled, reaped := map[string]int{}, map[string]bool{}
 	for _, a := range p.plan.Actions {
@@ -141,7 +141,7 @@ func checkRuns(s Snapshot, p *planner, fail func(string, ...any)) {
 	}
 }
 
-// observed takes the snapshot of the world again, with the same answer of the tracker.
+// observed takes a new snapshot of the world, with the same answer of the tracker.
 func observed(t *rapid.T, w *world, s Snapshot) Snapshot {
 	host := s.HostBlock
 	rec, err := w.State(t.Context())
@@ -155,8 +155,8 @@ func observed(t *rapid.T, w *world, s Snapshot) Snapshot {
 	return s
 }
 
-// applyThenNothing checks that a plan can be applied in its order, and once applied leaves nothing to do. Where processes of a
-// run remain, the next plan gives its slot away, and the plan after that has nothing to do.
+// applyThenNothing checks that a plan can be applied, and that the next plan is then empty. If a run has remaining processes, the
+// next plan may use its slot, and the plan after that is empty.
 func applyThenNothing(t *rapid.T, s Snapshot) {
 	w := worldOf(s)
 	w.ids = 900 // apart from the runs of the snapshot

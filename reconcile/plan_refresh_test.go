@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The refresh table: what the tracker says of an issue, and what becomes of its claim in each status.
+// The refresh table: what the tracker answers about an issue, and what happens to its claim in each status.
 func TestRefresh(t *testing.T) {
 	was := issueNo(1)
 	changed := func(edit func(*Issue)) *Issue { i := issueNo(1, edit); return &i }
@@ -30,7 +30,7 @@ func TestRefresh(t *testing.T) {
 		{"archived", changed(func(i *Issue) { i.Archived = true }), "stop A-1 inactive", "release A-1 inactive", "release A-1 inactive", ""},
 		{"not returned", nil, "stop A-1 missing", "release A-1 missing", "release A-1 missing", ""},
 		{"label gone", changed(func(i *Issue) { i.Labels = []string{"other"} }), "stop A-1 label", "release A-1 label", "release A-1 label", ""},
-		{"another's", changed(func(i *Issue) { i.Assignee = &Assignee{ID: "u2"} }), "stop A-1 assignee", "release A-1 assignee", "release A-1 assignee", ""},
+		{"assigned to another person", changed(func(i *Issue) { i.Assignee = &Assignee{ID: "u2"} }), "stop A-1 assignee", "release A-1 assignee", "release A-1 assignee", ""},
 		{"unassigned", changed(func(i *Issue) { i.Assignee = nil }), "stop A-1 assignee", "release A-1 assignee", "release A-1 assignee", ""},
 	} {
 		ours := func(i *Issue) {
@@ -67,7 +67,7 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// tracker.assignee matches an issue's assignee by email, by id, or as "me"; empty, it matches every issue.
+// tracker.assignee matches an issue's assignee by email, by id, or by "me". If empty it matches every issue.
 func TestAssignee(t *testing.T) {
 	me := &Assignee{ID: "u1", Email: "Me@Example.com", IsMe: true}
 	for asked, want := range map[string]bool{"": true, "me": true, "ME": true, "me@example.com": true, "u1": true, "U1": false, "u2": false} {
@@ -77,8 +77,8 @@ func TestAssignee(t *testing.T) {
 	equal(t, "me, of another", Policy{Assignee: "me"}.Ours(Issue{Assignee: &Assignee{ID: "u2"}}), false)
 }
 
-// A change of state or description is progress: it ends the count of idle runs and of runs in all. Others are
-// taken over and end nothing; what has not changed is not written.
+// A change of state or description is progress: it resets the counts of idle runs and of all runs. Other changes are stored and
+// reset nothing. An unchanged issue is not written.
 func TestUpdate(t *testing.T) {
 	was := issueNo(1)
 	description := "more"
@@ -104,7 +104,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// The caps hold a waiting claim when they are reached, and not before; 0 switches one off.
+// A cap holds a waiting claim that reaches it; 0 disables a cap.
 func TestCaps(t *testing.T) {
 	one := issueNo(1)
 	for _, row := range []struct {
@@ -129,9 +129,9 @@ func TestCaps(t *testing.T) {
 		{"2 interruptions", func(c *Claim) { c.Interruptions = 2 }, nil, "dispatch A-1 backoff"},
 		{"3 interruptions", func(c *Claim) { c.Interruptions = 3 }, nil, "hold A-1 interrupted"},
 		{"before its time", func(c *Claim) { c.Failures, c.DueAt = 10, noon.Add(time.Minute) }, nil, "hold A-1 max_failures"},
-		{"the issue was moved to another active state: counted anew", func(c *Claim) { c.Runs, c.IdleRuns, c.Issue.State = 20, 3, "Todo" }, nil, "dispatch A-1 backoff"},
-		{"an issue that moved on is released, not held", func(c *Claim) { c.Failures = 10 }, func(s *Snapshot) { delete(s.Tracker.ByID, "id-1") }, "release A-1 missing"},
-		{"dispatch off holds too", func(c *Claim) { c.Failures = 10 }, func(s *Snapshot) { s.DispatchOff = true }, "hold A-1 max_failures"},
+		{"the issue was moved to another active state: the counts are reset", func(c *Claim) { c.Runs, c.IdleRuns, c.Issue.State = 20, 3, "Todo" }, nil, "dispatch A-1 backoff"},
+		{"an issue that is no longer active is released, not held", func(c *Claim) { c.Failures = 10 }, func(s *Snapshot) { delete(s.Tracker.ByID, "id-1") }, "release A-1 missing"},
+		{"with dispatch off too", func(c *Claim) { c.Failures = 10 }, func(s *Snapshot) { s.DispatchOff = true }, "hold A-1 max_failures"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().claim(one, row.claim).answer(one)
@@ -148,7 +148,7 @@ func TestCaps(t *testing.T) {
 	})
 }
 
-// A hold by a cap ends by a comment made after the newest one that the holding pass saw, an operator's does not.
+// A comment ends a hold by a cap if it is newer than those that the holding pass saw. It does not end an operator's hold.
 func TestComments(t *testing.T) {
 	seen := noon.Add(-20 * time.Minute)
 	for _, row := range []struct {
@@ -158,10 +158,10 @@ func TestComments(t *testing.T) {
 		want         string
 	}{
 		{"none", HoldMaxFailures, time.Time{}, nil, ""},
-		{"the one that was seen", HoldMaxFailures, seen, &seen, ""},
-		{"a later one", HoldMaxFailures, seen, &noon, "retry A-1 comment; dispatch A-1 requested"},
+		{"one that was seen", HoldMaxFailures, seen, &seen, ""},
+		{"a newer one", HoldMaxFailures, seen, &noon, "retry A-1 comment; dispatch A-1 requested"},
 		{"the first of all", HoldMaxRuns, time.Time{}, &seen, "retry A-1 comment; dispatch A-1 requested"},
-		{"of an interrupted one", HoldInterrupted, seen, &noon, "retry A-1 comment; dispatch A-1 requested"},
+		{"a newer one, after interruptions", HoldInterrupted, seen, &noon, "retry A-1 comment; dispatch A-1 requested"},
 		{"operator's hold", HoldOperator, seen, &noon, ""},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestComments(t *testing.T) {
 	}
 }
 
-// What an agent wrote during the run that is the last straw does not end the hold that follows from it.
+// A comment that the agent wrote during its last run does not end the hold that follows from that run.
 func TestAgentsOwnCommentEndsNoHold(t *testing.T) {
 	for _, row := range []struct {
 		reason string
@@ -198,7 +198,7 @@ func TestAgentsOwnCommentEndsNoHold(t *testing.T) {
 	}
 }
 
-// The claims of another project are let go, their workspaces stay (design 4).
+// The claims of another project are released, and their workspaces stay (design 4).
 func TestProjectChange(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldOperator).
 		running(issueNo(4), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(5), nil)
@@ -212,7 +212,7 @@ func TestProjectChange(t *testing.T) {
 	equal(t, "unknown project", story(Compute(s.Snapshot)), "settle A-4 succeeded")
 }
 
-// The sweep removes workspaces of unclaimed issues that are terminal, and none other.
+// The sweep removes only workspaces of unclaimed issues that are terminal.
 func TestSweep(t *testing.T) {
 	done := inState("Done")
 	scene := func() *scene {
@@ -234,7 +234,7 @@ func TestSweep(t *testing.T) {
 		"cleanup id-1 A-1 starting /w /w/A-1 Done\n")
 	equal(t, "not due", story(Compute(scene().edit(func(s *Snapshot) { s.SweepDue = false }).Snapshot)), "")
 
-	// Removed workspaces that were kept for their time are deleted by one cleanup run of no issue's, which takes no slot.
+	// Removed workspaces that are due are deleted by one cleanup run without an issue.
 	trash := newScene().answer().edit(func(s *Snapshot) { s.SweepDue, s.TrashDue = true, true })
 	equal(t, "trash", story(Compute(trash.Snapshot)), "remove_workspace  trash")
 	trash.Runs, trash.Liveness["r"] = []Run{{ID: "r", Kind: CleanupRun, Phase: PreparingWorkspace}}, Liveness{Alive: true}
@@ -242,8 +242,8 @@ func TestSweep(t *testing.T) {
 	equal(t, "one issue only", story(Compute(scene().edit(func(s *Snapshot) { s.Only = "id-1" }).Snapshot)), "")
 }
 
-// A claim that waited for the tracker is due as soon as the tracker answers. One that waited for something that only
-// its worker lacked keeps its pause.
+// A claim that waited for the tracker is due as soon as the tracker answers. A claim that waits for something else, such as the
+// worker's key, keeps its delay.
 func TestDueWhenTheTrackerAnswers(t *testing.T) {
 	one := issueNo(1)
 	for code, want := range map[string]string{
@@ -258,16 +258,16 @@ func TestDueWhenTheTrackerAnswers(t *testing.T) {
 	}
 }
 
-// A run whose own agent has moved the issue gets two minutes to finish its turn. A run whose issue was moved otherwise is
-// stopped at once. The two minutes end at the worker's last heartbeat, so that a suspend or a step of the clock after it does
-// not use them up.
+// A run whose own agent has moved the issue gets two minutes to finish its turn. If someone else moved the issue, the run is
+// stopped at once. The two minutes are measured up to the worker's last heartbeat, so that a suspend or a step of the clock
+// since then does not use them up.
 func TestHandoff(t *testing.T) {
 	review, done := issueNo(1, inState("Human Review")), issueNo(1, inState("Done"))
 	for _, row := range []struct {
 		rule  string
 		at    time.Duration // of the agent's change, from the pass's present
 		beat  time.Duration // of the last heartbeat
-		found string        // the state that the worker then found
+		found string        // the state that the worker read after the change
 		now   *Issue
 		want  string
 	}{

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The settle table: how a run ended, and what becomes of the claim. Each row starts from a claim with one
-// run (attempt 1) that has ended now, without the tracker's answer.
+// The settle table: how a run ended, and what happens to its claim. Each row starts with a claim whose run (attempt 1) has ended
+// now, without the tracker's answer.
 func TestSettle(t *testing.T) {
 	one := issueNo(1)
 	ends := func(o Outcome, code string) func(*Claim, *Run) {
@@ -33,50 +33,50 @@ func TestSettle(t *testing.T) {
 		run  func(*Claim, *Run)
 		want string
 	}{
-		// Success: the issue may want another run in a second; attempt 1 whatever it was.
+		// After a success the next run is due in a second, with attempt 1.
 		{"succeeded with progress", and(ends(Succeeded, ""), progress), "retry continuation #1 in 1s runs=1"},
 		{"succeeded, nothing changed", ends(Succeeded, ""), "retry continuation #1 in 1s idle=1 runs=1"},
 		{"the issue's state changed: progress", and(ends(Succeeded, ""), before(func(c *Claim) { c.Issue.State = "Todo"; c.IdleRuns = 2 })), "retry continuation #1 in 1s runs=1"},
-		{"success ends every row", and(ends(Succeeded, ""), attempt(4), before(func(c *Claim) { c.Failures, c.Interruptions, c.IdleRuns = 3, 1, 1 })), "retry continuation #1 in 1s idle=2 runs=1"},
+		{"success resets failures and interruptions", and(ends(Succeeded, ""), attempt(4), before(func(c *Claim) { c.Failures, c.Interruptions, c.IdleRuns = 3, 1, 1 })), "retry continuation #1 in 1s idle=2 runs=1"},
 		{"the delay counts from the run's end", and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.EndedAt = noon.Add(-time.Minute) }), "retry continuation #1 in -59s runs=1"},
 		{"an end in the future is now", and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.EndedAt = noon.Add(time.Hour) }), "retry continuation #1 in 1s runs=1"},
 
-		// Failure: attempt + 1, 10 s doubled up to max_retry_backoff_ms.
+		// A failure increments the attempt and backs off: 10 s, doubled up to max_retry_backoff_ms.
 		{"first run failed", and(ends(Failed, "turn_failed"), attempt(0)), "retry backoff #1 in 10s failures=1 runs=1"},
 		{"second", ends(Failed, "turn_failed"), "retry backoff #2 in 20s failures=1 runs=1"},
 		{"timed out", ends(TimedOut, "turn_timeout"), "retry backoff #2 in 20s failures=1 runs=1"},
 		{"stalled", ends(Stalled, "stalled"), "retry backoff #2 in 20s failures=1 runs=1"},
 		{"lost", ends(Lost, "worker_lost"), "retry backoff #2 in 20s failures=1 runs=1"},
 		{"the longest backoff", and(ends(Failed, "turn_failed"), attempt(9)), "retry backoff #10 in 5m0s failures=1 runs=1"},
-		{"failures add up and break a row of interruptions", and(ends(Failed, "port_exit"), before(func(c *Claim) { c.Failures, c.Interruptions = 2, 1 })), "retry backoff #2 in 20s failures=3 runs=1"},
+		{"failures add up and reset interruptions", and(ends(Failed, "port_exit"), before(func(c *Claim) { c.Failures, c.Interruptions = 2, 1 })), "retry backoff #2 in 20s failures=3 runs=1"},
 		{"a failed hook is the issue's fault", ends(Failed, "hook_failed"), "retry backoff #2 in 20s failures=1 runs=1"},
 
-		// Stopped by a pass: the tracker's next answer decides; nothing is counted.
+		// After a stop by a pass nothing is counted, and the tracker's next answer decides.
 		{"stopped: terminal", stopped(StopTerminal), "retry continuation #1 in 0s"},
 		{"stopped: inactive", stopped(StopInactive), "retry continuation #1 in 0s"},
 		{"stopped: missing", stopped(StopMissing), "retry continuation #1 in 0s"},
 		{"stopped: label", stopped(StopLabel), "retry continuation #1 in 0s"},
 		{"stopped: assignee", stopped(StopAssignee), "retry continuation #1 in 0s"},
-		{"the worker saw by itself that the issue moved on", ends(Canceled, StopInactive), "retry continuation #1 in 0s"},
-		{"stop --all: goes on after resume", stopped(StopAll), "retry interrupted #1 in 0s"},
+		{"the worker found the issue no longer active", ends(Canceled, StopInactive), "retry continuation #1 in 0s"},
+		{"stop --all: continues after resume", stopped(StopAll), "retry interrupted #1 in 0s"},
 		{"stop ISSUE: held for the operator", and(stopped(StopOperator), before(func(c *Claim) { c.HoldNext = true })), "held operator runs=1"},
 		{"stop ISSUE, then retry while it ended", stopped(StopOperator), "retry continuation #1 in 0s"},
 		{"hold ISSUE: held after a success too", and(ends(Succeeded, ""), before(func(c *Claim) { c.HoldNext = true })), "held operator runs=1"},
 		{"hold ISSUE: held after a failure too", and(ends(Failed, "turn_failed"), before(func(c *Claim) { c.HoldNext = true })), "held operator runs=1"},
-		{"another project: let go", stopped(StopProject), "unclaimed"},
-		{"another project: let go in spite of a hold", and(stopped(StopProject), before(func(c *Claim) { c.HoldNext = true })), "unclaimed"},
+		{"another project: released", stopped(StopProject), "unclaimed"},
+		{"another project: released in spite of a hold", and(stopped(StopProject), before(func(c *Claim) { c.HoldNext = true })), "unclaimed"},
 		{"the turn had completed before the stop", and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.StopReason = StopInactive }), "retry continuation #1 in 1s runs=1"},
 
-		// Interrupted from outside: forgiven once, counted twice, the third (held in the tracker half) in a row.
+		// The first interruption in a row is not counted, the second is a failure, the third is held in the tracker half.
 		{"interrupted", ends(InterruptedRun, "terminated"), "retry interrupted #1 in 0s interruptions=1"},
 		{"interrupted twice", and(ends(InterruptedRun, "terminated"), before(func(c *Claim) { c.Interruptions = 1 })), "retry backoff #2 in 20s failures=1 runs=1 interruptions=2"},
 		{"interrupted three times", and(ends(InterruptedRun, "terminated"), before(func(c *Claim) { c.Interruptions = 2 })), "retry interrupted #1 in 0s interruptions=3"},
-		{"a turn was done in between", and(ends(InterruptedRun, "terminated"), turns(1), before(func(c *Claim) { c.Interruptions = 2 })), "retry interrupted #1 in 0s interruptions=1"},
-		{"a turn done in a run that was stopped ends the row too", and(stopped(StopInactive), turns(1), before(func(c *Claim) { c.Interruptions = 2 })), "retry continuation #1 in 0s"},
+		{"a turn was completed in between", and(ends(InterruptedRun, "terminated"), turns(1), before(func(c *Claim) { c.Interruptions = 2 })), "retry interrupted #1 in 0s interruptions=1"},
+		{"a turn completed in a stopped run resets interruptions too", and(stopped(StopInactive), turns(1), before(func(c *Claim) { c.Interruptions = 2 })), "retry continuation #1 in 0s"},
 
-		// Requeued without a failure, attempt kept.
+		// A busy workspace is retried without a failure, with the same attempt.
 		{"workspace busy", ends(Failed, "workspace_busy"), "retry backoff #1 in 10s"},
-		{"workspace busy keeps the rows", and(ends(Failed, "workspace_busy"), before(func(c *Claim) { c.Failures, c.IdleRuns = 3, 2 })), "retry backoff #1 in 10s failures=3 idle=2"},
+		{"workspace busy keeps the counts", and(ends(Failed, "workspace_busy"), before(func(c *Claim) { c.Failures, c.IdleRuns = 3, 2 })), "retry backoff #1 in 10s failures=3 idle=2"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			p := compute(newScene().running(one, row.run).Snapshot)
@@ -91,8 +91,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// The machine's faults raise no attempt, count nothing and hold nothing. Those of the agent's side block
-// all dispatch; those of the tracker do not, because the next pass asks it again.
+// Faults of the machine increment and count nothing, and hold no issue. Those of the agent's side block all dispatch; those of the
+// tracker do not, because the next pass asks it again.
 func TestMachineFaults(t *testing.T) {
 	one := issueNo(1)
 	for code, agents := range map[string]bool{
@@ -123,7 +123,7 @@ func TestMachineFaults(t *testing.T) {
 	}
 }
 
-// A worker that recorded nothing: what the pass that finds it dead records for it.
+// If a dead worker recorded no outcome, the pass that finds it records one.
 func TestAfterDeath(t *testing.T) {
 	one := issueNo(1)
 	rebooted := func(r *Run) { r.Worker.Boot = "boot-1" }
@@ -135,7 +135,7 @@ func TestAfterDeath(t *testing.T) {
 		then string
 	}{
 		{"died", func(*Run) {}, Lost, "worker_lost", "retry backoff #2 in 20s failures=1 runs=1"},
-		{"was never there", func(r *Run) { r.Phase = Starting }, Lost, "spawn_failed", "retry backoff #2 in 20s failures=1 runs=1"},
+		{"never started", func(r *Run) { r.Phase = Starting }, Lost, "spawn_failed", "retry backoff #2 in 20s failures=1 runs=1"},
 		{"reboot", rebooted, InterruptedRun, "rebooted", "retry interrupted #1 in 0s interruptions=1"},
 		{"reboot before it had started", func(r *Run) { rebooted(r); r.Phase = Starting }, InterruptedRun, "rebooted", "retry interrupted #1 in 0s interruptions=1"},
 		{"died while it was stopped", func(r *Run) { r.StopReason = StopInactive }, Canceled, "inactive", "retry continuation #1 in 0s"},
@@ -152,9 +152,8 @@ func TestAfterDeath(t *testing.T) {
 	}
 }
 
-// A run is settled if its worker is certainly gone, is frozen, or did not end in time after a stop; first its remaining
-// processes are reaped. That time is measured on the monotonic clock: a suspended machine or a changed wall clock must not end
-// a healthy run.
+// A run is settled if its worker is dead, is frozen, or did not end in time after a stop; first its remaining processes are reaped.
+// The time is measured on the monotonic clock, so that a suspend or a step of the wall clock does not end a healthy run.
 func TestWhichRunsAreSettled(t *testing.T) {
 	one, alive := issueNo(1), Liveness{Alive: true}
 	asked := func(ago time.Duration) Instant { return Instant{thisBoot, 100*time.Hour - ago} }
@@ -168,7 +167,7 @@ func TestWhichRunsAreSettled(t *testing.T) {
 	}{
 		{"alive", alive, "", Instant{}, 0, ""},
 		{"alive although it has recorded its outcome", alive, Succeeded, Instant{}, 0, ""},
-		{"not known", Liveness{Unknown: true}, "", Instant{}, 0, ""},
+		{"unknown", Liveness{Unknown: true}, "", Instant{}, 0, ""},
 		{"frozen", Liveness{Alive: true, Frozen: true}, "", Instant{}, 0, "reap A-1 worker_frozen; settle A-1 lost"},
 		{"stopping", alive, "", asked(10 * time.Second), 0, ""},
 		{"stopping for too long", alive, "", asked(11 * time.Second), 0, "reap A-1 inactive; settle A-1 canceled"},
@@ -194,7 +193,7 @@ func TestWhichRunsAreSettled(t *testing.T) {
 	}
 }
 
-// A run that no claim waits for is settled alone, so that its tokens are counted and it is found no more.
+// A run that no claim waits for is settled without a claim: its tokens are counted, and later passes do not see it.
 func TestSettleWithoutClaim(t *testing.T) {
 	one := issueNo(1)
 	for rule, edit := range map[string]func(*Snapshot){
@@ -213,7 +212,7 @@ func TestSettleWithoutClaim(t *testing.T) {
 	}
 }
 
-// A due time that only a stepped clock can have set is brought back (design 3).
+// A due time that is too far ahead, because the clock was set back since, is corrected (design 3).
 func TestDueTimes(t *testing.T) {
 	one := issueNo(1)
 	for _, row := range []struct {
@@ -222,7 +221,7 @@ func TestDueTimes(t *testing.T) {
 		{5 * time.Minute, 5 * time.Minute, 5 * time.Minute},
 		{5*time.Minute + time.Millisecond, 5 * time.Minute, 5 * time.Minute},
 		{365 * 24 * time.Hour, 5 * time.Minute, 5 * time.Minute},
-		{10 * time.Second, time.Second, 10 * time.Second}, // of workspace_busy, which no setting shortens
+		{10 * time.Second, time.Second, 10 * time.Second}, // the delay of workspace_busy, which no key shortens
 		{-time.Hour, 5 * time.Minute, -time.Hour},
 	} {
 		s := newScene().claim(one, func(c *Claim) { c.DueAt = noon.Add(row.due) })
@@ -246,8 +245,8 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// A dead worker that left word why it did not begin, or could not store how it ended: that is the machine's fault. Only
-// where nothing could be begun is dispatch blocked, for the rest is over by the time that it is settled.
+// If a dead worker has recorded outside the database why it did not begin, or could not store its outcome, that is a fault of the
+// machine. Only the first blocks dispatch, because the second is over when the run is settled.
 func TestRefused(t *testing.T) {
 	one := issueNo(1)
 	for _, row := range []struct {
@@ -256,7 +255,7 @@ func TestRefused(t *testing.T) {
 		code    string
 		message string
 		blocks  bool
-		due     string // with nothing blocked a run that is lost time after time must not be started without a pause
+		due     string // without a block there must be a delay, or runs that are lost repeatedly would start without a pause
 	}{
 		{"did not begin", func(r *Run) { r.Phase = Starting }, "disk_full", "failed to spawn agent", true, "0s"},
 		{"no process for it", func(r *Run) { r.Phase = Starting }, CodeResourceLimit, "failed to spawn agent", true, "0s"},
@@ -277,7 +276,7 @@ func TestRefused(t *testing.T) {
 			equal(t, "blocks dispatch", p.s.AgentBlock != nil, row.blocks)
 		})
 	}
-	t.Run("a reboot explains more", func(t *testing.T) {
+	t.Run("a reboot takes precedence", func(t *testing.T) {
 		s := newScene().running(one, func(_ *Claim, r *Run) { r.Worker.Boot = "boot-1" }).dead(one, 0)
 		s.Liveness["run-"+one.Identifier] = Liveness{Refused: "disk_full"}
 		equal(t, "code", compute(s.Snapshot).plan.Actions[0].Reason, CodeRebooted)

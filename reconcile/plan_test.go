@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The operator's commands, each on a claim of each status. A command is always consumed by what it causes.
+// Each command is tested on a claim of each status. The action that follows from a command deletes it.
 func TestCommands(t *testing.T) {
 	one := issueNo(1)
 	statuses := map[string]func(*scene){
@@ -98,7 +98,7 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// A pass confined to one issue touches no other, but takes up what concerns all.
+// A pass confined to one issue changes no other, but carries out commands that concern all issues.
 func TestOnly(t *testing.T) {
 	scene := func() *scene {
 		s := newScene().running(issueNo(1), nil).running(issueNo(2), func(_ *Claim, r *Run) { r.Outcome = Failed }).

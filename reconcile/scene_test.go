@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// noon is the present of every table.
+// noon is the current time in every table.
 var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
 const (
@@ -40,7 +40,7 @@ func inState(state string) func(*Issue) { return func(i *Issue) { i.State = stat
 
 func priority(n int) func(*Issue) { return func(i *Issue) { i.Priority = &n } }
 
-// blockedBy gives the issue blockers in these states; "?" stands for one whose state is not known.
+// blockedBy adds blockers in these states to the issue; "?" is a blocker whose state is unknown.
 func blockedBy(states ...string) func(*Issue) {
 	return func(i *Issue) {
 		for n, s := range states {
@@ -65,7 +65,7 @@ func newScene() *scene {
 	}}
 }
 
-// claim adds one in its second minute of waiting: due now, kind backoff, attempt 1.
+// claim adds a waiting claim: due now, kind backoff, attempt 1.
 func (s *scene) claim(i Issue, edit func(*Claim)) *scene {
 	c := Claim{
 		IssueID: i.ID, Identifier: i.Identifier, Status: Waiting, Version: 3, Attempt: 1, Kind: Backoff, DueAt: noon,
@@ -78,13 +78,12 @@ func (s *scene) claim(i Issue, edit func(*Claim)) *scene {
 	return s
 }
 
-// held adds a claim that is held for the reason since ten minutes.
+// held adds a claim that has been held for ten minutes.
 func (s *scene) held(i Issue, reason string) *scene {
 	return s.claim(i, func(c *Claim) { c.Status, c.HoldReason, c.HeldAt = Held, reason, noon.Add(-10*time.Minute) })
 }
 
-// running adds a claim with the run that it waits for: attempt 1, its worker alive. A run that the edit gives
-// an outcome has ended now.
+// running adds a running claim and its run: attempt 1, the worker alive. If the edit sets an outcome, the run has ended now.
 func (s *scene) running(i Issue, edit func(*Claim, *Run)) *scene {
 	r := Run{
 		ID: "run-" + i.Identifier, Kind: AgentRun, IssueID: i.ID, Identifier: i.Identifier, Attempt: 1, Phase: StreamingTurn,
@@ -104,7 +103,7 @@ func (s *scene) running(i Issue, edit func(*Claim, *Run)) *scene {
 	return s
 }
 
-// dead says that the issue's worker is gone, leaving so many processes behind.
+// dead makes the issue's worker dead, with this number of remaining processes.
 func (s *scene) dead(i Issue, left int) *scene {
 	s.Liveness["run-"+i.Identifier] = Liveness{Left: make([]Process, left)}
 	return s
@@ -115,7 +114,7 @@ func (s *scene) command(verb Verb, i Issue) *scene {
 	return s
 }
 
-// answer makes the tracker's answer: these issues, and no other claim, are visible.
+// answer adds the tracker's answer to the refresh: these issues are visible, and the other claims' are not.
 func (s *scene) answer(visible ...Issue) *scene {
 	t := s.tracked()
 	for _, c := range s.Claims {
@@ -130,7 +129,7 @@ func (s *scene) answer(visible ...Issue) *scene {
 	return s
 }
 
-// same answers that every claimed issue is what it was.
+// same adds the answer that every claimed issue is unchanged.
 func (s *scene) same() *scene {
 	for _, c := range s.Claims {
 		s.answer(c.Issue)
@@ -158,13 +157,13 @@ func (s *scene) workspace(i Issue) *scene {
 	return s
 }
 
-// edit changes the snapshot in any other way.
+// edit changes the snapshot.
 func (s *scene) edit(f func(*Snapshot)) *scene {
 	f(&s.Snapshot)
 	return s
 }
 
-// story tells a plan: "action issue reason" for each action, then "skip issue reason".
+// story summarises a plan: "action issue reason" for each action, then "skip issue reason" for each skip.
 func story(p Plan) string {
 	var lines []string
 	for _, a := range p.Actions {
@@ -178,10 +177,10 @@ func story(p Plan) string {
 	return strings.Join(lines, "; ")
 }
 
-// state tells what has become of the issue's claim: status, then what differs from a fresh one.
-func state(p *planner, i Issue) string { return told(p.claims, i, p.s.Now) }
+// state summarises the issue's claim after the plan: its status, then the counters that are not zero.
+func state(p *planner, i Issue) string { return summary(p.claims, i, p.s.Now) }
 
-func told(claims map[string]*Claim, i Issue, now time.Time) string {
+func summary(claims map[string]*Claim, i Issue, now time.Time) string {
 	c := claims[i.ID]
 	if c == nil {
 		return "unclaimed"
@@ -216,7 +215,7 @@ func equal[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// consumed lists the commands that the plan takes up.
+// consumed lists the ids of the commands that the plan deletes.
 func consumed(p Plan) []int64 {
 	var ids []int64
 	for _, a := range p.Actions {
@@ -228,7 +227,7 @@ func consumed(p Plan) []int64 {
 	return ids
 }
 
-// updates lists the changes that decide nothing.
+// updates lists the changes of the plan's unreported updates.
 func updates(p Plan) (list []Change) {
 	for _, a := range p.Actions {
 		if a.Kind == actUpdate {

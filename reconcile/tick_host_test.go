@@ -19,7 +19,7 @@ func tickOnHost(t *testing.T, w *world, p Policy, o Options, answer error) (r Re
 	return r, asked
 }
 
-// Where workers would end with the pass, nothing is started and everything else goes on. The block ends by itself.
+// If workers would end with the pass, nothing is started and everything else continues. The block ends when they would not.
 func TestWorkersWouldDie(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).claim(issueNo(2), nil).
 		running(issueNo(3), nil).same().candidates(issueNo(4))
@@ -43,7 +43,7 @@ func TestWorkersWouldDie(t *testing.T) {
 	equal(t, "over", w.hostBlock == nil, true)
 }
 
-// Removals of workspaces wait, too: they would be cut off.
+// Removals of workspaces wait, too, because their processes would end with the pass.
 func TestRemovalsWouldDie(t *testing.T) {
 	done := issueNo(1, inState("Done"))
 	s := newScene().workspace(done).answer(done)
@@ -54,7 +54,7 @@ func TestRemovalsWouldDie(t *testing.T) {
 	equal(t, "errors", codes(r), CodeWorkersWouldDie)
 }
 
-// A pass that starts nothing does not check the host. One that finds nothing to start clears the block.
+// A pass that has nothing to start does not check the host. It clears the block if dispatch is on and covers all issues.
 func TestHostIsCheckedBeforeStarts(t *testing.T) {
 	for name, row := range map[string]struct {
 		edit    func(*Snapshot)

@@ -33,7 +33,7 @@ func codes(r Report) string {
 	return strings.Join(list, " ")
 }
 
-// tickOnce runs one pass, with an empty list of requests.
+// tickOnce runs one pass, and lists only its requests in w.asked.
 func tickOnce(t *testing.T, w *world, p Policy, o Options) Report {
 	t.Helper()
 	w.asked = nil
@@ -42,7 +42,7 @@ func tickOnce(t *testing.T, w *world, p Policy, o Options) Report {
 	return report
 }
 
-// Settling, stopping and holding need this machine alone: they come before the requests to the tracker.
+// Settling, stopping and holding need only this machine, and come before the requests to the tracker.
 func TestLocalHalfComesFirst(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).running(issueNo(2), nil).
 		command(VerbStop, issueNo(2)).same()
@@ -57,7 +57,7 @@ func TestLocalHalfComesFirst(t *testing.T) {
 	equal(t, "errors", codes(Tick(t.Context(), deps, Options{})), "linear_api_request")
 }
 
-// A tracker that never answers costs a pass a minute. The local half is not affected.
+// A tracker that never answers delays a pass by a minute, but not its local half.
 func TestTrackerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil)
@@ -72,8 +72,8 @@ func TestTrackerHangs(t *testing.T) {
 	})
 }
 
-// A failed refresh stops, releases and starts nothing; a failed list of candidates starts nothing. The block stays until the
-// first full answer.
+// If the refresh fails, nothing is stopped, released or started; if the candidates fail, nothing is started. The block stays until
+// both succeed.
 func TestTrackerError(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldMaxRuns).candidates(issueNo(4))
 	w := worldOf(s.Snapshot) // the tracker knows A-4 alone
@@ -85,7 +85,7 @@ func TestTrackerError(t *testing.T) {
 		equal(t, "plan", w.story(report), want)
 		equal(t, "errors", codes(report), "linear_api_request")
 		equal(t, "block", *w.trackerBlock, Block{Code: "linear_api_request", Message: "no route", Since: noon, NextTry: w.now})
-		equal(t, "skips are the last that are known", w.skips[0].IssueID, "kept")
+		equal(t, "skips are unchanged", w.skips[0].IssueID, "kept")
 	}
 	w.refused = errTracker
 	fails(0, "")
@@ -99,7 +99,7 @@ func TestTrackerError(t *testing.T) {
 	equal(t, "errors", codes(report), "")
 }
 
-// After a rate limit no request is made before the reset, and every pass until then says so.
+// After a rate limit no request is made before the reset, and every pass until then reports it.
 func TestRateLimit(t *testing.T) {
 	reset := noon.Add(10 * time.Minute)
 	for name, set := range map[string]func(*world){
@@ -121,7 +121,7 @@ func TestRateLimit(t *testing.T) {
 			report := tickOnce(t, w, s.Policy, Options{})
 			equal(t, "asked before the reset", len(w.asked), 0)
 			equal(t, "errors", codes(report), "tracker_rate_limited")
-			equal(t, "the local half goes on", w.story(report), "settle A-1 succeeded")
+			equal(t, "the local half continues", w.story(report), "settle A-1 succeeded")
 
 			w.now = reset
 			report = tickOnce(t, w, s.Policy, Options{})
@@ -135,7 +135,7 @@ func TestRateLimit(t *testing.T) {
 		w.refused, w.hidden = rateLimited(reset), rateLimited(reset)
 		equal(t, "errors", codes(tickOnce(t, w, testPolicy(), Options{})), "tracker_rate_limited")
 
-		// Only the tracker knows how long it is until the reset.
+		// Only the tracker knows the time until the reset.
 		w.now = noon.Add(-12 * time.Hour)
 		again := w.now.Add(time.Minute)
 		w.refused, w.hidden = rateLimited(again), rateLimited(again)
@@ -161,7 +161,7 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-// A pass asks for all claims, and for candidates only if something could start.
+// A pass asks for all claimed issues, and for candidates only if an issue could start.
 func TestWhatIsAsked(t *testing.T) {
 	const candidates = "candidates Todo, In Progress"
 	later := func(c *Claim) { c.DueAt = noon.Add(time.Hour) }
@@ -200,7 +200,7 @@ func TestWhatIsAsked(t *testing.T) {
 	}
 }
 
-// A sweep takes place at most once in ten minutes, and counts only if the tracker has answered.
+// There is at most one sweep in ten minutes. A sweep counts only if the tracker has answered.
 func TestSweepIsRemembered(t *testing.T) {
 	s := newScene().workspace(issueNo(1)).workspace(issueNo(2))
 	s.Workspaces[1].Project = otherProject
@@ -229,7 +229,7 @@ func TestSweepIsRemembered(t *testing.T) {
 	step("the clock was set back", 0, true, 0, "remove_workspace A-1 terminal")
 }
 
-// A pass for one issue sweeps nothing and leaves the other candidates' skips as they are.
+// A pass for one issue sweeps nothing, and keeps the stored skips.
 func TestOneIssue(t *testing.T) {
 	s := newScene().workspace(issueNo(3)).running(issueNo(4), nil).answer(issueNo(4)).candidates(issueNo(1), issueNo(2))
 	s.Policy.MaxConcurrent = 1
@@ -241,8 +241,8 @@ func TestOneIssue(t *testing.T) {
 	equal(t, "swept", w.lastSweep.IsZero(), true)
 }
 
-// With a low allowance claims are refreshed and nothing is started. If it is known before the requests, only running claims
-// are asked for.
+// If the allowance is low, claims are refreshed and nothing is started. If that is known before the requests, only running claims
+// are refreshed.
 func TestLowBudget(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).answer(issueNo(2)).candidates(issueNo(3))
 	w := worldOf(s.Snapshot)
@@ -256,7 +256,7 @@ func TestLowBudget(t *testing.T) {
 	equal(t, "plan", w.story(report), "stop A-1 missing")
 	equal(t, "asked", strings.Join(w.asked, "; "), "ids id-1")
 	equal(t, "swept", w.lastSweep.IsZero(), true)
-	equal(t, "said", report.TrackerLow, true)
+	equal(t, "reported", report.TrackerLow, true)
 	equal(t, "candidates", report.Skips == nil, true)
 }
 
@@ -274,7 +274,7 @@ func TestHalfAPass(t *testing.T) {
 	equal(t, "cause", errors.Is(report.Errors[0], errDead), true)
 }
 
-// Counts and the next due time are those after the pass.
+// A report has the counts and the next due time after the pass.
 func TestReport(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome, r.Progress = Succeeded, true }).
 		claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(time.Minute) }).held(issueNo(3), HoldOperator).same().candidates(issueNo(4))
@@ -285,16 +285,17 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A claim that falls due during a pass is a reason for another pass. One that was due already is not, and hides no other.
+// A claim that becomes due during a pass is a reason for another pass. A claim that was due already is not, and does not hide
+// later ones.
 func TestNextWake(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome, r.Progress = Succeeded, true }).
 		claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(-time.Minute) })
 	w := worldOf(s.Snapshot)
 	deps := w.deps(s.Policy)
 	deps.Tracker = nil
-	looks := 0
+	calls := 0
 	deps.Now = func() time.Time {
-		if looks++; looks == 1 {
+		if calls++; calls == 1 {
 			return noon
 		}
 		return noon.Add(5 * time.Second)
@@ -304,15 +305,15 @@ func TestNextWake(t *testing.T) {
 	equal(t, "next due", report.NextDue, noon.Add(-time.Minute))
 	equal(t, "next wake", report.NextWake, noon.Add(time.Second))
 
-	looks = 1 // now both were due before
+	calls = 1 // now both were due before
 	report = Tick(t.Context(), deps, Options{})
 	equal(t, "next wake", report.NextWake, time.Time{})
 }
 
-// ending is a world in which a worker records its outcome and ends between the reading of the database and the probe.
+// ending is a world in which a worker records its outcome and ends after the database was read and before a probe.
 type ending struct {
 	*world
-	probes int // until then
+	probes int // the number of that probe
 }
 
 func (e *ending) Probe(ctx context.Context, run Run) Liveness {
@@ -325,30 +326,30 @@ func (e *ending) Probe(ctx context.Context, run Run) Liveness {
 	return e.world.Probe(ctx, run)
 }
 
-// A run that ends while a pass looks has ended. It does not count as lost, and its slot is free.
-func TestEndsWhileAPassLooks(t *testing.T) {
-	for look := 1; look <= 3; look++ {
+// A run that ends while a pass loads its snapshot does not count as lost, and its slot is free.
+func TestRunEndsDuringAProbe(t *testing.T) {
+	for probe := 1; probe <= 3; probe++ {
 		s := newScene().running(issueNo(1), nil).same().candidates(issueNo(2))
 		w := worldOf(s.Snapshot)
 		deps := w.deps(s.Policy)
-		deps.Runners = &ending{w, look}
+		deps.Runners = &ending{w, probe}
 		report := Tick(t.Context(), deps, Options{})
 		w.noWrong(t)
 		equal(t, "errors", codes(report), "")
 		for _, done := range report.Applied {
 			equal(t, "error of "+string(done.Kind), done.Err, nil)
 			if done.Kind == ActReap {
-				t.Errorf("look %d: it was reaped", look)
+				t.Errorf("probe %d: the run was reaped", probe)
 			}
 		}
 		w.mustBe(t, issueNo(2), "running #0 runs=1")
-		if r := w.runs["run-A-1"]; look < 3 && (r.Outcome != Succeeded || !r.Settled) {
-			t.Errorf("look %d: the run is %+v", look, r)
+		if r := w.runs["run-A-1"]; probe < 3 && (r.Outcome != Succeeded || !r.Settled) {
+			t.Errorf("probe %d: the run is %+v", probe, r)
 		}
 	}
 }
 
-// A dry run changes nothing, and reports what the pass then does.
+// A dry run changes nothing, and reports what a pass would do.
 func TestDryRun(t *testing.T) {
 	full := func() *scene {
 		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).same().candidates(issueNo(2), issueNo(3))
@@ -384,8 +385,8 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// While a block lasts, one run at a time is started, to find out whether the fault is over. The issues take turns: one whose
-// own work causes the fault (it fills the disk, say) does not use up every try, even if it has the highest priority.
+// During a block one probe at a time is started. The issues take turns, so that an issue whose own work causes the fault, for
+// example by filling the disk, is not probed every time, even if it has the highest priority.
 func TestProbesTakeTurns(t *testing.T) {
 	s := newScene()
 	for n := 1; n <= 3; n++ {
@@ -408,7 +409,7 @@ func TestProbesTakeTurns(t *testing.T) {
 	}
 }
 
-// watched lists the runs whose workers a pass looks at.
+// watched lists the runs that a pass probes.
 type watched struct {
 	*world
 	probed []string
@@ -421,8 +422,8 @@ func (w *watched) Probe(ctx context.Context, run Run) Liveness {
 	return w.world.Probe(ctx, run)
 }
 
-// A pass confined to one issue looks at that one's worker only: what else has died is another pass's business.
-func TestConfinedLooksAtItsOwn(t *testing.T) {
+// A pass confined to one issue probes only that issue's worker, and leaves dead workers of others to other passes.
+func TestConfinedPassProbesItsOwnWorker(t *testing.T) {
 	for only, want := range map[string]string{"id-2": "run-A-2", "nothing": "", "": "run-A-1 run-A-2"} {
 		s := newScene().running(issueNo(1), nil).running(issueNo(2), nil).same()
 		w := &watched{world: worldOf(s.Snapshot)}
@@ -430,7 +431,7 @@ func TestConfinedLooksAtItsOwn(t *testing.T) {
 		deps := w.deps(s.Policy)
 		deps.Runners = w
 		report := Tick(t.Context(), deps, Options{Only: only})
-		equal(t, only+": looked at", strings.Join(w.probed, " "), want)
+		equal(t, only+": probed", strings.Join(w.probed, " "), want)
 		equal(t, only+": reaped", len(report.Applied) > 0, only == "")
 	}
 }
@@ -439,7 +440,7 @@ func TestConfinedLooksAtItsOwn(t *testing.T) {
 type silent struct {
 	*world
 	beats  int64
-	beatAt []time.Duration // at each look
+	beatAt []time.Duration // at each probe
 }
 
 func (s *silent) Probe(ctx context.Context, run Run) Liveness {
@@ -449,12 +450,12 @@ func (s *silent) Probe(ctx context.Context, run Run) Liveness {
 	return l
 }
 
-// A worker that stands still for longer than four heartbeats is looked at again after two seconds, and then killed.
+// A worker without a heartbeat for the time of four is probed again after two seconds, and then killed.
 func TestFrozen(t *testing.T) {
 	for name, test := range map[string]struct {
 		age    time.Duration
 		beats  int64
-		second time.Duration // the age of the last heartbeat at the second look, where it is another
+		second time.Duration // the age of the last heartbeat at the second probe, if it differs
 		alive  bool
 		slept  time.Duration
 	}{

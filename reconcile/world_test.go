@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// world is a database, a machine and a tracker in memory, with the conflicts of the real ones: claims are compared and
-// swapped, an outcome is recorded once, a run is settled once, an issue has one live agent. Violations are noted in wrong.
+// world is a database, a machine and a tracker in memory, with the same conflicts as the real ones: a claim is written by compare
+// and swap, an outcome is recorded once, a run is settled once, an issue has one live agent. Violations are collected in wrong.
 type world struct {
 	mu sync.Mutex
 	cut
@@ -29,24 +29,24 @@ type world struct {
 	skips        []Skip
 	lastSweep    time.Time
 	used         map[string]int64 // tokens of settled runs, by issue id
-	settled      map[string]int   // how often, by run id
+	settled      map[string]int   // the number of settlements, by run id
 
 	prepared   map[string]bool
 	workers    map[string]*worker
 	workspaces []Workspace
-	trash      bool // removed workspaces have been kept for their time
+	trash      bool // removed workspaces are due for deletion
 	free       int64
 
 	issues  map[string]Issue
-	refused error // by ByIDs
-	hidden  error // by Candidates
+	refused error // the error of ByIDs
+	hidden  error // the error of Candidates
 	low     bool
 	asked   []string
 
 	now   time.Time
 	boot  string
 	ids   int
-	log   []string // what was done, in order
+	log   []string // the steps, in order
 	wrong []string
 }
 
@@ -64,7 +64,7 @@ func newWorld() *world {
 	}
 }
 
-// worldOf makes the world that a snapshot was taken of.
+// worldOf returns a world of which the snapshot was taken.
 func worldOf(s Snapshot) *world {
 	w := newWorld()
 	for _, c := range s.Claims {
@@ -108,7 +108,7 @@ func (w *world) deps(p Policy) Deps {
 	}
 }
 
-// The ways in which a step can go wrong.
+// The ways in which a step can fail.
 type cutKind string
 
 const (
@@ -122,15 +122,15 @@ var (
 	errBroken = errors.New("broken")
 )
 
-// cut ends a pass, or makes one step fail. Nothing that a dead pass does has an effect.
+// cut ends a pass at a step, or makes that step fail. Whatever a dead pass does has no effect.
 type cut struct {
-	steps int
-	at    int // 1 is the first step; 0: never
+	steps int // so far
+	at    int // the step, from 1; 0 for none
 	kind  cutKind
 	dead  bool
 }
 
-// step is one effect on the world; w.mu is held meanwhile.
+// step makes one effect on the world, while it holds w.mu.
 func (w *world) step(what string, effect func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,7 +203,7 @@ func (w *world) Commit(_ context.Context, now time.Time, changes ...Change) erro
 	})
 }
 
-// check reports why a change can't be made.
+// check returns why a change cannot be made.
 func (w *world) check(c Change) error {
 	r := w.runs[c.Settle]
 	switch {
@@ -319,16 +319,16 @@ func (w *world) story(report Report) string {
 // mustBe compares the claim of an issue, in the notation of the tables.
 func (w *world) mustBe(t *testing.T, i Issue, want string) {
 	t.Helper()
-	equal(t, "claim of "+i.Identifier, w.told(i), want)
+	equal(t, "claim of "+i.Identifier, w.summary(i), want)
 }
 
-// told is the claim of an issue in the notation of the tables.
-func (w *world) told(i Issue) string {
+// summary is the claim of an issue in the notation of the tables.
+func (w *world) summary(i Issue) string {
 	claims := map[string]*Claim{}
 	if c, claimed := w.claims[i.ID]; claimed {
 		claims[i.ID] = &c
 	}
-	return told(claims, i, w.now)
+	return summary(claims, i, w.now)
 }
 
 func (w *world) Probe(_ context.Context, run Run) Liveness {
@@ -463,7 +463,7 @@ func (w *world) Candidates(_ context.Context, states []string) ([]Issue, error) 
 	return list, nil
 }
 
-// tracker is the world as a tracker whose allowance is used up, or untouched.
+// tracker returns the world as a tracker whose allowance is used up, or complete.
 func (w *world) tracker() *TrackerAdapter {
 	return &TrackerAdapter{Tracker: w, Budget: func() Budget {
 		if w.low {
@@ -473,7 +473,7 @@ func (w *world) tracker() *TrackerAdapter {
 	}}
 }
 
-// ends lets the worker of the issue's unsettled run end with an outcome, as a worker records it.
+// ends lets the worker of the issue's unsettled run record an outcome and end.
 func (w *world) ends(i Issue, outcome Outcome, code string) {
 	r := w.runOf(i)
 	r.Outcome, r.ErrorCode, r.EndedAt = outcome, code, w.now
@@ -481,7 +481,7 @@ func (w *world) ends(i Issue, outcome Outcome, code string) {
 	w.workers[r.ID].alive = false
 }
 
-// dies lets the worker die without an outcome, leaving processes.
+// dies lets the worker die without an outcome. Its remaining processes are stubborn if they cannot be ended.
 func (w *world) dies(i Issue, left int, stubborn bool) {
 	p := w.workers[w.runOf(i).ID]
 	p.alive, p.left, p.stubborn = false, make([]Process, left), stubborn
@@ -496,8 +496,7 @@ func (w *world) runOf(i Issue) Run {
 	return Run{}
 }
 
-// obey lets every worker that was asked to stop, by a signal or by its row, end as asked, and every removal of
-// a workspace be done.
+// obey lets every worker end that was asked to stop, by a signal or in its row, and completes every removal of a workspace.
 func (w *world) obey() {
 	for id, p := range w.workers {
 		r := w.runs[id]
@@ -517,7 +516,7 @@ func (w *world) obey() {
 	}
 }
 
-// revive lets the next pass be undisturbed.
+// revive lets the next pass run without a fault.
 func (w *world) revive() { w.cut = cut{} }
 
 // dump prints everything that is stored, to compare before and after.
@@ -525,7 +524,7 @@ func (w *world) dump() string {
 	return fmt.Sprintln(w.claims, w.runs, w.commands, w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.skips, w.lastSweep, w.used, w.prepared, len(w.workers))
 }
 
-// limitErr is what a tracker answers whose allowance is used up.
+// limitErr is the error of a tracker whose allowance is used up.
 type limitErr struct{ reset time.Time }
 
 func (e limitErr) Error() string      { return "allowance used up" }
