@@ -24,7 +24,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// startLinear runs a fake Linear for the test.
+// startLinear starts a fake Linear for the test.
 func startLinear(t *testing.T, c lineartest.Config) *lineartest.Server {
 	t.Helper()
 	c.Validate = linearschema.Validate
@@ -57,7 +57,7 @@ func add(t *testing.T, s *lineartest.Server, i lineartest.Issue) lineartest.Issu
 	return made
 }
 
-// answering is a client whose every request gets the same answer.
+// answering returns a client that gets the same answer to every request.
 func answering(t *testing.T, status int, body string, header ...string) *linear.Client {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -82,7 +82,7 @@ const testKey = "lin_api_secret0123456789"
 
 var testNow = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// wantCode checks the code of an error and that the key is nowhere in it.
+// wantCode checks the code of an error, and that the error does not contain the key.
 func wantCode(t *testing.T, err error, code string) *reconcile.Error {
 	t.Helper()
 	var e *reconcile.Error
@@ -238,7 +238,7 @@ func TestLargeAnswerIsRefused(t *testing.T) {
 	}
 }
 
-// tracker.ca_file makes a certificate of a private CA trusted.
+// With tracker.ca_file a certificate of a private CA is trusted.
 func TestCAFile(t *testing.T) {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":false}}}}`)
@@ -267,8 +267,8 @@ func TestCAFile(t *testing.T) {
 	}
 }
 
-// A request waits 30 s for its answer.
-func TestAnswersLate(t *testing.T) {
+// A request times out after 30 s.
+func TestRequestTimeout(t *testing.T) {
 	for after, code := range map[time.Duration]string{30*time.Second - time.Millisecond: "", 30*time.Second + time.Millisecond: "linear_api_request"} {
 		synctest.Test(t, func(t *testing.T) {
 			client, err := linear.New(linear.Options{
@@ -304,7 +304,7 @@ func TestRateLimits(t *testing.T) {
 			"X-RateLimit-Requests-Remaining", "0", "X-RateLimit-Requests-Reset", ms(10 * time.Minute),
 			"X-RateLimit-Complexity-Remaining", "0", "X-RateLimit-Complexity-Reset", ms(50 * time.Minute),
 		}, 50 * time.Minute},
-		"endpoint's own":            {400, limited, []string{"X-RateLimit-Endpoint-Requests-Remaining", "0", "X-RateLimit-Endpoint-Requests-Reset", ms(3 * time.Minute)}, 3 * time.Minute},
+		"of one endpoint":           {400, limited, []string{"X-RateLimit-Endpoint-Requests-Remaining", "0", "X-RateLimit-Endpoint-Requests-Reset", ms(3 * time.Minute)}, 3 * time.Minute},
 		"200 with the code":         {200, limited, []string{"X-RateLimit-Requests-Reset", ms(2 * time.Minute)}, 2 * time.Minute},
 		"429 without a body":        {429, "", nil, time.Minute},
 		"Retry-After wins":          {429, limited, []string{"Retry-After", "90", "X-RateLimit-Requests-Remaining", "0", "X-RateLimit-Requests-Reset", ms(time.Hour)}, 90 * time.Second},
@@ -329,7 +329,7 @@ func TestRateLimits(t *testing.T) {
 	}
 	_, err := answering(t, 400, `{"errors":[{"message":"bad","extensions":{"code":"INPUT_ERROR"}}]}`,
 		"X-RateLimit-Requests-Remaining", "0").Candidates(t.Context(), []string{"Todo"})
-	wantCode(t, err, "linear_api_status") // the last request of an allowance may be a bad one
+	wantCode(t, err, "linear_api_status") // an invalid request may be the last one of an allowance
 }
 
 func TestLow(t *testing.T) {
@@ -338,7 +338,7 @@ func TestLow(t *testing.T) {
 		low                  bool
 	}{
 		{1000, 100000, false},
-		{101, 10_100, false}, // the request itself takes one, and points
+		{101, 10_100, false}, // the request uses one, and some points
 		{99, 100000, true},
 		{1000, 9000, true},
 	} {
@@ -363,7 +363,7 @@ func TestLow(t *testing.T) {
 	}
 }
 
-func TestBudgetKeepsWhatAnAnswerLeavesOut(t *testing.T) {
+func TestBudgetOfAnAnswerWithoutHeaders(t *testing.T) {
 	s := startLinear(t, lineartest.Config{RequestsPerHour: 100})
 	c := newClient(t, s)
 	if _, err := c.Candidates(t.Context(), []string{"Todo"}); err != nil {

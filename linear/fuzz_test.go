@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// nextAnswer separates the bodies in one fuzz input; the last body is repeated.
+// nextAnswer separates the bodies of one fuzz input. The last body is repeated.
 const nextAnswer = "\n%%\n"
 
 // canned answers requests without a network.
@@ -30,7 +30,7 @@ type canned struct {
 	asked  int
 }
 
-// mostRequests is far above what the fuzzed calls need: cursors are followed once each, and there are few bodies.
+// mostRequests is far more than the fuzzed calls need: each cursor is followed once, and there are few bodies.
 const mostRequests = 20000
 
 // RoundTrip implements http.RoundTripper.
@@ -56,7 +56,7 @@ func (c *canned) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// headers reads "Name: value" lines and skips lines that a server could not send.
+// headers parses "Name: value" lines and skips lines that a server could not send.
 func headers(text string) http.Header {
 	h := http.Header{}
 	for line := range strings.Lines(text) {
@@ -78,8 +78,8 @@ const fuzzIssue = `{"id":"i1","identifier":"A-1","title":"t","description":null,
 
 const oneIssue = `{"id":"i1","identifier":"A-1","title":"T","state":{"name":"Todo"}}`
 
-// FuzzAnswers gives the client arbitrary answers. It must not panic or ask forever, every error must be typed, and no
-// error or warning may contain a part of the key, which a proxy may send back.
+// FuzzAnswers sends the client arbitrary answers. The client must not panic or send requests without end, every error must be
+// typed, and no error or warning may contain a part of the key, which a proxy may send back.
 func FuzzAnswers(f *testing.F) {
 	page := `{"data":{"issues":{"nodes":[` + fuzzIssue + `],"pageInfo":{"hasNextPage":true,"endCursor":"c1"}}}}`
 	rest := `{"data":{"issue":{"labels":{"nodes":[{"name":"x"}],"pageInfo":{"hasNextPage":false}},"inverseRelations":{"nodes":[]}},` +
@@ -129,7 +129,7 @@ func FuzzAnswers(f *testing.F) {
 			return c
 		}
 		ctx := t.Context()
-		secret := wanted(header, body)
+		secret := forbidden(header, body)
 
 		found, err := client().ByIDs(ctx, []string{"i1", "i2"})
 		judge(t, "ByIDs", err, secret)
@@ -177,9 +177,9 @@ func useTool(t *testing.T, ctx context.Context, c *linear.Client) {
 	}
 }
 
-// wanted is the text that must not appear: the beginning of the key beyond the common prefix, or the whole key if the
-// input itself contains a part of it.
-func wanted(input ...string) string {
+// forbidden returns the text that must not appear: the beginning of the key beyond the common prefix, or the whole key if the input
+// itself contains a part of it.
+func forbidden(input ...string) string {
 	const part = len("lin_api_secret")
 	rest := strings.NewReplacer(testKey, "|", spelled, "|").Replace(strings.Join(input, "|"))
 	if strings.Contains(rest, `\u`) || strings.Contains(rest, testKey[1:part]) {
@@ -188,7 +188,7 @@ func wanted(input ...string) string {
 	return testKey[:part]
 }
 
-// judge checks that an error is typed, does not contain the secret, and asks for a sensible wait.
+// judge checks that an error is typed, does not contain the secret, and has a plausible reset.
 func judge(t *testing.T, what string, err error, secret string) {
 	t.Helper()
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 )
 
-// FuzzTakeIDs: whatever Linear answers, removing the ids leaves JSON and nothing else is removed.
+// FuzzTakeIDs checks that whatever Linear answers, only the ids are removed and the rest is valid JSON.
 func FuzzTakeIDs(f *testing.F) {
 	for _, body := range []string{
 		`{"data":{"c":{"symphonyCreated":{"id":"1"},"success":true}}}`, `{"data":{"c":{"success":true , "symphonyCreated":[{"id":"1"},{}]}}}`,
@@ -30,7 +30,7 @@ func FuzzTakeIDs(f *testing.F) {
 	})
 }
 
-// FuzzAskForIDs: an extended mutation still parses and has the same root fields.
+// FuzzAskForIDs checks that an extended mutation is still valid and has the same root fields.
 func FuzzAskForIDs(f *testing.F) {
 	for _, query := range []string{
 		`mutation { commentCreate(input: {body: "}{"}) { success } }`, `mutation($a: X = {b: {c: 1}}) @d(e: "(") { x: commentCreate(input: $a) @f(g: {h: 1}) { ...F } } fragment F on P { success }`,
@@ -77,12 +77,12 @@ func TestChangesIssue(t *testing.T) {
 			t.Errorf("ChangesIssue(%s) = %v", query, got)
 		}
 		if Tool(nil, true).ChangesIssue(args) {
-			t.Errorf("%s is refused, and is said to change the issue", query)
+			t.Errorf("the read-only tool refuses %s, which cannot change the issue", query)
 		}
 	}
 }
 
-// Every mutation whose payload is asked for an id must have it in Linear's schema.
+// The fields that creators names exist in Linear's schema.
 func TestCreatorsAreInTheSchema(t *testing.T) {
 	schema := linearschema.Load()
 	for name, field := range creators {
@@ -101,7 +101,7 @@ func TestCreatorsAreInTheSchema(t *testing.T) {
 	}
 }
 
-func TestPagesEndAfterTheirBound(t *testing.T) {
+func TestPagesAreBounded(t *testing.T) {
 	fetched := 0
 	err := (&Client{}).pages("things", map[string]any{}, func(map[string]any) (pageInfo, error) {
 		fetched++

@@ -51,10 +51,10 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 	}
 	test.Equal(t, "normalised issue", got[1], expect)
 	if got[0].Description != nil || got[0].Assignee != nil || got[0].Labels == nil || got[0].BlockedBy == nil {
-		t.Errorf("an issue without extras: %+v", got[0])
+		t.Errorf("an issue without optional values: %+v", got[0])
 	}
 	if p := got[0].Priority; p == nil || *p != 0 {
-		t.Errorf("no priority is %v, want 0 as Linear gives it", p)
+		t.Errorf("no priority is %v, want Linear's 0", p)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestCandidatesFollowPagesInOrder(t *testing.T) {
 	}
 }
 
-func TestCandidatesFailWithTheirPages(t *testing.T) {
+func TestCandidatesFailIfAPageFails(t *testing.T) {
 	for kind, code := range map[string]string{
 		lineartest.FailCursor: "linear_missing_end_cursor",
 		lineartest.FailStatus: "linear_api_status",
@@ -133,7 +133,7 @@ func TestByIDs(t *testing.T) {
 	}
 	got := test.Must(newClient(t, s).ByIDs(t.Context(), ids))
 	if _, there := got[gone.ID]; len(got) != 112 || there {
-		t.Errorf("%d issues, want all 112 but the removed one", len(got))
+		t.Errorf("%d issues, want 112, without the removed one", len(got))
 	}
 	if at := got[first.ID].LastCommentAt; at == nil || !at.Equal(now) {
 		t.Errorf("newest comment at %v, want %v", at, now)
@@ -185,7 +185,7 @@ func TestLabelsAndBlockersAreNeverCut(t *testing.T) {
 	wantCode(t, err, "linear_api_status")
 }
 
-// A record that lacks a required field is a malformed candidate, and an error where it was asked for by id.
+// A record that lacks a required field is a malformed candidate, and an error if it was requested by id.
 func TestMalformedRecords(t *testing.T) {
 	for _, field := range []string{"id", "identifier", "title", "state", "inverseRelations", "project", "archivedAt"} {
 		t.Run(field, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestMalformedRecords(t *testing.T) {
 	}
 }
 
-// A later page of relations that can't be read is an error: without its blockers the issue could start.
+// An unreadable later page of relations is an error, because without its blockers the issue could start.
 func TestUnreadableLaterPageOfRelations(t *testing.T) {
 	for _, relations := range []string{`7`, `null`, `{"nodes":null}`} {
 		c := answering(t, 200, `{"data":{"issues":{"nodes":[{"id":"i1","identifier":"ABC-1","title":"T","state":{"name":"Todo"},
@@ -267,7 +267,7 @@ func TestWrongTypesOfOptionalFields(t *testing.T) {
 	}
 }
 
-func TestNormalisationOfOddValues(t *testing.T) {
+func TestNormalisationOfUnusualValues(t *testing.T) {
 	node := func(extra string) string {
 		return `{"id":"i1","identifier":"ABC-1","title":"T","state":{"name":" Todo "}` + extra + `}`
 	}
@@ -276,18 +276,18 @@ func TestNormalisationOfOddValues(t *testing.T) {
 		extra string
 		want  func(*reconcile.Issue)
 	}{
-		"nothing more":       {``, func(*reconcile.Issue) {}},
-		"whole float":        {`,"priority":3.0`, func(i *reconcile.Issue) { i.Priority = ptr(3) }},
-		"fraction":           {`,"priority":2.5`, func(*reconcile.Issue) {}},
-		"priority in words":  {`,"priority":"2"`, func(*reconcile.Issue) {}},
-		"priority null":      {`,"priority":null`, func(*reconcile.Issue) {}},
-		"priority huge":      {`,"priority":1e300`, func(*reconcile.Issue) {}},
-		"priority object":    {`,"priority":{}`, func(*reconcile.Issue) {}},
-		"null description":   {`,"description":null`, func(*reconcile.Issue) {}},
-		"empty description":  {`,"description":""`, func(i *reconcile.Issue) { i.Description = ptr("") }},
-		"zone":               {`,"createdAt":"2026-03-01T12:00:00.5+02:00"`, func(i *reconcile.Issue) { i.CreatedAt = &zone }},
-		"zone without colon": {`,"updatedAt":"2026-03-01T12:00:00.5+0200"`, func(i *reconcile.Issue) { i.UpdatedAt = &zone }},
-		"no time":            {`,"createdAt":"yesterday"`, func(*reconcile.Issue) {}},
+		"nothing more":         {``, func(*reconcile.Issue) {}},
+		"whole float":          {`,"priority":3.0`, func(i *reconcile.Issue) { i.Priority = ptr(3) }},
+		"fraction":             {`,"priority":2.5`, func(*reconcile.Issue) {}},
+		"priority as a string": {`,"priority":"2"`, func(*reconcile.Issue) {}},
+		"priority null":        {`,"priority":null`, func(*reconcile.Issue) {}},
+		"priority huge":        {`,"priority":1e300`, func(*reconcile.Issue) {}},
+		"priority object":      {`,"priority":{}`, func(*reconcile.Issue) {}},
+		"null description":     {`,"description":null`, func(*reconcile.Issue) {}},
+		"empty description":    {`,"description":""`, func(i *reconcile.Issue) { i.Description = ptr("") }},
+		"zone":                 {`,"createdAt":"2026-03-01T12:00:00.5+02:00"`, func(i *reconcile.Issue) { i.CreatedAt = &zone }},
+		"zone without colon":   {`,"updatedAt":"2026-03-01T12:00:00.5+0200"`, func(i *reconcile.Issue) { i.UpdatedAt = &zone }},
+		"no time":              {`,"createdAt":"yesterday"`, func(*reconcile.Issue) {}},
 		"labels": {
 			`,"labels":{"nodes":[{"name":" ÄRGER "},{"name":"bug"},{"name":"Bug"},{"name":""}]}`,
 			func(i *reconcile.Issue) { i.Labels = []string{"ärger", "bug"} },

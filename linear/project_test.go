@@ -47,8 +47,8 @@ func TestProjects(t *testing.T) {
 	}
 }
 
-// A project on two pages is listed once; a repeated cursor is an error.
-func TestProjectsThatMove(t *testing.T) {
+// A project on two pages is listed once, and a repeated cursor is an error.
+func TestProjectsOnTwoPages(t *testing.T) {
 	answers := []string{
 		`{"data":{"viewer":{"name":"Robin"},"projects":{"nodes":[{"id":"1"},{"id":"2"}],"pageInfo":{"hasNextPage":true,"endCursor":"c"}}}}`,
 		`{"data":{"viewer":{"name":"Robin"},"projects":{"nodes":[{"id":"2"},{"id":"3"}],"pageInfo":{"hasNextPage":false,"endCursor":"d"}}}}`,
@@ -76,18 +76,18 @@ func TestProjectsRefusedKey(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	_, err := connect(t, s.Endpoint(), "lin_api_wrong")
 	if wantCode(t, err, "linear_api_status"); !linear.Setup().RefusedKey(err) {
-		t.Errorf("%v is no refusal of the key", err)
+		t.Errorf("%v is not a refusal of the key", err)
 	}
 	test.OK(t, s.Fail(lineartest.Failure{Kind: "status", Status: 503, Times: 1}))
 	_, err = connect(t, s.Endpoint(), s.Key())
 	if wantCode(t, err, "linear_api_status"); linear.Setup().RefusedKey(err) {
-		t.Errorf("%v is taken for a refusal of the key", err)
+		t.Errorf("%v counts as a refusal of the key", err)
 	}
 	_, err = connect(t, s.Endpoint(), " ")
 	wantCode(t, err, "missing_tracker_api_key")
 }
 
-// The states of all teams are in the order of a board, each name once.
+// The states of all teams are in the order of a board, without duplicate names.
 func TestProject(t *testing.T) {
 	seed := lineartest.Seed{
 		Teams: []lineartest.SeedTeam{
@@ -111,7 +111,7 @@ func TestProject(t *testing.T) {
 		t.Errorf("TODO is %+v, %v", st, ok)
 	}
 	if got, err := a.Project(t.Context(), "1a2b3c4d5e6f", "other"); err != nil || got.HasLabel {
-		t.Errorf("a label that there is not: %v, %v", got.HasLabel, err)
+		t.Errorf("a label that does not exist: %v, %v", got.HasLabel, err)
 	}
 	_, err := a.Project(t.Context(), "1a2b3c4d5e6e", "x")
 	if e := wantCode(t, err, "tracker_project_not_found"); !strings.Contains(e.Hint, "1a2b3c4d5e6f (Shop)") {
@@ -188,7 +188,7 @@ func TestVerifyManyLabels(t *testing.T) {
 	s := seeded(t, lineartest.Seed{Labels: labels})
 	got, err := newClient(t, s).Verify(t.Context(), reconcile.TrackerNames{Labels: []string{"LABEL aa", "label ii"}})
 	if err != nil || len(got.Labels) != 0 {
-		t.Errorf("labels beyond the first page are called unknown: %+v, %v", got.Labels, err)
+		t.Errorf("labels beyond the first page are unknown: %+v, %v", got.Labels, err)
 	}
 }
 

@@ -30,7 +30,7 @@ func toolFault(t *testing.T, text string) (code, message string) {
 	return out.Error.Code, out.Error.Message
 }
 
-// callTool calls the tool and gives what the agent reads.
+// callTool calls the tool and returns what the agent reads.
 func callTool(t *testing.T, tool *reconcile.AgentTool, args string) (text string, success bool) {
 	t.Helper()
 	a := tool.Call(t.Context(), json.RawMessage(args))
@@ -110,7 +110,7 @@ func TestToolCalls(t *testing.T) {
 
 const whoAmI = `"{ viewer { email } }"`
 
-// A rate-limited call is repeated if the limit ends soon. Otherwise the agent learns at once when it ends.
+// A rate-limited call is repeated if the limit ends soon. Otherwise the error says when it ends.
 func TestToolAtTheRateLimit(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	tool := linear.Tool(newClient(t, s), false)
@@ -132,8 +132,8 @@ func TestToolAtTheRateLimit(t *testing.T) {
 	test.Equal(t, "requests", len(s.Log()), 1)
 }
 
-// The wait for the rate limit ends with the turn.
-func TestToolDoesNotWaitForEver(t *testing.T) {
+// The wait for the end of a rate limit ends with the turn.
+func TestToolWaitEndsWithTheTurn(t *testing.T) {
 	soon := answering(t, http.StatusTooManyRequests, "", "Retry-After", "25")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -143,8 +143,8 @@ func TestToolDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
-// A limit that keeps naming a near reset is waited for a minute in total, the time of the requests included.
-func TestToolWaitsAMinuteInAll(t *testing.T) {
+// If the reset is always near, the tool waits for a minute in total, including the time of the requests.
+func TestToolWaitsAtMostAMinute(t *testing.T) {
 	for after, takes := range map[string]time.Duration{"25": 0, "1": 20 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := &canned{t: t, takes: takes, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {after}}, bodies: []string{""}}
@@ -157,8 +157,8 @@ func TestToolWaitsAMinuteInAll(t *testing.T) {
 	}
 }
 
-// The error of a mutation that may have been executed says so, so that the agent does not repeat it.
-func TestToolSaysWhatMayHaveHappened(t *testing.T) {
+// The error of a mutation that may have been executed says so, so that the agent does not simply repeat it.
+func TestToolErrorOfAMutationThatMayBeDone(t *testing.T) {
 	const mutation = `"mutation { commentCreate(input: {}) { success } }"`
 	large := `{"data":{"a":"` + strings.Repeat("a", 1<<20) + `"}}`
 	for _, tc := range []struct {
@@ -223,7 +223,7 @@ func TestToolPreservesErrors(t *testing.T) {
 }
 
 // With tracker.tool_scope: read, mutations are refused and not sent.
-func TestToolThatOnlyReads(t *testing.T) {
+func TestReadOnlyTool(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	i := add(t, s, lineartest.Issue{})
 	tool := linear.Tool(newClient(t, s), true)
@@ -243,12 +243,12 @@ func TestToolThatOnlyReads(t *testing.T) {
 		t.Error(text)
 	}
 	if strings.Contains(tool.Description+string(tool.InputSchema), "query or mutation") {
-		t.Error("it offers the agent what it refuses")
+		t.Error("the description offers mutations")
 	}
 }
 
-// The tool learns the ids of created entities whatever the agent asks for, and the agent reads only what it asked for.
-func TestToolKnowsWhatItCreated(t *testing.T) {
+// The tool records the ids of created entities whatever the agent selects, and the agent reads only what it selected.
+func TestToolRecordsCreatedIDs(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	i := add(t, s, lineartest.Issue{})
 	tool := linear.Tool(newClient(t, s), false)
@@ -256,7 +256,7 @@ func TestToolKnowsWhatItCreated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		query string
 		vars  map[string]any
-		want  string // the answer; %s where there is one of its own id
+		want  string // the answer
 		kinds []string
 	}{
 		"only success": {
@@ -277,11 +277,11 @@ func TestToolKnowsWhatItCreated(t *testing.T) {
 			query: `mutation { ...F } fragment F on Mutation { ... on Mutation { commentCreate(input: {` + on + `, body: "x"}) { success } } }`,
 			want:  `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
 		},
-		"a text about our own name": {
+		"a comment about the tool's alias": {
 			query: `mutation { commentCreate(input: {` + on + `, body: "symphonyCreated is taken out"}) { success } } # symphonyCreated`,
 			want:  `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
 		},
-		"the agent's own use of our name": {
+		"the agent's use of the tool's alias": {
 			query: `mutation { commentCreate(input: {` + on + `, body: "x"}) { symphonyCreated: comment { body } } }`,
 			want:  `{"data":{"commentCreate":{"symphonyCreated":{"body":"x"}}}}`,
 		},
@@ -327,8 +327,8 @@ func hasComment(t *testing.T, s *lineartest.Server, issue, id string) bool {
 	return slices.ContainsFunc(test.Must(s.Issue(issue)).Comments, func(c lineartest.Comment) bool { return c.ID == id })
 }
 
-// An agent that asks for the id itself gets it, with all values as Linear sent them.
-func TestToolLeavesTheAnswerAsItIs(t *testing.T) {
+// An agent that selects the id itself gets it, and all values are as Linear sent them.
+func TestToolKeepsTheRestOfTheAnswer(t *testing.T) {
 	const body = `{"data" : {"c":{ "symphonyCreated":{"id":"1"}, "success" : true,"n":1.50,"comment":{"id":"1","z":null,"a":"\u00e9"}},` +
 		`"d":{"success":true,"symphonyCreated":null},"e":{"symphonyCreated":{"id":"2"}},"f":null},"extensions":{"x":1}}`
 	const want = `{"data":{"c":{"comment":{"id":"1","z":null,"a":"\u00e9"},"n":1.50,"success":true},` +
@@ -342,9 +342,9 @@ func TestToolLeavesTheAnswerAsItIs(t *testing.T) {
 	}
 }
 
-// If Linear rejects the added question, the agent's own query is sent instead. A mutation that failed while it was executed
-// is not sent again.
-func TestToolGivesUpItsOwnQuestion(t *testing.T) {
+// If Linear rejects the added selection, the agent's original query is sent. A mutation that failed while it was executed is not
+// sent again.
+func TestToolSelectionThatLinearRejects(t *testing.T) {
 	const rejected = `{"errors":[{"message":"no such field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
 	const failed = `{"data":null,"errors":[{"message":"symphonyCreated can't be read","path":["commentCreate","symphonyCreated"],` +
 		`"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`

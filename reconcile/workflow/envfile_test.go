@@ -69,7 +69,7 @@ func TestEnvFilePermissions(t *testing.T) {
 	for _, mode := range []os.FileMode{0o644, 0o640, 0o602, 0o700, 0o200} {
 		path := write(t, filepath.Join(dir, "p.env"), "A=1\n", mode)
 		_, err := ReadEnvFile(path, os.Getuid())
-		// An account that may not read it fails a step earlier, with the same code.
+		// An account that may not read the file gets the same code from an earlier check.
 		wantCode(t, err, CodeEnvFilePermissions, path)
 		test.OK(t, os.Remove(path))
 	}

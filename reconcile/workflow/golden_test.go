@@ -37,8 +37,8 @@ func source(t testing.TB, text string) Source {
 	return src
 }
 
-// TestGolden holds what is said about each file of testdata/workflow, and what the good ones mean. Run it with
-// -update and read the difference.
+// TestGolden compares the messages about each file of testdata/workflow, and the configuration of the valid ones. Run it with
+// -update and review the difference.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(testdata, "*.md"))
 	if err != nil || len(files) == 0 {
@@ -70,7 +70,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// describe writes down everything that Parse says about a file.
+// describe prints everything that Parse returns for a file.
 func describe(data []byte) string {
 	var out strings.Builder
 	src, err := NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", data)

@@ -19,7 +19,7 @@ func literalFile(value string) string {
 	return "---\ntracker:\n  kind: linear\n  api_key: " + value + "\n  project_slug: b\n---\nGo.\n"
 }
 
-// TestRedacted: the copy differs from the file in the key alone, and means the same where the key is supplied.
+// The redacted copy differs from the file only in the key, and means the same if the environment supplies the key.
 func TestRedacted(t *testing.T) {
 	const placeholder = "$SYMPHONY_LITERAL_API_KEY"
 	for _, tt := range []struct{ text, want string }{
@@ -74,7 +74,7 @@ func TestRedactedRefusesWhatItCannotFind(t *testing.T) {
 	}
 }
 
-// TestPlaceholderHasNoFallback: the key of another account must not be used for a workflow that had its own.
+// The key of another account must not be used for a workflow that contained its own key.
 func TestPlaceholderHasNoFallback(t *testing.T) {
 	_, err := Parse(source(t, literalFile("$"+LiteralKeyVar)), testEnv())
 	wantCode(t, err, CodeMissingAPIKey, "is not stored")
@@ -86,12 +86,12 @@ func TestPlaceholderHasNoFallback(t *testing.T) {
 	}
 }
 
-// envOf is an environment of these variables alone.
+// envOf returns an environment with only these variables.
 func envOf(vars map[string]string) Environment {
 	return Environment{Temp: "/tmp", Lookup: func(n string) (string, bool) { v, ok := vars[n]; return v, ok }}
 }
 
-// TestVariables: what the values say that may name a variable, and what they fall back to.
+// Values that may name a variable, and their fallbacks.
 func TestVariables(t *testing.T) {
 	set := map[string]string{"LINEAR_API_KEY": "a", "LINEAR_ASSIGNEE": "canon", "K": "b", "LINES": "b\n", "EMPTY": "", "URL": "https://linear.app/a/project/b/overview"}
 	none := map[string]string{"EMPTY": "", "LINEAR_API_KEY": ""}
@@ -150,11 +150,11 @@ func TestSecretDoesNotPrint(t *testing.T) {
 		t.Errorf("the output contains the key: %s", all)
 	}
 	if cfg.Tracker.APIKey.Reveal() != literalKey {
-		t.Error("and it is not even right")
+		t.Error("Reveal does not return the key")
 	}
 }
 
-// TestErrorsHideTheKey: where the key was pasted into another key too, the message about that leaves it out.
+// If the tracker's key was also pasted into other values, the messages about these do not contain it.
 func TestErrorsHideTheKey(t *testing.T) {
 	text := strings.Replace(literalFile(literalKey), "---\nGo", "agent:\n  max_turns: "+literalKey+"\n  "+literalKey+": 1\n  network: "+
 		strings.Repeat("x", 1000)+literalKey+"\n---\nGo", 1)
@@ -165,8 +165,7 @@ func TestErrorsHideTheKey(t *testing.T) {
 	}
 }
 
-// TestEveryKeyIsRead: a value that no key can take is refused by each key of the table, so that none is accepted
-// and ignored; and the parser asks for none that is not in the table.
+// Each key of the table refuses a value that is invalid for all keys, so that no key is accepted and ignored.
 func TestEveryKeyIsRead(t *testing.T) {
 	for _, k := range Keys() {
 		parts := strings.Split(k.Name, ".")
@@ -186,13 +185,13 @@ func TestEveryKeyIsRead(t *testing.T) {
 	for key := range Unbuilt() {
 		for _, k := range Keys() {
 			if k.Name == key {
-				t.Errorf("%s is both there and not built", key)
+				t.Errorf("%s is both supported and not built", key)
 			}
 		}
 	}
 }
 
-// TestPassThrough: what belongs to codex arrives as it is, and what YAML can do beyond JSON is refused in time.
+// Values for codex are passed on unchanged, and YAML that has no form in JSON is refused.
 func TestPassThrough(t *testing.T) {
 	bomb := "&a0 {x: y}"
 	for i := range 11 {

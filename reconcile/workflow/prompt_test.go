@@ -29,8 +29,8 @@ func bareIssue() reconcile.Issue {
 	return reconcile.Issue{ID: "id-1", Identifier: "ABC-1", Title: "T", State: "Todo"}
 }
 
-// TestRender is the matrix of strictness: what a known null gives, and that whatever is unknown fails a run
-// wherever it is evaluated. fails is a part of the error.
+// A known value that is null renders as nothing, and an unknown name is an error wherever it is evaluated. fails is a part of the
+// error.
 func TestRender(t *testing.T) {
 	bare, full := bareIssue(), fullIssue()
 	tests := []struct {
@@ -72,7 +72,7 @@ func TestRender(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			// Three lines above it show that the line of the file is told.
+			// The template starts two lines later, to check the line in the error.
 			prompt := test.Must(ParsePrompt("\n\n"+tt.template, "WORKFLOW.md", 5))
 			got, err := prompt.Render(tt.issue, tt.attempt)
 			if tt.fails == "" {
@@ -92,7 +92,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// TestCheckAgreesWithRender: what Check objects to fails when it is rendered, and good templates pass both.
+// Valid templates pass both Check and Render, and what Check reports fails in Render.
 func TestCheckAgreesWithRender(t *testing.T) {
 	good := []string{
 		"{% if issue.native_ref %}{{ issue.native_ref.number }}{% endif %}{{ issue.dispatchable }}",
@@ -118,10 +118,10 @@ func TestCheckAgreesWithRender(t *testing.T) {
 			continue
 		}
 		if problems := prompt.Check(); len(problems) > 0 {
-			t.Errorf("%s: Check says %v", template, problems)
+			t.Errorf("%s: Check reports %v", template, problems)
 		}
 		if _, err := prompt.Render(fullIssue(), 1); err != nil {
-			t.Errorf("%s: Render says %v", template, err)
+			t.Errorf("%s: Render returns %v", template, err)
 		}
 	}
 	bad := map[string]string{
@@ -154,7 +154,7 @@ func TestCheckAgreesWithRender(t *testing.T) {
 			continue
 		}
 		if problems := fmt.Sprint(prompt.Check()); !strings.Contains(problems, name) {
-			t.Errorf("%s: Check says %s, nothing of %s", template, problems, name)
+			t.Errorf("%s: Check reports %s, without %s", template, problems, name)
 		}
 		if _, err := prompt.Render(fullIssue(), 0); err == nil {
 			t.Errorf("%s: rendered", template)
@@ -162,7 +162,7 @@ func TestCheckAgreesWithRender(t *testing.T) {
 	}
 }
 
-// TestRenderTwice: a template that assigns leaves nothing behind for the next run.
+// Variables that a template assigns do not exist in the next rendering.
 func TestRenderTwice(t *testing.T) {
 	prompt := test.Must(ParsePrompt("{% assign issue = 1 %}{% assign attempt = 2 %}{{ issue }}{{ attempt }}", "WORKFLOW.md", 1))
 	for range 2 {
@@ -178,7 +178,7 @@ func FuzzPrompt(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		if strings.Contains(body, "..") {
-			t.Skip("ranges may be long, and what bounds them is the worker's clock")
+			t.Skip("ranges may be long: only the worker's timeout bounds them")
 		}
 		prompt, err := ParsePrompt(body, "WORKFLOW.md", 3)
 		if err != nil {

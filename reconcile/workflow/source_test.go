@@ -13,7 +13,7 @@ import (
 func write(t *testing.T, path, text string, mode os.FileMode) string {
 	t.Helper()
 	test.OK(t, os.WriteFile(path, []byte(text), mode))
-	// The umask may have taken something away.
+	// The umask may have removed some bits.
 	test.OK(t, os.Chmod(path, mode))
 	return path
 }
@@ -38,7 +38,7 @@ func TestReadResolvesSymlinks(t *testing.T) {
 		t.Errorf("path %s, name %s", src.Path, src.Name)
 	}
 	cfg := test.Must(Parse(src, testEnv()))
-	// A bare name is relative to the file itself, whatever the working directory.
+	// A relative path is relative to the file, not to the working directory.
 	if want := filepath.Join(real, "ws"); cfg.Workspace.Root != want {
 		t.Errorf("root %s, want %s", cfg.Workspace.Root, want)
 	}
@@ -70,7 +70,7 @@ func TestReadRefuses(t *testing.T) {
 	wantCode(t, err, CodeParse, "longer than")
 }
 
-// TestLines: whatever stands before the prompt, its errors name the line of the file.
+// Errors in the prompt name the line of the file, whatever precedes the prompt.
 func TestLines(t *testing.T) {
 	front := "---\ntracker:\n  kind: linear\n  project_slug: b\n---\n"
 	for name, tt := range map[string]struct {

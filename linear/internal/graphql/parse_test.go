@@ -40,8 +40,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse compares with another parser: a text is an operation of the same type with the same fields for both, or an
-// error for this one. What only this one refuses is refused before it is sent.
+// FuzzParse compares with another parser: both read an operation of the same type with the same fields, or this one returns an
+// error. A request that only this one refuses is not sent.
 func FuzzParse(f *testing.F) {
 	for _, query := range []string{
 		"{ a }", "query { a(b: {c: [1, 2.5, \"x\", $y, E]}) { d ...F } } fragment F on T { e }", "mutation M($a: A! = 1) @d { x: y }",
@@ -58,7 +58,7 @@ func FuzzParse(f *testing.F) {
 		}
 		want, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: query}, 10000)
 		if err != nil {
-			t.Skip() // control characters and the like, which the server is to judge
+			t.Skip() // for example for control characters, which the server may refuse
 		}
 		if len(got.Operations) != len(want.Operations) || len(got.Fragments) != len(want.Fragments) {
 			t.Fatalf("%q: %d operations and %d fragments, want %d and %d", query, len(got.Operations), len(got.Fragments), len(want.Operations), len(want.Fragments))
