@@ -1,7 +1,7 @@
-// Baseline does the least that the program has to do for the same result. scripts/bench divides what the program takes by
-// what it takes.
+// Baseline does the minimum of work for the same result as the program. scripts/bench divides the cost of the program by that of
+// baseline.
 //
-//	baseline requests DATABASE ENDPOINT FILE   sends the request bodies in FILE, one a line, decodes the issues and stores each once
+//	baseline requests DATABASE ENDPOINT FILE   sends the request bodies in FILE, one per line, decodes the issues and stores each once
 //	baseline heartbeats DATABASE RUN           updates the heartbeat of a run every five seconds, until stdin ends
 //	baseline rows DATABASE SQL...              reads all rows of the queries
 package main
@@ -56,7 +56,7 @@ func run(command, database string, args []string) (err error) {
 	return fmt.Errorf("unknown command %q", command)
 }
 
-// issue has the fields that the program asks for and keeps.
+// issue has the fields that the program requests and stores.
 type issue struct {
 	ID          string    `json:"id"`
 	Identifier  string    `json:"identifier"`
@@ -120,7 +120,7 @@ func fetch(endpoint string, body []byte) ([]issue, error) {
 	return answer.Data.Issues.Nodes, err
 }
 
-// store writes the issues that were not stored before, a page in a transaction.
+// store writes the issues of a page that were not stored before in one transaction.
 func store(db *sql.DB, issues []issue, stored map[string]bool) error {
 	if len(issues) == 0 {
 		return nil
@@ -154,7 +154,7 @@ func heartbeats(db *sql.DB, run string) error {
 	tick := time.NewTicker(5 * time.Second)
 	for {
 		var stop string
-		// As a worker it waits for its turn to write, and reads whether it has to stop.
+		// Like a worker it waits for the write lock, and reads whether it has to stop.
 		err := db.QueryRowContext(ctx, `UPDATE runs SET heartbeat_at = ? WHERE id = ? RETURNING coalesce(stop_reason, '')`, time.Now().UnixMilli(), run).Scan(&stop)
 		if err != nil && ctx.Err() == nil {
 			return err

@@ -26,7 +26,7 @@ import (
 	"github.com/symphony-cron/symphony/state/statetest"
 )
 
-// ctx ends with Ctrl-C. The benchmark that this interrupts cleans up.
+// ctx is canceled by Ctrl-C. The interrupted benchmark cleans up.
 var ctx, _ = signal.NotifyContext(context.Background(), os.Interrupt)
 
 // An error of a benchmark itself ends all of them.
@@ -89,7 +89,7 @@ func median(values []float64) float64 {
 }
 
 // BenchmarkIdle compares a pass with nothing to do with a program that opens the same database and makes the same request.
-// It also counts what is left of a pass when it has ended.
+// It also counts the processes and requests after the end of a pass.
 func BenchmarkIdle(b *testing.B) {
 	p := newProject(b, 10)
 	for range 3 { // the first passes create the database and verify the configuration
@@ -108,7 +108,7 @@ func BenchmarkIdle(b *testing.B) {
 	report(b, func() []metric {
 		var passes, others samples
 		for n := range 2 * pairs {
-			// In turns, each first every other time, so that the load of the machine meets both alike.
+			// They alternate, and each is first every other time, so that the load of the machine affects both equally.
 			if (n%2 == 0) == (n/2%2 == 0) {
 				passes = append(passes, p.quietTick())
 			} else {
@@ -121,8 +121,8 @@ func BenchmarkIdle(b *testing.B) {
 	})
 }
 
-// BenchmarkClaims compares a pass over claims and as many candidates, all of which have changed, with a program that fetches
-// the same pages, decodes them with encoding/json and writes as many rows. The exponent is that of the growth of CPU.
+// BenchmarkClaims compares a pass over claims and as many candidates, all of which have changed, with a program that fetches the
+// same pages, decodes them with encoding/json and writes as many rows. The exponent describes the growth of the CPU time.
 func BenchmarkClaims(b *testing.B) {
 	few, many := 1000, 10_000
 	if testing.Short() {
@@ -158,7 +158,7 @@ func passesOver(b *testing.B, count, repeats int) (passes, others samples) {
 // addClaims writes a claim for each issue into the database of the project.
 func (p *project) addClaims(count int) {
 	db := get(sql.Open("sqlite", "file:"+p.Database()+"?mode=rw&_pragma=busy_timeout(5000)"))
-	// As passes would have left them: half of them wait for their next try, half are held by the operator.
+	// As after passes: half of the claims wait for their next try, half are held by the operator.
 	now := time.Now()
 	_, err := db.ExecContext(ctx, `
 		WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)

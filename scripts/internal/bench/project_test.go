@@ -20,8 +20,8 @@ import (
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-// programs are built once, before the first benchmark. The agent is a copy of the program: run from one file, agents would
-// share memory with the workers that are measured.
+// programs are built once, before the first benchmark. The agent is a copy of the program, because agents that run from the same
+// file would share memory with the measured workers.
 var programs struct {
 	dir, symphony, agent, baseline string
 	build                          sync.Once
@@ -38,13 +38,7 @@ func build() {
 	must(cmd.Run())
 }
 
-const workflowText = `---
-tracker:
-  kind: linear
-  endpoint: %s
-  api_key: $LINEAR_API_KEY
-  project_slug: demo
-workspace:
+const workflowText = `workspace:
   root: ./workspaces
   min_free_bytes: 0
 agent:
@@ -57,7 +51,7 @@ You work on {{ issue.identifier }}: {{ issue.title }}
 {{ issue.description }}
 `
 
-// project is a project of symphony that is measured, with its tracker.
+// project is the measured project with its tracker.
 type project struct {
 	stage.Project
 	*tracker
@@ -66,7 +60,7 @@ type project struct {
 func newProject(b *testing.B, agents int) *project {
 	programs.build.Do(build)
 	p := &project{get(stage.NewProject(b.TempDir())), newTracker(b)}
-	must(p.WriteWorkflow(workflowText, p.endpoint(), agents, programs.agent, p.AgentHome))
+	must(p.WriteWorkflow(p.endpoint(), workflowText, agents, programs.agent, p.AgentHome))
 	b.Cleanup(p.stop)
 	return p
 }
@@ -83,12 +77,12 @@ func (p *project) quietTick() sample {
 	var report struct{ Actions, Errors []json.RawMessage }
 	must(json.Unmarshal([]byte(got.output), &report))
 	if len(report.Actions)+len(report.Errors) > 0 {
-		must(fmt.Errorf("the pass was to do nothing: %s", got.output))
+		must(fmt.Errorf("the pass had actions or errors: %s", got.output))
 	}
 	return got
 }
 
-// copyDatabase copies the state for the comparison program, so that neither reads what the other left in the WAL.
+// copyDatabase copies the state for the comparison program, so that neither program reads the WAL of the other.
 func (p *project) copyDatabase() string {
 	copied := filepath.Join(p.Dir, "copy.db")
 	for _, suffix := range []string{"", "-wal"} {
@@ -112,7 +106,7 @@ func (p *project) writeRequests(bodies [][]byte) string {
 	return file
 }
 
-// stop ends all workers, also after Ctrl-C, and waits until no process of the project is left.
+// stop ends all workers, even after Ctrl-C, and waits until no process of the project is left.
 func (p *project) stop() {
 	left := func() []stage.Process { return get(stage.Processes(p.Dir, "")) }
 	if len(left()) == 0 {
@@ -124,7 +118,7 @@ func (p *project) stop() {
 	for end := time.Now().Add(20 * time.Second); len(left()) > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			for _, each := range left() {
-				_ = syscall.Kill(each.PID, syscall.SIGKILL) // it may have ended meanwhile
+				_ = syscall.Kill(each.PID, syscall.SIGKILL) // it may have ended
 			}
 			must(errors.Join(err, errors.New("stop --all left processes, which were killed")))
 		}
@@ -139,7 +133,7 @@ func pause(d time.Duration) {
 	}
 }
 
-// sample is what a command took, with the processes that it waited for.
+// sample is the cost of a command, including the processes that it waited for.
 type sample struct {
 	Began     time.Time
 	Wall, CPU time.Duration
@@ -170,10 +164,10 @@ func (list samples) each(value func(sample) float64) (values []float64) {
 
 const stopwatchCommand = "stopwatch"
 
-// run runs a command, which must succeed, by a small process of its own: Linux counts the peak memory of the parent as that
-// of a new process.
+// run runs a command, which must succeed, from a small process, because the peak memory of a new process starts with that of its
+// parent.
 func (p *project) run(program string, args []string) (s sample) {
-	// A file: with a pipe the end of the output would be waited for and measured.
+	// With a pipe instead of a file the wait for the end of the output would be measured, too.
 	output := filepath.Join(p.Tmp, "output")
 	var result bytes.Buffer
 	cmd := exec.CommandContext(ctx, get(os.Executable()), append([]string{stopwatchCommand, output, program}, args...)...)
@@ -187,7 +181,7 @@ func (p *project) run(program string, args []string) (s sample) {
 	return s
 }
 
-// stopwatch runs a program with its output in a file, and prints what it took as JSON.
+// stopwatch runs a program with its output in a file, and prints its cost as JSON.
 func stopwatch(output string, argv []string) error {
 	file, err := os.Create(output)
 	if err != nil {

@@ -28,7 +28,7 @@ type tracker struct {
 	server *httptest.Server
 
 	mu       sync.Mutex
-	nodes    []json.RawMessage // the newest first
+	nodes    []json.RawMessage // newest first
 	byID     map[string]json.RawMessage
 	requests [][]byte
 }
@@ -44,7 +44,7 @@ func (t *tracker) endpoint() string { return t.server.URL + "/graphql" }
 
 type object map[string]any
 
-// setIssues replaces the issues. The version changes their descriptions, which tell the agents what to do if script says so.
+// setIssues replaces the issues. Their descriptions contain the version or, if it is not empty, the script for the agents.
 func (t *tracker) setIssues(count, version int, script string) {
 	description := fmt.Sprintf("Version %d.\n\n%s", version, strings.Repeat("What is to be done here takes some words to say. ", 20))
 	if script != "" {
@@ -80,7 +80,7 @@ func (t *tracker) takeRequests() (bodies [][]byte) {
 func (t *tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client is gone
+		return // the client has disconnected
 	}
 	answer, known := t.page(body)
 	if !known {
@@ -91,7 +91,7 @@ func (t *tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer) // a client that is gone needs no answer
+	_ = json.NewEncoder(w).Encode(answer) // the client may have disconnected
 }
 
 // page answers the two reads; false for every other request.

@@ -36,8 +36,8 @@ func BenchmarkBurst(b *testing.B) {
 	})
 }
 
-// startAgents runs a pass over so many issues whose agents then wait. It returns the time to the last answer to `initialize`:
-// a notification follows it at once, the agent's first event in each run.
+// startAgents runs a pass over issues whose agents then wait. It returns the time to the last answer to `initialize`, which is
+// that of the agent's first event in each run, because a notification follows the answer at once.
 func (p *project) startAgents(agents int) time.Duration {
 	p.setIssues(agents, 0, "hang")
 	pass := p.symphony("tick", "--json")
@@ -59,7 +59,7 @@ func (p *project) startAgents(agents int) time.Duration {
 	return last.Sub(pass.Began)
 }
 
-// firstOfAgent returns the time of the first event that came from an agent, the zero time where there is none yet.
+// firstOfAgent returns the time of the first event of the agent, or the zero time if there is none yet.
 func firstOfAgent(file string) (at time.Time) {
 	for line := range strings.Lines(string(get(os.ReadFile(file)))) {
 		var event struct {
@@ -76,7 +76,7 @@ func firstOfAgent(file string) (at time.Time) {
 	return at
 }
 
-// startShells returns the time until so many login shells have started the agent and it has answered `initialize`.
+// startShells returns the time until that many login shells have started the agent and each agent has answered `initialize`.
 func (p *project) startShells(agents int) time.Duration {
 	const initialize = `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"bench","version":"1"}}}` + "\n"
 	began := time.Now()
@@ -97,12 +97,12 @@ func (p *project) startShells(agents int) time.Duration {
 }
 
 // BenchmarkWorkers measures the memory of 50 workers with silent agents, and compares their CPU with that of programs that
-// write the same heartbeats into the same database at the same time.
+// write the same heartbeats to the same database at the same time.
 func BenchmarkWorkers(b *testing.B) {
 	const count = 50
-	look := 30 * time.Second
+	duration := 30 * time.Second
 	if testing.Short() {
-		look = 10 * time.Second
+		duration = 10 * time.Second
 	}
 	report(b, func() []metric {
 		p := newProject(b, count)
@@ -117,10 +117,10 @@ func BenchmarkWorkers(b *testing.B) {
 			memory += proportionalSetMB(pid) / count
 		}
 		p.takeRequests()
-		ours, theirs := p.compareHeartbeats(workers, look)
+		ours, theirs := p.compareHeartbeats(workers, duration)
 		left := len(others) + len(p.takeRequests())
 		p.stop()
-		perMinute := time.Minute.Seconds() / look.Seconds() / count
+		perMinute := time.Minute.Seconds() / duration.Seconds() / count
 		return append(against([]float64{ours * perMinute}, []float64{theirs * perMinute}, "CPU", 1.5),
 			metric{memory, "PSS-MB", 6}, metric{float64(left), "between-passes", 0})
 	})
@@ -149,15 +149,15 @@ func (p *project) workers() (workers []int, others []stage.Process) {
 	return workers, others
 }
 
-// proportionalSetMB is the memory of a worker, which hides it from every user but root.
+// proportionalSetMB returns the proportional set size of a worker, which only root can read.
 func proportionalSetMB(pid int) float64 {
 	text := string(get(os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))))
 	_, after, _ := strings.Cut(text, "\nPss:")
 	return get(strconv.ParseFloat(strings.Fields(after)[0], 64)) * 1024 / 1e6
 }
 
-// compareHeartbeats returns the seconds of CPU of all workers and of as many comparison programs.
-func (p *project) compareHeartbeats(workers []int, look time.Duration) (ours, theirs float64) {
+// compareHeartbeats returns the CPU seconds of all workers and of as many comparison programs.
+func (p *project) compareHeartbeats(workers []int, duration time.Duration) (ours, theirs float64) {
 	var writers []int
 	for _, run := range get(filepath.Glob(filepath.Join(p.StateDir, "runs", "*"))) {
 		cmd := exec.Command(programs.baseline, "heartbeats", p.Database(), filepath.Base(run))
@@ -169,11 +169,11 @@ func (p *project) compareHeartbeats(workers []int, look time.Duration) (ours, th
 	}
 	pause(2 * time.Second) // their start is not measured
 	ours, theirs = -processorSeconds(workers), -processorSeconds(writers)
-	pause(look)
+	pause(duration)
 	return ours + processorSeconds(workers), theirs + processorSeconds(writers)
 }
 
-// processorSeconds sums up what the threads of the processes have taken so far.
+// processorSeconds returns the sum of the CPU time of the processes' threads.
 func processorSeconds(pids []int) (sum float64) {
 	for _, pid := range pids {
 		threads := get(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)))

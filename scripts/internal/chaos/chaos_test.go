@@ -1,11 +1,11 @@
 //go:build linux
 
-// Chaos runs a project while processes are killed at random, and then judges what is left. Passes come from several
-// processes, the tracker moves issues and fails, agents stream, hang, crash and leave processes behind, an operator gives
-// commands, and a killer hits passes, workers and agents. The program, its database and its processes are real; Linear and
-// the agent are stand-ins on this machine. With -codex the agent is real too, and the model is a stand-in.
+// Package chaos runs a project while processes are killed at random, and then checks what is left. Several processes run passes,
+// the tracker moves issues and fails, agents stream, hang, crash and leave processes behind, an operator runs commands, and a
+// killer hits passes, workers and agents. The program, its database and its processes are real; Linear and the agent are fakes.
+// With -codex the agent is real, too, and the model is a mock.
 //
-// The seed decides the choices, not the scheduling: two runs of one seed are alike, not the same.
+// The seed determines the choices but not the scheduling: two runs with the same seed are similar but not identical.
 package chaos
 
 import (
@@ -33,7 +33,7 @@ var (
 	keep    = flag.Bool("keep", false, "keep the temporary folder")
 )
 
-// TestMain runs the test's program as the gate where its arguments say so.
+// TestMain runs the test binary as the gate if its arguments say so.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == gateCommand {
 		fmt.Fprintln(os.Stderr, "chaos gate:", gate(os.Args[2], os.Args[3:])) // it returns only with an error
@@ -49,7 +49,7 @@ func TestChaos(t *testing.T) {
 	if info, err := os.Stat(*codex); *codex != "" && (err != nil || !info.Mode().IsRegular()) {
 		t.Fatalf("-codex %s: no such program", *codex)
 	}
-	t.Chdir("../../..") // from where paths are meant, and scripts/build is found
+	t.Chdir("../../..") // the flags' paths and scripts/build are relative to the root
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	fmt.Fprintf(os.Stderr, "chaos: seed %d\n", *seed)
@@ -58,14 +58,14 @@ func TestChaos(t *testing.T) {
 		c.prepare(ctx)
 		defer c.print(os.Stdout)
 		stage.Must(c.storm(ctx, c))
-		fmt.Fprintln(os.Stderr, "chaos: the killing is over; checking")
-		// A time limit of its own, because an interrupted storm is judged, too.
+		fmt.Fprintln(os.Stderr, "chaos: killing has ended; checking")
+		// It has its own time limit, because an interrupted storm is checked, too.
 		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 110*time.Second)
 		defer cancel()
 		c.judge(calm)
 	})
 	if err = errors.Join(err, c.end()); err == nil && len(c.faults) > 0 {
-		err = fmt.Errorf("%d of the figures that must be zero are not; repeat with -seed %d", len(c.faults), *seed)
+		err = fmt.Errorf("%d figures that must be zero are not; repeat with -seed %d", len(c.faults), *seed)
 	}
 	if err != nil {
 		t.Error(err)

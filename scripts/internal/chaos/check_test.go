@@ -30,7 +30,7 @@ var columns = []string{
 	"healthy runs killed", "processes left", "paths left", "unexpected ends",
 }
 
-// checker reads SQL, /proc and the gate's journal, and believes nothing that the program says of itself.
+// checker checks the program with SQL, /proc and the gate's journal, and does not rely on the program's own reports.
 type checker struct {
 	*scene
 	killing atomic.Bool
@@ -101,7 +101,7 @@ func (c *checker) wasHit(pid int) bool {
 	return c.hitPIDs[pid]
 }
 
-// noteEnd judges how a command ended. Unless it was hit, its exit code is one that the manual names.
+// noteEnd checks how a command ended. Unless it was hit, its exit code must be 0, 1 or 4.
 func (c *checker) noteEnd(args []string, stdout string, a answer) {
 	c.mu.Lock()
 	c.exits[fmt.Sprint(a.exit)]++
@@ -130,7 +130,7 @@ func (c *checker) query(ctx context.Context, text string, args ...any) (list []s
 	return list
 }
 
-// rule is a statement whose every row is a fault. One statement is one moment.
+// rule is a statement that returns a row for each fault. A statement sees one snapshot of the database.
 type rule struct{ column, query string }
 
 func (c *checker) apply(ctx context.Context, rules ...rule) {
@@ -141,7 +141,7 @@ func (c *checker) apply(ctx context.Context, rules ...rule) {
 	}
 }
 
-// always are the rules that hold at every moment.
+// always lists the rules that hold at any time.
 var always = []rule{
 	{"claims lost", `SELECT 'run ' || id || ' of ' || identifier || ' continues without a claim' FROM runs
 		WHERE kind = 'agent' AND outcome IS NULL AND issue_id NOT IN (SELECT issue_id FROM claims)`},
@@ -151,11 +151,11 @@ var always = []rule{
 		WHERE kind = 'agent' AND outcome IS NULL GROUP BY issue_id HAVING count(*) > 1`},
 }
 
-// watch samples the tables and /proc until ctx is over.
+// watch samples the tables and /proc until ctx is done.
 func (c *checker) watch(ctx context.Context) error {
 	for pause(ctx, 100*time.Millisecond) {
 		if err := stage.Catch(func() { c.sample(ctx) }); err != nil && ctx.Err() == nil {
-			c.unread++ // a reader fails where a writer removes or creates the WAL at that moment
+			c.unread++ // a reader fails while a writer removes or creates the WAL
 		}
 	}
 	if c.samples == 0 {
@@ -188,7 +188,7 @@ func (c *checker) sample(ctx context.Context) {
 	c.samples++
 }
 
-// compareRuns compares the runs with what they were in the last sample.
+// compareRuns compares the runs with those in the last sample.
 func (c *checker) compareRuns(ctx context.Context) {
 	present := map[string]bool{}
 	for _, row := range c.query(ctx, `SELECT id || '|' || identifier || '|' || coalesce(outcome, '') || '|' || settled FROM runs`) {
@@ -209,7 +209,7 @@ func (c *checker) compareRuns(ctx context.Context) {
 	}
 }
 
-// atEnd are the rules that hold when nothing is left to do.
+// atEnd lists the rules that hold when nothing is left to do.
 var atEnd = []rule{
 	{"runs never settled", `SELECT id || ' of ' || identifier || ' ' || phase || ' ' || coalesce(outcome, '-') FROM runs WHERE settled = 0`},
 	{"claims lost", `SELECT identifier || ' was never released: ' || status || ' ' || kind || ' ' || error_code || ' ' || error_message
@@ -224,14 +224,14 @@ var atEnd = []rule{
 	{"tokens lost", sumDiffers("total", "total", "threads")},
 }
 
-// sumDiffers compares a total with a sum: a run that is settled twice adds twice, one that is forgotten not at all.
+// sumDiffers compares a total with a sum. A run that is settled twice is added twice, and a forgotten one not at all.
 func sumDiffers(total, column, from string) string {
 	return fmt.Sprintf(`WITH t AS (SELECT CAST(value AS INTEGER) AS total, (SELECT coalesce(sum(%s), 0) FROM %s) AS sum
 		FROM meta WHERE key = 'totals_%s') SELECT 'totals_%[3]s is ' || total || ', the sum of %[1]s is ' || sum FROM t WHERE total <> sum`,
 		column, from, total)
 }
 
-// judge lets the tracker answer again, runs a few passes, and checks what became of everything.
+// judge lets the tracker answer again, runs a few passes, and checks the final state.
 func (c *checker) judge(ctx context.Context) {
 	c.tracker.ClearFailures()
 	for range 3 { // a run may outlive one pass
@@ -239,7 +239,7 @@ func (c *checker) judge(ctx context.Context) {
 	}
 	c.checkClaims(ctx)
 	c.checkCommands(ctx)
-	for _, i := range c.tracker.Issues() { // what still runs has to end
+	for _, i := range c.tracker.Issues() { // ends the remaining runs
 		stage.Must(c.tracker.Move(i.Identifier, "Backlog"))
 	}
 	c.settle(ctx)
@@ -261,7 +261,7 @@ func (c *checker) judge(ctx context.Context) {
 	}
 }
 
-// calmPass is a pass that has the lock.
+// calmPass runs a pass that waits for the lock.
 func (c *checker) calmPass(ctx context.Context) {
 	c.command(ctx, "tick", "--trigger", "cron", "--json", "--lock-timeout", "30s")
 	c.sample(ctx)
@@ -269,7 +269,7 @@ func (c *checker) calmPass(ctx context.Context) {
 	stage.Must(ctx.Err())
 }
 
-// settle runs passes until nothing is left to do. Processes that are there after half a minute are faults.
+// settle runs passes until nothing is left to do. Processes that are alive after 30 s are faults.
 func (c *checker) settle(ctx context.Context) {
 	for end := time.Now().Add(30 * time.Second); ; {
 		c.calmPass(ctx)
@@ -288,7 +288,7 @@ func (c *checker) settle(ctx context.Context) {
 	}
 }
 
-// checkClaims: an active issue is claimed, or skipped for a reason.
+// checkClaims checks that every active issue is claimed, or skipped for a reason.
 func (c *checker) checkClaims(ctx context.Context) {
 	known := c.query(ctx, `SELECT identifier FROM claims UNION SELECT identifier FROM skips`)
 	for _, i := range c.tracker.Issues() {
@@ -298,7 +298,7 @@ func (c *checker) checkClaims(ctx context.Context) {
 	}
 }
 
-// checkCommands: no command waits, and the owned issues are as their last command left them.
+// checkCommands checks that no command is waiting, and that the owned issues are as their last command left them.
 func (c *checker) checkCommands(ctx context.Context) {
 	c.apply(ctx, rule{"commands lost", `SELECT 'still waiting: ' || id || ' ' || verb || ' ' || identifier FROM commands`})
 	for name, verb := range c.wanted {
@@ -310,7 +310,7 @@ func (c *checker) checkCommands(ctx context.Context) {
 	}
 }
 
-// checkMeetings: no agent met another, or what another left, in its workspace.
+// checkMeetings checks that no agent met another agent, or processes of another, in its workspace.
 func (c *checker) checkMeetings(agents []entry) {
 	c.agents = len(agents)
 	for _, e := range agents {
@@ -324,15 +324,15 @@ func (c *checker) checkMeetings(agents []entry) {
 	}
 }
 
-// endedRun is a run as its row has it at the end.
+// endedRun is the final row of a run.
 type endedRun struct {
 	id, identifier, outcome, code string
 	attempt                       int
 	began                         time.Time
 }
 
-// checkAttempts: which attempt follows which end is known without the program. It compares two runs that were seen under
-// one claim with no retry of the operator between them.
+// checkAttempts checks that the attempt of each run follows from the outcome of the one before. It compares two runs that were
+// seen with the same claim and without a retry of the operator between them.
 func (c *checker) checkAttempts(ctx context.Context) {
 	var last endedRun
 	for _, row := range c.query(ctx, `SELECT id || '|' || identifier || '|' || coalesce(outcome, '-') || '|' || error_code || '|' || attempt || '|' || started_at
@@ -364,7 +364,7 @@ func (c *checker) comparable(one, next endedRun) bool {
 	})
 }
 
-// nextAttempts are the attempts that may follow.
+// nextAttempts lists the attempts that may follow.
 func (r endedRun) nextAttempts() []int {
 	machine := slices.ContainsFunc([]string{"linear_", "tracker_", "state_", "agent_"}, func(s string) bool { return strings.HasPrefix(r.code, s) }) ||
 		slices.Contains([]string{"workspace_busy", "network", "disk_full", "resource_limit", "codex_not_found", "codex_incompatible", "sandbox_unavailable"}, r.code)
@@ -379,10 +379,10 @@ func (r endedRun) nextAttempts() []int {
 	return []int{r.attempt + 1}
 }
 
-// checkTokens compares what the agents used with what is stored. Of a thread whose last run was not hit nothing is missing,
-// whatever happened before, because an agent reports the total of the thread.
+// checkTokens compares the tokens that the agents used with the stored ones. If the last run of a thread was not hit, none are
+// missing, even after earlier hits, because an agent reports the total of the thread.
 func (c *checker) checkTokens(ctx context.Context, agents []entry) {
-	if c.model != nil { // codex keeps no such files, but cannot have used more than the model served
+	if c.model != nil { // codex has no such files, but can't have used more than the model served
 		input, output := c.model.Tokens()
 		c.apply(ctx, rule{"tokens lost", fmt.Sprintf(`SELECT 'the total is ' || value || ', the model served %d' FROM meta
 			WHERE key = 'totals_total' AND CAST(value AS INTEGER) > %[1]d`, input+output)})
@@ -411,8 +411,8 @@ func (c *checker) hitRun(run string, agents []entry) bool {
 	return c.hitWorkers[run] || slices.ContainsFunc(agents, func(e entry) bool { return e.Run == run && c.wasHit(e.PID) })
 }
 
-// checkHealthy: a worker that was neither hit nor told to stop is not lost (one without a pid may have died with the pass that
-// started it), and an agent that was not hit ends only where its script says so.
+// checkHealthy checks that no worker was lost that was neither hit nor asked to stop (one without a pid may have died with the
+// pass that started it), and that an agent that was not hit crashed only if its script says so.
 func (c *checker) checkHealthy(ctx context.Context, agents []entry) {
 	for _, row := range c.query(ctx, `SELECT id || ' of ' || identifier || ': ' || error_code || ' ' || error_text FROM runs
 		WHERE outcome = 'lost' AND worker_pid > 0 AND stop_reason IS NULL`) {
@@ -427,7 +427,7 @@ func (c *checker) checkHealthy(ctx context.Context, agents []entry) {
 	}
 }
 
-// checkPaths: the workspace root holds workspaces and nothing else.
+// checkPaths checks that the workspace root contains only workspaces.
 func (c *checker) checkPaths() {
 	entries, err := os.ReadDir(filepath.Join(c.Dir, "workspaces"))
 	if !os.IsNotExist(err) {

@@ -25,12 +25,12 @@ const gateCommand = "gate"
 type entry struct {
 	PID            int
 	Run, Workspace string
-	// Met are the processes that still hold the lock of the workspace.
+	// Met lists the processes that still have the lock of the workspace.
 	Met []string
 }
 
-// gate takes a lock of the workspace, writes an entry to the journal and becomes the agent. The agent and its commands inherit
-// the lock for life, so the kernel tells of two agents in one workspace however short they meet.
+// gate takes a lock of the workspace, writes an entry to the journal and executes the agent. The agent and its commands inherit
+// the lock until they end, so two agents in one workspace are noticed however briefly they overlap.
 func gate(dir string, argv []string) error {
 	cwd, err := os.Getwd()
 	if err != nil {
@@ -63,11 +63,11 @@ func gate(dir string, argv []string) error {
 
 // holders lists the other processes that have the file open.
 func holders(path string) (list []string) {
-	links, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is right
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is valid
 	for _, link := range links {
 		target, err := os.Readlink(link)
 		if err != nil || target != path {
-			continue // it has ended, or belongs to another user
+			continue // the process has ended, or belongs to another user
 		}
 		pid, err := strconv.Atoi(strings.Split(link, "/")[2])
 		if err != nil || pid == os.Getpid() {
@@ -78,7 +78,7 @@ func holders(path string) (list []string) {
 		}
 	}
 	if len(list) == 0 {
-		return []string{"a process that ended meanwhile"}
+		return []string{"a process that has ended"}
 	}
 	return list
 }
@@ -96,7 +96,7 @@ func journal(dir string) (list []entry, err error) {
 	return list, err
 }
 
-// The gate records the processes that are still in the workspace, none of another workspace, and none that have ended.
+// TestGate checks that the gate records the processes that are still in the workspace, and no others.
 func TestGate(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "gate")
@@ -120,7 +120,7 @@ func TestGate(t *testing.T) {
 		if list, err := journal(dir); err == nil && len(list) == 1 {
 			break
 		} else if time.Now().After(end) {
-			t.Fatalf("the first did not pass: %v, %v", list, err)
+			t.Fatalf("the first agent did not start: %v, %v", list, err)
 		}
 	}
 	for _, workspace := range []string{"A", "B"} {
@@ -140,7 +140,7 @@ func TestGate(t *testing.T) {
 		t.Fatalf("journal: %+v, %v", list, err)
 	}
 	if met := list[1].Met; len(met) != 1 || !strings.HasPrefix(met[0], strconv.Itoa(first.Process.Pid)+" ") {
-		t.Errorf("the second in the workspace met %q, want process %d", met, first.Process.Pid)
+		t.Errorf("the second agent in the workspace met %q, want process %d", met, first.Process.Pid)
 	}
 	for _, n := range []int{0, 2, 3} {
 		if len(list[n].Met) > 0 {

@@ -20,13 +20,13 @@ import (
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-// The first issues belong to the operator alone: the tracker leaves them active, so what the commands must lead to is known.
+// Only the operator changes the first issues, and the tracker leaves them active, so the effect of every command is known.
 const (
 	ownedIssues = 2
 	allIssues   = 12
 )
 
-// scene is one project: a tracker, a workflow, its state, its workspaces, an empty home.
+// scene is one project: a tracker, a workflow, a state directory, workspaces and an empty home.
 type scene struct {
 	stage.Project
 	mark     string // in the environment of every process
@@ -37,13 +37,7 @@ type scene struct {
 	scripts  map[string][]string
 }
 
-const workflowText = `---
-tracker:
-  kind: linear
-  endpoint: %s
-  api_key: $LINEAR_API_KEY
-  project_slug: demo
-  terminal_states: [Done, Canceled]
+const workflowText = `  terminal_states: [Done, Canceled]
 polling:
   interval_ms: 1000
 workspace:
@@ -82,11 +76,11 @@ func (s *scene) prepare(ctx context.Context) {
 	stage.Must(stage.Build(ctx, s.symphony))
 	s.tracker = lineartest.New(lineartest.Config{RequestsPerHour: 1e9, ComplexityPerHour: 1e12})
 	stage.Must(s.tracker.Start())
-	stage.Must(s.WriteWorkflow(workflowText, s.tracker.Endpoint(), s.prepareAgent()))
+	stage.Must(s.WriteWorkflow(s.tracker.Endpoint(), workflowText, s.prepareAgent()))
 	stage.Must(s.tracker.Load(lineartest.Seed{Issues: s.issues()}))
 }
 
-// prepareAgent returns the keys of the section codex.
+// prepareAgent returns the keys of the codex section.
 func (s *scene) prepareAgent() string {
 	exe := stage.Get(os.Executable())
 	if *codex == "" {
@@ -100,12 +94,12 @@ func (s *scene) prepareAgent() string {
 	text := fmt.Appendf(stage.Get(os.ReadFile(config)), "\n[mcp_servers.deaf]\ncommand = \"bash\"\nstartup_timeout_sec = 1\n"+
 		"args = [\"-c\", \"trap '' TERM HUP INT; exec -a %s/left/mcp sleep 900\"]\n", s.Dir)
 	stage.Must(os.WriteFile(config, text, 0o600))
-	// Without a sandbox, which would end with all that the agent leaves behind.
+	// There is no sandbox, because the end of a sandbox ends all processes that the agent leaves behind.
 	return fmt.Sprintf("  home: '%s'\n  turn_sandbox_policy: {type: dangerFullAccess}\n  command: \"exec '%s' gate '%s' '%s' app-server\"",
 		s.AgentHome, exe, s.gateDir, stage.Get(filepath.Abs(*codex)))
 }
 
-// random returns the source of one actor's choices, which no other actor shifts.
+// random returns the source of one actor's choices, which is independent of the other actors.
 func (s *scene) random(actor string) *rand.Rand {
 	var n uint64
 	for _, c := range actor {
@@ -114,9 +108,9 @@ func (s *scene) random(actor string) *rand.Rand {
 	return rand.New(rand.NewPCG(*seed, n))
 }
 
-// issues have an agent each that behaves otherwise in each attempt.
+// issues returns the issues. Each has an agent that behaves differently in each attempt.
 func (s *scene) issues() (list []lineartest.Issue) {
-	// The arguments name the folder, so that the checker finds these processes whatever environment they have.
+	// The arguments contain the folder, so that the checker finds these processes in any environment.
 	sleeper := func(name string) string { return fmt.Sprintf("bash -c 'exec -a %s/left/%s sleep 900'", s.Dir, name) }
 	behaviours := []string{
 		"tokens 100 10\nstream 30 50ms\nsh echo work >> work.txt\ntokens 50 5\nsay done",
@@ -181,7 +175,7 @@ func (s *scene) processes() (list []process, err error) {
 	return list, err
 }
 
-// kind is what the killer aims at; empty for every other process.
+// kind returns the kind of a process that the killer may hit, "" for every other process.
 func (p process) kind() string {
 	switch {
 	case slices.Contains(p.Args, "app-server") && !slices.Contains(p.Args, gateCommand):
@@ -198,7 +192,7 @@ func (p process) kind() string {
 	return "operator"
 }
 
-// run is the run of a worker.
+// run returns the run id of a worker.
 func (p process) run() string {
 	if at := slices.Index(p.Args, "--run"); at > 0 && at+1 < len(p.Args) {
 		return p.Args[at+1]
@@ -206,8 +200,8 @@ func (p process) run() string {
 	return ""
 }
 
-// open returns a handle of the process that never comes to mean another one: between the listing and the handle the pid may
-// have. A process that has ended is nil.
+// open returns a handle of the process, nil if it has ended. It compares the arguments, because the pid may have been reused since
+// the process was listed.
 func (p process) open() (*os.Process, error) {
 	handle, err := os.FindProcess(p.PID)
 	if err != nil {
@@ -220,7 +214,7 @@ func (p process) open() (*os.Process, error) {
 	return handle, nil
 }
 
-// send sends a signal; a process that has ended needs none.
+// send sends a signal unless the process has ended.
 func send(p *os.Process, sig syscall.Signal) error {
 	if err := p.Signal(sig); !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -228,7 +222,7 @@ func send(p *os.Process, sig syscall.Signal) error {
 	return nil
 }
 
-// end kills what is left and removes the folder.
+// end kills the remaining processes and removes the folder.
 func (s *scene) end() error {
 	if s.Dir == "" {
 		return nil // nothing was prepared

@@ -22,7 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-// storm runs all actors for as long as the flags say.
+// storm runs all actors for the time that the flag -seconds gives.
 func (s *scene) storm(ctx context.Context, c *checker) error {
 	// The first pass creates the database that the operator and the checker read.
 	if a := c.command(ctx, "tick", "--trigger", "cron", "--json"); a.exit != 0 {
@@ -38,7 +38,7 @@ func (s *scene) storm(ctx context.Context, c *checker) error {
 	for n, actor := range []func(context.Context) error{c.killer, s.sabotage, c.watch} {
 		all.Go(func() {
 			if errs[n] = actor(ctx); errs[n] != nil {
-				cancel() // without one of them it is no storm
+				cancel() // the storm needs all of them
 			}
 		})
 	}
@@ -51,7 +51,7 @@ func (s *scene) storm(ctx context.Context, c *checker) error {
 	return errors.Join(errs[:]...)
 }
 
-// pause waits; false when ctx is over.
+// pause waits; it returns false if ctx is done.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -61,7 +61,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// killer hits one process after the other. Every process that it stopped continues before it returns.
+// killer hits one process after another. Before it returns it continues every process that it has stopped.
 func (c *checker) killer(ctx context.Context) error {
 	random := c.random("killer")
 	var stopped sync.WaitGroup
@@ -106,21 +106,21 @@ func (c *checker) hit(ctx context.Context, p process, sig syscall.Signal, frozen
 	if handle == nil {
 		return err
 	}
-	c.noteHit(p, sig) // before the signal: the checker must know the cause of a death that it sees
+	c.noteHit(p, sig) // before the signal, so that the checker knows the cause of the death
 	if err := send(handle, sig); err != nil || sig != syscall.SIGSTOP {
 		return errors.Join(err, handle.Release())
 	}
 	stopped.Go(func() {
 		pause(ctx, frozen)
-		_ = errors.Join(send(handle, syscall.SIGCONT), handle.Release()) // it may have been killed meanwhile
+		_ = errors.Join(send(handle, syscall.SIGCONT), handle.Release()) // it may have been killed
 	})
 	return nil
 }
 
-// doom hits every third of the scene's own commands within its usual life: most are too short for the killer. The
-// function that it returns waits until that is over.
+// doom hits every third of the scene's own commands, most of which are too short for the killer. The returned function waits
+// until doom has finished with the command.
 func (c *checker) doom(ctx context.Context, cmd *exec.Cmd, args []string) (wait func()) {
-	// Which command is hit depends on the scheduling, so the seed has no say in it.
+	// This choice does not use the seed, because the order of the commands depends on the scheduling.
 	if !c.killing.Load() || rand.IntN(3) > 0 {
 		return func() {}
 	}
@@ -139,7 +139,7 @@ func (c *checker) doom(ctx context.Context, cmd *exec.Cmd, args []string) (wait 
 		c.noteHit(process{stage.Process{PID: cmd.Process.Pid, Args: append([]string{"symphony"}, args...)}}, sig)
 		if cmd.Process.Signal(sig) == nil && sig == syscall.SIGSTOP {
 			pause(ctx, time.Duration(rand.IntN(3000))*time.Millisecond)
-			_ = cmd.Process.Signal(syscall.SIGCONT) // it may have been killed meanwhile
+			_ = cmd.Process.Signal(syscall.SIGCONT) // it may have been killed
 		}
 	})
 	return func() { cancel(); hit.Wait() }
@@ -152,9 +152,9 @@ type answer struct {
 	hit    bool // by the killer
 }
 
-// command runs a command to its end, also when the storm is over, and checks how it ended.
+// command runs a command to its end, even after the storm, and checks how it ended.
 func (c *checker) command(ctx context.Context, args ...string) answer {
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 100*time.Second) // beyond all limits of the program
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 100*time.Second) // longer than all limits of the program
 	defer cancel()
 	cmd := exec.CommandContext(limit, c.symphony, args...)
 	a := c.await(ctx, cmd, args)
@@ -175,7 +175,7 @@ func (c *checker) await(ctx context.Context, cmd *exec.Cmd, args []string) answe
 		return answer{exit: -1}
 	}
 	wait := c.doom(ctx, cmd, args)
-	_ = cmd.Wait() // the exit code tells
+	_ = cmd.Wait() // the exit code is checked below
 	wait()
 	a := answer{output: out.String() + errw.String(), exit: cmd.ProcessState.ExitCode(), hit: c.wasHit(cmd.Process.Pid)}
 	a.hit = a.hit || slices.Contains(args, "--loop") && ctx.Err() != nil && a.exit < 0 // by the end of the storm
@@ -183,7 +183,7 @@ func (c *checker) await(ctx context.Context, cmd *exec.Cmd, args []string) answe
 	return a
 }
 
-// ticks runs one pass after the other, each a process of its own, as a schedule or an operator would.
+// ticks runs one pass after another, each in a new process, as a schedule or an operator would.
 func (c *checker) ticks(ctx context.Context, trigger string) {
 	random := c.random(trigger)
 	for pause(ctx, time.Duration(200+random.IntN(1800))*time.Millisecond) {
@@ -195,7 +195,7 @@ func (c *checker) ticks(ctx context.Context, trigger string) {
 	}
 }
 
-// loops starts a loop again whenever it has ended.
+// loops restarts a loop whenever it has ended.
 func (c *checker) loops(ctx context.Context) {
 	for pause(ctx, time.Second) {
 		args := []string{"tick", "--loop"}
@@ -231,7 +231,7 @@ func (s *scene) sabotageOnce(random *rand.Rand) error {
 		return s.tracker.Fail(lineartest.Failure{Kind: kinds[random.IntN(len(kinds))], Times: times})
 	case 4:
 		if random.IntN(4) > 0 {
-			return nil // seldom: a client waits long for the answer
+			return nil // rarely, because a client waits long for the answer
 		}
 		return s.tracker.Fail(lineartest.Failure{Kind: lineartest.FailHang, Times: 1})
 	}
@@ -239,12 +239,12 @@ func (s *scene) sabotageOnce(random *rand.Rand) error {
 	return s.tracker.Move(otherIssue(random), states[random.IntN(len(states))])
 }
 
-// otherIssue chooses one that does not belong to the operator alone.
+// otherIssue chooses an issue that is not one of the operator's.
 func otherIssue(random *rand.Rand) string {
 	return fmt.Sprintf("ABC-%d", ownedIssues+1+random.IntN(allIssues-ownedIssues))
 }
 
-// operate gives commands. For the owned issues it remembers what they must lead to.
+// operate runs commands of the operator. For the owned issues it records their expected effect.
 func (c *checker) operate(ctx context.Context) {
 	random := c.random("operator")
 	for pause(ctx, time.Duration(300+random.IntN(1500))*time.Millisecond) {
@@ -271,7 +271,7 @@ func (c *checker) operate(ctx context.Context) {
 			continue
 		}
 		c.commands++
-		// Exit 4: it is stored for the next pass. After any other it may or may not be stored.
+		// After exit code 4 the command is stored for the next pass. After any other error it may or may not be stored.
 		if a.exit == 0 || a.exit == 4 {
 			c.wanted[name] = verb
 		} else {
@@ -289,7 +289,7 @@ func (c *checker) resume(ctx context.Context) {
 	c.fault("unexpected ends", "resume failed 20 times")
 }
 
-// settledRuns are the runs that a pass says it has settled. A report that was cut off names none.
+// settledRuns lists the runs that a pass reports as settled. A truncated report contains none.
 func settledRuns(out string) (runs []string) {
 	var report struct {
 		Actions []struct {

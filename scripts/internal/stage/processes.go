@@ -20,8 +20,8 @@ func (p Process) String() string { return fmt.Sprintf("%d %s", p.PID, strings.Jo
 // IsWorker reports whether the process is a worker of symphony.
 func (p Process) IsWorker() bool { return len(p.Args) > 1 && p.Args[1] == "worker" }
 
-// Processes lists the processes that name the folder in their arguments, which every user may read, also of a worker,
-// or whose environment holds mark, if it is not empty. Zombies have no arguments and are left out.
+// Processes lists the processes whose arguments contain the folder, or whose environment contains mark, if that is not empty.
+// Every user may read the arguments, also those of a worker. Zombies have no arguments and are left out.
 func Processes(dir, mark string) (list []Process, err error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("list the processes of %q: not an absolute path", dir) // an empty one would match every process
@@ -51,7 +51,7 @@ func marked(proc, mark string) bool {
 	return err == nil && bytes.Contains(environ, []byte(mark)) // else it has ended, or belongs to another user
 }
 
-// parentOf returns 0 where the process has ended.
+// parentOf returns 0 if the process has ended.
 func parentOf(proc string) int {
 	data, err := os.ReadFile(filepath.Join(proc, "stat"))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package stage sets up what scripts/bench and scripts/chaos have in common: the program built as it is released, a
-// project with an empty home, and the list of the project's processes.
+// Package stage contains the common parts of scripts/bench and scripts/chaos: the program built as for a release, a project with
+// an empty home, and the list of the project's processes.
 package stage
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/symphony-cron/symphony/linear/lineartest"
 )
 
-// Project is a workflow with its state and an empty home, in a folder of its own.
+// Project is a workflow with its state and an empty home in one folder.
 type Project struct {
 	Dir, StateDir, Workflow string
 	Home, AgentHome, Tmp    string
-	// Env is the environment of its commands: of the caller's only PATH, because a slow login profile would be measured.
+	// Env is the environment of its commands. It has only PATH from the caller, so that no slow login profile is measured.
 	Env []string
 }
 
-// NewProject creates the folders of a project in dir, which exists, by the path that /proc shows.
+// NewProject creates the folders of a project in the existing folder dir. Their paths are those that /proc shows.
 func NewProject(dir string) (p Project, err error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return p, err
@@ -41,15 +41,16 @@ func NewProject(dir string) (p Project, err error) {
 	return p, nil
 }
 
-// Database is the file that holds the project's state.
+// Database is the path of the database with the project's state.
 func (p Project) Database() string { return filepath.Join(p.StateDir, "state.db") }
 
-// WriteWorkflow formats the text and writes WORKFLOW.md.
-func (p Project) WriteWorkflow(text string, args ...any) error {
-	return os.WriteFile(p.Workflow, fmt.Appendf(nil, text, args...), 0o600)
+// WriteWorkflow writes a WORKFLOW.md that begins with the tracker at an endpoint and continues with the formatted text.
+func (p Project) WriteWorkflow(endpoint, text string, args ...any) error {
+	const tracker = "---\ntracker:\n  kind: linear\n  endpoint: %s\n  api_key: $LINEAR_API_KEY\n  project_slug: demo\n"
+	return os.WriteFile(p.Workflow, fmt.Appendf(fmt.Appendf(nil, tracker, endpoint), text, args...), 0o600)
 }
 
-// Build writes the program to a file in the way of a release. The working directory is the root of the repository.
+// Build builds the program as for a release. The working directory must be the root of the repository.
 func Build(ctx context.Context, out string) error {
 	if text, err := exec.CommandContext(ctx, "scripts/build", out).CombinedOutput(); err != nil {
 		return fmt.Errorf("scripts/build: %w\n%s", err, text)
@@ -57,10 +58,10 @@ func Build(ctx context.Context, out string) error {
 	return nil
 }
 
-// failure is an error that ends all that a script does up to the next Catch.
+// failure is an error that unwinds the stack up to the next Catch.
 type failure struct{ error }
 
-// Must panics with an error. Scripts have one answer to errors of their own: clean up, and tell.
+// Must panics with an error. A script has one way to handle its own errors: clean up and report.
 func Must(err error) {
 	if err != nil {
 		panic(failure{err})
