@@ -24,7 +24,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// wireLine is a line of a recording: what the client sent ("send") or received ("recv"), and when after the start.
+// wireLine is a line of a recording: a message that the client sent ("send") or received ("recv"), and the seconds since the start.
 type wireLine struct {
 	T   float64         `json:"t"`
 	Dir string          `json:"dir"`
@@ -205,12 +205,12 @@ func writeWire(path string, lines []wireLine) error {
 	return os.WriteFile(path, out.Bytes(), 0o644)
 }
 
-// gist returns what two recordings of the same flow have in common: the requests and answers of both sides and the ends of
-// the first thread's turns. The turns of sub-agents end in any order.
+// gist returns the common part of two recordings of the same flow: the requests and answers of both sides and the ends of the
+// first thread's turns. The turns of sub-agents may end in any order.
 func gist(lines []wireLine) string {
 	var out strings.Builder
 	asked := map[string]string{} // the methods of codex's requests, by id
-	thread := ""                 // that of the first turn
+	thread := ""                 // the thread of the first turn
 	for _, l := range lines {
 		var m struct {
 			ID     json.RawMessage `json:"id"`
@@ -225,13 +225,13 @@ func gist(lines []wireLine) string {
 			} `json:"params"`
 		}
 		if json.Unmarshal(l.Msg, &m) != nil {
-			continue // a line that is no message
+			continue // the line is not a message
 		}
 		if thread == "" && m.Method == "turn/started" {
 			thread = m.Params.ThreadID
 		}
 		switch id := string(m.ID); {
-		case m.Method == "thread/name/set": // its answer is not waited for
+		case m.Method == "thread/name/set": // the client does not wait for its answer
 		case l.Dir == "send" && m.Method != "":
 			fmt.Fprintf(&out, "> %s\n", m.Method)
 		case l.Dir == "send" && asked[id] != "":
@@ -246,12 +246,12 @@ func gist(lines []wireLine) string {
 	return out.String()
 }
 
-// excerpt cuts an answer before the output of tools.
+// excerpt truncates an answer, so that it does not contain the output of tools.
 func excerpt(answer json.RawMessage) string {
 	return string(answer[:min(len(answer), 60)])
 }
 
-// tidier replaces what differs between recordings: paths, ports, times and ids.
+// tidier replaces the parts that differ between recordings: paths, ports, times and ids.
 type tidier struct {
 	fixed  *strings.Replacer
 	host   string
@@ -266,7 +266,7 @@ func newTidier(work, linear string) *tidier {
 }
 
 const (
-	// longest is how many bytes of a text are kept, deltasKept how many deltas of an item.
+	// longest is the number of bytes that are kept of a text, deltasKept the number of deltas of an item.
 	longest    = 240
 	deltasKept = 8
 )
@@ -282,7 +282,7 @@ func (t *tidier) all(lines []wireLine) []wireLine {
 	return out
 }
 
-// repeated reports whether enough deltas of the item in this message are kept already.
+// repeated reports whether the message is a delta beyond the first deltasKept of its item.
 func (t *tidier) repeated(msg json.RawMessage) bool {
 	var m struct {
 		Method string `json:"method"`

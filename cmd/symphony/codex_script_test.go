@@ -31,10 +31,10 @@ import (
 
 // modelCmd inspects the requests to the mock model behind the real codex, and its answers:
 //
-//	model requests N     waits until N requests have been made in all
-//	model threads N      they belong to N threads
+//	model requests N     waits until the model has received N requests in total
+//	model threads N      fails unless the requests belong to N threads
 //	model prompts        prints the prompts of the last request's thread, oldest first, each under a line "# prompt N"
-//	model outputs        prints the answers of tools, as the model received them, each under a line "# output"
+//	model outputs        prints the outputs of tools, as the model received them, each under a line "# output"
 //	model tools          prints the names of the tools that the last request offered
 //	model tokens         prints the tokens of all responses, INPUT OUTPUT TOTAL, as the database shows them
 //	model config [TABLE.]KEY VALUE   sets a key in the config.toml of the script's codex home
@@ -84,8 +84,8 @@ func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// configure sets a key, TABLE.KEY, of a TOML file in which each key has a line of its own. A value that is neither a number
-// nor a bool becomes a string.
+// configure sets a key, TABLE.KEY, of a TOML file with one key per line. A value that is neither a number nor a bool becomes a
+// string.
 func configure(path, key, value string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -207,11 +207,11 @@ func (s *forms) serve(m rpcMessage) error {
 	return nil
 }
 
-// gitServeCmd serves the repositories in the script's directory, also for pushes, by git's daemon at $GIT_REMOTE on the
-// loopback interface, until the script's end: git-serve
+// gitServeCmd serves the repositories in the script's directory for reading and pushing until the end of the script, with git's
+// daemon at $GIT_REMOTE on the loopback interface: git-serve
 //
-// The test accepts the connections and starts one daemon for each, so that no port has to be guessed and every daemon is
-// waited for.
+// The test accepts the connections and starts one daemon for each, so that the kernel chooses the port and the test can wait for
+// every daemon.
 func gitServeCmd(ts *testscript.TestScript, neg bool, args []string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
@@ -236,7 +236,7 @@ func (d *gitDaemon) accept(ctx context.Context, listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
-			return // closed: the script is over
+			return // the listener is closed at the end of the script
 		}
 		d.wg.Go(func() {
 			defer conn.Close()
@@ -257,20 +257,20 @@ func (d *gitDaemon) answer(ctx context.Context, conn net.Conn) {
 	_ = cmd.Run()
 }
 
-// triesCmd writes try.sh, which an agent runs with a list of commands and results from the script. The script compares the
-// list with the output: tries
+// triesCmd writes try.sh, which an agent runs with a list of commands and expected results. The script compares the output with
+// the list: tries
 func triesCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("try.sh"), []byte(made("try.sh")), 0o600))
 }
 
-// warmGoCmd sets $WARM to a build cache of go that holds the standard packages a test needs: warm-go
+// warmGoCmd sets $WARM to a build cache of go that contains the standard packages that a test needs: warm-go
 func warmGoCmd(ts *testscript.TestScript, neg bool, args []string) {
 	dir, err := warmGo()
 	ts.Check(err)
 	ts.Setenv("WARM", dir)
 }
 
-// warmGo fills the cache. It is kept between test runs; go rebuilds what is missing.
+// warmGo fills the cache, which is kept between test runs.
 var warmGo = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -314,7 +314,7 @@ func registryCmd(ts *testscript.TestScript, neg bool, args []string) {
 	serve := func(path, kind string, data []byte) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", kind)
-			w.Header().Set("Cache-Control", "max-age=600") // otherwise pip keeps nothing
+			w.Header().Set("Cache-Control", "max-age=600") // otherwise pip caches nothing
 			_, _ = w.Write(data)                           // the client may have gone
 		})
 	}
@@ -343,7 +343,7 @@ func toolDirs() (dirs []string) {
 	return dirs
 }
 
-// serveFunc has data served at a path.
+// serveFunc registers data that the server returns at a path.
 type serveFunc func(path, kind string, data []byte)
 
 func serveGo(ts *testscript.TestScript, serve serveFunc) {

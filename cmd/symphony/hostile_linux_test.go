@@ -15,16 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostileMain is an attacker's tool for agents. It tries one attack, prints "hostile VERB: done" or "hostile VERB: refused:
-// WHY", and exits with 0 either way:
+// hostileMain is a tool for hostile agents. It tries one attack, prints "hostile VERB: done" or "hostile VERB: refused: REASON", and
+// exits with 0 in both cases:
 //
 //	hostile ptrace PID | memory PID | signal PID
 //	hostile connect SOCKET | send SOCKET   a stream or a datagram; @NAME is an abstract one
 //	hostile type TEXT                      pushes TEXT into the input of the controlling terminal
-//	hostile lock FILE                      takes the lock of a file opened for reading, and keeps it until it is killed
+//	hostile lock FILE                      takes the lock of a file that is open for reading, and keeps it until it is killed
 //	hostile read-lock FILE                 the same with the locks that databases use
 //	hostile outlive FILE                   leaves a process without environment, parent, session or descriptors that
-//	                                       appends to FILE again and again
+//	                                       appends to FILE repeatedly
 //	hostile fork N                         leaves N idle processes
 //
 // For the test, outside of the sandbox:
@@ -62,7 +62,7 @@ func hostileMain() {
 	fmt.Printf("hostile %s: done\n", verb)
 }
 
-// onProcess is an attack on a process, by its pid.
+// onProcess returns an attack on a process, which is given by its pid.
 func onProcess(attack func(pid int) error) func(string) error {
 	return func(arg string) error {
 		pid, err := strconv.Atoi(arg)
@@ -87,7 +87,7 @@ func hostileMemory(pid int) error {
 	return errors.Join(err, second)
 }
 
-// onSocket is an attack on a socket of a kind, by its path.
+// onSocket returns an attack on a socket of a type, which is given by its path.
 func onSocket(kind int, attack func(fd int, to unix.Sockaddr) error) func(string) error {
 	return func(path string) error {
 		fd, err := unix.Socket(unix.AF_UNIX, kind, 0)
@@ -113,10 +113,10 @@ func hostileType(text string) error {
 	return refused
 }
 
-// hostileBound bounds the life of processes that a failed test leaves.
+// hostileBound limits the life of processes that a failed test leaves.
 const hostileBound = time.Minute
 
-// onFile takes a lock of a file, and keeps it.
+// onFile returns an attack that takes a lock of a file and keeps it.
 func onFile(lock func(f *os.File) error) func(string) error {
 	return func(path string) error {
 		f, err := os.Open(path)
@@ -133,7 +133,7 @@ func onFile(lock func(f *os.File) error) func(string) error {
 	}
 }
 
-// hostileChild starts this program again without environment, session or descriptors that tell its origin.
+// hostileChild starts this program without an environment, session or descriptors that reveal its origin.
 func hostileChild(args ...string) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// bound is how long a script waits for anything.
+// bound is the time limit of every wait of a script.
 const bound = 30 * time.Second
 
 // exitsCmd runs a command that must exit with this code. Its output must not contain the tracker's key:
@@ -65,7 +65,7 @@ func waitFor(ts *testscript.TestScript, what string, ok func() (bool, string)) {
 	}
 }
 
-// untilCmd repeats a command until its output matches; stdout can then be asked about it: until PATTERN COMMAND ARG...
+// untilCmd repeats a command until its output matches. The output is then in stdout: until PATTERN COMMAND ARG...
 func untilCmd(ts *testscript.TestScript, neg bool, args []string) {
 	pattern, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
@@ -105,7 +105,7 @@ func isExecutable(path string) bool {
 	return err == nil && info.Mode()&0o111 != 0 && !info.IsDir()
 }
 
-// scriptVars are the variables that output passes on; testscript does not show them all.
+// scriptVars lists the variables that scriptEnv passes on, because testscript can't list them.
 var scriptVars = []string{
 	"PATH", "HOME", "CODEX_HOME", "AGENT", "PROGRAM", "REAL_CODEX", "STATE", "TMPDIR", "SYMPHONY_MAX_AGENTS", "SYMPHONY_STATE_DIR", "SYMPHONY_WORKFLOW",
 	"XDG_STATE_HOME", "XDG_CONFIG_HOME", "LINEAR_API_KEY", "LINEAR_ENDPOINT", "LINEAR_URL", "WORK", markName, clockVar, "NO_COLOR", "TERM", "COLUMNS", "PAGER",
@@ -122,26 +122,27 @@ func scriptEnv(ts *testscript.TestScript) []string {
 	return env
 }
 
-// passCmd runs a pass, which must succeed. It waits for a pass that is at work, such as a worker's: pass [TICK-FLAG...]
+// passCmd runs a pass, which must succeed. It waits for a running pass, such as that of a worker: pass [TICK-FLAG...]
 func passCmd(ts *testscript.TestScript, neg bool, args []string) {
 	exitsCmd(ts, false, append([]string{"0", "symphony", "tick", "--lock-timeout", "20s"}, args...))
 }
 
-// quietCmd runs passes until nothing runs or waits and no worker or pass is left. Held issues stay held: quiet [TICK-FLAG...]
+// quietCmd runs passes until nothing is running or waiting and no worker or pass is left. Held issues stay held:
+// quiet [TICK-FLAG...]
 func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 	waitFor(ts, "nothing running or waiting", func() (bool, string) {
-		// Look before the pass, because a run that ended since is still to be settled, and after it, because the pass of
-		// a worker may have started another run.
+		// Before the pass, because a run that ends later has to be settled, and after it, because the pass of a worker may
+		// have started another run.
 		before, _ := matching(ts, "symphony (worker|tick) ")
 		out := output(ts, append([]string{"symphony", "tick"}, args...)...)
 		after, cmdlines := matching(ts, "symphony (worker|tick) ")
 		acted := regexp.MustCompile(`(?m)^(dispatch|stop|reap|settle|retry|hold|release|remove_workspace)\b`).MatchString(out)
-		still := strings.Contains(out, ": 0 running, 0 waiting")
-		return still && !acted && len(before)+len(after) == 0, fmt.Sprint(out, cmdlines)
+		idle := strings.Contains(out, ": 0 running, 0 waiting")
+		return idle && !acted && len(before)+len(after) == 0, fmt.Sprint(out, cmdlines)
 	})
 }
 
-// ours returns the processes of the script.
+// ours returns the command lines of the script's processes, by pid.
 func ours(ts *testscript.TestScript) map[int]string {
 	return marked(ts.Getenv(markName), ts.Getenv("WORK"))
 }
@@ -173,8 +174,8 @@ func withoutForks(pids []int, cmdlines []string) (rest []int) {
 	return rest
 }
 
-// aliveCmd waits for a process of the script whose command line matches. ! alive demands, without waiting, that there is
-// none: [!] alive PATTERN
+// aliveCmd waits for a process of the script whose command line matches. ! alive does not wait and fails if there is one:
+// [!] alive PATTERN
 func aliveCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		if pids, cmdlines := matching(ts, args[0]); len(pids) > 0 {
@@ -259,7 +260,7 @@ func holdLockCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	stageOf(ts).release = release
 	ts.Defer(func() {
-		if err := release(); err != nil { // once: after release-lock it does nothing
+		if err := release(); err != nil { // does nothing after release-lock
 			ts.Logf("release the lock: %v", err)
 		}
 	})
@@ -294,8 +295,8 @@ func setCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 }
 
-// jsonCmd demands that a part of the JSON in a file, or in stdout of the last command, matches as a whole; without a PATTERN
-// it prints the part. The last step of the path may be keys, the sorted keys of an object, or length, that of a list:
+// jsonCmd fails unless a part of the JSON in a file, or in stdout of the last command, matches completely; without a PATTERN it
+// prints the part. The last step of the path may be keys (the sorted keys of an object) or length (of a list):
 // json stdout running.0.phase [PATTERN]
 func jsonCmd(ts *testscript.TestScript, neg bool, args []string) {
 	var v any
@@ -390,7 +391,7 @@ func query(stateDir, text string) (string, error) {
 	return out.String(), rows.Err()
 }
 
-// dueCmd makes the next try of every block and of every claim due now, instead of seconds later: due
+// dueCmd makes the next try of every block and of every claim due now: due
 func dueCmd(ts *testscript.TestScript, neg bool, args []string) {
 	for _, text := range []string{
 		`UPDATE meta SET value = json_set(value, '$.next_try', '2026-01-01T00:00:00Z') WHERE key LIKE 'blocked_%'`,
@@ -407,7 +408,7 @@ func noSecretCmd(ts *testscript.TestScript, neg bool, args []string) {
 	secret := []byte("lin_api_secret")
 	ts.Check(filepath.WalkDir(ts.Getenv("WORK"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return nil // a worker has just removed it
+			return nil // not a file, or a worker has just removed it
 		}
 		for _, except := range args {
 			if path == ts.MkAbs(except) || strings.HasPrefix(path, ts.MkAbs(except)+"/") {
@@ -421,8 +422,8 @@ func noSecretCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}))
 }
 
-// installProgramCmd puts the program where one may be scheduled, and its folder into INSTALLED: a script's own directory
-// is a temporary one, from which nothing is scheduled: install-program
+// installProgramCmd copies the program to a folder that is not temporary, because a schedule refuses programs in temporary ones,
+// and sets INSTALLED to that folder: install-program
 func installProgramCmd(ts *testscript.TestScript, neg bool, args []string) {
 	cache, err := os.UserCacheDir()
 	ts.Check(err)
@@ -430,8 +431,8 @@ func installProgramCmd(ts *testscript.TestScript, neg bool, args []string) {
 	dir, err := os.MkdirTemp(cache, "symphony-installed-")
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(os.RemoveAll(dir)) })
-	// Not by this process: a program that another test starts meanwhile would inherit the file open for writing, and the copy
-	// could not be run.
+	// If this process wrote the file, a program that another test starts at that moment would inherit the open file, and the copy
+	// could not be executed.
 	ts.Check(ts.Exec("cp", ts.Getenv("PROGRAM"), filepath.Join(dir, "symphony")))
 	ts.Setenv("INSTALLED", dir)
 }

@@ -15,22 +15,21 @@ import (
 	"github.com/symphony-cron/symphony/linear/lineartest"
 )
 
-// linearCmd steers the script's Linear:
+// linearCmd controls the script's Linear:
 //
 //	linear add ABC-1 [state=Todo] [priority=2] [title=...] [blocked=ABC-2] [labels=a,b] [assignee=EMAIL]
 //	           [project=SLUG] [age=2h] [FILE]
 //	linear move ABC-1 STATE | linear comment ABC-1 TEXT | linear remove ABC-1 | linear edit ABC-1 FILE
 //	linear label ABC-1 [a,b] | linear assign ABC-1 [EMAIL] | linear project-of ABC-1 SLUG
-//	linear is ABC-1 STATE          waits until it is so
-//	linear comments ABC-1 N        waits until it has so many
-//	linear fail JSON | linear ok   failures on demand
-//	linear remaining REQUESTS COMPLEXITY   what is left of the allowance
-//	linear requests N              exactly N requests were made since the last clear
-//	linear clear                   forgets the requests
+//	linear is ABC-1 STATE          waits until the issue is in the state
+//	linear comments ABC-1 N        waits until the issue has N comments
+//	linear fail JSON | linear ok   adds a failure, removes all failures
+//	linear remaining REQUESTS COMPLEXITY   sets the rest of the allowance
+//	linear requests N              fails unless exactly N requests were made since the last clear
+//	linear clear                   clears the log of requests
 //
-// The text of FILE is the issue's description; one that ends in .agent holds what the scripted agent does.
-// {move STATE} in it stands for the tool call that moves the issue, {comment TEXT} for one that comments on it,
-// {gate FILE} for a command that ends once that file is there.
+// FILE contains the issue's description. If its name ends in .agent it is a script for the agent, in which {move STATE} is a tool
+// call that moves the issue, {comment TEXT} one that comments on it, and {gate FILE} a command that ends once the file exists.
 func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s := stageOf(ts).linear
 	verb, rest := args[0], args[1:]
@@ -139,13 +138,13 @@ func linearAdd(ts *testscript.TestScript, s *lineartest.Server, args []string) e
 
 var agentMacro = regexp.MustCompile(`\{(move|comment|gate) ([^}]*)\}`)
 
-// agentScript makes an issue's description of a script for the agent.
+// agentScript returns an issue's description that contains a script for the agent.
 func agentScript(s *lineartest.Server, identifier, dir, text string) (string, error) {
 	text, err := expandMacros(s, identifier, dir, text)
 	return "```agent\n" + strings.TrimSpace(text) + "\n```\n", err
 }
 
-// expandMacros puts the tool calls in the places of their macros; the files of gates are below dir.
+// expandMacros replaces macros by commands of the agent. The files of gates are below dir.
 func expandMacros(s *lineartest.Server, identifier, dir, text string) (_ string, err error) {
 	text = agentMacro.ReplaceAllStringFunc(text, func(m string) string {
 		parts := agentMacro.FindStringSubmatch(m)

@@ -19,10 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a pseudo-terminal and what has been shown on it.
+// terminal is a pseudo-terminal and its output.
 type terminal struct {
 	master, slave *os.File
-	done          chan struct{} // closed when no process has the terminal open any more
+	done          chan struct{} // closed when no process has the terminal open
 	mu            sync.Mutex
 	text          strings.Builder
 }
@@ -40,7 +40,7 @@ func newTerminal(columns int) (*terminal, error) {
 	return t, nil
 }
 
-// openTerminal makes a pseudo-terminal that changes nothing of what is written to it.
+// openTerminal opens a pseudo-terminal that does not change its output.
 func openTerminal(columns int) (master, slave *os.File, err error) {
 	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
 		return nil, nil, err
@@ -71,7 +71,7 @@ func (t *terminal) modes() (*unix.Termios, error) {
 	return unix.IoctlGetTermios(int(t.slave.Fd()), unix.TCGETS)
 }
 
-// Write implements io.Writer for what the terminal shows.
+// Write implements io.Writer for the output of the terminal.
 func (t *terminal) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,7 +84,7 @@ func (t *terminal) shown() string {
 	return t.text.String()
 }
 
-// prompts reports whether a prompt stands behind the first n bytes shown. A secret's prompt counts once echo is off.
+// prompts reports whether a prompt follows the first n bytes of output. The prompt for a secret counts once echo is off.
 func (t *terminal) prompts(n int) bool {
 	text := t.shown()
 	if len(text) <= n || !strings.HasSuffix(text, ": ") {
@@ -116,8 +116,8 @@ func (t *terminal) close(ts *testscript.TestScript) string {
 	return t.shown()
 }
 
-// terminalCmd runs a command whose stdout and stderr are a terminal of so many columns; stdout can then be asked about what
-// it shows. The exit code is ignored: terminal COLUMNS COMMAND ARG...
+// terminalCmd runs a command whose stdout and stderr are a terminal with that many columns. The output is then in stdout. The
+// exit code is ignored: terminal COLUMNS COMMAND ARG...
 func terminalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	columns, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -129,8 +129,8 @@ func terminalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	fmt.Fprint(ts.Stdout(), t.close(ts))
 }
 
-// typedCmd runs a command on a terminal and types a line at each of its prompts, which end in ": ". The line ^C stands for
-// SIGINT. The exit code is ignored; the terminal must be left in the modes it had: typed LINE/LINE... COMMAND ARG...
+// typedCmd runs a command on a terminal and types a line at each of its prompts, which end in ": ". For the line ^C it sends
+// SIGINT. The exit code is ignored; the command must restore the modes of the terminal: typed LINE/LINE... COMMAND ARG...
 func typedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	t, err := newTerminal(100)
 	ts.Check(err)
@@ -168,7 +168,7 @@ func typedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	fmt.Fprint(ts.Stdout(), strings.ReplaceAll(t.close(ts), "\r", ""))
 }
 
-// systemCommands are the commands that need linux.
+// systemCommands returns the commands that need linux.
 func systemCommands() map[string]scriptCommand {
 	return map[string]scriptCommand{
 		"fill DIR PAGES": fillCmd, "freeze PATTERN": freezeCmd, "kept": keptCmd, "nothing-lost [OUTCOME...]": nothingLostCmd,
@@ -177,7 +177,7 @@ func systemCommands() map[string]scriptCommand {
 	}
 }
 
-// systemPrograms are the programs that need linux.
+// systemPrograms returns the programs that need linux.
 func systemPrograms() map[string]func() {
 	return map[string]func(){"hostile": hostileMain, "power": powerMain, "without-namespaces": withoutNamespaces, "without-pidfds": withoutPidfds}
 }
@@ -195,7 +195,7 @@ func canMount() bool {
 	return syscall.Unmount(dir, 0) == nil
 }
 
-// smallDiskCmd makes a directory and mounts a file system of so many kilobytes there, until the end of the script:
+// smallDiskCmd creates a directory and mounts a file system with that many kilobytes there, until the end of the script:
 // small-disk DIR KILOBYTES
 func smallDiskCmd(ts *testscript.TestScript, neg bool, args []string) {
 	dir := ts.MkAbs(args[0])
@@ -208,8 +208,8 @@ func smallDiskCmd(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// freezer is the folder of the freezer of control groups, version 1. A frozen process takes no signal, like one that waits
-// for a dead file system.
+// freezer is the folder of the freezer of control groups, version 1. A frozen process does not react to signals, like one that
+// waits for a dead file system.
 const freezer = "/sys/fs/cgroup/freezer"
 
 func canFreeze() bool {
@@ -225,7 +225,7 @@ func canFreeze() bool {
 func freezeCmd(ts *testscript.TestScript, neg bool, args []string) {
 	pids, _ := matching(ts, args[0])
 	if len(pids) == 0 {
-		ts.Fatalf("no process %s among %v", args[0], ours(ts))
+		ts.Fatalf("no process matches %s; the script's processes: %v", args[0], ours(ts))
 	}
 	dir, err := os.MkdirTemp(freezer, "symphony-")
 	ts.Check(err)
@@ -243,13 +243,13 @@ func freezeCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600))
 	}
 	ts.Check(os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("FROZEN"), 0o600))
-	waitFor(ts, "frozen", func() (bool, string) {
+	waitFor(ts, "the processes to freeze", func() (bool, string) {
 		state, err := os.ReadFile(filepath.Join(dir, "freezer.state"))
 		return err == nil && strings.TrimSpace(string(state)) == "FROZEN", string(state)
 	})
 }
 
-// thawCmd lets the frozen processes go on: thaw
+// thawCmd continues the frozen processes: thaw
 func thawCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("FROZEN"), "freezer.state"), []byte("THAWED"), 0o600))
 }
@@ -263,7 +263,7 @@ var (
 	notKnown     = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
 )
 
-// unless skips so many instructions unless the loaded value is the number; withBits, if it has none of the bits.
+// unless skips instructions if the loaded value is not the number; withBits skips them if it has none of the bits.
 func unless(number uint32, over uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: number, Jf: over}
 }

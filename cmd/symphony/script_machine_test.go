@@ -25,11 +25,11 @@ import (
 	"github.com/symphony-cron/symphony/state/statetest"
 )
 
-// clockVar names the file that says how far the wall clock is off. The monotonic clock is left as it is, as when the clock
-// is set or the machine was suspended.
+// clockVar names a file with the offset of the wall clock. The monotonic clock is unchanged, as when the clock is set or the
+// machine was suspended.
 const clockVar = "SYMPHONY_TEST_CLOCK"
 
-// steppedMain is the program with a wall clock that its script can set, also while the program runs.
+// steppedMain is the program with a wall clock that its script can set, even while the program runs.
 func steppedMain() {
 	term.WallClock = stepped
 	main()
@@ -51,7 +51,7 @@ func stepped() time.Time {
 	return now.Add(off)
 }
 
-// clockCmd sets how far the wall clock is off the real one: clock DURATION
+// clockCmd sets the offset of the wall clock from the real one: clock DURATION
 func clockCmd(ts *testscript.TestScript, neg bool, args []string) {
 	_, err := time.ParseDuration(args[0])
 	ts.Check(err)
@@ -60,8 +60,8 @@ func clockCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Rename(path+".new", path))
 }
 
-// otherLinearCmd switches the command linear to a second workspace of Linear, at $OTHER_ENDPOINT with the key $OTHER_KEY, and
-// back: other-linear
+// otherLinearCmd switches the command linear between the first and a second Linear workspace, which is at $OTHER_ENDPOINT with the
+// key $OTHER_KEY: other-linear
 func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s := stageOf(ts)
 	if s.other == nil {
@@ -75,20 +75,20 @@ func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s.linear, s.other = s.other, s.linear
 }
 
-// pidofCmd sets NAME and NAME_START to the pid and start time of the one process of the script whose command line matches:
+// pidofCmd sets NAME and NAME_START to the pid and start time of the script's only process whose command line matches:
 // pidof NAME PATTERN
 func pidofCmd(ts *testscript.TestScript, neg bool, args []string) {
 	pids, cmdlines := matching(ts, args[1])
-	if len(pids) != 1 {
-		ts.Fatalf("not one process %s: %v %q", args[1], pids, cmdlines)
+	if pids = withoutForks(pids, cmdlines); len(pids) != 1 {
+		ts.Fatalf("not exactly one process matches %s: %v %q", args[1], pids, cmdlines)
 	}
 	ts.Setenv(args[0], strconv.Itoa(pids[0]))
 	stat := ts.ReadFile("/proc/" + strconv.Itoa(pids[0]) + "/stat")
 	ts.Setenv(args[0]+"_START", strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])[22-3])
 }
 
-// recordedCmd records a process as the worker, and as a child, of the oldest run without an outcome, as if its pid had been
-// used again since: recorded PID START, or recorded FILE that holds both
+// recordedCmd records a process as the worker, and as a child, of the oldest run without an outcome, as if the kernel had reused
+// the worker's pid: recorded PID START, or recorded FILE, which contains both
 func recordedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 1 {
 		args = strings.Fields(ts.ReadFile(args[0]))
@@ -132,8 +132,8 @@ func questionCommands() (map[string]string, error) {
 	return commands, err
 }
 
-// questionCmd runs the commands that docs/questions.md has below a heading; each must exit with 0. With later it only
-// writes them to question.sh. `question all` fails unless the script has had every heading.
+// questionCmd runs the commands below a heading of docs/questions.md; each must exit with 0. With later it only writes them to
+// question.sh. `question all` fails unless the script has used every heading.
 //
 //	question HEADING [later] | question all
 func questionCmd(ts *testscript.TestScript, neg bool, args []string) {
@@ -158,7 +158,7 @@ func questionCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// multiplexer is a real terminal for one script: a tmux server of its own, with one window in which a shell waits.
+// multiplexer is a real terminal for one script: a tmux server with one window, in which a shell runs.
 type multiplexer struct {
 	socket string
 	pid    int
@@ -171,15 +171,15 @@ func hasTmux() bool {
 	return err == nil
 }
 
-// tmuxCmd steers a real terminal, in which an interactive bash waits for what is typed:
+// tmuxCmd controls a real terminal, in which an interactive bash runs:
 //
 //	tmux start COLUMNS ROWS    its prompt is "$ "
 //	tmux type TEXT             types a line
 //	tmux key KEY...            presses keys by tmux's names: q, C-c, C-z
 //	tmux size COLUMNS ROWS     resizes the window
-//	tmux until PATTERN         waits until what is shown matches, (?m) set; stdout can then be asked about it
+//	tmux until PATTERN         waits until the screen matches, with (?m); the screen is then in stdout
 //	tmux colours PATTERN       the same, with the escape sequences of colours
-//	tmux end                   at the end of the script, at the latest
+//	tmux end                   ends it, otherwise the end of the script does
 func tmuxCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if args[0] == "start" && len(args) == 3 {
 		m, err := startTmux(ts.Getenv("WORK"), append(scriptEnv(ts), "LC_ALL=C.UTF-8"), args[1], args[2])
@@ -191,7 +191,7 @@ func tmuxCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	m := stageOf(ts).terminal
 	if m == nil {
-		ts.Fatalf("tmux start comes first")
+		ts.Fatalf("tmux: use tmux start first")
 	}
 	switch {
 	case args[0] == "type" && len(args) == 2:
@@ -212,8 +212,7 @@ func tmuxCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// startTmux starts a server on a socket of its own. The socket's path must be short, which a script's directory often is
-// not.
+// startTmux starts a server. Its socket is in a new folder, because the path of a script's directory may be too long for a socket.
 func startTmux(dir string, env []string, columns, rows string) (*multiplexer, error) {
 	short, err := os.MkdirTemp("", "tmux-")
 	if err != nil {
@@ -246,7 +245,7 @@ func (m *multiplexer) run(args ...string) (string, error) {
 	return string(out), nil
 }
 
-// shown is what the window shows now, without the blanks at the ends of lines.
+// shown returns the present content of the window, without trailing blanks.
 func (m *multiplexer) shown(options ...string) (string, error) {
 	return m.run(append([]string{"capture-pane", "-p"}, options...)...)
 }
@@ -262,7 +261,7 @@ func (m *multiplexer) wait(ts *testscript.TestScript, pattern *regexp.Regexp, op
 	return text
 }
 
-// end ends the server, and with it the shell and what it runs. A second end finds nothing to do.
+// end ends the server with its shell and the shell's processes. A second call does nothing.
 func (m *multiplexer) end() error {
 	if m.pid == 0 {
 		return nil
@@ -272,15 +271,15 @@ func (m *multiplexer) end() error {
 	}
 	for end := time.Now().Add(bound); syscall.Kill(m.pid, 0) == nil; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			return fmt.Errorf("tmux %d does not end", m.pid)
+			return fmt.Errorf("tmux %d is still alive", m.pid)
 		}
 	}
 	m.pid = 0
 	return os.RemoveAll(filepath.Dir(m.socket))
 }
 
-// pressCmd presses a key in the terminal of tmux repeatedly until the text shown matches, since a program that has just
-// drawn a question may not read yet: press KEY PATTERN
+// pressCmd presses a key in the terminal of tmux repeatedly until the text shown matches, because a program that has just shown
+// a question may not read its input yet: press KEY PATTERN
 func pressCmd(ts *testscript.TestScript, neg bool, args []string) {
 	m := stageOf(ts).terminal
 	pattern := regexp.MustCompile("(?m)" + args[1])

@@ -2,7 +2,7 @@
 
 package main
 
-// systemCommands: scripts that want a terminal or a small disk run on linux only.
+// systemCommands returns nothing: scripts that need a terminal or a small disk run only on linux.
 func systemCommands() map[string]scriptCommand { return nil }
 
 func systemPrograms() map[string]func() { return nil }

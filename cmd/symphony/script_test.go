@@ -51,8 +51,8 @@ const (
 	suiteMargin = 30 * time.Second
 )
 
-// TestScript runs the scripts in testdata/script: the manual of each command, with the real program, real
-// processes and a real database. Linear is the one in this process; the agent is scripted.
+// TestScript runs the scripts in testdata/script with the real program, real processes and a real database. Linear is a fake in
+// this process; the agent is scripted.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, params(t, "script"))
@@ -76,7 +76,7 @@ func requireCodex(t *testing.T) {
 	}
 }
 
-// made reads a file of testdata/made, which tests complete.
+// made reads a file of testdata/made, which the tests fill in.
 func made(name string) string {
 	text, err := os.ReadFile(filepath.Join(moduleRoot, "testdata", "made", name))
 	if err != nil {
@@ -85,7 +85,7 @@ func made(name string) string {
 	return string(text)
 }
 
-// runScripts runs scripts that a test has made, by their names, like those of the folder.
+// runScripts runs scripts that a test has generated. The keys are their names.
 func runScripts(t *testing.T, p testscript.Params, texts map[string]string) {
 	t.Helper()
 	p.Dir, p.UpdateScripts = "", false
@@ -117,11 +117,11 @@ func params(t *testing.T, dir string) testscript.Params {
 	}
 }
 
-// scriptCommand is what a command of the scripts does; neg is true after an exclamation mark.
+// scriptCommand implements a command of the scripts; neg is true after an exclamation mark.
 type scriptCommand = func(ts *testscript.TestScript, neg bool, args []string)
 
-// commands are those of all scripts, by their usage: [ARG] may be left out, ARG... may be repeated, and only a command that
-// begins with [!] may be negated.
+// commands returns the commands of all scripts. The keys are their usage: [ARG] may be omitted, ARG... may be repeated, and only a
+// command that begins with [!] may be negated.
 func commands() map[string]scriptCommand {
 	byUsage := map[string]scriptCommand{
 		"[!] alive PATTERN": aliveCmd, "clock DURATION": clockCmd, "due": dueCmd, "exits CODE COMMAND [ARG...]": exitsCmd, "git-serve": gitServeCmd,
@@ -156,8 +156,8 @@ func commands() map[string]scriptCommand {
 	return cmds
 }
 
-// condition reports on this machine: [root], [mount]: file systems can be mounted, [freezer]: processes can be frozen,
-// [unshare]: namespaces can be created, [tmux], [bash], [zsh], [fish]: the program is installed.
+// condition evaluates a condition: [root]; [mount]: file systems can be mounted; [freezer]: processes can be frozen; [unshare]:
+// namespaces can be created; [tmux], [bash], [zsh], [fish]: the program is installed.
 func condition(name string) (bool, error) {
 	switch name {
 	case "root":
@@ -177,16 +177,16 @@ func condition(name string) (bool, error) {
 	return false, fmt.Errorf("unknown condition %q", name)
 }
 
-// stage is what the commands of one script share.
+// stage is the state that the commands of one script share.
 type stage struct {
 	linear *lineartest.Server
-	other  *lineartest.Server // the workspace of Linear that the command linear does not change now; may be nil
+	other  *lineartest.Server // the Linear workspace that the command linear does not change at present; may be nil
 	model  *modeltest.Server  // nil without the real codex
 	// registry is the server of packages, nil for none.
 	registry *httptest.Server
 	asked    []string     // headings of docs/questions.md whose commands have run
 	terminal *multiplexer // nil until tmux start
-	// release gives up the project lock that hold-lock took.
+	// release releases the project lock that hold-lock took.
 	release func() error
 }
 
@@ -196,7 +196,7 @@ func stageOf(ts *testscript.TestScript) *stage { return ts.Value(stageKey{}).(*s
 
 const markName = "SYMPHONY_TEST_MARK"
 
-// setupScript gives each script its own home, Linear and agent. At the end a process that the script left fails it.
+// setupScript gives each script its own home, Linear and agent. A process that is left at the end fails the script.
 func setupScript(env *testscript.Env) error {
 	server := lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})
 	seed := lineartest.Seed{Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo"}, {Name: "Second", SlugID: "second"}}}
@@ -215,7 +215,7 @@ func setupScript(env *testscript.Env) error {
 	mark := fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())
 	env.Setenv(markName, mark)
 	env.Defer(func() { sweep(env.T(), mark, env.WorkDir) })
-	// By its path, because login shells have a PATH of their own.
+	// The agent is given by its path, because login shells have a different PATH.
 	fake, err := inPath(env.Getenv("PATH"), "fake-codex")
 	if err != nil {
 		return err
@@ -271,7 +271,7 @@ func setupCodex(env *testscript.Env, path, home string) (*modeltest.Server, erro
 	return model, nil
 }
 
-// fillIn replaces variables in the workflows at keys that do not expand them.
+// fillIn replaces variables in the workflows, because not all keys expand them.
 func fillIn(env *testscript.Env) error {
 	files, err := filepath.Glob(filepath.Join(env.WorkDir, "*.md"))
 	if err != nil {
@@ -292,10 +292,10 @@ func fillIn(env *testscript.Env) error {
 	return nil
 }
 
-// sweepBound is how long processes of a script may take to end, also on a busy machine.
+// sweepBound limits the time that processes of a script may take to end, even on a busy machine.
 const sweepBound = 20 * time.Second
 
-// sweep kills the processes that a script has left and fails it: a script must end its processes itself.
+// sweep kills the processes that a script has left, and fails the script.
 func sweep(t testscript.T, mark, work string) {
 	for end := time.Now().Add(sweepBound); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if len(marked(mark, work)) == 0 {

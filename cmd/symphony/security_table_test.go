@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// The table in docs/security.md of what an agent can do is tried cell by cell: for each option a hostile agent, the real codex with
-// a scripted model, tries every row, and what came of it is looked at from outside of its sandbox.
+// These tests check every cell of the table in docs/security.md of what an agent can do. For each option a hostile agent, the real
+// codex with a scripted model, tries every row, and a script checks the result outside of the sandbox.
 
-// byDefault is the column without any option.
+// byDefault is the column without options.
 const byDefault = "by default"
 
-// trustOptions are the columns: what the table calls them, and what sets them.
+// trustOptions maps the columns, as the table calls them, to the script lines that set them.
 var trustOptions = map[string]string{
 	byDefault:                    "",
 	"agent.network":              "set agent.network true",
@@ -33,7 +33,7 @@ var trustOptions = map[string]string{
 	"externalSandbox":            "set codex.turn_sandbox_policy '{type: externalSandbox}'",
 }
 
-// trustCells gives the table's cells: the value of each row, by option.
+// trustCells returns the table's cells: the value of each row, by row and option.
 func trustCells(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	cells := map[string]map[string]string{}
@@ -44,7 +44,7 @@ func trustCells(t *testing.T) map[string]map[string]string {
 		}
 		what := row[0]
 		if cells[what] != nil {
-			t.Errorf("twice: %s", what)
+			t.Errorf("the row %q is there twice", what)
 		}
 		cells[what] = map[string]string{}
 		for option := range trustOptions {
@@ -56,11 +56,11 @@ func trustCells(t *testing.T) map[string]map[string]string {
 			}
 			m := regexp.MustCompile("^((?:`[^`]+`(?:, )?)+): (.+)$").FindStringSubmatch(exception)
 			if m == nil {
-				t.Fatalf("%s: not understood: %q", what, exception)
+				t.Fatalf("%s: wrong syntax of an exception: %q", what, exception)
 			}
 			for _, option := range codeSpans(m[1]) {
 				if _, known := trustOptions[option]; !known {
-					t.Errorf("%s: no such option: %s", what, option)
+					t.Errorf("%s: unknown option: %s", what, option)
 				}
 				named[option] = true
 				cells[what][option] = m[2]
@@ -68,8 +68,8 @@ func trustCells(t *testing.T) map[string]map[string]string {
 		}
 	}
 	for option := range trustOptions {
-		if !named[option] && option != "codex.thread_sandbox" { // of which the text says that it changes nothing
-			t.Errorf("the table does not speak of %s", option)
+		if !named[option] && option != "codex.thread_sandbox" { // which changes nothing, as the text says
+			t.Errorf("the table does not mention %s", option)
 		}
 	}
 	return cells
@@ -86,7 +86,7 @@ func TestSecurityTable(t *testing.T) {
 	}
 	for what := range cells {
 		if !tried[what] {
-			t.Errorf("nobody tries the row %q", what)
+			t.Errorf("no test tries the row %q", what)
 		}
 	}
 	if t.Failed() {
@@ -102,8 +102,8 @@ func TestSecurityTable(t *testing.T) {
 	runScripts(t, params(t, "codex"), scripts)
 }
 
-// removeOutside takes away what agents have written outside of their scripts' directories, by marks that begin with this
-// process's number.
+// removeOutside removes the files that agents have written outside of their scripts' directories. Their names contain this
+// process's pid.
 func removeOutside(t *testing.T) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/tmp/symphony-trust-%d-*", os.Getpid()))
@@ -125,7 +125,7 @@ func trustScript(t *testing.T, cells map[string]map[string]string, option string
 		value := cells[row.says][option]
 		look, known := row.means[value]
 		if !known {
-			t.Fatalf("%s, %s: nobody knows how %q is seen", row.says, option, value)
+			t.Fatalf("%s, %s: no check for the value %q", row.says, option, value)
 		}
 		fmt.Fprintf(&looks, "# %s, %s: %s\n%s\n", row.says, option, value, look)
 	}
@@ -137,7 +137,8 @@ func trustScript(t *testing.T, cells map[string]map[string]string, option string
 	return strings.NewReplacer("OPTION\n", trustOptions[option]+"\n", "ASKED\n", asked, "LOOKS\n", looks.String(), "AGENTS\n", agents).Replace(made("security.txtar"))
 }
 
-// trustAgent is what the agent does in a clone or a linked worktree. All commands are one, which spares a sandbox for each.
+// trustAgent returns the agent's script for a clone or a linked worktree. The commands are joined to one, so that there is only
+// one sandbox to start.
 func trustAgent(where int) string {
 	var commands, others strings.Builder
 	for _, row := range trustRows() {
@@ -155,29 +156,29 @@ func trustAgent(where int) string {
 	return "sh " + commands.String() + "true\n" + others.String()
 }
 
-// Where a row is tried.
+// The workspaces in which a row is tried.
 const (
 	inClone = iota
 	inWorktree
 )
 
-// trustRow is one row of the README's table.
+// trustRow is one row of the table.
 type trustRow struct {
 	says  string
 	where int
 	tries string // the agent's lines, if it needs any
-	// means tells for each value of a cell what the test's script then finds.
+	// means maps each value of a cell to the script lines that check it.
 	means map[string]string
 }
 
-// writes is a row about writing: the agent runs a command that makes the files, which are looked for from outside.
+// writes returns a row about writing: the agent runs a command that creates the files, and the script tests for them.
 func writes(says, command, files string) trustRow {
 	return trustRow{says: says, tries: "sh " + command, means: map[string]string{
 		"yes": "exists " + files, "no": "! exists " + files,
 	}}
 }
 
-// reads is a row about reading: what the command shows holds the word or does not.
+// reads returns a row about reading: the output of the command contains the word or not.
 func reads(says, command, word string) trustRow {
 	return trustRow{says: says, tries: "sh " + command, means: map[string]string{
 		"yes": "grep " + word + " outputs", "no": "! grep " + word + " outputs",
@@ -239,7 +240,7 @@ func trustRows() []trustRow {
 			"cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep LINEAR_API_KEY | sed 's/LINEAR_API_KEY=.*/found-the-key/'", "found-the-key"),
 		reads("have the tracker's key in its own environment", "env | grep -c lin_api_secret | sed 's/^[1-9].*/own-environment-has-the-key/'", "own-environment-has-the-key"),
 		reads("have variables called `*KEY*`, `*SECRET*` or `*TOKEN*`",
-			// Also from what codex and symphony keep; the brackets keep the search from finding itself.
+			// Also in the files of codex and symphony. The brackets keep the pattern from matching itself.
 			"echo token is $DEPLOY_TOKEN; cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep DEPLOY_TOKEN; grep -rhoa 'sentinel-tok[e]n' ../../codex-home ../../state ../.symphony | sort -u", "sentinel-token"),
 		reads("have the other variables of the environment, `*PASSWORD*` among them", "echo plain is $PLAIN_VARIABLE-$DB_PASSWORD", "sentinel-plain-sentinel-password"),
 
