@@ -33,7 +33,7 @@ func saveLimits(t testing.TB, a *Account, now time.Time, record string, args ...
 	test.OK(t, a.SaveLimits(ctx, now, fmt.Appendf(nil, record, args...)))
 }
 
-// limitOf describes a limit: its window, and how long it lasts from the epoch.
+// limitOf describes a limit by its window and its duration from the epoch.
 func limitOf(s AccountState) string {
 	if s.Limit == nil {
 		return ""
@@ -41,8 +41,8 @@ func limitOf(s AccountState) string {
 	return s.Limit.Window + " " + s.Limit.Until.Sub(epoch.Truncate(time.Second)).String()
 }
 
-// TestAccountDirectory checks that an account has one directory, whatever path leads to its codex home, and that reading
-// makes nothing.
+// TestAccountDirectory checks that an account has the same directory by every path to its codex home, and that reading
+// creates nothing.
 func TestAccountDirectory(t *testing.T) {
 	home := t.TempDir()
 	codex := filepath.Join(home, "codex")
@@ -58,7 +58,7 @@ func TestAccountDirectory(t *testing.T) {
 	test.Equal(t, "known of nothing", read(t, a, epoch), (AccountState{}))
 	count := test.Must(a.CountSlots(ctx, 2, 5))
 	if _, err := os.Stat(filepath.Join(home, ".local")); !errors.Is(err, fs.ErrNotExist) || count != (reconcile.Slots{Free: 2, Max: 2}) {
-		t.Errorf("a look has made something (%v), or counted %+v", err, count)
+		t.Errorf("reading created something (%v), or counted %+v", err, count)
 	}
 	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 	for path, mode := range map[string]fs.FileMode{a.Dir: 0o700, filepath.Join(a.Dir, limitsName): 0o600} {
@@ -67,8 +67,8 @@ func TestAccountDirectory(t *testing.T) {
 	}
 }
 
-// TestLimitUsedUp checks which window counts: the used-up one that comes back last, for at most eight days, and none of a
-// record from the future.
+// TestLimitUsedUp checks which limit applies: the used-up window that is reset last, for at most eight days, and none from a
+// record of the future.
 func TestLimitUsedUp(t *testing.T) {
 	at := func(d time.Duration) int64 { return epoch.Add(d).Unix() }
 	week := 7 * 24 * time.Hour
@@ -100,8 +100,8 @@ func TestLimitUsedUp(t *testing.T) {
 	}
 }
 
-// TestLimitsAreMerged checks that sparse updates make one record: null clears nothing, and limits of single models do not
-// count beside the main one.
+// TestLimitsAreMerged checks that sparse updates are merged: null clears nothing, and limits of single models are ignored
+// once the main one is known.
 func TestLimitsAreMerged(t *testing.T) {
 	a := newAccount(t)
 	reset := epoch.Add(time.Hour).Unix()
@@ -125,7 +125,7 @@ func TestLimitsAreMerged(t *testing.T) {
 	test.Equal(t, "plan", string(stored.Limits["planType"]), `"pro"`)
 }
 
-// TestDamagedAccount checks that an unreadable file is an error that blocks nothing, and is replaced by the next write.
+// TestDamagedAccount checks that an unreadable file gives an error but no block, and that the next write replaces it.
 func TestDamagedAccount(t *testing.T) {
 	for _, text := range []string{"", "{", `[]`, `{"block":{"code":"strange"}}`, `{"rate_limits":[]}`, `{"at":"yesterday"}`} {
 		a := newAccount(t)
@@ -140,13 +140,13 @@ func TestDamagedAccount(t *testing.T) {
 		wantConflict(t, a.Probe(ctx, epoch, reconcile.Block{}, "x"))
 		test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 		if s := read(t, a, epoch); s.Block == nil {
-			t.Errorf("%q: not written anew", text)
+			t.Errorf("%q: not replaced", text)
 		}
 	}
 }
 
-// TestSharedBlock checks that a block holds for all projects, that one at a time probes, and that its success ends the
-// block.
+// TestSharedBlock checks that a block applies to all projects, that one project at a time probes it, and that a successful
+// probe ends it.
 func TestSharedBlock(t *testing.T) {
 	a := newAccount(t)
 	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
@@ -162,9 +162,9 @@ func TestSharedBlock(t *testing.T) {
 	if s.Probe != "/state/runs/1/alive" || s.Block.Tries != 1 || !s.Block.NextTry.Equal(due.Add(20*time.Second)) {
 		t.Errorf("%+v %+v", s, s.Block)
 	}
-	// A caller that read the block before that is too late, however long it waited.
+	// A caller that read the block before the probe is too late, even if its own wait is over.
 	wantConflict(t, a.Probe(ctx, due.Add(time.Minute), b, "later"))
-	// In vain: the backoff goes on from there.
+	// The probe fails: the backoff continues from there.
 	test.OK(t, a.Failed(ctx, due.Add(time.Second), reconcile.CodeAgentQuota, "used up"))
 	s = read(t, a, due)
 	if s.Block.Code != "agent_quota" || s.Block.Tries != 1 || !s.Block.Since.Equal(epoch) || !s.Block.NextTry.Equal(due.Add(21*time.Second)) {
@@ -172,16 +172,16 @@ func TestSharedBlock(t *testing.T) {
 	}
 	test.OK(t, a.Worked(ctx, due, epoch.Add(-time.Second)))
 	if read(t, a, due).Block == nil {
-		t.Error("what ran before the block has ended it")
+		t.Error("a run from before the block ended it")
 	}
 	test.OK(t, a.Worked(ctx, due, due))
 	if read(t, a, due).Block != nil {
-		t.Error("the probe's success has not ended it")
+		t.Error("the successful probe did not end it")
 	}
 	wantConflict(t, a.Probe(ctx, due.Add(time.Hour), *s.Block, "over"))
 }
 
-// TestQuotaWithReset checks that there is no block where the end of a used-up limit is known.
+// TestQuotaWithReset checks that there is no block if the end of a used-up limit is known.
 func TestQuotaWithReset(t *testing.T) {
 	a := newAccount(t)
 	saveLimits(t, a, epoch, `{"primary":{"usedPercent":100,"resetsAt":%d}}`, epoch.Add(time.Hour).Unix())
@@ -191,16 +191,16 @@ func TestQuotaWithReset(t *testing.T) {
 	}
 	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 	if read(t, a, epoch).Block == nil {
-		t.Error("a missing login is no matter of the allowance")
+		t.Error("no block for a missing login while a limit is used up")
 	}
 	b := newAccount(t)
 	test.OK(t, b.Failed(ctx, epoch, reconcile.CodeAgentQuota, "used up"))
 	if read(t, b, epoch).Block == nil {
-		t.Error("no block, though the end of the limit is not known")
+		t.Error("no block, although the end of the limit is unknown")
 	}
 }
 
-// TestAccountWritersTakeTurns checks that of concurrent changes none is lost.
+// TestAccountWritersTakeTurns checks that no concurrent change is lost.
 func TestAccountWritersTakeTurns(t *testing.T) {
 	a := newAccount(t)
 	const writers, each = 3, 10
@@ -235,7 +235,7 @@ func wantSlots(t testing.TB, got reconcile.Slots, free, taken, most int) {
 	}
 }
 
-// TestSlots takes slots up to the limit, and again when their holders have closed them.
+// TestSlots takes slots up to the limit, and again after their holders have closed them.
 func TestSlots(t *testing.T) {
 	a := newAccount(t)
 	first, count := takeSlots(t, a, 3, 2)
@@ -253,7 +253,7 @@ func TestSlots(t *testing.T) {
 	closeAll(first)
 	many, count := takeSlots(t, a, 4, 9)
 	wantSlots(t, count, 4, 0, 4)
-	closeAll(many[:2]) // those taken under a larger limit count for a smaller one
+	closeAll(many[:2]) // slots taken under a higher limit count under a lower one, too
 	_, count = takeSlots(t, a, 2, 2)
 	wantSlots(t, count, 0, 2, 2)
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-const tellPatience = 20 * time.Second
+const hookPatience = 20 * time.Second
 
-// openKeys are the keys of the notifications that may be taken now.
+// openKeys returns the keys of the notifications that may be taken.
 func openKeys(t *testing.T, db *DB, now time.Time, standing ...reconcile.Attention) []string {
 	t.Helper()
-	list := test.Must(db.Attentions.OpenAttentions(ctx, now, tellPatience, "", standing...))
+	list := test.Must(db.Attentions.OpenAttentions(ctx, now, hookPatience, "", standing...))
 	keys := []string{}
 	for _, a := range list {
 		keys = append(keys, a.Key)
@@ -30,11 +30,11 @@ func wantOpen(t *testing.T, db *DB, now time.Time, want ...string) {
 // takes tries to take a stored notification, and reports whether it could.
 func takes(t *testing.T, db *DB, now time.Time, a reconcile.Attention, by string) bool {
 	t.Helper()
-	took := test.Must(db.Attentions.TakeAttention(ctx, now, tellPatience, a, by))
+	took := test.Must(db.Attentions.TakeAttention(ctx, now, hookPatience, a, by))
 	return took
 }
 
-// heldAt holds a claim.
+// heldAt makes a claim held.
 func heldAt(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Claim {
 	t.Helper()
 	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = reconcile.Held, reconcile.HoldMaxFailures, "too often", at
@@ -49,7 +49,7 @@ func changed(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Cl
 	return c
 }
 
-// TestAttentionOfAHold checks that a claim that becomes held is reported once, and again when it is held again.
+// TestAttentionOfAHold checks that a claim that becomes held is notified once, and again if it becomes held again.
 func TestAttentionOfAHold(t *testing.T) {
 	db := newState(t)
 	c := claim(t, db, 1)
@@ -60,7 +60,7 @@ func TestAttentionOfAHold(t *testing.T) {
 	if !strings.HasPrefix(first.Text, "ABC-1 is held (max_failures): too often") || first.Kind != reconcile.AttentionHold {
 		t.Errorf("it says %+v", first)
 	}
-	c = heldAt(t, db, c, epoch.Add(time.Hour)) // and was before
+	c = heldAt(t, db, c, epoch.Add(time.Hour)) // it is held already
 	wantOpen(t, db, epoch, first.Key)
 	c.Status = reconcile.Waiting
 	c = changed(t, db, c, epoch.Add(2*time.Hour))
@@ -68,14 +68,14 @@ func TestAttentionOfAHold(t *testing.T) {
 	wantOpen(t, db, epoch, first.Key, reconcile.HoldAttention(c).Key)
 }
 
-// TestAttentionIsTakenOnce checks that of two processes one takes a notification.
+// TestAttentionIsTakenOnce checks that only one of two processes takes a notification.
 func TestAttentionIsTakenOnce(t *testing.T) {
 	dir := newDir(t)
 	db := createIn(t, dir)
 	other := openIn(t, dir)
 	a := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 1), epoch))
 	if !takes(t, db, epoch, a, "pass") || takes(t, other, epoch, a, "run-1") {
-		t.Error("it was not taken once")
+		t.Error("it was taken by none or by both")
 	}
 	wantOpen(t, other, epoch)
 	test.OK(t, db.Attentions.DoneAttention(ctx, epoch.Add(time.Second), a.Key, ""))
@@ -85,13 +85,13 @@ func TestAttentionIsTakenOnce(t *testing.T) {
 	}
 }
 
-// TestAttentionOfADeadProcess checks that a notification whose process has died is taken once more after the time that a
-// hook may take, and never again.
+// TestAttentionOfADeadProcess checks that a notification whose process has died can be taken a second time, after the time
+// that a hook may take, but not a third time.
 func TestAttentionOfADeadProcess(t *testing.T) {
 	db := newState(t)
 	a := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 1), epoch))
 	takes(t, db, epoch, a, "run-1")
-	soon, later := epoch.Add(tellPatience), epoch.Add(tellPatience+time.Millisecond)
+	soon, later := epoch.Add(hookPatience), epoch.Add(hookPatience+time.Millisecond)
 	wantOpen(t, db, soon)
 	if takes(t, db, soon, a, "pass") {
 		t.Error("it was taken from a process that may be delivering it")
@@ -105,20 +105,20 @@ func TestAttentionOfADeadProcess(t *testing.T) {
 		t.Error("it was tried three times")
 	}
 
-	// A pass reports what the last process has left, once.
+	// A pass reports and closes what the dead process left.
 	for _, want := range []bool{true, false} {
-		test.Equal(t, "something is left", test.Must(db.Attentions.LeftAttentions(ctx, later.Add(time.Hour), tellPatience, "pass")), want)
-		test.OK(t, db.Attentions.GiveUpAttentions(ctx, later.Add(time.Hour), tellPatience, "pass"))
+		test.Equal(t, "something is left", test.Must(db.Attentions.LeftAttentions(ctx, later.Add(time.Hour), hookPatience, "pass")), want)
+		test.OK(t, db.Attentions.GiveUpAttentions(ctx, later.Add(time.Hour), hookPatience, "pass"))
 	}
 
-	// A clock that was set back keeps nothing for ever.
+	// A clock that was set back does not delay the second time.
 	b := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 2), epoch))
 	takes(t, db, epoch, b, "run-1")
 	wantOpen(t, db, epoch.Add(-time.Hour), b.Key)
 }
 
-// TestStandingAttention checks that a standing condition is reported once without having been stored before, and a
-// tracker's outage when it has lasted.
+// TestStandingAttention checks that a condition without a stored event is notified once, and a tracker outage once it has
+// lasted long enough.
 func TestStandingAttention(t *testing.T) {
 	db := newState(t)
 	set := func(b reconcile.Block) {
@@ -148,7 +148,7 @@ func TestStandingAttention(t *testing.T) {
 		t.Errorf("open are %v", got)
 	}
 
-	// Codex's word on when an allowance comes back differs a little from one report to the next.
+	// The reset time that codex reports differs slightly from report to report.
 	for i, until := range []time.Duration{-2 * time.Second, 2 * time.Second, 5 * time.Hour} {
 		l := reconcile.Limit{Window: "primary", Since: now, Until: epoch.Truncate(time.Hour).Add(90*time.Minute + until)}
 		limit := reconcile.LimitAttention(l, "/home/ann/.codex", now)
@@ -159,7 +159,7 @@ func TestStandingAttention(t *testing.T) {
 	}
 }
 
-// TestAttentionsAreDropped checks that without a hook no notification waits.
+// TestAttentionsAreDropped checks that DropAttentions closes the notifications so far, but no later one.
 func TestAttentionsAreDropped(t *testing.T) {
 	db := newState(t)
 	heldAt(t, db, claim(t, db, 1), epoch)
@@ -169,7 +169,7 @@ func TestAttentionsAreDropped(t *testing.T) {
 	wantOpen(t, db, epoch.Add(time.Hour), reconcile.HoldAttention(c).Key)
 }
 
-// TestPruneAttentions checks that notifications are pruned after a month, but not while a block stands.
+// TestPruneAttentions checks that notifications are pruned after a month, but not while there is a block.
 func TestPruneAttentions(t *testing.T) {
 	db, now := newState(t), epoch.Add(31*day)
 	auth := reconcile.Block{Code: "agent_auth", Message: "not logged in", Since: epoch}
@@ -183,7 +183,7 @@ func TestPruneAttentions(t *testing.T) {
 	wantOpen(t, db, now, recent)
 }
 
-// TestAttentionOfARequest checks that a request is reported as long as it can be answered.
+// TestAttentionOfARequest checks that a request is notified as long as it can be answered.
 func TestAttentionOfARequest(t *testing.T) {
 	db := newState(t)
 	open := asked(t, db, startedRun(t, db, 1), reconcile.CommandRequest).Attention()
@@ -197,7 +197,7 @@ func TestAttentionOfARequest(t *testing.T) {
 	withdrawn := asked(t, db, startedRun(t, db, 3), reconcile.CommandRequest)
 	test.Must(db.Journal.ResolveRequest(ctx, epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn))
 	wantOpen(t, db, epoch, open.Key)
-	// When the run has ended consent and secrets have no receiver. Another answer is for the next run.
+	// After its run has ended only a question can be answered, unless the answer is a secret: the next run receives it.
 	run := startedRun(t, db, 4)
 	question := asked(t, db, run, reconcile.QuestionRequest).Attention()
 	hidden := requestOf(run, reconcile.QuestionRequest)

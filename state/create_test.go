@@ -25,7 +25,7 @@ func TestCreateMakesPrivateCompleteDatabase(t *testing.T) {
 	defer unix.Umask(old)
 	dir := newDir(t)
 	test.OK(t, os.Mkdir(dir, 0o700))
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} { // of a creation that did not end
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} { // left by an interrupted creation
 		test.OK(t, os.WriteFile(filepath.Join(dir, tempName+suffix), []byte("half"), 0o600))
 	}
 	db := createIn(t, dir)
@@ -69,9 +69,9 @@ func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
 		(SELECT count(*) FROM sqlite_schema WHERE name = 'three')`).Scan(&version, &schema, &tables))
 
 	if version != next || schema != strconv.Itoa(next) || tables != 0 {
-		t.Errorf("version %d, schema %s, %d tables of the broken one", version, schema, tables)
+		t.Errorf("version %d, schema %s, %d tables of the broken migration", version, schema, tables)
 	}
-	older := createIn(t, dir) // this program, which knows one less
+	older := createIn(t, dir) // this program, which does not know the new schema
 	got, _, err := older.Views.ClaimByIssue(ctx, want.IssueID)
 	test.OK(t, err)
 	if got.Version != want.Version || older.schema != next {
@@ -111,7 +111,7 @@ func TestOpenNeverCreates(t *testing.T) {
 	}
 }
 
-// Nothing that remains of an earlier database may be forgotten in silence.
+// TestMissingDatabaseIsNotReplaced checks that no new database is created where runs or a WAL are left of an earlier one.
 func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 	for name, leave := range map[string]func(dir string) error{
 		"a run": func(dir string) error { return os.MkdirAll(filepath.Join(dir, "runs", "r1"), 0o700) },
@@ -135,15 +135,15 @@ func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 	createIn(t, dir) // an empty runs folder is no loss
 }
 
-// TestDamageIsReportedAndLeft checks that a damaged database and the WAL beside it stay as they are. SQLite would take the
-// WAL of an empty file for a leftover and delete it, although it may hold all that is left.
+// TestDamageIsReportedAndLeft checks that a damaged database and the WAL beside it are not changed. SQLite would delete the
+// WAL of an empty file as a leftover, although it may contain all that is left of the data.
 func TestDamageIsReportedAndLeft(t *testing.T) {
 	sound := newDir(t)
 	db := test.Must(Create(ctx, sound, epoch))
 	for i := range 50 {
 		claim(t, db, i)
 	}
-	wal, err := os.ReadFile(filepath.Join(sound, databaseName+"-wal")) // as a crash leaves it
+	wal, err := os.ReadFile(filepath.Join(sound, databaseName+"-wal")) // as after a crash
 	test.OK(t, errors.Join(err, db.Close()))
 	whole := test.Must(os.ReadFile(filepath.Join(sound, databaseName)))
 	for name, files := range map[string][2][]byte{
@@ -195,7 +195,7 @@ func TestForeignDatabaseIsNotOurs(t *testing.T) {
 	wantCode(t, err, "state_corrupt")
 }
 
-// TestNewerSchema checks that a process that was started before a newer program claimed the database stops using it.
+// TestNewerSchema checks that a process stops using the database when a newer program excludes older schemas.
 func TestNewerSchema(t *testing.T) {
 	db := newState(t)
 	before := openIn(t, db.Dir())
@@ -236,8 +236,8 @@ func TestDefaultDir(t *testing.T) {
 	}
 }
 
-// TestDirectoryMustBePrivate checks what a pass accepts as its directory, and that CheckDir tells the same without changing
-// anything.
+// TestDirectoryMustBePrivate checks which directories EnsureDir accepts, and that CheckDir returns the same error without
+// changing anything.
 func TestDirectoryMustBePrivate(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -297,7 +297,7 @@ func TestQuickCheck(t *testing.T) {
 	var page int64
 	test.OK(t, db.sql.QueryRow(`SELECT rootpage FROM sqlite_master WHERE name = 'passes_scheduled'`).Scan(&page))
 	test.OK(t, db.Close())
-	// An index is gone: all rows can still be read, and nothing else notices.
+	// An index is damaged: all rows can still be read, so nothing else detects it.
 	const pageSize = 4096
 	f := test.Must(os.OpenFile(filepath.Join(dir, databaseName), os.O_WRONLY, 0))
 	_, err := f.WriteAt(make([]byte, pageSize), (page-1)*pageSize)

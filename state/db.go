@@ -338,8 +338,8 @@ func (db *DB) Newer() error {
 	if db.schema <= schemaVersion {
 		return nil
 	}
-	return problem("state_newer", fmt.Sprintf("%s was changed by a newer symphony, to schema %d; this one knows schema %d: it stops and settles runs, but starts none",
-		db.dir, db.schema, schemaVersion), "upgrade symphony here, too", nil)
+	return problem("state_newer", fmt.Sprintf("%s was changed by a newer symphony, to schema %d; this one knows schema %d: "+
+		"it stops and settles runs, but starts none", db.dir, db.schema, schemaVersion), "upgrade symphony here, too", nil)
 }
 
 // Keys of meta that this package writes itself.

@@ -18,7 +18,7 @@ import (
 func init() { helpers["full-disk"] = func(args []string) error { return eachPage(args[0]) } }
 
 // TestFullAtEachWrite fills the disk before each write in turn: with n pages left the first writes succeed and the next one
-// fails. What was said to be stored is stored, what was not is not there, and with space again everything continues.
+// fails. What was reported as stored is stored, nothing else is, and once there is space again everything continues.
 func TestFullAtEachWrite(t *testing.T) {
 	cmd := helper(t, "full-disk", t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -37,15 +37,15 @@ func TestFullAtEachWrite(t *testing.T) {
 	}
 }
 
-// demand ends the helper process, where there is no test to fail.
+// demand ends the helper process with a message unless ok.
 func demand(ok bool, format string, args ...any) {
 	if !ok {
 		panic(fmt.Sprintf(format, args...))
 	}
 }
 
-// eachPage takes a run through its life with 0, 1, 2 … free pages, each time in a new directory, until no write meets a full
-// disk: before a database is made, and after.
+// eachPage takes the steps of a run with 0, 1, 2 … free pages, each time in a new directory, until they all succeed; first
+// without a database, then with one.
 func eachPage(at string) error {
 	if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
 		fmt.Println("nothing can be mounted here:", err)
@@ -69,7 +69,7 @@ func eachPage(at string) error {
 	return nil
 }
 
-// leave fills the disk up to so many pages.
+// leave fills the disk except for some pages.
 func leave(at, ballast string, pages int64) {
 	f := test.Must(os.Create(ballast))
 	defer f.Close()
@@ -125,8 +125,8 @@ func stepsOfARun() []step {
 	}
 }
 
-// liveOnFullDisk makes the database and takes the steps until the disk is full, and returns how many it took: -1 where there
-// is no database. Reading needs no space.
+// liveOnFullDisk creates the database and takes the steps until the disk is full. It returns how many it took, -1 if there is
+// no database. Reading needs no space.
 func liveOnFullDisk(dir string, made bool) (done int) {
 	full := func(err error) { demand(errorCode(err) == "disk_full", "error is %v, want disk_full", err) }
 	db, err := createOnce(dir)
@@ -152,7 +152,7 @@ func liveOnFullDisk(dir string, made bool) (done int) {
 	return done
 }
 
-// continueWithSpace opens or makes the database, finds the first so many steps stored, and takes the others.
+// continueWithSpace opens or creates the database, checks that the first done steps are stored, and takes the others.
 func continueWithSpace(dir string, done int) (err error) {
 	db := test.Must(createOnce(dir))
 	stored(db, done)
@@ -164,7 +164,7 @@ func continueWithSpace(dir string, done int) (err error) {
 	return errors.Join(err, db.QuickCheck(ctx), db.Close())
 }
 
-// createOnce opens or makes the database under the project lock.
+// createOnce opens or creates the database under the project lock.
 func createOnce(dir string) (*DB, error) {
 	release, held, err := Acquire(ctx, dir, Holder{Since: epoch}, 0, false)
 	if err != nil || held != nil {
@@ -174,14 +174,14 @@ func createOnce(dir string) (*DB, error) {
 	return db, errors.Join(err, release())
 }
 
-// readOnFullDisk reads the claim, where there is one, even where the shared memory of the WAL can't be made.
+// readOnFullDisk checks that the claim, if there is one, can be read even if the shared memory of the WAL can't be created.
 func readOnFullDisk(dir string, claimed bool) {
 	db := test.Must(OpenReadOnly(ctx, dir))
 	claims := test.Must(db.Store.State(ctx)).Claims
 	demand((len(claims) == 1) == claimed && db.Close() == nil, "%d claims", len(claims))
 }
 
-// stored demands that the first so many steps can be seen and the others not.
+// stored demands that the first done steps are stored and the others are not.
 func stored(db *DB, done int) {
 	for i, s := range stepsOfARun() {
 		n := test.Must(row(db.reader(ctx), itself[int], s.seen))

@@ -20,7 +20,7 @@ var epoch = time.Date(2026, 11, 20, 8, 0, 0, 123_000_000, time.UTC)
 // ctx is the context of most tests.
 var ctx = context.Background()
 
-// helperVariable turns the test binary into one of the processes that a test needs beside its own.
+// helperVariable turns the test binary into a helper process of a test.
 const helperVariable = "SYMPHONY_STATE_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// helper prepares a process of this binary that runs helpers[name] and dies with the test.
+// helper prepares a process of this binary that runs helpers[name] and is killed with the test.
 func helper(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -114,7 +114,7 @@ func claim(t testing.TB, db *DB, i int) reconcile.Claim {
 	return stored
 }
 
-// newRun is a run of issue i, not stored.
+// newRun returns a run of issue i that is not stored.
 func newRun(i int) reconcile.Run {
 	issue := issueOf(i)
 	return reconcile.Run{
@@ -133,7 +133,7 @@ func insertedRun(t testing.TB, db *DB, i int) reconcile.Run {
 
 var worker = reconcile.Handle{Boot: "boot-1", PID: 4711, Start: 1 << 63}
 
-// startedRun is one that a worker has taken.
+// startedRun stores a run of issue i that a worker has taken.
 func startedRun(t testing.TB, db *DB, i int) reconcile.Run {
 	t.Helper()
 	r := insertedRun(t, db, i)
@@ -141,7 +141,7 @@ func startedRun(t testing.TB, db *DB, i int) reconcile.Run {
 	return taken
 }
 
-// pastRun stores run n of issue 1, lets its worker change it, and ends it where it was given an outcome.
+// pastRun stores run n of issue 1 and changes it as its worker, which also ends it if change sets an outcome.
 func pastRun(t testing.TB, db *DB, n int, change func(r *reconcile.Run)) reconcile.Run {
 	t.Helper()
 	r := newRun(1)
@@ -163,5 +163,5 @@ func mustRun(t testing.TB, db *DB, id string) reconcile.Run {
 	return r
 }
 
-// helpers are the programs that tests start as processes of their own.
+// helpers are the programs of the helper processes.
 var helpers = map[string]func(args []string) error{}

@@ -10,8 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// This file states what must hold in every schedule. It does not use the plan, only the rows before and after a step and
-// what the processes did.
+// The rules in this file must hold in every schedule. They do not depend on the planner, but compare the rows before and
+// after each step with what the processes did.
 
 // storedAll is the database at one time.
 type storedAll struct {
@@ -60,19 +60,19 @@ func (w *world) rowsNow() *storedAll {
 	return all
 }
 
-// look compares the world with the one before the last step, and reports the first rule that is broken.
-func (w *world) look() error {
+// check returns an error for the rules that are broken now, or that the last step broke.
+func (w *world) check() error {
 	was, is := w.seen, w.rowsNow()
 	w.seen = is
 	faults := w.wrong
 	for id := range w.agents {
 		if run := is.runs[id]; run.Outcome != "" {
-			faults = append(faults, fmt.Sprintf("%s has ended (%s) and its agent lives", id, run.Outcome))
+			faults = append(faults, fmt.Sprintf("%s has ended (%s) and its agent lives on", id, run.Outcome))
 		}
 	}
-	faults = append(faults, is.standing()...)
+	faults = append(faults, is.violations()...)
 	if was != nil {
-		faults = append(faults, w.moved(was, is)...)
+		faults = append(faults, w.stepViolations(was, is)...)
 	}
 	if len(faults) > 0 {
 		return w.broken("%s", strings.Join(faults, "; "))
@@ -80,8 +80,8 @@ func (w *world) look() error {
 	return nil
 }
 
-// standing checks the rules that hold at any time.
-func (s *storedAll) standing() (faults []string) {
+// violations checks the rules that hold at any time.
+func (s *storedAll) violations() (faults []string) {
 	sums := map[string]int64{"": 0}
 	for id, run := range s.runs {
 		claim := s.claims[run.IssueID]
@@ -90,12 +90,12 @@ func (s *storedAll) standing() (faults []string) {
 			sums[run.IssueID] += run.Tokens.Total
 			sums[""] += run.Tokens.Total
 		case claim.Status != reconcile.Running || claim.RunID != id:
-			faults = append(faults, id+" is unsettled and its issue's claim does not name it")
+			faults = append(faults, id+" is unsettled, but is not the run of its issue's claim")
 		}
 	}
 	for id, claim := range s.claims {
 		if run, found := s.runs[claim.RunID]; claim.Status == reconcile.Running && (!found || run.Settled) {
-			faults = append(faults, "the claim of "+id+" is running, and its run is none that runs: "+claim.RunID)
+			faults = append(faults, "the claim of "+id+" is running, but its run is missing or settled: "+claim.RunID)
 		}
 	}
 	maps.DeleteFunc(sums, func(issue string, n int64) bool { return n == 0 && issue != "" })
@@ -105,8 +105,8 @@ func (s *storedAll) standing() (faults []string) {
 	return faults
 }
 
-// moved checks what one step, which is one transaction, may change.
-func (w *world) moved(was, is *storedAll) (faults []string) {
+// stepViolations checks what one step, which is one transaction, has changed.
+func (w *world) stepViolations(was, is *storedAll) (faults []string) {
 	fault := func(broken bool, format string, args ...any) {
 		if broken {
 			faults = append(faults, fmt.Sprintf(format, args...))
@@ -116,11 +116,14 @@ func (w *world) moved(was, is *storedAll) (faults []string) {
 		now, found := is.runs[id]
 		ended := old.Outcome != ""
 		fault(!found, "run %s is gone", id)
-		fault(ended && (now.Outcome != old.Outcome || now.ErrorCode != old.ErrorCode), "run %s had ended as %s and now as %s", id, old.Outcome, now.Outcome)
-		fault(old.Settled && !now.Settled, "run %s was settled and is no more", id)
-		fault(now.Tokens.Total < old.Tokens.Total || ended && now.Tokens != old.Tokens, "run %s has lost tokens, or ended and still used some", id)
-		fault(!ended && now.Outcome == reconcile.Lost && w.calm, "run %s is lost although no process died", id)
-		fault(!ended && now.ErrorCode == reconcile.CodeSpawnFailed && old.Phase != reconcile.Starting, "run %s counts as never started, and was in phase %s", id, old.Phase)
+		fault(ended && (now.Outcome != old.Outcome || now.ErrorCode != old.ErrorCode),
+			"run %s had ended as %s and now as %s", id, old.Outcome, now.Outcome)
+		fault(old.Settled && !now.Settled, "run %s was settled and no longer is", id)
+		fault(now.Tokens.Total < old.Tokens.Total || ended && now.Tokens != old.Tokens,
+			"run %s lost tokens, or used some after its end", id)
+		fault(!ended && now.Outcome == reconcile.Lost && w.undisturbed, "run %s is lost although no process died", id)
+		fault(!ended && now.ErrorCode == reconcile.CodeSpawnFailed && old.Phase != reconcile.Starting,
+			"run %s counts as never started, but was in phase %s", id, old.Phase)
 	}
 	given := func(verb reconcile.Verb, issue string) bool { // in this step
 		for id, c := range was.commands {
@@ -139,18 +142,22 @@ func (w *world) moved(was, is *storedAll) (faults []string) {
 		settled := ended.Settled && !was.runs[old.RunID].Settled
 		held, wasHeld := now.Status == reconcile.Held, old.Status == reconcile.Held
 		changed := now.Version != old.Version+1 && !reflect.DeepEqual(now, old)
-		fault(changed, "claim %s was changed without its version, or twice", id)
-		fault(now.Attempt < old.Attempt && (!settled || ended.Outcome != reconcile.Succeeded) && !retried, "claim %s went from attempt %d back to %d", id, old.Attempt, now.Attempt)
-		fault(settled && ended.Outcome == reconcile.Lost && !held && now.Attempt != ended.Attempt+1, "claim %s has attempt %d after attempt %d was lost", id, now.Attempt, ended.Attempt)
-		fault(wasHeld && old.HoldReason == reconcile.HoldOperator && !held && !retried, "claim %s was held by an operator and not retried", id)
-		fault(old.HoldNext && !now.HoldNext && !held && !retried, "claim %s was to be held after its run, and is not", id)
+		fault(changed, "claim %s was changed without its version, or more than once", id)
+		fault(now.Attempt < old.Attempt && (!settled || ended.Outcome != reconcile.Succeeded) && !retried,
+			"claim %s went from attempt %d back to %d", id, old.Attempt, now.Attempt)
+		fault(settled && ended.Outcome == reconcile.Lost && !held && now.Attempt != ended.Attempt+1,
+			"claim %s has attempt %d after attempt %d was lost", id, now.Attempt, ended.Attempt)
+		fault(wasHeld && old.HoldReason == reconcile.HoldOperator && !held && !retried,
+			"claim %s was held by an operator and not retried", id)
+		fault(old.HoldNext && !now.HoldNext && !held && !retried, "claim %s should be held after its run, but is not", id)
 		fault(!wasHeld && held && now.HoldReason == reconcile.HoldOperator && !old.HoldNext && !given(reconcile.VerbHold, id) && !given(reconcile.VerbStop, id),
-			"claim %s is held, and no operator asked for it", id)
+			"claim %s is held, but no operator asked for it", id)
 	}
 	for id, c := range was.commands {
 		_, left := is.commands[id]
 		claim, claimed := is.claims[c.IssueID]
-		fault(!left && !is.obeys(c.Verb, claim, claimed, claim.HoldNext && claim.Status == reconcile.Running), "%s is gone without its effect", c.Verb)
+		fault(!left && !is.obeys(c.Verb, claim, claimed, claim.HoldNext && claim.Status == reconcile.Running),
+			"%s was consumed without its effect", c.Verb)
 	}
 	return faults
 }
@@ -170,11 +177,11 @@ func (s *storedAll) obeys(verb reconcile.Verb, claim reconcile.Claim, claimed, l
 	return !s.paused
 }
 
-// settleDown runs passes when all other actors are gone: they must leave nothing undone. Of the commands about a thing, in
-// the order in which they were stored, the last decides. An issue that still needs work gets a run, unless an operator holds it.
-func (w *world) settleDown() error {
+// finish runs two passes after all actors have ended, which must leave nothing undone. Of several commands about an issue or
+// the project the last one stored decides. An issue that still needs work gets a run, unless it is held.
+func (w *world) finish() error {
 	w.conduct, w.faults = conduct{tokens: 1}, 0
-	if err := w.alone(reconcile.Options{DispatchOff: true}); err != nil {
+	if err := w.runLastPass(reconcile.Options{DispatchOff: true}); err != nil {
 		return err
 	}
 	before := w.seen
@@ -194,10 +201,10 @@ func (w *world) settleDown() error {
 		claim, claimed := before.claims[issue]
 		finished := modelPolicy.Terminal(w.issues[issue].State) // such an issue can't be held
 		if !finished && !before.obeys(verb, claim, claimed, false) {
-			return w.broken("the last command about %q was %s, and that is not how it stands", issue, verb)
+			return w.broken("the last command about %q was %s, but has no effect", issue, verb)
 		}
 	}
-	if err := w.alone(reconcile.Options{}); err != nil || before.paused {
+	if err := w.runLastPass(reconcile.Options{}); err != nil || before.paused {
 		return err
 	}
 	count := func(s *storedAll, issue string) (n int) {
@@ -210,23 +217,23 @@ func (w *world) settleDown() error {
 	}
 	for id, issue := range w.issues {
 		if modelPolicy.Active(issue.State) && before.claims[id].Status != reconcile.Held && count(w.seen, id) == count(before, id) {
-			return w.broken("%s has no run any more, and nothing holds it", id)
+			return w.broken("%s gets no run, but is not held", id)
 		}
 	}
 	return nil
 }
 
-// alone runs one more pass, an hour later, and the actors that it starts, to the end without interference.
-func (w *world) alone(options reconcile.Options) error {
+// runLastPass runs one more pass, an hour later, and the actors that it starts to their ends, without faults.
+func (w *world) runLastPass(options reconcile.Options) error {
 	w.now = w.now.Add(time.Hour)
 	w.enter("pass after all", pass(passKind{options: options}))
 	for range 1000 {
-		can, _ := w.living()
+		can, _ := w.split()
 		if len(can) == 0 {
 			return nil
 		}
-		w.take(can[0], goOn)
-		if err := w.look(); err != nil {
+		w.take(can[0], proceed)
+		if err := w.check(); err != nil {
 			return err
 		}
 	}

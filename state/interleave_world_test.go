@@ -18,19 +18,18 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// lab holds the one database in which all schedules are played one after the other, and the mechanisms that are disabled
-// in them.
+// lab has the database in which schedules are played one after the other, and the mechanisms that are disabled in them.
 type lab struct {
 	sql     *sql.DB
 	changed int // how many statements were modified
 	without
 }
 
-// without disables mechanisms of the program, to see whether a rule notices.
+// without disables mechanisms of the program, to show that a rule detects it.
 type without struct {
 	projectLock    bool
 	exclusiveReap  bool     // a pass ends a dead run without holding its alive file
-	rowBeforeSpawn bool     // the worker is started before its row is there
+	rowBeforeSpawn bool     // a worker is started before its run is stored
 	sql            []string // conditions of statements, each followed by its replacement
 }
 
@@ -45,7 +44,7 @@ func newLab(t testing.TB, w without) *lab {
 	return l
 }
 
-// memory opens databases in memory and can modify statements on their way.
+// memory opens databases in memory, and replaces conditions of statements.
 type memory struct {
 	driver driver.Driver
 	change *strings.Replacer
@@ -96,29 +95,29 @@ func (c changedConn) QueryContext(ctx context.Context, query string, args []driv
 	return c.wholeConn.QueryContext(ctx, c.changed(query), args)
 }
 
-// world is one schedule and what there is around the database.
+// world is one schedule, and the model of everything but the database.
 type world struct {
 	lab     *lab
 	db      *DB // no two transactions overlap, because each is within one step
 	dice    *rand.Rand
 	actors  []*actor
 	faults  int
-	told    []string
+	steps   []string
 	now     time.Time
 	locks   map[string]*actor // held exclusively, by name
-	leases  map[string]string // the run that holds it, by issue
+	leases  map[string]string // the run that has the lease, by issue
 	workers map[string]*workerProcess
-	agents  map[string]bool // by run: lives
+	agents  map[string]bool // those that live, by run
 	issues  map[string]reconcile.Issue
 	conduct conduct // of workers to come
-	// scheduled reports that a schedule is alive, so that operators' passes may start runs.
-	scheduled bool
-	calm      bool       // no process has died and no wait has timed out
-	seen      *storedAll // what the rules saw last
-	stored    *storedAll // what was read last
-	wrong     []string
-	given     []reconcile.Command // by operators, as stored
-	ids       map[string]int
+	// scheduled means that a schedule is alive, so that operators' passes may start runs.
+	scheduled   bool
+	undisturbed bool       // no process has died and no wait has timed out
+	seen        *storedAll // what the rules saw last
+	stored      *storedAll // what was read last
+	wrong       []string
+	given       []reconcile.Command // by operators, as stored
+	ids         map[string]int
 }
 
 type workerProcess struct {
@@ -134,29 +133,30 @@ type conduct struct {
 	follow  bool // the worker starts a pass of its own afterwards
 }
 
-// begin empties the database and sets the scene up.
+// begin empties the database and sets up the scene.
 func (l *lab) begin(sc scene, dice *rand.Rand) *world {
 	w := &world{
 		lab: l, db: newDB(&conn{dir: "/in/memory", sql: l.sql, schema: schemaVersion}), dice: dice, faults: sc.faults, now: epoch,
 		locks: map[string]*actor{}, leases: map[string]string{}, workers: map[string]*workerProcess{}, agents: map[string]bool{},
-		issues: map[string]reconcile.Issue{}, conduct: conduct{tokens: 10}, calm: true, ids: map[string]int{},
+		issues: map[string]reconcile.Issue{}, conduct: conduct{tokens: 10}, undisturbed: true, ids: map[string]int{},
 	}
-	_, err := l.sql.Exec(`DELETE FROM claims; DELETE FROM runs; DELETE FROM commands; DELETE FROM threads; DELETE FROM skips; DELETE FROM issue_totals;
+	_, err := l.sql.Exec(`DELETE FROM claims; DELETE FROM runs; DELETE FROM commands; DELETE FROM threads; DELETE FROM skips;
+		DELETE FROM issue_totals;
 		DELETE FROM meta WHERE key IN ('paused', 'last_sweep'); UPDATE meta SET value = '0' WHERE key LIKE 'totals_%'`)
 	w.must(err)
 	sc.setUp(w)
 	return w
 }
 
-// must fails on what the program never reports in a sound model.
+// must records an error that never occurs in a correct model.
 func (w *world) must(err error) {
 	if err != nil {
 		w.wrong = append(w.wrong, err.Error())
 	}
 }
 
-// gone releases what a process held when it ended or was killed. Its agent lives on until it sees the end of its input, or
-// is found.
+// gone releases the locks of an actor that has ended or was killed. Its agent lives on until it reads the end of its input or
+// a pass ends it.
 func (w *world) gone(a *actor) {
 	maps.DeleteFunc(w.locks, func(_ string, holder *actor) bool { return holder == a })
 	for id, worker := range w.workers {
@@ -182,7 +182,7 @@ func (w *world) offered(i int) reconcile.Issue {
 	return issue
 }
 
-// dispatched adds an issue whose run has its row and whose worker is about to begin.
+// dispatched adds an issue whose run is stored and whose worker is about to begin.
 func (w *world) dispatched(i int) string {
 	issue := w.offered(i)
 	run := newRun(i)
@@ -206,15 +206,15 @@ func (w *world) waiting(i int) {
 	w.must(w.db.Store.Commit(ctx, w.now, reconcile.Change{Claim: &claim}))
 }
 
-// ended adds an issue whose run has recorded its outcome and is not settled yet; its worker's own pass has begun.
+// ended adds an issue whose run has an outcome but is not settled yet; the worker's own pass has begun.
 func (w *world) ended(i int) {
 	id := w.dispatched(i)
 	run, err := w.db.Journal.TakeRun(ctx, id, reconcile.Handle{Boot: "boot", PID: 100, Start: 1}, w.now)
 	run.Outcome, run.Tokens = reconcile.Succeeded, reconcile.Tokens{Output: 5, Total: 5}
 	w.must(errors.Join(err, w.db.Journal.Finish(ctx, w.now, run)))
-	w.take(w.workers[id].actor, die)
+	w.take(w.workers[id].actor, kill)
 	w.faults++
-	w.calm = true
+	w.undisturbed = true
 	w.enter("own pass", pass(passKind{patient: true}))
 }
 
@@ -238,7 +238,7 @@ func (w *world) operator(verb reconcile.Verb, i int) {
 type passKind struct {
 	options reconcile.Options
 	command *reconcile.Command // an operator's, stored before
-	patient bool               // waits for the lock
+	patient bool               // it waits for the lock
 }
 
 // pass is symphony tick, an operator's command, or a worker's own pass.
@@ -283,7 +283,7 @@ var modelPolicy = reconcile.Policy{
 	MaxRetryBackoff: 5 * time.Minute, MaxFailures: 10, MaxIdleRuns: 3, MaxRuns: 20, WorkspaceRoot: "/root",
 }
 
-// stepped is the real store, with one step for each method on which a decision depends.
+// stepped is the real store with a step before each method on which a decision depends.
 type stepped struct {
 	Store
 	a *actor
@@ -310,11 +310,11 @@ func (s stepped) EndDead(ctx context.Context, now time.Time, run reconcile.Run, 
 	return s.Store.EndDead(ctx, now, run, outcome, code, message)
 }
 
-// modelRunners are the processes, workspaces and the tracker as one pass sees them.
+// modelRunners models processes, workspaces and the tracker for one pass.
 type modelRunners struct {
 	*actor
-	answer map[string]reconcile.Issue // of the tracker, all at one time
-	single sync.Mutex                 // a pass starts and stops several workers side by side
+	answer map[string]reconcile.Issue // the tracker's issues at one time
+	single sync.Mutex                 // a pass starts and stops workers concurrently
 }
 
 func (r *modelRunners) Probe(_ context.Context, run reconcile.Run) reconcile.Liveness {
@@ -382,7 +382,7 @@ func (r *modelRunners) Reap(_ context.Context, run reconcile.Run, record func([]
 	return nil, err
 }
 
-// Workspaces comes right before the tracker is asked.
+// Workspaces is called right before the tracker is asked.
 func (r *modelRunners) Workspaces(context.Context) ([]reconcile.Workspace, error) {
 	r.step("ask the tracker")
 	r.answer = maps.Clone(r.issues)
@@ -408,14 +408,14 @@ func (r *modelRunners) Candidates(context.Context, []string) ([]reconcile.Issue,
 	return list, nil
 }
 
-// spawn makes the worker of a run.
+// spawn adds the worker of a run.
 func (w *world) spawn(id string) {
 	worker := &workerProcess{}
 	w.workers[id] = worker
 	worker.actor = w.enter("worker of "+id, w.worker(id, worker, w.conduct))
 }
 
-// worker does what the worker of a run does, in the order of cmd/symphony/internal/worker and runner.
+// worker does the same as the worker of a run, in the order of cmd/symphony/internal/worker and runner.
 func (w *world) worker(id string, self *workerProcess, do conduct) func(*actor) {
 	return func(a *actor) {
 		a.step("take alive")
@@ -440,7 +440,7 @@ func (w *world) worker(id string, self *workerProcess, do conduct) func(*actor) 
 	}
 }
 
-// work carries out a run that was taken and reports whether its outcome is recorded.
+// work carries out a run that was taken, and reports whether its outcome was recorded.
 func (w *workerProcess) work(a *actor, run reconcile.Run, do conduct) bool {
 	run.Outcome, run.Phase = reconcile.Succeeded, reconcile.StreamingTurn
 	a.step("take the lease")
@@ -466,7 +466,7 @@ func (w *workerProcess) work(a *actor, run reconcile.Run, do conduct) bool {
 	return true
 }
 
-// converse is one turn of the agent. It returns false where the worker has lost the run.
+// converse starts and ends the agent. It returns false if the worker has lost the run.
 func (w *workerProcess) converse(a *actor, run *reconcile.Run, do conduct) (ours bool) {
 	if ours, on := w.beat(a, run); !on {
 		return ours
@@ -510,7 +510,7 @@ func (w *workerProcess) turn(a *actor, run *reconcile.Run, do conduct) (ours, on
 	return w.beat(a, run)
 }
 
-// beat writes the row. ours is false where another process has ended the run, on where the run is to end.
+// beat writes the row. ours is false if another process has ended the run. on is false if the run must end.
 func (w *workerProcess) beat(a *actor, run *reconcile.Run) (ours, on bool) {
 	run.Beats++
 	a.step("write the row")

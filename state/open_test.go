@@ -29,7 +29,7 @@ func init() {
 	}
 }
 
-// dropPrivileges gives up the rights of root, which no mode restricts.
+// dropPrivileges gives up the rights of root, to whom file modes do not apply.
 func dropPrivileges() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -40,7 +40,7 @@ func dropPrivileges() error {
 	return unix.Setuid(65534)
 }
 
-// TestConcurrentCreation checks that of ten who want to make the database one does.
+// TestConcurrentCreation checks that only one of ten concurrent passes creates the database.
 func TestConcurrentCreation(t *testing.T) {
 	dir, all, results := newDir(t), 10, make(chan error)
 	for range all {
@@ -62,7 +62,7 @@ func TestConcurrentCreation(t *testing.T) {
 		test.OK(t, <-results)
 	}
 	if passes := test.Must(openIn(t, dir).passes(ctx, `ORDER BY id DESC LIMIT ?`, 100)); len(passes) != all {
-		t.Errorf("%d passes, want %d: two databases were made", len(passes), all)
+		t.Errorf("%d passes, want %d: two databases were created", len(passes), all)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
 	test.OK(t, begun.Commit())
 	test.OK(t, db.Close())
 	if _, err := os.Stat(filepath.Join(dir, databaseName+"-wal")); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("the last one to close left its WAL: %v", err)
+		t.Fatalf("the last process to close left its WAL: %v", err)
 	}
 	test.OK(t, readIt(dir))
 
@@ -98,7 +98,7 @@ func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
 	defer ro.Close()
 	_, err = ro.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
 	wantCode(t, err, "state_readonly")
-	rw := openIn(t, dir) // the reader does not hinder the next writer
+	rw := openIn(t, dir) // the reader does not block the next writer
 	claim(t, rw, 2)
 	rec := test.Must(ro.Store.State(ctx))
 	test.Equal(t, "the reader sees", len(rec.Claims), 2)
@@ -109,7 +109,7 @@ func TestReadOnlyDirectory(t *testing.T) {
 	db := test.Must(Create(ctx, dir, epoch))
 	claim(t, db, 1)
 	test.OK(t, db.Close())
-	if os.Geteuid() == 0 { // root is stopped by no mode: another user reads
+	if os.Geteuid() == 0 { // modes do not apply to root: another user reads
 		for at := dir; at != os.TempDir() && at != "/"; at = filepath.Dir(at) {
 			test.OK(t, os.Chmod(at, 0o755))
 		}

@@ -12,7 +12,7 @@ import (
 
 const day = 24 * time.Hour
 
-// pastRuns stores n settled runs of issue i, one an hour from the given time on.
+// pastRuns stores n settled runs of issue i, one an hour beginning at from.
 func pastRuns(t *testing.T, db *DB, i, n int, from time.Time) []string {
 	t.Helper()
 	var ids []string
@@ -33,7 +33,7 @@ func pastRuns(t *testing.T, db *DB, i, n int, from time.Time) []string {
 	return ids
 }
 
-// passAt records a pass of an undisturbed clock.
+// passAt records a pass whose clocks agree.
 func passAt(t *testing.T, db *DB, at time.Time) {
 	t.Helper()
 	test.Must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)}))
@@ -122,8 +122,8 @@ func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
 	}
 }
 
-// TestPruneWhatBelongsToRuns checks that the last passes of the schedule stay whatever their age, and that requests and
-// threads go with their runs.
+// TestPruneWhatBelongsToRuns checks that requests and threads are deleted with their runs, and that the last scheduled passes
+// are never deleted.
 func TestPruneWhatBelongsToRuns(t *testing.T) {
 	db := newState(t)
 	now := epoch.Add(100 * day)

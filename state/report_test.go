@@ -9,7 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// ranFor gives the issue of a claim one more run of ten minutes that has ended so, and returns when.
+// ranFor adds a settled run of ten minutes, which ended at a time with an outcome, to the issue of a claim.
 func ranFor(t *testing.T, db *DB, c reconcile.Claim, n int, at time.Time, model string, outcome reconcile.Outcome) {
 	t.Helper()
 	r := newRun(n)
@@ -40,7 +40,7 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	db := newState(t)
 	c := claim(t, db, 1)
 	c.ClaimedAt, c.Issue.State = epoch, "Todo"
-	before := c // a run of an earlier claim belongs to that
+	before := c // its run belongs to an earlier claim
 	ranFor(t, db, before, 1, epoch, "old", reconcile.Failed)
 	ranFor(t, db, c, 2, epoch.Add(time.Hour), "gpt-a", reconcile.Failed)
 	ranFor(t, db, c, 3, epoch.Add(2*time.Hour), "gpt-b", reconcile.Succeeded)
@@ -67,7 +67,7 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	if r := reported(t, db, epoch, at).Releases; len(r) != 0 {
 		t.Errorf("before the release: %+v", r)
 	}
-	// It outlives its runs.
+	// The release does not depend on its runs.
 	test.Must(db.sql.ExecContext(ctx, `DELETE FROM runs`))
 	test.Equal(t, "Releases", reported(t, db, at, at.Add(time.Minute)).Releases, want)
 }
@@ -110,14 +110,14 @@ func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
 	want := []Outage{
 		{"linear_api_status", "HTTP 503", at(0), at(3)}, {"agent_quota", "used up", at(2), at(5)}, {"agent_auth", "log in", at(5), time.Time{}},
 	}
-	// An outage that began before the period or still lasts belongs to the period.
+	// An outage that began before the period or has not ended belongs to the period.
 	for _, c := range []struct {
 		since, until int
 		want         []Outage
 	}{{0, 60, want}, {4, 60, want[1:]}, {0, 5, want[:2]}} {
 		test.Equal(t, "Outages", reported(t, db, at(c.since), at(c.until)).Outages, c.want)
 	}
-	// An older program has cleared the block and written nothing down.
+	// An older program deletes the block without recording the end of the outage.
 	test.Must(db.sql.ExecContext(ctx, `DELETE FROM meta WHERE key = 'blocked_agent'`))
 	want[2].Until = want[2].Since
 	test.Equal(t, "Outages", reported(t, db, epoch, at(60)).Outages, want)
@@ -141,7 +141,7 @@ func TestMissedPasses(t *testing.T) {
 		"none since": {
 			[]float64{0, 1, 2}, Rhythm{Passes: 3, Usual: time.Minute, Gaps: []Gap{{From: at(2), To: at(60), Missed: 57, Open: true}}},
 		},
-		"the time begins in a gap": {
+		"the period begins in a gap": {
 			[]float64{-200, -99, 30, 31, 32, 33, 59}, Rhythm{Passes: 5, Usual: time.Minute, Gaps: []Gap{
 				{From: at(-99), To: at(30), Missed: 128}, {From: at(33), To: at(59), Missed: 25},
 			}},

@@ -79,7 +79,7 @@ func TestRequestIsStoredWhole(t *testing.T) {
 	wantOpen(t, db, epoch, q.Attention().Key)
 }
 
-// TestRequestIsDecidedOnce checks that the first decision in time counts, and every other is refused.
+// TestRequestIsDecidedOnce checks that the first decision in time is stored, and that every other is refused.
 func TestRequestIsDecidedOnce(t *testing.T) {
 	type before = func(*testing.T, *DB, reconcile.Request, reconcile.Run)
 	deny := func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
@@ -116,7 +116,7 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 			if c.fate != "" {
 				wantEnded(t, err, c.fate)
 				if after, err := db.RequestByID(ctx, q.IssueID, q.Number); err != nil || !cmp.Equal(after, before) {
-					t.Errorf("a refusal has changed it: %+v, %v", after, err)
+					t.Errorf("a refused decision changed it: %+v, %v", after, err)
 				}
 				return
 			}
@@ -124,7 +124,7 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 			if is.Decision != reconcile.DecideApprove || is.Fate != "" {
 				t.Errorf("it is now %+v", is)
 			}
-			// What was decided in the last moment does not expire.
+			// A request that was decided just in time does not expire.
 			is = test.Must(db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestExpired))
 			if is.Fate != reconcile.RequestAnswered || is.Decision != reconcile.DecideApprove || is.Answer.Reason != "because" {
 				t.Errorf("after it expired it is %+v", is)
@@ -164,19 +164,19 @@ func TestOpenRequests(t *testing.T) {
 	wantIDs("ABC-1.1")
 	is, err := db.RequestByID(ctx, first.IssueID, first.Number)
 	if err != nil || is.Fate != reconcile.RequestRunEnded {
-		t.Errorf("of the other it is said %s, %v", is.Fate, err)
+		t.Errorf("the other has the fate %s, %v", is.Fate, err)
 	}
 	test.Must(decided(db, second, reconcile.DecideDeny, early, false))
 	wantIDs()
 }
 
-// TestLateAnswers checks that an answer to a question of an ended run is given to one later run, once. Consent is not.
+// TestLateAnswers checks that one later run receives the answer to a question of an ended run. An approval is refused.
 func TestLateAnswers(t *testing.T) {
 	db := newState(t)
 	run := startedRun(t, db, 1)
 	question, command := asked(t, db, run, reconcile.QuestionRequest), asked(t, db, run, reconcile.CommandRequest)
 	unread := asked(t, db, run, reconcile.QuestionRequest)
-	_, err := decided(db, unread, reconcile.DecideAnswer, early, false) // and the worker dies before it looks
+	_, err := decided(db, unread, reconcile.DecideAnswer, early, false) // the worker dies before it reads the answer
 	test.OK(t, err)
 	hidden := requestOf(run, reconcile.QuestionRequest)
 	hidden.Detail.Questions[0].Secret = true
@@ -227,10 +227,10 @@ func TestLateAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswerToADyingWorker checks that an answer is not lost whose worker read it and died at once.
+// TestAnswerToADyingWorker checks that an answer is not lost if the worker dies right after reading it.
 func TestAnswerToADyingWorker(t *testing.T) {
 	for name, c := range map[string]struct {
-		after time.Duration // of the worker's reading the answer, from its last heartbeat
+		after time.Duration // from the last heartbeat until the worker read the answer
 		lost  bool
 		want  int
 	}{"died at once": {0, true, 1}, "died later": {-time.Millisecond, true, 0}, "ended": {time.Second, false, 0}} {
@@ -255,11 +255,11 @@ func TestCreated(t *testing.T) {
 	made := []reconcile.Created{{Kind: "comment", ID: "c-1"}, {Kind: "attachment", ID: "a-1"}}
 	test.OK(t, db.Journal.SaveCreated(ctx, "run-1", "issue-1", made, epoch))
 	test.OK(t, db.Journal.SaveCreated(ctx, "run-1", "issue-1", nil, epoch))
-	// A run that does the same again creates nothing anew: a link that is there already.
+	// An object that is stored already, such as a link, stays that of the first run.
 	test.OK(t, db.Journal.SaveCreated(ctx, "run-2", "issue-1", made[1:], epoch))
 
 	ids := []string{"c-1", "c-2", "a-1", `"]'`, ""}
-	for i := range 2000 { // more than SQLite takes parameters by default
+	for i := range 2000 { // more than the parameters that SQLite accepts by default
 		ids = append(ids, fmt.Sprintf("other-%d", i))
 	}
 	ours := test.Must(db.Journal.Created(ctx, ids))

@@ -8,9 +8,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The tests of this file follow the table of the package's documentation, row by row.
+// The tests in this file follow the table in the package documentation, row by row.
 
-func TestClaimsAreWrittenWhereTheVersionIsTheOneRead(t *testing.T) {
+func TestClaimsAreWrittenOnlyInTheVersionRead(t *testing.T) {
 	db := newState(t)
 	c := claim(t, db, 1)
 	if c.Version != 1 {
@@ -40,7 +40,7 @@ func TestClaimsAreWrittenWhereTheVersionIsTheOneRead(t *testing.T) {
 	}
 }
 
-func TestWorkerWritesWhileThereIsNoOutcome(t *testing.T) {
+func TestWorkerWritesUntilTheOutcome(t *testing.T) {
 	for name, end := range map[string]func(*DB, reconcile.Run) error{
 		"by itself": func(db *DB, r reconcile.Run) error {
 			r.Outcome = reconcile.Succeeded
@@ -70,7 +70,7 @@ func TestWorkerWritesWhileThereIsNoOutcome(t *testing.T) {
 	}
 }
 
-func TestOnlyATakenRunIsTheWorkers(t *testing.T) {
+func TestWorkerWritesOnlyATakenRun(t *testing.T) {
 	db := newState(t)
 	r := insertedRun(t, db, 1)
 	r.Phase = reconcile.StreamingTurn
@@ -83,7 +83,7 @@ func TestOnlyATakenRunIsTheWorkers(t *testing.T) {
 	}
 }
 
-func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
+func TestStopIsRequestedUntilTheOutcome(t *testing.T) {
 	db := newState(t)
 	r := startedRun(t, db, 1)
 	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
@@ -231,11 +231,12 @@ func changes(t testing.TB, db *DB) (n int) {
 	return n
 }
 
-// A claim made anew counts what its issue uses from there on.
+// TestTokenBaseOfANewClaim checks that a new claim counts only the tokens that its issue uses from then on.
 func TestTokenBaseOfANewClaim(t *testing.T) {
 	db := newState(t)
 	ctx := t.Context()
-	test.Must(db.sql.ExecContext(ctx, `INSERT INTO issue_totals (issue_id, input, output, total, runtime_ms) VALUES (?, 60, 40, 100, 0)`, issueOf(1).ID))
+	test.Must(db.sql.ExecContext(ctx, `INSERT INTO issue_totals (issue_id, input, output, total, runtime_ms)
+		VALUES (?, 60, 40, 100, 0)`, issueOf(1).ID))
 	if c := claim(t, db, 1); c.TokenBase != 100 {
 		t.Errorf("base %d", c.TokenBase)
 	}

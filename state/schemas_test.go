@@ -14,15 +14,15 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// A database of each schema is kept in testdata, as the program of that schema left it. UPDATE_SCHEMAS=1 writes the
-// one of the present schema; the older ones are never written again.
+// testdata has a database of each schema, as written by the program with that schema. UPDATE_SCHEMAS=1 writes the one of the
+// current schema; the older ones never change.
 
 func keptSchema(version int) string {
 	return filepath.Join("testdata", fmt.Sprintf("schema-%d.sql", version))
 }
 
-// furnish makes a database with a row of every kind.
-func furnish(t *testing.T, db *DB) {
+// fill stores a row of every kind.
+func fill(t *testing.T, db *DB) {
 	t.Helper()
 	mono := reconcile.Instant{Boot: "boot-1", Mono: time.Hour}
 	issue := func(i int) reconcile.Claim {
@@ -72,11 +72,11 @@ func furnish(t *testing.T, db *DB) {
 		Errors: []reconcile.Error{{Code: "tracker_error", Message: "No answer."}},
 	})
 	test.OK(t, err)
-	furnishTalk(t, db)
+	fillRequests(t, db)
 }
 
-// furnishTalk adds requests: of run 1 one open, one approved and one expired; of run 2 one that was answered too late.
-func furnishTalk(t *testing.T, db *DB) {
+// fillRequests adds requests: of run 1 an open, an approved and an expired one; of run 2 one that was answered too late.
+func fillRequests(t *testing.T, db *DB) {
 	t.Helper()
 	run := mustRun(t, db, runID(1))
 	asked(t, db, run, reconcile.CommandRequest)
@@ -92,7 +92,7 @@ func furnishTalk(t *testing.T, db *DB) {
 	test.OK(t, db.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.LastSeen{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
 }
 
-// settled draws the consequence of the run of issue i.
+// settled settles the run of issue i and updates the claim.
 func settled(t *testing.T, db *DB, i int) {
 	t.Helper()
 	c, _, err := db.Views.ClaimByIssue(ctx, issueOf(i).ID)
@@ -108,7 +108,7 @@ func settled(t *testing.T, db *DB, i int) {
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: runID(i), Delete: i == 5, Gone: gone}))
 }
 
-// dump is the whole database as statements that make it again.
+// dump returns the whole database as SQL statements.
 func dump(t *testing.T, db *sql.DB) string {
 	t.Helper()
 	var b strings.Builder
@@ -139,7 +139,7 @@ func lines(t *testing.T, db *sql.DB, query string) []string {
 	return all
 }
 
-// writtenAs makes a database of what is kept. It has no WAL, like a backup.
+// writtenAs creates the database of a schema from testdata. Like a backup it has no WAL.
 func writtenAs(t *testing.T, version int) (dir string) {
 	t.Helper()
 	dir = newDir(t)
@@ -155,7 +155,7 @@ func writtenAs(t *testing.T, version int) (dir string) {
 
 func TestStoredSchemaIsCurrent(t *testing.T) {
 	db := newState(t)
-	furnish(t, db)
+	fill(t, db)
 	_, err := db.sql.Exec(`UPDATE attentions SET text = 'text'`) // its wording may change
 	test.OK(t, err)
 	got, path := dump(t, db.sql), keptSchema(schemaVersion)
@@ -169,7 +169,8 @@ func TestStoredSchemaIsCurrent(t *testing.T) {
 	}
 }
 
-// TestEverySchemaCanBeOpened: what an older program has stored is all there after the migration, and can be worked on.
+// TestEverySchemaCanBeOpened checks that everything that an older program stored is there after the migration, and that work
+// on it continues.
 func TestEverySchemaCanBeOpened(t *testing.T) {
 	for version := 1; version <= schemaVersion; version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
@@ -193,11 +194,11 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 				t.Errorf("totals are %+v, %v", totals, err)
 			}
 			if version >= 2 {
-				wantTalk(t, db)
+				wantRequests(t, db)
 			}
 			wantHome(t, db, version)
 			wantHistory(t, db, version)
-			// The worker of that schema that still runs goes on, and what has ended is settled.
+			// A live worker continues, and an ended run can be settled.
 			run := rec.Runs[0]
 			run.Beats++
 			test.Equal(t, "the stop reason", test.Must(db.Journal.UpdateRun(ctx, epoch, run)), reconcile.StopOperator)
@@ -209,8 +210,8 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 	}
 }
 
-// wantTalk looks for what furnishTalk has left.
-func wantTalk(t *testing.T, db *DB) {
+// wantRequests checks what fillRequests stored.
+func wantRequests(t *testing.T, db *DB) {
 	t.Helper()
 	open := test.Must(db.Views.OpenRequests(ctx))
 	if len(open) != 1 || open[0].ID() != "ABC-1.1" || open[0].Detail.Command != "make install" {
@@ -242,8 +243,7 @@ func wantHome(t *testing.T, db *DB, version int) {
 	}
 }
 
-// wantHistory checks the report. Before schema 3 releases and models were not stored; a standing block is an outage all
-// the same.
+// wantHistory checks the report. Before schema 3 releases and models were not stored, but an existing block is an outage.
 func wantHistory(t *testing.T, db *DB, version int) {
 	t.Helper()
 	r := test.Must(db.Views.Report(ctx, epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour)))

@@ -25,7 +25,7 @@ func TestEveryFieldIsStored(t *testing.T) {
 	fresh.Phase, fresh.Outcome, fresh.Settled, fresh.ReapTries = reconcile.Starting, "", false, 0
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &fresh}))
 	test.Must(db.Journal.TakeRun(ctx, r.ID, r.Worker, epoch))
-	// A pass's columns: the reason stands in the row already, so that its time has to be put there too.
+	// RequestStop ignores the run, because the row has the reason already; so only the time is missing.
 	test.Must(db.sql.Exec(`UPDATE runs SET stop_mono = ?, stop_boot = ?`, int64(r.StopAt.Mono), r.StopAt.Boot))
 	for range r.ReapTries {
 		test.OK(t, db.Store.ReapFailed(ctx, r.ID))
@@ -51,7 +51,7 @@ func TestEveryFieldIsStored(t *testing.T) {
 	test.Equal(t, "stored", stored, c)
 }
 
-// populate gives every field a value of its own, none of them zero.
+// populate gives every field a different value, none of them zero.
 func populate(t *testing.T, v reflect.Value, n *int) {
 	t.Helper()
 	*n++
@@ -98,7 +98,7 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 	}))
 	rec := test.Must(db.Store.State(ctx))
 	if len(rec.Commands) != 1 || rec.Paused || rec.AgentBlock != nil || rec.Claims[0].Attempt != 0 || len(rec.Runs) != 1 {
-		t.Errorf("half of a refused change was kept: %+v", rec)
+		t.Errorf("part of a refused change was stored: %+v", rec)
 	}
 	same := newRun(3)
 	same.ID = r.ID
@@ -175,7 +175,8 @@ func TestRunIsTakenOnce(t *testing.T) {
 	}
 }
 
-// A heartbeat alone must not wait for the disk; all that decisions depend on must.
+// TestDurabilityFollowsWhatChanged checks that a heartbeat alone does not wait for the disk, and that everything on which
+// decisions depend does.
 func TestDurabilityFollowsWhatChanged(t *testing.T) {
 	db := newState(t)
 	r := startedRun(t, db, 1)
@@ -204,7 +205,7 @@ func TestDurabilityFollowsWhatChanged(t *testing.T) {
 	}
 }
 
-// synchronous is the durability of the last write.
+// synchronous returns the durability of the last write.
 func synchronous(t *testing.T, db *DB) durability {
 	t.Helper()
 	var level int

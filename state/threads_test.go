@@ -8,8 +8,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// TestToldIsKeptWithTheThread checks that what a thread was told outlives its run and costs no token.
-func TestToldIsKeptWithTheThread(t *testing.T) {
+// TestLastSeenStaysWithTheThread checks that what an agent knows is stored with the thread, after its run, too, and does not
+// change the tokens.
+func TestLastSeenStaysWithTheThread(t *testing.T) {
 	db := newState(t)
 	r := startedRun(t, db, 1)
 	told := func(thread string) reconcile.LastSeen {
@@ -26,7 +27,7 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 	test.Equal(t, "a new thread was told", told("t1"), first)
 	used := reconcile.Tokens{Input: 90, Output: 10, Total: 100}
 	test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", used, epoch))
-	// A description that came back, and a comment seen out of order, which does not bring back what is known.
+	// A changed description replaces the other; an older comment does not.
 	test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch.Add(-time.Hour), Description: "bb", Prompt: "p2"}, epoch))
 	if got, want := told("t1"), (reconcile.LastSeen{CommentAt: epoch, Description: "bb", Prompt: "p2"}); got != want {
 		t.Errorf("told %+v, want %+v", got, want)
@@ -55,10 +56,10 @@ func TestLastRunOfAThread(t *testing.T) {
 	}{
 		{"t1", 0, reconcile.Failed, runID(0)},
 		{"t1", 2, reconcile.Failed, runID(1)},
-		{"t1", 0, reconcile.Failed, runID(1)}, // it failed before it had a turn: that says nothing of the work
+		{"t1", 0, reconcile.Failed, runID(1)}, // it failed before its first turn, so it does not count
 		{"t2", 3, reconcile.Failed, runID(1)},
 		{"", 0, reconcile.Failed, runID(1)},
-		{"t1", 1, "", runID(1)}, // the one that asks
+		{"t1", 1, "", runID(1)}, // the current run
 	} {
 		r := pastRun(t, db, i, func(r *reconcile.Run) { r.ThreadID, r.Turns, r.Outcome = c.thread, c.turns, c.outcome })
 		if got, found, err := db.Journal.LastRunOf(ctx, r.IssueID, "t1"); err != nil || !found || got.ID != c.want {
@@ -67,8 +68,8 @@ func TestLastRunOfAThread(t *testing.T) {
 	}
 }
 
-// TestLastThread checks which thread a run continues, and how often in a row that thread has failed. A thread belongs to
-// the codex home that holds it. A failure of the machine says nothing about the thread.
+// TestLastThread checks which thread a run continues, and how often in a row that thread has failed. A thread belongs to a
+// codex home. Failures of the machine don't count.
 func TestLastThread(t *testing.T) {
 	const first, second, failed = "/home/ann/.codex", "/srv/codex", reconcile.Failed
 	type past struct {

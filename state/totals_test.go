@@ -16,11 +16,11 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Whatever the order in which runs report, end, are settled (also twice) and the program is started anew, the
-// totals are the sum of the settled runs, and every token that any thread used is counted once: by run, issue, day and
-// thread. What a dead worker had not heard of is made good by the next report of the thread.
+// TestTotalsAreTheSumOfSettledRuns lets runs report, end and be settled (even twice) and the database be reopened, in any
+// order. The totals are always the sum of the settled runs, and each token that a thread used counts once: for its run, issue,
+// day and thread. Tokens that a dead worker did not report are in the next report of the thread.
 func TestTotalsAreTheSumOfSettledRuns(t *testing.T) {
-	// Each step waits for the disk: fewer cases than usual, unless asked for more.
+	// Each step waits for the disk, so there are fewer cases than usual by default.
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
 		test.OK(t, flag.Set("rapid.checks", "12"))
 	}
@@ -32,7 +32,7 @@ func TestTotalsAreTheSumOfSettledRuns(t *testing.T) {
 		defer func() { _ = m.db.Close() }()
 		t.Repeat(map[string]func(*rapid.T){
 			"start": m.start, "report": m.report, "finish": m.finish, "settle": m.settle, "reopen": m.reopen, "": m.check,
-			"unheard": func(t *rapid.T) { m.use(t, m.live(t)) }, // the worker dies before it hears of it
+			"unheard": func(t *rapid.T) { m.use(t, m.live(t)) }, // the worker dies before codex reports it
 			"repeated": func(t *rapid.T) { // a report that comes twice, or late
 				r := m.live(t)
 				thread := fmt.Sprint("thread-0-", r.run.IssueID)
@@ -54,17 +54,17 @@ type totalsModel struct {
 	db      *DB
 	now     time.Time
 	runs    []*modelRun
-	threads map[string]int64 // codex's own cumulative count
-	heard   map[string]int64 // what of it was reported
-	days    map[string]int64 // when it was
+	threads map[string]int64 // codex's cumulative count
+	heard   map[string]int64 // the last report of it
+	days    map[string]int64 // the reported tokens by day
 }
 
-// usage is the count of a thread that has used so much.
+// usage returns the count of a thread that has used n units.
 func usage(n int64) reconcile.Tokens {
 	return reconcile.Tokens{Input: 5 * n, Cached: 3 * n, Output: 2 * n, Reasoning: n, Total: 7 * n}
 }
 
-// start begins a run of one of three issues, where none is live: the issue's threads are resumed by it.
+// start begins a run of one of three issues without a live run. It resumes the issue's threads.
 func (m *totalsModel) start(t *rapid.T) {
 	issue := fmt.Sprint("issue-", rapid.IntRange(0, 2).Draw(t, "issue"))
 	for _, r := range m.runs {
@@ -79,7 +79,7 @@ func (m *totalsModel) start(t *rapid.T) {
 	m.runs = append(m.runs, &modelRun{run: taken})
 }
 
-// live is a run that has not ended.
+// live picks a run that has not ended.
 func (m *totalsModel) live(t *rapid.T) *modelRun {
 	var some []*modelRun
 	for _, r := range m.runs {
@@ -93,7 +93,7 @@ func (m *totalsModel) live(t *rapid.T) *modelRun {
 	return rapid.SampledFrom(some).Draw(t, "run")
 }
 
-// report has a thread use some more tokens; then the run repeats its own count, or dies before it could.
+// report lets a thread use some more tokens. Then the run writes its own count, too, or dies before it could.
 func (m *totalsModel) report(t *rapid.T) {
 	r := m.live(t)
 	thread := m.use(t, r)
@@ -110,7 +110,7 @@ func (m *totalsModel) report(t *rapid.T) {
 	}
 }
 
-// use has one of the two threads of the run's issue use some more tokens.
+// use lets one of the two threads of the run's issue use some more tokens.
 func (m *totalsModel) use(t *rapid.T, r *modelRun) (thread string) {
 	thread = fmt.Sprint("thread-", rapid.IntRange(0, 1).Draw(t, "thread"), "-", r.run.IssueID)
 	m.threads[thread] += int64(rapid.IntRange(0, 1000).Draw(t, "tokens"))
@@ -151,7 +151,7 @@ func (m *totalsModel) reopen(t *rapid.T) {
 	test.OK(t, err)
 }
 
-// check compares runs, issues, threads and days with what is stored.
+// check compares runs, issues, threads and days with the database.
 func (m *totalsModel) check(t *rapid.T) {
 	var all Totals
 	settled, used := map[string]Totals{}, map[string]int64{}

@@ -15,7 +15,7 @@ func TestFindIssue(t *testing.T) {
 	db := newState(t)
 	claim(t, db, 1)
 	insertedRun(t, db, 2)
-	moved := newRun(3) // run under an identifier that the issue no longer has
+	moved := newRun(3) // the issue had another identifier at that time
 	moved.IssueID, moved.Identifier = issueOf(1).ID, "OLD-1"
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &moved}))
 	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{
@@ -40,7 +40,7 @@ func TestFindIssue(t *testing.T) {
 func TestLatestRateLimits(t *testing.T) {
 	db := newState(t)
 	a, b := startedRun(t, db, 1), startedRun(t, db, 2)
-	// The last write of a is a heartbeat with nothing new.
+	// The last write, by a, repeats an old record.
 	for i, limits := range []string{"", `{"n":1}`, `{"n":2}`, `{"n":1}`} {
 		want, r := limits, &a
 		switch i {
@@ -86,7 +86,7 @@ func TestPasses(t *testing.T) {
 	test.Equal(t, "of the schedule", test.Must(db.Views.ScheduledPasses(ctx)), scheduled[:6])
 }
 
-// A pass with nothing to do writes its own record and nothing else.
+// TestIdlePassWritesOnce checks that a pass with nothing to do writes only its own record.
 func TestIdlePassWritesOnce(t *testing.T) {
 	db := newState(t)
 	skips := []reconcile.Skip{{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot}}
@@ -105,7 +105,7 @@ func TestIdlePassWritesOnce(t *testing.T) {
 	test.Equal(t, "rows written", changes(t, db)-before, 1)
 }
 
-// A plan for one issue depends on its claim and on those that have a slot; all others stay where they are.
+// TestStateOf checks that a plan for one issue gets its claim, the claims that have a slot, and everything else of the state.
 func TestStateOf(t *testing.T) {
 	db := newState(t)
 	for i, status := range []reconcile.ClaimStatus{reconcile.Waiting, reconcile.Running, reconcile.Held, reconcile.Waiting, reconcile.Waiting} {

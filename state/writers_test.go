@@ -29,7 +29,7 @@ func TestBusyDatabase(t *testing.T) {
 				if n == 0 {
 					close(began)
 				}
-				time.Sleep(30 * time.Millisecond) // the length of its turn
+				time.Sleep(30 * time.Millisecond) // how long it keeps the lock
 				return t.run(`UPDATE meta SET value = ? WHERE key = 'totals_input'`, strconv.Itoa(n))
 			})
 			if err != nil {
@@ -45,8 +45,8 @@ func TestBusyDatabase(t *testing.T) {
 	test.OK(t, errors.Join(err, <-ended))
 }
 
-// TestHeldDatabase checks that a write reports a database that one process holds, that the next write waits for a short
-// time only, and the one after a success for the whole time again.
+// TestHeldDatabase checks that a write reports a database that another process keeps locked, that the next write waits only
+// briefly, and that after a success writes wait for the whole time again.
 func TestHeldDatabase(t *testing.T) {
 	dir := newDir(t)
 	db := createIn(t, dir)
@@ -61,7 +61,7 @@ func TestHeldDatabase(t *testing.T) {
 	test.Equal(t, "after a success the next write waits", db.patience, busyTimeout)
 }
 
-// TestReplacedUnderAWriter checks that nothing is written into files that were replaced, nor into their replacements.
+// TestReplacedUnderAWriter checks that nothing is written to files that were replaced, nor to their replacements.
 func TestReplacedUnderAWriter(t *testing.T) {
 	for _, suffix := range []string{"", "-wal"} {
 		db := newState(t)
@@ -114,18 +114,18 @@ func TestWaitIsBounded(t *testing.T) {
 	if held != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: held %+v, error %v", held, err)
 	}
-	// It gives way to one that waits already. Those that gave up above are no waiters any more.
+	// It gives way to a process that is already waiting. Those that gave up above no longer wait.
 	waiter := flock.New(filepath.Join(dir, waiterName))
 	if first := test.Must(waiter.TryLock()); !first {
-		t.Error("a waiter that gave up waits on")
+		t.Error("a waiter that gave up still has the lock of the waiter")
 	}
 	if _, held := acquire(t, dir, time.Hour); held == nil {
-		t.Error("it took a lock that is held")
+		t.Error("it took a lock that another process has")
 	}
 	test.OK(t, waiter.Unlock())
 }
 
-// TestLockNamesItsHolder checks that each handle locks for itself, and that the file of the lock stays.
+// TestLockNamesItsHolder checks that a second handle gets the record of the first, and that the lock file stays.
 func TestLockNamesItsHolder(t *testing.T) {
 	dir := newDir(t)
 	release, _ := acquire(t, dir, 0)
@@ -134,13 +134,13 @@ func TestLockNamesItsHolder(t *testing.T) {
 		t.Errorf("held by %+v", held)
 	}
 	test.OK(t, release())
-	test.OK(t, release()) // once more does no harm
+	test.OK(t, release()) // a second call does nothing
 	release, held := acquire(t, dir, 0)
 	if held != nil {
 		t.Fatalf("still held by %+v", held)
 	}
 	test.OK(t, release())
 	if after := test.Must(os.Stat(filepath.Join(dir, lockName))); !os.SameFile(before, after) || after.Mode().Perm() != 0o600 {
-		t.Errorf("the lock file was made anew, or has mode %o", after.Mode().Perm())
+		t.Errorf("the lock file was replaced, or has mode %o", after.Mode().Perm())
 	}
 }
