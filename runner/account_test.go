@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,39 +24,39 @@ func (m *memory) IssueTokens(context.Context, string) (int64, error) {
 	return used, nil
 }
 
-// toldAccount records what it is told, and what of it came after the outcome.
-type toldAccount struct {
+// accountLog is an Account that records its calls, and marks those that come after the outcome was stored.
+type accountLog struct {
 	mu      sync.Mutex
 	journal *memory
-	told    []string
-	err     error
+	calls   []string
+	err     error // of each call
 }
 
-func (a *toldAccount) tell(what string) error {
+func (a *accountLog) record(call string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.journal.mu.Lock()
 	defer a.journal.mu.Unlock()
 	if len(a.journal.finished) > 0 {
-		what = "too late: " + what
+		call = "too late: " + call
 	}
-	a.told = append(a.told, what)
+	a.calls = append(a.calls, call)
 	return a.err
 }
 
-func (a *toldAccount) SaveLimits(_ context.Context, _ time.Time, changed []byte) error {
-	return a.tell(string(changed))
+func (a *accountLog) SaveLimits(_ context.Context, _ time.Time, changed []byte) error {
+	return a.record(string(changed))
 }
 
-func (a *toldAccount) Failed(_ context.Context, _ time.Time, code, message string) error {
-	return a.tell("failed " + code + ": " + message)
+func (a *accountLog) Failed(_ context.Context, _ time.Time, code, message string) error {
+	return a.record("failed " + code + ": " + message)
 }
 
-func (a *toldAccount) Worked(context.Context, time.Time, time.Time) error { return a.tell("worked") }
+func (a *accountLog) Worked(context.Context, time.Time, time.Time) error { return a.record("worked") }
 
-// Limits are shared as they change, and only what has changed of them.
+// Only members of the limits that have changed are shared.
 func TestLimitsAreShared(t *testing.T) {
-	a := &toldAccount{journal: newMemory()}
+	a := &accountLog{journal: newMemory()}
 	w, _ := bare(a.journal)
 	w.Account = a
 	reporter := limitsReporter{job: w.newJob(reconcile.Run{}, nil)}
@@ -66,40 +67,84 @@ func TestLimitsAreShared(t *testing.T) {
 		{`{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`, `{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`, nil},
 		{`{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`, "", nil},
 		{`{"limitId":"codex","primary":{"usedPercent":2},"secondary":{"usedPercent":9}}`, `{"limitId":"codex","primary":{"usedPercent":2}}`, nil},
-		// What could not be stored comes with the next.
+		// A change that could not be stored is stored with the next one.
 		{`{"limitId":"codex","primary":{"usedPercent":2},"secondary":{"usedPercent":10}}`, `{"limitId":"codex","secondary":{"usedPercent":10}}`, errors.New("no space")},
 		{`{"limitId":"codex","primary":{"usedPercent":5},"secondary":{"usedPercent":10}}`, `{"limitId":"codex","primary":{"usedPercent":5},"secondary":{"usedPercent":10}}`, nil},
-		// What is the same by chance belongs to another limit.
+		// Equal values of another limit are new.
 		{`{"limitId":"other","primary":{"usedPercent":5}}`, `{"limitId":"other","primary":{"usedPercent":5}}`, nil},
 	} {
-		a.told, a.err = nil, step.err
+		a.calls, a.err = nil, step.err
 		reporter.report(t.Context(), []byte(step.record))
-		if got := strings.Join(a.told, "; "); got != step.stored {
-			t.Errorf("told\n%s\nwant\n%s", got, step.stored)
+		if got := strings.Join(a.calls, "; "); got != step.stored {
+			t.Errorf("stored\n%s\nwant\n%s", got, step.stored)
 		}
 	}
 }
 
 // Faults and limits are shared before the outcome is stored, so that no pass starts another run into the same fault.
-func TestAccountIsTold(t *testing.T) {
+func TestAccountFaultIsShared(t *testing.T) {
 	full := `ratelimits {"limitId":"codex","primary":{"usedPercent":100,"resetsAt":4000000000}}`
 	r := newRig(t, "tokens 1 1\nsleep 300ms\n"+full+"\nfail usageLimitExceeded later")
-	a := &toldAccount{journal: r.journal}
+	a := &accountLog{journal: r.journal}
 	r.Account = a
 	r.ends(reconcile.Failed, "agent_quota")
-	told := strings.Join(a.told, "\n")
-	if !strings.Contains(told, `"usedPercent":100`) || !strings.HasSuffix(told, "\nfailed agent_quota: later") || strings.Contains(told, "too late") {
-		t.Errorf("told\n%s", told)
+	calls := strings.Join(a.calls, "\n")
+	if !strings.Contains(calls, `"usedPercent":100`) || !strings.HasSuffix(calls, "\nfailed agent_quota: later") || strings.Contains(calls, "too late") {
+		t.Errorf("calls\n%s", calls)
 	}
 }
 
-// forgetful fails to read a thread at first.
-type forgetful struct {
+// usageSession is a session that has used tokens on the thread T.
+type usageSession struct {
+	agent.Session
+	used func() int64
+}
+
+func (s usageSession) UsageByThread() map[string]agent.Usage {
+	n := s.used()
+	return map[string]agent.Usage{"T": {Input: n, Total: n}}
+}
+
+// slowJournal stores threads only once it is released.
+type slowJournal struct {
+	*memory
+	entered, release chan struct{}
+}
+
+func (j slowJournal) SaveThread(ctx context.Context, run, issue, thread, space string, t reconcile.Tokens, now time.Time) error {
+	j.entered <- struct{}{}
+	<-j.release
+	return j.memory.SaveThread(ctx, run, issue, thread, space, t, now)
+}
+
+// Of two goroutines that count tokens at once, the later one stores the newer total.
+func TestUsageInOrder(t *testing.T) {
+	j := slowJournal{newMemory(), make(chan struct{}, 2), make(chan struct{})}
+	w, _ := bare(j)
+	r := w.newJob(reconcile.Run{}, nil).rec
+	var total atomic.Int64
+	total.Store(1)
+	var both sync.WaitGroup
+	count := func() { r.usage(t.Context(), usageSession{used: total.Load}) }
+	both.Go(count)
+	<-j.entered
+	both.Go(count)
+	time.Sleep(10 * time.Millisecond) // in which a second count that did not wait would read the old total
+	total.Store(2)
+	close(j.release)
+	both.Wait()
+	if got := r.get().Tokens.Total; got != 2 {
+		t.Errorf("%d tokens, want 2", got)
+	}
+}
+
+// brokenJournal fails to read a thread some times.
+type brokenJournal struct {
 	*memory
 	times int
 }
 
-func (f *forgetful) Thread(ctx context.Context, id string) (reconcile.Tokens, bool, error) {
+func (f *brokenJournal) Thread(ctx context.Context, id string) (reconcile.Tokens, bool, error) {
 	if f.times > 0 {
 		f.times--
 		return reconcile.Tokens{}, false, errors.New("disk I/O error")
@@ -107,14 +152,14 @@ func (f *forgetful) Thread(ctx context.Context, id string) (reconcile.Tokens, bo
 	return f.memory.Thread(ctx, id)
 }
 
-// Tokens of a resumed thread count as the run's only once it is known what earlier runs used.
+// Tokens of a resumed thread count for the run only once it is known what earlier runs used.
 func TestResumedThreadThatCantBeRead(t *testing.T) {
 	m := newMemory()
 	m.threads["T"] = reconcile.Tokens{Input: 900, Total: 900}
-	w, _ := bare(&forgetful{m, 1})
+	w, _ := bare(&brokenJournal{m, 1})
 	r := w.newJob(reconcile.Run{}, nil).rec
 	for _, row := range []struct{ total, used int64 }{{950, 0}, {1000, 100}} {
-		r.usage(t.Context(), map[string]agent.Usage{"T": {Input: row.total, Total: row.total}})
+		r.usage(t.Context(), usageSession{used: func() int64 { return row.total }})
 		if got := r.get().Tokens; got != (reconcile.Tokens{Input: row.used, Total: row.used}) {
 			t.Errorf("at %d: %+v, want %d", row.total, got, row.used)
 		}

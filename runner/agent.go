@@ -29,22 +29,21 @@ type agentProcess struct {
 	session agent.Session
 	child   host.Process
 	stderr  *agent.TailFile
-	drained chan struct{} // closed when stderr is read to its end
+	drained chan struct{} // closed when stderr has been read to its end
 	ready   chan struct{} // closed when session is set
-	environ []string      // the variables that codex has; set once it has answered
+	environ []string      // the environment of codex; set once codex has answered
 
 	mu     sync.Mutex
-	before []reconcile.Process // those below the agent when the turn began
+	before []reconcile.Process // descendants of the agent when the turn started
 }
 
 const (
-	stderrLimit = 256 << 10 // bytes kept of the agent's stderr
-	// lastWordsKept is how much of it is looked at for its last line.
-	lastWordsKept = 4 << 10
+	stderrLimit   = 256 << 10 // bytes kept of the agent's stderr
+	lastWordsKept = 4 << 10   // bytes at its end that are searched for the last line
 )
 
-// launchAgent starts codex.command in the workspace (specification 10.1). Only the worker holds the other end of its stdin, so
-// that the agent ends when the worker dies. Options are made for the process, whose session is not set yet.
+// launchAgent starts codex.command in the workspace (specification 10.1). Only the worker has the other end of its stdin open, so
+// that the agent exits when the worker dies. options is called before the session of the process is set.
 func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.Options) (*agentProcess, error) {
 	stderr, err := agent.OpenTailFile(filepath.Join(j.Dir, stderrFile), stderrLimit, j.Redactor)
 	if err != nil {
@@ -70,14 +69,14 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	return g, nil
 }
 
-// noShell is the error of a codex.command that could not be started.
+// noShell returns the error for a codex.command that could not be started.
 func noShell(err error) error {
 	if code, _ := codeOf(err); code == reconcile.CodeResourceLimit {
 		return err
 	}
 	return &reconcile.Error{
 		Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
-		Hint: "codex.command is run by bash -lc; install bash", Err: err,
+		Hint: "codex.command is run with bash -lc; install bash", Err: err,
 	}
 }
 
@@ -92,20 +91,20 @@ func (g *agentProcess) drain() {
 
 func (j *job) codexEnv() []string { return j.Config.CodexEnv(j.Env, j.run.ID, *j.space) }
 
-// readEnviron reads the environment of codex, which has answered. If the system does not show it, codex counts as
-// having what it was given.
+// readEnviron reads the environment of the running codex. If the system does not show it, readEnviron uses the environment that
+// codex was started with.
 func (g *agentProcess) readEnviron(ctx context.Context) {
-	// Of codex.command and what runs below it, such as codex below a wrapper.
+	// The processes of codex.command: codex may run below a wrapper.
 	found, err := g.Host.List(ctx, host.ListRequest{Below: g.child.Process(), Environ: true})
-	g.warn("the agent's environment can't be read: secrets that only the login profile sets are not known", err)
+	g.warn("the agent's environment can't be read: secrets that only the login profile sets are not redacted", err)
 	if g.environ = found.Environ; len(g.environ) == 0 {
 		g.environ = g.codexEnv()
 	}
 	g.Redactor.Add(g.Config.SecretsIn(g.environ))
 }
 
-// probeSandbox finds out before the first turn, and so before a token is spent, whether codex can sandbox commands in the
-// workspace. A codex that gives no answer, on a busy machine for instance, is not a fault.
+// probeSandbox checks whether codex can sandbox commands in the workspace, before a turn uses tokens. If codex gives no answer,
+// for instance on a busy machine, that is not an error.
 func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	policy, err := g.Config.TurnPolicy(ctx, g.Host, *g.space)
 	if err != nil || !agent.Confines(policy) {
@@ -117,14 +116,14 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	case errors.Is(err, agent.ErrNoProbe):
 		g.warn("sandbox not probed", err)
 		return nil
-	case errors.As(err, &known): // the run's row has only code and message
+	case errors.As(err, &known): // the run's row has no hint
 		g.Log.Warn(known.Message, "code", known.Code, "hint", known.Hint)
 	}
 	return err
 }
 
-// beginTurn notes the processes below the agent: those that appear later belong to the turn. If they can't be listed, all do:
-// rather patience than a wrong stall.
+// beginTurn records the descendants of the agent. Those that appear later belong to the turn. If they can't be listed, all
+// belong to it: a late stall is better than a false one.
 func (g *agentProcess) beginTurn() {
 	found, _ := g.Host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
 	g.mu.Lock()
@@ -132,7 +131,7 @@ func (g *agentProcess) beginTurn() {
 	g.before = found.Processes
 }
 
-// busy reports whether a process lives that the agent has started during this turn, or may live.
+// busy reports whether a process that the agent started during this turn is or may be alive.
 func (g *agentProcess) busy() bool {
 	found, err := g.Host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
 	g.mu.Lock()
@@ -140,7 +139,7 @@ func (g *agentProcess) busy() bool {
 	return err != nil || slices.ContainsFunc(found.Processes, func(p reconcile.Process) bool { return !slices.Contains(g.before, p) })
 }
 
-// The steps of ending an agent, which together are shorter than a stop may take.
+// Timeouts of the steps that end an agent. Their sum is shorter than a stop may take.
 const (
 	interruptBound = 2 * time.Second
 	stdinBound     = 1500 * time.Millisecond
@@ -148,11 +147,11 @@ const (
 	outputBound    = 500 * time.Millisecond
 )
 
-// exitWait is how long an agent that exited unexpectedly waits for a signal to the worker: a scope that is stopped, or a shutdown,
-// ends both, and then the agent has not failed.
+// exitWait is how long the worker waits for a signal after the agent has exited: a shutdown, or a stopped scope, ends both, and
+// then the agent has not failed.
 const exitWait = time.Second
 
-// explainStart adds the last line of the agent's stderr to the error of a start.
+// explainStart is like explain, and adds the last line of the agent's stderr.
 func (g *agentProcess) explainStart(ctx context.Context, err error) error {
 	err = g.explain(ctx, err)
 	var e *agent.Error
@@ -160,12 +159,12 @@ func (g *agentProcess) explainStart(ctx context.Context, err error) error {
 	if !errors.As(err, &e) || strings.HasSuffix(e.Message, words) {
 		return err
 	}
-	told := *e
-	told.Message += "; the last line of its stderr: " + words
-	return &told
+	explained := *e
+	explained.Message += "; the last line of its stderr: " + words
+	return &explained
 }
 
-// explain replaces the error of a session whose agent has ended by how it ended.
+// explain returns why the agent exited if that ended the session, else err.
 func (g *agentProcess) explain(ctx context.Context, err error) error {
 	var e *agent.Error
 	if !errors.As(err, &e) || e.Code != agent.CodePortExit || ctx.Err() != nil || !g.endedWithin(ctx, exitWait) {
@@ -185,7 +184,7 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 	case exit.Code == 127 || exit.Code == 126:
 		return &reconcile.Error{
 			Code: "codex_not_found", Message: fmt.Sprintf("codex.command %q can't be run: %s", g.Config.Command, words),
-			Hint: "install codex, or give its path in codex.command; it is looked up by bash -lc",
+			Hint: "install codex, or give its path in codex.command, which is run with bash -lc",
 		}
 	case words != "":
 		words = ": " + words
@@ -193,7 +192,7 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 	return &agent.Error{Code: agent.CodePortExit, Message: "the agent exited unexpectedly, " + exit.Text + words}
 }
 
-// awaitAll waits for all of the channels, no longer than bound: another process may hold the agent's streams.
+// awaitAll waits until all channels are closed, but no longer than bound, because another process may keep the streams open.
 func awaitAll(bound time.Duration, channels ...<-chan struct{}) {
 	end := time.After(bound)
 	for _, c := range channels {
@@ -205,8 +204,8 @@ func awaitAll(bound time.Duration, channels ...<-chan struct{}) {
 	}
 }
 
-// end ends the agent, gently first: turn/interrupt, so that the thread can be resumed; the end of its stdin, upon which codex
-// exits; SIGTERM; SIGKILL of the group.
+// end ends the agent in steps: turn/interrupt, so that the thread can be resumed; closing stdin, which makes codex exit; SIGTERM;
+// SIGKILL. The signals go to the process group.
 func (g *agentProcess) end(ctx context.Context) {
 	if g == nil {
 		return
@@ -214,9 +213,7 @@ func (g *agentProcess) end(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, interruptBound)
 	g.warn("turn not interrupted", g.session.Interrupt(bounded))
 	cancel()
-	if used := g.session.UsageByThread(); len(used) > 0 {
-		g.rec.usage(ctx, used)
-	}
+	g.rec.usage(ctx, g.session)
 	g.observe()
 	g.warn("agent's stdin", g.session.Close())
 	if !g.endedWithin(ctx, stdinBound) {
@@ -237,13 +234,12 @@ func (g *agentProcess) endedWithin(ctx context.Context, d time.Duration) bool {
 	return g.child.Wait(ctx) == nil
 }
 
-// Inspection is an agent that was started to be asked about itself, as a worker starts one, in a workspace of its own. Close
-// must be called.
+// Inspection is an agent that was started like that of a run, in a temporary workspace, to query it. Close must be called.
 type Inspection struct {
 	Session agent.Session
 	// Server is what codex reported about itself.
 	Server agent.Server
-	// Cwd is the workspace, Policy the sandbox policy of a turn.
+	// Cwd is the temporary workspace, Policy the sandbox policy of a turn.
 	Cwd    string
 	Policy json.RawMessage
 
@@ -251,8 +247,8 @@ type Inspection struct {
 	process *agentProcess
 }
 
-// Inspect starts codex.command in a workspace below parent, which must exist. env replaces the environment of a worker.
-// Codex writes to its home as in a run. The errors are those of a run whose agent does not start.
+// Inspect starts codex.command in a temporary workspace below parent, which must exist. env is the environment of a worker. Codex
+// writes to its home as in a run. The errors are those of a run whose agent does not start.
 func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, version string) (_ *Inspection, err error) {
 	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
 	if err == nil {
@@ -266,7 +262,7 @@ func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, 
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("a folder to try codex in: %w", err), i.Close())
+		return nil, errors.Join(fmt.Errorf("temporary workspace for codex: %w", err), i.Close())
 	}
 	defer func() {
 		if err != nil {
@@ -277,7 +273,7 @@ func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, 
 		Config: c, Host: h, Dir: dir, Env: env, Version: version,
 		Log: slog.New(slog.DiscardHandler), Redactor: agent.NewRedactor(c.SecretValues),
 	}
-	// The name of the folder takes the place of a run's id: it marks the processes.
+	// The name of the directory serves as the run's id, which marks the processes.
 	j := w.newJob(reconcile.Run{ID: filepath.Base(dir)}, func(error) {})
 	j.space = space
 	if i.Policy, err = c.TurnPolicy(ctx, w.Host, *space); err != nil {
@@ -298,12 +294,12 @@ func (i *Inspection) TrySandbox(ctx context.Context) error {
 	return confine.TrySandbox(ctx, i.Session, i.Cwd, i.dir, i.Policy)
 }
 
-// Close ends the agent and all processes that it left, and removes the folder.
+// Close ends the agent and all processes that it left, and removes the temporary workspace.
 func (i *Inspection) Close() (err error) {
 	if i.process != nil {
 		ctx := context.Background()
 		i.process.end(ctx)
-		// MCP servers, and what a login profile starts, have left the group.
+		// MCP servers, and programs that a login profile starts, are not in the process group.
 		err = i.process.kill(ctx, host.KillRequest{Owned: host.Owned{Run: host.Run{ID: i.process.run.ID}}})
 	}
 	return errors.Join(err, os.RemoveAll(i.dir))

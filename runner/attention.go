@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,18 +24,18 @@ import (
 )
 
 const (
-	// attentionBound is the longest time that a pass or a worker gives hooks.on_attention, whatever hooks.timeout_ms says,
-	// because a pass holds the project's lock meanwhile.
+	// attentionBound limits hooks.on_attention, whatever hooks.timeout_ms says, because a pass holds the project's lock until the
+	// hook has ended.
 	attentionBound = 8 * time.Second
-	attentionText  = 1000     // bytes of the text
+	attentionText  = 1000     // bytes of SYMPHONY_ATTENTION_TEXT
 	attentionLog   = 64 << 10 // bytes of the log that are kept
-	// outputPatience is how long the rest of the output is read after the shell's process group was killed.
+	// outputPatience is how long output is read after the shell's process group was killed.
 	outputPatience = 100 * time.Millisecond
-	killBound      = 4 * time.Second // to end processes
+	killBound      = 4 * time.Second // for ending processes
 )
 
-// AttentionPatience is how long after its start a hook has surely ended, even if its caller was killed. Another process may
-// then deliver the notification.
+// AttentionPatience is the time after its start at which a hook has certainly ended, even if its caller was killed. Then another
+// process may deliver the notification.
 const AttentionPatience = attentionBound + 2*killBound
 
 // AttentionHook is hooks.on_attention, which notifies a person. It belongs to no workspace and gets no variables of a run,
@@ -42,26 +43,26 @@ const AttentionPatience = attentionBound + 2*killBound
 type AttentionHook struct {
 	Script  string
 	Timeout time.Duration // hooks.timeout_ms; see Bound
-	Env     []string      // of the pass or worker, before secrets are taken out
+	Env     []string      // of the pass or worker, before secrets are removed
 	Home    string        // where the script runs
-	// Workflow and StateDir are passed to the script; StateDir is empty if symphony finds it by itself.
+	// Workflow and StateDir are passed to the script; StateDir is "" if symphony finds it by itself.
 	Workflow, StateDir string
 	// Secrets and SecretValues are those of Config.
 	Secrets, SecretValues []string
 	Now                   func() time.Time
 	Host                  host.Host // this machine
 
-	// OfPass and OfRun set these: the file for the output, and the one that marks the processes.
+	// Set by OfPass and OfRun: the file for the output, and the file that marks the processes.
 	log, tree string
 }
 
-// OfPass returns the hook as passes run it, with files in the state directory.
+// OfPass returns the hook for a pass, with its files in the state directory.
 func (h AttentionHook) OfPass(stateDir string) AttentionHook {
 	h.log, h.tree = filepath.Join(stateDir, "attention.log"), filepath.Join(stateDir, "attention.tree")
 	return h
 }
 
-// OfRun returns the hook as the worker of a run runs it. It is ended together with the processes of the run.
+// OfRun returns the hook for the worker of a run. Its processes are ended together with those of the run.
 func (h AttentionHook) OfRun(stateDir, runID string) AttentionHook {
 	dir := RunDir(stateDir, runID)
 	h.log, h.tree = filepath.Join(dir, hooksFile), filepath.Join(dir, host.TreeFile)
@@ -72,7 +73,7 @@ func (h AttentionHook) redactor() *agent.Redactor {
 	return agent.NewRedactor(slices.Concat(h.SecretValues, agent.EnvSecrets(h.Env)))
 }
 
-// Bound is the time for hooks that are run together.
+// Bound returns the timeout for hooks that are run together.
 func (h AttentionHook) Bound() time.Duration {
 	if h.Timeout <= 0 {
 		return attentionBound
@@ -80,18 +81,18 @@ func (h AttentionHook) Bound() time.Duration {
 	return min(h.Timeout, attentionBound)
 }
 
-// AttentionResult is how one hook ended.
+// AttentionResult is the result of a hook.
 type AttentionResult struct {
 	Attention reconcile.Attention
-	Output    []byte // the end of what it wrote
+	Output    []byte // the end of its output, not redacted
 	Took      time.Duration
-	// Err is hook_failed or hook_timeout. Unfinished: the hook did not start, or was ended from outside, so that the person
-	// may not have been notified.
+	// Err is hook_failed or hook_timeout. Unfinished is set if the hook did not start or was killed by someone else, so that the
+	// person may not have been notified.
 	Err        error
 	Unfinished bool
 }
 
-// Run runs the hook for one notification, until ctx ends, and ends what is left of its process group.
+// Run runs the hook for one notification until ctx ends, and kills the rest of its process group.
 func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) AttentionResult {
 	began := h.Now()
 	out, exit, err := h.run(ctx, a)
@@ -106,7 +107,7 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 	case signalled && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		code, what = "hook_timeout", fmt.Sprintf("ran longer than %s and was killed", h.Bound())
 	case signalled && ctx.Err() != nil:
-		what, result.Unfinished = "was ended with the run", true
+		what, result.Unfinished = "was killed together with the run", true
 	default:
 		what, result.Unfinished = exit.Text, signalled
 		lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(out), "\uFFFD")), "\n")
@@ -114,9 +115,9 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 			what += ": " + last
 		}
 	}
-	hint := "its output is in " + h.log + "; it is not run again for the same thing"
+	hint := "its output is in " + h.log + "; it is not run again for this notification"
 	if result.Unfinished {
-		hint = "its output is in " + h.log + "; a later pass tries once more"
+		hint = "its output is in " + h.log + "; a later pass tries again"
 	}
 	result.Err = &reconcile.Error{Code: code, Message: "hooks.on_attention: " + h.redactor().Text(what), Hint: hint, Err: err}
 	return result
@@ -124,7 +125,7 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 
 // run starts the shell and waits for it.
 func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, host.Exit, error) {
-	// The login profile of the shell may change the directory and set the key again.
+	// The shell's login profile may change the directory and set the secrets again.
 	script := "exec 2>&1; " + text.ShellIn(h.Home, text.ShellUnset(h.Secrets, h.Script))
 	child, err := h.Host.Start(ctx, host.StartRequest{Argv: []string{"sh", "-lc", script}, Env: h.env(a), Dir: "/", Tree: h.tree})
 	if err != nil {
@@ -136,11 +137,11 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		_, _ = io.Copy(&out, child.Stdout()) // ends when the stream is closed below, too
+		_, _ = io.Copy(&out, child.Stdout()) // ends at the latest when the stream is closed below
 	}()
 	waitErr := child.Wait(ctx)
 	if ctx.Err() != nil {
-		waitErr = nil // the caller looks at the context
+		waitErr = nil // the caller checks ctx
 	}
 	killErr := child.SignalGroup(unix.SIGKILL)
 	if errors.Is(killErr, os.ErrProcessDone) {
@@ -152,17 +153,24 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	return out, exit, errors.Join(stdinErr, waitErr, killErr, closeErr)
 }
 
-// lastBytes keeps the last attentionLog bytes that are written to it.
+// lastBytes keeps the last attentionLog bytes that are written to it. It cuts at the start of a line, because the rest of a
+// secret that was cut would not be recognised.
 type lastBytes []byte
 
 // Write implements io.Writer.
 func (l *lastBytes) Write(p []byte) (int, error) {
 	all := append(*l, p...)
-	*l = all[max(0, len(all)-attentionLog):]
+	if cut := len(all) - attentionLog; cut > 0 {
+		all = all[cut:]
+		if line := bytes.IndexByte(all, '\n') + 1; line < len(all) {
+			all = all[line:]
+		}
+	}
+	*l = all
 	return len(p), nil
 }
 
-// env is the environment. All variables are always set, so that a script may use `set -u`.
+// env returns the environment. All variables are always set, so that scripts may use `set -u`.
 func (h AttentionHook) env(a reconcile.Attention) []string {
 	own := []string{
 		"SYMPHONY_ATTENTION_KIND=" + string(a.Kind),
@@ -177,7 +185,7 @@ func (h AttentionHook) env(a reconcile.Attention) []string {
 	return confine.CleanEnv(h.Env, h.Secrets, h.SecretValues, own)
 }
 
-// oneLine replaces line breaks and other control characters, and bounds the length.
+// oneLine replaces line breaks and other control characters by blanks, and limits the length.
 func oneLine(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == ' ' }), " ")
 	if short := text.Within(s, attentionText); short != s {
@@ -186,11 +194,11 @@ func oneLine(s string) string {
 	return s
 }
 
-// EndLeftovers ends the processes that hooks of passes have left, also of a pass that was killed.
+// EndLeftovers ends the processes that hooks of passes have left, even of a pass that was killed.
 func (h AttentionHook) EndLeftovers(ctx context.Context) error {
 	answer, err := h.Host.Kill(context.WithoutCancel(ctx), host.KillRequest{Tree: h.tree})
 	if err != nil {
-		return fmt.Errorf("ending what hooks.on_attention left: %w", err)
+		return fmt.Errorf("ending processes of hooks.on_attention: %w", err)
 	}
 	return host.Leftover("hooks.on_attention", answer.Left)
 }

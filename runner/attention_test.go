@@ -20,34 +20,44 @@ func attentionHook(t *testing.T, script string) AttentionHook {
 	}.OfPass(t.TempDir())
 }
 
-// The end of a hook's output is kept, up to a bound. Output that is not text does not hide the reason.
+// The end of a hook's output is kept up to a limit, from the start of a line if possible. Output that is not text does not hide
+// the reason of a failure.
 func TestAttentionOutput(t *testing.T) {
 	h := attentionHook(t, `head -c 5000000 /dev/zero | tr '\0' x; echo; printf 'the end: \377 lin_api_x\n\n'; exit 3`)
-	told := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
-	if len(told.Output) > attentionLog || !strings.HasSuffix(string(told.Output), "lin_api_x\n\n") {
-		t.Errorf("%d bytes are kept, the end is %q", len(told.Output), told.Output[max(0, len(told.Output)-40):])
+	result := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
+	if len(result.Output) > attentionLog || !strings.HasSuffix(string(result.Output), "lin_api_x\n\n") {
+		t.Errorf("%d bytes are kept, the end is %q", len(result.Output), result.Output[max(0, len(result.Output)-40):])
 	}
-	if told.Err == nil || !strings.HasSuffix(told.Err.Error(), "hooks.on_attention: exit status 3: the end: \uFFFD [redacted]") || told.Unfinished {
-		t.Errorf("it ended with %v", told.Err)
+	if result.Err == nil || !strings.HasSuffix(result.Err.Error(), "hooks.on_attention: exit status 3: the end: \uFFFD [redacted]") || result.Unfinished {
+		t.Errorf("it ended with %v", result.Err)
 	}
 }
 
-// A hook that can't be started is unfinished, and the error says why.
+// Cut output does not begin within a secret, which would not be recognised there.
+func TestAttentionOutputIsCutAtALine(t *testing.T) {
+	h := attentionHook(t, "yes 'the key is lin_api_x, as always' | head -c 100000; echo; echo end")
+	result := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
+	if !strings.HasPrefix(string(result.Output), "the key") || !strings.HasSuffix(string(result.Output), "\nend\n") {
+		t.Errorf("kept %.40q", result.Output)
+	}
+}
+
+// A hook that can't be started is unfinished, and its error says why.
 func TestAttentionThatCannotStart(t *testing.T) {
 	h := attentionHook(t, "true").OfPass(filepath.Join(t.TempDir(), "gone"))
-	told := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
-	if !told.Unfinished || told.Err == nil || !strings.Contains(told.Err.Error(), "attention.tree: no such file") {
-		t.Errorf("it ended with %v, unfinished: %v", told.Err, told.Unfinished)
+	result := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
+	if !result.Unfinished || result.Err == nil || !strings.Contains(result.Err.Error(), "attention.tree: no such file") {
+		t.Errorf("it ended with %v, unfinished: %v", result.Err, result.Unfinished)
 	}
 }
 
-// A hook is ended with its worker, and then counts as unfinished.
+// A hook that is killed together with its run is unfinished.
 func TestAttentionEndsWithItsWorker(t *testing.T) {
 	h := attentionHook(t, "echo begun; sleep 88")
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	told := h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold})
-	if !told.Unfinished || told.Err == nil || !strings.HasSuffix(told.Err.Error(), "was ended with the run") {
-		t.Errorf("it ended with %v, unfinished: %v", told.Err, told.Unfinished)
+	result := h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold})
+	if !result.Unfinished || result.Err == nil || !strings.HasSuffix(result.Err.Error(), "was killed together with the run") {
+		t.Errorf("it ended with %v, unfinished: %v", result.Err, result.Unfinished)
 	}
 }

@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -18,21 +15,21 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// conversation launches the agent and takes it through its turns (specification 10.2 and 10.3).
+// conversation starts the agent and runs its turns (specification 10.2 and 10.3).
 type conversation struct {
 	*job
-	ending <-chan struct{} // closed when the run is to end
-	agent  *agentProcess   // nil until it is launched
+	ending <-chan struct{} // closed when the run must end
+	agent  *agentProcess   // nil until it is started
 	guide  *guide
 	limits limitsReporter
-	used   agent.Usage // what was counted last; only the handler of events uses it
+	used   agent.Usage // when an event last stored it; only the handler of events uses it
 }
 
 func newConversation(j *job, ending <-chan struct{}) *conversation {
 	return &conversation{job: j, ending: ending, guide: &guide{job: j}, limits: limitsReporter{job: j}}
 }
 
-// run goes on until the issue wants no further turn.
+// run starts the agent and runs turns until the issue needs no more.
 func (c *conversation) run(ctx context.Context, prompt string) error {
 	c.rec.phase(ctx, reconcile.LaunchingAgent)
 	run := c.hostRun()
@@ -78,7 +75,8 @@ func (c *conversation) start(ctx context.Context) (thread openedThread, err erro
 	}
 }
 
-// options are those of the session with g, which may speak before the session is set.
+// options returns the options of the session with g. Their functions wait until g.session is set, because the agent may send
+// lines before.
 func (c *conversation) options(g *agentProcess) agent.Options {
 	o := agent.Options{
 		TurnTimeout: c.Config.TurnTimeout, StallTimeout: c.Config.StallTimeout,
@@ -107,8 +105,7 @@ func (c *conversation) options(g *agentProcess) agent.Options {
 	return o
 }
 
-// wantsMore asks the tracker whether the issue wants another turn. A stop after a completed turn takes nothing from it: the
-// run succeeds.
+// wantsMore reports whether the issue needs another turn. A stop after a completed turn does not undo it: the run succeeds.
 func (c *conversation) wantsMore(ctx context.Context, turn int) (bool, error) {
 	if ctx.Err() != nil || c.overBudget.Load() {
 		return false, nil //nolint:nilerr // see above
@@ -119,8 +116,8 @@ func (c *conversation) wantsMore(ctx context.Context, turn int) (bool, error) {
 	}
 	var moved runEnd
 	if errors.As(err, &moved) && moved.outcome == reconcile.Canceled {
-		c.Log.Info("issue moved on", "reason", moved.code)
-		return false, nil // it was handed over, so the run succeeds
+		c.Log.Info("the issue needs no further turn", "reason", moved.code)
+		return false, nil // usually it was handed over: the run succeeds
 	}
 	return turn < c.Config.MaxTurns, err
 }
@@ -140,7 +137,7 @@ func (c *conversation) turn(ctx context.Context, input string, number int) error
 	_, err = c.agent.session.RunTurn(ctx, agent.TurnParams{
 		Input: input, Cwd: c.space.Path, ApprovalPolicy: c.Config.ApprovalPolicy, SandboxPolicy: policy,
 	})
-	c.rec.usage(ctx, c.agent.session.UsageByThread())
+	c.rec.usage(ctx, c.agent.session)
 	outcome := "completed"
 	if err == nil {
 		c.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
@@ -148,32 +145,32 @@ func (c *conversation) turn(ctx context.Context, input string, number int) error
 	} else {
 		outcome = err.Error()
 	}
-	if after := c.rec.get(); after.TurnID != before.TurnID { // else it never started
+	if after := c.rec.get(); after.TurnID != before.TurnID { // otherwise the turn never started
 		c.Log.Info("turn ended", "session_id", sessionID(after), "turn", number, "outcome", outcome)
 	}
 	c.rec.flush(ctx)
 	return err
 }
 
-// sessionID names a turn as the specification does (4.1.6).
+// sessionID returns the session id of a turn (specification 4.1.6).
 func sessionID(r reconcile.Run) string { return r.ThreadID + "-" + r.TurnID }
 
-// onEvent writes an event to the run's event file, and the latest state to its row.
+// onEvent writes an event to the event log, and what it changes to the record.
 func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
-	if !e.Fragment { // fragments would fill the bounded file, and a secret is not recognised in pieces
+	if !e.Fragment { // fragments would fill the log, and a secret in pieces is not recognised
 		c.warn("event not stored", c.events.Append(e))
 	}
 	ctx := context.Background()
-	if used := g.session.Usage(); used != c.used { // at once, so that a worker that dies loses no tokens
+	if used := g.session.Usage(); used != c.used { // stored at once, so that no tokens are lost if the worker dies
 		c.used = used
-		c.rec.usage(ctx, g.session.UsageByThread())
+		c.rec.usage(ctx, g.session)
 	}
 	c.keepLinks(linksInItem(e.Item))
 	model, message := g.session.Model(), c.Redactor.Text(e.Message)
 	var limits []byte
 	if record := g.session.RateLimits(); record != nil {
 		if limits = c.Redactor.Bytes(record); !json.Valid(limits) {
-			limits = nil // a number in it was taken for a secret
+			limits = nil // redaction has replaced a number
 		}
 	}
 	c.rec.change(func(r *reconcile.Run) {
@@ -181,7 +178,7 @@ func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 		if message != "" && !e.Fragment {
 			r.LastMessage = message
 		}
-		if e.Name == agent.EventSessionStarted && e.ThreadID == r.ThreadID { // other events may be late ones of an earlier turn
+		if e.Name == agent.EventSessionStarted && e.ThreadID == r.ThreadID { // other events may come late, from an earlier turn
 			r.TurnID = e.TurnID
 		}
 		if limits != nil {
@@ -196,12 +193,12 @@ func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 		c.Log.Info("turn started", "session_id", sessionID(run), "turn", run.Turns)
 		c.guide.turnAccepted(ctx)
 	}
-	c.rec.flush(ctx) // views show the session at once
+	c.rec.flush(ctx) // so that views show the session at once
 }
 
-// callTool runs the agent's call of the tracker's tool (specification 10.5). A call that changes the issue is announced in the
-// run's row before it is sent, and the state that it led to is stored after, so that a pass can tell a handoff from a move by
-// a person. What it has changed is stored before anything else happens.
+// callTool runs the agent's call of the tracker's tool (specification 10.5). If the call changes the issue, this is written to
+// the run's row before the call, and the new state after it, so that a pass can tell a handoff from a change by a person. What
+// the call created is stored first of all.
 func (c *conversation) callTool(ctx context.Context, args json.RawMessage) reconcile.ToolAnswer {
 	changes := c.Tracker.Tool.ChangesIssue(args)
 	if changes {
@@ -216,8 +213,8 @@ func (c *conversation) callTool(ctx context.Context, args json.RawMessage) recon
 		}
 		c.note(agent.EventMutation, message, m)
 		c.keepLinks(linksInMutation(*m))
-		// If it never is stored, the next run takes the agent's own comment for a person's.
-		c.warn("creations of the agent not stored yet", c.guide.saveCreated(ctx, m.Created))
+		// If this is never stored, the next run takes the agent's own comment for that of a person.
+		c.warn("what the agent created in the tracker is not stored yet", c.guide.saveCreated(ctx, m.Created))
 		crash.At("runner.mutation.after")
 	}
 	if !changes {
@@ -237,7 +234,7 @@ func (c *conversation) callTool(ctx context.Context, args json.RawMessage) recon
 	return answer
 }
 
-// maxThreadFailures is how many runs in a row may fail on a thread before a new one is started.
+// maxThreadFailures is how many runs in a row may fail on a thread before a new thread is started.
 const maxThreadFailures = 2
 
 // handshake opens the session and the thread.
@@ -260,7 +257,7 @@ func (c *conversation) handshake(ctx context.Context) (openedThread, error) {
 		return openedThread{}, err
 	}
 	thread, err := c.openThread(ctx, params)
-	// Also after a failed resume: a thread that can't be loaded is given up after some runs.
+	// Also after a failed resume, so that the failure counts for maxThreadFailures.
 	c.rec.change(func(r *reconcile.Run) { r.ThreadID, r.Model = thread.id, c.agent.session.Model() })
 	return thread, err
 }
@@ -274,8 +271,8 @@ func (c *conversation) threadParams(ctx context.Context) (agent.ThreadParams, er
 	}, err
 }
 
-// openThread resumes the thread that worked in this very workspace and is in this codex home, or starts one. With an error
-// it names the thread that could not be resumed.
+// openThread resumes the thread of this workspace in this codex home, or starts a new one. With an error it returns the thread
+// that could not be resumed.
 func (c *conversation) openThread(ctx context.Context, params agent.ThreadParams) (openedThread, error) {
 	newest, here, err := c.Journal.LastThread(ctx, c.job.run.IssueID, c.codexHome)
 	if err != nil {
@@ -298,115 +295,22 @@ func (c *conversation) openThread(ctx context.Context, params agent.ThreadParams
 	return openedThread{id: id, worked: workedHere(newest), replaces: newest.ID != "", elsewhere: elsewhere}, err
 }
 
-// resumeThread loads a thread. Not resumed and without an error, the thread can't be loaded and a new one is to be started.
+// resumeThread resumes a thread. If the result is neither resumed nor an error, the caller should start a new thread.
 func (c *conversation) resumeThread(ctx context.Context, thread string, params agent.ThreadParams) (openedThread, error) {
 	err := c.agent.session.ResumeThread(ctx, thread, params)
 	if errors.Is(err, agent.ErrThreadBusy) {
-		// An orphan of ours may hold it. Another holder is not ours to end.
+		// A process that an earlier run left may have it open. Other processes are left alone.
 		killErr := c.kill(ctx, host.KillRequest{
 			Owned: host.Owned{Run: c.hostRun(), ThreadID: thread}, ThreadOnly: true, Spare: c.agent.child.Process(),
 		})
 		if killErr != nil {
-			return openedThread{}, killErr // it says nothing about the thread
+			return openedThread{}, killErr // this says nothing about the thread
 		}
 		err = c.agent.session.ResumeThread(ctx, thread, params)
 	}
 	if errors.Is(err, agent.ErrNoThread) || errors.Is(err, agent.ErrThreadBusy) {
-		c.Log.Info("thread not resumed, a new one is started", "thread_id", thread, "error", err)
+		c.Log.Info("thread not resumed, starting a new one", "thread_id", thread, "error", err)
 		return openedThread{}, nil
 	}
 	return openedThread{id: thread, resumed: err == nil, worked: true}, err
-}
-
-// The kinds of links.
-const (
-	linkPullRequest = "pull_request"
-	linkAttachment  = "attachment"
-)
-
-// maxLink is the length above which an address is ignored.
-const maxLink = 400
-
-// keepLinks adds links to the work of the run. They are written at once, so that they are not lost if the worker dies.
-func (j *job) keepLinks(links []reconcile.Link) {
-	for i := range links {
-		links[i].URL = j.Redactor.Text(links[i].URL)
-	}
-	more := false
-	j.rec.change(func(r *reconcile.Run) {
-		before := len(r.Links)
-		r.Links = reconcile.MergeLinks(r.Links, links)
-		more = len(r.Links) > before
-	})
-	if more {
-		j.rec.flush(context.Background())
-	}
-}
-
-// createPullRequest are words in the command lines of gh, glab, tea and hub.
-var createPullRequest = []string{"pr create", "mr create", "pulls create", "pull-request"}
-
-// linksInItem returns the pull requests that a message of the agent names, or that a command has printed which created one.
-// The agent's other items may name unrelated pull requests.
-func linksInItem(item *agent.Item) []reconcile.Link {
-	creates := func(words string) bool { return strings.Contains(item.Command, words) }
-	switch {
-	case item == nil || !item.Ended:
-	case item.Kind == agent.ItemMessage:
-		return linksIn(item.Text, false)
-	case item.Kind == agent.ItemCommand && slices.ContainsFunc(createPullRequest, creates):
-		return linksIn(item.Output, false)
-	}
-	return nil
-}
-
-// linksInMutation returns what a successful mutation has attached in the tracker, and the pull requests that it names.
-func linksInMutation(m reconcile.Mutation) []reconcile.Link {
-	if !m.Success {
-		return nil
-	}
-	attaches := slices.ContainsFunc(m.Fields, func(f string) bool { return strings.HasPrefix(f, "attachment") })
-	text := m.Query + " " + string(m.Variables)
-	return linksIn(strings.NewReplacer(`\/`, "/", `\u0026`, "&").Replace(text), attaches) // as JSON may write an address
-}
-
-// linksIn returns the pull requests that a text names, and its other addresses if they are attachments.
-func linksIn(text string, attachments bool) []reconcile.Link {
-	var links, others []reconcile.Link
-	for _, u := range urlsIn(text) {
-		if pr := pullRequest(u); pr != nil {
-			links = append(links, reconcile.Link{Kind: linkPullRequest, URL: pr.String()})
-		} else if attachments {
-			others = append(others, reconcile.Link{Kind: linkAttachment, URL: u.String()})
-		}
-	}
-	return append(links, others...)
-}
-
-// pullRequestPath matches OWNER/REPO/pull/7, and the corresponding paths of GitLab, Bitbucket and Gitea.
-var pullRequestPath = regexp.MustCompile(`^(/[^/]+/[^/]+/(?:[^/]+/)*?(?:pull|merge_requests|pull-requests|pulls)/\d+)(?:/|$)`)
-
-// pullRequest returns the main page of the pull request that an address belongs to, nil if it belongs to none.
-func pullRequest(u *url.URL) *url.URL {
-	found := pullRequestPath.FindStringSubmatch(u.Path)
-	if found == nil {
-		return nil
-	}
-	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: found[1]}
-}
-
-// anyURL ends an address at characters that it cannot contain unquoted, and at marks that texts and GraphQL put around one.
-var anyURL = regexp.MustCompile("https?://[^\\x00-\\x20\\x7f\"<>()\\[\\]{}|\\\\^`]+")
-
-// urlsIn finds the addresses in a text, and removes names and passwords from them.
-func urlsIn(text string) []*url.URL {
-	var all []*url.URL
-	for _, word := range anyURL.FindAllString(text, -1) {
-		word = strings.TrimRight(word, ".,;:!?*_'")
-		if u, err := url.Parse(word); err == nil && u.Host != "" && len(word) <= maxLink {
-			u.User = nil
-			all = append(all, u)
-		}
-	}
-	return all
 }

@@ -14,35 +14,35 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// guide writes the text of each turn, and keeps what the run's thread knows of its issue.
+// guide writes the text of each turn, and records what the thread has seen of its issue.
 type guide struct {
 	*job
 	mu      sync.Mutex
-	seen    reconcile.LastSeen // by the thread
-	pending *pendingUpdate     // what the turn that is about to begin tells the thread
+	seen    reconcile.LastSeen // what the thread has seen
+	pending *pendingUpdate     // what it will have seen once codex accepts the next turn
 
 	saving  sync.Mutex
-	created []reconcile.Created // by the agent in the tracker, not stored yet
+	created []reconcile.Created // what the agent has created in the tracker, not stored yet
 }
 
-// pendingUpdate is stored as what the thread has seen once codex has accepted the turn.
+// pendingUpdate is what a thread has seen with the text of a turn. It is stored once codex has accepted the turn.
 type pendingUpdate struct {
 	seen    reconcile.LastSeen
 	answers []reconcile.Request
 }
 
-// openedThread is the thread of the run's turns.
+// openedThread is the thread of a run.
 type openedThread struct {
 	id      string
 	resumed bool // an earlier run worked on it
 	worked  bool // an earlier run worked in this workspace
-	// replaces: it is new, and an earlier run worked on the issue on another one.
+	// replaces is set for a new thread if the issue had another one before.
 	replaces bool
-	// elsewhere: the thread that worked on the issue last is in another codex home.
+	// elsewhere is set if the issue's last thread is in another codex home.
 	elsewhere bool
 }
 
-// note tells a new thread of the earlier ones.
+// note returns the note about earlier threads for a new one.
 func (t openedThread) note() string {
 	switch {
 	case !t.worked:
@@ -53,9 +53,8 @@ func (t openedThread) note() string {
 	return agent.EarlierWork
 }
 
-// firstTurnText is the text of the run's first turn: the prompt for a new thread, guidance for a resumed one. A resumed
-// thread gets the prompt again if it differs from the one it was given, because the workflow's template, the attempt
-// or the issue has changed.
+// firstTurnText returns the text of the run's first turn: the prompt for a new thread, guidance for a resumed one. The guidance
+// contains the prompt if that has changed with the workflow's template, the attempt or the issue.
 func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread) (string, error) {
 	issue := g.rec.get().Issue
 	if !t.resumed {
@@ -68,7 +67,7 @@ func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread
 	}
 	r := agent.Resumption{Issue: issue, Attempt: g.run.Attempt, Policy: g.Config.Policy, Last: last, Elsewhere: t.elsewhere}
 	hash := hashOf(prompt)
-	if seen.Prompt != "" && seen.Prompt != hash { // threads of earlier versions have none: their prompt is taken for this one
+	if seen.Prompt != "" && seen.Prompt != hash { // threads of earlier versions have no hash: assume that theirs is the same
 		r.NewPrompt = prompt
 	}
 	seen.Prompt = hash
@@ -76,7 +75,7 @@ func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread
 	return g.agentRedactor.Text(r.Text()), nil
 }
 
-// laterTurnText is the text of a later turn of the run.
+// laterTurnText returns the text of a later turn of the run.
 func (g *guide) laterTurnText(ctx context.Context, turn int) string {
 	g.mu.Lock()
 	seen := g.seen
@@ -84,9 +83,9 @@ func (g *guide) laterTurnText(ctx context.Context, turn int) string {
 	return g.agentRedactor.Text(agent.Continuation(g.rec.get().Issue, turn, g.Config.MaxTurns, g.update(ctx, seen)))
 }
 
-// updateForNewThread returns what the prompt does not tell a new thread. The first thread of an issue gets the prompt alone. One
-// that replaces another has not seen the comments, and one of them may have ended a hold; but where resuming is off the
-// operator wants each run to begin anew.
+// updateForNewThread returns what a new thread needs besides the prompt. The first thread of an issue needs nothing. A thread
+// that replaces another has not seen the comments, one of which may have ended a hold. If resuming is off, though, the
+// operator wants every run to start from the prompt alone.
 func (g *guide) updateForNewThread(ctx context.Context, issue reconcile.Issue, seen reconcile.LastSeen, t openedThread) agent.Update {
 	if t.replaces && g.Config.ResumeThread {
 		return g.update(ctx, seen)
@@ -99,8 +98,8 @@ func (g *guide) updateForNewThread(ctx context.Context, issue reconcile.Issue, s
 	return u
 }
 
-// lastRun finds out what the thread was told and how its last run ended; nil if that run is no longer stored. A thread of
-// which nothing is stored counts as told of everything that was there when its last run began.
+// lastRun returns what the thread has seen, and its last run, nil if that is no longer stored. If it is not stored what the
+// thread has seen, that is everything up to the start of its last run.
 func (g *guide) lastRun(ctx context.Context, thread string, issue reconcile.Issue) (reconcile.LastSeen, *reconcile.Run, error) {
 	last, found, err := g.Journal.LastRunOf(ctx, g.run.IssueID, thread)
 	if err != nil {
@@ -119,7 +118,7 @@ func (g *guide) lastRun(ctx context.Context, thread string, issue reconcile.Issu
 	return seen, &last, err
 }
 
-// update gathers what a thread that has seen this has not been told. What cannot be read now is left to a later turn.
+// update returns what is new for a thread, given what it has seen. What can't be read now is left to a later turn.
 func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Update {
 	issue := g.rec.get().Issue
 	u := agent.Update{Answers: g.lateAnswers(ctx)}
@@ -128,7 +127,7 @@ func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Updat
 		u.Description, seen.Description = &description, hash
 	}
 	comments, newest, err := g.newComments(ctx, issue, seen.CommentAt)
-	g.warn("comments not read, the turn begins without them", err)
+	g.warn("comments not read, starting the turn without them", err)
 	u.Comments, seen.CommentAt = comments, newest
 	g.propose(seen, u.Answers)
 	return u
@@ -137,8 +136,8 @@ func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Updat
 // commentsBound is how long a turn waits for the comments of its issue.
 const commentsBound = 30 * time.Second
 
-// newComments returns the comments since then that no agent wrote, the newest first, and the time of the newest of all.
-// Agents' comments are known by their ids only: the tracker's user may be a person who comments by hand.
+// newComments returns the comments of people since a time, the newest first, and the time of the newest comment of all. Comments
+// of agents are recognised by their ids, because agents may share the tracker's user with a person.
 func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since time.Time) (fromPeople []reconcile.Comment, newest time.Time, err error) {
 	if g.Tracker.Comments == nil || issue.LastCommentAt == nil || !issue.LastCommentAt.After(since) {
 		return nil, since, nil
@@ -172,7 +171,7 @@ func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since ti
 	return fromPeople, newest, nil
 }
 
-// saveCreated stores what the agent created in the tracker, and what could not be stored before.
+// saveCreated stores what the agent has created in the tracker, together with what could not be stored before.
 func (g *guide) saveCreated(ctx context.Context, more []reconcile.Created) error {
 	g.saving.Lock()
 	defer g.saving.Unlock()
@@ -189,7 +188,7 @@ func (g *guide) saveCreated(ctx context.Context, more []reconcile.Created) error
 
 func (g *guide) lateAnswers(ctx context.Context) []reconcile.Request {
 	answers, err := g.Journal.LateAnswers(ctx, g.run.IssueID)
-	g.warn("late answers not read, the turn begins without them", err)
+	g.warn("late answers not read, starting the turn without them", err)
 	return answers
 }
 
@@ -199,7 +198,7 @@ func (g *guide) propose(seen reconcile.LastSeen, answers []reconcile.Request) {
 	g.pending = &pendingUpdate{seen, answers}
 }
 
-// turnAccepted stores that the thread contains the text of the turn. After a crash before that, the text is sent again.
+// turnAccepted stores that the thread has seen the text of the turn. After a crash before that, the text is sent again.
 func (g *guide) turnAccepted(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -209,19 +208,19 @@ func (g *guide) turnAccepted(ctx context.Context) {
 	}
 }
 
-// store stores what the thread has seen. The caller holds the lock.
+// store stores what the thread has seen. The caller holds mu.
 func (g *guide) store(ctx context.Context, p pendingUpdate) {
 	g.seen = p.seen
 	run := g.rec.get()
 	ctx = context.WithoutCancel(ctx)
 	thread := reconcile.Thread{ID: run.ThreadID, WorkspaceID: run.WorkspaceID, CodexHome: g.codexHome}
-	g.warn("what the thread was told is not stored, it may be told again", errors.Join(
+	g.warn("what the thread has seen is not stored, a later turn may repeat it", errors.Join(
 		g.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, g.Now()), g.Journal.MarkAnswersSeen(ctx, p.answers, run.ID),
 	))
 }
 
-// noteDescription notes a tool call by which the agent itself wrote the description of its issue: no turn has to tell it. The
-// issue is as the call left it.
+// noteDescription marks the description as seen if the agent itself has written it by this call of the tool. issue is the issue
+// after the call.
 func (g *guide) noteDescription(ctx context.Context, args json.RawMessage, issue reconcile.Issue) {
 	has := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
 	if !has("description") || !has("issueUpdate") && !has("issueBatchUpdate") || !has(issue.ID) && !has(issue.Identifier) {
@@ -239,7 +238,7 @@ func (g *guide) noteDescription(ctx context.Context, args json.RawMessage, issue
 	}
 }
 
-// hashOf is never empty: an empty text has a hash, too.
+// hashOf returns a hash of a text. It is never "", even for an empty text.
 func hashOf(text string) string {
 	h := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(h[:12])

@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// heartbeat is the time between two heartbeats of a worker, and between two looks for new processes of the run while its
-	// agent is heard of. One that sheds all markers and whose worker dies before the next look is not found again.
+	// heartbeat is the interval of a worker's heartbeats, and of its scans for new processes of the run while the agent sends
+	// events. A process that removes all markers is lost if the worker dies before the next scan.
 	heartbeat = 5 * time.Second
-	// quietBeats is after how many heartbeats a worker looks for processes even if it has heard nothing of its agent.
+	// quietBeats is the number of heartbeats between two scans while the agent is silent.
 	quietBeats = 4
-	// clockStep is how far the wall clock must differ from the monotonic one to count as stepped or suspended.
+	// clockStep is how far the wall clock must deviate from the monotonic one to count as a step or a suspend.
 	clockStep = time.Second
 )
 
-// record is the worker's copy of its run's row, and the only writer of it. Events change the copy as they come; it is
-// written at every heartbeat, and at once where a view should show the change.
+// record is the worker's copy of its run's row, and the only writer of the row. Events change the copy; every heartbeat writes
+// it, and so do changes that views should show at once.
 type record struct {
 	*job
-	write sync.Mutex // one write of the row at a time, in order
-	mu    sync.Mutex // of row and handedOver
+	write sync.Mutex // held while the row is written
+	mu    sync.Mutex // guards row and handedOver
 	row   reconcile.Run
 	// handedOver is when, on the monotonic clock, the agent last changed its issue.
 	handedOver time.Duration
-	count      sync.Mutex                  // one count of tokens at a time, so that no older one comes last
+	count      sync.Mutex                  // held from reading token totals until they are stored
 	base       map[string]reconcile.Tokens // what resumed threads had used before this run
 }
 
@@ -58,14 +58,13 @@ func (r *record) phase(ctx context.Context, p reconcile.Phase) {
 	r.flush(ctx)
 }
 
-// flush writes the row. A database that refuses it stops no work: the next heartbeat tries again, and the outcome is tried
-// for longer.
+// flush writes the row. An error does not stop the run: the next heartbeat tries again.
 func (r *record) flush(ctx context.Context) {
 	r.write.Lock()
 	defer r.write.Unlock()
 	now := r.Now()
 	r.change(func(run *reconcile.Run) {
-		// The handoff keeps its age if the wall clock was stepped, or ran on during a suspend.
+		// If the wall clock was stepped, or ran on during a suspend, the handoff keeps its age.
 		at := now.Add(r.handedOver - r.Mono())
 		if !run.HandoffAt.IsZero() && at.Sub(run.HandoffAt).Abs() > clockStep {
 			run.HandoffAt = at
@@ -77,34 +76,34 @@ func (r *record) flush(ctx context.Context) {
 		return
 	}
 	r.warn("heartbeat not stored", err)
-	if reason != "" { // also if it could only be read
+	if reason != "" { // possibly together with an error of the write
 		r.cancel(stopped(reason))
 	}
 }
 
-// handsOver notes that the agent is changing its issue.
+// handsOver records that the agent is about to change its issue.
 func (r *record) handsOver() {
 	r.change(func(run *reconcile.Run) {
 		run.HandoffAt, run.HandoffState, r.handedOver = r.Now(), "", r.Mono()
 	})
 }
 
-// startHeartbeat beats until stop is called, even after ctx has ended. The counter in the alive file is raised even while the
-// database refuses writes or is slow, because a pass kills a worker whose counter stands still.
+// startHeartbeat sends heartbeats until stop is called, even after ctx has ended. A separate goroutine counts them in the alive
+// file, even while the database is locked or slow, because a pass kills a worker whose counter does not change.
 func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, stop func()) {
 	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var over sync.WaitGroup
-	over.Go(func() {
+	var running sync.WaitGroup
+	running.Go(func() {
 		repeat(beats, heartbeat, func() {
 			r.change(func(run *reconcile.Run) { run.Beats++; run.HeartbeatAt = r.Now() })
 			r.warn("alive file not written", r.Alive.Beat(r.get().Beats, r.Mono()))
 		})
 	})
-	over.Go(func() {
+	running.Go(func() {
 		var heard time.Time
 		quiet := quietBeats
 		repeat(beats, heartbeat, func() {
-			r.flush(beats) // first: it must not wait for a slow look at the processes
+			r.flush(beats) // first: it must not wait for a slow scan
 			if last := r.get().LastEventAt; quiet >= quietBeats || !last.Equal(heard) {
 				heard, quiet = last, 0
 				r.observe()
@@ -112,7 +111,7 @@ func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, sto
 			quiet++
 		})
 	})
-	return beats, func() { cancel(); over.Wait() }
+	return beats, func() { cancel(); running.Wait() }
 }
 
 // repeat calls do at once, and then at every interval until ctx ends.
@@ -129,27 +128,32 @@ func repeat(ctx context.Context, every time.Duration, do func()) {
 	}
 }
 
-// usage stores the token totals of the agent's threads, which go on over resumes, and derives what this run has used.
-func (r *record) usage(ctx context.Context, byThread map[string]agent.Usage) {
+// usage stores the token totals of the agent's threads, and computes what this run has used: totals of a resumed thread include
+// those of earlier runs. It reads the totals itself, so that of two calls at once the later one stores the newer totals.
+func (r *record) usage(ctx context.Context, session agent.Session) {
 	r.count.Lock()
 	defer r.count.Unlock()
 	ctx = context.WithoutCancel(ctx)
 	run := r.get()
 	var sum reconcile.Tokens
+	byThread := session.UsageByThread()
+	if len(byThread) == 0 {
+		return
+	}
 	for id, u := range byThread {
 		base, known := r.base[id]
 		if !known {
 			var err error
 			if base, _, err = r.Journal.Thread(ctx, id); err != nil {
 				r.Log.Warn("thread not read", "thread_id", id, "error", err)
-				return // a total that is saved now could no longer be divided between runs
+				return // if the total were stored now, it would be unknown what earlier runs had used
 			}
 			r.base[id] = base
 		}
 		total := reconcile.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Reasoning: u.Reasoning, Total: u.Total}
 		sum = sum.Plus(total.Since(base))
 		if err := r.Journal.SaveThread(ctx, run.ID, run.IssueID, id, run.WorkspaceID, total, r.Now()); err != nil {
-			// The run must not count them either, because a resume would count them again.
+			// The run must not count them either, because the next run on the thread will.
 			r.Log.Warn("thread not stored", "thread_id", id, "error", err)
 			return
 		}
@@ -158,25 +162,15 @@ func (r *record) usage(ctx context.Context, byThread map[string]agent.Usage) {
 	r.checkBudget(ctx)
 }
 
-// Account is the worker's side of what all projects of one codex home share.
-type Account interface {
-	// SaveLimits stores the changed members of codex's rate-limit record.
-	SaveLimits(ctx context.Context, now time.Time, changed []byte) error
-	// Failed stores the fault of login or quota by which a run ended.
-	Failed(ctx context.Context, now time.Time, code, message string) error
-	// Worked stores that a run which began at the given time completed a turn.
-	Worked(ctx context.Context, now, began time.Time) error
-}
-
-// limitsReporter passes codex's rate limits on to the account, from the goroutine of the agent's events.
+// limitsReporter stores codex's rate limits in the account. Only the handler of events uses it.
 type limitsReporter struct {
 	*job
-	last   []byte                     // the record that was reported last
-	shared map[string]json.RawMessage // its members as they were stored
+	last   []byte                     // the latest limits
+	shared map[string]json.RawMessage // the members of the limits that were stored last
 }
 
-// report stores the members that have changed, with the name of their limit: an old value of this worker must not replace
-// a newer one of another worker. What could not be stored is repeated with the next change.
+// report stores the members that have changed, with the id of their limit. An old value of this worker must not replace a newer
+// one of another worker. What could not be stored is stored with the next change.
 func (r *limitsReporter) report(ctx context.Context, record []byte) {
 	if r.Account == nil || record == nil || bytes.Equal(record, r.last) {
 		return
@@ -185,7 +179,7 @@ func (r *limitsReporter) report(ctx context.Context, record []byte) {
 	var members map[string]json.RawMessage
 	err := json.Unmarshal(record, &members)
 	changed := maps.Clone(members)
-	if bytes.Equal(members["limitId"], r.shared["limitId"]) { // else nothing is known of this limit
+	if bytes.Equal(members["limitId"], r.shared["limitId"]) { // otherwise all members are new
 		maps.DeleteFunc(changed, func(name string, value json.RawMessage) bool {
 			return name != "limitId" && bytes.Equal(value, r.shared[name])
 		})
@@ -202,27 +196,27 @@ func (r *limitsReporter) report(ctx context.Context, record []byte) {
 	}
 }
 
-// shareFault stores a fault of the account by which the run ended. It comes before the outcome, so that no pass settles the
-// run and starts another into the same fault.
+// shareFault stores the fault of the account that ended the run. It is called before the outcome is stored, so that no pass
+// starts another run that meets the same fault.
 func (j *job) shareFault(ctx context.Context, code, message string) {
 	if j.Account != nil && reconcile.AccountFault(code) {
 		j.warn("fault of the account not shared", j.Account.Failed(ctx, j.Now(), code, message))
 	}
 }
 
-// shareSuccess ends a block of the account that was there when the run began.
+// shareSuccess ends a block of the account, if that is older than the run.
 func (j *job) shareSuccess(ctx context.Context) {
 	if j.Account != nil {
 		j.warn("block of the account not ended", j.Account.Worked(context.WithoutCancel(ctx), j.Now(), j.run.StartedAt))
 	}
 }
 
-// overBudgetGrace is how long a turn goes on that has crossed agent.max_tokens: codex counts a model call just before it
-// ends the turn by it, and a turn that ends by itself is done.
+// overBudgetGrace is how long a turn may go on once the issue has used agent.max_tokens: codex reports the tokens of a model call
+// just before the turn ends, and a completed turn should not count as canceled.
 const overBudgetGrace = 500 * time.Millisecond
 
-// checkBudget ends the run, in the middle of a turn if need be, once its issue has used up its tokens. Tokens of earlier
-// runs count, but for those before an operator's retry. The next pass holds the issue.
+// checkBudget ends the run, even during a turn, once its issue has used agent.max_tokens. Tokens of earlier runs count, except
+// those before an operator's retry. The next pass then holds the issue.
 func (j *job) checkBudget(ctx context.Context) {
 	most := j.Config.Policy.MaxTokens
 	if most <= 0 {

@@ -22,15 +22,15 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Takeover holds the workspace of an issue for an operator: under the same lease, sandbox and environment as for an agent,
-// and with the same cleanup afterwards. Close must be called, also after an error.
+// Takeover gives the workspace of an issue to an operator, with the same lease, sandbox and environment as an agent gets, and the
+// same cleanup afterwards. Close must be called, even after an error.
 //
 //	Take ─► Session ─► Close
 //	Remove ─► Close
 type Takeover struct {
 	Config   Config
 	StateDir string
-	ID       string // in the place of a run's id: it marks the processes, and the workspace's record names it as the last holder
+	ID       string // used like a run's id: it marks the processes, and the workspace's record names it as the last holder
 	Issue    reconcile.Issue
 	Root     string // the workspace root of the claim
 	Env      []string
@@ -38,15 +38,15 @@ type Takeover struct {
 	Log      *slog.Logger
 
 	Host host.Terminal
-	// Hold makes a directory count as that of a living run until it is closed.
+	// Hold makes a directory count as that of a live run until the result is closed.
 	Hold func(dir string) (io.Closer, error)
 
 	step  *workspaceStep
 	alive io.Closer
 }
 
-// Take takes the workspace, creates it if there is none, and ends what its last holder left. The error is workspace_busy if
-// a run holds it. before_run does not run: it is for agents.
+// Take takes the workspace, which it creates if there is none, and ends processes that the last holder left. The error is
+// workspace_busy if a run holds it. It does not run before_run, which is for agents.
 func (t *Takeover) Take(ctx context.Context) (host.Workspace, error) {
 	err := t.open()
 	if err == nil {
@@ -62,8 +62,7 @@ func (t *Takeover) Take(ctx context.Context) (host.Workspace, error) {
 	return *t.step.space, nil
 }
 
-// Remove removes the workspace instead of taking it, as a cleanup run does. With discard it is removed even if it holds
-// work that exists nowhere else.
+// Remove removes the workspace, as a cleanup run does. With discard it removes even work that exists nowhere else.
 func (t *Takeover) Remove(ctx context.Context, discard bool) error {
 	if err := t.open(); err != nil {
 		return err
@@ -73,7 +72,7 @@ func (t *Takeover) Remove(ctx context.Context, discard bool) error {
 
 const takeoverDir = "directory of the takeover"
 
-// open creates the directory of the takeover, which is like that of a run.
+// open creates the directory of the takeover, which is laid out like that of a run.
 func (t *Takeover) open() error {
 	dir := RunDir(t.StateDir, t.ID)
 	err := os.MkdirAll(dir, 0o700)
@@ -92,8 +91,8 @@ func (t *Takeover) open() error {
 	return t.step.open()
 }
 
-// Session opens codex's own terminal on a thread, or a new session if thread is empty, and waits for its end. home is the
-// codex home of the thread, empty for the workflow's. If ctx ends, codex is asked to end too. The exit code is codex's.
+// Session runs codex's own terminal on a thread, or on a new one if thread is "", until it ends. home is the codex home of the
+// thread, "" for the workflow's. If ctx ends, codex is asked to end, too. It returns codex's exit code.
 func (t *Takeover) Session(ctx context.Context, thread, home string, io host.Stdio) (code int, err error) {
 	if home != "" {
 		t.step.Config.CodexHome = home
@@ -113,13 +112,13 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io host.Std
 	return code, err
 }
 
-// Close ends all processes that the session has left, restores git settings as after an agent, and gives up the workspace.
-// The next holder does what fails here.
+// Close ends all processes that the session has left, restores git settings as after an agent, and releases the workspace. If
+// that fails, the next holder of the workspace does it.
 func (t *Takeover) Close(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var err error
 	if t.step != nil {
-		if err = t.step.killEverything(ctx); err == nil {
+		if err = t.step.killAll(ctx); err == nil {
 			err = t.step.restoreGit(ctx)
 		}
 		err = errors.Join(err, t.Host.Finish(ctx, t.step.hostRun()))
@@ -134,18 +133,17 @@ func (t *Takeover) Close(ctx context.Context) error {
 	return err
 }
 
-// command returns the shell line that opens codex's terminal: codex.command with its word app-server replaced by what a run
-// tells codex in thread/start and turn/start. It is run as an agent's command is: in the workspace, without the secrets that
-// the login profile may set.
+// command returns the shell command for codex's terminal: codex.command with the word app-server replaced by the settings that a
+// run sends in thread/start and turn/start. Like the command of an agent, it runs in the workspace and without secrets that the
+// login profile may set.
 func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	at := regexp.MustCompile(`(?:^|\s)(app-server)(?:\s|$)`).FindAllStringSubmatchIndex(t.Config.Command, -1)
 	if len(at) != 1 {
-		return "", incompatible(fmt.Sprintf("codex.command has no single word app-server: %.200s", t.Config.Command),
-			"takeover puts codex's own terminal in its place: write the command so that the word stands in it once")
+		return "", incompatible(fmt.Sprintf("codex.command must contain the word app-server exactly once: %.200s", t.Config.Command),
+			"takeover replaces that word to open codex's own terminal; change codex.command")
 	}
 	before, after := t.Config.Command[:at[0][2]], t.Config.Command[at[0][3]:]
-	// Commands get no variable that looks like a secret, even if agent.pass_env names it: its value would appear on a
-	// command line.
+	// nil: variables that agent.pass_env names are not passed on, because secret values would appear on a command line.
 	config, err := t.step.Config.ThreadConfig(ctx, t.Host, t.ID, *t.step.space, nil)
 	if err != nil {
 		return "", err
@@ -166,7 +164,7 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		args = append(args, "-c", key+"="+toml(config[key]))
 	}
-	// Newer releases share a server between sessions, which would know neither this environment nor the lease.
+	// Newer releases share a server between sessions. It would have neither this environment nor the lease.
 	line := `alone=; case "$(` + before + `resume --help 2>&1)" in *--no-daemon*) alone=--no-daemon ;; esac; ` + before
 	for _, arg := range args {
 		line += text.ShellWord(arg) + " "
@@ -174,7 +172,8 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	return text.ShellIn(t.step.space.Path, text.ShellUnset(t.Config.Withheld(t.Env), line+"$alone"+after)), nil
 }
 
-// WithheldPassEnv names the variables of agent.pass_env that commands of a session do not get, because they hold secrets.
+// WithheldPassEnv returns the variables of agent.pass_env that commands of a session do not get, because codex takes them for
+// secrets.
 func (t *Takeover) WithheldPassEnv() []string {
 	return slices.DeleteFunc(slices.Clone(t.Config.PassEnv), func(name string) bool { return !confine.ExcludedByCodex(name) })
 }
@@ -208,10 +207,10 @@ func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (mode str
 		return "danger-full-access", nil
 	}
 	return "", incompatible(fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
-		"symphony show names the workspace and the thread: open them by hand")
+		"symphony show prints the workspace and the thread: run codex yourself")
 }
 
-// toml encodes a value: maps as inline tables, all else as JSON, which is also TOML.
+// toml encodes a value as TOML: maps as inline tables, other values as JSON, which is the same in TOML.
 func toml(value any) string {
 	if table, ok := value.(map[string]any); ok {
 		pairs := make([]string, 0, len(table))
@@ -227,7 +226,7 @@ func toml(value any) string {
 	return string(data)
 }
 
-// incompatible says that codex.command can't be made to open a session.
+// incompatible returns the error for a workflow with which codex's terminal can't be opened.
 func incompatible(message, hint string) error {
 	return &reconcile.Error{Code: string(agent.CodeIncompatible), Message: message, Hint: hint}
 }

@@ -15,25 +15,23 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// workspaceStep takes the workspace of the issue, runs the hooks in it, guards its git settings, and removes it
-// (specification 9).
+// workspaceStep takes the workspace of the issue, runs its hooks, protects its git settings, and removes it (specification 9).
 type workspaceStep struct {
 	*job
-	// hooksStarted: before_run was started, so that after_run is due.
-	hooksStarted bool
-	// before is the workspace's fingerprint then, empty if it took too long to find out.
+	hooksStarted bool // before_run was started, so that after_run is due
+	// before is the workspace's fingerprint before before_run, "" if it took too long.
 	before string
 }
 
-// prepare takes the workspace, clears up after its last holder, and runs the hooks that come before an agent.
+// prepare takes the workspace and runs the hooks that precede an agent.
 func (w *workspaceStep) prepare(ctx context.Context) error {
 	if err := w.take(ctx); err != nil {
 		return err
 	}
 	facts, err := w.Host.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		// A large repository on a slow disk is not the issue's fault.
-		w.warn("whether the run changes anything will not be known", err)
+		// A large repository on a slow disk is no reason to fail the run.
+		w.warn("fingerprint timed out: the run will count as progress", err)
 	} else if err != nil {
 		return fmt.Errorf("state of %s: %w", w.space.Path, err)
 	}
@@ -45,7 +43,7 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 	return w.guardGit(ctx)
 }
 
-// take takes the workspace, and runs after_create in a new one.
+// take takes the workspace and runs after_create in a new one.
 func (w *workspaceStep) take(ctx context.Context) error {
 	answer, err := w.Host.Prepare(ctx, w.prepareRequest())
 	w.hold(answer)
@@ -69,7 +67,7 @@ func (w *workspaceStep) prepareRequest() host.PrepareRequest {
 	}
 }
 
-// hold notes the workspace that the run has now, if it has one.
+// hold records the workspace that the run has taken, if any.
 func (w *workspaceStep) hold(answer host.PrepareAnswer) {
 	if answer.Workspace.Path == "" {
 		return
@@ -81,7 +79,7 @@ func (w *workspaceStep) hold(answer host.PrepareAnswer) {
 	w.reportRestored(answer.Git)
 }
 
-// hookEnv is a hook's environment. Issue text reaches hooks as values only, never as a script's source.
+// hookEnv returns a hook's environment. Text of the issue reaches hooks only in variables, never as part of a script.
 func (w *workspaceStep) hookEnv(outcome reconcile.Outcome) []string {
 	issue := w.rec.get().Issue
 	value := func(s string) string { return w.agentRedactor.Text(strings.ReplaceAll(s, "\x00", "")) }
@@ -112,7 +110,7 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	if file, err := agent.OpenTailFile(filepath.Join(w.Dir, hooksFile), hooksLimit, w.Redactor); err == nil {
 		defer func() { w.warn("log of the hooks", file.Close()) }()
 		out = file
-	} else { // the run's directory may be gone: work must be pushed all the same
+	} else { // the run's directory may be gone, but after_run must still push the work
 		w.warn("hook "+name+" without a log", err)
 	}
 	fmt.Fprintf(out, "== %s %s\n", w.Now().UTC().Format(time.RFC3339), name)
@@ -120,10 +118,10 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	answer, err := w.Host.RunHook(ctx, host.HookRequest{
 		Run: w.hostRun(), Name: name, Script: script, Timeout: w.Config.Hooks.Timeout, Env: w.hookEnv(outcome), Unset: w.Config.Secrets,
 	})
-	w.Redactor.Add(w.Config.SecretsIn(answer.Environ)) // before its output is written
+	w.Redactor.Add(w.Config.SecretsIn(answer.Environ)) // before the output is written
 	_, _ = io.WriteString(out, answer.Log)
 	for _, reason := range answer.GitHooksOff {
-		w.Log.Info("the repository's git hooks do not run in this hook, the agent can write them", "because", reason)
+		w.Log.Info("the repository's git hooks are off in this hook, because the agent can write them", "reason", reason)
 	}
 	if err != nil {
 		w.Log.Warn("hook failed", "hook", name, "error", err)
@@ -133,8 +131,8 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	return nil
 }
 
-// afterRun runs the last hook, unless git settings or processes of the agent are left, and notes whether the run has
-// changed anything. A failure of the hook is only noted; the error is that processes which it left can't be ended.
+// afterRun runs after_run if it is safe, that is if git settings are restored and no process of the agent is left. It records
+// whether the run has changed anything, and a failure of the hook. The error is that processes of the hook could not be ended.
 func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome, safe bool) (err error) {
 	if w.space == nil || !w.hooksStarted {
 		return nil
@@ -142,16 +140,16 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 	switch script := w.Config.Hooks.AfterRun; {
 	case strings.TrimSpace(script) == "":
 	case !safe:
-		w.Log.Warn("after_run is left out: the agent may still change the workspace")
+		w.Log.Warn("after_run not run: the agent may still change the workspace")
 	default:
 		if err := w.hook(ctx, "after_run", script, outcome); err != nil {
-			w.warn("after_run failed, the outcome stays", err)
+			w.warn("after_run failed, the outcome does not change", err)
 			_, message := codeOf(err)
 			w.rec.change(func(r *reconcile.Run) { r.AfterRunError = w.Redactor.Text(message) })
 		}
-		err = w.killEverything(ctx)
+		err = w.killAll(ctx)
 	}
-	changed := true // if it is not known, the run counts as one that made progress
+	changed := true // if unknown, the run counts as progress
 	if w.before != "" {
 		facts, err := w.Host.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
 		w.warn("state of the workspace", err)
@@ -161,7 +159,7 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 	return err
 }
 
-// guardGit notes what git would run for the workflow's hooks now, before an agent can change it.
+// guardGit records the programs that git would run for the workflow's hooks, before an agent can change them.
 func (w *workspaceStep) guardGit(ctx context.Context) error {
 	anywhere, writable := w.Config.AgentWrites()
 	return w.Host.GuardGit(ctx, host.GuardGitRequest{
@@ -169,15 +167,15 @@ func (w *workspaceStep) guardGit(ctx context.Context) error {
 	})
 }
 
-// restoreGit puts back what an agent has changed since. All that the agent started must have ended, because a live process
-// could change it again. With an error no hook may run in the workspace.
+// restoreGit undoes what an agent has changed since guardGit. All processes of the agent must have ended, because they could
+// change it again. After an error no hook may run in the workspace.
 func (w *workspaceStep) restoreGit(ctx context.Context) error {
 	restored, err := w.Host.RestoreGit(ctx, w.hostRun())
 	w.reportRestored(restored)
 	return err
 }
 
-// restoredLogged git settings are named in the log, all in the event.
+// restoredLogged is how many restored git settings the log names. The event names all.
 const restoredLogged = 10
 
 func (w *workspaceStep) reportRestored(restored host.GitRestored) {
@@ -197,8 +195,8 @@ func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 	w.note(agent.EventGitUndone, agent.Printable(message), agent.GitUndoneEvent{Names: names})
 }
 
-// cleanUp is the only step of a cleanup run (specification 8.6 and 9.4). It removes the workspace of the run's issue, if
-// there is one, and deletes what has been in the trash for its time.
+// cleanUp is the only step of a cleanup run (specification 8.6 and 9.4). It removes the workspace of the run's issue, if the run
+// has one, and deletes what has been in the trash long enough.
 func (w *workspaceStep) cleanUp(ctx context.Context) error {
 	if w.run.IssueID != "" {
 		if err := w.remove(ctx, false); err != nil {
@@ -210,17 +208,17 @@ func (w *workspaceStep) cleanUp(ctx context.Context) error {
 		MinFree: w.Config.Policy.MinFreeBytes, Now: w.Now(),
 	})
 	if len(answer.Undeletable) > 0 {
-		w.Log.Warn("could not be deleted", "paths", answer.Undeletable)
+		w.Log.Warn("trash not deleted", "paths", answer.Undeletable)
 	}
 	for path, work := range answer.Unsaved {
-		w.Log.Warn("left in the trash: it holds work that exists nowhere else", "path", path, "work", work)
+		w.Log.Warn("left in the trash: it contains work that exists nowhere else", "path", path, "work", work)
 	}
 	return err
 }
 
-// remove removes the workspace. With discard it goes even if work in it exists nowhere else.
+// remove removes the workspace. With discard it removes even work that exists nowhere else.
 func (w *workspaceStep) remove(ctx context.Context, discard bool) error {
-	const leftAlone = "workspace left alone: it holds work that exists nowhere else"
+	const leftAlone = "workspace not removed: it contains work that exists nowhere else"
 	removal, err := w.Host.PrepareRemoval(ctx, host.RemovalRequest{PrepareRequest: w.prepareRequest(), Now: w.Now(), Discard: discard})
 	if removal.Unsaved != "" {
 		w.Log.Warn(leftAlone, "work", removal.Unsaved)
@@ -229,11 +227,11 @@ func (w *workspaceStep) remove(ctx context.Context, discard bool) error {
 		return err
 	}
 	w.hold(removal.PrepareAnswer)
-	defer func() { w.space = nil }() // the lease is given up
+	defer func() { w.space = nil }() // the lease is released
 	if err == nil && removal.HookDue {
 		err = w.hook(ctx, "before_remove", w.Config.Hooks.BeforeRemove, "")
 	}
-	w.warn("workspace removed, but", err)
+	w.warn("before_remove failed or did not run, removing the workspace anyway", err)
 	answer, err := w.Host.Remove(ctx, w.hostRun())
 	switch {
 	case err != nil:
@@ -244,7 +242,7 @@ func (w *workspaceStep) remove(ctx context.Context, discard bool) error {
 	}
 	w.Log.Info("workspace removed", "trash", answer.Trash)
 	if answer.Warning != "" {
-		w.Log.Warn("workspace removed, but", "error", answer.Warning)
+		w.Log.Warn("workspace removed with a warning", "error", answer.Warning)
 	}
 	return nil
 }

@@ -1,0 +1,105 @@
+package runner
+
+import (
+	"context"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// The kinds of links.
+const (
+	linkPullRequest = "pull_request"
+	linkAttachment  = "attachment"
+)
+
+// maxLink is the length of the longest address that is kept.
+const maxLink = 400
+
+// keepLinks adds links to the run. They are written at once, so that they are not lost if the worker dies.
+func (j *job) keepLinks(links []reconcile.Link) {
+	for i := range links {
+		links[i].URL = j.Redactor.Text(links[i].URL)
+	}
+	more := false
+	j.rec.change(func(r *reconcile.Run) {
+		before := len(r.Links)
+		r.Links = reconcile.MergeLinks(r.Links, links)
+		more = len(r.Links) > before
+	})
+	if more {
+		j.rec.flush(context.Background())
+	}
+}
+
+// createPullRequest are words of commands of gh, glab, tea and hub that create a pull request.
+var createPullRequest = []string{"pr create", "mr create", "pulls create", "pull-request"}
+
+// linksInItem returns the pull requests in a message of the agent, or in the output of a command that creates one. Other items
+// may name unrelated pull requests.
+func linksInItem(item *agent.Item) []reconcile.Link {
+	creates := func(words string) bool { return strings.Contains(item.Command, words) }
+	switch {
+	case item == nil || !item.Ended:
+	case item.Kind == agent.ItemMessage:
+		return linksIn(item.Text, false)
+	case item.Kind == agent.ItemCommand && slices.ContainsFunc(createPullRequest, creates):
+		return linksIn(item.Output, false)
+	}
+	return nil
+}
+
+// linksInMutation returns the addresses that a successful mutation has attached in the tracker, and the pull requests in it.
+func linksInMutation(m reconcile.Mutation) []reconcile.Link {
+	if !m.Success {
+		return nil
+	}
+	attaches := slices.ContainsFunc(m.Fields, func(f string) bool { return strings.HasPrefix(f, "attachment") })
+	text := m.Query + " " + string(m.Variables)
+	return linksIn(strings.NewReplacer(`\/`, "/", `\u0026`, "&").Replace(text), attaches) // JSON escapes in addresses
+}
+
+// linksIn returns the pull requests in a text, and its other addresses if they are attachments.
+func linksIn(text string, attachments bool) []reconcile.Link {
+	var links, others []reconcile.Link
+	for _, u := range urlsIn(text) {
+		if pr := pullRequest(u); pr != nil {
+			links = append(links, reconcile.Link{Kind: linkPullRequest, URL: pr.String()})
+		} else if attachments {
+			others = append(others, reconcile.Link{Kind: linkAttachment, URL: u.String()})
+		}
+	}
+	return append(links, others...)
+}
+
+// pullRequestPath matches OWNER/REPO/pull/7, and the corresponding paths of GitLab, Bitbucket and Gitea.
+var pullRequestPath = regexp.MustCompile(`^(/[^/]+/[^/]+/(?:[^/]+/)*?(?:pull|merge_requests|pull-requests|pulls)/\d+)(?:/|$)`)
+
+// pullRequest returns the main page of the pull request that an address belongs to, nil if there is none.
+func pullRequest(u *url.URL) *url.URL {
+	found := pullRequestPath.FindStringSubmatch(u.Path)
+	if found == nil {
+		return nil
+	}
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: found[1]}
+}
+
+// anyURL matches an address up to a character that can't be part of it, or that texts and GraphQL put around addresses.
+var anyURL = regexp.MustCompile("https?://[^\\x00-\\x20\\x7f\"<>()\\[\\]{}|\\\\^`]+")
+
+// urlsIn returns the addresses in a text, without user names and passwords.
+func urlsIn(text string) []*url.URL {
+	var all []*url.URL
+	for _, word := range anyURL.FindAllString(text, -1) {
+		word = strings.TrimRight(word, ".,;:!?*_'")
+		if u, err := url.Parse(word); err == nil && u.Host != "" && len(word) <= maxLink {
+			u.User = nil
+			all = append(all, u)
+		}
+	}
+	return all
+}

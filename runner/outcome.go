@@ -1,0 +1,134 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// runEnd is the error of a run that was ended early, with its outcome. As the cause of a cancelled context it ends the run.
+type runEnd struct {
+	outcome       reconcile.Outcome
+	code, message string
+}
+
+func (e runEnd) Error() string { return e.message }
+
+// stopped is the end of a run that a pass asked to stop.
+func stopped(reason string) error { return runEnd{reconcile.Canceled, reason, "stopped: " + reason} }
+
+// movedOn is the end of a run whose issue no longer qualifies.
+func movedOn(reason string) error {
+	return runEnd{reconcile.Canceled, reason, "the issue no longer qualifies: " + reason}
+}
+
+var (
+	// errTerminated says that a signal asked the worker to end.
+	errTerminated = runEnd{reconcile.InterruptedRun, reconcile.CodeTerminated, "a signal asked the worker to end"}
+	// errNotOurs says that a pass has settled the run, so that nothing may be recorded.
+	errNotOurs = fmt.Errorf("the run was settled by a pass: %w", reconcile.ErrConflict)
+)
+
+// judge returns the outcome of the run (specification 10.6), given the error that ended its work.
+func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, code, message string) {
+	var end runEnd
+	switch {
+	case err == nil:
+		return reconcile.Succeeded, "", ""
+	case errors.As(context.Cause(ctx), &end), errors.As(err, &end):
+		return end.outcome, end.code, end.message
+	}
+	code, message = codeOf(err)
+	if full := j.fullDisk(); full != "" && !reconcile.MachineFault(code) {
+		return reconcile.Failed, host.CodeDiskFull, "no space left on the volume of " + full + ": " + code + ": " + message
+	}
+	var failed *agent.Error
+	switch {
+	case errors.As(err, &failed) && failed.Code == agent.CodeTurnTimeout:
+		return reconcile.TimedOut, code, message
+	case errors.As(err, &failed) && failed.Code == agent.CodeStalled:
+		return reconcile.Stalled, code, message
+	}
+	return reconcile.Failed, code, message
+}
+
+// fullDiskBytes is too little free space for any hook or agent.
+const fullDiskBytes = 64 << 10
+
+// fullDisk returns a directory of the run on a full volume, "" if there is none. It is taken for the cause of any failure.
+func (j *job) fullDisk() string {
+	for _, dir := range []string{j.run.WorkspaceRoot, j.StateDir} {
+		if dir == "" {
+			continue
+		}
+		if root, err := j.Host.Root(context.Background(), host.RootRequest{Root: dir}); err == nil && root.FreeBytes >= 0 && root.FreeBytes < fullDiskBytes {
+			return dir
+		}
+	}
+	return ""
+}
+
+// codeOf returns the stable code of an error, and its text without the code.
+func codeOf(err error) (code, message string) {
+	var known *reconcile.Error
+	var failed *agent.Error
+	switch {
+	case host.LimitReached(err): // first, because an error of the workspace may wrap it
+		return reconcile.CodeResourceLimit, err.Error()
+	case errors.As(host.WithCode(err), &known):
+		return known.Code, known.Message
+	case errors.As(err, &failed) && failed.Code == agent.CodeStalled && failed.Cause != "":
+		return string(failed.Cause), failed.Message // the agent reported what it waited for
+	case errors.As(err, &failed):
+		return string(failed.Code), failed.Message
+	}
+	return "run_failed", err.Error()
+}
+
+// How long and how often to try to store an outcome: a full disk or a locked database must not lose the result of a run.
+const (
+	concludePatience = 10 * time.Minute
+	concludePause    = 2 * time.Second
+)
+
+// conclude stores the outcome. It retries until the outcome is stored or there is no hope; meanwhile the worker owns its run.
+func (j *job) conclude(run context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), concludePatience)
+	defer cancel()
+	var last error
+	for {
+		err := j.Journal.Finish(ctx, j.Now(), j.rec.get())
+		if err == nil || errors.Is(err, reconcile.ErrConflict) {
+			return err
+		}
+		if ctx.Err() != nil && last != nil {
+			err = last // err only says that the time is up
+		}
+		code, _ := codeOf(err)
+		terminated := errors.Is(context.Cause(run), errTerminated)
+		if ctx.Err() != nil || code == "state_replaced" || terminated && (code == "state_missing" || code == "state_corrupt") {
+			return fmt.Errorf("outcome of %s: %w", j.run.ID, err) // the time is up, or the database needs manual repair
+		}
+		last = err
+		j.Log.Error("outcome not stored, retrying", "error", err)
+		select {
+		case <-time.After(concludePause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// RecordFault records a fault of the machine in the alive file if that is why a run did not start or its outcome was not stored.
+// The pass that settles the run then does not charge it to the issue.
+func RecordFault(alive Alive, err error) error {
+	var known *reconcile.Error
+	if errors.As(host.WithCode(err), &known) && reconcile.MachineFault(known.Code) {
+		return alive.Refuse(known.Code)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Prompt renders the text of the first turn. The first run of an issue has attempt 0.
+type Prompt interface {
+	Render(issue reconcile.Issue, attempt int) (string, error)
+}
+
+// Journal is the part of the database that a worker uses. An error that wraps reconcile.ErrConflict means that a pass has
+// settled the run, which the worker must no longer write.
+type Journal interface {
+	// UpdateRun writes the run and returns the stop reason that a pass has set, "" if none. It may return both a reason and an
+	// error.
+	UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error)
+	// Finish records the outcome, once and durably.
+	Finish(ctx context.Context, now time.Time, run reconcile.Run) error
+	// SaveThread stores the token totals of a thread, unless higher ones are stored.
+	SaveThread(ctx context.Context, runID, issueID, threadID, workspaceID string, t reconcile.Tokens, now time.Time) error
+	// Thread returns the token totals of a thread, false if it is unknown.
+	Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error)
+	// LastThread returns the issue's newest thread, and its newest in a codex home. Their ID is "" if there is none.
+	LastThread(ctx context.Context, issueID, codexHome string) (newest, here reconcile.Thread, err error)
+	// SaveCreated stores what the agent created in the tracker.
+	SaveCreated(ctx context.Context, runID, issueID string, created []reconcile.Created, now time.Time) error
+	// IssueTokens returns how much of agent.max_tokens an issue has used.
+	IssueTokens(ctx context.Context, issueID string) (int64, error)
+	// LastSeen returns what a thread has seen of its issue, false if that was not stored. RecordLastSeen stores it.
+	LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error)
+	RecordLastSeen(ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time) error
+	// LastRunOf returns the newest ended run on a thread, false if there is none.
+	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
+	// Created returns which of these ids in the tracker agents have created.
+	Created(ctx context.Context, ids []string) (map[string]bool, error)
+	// LateAnswers returns answers that were given after their run had ended and that no later run has passed on.
+	// MarkAnswersSeen records that a run has.
+	LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error)
+	MarkAnswersSeen(ctx context.Context, answered []reconcile.Request, runID string) error
+}
+
+// Account stores what all projects of a codex home share.
+type Account interface {
+	// SaveLimits stores the changed members of codex's rate limits, a JSON object.
+	SaveLimits(ctx context.Context, now time.Time, changed []byte) error
+	// Failed stores the fault of login or quota that ended a run.
+	Failed(ctx context.Context, now time.Time, code, message string) error
+	// Worked stores that a run which started at began has completed a turn.
+	Worked(ctx context.Context, now, began time.Time) error
+}
+
+// Alive is the alive file of the run. The worker holds a lock on it until it exits; passes read it.
+type Alive interface {
+	// Beat writes the number of a heartbeat and its time on the monotonic clock.
+	Beat(counter int64, mono time.Duration) error
+	// Refuse writes the code of the machine's fault because of which the run has no outcome.
+	Refuse(code string) error
+}

@@ -1,0 +1,66 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// refresh reads the issue from the tracker and stores it in the record. The error is a runEnd if the issue no longer qualifies.
+func (j *job) refresh(ctx context.Context) error {
+	found, err := j.Tracker.ByIDs(ctx, []string{j.run.IssueID})
+	if err != nil {
+		return err
+	}
+	issue, visible := found[j.run.IssueID]
+	switch p := j.Config.Policy; {
+	case !visible:
+		return movedOn(reconcile.StopMissing)
+	case p.Terminal(issue.State):
+		return movedOn(reconcile.StopTerminal)
+	case issue.Elsewhere:
+		return movedOn(reconcile.StopMoved)
+	case issue.Archived || !p.Active(issue.State):
+		return movedOn(reconcile.StopInactive)
+	case !p.Labelled(issue):
+		return movedOn(reconcile.StopLabel)
+	case !p.Ours(issue):
+		return movedOn(reconcile.StopAssignee)
+	}
+	j.rec.change(func(r *reconcile.Run) { r.Issue = issue })
+	return nil
+}
+
+// How long and how often to retry a refresh between two turns, when the work of the agent may be half done.
+const (
+	refreshPatience = 15 * time.Minute
+	refreshPause    = 10 * time.Second
+)
+
+// refreshPatiently retries a refresh, so that a short outage of the tracker does not waste the work of the last turn.
+func (j *job) refreshPatiently(ctx context.Context) error {
+	end := time.NewTimer(refreshPatience)
+	defer end.Stop()
+	for {
+		err := j.refresh(ctx)
+		var known *reconcile.Error
+		if !errors.As(err, &known) || !reconcile.TrackerFault(known.Code) {
+			return err
+		}
+		j.warn("refresh failed, retrying", err)
+		pause := refreshPause
+		var limit reconcile.Limited
+		if errors.As(err, &limit) {
+			pause = max(pause, limit.ResetAt().Sub(j.Now())) // an earlier request would be refused, and delay other workers
+		}
+		select {
+		case <-time.After(pause):
+		case <-end.C:
+			return runEnd{reconcile.InterruptedRun, "tracker_unavailable", "no answer from the tracker: " + err.Error()}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
