@@ -258,12 +258,24 @@ func (u *unsavedSearch) deletedRemotes(ctx context.Context, r *reader) (names []
 		if s.section != "remote" || s.name != "url" && s.name != "pushurl" || s.sub == "" {
 			continue
 		}
-		path := absolute(r.tree, strings.TrimPrefix(s.value, "file://"))
-		if real, ok, err := resolveDir(path); err == nil && ok && u.deletes(real) {
-			names = append(names, s.sub)
+		for _, address := range append(rewritten(s.value, list), s.value) {
+			path := absolute(r.tree, strings.TrimPrefix(address, "file://"))
+			if real, ok, err := resolveDir(path); err == nil && ok && u.deletes(real) {
+				names = append(names, s.sub)
+			}
 		}
 	}
 	return names, err
+}
+
+// rewritten returns what an address may become by the settings insteadOf and pushInsteadOf in list.
+func rewritten(address string, list []setting) (addresses []string) {
+	for _, s := range list {
+		if rest, ok := strings.CutPrefix(address, s.value); ok && s.section == "url" {
+			addresses = append(addresses, s.sub+rest)
+		}
+	}
+	return addresses
 }
 
 // heads are the commits that only HEAD or a stash refers to. past are those at which HEAD has been.

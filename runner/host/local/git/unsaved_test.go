@@ -49,6 +49,10 @@ func TestUnsaved(t *testing.T) {
 			commit; git push -q origin HEAD:topic`, "2 commits not on any remote",
 		},
 		{
+			"pushed within the workspace by another address", `git init -q --bare .git/store.git; git config url."$PWD/.git/store.git".insteadOf far:
+			git remote add far far:; commit; git push -q far HEAD:topic`, one,
+		},
+		{
 			"a submodule of a linked worktree elsewhere", `git worktree add -q ../wt; repo ../other; cd ../wt
 			git -c protocol.file.allow=always submodule --quiet add "$PWD/../other" sub; commit sub; rm -rf sub`, "in submodule sub " + one,
 		},
