@@ -18,7 +18,7 @@ import (
 type guarded struct {
 	*Guard
 	t *testing.T
-	// mark is what every attack makes, outside of the workspace. spare is a directory that the agent can write.
+	// mark is a file outside of the workspace that every attack creates. spare is a directory that the agent can write.
 	mark, spare string
 	reaches     bool // the agent can write anywhere
 }
@@ -68,7 +68,7 @@ func (g *guarded) undo(want ...string) {
 	}
 }
 
-// refuses checks that no hook may run, and that the reason names what was found.
+// refuses checks that no hook may run, and that the error names what was found.
 func (g *guarded) refuses(want ...string) {
 	g.t.Helper()
 	for range 2 { // nor does another run make it trusted
@@ -129,8 +129,8 @@ const twoBranches = `git checkout -qb b; echo b > file; git commit -qam b; echo 
 	git checkout -q main; echo c > file; git commit -qam c
 	mkdir git-merge-x; HOOK=git-merge-x/evil; ` + hookEvil
 
-// attacks are what an agent does, what a hook of the workflow does after it, and what is undone in between. Each of them
-// works where nothing is undone.
+// attacks list what an agent does, what a hook of the workflow does later, and what is undone in between. Each attack succeeds if
+// nothing is undone.
 var attacks = []struct {
 	name, agent, hook string
 	linked, reaches   bool
@@ -241,7 +241,7 @@ func TestGuardAttacks(t *testing.T) {
 	}
 }
 
-// What the operator's hooks have made, what the agent changes, what is undone or refused, and how things are then.
+// What the operator's hooks create, what the agent changes, what is undone or refused, and the result.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	const harmless = `git config user.name Ann; git config user.email ann@example.com
@@ -352,7 +352,7 @@ func TestGuard(t *testing.T) {
 			if c.refused != "" {
 				return
 			}
-			// Between two agents all is the operator's.
+			// Changes between two agents are the operator's, and are kept.
 			g.do("test -e .git || git init -q; git config alias.later '!true'")
 			g.undo()
 			g.trust()
@@ -364,7 +364,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// Hooks that lie in the work tree are the agent's to write, whichever setting points git there: the workflow's hooks go without.
+// The agent can write git hooks in the work tree. If a setting or a link points git there, git runs without hooks in the workflow's
+// hooks.
 func TestGuardTreeHooks(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]bool{
@@ -392,7 +393,7 @@ func TestGuardTreeHooks(t *testing.T) {
 	}
 }
 
-// Whatever is put where a file was: nothing is followed, waited for or written through.
+// An agent may replace a file by anything: no link is followed, no pipe blocks, and nothing is written through a second name.
 func TestGuardSpecialFiles(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]string{
@@ -414,7 +415,7 @@ func TestGuardSpecialFiles(t *testing.T) {
 	}
 }
 
-// What is cut off is done by the next holder, and the end of it is written down.
+// The next holder completes an interrupted Undo, and its end is recorded.
 func TestGuardPending(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
@@ -434,7 +435,7 @@ func TestGuardPending(t *testing.T) {
 	next.undo("alias.evil")
 }
 
-// What was written down and can't be read is no reason to let hooks run.
+// If the snapshot can't be read, no hook runs.
 func TestGuardUnreadable(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
@@ -454,7 +455,7 @@ func TestGuardUnreadable(t *testing.T) {
 	g.undo()
 }
 
-// A search that ends early is told, and closes what it has not seen.
+// An incomplete search is reported, and hooks do not use the repositories that it has not seen.
 func TestGuardPartial(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
@@ -465,7 +466,7 @@ func TestGuardPartial(t *testing.T) {
 	undone, err := g.Undo(t.Context())
 	test.OK(t, err)
 	if undone.Incomplete == "" {
-		t.Fatal("not told")
+		t.Fatal("not reported")
 	}
 	g.sh(`git init -q --bare b; git -C b config alias.publish '!touch "$MARK"'; git init -q sub; git -C sub commit -q --allow-empty -m x
 		git add sub; git -C sub config core.fsmonitor 'touch "$MARK"; false'`)
@@ -475,7 +476,7 @@ func TestGuardPartial(t *testing.T) {
 	}
 }
 
-// More files that git could run than are judged: the run fails, and the error says where.
+// If a directory contains more files that git could run than are examined, the run fails, and the error names the directory.
 func TestGuardTooManyFiles(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
@@ -501,7 +502,7 @@ func settings(t *testing.T, text string) []setting {
 	return list
 }
 
-// What may stay, and what may not, wherever an agent has set it.
+// Settings that an agent may make, and settings that it may not.
 func TestCannotExecute(t *testing.T) {
 	t.Parallel()
 	dangerous := `
@@ -558,7 +559,7 @@ lfs.repositoryFormatVersion=0 lfs.https://h/x.access=basic status.short=true log
 	}
 }
 
-// A configuration that was trusted comes out of it as it was, with all that an agent may set.
+// settleConfig restores the trusted configuration and keeps the settings that an agent may make.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	const was = "[core]\n\tbare = false\n[alias]\n\ta = 1\n\tb = 2\n"
@@ -601,7 +602,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// Without git the trusted configuration is put back.
+// Without git, the trusted configuration is restored.
 func TestSettleWithoutGit(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	got, changed, err := settleConfig(t.Context(), []byte("[user]\n\tname = x\n"), []byte("[core]\n"), "config")
@@ -610,7 +611,7 @@ func TestSettleWithoutGit(t *testing.T) {
 	}
 }
 
-// The settings of the guard come after those that the environment has for git already.
+// The guard's settings come after the settings for git that are already in the environment.
 func TestWithConfig(t *testing.T) {
 	two := []string{"core.hooksPath=/dev/null", "safe.bareRepository=explicit"}
 	for _, c := range []struct{ env, settings, want []string }{

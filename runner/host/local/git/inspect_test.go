@@ -100,7 +100,7 @@ func TestDiffOfAFileAsOldAsTheIndex(t *testing.T) {
 	wantDiff(t, dir, []string{"-one", "+two", "+n"})
 }
 
-// A linked worktree is compared with main, and with what both have in common: main goes on meanwhile.
+// A linked worktree is compared with main, and with their common commit: main gets further commits.
 func TestInspectWorktree(t *testing.T) {
 	dir := realTemp(t)
 	sh(t, dir, `repo main; git -C main worktree add -q -b topic ../linked; put main/file "main's own\n"; git -C main commit -qam other; cd linked; `+work)
@@ -156,14 +156,14 @@ func TestInspectShallow(t *testing.T) {
 	sh(t, dir, `repo origin; for n in 2 3; do echo $n > origin/file; git -C origin commit -qam $n; done; git clone -q --depth 1 "file://$PWD/origin" copy; commit copy`)
 	wantStatus(t, copied, "main origin/main 1 origin/main 1")
 	wantDiff(t, copied, nil)
-	// Then origin goes on, and what both have in common is not here.
+	// Then origin gets further commits, and the common commit is not here.
 	sh(t, dir, "echo 4 > origin/file; git -C origin commit -qam 4; cd copy; git fetch -q --depth 1; put file 'own\n'")
 	wantStatus(t, copied, "main origin/main 2 origin/main 2", ".M file")
 	wantDiff(t, copied, []string{"+own"})
 }
 
-// What symphony itself reads of a workspace runs nothing that stands there: neither looking for progress, nor writing down
-// what git would run, nor undoing it. Plain git runs each of these, which is looked at after that.
+// Symphony runs no program that is in a workspace when it reads the progress, takes a snapshot of what git would run, or undoes it.
+// Plain git would run each of these programs, which is checked at the end.
 func TestReadingRunsNothing(t *testing.T) {
 	t.Parallel()
 	const changed = `echo two > file; touch -d 2001-01-01 file`
@@ -223,8 +223,8 @@ func TestReadingRunsNothing(t *testing.T) {
 	}
 }
 
-// Nor does it write: git brings its index up to date where it shows a difference, and an agent's own git would find the
-// index locked meanwhile. A file's new time is what git would write down.
+// Nor does it write: git refreshes the index when it shows a difference, and an agent's git would find the index locked. Here the
+// new time of a file would make git write.
 func TestReadingWritesNothing(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
@@ -247,13 +247,13 @@ func TestReadingWritesNothing(t *testing.T) {
 	}
 }
 
-// step is what a script does, and whether it is progress.
+// step is a script, and whether its effect is progress.
 type step struct {
 	progress bool
 	script   string
 }
 
-// wantSteps plays steps in a directory. how is whether git says what has changed, or a walk.
+// wantSteps runs steps in a directory. how says whether git or a walk finds the changes.
 func wantSteps(t *testing.T, dir, how string, steps ...step) {
 	t.Helper()
 	fingerprint := func() string {

@@ -46,7 +46,7 @@ func realTemp(t *testing.T) string {
 	return dir
 }
 
-// command is a program, with an account of its own for git.
+// command prepares a program with its own configuration of git.
 func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -74,7 +74,7 @@ func git(t *testing.T, dir string, args ...string) string {
 	return output(t, command(t, dir, "git", args...))
 }
 
-// words are what scripts of tests use: a repository with one commit, a further commit, a file.
+// words are shell functions for scripts of tests: create a repository with one commit, a further commit, a file.
 const words = `
 repo() { git init -q -b main "$1"; echo one > "$1/file"; echo "*.o" > "$1/.gitignore"; git -C "$1" add .; git -C "$1" commit -qm one; }
 commit() { git -C "${1:-.}" commit -q --allow-empty -m "${2:-x}"; }

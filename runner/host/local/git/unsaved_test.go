@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A workspace is saved when a remote has every commit and a commit has every change. Each case begins in a fresh clone.
+// A workspace is saved if a remote has every commit and every change is committed. Each case begins in a fresh clone.
 func TestUnsaved(t *testing.T) {
 	t.Parallel()
 	const one = "1 commit not on any remote"
@@ -81,7 +81,7 @@ func TestUnsaved(t *testing.T) {
 	}
 }
 
-// A linked worktree leaves its branches in the main repository, but not the commits of a detached HEAD.
+// The branches of a linked worktree remain in the main repository, but not the commits of a detached HEAD.
 func TestUnsavedLinkedWorktree(t *testing.T) {
 	t.Parallel()
 	dir := realTemp(t)
@@ -95,7 +95,7 @@ func TestUnsavedLinkedWorktree(t *testing.T) {
 	}
 }
 
-// The repository of a linked worktree's submodule goes with the worktree, its branches included.
+// The repository of a linked worktree's submodule, with its branches, is deleted with the worktree.
 func TestUnsavedSubmoduleOfLinkedWorktree(t *testing.T) {
 	t.Parallel()
 	dir := realTemp(t)
@@ -106,7 +106,7 @@ func TestUnsavedSubmoduleOfLinkedWorktree(t *testing.T) {
 	}
 }
 
-// A workspace's directories for temporary files and caches are deleted with it, and so is what only a repository there contains.
+// Commits in the workspace's directories for temporary files and caches count, because these are deleted with the workspace.
 func TestUnsavedInDirectoriesDeletedToo(t *testing.T) {
 	t.Parallel()
 	for what, script := range map[string]string{

@@ -42,7 +42,7 @@ func newAlive(t *testing.T) string {
 	return path
 }
 
-// wantPulse checks what a probe says, and that the file has kept its size.
+// wantPulse checks the result of a probe, and that the size of the file has not changed.
 func wantPulse(t *testing.T, path string, want Pulse) {
 	t.Helper()
 	got, err := ProbeAlive(path)

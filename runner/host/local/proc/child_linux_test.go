@@ -68,8 +68,8 @@ func TestExecStreams(t *testing.T) {
 	}
 }
 
-// A hook that leaves a process in the background counts as ended. The process holds its pipes and can still be killed
-// with the group.
+// A hook that leaves a process in the background has ended. The process keeps the pipes open, and can still be killed with the
+// group.
 func TestExecEndsWhilePipesStayOpen(t *testing.T) {
 	c := run(t, host.StartRequest{Argv: sh(`sleep 60 & echo $!; exit 0`)}, nil, nil)
 	waitFor(t, c)
@@ -170,7 +170,7 @@ func TestExecImpossible(t *testing.T) {
 	}
 }
 
-// Under a strict limit on descriptors a child starts all the same, without the tree file if need be.
+// Under a strict limit on descriptors a child still starts, if necessary without the tree file.
 func TestExecWithFewDescriptors(t *testing.T) {
 	start(t, nil, "limited", filepath.Join(t.TempDir(), "tree")).line("started <nil>")
 }
@@ -194,8 +194,8 @@ func init() {
 	helpers["adopt hidden"] = func(args []string) error { return errors.Join(NonDumpable(), adopt(args)) }
 }
 
-// adopt is a worker in small: it adopts what others leave and reaps it, while its own children end unnoticed for a
-// while, each in its own way.
+// adopt is a minimal worker: it adopts and reaps orphans, while its own children end, each in another way, and are waited for only
+// later.
 func adopt([]string) error {
 	if err := BecomeSubreaper(); err != nil {
 		return err
@@ -304,7 +304,7 @@ func TestReadProcsDamaged(t *testing.T) {
 
 func init() { helpers["worker"] = workerHelper }
 
-// workerReport is what a worker in small tells of itself, in its log.
+// workerReport is what a minimal worker writes about itself to its log.
 type workerReport struct {
 	Secret, Dir string
 	Env         []string
@@ -314,7 +314,7 @@ type workerReport struct {
 	ChildFiles  string // what a child of it has open
 }
 
-// workerHelper answers as its first argument says. One that takes its run writes a report and stays until it is killed.
+// workerHelper answers as its first argument says. If it takes its run, it writes a report and runs until it is killed.
 func workerHelper(args []string) error {
 	switch args[0] {
 	case "crash":
@@ -405,7 +405,7 @@ func TestDetach(t *testing.T) {
 	}
 	for _, file := range []string{"environ", "cmdline"} {
 		if b, err := os.ReadFile(procPath(p.PID, file)); err != nil || strings.Contains(string(b), "secret") {
-			t.Errorf("the secret stands in %s, or %v", file, err)
+			t.Errorf("the secret is in %s, or %v", file, err)
 		}
 	}
 	if !SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) || p.Name == "" {
@@ -459,9 +459,8 @@ func TestDetachImpossible(t *testing.T) {
 	}
 }
 
-// A lock that a pass hands over belongs to the worker: it is held after the pass has closed its own descriptor, not
-// inherited by the worker's children, and free as soon as the worker has ended. A worker that gets another file than it was
-// told, or none, refuses its run.
+// A lock that a pass passes on belongs to the worker: it is held after the pass has closed its descriptor, not inherited by the
+// worker's children, and released as soon as the worker has ended. A worker that gets no file or the wrong one refuses its run.
 func TestTakeExtra(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "slot")
 	slot, err := os.Create(path)

@@ -26,7 +26,7 @@ import (
 )
 
 func init() {
-	// leaderless ends its first thread and goes on with the others.
+	// leaderless ends its first thread and continues with the others.
 	helpers["leaderless"] = func([]string) error {
 		runtime.LockOSThread() // main still runs on the first thread
 		go func() { _, _ = os.Stdin.Read(make([]byte, 1)); os.Exit(0) }()
@@ -36,7 +36,7 @@ func init() {
 	}
 	helpers["hidden"] = func(args []string) error { return errors.Join(NonDumpable(), idle(args)) }
 	helpers["stranger"] = func(args []string) error { return errors.Join(syscall.Setuid(65534), idle(args)) }
-	// find says what it finds of the run that it is marked with itself.
+	// find prints which processes it finds of the run that it is marked with itself.
 	helpers["find"] = func([]string) error {
 		procs, err := Find(Owner{RunID: os.Getenv(host.RunMark)})
 		say("found", pids(procs))
@@ -82,7 +82,7 @@ func find(t *testing.T, o Owner) []int {
 	return pids(procs)
 }
 
-// wantFound checks what alone belongs to an owner, or that nothing does (0).
+// wantFound checks that exactly one process belongs to an owner, or none (0).
 func wantFound(t *testing.T, what string, o Owner, want int) {
 	t.Helper()
 	if got := find(t, o); want == 0 && len(got) > 0 || want != 0 && !slices.Equal(got, []int{want}) {
@@ -90,7 +90,7 @@ func wantFound(t *testing.T, what string, o Owner, want int) {
 	}
 }
 
-// orphan starts a process in a session of its own whose parent ends.
+// orphan starts a process in a new session, and its parent ends.
 func orphan(t *testing.T, env []string, flags string, change func(*exec.Cmd)) reconcile.Process {
 	t.Helper()
 	h := startAs(t, env, change, "spawn", "setsid,exit,"+flags, "idle")
@@ -119,7 +119,7 @@ func TestFindOrphanWithoutEnvironmentByRecord(t *testing.T) {
 	wantFound(t, "another start time", Owner{Recorded: []reconcile.Process{child}, Boot: boot(t)}, 0)
 }
 
-// holding hands the file on as descriptor fd.
+// holding passes the file to the child as descriptor fd.
 func holding(f *os.File, fd int) func(*exec.Cmd) {
 	return func(cmd *exec.Cmd) { cmd.ExtraFiles = append(make([]*os.File, fd-FirstExtra), f) }
 }
@@ -156,7 +156,7 @@ func TestFindOrphanByTree(t *testing.T) {
 	wantFound(t, "at another descriptor", Owner{Tree: tree.Name()}, 0)
 }
 
-// The path of a descriptor is that of the mount namespace it was opened in, so the same path may be another file.
+// The path of a descriptor belongs to the mount namespace in which it was opened, so the same path may be another file.
 func TestSamePathIsNotSameFile(t *testing.T) {
 	needsRoot(t)
 	tree := newTree(t)
@@ -171,7 +171,7 @@ func TestSamePathIsNotSameFile(t *testing.T) {
 	wantFound(t, "another file", Owner{Tree: tree.Name()}, 0)
 }
 
-// Shells keep the descriptors that they inherit, so each process of a tree of shells holds the file.
+// Shells keep the descriptors that they inherit, so each process in a tree of shells has the file open.
 func TestTreeReachesGrandchildrenOfShells(t *testing.T) {
 	tree := newTree(t)
 	c := run(t, host.StartRequest{
@@ -190,7 +190,7 @@ func TestTreeReachesGrandchildrenOfShells(t *testing.T) {
 	}
 }
 
-// Any user may write a marker, and open a file that is readable.
+// Any user can set a marker, and open a readable file.
 func TestMarkerOfAnotherUser(t *testing.T) {
 	needsRoot(t)
 	tree, id := newTree(t), runID(t)
@@ -198,7 +198,7 @@ func TestMarkerOfAnotherUser(t *testing.T) {
 	wantFound(t, "another user's", Owner{RunID: id, Tree: tree.Name()}, 0)
 }
 
-// A process without any mark is known by the session of the worker, alive or ended, and the folder in which both work.
+// A process without any marker is found by the session of its worker, even if the worker has ended, and by its working directory.
 func TestFindBySession(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	test.OK(t, err)
@@ -248,7 +248,7 @@ func TestFindByDescent(t *testing.T) {
 	}
 	ours.Spare = parent.PID
 	if got := find(t, ours); slices.Contains(got, parent.PID) || slices.Contains(got, child.PID) {
-		t.Errorf("spared, and still among %v", got)
+		t.Errorf("Spare is among %v", got)
 	}
 	below, err := Descendants(parent.PID)
 	test.OK(t, err)
@@ -342,7 +342,7 @@ func TestZombieIsDead(t *testing.T) {
 	p := e.process()
 	awaitExit(p.PID)
 	if living(p) || SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) {
-		t.Error("it lives")
+		t.Error("a zombie counts as alive")
 	}
 	if err := Signal(p, unix.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("signal: %v", err)
@@ -390,7 +390,7 @@ func TestSignalNeverReachesAnother(t *testing.T) {
 	}
 	h.stdin.Close() // it ends by itself, which it could not if any of these had hit it
 	if err := h.cmd.Wait(); err != nil {
-		t.Errorf("the stranger was hit: %v", err)
+		t.Errorf("another process was signalled: %v", err)
 	}
 }
 
@@ -470,7 +470,7 @@ func TestKillTreeNamesWhatIsLeft(t *testing.T) {
 	}
 }
 
-// hiddenUID is a user that sees only its own processes in a /proc with hidepid.
+// hiddenUID is a user that sees only its processes in a /proc with hidepid.
 const hiddenUID = 20790
 
 func init() {
@@ -545,7 +545,7 @@ as "$@"`, hidepid, hiddenUID, before)
 	return strings.TrimSpace(string(out))
 }
 
-// With the mount option hidepid a child is hidden until its exec is over. It must not be taken for one that is gone.
+// With the mount option hidepid, a child is hidden until its exec is over. It must not count as ended.
 func TestStartWithHiddenProcesses(t *testing.T) {
 	for _, hidepid := range []string{"1", "2"} {
 		for _, helper := range []string{"start many", "detach many"} {

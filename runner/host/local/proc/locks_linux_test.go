@@ -21,8 +21,8 @@ func init() {
 	helpers["contained"] = contained
 }
 
-// locker takes a lock on a file that it opens for reading and stays: whole, bytes or open (of the open file), the latter
-// two with the first byte and how many. "left" takes the whole file and leaves the lock to a child.
+// locker locks a file that it opens for reading, and keeps running. The kinds are whole, bytes and open (of the open file); the
+// latter two take the first byte and the number of bytes. "left" locks the whole file and leaves the lock to a child.
 func locker(args []string) error {
 	f, err := os.Open(args[1])
 	if err != nil {
@@ -102,7 +102,7 @@ func TestLockHolders(t *testing.T) {
 	}
 }
 
-// contained looks for lockers in a pid namespace of its own.
+// contained searches for lockers in its own pid namespace.
 func contained(args []string) error {
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		say("skip", err)
@@ -130,7 +130,7 @@ func contained(args []string) error {
 	return nil
 }
 
-// It is the same in a container, where /proc/locks omits locks whose taker has ended.
+// The same works in a container, where /proc/locks omits locks whose creator has ended.
 func TestLockHoldersInAContainer(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], helperArg, "contained", lockFile(t, "file"), "whole", "left", "open")
 	cmd.SysProcAttr = &syscall.SysProcAttr{

@@ -18,14 +18,14 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// helperArg makes the test binary a helper process. It is an argument and no variable, so that a helper may run with
+// helperArg makes the test binary a helper process. It is an argument, not a variable, so that a helper can run with
 // an empty environment.
 const helperArg = "proc-helper"
 
-// bound is longer than anything here takes on a busy machine.
+// bound is longer than anything here takes, even on a busy machine.
 const bound = 20 * time.Second
 
-// helpers are the programs that this binary can be, by name. An error is said and gives the exit status 1.
+// helpers are the programs that this binary can run as, by name. If one returns an error, it is printed, and the exit status is 1.
 var helpers = map[string]func(args []string) error{"idle": idle, "spawn": spawn}
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// say tells the test how far this helper has come.
+// say reports the progress of this helper to the test.
 func say(words ...any) { fmt.Println(words...) }
 
 func sayUp() error {
@@ -48,7 +48,7 @@ func sayUp() error {
 	return err
 }
 
-// idle says that it is there and stays until its stdin ends, if it has one. With the argument deaf SIGTERM does not end it.
+// idle reports that it runs, and continues until the end of its stdin, if it has one. With the argument deaf it ignores SIGTERM.
 func idle(args []string) error {
 	if slices.Contains(args, "deaf") {
 		signal.Ignore(syscall.SIGTERM)
@@ -60,7 +60,7 @@ func idle(args []string) error {
 	select {}
 }
 
-// spawn starts another helper as its child and stays, or ends. Its first argument lists flags:
+// spawn starts another helper as its child and continues to run, or ends. Its first argument lists flags:
 // setsid, clear (an empty environment), keep (the tree descriptor), exit.
 func spawn(args []string) error {
 	flags := args[0]
@@ -82,7 +82,7 @@ func spawn(args []string) error {
 	select {}
 }
 
-// helper is a running helper and what it and its children say.
+// helper is a running helper, with the output of it and its children.
 type helper struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -96,7 +96,7 @@ func start(t *testing.T, env []string, args ...string) *helper {
 	return startAs(t, env, func(*exec.Cmd) {}, args...)
 }
 
-// startAs does so after a last change of the command.
+// startAs does so after the caller has changed the command.
 func startAs(t *testing.T, env []string, change func(*exec.Cmd), args ...string) *helper {
 	t.Helper()
 	h := &helper{t: t, cmd: exec.Command(os.Args[0], append([]string{helperArg}, args...)...)}
@@ -135,7 +135,7 @@ func (h *helper) line(word string) string {
 	return strings.TrimSpace(rest)
 }
 
-// up reads which process came up next, and ends it after the test.
+// up reads which process has started next, and ends it after the test.
 func (h *helper) up() reconcile.Process {
 	h.t.Helper()
 	var p reconcile.Process
@@ -160,17 +160,17 @@ func boot(t *testing.T) string {
 
 func living(p reconcile.Process) bool { return checkSame(p) == nil }
 
-// eventually waits for something that cannot be waited for otherwise.
+// eventually polls for a condition.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(bound); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("in vain waited: %s", what)
+			t.Fatalf("waited in vain: %s", what)
 		}
 	}
 }
 
-// descriptors counts what this process has open.
+// descriptors counts the open descriptors of this process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	names, err := os.ReadDir("/proc/self/fd")

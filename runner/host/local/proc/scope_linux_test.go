@@ -52,7 +52,7 @@ func TestSystemdCgroup(t *testing.T) {
 	}
 }
 
-// Which systemd managers are asked for a scope, in which order.
+// The order in which systemd managers are asked for a scope.
 func TestManagers(t *testing.T) {
 	const session, service, ours = "session-1.scope", "x.service", "symphony-r-1.scope"
 	for _, row := range []struct {
@@ -64,13 +64,13 @@ func TestManagers(t *testing.T) {
 	}{
 		{"a service of the user's", 7, 7, service, true, false, "--user"},
 		{"a terminal under the user's manager", 7, 7, "term.scope", true, false, "--user"},
-		{"by hand", 7, -1, session, true, true, "--user"},
-		{"by hand, a manager that ends with the login", 7, -1, session, true, false, ""},
-		{"by hand, no manager", 7, -1, session, false, true, ""},
+		{"from a login", 7, -1, session, true, true, "--user"},
+		{"from a login, a manager that ends with the login", 7, -1, session, true, false, ""},
+		{"from a login, no manager", 7, -1, session, false, true, ""},
 		{"cron", 7, -1, "cron.service", true, true, "--user --system"},
 		{"a service of the system's", 7, -1, service, true, false, "--system"},
 		{"a pass of a worker that the system gave a scope", 7, -1, ours, true, true, "--system"},
-		{"root by hand", 0, -1, session, true, true, "--system"},
+		{"root, from a login", 0, -1, session, true, true, "--system"},
 		{"root's service", 0, -1, service, false, false, "--system"},
 		{"root in a user's service", 0, 7, service, true, true, "--system"},
 		{"root in the service of root's manager", 0, 0, service, true, true, "--user"},
@@ -107,7 +107,7 @@ func TestLingers(t *testing.T) {
 	}
 }
 
-// fakeSystemd puts shell scripts in the place of systemd's programs.
+// fakeSystemd replaces systemd's programs by shell scripts.
 func fakeSystemd(t *testing.T, run, ctl string) (calls func() string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -147,7 +147,7 @@ func TestAsk(t *testing.T) {
 		{"none, KillMode=mixed", service, denied, "echo mixed", false, true, "KillMode=mixed"},
 		{"none, and no answer", service, denied, "exit 4", false, true, "KillMode unknown"},
 		{"no programs", service, "", "", false, false, "KillMode unknown"},
-		{"none by hand", session, denied, "echo control-group", false, false, ""},
+		{"none, from a login", session, denied, "echo control-group", false, false, ""},
 		{"one that hangs, KillMode=process", service, hangs, "echo process", false, true, ""},
 		{"both hang", service, hangs, hangs, false, true, "systemd-run does not answer"},
 	} {

@@ -98,8 +98,8 @@ func readPID(t *testing.T, file string) int {
 	return pid
 }
 
-// A child in the background keeps stdout open and goes on writing: the hook is over all the same, and the
-// child is neither stalled nor killed by a closed pipe.
+// A child in the background keeps stdout open and continues to write. The hook ends anyway, and the child is neither blocked nor
+// killed by SIGPIPE.
 func TestHookIsOverWhenItsShellExits(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	log, err := runHook(t.Context(), t, w, `
@@ -116,7 +116,7 @@ func TestHookIsOverWhenItsShellExits(t *testing.T) {
 	eventually(t, "the child to end by itself", func() bool { return there(t, filepath.Join(w.Path, "over")) })
 }
 
-// What is in the pipe when the shell ends belongs to its output, however slow we were to read it.
+// The content of the pipe when the shell ends belongs to the output, even if it is read late.
 func TestCaptureTakesUnreadOutput(t *testing.T) {
 	out, in, err := os.Pipe()
 	test.OK(t, err)

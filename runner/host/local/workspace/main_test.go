@@ -18,8 +18,8 @@ import (
 
 const bound = 20 * time.Second // for anything that a test waits for
 
-// unprivileged reports whether this process may go on with a test that root can't fail. As root it runs the
-// test in a copy of the program as another user, with a temporary directory there, and returns false.
+// unprivileged reports whether this process runs as a normal user, for tests that can't fail as root. As root it runs the test as
+// another user, in a copy of the program and with its own temporary directory, and returns false.
 func unprivileged(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -87,7 +87,7 @@ func acquire(t *testing.T, r *Root, o Owner) *Workspace {
 	return w
 }
 
-// ready makes a workspace with a file in it, and lets it go.
+// ready creates a workspace with a file in it, and releases it.
 func ready(t *testing.T, r *Root, o Owner) *Workspace {
 	t.Helper()
 	w := acquire(t, r, o)
@@ -122,7 +122,7 @@ func there(t *testing.T, path string) bool {
 	return err == nil
 }
 
-// eventually waits for something that another process does.
+// eventually polls for a condition.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(bound)
@@ -137,7 +137,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// wantPrevious checks the runs that the holder of a workspace has to reap after.
+// wantPrevious checks the runs whose processes the holder of a workspace must end.
 func wantPrevious(t *testing.T, w *Workspace, runs ...string) {
 	t.Helper()
 	var want []RunRef
@@ -149,7 +149,7 @@ func wantPrevious(t *testing.T, w *Workspace, runs ...string) {
 	}
 }
 
-// wantExist checks that paths exist, or do not.
+// wantExist checks that paths exist, or that they do not.
 func wantExist(t *testing.T, want bool, paths ...string) {
 	t.Helper()
 	for _, path := range paths {

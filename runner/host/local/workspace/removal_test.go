@@ -81,8 +81,7 @@ func TestRemoveAtOnce(t *testing.T) {
 	wantTrash(t, r, 0)
 }
 
-// A workspace whose after_create never came to an end is not shown to before_remove, however often removal
-// is cut off.
+// before_remove does not run in a workspace whose after_create was interrupted, even if its removal is interrupted, too.
 func TestRemoveOfAHalfMadeWorkspaceRunsNoHook(t *testing.T) {
 	r := newRoot(t)
 	test.OK(t, acquire(t, r, owner("A", "r1")).Release())
@@ -115,7 +114,7 @@ func TestRemoveGoesOnAfterACut(t *testing.T) {
 	}
 }
 
-// A module cache: no directory of it may be written, one not even be read.
+// For example a module cache: its directories are read-only, and one is not even readable.
 func TestTreesThatAreReadOnlyAreRemoved(t *testing.T) {
 	if !unprivileged(t) {
 		return
@@ -165,7 +164,7 @@ func TestRemoveFollowsNoLinks(t *testing.T) {
 	wantExist(t, true, filepath.Join(outside, "dir", "precious"))
 }
 
-// Neither a removal nor a purge of the trash takes what exists nowhere else, unless an operator has said so.
+// Neither a removal nor a purge of the trash deletes work that exists nowhere else, unless an operator has accepted the loss.
 func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	r := newRoot(t)
 	repository := func(identifier string) *Workspace { // with a commit that exists nowhere else
@@ -190,7 +189,7 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 		t.Errorf("%d hooks, %+v", hooks, rec)
 	}
 
-	// What was moved there without a look at it stays in the trash, however short space is.
+	// An entry that was moved to the trash without being examined stays there, even if free space is low.
 	trashed, err := r.moveToTrash(w.Path, "A", day, note{})
 	test.OK(t, err)
 	r.Trash.Short = true
@@ -210,7 +209,7 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 		t.Errorf("%+v", purged)
 	}
 
-	// An operator's consent goes with the workspace into the trash.
+	// The trash remembers that an operator has accepted the loss.
 	r.Trash = Trash{Keep: time.Hour}
 	repository("B")
 	removed, err := r.Remove(t.Context(), owner("B", "r2"), day, true)
@@ -236,7 +235,7 @@ func TestRemoveLeavesWorktreeOfTheCache(t *testing.T) {
 	}
 }
 
-// trashed removes a workspace of the name at a time.
+// trashed removes a new workspace at a given time, and returns its path in the trash.
 func trashed(t *testing.T, r *Root, identifier string, at time.Time) (path string) {
 	t.Helper()
 	ready(t, r, owner(identifier, "r1"))
@@ -253,7 +252,7 @@ func wantTrash(t *testing.T, r *Root, want int) {
 	}
 }
 
-// wantPurged purges the trash and checks that ExpiredTrash has said how many entries go.
+// wantPurged purges the trash, and checks the number of deleted entries and that ExpiredTrash has predicted it.
 func wantPurged(t *testing.T, r *Root, now time.Time, want int) {
 	t.Helper()
 	due, err := r.ExpiredTrash(now)
@@ -265,8 +264,8 @@ func wantPurged(t *testing.T, r *Root, now time.Time, want int) {
 	}
 }
 
-// What was removed is kept for its time on the monotonic clock: whatever becomes of the wall clock. After a reboot only
-// that is left.
+// The age of a removed workspace is measured by the monotonic clock, so changes of the wall clock do not matter. After a reboot
+// only the wall clock is left.
 func TestTrashAgesWithoutTheWallClock(t *testing.T) {
 	const keep, year = 24 * time.Hour, 365 * 24 * time.Hour
 	for name, c := range map[string]struct {
@@ -299,7 +298,7 @@ func TestTrashAgesWithoutTheWallClock(t *testing.T) {
 	}
 }
 
-// A removed workspace that is taken back leaves nothing behind.
+// A removed workspace that an operator moves back leaves nothing in the trash.
 func TestTrashTakenBack(t *testing.T) {
 	r := newRoot(t)
 	r.Trash.Keep = time.Hour
@@ -308,7 +307,7 @@ func TestTrashTakenBack(t *testing.T) {
 	wantTrash(t, r, 0)
 }
 
-// Of two projects on one root neither empties the other's trash before its time, unless space is short.
+// Two projects share a root. Neither deletes the other's trash before its time, unless free space is low.
 func TestTrashOfAnotherProject(t *testing.T) {
 	r := newRoot(t)
 	r.Trash = Trash{Project: "one", Keep: 24 * time.Hour}
@@ -327,7 +326,7 @@ func TestTrashOfAnotherProject(t *testing.T) {
 func TestTrashIsPurgedByAge(t *testing.T) {
 	r := newRoot(t)
 	r.Trash.Keep = time.Hour
-	for i, identifier := range []string{"old", "old", "new"} { // names in the trash never collide
+	for i, identifier := range []string{"old", "old", "new"} { // names in the trash do not collide
 		trashed(t, r, identifier, day.Add(time.Duration(i/2)*2*time.Hour))
 	}
 	write(t, filepath.Join(r.trash(), "no name of ours", "x"), "kept")
@@ -340,7 +339,7 @@ func TestTrashIsPurgedByAge(t *testing.T) {
 	wantTrash(t, r, 3)
 }
 
-// An operator who accepts the loss of unsaved work decides for the own project, not for another one on the same root.
+// An operator who accepts the loss of unsaved work does so only for one project, not for others in the same root.
 func TestTrashDiscardsOnlyTheProjectsOwn(t *testing.T) {
 	r := newRoot(t)
 	r.Trash = Trash{Project: "other", Keep: time.Hour}
@@ -356,7 +355,8 @@ func TestTrashDiscardsOnlyTheProjectsOwn(t *testing.T) {
 	}
 }
 
-// What was saved when it came goes in its time, also after the repository of a linked worktree was pruned; not if it changed since.
+// An entry that was saved when it was removed is deleted in its time, even if the main repository has pruned the worktree since;
+// but not if a file in it has changed since.
 func TestTrashOfAPrunedWorktree(t *testing.T) {
 	for change, want := range map[string]int{"true": 1, "echo work > sub/new": 0} {
 		r := newRoot(t)
@@ -378,7 +378,7 @@ func TestTrashOfAPrunedWorktree(t *testing.T) {
 	}
 }
 
-// A deletion that was cut off goes on, although half of a repository can't be read.
+// An interrupted deletion continues, although half a repository can't be read.
 func TestTrashHalfDeleted(t *testing.T) {
 	r := newRoot(t)
 	r.Trash.Keep = time.Hour
@@ -392,7 +392,7 @@ func TestTrashHalfDeleted(t *testing.T) {
 	wantPurged(t, r, day.Add(time.Hour), 1)
 }
 
-// The end of a root takes no unsaved work with it but that of projects whose operator has accepted the loss.
+// Dissolve keeps unsaved work, except for that of projects whose operator has accepted the loss.
 func TestDissolveDiscardsOnlyTheProjectsOwn(t *testing.T) {
 	for want, discard := range map[bool][]string{true: {"mine"}, false: {"mine", "other"}} {
 		r := newRoot(t)
@@ -404,7 +404,7 @@ func TestDissolveDiscardsOnlyTheProjectsOwn(t *testing.T) {
 	}
 }
 
-// What an operator has put into the trash is not deleted with the root.
+// Dissolve keeps what an operator has put into the trash.
 func TestDissolveLeavesWhatIsNotSymphonys(t *testing.T) {
 	r := newRoot(t)
 	r.Trash.Keep = time.Hour

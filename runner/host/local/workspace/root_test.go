@@ -98,7 +98,7 @@ func TestListReportsWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// Whatever stands where the workspace should be is left alone, and so is what a link leads to.
+// Anything but a directory at the path of the workspace is left alone, including the target of a link.
 func TestAcquireTouchesNothingThatIsNoDirectory(t *testing.T) {
 	outside := t.TempDir()
 	write(t, filepath.Join(outside, "precious"), "kept")

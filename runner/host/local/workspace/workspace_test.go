@@ -48,7 +48,7 @@ func TestAcquireMakesThenReuses(t *testing.T) {
 	}
 }
 
-// A holder that died before it had reaped what came before it must not hide that from the next one.
+// A holder that died before it had ended the processes of its predecessors must not hide these from its successor.
 func TestPreviousIsKeptUntilReady(t *testing.T) {
 	r := newRoot(t)
 	ready(t, r, owner("A", "r0"))
@@ -89,7 +89,7 @@ func TestForeignWorkspaceIsLeftAlone(t *testing.T) {
 	wantHeld(t, r, "A", false)
 }
 
-// A directory without a record is taken over, one that is gone made anew, and one that has moved gets a new id.
+// A directory without a record is adopted, a missing one is created again, and a moved one gets a new id.
 func TestDirectoryAndRecordApart(t *testing.T) {
 	r := newRoot(t)
 	write(t, filepath.Join(r.Path, "A", "work"), "theirs")
@@ -118,7 +118,7 @@ func TestDirectoryAndRecordApart(t *testing.T) {
 	wantExist(t, true, filepath.Join(moved.Path, "work"))
 }
 
-// Every point at which a run can be cut off, as it stands on the disk afterwards.
+// The state on the disk for every point at which a run can be interrupted.
 func TestAcquireAfterACrash(t *testing.T) {
 	for name, c := range map[string]struct {
 		state     State
@@ -236,7 +236,7 @@ func TestLeaseExcludesOthers(t *testing.T) {
 	wantHeld(t, r, "ABC-1", true)
 	r.leaseWait = bound
 	acquire(t, r, owner("ABC-2", "run-3")) // another issue's is free
-	// One who waits gets it. The holder had not made the workspace: what it left is thrown away.
+	// A waiting run gets the lease. The workspace was incomplete, so its content is deleted.
 	time.AfterFunc(10*time.Millisecond, func() { _ = held.Release() })
 	w := acquire(t, r, o)
 	if !w.Created {
