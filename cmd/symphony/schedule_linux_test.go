@@ -297,7 +297,7 @@ func TestScheduleCron(t *testing.T) {
 	if env := m.file("env.log"); !strings.Contains(env, "HOME="+userHome+"\n") || strings.Contains(env, "XDG_") {
 		t.Errorf("the environment is not that of cron:\n%s", env)
 	}
-	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ", "running workers go on")
+	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ", "running workers continue")
 	m.mustSh(m.as("crontab -l | cmp - crontab"))
 	m.until("the pass without a key is over", 10*time.Second, func() (bool, string) {
 		said := m.file("no-key.log")

@@ -1,9 +1,9 @@
-# Runs a list of commands and prints it with the results: "works", "partly" if the command succeeds but complains, or "fails",
-# each followed by the output, of complaints only the first. Words replace what differs between runs: the script's directory,
-# the remote's port and the ids of commits.
+# Runs a list of commands and prints it with the results: "works", "partly" if the command succeeds but prints an error, or
+# "fails", each followed by the output or by the first error. The script's directory, the remote's port and the ids of commits,
+# which differ between runs, are replaced.
 export LC_ALL=C
 work=$(cd "$(dirname "$0")" && pwd -P)
-complaint() {
+first_error() {
 	grep -E '(^|: )(error|fatal|warning): |^CONFLICT|rejected[]]|Read-only file system' | head -n 1
 }
 while IFS= read -r line; do
@@ -15,7 +15,7 @@ while IFS= read -r line; do
 	result=works
 	said=$(sh -c "$command" </dev/null 2>&1) || result=fails
 	why=
-	if [ -n "$said" ]; then why=$(printf '%s\n' "$said" | complaint); fi
+	if [ -n "$said" ]; then why=$(printf '%s\n' "$said" | first_error); fi
 	case $result$why in
 	works) why=$said ;;
 	works*) result=partly ;;

@@ -1,20 +1,20 @@
 #!/bin/bash
-# Logs every hook and agent, and reports what must never happen: an agent that lives while another hook or agent of the
-# workspace begins, a new workspace that is not empty, an incomplete one in which work begins. It relies on nothing that the
-# program says.
+# Logs every hook and agent, and reports what must never happen: an agent that is alive when another hook or agent of the
+# workspace starts, a new workspace that is not empty, work in an incomplete workspace. It does not rely on reports of the
+# program.
 what=$1 key=${PWD##*/} ledger=%[1]s/ledger
 shift
 echo "$what $key $SYMPHONY_RUN_ID $$" >> $ledger/log
 wrong() { echo "$what of $SYMPHONY_RUN_ID in $PWD: $*" >> $ledger/wrong; }
 while read -r pid; do
   { IFS= read -r -d '' first; } 2>/dev/null < /proc/$pid/cmdline
-  case $first in */fake-codex) wrong "agent $pid lives";; esac
+  case $first in */fake-codex) wrong "agent $pid is alive";; esac
 done < <(cat $ledger/agents.$key 2>/dev/null)
-case ${SYMPHONY_CRASH_AT}${SYMPHONY_CRASH_LOG} in ?*) wrong "the crash variables came through";; esac
-whole() { [ -e made/1 ] && [ -e made/2 ] && [ -e made/3 ] || wrong "not whole: $(find . | tr '\n' ' ')"; }
+case ${SYMPHONY_CRASH_AT}${SYMPHONY_CRASH_LOG} in ?*) wrong "the crash variables are set";; esac
+whole() { [ -e made/1 ] && [ -e made/2 ] && [ -e made/3 ] || wrong "incomplete: $(find . | tr '\n' ' ')"; }
 case $what in
 after_create)
-  [ -z "$(ls -A)" ] || wrong "something is there: $(find . | tr '\n' ' ')"
+  [ -z "$(ls -A)" ] || wrong "not empty: $(find . | tr '\n' ' ')"
   [ ! -e %[1]s/refuse ] || { mkdir begun; touch begun/file; rm %[1]s/refuse; exit 1; }
   mkdir made; touch made/1 made/2; sleep %[2]g; touch made/3;;
 before_run | before_remove) whole;;
