@@ -69,7 +69,9 @@ func attentionRecipes(t *testing.T, text string) (hooks []string) {
 		if err := yaml.Unmarshal([]byte(m[1]), &shown); err != nil {
 			t.Fatal(err)
 		}
-		hooks = append(hooks, shown.Hooks.OnAttention)
+		if shown.Hooks.OnAttention != "" {
+			hooks = append(hooks, shown.Hooks.OnAttention)
+		}
 	}
 	return hooks
 }
