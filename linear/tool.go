@@ -140,8 +140,8 @@ func refused(code, message string) reconcile.ToolAnswer {
 }
 
 // execute sends one GraphQL document unchanged. The body is Linear's answer; failed reports whether it contains top-level errors,
-// whatever its HTTP status. An answer that refuses the key is an error. A rate-limited request, which was not executed, is
-// repeated if the limit ends soon; otherwise the error tells the agent when it ends.
+// whatever its HTTP status. An answer that refuses the key is an error. A rate-limited request that was not executed is repeated if
+// the limit ends soon; otherwise the error tells the agent when it ends.
 func (c *Client) execute(ctx context.Context, query string, variables json.RawMessage) (body json.RawMessage, failed bool, err error) {
 	var vars any
 	if len(variables) > 0 {
@@ -154,7 +154,7 @@ func (c *Client) execute(ctx context.Context, query string, variables json.RawMe
 		}
 		env, err := check[json.RawMessage](c, a)
 		var limited *RateLimited
-		if !errors.As(err, &limited) {
+		if !errors.As(err, &limited) || env.Data != nil { // with data a part was executed
 			if err != nil && (len(env.Errors) == 0 || a.status == http.StatusUnauthorized || a.status == http.StatusForbidden) {
 				return nil, false, err
 			}

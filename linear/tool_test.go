@@ -157,6 +157,17 @@ func TestToolWaitsAtMostAMinute(t *testing.T) {
 	}
 }
 
+// A mutation of which a part was executed before the rate limit is not repeated.
+func TestToolDoesNotRepeatHalfAMutation(t *testing.T) {
+	const body = `{"data":{"a":{"success":true},"b":null},"errors":[{"message":"slow down","path":["b"],"extensions":{"code":"RATELIMITED"}}]}`
+	partly := &canned{t: t, status: http.StatusOK, header: http.Header{"Retry-After": {"1"}}, bodies: []string{body, whoAmI}}
+	c := test.Must(linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: partly}))
+	text, ok := callTool(t, linear.Tool(c, false), `"mutation { a: issueUpdate(id: \"1\", input: {}) { success } b: issueUpdate(id: \"2\", input: {}) { success } }"`)
+	if ok || text != body || partly.asked != 1 {
+		t.Errorf("%v %s after %d requests", ok, text, partly.asked)
+	}
+}
+
 // The error of a mutation that may have been executed says so, so that the agent does not simply repeat it.
 func TestToolErrorOfAMutationThatMayBeDone(t *testing.T) {
 	const mutation = `"mutation { commentCreate(input: {}) { success } }"`

@@ -170,7 +170,8 @@ func (c *checker) loop(n *render.BlockNode) {
 
 // tokenPattern matches a string, a number, the dots of a range, a name with the dot before it or the colon after it, or any
 // other character.
-var tokenPattern = regexp.MustCompile(`"(?:\\.|[^"\\])*"|'[^']*'|-?\d+(?:\.\d+)?|\.\.|\.?[A-Za-z_[:^ascii:]][\w[:^ascii:]-]*\??:?|[=!<>]=|\S`)
+var tokenPattern = regexp.MustCompile(`"(?:\\.|[^"\\])*"|'[^']*'|-?\d+(?:\.\d+)?|` +
+	`\.\.|\.?[A-Za-z_[:^ascii:]][\w[:^ascii:]-]*\??:?|[=!<>]=|\S`)
 
 // read makes the arguments of a tag the next tokens.
 func (c *checker) read(args string, line int) {
