@@ -136,7 +136,8 @@ func store(db *sql.DB, issues []issue, stored map[string]bool) error {
 		stored[i.ID] = true
 		text, err := json.Marshal(i)
 		if err == nil {
-			_, err = tx.Exec(`UPDATE claims SET issue = ?, version = version + 1, updated_at = ? WHERE issue_id = ?`, string(text), time.Now().UnixMilli(), i.ID)
+			_, err = tx.Exec(`UPDATE claims SET issue = ?, version = version + 1, updated_at = ? WHERE issue_id = ?`,
+				string(text), time.Now().UnixMilli(), i.ID)
 		}
 		if err != nil {
 			return errors.Join(err, tx.Rollback())
@@ -155,7 +156,8 @@ func heartbeats(db *sql.DB, run string) error {
 	for {
 		var stop string
 		// Like a worker it waits for the write lock, and reads whether it has to stop.
-		err := db.QueryRowContext(ctx, `UPDATE runs SET heartbeat_at = ? WHERE id = ? RETURNING coalesce(stop_reason, '')`, time.Now().UnixMilli(), run).Scan(&stop)
+		err := db.QueryRowContext(ctx, `UPDATE runs SET heartbeat_at = ?, beats = beats + 1 WHERE id = ?
+			RETURNING coalesce(stop_reason, '')`, time.Now().UnixMilli(), run).Scan(&stop)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
