@@ -63,7 +63,7 @@ func TestAgentEnviron(t *testing.T) {
 	}
 }
 
-// TestBuildEnv: caches are moved where the agent could not write them, and only there.
+// TestBuildEnv checks that caches are moved only if the agent can't write them.
 func TestBuildEnv(t *testing.T) {
 	home := t.TempDir()
 	const npm, mod, stamp = "npm_config_cache=/c/npm", "GOMODCACHE=/c/go-mod", "GOFLAGS=-buildvcs=false"
@@ -96,7 +96,7 @@ func TestBuildEnv(t *testing.T) {
 	}
 }
 
-// repository is a host whose workspaces have this repository.
+// repository is a host on which all workspaces have these facts.
 type repository struct {
 	host.Host
 	host.FactsAnswer
@@ -111,8 +111,7 @@ var (
 	testRepo  = repository{FactsAnswer: host.FactsAnswer{GitWritable: []string{"/ws/ABC-1/.git"}, RepoRoot: "/main"}}
 )
 
-// What git commit writes is opened to the agent, unless the workflow's own policy names roots. All else of that goes to codex
-// as it is, for codex to judge.
+// The agent may write what git commit writes, unless the workflow's policy names roots. Other policies are passed on as they are.
 func TestSandboxPolicy(t *testing.T) {
 	const rest = `"excludeTmpdirEnvVar":true,"excludeSlashTmp":true}`
 	own := func(policy string) Config {
@@ -120,7 +119,7 @@ func TestSandboxPolicy(t *testing.T) {
 	}
 	for _, c := range []struct {
 		config Config
-		want   string // empty: as it is
+		want   string // "": the workflow's policy
 	}{
 		{Config{}, `{"type":"workspaceWrite","networkAccess":false,"writableRoots":["/work/tmp","/work/cache","/ws/ABC-1/.git"],` + rest},
 		{
@@ -151,7 +150,7 @@ func TestSandboxPolicy(t *testing.T) {
 	}
 }
 
-// A workspace and its repository are marked untrusted, unless the workflow trusts it and sandboxes the thread.
+// A workspace and its repository are untrusted, unless the workflow trusts the repository and sandboxes the thread.
 func TestThreadConfig(t *testing.T) {
 	word := json.RawMessage(`"workspace-write"`)
 	for _, c := range []struct {
@@ -182,8 +181,7 @@ func TestThreadConfig(t *testing.T) {
 	}
 }
 
-// Hooks and agents get no secret under any name, and each variable once: a program that is started directly sees the first
-// of two.
+// Hooks and agents get no secret under any name, and each variable only once.
 func TestRunEnvironment(t *testing.T) {
 	config := Config{CodexHome: "/codex", Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{testKey}}
 	env := config.Env([]string{
@@ -205,7 +203,7 @@ func TestRunEnvironment(t *testing.T) {
 	}
 }
 
-// TestAgentWrites: what an agent can write outside of its workspace, for some policies.
+// TestAgentWrites checks which policies let an agent write a repository outside of its workspace.
 func TestAgentWrites(t *testing.T) {
 	const never, asks = `"never"`, `"on-request"`
 	for _, c := range []struct {

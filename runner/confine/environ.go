@@ -1,15 +1,15 @@
-// Package confine says what the programs of a run get: which variables hooks, codex and codex's commands see, and the sandbox
-// that a turn's commands run in.
+// Package confine determines what the programs of a run may use: the environments of hooks, of codex and of codex's commands, and
+// the sandbox of a turn's commands.
 //
-// From the worker's variables those of the programs are derived:
+// The environments are derived from that of the worker:
 //
-//   - hooks, which are the operator's own, get all but the tracker's key;
-//   - codex gets that without symphony's own secrets. It needs some that its commands don't, as the key of its model;
-//   - codex's commands get that without what codex's own exclusion takes for a secret by the name. Variables named by
-//     agent.pass_env are passed all the same.
+//   - hooks, which the operator has written, get all variables but the tracker's key;
+//   - codex gets the same without symphony's own secrets. It needs secrets that its commands don't, such as the key of its model;
+//   - codex's commands get the same without variables whose names codex takes for those of secrets, unless agent.pass_env names
+//     them.
 //
-// Codex is started by a login shell, whose profile may export more. So what codex has is read from its process once it
-// answers, and its secrets are redacted from then on.
+// Codex is started by a login shell, whose profile may export more variables. Therefore the environment of codex is read from its
+// process once it answers, and the secrets in it are redacted from then on.
 package confine
 
 import (
@@ -25,9 +25,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Config is the part of the workflow that confines a run.
+// Config is the part of the workflow that restricts a run.
 type Config struct {
-	CodexHome string // codex.home, empty for codex's own default
+	CodexHome string // codex.home, "" for codex's own default
 	// The pass-through values of specification 5.3.6; nil if the workflow has none.
 	ApprovalPolicy    json.RawMessage
 	ThreadSandbox     json.RawMessage
@@ -37,27 +37,27 @@ type Config struct {
 	Network         bool
 	WritableRoots   []string
 	TrustRepository bool
-	PassEnv         []string // variables that the agent's commands get even if their names look like secrets
+	PassEnv         []string // variables that the agent's commands get even if their names look like those of secrets
 
-	// Secrets names the variables that neither hooks nor the agent may see. SecretValues are kept out of all that is
-	// written, and out of the environment of hooks and agent under any name.
+	// Secrets are the names of variables that neither hooks nor the agent may see. SecretValues are redacted everywhere, and
+	// removed from the environment of hooks and agent under any name.
 	Secrets      []string
 	SecretValues []string
 }
 
-// Env is what hooks and codex both get: the worker's variables without the tracker's key, the run's marker, directories of the
-// workspace's own for temporary files and caches, and what builds need.
+// Env returns the variables that both hooks and codex get: the worker's without the tracker's key, the run's marker, the
+// workspace's own directories for temporary files and caches, and what builds need.
 func (c Config) Env(env []string, runID string, w host.Workspace) []string {
 	own := []string{host.RunMark + "=" + runID, "TMPDIR=" + w.TmpDir, "XDG_CACHE_HOME=" + w.CacheDir}
 	return CleanEnv(env, c.Secrets, c.SecretValues, slices.Concat(own, c.codexHome(), c.buildEnv(env, w)))
 }
 
-// CodexEnv is the environment that codex is started with.
+// CodexEnv returns the environment that codex is started with.
 func (c Config) CodexEnv(env []string, runID string, w host.Workspace) []string {
 	return slices.DeleteFunc(c.Env(env, runID, w), func(entry string) bool { return ownSecret(nameOf(entry)) })
 }
 
-// HookEnv returns the environment of hooks, without the variables of a run, if env is that of a pass.
+// HookEnv returns the environment of hooks that do not belong to a run, if env is that of a pass.
 func (c Config) HookEnv(env []string) []string {
 	return CleanEnv(env, c.Secrets, c.SecretValues, c.codexHome())
 }
@@ -69,8 +69,8 @@ func (c Config) codexHome() []string {
 	return []string{"CODEX_HOME=" + c.CodexHome}
 }
 
-// Withheld names the variables that codex does not get: the tracker's and symphony's own secrets. The login shell must
-// unset them, for its profile may set them again.
+// Withheld returns the names of the variables that codex does not get: the tracker's and symphony's own secrets. The login shell
+// must unset them, because its profile may set them again.
 func (c Config) Withheld(env []string) []string {
 	names := slices.Clone(c.Secrets)
 	for _, entry := range env {
@@ -82,8 +82,8 @@ func (c Config) Withheld(env []string) []string {
 	return slices.Compact(names)
 }
 
-// CleanEnv is env with the variables in own, and without those of a run, the named secrets, and those that contain a secret
-// value. A variable must not stand twice: programs differ in which one they see.
+// CleanEnv returns env with the variables in own, but without the variables of a run, the named secrets, and variables that
+// contain a secret value. No variable occurs twice, because programs differ in which one they use.
 func CleanEnv(env, secretNames, secretValues, own []string) []string {
 	drop := slices.Concat(secretNames, crash.Variables())
 	for _, entry := range own {
@@ -96,13 +96,13 @@ func CleanEnv(env, secretNames, secretValues, own []string) []string {
 	return append(kept, own...)
 }
 
-// ExcludedByCodex reports whether codex's exclusion takes a variable for a secret: its name contains one of these words.
+// ExcludedByCodex reports whether codex takes a variable for a secret because of its name.
 func ExcludedByCodex(name string) bool {
 	name = strings.ToUpper(name)
 	return slices.ContainsFunc([]string{"KEY", "SECRET", "TOKEN"}, func(word string) bool { return strings.Contains(name, word) })
 }
 
-// ownSecret reports whether a variable is a secret of symphony's own.
+// ownSecret reports whether a variable is a secret of symphony.
 func ownSecret(name string) bool {
 	rest, own := strings.CutPrefix(name, "SYMPHONY_")
 	return own && (ExcludedByCodex(rest) || strings.Contains(strings.ToUpper(rest), "PASSWORD"))
@@ -113,8 +113,8 @@ func nameOf(entry string) string {
 	return name
 }
 
-// SecretsIn returns the secrets of an environment. An operator who passes on a variable that codex excludes says that it is a
-// secret, even if its name does not end like those of agent.EnvSecrets.
+// SecretsIn returns the secrets in an environment: those of agent.EnvSecrets, and variables that codex would exclude but
+// agent.pass_env names.
 func (c Config) SecretsIn(env []string) []string {
 	found := agent.EnvSecrets(env)
 	for _, entry := range env {
@@ -126,9 +126,8 @@ func (c Config) SecretsIn(env []string) []string {
 	return found
 }
 
-// commandEnv returns codex's shell_environment_policy. Codex's exclusion is on, so that only secrets that agent.pass_env
-// names reach commands. These are set after it, with the values that codex has. Codex writes the values neither to its home
-// nor to a command line.
+// commandEnv returns codex's shell_environment_policy. It turns codex's exclusion of secrets on, and then sets the variables that
+// agent.pass_env names to the values in codexEnv. Codex writes these values neither to its home nor to a command line.
 func (c Config) commandEnv(runID string, codexEnv []string) map[string]any {
 	set := map[string]any{}
 	for _, entry := range CleanEnv(codexEnv, nil, c.SecretValues, nil) {
@@ -140,9 +139,9 @@ func (c Config) commandEnv(runID string, codexEnv []string) map[string]any {
 	return map[string]any{"ignore_default_excludes": false, "set": set}
 }
 
-// buildEnv returns the variables that build tools need in the sandbox: for the caches that do not follow XDG_CACHE_HOME, as
-// those of pip, go build, yarn 1 and uv do, a place in the workspace's cache directory. A variable that the operator has set
-// stays. Hooks and agent get the same, so that the agent finds what after_create has fetched.
+// buildEnv returns the variables that build tools need in the sandbox. Caches that do not follow XDG_CACHE_HOME, as those of pip,
+// go build, yarn 1 and uv do, are moved to the workspace's cache directory. Variables that the operator has set do not change.
+// Hooks and agent get the same, so that the agent finds what after_create has fetched.
 func (c Config) buildEnv(env []string, w host.Workspace) (vars []string) {
 	network := c.Network
 	if c.TurnSandboxPolicy != nil {
@@ -152,7 +151,7 @@ func (c Config) buildEnv(env []string, w host.Workspace) (vars []string) {
 		network = networkOf(c.TurnSandboxPolicy)
 	}
 	set := func(name, value string) {
-		// Like npm it ignores the case of the name.
+		// Like npm, this ignores the case of the name.
 		if !slices.ContainsFunc(env, func(entry string) bool {
 			n, v, _ := strings.Cut(entry, "=")
 			return strings.EqualFold(n, name) && v != ""
@@ -160,11 +159,11 @@ func (c Config) buildEnv(env []string, w host.Workspace) (vars []string) {
 			vars = append(vars, name+"="+value)
 		}
 	}
-	set("npm_config_cache", filepath.Join(w.CacheDir, "npm")) // npm writes the packages that it installs, its locks and its logs
+	set("npm_config_cache", filepath.Join(w.CacheDir, "npm")) // npm writes packages, locks and logs there
 	if network {
-		set("GOMODCACHE", filepath.Join(w.CacheDir, "go-mod")) // without network go reads what the account has
+		set("GOMODCACHE", filepath.Join(w.CacheDir, "go-mod")) // without network go reads the account's modules
 	}
-	// While a command runs, codex keeps an empty .git in a workspace that is no repository. go build takes it for a broken
+	// While a command runs, codex keeps an empty .git in a workspace that is not a repository. go build takes it for a broken
 	// repository.
 	if _, err := os.Lstat(filepath.Join(w.Path, ".git")); errors.Is(err, os.ErrNotExist) {
 		set("GOFLAGS", "-buildvcs=false")

@@ -13,9 +13,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// TurnPolicy is the sandbox policy that is sent with every turn, because codex forgets it over a resume. By default the agent may
-// write the workspace, its own temporary and cache directories, and what git commit needs. The workflow's own policy passes
-// through; a workspaceWrite without writable roots is given these directories.
+// TurnPolicy returns the sandbox policy of every turn. By default the agent may write the workspace, its temporary and cache
+// directories, and what git commit needs. A policy in the workflow is used as it is, except that a workspaceWrite without
+// writable roots gets these directories.
 func (c Config) TurnPolicy(ctx context.Context, h host.Host, w host.Workspace) (json.RawMessage, error) {
 	facts, err := h.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true, Opened: c.WritableRoots})
 	if err != nil {
@@ -45,8 +45,8 @@ func networkOf(policy json.RawMessage) bool {
 	return json.Unmarshal(policy, &p) == nil && p.NetworkAccess
 }
 
-// AgentWrites says which directories an agent may write besides its workspace. An agent whose commands can be approved may
-// write anywhere, because those run outside of the sandbox.
+// AgentWrites returns the directories that an agent may write besides its workspace. If its commands can be approved it may write
+// anywhere, because approved commands run outside the sandbox.
 func (c Config) AgentWrites() (anywhere bool, dirs []string) {
 	dirs = c.WritableRoots
 	if c.TurnSandboxPolicy != nil {
@@ -65,21 +65,21 @@ func (c Config) AgentWrites() (anywhere bool, dirs []string) {
 	return string(c.ApprovalPolicy) != `"never"`, dirs
 }
 
-// ThreadConfig is codex's configuration for a thread: no goals, by which codex starts turns itself; no endless reconnecting;
-// which variables its commands get; and no trust in the repository, which an operator may have granted earlier, for instance
-// while working in the main repository of this worktree. codexEnv are the variables that codex has.
+// ThreadConfig returns codex's configuration for a thread: no goals, with which codex starts turns by itself; no endless
+// reconnecting; the environment of commands; and no trust in the repository, which an operator may have granted earlier, for
+// instance while working in the main repository of a worktree. codexEnv is the environment of codex.
 func (c Config) ThreadConfig(ctx context.Context, h host.Host, runID string, w host.Workspace, codexEnv []string) (map[string]any, error) {
 	config := map[string]any{
 		"features.goals":                        false,
 		"features.unbounded_connection_retries": false,
-		// Login shells of codex's own, and copies of what they export, would set again what is kept from commands. Codex itself
-		// was started by a login shell, and commands have what that exported.
+		// Login shells for commands, and snapshots of what they export, would set variables that commands must not get. Commands
+		// have what the login shell exported that started codex.
 		"allow_login_shell":        false,
 		"features.shell_snapshot":  false,
 		"shell_environment_policy": c.commandEnv(runID, codexEnv),
 	}
 	if c.OnQuestion == agent.QuestionAsk {
-		config["features.default_mode_request_user_input"] = true // without it the model cannot ask
+		config["features.default_mode_request_user_input"] = true // without it the model can't ask
 	}
 	if c.TrustRepository && c.ThreadSandbox != nil {
 		return config, nil
@@ -93,19 +93,19 @@ func (c Config) ThreadConfig(ctx context.Context, h host.Host, runID string, w h
 	return config, nil
 }
 
-// probeTries and probePause bound the probes in one workspace. Codex protects a repository by mount points that it makes
-// and removes in its git directory. In linked worktrees of one repository two sandboxes can meet there, and one fails.
+// How often to probe one workspace. Codex protects a repository with mount points that it creates and removes in the git
+// directory. In linked worktrees of one repository two sandboxes may do that at the same time, and one fails.
 const (
 	probeTries = 5
 	probePause = 200 * time.Millisecond
 )
 
-// TrySandbox has codex try the sandbox of a turn in the workspace. If that fails it tries the plainest sandbox in elsewhere, a
-// directory that no agent can write. What fails there too is the machine's fault, else the workspace's.
+// TrySandbox has codex try the sandbox of a turn in the workspace. If that fails, it tries the simplest sandbox in elsewhere, a
+// directory that no agent can write. If that fails too, it is the machine's fault, otherwise the workspace's.
 //
 // Errors: *reconcile.Error of code sandbox_unavailable or sandbox_failed; agent.ErrNoProbe; those of the session.
 func TrySandbox(ctx context.Context, s agent.Session, workspace, elsewhere string, policy json.RawMessage) error {
-	plainest, err := json.Marshal(map[string]any{"type": "readOnly", "networkAccess": networkOf(policy)})
+	simplest, err := json.Marshal(map[string]any{"type": "readOnly", "networkAccess": networkOf(policy)})
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func TrySandbox(ctx context.Context, s agent.Session, workspace, elsewhere strin
 			return err
 		}
 		if try == 1 {
-			if err := s.ProbeSandbox(ctx, elsewhere, plainest); errors.As(err, &there) && there.Code == agent.CodeSandboxUnavailable {
+			if err := s.ProbeSandbox(ctx, elsewhere, simplest); errors.As(err, &there) && there.Code == agent.CodeSandboxUnavailable {
 				return &reconcile.Error{
 					Code: string(agent.CodeSandboxUnavailable), Hint: SandboxHint(),
 					Message: "codex can't sandbox commands on this machine: " + there.Message,
@@ -128,7 +128,7 @@ func TrySandbox(ctx context.Context, s agent.Session, workspace, elsewhere strin
 		if try == probeTries {
 			return &reconcile.Error{
 				Code: "sandbox_failed", Message: "codex can't sandbox commands in " + workspace + ", though it can elsewhere: " + here.Message,
-				Hint: "look at what that names: a .git, .codex or .agents that is a symlink or broken, or a path in agent.writable_roots that is missing",
+				Hint: "check the path in the message: a .git, .codex or .agents that is a symlink or broken, or a missing path in agent.writable_roots",
 			}
 		}
 		select {
@@ -139,14 +139,14 @@ func TrySandbox(ctx context.Context, s agent.Session, workspace, elsewhere strin
 	}
 }
 
-// SandboxHint says what to do where this system can't sandbox, and what it costs.
+// SandboxHint says what to do if this system can't sandbox.
 func SandboxHint() string {
 	hint := "run symphony outside of another sandbox"
 	if runtime.GOOS == "linux" {
 		hint = "allow unprivileged user namespaces (sysctl user.max_user_namespaces=15000, and where they exist " +
 			"kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0), or install bubblewrap with its " +
-			"AppArmor profile; a container must be let make namespaces (--security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
+			"AppArmor profile; a container must be allowed to create namespaces (--security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
 	}
-	return hint + "; or, only in a container or virtual machine of its own, codex.turn_sandbox_policy: {type: externalSandbox}: codex " +
-		"confines nothing then; or {type: dangerFullAccess}: no sandbox at all, the agent can do whatever this account can"
+	return hint + "; or, only in a dedicated container or virtual machine, set codex.turn_sandbox_policy: {type: externalSandbox}: codex " +
+		"then does not sandbox; or {type: dangerFullAccess}: no sandbox at all, the agent can do whatever this account can"
 }

@@ -1,4 +1,4 @@
-// Package workers starts, watches and ends the workers of this machine for a pass. What runs work on is a host.Host.
+// Package workers starts, watches and ends the workers on this machine for a pass. Runs do their work on a host.Host.
 package workers
 
 import (
@@ -22,30 +22,30 @@ import (
 )
 
 const (
-	readyBound = 5 * time.Second       // for a worker's answer
-	stopStep   = 20 * time.Millisecond // between two looks at a worker that is to end
+	readyBound = 5 * time.Second       // for a worker to report that it has taken its run
+	stopStep   = 20 * time.Millisecond // between two checks of a worker that was asked to stop
 )
 
 // Local gives a pass the runs of this machine. It implements reconcile.Runners.
 type Local struct {
 	StateDir string
-	Exe      string   // the program of workers
-	Env      []string // of workers
-	// Workflow is the workflow as dispatched, without a literal key; it was read at WorkflowPath.
+	Exe      string   // the program that workers run
+	Env      []string // the environment of workers
+	// Workflow is the workflow as dispatched, without a literal key. It was read from WorkflowPath.
 	Workflow     []byte
 	WorkflowPath string
-	Host         host.Host // the machine that runs work on
+	Host         host.Host // where runs do their work
 	Secret       []byte    // a literal key, passed to workers over a socket; nil if the environment contains it
-	// NextSlot gives an agent's worker its slot of the account (reconcile.Accounts), an error if all are used up. Where the
-	// number of runs is not bounded it is nil, or returns nil.
+	// NextSlot returns the account's next free slot for an agent's worker (reconcile.Accounts), an error if there is none. It is
+	// nil or returns nil if the number of runs is not limited.
 	NextSlot func() (*os.File, error)
 	// Scopes starts workers in scopes of systemd; nil starts them without.
 	Scopes      *proc.ScopeManager
-	Stays       bool          // this pass waits for the runs that it starts, so that it need not outlive its own unit
+	Stays       bool          // the pass waits for the runs that it starts, so that they need not outlive its unit
 	Project     string        // the tracker's endpoint and project
 	Root        string        // the resolved workspace root
 	KeepRemoved time.Duration // how long removed workspaces are kept
-	OldRoots    []string      // roots that the workflow named earlier; workspaces there are removed when their issues are done
+	OldRoots    []string      // roots that the workflow named earlier; workspaces there are removed once their issues are done
 }
 
 func (l *Local) dir(run reconcile.Run) string { return runner.RunDir(l.StateDir, run.ID) }
@@ -82,7 +82,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	}
 	if slot != nil {
 		argv = append(argv, "--slot", slot.Name())
-		defer slot.Close() // only the worker holds it after that
+		defer slot.Close() // from then on only the worker holds it
 	}
 	worker, err := proc.Detach(proc.Spawn{
 		Exe: l.Exe, Argv: argv, Extra: slot,
@@ -92,7 +92,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	crash.At("runner.start.spawned")
 	alive := filepath.Join(l.dir(run), host.AliveFile)
 	if err != nil && host.LimitReached(err) {
-		// If even that can't be noted, the start counts as failed for another reason.
+		// If this can't be recorded either, the start counts as failed for another reason.
 		err = errors.Join(err, proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
 	if err == nil {
@@ -101,10 +101,10 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	if err == nil {
 		return nil
 	}
-	said := make([]byte, 4<<10)
-	n, _ := log.ReadAt(said, 0) // a Go program that crashes writes why first; what can't be read says nothing
-	if errors.Is(err, proc.ErrDied) && proc.ThreadsRefused(string(said[:n])) {
-		err = errors.Join(fmt.Errorf("no thread could be made: %w", err), proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
+	output := make([]byte, 4<<10)
+	n, _ := log.ReadAt(output, 0) // a Go program that crashes prints the reason first
+	if errors.Is(err, proc.ErrDied) && proc.ThreadsRefused(string(output[:n])) {
+		err = errors.Join(fmt.Errorf("no thread could be created: %w", err), proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
 	if pulse, probeErr := proc.ProbeAlive(alive); probeErr == nil && pulse.Refused != "" {
 		return &reconcile.Error{
@@ -124,10 +124,10 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 	case pulse.Held:
 		return reconcile.Liveness{Alive: true, Beats: pulse.Beats, BeatAt: pulse.Mono}
 	case pulse.Missing && run.Worker.PID != 0 && proc.SameProcess(run.Worker):
-		// The run's directory was removed, and with it the heartbeat. The worker goes on without it, unless it is stopped.
+		// The run's directory was removed, and the heartbeat with it. The worker works without it, unless the process is stopped.
 		live := reconcile.Liveness{Alive: true, Beats: run.Beats}
 		if proc.Stopped(run.Worker) {
-			live.BeatAt = 1 // long ago: at the boot
+			live.BeatAt = 1 // long ago: just after the boot
 		}
 		return live
 	}
@@ -135,22 +135,22 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Refused: pulse.Refused}
 }
 
-// owned are the processes of a run whose worker has ended, or has given up the run and is about to end.
+// owned describes the processes of a run whose worker has exited, or has released the run and is about to exit.
 func (l *Local) owned(run reconcile.Run) host.Owned {
 	return host.Owned{
 		Run: host.Run{ID: run.ID, Dir: l.dir(run)}, ThreadID: run.ThreadID, Root: run.WorkspaceRoot, Worker: run.Worker,
 	}
 }
 
-// Stop implements reconcile.Runners: it sends SIGTERM, if the worker still is the process that took the run, and waits for its
-// end until ctx ends. A worker that takes longer is left to the next pass.
+// Stop implements reconcile.Runners. It sends SIGTERM if the worker is still the process that took the run, and waits until the
+// worker has released the run or ctx ends. A worker that takes longer is left to the next pass.
 func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	if run.Worker.PID == 0 || !proc.SameProcess(run.Worker) {
-		return nil // it reads the stop reason, or has ended
+		return nil // it will read the stop reason, or has exited
 	}
 	err := proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, unix.SIGTERM)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fail("stopping run "+run.ID, err)
+		return fail("stop run "+run.ID, err)
 	}
 	step := time.NewTicker(stopStep)
 	defer step.Stop()
@@ -164,13 +164,13 @@ func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	return nil
 }
 
-// Kill implements reconcile.Runners. The worker is killed first, without being asked: a frozen one might wake up and work
-// beside the pass. Its descendants are looked up before.
+// Kill implements reconcile.Runners. It kills the worker first and without a warning, because a frozen worker might wake up and
+// work beside the pass. It finds the worker's descendants before.
 func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
-	what := "ending the worker of run " + run.ID
+	what := "kill the worker of run " + run.ID
 	if !proc.SameProcess(run.Worker) {
 		if Alive(l.StateDir, run.ID) {
-			return fmt.Errorf("%s, which is frozen: process %d is not visible here (hidepid, another container); end it by hand",
+			return fmt.Errorf("%s, which is frozen: process %d is not visible here (hidepid, another container): kill it yourself",
 				what, run.Worker.PID)
 		}
 		return nil
@@ -207,8 +207,8 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 	return killed.Left, record(killed.Left)
 }
 
-// Workspaces implements reconcile.Runners. Records that can't be read are named in the error, the others are returned. Of an
-// old root only this project's are returned, and an old root that can't be used counts as gone.
+// Workspaces implements reconcile.Runners. The error names records that can't be read; the others are returned all the same. Old
+// roots contribute only workspaces of this project, and errors of old roots are ignored.
 func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, failed error) {
 	for i, root := range append([]string{l.Root}, l.OldRoots...) {
 		answer, err := l.Host.Root(ctx, host.RootRequest{Root: root, Records: true})
@@ -241,16 +241,16 @@ func (l *Local) FreeBytes() int64 {
 	return answer.FreeBytes
 }
 
-// Shelter implements reconcile.Deps: it fails where a worker started now would be ended together with this pass.
+// Shelter implements reconcile.Deps. It fails if workers would be ended together with this pass.
 func (l *Local) Shelter(ctx context.Context) error {
 	err := l.Scopes.Ask(ctx)
 	if l.Stays {
-		return nil // the unit, a job of a CI for instance, is waited for until these runs have ended
+		return nil // the unit, for instance a CI job, lasts until these runs have ended
 	}
 	return err
 }
 
-// fail adds what was being done, and the code of a fault of the machine.
+// fail adds what failed, and the code of a fault of the machine.
 func fail(what string, err error) error {
 	if err == nil {
 		return nil
@@ -258,7 +258,7 @@ func fail(what string, err error) error {
 	return host.WithCode(fmt.Errorf("%s: %w", what, err))
 }
 
-// Hold makes the alive file of a directory that is used like that of a run, and holds it until it is closed.
+// Hold creates the alive file in a directory that is used like that of a run, and locks it until the result is closed.
 func Hold(dir string) (io.Closer, error) {
 	path := filepath.Join(dir, host.AliveFile)
 	if err := proc.CreateAlive(path); err != nil {
@@ -267,7 +267,7 @@ func Hold(dir string) (io.Closer, error) {
 	return proc.HoldAlive(path, readyBound)
 }
 
-// Alive reports whether the worker of a run lives, or may live.
+// Alive reports whether the worker of a run is alive, or may be.
 func Alive(stateDir, runID string) bool {
 	pulse, err := proc.ProbeAlive(filepath.Join(runner.RunDir(stateDir, runID), host.AliveFile))
 	return err != nil || pulse.Held

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 const testKey = "lin_api_0123456789secret"
 
-// patience bounds every wait; none comes near it.
+// patience is the timeout of every wait.
 const patience = 30 * time.Second
 
 func exists(path string) bool {
@@ -43,18 +43,18 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// ends waits until the worker of a run has given it up.
+// ends waits until the worker of a run has released it.
 func ends(t *testing.T, l *Local, run reconcile.Run) {
 	t.Helper()
 	for end := time.Now().Add(patience); Alive(l.StateDir, run.ID); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the worker holds its run")
+			t.Fatal("the worker does not release its run")
 		}
 	}
 }
 
-// playWorker is a worker that does no work. "take" holds the run until SIGTERM, "leave" gives up the
-// run at SIGTERM and lives on, "refuse" and "die" never take it, "orphan" leaves a process with the run's mark.
+// playWorker is a worker that does no work. "take" holds the run until SIGTERM, "leave" releases the run on SIGTERM and goes on,
+// "refuse" and "die" never take it, "orphan" takes it and leaves a process with the run's mark.
 func playWorker(how string, args []string) int {
 	ready, err := proc.TakeOver()
 	if err != nil {
@@ -107,7 +107,7 @@ func playWorker(how string, args []string) int {
 	}
 }
 
-// stand returns a Local whose workers behave as described at playWorker, and a prepared run.
+// stand returns a Local whose workers behave as playWorker does, and a prepared run.
 func stand(t *testing.T, how string) (*Local, reconcile.Run) {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
@@ -125,7 +125,7 @@ func stand(t *testing.T, how string) (*Local, reconcile.Run) {
 	return l, run
 }
 
-// started starts the run's worker and finds out which process it is.
+// started starts the run's worker and finds its process.
 func started(t *testing.T, how string) (*Local, reconcile.Run) {
 	t.Helper()
 	l, run := stand(t, how)
@@ -159,7 +159,7 @@ func TestPrepareRun(t *testing.T) {
 	if err := l.Prepare(t.Context(), run); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("the same run again: %v", err)
 	}
-	// A run whose directory is gone is dead, and looking at it makes nothing.
+	// A run without its directory is dead, and a probe creates nothing.
 	test.OK(t, os.RemoveAll(dir))
 	if live := l.Probe(t.Context(), run); live.Alive || live.Unknown || exists(dir) || Alive(l.StateDir, run.ID) {
 		t.Errorf("a run without a directory: %+v", live)
@@ -199,7 +199,7 @@ func TestStartWorker(t *testing.T) {
 	}
 }
 
-// Only the process that took the run is signalled, and no other one that has its number now. Scripts show workers that do not end.
+// Only the process that took the run is signalled, not another one with the same pid. Scripts test workers that do not exit.
 func TestStopWorker(t *testing.T) {
 	l, run := started(t, "take")
 	for _, other := range []reconcile.Handle{
@@ -214,7 +214,7 @@ func TestStopWorker(t *testing.T) {
 			t.Fatalf("killing %+v: %v", other, err)
 		}
 	}
-	for range 2 { // it returns when the worker has ended
+	for range 2 { // Stop returns once the worker has exited
 		if err := l.Stop(t.Context(), run); err != nil || Alive(l.StateDir, run.ID) {
 			t.Errorf("%v", err)
 		}
@@ -222,7 +222,7 @@ func TestStopWorker(t *testing.T) {
 	test.OK(t, l.Kill(t.Context(), run))
 }
 
-// A worker whose run directory was removed is alive, and silent while it is stopped.
+// A worker whose run directory was removed is alive. While its process is stopped it counts as silent.
 func TestProbeWithoutRunDirectory(t *testing.T) {
 	l, run := started(t, "take")
 	test.OK(t, os.RemoveAll(l.dir(run)))
@@ -301,7 +301,7 @@ func TestListWorkspaces(t *testing.T) {
 	}
 }
 
-// A worker that has given up its run may live for some moments more, to start its own pass, and is no leftover.
+// A worker that has released its run may go on for a moment, to start its own pass. It is not a leftover.
 func TestLeavingWorkerIsNoLeftover(t *testing.T) {
 	l, run := started(t, "leave")
 	test.OK(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGTERM))
