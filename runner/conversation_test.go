@@ -21,8 +21,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// loose makes a job without processes.
-func loose(t *testing.T, answers ...answer) (*job, *rig) {
+// newTestJob returns a job that has not started.
+func newTestJob(t *testing.T, answers ...answer) (*job, *rig) {
 	t.Helper()
 	r := newRig(t, "say hm", answers...)
 	return r.newJob(r.run, func(error) {}), r
@@ -33,7 +33,7 @@ func times(n int, k answer, then ...answer) []answer {
 	return append(slices.Repeat([]answer{k}, n), then...)
 }
 
-// limited is what the tracker says until its reset.
+// limited is the tracker's error until its rate limit resets.
 type limited struct {
 	err *reconcile.Error
 	at  time.Time
@@ -43,9 +43,9 @@ func (l limited) Error() string      { return l.err.Error() }
 func (l limited) Unwrap() error      { return l.err }
 func (l limited) ResetAt() time.Time { return l.at }
 
-// Between two turns a tracker that does not answer is asked again, for at most refreshPatience.
+// Between two turns a refresh that fails is retried for at most refreshPatience.
 func TestPatientRefresh(t *testing.T) {
-	began := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // where the clock of synctest begins
+	began := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // where the clock of synctest starts
 	limit := func() (map[string]reconcile.Issue, error) {
 		return nil, limited{&reconcile.Error{Code: "tracker_rate_limited", Message: "later"}, began.Add(5 * time.Minute)}
 	}
@@ -74,7 +74,7 @@ func TestPatientRefresh(t *testing.T) {
 		{"not before its reset", []answer{limit, in("Todo")}, 0, 5 * time.Minute, 2, func(err error) bool { return err == nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, r := loose(t, c.answers...)
+			a, r := newTestJob(t, c.answers...)
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
@@ -91,7 +91,7 @@ func TestPatientRefresh(t *testing.T) {
 	}
 }
 
-// occupy starts an agent that has the thread open, with that mark in its environment.
+// occupy starts an agent that opens the thread, with a mark in its environment.
 func (r *rig) occupy(thread, mark string) {
 	r.t.Helper()
 	exe, err := os.Executable()
@@ -114,7 +114,7 @@ func (r *rig) occupy(thread, mark string) {
 	test.OK(r.t, s.ResumeThread(r.t.Context(), thread, agent.ThreadParams{Cwd: r.space()}))
 }
 
-// A thread that an orphan of an earlier run has open is taken back. If another process has it open, a new thread begins.
+// A process of an earlier run that has the thread open is ended. If another process has it open, a new thread is started.
 func TestThreadInUse(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -141,13 +141,13 @@ func TestThreadInUse(t *testing.T) {
 			}
 			list := r.prompts(run.ThreadID)
 			if last := list[len(list)-1]; strings.HasPrefix(last, agent.GuidanceTitle) != c.resumed || strings.Contains(last, agent.EarlierWork) == c.resumed {
-				t.Errorf("it is told\n%s", last)
+				t.Errorf("the turn's text is\n%s", last)
 			}
 		})
 	}
 }
 
-// eager starts an agent that has written before its output is read.
+// eager starts an agent that writes before its output is read.
 type eager struct{ host.Host }
 
 func (e eager) Start(ctx context.Context, x host.StartRequest) (host.Process, error) {
@@ -160,7 +160,7 @@ func (e eager) Start(ctx context.Context, x host.StartRequest) (host.Process, er
 	return child, err
 }
 
-// What an agent writes before the session is set is an event like any other.
+// Lines that an agent writes before the session is set become events, too.
 func TestEarlyEvents(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Host = eager{r.Host}
@@ -170,7 +170,7 @@ func TestEarlyEvents(t *testing.T) {
 	}
 }
 
-// TestFailedStartShowsStderr: the error of every start that failed ends with what the agent wrote to its stderr.
+// TestFailedStartShowsStderr checks that the error of a failed start ends with the last line of the agent's stderr.
 func TestFailedStartShowsStderr(t *testing.T) {
 	for fault, code := range map[string]string{"initialize-error=no": "codex_incompatible", "thread-error=no": "response_error", "version=0.1.0": "codex_incompatible"} {
 		t.Run(fault, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestFailedStartShowsStderr(t *testing.T) {
 	}
 }
 
-// The end of stderr is kept, even if the agent ends right after writing it.
+// The end of stderr is kept, even if the agent exits right after it.
 func TestLastWords(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Config.Command = `echo '{"method":"warning","params":{"message":"first words"}}'; head -c 100000 /dev/zero | tr '\0' x >&2; echo last words >&2; exit 9`
@@ -199,7 +199,7 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// spoken is a conversation whose session says what is written to say. Each event is handled, and then told to seen.
+// spoken returns a conversation, and a function that sends it a line of the agent. Each event is handled, and then passed to seen.
 func (r *rig) spoken(seen func(c *conversation, e agent.Event)) (c *conversation, say func(line string)) {
 	r.t.Helper()
 	c = newConversation(r.newJob(r.run, func(error) {}), nil)
@@ -225,8 +225,8 @@ func (r *rig) spoken(seen func(c *conversation, e agent.Event)) (c *conversation
 	}
 }
 
-// TestFragments: a piece of a message or of output is neither stored as an event nor the run's last message. A secret that
-// comes in pieces would be recognised in none of them.
+// TestFragments checks that a piece of a message is neither stored as an event nor as the run's last message, because a secret is
+// not recognised in pieces.
 func TestFragments(t *testing.T) {
 	r := newRig(t, "say hm")
 	pieces := 0
@@ -246,7 +246,7 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// An event of an earlier turn that comes late does not name the turn that runs.
+// A late event of an earlier turn does not change the id of the running turn.
 func TestLateEvent(t *testing.T) {
 	c, say := newRig(t, "say hm").spoken(func(*conversation, agent.Event) {})
 	c.rec.change(func(r *reconcile.Run) { r.ThreadID, r.TurnID = "t", "second" })
@@ -256,7 +256,7 @@ func TestLateEvent(t *testing.T) {
 	}
 }
 
-// A secret that looks like a number of the rate limits leaves the record valid JSON, which ps has to read.
+// The rate limits stay valid JSON, which ps reads, even if a secret looks like a number in them.
 func TestRateLimitsStayJSON(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Redactor.Add([]string{"17900000"})
@@ -265,7 +265,7 @@ func TestRateLimitsStayJSON(t *testing.T) {
 		say(`{"method":"account/rateLimits/updated","params":{"rateLimits":{"primary":{"usedPercent":7,"resetsAt":` + reset + `}}}}`)
 		limits := c.rec.get().RateLimits
 		if good := reset == "1800000000"; good != strings.Contains(string(limits), reset) || limits != nil && !json.Valid(limits) {
-			t.Errorf("kept are %s", limits)
+			t.Errorf("stored %s", limits)
 		}
 	}
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
-// A secret of symphony's own reaches hooks, but not the agent's program, whether it was there or the profile sets it
-// again.
-func TestOwnSecretsStayAway(t *testing.T) {
+// A secret of symphony reaches hooks but not the agent's program, whether the worker has it or the profile sets it again.
+func TestOwnSecretsAreWithheld(t *testing.T) {
 	for _, profile := range []string{"", "export SYMPHONY_WEB_PASSWORD=of-the-profile\n"} {
 		r := newRig(t, "say hm")
 		r.Env = append(r.Env, "SYMPHONY_WEB_PASSWORD=as-it-was", "OPENAI_API_KEY=of-the-model")
@@ -33,14 +32,14 @@ func TestOwnSecretsStayAway(t *testing.T) {
 	}
 }
 
-// A secret that only the login profile exports is kept out of the hook's log and error.
+// A secret that only the login profile exports is redacted in the hook's log and error.
 func TestHookPrintsSecretOfProfile(t *testing.T) {
 	for name, c := range map[string]struct {
 		profile string
 		unknown bool // the shell could not report its environment
 	}{
 		"plain":                        {"export OF_PROFILE_TOKEN=value-of-the-profile\n", false},
-		"something is left behind":     {"export OF_PROFILE_TOKEN=value-of-the-profile; sleep 300 >/dev/null 2>&1 &\nexport OF_PROFILE_TOKEN=value-of-the-profile\n", false},
+		"a process is left behind":     {"export OF_PROFILE_TOKEN=value-of-the-profile; sleep 300 >/dev/null 2>&1 &\nexport OF_PROFILE_TOKEN=value-of-the-profile\n", false},
 		"several lines":                {"export OF_PROFILE_TOKEN='value-of-the-profile\nwhich-is-long-enough'\n", false},
 		"more than fits into the pipe": {"export OF_PROFILE_TOKEN=value-of-the-profile A=$(head -c 100000 /dev/zero | tr '\\0' x)\n", false},
 		"env can't be found":           {"env() { echo not that one; }; PATH=/nowhere; export OF_PROFILE_TOKEN=value-of-the-profile\n", true},
@@ -52,20 +51,20 @@ func TestHookPrintsSecretOfProfile(t *testing.T) {
 			run := r.ends(reconcile.Failed, "hook_failed")
 			text := read(t, filepath.Join(r.Dir, hooksFile))
 			if got := strings.Contains(text+run.ErrorText+r.log.String(), "value-of-the-profile"); got != c.unknown {
-				t.Errorf("the secret stands there: %v\n%s\n%s", got, text, run.ErrorText)
+				t.Errorf("the secret is there: %v\n%s\n%s", got, text, run.ErrorText)
 			}
 			said := lines(text)
 			if !c.unknown && !slices.ContainsFunc(said, func(l string) bool { return strings.HasPrefix(l, "it has "+agent.Redacted) }) {
 				t.Errorf("the hook said %q", said)
 			}
 			if slices.Contains(said, "open") || !slices.Contains(said, "begun") {
-				t.Errorf("the pipe is open in the script, or it was not run: %q", said)
+				t.Errorf("the script can write to the pipe, or did not run: %q", said)
 			}
 		})
 	}
 }
 
-// A token that the agent's error message was cut in the middle of is not in the run's row either.
+// A token that was cut at the end of the agent's error message is redacted in the run's row, too.
 func TestRunHidesACutSecret(t *testing.T) {
 	const token = "ghp_0123456789abcdef0123456789"
 	r := newRig(t, "fail other "+strings.Repeat("x", 385)+token)
@@ -77,8 +76,8 @@ func TestRunHidesACutSecret(t *testing.T) {
 	}
 }
 
-// The agent reads what the tool answers unchanged, but for the tracker's key: an issue may be about tokens.
-func TestToolAnswerIsLeftAlone(t *testing.T) {
+// The agent gets a tool's answer without the tracker's key, but otherwise unchanged: an issue may be about tokens.
+func TestToolAnswerIsNotRedacted(t *testing.T) {
 	r := newRig(t, "")
 	r.Tracker.Tool = changing(func(string) reconcile.ToolAnswer {
 		return reconcile.ToolAnswer{Text: "send Bearer tokens, ghp_0123456789 or " + testKey, Success: true}
@@ -90,7 +89,7 @@ func TestToolAnswerIsLeftAlone(t *testing.T) {
 	}
 }
 
-// namedSession notes the name of the thread that is started.
+// namedSession records the name of the thread that is started.
 type namedSession struct {
 	agent.Session
 	name *string
@@ -101,7 +100,7 @@ func (s namedSession) StartThread(ctx context.Context, p agent.ThreadParams) (st
 	return s.Session.StartThread(ctx, p)
 }
 
-// A title in the tracker may hold the tracker's key: neither hooks nor the name of the thread show it.
+// If an issue's title contains the tracker's key, neither hooks nor the name of the thread show it.
 func TestKeyInTitle(t *testing.T) {
 	r := newRig(t, "say hm", with(func(i *reconcile.Issue) { i.Title = "rotate " + testKey }), in("Human Review"))
 	r.run.Issue.Title = "rotate " + testKey

@@ -138,7 +138,9 @@ const commentsBound = 30 * time.Second
 
 // newComments returns the comments of people since a time, the newest first, and the time of the newest comment of all. Comments
 // of agents are recognised by their ids, because agents may share the tracker's user with a person.
-func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since time.Time) (fromPeople []reconcile.Comment, newest time.Time, err error) {
+func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since time.Time) (
+	fromPeople []reconcile.Comment, newest time.Time, err error,
+) {
 	if g.Tracker.Comments == nil || issue.LastCommentAt == nil || !issue.LastCommentAt.After(since) {
 		return nil, since, nil
 	}

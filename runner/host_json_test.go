@@ -11,20 +11,20 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// encodedHost encodes every request and answer as JSON and back before and after the host behind it sees them. All tests
-// of this package run through it: it proves that nothing of a run depends on sharing memory with its host.
+// encodedHost encodes every request and answer as JSON and decodes it again on its way to and from the host. All tests of this
+// package use it: it proves that a run shares no memory with its host.
 type encodedHost struct {
 	t    *testing.T
 	host host.Host
 }
 
-// fault is what of an error crosses to another machine.
+// fault is the part of an error that reaches another machine.
 type fault struct {
 	Code, Message, Hint string
 	Canceled, TimedOut  bool
 }
 
-// recode is a value after a way through JSON.
+// recode encodes a value as JSON and decodes it again.
 func recode[T any](t *testing.T, v T) (copied T) {
 	t.Helper()
 	data, err := json.Marshal(v)

@@ -36,8 +36,8 @@ func TestPullRequestsInAText(t *testing.T) {
 	}
 }
 
-// TestLinksInItem: links come from the agent's own messages and from the output of a command that made a pull request. What
-// else the agent reads may name any pull request.
+// TestLinksInItem checks that links come from the agent's messages and from the output of commands that create a pull request.
+// Other output may name any pull request.
 func TestLinksInItem(t *testing.T) {
 	const url = "https://github.com/o/r/pull/7"
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestLinksInItem(t *testing.T) {
 		{&agent.Item{Kind: agent.ItemMessage, Ended: true, Text: "done: " + url}, 1},
 		{&agent.Item{Kind: agent.ItemCommand, Ended: true, Command: "gh pr create --fill", Output: "Creating …\n" + url + "\n"}, 1},
 		{&agent.Item{Kind: agent.ItemCommand, Ended: true, Command: "gh pr list", Output: url}, 0},
-		{&agent.Item{Kind: agent.ItemMessage, Text: url}, 0}, // it begins
+		{&agent.Item{Kind: agent.ItemMessage, Text: url}, 0}, // it has only started
 		{&agent.Item{Kind: agent.ItemPrompt, Ended: true, Text: url}, 0},
 		{nil, 0},
 	} {
@@ -85,7 +85,7 @@ func TestLinksInMutation(t *testing.T) {
 	}
 }
 
-// The run's row has the links, without secrets and each once, and the model, before the run has ended.
+// The run's row has the model and each link once, without secrets, before the run has ended.
 func TestRunKeepsLinksAndModel(t *testing.T) {
 	r := newRig(t, "say I opened https://github.com/o/r/pull/7 and https://github.com/ghp_0123456789abcdef/r/pull/8\n"+
 		"say It is https://github.com/o/r/pull/7\nsh gh() { echo https://github.com/o/r/pull/9; }; gh pr create\ntool linear_graphql {}")
@@ -99,7 +99,7 @@ func TestRunKeepsLinksAndModel(t *testing.T) {
 		pr("https://github.com/[redacted]/r/pull/8"),
 		pr("https://github.com/o/r/pull/7"), pr("https://github.com/o/r/pull/9"),
 	}
-	// Tool calls are served beside the events.
+	// Tool calls run concurrently with the handling of events.
 	slices.SortFunc(run.Links, func(a, b reconcile.Link) int { return strings.Compare(a.URL, b.URL) })
 	if diff := cmp.Diff(want, run.Links); diff != "" {
 		t.Error(diff)
@@ -112,6 +112,6 @@ func TestRunKeepsLinksAndModel(t *testing.T) {
 		kept = kept || len(u.Links) > 0 && u.Phase == reconcile.StreamingTurn && u.TurnsDone == 0
 	}
 	if !kept {
-		t.Error("while the turn went on no link was written down")
+		t.Error("no link was stored during the turn")
 	}
 }

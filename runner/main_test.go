@@ -35,32 +35,32 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience bounds every wait; none comes near it.
+// patience is the timeout of every wait.
 const patience = 30 * time.Second
 
 const testKey = "lin_api_0123456789secret"
 
-// memory is a Journal for one run: what the database would hold of it.
+// memory is a Journal in memory for one run.
 type memory struct {
 	mu       sync.Mutex
 	updates  []reconcile.Run
 	finished []reconcile.Run
-	stop     string // what a pass has asked for
-	heard    bool   // the worker was told so
-	// refuse is asked at every write; an error is what the database would say.
+	stop     string // the stop reason that a pass has set
+	stopRead bool   // whether the worker has read it
+	// refuse is called at every write. Its error is that of the write.
 	refuse  func(run reconcile.Run) error
 	changed chan struct{} // closed and replaced at every write
 
 	threads  map[string]reconcile.Tokens
-	last     string // the issue's newest thread, and the id of its workspace
-	lastIn   string
+	last     string // the issue's newest thread
+	lastIn   string // the id of its workspace
 	failures int
 	before   int64 // tokens that the issue had used before
 	created  []reconcile.Created
 
-	told    map[string]reconcile.LastSeen // what threads were told
+	seen    map[string]reconcile.LastSeen // by thread
 	lastRun *reconcile.Run
-	ours    map[string]bool // comments of our agents
+	ours    map[string]bool // comments of agents
 	late    []reconcile.Request
 }
 
@@ -83,7 +83,7 @@ func (m *memory) UpdateRun(_ context.Context, _ time.Time, run reconcile.Run) (s
 	}
 	m.updates = append(m.updates, run)
 	if m.stop != "" {
-		m.heard = true
+		m.stopRead = true
 	}
 	m.written()
 	return m.stop, nil
@@ -130,20 +130,20 @@ func (m *memory) SaveCreated(_ context.Context, _, _ string, made []reconcile.Cr
 	return nil
 }
 
-// asks sets the stop reason, as a pass would.
-func (m *memory) asks(reason string) {
+// setStop sets the stop reason, as a pass would.
+func (m *memory) setStop(reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stop = reason
 }
 
-func (m *memory) wasTold() bool {
+func (m *memory) stopWasRead() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.heard
+	return m.stopRead
 }
 
-// until waits for a written row that is as wanted.
+// until waits for a written row that satisfies ok.
 func (m *memory) until(t *testing.T, what string, ok func(reconcile.Run) bool) reconcile.Run {
 	t.Helper()
 	late := time.NewTimer(patience)
@@ -161,12 +161,12 @@ func (m *memory) until(t *testing.T, what string, ok func(reconcile.Run) bool) r
 		select {
 		case <-changed:
 		case <-late.C:
-			t.Fatalf("waited %v in vain for a row with %s", patience, what)
+			t.Fatalf("no row with %[2]s after %[1]v", patience, what)
 		}
 	}
 }
 
-// phases are those that were written, each once.
+// phases returns the phases that were written, without repetitions.
 func (m *memory) phases() []reconcile.Phase {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,13 +177,12 @@ func (m *memory) phases() []reconcile.Phase {
 	return slices.Compact(list)
 }
 
-// tracker answers each refresh by the next of its functions, the last one for ever.
+// tracker answers each refresh with the next of its functions, and then always with the last one.
 type tracker struct {
-	mu      sync.Mutex
-	answers []func() (map[string]reconcile.Issue, error)
-	asked   int
-	// comments of the issue, the newest first
-	comments []reconcile.Comment
+	mu       sync.Mutex
+	answers  []func() (map[string]reconcile.Issue, error)
+	asked    int
+	comments []reconcile.Comment // of the issue, the newest first
 }
 
 func (k *tracker) adapter() *reconcile.TrackerAdapter {
@@ -192,7 +191,7 @@ func (k *tracker) adapter() *reconcile.TrackerAdapter {
 
 // Candidates implements reconcile.Tracker.
 func (k *tracker) Candidates(context.Context, []string) ([]reconcile.Issue, error) {
-	return nil, errors.New("a worker asks for no candidates")
+	return nil, errors.New("a worker must not ask for candidates")
 }
 
 func (k *tracker) ByIDs(_ context.Context, ids []string) (map[string]reconcile.Issue, error) {
@@ -212,7 +211,7 @@ func issueIn(state string) reconcile.Issue {
 	return reconcile.Issue{ID: "id-1", Identifier: "ABC-1", Title: "Fix $(touch oops)", State: state}
 }
 
-// in answers with the issue in that state.
+// in returns an answer with the issue in a state.
 func in(state string) answer {
 	return with(func(i *reconcile.Issue) { i.State = state })
 }
@@ -231,7 +230,7 @@ func broken() (map[string]reconcile.Issue, error) {
 	return nil, &reconcile.Error{Code: "linear_api_status", Message: "HTTP 503"}
 }
 
-// scripted is a Prompt that says the same for every issue.
+// scripted is a Prompt with a script for the agent, the same for every issue.
 type scripted string
 
 func (s scripted) Render(_ reconcile.Issue, attempt int) (string, error) {
@@ -241,7 +240,7 @@ func (s scripted) Render(_ reconcile.Issue, attempt int) (string, error) {
 	return fmt.Sprintf("Do this.\n\n```agent\n%s\n```\nAttempt: %d\n", s, attempt), nil
 }
 
-// rig is a worker with all that it needs, in folders of its own.
+// rig is a worker with everything that it needs, in temporary directories.
 type rig struct {
 	*Worker
 	t         *testing.T
@@ -253,7 +252,7 @@ type rig struct {
 	log       *lockedWriter
 }
 
-// newRig makes a worker whose agent does the script; the tracker then says that the issue has moved on.
+// newRig returns a worker whose agent runs the script. Without answers, the issue leaves the active states after one turn.
 func newRig(t *testing.T, script string, answers ...answer) *rig {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
@@ -293,7 +292,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 	return r
 }
 
-// next prepares the issue's next run. Its id is unique on this machine, because a run ends what carries its mark.
+// next prepares the issue's next run. Its id is unique on this machine, because a run ends all processes with its mark.
 func (r *rig) next(name string) {
 	r.t.Helper()
 	id := fmt.Sprintf("%s-%d-%d", name, os.Getpid(), time.Now().UnixNano())
@@ -306,7 +305,7 @@ func (r *rig) next(name string) {
 	}
 }
 
-// pulse is an alive file in memory.
+// pulse is an Alive in memory.
 type pulse struct {
 	beats   atomic.Int64
 	refused string
@@ -315,7 +314,7 @@ type pulse struct {
 func (p *pulse) Beat(n int64, _ time.Duration) error { p.beats.Store(n); return nil }
 func (p *pulse) Refuse(code string) error            { p.refused = code; return nil }
 
-// bare is a worker of a run that could not begin.
+// bare returns a worker of a run that could not start.
 func bare(journal Journal) (*Worker, *pulse) {
 	alive := &pulse{}
 	return &Worker{Journal: journal, Alive: alive, Now: time.Now, Mono: proc.Monotonic, Log: slog.New(slog.DiscardHandler)}, alive
@@ -338,8 +337,7 @@ func (l *lockedWriter) String() string {
 	return l.text.String()
 }
 
-// work carries the run out, and checks what is true of every run's end: one outcome, the lease free, no
-// process left, and the key written nowhere.
+// work carries out the run. It checks that no process is left and that the tracker's key was written nowhere.
 func (r *rig) work() (reconcile.Run, error) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), patience)
@@ -356,13 +354,13 @@ func (r *rig) work() (reconcile.Run, error) {
 	left, findErr := proc.Find(proc.Owner{RunID: r.run.ID, ThreadID: run.ThreadID})
 	test.OK(r.t, findErr)
 	if len(left) > 0 {
-		r.t.Errorf("processes of the run live on: %+v", left)
+		r.t.Errorf("processes of the run are left: %+v", left)
 	}
 	r.noSecret()
 	return run, err
 }
 
-// ends carries the run out and checks that its outcome was recorded, once, and is the one wanted.
+// ends carries out the run and checks that its outcome was recorded once, and is the expected one.
 func (r *rig) ends(outcome reconcile.Outcome, code string) reconcile.Run {
 	r.t.Helper()
 	run, err := r.work()
@@ -379,7 +377,7 @@ func (r *rig) ends(outcome reconcile.Outcome, code string) reconcile.Run {
 	return run
 }
 
-// space is where the issue's workspace is, or would be.
+// space returns a path in the issue's workspace.
 func (r *rig) space(name ...string) string {
 	return filepath.Join(append([]string{r.root, "ABC-1"}, name...)...)
 }
@@ -390,7 +388,7 @@ func (r *rig) noSecret() {
 	rows := fmt.Sprintf("%+v %+v", r.journal.updates, r.journal.finished)
 	r.journal.mu.Unlock()
 	if strings.Contains(rows, testKey) || strings.Contains(r.log.String(), testKey) {
-		r.t.Error("the tracker's key stands in the run's row or the worker's log")
+		r.t.Error("the tracker's key is in the run's row or the worker's log")
 	}
 	for _, dir := range []string{r.StateDir, r.root} {
 		test.OK(r.t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -401,7 +399,7 @@ func (r *rig) noSecret() {
 				return err
 			}
 			if data, err := os.ReadFile(path); err != nil || strings.Contains(string(data), testKey) {
-				return cmp.Or(err, fmt.Errorf("the tracker's key stands in %s", path))
+				return cmp.Or(err, fmt.Errorf("the tracker's key is in %s", path))
 			}
 			return nil
 		}))

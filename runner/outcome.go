@@ -66,7 +66,8 @@ func (j *job) fullDisk() string {
 		if dir == "" {
 			continue
 		}
-		if root, err := j.Host.Root(context.Background(), host.RootRequest{Root: dir}); err == nil && root.FreeBytes >= 0 && root.FreeBytes < fullDiskBytes {
+		root, err := j.Host.Root(context.Background(), host.RootRequest{Root: dir})
+		if err == nil && root.FreeBytes >= 0 && root.FreeBytes < fullDiskBytes {
 			return dir
 		}
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// washed is a shell command that starts a process with nothing of the run in its environment, in a session of its own.
-// Its name is the test's.
+// washed returns a shell command that starts a process with an empty environment, in a new session, with a name that the test
+// can find.
 func washed(name string) string {
 	return "env -i setsid bash -c 'exec -a " + name + " sleep 1000'"
 }
 
-// named are those of the processes whose first argument is one of the names.
+// named returns the names that are the first argument of one of the processes.
 func named(procs []reconcile.Process, names ...string) (found []string) {
 	for _, p := range procs {
 		data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.PID), "cmdline"))
@@ -32,15 +32,15 @@ func named(procs []reconcile.Process, names ...string) (found []string) {
 	return slices.Compact(found)
 }
 
-// What hooks and agents start is known by the run's tree file, even if nothing was ever written down of it.
-func TestHooksAndAgentsHandTheTreeOn(t *testing.T) {
+// Processes of hooks and agents inherit the run's tree file, and are found by it even if none was recorded.
+func TestProcessesInheritTheTreeFile(t *testing.T) {
 	hooks, agents := "hooks-"+strconv.Itoa(os.Getpid()), "agents-"+strconv.Itoa(os.Getpid())
 	r := newRig(t, "background "+washed(agents)+"\nsay under way\nhang")
 	r.Config.Hooks.BeforeRun = washed(hooks) + " >/dev/null 2>&1 &"
 	go func() {
 		defer close(r.terminate)
 		r.streaming()
-		eventually(t, "both to be found", func() bool {
+		eventually(t, "processes of both", func() bool {
 			found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, host.TreeFile)})
 			return err == nil && len(named(found, hooks, agents)) == 2
 		})

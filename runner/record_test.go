@@ -15,8 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// A worker that can't store its outcome waits, and its heartbeat goes on meanwhile: a pass would kill a frozen worker, and
-// the outcome would be lost.
+// A worker that can't store its outcome goes on with its heartbeat. Otherwise a pass would kill it, and the outcome would be lost.
 func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -40,32 +39,32 @@ func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 	})
 }
 
-// looks counts the looks at processes, each of which takes some seconds.
-type looks struct {
+// slowScans counts the scans for processes, each of which takes some seconds.
+type slowScans struct {
 	host.Host
 	n int
 }
 
-func (l *looks) Observe(context.Context, host.ObserveRequest) (host.ObserveAnswer, error) {
-	l.n++
+func (s *slowScans) Observe(context.Context, host.ObserveRequest) (host.ObserveAnswer, error) {
+	s.n++
 	time.Sleep(3 * time.Second)
 	return host.ObserveAnswer{}, nil
 }
 
-// A slow look at the processes delays no heartbeat, and there are few looks while the agent is silent.
-func TestHeartbeatBeforeLook(t *testing.T) {
+// A slow scan for processes delays no heartbeat, and scans are rare while the agent is silent.
+func TestHeartbeatBeforeScan(t *testing.T) {
 	r := newRig(t, "say hm")
-	slow := &looks{Host: r.Host}
+	slow := &slowScans{Host: r.Host}
 	r.Host = slow
 	synctest.Test(t, func(t *testing.T) {
 		rec := r.newJob(r.run, func(error) {}).rec
 		_, stop := rec.startHeartbeat(t.Context())
-		at := func(seconds time.Duration, beats, looks int) {
+		at := func(seconds time.Duration, beats, scans int) {
 			t.Helper()
 			time.Sleep(seconds * time.Second)
 			synctest.Wait()
-			if len(r.journal.updates) != beats || slow.n != looks {
-				t.Errorf("%d heartbeats and %d looks, want %d and %d", len(r.journal.updates), slow.n, beats, looks)
+			if len(r.journal.updates) != beats || slow.n != scans {
+				t.Errorf("%d heartbeats and %d scans, want %d and %d", len(r.journal.updates), slow.n, beats, scans)
 			}
 		}
 		at(1, 1, 1)
@@ -82,7 +81,7 @@ func TestRunDirectoryNotWritable(t *testing.T) {
 	for name, file := range map[string]string{"events": eventsFile, "procs": host.ProcsFile} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "say done")
-			// A directory in the place of the file fails for root, too.
+			// A directory instead of the file is an error even for root.
 			test.OK(t, os.MkdirAll(filepath.Join(r.Dir, file), 0o700))
 			r.ends(reconcile.Failed, "run_failed")
 		})
@@ -100,9 +99,9 @@ func TestHookWithoutALog(t *testing.T) {
 	}
 }
 
-// An outcome that can't be stored is given up after a time, and the alive file gets the reason, so that the run is not
-// charged to the issue. A worker does not wait for a database that was replaced. It waits for one that needs manual repair
-// until it is asked to end.
+// The worker gives up an outcome that can't be stored after some time, and writes the reason to the alive file, so that the run is
+// not charged to the issue. It does not wait for a database that was replaced. It waits for one that needs manual repair until
+// it is asked to end.
 func TestOutcomeGivenUp(t *testing.T) {
 	for _, c := range []struct {
 		code  string
@@ -127,13 +126,13 @@ func TestOutcomeGivenUp(t *testing.T) {
 				}
 				began := time.Now()
 				if err := w.Conclude(ctx, reconcile.Run{ID: "run-1", Phase: reconcile.Finishing, Outcome: reconcile.Succeeded}); err == nil {
-					t.Error("it was stored")
+					t.Error("the outcome was stored")
 				}
 				if took := time.Since(began); took < c.after || took > c.after+concludePause {
 					t.Errorf("given up after %v, want %v", took, c.after)
 				}
 				if alive.refused != c.code {
-					t.Errorf("the alive file says %q", alive.refused)
+					t.Errorf("the alive file contains %q", alive.refused)
 				}
 				cancel(nil)
 			})
@@ -141,9 +140,9 @@ func TestOutcomeGivenUp(t *testing.T) {
 	}
 }
 
-// When the wall clock jumps, the time of the handoff moves with it at the next write of the row.
+// If the wall clock jumps, the next write of the row moves the time of the handoff with it.
 func TestHandoffFollowsTheClock(t *testing.T) {
-	a, r := loose(t)
+	a, r := newTestJob(t)
 	off := time.Duration(0)
 	now := time.Now()
 	a.Now = func() time.Time { return now.Add(off) }
@@ -167,37 +166,37 @@ func TestHandoffFollowsTheClock(t *testing.T) {
 	off = time.Hour
 	a.rec.flush(t.Context())
 	if at := a.rec.get().HandoffAt; !at.IsZero() {
-		t.Errorf("no handoff, and its time is %v", at)
+		t.Errorf("without a handoff its time is %v", at)
 	}
 }
 
 // stuck is a journal whose writes block.
 type stuck struct {
 	Journal
-	goOn chan struct{}
+	release chan struct{}
 }
 
 func (s stuck) UpdateRun(context.Context, time.Time, reconcile.Run) (string, error) {
-	<-s.goOn
+	<-s.release
 	return "", nil
 }
 
 // The heartbeat goes on while the database blocks.
 func TestHeartbeatWhileTheDatabaseIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		goOn := make(chan struct{})
-		w, alive := bare(stuck{goOn: goOn})
+		release := make(chan struct{})
+		w, alive := bare(stuck{release: release})
 		_, stop := w.newJob(reconcile.Run{}, nil).rec.startHeartbeat(t.Context())
 		time.Sleep(10 * heartbeat)
 		if n := alive.beats.Load(); n < 10 {
-			t.Errorf("the alive file stands at heartbeat %d", n)
+			t.Errorf("the alive file has heartbeat %d", n)
 		}
-		close(goOn)
+		close(release)
 		stop()
 	})
 }
 
-// A repository that is too large for its fingerprint in time fails no run, and the run counts as one with progress.
+// A run does not fail because the fingerprint of its workspace times out. It then counts as progress.
 func TestFingerprintTakesTooLong(t *testing.T) {
 	for _, slow := range []map[int]bool{nil, {1: true}, {2: true}} {
 		r := newRig(t, "say done")
@@ -208,31 +207,31 @@ func TestFingerprintTakesTooLong(t *testing.T) {
 	}
 }
 
-// slowHost lets some fingerprints exceed their time.
+// slowHost lets some fingerprints time out.
 type slowHost struct {
 	host.Host
-	slow  map[int]bool // by number
-	looks int
+	slow  map[int]bool // by number, from 1
+	calls int
 }
 
 func (h *slowHost) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
 	if !r.Fingerprint {
 		return h.Host.Facts(ctx, r)
 	}
-	if h.looks++; h.slow[h.looks] {
+	if h.calls++; h.slow[h.calls] {
 		return host.FactsAnswer{}, fmt.Errorf("fingerprint: %w", context.DeadlineExceeded)
 	}
 	return host.FactsAnswer{Fingerprint: "same"}, nil
 }
 
-// refusing is a journal that takes no writes; it returns the stop reason all the same.
+// refusing is a journal that refuses writes but returns a stop reason.
 type refusing struct{ Journal }
 
 func (refusing) UpdateRun(context.Context, time.Time, reconcile.Run) (string, error) {
 	return reconcile.StopTerminal, fmt.Errorf("disk: %w", syscall.ENOSPC)
 }
 
-// A stop that a pass asked for is heard even if the worker can't write its row.
+// A worker obeys a stop even if it can't write its row.
 func TestStopOnAFullDisk(t *testing.T) {
 	var cause error
 	w, _ := bare(refusing{})
@@ -242,7 +241,7 @@ func TestStopOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A full disk and a limit of the system count as the machine's fault. A limit does so whatever failed for it.
+// A full disk and a limit of the system are the machine's fault; a limit is even if another error wraps it.
 func TestCodeOfAMachineFault(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -26,17 +26,17 @@ func describedAs(text string, comment *time.Time) answer {
 	return with(func(i *reconcile.Issue) { i.Description, i.LastCommentAt = &text, comment })
 }
 
-// holds checks that a prompt contains some texts and not others.
-func holds(t *testing.T, prompt string, has []string, hasNot ...string) {
+// contains checks that a prompt contains some texts and not others.
+func contains(t *testing.T, prompt string, has []string, hasNot ...string) {
 	t.Helper()
 	for _, s := range has {
 		if !strings.Contains(prompt, s) {
-			t.Errorf("the turn was not told %q:\n%s", s, prompt)
+			t.Errorf("no %q in the turn's text:\n%s", s, prompt)
 		}
 	}
 	for _, s := range hasNot {
 		if strings.Contains(prompt, s) {
-			t.Errorf("the turn was told %q:\n%s", s, prompt)
+			t.Errorf("%q is in the turn's text:\n%s", s, prompt)
 		}
 	}
 }
@@ -48,9 +48,9 @@ func (r *rig) again(first reconcile.Run) {
 	r.Config.MaxTurns = 1
 }
 
-// Which threads are resumed, and what the next turn is told: guidance and what is new, or the whole prompt. A new thread that
-// replaces another is told all comments, because one of them may have ended a hold. The first thread of an issue gets only the
-// prompt, as does one that begins because agent.resume_thread is off.
+// Which threads are resumed, and the text of the next turn: guidance and what is new, or the whole prompt. A new thread that
+// replaces another gets all comments, because one of them may have ended a hold. The first thread of an issue gets only the
+// prompt, and so does one that is new because agent.resume_thread is off.
 func TestWhichThreadIsResumed(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -67,14 +67,14 @@ func TestWhichThreadIsResumed(t *testing.T) {
 		{"a thread of another workspace", func(r *rig) { r.journal.lastIn = "0123" }, false, false, true},
 		{"the workspace is new", func(r *rig) { test.OK(r.t, os.RemoveAll(r.space())) }, false, false, true},
 		{"no rollout", func(r *rig) { test.OK(r.t, os.RemoveAll(filepath.Join(filepath.Dir(r.root), "codex", "threads"))) }, false, true, true},
-		{"nothing stored of the thread", func(r *rig) { r.journal.told = nil; r.journal.lastRun.StartedAt = *wroteAt(2) }, true, false, false},
+		{"nothing stored of the thread", func(r *rig) { r.journal.seen = nil; r.journal.lastRun.StartedAt = *wroteAt(2) }, true, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, "say hm", describedAs("One.", wroteAt(1)), describedAs("One.", wroteAt(1)), describedAs("One.", wroteAt(4)))
 			r.Config.MaxTurns = 1
 			r.tracker.post("c1", "begin with the tests", *wroteAt(1))
 			first := r.ends(reconcile.Succeeded, "")
-			holds(t, r.prompts(first.ThreadID)[0], nil, "begin with", agent.FromTracker)
+			contains(t, r.prompts(first.ThreadID)[0], nil, "begin with", agent.FromTracker)
 			r.again(first)
 			r.tracker.post("c2", "work log", *wroteAt(3))
 			r.tracker.post("c3", "use red, "+testKey, *wroteAt(4))
@@ -86,31 +86,31 @@ func TestWhichThreadIsResumed(t *testing.T) {
 			}
 			list := r.prompts(run.ThreadID)
 			last := list[len(list)-1]
-			holds(t, last, nil, "work log", testKey, "was edited")
+			contains(t, last, nil, "work log", testKey, "was edited")
 			if c.resumed {
-				holds(t, last, []string{agent.GuidanceTitle, "succeeded after 1 turn", "- Attempt: 1\n", "use red"}, agent.EarlierWork, "begin with the tests")
+				contains(t, last, []string{agent.GuidanceTitle, "succeeded after 1 turn", "- Attempt: 1\n", "use red"}, agent.EarlierWork, "begin with the tests")
 			} else {
-				holds(t, last, []string{"Do this.\n", "Attempt: 1\n"}, agent.GuidanceTitle)
+				contains(t, last, []string{"Do this.\n", "Attempt: 1\n"}, agent.GuidanceTitle)
 			}
 			if strings.Contains(last, agent.EarlierWork) != c.note || strings.Contains(last, "begin with the tests") != c.comments {
-				t.Errorf("it is told\n%s", last)
+				t.Errorf("the turn's text is\n%s", last)
 			}
-			if got := r.journal.told[run.ThreadID]; !got.CommentAt.Equal(*wroteAt(4)) {
-				t.Errorf("the thread counts as told of %+v", got)
+			if got := r.journal.seen[run.ThreadID]; !got.CommentAt.Equal(*wroteAt(4)) {
+				t.Errorf("the thread has seen %+v", got)
 			}
 		})
 	}
 }
 
-// What a turn was to tell is told again if codex did not accept the turn.
+// If codex does not accept a turn, the next one repeats its text.
 func TestUpdateOfARefusedTurn(t *testing.T) {
 	r := newRig(t, "attempt 0 turn 2:\nlate-response\ncrash\nattempt 1+:\nsay hm", describedAs("One.", nil), describedAs("One.", wroteAt(1)))
 	r.tracker.post("c1", "use red", *wroteAt(1))
 	r.journal.late = []reconcile.Request{answered(3, "Red or blue?", "blue indeed")}
 	r.Config.MaxTurns = 2
 	first := r.ends(reconcile.Failed, "port_exit")
-	if got := r.journal.told[first.ThreadID]; got.CommentAt.Equal(*wroteAt(1)) {
-		t.Errorf("the thread counts as told of %+v", got)
+	if got := r.journal.seen[first.ThreadID]; got.CommentAt.Equal(*wroteAt(1)) {
+		t.Errorf("the thread has seen %+v", got)
 	}
 	if list := r.prompts(first.ThreadID); len(list) != 2 {
 		t.Fatalf("%d turns", len(list))
@@ -121,13 +121,13 @@ func TestUpdateOfARefusedTurn(t *testing.T) {
 	if run.ThreadID != first.ThreadID || len(list) != 3 {
 		t.Fatalf("thread %s after %s, %d turns", run.ThreadID, first.ThreadID, len(list))
 	}
-	holds(t, list[2], []string{"program exited", "cut short", "use red"}, "blue indeed")
-	if got := r.journal.told[run.ThreadID]; !got.CommentAt.Equal(*wroteAt(1)) {
-		t.Errorf("the thread counts as told of %+v", got)
+	contains(t, list[2], []string{"program exited", "cut short", "use red"}, "blue indeed")
+	if got := r.journal.seen[run.ThreadID]; !got.CommentAt.Equal(*wroteAt(1)) {
+		t.Errorf("the thread has seen %+v", got)
 	}
 }
 
-// A description that the agent has written by its tool counts as known, so that no turn tells it.
+// A description that the agent has written with its tool counts as seen, so that no turn repeats it.
 func TestDescriptionByTheAgent(t *testing.T) {
 	for args, known := range map[string]bool{
 		`{"query":"mutation { issueUpdate(id: \"id-1\", input: {description: \"Two.\"}) { success } }"}`:             true,
@@ -137,14 +137,14 @@ func TestDescriptionByTheAgent(t *testing.T) {
 		`{"query":"mutation { issueCreate(input: {parentId: \"id-1\", description: \"Rest.\"}) { success } }"}`: false,
 		`{"query":"mutation { issueUpdate(id: \"id-2\", input: {description: \"Rest.\"}) { success } }"}`:       false,
 	} {
-		j, r := loose(t)
+		j, r := newTestJob(t)
 		g := &guide{job: j}
 		j.rec.change(func(run *reconcile.Run) { run.ThreadID = "t1" })
 		two := "Two."
 		issue := issueIn("Todo")
 		issue.Description = &two
 		g.noteDescription(t.Context(), json.RawMessage(args), issue)
-		if got := r.journal.told["t1"].Description; (got == hashOf(two)) != known {
+		if got := r.journal.seen["t1"].Description; (got == hashOf(two)) != known {
 			t.Errorf("after %s: %q", args, got)
 		}
 	}
@@ -164,8 +164,8 @@ func (f *fullDisk) SaveCreated(ctx context.Context, run, issue string, made []re
 	return f.memory.SaveCreated(ctx, run, issue, made, now)
 }
 
-// What an agent created while the database refused writes is stored later. Until then no comments are told, because the
-// agent's own would be among them.
+// What an agent created while the database refused writes is stored later. Until then turns get no comments, because the agent's
+// own would be among them.
 func TestCreationsStoredLater(t *testing.T) {
 	for refuse, turn := range map[int]int{1: 1, 2: 2} {
 		r := newRig(t, "turn 1:\ntool linear_graphql {}\nturn 2+:\nsay hm", in("Todo"), describedAs("One.", wroteAt(2)), describedAs("One.", wroteAt(2)), in("Human Review"))
@@ -186,7 +186,7 @@ func TestCreationsStoredLater(t *testing.T) {
 			}
 		}
 		if made := r.journal.created; len(made) != 1 || made[0].ID != "c1" {
-			t.Errorf("kept are %v", made)
+			t.Errorf("stored %v", made)
 		}
 	}
 }
@@ -194,17 +194,17 @@ func TestCreationsStoredLater(t *testing.T) {
 func (m *memory) LastSeen(_ context.Context, thread string) (reconcile.LastSeen, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	told, known := m.told[thread]
+	told, known := m.seen[thread]
 	return told, known, nil
 }
 
 func (m *memory) RecordLastSeen(_ context.Context, _, _ string, thread reconcile.Thread, told reconcile.LastSeen, _ time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.told == nil {
-		m.told = map[string]reconcile.LastSeen{}
+	if m.seen == nil {
+		m.seen = map[string]reconcile.LastSeen{}
 	}
-	m.told[thread.ID] = told
+	m.seen[thread.ID] = told
 	return nil
 }
 

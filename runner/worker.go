@@ -69,8 +69,9 @@ type Config struct {
 	MaxTurns int
 	Hooks    Hooks
 
-	StartAgent                                                agent.Starter // makes a session with the process of Command
-	Command                                                   string        // codex.command, run with bash -lc in the workspace (specification 10.1)
+	StartAgent agent.Starter // makes a session with the process of Command
+	Command    string        // codex.command, run with bash -lc in the workspace (specification 10.1)
+
 	ReadTimeout, InitializeTimeout, TurnTimeout, StallTimeout time.Duration
 
 	OnApproval    agent.Approval

@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
-// TestOutcomes: how a run can end, and the outcome that is recorded. Scripts show failing hooks and common faults of agents.
+// TestOutcomes checks the outcome of runs. Scripts test failing hooks and common faults of agents.
 func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -29,7 +29,7 @@ func TestOutcomes(t *testing.T) {
 		check   func(*testing.T, *rig, reconcile.Run)
 	}{
 		{
-			name: "one turn, and the issue has moved on", script: "sh echo x > made", outcome: reconcile.Succeeded,
+			name: "one turn, then the issue is handed over", script: "sh echo x > made", outcome: reconcile.Succeeded,
 			check: func(t *testing.T, r *rig, run reconcile.Run) {
 				if run.Turns != 1 || run.TurnsDone != 1 || !run.Progress || run.Tokens.Total != 1050 || run.ThreadID == "" {
 					t.Errorf("%+v", run)
@@ -78,14 +78,14 @@ func TestOutcomes(t *testing.T) {
 		},
 		{name: "the prompt can't be rendered", script: "error line 3: unknown variable", outcome: reconcile.Failed, code: "template_render_error"},
 		{
-			name: "a file in the workspace's place", change: func(r *rig) {
+			name: "a file instead of the workspace", change: func(r *rig) {
 				test.OK(r.t, os.Mkdir(r.root, 0o700))
 				test.OK(r.t, os.WriteFile(r.space(), []byte("mine"), 0o600))
 			},
 			outcome: reconcile.Failed, code: "invalid_workspace_cwd",
 			check: func(t *testing.T, r *rig, _ reconcile.Run) {
 				if got := read(t, r.space()); got != "mine" {
-					t.Errorf("the file holds %q now", got)
+					t.Errorf("the file now contains %q", got)
 				}
 			},
 		},
@@ -99,7 +99,7 @@ func TestOutcomes(t *testing.T) {
 			change: func(r *rig) { r.Config.StallTimeout = 400 * time.Millisecond },
 		},
 		{
-			name: "another repository in the workspace's place", outcome: reconcile.Failed, code: "invalid_workspace_cwd",
+			name: "another directory instead of the workspace", outcome: reconcile.Failed, code: "invalid_workspace_cwd",
 			change: func(r *rig) {
 				r.Config.Hooks.BeforeRun = `mv "$SYMPHONY_WORKSPACE" "$SYMPHONY_WORKSPACE.old" && mkdir "$SYMPHONY_WORKSPACE"`
 			},
@@ -132,7 +132,7 @@ func heldLease(r *rig) (bool, error) {
 func untouched(t *testing.T, r *rig, _ reconcile.Run) {
 	t.Helper()
 	if exists(r.root) {
-		t.Error("a workspace root was made")
+		t.Error("a workspace root was created")
 	}
 }
 
@@ -141,7 +141,7 @@ func (r *rig) streaming() {
 	r.t.Helper()
 	r.journal.until(r.t, "a turn under way", func(run reconcile.Run) bool { return run.Turns == 1 })
 	path := filepath.Join(r.Dir, eventsFile)
-	eventually(r.t, "a message of the agent", func() bool {
+	eventually(r.t, "message of the agent", func() bool {
 		data, err := os.ReadFile(path)
 		return err == nil && strings.Contains(string(data), `"kind":"message","ended":false`)
 	})
@@ -151,13 +151,12 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited %v in vain for %s", patience, what)
+			t.Fatalf("no %s after %v", what, patience)
 		}
 	}
 }
 
-// A run is ended from outside by a stop reason, a signal, or both. The agent interrupts its turn, and has ended before
-// after_run runs.
+// A stop reason, a signal, or both end a run. Its turn is interrupted, and the agent exits before after_run runs.
 func TestStopWhileStreaming(t *testing.T) {
 	for _, c := range []struct {
 		name, reason string
@@ -174,7 +173,7 @@ func TestStopWhileStreaming(t *testing.T) {
 			r.Config.Hooks.AfterRun = `echo "$SYMPHONY_OUTCOME" > after; ps -eo args | grep -c "[a]pp-server --home ` + filepath.Dir(r.root) + `" >> after; true`
 			go func() {
 				r.streaming()
-				r.journal.asks(c.reason)
+				r.journal.setStop(c.reason)
 				if c.signal {
 					close(r.terminate)
 				}
@@ -190,12 +189,12 @@ func TestStopWhileStreaming(t *testing.T) {
 	}
 }
 
-// An agent that ends together with its worker, as a shutdown has it, has not failed.
+// An agent that exits together with its worker, as in a shutdown, has not failed.
 func TestAgentAndWorkerEndTogether(t *testing.T) {
 	r := newRig(t, "sh true\ncrash")
 	go func() {
 		path := filepath.Join(r.Dir, eventsFile)
-		eventually(t, "the agent's end", func() bool {
+		eventually(t, "end of the agent", func() bool {
 			data, err := os.ReadFile(path)
 			return err == nil && strings.Contains(string(data), agent.EventTurnEndedWithError)
 		})
@@ -204,7 +203,7 @@ func TestAgentAndWorkerEndTogether(t *testing.T) {
 	r.ends(reconcile.InterruptedRun, "terminated")
 }
 
-// changing is a tool of the tracker; what it is asked to change, it has changed.
+// changing returns a tool of the tracker. Calls whose arguments contain "change" change the issue.
 func changing(answer func(args string) reconcile.ToolAnswer) *reconcile.AgentTool {
 	return &reconcile.AgentTool{
 		Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
@@ -213,8 +212,8 @@ func changing(answer func(args string) reconcile.ToolAnswer) *reconcile.AgentToo
 	}
 }
 
-// What the agent changes by its tool is announced in the row before it is sent, and confirmed after. It is an event of its own,
-// and what it creates is kept; what it reads is neither.
+// A change of the issue by the agent's tool is written to the row before and after the call. It is also an event, and what it
+// creates is stored. A call that only reads is neither.
 func TestChangeByTheAgent(t *testing.T) {
 	r := newRig(t, `tool linear_graphql {"query":"read"}`+"\n"+`tool linear_graphql {"query":"change"}`)
 	var before []reconcile.Run // as written when the tool was called
@@ -247,7 +246,7 @@ func TestChangeByTheAgent(t *testing.T) {
 		t.Errorf("events\n%s", events)
 	}
 	if !slices.Equal(r.journal.created, []reconcile.Created{{Kind: "comment", ID: "c-1"}}) {
-		t.Errorf("kept %v", r.journal.created)
+		t.Errorf("stored %v", r.journal.created)
 	}
 }
 
@@ -256,8 +255,8 @@ func TestStopDuringAHook(t *testing.T) {
 	r := newRig(t, "say no")
 	r.Config.Hooks.BeforeRun = "touch begun; sleep 1000"
 	go func() {
-		eventually(t, "the hook to begin", func() bool { return exists(r.space("begun")) })
-		r.journal.asks(reconcile.StopInactive)
+		eventually(t, "start of the hook", func() bool { return exists(r.space("begun")) })
+		r.journal.setStop(reconcile.StopInactive)
 		close(r.terminate)
 	}()
 	r.ends(reconcile.Canceled, reconcile.StopInactive)
@@ -266,13 +265,13 @@ func TestStopDuringAHook(t *testing.T) {
 	}
 }
 
-// A stop that comes when the turn has completed takes nothing away from it.
+// A stop after a completed turn does not undo it.
 func TestStopAfterTheTurn(t *testing.T) {
 	r := newRig(t, "say done")
 	r.tracker.answers = []answer{in("Todo"), func() (map[string]reconcile.Issue, error) {
-		r.journal.asks(reconcile.StopOperator)
+		r.journal.setStop(reconcile.StopOperator)
 		close(r.terminate)
-		eventually(t, "the worker to be told of the stop", r.journal.wasTold)
+		eventually(t, "read of the stop reason", r.journal.stopWasRead)
 		return in("Human Review")()
 	}}
 	if run := r.ends(reconcile.Succeeded, ""); run.TurnsDone != 1 || run.Turns != 1 {
@@ -280,7 +279,7 @@ func TestStopAfterTheTurn(t *testing.T) {
 	}
 }
 
-// A run that a pass has settled is no longer the worker's: it ends its agent and records nothing.
+// If a pass has settled the run, the worker ends its agent and records nothing.
 func TestRowLost(t *testing.T) {
 	r := newRig(t, "stream 100000 5ms")
 	r.journal.refuse = func(run reconcile.Run) error {
@@ -291,7 +290,7 @@ func TestRowLost(t *testing.T) {
 	}
 	_, err := r.work()
 	if !errors.Is(err, reconcile.ErrConflict) {
-		t.Errorf("Run: %v, want one that wraps ErrConflict", err)
+		t.Errorf("Run: %v, want an error that wraps ErrConflict", err)
 	}
 	if len(r.journal.finished) != 0 {
 		t.Errorf("recorded %+v", r.journal.finished)
