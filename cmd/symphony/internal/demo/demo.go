@@ -1,5 +1,5 @@
-// Package demo runs real passes with real workers on a small Linear of its own, a repository and a WORKFLOW.md in a temporary
-// folder, and prints what happens.
+// Package demo runs real passes with real workers on a small Linear server, a repository and a WORKFLOW.md in a temporary folder,
+// and prints what happens.
 package demo
 
 import (
@@ -38,7 +38,7 @@ var (
 	issuesText []byte
 )
 
-// How long a demo may take, and how often it looks.
+// How long a demo may take, and how often it runs a pass.
 const (
 	scriptedBound = 20 * time.Second
 	codexBound    = 20 * time.Minute
@@ -85,7 +85,7 @@ func Run(ctx context.Context, w *term.Env, realAgent, remove bool) (err error) {
 	return d.lookBack(ctx, remove)
 }
 
-// Agent is the scripted agent: the process of its own that speaks codex's protocol. It returns the exit code.
+// Agent is the scripted agent, a separate process that speaks codex's protocol. It returns the exit code.
 func Agent(args []string, w *term.Env) int { return codextest.Main(args, w.Stdin, w.Stdout, w.Stderr) }
 
 func (d *playground) say(format string, args ...any) {
@@ -95,7 +95,7 @@ func (d *playground) say(format string, args ...any) {
 func (d *playground) workflow() string { return filepath.Join(d.dir, "WORKFLOW.md") }
 func (d *playground) stateDir() string { return filepath.Join(d.dir, "state") }
 
-// project reads the project anew, as each pass does.
+// project reads the project again, as each pass does.
 func (d *playground) project() *project.Project { return project.New(d.w, d.workflow(), d.stateDir()) }
 
 // flags are what later commands need to find the project.
@@ -145,7 +145,7 @@ func (d *playground) makeRepository(ctx context.Context) error {
 		"LINEAR_API_KEY="+d.linear.Key(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=Symphony demo", "GIT_AUTHOR_EMAIL=demo@example.com",
 		"GIT_COMMITTER_NAME=Symphony demo", "GIT_COMMITTER_EMAIL=demo@example.com")
-	if !d.realAgent { // no account's limits are its business, and no account is to learn of its runs
+	if !d.realAgent { // the demo neither obeys the limits of a codex account nor counts as its use
 		d.w.Environ = append(d.w.Environ, "XDG_STATE_HOME="+d.stateDir(), reconcile.MaxAgentsVar+"=")
 	}
 	git := exec.CommandContext(ctx, "sh", "-ec", `git init -q -b main "$1"; cd "$1"; echo "# A small project" > README.md; git add -A; git commit -qm Begin`,
@@ -186,7 +186,7 @@ func (d *playground) play(ctx context.Context) error {
 	if d.realAgent {
 		bound = codexBound
 	}
-	// The demo is a loop: as with any, workers leave the settling to it, so that nothing outlives it.
+	// The demo holds the loop's lock: workers then start no passes, so that nothing outlives the demo.
 	if err := os.MkdirAll(d.stateDir(), 0o700); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (d *playground) play(ctx context.Context) error {
 	if _, err := project.TryLoopLock(ctx, lock); err != nil {
 		return err
 	}
-	defer func() { _ = lock.Unlock() }() // it ends with the process
+	defer func() { _ = lock.Unlock() }() // the end of the process unlocks it anyway
 	for d.w.Now().Sub(d.began) < bound {
 		r, err := pass.Run(ctx, d.project(), pass.Options{Trigger: project.TriggerManual, Stays: true, LockTimeout: project.CommandPatience})
 		if err == nil && len(r.Errors) > 0 {
@@ -219,7 +219,7 @@ func (d *playground) play(ctx context.Context) error {
 	return failed("see why: "+program()+" ps --all "+d.flags(), "not every issue was handed over within %s", bound)
 }
 
-// show tells what has moved in the tracker, which runs have ended, and what the pass did about it.
+// show prints which issues have changed their states, which runs have ended, and what the pass did.
 func (d *playground) show(ctx context.Context, r pass.Result) error {
 	for _, issue := range d.linear.Issues() {
 		states := append(issue.WasIn, issue.State)
@@ -246,7 +246,7 @@ func (d *playground) show(ctx context.Context, r pass.Result) error {
 		}
 		d.say("worker    %s%s %s, %d turns, %d tokens%s", what, e.Identifier, *e.Outcome, e.Turns, e.Tokens.Total, text)
 	}
-	if b := v.Blocked; b != nil { // a schedule would wait for the end of it; a demo is being watched
+	if b := v.Blocked; b != nil { // a schedule would wait until it is over; the user of a demo should not
 		return failed("without --agent codex the demo needs none; with it, codex must be installed and logged in", "%s: %s", b.Reason, b.Message)
 	}
 	for _, a := range r.Applied {
@@ -257,7 +257,7 @@ func (d *playground) show(ctx context.Context, r pass.Result) error {
 	return nil
 }
 
-// stopAll ends what still runs when the demo is broken off.
+// stopAll ends what is still running when the demo is interrupted.
 func (d *playground) stopAll(ctx context.Context) error {
 	silent := *d.w
 	silent.Stdout, silent.Stderr = io.Discard, io.Discard
@@ -275,7 +275,7 @@ func (d *playground) stopAll(ctx context.Context) error {
 	return nil
 }
 
-// lookBack shows how it ended and what can be looked at now.
+// lookBack prints the result, and commands that show more.
 func (d *playground) lookBack(ctx context.Context, removed bool) error {
 	v, err := view.Read(ctx, d.project(), view.Options{All: true})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// How many lines are shown below that of an event, unless it is shown whole.
+// How many lines of detail an event has, unless it is shown in full.
 const (
 	promptLines = 6
 	outputLines = 10 // of a command that failed
@@ -21,8 +21,7 @@ const (
 	diffLines   = 40 // of one file
 )
 
-// describe puts an event into words, with details in lines of their own below. It is empty for an event that says nothing
-// to a reader.
+// describe describes an event in a line, followed by lines of detail. It is empty for an event that does not interest a reader.
 func describe(e agent.Event, whole bool) string {
 	message := cmp.Or(e.Message, e.Name)
 	switch e.Name {
@@ -55,7 +54,7 @@ func describe(e agent.Event, whole bool) string {
 	return e.Name + ": " + message
 }
 
-// describeItem says what an item tells. The start of most items tells nothing that their end does not.
+// describeItem describes an item. Most items are described only when they have ended.
 func describeItem(i *agent.Item, message string, whole bool) string {
 	switch {
 	case i.Kind == agent.ItemPrompt: // the prompt has an event of its own
@@ -72,8 +71,8 @@ func describeItem(i *agent.Item, message string, whole bool) string {
 			return message
 		}
 		lines := linesOf(i.Output)
-		if more := len(lines) - outputLines; more > 0 && !whole { // the end of it tells what went wrong
-			lines = append([]string{"… " + text.Plural(more, "line") + " before"}, lines[more:]...)
+		if more := len(lines) - outputLines; more > 0 && !whole { // the last lines say what went wrong
+			lines = append([]string{"… " + text.Plural(more, "earlier line")}, lines[more:]...)
 		}
 		return below(message, lines...)
 	case i.Kind == agent.ItemMCPTool || i.Kind == agent.ItemOther:
@@ -95,7 +94,7 @@ func describeItem(i *agent.Item, message string, whole bool) string {
 	return message
 }
 
-// asDiff makes a diff of the text of a file that is added or deleted, which codex sends as it is.
+// asDiff turns the text of an added or deleted file, which codex sends without signs, into a diff.
 func asDiff(c agent.FileChange) string {
 	sign := map[string]string{"add": "+", "delete": "-"}[c.Kind]
 	if sign == "" || c.Diff == "" || strings.HasPrefix(c.Diff, "@@") || strings.Contains(c.Diff, "\n@@") {
@@ -104,7 +103,7 @@ func asDiff(c agent.FileChange) string {
 	return sign + strings.ReplaceAll(strings.TrimSuffix(c.Diff, "\n"), "\n", "\n"+sign)
 }
 
-// below puts lines under that of the event.
+// below appends lines to the head.
 func below(head string, lines ...string) string {
 	return strings.Join(append([]string{head}, lines...), "\n")
 }
@@ -124,7 +123,7 @@ func linesOf(s string) []string {
 	return strings.Split(s, "\n")
 }
 
-// colourOf is the colour of an event's kind: red for a failure, green for a success, bold for what agent and prompt say.
+// colourOf is the colour of an event's kind: red for a failure, green for a success, bold for messages and prompts.
 func colourOf(e agent.Event) string {
 	const bold = "1"
 	switch i := e.Item; {

@@ -36,7 +36,7 @@ type Options struct {
 	File  string
 	Run   string    // the beginning of a run's id
 	Since time.Time // only later events
-	Last  string    // only the last event of this kind, whole; see Kinds
+	Last  string    // only the last event of this kind, in full; see Kinds
 }
 
 const (
@@ -46,10 +46,10 @@ const (
 	searchedRuns = 20
 )
 
-// Kinds are the values of Options.Last. A command counts from its start on.
+// Kinds are the values of Options.Last. A command counts as soon as it has started.
 func Kinds() []string { return []string{"change", "command", "message", "prompt"} }
 
-// Print prints the logs of an issue and follows them if asked to. A signal, which ends ctx, ends the following only.
+// Print prints the logs of an issue, and with Follow what is written later. The end of ctx ends only the following.
 func Print(ctx context.Context, p *project.Project, ref string, o Options) error {
 	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)
 	if err != nil {
@@ -105,7 +105,7 @@ type printer struct {
 	id, identifier string // of the issue
 }
 
-// findIssue finds the issue in the database. An issue without a run can be followed: then the tracker is asked.
+// findIssue finds the issue in the database. An issue without a run can be followed; findIssue then asks the tracker for it.
 func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
 	var known bool
 	pr.id, pr.identifier, known, err = pr.db.Views.FindIssue(ctx, ref)
@@ -122,7 +122,7 @@ func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
 	return err
 }
 
-// runs are those that the options name, the oldest first.
+// runs returns the runs that the options select, the oldest first.
 func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
 	e := &reconcile.Error{
 		Code: "run_not_found", Message: pr.identifier + " has had no run yet",
@@ -152,7 +152,7 @@ func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
 	return nil, e
 }
 
-// printLast prints the last event of a kind, whole, from the newest run that has one.
+// printLast prints the last event of a kind, in full, from the newest run that has one.
 func (pr *printer) printLast(runs []reconcile.Run) error {
 	for _, run := range slices.Backward(runs) {
 		path := filepath.Join(runner.RunDir(pr.p.StateDir, run.ID), eventsFile)
@@ -179,7 +179,7 @@ func (pr *printer) printLast(runs []reconcile.Run) error {
 	}
 }
 
-// lastLine is the last event of a kind in a log, nil where there is none.
+// lastLine returns the last event of a kind in a log, nil if there is none.
 func lastLine(path, kind string) (last []byte, err error) {
 	f := follower{path: path}
 	defer f.close()
@@ -203,7 +203,7 @@ func lastLine(path, kind string) (last []byte, err error) {
 	return last, err
 }
 
-// printRun prints one run's log and, below its events, how the run ended: a run that failed early has no events.
+// printRun prints one run's log and, after the events, how the run ended: a run that failed early has no events.
 func (pr *printer) printRun(ctx context.Context, runID string) error {
 	if err := pr.printLog(ctx, runID); err != nil || pr.o.Raw || pr.o.File != "" {
 		return err
@@ -215,7 +215,7 @@ func (pr *printer) printRun(ctx context.Context, runID string) error {
 	case run.Outcome != "":
 		fmt.Fprintln(pr.p.Env.Stdout, render.EndLine(run))
 	case project.WorkerDead(pr.p, run):
-		fmt.Fprintf(pr.p.Env.Stdout, "%s: the worker of this run is gone; the next pass records how the run ended\n", term.Visible(run.Identifier))
+		fmt.Fprintf(pr.p.Env.Stdout, "%s: the worker of this run has died; the next pass records how the run ended\n", term.Visible(run.Identifier))
 	}
 	return nil
 }
@@ -292,7 +292,7 @@ func (pr *printer) followIssue(ctx context.Context, after string) error {
 	return nil
 }
 
-// printHeadline stands above the log of one of several runs. Raw events have none, so that all lines are JSON.
+// printHeadline prints the headline above the log of one of several runs. Raw events have none, so that all lines are JSON.
 func (pr *printer) printHeadline(run reconcile.Run) {
 	if pr.o.Raw {
 		return
@@ -308,7 +308,7 @@ func (pr *printer) printText(line []byte) {
 	fmt.Fprintln(pr.p.Env.Stdout, term.Visible(string(line)))
 }
 
-// printRaw prints an event as it is stored. Characters that a terminal would obey become escapes of JSON.
+// printRaw prints an event as it is stored. Control characters become JSON escapes.
 func (pr *printer) printRaw(line []byte) {
 	var b strings.Builder
 	for _, r := range string(line) {
@@ -324,7 +324,7 @@ func (pr *printer) printRaw(line []byte) {
 func (pr *printer) printEvent(line []byte) {
 	var e agent.Event
 	if err := json.Unmarshal(line, &e); err != nil || e.Name == "" {
-		pr.printText(line) // no event of ours
+		pr.printText(line) // not an event
 		return
 	}
 	description := describe(e, pr.o.Last != "")
@@ -351,15 +351,15 @@ func (pr *printer) printEvent(line []byte) {
 	}
 }
 
-// follower reads a log that grows, and that is replaced by a new file when it is full.
+// follower reads a growing log, which is replaced by a new file when it is full.
 type follower struct {
 	path string
 	file *os.File // nil until the log exists
 	rest []byte   // a line without its end
 }
 
-// readPrevious shows the file that the log was before it was replaced, if there is one. The present file is opened first,
-// so that a replacement in between loses no line.
+// readPrevious shows the file that was replaced by the current log, if there is one. It opens the current file first, so that a
+// replacement in between loses no line.
 func (f *follower) readPrevious(path string, show func([]byte)) error {
 	if err := f.open(); err != nil {
 		return err
@@ -413,10 +413,10 @@ func (f *follower) read(show func([]byte)) error {
 		if err := f.open(); err != nil || f.file == nil {
 			return err
 		}
-		// Asked before reading: whatever was written to the old file is read below.
+		// Checked before reading: everything that was written to the old file is read below.
 		same, err := f.stillAt(f.path)
 		if errors.Is(err, fs.ErrNotExist) {
-			same, err = true, nil // the new file is about to come
+			same, err = true, nil // the new file is about to be created
 		}
 		if err != nil {
 			return err

@@ -2,10 +2,14 @@ package pass
 
 import (
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -30,5 +34,18 @@ func TestDropRepeatedErrors(t *testing.T) {
 	want := []string{"disk_full: a", "tracker_error: a", "tracker_error: b", "internal: other"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
+	}
+}
+
+// A pass that could not be recorded, because the database was busy for instance, has no number.
+func TestPassNotRecorded(t *testing.T) {
+	var out strings.Builder
+	w := &term.Env{Stdout: &out, Now: time.Now}
+	ReportText(&project.Project{Env: w}, Result{})
+	if want := "pass not recorded: 0 running, 0 waiting, 0 held, 0 skipped\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+	if id := (Result{}).JSON().Pass.ID; id != nil {
+		t.Errorf("its id is %d", *id)
 	}
 }

@@ -214,6 +214,9 @@ func ReportText(p *project.Project, r Result) {
 		fmt.Fprintln(w.Stdout, term.Visible(line))
 	}
 	name := fmt.Sprintf("pass %d", r.Pass.ID)
+	if r.Pass.ID == 0 {
+		name = "pass not recorded"
+	}
 	if r.dryRun {
 		name = "dry run"
 		for _, s := range r.Skips { // ps --all shows those of a real pass
@@ -333,7 +336,7 @@ type ResultJSON struct {
 }
 
 type passJSON struct {
-	ID         *int64 `json:"id"` // null in a dry run, which is not recorded
+	ID         *int64 `json:"id"` // null in a dry run, and if the pass could not be recorded
 	Trigger    string `json:"trigger"`
 	StartedAt  string `json:"started_at"`
 	DurationMS int64  `json:"duration_ms"`
@@ -359,7 +362,7 @@ func (r Result) JSON() ResultJSON {
 		return out
 	}
 	out.Pass = &passJSON{&r.Pass.ID, r.Pass.Trigger, term.Rfc3339(r.Pass.StartedAt), r.Pass.Duration.Milliseconds(), r.dryRun}
-	if r.dryRun {
+	if r.Pass.ID == 0 {
 		out.Pass.ID = nil
 	}
 	for _, a := range r.Applied {

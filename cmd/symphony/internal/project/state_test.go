@@ -1,83 +1,70 @@
 package project
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// A schedule counts as alive for three times the median of its last five gaps, at least three minutes and at
-// most a day.
-func TestScheduleAlive(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for name, c := range map[string]struct {
-		trigger string
-		ages    []time.Duration // of the passes, the oldest first
-		want    bool
-	}{
-		"none":                   {TriggerCron, nil, false},
-		"only by hand":           {TriggerManual, []time.Duration{time.Second}, false},
-		"workers' own":           {TriggerWorker, []time.Duration{time.Second}, false},
-		"one, just now":          {TriggerCron, []time.Duration{time.Second}, true},
-		"one, long ago":          {TriggerTimer, []time.Duration{4 * time.Minute}, false},
-		"every minute, fresh":    {TriggerCron, []time.Duration{4 * time.Minute, 3 * time.Minute, 2 * time.Minute}, true},
-		"every minute, stopped":  {TriggerLoop, []time.Duration{6 * time.Minute, 5 * time.Minute, 4 * time.Minute}, false},
-		"hourly, two hours ago":  {TriggerCron, []time.Duration{4 * time.Hour, 3 * time.Hour, 2 * time.Hour}, true},
-		"hourly, four hours ago": {TriggerCron, []time.Duration{6 * time.Hour, 5 * time.Hour, 4 * time.Hour}, false},
-		"weekly, two days ago":   {TriggerCron, []time.Duration{9 * 24 * time.Hour, 2 * 24 * time.Hour}, false},
-		"one long gap":           {TriggerCron, []time.Duration{100 * time.Hour, 10 * time.Minute, 9 * time.Minute, 8 * time.Minute, 7 * time.Minute}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			db, err := state.Create(t.Context(), t.TempDir()+"/state", now)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			for _, age := range c.ages {
-				if _, err := db.Store.SavePass(t.Context(), state.Pass{Trigger: c.trigger, StartedAt: now.Add(-age)}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			got, err := ScheduleAlive(t.Context(), db, now)
-			if err != nil || got != c.want {
-				t.Errorf("%v, %v; want %v", got, err, c.want)
-			}
-		})
+func newDB(t *testing.T, now time.Time) *state.DB {
+	t.Helper()
+	db, err := state.Create(t.Context(), t.TempDir()+"/state", now)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { db.Close() })
+	return db
 }
 
-// The age of a schedule is taken on the monotonic clock: a clock that was set neither revives nor ends one.
-func TestScheduleAliveSteppedClock(t *testing.T) {
+// A schedule is active for three times the median of its last five gaps, at least three minutes and at most a day. Within a boot
+// the monotonic clock counts, so that setting the wall clock neither revives nor ends a schedule.
+func TestScheduleAlive(t *testing.T) {
 	boot, err := proc.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
+	minutely := func(newest time.Duration) (ages []time.Duration) {
+		for n := range 6 {
+			ages = append(ages, newest+time.Duration(5-n)*time.Minute)
+		}
+		return ages
+	}
+	const day = 24 * time.Hour
 	for name, c := range map[string]struct {
-		boot        string
-		wall, awake time.Duration // how old the passes are by either clock, a minute apart
-		want        bool
+		trigger string
+		ages    []time.Duration // of the passes on the wall clock, the oldest first
+		boot    string
+		awake   time.Duration // age of the newest pass on the monotonic clock
+		want    bool
 	}{
-		"set back a day, stopped":      {boot, -24 * time.Hour, 10 * time.Minute, false},
-		"set back a day, running":      {boot, -24 * time.Hour, 10 * time.Second, true},
-		"set on a day, running":        {boot, 24 * time.Hour, 10 * time.Second, true},
-		"before a reboot":              {"another", 10 * time.Second, time.Hour, true},
-		"before a reboot and set back": {"another", -time.Hour, time.Hour, false},
+		"none":                         {TriggerCron, nil, "", 0, false},
+		"only manual passes":           {TriggerManual, []time.Duration{time.Second}, "", 0, false},
+		"only passes of workers":       {TriggerWorker, []time.Duration{time.Second}, "", 0, false},
+		"one, just now":                {TriggerCron, []time.Duration{time.Second}, "", 0, true},
+		"one, long ago":                {TriggerTimer, []time.Duration{4 * time.Minute}, "", 0, false},
+		"every minute, active":         {TriggerCron, minutely(2 * time.Minute), "", 0, true},
+		"every minute, stopped":        {TriggerLoop, minutely(4 * time.Minute), "", 0, false},
+		"hourly, two hours ago":        {TriggerCron, []time.Duration{4 * time.Hour, 3 * time.Hour, 2 * time.Hour}, "", 0, true},
+		"hourly, four hours ago":       {TriggerCron, []time.Duration{6 * time.Hour, 5 * time.Hour, 4 * time.Hour}, "", 0, false},
+		"weekly, two days ago":         {TriggerCron, []time.Duration{9 * day, 2 * day}, "", 0, false},
+		"one long gap":                 {TriggerCron, []time.Duration{100 * time.Hour, 10 * time.Minute, 9 * time.Minute, 8 * time.Minute, 7 * time.Minute}, "", 0, false},
+		"set back a day, stopped":      {TriggerCron, minutely(-day), boot, 10 * time.Minute, false},
+		"set back a day, active":       {TriggerCron, minutely(-day), boot, 10 * time.Second, true},
+		"set forward a day, active":    {TriggerCron, minutely(day), boot, 10 * time.Second, true},
+		"before a reboot":              {TriggerCron, minutely(10 * time.Second), "another", time.Hour, true},
+		"before a reboot and set back": {TriggerCron, minutely(-time.Hour), "another", time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Now()
-			db, err := state.Create(t.Context(), t.TempDir()+"/state", now)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			for i := range 6 {
-				earlier := time.Duration(5-i) * time.Minute
-				_, err := db.Store.SavePass(t.Context(), state.Pass{
-					Trigger: TriggerCron, StartedAt: now.Add(-c.wall - earlier), BootID: c.boot, Mono: proc.Monotonic() - c.awake - earlier,
-				})
-				if err != nil {
+			db := newDB(t, now)
+			for _, age := range c.ages {
+				sinceNewest := age - c.ages[len(c.ages)-1]
+				pass := state.Pass{Trigger: c.trigger, StartedAt: now.Add(-age), BootID: c.boot, Mono: proc.Monotonic() - c.awake - sinceNewest}
+				if _, err := db.Store.SavePass(t.Context(), pass); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -85,5 +72,30 @@ func TestScheduleAliveSteppedClock(t *testing.T) {
 				t.Errorf("%v, %v; want %v", got, err, c.want)
 			}
 		})
+	}
+}
+
+// Run ids sort in the order in which they were made, within a pass and across passes, whatever the wall clock does.
+func TestRunIDsSort(t *testing.T) {
+	noon := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	db := newDB(t, noon)
+	var ids []string
+	for _, off := range []time.Duration{0, time.Minute, -time.Hour, -time.Hour, 365 * 24 * time.Hour, 0, time.Minute} {
+		next := RunIDs(db, func() time.Time { return noon.Add(off) }) // a pass
+		for range 3 {
+			id := next()
+			ids = append(ids, id)
+			run := reconcile.Run{ID: id, Kind: reconcile.CleanupRun, Phase: reconcile.Starting, StartedAt: noon}
+			if err := db.Store.Commit(t.Context(), noon, reconcile.Change{Insert: &run}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !slices.IsSorted(ids) {
+		t.Errorf("not in order: %q", ids)
+	}
+	// While the clock is right, the id contains the time.
+	if want := "20260302T120000.000-"; ids[0][:len(want)] != want {
+		t.Errorf("%s does not begin with %s", ids[0], want)
 	}
 }

@@ -18,8 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// Overview prints an overview, as JSON where that was asked for: first the open requests, then what stops the project,
-// then the tables.
+// Overview prints an overview, with --json as JSON: the open requests, what keeps the project from starting runs, and the tables.
 func Overview(w *term.Env, v view.Overview) {
 	if w.JSON {
 		w.PrintJSON(v)
@@ -117,7 +116,7 @@ func Watch(ctx context.Context, p *project.Project, o view.Options) error {
 // clearScreen moves the cursor to the first cell and erases everything after it.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// printScreen clears the terminal and prints the lines that fit, in one write so that no half of it shows.
+// printScreen clears the terminal and prints the lines that fit, in one write, so that the screen does not flicker.
 func printScreen(w *term.Env, out *os.File, v view.Overview) {
 	columns, rows, err := xterm.GetSize(int(out.Fd()))
 	if err != nil || columns <= 0 || rows <= 0 {
@@ -155,7 +154,7 @@ func printHints(w *term.Env, v view.Overview) {
 	}
 }
 
-// printObstacles says what keeps the project from starting runs.
+// printObstacles prints what keeps the project from starting runs.
 func printObstacles(w *term.Env, v view.Overview) {
 	now := v.GeneratedAt
 	if b := v.Blocked; b != nil {
@@ -187,7 +186,7 @@ func printObstacles(w *term.Env, v view.Overview) {
 func phaseOf(r view.RunningRow) (phase, colour string) {
 	switch {
 	case !r.Alive && r.Phase != reconcile.Starting:
-		return "ended", term.ColourStuck // the next pass finds out how
+		return "ended", term.ColourStuck // the next pass finds out why
 	case r.StopReason != nil:
 		return "stopping: " + *r.StopReason, term.ColourWaits
 	case len(r.WaitsFor) > 0:
@@ -214,7 +213,7 @@ func lastEvent(w *term.Env, now time.Time, r view.RunningRow) string {
 	return line
 }
 
-// dueText is when a waiting issue goes on. A continuation is no retry.
+// dueText says when a waiting issue continues. A continuation is not a retry.
 func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {
 	left := r.DueAt.Sub(now)
 	switch {
@@ -230,7 +229,7 @@ func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {
 
 const noSchedule = "no schedule is active: start runs with symphony tick"
 
-// scheduleLine says when the next pass is expected.
+// scheduleLine says when the next pass of the schedule is expected.
 func scheduleLine(v view.Overview) string {
 	if !v.Schedule {
 		return noSchedule
@@ -245,7 +244,7 @@ func scheduleLine(v view.Overview) string {
 	return line
 }
 
-// idleLine answers the question why no issue runs.
+// idleLine says why no issue is running.
 func idleLine(w *term.Env, v view.Overview) string {
 	if len(v.Issues) > 0 {
 		return "none of these issues is running; symphony show " + v.Issues[0] + " says why"

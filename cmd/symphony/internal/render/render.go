@@ -1,5 +1,5 @@
-// Package render prints the values of package view: tables and coloured lines for a terminal, and for a pipe one line per
-// row, of exact values between tabs. The first word of such a line says what it is.
+// Package render prints the values of package view: tables and coloured lines on a terminal, and in a pipe one line per row, of
+// exact values separated by tabs. The first value of such a line names its kind.
 package render
 
 import (
@@ -47,7 +47,7 @@ func orEmpty[T ~string](s *T) string {
 	return string(*s)
 }
 
-// printRequests cuts nothing at the terminal's edge: the operator agrees to exactly what is shown.
+// printRequests prints open requests. It cuts nothing at the terminal's edge, because the operator approves exactly what is shown.
 func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 	if w.Width > 0 && len(rows) > 0 {
 		fmt.Fprintln(w.Stdout, w.Bold("REQUESTS"))
@@ -74,7 +74,7 @@ func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 	}
 }
 
-// Request prints all that is stored of a request, with what it asks for.
+// Request prints everything that is stored of a request.
 func Request(w *term.Env, r reconcile.Request) {
 	out := func(label, text string) {
 		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
@@ -109,10 +109,10 @@ func Request(w *term.Env, r reconcile.Request) {
 	}
 }
 
-// EndLine says how a run ended.
+// EndLine is the line that says how a run ended.
 func EndLine(run reconcile.Run) string {
 	line := fmt.Sprintf("%s %s", run.Identifier, run.Outcome)
-	if !run.EndedAt.IsZero() { // the end of a lost run is not known
+	if !run.EndedAt.IsZero() { // when a lost run ended is unknown
 		line += " after " + term.Duration(run.EndedAt.Sub(run.StartedAt))
 	}
 	line += fmt.Sprintf(", %s, %d tokens", text.Plural(run.Turns, "turn"), run.Tokens.Total)
@@ -125,7 +125,7 @@ func EndLine(run reconcile.Run) string {
 	return term.Visible(line)
 }
 
-// Issue prints what is known of one issue, as JSON where that was asked for.
+// Issue prints what is known of one issue, with --json as JSON.
 func Issue(w *term.Env, v view.Issue) {
 	if w.JSON {
 		w.PrintJSON(v)
@@ -154,7 +154,7 @@ func Issue(w *term.Env, v view.Issue) {
 		}
 	}
 	for _, verb := range v.Commands {
-		printField(w, "command", verb+" is stored for the next pass")
+		printField(w, "command", "the next pass applies "+verb)
 	}
 	printRequests(w, v.GeneratedAt, v.Requests)
 	if e := v.TrackerErr; e != nil {
@@ -194,7 +194,7 @@ func claimLine(w *term.Env, v view.Issue) string {
 	return line
 }
 
-// nextLine adds to the next step its time, and what is missing where only a pass brings it about and none is scheduled.
+// nextLine is the next step with its time. If it needs a pass and no schedule is active, the line says so.
 func nextLine(w *term.Env, v view.Issue) string {
 	line := v.Next.Message
 	switch at := v.Next.At; {
@@ -238,7 +238,7 @@ func printWorkspace(w *term.Env, p *view.WorkspaceRow) {
 	if p.Error == nil {
 		printField(w, "git", gitLine(g))
 	}
-	name := "" // the first column stays empty on a terminal
+	name := "" // on a terminal the first column is empty
 	if w.Width == 0 {
 		name = "file"
 	}
@@ -265,7 +265,7 @@ func gitLine(g *git.Status) string {
 		line += fmt.Sprintf(", %s ahead of %s", text.Plural(*g.Ahead, "commit"), *g.Base)
 	}
 	switch {
-	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.Remote: // the base says it already
+	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.Remote: // the number of commits ahead says it already
 	case *g.Unpushed == 0:
 		line += ", pushed"
 	default:

@@ -13,8 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Report prints a report, as JSON where that was asked for. On a terminal long tables end after some rows, so that a night
-// fits one screen.
+// Report prints a report, with --json as JSON. On a terminal long tables are cut, so that the report of a night fits one screen.
 func Report(w *term.Env, r view.Report) error {
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(w.Stderr, "symphony: warning:", term.Visible(warning))
@@ -52,7 +51,7 @@ func Report(w *term.Env, r view.Report) error {
 	return nil
 }
 
-// clockText is exact in a pipe and the local clock's time on a terminal.
+// clockText is the local time to the minute on a terminal and the exact time in a pipe.
 func clockText(w *term.Env, t time.Time) string {
 	if w.Width == 0 {
 		return term.Rfc3339(t)
@@ -70,7 +69,7 @@ func printReleased(w *term.Env, title string, rows []view.ReleasedRow, now time.
 				to += " (" + r.Reason + ")"
 			}
 		}
-		lookAt := orEmpty(r.URL) // unless the agent left links
+		lookAt := orEmpty(r.URL) // if the agent left no links
 		for n, l := range r.Links {
 			switch {
 			case n == 0:
@@ -157,7 +156,7 @@ func printUse(w *term.Env, r view.Report) {
 		w.PrintTable("TOTALS", sum)
 		return
 	case len(issues.Rows) == 0:
-		fmt.Fprintln(w.Stdout, "no run was at work in this time")
+		fmt.Fprintln(w.Stdout, "no run was active in this period")
 		return
 	case rest > 0:
 		issues.Cut(shownRows)
@@ -167,7 +166,7 @@ func printUse(w *term.Env, r view.Report) {
 	w.PrintTable("USED", issues)
 }
 
-// printRemarks says what the figures leave out.
+// printRemarks prints what the figures do not include.
 func printRemarks(w *term.Env, r view.Report) {
 	remark := func(line string) {
 		if w.Width == 0 {
@@ -191,7 +190,7 @@ func printRemarks(w *term.Env, r view.Report) {
 // shownRows is how many rows of a table a terminal gets.
 const shownRows = 10
 
-// printFirst prints a table, on a terminal its first rows.
+// printFirst prints a table; on a terminal only its first rows.
 func printFirst(w *term.Env, title string, t term.Table) {
 	rest := len(t.Rows) - shownRows
 	if w.Width == 0 || rest <= 0 {
@@ -218,7 +217,7 @@ func countText(w *term.Env, n int64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%#.3g", value), ".") + unit
 }
 
-// costText is empty without prices; a plus says that some tokens have no price.
+// costText is empty without prices. A plus means that some tokens have no price.
 func costText(c *view.Cost) string {
 	switch {
 	case c == nil:

@@ -13,21 +13,21 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Why says why the issue runs or does not: a code for programs and a sentence for people. The code is the reason of a skip, the
-// code of a fault, the kind of a waiting claim, or running, ended, worker_lost, stopping, asks, held, eligible or unclaimed.
+// Why explains why the issue runs or does not: a code for programs and a sentence for operators. The code is the reason of a skip,
+// the code of a fault, the kind of a waiting claim, or running, ended, worker_lost, stopping, asks, held, eligible or unclaimed.
 type Why struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// Next is what happens next. At is null where it does not depend on time alone.
+// Next is what happens next. At is null if that does not depend on time alone.
 type Next struct {
 	Message   string     `json:"message"`
 	At        *time.Time `json:"at"`
-	NeedsPass bool       `json:"needs_pass"` // only a pass brings it about
+	NeedsPass bool       `json:"needs_pass"` // it takes a pass
 }
 
-// explain says why the issue runs or does not, and what happens next.
+// explain returns why the issue runs or does not, and what happens next.
 func (r *issueReader) explain(v Issue, f forecast) (why Why, next Next) {
 	switch c := r.claim; {
 	case c != nil && c.Status == reconcile.Running:
@@ -39,7 +39,7 @@ func (r *issueReader) explain(v Issue, f forecast) (why Why, next Next) {
 		next = r.nextRun(why, f)
 	}
 	if len(v.Commands) > 0 {
-		next = r.atPass("the next pass carries out the command " + v.Commands[0])
+		next = r.atPass("the next pass applies the command " + v.Commands[0])
 	}
 	return why, next
 }
@@ -57,7 +57,7 @@ func (r *issueReader) explainRun(requests []RequestRow) (Why, Next) {
 	case run.Outcome != "":
 		return Why{"ended", fmt.Sprintf("its run has ended (%s), and no pass has settled it yet", run.Outcome)}, r.atPass("the next pass settles the run")
 	case project.WorkerDead(r.p, run):
-		return Why{"worker_lost", "the worker of its run is gone, and no pass has noticed yet"}, r.atPass("the next pass settles the run")
+		return Why{"worker_lost", "the worker of its run has died, and no pass has noticed yet"}, r.atPass("the next pass settles the run")
 	case run.StopReason != "":
 		return Why{"stopping", "its run is asked to end: " + run.StopReason}, next
 	case len(requests) > 0:
@@ -104,7 +104,7 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	case c == nil && r.skipped:
 		return Why{r.skip.Reason, skipSentence(r.skip.Skip) + " (at the last pass)"}
 	case c == nil:
-		return Why{"unclaimed", "the last pass had nothing to do for it; only the tracker knows its present state"}
+		return Why{"unclaimed", "the last pass had nothing to do for it; only the tracker knows its current state"}
 	}
 	last := ""
 	if e := ErrorText(c.ErrorCode, c.ErrorMessage); e != nil {
@@ -121,7 +121,7 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	return Why{string(c.Kind), cmp.Or(message, "it waits"+last)}
 }
 
-// skipSentence makes a sentence about the issue of a skip's message.
+// skipSentence turns the message of a skip into a sentence about the issue.
 func skipSentence(s reconcile.Skip) string {
 	switch s.Reason {
 	case reconcile.SkipBlockedBy, reconcile.SkipLabel, reconcile.SkipAssignee:
@@ -134,7 +134,7 @@ func skipSentence(s reconcile.Skip) string {
 	return s.Message
 }
 
-// startsOnce says, by the reason of a skip, on what condition a pass starts the issue.
+// startsOnce maps the reason of a skip to the condition on which a pass starts the issue.
 var startsOnce = map[string]string{
 	reconcile.SkipBlockedBy: "once those issues are done",
 	reconcile.SkipLabel:     "once it has the label",
@@ -208,7 +208,7 @@ func (r *issueReader) atPass(message string) Next {
 	return Next{Message: message, At: new(latest(at, r.now)), NeedsPass: true}
 }
 
-// forecast is what a pass would do with one issue, by what is known now. The zero value is: not known.
+// forecast is what a pass would do with one issue, as far as is known now. The zero value means unknown.
 type forecast struct {
 	action reconcile.ActionKind // dispatch, hold, release or none
 	// reason and message say why it would not start: a Skip of the planner, or that no pass sees the issue at all. Then
@@ -270,7 +270,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	return f, nil
 }
 
-// snapshot is that of a pass for this issue alone, at the time at which the issue is due.
+// snapshot returns the snapshot of a pass for this issue alone at the time at which the issue is due.
 func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (reconcile.Snapshot, error) {
 	runners, err := project.NewRunners(r.p, r.cfg)
 	if err != nil {
