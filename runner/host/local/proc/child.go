@@ -70,7 +70,7 @@ func Start(r host.StartRequest, lease, tree *os.File) (*Child, error) {
 
 // launch starts a child that inherits no files except for those of cmd.
 func launch(cmd *exec.Cmd) (reconcile.Process, error) {
-	if err := sealDescriptors(); err != nil {
+	if err := SealDescriptors(); err != nil {
 		return reconcile.Process{}, err
 	}
 	if err := cmd.Start(); err != nil {

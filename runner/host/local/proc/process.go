@@ -96,9 +96,9 @@ type FoundWorker struct {
 	Workflow string
 }
 
-// sealDescriptors marks every descriptor above 2 close-on-exec, because those inherited from cron, a terminal or a test are not
+// SealDescriptors marks every descriptor above 2 close-on-exec, because those inherited from cron, a terminal or a test are not
 // marked. Descriptors that a child should inherit are passed explicitly.
-func sealDescriptors() error {
+func SealDescriptors() error {
 	names, err := os.ReadDir(ownDescriptors)
 	if err != nil {
 		return fmt.Errorf("close descriptors to children: %w", err)

@@ -95,7 +95,7 @@ func (s *ScopeManager) probe(ctx context.Context, at HostUnit) error {
 // output runs one of systemd's programs and returns its output. The program inherits no descriptors of this process, and only the
 // variables that it needs.
 func (s *ScopeManager) output(ctx context.Context, m manager, program string, args ...string) (string, error) {
-	if err := sealDescriptors(); err != nil {
+	if err := SealDescriptors(); err != nil {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, program, args...)

@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 const (
@@ -48,7 +49,11 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("hook %s: %w", h.Name, err)
 	}
-	out, err := newCapture(hookOutput)
+	var out *capture
+	err := proc.SealDescriptors() // a child in the background could keep the lock of cron's flock
+	if err == nil {
+		out, err = newCapture(hookOutput)
+	}
 	if err != nil {
 		return files.Failed(err, "run the hook %s", h.Name)
 	}

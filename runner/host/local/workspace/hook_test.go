@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -22,6 +24,18 @@ func runHook(ctx context.Context, t *testing.T, w *Workspace, script string) (st
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GREETING=hello"}
 	err := RunHook(ctx, Hook{Name: "before_run", Script: script, Timeout: bound, Env: env, Files: []*os.File{w.Lease()}}, w, &log)
 	return log.String(), err
+}
+
+// A hook inherits the lease and no descriptors of the program that has started the pass.
+func TestHookDescriptors(t *testing.T) {
+	w := acquire(t, newRoot(t), owner("A", "r1"))
+	const inherited = 100
+	test.OK(t, unix.Dup2(2, inherited))
+	defer syscall.Close(inherited)
+	log, err := runHook(t.Context(), t, w, "test -e /proc/self/fd/3; ! test -e /proc/self/fd/100")
+	if err != nil {
+		t.Errorf("%v: %s", err, log)
+	}
 }
 
 func TestHookRunsInTheWorkspace(t *testing.T) {
