@@ -151,7 +151,7 @@ func (o *operation) effect(ctx context.Context) (string, error) {
 	return o.cmd.Identifier + " is due", nil
 }
 
-// reportRest reports on stderr a command that the next pass still has to apply, and a missing schedule.
+// reportRest reports on stderr a command that the next pass still has to apply, and a missing schedule where one has to follow.
 func (o *operation) reportRest(ctx context.Context) error {
 	alive, err := project.ScheduleAlive(ctx, o.db, o.p.Env.Now())
 	if err != nil {
@@ -160,7 +160,8 @@ func (o *operation) reportRest(ctx context.Context) error {
 	if !o.applied {
 		fmt.Fprintf(o.p.Env.Stderr, "symphony: the next pass applies %s\n", o.cmd.Verb)
 	}
-	if !alive && !project.Looping(o.p.StateDir) {
+	needsPass := !o.applied || o.cmd.Verb == reconcile.VerbRetry || o.cmd.Verb == reconcile.VerbResume
+	if needsPass && !alive && !project.Looping(o.p.StateDir) {
 		fmt.Fprintln(o.p.Env.Stderr, "symphony: no schedule is active: run symphony tick")
 	}
 	if o.applied {
