@@ -17,7 +17,9 @@ func ranFor(t *testing.T, db *DB, c reconcile.Claim, n int, at time.Time, model 
 	test.OK(t, db.Store.Commit(ctx, r.StartedAt, reconcile.Change{Insert: &r}))
 	r = test.Must(db.Journal.TakeRun(ctx, r.ID, worker, r.StartedAt))
 	r.Phase, r.Model = reconcile.StreamingTurn, model
-	r.Links = []reconcile.Link{{Kind: "pull_request", URL: "https://example.com/r/pull/1"}, {Kind: "attachment", URL: fmt.Sprint("https://example.com/", n)}}
+	r.Links = []reconcile.Link{
+		{Kind: "pull_request", URL: "https://example.com/r/pull/1"}, {Kind: "attachment", URL: fmt.Sprint("https://example.com/", n)},
+	}
 	test.Must(db.Journal.UpdateRun(ctx, at, r))
 	used := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
 	test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, fmt.Sprint("thread-", n), "space", used, at))
@@ -47,8 +49,9 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	ranFor(t, db, c, 4, epoch.Add(3*time.Hour), "gpt-b", reconcile.Succeeded)
 	at := epoch.Add(4 * time.Hour)
 	idle := claim(t, db, 2) // no run: nothing was done
-	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Gone: &reconcile.Gone{Reason: reconcile.StopInactive, State: "Human Review"}}))
-	gone := &reconcile.Gone{Reason: reconcile.StopLabel, State: "Todo"}
+	gone := &reconcile.Gone{Reason: reconcile.StopInactive, State: "Human Review"}
+	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Gone: gone}))
+	gone = &reconcile.Gone{Reason: reconcile.StopLabel, State: "Todo"}
 	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &idle, Delete: true, Gone: gone}))
 
 	use := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
@@ -93,7 +96,11 @@ func TestReportOfRuns(t *testing.T) {
 	wantFailures := []Failure{{a.IssueID, "ABC-1", 2, runID(3), reconcile.Failed, "turn_failed", "why of 3", epoch.Add(time.Hour)}}
 	test.Equal(t, "Failures", r.Failures, wantFailures)
 	// Days are whole, and so are their models.
-	wantDays := []ModelDay{{"2026-11-20", ModelUse{"m", use.Plus(use).Plus(use)}}, {"2026-11-20", ModelUse{"n", use}}, {"2026-11-21", ModelUse{"m", use.Plus(use)}}}
+	wantDays := []ModelDay{
+		{"2026-11-20", ModelUse{"m", use.Plus(use).Plus(use)}},
+		{"2026-11-20", ModelUse{"n", use}},
+		{"2026-11-21", ModelUse{"m", use.Plus(use)}},
+	}
 	test.Equal(t, "Days", r.Days, wantDays)
 }
 

@@ -93,11 +93,14 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 		dead   bool
 		fate   reconcile.RequestFate // why it is refused, empty where it is not
 	}{
-		"in time":                    {at: early},
-		"twice":                      {at: early, fate: reconcile.RequestAnswered, before: []before{deny}},
-		"after the worker read it":   {at: early, fate: reconcile.RequestAnswered, before: []before{deny, resolved(reconcile.RequestAnswered)}},
-		"withdrawn":                  {at: early, fate: reconcile.RequestWithdrawn, before: []before{resolved(reconcile.RequestWithdrawn)}},
-		"the first fate is kept":     {at: early, fate: reconcile.RequestExpired, before: []before{resolved(reconcile.RequestExpired), resolved(reconcile.RequestWithdrawn)}},
+		"in time":                  {at: early},
+		"twice":                    {at: early, fate: reconcile.RequestAnswered, before: []before{deny}},
+		"after the worker read it": {at: early, fate: reconcile.RequestAnswered, before: []before{deny, resolved(reconcile.RequestAnswered)}},
+		"withdrawn":                {at: early, fate: reconcile.RequestWithdrawn, before: []before{resolved(reconcile.RequestWithdrawn)}},
+		"the first fate is kept": {
+			at: early, fate: reconcile.RequestExpired,
+			before: []before{resolved(reconcile.RequestExpired), resolved(reconcile.RequestWithdrawn)},
+		},
 		"too late for a slow worker": {at: late, fate: reconcile.RequestExpired},
 		"another boot, wall in time": {at: reconcile.Instant{Boot: "boot-2", Mono: 100 * time.Hour}},
 		"its worker is dead":         {at: early, dead: true, fate: reconcile.RequestRunEnded},

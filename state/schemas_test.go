@@ -64,7 +64,9 @@ func fill(t *testing.T, db *DB) {
 	}
 	paused, block := true, reconcile.Block{Code: "agent_quota", Message: "Used up.", Since: epoch, NextTry: epoch, Tries: 2}
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Paused: &paused, AgentBlock: &block}))
-	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{{IssueID: "id-9", Identifier: "ABC-9", Reason: "blocked_by", Message: "waits for ABC-8"}}))
+	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{
+		{IssueID: "id-9", Identifier: "ABC-9", Reason: "blocked_by", Message: "waits for ABC-8"},
+	}))
 	test.OK(t, db.Store.SaveSweep(ctx, epoch))
 	test.OK(t, db.SetMeta(ctx, "last_good_workflow", "---\n---\nText with 'quotes'.\n"))
 	_, err := db.Store.SavePass(ctx, Pass{
@@ -89,7 +91,8 @@ func fillRequests(t *testing.T, db *DB) {
 	test.Must(db.sql.Exec(`UPDATE runs SET outcome = 'failed' WHERE id = ?`, runID(2)))
 	test.Must(decided(db, late, reconcile.DecideAnswer, early, false))
 	test.OK(t, db.Journal.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{ID: "comment-1", Kind: "comment"}}, epoch))
-	test.OK(t, db.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.LastSeen{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
+	thread := reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}
+	test.OK(t, db.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, reconcile.LastSeen{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
 }
 
 // settled settles the run of issue i and updates the claim.
@@ -97,7 +100,8 @@ func settled(t *testing.T, db *DB, i int) {
 	t.Helper()
 	c, _, err := db.Views.ClaimByIssue(ctx, issueOf(i).ID)
 	test.OK(t, err)
-	c.Status, c.Kind, c.DueAt, c.Failures, c.ErrorCode, c.ErrorMessage = reconcile.Waiting, reconcile.Backoff, epoch.Add(time.Hour), 1, "turn_failed", "It went wrong."
+	c.Status, c.Kind, c.DueAt, c.Failures = reconcile.Waiting, reconcile.Backoff, epoch.Add(time.Hour), 1
+	c.ErrorCode, c.ErrorMessage = "turn_failed", "It went wrong."
 	if i == 4 {
 		c.Status, c.HoldReason, c.HoldMessage, c.HeldAt, c.HoldCommentAt = reconcile.Held, reconcile.HoldMaxFailures, "Too often.", epoch, epoch
 	}
@@ -187,7 +191,8 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			if len(rec.Claims) != 4 || len(rec.Runs) != 2 || len(rec.Commands) != 2 || !rec.Paused || rec.AgentBlock == nil || rec.ReadOnly {
 				t.Fatalf("of 4 claims, 2 unsettled runs, 2 commands, a pause and a block there are: %+v", rec)
 			}
-			if want := issueOf(3); !reflect.DeepEqual(rec.Claims[2].Issue, want) || rec.Claims[2].Attempt != 3 || rec.Claims[3].HoldReason != reconcile.HoldMaxFailures {
+			if want := issueOf(3); !reflect.DeepEqual(rec.Claims[2].Issue, want) || rec.Claims[2].Attempt != 3 ||
+				rec.Claims[3].HoldReason != reconcile.HoldMaxFailures {
 				t.Errorf("claims are %+v", rec.Claims[2:])
 			}
 			if totals, err := db.Views.Totals(ctx); err != nil || totals.Tokens.Total != 13+14+15 {

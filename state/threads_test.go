@@ -22,13 +22,15 @@ func TestLastSeenStaysWithTheThread(t *testing.T) {
 	if _, known, err := db.Journal.LastSeen(ctx, "t1"); known || err != nil {
 		t.Errorf("of an unknown thread: %v, %v", known, err)
 	}
+	t1 := reconcile.Thread{ID: "t1", WorkspaceID: "space"}
 	first := reconcile.LastSeen{CommentAt: epoch, Description: "aa", Prompt: "p1"}
-	test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, first, epoch))
+	test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, t1, first, epoch))
 	test.Equal(t, "a new thread was told", told("t1"), first)
 	used := reconcile.Tokens{Input: 90, Output: 10, Total: 100}
 	test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", used, epoch))
 	// A changed description replaces the other; an older comment does not.
-	test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch.Add(-time.Hour), Description: "bb", Prompt: "p2"}, epoch))
+	test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, t1,
+		reconcile.LastSeen{CommentAt: epoch.Add(-time.Hour), Description: "bb", Prompt: "p2"}, epoch))
 	if got, want := told("t1"), (reconcile.LastSeen{CommentAt: epoch, Description: "bb", Prompt: "p2"}); got != want {
 		t.Errorf("told %+v, want %+v", got, want)
 	}
@@ -37,7 +39,7 @@ func TestLastSeenStaysWithTheThread(t *testing.T) {
 	}
 	r.Outcome = reconcile.Succeeded
 	test.OK(t, db.Journal.Finish(ctx, epoch, r))
-	wantConflict(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch, Description: "cc"}, epoch))
+	wantConflict(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, t1, reconcile.LastSeen{CommentAt: epoch, Description: "cc"}, epoch))
 	if got := told("t1"); got.Description != "bb" {
 		t.Errorf("an ended run told the thread %+v", got)
 	}

@@ -27,7 +27,10 @@ func TestTotalsAreTheSumOfSettledRuns(t *testing.T) {
 	root := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		dir := test.Must(os.MkdirTemp(root, ""))
-		m := &totalsModel{dir: filepath.Join(dir, "state"), threads: map[string]int64{}, heard: map[string]int64{}, days: map[string]int64{}, now: epoch}
+		m := &totalsModel{
+			dir: filepath.Join(dir, "state"), now: epoch,
+			threads: map[string]int64{}, heard: map[string]int64{}, days: map[string]int64{},
+		}
 		m.reopen(t)
 		defer func() { _ = m.db.Close() }()
 		t.Repeat(map[string]func(*rapid.T){

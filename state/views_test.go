@@ -108,9 +108,12 @@ func TestIdlePassWritesOnce(t *testing.T) {
 // TestStateOf checks that a plan for one issue gets its claim, the claims that have a slot, and everything else of the state.
 func TestStateOf(t *testing.T) {
 	db := newState(t)
-	for i, status := range []reconcile.ClaimStatus{reconcile.Waiting, reconcile.Running, reconcile.Held, reconcile.Waiting, reconcile.Waiting} {
+	for i, status := range []reconcile.ClaimStatus{
+		reconcile.Waiting, reconcile.Running, reconcile.Held, reconcile.Waiting, reconcile.Waiting,
+	} {
 		c := reconcile.Claim{
-			IssueID: issueOf(i).ID, Identifier: issueOf(i).Identifier, Status: status, DueAt: epoch.Add(time.Duration(i) * time.Minute), Issue: issueOf(i), ClaimedAt: epoch,
+			IssueID: issueOf(i).ID, Identifier: issueOf(i).Identifier, Status: status,
+			DueAt: epoch.Add(time.Duration(i) * time.Minute), Issue: issueOf(i), ClaimedAt: epoch,
 		}
 		test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
 	}
