@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -42,11 +43,11 @@ func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 // slowScans counts the scans for processes, each of which takes some seconds.
 type slowScans struct {
 	host.Host
-	n int
+	n atomic.Int32
 }
 
 func (s *slowScans) Observe(context.Context, host.ObserveRequest) (host.ObserveAnswer, error) {
-	s.n++
+	s.n.Add(1)
 	time.Sleep(3 * time.Second)
 	return host.ObserveAnswer{}, nil
 }
@@ -63,8 +64,11 @@ func TestHeartbeatBeforeScan(t *testing.T) {
 			t.Helper()
 			time.Sleep(seconds * time.Second)
 			synctest.Wait()
-			if len(r.journal.updates) != beats || slow.n != scans {
-				t.Errorf("%d heartbeats and %d scans, want %d and %d", len(r.journal.updates), slow.n, beats, scans)
+			r.journal.mu.Lock()
+			stored := len(r.journal.updates)
+			r.journal.mu.Unlock()
+			if n := int(slow.n.Load()); stored != beats || n != scans {
+				t.Errorf("%d heartbeats and %d scans, want %d and %d", stored, n, beats, scans)
 			}
 		}
 		at(1, 1, 1)
