@@ -15,8 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func identifiers(issues []reconcile.Issue) []string {
 	var ids []string
 	for _, i := range issues {
@@ -30,7 +28,7 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 	s := startLinear(t, lineartest.Config{Now: func() time.Time { return now }})
 	blocker := add(t, s, lineartest.Issue{Title: "First", State: "In Progress", Project: "none"})
 	want := add(t, s, lineartest.Issue{
-		Title: "Use " + s.Key(), Description: ptr("text"), State: "Todo", Priority: 2, Labels: []string{"Bug", "UI Work"},
+		Title: "Use " + s.Key(), Description: new("text"), State: "Todo", Priority: 2, Labels: []string{"Bug", "UI Work"},
 		Assignee: "me", BlockedBy: []string{blocker.Identifier}, Branch: "own/branch",
 	})
 	add(t, s, lineartest.Issue{Title: "Done", State: "Done"})
@@ -43,9 +41,9 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 		t.Fatalf("candidates %v, want the newer one first and nothing of other projects or states", ids)
 	}
 	expect := reconcile.Issue{
-		ID: want.ID, Identifier: want.Identifier, Title: "Use [key]", Description: ptr("text"), Priority: ptr(2),
-		State: "Todo", BranchName: ptr("own/branch"), URL: ptr(want.URL), Labels: []string{"ui work", "bug"},
-		BlockedBy: []reconcile.BlockerRef{{ID: &blocker.ID, Identifier: &blocker.Identifier, State: ptr("In Progress")}},
+		ID: want.ID, Identifier: want.Identifier, Title: "Use [key]", Description: new("text"), Priority: new(2),
+		State: "Todo", BranchName: new("own/branch"), URL: new(want.URL), Labels: []string{"ui work", "bug"},
+		BlockedBy: []reconcile.BlockerRef{{ID: &blocker.ID, Identifier: &blocker.Identifier, State: new("In Progress")}},
 		CreatedAt: &now, UpdatedAt: &now, Project: "demo",
 		Assignee: &reconcile.Assignee{ID: got[1].Assignee.ID, Email: "robin@example.com", IsMe: true},
 	}
@@ -240,7 +238,7 @@ func TestWrongTypesOfOptionalFields(t *testing.T) {
 	for _, field := range []string{"description", "url", "branchName", "labels", "assignee"} {
 		t.Run(field, func(t *testing.T) {
 			s := startLinear(t, lineartest.Config{})
-			issue := add(t, s, lineartest.Issue{Description: ptr("x"), Labels: []string{"a"}, Assignee: "me"})
+			issue := add(t, s, lineartest.Issue{Description: new("x"), Labels: []string{"a"}, Assignee: "me"})
 			var warnings []string
 			c := newClient(t, s, func(o *linear.Options) { o.Warn = func(text string) { warnings = append(warnings, text) } })
 			wrong := lineartest.Failure{Kind: lineartest.FailMalformed, Field: field, Value: json.RawMessage(`7`), Issue: issue.ID, Times: 2}
@@ -277,14 +275,14 @@ func TestNormalisationOfUnusualValues(t *testing.T) {
 		want  func(*reconcile.Issue)
 	}{
 		"nothing more":         {``, func(*reconcile.Issue) {}},
-		"whole float":          {`,"priority":3.0`, func(i *reconcile.Issue) { i.Priority = ptr(3) }},
+		"whole float":          {`,"priority":3.0`, func(i *reconcile.Issue) { i.Priority = new(3) }},
 		"fraction":             {`,"priority":2.5`, func(*reconcile.Issue) {}},
 		"priority as a string": {`,"priority":"2"`, func(*reconcile.Issue) {}},
 		"priority null":        {`,"priority":null`, func(*reconcile.Issue) {}},
 		"priority huge":        {`,"priority":1e300`, func(*reconcile.Issue) {}},
 		"priority object":      {`,"priority":{}`, func(*reconcile.Issue) {}},
 		"null description":     {`,"description":null`, func(*reconcile.Issue) {}},
-		"empty description":    {`,"description":""`, func(i *reconcile.Issue) { i.Description = ptr("") }},
+		"empty description":    {`,"description":""`, func(i *reconcile.Issue) { i.Description = new("") }},
 		"zone":                 {`,"createdAt":"2026-03-01T12:00:00.5+02:00"`, func(i *reconcile.Issue) { i.CreatedAt = &zone }},
 		"zone without colon":   {`,"updatedAt":"2026-03-01T12:00:00.5+0200"`, func(i *reconcile.Issue) { i.UpdatedAt = &zone }},
 		"no time":              {`,"createdAt":"yesterday"`, func(*reconcile.Issue) {}},
@@ -295,7 +293,7 @@ func TestNormalisationOfUnusualValues(t *testing.T) {
 		"relations": {
 			`,"inverseRelations":{"nodes":[{"type":"related","issue":{"id":"x"}},{"type":"blocks","issue":{"id":"b","identifier":"B-1","state":null}},{"type":"blocks","issue":null}]}`,
 			func(i *reconcile.Issue) {
-				i.BlockedBy = []reconcile.BlockerRef{{ID: ptr("b"), Identifier: ptr("B-1")}, {}}
+				i.BlockedBy = []reconcile.BlockerRef{{ID: new("b"), Identifier: new("B-1")}, {}}
 			},
 		},
 		"project":  {`,"project":{"slugId":"demo"}`, func(i *reconcile.Issue) { i.Project, i.Elsewhere = "demo", false }},

@@ -85,10 +85,10 @@ func TestCandidateThatTheRefreshContradicts(t *testing.T) {
 		refreshed *Issue // nil: not returned
 		want      string
 	}{
-		"inactive": {ptr(issueNo(1, inState("Human Review"))), "release A-1 inactive"},
+		"inactive": {new(issueNo(1, inState("Human Review"))), "release A-1 inactive"},
 		"missing":  {nil, "release A-1 missing"},
-		"moved":    {ptr(issueNo(1, func(i *Issue) { i.Elsewhere = true })), "release A-1 moved"},
-		"blocked":  {ptr(issueNo(1, inState("Todo"), blockedBy("Todo"))), "release A-1 blocked_by; skip A-1 blocked_by"},
+		"moved":    {new(issueNo(1, func(i *Issue) { i.Elsewhere = true })), "release A-1 moved"},
+		"blocked":  {new(issueNo(1, inState("Todo"), blockedBy("Todo"))), "release A-1 blocked_by; skip A-1 blocked_by"},
 	} {
 		s := newScene().claim(issueNo(1), nil).answer().candidates(issueNo(1))
 		if row.refreshed != nil {
@@ -97,8 +97,6 @@ func TestCandidateThatTheRefreshContradicts(t *testing.T) {
 		equal(t, name, story(Compute(s.Snapshot)), row.want)
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // The order of dispatch: priority 1 to 4, then the rest; oldest first; identifier.
 func TestOrder(t *testing.T) {

@@ -10,16 +10,14 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func fullIssue() reconcile.Issue {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.FixedZone("east", 3600))
 	return reconcile.Issue{
-		ID: "id-1", Identifier: "ABC-1", Title: "Fix {{ issue.id }} & <b>", Description: ptr("Line one.\nLine two."),
-		Priority: ptr(2), State: "Todo", BranchName: ptr("ann/abc-1"), URL: ptr("https://linear.app/x"),
+		ID: "id-1", Identifier: "ABC-1", Title: "Fix {{ issue.id }} & <b>", Description: new("Line one.\nLine two."),
+		Priority: new(2), State: "Todo", BranchName: new("ann/abc-1"), URL: new("https://linear.app/x"),
 		Labels: []string{"bug", "ready"},
 		BlockedBy: []reconcile.BlockerRef{
-			{ID: ptr("id-2"), Identifier: ptr("ABC-2"), State: ptr("Done")}, {Identifier: ptr("ABC-3")},
+			{ID: new("id-2"), Identifier: new("ABC-2"), State: new("Done")}, {Identifier: new("ABC-3")},
 		},
 		CreatedAt: &at, UpdatedAt: &at, Assignee: &reconcile.Assignee{ID: "user-1"},
 	}
