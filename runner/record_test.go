@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// A worker that can't store its outcome goes on with its heartbeat. Otherwise a pass would kill it, and the outcome would be lost.
+// A worker that can't store its outcome continues its heartbeat. Otherwise a pass would kill it, and the outcome would be lost.
 func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -29,7 +29,7 @@ func init() {
 	}
 }
 
-// dropPrivileges gives up the rights of root, to whom file modes do not apply.
+// dropPrivileges continues as another user if this is root, because root ignores file modes.
 func dropPrivileges() error {
 	if os.Geteuid() != 0 {
 		return nil

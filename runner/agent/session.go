@@ -20,7 +20,7 @@ type Session interface {
 	// ResumeThread loads a stored thread and makes it the session's. Errors: ErrNoThread, ErrThreadBusy, *Error.
 	ResumeThread(ctx context.Context, id string, p ThreadParams) error
 	// RunTurn runs one turn on the thread and waits for its end. It returns an error unless the turn was completed.
-	// After a timeout or the end of ctx the agent goes on with the turn until Interrupt or Close.
+	// After a timeout or the end of ctx the agent continues the turn until Interrupt or Close.
 	RunTurn(ctx context.Context, p TurnParams) (Turn, error)
 	// Interrupt ends the running turn and waits for its end. Without a running turn it does nothing.
 	Interrupt(ctx context.Context) error

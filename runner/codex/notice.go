@@ -39,7 +39,7 @@ func eventOf(m *message, p *params) agent.Event {
 		e.Name = agent.EventError
 	case "item/started", "item/completed":
 		e.Item = p.Item.item(m.Method == "item/completed")
-	case "mcpServer/startupStatus/updated": // after a failure the agent goes on without the server's tools
+	case "mcpServer/startupStatus/updated": // after a failure the agent continues without the server's tools
 		e.Routine = p.statusWord() != statusFailed
 	}
 	return e

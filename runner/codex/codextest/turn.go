@@ -36,7 +36,7 @@ func (s *server) startTurn(p *params) reply {
 		return reply{err: "thread not found: " + p.ThreadID}
 	}
 	if u := t.turn; u != nil {
-		// As with codex, the input is added to the running turn, which goes on with its script.
+		// As with codex, the input is added to the running turn, which continues with its script.
 		return reply{result: object{"turn": u.shape(nil)}, after: func() { u.userMessage(prompt) }}
 	}
 	t.apply(p)
