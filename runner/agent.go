@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
@@ -31,6 +30,7 @@ type agentProcess struct {
 	stderr  *agent.TailFile
 	drained chan struct{} // closed when stderr has been read to its end
 	ready   chan struct{} // closed when session is set
+	started []string      // the environment that codex.command was started with
 	environ []string      // the environment of codex; set once codex has answered
 
 	mu     sync.Mutex
@@ -49,16 +49,18 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	if err != nil {
 		return nil, err
 	}
-	// The login shell's profile may change the directory and set secrets.
-	command := text.ShellIn(j.space.Path, text.ShellUnset(j.Config.Withheld(j.Env), j.Config.Command))
-	child, err := j.Host.Start(ctx, host.StartRequest{
-		Run: j.hostRun(), Argv: []string{"bash", "-lc", command}, Env: j.codexEnv(), Dir: j.space.Path,
-	})
+	argv, env, err := j.codexShell(ctx, j.Config.Command)
+	var child host.Process
+	if err == nil {
+		if child, err = j.Host.Start(ctx, host.StartRequest{Run: j.hostRun(), Argv: argv, Env: env, Dir: j.space.Path}); err != nil {
+			err = noShell(err)
+		}
+	}
 	if err != nil {
 		j.warn("agent's stderr", stderr.Close())
-		return nil, noShell(err)
+		return nil, err
 	}
-	g := &agentProcess{job: j, child: child, stderr: stderr, drained: make(chan struct{}), ready: make(chan struct{})}
+	g := &agentProcess{job: j, started: env, child: child, stderr: stderr, drained: make(chan struct{}), ready: make(chan struct{})}
 	go g.drain()
 	o := options(g)
 	o.PID, o.ClientVersion = child.Process().PID, j.Version
@@ -67,17 +69,6 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	close(g.ready)
 	j.observe()
 	return g, nil
-}
-
-// noShell returns the error for a codex.command that could not be started.
-func noShell(err error) error {
-	if code, _ := codeOf(err); code == reconcile.CodeResourceLimit {
-		return err
-	}
-	return &reconcile.Error{
-		Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
-		Hint: "codex.command is run with bash -lc; install bash", Err: err,
-	}
 }
 
 // drain reads stderr to its end, so that an agent never blocks on it, even if the disk is full.
@@ -96,9 +87,9 @@ func (j *job) codexEnv() []string { return j.Config.CodexEnv(j.Env, j.run.ID, *j
 func (g *agentProcess) readEnviron(ctx context.Context) {
 	// The processes of codex.command: codex may run below a wrapper.
 	found, err := g.Host.List(ctx, host.ListRequest{Below: g.child.Process(), Environ: true})
-	g.warn("the agent's environment can't be read: secrets that only the login profile sets are not redacted", err)
+	g.warn("the agent's environment can't be read: secrets that only codex.command sets are not redacted", err)
 	if g.environ = found.Environ; len(g.environ) == 0 {
-		g.environ = g.codexEnv()
+		g.environ = g.started
 	}
 	g.Redactor.Add(g.Config.SecretsIn(g.environ))
 }
@@ -144,7 +135,9 @@ const (
 	interruptBound = 2 * time.Second
 	stdinBound     = 1500 * time.Millisecond
 	termBound      = time.Second
-	outputBound    = 500 * time.Millisecond
+	// startingTermBound applies to an agent that has not answered yet.
+	startingTermBound = 2 * time.Second
+	outputBound       = 500 * time.Millisecond
 )
 
 // exitWait is how long the worker waits for a signal after the agent has exited: a shutdown, or a stopped scope, ends both, and
@@ -184,7 +177,7 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 	case exit.Code == 127 || exit.Code == 126:
 		return &reconcile.Error{
 			Code: "codex_not_found", Message: fmt.Sprintf("codex.command %q can't be run: %s", g.Config.Command, words),
-			Hint: "install codex, or give its path in codex.command, which is run with bash -lc",
+			Hint: "install codex so that bash -lc finds it, or give its path in codex.command",
 		}
 	case words != "":
 		words = ": " + words
@@ -205,7 +198,8 @@ func awaitAll(bound time.Duration, channels ...<-chan struct{}) {
 }
 
 // end ends the agent in steps: turn/interrupt, so that the thread can be resumed; closing stdin, which makes codex exit; SIGTERM;
-// SIGKILL. The signals go to the process group.
+// SIGKILL. The signals go to the process group. A program that has not answered may be another one than codex, such as one of a
+// login profile or a package manager: it gets SIGTERM at once and more time, because a lock that it leaves would delay later runs.
 func (g *agentProcess) end(ctx context.Context) {
 	if g == nil {
 		return
@@ -216,9 +210,13 @@ func (g *agentProcess) end(ctx context.Context) {
 	g.rec.usage(ctx, g.session)
 	g.observe()
 	g.warn("agent's stdin", g.session.Close())
-	if !g.endedWithin(ctx, stdinBound) {
+	stdin, term := stdinBound, termBound
+	if g.environ == nil {
+		stdin, term = 0, startingTermBound
+	}
+	if !g.endedWithin(ctx, stdin) {
 		g.warn("agent not signalled", g.child.SignalGroup(unix.SIGTERM))
-		if !g.endedWithin(ctx, termBound) {
+		if !g.endedWithin(ctx, term) {
 			g.warn("agent not killed", g.child.SignalGroup(unix.SIGKILL))
 		}
 	}
@@ -286,6 +284,7 @@ func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, 
 	if i.Server, err = i.Session.Initialize(ctx); err != nil {
 		return nil, i.process.explainStart(ctx, err)
 	}
+	i.process.environ = i.process.started
 	return i, nil
 }
 

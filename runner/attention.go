@@ -142,6 +142,7 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	waitErr := child.Wait(ctx)
 	if ctx.Err() != nil {
 		waitErr = nil // the caller checks ctx
+		waitEnd(child)
 	}
 	killErr := child.SignalGroup(unix.SIGKILL)
 	if errors.Is(killErr, os.ErrProcessDone) {
@@ -151,6 +152,14 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	exit, closeErr := child.Close()
 	<-read
 	return out, exit, errors.Join(stdinErr, waitErr, killErr, closeErr)
+}
+
+// waitEnd gives a shell that has to be ended time to remove locks, such as those of its login profile.
+func waitEnd(child host.Process) {
+	_ = child.SignalGroup(unix.SIGTERM) // SIGKILL follows
+	ctx, cancel := context.WithTimeout(context.Background(), startingTermBound)
+	defer cancel()
+	_ = child.Wait(ctx)
 }
 
 // lastBytes keeps the last attentionLog bytes that are written to it. It cuts at the start of a line, because the rest of a

@@ -71,6 +71,10 @@ func (h *encodedHost) Confirm(ctx context.Context, r host.ConfirmRequest) error 
 	return h.fault(h.host.Confirm(ctx, recode(h.t, r)))
 }
 
+func (h *encodedHost) Login(ctx context.Context, r host.LoginRequest) (host.LoginAnswer, error) {
+	return through(ctx, h, h.host.Login, r)
+}
+
 func (h *encodedHost) RunHook(ctx context.Context, r host.HookRequest) (host.HookAnswer, error) {
 	return through(ctx, h, h.host.RunHook, r)
 }

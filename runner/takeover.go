@@ -101,8 +101,11 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io host.Std
 	if err != nil {
 		return 0, err
 	}
-	shell := []string{"bash", "-lc", command}
-	code, err = t.Host.RunInTerminal(ctx, t.step.hostRun(), shell, t.step.codexEnv(), io, func(ctx context.Context) {
+	shell, env, err := t.step.codexShell(ctx, command)
+	if err != nil {
+		return 0, err
+	}
+	code, err = t.Host.RunInTerminal(ctx, t.step.hostRun(), shell, env, io, func(ctx context.Context) {
 		repeat(ctx, heartbeat, t.step.observe)
 	})
 	crash.At("runner.takeover.ended")
@@ -134,8 +137,7 @@ func (t *Takeover) Close(ctx context.Context) error {
 }
 
 // command returns the shell command for codex's terminal: codex.command with the word app-server replaced by the settings that a
-// run sends in thread/start and turn/start. Like the command of an agent, it runs in the workspace and without secrets that the
-// login profile may set.
+// run sends in thread/start and turn/start.
 func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	at := regexp.MustCompile(`(?:^|\s)(app-server)(?:\s|$)`).FindAllStringSubmatchIndex(t.Config.Command, -1)
 	if len(at) != 1 {
@@ -169,7 +171,7 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	for _, arg := range args {
 		line += text.ShellWord(arg) + " "
 	}
-	return text.ShellIn(t.step.space.Path, text.ShellUnset(t.Config.Withheld(t.Env), line+"$alone"+after)), nil
+	return line + "$alone" + after, nil
 }
 
 // WithheldPassEnv returns the variables of agent.pass_env that commands of a session do not get, because codex takes them for

@@ -70,8 +70,9 @@ type Config struct {
 	Hooks    Hooks
 
 	StartAgent agent.Starter // makes a session with the process of Command
-	Command    string        // codex.command, run with bash -lc in the workspace (specification 10.1)
+	Command    string        // codex.command, run by bash in the workspace, with what a login shell sets (specification 10.1)
 
+	LoginTimeout                                              time.Duration // for the login profile; 0: 30 s
 	ReadTimeout, InitializeTimeout, TurnTimeout, StallTimeout time.Duration
 
 	OnApproval    agent.Approval
@@ -219,6 +220,9 @@ type job struct {
 	// codexHome is where codex stores its threads; set once codex has answered.
 	codexHome  string
 	overBudget atomic.Bool // whether the issue has used agent.max_tokens
+	// profile is what the login profile has set at loginAt, which is zero before the first login shell.
+	profile host.LoginAnswer
+	loginAt time.Time
 }
 
 func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job {

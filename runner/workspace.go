@@ -114,11 +114,17 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 		w.warn("hook "+name+" without a log", err)
 	}
 	fmt.Fprintf(out, "== %s %s\n", w.Now().UTC().Format(time.RFC3339), name)
+	profile, err := w.login(ctx) // before the output is written, so that secrets of the profile are redacted in it
+	if err != nil {
+		w.Log.Warn("hook not started", "hook", name, "error", err)
+		fmt.Fprintf(out, "--- %s: not started: %v\n", name, err)
+		return err
+	}
 	w.Log.Info("hook started", "hook", name)
 	answer, err := w.Host.RunHook(ctx, host.HookRequest{
-		Run: w.hostRun(), Name: name, Script: script, Timeout: w.Config.Hooks.Timeout, Env: w.hookEnv(outcome), Unset: w.Config.Secrets,
+		Run: w.hostRun(), Name: name, Script: umask(profile) + script, Timeout: w.Config.Hooks.Timeout,
+		Env: w.Config.AfterLogin(w.hookEnv(outcome), profile, w.Config.Secrets),
 	})
-	w.Redactor.Add(w.Config.SecretsIn(answer.Environ)) // before the output is written
 	_, _ = io.WriteString(out, answer.Log)
 	for _, reason := range answer.GitHooksOff {
 		w.Log.Info("the repository's git hooks are off in this hook, because the agent can write them", "reason", reason)

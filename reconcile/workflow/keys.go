@@ -138,7 +138,7 @@ func keys(c *Config) []Key {
 			"prices of a million tokens for report: see below").then((*reader).prices),
 
 		key("codex.command", "shell command", "codex app-server", &c.Codex.Command,
-			"starts the agent, by bash -lc in the workspace").then((*reader).command),
+			"starts the agent, by bash in the workspace, with what a login shell exports").then((*reader).command),
 		key("codex.home", typePath, "", &c.Codex.Home, "CODEX_HOME of the agent"),
 		key("codex.approval_policy", typeCodex, "never", &c.Codex.ApprovalPolicy,
 			"when codex asks for approval").then((*reader).approvalPolicy),

@@ -8,8 +8,8 @@
 //   - codex's commands get the same without variables whose names codex takes for those of secrets, unless agent.pass_env names
 //     them.
 //
-// Codex is started by a login shell, whose profile may export more variables. Therefore the environment of codex is read from its
-// process once it answers, and the secrets in it are redacted from then on.
+// Hooks and codex also get what the account's login profile exports. The secrets in it are redacted from then on. codex.command may
+// set more: therefore the environment of codex is read from its process once it answers.
 package confine
 
 import (
@@ -57,6 +57,17 @@ func (c Config) CodexEnv(env []string, runID string, w host.Workspace) []string 
 	return slices.DeleteFunc(c.Env(env, runID, w), func(entry string) bool { return ownSecret(nameOf(entry)) })
 }
 
+// AfterLogin returns env as the login profile changes it, without the secrets of names. The profile changes no variable of a run.
+func (c Config) AfterLogin(env []string, l host.LoginAnswer, names []string) []string {
+	set := CleanEnv(l.Set, names, c.SecretValues, nil)
+	gone := host.Scrub(l.Unset)
+	for _, entry := range set {
+		gone = append(gone, nameOf(entry))
+	}
+	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool { return slices.Contains(gone, nameOf(entry)) })
+	return append(env, set...)
+}
+
 // HookEnv returns the environment of hooks that do not belong to a run, if env is that of a pass.
 func (c Config) HookEnv(env []string) []string {
 	return CleanEnv(env, c.Secrets, c.SecretValues, c.codexHome())
@@ -69,8 +80,8 @@ func (c Config) codexHome() []string {
 	return []string{"CODEX_HOME=" + c.CodexHome}
 }
 
-// Withheld returns the names of the variables that codex does not get: the tracker's and symphony's own secrets. The login shell
-// must unset them, because its profile may set them again.
+// Withheld returns the names of the variables that codex does not get: the tracker's and symphony's own secrets. Its shell must
+// unset them, because a login profile may set them again.
 func (c Config) Withheld(env []string) []string {
 	names := slices.Clone(c.Secrets)
 	for _, entry := range env {

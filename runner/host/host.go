@@ -31,6 +31,9 @@ type Host interface {
 	Prepare(ctx context.Context, r PrepareRequest) (PrepareAnswer, error)
 	// Confirm records that a prepared workspace is ready for work, or discards a new one whose after_create failed.
 	Confirm(ctx context.Context, r ConfirmRequest) error
+	// Login runs the account's login profile once and returns what it changes, for the hooks and the agent of a run. The errors
+	// are login_shell_failed and resource_limit.
+	Login(ctx context.Context, r LoginRequest) (LoginAnswer, error)
 	// RunHook runs a script of the workflow in the run's workspace and waits until it ends.
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
 	// GuardGit records the git settings and hooks of the workspace before an agent can change them; RestoreGit restores
@@ -109,22 +112,36 @@ type ConfirmRequest struct {
 	Discard bool
 }
 
-// HookRequest is a script to run (specification 9.4).
+// LoginRequest asks what the login profile of the account changes.
+type LoginRequest struct {
+	// Run marks the processes that the profile starts. It need not be prepared.
+	Run     Run
+	Env     []string
+	Timeout time.Duration
+}
+
+// LoginAnswer is what the login profile changes.
+type LoginAnswer struct {
+	// Set are the variables that it sets, as NAME=value, Unset the names of those that it removes.
+	Set, Unset []string
+	// Umask is the umask that it leaves, in octal digits.
+	Umask string
+	// Functions are the names of the shell functions that it defines.
+	Functions []string
+}
+
+// HookRequest is a script to run (specification 9.4). Env has what the login profile sets.
 type HookRequest struct {
 	Run          Run
 	Name, Script string
 	Timeout      time.Duration
 	Env          []string
-	// Unset names variables that the script must not see, even if the login profile sets them.
-	Unset []string
 }
 
 // HookAnswer is the result of a hook. It is complete even if RunHook returns an error.
 type HookAnswer struct {
 	// Log is the end of its output, and how it ended.
 	Log string
-	// Environ is the environment of its shell, to which the login profile may have added secrets.
-	Environ []string
 	// GitHooksOff says why git ran without the repository's hooks in it; empty if it ran with them.
 	GitHooksOff []string
 }

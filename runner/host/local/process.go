@@ -5,20 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -192,9 +189,6 @@ func killAll(ctx context.Context, runID string, o proc.Owner) error {
 	return errors.Join(err, host.Leftover("run "+runID, left))
 }
 
-// maxEnviron is larger than any system lets an environment grow.
-const maxEnviron = 8 << 20
-
 // RunHook implements host.Host.
 func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.HookAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
@@ -207,24 +201,12 @@ func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.Hoo
 		return answer, err
 	}
 	answer.GitHooksOff = hooksOff
-	// Before the script, the shell writes its environment to a file, because the login profile may export secrets that the
-	// script then prints. The prefix adds no line, so that line numbers in errors stay right. If it fails, the script still runs.
-	report, err := proc.TempFile()
-	if err != nil {
-		return answer, fmt.Errorf("report of the hook: %w", err)
-	}
-	defer report.Close()
-	fd := strconv.Itoa(proc.FirstExtra + 1)
-	// The login profile may also have changed the directory and set the secrets.
-	script := "command env -0 2>/dev/null >&" + fd + "; exec " + fd + ">&-; " + text.ShellIn(known.space.Path, text.ShellUnset(r.Unset, r.Script))
 	var log strings.Builder
 	err = workspace.RunHook(ctx, workspace.Hook{
-		Name: r.Name, Script: script, Timeout: r.Timeout, Env: env,
-		Files: proc.ExtraFiles(known.tree, known.space.Lease(), report),
+		Name: r.Name, Script: r.Script, Timeout: r.Timeout, Env: env, Files: proc.ExtraFiles(known.tree, known.space.Lease()),
 	}, known.space, &log)
-	environ, readErr := io.ReadAll(io.NewSectionReader(report, 0, maxEnviron))
-	answer.Log, answer.Environ = log.String(), strings.FieldsFunc(string(environ), func(r rune) bool { return r == 0 })
-	return answer, errors.Join(err, readErr)
+	answer.Log = log.String()
+	return answer, err
 }
 
 // terminalGrace is the time between SIGTERM and SIGKILL for a command at the terminal.

@@ -38,6 +38,7 @@ const (
 	needsNothing need = iota
 	needsConfig       // a workflow that can be read
 	needsKey          // the tracker's key
+	needsLogin        // a login shell that ends
 	needsAgent        // a codex that starts
 )
 
@@ -51,12 +52,13 @@ var checks = []check{
 	{"key", needsConfig, checkKey, ""},
 	{"tracker", needsKey, checkTracker, ""},
 	{"clock", needsKey, checkClock, ""},
-	{"codex", needsConfig, checkCodex, "write its full path into codex.command, so that both start the same program"},
+	{"login shell", needsConfig, checkLoginShell, ""},
+	{"codex", needsLogin, checkCodex, "write its full path into codex.command, so that both start the same program"},
 	{"codex login", needsAgent, checkLogin, ""},
 	{"sandbox", needsAgent, checkSandbox, ""},
 	{"pass_env", needsConfig, checkTokens, ""},
-	{"git", needsConfig, checkGit, ""},
-	{"gh", needsConfig, checkGh, ""},
+	{"git", needsLogin, checkGit, ""},
+	{"gh", needsLogin, checkGh, ""},
 	{"workspace root", needsConfig, checkRoot, "write workspace.root as an absolute path, or set the variables in it in the environment file"},
 	{
 		"state directory", needsNothing, checkState,
@@ -78,6 +80,11 @@ func Examine(ctx context.Context, p *project.Project, stateFlag string) error {
 	called := newEnvironment(ctx, asCalled, p, nil)
 	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, stateFlag), called)
 	secrets := agent.NewRedactor(slices.Concat(called.secrets(), scheduled.secrets()))
+	for _, e := range []*environment{called, scheduled} {
+		if e.config != nil {
+			e.login() // alone: the other checks would slow it down
+		}
+	}
 	var pending [][2]<-chan []finding
 	for _, c := range checks {
 		pending = append(pending, [2]<-chan []finding{called.start(ctx, c, giveUpBound), scheduled.start(ctx, c, giveUpBound)})

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -9,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,10 +16,10 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // The environments, as --json names them.
@@ -36,7 +36,8 @@ type environment struct {
 	config *workflow.Config // with or without a key; nil if the workflow can't be read
 	other  *environment     // that of the caller, for the one of the schedule
 
-	// All checks share one codex and one answer of the tracker.
+	// All checks share one login shell, one codex and one answer of the tracker.
+	login   func() loginShell
 	agent   func() (*runner.Inspection, error)
 	tracker func() trackerAnswer
 }
@@ -46,6 +47,7 @@ func newEnvironment(ctx context.Context, as string, p *project.Project, other *e
 	readable := *p
 	readable.EnvErr = nil // checkEnvFile reports it
 	e.report, e.config = project.CheckResult(&readable)
+	e.login = sync.OnceValue(func() loginShell { return e.startLogin(ctx) })
 	e.agent = sync.OnceValues(func() (*runner.Inspection, error) { return e.startAgent(ctx) })
 	e.tracker = sync.OnceValue(func() trackerAnswer { return e.askTracker(ctx) })
 	return e
@@ -59,6 +61,8 @@ func (e *environment) has(n need) bool {
 		return false
 	case n == needsKey:
 		return e.config.Tracker.APIKey != ""
+	case n == needsLogin:
+		return e.login().err == nil
 	case n == needsAgent:
 		_, err := e.agent()
 		return err == nil
@@ -89,6 +93,9 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	if !project.Exists(home) && !strings.Contains(e.config.Codex.Command, "CODEX_HOME") {
 		// With CODEX_HOME set, codex would exit at once; without it, codex would create the directory and have no login.
 		return nil, exit.Fault(string(agent.CodeAgentAuth), "codex's home "+home+" does not exist", e.loginHint())
+	}
+	if err := e.login().err; err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
@@ -124,34 +131,63 @@ func (e *environment) codexHome() string {
 	return cmp.Or(e.config.Codex.Home, fromEnv, filepath.Join(e.p.Env.Home, ".codex"))
 }
 
-// answerMark precedes the answer in a script's output: a login profile may print anything before it.
-const answerMark = "symphony-doctor:"
+const (
+	loginBound = 20 * time.Second // for a login shell
+	slowLogin  = time.Second      // a login shell that takes longer delays each run noticeably
+)
 
-// shell runs a script in the environment of hooks and agents and returns the first line that it prints, empty if it fails. Then
-// it kills what the login profile has left in the background.
+// loginShell is a login shell that was tried.
+type loginShell struct {
+	profile host.LoginAnswer
+	took    time.Duration
+	err     error
+}
+
+// startLogin runs a login shell in the environment of hooks and agents, twice if the first time was slow because the disk had to
+// read its files, and ends what the profile has left in the background.
+func (e *environment) startLogin(ctx context.Context) (shell loginShell) {
+	machine, env := project.NewHost(), project.RunnerConfig(e.config).HookEnv(e.p.Environ())
+	run := host.Run{ID: "doctor-" + project.NewRunID(e.p.Env.Now())} // marks the processes
+	for range 2 {
+		began := time.Now()
+		profile, err := machine.Login(ctx, host.LoginRequest{Run: run, Env: append(env, host.RunMark+"="+run.ID), Timeout: loginBound})
+		if shell = (loginShell{profile, time.Since(began), err}); err != nil || shell.took <= slowLogin {
+			break
+		}
+	}
+	_, err := machine.Kill(context.WithoutCancel(ctx), host.KillRequest{Owned: host.Owned{Run: run}})
+	shell.err = errors.Join(shell.err, err)
+	return shell
+}
+
+// shell runs a script as hooks and agents run commands and returns the first line that it prints, empty if it fails.
 func (e *environment) shell(ctx context.Context, script string) (string, error) {
-	script = text.ShellUnset(e.config.SecretVars, "printf '\\n%s%s\\n' "+answerMark+` "$(`+script+` 2>/dev/null)"; kill -KILL 0`)
-	cmd := exec.CommandContext(ctx, "bash", "-lc", script)
-	cmd.Env, cmd.Dir = project.RunnerConfig(e.config).HookEnv(e.p.Environ()), "/"
+	login, config := e.login(), project.RunnerConfig(e.config)
+	if login.err != nil {
+		return "", login.err
+	}
+	cmd := exec.CommandContext(ctx, "bash", "-c", "exec 2>/dev/null; "+script)
+	cmd.Env, cmd.Dir = config.AfterLogin(config.HookEnv(e.p.Environ()), login.profile, config.Secrets), "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	err := cmd.Run()
+	out, err := cmd.Output()
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("bash -lc: %w", ctx.Err())
+		return "", fmt.Errorf("%s: %w", script, ctx.Err())
 	}
-	at := strings.LastIndex(out.String(), "\n"+answerMark)
-	if at < 0 {
-		return "", errors.Join(fmt.Errorf("bash -lc prints nothing: check the login profile of %s", e.p.Env.Home), err)
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		return "", fmt.Errorf("bash -c: %w", err)
 	}
-	answer, _, _ := strings.Cut(out.String()[at+1+len(answerMark):], "\n")
+	answer, _, _ := strings.Cut(string(out), "\n")
 	return answer, nil
 }
 
 // program returns the path at which hooks and agents find a program; empty if they don't find it.
 func (e *environment) program(ctx context.Context, name string) (string, error) {
+	if slices.Contains(e.login().profile.Functions, name) {
+		return name, nil // a function of the login profile
+	}
 	return e.shell(ctx, "command -v -- "+name)
 }
 

@@ -99,6 +99,19 @@ func checkRoot(_ context.Context, e *environment) (list []finding) {
 	return ok("%s, %s free", root, term.BytesText(free))
 }
 
+// checkLoginShell reports how long a login shell takes.
+func checkLoginShell(_ context.Context, e *environment) []finding {
+	login := e.login()
+	switch {
+	case login.err != nil:
+		return failWith(login.err)
+	case login.took > slowLogin:
+		return warn(fmt.Sprintf("bash -lc true takes %.1f s, and each run waits for it", login.took.Seconds()),
+			"see which command of the login profile is slow with bash -xlc true")
+	}
+	return ok("ends within a second")
+}
+
 // checkCodex finds codex as a worker does, and starts it.
 func checkCodex(ctx context.Context, e *environment) []finding {
 	path := ""

@@ -29,6 +29,10 @@ var RunErrors = []struct{ Codes, Next string }{
 		"sandbox_failed", "look for a `.git`, `.codex` or `.agents` in the workspace that is a symlink or broken, and for a missing path in " +
 			"`agent.writable_roots`: commands can't be sandboxed in this workspace, though elsewhere they can",
 	},
+	{
+		"login_shell_failed", "try the login shell of the account: `time bash -lc true`; `bash -xlc true` prints each command of its profile. " +
+			"Work continues once it ends within 30 s",
+	},
 	{"response_timeout", "raise `codex.read_timeout_ms` if codex is only slow"},
 	{"turn_timeout, stalled", "see what the agent did with `symphony logs ISSUE`; raise `codex.turn_timeout_ms` or `codex.stall_timeout_ms` if it was only slow"},
 	{"port_exit", "see why the agent ended with `symphony logs ISSUE --stderr`"},

@@ -21,6 +21,7 @@ import (
 
 const (
 	hookOutput = 64 << 10        // the last bytes of output, which are kept
+	killGrace  = 2 * time.Second // between SIGTERM and SIGKILL
 	killedFor  = 5 * time.Second // how long to wait for the end of a killed shell
 )
 
@@ -36,8 +37,8 @@ type Hook struct {
 	Files []*os.File
 }
 
-// RunHook runs a hook in a workspace (specification 9.4): `sh -lc Script` in a new process group that is killed at the timeout or
-// when ctx ends. The hook is over when the shell exits: its children may continue to run and write until the processes of the run
+// RunHook runs a hook in a workspace (specification 9.4): `sh -c Script`, in the environment of a login shell and in a new process
+// group, which is ended at the timeout or when ctx ends. The hook is over when the shell exits: its children may continue to run and write until the processes of the run
 // are ended. RunHook writes the last 64 KiB of output to log, then how the hook ended.
 //
 // Its errors are hook_failed, with the exit status and the last line of output, hook_timeout, those of Verify, and that of ctx.
@@ -58,7 +59,7 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 		return files.Failed(err, "run the hook %s", h.Name)
 	}
 	began := time.Now()
-	cmd := exec.Command("sh", "-lc", h.Script) //nolint:noctx // waitShell ends it, with all of its group
+	cmd := exec.Command("sh", "-c", h.Script) //nolint:noctx // waitShell ends it, with all of its group
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = w.Path, append(append([]string{}, h.Env...), w.Env()...), h.Files
 	cmd.Stdout, cmd.Stderr = out.in, out.in // an *os.File, so that Wait does not wait for a child that keeps it open
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -121,7 +122,7 @@ func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 			Hint:    "raise hooks.timeout_ms, or make the hook faster",
 		}
 	}
-	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // fails if the whole group has just ended
+	proc.EndGroup(cmd.Process.Pid, killGrace)
 	// A shell that even SIGKILL does not end (a hung file system) is reported when the processes of the run are ended.
 	select {
 	case <-done: //nolint:errcheck // the status of a killed shell says nothing

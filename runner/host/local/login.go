@@ -1,0 +1,129 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+)
+
+const (
+	maxEnviron = 8 << 20 // more than any system lets an environment grow
+	namedStuck = 5       // how many processes of a login shell that hangs are named
+)
+
+// Login implements host.Host. The profile runs in "/", because some profiles obey files in the working directory, and an agent may
+// have written those of its workspace. What the profile prints is discarded.
+func (h *Host) Login(ctx context.Context, r host.LoginRequest) (answer host.LoginAnswer, err error) {
+	defer func() { err = host.WithCode(err) }()
+	report, err := proc.TempFile()
+	if err == nil {
+		defer report.Close()
+		err = proc.SealDescriptors()
+	}
+	if err != nil {
+		return answer, fmt.Errorf("login shell: %w", err)
+	}
+	var tree *os.File
+	if known := h.known(r.Run); known != nil {
+		tree = known.tree
+	}
+	fd := ">&" + strconv.Itoa(proc.FirstExtra)
+	// exec: a login shell that ends would run ~/.bash_logout.
+	script := "builtin umask " + fd + "; builtin compgen -A function " + fd + " || builtin true; builtin echo " + fd + "; exec /usr/bin/env -0 " + fd
+	cmd := exec.Command("bash", "-lc", script) //nolint:noctx // waitLogin ends it, with all of its group
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", append([]string{}, r.Env...), proc.ExtraFiles(tree, report)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return answer, loginFailed("bash can't be started: "+err.Error(), "install bash", err)
+	}
+	if err := waitLogin(ctx, cmd, r.Timeout); err != nil {
+		return answer, err
+	}
+	text, err := io.ReadAll(io.NewSectionReader(report, 0, maxEnviron))
+	head, environ, complete := strings.Cut(string(text), "\n\n")
+	if err != nil || !complete {
+		return answer, loginFailed("it ended before the end of its profile", "run bash -lc true; the profile must not call exit or exec", err)
+	}
+	answer.Umask, head, _ = strings.Cut(head, "\n")
+	if !regexp.MustCompile(`^[0-7]+$`).MatchString(answer.Umask) {
+		answer.Umask = ""
+	}
+	answer.Functions = strings.Fields(head)
+	answer.Set, answer.Unset = changed(r.Env, strings.Split(strings.TrimSuffix(environ, "\x00"), "\x00"))
+	return answer, nil
+}
+
+// waitLogin waits for the end of a login shell. Programs of the profile that have to be ended get time to remove their locks: one
+// of pyenv rehash, for instance, would make each later login shell of the account wait for a minute.
+func waitLogin(ctx context.Context, cmd *exec.Cmd, timeout time.Duration) error {
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	var err error
+	select {
+	case err := <-done:
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			return loginFailed("it ended with "+exit.String(), "run bash -lc true; the profile must not call exit or exec", err)
+		}
+		return err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timer.C:
+		message := fmt.Sprintf("it hangs: the login profile did not end within %s", timeout)
+		if running, _ := proc.Descendants(cmd.Process.Pid); len(running) > 0 {
+			var names []string
+			for _, p := range running[:min(len(running), namedStuck)] {
+				names = append(names, fmt.Sprintf("%s (%d)", p.Name, p.PID))
+			}
+			message += "; it has started " + strings.Join(names, ", ")
+		}
+		err = loginFailed(message, "try it: time bash -lc true; bash -xlc true prints each command of the profile", nil)
+	}
+	proc.EndGroup(cmd.Process.Pid, killGrace)
+	select {
+	case <-done: //nolint:errcheck // the status of a killed shell says nothing
+	case <-time.After(killBound): // a hung file system; it is reported when the processes of the run are ended
+	}
+	return err
+}
+
+func loginFailed(what, hint string, err error) error {
+	return &reconcile.Error{Code: "login_shell_failed", Message: "the login shell (bash -lc): " + what, Hint: hint, Err: err}
+}
+
+// changed returns how an environment differs from the one before, without the variables that each shell sets.
+func changed(before, after []string) (set, unset []string) {
+	name := func(entry string) string {
+		name, _, _ := strings.Cut(entry, "=")
+		return name
+	}
+	shells := []string{"_", "SHLVL", "PWD", "OLDPWD"}
+	left := map[string]bool{}
+	for _, entry := range after {
+		left[name(entry)] = true
+		if !slices.Contains(before, entry) && !slices.Contains(shells, name(entry)) {
+			set = append(set, entry)
+		}
+	}
+	for _, entry := range before {
+		if n := name(entry); !left[n] && !slices.Contains(shells, n) {
+			unset = append(unset, n)
+		}
+	}
+	return set, unset
+}

@@ -1,0 +1,82 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+const (
+	// loginTimeout is how long the login profile may take.
+	loginTimeout = 30 * time.Second
+	// loginFresh is how long what the profile has set is used. A hook that runs later may need a newer token.
+	loginFresh = 5 * time.Minute
+)
+
+// login returns what the login profile of the account changes. It runs the profile once for all that a run starts one after the
+// other, because a profile may take a second.
+func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
+	if !j.loginAt.IsZero() && time.Since(j.loginAt) < loginFresh {
+		return j.profile, nil
+	}
+	answer, err := j.Host.Login(ctx, host.LoginRequest{
+		Run: j.hostRun(), Env: j.Config.Env(j.Env, j.run.ID, *j.space), Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
+	})
+	switch {
+	case err == nil:
+		j.profile, j.loginAt = answer, time.Now()
+		j.Redactor.Add(j.Config.SecretsIn(answer.Set))
+	case !j.loginAt.IsZero() && ctx.Err() == nil: // a later hook must still push the work
+		j.warn("the login shell failed, using what it had set before", err)
+		err = nil
+	}
+	return j.profile, err
+}
+
+// codexShell returns the command and the environment that start a command of codex in the workspace. The command does not get
+// symphony's secrets, even if a startup file of the shell sets them.
+func (j *job) codexShell(ctx context.Context, command string) (argv, env []string, err error) {
+	profile, err := j.login(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	withheld := j.Config.Withheld(slices.Concat(j.Env, profile.Set))
+	env = j.Config.AfterLogin(j.codexEnv(), profile, withheld)
+	script := text.ShellIn(j.space.Path, text.ShellUnset(withheld, command))
+	if usesFunction(command, profile.Functions) { // which only a shell that reads the profile has
+		return []string{"bash", "-lc", script}, env, nil
+	}
+	return []string{"bash", "-c", umask(profile) + script}, env, nil
+}
+
+// umask returns a shell command that sets the umask of the login profile.
+func umask(profile host.LoginAnswer) string {
+	if profile.Umask == "" {
+		return ""
+	}
+	return "umask " + profile.Umask + "; "
+}
+
+// usesFunction reports whether a word of a shell command is the name of one of the functions.
+func usesFunction(command string, functions []string) bool {
+	words := strings.FieldsFunc(command, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`;&|()$"'`+"`", r) })
+	return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(functions, w) })
+}
+
+// noShell returns the error for a codex.command that could not be started.
+func noShell(err error) error {
+	if code, _ := codeOf(err); code == reconcile.CodeResourceLimit {
+		return err
+	}
+	return &reconcile.Error{
+		Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
+		Hint: "codex.command is run with bash; install it", Err: err,
+	}
+}
