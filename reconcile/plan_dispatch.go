@@ -263,7 +263,7 @@ func (p *planner) unsavedSkips() {
 		if w.Unsaved != "" && w.Project == p.s.Policy.Project && p.claims[w.IssueID] == nil && !listed[w.IssueID] {
 			p.plan.Skips = append(p.plan.Skips, Skip{
 				IssueID: w.IssueID, Identifier: w.Identifier, Reason: SkipUnsavedWork,
-				Message: fmt.Sprintf("its workspace %s is kept: %s; push it, or discard it with symphony prune --force", w.Path, w.Unsaved),
+				Message: w.KeptText(),
 			})
 		}
 	}

@@ -129,7 +129,7 @@ func (p *planner) removeWorkspace(issueID string) {
 	for _, w := range p.s.Workspaces {
 		age := p.s.Now.Sub(w.UnsavedAt)
 		examined := w.Unsaved != "" && age >= 0 && age < recheckUnsaved
-		if w.IssueID == issueID && w.Project == p.s.Policy.Project && !examined {
+		if w.IssueID == issueID && w.Project == p.s.Policy.Project && !examined && !w.Restored {
 			p.cleanUp(w, StopTerminal, w.Path)
 		}
 	}

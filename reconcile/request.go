@@ -159,6 +159,7 @@ const (
 	AttentionRequest AttentionKind = "request" // an agent asks for something
 	AttentionHold    AttentionKind = "hold"    // an issue is held
 	AttentionBlocked AttentionKind = "blocked" // no run can start
+	AttentionKept    AttentionKind = "kept"    // the workspace of a finished issue has work that exists nowhere else
 )
 
 // Attention is a notification, sent once by hooks.on_attention.
@@ -186,6 +187,15 @@ func HoldAttention(c Claim) Attention {
 
 // BlockAttention returns the notification of a block by the agent or this machine. A block with another code is notified again.
 func BlockAttention(b Block) Attention { return blocked(b.Code, b.Since, b) }
+
+// KeptAttention returns the notification of a finished issue's workspace that is kept because of unsaved work.
+func KeptAttention(w Workspace) Attention {
+	return Attention{
+		Key:  fmt.Sprintf("kept:%s:%d", w.IssueID, w.KeptSince.UnixMilli()),
+		Kind: AttentionKept, IssueID: w.IssueID, Identifier: w.Identifier,
+		Text: fmt.Sprintf("the workspace of %s is %s", w.Identifier, w.KeptText()), At: w.KeptSince,
+	}
+}
 
 // OutageAttention returns the notification of a fault of the tracker, whatever its code; false until it has lasted 5 minutes.
 func OutageAttention(b Block, now time.Time) (Attention, bool) {

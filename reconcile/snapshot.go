@@ -93,6 +93,13 @@ type Workspace struct {
 	Key, Root, Path, Project string
 	Unsaved                  string    // the unsaved work for which the last cleanup run kept the workspace; empty if there was none
 	UnsavedAt                time.Time // when that run found it
+	KeptSince                time.Time // when the first such run since the last agent's found it
+	Restored                 bool      // an operator has brought it back from the trash, and no run has used it since
+}
+
+// KeptText says why the workspace is kept and what to do.
+func (w Workspace) KeptText() string {
+	return fmt.Sprintf("kept: %s, in %s; push it, or discard it with symphony prune --force %s", w.Unsaved, w.Path, w.Identifier)
 }
 
 // Policy is the part of the configuration that decisions depend on (specification 5.3 and 6.4).

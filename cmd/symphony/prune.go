@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -11,32 +10,43 @@ import (
 func pruneCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "prune", Usage: "remove workspaces and records of issues that are done or deleted",
-		UsageText: usageText("prune", "[WORKFLOW]"),
+		UsageText: usageText("prune", "[ISSUE...] [WORKFLOW]"),
 		Description: `It deletes the trash, and the records and logs of runs whose issue has no claim and is in a terminal state or no
 longer in the tracker. It moves the workspaces of such issues to the trash, which deletes them after
 workspace.keep_removed_ms or with the next prune.
 
-It keeps workspaces that are in use. Without --force it also keeps work that exists nowhere else: commits that no
-remote has and changes that no commit has.
+It keeps workspaces that are in use, and work that exists nowhere else: commits that no remote has and changes that no
+commit has. --force discards such work of the issues that you name, and says what it destroys. With ISSUE it removes
+only what is left of these issues.
 
 Example:
 
     symphony prune --dry-run
-    symphony prune --yes --older-than 24h`,
+    symphony prune --yes --older-than 24h
+    symphony prune --force ABC-7`,
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be removed, and remove nothing"},
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
-			&cli.BoolFlag{Name: "force", Usage: "also remove work that exists nowhere else"},
+			&cli.BoolFlag{Name: "force", Usage: "discard work of each ISSUE that exists nowhere else"},
 			&cli.DurationFlag{Name: "older-than", Usage: "keep runs that began or ended within this `TIME`", Value: cleanup.KeepRuns, DefaultText: "168h"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 		),
-		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
-			if c.Duration("older-than") < 0 {
+		Action: func(c *cli.Context) error {
+			w.JSON = c.Bool("json")
+			issues, positional := issuesAndWorkflow(w, c.Args().Slice())
+			switch {
+			case c.Duration("older-than") < 0:
 				return exit.Usage("prune: --older-than must not be negative")
+			case c.Bool("force") && len(issues) == 0:
+				return exit.Usage("prune: --force needs the ISSUE whose work it discards; symphony prune --dry-run lists what is kept")
+			}
+			p, err := openProject(w, c, positional)
+			if err != nil {
+				return err
 			}
 			return cleanup.Prune(c.Context, p, cleanup.PruneOptions{
-				DryRun: c.Bool("dry-run"), Yes: c.Bool("yes"), Force: c.Bool("force"), OlderThan: c.Duration("older-than"),
+				DryRun: c.Bool("dry-run"), Yes: c.Bool("yes"), Force: c.Bool("force"), OlderThan: c.Duration("older-than"), Issues: issues,
 			})
-		}),
+		},
 	}
 }

@@ -234,7 +234,7 @@ func (h *Host) Purge(ctx context.Context, r host.RootRequest) (answer host.Purge
 		return answer, err
 	}
 	root.Trash = trash(r)
-	return root.PurgeTrash(ctx, r.Now, false)
+	return root.PurgeTrash(ctx, r.Now)
 }
 
 // trash returns how the project of a request keeps removed workspaces.
@@ -263,7 +263,7 @@ func (h *Host) Root(_ context.Context, r host.RootRequest) (answer host.RootAnsw
 		for _, rec := range records {
 			answer.Workspaces = append(answer.Workspaces, host.WorkspaceRecord{StateDir: rec.StateDir, Workspace: reconcile.Workspace{
 				IssueID: rec.IssueID, Identifier: rec.Identifier, Key: rec.Key, Root: root.Path, Path: rec.Path,
-				Project: rec.Project, Unsaved: rec.Unsaved, UnsavedAt: rec.UnsavedAt,
+				Project: rec.Project, Unsaved: rec.Unsaved, UnsavedAt: rec.UnsavedAt, KeptSince: rec.KeptSince, Restored: rec.Restored,
 			}})
 		}
 	}

@@ -35,6 +35,7 @@ const maxPastIssues = 1000
 type PruneOptions struct {
 	DryRun, Yes, Force bool
 	OlderThan          time.Duration
+	Issues             []string // identifiers or ids of the only issues to remove something of; empty for all
 }
 
 // pruned is what a prune removes and keeps, as --json prints it.
@@ -44,19 +45,25 @@ type pruned struct {
 	Kept       []space       `json:"kept"`
 	Trash      []prunedTrash `json:"trash"`
 	Runs       []prunedRuns  `json:"runs"`
-	KeptTrash  []keptTrash   `json:"kept_trash"`
+	KeptTrash  []trashWork   `json:"kept_trash"`
 	// RunDirs are run directories without a row in the database.
 	RunDirs []string `json:"run_directories"`
+
+	trashed map[string]bool // ids and identifiers of the issues with entries in the trash
 }
 
 type prunedTrash struct {
 	Path    string `json:"path"`
 	Entries int    `json:"entries"`
 	Bytes   int64  `json:"bytes"`
-	root    *workspace.Root
+	// Discarded are the entries with unsaved work.
+	Discarded []trashWork `json:"discarded"`
+	root      *workspace.Root
+	entries   []string
 }
 
-type keptTrash struct {
+// trashWork is an entry of the trash with unsaved work.
+type trashWork struct {
 	Path    string `json:"path"`
 	Unsaved string `json:"unsaved"`
 }
@@ -73,7 +80,8 @@ type pruner struct {
 	p       *project.Project
 	cfg     *workflow.Config
 	options PruneOptions
-	// agreed maps the workspaces that the operator agreed to remove to the unsaved work that each had; nil before the operator agreed.
+	// agreed maps the workspaces and entries of the trash that the operator agreed to remove to the unsaved work that each had; nil
+	// before the operator agreed.
 	agreed map[string]string
 }
 
@@ -89,6 +97,9 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 	}
 	c := &pruner{p: p, cfg: cfg, options: o}
 	found, err := c.find(ctx)
+	if err == nil {
+		err = c.missing(found)
+	}
 	if err != nil {
 		return err
 	}
@@ -116,6 +127,11 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 	for _, s := range found.Workspaces {
 		c.agreed[s.Path] = s.Unsaved
 	}
+	for _, t := range found.Trash {
+		for _, d := range t.Discarded {
+			c.agreed[d.Path] = d.Unsaved
+		}
+	}
 	if found, err = c.find(ctx); err == nil {
 		err = c.remove(context.WithoutCancel(ctx), found)
 	}
@@ -130,7 +146,7 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	f := &pruned{
 		DryRun: c.options.DryRun, Workspaces: []space{}, Kept: []space{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
-		KeptTrash: []keptTrash{}, RunDirs: []string{},
+		KeptTrash: []trashWork{}, RunDirs: []string{}, trashed: map[string]bool{},
 	}
 	db, err := project.OpenForReading(ctx, c.p)
 	if err != nil {
@@ -148,22 +164,22 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	for _, r := range rec.Runs {
 		claimed[r.IssueID] = true
 	}
-	roots, err := project.RootsOf(ctx, db)
+	roots, err := allRoots(ctx, c.cfg, db)
 	if err != nil {
 		return nil, err
-	}
-	if current := project.Policy(c.cfg).WorkspaceRoot; !slices.Contains(roots, current) {
-		roots = append([]string{current}, roots...)
 	}
 	spaces, err := listSpaces(ctx, c.p.StateDir, roots)
 	if err != nil {
 		return nil, err
 	}
-	spaces = slices.DeleteFunc(spaces, func(s space) bool { return claimed[s.IssueID] || s.rec.Project != c.cfg.Policy.Project })
+	spaces = slices.DeleteFunc(spaces, func(s space) bool {
+		return claimed[s.IssueID] || s.rec.Project != c.cfg.Policy.Project || !c.wants(s.IssueID, s.Identifier)
+	})
 	past, err := db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
 	if err != nil {
 		return nil, err
 	}
+	past = slices.DeleteFunc(past, func(i state.PastIssue) bool { return !c.wants(i.IssueID, i.Identifier) })
 	why, err := c.finished(ctx, spaces, past)
 	if err != nil {
 		return nil, err
@@ -190,6 +206,9 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	}
 	if err := c.findTrash(ctx, f, roots); err != nil {
 		return nil, err
+	}
+	if len(c.options.Issues) > 0 {
+		return f, nil
 	}
 	// Run directories without a row that are neither new nor in use.
 	dirs, err := project.Rowless(ctx, c.p, db)
@@ -235,31 +254,57 @@ func (c *pruner) finished(ctx context.Context, spaces []space, past []state.Past
 	return why, nil
 }
 
+// wants reports whether something of an issue may be removed.
+func (c *pruner) wants(names ...string) bool {
+	return len(c.options.Issues) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(c.options.Issues, name) })
+}
+
+// missing returns an error for an issue of the command line of which nothing was found.
+func (c *pruner) missing(f *pruned) error {
+	known := map[string]bool{}
+	for _, s := range slices.Concat(f.Workspaces, f.Kept) {
+		known[s.Identifier], known[s.IssueID] = true, true
+	}
+	for _, r := range f.Runs {
+		known[r.Identifier], known[r.IssueID] = true, true
+	}
+	for _, name := range c.options.Issues {
+		if !known[name] && !f.trashed[name] {
+			return exit.Fault("issue_not_found", "there is nothing of "+name+" to remove: it is unknown, claimed, or not in a terminal state",
+				"symphony show "+name+" says what is known of it")
+		}
+	}
+	return nil
+}
+
 // findTrash selects the contents of this project's trash, however recent, except work that exists nowhere else.
 func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error {
 	for _, path := range roots {
-		root, exists, err := workspace.FindRoot(path)
+		root, entries, err := removedIn(ctx, c.p, c.cfg, path)
 		if err != nil {
 			return err
 		}
-		if !exists {
-			continue
-		}
-		root.Trash = workspace.Trash{Project: c.cfg.Policy.Project, Retry: true}
-		entries, err := root.ExpiredTrash(c.p.Env.Now())
-		if err != nil {
-			return err
-		}
-		t := prunedTrash{root: root, Path: filepath.Join(root.Path, ".symphony", "trash")}
+		t := prunedTrash{Path: filepath.Join(path, ".symphony", "trash"), Discarded: []trashWork{}, root: root}
 		for _, e := range entries {
-			if work := root.UnsavedInTrash(ctx, e, c.options.Force); work != "" {
-				f.KeptTrash = append(f.KeptTrash, keptTrash{e, work})
+			id, identifier := nameOf(e)
+			if !c.wants(id, identifier) {
 				continue
 			}
-			size, err := diskUsage(ctx, e)
+			f.trashed[id], f.trashed[identifier] = true, true
+			if e.Unsaved != "" && !e.Discarded {
+				if work, agreed := c.agreed[e.Path]; !c.options.Force || c.agreed != nil && (!agreed || work != e.Unsaved) {
+					f.KeptTrash = append(f.KeptTrash, trashWork{e.Path, e.Unsaved})
+					continue
+				}
+			}
+			if e.Unsaved != "" {
+				t.Discarded = append(t.Discarded, trashWork{e.Path, e.Unsaved})
+			}
+			size, err := diskUsage(ctx, e.Path)
 			if err != nil {
 				return err
 			}
+			t.entries = append(t.entries, e.Path)
 			t.Entries++
 			t.Bytes += size
 		}
@@ -302,12 +347,10 @@ func (c *pruner) remove(ctx context.Context, f *pruned) error {
 	}
 	defer db.Close()
 	for _, t := range f.Trash {
-		purged, err := t.root.PurgeTrash(ctx, c.p.Env.Now(), c.options.Force)
-		if err != nil {
-			return err
-		}
-		if len(purged.Undeletable) > 0 {
-			c.p.Env.Note(slog.LevelWarn, "could not be deleted: "+strings.Join(purged.Undeletable, ", "))
+		for _, path := range t.entries {
+			if err := t.root.DeleteTrash(ctx, path); err != nil {
+				c.p.Env.Note(slog.LevelWarn, "could not be deleted: "+err.Error())
+			}
 		}
 	}
 	selected := f.Workspaces
@@ -383,20 +426,27 @@ func (f *pruned) print(w *term.Env, verb string) {
 		return
 	}
 	keep := map[string]string{"remove": "keep", "removed": "kept"}[verb]
+	destroy := map[string]string{"remove": "DESTROY", "removed": "DESTROYED"}[verb]
 	line := func(verb, format string, args ...any) {
 		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)))
 	}
 	for _, t := range f.Trash {
 		line(verb, "%s (%s) from the trash %s", text.Plural(t.Entries, "workspace"), term.BytesText(t.Bytes), t.Path)
+		for _, d := range t.Discarded {
+			line(destroy, "%s in %s", d.Unsaved, d.Path)
+		}
 	}
 	for _, s := range f.Workspaces {
 		line(verb, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())
+		if s.Unsaved != "" {
+			line(destroy, "%s in %s", s.Unsaved, s.Path)
+		}
 	}
 	for _, r := range f.Runs {
 		line(verb, "%s of %s, which is %s", text.Plural(r.Runs, "run"), r.Identifier, r.Why)
 	}
 	for _, t := range f.KeptTrash {
-		line(keep, "%s in the trash: work that exists nowhere else (%s)", t.Path, t.Unsaved)
+		line(keep, "%s in the trash: it has %s", t.Path, t.Unsaved)
 	}
 	for _, s := range f.Kept {
 		line(keep, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())

@@ -31,6 +31,7 @@ type remover struct {
 	options RemoveOptions
 	row     known
 	spaces  []space
+	trash   []workspace.Removed // with unsaved work
 }
 
 // RemoveProject removes a project from the account: its state, its environment file and its entries in workspace roots; with
@@ -142,6 +143,31 @@ func (r *remover) check(ctx context.Context) (err error) {
 			return exit.Fault("unsaved_work", s.Path+" has "+s.Unsaved, "push or copy it first (after a push from elsewhere run git fetch there), or discard it with --force")
 		}
 	}
+	return r.checkTrash(ctx)
+}
+
+// checkTrash refuses to remove a trash with unsaved work.
+func (r *remover) checkTrash(ctx context.Context) error {
+	r.trash = nil
+	for _, path := range r.row.Roots {
+		root, found, err := workspace.FindRoot(path)
+		var entries []workspace.Removed
+		if err == nil && found {
+			entries, err = root.RemovedBy(ctx, r.w.Now(), r.row.StateDir)
+		}
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			switch {
+			case e.Unsaved == "":
+				continue
+			case !r.options.Force && !e.Discarded:
+				return exit.Fault("unsaved_work", e.Path+" has "+e.Unsaved, "push or copy it first, or discard it with --force")
+			}
+			r.trash = append(r.trash, e)
+		}
+	}
 	return nil
 }
 
@@ -176,6 +202,9 @@ func (r *remover) announce() error {
 	}
 	for _, s := range r.spaces {
 		line(verb, s.Path+" "+s.remark())
+	}
+	for _, e := range r.trash {
+		line("remove", e.Path+" ("+e.Unsaved+")")
 	}
 	if r.spacesUnknown() {
 		line("keep", "its workspaces, which can't be found: "+r.row.Error.Message)

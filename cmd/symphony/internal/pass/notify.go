@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -68,6 +69,9 @@ func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Resu
 		return
 	}
 	n := Notifier{P: p, DB: db, Hook: hook, By: byPass, standing: accountAttentions(project.OpenAccount(p, r.Config.Codex.Home), p.Env.Now())}
+	kept, err := keptAttentions(ctx, p, db)
+	r.addError(err)
+	n.standing = append(n.standing, kept...)
 	ran, err := n.deliver(ctx)
 	if ran {
 		err = errors.Join(err, n.Hook.EndLeftovers(ctx))
@@ -91,6 +95,19 @@ func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
 		return []reconcile.Attention{a}
 	}
 	return nil
+}
+
+// keptAttentions returns the notifications of workspaces that are kept because of unsaved work.
+func keptAttentions(ctx context.Context, p *project.Project, db *state.DB) (list []reconcile.Attention, err error) {
+	recorded, err := db.Store.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := view.Kept(ctx, p.StateDir, db, recorded)
+	for _, w := range kept {
+		list = append(list, reconcile.KeptAttention(w))
+	}
+	return list, err
 }
 
 // deliver runs the hook for each open notification, several at once, and reports whether it ran at all.

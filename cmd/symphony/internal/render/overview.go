@@ -45,6 +45,7 @@ func Overview(w *term.Env, v view.Overview) {
 	w.PrintTable("WAITING", waiting)
 	held := heldTable(w, now, v.Held)
 	w.PrintTable("HELD", held)
+	w.PrintTable("KEPT", keptTable(w, now, v.Kept))
 	printHints(w, v)
 	skipped := term.Table{Head: held.Head, State: 1}
 	for _, r := range v.Skipped {
@@ -84,6 +85,15 @@ func heldTable(w *term.Env, now time.Time, rows []view.HeldRow) term.Table {
 	t := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, State: 1}
 	for _, r := range rows {
 		t.AddIn(term.ColourStuck, r.Identifier, r.Reason, term.AgoText(w, now, r.HeldAt), r.Message)
+	}
+	return t
+}
+
+// keptTable lists the workspaces of finished issues that contain unsaved work.
+func keptTable(w *term.Env, now time.Time, rows []view.KeptRow) term.Table {
+	t := term.Table{Head: []string{"ISSUE", "SINCE", "WORK", "WORKSPACE"}}
+	for _, r := range rows {
+		t.AddIn(term.ColourStuck, r.Identifier, term.AgoText(w, now, r.Since), "kept: "+r.Unsaved, r.Path)
 	}
 	return t
 }

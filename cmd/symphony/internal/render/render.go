@@ -228,6 +228,9 @@ func printWorkspace(w *term.Env, p *view.WorkspaceRow) {
 		path += " (no git repository)"
 	}
 	printField(w, "workspace", path)
+	if k := p.Kept; k != nil {
+		printField(w, "kept", k.Unsaved+"; push it, or discard it with symphony prune --force "+k.Identifier)
+	}
 	if p.Error != nil {
 		printField(w, "git", "can't be read: "+p.Error.Message)
 	}

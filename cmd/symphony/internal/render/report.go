@@ -105,6 +105,7 @@ func printTroubles(w *term.Env, r view.Report) {
 		waiting.Add(x.Identifier, string(x.Kind), dueText(w, r.GeneratedAt, x), orEmpty(x.Error))
 	}
 	printFirst(w, "WAITING", waiting)
+	printFirst(w, "KEPT", keptTable(w, r.GeneratedAt, r.Kept))
 	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}}
 	for _, o := range r.Outages {
 		lasted := ""

@@ -79,6 +79,7 @@ type WorkspaceRow struct {
 	Host   *string          `json:"host"`
 	Exists bool             `json:"exists"`
 	Git    *git.Status      `json:"git"`   // null without a repository
+	Kept   *KeptRow         `json:"kept"`  // why it is kept although the issue is finished
 	Error  *reconcile.Error `json:"error"` // why the repository can't be read
 }
 
@@ -146,8 +147,8 @@ func ReadIssue(ctx context.Context, p *project.Project, ref string, offline bool
 			v.Totals.add(run, v.GeneratedAt)
 		}
 	}
-	if v.Workspace = readWorkspace(ctx, r.runs); ctx.Err() != nil {
-		return v, ctx.Err()
+	if v.Workspace, err = r.workspace(ctx); err != nil {
+		return v, err
 	}
 	plan, err := r.forecast(ctx)
 	v.Why, v.Next = r.explain(v, plan)
@@ -245,16 +246,25 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 	return row
 }
 
-// readWorkspace looks at the workspace of the newest run that had one; nil if there is none.
-func readWorkspace(ctx context.Context, runs []reconcile.Run) *WorkspaceRow {
-	i := slices.IndexFunc(runs, func(r reconcile.Run) bool { return r.WorkspacePath != "" })
+// workspace looks at the workspace of the newest run that had one; nil if there is none.
+func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
+	i := slices.IndexFunc(r.runs, func(run reconcile.Run) bool { return run.WorkspacePath != "" })
 	if i < 0 {
-		return nil
+		return nil, nil
 	}
-	row := &WorkspaceRow{Path: runs[i].WorkspacePath, Host: term.OrNull(runs[i].Host)}
+	row := &WorkspaceRow{Path: r.runs[i].WorkspacePath, Host: term.OrNull(r.runs[i].Host)}
 	info, err := os.Stat(row.Path)
 	if row.Exists = err == nil && info.IsDir(); !row.Exists {
-		return row
+		return row, nil
+	}
+	kept, err := Kept(ctx, r.p.StateDir, r.db, r.recorded)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range kept {
+		if k.Path == row.Path {
+			row.Kept = newKeptRow(k)
+		}
 	}
 	g, found, err := git.Inspect(ctx, row.Path)
 	if err != nil {
@@ -263,7 +273,7 @@ func readWorkspace(ctx context.Context, runs []reconcile.Run) *WorkspaceRow {
 	if found {
 		row.Git = &g
 	}
-	return row
+	return row, ctx.Err()
 }
 
 // due is when a waiting claim may go on, the zero time for all others.

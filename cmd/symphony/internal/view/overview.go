@@ -26,6 +26,7 @@ type Overview struct {
 	GeneratedAt time.Time `json:"generated_at"`
 	Counts      Counts    `json:"counts"`
 	Claims
+	Kept       []KeptRow            `json:"kept_workspaces"`
 	Requests   []RequestRow         `json:"pending_requests"`
 	Totals     Totals               `json:"codex_totals"`
 	RateLimits json.RawMessage      `json:"rate_limits"`
@@ -204,9 +205,13 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	if err := f.read(ctx); err != nil {
 		return Overview{}, err
 	}
+	kept, err := Kept(ctx, p.StateDir, f.db, f.recorded)
+	if err != nil {
+		return Overview{}, err
+	}
 	v := Overview{
-		GeneratedAt: f.now, Claims: f.claims(), Requests: []RequestRow{}, Issues: o.Issues, Paused: f.recorded.Paused, Blocked: f.block,
-		Schedule: f.schedule, NextPass: f.nextPass, Project: f.project(),
+		GeneratedAt: f.now, Claims: f.claims(), Kept: f.keptRows(kept), Requests: []RequestRow{}, Issues: o.Issues, Paused: f.recorded.Paused,
+		Blocked: f.block, Schedule: f.schedule, NextPass: f.nextPass, Project: f.project(),
 	}
 	v.Counts = Counts{len(v.Running), len(v.Retrying), len(v.Held)}
 	if f.low.After(f.now) {

@@ -31,6 +31,7 @@ type Report struct {
 	Running  []RunningRow  `json:"running"`
 	Held     []HeldRow     `json:"held"`
 	Waiting  []RetryingRow `json:"waiting"`
+	Kept     []KeptRow     `json:"kept_workspaces"`
 	Outages  []OutageRow   `json:"outages"`
 	Schedule ScheduleRow   `json:"schedule"`
 	Totals   UseTotals     `json:"totals"`
@@ -114,8 +115,11 @@ func ReadReport(ctx context.Context, p *project.Project, period Period) (Report,
 	}
 	defer f.db.Close()
 	happened, err := f.db.Views.Report(ctx, f.now, period.Since, period.Until)
+	var kept []reconcile.Workspace
 	if err == nil && period.Present {
-		f.recorded, err = f.db.Store.State(ctx)
+		if f.recorded, err = f.db.Store.State(ctx); err == nil {
+			kept, err = Kept(ctx, p.StateDir, f.db, f.recorded)
+		}
 	}
 	if err != nil {
 		return Report{}, err
@@ -125,6 +129,7 @@ func ReadReport(ctx context.Context, p *project.Project, period Period) (Report,
 		cfg = &workflow.Config{}
 	}
 	r := newReport(happened, f.claims(), cfg.Agent.Prices, f.now)
+	r.Kept = f.keptRows(kept)
 	for _, e := range workflow.Faults(invalid) {
 		r.Warnings = append(r.Warnings, "the report has no estimates of money: "+e.Message)
 	}

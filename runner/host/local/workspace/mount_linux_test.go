@@ -36,7 +36,7 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 		t.Fatalf("would be tried again: %v, %v", paths, err)
 	}
 	for _, r.Trash.Retry = range []bool{false, true} {
-		purged, err := r.PurgeTrash(t.Context(), day.Add(time.Hour), false)
+		purged, err := r.PurgeTrash(t.Context(), day.Add(time.Hour))
 		if purged.Removed != 0 || err != nil || !slices.Equal(purged.Undeletable, []string{removed.Trash}) {
 			t.Fatalf("%+v, %v", purged, err)
 		}

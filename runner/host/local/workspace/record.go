@@ -53,9 +53,13 @@ type Record struct {
 	// Previous are earlier holders whose processes may still be running, oldest first.
 	Previous []RunRef `json:"previous,omitempty"`
 	Path     string   `json:"path"`
-	// Unsaved is the work because of which the last removal, at UnsavedAt, kept the workspace; empty if there was none.
+	// Unsaved is the work because of which the last removal, at UnsavedAt, kept the workspace; empty if there was none. KeptSince is
+	// the time of the first removal that kept it since its last run.
 	Unsaved   string    `json:"unsaved,omitempty"`
 	UnsavedAt time.Time `json:"unsaved_at,omitzero"`
+	KeptSince time.Time `json:"kept_since,omitzero"`
+	// Restored: an operator has brought it back from the trash, and no run has used it since.
+	Restored bool `json:"restored,omitempty"`
 }
 
 const (
@@ -159,6 +163,7 @@ const (
 	CodeInvalidCwd      = "invalid_workspace_cwd"
 	CodeForeign         = "workspace_foreign"
 	CodeBusy            = reconcile.CodeWorkspaceBusy
+	CodeExists          = "workspace_exists"
 	CodeHookFailed      = "hook_failed"
 	CodeHookTimeout     = "hook_timeout"
 	CodeDiskFull        = files.CodeDiskFull

@@ -85,7 +85,7 @@ func (w *Workspace) EndRemoval(ctx context.Context) (host.RemoveAnswer, error) {
 	if err := errors.Join(err, w.Release()); err != nil || removed.Trash == "" || w.root.Trash.Keep > 0 {
 		return removed, err
 	}
-	err = w.root.deleteTrash(ctx, removed.Trash)
+	err = w.root.DeleteTrash(ctx, removed.Trash)
 	switch {
 	case ctx.Err() != nil:
 		return removed, fmt.Errorf("delete %s: %w", removed.Trash, ctx.Err())
@@ -107,11 +107,9 @@ func (w *Workspace) moveAway(ctx context.Context) (removed host.RemoveAnswer, er
 		return removed, err
 	}
 	if info != nil {
-		n := note{LossAccepted: true}
-		if !w.removal.discard {
-			if n = w.examine(ctx); n.Unsaved != "" && !w.removal.halfMade {
-				return host.RemoveAnswer{Unsaved: n.Unsaved}, w.leaveAlone(n.Unsaved)
-			}
+		n := w.examine(ctx)
+		if n.LossAccepted = w.removal.discard; n.Unsaved != "" && !n.LossAccepted && !w.removal.halfMade {
+			return host.RemoveAnswer{Unsaved: n.Unsaved}, w.leaveAlone(n.Unsaved)
 		}
 		if removed.Trash, err = w.root.moveToTrash(w.Path, w.Key, w.removal.now, n); err != nil {
 			return removed, err
@@ -128,6 +126,9 @@ func (w *Workspace) moveAway(ctx context.Context) (removed host.RemoveAnswer, er
 // examine it again.
 func (w *Workspace) leaveAlone(work string) error {
 	w.rec.State, w.rec.Unsaved, w.rec.UnsavedAt = Prepared, work, w.removal.now
+	if w.rec.KeptSince.IsZero() {
+		w.rec.KeptSince = w.removal.now
+	}
 	return w.root.writeRecord(w.rec)
 }
 
@@ -170,6 +171,8 @@ type note struct {
 	Unsaved string `json:"unsaved,omitempty"`
 	// Undeletable: a deletion failed, and passes do not try again.
 	Undeletable bool `json:"undeletable,omitempty"`
+	// Workspace is the record of a complete workspace, which can be restored.
+	Workspace *Record `json:"workspace,omitempty"`
 }
 
 type trashEntry struct {
@@ -206,7 +209,7 @@ func (r *Root) Unsaved(ctx context.Context, key string) string {
 
 // examine returns the note for a workspace that is about to be removed.
 func (w *Workspace) examine(ctx context.Context) note {
-	n := note{SavedAt: time.Now()}
+	n := note{SavedAt: time.Now(), Workspace: &w.rec}
 	if n.Unsaved = w.root.Unsaved(ctx, w.Key); n.Unsaved != "" {
 		n.SavedAt = time.Time{}
 	}
@@ -245,12 +248,12 @@ func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, 
 	return to, nil
 }
 
-// deleteTrash deletes one entry of the trash. An entry that can't be deleted is marked, and PurgeTrash reports it. The rest of an
+// DeleteTrash deletes one entry of the trash. An entry that can't be deleted is marked, and PurgeTrash reports it. The rest of an
 // interrupted deletion is not examined again, because half a repository can't be read.
-func (r *Root) deleteTrash(ctx context.Context, path string) error {
+func (r *Root) DeleteTrash(ctx context.Context, path string) error {
 	n := r.readNote(path)
-	if !n.LossAccepted {
-		n.LossAccepted = true
+	if !n.LossAccepted || n.Workspace != nil {
+		n.LossAccepted, n.Workspace = true, nil
 		writeNote(path, n)
 	}
 	err := files.RemoveTree(ctx, path)
@@ -278,9 +281,12 @@ func (r *Root) listTrash() (list []trashEntry, err error) {
 	return list, nil
 }
 
-// due reports whether the time of an entry is over: by the monotonic clock if it was removed in this boot, otherwise by the wall
+// due reports whether the time of an entry is over.
+func (r *Root) due(t trashEntry, now time.Time) bool { return r.left(t, now) <= 0 }
+
+// left returns how long an entry is kept from now on: by the monotonic clock if it was removed in this boot, otherwise by the wall
 // clock. The entry of another project is kept for as long as that project wants.
-func (r *Root) due(t trashEntry, now time.Time) bool {
+func (r *Root) left(t trashEntry, now time.Time) time.Duration {
 	keep, age := t.Keep, now.Sub(t.at)
 	switch {
 	case r.Trash.Short:
@@ -288,13 +294,16 @@ func (r *Root) due(t trashEntry, now time.Time) bool {
 	case t.Project == r.Trash.Project:
 		keep = r.Trash.Keep
 	}
-	if t.Unsaved != "" && !r.Trash.Retry {
+	if t.Unsaved != "" && !t.LossAccepted && !r.Trash.Retry {
 		keep = max(keep, RecheckUnsaved)
 	}
 	if boot, mono, err := r.clock(); err == nil && boot == t.Boot && mono >= t.Mono {
 		age = mono - t.Mono
 	}
-	return age >= keep || keep <= 0
+	if keep <= 0 {
+		return 0
+	}
+	return keep - age
 }
 
 // ExpiredTrash lists the removed workspaces whose time (workspace.keep_removed_ms) is over, without those that could not be
@@ -309,10 +318,9 @@ func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	return paths, err
 }
 
-// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work is kept, unless it is this project's and discard is set,
-// and is examined again after RecheckUnsaved. If ctx ends, it returns the error of ctx, and the next call continues. Concurrent
-// calls are safe.
-func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (purged host.PurgeAnswer, err error) {
+// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work is kept, and is examined again after RecheckUnsaved. If
+// ctx ends, it returns the error of ctx, and the next call continues. Concurrent calls are safe.
+func (r *Root) PurgeTrash(ctx context.Context, now time.Time) (purged host.PurgeAnswer, err error) {
 	purged.Unsaved = map[string]string{}
 	notes, _ := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix) // the pattern is well-formed
 	for _, name := range notes {                             // an operator may have taken the entry out of the trash
@@ -330,14 +338,14 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (pur
 		if !r.due(t, now) {
 			continue
 		}
-		if work := r.UnsavedInTrash(ctx, t.path, discard); work != "" && ctx.Err() == nil {
+		if work := r.UnsavedInTrash(ctx, t.path); work != "" && ctx.Err() == nil {
 			t.Unsaved = work // so that not every pass examines it
 			t.Boot, t.Mono, _ = r.clock()
 			writeNote(t.path, t.note)
 			purged.Unsaved[t.path] = work
 			continue
 		}
-		err := r.deleteTrash(ctx, t.path)
+		err := r.DeleteTrash(ctx, t.path)
 		switch {
 		case ctx.Err() != nil:
 			return purged, fmt.Errorf("purge the trash of %s: %w", r.Path, ctx.Err())
@@ -351,11 +359,10 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (pur
 }
 
 // UnsavedInTrash describes the work in an entry of the trash that exists nowhere else. It returns an empty string if nothing was
-// unsaved when the entry was moved here and nothing in it has changed since, or if an operator has accepted the loss, which
-// discard does for this project's entries.
-func (r *Root) UnsavedInTrash(ctx context.Context, path string, discard bool) string {
+// unsaved when the entry was moved here and nothing in it has changed since, or if an operator has accepted the loss.
+func (r *Root) UnsavedInTrash(ctx context.Context, path string) string {
 	n := r.readNote(path)
-	if n.LossAccepted || discard && n.Project == r.Trash.Project || !n.SavedAt.IsZero() && !changedSince(ctx, path, n.SavedAt) {
+	if n.LossAccepted || !n.SavedAt.IsZero() && !changedSince(ctx, path, n.SavedAt) {
 		return ""
 	}
 	return git.Unsaved(ctx, path)
@@ -394,7 +401,7 @@ func (r *Root) Dissolve(ctx context.Context, discard []string) error {
 		return err // an operator keeps something there
 	}
 	for _, t := range list {
-		if !slices.Contains(discard, t.Project) && r.UnsavedInTrash(ctx, t.path, false) != "" {
+		if !slices.Contains(discard, t.Project) && r.UnsavedInTrash(ctx, t.path) != "" {
 			return nil
 		}
 	}

@@ -135,7 +135,7 @@ func TestTreesThatAreReadOnlyAreRemoved(t *testing.T) {
 		if removed.Warning != "" {
 			t.Error(removed.Warning)
 		}
-		_, err = r.PurgeTrash(t.Context(), day.Add(keep), false)
+		_, err = r.PurgeTrash(t.Context(), day.Add(keep))
 		test.OK(t, err)
 		wantTrash(t, r, 0)
 	}
@@ -193,7 +193,7 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	trashed, err := r.moveToTrash(w.Path, "A", day, note{})
 	test.OK(t, err)
 	r.Trash.Short = true
-	purged, err := r.PurgeTrash(t.Context(), day.Add(1000*time.Hour), false)
+	purged, err := r.PurgeTrash(t.Context(), day.Add(1000*time.Hour))
 	test.OK(t, err)
 	if purged.Unsaved[trashed] == "" || !there(t, trashed) {
 		t.Errorf("%+v", purged)
@@ -203,11 +203,7 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	if !there(t, trashed) {
 		t.Error("dissolved")
 	}
-	purged, err = r.PurgeTrash(t.Context(), day.Add(2000*time.Hour), true)
-	test.OK(t, err)
-	if purged.Removed != 1 || there(t, trashed) {
-		t.Errorf("%+v", purged)
-	}
+	test.OK(t, r.DeleteTrash(t.Context(), trashed))
 
 	// The trash remembers that an operator has accepted the loss.
 	r.Trash = Trash{Keep: time.Hour}
@@ -257,7 +253,7 @@ func wantPurged(t *testing.T, r *Root, now time.Time, want int) {
 	t.Helper()
 	due, err := r.ExpiredTrash(now)
 	test.OK(t, err)
-	purged, err := r.PurgeTrash(t.Context(), now, false)
+	purged, err := r.PurgeTrash(t.Context(), now)
 	test.OK(t, err)
 	if len(due) != want || purged.Removed != want || len(purged.Undeletable)+len(purged.Unsaved) > 0 {
 		t.Errorf("due %v, purged %+v, want %d", due, purged, want)
@@ -332,27 +328,11 @@ func TestTrashIsPurgedByAge(t *testing.T) {
 	write(t, filepath.Join(r.trash(), "no name of ours", "x"), "kept")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if purged, err := r.PurgeTrash(ctx, day.Add(2*time.Hour), false); purged.Removed != 0 || !errors.Is(err, context.Canceled) {
+	if purged, err := r.PurgeTrash(ctx, day.Add(2*time.Hour)); purged.Removed != 0 || !errors.Is(err, context.Canceled) {
 		t.Fatalf("%+v, %v", purged, err)
 	}
 	wantPurged(t, r, day.Add(2*time.Hour), 2)
 	wantTrash(t, r, 3)
-}
-
-// An operator who accepts the loss of unsaved work does so only for one project, not for others in the same root.
-func TestTrashDiscardsOnlyTheProjectsOwn(t *testing.T) {
-	r := newRoot(t)
-	r.Trash = Trash{Project: "other", Keep: time.Hour}
-	entry := trashed(t, r, "A", day)
-	test.OK(t, os.Mkdir(filepath.Join(entry, ".git"), 0o700)) // it can't be read, and so counts as unsaved
-	for want, project := range []string{"mine", "other"} {
-		r.Trash = Trash{Project: project, Retry: true}
-		purged, err := r.PurgeTrash(t.Context(), day.Add(2*time.Hour), true)
-		test.OK(t, err)
-		if purged.Removed != want {
-			t.Errorf("%s: removed %d, want %d", project, purged.Removed, want)
-		}
-	}
 }
 
 // An entry that was saved when it was removed is deleted in its time, even if the main repository has pruned the worktree since;
@@ -370,7 +350,7 @@ func TestTrashOfAPrunedWorktree(t *testing.T) {
 		removed, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
 		test.OK(t, err)
 		sh(t, removed.Trash, "git -C "+main+" worktree prune; "+change)
-		purged, err := r.PurgeTrash(t.Context(), day.Add(2*time.Hour), false)
+		purged, err := r.PurgeTrash(t.Context(), day.Add(2*time.Hour))
 		test.OK(t, err)
 		if purged.Removed != want {
 			t.Errorf("after %s: %+v", change, purged)
@@ -385,7 +365,7 @@ func TestTrashHalfDeleted(t *testing.T) {
 	entry := trashed(t, r, "A", day)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.deleteTrash(ctx, entry); !errors.Is(err, context.Canceled) {
+	if err := r.DeleteTrash(ctx, entry); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(entry, ".git", "config"), "")

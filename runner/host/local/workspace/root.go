@@ -260,18 +260,26 @@ func readClaim(path string) (c projectClaim, err error) {
 
 // UnclaimProjects removes the claims of a state directory, and returns their projects.
 func (r *Root) UnclaimProjects(stateDir string) (projects []string, err error) {
-	names, err := fs.Glob(os.DirFS(r.meta()), "projects/*.json")
-	for _, name := range names {
-		path := filepath.Join(r.meta(), name)
-		c, err := readClaim(path)
-		if err != nil || !files.SameDir(c.StateDir, stateDir) {
-			continue // another's, or unreadable, which the next pass reports
-		}
+	claims, err := r.claimsOf(stateDir)
+	for path, project := range claims {
 		_ = os.Remove(path + ".lock")
 		if err := os.Remove(path); err != nil {
 			return projects, files.Failed(err, "remove the project claim %s", path)
 		}
-		projects = append(projects, c.Project)
+		projects = append(projects, project)
 	}
 	return projects, err
+}
+
+// claimsOf maps the files of a state directory's claims to their projects. It skips what can't be read: the next pass reports it.
+func (r *Root) claimsOf(stateDir string) (map[string]string, error) {
+	claims := map[string]string{}
+	names, err := fs.Glob(os.DirFS(r.meta()), "projects/*.json")
+	for _, name := range names {
+		path := filepath.Join(r.meta(), name)
+		if c, err := readClaim(path); err == nil && files.SameDir(c.StateDir, stateDir) {
+			claims[path] = c.Project
+		}
+	}
+	return claims, err
 }

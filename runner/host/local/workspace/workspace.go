@@ -175,7 +175,7 @@ func (w *Workspace) dispose(ctx context.Context, path string) error {
 	}
 	trashed, err := w.root.moveToTrash(path, w.Key, time.Now(), note{LossAccepted: true})
 	if err == nil {
-		_ = w.root.deleteTrash(ctx, trashed)
+		_ = w.root.DeleteTrash(ctx, trashed)
 	}
 	return err
 }

@@ -157,7 +157,7 @@ func TestAcquireAfterACrash(t *testing.T) {
 			}
 			test.OK(t, w.Ready())
 			wantTrash(t, r, c.trash)
-			_, err := r.PurgeTrash(t.Context(), time.Now(), false) // the test's own clean-up can't
+			_, err := r.PurgeTrash(t.Context(), time.Now()) // the test's own clean-up can't
 			test.OK(t, err)
 		})
 	}

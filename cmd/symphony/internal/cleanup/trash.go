@@ -1,0 +1,182 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// removed is a workspace in the trash, as symphony trash lists it.
+type removed struct {
+	IssueID    string    `json:"issue_id"`
+	Identifier string    `json:"issue_identifier"`
+	Path       string    `json:"path"`
+	Bytes      int64     `json:"bytes"`
+	RemovedAt  time.Time `json:"removed_at"`
+	// DeletedAt is when a pass may delete it, null if it is kept because of unsaved work.
+	DeletedAt *time.Time `json:"deleted_at"`
+	Unsaved   *string    `json:"unsaved"`
+	// Discarded: an operator has accepted the loss of Unsaved.
+	Discarded  bool `json:"discarded"`
+	Restorable bool `json:"restorable"`
+	root       *workspace.Root
+	entry      workspace.Removed
+}
+
+// ListTrash prints the removed workspaces of a project.
+func ListTrash(ctx context.Context, p *project.Project) error {
+	rows, err := readTrash(ctx, p)
+	if err != nil {
+		return err
+	}
+	w := p.Env
+	for i := range rows {
+		if rows[i].Bytes, err = diskUsage(ctx, rows[i].Path); err != nil {
+			return err
+		}
+	}
+	switch {
+	case w.JSON:
+		w.PrintJSON(rows)
+		return nil
+	case len(rows) == 0:
+		fmt.Fprintln(w.Stdout, "the trash is empty")
+		return nil
+	}
+	t := term.Table{Head: []string{"ISSUE", "SIZE", "REMOVED", "DELETED", "UNSAVED WORK", "NAME"}}
+	for _, r := range rows {
+		size, deleted, work := term.BytesText(r.Bytes), "kept", "none"
+		if w.Width == 0 {
+			size = fmt.Sprint(r.Bytes)
+		}
+		switch at := r.DeletedAt; {
+		case at != nil && w.Width == 0:
+			deleted = term.Rfc3339(*at)
+		case at != nil && !at.After(w.Now()):
+			deleted = "by the next pass that cleans up"
+		case at != nil:
+			deleted = "in " + term.Duration(at.Sub(w.Now()))
+		}
+		if r.Unsaved != nil {
+			work = *r.Unsaved
+		}
+		if r.Discarded && r.Unsaved != nil {
+			work += " (discarded)"
+		}
+		t.Add(r.Identifier, size, term.AgoText(w, w.Now(), r.RemovedAt), deleted, work, filepath.Base(r.Path))
+	}
+	w.PrintTable("TRASH", t)
+	return nil
+}
+
+// Restore brings the workspace of an issue back from the trash: the one that was removed last, unless ref is the name of an entry.
+func Restore(ctx context.Context, p *project.Project, ref string) error {
+	if err := p.Nested(); err != nil {
+		return err
+	}
+	release, err := lockProject(ctx, p.Env, p.StateDir)
+	if err != nil {
+		return err
+	}
+	path, err := restore(ctx, p, ref)
+	if err := errors.Join(err, release()); err != nil {
+		return err
+	}
+	if p.Env.JSON {
+		p.Env.PrintJSON(map[string]string{"restored": path})
+		return nil
+	}
+	fmt.Fprintln(p.Env.Stdout, term.Visible("restored "+path+"; passes do not remove it before a run has used it"))
+	return nil
+}
+
+func restore(ctx context.Context, p *project.Project, ref string) (path string, err error) {
+	rows, err := readTrash(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	var last *removed
+	for i, r := range rows {
+		meant := ref == r.Identifier || ref == r.IssueID || ref == filepath.Base(r.Path)
+		if meant && (last == nil || r.RemovedAt.After(last.RemovedAt)) {
+			last = &rows[i]
+		}
+	}
+	if last == nil {
+		return "", exit.Fault("not_in_trash", "no workspace of "+ref+" is in the trash", "symphony trash lists what is there")
+	}
+	return last.root.Restore(last.entry)
+}
+
+// readTrash lists the trash of the roots that a project has used.
+func readTrash(ctx context.Context, p *project.Project) ([]removed, error) {
+	cfg, err := p.ConfigWithoutKey()
+	if err != nil {
+		return nil, err
+	}
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	roots, err := allRoots(ctx, cfg, db)
+	if err != nil {
+		return nil, err
+	}
+	rows := []removed{} // in JSON an empty list
+	for _, path := range roots {
+		root, entries, err := removedIn(ctx, p, cfg, path)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			r := removed{
+				Path: e.Path, RemovedAt: e.At.UTC(), Unsaved: term.OrNull(e.Unsaved), Discarded: e.Discarded, Restorable: e.Record != nil,
+				root: root, entry: e,
+			}
+			if r.IssueID, r.Identifier = nameOf(e); e.Unsaved == "" || e.Discarded {
+				r.DeletedAt = new(e.Due.UTC())
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+// nameOf returns the id and the identifier of the issue of a removed workspace. Without a record the key has to do.
+func nameOf(e workspace.Removed) (id, identifier string) {
+	if e.Record == nil {
+		return "", e.Key
+	}
+	return e.Record.IssueID, e.Record.Identifier
+}
+
+// removedIn lists what a project has in the trash of one root.
+func removedIn(ctx context.Context, p *project.Project, cfg *workflow.Config, path string) (*workspace.Root, []workspace.Removed, error) {
+	root, found, err := workspace.FindRoot(path)
+	if err != nil || !found {
+		return nil, nil, err
+	}
+	root.Trash = workspace.Trash{Project: cfg.Policy.Project, Keep: cfg.Workspace.KeepRemoved}
+	entries, err := root.Removed(ctx, p.Env.Now())
+	return root, entries, err
+}
+
+// allRoots lists the workspace roots that a project has used, and the one that it uses now.
+func allRoots(ctx context.Context, cfg *workflow.Config, db *state.DB) ([]string, error) {
+	roots, err := project.RootsOf(ctx, db)
+	if current := project.Policy(cfg).WorkspaceRoot; err == nil && !slices.Contains(roots, current) {
+		roots = append([]string{current}, roots...)
+	}
+	return roots, err
+}

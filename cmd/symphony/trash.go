@@ -1,0 +1,39 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/cleanup"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+)
+
+func trashCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "trash", Usage: "list the removed workspaces: their size, when they are deleted, and unsaved work",
+		UsageText: usageText("trash", "[WORKFLOW]"),
+		Description: `A removed workspace is kept for workspace.keep_removed_ms. One that contains work that exists nowhere else is not
+deleted after that, unless you have discarded this work with symphony prune --force ISSUE.
+
+` + exampleText("symphony trash", "symphony restore ABC-7"),
+		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print JSON"}),
+		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+			return cleanup.ListTrash(c.Context, p)
+		}),
+	}
+}
+
+func restoreCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "restore", Usage: "bring the workspace of an issue back from the trash",
+		UsageText: usageText("restore", "ISSUE [WORKFLOW]"),
+		Description: `If the trash has several workspaces of the issue, it restores the one that was removed last. Instead of ISSUE you can
+give a name that symphony trash lists. Passes do not remove a restored workspace before a run has used it.
+
+` + exampleText("symphony restore ABC-7"),
+		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print JSON"}),
+		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
+			return cleanup.Restore(c.Context, p, args[0])
+		}),
+	}
+}
