@@ -75,6 +75,14 @@ func (h *encodedHost) Login(ctx context.Context, r host.LoginRequest) (host.Logi
 	return through(ctx, h, h.host.Login, r)
 }
 
+func (h *encodedHost) Clone(ctx context.Context, r host.CloneRequest) (host.CloneAnswer, error) {
+	return through(ctx, h, h.host.Clone, r)
+}
+
+func (h *encodedHost) Deliver(ctx context.Context, r host.DeliverRequest) (host.DeliverAnswer, error) {
+	return through(ctx, h, h.host.Deliver, r)
+}
+
 func (h *encodedHost) RunHook(ctx context.Context, r host.HookRequest) (host.HookAnswer, error) {
 	return through(ctx, h, h.host.RunHook, r)
 }

@@ -21,6 +21,14 @@ func (c crashing) Confirm(ctx context.Context, r ConfirmRequest) error {
 	return crash.AroundErr("host.Confirm", func() error { return c.Host.Confirm(ctx, r) })
 }
 
+func (c crashing) Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error) {
+	return crash.Around("host.Clone", func() (CloneAnswer, error) { return c.Host.Clone(ctx, r) })
+}
+
+func (c crashing) Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error) {
+	return crash.Around("host.Deliver", func() (DeliverAnswer, error) { return c.Host.Deliver(ctx, r) })
+}
+
 func (c crashing) RunHook(ctx context.Context, r HookRequest) (HookAnswer, error) {
 	return crash.Around("host.RunHook", func() (HookAnswer, error) { return c.Host.RunHook(ctx, r) })
 }

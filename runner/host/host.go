@@ -4,8 +4,8 @@
 // that another implementation can send the same calls to another machine. The one thing that is not a value is a started
 // Process, which has streams. Package runner/host/local implements the port for this machine.
 //
-//	Prepare ─► RunHook(after_create) ─► Confirm ─► RunHook(before_run) ─► GuardGit ─► Start ... Observe ...
-//	        ─► Kill ─► RestoreGit ─► RunHook(after_run) ─► Finish
+//	Prepare ─► Clone ─► RunHook(after_create) ─► Confirm ─► RunHook(before_run) ─► GuardGit ─► Start ... Observe ...
+//	        ─► Kill ─► RestoreGit ─► RunHook(after_run) ─► Deliver ─► Finish
 //
 // An error is a *reconcile.Error with a stable code, or wraps context.Canceled or context.DeadlineExceeded.
 package host
@@ -34,6 +34,10 @@ type Host interface {
 	// Login runs the account's login profile once and returns what it changes, for the hooks and the agent of a run. The errors
 	// are login_shell_failed and resource_limit.
 	Login(ctx context.Context, r LoginRequest) (LoginAnswer, error)
+	// Clone fills a new workspace with a clone of the repository. Deliver pushes the commits of a workspace. No program or
+	// setting of the workspace takes part in either.
+	Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error)
+	Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error)
 	// RunHook runs a script of the workflow in the run's workspace and waits until it ends.
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
 	// GuardGit records the git settings and hooks of the workspace before an agent can change them; RestoreGit restores

@@ -1,5 +1,6 @@
 // Package local implements the port runner/host for this machine, with a package for each subject: workspace for directories and
-// hooks, git for their repositories, proc for processes, and files for what the others share.
+// hooks, repository for clones and deliveries, git for what agents leave in repositories, proc for processes, and files for what the
+// others share.
 package local
 
 import (

@@ -90,7 +90,7 @@ func lockFiles(r host.ObserveRequest, root string) map[string][]proc.Span {
 	meta := filepath.Join(root, ".symphony")
 	for _, pattern := range []string{
 		filepath.Join(r.StateDir, "lock*"), filepath.Join(r.StateDir, "*.lock"), filepath.Join(r.StateDir, "runs", "*", host.AliveFile),
-		filepath.Join(meta, "*.lock"), filepath.Join(meta, "projects", "*.lock"),
+		filepath.Join(meta, "*.lock"), filepath.Join(meta, "projects", "*.lock"), filepath.Join(meta, "mirrors", "*.lock"),
 	} {
 		files[pattern] = nil
 	}

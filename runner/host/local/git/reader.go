@@ -2,6 +2,7 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -428,4 +429,53 @@ func Root(dir string) (string, error) {
 			return real, nil
 		}
 	}
+}
+
+// Head is the commit of a workspace's HEAD, empty if there is none, and the directory with the repository's objects.
+type Head struct{ Commit, Objects string }
+
+// HeadOf reads HEAD of a workspace. Its repository must be a directory .git of its own.
+func HeadOf(workspace string) (h Head, err error) {
+	repo, ok, err := openRepository(workspace)
+	switch {
+	case err != nil:
+		return h, err
+	case !ok:
+		return h, errors.New("it has no git repository")
+	case !repo.inTree || repo.linked:
+		return h, errors.New("its .git leads to another repository")
+	case exists(filepath.Join(repo.common, "reftable")):
+		return h, errors.New("its references are kept in tables")
+	}
+	r := &reader{repository: repo}
+	if err := r.readReferences(); err != nil {
+		return h, err
+	}
+	h.Objects = filepath.Join(repo.common, "objects")
+	_, h.Commit, err = r.headOf(repo.gitDir)
+	return h, err
+}
+
+// SetRemoteBranch records in a workspace that its remote has a commit, as git push does. Links in the repository are not followed
+// to anywhere outside of it.
+func SetRemoteBranch(workspace, branch, commit string) error {
+	repo, ok, err := openRepository(workspace)
+	if err != nil || !ok || !repo.inTree {
+		return cmp.Or(err, errUnread)
+	}
+	dir, err := os.OpenRoot(repo.gitDir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	const temporary = "symphony-pushed"
+	name := "refs/remotes/origin/" + branch
+	err = dir.MkdirAll(filepath.Dir(name), 0o755)
+	if err == nil {
+		err = dir.WriteFile(temporary, []byte(commit+"\n"), 0o644)
+	}
+	if err == nil {
+		err = dir.Rename(temporary, name)
+	}
+	return err
 }

@@ -6,6 +6,7 @@
 //	<root>/.symphony/work/<key>/     tmp and cache (TMPDIR, XDG_CACHE_HOME), and the git settings from before the
 //	                                 agent (package git)
 //	<root>/.symphony/trash/          removed workspaces, <key>-<time>, until they are purged
+//	<root>/.symphony/mirrors/        mirrors of remote repositories, whose objects workspaces borrow (package repository)
 //	<root>/.symphony/projects/       which state directory works on which project of the tracker
 //
 // The states of a workspace. Each record is synced before its effect:

@@ -197,6 +197,9 @@ func (w *Workspace) Lease() *os.File { return w.lease }
 // WorkDir is symphony's directory for the workspace. Agents can write only to tmp and cache in it.
 func (w *Workspace) WorkDir() string { return w.root.work(w.Key) }
 
+// MirrorsDir contains the mirrors of repositories that the workspaces of the root share. Agents can't write there.
+func (w *Workspace) MirrorsDir() string { return filepath.Join(w.root.meta(), "mirrors") }
+
 // Env returns the variables that describe the workspace to its processes, as NAME=value.
 func (w *Workspace) Env() []string {
 	return []string{"SYMPHONY_WORKSPACE=" + w.Path, "TMPDIR=" + w.TmpDir, "XDG_CACHE_HOME=" + w.CacheDir}

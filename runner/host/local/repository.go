@@ -1,0 +1,79 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/repository"
+)
+
+// Clone implements host.Host.
+func (h *Host) Clone(ctx context.Context, r host.CloneRequest) (answer host.CloneAnswer, err error) {
+	defer func() { err = host.WithCode(err) }()
+	known, err := h.verified(r.Run)
+	if err != nil {
+		return answer, err
+	}
+	m := known.mirror(r.Repository, r.Env)
+	return within(ctx, r.Timeout, host.CodeRepositoryUnavailable, "the clone", func(ctx context.Context) (host.CloneAnswer, error) {
+		return m.Clone(ctx, known.space.Path, r.Branch, r.Delivered)
+	})
+}
+
+// Deliver implements host.Host.
+func (h *Host) Deliver(ctx context.Context, r host.DeliverRequest) (answer host.DeliverAnswer, err error) {
+	defer func() { err = host.WithCode(err) }()
+	known, err := h.verified(r.Run)
+	if err != nil {
+		return answer, err
+	}
+	m := known.mirror(r.Repository, r.Env)
+	return within(ctx, r.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
+		return m.Deliver(ctx, known.space.Path, r.Branch, r.Delivered)
+	})
+}
+
+// verified returns a run whose workspace is still the directory that it has acquired.
+func (h *Host) verified(r host.Run) (*run, error) {
+	known, err := h.held(r)
+	if err == nil {
+		err = known.space.Verify()
+	}
+	return known, err
+}
+
+// mirror returns the mirror of a repository. Its git commands are marked as processes of the run. They do not use the caches and
+// temporary files of the workspace, where an agent could have left a socket of a credential helper.
+func (r *run) mirror(remote host.Repository, env []string) *repository.Mirror {
+	env = repository.Environ(host.Scrub(env), func(_, value string) bool { return text.PathInside(r.space.WorkDir(), value) })
+	inherit := func(files ...*os.File) []*os.File {
+		return proc.ExtraFiles(r.tree, append([]*os.File{r.space.Lease()}, files...)...)
+	}
+	return repository.New(r.space.MirrorsDir(), remote, append(env, host.RunMark+"="+r.ID), inherit)
+}
+
+// within calls f with a limit on its time. The error says whether the limit was reached or ctx has ended.
+func within[A any](ctx context.Context, limit time.Duration, code, what string, f func(context.Context) (A, error)) (A, error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	answer, err := f(limited)
+	switch {
+	case err == nil || limited.Err() == nil:
+	case ctx.Err() != nil:
+		err = fmt.Errorf("%s: %w", what, ctx.Err())
+	default:
+		timedOut := &reconcile.Error{Code: code, Message: fmt.Sprintf("%s took longer than %s: %v", what, limit, err)}
+		if known := (*reconcile.Error)(nil); errors.As(err, &known) {
+			timedOut.Message, timedOut.Hint = fmt.Sprintf("%s took longer than %s: %s", what, limit, known.Message), known.Hint
+		}
+		err = timedOut
+	}
+	return answer, err
+}

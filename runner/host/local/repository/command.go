@@ -1,0 +1,172 @@
+package repository
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+)
+
+// endGrace is the time between SIGTERM and SIGKILL for a git command. With SIGTERM, git removes its locks.
+const endGrace = 2 * time.Second
+
+// settings apply to every git command. No operator's setting may start a program that is meant for a work tree, remove objects
+// or push more than is asked for.
+var settings = []string{
+	"core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false",
+	"fetch.recurseSubmodules=false", "push.recurseSubmodules=no", "submodule.recurse=false", "push.followTags=false",
+	"advice.detachedHead=false",
+}
+
+// remoteGit is git in the mirror with the operator's configuration and credentials. If there is no mirror, it uses no repository.
+func (m *Mirror) remoteGit(ctx context.Context, args ...string) *exec.Cmd {
+	where := "GIT_DIR=" + m.path
+	if !m.exists() {
+		where = "GIT_CEILING_DIRECTORIES=" + filepath.Dir(filepath.Dir(m.path))
+	}
+	return m.command(ctx, append(slices.Clone(m.env), where), args)
+}
+
+// localGit is git in the mirror with no configuration but the mirror's. It talks to no remote.
+func (m *Mirror) localGit(ctx context.Context, args ...string) *exec.Cmd {
+	return m.command(ctx, append(m.plain(), "GIT_DIR="+m.path, "GIT_ALLOW_PROTOCOL=none"), args)
+}
+
+// plain is the environment of git without the configuration of the system and the account.
+func (m *Mirror) plain() []string {
+	env := slices.DeleteFunc(slices.Clone(m.env), func(entry string) bool {
+		return strings.HasPrefix(entry, "GIT_") || strings.HasPrefix(entry, "HOME=") || strings.HasPrefix(entry, "XDG_CONFIG_HOME=")
+	})
+	return append(env, "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1")
+}
+
+func (m *Mirror) command(ctx context.Context, env, args []string) *exec.Cmd {
+	var all []string
+	for _, s := range settings {
+		all = append(all, "-c", s)
+	}
+	cmd := exec.CommandContext(ctx, "git", append(append(all, "--no-pager"), args...)...)
+	cmd.Dir = filepath.Dir(m.path) // no agent can write there
+	cmd.Env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "SSH_ASKPASS_REQUIRE=never", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
+	cmd.ExtraFiles = m.inherit()
+	if m.locked != nil {
+		cmd.ExtraFiles = m.inherit(m.locked)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
+	cmd.WaitDelay = endGrace
+	return cmd
+}
+
+// Environ returns an environment for New: env without the variables that say which repository git works on, and without those in
+// drop.
+func Environ(env []string, drop func(name, value string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
+		name, value, _ := strings.Cut(entry, "=")
+		return slices.Contains(repositoryVars, name) || drop(name, value)
+	})
+}
+
+// repositoryVars are those of git rev-parse --local-env-vars, except for settings.
+var repositoryVars = []string{
+	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE",
+	"GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NAMESPACE", "GIT_NO_REPLACE_OBJECTS", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX",
+	"GIT_QUARANTINE_PATH", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
+}
+
+// run runs git. Its error consists of the lines that git, ssh and the remote have written.
+func (m *Mirror) run(cmd *exec.Cmd) error {
+	if err := proc.SealDescriptors(); err != nil { // ssh or a credential helper may stay in the background
+		return err
+	}
+	complaint := &files.Tail{Limit: 16 << 10}
+	cmd.Stderr = complaint
+	err := cmd.Run()
+	if cmd.Process != nil && err != nil {
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // fails if the whole group has ended
+	}
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // a process in the background has its streams
+		return nil
+	}
+	said, _ := complaint.Text()
+	lines := m.complaints(string(said))
+	if lines == "" {
+		return fmt.Errorf("git %s: %w", verb(cmd), err)
+	}
+	return gitError{lines, err}
+}
+
+// gitError has the lines that git has written as its text.
+type gitError struct {
+	lines string
+	err   error
+}
+
+func (e gitError) Error() string { return e.lines }
+func (e gitError) Unwrap() error { return e.err }
+
+// verb returns what git was asked to do.
+func verb(cmd *exec.Cmd) string {
+	if i := slices.Index(cmd.Args, "--no-pager"); i+1 < len(cmd.Args) {
+		return cmd.Args[i+1]
+	}
+	return ""
+}
+
+func (m *Mirror) output(cmd *exec.Cmd) (string, error) {
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	err := m.run(cmd)
+	return strings.TrimSpace(out.String()), err
+}
+
+const maxComplaint = 2 << 10 // bytes
+
+// complaints returns what git and others have written, in one line, without what says nothing about the cause.
+func (m *Mirror) complaints(said string) string {
+	var kept []string
+	for line := range strings.Lines(strings.ReplaceAll(strings.ToValidUTF8(said, "\uFFFD"), "\r", "\n")) {
+		line = strings.TrimSpace(line)
+		if line == "" || line == "remote:" || slices.ContainsFunc(noise, func(start string) bool { return strings.HasPrefix(line, start) }) {
+			continue
+		}
+		kept = append(kept, line)
+	}
+	text := strings.ReplaceAll(strings.Join(kept, "; "), m.remote.URL, m.address())
+	if len(text) > maxComplaint {
+		text = strings.ToValidUTF8(text[:maxComplaint], "") + "…"
+	}
+	return text
+}
+
+// noise are the beginnings of lines that say nothing about the cause of an error.
+var noise = []string{
+	"hint:", "To ", "From ", "Please make sure you have the correct access rights", "and the repository exists.",
+	"Warning: Permanently added ",
+}
+
+// address is the address of the remote without a password, and over HTTP without a user, which may be a token.
+func (m *Mirror) address() string {
+	u, err := url.Parse(m.remote.URL)
+	if err != nil || u.User == nil {
+		return m.remote.URL
+	}
+	if strings.HasPrefix(u.Scheme, "http") {
+		u.User = nil
+	} else {
+		u.User = url.User(u.User.Username())
+	}
+	return u.String()
+}

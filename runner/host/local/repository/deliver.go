@@ -1,0 +1,187 @@
+package repository
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+)
+
+// Deliver pushes HEAD of a workspace as host.DeliverRequest describes.
+//
+// The branch is overwritten only if it is where symphony has left it. If it is elsewhere, it may be because the answer to an earlier
+// push was lost. So a commit that the work descends from, and that the base does not contain, is replaced as well, which removes
+// nothing from the branch. A branch that no longer exists is created again.
+func (m *Mirror) Deliver(ctx context.Context, workspace, branch, delivered string) (answer host.DeliverAnswer, err error) {
+	head, err := git.HeadOf(workspace)
+	if err != nil {
+		return answer, m.failed(host.CodeDeliveryFailed, "read HEAD of "+workspace, err)
+	}
+	answer.Commit = head.Commit
+	if answer.Base, err = m.receive(ctx, head, branch); err != nil {
+		return answer, err
+	}
+	if answer.Commits, err = m.count(ctx, head.Commit, answer.Base, delivered); err != nil || answer.Commits == 0 {
+		answer.Nothing = err == nil
+		return answer, err
+	}
+	if err := m.push(ctx, head.Commit, answer.Base, branch, delivered); err != nil {
+		return answer, err
+	}
+	m.recordPush(ctx, head.Commit, branch)
+	// If this fails, the workspace is kept as unsaved.
+	_ = git.SetRemoteBranch(workspace, branch, head.Commit)
+	return answer, nil
+}
+
+// receive brings HEAD of a workspace with its history into the mirror, and returns the name of the base. It creates the mirror if
+// it is missing.
+func (m *Mirror) receive(ctx context.Context, head git.Head, branch string) (base string, err error) {
+	if err := m.lock(ctx); err != nil {
+		return "", err
+	}
+	defer m.unlock()
+	if m.exists() {
+		base, err = m.base(ctx)
+	}
+	if base == "" {
+		base, err = m.update(ctx)
+	}
+	if err == nil {
+		err = m.mayDeliver(ctx, branch, base)
+	}
+	if err != nil || head.Commit == "" || m.complete(ctx, head.Commit) == nil {
+		return base, err
+	}
+	if err = m.unpack(ctx, head); err == nil {
+		err = m.complete(ctx, head.Commit)
+	}
+	if err != nil {
+		return "", m.failed(host.CodeDeliveryFailed, "copy the commits of the workspace", err)
+	}
+	return base, nil
+}
+
+// complete returns an error if the mirror lacks a commit or anything in its history. What its branches and tags contain is not
+// checked again.
+func (m *Mirror) complete(ctx context.Context, commit string) error {
+	return m.run(m.localGit(ctx, "rev-list", "--objects", "--quiet", commit, "--not", "--all"))
+}
+
+// unpack copies a commit of a workspace, and what the mirror lacks of its history, into the mirror. The git that reads the
+// workspace's objects uses the mirror's configuration. It ignores the indexes of the workspace's objects that git does not verify.
+func (m *Mirror) unpack(ctx context.Context, head git.Head) error {
+	have, err := m.output(m.localGit(ctx, "for-each-ref", "--format=^%(objectname)"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pack := m.localGit(ctx, "-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false",
+		"pack-objects", "--revs", "--stdout", "--quiet", "--no-use-bitmap-index")
+	pack.Env = append(pack.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+quoted(head.Objects))
+	pack.Stdin = strings.NewReader(head.Commit + "\n" + have + "\n")
+	index := m.localGit(ctx, "index-pack", "--stdin")
+	index.Stdout = &bytes.Buffer{}
+	if index.Stdin, err = pack.StdoutPipe(); err != nil {
+		return err
+	}
+	indexed := make(chan error, 1)
+	go func() {
+		err := m.run(index)
+		if err != nil {
+			cancel() // otherwise pack-objects could wait for a reader
+		}
+		indexed <- err
+	}()
+	err = m.run(pack)
+	return errors.Join(err, <-indexed)
+}
+
+// quoted returns a path as an entry of a list of git.
+func quoted(path string) string {
+	if strings.ContainsAny(path, `:"`) {
+		path = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(path) + `"`
+	}
+	return path
+}
+
+// count counts the commits of a commit's history that neither the base nor what was delivered last contains.
+func (m *Mirror) count(ctx context.Context, commit, base, delivered string) (n int, err error) {
+	if commit == "" {
+		return 0, nil
+	}
+	args := []string{"rev-list", "--count", commit, "^refs/heads/" + base}
+	if delivered != "" && m.run(m.localGit(ctx, "cat-file", "-e", delivered+"^{commit}")) == nil {
+		args = append(args, "^"+delivered)
+	}
+	out, err := m.output(m.localGit(ctx, append(args, "--")...))
+	if err == nil {
+		n, err = strconv.Atoi(out)
+	}
+	if err != nil {
+		return 0, m.failed(host.CodeDeliveryFailed, "count the commits", err)
+	}
+	return n, nil
+}
+
+// push pushes a commit to the branch, and makes sure that it is there, whatever git push says.
+func (m *Mirror) push(ctx context.Context, commit, base, branch, delivered string) error {
+	expected := delivered
+	for range 2 {
+		pushErr := m.run(m.pushCommand(ctx, commit, branch, expected))
+		at, err := m.remoteCommit(ctx, branch)
+		switch {
+		case err != nil:
+			return m.failed(host.CodeDeliveryFailed, "push to "+branch, errors.Join(pushErr, err))
+		case at == commit:
+			return nil
+		case pushErr == nil:
+			return m.failed(host.CodeDeliveryFailed, "push to "+branch, errors.New("the remote accepted it, but the branch is not there"))
+		case at == expected:
+			return m.failed(host.CodeDeliveryFailed, "push to "+branch, pushErr)
+		case at != "" && (!m.contains(ctx, commit, at) || m.contains(ctx, "refs/heads/"+base, at)):
+			return m.conflict(branch, at)
+		}
+		expected = at
+	}
+	return m.conflict(branch, expected)
+}
+
+func (m *Mirror) conflict(branch, at string) error {
+	err := m.failed(host.CodeDeliveryConflict, "push to "+branch, fmt.Errorf("someone else has changed the branch: it is at %.12s", at))
+	err.Hint = "bring the branch to the commit that symphony delivered last, or delete it; the workspace keeps the work"
+	return err
+}
+
+// pushCommand is git push of a commit to a branch that must be at the expected commit; empty if it must not exist.
+func (m *Mirror) pushCommand(ctx context.Context, commit, branch, expected string) *exec.Cmd {
+	ref := "refs/heads/" + branch
+	return m.remoteGit(ctx, "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no",
+		"--force-with-lease="+ref+":"+expected, "--", m.remote.URL, commit+":"+ref)
+}
+
+// remoteCommit asks the remote for the commit of a branch, empty if there is none.
+func (m *Mirror) remoteCommit(ctx context.Context, branch string) (string, error) {
+	out, err := m.output(m.remoteGit(ctx, "ls-remote", "--", m.remote.URL, "refs/heads/"+branch))
+	for line := range strings.Lines(out) {
+		if id, name, _ := strings.Cut(strings.TrimSpace(line), "\t"); name == "refs/heads/"+branch {
+			return id, err
+		}
+	}
+	return "", err
+}
+
+// recordPush sets the branch in the mirror as a fetch would. If that fails, the next fetch does it.
+func (m *Mirror) recordPush(ctx context.Context, commit, branch string) {
+	if m.lock(ctx) == nil {
+		defer m.unlock()
+		_ = m.run(m.localGit(ctx, "update-ref", "refs/heads/"+branch, commit))
+	}
+}

@@ -1,0 +1,224 @@
+// Package repository clones a project's repository into workspaces and pushes the work of agents.
+//
+// All workspaces of a root that use the same address share a mirror: a bare repository where no agent can write. It is fetched
+// from the remote before each clone, so that a further clone is local. Workspaces borrow the mirror's objects (alternates), and
+// therefore no object is ever removed from it.
+//
+//	remote ──fetch──► mirror ──clone --shared──► workspace ──► agent
+//	remote ◄──push─── mirror ◄──pack of HEAD──── workspace ◄──┘
+//
+// A push never reads the configuration of the workspace's repository, its hooks, filters, attributes or remotes. The only things
+// that are read there are references and objects. Objects that are packed for the mirror are hashed again when the mirror
+// unpacks them, so that an agent can't put a false object there.
+//
+// Git talks to the remote with the operator's configuration and credentials, which agents can't write; all else is done without
+// any configuration but the mirror's. Hooks never run.
+package repository
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+)
+
+// Mirror is the mirror of a remote repository. It must not be used concurrently.
+type Mirror struct {
+	remote host.Repository
+	path   string
+	env    []string // of git commands that use the operator's configuration
+	// inherit returns the files that git commands inherit, those given among them.
+	inherit func(...*os.File) []*os.File
+	locked  *os.File // nil if the lock is not held
+}
+
+// New returns the mirror of a remote below dir. Env is the operator's environment.
+func New(dir string, remote host.Repository, env []string, inherit func(...*os.File) []*os.File) *Mirror {
+	sum := sha256.Sum256([]byte(remote.URL))
+	name := notInName.ReplaceAllString(strings.TrimSuffix(filepath.Base(remote.URL), ".git"), "_")
+	name = strings.TrimLeft(name[max(0, len(name)-40):], "-.")
+	return &Mirror{remote: remote, path: filepath.Join(dir, fmt.Sprintf("%s-%x.git", name, sum[:8])), env: env, inherit: inherit}
+}
+
+var notInName = regexp.MustCompile(`[^A-Za-z0-9._-]`)
+
+// lockStep is the time between two looks at whether a wait for the lock was given up.
+const lockStep = 100 * time.Millisecond
+
+// lock takes the lock of the mirror, without which nothing is written there. Git commands inherit it. So if this process dies, it is
+// free once they have ended, and what they left half done is removed here.
+func (m *Mirror) lock(ctx context.Context) error {
+	if err := files.OwnDir(filepath.Dir(m.path)); err != nil {
+		return files.Failed(err, "create the directory of mirrors")
+	}
+	f, err := os.OpenFile(m.path+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return files.Failed(err, "lock the mirror")
+	}
+	for {
+		err = files.Lock(f, unix.LOCK_EX, lockStep)
+		if !errors.Is(err, files.ErrHeld) {
+			break
+		}
+		if ctx.Err() != nil {
+			err = fmt.Errorf("another clone or delivery is using the mirror %s: %w", m.path, ctx.Err())
+			break
+		}
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	m.locked = f
+	m.removeLeftovers()
+	return nil
+}
+
+func (m *Mirror) unlock() {
+	_ = m.locked.Close()
+	m.locked = nil
+}
+
+// removeLeftovers removes locks and temporary files of git commands that were killed.
+func (m *Mirror) removeLeftovers() {
+	var paths []string
+	for _, pattern := range []string{"*.lock", "objects/pack/tmp_*", "objects/??/tmp_obj_*"} {
+		found, _ := filepath.Glob(filepath.Join(m.path, pattern))
+		paths = append(paths, found...)
+	}
+	_ = filepath.WalkDir(filepath.Join(m.path, "refs"), func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".lock") {
+			paths = append(paths, path)
+		}
+		return nil //nolint:nilerr // git reports what can't be read
+	})
+	for _, path := range paths {
+		_ = os.Remove(path) // git reports a lock that is left
+	}
+}
+
+// exists reports whether the mirror is there. HEAD is written last.
+func (m *Mirror) exists() bool {
+	_, err := os.Stat(filepath.Join(m.path, "HEAD"))
+	return err == nil
+}
+
+// update brings the branches and tags of the remote into the mirror, which it creates if it is missing. It returns the name of the
+// base. The lock must be held.
+func (m *Mirror) update(ctx context.Context) (base string, err error) {
+	if m.remote.Base == "" || !m.exists() {
+		if err := m.readHead(ctx); err != nil {
+			return "", err
+		}
+	}
+	err = m.run(m.remoteGit(ctx, "fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc",
+		"--", m.remote.URL, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"))
+	if err != nil {
+		return "", m.failed(host.CodeRepositoryUnavailable, "fetch", err)
+	}
+	return m.base(ctx)
+}
+
+// base returns the name of the base, which must be a branch of the mirror.
+func (m *Mirror) base(ctx context.Context) (string, error) {
+	base := cmp.Or(m.remote.Base, m.headBranch())
+	if m.commitOf(ctx, base) == "" {
+		return "", m.failed(host.CodeRepositoryUnavailable, "find the base", fmt.Errorf("it has no branch %q", base))
+	}
+	return base, nil
+}
+
+// headBranch returns the default branch of the remote when it was last asked for.
+func (m *Mirror) headBranch() string {
+	head, _ := files.ReadRegular(filepath.Join(m.path, "HEAD"), 1<<10)
+	return strings.TrimPrefix(strings.TrimSpace(string(head)), "ref: refs/heads/")
+}
+
+// commitOf returns the commit of a branch in the mirror, empty if there is none.
+func (m *Mirror) commitOf(ctx context.Context, branch string) string {
+	id, err := m.output(m.localGit(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch+"^{commit}"))
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
+// contains reports whether a commit has another one in its history. It is false if the mirror does not have both.
+func (m *Mirror) contains(ctx context.Context, commit, other string) bool {
+	return m.run(m.localGit(ctx, "merge-base", "--is-ancestor", other, commit)) == nil
+}
+
+// readHead asks the remote for its default branch, and creates the mirror if it is missing.
+func (m *Mirror) readHead(ctx context.Context) error {
+	out, err := m.output(m.remoteGit(ctx, "ls-remote", "--symref", "--", m.remote.URL, "HEAD"))
+	if err != nil {
+		return m.failed(host.CodeRepositoryUnavailable, "read the default branch", err)
+	}
+	head, id := "refs/heads/main", ""
+	for line := range strings.Lines(out) {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 3 && words[0] == "ref:" && words[2] == "HEAD":
+			head = words[1]
+		case len(words) == 2 && words[1] == "HEAD":
+			id = words[0]
+		}
+	}
+	switch {
+	case id == "" && m.remote.Base == "":
+		return m.failed(host.CodeRepositoryUnavailable, "read the default branch", errors.New("it has no commit or no HEAD"))
+	case !m.exists():
+		return m.create(head, len(id) == 64)
+	}
+	if err := m.run(m.localGit(ctx, "symbolic-ref", "HEAD", head)); err != nil {
+		return m.failed(host.CodeRepositoryUnavailable, "record the default branch", err)
+	}
+	return nil
+}
+
+// create creates an empty mirror. Its configuration does not contain the address, which may contain a password.
+func (m *Mirror) create(head string, sha256 bool) error {
+	version, extensions := 0, ""
+	if sha256 {
+		version, extensions = 1, "[extensions]\n\tobjectformat = sha256\n"
+	}
+	config := fmt.Sprintf("[core]\n\trepositoryformatversion = %d\n\tbare = true\n\thooksPath = /dev/null\n"+
+		"[gc]\n\tauto = 0\n\tpruneExpire = never\n[maintenance]\n\tauto = false\n%s", version, extensions)
+	var err error
+	for _, dir := range []string{"", "objects", "refs"} {
+		if err == nil {
+			err = files.OwnDir(filepath.Join(m.path, dir))
+		}
+	}
+	for _, file := range []struct{ name, content string }{{"config", config}, {"HEAD", "ref: " + head + "\n"}} {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(m.path, file.name), []byte(file.content), 0o600)
+		}
+	}
+	if err != nil {
+		return files.Failed(err, "create the mirror %s", m.path)
+	}
+	return nil
+}
+
+// failed wraps the error of a git command. A full disk keeps its own code.
+func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
+	hint := "try it yourself: git ls-remote " + m.address()
+	if strings.Contains(err.Error(), "No space left on device") {
+		code, hint = files.CodeDiskFull, "free space on the volume of workspace.root"
+	}
+	return &reconcile.Error{Code: code, Message: fmt.Sprintf("%s (%s): %v", what, m.address(), err), Hint: hint, Err: err}
+}

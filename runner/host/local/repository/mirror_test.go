@@ -1,0 +1,144 @@
+package repository
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+)
+
+func TestCloneAndDeliver(t *testing.T) {
+	p := newPlace(t)
+	answer := p.mustClone("one")
+	main := p.sh("git -C person rev-parse main")
+	test.Equal(t, "answer", answer, host.CloneAnswer{Base: "main", Commit: main})
+	test.Equal(t, "branch", p.sh("cd one; git branch --show-current; git status --short; git remote get-url origin; cat file"),
+		"work/one\n"+p.remote+"\none")
+	if data, _ := os.ReadFile(filepath.Join(p.dir, "one/.git/objects/info/alternates")); !strings.HasPrefix(string(data), p.mirrors) {
+		t.Errorf("the workspace borrows from %q", data)
+	}
+	if nothing := p.mustDeliver("one", ""); !nothing.Nothing || nothing.Commit != main {
+		t.Errorf("without a commit: %+v", nothing)
+	}
+	p.wantRemote(main + " main")
+
+	p.commit("one", "first")
+	second := p.commit("one", "second")
+	test.Equal(t, "delivery", p.mustDeliver("one", ""), host.DeliverAnswer{Commit: second, Base: "main", Commits: 2})
+	p.wantRemote(main+" main", second+" work/one")
+	if unsaved := git.Unsaved(t.Context(), filepath.Join(p.dir, "one")); unsaved != "" {
+		t.Errorf("after the delivery: %s", unsaved)
+	}
+	if again := p.mustDeliver("one", second); !again.Nothing {
+		t.Errorf("once more: %+v", again)
+	}
+
+	amended := p.sh("cd one; git commit -q --amend -m other; git rev-parse HEAD")
+	test.Equal(t, "amended", p.mustDeliver("one", second), host.DeliverAnswer{Commit: amended, Base: "main", Commits: 1})
+	p.wantRemote(main+" main", amended+" work/one")
+}
+
+// A clone begins where symphony has left the branch, or where someone else has continued it.
+func TestCloneContinues(t *testing.T) {
+	p := newPlace(t)
+	p.mustClone("one")
+	base := p.sh("git -C person rev-parse main")
+	delivered := p.commit("one", "first")
+	p.mustDeliver("one", "")
+	for _, c := range []struct{ name, change, delivered, want string }{
+		{"as delivered", "", delivered, delivered},
+		{"never delivered", "", "", base},
+		{"another commit was delivered", "", base[:39] + "0", base},
+		{"continued", "git checkout -q -b w origin/work/one; git commit -q --allow-empty -m more; git push -q origin w:work/one", delivered, "w"},
+		{"replaced", "git push -qf origin $(git commit-tree -m other main^{tree}):refs/heads/work/one", delivered, base},
+		{"merged", "git push -qf origin " + delivered + ":work/one " + delivered + ":main", delivered, delivered},
+		{"deleted", "git push -q origin :work/one", delivered, delivered},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p.t = t
+			p.sh("rm -rf one; cd person; git fetch -q; " + c.change)
+			answer, err := p.clone("one", c.delivered)
+			test.OK(t, err)
+			want := c.want
+			if want == "w" {
+				want = p.sh("git -C person rev-parse w")
+			}
+			test.Equal(t, "commit", answer.Commit, want)
+			test.Equal(t, "HEAD", p.sh("cd one; git rev-parse HEAD; git branch --show-current"), want+"\nwork/one")
+		})
+	}
+}
+
+// Remotes that can't be cloned from. The message is what git and the remote say, not the last line alone.
+func TestCloneFails(t *testing.T) {
+	p := newPlace(t)
+	p.sh(`git init -q --bare empty.git; printf '#!/bin/sh\necho git@host: Permission denied "(publickey)." >&2; exit 255\n' > ssh; chmod +x ssh`)
+	p.env = append(p.env, "GIT_SSH_COMMAND="+filepath.Join(p.dir, "ssh"))
+	for _, c := range []struct {
+		remote host.Repository
+		branch string
+		parts  []string
+	}{
+		{host.Repository{URL: filepath.Join(p.dir, "none.git")}, "w", []string{"fatal: ", "does not appear to be a git repository"}},
+		{host.Repository{URL: "git@host:org/app.git"}, "w", []string{
+			"git@host: Permission denied (publickey).; fatal: Could not read from remote repository.", "(git@host:org/app.git)",
+		}},
+		{host.Repository{URL: "http://user:secret@127.0.0.1:1/app.git"}, "w", []string{"fatal: unable to access 'http://127.0.0.1:1/app.git/'"}},
+		{host.Repository{URL: filepath.Join(p.dir, "empty.git")}, "w", []string{"it has no commit"}},
+		{host.Repository{URL: p.remote, Base: "release"}, "w", []string{`it has no branch "release"`}},
+	} {
+		workspace := t.TempDir()
+		_, err := p.mirrorOf(c.remote).Clone(t.Context(), workspace, c.branch, "")
+		wantFault(t, err, host.CodeRepositoryUnavailable, c.parts...)
+		if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "and the repository exists") {
+			t.Errorf("error %v", err)
+		}
+	}
+	for branch, part := range map[string]string{"main": "it is the base", "a..b": "does not allow this name"} {
+		_, err := p.mirror().Clone(t.Context(), t.TempDir(), branch, "")
+		wantFault(t, err, host.CodeDeliveryFailed, part)
+	}
+}
+
+// The base may be another branch than the default one, which may change.
+func TestBase(t *testing.T) {
+	p := newPlace(t)
+	release := p.sh("cd person; git checkout -q -b release; git commit -q --allow-empty -m release; git push -q origin release; git rev-parse HEAD")
+	workspace := filepath.Join(p.dir, "one")
+	test.OK(t, os.Mkdir(workspace, 0o700))
+	named := p.mirrorOf(host.Repository{URL: p.remote, Base: "release", Name: "Robot", Email: "robot@example.org"})
+	answer, err := named.Clone(t.Context(), workspace, "work/one", "")
+	test.OK(t, err)
+	test.Equal(t, "named", answer, host.CloneAnswer{Base: "release", Commit: release})
+	test.Equal(t, "author", p.sh("cd one; git config user.name; git config user.email; git symbolic-ref refs/remotes/origin/HEAD"),
+		"Robot\nrobot@example.org\nrefs/remotes/origin/release")
+	test.Equal(t, "default", p.mustClone("two").Base, "main")
+	p.sh("git -C remote.git symbolic-ref HEAD refs/heads/release")
+	test.Equal(t, "new default", p.mustClone("three").Base, "release")
+}
+
+// What a killed git leaves in the mirror is removed, and a branch that became a directory of branches replaces it.
+func TestMirrorRecovers(t *testing.T) {
+	p := newPlace(t)
+	p.sh("git -C person push -q origin main:topic")
+	p.mustClone("one")
+	p.sh(`cd mirrors/*.git; : > packed-refs.lock; : > HEAD.lock; mkdir -p refs/heads objects/pack; : > refs/heads/main.lock; : > objects/pack/tmp_pack_x
+		cd ../../person; git push -q origin :topic; git commit -q --allow-empty -m more; git push -q origin main main:topic/a`)
+	p.mustClone("two")
+	main := p.sh("git -C person rev-parse main")
+	test.Equal(t, "mirror", p.sh("git -C mirrors/*.git for-each-ref --format='%(objectname) %(refname:short)'"), main+" main\n"+main+" topic/a")
+	test.Equal(t, "leftovers", p.sh("find mirrors/*.git -name '*.lock' -o -name 'tmp_*'"), "")
+}
+
+// The mirror was deleted: the next delivery makes a new one.
+func TestDeliverWithoutMirror(t *testing.T) {
+	p := newPlace(t)
+	p.mustClone("one")
+	commit := p.commit("one", "first")
+	p.sh("rm -rf mirrors")
+	test.Equal(t, "delivery", p.mustDeliver("one", "").Commit, commit)
+}

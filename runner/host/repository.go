@@ -1,0 +1,58 @@
+package host
+
+import "time"
+
+// Repository says where the work of a project comes from and goes to.
+type Repository struct {
+	URL string
+	// Base is the branch that work begins at; empty for the remote's default branch.
+	Base string
+	// Name and Email are those of commits; empty for the account's.
+	Name, Email string
+}
+
+// CloneRequest asks to fill the new, empty workspace that a run holds. Branch is checked out. It continues where Delivered is, or
+// a commit that descends from Delivered, if that is its commit on the remote and Base does not contain it; otherwise it begins
+// at Base.
+type CloneRequest struct {
+	Run               Run
+	Repository        Repository
+	Branch, Delivered string
+	Timeout           time.Duration
+	// Env is the operator's environment. Git, ssh and credential helpers inherit it.
+	Env []string
+}
+
+// CloneAnswer is the name of the base and the commit that is checked out.
+type CloneAnswer struct{ Base, Commit string }
+
+// DeliverRequest asks to push HEAD of the workspace that a run holds to Branch. No process may change the workspace meanwhile.
+type DeliverRequest struct {
+	Run        Run
+	Repository Repository
+	Branch     string
+	// Delivered is the commit that symphony pushed to Branch last, empty if it never did.
+	Delivered string
+	Timeout   time.Duration
+	Env       []string // as in CloneRequest
+}
+
+// DeliverAnswer says what was pushed.
+type DeliverAnswer struct {
+	// Commit is HEAD, Base the name of the base.
+	Commit, Base string
+	// Commits counts the commits of HEAD that neither Base nor Delivered contains.
+	Commits int
+	// Nothing: there are none, and nothing was pushed.
+	Nothing bool
+}
+
+// Codes of errors of Clone and Deliver.
+const (
+	// CodeRepositoryUnavailable: the remote can't be reached, or has no such branch.
+	CodeRepositoryUnavailable = "repository_unavailable"
+	// CodeDeliveryFailed: nothing was pushed, or it is not known.
+	CodeDeliveryFailed = "delivery_failed"
+	// CodeDeliveryConflict: someone else has changed the branch; it stays as it is.
+	CodeDeliveryConflict = "delivery_conflict"
+)
