@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -194,9 +193,9 @@ func (h AttentionHook) env(a reconcile.Attention) []string {
 	return confine.CleanEnv(h.Env, h.Secrets, h.SecretValues, own)
 }
 
-// oneLine replaces line breaks and other control characters by blanks, and limits the length.
+// oneLine replaces spaces and line breaks by single blanks, escapes control characters, and limits the length.
 func oneLine(s string) string {
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == ' ' }), " ")
+	s = text.Visible(strings.Join(strings.Fields(s), " "))
 	if short := text.Within(s, attentionText); short != s {
 		return short + "…"
 	}

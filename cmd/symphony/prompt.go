@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
 
@@ -16,7 +16,10 @@ func promptCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("prompt", "ISSUE [WORKFLOW]"),
 		Description: "It asks the tracker for the issue, and starts and changes nothing.\n\n" +
 			exampleText("symphony prompt ABC-7", "symphony prompt ABC-7 --attempt 2"),
-		Flags: workflowFlags(&cli.IntFlag{Name: "attempt", Usage: "as retry or continuation `N`", DefaultText: "as a first run"}),
+		Flags: workflowFlags(
+			&cli.IntFlag{Name: "attempt", Usage: "as retry or continuation `N`", DefaultText: "as a first run"},
+			&cli.BoolFlag{Name: "raw", Usage: "print exactly what the agent gets, without escaping control characters"},
+		),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			if c.Int("attempt") < 0 {
 				return exit.Usage("prompt: --attempt must not be negative")
@@ -29,18 +32,14 @@ func promptCommand(w *term.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			text, err := cfg.Prompt.Render(*issue, c.Int("attempt"))
+			prompt, err := cfg.Prompt.Render(*issue, c.Int("attempt"))
 			if err != nil {
 				return err
 			}
-			if w.Width > 0 { // a pipe gets what the agent gets
-				lines := strings.Split(text, "\n")
-				for i := range lines {
-					lines[i] = term.Visible(lines[i])
-				}
-				text = strings.Join(lines, "\n")
+			if !c.Bool("raw") {
+				prompt = text.VisibleLines(prompt)
 			}
-			fmt.Fprintln(w.Stdout, text)
+			fmt.Fprintln(w.Stdout, prompt)
 			return nil
 		}),
 	}

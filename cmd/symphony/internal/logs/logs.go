@@ -21,6 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -310,15 +311,7 @@ func (pr *printer) printText(line []byte) {
 
 // printRaw prints an event as it is stored. Control characters become JSON escapes.
 func (pr *printer) printRaw(line []byte) {
-	var b strings.Builder
-	for _, r := range string(line) {
-		if term.Control(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	fmt.Fprintln(pr.p.Env.Stdout, b.String())
+	fmt.Fprintln(pr.p.Env.Stdout, text.VisibleJSON(string(line)))
 }
 
 func (pr *printer) printEvent(line []byte) {

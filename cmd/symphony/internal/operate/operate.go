@@ -200,7 +200,7 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 	if i := slices.IndexFunc(r.Applied, func(a reconcile.Applied) bool { return a.Kind == reconcile.ActDispatch && a.Err == nil }); i >= 0 {
 		runID = r.Applied[i].RunID
 	} else if claimed && c.Status == reconcile.Running {
-		fmt.Fprintf(p.Env.Stderr, "symphony: %s is already running\n", issue.Identifier)
+		fmt.Fprintf(p.Env.Stderr, "symphony: %s is already running\n", term.Visible(issue.Identifier))
 	} else {
 		return notStarted(issue, r, c, claimed)
 	}

@@ -374,7 +374,7 @@ func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 		if err := proc.NoteUnstarted(filepath.Join(runner.RunDir(p.StateDir, id), "alive"), known.Code); err != nil {
 			fmt.Fprintf(p.Env.Stderr, "symphony: warning: run %s: %v\n", id, err)
 		}
-		fmt.Fprintf(out, "ended the worker of run %s (pid %d)\n", id, workers[id].PID)
+		fmt.Fprintf(out, "ended the worker of run %s (pid %d)\n", term.Visible(id), workers[id].PID)
 	}
 	hidden := slices.DeleteFunc(slices.Clone(living), isWorker)
 	switch {

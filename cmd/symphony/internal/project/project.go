@@ -277,7 +277,7 @@ func (out CheckReport) Print(p *Project) {
 	case w.JSON:
 		w.PrintJSON(out)
 	case out.OK:
-		fmt.Fprintf(w.Stdout, "%s is valid; its environment file is %s\n", out.Workflow, p.EnvPath())
+		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%s is valid; its environment file is %s", out.Workflow, p.EnvPath())))
 	}
 }
 

@@ -63,7 +63,7 @@ func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 			w.PrintTable("REQUEST", t)
 			continue
 		}
-		head := fmt.Sprintf("  %s  %s", r.ID, strings.ReplaceAll(string(r.Kind), "_", " "))
+		head := fmt.Sprintf("  %s  %s", term.Visible(r.ID), strings.ReplaceAll(string(r.Kind), "_", " "))
 		if r.Outside {
 			head += ", " + w.Red(outside)
 		}
@@ -305,13 +305,13 @@ func printRuns(w *term.Env, v view.Issue) {
 	}
 }
 
-// Diff prints what has changed in the workspace of an issue.
-func Diff(ctx context.Context, p *project.Project, ref string) error {
+// Diff prints what has changed in the workspace of an issue; with raw as git writes it.
+func Diff(ctx context.Context, p *project.Project, ref string, raw bool) error {
 	path, identifier, err := view.WorkspacePath(ctx, p, ref)
 	if err != nil {
 		return err
 	}
-	lines := &diffPrinter{w: p.Env}
+	lines := &diffPrinter{w: p.Env, raw: raw}
 	found, err := git.Diff(ctx, path, lines)
 	if len(lines.rest) > 0 {
 		err = errors.Join(err, lines.line(string(lines.rest)))
@@ -328,15 +328,16 @@ func Diff(ctx context.Context, p *project.Project, ref string) error {
 	return nil
 }
 
-// diffPrinter colours a diff on a terminal and shows its control characters as text. A pipe gets what git wrote.
+// diffPrinter colours a diff and shows its control characters as text.
 type diffPrinter struct {
 	w    *term.Env
+	raw  bool // print what git wrote
 	rest []byte
 }
 
 // Write implements io.Writer.
 func (d *diffPrinter) Write(b []byte) (int, error) {
-	if d.w.Width == 0 {
+	if d.raw {
 		return d.w.Stdout.Write(b)
 	}
 	d.rest = append(d.rest, b...)
@@ -352,11 +353,8 @@ func (d *diffPrinter) Write(b []byte) (int, error) {
 	}
 }
 
-func (d *diffPrinter) line(text string) error {
-	parts := strings.Split(strings.TrimSuffix(text, "\r"), "\t") // tabs of source files stay
-	for i := range parts {
-		parts[i] = term.Visible(parts[i])
-	}
-	_, err := fmt.Fprintln(d.w.Stdout, d.w.PaintDiff(strings.Join(parts, "\t")))
+func (d *diffPrinter) line(line string) error {
+	shown := strings.TrimSuffix(text.VisibleLines(line+"\n"), "\n")
+	_, err := fmt.Fprintln(d.w.Stdout, d.w.PaintDiff(shown))
 	return err
 }

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -97,9 +98,10 @@ func (w *Env) OnTerminal() bool {
 	return ok && w.Width > 0 && term.IsTerminal(int(in.Fd()))
 }
 
-// PrintJSON prints a value on stdout.
+// PrintJSON prints a value on stdout. Control characters in it become JSON escapes.
 func (w *Env) PrintJSON(v any) {
-	enc := json.NewEncoder(w.Stdout)
+	var out strings.Builder
+	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	if !w.JSONLines {
 		enc.SetIndent("", "  ")
@@ -107,6 +109,7 @@ func (w *Env) PrintJSON(v any) {
 	if err := enc.Encode(v); err != nil {
 		fmt.Fprintln(w.Stderr, "symphony: output:", err)
 	}
+	fmt.Fprint(w.Stdout, text.VisibleJSON(out.String()))
 }
 
 // AskLine reads one line from the terminal. A secret is not echoed. The end of ctx ends the wait.

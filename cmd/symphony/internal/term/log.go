@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -22,8 +23,11 @@ const (
 // begins with its priority, and a text line has no time, because the journal adds it.
 func (w *Env) NewLog(level slog.Level, format string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
-	line := &journalLine{out: w.Stderr}
 	out := w.Stderr
+	if format == JSONLog {
+		out = visibleJSON{out}
+	}
+	line := &journalLine{out: out}
 	if w.Journal {
 		out = line
 	}
@@ -43,6 +47,15 @@ func (w *Env) NewLog(level slog.Level, format string) *slog.Logger {
 		handler = journalHandler{handler, line}
 	}
 	return slog.New(handler)
+}
+
+// visibleJSON writes lines of JSON with control characters as JSON escapes. A text handler escapes them itself.
+type visibleJSON struct{ io.Writer }
+
+// Write implements io.Writer.
+func (v visibleJSON) Write(line []byte) (int, error) {
+	_, err := io.WriteString(v.Writer, text.VisibleJSON(string(line)))
+	return len(line), err
 }
 
 // journalHandler writes the priority of a record before its line.

@@ -7,42 +7,15 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Visible replaces control and escape characters, and bytes that are not valid text, by printable ones: no text from outside may
-// control the terminal.
-func Visible(s string) string {
-	var b strings.Builder
-	for at, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[at:], string(utf8.RuneError)):
-			fmt.Fprintf(&b, `\x%02x`, s[at]) // an invalid byte
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteByte(' ')
-		case Control(r):
-			fmt.Fprintf(&b, `\x%02x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// Control reports whether a character is in C0, DEL or C1, separates lines, or reorders text.
-func Control(r rune) bool {
-	switch {
-	case r < 0x20, r >= 0x7f && r < 0xa0:
-		return true
-	case r == 0x61c, r == 0x200e, r == 0x200f, r >= 0x2028 && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
-		return true
-	}
-	return false
-}
+// Visible and Control are those of package text.
+func Visible(s string) string { return text.Visible(s) }
+func Control(r rune) bool     { return text.Control(r) }
 
 var (
 	colours = regexp.MustCompile("\x1b\\[[0-9;]*m")

@@ -1,0 +1,61 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Visible returns a text from outside as one line in which nothing is hidden and nothing controls a terminal: control characters
+// and bytes that are not UTF-8 are replaced by escapes such as \x1b, and a tab by a blank.
+func Visible(s string) string { return visible(s, false) }
+
+// VisibleLines is Visible for a text of several lines. It keeps their ends and tabs.
+func VisibleLines(s string) string { return visible(s, true) }
+
+func visible(s string, lines bool) string {
+	var b strings.Builder
+	for at, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[at:], string(utf8.RuneError)):
+			fmt.Fprintf(&b, `\x%02x`, s[at]) // an invalid byte
+		case lines && (r == '\n' || r == '\t' || strings.HasPrefix(s[at:], "\r\n")):
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteByte(' ')
+		case Control(r):
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// VisibleJSON returns the same JSON with control characters as JSON escapes, so that a program reads the same values.
+func VisibleJSON(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\n' || !Control(r):
+			b.WriteRune(r)
+		default:
+			for _, unit := range utf16.Encode([]rune{r}) {
+				fmt.Fprintf(&b, `\u%04x`, unit)
+			}
+		}
+	}
+	return b.String()
+}
+
+// Control reports whether a character can change how the text around it is shown, or is itself not shown: control characters,
+// separators of lines, and format characters, some of which reorder text. The joiners, which emoji and some scripts need, are not
+// among them.
+func Control(r rune) bool {
+	const nonJoiner, joiner = 0x200c, 0x200d
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && r != nonJoiner && r != joiner
+}
