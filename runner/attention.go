@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -132,7 +131,7 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	}
 	crash.At("runner.attention.started")
 	stdinErr := child.Stdin().Close()
-	var out lastBytes
+	out := text.Tail{Limit: attentionLog}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -150,7 +149,8 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	awaitAll(outputPatience, read) // a process outside the group may hold the stream
 	exit, closeErr := child.Close()
 	<-read
-	return out, exit, errors.Join(stdinErr, waitErr, killErr, closeErr)
+	kept, _ := out.Text()
+	return kept, exit, errors.Join(stdinErr, waitErr, killErr, closeErr)
 }
 
 // waitEnd gives a shell that has to be ended time to remove locks, such as those of its login profile.
@@ -159,23 +159,6 @@ func waitEnd(child host.Process) {
 	ctx, cancel := context.WithTimeout(context.Background(), startingTermBound)
 	defer cancel()
 	_ = child.Wait(ctx)
-}
-
-// lastBytes keeps the last attentionLog bytes that are written to it. It cuts at the start of a line, because the rest of a
-// secret that was cut would not be recognised.
-type lastBytes []byte
-
-// Write implements io.Writer.
-func (l *lastBytes) Write(p []byte) (int, error) {
-	all := append(*l, p...)
-	if cut := len(all) - attentionLog; cut > 0 {
-		all = all[cut:]
-		if line := bytes.IndexByte(all, '\n') + 1; line < len(all) {
-			all = all[line:]
-		}
-	}
-	*l = all
-	return len(p), nil
 }
 
 // env returns the environment. All variables are always set, so that scripts may use `set -u`.

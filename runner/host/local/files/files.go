@@ -100,28 +100,6 @@ func LastLine(text []byte) string {
 	return s
 }
 
-// Tail is a writer that keeps the last Limit bytes.
-type Tail struct {
-	Limit int
-	buf   []byte
-	total int64
-}
-
-func (t *Tail) Write(b []byte) (int, error) {
-	t.total += int64(len(b))
-	t.buf = append(t.buf, b...)
-	if len(t.buf) > 2*t.Limit {
-		t.buf = append(t.buf[:0], t.buf[len(t.buf)-t.Limit:]...)
-	}
-	return len(b), nil
-}
-
-// Text returns the bytes that are kept, and how many came before them.
-func (t *Tail) Text() ([]byte, int64) {
-	b := t.buf[max(0, len(t.buf)-t.Limit):]
-	return b, t.total - int64(len(b))
-}
-
 // Retry calls f again for as long as a signal interrupts it (EINTR).
 func Retry(f func() error) error {
 	for {

@@ -196,11 +196,11 @@ func isFile(path string) bool {
 
 // run runs git and makes the last that it complains of part of the error.
 func (r *reader) run(cmd *exec.Cmd) error {
-	complaint := &files.Tail{Limit: 4 << 10}
+	complaint := &text.Tail{Limit: 4 << 10}
 	cmd.Stderr = complaint
 	if err := cmd.Run(); err != nil {
-		text, _ := complaint.Text()
-		return fmt.Errorf("%w: %w: %s", errUnread, err, files.LastLine(text))
+		said, _ := complaint.Text()
+		return fmt.Errorf("%w: %w: %s", errUnread, err, files.LastLine(said))
 	}
 	return nil
 }

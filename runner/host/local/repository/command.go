@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -91,7 +91,7 @@ func (m *Mirror) run(cmd *exec.Cmd) error {
 	if err := proc.SealDescriptors(); err != nil { // ssh or a credential helper may stay in the background
 		return err
 	}
-	complaint := &files.Tail{Limit: 16 << 10}
+	complaint := &text.Tail{Limit: 16 << 10}
 	cmd.Stderr = complaint
 	err := cmd.Run()
 	if cmd.Process != nil && err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
@@ -135,7 +136,7 @@ func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 // Later output is read and discarded for as long as the worker lives, so that such a process neither gets SIGPIPE nor blocks.
 type capture struct {
 	in, out *os.File
-	tail    files.Tail
+	tail    text.Tail
 	done    chan struct{}
 }
 
@@ -144,7 +145,7 @@ func newCapture(limit int) (*capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &capture{in: in, out: out, tail: files.Tail{Limit: limit}, done: make(chan struct{})}
+	c := &capture{in: in, out: out, tail: text.Tail{Limit: limit}, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
 		_, _ = io.Copy(&c.tail, c.out) // until the end of the output, or until finish stops it
