@@ -283,7 +283,11 @@ func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
 	v.Totals.Seconds += totals.Runtime.Seconds()
 	errs[2] = err
 	skipped, err := f.db.Views.Skips(ctx)
-	skipped = slices.DeleteFunc(append([]state.StoredSkip{}, skipped...), func(s state.StoredSkip) bool { return !f.wants(s.IssueID) })
+	claimed := map[string]bool{} // since the pass that skipped the issue
+	for _, c := range f.recorded.Claims {
+		claimed[c.IssueID] = true
+	}
+	skipped = slices.DeleteFunc(append([]state.StoredSkip{}, skipped...), func(s state.StoredSkip) bool { return claimed[s.IssueID] || !f.wants(s.IssueID) })
 	if v.SkippedCount = len(skipped); o.All || len(o.Issues) > 0 {
 		v.Skipped = skipped
 	}
