@@ -98,7 +98,7 @@ func (s *starter) check() error {
 	}
 	var missing []string
 	for _, flag := range [][2]string{
-		{"--project", s.options.Project}, {"--repository", s.options.Repository}, {"--key-file", cmp.Or(s.options.KeyFile, s.knownKey())},
+		{"--project", s.options.Project}, {"--repository", s.options.Repository}, {"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, s.knownKey())},
 	} {
 		if flag[1] == "" {
 			missing = append(missing, flag[0])
@@ -165,6 +165,17 @@ func (s *starter) knownKey() string {
 	return strings.TrimSpace(cmp.Or(s.p.EnvFile[workflow.APIKeyVar], s.w.Getenv(workflow.APIKeyVar)))
 }
 
+// keySource says where the key comes from that findKey finds without a question.
+func (s *starter) keySource() string {
+	switch {
+	case s.options.KeyFile != "":
+		return "--key-file"
+	case strings.TrimSpace(s.p.EnvFile[workflow.APIKeyVar]) != "":
+		return s.p.EnvPath()
+	}
+	return "the environment variable " + workflow.APIKeyVar
+}
+
 // findKey finds a key that the tracker accepts: that of --key-file, the one that is already configured, or one that is typed. A
 // refused key may be typed again.
 func (s *starter) findKey(ctx context.Context) error {
@@ -180,7 +191,13 @@ func (s *starter) findKey(ctx context.Context) error {
 		}
 	}
 	if key != "" {
-		return s.tryKey(ctx, key)
+		err := s.tryKey(ctx, key)
+		if s.tracker.RefusedKey(err) {
+			refused := *exit.From(err)
+			refused.Hint += "; it comes from " + s.keySource()
+			err = &refused
+		}
+		return err
 	}
 	for try := 1; ; try++ {
 		typed, err := s.ask(ctx, s.tracker.KeyQuestion, "key", "")
@@ -289,5 +306,5 @@ func (s *starter) report() {
 		todo = "Create the label %q in %s, set it on an issue, then run:"
 	}
 	fmt.Fprintf(w.Stdout, "wrote %s, for the project %s\nthe key is in %s\n\n", term.Visible(s.p.Path), term.Visible(s.project.Name), term.Visible(s.p.EnvPath()))
-	fmt.Fprintf(w.Stdout, todo+"\n\n  %s\n", term.Visible(s.answers.Labels[0]), s.tracker.Name, strings.Join(next, "\n  "))
+	fmt.Fprintf(w.Stdout, todo+"\n\n  %s\n", term.Visible(s.answers.Labels[0]), s.tracker.Name, text.VisibleLines(strings.Join(next, "\n  ")))
 }
