@@ -23,7 +23,7 @@
 //
 // A running claim is never released: its run is stopped, a later pass settles it, and the tracker's answer then decides. The
 // exception is a run that was stopped because the workflow names another project. An operator's hold is released only when
-// the issue reaches a terminal state or the workflow names another project.
+// the issue reaches a terminal state or the workflow names another project that the tracker knows.
 //
 // # Invariants
 //

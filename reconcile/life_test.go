@@ -82,7 +82,7 @@ func (l *life) snapshot(t *rapid.T) Snapshot {
 	})
 	s.DispatchOff = rarely(t, "dispatch off")
 	if rarely(t, "only") {
-		s.Only, s.AnySlot = issueNo(1+upTo(t, 4, "this")).ID, rapid.Bool().Draw(t, "any slot")
+		s.Only, s.AtOnce = issueNo(1+upTo(t, 4, "this")).ID, rapid.Bool().Draw(t, "any slot")
 	}
 	if rarely(t, "used up") {
 		s.Account.Limit = &Limit{Window: "primary", Until: l.now.Add(time.Hour)}
@@ -171,7 +171,7 @@ func (l *life) end(t *rapid.T) {
 func (l *life) order(t *rapid.T) {
 	l.orders++
 	i := issueNo(1 + upTo(t, 4, "issue"))
-	verb := rapid.SampledFrom([]Verb{VerbStop, VerbHold, VerbRetry, VerbPause, VerbResume, VerbStopAll}).Draw(t, "verb")
+	verb := rapid.SampledFrom([]Verb{VerbStop, VerbHold, VerbRetry, VerbPause, VerbResume, VerbStopAll, VerbUnblock}).Draw(t, "verb")
 	l.commands[l.orders] = Command{ID: l.orders, Verb: verb, IssueID: i.ID, Identifier: i.Identifier}
 }
 

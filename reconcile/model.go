@@ -163,6 +163,7 @@ const (
 	VerbRetry   Verb = "retry"
 	VerbPause   Verb = "pause"
 	VerbResume  Verb = "resume"
+	VerbUnblock Verb = "unblock" // an operator's, or a pass's that has found a changed workflow
 )
 
 // Command is a request of an operator, stored until a pass carries it out.

@@ -13,7 +13,7 @@ import (
 //	clock ─► ended runs ─► commands ─► other projects ─► refresh ─► caps ─► dispatch ─► sweep
 //
 // Each step sees the claims as the earlier steps leave them, so that one pass may settle a run and dispatch the next one.
-// Without the tracker's answer only the first four steps are taken.
+// Without the tracker's answer only the first three steps are taken.
 func Compute(s Snapshot) Plan { return compute(s).plan }
 
 // compute is Compute, but returns the planner, which also has the claims as the plan leaves them.
@@ -33,11 +33,13 @@ func compute(s Snapshot) *planner {
 	p.clock()
 	p.ended()
 	p.commands()
-	p.otherProjects()
 	if s.Tracker != nil {
+		p.otherProjects()
 		p.refresh()
 		p.caps()
-		if !s.DispatchOff {
+		if s.DispatchOff {
+			p.plan.Obstacle = p.newDispatch().later()
+		} else {
 			p.dispatch()
 		}
 		p.sweep()
@@ -151,12 +153,12 @@ func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
 	return c
 }
 
-// otherProjects releases the claims of other endpoints and projects. Their workspaces stay. Nothing is released while the
-// workflow's project is unknown.
+// otherProjects releases the claims of other endpoints and projects. Their workspaces stay. The tracker must have answered about
+// the issue, because only then the workflow's project is known to exist: a mistyped slug must not end a hold.
 func (p *planner) otherProjects() {
 	for _, c := range p.byAge() {
 		switch {
-		case p.s.Policy.Project == "" || c.Project == p.s.Policy.Project:
+		case c.Project == p.s.Policy.Project || !p.s.Tracker.Asked[c.IssueID]:
 		case c.Status == Running:
 			p.stop(*c, StopProject, nil)
 		default:
@@ -189,6 +191,8 @@ func (p *planner) commands() {
 		switch cmd.Verb {
 		case VerbPause, VerbResume:
 			p.setPaused(cmd)
+		case VerbUnblock:
+			p.unblock(cmd)
 		case VerbStopAll:
 			// It concerns every claim even in a pass for one issue, because that pass deletes the command.
 			for _, c := range p.everyClaim() {
@@ -209,6 +213,20 @@ func (p *planner) setPaused(cmd Command) {
 	paused := cmd.Verb != VerbResume
 	p.s.Paused = paused
 	p.update(&Change{Paused: &paused, Commands: []int64{cmd.ID}})
+}
+
+// unblock ends the blocks of the project, and the waiting of every claim, even in a pass for one issue, because that pass deletes
+// the command. The blocks of the account are not the planner's.
+func (p *planner) unblock(cmd Command) {
+	for _, c := range p.everyClaim() {
+		if c.Status == Waiting && c.DueAt.After(p.s.Now) {
+			next := *c
+			next.DueAt = p.s.Now
+			p.update(p.put(next))
+		}
+	}
+	p.s.AgentBlock, p.s.TrackerBlock, p.s.Unblocked = nil, nil, p.s.Now
+	p.update(&Change{AgentBlock: &Block{}, TrackerBlock: &Block{}, Unblocked: p.s.Now, Commands: []int64{cmd.ID}})
 }
 
 func (p *planner) issueCommand(cmd Command) {

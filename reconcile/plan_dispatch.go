@@ -20,7 +20,11 @@ type dispatch struct {
 	*planner
 	taken   int
 	byState map[string]int
-	probes  int // how many runs may start: at most one while the agent or the account is blocked, otherwise any number
+	probes  int    // how many runs may start: at most one while the agent or the account is blocked, otherwise any number
+	block   *Block // the one that lets no run start now, nil for none
+	tester  string // the issue whose run tests whether a block is over, empty for none
+	// obstacle keeps every issue from starting, nil for none. Blocks are not among them: runs that an operator asks for start.
+	obstacle *Obstacle
 }
 
 // MessageNoSlot is the specification's text for a due retry without a slot (8.4).
@@ -32,6 +36,7 @@ func (p *planner) dispatch() {
 		p.plan.Skips = []Skip{}
 	}
 	d := p.newDispatch()
+	began, obstacle := d.taken, cmp.Or(d.obstacle, d.blocked())
 	for _, c := range d.contenders() {
 		reason, message := d.refuse(c)
 		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason, Message: message}
@@ -50,6 +55,9 @@ func (p *planner) dispatch() {
 			}
 		}
 	}
+	if d.taken == began {
+		p.plan.Obstacle = obstacle
+	}
 	if p.s.Tracker.Fetched {
 		p.unsavedSkips()
 	}
@@ -58,7 +66,7 @@ func (p *planner) dispatch() {
 // newDispatch counts the slots that are taken (specification 8.3): by running claims, and by ended runs with remaining
 // processes, because it is not certain yet that these can be ended. It also counts how many runs may start under a block.
 func (p *planner) newDispatch() *dispatch {
-	d := &dispatch{planner: p, byState: map[string]int{}, probes: math.MaxInt}
+	d := &dispatch{planner: p, byState: map[string]int{}, probes: math.MaxInt, obstacle: p.s.obstacle()}
 	for _, c := range p.claims {
 		if c.Status == Running {
 			d.take(c.Issue.State)
@@ -71,12 +79,14 @@ func (p *planner) newDispatch() *dispatch {
 	}
 	for _, b := range p.dispatchBlocks() {
 		d.probes = min(d.probes, 1)
-		probing := p.s.Now.Before(b.NextTry) || b == p.s.Account.Block && p.s.Account.Probing
-		for _, r := range p.runs {
-			probing = probing || b.startedUnder(*r)
+		waits := p.s.Now.Before(b.NextTry) || b == p.s.Account.Block && p.s.Account.Probing
+		for _, r := range p.s.Runs {
+			if p.runs[r.ID] != nil && b.startedUnder(r) {
+				waits, d.tester = true, r.Identifier
+			}
 		}
-		if probing {
-			d.probes = 0
+		if waits {
+			d.probes, d.block = 0, b
 		}
 	}
 	return d
@@ -98,7 +108,7 @@ func (d *dispatch) contenders() []contender {
 	p := d.planner
 	var list []contender
 	for _, c := range p.byAge() {
-		if c.Status != Waiting || !p.eligible[c.IssueID] || c.DueAt.After(p.s.Now) {
+		if c.Status != Waiting || !p.eligible[c.IssueID] || c.DueAt.After(p.s.Now) && !p.s.atOnce(c.IssueID) {
 			continue
 		}
 		if _, blocked := p.s.blockers(c.Issue); blocked {
@@ -160,6 +170,46 @@ func rank(i Issue) (priority int, created int64) {
 	return priority, created
 }
 
+// obstacle returns what keeps every issue from starting, except for the blocks that a run may test; nil for nothing.
+func (s *Snapshot) obstacle() *Obstacle {
+	switch limit, least := s.Account.Limit, s.Policy.MinFreeBytes; {
+	case s.Paused:
+		return &Obstacle{Reason: SkipPaused, Message: "symphony resume ends the pause"}
+	case s.HostBlock != nil:
+		return &Obstacle{Reason: SkipBlocked, Message: s.HostBlock.Code + ": " + s.HostBlock.Message}
+	case limit != nil:
+		return &Obstacle{Reason: SkipRateLimited, Message: limit.Text(s.Account.Home, s.Now), Until: limit.Until}
+	case s.Tracker != nil && s.Tracker.Low:
+		return &Obstacle{Reason: SkipRateLimited, Message: "less than a tenth of the tracker's allowance is left"}
+	case s.FreeBytes >= 0 && s.FreeBytes < least:
+		message := fmt.Sprintf("%d MiB free, workspace.min_free_bytes asks for %d", s.FreeBytes>>20, least>>20)
+		return &Obstacle{Reason: SkipDiskLow, Message: message}
+	}
+	return nil
+}
+
+// blocked returns the block under which no run starts now, nil for none.
+func (d *dispatch) blocked() *Obstacle {
+	if d.block == nil {
+		return nil
+	}
+	return &Obstacle{Reason: SkipBlocked, Message: d.block.Code + ": " + d.block.Message, Until: d.block.NextTry, Tester: d.tester}
+}
+
+// later returns what keeps a later pass from starting a run, nil for nothing.
+func (d *dispatch) later() *Obstacle {
+	asked := func(c *Claim) bool { return c.Status == Waiting && d.s.insists(contender{issue: c.Issue, claim: c}) }
+	if d.obstacle == nil && slices.ContainsFunc(d.byAge(), asked) {
+		return nil
+	}
+	return cmp.Or(d.obstacle, d.blocked())
+}
+
+// insists reports whether an operator asks for this run. It starts in spite of a block and tests whether that is over.
+func (s *Snapshot) insists(c contender) bool {
+	return s.atOnce(c.issue.ID) || c.claim != nil && c.claim.Kind == Requested
+}
+
 // refuse returns the first reason for which a contender cannot start; empty if it can. The rules for candidates alone
 // (specification 8.2) were checked for a retry by the refresh.
 func (d *dispatch) refuse(c contender) (reason, message string) {
@@ -167,7 +217,7 @@ func (d *dispatch) refuse(c contender) (reason, message string) {
 	names, open := s.blockers(issue)
 	state := NormalizeState(issue.State)
 	limit, limited := pol.MaxByState[state]
-	anySlot := s.AnySlot && s.Only == issue.ID // SYMPHONY_MAX_AGENTS still applies
+	anySlot := s.atOnce(issue.ID) // SYMPHONY_MAX_AGENTS still applies
 	switch {
 	case issue.Malformed != "":
 		return SkipMalformed, "the tracker's record is malformed: " + issue.Malformed
@@ -177,21 +227,13 @@ func (d *dispatch) refuse(c contender) (reason, message string) {
 		return SkipAssignee, "is not assigned to " + pol.Assignee
 	case c.claim == nil && open:
 		return SkipBlockedBy, "waits for " + names
-	case s.Paused:
-		return SkipPaused, "symphony resume ends the pause"
+	case d.obstacle != nil:
+		return d.obstacle.Reason, d.obstacle.Message
 	case d.removing[issue.ID]:
 		return SkipWorkspaceBusy, "its old workspace is being removed"
-	case s.HostBlock != nil:
-		return SkipBlocked, s.HostBlock.Code + ": " + s.HostBlock.Message
-	case account.Limit != nil:
-		return SkipRateLimited, account.Limit.Text(account.Home, s.Now)
-	case d.probes <= 0:
-		b := d.dispatchBlocks()[0]
+	case d.probes <= 0 && !s.insists(c):
+		b := cmp.Or(d.block, d.dispatchBlocks()[0])
 		return SkipBlocked, b.Code + ": " + b.Message
-	case s.Tracker.Low:
-		return SkipRateLimited, "less than a tenth of the tracker's allowance is left"
-	case s.FreeBytes >= 0 && s.FreeBytes < pol.MinFreeBytes:
-		return SkipDiskLow, fmt.Sprintf("%d MiB free, workspace.min_free_bytes asks for %d", s.FreeBytes>>20, pol.MinFreeBytes>>20)
 	case !anySlot && d.taken >= pol.MaxConcurrent:
 		return SkipNoSlot, fmt.Sprintf("%d of %d slots taken", d.taken, pol.MaxConcurrent)
 	case !anySlot && limited && d.byState[state] >= limit:
@@ -240,8 +282,11 @@ func (d *dispatch) start(c contender) {
 	}
 	probed := s.Account.Block
 	if probed != nil {
-		next := probed.Tried(s.Now)
-		s.Account.Block, reason = &next, "probe"
+		next, read := probed.Tried(s.Now), *probed
+		if s.insists(c) {
+			read.NextTry = time.Time{} // whenever the next try is due
+		}
+		s.Account.Block, probed, reason = &next, &read, "probe"
 	}
 	if b := s.AgentBlock; b != nil {
 		next := b.Tried(s.Now)

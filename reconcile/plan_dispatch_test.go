@@ -177,7 +177,7 @@ func TestSlots(t *testing.T) {
 		}, "reap A-1 worker_lost; settle A-1 lost; skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot"},
 		{"any slot, for this issue", func(s *scene) {
 			s.Policy.MaxConcurrent, s.Policy.MaxByState["todo"] = 1, 1
-			s.Only, s.AnySlot = "id-4", true
+			s.Only, s.AtOnce = "id-4", true
 		}, "dispatch A-4"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {

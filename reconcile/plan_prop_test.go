@@ -48,7 +48,7 @@ func checkPlan(t *rapid.T, s Snapshot) {
 	}
 	for _, cmd := range s.Commands {
 		want := 1
-		if cmd.Verb != VerbPause && cmd.Verb != VerbResume && cmd.Verb != VerbStopAll && !s.concerns(cmd.IssueID) {
+		if cmd.Verb != VerbPause && cmd.Verb != VerbResume && cmd.Verb != VerbStopAll && cmd.Verb != VerbUnblock && !s.concerns(cmd.IssueID) {
 			want = 0
 		}
 		if times[cmd.ID] != want {
@@ -60,6 +60,7 @@ func checkPlan(t *rapid.T, s Snapshot) {
 // checkDispatches checks what is started and what is skipped.
 func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 	used, started, runs := p.newDispatch(), map[string]int{}, map[string]bool{}
+	asked := 0 // runs that an operator asked for, which start in spite of blocks
 	for _, c := range s.Claims {
 		runs[c.IssueID] = c.Status == Running
 	}
@@ -69,13 +70,16 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 			runs[a.IssueID] = false
 		case ActDispatch:
 			started[a.IssueID]++
+			if s.atOnce(a.IssueID) || p.claims[a.IssueID].Kind == Requested {
+				asked++
+			}
 			if runs[a.IssueID] {
 				fail("%s runs already", a.Identifier)
 			}
 			runs[a.IssueID] = true
 			state := NormalizeState(a.Change.Insert.Issue.State)
 			limit, limited := s.Policy.MaxByState[state]
-			if !s.AnySlot && (used.taken > s.Policy.MaxConcurrent || limited && used.byState[state] > limit) {
+			if !s.AtOnce && (used.taken > s.Policy.MaxConcurrent || limited && used.byState[state] > limit) {
 				fail("%d of %d slots, %d of %d in %s", used.taken, s.Policy.MaxConcurrent, used.byState[state], limit, state)
 			}
 			if (a.Probe != nil) != (s.Account.Block != nil) {
@@ -87,10 +91,12 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 	n, account := len(started), s.Account
 	switch {
 	case n == 0:
-	case p.s.Paused, s.Tracker == nil, s.DispatchOff, s.Tracker.Low, s.FreeBytes == 1, account.Limit != nil, account.Probing:
+	case p.s.Paused, s.Tracker == nil, s.DispatchOff, s.Tracker.Low, s.FreeBytes == 1, account.Limit != nil, account.Probing && n > asked:
 		fail("dispatched")
-	case n > 1 && (p.s.AgentBlock != nil || account.Block != nil), account.Slots != nil && n > account.Slots.Free:
+	case n > asked+1 && (p.s.AgentBlock != nil || account.Block != nil), account.Slots != nil && n > account.Slots.Free:
 		fail("%d dispatched", n)
+	case p.plan.Obstacle != nil:
+		fail("something is started in spite of %s", p.plan.Obstacle.Reason)
 	}
 	// Every candidate becomes either a claim (old or new) or a skip, and none is dispatched twice.
 	if s.Tracker == nil || !s.Tracker.Fetched || s.DispatchOff || s.Only != "" {

@@ -198,18 +198,20 @@ func TestAgentsOwnCommentEndsNoHold(t *testing.T) {
 	}
 }
 
-// The claims of another project are released, and their workspaces stay (design 4).
+// The claims of another project are released once the tracker has answered, and their workspaces stay (design 4).
 func TestProjectChange(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldOperator).
-		running(issueNo(4), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(5), nil)
-	for i := range s.Claims[:4] {
+		running(issueNo(4), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(5), nil).claim(issueNo(6), nil)
+	for i := range s.Claims[:5] {
 		s.Claims[i].Project = otherProject
 	}
-	const want = "settle A-4 succeeded; stop A-1 project_change; release A-2 project_change; release A-3 project_change; release A-4 project_change"
-	equal(t, "plan", story(Compute(s.Snapshot)), want)
+	equal(t, "no answer: the project may be mistyped", story(Compute(s.Snapshot)), "settle A-4 succeeded")
 
-	s.Policy.Project = "" // the workflow could not be read
-	equal(t, "unknown project", story(Compute(s.Snapshot)), "settle A-4 succeeded")
+	const want = "settle A-4 succeeded; stop A-1 project_change; release A-2 project_change; release A-3 project_change; " +
+		"release A-4 project_change; dispatch A-6 backoff"
+	s.same()
+	delete(s.Tracker.Asked, "id-5") // the allowance was low
+	equal(t, "plan", story(Compute(s.Snapshot)), want)
 }
 
 // The sweep removes only workspaces of unclaimed issues that are terminal.

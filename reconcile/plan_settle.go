@@ -175,7 +175,7 @@ func blocks(r Run) bool {
 
 // blockAfter sets and returns the block that follows from the end of a run, nil for none.
 func (p *planner) blockAfter(r Run) *Block {
-	if !blocks(r) || p.s.Account.shared(r) {
+	if !blocks(r) || p.s.Account.shared(r) || p.s.outdated(r) {
 		return nil
 	}
 	b := p.s.AgentBlock.After(r.ErrorCode, r.ErrorText, endOf(r, p.s.Now))
@@ -186,6 +186,11 @@ func (p *planner) blockAfter(r Run) *Block {
 	}
 	p.s.AgentBlock = &b
 	return &b
+}
+
+// outdated reports whether the run began before the blocks were last ended: its fault may be repaired.
+func (s *Snapshot) outdated(r Run) bool {
+	return r.StartedAt.Before(s.Unblocked) && !s.Unblocked.After(s.Now) // not if the clock was set back since
 }
 
 // endOf returns when the run ended, or now if that is unknown or in the future.

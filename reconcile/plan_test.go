@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -56,6 +57,13 @@ func TestCommands(t *testing.T) {
 		{VerbStopAll, "stopping", "", "running #1 runs=1"},
 		{VerbStopAll, "waiting", "", "retry backoff #5 in 1m0s failures=4 runs=9"},
 		{VerbStopAll, "operator", "", "held operator"},
+
+		{VerbUnblock, "unclaimed", "", "unclaimed"},
+		{VerbUnblock, "running", "", "running #5 failures=4 runs=9"},
+		{VerbUnblock, "ended", "settle A-1 failed", "retry backoff #2 in 0s failures=1 runs=1"},
+		{VerbUnblock, "waiting", "", "retry backoff #5 in 0s failures=4 runs=9"},
+		{VerbUnblock, "capped", "", "held max_failures"},
+		{VerbUnblock, "operator", "", "held operator"},
 	} {
 		t.Run(string(row.verb)+" "+row.status, func(t *testing.T) {
 			s := newScene()
@@ -66,6 +74,87 @@ func TestCommands(t *testing.T) {
 			equal(t, "consumed", fmt.Sprint(consumed(p.plan)), "[1]")
 			equal(t, "paused", p.s.Paused, row.verb == VerbStopAll)
 		})
+	}
+}
+
+// An operator who has repaired a fault waits for nothing: unblock and a changed workflow end the block, and faults of runs that
+// began before. retry and run start their issue in spite of the block, but not a second one.
+func TestRepaired(t *testing.T) {
+	const wait = 9 * time.Minute
+	blocked := func() *scene {
+		s := newScene().candidates(issueNo(3))
+		s.AgentBlock = &Block{Code: "codex_not_found", Message: "old", Since: noon.Add(-time.Hour), NextTry: noon.Add(wait), Tries: 7}
+		s.TrackerBlock = &Block{Code: "tracker_rate_limited", NextTry: noon.Add(wait)}
+		return s
+	}
+	asked := func(c *Claim) { c.Kind = Requested }
+	for _, row := range []struct {
+		rule string
+		s    *scene
+		want string
+	}{
+		{"blocked", blocked().claim(issueNo(2), nil).same(), "skip A-3 blocked"},
+		{"unblock", blocked().claim(issueNo(2), nil).same().command(VerbUnblock, Issue{}), "dispatch A-2 backoff; dispatch A-3"},
+		{"retry", blocked().claim(issueNo(2), asked).same(), "dispatch A-2 probe; skip A-3 blocked"},
+		{"retry of two", blocked().claim(issueNo(1), asked).claim(issueNo(2), asked).same(), "dispatch A-1 probe; dispatch A-2 probe; skip A-3 blocked"},
+		{"run", blocked().edit(func(s *Snapshot) { s.Only, s.AtOnce = "id-3", true }), "dispatch A-3 probe"},
+		{"run in a backoff", newScene().claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(wait) }).same().candidates().
+			edit(func(s *Snapshot) { s.Only, s.AtOnce = "id-2", true }), "dispatch A-2 backoff"},
+		{"run while the project is paused", blocked().edit(func(s *Snapshot) { s.Only, s.AtOnce, s.Paused = "id-3", true, true }), "skip A-3 paused"},
+	} {
+		p := compute(row.s.Snapshot)
+		equal(t, row.rule, story(p.plan), row.want)
+		equal(t, row.rule+": an obstacle", p.plan.Obstacle != nil, !strings.Contains(row.want, "dispatch"))
+		if row.rule == "unblock" {
+			equal(t, "blocks", p.s.AgentBlock == nil && p.s.TrackerBlock == nil, true)
+		}
+	}
+	// A run that met the fault before it was repaired does not block again; a later one does.
+	for began, want := range map[time.Duration]bool{-time.Minute: false, 0: true} {
+		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) {
+			r.Outcome, r.ErrorCode, r.StartedAt = Failed, "codex_not_found", noon.Add(-time.Second).Add(began)
+		})
+		s.Unblocked = noon.Add(-time.Second)
+		equal(t, fmt.Sprint("blocked by a run of ", began), compute(s.Snapshot).s.AgentBlock != nil, want)
+	}
+}
+
+// A pass that starts nothing says why, until when, and what tests whether it is over.
+func TestObstacle(t *testing.T) {
+	block := func(s *Snapshot) {
+		s.AgentBlock = &Block{Code: "network", Message: "x", Since: noon.Add(-time.Hour), NextTry: noon.Add(time.Minute)}
+	}
+	for want, edit := range map[string]func(*Snapshot){
+		"":                                       func(*Snapshot) {},
+		"paused: symphony resume ends the pause": func(s *Snapshot) { s.Paused = true },
+		"blocked: network: x until 12:01":        block,
+		"blocked: network: x until 12:00, A-7": func(s *Snapshot) {
+			block(s)
+			s.AgentBlock.NextTry = noon
+			probe := newScene().running(issueNo(7), nil)
+			s.Claims, s.Runs, s.Liveness = probe.Claims, probe.Runs, probe.Liveness
+		},
+		"rate_limited: codex's primary limit of  is used up until 13:00 until 13:00": func(s *Snapshot) {
+			s.Account.Limit = &Limit{Window: "primary", Until: noon.Add(time.Hour)}
+		},
+		"rate_limited: less than a tenth of the tracker's allowance is left": func(s *Snapshot) { s.Tracker.Low = true },
+		"disk_low: 1 MiB free, workspace.min_free_bytes asks for 2048":       func(s *Snapshot) { s.FreeBytes = 1 << 20 },
+	} {
+		for _, off := range []bool{false, true} {
+			s := newScene().candidates().edit(edit)
+			s.DispatchOff = off
+			got := ""
+			if o := Compute(s.Snapshot).Obstacle; o != nil {
+				got = o.Reason + ": " + o.Message
+				if !o.Until.IsZero() {
+					got += " until " + o.Until.Format("15:04")
+				}
+				if o.Tester != "" {
+					got += ", " + o.Tester
+				}
+			}
+			equal(t, "obstacle", got, want)
+		}
 	}
 }
 

@@ -35,7 +35,8 @@ type State struct {
 	AgentBlock, TrackerBlock, HostBlock *Block           // faults of the machine, nil if there is none
 	Tokens                              map[string]int64 // used by each claimed issue over all of its runs
 	LastSweep                           time.Time
-	ReadOnly                            bool // a newer version owns the database: this one settles and refreshes, but dispatches nothing
+	Unblocked                           time.Time // when an operator or a changed workflow last ended the blocks; zero for never
+	ReadOnly                            bool      // a newer version owns the database: this one settles and refreshes, but dispatches nothing
 }
 
 // Options limit what a pass does.
@@ -44,9 +45,10 @@ type Options struct {
 	// DispatchOff: start no agent, because the workflow is invalid, the schedule is dead, or a newer version owns the
 	// database. The pass still settles, stops and releases.
 	DispatchOff bool
-	// Only confines the pass to the issue with this id; AnySlot lets that issue start even if all slots are taken.
-	Only    string
-	AnySlot bool
+	// Only confines the pass to the issue with this id. AtOnce lets that issue start even if all slots are taken, it waits for a
+	// retry, or a block waits for its next try.
+	Only   string
+	AtOnce bool
 	// TrackerLow: less than a tenth of the tracker's allowance was left at its last answer, and the allowance has not been
 	// renewed since. The pass asks only for the issues of running claims.
 	TrackerLow bool
@@ -54,6 +56,9 @@ type Options struct {
 
 // concerns reports whether the pass may touch the issue.
 func (o Options) concerns(issueID string) bool { return o.Only == "" || o.Only == issueID }
+
+// atOnce reports whether an operator has asked for a run of the issue now.
+func (o Options) atOnce(issueID string) bool { return o.AtOnce && o.Only == issueID }
 
 // Liveness is what a probe found of a run's processes.
 type Liveness struct {
@@ -220,7 +225,7 @@ type Action struct {
 	Message             string // for people
 
 	Change  *Change // what is stored for the action; nil for a reap and for most stops
-	Probe   *Block  // the block of the account that this dispatch tests, nil for none
+	Probe   *Block  // the block of the account that this dispatch tests, with a zero NextTry if an operator asked for it; nil for none
 	Outcome Outcome // what a reap records for a dead run that recorded none
 	Kill    bool    // of a reap: the worker is alive and is killed first
 	GiveUp  bool    // of a reap: the run is settled even if processes remain
@@ -234,20 +239,21 @@ type Gone struct {
 
 // Change is one transaction of a pass: the claim, and everything that must be stored together with it.
 type Change struct {
-	Claim                               *Claim  // the new content, with the Version that it replaces (0 inserts); nil leaves claims alone
-	Delete                              bool    // the claim is deleted instead
-	Gone                                *Gone   // why a deleted claim was released
-	Insert                              *Run    // a new run, which the claim now waits for
-	Settle                              string  // the id of the run to settle; its totals are added in the same transaction
-	Commands                            []int64 // the ids of the commands to delete
-	AgentBlock, TrackerBlock, HostBlock *Block  // nil keeps a block; a block without a code clears it
-	Paused                              *bool   // nil keeps the pause as it is
+	Claim                               *Claim    // the new content, with the Version that it replaces (0 inserts); nil leaves claims alone
+	Delete                              bool      // the claim is deleted instead
+	Gone                                *Gone     // why a deleted claim was released
+	Insert                              *Run      // a new run, which the claim now waits for
+	Settle                              string    // the id of the run to settle; its totals are added in the same transaction
+	Commands                            []int64   // the ids of the commands to delete
+	AgentBlock, TrackerBlock, HostBlock *Block    // nil keeps a block; a block without a code clears it
+	Paused                              *bool     // nil keeps the pause as it is
+	Unblocked                           time.Time // the new State.Unblocked; zero keeps it
 }
 
 // Empty reports whether the change changes nothing.
 func (c Change) Empty() bool {
 	return c.Claim == nil && !c.Delete && c.Insert == nil && c.Settle == "" && len(c.Commands) == 0 &&
-		c.AgentBlock == nil && c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil
+		c.AgentBlock == nil && c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil && c.Unblocked.IsZero()
 }
 
 // String is the line that symphony tick prints for the action.
@@ -293,11 +299,20 @@ const (
 	SkipUnsavedWork   = "unsaved_work"
 )
 
+// Obstacle is why a pass starts no run, whatever the issue.
+type Obstacle struct {
+	Reason  string    // a Skip constant, or the code of an error of the pass
+	Message string    // for people
+	Until   time.Time // when it ends, or is tested again; zero if that is not a matter of time
+	Tester  string    // the issue whose run tests whether it is over, empty for none
+}
+
 // Plan is what a pass will do, in order.
 type Plan struct {
-	Actions []Action
-	Skips   []Skip // candidates that are not started; nil if the candidates were not read
-	Waits   []Skip // due retries that are not started
+	Actions  []Action
+	Skips    []Skip    // candidates that are not started; nil if the candidates were not read
+	Waits    []Skip    // due retries that are not started
+	Obstacle *Obstacle // nil if runs are started, or if nothing keeps all issues from starting
 }
 
 // starts reports whether the action starts a process that must outlive the pass.

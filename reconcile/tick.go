@@ -19,6 +19,8 @@ type Report struct {
 	// planned: it may be past by now, and a pass after it has something to do. Both are zero if there is none.
 	NextDue, NextWake time.Time
 	TrackerLow        bool // nothing was started, because less than a tenth of the tracker's allowance is left
+	// Obstacle is why the pass started nothing; nil if it started runs, or did not look for issues to start.
+	Obstacle *Obstacle
 }
 
 // Tick runs one pass. The local half, which needs only this machine, is applied before the tracker is asked, so that a tracker
@@ -159,7 +161,7 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 		planned = compute(*s)
 	}
 	plan := planned.plan
-	s.Claims, t.report.Waits = planned.remaining(), plan.Waits
+	s.Claims, t.report.Waits, t.report.Obstacle = planned.remaining(), plan.Waits, cmp.Or(t.report.Obstacle, plan.Obstacle)
 	if plan.Skips != nil {
 		t.report.Skips = plan.Skips
 	}
@@ -334,7 +336,9 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 		if resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
 			err = candidatesErr // it says when the next request may be made
 		}
-		t.blockTracker(work, t.fail("tracker_error", err), resetOf(err))
+		known := t.fail("tracker_error", err)
+		t.blockTracker(work, known, resetOf(err))
+		t.report.Obstacle = &Obstacle{Reason: known.Code, Message: known.Message, Until: resetOf(err)}
 	} else if requested := len(ids) > 0 || tracked.Fetched; requested && t.snapshot.TrackerBlock != nil {
 		t.store(work, Change{TrackerBlock: &Block{}})
 	}
@@ -410,20 +414,22 @@ func (t *tick) wantCandidates(claims []Claim) bool {
 			return true
 		}
 	}
-	return running < t.Policy.MaxConcurrent || t.snapshot.AnySlot
+	return running < t.Policy.MaxConcurrent || t.snapshot.AtOnce
 }
 
-// limited reports whether the tracker's last rate limit still lasts.
+// limited reports whether the tracker's last rate limit still lasts. A pass that starts an issue at once asks nevertheless: its
+// operator's command has just got an answer.
 func (t *tick) limited() bool {
 	b := t.snapshot.TrackerBlock
 	now := t.snapshot.Now
-	if b == nil || b.Code != "tracker_rate_limited" || !now.Before(b.NextTry) {
+	if b == nil || b.Code != "tracker_rate_limited" || !now.Before(b.NextTry) || t.snapshot.AtOnce {
 		return false
 	}
 	if b.Since.After(now) || b.NextTry.After(now.Add(longestReset)) {
 		return false // the clock was set back since, and only the tracker knows how long the limit still lasts
 	}
 	_ = t.fail("", &Error{Code: b.Code, Message: b.Message, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
+	t.report.Obstacle = &Obstacle{Reason: b.Code, Message: b.Message, Until: b.NextTry}
 	return true
 }
 

@@ -28,6 +28,7 @@ type world struct {
 	hostBlock    *Block
 	skips        []Skip
 	lastSweep    time.Time
+	unblocked    time.Time
 	used         map[string]int64 // tokens of settled runs, by issue id
 	settled      map[string]int   // the number of settlements, by run id
 
@@ -169,7 +170,7 @@ func (w *world) State(ctx context.Context) (State, error) {
 	if w.dead {
 		return State{}, errDead
 	}
-	rec := State{Paused: w.paused, ReadOnly: w.readOnly, AgentBlock: w.agentBlock, TrackerBlock: w.trackerBlock, HostBlock: w.hostBlock, LastSweep: w.lastSweep, Tokens: map[string]int64{}}
+	rec := State{Paused: w.paused, ReadOnly: w.readOnly, AgentBlock: w.agentBlock, TrackerBlock: w.trackerBlock, HostBlock: w.hostBlock, LastSweep: w.lastSweep, Unblocked: w.unblocked, Tokens: map[string]int64{}}
 	for _, id := range slices.Sorted(maps.Keys(w.claims)) {
 		rec.Claims = append(rec.Claims, w.claims[id])
 		rec.Tokens[id] = w.used[id]
@@ -253,6 +254,9 @@ func (w *world) commit(now time.Time, c Change) {
 	setBlock(&w.hostBlock, c.HostBlock)
 	if c.Paused != nil {
 		w.paused = *c.Paused
+	}
+	if !c.Unblocked.IsZero() {
+		w.unblocked = c.Unblocked
 	}
 }
 

@@ -210,7 +210,8 @@ func (a *Account) Worked(ctx context.Context, now, began time.Time) error {
 }
 
 // Probe records the alive file of the run that is to show whether the block is over. Only one project probes at a time: the
-// error is reconcile.ErrConflict if the block has changed since the caller read it, or if its next try is not due.
+// error is reconcile.ErrConflict if the block has changed since the caller read it, or if its next try is not due. A zero NextTry
+// says that an operator asks for the run, whenever the next try is due.
 func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block, alive string) error {
 	tried := false
 	err := a.change(ctx, func(rec *accountRecord) bool {
@@ -219,7 +220,7 @@ func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block
 		}
 		b := rec.Block.Unstepped(now)
 		b.Since = b.Since.Truncate(time.Millisecond) // as the run's start is stored
-		if tried = !b.NextTry.After(now); tried {
+		if tried = !b.NextTry.After(now) || read.NextTry.IsZero(); tried {
 			rec.Block = &accountBlock{Block: b.Tried(now.UTC()), Probe: alive}
 		}
 		return tried
@@ -228,6 +229,31 @@ func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block
 		return fmt.Errorf("the block of %s: %w", a.Home, reconcile.ErrConflict)
 	}
 	return err
+}
+
+// TryNow makes the next try of a block due.
+func (a *Account) TryNow(ctx context.Context, now time.Time) error {
+	if rec, err := a.load(); err != nil || rec.Block == nil {
+		return nil //nolint:nilerr // an unreadable file blocks nothing
+	}
+	return a.change(ctx, func(rec *accountRecord) bool {
+		due := rec.Block != nil && rec.Block.NextTry.After(now)
+		if due {
+			rec.Block.NextTry = now.UTC()
+		}
+		return due
+	})
+}
+
+// Forget ends the block and the limit. If the account is still refused, the next run finds out.
+func (a *Account) Forget(ctx context.Context, now time.Time) error {
+	if rec, err := a.load(); err != nil || rec.Block == nil && exhausted(rec, now) == nil {
+		return nil //nolint:nilerr // an unreadable file blocks nothing
+	}
+	return a.change(ctx, func(rec *accountRecord) bool {
+		rec.Block, rec.RateLimits, rec.OverAt = nil, nil, now.UTC()
+		return true
+	})
 }
 
 // change calls f under the lock to modify the record, and writes the record if f returns true.

@@ -181,6 +181,31 @@ func TestSharedBlock(t *testing.T) {
 	wantConflict(t, a.Probe(ctx, due.Add(time.Hour), *s.Block, "over"))
 }
 
+// TestRepairedAccount checks that an operator's run, and a changed workflow, need not wait for the next try, and that an operator can
+// end block and limit.
+func TestRepairedAccount(t *testing.T) {
+	a := newAccount(t)
+	test.OK(t, a.TryNow(ctx, epoch))
+	test.OK(t, a.Forget(ctx, epoch))
+	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
+	b := *read(t, a, epoch).Block
+	wantConflict(t, a.Probe(ctx, epoch, b, "early"))
+	b.NextTry = time.Time{}
+	test.OK(t, a.Probe(ctx, epoch, b, "an operator's"))
+	wantConflict(t, a.Probe(ctx, epoch, b, "read before"))
+
+	b = *read(t, a, epoch).Block
+	wantConflict(t, a.Probe(ctx, epoch, b, "early"))
+	test.OK(t, a.TryNow(ctx, epoch))
+	test.OK(t, a.Probe(ctx, epoch, b, "due"))
+
+	saveLimits(t, a, epoch, `{"primary":{"usedPercent":100,"resetsAt":%d}}`, epoch.Add(time.Hour).Unix())
+	test.OK(t, a.Forget(ctx, epoch))
+	if s := read(t, a, epoch); s.Block != nil || s.Limit != nil || !s.Over.Equal(epoch) {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestQuotaWithReset checks that there is no block if the end of a used-up limit is known.
 func TestQuotaWithReset(t *testing.T) {
 	a := newAccount(t)

@@ -351,6 +351,7 @@ const (
 	metaTrackerBlock = "blocked_tracker"
 	metaHostBlock    = "blocked_host"
 	metaSweep        = "last_sweep"
+	metaUnblocked    = "unblocked"
 	metaPruned       = "last_prune"
 )
 

@@ -82,7 +82,9 @@ func readSettings(t tx, dir string, all *reconcile.State) error {
 	}
 	all.ReadOnly = schema > schemaVersion
 	_, all.Paused = meta[metaPaused]
-	all.LastSweep, err = parseMillis(meta[metaSweep])
+	if all.LastSweep, err = parseMillis(meta[metaSweep]); err == nil {
+		all.Unblocked, err = parseMillis(meta[metaUnblocked])
+	}
 	return err
 }
 
@@ -132,6 +134,11 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 			continue
 		}
 		if err := saveBlock(t, now, key, *block); err != nil {
+			return err
+		}
+	}
+	if !c.Unblocked.IsZero() {
+		if err := setMeta(t, metaUnblocked, strconv.FormatInt(c.Unblocked.UnixMilli(), 10)); err != nil {
 			return err
 		}
 	}

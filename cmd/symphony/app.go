@@ -16,7 +16,7 @@ import (
 func constructors() []func(*term.Env) *cli.Command {
 	return []func(*term.Env) *cli.Command{
 		tickCommand, runCommand, psCommand, logsCommand, showCommand, reportCommand, stopCommand, holdCommand, retryCommand,
-		pauseCommand, resumeCommand, takeoverCommand, pruneCommand, trashCommand, restoreCommand, projectsCommand,
+		pauseCommand, resumeCommand, unblockCommand, takeoverCommand, pruneCommand, trashCommand, restoreCommand, projectsCommand,
 		approveCommand, denyCommand, answerCommand,
 		promptCommand, checkCommand, doctorCommand, initCommand, scheduleCommand, demoCommand, completionCommand, versionCommand,
 		workerCommand, demoAgentCommand, completeCommand,

@@ -29,6 +29,24 @@ func resumeCommand(w *term.Env) *cli.Command {
 	return verbCommand(w, reconcile.VerbResume, "start new runs again")
 }
 
+func unblockCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "unblock", Usage: "try again at once what waits after a fault", UsageText: usageText("unblock", "[WORKFLOW]"),
+		Description: `Run it when you have repaired what ps shows as BLOCKED. It ends the blocks of the project and of its codex
+account, the wait for a limit of codex or of the tracker, and the backoff of every issue. Holds and a pause
+stay. If the fault is not over, the next run finds it again, and no issue is charged with a failure.
+
+A changed WORKFLOW.md has the same effect, except that a limit of codex stays. retry and run start one issue in
+spite of a block.
+
+` + exampleText("symphony unblock"),
+		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print the pass as JSON"}),
+		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+			return operate.Unblock(c.Context, p)
+		}),
+	}
+}
+
 // verbCommand returns a command that stores a verb and runs the pass that applies it. Its argument is an issue, or none.
 func verbCommand(w *term.Env, verb reconcile.Verb, usage string, names ...string) *cli.Command {
 	name, arguments, example := string(verb), "[WORKFLOW]", "symphony "+string(verb)
@@ -46,7 +64,7 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage string, names ...string
 
 func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "run", Usage: "start one issue now, if every rule except the slots allows it, and follow its run",
+		Name: "run", Usage: "start one issue now and follow its run; slots, a backoff or a block are no reason to wait",
 		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
 		Description: "The command ends when the run ends, and exits 1 if the run did not succeed. Ctrl-C ends the command, not the run.\n\n" +
 			exampleText("symphony run ABC-7"),

@@ -37,17 +37,19 @@ type operation struct {
 
 // Apply stores a command about an issue, or about the project where issue is empty, runs a pass for it, and prints the result.
 func Apply(ctx context.Context, p *project.Project, verb reconcile.Verb, issue string) error {
-	return operate(ctx, p, verb, issue, func(o *operation) error {
-		if err := o.run(ctx); err != nil {
-			return err
-		}
-		if p.Env.JSON {
-			p.Env.PrintJSON(o.result.JSON())
-		} else if err := o.print(ctx); err != nil {
-			return err
-		}
-		return o.reportRest(ctx)
-	})
+	return operate(ctx, p, verb, issue, func(o *operation) error { return o.apply(ctx) })
+}
+
+func (o *operation) apply(ctx context.Context) error {
+	if err := o.run(ctx); err != nil {
+		return err
+	}
+	if o.p.Env.JSON {
+		o.p.Env.PrintJSON(o.result.JSON())
+	} else if err := o.print(ctx); err != nil {
+		return err
+	}
+	return o.reportRest(ctx)
 }
 
 // operate opens the database that the command and its pass share, resolves the issue, and calls do.
@@ -70,10 +72,25 @@ func operate(ctx context.Context, p *project.Project, verb reconcile.Verb, issue
 			return err
 		}
 		o.only = o.cmd.IssueID
-	case verb == reconcile.VerbStopAll:
+	case verb == reconcile.VerbStopAll, verb == reconcile.VerbUnblock:
 		o.only = ""
 	}
 	return do(o)
+}
+
+// Unblock ends what waits after a fault: blocks of the project and its account, limits, backoffs. Then it runs a pass.
+func Unblock(ctx context.Context, p *project.Project) error {
+	cfg, err := p.ConfigWithoutKey()
+	if err != nil {
+		return err
+	}
+	return operate(ctx, p, reconcile.VerbUnblock, "", func(o *operation) error {
+		err := errors.Join(project.OpenAccount(p, cfg.Codex.Home).Forget(ctx, p.Env.Now()), o.db.SetMeta(ctx, project.LowKey, ""))
+		if err != nil {
+			return err
+		}
+		return o.apply(ctx)
+	})
 }
 
 // run stores the command and runs a pass for it. If another pass has the lock, the command stays for the next one.
@@ -108,8 +125,13 @@ func (o *operation) print(ctx context.Context) error {
 		return nil
 	}
 	effect, err := o.effect(ctx)
-	if effect != "" {
-		fmt.Fprintln(o.p.Env.Stdout, term.Visible(effect))
+	for _, s := range slices.Concat(o.result.Skips, o.result.Waits) {
+		if o.cmd.Verb == reconcile.VerbRetry && s.IssueID == o.cmd.IssueID {
+			effect = strings.TrimPrefix(fmt.Sprintf("%s\n%s does not start now: %s (%s)", effect, s.Identifier, s.Message, s.Reason), "\n")
+		}
+	}
+	for line := range strings.Lines(effect) {
+		fmt.Fprintln(o.p.Env.Stdout, term.Visible(strings.TrimSuffix(line, "\n")))
 	}
 	for _, e := range o.result.Errors {
 		warning := fmt.Sprintf("%s was applied, but its pass reported %s", o.cmd.Verb, e)
@@ -128,6 +150,8 @@ func (o *operation) effect(ctx context.Context) (string, error) {
 		return "paused: no new run starts until symphony resume", nil
 	case reconcile.VerbResume:
 		return "resumed", nil
+	case reconcile.VerbUnblock:
+		return "unblocked: every waiting issue is due", nil
 	default: // the others have an issue
 	}
 	for _, a := range o.result.Applied {
@@ -160,7 +184,7 @@ func (o *operation) reportRest(ctx context.Context) error {
 	if !o.applied {
 		fmt.Fprintf(o.p.Env.Stderr, "symphony: the next pass applies %s\n", o.cmd.Verb)
 	}
-	needsPass := !o.applied || o.cmd.Verb == reconcile.VerbRetry || o.cmd.Verb == reconcile.VerbResume
+	needsPass := !o.applied || slices.Contains([]reconcile.Verb{reconcile.VerbRetry, reconcile.VerbResume, reconcile.VerbUnblock}, o.cmd.Verb)
 	if needsPass && !alive && !project.Looping(o.p.StateDir) {
 		fmt.Fprintln(o.p.Env.Stderr, "symphony: no schedule is active: run symphony tick")
 	}
@@ -176,7 +200,7 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 	if err != nil {
 		return err
 	}
-	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerManual, Only: issue.ID, AnySlot: true, Stays: true, LockTimeout: project.CommandPatience})
+	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerManual, Only: issue.ID, AtOnce: true, Stays: true, LockTimeout: project.CommandPatience})
 	switch {
 	case err != nil:
 		return err

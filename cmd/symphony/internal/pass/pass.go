@@ -3,6 +3,7 @@
 package pass
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,8 +31,8 @@ type Options struct {
 	DryRun      bool
 	LockTimeout time.Duration
 	// Only confines the pass to the issue with this id; NoIssue confines it to commands about the project. Empty means all issues.
-	Only    string
-	AnySlot bool
+	Only   string
+	AtOnce bool
 	// DB is the open database of the caller; nil lets the pass open and close its own.
 	DB *state.DB
 	// Stays says that this process waits for the runs that the pass starts.
@@ -180,6 +181,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	ctx = context.WithoutCancel(ctx)
 	askTracker := o.Only != NoIssue
 	r.addError(cfgErr)
+	r.blockedBy(cfgErr)
 	if cfg == nil {
 		var hasKey bool
 		if cfg, hasKey = lastGoodConfig(ctx, p, db, r); cfg == nil {
@@ -188,10 +190,13 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 		askTracker = askTracker && hasKey
 	}
 	r.Config, r.warnings = cfg, workflowWarnings(cfg)
-	r.addError(db.Newer()) // reconcile.Tick starts nothing on such a database
+	newerErr := db.Newer() // reconcile.Tick starts nothing on such a database
 	rootErr := project.RootFits(p, cfg, false)
-	r.addError(rootErr)
-	options := reconcile.Options{DispatchOff: cfgErr != nil || rootErr != nil, Only: o.Only, AnySlot: o.AnySlot}
+	for _, err := range []error{newerErr, rootErr} {
+		r.addError(err)
+		r.blockedBy(err)
+	}
+	options := reconcile.Options{DispatchOff: cfgErr != nil || rootErr != nil, Only: o.Only, AtOnce: o.AtOnce}
 	if o.Trigger == project.TriggerWorker || o.Trigger == project.TriggerCommand {
 		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 		r.addError(err)
@@ -207,20 +212,32 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	if rootErr != nil {
 		deps.Runners = handsOff{runners}
 	}
+	if cfgErr == nil {
+		r.addError(noteWorkflow(ctx, p, db, cfg))
+	}
 	low, err := project.LowUntil(ctx, p, db)
 	r.addError(err)
 	options.TrackerLow = low.After(p.Env.Now())
-	// It is saved before anything is started, because the next pass needs it if this one is killed.
-	if cfgErr == nil {
-		r.addError(db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted)))
-	}
 	r.take(reconcile.Tick(interruptible, crash.Deps(deps), options))
 	r.addError(saveLowBudget(ctx, p, db, deps.Tracker, low, r))
+}
+
+// blockedBy makes an error, if there is one, the reason why the pass starts nothing.
+func (r *Result) blockedBy(err error) {
+	if err == nil || r.Obstacle != nil {
+		return
+	}
+	first := exit.From(err)
+	if faults := workflow.Faults(err); len(faults) > 0 {
+		first = faults[0]
+	}
+	r.Obstacle = &reconcile.Obstacle{Reason: first.Code, Message: first.Message}
 }
 
 // take adopts a report, whose errors follow those that the result already has.
 func (r *Result) take(report reconcile.Report) {
 	report.Errors = slices.Concat(r.Errors, report.Errors)
+	report.Obstacle = cmp.Or(r.Obstacle, report.Obstacle)
 	r.Report = report
 }
 
@@ -294,7 +311,7 @@ func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Co
 		deps.Store = db.Store
 	}
 	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now()}
-	r.take(reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AnySlot: o.AnySlot}))
+	r.take(reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AtOnce: o.AtOnce}))
 	r.Pass.Duration = p.Env.Now().Sub(r.Pass.StartedAt)
 	return r, nil
 }
@@ -318,6 +335,18 @@ func workflowWarnings(cfg *workflow.Config) []string {
 
 // lastGoodKey names the last valid workflow in the database.
 const lastGoodKey = "last_good_workflow"
+
+// noteWorkflow saves the valid workflow, before anything is started: the next pass needs it if this one is killed. If it has
+// changed, this pass ends what waits after a fault, which the change may have repaired.
+func noteWorkflow(ctx context.Context, p *project.Project, db *state.DB, cfg *workflow.Config) error {
+	last, known, err := db.Meta(ctx, lastGoodKey)
+	if err == nil && known && last != string(cfg.Redacted) {
+		account := project.OpenAccount(p, cfg.Codex.Home)
+		_, addErr := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbUnblock, CreatedAt: p.Env.Now()})
+		err = errors.Join(db.SetMeta(ctx, project.LowKey, ""), account.TryNow(ctx, p.Env.Now()), addErr)
+	}
+	return errors.Join(err, db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted)))
+}
 
 // lastGoodConfig returns the last valid configuration, with which runs are reconciled while the current one is invalid.
 // hasKey is false if the file itself contained the tracker's key: that is never stored, so the tracker can't be asked.
@@ -372,6 +401,9 @@ func saveLowBudget(ctx context.Context, p *project.Project, db *state.DB, tracke
 		until = b.LowUntil()
 	}
 	if r.TrackerLow {
+		if o := r.Obstacle; o != nil && o.Reason == reconcile.SkipRateLimited && o.Until.IsZero() {
+			o.Until = until
+		}
 		r.warn("less than a tenth of the tracker's allowance is left: until " + until.UTC().Format(time.RFC3339) + " passes check running issues only")
 	}
 	text := ""

@@ -233,7 +233,30 @@ func ReportText(p *project.Project, r Result) {
 			due = ", next due in " + term.Duration(d)
 		}
 	}
-	fmt.Fprintf(w.Stdout, "%s: %d running, %d waiting, %d held, %d skipped%s\n", name, r.Running, r.Retrying, r.Held, len(r.Skips), due)
+	fmt.Fprintf(w.Stdout, "%s: %d running, %d waiting, %d held, %d skipped%s%s\n",
+		name, r.Running, r.Retrying, r.Held, len(r.Skips), due, term.Visible(r.obstacleText(w.Now())))
+}
+
+// obstacleText says why the pass started nothing and until when, for the end of its summary; empty if nothing was in the way.
+func (r Result) obstacleText(now time.Time) string {
+	o := r.Obstacle
+	if o == nil {
+		return ""
+	}
+	said := func(e *reconcile.Error) bool { return e.Code == o.Reason } // the error is printed above
+	line := "; nothing starts: " + o.Reason
+	if !slices.ContainsFunc(r.Errors, said) {
+		line += ": " + o.Message
+	}
+	switch left := o.Until.Sub(now); {
+	case o.Tester != "":
+		line += "; the run of " + o.Tester + " tests whether it is over"
+	case !o.Until.IsZero() && left > 0 && o.Reason == reconcile.SkipBlocked:
+		line += "; next try in " + term.Duration(left) + ", or at once with symphony unblock"
+	case !o.Until.IsZero() && left > 0:
+		line += "; for another " + term.Duration(left)
+	}
+	return line
 }
 
 // writeLog logs the actions of a pass and a summary, and at level debug the skipped issues. Errors and warnings are logged where
@@ -259,9 +282,14 @@ func (r Result) writeLog(ctx context.Context, log *slog.Logger) {
 		log.LogAttrs(ctx, slog.LevelDebug, "skip", slog.String("issue_id", s.IssueID),
 			slog.String("issue_identifier", s.Identifier), slog.String("reason", s.Reason), slog.String("message", s.Message))
 	}
-	log.LogAttrs(ctx, slog.LevelInfo, "pass", slog.String("trigger", r.Pass.Trigger), slog.Int64("duration_ms", r.Pass.Duration.Milliseconds()),
-		slog.Int("running", r.Running), slog.Int("retrying", r.Retrying), slog.Int("held", r.Held),
-		slog.Int("skipped", len(r.Skips)), slog.Int("errors", len(r.Errors)))
+	attrs := []slog.Attr{
+		slog.String("trigger", r.Pass.Trigger), slog.Int64("duration_ms", r.Pass.Duration.Milliseconds()), slog.Int("running", r.Running),
+		slog.Int("retrying", r.Retrying), slog.Int("held", r.Held), slog.Int("skipped", len(r.Skips)),
+	}
+	if o := r.Obstacle; o != nil {
+		attrs = append(attrs, slog.String("obstacle", o.Reason), slog.String("obstacle_message", o.Message))
+	}
+	log.LogAttrs(ctx, slog.LevelInfo, "pass", append(attrs, slog.Int("errors", len(r.Errors)))...)
 }
 
 // quietReport is what the last pass with --quiet printed.
@@ -328,11 +356,21 @@ func quietError(ctx context.Context, p *project.Project, o TickOptions, err erro
 type ResultJSON struct {
 	Pass *passJSON `json:"pass"`
 	// Holder has the lock; it is left out until it has written its name.
-	Holder  *state.Holder      `json:"holder,omitempty"`
-	Actions []actionJSON       `json:"actions"`
-	Skipped any                `json:"skipped"`
-	Counts  view.Counts        `json:"counts"`
-	Errors  []*reconcile.Error `json:"errors"`
+	Holder  *state.Holder `json:"holder,omitempty"`
+	Actions []actionJSON  `json:"actions"`
+	Skipped any           `json:"skipped"`
+	Counts  view.Counts   `json:"counts"`
+	// Obstacle is why the pass started nothing, null if it started runs or nothing was in the way.
+	Obstacle *obstacleJSON      `json:"obstacle"`
+	Errors   []*reconcile.Error `json:"errors"`
+}
+
+// obstacleJSON has the reason of a skip, or the code of an error for which no pass starts anything.
+type obstacleJSON struct {
+	Reason   string  `json:"reason"`
+	Message  string  `json:"message"`
+	Until    *string `json:"until"`     // when it ends or is tested again
+	TestedBy *string `json:"tested_by"` // the issue whose run tests whether it is over
 }
 
 type passJSON struct {
@@ -368,6 +406,12 @@ func (r Result) JSON() ResultJSON {
 	for _, a := range r.Applied {
 		if a.Err == nil {
 			out.Actions = append(out.Actions, actionJSON{string(a.Kind), a.IssueID, a.Identifier, term.OrNull(a.RunID), a.Reason})
+		}
+	}
+	if o := r.Obstacle; o != nil {
+		out.Obstacle = &obstacleJSON{Reason: o.Reason, Message: o.Message, TestedBy: term.OrNull(o.Tester)}
+		if !o.Until.IsZero() {
+			out.Obstacle.Until = new(term.Rfc3339(o.Until))
 		}
 	}
 	out.Skipped = append([]reconcile.Skip{}, r.Skips...)

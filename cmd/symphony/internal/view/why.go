@@ -179,7 +179,7 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		}
 		return Next{Message: "a pass starts it once a slot is free and its turn has come; symphony run " + r.identifier + " starts it now"}
 	case reconcile.SkipBlocked:
-		next := Next{Message: "a pass tries again; symphony doctor says what to do"}
+		next := Next{Message: "a pass tries again; symphony unblock tries at once"}
 		if r.block != nil {
 			next.At = &r.block.NextTry
 		}
