@@ -254,7 +254,9 @@ func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, 
 	}
 	i := &Inspection{dir: dir, Cwd: filepath.Join(dir, "workspace")}
 	space := &host.Workspace{Path: i.Cwd, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache")}
-	for _, d := range []string{i.Cwd, space.TmpDir, space.CacheDir} {
+	space.Codex = host.Dirs{Tmp: filepath.Join(dir, "codex-tmp"), Cache: filepath.Join(dir, "codex-cache")}
+	space.Hooks = space.Codex
+	for _, d := range []string{i.Cwd, space.TmpDir, space.CacheDir, space.Codex.Tmp, space.Codex.Cache} {
 		if err == nil {
 			err = os.Mkdir(d, 0o700)
 		}

@@ -27,7 +27,7 @@ func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
 		return j.profile, nil
 	}
 	answer, err := j.Host.Login(ctx, host.LoginRequest{
-		Run: j.hostRun(), Env: j.Config.Env(j.Env, j.run.ID, *j.space), Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
+		Run: j.hostRun(), Env: j.Config.RunHookEnv(j.Env, j.run.ID, *j.space), Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
 	})
 	switch {
 	case err == nil:

@@ -145,8 +145,9 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 			"takeover replaces that word to open codex's own terminal; change codex.command")
 	}
 	before, after := t.Config.Command[:at[0][2]], t.Config.Command[at[0][3]:]
-	// nil: variables that agent.pass_env names are not passed on, because secret values would appear on a command line.
-	config, err := t.step.Config.ThreadConfig(ctx, t.Host, t.ID, *t.step.space, nil)
+	open := t.step.Config.Config
+	open.PassEnv = nil // not passed on, because secret values would appear on a command line
+	config, err := open.ThreadConfig(ctx, t.Host, t.ID, *t.step.space, t.step.codexEnv())
 	if err != nil {
 		return "", err
 	}

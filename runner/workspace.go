@@ -51,7 +51,7 @@ func (w *workspaceStep) take(ctx context.Context) error {
 		return err
 	}
 	if w.space.Created {
-		if err := w.hook(ctx, "after_create", w.Config.Hooks.AfterCreate, ""); err != nil {
+		if err := w.hook(ctx, afterCreate, w.Config.Hooks.AfterCreate, ""); err != nil {
 			return errors.Join(err, w.Host.Confirm(ctx, host.ConfirmRequest{Run: w.hostRun(), Discard: true}))
 		}
 	}
@@ -83,7 +83,7 @@ func (w *workspaceStep) hold(answer host.PrepareAnswer) {
 func (w *workspaceStep) hookEnv(outcome reconcile.Outcome) []string {
 	issue := w.rec.get().Issue
 	value := func(s string) string { return w.agentRedactor.Text(strings.ReplaceAll(s, "\x00", "")) }
-	env := append(w.Config.Env(w.Env, w.run.ID, *w.space),
+	env := append(w.Config.RunHookEnv(w.Env, w.run.ID, *w.space),
 		"SYMPHONY_ISSUE_ID="+issue.ID,
 		"SYMPHONY_ISSUE_IDENTIFIER="+issue.Identifier,
 		"SYMPHONY_ISSUE_TITLE="+value(issue.Title),
@@ -98,6 +98,8 @@ func (w *workspaceStep) hookEnv(outcome reconcile.Outcome) []string {
 	}
 	return env
 }
+
+const afterCreate = "after_create"
 
 const hooksLimit = 256 << 10 // bytes kept of hooks.log
 
@@ -114,6 +116,10 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 		w.warn("hook "+name+" without a log", err)
 	}
 	fmt.Fprintf(out, "== %s %s\n", w.Now().UTC().Format(time.RFC3339), name)
+	env := w.hookEnv(outcome)
+	if name == afterCreate { // later an agent could have planted links in it
+		env = append(env, "SYMPHONY_AGENT_CACHE="+w.space.CacheDir)
+	}
 	profile, err := w.login(ctx) // before the output is written, so that secrets of the profile are redacted in it
 	if err != nil {
 		w.Log.Warn("hook not started", "hook", name, "error", err)
@@ -123,7 +129,7 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	w.Log.Info("hook started", "hook", name)
 	answer, err := w.Host.RunHook(ctx, host.HookRequest{
 		Run: w.hostRun(), Name: name, Script: umask(profile) + script, Timeout: w.Config.Hooks.Timeout,
-		Env: w.Config.AfterLogin(w.hookEnv(outcome), profile, w.Config.Secrets),
+		Env: w.Config.AfterLogin(env, profile, w.Config.Secrets),
 	})
 	_, _ = io.WriteString(out, answer.Log)
 	for _, reason := range answer.GitHooksOff {

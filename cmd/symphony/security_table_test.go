@@ -194,6 +194,8 @@ func trustRows() []trustRow {
 		writes("write its workspace", "echo x > new", "ws/ABC-1/new"),
 		writes("write its own temporary and cache directory", "echo x > $TMPDIR/new; echo x > $XDG_CACHE_HOME/new",
 			"ws/.symphony/work/ABC-1/tmp/new ws/.symphony/work/ABC-1/cache/new"),
+		writes("write those of hooks and of codex", "for d in hooks codex; do cd ../.symphony/work/ABC-1/$d; echo x > tmp/new; echo x > cache/new; cd -; done",
+			"ws/.symphony/work/ABC-1/hooks/tmp/new ws/.symphony/work/ABC-1/hooks/cache/new ws/.symphony/work/ABC-1/codex/tmp/new ws/.symphony/work/ABC-1/codex/cache/new"),
 		{says: "commit", tries: "sh git commit -q --allow-empty -m committed-in-clone", means: map[string]string{
 			"yes": "exec git -C ws/ABC-1 log --format=%s\nstdout committed-in-clone",
 			"no":  "exec git -C ws/ABC-1 log --format=%s\n! stdout committed-in-clone",

@@ -3,6 +3,7 @@ package confine
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -53,8 +54,8 @@ func TestAgentEnviron(t *testing.T) {
 		},
 	} {
 		config := Config{PassEnv: c.names, SecretValues: []string{"the-tracker's"}}
-		c.passed["SYMPHONY_RUN_ID"] = "run-7"
-		if got := config.commandEnv("run-7", environ)["set"]; !reflect.DeepEqual(got, c.passed) {
+		maps.Copy(c.passed, ownVariables)
+		if got := config.commandEnv("run-7", testSpace, environ)["set"]; !reflect.DeepEqual(got, c.passed) {
 			t.Errorf("%q: passed %v, want %v", c.names, got, c.passed)
 		}
 		if got, want := sorted(config.SecretsIn(environ)), sorted(c.secrets); !slices.Equal(got, want) {
@@ -85,11 +86,11 @@ func TestBuildEnv(t *testing.T) {
 		{name: "a sandbox outside", config: Config{TurnSandboxPolicy: []byte(`{"type":"externalSandbox","networkAccess":"enabled"}`)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := host.Workspace{Path: t.TempDir(), CacheDir: "/c"}
+			path := t.TempDir()
 			if c.git {
-				test.OK(t, os.Mkdir(filepath.Join(w.Path, ".git"), 0o700))
+				test.OK(t, os.Mkdir(filepath.Join(path, ".git"), 0o700))
 			}
-			if got := c.config.buildEnv(append([]string{"HOME=" + home}, c.env...), w); !slices.Equal(got, c.want) {
+			if got := c.config.buildEnv(append([]string{"HOME=" + home}, c.env...), path, host.Dirs{Cache: "/c"}); !slices.Equal(got, c.want) {
 				t.Errorf("got  %q\nwant %q", got, c.want)
 			}
 		})
@@ -107,9 +108,18 @@ func (r repository) Facts(context.Context, host.FactsRequest) (host.FactsAnswer,
 }
 
 var (
-	testSpace = host.Workspace{Path: "/ws/ABC-1", TmpDir: "/work/tmp", CacheDir: "/work/cache"}
-	testRepo  = repository{FactsAnswer: host.FactsAnswer{GitWritable: []string{"/ws/ABC-1/.git"}, RepoRoot: "/main"}}
+	testSpace = host.Workspace{
+		Path: "/ws/ABC-1", TmpDir: "/work/tmp", CacheDir: "/work/cache",
+		Hooks: host.Dirs{Tmp: "/work/hooks/tmp", Cache: "/work/hooks/cache"}, Codex: host.Dirs{Tmp: "/work/codex/tmp", Cache: "/work/codex/cache"},
+	}
+	testRepo = repository{FactsAnswer: host.FactsAnswer{GitWritable: []string{"/ws/ABC-1/.git"}, RepoRoot: "/main"}}
 )
+
+// ownVariables are those that commands in testSpace get from symphony.
+var ownVariables = map[string]any{
+	"SYMPHONY_RUN_ID": "run-7", "TMPDIR": "/work/tmp", "XDG_CACHE_HOME": "/work/cache",
+	"npm_config_cache": "/work/cache/npm", "GOFLAGS": "-buildvcs=false",
+}
 
 // The agent may write what git commit writes, unless the workflow's policy names roots. Other policies are passed on as they are.
 func TestSandboxPolicy(t *testing.T) {
@@ -128,9 +138,10 @@ func TestSandboxPolicy(t *testing.T) {
 		},
 		{
 			own(`{"type":"workspaceWrite","networkAccess":true}`),
-			`{"type":"workspaceWrite","networkAccess":true,"writableRoots":["/work/tmp","/work/cache","/ws/ABC-1/.git","/srv"]}`,
+			`{"type":"workspaceWrite","networkAccess":true,"writableRoots":["/work/tmp","/work/cache","/ws/ABC-1/.git","/srv"],"excludeTmpdirEnvVar":true}`,
 		},
-		{own(`{"type":"workspaceWrite","writableRoots":[]}`), ""},
+		{own(`{"type":"workspaceWrite","writableRoots":[]}`), `{"type":"workspaceWrite","writableRoots":["/work/tmp"],"excludeTmpdirEnvVar":true}`},
+		{own(`{"type":"workspaceWrite","writableRoots":["/a"],"excludeTmpdirEnvVar":true}`), ""},
 		{own(`{"type":"readOnly"}`), ""},
 		{own(`{"type":"externalSandbox","networkAccess":"enabled"}`), ""},
 		{own(`{"type":"somethingNew","depth":3}`), ""},
@@ -167,7 +178,7 @@ func TestThreadConfig(t *testing.T) {
 		test.OK(t, err)
 		want := map[string]any{
 			"features.goals": false, "features.unbounded_connection_retries": false, "allow_login_shell": false, "features.shell_snapshot": false,
-			"shell_environment_policy": map[string]any{"ignore_default_excludes": false, "set": map[string]any{"SYMPHONY_RUN_ID": "run-7"}},
+			"shell_environment_policy": map[string]any{"ignore_default_excludes": false, "set": ownVariables},
 		}
 		if c.config.OnQuestion == agent.QuestionAsk {
 			want["features.default_mode_request_user_input"] = true
@@ -181,10 +192,38 @@ func TestThreadConfig(t *testing.T) {
 	}
 }
 
+// Hooks, codex and its commands have directories of their own. A cache that the operator has set stays for all of them.
+func TestOwnDirectories(t *testing.T) {
+	config := Config{Network: true}
+	env := []string{"TMPDIR=/t", "npm_config_cache=/operators"}
+	codex := config.CodexEnv(env, "run-7", testSpace)
+	commands := config.commandEnv("run-7", testSpace, codex)["set"].(map[string]any)
+	for name, want := range map[string][3]string{ // hooks, codex, commands
+		"TMPDIR":           {"/work/hooks/tmp", "/work/codex/tmp", "/work/tmp"},
+		"XDG_CACHE_HOME":   {"/work/hooks/cache", "/work/codex/cache", "/work/cache"},
+		"GOMODCACHE":       {"/work/hooks/cache/go-mod", "/work/codex/cache/go-mod", "/work/cache/go-mod"},
+		"npm_config_cache": {"/operators", "/operators", ""}, // inherited from codex
+	} {
+		command, _ := commands[name].(string)
+		if got := [3]string{valueOf(config.RunHookEnv(env, "run-7", testSpace), name), valueOf(codex, name), command}; got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func valueOf(env []string, name string) (value string) {
+	for _, entry := range env {
+		if rest, found := strings.CutPrefix(entry, name+"="); found {
+			value += rest
+		}
+	}
+	return value
+}
+
 // Hooks and agents get no secret under any name, and each variable only once.
 func TestRunEnvironment(t *testing.T) {
 	config := Config{CodexHome: "/codex", Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{testKey}}
-	env := config.Env([]string{
+	env := config.RunHookEnv([]string{
 		"LINEAR_API_KEY=" + testKey, "TOKEN_OF_LINEAR=Bearer " + testKey, "TMPDIR=/var/tmp", "XDG_CACHE_HOME=/elsewhere/.cache",
 		"CODEX_HOME=/elsewhere", "SYMPHONY_RUN_ID=another", "SYMPHONY_ISSUE_ID=another", "CODEX_THREAD_ID=another", "KEPT=yes",
 	}, "run-7", testSpace)
@@ -196,7 +235,7 @@ func TestRunEnvironment(t *testing.T) {
 		}
 		seen[name] = true
 	}
-	for _, want := range []string{"TMPDIR=/work/tmp", "XDG_CACHE_HOME=/work/cache", "CODEX_HOME=/codex", "SYMPHONY_RUN_ID=run-7", "KEPT=yes"} {
+	for _, want := range []string{"TMPDIR=/work/hooks/tmp", "XDG_CACHE_HOME=/work/hooks/cache", "CODEX_HOME=/codex", "SYMPHONY_RUN_ID=run-7", "KEPT=yes"} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%q lacks %s", env, want)
 		}

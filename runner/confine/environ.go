@@ -45,16 +45,21 @@ type Config struct {
 	SecretValues []string
 }
 
-// Env returns the variables that both hooks and codex get: the worker's without the tracker's key, the run's marker, the
-// workspace's own directories for temporary files and caches, and what builds need.
-func (c Config) Env(env []string, runID string, w host.Workspace) []string {
-	own := []string{host.RunMark + "=" + runID, "TMPDIR=" + w.TmpDir, "XDG_CACHE_HOME=" + w.CacheDir}
-	return CleanEnv(env, c.Secrets, c.SecretValues, slices.Concat(own, c.codexHome(), c.buildEnv(env, w)))
+// RunHookEnv returns the environment of a run's hooks: that of the worker without the tracker's key, the run's marker, the hooks'
+// directories for temporary files and caches, and what builds need.
+func (c Config) RunHookEnv(env []string, runID string, w host.Workspace) []string {
+	return c.env(env, runID, w, w.Hooks)
 }
 
-// CodexEnv returns the environment that codex is started with.
+// CodexEnv returns the environment that codex is started with, with directories of its own: codex.command may be a launcher, such
+// as npx, that executes what is in them.
 func (c Config) CodexEnv(env []string, runID string, w host.Workspace) []string {
-	return slices.DeleteFunc(c.Env(env, runID, w), func(entry string) bool { return ownSecret(nameOf(entry)) })
+	return slices.DeleteFunc(c.env(env, runID, w, w.Codex), func(entry string) bool { return ownSecret(nameOf(entry)) })
+}
+
+func (c Config) env(env []string, runID string, w host.Workspace, dirs host.Dirs) []string {
+	own := []string{host.RunMark + "=" + runID, "TMPDIR=" + dirs.Tmp, "XDG_CACHE_HOME=" + dirs.Cache}
+	return CleanEnv(env, c.Secrets, c.SecretValues, slices.Concat(own, c.codexHome(), c.buildEnv(env, w.Path, dirs)))
 }
 
 // AfterLogin returns env as the login profile changes it, without the secrets of names. The profile changes no variable of a run.
@@ -137,10 +142,17 @@ func (c Config) SecretsIn(env []string) []string {
 	return found
 }
 
-// commandEnv returns codex's shell_environment_policy. It turns codex's exclusion of secrets on, and then sets the variables that
-// agent.pass_env names to the values in codexEnv. Codex writes these values neither to its home nor to a command line.
-func (c Config) commandEnv(runID string, codexEnv []string) map[string]any {
-	set := map[string]any{}
+// commandEnv returns codex's shell_environment_policy. It turns codex's exclusion of secrets on, and then sets the directories of
+// the agent's commands, and the variables that agent.pass_env names to the values in codexEnv. Codex writes these values neither
+// to its home nor to a command line.
+func (c Config) commandEnv(runID string, w host.Workspace, codexEnv []string) map[string]any {
+	set := map[string]any{"TMPDIR": w.TmpDir, "XDG_CACHE_HOME": w.CacheDir}
+	codexsOwn := c.buildEnv(nil, w.Path, w.Codex)
+	operators := slices.DeleteFunc(slices.Clone(codexEnv), func(entry string) bool { return slices.Contains(codexsOwn, entry) })
+	for _, entry := range c.buildEnv(operators, w.Path, host.Dirs{Tmp: w.TmpDir, Cache: w.CacheDir}) {
+		name, value, _ := strings.Cut(entry, "=")
+		set[name] = value
+	}
 	for _, entry := range CleanEnv(codexEnv, nil, c.SecretValues, nil) {
 		if name, value, _ := strings.Cut(entry, "="); slices.Contains(c.PassEnv, name) {
 			set[name] = value
@@ -151,9 +163,8 @@ func (c Config) commandEnv(runID string, codexEnv []string) map[string]any {
 }
 
 // buildEnv returns the variables that build tools need in the sandbox. Caches that do not follow XDG_CACHE_HOME, as those of pip,
-// go build, yarn 1 and uv do, are moved to the workspace's cache directory. Variables that the operator has set do not change.
-// Hooks and agent get the same, so that the agent finds what after_create has fetched.
-func (c Config) buildEnv(env []string, w host.Workspace) (vars []string) {
+// go build, yarn 1 and uv do, are moved to the cache directory of dirs. Variables that the operator has set do not change.
+func (c Config) buildEnv(env []string, workspace string, dirs host.Dirs) (vars []string) {
 	network := c.Network
 	if c.TurnSandboxPolicy != nil {
 		if !agent.Confines(c.TurnSandboxPolicy) {
@@ -170,13 +181,13 @@ func (c Config) buildEnv(env []string, w host.Workspace) (vars []string) {
 			vars = append(vars, name+"="+value)
 		}
 	}
-	set("npm_config_cache", filepath.Join(w.CacheDir, "npm")) // npm writes packages, locks and logs there
+	set("npm_config_cache", filepath.Join(dirs.Cache, "npm")) // npm writes packages, locks and logs there
 	if network {
-		set("GOMODCACHE", filepath.Join(w.CacheDir, "go-mod")) // without network go reads the account's modules
+		set("GOMODCACHE", filepath.Join(dirs.Cache, "go-mod")) // without network go reads the account's modules
 	}
 	// While a command runs, codex keeps an empty .git in a workspace that is not a repository. go build takes it for a broken
 	// repository.
-	if _, err := os.Lstat(filepath.Join(w.Path, ".git")); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(workspace, ".git")); errors.Is(err, os.ErrNotExist) {
 		set("GOFLAGS", "-buildvcs=false")
 	}
 	return vars

@@ -15,7 +15,7 @@ import (
 
 // TurnPolicy returns the sandbox policy of every turn. By default the agent may write the workspace, its temporary and cache
 // directories, and what git commit needs. A policy in the workflow is used as it is, except that a workspaceWrite without
-// writable roots gets these directories.
+// writable roots gets these directories, and that its $TMPDIR is that of the commands: codex would take its own.
 func (c Config) TurnPolicy(ctx context.Context, h host.Host, w host.Workspace) (json.RawMessage, error) {
 	facts, err := h.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true, Opened: c.WritableRoots})
 	if err != nil {
@@ -29,9 +29,17 @@ func (c Config) TurnPolicy(ctx context.Context, h host.Host, w host.Workspace) (
 		if err := json.Unmarshal(c.TurnSandboxPolicy, &policy); err != nil {
 			return c.TurnSandboxPolicy, nil //nolint:nilerr // not an object: codex will refuse it
 		}
-		if _, has := policy["writableRoots"]; policy["type"] != "workspaceWrite" || has {
+		roots, has := policy["writableRoots"].([]any)
+		switch {
+		case policy["type"] != "workspaceWrite":
 			return c.TurnSandboxPolicy, nil
+		case has && policy["excludeTmpdirEnvVar"] == true:
+			return c.TurnSandboxPolicy, nil
+		case has:
+			policy["writableRoots"], policy["excludeTmpdirEnvVar"] = append(roots, w.TmpDir), true
+			return json.Marshal(policy)
 		}
+		policy["excludeTmpdirEnvVar"] = true
 	}
 	policy["writableRoots"] = slices.Concat([]string{w.TmpDir, w.CacheDir}, facts.GitWritable, c.WritableRoots)
 	return json.Marshal(policy)
@@ -76,7 +84,7 @@ func (c Config) ThreadConfig(ctx context.Context, h host.Host, runID string, w h
 		// have what the login shell exported that started codex.
 		"allow_login_shell":        false,
 		"features.shell_snapshot":  false,
-		"shell_environment_policy": c.commandEnv(runID, codexEnv),
+		"shell_environment_policy": c.commandEnv(runID, w, codexEnv),
 	}
 	if c.OnQuestion == agent.QuestionAsk {
 		config["features.default_mode_request_user_input"] = true // without it the model can't ask

@@ -84,14 +84,22 @@ type Issue struct {
 
 // Workspace is the directory of an issue while a run holds its lease.
 type Workspace struct {
-	// Path is the workspace. TmpDir and CacheDir are outside of it, outlive a run, and are deleted with the workspace.
-	Path, TmpDir, CacheDir string
-	Root                   string
+	// Path is the workspace. The other directories are outside of it, outlive a run, and are deleted with the workspace.
+	Path string
+	// TmpDir and CacheDir are for the agent's commands. Only these may write to them, and no program outside of the sandbox may
+	// use them, because what it finds there may have been planted.
+	TmpDir, CacheDir string
+	// Hooks and Codex are for hooks and for codex itself.
+	Hooks, Codex Dirs
+	Root         string
 	// ID is random (32 hex digits) and new for every directory. A thread is resumed only in a workspace with the same ID.
 	ID string
 	// Created: this run created the directory, so after_create must run.
 	Created bool
 }
+
+// Dirs are the directories for temporary files and caches of some programs.
+type Dirs struct{ Tmp, Cache string }
 
 // PrepareRequest asks for a workspace below Root.
 type PrepareRequest struct {

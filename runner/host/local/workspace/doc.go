@@ -3,8 +3,8 @@
 //	<root>/<key>/                    the workspace itself: agent and hooks run here
 //	<root>/.symphony/<key>.lock      the lease: a flock, inherited by hooks and agent
 //	<root>/.symphony/<key>.json      the record: whose workspace this is, and how far it has come
-//	<root>/.symphony/work/<key>/     tmp and cache (TMPDIR, XDG_CACHE_HOME), and the git settings from before the
-//	                                 agent (package git)
+//	<root>/.symphony/work/<key>/     tmp and cache (TMPDIR, XDG_CACHE_HOME) of the agent's commands, the same of hooks and
+//	                                 codex, and the git settings from before the agent (package git)
 //	<root>/.symphony/trash/          removed workspaces, <key>-<time>, until they are purged
 //	<root>/.symphony/mirrors/        mirrors of remote repositories, whose objects workspaces borrow (package repository)
 //	<root>/.symphony/projects/       which state directory works on which project of the tracker

@@ -52,7 +52,7 @@ func TestHookRunsInTheWorkspace(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, log)
 		}
 	}
-	wantExist(t, true, filepath.Join(w.TmpDir, "t"), filepath.Join(w.CacheDir, "c"))
+	wantExist(t, true, filepath.Join(w.Hooks.Tmp, "t"), filepath.Join(w.Hooks.Cache, "c"))
 }
 
 func TestHookFailureTellsStatusAndLastLine(t *testing.T) {

@@ -59,8 +59,11 @@ func (r *Root) hold(o Owner) (w *Workspace, found bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
+	own := func(name ...string) string { return filepath.Join(append([]string{r.work(key)}, name...)...) }
 	w = &Workspace{Key: key, root: r, lease: lease, Workspace: host.Workspace{
-		Path: path, Root: r.Path, TmpDir: filepath.Join(r.work(key), "tmp"), CacheDir: filepath.Join(r.work(key), "cache"),
+		Path: path, Root: r.Path, TmpDir: own("tmp"), CacheDir: own("cache"),
+		Hooks: host.Dirs{Tmp: own("hooks", "tmp"), Cache: own("hooks", "cache")},
+		Codex: host.Dirs{Tmp: own("codex", "tmp"), Cache: own("codex", "cache")},
 	}}
 	w.rec, found, err = r.readRecord(key)
 	if err == nil && found && (w.rec.IssueID != o.IssueID || w.rec.Project != o.Project) {
@@ -182,7 +185,10 @@ func (w *Workspace) dispose(ctx context.Context, path string) error {
 
 func (w *Workspace) makeWork() error {
 	work := w.WorkDir()
-	for _, dir := range []string{filepath.Dir(work), work, w.TmpDir, w.CacheDir} {
+	for _, dir := range []string{
+		filepath.Dir(work), work, w.TmpDir, w.CacheDir,
+		filepath.Dir(w.Hooks.Tmp), w.Hooks.Tmp, w.Hooks.Cache, filepath.Dir(w.Codex.Tmp), w.Codex.Tmp, w.Codex.Cache,
+	} {
 		if err := files.OwnDir(dir); err != nil {
 			return files.Failed(err, "create %s", dir)
 		}
@@ -200,9 +206,9 @@ func (w *Workspace) WorkDir() string { return w.root.work(w.Key) }
 // MirrorsDir contains the mirrors of repositories that the workspaces of the root share. Agents can't write there.
 func (w *Workspace) MirrorsDir() string { return filepath.Join(w.root.meta(), "mirrors") }
 
-// Env returns the variables that describe the workspace to its processes, as NAME=value.
+// Env returns the variables that describe the workspace to its hooks, as NAME=value.
 func (w *Workspace) Env() []string {
-	return []string{"SYMPHONY_WORKSPACE=" + w.Path, "TMPDIR=" + w.TmpDir, "XDG_CACHE_HOME=" + w.CacheDir}
+	return []string{"SYMPHONY_WORKSPACE=" + w.Path, "TMPDIR=" + w.Hooks.Tmp, "XDG_CACHE_HOME=" + w.Hooks.Cache}
 }
 
 // look checks that the workspace is a directory and, with all links resolved, strictly inside the root (specification 9.5).
