@@ -27,10 +27,12 @@ type removed struct {
 	DeletedAt *time.Time `json:"deleted_at"`
 	Unsaved   *string    `json:"unsaved"`
 	// Discarded: an operator has accepted the loss of Unsaved.
-	Discarded  bool `json:"discarded"`
-	Restorable bool `json:"restorable"`
-	root       *workspace.Root
-	entry      workspace.Removed
+	Discarded bool `json:"discarded"`
+	// FilesOutside: it contains files outside of every repository, which Unsaved does not count.
+	FilesOutside bool `json:"files_outside_repositories"`
+	Restorable   bool `json:"restorable"`
+	root         *workspace.Root
+	entry        workspace.Removed
 }
 
 // ListTrash prints the removed workspaces of a project.
@@ -67,8 +69,11 @@ func ListTrash(ctx context.Context, p *project.Project) error {
 		case at != nil:
 			deleted = "in " + term.Duration(at.Sub(w.Now()))
 		}
-		if r.Unsaved != nil {
+		switch {
+		case r.Unsaved != nil:
 			work = *r.Unsaved
+		case r.FilesOutside:
+			work = "files in no repository"
 		}
 		if r.Discarded && r.Unsaved != nil {
 			work += " (discarded)"
@@ -141,8 +146,8 @@ func readTrash(ctx context.Context, p *project.Project) ([]removed, error) {
 		}
 		for _, e := range entries {
 			r := removed{
-				Path: e.Path, RemovedAt: e.At.UTC(), Unsaved: term.OrNull(e.Unsaved), Discarded: e.Discarded, Restorable: e.Record != nil,
-				root: root, entry: e,
+				Path: e.Path, RemovedAt: e.At.UTC(), Unsaved: term.OrNull(e.Unsaved), Discarded: e.Discarded,
+				FilesOutside: e.FilesOutside, Restorable: e.Record != nil, root: root, entry: e,
 			}
 			if r.IssueID, r.Identifier = nameOf(e); e.Unsaved == "" || e.Discarded {
 				r.DeletedAt = new(e.Due.UTC())

@@ -150,6 +150,24 @@ func findRepositories(ctx context.Context, top string) (trees, bare []string, un
 	return trees, bare, unread || err != nil
 }
 
+// FilesOutside reports whether dir contains files outside of every repository, of which Unsaved says nothing.
+func FilesOutside(ctx context.Context, dir string) bool {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || ctx.Err() != nil:
+			return cmp.Or(err, ctx.Err())
+		case !d.IsDir():
+			return errOutside
+		case exists(filepath.Join(path, ".git")), exists(filepath.Join(path, "objects")) && exists(filepath.Join(path, "refs")):
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return err != nil
+}
+
+var errOutside = errors.New("a file outside of every repository")
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

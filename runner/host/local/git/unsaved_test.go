@@ -1,8 +1,13 @@
 package git
 
 import (
+	"context"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // A workspace is saved if a remote has every commit and every change is committed. Each case begins in a fresh clone.
@@ -63,6 +68,15 @@ func TestUnsaved(t *testing.T) {
 			"a bare repository with references in tables", `rm -rf .git; git init -q --bare a/t.git; mkdir a/t.git/reftable`,
 			"in a/t.git a repository that can't be read",
 		},
+		{"a shallow clone", `cd ..; rm -rf ws; git -C remote commit -q --allow-empty -m two; git clone -q --depth 1 "file://$PWD/remote" ws`, ""},
+		{
+			"a commit in a shallow clone", `cd ..; rm -rf ws; git -C remote commit -q --allow-empty -m two
+			git clone -q --depth 1 "file://$PWD/remote" ws; commit ws`, one,
+		},
+		{
+			"a commit in a partial clone", `cd ..; rm -rf ws; git -C remote config uploadpack.allowFilter true
+			git clone -q --filter=blob:none "file://$PWD/remote" ws; commit ws`, one,
+		},
 		{"no repository", "rm -rf .git", ""},
 		{"nothing", "rm -rf ../ws", ""},
 		{"a broken reference", "echo ? > .git/refs/heads/x", "commits that git can't count"},
@@ -75,6 +89,41 @@ func TestUnsaved(t *testing.T) {
 			dir := realTemp(t)
 			sh(t, dir, `repo remote; git clone -q "$PWD/remote" ws; cd ws; `+c.script)
 			if got := Unsaved(t.Context(), filepath.Join(dir, "ws")); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// What can't be read counts as unsaved.
+func TestUnsavedUnreadable(t *testing.T) {
+	t.Parallel()
+	if !test.Unprivileged(t) {
+		return
+	}
+	for _, c := range []struct{ name, script, want string }{
+		{"an ignored file", "put x.o x; chmod 0 x.o", ""},
+		{"a file", "chmod 0 file", "1 change not committed"},
+		{"a new file", "put new x; chmod 0 new", "1 change not committed"},
+		{"a folder", "put a/file x; chmod 0 a", "folders that can't be read"},
+		{"a folder that can't be listed, with a repository", "repo a; echo a > .git/info/exclude; chmod 311 a", "folders that can't be read"},
+		{"the workspace", "chmod 311 .", "folders that can't be read"},
+		{"HEAD", "chmod 0 .git/HEAD", "a repository that can't be read"},
+		{"the index", "chmod 0 .git/index", "changes that git can't list"},
+		{"the objects", "commit; chmod 0 .git/objects", "commits that git can't count"},
+		{"the references", "commit; chmod 0 .git/refs", "commits that git can't count"},
+		{"the branches", "commit; chmod 0 .git/refs/heads", "commits that git can't count"},
+		{"a branch", "commit; chmod 0 .git/refs/heads/main", "a repository that can't be read"},
+		{"the stashes", "echo x > file; git stash -q; chmod 0 .git/logs/refs", "commits that git can't count"},
+		{"the repository", "chmod 0 .git", "a repository that can't be read"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := realTemp(t)
+			t.Cleanup(func() { test.OK(t, exec.CommandContext(context.Background(), "chmod", "-R", "u+rwX", dir).Run()) })
+			sh(t, dir, `repo remote; git clone -q "$PWD/remote" ws; cd ws; `+c.script)
+			got := Unsaved(t.Context(), filepath.Join(dir, "ws"))
+			if !strings.Contains(got, c.want) || got != "" && c.want == "" {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})

@@ -1,55 +1,19 @@
 package workspace
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 const bound = 20 * time.Second // for anything that a test waits for
-
-// unprivileged reports whether this process runs as a normal user, for tests that can't fail as root. As root it runs the test as
-// another user, in a copy of the program and with its own temporary directory, and returns false.
-func unprivileged(t *testing.T) bool {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		return true
-	}
-	const other = 65534
-	dir, err := os.MkdirTemp("", "symphony-other-")
-	test.OK(t, err)
-	t.Cleanup(func() { test.OK(t, files.RemoveTree(context.Background(), dir)) })
-	exe, err := os.Executable()
-	test.OK(t, err)
-	program, err := os.ReadFile(exe)
-	test.OK(t, err)
-	copied := filepath.Join(dir, "workspace.test")
-	test.OK(t, os.WriteFile(copied, program, 0o755))
-	test.OK(t, os.Chmod(dir, 0o755))
-	temp := filepath.Join(dir, "tmp")
-	test.OK(t, os.Mkdir(temp, 0o700))
-	test.OK(t, os.Chown(temp, other, other))
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, copied, "-test.run", "^"+t.Name()+"$", "-test.v")
-	cmd.Dir = temp
-	cmd.Env = []string{"TMPDIR=" + temp, "HOME=" + temp, "PATH=" + os.Getenv("PATH")}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("as another user: %v\n%s", err, out)
-	}
-	return false
-}
 
 func owner(identifier, run string) Owner {
 	return Owner{

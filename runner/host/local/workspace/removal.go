@@ -147,7 +147,7 @@ type Trash struct {
 	// Project owns what is removed through this Root, and keeps it for Keep.
 	Project string
 	Keep    time.Duration
-	// Short: free space is low, so only unsaved work is kept.
+	// Short: free space is low, so that what is saved in repositories elsewhere is not kept.
 	Short bool
 	// Retry: entries with unsaved work are examined again, even if they were examined recently, and entries that could not be
 	// deleted are tried again.
@@ -169,6 +169,8 @@ type note struct {
 	LossAccepted bool `json:"discard,omitempty"`
 	// Unsaved is the work in it that exists nowhere else, empty if none is known.
 	Unsaved string `json:"unsaved,omitempty"`
+	// FilesOutside: it contains files outside of every repository, so that the trash may have the only copy of them.
+	FilesOutside bool `json:"files_outside,omitempty"`
 	// Undeletable: a deletion failed, and passes do not try again.
 	Undeletable bool `json:"undeletable,omitempty"`
 	// Workspace is the record of a complete workspace, which can be restored.
@@ -186,7 +188,7 @@ func (r *Root) readNote(entry string) note {
 	n := note{}
 	b, err := files.ReadRegular(entry+noteSuffix, maxNote)
 	if err != nil || json.Unmarshal(b, &n) != nil {
-		return note{Project: r.Trash.Project, Keep: r.Trash.Keep}
+		return note{Project: r.Trash.Project, Keep: r.Trash.Keep, FilesOutside: true}
 	}
 	return n
 }
@@ -209,7 +211,7 @@ func (r *Root) Unsaved(ctx context.Context, key string) string {
 
 // examine returns the note for a workspace that is about to be removed.
 func (w *Workspace) examine(ctx context.Context) note {
-	n := note{SavedAt: time.Now(), Workspace: &w.rec}
+	n := note{SavedAt: time.Now(), Workspace: &w.rec, FilesOutside: git.FilesOutside(ctx, w.Path)}
 	if n.Unsaved = w.root.Unsaved(ctx, w.Key); n.Unsaved != "" {
 		n.SavedAt = time.Time{}
 	}
@@ -289,7 +291,7 @@ func (r *Root) due(t trashEntry, now time.Time) bool { return r.left(t, now) <= 
 func (r *Root) left(t trashEntry, now time.Time) time.Duration {
 	keep, age := t.Keep, now.Sub(t.at)
 	switch {
-	case r.Trash.Short:
+	case r.Trash.Short && !t.FilesOutside:
 		keep = 0
 	case t.Project == r.Trash.Project:
 		keep = r.Trash.Keep

@@ -116,7 +116,7 @@ func TestRemoveGoesOnAfterACut(t *testing.T) {
 
 // For example a module cache: its directories are read-only, and one is not even readable.
 func TestTreesThatAreReadOnlyAreRemoved(t *testing.T) {
-	if !unprivileged(t) {
+	if !test.Unprivileged(t) {
 		return
 	}
 	fill := func(dir string) {
@@ -303,7 +303,8 @@ func TestTrashTakenBack(t *testing.T) {
 	wantTrash(t, r, 0)
 }
 
-// Two projects share a root. Neither deletes the other's trash before its time, unless free space is low.
+// Two projects share a root. Neither deletes the other's trash before its time, unless free space is low and a repository elsewhere
+// has what is in it.
 func TestTrashOfAnotherProject(t *testing.T) {
 	r := newRoot(t)
 	r.Trash = Trash{Project: "one", Keep: 24 * time.Hour}
@@ -316,7 +317,15 @@ func TestTrashOfAnotherProject(t *testing.T) {
 	}
 	wantPurged(t, &other, day.Add(24*time.Hour), 1)
 	other.Trash.Short = true
+	wantPurged(t, &other, day.Add(time.Hour), 0)
+	w := acquire(t, r, owner("C", "r1"))
+	sh(t, w.Path, "git init -q")
+	test.OK(t, w.Ready())
+	test.OK(t, w.Release())
+	_, err := r.Remove(t.Context(), owner("C", "r2"), day, false)
+	test.OK(t, err)
 	wantPurged(t, &other, day.Add(time.Hour), 1)
+	wantPurged(t, &other, day.Add(25*time.Hour), 1)
 }
 
 func TestTrashIsPurgedByAge(t *testing.T) {

@@ -24,6 +24,8 @@ type Removed struct {
 	// Unsaved is the work in it that exists nowhere else. Discarded: an operator has accepted its loss.
 	Unsaved   string
 	Discarded bool
+	// FilesOutside: it contains files outside of every repository, which Unsaved does not count.
+	FilesOutside bool
 	// Record is the workspace's record, nil if the entry can't be restored.
 	Record *Record
 }
@@ -50,7 +52,7 @@ func (r *Root) removedBy(ctx context.Context, now time.Time, projects ...string)
 		}
 		e := Removed{
 			Path: t.path, Key: strings.TrimSuffix(filepath.Base(t.path), "-"+t.at.Format(trashTime)), At: t.at, Due: now.Add(r.left(t, now)), Unsaved: r.UnsavedInTrash(ctx, t.path),
-			Discarded: t.LossAccepted, Record: t.Workspace,
+			Discarded: t.LossAccepted, FilesOutside: t.FilesOutside, Record: t.Workspace,
 		}
 		if t.LossAccepted {
 			e.Unsaved = t.Unsaved

@@ -1,0 +1,44 @@
+package test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Unprivileged reports whether this process runs as a normal user, for tests that can't fail as root. As root it runs the test as
+// another user, in a copy of the program and with its own temporary directory, and returns false.
+func Unprivileged(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return true
+	}
+	const other = 65534
+	dir, err := os.MkdirTemp("", "symphony-other-")
+	OK(t, err)
+	t.Cleanup(func() { OK(t, os.RemoveAll(dir)) })
+	exe, err := os.Executable()
+	OK(t, err)
+	program, err := os.ReadFile(exe)
+	OK(t, err)
+	copied := filepath.Join(dir, "symphony.test")
+	OK(t, os.WriteFile(copied, program, 0o755))
+	OK(t, os.Chmod(dir, 0o755))
+	temp := filepath.Join(dir, "tmp")
+	OK(t, os.Mkdir(temp, 0o700))
+	OK(t, os.Chown(temp, other, other))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, copied, "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Dir = temp
+	cmd.Env = []string{"TMPDIR=" + temp, "HOME=" + temp, "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("as another user: %v\n%s", err, out)
+	}
+	return false
+}
