@@ -71,8 +71,6 @@ type Config struct {
 
 	StartAgent agent.Starter // makes a session with the process of Command
 	Command    string        // codex.command, run by bash in the workspace, with what a login shell sets (specification 10.1)
-	// PrepareHome makes the codex home of agents, with the login of the operator's.
-	PrepareHome func(operators, dir string) error
 
 	LoginTimeout                                              time.Duration // for the login profile; 0: 30 s
 	ReadTimeout, InitializeTimeout, TurnTimeout, StallTimeout time.Duration
@@ -177,7 +175,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	if err == nil {
 		err = a.workspace.restoreGit(ctx)
 	}
-	err = errors.Join(err, a.workspace.afterRun(ctx, outcome, err == nil))
+	err = errors.Join(err, a.workspace.afterRun(ctx, outcome, err))
 	if err != nil && outcome == reconcile.Succeeded {
 		outcome = reconcile.Failed
 		code, message = codeOf(err)

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,11 +22,13 @@ type workspaceStep struct {
 	hooksStarted bool // before_run was started, so that after_run is due
 	// before is the workspace's fingerprint before before_run, "" if it took too long.
 	before string
+	// untrusted is why no hook may run in the workspace, nil if hooks may run.
+	untrusted error
 }
 
 // prepare takes the workspace and runs the hooks that precede an agent.
 func (w *workspaceStep) prepare(ctx context.Context) error {
-	if err := w.take(ctx); err != nil {
+	if err := cmp.Or(w.take(ctx), w.untrusted); err != nil {
 		return err
 	}
 	facts, err := w.Host.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
@@ -143,23 +146,24 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	return nil
 }
 
-// afterRun runs after_run if it is safe, that is if git settings are restored and no process of the agent is left. It records
-// whether the run has changed anything, and a failure of the hook. The error is that processes of the hook could not be ended.
-func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome, safe bool) (err error) {
+// afterRun runs after_run, unless unsafe says why it may not run: git settings are not restored, or a process of the agent is left.
+// It records whether the run has changed anything, and why the hook failed. The error is that processes of the hook could not be
+// ended.
+func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome, unsafe error) (err error) {
 	if w.space == nil || !w.hooksStarted {
 		return nil
 	}
-	switch script := w.Config.Hooks.AfterRun; {
-	case strings.TrimSpace(script) == "":
-	case !safe:
-		w.Log.Warn("after_run not run: the agent may still change the workspace")
-	default:
-		if err := w.hook(ctx, "after_run", script, outcome); err != nil {
-			w.warn("after_run failed, the outcome does not change", err)
-			_, message := codeOf(err)
+	if script := w.Config.Hooks.AfterRun; strings.TrimSpace(script) != "" {
+		failed := unsafe
+		if unsafe == nil {
+			failed = w.hook(ctx, "after_run", script, outcome)
+			err = w.killAll(ctx)
+		}
+		w.warn("after_run failed or did not run", failed)
+		if failed != nil && (unsafe == nil || outcome != reconcile.Succeeded) { // otherwise the run itself ends with the reason
+			_, message := codeOf(failed)
 			w.rec.change(func(r *reconcile.Run) { r.AfterRunError = w.Redactor.Text(message) })
 		}
-		err = w.killAll(ctx)
 	}
 	changed := true // if unknown, the run counts as progress
 	if w.before != "" {
@@ -184,7 +188,7 @@ func (w *workspaceStep) guardGit(ctx context.Context) error {
 func (w *workspaceStep) restoreGit(ctx context.Context) error {
 	restored, err := w.Host.RestoreGit(ctx, w.hostRun())
 	w.reportRestored(restored)
-	return err
+	return cmp.Or(err, w.untrusted)
 }
 
 // restoredLogged is how many restored git settings the log names. The event names all.
@@ -193,6 +197,11 @@ const restoredLogged = 10
 func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 	if restored.Incomplete != "" {
 		w.Log.Warn(restored.Incomplete)
+	}
+	w.untrusted = nil
+	if restored.Untrusted != "" {
+		w.untrusted = &reconcile.Error{Code: host.CodeUntrusted, Message: restored.Untrusted}
+		w.Log.Warn("workspace not trusted", "error", w.untrusted)
 	}
 	names := restored.Names
 	if len(names) == 0 {

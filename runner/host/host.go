@@ -41,7 +41,8 @@ type Host interface {
 	// RunHook runs a script of the workflow in the run's workspace and waits until it ends.
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
 	// GuardGit records the git settings and hooks of the workspace before an agent can change them; RestoreGit restores
-	// them. RunHook refuses to run a hook if git could run a program there that an agent has left elsewhere.
+	// them. RunHook refuses to run a hook if git could run a program there that an agent has left elsewhere, or if not
+	// everything could be read.
 	GuardGit(ctx context.Context, r GuardGitRequest) error
 	RestoreGit(ctx context.Context, r Run) (GitRestored, error)
 	// Start starts a command with pipes for its three streams.
@@ -174,6 +175,9 @@ type GitRestored struct {
 	Names []string
 	// Incomplete says, for the log, what could not be finished and will be tried again; empty if all is done.
 	Incomplete string
+	// Untrusted says why no hook may run in the workspace: an agent has left something that git could run, or not everything
+	// could be read. Empty if hooks may run.
+	Untrusted string
 }
 
 // StartRequest is a command to start in the workspace of a run or, without a run, in Dir.

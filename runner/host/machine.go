@@ -13,6 +13,9 @@ import (
 // CodeDiskFull is the code of an error caused by a full disk.
 const CodeDiskFull = "disk_full"
 
+// CodeUntrusted: no hook may run in a workspace, see GitRestored.Untrusted.
+const CodeUntrusted = "workspace_untrusted"
+
 // WithCode adds the code to an error caused by the machine: a full disk or a limit of the system. It returns other errors unchanged.
 func WithCode(err error) error {
 	var known *reconcile.Error

@@ -47,6 +47,10 @@ var RunErrors = []struct{ Codes, Next string }{
 	{"workspace_busy", "nothing to do: a process still uses the workspace; it is tried again"},
 	{"workspace_foreign", "give each project its own `workspace.root`: the directory belongs to another issue or project"},
 	{"invalid_workspace_cwd", "move away what is in the place of the workspace"},
+	{
+		"workspace_untrusted", "remove what the message names, or make it readable: git could run it in hooks, outside of the sandbox; then " +
+			"`symphony retry ISSUE`",
+	},
 	{"workspace_failed", "check the workspace root; the message names the file"},
 	{"workspace_root_unusable", "set `workspace.root` to a directory that belongs to you and that no other account can write to"},
 	{"leftover_process", "see what the process is with `ps -fp PID`; each pass tries again to end it"},

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,12 +31,13 @@ import (
 //	                         └─ the worker dies ─► the next holder ends them ─► Undo ─► its hooks
 //
 // Undo restores the configuration and hooks of the workspace's repository, even if the agent has created it, and removes links in
-// it. It keeps the agent's changes of settings that can't run a program. Everything else in the workspace that git could run, and
-// that is new, is only reported: no hook may run until it is removed.
+// it. It keeps the agent's changes of settings that neither run a program nor change what a push sends. Everything else in the
+// workspace that git could run, and that is new, is only reported. What could not be read completely is not trusted. In both
+// cases no hook may run until a later Undo has read everything and found nothing.
 //
 // Settings and git hooks made by the workflow's hooks are trusted, because every run takes a new snapshot. Data that git only
-// reads or writes is not guarded: addresses of remotes, references, the index, attributes. The agent can change git hooks in the
-// work tree. If the operator has configured git to use those, git runs without hooks in the workflow's hooks (HookEnv).
+// reads or writes is not guarded: references, objects, attributes. The agent can change git hooks in the work tree. If the
+// operator has configured git to use those, git runs without hooks in the workflow's hooks (HookEnv).
 type Guard struct {
 	// Tree is the workspace. Temp are directories outside of it that the agent can write: its tmp and cache.
 	Tree string
@@ -49,15 +49,15 @@ type Guard struct {
 	// Off disables the guard: agents may change all git settings (agent.keep_git_config).
 	Off bool
 
-	snapshot *snapshot // the snapshot of Trust, nil if Trust was not called on this value
-	unsafe   error     // what git could run in a hook, as of the last Undo
+	limit     int              // of files, for tests
+	snapshot  *snapshot        // the snapshot of Trust, nil if Trust was not called on this value
+	untrusted *reconcile.Error // why the last Undo does not trust the workspace
 }
 
 const (
-	guardTimeout  = 10 * time.Second
-	searchTimeout = 4 * time.Second // of that; if a tree needs longer, the incomplete search is reported
-	maxSnapshot   = 1 << 30         // bytes
-	unsafeShown   = 10              // names in an error
+	guardTimeout = time.Minute
+	maxSnapshot  = 1 << 30 // bytes
+	unsafeShown  = 10      // names in an error
 )
 
 // snapshot is the state of git before the agent.
@@ -73,7 +73,6 @@ type snapshot struct {
 	// Known are the programs that git could run before the agent: digests by name.
 	Known     map[string]string `json:"known"`
 	TreeHooks []string          `json:"tree_hooks,omitempty"`
-	Partial   bool              `json:"partial,omitempty"` // the search left something out
 }
 
 // readSnapshot returns the snapshot, from memory if possible, because an agent that can write anywhere could have changed the
@@ -86,7 +85,7 @@ func (g *Guard) readSnapshot() (*snapshot, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // see above
 	}
-	s := &snapshot{}
+	s := &snapshot{Known: map[string]string{}}
 	if err == nil {
 		err = json.Unmarshal(data, s)
 	}
@@ -124,12 +123,11 @@ func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []
 	for _, dir := range s.Dirs {
 		s.Files[dir] = map[string]entry{}
 		if err == nil {
-			err = readGitDir(ctx, s.Files[dir], dir)
+			err = cmp.Or(readGitDir(ctx, s.Files[dir], dir), unreadable(s.Files[dir]))
 		}
 	}
-	found := &search{}
 	if err == nil {
-		found, err = g.search(ctx, s)
+		s.Known, err = g.search(ctx, s)
 	}
 	if err == nil {
 		s.TreeHooks, err = g.treeHooks(ctx, s, reaches, env)
@@ -139,9 +137,8 @@ func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []
 		before, err = g.readSnapshot()
 	}
 	if err != nil {
-		return g.failed(ctx, err)
+		return g.judge(ctx, err)
 	}
-	s.Known, s.Partial = found.programs, found.partial
 	if before != nil && before.AgentWorked {
 		s.Known = before.Known // another run does not make trusted what an earlier agent has left
 	}
@@ -173,13 +170,12 @@ func (s *snapshot) locate(tree string, reaches func(dir string) bool) error {
 }
 
 // Undo restores the workspace's repository after an agent, and searches for anything else that git could run and that is new. If
-// it finds something, no hook runs until a later Undo finds nothing. After an error no hook may run either, and the next call
-// starts over.
+// it does not trust the result, or returns an error, no hook may run, and the next call starts over.
 func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error) {
 	if g.Off {
 		return restored, g.forget()
 	}
-	g.unsafe = nil
+	g.untrusted = nil
 	s, err := g.readSnapshot()
 	if err == nil && s != nil && s.AgentWorked {
 		err = g.Verify()
@@ -187,45 +183,51 @@ func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error)
 	if err != nil || s == nil || !s.AgentWorked {
 		return restored, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+	limited, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	restored.Names, err = s.restore(ctx)
-	found := &search{}
+	restored.Names, err = s.restore(limited)
 	if err == nil {
-		found, err = g.search(ctx, s)
+		_, err = g.search(limited, s)
 	}
-	if err != nil {
-		return restored, g.failed(ctx, err)
-	}
-	var unsafe []string
-	for _, name := range slices.Sorted(maps.Keys(found.programs)) {
-		if s.Known[name] != found.programs[name] {
-			unsafe = append(unsafe, name)
+	if err != nil { // the snapshot stays as it is
+		err = g.judge(limited, err)
+		if errors.As(err, &g.untrusted) && g.untrusted.Code == host.CodeUntrusted {
+			restored.Untrusted, err = g.untrusted.Message, nil
 		}
-	}
-	if len(unsafe) > 0 { // the snapshot stays as it is
-		g.unsafe = unsafeError(g.Tree, unsafe)
-		return restored, nil
+		return restored, err
 	}
 	crash.At("workspace.guard.undone")
-	s.AgentWorked, s.Partial = false, found.partial
+	s.AgentWorked = false
 	if err := g.writeSnapshot(s); err != nil { // hooks run even on a full disk, because one may save the work
 		restored.Incomplete = "the git configuration will be checked again: " + err.Error()
-	} else if s.Partial {
-		restored.Incomplete = "the workspace is too large to check every git repository in it: in hooks git uses only the workspace's own"
 	}
 	return restored, nil
 }
 
-func unsafeError(path string, names []string) error {
+// foundError says what an agent has left.
+func foundError(names []string) error {
 	shown := strings.Join(names[:min(len(names), unsafeShown)], ", ")
 	if more := len(names) - unsafeShown; more > 0 {
 		shown += fmt.Sprintf(" and %d more", more)
 	}
+	return fmt.Errorf("git could run outside of the sandbox: %q", shown)
+}
+
+// judge returns workspace_untrusted for an error of the search, except for a fault of the machine and the end of the run.
+func (g *Guard) judge(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("to check it takes longer than %s", guardTimeout)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	var known *reconcile.Error
+	if errors.As(files.Failed(err, "check the git files of %s", g.Tree), &known) && known.Code != files.CodeFailed {
+		return known
+	}
 	return &reconcile.Error{
-		Code:    files.CodeFailed,
-		Message: fmt.Sprintf("the agent has left something in %s that git could run outside of the sandbox: %q", path, shown),
-		Hint:    "no hook runs in the workspace until you remove it; agent.keep_git_config: true keeps what agents set",
+		Code: host.CodeUntrusted, Message: fmt.Sprintf("no hook runs in %s: %v", g.Tree, err), Err: err,
+		Hint: "remove it or make it readable; agent.keep_git_config: true trusts whatever agents leave",
 	}
 }
 
@@ -242,25 +244,21 @@ func (g *Guard) forget() error {
 // hooks in it: an agent has worked here and can change them. It returns an error if no hook may run.
 func (g *Guard) HookEnv(env []string) (guarded, hooksOff []string, err error) {
 	s, err := g.readSnapshot()
-	if err = cmp.Or(g.unsafe, err); err != nil || s == nil || g.Off {
+	switch {
+	case err != nil || s == nil || g.Off:
 		return env, nil, err
+	case g.untrusted != nil:
+		return env, nil, g.untrusted
+	case s.AgentWorked:
+		return env, nil, &reconcile.Error{Code: host.CodeUntrusted, Message: fmt.Sprintf("no hook runs in %s before it is checked", g.Tree)}
+	case len(s.TreeHooks) > 0:
+		env = withConfig(env, "core.hooksPath=/dev/null")
 	}
-	var settings []string
-	if len(s.TreeHooks) > 0 {
-		settings = append(settings, "core.hooksPath=/dev/null")
-	}
-	if s.Partial { // git must use only the workspace's own repository
-		settings = append(settings, "safe.bareRepository=explicit", "diff.ignoreSubmodules=all", "submodule.recurse=false",
-			"status.submoduleSummary=false")
-	}
-	return withConfig(env, settings), s.TreeHooks, nil
+	return env, s.TreeHooks, nil
 }
 
 // withConfig adds settings to those that an environment has for git.
-func withConfig(env, settings []string) []string {
-	if len(settings) == 0 {
-		return env
-	}
+func withConfig(env []string, settings ...string) []string {
 	const name = "GIT_CONFIG_COUNT"
 	count := 0
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
@@ -276,18 +274,4 @@ func withConfig(env, settings []string) []string {
 		count++
 	}
 	return append(env, name+"="+strconv.Itoa(count))
-}
-
-func (g *Guard) failed(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		err = fmt.Errorf("it took longer than %s", guardTimeout)
-	}
-	var e *reconcile.Error
-	if !errors.As(err, &e) {
-		errors.As(files.Failed(err, "check the git files of %s", g.Tree), &e)
-	}
-	if e.Hint == "" {
-		e.Hint = "check what is at that path; agent.keep_git_config: true keeps what agents set"
-	}
-	return e
 }

@@ -84,7 +84,7 @@ func parseConfig(ctx context.Context, data []byte) (list []setting, err error) {
 	return list, err
 }
 
-// settleConfig returns the trusted configuration was, with those added settings of now that can't run a program. changed names the
+// settleConfig returns the trusted configuration was, with those added settings of now that an agent may make. changed names the
 // settings that were changed back, or name if the file can't be read. If it is empty, now may stay as it is.
 func settleConfig(ctx context.Context, now, was []byte, name string) (result []byte, changed []string, err error) {
 	have, err := parseConfig(ctx, now)
@@ -98,7 +98,10 @@ func settleConfig(ctx context.Context, now, was []byte, name string) (result []b
 	if err != nil {
 		return nil, nil, err
 	}
-	rules := configRules{remotes: remotesOf(had, have)}
+	rules := configRules{theirs: remotesOf(had, false)}
+	if rules.remotes = rules.theirs; len(rules.theirs) == 0 {
+		rules.remotes = remotesOf(have, true)
+	}
 	trusted, risky := rules.risky(had), rules.risky(have)
 	if slices.Equal(trusted, risky) {
 		return now, nil, nil
@@ -126,7 +129,7 @@ func settleConfig(ctx context.Context, now, was []byte, name string) (result []b
 	file := filepath.Join(dir, "config")
 	err = os.WriteFile(file, was, 0o600)
 	for _, s := range have {
-		if err == nil && rules.cannotExecute(s) && !slices.Contains(had, s) {
+		if err == nil && rules.allows(s) && !slices.Contains(had, s) {
 			_, err = gitConfig(ctx, nil, file, "--add", s.key(), s.value)
 		}
 	}
@@ -136,9 +139,10 @@ func settleConfig(ctx context.Context, now, was []byte, name string) (result []b
 	return result, changed, err
 }
 
-// safeSections are sections without settings that can run a program, safeSettings such settings of other sections. These are lists
-// of what is allowed, because any release of git can add a setting that runs a program. A section with subsections ends with a
-// dot. A setting that is missing here is undone and reported.
+// safeSections are sections without settings that can run a program, safeSettings such settings of other sections. Settings that
+// change what a push sends, or where to, are not among them. These are lists of what is allowed, because any release of git can
+// add a setting that runs a program. A section with subsections ends with a dot. A setting that is missing here is undone and
+// reported.
 var safeSections = []string{"advice", "author", "color", "column", "committer", "i18n", "index", "stash", "status"}
 
 const safeSettings = `
@@ -165,11 +169,10 @@ log abbrevcommit date decorate follow
 maintenance auto strategy autodetach
 merge autostash conflictstyle ff log renamelimit renames stat
 pull ff rebase
-push autosetupremote default followtags recursesubmodules useforceifincludes
 rebase autosquash autostash missingcommitscheck stat updaterefs
-remote. fetch followremotehead gh-resolved mirror partialclonefilter promisor prune prunetags push skipfetchall tagopt
+remote. fetch followremotehead gh-resolved partialclonefilter promisor prune prunetags skipfetchall tagopt
 rerere autoupdate enabled
-submodule active fetchjobs recurse
+submodule active fetchjobs
 submodule. active branch fetchrecursesubmodules ignore shallow
 tag sort
 user email name useconfigonly
@@ -191,15 +194,16 @@ var isSafe = sync.OnceValue(func() map[string]bool {
 type configRules struct {
 	// module is the git directory of a submodule, whose work tree must be inside tree.
 	module, tree string
-	// remotes are those with an allowed address. If a branch names another remote, git uses the name as a path.
-	remotes map[string]bool
+	// theirs are the operator's remotes, whose addresses an agent may not change. remotes are those that a branch may name: the
+	// same or, in a repository without any, those with an allowed address. If a branch names another, git uses the name as a path.
+	theirs, remotes map[string]bool
 }
 
-// remotesOf returns the remotes with an address that was trusted or is allowed.
-func remotesOf(trusted, now []setting) map[string]bool {
+// remotesOf returns the remotes in a configuration; with allowed, only those with an address that an agent may set.
+func remotesOf(list []setting, allowed bool) map[string]bool {
 	remotes := map[string]bool{}
-	for i, s := range slices.Concat(trusted, now) {
-		if s.section == "remote" && s.name == "url" && s.sub != "" && (i < len(trusted) || networkURL(s.value)) {
+	for _, s := range list {
+		if s.section == "remote" && s.name == "url" && s.sub != "" && (!allowed || networkURL(s.value)) {
 			remotes[s.sub] = true
 		}
 	}
@@ -208,15 +212,15 @@ func remotesOf(trusted, now []setting) map[string]bool {
 
 func (c configRules) risky(list []setting) (some []setting) {
 	for _, s := range list {
-		if !c.cannotExecute(s) {
+		if !c.allows(s) {
 			some = append(some, s)
 		}
 	}
 	return some
 }
 
-// cannotExecute reports whether a setting cannot make git execute a program.
-func (c configRules) cannotExecute(s setting) bool {
+// allows reports whether an agent may make a setting: it can't make git execute a program, or push more or elsewhere.
+func (c configRules) allows(s setting) bool {
 	section := s.section
 	if s.sub != "" {
 		section += "."
@@ -226,16 +230,31 @@ func (c configRules) cannotExecute(s setting) bool {
 	}
 	switch section + " " + s.name {
 	case "remote. url", "remote. pushurl", "submodule. url":
-		return networkURL(s.value)
+		return networkURL(s.value) && !(s.section == "remote" && c.theirs[s.sub])
 	case "branch. remote", "branch. pushremote", "remote pushdefault", "checkout defaultremote", "extensions partialclone":
 		return s.value == "." || c.remotes[s.value]
 	case "submodule. update":
 		return slices.Contains([]string{"checkout", "rebase", "merge", "none"}, s.value)
 	case "core worktree":
 		tree := absolute(c.module, s.value)
-		return c.module != "" && tree != c.tree && text.PathInside(c.tree, tree)
+		return c.module != "" && tree != c.tree && text.PathInside(c.tree, tree) && leadsTo(filepath.Join(tree, ".git"), c.module)
 	}
 	return false
+}
+
+// leadsTo reports whether a file named .git, which is not behind a link, points to a git directory.
+func leadsTo(dotGit, gitDir string) bool {
+	tree := filepath.Dir(dotGit)
+	real, _, err := resolveDir(tree)
+	if err != nil || real != tree {
+		return false
+	}
+	to, ok, err := pointer(dotGit, "gitdir:")
+	if err != nil || !ok {
+		return false
+	}
+	real, ok, err = resolveDir(to)
+	return err == nil && ok && real == gitDir
 }
 
 var scpAddress = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]*:[^:]`)

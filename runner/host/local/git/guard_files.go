@@ -84,56 +84,66 @@ func readEntry(path string) (e entry, there bool, err error) {
 }
 
 // readGitDir adds to list, by path, the files of a git directory that decide what git runs or where it writes: control files, what
-// a rebase in progress runs, and links. With roots it searches only these. If it returns an error, the list also contains what
-// could not be read.
-func readGitDir(ctx context.Context, list map[string]entry, dir string, roots ...string) (failed error) {
+// a rebase in progress runs, and links. With roots it searches only these. What is in the place of a control file and can't be
+// read is in the list, too (see unreadable); a directory that can't be read is an error.
+func readGitDir(ctx context.Context, list map[string]entry, dir string, roots ...string) error {
 	if len(roots) == 0 {
 		roots = []string{""}
 	}
 	count := 0
-	for _, root := range roots {
-		err := filepath.WalkDir(filepath.Join(dir, root), func(path string, d fs.DirEntry, err error) error {
-			name := strings.TrimPrefix(path, dir+"/")
-			top, _, _ := strings.Cut(name, "/")
-			switch {
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case path == dir && err == nil || files.Absent(err):
-				return nil
-			case err == nil && d.IsDir() && !slices.Contains(controlFiles, name):
-				if !slices.Contains(writtenDirs, top) || top == "objects" && len(d.Name()) == 2 { // loose objects are only read
-					return fs.SkipDir
-				}
-				return nil
-			case err == nil && d.Type()&fs.ModeSymlink == 0 && !isControl(name) && inProgress[name] == nil:
-				return nil
-			}
-			e := entry{Mode: fs.ModeIrregular}
-			if err == nil {
-				e, _, err = readEntry(path)
-			}
-			if failed == nil {
-				failed = err
-			}
-			harmless := inProgress[name] != nil && !e.isLink() && !inProgress[name].Match(e.Data) ||
-				name == "HEAD" && strings.HasPrefix(string(e.Data), "refs/") // from old versions of git, which do not follow the link
-			if !harmless {
-				list[path] = e
-				count++
-			}
-			if count > maxControlFiles {
-				return fmt.Errorf("%s holds more than %d files that git could run", dir, maxControlFiles)
-			}
-			if d != nil && d.IsDir() {
+	visit := func(path string, d fs.DirEntry, err error) error {
+		name := strings.ToLower(strings.TrimPrefix(path, dir+"/")) // some file systems ignore case
+		top, _, _ := strings.Cut(name, "/")
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case path == dir && err == nil || files.Absent(err):
+			return nil
+		case err != nil && !isControl(name):
+			return err
+		case err == nil && d.IsDir() && !slices.Contains(controlFiles, name):
+			if !slices.Contains(writtenDirs, top) || top == "objects" && len(d.Name()) == 2 { // loose objects are only read
 				return fs.SkipDir
 			}
+			open(path)
 			return nil
-		})
-		if err != nil {
+		case err == nil && d.Type()&fs.ModeSymlink == 0 && !isControl(name) && inProgress[name] == nil:
+			return nil
+		}
+		e := entry{Mode: fs.ModeIrregular}
+		if err == nil {
+			e, _, _ = readEntry(path)
+		}
+		harmless := inProgress[name] != nil && e.Mode.IsRegular() && !inProgress[name].Match(e.Data) ||
+			name == "head" && strings.HasPrefix(string(e.Data), "refs/") // from old versions of git, which do not follow the link
+		if !harmless {
+			list[path] = e
+			count++
+		}
+		if count > maxControlFiles {
+			return fmt.Errorf("%s holds more than %d files that git could run", dir, maxControlFiles)
+		}
+		if d != nil && d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	}
+	for _, root := range roots {
+		if err := filepath.WalkDir(filepath.Join(dir, root), visit); err != nil {
 			return err
 		}
 	}
-	return failed
+	return nil
+}
+
+// unreadable returns an error if a list of readGitDir contains something that could not be read.
+func unreadable(list map[string]entry) error {
+	for path, e := range list {
+		if e.Mode&fs.ModeIrregular != 0 {
+			return fmt.Errorf("%s can't be read", path)
+		}
+	}
+	return nil
 }
 
 // restore restores the control files of the workspace's repository, removes new ones and new links, and returns their names. It
@@ -145,9 +155,8 @@ func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 		}
 		open(dir)
 		now, was := map[string]entry{}, s.Files[dir]
-		readErr := readGitDir(ctx, now, dir) // what can't be read is restored
-		if ctx.Err() != nil || len(now) > maxControlFiles {
-			return names, readErr
+		if err := readGitDir(ctx, now, dir); err != nil { // a control file that can't be read is restored
+			return names, err
 		}
 		all, wanted := maps.Clone(now), map[string]entry{}
 		maps.Copy(all, was)

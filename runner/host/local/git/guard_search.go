@@ -1,9 +1,12 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,40 +14,43 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // The limits of the search for git directories.
 const (
-	findEntries  = 1_000_000
-	findDirs     = 2000
+	maxEntries   = 4_000_000
 	includeDepth = 10 // as deep as git follows includes
 )
 
 // search finds everything that the agent can write and git could run: settings, hooks, and files that lead git to other
 // directories or make it write through a link. It finds repositories without running git, because git could run a program in a
-// repository that has not been found yet.
+// repository that has not been found yet. What can't be read is an error.
 type search struct {
-	ctx  context.Context
-	tree string
-	own  []string // the git directories of the workspace's repository
-	dirs []string // all git directories, and directories that git would accept as one
+	ctx   context.Context
+	tree  string
+	known map[string]string // programs before the agent; nil before the first one
+	own   []string          // the git directories of the workspace's repository
+	dirs  []string          // all git directories, and directories that git would accept as one
+	left  int               // entries that may still be read
 
 	programs map[string]string // digests of what git could run, by names for messages
-	partial  bool              // something was left out
 }
 
-func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
-	f := &search{ctx: ctx, tree: g.Tree, own: s.Dirs, dirs: slices.Clone(s.Dirs), programs: map[string]string{}}
-	roots := []string{g.Tree}
-	for _, dir := range s.Dirs {
-		roots = append(roots, filepath.Join(dir, "modules"))
+// search returns the programs that git could run. After an agent, those that are new are an error.
+func (g *Guard) search(ctx context.Context, s *snapshot) (programs map[string]string, err error) {
+	f := &search{ctx: ctx, tree: g.Tree, known: s.Known, own: s.Dirs, dirs: slices.Clone(s.Dirs), left: cmp.Or(g.limit, maxEntries), programs: map[string]string{}}
+	pointers, links, err := f.find(append([]string{g.Tree}, s.Dirs...))
+	if err != nil {
+		return nil, err
 	}
-	timed, cancel := context.WithTimeout(ctx, searchTimeout)
-	defer cancel()
-	pointers, links := f.find(timed, roots)
-	more, _ := f.find(timed, f.ledTo(links, g.Temp))
+	more, _, err := f.find(f.ledTo(links, g.Temp))
+	if err != nil {
+		return nil, err
+	}
 	for _, path := range append(pointers, more...) {
 		f.pointer(path)
 	}
@@ -55,56 +61,91 @@ func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
 			return nil, err
 		}
 	}
-	return f, ctx.Err()
+	if s.Known == nil {
+		return f.programs, ctx.Err()
+	}
+	var unsafe []string
+	for _, name := range slices.Sorted(maps.Keys(f.programs)) {
+		if s.Known[name] != f.programs[name] {
+			unsafe = append(unsafe, name)
+		}
+	}
+	for _, dir := range f.dirs {
+		if err == nil && len(unsafe) == 0 { // git may now read the configuration there
+			err = f.index(dir)
+		}
+	}
+	if len(unsafe) > 0 {
+		err = foundError(unsafe)
+	}
+	return f.programs, cmp.Or(err, ctx.Err())
 }
 
 // find adds the git directories below the directories in queue, breadth first, and follows no link. It returns the files and links
-// that are named .git, and the other links. In a directory .git it searches only modules and worktrees: anything else is used as a
-// repository only if something points to it, and the pointer is checked. It ignores case, as some file systems do.
-func (f *search) find(ctx context.Context, queue []string) (pointers, links []string) {
-	left := findEntries
+// that are named .git, and the other links. It ignores case, as some file systems do.
+func (f *search) find(queue []string) (pointers, links []string, err error) {
 	for ; len(queue) > 0; queue = queue[1:] {
 		dir := queue[0]
-		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
-			continue
+		entries, err := readDir(dir)
+		if f.left -= len(entries); f.left < 0 && err == nil {
+			err = errors.New("it holds more files than are examined")
 		}
-		entries, _ := os.ReadDir(dir) // what can't be read, git can't read either
-		if left -= len(entries); left < 0 || len(f.dirs) > findDirs || ctx.Err() != nil {
-			f.partial = true
-			break
+		if err = cmp.Or(err, f.ctx.Err()); err != nil {
+			return nil, nil, err
 		}
 		has := map[string]bool{}
 		for _, e := range entries {
 			path, name := filepath.Join(dir, e.Name()), strings.ToLower(e.Name())
 			has[name] = true
 			switch {
-			case name == ".git" && e.IsDir():
-				f.dirs = append(f.dirs, path)
-				queue = append(queue, filepath.Join(path, "modules"), filepath.Join(path, "worktrees"))
-			case name == ".git":
-				pointers = append(pointers, path)
 			case e.IsDir():
 				queue = append(queue, path)
+				if name == ".git" {
+					f.dirs = append(f.dirs, path)
+				}
+			case name == ".git":
+				pointers = append(pointers, path)
 			case e.Type()&fs.ModeSymlink != 0:
 				links = append(links, path)
 			}
 		}
-		if has["head"] && (has["commondir"] || has["objects"] && has["refs"]) {
+		switch {
+		case has["head"] && has["commondir"] && !slices.Contains(f.own, dir): // a worktree of the repository that is two levels up
+			f.dirs = append(f.dirs, dir, filepath.Dir(filepath.Dir(dir)))
+		case has["head"] && has["objects"] && has["refs"]:
 			f.dirs = append(f.dirs, dir)
 		}
 	}
-	return pointers, links
+	return pointers, links, nil
 }
 
-// ledTo returns the places that a link leads to or into. Targets inside the workspace are searched anyway.
+// readDir lists a directory, and nothing else. A directory of another account that this one can't enter counts as empty, because
+// git can't enter it either, and an agent can't change that.
+func readDir(dir string) ([]fs.DirEntry, error) {
+	info, err := os.Lstat(dir)
+	if files.Absent(err) || err == nil && !info.IsDir() {
+		return nil, nil
+	}
+	var list []fs.DirEntry
+	if err == nil {
+		list, err = os.ReadDir(dir)
+	}
+	if errors.Is(err, fs.ErrPermission) && info != nil && !files.Ours(info) && unix.Access(dir, unix.X_OK) != nil {
+		return nil, nil
+	}
+	return list, err
+}
+
+// ledTo returns the places that a link leads to or into. Targets inside the workspace are searched anyway. A link into /proc or /dev
+// may lead another process anywhere.
 func (f *search) ledTo(links, places []string) (list []string) {
 	for _, link := range links {
+		target, _ := os.Readlink(link) // git can't read it either
+		target = absolute(filepath.Dir(link), target)
+		anywhere := text.PathInside("/proc", target) || text.PathInside("/dev", target)
 		real, err := filepath.EvalSymlinks(link)
-		if err != nil || text.PathInside(f.tree, real) {
-			continue
-		}
 		for _, place := range places {
-			if text.PathInside(place, real) && !slices.Contains(list, place) {
+			if (anywhere || err == nil && text.PathInside(place, real)) && !slices.Contains(list, place) {
 				list = append(list, place)
 			}
 		}
@@ -128,23 +169,26 @@ func (f *search) relative(path string) string {
 	return path
 }
 
-// pointer checks a file or link named .git: it must lead to a git directory that is searched, or nowhere.
+// pointer checks a file or link named .git: it must lead to a git directory that is searched, and not through a link, which may
+// lead elsewhere later.
 func (f *search) pointer(path string) {
-	leads := path
 	e, _, err := readEntry(path)
+	leads := string(e.Data)
 	if err == nil && e.Mode.IsRegular() {
-		to, ok := strings.CutPrefix(strings.TrimRight(string(e.Data), "\r\n"), "gitdir:")
+		var ok bool
+		leads, ok = strings.CutPrefix(strings.TrimRight(leads, "\r\n"), "gitdir:")
 		if !ok {
 			return
 		}
-		leads = absolute(filepath.Dir(path), strings.TrimPrefix(to, " "))
+		leads = strings.TrimPrefix(leads, " ")
 	}
+	leads = absolute(filepath.Dir(path), leads)
 	real, err := filepath.EvalSymlinks(leads)
 	switch above := filepath.Dir(real); {
-	case strings.ContainsAny(leads, "\r\n\x00"): // git interprets these differently
-	case files.Absent(err), err == nil && slices.Contains(f.dirs, real):
+	case err != nil, real != leads, strings.ContainsAny(leads, "\r\n\x00"): // git interprets these differently
+	case slices.Contains(f.dirs, real):
 		return
-	case err == nil && filepath.Base(above) == "worktrees" && slices.Contains(f.own, filepath.Dir(above)):
+	case filepath.Base(above) == "worktrees" && slices.Contains(f.own, filepath.Dir(above)):
 		f.dirs = append(f.dirs, real) // a worktree that was added to the repository
 		return
 	}
@@ -160,7 +204,7 @@ func (f *search) gitDir(dir string) error {
 	}
 	list := map[string]entry{}
 	if !slices.Contains(f.own, dir) {
-		if err := readGitDir(f.ctx, list, dir); len(list) > maxControlFiles { // files that can't be read are in the list, too
+		if err := cmp.Or(readGitDir(f.ctx, list, dir), unreadable(list)); err != nil {
 			return err
 		}
 	}
@@ -175,6 +219,32 @@ func (f *search) gitDir(dir string) error {
 		}
 	}
 	return f.ctx.Err()
+}
+
+// index checks the paths in a git directory's index, in which git trusts: for a path outside of the work tree, git checkout writes
+// there and git status runs programs of a repository there.
+func (f *search) index(dir string) error {
+	if !exists(filepath.Join(dir, "index")) {
+		return nil
+	}
+	for _, threads := range []string{"1", "2"} { // with several, git reads a large index in another way
+		cmd := plainGit(f.ctx, dir, "-c", "core.fsmonitor=false", "-c", "index.threads="+threads, "ls-files", "-z")
+		cmd.Env = append(cmd.Env, "HOME=/nonexistent", "GIT_DIR="+dir, "GIT_WORK_TREE="+dir, "GIT_OPTIONAL_LOCKS=0",
+			"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1")
+		bad := ""
+		cmd.Stdout = &splitWriter{each: func(path string) {
+			if !filepath.IsLocal(path) || strings.Contains("/"+strings.ToLower(path)+"/", "/.git/") {
+				bad = path
+			}
+		}}
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("git can't read the index in %s: %w", dir, err)
+		}
+		if bad != "" {
+			return foundError([]string{f.relative(dir) + "/index: " + bad})
+		}
+	}
+	return nil
 }
 
 // config checks the settings of a configuration file and of the files that it includes, conditionally or not.
@@ -201,31 +271,39 @@ func (f *search) config(dir, path string, depth int) error {
 		f.add(dir, filepath.Base(path), e.digest())
 		return nil //nolint:nilerr // it is reported
 	}
-	rules := configRules{tree: f.tree, remotes: remotesOf(nil, list)}
-	if slices.Contains(f.own, dir) { // it has been restored: its addresses are trusted
-		rules.remotes = remotesOf(list, nil)
-	}
-	if strings.Contains(dir, "/modules/") {
+	own := slices.Contains(f.own, dir)
+	rules := configRules{tree: f.tree, remotes: remotesOf(list, !own)} // those of its own were restored
+	if strings.Contains(dir, "/modules/") && f.known != nil {          // what was there before the agent is known in any case
 		rules.module = dir
 	}
 	for _, s := range rules.risky(list) {
-		f.add(dir, s.String(), digest(s.value))
+		f.add(dir, s.String(), digest(s.key(), s.value))
 		if !strings.HasPrefix(s.section, "include") || s.name != "path" || strings.HasPrefix(s.value, "~") {
 			continue
 		}
 		file := absolute(filepath.Dir(path), s.value)
 		real, err := filepath.EvalSymlinks(filepath.Dir(file))
+		if via := linksIn(filepath.Dir(file)); via != "" {
+			f.add(file, "leads elsewhere", digest(via, real))
+		}
 		if err != nil {
 			continue // it does not exist
-		}
-		if real != filepath.Dir(file) {
-			f.add(file, "leads elsewhere", digest(real))
 		}
 		if err := f.config(file, filepath.Join(real, filepath.Base(file)), depth+1); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// linksIn returns the targets of the links in a path.
+func linksIn(path string) (targets string) {
+	for ; path != filepath.Dir(path); path = filepath.Dir(path) {
+		if target, err := os.Readlink(path); err == nil {
+			targets += target + "\x00"
+		}
+	}
+	return targets
 }
 
 func absolute(dir, path string) string {

@@ -2,6 +2,7 @@ package git
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -63,8 +65,8 @@ func (g *guarded) undo(want ...string) {
 			g.t.Errorf("%s is not undone", name)
 		}
 	}
-	if len(undone.Names) != len(want) || g.unsafe != nil || undone.Incomplete != "" {
-		g.t.Errorf("undone %+v, want %q, %v", undone, want, g.unsafe)
+	if len(undone.Names) != len(want) || g.untrusted != nil || undone.Incomplete != "" {
+		g.t.Errorf("undone %+v, want %q, %v", undone, want, g.untrusted)
 	}
 }
 
@@ -75,7 +77,7 @@ func (g *guarded) refuses(want ...string) {
 		_, err := g.Undo(g.t.Context())
 		test.OK(g.t, err)
 		_, _, err = g.HookEnv(nil)
-		wantCode(g.t, err, files.CodeFailed)
+		wantCode(g.t, err, host.CodeUntrusted)
 		for _, name := range want {
 			if !strings.Contains(err.Error(), name) {
 				g.t.Errorf("%v does not name %s", err, name)
@@ -92,11 +94,7 @@ func (g *guarded) sh(script string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
 	cmd.Dir = g.Tree
-	var err error
-	cmd.Env, _, err = g.HookEnv(append(command(g.t, g.Tree, "true").Env, "MARK="+g.mark, "SPARE="+g.spare))
-	if g.unsafe == nil {
-		test.OK(g.t, err)
-	}
+	cmd.Env, _, _ = g.HookEnv(append(command(g.t, g.Tree, "true").Env, "MARK="+g.mark, "SPARE="+g.spare)) // also where no hook may run
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		g.t.Fatalf("%s: %v", script, ctx.Err())
@@ -129,12 +127,26 @@ const twoBranches = `git checkout -qb b; echo b > file; git commit -qam b; echo 
 	git checkout -q main; echo c > file; git commit -qam c
 	mkdir git-merge-x; HOOK=git-merge-x/evil; ` + hookEvil
 
-// attacks list what an agent does, what a hook of the workflow does later, and what is undone in between. Each attack succeeds if
-// nothing is undone.
+// manyDirs makes many git directories, and behind them a submodule that .gitmodules does not let git ignore.
+const manyDirs = `mkdir -p $(seq -f 'many/%g/.git' 2100); printf '[submodule "s"]\n\tpath = a/b/sub\n\turl = https://x.invalid/r\n\tignore = none\n' > .gitmodules
+	git init -q -b main a/b/sub; git -C a/b/sub commit -q --allow-empty -m x; git add a/b/sub .gitmodules 2>&1; `
+
+// remote is a repository of the operator's, servers are two that git takes for a server.
+const (
+	remote  = `git init -q --bare "$MARK.git"; git remote add origin "$MARK.git"; git push -q origin main; `
+	servers = `git init -q --bare "$MARK-good"; git init -q --bare "$MARK-evil"; git config url."$MARK-".insteadOf https://h.invalid/; git remote add origin https://h.invalid/good; `
+)
+
+// elsewhere is a repository that runs a program, outside of the workspace.
+const elsewhere = `git init -q "$SPARE/r"; git -C "$SPARE/r" commit -q --allow-empty -m x; git -C "$SPARE/r" config core.fsmonitor 'touch "$MARK"; false'; `
+
+// attacks list what the operator has set up, what an agent does, what a hook of the workflow does later, and what is undone in
+// between. Each attack succeeds if nothing is undone.
 var attacks = []struct {
-	name, agent, hook string
-	linked, reaches   bool
-	undone            []string
+	name, operator, agent, hook string
+	linked, reaches             bool
+	user                        bool // root would notice nothing
+	undone                      []string
 }{
 	{name: "core.hooksPath", agent: `mkdir evil; HOOK=evil/pre-commit; ` + hookEvil + `git config core.hooksPath evil`, hook: "git commit --allow-empty -m x", undone: []string{"core.hookspath"}},
 	{name: "core.hooksPath, old spelling", agent: `mkdir evil; HOOK=evil/pre-commit; ` + hookEvil + `printf '[CORE]HOOKSPATH=evil' >> .git/config`, hook: "git commit --allow-empty -m x", undone: []string{"core.hookspath"}},
@@ -194,6 +206,71 @@ var attacks = []struct {
 	{name: "trailer", agent: `git config trailer.x.cmd 'touch "$MARK"; true'; git config trailer.x.key X; echo m > msg`, hook: "git interpret-trailers --trailer x=1 msg", undone: []string{"trailer.x.cmd", "trailer.x.key"}},
 	{name: "tar", agent: `git config tar.evil.command 'touch "$MARK"; cat'`, hook: "git archive --format=evil HEAD", undone: []string{"tar.evil.command"}},
 	{name: "no git can read it", agent: `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n[alias "' > c; cat .git/config >> c; cp c .git/config`, hook: "git publish", undone: []string{"config"}},
+	{name: "a directory that can't be listed", user: true, agent: `mkdir dir; git init -q dir/sub; git -C dir/sub commit -q --allow-empty -m x; git add dir/sub; ` +
+		`git -C dir/sub config core.fsmonitor 'touch "$MARK"; false'; chmod 311 dir`, hook: "git status", undone: []string{"dir: permission denied"}},
+	{name: "a submodule behind many directories", agent: manyDirs + `git -C a/b/sub config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{"a/b/sub/.git: core.fsmonitor"}},
+	{name: "a fetch in a submodule behind many directories", operator: remote, agent: manyDirs + `git config fetch.recurseSubmodules true; git config submodule.s.active true
+		git -C a/b/sub remote add origin ssh://nowhere.invalid/x; git -C a/b/sub config core.sshCommand 'touch "$MARK"; false'`, hook: "git fetch origin", undone: []string{"a/b/sub/.git: core.sshcommand"}},
+	{name: "a push in a submodule behind many directories", operator: remote, agent: manyDirs + `git commit -qm sub; git config push.recurseSubmodules on-demand; git config submodule.s.active true
+		git -C a/b/sub remote add origin ssh://nowhere.invalid/x; git -C a/b/sub update-ref refs/remotes/origin/none "$(git hash-object -t tree /dev/null)" 2>&1
+		git -C a/b/sub config core.sshCommand 'touch "$MARK"; false'`, hook: "git push origin main", undone: []string{"push.recursesubmodules"}},
+	{
+		name: "push.followTags", operator: remote, agent: `git tag -am evil evil; git config push.followTags true`,
+		hook: `git push -q origin HEAD:refs/heads/x; git -C "$MARK.git" rev-parse -q --verify refs/tags/evil && touch "$MARK"`, undone: []string{"push.followtags"},
+	},
+	{
+		name: "push.default", operator: remote, agent: `git commit -q --allow-empty -m evil; git checkout -qb topic; git config push.default matching`,
+		hook: `git push -q origin; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse main)" && touch "$MARK"`, undone: []string{"push.default"},
+	},
+	{
+		name: "what is pushed to a remote", operator: remote, agent: `git commit -q --amend --allow-empty -m evil; git config remote.origin.push +HEAD:refs/heads/main`,
+		hook: `git push -q origin; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse HEAD)" && touch "$MARK"`, undone: []string{"remote.origin.push"},
+	},
+	{
+		name: "a mirror for a remote", operator: remote + `git push -q origin main:theirs`, agent: `git update-ref -d refs/remotes/origin/theirs; git config remote.origin.mirror true`,
+		hook: `git push -q origin; git -C "$MARK.git" rev-parse -q --verify theirs || touch "$MARK"`, undone: []string{"remote.origin.mirror"},
+	},
+	{
+		name: "another server for a remote", operator: servers, agent: `git remote set-url origin https://h.invalid/evil`,
+		hook: `git push -q origin HEAD:refs/heads/x; git -C "$MARK-evil" rev-parse -q --verify x && touch "$MARK"`, undone: []string{"remote.origin.url"},
+	},
+	{
+		name: "another server for the pushes of a remote", operator: servers, agent: `git remote set-url --push origin https://h.invalid/evil`,
+		hook: `git push -q origin HEAD:refs/heads/x; git -C "$MARK-evil" rev-parse -q --verify x && touch "$MARK"`, undone: []string{"remote.origin.pushurl"},
+	},
+	{
+		name: "another remote for a branch", operator: servers, agent: `git remote add evil https://h.invalid/evil; git config branch.main.remote evil; git config branch.main.merge refs/heads/main`,
+		hook: `git push -q; git -C "$MARK-evil" rev-parse -q --verify main && touch "$MARK"`, undone: []string{"branch.main.remote"},
+	},
+	{name: "a long list of a rebase", agent: `GIT_SEQUENCE_EDITOR='f() { echo break > "$1"; }; f' git rebase -i HEAD
+		{ head -c 1100000 /dev/zero | tr '\0' '#'; echo; echo "exec touch \"$MARK\""; } > .git/rebase-merge/git-rebase-todo`, hook: "git rebase --continue", undone: []string{"rebase-merge/git-rebase-todo"}},
+	{
+		name: "a worktree of a repository without HEAD", agent: `git init -q --bare b; mkdir -p b/worktrees/w; mv b/HEAD b/worktrees/w; echo ../.. > b/worktrees/w/commondir; git config --file b/config alias.publish '!touch "$MARK"'`,
+		hook: "cd b/worktrees/w && git publish", undone: []string{"b: alias.publish"},
+	},
+	{name: "a repository relative to the process", agent: elsewhere + `mkdir sub; echo "gitdir: /proc/self/cwd/../../tmp/r/.git" > sub/.git`, hook: "cd sub && git status", undone: []string{"sub/.git: leads elsewhere"}},
+	{name: "a directory relative to the process", agent: elsewhere + `mkdir "$SPARE/r/deep"; ln -s /proc/self/cwd/../tmp/r/deep sub`, hook: "cd sub && git status", undone: []string{"SPARE/r/.git: core.fsmonitor"}},
+	{
+		name: "an included file relative to the process", operator: `mkdir conf; : > conf/more; git config include.path ../conf/more`,
+		agent: `rm -r conf; ln -s /proc/self/cwd/../tmp conf; git config --file "$SPARE/more" alias.publish '!touch "$MARK"'`, hook: "git publish", undone: []string{"conf/more: leads elsewhere"},
+	},
+	{name: "an index with a file outside", agent: `O=${MARK%/*}; echo evil > zz_ran; git add zz_ran; rm zz_ran; sed -i 's#zz_ran#../ran#' .git/index`, hook: "git checkout -- .", undone: []string{".git/index: ../ran"}},
+	{name: "an index with a repository outside", agent: elsewhere + `git update-index --add --cacheinfo "160000,$(git -C "$SPARE/r" rev-parse HEAD),zz_tmp/r"; sed -i 's#zz_tmp/r#../tmp/r#' .git/index`, hook: "git status", undone: []string{".git/index: ../tmp/r"}},
+	{
+		name: "an index of a submodule with a file outside", agent: `git init -q sub; cd sub; git commit -q --allow-empty -m x; echo evil > zzzzz_ran; git add zzzzz_ran; rm zzzzz_ran; sed -i 's#zzzzz_ran#../../ran#' .git/index`,
+		hook: "git -C sub checkout -- .", undone: []string{"sub/.git/index: ../../ran"},
+	},
+	{name: "a repository in the git directory", agent: `git init -q .git/sub; git -C .git/sub commit -q --allow-empty -m x; git -C .git/sub config core.fsmonitor 'touch "$MARK"; false'
+		git update-index --add --cacheinfo "160000,$(git -C .git/sub rev-parse HEAD),zgit/sub"; sed -i 's#zgit/sub#.git/sub#' .git/index`, hook: "git status", undone: []string{".git/sub/.git: core.fsmonitor"}},
+	{name: "a repository in a directory like .git", agent: `git init -q .GIT/sub; git -C .GIT/sub commit -q --allow-empty -m x; git -C .GIT/sub config core.fsmonitor 'touch "$MARK"; false'
+		git update-index --add --cacheinfo "160000,$(git -C .GIT/sub rev-parse HEAD),zGIT/sub"; sed -i 's#zGIT/sub#.GIT/sub#' .git/index`, hook: "git status", undone: []string{".GIT/sub/.git: core.fsmonitor"}},
+	{name: "a work tree of a submodule behind a link", agent: `mkdir .git/modules; git init -q --separate-git-dir .git/modules/s s; echo x > s/ran; git -C s add ran; git -C s commit -qm x; rm s/ran
+		ln -s "${MARK%/*}" out; git config --file .git/modules/s/config core.worktree ../../../out`, hook: "git -C s checkout -f", undone: []string{".git/modules/s: core.worktree"}},
+	{
+		name: "a rewritten address of a submodule", operator: `git init -q sub; git -C sub commit -q --allow-empty -m x; git -C sub config url.https://good.invalid/.insteadOf https://x.invalid/`,
+		agent: `git init -q --bare "$SPARE/r"; HOOK=$SPARE/r/hooks/pre-receive; ` + hookEvil + `git -C sub config --rename-section url.https://good.invalid/ "url.$SPARE/"`,
+		hook:  "git -C sub push https://x.invalid/r HEAD:refs/heads/y", undone: []string{"sub/.git: url.*.insteadof"},
+	},
 	{name: "worktree: own configuration", linked: true, agent: `D=$(git rev-parse --git-dir); git config --file "$D/config.worktree" core.fsmonitor 'touch "$MARK"; false'; git config --file "$(git rev-parse --git-common-dir)/config" extensions.worktreeConfig true`, hook: "git status", undone: []string{"core.fsmonitor"}},
 	{name: "worktree: commondir", linked: true, agent: `D=$(git rev-parse --git-dir); cp -r "$(git rev-parse --git-common-dir)" "$SPARE/c"; git --git-dir="$SPARE/c" config alias.publish '!touch "$MARK"'; echo "$SPARE/c" > "$D/commondir"`, hook: "git publish", undone: []string{"commondir"}},
 	{name: "worktree: commondir gone", linked: true, agent: `D=$(git rev-parse --git-dir); C=$(git rev-parse --git-common-dir); cp -r "$C/objects" "$C/refs" "$D/"; cp "$C/config" "$D/config"; rm "$D/commondir"; git config --file "$D/config" alias.publish '!touch "$MARK"'`, hook: "git publish", undone: []string{"commondir", "alias.publish"}},
@@ -209,9 +286,14 @@ func TestGuardAttacks(t *testing.T) {
 	for _, a := range attacks {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
+			if a.user && !test.Unprivileged(t) {
+				return
+			}
 			prepare := func() *guarded {
 				g := guard(t, a.linked)
+				t.Cleanup(func() { test.OK(t, files.RemoveTree(context.Background(), g.Tree)) }) // whatever the modes of its directories
 				g.reaches = a.reaches
+				g.do(a.operator)
 				g.trust()
 				said := g.sh(a.agent)
 				t.Logf("the agent: %s", said)
@@ -227,8 +309,8 @@ func TestGuardAttacks(t *testing.T) {
 			undone, err := g.Undo(t.Context())
 			said := strings.Join(undone.Names, " ")
 			test.OK(t, err)
-			if g.unsafe != nil { // then no hook runs
-				said += g.unsafe.Error()
+			if g.untrusted != nil { // then no hook runs
+				said += g.untrusted.Error()
 			} else if text := g.sh(a.hook); g.ran() {
 				t.Errorf("the agent's program ran: %s", text)
 			}
@@ -423,8 +505,11 @@ func TestGuardPending(t *testing.T) {
 	git(t, g.Tree, "config", "alias.evil", "!false")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := g.Undo(ended)
-	wantCode(t, err, files.CodeFailed)
+	if _, err := g.Undo(ended); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	_, _, err := g.HookEnv(nil)
+	wantCode(t, err, host.CodeUntrusted)
 
 	next := &guarded{t: t, Guard: &Guard{Tree: g.Tree, Temp: g.Temp, File: g.File, Verify: g.Verify}}
 	next.undo("alias.evil")
@@ -455,28 +540,38 @@ func TestGuardUnreadable(t *testing.T) {
 	g.undo()
 }
 
-// An incomplete search is reported, and hooks do not use the repositories that it has not seen.
-func TestGuardPartial(t *testing.T) {
+// A search that ends early is not trusted, neither before nor after the agent.
+func TestGuardTooLarge(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
 	g.trust()
-	for i := range findDirs + 1 {
-		test.OK(t, os.MkdirAll(filepath.Join(g.Tree, "many", fmt.Sprint(i), ".git"), 0o700))
-	}
+	g.limit = 1
 	undone, err := g.Undo(t.Context())
 	test.OK(t, err)
-	if undone.Incomplete == "" {
-		t.Fatal("not reported")
+	if undone.Untrusted == "" {
+		t.Error("it is trusted")
 	}
-	g.sh(`git init -q --bare b; git -C b config alias.publish '!touch "$MARK"'; git init -q sub; git -C sub commit -q --allow-empty -m x
-		git add sub; git -C sub config core.fsmonitor 'touch "$MARK"; false'`)
-	g.ran()
-	if said := g.sh("git status; cd b && git publish"); g.ran() {
-		t.Errorf("it ran: %s", said)
-	}
+	_, _, err = g.HookEnv(nil)
+	wantCode(t, err, host.CodeUntrusted)
+	wantCode(t, g.Trust(t.Context(), func(string) bool { return false }, nil), host.CodeUntrusted)
+	g.limit = 0
+	g.undo()
 }
 
-// If a directory contains more files that git could run than are examined, the run fails, and the error names the directory.
+// A directory of a repository that can't be listed is made readable, and what is in it stays.
+func TestGuardOpensDirectories(t *testing.T) {
+	t.Parallel()
+	if !test.Unprivileged(t) {
+		return
+	}
+	g := guard(t, false)
+	g.trust()
+	g.do("chmod 311 .git/objects .git/refs .git/refs/heads .git")
+	g.undo()
+	g.do("git fsck && git log")
+}
+
+// A directory with more files that git could run than are examined is not trusted, and the error names it.
 func TestGuardTooManyFiles(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
@@ -484,10 +579,10 @@ func TestGuardTooManyFiles(t *testing.T) {
 	for _, dir := range []string{".git/hooks", "sub/.git/hooks"} {
 		g.do("git init -q sub; mkdir -p " + dir + "; cd " + dir + "; i=0; while [ $i -le 1000 ]; do : > h$i; i=$((i+1)); done")
 		for range 2 {
-			_, err := g.Undo(t.Context())
-			wantCode(t, err, files.CodeFailed)
-			if !strings.Contains(err.Error(), dir[:len(dir)-6]+" holds more than 1000 files that git could run") {
-				t.Error(err)
+			undone, err := g.Undo(t.Context())
+			test.OK(t, err)
+			if u := undone.Untrusted; !strings.Contains(u, dir[:len(dir)-6]+" holds more than 1000 files that git could run") {
+				t.Error(u)
 			}
 		}
 		g.do("rm -r " + dir)
@@ -503,7 +598,7 @@ func settings(t *testing.T, text string) []setting {
 }
 
 // Settings that an agent may make, and settings that it may not.
-func TestCannotExecute(t *testing.T) {
+func TestAllows(t *testing.T) {
 	t.Parallel()
 	dangerous := `
 core.hooksPath=x core.fsmonitor=x core.fsmonitor=true core.sshCommand=x core.pager=x core.editor=x core.askPass=x core.gitProxy=x
@@ -526,6 +621,8 @@ lfs.customtransfer.a.path=x lfs.standalonetransferagent=x lfs.extension.a.clean=
 uploadpack.packObjectsHook=x receive.procReceiveRefs=x receive.denyCurrentBranch=ignore hook.a.command=x hook.a.event=x tar.a.command=x
 extensions.partialClone=/x extensions.unheardOf=x ssh.variant=x http.proxy=x http.sslVerify=false http.sslCert=x
 pull.twohead=x pull.octopus=x rebase.instructionFormat=x sparse.expectFilesOutsideOfPatterns=x maintenance.repo=x scalar.repo=x
+push.default=matching push.followTags=true push.recurseSubmodules=on-demand remote.a.push=x remote.a.mirror=true submodule.recurse=true
+remote.origin.url=https://h/x remote.origin.pushurl=https://h/x
 bundle.a.uri=x fetch.bundleURI=x transfer.bundleURI=true init.templateDir=x notes.rewriteRef=x safe.directory=* blame.a.b=c branch.a.b=c
 unheard.of=x`
 	fine := `
@@ -535,9 +632,10 @@ remote.a.url=https://h/x remote.a.url=http://h/x remote.a.url=ssh://git@h/x remo
 remote.a.fetch=+refs/heads/*:refs/remotes/a/* remote.a.tagOpt=--no-tags remote.a.promisor=true remote.pushDefault=origin remote.a.gh-resolved=base
 extensions.partialClone=origin extensions.objectFormat=sha1 extensions.worktreeConfig=true
 submodule.a.url=https://h/x submodule.a.active=true submodule.a.update=rebase submodule.active=. color.ui=false color.branch.current=red advice.detachedHead=false
-pull.rebase=true push.default=current merge.conflictStyle=zdiff3 init.defaultBranch=main rerere.enabled=true gc.auto=0
+pull.rebase=true merge.conflictStyle=zdiff3 init.defaultBranch=main rerere.enabled=true gc.auto=0
 lfs.repositoryFormatVersion=0 lfs.https://h/x.access=basic status.short=true log.date=iso i18n.commitEncoding=x`
-	rules := configRules{tree: "/ws", remotes: map[string]bool{"origin": true}}
+	origin := map[string]bool{"origin": true}
+	rules := configRules{tree: "/ws", theirs: origin, remotes: origin}
 	for text, want := range map[string]bool{dangerous: false, fine: true} {
 		for _, kv := range strings.Fields(text) {
 			key, value, _ := strings.Cut(kv, "=")
@@ -546,15 +644,20 @@ lfs.repositoryFormatVersion=0 lfs.https://h/x.access=basic status.short=true log
 			if last > first {
 				s.sub = key[first+1 : last]
 			}
-			if got := rules.cannotExecute(s); got != want {
-				t.Errorf("%s: harmless %v", kv, got)
+			if got := rules.allows(s); got != want {
+				t.Errorf("%s: allowed %v", kv, got)
 			}
 		}
 	}
-	rules.module = "/ws/.git/modules/a"
-	for value, want := range map[string]bool{"../../../a": true, "../../../../other": false, "/ws/a": true, "/etc": false, "../../..": false} {
-		if got := rules.cannotExecute(setting{section: "core", name: "worktree", value: value}); got != want {
-			t.Errorf("core.worktree %s of a module: harmless %v", value, got)
+	rules.tree = realTemp(t)
+	rules.module = filepath.Join(rules.tree, ".git/modules/a")
+	sh(t, rules.tree, `mkdir -p .git/modules/a other; put a/.git "gitdir: ../.git/modules/a\n"; ln -s a link`)
+	for value, want := range map[string]bool{
+		"../../../a": true, rules.tree + "/a": true, "../../../link": false, "../../../other": false, "../../../none": false,
+		"../../../../other": false, "/etc": false, "../../..": false,
+	} {
+		if got := rules.allows(setting{section: "core", name: "worktree", value: value}); got != want {
+			t.Errorf("core.worktree %s of a module: allowed %v", value, got)
 		}
 	}
 }
@@ -615,7 +718,6 @@ func TestSettleWithoutGit(t *testing.T) {
 func TestWithConfig(t *testing.T) {
 	two := []string{"core.hooksPath=/dev/null", "safe.bareRepository=explicit"}
 	for _, c := range []struct{ env, settings, want []string }{
-		{[]string{"A=1", "GIT_CONFIG_COUNT=3"}, nil, []string{"A=1", "GIT_CONFIG_COUNT=3"}},
 		{[]string{"A=1"}, two[:1], []string{"A=1", "GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"}},
 		{[]string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c"}, two, []string{
 			"GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c", "GIT_CONFIG_KEY_1=core.hooksPath", "GIT_CONFIG_VALUE_1=/dev/null",
@@ -623,7 +725,7 @@ func TestWithConfig(t *testing.T) {
 		}},
 		{[]string{"GIT_CONFIG_COUNT=many"}, two[:1], []string{"GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"}},
 	} {
-		if got := withConfig(c.env, c.settings); !slices.Equal(got, c.want) {
+		if got := withConfig(c.env, c.settings...); !slices.Equal(got, c.want) {
 			t.Errorf("%q with %q:\n%q\nwant\n%q", c.env, c.settings, got, c.want)
 		}
 	}
