@@ -64,8 +64,9 @@ type prunedTrash struct {
 
 // trashWork is an entry of the trash with unsaved work.
 type trashWork struct {
-	Path    string `json:"path"`
-	Unsaved string `json:"unsaved"`
+	Path    string   `json:"path"`
+	Unsaved string   `json:"unsaved"`
+	Items   []string `json:"unsaved_items,omitempty"`
 }
 
 type prunedRuns struct {
@@ -293,12 +294,12 @@ func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error
 			f.trashed[id], f.trashed[identifier] = true, true
 			if e.Unsaved != "" && !e.Discarded {
 				if work, agreed := c.agreed[e.Path]; !c.options.Force || c.agreed != nil && (!agreed || work != e.Unsaved) {
-					f.KeptTrash = append(f.KeptTrash, trashWork{e.Path, e.Unsaved})
+					f.KeptTrash = append(f.KeptTrash, trashWork{e.Path, e.Unsaved, e.Items})
 					continue
 				}
 			}
 			if e.Unsaved != "" {
-				t.Discarded = append(t.Discarded, trashWork{e.Path, e.Unsaved})
+				t.Discarded = append(t.Discarded, trashWork{e.Path, e.Unsaved, e.Items})
 			}
 			size, err := diskUsage(ctx, e.Path)
 			if err != nil {
@@ -323,6 +324,7 @@ func (c *pruner) askAboutUnsaved(ctx context.Context, f *pruned) error {
 		word := ""
 		if !s.InUse {
 			fmt.Fprintln(c.p.Env.Stdout, term.Visible(s.Path+" has "+s.Unsaved))
+			printItems(c.p.Env, s.Items)
 			prompt := "Type " + term.Visible(s.Identifier) + " to remove it, or press Enter to keep it: "
 			var err error
 			if word, err = term.AskLine(ctx, c.p.Env, prompt, false); err != nil {
@@ -434,12 +436,14 @@ func (f *pruned) print(w *term.Env, verb string) {
 		line(verb, "%s (%s) from the trash %s", text.Plural(t.Entries, "workspace"), term.BytesText(t.Bytes), t.Path)
 		for _, d := range t.Discarded {
 			line(destroy, "%s in %s", d.Unsaved, d.Path)
+			printItems(w, d.Items)
 		}
 	}
 	for _, s := range f.Workspaces {
 		line(verb, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())
 		if s.Unsaved != "" {
 			line(destroy, "%s in %s", s.Unsaved, s.Path)
+			printItems(w, s.Items)
 		}
 	}
 	for _, r := range f.Runs {
@@ -457,5 +461,12 @@ func (f *pruned) print(w *term.Env, verb string) {
 			dirs = "1 run directory"
 		}
 		line(verb, "%s in %s", dirs, filepath.Dir(f.RunDirs[0]))
+	}
+}
+
+// printItems prints the names of commits and files, one in each line.
+func printItems(w *term.Env, items []string) {
+	for _, item := range items {
+		fmt.Fprintln(w.Stdout, "        "+term.Visible(item))
 	}
 }

@@ -22,6 +22,7 @@ import (
 const (
 	unsavedTimeout  = 30 * time.Second // for one workspace
 	maxRepositories = 50               // that are examined in one workspace
+	maxNamed        = 10               // commits and files of one repository that UnsavedItems names
 )
 
 // Unsaved describes the commits and changes below dir that exist nowhere else, for instance "2 commits not on any remote,
@@ -44,14 +45,20 @@ const (
 //
 // No program that a repository names is run, and no repository is written to.
 func Unsaved(ctx context.Context, dir string, alsoDeleted ...string) string {
+	work, _ := UnsavedItems(ctx, dir, alsoDeleted...)
+	return work
+}
+
+// UnsavedItems returns the description of Unsaved, and names the first commits and files of each repository.
+func UnsavedItems(ctx context.Context, dir string, alsoDeleted ...string) (work string, items []string) {
 	ctx, cancel := context.WithTimeout(ctx, unsavedTimeout)
 	defer cancel()
 	top, ok, err := resolveDir(dir)
 	if err != nil {
-		return "a folder that can't be read"
+		return "a folder that can't be read", nil
 	}
 	if !ok {
-		return ""
+		return "", nil
 	}
 	u := unsavedSearch{top: top, deleted: []string{top}}
 	for _, also := range alsoDeleted {
@@ -70,7 +77,7 @@ func Unsaved(ctx context.Context, dir string, alsoDeleted ...string) string {
 			u.report(tree, "a repository that can't be read")
 			continue
 		}
-		u.report(tree, append(u.commits(ctx, r), r.unsavedChanges(ctx)...)...)
+		u.report(tree, append(u.commits(ctx, r), u.changes(ctx, r)...)...)
 		judged[r.gitDir], judged[r.common] = true, true
 		for _, name := range []string{"modules", "worktrees"} { // a linked worktree has modules, too
 			_, modules, missed := findRepositories(ctx, filepath.Join(r.gitDir, name))
@@ -96,7 +103,7 @@ func Unsaved(ctx context.Context, dir string, alsoDeleted ...string) string {
 	if unread {
 		u.found = append(u.found, "folders that can't be read")
 	}
-	return strings.Join(u.found, ", ")
+	return strings.Join(u.found, ", "), u.items
 }
 
 // unsavedSearch collects the unsaved work of a workspace.
@@ -104,6 +111,7 @@ type unsavedSearch struct {
 	top     string
 	deleted []string // directories, top among them
 	found   []string
+	items   []string
 }
 
 // report adds the unsaved work of one repository.
@@ -173,14 +181,15 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// unsavedChanges says how many files have changes that are not committed, nothing if there are none.
-func (r *reader) unsavedChanges(ctx context.Context) []string {
+// changes says how many files have changes that are not committed, nothing if there are none.
+func (u *unsavedSearch) changes(ctx context.Context, r *reader) []string {
 	changes := 0
 	err := r.showHidden(ctx)
 	if err == nil {
 		err = r.eachChange(ctx, func(_, path string) {
 			if !strings.HasSuffix(path, "/") { // another repository, which is judged separately
 				changes++
+				u.name(changes, filepath.Join(strings.TrimPrefix(strings.TrimPrefix(r.tree, u.top), "/"), path))
 			}
 		})
 	}
@@ -191,6 +200,16 @@ func (r *reader) unsavedChanges(ctx context.Context) []string {
 		return []string{text.Plural(changes, "change") + " not committed"}
 	}
 	return nil
+}
+
+// name adds the nth item of a repository.
+func (u *unsavedSearch) name(n int, item string) {
+	switch {
+	case n <= maxNamed:
+		u.items = append(u.items, item)
+	case n == maxNamed+1:
+		u.items = append(u.items, "…")
+	}
 }
 
 // showHidden makes git status compare the existing files that git would otherwise assume to be unchanged (git update-index
@@ -247,19 +266,28 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	if len(work) == 0 {
 		return nil
 	}
-	cmd := r.git(ctx, "rev-list", "--count", "--stdin")
-	cmd.Stdin = strings.NewReader(strings.Join(append(work, saved...), "\n") + "\n")
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	err = r.run(cmd)
-	n, notNumber := strconv.Atoi(strings.TrimSpace(out.String()))
-	switch {
-	case err != nil || notNumber != nil:
-		return unknown
-	case n > 0:
-		return []string{text.Plural(n, "commit") + " not on any remote"}
+	revisions := strings.Join(append(work, saved...), "\n") + "\n"
+	list := func(args ...string) (string, error) {
+		cmd := r.git(ctx, append([]string{"rev-list", "--stdin"}, args...)...)
+		cmd.Stdin = strings.NewReader(revisions)
+		var out bytes.Buffer
+		cmd.Stdout = &out
+		err := r.run(cmd)
+		return strings.TrimSpace(out.String()), err
 	}
-	return nil
+	count, err := list("--count")
+	n, notNumber := strconv.Atoi(count)
+	if err != nil || notNumber != nil {
+		return unknown
+	}
+	if n == 0 {
+		return nil
+	}
+	names, _ := list("--pretty=oneline", "--abbrev-commit", "--max-count="+strconv.Itoa(maxNamed+1)) // the number says enough
+	for i, line := range strings.Split(names, "\n") {
+		u.name(i+1, line)
+	}
+	return []string{text.Plural(n, "commit") + " not on any remote"}
 }
 
 // deletedRemotes returns the names of the remotes that are deleted together with what was pushed there.

@@ -206,7 +206,13 @@ func writeNote(entry string, n note) {
 
 // Unsaved describes the work in a workspace that exists nowhere else (see git.Unsaved).
 func (r *Root) Unsaved(ctx context.Context, key string) string {
-	return git.Unsaved(ctx, filepath.Join(r.Path, key), r.work(key))
+	work, _ := r.UnsavedItems(ctx, key)
+	return work
+}
+
+// UnsavedItems is Unsaved with the names of the first commits and files.
+func (r *Root) UnsavedItems(ctx context.Context, key string) (work string, items []string) {
+	return git.UnsavedItems(ctx, filepath.Join(r.Path, key), r.work(key))
 }
 
 // examine returns the note for a workspace that is about to be removed.

@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // Removed is a workspace in the trash.
@@ -23,6 +24,7 @@ type Removed struct {
 	Due  time.Time // from then on a pass deletes it, unless it contains unsaved work
 	// Unsaved is the work in it that exists nowhere else. Discarded: an operator has accepted its loss.
 	Unsaved   string
+	Items     []string // names of Unsaved
 	Discarded bool
 	// FilesOutside: it contains files outside of every repository, which Unsaved does not count.
 	FilesOutside bool
@@ -51,11 +53,14 @@ func (r *Root) removedBy(ctx context.Context, now time.Time, projects ...string)
 			continue
 		}
 		e := Removed{
-			Path: t.path, Key: strings.TrimSuffix(filepath.Base(t.path), "-"+t.at.Format(trashTime)), At: t.at, Due: now.Add(r.left(t, now)), Unsaved: r.UnsavedInTrash(ctx, t.path),
+			Path: t.path, Key: strings.TrimSuffix(filepath.Base(t.path), "-"+t.at.Format(trashTime)), At: t.at, Due: now.Add(r.left(t, now)),
 			Discarded: t.LossAccepted, FilesOutside: t.FilesOutside, Record: t.Workspace,
 		}
-		if t.LossAccepted {
+		if e.Unsaved = r.UnsavedInTrash(ctx, t.path); t.LossAccepted {
 			e.Unsaved = t.Unsaved
+		}
+		if e.Unsaved != "" {
+			_, e.Items = git.UnsavedItems(ctx, t.path)
 		}
 		list = append(list, e)
 	}

@@ -1,0 +1,97 @@
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// removedOne removes a new workspace, and returns its entry in the trash.
+func removedOne(t *testing.T, r *Root, identifier string) Removed {
+	t.Helper()
+	trashed(t, r, identifier, day)
+	list, err := r.Removed(t.Context(), day)
+	test.OK(t, err)
+	if len(list) != 1 || list[0].Record == nil {
+		t.Fatalf("%+v", list)
+	}
+	return list[0]
+}
+
+// A restored workspace continues as if it had never been removed, except that no removal is due before a run has used it.
+func TestRestore(t *testing.T) {
+	r := newRoot(t)
+	r.Trash.Keep = time.Hour
+	entry := removedOne(t, r, "A")
+	if !entry.At.Equal(day) || !entry.Due.Equal(day.Add(time.Hour)) || !entry.FilesOutside {
+		t.Errorf("%+v", entry)
+	}
+	path, err := r.Restore(entry)
+	test.OK(t, err)
+	wantExist(t, true, filepath.Join(path, "work"))
+	wantTrash(t, r, 0)
+	rec := wantRecord(t, r, "A", Prepared, "r2")
+	if !rec.Restored {
+		t.Errorf("%+v", rec)
+	}
+	w := acquire(t, r, owner("A", "r3"))
+	if w.Created || w.ID != rec.ID || wantRecord(t, r, "A", Prepared, "r3").Restored {
+		t.Errorf("%+v, %+v", w, rec)
+	}
+}
+
+// After an interruption a run makes a new workspace, or the restoration is repeated.
+func TestRestoreInterrupted(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		r := newRoot(t)
+		r.Trash.Keep = time.Hour
+		entry := removedOne(t, r, "A")
+		rec := *entry.Record
+		rec.State, rec.Restored = Prepared, true
+		test.OK(t, r.writeRecord(rec))
+		if !again {
+			test.OK(t, acquire(t, r, owner("A", "r3")).Release())
+		}
+		_, err := r.Restore(entry)
+		if again {
+			test.OK(t, err)
+			wantExist(t, true, filepath.Join(r.Path, "A", "work"))
+		} else {
+			wantCode(t, err, CodeExists)
+			wantExist(t, true, filepath.Join(entry.Path, "work"))
+		}
+	}
+}
+
+// What can't be restored is refused, and stays.
+func TestRestoreRefuses(t *testing.T) {
+	r := newRoot(t)
+	r.Trash.Keep = time.Hour
+	entry := removedOne(t, r, "A")
+	test.OK(t, os.Remove(entry.Path+noteSuffix))
+	list, err := r.Removed(t.Context(), day)
+	test.OK(t, err)
+	if len(list) != 1 || list[0].Key != "A" || !list[0].FilesOutside {
+		t.Fatalf("%+v", list)
+	}
+	_, err = r.Restore(list[0])
+	wantCode(t, err, CodeFailed)
+	held := acquire(t, r, owner("A", "r3"))
+	_, err = r.Restore(entry)
+	wantCode(t, err, CodeBusy)
+	test.OK(t, held.Release())
+	wantExist(t, true, entry.Path)
+	r.Trash.Project = "another"
+	r.Trash.Keep = time.Minute
+	trashed(t, r, "B", day)
+	if list, err = r.Removed(t.Context(), day); err != nil || len(list) != 2 { // an entry without a note may be this project's
+		t.Errorf("%+v, %v", list, err)
+	}
+	r.Trash.Project = "third"
+	if list, err = r.Removed(t.Context(), day); err != nil || len(list) != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
