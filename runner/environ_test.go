@@ -46,7 +46,7 @@ func TestHookPrintsSecretOfProfile(t *testing.T) {
 			test.OK(t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(profile), 0o600))
 			r.Config.Hooks.BeforeRun = "echo begun; (echo open >&4) 2>/dev/null\necho it has $OF_PROFILE_TOKEN >&2; exit 3"
 			run := r.ends(reconcile.Failed, "hook_failed")
-			text := read(t, filepath.Join(r.Dir, hooksFile))
+			text := read(t, filepath.Join(r.Dir, HooksFile))
 			if strings.Contains(text+run.ErrorText+r.log.String(), "value-of-the-profile") {
 				t.Errorf("the secret is there:\n%s\n%s", text, run.ErrorText)
 			}

@@ -96,7 +96,7 @@ func TestRunDirectoryNotWritable(t *testing.T) {
 func TestHookWithoutALog(t *testing.T) {
 	r := newRig(t, "say done")
 	r.Config.Hooks.AfterRun = "echo over >> after.txt"
-	test.OK(t, os.MkdirAll(filepath.Join(r.Dir, hooksFile), 0o700))
+	test.OK(t, os.MkdirAll(filepath.Join(r.Dir, HooksFile), 0o700))
 	r.ends(reconcile.Succeeded, "")
 	if got := read(t, r.space("after.txt")); got != "over\n" {
 		t.Errorf("after_run wrote %q", got)

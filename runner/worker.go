@@ -85,6 +85,7 @@ type Config struct {
 // Hooks are the workflow's shell scripts (specification 5.3.4); an empty one does nothing.
 type Hooks struct {
 	AfterCreate, BeforeRun, AfterRun, BeforeRemove string
+	Where                                          map[string]string // by the name of the hook: its place in the workflow, for messages
 	Timeout                                        time.Duration
 }
 
@@ -200,7 +201,7 @@ const (
 	WorkflowFile = "workflow.md" // as dispatched
 	LogFile      = "worker.log"
 	eventsFile   = "events.jsonl"
-	hooksFile    = "hooks.log"
+	HooksFile    = "hooks.log"
 	stderrFile   = "agent.stderr"
 )
 

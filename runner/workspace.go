@@ -112,7 +112,7 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 		return nil
 	}
 	out := io.Discard
-	if file, err := agent.OpenTailFile(filepath.Join(w.Dir, hooksFile), hooksLimit, w.Redactor); err == nil {
+	if file, err := agent.OpenTailFile(filepath.Join(w.Dir, HooksFile), hooksLimit, w.Redactor); err == nil {
 		defer func() { w.warn("log of the hooks", file.Close()) }()
 		out = file
 	} else { // the run's directory may be gone, but after_run must still push the work
@@ -131,7 +131,7 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	}
 	w.Log.Info("hook started", "hook", name)
 	answer, err := w.Host.RunHook(ctx, host.HookRequest{
-		Run: w.hostRun(), Name: name, Script: umask(profile) + script, Timeout: w.Config.Hooks.Timeout,
+		Run: w.hostRun(), Name: name, Where: w.Config.Hooks.Where[name], Script: umask(profile) + script, Timeout: w.Config.Hooks.Timeout,
 		Env: w.Config.AfterLogin(env, profile, w.Config.Secrets),
 	})
 	_, _ = io.WriteString(out, answer.Log)

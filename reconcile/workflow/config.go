@@ -29,6 +29,9 @@ type Config struct {
 	// Warnings are sorted by line. They do not include those of Prompt.Check.
 	Warnings     []Warning
 	KeyIsLiteral bool // the file contains the tracker's key itself
+	// HookLines are the lines of the keys of the hooks, by the hook's name, in the file with this name.
+	HookLines map[string]int
+	FileName  string
 	// Redacted is the file, byte for byte, but with $SYMPHONY_LITERAL_API_KEY instead of a literal tracker.api_key. Parse
 	// accepts it if the environment has that variable.
 	Redacted []byte

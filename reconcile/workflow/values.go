@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -211,7 +212,7 @@ func withoutNulls(value any) any {
 // Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error joins all faults, sorted by line. The Config then has
 // only Warnings, and Prompt if the template is valid.
 func Parse(src Source, env Environment) (*Config, error) {
-	cfg := &Config{Redacted: src.Data}
+	cfg := &Config{Redacted: src.Data, FileName: filepath.Base(src.Path)}
 	front, ok := readFrontMatter(src, keys(cfg))
 	r := &reader{front, env, cfg}
 	if ok {
@@ -222,6 +223,12 @@ func Parse(src Source, env Environment) (*Config, error) {
 			}
 		}
 		r.together()
+		cfg.HookLines = map[string]int{}
+		for key := range r.fields {
+			if hook, ok := strings.CutPrefix(key, "hooks."); ok {
+				cfg.HookLines[hook] = r.lines[key]
+			}
+		}
 	}
 	prompt, err := ParsePrompt(src.Body, src.Name, src.bodyLine)
 	for _, f := range Faults(err) {

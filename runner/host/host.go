@@ -147,6 +147,7 @@ type LoginAnswer struct {
 type HookRequest struct {
 	Run          Run
 	Name, Script string
+	Where        string // the script's place in the workflow, for messages
 	Timeout      time.Duration
 	Env          []string
 }

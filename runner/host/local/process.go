@@ -203,7 +203,7 @@ func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.Hoo
 	answer.GitHooksOff = hooksOff
 	var log strings.Builder
 	err = workspace.RunHook(ctx, workspace.Hook{
-		Name: r.Name, Script: r.Script, Timeout: r.Timeout, Env: env, Files: proc.ExtraFiles(known.tree, known.space.Lease()),
+		Name: r.Name, Script: r.Script, Where: r.Where, Timeout: r.Timeout, Env: env, Files: proc.ExtraFiles(known.tree, known.space.Lease()),
 	}, known.space, &log)
 	answer.Log = log.String()
 	return answer, err

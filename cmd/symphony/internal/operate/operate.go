@@ -235,7 +235,7 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 	if err != nil {
 		return err
 	}
-	render.RunEnd(p.Env, run)
+	render.RunEnd(p, run)
 	if run.Outcome != reconcile.Succeeded {
 		return exit.Only(exit.Failed)
 	}

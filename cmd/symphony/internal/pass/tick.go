@@ -145,7 +145,7 @@ func waitForRuns(ctx context.Context, p *project.Project, r Result, o TickOption
 			return false, err
 		}
 		if !o.JSON && !o.Quiet { // with --json the pass's object is the whole output
-			render.RunEnd(p.Env, run)
+			render.RunEnd(p, run)
 		}
 		failed = failed || run.Outcome != reconcile.Succeeded
 	}

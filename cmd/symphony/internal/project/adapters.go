@@ -82,7 +82,7 @@ func RunnerConfig(cfg *workflow.Config) runner.Config {
 		Policy: Policy(cfg), MaxTurns: cfg.Agent.MaxTurns,
 		Hooks: runner.Hooks{
 			AfterCreate: cfg.Hooks.AfterCreate, BeforeRun: cfg.Hooks.BeforeRun,
-			AfterRun: cfg.Hooks.AfterRun, BeforeRemove: cfg.Hooks.BeforeRemove, Timeout: cfg.Hooks.Timeout,
+			AfterRun: cfg.Hooks.AfterRun, BeforeRemove: cfg.Hooks.BeforeRemove, Timeout: cfg.Hooks.Timeout, Where: map[string]string{},
 		},
 		Config: confine.Config{
 			CodexHome: cfg.Codex.Home, ApprovalPolicy: cfg.Codex.ApprovalPolicy, TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
@@ -94,6 +94,9 @@ func RunnerConfig(cfg *workflow.Config) runner.Config {
 		TurnTimeout: cfg.Codex.TurnTimeout, StallTimeout: cfg.Codex.StallTimeout,
 		OnApproval: approvals[cfg.Agent.OnApproval], AnswerTimeout: cfg.Agent.AnswerTimeout,
 		KeepGitConfig: cfg.Agent.KeepGitConfig, ResumeThread: cfg.Agent.ResumeThread, KeepRemoved: cfg.Workspace.KeepRemoved,
+	}
+	for hook, line := range cfg.HookLines {
+		c.Hooks.Where[hook] = fmt.Sprintf("%s:%d", cfg.FileName, line)
 	}
 	if cfg.Codex.ThreadSandbox != "" {
 		c.ThreadSandbox = json.RawMessage(strconv.Quote(cfg.Codex.ThreadSandbox)) // a plain word

@@ -257,11 +257,40 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 			}
 		}
 	}
+	if err == nil {
+		out.Errors = append(out.Errors, hookFaults(p, cfg)...)
+	}
 	out.OK = len(out.Errors) == 0
 	if err != nil {
 		cfg = nil
 	}
 	return out, cfg
+}
+
+// hookFaults returns an error for each hook that the shell can't read. Nothing is run.
+func hookFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
+	for _, h := range []struct{ name, script string }{
+		{"after_create", cfg.Hooks.AfterCreate},
+		{"before_run", cfg.Hooks.BeforeRun},
+		{"after_run", cfg.Hooks.AfterRun},
+		{"before_remove", cfg.Hooks.BeforeRemove},
+		{"on_attention", cfg.Hooks.OnAttention},
+	} {
+		if strings.TrimSpace(h.script) == "" {
+			continue
+		}
+		message, inScript := workspace.CheckScript(h.script)
+		if message == "" {
+			continue
+		}
+		line := cfg.HookLines[h.name]
+		if more := strings.Count(strings.TrimSpace(h.script), "\n"); more > 0 { // it begins on the line after its key
+			line += min(inScript, more+1)
+		}
+		list = append(list, exit.Fault(workflow.CodeInvalid, fmt.Sprintf("%s:%d: hooks.%s: %s", p.Path, line, h.name, message),
+			"correct the script, which is run by sh; sh -n checks it"))
+	}
+	return list
 }
 
 // Print prints the result of a check.

@@ -1,11 +1,14 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
@@ -84,10 +87,18 @@ func Hint(code, identifier string) string {
 	return ""
 }
 
-// RunEnd prints how a run ended, and on stderr the next step after a failure.
-func RunEnd(w *term.Env, run reconcile.Run) {
+// RunEnd prints how a run ended, and on stderr the next step after a failure. A hook that failed is shown with the end of its output.
+func RunEnd(p *project.Project, run reconcile.Run) {
+	w := p.Env
 	fmt.Fprintln(w.Stdout, EndLine(run))
-	if hint := Hint(run.ErrorCode, run.Identifier); hint != "" {
+	code := run.ErrorCode
+	for _, f := range view.HookFailures(p, run) {
+		code = cmp.Or(code, "hook_failed") // after_run does not change the outcome
+		for _, line := range f.Output {
+			fmt.Fprintln(w.Stdout, term.Visible("  "+f.Hook+"| "+line))
+		}
+	}
+	if hint := Hint(code, run.Identifier); hint != "" {
 		fmt.Fprintln(w.Stderr, "  "+hint)
 	}
 }

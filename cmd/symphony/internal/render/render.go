@@ -4,6 +4,7 @@ package render
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,10 +149,23 @@ func Issue(w *term.Env, v view.Issue) {
 	printField(w, "claim", claimLine(w, v))
 	printField(w, "why", v.Why.Message)
 	printField(w, "next", nextLine(w, v))
+	hint := ""
 	if v.Claim != nil {
-		if hint := Hint(v.Claim.ErrorCode, i.Identifier); hint != "" {
-			printField(w, "hint", hint)
+		hint = Hint(v.Claim.ErrorCode, i.Identifier)
+	}
+	for _, f := range v.HookFailures {
+		printField(w, "hook", f.Hook+" failed; the end of its output:")
+		name := "" // on a terminal the first column is empty
+		if w.Width == 0 {
+			name = "output"
 		}
+		for _, line := range f.Output {
+			printField(w, name, line)
+		}
+		hint = cmp.Or(hint, Hint("hook_failed", i.Identifier))
+	}
+	if hint != "" {
+		printField(w, "hint", hint)
 	}
 	for _, verb := range v.Commands {
 		printField(w, "command", "the next pass applies "+verb)

@@ -19,19 +19,21 @@ import (
 
 // Issue is what symphony knows of one issue, claimed or not.
 type Issue struct {
-	GeneratedAt time.Time        `json:"generated_at"`
-	Issue       KnownIssue       `json:"issue"`
-	Claim       *ClaimRow        `json:"claim"`
-	Why         Why              `json:"why"`
-	Next        Next             `json:"next"`
-	Runs        []RunRow         `json:"runs"` // the newest first
-	RunsKept    int              `json:"runs_kept"`
-	ThreadID    *string          `json:"thread_id"`
-	Workspace   *WorkspaceRow    `json:"workspace"`
-	Totals      Totals           `json:"codex_totals"`
-	Requests    []RequestRow     `json:"pending_requests"`
-	LogDir      *string          `json:"log_dir"`
-	TrackerErr  *reconcile.Error `json:"tracker_error"` // why the tracker did not answer
+	GeneratedAt time.Time  `json:"generated_at"`
+	Issue       KnownIssue `json:"issue"`
+	Claim       *ClaimRow  `json:"claim"`
+	Why         Why        `json:"why"`
+	Next        Next       `json:"next"`
+	Runs        []RunRow   `json:"runs"` // the newest first
+	RunsKept    int        `json:"runs_kept"`
+	ThreadID    *string    `json:"thread_id"`
+	// HookFailures are the hooks that failed in the newest run.
+	HookFailures []HookFailure    `json:"hook_failures"`
+	Workspace    *WorkspaceRow    `json:"workspace"`
+	Totals       Totals           `json:"codex_totals"`
+	Requests     []RequestRow     `json:"pending_requests"`
+	LogDir       *string          `json:"log_dir"`
+	TrackerErr   *reconcile.Error `json:"tracker_error"` // why the tracker did not answer
 	// Commands are an operator's commands about the issue that no pass has carried out yet.
 	Commands []string   `json:"pending_commands"`
 	Schedule bool       `json:"schedule_active"`
@@ -104,7 +106,7 @@ type issueReader struct {
 // unless offline is set.
 func ReadIssue(ctx context.Context, p *project.Project, ref string, offline bool) (v Issue, err error) {
 	r := &issueReader{facts: facts{p: p, now: p.Env.Now().UTC()}, identifier: ref}
-	v = Issue{GeneratedAt: r.now, Runs: []RunRow{}, Requests: []RequestRow{}, Commands: []string{}}
+	v = Issue{GeneratedAt: r.now, Runs: []RunRow{}, HookFailures: []HookFailure{}, Requests: []RequestRow{}, Commands: []string{}}
 	err = r.open(ctx)
 	switch {
 	case errors.Is(err, state.ErrNoState) && !offline && p.SourceErr == nil: // the tracker may know the issue
@@ -141,7 +143,10 @@ func ReadIssue(ctx context.Context, p *project.Project, ref string, offline bool
 		if run.Kind != reconcile.AgentRun {
 			continue
 		}
-		v.LogDir = cmp.Or(v.LogDir, new(runner.RunDir(r.p.StateDir, run.ID)))
+		if v.LogDir == nil {
+			v.LogDir = new(runner.RunDir(r.p.StateDir, run.ID))
+			v.HookFailures = HookFailures(r.p, run)
+		}
 		v.ThreadID = cmp.Or(v.ThreadID, term.OrNull(run.ThreadID))
 		if !run.Settled { // a pass adds the use of settled runs
 			v.Totals.add(run, v.GeneratedAt)

@@ -2,11 +2,13 @@
 package files
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -89,6 +91,23 @@ func ReadRegular(path string, limit int64) ([]byte, error) {
 
 // lastLineMax bounds a line of output in an error, in bytes.
 const lastLineMax = 200
+
+// Reason returns the line of output that most likely says why a command failed: among the last twenty lines the first that git and
+// many other programs mark as an error, otherwise the last line.
+func Reason(text []byte) string {
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	for _, line := range lines[max(0, len(lines)-reasonLines):] {
+		line = bytes.TrimSpace(line)
+		if start := bytes.ToLower(line[:min(len(line), len("remote: error:"))]); marked.Match(start) {
+			return LastLine(line)
+		}
+	}
+	return LastLine(text)
+}
+
+const reasonLines = 20
+
+var marked = regexp.MustCompile(`^(?:remote: )?(?:fatal|error): ?`)
 
 // LastLine returns the last line of output that is not blank, shortened to 200 bytes, as valid UTF-8.
 func LastLine(text []byte) string {

@@ -1,12 +1,15 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -30,6 +33,8 @@ const (
 type Hook struct {
 	Name   string
 	Script string
+	// Where is its place in the workflow, for messages; empty if unknown.
+	Where string
 	// Timeout is positive.
 	Timeout time.Duration
 	// Env is its environment. Workspace.Env is added.
@@ -39,10 +44,10 @@ type Hook struct {
 }
 
 // RunHook runs a hook in a workspace (specification 9.4): `sh -c Script`, in the environment of a login shell and in a new process
-// group, which is ended at the timeout or when ctx ends. The hook is over when the shell exits: its children may continue to run and write until the processes of the run
-// are ended. RunHook writes the last 64 KiB of output to log, then how the hook ended.
+// group, which is ended at the timeout or when ctx ends. The hook is over when the shell exits: its children may continue to run and
+// write until the processes of the run are ended. RunHook writes the last 64 KiB of output to log, then how the hook ended.
 //
-// Its errors are hook_failed, with the exit status and the last line of output, hook_timeout, those of Verify, and that of ctx.
+// Its errors are hook_failed, with the exit status and a line of output, hook_timeout, those of Verify, and that of ctx.
 // Errors of log are ignored (specification 14).
 func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	if err := w.Verify(); err != nil {
@@ -69,7 +74,7 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	crash.At("workspace.hook.started")
 	if err != nil {
 		err = &reconcile.Error{
-			Code: CodeHookFailed, Message: h.Name + ": start the shell: " + err.Error(),
+			Code: CodeHookFailed, Message: h.title() + ": start the shell: " + err.Error(),
 			Hint: "sh must be on the PATH of the worker", Err: err,
 		}
 	} else {
@@ -82,11 +87,11 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 		if exit.ExitCode() >= 0 {
 			what = fmt.Sprintf("exit status %d", exit.ExitCode())
 		}
-		if line := files.LastLine(output); line != "" {
+		if line := files.Reason(output); line != "" {
 			what += ": " + line
 		}
 		err = &reconcile.Error{
-			Code: CodeHookFailed, Message: h.Name + ": " + what,
+			Code: CodeHookFailed, Message: h.title() + ": " + what,
 			Hint: "its output is in the run's hook log (symphony logs ISSUE --hooks)", Err: err,
 		}
 	}
@@ -104,6 +109,40 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	return err
 }
 
+// title names the hook and its place.
+func (h Hook) title() string {
+	if h.Where == "" {
+		return h.Name
+	}
+	return h.Name + " (" + h.Where + ")"
+}
+
+// syntaxBound limits how long the shell may take to read a script.
+const syntaxBound = 5 * time.Second
+
+// lineNumber finds the line in a shell's message: `sh: 3: Syntax error`, `sh: -c: line 3: syntax error`.
+var lineNumber = regexp.MustCompile(`^[^:]*:(?: -c:)?(?: line)? (\d+): (.*)`)
+
+// CheckScript asks the shell whether it can read a script, which it does not run. It returns the shell's message, empty if it can,
+// and the line of the script from 1, 0 if the shell names none.
+func CheckScript(script string) (message string, line int) {
+	ctx, cancel := context.WithTimeout(context.Background(), syntaxBound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-n", "-c", script)
+	cmd.WaitDelay = time.Second
+	said, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || ctx.Err() != nil {
+		return "", 0 // without a shell nothing is known
+	}
+	message, _, _ = strings.Cut(strings.TrimSpace(string(said)), "\n")
+	if m := lineNumber.FindStringSubmatch(message); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		message = m[2]
+	}
+	return cmp.Or(message, exit.Error()), line
+}
+
 // waitShell returns the shell's error, hook_timeout, or that of ctx.
 func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 	done := make(chan error, 1)
@@ -119,7 +158,7 @@ func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 	case <-timer.C:
 		err = &reconcile.Error{
 			Code:    CodeHookTimeout,
-			Message: fmt.Sprintf("%s ran longer than %s and was killed", h.Name, h.Timeout),
+			Message: fmt.Sprintf("%s ran longer than %s and was killed", h.title(), h.Timeout),
 			Hint:    "raise hooks.timeout_ms, or make the hook faster",
 		}
 	}

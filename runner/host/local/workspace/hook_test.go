@@ -23,7 +23,8 @@ func runHook(ctx context.Context, t *testing.T, w *Workspace, script string) (st
 	t.Helper()
 	var log bytes.Buffer
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GREETING=hello"}
-	err := RunHook(ctx, Hook{Name: "before_run", Script: script, Timeout: bound, Env: env, Files: []*os.File{w.Lease()}}, w, &log)
+	hook := Hook{Name: "before_run", Where: "WORKFLOW.md:7", Script: script, Timeout: bound, Env: env, Files: []*os.File{w.Lease()}}
+	err := RunHook(ctx, hook, w, &log)
 	return log.String(), err
 }
 
@@ -55,14 +56,15 @@ func TestHookRunsInTheWorkspace(t *testing.T) {
 	wantExist(t, true, filepath.Join(w.Hooks.Tmp, "t"), filepath.Join(w.Hooks.Cache, "c"))
 }
 
-func TestHookFailureTellsStatusAndLastLine(t *testing.T) {
+func TestHookFailureTellsPlaceStatusAndReason(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	for script, want := range map[string]string{
-		"echo first; echo the reason >&2; echo; exit 3": "before_run: exit status 3: the reason",
-		"exit 4":                         "before_run: exit status 4",
-		"kill -9 $$":                     "before_run: signal: killed",
-		"printf 'bad \\377 end'; exit 1": "before_run: exit status 1: bad \uFFFD end",
-		"head -c 500 /dev/zero | tr '\\0' x; false": "before_run: exit status 1: " + strings.Repeat("x", 200) + "…",
+		"echo first; echo the reason >&2; echo; exit 3":  "before_run (WORKFLOW.md:7): exit status 3: the reason",
+		"echo fatal: the cause; echo and advice; exit 3": "before_run (WORKFLOW.md:7): exit status 3: fatal: the cause",
+		"exit 4":                         "before_run (WORKFLOW.md:7): exit status 4",
+		"kill -9 $$":                     "before_run (WORKFLOW.md:7): signal: killed",
+		"printf 'bad \\377 end'; exit 1": "before_run (WORKFLOW.md:7): exit status 1: bad \uFFFD end",
+		"head -c 500 /dev/zero | tr '\\0' x; false": "before_run (WORKFLOW.md:7): exit status 1: " + strings.Repeat("x", 200) + "…",
 	} {
 		log, err := runHook(t.Context(), t, w, script)
 		wantCode(t, err, CodeHookFailed)
