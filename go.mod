@@ -3,6 +3,7 @@ module github.com/symphony-cron/symphony
 go 1.26.0
 
 require (
+	github.com/BurntSushi/toml v1.6.0
 	github.com/gofrs/flock v0.13.1
 	github.com/google/go-cmp v0.7.0
 	github.com/mattn/go-runewidth v0.0.31

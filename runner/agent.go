@@ -71,6 +71,35 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	return g, nil
 }
 
+// prepareHome makes the codex home of agents.
+func (c Config) prepareHome() error {
+	if c.AgentHome == "" {
+		return nil
+	}
+	if err := c.PrepareHome(c.LoginHome, c.AgentHome); err != nil {
+		return incompatible("codex home of agents: "+err.Error(), "correct the file in the message, so that codex can use it as well")
+	}
+	return nil
+}
+
+// checkHome checks that codex uses the codex home that it was given.
+func (c Config) checkHome(server agent.Server) error {
+	if c.AgentHome == "" {
+		return nil
+	}
+	if sameDir(server.Home, c.AgentHome) {
+		return nil
+	}
+	return incompatible(fmt.Sprintf("codex uses the home %s, not that of agents, %s: its rules and programs would work outside of the sandbox",
+		server.Home, c.AgentHome), "remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")
+}
+
+func sameDir(a, b string) bool {
+	one, err := os.Stat(a)
+	other, otherErr := os.Stat(b)
+	return err == nil && otherErr == nil && os.SameFile(one, other)
+}
+
 // drain reads stderr to its end, so that an agent never blocks on it, even if the disk is full.
 func (g *agentProcess) drain() {
 	defer close(g.drained)
@@ -287,7 +316,7 @@ func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, 
 		return nil, i.process.explainStart(ctx, err)
 	}
 	i.process.environ = i.process.started
-	return i, nil
+	return i, c.checkHome(i.Server)
 }
 
 // TrySandbox has codex try the sandbox of a turn. Errors: sandbox_unavailable, agent.ErrNoProbe.

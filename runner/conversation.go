@@ -244,6 +244,9 @@ func (c *conversation) handshake(ctx context.Context) (openedThread, error) {
 	if err != nil {
 		return openedThread{}, err
 	}
+	if err := c.Config.checkHome(server); err != nil {
+		return openedThread{}, err
+	}
 	c.Log.Info("agent ready", "user_agent", server.UserAgent)
 	c.agent.readEnviron(ctx)
 	if c.codexHome, err = filepath.EvalSymlinks(server.Home); err != nil {

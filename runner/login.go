@@ -43,13 +43,16 @@ func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
 // codexShell returns the command and the environment that start a command of codex in the workspace. The command does not get
 // symphony's secrets, even if a startup file of the shell sets them.
 func (j *job) codexShell(ctx context.Context, command string) (argv, env []string, err error) {
+	if err := j.Config.prepareHome(); err != nil {
+		return nil, nil, err
+	}
 	profile, err := j.login(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	withheld := j.Config.Withheld(slices.Concat(j.Env, profile.Set))
 	env = j.Config.AfterLogin(j.codexEnv(), profile, withheld)
-	script := text.ShellIn(j.space.Path, text.ShellUnset(withheld, command))
+	script := text.ShellIn(j.space.Path, text.ShellUnset(withheld, j.Config.AtHome(command)))
 	if usesFunction(command, profile.Functions) { // which only a shell that reads the profile has
 		return []string{"bash", "-lc", script}, env, nil
 	}

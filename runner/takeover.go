@@ -94,8 +94,11 @@ func (t *Takeover) open() error {
 // Session runs codex's own terminal on a thread, or on a new one if thread is "", until it ends. home is the codex home of the
 // thread, "" for the workflow's. If ctx ends, codex is asked to end, too. It returns codex's exit code.
 func (t *Takeover) Session(ctx context.Context, thread, home string, io host.Stdio) (code int, err error) {
-	if home != "" {
+	switch own := t.step.Config.AgentHome; {
+	case own == "" && home != "":
 		t.step.Config.CodexHome = home
+	case own != "" && home != "" && !sameDir(home, own):
+		thread = "" // the thread is in a home with the operator's rights
 	}
 	command, err := t.command(ctx, thread)
 	if err != nil {

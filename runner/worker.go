@@ -71,6 +71,8 @@ type Config struct {
 
 	StartAgent agent.Starter // makes a session with the process of Command
 	Command    string        // codex.command, run by bash in the workspace, with what a login shell sets (specification 10.1)
+	// PrepareHome makes the codex home of agents, with the login of the operator's.
+	PrepareHome func(operators, dir string) error
 
 	LoginTimeout                                              time.Duration // for the login profile; 0: 30 s
 	ReadTimeout, InitializeTimeout, TurnTimeout, StallTimeout time.Duration

@@ -51,6 +51,9 @@ func NewAccount(xdgStateHome, home, codexHome string) *Account {
 	return &Account{Home: resolved, Dir: filepath.Join(stateHome(xdgStateHome, home), accountsName, pathHash(resolved))}
 }
 
+// AgentHome is the codex home of agents that use this account without the operator's rules and programs.
+func (a *Account) AgentHome() string { return filepath.Join(a.Dir, "codex") }
+
 // accountRecord is the content of limits.json.
 type accountRecord struct {
 	CodexHome string `json:"codex_home"`

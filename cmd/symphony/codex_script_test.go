@@ -38,6 +38,7 @@ import (
 //	model tools          prints the names of the tools that the last request offered
 //	model tokens         prints the tokens of all responses, INPUT OUTPUT TOTAL, as the database shows them
 //	model config [TABLE.]KEY VALUE   sets a key in the config.toml of the script's codex home
+//	model login          logs the script's codex home in, with a token that has expired
 func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 	m := stageOf(ts).model
 	if m == nil {
@@ -76,6 +77,9 @@ func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 		fmt.Fprintln(ts.Stdout(), strings.Join(last.Tools, "\n"))
 	case verb == "config" && len(rest) == 2:
 		ts.Check(configure(filepath.Join(ts.Getenv("CODEX_HOME"), "config.toml"), rest[0], rest[1]))
+	case verb == "login" && len(rest) == 0:
+		ts.Check(modeltest.WriteLogin(ts.Getenv("CODEX_HOME")))
+		ts.Setenv("CODEX_REFRESH_TOKEN_URL_OVERRIDE", strings.TrimSuffix(m.URL, "/v1")+"/oauth/token")
 	case verb == "tokens" && len(rest) == 0:
 		input, output := m.Tokens()
 		fmt.Fprintf(ts.Stdout(), "%d\t%d\t%d\n", input, output, input+output)

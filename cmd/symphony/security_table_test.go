@@ -26,7 +26,7 @@ var trustOptions = map[string]string{
 	"agent.on_approval: ask":     "set codex.approval_policy on-request\nset agent.on_approval ask",
 	"codex.thread_sandbox":       "set codex.thread_sandbox workspace-write",
 	"agent.trust_repository":     "set codex.thread_sandbox workspace-write\nset agent.trust_repository true",
-	"codex.home":                 "set codex.home $WORK/second-home",
+	"codex.inherit":              "set codex.inherit true",
 	"tracker.tool_scope: read":   "set tracker.tool_scope read",
 	"readOnly":                   "set codex.turn_sandbox_policy '{type: readOnly}'",
 	"dangerFullAccess":           "set codex.turn_sandbox_policy '{type: dangerFullAccess}'",
@@ -260,8 +260,8 @@ func trustRows() []trustRow {
 		{says: "have codex start what its repository's `.codex/config.toml` names", means: map[string]string{
 			"yes": "exists started-by-repository", "no": "! exists started-by-repository",
 		}},
-		{says: "use the MCP servers of the codex home, outside of the sandbox", means: map[string]string{
-			"yes": "exists started-by-home\n! exists started-by-second-home", "those of that home": "exists started-by-second-home\n! exists started-by-home",
+		{says: "use the MCP servers of the operator's codex home, outside of the sandbox", means: map[string]string{
+			"yes": "exists started-by-home", "no": "! exists started-by-home",
 		}},
 
 		reads("reach the network, this machine's ports included", "(exec 3<>/dev/tcp/127.0.0.1/${LINEAR_URL##*:}) && echo could-connect", "^could-connect"),

@@ -139,7 +139,9 @@ func keys(c *Config) []Key {
 
 		key("codex.command", "shell command", "codex app-server", &c.Codex.Command,
 			"starts the agent, by bash in the workspace, with what a login shell exports").then((*reader).command),
-		key("codex.home", typePath, "", &c.Codex.Home, "CODEX_HOME of the agent"),
+		key("codex.home", typePath, "", &c.Codex.Home, "codex home whose login and model agents use; default: $CODEX_HOME, or ~/.codex"),
+		key("codex.inherit", typeBool, "false", &c.Codex.Inherit,
+			"agents also get the rules, MCP servers, hooks and all other settings of that codex home"),
 		key("codex.approval_policy", typeCodex, "never", &c.Codex.ApprovalPolicy,
 			"when codex asks for approval").then((*reader).approvalPolicy),
 		key("codex.thread_sandbox", typeCodex, "", &c.Codex.ThreadSandbox, "sandbox of the thread; not sent by default"),

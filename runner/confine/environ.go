@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -28,6 +29,9 @@ import (
 // Config is the part of the workflow that restricts a run.
 type Config struct {
 	CodexHome string // codex.home, "" for codex's own default
+	// AgentHome is the codex home of agents, which shares the login of LoginHome, the operator's. Empty if agents have the
+	// operator's home itself (codex.inherit).
+	AgentHome, LoginHome string
 	// The pass-through values of specification 5.3.6; nil if the workflow has none.
 	ApprovalPolicy    json.RawMessage
 	ThreadSandbox     json.RawMessage
@@ -62,6 +66,14 @@ func (c Config) env(env []string, runID string, w host.Workspace, dirs host.Dirs
 	return CleanEnv(env, c.Secrets, c.SecretValues, slices.Concat(own, c.codexHome(), c.buildEnv(env, w.Path, dirs)))
 }
 
+// AtHome returns a command of codex with a prefix that sets the codex home of agents, whatever a startup file of the shell sets.
+func (c Config) AtHome(command string) string {
+	if c.AgentHome == "" {
+		return command
+	}
+	return "export " + codexHomeVar + "=" + text.ShellWord(c.AgentHome) + " || exit 78; " + command
+}
+
 // AfterLogin returns env as the login profile changes it, without the secrets of names. The profile changes no variable of a run.
 func (c Config) AfterLogin(env []string, l host.LoginAnswer, names []string) []string {
 	set := CleanEnv(l.Set, names, c.SecretValues, nil)
@@ -78,11 +90,14 @@ func (c Config) HookEnv(env []string) []string {
 	return CleanEnv(env, c.Secrets, c.SecretValues, c.codexHome())
 }
 
+// codexHomeVar names codex's home to codex.
+const codexHomeVar = "CODEX_HOME"
+
 func (c Config) codexHome() []string {
 	if c.CodexHome == "" {
 		return nil
 	}
-	return []string{"CODEX_HOME=" + c.CodexHome}
+	return []string{codexHomeVar + "=" + c.CodexHome}
 }
 
 // Withheld returns the names of the variables that codex does not get: the tracker's and symphony's own secrets. Its shell must

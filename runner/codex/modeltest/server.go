@@ -25,6 +25,7 @@ package modeltest
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -35,6 +36,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
@@ -72,6 +74,7 @@ func New() *Server {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"object":"list","data":[],"models":[]}`)
 	})
+	mux.HandleFunc("POST /oauth/token", s.refresh)
 	s.http = httptest.NewServer(mux)
 	s.URL = s.http.URL + "/v1"
 	return s
@@ -117,6 +120,32 @@ base_url = %q
 wire_api = "responses"
 `, url)
 	return os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o600)
+}
+
+// WriteLogin writes auth.json, a login whose token has expired, into a CODEX_HOME. Codex refreshes it at the server if
+// CODEX_REFRESH_TOKEN_URL_OVERRIDE names the server's path /oauth/token.
+func WriteLogin(dir string) error {
+	expired := token(time.Unix(1, 0))
+	return os.WriteFile(filepath.Join(dir, "auth.json"), []byte(encode(object{
+		"auth_mode": "chatgpt", "last_refresh": "2020-01-01T00:00:00Z",
+		"tokens": object{"id_token": expired, "access_token": expired, "refresh_token": "first", "account_id": "acc"},
+	})), 0o600)
+}
+
+// token returns an unsigned JSON web token.
+func token(expires time.Time) string {
+	part := func(o object) string { return base64.RawURLEncoding.EncodeToString([]byte(encode(o))) }
+	return part(object{"alg": "none"}) + "." + part(object{
+		"exp": expires.Unix(), "email": "ann@example.com",
+		"https://api.openai.com/auth": object{"chatgpt_plan_type": "pro", "chatgpt_account_id": "acc", "chatgpt_user_id": "ann"},
+	}) + ".c2ln"
+}
+
+// refresh answers with new tokens.
+func (s *Server) refresh(w http.ResponseWriter, _ *http.Request) {
+	fresh := token(time.Now().Add(time.Hour))
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, encode(object{"id_token": fresh, "access_token": fresh, "refresh_token": "second"}))
 }
 
 // content is a text. On the wire it may be split into parts.

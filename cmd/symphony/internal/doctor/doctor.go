@@ -55,6 +55,7 @@ var checks = []check{
 	{"login shell", needsConfig, checkLoginShell, ""},
 	{"codex", needsLogin, checkCodex, "write its full path into codex.command, so that both start the same program"},
 	{"codex login", needsAgent, checkLogin, ""},
+	{"codex home", needsConfig, checkHome, ""},
 	{"sandbox", needsAgent, checkSandbox, ""},
 	{"pass_env", needsConfig, checkTokens, ""},
 	{"git", needsLogin, checkGit, ""},
@@ -66,6 +67,7 @@ var checks = []check{
 	},
 	{"schedule", needsNothing, checkSchedule, ""},
 	{"workers", needsNothing, checkWorkers, ""},
+	{"account", needsNothing, checkAccount, ""},
 }
 
 const (

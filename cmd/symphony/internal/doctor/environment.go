@@ -146,7 +146,7 @@ type loginShell struct {
 // startLogin runs a login shell in the environment of hooks and agents, twice if the first time was slow because the disk had to
 // read its files, and ends what the profile has left in the background.
 func (e *environment) startLogin(ctx context.Context) (shell loginShell) {
-	machine, env := project.NewHost(), project.RunnerConfig(e.config).HookEnv(e.p.Environ())
+	machine, env := project.NewHost(), project.RunnerConfig(e.p, e.config).HookEnv(e.p.Environ())
 	run := host.Run{ID: "doctor-" + project.NewRunID(e.p.Env.Now())} // marks the processes
 	for range 2 {
 		began := time.Now()
@@ -162,7 +162,7 @@ func (e *environment) startLogin(ctx context.Context) (shell loginShell) {
 
 // shell runs a script as hooks and agents run commands and returns the first line that it prints, empty if it fails.
 func (e *environment) shell(ctx context.Context, script string) (string, error) {
-	login, config := e.login(), project.RunnerConfig(e.config)
+	login, config := e.login(), project.RunnerConfig(e.p, e.config)
 	if login.err != nil {
 		return "", login.err
 	}

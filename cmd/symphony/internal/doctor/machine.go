@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/runner/workers"
@@ -155,7 +157,11 @@ func checkLogin(ctx context.Context, e *environment) []finding {
 	case login.Account != "":
 		return ok("%s", login.Account)
 	case login.Needed:
-		return fail("agent_auth: no login in "+i.Server.Home, e.loginHint())
+		home := i.Server.Home
+		if !e.config.Codex.Inherit {
+			home = e.codexHome()
+		}
+		return fail("agent_auth: no login in "+home, e.loginHint())
 	case login.EnvKey == "":
 		return ok("not needed by the model provider %s", cmp.Or(login.Provider, "in use"))
 	}
@@ -168,6 +174,35 @@ func checkLogin(ctx context.Context, e *environment) []finding {
 		return fail(fmt.Sprintf("agent_auth: the model provider %s needs %s, which is not set", login.Provider, login.EnvKey), "put it into "+e.p.EnvPath())
 	}
 	return ok("the model provider %s has its key in %s", login.Provider, login.EnvKey)
+}
+
+// systemHome is where codex finds the settings of all accounts.
+const systemHome = "/etc/codex"
+
+// checkHome reports what agents have of the operator's codex home, and what they don't.
+func checkHome(_ context.Context, e *environment) []finding {
+	home := project.OpenAccount(e.p, e.config.Codex.Home).Home
+	unshared, err := codex.Unshared(home)
+	if err != nil {
+		return failWith(err)
+	}
+	list := ok("agents have the login and the model of %s, and nothing else of it", home)
+	switch names := strings.Join(unshared, ", "); {
+	case names == "" && e.config.Codex.Inherit:
+		list = ok("agents inherit %s (codex.inherit)", home)
+	case names != "" && e.config.Codex.Inherit:
+		list = warn(fmt.Sprintf("agents inherit all of %s (codex.inherit): %s", home, names),
+			"rules, hooks and MCP servers work outside of the sandbox: remove codex.inherit, or name a home for agents in codex.home")
+	case names != "":
+		list = ok("agents have the login and the model of %s, but not: %s", home, names)
+	}
+	if system, err := codex.Unshared(systemHome); err != nil {
+		list = append(list, failWith(err)...)
+	} else if len(system) > 0 {
+		list = append(list, warn(fmt.Sprintf("what %s sets applies to agents, too: %s", systemHome, strings.Join(system, ", ")),
+			"remove what must not work outside of the sandbox")...)
+	}
+	return list
 }
 
 // checkSandbox lets codex try the sandbox that a turn would get.
@@ -285,4 +320,13 @@ func checkWorkers(ctx context.Context, e *environment) []finding {
 		return warn("your user does not linger: your timers and the workers that they start end with your last logout", "loginctl enable-linger")
 	}
 	return ok("outlive their pass")
+}
+
+// checkAccount warns about root, whose agents can read every file of the machine.
+func checkAccount(_ context.Context, e *environment) []finding {
+	if os.Geteuid() != 0 || e.as != asCalled {
+		return nil
+	}
+	return warn("symphony runs as root: its agents can read every file of this machine, and whatever leaves the sandbox can change it",
+		"run symphony under an account of its own")
 }

@@ -36,18 +36,28 @@ func checkWorkflow(_ context.Context, e *environment) (list []finding) {
 }
 
 // checkEnvFile reports the names of the variables in the environment file, never the values.
-func checkEnvFile(_ context.Context, e *environment) []finding {
-	path := e.p.EnvPath()
-	names := slices.Sorted(maps.Keys(e.p.EnvFile))
-	switch {
-	case e.p.EnvErr != nil:
+func checkEnvFile(_ context.Context, e *environment) (list []finding) {
+	path, shared := e.p.EnvPath(), e.p.SharedEnvPath()
+	if e.p.EnvErr != nil {
 		return failWith(e.p.EnvErr)
-	case !project.Exists(path):
-		return ok("none; it would be %s", path)
-	case len(names) == 0:
-		return ok("%s is empty", path)
 	}
-	return ok("%s sets %s", path, strings.Join(names, ", "))
+	for _, file := range []struct {
+		path string
+		vars map[string]string
+	}{{shared, e.p.SharedEnv}, {path, e.p.OwnEnv}} {
+		names := slices.Sorted(maps.Keys(file.vars))
+		switch {
+		case !project.Exists(file.path) || file.path == shared && list != nil:
+		case len(names) == 0:
+			list = append(list, ok("%s is empty", file.path)...)
+		default:
+			list = append(list, ok("%s sets %s", file.path, strings.Join(names, ", "))...)
+		}
+	}
+	if list == nil {
+		return ok("none; it would be %s for all projects, or %s", shared, path)
+	}
+	return list
 }
 
 // checkKey reports where the tracker's key comes from.

@@ -77,7 +77,7 @@ func Secrets(cfg *workflow.Config) []string {
 }
 
 // RunnerConfig returns the configuration of a worker.
-func RunnerConfig(cfg *workflow.Config) runner.Config {
+func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	c := runner.Config{
 		Policy: Policy(cfg), MaxTurns: cfg.Agent.MaxTurns,
 		Hooks: runner.Hooks{
@@ -89,7 +89,7 @@ func RunnerConfig(cfg *workflow.Config) runner.Config {
 			OnQuestion: questions[cfg.Agent.OnQuestion], Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots,
 			TrustRepository: cfg.Agent.TrustRepository, PassEnv: cfg.Agent.PassEnv, Secrets: cfg.SecretVars, SecretValues: Secrets(cfg),
 		},
-		StartAgent: codex.Start, Command: cfg.Codex.Command,
+		StartAgent: codex.Start, Command: cfg.Codex.Command, PrepareHome: codex.PrepareHome,
 		ReadTimeout: cfg.Codex.ReadTimeout, InitializeTimeout: cfg.Codex.ReadTimeout,
 		TurnTimeout: cfg.Codex.TurnTimeout, StallTimeout: cfg.Codex.StallTimeout,
 		OnApproval: approvals[cfg.Agent.OnApproval], AnswerTimeout: cfg.Agent.AnswerTimeout,
@@ -101,6 +101,10 @@ func RunnerConfig(cfg *workflow.Config) runner.Config {
 	if cfg.Codex.ThreadSandbox != "" {
 		c.ThreadSandbox = json.RawMessage(strconv.Quote(cfg.Codex.ThreadSandbox)) // a plain word
 	}
+	if !cfg.Codex.Inherit {
+		account := OpenAccount(p, cfg.Codex.Home)
+		c.LoginHome, c.AgentHome = account.Home, account.AgentHome()
+	}
 	if !cfg.Codex.ReadTimeoutSet {
 		c.InitializeTimeout = max(c.InitializeTimeout, 30*time.Second)
 	}
@@ -109,13 +113,13 @@ func RunnerConfig(cfg *workflow.Config) runner.Config {
 
 // Inspect starts codex as a worker does, in a temporary workspace below parent.
 func Inspect(ctx context.Context, p *Project, cfg *workflow.Config, parent string) (*runner.Inspection, error) {
-	return RunnerConfig(cfg).Inspect(ctx, NewHost(), p.Environ(), parent, Version())
+	return RunnerConfig(p, cfg).Inspect(ctx, NewHost(), p.Environ(), parent, Version())
 }
 
 // NewTakeover returns a takeover of an issue's workspace below root.
 func NewTakeover(p *Project, cfg *workflow.Config, issue reconcile.Issue, root string, log *slog.Logger) *runner.Takeover {
 	return &runner.Takeover{
-		Config: RunnerConfig(cfg), Host: NewHost(), Hold: workers.Hold, StateDir: p.StateDir, ID: NewRunID(p.Env.Now()),
+		Config: RunnerConfig(p, cfg), Host: NewHost(), Hold: workers.Hold, StateDir: p.StateDir, ID: NewRunID(p.Env.Now()),
 		Issue: issue, Root: root, Env: p.Environ(), Now: p.Env.Now, Log: log,
 	}
 }

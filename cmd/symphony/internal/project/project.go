@@ -31,9 +31,10 @@ type Project struct {
 	Source    workflow.Source
 	SourceErr error
 	StateDir  string
-	// EnvFile holds the variables of the environment file. EnvErr, a configuration error, says why the file can't be used.
-	EnvFile map[string]string
-	EnvErr  error
+	// EnvFile holds the variables of the environment files, SharedEnv those of the file for all projects, OwnEnv those of the
+	// project's. EnvErr, a configuration error, says why a file can't be used.
+	EnvFile, SharedEnv, OwnEnv map[string]string
+	EnvErr                     error
 }
 
 // New reads the workflow and the environment file. An empty stateDir stands for the default one.
@@ -47,11 +48,26 @@ func New(w *term.Env, path, stateDir string) *Project {
 		stateDir = state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, p.Path)
 	}
 	p.StateDir = w.Absolute(stateDir)
-	p.EnvFile, p.EnvErr = workflow.ReadEnvFile(p.EnvPath(), os.Getuid())
+	p.ReadEnvFiles(os.Getuid())
 	return p
 }
 
-// EnvPath is the path of the environment file. Every pass reads it, so that cron, systemd and an operator have the same variables.
+// ReadEnvFiles reads the environment files, which must belong to uid. The project's own file takes precedence.
+func (p *Project) ReadEnvFiles(uid int) {
+	var sharedErr, ownErr error
+	p.SharedEnv, sharedErr = workflow.ReadEnvFile(p.SharedEnvPath(), uid)
+	p.OwnEnv, ownErr = workflow.ReadEnvFile(p.EnvPath(), uid)
+	p.EnvFile, p.EnvErr = map[string]string{}, cmp.Or(sharedErr, ownErr)
+	maps.Copy(p.EnvFile, p.SharedEnv)
+	maps.Copy(p.EnvFile, p.OwnEnv)
+}
+
+// SharedEnvPath is the path of the environment file for all projects.
+func (p *Project) SharedEnvPath() string {
+	return workflow.EnvFilePath(p.Env.Getenv("XDG_CONFIG_HOME"), p.Env.Home, "symphony")
+}
+
+// EnvPath is the path of the project's environment file. Every pass reads it, so that cron, systemd and an operator have the same variables.
 func (p *Project) EnvPath() string {
 	return workflow.EnvFilePath(p.Env.Getenv("XDG_CONFIG_HOME"), p.Env.Home, filepath.Base(p.StateDir))
 }

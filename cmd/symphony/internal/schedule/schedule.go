@@ -18,7 +18,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -134,7 +133,7 @@ func underSchedule(p *project.Project, a account, stateDir string, vars []string
 	w.Home = a.home
 	w.Environ = append([]string{"HOME=" + a.home, "USER=" + a.name, "LOGNAME=" + a.name, "SHELL=/bin/sh", "PATH=/usr/bin:/bin"}, vars...)
 	in := project.New(&w, p.Path, stateDir)
-	in.EnvFile, in.EnvErr = workflow.ReadEnvFile(in.EnvPath(), a.uid)
+	in.ReadEnvFiles(a.uid)
 	return in
 }
 

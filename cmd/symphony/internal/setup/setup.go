@@ -185,7 +185,7 @@ func (s *starter) findKey(ctx context.Context) error {
 		if key, err = s.readKey(s.options.KeyFile); err != nil {
 			return err
 		}
-		if have := s.p.EnvFile[workflow.APIKeyVar]; have != "" && have != key {
+		if have := s.p.EnvFile[workflow.APIKeyVar]; have != "" && have != key && exists(s.p.EnvPath()) {
 			return exit.Fault("already_exists", s.p.EnvPath()+" contains another key than --key-file",
 				"change it there, or leave out --key-file to use the one in the file")
 		}
@@ -249,9 +249,17 @@ func (s *starter) tryKey(ctx context.Context, key string) error {
 	return nil
 }
 
+// keyPath is the environment file that contains the key, or will contain it: that of all projects if it has this key.
+func (s *starter) keyPath() string {
+	if !exists(s.p.EnvPath()) && s.p.SharedEnv[workflow.APIKeyVar] == s.key {
+		return s.p.SharedEnvPath()
+	}
+	return s.p.EnvPath()
+}
+
 // write creates both files or none. It does not change an environment file that contains the key.
 func (s *starter) write(source []byte) error {
-	path := s.p.EnvPath()
+	path := s.keyPath()
 	hadEnv := exists(path)
 	if exists(s.p.Path) {
 		return existing(s.p.Path, "it was not changed; name another place with -w FILE")
@@ -296,7 +304,7 @@ func (s *starter) report() {
 	next := []string{"symphony doctor" + flags, "symphony run " + issue + flags, "symphony schedule install" + flags}
 	if w.JSON {
 		w.PrintJSON(map[string]any{
-			"workflow": s.p.Path, "environment_file": s.p.EnvPath(), "project_slug": s.project.Slug, "workspace_root": s.answers.Root,
+			"workflow": s.p.Path, "environment_file": s.keyPath(), "project_slug": s.project.Slug, "workspace_root": s.answers.Root,
 			"label_exists": s.project.HasLabel, "next": next,
 		})
 		return
@@ -305,6 +313,6 @@ func (s *starter) report() {
 	if !s.project.HasLabel {
 		todo = "Create the label %q in %s, set it on an issue, then run:"
 	}
-	fmt.Fprintf(w.Stdout, "wrote %s, for the project %s\nthe key is in %s\n\n", term.Visible(s.p.Path), term.Visible(s.project.Name), term.Visible(s.p.EnvPath()))
+	fmt.Fprintf(w.Stdout, "wrote %s, for the project %s\nthe key is in %s\n\n", term.Visible(s.p.Path), term.Visible(s.project.Name), term.Visible(s.keyPath()))
 	fmt.Fprintf(w.Stdout, todo+"\n\n  %s\n", term.Visible(s.answers.Labels[0]), s.tracker.Name, text.VisibleLines(strings.Join(next, "\n  ")))
 }

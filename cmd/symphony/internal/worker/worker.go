@@ -154,7 +154,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	if err != nil {
 		return err
 	}
-	config := project.RunnerConfig(cfg)
+	config := project.RunnerConfig(p, cfg)
 	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
 	tracker, err := project.NewTracker(cfg, p.Env.Now, project.WarnTo(log))
 	if err != nil {

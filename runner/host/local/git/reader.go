@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -468,14 +469,20 @@ func SetRemoteBranch(workspace, branch, commit string) error {
 		return err
 	}
 	defer dir.Close()
-	const temporary = "symphony-pushed"
-	name := "refs/remotes/origin/" + branch
-	err = dir.MkdirAll(filepath.Dir(name), 0o755)
-	if err == nil {
-		err = dir.WriteFile(temporary, []byte(commit+"\n"), 0o644)
+	name, temporary := "refs/remotes/origin/"+branch, "symphony-"+rand.Text() // what an agent could put there may be a pipe
+	if err := dir.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
 	}
-	if err == nil {
+	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(commit + "\n")
+	if err = errors.Join(err, f.Close()); err == nil {
 		err = dir.Rename(temporary, name)
 	}
-	return err
+	if err != nil {
+		return errors.Join(err, dir.Remove(temporary))
+	}
+	return nil
 }

@@ -4,30 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // Clone fills an empty workspace as host.CloneRequest describes.
 func (m *Mirror) Clone(ctx context.Context, workspace, branch, delivered string) (answer host.CloneAnswer, err error) {
-	if err := m.lock(ctx); err != nil {
-		return answer, err
+	err = m.withLock(ctx, func() (err error) {
+		if answer.Base, err = m.update(ctx); err == nil {
+			err = m.mayDeliver(ctx, branch, answer.Base)
+		}
+		if err != nil {
+			return err
+		}
+		base := m.commitOf(ctx, answer.Base)
+		answer.Commit = base
+		at := m.commitOf(ctx, branch)
+		if delivered != "" && at != "" && m.contains(ctx, at, delivered) && !m.contains(ctx, base, at) {
+			answer.Commit = at
+		}
+		return m.copyTo(ctx, workspace)
+	})
+	if err == nil {
+		err = m.checkOut(ctx, workspace, branch, answer)
 	}
-	defer m.unlock()
-	if answer.Base, err = m.update(ctx); err != nil {
-		return answer, err
-	}
-	if err := m.mayDeliver(ctx, branch, answer.Base); err != nil {
-		return answer, err
-	}
-	base := m.commitOf(ctx, answer.Base)
-	answer.Commit = base
-	at := m.commitOf(ctx, branch)
-	if delivered != "" && at != "" && m.contains(ctx, at, delivered) && !m.contains(ctx, base, at) {
-		answer.Commit = at
-	}
-	return answer, m.fill(ctx, workspace, branch, answer)
+	return answer, err
 }
 
 // mayDeliver returns an error for a branch that work is never pushed to.
@@ -44,15 +49,27 @@ func (m *Mirror) mayDeliver(ctx context.Context, branch, base string) error {
 	return m.failed(host.CodeDeliveryFailed, fmt.Sprintf("use the branch %q", branch), err)
 }
 
-// fill clones the mirror into a workspace, and checks a branch out.
-func (m *Mirror) fill(ctx context.Context, workspace, branch string, from host.CloneAnswer) error {
-	clone := m.command(ctx, append(m.plain(), "GIT_ALLOW_PROTOCOL=file"), []string{
+// copyTo makes an empty workspace a clone of the mirror, without a work tree.
+func (m *Mirror) copyTo(ctx context.Context, workspace string) error {
+	err := m.run(m.command(ctx, append(m.plain(), "GIT_ALLOW_PROTOCOL=file"), []string{
 		"clone", "--quiet", "--shared", "--no-checkout", "--template=", "--origin=origin", "--", m.path, workspace,
-	})
-	err := m.run(clone)
+	}))
+	if err != nil {
+		return m.failed(host.CodeRepositoryUnavailable, "clone the mirror", err)
+	}
+	for _, dir := range []string{"info", "hooks"} { // scripts that write there rely on git's template
+		if err := os.Mkdir(filepath.Join(workspace, ".git", dir), 0o755); err != nil {
+			return files.Failed(err, "clone the mirror")
+		}
+	}
+	return nil
+}
+
+// checkOut sets the clone up for work on a branch.
+func (m *Mirror) checkOut(ctx context.Context, workspace, branch string, from host.CloneAnswer) (err error) {
 	in := func(env []string, args ...string) {
 		if err == nil {
-			cmd := m.command(ctx, append(env, "GIT_DIR="+filepath.Join(workspace, ".git"), "GIT_WORK_TREE="+workspace), args)
+			cmd := m.command(ctx, append(slices.Clone(env), "GIT_DIR="+filepath.Join(workspace, ".git"), "GIT_WORK_TREE="+workspace), args)
 			cmd.Dir = workspace
 			err = m.run(cmd)
 		}
@@ -68,7 +85,7 @@ func (m *Mirror) fill(ctx context.Context, workspace, branch string, from host.C
 	// With the operator's configuration, because it has the filters of Git LFS.
 	in(m.env, "checkout", "--quiet", "--no-track", "-B", branch, from.Commit)
 	if err != nil {
-		return m.failed(host.CodeRepositoryUnavailable, "clone the mirror", err)
+		return m.failed(host.CodeRepositoryUnavailable, "check out "+branch, err)
 	}
 	return nil
 }

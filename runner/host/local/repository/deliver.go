@@ -1,11 +1,13 @@
 package repository
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -16,8 +18,8 @@ import (
 // Deliver pushes HEAD of a workspace as host.DeliverRequest describes.
 //
 // The branch is overwritten only if it is where symphony has left it. If it is elsewhere, it may be because the answer to an earlier
-// push was lost. So a commit that the work descends from, and that the base does not contain, is replaced as well, which removes
-// nothing from the branch. A branch that no longer exists is created again.
+// push was lost. So a commit that the work descends from is replaced as well, which removes nothing from the branch, but not if the
+// base or the last delivery contains it: then someone has made or moved the branch. One that was deleted is created again.
 func (m *Mirror) Deliver(ctx context.Context, workspace, branch, delivered string) (answer host.DeliverAnswer, err error) {
 	head, err := git.HeadOf(workspace)
 	if err != nil {
@@ -43,15 +45,14 @@ func (m *Mirror) Deliver(ctx context.Context, workspace, branch, delivered strin
 // receive brings HEAD of a workspace with its history into the mirror, and returns the name of the base. It creates the mirror if
 // it is missing.
 func (m *Mirror) receive(ctx context.Context, head git.Head, branch string) (base string, err error) {
-	if err := m.lock(ctx); err != nil {
-		return "", err
-	}
-	defer m.unlock()
 	if m.exists() {
 		base, err = m.base(ctx)
 	}
 	if base == "" {
-		base, err = m.update(ctx)
+		err = m.withLock(ctx, func() (err error) {
+			base, err = m.update(ctx)
+			return err
+		})
 	}
 	if err == nil {
 		err = m.mayDeliver(ctx, branch, base)
@@ -59,7 +60,7 @@ func (m *Mirror) receive(ctx context.Context, head git.Head, branch string) (bas
 	if err != nil || head.Commit == "" || m.complete(ctx, head.Commit) == nil {
 		return base, err
 	}
-	if err = m.unpack(ctx, head); err == nil {
+	if err = m.copyCommits(ctx, head); err == nil {
 		err = m.complete(ctx, head.Commit)
 	}
 	if err != nil {
@@ -74,34 +75,37 @@ func (m *Mirror) complete(ctx context.Context, commit string) error {
 	return m.run(m.localGit(ctx, "rev-list", "--objects", "--quiet", commit, "--not", "--all"))
 }
 
-// unpack copies a commit of a workspace, and what the mirror lacks of its history, into the mirror. The git that reads the
-// workspace's objects uses the mirror's configuration. It ignores the indexes of the workspace's objects that git does not verify.
-func (m *Mirror) unpack(ctx context.Context, head git.Head) error {
+// copyCommits copies a commit of a workspace, and what the mirror lacks of its history, into the mirror. The git that reads the
+// workspace's objects uses the mirror's configuration, and ignores indexes there whose content git does not verify. It can be kept
+// waiting by a pipe in the place of an object, so the lock is not held meanwhile.
+func (m *Mirror) copyCommits(ctx context.Context, head git.Head) error {
+	pack, err := os.CreateTemp(filepath.Dir(m.path), "pack-")
+	if err != nil {
+		return err
+	}
+	defer pack.Close()
+	if err := os.Remove(pack.Name()); err != nil { // so that nothing is left if this process dies
+		return err
+	}
 	have, err := m.output(m.localGit(ctx, "for-each-ref", "--format=^%(objectname)"))
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	pack := m.localGit(ctx, "-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false",
+	read := m.localGit(ctx, "-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false",
 		"pack-objects", "--revs", "--stdout", "--quiet", "--no-use-bitmap-index")
-	pack.Env = append(pack.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+quoted(head.Objects))
-	pack.Stdin = strings.NewReader(head.Commit + "\n" + have + "\n")
-	index := m.localGit(ctx, "index-pack", "--stdin")
-	index.Stdout = &bytes.Buffer{}
-	if index.Stdin, err = pack.StdoutPipe(); err != nil {
+	read.Env = append(read.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+quoted(head.Objects))
+	read.Stdin, read.Stdout = strings.NewReader(head.Commit+"\n"+have+"\n"), pack
+	if err := m.run(read); err != nil {
 		return err
 	}
-	indexed := make(chan error, 1)
-	go func() {
-		err := m.run(index)
-		if err != nil {
-			cancel() // otherwise pack-objects could wait for a reader
-		}
-		indexed <- err
-	}()
-	err = m.run(pack)
-	return errors.Join(err, <-indexed)
+	if _, err := pack.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return m.withLock(ctx, func() error {
+		index := m.localGit(ctx, "index-pack", "--stdin")
+		index.Stdin = pack
+		return m.run(index)
+	})
 }
 
 // quoted returns a path as an entry of a list of git.
@@ -146,7 +150,9 @@ func (m *Mirror) push(ctx context.Context, commit, base, branch, delivered strin
 			return m.failed(host.CodeDeliveryFailed, "push to "+branch, errors.New("the remote accepted it, but the branch is not there"))
 		case at == expected:
 			return m.failed(host.CodeDeliveryFailed, "push to "+branch, pushErr)
-		case at != "" && (!m.contains(ctx, commit, at) || m.contains(ctx, "refs/heads/"+base, at)):
+		case at == "": // it was deleted, for instance after it was merged
+		case m.contains(ctx, commit, at) && !m.contains(ctx, "refs/heads/"+base, at) && !m.contains(ctx, delivered, at):
+		default:
 			return m.conflict(branch, at)
 		}
 		expected = at
@@ -180,8 +186,5 @@ func (m *Mirror) remoteCommit(ctx context.Context, branch string) (string, error
 
 // recordPush sets the branch in the mirror as a fetch would. If that fails, the next fetch does it.
 func (m *Mirror) recordPush(ctx context.Context, commit, branch string) {
-	if m.lock(ctx) == nil {
-		defer m.unlock()
-		_ = m.run(m.localGit(ctx, "update-ref", "refs/heads/"+branch, commit))
-	}
+	_ = m.withLock(ctx, func() error { return m.run(m.localGit(ctx, "update-ref", "refs/heads/"+branch, commit)) })
 }

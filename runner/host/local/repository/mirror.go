@@ -59,8 +59,19 @@ var notInName = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 // lockStep is the time between two looks at whether a wait for the lock was given up.
 const lockStep = 100 * time.Millisecond
 
-// lock takes the lock of the mirror, without which nothing is written there. Git commands inherit it. So if this process dies, it is
-// free once they have ended, and what they left half done is removed here.
+// withLock calls f with the lock of the mirror, without which nothing is written there. Git commands inherit it. So if this process
+// dies, it is free once they have ended, and what they left half done is removed by the next holder.
+func (m *Mirror) withLock(ctx context.Context, f func() error) error {
+	if err := m.lock(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		_ = m.locked.Close()
+		m.locked = nil
+	}()
+	return f()
+}
+
 func (m *Mirror) lock(ctx context.Context) error {
 	if err := files.OwnDir(filepath.Dir(m.path)); err != nil {
 		return files.Failed(err, "create the directory of mirrors")
@@ -85,11 +96,6 @@ func (m *Mirror) lock(ctx context.Context) error {
 	m.locked = f
 	m.removeLeftovers()
 	return nil
-}
-
-func (m *Mirror) unlock() {
-	_ = m.locked.Close()
-	m.locked = nil
 }
 
 // removeLeftovers removes locks and temporary files of git commands that were killed.

@@ -52,7 +52,7 @@ func TestCloneContinues(t *testing.T) {
 	for _, c := range []struct{ name, change, delivered, want string }{
 		{"as delivered", "", delivered, delivered},
 		{"never delivered", "", "", base},
-		{"another commit was delivered", "", base[:39] + "0", base},
+		{"another commit was delivered", "", strings.Repeat("1", 40), base},
 		{"continued", "git checkout -q -b w origin/work/one; git commit -q --allow-empty -m more; git push -q origin w:work/one", delivered, "w"},
 		{"replaced", "git push -qf origin $(git commit-tree -m other main^{tree}):refs/heads/work/one", delivered, base},
 		{"merged", "git push -qf origin " + delivered + ":work/one " + delivered + ":main", delivered, delivered},

@@ -1,0 +1,181 @@
+package codex
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/symphony-cron/symphony/internal/durable"
+)
+
+// Files of a codex home.
+const (
+	configFile = "config.toml"
+	loginFile  = "auth.json"
+)
+
+// sharedKeys are the settings of the operator's config.toml that apply to agents, too: those of the login, of the model and of
+// privacy. No setting of another name reaches agents, because releases of codex add keys that run programs or widen rights.
+var sharedKeys = []string{
+	"cli_auth_credentials_store", "forced_login_method", "forced_chatgpt_workspace_id", "chatgpt_base_url", "openai_base_url",
+	"model", "model_provider", "model_providers", "model_reasoning_effort", "plan_mode_reasoning_effort", "model_reasoning_summary",
+	"model_supports_reasoning_summaries", "model_verbosity", "model_context_window", "model_auto_compact_token_limit",
+	"model_catalog_json", "oss_provider", "review_model", "service_tier", "tool_output_token_limit",
+	"analytics", "feedback", "history", "notice",
+}
+
+// sharedRestrictions are values that restrict agents, by the path of their key. Other values of these keys are left out.
+var sharedRestrictions = map[string]func(any) bool{
+	"web_search":                            func(v any) bool { return v == "disabled" },
+	"shell_environment_policy.exclude":      func(any) bool { return true },
+	"shell_environment_policy.include_only": func(any) bool { return true },
+	"shell_environment_policy.inherit":      func(v any) bool { return v == "none" || v == "core" },
+}
+
+// widening are the entries of a codex home, beside config.toml, by which codex runs programs or commands outside of the sandbox.
+var widening = []string{"rules", "hooks.json", "hooks", "plugins", "agents", "environments.toml", ".credentials.json", "*.config.toml"}
+
+// PrepareHome makes dir a codex home for agents that shares the login of the operator's home, and the settings in sharedKeys.
+// The login is a link, so that both see a new login and refreshed tokens. Nothing else of the operator's home applies to agents.
+// What codex's own terminal has added to dir during a takeover is removed.
+func PrepareHome(operators, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	config, err := readConfig(operators)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	text.WriteString("# Written by symphony before each run: the login and the model of " + operators + ".\n")
+	if err := toml.NewEncoder(&text).Encode(agentConfig(config, operators)); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(operators, configFile), err)
+	}
+	added, err := wideningIn(dir)
+	for _, name := range added {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
+	}
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, configFile)
+	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, text.Bytes()) {
+		if err := durable.WriteFile(path, text.Bytes(), 0o600); err != nil {
+			return err
+		}
+	}
+	return shareLogin(filepath.Join(operators, loginFile), filepath.Join(dir, loginFile))
+}
+
+// shareLogin makes link a symbolic link to the login, which need not exist yet.
+func shareLogin(login, link string) error {
+	if to, err := os.Readlink(link); err == nil && to == login {
+		return nil
+	}
+	temporary := fmt.Sprintf("%s.%d%s", link, os.Getpid(), durable.TempSuffix)
+	err := os.Symlink(login, temporary)
+	if errors.Is(err, fs.ErrExist) {
+		err = os.Remove(temporary)
+		err = errors.Join(err, os.Symlink(login, temporary))
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(temporary, link)
+}
+
+// readConfig reads the config.toml of a codex home, which may be missing.
+func readConfig(home string) (config map[string]any, err error) {
+	path := filepath.Join(home, configFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = toml.Unmarshal(data, &config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return config, nil
+}
+
+// agentConfig returns the configuration of agents that follows from the operator's. Apps and plugins are off: they would be
+// those of the operator's account.
+func agentConfig(operators map[string]any, home string) map[string]any {
+	config := map[string]any{"features": map[string]any{"apps": false, "plugins": false}}
+	for _, key := range sharedKeys {
+		if value, set := operators[key]; set {
+			config[key] = value
+		}
+	}
+	if _, err := os.Stat(filepath.Join(home, loginFile)); err == nil {
+		config["cli_auth_credentials_store"] = "file" // "auto" would move refreshed tokens out of the shared file
+	}
+	if path, ok := config["model_catalog_json"].(string); ok && !filepath.IsAbs(path) && !strings.HasPrefix(path, "~") {
+		config["model_catalog_json"] = filepath.Join(home, path) // codex resolves it from the directory of config.toml
+	}
+	for path, keep := range sharedRestrictions {
+		table, key, nested := strings.Cut(path, ".")
+		from, _ := operators[table].(map[string]any)
+		switch value := from[key]; {
+		case !nested && keep(operators[table]):
+			config[table] = operators[table]
+		case nested && value != nil && keep(value):
+			into, _ := config[table].(map[string]any)
+			if into == nil {
+				into = map[string]any{}
+				config[table] = into
+			}
+			into[key] = value
+		}
+	}
+	return config
+}
+
+// Unshared lists what a codex home has that agents do not get by default: settings, rules, programs. The names of tables follow
+// in parentheses.
+func Unshared(home string) (list []string, err error) {
+	config, err := readConfig(home)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		if slices.Contains(sharedKeys, key) {
+			continue
+		}
+		if table, ok := config[key].(map[string]any); ok {
+			key += " (" + strings.Join(slices.Sorted(maps.Keys(table)), ", ") + ")"
+		}
+		list = append(list, key)
+	}
+	files, err := wideningIn(home)
+	return append(list, files...), err
+}
+
+// wideningIn returns the names of the entries of a codex home that match widening. Empty directories are left out.
+func wideningIn(home string) (names []string, err error) {
+	entries, err := os.ReadDir(home)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		inside, listErr := os.ReadDir(filepath.Join(home, e.Name()))
+		matches := slices.ContainsFunc(widening, func(pattern string) bool {
+			ok, _ := filepath.Match(pattern, e.Name()) // the patterns are valid
+			return ok
+		})
+		if matches && (listErr != nil || len(inside) > 0) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}

@@ -1,0 +1,233 @@
+package repository
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+)
+
+// hook makes a script a hook of the remote. An empty one removes it.
+func (p *place) hook(name, script string) {
+	p.t.Helper()
+	path := filepath.Join(p.dir, "remote.git/hooks", name)
+	test.OK(p.t, os.RemoveAll(path))
+	if script != "" {
+		test.OK(p.t, os.MkdirAll(filepath.Dir(path), 0o700))
+		test.OK(p.t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700)) //nolint:gosec // a hook
+	}
+}
+
+// A delivery that fails is repeated with the same result, whatever the remote did with the first one.
+func TestRemoteFails(t *testing.T) {
+	for _, c := range []struct {
+		name, hook, script string
+		code               string // of the first delivery, empty if it succeeds
+		parts              []string
+	}{
+		{"refuses", "pre-receive", "echo no pushes on Friday >&2; exit 1", host.CodeDeliveryFailed, []string{
+			"remote: no pushes on Friday", "! [remote rejected]", "(pre-receive hook declined)", "error: failed to push some refs to",
+		}},
+		{"ends early", "pre-receive", "kill -9 $PPID", host.CodeDeliveryFailed, []string{"fatal: "}},
+		{"accepts, and loses its answer", "reference-transaction", `test "$1" != committed || kill -9 $PPID`, "", nil},
+		{"says that it accepted, and did not", "post-receive", "git update-ref -d refs/heads/work/one", host.CodeDeliveryFailed, []string{
+			"the remote accepted it, but the branch is not there",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPlace(t)
+			main := p.mustClone("one").Commit
+			commit := p.commit("one", "first")
+			p.hook(c.hook, c.script)
+			_, err := p.deliver("one", "")
+			if c.code == "" {
+				test.OK(t, err)
+			} else {
+				wantFault(t, err, c.code, c.parts...)
+				p.wantRemote(main + " main")
+				if git.Unsaved(t.Context(), filepath.Join(p.dir, "one")) == "" {
+					t.Error("the commit counts as saved")
+				}
+			}
+			p.hook(c.hook, "")
+			test.Equal(t, "delivered", p.mustDeliver("one", ""), host.DeliverAnswer{Commit: commit, Base: "main", Commits: 1})
+			p.wantRemote(main+" main", commit+" work/one")
+		})
+	}
+}
+
+// Others change the branch between two deliveries.
+func TestBranchChangedByOthers(t *testing.T) {
+	for _, c := range []struct {
+		name, change string
+		conflict     bool
+	}{
+		{"another commit on top", "git commit -q --allow-empty -m theirs; git push -q origin HEAD:work/one", true},
+		{"replaced", "git push -qf origin $(git commit-tree -m theirs main^{tree}):refs/heads/work/one", true},
+		{"moved to the base", "git push -qf origin main:work/one", true},
+		{"moved back", "git push -qf origin HEAD^:work/one", true},
+		{"deleted", "git push -q origin :work/one", false},
+		{"merged and deleted", "git push -q origin HEAD:main :work/one", false},
+		{"untouched", "true", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPlace(t)
+			p.mustClone("one")
+			p.commit("one", "first")
+			delivered := p.commit("one", "second")
+			p.mustDeliver("one", "")
+			p.sh("cd person; git fetch -q; git checkout -q --detach origin/work/one; " + c.change)
+			before := p.sh("git -C remote.git for-each-ref")
+			commit := p.commit("one", "third")
+			_, err := p.deliver("one", delivered)
+			if !c.conflict {
+				test.OK(t, err)
+				test.Equal(t, "branch", p.sh("git -C remote.git rev-parse work/one"), commit)
+				return
+			}
+			wantFault(t, err, host.CodeDeliveryConflict, "someone else has changed the branch")
+			test.Equal(t, "remote", p.sh("git -C remote.git for-each-ref"), before)
+		})
+	}
+}
+
+// A branch that existed before the first delivery belongs to someone else, unless it has commits of this workspace: then the
+// record of an earlier delivery was lost.
+func TestBranchExists(t *testing.T) {
+	p := newPlace(t)
+	p.mustClone("one")
+	commit := p.commit("one", "first")
+	for _, theirs := range []string{"main", "$(git commit-tree -m theirs main^{tree})"} {
+		p.sh("cd person; git push -qf origin " + theirs + ":refs/heads/work/one")
+		_, err := p.deliver("one", "")
+		wantFault(t, err, host.CodeDeliveryConflict)
+	}
+	p.sh("git -C remote.git update-ref -d refs/heads/work/one")
+	p.mustDeliver("one", "")
+	next := p.commit("one", "second")
+	test.Equal(t, "after a lost record", p.mustDeliver("one", ""), host.DeliverAnswer{Commit: next, Base: "main", Commits: 2})
+	_ = commit
+}
+
+// A remote that hangs is given up at the limit, and does not keep others waiting after that.
+func TestRemoteHangs(t *testing.T) {
+	p := newPlace(t)
+	p.mustClone("one")
+	commit := p.commit("one", "first")
+	p.hook("pre-receive", "echo $$ > ../hanging; exec sleep 1000")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		p.await("hanging")
+	}()
+	_, err := p.mirror().Deliver(ctx, filepath.Join(p.dir, "one"), "work/one", "")
+	wantFault(t, err, host.CodeDeliveryFailed, "push to work/one")
+	p.sh("while kill -0 $(cat hanging) 2>/dev/null; do sleep 0.01; done")
+	p.hook("pre-receive", "")
+	test.Equal(t, "delivered", p.mustDeliver("one", "").Commit, commit)
+
+	// The fetch of a clone hangs, while another clone waits for the mirror.
+	p.sh(`printf '#!/bin/sh\necho $$ > hanging-ssh; exec sleep 1000\n' > ssh; chmod +x ssh`)
+	hanging := New(p.mirrors, host.Repository{URL: p.remote}, append(p.env, "GIT_SSH_COMMAND="+filepath.Join(p.dir, "ssh")), p.mirror().inherit)
+	hanging.remote.URL = "git@host:app.git" // the address of another remote, with the same mirror
+	ctx, cancel = context.WithCancel(t.Context())
+	var both sync.WaitGroup
+	both.Go(func() {
+		_, err := hanging.Clone(ctx, t.TempDir(), "work/two", "")
+		wantFault(t, err, host.CodeRepositoryUnavailable, "git@host:app.git")
+	})
+	p.await("mirrors/hanging-ssh")
+	short, end := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer end()
+	if _, err := p.mirror().Clone(short, t.TempDir(), "work/two", ""); err == nil || !strings.Contains(err.Error(), "another clone or delivery is using the mirror") {
+		t.Errorf("while the mirror is in use: %v", err)
+	}
+	cancel()
+	both.Wait()
+	p.mustClone("two")
+}
+
+// await waits until a file exists and is not empty.
+func (p *place) await(name string) {
+	for end := time.Now().Add(bound); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if data, _ := os.ReadFile(filepath.Join(p.dir, name)); len(data) > 0 {
+			return
+		}
+	}
+	p.t.Errorf("waited in vain for %s", name)
+}
+
+// Over HTTP a proxy or a broken server may answer anything.
+func TestRemoteOverHTTP(t *testing.T) {
+	p := newPlace(t)
+	backend := filepath.Join(p.sh("git --exec-path"), "git-http-backend")
+	if _, err := os.Stat(backend); err != nil {
+		t.Skip("git has no HTTP server here")
+	}
+	p.sh("git -C remote.git config http.receivepack true")
+	wrong := func(http.ResponseWriter, *http.Request) bool { return false }
+	served := &cgi.Handler{Path: backend, Env: []string{"GIT_PROJECT_ROOT=" + p.dir, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=x"}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !wrong(w, r) {
+			served.ServeHTTP(w, r)
+		}
+	}))
+	defer server.Close()
+	p.remote = server.URL + "/remote.git"
+	p.mustClone("one")
+	p.commit("one", "first")
+	for what, answer := range map[string]func(w http.ResponseWriter, r *http.Request) bool{
+		"503":       func(w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "busy", 503); return true },
+		"a page":    func(w http.ResponseWriter, _ *http.Request) bool { fmt.Fprint(w, "<html>log in</html>"); return true },
+		"403 again": func(w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "denied", 403); return true },
+		"an empty answer to the push": func(w http.ResponseWriter, r *http.Request) bool {
+			return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/git-receive-pack")
+		},
+		"a password is asked for": func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("WWW-Authenticate", "Basic")
+			http.Error(w, "", 401)
+			return true
+		},
+	} {
+		wrong = answer
+		_, err := p.deliver("one", "")
+		if wantFault(t, err, host.CodeDeliveryFailed); !strings.Contains(err.Error(), "fatal: ") && !strings.Contains(err.Error(), "error: ") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	wrong = func(http.ResponseWriter, *http.Request) bool { return false }
+	test.Equal(t, "commits", p.mustDeliver("one", "").Commits, 1)
+}
+
+// Several runs clone and deliver at once.
+func TestAtOnce(t *testing.T) {
+	p := newPlace(t)
+	var all sync.WaitGroup
+	for i := range 6 {
+		all.Go(func() {
+			name := fmt.Sprint("w", i)
+			if _, err := p.clone(name, ""); err != nil {
+				t.Error(err)
+				return
+			}
+			p.commit(name, name)
+			if _, err := p.deliver(name, ""); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	test.Equal(t, "branches", p.sh("git -C remote.git for-each-ref | wc -l"), "7")
+	test.Equal(t, "mirror", p.sh("git -C mirrors/*.git fsck --connectivity-only 2>&1; git -C mirrors/*.git for-each-ref | wc -l"), "7")
+}

@@ -1,0 +1,135 @@
+package repository
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// programs are settings and hooks of a workspace's repository by which git would run ../pwn, or push somewhere else.
+const programs = `
+	for hook in pre-push reference-transaction post-checkout pre-auto-gc post-index-change fsmonitor-watchman push-to-checkout; do
+		mkdir -p .git/hooks; cp ../pwn .git/hooks/$hook
+	done
+	for key in core.sshCommand core.fsmonitor core.alternateRefsCommand core.askPass core.pager core.editor core.gitProxy \
+		credential.helper uploadpack.packObjectsHook gpg.program diff.external filter.x.clean filter.x.smudge filter.x.process \
+		alias.push alias.pack-objects alias.rev-list alias.ls-remote sequence.editor ssh.variant remote.origin.receivepack \
+		remote.origin.uploadpack remote.origin.vcs; do
+		git config $key "$PWD/../pwn"
+	done
+	git config core.hooksPath .git/hooks; git config filter.x.required true; git config push.gpgSign true
+	git config push.followTags true; git config push.recurseSubmodules on-demand; git config push.default matching
+	git config remote.origin.url "ext::$PWD/../pwn"; git config remote.origin.pushurl "$PWD/../evil.git"; git config remote.origin.mirror true
+	git config --add remote.origin.push '+refs/*:refs/*'; git config remote.pushDefault evil; git config protocol.ext.allow always
+	git config url."$PWD/../evil.git".insteadOf "$PWD/../remote.git"; git config url."$PWD/../evil.git".pushInsteadOf "$PWD/../remote.git"
+	git config remote.origin.promisor true; git config extensions.partialClone origin
+	printf '[include]\n\tpath = ../../pwn-config\n' >> .git/config; cp .git/config ../pwn-config
+	echo '* filter=x diff=x' > .git/info/attributes; echo '* filter=x' >> .gitattributes
+	echo "[submodule \"x\"]
+		path = x
+		url = ../evil.git
+		update = !../pwn" > .gitmodules`
+
+// What an agent leaves in its repository neither runs nor changes what is pushed, and where.
+func TestHostileWorkspace(t *testing.T) {
+	for _, c := range []struct {
+		name, script string
+		fails        string // part of the error; empty if HEAD is delivered
+	}{
+		{"settings and hooks", "git tag evil; git branch evil; " + programs, ""},
+		{"replaced objects", "git replace HEAD $(git commit-tree -m evil HEAD^{tree})", ""},
+		{"grafts", "git rev-parse HEAD > .git/info/grafts; git rev-parse HEAD > .git/shallow", ""},
+		{"borrowed objects of another repository", "mv .git/objects ../borrowed; mkdir .git/objects; mkdir .git/objects/info; " +
+			"echo $PWD/../borrowed > .git/objects/info/alternates", ""},
+		{"a link in the place of the objects", "mv .git/objects ../borrowed; ln -s $PWD/../borrowed .git/objects", ""},
+		{"no borrowed objects", "git repack -qad; rm .git/objects/info/alternates", ""},
+		{"another branch", "git checkout -q --detach; git branch -qD work/one", ""},
+		{"a reference that is a link", "mkdir ../outside; rm -rf .git/refs/remotes; ln -s ../../../outside .git/refs/remotes", ""},
+		{"a reference that is a pipe", "mkfifo .git/refs/heads/pipe .git/packed-refs.lock", ""},
+		{"a lying commit-graph", "git commit-graph write --reachable; cd ..; git init -q x; git -C x commit -q --allow-empty -m x; " +
+			"git -C x commit-graph write --reachable; cp -f x/.git/objects/info/commit-graph one/.git/objects/info/commit-graph", ""},
+		{"HEAD is a pipe", "rm .git/HEAD; mkfifo .git/HEAD", "not a small regular file"},
+		{"HEAD leads to a file", "echo 'ref: ../../secret' > .git/HEAD", "nothing"},
+		{"HEAD leads to a setting", "echo '--upload-pack=../pwn' > .git/HEAD", "leads to"},
+		{"a false object", "id=$(git rev-parse HEAD:work); f=.git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-); " +
+			"other=$(echo other | git hash-object -w --stdin); chmod u+w $f; " +
+			"cp .git/objects/$(echo $other | cut -c1-2)/$(echo $other | cut -c3-) $f", "copy the commits"},
+		{"a missing object", "id=$(git rev-parse HEAD:work); rm -f .git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-)", "copy the commits"},
+		{"a pipe in the place of an object", "id=$(git rev-parse HEAD:work); f=.git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-); " +
+			"rm -f $f; mkfifo $f", "copy the commits"},
+		{"a .git that leads elsewhere", "mv .git ../moved; echo gitdir: ../moved > .git", "leads to another repository"},
+		{"a link to a repository", "mv .git ../moved; ln -s ../moved .git", "leads to another repository"},
+		{"a worktree of another repository", "cp -r .git ../moved; echo ../../moved > .git/commondir", "leads to another repository"},
+		{"no repository", "rm -rf .git", "no git repository"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPlace(t)
+			main := p.mustClone("one").Commit
+			commit := p.commit("one", "first")
+			p.sh(`printf '#!/bin/sh\necho $0 $* >> ` + p.dir + `/pwned\nexit 1\n' > pwn; chmod +x pwn; git init -q --bare evil.git; cp -r remote.git/refs remote-refs
+				cd one; ` + c.script)
+			ctx, cancel := context.WithTimeout(t.Context(), map[bool]time.Duration{true: 2 * time.Second, false: bound}[strings.HasPrefix(c.name, "a pipe")])
+			defer cancel()
+			answer, err := p.mirror().Deliver(ctx, filepath.Join(p.dir, "one"), "work/one", "")
+			switch {
+			case c.fails == "nothing":
+				test.OK(t, err)
+				test.Equal(t, "nothing", answer.Nothing, true)
+			case c.fails != "":
+				wantFault(t, err, host.CodeDeliveryFailed, c.fails)
+			default:
+				test.OK(t, err)
+				test.Equal(t, "commits", answer.Commits, 1)
+			}
+			if c.fails == "" {
+				p.wantRemote(main+" main", commit+" work/one")
+			} else {
+				p.wantRemote(main + " main")
+			}
+			if data, err := os.ReadFile(filepath.Join(p.dir, "pwned")); err == nil {
+				t.Errorf("run: %s", data)
+			}
+			test.Equal(t, "evil", p.sh("git -C evil.git for-each-ref; ls outside 2>/dev/null || true"), "")
+			p.sh("git -C mirrors/*.git fsck --full")
+			p.mustClone("two") // the mirror still works
+		})
+	}
+}
+
+// Hooks that an operator has configured for work trees do not run either, and no template is copied. A remote on this machine runs
+// its own.
+func TestOperatorConfiguration(t *testing.T) {
+	p := newPlace(t)
+	p.sh(`mkdir -p hooks template/hooks; printf '#!/bin/sh\necho $0 in $PWD >> ` + p.dir + `/ran\n' > hooks/pre-push; chmod +x hooks/pre-push
+		for hook in reference-transaction post-checkout post-update pre-auto-gc; do cp hooks/pre-push hooks/$hook; done
+		cp hooks/* template/hooks
+		cd person; echo 'file filter=lfs' > .gitattributes; git add .; git commit -qm lfs; git push -q origin main
+		git config --global init.templateDir $PWD/../template; git config --global core.hooksPath $PWD/../hooks
+		git config --global core.fsmonitor $PWD/../hooks/pre-push; git config --global push.followTags true
+		git config --global alias.push '!../hooks/pre-push'; git config --global filter.lfs.smudge 'sed s/one/two/'
+		git config --global url.$PWD/../remote.git.insteadOf company:app`)
+	p.remote = "company:app"
+	p.mustClone("one")
+	test.Equal(t, "filtered", p.sh("cat one/file; cat one/.git/hooks/* 2>/dev/null || true"), "two")
+	p.sh("cd one; export GIT_CONFIG_GLOBAL=/dev/null; echo x > x; git add x; git commit -qm x; git tag -am x x")
+	p.mustDeliver("one", "")
+	test.Equal(t, "remote", p.sh("git -C remote.git for-each-ref --format='%(refname)'"), "refs/heads/main\nrefs/heads/work/one")
+	for line := range strings.Lines(p.sh("cat ran")) {
+		if !strings.HasSuffix(strings.TrimSpace(line), "/remote.git") {
+			t.Errorf("run: %s", line)
+		}
+	}
+}
+
+// The environment that git gets does not say which repository it works on.
+func TestEnviron(t *testing.T) {
+	env := []string{"PATH=/bin", "GIT_DIR=/x", "GIT_SSH_COMMAND=ssh", "GIT_WORK_TREE=/y", "GIT_INDEX_FILE=z", "TMPDIR=/work/tmp", "odd"}
+	got := Environ(env, func(_, value string) bool { return strings.HasPrefix(value, "/work") })
+	test.Equal(t, "environment", got, []string{"PATH=/bin", "GIT_SSH_COMMAND=ssh", "odd"})
+}
