@@ -59,6 +59,8 @@ const (
 type Options struct {
 	Endpoint string // DefaultEndpoint if empty
 	APIKey   string // a personal API key, or an OAuth token that starts with lin_oauth_
+	// KeySource says where the key comes from, for the error of a refused key; empty if that is obvious.
+	KeySource string
 	// ProjectSlug is the project's slug id, or its URL, which ends in the slug id.
 	ProjectSlug string
 	// CAFile is a PEM file with certificates to trust in addition to the system's.
@@ -78,6 +80,7 @@ type Options struct {
 type Client struct {
 	endpoint string
 	key      string
+	keyHint  string // of the error of a refused key
 	header   string
 	http     *http.Client
 	now      func() time.Time
@@ -139,12 +142,15 @@ func connect(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		endpoint: endpoint, key: key, header: key, now: o.Now, report: o.Warn, warned: map[string]bool{},
+		endpoint: endpoint, key: key, keyHint: keyHint, header: key, now: o.Now, report: o.Warn, warned: map[string]bool{},
 		http: &http.Client{
 			Timeout: requestTimeout, Transport: sender,
 			// net/http would also send the key to subdomains, and the operator should configure an endpoint's new address.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
+	}
+	if o.KeySource != "" {
+		c.keyHint += "; it comes from " + o.KeySource
 	}
 	if strings.HasPrefix(key, "lin_oauth_") { // Linear refuses personal keys with "Bearer", and OAuth tokens without it
 		c.header = "Bearer " + key

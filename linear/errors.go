@@ -88,7 +88,7 @@ func (c *Client) refusal(a answer, errs []graphqlError) error {
 	}
 	switch {
 	case a.status == http.StatusUnauthorized || a.status == http.StatusForbidden || slices.ContainsFunc(errs, ofKey):
-		e.Hint = keyHint
+		e.Hint = c.keyHint
 	case slices.ContainsFunc(errs, ofMissingEntity):
 		e.Err = errNotFound
 	case a.status >= 300 && a.status < 400:

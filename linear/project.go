@@ -48,8 +48,8 @@ func Setup() reconcile.TrackerSetup {
 	return reconcile.TrackerSetup{
 		Name: "Linear", Endpoint: DefaultEndpoint,
 		KeyQuestion: "Linear API key (Settings, Security & access, Personal API keys; it is not shown)",
-		Connect: func(ctx context.Context, endpoint, key string) (reconcile.TrackerAccount, error) {
-			c, err := connect(Options{Endpoint: endpoint, APIKey: key})
+		Connect: func(ctx context.Context, endpoint, key, source string) (reconcile.TrackerAccount, error) {
+			c, err := connect(Options{Endpoint: endpoint, APIKey: key, KeySource: source})
 			if err != nil {
 				return reconcile.TrackerAccount{}, err
 			}
@@ -57,7 +57,7 @@ func Setup() reconcile.TrackerSetup {
 		},
 		RefusedKey: func(err error) bool {
 			var known *reconcile.Error
-			return errors.As(err, &known) && (known.Hint == keyHint || known.Code == "missing_tracker_api_key")
+			return errors.As(err, &known) && (strings.HasPrefix(known.Hint, keyHint) || known.Code == "missing_tracker_api_key")
 		},
 	}
 }

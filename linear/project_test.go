@@ -19,7 +19,7 @@ import (
 
 func connect(t *testing.T, endpoint, key string) (reconcile.TrackerAccount, error) {
 	t.Helper()
-	return linear.Setup().Connect(t.Context(), endpoint, key)
+	return linear.Setup().Connect(t.Context(), endpoint, key, "")
 }
 
 func manyProjects(n int) lineartest.Seed {

@@ -160,9 +160,9 @@ type TrackerSetup struct {
 	Name        string // the tracker's name
 	Endpoint    string // the default of tracker.endpoint
 	KeyQuestion string // asks for the key, and says where to find it
-	// Connect returns what the key has access to. RefusedKey reports whether its error is about the key, so that another key may
-	// help.
-	Connect    func(ctx context.Context, endpoint, key string) (TrackerAccount, error)
+	// Connect returns what the key has access to. If the key is refused, the error says that it comes from source, unless that is
+	// empty. RefusedKey reports whether an error is about the key, so that another key may help.
+	Connect    func(ctx context.Context, endpoint, key, source string) (TrackerAccount, error)
 	RefusedKey func(error) bool
 }
 

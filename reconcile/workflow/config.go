@@ -28,7 +28,8 @@ type Config struct {
 	Prompt *Prompt
 	// Warnings are sorted by line. They do not include those of Prompt.Check.
 	Warnings     []Warning
-	KeyIsLiteral bool // the file contains the tracker's key itself
+	KeyIsLiteral bool   // the file contains the tracker's key itself
+	KeySource    string // where the key comes from, for messages; set by the caller of Parse
 	// HookLines are the lines of the keys of the hooks, by the hook's name, in the file with this name.
 	HookLines map[string]int
 	FileName  string

@@ -209,8 +209,8 @@ func NewTrackerWithoutProxy(cfg *workflow.Config, now func() time.Time) (*reconc
 func newTracker(cfg *workflow.Config, now func() time.Time, warn func(string), ignoreProxy bool) (*reconcile.TrackerAdapter, error) {
 	t := cfg.Tracker
 	return linear.Adapter(linear.Options{
-		Endpoint: t.Endpoint, APIKey: t.APIKey.Reveal(), ProjectSlug: t.ProjectSlug, CAFile: t.CAFile,
-		ReadOnly: t.ToolScope == "read", Now: now, Warn: warn, IgnoreProxy: ignoreProxy,
+		Endpoint: t.Endpoint, APIKey: t.APIKey.Reveal(), KeySource: cfg.KeySource,
+		ProjectSlug: t.ProjectSlug, CAFile: t.CAFile, ReadOnly: t.ToolScope == "read", Now: now, Warn: warn, IgnoreProxy: ignoreProxy,
 	})
 }
 

@@ -147,12 +147,31 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 	}
 	cfg, err := workflow.Parse(p.Source, env)
 	if err == nil {
+		cfg.KeySource = p.keySource(cfg)
 		return cfg, nil
 	}
 	for _, e := range workflow.Faults(err) {
 		e.Hint = cmp.Or(e.Hint, "correct that line; symphony check checks the file")
 	}
 	return nil, err // not the part that could be parsed
+}
+
+// keySource says where the tracker's key comes from: a file or a variable.
+func (p *Project) keySource(cfg *workflow.Config) string {
+	if cfg.KeyIsLiteral {
+		return p.Path
+	}
+	key := cfg.Tracker.APIKey.Reveal()
+	for _, name := range cfg.SecretVars {
+		fromFile := slices.Contains(strings.Split(p.Env.Getenv(FromFileVar), ","), name)
+		if v, _ := p.Env.Lookup(name); !fromFile && strings.TrimSpace(v) == key {
+			return "the variable " + name
+		}
+		if strings.TrimSpace(p.OwnEnv[name]) == key {
+			return p.EnvPath()
+		}
+	}
+	return p.SharedEnvPath()
 }
 
 // Nested refuses to run inside a workspace: an agent must not start agents.

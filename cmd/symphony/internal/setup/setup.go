@@ -170,10 +170,12 @@ func (s *starter) keySource() string {
 	switch {
 	case s.options.KeyFile != "":
 		return "--key-file"
-	case strings.TrimSpace(s.p.EnvFile[workflow.APIKeyVar]) != "":
+	case strings.TrimSpace(s.p.OwnEnv[workflow.APIKeyVar]) != "":
 		return s.p.EnvPath()
+	case strings.TrimSpace(s.p.SharedEnv[workflow.APIKeyVar]) != "":
+		return s.p.SharedEnvPath()
 	}
-	return "the environment variable " + workflow.APIKeyVar
+	return "the variable " + workflow.APIKeyVar
 }
 
 // findKey finds a key that the tracker accepts: that of --key-file, the one that is already configured, or one that is typed. A
@@ -191,20 +193,14 @@ func (s *starter) findKey(ctx context.Context) error {
 		}
 	}
 	if key != "" {
-		err := s.tryKey(ctx, key)
-		if s.tracker.RefusedKey(err) {
-			refused := *exit.From(err)
-			refused.Hint += "; it comes from " + s.keySource()
-			err = &refused
-		}
-		return err
+		return s.tryKey(ctx, key, s.keySource())
 	}
 	for try := 1; ; try++ {
 		typed, err := s.ask(ctx, s.tracker.KeyQuestion, "key", "")
 		if err != nil {
 			return err
 		}
-		if err = s.tryKey(ctx, typed); !s.tracker.RefusedKey(err) || try == keyTries {
+		if err = s.tryKey(ctx, typed, ""); !s.tracker.RefusedKey(err) || try == keyTries {
 			return err
 		}
 		s.printError(err)
@@ -232,13 +228,13 @@ func (s *starter) readKey(path string) (string, error) {
 	return key, nil
 }
 
-// tryKey asks the tracker for the user of the key. Its errors never contain the key.
-func (s *starter) tryKey(ctx context.Context, key string) error {
+// tryKey asks the tracker for the user of the key. Its errors never contain the key, but say that it comes from source.
+func (s *starter) tryKey(ctx context.Context, key, source string) error {
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`", r) }) {
 		return exit.Fault("missing_tracker_api_key", "the key contains characters that a key of "+s.tracker.Name+" can't contain",
 			"copy it again; a key file contains nothing but the key, without a name or quotes")
 	}
-	account, err := s.tracker.Connect(ctx, s.answers.Endpoint, key)
+	account, err := s.tracker.Connect(ctx, s.answers.Endpoint, key, source)
 	if err != nil {
 		return err
 	}
