@@ -127,10 +127,11 @@ func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []
 		}
 	}
 	if err == nil {
-		s.Known, err = g.search(ctx, s)
-	}
-	if err == nil {
-		s.TreeHooks, err = g.treeHooks(ctx, s, reaches, env)
+		var found *search
+		if found, err = g.search(ctx, s); err == nil {
+			s.Known = found.programs
+			s.TreeHooks, err = g.treeHooks(ctx, s, found.hooks, reaches, env)
+		}
 	}
 	var before *snapshot
 	if err == nil {

@@ -38,20 +38,25 @@ type search struct {
 	left  int               // entries that may still be read
 
 	programs map[string]string // digests of what git could run, by names for messages
+	hooks    map[string]string // where other repositories than the workspace's have hooks outside of their git directory, by reasons
 }
 
-// search returns the programs that git could run. After an agent, those that are new are an error.
-func (g *Guard) search(ctx context.Context, s *snapshot) (programs map[string]string, err error) {
-	f := &search{ctx: ctx, tree: g.Tree, known: s.Known, own: s.Dirs, dirs: slices.Clone(s.Dirs), left: cmp.Or(g.limit, maxEntries), programs: map[string]string{}}
+// search finds what git could run. After an agent, what is new is an error.
+func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
+	f := &search{ctx: ctx, tree: g.Tree, known: s.Known, own: s.Dirs, dirs: slices.Clone(s.Dirs), left: cmp.Or(g.limit, maxEntries)}
+	f.programs, f.hooks = map[string]string{}, map[string]string{}
 	pointers, links, err := f.find(append([]string{g.Tree}, s.Dirs...))
 	if err != nil {
 		return nil, err
 	}
-	more, _, err := f.find(f.ledTo(links, g.Temp))
-	if err != nil {
-		return nil, err
+	if leadInto(links, g.Temp) {
+		more, _, err := f.find(slices.Clone(g.Temp))
+		if err != nil {
+			return nil, err
+		}
+		pointers = append(pointers, more...)
 	}
-	for _, path := range append(pointers, more...) {
+	for _, path := range pointers {
 		f.pointer(path)
 	}
 	slices.Sort(f.dirs)
@@ -62,7 +67,7 @@ func (g *Guard) search(ctx context.Context, s *snapshot) (programs map[string]st
 		}
 	}
 	if s.Known == nil {
-		return f.programs, ctx.Err()
+		return f, ctx.Err()
 	}
 	var unsafe []string
 	for _, name := range slices.Sorted(maps.Keys(f.programs)) {
@@ -78,7 +83,7 @@ func (g *Guard) search(ctx context.Context, s *snapshot) (programs map[string]st
 	if len(unsafe) > 0 {
 		err = foundError(unsafe)
 	}
-	return f.programs, cmp.Or(err, ctx.Err())
+	return f, cmp.Or(err, ctx.Err())
 }
 
 // find adds the git directories below the directories in queue, breadth first, and follows no link. It returns the files and links
@@ -136,21 +141,15 @@ func readDir(dir string) ([]fs.DirEntry, error) {
 	return list, err
 }
 
-// ledTo returns the places that a link leads to or into. Targets inside the workspace are searched anyway. A link into /proc or /dev
-// may lead another process anywhere.
-func (f *search) ledTo(links, places []string) (list []string) {
-	for _, link := range links {
+// leadInto reports whether a link leads into one of some directories. A link into /proc may lead another process anywhere.
+func leadInto(links, dirs []string) bool {
+	return slices.ContainsFunc(links, func(link string) bool {
 		target, _ := os.Readlink(link) // git can't read it either
 		target = absolute(filepath.Dir(link), target)
-		anywhere := text.PathInside("/proc", target) || text.PathInside("/dev", target)
 		real, err := filepath.EvalSymlinks(link)
-		for _, place := range places {
-			if (anywhere || err == nil && text.PathInside(place, real)) && !slices.Contains(list, place) {
-				list = append(list, place)
-			}
-		}
-	}
-	return list
+		return text.PathInside("/proc", target) || text.PathInside("/dev/fd", target) ||
+			err == nil && slices.ContainsFunc(dirs, func(dir string) bool { return text.PathInside(dir, real) })
+	})
 }
 
 // add records something that git could run. In repositories other than the workspace's, its name begins with the directory.
@@ -208,7 +207,14 @@ func (f *search) gitDir(dir string) error {
 			return err
 		}
 	}
+	head, _ := files.ReadRegular(filepath.Join(dir, "HEAD"), maxGitFile)
+	if strings.Contains(string(head), "refs/heads/-") { // a hook may pass the branch to git, which takes it for an option
+		f.add(dir, "HEAD", digest(string(head)))
+	}
 	for path, e := range list {
+		if e.isLink() && strings.HasPrefix(path, filepath.Join(dir, "hooks")) {
+			f.hooks[f.relative(path)+" leads to "+string(e.Data)] = path
+		}
 		// In a worktree that was added to a repository here, commondir leads two directories up.
 		worktree := filepath.Base(filepath.Dir(dir)) == "worktrees" && strings.TrimSpace(string(e.Data)) == "../.."
 		switch name := strings.TrimPrefix(path, dir+"/"); {
@@ -278,6 +284,9 @@ func (f *search) config(dir, path string, depth int) error {
 	}
 	for _, s := range rules.risky(list) {
 		f.add(dir, s.String(), digest(s.key(), s.value))
+		if s.section == "core" && s.name == "hookspath" && !own {
+			f.hooks[f.relative(dir)+": core.hooksPath is "+s.value] = absolute(filepath.Dir(dir), s.value)
+		}
 		if !strings.HasPrefix(s.section, "include") || s.name != "path" || strings.HasPrefix(s.value, "~") {
 			continue
 		}
@@ -314,8 +323,10 @@ func absolute(dir, path string) string {
 }
 
 // treeHooks finds the operator's git hooks that are in places where the agent can write: by core.hooksPath, or by links in the hooks
-// directory of a git directory.
-func (g *Guard) treeHooks(ctx context.Context, s *snapshot, reaches func(string) bool, env []string) (reasons []string, err error) {
+// directory of a git directory. It adds those of other repositories.
+func (g *Guard) treeHooks(
+	ctx context.Context, s *snapshot, others map[string]string, reaches func(string) bool, env []string,
+) (reasons []string, err error) {
 	writable := func(path string) bool {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real
@@ -334,6 +345,11 @@ func (g *Guard) treeHooks(ctx context.Context, s *snapshot, reaches func(string)
 	}
 	if value := strings.TrimRight(string(out), "\n"); value != "" && writable(absolute(g.Tree, value)) {
 		reasons = append(reasons, "core.hooksPath is "+value)
+	}
+	for reason, path := range others {
+		if writable(path) {
+			reasons = append(reasons, reason)
+		}
 	}
 	for dir, list := range s.Files {
 		for path, e := range list {

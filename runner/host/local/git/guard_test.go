@@ -45,7 +45,7 @@ func guardEmpty(t *testing.T) *guarded {
 	t.Helper()
 	dir := realTemp(t)
 	g := &guarded{t: t, mark: filepath.Join(dir, "ran"), spare: filepath.Join(dir, "tmp")}
-	g.Guard = &Guard{Tree: filepath.Join(dir, "tree"), Temp: []string{g.spare}, File: filepath.Join(dir, "git-trusted.json"), Verify: func() error { return nil }}
+	g.Guard = &Guard{Tree: filepath.Join(dir, "tree"), Temp: []string{g.spare, filepath.Join(dir, "cache")}, File: filepath.Join(dir, "git-trusted.json"), Verify: func() error { return nil }}
 	test.OK(t, os.Mkdir(g.Tree, 0o700))
 	test.OK(t, os.Mkdir(g.spare, 0o700))
 	return g
@@ -270,6 +270,22 @@ var attacks = []struct {
 		name: "a rewritten address of a submodule", operator: `git init -q sub; git -C sub commit -q --allow-empty -m x; git -C sub config url.https://good.invalid/.insteadOf https://x.invalid/`,
 		agent: `git init -q --bare "$SPARE/r"; HOOK=$SPARE/r/hooks/pre-receive; ` + hookEvil + `git -C sub config --rename-section url.https://good.invalid/ "url.$SPARE/"`,
 		hook:  "git -C sub push https://x.invalid/r HEAD:refs/heads/y", undone: []string{"sub/.git: url.*.insteadof"},
+	},
+	{
+		name: "hooks in the work tree of a submodule", operator: `git init -q sub; mkdir sub/.husky; git -C sub config core.hooksPath .husky; : > sub/.husky/pre-commit`,
+		agent: `HOOK=sub/.husky/pre-commit; ` + hookEvil, hook: "git -C sub commit --allow-empty -m x",
+	},
+	{
+		name: "a linked hook of a submodule", operator: `git init -q sub; mkdir -p sub/.git/hooks; ln -s ../../hook sub/.git/hooks/pre-commit; : > sub/hook`,
+		agent: `HOOK=sub/hook; ` + hookEvil, hook: "git -C sub commit --allow-empty -m x",
+	},
+	{
+		name: "a branch like an option", agent: `HOOK=$SPARE/receive; ` + hookEvil + `git init -q --bare "$SPARE/e"; git symbolic-ref HEAD "refs/heads/--receive-pack=$SPARE/receive"`,
+		hook: `git push "$SPARE/e" "$(git branch --show-current)" main`, undone: []string{"HEAD"},
+	},
+	{
+		name: "a directory that leads into both of its own", agent: elsewhere + `mkdir -p "$SPARE/../cache" "$SPARE/d"; mv "$SPARE/r" "$SPARE/../cache"; mkdir "$SPARE/../cache/r/deep"; ln -s "$SPARE/../cache/r/deep" "$SPARE/d/x"; ln -s "$SPARE/d" sub`,
+		hook: "cd sub/x && git status", undone: []string{"cache/r/.git: core.fsmonitor"},
 	},
 	{name: "worktree: own configuration", linked: true, agent: `D=$(git rev-parse --git-dir); git config --file "$D/config.worktree" core.fsmonitor 'touch "$MARK"; false'; git config --file "$(git rev-parse --git-common-dir)/config" extensions.worktreeConfig true`, hook: "git status", undone: []string{"core.fsmonitor"}},
 	{name: "worktree: commondir", linked: true, agent: `D=$(git rev-parse --git-dir); cp -r "$(git rev-parse --git-common-dir)" "$SPARE/c"; git --git-dir="$SPARE/c" config alias.publish '!touch "$MARK"'; echo "$SPARE/c" > "$D/commondir"`, hook: "git publish", undone: []string{"commondir"}},
