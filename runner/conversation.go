@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -21,8 +22,10 @@ type conversation struct {
 	ending <-chan struct{} // closed when the run must end
 	agent  *agentProcess   // nil until it is started
 	guide  *guide
-	limits limitsReporter
-	used   agent.Usage // when an event last stored it; only the handler of events uses it
+	// profile is the name of the thread's permission profile, "" for none.
+	profile string
+	limits  limitsReporter
+	used    agent.Usage // when an event last stored it; only the handler of events uses it
 }
 
 func newConversation(j *job, ending <-chan struct{}) *conversation {
@@ -136,6 +139,7 @@ func (c *conversation) turn(ctx context.Context, input string, number int) error
 	c.agent.beginTurn()
 	_, err = c.agent.session.RunTurn(ctx, agent.TurnParams{
 		Input: input, Cwd: c.space.Path, ApprovalPolicy: c.Config.ApprovalPolicy, SandboxPolicy: policy,
+		Permissions: c.profile,
 	})
 	c.rec.usage(ctx, c.agent.session)
 	outcome := "completed"
@@ -267,6 +271,14 @@ func (c *conversation) handshake(ctx context.Context) (openedThread, error) {
 
 func (c *conversation) threadParams(ctx context.Context) (agent.ThreadParams, error) {
 	config, err := c.Config.ThreadConfig(ctx, c.Host, c.job.run.ID, *c.space, c.agent.environ)
+	if err != nil {
+		return agent.ThreadParams{}, err
+	}
+	policy, err := c.Config.TurnPolicy(ctx, c.Host, *c.space)
+	if profile := c.Config.Profile(policy); profile != nil && err == nil {
+		confine.AddProfile(config, profile)
+		c.profile = confine.ProfileName
+	}
 	issue := c.job.run.Issue
 	return agent.ThreadParams{
 		Name: c.agentRedactor.Text(issue.Identifier + ": " + issue.Title),

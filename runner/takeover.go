@@ -155,11 +155,11 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 		return "", err
 	}
 	config["check_for_update_on_startup"] = false
-	mode, err := t.sandbox(ctx, config)
+	sandbox, err := t.sandbox(ctx, config)
 	if err != nil {
 		return "", err
 	}
-	args := []string{"--cd", t.step.space.Path, "--sandbox", mode}
+	args := append([]string{"--cd", t.step.space.Path}, sandbox...)
 	if thread != "" {
 		args = append([]string{"resume", thread}, args...)
 	}
@@ -184,11 +184,15 @@ func (t *Takeover) WithheldPassEnv() []string {
 	return slices.DeleteFunc(slices.Clone(t.Config.PassEnv), func(name string) bool { return !confine.ExcludedByCodex(name) })
 }
 
-// sandbox translates the policy of a run's turns into a mode of codex's command line and settings, which it adds to config.
-func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (mode string, err error) {
+// sandbox translates the policy of a run's turns into flags of codex's command line and settings, which it adds to config.
+func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (flags []string, err error) {
 	raw, err := t.step.Config.TurnPolicy(ctx, t.Host, *t.step.space)
 	if err != nil {
-		return "", err
+		return nil, err
+	}
+	if profile := t.step.Config.Profile(raw); profile != nil {
+		confine.AddProfile(config, profile)
+		return nil, nil
 	}
 	var p struct {
 		Type          string   `json:"type"`
@@ -198,7 +202,7 @@ func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (mode str
 		NoSlashTmp    bool     `json:"excludeSlashTmp"`
 	}
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return "", incompatible("codex.turn_sandbox_policy: "+err.Error(), "correct it in the workflow")
+		return nil, incompatible("codex.turn_sandbox_policy: "+err.Error(), "correct it in the workflow")
 	}
 	switch p.Type {
 	case "workspaceWrite":
@@ -206,13 +210,13 @@ func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (mode str
 			"writable_roots": append([]string{}, p.WritableRoots...), "network_access": p.NetworkAccess,
 			"exclude_tmpdir_env_var": p.NoTmpdir, "exclude_slash_tmp": p.NoSlashTmp,
 		}
-		return "workspace-write", nil
+		return []string{"--sandbox", "workspace-write"}, nil
 	case "readOnly":
-		return "read-only", nil
+		return []string{"--sandbox", "read-only"}, nil
 	case "dangerFullAccess":
-		return "danger-full-access", nil
+		return []string{"--sandbox", "danger-full-access"}, nil
 	}
-	return "", incompatible(fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
+	return nil, incompatible(fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
 		"symphony show prints the workspace and the thread: run codex yourself")
 }
 

@@ -394,7 +394,8 @@ func (c *crashScene) checkFiles() {
 	c.must(err)
 	for _, dir := range accounts {
 		dir = strings.TrimPrefix(dir, c.dir+"/")
-		c.entries(dir, "limits.json", "limits.lock", "slots", "slots.lock")
+		c.entries(dir, "codex", "limits.json", "limits.lock", "slots", "slots.lock")
+		c.entries(dir+"/codex", "auth.json", "config.toml")
 		c.entries(dir+"/slots", "1")
 	}
 	c.entries("tmp")

@@ -235,8 +235,9 @@ func trustRows() []trustRow {
 
 		reads("read another issue's workspace", "cat ../OTHER-1/file", "sentinel-neighbour"),
 		reads("read the home directory: ssh keys", "cat ~/.ssh/id_ed25519", "sentinel-ssh"),
-		reads("read the environment file", "cat ~/.config/symphony/state.env", "sentinel-envfile"),
-		reads("read the codex home: its login", "cat ../../codex-home/auth.txt", "sentinel-login"),
+		reads("read the environment file, and those of other projects",
+			"cat ~/.config/symphony/state.env ~/.config/symphony/other.env", "'sentinel-envfile|sentinel-otherfile'"),
+		reads("read the codex home: its login", "cat ../../codex-home/auth.json $CODEX_HOME/auth.json", "sentinel-login"),
 		reads("read the state directory", "head -c 15 ../../state/state.db", "SQLite.format"),
 		reads("read the environment of its worker, which may contain the tracker's key",
 			"cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep LINEAR_API_KEY | sed 's/LINEAR_API_KEY=.*/found-the-key/'", "found-the-key"),

@@ -100,6 +100,7 @@ type TurnParams struct {
 	Cwd            string
 	ApprovalPolicy json.RawMessage
 	SandboxPolicy  json.RawMessage // sent with every turn, because codex forgets it on resume
+	Permissions    string          // the permission profile that applies instead of SandboxPolicy; "" for none
 }
 
 // Turn is how a turn ended.

@@ -92,6 +92,7 @@ type turnRequest struct {
 	Cwd            string          `json:"cwd,omitempty"`
 	ApprovalPolicy json.RawMessage `json:"approvalPolicy,omitempty"`
 	SandboxPolicy  json.RawMessage `json:"sandboxPolicy,omitempty"`
+	Permissions    string          `json:"permissions,omitempty"`
 }
 
 // RunTurn implements agent.Session.
@@ -101,9 +102,12 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 		return agent.Turn{}, err
 	}
 	const method = "turn/start"
+	if p.Permissions != "" {
+		p.SandboxPolicy = nil // codex accepts only one of the two
+	}
 	_, err = th.conn.request(ctx, &call{method: method, answered: func(m *message) { th.turnAnswered(t, m) }, params: turnRequest{
 		ThreadID: th.ThreadID(), Input: []object{{"type": "text", "text": p.Input}},
-		Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, SandboxPolicy: p.SandboxPolicy,
+		Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, SandboxPolicy: p.SandboxPolicy, Permissions: p.Permissions,
 	}})
 	if err = responseError(method, err, false); err == nil {
 		err = th.awaitEnd(ctx, t)

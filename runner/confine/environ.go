@@ -37,6 +37,9 @@ type Config struct {
 	ThreadSandbox     json.RawMessage
 	TurnSandboxPolicy json.RawMessage
 
+	// Unreadable are files and directories with secrets, which commands of agents may not read.
+	Unreadable []string
+
 	OnQuestion      agent.QuestionPolicy
 	Network         bool
 	WritableRoots   []string

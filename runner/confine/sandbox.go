@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -43,6 +46,41 @@ func (c Config) TurnPolicy(ctx context.Context, h host.Host, w host.Workspace) (
 	}
 	policy["writableRoots"] = slices.Concat([]string{w.TmpDir, w.CacheDir}, facts.GitWritable, c.WritableRoots)
 	return json.Marshal(policy)
+}
+
+// ProfileName is the name of the permission profile in codex's configuration.
+const ProfileName = "symphony"
+
+// Profile returns the permission profile that gives a turn the rights of its policy and denies it to read Unreadable. It returns
+// nil if the policy is the workflow's own, or if there is nothing to deny.
+func (c Config) Profile(policy json.RawMessage) map[string]any {
+	var p struct {
+		WritableRoots []string `json:"writableRoots"`
+	}
+	if c.TurnSandboxPolicy != nil || json.Unmarshal(policy, &p) != nil {
+		return nil
+	}
+	files := map[string]any{":root": "read", ":workspace_roots": map[string]any{".": "write"}}
+	for _, dir := range p.WritableRoots {
+		files[dir] = "write"
+	}
+	writable := len(files)
+	for _, path := range c.Unreadable {
+		if _, err := os.Lstat(path); err == nil { // codex would create what is missing
+			files[path] = "deny"
+		}
+	}
+	isPattern := func(path string) bool { return strings.ContainsAny(path, "*?[]{}") }
+	if len(files) == writable || slices.ContainsFunc(slices.Collect(maps.Keys(files)), isPattern) {
+		return nil
+	}
+	return map[string]any{"filesystem": files, "network": map[string]any{"enabled": networkOf(policy)}}
+}
+
+// AddProfile adds a permission profile to the configuration of a thread and selects it.
+func AddProfile(config, profile map[string]any) {
+	config["permissions"] = map[string]any{ProfileName: profile}
+	config["default_permissions"] = ProfileName
 }
 
 // networkOf reports whether a policy lets sandboxed commands reach the network.

@@ -57,6 +57,7 @@ var checks = []check{
 	{"codex login", needsAgent, checkLogin, ""},
 	{"codex home", needsConfig, checkHome, ""},
 	{"sandbox", needsAgent, checkSandbox, ""},
+	{"secrets", needsConfig, checkSecrets, ""},
 	{"pass_env", needsConfig, checkTokens, ""},
 	{"git", needsLogin, checkGit, ""},
 	{"gh", needsLogin, checkGh, ""},

@@ -222,6 +222,29 @@ func checkSandbox(ctx context.Context, e *environment) []finding {
 	return ok("works")
 }
 
+// checkSecrets reports whether agents can read the environment files of all projects and codex's login.
+func checkSecrets(_ context.Context, e *environment) []finding {
+	var found []string
+	for _, path := range project.SecretFiles(e.p, project.OpenAccount(e.p, e.config.Codex.Home)) {
+		files, _ := os.ReadDir(path) // not a directory: the login
+		for _, file := range files {
+			found = append(found, filepath.Join(path, file.Name()))
+		}
+		if files == nil && project.Exists(path) {
+			found = append(found, path)
+		}
+	}
+	names := strings.Join(found, ", ")
+	switch {
+	case found == nil:
+		return nil
+	case e.config.Codex.TurnSandboxPolicy != nil:
+		return warn("agents can read "+names+", because codex.turn_sandbox_policy replaces the sandbox that denies it",
+			"remove codex.turn_sandbox_policy, or run symphony under an account of its own")
+	}
+	return ok("agents cannot read %s", names)
+}
+
 // checkTokens warns about GitHub tokens that hooks get and agents do not.
 func checkTokens(_ context.Context, e *environment) (list []finding) {
 	for _, name := range []string{"GH_TOKEN", "GITHUB_TOKEN"} {
@@ -327,6 +350,6 @@ func checkAccount(_ context.Context, e *environment) []finding {
 	if os.Geteuid() != 0 || e.as != asCalled {
 		return nil
 	}
-	return warn("symphony runs as root: its agents can read every file of this machine, and whatever leaves the sandbox can change it",
+	return warn("symphony runs as root: its agents can read the files of all accounts, and what leaves the sandbox can change them",
 		"run symphony under an account of its own")
 }

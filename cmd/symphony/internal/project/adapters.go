@@ -101,14 +101,20 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	if cfg.Codex.ThreadSandbox != "" {
 		c.ThreadSandbox = json.RawMessage(strconv.Quote(cfg.Codex.ThreadSandbox)) // a plain word
 	}
+	account := OpenAccount(p, cfg.Codex.Home)
+	c.Unreadable = SecretFiles(p, account)
 	if !cfg.Codex.Inherit {
-		account := OpenAccount(p, cfg.Codex.Home)
 		c.LoginHome, c.AgentHome = account.Home, account.AgentHome()
 	}
 	if !cfg.Codex.ReadTimeoutSet {
 		c.InitializeTimeout = max(c.InitializeTimeout, 30*time.Second)
 	}
 	return c
+}
+
+// SecretFiles are the directory of the environment files of all projects, and codex's login.
+func SecretFiles(p *Project, account *state.Account) []string {
+	return []string{Resolve(filepath.Dir(p.EnvPath())), Resolve(filepath.Join(account.Home, "auth.json"))}
 }
 
 // Inspect starts codex as a worker does, in a temporary workspace below parent.
