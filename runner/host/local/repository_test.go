@@ -48,8 +48,10 @@ func TestCloneAndDeliver(t *testing.T) {
 		return run, answer.Workspace
 	}
 	run, space := prepare("r-1")
-	hostile := append([]string{"GIT_DIR=/nowhere", "XDG_CACHE_HOME=" + space.CacheDir, "TMPDIR=" + space.TmpDir, "SYMPHONY_RUN_ID=other"}, env...)
-	cloned, err := h.Clone(t.Context(), host.CloneRequest{Run: run, Repository: remote, Branch: "symphony/ABC-1", Timeout: time.Minute, Env: hostile})
+	cloned, err := h.Clone(t.Context(), host.CloneRequest{
+		Run: run, Repository: remote, Branch: "symphony/ABC-1", Timeout: time.Minute,
+		Env: append([]string{"GIT_DIR=/nowhere", "XDG_CACHE_HOME=" + space.CacheDir, "TMPDIR=" + space.TmpDir, "SYMPHONY_RUN_ID=other"}, env...),
+	})
 	test.OK(t, err)
 	test.Equal(t, "base", cloned.Base, "main")
 	environ := sh(dir, "cat environ")
@@ -74,7 +76,7 @@ func TestCloneAndDeliver(t *testing.T) {
 	limited.Timeout = time.Second
 	_, err = h.Deliver(t.Context(), limited)
 	var known *reconcile.Error
-	if !errors.As(err, &known) || known.Code != host.CodeDeliveryFailed || !strings.HasPrefix(known.Message, "the delivery took longer than 1s: ") {
+	if !errors.As(err, &known) || known.Code != host.CodeDeliveryFailed || !strings.HasPrefix(known.Message, "the delivery took longer than 1s") {
 		t.Errorf("a remote that hangs: %v", err)
 	}
 	sh(dir, "rm -f hanging")

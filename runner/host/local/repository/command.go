@@ -23,11 +23,11 @@ import (
 const endGrace = 2 * time.Second
 
 // settings apply to every git command. No operator's setting may start a program that is meant for a work tree, remove objects
-// or push more than is asked for.
+// or push more than is asked for. Git believes what a commit-graph says, and an agent can write one beside its objects.
 var settings = []string{
 	"core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false",
 	"fetch.recurseSubmodules=false", "push.recurseSubmodules=no", "submodule.recurse=false", "push.followTags=false",
-	"advice.detachedHead=false",
+	"core.commitGraph=false", "core.multiPackIndex=false", "pack.useBitmaps=false", "advice.detachedHead=false",
 }
 
 // remoteGit is git in the mirror with the operator's configuration and credentials. If there is no mirror, it uses no repository.
@@ -58,8 +58,9 @@ func (m *Mirror) command(ctx context.Context, env, args []string) *exec.Cmd {
 		all = append(all, "-c", s)
 	}
 	cmd := exec.CommandContext(ctx, "git", append(append(all, "--no-pager"), args...)...)
-	cmd.Dir = filepath.Dir(m.path) // no agent can write there
-	cmd.Env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "SSH_ASKPASS_REQUIRE=never", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
+	cmd.Dir = filepath.Dir(m.path)                                  // no agent can write there
+	cmd.Env = append([]string{"SSH_ASKPASS_REQUIRE=never"}, env...) // unless the operator has set it
+	cmd.Env = append(cmd.Env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
 	cmd.ExtraFiles = m.inherit()
 	if m.locked != nil {
 		cmd.ExtraFiles = m.inherit(m.locked)
@@ -119,10 +120,7 @@ func (e gitError) Unwrap() error { return e.err }
 
 // verb returns what git was asked to do.
 func verb(cmd *exec.Cmd) string {
-	if i := slices.Index(cmd.Args, "--no-pager"); i+1 < len(cmd.Args) {
-		return cmd.Args[i+1]
-	}
-	return ""
+	return cmd.Args[slices.Index(cmd.Args, "--no-pager")+1]
 }
 
 func (m *Mirror) output(cmd *exec.Cmd) (string, error) {

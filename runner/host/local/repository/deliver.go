@@ -76,8 +76,8 @@ func (m *Mirror) complete(ctx context.Context, commit string) error {
 }
 
 // copyCommits copies a commit of a workspace, and what the mirror lacks of its history, into the mirror. The git that reads the
-// workspace's objects uses the mirror's configuration, and ignores indexes there whose content git does not verify. It can be kept
-// waiting by a pipe in the place of an object, so the lock is not held meanwhile.
+// workspace's objects uses the mirror's configuration, and no indexes there whose content git does not verify (see settings). It can
+// be kept waiting by a pipe in the place of an object, so the lock is not held meanwhile.
 func (m *Mirror) copyCommits(ctx context.Context, head git.Head) error {
 	pack, err := os.CreateTemp(filepath.Dir(m.path), "pack-")
 	if err != nil {
@@ -91,8 +91,7 @@ func (m *Mirror) copyCommits(ctx context.Context, head git.Head) error {
 	if err != nil {
 		return err
 	}
-	read := m.localGit(ctx, "-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false",
-		"pack-objects", "--revs", "--stdout", "--quiet", "--no-use-bitmap-index")
+	read := m.localGit(ctx, "pack-objects", "--revs", "--stdout", "--quiet", "--no-use-bitmap-index")
 	read.Env = append(read.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+quoted(head.Objects))
 	read.Stdin, read.Stdout = strings.NewReader(head.Commit+"\n"+have+"\n"), pack
 	if err := m.run(read); err != nil {

@@ -139,7 +139,8 @@ func TestRemoteHangs(t *testing.T) {
 
 	// The fetch of a clone hangs, while another clone waits for the mirror.
 	p.sh(`printf '#!/bin/sh\necho $$ > hanging-ssh; exec sleep 1000\n' > ssh; chmod +x ssh`)
-	hanging := New(p.mirrors, host.Repository{URL: p.remote}, append(p.env, "GIT_SSH_COMMAND="+filepath.Join(p.dir, "ssh")), p.mirror().inherit)
+	hanging := p.mirror()
+	hanging.env = append(hanging.env, "GIT_SSH_COMMAND="+filepath.Join(p.dir, "ssh"))
 	hanging.remote.URL = "git@host:app.git" // the address of another remote, with the same mirror
 	ctx, cancel = context.WithCancel(t.Context())
 	var both sync.WaitGroup
@@ -150,7 +151,8 @@ func TestRemoteHangs(t *testing.T) {
 	p.await("mirrors/hanging-ssh")
 	short, end := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer end()
-	if _, err := p.mirror().Clone(short, t.TempDir(), "work/two", ""); err == nil || !strings.Contains(err.Error(), "another clone or delivery is using the mirror") {
+	_, err = p.mirror().Clone(short, t.TempDir(), "work/two", "")
+	if err == nil || !strings.Contains(err.Error(), "another clone or delivery is using the mirror") {
 		t.Errorf("while the mirror is in use: %v", err)
 	}
 	cancel()

@@ -60,7 +60,10 @@ func TestHostileWorkspace(t *testing.T) {
 		{"a false object", "id=$(git rev-parse HEAD:work); f=.git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-); " +
 			"other=$(echo other | git hash-object -w --stdin); chmod u+w $f; " +
 			"cp .git/objects/$(echo $other | cut -c1-2)/$(echo $other | cut -c3-) $f", "copy the commits"},
-		{"a missing object", "id=$(git rev-parse HEAD:work); rm -f .git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-)", "copy the commits"},
+		{
+			"a missing object", "id=$(git rev-parse HEAD:work); rm -f .git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-)",
+			"copy the commits",
+		},
 		{"a pipe in the place of an object", "id=$(git rev-parse HEAD:work); f=.git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-); " +
 			"rm -f $f; mkfifo $f", "copy the commits"},
 		{"a .git that leads elsewhere", "mv .git ../moved; echo gitdir: ../moved > .git", "leads to another repository"},
@@ -72,9 +75,13 @@ func TestHostileWorkspace(t *testing.T) {
 			p := newPlace(t)
 			main := p.mustClone("one").Commit
 			commit := p.commit("one", "first")
-			p.sh(`printf '#!/bin/sh\necho $0 $* >> ` + p.dir + `/pwned\nexit 1\n' > pwn; chmod +x pwn; git init -q --bare evil.git; cp -r remote.git/refs remote-refs
+			p.sh(`printf '#!/bin/sh\necho $0 $* >> ` + p.dir + `/pwned\nexit 1\n' > pwn; chmod +x pwn; git init -q --bare evil.git
 				cd one; ` + c.script)
-			ctx, cancel := context.WithTimeout(t.Context(), map[bool]time.Duration{true: 2 * time.Second, false: bound}[strings.HasPrefix(c.name, "a pipe")])
+			limit := bound
+			if strings.HasPrefix(c.name, "a pipe") {
+				limit = 2 * time.Second // git waits for it
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			answer, err := p.mirror().Deliver(ctx, filepath.Join(p.dir, "one"), "work/one", "")
 			switch {

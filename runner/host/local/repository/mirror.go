@@ -135,7 +135,25 @@ func (m *Mirror) update(ctx context.Context) (base string, err error) {
 	if err != nil {
 		return "", m.failed(host.CodeRepositoryUnavailable, "fetch", err)
 	}
+	m.joinPacks(ctx)
 	return m.base(ctx)
+}
+
+// From these numbers on, packs and loose objects slow git down. git gc judges loose objects by this directory, too.
+const (
+	maxPacks   = 50
+	maxLoose   = 27
+	looseInDir = "objects/17/*"
+)
+
+// joinPacks joins packs and loose objects, of which fetches and deliveries add some. Unlike git gc it removes no object, whether a
+// reference leads to it or not. What fails is tried again after the next fetch.
+func (m *Mirror) joinPacks(ctx context.Context) {
+	packs, _ := filepath.Glob(filepath.Join(m.path, "objects/pack/*.pack"))
+	loose, _ := filepath.Glob(filepath.Join(m.path, looseInDir))
+	if len(packs) > maxPacks || len(loose) > maxLoose {
+		_ = m.run(m.localGit(ctx, "repack", "--geometric=2", "-d", "-n", "-q"))
+	}
 }
 
 // base returns the name of the base, which must be a branch of the mirror.

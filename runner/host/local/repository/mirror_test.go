@@ -76,7 +76,8 @@ func TestCloneContinues(t *testing.T) {
 // Remotes that can't be cloned from. The message is what git and the remote say, not the last line alone.
 func TestCloneFails(t *testing.T) {
 	p := newPlace(t)
-	p.sh(`git init -q --bare empty.git; printf '#!/bin/sh\necho git@host: Permission denied "(publickey)." >&2; exit 255\n' > ssh; chmod +x ssh`)
+	p.sh(`git init -q --bare empty.git
+		printf '#!/bin/sh\necho git@host: Permission denied "(publickey)." >&2; exit 255\n' > ssh; chmod +x ssh`)
 	p.env = append(p.env, "GIT_SSH_COMMAND="+filepath.Join(p.dir, "ssh"))
 	for _, c := range []struct {
 		remote host.Repository
@@ -107,7 +108,8 @@ func TestCloneFails(t *testing.T) {
 // The base may be another branch than the default one, which may change.
 func TestBase(t *testing.T) {
 	p := newPlace(t)
-	release := p.sh("cd person; git checkout -q -b release; git commit -q --allow-empty -m release; git push -q origin release; git rev-parse HEAD")
+	release := p.sh(`cd person; git checkout -q -b release; git commit -q --allow-empty -m release; git push -q origin release
+		git rev-parse HEAD`)
 	workspace := filepath.Join(p.dir, "one")
 	test.OK(t, os.Mkdir(workspace, 0o700))
 	named := p.mirrorOf(host.Repository{URL: p.remote, Base: "release", Name: "Robot", Email: "robot@example.org"})
@@ -126,11 +128,13 @@ func TestMirrorRecovers(t *testing.T) {
 	p := newPlace(t)
 	p.sh("git -C person push -q origin main:topic")
 	p.mustClone("one")
-	p.sh(`cd mirrors/*.git; : > packed-refs.lock; : > HEAD.lock; mkdir -p refs/heads objects/pack; : > refs/heads/main.lock; : > objects/pack/tmp_pack_x
+	p.sh(`cd mirrors/*.git; : > packed-refs.lock; : > HEAD.lock; mkdir -p refs/heads objects/pack
+		: > refs/heads/main.lock; : > objects/pack/tmp_pack_x
 		cd ../../person; git push -q origin :topic; git commit -q --allow-empty -m more; git push -q origin main main:topic/a`)
 	p.mustClone("two")
 	main := p.sh("git -C person rev-parse main")
-	test.Equal(t, "mirror", p.sh("git -C mirrors/*.git for-each-ref --format='%(objectname) %(refname:short)'"), main+" main\n"+main+" topic/a")
+	refs := p.sh("git -C mirrors/*.git for-each-ref --format='%(objectname) %(refname:short)'")
+	test.Equal(t, "mirror", refs, main+" main\n"+main+" topic/a")
 	test.Equal(t, "leftovers", p.sh("find mirrors/*.git -name '*.lock' -o -name 'tmp_*'"), "")
 }
 
@@ -141,4 +145,19 @@ func TestDeliverWithoutMirror(t *testing.T) {
 	commit := p.commit("one", "first")
 	p.sh("rm -rf mirrors")
 	test.Equal(t, "delivery", p.mustDeliver("one", "").Commit, commit)
+}
+
+// Many fetches and deliveries leave many packs. They are joined, and no object is lost, even if no reference leads to it.
+func TestPacksAreJoined(t *testing.T) {
+	p := newPlace(t)
+	p.mustClone("one")
+	p.sh(`cd mirrors/*.git; tree=$(git rev-parse main^{tree})
+		for i in $(seq 60); do git commit-tree -m $i $tree | tee -a ../made | git pack-objects -q objects/pack/pack; done
+		git prune-packed; echo unreachable | git hash-object -w --stdin >> ../made; git update-ref refs/heads/old $(sed -n 1p ../made)`)
+	p.mustClone("two")
+	if packs, _ := filepath.Glob(filepath.Join(p.mirrors, "*/objects/pack/*.pack")); len(packs) > 5 {
+		t.Errorf("%d packs", len(packs))
+	}
+	test.Equal(t, "missing", p.sh("git -C mirrors/*.git cat-file --batch-check < mirrors/made | grep -c missing || true"), "0")
+	p.sh("git -C one fsck")
 }
