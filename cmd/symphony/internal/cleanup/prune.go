@@ -186,17 +186,12 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 		return nil, err
 	}
 	for _, s := range spaces {
-		if s.Why = why[s.IssueID]; s.Why == "" {
-			continue
-		}
-		mayGo := s.Unsaved == "" || c.options.Force
-		if c.agreed != nil {
-			work, agreed := c.agreed[s.Path]
-			mayGo = agreed && (s.Unsaved == "" || s.Unsaved == work)
-		}
-		if mayGo && !s.InUse {
+		_, agreed := c.agreed[s.Path]
+		switch s.Why = why[s.IssueID]; {
+		case s.Why == "":
+		case !s.InUse && (agreed || c.agreed == nil) && c.mayDestroy(s.Path, s.Unsaved):
 			f.Workspaces = append(f.Workspaces, s)
-		} else {
+		default:
 			f.Kept = append(f.Kept, s)
 		}
 	}
@@ -208,10 +203,14 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	if err := c.findTrash(ctx, f, roots); err != nil {
 		return nil, err
 	}
-	if len(c.options.Issues) > 0 {
-		return f, nil
+	if len(c.options.Issues) == 0 {
+		err = c.findRunDirs(ctx, f, db)
 	}
-	// Run directories without a row that are neither new nor in use.
+	return f, err
+}
+
+// findRunDirs selects the run directories without a row that are neither new nor in use.
+func (c *pruner) findRunDirs(ctx context.Context, f *pruned, db *state.DB) error {
 	dirs, err := project.Rowless(ctx, c.p, db)
 	for _, e := range dirs {
 		info, err := e.Info()
@@ -219,7 +218,15 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 			f.RunDirs = append(f.RunDirs, runner.RunDir(c.p.StateDir, e.Name()))
 		}
 	}
-	return f, err
+	return err
+}
+
+// mayDestroy reports whether the unsaved work at a path may be lost: the operator has agreed to lose exactly this, or will be asked.
+func (c *pruner) mayDestroy(path, work string) bool {
+	if c.agreed == nil {
+		return work == "" || c.options.Force
+	}
+	return work == "" || c.agreed[path] == work
 }
 
 // finished maps the issues that are in a terminal state, or no longer in the tracker, to the reason in words. It verifies the
@@ -292,11 +299,9 @@ func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error
 				continue
 			}
 			f.trashed[id], f.trashed[identifier] = true, true
-			if e.Unsaved != "" && !e.Discarded {
-				if work, agreed := c.agreed[e.Path]; !c.options.Force || c.agreed != nil && (!agreed || work != e.Unsaved) {
-					f.KeptTrash = append(f.KeptTrash, trashWork{e.Path, e.Unsaved, e.Items})
-					continue
-				}
+			if !e.Discarded && !c.mayDestroy(e.Path, e.Unsaved) {
+				f.KeptTrash = append(f.KeptTrash, trashWork{e.Path, e.Unsaved, e.Items})
+				continue
 			}
 			if e.Unsaved != "" {
 				t.Discarded = append(t.Discarded, trashWork{e.Path, e.Unsaved, e.Items})
