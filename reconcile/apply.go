@@ -97,7 +97,7 @@ func (a *applier) one(ctx context.Context, action Action) {
 		err = a.reap(ctx, action)
 	case ActStop:
 		err = a.stop(ctx, action)
-	case ActDispatch, ActRemoveWorkspace:
+	case ActDispatch, ActRemoveWorkspace, ActDeliver:
 		err = a.insert(ctx, &action)
 	default:
 		err = a.Store.Commit(ctx, a.Now(), *action.Change)

@@ -25,9 +25,15 @@
 // exception is a run that was stopped because the workflow names another project. An operator's hold is released only when
 // the issue reaches a terminal state or the workflow names another project that the tracker knows.
 //
+// # Delivery
+//
+// Where the workflow names a repository, the commits of a run are pushed at the end of the run. A claim whose commits could not
+// be pushed (Claim.Delivery) gets no further run of an agent and is not released. Passes start delivery runs for it, which have
+// no agent, until the commits are pushed; they need neither the tracker nor a slot. An operator's hold also holds the delivery.
+//
 // # Invariants
 //
-//  1. A running claim names an unsettled run, and a running claim names every unsettled run of an agent.
+//  1. A running claim names an unsettled run, and a running claim names every unsettled run of an agent and every delivery.
 //  2. Every run is settled once, and only when its worker is dead and none of its processes is left.
 //  3. No issue is dispatched that is running, held or not due.
 //  4. Every dispatch has a free slot, globally and in its state. No run is ended because slots are short.

@@ -15,7 +15,7 @@ import (
 // a plan. When the faults end, all work gets done.
 func TestLife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := &life{world: newWorld(), policy: testPolicy()}
+		l := &life{world: newWorld(), policy: testPolicy(), unpushed: map[string]bool{}}
 		l.choosePolicy(t)
 		for n := 1; n <= 5; n++ {
 			l.issues[issueNo(n).ID] = issueNo(n)
@@ -50,8 +50,9 @@ func TestLife(t *testing.T) {
 
 type life struct {
 	*world
-	policy Policy
-	orders int64
+	policy   Policy
+	orders   int64
+	unpushed map[string]bool // by issue id: commits of the issue were not delivered yet
 }
 
 // rarely is true once in eight times.
@@ -62,6 +63,7 @@ func upTo(t *rapid.T, n int, label string) int { return rapid.IntRange(0, n).Dra
 func (l *life) choosePolicy(t *rapid.T) {
 	p := &l.policy
 	p.MaxConcurrent, p.MaxFailures, p.MaxIdleRuns, p.MaxRuns = 1+upTo(t, 3, "slots"), upTo(t, 4, "failures"), upTo(t, 4, "idle"), upTo(t, 4, "runs")
+	p.Deliver = rapid.Bool().Draw(t, "deliver")
 	p.MaxTokens = int64(upTo(t, 3, "tokens") * 10)
 	if rarely(t, "limit a state") {
 		p.MaxByState["todo"] = upTo(t, 3, "slots in todo")
@@ -163,6 +165,17 @@ func (l *life) end(t *rapid.T) {
 	if r.Outcome = rapid.SampledFrom([]Outcome{"", Succeeded, Failed, InterruptedRun}).Draw(t, "outcome"); r.Outcome != "" {
 		r.EndedAt, r.ErrorCode = l.now, rapid.SampledFrom([]string{"", "network", "workspace_busy"}).Draw(t, "code")
 	}
+	switch pushed := rapid.Bool().Draw(t, "pushed"); {
+	case r.Kind == DeliveryRun && r.Outcome == Succeeded:
+		l.unpushed[r.IssueID] = false
+	case r.Kind == AgentRun && rapid.Bool().Draw(t, "commits"):
+		r.Turns = 1
+		if r.Delivery.Done = pushed && r.Outcome != ""; !r.Delivery.Done && rapid.Bool().Draw(t, "push failed") && r.Outcome != "" {
+			r.Delivery.Code = "delivery_failed"
+		}
+		l.unpushed[r.IssueID] = !r.Delivery.Done
+	default: // without commits
+	}
 	p.left = make([]Process, rapid.IntRange(0, 1).Draw(t, "left"))
 	p.stubborn = rapid.Bool().Draw(t, "stubborn")
 	l.runs[id] = r
@@ -171,7 +184,7 @@ func (l *life) end(t *rapid.T) {
 func (l *life) order(t *rapid.T) {
 	l.orders++
 	i := issueNo(1 + upTo(t, 4, "issue"))
-	verb := rapid.SampledFrom([]Verb{VerbStop, VerbHold, VerbRetry, VerbPause, VerbResume, VerbStopAll, VerbUnblock}).Draw(t, "verb")
+	verb := rapid.SampledFrom([]Verb{VerbStop, VerbHold, VerbRetry, VerbPause, VerbResume, VerbStopAll, VerbUnblock, VerbDeliver}).Draw(t, "verb")
 	l.commands[l.orders] = Command{ID: l.orders, Verb: verb, IssueID: i.ID, Identifier: i.Identifier}
 }
 
@@ -196,8 +209,16 @@ func (l *life) check(t *rapid.T) {
 		t.Fatalf("%d live agents in %d slots", live, l.policy.MaxConcurrent)
 	}
 	for id, r := range l.runs {
-		if c := l.claims[r.IssueID]; !r.Settled && r.Kind == AgentRun && (c.Status != Running || c.RunID != id) {
+		if c := l.claims[r.IssueID]; !r.Settled && r.Kind != CleanupRun && (c.Status != Running || c.RunID != id) {
 			t.Fatalf("no claim waits for run %s of %s", id, r.Identifier)
+		}
+		if l.policy.Deliver && l.unpushed[r.IssueID] && r.Kind == AgentRun && l.workers[id] != nil && l.workers[id].alive {
+			t.Fatalf("an agent works on %s, whose commits were not delivered", r.Identifier)
+		}
+	}
+	for id, unpushed := range l.unpushed {
+		if _, claimed := l.claims[id]; l.policy.Deliver && unpushed && !claimed {
+			t.Fatalf("%s was released although its commits were not delivered", id)
 		}
 	}
 }
@@ -233,7 +254,7 @@ func (l *life) calm(t *rapid.T) {
 		t.Fatalf("%d of %d tokens, commands left: %s", used, tokens, fmt.Sprint(l.commands))
 	}
 	for id, c := range l.claims {
-		if i, visible := l.issues[id]; c.Status != Running && c.HoldReason != HoldOperator && (!visible || !l.policy.Active(i.State)) {
+		if i, visible := l.issues[id]; c.Status != Running && c.HoldReason != HoldOperator && !c.Delivery.Due && (!visible || !l.policy.Active(i.State)) {
 			t.Fatalf("%s is still claimed although it is %q", c.Identifier, i.State)
 		}
 	}

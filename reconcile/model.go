@@ -90,6 +90,9 @@ const (
 	Blocked      RetryKind = "blocked"      // the last run failed by a fault of the machine, not of the issue
 	NoSlot       RetryKind = "no_slot"      // due, but every slot is taken
 	Requested    RetryKind = "requested"    // an operator or a comment ended a hold
+
+	Delivering     RetryKind = "delivering"      // the commits of the last run are pushed next, or by the current delivery run
+	DeliveryFailed RetryKind = "delivery_failed" // the commits could not be pushed, which is tried again
 )
 
 // The reasons of a hold.
@@ -127,9 +130,10 @@ type Claim struct {
 	Interruptions int   // interrupted runs in a row, without a completed turn
 	TokenBase     int64 // the issue's tokens when its counters were last cleared
 
-	Issue                Issue  // as last seen
-	Project              string // Policy.Project when the issue was claimed
-	WorkspaceRoot        string // the resolved root when the issue was claimed
+	Delivery             Delivery // of the commits that were not pushed yet
+	Issue                Issue    // as last seen
+	Project              string   // Policy.Project when the issue was claimed
+	WorkspaceRoot        string   // the resolved root when the issue was claimed
 	ClaimedAt, UpdatedAt time.Time
 }
 
@@ -164,6 +168,7 @@ const (
 	VerbPause   Verb = "pause"
 	VerbResume  Verb = "resume"
 	VerbUnblock Verb = "unblock" // an operator's, or a pass's that has found a changed workflow
+	VerbDeliver Verb = "deliver"
 )
 
 // Command is a request of an operator, stored until a pass carries it out.
@@ -232,6 +237,7 @@ const (
 	InitializingSession Phase = "initializing_session"
 	StreamingTurn       Phase = "streaming_turn"
 	Finishing           Phase = "finishing"
+	DeliveringWork      Phase = "delivering" // pushing the commits
 )
 
 // Outcome is how a run ended. Every run gets exactly one.
@@ -247,12 +253,13 @@ const (
 	Lost           Outcome = "lost"
 )
 
-// RunKind says what a run does: work on an issue, or remove a workspace.
+// RunKind says what a run does: work on an issue, remove a workspace, or push the commits of earlier runs.
 type RunKind string
 
 const (
-	AgentRun   RunKind = "agent"
-	CleanupRun RunKind = "cleanup"
+	AgentRun    RunKind = "agent"
+	CleanupRun  RunKind = "cleanup"
+	DeliveryRun RunKind = "delivery"
 )
 
 // The reasons for which a pass stops a run. After all but StopOperator the tracker's answer decides what follows.
@@ -317,6 +324,7 @@ type Run struct {
 	TurnsDone              int    // turns completed
 	AfterRunError          string // why after_run failed, which does not change the outcome; empty if it succeeded
 	Progress               bool   // the run changed HEAD, the index or the work tree
+	Delivery               DeliveryResult
 	Tokens                 Tokens
 	RateLimits             []byte // the agent's latest rate-limit record as JSON, nil if none came (specification 13.5)
 	LastEvent, LastMessage string

@@ -10,16 +10,17 @@ import (
 // Compute decides what a pass does. It is pure: it uses no clock, disk, network or process. So every rule can be tested by a row
 // of a table, and a dry run prints the plan itself.
 //
-//	clock ─► ended runs ─► commands ─► other projects ─► refresh ─► caps ─► dispatch ─► sweep
+//	clock ─► ended runs ─► commands ─► other projects ─► refresh ─► caps ─► deliveries ─► dispatch ─► sweep
 //
 // Each step sees the claims as the earlier steps leave them, so that one pass may settle a run and dispatch the next one.
-// Without the tracker's answer only the first three steps are taken.
+// Without the tracker's answer the steps are: clock, ended runs, commands, deliveries.
 func Compute(s Snapshot) Plan { return compute(s).plan }
 
 // compute is Compute, but returns the planner, which also has the claims as the plan leaves them.
 func compute(s Snapshot) *planner {
 	p := &planner{
 		s: s, claims: map[string]*Claim{}, runs: map[string]*Run{}, removing: map[string]bool{}, eligible: map[string]bool{},
+		asked: map[string]bool{},
 	}
 	for _, c := range s.Claims {
 		p.claims[c.IssueID] = &c
@@ -37,6 +38,9 @@ func compute(s Snapshot) *planner {
 		p.otherProjects()
 		p.refresh()
 		p.caps()
+	}
+	p.deliveries() // after every other change of a claim, because the id of the run is not known yet
+	if s.Tracker != nil {
 		if s.DispatchOff {
 			p.plan.Obstacle = p.newDispatch().later()
 		} else {
@@ -54,6 +58,7 @@ type planner struct {
 	runs     map[string]*Run   // unsettled runs, by run id
 	removing map[string]bool   // by issue id: the workspace is being removed
 	eligible map[string]bool   // by issue id: the tracker confirmed the waiting claim in this pass
+	asked    map[string]bool   // by issue id: an operator asked for a delivery
 	plan     Plan
 }
 
@@ -201,7 +206,7 @@ func (p *planner) commands() {
 				}
 			}
 			p.setPaused(cmd) // last: a crash before this repeats the stops
-		case VerbStop, VerbHold, VerbRetry:
+		case VerbStop, VerbHold, VerbRetry, VerbDeliver:
 			if p.s.concerns(cmd.IssueID) {
 				p.issueCommand(cmd)
 			}
@@ -241,6 +246,13 @@ func (p *planner) issueCommand(cmd Command) {
 	running := c.Status == Running
 	kind, message := ActHold, ""
 	switch {
+	case cmd.Verb == VerbDeliver:
+		due, possible := p.deliverNow(claimed)
+		if !possible {
+			p.update(&Change{Commands: []int64{cmd.ID}})
+			return
+		}
+		kind, c = ActRetry, due
 	case cmd.Verb == VerbRetry && claimed == nil:
 		p.update(&Change{Commands: []int64{cmd.ID}})
 		return

@@ -68,7 +68,7 @@ func (p *planner) dispatch() {
 func (p *planner) newDispatch() *dispatch {
 	d := &dispatch{planner: p, byState: map[string]int{}, probes: math.MaxInt, obstacle: p.s.obstacle()}
 	for _, c := range p.claims {
-		if c.Status == Running {
+		if c.Status == Running && !c.delivering() {
 			d.take(c.Issue.State)
 		}
 	}

@@ -16,6 +16,10 @@ func (p *planner) refresh() {
 		switch {
 		case reason == "":
 			p.stillActive(p.renew(*c, issue), issue)
+		case c.delivering(), c.Status != Running && p.s.undelivered(*c): // the claim stays until its commits are pushed
+			if visible {
+				p.renew(*c, issue)
+			}
 		case c.Status == Running && !p.handingOver(*c, issue, visible):
 			p.stop(*c, reason, nil)
 		case c.Status == Running, c.Status == Held && c.HoldReason == HoldOperator && reason != StopTerminal:
@@ -75,6 +79,7 @@ func (s *Snapshot) leave(issue Issue, visible bool) (reason, message string) {
 // stillActive makes a waiting claim eligible for dispatch, and ends a hold on which someone has commented.
 func (p *planner) stillActive(c Claim, issue Issue) {
 	switch {
+	case c.Status == Waiting && p.s.undelivered(c):
 	case c.Status == Waiting:
 		p.eligible[c.IssueID] = true
 		// It waited for the tracker, which has answered now. A code of another class, such as a missing key, keeps its delay.

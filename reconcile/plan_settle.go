@@ -91,12 +91,14 @@ func (p *planner) settle(r Run, giveUp bool) {
 	case c == nil || c.Status != Running || c.RunID != r.ID: // no claim waits for it
 	case giveUp:
 		left := p.s.Liveness[r.ID].Left[0]
-		change = p.put(p.s.hold(*c, HoldLeftover, fmt.Sprintf("leftover process %d (%s)", left.PID, left.Name)))
+		change = p.put(p.s.afterWork(p.s.hold(*c, HoldLeftover, fmt.Sprintf("leftover process %d (%s)", left.PID, left.Name)), r))
 		change.AgentBlock = p.blockAfter(r)
 	case r.StopReason == StopProject:
 		change = p.drop(*c, StopProject)
+	case r.Kind == DeliveryRun:
+		change = p.put(p.s.afterDelivery(*c, r))
 	default:
-		change = p.put(p.s.afterRun(*c, r))
+		change = p.put(p.s.afterWork(p.s.afterRun(*c, r), r))
 		change.AgentBlock = p.blockAfter(r)
 	}
 	change.Settle = r.ID
@@ -175,7 +177,7 @@ func blocks(r Run) bool {
 
 // blockAfter sets and returns the block that follows from the end of a run, nil for none.
 func (p *planner) blockAfter(r Run) *Block {
-	if !blocks(r) || p.s.Account.shared(r) || p.s.outdated(r) {
+	if r.Kind != AgentRun || !blocks(r) || p.s.Account.shared(r) || p.s.outdated(r) {
 		return nil
 	}
 	b := p.s.AgentBlock.After(r.ErrorCode, r.ErrorText, endOf(r, p.s.Now))

@@ -156,10 +156,11 @@ type RequestAnswer struct {
 type AttentionKind string
 
 const (
-	AttentionRequest AttentionKind = "request" // an agent asks for something
-	AttentionHold    AttentionKind = "hold"    // an issue is held
-	AttentionBlocked AttentionKind = "blocked" // no run can start
-	AttentionKept    AttentionKind = "kept"    // the workspace of a finished issue has work that exists nowhere else
+	AttentionRequest  AttentionKind = "request"  // an agent asks for something
+	AttentionHold     AttentionKind = "hold"     // an issue is held
+	AttentionBlocked  AttentionKind = "blocked"  // no run can start
+	AttentionKept     AttentionKind = "kept"     // the workspace of a finished issue has work that exists nowhere else
+	AttentionDelivery AttentionKind = "delivery" // commits could not be pushed several times
 )
 
 // Attention is a notification, sent once by hooks.on_attention.

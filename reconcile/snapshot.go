@@ -126,6 +126,7 @@ type Policy struct {
 	MaxTokens   int64
 
 	WorkspaceRoot string        // the resolved root for new claims
+	Deliver       bool          // commits of runs are pushed to the repository of the workflow
 	StopGrace     time.Duration // how long a worker may take to end after a stop was requested; 10 s is the minimum
 	MinFreeBytes  int64         // nothing is dispatched if the workspace volume has less free space
 }
@@ -213,6 +214,7 @@ const (
 	ActHold            ActionKind = "hold"
 	ActRelease         ActionKind = "release"
 	ActRemoveWorkspace ActionKind = "remove_workspace"
+	ActDeliver         ActionKind = "deliver"
 	actUpdate          ActionKind = "update" // stores a change that needs no report, such as an issue's new record
 )
 
@@ -316,4 +318,6 @@ type Plan struct {
 }
 
 // starts reports whether the action starts a process that must outlive the pass.
-func (a Action) starts() bool { return a.Kind == ActDispatch || a.Kind == ActRemoveWorkspace }
+func (a Action) starts() bool {
+	return a.Kind == ActDispatch || a.Kind == ActRemoveWorkspace || a.Kind == ActDeliver
+}

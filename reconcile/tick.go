@@ -408,6 +408,7 @@ func (t *tick) wantCandidates(claims []Claim) bool {
 	running := 0
 	for _, c := range claims {
 		switch {
+		case c.delivering():
 		case c.Status == Running:
 			running++
 		case c.Status == Waiting && !c.DueAt.After(t.snapshot.Now):

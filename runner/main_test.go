@@ -62,6 +62,8 @@ type memory struct {
 	lastRun *reconcile.Run
 	ours    map[string]bool // comments of agents
 	late    []reconcile.Request
+
+	delivered reconcile.Delivered
 }
 
 func newMemory() *memory {

@@ -37,6 +37,9 @@ type Journal interface {
 	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
 	// Created returns which of these ids in the tracker agents have created.
 	Created(ctx context.Context, ids []string) (map[string]bool, error)
+	// Delivered returns what was pushed last for an issue, false if nothing was. RecordDelivered stores it.
+	Delivered(ctx context.Context, issueID string) (reconcile.Delivered, bool, error)
+	RecordDelivered(ctx context.Context, issueID string, d reconcile.Delivered) error
 	// LateAnswers returns answers that were given after their run had ended and that no later run has passed on.
 	// MarkAnswersSeen records that a run has.
 	LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error)

@@ -280,3 +280,12 @@ func answered(number int, text, answer string) reconcile.Request {
 		Answer: reconcile.RequestAnswer{Answers: map[string][]string{"q1": {answer}}},
 	}
 }
+
+func (m *memory) Delivered(context.Context, string) (reconcile.Delivered, bool, error) {
+	return m.delivered, m.delivered.Commit != "", nil
+}
+
+func (m *memory) RecordDelivered(_ context.Context, _ string, d reconcile.Delivered) error {
+	m.delivered = d
+	return nil
+}

@@ -65,9 +65,10 @@ type Worker struct {
 // Config is the part of the workflow that runs need. It does not change during a run.
 type Config struct {
 	confine.Config
-	Policy   reconcile.Policy
-	MaxTurns int
-	Hooks    Hooks
+	Policy     reconcile.Policy
+	MaxTurns   int
+	Hooks      Hooks
+	Repository Repository
 
 	StartAgent agent.Starter // makes a session with the process of Command
 	Command    string        // codex.command, run by bash in the workspace, with what a login shell sets (specification 10.1)
@@ -144,8 +145,12 @@ type attempt struct {
 
 // work runs the phases (specification 7.2) up to the end of the last turn.
 func (a *attempt) work(ctx context.Context) error {
-	if a.run.Kind == reconcile.CleanupRun {
+	switch a.run.Kind {
+	case reconcile.CleanupRun:
 		return a.workspace.cleanUp(ctx)
+	case reconcile.DeliveryRun:
+		return a.workspace.redeliver(ctx)
+	case reconcile.AgentRun:
 	}
 	a.rec.phase(ctx, reconcile.PreparingWorkspace)
 	if err := a.refresh(ctx); err != nil {
@@ -168,6 +173,7 @@ func (a *attempt) work(ctx context.Context) error {
 func (a *attempt) finish(ctx context.Context, workErr error) error {
 	outcome, code, message := a.judge(ctx, workErr)
 	ours := !errors.Is(context.Cause(ctx), errNotOurs)
+	stoppable := ctx
 	ctx = context.WithoutCancel(ctx)
 	if ours {
 		a.rec.phase(ctx, reconcile.Finishing)
@@ -175,10 +181,14 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	a.conversation.agent.end(ctx)
 	a.shareFault(ctx, code, a.Redactor.Text(message))
 	err := a.killAll(ctx)
-	if err == nil {
+	quiet := err == nil // no process of the agent is left
+	if quiet {
 		err = a.workspace.restoreGit(ctx)
 	}
 	err = errors.Join(err, a.workspace.afterRun(ctx, outcome, err))
+	if quiet {
+		a.workspace.deliverAfterRun(stoppable)
+	}
 	if err != nil && outcome == reconcile.Succeeded {
 		outcome = reconcile.Failed
 		code, message = codeOf(err)

@@ -46,7 +46,7 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 	return w.guardGit(ctx)
 }
 
-// take takes the workspace and runs after_create in a new one.
+// take takes the workspace. A new one is filled with a clone, if the workflow names a repository, and after_create runs in it.
 func (w *workspaceStep) take(ctx context.Context) error {
 	answer, err := w.Host.Prepare(ctx, w.prepareRequest())
 	w.hold(answer)
@@ -54,7 +54,11 @@ func (w *workspaceStep) take(ctx context.Context) error {
 		return err
 	}
 	if w.space.Created {
-		if err := w.hook(ctx, afterCreate, w.Config.Hooks.AfterCreate, ""); err != nil {
+		err := w.clone(ctx)
+		if err == nil {
+			err = w.hook(ctx, afterCreate, w.Config.Hooks.AfterCreate, "")
+		}
+		if err != nil {
 			return errors.Join(err, w.Host.Confirm(ctx, host.ConfirmRequest{Run: w.hostRun(), Discard: true}))
 		}
 	}

@@ -15,7 +15,7 @@ const runColumns = `id, kind, issue_id, identifier, attempt, phase, outcome, err
 	worker_boot, worker_pid, worker_start, host, workspace_path, workspace_root, workspace_id,
 	thread_id, turn_id, turns, turns_done, progress, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total,
 	rate_limits, last_event, last_message, last_event_at, handoff_at, handoff_state,
-	beats, heartbeat_at, started_at, ended_at, model, links, after_run_error`
+	beats, heartbeat_at, started_at, ended_at, model, links, after_run_error, delivery`
 
 func runFields(r *reconcile.Run) []any {
 	return []any{
@@ -26,6 +26,7 @@ func runFields(r *reconcile.Run) []any {
 		&r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total, textOf(&r.RateLimits), &r.LastEvent, &r.LastMessage,
 		stampOf(&r.LastEventAt), stampOf(&r.HandoffAt), &r.HandoffState, &r.Beats, stampOf(&r.HeartbeatAt),
 		stampOf(&r.StartedAt), stampOf(&r.EndedAt), &r.Model, jsonOf(&r.Links), &r.AfterRunError,
+		jsonOf(&r.Delivery),
 	}
 }
 
@@ -116,9 +117,10 @@ func (j Journal) Finish(ctx context.Context, now time.Time, run reconcile.Run) e
 	return j.update(ctx, "finish run "+run.ID, full, func(t tx) error {
 		return t.must("run "+run.ID, `UPDATE runs SET (`+decisiveColumns+`) = (`+decisiveValues+`), `+setHeartbeat+`,
 			outcome = :outcome, error_code = :error_code, error_text = :error_text, after_run_error = :after_run_error,
+			delivery = :delivery,
 			ended_at = :now, runtime_ms = max(0, :now - started_at)`+ofWorker,
 			append(workerValues(now, run), sql.Named("outcome", run.Outcome), sql.Named("error_code", run.ErrorCode),
-				sql.Named("error_text", run.ErrorText), sql.Named("after_run_error", run.AfterRunError))...)
+				sql.Named("error_text", run.ErrorText), sql.Named("after_run_error", run.AfterRunError), sql.Named("delivery", jsonOf(&run.Delivery)))...)
 	})
 }
 
@@ -278,4 +280,26 @@ func (j Journal) RecordLastSeen(
 func (j Journal) LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error) {
 	return readOne(ctx, j.conn, "read the thread's last run", runFields, `SELECT `+runColumns+` FROM runs
 		WHERE issue_id = ? AND thread_id = ? AND outcome IS NOT NULL ORDER BY turns > 0 DESC, id DESC LIMIT 1`, issueID, threadID)
+}
+
+const deliveredColumns = `url, branch, "commit", base, at`
+
+func deliveredFields(d *reconcile.Delivered) []any {
+	return []any{&d.URL, &d.Branch, &d.Commit, &d.Base, stampOf(&d.At)}
+}
+
+// Delivered returns what was pushed last for an issue; false if nothing was.
+func (c *conn) Delivered(ctx context.Context, issueID string) (reconcile.Delivered, bool, error) {
+	return readOne(ctx, c, "read what was delivered", deliveredFields,
+		`SELECT `+deliveredColumns+` FROM deliveries WHERE issue_id = ?`, issueID)
+}
+
+// RecordDelivered stores what a run has pushed for its issue. It does so even if the worker has lost the run, because a later
+// delivery must know what is on the branch.
+func (j Journal) RecordDelivered(ctx context.Context, issueID string, d reconcile.Delivered) error {
+	return j.update(ctx, "record what was delivered", full, func(t tx) error {
+		return t.run(`INSERT INTO deliveries (issue_id, `+deliveredColumns+`) VALUES (?, `+marks(deliveredColumns)+`)
+			ON CONFLICT (issue_id) DO UPDATE SET url = excluded.url, branch = excluded.branch, "commit" = excluded."commit",
+			base = excluded.base, at = excluded.at`, append([]any{issueID}, deliveredFields(&d)...)...)
+	})
 }

@@ -151,7 +151,8 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 	return clearMeta(t, metaPaused)
 }
 
-// commitClaim saves or deletes a claim. It records a release, and adds a notification if the claim becomes held.
+// commitClaim saves or deletes a claim. It records a release, and adds a notification if the claim becomes held or its
+// delivery fails again and again.
 func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 	switch {
 	case c.Delete && c.Gone != nil:
@@ -170,6 +171,11 @@ func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 			if err := addAttention(t, now, reconcile.HoldAttention(*c.Claim)); err != nil {
 				return err
 			}
+		}
+	}
+	if a, due := reconcile.DeliveryAttention(*c.Claim); due {
+		if err := addAttention(t, now, a); err != nil {
+			return err
 		}
 	}
 	return saveClaim(t, now, *c.Claim)
@@ -274,14 +280,14 @@ func (s Store) SavePass(ctx context.Context, p Pass) (id int64, err error) {
 
 const claimColumns = `issue_id, identifier, status, version, run_id, attempt, kind, due_at, error_code,
 	error_message, hold_reason, hold_message, held_at, hold_comment_at, hold_next, failures, idle_runs, runs,
-	interruptions, token_base, issue, project, workspace_root, claimed_at, updated_at`
+	interruptions, token_base, issue, project, workspace_root, claimed_at, updated_at, delivery`
 
 func claimFields(c *reconcile.Claim) []any {
 	return []any{
 		&c.IssueID, &c.Identifier, &c.Status, &c.Version, &c.RunID, &c.Attempt, &c.Kind, stampOf(&c.DueAt), &c.ErrorCode,
 		&c.ErrorMessage, &c.HoldReason, &c.HoldMessage, stampOf(&c.HeldAt), stampOf(&c.HoldCommentAt), &c.HoldNext, &c.Failures,
 		&c.IdleRuns, &c.Runs, &c.Interruptions, &c.TokenBase, jsonOf(&c.Issue), &c.Project, &c.WorkspaceRoot,
-		stampOf(&c.ClaimedAt), stampOf(&c.UpdatedAt),
+		stampOf(&c.ClaimedAt), stampOf(&c.UpdatedAt), jsonOf(&c.Delivery),
 	}
 }
 
@@ -335,7 +341,7 @@ func totalFields(all *Totals) []any { return append(tokenFields(&all.Tokens), mi
 const totalColumns = tokenColumns + `, runtime_ms`
 
 // settle marks an ended run as settled and adds what it used to the totals of the project and of its issue. The runtime of a
-// run that only removed a workspace does not count.
+// run without an agent does not count.
 func settle(t tx, runID string) error {
 	type share struct {
 		issueID string
@@ -344,7 +350,7 @@ func settle(t tx, runID string) error {
 	used, err := row(t, func(s *share) []any { return append([]any{&s.issueID}, totalFields(&s.Totals)...) },
 		`UPDATE runs SET settled = 1 WHERE id = ? AND settled = 0 AND outcome IS NOT NULL
 		RETURNING issue_id, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total,
-			iif(kind = 'cleanup', 0, runtime_ms)`, runID)
+			iif(kind = 'agent', runtime_ms, 0)`, runID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("run %s: %w", runID, reconcile.ErrConflict)
 	}

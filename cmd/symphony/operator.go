@@ -75,6 +75,21 @@ func runCommand(w *term.Env) *cli.Command {
 	}
 }
 
+func deliverCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "deliver", Usage: "push the commits of an issue now, without an agent",
+		UsageText: usageText("deliver", "ISSUE [WORKFLOW]"),
+		Description: `The command needs repository.url in WORKFLOW.md. Passes deliver by themselves: at the end of each run and, if that fails,
+again after 10 s, 20 s, 40 s and so on. It delivers a held issue too, which stays held. Exit code 1: it was not delivered.
+
+` + exampleText("symphony deliver ABC-7"),
+		Flags: workflowFlags(),
+		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
+			return operate.Deliver(c.Context, p, args[0])
+		}),
+	}
+}
+
 func stopCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "stop", Usage: "hold an issue and end its current run, or end every run",

@@ -17,13 +17,14 @@ import (
 // absolute and clean; symlinks in them are not resolved.
 type Config struct {
 	// Policy is the planner's part. WorkspaceRoot and StopGrace, which depend on the machine, are not set.
-	Policy    reconcile.Policy
-	Tracker   Tracker
-	Polling   Polling
-	Workspace Workspace
-	Hooks     Hooks
-	Agent     Agent
-	Codex     Codex
+	Policy     reconcile.Policy
+	Tracker    Tracker
+	Polling    Polling
+	Workspace  Workspace
+	Repository Repository
+	Hooks      Hooks
+	Agent      Agent
+	Codex      Codex
 
 	Prompt *Prompt
 	// Warnings are sorted by line. They do not include those of Prompt.Check.

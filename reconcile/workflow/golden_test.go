@@ -98,9 +98,12 @@ func describe(data []byte) string {
 	if err != nil {
 		return out.String()
 	}
-	for _, section := range []any{cfg.Policy, cfg.Tracker, cfg.Polling, cfg.Workspace, cfg.Hooks, cfg.Agent, cfg.Codex} {
+	for _, section := range []any{cfg.Policy, cfg.Tracker, cfg.Polling, cfg.Workspace, cfg.Repository, cfg.Hooks, cfg.Agent, cfg.Codex} {
 		v := reflect.ValueOf(section)
 		for i := range v.NumField() {
+			if !v.Type().Field(i).IsExported() {
+				continue
+			}
 			value := v.Field(i).Interface()
 			text := fmt.Sprintf("%v", value)
 			switch value := value.(type) {

@@ -100,7 +100,10 @@ func (o *operation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.result, err = pass.Run(ctx, o.p, pass.Options{Trigger: project.TriggerCommand, Only: o.only, LockTimeout: project.CommandPatience, DB: o.db})
+	o.result, err = pass.Run(ctx, o.p, pass.Options{
+		Trigger: project.TriggerCommand, Only: o.only, LockTimeout: project.CommandPatience, DB: o.db,
+		Delivers: o.cmd.Verb == reconcile.VerbDeliver,
+	})
 	switch {
 	case err != nil:
 		return fmt.Errorf("the next pass applies %s: %w", o.cmd.Verb, err)
@@ -236,10 +239,69 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 		return err
 	}
 	render.RunEnd(p, run)
-	if run.Outcome != reconcile.Succeeded {
+	if run.Outcome != reconcile.Succeeded || run.Delivery.Code != "" {
 		return exit.Only(exit.Failed)
 	}
 	return nil
+}
+
+// Deliver pushes the commits of an issue now, by a run without an agent, and waits for its end.
+func Deliver(ctx context.Context, p *project.Project, ref string) error {
+	return operate(ctx, p, reconcile.VerbDeliver, ref, func(o *operation) error {
+		if err := undeliverable(ctx, o); err != nil {
+			return err
+		}
+		if err := o.run(ctx); err != nil {
+			return err
+		}
+		pass.ReportText(p, o.result)
+		i := slices.IndexFunc(o.result.Applied, func(a reconcile.Applied) bool { return a.Kind == reconcile.ActDeliver && a.Err == nil })
+		if i < 0 {
+			return &reconcile.Error{
+				Code: "not_started", Message: "the pass did not deliver " + o.cmd.Identifier,
+				Hint: "symphony show " + o.cmd.Identifier + " explains it",
+			}
+		}
+		run, err := pass.WaitForRun(ctx, p, o.db, o.result.Applied[i].RunID)
+		if err != nil {
+			return err
+		}
+		render.RunEnd(p, run)
+		if run.Outcome != reconcile.Succeeded {
+			return exit.Only(exit.Failed)
+		}
+		return nil
+	})
+}
+
+// undeliverable returns an error if there is nothing that a delivery could push now.
+func undeliverable(ctx context.Context, o *operation) error {
+	identifier := o.cmd.Identifier
+	e := &reconcile.Error{Code: "nothing_to_deliver", Hint: "symphony show " + identifier + " shows its state"}
+	cfg, err := o.p.ConfigWithoutKey()
+	if err != nil {
+		return err
+	}
+	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.cmd.IssueID)
+	switch {
+	case err != nil:
+		return err
+	case !cfg.Repository.Delivers():
+		e.Message, e.Hint = "this workflow delivers nothing", "set repository.url in WORKFLOW.md"
+	case !claimed:
+		e.Message = identifier + " is not claimed: everything was delivered before it was released"
+	case c.Status == reconcile.Running && !o.ended(ctx, c.RunID):
+		e.Message = identifier + " is running; its commits are delivered when its run has ended"
+	default:
+		return nil
+	}
+	return e
+}
+
+// ended reports whether a run has ended, though no pass has settled it yet.
+func (o *operation) ended(ctx context.Context, runID string) bool {
+	run, err := o.db.Views.Run(ctx, runID)
+	return err == nil && (run.Outcome != "" || project.WorkerDead(o.p, run))
 }
 
 // notStarted returns the error that explains why the pass started no run of the issue.
@@ -254,6 +316,11 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 	case !claimed:
 	case c.Status == reconcile.Held:
 		e.Message, e.Hint = fmt.Sprintf("%s is held (%s): %s", issue.Identifier, c.HoldReason, c.HoldMessage), "symphony retry "+issue.Identifier
+	case c.Delivery.Due:
+		e.Message, e.Hint = issue.Identifier+" has commits that were not delivered", "symphony deliver "+issue.Identifier+" delivers them now"
+		if c.Delivery.Code != "" {
+			e.Message += ": " + c.Delivery.Code + ": " + c.Delivery.Message
+		}
 	case c.Kind == reconcile.Blocked:
 		e.Message, e.Hint = fmt.Sprintf("%s is blocked by %s: %s", issue.Identifier, c.ErrorCode, c.ErrorMessage), "symphony ps shows when it is tried again"
 	default:

@@ -37,6 +37,8 @@ type Options struct {
 	DB *state.DB
 	// Stays says that this process waits for the runs that the pass starts.
 	Stays bool
+	// Delivers says that the operator asks for a delivery, which needs no schedule.
+	Delivers bool
 }
 
 // NoIssue as Options.Only confines a pass to commands about the project.
@@ -197,7 +199,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 		r.blockedBy(err)
 	}
 	options := reconcile.Options{DispatchOff: cfgErr != nil || rootErr != nil, Only: o.Only, AtOnce: o.AtOnce}
-	if o.Trigger == project.TriggerWorker || o.Trigger == project.TriggerCommand {
+	if !o.Delivers && (o.Trigger == project.TriggerWorker || o.Trigger == project.TriggerCommand) {
 		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 		r.addError(err)
 		options.DispatchOff = options.DispatchOff || !alive

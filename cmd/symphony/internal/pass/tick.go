@@ -137,7 +137,7 @@ func waitForRuns(ctx context.Context, p *project.Project, r Result, o TickOption
 	}
 	defer db.Close()
 	for _, a := range r.Applied {
-		if a.Kind != reconcile.ActDispatch || a.Err != nil {
+		if a.Kind != reconcile.ActDispatch && a.Kind != reconcile.ActDeliver || a.Err != nil {
 			continue
 		}
 		run, err := WaitForRun(ctx, p, db, a.RunID)
@@ -147,7 +147,7 @@ func waitForRuns(ctx context.Context, p *project.Project, r Result, o TickOption
 		if !o.JSON && !o.Quiet { // with --json the pass's object is the whole output
 			render.RunEnd(p, run)
 		}
-		failed = failed || run.Outcome != reconcile.Succeeded
+		failed = failed || run.Outcome != reconcile.Succeeded || run.Delivery.Code != ""
 	}
 	return failed, nil
 }

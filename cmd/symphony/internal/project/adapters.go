@@ -41,6 +41,7 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 	if cfg.Hooks.AfterRun != "" {
 		p.StopGrace += cfg.Hooks.Timeout
 	}
+	p.Deliver = cfg.Repository.Delivers()
 	return p
 }
 
@@ -83,6 +84,12 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		Hooks: runner.Hooks{
 			AfterCreate: cfg.Hooks.AfterCreate, BeforeRun: cfg.Hooks.BeforeRun,
 			AfterRun: cfg.Hooks.AfterRun, BeforeRemove: cfg.Hooks.BeforeRemove, Timeout: cfg.Hooks.Timeout, Where: map[string]string{},
+		},
+		Repository: runner.Repository{
+			Repository: host.Repository{
+				URL: cfg.Repository.URL, Base: cfg.Repository.Base, Name: cfg.Repository.Name, Email: cfg.Repository.Email,
+			},
+			Branch: cfg.Repository, Deliver: cfg.Repository.Delivers(),
 		},
 		Config: confine.Config{
 			CodexHome: cfg.Codex.Home, ApprovalPolicy: cfg.Codex.ApprovalPolicy, TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,

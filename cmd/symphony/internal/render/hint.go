@@ -43,9 +43,17 @@ var RunErrors = []struct{ Codes, Next string }{
 	{"approval_required, turn_input_required", "say in the prompt what to do without an answer, or set `agent.on_approval` or `agent.on_question` to `ask`"},
 	{"max_tokens", "raise `agent.max_tokens`, or make the issue smaller; then `symphony retry ISSUE`"},
 	{"hook_failed, hook_timeout", "see the output of the hook with `symphony logs ISSUE --hooks`"},
-	{"repository_unavailable", "see that this account can reach the repository with `git ls-remote URL`"},
-	{"delivery_failed", "see why with `symphony show ISSUE`"},
-	{"delivery_conflict", "someone else changed the branch: merge it in the workspace, or delete it on the remote"},
+	{
+		"repository_unavailable", "see that this account can reach `repository.url` with `git ls-remote URL`; runs start again when it can",
+	},
+	{
+		"delivery_failed", "see why with `symphony show ISSUE`; passes try again, `symphony deliver ISSUE` tries now",
+	},
+	{
+		"delivery_conflict", "someone else changed the branch: merge it in the workspace (`symphony takeover ISSUE`) or delete it on the remote; " +
+			"then `symphony deliver ISSUE`",
+	},
+	{"invalid_branch", "correct `repository.branch`: what it gives for this issue is not the name of a branch"},
 	{"template_render_error", "correct the prompt; `symphony prompt ISSUE` renders it"},
 	{"workspace_busy", "nothing to do: a process still uses the workspace; it is tried again"},
 	{"workspace_foreign", "give each project its own `workspace.root`: the directory belongs to another issue or project"},
@@ -98,7 +106,7 @@ func RunEnd(p *project.Project, run reconcile.Run) {
 			fmt.Fprintln(w.Stdout, term.Visible("  "+f.Hook+"| "+line))
 		}
 	}
-	if hint := Hint(code, run.Identifier); hint != "" {
+	if hint := Hint(cmp.Or(code, run.Delivery.Code), run.Identifier); hint != "" {
 		fmt.Fprintln(w.Stderr, "  "+hint)
 	}
 }

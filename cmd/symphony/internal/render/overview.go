@@ -60,8 +60,8 @@ func Overview(w *term.Env, v view.Overview) {
 			colour = term.ColourOver
 		default: // an operator should look at it
 		}
-		if r.Kind == reconcile.CleanupRun {
-			outcome = "cleanup " + outcome
+		if r.Kind != reconcile.AgentRun {
+			outcome = string(r.Kind) + " " + outcome
 		}
 		ended.AddIn(colour, r.Identifier, r.RunID, outcome, term.AgoText(w, now, *r.EndedAt),
 			term.LastedText(w, r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), errorsOfRun(r))

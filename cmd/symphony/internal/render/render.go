@@ -32,11 +32,14 @@ func printField(w *term.Env, name, value string) {
 	fmt.Fprintf(w.Stdout, "  %s  %s\n", w.Dim(fmt.Sprintf("%-*s", fieldWidth, name)), value)
 }
 
-// errorsOfRun joins the error of a run and that of its after_run hook.
+// errorsOfRun joins the error of a run, that of its after_run hook and that of its delivery.
 func errorsOfRun(r view.RunRow) string {
 	line := orEmpty(r.Error)
 	if r.AfterRunError != nil {
 		line = strings.TrimPrefix(line+"; hook failed: "+*r.AfterRunError, "; ")
+	}
+	if r.Delivery != nil && r.Delivery.Code != "" {
+		line = strings.TrimPrefix(line+"; not delivered: "+r.Delivery.Code+": "+r.Delivery.Message, "; ")
 	}
 	return line
 }
@@ -113,15 +116,26 @@ func Request(w *term.Env, r reconcile.Request) {
 // EndLine is the line that says how a run ended.
 func EndLine(run reconcile.Run) string {
 	line := fmt.Sprintf("%s %s", run.Identifier, run.Outcome)
+	if run.Kind == reconcile.DeliveryRun {
+		line = fmt.Sprintf("delivery of %s %s", run.Identifier, run.Outcome)
+	}
 	if !run.EndedAt.IsZero() { // when a lost run ended is unknown
 		line += " after " + term.Duration(run.EndedAt.Sub(run.StartedAt))
 	}
-	line += fmt.Sprintf(", %s, %d tokens", text.Plural(run.Turns, "turn"), run.Tokens.Total)
+	if run.Kind != reconcile.DeliveryRun {
+		line += fmt.Sprintf(", %s, %d tokens", text.Plural(run.Turns, "turn"), run.Tokens.Total)
+	}
 	if e := view.ErrorText(run.ErrorCode, run.ErrorText); e != nil {
 		line += ": " + *e
 	}
 	if run.AfterRunError != "" {
 		line += "; hook failed: " + run.AfterRunError
+	}
+	switch d := run.Delivery; {
+	case d.Code != "":
+		line += "; not delivered: " + d.Code + ": " + d.Message
+	case d.Commit != "":
+		line += fmt.Sprintf("; delivered %s to %s", text.Plural(d.Commits, "commit"), d.Branch)
 	}
 	return term.Visible(line)
 }

@@ -239,7 +239,8 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 	}
 	row := &ClaimRow{Status: c.Status, Attempt: term.OrNull(c.Attempt), ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs}
 	if c.Status != reconcile.Running {
-		row.Error, row.ErrorCode = ErrorText(c.ErrorCode, c.ErrorMessage), c.ErrorCode
+		code, message := c.Fault()
+		row.Error, row.ErrorCode = ErrorText(code, message), code
 	}
 	switch c.Status {
 	case reconcile.Waiting:

@@ -153,11 +153,13 @@ type RunRow struct {
 	Outcome       *reconcile.Outcome `json:"outcome"`
 	Error         *string            `json:"error"`
 	AfterRunError *string            `json:"after_run_error"` // does not change the outcome
-	StartedAt     time.Time          `json:"started_at"`
-	EndedAt       *time.Time         `json:"ended_at"`
-	Turns         int                `json:"turn_count"`
-	Tokens        Tokens             `json:"tokens"`
-	ThreadID      *string            `json:"thread_id"`
+	// Delivery is what became of the commits; null where no delivery was tried. It does not change the outcome of an agent's run.
+	Delivery  *reconcile.DeliveryResult `json:"delivery"`
+	StartedAt time.Time                 `json:"started_at"`
+	EndedAt   *time.Time                `json:"ended_at"`
+	Turns     int                       `json:"turn_count"`
+	Tokens    Tokens                    `json:"tokens"`
+	ThreadID  *string                   `json:"thread_id"`
 }
 
 // NextPass is the schedule's next pass.
@@ -263,8 +265,9 @@ func (f *facts) claims() Claims {
 			}
 			v.Running = append(v.Running, row)
 		case c.Status == reconcile.Waiting:
+			code, message := c.Fault()
 			v.Retrying = append(v.Retrying, RetryingRow{
-				c.IssueID, c.Identifier, c.Issue.URL, term.OrNull(c.Attempt), c.DueAt, ErrorText(c.ErrorCode, c.ErrorMessage), c.Kind, c.ErrorCode,
+				c.IssueID, c.Identifier, c.Issue.URL, term.OrNull(c.Attempt), c.DueAt, ErrorText(code, message), c.Kind, code,
 			})
 		case c.Status == reconcile.Held:
 			v.Held = append(v.Held, HeldRow{c.IssueID, c.Identifier, c.Issue.URL, c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode})
@@ -307,6 +310,7 @@ func newRunRow(r reconcile.Run) RunRow {
 	return RunRow{
 		RunID: r.ID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Kind: r.Kind, Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
 		Outcome: term.OrNull(r.Outcome), Error: ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: term.OrNull(r.AfterRunError),
+		Delivery:  term.OrNull(r.Delivery),
 		StartedAt: r.StartedAt, EndedAt: term.OrNull(r.EndedAt), Turns: r.Turns, Tokens: Tokens(r.Tokens), ThreadID: term.OrNull(r.ThreadID),
 	}
 }

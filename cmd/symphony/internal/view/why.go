@@ -60,6 +60,9 @@ func (r *issueReader) explainRun(requests []RequestRow) (Why, Next) {
 		return Why{"worker_lost", "the worker of its run has died, and no pass has noticed yet"}, r.atPass("the next pass settles the run")
 	case run.StopReason != "":
 		return Why{"stopping", "its run is asked to end: " + run.StopReason}, next
+	case run.Kind == reconcile.DeliveryRun:
+		next.Message = "when its commits are pushed, a pass continues or releases the issue"
+		return Why{string(reconcile.Delivering), "its commits are being pushed"}, next
 	case len(requests) > 0:
 		var ids []string
 		for _, request := range requests {
@@ -107,7 +110,7 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 		return Why{"unclaimed", "the last pass had nothing to do for it; only the tracker knows its current state"}
 	}
 	last := ""
-	if e := ErrorText(c.ErrorCode, c.ErrorMessage); e != nil {
+	if e := ErrorText(c.Fault()); e != nil {
 		last = ": " + *e
 	}
 	message := map[reconcile.RetryKind]string{
@@ -117,6 +120,9 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 		reconcile.Blocked:      "its last run met a fault of the machine, the tracker or the account" + last,
 		reconcile.NoSlot:       "no slot was free at the last pass",
 		reconcile.Requested:    "an operator asked for another run",
+
+		reconcile.Delivering:     "the commits of its last run have not been pushed yet",
+		reconcile.DeliveryFailed: "its commits could not be pushed" + last,
 	}[c.Kind]
 	return Why{string(c.Kind), cmp.Or(message, "it waits"+last)}
 }
@@ -161,6 +167,8 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 			message += fmt.Sprintf(", as attempt %d", r.claim.Attempt)
 		}
 		return r.atPass(message)
+	case f.action == reconcile.ActDeliver:
+		return r.atPass(pass + " delivers its commits, without an agent; symphony deliver " + r.identifier + " tries now")
 	case f.action == reconcile.ActHold:
 		return r.atPass(pass + " holds it: " + f.message)
 	case f.action == reconcile.ActRelease:
@@ -259,7 +267,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	for _, a := range plan.Actions {
 		switch {
 		case a.IssueID != r.id || f.action != "":
-		case a.Kind == reconcile.ActDispatch:
+		case a.Kind == reconcile.ActDispatch, a.Kind == reconcile.ActDeliver:
 			f.action = a.Kind
 		case a.Kind == reconcile.ActHold && a.Change != nil && a.Change.Claim != nil:
 			f.action, f.reason, f.message = a.Kind, "hold_"+a.Reason, a.Change.Claim.HoldMessage

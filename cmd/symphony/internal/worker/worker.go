@@ -74,7 +74,7 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) erro
 	crash.At("worker.closed")
 	// A terminated worker belongs to a service or session that is being stopped. A pass started there would start new work that is
 	// killed at once.
-	if h.Run.Kind == reconcile.AgentRun && h.Run.ErrorCode != reconcile.CodeTerminated {
+	if h.Run.Kind != reconcile.CleanupRun && h.Run.ErrorCode != reconcile.CodeTerminated {
 		startOwnPass(exe, w, stateDir, path, log)
 	}
 	return nil

@@ -1,0 +1,121 @@
+package reconcile
+
+import (
+	"testing"
+	"time"
+)
+
+func delivers(s *scene) *scene { return s.edit(func(s *Snapshot) { s.Policy.Deliver = true }) }
+
+// undelivered makes a claim wait for its delivery, after a number of failures.
+func undelivered(tries int) func(*Claim) {
+	return func(c *Claim) {
+		c.Kind, c.Delivery = Delivering, Delivery{Due: true, Tries: tries}
+		if tries > 0 {
+			c.Kind, c.Delivery.Code, c.Delivery.FailedAt = DeliveryFailed, "delivery_failed", noon.Add(-time.Hour)
+		}
+	}
+}
+
+// What follows the end of a run, with the commits that it may have made.
+func TestSettleWithDelivery(t *testing.T) {
+	one := issueNo(1)
+	ends := func(o Outcome, d DeliveryResult) func(*Claim, *Run) {
+		return func(_ *Claim, r *Run) { r.Outcome, r.Turns, r.Progress, r.Delivery = o, 1, true, d }
+	}
+	refused := DeliveryResult{Code: "delivery_failed", Message: "no"}
+	delivery := func(o Outcome, code string, edits ...func(*Claim)) func(*Claim, *Run) {
+		return func(c *Claim, r *Run) {
+			undelivered(1)(c)
+			c.Kind, r.Kind, r.Outcome, r.ErrorCode = Delivering, DeliveryRun, o, code
+			for _, edit := range edits {
+				edit(c)
+			}
+		}
+	}
+	for _, row := range []struct {
+		rule        string
+		run         func(*Claim, *Run)
+		story, want string
+		tries       int
+	}{
+		{"pushed", ends(Succeeded, DeliveryResult{Done: true}), "settle A-1 succeeded", "retry continuation #1 in 1s runs=1", 0},
+		{"pushed after a failure", ends(Failed, DeliveryResult{Done: true}), "settle A-1 failed", "retry backoff #2 in 20s failures=1 runs=1", 0},
+		{"not tried", ends(Lost, DeliveryResult{}), "settle A-1 lost; deliver A-1 delivering", "running #2 failures=1 runs=1", 0},
+		{"refused", ends(Succeeded, refused), "settle A-1 succeeded", "retry delivery_failed #1 in 10s runs=1", 1},
+		{
+			"no turn, so no commits", func(_ *Claim, r *Run) { r.Outcome = Failed }, "settle A-1 failed",
+			"retry backoff #2 in 20s failures=1 runs=1", 0,
+		},
+		{
+			"held by an operator", func(c *Claim, r *Run) { ends(Canceled, DeliveryResult{})(c, r); c.HoldNext = true },
+			"settle A-1 canceled", "held operator runs=1", 0,
+		},
+
+		{"delivered", delivery(Succeeded, ""), "settle A-1 succeeded", "retry continuation #1 in 0s runs=1", 0},
+		{
+			"delivered after a failed run", delivery(Succeeded, "", func(c *Claim) { c.Failures, c.Attempt = 1, 2 }),
+			"settle A-1 succeeded", "retry backoff #2 in 20s failures=1 runs=1", 0,
+		},
+		{"refused again", delivery(Failed, "delivery_failed"), "settle A-1 failed", "retry delivery_failed #1 in 20s runs=1", 2},
+		{"the worker died", delivery(Lost, "worker_lost"), "settle A-1 lost", "retry delivery_failed #1 in 20s runs=1", 2},
+		{"a machine's fault blocks no agent", delivery(Failed, "disk_full"), "settle A-1 failed", "retry delivery_failed #1 in 20s runs=1", 2},
+		{"interrupted", delivery(InterruptedRun, "terminated"), "settle A-1 interrupted", "retry delivery_failed #1 in 10s runs=1", 1},
+		{
+			"of a held claim", delivery(Succeeded, "", func(c *Claim) { c.HoldReason = HoldMaxRuns }),
+			"settle A-1 succeeded", "held max_runs runs=1", 0,
+		},
+		{
+			"stopped by an operator", delivery(Canceled, StopOperator, func(c *Claim) { c.HoldNext = true }),
+			"settle A-1 canceled", "held operator runs=1", 1,
+		},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			p := compute(delivers(newScene().running(one, row.run)).Snapshot)
+			equal(t, "plan", story(p.plan), row.story)
+			equal(t, "claim", state(p, one), row.want)
+			equal(t, "tries", p.claims[one.ID].Delivery.Tries, row.tries)
+			if p.s.AgentBlock != nil {
+				t.Errorf("blocked by %v", p.s.AgentBlock)
+			}
+		})
+	}
+}
+
+// A claim with undelivered commits waits for its delivery: no agent starts, and nothing releases it.
+func TestUndelivered(t *testing.T) {
+	one, done, review := issueNo(1), issueNo(1, inState("Done")), issueNo(1, inState("Human Review"))
+	later := func(c *Claim) { undelivered(1)(c); c.DueAt = noon.Add(time.Minute) }
+	busy := func(c *Claim, r *Run) { c.Kind, r.Kind = Delivering, DeliveryRun; c.Delivery.Due = true }
+	for _, row := range []struct {
+		rule  string
+		scene *scene
+		story string
+	}{
+		{"due, active", newScene().claim(one, undelivered(0)).answer(one), "deliver A-1 delivering"},
+		{"due, without the tracker", newScene().claim(one, undelivered(2)), "deliver A-1 delivery_failed"},
+		{"due, terminal", newScene().claim(one, undelivered(0)).workspace(one).answer(done), "deliver A-1 delivering"},
+		{"later, active", newScene().claim(one, later).answer(one), ""},
+		{"later, terminal", newScene().claim(one, later).workspace(one).answer(done), ""},
+		{"later, handed over", newScene().claim(one, later).answer(review), ""},
+		{"later, gone", newScene().claim(one, later).answer(), ""},
+		{"a cap is reached", newScene().claim(one, func(c *Claim) { later(c); c.Failures = 10 }).answer(one), ""},
+		{"held by an operator, terminal", newScene().held(one, HoldOperator).edit(func(s *Snapshot) { s.Claims[0].Delivery.Due = true }).answer(done), ""},
+		{"delivery under way, terminal", newScene().running(one, busy).answer(done), ""},
+		{"of another project", newScene().claim(one, func(c *Claim) { undelivered(0)(c); c.Project = otherProject }), ""},
+		{"paused", newScene().claim(one, undelivered(0)).edit(func(s *Snapshot) { s.Paused = true }).answer(one), ""},
+		{"slots do not matter", newScene().running(issueNo(2), nil).claim(one, undelivered(0)).edit(func(s *Snapshot) { s.Policy.MaxConcurrent = 1 }), "deliver A-1 delivering"},
+		{"and a delivery takes none", newScene().running(one, busy).candidates(issueNo(2)).answer(one).edit(func(s *Snapshot) { s.Policy.MaxConcurrent = 1 }), "dispatch A-2"},
+
+		{"deliver, later", newScene().claim(one, later).command(VerbDeliver, one), "retry A-1 operator; deliver A-1 delivering"},
+		{"deliver, paused", newScene().claim(one, later).command(VerbDeliver, one).edit(func(s *Snapshot) { s.Paused = true }), "retry A-1 operator; deliver A-1 delivering"},
+		{"deliver, held", newScene().held(one, HoldMaxRuns).command(VerbDeliver, one), "retry A-1 operator; deliver A-1 delivering"},
+		{"deliver, running", newScene().running(one, nil).command(VerbDeliver, one), ""},
+		{"deliver, unclaimed", newScene().command(VerbDeliver, one), ""},
+		{"retry", newScene().claim(one, later).command(VerbRetry, one), "retry A-1 operator; deliver A-1 requested"},
+	} {
+		t.Run(row.rule, func(t *testing.T) { equal(t, "plan", story(Compute(delivers(row.scene).Snapshot)), row.story) })
+	}
+	without := newScene().claim(one, undelivered(1)).answer(one)
+	equal(t, "plan without repository.deliver", story(Compute(without.Snapshot)), "dispatch A-1 delivery_failed")
+}

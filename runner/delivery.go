@@ -1,0 +1,141 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// Repository is the workflow's repository. Without a URL symphony neither clones nor pushes.
+type Repository struct {
+	host.Repository
+	Branch  Prompt // renders the name of an issue's branch
+	Deliver bool   // push the commits of runs
+}
+
+// repositoryTimeout bounds a clone or a push, which may have to transfer much.
+const repositoryTimeout = 10 * time.Minute
+
+// operatorEnv is the environment of git, which finds the operator's credentials by it.
+func (w *workspaceStep) operatorEnv() []string { return host.Scrub(w.Env, w.Config.Secrets...) }
+
+// clone fills a new workspace, if the workflow names a repository.
+func (w *workspaceStep) clone(ctx context.Context) error {
+	repository := w.Config.Repository
+	if repository.URL == "" {
+		return nil
+	}
+	branch, last, err := w.branch(ctx)
+	if err != nil {
+		return err
+	}
+	answer, err := w.Host.Clone(ctx, host.CloneRequest{
+		Run: w.hostRun(), Repository: repository.Repository, Branch: branch, Delivered: last.Commit,
+		Timeout: repositoryTimeout, Env: w.operatorEnv(),
+	})
+	if err != nil {
+		return err
+	}
+	w.Log.Info("repository cloned", "branch", branch, "base", answer.Base, "commit", answer.Commit)
+	return nil
+}
+
+// branch returns the branch of the issue and what was pushed there last. An issue keeps its branch once something was pushed, even
+// if its title or the workflow changes.
+func (w *workspaceStep) branch(ctx context.Context) (name string, last reconcile.Delivered, err error) {
+	repository := w.Config.Repository
+	if w.Journal != nil { // a takeover has none
+		last, _, err = w.Journal.Delivered(ctx, w.run.IssueID)
+	}
+	if err != nil {
+		return "", last, err
+	}
+	if last.URL == repository.URL && last.Branch != "" {
+		return last.Branch, last, nil
+	}
+	name, err = repository.Branch.Render(w.rec.get().Issue, 0)
+	if err == nil && !validBranch(name) {
+		err = &reconcile.Error{
+			Code: "invalid_branch", Message: fmt.Sprintf("repository.branch gives %q, which is not the name of a branch", name),
+			Hint: "use issue.identifier, or filters such as replace, in repository.branch",
+		}
+	}
+	return name, reconcile.Delivered{}, err
+}
+
+// validBranch reports whether git accepts the name of a branch (git check-ref-format --branch).
+func validBranch(name string) bool {
+	bad := func(c rune) bool { return c <= ' ' || c == 0x7f || strings.ContainsRune(`~^:?*[\`, c) }
+	if name == "" || name == "HEAD" || name[0] == '-' || strings.ContainsFunc(name, bad) {
+		return false
+	}
+	for _, part := range []string{"..", "@{", "//", "/.", ".lock/"} {
+		if strings.Contains("/"+name+"/", part) {
+			return false
+		}
+	}
+	return name[0] != '/' && !strings.HasSuffix(name, "/") && !strings.HasSuffix(name, ".") && name != "@"
+}
+
+// deliver pushes the commits of the workspace and stores what was pushed.
+func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryResult, err error) {
+	branch, last, err := w.branch(ctx)
+	if err != nil {
+		return result, err
+	}
+	repository := w.Config.Repository.Repository
+	w.rec.phase(ctx, reconcile.DeliveringWork)
+	answer, err := w.Host.Deliver(ctx, host.DeliverRequest{
+		Run: w.hostRun(), Repository: repository, Branch: branch, Delivered: last.Commit,
+		Timeout: repositoryTimeout, Env: w.operatorEnv(),
+	})
+	if err != nil {
+		return result, err
+	}
+	result.Done = true
+	if answer.Nothing {
+		w.Log.Info("nothing to deliver")
+		return result, nil
+	}
+	result.Branch, result.Commit, result.Commits = branch, answer.Commit, answer.Commits
+	w.Log.Info("delivered", "branch", branch, "commit", answer.Commit, "commits", answer.Commits)
+	return result, w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, reconcile.Delivered{
+		URL: repository.URL, Branch: branch, Commit: answer.Commit, Base: answer.Base, At: w.Now(),
+	})
+}
+
+// deliverAfterRun delivers the commits of an agent's run. A failure does not change the outcome of the run: passes deliver again.
+// They also deliver if ctx, which ends when the run is asked to stop, has ended.
+func (w *workspaceStep) deliverAfterRun(ctx context.Context) {
+	if !w.Config.Repository.Deliver || w.space == nil || w.rec.get().Turns == 0 || ctx.Err() != nil {
+		return
+	}
+	result, err := w.deliver(ctx)
+	if err != nil && ctx.Err() == nil {
+		result.Done = false
+		result.Code, result.Message = codeOf(err)
+		result.Message = w.Redactor.Text(result.Message)
+		w.warn("the commits were not delivered", err)
+	}
+	w.rec.change(func(r *reconcile.Run) { r.Delivery = result })
+}
+
+// redeliver is the only step of a delivery run. Without a workspace there is nothing to deliver.
+func (w *workspaceStep) redeliver(ctx context.Context) error {
+	answer, err := w.Host.Prepare(ctx, w.prepareRequest())
+	w.hold(answer)
+	if err != nil {
+		return err
+	}
+	if w.space.Created {
+		w.Log.Warn("the workspace is gone: there is nothing to deliver", "path", w.space.Path)
+		return w.Host.Confirm(ctx, host.ConfirmRequest{Run: w.hostRun(), Discard: true})
+	}
+	result, err := w.deliver(ctx)
+	w.rec.change(func(r *reconcile.Run) { r.Delivery = result })
+	return err
+}
