@@ -17,7 +17,7 @@ import (
 )
 
 // A run clones into its workspace, and a later run delivers from it. Git is started as a process of the run, and not with what an
-// agent could have left in the directories for temporary files and caches.
+// agent could have left in the directories for temporary files and caches. That the workspace is not trusted does not matter.
 func TestCloneAndDeliver(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	test.OK(t, err)
@@ -38,16 +38,17 @@ func TestCloneAndDeliver(t *testing.T) {
 
 	h := &Host{}
 	remote := host.Repository{URL: "host:" + filepath.Join(dir, "remote.git")}
-	prepare := func(id string) (host.Run, host.Workspace) {
+	prepare := func(id string) (host.Run, host.PrepareAnswer) {
 		run := host.Run{ID: id, Dir: filepath.Join(dir, id)}
 		test.OK(t, os.Mkdir(run.Dir, 0o700))
 		answer, err := h.Prepare(t.Context(), host.PrepareRequest{Run: run, Root: filepath.Join(dir, "root"), Issue: host.Issue{
 			ID: "1", Identifier: "ABC-1", Project: "p", StateDir: dir,
 		}})
 		test.OK(t, err)
-		return run, answer.Workspace
+		return run, answer
 	}
-	run, space := prepare("r-1")
+	run, prepared := prepare("r-1")
+	space := prepared.Workspace
 	cloned, err := h.Clone(t.Context(), host.CloneRequest{
 		Run: run, Repository: remote, Branch: "symphony/ABC-1", Timeout: time.Minute,
 		Env: append([]string{"GIT_DIR=/nowhere", "XDG_CACHE_HOME=" + space.CacheDir, "TMPDIR=" + space.TmpDir, "SYMPHONY_RUN_ID=other"}, env...),
@@ -61,21 +62,26 @@ func TestCloneAndDeliver(t *testing.T) {
 		}
 	}
 	test.OK(t, h.Confirm(t.Context(), host.ConfirmRequest{Run: run}))
-	sh(space.Path, "git commit -q --allow-empty -m two")
+	test.OK(t, h.GuardGit(t.Context(), host.GuardGitRequest{Run: run, Env: env}))
+	sh(space.Path, "git commit -q --allow-empty -m two; git init -q sub; git -C sub config core.fsmonitor evil") // the agent
 	test.OK(t, h.Finish(t.Context(), run))
 
 	request := host.DeliverRequest{Run: run, Repository: remote, Branch: "symphony/ABC-1", Timeout: time.Minute, Env: env}
 	if _, err := h.Deliver(t.Context(), request); err == nil {
 		t.Error("delivered without a workspace")
 	}
-	request.Run, _ = prepare("r-2")
+	request.Run, prepared = prepare("r-2")
+	_, err = h.RunHook(t.Context(), host.HookRequest{Run: request.Run, Name: "before_run", Script: "git status", Timeout: time.Minute, Env: env})
+	var known *reconcile.Error
+	if !errors.As(err, &known) || known.Code != host.CodeUntrusted || !strings.Contains(prepared.Git.Untrusted, "sub/.git: core.fsmonitor") {
+		t.Errorf("a hook in a workspace that is not trusted: %v, %q", err, prepared.Git.Untrusted)
+	}
 
 	// The remote hangs: the limit ends git, or the caller does, and the run's processes are found meanwhile.
 	sh(dir, "printf 'echo $$ > ../hanging; exec sleep 1000' > remote.git/hooks/pre-receive; chmod +x remote.git/hooks/pre-receive")
 	limited := request
 	limited.Timeout = time.Second
 	_, err = h.Deliver(t.Context(), limited)
-	var known *reconcile.Error
 	if !errors.As(err, &known) || known.Code != host.CodeDeliveryFailed || !strings.HasPrefix(known.Message, "the delivery took longer than 1s") {
 		t.Errorf("a remote that hangs: %v", err)
 	}

@@ -192,8 +192,9 @@ func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error)
 	}
 	if err != nil { // the snapshot stays as it is
 		err = g.judge(limited, err)
-		if errors.As(err, &g.untrusted) && g.untrusted.Code == host.CodeUntrusted {
-			restored.Untrusted, err = g.untrusted.Message, nil
+		var known *reconcile.Error
+		if errors.As(err, &known) && known.Code == host.CodeUntrusted {
+			g.untrusted, restored.Untrusted, err = known, known.Message, nil
 		}
 		return restored, err
 	}
