@@ -40,6 +40,7 @@ const AttentionPatience = attentionBound + 2*killBound
 // so that its script may call symphony.
 type AttentionHook struct {
 	Script  string
+	Where   string        // its place in the workflow, for messages
 	Timeout time.Duration // hooks.timeout_ms; see Bound
 	Env     []string      // of the pass or worker, before secrets are removed
 	Home    string        // where the script runs
@@ -117,7 +118,11 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 	if result.Unfinished {
 		hint = "its output is in " + h.log + "; a later pass tries again"
 	}
-	result.Err = &reconcile.Error{Code: code, Message: "hooks.on_attention: " + h.redactor().Text(what), Hint: hint, Err: err}
+	name := "hooks.on_attention"
+	if h.Where != "" {
+		name += " (" + h.Where + ")"
+	}
+	result.Err = &reconcile.Error{Code: code, Message: name + ": " + h.redactor().Text(what), Hint: hint, Err: err}
 	return result
 }
 

@@ -322,6 +322,7 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 			e.Message += ": " + c.Delivery.Code + ": " + c.Delivery.Message
 		}
 	case c.Kind == reconcile.Blocked:
+		skips = append(skips, r.Waits...)
 		e.Message, e.Hint = fmt.Sprintf("%s is blocked by %s: %s", issue.Identifier, c.ErrorCode, c.ErrorMessage), "symphony ps shows when it is tried again"
 	default:
 		skips = append(skips, r.Waits...)

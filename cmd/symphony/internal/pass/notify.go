@@ -3,6 +3,7 @@ package pass
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -44,7 +45,8 @@ func AttentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHoo
 		stateDir = p.StateDir
 	}
 	return runner.AttentionHook{
-		Script: cfg.Hooks.OnAttention, Timeout: cfg.Hooks.Timeout, Env: p.Environ(), Home: p.Env.Home, Workflow: p.Path, StateDir: stateDir,
+		Script: cfg.Hooks.OnAttention, Where: fmt.Sprintf("%s:%d", cfg.FileName, cfg.HookLines["on_attention"]), Timeout: cfg.Hooks.Timeout,
+		Env: p.Environ(), Home: p.Env.Home, Workflow: p.Path, StateDir: stateDir,
 		Secrets: cfg.SecretVars, SecretValues: project.Secrets(cfg), Now: p.Env.Now, Host: project.NewHost(),
 	}
 }
