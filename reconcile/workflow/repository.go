@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -46,9 +47,9 @@ func (r *reader) repositoryURL(f field) {
 			f.line = line
 			r.invalid(f, "missing", hint)
 		}
+	case filepath.IsAbs(address) && !strings.ContainsFunc(address, unicode.IsControl):
 	case strings.ContainsFunc(address, blank):
 		r.invalid(f, "contains blanks or control characters", hint)
-	case filepath.IsAbs(address):
 	case strings.Contains(address, "://") && err == nil && u.User != nil && hasPassword(u):
 		r.invalid(f, "contains a password, which agents could read", "configure a credential helper of git instead")
 	case strings.Contains(address, "://"):
