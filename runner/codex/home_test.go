@@ -1,0 +1,91 @@
+package codex
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What of an operator's config.toml reaches agents: the model, the login, and what restricts them.
+func TestPrepareHome(t *testing.T) {
+	operators, dir := t.TempDir(), filepath.Join(t.TempDir(), "account", "codex")
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(operators, "config.toml"), `
+model = "gpt-6-sol"
+model_catalog_json = "models.json"
+cli_auth_credentials_store = "auto"
+approval_policy = "on-request"
+sandbox_mode = "danger-full-access"
+web_search = "live"
+notify = ["notify-send"]
+[model_providers.own]
+base_url = "https://models.example"
+http_headers = { team = "web" }
+[shell_environment_policy]
+exclude = ["PG*"]
+inherit = "all"
+experimental_use_profile = true
+[mcp_servers.docs]
+command = "docs"
+[features]
+exec_permission_approvals = true
+[projects."/srv"]
+trust_level = "trusted"
+`)
+	write(filepath.Join(operators, "auth.json"), "{}")
+	write(filepath.Join(operators, "rules", "default.rules"), "")
+	write(filepath.Join(dir, "rules", "default.rules"), "added in a takeover")
+	write(filepath.Join(dir, "auth.json"), "an older copy")
+	write(filepath.Join(dir, "sessions", "thread"), "kept")
+	for range 2 {
+		if err := PrepareHome(operators, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := readConfig(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type table = map[string]any
+	want := table{
+		"model": "gpt-6-sol", "model_catalog_json": filepath.Join(operators, "models.json"), "cli_auth_credentials_store": "file",
+		"model_providers":          table{"own": table{"base_url": "https://models.example", "http_headers": table{"team": "web"}}},
+		"shell_environment_policy": table{"exclude": []any{"PG*"}},
+		"features":                 table{"apps": false, "plugins": false},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error("config.toml (-want +got):\n" + diff)
+	}
+	if to, err := os.Readlink(filepath.Join(dir, "auth.json")); err != nil || to != filepath.Join(operators, "auth.json") {
+		t.Errorf("auth.json leads to %q, %v", to, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "rules")); !os.IsNotExist(err) {
+		t.Error("the rules are left")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "sessions", "thread")); err != nil {
+		t.Error(err)
+	}
+	unshared, err := Unshared(operators)
+	if diff := cmp.Diff([]string{
+		"approval_policy", "features (exec_permission_approvals)", "mcp_servers (docs)", "notify", "projects (/srv)", "sandbox_mode",
+		"shell_environment_policy (exclude, experimental_use_profile, inherit)", "web_search", "rules",
+	}, unshared); diff != "" || err != nil {
+		t.Error("unshared (-want +got):\n"+diff, err)
+	}
+
+	// A file that codex could not read either is named.
+	write(filepath.Join(operators, "config.toml"), "model = ")
+	if err := PrepareHome(operators, dir); err == nil {
+		t.Error("a broken config.toml was accepted")
+	}
+}
