@@ -52,7 +52,7 @@ func TestHostileWorkspace(t *testing.T) {
 		{"another branch", "git checkout -q --detach; git branch -qD work/one", ""},
 		{"a reference that is a link", "mkdir ../outside; rm -rf .git/refs/remotes; ln -s ../../../outside .git/refs/remotes", ""},
 		{"a reference that is a pipe", "mkfifo .git/refs/heads/pipe .git/packed-refs.lock", ""},
-		{"a lying commit-graph", "git commit-graph write --reachable; cd ..; git init -q x; git -C x commit -q --allow-empty -m x; " +
+		{"a commit-graph of another repository", "git commit-graph write --reachable; cd ..; git init -q x; git -C x commit -q --allow-empty -m x; " +
 			"git -C x commit-graph write --reachable; cp -f x/.git/objects/info/commit-graph one/.git/objects/info/commit-graph", ""},
 		{"HEAD is a pipe", "rm .git/HEAD; mkfifo .git/HEAD", "not a small regular file"},
 		{"HEAD leads to a file", "echo 'ref: ../../secret' > .git/HEAD", "nothing"},
