@@ -3,7 +3,7 @@ package test
 import (
 	"context"
 	"os"
-	"os/exec"
+	"os/exec" //nolint:depguard // only tests start it
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -18,7 +18,7 @@ func Unprivileged(t *testing.T) bool {
 		return true
 	}
 	const other = 65534
-	dir, err := os.MkdirTemp("", "symphony-other-")
+	dir, err := os.MkdirTemp("", "symphony-other-") //nolint:usetesting // the other user can't enter t.TempDir
 	OK(t, err)
 	t.Cleanup(func() { OK(t, os.RemoveAll(dir)) })
 	exe, err := os.Executable()
