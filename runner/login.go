@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -52,11 +53,62 @@ func (j *job) codexShell(ctx context.Context, command string) (argv, env []strin
 	}
 	withheld := j.Config.Withheld(slices.Concat(j.Env, profile.Set))
 	env = j.Config.AfterLogin(j.codexEnv(), profile, withheld)
+	if err := j.refuseLauncher(ctx, env); err != nil {
+		return nil, nil, err
+	}
 	script := text.ShellIn(j.space.Path, text.ShellUnset(withheld, j.Config.AtHome(command)))
 	if usesFunction(command, profile.Functions) { // which only a shell that reads the profile has
 		return []string{"bash", "-lc", script}, env, nil
 	}
 	return []string{"bash", "-c", umask(profile) + script}, env, nil
+}
+
+// LaunchRequest asks what codex.command starts in an environment. Besides workspaces, which are below root, an agent can write what
+// the workflow opens to it.
+func (c Config) LaunchRequest(env []string, root string) *host.LaunchRequest {
+	r := &host.LaunchRequest{Command: c.Command, Writable: append([]string{root}, c.WritableRoots...)}
+	for _, entry := range env {
+		switch name, value, _ := strings.Cut(entry, "="); name {
+		case "PATH":
+			r.Path = value
+		case "HOME":
+			r.Home = value
+		}
+	}
+	return r
+}
+
+// refuseLauncher returns codex_command_unsafe if files that an agent can write decide which program codex.command starts.
+func (j *job) refuseLauncher(ctx context.Context, env []string) error {
+	if j.Config.TrustLauncher {
+		return nil
+	}
+	facts, err := j.Host.Facts(ctx, host.FactsRequest{Path: j.space.Path, Launch: j.Config.LaunchRequest(env, j.space.Root)})
+	if err != nil || len(facts.Launcher.Files) == 0 {
+		return err
+	}
+	l := facts.Launcher
+	names := strings.Join(l.Files[:min(len(l.Files), launcherFiles)], ", ")
+	if more := len(l.Files) - launcherFiles; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return &reconcile.Error{
+		Code: "codex_command_unsafe", Hint: LauncherHint(l),
+		Message: fmt.Sprintf("codex.command starts %s, which would run outside of the sandbox what an agent can write: it depends on %s in %s",
+			l.Program, names, j.space.Path),
+	}
+}
+
+// launcherFiles is how many files an error names.
+const launcherFiles = 5
+
+// LauncherHint says what to write into codex.command instead of a launcher.
+func LauncherHint(l host.Launcher) string {
+	hint := "install codex (npm install -g @openai/codex) and write its full path into codex.command"
+	if l.Direct != "" {
+		hint = "write the path of codex itself: codex.command: " + l.Direct + " app-server"
+	}
+	return hint + "; or, if no agent can change what it starts, codex.trust_launcher: true"
 }
 
 // umask returns a shell command that sets the umask of the login profile.

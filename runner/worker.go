@@ -74,6 +74,8 @@ type Config struct {
 	Command    string        // codex.command, run by bash in the workspace, with what a login shell sets (specification 10.1)
 	// PrepareHome makes the codex home of agents, with the login of the operator's.
 	PrepareHome func(operators, dir string) error
+	// TrustLauncher starts Command even if files in the workspace decide which program that is.
+	TrustLauncher bool
 
 	LoginTimeout                                              time.Duration // for the login profile; 0: 30 s
 	ReadTimeout, InitializeTimeout, TurnTimeout, StallTimeout time.Duration

@@ -99,6 +99,7 @@ type Codex struct {
 	Command           string          // as written
 	Home              string          // empty for that of the environment
 	Inherit           bool            // agents have that home itself, not only its login
+	TrustLauncher     bool            // start Command even if files that an agent can write decide which program that is
 	ApprovalPolicy    json.RawMessage // a JSON string or object, never nil
 	ThreadSandbox     string          // empty if it is not passed to thread/start
 	TurnSandboxPolicy json.RawMessage // a JSON object; nil for symphony's default

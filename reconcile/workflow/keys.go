@@ -149,6 +149,8 @@ func keys(c *Config) []Key {
 
 		key("codex.command", "shell command", "codex app-server", &c.Codex.Command,
 			"starts the agent, by bash in the workspace, with what a login shell exports").then((*reader).command),
+		key("codex.trust_launcher", typeBool, "false", &c.Codex.TrustLauncher,
+			"start codex.command even if it is a launcher, such as npx, in a workspace with files that it obeys"),
 		key("codex.home", typePath, "", &c.Codex.Home, "codex home whose login and model agents use; default: $CODEX_HOME, or ~/.codex"),
 		key("codex.inherit", typeBool, "false", &c.Codex.Inherit,
 			"agents also get the rules, MCP servers, hooks and all other settings of that codex home"),

@@ -289,6 +289,25 @@ type FactsRequest struct {
 	Fingerprint, GitDirs bool
 	// Opened are directories that the agent can write besides the workspace.
 	Opened []string
+	// Launch, if set, asks what a command starts. Then Path may be empty.
+	Launch *LaunchRequest
+}
+
+// LaunchRequest is a shell command, with the PATH and the home directory of its shell. Writable are directories that an agent can
+// write.
+type LaunchRequest struct {
+	Command, Path, Home string
+	Writable            []string
+}
+
+// Launcher is a program that decides by files which other program it starts, such as npx.
+type Launcher struct {
+	// Program is empty if the command starts none.
+	Program string
+	// Files in the workspace, or in a directory that an agent can write, decide what is started.
+	Files []string
+	// Direct is the path of a codex that is started without a launcher, empty if none is found.
+	Direct string
 }
 
 // FactsAnswer is the answer to a FactsRequest.
@@ -297,6 +316,7 @@ type FactsAnswer struct {
 	// GitWritable are the directories that git commit writes, RepoRoot the root of the main repository.
 	GitWritable []string
 	RepoRoot    string
+	Launcher    Launcher
 }
 
 // RemovalRequest asks for the workspace of an issue to be removed.

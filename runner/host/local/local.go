@@ -293,6 +293,12 @@ func (h *Host) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fact
 			return answer, err
 		}
 	}
+	if r.Launch != nil {
+		l := launch{LaunchRequest: *r.Launch, dir: r.Path}
+		if answer.Launcher = l.find(r.Launch.Command, 0); answer.Launcher.Program != "" {
+			answer.Launcher.Direct = l.direct()
+		}
+	}
 	if r.GitDirs {
 		if answer.GitWritable, err = git.Writable(r.Path, r.Opened...); err != nil {
 			return answer, fmt.Errorf("git directories of %s: %w", r.Path, err)

@@ -42,7 +42,8 @@ func (h *Host) Login(ctx context.Context, r host.LoginRequest) (answer host.Logi
 	}
 	fd := ">&" + strconv.Itoa(proc.FirstExtra)
 	// exec: a login shell that ends would run ~/.bash_logout.
-	script := "builtin umask " + fd + "; builtin compgen -A function " + fd + " || builtin true; builtin echo " + fd + "; exec /usr/bin/env -0 " + fd
+	script := "builtin umask " + fd + "; builtin compgen -A function " + fd + " || builtin true; builtin echo " + fd +
+		"; exec /usr/bin/env -0 " + fd
 	cmd := exec.Command("bash", "-lc", script) //nolint:noctx // waitLogin ends it, with all of its group
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", append([]string{}, r.Env...), proc.ExtraFiles(tree, report)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -160,14 +160,19 @@ func (e *environment) startLogin(ctx context.Context) (shell loginShell) {
 	return shell
 }
 
+// loginEnv is the environment of hooks and agents, without the variables of a run.
+func (e *environment) loginEnv() []string {
+	config := project.RunnerConfig(e.p, e.config)
+	return config.AfterLogin(config.HookEnv(e.p.Environ()), e.login().profile, config.Secrets)
+}
+
 // shell runs a script as hooks and agents run commands and returns the first line that it prints, empty if it fails.
 func (e *environment) shell(ctx context.Context, script string) (string, error) {
-	login, config := e.login(), project.RunnerConfig(e.p, e.config)
-	if login.err != nil {
-		return "", login.err
+	if err := e.login().err; err != nil {
+		return "", err
 	}
 	cmd := exec.CommandContext(ctx, "bash", "-c", "exec 2>/dev/null; "+script)
-	cmd.Env, cmd.Dir = config.AfterLogin(config.HookEnv(e.p.Environ()), login.profile, config.Secrets), "/"
+	cmd.Env, cmd.Dir = e.loginEnv(), "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second

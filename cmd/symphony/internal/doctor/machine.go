@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -127,11 +128,16 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 		}
 		path = ", " + path
 	}
-	i, err := e.agent()
-	if err != nil {
-		return failWith(err)
+	var list []finding
+	if i, err := e.agent(); err != nil {
+		list = failWith(err)
+	} else {
+		list = ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
 	}
-	return ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
+	if l := project.Launcher(ctx, e.p, e.config, e.loginEnv()); l.Program != "" && !e.config.Codex.TrustLauncher {
+		list = append(list, warn(project.LauncherWarning(l), runner.LauncherHint(l))...)
+	}
+	return list
 }
 
 // programWord finds the word of a shell command that names the program, unless only a shell can find it.

@@ -96,7 +96,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			OnQuestion: questions[cfg.Agent.OnQuestion], Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots,
 			TrustRepository: cfg.Agent.TrustRepository, PassEnv: cfg.Agent.PassEnv, Secrets: cfg.SecretVars, SecretValues: Secrets(cfg),
 		},
-		StartAgent: codex.Start, Command: cfg.Codex.Command, PrepareHome: codex.PrepareHome,
+		StartAgent: codex.Start, Command: cfg.Codex.Command, PrepareHome: codex.PrepareHome, TrustLauncher: cfg.Codex.TrustLauncher,
 		ReadTimeout: cfg.Codex.ReadTimeout, InitializeTimeout: cfg.Codex.ReadTimeout,
 		TurnTimeout: cfg.Codex.TurnTimeout, StallTimeout: cfg.Codex.StallTimeout,
 		OnApproval: approvals[cfg.Agent.OnApproval], AnswerTimeout: cfg.Agent.AnswerTimeout,
@@ -122,6 +122,22 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 // SecretFiles are the directory of the environment files of all projects, and codex's login.
 func SecretFiles(p *Project, account *state.Account) []string {
 	return []string{Resolve(filepath.Dir(p.EnvPath())), Resolve(filepath.Join(account.Home, "auth.json"))}
+}
+
+// Launcher returns the launcher that codex.command starts in an environment, if any.
+func Launcher(ctx context.Context, p *Project, cfg *workflow.Config, env []string) host.Launcher {
+	request := RunnerConfig(p, cfg).LaunchRequest(env, Resolve(cfg.Workspace.Root))
+	facts, err := NewHost().Facts(ctx, host.FactsRequest{Launch: request})
+	if err != nil {
+		return host.Launcher{} // without a workspace there is nothing to fail
+	}
+	return facts.Launcher
+}
+
+// LauncherWarning says what a launcher in codex.command means.
+func LauncherWarning(l host.Launcher) string {
+	return "codex.command starts " + l.Program + ", and files that agents can write decide which program that runs outside of the sandbox" +
+		": runs in workspaces with such files end with codex_command_unsafe"
 }
 
 // Inspect starts codex as a worker does, in a temporary workspace below parent.

@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
@@ -347,7 +348,12 @@ func (out CheckReport) Print(p *Project) {
 
 // CheckFile checks the workflow and prints the result.
 func CheckFile(p *Project) error {
-	out, _ := CheckResult(p)
+	out, cfg := CheckResult(p)
+	if cfg != nil {
+		if l := Launcher(context.Background(), p, cfg, p.Environ()); l.Program != "" && !cfg.Codex.TrustLauncher {
+			out.Warnings = append(out.Warnings, LauncherWarning(l)+": "+runner.LauncherHint(l))
+		}
+	}
 	out.Print(p)
 	if !out.OK {
 		return exit.Only(exit.Workflow)

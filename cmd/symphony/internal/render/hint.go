@@ -33,6 +33,10 @@ var RunErrors = []struct{ Codes, Next string }{
 			"`agent.writable_roots`: commands can't be sandboxed in this workspace, though elsewhere they can",
 	},
 	{
+		"codex_command_unsafe", "write the path of codex itself into `codex.command`, which `symphony doctor` names: a launcher such as npx would " +
+			"start what an agent can write; or, if no agent can change what it starts, set `codex.trust_launcher: true`",
+	},
+	{
 		"login_shell_failed", "try the login shell of the account: `time bash -lc true`; `bash -xlc true` prints each command of its profile. " +
 			"Work continues once it ends within 30 s",
 	},

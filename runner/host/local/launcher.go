@@ -1,0 +1,224 @@
+package local
+
+import (
+	"bytes"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// launchers are programs that decide by files in the working directory, or by a cache, which program they start.
+var launchers = strings.Fields(`npx npm pnpm pnpx yarn yarnpkg corepack bun bunx deno volta fnm nvm nodenv mise rtx asdf proto pyenv
+	rbenv uv uvx pipx poetry pipenv hatch rye pixi direnv devbox nix nix-shell make gmake just task cargo go`)
+
+// obeyed are patterns for the names of files that launchers obey.
+var obeyed = strings.Fields(`node_modules package.json package.json5 package.yaml .npmrc .yarn* .pnp.* .pnpmfile.* pnpm-workspace.yaml
+	bunfig.toml .bunfig.toml deno.json* .env* .tool-versions mise* .mise* .rtx* .nvmrc .*-version .prototools .volta pyproject.toml
+	uv.toml .venv venv Pipfile pixi.toml [Mm]akefile GNUmakefile [Jj]ustfile .justfile [Tt]askfile* flake.nix shell.nix default.nix
+	devbox.json Cargo.toml .cargo go.mod go.work`)
+
+const (
+	maxScript  = 64 << 10 // larger files are taken for programs, not for scripts
+	maxWrapped = 4        // scripts that start one another
+)
+
+// launch describes how a shell command is looked up.
+type launch struct {
+	host.LaunchRequest
+	dir string // the workspace, "" for none
+}
+
+// find returns the launcher that a shell command starts, and the files in the workspace that it would obey. It reads the words of
+// the command and of the scripts that they name: it does not understand shell, and takes too many programs for launchers rather
+// than too few.
+func (l launch) find(command string, depth int) (found host.Launcher) {
+	inWorkspace, start, last := true, true, "" // start: the next word may be the name of a program
+	for _, word := range shellWords(command) {
+		switch {
+		case word == ";" || dashC.MatchString(word):
+			start = true
+		case last == "cd" && strings.ContainsAny(word[:1], "/~$"):
+			inWorkspace = false
+		case slices.Contains(anywhere, word), start && slices.Contains(launchers, filepath.Base(word)):
+			return host.Launcher{Program: word, Files: l.obeyed()}
+		case inWorkspace && (localTools.MatchString(word) || (start || depth == 0) && relative.MatchString(word)):
+			return host.Launcher{Program: word, Files: l.existing(word)}
+		case start && !strings.ContainsAny(word, "=$*?[") && !strings.HasPrefix(word, "-") && !prefix.MatchString(filepath.Base(word)):
+			var exists bool
+			if found, exists = l.program(word, depth, inWorkspace); found.Program != "" {
+				return found
+			}
+			start = !exists // such as the value of an option
+		}
+		last = word
+	}
+	return found
+}
+
+var (
+	// anywhere are launchers that are recognized also where they do not look like the name of a program.
+	anywhere = strings.Fields("npx npm pnpm pnpx yarn bunx mise asdf uvx")
+	dashC    = regexp.MustCompile(`^-[a-z]*c$`) // bash -lc
+	// prefix matches words before the name of a program.
+	prefix = regexp.MustCompile(`^(?:exec|env|command|builtin|nohup|nice|time|timeout|setsid|stdbuf|sudo|` +
+		`if|then|else|do|while|until|!|[0-9.]+[smhd]?)$`)
+	relative   = regexp.MustCompile(`^\.\.?/`)
+	localTools = regexp.MustCompile(`^(?:\./)?(?:node_modules|\.?venv)/`)
+)
+
+// shellWords splits a shell command into words, with ";" between commands. Quotes are removed.
+func shellWords(command string) []string {
+	command = regexp.MustCompile("[;&|(){}\n`]|\\$\\(").ReplaceAllString(command, " ; ")
+	return strings.Fields(strings.Map(func(r rune) rune {
+		if r == '"' || r == '\'' || r == '\\' {
+			return -1
+		}
+		return r
+	}, command))
+}
+
+// program examines the program that a shell finds by a name.
+func (l launch) program(name string, depth int, inWorkspace bool) (found host.Launcher, exists bool) {
+	if rest, home := strings.CutPrefix(name, "~/"); home {
+		name = filepath.Join(l.Home, rest)
+	}
+	switch {
+	case filepath.IsAbs(name):
+		return l.file(name, depth), true
+	case strings.Contains(name, "/"):
+		if inWorkspace {
+			found = host.Launcher{Program: name, Files: l.existing(name)}
+		}
+		return found, true
+	}
+	for _, dir := range filepath.SplitList(l.Path) {
+		full := filepath.Join(dir, name)
+		if !filepath.IsAbs(dir) { // looked up in the workspace
+			if files := l.existing(full); len(files) > 0 {
+				return host.Launcher{Program: full + ", because PATH has a relative directory,", Files: files}, true
+			}
+			continue
+		}
+		if info, err := os.Stat(full); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return l.file(full, depth), true
+		}
+	}
+	return found, false
+}
+
+// file examines a program.
+func (l launch) file(name string, depth int) (found host.Launcher) {
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return found // the shell will report it
+	}
+	inside := func(dir string) bool { return text.PathInside(dir, real) || text.PathInside(dir, name) }
+	switch {
+	case slices.ContainsFunc(l.Writable, inside):
+		return host.Launcher{Program: name, Files: []string{real}}
+	case slices.Contains(launchers, filepath.Base(real)), strings.Contains(name, "/shims/"), strings.Contains(name, "/.volta/bin/"):
+		return host.Launcher{Program: name, Files: l.obeyed()}
+	}
+	script := readScript(real)
+	line, body, _ := strings.Cut(script, "\n")
+	interpreter, isScript := strings.CutPrefix(line, "#!")
+	if !isScript || depth >= maxWrapped {
+		return found
+	}
+	if found = l.find(interpreter, depth+1); found.Program == "" && regexp.MustCompile(`\b(ba|da|z|k)?sh\b`).MatchString(interpreter) {
+		found = l.find(regexp.MustCompile(`(?m)^\s*#.*$`).ReplaceAllString(body, ""), depth+1)
+	}
+	if found.Program != "" && found.Program != name {
+		found.Program = name + ", which starts " + found.Program
+	}
+	return found
+}
+
+// readScript returns the text of a small file that begins with #!, "" for another one.
+func readScript(name string) string {
+	f, err := os.Open(name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxScript+1))
+	if err != nil || len(data) > maxScript || !bytes.HasPrefix(data, []byte("#!")) {
+		return ""
+	}
+	return string(data)
+}
+
+// existing returns a path in the workspace if something is there.
+func (l launch) existing(name string) []string {
+	if l.dir == "" {
+		return nil
+	}
+	if _, err := os.Lstat(filepath.Join(l.dir, name)); err != nil && os.IsNotExist(err) {
+		return nil
+	}
+	return []string{name}
+}
+
+// obeyed returns the names of the files in the workspace that launchers obey.
+func (l launch) obeyed() (names []string) {
+	if l.dir == "" {
+		return nil
+	}
+	for dir, patterns := range map[string][]string{"": obeyed, ".config": {"mise*", "nix*"}} {
+		entries, err := os.ReadDir(filepath.Join(l.dir, dir))
+		if err != nil && !os.IsNotExist(err) { // an agent can hide files in a directory that can be entered but not listed
+			names = append(names, filepath.Join(".", dir)+" (it can't be listed)")
+		}
+		for _, e := range entries {
+			if slices.ContainsFunc(patterns, func(p string) bool { ok, _ := path.Match(p, e.Name()); return ok }) {
+				names = append(names, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// direct returns the path of a codex that no launcher starts, "" if none is found. The program is better than the script of
+// codex's npm package, which starts it.
+func (l launch) direct() string {
+	var candidates []string
+	for _, dir := range filepath.SplitList(l.Path) {
+		if filepath.IsAbs(dir) {
+			candidates = append(candidates, filepath.Join(dir, "codex"))
+		}
+	}
+	for _, pattern := range []string{
+		".local/share/mise/installs/*/*/bin/codex", ".asdf/installs/*/*/bin/codex", ".nvm/versions/node/*/bin/codex",
+		".volta/tools/image/packages/@openai/codex/bin/codex", ".npm-global/bin/codex", ".bun/bin/codex", ".npm/_npx/*/node_modules/.bin/codex",
+	} {
+		found, _ := fs.Glob(os.DirFS(l.Home), pattern)
+		for _, name := range slices.Backward(found) { // the newest release
+			candidates = append(candidates, filepath.Join(l.Home, name))
+		}
+	}
+	for _, name := range candidates {
+		real, err := filepath.EvalSymlinks(name)
+		if err != nil {
+			continue
+		}
+		pkg := filepath.Dir(filepath.Dir(real)) // of @openai/codex/bin/codex.js
+		for _, pattern := range []string{"node_modules/@openai/codex-*/vendor/*/*/codex", "../codex-*/vendor/*/*/codex", "vendor/*/*/codex"} {
+			if native, _ := filepath.Glob(filepath.Join(pkg, pattern)); len(native) > 0 && filepath.Base(real) == "codex.js" {
+				return native[0]
+			}
+		}
+		if l.file(name, 0).Program == "" {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,133 @@
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// tree writes files below a new directory. A name that ends in * is executable, a text that begins with -> is a link.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	test.OK(t, err)
+	for name, text := range files {
+		path := filepath.Join(root, strings.TrimSuffix(name, "*"))
+		test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		if to, link := strings.CutPrefix(text, "->"); link {
+			test.OK(t, os.Symlink(filepath.Join(root, to), path))
+			continue
+		}
+		mode := os.FileMode(0o600)
+		if strings.HasSuffix(name, "*") {
+			mode = 0o700
+		}
+		test.OK(t, os.WriteFile(path, []byte(text), mode))
+	}
+	return root
+}
+
+// Launchers are found in commands, behind links and in scripts. Other programs are not taken for launchers.
+func TestLaunchers(t *testing.T) {
+	root := tree(t, map[string]string{
+		"bin/codex*": "ELF", "bin/node*": "ELF", "bin/sh*": "ELF", "bin/env*": "ELF",
+		"bin/mise*": "ELF", "bin/codex-by-mise": "->bin/mise", "asdf/shims/codex-by-asdf*": "#!/usr/bin/env bash\nexec asdf exec codex \"$@\"\n",
+		"bin/wrapped*": "#!/bin/sh\n# as npx would\ncd /srv\nexec npx @openai/codex \"$@\"\n", "bin/twice*": "#!/bin/sh\nexec wrapped \"$@\"\n",
+		"bin/plain*": "#!/bin/sh\n# npx is not used\nexec codex \"$@\"\n", "bin/of-npm*": "#!/usr/bin/env node\nspawn('npm')\n",
+		"bin/by-shim*": "#!/usr/bin/env ruby-shim\n", "asdf/shims/ruby-shim*": "ELF",
+		"ws/own/codex*": "ELF", "bin/of-the-workspace": "->ws/own/codex",
+	})
+	l := launch{LaunchRequest: host.LaunchRequest{
+		Path: "rel/bin:" + root + "/bin:" + root + "/asdf/shims", Home: root, Writable: []string{root + "/ws"},
+	}}
+	for command, want := range map[string]string{
+		"codex app-server":                                "",
+		"exec codex -c model=npm app-server":              "",
+		"FOO=bar nice -n 5 codex app-server":              "",
+		"cd /srv/go && codex app-server":                  "",
+		"cd /srv && ./codex app-server":                   "",
+		"plain app-server":                                "",
+		"of-npm app-server":                               "",
+		root + "/bin/codex app-server":                    "",
+		"~/bin/codex app-server":                          "",
+		"not-installed app-server":                        "",
+		"npx codex app-server":                            "npx",
+		"env A=b npx -y @openai/codex app-server":         "npx",
+		"bash -lc 'exec pnpm dlx codex app-server'":       "pnpm",
+		"sh -c 'make codex'":                              "make",
+		"/usr/bin/npx codex app-server":                   "/usr/bin/npx",
+		"mise exec -- codex app-server":                   "mise",
+		"codex-by-mise app-server":                        root + "/bin/codex-by-mise",
+		"env -u DISPLAY codex-by-asdf app-server":         root + "/asdf/shims/codex-by-asdf",
+		"wrapped app-server":                              root + "/bin/wrapped, which starts npx",
+		"twice app-server":                                root + "/bin/twice, which starts " + root + "/bin/wrapped, which starts npx",
+		"by-shim app-server":                              root + "/bin/by-shim, which starts " + root + "/asdf/shims/ruby-shim",
+		"node node_modules/.bin/codex app-server":         "node_modules/.bin/codex",
+		"./codex app-server":                              "./codex",
+		"tools/codex app-server":                          "tools/codex",
+		"true; codex-by-mise app-server":                  root + "/bin/codex-by-mise",
+		"of-the-workspace app-server":                     root + "/bin/of-the-workspace",
+		"if true; then exec yarn codex; else codex; fi":   "yarn",
+		"OUT=$(npm root -g) codex app-server":             "npm",
+		"timeout 5h codex-by-mise app-server 2>/dev/null": root + "/bin/codex-by-mise",
+		"~/bin/codex-by-mise app-server":                  root + "/bin/codex-by-mise",
+	} {
+		if got := l.find(command, 0); got.Program != want {
+			t.Errorf("%s: %q, want %q", command, got.Program, want)
+		}
+	}
+	if got := l.direct(); got != root+"/bin/codex" {
+		t.Errorf("the direct path is %q", got)
+	}
+}
+
+// Files that an agent has left in the workspace are named, also those in a directory that can't be listed.
+func TestLauncherFiles(t *testing.T) {
+	root := tree(t, map[string]string{
+		"bin/codex*": "ELF", "clean/main.c": "", "js/package.json": "", "js/.npmrc": "", "js/lib/package.json": "", "mise/.config/mise/config.toml": "",
+		"tools/.tool-versions": "", "path/rel/codex*": "", "own/codex*": "",
+	})
+	for _, c := range []struct{ dir, command, path, want string }{
+		{"clean", "npx codex", "", ""},
+		{"js", "npx codex", "", ".npmrc package.json"},
+		{"js", "codex", "", ""},
+		{"mise", "mise exec codex", "", ".config/mise"},
+		{"tools", "asdf exec codex", "", ".tool-versions"},
+		{"path", "codex", "rel:", "rel/codex"},
+		{"clean", "codex", "rel:", ""},
+		{"own", "./codex", "", "./codex"},
+		{"clean", "./codex", "", ""},
+		{"nowhere", "npx codex", "", ""},
+	} {
+		l := launch{host.LaunchRequest{Path: c.path + root + "/bin"}, filepath.Join(root, c.dir)}
+		if got := strings.Join(l.find(c.command, 0).Files, " "); got != c.want {
+			t.Errorf("%s in %s: %q, want %q", c.command, c.dir, got, c.want)
+		}
+	}
+	if os.Getuid() == 0 {
+		return // root can list every directory
+	}
+	test.OK(t, os.Chmod(filepath.Join(root, "clean"), 0o300))
+	l := launch{dir: filepath.Join(root, "clean")}
+	if got := l.find("npx codex", 0).Files; len(got) != 1 {
+		t.Errorf("a directory that can't be listed: %q", got)
+	}
+}
+
+// The program of codex's npm package is named, not the script that starts it.
+func TestDirectCodex(t *testing.T) {
+	const native = "node/lib/node_modules/@openai/codex/node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
+	root := tree(t, map[string]string{
+		"bin/mise*": "ELF", "bin/codex": "->bin/mise", native + "*": "ELF",
+		"node/lib/node_modules/@openai/codex/bin/codex.js*": "#!/usr/bin/env node\n",
+		".nvm/versions/node/v24/bin/codex":                  "->node/lib/node_modules/@openai/codex/bin/codex.js",
+	})
+	l := launch{LaunchRequest: host.LaunchRequest{Path: root + "/bin", Home: root}}
+	if got := l.direct(); got != filepath.Join(root, native) {
+		t.Errorf("the direct path is %q", got)
+	}
+}
