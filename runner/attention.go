@@ -145,7 +145,9 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	waitErr := child.Wait(ctx)
 	if ctx.Err() != nil {
 		waitErr = nil // the caller checks ctx
-		waitEnd(child)
+		// The programs of the hook and of its login profile can remove their locks. Those that have ended have closed the stream.
+		_ = child.SignalGroup(unix.SIGTERM) // SIGKILL follows
+		awaitAll(startingTermBound, read)
 	}
 	killErr := child.SignalGroup(unix.SIGKILL)
 	if errors.Is(killErr, os.ErrProcessDone) {
@@ -156,14 +158,6 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	<-read
 	kept, _ := out.Text()
 	return kept, exit, errors.Join(stdinErr, waitErr, killErr, closeErr)
-}
-
-// waitEnd gives a shell that has to be ended time to remove locks, such as those of its login profile.
-func waitEnd(child host.Process) {
-	_ = child.SignalGroup(unix.SIGTERM) // SIGKILL follows
-	ctx, cancel := context.WithTimeout(context.Background(), startingTermBound)
-	defer cancel()
-	_ = child.Wait(ctx)
 }
 
 // env returns the environment. All variables are always set, so that scripts may use `set -u`.

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -88,7 +89,7 @@ func TestLoginShellEnds(t *testing.T) {
 	}
 }
 
-// An agent that does not answer, and a hook that takes too long, get two seconds to remove their locks.
+// An agent that does not answer, and hooks that take too long, get two seconds to remove their locks.
 func TestProgramsThatHangRemoveTheirLocks(t *testing.T) {
 	r := newRig(t, "say hm")
 	home := r.profile("")
@@ -101,4 +102,13 @@ func TestProgramsThatHangRemoveTheirLocks(t *testing.T) {
 	r.Config.Hooks.BeforeRun, r.Config.Hooks.Timeout = slowLock, 300*time.Millisecond
 	r.ends(reconcile.Failed, "hook_timeout")
 	noLock(t, home)
+
+	h := attentionHook(t, slowLock)
+	h.Env = append(h.Env, "HOME="+h.Home)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if result := h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold}); result.Err == nil {
+		t.Error("hooks.on_attention succeeded")
+	}
+	noLock(t, h.Home)
 }
