@@ -172,7 +172,7 @@ func (s *storedAll) obeys(verb reconcile.Verb, claim reconcile.Claim, claimed, l
 		return !held && !later
 	case reconcile.VerbPause, reconcile.VerbStopAll:
 		return s.paused
-	case reconcile.VerbResume:
+	default: // resume
 	}
 	return !s.paused
 }

@@ -230,7 +230,7 @@ func (c configRules) allows(s setting) bool {
 	}
 	switch section + " " + s.name {
 	case "remote. url", "remote. pushurl", "submodule. url":
-		return networkURL(s.value) && !(s.section == "remote" && c.theirs[s.sub])
+		return networkURL(s.value) && (s.section != "remote" || !c.theirs[s.sub])
 	case "branch. remote", "branch. pushremote", "remote pushdefault", "checkout defaultremote", "extensions partialclone":
 		return s.value == "." || c.remotes[s.value]
 	case "submodule. update":

@@ -136,7 +136,7 @@ func readDir(dir string) ([]fs.DirEntry, error) {
 		list, err = os.ReadDir(dir)
 	}
 	if errors.Is(err, fs.ErrPermission) && info != nil && !files.Ours(info) && unix.Access(dir, unix.X_OK) != nil {
-		return nil, nil
+		err = nil
 	}
 	return list, err
 }

@@ -190,15 +190,21 @@ func TestRemoteOverHTTP(t *testing.T) {
 	p.mustClone("one")
 	p.commit("one", "first")
 	for what, answer := range map[string]func(w http.ResponseWriter, r *http.Request) bool{
-		"503":       func(w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "busy", 503); return true },
-		"a page":    func(w http.ResponseWriter, _ *http.Request) bool { fmt.Fprint(w, "<html>log in</html>"); return true },
-		"403 again": func(w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "denied", 403); return true },
+		"503": func(w http.ResponseWriter, _ *http.Request) bool {
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+			return true
+		},
+		"a page": func(w http.ResponseWriter, _ *http.Request) bool { fmt.Fprint(w, "<html>log in</html>"); return true },
+		"403 again": func(w http.ResponseWriter, _ *http.Request) bool {
+			http.Error(w, "denied", http.StatusForbidden)
+			return true
+		},
 		"an empty answer to the push": func(w http.ResponseWriter, r *http.Request) bool {
 			return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/git-receive-pack")
 		},
 		"a password is asked for": func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("WWW-Authenticate", "Basic")
-			http.Error(w, "", 401)
+			http.Error(w, "", http.StatusUnauthorized)
 			return true
 		},
 	} {

@@ -109,7 +109,7 @@ func (m *Mirror) removeLeftovers() {
 		if err == nil && strings.HasSuffix(path, ".lock") {
 			paths = append(paths, path)
 		}
-		return nil //nolint:nilerr // git reports what can't be read
+		return nil // git reports what can't be read
 	})
 	for _, path := range paths {
 		_ = os.Remove(path) // git reports a lock that is left
