@@ -574,6 +574,23 @@ func TestGuardTooLarge(t *testing.T) {
 	g.undo()
 }
 
+// Directories may be deeper than a path can be long. A repository there, whose files can't be read, is not trusted.
+func TestGuardDeep(t *testing.T) {
+	t.Parallel()
+	const moveDown = `D=$(printf 'deep/%.0s' $(seq 250)); for i in 1 2 3 4; do mkdir -p "x/$D"; mv deep "x/$D"; mv x/deep .; done`
+	g := guard(t, false)
+	g.trust()
+	g.do("mkdir deep; " + moveDown)
+	g.undo()
+	g.trust()
+	g.do("rm -r deep; git init -q deep; " + moveDown)
+	undone, err := g.Undo(t.Context())
+	test.OK(t, err)
+	if !strings.Contains(undone.Untrusted, "/deep/.git: ") {
+		t.Errorf("%q", undone.Untrusted)
+	}
+}
+
 // A directory of a repository that can't be listed is made readable, and what is in it stays.
 func TestGuardOpensDirectories(t *testing.T) {
 	t.Parallel()
