@@ -20,8 +20,12 @@ type Repository struct {
 // repositoryTimeout bounds a clone or a push, which may have to transfer much.
 const repositoryTimeout = 10 * time.Minute
 
-// operatorEnv is the environment of git, which finds the operator's credentials by it.
-func (w *workspaceStep) operatorEnv() []string { return host.Scrub(w.Env, w.Config.Secrets...) }
+// gitEnv returns the environment of git: that of hooks, where a login profile may name an ssh agent or a credential helper, without
+// the variables of a run.
+func (w *workspaceStep) gitEnv(ctx context.Context) ([]string, error) {
+	profile, err := w.login(ctx)
+	return w.Config.AfterLogin(w.Config.HookEnv(w.Env), profile, w.Config.Secrets), err
+}
 
 // clone fills a new workspace, if the workflow names a repository.
 func (w *workspaceStep) clone(ctx context.Context) error {
@@ -33,9 +37,13 @@ func (w *workspaceStep) clone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	env, err := w.gitEnv(ctx)
+	if err != nil {
+		return err
+	}
 	answer, err := w.Host.Clone(ctx, host.CloneRequest{
 		Run: w.hostRun(), Repository: repository.Repository, Branch: branch, Delivered: last.Commit,
-		Timeout: repositoryTimeout, Env: w.operatorEnv(),
+		Timeout: repositoryTimeout, Env: env,
 	})
 	if err != nil {
 		return err
@@ -89,9 +97,13 @@ func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryR
 	}
 	repository := w.Config.Repository.Repository
 	w.rec.phase(ctx, reconcile.DeliveringWork)
+	env, err := w.gitEnv(ctx)
+	if err != nil {
+		return result, err
+	}
 	answer, err := w.Host.Deliver(ctx, host.DeliverRequest{
 		Run: w.hostRun(), Repository: repository, Branch: branch, Delivered: last.Commit,
-		Timeout: repositoryTimeout, Env: w.operatorEnv(),
+		Timeout: repositoryTimeout, Env: env,
 	})
 	if err != nil {
 		return result, err

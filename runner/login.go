@@ -34,9 +34,9 @@ func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
 	case err == nil:
 		j.profile, j.loginAt = answer, time.Now()
 		j.Redactor.Add(j.Config.SecretsIn(answer.Set))
-	case !j.loginAt.IsZero() && ctx.Err() == nil: // a later hook must still push the work
+	case !j.loginAt.IsZero() && ctx.Err() == nil: // the work must still be pushed
 		j.warn("the login shell failed, using what it had set before", err)
-		err = nil
+		j.loginAt, err = time.Now(), nil // what hangs is not started for each hook again
 	}
 	return j.profile, err
 }

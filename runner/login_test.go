@@ -5,13 +5,16 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // profile writes the login profile of the rig's account and returns its home directory.
@@ -38,6 +41,73 @@ func TestOneLoginShell(t *testing.T) {
 	if got, want := read(t, r.space("seen.txt")), strings.Repeat("yes 0027 gone "+r.space()+"\n", 4); got != want {
 		t.Errorf("hooks and agent saw\n%swant\n%s", got, want)
 	}
+}
+
+// Git that clones and pushes has the environment that hooks have, with the PATH of the profile, without what an agent could have
+// filled. No shell is started for it.
+func TestGitHasTheProfile(t *testing.T) {
+	r := newRig(t, "sh git commit -q --allow-empty -m work")
+	home := r.profile(`echo in >> ~/logins; export PATH=~/bin:$PATH GIT_SSH_COMMAND=~/ssh
+		export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b` + "\n")
+	sh := exec.CommandContext(t.Context(), "sh", "-ec", `git init -q --bare -b main remote.git; mkdir bin
+		printf '#!/bin/sh\nexport GIT_SEEN=yes; exec '"$(command -v git)"' "$@"\n' > bin/git
+		printf '#!/bin/sh\necho "$GIT_SEEN ${TMPDIR-none} ${LINEAR_API_KEY-none}" >> ~/seen; shift $(($#-1)); exec sh -c "$1"\n' > ssh
+		chmod +x bin/git ssh
+		tree=$(git -C remote.git mktree < /dev/null)
+		git -C remote.git update-ref refs/heads/main $(git -C remote.git -c user.name=a -c user.email=a@b commit-tree -m first $tree)`)
+	sh.Dir = home
+	out, err := sh.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	r.Config.Repository = Repository{
+		Repository: host.Repository{URL: "host:" + filepath.Join(home, "remote.git")}, Branch: branchName("work"), Deliver: true,
+	}
+	r.Config.Hooks.BeforeRun = "true"
+	run, err := r.work()
+	test.OK(t, err)
+	if run.Delivery.Commits != 1 {
+		t.Errorf("%s %s: %+v", run.Outcome, run.ErrorText, run.Delivery)
+	}
+	if got := read(t, filepath.Join(home, "logins")); got != "in\n" {
+		t.Errorf("the profile ran %d times", strings.Count(got, "\n"))
+	}
+	for line := range strings.Lines(read(t, filepath.Join(home, "seen"))) {
+		if line != "yes none none\n" {
+			t.Errorf("git had %q", line)
+		}
+	}
+}
+
+// branchName is a Prompt with the name of a branch.
+type branchName string
+
+func (b branchName) Render(reconcile.Issue, int) (string, error) { return string(b), nil }
+
+// A profile that has begun to hang is started once, and hooks and git go on with what it had set before.
+func TestLoginShellHangsLater(t *testing.T) {
+	r := newRig(t, "")
+	home := r.profile("export FROM=profile\n")
+	step := workspaceStep{job: r.newJob(r.run, func(error) {})}
+	test.OK(t, step.open())
+	defer step.close()
+	test.OK(t, step.take(t.Context()))
+	_, err := step.login(t.Context())
+	test.OK(t, err)
+	r.profile("echo in >> ~/logins; sleep 1000\n")
+	step.Config.LoginTimeout, step.loginAt = 300*time.Millisecond, time.Now().Add(-time.Hour)
+	for range 2 {
+		env, err := step.gitEnv(t.Context())
+		test.OK(t, err)
+		if !slices.Contains(env, "FROM=profile") {
+			t.Errorf("git has %q", env)
+		}
+	}
+	if got := read(t, filepath.Join(home, "logins")); got != "in\n" {
+		t.Errorf("the profile was started %d times", strings.Count(got, "\n"))
+	}
+	test.OK(t, step.killAll(t.Context()))
+	test.OK(t, step.Host.Finish(t.Context(), step.hostRun()))
 }
 
 // codex.command may be a function of the login profile.

@@ -19,7 +19,7 @@ type CloneRequest struct {
 	Repository        Repository
 	Branch, Delivered string
 	Timeout           time.Duration
-	// Env is the operator's environment. Git, ssh and credential helpers inherit it.
+	// Env is the operator's environment, after the login profile. Git is found by its PATH. Git, ssh and credential helpers inherit it.
 	Env []string
 }
 

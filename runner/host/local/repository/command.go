@@ -57,7 +57,7 @@ func (m *Mirror) command(ctx context.Context, env, args []string) *exec.Cmd {
 	for _, s := range settings {
 		all = append(all, "-c", s)
 	}
-	cmd := exec.CommandContext(ctx, "git", append(append(all, "--no-pager"), args...)...)
+	cmd := exec.CommandContext(ctx, program(env), append(append(all, "--no-pager"), args...)...)
 	cmd.Dir = filepath.Dir(m.path)                                  // no agent can write there
 	cmd.Env = append([]string{"SSH_ASKPASS_REQUIRE=never"}, env...) // unless the operator has set it
 	cmd.Env = append(cmd.Env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
@@ -69,6 +69,23 @@ func (m *Mirror) command(ctx context.Context, env, args []string) *exec.Cmd {
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
 	cmd.WaitDelay = endGrace
 	return cmd
+}
+
+// program returns the path of git in an environment, whose PATH may be another one than that of this process.
+func program(env []string) string {
+	for _, entry := range slices.Backward(env) {
+		list, isPath := strings.CutPrefix(entry, "PATH=")
+		if !isPath {
+			continue
+		}
+		for _, dir := range filepath.SplitList(list) {
+			if path, err := exec.LookPath(filepath.Join(dir, "git")); err == nil && filepath.IsAbs(path) {
+				return path
+			}
+		}
+		break
+	}
+	return "git"
 }
 
 // Environ returns an environment for New: env without the variables that say which repository git works on, and without those in
