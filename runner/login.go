@@ -51,11 +51,11 @@ func (j *job) codexShell(ctx context.Context, command string) (argv, env []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	withheld := j.Config.Withheld(slices.Concat(j.Env, profile.Set))
-	env = j.Config.AfterLogin(j.codexEnv(), profile, withheld)
-	if err := j.refuseLauncher(ctx, env); err != nil {
+	if err := j.refuseLauncher(ctx); err != nil { // hooks may have brought such files
 		return nil, nil, err
 	}
+	withheld := j.Config.Withheld(slices.Concat(j.Env, profile.Set))
+	env = j.Config.AfterLogin(j.codexEnv(), profile, withheld)
 	script := text.ShellIn(j.space.Path, text.ShellUnset(withheld, j.Config.AtHome(command)))
 	if usesFunction(command, profile.Functions) { // which only a shell that reads the profile has
 		return []string{"bash", "-lc", script}, env, nil
@@ -78,11 +78,17 @@ func (c Config) LaunchRequest(env []string, root string) *host.LaunchRequest {
 	return r
 }
 
-// refuseLauncher returns codex_command_unsafe if files that an agent can write decide which program codex.command starts.
-func (j *job) refuseLauncher(ctx context.Context, env []string) error {
+// refuseLauncher returns codex_command_unsafe if files that an agent can write decide which program codex.command starts. It is the
+// fault of one issue: an agent that leaves such files must not keep other issues from starting.
+func (j *job) refuseLauncher(ctx context.Context) error {
 	if j.Config.TrustLauncher {
 		return nil
 	}
+	profile, err := j.login(ctx)
+	if err != nil {
+		return err
+	}
+	env := j.Config.AfterLogin(j.codexEnv(), profile, nil)
 	facts, err := j.Host.Facts(ctx, host.FactsRequest{Path: j.space.Path, Launch: j.Config.LaunchRequest(env, j.space.Root)})
 	if err != nil || len(facts.Launcher.Files) == 0 {
 		return err

@@ -31,6 +31,9 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 	if err := cmp.Or(w.take(ctx), w.untrusted); err != nil {
 		return err
 	}
+	if err := w.refuseLauncher(ctx); err != nil {
+		return err
+	}
 	facts, err := w.Host.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		// A large repository on a slow disk is no reason to fail the run.

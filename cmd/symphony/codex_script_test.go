@@ -34,6 +34,7 @@ import (
 //	model requests N     waits until the model has received N requests in total
 //	model threads N      fails unless the requests belong to N threads
 //	model prompts        prints the prompts of the last request's thread, oldest first, each under a line "# prompt N"
+//	model context        prints what codex itself has added to the last request, such as AGENTS.md
 //	model outputs        prints the outputs of tools, as the model received them, each under a line "# output"
 //	model tools          prints the names of the tools that the last request offered
 //	model tokens         prints the tokens of all responses, INPUT OUTPUT TOTAL, as the database shows them
@@ -67,6 +68,8 @@ func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 		for i, p := range last.Prompts {
 			fmt.Fprintf(ts.Stdout(), "# prompt %d\n%s\n", i+1, p)
 		}
+	case verb == "context" && len(rest) == 0:
+		fmt.Fprintln(ts.Stdout(), strings.Join(last.Context, "\n"))
 	case verb == "outputs" && len(rest) == 0:
 		for _, r := range requests {
 			if n := len(r.Outputs); n > 0 {

@@ -61,6 +61,7 @@ type Request struct {
 	Model   string
 	Thread  string   // prompt_cache_key
 	Prompts []string // what the client sent as turns, without codex's own context
+	Context []string // what codex added to them, such as AGENTS.md
 	Outputs []string // of tools since the last prompt
 	Tools   []string // names of the tools that the model may call
 }
@@ -191,6 +192,8 @@ func read(body []byte) (Request, error) {
 		switch {
 		case i.Type == "message" && i.Role == "user" && !isContext:
 			r.Prompts, r.Outputs = append(r.Prompts, text), nil
+		case i.Type == "message" && i.Role == "user":
+			r.Context = append(r.Context, text)
 		case strings.HasSuffix(i.Type, "_output") && i.CallID != "": // without a call id it is the context of a goal
 			r.Outputs = append(r.Outputs, string(i.Output))
 		}
