@@ -99,6 +99,7 @@ func toldPlay(c *crashScene) {
 // edit replaces a part of the workflow.
 func (c *crashScene) edit(old, text string) {
 	c.t.Helper()
+	c.edits++
 	c.write("WORKFLOW.md", strings.Replace(c.read("WORKFLOW.md"), old, text, 1), 0o600)
 }
 

@@ -205,7 +205,8 @@ var crashScenarios = []crashScenario{
 			c.write("WORKFLOW.md", "---\ntracker: 1\n---\n", 0o600)
 			c.move("Done")
 			c.passes("released", func() bool { return c.claim() == "" })
-			c.write("WORKFLOW.md", strings.Replace(string(good), "max_retry_backoff_ms: 100", "max_retry_backoff_ms: 101", 1), 0o600)
+			c.write("WORKFLOW.md", string(good), 0o600)
+			c.edit("max_retry_backoff_ms: 100", "max_retry_backoff_ms: 101")
 		},
 	},
 	{
@@ -307,19 +308,17 @@ var crashScenarios = []crashScenario{
 func takeoverPlay(c *crashScene) {
 	c.move("Backlog")
 	c.pass()
-	good, err := os.ReadFile(c.path("WORKFLOW.md"))
-	c.must(err)
-	at := strings.Index(string(good), "  command: exec")
-	end := at + strings.Index(string(good)[at:], "\n")
-	// This codex is no agent and starts nothing.
-	c.write("WORKFLOW.md", string(good)[:at]+"  command: f() { echo --sandbox; }; f app-server"+string(good)[end:], 0o600)
+	_, command, _ := strings.Cut(c.read("WORKFLOW.md"), "  command: exec")
+	command, _, _ = strings.Cut("  command: exec"+command, "\n")
+	const other = "  command: f() { echo --sandbox; }; f app-server" // this codex is no agent and starts nothing
+	c.edit(command, other)
 	c.move("Todo")
 	c.arm()
 	for range 2 {
 		c.inTerminal("takeover", "ABC-1", "--yes", "--then", "hold")
 	}
-	c.write("WORKFLOW.md", string(good), 0o600)
-	c.orders = c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`)
+	c.orders, c.edits = c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`), 0
+	c.edit(other, command)
 	c.order("retry", "ABC-1")
 	c.ageDirs()
 	c.waitFor("no process is left", func() bool { return len(c.processes()) == 0 }, nil)

@@ -41,6 +41,7 @@ type crashScene struct {
 	point   string // where to die: ROLE:NAME[#N]; empty: nowhere, but log the points that are reached
 	armed   bool   // passes may die, too
 	orders  int    // the operator's commands that were stored
+	edits   int    // how often the workflow was changed: a pass then stores a command, and again if it dies at once
 }
 
 func newCrashScene(t *testing.T, program string, s crashScenario, point string) *crashScene {

@@ -316,8 +316,8 @@ func (c *crashScene) check() {
 			c.t.Errorf("%s: %q", what, left)
 		}
 	}
-	if kept := c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`); kept != c.orders {
-		c.t.Errorf("%d commands were stored, %d were given", kept, c.orders)
+	if kept := c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`); kept < c.orders || kept > c.orders+2*c.edits {
+		c.t.Errorf("%d commands were stored, %d were given, and the workflow was changed %d times", kept, c.orders, c.edits)
 	}
 	if strings.HasPrefix(c.issue, links) && c.number(`SELECT count(*) FROM created WHERE kind = 'attachment'`) != 1 {
 		c.t.Errorf("the objects that the agent created are stored as %q", c.query(`SELECT kind FROM created`))

@@ -253,6 +253,8 @@ func (s *starter) setRepository(ctx context.Context, text string) error {
 		text = s.w.Absolute(text) // hooks run elsewhere
 	}
 	switch {
+	case strings.ContainsFunc(text, term.Control):
+		return exit.Usage("init: %q contains control characters", text)
 	case withoutPassword(text) != text:
 		return exit.Usage("init: the address of the repository contains a password, which would be stored in the workflow: " +
 			"leave it out, and use git's credential helper or an ssh key")
@@ -319,10 +321,10 @@ func (s *starter) findRoot(context.Context) error {
 }
 
 // render fills in an example and checks the result as symphony check does: a name with a brace or a line break must not
-// become part of the template or of a hook.
+// become part of the template.
 func (s *starter) render() ([]byte, error) {
 	// Double square brackets: the workflow's own template and its shell scripts use all others.
-	t := template.New("").Delims("[[", "]]").Funcs(template.FuncMap{"yaml": yamlScalar, "list": yamlList, "sh": shellWord})
+	t := template.New("").Delims("[[", "]]").Funcs(template.FuncMap{"yaml": yamlScalar, "list": yamlList, "sh": term.ShellQuote})
 	t, err := t.ParseFS(exampleFiles, "examples/*")
 	var out bytes.Buffer
 	if err == nil {
@@ -364,12 +366,4 @@ func yamlList(items []string) (string, error) {
 	}
 	out, err := yaml.Marshal(&list)
 	return strings.TrimSpace(string(out)), err
-}
-
-// shellWord quotes a word for the script of a hook. A line break would end the line of the script.
-func shellWord(text string) (string, error) {
-	if strings.ContainsFunc(text, term.Control) {
-		return "", exit.Usage("init: %q contains control characters", text)
-	}
-	return term.ShellQuote(text), nil
 }

@@ -81,8 +81,7 @@ func testStarter(change func(*answers)) *starter {
 	return s
 }
 
-// Every example becomes a workflow without warnings, whatever the names in it; what can't stand in a prompt or a hook is
-// refused.
+// Every example becomes a workflow without warnings, whatever the names in it; what can't stand in a prompt is refused.
 func TestRender(t *testing.T) {
 	for _, example := range ExampleNames {
 		for _, c := range []struct {
@@ -98,12 +97,9 @@ func TestRender(t *testing.T) {
 			{"template", func(a *answers) { a.Review = "{{ issue.titel }}" }, "invalid_config"},
 			{"open brace", func(a *answers) { a.Review = "{% if x" }, "invalid_config"},
 			{"both", func(a *answers) { a.Terminal = a.Active }, "invalid_config"},
-			{"hook", func(a *answers) { a.Repository = "x:\n---\ny" }, "usage"},
 		} {
 			s := testStarter(c.change)
-			if s.answers.Example = example; c.name == "hook" && example == "branch" {
-				c.code = "invalid_config" // it has no hook
-			}
+			s.answers.Example = example
 			text, err := s.render()
 			var known *reconcile.Error
 			if c.code == "" && err != nil || c.code != "" && (!errors.As(err, &known) || known.Code != c.code) {
