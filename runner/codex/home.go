@@ -75,21 +75,20 @@ func PrepareHome(operators, dir string) error {
 	return shareLogin(filepath.Join(operators, loginFile), filepath.Join(dir, loginFile))
 }
 
-// shareLogin makes link a symbolic link to the login, which need not exist yet.
+// shareLogin makes link a symbolic link to the login, which need not exist yet. Other processes may do the same.
 func shareLogin(login, link string) error {
-	if to, err := os.Readlink(link); err == nil && to == login {
-		return nil
+	for {
+		err := os.Symlink(login, link)
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if to, err := os.Readlink(link); err == nil && to == login {
+			return nil
+		}
+		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
-	temporary := fmt.Sprintf("%s.%d%s", link, os.Getpid(), durable.TempSuffix)
-	err := os.Symlink(login, temporary)
-	if errors.Is(err, fs.ErrExist) {
-		err = os.Remove(temporary)
-		err = errors.Join(err, os.Symlink(login, temporary))
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(temporary, link)
 }
 
 // readConfig reads the config.toml of a codex home, which may be missing.

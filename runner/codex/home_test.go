@@ -3,10 +3,30 @@ package codex
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// Workers, and the checks of one doctor, prepare the same codex home at once.
+func TestShareLoginAtOnce(t *testing.T) {
+	for range 50 {
+		link := filepath.Join(t.TempDir(), "auth.json")
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if err := shareLogin("login", link); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if to, err := os.Readlink(link); err != nil || to != "login" {
+			t.Fatalf("auth.json leads to %q, %v", to, err)
+		}
+	}
+}
 
 // What of an operator's config.toml reaches agents: the model, the login, and what restricts them.
 func TestPrepareHome(t *testing.T) {
