@@ -7,6 +7,20 @@ import (
 
 func delivers(s *scene) *scene { return s.edit(func(s *Snapshot) { s.Policy.Deliver = true }) }
 
+// An operator is told at the third failure, once.
+func TestDeliveryAttention(t *testing.T) {
+	d, keys := Delivery{Due: true}, map[string]bool{}
+	for tries := range 5 {
+		a, tell := DeliveryAttention(Claim{IssueID: "1", Identifier: "ABC-1", Delivery: d})
+		equal(t, "told", tell, tries >= 3)
+		if tell {
+			keys[a.Key] = true
+		}
+		d = d.failed("delivery_failed", "refused", noon.Add(time.Duration(tries)*time.Hour))
+	}
+	equal(t, "keys", len(keys), 1)
+}
+
 // undelivered makes a claim wait for its delivery, after a number of failures.
 func undelivered(tries int) func(*Claim) {
 	return func(c *Claim) {
