@@ -118,7 +118,7 @@ var (
 // ownVariables are those that commands in testSpace get from symphony.
 var ownVariables = map[string]any{
 	"SYMPHONY_RUN_ID": "run-7", "TMPDIR": "/work/tmp", "XDG_CACHE_HOME": "/work/cache",
-	"npm_config_cache": "/work/cache/npm", "GOFLAGS": "-buildvcs=false",
+	"npm_config_cache": "/work/cache/npm", "GOFLAGS": "-buildvcs=false", "GIT_CONFIG_COUNT": "0",
 }
 
 // The agent may write what git commit writes, unless the workflow's policy names roots. Other policies are passed on as they are.

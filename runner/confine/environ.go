@@ -70,12 +70,18 @@ func (c Config) env(env []string, runID string, w host.Workspace, dirs host.Dirs
 }
 
 // AtHome returns a command of codex with a prefix that sets the codex home of agents, whatever a startup file of the shell sets.
+// It also makes every git that codex runs by itself fail: codex runs git status in the workspace at each turn, outside of the
+// sandbox, and git runs the filters that an agent has configured there.
 func (c Config) AtHome(command string) string {
-	if c.AgentHome == "" {
-		return command
+	vars := gitSettings + "=refused"
+	if c.AgentHome != "" {
+		vars += " " + codexHomeVar + "=" + text.ShellWord(c.AgentHome)
 	}
-	return "export " + codexHomeVar + "=" + text.ShellWord(c.AgentHome) + " || exit 78; " + command
+	return "export " + vars + " || exit 78; " + command
 }
+
+// gitSettings is the number of settings in git's environment. Git fails before it reads a repository if it is not a number.
+const gitSettings = "GIT_CONFIG_COUNT"
 
 // AfterLogin returns env as the login profile changes it, without the secrets of names. The profile changes no variable of a run.
 func (c Config) AfterLogin(env []string, l host.LoginAnswer, names []string) []string {
@@ -176,7 +182,7 @@ func (c Config) commandEnv(runID string, w host.Workspace, codexEnv []string) ma
 			set[name] = value
 		}
 	}
-	set[host.RunMark] = runID
+	set[host.RunMark], set[gitSettings] = runID, "0" // see AtHome
 	return map[string]any{"ignore_default_excludes": false, "set": set}
 }
 
