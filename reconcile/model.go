@@ -157,6 +157,9 @@ func (c Claim) HoldText() string {
 	return c.HoldMessage + "; " + c.HoldEnds()
 }
 
+// delivering reports whether a delivery run owns the claim.
+func (c Claim) delivering() bool { return c.Status == Running && c.Kind == Delivering }
+
 // Verb is an operator's command.
 type Verb string
 

@@ -313,3 +313,52 @@ func (p *planner) unsavedSkips() {
 		}
 	}
 }
+
+// deliveries starts a delivery run for each claim whose commits are due. It needs neither the tracker nor a slot of an agent.
+func (p *planner) deliveries() {
+	if p.s.DispatchOff || p.s.HostBlock != nil {
+		return
+	}
+	free := p.s.Policy.MaxConcurrent
+	for _, c := range p.claims {
+		if c.delivering() {
+			free--
+		}
+	}
+	for _, c := range p.byAge() {
+		if c.Project != p.s.Policy.Project {
+			continue // it belongs to another repository, too
+		}
+		asked := p.asked[c.IssueID] // a pause does not concern an operator's command
+		due := c.Status == Waiting && p.s.undelivered(*c) && !c.DueAt.After(p.s.Now) && !p.removing[c.IssueID]
+		if due && (asked || free > 0 && !p.s.Paused) {
+			free--
+			p.deliver(*c)
+		}
+	}
+}
+
+func (p *planner) deliver(c Claim) {
+	reason := string(c.Kind)
+	c.Status, c.Kind, c.DueAt = Running, Delivering, time.Time{}
+	change := p.put(c)
+	change.Insert = &Run{
+		Kind: DeliveryRun, IssueID: c.IssueID, Identifier: c.Identifier, Phase: Starting,
+		Issue: c.Issue, Fingerprint: c.Issue.Fingerprint(), StartedAt: p.s.Now, WorkspaceRoot: c.WorkspaceRoot,
+	}
+	p.plan.Actions = append(p.plan.Actions, Action{
+		Kind: ActDeliver, IssueID: c.IssueID, Identifier: c.Identifier, Reason: reason, Change: change,
+	})
+}
+
+// deliverNow carries out the command deliver. It returns the claim due for delivery; false if it cannot be delivered now.
+func (p *planner) deliverNow(c *Claim) (Claim, bool) {
+	if c == nil || c.Status == Running || !p.s.Policy.Deliver {
+		return Claim{}, false
+	}
+	p.asked[c.IssueID] = true
+	next := *c // a held claim keeps the reason of its hold
+	next.Delivery.Due = true
+	next.Status, next.Kind, next.DueAt = Waiting, Delivering, p.s.Now
+	return next, true
+}

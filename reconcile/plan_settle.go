@@ -208,3 +208,56 @@ func endOf(r Run, now time.Time) time.Time {
 func (a Account) shared(r Run) bool {
 	return AccountFault(r.ErrorCode) && (a.Block != nil || a.Over.After(r.StartedAt)) || r.ErrorCode == CodeAgentQuota && a.Limit != nil
 }
+
+// afterWork returns the claim after the end of an agent's run, whose worker may have pushed the commits or may have failed to.
+func (s *Snapshot) afterWork(c Claim, r Run) Claim {
+	ended := endOf(r, s.Now)
+	switch d := r.Delivery; {
+	case !s.Policy.Deliver:
+	case d.Done:
+		c.Delivery = Delivery{}
+	case d.Code != "":
+		c.Delivery = c.Delivery.failed(d.Code, d.Message, ended)
+	case r.Turns > 0:
+		c.Delivery.Due = true
+	}
+	return s.awaitDelivery(c, ended)
+}
+
+// awaitDelivery makes a waiting claim with undelivered commits wait for its delivery.
+func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
+	switch tries := c.Delivery.Tries; {
+	case c.Status != Waiting || !s.undelivered(c):
+	case tries > 0:
+		c.Kind, c.DueAt = DeliveryFailed, since.Add(Delay(tries, s.Policy.MaxRetryBackoff))
+	default:
+		c.Kind, c.DueAt = Delivering, since
+	}
+	return c
+}
+
+// afterDelivery returns the claim after a delivery run has ended. A hold that the operator's command interrupted continues.
+func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
+	ended := endOf(r, s.Now)
+	c.Status, c.DueAt = Waiting, ended
+	switch {
+	case r.Outcome == Succeeded:
+		c.Delivery, c.Kind = Delivery{}, Continuation
+		if c.Failures > 0 {
+			c.Kind, c.DueAt = Backoff, ended.Add(Delay(c.Attempt, s.Policy.MaxRetryBackoff))
+		}
+	case r.Outcome == Canceled || r.Outcome == InterruptedRun || r.ErrorCode == CodeWorkspaceBusy:
+		c = s.awaitDelivery(c, ended)
+		c.DueAt = ended.Add(firstBackoff)
+	default:
+		c.Delivery = c.Delivery.failed(r.ErrorCode, r.ErrorText, ended)
+		c = s.awaitDelivery(c, ended)
+	}
+	switch {
+	case c.HoldNext:
+		return s.hold(c, HoldOperator, "held by an operator")
+	case c.HoldReason != "":
+		c.Status = Held
+	}
+	return c
+}

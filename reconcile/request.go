@@ -174,8 +174,12 @@ type Attention struct {
 	At                  time.Time
 }
 
-// outagePatience is how long a fault of the tracker must last before an operator is notified. Most faults are shorter.
-const outagePatience = 5 * time.Minute
+const (
+	// outagePatience is how long a fault of the tracker must last before an operator is notified. Most faults are shorter.
+	outagePatience = 5 * time.Minute
+	// attentionTries is how many deliveries in a row fail before an operator is notified.
+	attentionTries = 3
+)
 
 // HoldAttention returns the notification of a held claim.
 func HoldAttention(c Claim) Attention {
@@ -196,6 +200,17 @@ func KeptAttention(w Workspace) Attention {
 		Kind: AttentionKept, IssueID: w.IssueID, Identifier: w.Identifier,
 		Text: fmt.Sprintf("the workspace of %s is %s", w.Identifier, w.KeptText()), At: w.KeptSince,
 	}
+}
+
+// DeliveryAttention returns the notification of a delivery that fails again and again; false before the third failure.
+func DeliveryAttention(c Claim) (Attention, bool) {
+	d := c.Delivery
+	return Attention{
+		Key:  fmt.Sprintf("delivery:%s:%d", c.IssueID, d.FailedAt.UnixMilli()),
+		Kind: AttentionDelivery, IssueID: c.IssueID, Identifier: c.Identifier,
+		Text: fmt.Sprintf("the work on %s was not delivered after %d tries: %s: %s; symphony deliver %s tries again now",
+			c.Identifier, d.Tries, d.Code, d.Message, c.Identifier),
+	}, d.Due && d.Tries >= attentionTries
 }
 
 // OutageAttention returns the notification of a fault of the tracker, whatever its code; false until it has lasted 5 minutes.

@@ -26,6 +26,9 @@ type Snapshot struct {
 	FreeBytes  int64               // free space of the workspace volume; negative if unknown
 }
 
+// undelivered reports whether commits of the claim's runs must be pushed before a run may start or the claim may be released.
+func (s *Snapshot) undelivered(c Claim) bool { return s.Policy.Deliver && c.Delivery.Due }
+
 // State is the stored half of a Snapshot.
 type State struct {
 	Claims                              []Claim
