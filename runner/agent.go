@@ -71,17 +71,6 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	return g, nil
 }
 
-// prepareHome makes the codex home of agents.
-func (c Config) prepareHome() error {
-	if c.AgentHome == "" {
-		return nil
-	}
-	if err := c.PrepareHome(c.LoginHome, c.AgentHome); err != nil {
-		return incompatible("codex home of agents: "+err.Error(), "correct the file in the message, so that codex can use it as well")
-	}
-	return nil
-}
-
 // checkHome checks that codex uses the codex home that it was given.
 func (c Config) checkHome(server agent.Server) error {
 	if c.AgentHome == "" {
@@ -94,12 +83,6 @@ func (c Config) checkHome(server agent.Server) error {
 		server.Home, c.AgentHome), "remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")
 }
 
-func sameDir(a, b string) bool {
-	one, err := os.Stat(a)
-	other, otherErr := os.Stat(b)
-	return err == nil && otherErr == nil && os.SameFile(one, other)
-}
-
 // drain reads stderr to its end, so that an agent never blocks on it, even if the disk is full.
 func (g *agentProcess) drain() {
 	defer close(g.drained)
@@ -108,8 +91,6 @@ func (g *agentProcess) drain() {
 		g.warn("agent's stderr", err)
 	}
 }
-
-func (j *job) codexEnv() []string { return j.Config.CodexEnv(j.Env, j.run.ID, *j.space) }
 
 // readEnviron reads the environment of the running codex. If the system does not show it, readEnviron uses the environment that
 // codex was started with.

@@ -245,10 +245,3 @@ func hashOf(text string) string {
 	h := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(h[:12])
 }
-
-func textOf(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}

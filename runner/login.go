@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -61,6 +63,19 @@ func (j *job) codexShell(ctx context.Context, command string) (argv, env []strin
 		return []string{"bash", "-lc", script}, env, nil
 	}
 	return []string{"bash", "-c", umask(profile) + script}, env, nil
+}
+
+func (j *job) codexEnv() []string { return j.Config.CodexEnv(j.Env, j.run.ID, *j.space) }
+
+// prepareHome makes the codex home of agents.
+func (c Config) prepareHome() error {
+	if c.AgentHome == "" {
+		return nil
+	}
+	if err := c.PrepareHome(c.LoginHome, c.AgentHome); err != nil {
+		return incompatible("codex home of agents: "+err.Error(), "correct the file in the message, so that codex can use it as well")
+	}
+	return nil
 }
 
 // LaunchRequest asks what codex.command starts in an environment. Besides workspaces, which are below root, an agent can write what
@@ -140,4 +155,15 @@ func noShell(err error) error {
 		Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
 		Hint: "codex.command is run with bash; install it", Err: err,
 	}
+}
+
+// incompatible returns the error for settings with which codex can't be used.
+func incompatible(message, hint string) error {
+	return &reconcile.Error{Code: string(agent.CodeIncompatible), Message: message, Hint: hint}
+}
+
+func sameDir(a, b string) bool {
+	one, err := os.Stat(a)
+	other, otherErr := os.Stat(b)
+	return err == nil && otherErr == nil && os.SameFile(one, other)
 }

@@ -74,23 +74,6 @@ func (j *job) fullDisk() string {
 	return ""
 }
 
-// codeOf returns the stable code of an error, and its text without the code.
-func codeOf(err error) (code, message string) {
-	var known *reconcile.Error
-	var failed *agent.Error
-	switch {
-	case host.LimitReached(err): // first, because an error of the workspace may wrap it
-		return reconcile.CodeResourceLimit, err.Error()
-	case errors.As(host.WithCode(err), &known):
-		return known.Code, known.Message
-	case errors.As(err, &failed) && failed.Code == agent.CodeStalled && failed.Cause != "":
-		return string(failed.Cause), failed.Message // the agent reported what it waited for
-	case errors.As(err, &failed):
-		return string(failed.Code), failed.Message
-	}
-	return "run_failed", err.Error()
-}
-
 // How long and how often to try to store an outcome: a full disk or a locked database must not lose the result of a run.
 const (
 	concludePatience = 10 * time.Minute

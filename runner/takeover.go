@@ -235,8 +235,3 @@ func toml(value any) string {
 	}
 	return string(data)
 }
-
-// incompatible returns the error for a workflow with which codex's terminal can't be opened.
-func incompatible(message, hint string) error {
-	return &reconcile.Error{Code: string(agent.CodeIncompatible), Message: message, Hint: hint}
-}

@@ -265,6 +265,30 @@ func (j *job) warn(what string, err error) {
 	}
 }
 
+// codeOf returns the stable code of an error, and its text without the code.
+func codeOf(err error) (code, message string) {
+	var known *reconcile.Error
+	var failed *agent.Error
+	switch {
+	case host.LimitReached(err): // first, because an error of the workspace may wrap it
+		return reconcile.CodeResourceLimit, err.Error()
+	case errors.As(host.WithCode(err), &known):
+		return known.Code, known.Message
+	case errors.As(err, &failed) && failed.Code == agent.CodeStalled && failed.Cause != "":
+		return string(failed.Cause), failed.Message // the agent reported what it waited for
+	case errors.As(err, &failed):
+		return string(failed.Code), failed.Message
+	}
+	return "run_failed", err.Error()
+}
+
+func textOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
 // note writes an event of the worker.
 func (j *job) note(name, message string, payload any) {
 	run := j.rec.get()

@@ -190,6 +190,11 @@ func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 func isFile(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode().IsRegular()

@@ -176,11 +176,6 @@ func FilesOutside(ctx context.Context, dir string) bool {
 
 var errOutside = errors.New("a file outside of every repository")
 
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
 // changes says how many files have changes that are not committed, nothing if there are none.
 func (u *unsavedSearch) changes(ctx context.Context, r *reader) []string {
 	changes := 0
