@@ -120,7 +120,8 @@ func (j Journal) Finish(ctx context.Context, now time.Time, run reconcile.Run) e
 			delivery = :delivery,
 			ended_at = :now, runtime_ms = max(0, :now - started_at)`+ofWorker,
 			append(workerValues(now, run), sql.Named("outcome", run.Outcome), sql.Named("error_code", run.ErrorCode),
-				sql.Named("error_text", run.ErrorText), sql.Named("after_run_error", run.AfterRunError), sql.Named("delivery", jsonOf(&run.Delivery)))...)
+				sql.Named("error_text", run.ErrorText), sql.Named("after_run_error", run.AfterRunError),
+				sql.Named("delivery", jsonOf(&run.Delivery)))...)
 	})
 }
 

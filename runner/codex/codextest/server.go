@@ -294,7 +294,10 @@ func (s *server) initialize(p *params) reply {
 	client := p.ClientInfo
 	agent := fmt.Sprintf("%s/%s (Scripted; x86_64) dumb (%[1]s; %s)", client.Name, cmp.Or(s.faults["version"], Version), client.Version)
 	return reply{
-		err: s.faults["initialize-error"], result: object{"userAgent": agent, "codexHome": cmp.Or(os.Getenv("CODEX_HOME"), s.home), "platformFamily": "unix", "platformOs": "linux"},
+		err: s.faults["initialize-error"],
+		result: object{
+			"userAgent": agent, "codexHome": cmp.Or(os.Getenv("CODEX_HOME"), s.home), "platformFamily": "unix", "platformOs": "linux",
+		},
 	}
 }
 

@@ -203,7 +203,9 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 	if err != nil {
 		return err
 	}
-	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerManual, Only: issue.ID, AtOnce: true, Stays: true, LockTimeout: project.CommandPatience})
+	r, err := pass.Run(ctx, p, pass.Options{
+		Trigger: project.TriggerManual, Only: issue.ID, AtOnce: true, Stays: true, LockTimeout: project.CommandPatience,
+	})
 	switch {
 	case err != nil:
 		return err

@@ -68,7 +68,8 @@ func (p *Project) SharedEnvPath() string {
 	return workflow.EnvFilePath(p.Env.Getenv("XDG_CONFIG_HOME"), p.Env.Home, "symphony")
 }
 
-// EnvPath is the path of the project's environment file. Every pass reads it, so that cron, systemd and an operator have the same variables.
+// EnvPath is the path of the project's environment file. Every pass reads it, so that cron, systemd and an operator have the same
+// variables.
 func (p *Project) EnvPath() string {
 	return workflow.EnvFilePath(p.Env.Getenv("XDG_CONFIG_HOME"), p.Env.Home, filepath.Base(p.StateDir))
 }

@@ -33,8 +33,8 @@ var RunErrors = []struct{ Codes, Next string }{
 			"`agent.writable_roots`: commands can't be sandboxed in this workspace, though elsewhere they can",
 	},
 	{
-		"codex_command_unsafe", "write the path of codex itself into `codex.command`, which `symphony doctor` names: a launcher such as npx would " +
-			"start what an agent can write; or, if no agent can change what it starts, set `codex.trust_launcher: true`",
+		"codex_command_unsafe", "write the path of codex itself into `codex.command`, which `symphony doctor` names: a launcher such as npx " +
+			"would start what an agent can write; or, if no agent can change what it starts, set `codex.trust_launcher: true`",
 	},
 	{
 		"login_shell_failed", "try the login shell of the account: `time bash -lc true`; `bash -xlc true` prints each command of its profile. " +
@@ -54,8 +54,8 @@ var RunErrors = []struct{ Codes, Next string }{
 		"delivery_failed", "see why with `symphony show ISSUE`; passes try again, `symphony deliver ISSUE` tries now",
 	},
 	{
-		"delivery_conflict", "someone else changed the branch: merge it in the workspace (`symphony takeover ISSUE`) or delete it on the remote; " +
-			"then `symphony deliver ISSUE`",
+		"delivery_conflict", "someone else changed the branch: merge it in the workspace (`symphony takeover ISSUE`) or delete it on the " +
+			"remote; then `symphony deliver ISSUE`",
 	},
 	{"invalid_branch", "correct `repository.branch`: what it gives for this issue is not the name of a branch"},
 	{"template_render_error", "correct the prompt; `symphony prompt ISSUE` renders it"},

@@ -52,21 +52,7 @@ func Overview(w *term.Env, v view.Overview) {
 		skipped.AddIn(term.ColourWaits, r.Identifier, r.Reason, term.AgoText(w, now, r.Since), r.Message)
 	}
 	w.PrintTable("SKIPPED", skipped)
-	ended := term.Table{Head: []string{"ISSUE", "RUN", "OUTCOME", "ENDED", "TOOK", "TURNS", "TOKENS", "ERROR"}, State: 2}
-	for _, r := range v.Ended {
-		outcome, colour := string(*r.Outcome), term.ColourStuck
-		switch *r.Outcome {
-		case reconcile.Succeeded, reconcile.Canceled, reconcile.InterruptedRun:
-			colour = term.ColourOver
-		default: // an operator should look at it
-		}
-		if r.Kind != reconcile.AgentRun {
-			outcome = string(r.Kind) + " " + outcome
-		}
-		ended.AddIn(colour, r.Identifier, r.RunID, outcome, term.AgoText(w, now, *r.EndedAt),
-			term.LastedText(w, r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), errorsOfRun(r))
-	}
-	w.PrintTable("ENDED", ended)
+	w.PrintTable("ENDED", endedTable(w, now, v.Ended))
 	if len(v.Running) == 0 {
 		fmt.Fprintln(w.Stdout, term.Visible(idleLine(w, v)))
 	}
@@ -79,6 +65,24 @@ func Overview(w *term.Env, v view.Overview) {
 	case v.NextPass != nil:
 		fmt.Fprintf(w.Stdout, "next pass\t%s\t%s\n", term.Rfc3339(v.NextPass.At), v.NextPass.Trigger)
 	}
+}
+
+func endedTable(w *term.Env, now time.Time, rows []view.RunRow) term.Table {
+	ended := term.Table{Head: []string{"ISSUE", "RUN", "OUTCOME", "ENDED", "TOOK", "TURNS", "TOKENS", "ERROR"}, State: 2}
+	for _, r := range rows {
+		outcome, colour := string(*r.Outcome), term.ColourStuck
+		switch *r.Outcome {
+		case reconcile.Succeeded, reconcile.Canceled, reconcile.InterruptedRun:
+			colour = term.ColourOver
+		default: // an operator should look at it
+		}
+		if r.Kind != reconcile.AgentRun {
+			outcome = string(r.Kind) + " " + outcome
+		}
+		ended.AddIn(colour, r.Identifier, r.RunID, outcome, term.AgoText(w, now, *r.EndedAt),
+			term.LastedText(w, r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), errorsOfRun(r))
+	}
+	return ended
 }
 
 func heldTable(w *term.Env, now time.Time, rows []view.HeldRow) term.Table {

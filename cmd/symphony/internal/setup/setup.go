@@ -98,7 +98,9 @@ func (s *starter) check() error {
 	}
 	var missing []string
 	for _, flag := range [][2]string{
-		{"--project", s.options.Project}, {"--repository", s.options.Repository}, {"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, s.knownKey())},
+		{"--project", s.options.Project},
+		{"--repository", s.options.Repository},
+		{"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, s.knownKey())},
 	} {
 		if flag[1] == "" {
 			missing = append(missing, flag[0])
@@ -309,6 +311,7 @@ func (s *starter) report() {
 	if !s.project.HasLabel {
 		todo = "Create the label %q in %s, set it on an issue, then run:"
 	}
-	fmt.Fprintf(w.Stdout, "wrote %s, for the project %s\nthe key is in %s\n\n", term.Visible(s.p.Path), term.Visible(s.project.Name), term.Visible(s.keyPath()))
+	fmt.Fprintf(w.Stdout, "wrote %s, for the project %s\nthe key is in %s\n\n",
+		term.Visible(s.p.Path), term.Visible(s.project.Name), term.Visible(s.keyPath()))
 	fmt.Fprintf(w.Stdout, todo+"\n\n  %s\n", term.Visible(s.answers.Labels[0]), s.tracker.Name, text.VisibleLines(strings.Join(next, "\n  ")))
 }

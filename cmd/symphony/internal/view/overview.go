@@ -290,7 +290,9 @@ func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
 	for _, c := range f.recorded.Claims {
 		claimed[c.IssueID] = true
 	}
-	skipped = slices.DeleteFunc(append([]state.StoredSkip{}, skipped...), func(s state.StoredSkip) bool { return claimed[s.IssueID] || !f.wants(s.IssueID) })
+	skipped = slices.DeleteFunc(append([]state.StoredSkip{}, skipped...), func(s state.StoredSkip) bool {
+		return claimed[s.IssueID] || !f.wants(s.IssueID)
+	})
 	if v.SkippedCount = len(skipped); o.All || len(o.Issues) > 0 {
 		v.Skipped = skipped
 	}
