@@ -157,7 +157,7 @@ func commands() map[string]scriptCommand {
 }
 
 // condition evaluates a condition: [root]; [mount]: file systems can be mounted; [freezer]: processes can be frozen; [unshare]:
-// namespaces can be created; [tmux], [bash], [zsh], [fish]: the program is installed.
+// namespaces can be created; [sshd]: a ssh server can be started; [tmux], [bash], [zsh], [fish]: the program is installed.
 func condition(name string) (bool, error) {
 	switch name {
 	case "root":
@@ -168,6 +168,10 @@ func condition(name string) (bool, error) {
 		return canFreeze(), nil
 	case "unshare":
 		return canUnshare(), nil
+	case "sshd":
+		_, err := os.Stat("/run/sshd") // which only a server of root needs
+		_, missing := exec.LookPath("/usr/sbin/sshd")
+		return missing == nil && (err == nil || os.Geteuid() != 0), nil
 	case "tmux":
 		return hasTmux(), nil
 	case "bash", "zsh", "fish":

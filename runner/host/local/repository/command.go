@@ -65,7 +65,7 @@ func (m *Mirror) command(ctx context.Context, env, args []string) *exec.Cmd {
 	if m.locked != nil {
 		cmd.ExtraFiles = m.inherit(m.locked)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal that ssh could ask on (symphony takeover)
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
 	cmd.WaitDelay = endGrace
 	return cmd

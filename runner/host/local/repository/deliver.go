@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,7 +143,7 @@ func (m *Mirror) push(ctx context.Context, commit, base, branch, delivered strin
 		at, err := m.remoteCommit(ctx, branch)
 		switch {
 		case err != nil:
-			return m.failed(host.CodeDeliveryFailed, "push to "+branch, errors.Join(pushErr, err))
+			return m.failed(host.CodeDeliveryFailed, "push to "+branch, cmp.Or(pushErr, err))
 		case at == commit:
 			return nil
 		case pushErr == nil:
