@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -30,6 +31,7 @@ func (m *Mirror) Clone(ctx context.Context, workspace, branch, delivered string)
 		return m.copyTo(ctx, workspace)
 	})
 	if err == nil {
+		crash.At("repository.clone.copied")
 		err = m.checkOut(ctx, workspace, branch, answer)
 	}
 	return answer, err

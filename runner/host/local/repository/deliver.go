@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
@@ -34,9 +35,11 @@ func (m *Mirror) Deliver(ctx context.Context, workspace, branch, delivered strin
 		answer.Nothing = err == nil
 		return answer, err
 	}
+	crash.At("repository.deliver.copied")
 	if err := m.push(ctx, head.Commit, answer.Base, branch, delivered); err != nil {
 		return answer, err
 	}
+	crash.At("repository.deliver.pushed")
 	m.recordPush(ctx, head.Commit, branch)
 	// If this fails, the workspace is kept as unsaved.
 	_ = git.SetRemoteBranch(workspace, branch, head.Commit)

@@ -32,6 +32,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -101,7 +102,7 @@ func (m *Mirror) lock(ctx context.Context) error {
 // removeLeftovers removes locks and temporary files of git commands that were killed.
 func (m *Mirror) removeLeftovers() {
 	var paths []string
-	for _, pattern := range []string{"*.lock", "objects/pack/tmp_*", "objects/??/tmp_obj_*"} {
+	for _, pattern := range []string{"*.lock", "objects/pack/tmp_*", "objects/pack/.tmp-*", "objects/??/tmp_obj_*"} {
 		found, _ := filepath.Glob(filepath.Join(m.path, pattern))
 		paths = append(paths, found...)
 	}
@@ -116,10 +117,10 @@ func (m *Mirror) removeLeftovers() {
 	}
 }
 
-// exists reports whether the mirror is there. HEAD is written last.
+// exists reports whether the mirror is there. HEAD is written last, and is empty if its writer was killed.
 func (m *Mirror) exists() bool {
-	_, err := os.Stat(filepath.Join(m.path, "HEAD"))
-	return err == nil
+	info, err := os.Stat(filepath.Join(m.path, "HEAD"))
+	return err == nil && info.Size() > 0
 }
 
 // update brings the branches and tags of the remote into the mirror, which it creates if it is missing. It returns the name of the
@@ -235,6 +236,7 @@ func (m *Mirror) create(head string, sha256 bool) error {
 	if err != nil {
 		return files.Failed(err, "create the mirror %s", m.path)
 	}
+	crash.At("repository.mirror.created")
 	return nil
 }
 

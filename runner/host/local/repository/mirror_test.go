@@ -129,13 +129,15 @@ func TestMirrorRecovers(t *testing.T) {
 	p.sh("git -C person push -q origin main:topic")
 	p.mustClone("one")
 	p.sh(`cd mirrors/*.git; : > packed-refs.lock; : > HEAD.lock; mkdir -p refs/heads objects/pack
-		: > refs/heads/main.lock; : > objects/pack/tmp_pack_x
+		: > refs/heads/main.lock; : > objects/pack/tmp_pack_x; : > objects/pack/.tmp-1-pack-x.pack
 		cd ../../person; git push -q origin :topic; git commit -q --allow-empty -m more; git push -q origin main main:topic/a`)
 	p.mustClone("two")
 	main := p.sh("git -C person rev-parse main")
 	refs := p.sh("git -C mirrors/*.git for-each-ref --format='%(objectname) %(refname:short)'")
 	test.Equal(t, "mirror", refs, main+" main\n"+main+" topic/a")
-	test.Equal(t, "leftovers", p.sh("find mirrors/*.git -name '*.lock' -o -name 'tmp_*'"), "")
+	test.Equal(t, "leftovers", p.sh("find mirrors/*.git -name '*.lock' -o -name '*tmp*'"), "")
+	p.sh("cd mirrors/*.git; : > HEAD") // its creator died
+	p.mustClone("three")
 }
 
 // The mirror was deleted: the next delivery makes a new one.
