@@ -45,6 +45,8 @@ const (
 	finish   = "sh mkdir -p deep/er && touch deep/er/file && chmod 500 deep/er .\n{gate go}\n{move Done}"
 	plant    = "sh git init -q . && git config alias.x '!evil' && git config user.name A && mkdir -p .git/hooks && echo evil > .git/hooks/post-commit"
 	waits    = "sh touch work.txt\n{gate go}\n{move Human Review}"
+	// commits makes one commit, even if an earlier run was killed while it did.
+	commits = "sh find .git -name '*.lock' -delete; echo work > work.txt; git add . && git diff --cached --quiet || git commit -qm 'work on it'\n"
 	// links creates an object in the tracker that a second run does not create again.
 	links = `tool linear_graphql {"query":"mutation { attachmentLinkURL(issueId: \"ABC-1\", url: \"https://example.com/1\") { success } }"}` + "\n"
 )
@@ -289,6 +291,18 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
+		// symphony clones a repository, and pushes the commit of the agent. The remote refuses the first push.
+		name: "delivered", issue: commits + "{move Human Review}", ends: "Human Review", keeps: true,
+		again: []string{"worker:host.Clone.", "worker:host.Deliver.", "worker:state.", "pass:state.Commit."},
+		play:  deliveredPlay,
+	},
+	{
+		// The workspace is removed only once the commit is on the remote.
+		name: "delivered and removed", issue: commits + "{move Done}", ends: "Done",
+		again: []string{"worker:host.Deliver.", "worker:repository.", "worker:host.Remove.", "worker:state.Finish."},
+		play:  deliveredPlay,
+	},
+	{
 		// A process that a dead worker left can't be killed for a while.
 		name: "stuck", issue: "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
 		deaths: 1, exits: []int{1}, freezer: true,
@@ -301,6 +315,56 @@ var crashScenarios = []crashScenario{
 			}
 		},
 	},
+}
+
+// deliveredPlay has a remote that refuses the first push.
+func deliveredPlay(c *crashScene) {
+	seed, remote := c.path("tmp", "seed"), c.path("remote")
+	c.git("init", "-q", "--bare", "-b", "main", remote)
+	c.git("init", "-q", "-b", "main", seed)
+	c.write("tmp/seed/.gitignore", "made/\n", 0o600)
+	c.git("-C", seed, "add", ".")
+	c.git("-C", seed, "-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "-qm", "first")
+	c.git("-C", seed, "push", "-q", remote, "main")
+	c.must(os.RemoveAll(seed))
+	c.write("remote/hooks/pre-receive", "#!/bin/sh\n[ -e refused ] || { touch refused; exit 1; }\n", 0o700)
+	c.edit("hooks:\n", "repository: {url: "+remote+", git_name: Agent, git_email: agent@example.com}\nhooks:\n")
+	c.arm()
+}
+
+// git runs git, and returns what it prints.
+func (c *crashScene) git(args ...string) string {
+	c.t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Env = c.env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		c.t.Fatalf("git %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// checkRemote checks that the work was pushed once, to the branch of the issue only, and that no git command left anything.
+func (c *crashScene) checkRemote() {
+	c.t.Helper()
+	if !c.exists("remote") {
+		return
+	}
+	remote := c.path("remote")
+	log := c.git("--git-dir", remote, "log", "--format=%s", "symphony/ABC-1")
+	refs := c.git("--git-dir", remote, "for-each-ref", "--format=%(refname) %(subject)")
+	if log != "work on it\nfirst\n" || refs != "refs/heads/main first\nrefs/heads/symphony/ABC-1 work on it\n" {
+		c.t.Errorf("the branch has the commits\n%s\nthe references are\n%s", log, refs)
+	}
+	mirrors, err := filepath.Glob(c.path("ws", ".symphony", "mirrors", "*"))
+	c.must(err)
+	if len(mirrors) != 2 || !strings.HasSuffix(mirrors[1], ".git.lock") {
+		c.t.Fatalf("mirrors: %q", mirrors)
+	}
+	if refs := c.git("--git-dir", mirrors[0], "for-each-ref", "--format=%(refname)"); refs != "refs/heads/main\nrefs/heads/symphony/ABC-1\n" {
+		c.t.Errorf("the mirror has the references\n%s", refs)
+	}
+	c.git("--git-dir", mirrors[0], "fsck", "--connectivity-only")
 }
 
 // takeoverPlay takes the issue over in a terminal, with a codex that exits at once, and repeats a takeover that was

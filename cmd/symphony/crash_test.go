@@ -328,6 +328,7 @@ func (c *crashScene) check() {
 	c.checkAttentions()
 	c.checkFiles()
 	c.checkWorkspace()
+	c.checkRemote()
 }
 
 // checkAttempts checks that every failed or lost run counts as an attempt.
@@ -388,7 +389,7 @@ func (c *crashScene) checkHealthy() {
 // checkFiles checks that no file was created outside the workspace root and the state directory, and that no unfinished file is
 // left in them.
 func (c *crashScene) checkFiles() {
-	c.entries("", "WORKFLOW.md", "codex-home", "died", "gate", "go", "home", "ledger", "state", "tmp", "visits", "visits.before", "witness", "ws")
+	c.entries("", "WORKFLOW.md", "codex-home", "died", "gate", "go", "home", "ledger", "remote", "state", "tmp", "visits", "visits.before", "witness", "ws")
 	c.entries("home", ".local") // files that the account's projects share
 	accounts, err := filepath.Glob(c.path("home", ".local", "state", "symphony", "accounts", "*"))
 	c.must(err)
@@ -400,7 +401,7 @@ func (c *crashScene) checkFiles() {
 	}
 	c.entries("tmp")
 	c.entries("state", "lock", "lock.waiter", "runs", "state.db", "state.db-wal", "state.db-shm", "attention.log", "attention.tree")
-	meta := []string{"projects", "trash", "work", "ABC-1.lock"}
+	meta := []string{"mirrors", "projects", "trash", "work", "ABC-1.lock"}
 	if c.keeps {
 		meta = append(meta, "ABC-1.json")
 	}

@@ -14,7 +14,7 @@ case ${SYMPHONY_CRASH_AT}${SYMPHONY_CRASH_LOG} in ?*) wrong "the crash variables
 whole() { [ -e made/1 ] && [ -e made/2 ] && [ -e made/3 ] || wrong "incomplete: $(find . | tr '\n' ' ')"; }
 case $what in
 after_create)
-  [ -z "$(ls -A)" ] || wrong "not empty: $(find . | tr '\n' ' ')"
+  [ -z "$(ls -A | grep -v '^.git')" ] || wrong "not empty: $(find . | tr '\n' ' ')"
   [ ! -e %[1]s/refuse ] || { mkdir begun; touch begun/file; rm %[1]s/refuse; exit 1; }
   mkdir made; touch made/1 made/2; sleep %[2]g; touch made/3;;
 before_run | before_remove) whole;;
