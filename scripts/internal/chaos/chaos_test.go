@@ -1,9 +1,10 @@
 //go:build linux
 
 // Package chaos runs a project while processes are killed at random, and then checks what is left. Several processes run passes,
-// the tracker moves issues and fails, agents stream, hang, crash and leave processes behind, an operator runs commands, and a
-// killer hits passes, workers and agents. The program, its database and its processes are real; Linear and the agent are fakes.
-// With -codex the agent is real, too, and the model is a mock.
+// the tracker moves issues and fails, agents commit, stream, hang, crash and leave processes behind, the remote repository refuses,
+// hangs and answers wrongly, other people change its branches, an operator runs commands, and a killer hits passes, workers, agents
+// and git. The program, its database and its processes are real, and so is git; Linear and the agent are fakes. With -codex the
+// agent is real, too, and the model is a mock.
 //
 // The seed determines the choices but not the scheduling: two runs with the same seed are similar but not identical.
 package chaos
@@ -86,6 +87,7 @@ func (c *checker) print(out io.Writer) {
 		{"runs", counts(c.outcomes)},
 		{"agents", fmt.Sprint(c.agents)},
 		{"kills", fmt.Sprintf("%d: %s", kills, counts(c.kills))},
+		{"commits of agents, delivered", fmt.Sprintf("%d, %d", c.commits, c.delivered)},
 		{"checked commands of the operator", fmt.Sprint(c.commands)},
 		{"checked attempts, threads, samples", fmt.Sprintf("%d, %d, %d (%d unread)", c.attempts, c.threads, c.samples, c.unread)},
 	} {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
@@ -27,7 +28,8 @@ import (
 var columns = []string{
 	"agents ever two in a workspace", "leftovers met by an agent", "workers two for a run or issue", "runs settled twice",
 	"runs never settled", "runs forgotten", "outcomes changed", "claims lost", "attempts lost", "tokens lost", "commands lost",
-	"healthy runs killed", "processes left", "paths left", "unexpected ends",
+	"healthy runs killed", "processes left", "paths left", "unexpected ends", "commits lost", "commits delivered twice",
+	"commits on a wrong branch", "handed over without delivery", "leftovers in the mirror",
 }
 
 // checker checks the program with SQL, /proc and the gate's journal, and does not rely on the program's own reports.
@@ -51,10 +53,12 @@ type checker struct {
 	// Written by the samples, which follow one another.
 	seen            map[string]runRow
 	claimedAt       map[string]string // of the claim that a run was seen to belong to
+	released        int               // the last release that was checked
 	samples, unread int
 
 	passes                    string
 	agents, attempts, threads int
+	commits, delivered        int
 	outcomes                  map[string]int
 }
 
@@ -185,6 +189,7 @@ func (c *checker) sample(ctx context.Context) {
 		c.claimedAt[run] = at
 	}
 	c.apply(ctx, always...)
+	c.checkReleases(ctx)
 	c.samples++
 }
 
@@ -231,9 +236,12 @@ func sumDiffers(total, column, from string) string {
 		column, from, total)
 }
 
-// judge lets the tracker answer again, runs a few passes, and checks the final state.
+// judge lets the tracker and the remote answer again, runs a few passes, and checks the final state.
 func (c *checker) judge(ctx context.Context) {
 	c.tracker.ClearFailures()
+	c.remote.calm()
+	c.removeForeign()
+	c.command(ctx, "unblock")
 	for range 3 { // a run may outlive one pass
 		c.calmPass(ctx)
 	}
@@ -243,6 +251,7 @@ func (c *checker) judge(ctx context.Context) {
 		stage.Must(c.tracker.Move(i.Identifier, "Backlog"))
 	}
 	c.settle(ctx)
+	c.deliverAgain(ctx)
 	for run, n := range c.settled {
 		if n > 1 {
 			c.fault("runs settled twice", "%s, by %d passes", run, n)
@@ -255,6 +264,8 @@ func (c *checker) judge(ctx context.Context) {
 	c.checkTokens(ctx, agents)
 	c.checkHealthy(ctx, agents)
 	c.checkPaths()
+	c.checkCommits()
+	c.checkMirror()
 	c.passes = c.query(ctx, `SELECT max(id) FROM passes`)[0]
 	for _, r := range c.seen {
 		c.outcomes[r.outcome]++
@@ -288,14 +299,35 @@ func (c *checker) settle(ctx context.Context) {
 	}
 }
 
-// checkClaims checks that every active issue is claimed, or skipped for a reason.
-func (c *checker) checkClaims(ctx context.Context) {
-	known := c.query(ctx, `SELECT identifier FROM claims UNION SELECT identifier FROM skips`)
-	for _, i := range c.tracker.Issues() {
-		if (i.State == "Todo" || i.State == "In Progress") && !slices.Contains(known, i.Identifier) {
-			c.fault("claims lost", "%s is %s, neither claimed nor skipped", i.Identifier, i.State)
-		}
+// deliverAgain lets an agent work on a new issue: with this clone and delivery, what git commands left in the mirror is removed.
+func (c *checker) deliverAgain(ctx context.Context) {
+	text := "```agent\n" + c.expand("COMMIT\nMOVE", "ABC-99") + "\n```\n"
+	stage.Get(c.tracker.AddIssue(lineartest.Issue{Identifier: "ABC-99", Title: "Issue ABC-99", Description: &text, State: "Todo"}))
+	c.command(ctx, "run", "ABC-99")
+	c.settle(ctx)
+	if made := c.made("ABC-99"); len(made) == 0 || !commits(c.remote.git, "--all")[made[0].id] {
+		c.fault("handed over without delivery", "ABC-99, with a remote that works: %v", made)
 	}
+}
+
+// checkClaims checks that every active issue is claimed, or skipped for a reason. Passes do not ask for other issues while all slots
+// are taken, so it waits for the end of runs.
+func (c *checker) checkClaims(ctx context.Context) {
+	var lost []string
+	for range 40 {
+		lost = nil
+		known := c.query(ctx, `SELECT identifier FROM claims UNION SELECT identifier FROM skips`)
+		for _, i := range c.tracker.Issues() {
+			if (i.State == "Todo" || i.State == "In Progress") && !slices.Contains(known, i.Identifier) {
+				lost = append(lost, i.Identifier+" is "+i.State)
+			}
+		}
+		if len(lost) == 0 {
+			return
+		}
+		c.calmPass(ctx)
+	}
+	c.fault("claims lost", "neither claimed nor skipped: %s", strings.Join(lost, ", "))
 }
 
 // checkCommands checks that no command is waiting, and that the owned issues are as their last command left them.
@@ -367,7 +399,7 @@ func (c *checker) comparable(one, next endedRun) bool {
 // nextAttempts lists the attempts that may follow.
 func (r endedRun) nextAttempts() []int {
 	machine := slices.ContainsFunc([]string{"linear_", "tracker_", "state_", "agent_"}, func(s string) bool { return strings.HasPrefix(r.code, s) }) ||
-		slices.Contains([]string{"workspace_busy", "network", "disk_full", "resource_limit", "codex_not_found", "codex_incompatible", "sandbox_unavailable"}, r.code)
+		slices.Contains([]string{"workspace_busy", "network", "disk_full", "resource_limit", "repository_unavailable", "codex_not_found", "codex_incompatible", "sandbox_unavailable"}, r.code)
 	switch {
 	case r.outcome == "succeeded":
 		return []int{1}

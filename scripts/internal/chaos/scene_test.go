@@ -34,6 +34,7 @@ type scene struct {
 	symphony string
 	tracker  *lineartest.Server
 	model    *modeltest.Server // nil with scripted agents
+	remote   *remote
 	scripts  map[string][]string
 }
 
@@ -44,6 +45,10 @@ workspace:
   root: ./workspaces
   min_free_bytes: 0
   keep_removed_ms: 0
+repository:
+  url: %s
+  git_name: Agent
+  git_email: agent@example.com
 hooks:
   after_create: echo seed > seed.txt
   before_run: echo begin >> runs.txt
@@ -72,11 +77,12 @@ func (s *scene) prepare(ctx context.Context) {
 	s.Project = stage.Get(stage.NewProject(stage.Get(os.MkdirTemp("", "symphony-chaos-"))))
 	s.gateDir, s.symphony, s.mark = filepath.Join(s.Dir, "gate"), filepath.Join(s.Dir, "symphony"), "CHAOS_MARK="+s.Dir
 	s.Env = append(s.Env, s.mark)
-	stage.Must(os.Mkdir(s.gateDir, 0o700))
+	stage.Must(errors.Join(os.Mkdir(s.gateDir, 0o700), os.Mkdir(filepath.Join(s.Dir, "made"), 0o700)))
 	stage.Must(stage.Build(ctx, s.symphony))
 	s.tracker = lineartest.New(lineartest.Config{RequestsPerHour: 1e9, ComplexityPerHour: 1e12})
 	stage.Must(s.tracker.Start())
-	stage.Must(s.WriteWorkflow(s.tracker.Endpoint(), workflowText, s.prepareAgent()))
+	s.remote = newRemote(s.random("remote"))
+	stage.Must(s.WriteWorkflow(s.tracker.Endpoint(), workflowText, s.remote.url(), s.prepareAgent()))
 	stage.Must(s.tracker.Load(lineartest.Seed{Issues: s.issues()}))
 }
 
@@ -113,29 +119,32 @@ func (s *scene) issues() (list []lineartest.Issue) {
 	// The arguments contain the folder, so that the checker finds these processes in any environment.
 	sleeper := func(name string) string { return fmt.Sprintf("bash -c 'exec -a %s/left/%s sleep 900'", s.Dir, name) }
 	behaviours := []string{
-		"tokens 100 10\nstream 30 50ms\nsh echo work >> work.txt\ntokens 50 5\nsay done",
-		"tokens 70 7\nstream 60 50ms\ntokens 20 2",
-		"tokens 10 1\nstream 10 50ms\ncrash",
-		"tokens 12 3\nbackground " + sleeper("crash") + "\nstream 10 50ms\ncrash",
+		"COMMIT\ntokens 100 10\nstream 30 50ms\nCOMMIT\ntokens 50 5\nsay done",
+		"tokens 70 7\nCOMMIT\nCOMMIT\nstream 20 50ms\nMOVE\ntokens 20 2",
+		"COMMIT\nMOVE",
+		"COMMIT\nCOMMIT\nhang",
+		"tokens 10 1\nCOMMIT\nstream 10 50ms\ncrash",
+		"tokens 12 3\nCOMMIT\nbackground " + sleeper("crash") + "\nstream 10 50ms\ncrash",
 		"tokens 5 1\nhang",
-		"tokens 8 1\ndeaf\nbackground " + sleeper("deaf") + "\nhang",
-		"tokens 9 1\nbackground " + sleeper("plain") + "\nstream 20 50ms\nsay a process is left",
+		"tokens 8 1\nCOMMIT\ndeaf\nbackground " + sleeper("deaf") + "\nhang",
+		"tokens 9 1\nCOMMIT\nbackground " + sleeper("plain") + "\nstream 20 50ms\nsay a process is left",
 		"tokens 11 1\nbackground setsid " + sleeper("session") + "\nstream 20 50ms\nsay a session is left",
 		"tokens 13 1\nbackground env -i setsid " + sleeper("unmarked") + "\nstream 20 50ms\nsay a process without mark is left",
 		"tokens 15 2\nbackground env -i bash -c \"trap '' TERM HUP INT; exec -a " + s.Dir + "/left/server sleep 900\"" +
 			"\nstream 20 50ms\nsay a process without mark that ignores signals is left",
-		"tokens 14 1\nsh sleep 2\nsubagent hello\nfail other on purpose",
+		"tokens 14 1\nCOMMIT\nsh sleep 2\nsubagent hello\nfail other on purpose",
 	}
 	if s.model != nil {
 		behaviours = []string{
-			"tokens 100 10\nstream 30 50ms\nsh echo work >> work.txt\nsay done",
-			"tokens 70 7\nstream 60 50ms",
-			"tokens 10 1\nstream 10 50ms\ncrash",
+			"tokens 100 10\nCOMMIT\nstream 30 50ms\nsay done",
+			"tokens 70 7\nCOMMIT\nCOMMIT\nstream 20 50ms\nMOVE",
+			"COMMIT\nMOVE",
+			"tokens 10 1\nCOMMIT\nstream 10 50ms\ncrash",
 			"tokens 5 1\nhang",
 			"silent",
-			"tokens 9 1\nbackground " + sleeper("plain") + "\nstream 20 50ms\nsay a process is left",
+			"tokens 9 1\nCOMMIT\nbackground " + sleeper("plain") + "\nstream 20 50ms\nsay a process is left",
 			"tokens 11 1\nbackground setsid " + sleeper("session") + " >/dev/null 2>&1 &\nstream 20 50ms\nsay a session is left",
-			"tokens 14 1\nsh sleep 2\nfail 400 on purpose",
+			"tokens 14 1\nCOMMIT\nsh sleep 2\nfail 400 on purpose",
 		}
 	}
 	random := s.random("issues")
@@ -143,7 +152,7 @@ func (s *scene) issues() (list []lineartest.Issue) {
 	for n := range allIssues {
 		name, text := fmt.Sprintf("ABC-%d", n+1), "```agent\n"
 		for attempt := range 5 {
-			behaviour := behaviours[random.IntN(len(behaviours))]
+			behaviour := s.expand(behaviours[random.IntN(len(behaviours))], name)
 			s.scripts[name] = append(s.scripts[name], behaviour)
 			more := ""
 			if attempt == 4 {
@@ -155,6 +164,15 @@ func (s *scene) issues() (list []lineartest.Issue) {
 		list = append(list, lineartest.Issue{Identifier: name, Title: "Issue " + name, Description: &text, State: "Todo", Priority: random.IntN(5)})
 	}
 	return list
+}
+
+// expand replaces COMMIT and MOVE by commands of the agent of an issue. An agent that was killed may have left locks of git.
+func (s *scene) expand(behaviour, issue string) string {
+	commit := fmt.Sprintf(`sh find .git -name '*.lock' -delete; d=$(date +%%s%%N); echo $d > $d && git add . && git commit -qm "%s $d" && `+
+		`echo $(git rev-parse HEAD) $(date +%%s%%3N) >> %s`, issue, filepath.Join(s.Dir, "made", issue))
+	move := fmt.Sprintf(`tool linear_graphql {"query":"mutation { issueUpdate(id: \"%s\", input: {stateId: \"%s\"}) { success } }"}`,
+		issue, stage.Get(s.tracker.StateID("ABC", "Human Review")))
+	return strings.NewReplacer("COMMIT", commit, "MOVE", move).Replace(behaviour)
 }
 
 // scriptCrashes reports whether the agent of that attempt ends by itself.
@@ -180,6 +198,8 @@ func (p process) kind() string {
 	switch {
 	case slices.Contains(p.Args, "app-server") && !slices.Contains(p.Args, gateCommand):
 		return "agent"
+	case filepath.Base(p.Args[0]) == "git":
+		return "git"
 	case len(p.Args) < 2 || filepath.Base(p.Args[0]) != "symphony":
 		return ""
 	case p.IsWorker():
@@ -248,6 +268,9 @@ func (s *scene) end() error {
 	}
 	if s.model != nil {
 		s.model.Close()
+	}
+	if s.remote != nil {
+		errs = append(errs, s.remote.close())
 	}
 	if *keep {
 		fmt.Fprintln(os.Stderr, "chaos: kept", s.Dir)

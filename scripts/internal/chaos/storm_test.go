@@ -44,6 +44,7 @@ func (s *scene) storm(ctx context.Context, c *checker) error {
 	}
 	all.Go(func() { c.operate(ctx) })
 	all.Go(func() { c.loops(ctx) })
+	all.Go(func() { c.remote.others(ctx, c.random("others")) })
 	for _, trigger := range []string{"cron", "manual", "timer"} {
 		all.Go(func() { c.ticks(ctx, trigger) })
 	}
@@ -260,6 +261,9 @@ func (c *checker) operate(ctx context.Context) {
 			c.command(ctx, "pause")
 			pause(ctx, time.Second)
 			c.resume(ctx)
+			continue
+		case 5:
+			c.command(ctx, "unblock") // otherwise clones that failed would keep everything waiting for minutes
 			continue
 		}
 		began := time.Now()
