@@ -136,7 +136,7 @@ func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 		before, _ := matching(ts, "symphony (worker|tick) ")
 		out := output(ts, append([]string{"symphony", "tick"}, args...)...)
 		after, cmdlines := matching(ts, "symphony (worker|tick) ")
-		acted := regexp.MustCompile(`(?m)^(dispatch|stop|reap|settle|retry|hold|release|remove_workspace)\b`).MatchString(out)
+		acted := regexp.MustCompile(`(?m)^(dispatch|deliver|stop|reap|settle|retry|hold|release|remove_workspace)\b`).MatchString(out)
 		idle := strings.Contains(out, ": 0 running, 0 waiting")
 		return idle && !acted && len(before)+len(after) == 0, fmt.Sprint(out, cmdlines)
 	})
