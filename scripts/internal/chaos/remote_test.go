@@ -33,6 +33,7 @@ type remote struct {
 	all      sync.WaitGroup
 	ctx      context.Context // of the storm; when it ends, connections that hang are closed, and later ones succeed
 	calm     context.CancelFunc
+	ended    chan struct{} // gets a value when a connection has ended
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -49,6 +50,7 @@ func newRemote(random *rand.Rand) *remote {
 	r := &remote{dir: stage.Get(os.MkdirTemp("", "symphony-remote-")), random: random}
 	r.git = filepath.Join(r.dir, "project.git")
 	r.ctx, r.calm = context.WithCancel(context.Background())
+	r.ended = make(chan struct{}, 1)
 	stage.Get(r.run("init", "-q", "--bare", "-b", "main", r.git))
 	stage.Must(os.WriteFile(filepath.Join(r.dir, "ignore"), []byte("*.txt\n"), 0o600)) // what the hooks write
 	blob := stage.Get(r.run("hash-object", "-w", filepath.Join(r.dir, "ignore")))
@@ -146,6 +148,10 @@ func (r *remote) answer(conn net.Conn) {
 	})
 	_, _ = io.CopyN(conn, stdout, most)
 	_ = conn.Close()
+	select {
+	case r.ended <- struct{}{}:
+	default: // the striker is busy
+	}
 	_, _ = io.Copy(io.Discard, stdout)
 	_ = cmd.Wait()
 }
@@ -155,16 +161,16 @@ func (r *remote) others(ctx context.Context, random *rand.Rand) {
 	for pause(ctx, time.Duration(300+random.IntN(3000))*time.Millisecond) {
 		branch := fmt.Sprintf("refs/heads/symphony/ABC-%d", 1+random.IntN(allIssues))
 		tip, _ := r.run("rev-parse", "--verify", "-q", branch)
-		way := random.IntN(4)
-		switch {
-		case way == 0:
+		switch random.IntN(5) {
+		case 0:
 			_ = r.change("refs/heads/main")
-		case way == 1 && tip != "":
-			_ = errors.Join(r.change("refs/heads/main", tip), r.remove(branch))
-		case way == 2:
-			_ = r.remove(branch)
-		case r.change(branch) == nil:
-			pause(ctx, time.Duration(random.IntN(4000))*time.Millisecond)
+		case 1:
+			if tip != "" && r.change("refs/heads/main", tip) == nil {
+				_ = r.remove(branch)
+			}
+		case 2:
+			_ = r.change(branch)
+		default:
 			_ = r.remove(branch)
 		}
 	}

@@ -34,8 +34,8 @@ func (s *scene) storm(ctx context.Context, c *checker) error {
 	defer cancel()
 	fmt.Fprintf(os.Stderr, "chaos: %d seconds in %s\n", *seconds, s.Dir)
 	var all sync.WaitGroup
-	var errs [3]error
-	for n, actor := range []func(context.Context) error{c.killer, s.sabotage, c.watch} {
+	var errs [4]error
+	for n, actor := range []func(context.Context) error{c.killer, c.striker, s.sabotage, c.watch} {
 		all.Go(func() {
 			if errs[n] = actor(ctx); errs[n] != nil {
 				cancel() // the storm needs all of them
@@ -100,6 +100,30 @@ func (c *checker) killer(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// striker kills a worker or a git command just after the remote has answered, when references change and deliveries are recorded.
+func (c *checker) striker(ctx context.Context) error {
+	random := c.random("striker")
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.remote.ended:
+		}
+		if random.IntN(6) > 0 {
+			continue
+		}
+		pause(ctx, time.Duration(random.IntN(40))*time.Millisecond)
+		list, err := c.processes()
+		list = slices.DeleteFunc(list, func(p process) bool { return p.kind() != "git" && p.kind() != "worker" })
+		if len(list) > 0 {
+			err = errors.Join(err, c.hit(ctx, list[random.IntN(len(list))], syscall.SIGKILL, 0, nil))
+		}
+		if err != nil {
+			return fmt.Errorf("striker: %w", err)
+		}
+	}
 }
 
 func (c *checker) hit(ctx context.Context, p process, sig syscall.Signal, frozen time.Duration, stopped *sync.WaitGroup) error {
@@ -254,7 +278,7 @@ func (c *checker) operate(ctx context.Context) {
 		switch random.IntN(10) {
 		case 0, 1, 2, 3:
 			name, owned = otherIssue(random), false
-			if random.IntN(3) > 0 {
+			if random.IntN(6) > 0 {
 				verb = "retry"
 			}
 		case 4:
