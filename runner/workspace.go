@@ -220,7 +220,7 @@ func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 	if more := len(names) - len(first); more > 0 {
 		message += fmt.Sprintf(" and %d more", more)
 	}
-	w.note(agent.EventGitUndone, agent.Printable(message), agent.GitUndoneEvent{Names: names})
+	w.note(agent.EventGitUndone, message, agent.GitUndoneEvent{Names: names})
 }
 
 // cleanUp is the only step of a cleanup run (specification 8.6 and 9.4). It removes the workspace of the run's issue, if the run

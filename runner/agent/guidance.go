@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -145,9 +144,7 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 
 // quoted returns a text on one line, cut at maxQuoted.
 func quoted(s string) string {
-	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "\uFFFD"), func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r)
-	}), " ")
+	s = text.Visible(strings.Join(strings.Fields(s), " "))
 	if s == "" {
 		return "(no details)"
 	}
@@ -222,7 +219,7 @@ func commentTexts(comments []reconcile.Comment) []string {
 		}
 		room -= min(len(c.Body), limit)
 		author := "an unnamed author"
-		if name := text.Within(strings.Join(strings.Fields(Printable(c.Author)), " "), maxAuthor); name != "" {
+		if name := text.Within(strings.Join(strings.Fields(c.Author), " "), maxAuthor); name != "" {
 			author = fmt.Sprintf("%q", name)
 		}
 		parts = append(parts, fmt.Sprintf("Comment by %s, %s:\n\n%s", author, c.CreatedAt.UTC().Format(time.RFC3339), fenced(c.Body, limit)))
@@ -234,9 +231,9 @@ func commentTexts(comments []reconcile.Comment) []string {
 	return parts
 }
 
-// fenced puts a text between fences. They are longer than any sequence of backticks in it, so that it can't end them.
+// fenced puts a text between fences, with what a person would not see in it as escapes. They are longer than any sequence of backticks in it, so that it can't end them.
 func fenced(s string, limit int) string {
-	s = strings.TrimSpace(Printable(s))
+	s = strings.TrimSpace(text.VisibleLines(strings.ReplaceAll(s, "\r\n", "\n")))
 	short := text.Within(s, limit)
 	if short == "" {
 		return "(It is empty.)"
@@ -250,15 +247,4 @@ func fenced(s string, limit int) string {
 		block += fmt.Sprintf("\n\n(The last %d bytes are left out: read them on the issue.)", left)
 	}
 	return block
-}
-
-// Printable removes control characters and replaces invalid UTF-8.
-func Printable(s string) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\r\n", "\n")
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return -1
-		}
-		return r
-	}, s)
 }
