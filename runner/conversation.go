@@ -60,8 +60,8 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 	}
 }
 
-// start launches the agent and opens its thread. An agent that can't sandbox is replaced once before the machine is blamed,
-// because agents that start at the same moment can delete each other's helper program codex-linux-sandbox.
+// start launches the agent and opens its thread. An agent that does not find its helper program codex-linux-sandbox is replaced
+// once, because agents that start at the same moment can delete each other's.
 func (c *conversation) start(ctx context.Context) (thread openedThread, err error) {
 	for replaced := false; ; replaced = true {
 		if c.agent, err = launchAgent(ctx, c.job, c.options); err != nil {
@@ -70,10 +70,12 @@ func (c *conversation) start(ctx context.Context) (thread openedThread, err erro
 		if thread, err = c.handshake(ctx); err == nil {
 			return thread, nil
 		}
-		if code, _ := codeOf(err); replaced || ctx.Err() != nil || code != string(agent.CodeSandboxUnavailable) {
+		code, message := codeOf(err)
+		deleted := code == string(agent.CodeSandboxUnavailable) && strings.Contains(message, "No such file")
+		if replaced || ctx.Err() != nil || !deleted {
 			return thread, c.agent.explainStart(ctx, err)
 		}
-		c.Log.Info("the agent can't sandbox commands and is replaced once")
+		c.Log.Info("the agent did not find its helper program and is replaced once")
 		c.agent.end(ctx)
 	}
 }
