@@ -22,10 +22,13 @@ const (
 	loginFile  = "auth.json"
 )
 
+// loginStore is the setting that says where codex stores its login.
+const loginStore = "cli_auth_credentials_store"
+
 // sharedKeys are the settings of the operator's config.toml that apply to agents, too: those of the login, of the model and of
 // privacy. No setting of another name reaches agents, because releases of codex add keys that run programs or widen rights.
 var sharedKeys = []string{
-	"cli_auth_credentials_store", "forced_login_method", "forced_chatgpt_workspace_id", "chatgpt_base_url", "openai_base_url",
+	loginStore, "forced_login_method", "forced_chatgpt_workspace_id", "chatgpt_base_url", "openai_base_url",
 	"model", "model_provider", "model_providers", "model_reasoning_effort", "plan_mode_reasoning_effort", "model_reasoning_summary",
 	"model_supports_reasoning_summaries", "model_verbosity", "model_context_window", "model_auto_compact_token_limit",
 	"model_catalog_json", "oss_provider", "review_model", "service_tier", "tool_output_token_limit",
@@ -117,7 +120,7 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(home, loginFile)); err == nil {
-		config["cli_auth_credentials_store"] = "file" // "auto" would move refreshed tokens out of the shared file
+		config[loginStore] = "file" // "auto" would move refreshed tokens out of the shared file
 	}
 	if path, ok := config["model_catalog_json"].(string); ok && !filepath.IsAbs(path) && !strings.HasPrefix(path, "~") {
 		config["model_catalog_json"] = filepath.Join(home, path) // codex resolves it from the directory of config.toml
@@ -138,6 +141,15 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 		}
 	}
 	return config
+}
+
+// LoginInFile reports whether codex stores the login of a home in a file. Codex homes cannot share a login elsewhere.
+func LoginInFile(home string) bool {
+	if _, err := os.Stat(filepath.Join(home, loginFile)); err == nil {
+		return true
+	}
+	config, err := readConfig(home)
+	return err != nil || config[loginStore] == nil || config[loginStore] == "file"
 }
 
 // Unshared lists what a codex home has that agents do not get by default: settings, rules, programs. The names of tables follow

@@ -39,6 +39,8 @@ type looper struct {
 	interval time.Duration
 	// woken are the ended runs that started a pass early. Each does so once, even if it can't be settled.
 	woken map[string]bool
+	// workflow is the stamp of WORKFLOW.md before it was last read.
+	workflow string
 	// program is the path of the program. version is the stamp of the file that this process runs or refused to run.
 	program, version string
 }
@@ -67,7 +69,7 @@ func loop(ctx context.Context, p *project.Project, o TickOptions) error {
 		o.LockTimeout = project.CommandPatience
 	}
 	l := &looper{w: p.Env, options: o, log: o.logger(p.Env), interval: 30 * time.Second, woken: map[string]bool{}, program: project.ProgramPath()}
-	l.version = stamp(l.program)
+	l.version, l.workflow = stamp(l.program), stamp(p.Path)
 	// This also reaps the workers that the process started before it executed a new program.
 	go proc.ReapOrphans(ctx, reapStep, func(err error) { l.log.Warn("reaping", slog.String("error", err.Error())) })
 	for first := true; ; first = false {
@@ -80,6 +82,7 @@ func loop(ctx context.Context, p *project.Project, o TickOptions) error {
 			l.leave(p, r)
 			return nil
 		}
+		l.workflow = stamp(p.Path)
 		p = project.New(l.w, p.Path, p.StateDir)
 		l.upgrade(ctx, p)
 	}
@@ -107,8 +110,8 @@ func (l *looper) pass(ctx context.Context, p *project.Project) (Result, int) {
 	return r, int(code)
 }
 
-// wait waits for the next pass: for polling.interval_ms, or less if a retry is due or a worker ends before. It returns
-// false if a signal came.
+// wait waits for the next pass: for polling.interval_ms, or less if a retry is due, a worker ends or WORKFLOW.md changes before. It
+// returns false if a signal came.
 func (l *looper) wait(ctx context.Context, p *project.Project, r Result) bool {
 	if r.Holder != nil {
 		clear(l.woken) // this pass did not look at the runs for which it was started
@@ -117,7 +120,7 @@ func (l *looper) wait(ctx context.Context, p *project.Project, r Result) bool {
 	if due := r.NextWake; !due.IsZero() && due.Before(end) {
 		end = due
 	}
-	running := unsettledRuns(ctx, p)
+	running, seen := unsettledRuns(ctx, p), l.workflow
 	for l.w.Now().Before(end) {
 		// Checked before the first sleep: a worker may have ended during the pass.
 		for _, run := range running {
@@ -125,6 +128,10 @@ func (l *looper) wait(ctx context.Context, p *project.Project, r Result) bool {
 				l.woken[run.ID] = true
 				return true
 			}
+		}
+		before := seen
+		if seen = stamp(p.Path); seen != "" && seen != l.workflow && seen == before { // an editor has finished writing it
+			return true
 		}
 		if !project.Sleep(ctx, min(wakeStep, end.Sub(l.w.Now()))) {
 			return false
@@ -187,7 +194,7 @@ func (l *looper) stopWorkers(p *project.Project, runs []reconcile.Run, r Result)
 	return living
 }
 
-// stamp identifies the file of a program; empty if there is none.
+// stamp identifies a version of a file; empty if there is none.
 func stamp(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
