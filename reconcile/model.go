@@ -151,10 +151,14 @@ func (c Claim) HoldEnds() string {
 
 // HoldText says why a claim is held and what ends the hold.
 func (c Claim) HoldText() string {
-	if c.HoldMessage == "" {
-		return c.HoldEnds()
+	line := c.HoldEnds()
+	if c.HoldMessage != "" {
+		line = c.HoldMessage + "; " + line
 	}
-	return c.HoldMessage + "; " + c.HoldEnds()
+	if c.Delivery.Due {
+		line += "; its commits are not delivered"
+	}
+	return line
 }
 
 // delivering reports whether a delivery run owns the claim.

@@ -15,6 +15,7 @@ type Report struct {
 	Skips, Waits            []Skip // of the last plan; Skips is nil if the candidates were not read
 	Errors                  []*Error
 	Running, Retrying, Held int // the number of claims after the pass
+	Undelivered             int // how many of them have commits that could not be pushed
 	// NextDue is the earliest due time of a waiting claim. NextWake is the earliest that was in the future when the pass
 	// planned: it may be past by now, and a pass after it has something to do. Both are zero if there is none.
 	NextDue, NextWake time.Time
@@ -279,6 +280,9 @@ func (t *tick) count() {
 		}
 	}
 	for _, c := range t.snapshot.Claims {
+		if c.Delivery.Code != "" {
+			r.Undelivered++
+		}
 		switch c.Status {
 		case Running:
 			r.Running++

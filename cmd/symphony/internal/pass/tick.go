@@ -227,11 +227,15 @@ func ReportText(p *project.Project, r Result) {
 		w.PrintError(e)
 	}
 	due := ""
-	if !r.NextDue.IsZero() {
-		due = ", one is due"
-		if d := r.NextDue.Sub(w.Now()); d > 0 {
-			due = ", next due in " + term.Duration(d)
-		}
+	if r.Undelivered > 0 {
+		due = fmt.Sprintf(", %d not delivered", r.Undelivered)
+	}
+	switch d := r.NextDue.Sub(w.Now()); {
+	case r.NextDue.IsZero():
+	case d > 0:
+		due += ", next due in " + term.Duration(d)
+	default:
+		due += ", one is due"
 	}
 	fmt.Fprintf(w.Stdout, "%s: %d running, %d waiting, %d held, %d skipped%s%s\n",
 		name, r.Running, r.Retrying, r.Held, len(r.Skips), due, term.Visible(r.obstacleText(w.Now())))
@@ -391,7 +395,10 @@ type actionJSON struct {
 
 // JSON returns the pass as tick --json prints it.
 func (r Result) JSON() ResultJSON {
-	out := ResultJSON{Actions: []actionJSON{}, Errors: []*reconcile.Error{}, Counts: view.Counts{Running: r.Running, Retrying: r.Retrying, Held: r.Held}}
+	out := ResultJSON{
+		Actions: []actionJSON{}, Errors: []*reconcile.Error{},
+		Counts: view.Counts{Running: r.Running, Retrying: r.Retrying, Held: r.Held, Undelivered: r.Undelivered},
+	}
 	if r.Holder != nil {
 		out.Skipped = "locked"
 		if r.Holder.PID != 0 {

@@ -40,7 +40,11 @@ func Overview(w *term.Env, v view.Overview) {
 		if r.Attempt != nil {
 			attempt = fmt.Sprint(*r.Attempt)
 		}
-		waiting.AddIn(term.ColourWaits, r.Identifier, string(r.Kind), attempt, dueText(w, now, r), orEmpty(r.Error))
+		said := orEmpty(r.Error)
+		if w.Width > 0 {
+			said = strings.TrimPrefix(said, string(r.Kind)+": ") // so that the reason fits
+		}
+		waiting.AddIn(term.ColourWaits, r.Identifier, string(r.Kind), attempt, dueText(w, now, r), said)
 	}
 	w.PrintTable("WAITING", waiting)
 	held := heldTable(w, now, v.Held)
@@ -70,11 +74,10 @@ func Overview(w *term.Env, v view.Overview) {
 func endedTable(w *term.Env, now time.Time, rows []view.RunRow) term.Table {
 	ended := term.Table{Head: []string{"ISSUE", "RUN", "OUTCOME", "ENDED", "TOOK", "TURNS", "TOKENS", "ERROR"}, State: 2}
 	for _, r := range rows {
-		outcome, colour := string(*r.Outcome), term.ColourStuck
-		switch *r.Outcome {
-		case reconcile.Succeeded, reconcile.Canceled, reconcile.InterruptedRun:
+		outcome, colour := outcomeOf(r), term.ColourStuck
+		switch outcome { // an operator should look at all others
+		case string(reconcile.Succeeded), string(reconcile.Canceled), string(reconcile.InterruptedRun):
 			colour = term.ColourOver
-		default: // an operator should look at it
 		}
 		if r.Kind != reconcile.AgentRun {
 			outcome = string(r.Kind) + " " + outcome

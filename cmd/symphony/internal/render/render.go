@@ -38,11 +38,40 @@ func errorsOfRun(r view.RunRow) string {
 	if r.AfterRunError != nil {
 		line = strings.TrimPrefix(line+"; hook failed: "+*r.AfterRunError, "; ")
 	}
-	if r.Delivery != nil && r.Delivery.Code != "" {
-		line = strings.TrimPrefix(line+"; not delivered: "+r.Delivery.Code+": "+r.Delivery.Message, "; ")
+	if d := r.Delivery; d != nil && d.Code != "" {
+		line = strings.TrimLeft(line+undelivered(*d, outcomeOf(r)), ":; ")
 	}
 	return line
 }
+
+// undelivered is the end of a line that names the outcome, and says why the commits did not arrive.
+func undelivered(d reconcile.DeliveryResult, outcome string) string {
+	reason := ": " + d.Code + ": " + d.Message
+	if outcome == notDelivered {
+		return reason
+	}
+	return "; " + notDelivered + reason
+}
+
+// outcomeOf is the outcome of a run, or its phase before it has one. A run whose commits did not arrive is not called a success.
+func outcomeOf(r view.RunRow) string {
+	switch {
+	case r.Outcome == nil:
+		return string(r.Phase)
+	case r.Delivery == nil:
+		return string(*r.Outcome)
+	}
+	return outcomeWith(*r.Outcome, *r.Delivery)
+}
+
+func outcomeWith(outcome reconcile.Outcome, d reconcile.DeliveryResult) string {
+	if outcome == reconcile.Succeeded && d.Code != "" {
+		return notDelivered
+	}
+	return string(outcome)
+}
+
+const notDelivered = "not delivered"
 
 func orEmpty[T ~string](s *T) string {
 	if s == nil {
@@ -115,9 +144,10 @@ func Request(w *term.Env, r reconcile.Request) {
 
 // EndLine is the line that says how a run ended.
 func EndLine(run reconcile.Run) string {
-	line := fmt.Sprintf("%s %s", run.Identifier, run.Outcome)
+	outcome := outcomeWith(run.Outcome, run.Delivery)
+	line := run.Identifier + " " + outcome
 	if run.Kind == reconcile.DeliveryRun {
-		line = fmt.Sprintf("delivery of %s %s", run.Identifier, run.Outcome)
+		line = "delivery of " + line
 	}
 	if !run.EndedAt.IsZero() { // when a lost run ended is unknown
 		line += " after " + term.Duration(run.EndedAt.Sub(run.StartedAt))
@@ -133,7 +163,7 @@ func EndLine(run reconcile.Run) string {
 	}
 	switch d := run.Delivery; {
 	case d.Code != "":
-		line += "; not delivered: " + d.Code + ": " + d.Message
+		line += undelivered(d, outcome)
 	case d.Commit != "":
 		line += fmt.Sprintf("; delivered %s to %s", text.Plural(d.Commits, "commit"), d.Branch)
 	}
@@ -311,10 +341,7 @@ func gitLine(g *git.Status) string {
 func printRuns(w *term.Env, v view.Issue) {
 	t := term.Table{Head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"}}
 	for _, r := range v.Runs {
-		outcome, end, kind := string(r.Phase), v.GeneratedAt, string(r.Kind)
-		if r.Outcome != nil {
-			outcome = string(*r.Outcome)
-		}
+		end, kind := v.GeneratedAt, string(r.Kind)
 		if r.EndedAt != nil {
 			end = *r.EndedAt
 		}
@@ -324,7 +351,7 @@ func printRuns(w *term.Env, v view.Issue) {
 				kind = fmt.Sprintf("attempt %d", *r.Attempt)
 			}
 		}
-		t.Add(term.AgoText(w, v.GeneratedAt, r.StartedAt), r.RunID, kind, outcome, term.LastedText(w, end.Sub(r.StartedAt)),
+		t.Add(term.AgoText(w, v.GeneratedAt, r.StartedAt), r.RunID, kind, outcomeOf(r), term.LastedText(w, end.Sub(r.StartedAt)),
 			fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), errorsOfRun(r))
 	}
 	w.PrintTable("RUNS", t)

@@ -105,6 +105,15 @@ func printTroubles(w *term.Env, r view.Report) {
 		waiting.Add(x.Identifier, string(x.Kind), dueText(w, r.GeneratedAt, x), orEmpty(x.Error))
 	}
 	printFirst(w, "WAITING", waiting)
+	undelivered := term.Table{Head: []string{"ISSUE", "SINCE", "TRIES", "ERROR"}, Figures: []int{2}}
+	for _, u := range r.Undelivered {
+		since := ""
+		if u.Since != nil {
+			since = ago(*u.Since)
+		}
+		undelivered.Add(u.Identifier, since, strconv.Itoa(u.Tries), orEmpty(u.Error))
+	}
+	printFirst(w, "NOT DELIVERED", undelivered)
 	printFirst(w, "KEPT", keptTable(w, r.GeneratedAt, r.Kept))
 	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}}
 	for _, o := range r.Outages {

@@ -68,9 +68,11 @@ type ClaimRow struct {
 	Error      *string               `json:"error"`
 	HoldReason *string               `json:"hold_reason"`
 	HeldAt     *time.Time            `json:"held_at"`
-	ClaimedAt  time.Time             `json:"claimed_at"`
-	Failures   int                   `json:"failures_in_a_row"`
-	Runs       int                   `json:"runs_since_change"`
+	// Delivery is what remains to be done about the commits; null if nothing remains.
+	Delivery  *reconcile.Delivery `json:"delivery"`
+	ClaimedAt time.Time           `json:"claimed_at"`
+	Failures  int                 `json:"failures_in_a_row"`
+	Runs      int                 `json:"runs_since_change"`
 
 	ErrorCode string `json:"-"` // of Error
 }
@@ -237,7 +239,7 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 	if c == nil {
 		return nil
 	}
-	row := &ClaimRow{Status: c.Status, Attempt: term.OrNull(c.Attempt), ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs}
+	row := &ClaimRow{Status: c.Status, Attempt: term.OrNull(c.Attempt), Delivery: term.OrNull(c.Delivery), ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs}
 	if c.Status != reconcile.Running {
 		code, message := c.Fault()
 		row.Error, row.ErrorCode = ErrorText(code, message), code

@@ -55,6 +55,8 @@ type Claims struct {
 	Running  []RunningRow  `json:"running"`
 	Retrying []RetryingRow `json:"retrying"`
 	Held     []HeldRow     `json:"held"`
+	// Undelivered are those of them with commits that are not pushed yet.
+	Undelivered []UndeliveredRow `json:"undelivered"`
 }
 
 // Counts are the numbers of claims by status.
@@ -62,6 +64,8 @@ type Counts struct {
 	Running  int `json:"running"`
 	Retrying int `json:"retrying"`
 	Held     int `json:"held"`
+	// Undelivered counts those of them with commits that could not be pushed.
+	Undelivered int `json:"undelivered"`
 }
 
 // Tokens are token counts. Cached is part of Input, Reasoning part of Output.
@@ -142,6 +146,16 @@ type HeldRow struct {
 	ErrorCode string `json:"-"` // of the last run
 }
 
+// UndeliveredRow is a claim with commits that are not pushed yet. Nothing failed if Error is null: they are pushed next.
+type UndeliveredRow struct {
+	IssueID    string     `json:"issue_id"`
+	Identifier string     `json:"issue_identifier"`
+	IssueURL   *string    `json:"issue_url"`
+	Tries      int        `json:"failed_tries"` // in a row
+	Since      *time.Time `json:"since"`        // when the first of them failed
+	Error      *string    `json:"error"`        // of the last of them
+}
+
 // RunRow is one run.
 type RunRow struct {
 	RunID         string             `json:"run_id"`
@@ -215,7 +229,12 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 		GeneratedAt: f.now, Claims: f.claims(), Kept: f.keptRows(kept), Requests: []RequestRow{}, Issues: o.Issues, Paused: f.recorded.Paused,
 		Blocked: f.block, Schedule: f.schedule, NextPass: f.nextPass, Project: f.project(),
 	}
-	v.Counts = Counts{len(v.Running), len(v.Retrying), len(v.Held)}
+	v.Counts = Counts{len(v.Running), len(v.Retrying), len(v.Held), 0}
+	for _, u := range v.Undelivered {
+		if u.Error != nil {
+			v.Counts.Undelivered++
+		}
+	}
 	if f.low.After(f.now) {
 		v.LowUntil = &f.low
 	}
@@ -242,14 +261,21 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 
 // claims makes a row of each claim.
 func (f *facts) claims() Claims {
-	v := Claims{[]RunningRow{}, []RetryingRow{}, []HeldRow{}}
+	v := Claims{[]RunningRow{}, []RetryingRow{}, []HeldRow{}, []UndeliveredRow{}}
 	runs := map[string]reconcile.Run{}
 	for _, r := range f.recorded.Runs {
 		runs[r.ID] = r
 	}
 	for _, c := range f.recorded.Claims {
+		if !f.wants(c.IssueID) {
+			continue
+		}
+		if d := c.Delivery; d.Due {
+			v.Undelivered = append(v.Undelivered, UndeliveredRow{
+				c.IssueID, c.Identifier, c.Issue.URL, d.Tries, term.OrNull(d.FailedAt), ErrorText(d.Code, d.Message),
+			})
+		}
 		switch {
-		case !f.wants(c.IssueID):
 		case c.Status == reconcile.Running:
 			r := runs[c.RunID]
 			row := RunningRow{

@@ -25,18 +25,20 @@ type Report struct {
 	RunsSince   time.Time     `json:"runs_complete_since"` // older runs have been pruned
 	HandedOver  []ReleasedRow `json:"handed_over"`
 	// LetGo are issues that were released for another reason: a label, an assignee, the project, a blocker.
-	LetGo    []ReleasedRow `json:"let_go"`
-	Failed   []FailedRow   `json:"failed"`
-	Hooks    []FailedRow   `json:"failed_hooks"` // runs whose after_run failed; their outcomes stand
-	Running  []RunningRow  `json:"running"`
-	Held     []HeldRow     `json:"held"`
-	Waiting  []RetryingRow `json:"waiting"`
-	Kept     []KeptRow     `json:"kept_workspaces"`
-	Outages  []OutageRow   `json:"outages"`
-	Schedule ScheduleRow   `json:"schedule"`
-	Totals   UseTotals     `json:"totals"`
-	Issues   []IssueUse    `json:"issues"` // those that used most tokens first
-	Days     []DayUse      `json:"days"`
+	LetGo   []ReleasedRow `json:"let_go"`
+	Failed  []FailedRow   `json:"failed"`
+	Hooks   []FailedRow   `json:"failed_hooks"` // runs whose after_run failed; their outcomes stand
+	Running []RunningRow  `json:"running"`
+	Held    []HeldRow     `json:"held"`
+	Waiting []RetryingRow `json:"waiting"`
+	// Undelivered are the present claims with commits that are not pushed yet.
+	Undelivered []UndeliveredRow `json:"undelivered"`
+	Kept        []KeptRow        `json:"kept_workspaces"`
+	Outages     []OutageRow      `json:"outages"`
+	Schedule    ScheduleRow      `json:"schedule"`
+	Totals      UseTotals        `json:"totals"`
+	Issues      []IssueUse       `json:"issues"` // those that used most tokens first
+	Days        []DayUse         `json:"days"`
 
 	// Warnings say why there are no estimates of money.
 	Warnings []string `json:"-"`
@@ -142,7 +144,7 @@ func ReadReport(ctx context.Context, p *project.Project, period Period) (Report,
 func newReport(s state.Report, now Claims, prices workflow.Prices, at time.Time) Report {
 	r := Report{
 		GeneratedAt: at, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
-		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Outages: []OutageRow{}, Issues: []IssueUse{}, Days: []DayUse{},
+		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Undelivered: now.Undelivered, Outages: []OutageRow{}, Issues: []IssueUse{}, Days: []DayUse{},
 		Schedule: ScheduleRow{s.Rhythm.Passes, term.OrNull(s.Rhythm.Usual.Seconds()), append([]state.Gap{}, s.Rhythm.Gaps...)},
 	}
 	// A run that has ended is one of the runs of the period, whether it is settled or not.

@@ -88,6 +88,12 @@ func heldText(c reconcile.Claim) string {
 	if last := ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !stopped && c.HoldReason != reconcile.HoldMaxFailures { // whose message has it
 		message += ", last error " + *last
 	}
+	if d := c.Delivery; d.Due {
+		message += "; its commits are not delivered"
+		if last := ErrorText(d.Code, d.Message); last != nil {
+			message += ": " + *last
+		}
+	}
 	return message
 }
 

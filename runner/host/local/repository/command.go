@@ -169,7 +169,7 @@ func (m *Mirror) complaints(said string) string {
 // noise are the beginnings of lines that say nothing about the cause of an error.
 var noise = []string{
 	"hint:", "To ", "From ", "Please make sure you have the correct access rights", "and the repository exists.",
-	"Warning: Permanently added ",
+	"Warning: Permanently added ", "error: failed to push some refs to ",
 }
 
 // address is the address of the remote without a password, and over HTTP without a user, which may be a token.

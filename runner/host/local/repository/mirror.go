@@ -246,5 +246,8 @@ func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
 	if strings.Contains(err.Error(), "No space left on device") {
 		code, hint = files.CodeDiskFull, "free space on the volume of workspace.root"
 	}
-	return &reconcile.Error{Code: code, Message: fmt.Sprintf("%s (%s): %v", what, m.address(), err), Hint: hint, Err: err}
+	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict { // these say what the remote has against the commits
+		what += " (" + m.address() + ")"
+	}
+	return &reconcile.Error{Code: code, Message: fmt.Sprintf("%s: %v", what, err), Hint: hint, Err: err}
 }
