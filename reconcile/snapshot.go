@@ -107,7 +107,7 @@ type Workspace struct {
 
 // KeptText says why the workspace is kept and what to do.
 func (w Workspace) KeptText() string {
-	return fmt.Sprintf("kept: %s, in %s; push it, or discard it with symphony prune --force %s", w.Unsaved, w.Path, w.Identifier)
+	return fmt.Sprintf("kept: %s, in %s; push or copy it, or discard it with symphony prune --force %s", w.Unsaved, w.Path, w.Identifier)
 }
 
 // Policy is the part of the configuration that decisions depend on (specification 5.3 and 6.4).

@@ -26,7 +26,7 @@ import (
 // same cleanup afterwards. Close must be called, even after an error.
 //
 //	Take ─► Session ─► Close
-//	Remove ─► Close
+//	CleanUp ─► Close
 type Takeover struct {
 	Config   Config
 	StateDir string
@@ -62,12 +62,13 @@ func (t *Takeover) Take(ctx context.Context) (host.Workspace, error) {
 	return *t.step.space, nil
 }
 
-// Remove removes the workspace, as a cleanup run does. With discard it removes even work that exists nowhere else.
-func (t *Takeover) Remove(ctx context.Context, discard bool) error {
+// CleanUp removes the workspace and empties the trash, as a cleanup run does. It returns the work that exists nowhere else, because
+// of which the workspace was kept; with discard even that is removed.
+func (t *Takeover) CleanUp(ctx context.Context, discard bool) (unsaved string, err error) {
 	if err := t.open(); err != nil {
-		return err
+		return "", err
 	}
-	return t.step.remove(ctx, discard)
+	return t.step.cleanUp(ctx, discard)
 }
 
 const takeoverDir = "directory of the takeover"

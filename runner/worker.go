@@ -149,7 +149,8 @@ type attempt struct {
 func (a *attempt) work(ctx context.Context) error {
 	switch a.run.Kind {
 	case reconcile.CleanupRun:
-		return a.workspace.cleanUp(ctx)
+		_, err := a.workspace.cleanUp(ctx, false)
+		return err
 	case reconcile.DeliveryRun:
 		return a.workspace.redeliver(ctx)
 	case reconcile.AgentRun:

@@ -224,11 +224,12 @@ func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 }
 
 // cleanUp is the only step of a cleanup run (specification 8.6 and 9.4). It removes the workspace of the run's issue, if the run
-// has one, and deletes what has been in the trash long enough.
-func (w *workspaceStep) cleanUp(ctx context.Context) error {
+// has one, and deletes what has been in the trash long enough. It returns the work that exists nowhere else, because of which the
+// workspace was kept; with discard even that is removed.
+func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved string, err error) {
 	if w.run.IssueID != "" {
-		if err := w.remove(ctx, false); err != nil {
-			return err
+		if unsaved, err = w.remove(ctx, discard); err != nil {
+			return "", err
 		}
 	}
 	answer, err := w.Host.Purge(ctx, host.RootRequest{
@@ -241,18 +242,19 @@ func (w *workspaceStep) cleanUp(ctx context.Context) error {
 	for path, work := range answer.Unsaved {
 		w.Log.Warn("left in the trash: it contains work that exists nowhere else", "path", path, "work", work)
 	}
-	return err
+	return unsaved, err
 }
 
-// remove removes the workspace. With discard it removes even work that exists nowhere else.
-func (w *workspaceStep) remove(ctx context.Context, discard bool) error {
-	const leftAlone = "workspace not removed: it contains work that exists nowhere else"
+// remove moves the workspace into the trash, unless it returns the unsaved work because of which the workspace is kept.
+func (w *workspaceStep) remove(ctx context.Context, discard bool) (unsaved string, err error) {
+	defer func() {
+		if unsaved != "" {
+			w.Log.Warn("workspace not removed: it contains work that exists nowhere else", "work", unsaved)
+		}
+	}()
 	removal, err := w.Host.PrepareRemoval(ctx, host.RemovalRequest{PrepareRequest: w.prepareRequest(), Now: w.Now(), Discard: discard})
-	if removal.Unsaved != "" {
-		w.Log.Warn(leftAlone, "work", removal.Unsaved)
-	}
 	if !removal.Found {
-		return err
+		return removal.Unsaved, err
 	}
 	w.hold(removal.PrepareAnswer)
 	defer func() { w.space = nil }() // the lease is released
@@ -261,16 +263,8 @@ func (w *workspaceStep) remove(ctx context.Context, discard bool) error {
 	}
 	w.warn("before_remove failed or did not run, removing the workspace anyway", err)
 	answer, err := w.Host.Remove(ctx, w.hostRun())
-	switch {
-	case err != nil:
-		return err
-	case answer.Unsaved != "":
-		w.Log.Warn(leftAlone, "work", answer.Unsaved)
-		return nil
+	if err == nil && answer.Unsaved == "" {
+		w.Log.Info("workspace removed", "trash", answer.Trash)
 	}
-	w.Log.Info("workspace removed", "trash", answer.Trash)
-	if answer.Warning != "" {
-		w.Log.Warn("workspace removed with a warning", "error", answer.Warning)
-	}
-	return nil
+	return answer.Unsaved, err
 }

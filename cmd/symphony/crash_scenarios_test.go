@@ -41,8 +41,10 @@ type crashScenario struct {
 }
 
 const (
+	// saved is what makes all files of a workspace count as saved: git ignores them.
+	saved    = "sh git init -q . && echo '*' > .git/info/exclude\n"
 	handOver = "sh echo work > work.txt\n{move Human Review}"
-	finish   = "sh mkdir -p deep/er && touch deep/er/file && chmod 500 deep/er .\n{gate go}\n{move Done}"
+	finish   = saved + "sh mkdir -p deep/er && touch deep/er/file && chmod 500 deep/er .\n{gate go}\n{move Done}"
 	plant    = "sh git init -q . && git config alias.x '!evil' && git config user.name A && mkdir -p .git/hooks && echo evil > .git/hooks/post-commit"
 	waits    = "sh touch work.txt\n{gate go}\n{move Human Review}"
 	// commits makes one commit, even if an earlier run was killed while it did.
@@ -257,7 +259,7 @@ var crashScenarios = []crashScenario{
 	},
 	{
 		// The operator removes what is left of finished and deleted issues.
-		name: "pruned manually", issue: handOver, ends: "Done",
+		name: "pruned manually", issue: saved + handOver, ends: "Done",
 		play: func(c *crashScene) {
 			c.handedOver()
 			c.aged()
@@ -274,6 +276,11 @@ var crashScenarios = []crashScenario{
 				c.t.Errorf("left: %q %q", left, dirs)
 			}
 		},
+	},
+	{
+		// The operator restores a removed workspace, and the next run works in it.
+		name: "restored", issue: saved + handOver, ends: "Human Review", keeps: true, recounted: true, exits: []int{1}, late: true,
+		again: []string{"pass:durable."}, play: restoredPlay,
 	},
 	{
 		// The operator removes the project with its workspaces; the next pass begins again.
@@ -365,6 +372,32 @@ func (c *crashScene) checkRemote() {
 		c.t.Errorf("the mirror has the references\n%s", refs)
 	}
 	c.git("--git-dir", mirrors[0], "fsck", "--connectivity-only")
+}
+
+// restoredPlay finishes the issue, which moves its workspace to the trash, restores the workspace, and reopens the issue.
+func restoredPlay(c *crashScene) {
+	c.handedOver()
+	c.edit("keep_removed_ms: 0", "keep_removed_ms: 3600000")
+	c.write("ws/ABC-1/marker", "", 0o600)
+	c.move("Done")
+	c.query(`UPDATE meta SET value = '0' WHERE key LIKE '%sweep%'`)
+	c.passes("removed", func() bool { return !c.exists("ws", ".symphony", "ABC-1.json") })
+	c.waitFor("no process is left", func() bool { return len(c.processes()) == 0 }, nil)
+	c.orders = c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`) // of the changed workflow
+	c.arm()
+	for range 2 {
+		c.symphony("restore", "ABC-1")
+	}
+	notes, err := filepath.Glob(c.path("ws", ".symphony", "trash", "*.note"))
+	c.must(err)
+	for _, note := range notes { // a purge removes it after an hour
+		c.must(os.Remove(note))
+	}
+	c.move("Todo")
+	c.passes("handed over", func() bool { return c.state() == c.ends })
+	if !c.exists("ws", "ABC-1", "marker") {
+		c.t.Errorf("the run worked in another workspace than the restored one")
+	}
 }
 
 // takeoverPlay takes the issue over in a terminal, with a codex that exits at once, and repeats a takeover that was

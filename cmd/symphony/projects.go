@@ -15,7 +15,8 @@ func projectsCommand(w *term.Env) *cli.Command {
 
 projects remove takes a WORKFLOW.md, its folder or a state directory. It deletes the state directory, the
 environment file and the project's entry in the workspace root; with --workspaces also the workspaces. It
-refuses while a worker or a schedule is active.
+refuses while a worker or a schedule is active, and while a workspace or the trash contains work that exists
+nowhere else. --force destroys such work, and names it first.
 
 Examples:
 
@@ -24,7 +25,7 @@ Examples:
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 			&cli.BoolFlag{Name: "workspaces", Usage: "remove: also the workspaces"},
-			&cli.BoolFlag{Name: "force", Usage: "remove: also workspaces with work that exists nowhere else"},
+			&cli.BoolFlag{Name: "force", Usage: "remove: destroy work that exists nowhere else"},
 			&cli.BoolFlag{Name: "yes", Usage: "remove: do not ask"},
 		},
 		Action: func(c *cli.Context) error { return projectsAction(c, w) },

@@ -15,8 +15,8 @@ func pruneCommand(w *term.Env) *cli.Command {
 longer in the tracker. It moves the workspaces of such issues to the trash, which deletes them after
 workspace.keep_removed_ms or with the next prune.
 
-It keeps workspaces that are in use, and work that exists nowhere else: commits that no remote has and changes that no
-commit has. --force discards such work of the issues that you name, and says what it destroys. With ISSUE it removes
+It keeps workspaces that are in use, and work that exists nowhere else: commits that no remote has, changes that no
+commit has, and files in no repository. --force discards such work of the issues that you name, and says what it destroys. With ISSUE it removes
 only what is left of these issues.
 
 Example:

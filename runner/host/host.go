@@ -341,8 +341,8 @@ type RemovalAnswer struct {
 type RemoveAnswer struct {
 	// Unsaved is the work because of which the workspace is kept.
 	Unsaved string
-	// Trash is its path in the trash, empty if it is deleted. Warning says what could not be deleted.
-	Trash, Warning string
+	// Trash is its path in the trash, empty if there was nothing to move there.
+	Trash string
 }
 
 // PurgeAnswer counts what was deleted, and names what could not be deleted and what is kept because of unsaved work.

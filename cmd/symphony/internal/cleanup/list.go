@@ -61,14 +61,12 @@ func ListProjects(ctx context.Context, w *term.Env) error {
 
 // space is a workspace that may be removed.
 type space struct {
-	IssueID    string   `json:"issue_id"`
-	Identifier string   `json:"issue_identifier"`
-	Path       string   `json:"path"`
-	Bytes      int64    `json:"bytes"`
-	Why        string   `json:"why"`               // it may be removed
-	InUse      bool     `json:"in_use"`            // its lease is held
-	Unsaved    string   `json:"unsaved,omitempty"` // work that exists nowhere else
-	Items      []string `json:"unsaved_items,omitempty"`
+	loss
+	IssueID    string `json:"issue_id"`
+	Identifier string `json:"issue_identifier"`
+	Bytes      int64  `json:"bytes"`
+	Why        string `json:"why"`    // it may be removed
+	InUse      bool   `json:"in_use"` // its lease is held
 	root       *workspace.Root
 	rec        workspace.Record
 }
@@ -101,8 +99,8 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []sp
 			if _, err := os.Stat(filepath.Join(rec.StateDir, "state.db")); rec.StateDir != stateDir && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 				continue
 			}
-			s := space{IssueID: rec.IssueID, Identifier: rec.Identifier, Path: rec.Path, root: root, rec: rec}
-			s.Unsaved, s.Items = root.UnsavedItems(ctx, rec.Key)
+			s := space{loss: loss{Path: rec.Path}, IssueID: rec.IssueID, Identifier: rec.Identifier, root: root, rec: rec}
+			s.Unsaved, s.Items = root.Unsaved(ctx, rec)
 			if s.InUse, err = root.Held(rec.Key); err != nil {
 				return nil, err
 			}

@@ -45,7 +45,7 @@ type pruned struct {
 	Kept       []space       `json:"kept"`
 	Trash      []prunedTrash `json:"trash"`
 	Runs       []prunedRuns  `json:"runs"`
-	KeptTrash  []trashWork   `json:"kept_trash"`
+	KeptTrash  []loss        `json:"kept_trash"`
 	// RunDirs are run directories without a row in the database.
 	RunDirs []string `json:"run_directories"`
 
@@ -57,16 +57,9 @@ type prunedTrash struct {
 	Entries int    `json:"entries"`
 	Bytes   int64  `json:"bytes"`
 	// Discarded are the entries with unsaved work.
-	Discarded []trashWork `json:"discarded"`
+	Discarded []loss `json:"discarded"`
 	root      *workspace.Root
-	entries   []string
-}
-
-// trashWork is an entry of the trash with unsaved work.
-type trashWork struct {
-	Path    string   `json:"path"`
-	Unsaved string   `json:"unsaved"`
-	Items   []string `json:"unsaved_items,omitempty"`
+	paths     []string
 }
 
 type prunedRuns struct {
@@ -147,7 +140,7 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	f := &pruned{
 		DryRun: c.options.DryRun, Workspaces: []space{}, Kept: []space{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
-		KeptTrash: []trashWork{}, RunDirs: []string{}, trashed: map[string]bool{},
+		KeptTrash: []loss{}, RunDirs: []string{}, trashed: map[string]bool{},
 	}
 	db, err := project.OpenForReading(ctx, c.p)
 	if err != nil {
@@ -287,38 +280,26 @@ func (c *pruner) missing(f *pruned) error {
 
 // findTrash selects the contents of this project's trash, however recent, except work that exists nowhere else.
 func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error {
-	for _, path := range roots {
-		root, entries, err := removedIn(ctx, c.p, c.cfg, path)
-		if err != nil {
-			return err
+	rows, err := trashOf(ctx, c.p, c.cfg, roots)
+	for _, r := range rows {
+		if !c.wants(r.IssueID, r.Identifier) {
+			continue
 		}
-		t := prunedTrash{Path: filepath.Join(path, ".symphony", "trash"), Discarded: []trashWork{}, root: root}
-		for _, e := range entries {
-			id, identifier := nameOf(e)
-			if !c.wants(id, identifier) {
-				continue
-			}
-			f.trashed[id], f.trashed[identifier] = true, true
-			if !e.Discarded && !c.mayDestroy(e.Path, e.Unsaved) {
-				f.KeptTrash = append(f.KeptTrash, trashWork{e.Path, e.Unsaved, e.Items})
-				continue
-			}
-			if e.Unsaved != "" {
-				t.Discarded = append(t.Discarded, trashWork{e.Path, e.Unsaved, e.Items})
-			}
-			size, err := diskUsage(ctx, e.Path)
-			if err != nil {
-				return err
-			}
-			t.entries = append(t.entries, e.Path)
-			t.Entries++
-			t.Bytes += size
+		f.trashed[r.IssueID], f.trashed[r.Identifier] = true, true
+		if !r.Discarded && !c.mayDestroy(r.Path, r.loss.Unsaved) {
+			f.KeptTrash = append(f.KeptTrash, r.loss)
+			continue
 		}
-		if t.Entries > 0 {
-			f.Trash = append(f.Trash, t)
+		if n := len(f.Trash); n == 0 || f.Trash[n-1].root != r.root {
+			f.Trash = append(f.Trash, prunedTrash{Path: filepath.Dir(r.Path), Discarded: []loss{}, root: r.root})
+		}
+		t := &f.Trash[len(f.Trash)-1]
+		t.Entries, t.Bytes, t.paths = t.Entries+1, t.Bytes+r.Bytes, append(t.paths, r.Path)
+		if r.loss.Unsaved != "" {
+			t.Discarded = append(t.Discarded, r.loss)
 		}
 	}
-	return nil
+	return err
 }
 
 // askAboutUnsaved asks about each workspace with unsaved work. A plain yes would be typed too quickly, so the operator has to
@@ -328,8 +309,7 @@ func (c *pruner) askAboutUnsaved(ctx context.Context, f *pruned) error {
 	for _, s := range f.Kept {
 		word := ""
 		if !s.InUse {
-			fmt.Fprintln(c.p.Env.Stdout, term.Visible(s.Path+" has "+s.Unsaved))
-			printItems(c.p.Env, s.Items)
+			s.print(c.p.Env.Stdout, "unsaved")
 			prompt := "Type " + term.Visible(s.Identifier) + " to remove it, or press Enter to keep it: "
 			var err error
 			if word, err = term.AskLine(ctx, c.p.Env, prompt, false); err != nil {
@@ -354,7 +334,7 @@ func (c *pruner) remove(ctx context.Context, f *pruned) error {
 	}
 	defer db.Close()
 	for _, t := range f.Trash {
-		for _, path := range t.entries {
+		for _, path := range t.paths {
 			if err := t.root.DeleteTrash(ctx, path); err != nil {
 				c.p.Env.Note(slog.LevelWarn, "could not be deleted: "+err.Error())
 			}
@@ -366,11 +346,15 @@ func (c *pruner) remove(ctx context.Context, f *pruned) error {
 		issue := reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}
 		// It moves a workspace to the trash as a cleanup run does.
 		hand := project.NewTakeover(c.p, c.cfg, issue, s.root.Path, c.p.Env.NewLog(slog.LevelWarn, term.TextLog))
-		err := hand.Remove(ctx, s.Unsaved != "")
-		if err != nil && exit.From(err).Code == workspace.CodeBusy { // its lease has been taken since
-			err = nil
+		unsaved, err := hand.CleanUp(ctx, s.Unsaved != "")
+		switch {
+		case err != nil && exit.From(err).Code == workspace.CodeBusy: // its lease has been taken since
+			err, s.InUse = nil, true
 			f.Kept = append(f.Kept, s)
-		} else {
+		case unsaved != "": // for instance by before_remove
+			s.Unsaved = unsaved
+			f.Kept = append(f.Kept, s)
+		default:
 			f.Workspaces = append(f.Workspaces, s)
 		}
 		if err := errors.Join(err, hand.Close(ctx)); err != nil {
@@ -440,16 +424,12 @@ func (f *pruned) print(w *term.Env, verb string) {
 	for _, t := range f.Trash {
 		line(verb, "%s (%s) from the trash %s", text.Plural(t.Entries, "workspace"), term.BytesText(t.Bytes), t.Path)
 		for _, d := range t.Discarded {
-			line(destroy, "%s in %s", d.Unsaved, d.Path)
-			printItems(w, d.Items)
+			d.print(w.Stdout, destroy)
 		}
 	}
 	for _, s := range f.Workspaces {
 		line(verb, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())
-		if s.Unsaved != "" {
-			line(destroy, "%s in %s", s.Unsaved, s.Path)
-			printItems(w, s.Items)
-		}
+		s.print(w.Stdout, destroy)
 	}
 	for _, r := range f.Runs {
 		line(verb, "%s of %s, which is %s", text.Plural(r.Runs, "run"), r.Identifier, r.Why)
@@ -466,12 +446,5 @@ func (f *pruned) print(w *term.Env, verb string) {
 			dirs = "1 run directory"
 		}
 		line(verb, "%s in %s", dirs, filepath.Dir(f.RunDirs[0]))
-	}
-}
-
-// printItems prints the names of commits and files, one in each line.
-func printItems(w *term.Env, items []string) {
-	for _, item := range items {
-		fmt.Fprintln(w.Stdout, "        "+term.Visible(item))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,7 +32,7 @@ type remover struct {
 	options RemoveOptions
 	row     known
 	spaces  []space
-	trash   []workspace.Removed // with unsaved work
+	trash   []removed // with unsaved work
 }
 
 // RemoveProject removes a project from the account: its state, its environment file and its entries in workspace roots; with
@@ -140,10 +141,14 @@ func (r *remover) check(ctx context.Context) (err error) {
 			return exit.Fault(workspace.CodeBusy, s.Path+" is in use by run "+s.rec.RunID, "stop the run first: symphony stop "+s.Identifier)
 		}
 		if s.Unsaved != "" && !r.options.Force {
-			return exit.Fault("unsaved_work", s.Path+" has "+s.Unsaved, "push or copy it first (after a push from elsewhere run git fetch there), or discard it with --force")
+			return unsavedError(s.loss)
 		}
 	}
 	return r.checkTrash(ctx)
+}
+
+func unsavedError(l loss) error {
+	return exit.Fault("unsaved_work", l.Path+" has "+l.Unsaved, "push or copy it first (after a push from elsewhere run git fetch there), or discard it with --force")
 }
 
 // checkTrash refuses to remove a trash with unsaved work.
@@ -151,21 +156,28 @@ func (r *remover) checkTrash(ctx context.Context) error {
 	r.trash = nil
 	for _, path := range r.row.Roots {
 		root, found, err := workspace.FindRoot(path)
-		var entries []workspace.Removed
-		if err == nil && found {
-			entries, err = root.RemovedBy(ctx, r.w.Now(), r.row.StateDir)
+		if err == nil && !found {
+			continue
+		}
+		var claims map[string]string
+		var rows []removed
+		if err == nil {
+			claims, err = root.Claims(r.row.StateDir)
+		}
+		if err == nil {
+			rows, err = listTrash(ctx, r.w, root, slices.Collect(maps.Values(claims))...)
 		}
 		if err != nil {
 			return err
 		}
-		for _, e := range entries {
+		for _, row := range rows {
 			switch {
-			case e.Unsaved == "":
+			case row.Unsaved == nil:
 				continue
-			case !r.options.Force && !e.Discarded:
-				return exit.Fault("unsaved_work", e.Path+" has "+e.Unsaved, "push or copy it first, or discard it with --force")
+			case !r.options.Force && !row.Discarded:
+				return unsavedError(row.loss)
 			}
-			r.trash = append(r.trash, e)
+			r.trash = append(r.trash, row)
 		}
 	}
 	return nil
@@ -203,8 +215,8 @@ func (r *remover) announce() error {
 	for _, s := range r.spaces {
 		line(verb, s.Path+" "+s.remark())
 	}
-	for _, e := range r.trash {
-		line("remove", e.Path+" ("+e.Unsaved+")")
+	for _, l := range r.losses() {
+		l.print(out, "DESTROY")
 	}
 	if r.spacesUnknown() {
 		line("keep", "its workspaces, which can't be found: "+r.row.Error.Message)
@@ -216,31 +228,49 @@ func (r *remover) announce() error {
 	return nil
 }
 
+// losses lists the work that exists nowhere else and is destroyed.
+func (r *remover) losses() []loss {
+	list := []loss{} // in JSON an empty list
+	for _, s := range r.spaces {
+		if r.options.Workspaces && s.Unsaved != "" {
+			list = append(list, s.loss)
+		}
+	}
+	for _, row := range r.trash {
+		list = append(list, row.loss)
+	}
+	return list
+}
+
 // remove removes the project, its database last: until then an interrupted removal can be repeated.
 func (r *remover) remove(ctx context.Context) error {
 	if r.options.Workspaces {
 		for _, s := range r.spaces {
 			owner := workspace.Owner{IssueID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir, RunID: "by-hand"}
-			removed, err := s.root.Remove(ctx, owner, r.w.Now(), s.Unsaved != "")
-			if err == nil && removed.Warning != "" {
-				err = errors.New(removed.Warning)
+			answer, err := s.root.Remove(ctx, owner, r.w.Now(), s.Unsaved != "")
+			switch {
+			case err == nil && answer.Unsaved != "":
+				err = unsavedError(loss{Path: s.Path, Unsaved: answer.Unsaved})
+			case err == nil && answer.Trash != "":
+				err = s.root.DeleteTrash(ctx, answer.Trash)
 			}
 			if err != nil {
+				return err
+			}
+		}
+		for _, row := range r.trash {
+			if err := row.root.DeleteTrash(ctx, row.Path); err != nil {
 				return err
 			}
 		}
 	}
 	for _, path := range r.row.Roots {
 		root, found, err := workspace.FindRoot(path)
-		var projects []string
 		if found && err == nil {
-			projects, err = root.UnclaimProjects(r.row.StateDir)
-		}
-		if !r.options.Force {
-			projects = nil // their unsaved work in the trash is kept
+			err = root.UnclaimProjects(r.row.StateDir)
 		}
 		if found && err == nil && r.options.Workspaces {
-			err = root.Dissolve(ctx, projects)
+			err = root.Dissolve(ctx)
 		}
 		if err != nil {
 			return err
@@ -280,7 +310,7 @@ func (r *remover) remove(ctx context.Context) error {
 		return err
 	}
 	if r.w.JSON {
-		r.w.PrintJSON(map[string]any{"removed": r.row.StateDir, "left": left})
+		r.w.PrintJSON(map[string]any{"removed": r.row.StateDir, "left": left, "destroyed": r.losses()})
 		return nil
 	}
 	for _, name := range left {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"time"
@@ -16,6 +17,24 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
+// loss is work that exists nowhere else, and its place.
+type loss struct {
+	Path    string   `json:"path"`
+	Unsaved string   `json:"unsaved,omitempty"`
+	Items   []string `json:"unsaved_items,omitempty"`
+}
+
+// print names the work; nothing if there is none.
+func (l loss) print(out io.Writer, verb string) {
+	if l.Unsaved == "" {
+		return
+	}
+	fmt.Fprintln(out, term.Visible(fmt.Sprintf("%-7s %s in %s", verb, l.Unsaved, l.Path)))
+	for _, item := range l.Items {
+		fmt.Fprintln(out, "        "+term.Visible(item))
+	}
+}
+
 // removed is a workspace in the trash, as symphony trash lists it.
 type removed struct {
 	IssueID    string    `json:"issue_id"`
@@ -27,12 +46,11 @@ type removed struct {
 	DeletedAt *time.Time `json:"deleted_at"`
 	Unsaved   *string    `json:"unsaved"`
 	// Discarded: an operator has accepted the loss of Unsaved.
-	Discarded bool `json:"discarded"`
-	// FilesOutside: it contains files outside of every repository, which Unsaved does not count.
-	FilesOutside bool `json:"files_outside_repositories"`
-	Restorable   bool `json:"restorable"`
-	root         *workspace.Root
-	entry        workspace.Removed
+	Discarded  bool `json:"discarded"`
+	Restorable bool `json:"restorable"`
+	loss       loss
+	root       *workspace.Root
+	entry      workspace.Removed
 }
 
 // ListTrash prints the removed workspaces of a project.
@@ -42,11 +60,6 @@ func ListTrash(ctx context.Context, p *project.Project) error {
 		return err
 	}
 	w := p.Env
-	for i := range rows {
-		if rows[i].Bytes, err = diskUsage(ctx, rows[i].Path); err != nil {
-			return err
-		}
-	}
 	switch {
 	case w.JSON:
 		w.PrintJSON(rows)
@@ -69,11 +82,8 @@ func ListTrash(ctx context.Context, p *project.Project) error {
 		case at != nil:
 			deleted = "in " + term.Duration(at.Sub(w.Now()))
 		}
-		switch {
-		case r.Unsaved != nil:
+		if r.Unsaved != nil {
 			work = *r.Unsaved
-		case r.FilesOutside:
-			work = "files in no repository"
 		}
 		if r.Discarded && r.Unsaved != nil {
 			work += " (discarded)"
@@ -138,43 +148,47 @@ func readTrash(ctx context.Context, p *project.Project) ([]removed, error) {
 	if err != nil {
 		return nil, err
 	}
+	return trashOf(ctx, p, cfg, roots)
+}
+
+// trashOf lists what a project has in the trash of its roots.
+func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []string) ([]removed, error) {
 	rows := []removed{} // in JSON an empty list
 	for _, path := range roots {
-		root, entries, err := removedIn(ctx, p, cfg, path)
+		root, found, err := workspace.FindRoot(path)
+		if err == nil && found {
+			root.Trash = workspace.Trash{Project: cfg.Policy.Project, Keep: cfg.Workspace.KeepRemoved}
+			var list []removed
+			list, err = listTrash(ctx, p.Env, root, cfg.Policy.Project)
+			rows = append(rows, list...)
+		}
 		if err != nil {
 			return nil, err
-		}
-		for _, e := range entries {
-			r := removed{
-				Path: e.Path, RemovedAt: e.At.UTC(), Unsaved: term.OrNull(e.Unsaved), Discarded: e.Discarded,
-				FilesOutside: e.FilesOutside, Restorable: e.Record != nil, root: root, entry: e,
-			}
-			if r.IssueID, r.Identifier = nameOf(e); e.Unsaved == "" || e.Discarded {
-				r.DeletedAt = new(e.Due.UTC())
-			}
-			rows = append(rows, r)
 		}
 	}
 	return rows, nil
 }
 
-// nameOf returns the id and the identifier of the issue of a removed workspace. Without a record the key has to do.
-func nameOf(e workspace.Removed) (id, identifier string) {
-	if e.Record == nil {
-		return "", e.Key
+// listTrash lists what projects have in the trash of a root.
+func listTrash(ctx context.Context, w *term.Env, root *workspace.Root, projects ...string) (rows []removed, err error) {
+	entries, err := root.Removed(ctx, w.Now(), projects...)
+	for _, e := range entries {
+		r := removed{
+			Identifier: e.Key, Path: e.Path, RemovedAt: e.At.UTC(), Unsaved: term.OrNull(e.Unsaved), Discarded: e.Discarded,
+			Restorable: e.Record != nil, loss: loss{e.Path, e.Unsaved, e.Items}, root: root, entry: e,
+		}
+		if e.Record != nil { // otherwise the key has to do
+			r.IssueID, r.Identifier = e.Record.IssueID, e.Record.Identifier
+		}
+		if e.Unsaved == "" || e.Discarded {
+			r.DeletedAt = new(e.Due.UTC())
+		}
+		if r.Bytes, err = diskUsage(ctx, e.Path); err != nil {
+			return nil, err
+		}
+		rows = append(rows, r)
 	}
-	return e.Record.IssueID, e.Record.Identifier
-}
-
-// removedIn lists what a project has in the trash of one root.
-func removedIn(ctx context.Context, p *project.Project, cfg *workflow.Config, path string) (*workspace.Root, []workspace.Removed, error) {
-	root, found, err := workspace.FindRoot(path)
-	if err != nil || !found {
-		return nil, nil, err
-	}
-	root.Trash = workspace.Trash{Project: cfg.Policy.Project, Keep: cfg.Workspace.KeepRemoved}
-	entries, err := root.Removed(ctx, p.Env.Now())
-	return root, entries, err
+	return rows, err
 }
 
 // allRoots lists the workspace roots that a project has used, and the one that it uses now.

@@ -287,7 +287,7 @@ func printWorkspace(w *term.Env, p *view.WorkspaceRow) {
 	}
 	printField(w, "workspace", path)
 	if k := p.Kept; k != nil {
-		printField(w, "kept", k.Unsaved+"; push it, or discard it with symphony prune --force "+k.Identifier)
+		printField(w, "kept", k.Unsaved+"; push or copy it, or discard it with symphony prune --force "+k.Identifier)
 	}
 	if p.Error != nil {
 		printField(w, "git", "can't be read: "+p.Error.Message)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,12 +23,13 @@ import (
 const (
 	unsavedTimeout  = 30 * time.Second // for one workspace
 	maxRepositories = 50               // that are examined in one workspace
-	maxNamed        = 10               // commits and files of one repository that UnsavedItems names
+	maxNamed        = 10               // commits and files of one repository that Unsaved names
 )
 
-// Unsaved describes the commits and changes below dir that exist nowhere else, for instance "2 commits not on any remote,
-// 1 change not committed". If it returns an empty string, nothing is lost when dir is deleted. Every decision to delete a
-// workspace goes through this function. Repositories in the directories of alsoDeleted count as deleted with dir.
+// Unsaved describes the work below dir that exists nowhere else, for instance "2 commits not on any remote, 1 change not committed",
+// and names the first commits and files of each repository. If it returns an empty string, nothing is lost when dir is deleted.
+// Every decision to delete a workspace goes through this function. Repositories in the directories of alsoDeleted count as deleted
+// with dir.
 //
 // The rule: git decides, for each repository at or below dir. A commit is saved if a remote-tracking reference contains it, a
 // file if it is committed without changes or ignored. A remote that is deleted with dir does not count. Commits of HEAD (detached
@@ -35,22 +37,15 @@ const (
 // untracked files, including those that the index hides from git status. A repository without a remote has saved nothing. What
 // can't be read counts as unsaved, and so does what exceeds the limits of the search.
 //
-// Files outside of every repository do not count: a workspace without a repository goes to the trash when its issue is
-// done, and is deleted after workspace.keep_removed_ms. A bare repository counts unless it is inside a work tree: there its
-// files are untracked or ignored.
+// Files that are in no repository are unsaved, unless they are those of known, an earlier result of OutsideFiles: then they are
+// what after_create has made. A bare repository counts unless it is inside a work tree: there its files are untracked or ignored.
 //
 // git clone packs the tags of its remote, including those that no branch contains, and the remote has these commits. So a packed
 // tag counts only if it may have been created here: HEAD was at its commit, or a reference is packed that no clone packs. If the
 // main repository of a linked worktree is not deleted, its branches and stashes are safe.
 //
 // No program that a repository names is run, and no repository is written to.
-func Unsaved(ctx context.Context, dir string, alsoDeleted ...string) string {
-	work, _ := UnsavedItems(ctx, dir, alsoDeleted...)
-	return work
-}
-
-// UnsavedItems returns the description of Unsaved, and names the first commits and files of each repository.
-func UnsavedItems(ctx context.Context, dir string, alsoDeleted ...string) (work string, items []string) {
+func Unsaved(ctx context.Context, dir, known string, alsoDeleted ...string) (work string, items []string) {
 	ctx, cancel := context.WithTimeout(ctx, unsavedTimeout)
 	defer cancel()
 	top, ok, err := resolveDir(dir)
@@ -103,6 +98,7 @@ func UnsavedItems(ctx context.Context, dir string, alsoDeleted ...string) (work 
 	if unread {
 		u.found = append(u.found, "folders that can't be read")
 	}
+	u.outside(ctx, known)
 	return strings.Join(u.found, ", "), u.items
 }
 
@@ -150,7 +146,7 @@ func findRepositories(ctx context.Context, top string) (trees, bare []string, un
 			if d.IsDir() {
 				return fs.SkipDir
 			}
-		case d.Name() == "HEAD" && exists(filepath.Join(dir, "objects")) && exists(filepath.Join(dir, "refs")):
+		case d.Name() == "HEAD" && isBare(dir):
 			bare = append(bare, dir)
 		}
 		return nil // what could not be read is reported, and the rest is searched
@@ -158,23 +154,66 @@ func findRepositories(ctx context.Context, top string) (trees, bare []string, un
 	return trees, bare, unread || err != nil
 }
 
-// FilesOutside reports whether dir contains files outside of every repository, of which Unsaved says nothing.
-func FilesOutside(ctx context.Context, dir string) bool {
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil || ctx.Err() != nil:
-			return cmp.Or(err, ctx.Err())
-		case !d.IsDir():
-			return errOutside
-		case exists(filepath.Join(path, ".git")), exists(filepath.Join(path, "objects")) && exists(filepath.Join(path, "refs")):
-			return fs.SkipDir
+// outside reports the files that are in no repository, unless they are the known ones.
+func (u *unsavedSearch) outside(ctx context.Context, known string) {
+	var paths []string
+	print, err := outsideFiles(ctx, u.top, func(path string) { paths = append(paths, path) })
+	switch {
+	case err != nil:
+		u.found = append(u.found, "files that can't be listed")
+	case len(paths) > 0 && print != known:
+		u.found = append(u.found, text.Plural(len(paths), "file")+" in no repository")
+		for i, path := range paths[:min(len(paths), maxNamed+1)] {
+			u.name(i+1, path)
 		}
-		return nil
-	})
-	return err != nil
+	}
 }
 
-var errOutside = errors.New("a file outside of every repository")
+// OutsideFiles returns a fingerprint of the files below dir that are in no repository: of their names, sizes and times. It is empty
+// if they can't be listed in time.
+func OutsideFiles(ctx context.Context, dir string) string {
+	ctx, cancel := context.WithTimeout(ctx, unsavedTimeout)
+	defer cancel()
+	print, err := outsideFiles(ctx, dir, func(string) {})
+	if err != nil {
+		return ""
+	}
+	return print
+}
+
+// outsideFiles calls each with the path of every file in no repository, relative to top.
+func outsideFiles(ctx context.Context, top string, each func(path string)) (print string, err error) {
+	h := sha256.New()
+	err = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil: // it may contain files
+			fmt.Fprintln(h, err)
+			each(path)
+			return nil
+		case d.IsDir() && (exists(filepath.Join(path, ".git")) || isBare(path)):
+			return fs.SkipDir
+		case !d.Type().IsRegular():
+			return nil
+		}
+		info, err := d.Info()
+		if err == nil {
+			path = strings.TrimPrefix(path, top+"/")
+			fmt.Fprintf(h, "%s\x00%d\x00%d\x00", path, info.Size(), info.ModTime().UnixNano())
+			each(path)
+		}
+		return nil // it has vanished
+	})
+	return fmt.Sprintf("%x", h.Sum(nil)), err
+}
+
+// isBare reports whether a directory looks like a git directory.
+func isBare(dir string) bool {
+	return exists(filepath.Join(dir, "HEAD")) && exists(filepath.Join(dir, "objects")) && exists(filepath.Join(dir, "refs"))
+}
 
 // changes says how many files have changes that are not committed, nothing if there are none.
 func (u *unsavedSearch) changes(ctx context.Context, r *reader) []string {

@@ -63,9 +63,9 @@ func TestUnsaved(t *testing.T) {
 		},
 		{"without a remote", "rm -rf .git; git init -q; git add .; git commit -qm one", one},
 		{"a repository without commits", "rm -rf .git file .gitignore; git init -q", ""},
-		{"a bare repository alone", "rm -rf .git; git clone -q --bare ../remote a/store.git; git --git-dir a/store.git worktree add -q ../x; commit ../x; git -C ../x push -q . HEAD:refs/heads/y", "in a/store.git 2 commits not on any remote"},
+		{"a bare repository alone", "rm -rf .git .gitignore file; git clone -q --bare ../remote a/store.git; git --git-dir a/store.git worktree add -q ../x; commit ../x; git -C ../x push -q . HEAD:refs/heads/y", "in a/store.git 2 commits not on any remote"},
 		{
-			"a bare repository with references in tables", `rm -rf .git; git init -q --bare a/t.git; mkdir a/t.git/reftable`,
+			"a bare repository with references in tables", `rm -rf .git .gitignore file; git init -q --bare a/t.git; mkdir a/t.git/reftable`,
 			"in a/t.git a repository that can't be read",
 		},
 		{"a shallow clone", `cd ..; rm -rf ws; git -C remote commit -q --allow-empty -m two; git clone -q --depth 1 "file://$PWD/remote" ws`, ""},
@@ -77,7 +77,9 @@ func TestUnsaved(t *testing.T) {
 			"a commit in a partial clone", `cd ..; rm -rf ws; git -C remote config uploadpack.allowFilter true
 			git clone -q --filter=blob:none "file://$PWD/remote" ws; commit ws`, one,
 		},
-		{"no repository", "rm -rf .git", ""},
+		{"no repository", "rm -rf .git", "2 files in no repository"},
+		{"no repository and no file", "rm -rf .git .gitignore file; mkdir empty; ln -s /etc link", ""},
+		{"a file beside a repository", "mkdir r; mv .git .gitignore file r; put notes x", "1 file in no repository"},
 		{"nothing", "rm -rf ../ws", ""},
 		{"a broken reference", "echo ? > .git/refs/heads/x", "commits that git can't count"},
 		{"a broken HEAD", "echo ? > .git/HEAD", "a repository that can't be read"},
@@ -88,7 +90,7 @@ func TestUnsaved(t *testing.T) {
 			t.Parallel()
 			dir := realTemp(t)
 			sh(t, dir, `repo remote; git clone -q "$PWD/remote" ws; cd ws; `+c.script)
-			if got := Unsaved(t.Context(), filepath.Join(dir, "ws")); got != c.want {
+			if got, _ := Unsaved(t.Context(), filepath.Join(dir, "ws"), ""); got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
@@ -122,7 +124,7 @@ func TestUnsavedUnreadable(t *testing.T) {
 			dir := realTemp(t)
 			t.Cleanup(func() { test.OK(t, exec.CommandContext(context.Background(), "chmod", "-R", "u+rwX", dir).Run()) })
 			sh(t, dir, `repo remote; git clone -q "$PWD/remote" ws; cd ws; `+c.script)
-			got := Unsaved(t.Context(), filepath.Join(dir, "ws"))
+			got, _ := Unsaved(t.Context(), filepath.Join(dir, "ws"), "")
 			if !strings.Contains(got, c.want) || got != "" && c.want == "" {
 				t.Errorf("%q, want %q", got, c.want)
 			}
@@ -135,11 +137,11 @@ func TestUnsavedLinkedWorktree(t *testing.T) {
 	t.Parallel()
 	dir := realTemp(t)
 	sh(t, dir, `repo remote; git clone -q remote main; git -C main worktree add -q -b topic ../ws; commit ws`)
-	if got := Unsaved(t.Context(), filepath.Join(dir, "ws")); got != "" {
+	if got, _ := Unsaved(t.Context(), filepath.Join(dir, "ws"), ""); got != "" {
 		t.Errorf("on a branch: %q", got)
 	}
 	sh(t, filepath.Join(dir, "ws"), "git switch -q --detach; commit")
-	if got := Unsaved(t.Context(), filepath.Join(dir, "ws")); got != "1 commit not on any remote" {
+	if got, _ := Unsaved(t.Context(), filepath.Join(dir, "ws"), ""); got != "1 commit not on any remote" {
 		t.Errorf("detached: %q", got)
 	}
 }
@@ -150,7 +152,7 @@ func TestUnsavedSubmoduleOfLinkedWorktree(t *testing.T) {
 	dir := realTemp(t)
 	sh(t, dir, `repo remote; git clone -q remote main; git -C main worktree add -q -b topic ../ws; repo other; cd ws
 		git -c protocol.file.allow=always submodule --quiet add "$PWD/../other" sub; git commit -qm sub; cd sub; git switch -qc work; commit`)
-	if got := Unsaved(t.Context(), filepath.Join(dir, "ws")); got == "" {
+	if got, _ := Unsaved(t.Context(), filepath.Join(dir, "ws"), ""); got == "" {
 		t.Error("nothing, want the commit of the submodule")
 	}
 }
@@ -164,8 +166,36 @@ func TestUnsavedInDirectoriesDeletedToo(t *testing.T) {
 	} {
 		dir := realTemp(t)
 		sh(t, dir, "repo remote; mkdir tmp; "+script)
-		if got := Unsaved(t.Context(), filepath.Join(dir, "ws"), filepath.Join(dir, "tmp"), filepath.Join(dir, "none")); got == "" {
+		if got, _ := Unsaved(t.Context(), filepath.Join(dir, "ws"), "", filepath.Join(dir, "tmp"), filepath.Join(dir, "none")); got == "" {
 			t.Errorf("%s: nothing, want the commit", what)
 		}
+	}
+}
+
+// Files in no repository count, unless they are exactly those that after_create has left.
+func TestUnsavedOutside(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, script, want string }{
+		{"unchanged", "true", ""},
+		{"a repository that is saved", "git clone -q ../remote vendor", ""},
+		{"a changed file", "echo more >> src/main.c", "2 files in no repository"},
+		{"as large as before", "put src/main.c 3", "2 files in no repository"},
+		{"a new file beside a repository", "git clone -q ../remote vendor; put report x", "3 files in no repository"},
+		{"a removed file", "rm .env", "1 file in no repository"},
+		{"all files removed", "rm -r .env src", ""},
+		{"a folder that can't be read", "chmod 0 src", "folders that can't be read, 2 files in no repository"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := realTemp(t)
+			ws := filepath.Join(dir, "ws")
+			sh(t, dir, "repo remote; mkdir ws; cd ws; put .env x; put src/main.c 2")
+			t.Cleanup(func() { test.OK(t, exec.CommandContext(context.Background(), "chmod", "-R", "u+rwX", ws).Run()) })
+			known := OutsideFiles(t.Context(), ws)
+			sh(t, ws, c.script)
+			if got, _ := Unsaved(t.Context(), ws, known); got != c.want && test.Unprivileged(t) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }

@@ -30,7 +30,7 @@ func TestCloneAndDeliver(t *testing.T) {
 	second := p.commit("one", "second")
 	test.Equal(t, "delivery", p.mustDeliver("one", ""), host.DeliverAnswer{Commit: second, Base: "main", Commits: 2})
 	p.wantRemote(main+" main", second+" work/one")
-	if unsaved := git.Unsaved(t.Context(), filepath.Join(p.dir, "one")); unsaved != "" {
+	if unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), ""); unsaved != "" {
 		t.Errorf("after the delivery: %s", unsaved)
 	}
 	if again := p.mustDeliver("one", second); !again.Nothing {

@@ -55,8 +55,8 @@ func acquire(t *testing.T, r *Root, o Owner) *Workspace {
 func ready(t *testing.T, r *Root, o Owner) *Workspace {
 	t.Helper()
 	w := acquire(t, r, o)
+	write(t, filepath.Join(w.Path, "work"), "done") // as after_create does
 	test.OK(t, w.Ready())
-	write(t, filepath.Join(w.Path, "work"), "done")
 	test.OK(t, w.Release())
 	return w
 }

@@ -58,6 +58,8 @@ type Record struct {
 	Unsaved   string    `json:"unsaved,omitempty"`
 	UnsavedAt time.Time `json:"unsaved_at,omitzero"`
 	KeptSince time.Time `json:"kept_since,omitzero"`
+	// Outside is the fingerprint of the files in no repository that after_create has left (see git.OutsideFiles).
+	Outside string `json:"outside,omitempty"`
 	// Restored: an operator has brought it back from the trash, and no run has used it since.
 	Restored bool `json:"restored,omitempty"`
 }

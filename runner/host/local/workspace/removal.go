@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +50,7 @@ func (r *Root) BeginRemoval(ctx context.Context, o Owner, now time.Time, discard
 	}
 	w.removal = &removal{now: now, discard: discard, halfMade: w.info == nil || w.rec.State == Creating}
 	if w.rec.Unsaved != "" && w.rec.State == Prepared && !discard {
-		if unsaved = w.root.Unsaved(ctx, w.Key); unsaved != "" {
+		if unsaved, _ = w.root.Unsaved(ctx, w.rec); unsaved != "" {
 			return nil, unsaved, errors.Join(w.leaveAlone(unsaved), w.Release())
 		}
 	}
@@ -78,26 +77,9 @@ func (w *Workspace) HookDue() bool { return !w.removal.halfMade }
 
 // EndRemoval moves the workspace into the trash and releases the lease. If ctx has ended, it moves nothing, and the next removal
 // continues. It keeps the lock file, because a lock on a deleted file would exclude no other process.
-func (w *Workspace) EndRemoval(ctx context.Context) (host.RemoveAnswer, error) {
+func (w *Workspace) EndRemoval(ctx context.Context) (removed host.RemoveAnswer, err error) {
 	crash.At("workspace.remove.hooked")
-	removed, err := w.moveAway(ctx)
-	// The rest needs no lease: the next run can use the path already.
-	if err := errors.Join(err, w.Release()); err != nil || removed.Trash == "" || w.root.Trash.Keep > 0 {
-		return removed, err
-	}
-	err = w.root.DeleteTrash(ctx, removed.Trash)
-	switch {
-	case ctx.Err() != nil:
-		return removed, fmt.Errorf("delete %s: %w", removed.Trash, ctx.Err())
-	case err != nil: // it stays in the trash, marked, and passes do not try again
-		removed.Warning = err.Error()
-	default:
-		removed.Trash = ""
-	}
-	return removed, nil
-}
-
-func (w *Workspace) moveAway(ctx context.Context) (removed host.RemoveAnswer, err error) {
+	defer func() { err = errors.Join(err, w.Release()) }()
 	if err := ctx.Err(); err != nil {
 		return removed, fmt.Errorf("remove %s: %w", w.Path, err)
 	}
@@ -135,9 +117,10 @@ func (w *Workspace) leaveAlone(work string) error {
 const (
 	// trashTime is the format of the time at the end of an entry's name: when it was moved to the trash, UTC.
 	trashTime = "20060102T150405.000000000Z"
-	// noteSuffix is appended to an entry's name for the note beside it.
-	noteSuffix = ".note"
-	maxNote    = 64 << 10 // bytes
+	// noteSuffix is appended to an entry's name for the note beside it, and deletingSuffix before its deletion begins.
+	noteSuffix     = ".note"
+	deletingSuffix = ".deleting"
+	maxNote        = 64 << 10 // bytes
 	// RecheckUnsaved is the time between two examinations of a workspace with unsaved work.
 	RecheckUnsaved = time.Hour
 )
@@ -147,11 +130,8 @@ type Trash struct {
 	// Project owns what is removed through this Root, and keeps it for Keep.
 	Project string
 	Keep    time.Duration
-	// Short: free space is low, so that what is saved in repositories elsewhere is not kept.
+	// Short: free space is low, so that what is saved elsewhere is not kept.
 	Short bool
-	// Retry: entries with unsaved work are examined again, even if they were examined recently, and entries that could not be
-	// deleted are tried again.
-	Retry bool
 }
 
 // note is stored beside an entry of the trash. Thanks to it, a workspace that was removed an hour ago is not deleted because the
@@ -169,8 +149,6 @@ type note struct {
 	LossAccepted bool `json:"discard,omitempty"`
 	// Unsaved is the work in it that exists nowhere else, empty if none is known.
 	Unsaved string `json:"unsaved,omitempty"`
-	// FilesOutside: it contains files outside of every repository, so that the trash may have the only copy of them.
-	FilesOutside bool `json:"files_outside,omitempty"`
 	// Undeletable: a deletion failed, and passes do not try again.
 	Undeletable bool `json:"undeletable,omitempty"`
 	// Workspace is the record of a complete workspace, which can be restored.
@@ -179,8 +157,9 @@ type note struct {
 
 type trashEntry struct {
 	note
-	path string
-	at   time.Time
+	path, key string
+	at        time.Time
+	deleting  bool
 }
 
 // readNote returns the note of an entry. An entry without a note counts as this project's.
@@ -188,7 +167,7 @@ func (r *Root) readNote(entry string) note {
 	n := note{}
 	b, err := files.ReadRegular(entry+noteSuffix, maxNote)
 	if err != nil || json.Unmarshal(b, &n) != nil {
-		return note{Project: r.Trash.Project, Keep: r.Trash.Keep, FilesOutside: true}
+		return note{Project: r.Trash.Project, Keep: r.Trash.Keep}
 	}
 	return n
 }
@@ -204,21 +183,15 @@ func writeNote(entry string, n note) {
 	}
 }
 
-// Unsaved describes the work in a workspace that exists nowhere else (see git.Unsaved).
-func (r *Root) Unsaved(ctx context.Context, key string) string {
-	work, _ := r.UnsavedItems(ctx, key)
-	return work
-}
-
-// UnsavedItems is Unsaved with the names of the first commits and files.
-func (r *Root) UnsavedItems(ctx context.Context, key string) (work string, items []string) {
-	return git.UnsavedItems(ctx, filepath.Join(r.Path, key), r.work(key))
+// Unsaved describes and names the work in a workspace that exists nowhere else (see git.Unsaved).
+func (r *Root) Unsaved(ctx context.Context, rec Record) (work string, items []string) {
+	return git.Unsaved(ctx, filepath.Join(r.Path, rec.Key), rec.Outside, r.work(rec.Key))
 }
 
 // examine returns the note for a workspace that is about to be removed.
 func (w *Workspace) examine(ctx context.Context) note {
-	n := note{SavedAt: time.Now(), Workspace: &w.rec, FilesOutside: git.FilesOutside(ctx, w.Path)}
-	if n.Unsaved = w.root.Unsaved(ctx, w.Key); n.Unsaved != "" {
+	n := note{SavedAt: time.Now(), Workspace: &w.rec}
+	if n.Unsaved, _ = w.root.Unsaved(ctx, w.rec); n.Unsaved != "" {
 		n.SavedAt = time.Time{}
 	}
 	return n
@@ -256,13 +229,21 @@ func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, 
 	return to, nil
 }
 
-// DeleteTrash deletes one entry of the trash. An entry that can't be deleted is marked, and PurgeTrash reports it. The rest of an
-// interrupted deletion is not examined again, because half a repository can't be read.
+// DeleteTrash deletes one entry of the trash. It renames the entry first, so that the entry can't be restored any more, and so that
+// the next purge continues an interrupted deletion without an examination: half a repository can't be read. An entry that can't be
+// deleted is marked, and PurgeTrash reports it.
 func (r *Root) DeleteTrash(ctx context.Context, path string) error {
 	n := r.readNote(path)
-	if !n.LossAccepted || n.Workspace != nil {
-		n.LossAccepted, n.Workspace = true, nil
-		writeNote(path, n)
+	n.LossAccepted, n.Workspace = true, nil
+	if to := deletingPath(path); to != path {
+		writeNote(to, n)
+		err := os.Rename(path, to)
+		_ = os.Remove(path + noteSuffix)                   // PurgeTrash removes a note without its entry
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // otherwise it was restored or deleted by another process
+			return files.Failed(err, "delete %s", path)
+		}
+		crash.At("workspace.delete.renamed")
+		path = to
 	}
 	err := files.RemoveTree(ctx, path)
 	if err == nil {
@@ -274,6 +255,11 @@ func (r *Root) DeleteTrash(ctx context.Context, path string) error {
 	return err
 }
 
+// deletingPath returns the path of an entry whose deletion has begun.
+func deletingPath(path string) string {
+	return strings.TrimSuffix(path, deletingSuffix) + deletingSuffix
+}
+
 // listTrash returns the entries of the trash. It skips names that symphony does not create.
 func (r *Root) listTrash() (list []trashEntry, err error) {
 	entries, err := os.ReadDir(r.trash())
@@ -281,28 +267,31 @@ func (r *Root) listTrash() (list []trashEntry, err error) {
 		return nil, files.Failed(err, "read the trash of %s", r.Path)
 	}
 	for _, e := range entries {
-		name, path := e.Name(), filepath.Join(r.trash(), e.Name())
-		if at, err := time.Parse(trashTime, name[max(0, len(name)-len(trashTime)):]); err == nil {
-			list = append(list, trashEntry{r.readNote(path), path, at})
+		t := trashEntry{path: filepath.Join(r.trash(), e.Name())}
+		t.key, t.deleting = strings.CutSuffix(e.Name(), deletingSuffix)
+		start := max(0, len(t.key)-len(trashTime))
+		if t.at, err = time.Parse(trashTime, t.key[start:]); err == nil {
+			t.note, t.key = r.readNote(t.path), strings.TrimSuffix(t.key[:start], "-")
+			t.LossAccepted = t.LossAccepted || t.deleting
+			list = append(list, t)
 		}
 	}
 	return list, nil
 }
-
-// due reports whether the time of an entry is over.
-func (r *Root) due(t trashEntry, now time.Time) bool { return r.left(t, now) <= 0 }
 
 // left returns how long an entry is kept from now on: by the monotonic clock if it was removed in this boot, otherwise by the wall
 // clock. The entry of another project is kept for as long as that project wants.
 func (r *Root) left(t trashEntry, now time.Time) time.Duration {
 	keep, age := t.Keep, now.Sub(t.at)
 	switch {
-	case r.Trash.Short && !t.FilesOutside:
+	case t.deleting:
+		return 0
+	case r.Trash.Short:
 		keep = 0
 	case t.Project == r.Trash.Project:
 		keep = r.Trash.Keep
 	}
-	if t.Unsaved != "" && !t.LossAccepted && !r.Trash.Retry {
+	if t.Unsaved != "" && !t.LossAccepted {
 		keep = max(keep, RecheckUnsaved)
 	}
 	if boot, mono, err := r.clock(); err == nil && boot == t.Boot && mono >= t.Mono {
@@ -319,7 +308,7 @@ func (r *Root) left(t trashEntry, now time.Time) time.Duration {
 func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	list, err := r.listTrash()
 	for _, t := range list {
-		if r.due(t, now) && (r.Trash.Retry || !t.Undeletable) {
+		if r.left(t, now) <= 0 && !t.Undeletable {
 			paths = append(paths, t.path)
 		}
 	}
@@ -330,23 +319,17 @@ func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 // ctx ends, it returns the error of ctx, and the next call continues. Concurrent calls are safe.
 func (r *Root) PurgeTrash(ctx context.Context, now time.Time) (purged host.PurgeAnswer, err error) {
 	purged.Unsaved = map[string]string{}
-	notes, _ := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix) // the pattern is well-formed
-	for _, name := range notes {                             // an operator may have taken the entry out of the trash
-		path := filepath.Join(r.trash(), name)
-		if _, err := os.Lstat(strings.TrimSuffix(path, noteSuffix)); errors.Is(err, fs.ErrNotExist) {
-			_ = os.Remove(path)
-		}
-	}
+	r.removeNotes()
 	list, err := r.listTrash()
 	for _, t := range list {
-		if t.Undeletable && !r.Trash.Retry {
+		if t.Undeletable {
 			purged.Undeletable = append(purged.Undeletable, t.path)
 			continue
 		}
-		if !r.due(t, now) {
+		if r.left(t, now) > 0 {
 			continue
 		}
-		if work := r.UnsavedInTrash(ctx, t.path); work != "" && ctx.Err() == nil {
+		if work, _ := t.unsaved(ctx); work != "" && ctx.Err() == nil {
 			t.Unsaved = work // so that not every pass examines it
 			t.Boot, t.Mono, _ = r.clock()
 			writeNote(t.path, t.note)
@@ -358,7 +341,7 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time) (purged host.Purge
 		case ctx.Err() != nil:
 			return purged, fmt.Errorf("purge the trash of %s: %w", r.Path, ctx.Err())
 		case err != nil:
-			purged.Undeletable = append(purged.Undeletable, t.path)
+			purged.Undeletable = append(purged.Undeletable, deletingPath(t.path))
 		default:
 			purged.Removed++
 		}
@@ -366,14 +349,36 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time) (purged host.Purge
 	return purged, err
 }
 
-// UnsavedInTrash describes the work in an entry of the trash that exists nowhere else. It returns an empty string if nothing was
+// unsaved describes and names the work in an entry of the trash that exists nowhere else. It returns an empty string if nothing was
 // unsaved when the entry was moved here and nothing in it has changed since, or if an operator has accepted the loss.
-func (r *Root) UnsavedInTrash(ctx context.Context, path string) string {
-	n := r.readNote(path)
-	if n.LossAccepted || !n.SavedAt.IsZero() && !changedSince(ctx, path, n.SavedAt) {
-		return ""
+func (t trashEntry) unsaved(ctx context.Context) (work string, items []string) {
+	if t.LossAccepted || !t.SavedAt.IsZero() && !changedSince(ctx, t.path, t.SavedAt) {
+		return "", nil
 	}
-	return git.Unsaved(ctx, path)
+	return t.examine(ctx)
+}
+
+// examine describes and names the work in an entry of the trash that exists nowhere else.
+func (t trashEntry) examine(ctx context.Context) (work string, items []string) {
+	known := ""
+	if t.Workspace != nil {
+		known = t.Workspace.Outside
+	}
+	return git.Unsaved(ctx, t.path, known)
+}
+
+// removeNotes removes the notes of entries that were restored, or that an operator has taken out of the trash. A new note is written
+// before its entry is moved here.
+func (r *Root) removeNotes() {
+	notes, _ := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix) // the pattern is well-formed
+	for _, name := range notes {
+		path := filepath.Join(r.trash(), name)
+		info, err := os.Lstat(path)
+		_, missing := os.Lstat(strings.TrimSuffix(path, noteSuffix))
+		if err == nil && errors.Is(missing, fs.ErrNotExist) && time.Since(info.ModTime()) > time.Hour {
+			_ = os.Remove(path)
+		}
+	}
 }
 
 // changedSince reports whether a file below path was modified after since, or can't be examined.
@@ -393,8 +398,8 @@ func changedSince(ctx context.Context, path string, since time.Time) bool {
 
 // Dissolve removes symphony's own files from a root without workspaces and projects: the trash and the lock files, and then the
 // root itself if it is empty. It changes nothing if the root is in use, or if its trash contains files of an operator or unsaved
-// work of projects that are not in discard.
-func (r *Root) Dissolve(ctx context.Context, discard []string) error {
+// work.
+func (r *Root) Dissolve(ctx context.Context) error {
 	for _, pattern := range []string{"*.json", "projects/*.json"} {
 		if used, err := fs.Glob(os.DirFS(r.meta()), pattern); err != nil || len(used) > 0 {
 			return err
@@ -409,7 +414,7 @@ func (r *Root) Dissolve(ctx context.Context, discard []string) error {
 		return err // an operator keeps something there
 	}
 	for _, t := range list {
-		if !slices.Contains(discard, t.Project) && r.UnsavedInTrash(ctx, t.path) != "" {
+		if work, _ := t.unsaved(ctx); work != "" {
 			return nil
 		}
 	}

@@ -67,6 +67,7 @@ func TestRemoveKeepsInTheTrash(t *testing.T) {
 	wantPrevious(t, w)
 }
 
+// With keep_removed_ms: 0 the next purge deletes what is saved. What symphony has not made is not known to be saved.
 func TestRemoveAtOnce(t *testing.T) {
 	r := newRoot(t)
 	ready(t, r, owner("A", "r1"))
@@ -74,10 +75,11 @@ func TestRemoveAtOnce(t *testing.T) {
 	for _, identifier := range []string{"A", "B"} {
 		removed, err := r.Remove(t.Context(), owner(identifier, "r2"), day, false)
 		test.OK(t, err)
-		if removed != (host.RemoveAnswer{}) || there(t, filepath.Join(r.Path, identifier)) {
+		if recorded := identifier == "A"; recorded != (removed.Unsaved == "") || recorded == there(t, filepath.Join(r.Path, identifier)) {
 			t.Errorf("%+v", removed)
 		}
 	}
+	wantPurged(t, r, day, 1)
 	wantTrash(t, r, 0)
 }
 
@@ -130,13 +132,9 @@ func TestTreesThatAreReadOnlyAreRemoved(t *testing.T) {
 		fill(w.Path)
 		fill(w.CacheDir)
 		test.OK(t, w.Release())
-		removed, err := r.Remove(t.Context(), owner("A", "r2"), day, true)
+		_, err := r.Remove(t.Context(), owner("A", "r2"), day, true)
 		test.OK(t, err)
-		if removed.Warning != "" {
-			t.Error(removed.Warning)
-		}
-		_, err = r.PurgeTrash(t.Context(), day.Add(keep))
-		test.OK(t, err)
+		wantPurged(t, r, day.Add(keep), 1)
 		wantTrash(t, r, 0)
 	}
 	// Half made.
@@ -153,12 +151,15 @@ func TestTreesThatAreReadOnlyAreRemoved(t *testing.T) {
 func TestRemoveFollowsNoLinks(t *testing.T) {
 	outside := t.TempDir()
 	r := newRoot(t)
-	w := ready(t, r, owner("A", "r1"))
+	w := acquire(t, r, owner("A", "r1"))
 	sh(t, w.Path, `mkdir `+outside+`/dir; echo kept > `+outside+`/dir/precious; chmod 500 `+outside+`/dir
 		ln -s `+outside+` link; ln -s `+outside+`/dir link2; ln `+outside+`/dir/precious hard; mkfifo pipe; ln -s / `+w.TmpDir+`/all`)
+	test.OK(t, w.Ready())
+	test.OK(t, w.Release())
 	removed, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
 	test.OK(t, err)
-	if info, err := os.Stat(filepath.Join(outside, "dir")); removed.Warning != "" || err != nil || info.Mode().Perm() != 0o500 {
+	test.OK(t, r.DeleteTrash(t.Context(), removed.Trash))
+	if info, err := os.Stat(filepath.Join(outside, "dir")); err != nil || info.Mode().Perm() != 0o500 {
 		t.Errorf("what a link led to was touched: %v, %v", info, err)
 	}
 	wantExist(t, true, filepath.Join(outside, "dir", "precious"))
@@ -199,7 +200,7 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 		t.Errorf("%+v", purged)
 	}
 	test.OK(t, os.Remove(r.record("A")))
-	test.OK(t, r.Dissolve(t.Context(), []string{"another"}))
+	test.OK(t, r.Dissolve(t.Context()))
 	if !there(t, trashed) {
 		t.Error("dissolved")
 	}
@@ -298,13 +299,16 @@ func TestTrashAgesWithoutTheWallClock(t *testing.T) {
 func TestTrashTakenBack(t *testing.T) {
 	r := newRoot(t)
 	r.Trash.Keep = time.Hour
-	test.OK(t, os.Rename(trashed(t, r, "A", day), filepath.Join(r.Path, "A")))
+	entry := trashed(t, r, "A", day)
+	test.OK(t, os.Rename(entry, filepath.Join(r.Path, "A")))
+	wantPurged(t, r, day, 0)
+	wantTrash(t, r, 1) // a removal may be about to move its workspace here
+	test.OK(t, os.Chtimes(entry+noteSuffix, time.Time{}, time.Now().Add(-2*time.Hour)))
 	wantPurged(t, r, day, 0)
 	wantTrash(t, r, 0)
 }
 
-// Two projects share a root. Neither deletes the other's trash before its time, unless free space is low and a repository elsewhere
-// has what is in it.
+// Two projects share a root. Neither deletes the other's trash before its time, unless free space is low.
 func TestTrashOfAnotherProject(t *testing.T) {
 	r := newRoot(t)
 	r.Trash = Trash{Project: "one", Keep: 24 * time.Hour}
@@ -317,15 +321,7 @@ func TestTrashOfAnotherProject(t *testing.T) {
 	}
 	wantPurged(t, &other, day.Add(24*time.Hour), 1)
 	other.Trash.Short = true
-	wantPurged(t, &other, day.Add(time.Hour), 0)
-	w := acquire(t, r, owner("C", "r1"))
-	sh(t, w.Path, "git init -q")
-	test.OK(t, w.Ready())
-	test.OK(t, w.Release())
-	_, err := r.Remove(t.Context(), owner("C", "r2"), day, false)
-	test.OK(t, err)
 	wantPurged(t, &other, day.Add(time.Hour), 1)
-	wantPurged(t, &other, day.Add(25*time.Hour), 1)
 }
 
 func TestTrashIsPurgedByAge(t *testing.T) {
@@ -377,20 +373,68 @@ func TestTrashHalfDeleted(t *testing.T) {
 	if err := r.DeleteTrash(ctx, entry); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(entry, ".git", "config"), "")
-	wantPurged(t, r, day.Add(time.Hour), 1)
+	write(t, filepath.Join(entry+deletingSuffix, ".git", "config"), "")
+	test.OK(t, os.Remove(entry+deletingSuffix+noteSuffix)) // as on a full disk
+	wantPurged(t, r, day, 1)
 }
 
-// Dissolve keeps unsaved work, except for that of projects whose operator has accepted the loss.
-func TestDissolveDiscardsOnlyTheProjectsOwn(t *testing.T) {
-	for want, discard := range map[bool][]string{true: {"mine"}, false: {"mine", "other"}} {
-		r := newRoot(t)
-		r.Trash = Trash{Project: "other", Keep: time.Hour}
-		entry := trashed(t, r, "A", day)
-		write(t, filepath.Join(entry, ".git"), "nothing that can be read")
-		test.OK(t, r.Dissolve(t.Context(), discard))
-		wantExist(t, want, entry)
+// Work in no repository is kept: what changed after after_create, whatever is moved or restored since.
+func TestRemoveLeavesFilesInNoRepository(t *testing.T) {
+	r := newRoot(t)
+	r.Trash.Keep = time.Hour
+	remove := func(run string) host.RemoveAnswer {
+		removed, err := r.Remove(t.Context(), owner("A", run), day, false)
+		test.OK(t, err)
+		return removed
 	}
+	w := ready(t, r, owner("A", "r1"))
+	test.OK(t, acquire(t, r, owner("A", "r2")).Release()) // a run that changes nothing
+	if removed := remove("r3"); removed.Trash == "" {
+		t.Fatalf("%+v", removed)
+	}
+	list, err := r.Removed(t.Context(), day, "")
+	test.OK(t, err)
+	_, err = r.Restore(list[0])
+	test.OK(t, err)
+	write(t, filepath.Join(w.Path, "report"), "x")
+	if removed := remove("r4"); removed.Unsaved != "2 files in no repository" {
+		t.Fatalf("%+v", removed)
+	}
+	test.OK(t, os.Remove(filepath.Join(w.Path, "report")))
+	removed := remove("r5")
+	if removed.Trash == "" {
+		t.Fatalf("%+v", removed)
+	}
+	write(t, filepath.Join(removed.Trash, "report"), "x") // an operator works in the trash
+	purged, err := r.PurgeTrash(t.Context(), day.Add(time.Hour))
+	test.OK(t, err)
+	if purged.Unsaved[removed.Trash] != "2 files in no repository" {
+		t.Errorf("%+v", purged)
+	}
+}
+
+// A workspace that is restored while the trash is emptied is either deleted or complete.
+func TestTrashDeletedWhileRestored(t *testing.T) {
+	r := newRoot(t)
+	r.Trash.Keep = time.Hour
+	entry := removedOne(t, r, "A")
+	path, err := r.Restore(entry)
+	test.OK(t, err)
+	test.OK(t, r.DeleteTrash(t.Context(), entry.Path)) // the purge has listed it before
+	wantExist(t, true, filepath.Join(path, "work"))
+	wantTrash(t, r, 0)
+
+	entry = removedOne(t, r, "B")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.DeleteTrash(ctx, entry.Path); !errors.Is(err, context.Canceled) { // it has begun
+		t.Fatal(err)
+	}
+	if _, err = r.Restore(entry); err == nil {
+		t.Error("restored what is being deleted")
+	}
+	wantExist(t, false, filepath.Join(r.Path, "B"))
+	wantPurged(t, r, day, 1)
 }
 
 // Dissolve keeps what an operator has put into the trash.
@@ -399,6 +443,6 @@ func TestDissolveLeavesWhatIsNotSymphonys(t *testing.T) {
 	r.Trash.Keep = time.Hour
 	kept := filepath.Join(r.trash(), "A-kept")
 	test.OK(t, os.Rename(trashed(t, r, "A", day), kept))
-	test.OK(t, r.Dissolve(t.Context(), nil))
+	test.OK(t, r.Dissolve(t.Context()))
 	wantExist(t, true, kept)
 }

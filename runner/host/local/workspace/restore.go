@@ -3,17 +3,14 @@ package workspace
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // Removed is a workspace in the trash.
@@ -26,41 +23,21 @@ type Removed struct {
 	Unsaved   string
 	Items     []string // names of Unsaved
 	Discarded bool
-	// FilesOutside: it contains files outside of every repository, which Unsaved does not count.
-	FilesOutside bool
 	// Record is the workspace's record, nil if the entry can't be restored.
 	Record *Record
 }
 
-// Removed lists what the project has in the trash, sorted by name, and examines it for unsaved work.
-func (r *Root) Removed(ctx context.Context, now time.Time) (list []Removed, err error) {
-	return r.removedBy(ctx, now, r.Trash.Project)
-}
-
-// RemovedBy lists what the projects of a state directory have in the trash.
-func (r *Root) RemovedBy(ctx context.Context, now time.Time, stateDir string) (list []Removed, err error) {
-	claims, err := r.claimsOf(stateDir)
-	if err != nil {
-		return nil, err
-	}
-	return r.removedBy(ctx, now, slices.Collect(maps.Values(claims))...)
-}
-
-func (r *Root) removedBy(ctx context.Context, now time.Time, projects ...string) (list []Removed, err error) {
+// Removed lists what projects have in the trash, sorted by name, and examines it for unsaved work.
+func (r *Root) Removed(ctx context.Context, now time.Time, projects ...string) (list []Removed, err error) {
 	entries, err := r.listTrash()
 	for _, t := range entries {
 		if !slices.Contains(projects, t.Project) {
 			continue
 		}
-		e := Removed{
-			Path: t.path, Key: strings.TrimSuffix(filepath.Base(t.path), "-"+t.at.Format(trashTime)), At: t.at, Due: now.Add(r.left(t, now)),
-			Discarded: t.LossAccepted, FilesOutside: t.FilesOutside, Record: t.Workspace,
-		}
-		if e.Unsaved = r.UnsavedInTrash(ctx, t.path); t.LossAccepted {
+		e := Removed{Path: t.path, Key: t.key, At: t.at, Due: now.Add(r.left(t, now)), Discarded: t.LossAccepted, Record: t.Workspace}
+		if e.Unsaved, e.Items = t.unsaved(ctx); t.LossAccepted && t.Unsaved != "" {
 			e.Unsaved = t.Unsaved
-		}
-		if e.Unsaved != "" {
-			_, e.Items = git.UnsavedItems(ctx, t.path)
+			_, e.Items = t.examine(ctx)
 		}
 		list = append(list, e)
 	}
@@ -95,6 +72,7 @@ func (r *Root) Restore(t Removed) (path string, err error) {
 		return "", err
 	}
 	if err = os.Rename(t.Path, w.Path); err == nil {
+		crash.At("workspace.restore.moved")
 		err = errors.Join(durable.SyncDir(r.Path), durable.SyncDir(r.trash()))
 	}
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 func removedOne(t *testing.T, r *Root, identifier string) Removed {
 	t.Helper()
 	trashed(t, r, identifier, day)
-	list, err := r.Removed(t.Context(), day)
+	list, err := r.Removed(t.Context(), day, r.Trash.Project)
 	test.OK(t, err)
 	if len(list) != 1 || list[0].Record == nil {
 		t.Fatalf("%+v", list)
@@ -26,7 +26,7 @@ func TestRestore(t *testing.T) {
 	r := newRoot(t)
 	r.Trash.Keep = time.Hour
 	entry := removedOne(t, r, "A")
-	if !entry.At.Equal(day) || !entry.Due.Equal(day.Add(time.Hour)) || !entry.FilesOutside {
+	if !entry.At.Equal(day) || !entry.Due.Equal(day.Add(time.Hour)) {
 		t.Errorf("%+v", entry)
 	}
 	path, err := r.Restore(entry)
@@ -72,9 +72,9 @@ func TestRestoreRefuses(t *testing.T) {
 	r.Trash.Keep = time.Hour
 	entry := removedOne(t, r, "A")
 	test.OK(t, os.Remove(entry.Path+noteSuffix))
-	list, err := r.Removed(t.Context(), day)
+	list, err := r.Removed(t.Context(), day, r.Trash.Project)
 	test.OK(t, err)
-	if len(list) != 1 || list[0].Key != "A" || !list[0].FilesOutside {
+	if len(list) != 1 || list[0].Key != "A" {
 		t.Fatalf("%+v", list)
 	}
 	_, err = r.Restore(list[0])
@@ -87,11 +87,11 @@ func TestRestoreRefuses(t *testing.T) {
 	r.Trash.Project = "another"
 	r.Trash.Keep = time.Minute
 	trashed(t, r, "B", day)
-	if list, err = r.Removed(t.Context(), day); err != nil || len(list) != 2 { // an entry without a note may be this project's
+	if list, err = r.Removed(t.Context(), day, r.Trash.Project); err != nil || len(list) != 2 { // an entry without a note may be this project's
 		t.Errorf("%+v, %v", list, err)
 	}
 	r.Trash.Project = "third"
-	if list, err = r.Removed(t.Context(), day); err != nil || len(list) != 1 {
+	if list, err = r.Removed(t.Context(), day, r.Trash.Project); err != nil || len(list) != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
 }

@@ -258,21 +258,20 @@ func readClaim(path string) (c projectClaim, err error) {
 	return c, nil
 }
 
-// UnclaimProjects removes the claims of a state directory, and returns their projects.
-func (r *Root) UnclaimProjects(stateDir string) (projects []string, err error) {
-	claims, err := r.claimsOf(stateDir)
+// UnclaimProjects removes the claims of a state directory.
+func (r *Root) UnclaimProjects(stateDir string) error {
+	claims, err := r.Claims(stateDir)
 	for path, project := range claims {
 		_ = os.Remove(path + ".lock")
 		if err := os.Remove(path); err != nil {
-			return projects, files.Failed(err, "remove the project claim %s", path)
+			return files.Failed(err, "remove the claim of the project %s", project)
 		}
-		projects = append(projects, project)
 	}
-	return projects, err
+	return err
 }
 
-// claimsOf maps the files of a state directory's claims to their projects. It skips what can't be read: the next pass reports it.
-func (r *Root) claimsOf(stateDir string) (map[string]string, error) {
+// Claims maps the files of a state directory's claims to their projects. It skips what can't be read: the next pass reports it.
+func (r *Root) Claims(stateDir string) (map[string]string, error) {
 	claims := map[string]string{}
 	names, err := fs.Glob(os.DirFS(r.meta()), "projects/*.json")
 	for _, name := range names {

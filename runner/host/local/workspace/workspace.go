@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // Workspace is the directory of one issue (specification 4.1.4) whose lease is held. It must not be used concurrently.
@@ -147,7 +148,7 @@ func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 	}
 	list = slices.DeleteFunc(list, func(p RunRef) bool { return p == RunRef{o.RunID, o.StateDir} })
 	w.ID, w.Previous = id, list[max(0, len(list)-maxPrevious):]
-	w.rec = Record{Owner: o, Key: w.Key, ID: id, State: state, Previous: w.Previous, Path: w.Path}
+	w.rec = Record{Owner: o, Key: w.Key, ID: id, State: state, Previous: w.Previous, Path: w.Path, Outside: w.rec.Outside}
 	return w.root.writeRecord(w.rec)
 }
 
@@ -250,6 +251,9 @@ func (w *Workspace) Verify() error {
 func (w *Workspace) Ready() (err error) {
 	if w.info, err = w.look(); err != nil {
 		return err
+	}
+	if w.rec.State == Creating {
+		w.rec.Outside = git.OutsideFiles(context.Background(), w.Path)
 	}
 	w.rec.State, w.rec.Previous = Prepared, nil
 	return w.root.writeRecord(w.rec)
