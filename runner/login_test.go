@@ -95,7 +95,7 @@ func TestLoginShellHangsLater(t *testing.T) {
 	_, err := step.login(t.Context())
 	test.OK(t, err)
 	r.profile("echo in >> ~/logins; sleep 1000\n")
-	step.Config.LoginTimeout, step.loginAt = 300*time.Millisecond, time.Now().Add(-time.Hour)
+	step.Config.LoginTimeout, step.loginAt = time.Second, time.Now().Add(-time.Hour)
 	for range 2 {
 		env, err := step.gitEnv(t.Context())
 		test.OK(t, err)
@@ -119,7 +119,7 @@ func TestCommandIsAFunction(t *testing.T) {
 }
 
 // slowLock is a program that takes a lock, hangs, and removes the lock slowly when it gets SIGTERM, as pyenv rehash does.
-const slowLock = `sh -c 'trap "sleep 1.3; rm ~/lock; exit" TERM; touch ~/lock; sleep 1000 & wait'` + "\n"
+const slowLock = `sh -c 'trap "sleep 0.3; rm ~/lock; exit" TERM; touch ~/lock; sleep 1000 & wait'` + "\n"
 
 // noLock checks that slowLock has removed its lock.
 func noLock(t *testing.T, home string) {
@@ -134,9 +134,9 @@ func TestLoginShellHangs(t *testing.T) {
 	for _, hook := range []string{"", "true"} {
 		r := newRig(t, "say hm")
 		home := r.profile(slowLock)
-		r.Config.Hooks.BeforeRun, r.Config.LoginTimeout = hook, 300*time.Millisecond
+		r.Config.Hooks.BeforeRun, r.Config.LoginTimeout = hook, time.Second
 		run := r.ends(reconcile.Failed, "login_shell_failed")
-		for _, want := range []string{"it hangs: the login profile did not end within 300ms", "it has started sh ("} {
+		for _, want := range []string{"it hangs: the login profile did not end within 1s", "it has started sh ("} {
 			if !strings.Contains(run.ErrorText, want) {
 				t.Errorf("the error is %q", run.ErrorText)
 			}
