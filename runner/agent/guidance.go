@@ -231,7 +231,8 @@ func commentTexts(comments []reconcile.Comment) []string {
 	return parts
 }
 
-// fenced puts a text between fences, with what a person would not see in it as escapes. They are longer than any sequence of backticks in it, so that it can't end them.
+// fenced puts a text between fences, with what a person would not see in it as escapes. The fences are longer than any sequence of
+// backticks in it, so that it can't end them.
 func fenced(s string, limit int) string {
 	s = strings.TrimSpace(text.VisibleLines(strings.ReplaceAll(s, "\r\n", "\n")))
 	short := text.Within(s, limit)

@@ -151,8 +151,8 @@ func (e *environment) loginHint() string {
 		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%[1]s codex login", term.ShellQuote(home))
 	}
 	if !e.config.Codex.Inherit && !codex.LoginInFile(home) {
-		command = fmt.Sprintf("write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share only a login in a file, then %s",
-			home, command)
+		command = fmt.Sprintf("write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share only a login in "+
+			"a file, then %s", home, command)
 	}
 	return command + ", as this account"
 }
