@@ -300,13 +300,13 @@ var crashScenarios = []crashScenario{
 	{
 		// symphony clones a repository, and pushes the commit of the agent. The remote refuses the first push.
 		name: "delivered", issue: commits + "{move Human Review}", ends: "Human Review", keeps: true,
-		again: []string{"worker:host.Clone.", "worker:host.Deliver.", "worker:state.", "pass:state.Commit."},
+		again: []string{"worker:state.Finish.", "pass:state.Commit."},
 		play:  deliveredPlay,
 	},
 	{
 		// The workspace is removed only once the commit is on the remote.
 		name: "delivered and removed", issue: commits + "{move Done}", ends: "Done",
-		again: []string{"worker:host.Deliver.", "worker:repository.", "worker:host.Remove.", "worker:state.Finish."},
+		again: []string{"worker:repository.deliver."},
 		play:  deliveredPlay,
 	},
 	{
