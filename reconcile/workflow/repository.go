@@ -50,8 +50,8 @@ func (r *reader) repositoryURL(f field) {
 	case filepath.IsAbs(address) && !strings.ContainsFunc(address, unicode.IsControl):
 	case strings.ContainsFunc(address, blank):
 		r.invalid(f, "contains blanks or control characters", hint)
-	case strings.Contains(address, "://") && err == nil && u.User != nil && hasPassword(u):
-		r.invalid(f, "contains a password, which agents could read", "configure a credential helper of git instead")
+	case WithoutPassword(address) != address:
+		r.invalid(f, "contains a password or a token, which agents could read", "configure a credential helper of git instead")
 	case strings.Contains(address, "://"):
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" && u.Scheme != "ssh" && u.Scheme != "git" && u.Scheme != "file" {
 			r.invalid(f, "not an address that symphony clones from", hint)
@@ -61,9 +61,20 @@ func (r *reader) repositoryURL(f field) {
 	}
 }
 
-func hasPassword(u *url.URL) bool {
-	_, set := u.User.Password()
-	return set
+// tokenLength tells a token from a user name: GitHub and GitLab accept a token as the user of an address.
+const tokenLength = 20
+
+// WithoutPassword removes a password from an address, and a token in place of the user.
+func WithoutPassword(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.User == nil {
+		return address
+	}
+	if _, has := u.User.Password(); !has && (len(u.User.Username()) < tokenLength || u.Scheme == "ssh") {
+		return address
+	}
+	u.User = nil
+	return u.String()
 }
 
 func (r *reader) branch(f field) {

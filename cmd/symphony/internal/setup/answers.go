@@ -6,7 +6,6 @@ import (
 	"embed"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -232,7 +231,7 @@ func (s *starter) findRepository(ctx context.Context) error {
 	}
 	proposal := ""
 	if s.interactive && s.options.Repository == "" {
-		proposal = withoutPassword(s.git(ctx, filepath.Dir(s.p.Path), ask...))
+		proposal = workflow.WithoutPassword(s.git(ctx, filepath.Dir(s.p.Path), ask...))
 	}
 	return s.setValue(ctx, what, "--repository", s.options.Repository, proposal, s.setRepository)
 }
@@ -255,7 +254,7 @@ func (s *starter) setRepository(ctx context.Context, text string) error {
 	switch {
 	case strings.ContainsFunc(text, term.Control):
 		return exit.Usage("init: %q contains control characters", text)
-	case withoutPassword(text) != text:
+	case workflow.WithoutPassword(text) != text:
 		return exit.Usage("init: the address of the repository contains a password, which would be stored in the workflow: " +
 			"leave it out, and use git's credential helper or an ssh key")
 	case s.answers.Example == worktreeExample && (!isDir || s.git(ctx, text, "rev-parse", "--git-dir") == ""):
@@ -267,22 +266,6 @@ func (s *starter) setRepository(ctx context.Context, text string) error {
 	}
 	s.answers.Repository = text
 	return nil
-}
-
-// tokenLength tells a token from a user name: GitHub and GitLab accept a token as the user of an address.
-const tokenLength = 20
-
-// withoutPassword removes a password from an address, and a token in place of the user.
-func withoutPassword(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.User == nil {
-		return address
-	}
-	if _, has := u.User.Password(); !has && (len(u.User.Username()) < tokenLength || u.Scheme == "ssh") {
-		return address
-	}
-	u.User = nil
-	return u.String()
 }
 
 // expand replaces a leading ~, as a shell does.
