@@ -148,7 +148,8 @@ func (r *remover) check(ctx context.Context) (err error) {
 }
 
 func unsavedError(l loss) error {
-	return exit.Fault("unsaved_work", l.Path+" has "+l.Unsaved, "push or copy it first (after a push from elsewhere run git fetch there), or discard it with --force")
+	return exit.Fault("unsaved_work", l.Path+" has "+l.Unsaved,
+		"push or copy it first (after a push from elsewhere run git fetch there), or discard it with --force")
 }
 
 // checkTrash refuses to remove a trash with unsaved work.

@@ -239,7 +239,10 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 	if c == nil {
 		return nil
 	}
-	row := &ClaimRow{Status: c.Status, Attempt: term.OrNull(c.Attempt), Delivery: term.OrNull(c.Delivery), ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs}
+	row := &ClaimRow{
+		Status: c.Status, Attempt: term.OrNull(c.Attempt), Delivery: term.OrNull(c.Delivery),
+		ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs,
+	}
 	if c.Status != reconcile.Running {
 		code, message := c.Fault()
 		row.Error, row.ErrorCode = ErrorText(code, message), code

@@ -144,7 +144,8 @@ func ReadReport(ctx context.Context, p *project.Project, period Period) (Report,
 func newReport(s state.Report, now Claims, prices workflow.Prices, at time.Time) Report {
 	r := Report{
 		GeneratedAt: at, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
-		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Undelivered: now.Undelivered, Outages: []OutageRow{}, Issues: []IssueUse{}, Days: []DayUse{},
+		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Undelivered: now.Undelivered,
+		Outages: []OutageRow{}, Issues: []IssueUse{}, Days: []DayUse{},
 		Schedule: ScheduleRow{s.Rhythm.Passes, term.OrNull(s.Rhythm.Usual.Seconds()), append([]state.Gap{}, s.Rhythm.Gaps...)},
 	}
 	// A run that has ended is one of the runs of the period, whether it is settled or not.
