@@ -18,8 +18,10 @@ type DeliveryResult struct {
 	Branch  string `json:"branch"`
 	Commit  string `json:"commit"`
 	Commits int    `json:"commits"` // how many are on the branch and not on its base; 0: there was nothing to push
-	Code    string `json:"code"`    // of a failure; empty if Done is false and no delivery was tried
-	Message string `json:"message"`
+	// PullRequest is the address of the branch's pull request, if the run has opened or found one.
+	PullRequest string `json:"pull_request"`
+	Code        string `json:"code"` // of a failure; empty if Done is false and no delivery was tried
+	Message     string `json:"message"`
 }
 
 // Delivered is what symphony pushed last for an issue.
@@ -29,6 +31,8 @@ type Delivered struct {
 	Commit string    `json:"commit"`
 	Base   string    `json:"base"`
 	At     time.Time `json:"at"`
+	// PullRequest is the address of the pull request with the commit, empty if there is none or it is not known yet.
+	PullRequest string `json:"pull_request"`
 }
 
 // failed returns the delivery after one more failure.

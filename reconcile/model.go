@@ -92,7 +92,7 @@ const (
 	Requested    RetryKind = "requested"    // an operator or a comment ended a hold
 
 	Delivering     RetryKind = "delivering"      // the commits of the last run are pushed next, or by the current delivery run
-	DeliveryFailed RetryKind = "delivery_failed" // the commits could not be pushed, which is tried again
+	DeliveryFailed RetryKind = "delivery_failed" // the commits could not be delivered, which is tried again
 )
 
 // The reasons of a hold.

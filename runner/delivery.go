@@ -3,9 +3,12 @@ package runner
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -13,18 +16,25 @@ import (
 // Repository is the workflow's repository. Without a URL symphony neither clones nor pushes.
 type Repository struct {
 	host.Repository
-	Branch  Prompt // renders the name of an issue's branch
-	Deliver bool   // push the commits of runs
+	Branch  Prompt      // renders the name of an issue's branch
+	Deliver bool        // push the commits of runs
+	GitHub  host.GitHub // where a pull request is opened for each branch; the zero value: none is
 }
 
-// repositoryTimeout bounds a clone or a push, which may have to transfer much.
-const repositoryTimeout = 10 * time.Minute
+const (
+	// repositoryTimeout bounds a clone or a push, which may have to transfer much.
+	repositoryTimeout  = 10 * time.Minute
+	pullRequestTimeout = 2 * time.Minute
+)
 
-// gitEnv returns the environment of git: that of hooks, where a login profile may name an ssh agent or a credential helper, without
-// the variables of a run.
+// gitEnv returns the environment of git and gh: that of hooks, where a login profile may name an ssh agent or a credential helper,
+// without the variables of a run. Unlike hooks they get the repository's token, which the operator's credential helper may use.
 func (w *workspaceStep) gitEnv(ctx context.Context) ([]string, error) {
+	c, hub := w.Config.Config, w.Config.Repository.GitHub
+	c.Secrets = slices.DeleteFunc(slices.Clone(c.Secrets), func(name string) bool { return name == hub.TokenVar })
+	c.SecretValues = slices.DeleteFunc(slices.Clone(c.SecretValues), func(value string) bool { return value == hub.Token })
 	profile, err := w.login(ctx)
-	return w.Config.AfterLogin(w.Config.HookEnv(w.Env), profile, w.Config.Secrets), err
+	return c.AfterLogin(c.HookEnv(w.Env), profile, c.Secrets), err
 }
 
 // clone fills a new workspace, if the workflow names a repository.
@@ -89,7 +99,7 @@ func validBranch(name string) bool {
 	return name[0] != '/' && !strings.HasSuffix(name, "/") && !strings.HasSuffix(name, ".") && name != "@"
 }
 
-// deliver pushes the commits of the workspace and stores what was pushed.
+// deliver pushes the commits of the workspace, stores what was pushed, and opens a pull request if the workflow wants that.
 func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryResult, err error) {
 	branch, last, err := w.branch(ctx)
 	if err != nil {
@@ -108,16 +118,63 @@ func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryR
 	if err != nil {
 		return result, err
 	}
-	result.Done = true
 	if answer.Nothing {
-		w.Log.Info("nothing to deliver")
-		return result, nil
+		w.Log.Info("nothing to push")
+	} else {
+		result.Branch, result.Commit, result.Commits = branch, answer.Commit, answer.Commits
+		w.Log.Info("delivered", "branch", branch, "commit", answer.Commit, "commits", answer.Commits)
+		last = reconcile.Delivered{URL: repository.URL, Branch: branch, Commit: answer.Commit, Base: answer.Base, At: w.Now()}
+		err = w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, last)
 	}
-	result.Branch, result.Commit, result.Commits = branch, answer.Commit, answer.Commits
-	w.Log.Info("delivered", "branch", branch, "commit", answer.Commit, "commits", answer.Commits)
-	return result, w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, reconcile.Delivered{
-		URL: repository.URL, Branch: branch, Commit: answer.Commit, Base: answer.Base, At: w.Now(),
+	if err == nil && w.Config.Repository.GitHub.API != "" && last.Commit != "" && last.PullRequest == "" {
+		last.Base = answer.Base
+		result.PullRequest, err = w.openPullRequest(ctx, last, env)
+	}
+	result.Done = err == nil
+	return result, err
+}
+
+// openPullRequest opens a pull request for what was delivered, unless there is one, and stores its address.
+func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Delivered, env []string) (address string, err error) {
+	issue := w.rec.get().Issue
+	answer, err := w.Host.OpenPullRequest(ctx, host.PullRequestRequest{
+		Run: w.hostRun(), Repository: w.Config.Repository.Repository, GitHub: w.Config.Repository.GitHub,
+		Branch: last.Branch, Base: last.Base, Commit: last.Commit,
+		Title: w.Redactor.Text(pullRequestTitle(issue)), Body: w.Redactor.Text(pullRequestBody(issue)),
+		Timeout: pullRequestTimeout, Env: env,
 	})
+	switch {
+	case err != nil:
+		return "", err
+	case answer.URL == "":
+		w.Log.Info("no pull request: the base contains the commits", "branch", last.Branch, "base", last.Base)
+		return "", nil
+	}
+	w.Log.Info("pull request", "url", answer.URL, "opened", answer.Opened, "by", answer.By)
+	w.keepLinks([]reconcile.Link{{Kind: linkPullRequest, URL: answer.URL}})
+	last.PullRequest = answer.URL
+	return answer.URL, w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, last)
+}
+
+// maxTitle is the length of the longest title of a pull request in characters; GitHub's limit is 256.
+const maxTitle = 200
+
+func pullRequestTitle(issue reconcile.Issue) string {
+	title := []rune(text.Visible(strings.Join(strings.Fields(issue.Identifier+": "+issue.Title), " ")))
+	if len(title) > maxTitle {
+		return string(title[:maxTitle]) + "…"
+	}
+	return string(title)
+}
+
+// pullRequestBody contains nothing from outside but the address of the issue, without characters that have a meaning in Markdown.
+func pullRequestBody(issue reconcile.Issue) string {
+	const body = "Opened by symphony"
+	u, err := url.Parse(textOf(issue.URL))
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.ContainsAny(u.String(), "<>()[]`\\\"") {
+		return body + "."
+	}
+	return body + " for <" + u.String() + ">."
 }
 
 // deliverAfterRun delivers the commits of an agent's run. A failure does not change the outcome of the run: passes deliver again.

@@ -83,6 +83,10 @@ func (h *encodedHost) Deliver(ctx context.Context, r host.DeliverRequest) (host.
 	return through(ctx, h, h.host.Deliver, r)
 }
 
+func (h *encodedHost) OpenPullRequest(ctx context.Context, r host.PullRequestRequest) (host.PullRequestAnswer, error) {
+	return through(ctx, h, h.host.OpenPullRequest, r)
+}
+
 func (h *encodedHost) RunHook(ctx context.Context, r host.HookRequest) (host.HookAnswer, error) {
 	return through(ctx, h, h.host.RunHook, r)
 }

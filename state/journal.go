@@ -283,10 +283,10 @@ func (j Journal) LastRunOf(ctx context.Context, issueID, threadID string) (recon
 		WHERE issue_id = ? AND thread_id = ? AND outcome IS NOT NULL ORDER BY turns > 0 DESC, id DESC LIMIT 1`, issueID, threadID)
 }
 
-const deliveredColumns = `url, branch, "commit", base, at`
+const deliveredColumns = `url, branch, "commit", base, at, pull_request`
 
 func deliveredFields(d *reconcile.Delivered) []any {
-	return []any{&d.URL, &d.Branch, &d.Commit, &d.Base, stampOf(&d.At)}
+	return []any{&d.URL, &d.Branch, &d.Commit, &d.Base, stampOf(&d.At), &d.PullRequest}
 }
 
 // Delivered returns what was pushed last for an issue; false if nothing was.
@@ -301,6 +301,6 @@ func (j Journal) RecordDelivered(ctx context.Context, issueID string, d reconcil
 	return j.update(ctx, "record what was delivered", full, func(t tx) error {
 		return t.run(`INSERT INTO deliveries (issue_id, `+deliveredColumns+`) VALUES (?, `+marks(deliveredColumns)+`)
 			ON CONFLICT (issue_id) DO UPDATE SET url = excluded.url, branch = excluded.branch, "commit" = excluded."commit",
-			base = excluded.base, at = excluded.at`, append([]any{issueID}, deliveredFields(&d)...)...)
+			base = excluded.base, at = excluded.at, pull_request = excluded.pull_request`, append([]any{issueID}, deliveredFields(&d)...)...)
 	})
 }

@@ -33,7 +33,7 @@ overwrites a file, and it writes nothing if a value is wrong.
 
 Examples of --example:
   branch         a branch for each issue, pushed after each run (the default)
-  pull-request   the same, and gh opens a pull request
+  pull-request   the same, and a pull request on GitHub
   worktree       a git worktree of a local repository for each issue; nothing is pushed
   review         the agent reads the branch of an issue and comments; it can't change the code
 

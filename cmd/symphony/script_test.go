@@ -23,6 +23,7 @@ import (
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
+	"github.com/symphony-cron/symphony/runner/host/local/repository/githubtest"
 )
 
 func TestMain(m *testing.M) {
@@ -124,7 +125,7 @@ type scriptCommand = func(ts *testscript.TestScript, neg bool, args []string)
 // command that begins with [!] may be negated.
 func commands() map[string]scriptCommand {
 	byUsage := map[string]scriptCommand{
-		"[!] alive PATTERN": aliveCmd, "clock DURATION": clockCmd, "due": dueCmd, "exits CODE COMMAND [ARG...]": exitsCmd, "git-serve": gitServeCmd,
+		"[!] alive PATTERN": aliveCmd, "clock DURATION": clockCmd, "due": dueCmd, "exits CODE COMMAND [ARG...]": exitsCmd, "git-serve": gitServeCmd, "github VERB [ARG...]": githubCmd,
 		"gone PATTERN": goneCmd, "hold-lock TRIGGER": holdLockCmd, "install-program": installProgramCmd,
 		"json FILE PATH [PATTERN]": jsonCmd, "large-state": largeStateCmd, "linear VERB [ARG...]": linearCmd, "model VERB [ARG...]": modelCmd,
 		"no-secret [EXCEPT...]": noSecretCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
@@ -157,7 +158,7 @@ func commands() map[string]scriptCommand {
 }
 
 // condition evaluates a condition: [root]; [mount]: file systems can be mounted; [freezer]: processes can be frozen; [unshare]:
-// namespaces can be created; [sshd]: a ssh server can be started; [tmux], [bash], [zsh], [fish]: the program is installed.
+// namespaces can be created; [sshd]: a ssh server can be started; [tmux], [bash], [zsh], [fish], [gh]: the program is installed.
 func condition(name string) (bool, error) {
 	switch name {
 	case "root":
@@ -174,7 +175,7 @@ func condition(name string) (bool, error) {
 		return missing == nil && (err == nil || os.Geteuid() != 0), nil
 	case "tmux":
 		return hasTmux(), nil
-	case "bash", "zsh", "fish":
+	case "bash", "zsh", "fish", "gh":
 		_, err := exec.LookPath(name)
 		return err == nil, nil
 	}
@@ -186,6 +187,7 @@ type stage struct {
 	linear *lineartest.Server
 	other  *lineartest.Server // the Linear workspace that the command linear does not change at present; may be nil
 	model  *modeltest.Server  // nil without the real codex
+	github *githubtest.Server
 	// registry is the server of packages, nil for none.
 	registry *httptest.Server
 	asked    []string     // headings of docs/questions.md whose commands have run

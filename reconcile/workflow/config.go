@@ -37,8 +37,10 @@ type Config struct {
 	// Redacted is the file, byte for byte, but with $SYMPHONY_LITERAL_API_KEY instead of a literal tracker.api_key. Parse
 	// accepts it if the environment has that variable.
 	Redacted []byte
-	// SecretVars are the names of the environment variables that contain the tracker's key, sorted: the one that the file names,
-	// LINEAR_API_KEY, and SYMPHONY_LITERAL_API_KEY. Neither agents nor hooks may get them.
+	// KeyVar is the variable that contains, or would contain, the tracker's key.
+	KeyVar string
+	// SecretVars are the names of the environment variables that neither agents nor hooks may get, sorted: KeyVar, LINEAR_API_KEY,
+	// SYMPHONY_LITERAL_API_KEY, and that of repository.token.
 	SecretVars []string
 }
 

@@ -105,7 +105,12 @@ func keys(c *Config) []Key {
 		key("repository.branch", typeString, defaultBranch, &c.Repository.Branch,
 			"name of an issue's branch, a template like the prompt").then((*reader).branch),
 		key("repository.deliver", "", DeliverBranch, &c.Repository.Deliver,
-			"what happens with commits after a run: branch pushes them to the issue's branch").oneOf(DeliverBranch, DeliverNone),
+			"what happens with commits after a run: branch pushes them to the issue's branch, pull-request also opens a pull request on GitHub").
+			oneOf(DeliverBranch, DeliverPullRequest, DeliverNone),
+		key("repository.token", "$NAME", "", &c.Repository.Token,
+			"the variable with the token that opens pull requests if gh is not logged in, such as $GITHUB_TOKEN").then((*reader).repositoryToken),
+		key("repository.api", typeURL, "", &c.Repository.API,
+			"GitHub's API; https://api.github.com or https://HOST/api/v3 if it is absent, by the host of repository.url").then((*reader).repositoryAPI),
 		key("repository.git_name", typeString, "", &c.Repository.Name, "author of commits; that of your git configuration if it is absent"),
 		key("repository.git_email", typeString, "", &c.Repository.Email, "its email address"),
 

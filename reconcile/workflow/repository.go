@@ -15,19 +15,27 @@ type Repository struct {
 	URL           string
 	Base          string // empty for the remote's default branch
 	Branch        string // the template of the name of an issue's branch, as written
-	Deliver       string // DeliverBranch or DeliverNone
+	Deliver       string // DeliverBranch, DeliverPullRequest or DeliverNone
+	API           string // of GitHub, with DeliverPullRequest; also if the file does not name it
+	OwnerName     string // of the repository there: owner/name
+	Token         Secret // for that API; empty if only gh may open pull requests
+	TokenVar      string // the variable that contains it
 	Name, Email   string // of the author of commits; empty for the account's
 	branchPattern *Prompt
 }
 
 // The values of repository.deliver.
 const (
-	DeliverBranch = "branch"
-	DeliverNone   = "none"
+	DeliverBranch      = "branch"
+	DeliverPullRequest = "pull-request"
+	DeliverNone        = "none"
 )
 
 // Delivers reports whether symphony pushes the commits of runs.
 func (r Repository) Delivers() bool { return r.URL != "" && r.Deliver != DeliverNone }
+
+// OpensPullRequests reports whether symphony also opens pull requests.
+func (r Repository) OpensPullRequests() bool { return r.URL != "" && r.Deliver == DeliverPullRequest }
 
 // Render returns the name of an issue's branch. It implements runner.Prompt.
 func (r Repository) Render(issue reconcile.Issue, attempt int) (string, error) {
@@ -96,3 +104,87 @@ func (r *reader) branch(f field) {
 }
 
 const defaultBranch = "symphony/{{ issue.identifier }}"
+
+func (r *reader) repositoryAPI(f field) {
+	secret := ""
+	if r.cfg.Repository.Token != "" {
+		secret = "repository.token"
+	}
+	if f.node != nil {
+		r.api(f, r.cfg.Repository.API, "leave it out for GitHub's own", "repository.token", secret)
+	}
+}
+
+// repositoryToken resolves the token. It is only accepted from a variable, because a file in a repository is no place for it.
+func (r *reader) repositoryToken(f field) {
+	repository := &r.cfg.Repository
+	written := repository.Token.Reveal()
+	repository.Token = ""
+	name, isVar := reference(written)
+	switch {
+	case written == "":
+		return
+	case !isVar:
+		r.invalid(f, "must be $NAME, a variable that contains the token", "write $GITHUB_TOKEN; "+r.setHint("GITHUB_TOKEN", "it"))
+		return
+	}
+	r.withhold(name)
+	value, _ := r.env.lookup(name)
+	repository.Token, repository.TokenVar = Secret(strings.TrimSpace(value)), name
+	switch {
+	case strings.ContainsFunc(repository.Token.Reveal(), blank):
+		r.invalid(f, "the token contains blanks or control characters", "copy it again from GitHub's settings")
+	case repository.Token == "" && !r.env.KeyOptional:
+		r.invalid(f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+	}
+}
+
+// pullRequests finds the API and the repository there that pull requests are opened in.
+func (r *reader) pullRequests() {
+	repository := &r.cfg.Repository
+	if !repository.OpensPullRequests() {
+		r.warnKey("repository.api", "no effect without repository.deliver: pull-request")
+		r.warnKey("repository.token", "no effect without repository.deliver: pull-request")
+		return
+	}
+	host, path := splitAddress(repository.URL)
+	f := r.field("repository.deliver")
+	switch {
+	case repository.API != "":
+	case host == "":
+		r.invalid(f, "the repository is not on GitHub", "write deliver: branch, or the address of GitHub's API in repository.api")
+	case host == "github.com" || strings.HasSuffix(host, ".ghe.com"):
+		repository.API = "https://api." + host
+	default:
+		repository.API = "https://" + host + "/api/v3"
+	}
+	if m := ownerName.FindStringSubmatch(path); m != nil {
+		repository.OwnerName = m[1]
+	} else {
+		r.invalid(f, "repository.url does not end with the owner and the name of a repository", "write deliver: branch, or such an address")
+	}
+}
+
+var ownerName = regexp.MustCompile(`([\w.-]+/[\w.-]+?)(?:\.git)?/*$`)
+
+// splitAddress returns the host of an address of git, as web addresses name it, and the path.
+func splitAddress(address string) (host, path string) {
+	u, err := url.Parse(address)
+	switch {
+	case filepath.IsAbs(address):
+		return "", address
+	case strings.Contains(address, "://") && err == nil:
+		host, path = u.Hostname(), u.Path
+		if u.Scheme == "https" {
+			host = u.Host // with its port
+		}
+	default:
+		host, path, _ = strings.Cut(address, ":")
+		host = host[strings.LastIndexByte(host, '@')+1:]
+	}
+	host = strings.ToLower(host)
+	if host == "ssh.github.com" {
+		host = "github.com"
+	}
+	return host, path
+}

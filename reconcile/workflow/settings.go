@@ -38,14 +38,19 @@ func (r *reader) kind(f field) {
 func (r *reader) otherKind() bool { return r.cfg.Tracker.Kind != "linear" && r.cfg.Tracker.Kind != "" }
 
 func (r *reader) endpoint(f field) {
-	u, err := url.Parse(r.cfg.Tracker.Endpoint)
+	r.api(f, r.cfg.Tracker.Endpoint, "leave it out for Linear's own", "tracker.api_key", "the tracker's key")
+}
+
+// api checks the address of an API. The secret that a key of the file contains is sent there; it is empty if there is none.
+func (r *reader) api(f field, address, hint, key, secret string) {
+	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		r.invalid(f, "must be an http or https URL", "leave it out for Linear's own")
+		r.invalid(f, "must be an http or https URL", hint)
 	case u.User != nil:
-		r.invalid(f, "must not contain a user or password", "write the key in tracker.api_key")
-	case u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
-		r.warn(f, "the tracker's key is sent unencrypted over http")
+		r.invalid(f, "must not contain a user or password", "write the key in "+key)
+	case secret != "" && u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
+		r.warn(f, secret+" is sent unencrypted over http")
 	}
 }
 
@@ -62,12 +67,11 @@ func (r *reader) apiKey(f field) {
 		key = ""
 	}
 	r.cfg.Tracker.APIKey, r.cfg.KeyIsLiteral = Secret(key), !isVar && key != ""
-	vars := []string{APIKeyVar, LiteralKeyVar}
-	if isVar {
-		vars = append(vars, name)
+	r.withhold(APIKeyVar, LiteralKeyVar)
+	if r.cfg.KeyVar = APIKeyVar; isVar {
+		r.cfg.KeyVar = name
+		r.withhold(name)
 	}
-	slices.Sort(vars)
-	r.cfg.SecretVars = slices.Compact(vars)
 	f.key = "tracker.api_key"
 	missing := func(what, hint string) {
 		if !r.env.KeyOptional && !r.otherKind() {
@@ -86,6 +90,13 @@ func (r *reader) apiKey(f field) {
 	default:
 		missing("missing", r.setHint(APIKeyVar, APIKeyVar))
 	}
+}
+
+// withhold adds variables that neither hooks nor agents may get.
+func (r *reader) withhold(names ...string) {
+	all := append(r.cfg.SecretVars, names...)
+	slices.Sort(all)
+	r.cfg.SecretVars = slices.Compact(all)
 }
 
 func blank(c rune) bool { return c <= ' ' || c == 0x7f }
@@ -244,6 +255,8 @@ func (r *reader) passEnv(f field) {
 			r.invalid(f, quoted+" is a value, not a name", "write "+bare)
 		case !variableName(name):
 			r.invalid(f, quoted+" is not the name of a variable", "a name consists of letters, digits and _, and does not begin with a digit")
+		case name == r.cfg.Repository.TokenVar:
+			r.invalid(f, name+" contains repository.token, which no agent gets", "give agents another token, in another variable")
 		case slices.Contains(r.cfg.SecretVars, name), len(key) >= shortestKey && strings.Contains(value, key):
 			r.invalid(f, name+" contains the tracker's key, which no agent gets",
 				"remove it; the tool linear_graphql uses that key for the agent")

@@ -266,6 +266,7 @@ func (r *reader) together() {
 	if agent.OnApproval != Ask && agent.OnQuestion != Ask {
 		r.warnKey("agent.answer_timeout_ms", "no effect: neither agent.on_approval nor agent.on_question is ask")
 	}
+	r.pullRequests()
 	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
 	codex.StallTimeout = max(0, codex.StallTimeout)
 	if codex.ThreadSandbox == "" {

@@ -29,6 +29,10 @@ func (c crashing) Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer,
 	return crash.Around("host.Deliver", func() (DeliverAnswer, error) { return c.Host.Deliver(ctx, r) })
 }
 
+func (c crashing) OpenPullRequest(ctx context.Context, r PullRequestRequest) (PullRequestAnswer, error) {
+	return crash.Around("host.OpenPullRequest", func() (PullRequestAnswer, error) { return c.Host.OpenPullRequest(ctx, r) })
+}
+
 func (c crashing) RunHook(ctx context.Context, r HookRequest) (HookAnswer, error) {
 	return crash.Around("host.RunHook", func() (HookAnswer, error) { return c.Host.RunHook(ctx, r) })
 }

@@ -47,6 +47,33 @@ type DeliverAnswer struct {
 	Nothing bool
 }
 
+// GitHub is a repository on GitHub in which pull requests are opened.
+type GitHub struct {
+	API        string // its address
+	Repository string // owner/name
+	// Token is used if gh is not logged in. Empty: gh must be. TokenVar is the variable that contains it, for messages.
+	Token, TokenVar string
+}
+
+// PullRequestRequest asks for a pull request for Branch, which has been pushed to Commit. None is opened if Branch has an open one, or
+// if a person has merged or closed one at Commit.
+type PullRequestRequest struct {
+	Run                  Run
+	Repository           Repository
+	GitHub               GitHub
+	Branch, Base, Commit string
+	Title, Body          string
+	Timeout              time.Duration
+	Env                  []string // the operator's, in which gh is found
+}
+
+// PullRequestAnswer is the pull request of a branch.
+type PullRequestAnswer struct {
+	URL    string // empty if Base contains Commit
+	Opened bool   // by this request
+	By     string // the program or the variable whose rights were used
+}
+
 // Codes of errors of Clone and Deliver.
 const (
 	// CodeRepositoryUnavailable: the remote can't be reached, or has no such branch.

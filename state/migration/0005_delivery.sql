@@ -9,5 +9,6 @@ CREATE TABLE deliveries (
   branch   TEXT    NOT NULL,
   "commit" TEXT    NOT NULL,
   base     TEXT    NOT NULL,
-  at       INTEGER NOT NULL
+  at       INTEGER NOT NULL,
+  pull_request TEXT NOT NULL -- its address; empty if there is none
 ) STRICT, WITHOUT ROWID;

@@ -40,6 +40,19 @@ func (h *Host) Deliver(ctx context.Context, r host.DeliverRequest) (answer host.
 	})
 }
 
+// OpenPullRequest implements host.Host.
+func (h *Host) OpenPullRequest(ctx context.Context, r host.PullRequestRequest) (answer host.PullRequestAnswer, err error) {
+	defer func() { err = host.WithCode(err) }()
+	known, err := h.held(r.Run)
+	if err != nil {
+		return answer, err
+	}
+	m := known.mirror(r.Repository, r.Env)
+	return within(ctx, r.Timeout, host.CodeDeliveryFailed, "the pull request", func(ctx context.Context) (host.PullRequestAnswer, error) {
+		return m.OpenPullRequest(ctx, r)
+	})
+}
+
 // verified returns a run whose workspace is still the directory that it has acquired.
 func (h *Host) verified(r host.Run) (*run, error) {
 	known, err := h.held(r)

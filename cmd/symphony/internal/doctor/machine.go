@@ -34,7 +34,8 @@ const ghBound = 5 * time.Second
 
 // checkGh finds gh, and whether it is logged in, if the workflow mentions it.
 func checkGh(ctx context.Context, e *environment) []finding {
-	if !regexp.MustCompile(`\bgh\b`).Match(e.config.Redacted) {
+	repository := e.config.Repository
+	if needed := repository.OpensPullRequests() && repository.Token == ""; !needed && !regexp.MustCompile(`\bgh\b`).Match(e.config.Redacted) {
 		return nil
 	}
 	found := e.checkProgram(ctx, "gh", "the workflow uses it")
@@ -258,7 +259,8 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 // checkTokens warns about GitHub tokens that hooks get and agents do not.
 func checkTokens(_ context.Context, e *environment) (list []finding) {
 	for _, name := range []string{"GH_TOKEN", "GITHUB_TOKEN"} {
-		if value, _ := e.p.Lookup(name); value != "" && !slices.Contains(e.config.Agent.PassEnv, name) {
+		withheld := slices.Contains(e.config.SecretVars, name)
+		if value, _ := e.p.Lookup(name); value != "" && !withheld && !slices.Contains(e.config.Agent.PassEnv, name) {
 			list = append(list, warn(name+" is set, but only hooks get it, not agents", "add it to agent.pass_env if agents use gh or push to GitHub")...)
 		}
 	}

@@ -68,12 +68,7 @@ func checkKey(_ context.Context, e *environment) []finding {
 		return warn("is in "+e.p.Path+", where everyone who can read the repository sees it", fmt.Sprintf(
 			"write api_key: $%s there, and put %[1]s=… into %s (mode 0600)", workflow.APIKeyVar, e.p.EnvPath()))
 	case e.config.Tracker.APIKey == "":
-		name := workflow.APIKeyVar
-		for _, n := range slices.Backward(names) {
-			if n != workflow.APIKeyVar && n != workflow.LiteralKeyVar {
-				name = n // the one that the workflow names
-			}
-		}
+		name := e.config.KeyVar
 		if v, set := e.p.Env.Lookup(name); set && v == "" && e.p.EnvFile[name] != "" {
 			return fail("missing: the variable "+name+" is set but empty, and overrides the environment file", "unset "+name)
 		}

@@ -68,13 +68,15 @@ func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 	return l, nil
 }
 
-// Secrets returns the tracker's secret values. If no tracker can be built from the configuration, that is its key.
+// Secrets returns the secret values of the tracker and of the repository. If no tracker can be built from the configuration, that is
+// its key.
 func Secrets(cfg *workflow.Config) []string {
+	secrets := []string{cfg.Repository.Token.Reveal()}
 	tracker, err := NewTracker(cfg, time.Now, nil)
 	if err != nil {
-		return []string{cfg.Tracker.APIKey.Reveal()}
+		return append(secrets, cfg.Tracker.APIKey.Reveal())
 	}
-	return tracker.Secrets
+	return append(secrets, tracker.Secrets...)
 }
 
 // RunnerConfig returns the configuration of a worker.
@@ -101,6 +103,9 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		TurnTimeout: cfg.Codex.TurnTimeout, StallTimeout: cfg.Codex.StallTimeout,
 		OnApproval: approvals[cfg.Agent.OnApproval], AnswerTimeout: cfg.Agent.AnswerTimeout,
 		KeepGitConfig: cfg.Agent.KeepGitConfig, ResumeThread: cfg.Agent.ResumeThread, KeepRemoved: cfg.Workspace.KeepRemoved,
+	}
+	if r := cfg.Repository; r.OpensPullRequests() {
+		c.Repository.GitHub = host.GitHub{API: r.API, Repository: r.OwnerName, Token: r.Token.Reveal(), TokenVar: r.TokenVar}
 	}
 	for hook, line := range cfg.HookLines {
 		c.Hooks.Where[hook] = fmt.Sprintf("%s:%d", cfg.FileName, line)

@@ -167,6 +167,9 @@ func EndLine(run reconcile.Run) string {
 	case d.Commit != "":
 		line += fmt.Sprintf("; delivered %s to %s", text.Plural(d.Commits, "commit"), d.Branch)
 	}
+	if pr := run.Delivery.PullRequest; pr != "" {
+		line += "; pull request " + pr
+	}
 	return term.Visible(line)
 }
 
@@ -217,6 +220,13 @@ func Issue(w *term.Env, v view.Issue) {
 	printRequests(w, v.GeneratedAt, v.Requests)
 	if e := v.TrackerErr; e != nil {
 		printField(w, "tracker", "did not answer: "+e.Code+": "+e.Message)
+	}
+	if d := v.Delivered; d != nil {
+		line := fmt.Sprintf("%.12s on %s, %s", d.Commit, d.Branch, term.AgoText(w, v.GeneratedAt, d.At))
+		if d.PullRequest != "" {
+			line += ", pull request " + d.PullRequest
+		}
+		printField(w, "delivered", line)
 	}
 	printWorkspace(w, v.Workspace)
 	if v.ThreadID != nil {

@@ -28,12 +28,13 @@ type Issue struct {
 	RunsKept    int        `json:"runs_kept"`
 	ThreadID    *string    `json:"thread_id"`
 	// HookFailures are the hooks that failed in the newest run.
-	HookFailures []HookFailure    `json:"hook_failures"`
-	Workspace    *WorkspaceRow    `json:"workspace"`
-	Totals       Totals           `json:"codex_totals"`
-	Requests     []RequestRow     `json:"pending_requests"`
-	LogDir       *string          `json:"log_dir"`
-	TrackerErr   *reconcile.Error `json:"tracker_error"` // why the tracker did not answer
+	HookFailures []HookFailure        `json:"hook_failures"`
+	Delivered    *reconcile.Delivered `json:"delivered"` // what was pushed last; null if nothing was
+	Workspace    *WorkspaceRow        `json:"workspace"`
+	Totals       Totals               `json:"codex_totals"`
+	Requests     []RequestRow         `json:"pending_requests"`
+	LogDir       *string              `json:"log_dir"`
+	TrackerErr   *reconcile.Error     `json:"tracker_error"` // why the tracker did not answer
 	// Commands are an operator's commands about the issue that no pass has carried out yet.
 	Commands []string   `json:"pending_commands"`
 	Schedule bool       `json:"schedule_active"`
@@ -173,12 +174,16 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 	}
 	if known {
 		r.id, r.identifier = id, identifier
-		var errs [4]error
+		var errs [5]error
 		r.runs, errs[0] = r.db.Views.RunsOfIssue(ctx, id, shownRuns)
 		v.RunsKept, errs[1] = r.db.Views.CountRuns(ctx, id)
 		totals, err := r.db.Views.IssueTotals(ctx, id)
 		v.Totals, errs[2] = Totals{Tokens(totals.Tokens), totals.Runtime.Seconds()}, err
 		r.skip, r.skipped, errs[3] = r.db.Views.SkipOf(ctx, id)
+		delivered, found, err := r.db.Views.Delivered(ctx, id)
+		if errs[4] = err; found {
+			v.Delivered = &delivered
+		}
 		if err := errors.Join(errs[:]...); err != nil {
 			return err
 		}

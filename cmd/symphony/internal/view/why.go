@@ -62,7 +62,7 @@ func (r *issueReader) explainRun(requests []RequestRow) (Why, Next) {
 		return Why{"stopping", "its run is asked to end: " + run.StopReason}, next
 	case run.Kind == reconcile.DeliveryRun:
 		next.Message = "when its commits are pushed, a pass continues or releases the issue"
-		return Why{string(reconcile.Delivering), "its commits are being pushed"}, next
+		return Why{string(reconcile.Delivering), "its commits are being delivered"}, next
 	case len(requests) > 0:
 		var ids []string
 		for _, request := range requests {
@@ -127,8 +127,8 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 		reconcile.NoSlot:       "no slot was free at the last pass",
 		reconcile.Requested:    "an operator asked for another run",
 
-		reconcile.Delivering:     "the commits of its last run have not been pushed yet",
-		reconcile.DeliveryFailed: "its commits could not be pushed" + last,
+		reconcile.Delivering:     "the commits of its last run have not been delivered yet",
+		reconcile.DeliveryFailed: "its commits could not be delivered" + last,
 	}[c.Kind]
 	return Why{string(c.Kind), cmp.Or(message, "it waits"+last)}
 }

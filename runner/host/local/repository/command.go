@@ -2,6 +2,7 @@ package repository
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,10 +58,15 @@ func (m *Mirror) command(ctx context.Context, env, args []string) *exec.Cmd {
 	for _, s := range settings {
 		all = append(all, "-c", s)
 	}
-	cmd := exec.CommandContext(ctx, program(env), append(append(all, "--no-pager"), args...)...)
-	cmd.Dir = filepath.Dir(m.path)                                  // no agent can write there
-	cmd.Env = append([]string{"SSH_ASKPASS_REQUIRE=never"}, env...) // unless the operator has set it
-	cmd.Env = append(cmd.Env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
+	env = append([]string{"SSH_ASKPASS_REQUIRE=never"}, env...) // unless the operator has set it
+	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
+	return m.program(ctx, cmp.Or(lookPath("git", env), "git"), env, append(append(all, "--no-pager"), args...))
+}
+
+// program returns a command that starts in the directory of the mirrors, where no agent can write.
+func (m *Mirror) program(ctx context.Context, path string, env, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir, cmd.Env = filepath.Dir(m.path), env
 	cmd.ExtraFiles = m.inherit()
 	if m.locked != nil {
 		cmd.ExtraFiles = m.inherit(m.locked)
@@ -71,21 +77,21 @@ func (m *Mirror) command(ctx context.Context, env, args []string) *exec.Cmd {
 	return cmd
 }
 
-// program returns the path of git in an environment, whose PATH may be another one than that of this process.
-func program(env []string) string {
+// lookPath returns the path of a program in an environment, whose PATH may be another one than that of this process.
+func lookPath(name string, env []string) string {
 	for _, entry := range slices.Backward(env) {
 		list, isPath := strings.CutPrefix(entry, "PATH=")
 		if !isPath {
 			continue
 		}
 		for _, dir := range filepath.SplitList(list) {
-			if path, err := exec.LookPath(filepath.Join(dir, "git")); err == nil && filepath.IsAbs(path) {
+			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(path) {
 				return path
 			}
 		}
 		break
 	}
-	return "git"
+	return ""
 }
 
 // Environ returns an environment for New: env without the variables that say which repository git works on, and without those in
@@ -104,7 +110,7 @@ var repositoryVars = []string{
 	"GIT_QUARANTINE_PATH", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
 }
 
-// run runs git. Its error consists of the lines that git, ssh and the remote have written.
+// run runs a command. Its error consists of the lines that git, ssh and the remote, or gh, have written.
 func (m *Mirror) run(cmd *exec.Cmd) error {
 	if err := proc.SealDescriptors(); err != nil { // ssh or a credential helper may stay in the background
 		return err
@@ -121,23 +127,23 @@ func (m *Mirror) run(cmd *exec.Cmd) error {
 	said, _ := complaint.Text()
 	lines := m.complaints(string(said))
 	if lines == "" {
-		return fmt.Errorf("git %s: %w", verb(cmd), err)
+		return fmt.Errorf("%s: %w", verb(cmd), err)
 	}
-	return gitError{lines, err}
+	return saidError{lines, err}
 }
 
-// gitError has the lines that git has written as its text.
-type gitError struct {
+// saidError has the lines that a program has written as its text.
+type saidError struct {
 	lines string
 	err   error
 }
 
-func (e gitError) Error() string { return e.lines }
-func (e gitError) Unwrap() error { return e.err }
+func (e saidError) Error() string { return e.lines }
+func (e saidError) Unwrap() error { return e.err }
 
-// verb returns what git was asked to do.
+// verb returns what git or gh was asked to do: git push, gh api.
 func verb(cmd *exec.Cmd) string {
-	return cmd.Args[slices.Index(cmd.Args, "--no-pager")+1]
+	return filepath.Base(cmd.Args[0]) + " " + cmd.Args[max(0, slices.Index(cmd.Args, "--no-pager"))+1]
 }
 
 func (m *Mirror) output(cmd *exec.Cmd) (string, error) {
