@@ -51,7 +51,8 @@ var RunErrors = []struct{ Codes, Next string }{
 		"repository_unavailable", "see that this account can reach `repository.url` with `git ls-remote URL`; runs start again when it can",
 	},
 	{
-		"delivery_failed", "correct what git or the remote says; passes push again, without an agent, and `symphony deliver ISSUE` pushes now",
+		"delivery_failed", "correct what git, the remote or GitHub says; passes deliver again, without an agent, and " +
+			"`symphony deliver ISSUE` delivers now",
 	},
 	{
 		"delivery_conflict", "someone else changed the branch: merge it in the workspace (`symphony takeover ISSUE`) or delete it on the " +
