@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -124,9 +125,17 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	return c
 }
 
-// SecretFiles are the directory of the environment files of all projects, and codex's login.
+// SecretFiles are the directory of the environment files of all projects, those to which links there lead, and codex's login.
 func SecretFiles(p *Project, account *state.Account) []string {
-	return []string{Resolve(filepath.Dir(p.EnvPath())), Resolve(filepath.Join(account.Home, "auth.json"))}
+	dir := Resolve(filepath.Dir(p.EnvPath()))
+	list := []string{dir, Resolve(filepath.Join(account.Home, "auth.json"))}
+	entries, _ := os.ReadDir(dir) // it need not exist
+	for _, e := range entries {
+		if real := Resolve(filepath.Join(dir, e.Name())); !text.PathInside(dir, real) {
+			list = append(list, real)
+		}
+	}
+	return list
 }
 
 // Launcher returns the launcher that codex.command starts in an environment, if any.
