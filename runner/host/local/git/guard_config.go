@@ -149,7 +149,7 @@ const safeSettings = `
 am threeway keepcr
 apply whitespace ignorewhitespace
 branch autosetupmerge autosetuprebase sort
-branch. merge rebase description vscode-merge-base gh-merge-base github-pr-owner-number github-pr-base-branch
+branch. rebase description vscode-merge-base gh-merge-base github-pr-owner-number github-pr-base-branch
 commit cleanup status verbose
 core abbrev autocrlf bare bigfilethreshold checkstat commitgraph compression eol filemode ignorecase logallrefupdates longpaths
 core multipackindex precomposeunicode preloadindex quotepath repositoryformatversion safecrlf sparsecheckout sparsecheckoutcone
@@ -231,8 +231,12 @@ func (c configRules) allows(s setting) bool {
 	switch section + " " + s.name {
 	case "remote. url", "remote. pushurl", "submodule. url":
 		return networkURL(s.value) && (s.section != "remote" || !c.theirs[s.sub])
-	case "branch. remote", "branch. pushremote", "remote pushdefault", "checkout defaultremote", "extensions partialclone":
+	case "checkout defaultremote", "extensions partialclone":
 		return s.value == "." || c.remotes[s.value]
+	case "branch. remote", "branch. pushremote", "remote pushdefault": // one of several remotes would get what is meant for another
+		return s.value == "." || c.remotes[s.value] && len(c.theirs) < 2
+	case "branch. merge": // with push.default=upstream a push goes there
+		return s.value == "refs/heads/"+s.sub
 	case "submodule. update":
 		return slices.Contains([]string{"checkout", "rebase", "merge", "none"}, s.value)
 	case "core worktree":

@@ -133,8 +133,9 @@ const manyDirs = `mkdir -p $(seq -f 'many/%g/.git' 2100); printf '[submodule "s"
 
 // remote is a repository of the operator's, servers are two that git takes for a server.
 const (
-	remote  = `git init -q --bare "$MARK.git"; git remote add origin "$MARK.git"; git push -q origin main; `
-	servers = `git init -q --bare "$MARK-good"; git init -q --bare "$MARK-evil"; git config url."$MARK-".insteadOf https://h.invalid/; git remote add origin https://h.invalid/good; `
+	remote   = `git init -q --bare "$MARK.git"; git remote add origin "$MARK.git"; git push -q origin main; `
+	companys = `git init -q --bare "$MARK-company.git"; git remote add company "$MARK-company.git"; `
+	servers  = `git init -q --bare "$MARK-good"; git init -q --bare "$MARK-evil"; git config url."$MARK-".insteadOf https://h.invalid/; git remote add origin https://h.invalid/good; `
 )
 
 // elsewhere is a repository that runs a program, outside of the workspace.
@@ -241,6 +242,21 @@ var attacks = []struct {
 	{
 		name: "another remote for a branch", operator: servers, agent: `git remote add evil https://h.invalid/evil; git config branch.main.remote evil; git config branch.main.merge refs/heads/main`,
 		hook: `git push -q; git -C "$MARK-evil" rev-parse -q --verify main && touch "$MARK"`, undone: []string{"branch.main.remote"},
+	},
+	{
+		name: "another branch for a push", operator: remote + `git config push.default upstream; git switch -qc work; git push -qu origin work`,
+		agent: `git commit -q --allow-empty -m evil; git config branch.work.merge refs/heads/main`,
+		hook:  `git push -q; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse HEAD)" && touch "$MARK"`, undone: []string{"branch.work.merge"},
+	},
+	{
+		name: "another branch for the pushes of a new branch", operator: remote + `git config push.default upstream`,
+		agent: `git switch -qc new; git branch -qu origin/main; git commit -q --allow-empty -m evil`,
+		hook:  `git push -q; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse HEAD)" && touch "$MARK"`, undone: []string{"branch.new.merge"},
+	},
+	{
+		name: "another remote of the operator", operator: remote + companys + `git config push.default current`,
+		agent: `git config branch.main.remote company; git config branch.main.pushRemote company; git config remote.pushDefault company`,
+		hook:  `git push -q; git -C "$MARK-company.git" rev-parse -q --verify main && touch "$MARK"`, undone: []string{"branch.main.remote", "branch.main.pushremote", "remote.pushdefault"},
 	},
 	{name: "a long list of a rebase", agent: `GIT_SEQUENCE_EDITOR='f() { echo break > "$1"; }; f' git rebase -i HEAD
 		{ head -c 1100000 /dev/zero | tr '\0' '#'; echo; echo "exec touch \"$MARK\""; } > .git/rebase-merge/git-rebase-todo`, hook: "git rebase --continue", undone: []string{"rebase-merge/git-rebase-todo"}},
@@ -715,8 +731,8 @@ func TestSettle(t *testing.T) {
 		{"a subsection without a name", was + "[user \"\"]\n\tname = x\n", was, []string{"config"}},
 		{"both", was + "[user]\n\tname = x\n[pager]\n\tlog = x\n", was + "[user]\n\tname = x\n", []string{"pager.log"}},
 		{
-			"a branch at a remote that goes", was + "[remote \"r\"]\n\turl = /x\n[branch \"b\"]\n\tremote = r\n\tmerge = m\n",
-			was + "[branch \"b\"]\n\tmerge = m\n",
+			"a branch at a remote that goes", was + "[remote \"r\"]\n\turl = /x\n[branch \"b\"]\n\tremote = r\n\tmerge = refs/heads/b\n",
+			was + "[branch \"b\"]\n\tmerge = refs/heads/b\n",
 			[]string{"remote.r.url", "branch.b.remote"},
 		},
 	} {

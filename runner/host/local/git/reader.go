@@ -126,7 +126,7 @@ func (r *reader) readReferences() error {
 
 // headOf returns the content of HEAD in a git directory, and its commit.
 func (r *reader) headOf(gitDir string) (content, commit string, err error) {
-	data, err := files.ReadRegular(filepath.Join(gitDir, "HEAD"), maxGitFile)
+	data, err := files.ReadRegular(filepath.Join(gitDir, "HEAD"), maxHead)
 	if err != nil {
 		return "", "", err
 	}
@@ -287,8 +287,11 @@ type repository struct {
 	inTree bool // gitDir is <work tree>/.git, a real directory
 }
 
-// maxGitFile is the maximum size of git's own files that are read, in bytes. packed-refs is the largest of them.
-const maxGitFile = 32 << 20
+// The maximum sizes of git's own files that are read, in bytes. packed-refs is the largest of them.
+const (
+	maxGitFile = 32 << 20
+	maxHead    = 8 << 10 // the name of a branch is shown to operators
+)
 
 // openRepository reads <tree>/.git; ok is false if there is no repository, or not a valid one. The result is not trusted: it
 // may point anywhere.

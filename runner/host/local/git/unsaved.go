@@ -24,6 +24,7 @@ const (
 	unsavedTimeout  = 30 * time.Second // for one workspace
 	maxRepositories = 50               // that are examined in one workspace
 	maxNamed        = 10               // commits and files of one repository that Unsaved names
+	maxItem         = 300              // bytes of such a name
 )
 
 // Unsaved describes the work below dir that exists nowhere else, for instance "2 commits not on any remote, 1 change not committed",
@@ -240,7 +241,7 @@ func (u *unsavedSearch) changes(ctx context.Context, r *reader) []string {
 func (u *unsavedSearch) name(n int, item string) {
 	switch {
 	case n <= maxNamed:
-		u.items = append(u.items, item)
+		u.items = append(u.items, text.Within(item, maxItem))
 	case n == maxNamed+1:
 		u.items = append(u.items, "…")
 	}

@@ -132,6 +132,22 @@ func TestUnsavedUnreadable(t *testing.T) {
 	}
 }
 
+// An agent does not fill an operator's terminal with the name of a branch or of a commit.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(realTemp(t), "ws")
+	clone(t, dir)
+	sh(t, dir, "head -c 1000000 /dev/zero | tr '\\0' x | git commit -q --allow-empty -F -")
+	_, items := Unsaved(t.Context(), dir, "")
+	if got := strings.Join(items, "\n"); got == "" || len(got) > 700 {
+		t.Errorf("%d bytes", len(got))
+	}
+	sh(t, dir, "{ printf 'ref: refs/heads/'; head -c 1000000 /dev/zero | tr '\\0' x; } > .git/HEAD")
+	if g, _, err := Inspect(t.Context(), dir); err == nil {
+		t.Errorf("the branch has %d bytes", len(*g.Branch))
+	}
+}
+
 // The branches of a linked worktree remain in the main repository, but not the commits of a detached HEAD.
 func TestUnsavedLinkedWorktree(t *testing.T) {
 	t.Parallel()
