@@ -368,7 +368,7 @@ func (c *crashScene) checkRemote() {
 	if len(mirrors) != 2 || !strings.HasSuffix(mirrors[1], ".git.lock") {
 		c.t.Fatalf("mirrors: %q", mirrors)
 	}
-	if refs := c.git("--git-dir", mirrors[0], "for-each-ref", "--format=%(refname)"); refs != "refs/heads/main\nrefs/heads/symphony/ABC-1\n" {
+	if refs := c.git("--git-dir", mirrors[0], "for-each-ref", "--format=%(refname)", "refs/heads"); refs != "refs/heads/main\nrefs/heads/symphony/ABC-1\n" {
 		c.t.Errorf("the mirror has the references\n%s", refs)
 	}
 	c.git("--git-dir", mirrors[0], "fsck", "--connectivity-only")

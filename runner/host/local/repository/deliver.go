@@ -21,7 +21,8 @@ import (
 //
 // The branch is overwritten only if it is where symphony has left it. If it is elsewhere, it may be because the answer to an earlier
 // push was lost. So a commit that the work descends from is replaced as well, which removes nothing from the branch, but not if the
-// base or the last delivery contains it: then someone has made or moved the branch. One that was deleted is created again.
+// base or the last delivery contains it: then someone has made or moved the branch. One that was deleted is created again. A branch
+// that was there before the first delivery is not touched, also if the work descends from it: an agent can build on any branch.
 func (m *Mirror) Deliver(ctx context.Context, workspace, branch, delivered string) (answer host.DeliverAnswer, err error) {
 	head, err := git.HeadOf(workspace)
 	if err != nil {
@@ -141,6 +142,9 @@ func (m *Mirror) count(ctx context.Context, commit, base, delivered string) (n i
 // push pushes a commit to the branch, and makes sure that it is there, whatever git push says.
 func (m *Mirror) push(ctx context.Context, commit, base, branch, delivered string) error {
 	expected := delivered
+	if err := m.recordAttempt(ctx, commit, branch); err != nil {
+		return m.failed(host.CodeDeliveryFailed, "record the push to "+branch, err)
+	}
 	for range 2 {
 		pushErr := m.run(m.pushCommand(ctx, commit, branch, expected))
 		at, err := m.remoteCommit(ctx, branch)
@@ -154,6 +158,8 @@ func (m *Mirror) push(ctx context.Context, commit, base, branch, delivered strin
 		case at == expected:
 			return m.failed(host.CodeDeliveryFailed, "push to "+branch, pushErr)
 		case at == "": // it was deleted, for instance after it was merged
+		case delivered == "" && !m.attempted(ctx, at, branch):
+			return m.conflict(branch, at)
 		case m.contains(ctx, commit, at) && !m.contains(ctx, "refs/heads/"+base, at) && !m.contains(ctx, delivered, at):
 		default:
 			return m.conflict(branch, at)
@@ -161,6 +167,19 @@ func (m *Mirror) push(ctx context.Context, commit, base, branch, delivered strin
 		expected = at
 	}
 	return m.conflict(branch, expected)
+}
+
+// attempts is the directory of references to all commits that were to be pushed to a branch, in a directory for each branch.
+const attempts = "refs/symphony/"
+
+// recordAttempt records that a commit is going to be pushed to a branch.
+func (m *Mirror) recordAttempt(ctx context.Context, commit, branch string) error {
+	return m.withLock(ctx, func() error { return m.run(m.localGit(ctx, "update-ref", attempts+branch+"/"+commit, commit)) })
+}
+
+// attempted reports whether a commit may have been pushed to a branch from here.
+func (m *Mirror) attempted(ctx context.Context, commit, branch string) bool {
+	return m.run(m.localGit(ctx, "show-ref", "--verify", "--quiet", attempts+branch+"/"+commit)) == nil
 }
 
 func (m *Mirror) conflict(branch, at string) error {

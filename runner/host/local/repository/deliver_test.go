@@ -102,8 +102,8 @@ func TestBranchChangedByOthers(t *testing.T) {
 	}
 }
 
-// A branch that existed before the first delivery belongs to someone else, unless it has commits of this workspace: then the
-// record of an earlier delivery was lost.
+// A branch that existed before the first delivery belongs to someone else, also if an agent has built on it, unless it was pushed
+// from this mirror: then the record of an earlier delivery was lost.
 func TestBranchExists(t *testing.T) {
 	p := newPlace(t)
 	p.mustClone("one")
@@ -113,7 +113,13 @@ func TestBranchExists(t *testing.T) {
 		_, err := p.deliver("one", "")
 		wantFault(t, err, host.CodeDeliveryConflict)
 	}
-	p.sh("git -C remote.git update-ref -d refs/heads/work/one")
+	p.sh("cd person; git push -qf origin $(git commit-tree -m theirs -p main main^{tree}):refs/heads/work/one")
+	p.sh("cd one; git fetch -q ../remote.git work/one; git reset -q --hard FETCH_HEAD")
+	commit = p.commit("one", "on top")
+	_, err := p.deliver("one", "")
+	wantFault(t, err, host.CodeDeliveryConflict)
+	p.sh("git -C remote.git update-ref -d refs/heads/work/one; git -C one reset -q --hard HEAD^^")
+	commit = p.commit("one", "first")
 	p.mustDeliver("one", "")
 	next := p.commit("one", "second")
 	test.Equal(t, "after a lost record", p.mustDeliver("one", ""), host.DeliverAnswer{Commit: next, Base: "main", Commits: 2})
@@ -237,5 +243,5 @@ func TestAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	test.Equal(t, "branches", p.sh("git -C remote.git for-each-ref | wc -l"), "7")
-	test.Equal(t, "mirror", p.sh("git -C mirrors/*.git fsck --connectivity-only 2>&1; git -C mirrors/*.git for-each-ref | wc -l"), "7")
+	test.Equal(t, "mirror", p.sh("git -C mirrors/*.git fsck --connectivity-only 2>&1; git -C mirrors/*.git for-each-ref refs/heads | wc -l"), "7")
 }
