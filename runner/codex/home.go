@@ -125,6 +125,15 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 	if path, ok := config["model_catalog_json"].(string); ok && !filepath.IsAbs(path) && !strings.HasPrefix(path, "~") {
 		config["model_catalog_json"] = filepath.Join(home, path) // codex resolves it from the directory of config.toml
 	}
+	providers, _ := config["model_providers"].(map[string]any)
+	for _, p := range providers {
+		provider, _ := p.(map[string]any)
+		if auth, ok := provider["auth"].(map[string]any); ok { // codex would start its command in the workspace
+			if dir, _ := auth["cwd"].(string); !filepath.IsAbs(dir) && !strings.HasPrefix(dir, "~") {
+				auth["cwd"] = filepath.Join(home, dir)
+			}
+		}
+	}
 	for path, keep := range sharedRestrictions {
 		table, key, nested := strings.Cut(path, ".")
 		from, _ := operators[table].(map[string]any)
