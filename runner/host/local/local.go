@@ -85,7 +85,7 @@ func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 	r.space, r.guard = w, nil
 	if w != nil {
 		r.guard = &git.Guard{
-			Tree: w.Path, Temp: []string{w.TmpDir, w.CacheDir}, File: filepath.Join(w.WorkDir(), "git-trusted.json"), Verify: w.Verify, Off: keepGit,
+			Tree: w.Path, Temp: []string{w.TmpDir, w.CacheDir}, File: w.GitFile(), Verify: w.Verify, Off: keepGit,
 		}
 	}
 }

@@ -120,7 +120,9 @@ const (
 	// noteSuffix is appended to an entry's name for the note beside it, and deletingSuffix before its deletion begins.
 	noteSuffix     = ".note"
 	deletingSuffix = ".deleting"
-	maxNote        = 64 << 10 // bytes
+	// gitSuffix is appended to it for the copy of GitFile.
+	gitSuffix = ".git" + noteSuffix
+	maxNote   = 64 << 10 // bytes
 	// RecheckUnsaved is the time between two examinations of a workspace with unsaved work.
 	RecheckUnsaved = time.Hour
 )
@@ -188,6 +190,12 @@ func (r *Root) Unsaved(ctx context.Context, rec Record) (work string, items []st
 	return git.Unsaved(ctx, filepath.Join(r.Path, rec.Key), rec.Outside, r.work(rec.Key))
 }
 
+// removeNotesOf removes what is stored beside an entry of the trash. PurgeTrash removes what is left.
+func removeNotesOf(entry string) {
+	_ = os.Remove(entry + noteSuffix)
+	_ = os.Remove(entry + gitSuffix)
+}
+
 // examine returns the note for a workspace that is about to be removed.
 func (w *Workspace) examine(ctx context.Context) note {
 	n := note{SavedAt: time.Now(), Workspace: &w.rec}
@@ -215,8 +223,13 @@ func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, 
 		n.Project, n.Keep = r.Trash.Project, r.Trash.Keep
 		n.Boot, n.Mono, _ = r.clock() // on an error the wall clock counts
 		writeNote(to, n)
-		if err = os.Rename(path, to); err != nil {
-			_ = os.Remove(to + noteSuffix)
+		// What an agent has left is still to be compared with it after a restoration. It is a new note for removeNotes.
+		_ = os.Chtimes(r.gitFile(key), time.Time{}, time.Now()) // it may not exist
+		if err = os.Link(r.gitFile(key), to+gitSuffix); err == nil || files.Absent(err) {
+			err = os.Rename(path, to)
+		}
+		if err != nil {
+			removeNotesOf(to)
 		}
 	}
 	if err == nil {
@@ -238,7 +251,7 @@ func (r *Root) DeleteTrash(ctx context.Context, path string) error {
 	if to := deletingPath(path); to != path {
 		writeNote(to, n)
 		err := os.Rename(path, to)
-		_ = os.Remove(path + noteSuffix)                   // PurgeTrash removes a note without its entry
+		removeNotesOf(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // otherwise it was restored or deleted by another process
 			return files.Failed(err, "delete %s", path)
 		}
@@ -247,7 +260,7 @@ func (r *Root) DeleteTrash(ctx context.Context, path string) error {
 	}
 	err := files.RemoveTree(ctx, path)
 	if err == nil {
-		_ = os.Remove(path + noteSuffix)
+		removeNotesOf(path)
 	} else if ctx.Err() == nil {
 		n.Undeletable = true
 		writeNote(path, n)
@@ -374,7 +387,7 @@ func (r *Root) removeNotes() {
 	for _, name := range notes {
 		path := filepath.Join(r.trash(), name)
 		info, err := os.Lstat(path)
-		_, missing := os.Lstat(strings.TrimSuffix(path, noteSuffix))
+		_, missing := os.Lstat(strings.TrimSuffix(strings.TrimSuffix(path, gitSuffix), noteSuffix))
 		if err == nil && errors.Is(missing, fs.ErrNotExist) && time.Since(info.ModTime()) > time.Hour {
 			_ = os.Remove(path)
 		}

@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -67,6 +68,9 @@ func (r *Root) Restore(t Removed) (path string, err error) {
 	rec := *t.Record
 	rec.State, rec.Path, rec.Restored = Prepared, w.Path, true
 	rec.Unsaved, rec.UnsavedAt, rec.KeptSince = "", time.Time{}, time.Time{}
+	if err := w.restoreGitFile(t.Path + gitSuffix); err != nil {
+		return "", files.Failed(err, "restore the git settings that are trusted in %s", w.Path)
+	}
 	// Of a record without a directory the next run makes a new workspace.
 	if err := r.writeRecord(rec); err != nil {
 		return "", err
@@ -78,6 +82,18 @@ func (r *Root) Restore(t Removed) (path string, err error) {
 	if err != nil {
 		return "", files.Failed(err, "restore %s", w.Path)
 	}
-	_ = os.Remove(t.Path + noteSuffix) // PurgeTrash removes a note without its entry
+	removeNotesOf(t.Path)
 	return w.Path, nil
+}
+
+// restoreGitFile restores GitFile from its copy, if no agent has worked here since.
+func (w *Workspace) restoreGitFile(from string) error {
+	if err := w.makeWork(); err != nil {
+		return err
+	}
+	err := os.Link(from, w.GitFile())
+	if files.Absent(err) || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
 }

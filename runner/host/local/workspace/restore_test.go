@@ -25,19 +25,27 @@ func removedOne(t *testing.T, r *Root, identifier string) Removed {
 func TestRestore(t *testing.T) {
 	r := newRoot(t)
 	r.Trash.Keep = time.Hour
-	entry := removedOne(t, r, "A")
+	w := ready(t, r, owner("A", "r1"))
+	test.OK(t, os.WriteFile(w.GitFile(), []byte("trusted"), 0o600))
+	_, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
+	test.OK(t, err)
+	wantExist(t, false, w.GitFile())
+	list, err := r.Removed(t.Context(), day, r.Trash.Project)
+	test.OK(t, err)
+	entry := list[0]
 	if !entry.At.Equal(day) || !entry.Due.Equal(day.Add(time.Hour)) {
 		t.Errorf("%+v", entry)
 	}
 	path, err := r.Restore(entry)
 	test.OK(t, err)
 	wantExist(t, true, filepath.Join(path, "work"))
+	wantExist(t, true, w.GitFile())
 	wantTrash(t, r, 0)
 	rec := wantRecord(t, r, "A", Prepared, "r2")
 	if !rec.Restored {
 		t.Errorf("%+v", rec)
 	}
-	w := acquire(t, r, owner("A", "r3"))
+	w = acquire(t, r, owner("A", "r3"))
 	if w.Created || w.ID != rec.ID || wantRecord(t, r, "A", Prepared, "r3").Restored {
 		t.Errorf("%+v, %+v", w, rec)
 	}

@@ -37,11 +37,12 @@ type Root struct {
 // metaDir contains all of symphony's own files in a root. No key is equal to it, because a key with a leading dot ends in a hash.
 const metaDir = ".symphony"
 
-func (r *Root) meta() string             { return filepath.Join(r.Path, metaDir) }
-func (r *Root) work(key string) string   { return filepath.Join(r.meta(), "work", key) }
-func (r *Root) trash() string            { return filepath.Join(r.meta(), "trash") }
-func (r *Root) record(key string) string { return filepath.Join(r.meta(), key+".json") }
-func (r *Root) lock(key string) string   { return filepath.Join(r.meta(), key+".lock") }
+func (r *Root) meta() string              { return filepath.Join(r.Path, metaDir) }
+func (r *Root) work(key string) string    { return filepath.Join(r.meta(), "work", key) }
+func (r *Root) gitFile(key string) string { return filepath.Join(r.work(key), "git-trusted.json") }
+func (r *Root) trash() string             { return filepath.Join(r.meta(), "trash") }
+func (r *Root) record(key string) string  { return filepath.Join(r.meta(), key+".json") }
+func (r *Root) lock(key string) string    { return filepath.Join(r.meta(), key+".lock") }
 
 // OpenRoot opens the root at path, which must be absolute, and creates what is missing, private to the account. Its errors are
 // workspace_root_unusable and disk_full.

@@ -204,6 +204,9 @@ func (w *Workspace) Lease() *os.File { return w.lease }
 // WorkDir is symphony's directory for the workspace. Agents can write only to tmp and cache in it.
 func (w *Workspace) WorkDir() string { return w.root.work(w.Key) }
 
+// GitFile is the path of the snapshot of trusted git settings, which is kept with a removed workspace.
+func (w *Workspace) GitFile() string { return w.root.gitFile(w.Key) }
+
 // MirrorsDir contains the mirrors of repositories that the workspaces of the root share. Agents can't write there.
 func (w *Workspace) MirrorsDir() string { return filepath.Join(w.root.meta(), "mirrors") }
 
