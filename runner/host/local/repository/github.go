@@ -22,7 +22,7 @@ type gitHub struct {
 	host.GitHub
 	by    string // whose rights it uses: gh or $GITHUB_TOKEN
 	login string // what to do if GitHub does not accept them
-	send  func(ctx context.Context, method, path string, body []byte) (*http.Response, []byte, error)
+	send  func(ctx context.Context, method, path string, body []byte) (reply, error)
 }
 
 const (
@@ -40,7 +40,7 @@ func (m *Mirror) gitHub(ctx context.Context, where host.GitHub) (*gitHub, error)
 		defer cancel()
 		err := m.run(m.gh(limited, gh, "auth", "status", "--hostname", name))
 		if err == nil {
-			send := func(ctx context.Context, method, path string, body []byte) (*http.Response, []byte, error) {
+			send := func(ctx context.Context, method, path string, body []byte) (reply, error) {
 				return m.sendByGh(ctx, gh, name, method, path, body)
 			}
 			return &gitHub{where, "gh", "run gh auth login --hostname " + name, send}, nil
@@ -50,7 +50,7 @@ func (m *Mirror) gitHub(ctx context.Context, where host.GitHub) (*gitHub, error)
 	if where.Token == "" {
 		return nil, errors.New(why + ", and WORKFLOW.md has no repository.token; run gh auth login --hostname " + name + ", or set repository.token")
 	}
-	send := func(ctx context.Context, method, path string, body []byte) (*http.Response, []byte, error) {
+	send := func(ctx context.Context, method, path string, body []byte) (reply, error) {
 		return sendByToken(ctx, where, method, path, body)
 	}
 	return &gitHub{where, "$" + where.TokenVar, "put a valid token into $" + where.TokenVar, send}, nil
@@ -62,7 +62,7 @@ func (m *Mirror) gh(ctx context.Context, gh string, args ...string) *exec.Cmd {
 	return m.program(ctx, gh, env, args)
 }
 
-func (m *Mirror) sendByGh(ctx context.Context, gh, name, method, path string, body []byte) (*http.Response, []byte, error) {
+func (m *Mirror) sendByGh(ctx context.Context, gh, name, method, path string, body []byte) (reply, error) {
 	args := []string{"api", "--hostname", name, "--include", "--method", method, "--header", "Accept: " + mediaType}
 	if body != nil {
 		args = append(args, "--input", "-")
@@ -73,17 +73,17 @@ func (m *Mirror) sendByGh(ctx context.Context, gh, name, method, path string, bo
 	failed := m.run(cmd) // also if GitHub refuses the request
 	answer, err := http.ReadResponse(bufio.NewReader(&out), nil)
 	if err != nil {
-		return nil, nil, cmp.Or(failed, err)
+		return reply{}, cmp.Or(failed, err)
 	}
 	return read(answer)
 }
 
 const mediaType = "application/vnd.github+json"
 
-func sendByToken(ctx context.Context, g host.GitHub, method, path string, body []byte) (*http.Response, []byte, error) {
+func sendByToken(ctx context.Context, g host.GitHub, method, path string, body []byte) (reply, error) {
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(g.API, "/")+"/"+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, err
+		return reply{}, err
 	}
 	request.Header.Set("Authorization", "Bearer "+g.Token)
 	request.Header.Set("Accept", mediaType)
@@ -91,15 +91,22 @@ func sendByToken(ctx context.Context, g host.GitHub, method, path string, body [
 	request.Header.Set("User-Agent", "symphony")
 	answer, err := (&http.Client{Timeout: answerTimeout}).Do(request)
 	if err != nil {
-		return nil, nil, err
+		return reply{}, err
 	}
 	return read(answer)
 }
 
-func read(answer *http.Response) (*http.Response, []byte, error) {
+// reply is GitHub's answer to a request.
+type reply struct {
+	code   int
+	header http.Header
+	data   []byte
+}
+
+func read(answer *http.Response) (reply, error) {
 	defer answer.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	return answer, data, err
+	return reply{answer.StatusCode, answer.Header, data}, err
 }
 
 // ghHost returns the host of an API as gh names it.

@@ -101,33 +101,33 @@ func (g *gitHub) call(ctx context.Context, method, path string, body, into any) 
 			return err
 		}
 	}
-	answer, data, err := g.send(ctx, method, "repos/"+g.Repository+"/pulls"+path, sent)
+	answer, err := g.send(ctx, method, "repos/"+g.Repository+"/pulls"+path, sent)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s did not answer: %w; passes try again", g.API, err)
-	case answer.StatusCode/100 != 2:
-		return g.refused(answer, data)
+	case answer.code/100 != 2:
+		return g.refused(answer)
 	}
-	if err := json.Unmarshal(data, into); err != nil {
+	if err := json.Unmarshal(answer.data, into); err != nil {
 		return fmt.Errorf("%s does not answer as GitHub's API does: %w; correct repository.api", g.API, err)
 	}
 	return nil
 }
 
 // refused says why GitHub refused a request, and what an operator can do.
-func (g *gitHub) refused(answer *http.Response, data []byte) error {
+func (g *gitHub) refused(answer reply) error {
 	var said struct {
 		Message string
 		Errors  []struct{ Message, Field, Code string }
 	}
-	_ = json.Unmarshal(data, &said) // of what is not JSON, the status says enough
+	_ = json.Unmarshal(answer.data, &said) // of what is not JSON, the status says enough
 	for _, e := range said.Errors {
 		said.Message += "; " + cmp.Or(e.Message, strings.TrimSpace(e.Field+" "+e.Code))
 	}
-	next, h := "passes try again", answer.Header
-	limited := answer.StatusCode == http.StatusTooManyRequests || h.Get("X-Ratelimit-Remaining") == "0" || h.Get("Retry-After") != ""
+	next, h := "passes try again", answer.header
+	limited := answer.code == http.StatusTooManyRequests || h.Get("X-Ratelimit-Remaining") == "0" || h.Get("Retry-After") != ""
 	rights := g.by + " needs the right to write pull requests of " + g.Repository
-	switch code := answer.StatusCode; {
+	switch code := answer.code; {
 	case code == http.StatusUnauthorized:
 		next = g.login
 	case limited:
@@ -140,6 +140,6 @@ func (g *gitHub) refused(answer *http.Response, data []byte) error {
 	case code == http.StatusNotFound:
 		next = "there is no such repository at " + g.API + ", or " + rights
 	}
-	said.Message = text.Within(text.Visible(cmp.Or(said.Message, http.StatusText(answer.StatusCode))), maxComplaint)
-	return &refusal{fmt.Sprintf("GitHub answers %d %s; %s", answer.StatusCode, said.Message, next), said.Message}
+	said.Message = text.Within(text.Visible(cmp.Or(said.Message, http.StatusText(answer.code))), maxComplaint)
+	return &refusal{fmt.Sprintf("GitHub answers %d %s; %s", answer.code, said.Message, next), said.Message}
 }
