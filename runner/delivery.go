@@ -22,7 +22,7 @@ type Repository struct {
 }
 
 const (
-	// repositoryTimeout bounds a clone or a push, which may have to transfer much.
+	// repositoryTimeout bounds a clone or a push, which may have to transfer much. A longer limit of hooks counts instead.
 	repositoryTimeout  = 10 * time.Minute
 	pullRequestTimeout = 2 * time.Minute
 )
@@ -53,7 +53,7 @@ func (w *workspaceStep) clone(ctx context.Context) error {
 	}
 	answer, err := w.Host.Clone(ctx, host.CloneRequest{
 		Run: w.hostRun(), Repository: repository.Repository, Branch: branch, Delivered: last.Commit,
-		Timeout: repositoryTimeout, Env: env,
+		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env,
 	})
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryR
 	}
 	answer, err := w.Host.Deliver(ctx, host.DeliverRequest{
 		Run: w.hostRun(), Repository: repository, Branch: branch, Delivered: last.Commit,
-		Timeout: repositoryTimeout, Env: env,
+		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env,
 	})
 	if err != nil {
 		return result, err

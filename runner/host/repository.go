@@ -78,6 +78,8 @@ type PullRequestAnswer struct {
 const (
 	// CodeRepositoryUnavailable: the remote can't be reached, or has no such branch.
 	CodeRepositoryUnavailable = "repository_unavailable"
+	// CodeNoIdentity: git knows no name or address for commits in a clone.
+	CodeNoIdentity = "git_identity_missing"
 	// CodeDeliveryFailed: nothing was pushed, or it is not known.
 	CodeDeliveryFailed = "delivery_failed"
 	// CodeDeliveryConflict: someone else has changed the branch; it stays as it is.

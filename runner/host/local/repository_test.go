@@ -37,7 +37,7 @@ func TestCloneAndDeliver(t *testing.T) {
 	env = append(env, "GIT_SSH_COMMAND="+filepath.Join(dir, "ssh"), "LC_ALL=C")
 
 	h := &Host{}
-	remote := host.Repository{URL: "host:" + filepath.Join(dir, "remote.git")}
+	remote := host.Repository{URL: "host:" + filepath.Join(dir, "remote.git"), Name: "a", Email: "a@b"}
 	prepare := func(id string) (host.Run, host.PrepareAnswer) {
 		run := host.Run{ID: id, Dir: filepath.Join(dir, id)}
 		test.OK(t, os.Mkdir(run.Dir, 0o700))

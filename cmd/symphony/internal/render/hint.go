@@ -51,6 +51,9 @@ var RunErrors = []struct{ Codes, Next string }{
 		"repository_unavailable", "see that this account can reach `repository.url` with `git ls-remote URL`; runs start again when it can",
 	},
 	{
+		"git_identity_missing", "set `repository.git_name` and `repository.git_email`, or `git config --global user.name` and `user.email`",
+	},
+	{
 		"delivery_failed", "correct what git, the remote or GitHub says; passes deliver again, without an agent, and " +
 			"`symphony deliver ISSUE` delivers now",
 	},

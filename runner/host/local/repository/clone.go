@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -82,6 +83,15 @@ func (m *Mirror) checkOut(ctx context.Context, workspace, branch string, from ho
 	}
 	if m.remote.Email != "" {
 		in(m.plain(), "config", "user.email", m.remote.Email)
+	}
+	if err == nil {
+		in(m.env, "var", "GIT_COMMITTER_IDENT")
+		if err != nil {
+			return &reconcile.Error{
+				Code: host.CodeNoIdentity, Message: "the agent's commits would have no author: " + err.Error(), Err: err,
+				Hint: "set repository.git_name and repository.git_email, or user.name and user.email with git config --global",
+			}
+		}
 	}
 	in(m.plain(), "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/"+from.Base)
 	// With the operator's configuration, because it has the filters of Git LFS.

@@ -31,6 +31,8 @@ func newPlace(t *testing.T) *place {
 	p := &place{t: t, dir: dir, remote: filepath.Join(dir, "remote.git"), mirrors: filepath.Join(dir, "mirrors")}
 	p.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "GIT_CONFIG_NOSYSTEM=1"}
 	test.OK(t, os.Mkdir(filepath.Join(dir, "home"), 0o700))
+	identity := "[user]\n\tname = operator\n\temail = operator@example.org\n"
+	test.OK(t, os.WriteFile(filepath.Join(dir, "home", ".gitconfig"), []byte(identity), 0o600))
 	p.sh(`git init -q --bare -b main remote.git; git clone -q remote.git person 2>/dev/null; cd person
 		git checkout -q -b main; echo one > file; git add .; git commit -qm one; git push -q origin main`)
 	return p

@@ -103,6 +103,12 @@ func TestCloneFails(t *testing.T) {
 		_, err := p.mirror().Clone(t.Context(), t.TempDir(), branch, "")
 		wantFault(t, err, host.CodeDeliveryFailed, part)
 	}
+
+	p.sh(`rm home/.gitconfig; git config --file home/.gitconfig user.useConfigOnly true`)
+	_, err := p.mirror().Clone(t.Context(), t.TempDir(), "w", "")
+	wantFault(t, err, host.CodeNoIdentity, "no email was given")
+	_, err = p.mirrorOf(host.Repository{URL: p.remote, Name: "Agent", Email: "agent@example.org"}).Clone(t.Context(), t.TempDir(), "w", "")
+	test.OK(t, err)
 }
 
 // The base may be another branch than the default one, which may change.
