@@ -275,8 +275,8 @@ func (f *facts) claims() Claims {
 				c.IssueID, c.Identifier, c.Issue.URL, d.Tries, term.OrNull(d.FailedAt), ErrorText(d.Code, d.Message),
 			})
 		}
-		switch {
-		case c.Status == reconcile.Running:
+		switch c.Status {
+		case reconcile.Running:
 			r := runs[c.RunID]
 			row := RunningRow{
 				IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, State: c.Issue.State, TurnCount: r.Turns,
@@ -290,12 +290,12 @@ func (f *facts) claims() Claims {
 				row.SessionID = new(r.ThreadID + "-" + r.TurnID)
 			}
 			v.Running = append(v.Running, row)
-		case c.Status == reconcile.Waiting:
+		case reconcile.Waiting:
 			code, message := c.Fault()
 			v.Retrying = append(v.Retrying, RetryingRow{
 				c.IssueID, c.Identifier, c.Issue.URL, term.OrNull(c.Attempt), c.DueAt, ErrorText(code, message), c.Kind, code,
 			})
-		case c.Status == reconcile.Held:
+		case reconcile.Held:
 			v.Held = append(v.Held, HeldRow{c.IssueID, c.Identifier, c.Issue.URL, c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode})
 		}
 	}

@@ -107,7 +107,7 @@ func TestBranchChangedByOthers(t *testing.T) {
 func TestBranchExists(t *testing.T) {
 	p := newPlace(t)
 	p.mustClone("one")
-	commit := p.commit("one", "first")
+	p.commit("one", "first")
 	for _, theirs := range []string{"main", "$(git commit-tree -m theirs main^{tree})"} {
 		p.sh("cd person; git push -qf origin " + theirs + ":refs/heads/work/one")
 		_, err := p.deliver("one", "")
@@ -115,15 +115,14 @@ func TestBranchExists(t *testing.T) {
 	}
 	p.sh("cd person; git push -qf origin $(git commit-tree -m theirs -p main main^{tree}):refs/heads/work/one")
 	p.sh("cd one; git fetch -q ../remote.git work/one; git reset -q --hard FETCH_HEAD")
-	commit = p.commit("one", "on top")
+	p.commit("one", "on top")
 	_, err := p.deliver("one", "")
 	wantFault(t, err, host.CodeDeliveryConflict)
 	p.sh("git -C remote.git update-ref -d refs/heads/work/one; git -C one reset -q --hard HEAD^^")
-	commit = p.commit("one", "first")
+	p.commit("one", "first")
 	p.mustDeliver("one", "")
 	next := p.commit("one", "second")
 	test.Equal(t, "after a lost record", p.mustDeliver("one", ""), host.DeliverAnswer{Commit: next, Base: "main", Commits: 2})
-	_ = commit
 }
 
 // A remote that hangs is given up at the limit, and does not keep others waiting after that.
