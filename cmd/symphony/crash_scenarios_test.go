@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/repository/githubtest"
 )
 
 // crashScenario is a short life of the issue ABC-1. Its play must succeed wherever a process dies; then passes run until
@@ -324,7 +325,7 @@ var crashScenarios = []crashScenario{
 	},
 }
 
-// deliveredPlay has a remote that refuses the first push.
+// deliveredPlay has a remote that refuses the first push, and opens a pull request.
 func deliveredPlay(c *crashScene) {
 	seed, remote := c.path("tmp", "seed"), c.path("remote")
 	c.git("init", "-q", "--bare", "-b", "main", remote)
@@ -335,7 +336,12 @@ func deliveredPlay(c *crashScene) {
 	c.git("-C", seed, "push", "-q", remote, "main")
 	c.must(os.RemoveAll(seed))
 	c.write("remote/hooks/pre-receive", "#!/bin/sh\n[ -e refused ] || { touch refused; exit 1; }\n", 0o700)
-	c.edit("hooks:\n", "repository: {url: "+remote+", git_name: Agent, git_email: agent@example.com}\nhooks:\n")
+	c.github = &githubtest.Server{Repository: filepath.Base(c.dir) + "/remote", Remote: remote, Tokens: []string{"github_pat_secretsecret"}}
+	c.github.Start()
+	c.t.Cleanup(c.github.Close)
+	c.env = append(c.env, "GITHUB_TOKEN="+c.github.Tokens[0])
+	c.edit("hooks:\n", "repository: {url: "+remote+", git_name: Agent, git_email: agent@example.com, deliver: pull-request, "+
+		"api: "+c.github.URL()+", token: $GITHUB_TOKEN}\nhooks:\n")
 	c.arm()
 }
 
@@ -351,7 +357,8 @@ func (c *crashScene) git(args ...string) string {
 	return string(out)
 }
 
-// checkRemote checks that the work was pushed once, to the branch of the issue only, and that no git command left anything.
+// checkRemote checks that the work was pushed once, to the branch of the issue only, with one pull request, and that no git command
+// left anything.
 func (c *crashScene) checkRemote() {
 	c.t.Helper()
 	if !c.exists("remote") {
@@ -362,6 +369,9 @@ func (c *crashScene) checkRemote() {
 	refs := c.git("--git-dir", remote, "for-each-ref", "--format=%(refname) %(subject)")
 	if log != "work on it\nfirst\n" || refs != "refs/heads/main first\nrefs/heads/symphony/ABC-1 work on it\n" {
 		c.t.Errorf("the branch has the commits\n%s\nthe references are\n%s", log, refs)
+	}
+	if pulls := c.github.Pulls(c.t.Context()); len(pulls) != 1 || pulls[0].State != "open" {
+		c.t.Errorf("the pull requests are %+v", pulls)
 	}
 	mirrors, err := filepath.Glob(c.path("ws", ".symphony", "mirrors", "*"))
 	c.must(err)

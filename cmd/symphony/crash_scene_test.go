@@ -20,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
+	"github.com/symphony-cron/symphony/runner/host/local/repository/githubtest"
 )
 
 const (
@@ -38,10 +39,11 @@ type crashScene struct {
 	program string
 	env     []string
 	linear  *lineartest.Server
-	point   string // where to die: ROLE:NAME[#N]; empty: nowhere, but log the points that are reached
-	armed   bool   // passes may die, too
-	orders  int    // the operator's commands that were stored
-	edits   int    // how often the workflow was changed: a pass then stores a command, and again if it dies at once
+	github  *githubtest.Server // of the scenarios with a delivery
+	point   string             // where to die: ROLE:NAME[#N]; empty: nowhere, but log the points that are reached
+	armed   bool               // passes may die, too
+	orders  int                // the operator's commands that were stored
+	edits   int                // how often the workflow was changed: a pass then stores a command, and again if it dies at once
 }
 
 func newCrashScene(t *testing.T, program string, s crashScenario, point string) *crashScene {
