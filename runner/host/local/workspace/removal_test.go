@@ -94,6 +94,10 @@ func TestRemoveOfAHalfMadeWorkspaceRunsNoHook(t *testing.T) {
 	}
 	_, err := remove(t.Context(), r, owner("A", "r3"), noHook(t))
 	test.OK(t, err)
+	list, err := r.Removed(t.Context(), day, "")
+	if err != nil || len(list) != 1 || list[0].Record != nil {
+		t.Errorf("%+v, %v: a run would work in it if it were restored", list, err)
+	}
 }
 
 func TestRemoveGoesOnAfterACut(t *testing.T) {
@@ -184,9 +188,14 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 			t.Fatalf("%+v", removed)
 		}
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Remove(ended, owner("A", "r2"), day, false); !errors.Is(err, context.Canceled) { // it does not know why
+		t.Errorf("%v", err)
+	}
 	rec, _, err := r.readRecord("A")
 	test.OK(t, err)
-	if hooks != 1 || rec.State != Prepared || rec.Unsaved == "" || !rec.UnsavedAt.Equal(day) {
+	if hooks != 1 || rec.State != Prepared || rec.Unsaved != "1 commit not on any remote" || !rec.UnsavedAt.Equal(day) {
 		t.Errorf("%d hooks, %+v", hooks, rec)
 	}
 
@@ -194,6 +203,10 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	trashed, err := r.moveToTrash(w.Path, "A", day, note{})
 	test.OK(t, err)
 	r.Trash.Short = true
+	_, err = r.PurgeTrash(ended, day.Add(1000*time.Hour)) // nor if the examination is interrupted
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
 	purged, err := r.PurgeTrash(t.Context(), day.Add(1000*time.Hour))
 	test.OK(t, err)
 	if purged.Unsaved[trashed] == "" || !there(t, trashed) {

@@ -82,7 +82,7 @@ func (r *Root) Restore(t Removed) (path string, err error) {
 	if err != nil {
 		return "", files.Failed(err, "restore %s", w.Path)
 	}
-	removeNotesOf(t.Path)
+	removeNotes(t.Path)
 	return w.Path, nil
 }
 

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -282,4 +283,33 @@ func (r *Root) Claims(stateDir string) (map[string]string, error) {
 		}
 	}
 	return claims, err
+}
+
+// Dissolve removes symphony's own files from a root without workspaces and projects: the trash and the lock files, and then the
+// root itself if it is empty. It changes nothing if the root is in use, or if its trash contains files of an operator or unsaved
+// work.
+func (r *Root) Dissolve(ctx context.Context) error {
+	for _, pattern := range []string{"*.json", "projects/*.json"} {
+		if used, err := fs.Glob(os.DirFS(r.meta()), pattern); err != nil || len(used) > 0 {
+			return err
+		}
+	}
+	list, err := r.listTrash()
+	if err != nil {
+		return err
+	}
+	notes, err := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix)
+	if all, readErr := os.ReadDir(r.trash()); err != nil || readErr == nil && len(all) > len(list)+len(notes) {
+		return err // an operator keeps something there
+	}
+	for _, t := range list {
+		if work, _ := t.unsaved(ctx); work != "" {
+			return nil
+		}
+	}
+	if err := files.RemoveTree(ctx, r.meta()); err != nil {
+		return files.Failed(err, "remove %s", r.meta())
+	}
+	_ = os.Remove(r.Path) // fails if something else is in it
+	return nil
 }

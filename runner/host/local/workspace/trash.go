@@ -1,0 +1,303 @@
+package workspace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+)
+
+const (
+	// trashTime is the format of the time at the end of an entry's name: when it was moved to the trash, UTC.
+	trashTime = "20060102T150405.000000000Z"
+	// noteSuffix is appended to an entry's name for the note beside it, and deletingSuffix before its deletion begins.
+	noteSuffix     = ".note"
+	deletingSuffix = ".deleting"
+	// gitSuffix is appended to it for the copy of GitFile.
+	gitSuffix = ".git" + noteSuffix
+	maxNote   = 64 << 10 // bytes
+	// RecheckUnsaved is the time between two examinations of a workspace with unsaved work.
+	RecheckUnsaved = time.Hour
+)
+
+// Trash says how a project keeps its removed workspaces in a root, which it may share with other projects.
+type Trash struct {
+	// Project owns what is removed through this Root, and keeps it for Keep.
+	Project string
+	Keep    time.Duration
+	// Short: free space is low, so that what is saved elsewhere is not kept.
+	Short bool
+}
+
+// note is stored beside an entry of the trash. Thanks to it, a workspace that was removed an hour ago is not deleted because the
+// wall clock was set a year ahead, or because another project in this root keeps nothing.
+type note struct {
+	Project string        `json:"project"`
+	Keep    time.Duration `json:"keep_ns"`
+	// Boot and Mono are the time at which the entry was moved here, or was last found to contain unsaved work.
+	Boot string        `json:"boot"`
+	Mono time.Duration `json:"mono_ns"`
+	// SavedAt is the time at which it contained no unsaved work, zero if it did when it was moved here. It is valid until a file in
+	// the entry changes. Git can't tell later if the main repository of a linked worktree has been pruned.
+	SavedAt time.Time `json:"saved_at,omitzero"`
+	// LossAccepted: an operator has accepted the loss of unsaved work, or the deletion has begun.
+	LossAccepted bool `json:"discard,omitempty"`
+	// Unsaved is the work in it that exists nowhere else, empty if none is known.
+	Unsaved string `json:"unsaved,omitempty"`
+	// Undeletable: a deletion failed, and passes do not try again.
+	Undeletable bool `json:"undeletable,omitempty"`
+	// Workspace is the record of a complete workspace, which can be restored.
+	Workspace *Record `json:"workspace,omitempty"`
+}
+
+type trashEntry struct {
+	note
+	path, key string
+	at        time.Time
+	deleting  bool
+}
+
+// readNote returns the note of an entry. An entry without a note counts as this project's.
+func (r *Root) readNote(entry string) note {
+	n := note{}
+	b, err := files.ReadRegular(entry+noteSuffix, maxNote)
+	if err != nil || json.Unmarshal(b, &n) != nil {
+		return note{Project: r.Trash.Project, Keep: r.Trash.Keep}
+	}
+	return n
+}
+
+// writeNote writes the note of an entry. If that fails, for example on a full disk, the entry has none.
+func writeNote(entry string, n note) {
+	b, err := json.Marshal(n)
+	if err == nil {
+		err = os.WriteFile(entry+noteSuffix, b, 0o600)
+	}
+	if err != nil {
+		_ = os.Remove(entry + noteSuffix)
+	}
+}
+
+// removeNotes removes what is stored beside an entry of the trash. What can't be removed now, PurgeTrash removes later.
+func removeNotes(entry string) {
+	_ = os.Remove(entry + noteSuffix)
+	_ = os.Remove(entry + gitSuffix)
+}
+
+// moveToTrash renames a directory into the trash and returns its new path. The note is written first.
+func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, err error) {
+	if err := files.OwnDir(r.trash()); err != nil {
+		return "", files.Failed(err, "create the trash")
+	}
+	// A directory can be moved to another parent only if it is writable, because its ".." changes.
+	if info, statErr := os.Lstat(path); statErr == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
+		err = os.Chmod(path, info.Mode().Perm()|0o700)
+	}
+	for taken := true; taken; now = now.Add(1) {
+		to = filepath.Join(r.trash(), key+"-"+now.UTC().Format(trashTime))
+		_, statErr := os.Lstat(to)
+		taken = statErr == nil
+	}
+	if err == nil {
+		n.Project, n.Keep = r.Trash.Project, r.Trash.Keep
+		n.Boot, n.Mono, _ = r.clock() // on an error the wall clock counts
+		writeNote(to, n)
+		// After a restoration, what an agent has left is still compared with it. removeOrphanedNotes leaves new files.
+		_ = os.Chtimes(r.gitFile(key), time.Time{}, time.Now()) // it may not exist
+		if err = os.Link(r.gitFile(key), to+gitSuffix); err == nil || files.Absent(err) {
+			err = os.Rename(path, to)
+		}
+		if err != nil {
+			removeNotes(to)
+		}
+	}
+	if err == nil {
+		crash.At("workspace.trash.renamed")
+		err = errors.Join(durable.SyncDir(filepath.Dir(path)), durable.SyncDir(r.trash()))
+	}
+	if err != nil {
+		return "", files.Failed(err, "move %s to the trash", path)
+	}
+	return to, nil
+}
+
+// DeleteTrash deletes one entry of the trash. It renames the entry first, so that the entry can't be restored any more, and so that
+// the next purge continues an interrupted deletion without an examination: half a repository can't be read. An entry that can't be
+// deleted is marked, and PurgeTrash reports it.
+func (r *Root) DeleteTrash(ctx context.Context, path string) error {
+	n := r.readNote(path)
+	n.LossAccepted, n.Workspace = true, nil
+	if to := deletingPath(path); to != path {
+		writeNote(to, n)
+		err := os.Rename(path, to)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // otherwise it was restored or deleted by another process
+			removeNotes(to)
+			return files.Failed(err, "delete %s", path)
+		}
+		removeNotes(path)
+		crash.At("workspace.delete.renamed")
+		path = to
+	}
+	err := files.RemoveTree(ctx, path)
+	if err == nil {
+		removeNotes(path)
+	} else if ctx.Err() == nil {
+		n.Undeletable = true
+		writeNote(path, n)
+	}
+	return err
+}
+
+// deletingPath returns the path of an entry whose deletion has begun.
+func deletingPath(path string) string {
+	return strings.TrimSuffix(path, deletingSuffix) + deletingSuffix
+}
+
+// listTrash returns the entries of the trash. It skips names that symphony does not create.
+func (r *Root) listTrash() (list []trashEntry, err error) {
+	entries, err := os.ReadDir(r.trash())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, files.Failed(err, "read the trash of %s", r.Path)
+	}
+	for _, e := range entries {
+		t := trashEntry{path: filepath.Join(r.trash(), e.Name())}
+		t.key, t.deleting = strings.CutSuffix(e.Name(), deletingSuffix)
+		start := max(0, len(t.key)-len(trashTime))
+		if t.at, err = time.Parse(trashTime, t.key[start:]); err == nil {
+			t.note, t.key = r.readNote(t.path), strings.TrimSuffix(t.key[:start], "-")
+			t.LossAccepted = t.LossAccepted || t.deleting
+			list = append(list, t)
+		}
+	}
+	return list, nil
+}
+
+// left returns how long an entry is kept from now on: by the monotonic clock if it was removed in this boot, otherwise by the wall
+// clock. The entry of another project is kept for as long as that project wants.
+func (r *Root) left(t trashEntry, now time.Time) time.Duration {
+	keep, age := t.Keep, now.Sub(t.at)
+	switch {
+	case t.deleting:
+		return 0
+	case r.Trash.Short:
+		keep = 0
+	case t.Project == r.Trash.Project:
+		keep = r.Trash.Keep
+	}
+	if t.Unsaved != "" && !t.LossAccepted {
+		keep = max(keep, RecheckUnsaved)
+	}
+	if boot, mono, err := r.clock(); err == nil && boot == t.Boot && mono >= t.Mono {
+		age = mono - t.Mono
+	}
+	if keep <= 0 {
+		return 0
+	}
+	return keep - age
+}
+
+// ExpiredTrash lists the removed workspaces whose time (workspace.keep_removed_ms) is over, without those that could not be
+// deleted before.
+func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
+	list, err := r.listTrash()
+	for _, t := range list {
+		if r.left(t, now) <= 0 && !t.Undeletable {
+			paths = append(paths, t.path)
+		}
+	}
+	return paths, err
+}
+
+// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work is kept, and is examined again after RecheckUnsaved. If
+// ctx ends, it returns the error of ctx, and the next call continues. Concurrent calls are safe.
+func (r *Root) PurgeTrash(ctx context.Context, now time.Time) (purged host.PurgeAnswer, err error) {
+	purged.Unsaved = map[string]string{}
+	r.removeOrphanedNotes()
+	list, err := r.listTrash()
+	for _, t := range list {
+		if t.Undeletable {
+			purged.Undeletable = append(purged.Undeletable, t.path)
+			continue
+		}
+		if r.left(t, now) > 0 {
+			continue
+		}
+		work, _ := t.unsaved(ctx)
+		var err error
+		if work == "" && ctx.Err() == nil {
+			err = r.DeleteTrash(ctx, t.path)
+		}
+		switch {
+		case ctx.Err() != nil: // also of an examination that was not complete
+			return purged, fmt.Errorf("purge the trash of %s: %w", r.Path, ctx.Err())
+		case work != "":
+			t.Unsaved = work // so that not every pass examines it
+			t.Boot, t.Mono, _ = r.clock()
+			writeNote(t.path, t.note)
+			purged.Unsaved[t.path] = work
+		case err != nil:
+			purged.Undeletable = append(purged.Undeletable, deletingPath(t.path))
+		default:
+			purged.Removed++
+		}
+	}
+	return purged, err
+}
+
+// unsaved describes and names the work in an entry of the trash that exists nowhere else. It returns an empty string if nothing was
+// unsaved when the entry was moved here and nothing in it has changed since, or if an operator has accepted the loss.
+func (t trashEntry) unsaved(ctx context.Context) (work string, items []string) {
+	if t.LossAccepted || !t.SavedAt.IsZero() && !changedSince(ctx, t.path, t.SavedAt) {
+		return "", nil
+	}
+	return t.examine(ctx)
+}
+
+// examine describes and names the work in an entry of the trash that exists nowhere else.
+func (t trashEntry) examine(ctx context.Context) (work string, items []string) {
+	known := ""
+	if t.Workspace != nil {
+		known = t.Workspace.Outside
+	}
+	return git.Unsaved(ctx, t.path, known)
+}
+
+// removeOrphanedNotes removes the notes of entries that were restored, or that an operator has taken out of the trash. It leaves new
+// notes, because a note is written before its entry is moved here.
+func (r *Root) removeOrphanedNotes() {
+	notes, _ := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix) // the pattern is well-formed
+	for _, name := range notes {
+		path := filepath.Join(r.trash(), name)
+		info, err := os.Lstat(path)
+		_, missing := os.Lstat(strings.TrimSuffix(strings.TrimSuffix(path, gitSuffix), noteSuffix))
+		if err == nil && errors.Is(missing, fs.ErrNotExist) && time.Since(info.ModTime()) > time.Hour {
+			_ = os.Remove(path)
+		}
+	}
+}
+
+// changedSince reports whether a file below path was modified after since, or can't be examined.
+func changedSince(ctx context.Context, path string, since time.Time) bool {
+	err := filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		var info fs.FileInfo
+		if err = errors.Join(err, ctx.Err()); err == nil {
+			info, err = d.Info()
+		}
+		if err == nil && info.ModTime().After(since) {
+			err = errors.New("changed")
+		}
+		return err
+	})
+	return err != nil
+}
