@@ -486,7 +486,8 @@ func SetRemoteBranch(workspace, branch, commit string) error {
 		return err
 	}
 	_, err = f.WriteString(commit + "\n")
-	if err = errors.Join(err, f.Close()); err == nil {
+	// After a power failure git would refuse an empty reference.
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = dir.Rename(temporary, name)
 	}
 	if err != nil {

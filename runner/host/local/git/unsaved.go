@@ -33,8 +33,8 @@ const (
 // with dir.
 //
 // The rule: git decides, for each repository at or below dir. A commit is saved if a remote-tracking reference contains it, a
-// file if it is committed without changes or ignored. A remote that is deleted with dir does not count. Commits of HEAD (detached
-// or not), branches, tags, stashes, other references and submodules are unsaved if no remote has them, and so are modified or
+// file if it is committed without changes or ignored. A remote in a local directory that does not exist, or that is deleted with
+// dir, does not count. Commits of HEAD (detached or not), branches, tags, stashes, other references and submodules are unsaved if no remote has them, and so are modified or
 // untracked files, including those that the index hides from git status. A repository without a remote has saved nothing. What
 // can't be read counts as unsaved, and so does what exceeds the limits of the search.
 //
@@ -100,6 +100,9 @@ func Unsaved(ctx context.Context, dir, known string, alsoDeleted ...string) (wor
 		u.found = append(u.found, "folders that can't be read")
 	}
 	u.outside(ctx, known)
+	if ctx.Err() != nil {
+		return fmt.Sprintf("work that can't be listed within %s", unsavedTimeout), nil
+	}
 	return strings.Join(u.found, ", "), u.items
 }
 
@@ -281,7 +284,7 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	if err != nil {
 		return unknown
 	}
-	deletedRemotes, err := u.deletedRemotes(ctx, r)
+	lostRemotes, err := u.lostRemotes(ctx, r)
 	if err != nil {
 		return unknown
 	}
@@ -291,7 +294,7 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 		case strings.HasPrefix(id, "ref:"): // its target is listed, too
 		case !objectID(id):
 			return unknown
-		case slices.ContainsFunc(deletedRemotes, func(remote string) bool { return strings.HasPrefix(name, "refs/remotes/"+remote+"/") }):
+		case slices.ContainsFunc(lostRemotes, func(remote string) bool { return strings.HasPrefix(name, "refs/remotes/"+remote+"/") }):
 		case strings.HasPrefix(name, "refs/remotes/"), strings.HasPrefix(name, "refs/prefetch/"), !deleted:
 			saved = append(saved, "^"+id)
 		case r.packed[name] == "" || r.repacked || !strings.HasPrefix(name, "refs/tags/") || slices.Contains(heads.past, r.packed[name]):
@@ -301,6 +304,7 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	if len(work) == 0 {
 		return nil
 	}
+	slices.Sort(work) // so that the names are the same every time
 	revisions := strings.Join(append(work, saved...), "\n") + "\n"
 	list := func(args ...string) (string, error) {
 		cmd := r.git(ctx, append([]string{"rev-list", "--stdin"}, args...)...)
@@ -325,8 +329,8 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	return []string{text.Plural(n, "commit") + " not on any remote"}
 }
 
-// deletedRemotes returns the names of the remotes that are deleted together with what was pushed there.
-func (u *unsavedSearch) deletedRemotes(ctx context.Context, r *reader) (names []string, err error) {
+// lostRemotes returns the names of the remotes that are deleted together with what was pushed there, or that are deleted already.
+func (u *unsavedSearch) lostRemotes(ctx context.Context, r *reader) (names []string, err error) {
 	data, err := files.ReadRegular(filepath.Join(r.common, "config"), maxControlFile)
 	if files.Absent(err) {
 		return nil, nil
@@ -339,9 +343,19 @@ func (u *unsavedSearch) deletedRemotes(ctx context.Context, r *reader) (names []
 		if s.section != "remote" || s.name != "url" && s.name != "pushurl" || s.sub == "" {
 			continue
 		}
-		for _, address := range append(rewritten(s.value, list), s.value) {
-			path := absolute(r.tree, strings.TrimPrefix(address, "file://"))
-			if real, ok, err := resolveDir(path); err == nil && ok && u.deletes(real) {
+		others := rewritten(s.value, list)
+		for _, address := range append(others, s.value) {
+			path := strings.TrimPrefix(address, "file://")
+			if server, _, _ := strings.Cut(path, "/"); strings.Contains(server, ":") {
+				continue
+			}
+			path = absolute(r.tree, path)
+			real, err := filepath.EvalSymlinks(path)
+			if err != nil { // git adds the suffix, too
+				real, err = filepath.EvalSymlinks(path + ".git")
+			}
+			missing := err != nil && s.name == "url" && len(others) == 0 // a pushurl is often a word that prevents pushes
+			if missing || err == nil && u.deletes(real) {
 				names = append(names, s.sub)
 			}
 		}

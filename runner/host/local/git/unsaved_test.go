@@ -58,6 +58,14 @@ func TestUnsaved(t *testing.T) {
 			git remote add far far:; commit; git push -q far HEAD:topic`, one,
 		},
 		{
+			"pushed to a repository that is gone", `git init -q --bare ../gone.git; git remote add gone ../gone.git; commit
+			git push -q gone HEAD:topic; rm -rf ../gone.git`, one,
+		},
+		{
+			"pushed within the workspace by an address without .git", `git init -q --bare .git/store.git
+			git remote add store "$PWD/.git/store"; commit; git push -q store HEAD:topic`, one,
+		},
+		{
 			"a submodule of a linked worktree elsewhere", `git worktree add -q ../wt; repo ../other; cd ../wt
 			git -c protocol.file.allow=always submodule --quiet add "$PWD/../other" sub; commit sub; rm -rf sub`, "in submodule sub " + one,
 		},
@@ -94,6 +102,17 @@ func TestUnsaved(t *testing.T) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// What takes too long counts as unsaved, and the reason says so.
+func TestUnsavedTakesTooLong(t *testing.T) {
+	dir := realTemp(t)
+	sh(t, dir, "repo remote; git clone -q remote ws")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, _ := Unsaved(ended, filepath.Join(dir, "ws"), ""); got != "work that can't be listed within 30s" {
+		t.Errorf("%q", got)
 	}
 }
 
