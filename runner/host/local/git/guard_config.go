@@ -98,9 +98,9 @@ func settleConfig(ctx context.Context, now, was []byte, name string) (result []b
 	if err != nil {
 		return nil, nil, err
 	}
-	rules := configRules{theirs: remotesOf(had, false)}
+	rules := configRules{theirs: remotesOf(had, nil)}
 	if rules.remotes = rules.theirs; len(rules.theirs) == 0 {
-		rules.remotes = remotesOf(have, true)
+		rules.remotes = remotesOf(have, rules.allowsAddress)
 	}
 	trusted, risky := rules.risky(had), rules.risky(have)
 	if slices.Equal(trusted, risky) {
@@ -192,18 +192,20 @@ var isSafe = sync.OnceValue(func() map[string]bool {
 
 // configRules judges the settings of one configuration file.
 type configRules struct {
+	// tree is the workspace. If it is set, a remote may be a repository in it, because all of those are searched.
+	tree string
 	// module is the git directory of a submodule, whose work tree must be inside tree.
-	module, tree string
+	module string
 	// theirs are the operator's remotes, whose addresses an agent may not change. remotes are those that a branch may name: the
 	// same or, in a repository without any, those with an allowed address. If a branch names another, git uses the name as a path.
 	theirs, remotes map[string]bool
 }
 
-// remotesOf returns the remotes in a configuration; with allowed, only those with an address that an agent may set.
-func remotesOf(list []setting, allowed bool) map[string]bool {
+// remotesOf returns the remotes in a configuration, only those with an allowed address unless allowed is nil.
+func remotesOf(list []setting, allowed func(address string) bool) map[string]bool {
 	remotes := map[string]bool{}
 	for _, s := range list {
-		if s.section == "remote" && s.name == "url" && s.sub != "" && (!allowed || networkURL(s.value)) {
+		if s.section == "remote" && s.name == "url" && s.sub != "" && (allowed == nil || allowed(s.value)) {
 			remotes[s.sub] = true
 		}
 	}
@@ -230,7 +232,7 @@ func (c configRules) allows(s setting) bool {
 	}
 	switch section + " " + s.name {
 	case "remote. url", "remote. pushurl", "submodule. url":
-		return networkURL(s.value) && (s.section != "remote" || !c.theirs[s.sub])
+		return c.allowsAddress(s.value) && (s.section != "remote" || !c.theirs[s.sub])
 	case "checkout defaultremote", "extensions partialclone":
 		return s.value == "." || c.remotes[s.value]
 	case "branch. remote", "branch. pushremote", "remote pushdefault": // one of several remotes would get what is meant for another
@@ -244,6 +246,16 @@ func (c configRules) allows(s setting) bool {
 		return c.module != "" && tree != c.tree && text.PathInside(c.tree, tree) && leadsTo(filepath.Join(tree, ".git"), c.module)
 	}
 	return false
+}
+
+// allowsAddress reports whether an agent may set the address of a remote: that of a server, or of a repository in the workspace.
+func (c configRules) allowsAddress(address string) bool {
+	if networkURL(address) {
+		return true
+	}
+	real, err := filepath.EvalSymlinks(address)
+	return err == nil && real == address && c.tree != "" && text.PathInside(c.tree, address) &&
+		(isBare(address) || exists(filepath.Join(address, ".git")))
 }
 
 // leadsTo reports whether a file named .git, which is not behind a link, points to a git directory.

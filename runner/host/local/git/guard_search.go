@@ -127,9 +127,6 @@ func (f *search) find(queue []string) (pointers, links []string, err error) {
 // readDir lists a directory, and nothing else. A directory of another account that this one can't enter counts as empty, because
 // git can't enter it either, and an agent can't change that.
 func readDir(dir string) ([]fs.DirEntry, error) {
-	if len(dir) >= unix.PathMax {
-		return readDeepDir(dir)
-	}
 	info, err := os.Lstat(dir)
 	if files.Absent(err) || err == nil && !info.IsDir() {
 		return nil, nil
@@ -142,17 +139,6 @@ func readDir(dir string) ([]fs.DirEntry, error) {
 		err = nil
 	}
 	return list, err
-}
-
-// readDeepDir lists a directory whose path is longer than system calls take.
-func readDeepDir(dir string) ([]fs.DirEntry, error) {
-	cut := strings.LastIndex(dir[:unix.PathMax], "/")
-	f, err := os.OpenInRoot(dir[:cut], dir[cut+1:])
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return f.ReadDir(-1)
 }
 
 // leadInto reports whether a link leads into one of some directories. A link into /proc may lead another process anywhere.
@@ -292,10 +278,18 @@ func (f *search) config(dir, path string, depth int) error {
 		return nil //nolint:nilerr // it is reported
 	}
 	own := slices.Contains(f.own, dir)
-	rules := configRules{tree: f.tree, remotes: remotesOf(list, !own)} // those of its own were restored
-	if strings.Contains(dir, "/modules/") && f.known != nil {          // what was there before the agent is known in any case
-		rules.module = dir
+	rules := configRules{}
+	if f.known != nil { // what was there before the agent is known in any case
+		rules.tree = f.tree
+		if strings.Contains(dir, "/modules/") {
+			rules.module = dir
+		}
 	}
+	allowed := rules.allowsAddress
+	if own { // it was restored
+		allowed = nil
+	}
+	rules.remotes = remotesOf(list, allowed)
 	for _, s := range rules.risky(list) {
 		f.add(dir, s.String(), digest(s.key(), s.value))
 		if s.section == "core" && s.name == "hookspath" && !own {

@@ -418,6 +418,16 @@ func TestGuard(t *testing.T) {
 			refused: "core.fsmonitor alias.publish hooks/post-commit",
 		},
 		{
+			name: "a repository that pushes to another one in the workspace",
+			agent: `git init -q --bare tests/origin.git; git clone -q "$PWD/tests/origin.git" tests/work 2>&1
+				git -C tests/work commit -q --allow-empty -m x; git -C tests/work push -q -u origin HEAD`,
+		},
+		{
+			name:    "a repository that pushes to another one by a link",
+			agent:   `git init -q nested; git init -q --bare "$SPARE/r"; ln -s "$SPARE" out; git -C nested remote add origin "$PWD/out/r"`,
+			refused: "nested/.git:remote.origin.url",
+		},
+		{
 			name: "included files of the work tree",
 			operator: `git config include.path ../.gitconfig; git config includeIf.onbranch:evil.path ../later
 				git config --file .gitconfig alias.ours '!true'; git config --file .gitconfig include.path more`,
@@ -590,21 +600,19 @@ func TestGuardTooLarge(t *testing.T) {
 	g.undo()
 }
 
-// Directories may be deeper than a path can be long. A repository there, whose files can't be read, is not trusted.
+// Directories that are deeper than a path can be long are not trusted.
 func TestGuardDeep(t *testing.T) {
 	t.Parallel()
-	const moveDown = `D=$(printf 'deep/%.0s' $(seq 250)); for i in 1 2 3 4; do mkdir -p "x/$D"; mv deep "x/$D"; mv x/deep .; done`
 	g := guard(t, false)
 	g.trust()
-	g.do("mkdir deep; " + moveDown)
-	g.undo()
-	g.trust()
-	g.do("rm -r deep; git init -q deep; " + moveDown)
+	g.do(`D=$(printf 'deep/%.0s' $(seq 250)); mkdir deep; for i in 1 2 3 4; do mkdir -p "x/$D"; mv deep "x/$D"; mv x/deep .; done`)
 	undone, err := g.Undo(t.Context())
 	test.OK(t, err)
-	if !strings.Contains(undone.Untrusted, "/deep/.git: ") {
+	if !strings.Contains(undone.Untrusted, "file name too long") {
 		t.Errorf("%q", undone.Untrusted)
 	}
+	g.do("rm -r deep")
+	g.undo()
 }
 
 // A directory of a repository that can't be listed is made readable, and what is in it stays.
