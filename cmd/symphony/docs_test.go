@@ -417,7 +417,6 @@ func TestDocumentedWorkflow(t *testing.T) {
 	for _, change := range [][2]string{
 		{"  kind: linear\n", "  kind: linear\n  endpoint: $LINEAR_ENDPOINT\n"},
 		{"https://linear.app/acme/project/web-shop-1a2b3c4d5e6f", "demo"},
-		{"git@github.com:acme/web-shop.git", `PLACE/home/web-shop.git`},
 		{"codex app-server", "$AGENT"},
 		{"workspace:\n", "workspace:\n  min_free_bytes: 0\n"},
 	} {

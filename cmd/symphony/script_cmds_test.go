@@ -348,6 +348,12 @@ func part(v any, steps []string) (string, error) {
 	return string(text), err
 }
 
+// remoteCmd makes a bare repository with one commit on main, and the repository seed from which that was pushed: remote DIRECTORY
+func remoteCmd(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Check(ts.Exec("sh", "-ec", `git init -q --bare -b main "$1"; git init -q -b main seed
+		cd seed; git commit -q --allow-empty -m Begin; git push -q "$1" main`, "sh", ts.MkAbs(args[0])))
+}
+
 // sqlCmd prints the rows of a query on the script's database, columns separated by tabs: sql QUERY
 func sqlCmd(ts *testscript.TestScript, neg bool, args []string) {
 	out, err := query(ts.Getenv("STATE"), args[0])

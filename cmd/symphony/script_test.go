@@ -130,7 +130,7 @@ func commands() map[string]scriptCommand {
 		"json FILE PATH [PATTERN]": jsonCmd, "large-state": largeStateCmd, "linear VERB [ARG...]": linearCmd, "model VERB [ARG...]": modelCmd,
 		"no-secret [EXCEPT...]": noSecretCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
 		"press KEY PATTERN": pressCmd, "question HEADING [later]": questionCmd, "quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd,
-		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "set SECTION.KEY [VALUE...]": setCmd,
+		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "remote DIRECTORY": remoteCmd, "set SECTION.KEY [VALUE...]": setCmd,
 		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "tmux VERB [ARG...]": tmuxCmd, "tries": triesCmd,
 		"until PATTERN COMMAND [ARG...]": untilCmd, "warm-go": warmGoCmd, "wire-like NAME [N]": wireLikeCmd,
 	}
@@ -158,7 +158,7 @@ func commands() map[string]scriptCommand {
 }
 
 // condition evaluates a condition: [root]; [mount]: file systems can be mounted; [freezer]: processes can be frozen; [unshare]:
-// namespaces can be created; [sshd]: a ssh server can be started; [tmux], [bash], [zsh], [fish], [gh]: the program is installed.
+// namespaces can be created; [sshd]: an ssh server can be started; [tmux], [bash], [zsh], [fish], [gh]: the program is installed.
 func condition(name string) (bool, error) {
 	switch name {
 	case "root":
