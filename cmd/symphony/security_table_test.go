@@ -236,7 +236,7 @@ func trustRows() []trustRow {
 		reads("read another issue's workspace", "cat ../OTHER-1/file", "sentinel-neighbour"),
 		reads("read the home directory: ssh keys", "cat ~/.ssh/id_ed25519", "sentinel-ssh"),
 		reads("read the environment file, and those of other projects",
-			"cat ~/.config/symphony/state.env ~/.config/symphony/other.env ../../dotfile", "'sentinel-envfile|sentinel-otherfile'"),
+			"cd ~/.config/symphony; cat state.env symphony.env other.env ../../../dotfile", "'sentinel-[a-z]*file'"),
 		reads("read the codex home: its login", "cat ../../codex-home/auth.json $CODEX_HOME/auth.json", "sentinel-login"),
 		reads("read the state directory", "head -c 15 ../../state/state.db", "SQLite.format"),
 		reads("read the environment of its worker, which may contain the tracker's key",
