@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -38,6 +37,7 @@ const programs = `
 
 // What an agent leaves in its repository neither runs nor changes what is pushed, and where.
 func TestHostileWorkspace(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, script string
 		fails        string // part of the error; empty if HEAD is delivered
@@ -72,6 +72,7 @@ func TestHostileWorkspace(t *testing.T) {
 		{"no repository", "rm -rf .git", "no git repository"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			p := newPlace(t)
 			main := p.mustClone("one").Commit
 			commit := p.commit("one", "first")
@@ -79,7 +80,7 @@ func TestHostileWorkspace(t *testing.T) {
 				cd one; ` + c.script)
 			limit := bound
 			if strings.HasPrefix(c.name, "a pipe") {
-				limit = 2 * time.Second // git waits for it
+				limit = bound / 4 // git waits for it
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
@@ -112,6 +113,7 @@ func TestHostileWorkspace(t *testing.T) {
 // Hooks that an operator has configured for work trees do not run either, and no template is copied. A remote on this machine runs
 // its own.
 func TestOperatorConfiguration(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.sh(`mkdir -p hooks template/hooks; printf '#!/bin/sh\necho $0 in $PWD >> ` + p.dir + `/ran\n' > hooks/pre-push; chmod +x hooks/pre-push
 		for hook in reference-transaction post-checkout post-update pre-auto-gc; do cp hooks/pre-push hooks/$hook; done

@@ -12,6 +12,7 @@ import (
 )
 
 func TestCloneAndDeliver(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	answer := p.mustClone("one")
 	main := p.sh("git -C person rev-parse main")
@@ -44,6 +45,7 @@ func TestCloneAndDeliver(t *testing.T) {
 
 // A clone begins where symphony has left the branch, or where someone else has continued it.
 func TestCloneContinues(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.mustClone("one")
 	base := p.sh("git -C person rev-parse main")
@@ -75,6 +77,7 @@ func TestCloneContinues(t *testing.T) {
 
 // Remotes that can't be cloned from. The message is what git and the remote say, not the last line alone.
 func TestCloneFails(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.sh(`git init -q --bare empty.git
 		printf '#!/bin/sh\necho git@host: Permission denied "(publickey)." >&2; exit 255\n' > ssh; chmod +x ssh`)
@@ -113,6 +116,7 @@ func TestCloneFails(t *testing.T) {
 
 // The base may be another branch than the default one, which may change.
 func TestBase(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	release := p.sh(`cd person; git checkout -q -b release; git commit -q --allow-empty -m release; git push -q origin release
 		git rev-parse HEAD`)
@@ -131,6 +135,7 @@ func TestBase(t *testing.T) {
 
 // What a killed git leaves in the mirror is removed, and a branch that became a directory of branches replaces it.
 func TestMirrorRecovers(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.sh("git -C person push -q origin main:topic")
 	p.mustClone("one")
@@ -148,6 +153,7 @@ func TestMirrorRecovers(t *testing.T) {
 
 // The mirror was deleted: the next delivery makes a new one.
 func TestDeliverWithoutMirror(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.mustClone("one")
 	commit := p.commit("one", "first")
@@ -157,6 +163,7 @@ func TestDeliverWithoutMirror(t *testing.T) {
 
 // Many fetches and deliveries leave many packs. They are joined, and no object is lost, even if no reference leads to it.
 func TestPacksAreJoined(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.mustClone("one")
 	p.sh(`cd mirrors/*.git; tree=$(git rev-parse main^{tree})

@@ -51,6 +51,7 @@ func (h *hub) want(want host.PullRequestAnswer) {
 }
 
 func TestOpenPullRequest(t *testing.T) {
+	t.Parallel()
 	h := newHub(t)
 	const first, second = "https://github.com/team/repo/pull/1", "https://github.com/team/repo/pull/2"
 	h.want(host.PullRequestAnswer{URL: first, Opened: true, By: "$TEAM_TOKEN"})
@@ -81,6 +82,8 @@ func TestOpenPullRequest(t *testing.T) {
 }
 
 func TestGitHubRefuses(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
 	const rights = "; $TEAM_TOKEN needs the right to write pull requests of team/repo"
 	for fail, want := range map[string]string{
 		"bad-credentials": "GitHub answers 401 Bad credentials; put a valid token into $TEAM_TOKEN",
@@ -93,29 +96,31 @@ func TestGitHubRefuses(t *testing.T) {
 		"html": "URL does not answer as GitHub's API does: invalid character '<' looking for beginning of value; " +
 			"correct repository.api",
 		"no head": "GitHub answers 422 Validation Failed; head invalid; passes try again",
-		"closed":  "URL did not answer: ",
 	} {
 		t.Run(fail, func(t *testing.T) {
-			h := newHub(t)
+			request := h.request
+			defer func() { h.request = request }()
 			switch fail {
 			case "bad-credentials":
 				h.request.GitHub.Token = "revoked"
 			case "no head":
 				h.request.Branch = "work/two"
-			case "closed":
-				h.Close()
-			default:
-				h.Fail(fail)
 			}
+			h.Fail(fail)
+			defer h.Fail("")
 			_, err := h.open()
 			wantFault(t, err, host.CodeDeliveryFailed,
 				h.request.Branch+" is pushed, but has no pull request: "+strings.ReplaceAll(want, "URL", h.URL()))
 		})
 	}
+	h.Close()
+	_, err := h.open()
+	wantFault(t, err, host.CodeDeliveryFailed, "work/one is pushed, but has no pull request: "+h.URL()+" did not answer: ")
 }
 
 // TestGh opens a pull request with the real gh, which reaches GitHub by a proxy.
 func TestGh(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("gh"); err != nil {
 		t.Skip("gh is not installed")
 	}

@@ -57,8 +57,8 @@ func (s *Server) URL() string { return s.http.URL }
 // Close ends the server.
 func (s *Server) Close() { s.http.Close() }
 
-// Fail makes all requests fail: bad-credentials, rate-limit, secondary-limit, forbidden, not-found, down, html; or, until the next
-// list, hide-next. An empty reason ends that.
+// Fail makes all requests fail: rate-limit, secondary-limit, forbidden, not-found, down, html; or, until the next list, hide-next.
+// An empty reason ends that.
 func (s *Server) Fail(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
