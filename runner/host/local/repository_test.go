@@ -16,82 +16,127 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// A run clones into its workspace, and a later run delivers from it. Git is started as a process of the run, and not with what an
-// agent could have left in the directories for temporary files and caches. That the workspace is not trusted does not matter.
-func TestCloneAndDeliver(t *testing.T) {
+// cloned is a workspace that run r-1 has cloned from a remote behind ssh. Its agent made a commit, and a repository below that is not
+// trusted.
+type cloned struct {
+	t       *testing.T
+	dir     string
+	env     []string
+	host    *Host
+	answer  host.CloneAnswer
+	deliver host.DeliverRequest
+}
+
+// newCloned clones with an environment that names another repository, and the agent's directories for temporary files and caches.
+func newCloned(t *testing.T) *cloned {
+	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	test.OK(t, err)
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}
-	sh := func(at, script string) string {
-		cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
-		cmd.Dir = at
-		cmd.Env = append([]string{"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}, env...)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", script, err, out)
-		}
-		return strings.TrimSpace(string(out))
-	}
-	sh(dir, `git init -q -b main work; git -C work commit -q --allow-empty -m one; git clone -q --bare work remote.git
+	c := &cloned{t: t, dir: dir, host: &Host{}, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}}
+	c.sh(dir, `git init -q -b main work; git -C work commit -q --allow-empty -m one; git clone -q --bare work remote.git
 		printf '#!/bin/sh\nenv > `+dir+`/environ\nshift $(($#-1))\nexec sh -c "$1"\n' > ssh; chmod +x ssh`)
-	env = append(env, "GIT_SSH_COMMAND="+filepath.Join(dir, "ssh"), "LC_ALL=C")
-
-	h := &Host{}
-	remote := host.Repository{URL: "host:" + filepath.Join(dir, "remote.git"), Name: "a", Email: "a@b"}
-	prepare := func(id string) (host.Run, host.PrepareAnswer) {
-		run := host.Run{ID: id, Dir: filepath.Join(dir, id)}
-		test.OK(t, os.Mkdir(run.Dir, 0o700))
-		answer, err := h.Prepare(t.Context(), host.PrepareRequest{Run: run, Root: filepath.Join(dir, "root"), Issue: host.Issue{
-			ID: "1", Identifier: "ABC-1", Project: "p", StateDir: dir,
-		}})
-		test.OK(t, err)
-		return run, answer
-	}
-	run, prepared := prepare("r-1")
+	c.env = append(c.env, "GIT_SSH_COMMAND="+filepath.Join(dir, "ssh"), "LC_ALL=C")
+	run, prepared := c.prepare("r-1")
 	space := prepared.Workspace
-	cloned, err := h.Clone(t.Context(), host.CloneRequest{
-		Run: run, Repository: remote, Branch: "symphony/ABC-1", Timeout: time.Minute,
-		Env: append([]string{"GIT_DIR=/nowhere", "XDG_CACHE_HOME=" + space.CacheDir, "TMPDIR=" + space.TmpDir, "SYMPHONY_RUN_ID=other"}, env...),
+	c.deliver = host.DeliverRequest{
+		Run: run, Repository: host.Repository{URL: "host:" + filepath.Join(dir, "remote.git"), Name: "a", Email: "a@b"},
+		Branch: "symphony/ABC-1", Timeout: time.Minute, Env: c.env,
+	}
+	c.answer, err = c.host.Clone(t.Context(), host.CloneRequest{
+		Run: run, Repository: c.deliver.Repository, Branch: c.deliver.Branch, Timeout: time.Minute,
+		Env: append([]string{"GIT_DIR=/nowhere", "XDG_CACHE_HOME=" + space.CacheDir, "TMPDIR=" + space.TmpDir, "SYMPHONY_RUN_ID=other"}, c.env...),
 	})
 	test.OK(t, err)
-	test.Equal(t, "base", cloned.Base, "main")
-	environ := sh(dir, "cat environ")
+	test.OK(t, c.host.Confirm(t.Context(), host.ConfirmRequest{Run: run}))
+	test.OK(t, c.host.GuardGit(t.Context(), host.GuardGitRequest{Run: run, Env: c.env}))
+	c.sh(space.Path, "git commit -q --allow-empty -m two; git init -q sub; git -C sub config core.fsmonitor evil")
+	test.OK(t, c.host.Finish(t.Context(), run))
+	return c
+}
+
+func (c *cloned) sh(at, script string) string {
+	c.t.Helper()
+	cmd := exec.CommandContext(c.t.Context(), "sh", "-ec", script)
+	cmd.Dir = at
+	cmd.Env = append([]string{"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}, c.env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		c.t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// prepare prepares the workspace for a run.
+func (c *cloned) prepare(id string) (host.Run, host.PrepareAnswer) {
+	c.t.Helper()
+	run := host.Run{ID: id, Dir: filepath.Join(c.dir, id)}
+	test.OK(c.t, os.Mkdir(run.Dir, 0o700))
+	answer, err := c.host.Prepare(c.t.Context(), host.PrepareRequest{Run: run, Root: filepath.Join(c.dir, "root"), Issue: host.Issue{
+		ID: "1", Identifier: "ABC-1", Project: "p", StateDir: c.dir,
+	}})
+	test.OK(c.t, err)
+	return run, answer
+}
+
+func (c *cloned) wantCode(err error, code string) {
+	c.t.Helper()
+	var known *reconcile.Error
+	if !errors.As(err, &known) || known.Code != code {
+		c.t.Errorf("error %v, want code %s", err, code)
+	}
+}
+
+// A run clones into its workspace, and a later run delivers from it. Git is started as a process of the run, and not with what an
+// agent could have left. That the workspace is not trusted does not matter.
+func TestCloneAndDeliver(t *testing.T) {
+	c := newCloned(t)
+	test.Equal(t, "base", c.answer.Base, "main")
+	environ := "\n" + c.sh(c.dir, "cat environ") + "\n"
 	for text, want := range map[string]bool{"SYMPHONY_RUN_ID=r-1\n": true, "\nXDG_CACHE_HOME=": false, "\nTMPDIR=": false, "=other": false} {
-		if strings.Contains("\n"+environ+"\n", text) != want {
+		if strings.Contains(environ, text) != want {
 			t.Errorf("%q in the environment: %v\n%s", text, !want, environ)
 		}
 	}
-	test.OK(t, h.Confirm(t.Context(), host.ConfirmRequest{Run: run}))
-	test.OK(t, h.GuardGit(t.Context(), host.GuardGitRequest{Run: run, Env: env}))
-	sh(space.Path, "git commit -q --allow-empty -m two; git init -q sub; git -C sub config core.fsmonitor evil") // the agent
-	test.OK(t, h.Finish(t.Context(), run))
-
-	request := host.DeliverRequest{Run: run, Repository: remote, Branch: "symphony/ABC-1", Timeout: time.Minute, Env: env}
-	if _, err := h.Deliver(t.Context(), request); err == nil {
+	if _, err := c.host.Deliver(t.Context(), c.deliver); err == nil {
 		t.Error("delivered without a workspace")
 	}
-	request.Run, prepared = prepare("r-2")
-	_, err = h.RunHook(t.Context(), host.HookRequest{Run: request.Run, Name: "before_run", Script: "git status", Timeout: time.Minute, Env: env})
-	var known *reconcile.Error
-	if !errors.As(err, &known) || known.Code != host.CodeUntrusted || !strings.Contains(prepared.Git.Untrusted, "sub/.git: core.fsmonitor") {
-		t.Errorf("a hook in a workspace that is not trusted: %v, %q", err, prepared.Git.Untrusted)
+	run, prepared := c.prepare("r-2")
+	_, err := c.host.RunHook(t.Context(), host.HookRequest{Run: run, Name: "before_run", Script: "git status", Timeout: time.Minute, Env: c.env})
+	c.wantCode(err, host.CodeUntrusted)
+	if !strings.Contains(prepared.Git.Untrusted, "sub/.git: core.fsmonitor") {
+		t.Errorf("not trusted: %q", prepared.Git.Untrusted)
 	}
+	c.deliver.Run = run
+	answer, err := c.host.Deliver(t.Context(), c.deliver)
+	test.OK(t, err)
+	test.Equal(t, "commits", answer.Commits, 1)
+	test.Equal(t, "branch", c.sh(c.dir, "git -C remote.git rev-parse symphony/ABC-1"), answer.Commit)
 
-	// The remote hangs: the limit ends git, or the caller does, and the run's processes are found meanwhile.
-	sh(dir, "printf 'echo $$ > ../hanging; exec sleep 1000' > remote.git/hooks/pre-receive; chmod +x remote.git/hooks/pre-receive")
-	limited := request
+	c.sh(c.dir, "mv root/ABC-1 moved; mkdir root/ABC-1")
+	_, err = c.host.Deliver(t.Context(), c.deliver)
+	c.wantCode(err, "invalid_workspace_cwd")
+	test.OK(t, c.host.Finish(t.Context(), run))
+}
+
+// The remote hangs: the limit ends git, or the caller does, and the run's processes are found meanwhile.
+func TestDeliveryHangs(t *testing.T) {
+	c := newCloned(t)
+	c.deliver.Run, _ = c.prepare("r-2")
+	c.sh(c.dir, "printf 'echo $$ > ../hanging; exec sleep 1000' > remote.git/hooks/pre-receive; chmod +x remote.git/hooks/pre-receive")
+	limited := c.deliver
 	limited.Timeout = time.Second
-	_, err = h.Deliver(t.Context(), limited)
-	if !errors.As(err, &known) || known.Code != host.CodeDeliveryFailed || !strings.HasPrefix(known.Message, "the delivery took longer than 1s") {
-		t.Errorf("a remote that hangs: %v", err)
+	_, err := c.host.Deliver(t.Context(), limited)
+	c.wantCode(err, host.CodeDeliveryFailed)
+	if !strings.Contains(err.Error(), ": the delivery took longer than 1s") {
+		t.Error(err)
 	}
-	sh(dir, "rm -f hanging")
+	c.sh(c.dir, "rm -f hanging")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel()
-		for ctx.Err() == nil {
-			if data, _ := os.ReadFile(filepath.Join(dir, "hanging")); len(data) > 0 {
-				o, err := owner(host.Owned{Run: request.Run})
+		for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+			if data, _ := os.ReadFile(filepath.Join(c.dir, "hanging")); len(data) > 0 {
+				o, err := owner(host.Owned{Run: c.deliver.Run})
 				found, findErr := proc.Find(o)
 				if err = errors.Join(err, findErr); err != nil || len(found) < 2 {
 					t.Errorf("processes of the run: %v, %v", found, err)
@@ -100,18 +145,8 @@ func TestCloneAndDeliver(t *testing.T) {
 			}
 		}
 	}()
-	if _, err = h.Deliver(ctx, request); !errors.Is(err, context.Canceled) {
+	if _, err = c.host.Deliver(ctx, c.deliver); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended by the caller: %v", err)
 	}
-	sh(dir, "rm remote.git/hooks/pre-receive")
-	answer, err := h.Deliver(t.Context(), request)
-	test.OK(t, err)
-	test.Equal(t, "commits", answer.Commits, 1)
-	test.Equal(t, "branch", sh(dir, "git -C remote.git rev-parse symphony/ABC-1"), answer.Commit)
-
-	sh(dir, "mv root/ABC-1 moved; mkdir root/ABC-1")
-	if _, err := h.Deliver(t.Context(), request); !errors.As(err, &known) || known.Code != "invalid_workspace_cwd" {
-		t.Errorf("from another directory: %v", err)
-	}
-	test.OK(t, h.Finish(t.Context(), request.Run))
+	test.OK(t, c.host.Finish(t.Context(), c.deliver.Run))
 }
