@@ -175,7 +175,7 @@ func TestSlots(t *testing.T) {
 			s.Policy.MaxConcurrent = 2
 			s.dead(issueNo(1), 1)
 		}, "reap A-1 worker_lost; settle A-1 lost; skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot"},
-		{"any slot, for this issue", func(s *scene) {
+		{"at once, this issue", func(s *scene) {
 			s.Policy.MaxConcurrent, s.Policy.MaxByState["todo"] = 1, 1
 			s.Only, s.AtOnce = "id-4", true
 		}, "dispatch A-4"},

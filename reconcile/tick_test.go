@@ -180,7 +180,7 @@ func TestWhatIsAsked(t *testing.T) {
 		{"the same in a dry run", newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }), Options{DryRun: true}, nil, candidates + "; ids id-1"},
 		{"a claim that this pass makes", newScene().command(VerbHold, issueNo(1)), Options{DryRun: true}, nil, candidates + "; ids id-1"},
 		{"one issue", newScene().running(issueNo(1), nil).claim(issueNo(2), later), Options{Only: "id-2"}, nil, "ids id-2"},
-		{"one issue, any slot", newScene().running(issueNo(1), nil), Options{Only: "id-2", AtOnce: true}, nil, candidates},
+		{"one issue, at once", newScene().running(issueNo(1), nil), Options{Only: "id-2", AtOnce: true}, nil, candidates},
 		{"dispatch off", newScene().claim(issueNo(2), nil), Options{DispatchOff: true}, nil, "ids id-2"},
 		{"a newer program's database", newScene().claim(issueNo(2), nil), Options{}, func(w *world) { w.readOnly = true }, "ids id-2"},
 		{"nothing to ask", newScene(), Options{DispatchOff: true}, nil, ""},
