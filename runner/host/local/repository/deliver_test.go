@@ -190,10 +190,11 @@ func TestRemoteOverHTTP(t *testing.T) {
 		t.Skip("git has no HTTP server here")
 	}
 	p.sh("git -C remote.git config http.receivepack true")
-	wrong := func(http.ResponseWriter, *http.Request) bool { return false }
+	type handler = func(http.ResponseWriter, *http.Request) bool // false: git answers
+	var wrong handler
 	served := &cgi.Handler{Path: backend, Env: []string{"GIT_PROJECT_ROOT=" + p.dir, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=x"}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !wrong(w, r) {
+		if wrong == nil || !wrong(w, r) {
 			served.ServeHTTP(w, r)
 		}
 	}))
@@ -201,23 +202,18 @@ func TestRemoteOverHTTP(t *testing.T) {
 	p.remote = server.URL + "/remote.git"
 	p.mustClone("one")
 	p.commit("one", "first")
-	for what, answer := range map[string]func(w http.ResponseWriter, r *http.Request) bool{
-		"503": func(w http.ResponseWriter, _ *http.Request) bool {
-			http.Error(w, "busy", http.StatusServiceUnavailable)
+	status := func(code int) handler {
+		return func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("WWW-Authenticate", "Basic")
+			http.Error(w, "no", code)
 			return true
-		},
+		}
+	}
+	for what, answer := range map[string]handler{
+		"busy": status(http.StatusServiceUnavailable), "denied": status(http.StatusForbidden), "a password is asked for": status(http.StatusUnauthorized),
 		"a page": func(w http.ResponseWriter, _ *http.Request) bool { fmt.Fprint(w, "<html>log in</html>"); return true },
-		"403 again": func(w http.ResponseWriter, _ *http.Request) bool {
-			http.Error(w, "denied", http.StatusForbidden)
-			return true
-		},
 		"an empty answer to the push": func(w http.ResponseWriter, r *http.Request) bool {
 			return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/git-receive-pack")
-		},
-		"a password is asked for": func(w http.ResponseWriter, _ *http.Request) bool {
-			w.Header().Set("WWW-Authenticate", "Basic")
-			http.Error(w, "", http.StatusUnauthorized)
-			return true
 		},
 	} {
 		wrong = answer
@@ -226,7 +222,7 @@ func TestRemoteOverHTTP(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	wrong = func(http.ResponseWriter, *http.Request) bool { return false }
+	wrong = nil
 	test.Equal(t, "commits", p.mustDeliver("one", "").Commits, 1)
 }
 
