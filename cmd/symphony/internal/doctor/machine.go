@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,9 +25,20 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// checkGit finds git as hooks and agents do.
+// gitVersion is the version that git prints.
+var gitVersion = regexp.MustCompile(`git version (\d+)\.(\d+)`)
+
+// checkGit finds git as hooks and agents do. An old git does not know GIT_CONFIG_COUNT (see confine.Config.AtHome).
 func checkGit(ctx context.Context, e *environment) []finding {
-	return e.checkProgram(ctx, "git", "agents can't commit, and hooks can't clone")
+	list := e.checkProgram(ctx, "git", "agents can't commit, and repositories can't be cloned")
+	if m := gitVersion.FindStringSubmatch(list[0].Message); m != nil {
+		major, _ := strconv.Atoi(m[1]) // digits
+		minor, _ := strconv.Atoi(m[2])
+		if major < 2 || major == 2 && minor < 31 {
+			return warn(m[0]+" is older than 2.31: codex would let it run programs of an agent outside of the sandbox", "upgrade git")
+		}
+	}
+	return list
 }
 
 // ghBound is enough for gh, which asks GitHub whether its login is valid.
