@@ -26,6 +26,9 @@ import (
 // RemoveOptions are the flags of symphony projects remove.
 type RemoveOptions struct{ Workspaces, Force, Yes bool }
 
+// accountsDir contains what the projects of the account share.
+const accountsDir = "accounts"
+
 // remover is one call of symphony projects remove.
 type remover struct {
 	w       *term.Env
@@ -225,8 +228,12 @@ func (r *remover) announce() error {
 	if r.row.WorkflowExists {
 		line("keep", r.row.WorkflowPath)
 	}
-	line("keep", "codex's threads, in codex's home")
-	return nil
+	dirs, err := stateDirs(r.w)
+	accounts := filepath.Join(project.StateHome(r.w), accountsDir)
+	if last := !slices.ContainsFunc(dirs, func(dir string) bool { return dir != r.row.StateDir }); last && project.Exists(accounts) {
+		line("remove", accounts+", with the threads of agents")
+	}
+	return err
 }
 
 // losses lists the work that exists nowhere else and is destroyed.
@@ -304,7 +311,7 @@ func (r *remover) remove(ctx context.Context) error {
 	}
 	dirs, err := stateDirs(r.w)
 	if err == nil && len(dirs) == 0 { // the last project: remove what the projects of the account have shared
-		err = os.RemoveAll(filepath.Join(home, "accounts"))
+		err = os.RemoveAll(filepath.Join(home, accountsDir))
 		_ = os.Remove(home) // fails unless it is empty
 	}
 	if err != nil {
