@@ -289,9 +289,9 @@ func undeliverable(ctx context.Context, o *operation) error {
 	case err != nil:
 		return err
 	case !cfg.Repository.Delivers():
-		e.Message, e.Hint = "this workflow delivers nothing", "set repository.url in WORKFLOW.md"
+		e.Message, e.Hint = "this workflow delivers nothing", "set repository.url in WORKFLOW.md, without deliver: none"
 	case !claimed:
-		e.Message = identifier + " is not claimed: everything was delivered before it was released"
+		e.Message = identifier + " is not claimed: no commits of it wait for delivery"
 	case c.Status == reconcile.Running && !o.ended(ctx, c.RunID):
 		e.Message = identifier + " is running; its commits are delivered when its run has ended"
 	default:

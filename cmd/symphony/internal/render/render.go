@@ -166,6 +166,8 @@ func EndLine(run reconcile.Run) string {
 		line += undelivered(d, outcome)
 	case d.Commit != "":
 		line += fmt.Sprintf("; delivered %s to %s", text.Plural(d.Commits, "commit"), d.Branch)
+	case run.Kind == reconcile.DeliveryRun && run.Outcome == reconcile.Succeeded && d.PullRequest == "":
+		line += "; there was nothing to push"
 	}
 	if pr := run.Delivery.PullRequest; pr != "" {
 		line += "; pull request " + pr

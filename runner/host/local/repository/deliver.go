@@ -183,9 +183,7 @@ func (m *Mirror) attempted(ctx context.Context, commit, branch string) bool {
 }
 
 func (m *Mirror) conflict(branch, at string) error {
-	err := m.failed(host.CodeDeliveryConflict, "push to "+branch, fmt.Errorf("someone else has changed the branch: it is at %.12s", at))
-	err.Hint = "bring the branch to the commit that symphony delivered last, or delete it; the workspace keeps the work"
-	return err
+	return m.failed(host.CodeDeliveryConflict, "push to "+branch, fmt.Errorf("someone else has made or changed the branch: it is at %.12s", at))
 }
 
 // pushCommand is git push of a commit to a branch that must be at the expected commit; empty if it must not exist.

@@ -100,7 +100,7 @@ func TestBranchChangedByOthers(t *testing.T) {
 				test.Equal(t, "branch", p.sh("git -C remote.git rev-parse work/one"), commit)
 				return
 			}
-			wantFault(t, err, host.CodeDeliveryConflict, "someone else has changed the branch")
+			wantFault(t, err, host.CodeDeliveryConflict, "someone else has made or changed the branch")
 			test.Equal(t, "remote", p.sh("git -C remote.git for-each-ref"), before)
 		})
 	}
