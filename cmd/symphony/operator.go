@@ -64,7 +64,7 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage string, names ...string
 
 func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "run", Usage: "start one issue now and follow its run; slots, a backoff or a block are no reason to wait",
+		Name: "run", Usage: "start one issue now, in spite of slots, a backoff or a block, and follow its run",
 		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
 		Description: "The command ends when the run ends, and exits 1 if the run did not succeed. Ctrl-C ends the command, not the run.\n\n" +
 			exampleText("symphony run ABC-7"),
@@ -79,8 +79,8 @@ func deliverCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "deliver", Usage: "push the commits of an issue now, without an agent",
 		UsageText: usageText("deliver", "ISSUE [WORKFLOW]"),
-		Description: `The command needs repository.url in WORKFLOW.md. Passes deliver by themselves: at the end of each run and, if that fails,
-again after 10 s, 20 s, 40 s and so on. It delivers a held issue too, which stays held. Exit code 1: it was not delivered.
+		Description: `A run delivers its commits by itself, if WORKFLOW.md has repository.url. If that fails, passes try again after 10 s, 20 s,
+40 s and so on; this command tries at once. It delivers a held issue too, which stays held. Exit code 1: it was not delivered.
 
 ` + exampleText("symphony deliver ABC-7"),
 		Flags: workflowFlags(),

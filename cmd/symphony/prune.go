@@ -16,8 +16,8 @@ longer in the tracker. It moves the workspaces of such issues to the trash, whic
 workspace.keep_removed_ms or with the next prune.
 
 It keeps workspaces that are in use, and work that exists nowhere else: commits that no remote has, changes that no
-commit has, and files in no repository. --force discards such work of the issues that you name, and says what it destroys. With ISSUE it removes
-only what is left of these issues.
+commit has, and files in no repository. --force discards such work of the issues that you name, and says what it
+destroys. With ISSUE it removes only what is left of these issues.
 
 Example:
 
