@@ -14,9 +14,10 @@ func projectsCommand(w *term.Env) *cli.Command {
 		Description: `A project is a WORKFLOW.md and its state directory, usually below ~/.local/state/symphony.
 
 projects remove takes a WORKFLOW.md, its folder or a state directory. It deletes the state directory, the
-environment file and the project's entry in the workspace root; with --workspaces also the workspaces. It
-refuses while a worker or a schedule is active, and while a workspace or the trash contains work that exists
-nowhere else. --force destroys such work, and names it first.
+environment file and the project's entry in the workspace root; with --workspaces also the workspaces and the
+trash; with the last project also the threads of agents. It refuses while a worker or a schedule is active.
+With --workspaces it also refuses while one of them contains work that exists nowhere else; --force destroys
+such work, and names it first.
 
 Examples:
 

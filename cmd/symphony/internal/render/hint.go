@@ -58,8 +58,8 @@ var RunErrors = []struct{ Codes, Next string }{
 			"`symphony deliver ISSUE` delivers now",
 	},
 	{
-		"delivery_conflict", "delete or rename the branch on the remote; or, if symphony has pushed to it before, merge it in the workspace " +
-			"(`symphony takeover ISSUE`); then `symphony deliver ISSUE`",
+		"delivery_conflict", "delete or rename the branch on the remote; or, if symphony has pushed to it before, run `git fetch` in the " +
+			"workspace and merge it (`symphony takeover ISSUE`); then `symphony deliver ISSUE`",
 	},
 	{"invalid_branch", "correct `repository.branch`: what it gives for this issue is not the name of a branch"},
 	{"template_render_error", "correct the prompt; `symphony prompt ISSUE` renders it"},
