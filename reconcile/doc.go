@@ -35,7 +35,7 @@
 //
 //  1. A running claim names an unsettled run, and a running claim names every unsettled run of an agent and every delivery.
 //  2. Every run is settled once, and only when its worker is dead and none of its processes is left.
-//  3. No issue is dispatched that is running, held or not due.
+//  3. No issue is dispatched that is running, held or not due; an operator's run need not be due (Options.AtOnce).
 //  4. Every dispatch has a free slot, globally and in its state. No run is ended because slots are short.
 //  5. An issue for which the tracker gave no answer is not stopped, released or dispatched.
 //  6. A command is deleted in the transaction that carries it out, or after everything that it asks for.

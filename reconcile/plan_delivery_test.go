@@ -130,6 +130,8 @@ func TestUndelivered(t *testing.T) {
 	} {
 		t.Run(row.rule, func(t *testing.T) { equal(t, "plan", story(Compute(delivers(row.scene).Snapshot)), row.story) })
 	}
+	off := newScene().held(one, HoldMaxRuns).command(VerbDeliver, one).edit(func(s *Snapshot) { s.DispatchOff = true })
+	equal(t, "claim that cannot be delivered now", state(compute(delivers(off).Snapshot), one), "held max_runs")
 	without := newScene().claim(one, undelivered(1)).answer(one)
 	equal(t, "plan without repository.deliver", story(Compute(without.Snapshot)), "dispatch A-1 delivery_failed")
 }

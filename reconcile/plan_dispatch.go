@@ -330,7 +330,7 @@ func (p *planner) deliveries() {
 			continue // it belongs to another repository, too
 		}
 		asked := p.asked[c.IssueID] // a pause does not concern an operator's command
-		due := c.Status == Waiting && p.s.undelivered(*c) && !c.DueAt.After(p.s.Now) && !p.removing[c.IssueID]
+		due := (asked || c.Status == Waiting) && p.s.undelivered(*c) && !c.DueAt.After(p.s.Now) && !p.removing[c.IssueID]
 		if due && (asked || free > 0 && !p.s.Paused) {
 			free--
 			p.deliver(*c)
@@ -351,14 +351,15 @@ func (p *planner) deliver(c Claim) {
 	})
 }
 
-// deliverNow carries out the command deliver. It returns the claim due for delivery; false if it cannot be delivered now.
+// deliverNow carries out the command deliver. It returns the claim due for delivery; false if it cannot be delivered now. A held
+// claim stays held until its delivery run starts.
 func (p *planner) deliverNow(c *Claim) (Claim, bool) {
 	if c == nil || c.Status == Running || !p.s.Policy.Deliver {
 		return Claim{}, false
 	}
 	p.asked[c.IssueID] = true
-	next := *c // a held claim keeps the reason of its hold
+	next := *c
 	next.Delivery.Due = true
-	next.Status, next.Kind, next.DueAt = Waiting, Delivering, p.s.Now
+	next.Kind, next.DueAt = Delivering, p.s.Now
 	return next, true
 }
