@@ -306,6 +306,8 @@ type verified struct {
 
 	once sync.Once
 	err  error
+	// unchecked: the tracker refused the check of these names.
+	unchecked bool
 }
 
 // ByIDs implements reconcile.Tracker.
@@ -313,7 +315,31 @@ func (v *verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcil
 	if err := v.verify(ctx); err != nil {
 		return nil, err
 	}
-	return v.t.ByIDs(ctx, ids)
+	found, err := v.t.ByIDs(ctx, ids)
+	if err == nil && v.unchecked {
+		err = v.confirmProject(ctx, found)
+	}
+	return found, err
+}
+
+// confirmProject returns an error if the tracker shows no issue of the workflow's project. The project may be mistyped then, and
+// neither the issues that seem to be in another one nor those of the project before may be stopped or released.
+func (v *verified) confirmProject(ctx context.Context, found map[string]reconcile.Issue) error {
+	for _, issue := range found {
+		if !issue.Elsewhere {
+			return nil
+		}
+	}
+	candidates, err := v.t.Candidates(ctx, v.cfg.Policy.ActiveStates)
+	if err != nil || len(candidates) > 0 {
+		return err
+	}
+	return &reconcile.Error{
+		Code: "tracker_project_not_found",
+		Message: fmt.Sprintf("%s: tracker.project_slug: %s shows no issue of %q and refuses to check whether the project exists",
+			v.path, v.t.Name, v.cfg.Tracker.ProjectSlug),
+		Hint: "correct it, or create an issue in an active state there; until then no run is stopped and no issue is released",
+	}
 }
 
 // Candidates implements reconcile.Tracker.
@@ -329,15 +355,20 @@ func (v *verified) verify(ctx context.Context) error {
 	return v.err
 }
 
-// verifiedKey names the checked names in the database.
-const verifiedKey = "verified"
+const (
+	// verifiedKey names the checked names in the database.
+	verifiedKey = "verified"
+	// refusedCheck precedes names that the tracker refused to check.
+	refusedCheck = "refused "
+)
 
 func (v *verified) check(ctx context.Context) error {
 	t, n := v.cfg.Tracker, TrackerNames(v.cfg)
 	names := fmt.Sprintf("%q", slices.Concat([]string{t.Endpoint, t.ProjectSlug, n.Assignee}, n.Labels, []string{""}, n.States))
 	if v.db != nil {
 		known, _, err := v.db.Meta(ctx, verifiedKey)
-		if err != nil || known == names {
+		v.unchecked = known == refusedCheck+names
+		if err != nil || v.unchecked || known == names {
 			return err
 		}
 	}
@@ -346,6 +377,7 @@ func (v *verified) check(ctx context.Context) error {
 	var known *reconcile.Error
 	switch {
 	case errors.Is(err, reconcile.ErrRejected): // the check is advisory
+		v.unchecked, names = true, refusedCheck+names
 		warn("the tracker refused to check the project, states and labels: " + err.Error())
 	case errors.As(err, &known) && known.Code == "tracker_project_not_found":
 		known.Message = v.path + ": tracker.project_slug: " + known.Message
