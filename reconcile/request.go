@@ -193,12 +193,13 @@ func HoldAttention(c Claim) Attention {
 // BlockAttention returns the notification of a block by the agent or this machine. A block with another code is notified again.
 func BlockAttention(b Block) Attention { return blocked(b.Code, b.Since, b) }
 
-// KeptAttention returns the notification of a finished issue's workspace that is kept because of unsaved work.
+// KeptAttention returns the notification of a finished issue's workspace that is kept because of unsaved work. Its storage time
+// begins now, however long the workspace has been kept.
 func KeptAttention(w Workspace) Attention {
 	return Attention{
 		Key:  fmt.Sprintf("kept:%s:%d", w.IssueID, w.KeptSince.UnixMilli()),
 		Kind: AttentionKept, IssueID: w.IssueID, Identifier: w.Identifier,
-		Text: fmt.Sprintf("the workspace of %s is %s", w.Identifier, w.KeptText()), At: w.KeptSince,
+		Text: fmt.Sprintf("the workspace of %s is %s", w.Identifier, w.KeptText()),
 	}
 }
 
