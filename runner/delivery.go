@@ -27,14 +27,20 @@ const (
 	pullRequestTimeout = 2 * time.Minute
 )
 
-// gitEnv returns the environment of git and gh: that of hooks, where a login profile may name an ssh agent or a credential helper,
-// without the variables of a run. Unlike hooks they get the repository's token, which the operator's credential helper may use.
+// gitEnv returns the environment of git and gh for the remote.
 func (w *workspaceStep) gitEnv(ctx context.Context) ([]string, error) {
-	c, hub := w.Config.Config, w.Config.Repository.GitHub
-	c.Secrets = slices.DeleteFunc(slices.Clone(c.Secrets), func(name string) bool { return name == hub.TokenVar })
-	c.SecretValues = slices.DeleteFunc(slices.Clone(c.SecretValues), func(value string) bool { return value == hub.Token })
 	profile, err := w.login(ctx)
-	return c.AfterLogin(c.HookEnv(w.Env), profile, c.Secrets), err
+	return w.Config.GitEnv(w.Env, profile), err
+}
+
+// GitEnv returns the environment of git and gh for the remote, if env is that of a pass: that of hooks, where a login profile may
+// name an ssh agent or a credential helper, without the variables of a run. Unlike hooks they get the repository's token, which the
+// operator's credential helper may use.
+func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
+	with, hub := c.Config, c.Repository.GitHub
+	with.Secrets = slices.DeleteFunc(slices.Clone(c.Secrets), func(name string) bool { return name == hub.TokenVar })
+	with.SecretValues = slices.DeleteFunc(slices.Clone(c.SecretValues), func(value string) bool { return value == hub.Token })
+	return with.AfterLogin(with.HookEnv(env), profile, with.Secrets)
 }
 
 // clone fills a new workspace, if the workflow names a repository.

@@ -61,6 +61,7 @@ var checks = []check{
 	{"pass_env", needsConfig, checkTokens, ""},
 	{"git", needsLogin, checkGit, ""},
 	{"gh", needsLogin, checkGh, ""},
+	{"repository", needsLogin, checkRepository, ""},
 	{"workspace root", needsConfig, checkRoot, "write workspace.root as an absolute path, or set the variables in it in the environment file"},
 	{
 		"state directory", needsNothing, checkState,

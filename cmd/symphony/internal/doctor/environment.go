@@ -168,12 +168,17 @@ func (e *environment) loginEnv() []string {
 
 // shell runs a script as hooks and agents run commands and returns the first line that it prints, empty if it fails.
 func (e *environment) shell(ctx context.Context, script string) (string, error) {
+	return e.shellIn(ctx, e.loginEnv, script)
+}
+
+// shellIn is shell in another environment. env is called only if the login shell ends.
+func (e *environment) shellIn(ctx context.Context, env func() []string, script string) (string, error) {
 	if err := e.login().err; err != nil {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, "bash", "-c", "exec 2>/dev/null; "+script)
-	cmd.Env, cmd.Dir = e.loginEnv(), "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env, cmd.Dir = env(), "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal that ssh could ask on
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()

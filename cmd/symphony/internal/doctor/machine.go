@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
@@ -39,6 +40,31 @@ func checkGit(ctx context.Context, e *environment) []finding {
 		}
 	}
 	return list
+}
+
+// checkRepository asks the remote for the branch that work begins at, as a clone does.
+func checkRepository(ctx context.Context, e *environment) []finding {
+	repository, ref := e.config.Repository, "HEAD"
+	if repository.URL == "" {
+		return nil
+	}
+	if repository.Base != "" {
+		ref = "refs/heads/" + repository.Base
+	}
+	env := func() []string { return project.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile) }
+	answer, err := e.shellIn(ctx, env, "export GIT_TERMINAL_PROMPT=0 SSH_ASKPASS_REQUIRE=${SSH_ASKPASS_REQUIRE:-never}\n"+
+		"if said=$(git ls-remote --exit-code -- "+term.ShellQuote(repository.URL)+" "+term.ShellQuote(ref)+" 2>&1); then echo found\n"+
+		`else grep -v '^Warning: ' <<< "$said"; fi`)
+	hint := "correct repository.url or repository.base, or see what is wrong with git ls-remote " + repository.URL
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fail("repository_unavailable: "+repository.URL+" does not answer", hint)
+	case err != nil:
+		return failWith(err)
+	case answer == "found":
+		return ok("%s answers", repository.URL)
+	}
+	return fail("repository_unavailable: "+cmp.Or(answer, repository.URL+" has no commit at "+ref), hint)
 }
 
 // ghBound is enough for gh, which asks GitHub whether its login is valid.
@@ -264,6 +290,9 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 	case e.config.Codex.TurnSandboxPolicy != nil:
 		return warn("agents can read "+names+", because codex.turn_sandbox_policy replaces the sandbox that denies it",
 			"remove codex.turn_sandbox_policy, or run symphony under an account of its own")
+	case e.config.Agent.OnApproval == workflow.Approve && string(e.config.Codex.ApprovalPolicy) != `"never"`:
+		return warn("agents can read "+names+" by commands that codex asks about, because agent.on_approval: approve lets them leave the sandbox",
+			"set agent.on_approval: ask, or run symphony under an account of its own")
 	}
 	return ok("agents cannot read %s", names)
 }
