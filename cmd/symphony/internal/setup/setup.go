@@ -249,7 +249,7 @@ func (s *starter) tryKey(ctx context.Context, key, source string) error {
 
 // keyPath is the environment file that contains the key, or will contain it: that of all projects if it has this key.
 func (s *starter) keyPath() string {
-	if !exists(s.p.EnvPath()) && s.p.SharedEnv[workflow.APIKeyVar] == s.key {
+	if s.p.OwnEnv[workflow.APIKeyVar] == "" && s.p.SharedEnv[workflow.APIKeyVar] == s.key {
 		return s.p.SharedEnvPath()
 	}
 	return s.p.EnvPath()
