@@ -120,8 +120,13 @@ func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report,
 	return r, err
 }
 
+// undelivered is true for a run whose commits could not be pushed, and were not pushed later either.
+const undelivered = `(coalesce(json_extract(nullif(delivery, ''), '$.code'), '') <> '' AND NOT EXISTS (SELECT 1 FROM runs AS later
+	WHERE later.issue_id = runs.issue_id AND later.id > runs.id AND json_extract(nullif(later.delivery, ''), '$.done')))`
+
 const (
-	usesQuery = `SELECT issue_id, max(identifier), model, count(*), sum(outcome = 'succeeded'), sum(outcome IN ` + failedOutcomes + `),
+	usesQuery = `SELECT issue_id, max(identifier), model, count(*), sum(outcome = 'succeeded' AND NOT ` + undelivered + `),
+		sum(outcome IN ` + failedOutcomes + ` OR outcome = 'succeeded' AND ` + undelivered + `),
 		sum(runtime_ms), sum(tokens_input), sum(tokens_cached), sum(tokens_output), sum(tokens_reasoning), sum(tokens_total)
 		FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? GROUP BY issue_id, model ORDER BY min(id)`
 

@@ -226,7 +226,10 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 		return err
 	}
 	runID := c.RunID
-	if i := slices.IndexFunc(r.Applied, func(a reconcile.Applied) bool { return a.Kind == reconcile.ActDispatch && a.Err == nil }); i >= 0 {
+	started := func(a reconcile.Applied) bool {
+		return (a.Kind == reconcile.ActDispatch || a.Kind == reconcile.ActDeliver) && a.Err == nil
+	}
+	if i := slices.IndexFunc(r.Applied, started); i >= 0 {
 		runID = r.Applied[i].RunID
 	} else if claimed && c.Status == reconcile.Running {
 		fmt.Fprintf(p.Env.Stderr, "symphony: %s is already running\n", term.Visible(issue.Identifier))

@@ -104,8 +104,8 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	case now && r.cfgErr != nil:
 		fault := exit.From(r.cfgErr)
 		return Why{fault.Code, "no run starts until the workflow is valid: " + fault.Message}
-	case now && c != nil && r.recorded.TrackerBlock != nil:
-		return Why{r.recorded.TrackerBlock.Code, "no run starts until the tracker answers: " + r.recorded.TrackerBlock.Message}
+	case now && c != nil && r.trackerFault() != nil:
+		return Why{r.trackerFault().Code, "no run starts until the tracker answers: " + r.trackerFault().Message}
 	case f.reason != "" && (now || f.reason == reconcile.SkipPaused):
 		return Why{f.reason, f.message}
 	case c == nil && f.action == reconcile.ActDispatch:
@@ -131,6 +131,19 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 		reconcile.DeliveryFailed: "its commits could not be delivered" + last,
 	}[c.Kind]
 	return Why{string(c.Kind), cmp.Or(message, "it waits"+last)}
+}
+
+// undelivered reports whether the issue waits for a delivery, not for an agent.
+func (r *issueReader) undelivered() bool {
+	return r.claim != nil && r.claim.Delivery.Due && r.cfg != nil && r.cfg.Repository.Delivers()
+}
+
+// trackerFault returns the fault of the tracker that keeps the issue waiting, nil for none. A delivery does not need the tracker.
+func (r *issueReader) trackerFault() *reconcile.Block {
+	if r.undelivered() {
+		return nil
+	}
+	return r.recorded.TrackerBlock
 }
 
 // skipSentence turns the message of a skip into a sentence about the issue.
@@ -164,8 +177,8 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 	switch {
 	case r.cfgErr != nil:
 		return Next{Message: "correct the workflow: " + exit.From(r.cfgErr).Message}
-	case r.recorded.TrackerBlock != nil && r.source != SourceTracker:
-		b := r.recorded.TrackerBlock
+	case r.trackerFault() != nil && r.source != SourceTracker:
+		b := r.trackerFault()
 		return Next{Message: "no run starts until the tracker answers: " + b.Code, At: new(b.NextTry.UTC())}
 	case f.action == reconcile.ActDispatch:
 		message := pass + " starts it"
@@ -175,6 +188,8 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		return r.atPass(message)
 	case f.action == reconcile.ActDeliver:
 		return r.atPass(pass + " delivers its commits, without an agent; symphony deliver " + r.identifier + " tries now")
+	case r.recorded.Paused && r.undelivered():
+		return Next{Message: "a pass delivers its commits after symphony resume; symphony deliver " + r.identifier + " does it now"}
 	case f.action == reconcile.ActHold:
 		return r.atPass(pass + " holds it: " + f.message)
 	case f.action == reconcile.ActRelease:
