@@ -42,13 +42,13 @@ func (r Repository) Render(issue reconcile.Issue, attempt int) (string, error) {
 	return r.branchPattern.Render(issue, attempt)
 }
 
-// scpAddress is an address such as git@example.com:team/repo.git.
-var scpAddress = regexp.MustCompile(`^[\w.-]+(@[\w.-]+)?:[^:]`)
+// gitAddress matches a URL, and an address such as git@example.com:team/repo.git.
+var gitAddress = regexp.MustCompile(`^(?i:https?|ssh|git|file)://|^[\w.-]+(@[\w.-]+)?:/?[^:/]`)
 
 func (r *reader) repositoryURL(f field) {
 	address := r.cfg.Repository.URL
 	const hint = "write for instance git@example.com:team/repo.git, https://example.com/team/repo.git or an absolute path"
-	u, err := url.Parse(address)
+	_, err := url.Parse(address)
 	switch {
 	case address == "":
 		if line, given := r.lines["repository"]; given {
@@ -60,11 +60,7 @@ func (r *reader) repositoryURL(f field) {
 		r.invalid(f, "contains blanks or control characters", hint)
 	case WithoutPassword(address) != address:
 		r.invalid(f, "contains a password or a token, which agents could read", "configure a credential helper of git instead")
-	case strings.Contains(address, "://"):
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" && u.Scheme != "ssh" && u.Scheme != "git" && u.Scheme != "file" {
-			r.invalid(f, "not an address that symphony clones from", hint)
-		}
-	case !scpAddress.MatchString(address):
+	case !gitAddress.MatchString(address), err != nil && strings.Contains(address, "://"):
 		r.invalid(f, "not an address that symphony clones from", hint)
 	}
 }

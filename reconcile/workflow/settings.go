@@ -41,7 +41,7 @@ func (r *reader) endpoint(f field) {
 	r.api(f, r.cfg.Tracker.Endpoint, "leave it out for Linear's own", "tracker.api_key", "the tracker's key")
 }
 
-// api checks the address of an API. The secret that a key of the file contains is sent there; it is empty if there is none.
+// api checks the address of an API, to which secret is sent, if any. key is where the file may contain it.
 func (r *reader) api(f field, address, hint, key, secret string) {
 	u, err := url.Parse(address)
 	switch {

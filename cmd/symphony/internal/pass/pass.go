@@ -182,7 +182,6 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	interruptible := ctx // a signal ends requests to the tracker, and nothing else
 	ctx = context.WithoutCancel(ctx)
 	askTracker := o.Only != NoIssue
-	r.addError(cfgErr)
 	r.blockedBy(cfgErr)
 	if cfg == nil {
 		var hasKey bool
@@ -192,12 +191,9 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 		askTracker = askTracker && hasKey
 	}
 	r.Config, r.warnings = cfg, workflowWarnings(cfg)
-	newerErr := db.Newer() // reconcile.Tick starts nothing on such a database
+	r.blockedBy(db.Newer()) // reconcile.Tick starts nothing on such a database
 	rootErr := project.RootFits(p, cfg, false)
-	for _, err := range []error{newerErr, rootErr} {
-		r.addError(err)
-		r.blockedBy(err)
-	}
+	r.blockedBy(rootErr)
 	options := reconcile.Options{DispatchOff: cfgErr != nil || rootErr != nil, Only: o.Only, AtOnce: o.AtOnce}
 	if !o.Delivers && (o.Trigger == project.TriggerWorker || o.Trigger == project.TriggerCommand) {
 		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
@@ -206,7 +202,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	}
 	deps, runners, err := newDeps(p, db, cfg, o, askTracker, r)
 	if err != nil {
-		r.addError(err)
+		r.blockedBy(err)
 		return
 	}
 	deps.Store = db.Store
@@ -224,16 +220,13 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	r.addError(saveLowBudget(ctx, p, db, deps.Tracker, low, r))
 }
 
-// blockedBy makes an error, if there is one, the reason why the pass starts nothing.
+// blockedBy adds an error, if there is one, for which the pass starts nothing. The first such error is the obstacle.
 func (r *Result) blockedBy(err error) {
-	if err == nil || r.Obstacle != nil {
-		return
+	before := len(r.Errors)
+	r.addError(err)
+	if r.Obstacle == nil && len(r.Errors) > before {
+		r.Obstacle = &reconcile.Obstacle{Reason: r.Errors[before].Code, Message: r.Errors[before].Message}
 	}
-	first := exit.From(err)
-	if faults := workflow.Faults(err); len(faults) > 0 {
-		first = faults[0]
-	}
-	r.Obstacle = &reconcile.Obstacle{Reason: first.Code, Message: first.Message}
 }
 
 // take adopts a report, whose errors follow those that the result already has.
