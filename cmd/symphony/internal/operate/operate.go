@@ -295,6 +295,8 @@ func undeliverable(ctx context.Context, o *operation) error {
 		e.Message, e.Hint = "this workflow delivers nothing", "set repository.url in WORKFLOW.md, without deliver: none"
 	case !claimed:
 		e.Message = identifier + " is not claimed: no commits of it wait for delivery"
+	case c.WorkspaceRoot == "":
+		e.Message = identifier + " has no workspace: none of its runs has started"
 	case c.Status == reconcile.Running && !o.ended(ctx, c.RunID):
 		e.Message = identifier + " is running; its commits are delivered when its run has ended"
 	default:

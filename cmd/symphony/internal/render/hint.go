@@ -48,7 +48,8 @@ var RunErrors = []struct{ Codes, Next string }{
 	{"max_tokens", "raise `agent.max_tokens`, or make the issue smaller; then `symphony retry ISSUE`"},
 	{"hook_failed, hook_timeout", "see the output of the hook with `symphony logs ISSUE --hooks`"},
 	{
-		"repository_unavailable", "see that this account can reach `repository.url` with `git ls-remote URL`; runs start again when it can",
+		"repository_unavailable", "see with `git ls-remote URL` that this account can reach `repository.url`, and that `repository.base` is a " +
+			"branch there; then `symphony unblock` starts runs again at once",
 	},
 	{
 		"git_identity_missing", "set `repository.git_name` and `repository.git_email`, or `git config --global user.name` and `user.email`",
