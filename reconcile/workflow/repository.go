@@ -94,8 +94,8 @@ func (r *reader) branch(f field) {
 		r.invalid(f, problem.Message, "")
 	}
 	r.cfg.Repository.branchPattern = parsed
-	if pattern == "" || pattern == r.cfg.Repository.Base {
-		r.invalid(f, "must be another branch than repository.base", "leave it out for "+defaultBranch)
+	if !strings.Contains(pattern, "{{") {
+		r.invalid(f, "gives all issues the same branch", "leave it out for "+defaultBranch)
 	}
 }
 
