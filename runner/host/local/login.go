@@ -70,21 +70,7 @@ func (h *Host) Login(ctx context.Context, r host.LoginRequest) (answer host.Logi
 // waitLogin waits for the end of a login shell. Programs of the profile that have to be ended get time to remove their locks: one
 // of pyenv rehash, for instance, would make each later login shell of the account wait for a minute.
 func waitLogin(ctx context.Context, cmd *exec.Cmd, timeout time.Duration) error {
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	var err error
-	select {
-	case err := <-done:
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			return loginFailed("it ended with "+exit.String(), "run bash -lc true; the profile must not call exit or exec", err)
-		}
-		return err
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-timer.C:
+	err := proc.WaitGroup(ctx, cmd, timeout, func() error {
 		message := fmt.Sprintf("it hangs: the login profile did not end within %s", timeout)
 		if running, _ := proc.Descendants(cmd.Process.Pid); len(running) > 0 {
 			var names []string
@@ -93,12 +79,11 @@ func waitLogin(ctx context.Context, cmd *exec.Cmd, timeout time.Duration) error 
 			}
 			message += "; it has started " + strings.Join(names, ", ")
 		}
-		err = loginFailed(message, "try it: time bash -lc true; bash -xlc true prints each command of the profile", nil)
-	}
-	proc.EndGroup(cmd.Process.Pid, killGrace)
-	select {
-	case <-done: //nolint:errcheck // the status of a killed shell says nothing
-	case <-time.After(killBound): // a hung file system; it is reported when the processes of the run are ended
+		return loginFailed(message, "try it: time bash -lc true; bash -xlc true prints each command of the profile", nil)
+	})
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return loginFailed("it ended with "+exit.String(), "run bash -lc true; the profile must not call exit or exec", err)
 	}
 	return err
 }

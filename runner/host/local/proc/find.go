@@ -303,15 +303,3 @@ func signalAndWait(ctx context.Context, procs []reconcile.Process, wait time.Dur
 		}
 	}
 }
-
-// EndGroup ends a process group: with SIGTERM, so that its programs can remove their lock files, and after grace with SIGKILL. The
-// leader must be a child of this process. EndGroup returns early if the group is empty.
-func EndGroup(leader int, grace time.Duration) {
-	_, _ = unix.Kill(-leader, unix.SIGTERM), unix.Kill(-leader, unix.SIGCONT)
-	for end := time.Now().Add(grace); time.Now().Before(end); time.Sleep(killStep) {
-		if errors.Is(unix.Kill(-leader, 0), unix.ESRCH) {
-			return
-		}
-	}
-	_ = unix.Kill(-leader, unix.SIGKILL) // fails if the whole group has just ended
-}

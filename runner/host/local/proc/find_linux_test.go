@@ -314,12 +314,12 @@ func TestParseStat(t *testing.T) {
 	tail := " 5 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4711 1 2 3\n"
 	threads := strings.Replace(tail, " 20 0 1 0 ", " 20 0 2 0 ", 1)
 	for line, want := range map[string]entry{
-		"7 (sh) S 3 1" + tail:          {pid: 7, session: 5, ppid: 3, start: 4711, name: "sh"},
-		"7 (a) b (c)) R 3 1" + tail:    {pid: 7, session: 5, ppid: 3, start: 4711, name: "a) b (c)"},
-		"7 (a\nb) Z 9 9) Z 3 1" + tail: {pid: 7, session: 5, ppid: 3, start: 4711, name: "a\nb) Z 9 9", dead: true},
-		"7 () X 3 1" + tail:            {pid: 7, session: 5, ppid: 3, start: 4711, dead: true},
-		"7 (t) Z 3 1" + threads:        {pid: 7, session: 5, ppid: 3, start: 4711, name: "t"},
-		"7 (ending) R 3 1" + strings.Replace(tail, " 5 ", " -1 ", 1): {pid: 7, ppid: 3, start: 4711, name: "ending"},
+		"7 (sh) S 3 1" + tail:          {pid: 7, group: 1, session: 5, ppid: 3, start: 4711, name: "sh"},
+		"7 (a) b (c)) R 3 1" + tail:    {pid: 7, group: 1, session: 5, ppid: 3, start: 4711, name: "a) b (c)"},
+		"7 (a\nb) Z 9 9) Z 3 1" + tail: {pid: 7, group: 1, session: 5, ppid: 3, start: 4711, name: "a\nb) Z 9 9", dead: true},
+		"7 () X 3 1" + tail:            {pid: 7, group: 1, session: 5, ppid: 3, start: 4711, dead: true},
+		"7 (t) Z 3 1" + threads:        {pid: 7, group: 1, session: 5, ppid: 3, start: 4711, name: "t"},
+		"7 (ending) R 3 1" + strings.Replace(tail, " 5 ", " -1 ", 1): {pid: 7, group: 1, ppid: 3, start: 4711, name: "ending"},
 	} {
 		if got, err := parseStat(line); err != nil || got != want {
 			t.Errorf("%q:\n got %+v, %v\nwant %+v", line, got, err, want)
@@ -349,6 +349,26 @@ func TestZombieIsDead(t *testing.T) {
 	}
 	wantFound(t, "a zombie", Owner{RunID: id, Recorded: []reconcile.Process{p}, Boot: boot(t)}, 0)
 	test.OK(t, cmd.Wait())
+}
+
+// A zombie does not delay the end of its group.
+func TestEndGroupOfZombies(t *testing.T) {
+	leader, member := exec.Command("true"), exec.Command("true")
+	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	test.OK(t, leader.Start())
+	awaitExit(leader.Process.Pid)
+	member.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: leader.Process.Pid}
+	test.OK(t, member.Start())
+	awaitExit(member.Process.Pid)
+	test.OK(t, leader.Wait())
+	ended := make(chan struct{})
+	go func() { defer close(ended); endGroup(leader.Process.Pid, time.Hour) }()
+	select {
+	case <-ended:
+	case <-time.After(bound):
+		t.Error("it waits for a zombie")
+	}
+	test.OK(t, member.Wait())
 }
 
 func TestProcessWhoseFirstThreadEndedIsAlive(t *testing.T) {

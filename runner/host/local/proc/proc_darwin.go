@@ -74,6 +74,7 @@ func entryOf(k *unix.KinfoProc) entry {
 	return entry{
 		pid:   int(k.Proc.P_pid),
 		ppid:  int(k.Eproc.Ppid),
+		group: int(k.Eproc.Pgid),
 		start: uint64(started.Sec)*1_000_000 + uint64(started.Usec),
 		name:  unix.ByteSliceToString(k.Proc.P_comm[:]),
 		dead:  k.Proc.P_stat == zombie, stopped: k.Proc.P_stat == stopped,

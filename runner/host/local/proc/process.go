@@ -17,6 +17,7 @@ import (
 // entry is one process as the system lists it.
 type entry struct {
 	pid, ppid int
+	group     int // its process group
 	session   int // 0 if the system does not tell
 	start     uint64
 	name      string

@@ -116,7 +116,7 @@ func parseStat(line string) (e entry, err error) {
 		err = errors.Join(err, numberErr)
 		return n
 	}
-	e.pid, e.ppid, e.session = number(line[:open]), number(fields[4-first]), number(fields[6-first])
+	e.pid, e.ppid, e.group, e.session = number(line[:open]), number(fields[4-first]), number(fields[5-first]), number(fields[6-first])
 	state, threads := fields[0], number(fields[20-first])
 	e.start = uint64(number(fields[22-first]))
 	e.session = max(e.session, 0) // -1 in a process that is ending

@@ -23,11 +23,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-const (
-	hookOutput = 64 << 10        // the last bytes of output, which are kept
-	killGrace  = 2 * time.Second // between SIGTERM and SIGKILL
-	killedFor  = 5 * time.Second // how long to wait for the end of a killed shell
-)
+// hookOutput is how many bytes at the end of the output are kept.
+const hookOutput = 64 << 10
 
 // Hook is a script of the workflow.
 type Hook struct {
@@ -145,28 +142,15 @@ func CheckScript(script string) (message string, line int) {
 
 // waitShell returns the shell's error, hook_timeout, or that of ctx.
 func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	timer := time.NewTimer(h.Timeout)
-	defer timer.Stop()
-	var err error
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		err = fmt.Errorf("hook %s: %w", h.Name, ctx.Err())
-	case <-timer.C:
-		err = &reconcile.Error{
+	err := proc.WaitGroup(ctx, cmd, h.Timeout, func() error {
+		return &reconcile.Error{
 			Code:    CodeHookTimeout,
 			Message: fmt.Sprintf("%s ran longer than %s and was killed", h.title(), h.Timeout),
 			Hint:    "raise hooks.timeout_ms, or make the hook faster",
 		}
-	}
-	proc.EndGroup(cmd.Process.Pid, killGrace)
-	// A shell that even SIGKILL does not end (a hung file system) is reported when the processes of the run are ended.
-	select {
-	case <-done: //nolint:errcheck // the status of a killed shell says nothing
-	case <-time.After(killedFor):
+	})
+	if err != nil && errors.Is(err, ctx.Err()) {
+		return fmt.Errorf("hook %s: %w", h.Name, err)
 	}
 	return err
 }
