@@ -35,16 +35,8 @@ var sharedKeys = []string{
 	"analytics", "feedback", "history", "notice",
 }
 
-// sharedRestrictions are values that restrict agents, by the path of their key. Other values of these keys are left out.
-var sharedRestrictions = map[string]func(any) bool{
-	"web_search":                            func(v any) bool { return v == "disabled" },
-	"shell_environment_policy.exclude":      func(any) bool { return true },
-	"shell_environment_policy.include_only": func(any) bool { return true },
-	"shell_environment_policy.inherit":      func(v any) bool { return v == "none" || v == "core" },
-}
-
-// widening are the entries of a codex home, beside config.toml, by which codex runs programs or commands outside of the sandbox.
-var widening = []string{"rules", "hooks.json", "hooks", "plugins", "agents", "environments.toml", ".credentials.json", "*.config.toml"}
+// widening are the entries of a codex home, besides config.toml, that name programs, allow commands or set variables of codex.
+var widening = []string{"rules", "hooks.json", "hooks", "plugins", "agents", "environments.toml", ".credentials.json", ".env", "*.config.toml"}
 
 // PrepareHome makes dir a codex home for agents that shares the login of the operator's home, and the settings in sharedKeys.
 // The login is a link, so that both see a new login and refreshed tokens. Nothing else of the operator's home applies to agents.
@@ -58,7 +50,7 @@ func PrepareHome(operators, dir string) error {
 		return err
 	}
 	var text bytes.Buffer
-	text.WriteString("# Written by symphony before each run: the login and the model of " + operators + ".\n")
+	fmt.Fprintf(&text, "# Written by symphony before each run: the login and the model of %q.\n", operators)
 	if err := toml.NewEncoder(&text).Encode(agentConfig(config, operators)); err != nil {
 		return fmt.Errorf("%s: %w", filepath.Join(operators, configFile), err)
 	}
@@ -134,22 +126,23 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 			}
 		}
 	}
-	for path, keep := range sharedRestrictions {
-		table, key, nested := strings.Cut(path, ".")
-		from, _ := operators[table].(map[string]any)
-		switch value := from[key]; {
-		case !nested && keep(operators[table]):
-			config[table] = operators[table]
-		case nested && value != nil && keep(value):
-			into, _ := config[table].(map[string]any)
-			if into == nil {
-				into = map[string]any{}
-				config[table] = into
-			}
-			into[key] = value
-		}
-	}
+	shareRestrictions(operators, config)
 	return config
+}
+
+// shareRestrictions adds the settings that restrict agents. Other values of the same keys are left out.
+func shareRestrictions(operators, config map[string]any) {
+	if operators["web_search"] == "disabled" {
+		config["web_search"] = "disabled"
+	}
+	policy, _ := operators["shell_environment_policy"].(map[string]any)
+	restrictions := maps.Clone(policy)
+	maps.DeleteFunc(restrictions, func(key string, value any) bool {
+		return key != "exclude" && key != "include_only" && (key != "inherit" || value != "none" && value != "core")
+	})
+	if len(restrictions) > 0 {
+		config["shell_environment_policy"] = restrictions
+	}
 }
 
 // LoginInFile reports whether codex stores the login of a home in a file. Codex homes cannot share a login elsewhere.

@@ -64,6 +64,7 @@ trust_level = "trusted"
 `)
 	write(filepath.Join(operators, "auth.json"), "{}")
 	write(filepath.Join(operators, "rules", "default.rules"), "")
+	write(filepath.Join(operators, ".env"), "MODEL_KEY=key")
 	write(filepath.Join(dir, "rules", "default.rules"), "added in a takeover")
 	write(filepath.Join(dir, "auth.json"), "an older copy")
 	write(filepath.Join(dir, "sessions", "thread"), "kept")
@@ -98,7 +99,7 @@ trust_level = "trusted"
 	unshared, err := Unshared(operators)
 	if diff := cmp.Diff([]string{
 		"approval_policy", "features (exec_permission_approvals)", "mcp_servers (docs)", "notify", "projects (/srv)", "sandbox_mode",
-		"shell_environment_policy (exclude, experimental_use_profile, inherit)", "web_search", "rules",
+		"shell_environment_policy (exclude, experimental_use_profile, inherit)", "web_search", ".env", "rules",
 	}, unshared); diff != "" || err != nil {
 		t.Error("unshared (-want +got):\n"+diff, err)
 	}
