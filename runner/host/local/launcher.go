@@ -1,8 +1,6 @@
 package local
 
 import (
-	"bytes"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -101,13 +99,7 @@ func (l launch) program(name string, depth int, inWorkspace bool) (found host.La
 	}
 	for _, dir := range filepath.SplitList(l.Path) {
 		full := filepath.Join(dir, name)
-		if !filepath.IsAbs(dir) { // looked up in the workspace
-			if files := l.existing(full); len(files) > 0 {
-				return host.Launcher{Program: full + ", because PATH has a relative directory,", Files: files}, true
-			}
-			continue
-		}
-		if info, err := os.Stat(full); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		if info, err := os.Stat(full); err == nil && filepath.IsAbs(dir) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return l.file(full, depth), true
 		}
 	}
@@ -120,17 +112,21 @@ func (l launch) file(name string, depth int) (found host.Launcher) {
 	if err != nil {
 		return found // the shell will report it
 	}
-	inside := func(dir string) bool { return text.PathInside(dir, real) || text.PathInside(dir, name) }
+	inside := func(dir string) bool { return text.PathInside(resolved(dir), real) || text.PathInside(dir, name) }
 	switch {
 	case slices.ContainsFunc(l.Writable, inside):
 		return host.Launcher{Program: name, Files: []string{real}}
 	case slices.Contains(launchers, filepath.Base(real)), strings.Contains(name, "/shims/"), strings.Contains(name, "/.volta/bin/"):
 		return host.Launcher{Program: name, Files: l.obeyed()}
 	}
-	script := readScript(real)
-	line, body, _ := strings.Cut(script, "\n")
+	info, err := os.Stat(real)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxScript || depth >= maxWrapped {
+		return found
+	}
+	script, _ := os.ReadFile(real) // a script that can't be read can't be run either
+	line, body, _ := strings.Cut(string(script), "\n")
 	interpreter, isScript := strings.CutPrefix(line, "#!")
-	if !isScript || depth >= maxWrapped {
+	if !isScript {
 		return found
 	}
 	if found = l.find(interpreter, depth+1); found.Program == "" && regexp.MustCompile(`\b(ba|da|z|k)?sh\b`).MatchString(interpreter) {
@@ -140,20 +136,6 @@ func (l launch) file(name string, depth int) (found host.Launcher) {
 		found.Program = name + ", which starts " + found.Program
 	}
 	return found
-}
-
-// readScript returns the text of a small file that begins with #!, "" for another one.
-func readScript(name string) string {
-	f, err := os.Open(name)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxScript+1))
-	if err != nil || len(data) > maxScript || !bytes.HasPrefix(data, []byte("#!")) {
-		return ""
-	}
-	return string(data)
 }
 
 // existing returns a path in the workspace if something is there.

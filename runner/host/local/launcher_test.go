@@ -42,7 +42,7 @@ func TestLaunchers(t *testing.T) {
 		"ws/own/codex*": "ELF", "bin/of-the-workspace": "->ws/own/codex",
 	})
 	l := launch{LaunchRequest: host.LaunchRequest{
-		Path: "rel/bin:" + root + "/bin:" + root + "/asdf/shims", Home: root, Writable: []string{root + "/ws"},
+		Path: root + "/bin:" + root + "/asdf/shims", Home: root, Writable: []string{root + "/ws"},
 	}}
 	for command, want := range map[string]string{
 		"codex app-server":                                "",
@@ -89,21 +89,19 @@ func TestLaunchers(t *testing.T) {
 func TestLauncherFiles(t *testing.T) {
 	root := tree(t, map[string]string{
 		"bin/codex*": "ELF", "clean/main.c": "", "js/package.json": "", "js/.npmrc": "", "js/lib/package.json": "", "mise/.config/mise/config.toml": "",
-		"tools/.tool-versions": "", "path/rel/codex*": "", "own/codex*": "",
+		"tools/.tool-versions": "", "own/codex*": "",
 	})
-	for _, c := range []struct{ dir, command, path, want string }{
-		{"clean", "npx codex", "", ""},
-		{"js", "npx codex", "", ".npmrc package.json"},
-		{"js", "codex", "", ""},
-		{"mise", "mise exec codex", "", ".config/mise"},
-		{"tools", "asdf exec codex", "", ".tool-versions"},
-		{"path", "codex", "rel:", "rel/codex"},
-		{"clean", "codex", "rel:", ""},
-		{"own", "./codex", "", "./codex"},
-		{"clean", "./codex", "", ""},
-		{"nowhere", "npx codex", "", ""},
+	for _, c := range []struct{ dir, command, want string }{
+		{"clean", "npx codex", ""},
+		{"js", "npx codex", ".npmrc package.json"},
+		{"js", "codex", ""},
+		{"mise", "mise exec codex", ".config/mise"},
+		{"tools", "asdf exec codex", ".tool-versions"},
+		{"own", "./codex", "./codex"},
+		{"clean", "./codex", ""},
+		{"nowhere", "npx codex", ""},
 	} {
-		l := launch{host.LaunchRequest{Path: c.path + root + "/bin"}, filepath.Join(root, c.dir)}
+		l := launch{host.LaunchRequest{Path: root + "/bin"}, filepath.Join(root, c.dir)}
 		if got := strings.Join(l.find(c.command, 0).Files, " "); got != c.want {
 			t.Errorf("%s in %s: %q, want %q", c.command, c.dir, got, c.want)
 		}
