@@ -45,20 +45,18 @@ const (
 // launchAgent starts codex.command in the workspace (specification 10.1). Only the worker has the other end of its stdin open, so
 // that the agent exits when the worker dies. options is called before the session of the process is set.
 func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.Options) (*agentProcess, error) {
+	argv, env, err := j.codexShell(ctx, j.Config.Command)
+	if err != nil {
+		return nil, err
+	}
 	stderr, err := agent.OpenTailFile(filepath.Join(j.Dir, stderrFile), stderrLimit, j.Redactor)
 	if err != nil {
 		return nil, err
 	}
-	argv, env, err := j.codexShell(ctx, j.Config.Command)
-	var child host.Process
-	if err == nil {
-		if child, err = j.Host.Start(ctx, host.StartRequest{Run: j.hostRun(), Argv: argv, Env: env, Dir: j.space.Path}); err != nil {
-			err = noShell(err)
-		}
-	}
+	child, err := j.Host.Start(ctx, host.StartRequest{Run: j.hostRun(), Argv: argv, Env: env, Dir: "/"})
 	if err != nil {
 		j.warn("agent's stderr", stderr.Close())
-		return nil, err
+		return nil, noShell(err)
 	}
 	g := &agentProcess{job: j, started: env, child: child, stderr: stderr, drained: make(chan struct{}), ready: make(chan struct{})}
 	go g.drain()
@@ -73,10 +71,7 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 
 // checkHome checks that codex uses the codex home that it was given.
 func (c Config) checkHome(server agent.Server) error {
-	if c.AgentHome == "" {
-		return nil
-	}
-	if sameDir(server.Home, c.AgentHome) {
+	if c.AgentHome == "" || sameDir(server.Home, c.AgentHome) {
 		return nil
 	}
 	return incompatible(fmt.Sprintf("codex uses the home %s, not that of agents, %s: its rules and programs would work outside of the sandbox",
@@ -145,9 +140,8 @@ const (
 	interruptBound = 2 * time.Second
 	stdinBound     = 1500 * time.Millisecond
 	termBound      = time.Second
-	// startingTermBound applies to an agent that has not answered yet.
-	startingTermBound = 2 * time.Second
-	outputBound       = 500 * time.Millisecond
+	lockBound      = 2 * time.Second // after SIGTERM, for programs that may have to remove a lock: those of hooks and login profiles
+	outputBound    = 500 * time.Millisecond
 )
 
 // exitWait is how long the worker waits for a signal after the agent has exited: a shutdown, or a stopped scope, ends both, and
@@ -222,7 +216,7 @@ func (g *agentProcess) end(ctx context.Context) {
 	g.warn("agent's stdin", g.session.Close())
 	stdin, term := stdinBound, termBound
 	if g.environ == nil {
-		stdin, term = 0, startingTermBound
+		stdin, term = 0, lockBound
 	}
 	if !g.endedWithin(ctx, stdin) {
 		g.warn("agent not signalled", g.child.SignalGroup(unix.SIGTERM))
@@ -233,6 +227,7 @@ func (g *agentProcess) end(ctx context.Context) {
 	awaitAll(outputBound, g.session.Done(), g.drained)
 	_, err := g.child.Close()
 	g.warn("agent", err)
+	<-g.session.Done() // stdout is closed: the events that are still queued are stored before the log is closed
 	g.warn("agent's stderr", g.stderr.Close())
 }
 
@@ -296,7 +291,7 @@ func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, 
 	if i.Server, err = i.Session.Initialize(ctx); err != nil {
 		return nil, i.process.explainStart(ctx, err)
 	}
-	i.process.environ = i.process.started
+	i.process.environ = i.process.started // it has answered: see end
 	return i, c.checkHome(i.Server)
 }
 

@@ -147,7 +147,7 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 		waitErr = nil // the caller checks ctx
 		// The programs of the hook and of its login profile can remove their locks. Those that have ended have closed the stream.
 		_ = child.SignalGroup(unix.SIGTERM) // SIGKILL follows
-		awaitAll(startingTermBound, read)
+		awaitAll(lockBound, read)
 	}
 	killErr := child.SignalGroup(unix.SIGKILL)
 	if errors.Is(killErr, os.ErrProcessDone) {

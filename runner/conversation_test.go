@@ -199,6 +199,39 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
+// exited is a process that has ended. Close closes its stdout.
+type exited struct {
+	process
+	stdout *io.PipeReader
+}
+
+type process = host.Process // the name of an embedded interface may not be that of one of its methods
+
+func (exited) Wait(context.Context) error  { return nil }
+func (e exited) Close() (host.Exit, error) { return host.Exit{}, e.stdout.Close() }
+
+// The events that a slow disk delays are stored before the end of the agent, after which the log is closed.
+func TestSlowEventsAreStored(t *testing.T) {
+	r := newRig(t, "")
+	synctest.Test(t, func(t *testing.T) {
+		stdout, out := io.Pipe()
+		_, stdin := io.Pipe()
+		stored, slow := 0, make(chan struct{})
+		g := &agentProcess{job: r.newJob(r.run, func(error) {}), child: exited{stdout: stdout}, drained: make(chan struct{})}
+		close(g.drained)
+		var err error
+		g.stderr, err = agent.OpenTailFile(filepath.Join(r.Dir, stderrFile), stderrLimit, r.Redactor)
+		test.OK(t, err)
+		g.session = codex.New(agent.Streams{Stdin: stdin, Stdout: stdout}, agent.Options{OnEvent: func(agent.Event) { <-slow; stored++ }})
+		_, err = io.WriteString(out, strings.Repeat(`{"method":"warning","params":{"message":"words"}}`+"\n", 2))
+		test.OK(t, err)
+		time.AfterFunc(time.Hour, func() { close(slow) })
+		if g.end(t.Context()); stored != 2 {
+			t.Errorf("%d events of 2 are stored", stored)
+		}
+	})
+}
+
 // spoken returns a conversation, and a function that sends it a line of the agent. Each event is handled, and then passed to seen.
 func (r *rig) spoken(seen func(c *conversation, e agent.Event)) (c *conversation, say func(line string)) {
 	r.t.Helper()

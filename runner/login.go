@@ -60,7 +60,8 @@ func (j *job) codexShell(ctx context.Context, command string) (argv, env []strin
 	env = j.Config.AfterLogin(j.codexEnv(), profile, withheld)
 	script := text.ShellIn(j.space.Path, text.ShellUnset(withheld, j.Config.AtHome(command)))
 	if usesFunction(command, profile.Functions) { // which only a shell that reads the profile has
-		return []string{"bash", "-lc", script}, env, nil
+		path := "PATH=" + text.ShellWord(valueOf(env, "PATH")) + "; " // the profile may add relative directories again
+		return []string{"bash", "-lc", path + script}, env, nil
 	}
 	return []string{"bash", "-c", umask(profile) + script}, env, nil
 }
@@ -81,16 +82,20 @@ func (c Config) prepareHome() error {
 // LaunchRequest asks what codex.command starts in an environment. Besides workspaces, which are below root, an agent can write what
 // the workflow opens to it.
 func (c Config) LaunchRequest(env []string, root string) *host.LaunchRequest {
-	r := &host.LaunchRequest{Command: c.Command, Writable: append([]string{root}, c.WritableRoots...)}
+	_, opened := c.AgentWrites()
+	return &host.LaunchRequest{
+		Command: c.Command, Path: valueOf(env, "PATH"), Home: valueOf(env, "HOME"), Writable: append([]string{root}, opened...),
+	}
+}
+
+// valueOf returns the value of a variable in an environment, "" if it is not set.
+func valueOf(env []string, name string) string {
 	for _, entry := range env {
-		switch name, value, _ := strings.Cut(entry, "="); name {
-		case "PATH":
-			r.Path = value
-		case "HOME":
-			r.Home = value
+		if value, found := strings.CutPrefix(entry, name+"="); found {
+			return value
 		}
 	}
-	return r
+	return ""
 }
 
 // refuseLauncher returns codex_command_unsafe if files that an agent can write decide which program codex.command starts. It is the

@@ -110,12 +110,41 @@ func TestLoginShellHangsLater(t *testing.T) {
 	test.OK(t, step.Host.Finish(t.Context(), step.hostRun()))
 }
 
-// codex.command may be a function of the login profile.
+// codex.command may be a function of the login profile. The profile does not run in the workspace for it, and its relative
+// directories are not in the PATH of codex.
 func TestCommandIsAFunction(t *testing.T) {
 	r := newRig(t, "say hm")
-	r.profile("my-codex() { \"$@\"; }\n")
+	home := r.profile("pwd >> ~/logins; PATH=bin:$PATH; my-codex() { echo $PATH > ~/path; \"$@\"; }\n")
 	r.Config.Command = "my-codex " + r.Config.Command
 	r.ends(reconcile.Succeeded, "")
+	if got := read(t, filepath.Join(home, "logins")); got != "/\n/\n" {
+		t.Errorf("the profile ran in %q", got)
+	}
+	if got := read(t, filepath.Join(home, "path")); !strings.HasPrefix(got, "/") {
+		t.Errorf("codex has the PATH %q", got)
+	}
+}
+
+// A program that an agent has left in a directory of the workspace is started neither by hooks nor by codex, even if the login
+// profile adds that directory to PATH.
+func TestRelativePath(t *testing.T) {
+	const plant = `sh mkdir -p bin && printf '#!/bin/sh\ntouch ../pwned\n' > bin/ls && chmod 755 bin/ls`
+	r := newRig(t, plant, in("Todo"), in("Human Review"), in("Todo"), in("Human Review"))
+	home := r.profile("export PATH=bin:$PATH LD_LIBRARY_PATH=/lib::lib:\n")
+	r.Config.Hooks.AfterRun = "ls; echo $LD_LIBRARY_PATH > ~/libraries"
+	r.Config.Command = "ls; " + r.Config.Command
+	for _, name := range []string{"run-1", "run-2"} {
+		r.next(name)
+		run, err := r.work()
+		test.OK(t, err)
+		test.Equal(t, "outcome of "+name, run.Outcome, reconcile.Succeeded)
+	}
+	if _, err := os.Stat(filepath.Join(r.root, "pwned")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the agent's program was started: %v", err)
+	}
+	if got := read(t, filepath.Join(home, "libraries")); got != "/lib\n" {
+		t.Errorf("hooks look for libraries in %q", got)
+	}
 }
 
 // slowLock is a program that takes a lock, hangs, and removes the lock slowly when it gets SIGTERM, as pyenv rehash does.

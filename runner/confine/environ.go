@@ -84,6 +84,8 @@ func (c Config) AtHome(command string) string {
 const gitSettings = "GIT_CONFIG_COUNT"
 
 // AfterLogin returns env as the login profile changes it, without the secrets of names. The profile changes no variable of a run.
+// Hooks and codex work in the workspace, so relative directories, in which an agent could leave a program, are removed from PATH and
+// the like.
 func (c Config) AfterLogin(env []string, l host.LoginAnswer, names []string) []string {
 	set := CleanEnv(l.Set, names, c.SecretValues, nil)
 	gone := host.Scrub(l.Unset)
@@ -91,7 +93,25 @@ func (c Config) AfterLogin(env []string, l host.LoginAnswer, names []string) []s
 		gone = append(gone, nameOf(entry))
 	}
 	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool { return slices.Contains(gone, nameOf(entry)) })
-	return append(env, set...)
+	return absolutePaths(append(env, set...))
+}
+
+// searchPaths are variables with lists of directories in which programs and libraries are looked up.
+var searchPaths = []string{"PATH", "LD_LIBRARY_PATH", "PYTHONPATH"}
+
+// absolutePaths removes relative directories from searchPaths, also empty ones, which mean the working directory.
+func absolutePaths(env []string) (kept []string) {
+	for _, entry := range env {
+		if name, value, _ := strings.Cut(entry, "="); slices.Contains(searchPaths, name) {
+			dirs := slices.DeleteFunc(filepath.SplitList(value), func(dir string) bool { return !filepath.IsAbs(dir) })
+			if len(dirs) == 0 {
+				continue
+			}
+			entry = name + "=" + strings.Join(dirs, ":")
+		}
+		kept = append(kept, entry)
+	}
+	return kept
 }
 
 // HookEnv returns the environment of hooks that do not belong to a run, if env is that of a pass.

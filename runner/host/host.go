@@ -183,7 +183,7 @@ type GitRestored struct {
 	Untrusted string
 }
 
-// StartRequest is a command to start in the workspace of a run or, without a run, in Dir.
+// StartRequest is a command to start in Dir, as a process of a run, if one is named.
 type StartRequest struct {
 	Run  Run
 	Argv []string
@@ -211,7 +211,7 @@ type Process interface {
 // Terminal is a host on which a command can use the operator's terminal.
 type Terminal interface {
 	Host
-	// RunInTerminal runs a command in the workspace that a run holds, and returns its exit code. The command inherits the
+	// RunInTerminal runs a command of a run that holds a workspace, in "/", and returns its exit code. The command inherits the
 	// terminal and the files that mark its processes as the run's. observe runs concurrently until the command has ended. If
 	// ctx ends, the command gets SIGTERM. If the command can't be started, the error wraps ErrNotStarted.
 	RunInTerminal(ctx context.Context, r Run, argv, env []string, io Stdio, observe func(context.Context)) (code int, err error)

@@ -223,7 +223,7 @@ func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string
 		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // codex.command is the operator's
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = known.space.Path, env, io.In, io.Out, io.Err
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = "/", env, io.In, io.Out, io.Err
 	cmd.ExtraFiles = proc.ExtraFiles(known.tree, known.space.Lease())
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = terminalGrace
