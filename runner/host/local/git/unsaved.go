@@ -32,11 +32,12 @@ const (
 // Every decision to delete a workspace goes through this function. Repositories in the directories of alsoDeleted count as deleted
 // with dir.
 //
-// The rule: git decides, for each repository at or below dir. A commit is saved if a remote-tracking reference contains it, a
-// file if it is committed without changes or ignored. A remote in a local directory that does not exist, or that is deleted with
-// dir, does not count. Commits of HEAD (detached or not), branches, tags, stashes, other references and submodules are unsaved if no remote has them, and so are modified or
-// untracked files, including those that the index hides from git status. A repository without a remote has saved nothing. What
-// can't be read counts as unsaved, and so does what exceeds the limits of the search.
+// The rule: git decides, for each repository at or below dir. A commit is saved if a reference of a remote contains it, a file if
+// it is committed without changes or ignored. The remote must be in the configuration: the guard undoes some that agents make. A
+// remote in a local directory that does not exist, or that is deleted with dir, does not count. Commits of HEAD (detached or not),
+// branches, tags, stashes, other references and submodules are unsaved if no remote has them, and so are modified or untracked
+// files, including those that the index hides from git status. A repository without a remote has saved nothing. What can't be read
+// counts as unsaved, and so does what exceeds the limits of the search.
 //
 // Files that are in no repository are unsaved, unless they are those of known, an earlier result of OutsideFiles: then they are
 // what after_create has made. A bare repository counts unless it is inside a work tree: there its files are untracked or ignored.
@@ -284,7 +285,7 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	if err != nil {
 		return unknown
 	}
-	lostRemotes, err := u.lostRemotes(ctx, r)
+	remotes, err := u.remotes(ctx, r)
 	if err != nil {
 		return unknown
 	}
@@ -294,8 +295,7 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 		case strings.HasPrefix(id, "ref:"): // its target is listed, too
 		case !objectID(id):
 			return unknown
-		case slices.ContainsFunc(lostRemotes, func(remote string) bool { return strings.HasPrefix(name, "refs/remotes/"+remote+"/") }):
-		case strings.HasPrefix(name, "refs/remotes/"), strings.HasPrefix(name, "refs/prefetch/"), !deleted:
+		case !deleted, slices.ContainsFunc(remotes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }):
 			saved = append(saved, "^"+id)
 		case r.packed[name] == "" || r.repacked || !strings.HasPrefix(name, "refs/tags/") || slices.Contains(heads.past, r.packed[name]):
 			work = append(work, id)
@@ -329,8 +329,9 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	return []string{text.Plural(n, "commit") + " not on any remote"}
 }
 
-// lostRemotes returns the names of the remotes that are deleted together with what was pushed there, or that are deleted already.
-func (u *unsavedSearch) lostRemotes(ctx context.Context, r *reader) (names []string, err error) {
+// remotes returns the prefixes of the references to what remotes have. It omits remotes that are deleted together with what was
+// pushed there, or that are gone already.
+func (u *unsavedSearch) remotes(ctx context.Context, r *reader) (prefixes []string, err error) {
 	data, err := files.ReadRegular(filepath.Join(r.common, "config"), maxControlFile)
 	if files.Absent(err) {
 		return nil, nil
@@ -339,28 +340,38 @@ func (u *unsavedSearch) lostRemotes(ctx context.Context, r *reader) (names []str
 	if err == nil {
 		list, err = parseConfig(ctx, data)
 	}
+	lost := map[string]bool{}
 	for _, s := range list {
-		if s.section != "remote" || s.name != "url" && s.name != "pushurl" || s.sub == "" {
-			continue
-		}
-		others := rewritten(s.value, list)
-		for _, address := range append(others, s.value) {
-			path := strings.TrimPrefix(address, "file://")
-			if server, _, _ := strings.Cut(path, "/"); strings.Contains(server, ":") {
-				continue
-			}
-			path = absolute(r.tree, path)
-			real, err := filepath.EvalSymlinks(path)
-			if err != nil { // git adds the suffix, too
-				real, err = filepath.EvalSymlinks(path + ".git")
-			}
-			missing := err != nil && s.name == "url" && len(others) == 0 // a pushurl is often a word that prevents pushes
-			if missing || err == nil && u.deletes(real) {
-				names = append(names, s.sub)
-			}
+		if s.section == "remote" && s.sub != "" && (s.name == "url" || s.name == "pushurl") {
+			lost[s.sub] = lost[s.sub] || u.loses(r, s, rewritten(s.value, list))
 		}
 	}
-	return names, err
+	for name, lost := range lost {
+		if !lost {
+			prefixes = append(prefixes, "refs/remotes/"+name+"/", "refs/prefetch/remotes/"+name+"/")
+		}
+	}
+	return prefixes, err
+}
+
+// loses reports whether an address of a remote, or one of others that it may stand for, leads to a directory that is deleted, or
+// that does not exist.
+func (u *unsavedSearch) loses(r *reader, address setting, others []string) bool {
+	return slices.ContainsFunc(append(others, address.value), func(path string) bool {
+		path = strings.TrimPrefix(path, "file://")
+		if server, _, _ := strings.Cut(path, "/"); strings.Contains(server, ":") {
+			return false
+		}
+		path = absolute(r.tree, path)
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil { // git adds the suffix, too
+			real, err = filepath.EvalSymlinks(path + ".git")
+		}
+		if err != nil { // a pushurl is often a word that prevents pushes
+			return address.name == "url" && len(others) == 0
+		}
+		return u.deletes(real)
+	})
 }
 
 // rewritten returns what an address may become by the settings insteadOf and pushInsteadOf in list.

@@ -62,6 +62,14 @@ func TestUnsaved(t *testing.T) {
 			git push -q gone HEAD:topic; rm -rf ../gone.git`, one,
 		},
 		{
+			"pushed to a remote that the guard has undone", `git init -q --bare .git/store.git; git remote add store .git/store.git; commit
+			git push -q store HEAD:topic; git config --remove-section remote.store`, one,
+		},
+		{
+			"only on a remote that is gone", `git init -q --bare ../gone.git; git remote add gone ../gone.git; commit
+			git push -q gone HEAD:topic; git reset -q --hard HEAD~; rm -rf ../gone.git`, one,
+		},
+		{
 			"pushed within the workspace by an address without .git", `git init -q --bare .git/store.git
 			git remote add store "$PWD/.git/store"; commit; git push -q store HEAD:topic`, one,
 		},
