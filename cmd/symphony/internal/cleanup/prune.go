@@ -74,8 +74,8 @@ type pruner struct {
 	p       *project.Project
 	cfg     *workflow.Config
 	options PruneOptions
-	// agreed maps the workspaces and entries of the trash that the operator agreed to remove to the unsaved work that each had; nil
-	// before the operator agreed.
+	// agreed maps the workspaces and entries of the trash that the operator agreed to remove to the work that each had; nil before
+	// the operator agreed.
 	agreed map[string]string
 }
 
@@ -119,11 +119,14 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 	// While the operator was asked, an issue may have been reopened or a workspace changed.
 	c.agreed = map[string]string{}
 	for _, s := range found.Workspaces {
-		c.agreed[s.Path] = s.Unsaved
+		c.agreed[s.Path] = s.work()
 	}
 	for _, t := range found.Trash {
+		for _, path := range t.paths {
+			c.agreed[path] = ""
+		}
 		for _, d := range t.Discarded {
-			c.agreed[d.Path] = d.Unsaved
+			c.agreed[d.Path] = d.work()
 		}
 	}
 	if found, err = c.find(ctx); err == nil {
@@ -179,10 +182,9 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 		return nil, err
 	}
 	for _, s := range spaces {
-		_, agreed := c.agreed[s.Path]
 		switch s.Why = why[s.IssueID]; {
 		case s.Why == "":
-		case !s.InUse && (agreed || c.agreed == nil) && c.mayDestroy(s.Path, s.Unsaved):
+		case !s.InUse && c.mayRemove(s.loss):
 			f.Workspaces = append(f.Workspaces, s)
 		default:
 			f.Kept = append(f.Kept, s)
@@ -214,12 +216,14 @@ func (c *pruner) findRunDirs(ctx context.Context, f *pruned, db *state.DB) error
 	return err
 }
 
-// mayDestroy reports whether the unsaved work at a path may be lost: the operator has agreed to lose exactly this, or will be asked.
-func (c *pruner) mayDestroy(path, work string) bool {
+// mayRemove reports whether something may be removed, together with its unsaved work: the operator has agreed to lose exactly this,
+// or will be asked.
+func (c *pruner) mayRemove(l loss) bool {
 	if c.agreed == nil {
-		return work == "" || c.options.Force
+		return l.Unsaved == "" || c.options.Force
 	}
-	return work == "" || c.agreed[path] == work
+	work, agreed := c.agreed[l.Path]
+	return agreed && (l.Unsaved == "" || work == l.work())
 }
 
 // finished maps the issues that are in a terminal state, or no longer in the tracker, to the reason in words. It verifies the
@@ -286,8 +290,10 @@ func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error
 			continue
 		}
 		f.trashed[r.IssueID], f.trashed[r.Identifier] = true, true
-		if !r.Discarded && !c.mayDestroy(r.Path, r.loss.Unsaved) {
-			f.KeptTrash = append(f.KeptTrash, r.loss)
+		if !r.Discarded && !c.mayRemove(r.loss) {
+			if r.Unsaved != nil {
+				f.KeptTrash = append(f.KeptTrash, r.loss)
+			}
 			continue
 		}
 		if n := len(f.Trash); n == 0 || f.Trash[n-1].root != r.root {

@@ -62,8 +62,12 @@ func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOption
 		return err
 	}
 	defer func() { _ = release() }() // it fails if the lock file has been removed
+	announced := r.losses()
 	if err := r.check(ctx); err != nil {
 		return err
+	}
+	if !slices.EqualFunc(announced, r.losses(), func(a, b loss) bool { return a.Path == b.Path && a.work() == b.work() }) {
+		return exit.Fault("unsaved_work", "the work that would be destroyed has changed since it was named", "repeat the command")
 	}
 	return r.remove(context.WithoutCancel(ctx))
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -23,6 +24,9 @@ type loss struct {
 	Unsaved string   `json:"unsaved,omitempty"`
 	Items   []string `json:"unsaved_items,omitempty"`
 }
+
+// work describes and names the work.
+func (l loss) work() string { return strings.Join(append([]string{l.Unsaved}, l.Items...), "\n") }
 
 // print names the work; nothing if there is none.
 func (l loss) print(out io.Writer, verb string) {
