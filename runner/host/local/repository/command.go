@@ -24,9 +24,10 @@ import (
 const endGrace = 2 * time.Second
 
 // settings apply to every git command. No operator's setting may start a program that is meant for a work tree, remove objects
-// or push more than is asked for. Git believes what a commit-graph says, and an agent can write one beside its objects.
+// or push more than is asked for. Git believes what a commit-graph says, and an agent can write one beside its objects. Fetched
+// objects stay in a pack, which git writes to disk before it updates references, because not every version does so for loose ones.
 var settings = []string{
-	"core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false",
+	"core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false", "fetch.unpackLimit=1",
 	"fetch.recurseSubmodules=false", "push.recurseSubmodules=no", "submodule.recurse=false", "push.followTags=false",
 	"core.commitGraph=false", "core.multiPackIndex=false", "pack.useBitmaps=false", "advice.detachedHead=false",
 }

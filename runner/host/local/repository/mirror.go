@@ -57,16 +57,17 @@ func New(dir string, remote host.Repository, env []string, inherit func(...*os.F
 
 var notInName = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
-// lockStep is the time between two looks at whether a wait for the lock was given up.
+// lockStep is how often a wait for the lock checks whether it was given up.
 const lockStep = 100 * time.Millisecond
 
-// withLock calls f with the lock of the mirror, without which nothing is written there. Git commands inherit it. So if this process
-// dies, it is free once they have ended, and what they left half done is removed by the next holder.
+// withLock holds the lock of the mirror while f writes there. Git commands inherit the lock: if this process dies, it is released when
+// they have ended, and the next holder removes what they left.
 func (m *Mirror) withLock(ctx context.Context, f func() error) error {
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
 	defer func() {
+		_ = unix.Flock(int(m.locked.Fd()), unix.LOCK_UN) // a program that git left in the background has the file, too
 		_ = m.locked.Close()
 		m.locked = nil
 	}()
@@ -99,16 +100,20 @@ func (m *Mirror) lock(ctx context.Context) error {
 	return nil
 }
 
-// removeLeftovers removes locks and temporary files of git commands that were killed.
+// removeLeftovers removes locks and temporary files of git commands that were killed, and references that are empty after a power
+// failure, with which git would refuse every fetch.
 func (m *Mirror) removeLeftovers() {
 	var paths []string
-	for _, pattern := range []string{"*.lock", "objects/pack/tmp_*", "objects/pack/.tmp-*", "objects/??/tmp_obj_*"} {
+	for _, pattern := range []string{"*.lock", "objects/pack/tmp_*", "objects/pack/.tmp-*", "objects/pack/*.keep", "objects/??/tmp_obj_*"} {
 		found, _ := filepath.Glob(filepath.Join(m.path, pattern))
 		paths = append(paths, found...)
 	}
-	_ = filepath.WalkDir(filepath.Join(m.path, "refs"), func(path string, _ fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".lock") {
-			paths = append(paths, path)
+	_ = filepath.WalkDir(filepath.Join(m.path, "refs"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			info, err := d.Info()
+			if strings.HasSuffix(path, ".lock") || err == nil && info.Size() == 0 {
+				paths = append(paths, path)
+			}
 		}
 		return nil // git reports what can't be read
 	})
@@ -140,19 +145,14 @@ func (m *Mirror) update(ctx context.Context) (base string, err error) {
 	return m.base(ctx)
 }
 
-// From these numbers on, packs and loose objects slow git down. git gc judges loose objects by this directory, too.
-const (
-	maxPacks   = 50
-	maxLoose   = 27
-	looseInDir = "objects/17/*"
-)
+// maxPacks is the number of packs from which on they slow git down.
+const maxPacks = 50
 
-// joinPacks joins packs and loose objects, of which fetches and deliveries add some. Unlike git gc it removes no object, whether a
-// reference leads to it or not. What fails is tried again after the next fetch.
+// joinPacks joins packs, of which each fetch and delivery adds one. Unlike git gc it removes no object, whether a reference leads to
+// it or not. What fails is tried again after the next fetch.
 func (m *Mirror) joinPacks(ctx context.Context) {
 	packs, _ := filepath.Glob(filepath.Join(m.path, "objects/pack/*.pack"))
-	loose, _ := filepath.Glob(filepath.Join(m.path, looseInDir))
-	if len(packs) > maxPacks || len(loose) > maxLoose {
+	if len(packs) > maxPacks {
 		_ = m.run(m.localGit(ctx, "repack", "--geometric=2", "-d", "-n", "-q"))
 	}
 }
@@ -166,7 +166,7 @@ func (m *Mirror) base(ctx context.Context) (string, error) {
 	return base, nil
 }
 
-// headBranch returns the default branch of the remote when it was last asked for.
+// headBranch returns the default branch that readHead last found.
 func (m *Mirror) headBranch() string {
 	head, _ := files.ReadRegular(filepath.Join(m.path, "HEAD"), 1<<10)
 	return strings.TrimPrefix(strings.TrimSpace(string(head)), "ref: refs/heads/")

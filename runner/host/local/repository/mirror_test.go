@@ -133,7 +133,7 @@ func TestBase(t *testing.T) {
 	test.Equal(t, "new default", p.mustClone("three").Base, "release")
 }
 
-// What a killed git leaves in the mirror is removed, and a branch that became a directory of branches replaces it.
+// What a killed git or a power failure leaves in the mirror is removed, and a branch that became a directory of branches replaces it.
 func TestMirrorRecovers(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -141,14 +141,26 @@ func TestMirrorRecovers(t *testing.T) {
 	p.mustClone("one")
 	p.sh(`cd mirrors/*.git; : > packed-refs.lock; : > HEAD.lock; mkdir -p refs/heads objects/pack
 		: > refs/heads/main.lock; : > objects/pack/tmp_pack_x; : > objects/pack/.tmp-1-pack-x.pack
+		: > objects/pack/pack-x.keep; : > refs/heads/main
 		cd ../../person; git push -q origin :topic; git commit -q --allow-empty -m more; git push -q origin main main:topic/a`)
 	p.mustClone("two")
 	main := p.sh("git -C person rev-parse main")
 	refs := p.sh("git -C mirrors/*.git for-each-ref --format='%(objectname) %(refname:short)'")
 	test.Equal(t, "mirror", refs, main+" main\n"+main+" topic/a")
-	test.Equal(t, "leftovers", p.sh("find mirrors/*.git -name '*.lock' -o -name '*tmp*'"), "")
+	test.Equal(t, "leftovers", p.sh("find mirrors/*.git -name '*.lock' -o -name '*tmp*' -o -name '*.keep' -o -path '*/objects/??/*'"), "")
 	p.sh("cd mirrors/*.git; : > HEAD") // its creator died
 	p.mustClone("three")
+}
+
+// A program that git leaves in the background, such as a cache of credentials, does not keep the mirror locked.
+func TestProgramInBackground(t *testing.T) {
+	p := newPlace(t)
+	p.sh(`printf '#!/bin/sh\nsleep 1000 >/dev/null 2>&1 &\necho $! >> ` + p.dir + `/left\nshift $(($#-1)); exec sh -c "$1"\n' > ssh; chmod +x ssh`)
+	p.env, p.remote = append(p.env, "GIT_SSH_COMMAND="+filepath.Join(p.dir, "ssh")), "host:"+p.remote
+	p.mustClone("one")
+	defer p.sh("kill $(cat left)")
+	p.commit("one", "first")
+	p.mustDeliver("one", "")
 }
 
 // The mirror was deleted: the next delivery makes a new one.
