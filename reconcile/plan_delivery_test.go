@@ -134,4 +134,6 @@ func TestUndelivered(t *testing.T) {
 	equal(t, "claim that cannot be delivered now", state(compute(delivers(off).Snapshot), one), "held max_runs")
 	without := newScene().claim(one, undelivered(1)).answer(one)
 	equal(t, "plan without repository.deliver", story(Compute(without.Snapshot)), "dispatch A-1 delivery_failed")
+	p := compute(newScene().running(one, func(c *Claim, r *Run) { undelivered(1)(c); r.Outcome = Succeeded }).Snapshot)
+	equal(t, "delivery without repository.deliver", p.claims[one.ID].Delivery, Delivery{})
 }

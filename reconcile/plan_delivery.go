@@ -1,0 +1,105 @@
+package reconcile
+
+import "time"
+
+// deliveries starts a delivery run for each claim whose commits are due. It needs neither the tracker nor a slot of an agent.
+func (p *planner) deliveries() {
+	if p.s.DispatchOff || p.s.HostBlock != nil {
+		return
+	}
+	free := p.s.Policy.MaxConcurrent
+	for _, c := range p.claims {
+		if c.delivering() {
+			free--
+		}
+	}
+	for _, c := range p.byAge() {
+		if c.Project != p.s.Policy.Project {
+			continue // it belongs to another repository, too
+		}
+		asked := p.asked[c.IssueID] // a pause does not concern an operator's command
+		due := (asked || c.Status == Waiting) && p.s.undelivered(*c) && !c.DueAt.After(p.s.Now) && !p.removing[c.IssueID]
+		if due && (asked || free > 0 && !p.s.Paused) {
+			free--
+			p.deliver(*c)
+		}
+	}
+}
+
+func (p *planner) deliver(c Claim) {
+	reason := string(c.Kind)
+	c.Status, c.Kind, c.DueAt = Running, Delivering, time.Time{}
+	change := p.put(c)
+	change.Insert = &Run{
+		Kind: DeliveryRun, IssueID: c.IssueID, Identifier: c.Identifier, Phase: Starting,
+		Issue: c.Issue, Fingerprint: c.Issue.Fingerprint(), StartedAt: p.s.Now, WorkspaceRoot: c.WorkspaceRoot,
+	}
+	p.plan.Actions = append(p.plan.Actions, Action{
+		Kind: ActDeliver, IssueID: c.IssueID, Identifier: c.Identifier, Reason: reason, Change: change,
+	})
+}
+
+// deliverNow carries out the command deliver. It returns the claim due for delivery; false if it cannot be delivered now. A held
+// claim stays held until its delivery run starts.
+func (p *planner) deliverNow(c *Claim) (Claim, bool) {
+	if c == nil || c.Status == Running || !p.s.Policy.Deliver {
+		return Claim{}, false
+	}
+	p.asked[c.IssueID] = true
+	next := *c
+	next.Delivery.Due = true
+	next.Kind, next.DueAt = Delivering, p.s.Now
+	return next, true
+}
+
+// afterWork returns the claim after the end of an agent's run, whose worker may have pushed the commits or may have failed to.
+func (s *Snapshot) afterWork(c Claim, r Run) Claim {
+	ended := endOf(r, s.Now)
+	switch d := r.Delivery; {
+	case !s.Policy.Deliver, d.Done:
+		c.Delivery = Delivery{}
+	case d.Code != "":
+		c.Delivery = c.Delivery.failed(d.Code, d.Message, ended)
+	case r.Turns > 0:
+		c.Delivery.Due = true
+	}
+	return s.awaitDelivery(c, ended)
+}
+
+// awaitDelivery makes a waiting claim with undelivered commits wait for its delivery.
+func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
+	switch tries := c.Delivery.Tries; {
+	case c.Status != Waiting || !s.undelivered(c):
+	case tries > 0:
+		c.Kind, c.DueAt = DeliveryFailed, since.Add(Delay(tries, s.Policy.MaxRetryBackoff))
+	default:
+		c.Kind, c.DueAt = Delivering, since
+	}
+	return c
+}
+
+// afterDelivery returns the claim after a delivery run has ended. A hold that the operator's command interrupted continues.
+func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
+	ended := endOf(r, s.Now)
+	c.Status, c.DueAt = Waiting, ended
+	switch {
+	case r.Outcome == Succeeded:
+		c.Delivery, c.Kind = Delivery{}, Continuation
+		if c.Failures > 0 {
+			c.Kind, c.DueAt = Backoff, ended.Add(Delay(c.Attempt, s.Policy.MaxRetryBackoff))
+		}
+	case r.Outcome == Canceled || r.Outcome == InterruptedRun || r.ErrorCode == CodeWorkspaceBusy:
+		c = s.awaitDelivery(c, ended)
+		c.DueAt = ended.Add(firstBackoff)
+	default:
+		c.Delivery = c.Delivery.failed(r.ErrorCode, r.ErrorText, ended)
+		c = s.awaitDelivery(c, ended)
+	}
+	switch {
+	case c.HoldNext:
+		return s.hold(c, HoldOperator, "held by an operator")
+	case c.HoldReason != "":
+		c.Status = Held
+	}
+	return c
+}
