@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -72,37 +71,16 @@ func (w *workspaceStep) clone(ctx context.Context) error {
 // if its title or the workflow changes.
 func (w *workspaceStep) branch(ctx context.Context) (name string, last reconcile.Delivered, err error) {
 	repository := w.Config.Repository
-	if w.Journal != nil { // a takeover has none
+	if last = w.delivered; w.Journal != nil {
 		last, _, err = w.Journal.Delivered(ctx, w.run.IssueID)
 	}
-	if err != nil {
-		return "", last, err
+	if err != nil || last.URL == repository.URL {
+		return last.Branch, last, err
 	}
-	if last.URL == repository.URL && last.Branch != "" {
-		return last.Branch, last, nil
+	if name, err = repository.Branch.Render(w.rec.get().Issue, 0); name != last.Branch {
+		return name, reconcile.Delivered{}, err
 	}
-	name, err = repository.Branch.Render(w.rec.get().Issue, 0)
-	if err == nil && !validBranch(name) {
-		err = &reconcile.Error{
-			Code: "invalid_branch", Message: fmt.Sprintf("repository.branch gives %q, which is not the name of a branch", name),
-			Hint: "use issue.identifier, or filters such as replace, in repository.branch",
-		}
-	}
-	return name, reconcile.Delivered{}, err
-}
-
-// validBranch reports whether git accepts the name of a branch (git check-ref-format --branch).
-func validBranch(name string) bool {
-	bad := func(c rune) bool { return c <= ' ' || c == 0x7f || strings.ContainsRune(`~^:?*[\`, c) }
-	if name == "" || name == "HEAD" || name[0] == '-' || strings.ContainsFunc(name, bad) {
-		return false
-	}
-	for _, part := range []string{"..", "@{", "//", "/.", ".lock/"} {
-		if strings.Contains("/"+name+"/", part) {
-			return false
-		}
-	}
-	return name[0] != '/' && !strings.HasSuffix(name, "/") && !strings.HasSuffix(name, ".") && name != "@"
+	return name, reconcile.Delivered{Commit: last.Commit}, err // the new address may lead to the same repository
 }
 
 // deliver pushes the commits of the workspace, stores what was pushed, and opens a pull request if the workflow wants that.
@@ -124,7 +102,7 @@ func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryR
 	if err != nil {
 		return result, err
 	}
-	if answer.Nothing {
+	if answer.Commits == 0 {
 		w.Log.Info("nothing to push")
 	} else {
 		result.Branch, result.Commit, result.Commits = branch, answer.Commit, answer.Commits
@@ -132,8 +110,7 @@ func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryR
 		last = reconcile.Delivered{URL: repository.URL, Branch: branch, Commit: answer.Commit, Base: answer.Base, At: w.Now()}
 		err = w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, last)
 	}
-	if err == nil && w.Config.Repository.GitHub.API != "" && last.Commit != "" && last.PullRequest == "" {
-		last.Base = answer.Base
+	if err == nil && w.Config.Repository.GitHub.API != "" && last.Branch != "" && last.PullRequest == "" {
 		result.PullRequest, err = w.openPullRequest(ctx, last, env)
 	}
 	result.Done = err == nil
@@ -145,7 +122,7 @@ func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Deli
 	issue := w.rec.get().Issue
 	answer, err := w.Host.OpenPullRequest(ctx, host.PullRequestRequest{
 		Run: w.hostRun(), Repository: w.Config.Repository.Repository, GitHub: w.Config.Repository.GitHub,
-		Branch: last.Branch, Base: last.Base, Commit: last.Commit,
+		Branch: last.Branch, Commit: last.Commit,
 		Title: w.Redactor.Text(pullRequestTitle(issue)), Body: w.Redactor.Text(pullRequestBody(issue)),
 		Timeout: pullRequestTimeout, Env: env,
 	})
@@ -153,7 +130,7 @@ func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Deli
 	case err != nil:
 		return "", err
 	case answer.URL == "":
-		w.Log.Info("no pull request: the base contains the commits", "branch", last.Branch, "base", last.Base)
+		w.Log.Info("no pull request: the base contains the commits", "branch", last.Branch)
 		return "", nil
 	}
 	w.Log.Info("pull request", "url", answer.URL, "opened", answer.Opened, "by", answer.By)
@@ -183,15 +160,14 @@ func pullRequestBody(issue reconcile.Issue) string {
 	return body + " for <" + u.String() + ">."
 }
 
-// deliverAfterRun delivers the commits of an agent's run. A failure does not change the outcome of the run: passes deliver again.
-// They also deliver if ctx, which ends when the run is asked to stop, has ended.
+// deliverAfterRun delivers the commits of an agent's run. A failure does not change the outcome of the run. Passes deliver later if it
+// fails, or if ctx ends first because the run is asked to stop.
 func (w *workspaceStep) deliverAfterRun(ctx context.Context) {
 	if !w.Config.Repository.Deliver || w.space == nil || w.rec.get().Turns == 0 || ctx.Err() != nil {
 		return
 	}
 	result, err := w.deliver(ctx)
 	if err != nil && ctx.Err() == nil {
-		result.Done = false
 		result.Code, result.Message = codeOf(err)
 		result.Message = w.Redactor.Text(result.Message)
 		w.warn("the commits were not delivered", err)

@@ -33,9 +33,11 @@ type Takeover struct {
 	ID       string // used like a run's id: it marks the processes, and the workspace's record names it as the last holder
 	Issue    reconcile.Issue
 	Root     string // the workspace root of the claim
-	Env      []string
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Delivered is what was pushed last for the issue. A new workspace begins there.
+	Delivered reconcile.Delivered
+	Env       []string
+	Now       func() time.Time
+	Log       *slog.Logger
 
 	Host host.Terminal
 	// Hold makes a directory count as that of a live run until the result is closed.
@@ -88,7 +90,7 @@ func (t *Takeover) open() error {
 		Redactor: agent.NewRedactor(slices.Concat(t.Config.SecretValues, t.Config.SecretsIn(t.Env))),
 	}
 	run := reconcile.Run{ID: t.ID, IssueID: t.Issue.ID, Identifier: t.Issue.Identifier, Issue: t.Issue, WorkspaceRoot: t.Root}
-	t.step = &workspaceStep{job: w.newJob(run, func(error) {})}
+	t.step = &workspaceStep{job: w.newJob(run, func(error) {}), delivered: t.Delivered}
 	return t.step.open()
 }
 

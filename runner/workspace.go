@@ -24,6 +24,7 @@ type workspaceStep struct {
 	before string
 	// untrusted is why no hook may run in the workspace, nil if hooks may run.
 	untrusted error
+	delivered reconcile.Delivered // what was pushed last for the issue, if there is no Journal
 }
 
 // prepare takes the workspace and runs the hooks that precede an agent.

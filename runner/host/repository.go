@@ -11,9 +11,8 @@ type Repository struct {
 	Name, Email string
 }
 
-// CloneRequest asks to fill the new, empty workspace that a run holds. Branch is checked out. It continues where Delivered is, or
-// a commit that descends from Delivered, if that is its commit on the remote and Base does not contain it; otherwise it begins
-// at Base.
+// CloneRequest asks to fill the new, empty workspace that a run holds. Branch is checked out: at its commit on the remote, if that is
+// Delivered or descends from it, and if Base does not contain it; otherwise at Base.
 type CloneRequest struct {
 	Run               Run
 	Repository        Repository
@@ -31,7 +30,7 @@ type DeliverRequest struct {
 	Run        Run
 	Repository Repository
 	Branch     string
-	// Delivered is the commit that symphony pushed to Branch last, empty if it never did.
+	// Delivered is the commit that symphony pushed to Branch last, perhaps with another address of the repository; empty if it never did.
 	Delivered string
 	Timeout   time.Duration
 	Env       []string // as in CloneRequest
@@ -41,10 +40,8 @@ type DeliverRequest struct {
 type DeliverAnswer struct {
 	// Commit is HEAD, Base the name of the base.
 	Commit, Base string
-	// Commits counts the commits of HEAD that neither Base nor Delivered contains.
+	// Commits counts the commits of HEAD that neither Base nor Delivered contains. If there are none, nothing was pushed.
 	Commits int
-	// Nothing: there are none, and nothing was pushed.
-	Nothing bool
 }
 
 // GitHub is a repository on GitHub in which pull requests are opened.
@@ -55,16 +52,16 @@ type GitHub struct {
 	Token, TokenVar string
 }
 
-// PullRequestRequest asks for a pull request for Branch, which has been pushed to Commit. None is opened if Branch has an open one, or
-// if a person has merged or closed one at Commit.
+// PullRequestRequest asks for a pull request that merges Branch, which has been pushed to Commit, into the base. None is opened if
+// Branch has an open one, or if a person has merged or closed one at Commit.
 type PullRequestRequest struct {
-	Run                  Run
-	Repository           Repository
-	GitHub               GitHub
-	Branch, Base, Commit string
-	Title, Body          string
-	Timeout              time.Duration
-	Env                  []string // the operator's, in which gh is found
+	Run            Run
+	Repository     Repository
+	GitHub         GitHub
+	Branch, Commit string
+	Title, Body    string
+	Timeout        time.Duration
+	Env            []string // the operator's, in which gh is found
 }
 
 // PullRequestAnswer is the pull request of a branch.
@@ -80,6 +77,8 @@ const (
 	CodeRepositoryUnavailable = "repository_unavailable"
 	// CodeNoIdentity: git knows no name or address for commits in a clone.
 	CodeNoIdentity = "git_identity_missing"
+	// CodeInvalidBranch: git does not allow the name of a branch, or work is never pushed to it.
+	CodeInvalidBranch = "invalid_branch"
 	// CodeDeliveryFailed: nothing was pushed, or it is not known.
 	CodeDeliveryFailed = "delivery_failed"
 	// CodeDeliveryConflict: someone else has changed the branch; it stays as it is.

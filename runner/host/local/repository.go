@@ -82,11 +82,9 @@ func within[A any](ctx context.Context, limit time.Duration, code, what string, 
 	case ctx.Err() != nil:
 		err = fmt.Errorf("%s: %w", what, ctx.Err())
 	default:
-		timedOut := &reconcile.Error{Code: code, Message: fmt.Sprintf("%s took longer than %s: %v", what, limit, err)}
-		if known := (*reconcile.Error)(nil); errors.As(err, &known) {
-			timedOut.Message, timedOut.Hint = fmt.Sprintf("%s took longer than %s: %s", what, limit, known.Message), known.Hint
-		}
-		err = timedOut
+		known := &reconcile.Error{Message: err.Error()}
+		_ = errors.As(err, &known)
+		err = &reconcile.Error{Code: code, Message: fmt.Sprintf("%s took longer than %s: %s", what, limit, known.Message), Hint: known.Hint}
 	}
 	return answer, err
 }

@@ -44,7 +44,9 @@ func newCloned(t *testing.T) *cloned {
 	}
 	c.answer, err = c.host.Clone(t.Context(), host.CloneRequest{
 		Run: run, Repository: c.deliver.Repository, Branch: c.deliver.Branch, Timeout: time.Minute,
-		Env: append([]string{"GIT_DIR=/nowhere", "XDG_CACHE_HOME=" + space.CacheDir, "TMPDIR=" + space.TmpDir, "SYMPHONY_RUN_ID=other"}, c.env...),
+		Env: append([]string{
+			"GIT_DIR=/nowhere", "GIT_INDEX_FILE=/nowhere", "XDG_CACHE_HOME=" + space.CacheDir, "TMPDIR=" + space.TmpDir, "SYMPHONY_RUN_ID=other",
+		}, c.env...),
 	})
 	test.OK(t, err)
 	test.OK(t, c.host.Confirm(t.Context(), host.ConfirmRequest{Run: run}))

@@ -354,12 +354,12 @@ func Takeover(ctx context.Context, p *project.Project, ref string, yes bool, the
 	if err := p.Nested(); err != nil {
 		return err
 	}
-	claim, thread, err := holdIssue(ctx, p, ref, yes)
+	claim, err := holdIssue(ctx, p, ref, yes)
 	if err != nil || claim.Status != reconcile.Held {
 		return err
 	}
 	identifier := claim.Identifier
-	code, err := openSession(ctx, p, claim, thread)
+	code, err := openSession(ctx, p, claim)
 	if err != nil {
 		return err
 	}
@@ -388,46 +388,57 @@ func Takeover(ctx context.Context, p *project.Project, ref string, yes bool, the
 	return Apply(ctx, p, reconcile.VerbRetry, identifier)
 }
 
-// holdIssue holds an issue and ends its run. It returns the claim and the issue's newest thread. The claim is not held if the
-// operator declined to stop the run.
-func holdIssue(ctx context.Context, p *project.Project, ref string, yes bool) (c reconcile.Claim, thread reconcile.Thread, err error) {
+// holdIssue holds an issue and ends its run. The claim is not held if the operator declined to stop the run.
+func holdIssue(ctx context.Context, p *project.Project, ref string, yes bool) (c reconcile.Claim, err error) {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
-		return c, thread, err
+		return c, err
 	}
 	defer db.Close()
 	id, identifier, err := project.FindIssue(ctx, p, db, ref)
 	if err != nil {
-		return c, thread, err
+		return c, err
 	}
 	c, claimed, err := db.Views.ClaimByIssue(ctx, id)
 	if err != nil {
-		return c, thread, err
+		return c, err
 	}
 	if claimed && c.Status == reconcile.Running && !yes {
 		fmt.Fprintln(p.Env.Stdout, term.Visible(fmt.Sprintf("%s is running (run %s) and has to be stopped first", identifier, c.RunID)))
 		if confirmed, err := term.Confirm(ctx, p.Env, "Stop it? [y]es, [N]o: "); err != nil || !confirmed {
-			return c, thread, err
+			return c, err
 		}
 	}
 	if err := Stop(ctx, p, identifier, false); err != nil {
-		return c, thread, err
+		return c, err
 	}
 	c, _, err = db.Views.ClaimByIssue(ctx, id)
 	if err == nil && c.Status != reconcile.Held {
 		err = &reconcile.Error{Code: "not_held", Message: identifier + " could not be held", Hint: "symphony show " + identifier + " shows its state"}
 	}
-	if err == nil {
-		thread, _, err = db.Journal.LastThread(ctx, id, "")
+	return c, err
+}
+
+// leftBehind returns the newest thread of an issue, and what was pushed last.
+func leftBehind(ctx context.Context, p *project.Project, id string) (thread reconcile.Thread, delivered reconcile.Delivered, err error) {
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return thread, delivered, err
 	}
-	return c, thread, err
+	thread, _, threadErr := db.Journal.LastThread(ctx, id, "")
+	delivered, _, err = db.Views.Delivered(ctx, id)
+	return thread, delivered, errors.Join(threadErr, err, db.Close())
 }
 
 // openSession takes the workspace of a held issue and opens codex's terminal in it, on the issue's newest thread if that thread
 // worked in this workspace. It returns codex's exit code.
-func openSession(ctx context.Context, p *project.Project, c reconcile.Claim, thread reconcile.Thread) (code int, err error) {
+func openSession(ctx context.Context, p *project.Project, c reconcile.Claim) (code int, err error) {
 	w := p.Env
 	cfg, err := p.Config()
+	if err != nil {
+		return 0, err
+	}
+	thread, delivered, err := leftBehind(ctx, p, c.IssueID)
 	if err != nil {
 		return 0, err
 	}
@@ -446,6 +457,7 @@ func openSession(ctx context.Context, p *project.Project, c reconcile.Claim, thr
 	stopReaping := worker.Supervise(ctx, log)
 	defer stopReaping()
 	takeover := project.NewTakeover(p, cfg, c.Issue, c.WorkspaceRoot, log)
+	takeover.Delivered = delivered
 	defer func() { err = errors.Join(err, takeover.Close(ctx)) }()
 	space, err := takeover.Take(ctx)
 	if err != nil {

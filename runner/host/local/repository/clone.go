@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,16 +39,17 @@ func (m *Mirror) Clone(ctx context.Context, workspace, branch, delivered string)
 
 // mayDeliver returns an error for a branch that work is never pushed to.
 func (m *Mirror) mayDeliver(ctx context.Context, branch, base string) error {
-	err := m.run(m.localGit(ctx, "check-ref-format", "refs/heads/"+branch))
+	why := "it is the base, or the default branch of the remote"
 	switch {
-	case err != nil:
-		err = errors.New("git does not allow this name")
-	case branch == base, branch == m.headBranch():
-		err = errors.New("it is the base, or the default branch of the remote")
-	default:
+	case m.run(m.localGit(ctx, "check-ref-format", "--branch", branch)) != nil:
+		why = "git does not allow this name"
+	case branch != base && branch != m.headBranch():
 		return nil
 	}
-	return m.failed(host.CodeDeliveryFailed, fmt.Sprintf("use the branch %q", branch), err)
+	return &reconcile.Error{
+		Code: host.CodeInvalidBranch, Message: fmt.Sprintf("repository.branch gives %q: %s", branch, why),
+		Hint: "use issue.identifier, or filters such as replace, in repository.branch",
+	}
 }
 
 // copyTo makes an empty workspace a clone of the mirror, without a work tree.

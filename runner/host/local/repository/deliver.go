@@ -17,12 +17,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// Deliver pushes HEAD of a workspace as host.DeliverRequest describes.
-//
-// The branch is overwritten only if it is where symphony has left it. If it is elsewhere, it may be because the answer to an earlier
-// push was lost. So a commit that the work descends from is replaced as well, which removes nothing from the branch, but not if the
-// base or the last delivery contains it: then someone has made or moved the branch. One that was deleted is created again. A branch
-// that was there before the first delivery is not touched, also if the work descends from it: an agent can build on any branch.
+// Deliver pushes HEAD of a workspace as host.DeliverRequest describes. It overwrites the branch only if it is where symphony has left
+// it, or where replaceable allows it.
 func (m *Mirror) Deliver(ctx context.Context, workspace, branch, delivered string) (answer host.DeliverAnswer, err error) {
 	head, err := git.HeadOf(workspace)
 	if err != nil {
@@ -32,8 +28,7 @@ func (m *Mirror) Deliver(ctx context.Context, workspace, branch, delivered strin
 	if answer.Base, err = m.receive(ctx, head, branch); err != nil {
 		return answer, err
 	}
-	if answer.Commits, err = m.count(ctx, head.Commit, answer.Base, delivered); err != nil || answer.Commits == 0 {
-		answer.Nothing = err == nil
+	if answer.Commits, err = m.count(ctx, head.Commit, answer.Base, branch, delivered); err != nil || answer.Commits == 0 {
 		return answer, err
 	}
 	crash.At("repository.deliver.copied")
@@ -80,9 +75,9 @@ func (m *Mirror) complete(ctx context.Context, commit string) error {
 	return m.run(m.localGit(ctx, "rev-list", "--objects", "--quiet", commit, "--not", "--all"))
 }
 
-// copyCommits copies a commit of a workspace, and what the mirror lacks of its history, into the mirror. The git that reads the
-// workspace's objects uses the mirror's configuration, and no indexes there whose content git does not verify (see settings). It can
-// be kept waiting by a pipe in the place of an object, so the lock is not held meanwhile.
+// copyCommits copies a commit of a workspace, and what the mirror lacks of its history, into the mirror. Git reads the workspace's
+// objects with the mirror's configuration and without the indexes that it would not verify (see settings). An agent can make it wait,
+// with a pipe in the place of an object, so the lock is not held meanwhile.
 func (m *Mirror) copyCommits(ctx context.Context, head git.Head) error {
 	pack, err := os.CreateTemp(filepath.Dir(m.path), "pack-")
 	if err != nil {
@@ -120,13 +115,14 @@ func quoted(path string) string {
 	return path
 }
 
-// count counts the commits of a commit's history that neither the base nor what was delivered last contains.
-func (m *Mirror) count(ctx context.Context, commit, base, delivered string) (n int, err error) {
+// count counts the commits of a commit's history that neither the base nor what was delivered last contains. What was delivered to
+// another address of the repository counts as new, because this one may be another repository.
+func (m *Mirror) count(ctx context.Context, commit, base, branch, delivered string) (n int, err error) {
 	if commit == "" {
 		return 0, nil
 	}
 	args := []string{"rev-list", "--count", commit, "^refs/heads/" + base}
-	if delivered != "" && m.run(m.localGit(ctx, "cat-file", "-e", delivered+"^{commit}")) == nil {
+	if m.attempted(ctx, delivered, branch) {
 		args = append(args, "^"+delivered)
 	}
 	out, err := m.output(m.localGit(ctx, append(args, "--")...))
@@ -157,16 +153,25 @@ func (m *Mirror) push(ctx context.Context, commit, base, branch, delivered strin
 			return m.failed(host.CodeDeliveryFailed, "push to "+branch, errors.New("the remote accepted it, but the branch is not there"))
 		case at == expected:
 			return m.failed(host.CodeDeliveryFailed, "push to "+branch, pushErr)
-		case at == "": // it was deleted, for instance after it was merged
-		case delivered == "" && !m.attempted(ctx, at, branch):
-			return m.conflict(branch, at)
-		case m.contains(ctx, commit, at) && !m.contains(ctx, "refs/heads/"+base, at) && !m.contains(ctx, delivered, at):
-		default:
+		case !m.replaceable(ctx, at, commit, base, branch, delivered):
 			return m.conflict(branch, at)
 		}
 		expected = at
 	}
 	return m.conflict(branch, expected)
+}
+
+// replaceable reports whether a commit may replace what is on the branch instead of the last delivery.
+func (m *Mirror) replaceable(ctx context.Context, at, commit, base, branch, delivered string) bool {
+	switch {
+	case at == "": // the branch was deleted, for instance after it was merged
+		return true
+	case delivered == "" && !m.attempted(ctx, at, branch): // it was there before the first delivery: an agent can build on any branch
+		return false
+	case m.contains(ctx, "refs/heads/"+base, at), m.contains(ctx, delivered, at): // someone has made the branch, or moved it back
+		return false
+	}
+	return m.contains(ctx, commit, at) // the answer to an earlier push was lost, or the work includes that of someone else
 }
 
 // attempts is the directory of references to all commits that were to be pushed to a branch, in a directory for each branch.

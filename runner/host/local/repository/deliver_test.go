@@ -130,6 +130,23 @@ func TestBranchExists(t *testing.T) {
 	test.Equal(t, "after a lost record", p.mustDeliver("one", ""), host.DeliverAnswer{Commit: next, Base: "main", Commits: 2})
 }
 
+// Another address may lead to the same repository, or to one that lacks everything.
+func TestAddressChanges(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	main := p.mustClone("one").Commit
+	p.sh("git clone -q --bare remote.git other.git")
+	first := p.commit("one", "first")
+	p.mustDeliver("one", "")
+	p.remote = "file://" + p.remote
+	second := p.commit("one", "second")
+	p.mustDeliver("one", first)
+	p.wantRemote(main+" main", second+" work/one")
+	p.remote = filepath.Join(p.dir, "other.git")
+	test.Equal(t, "delivery", p.mustDeliver("one", second), host.DeliverAnswer{Commit: second, Base: "main", Commits: 2})
+	test.Equal(t, "branch", p.sh("git -C other.git rev-parse work/one"), second)
+}
+
 // A remote that hangs is given up at the limit, and does not keep others waiting after that.
 func TestRemoteHangs(t *testing.T) {
 	t.Parallel()

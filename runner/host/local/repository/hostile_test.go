@@ -88,7 +88,7 @@ func TestHostileWorkspace(t *testing.T) {
 			switch {
 			case c.fails == "nothing":
 				test.OK(t, err)
-				test.Equal(t, "nothing", answer.Nothing, true)
+				test.Equal(t, "commits", answer.Commits, 0)
 			case c.fails != "":
 				wantFault(t, err, host.CodeDeliveryFailed, c.fails)
 			default:
@@ -134,11 +134,4 @@ func TestOperatorConfiguration(t *testing.T) {
 			t.Errorf("run: %s", line)
 		}
 	}
-}
-
-// The environment that git gets does not say which repository it works on.
-func TestEnviron(t *testing.T) {
-	env := []string{"PATH=/bin", "GIT_DIR=/x", "GIT_SSH_COMMAND=ssh", "GIT_WORK_TREE=/y", "GIT_INDEX_FILE=z", "TMPDIR=/work/tmp", "odd"}
-	got := Environ(env, func(_, value string) bool { return strings.HasPrefix(value, "/work") })
-	test.Equal(t, "environment", got, []string{"PATH=/bin", "GIT_SSH_COMMAND=ssh", "odd"})
 }

@@ -22,7 +22,7 @@ func TestCloneAndDeliver(t *testing.T) {
 	if data, _ := os.ReadFile(filepath.Join(p.dir, "one/.git/objects/info/alternates")); !strings.HasPrefix(string(data), p.mirrors) {
 		t.Errorf("the workspace borrows from %q", data)
 	}
-	if nothing := p.mustDeliver("one", ""); !nothing.Nothing || nothing.Commit != main {
+	if nothing := p.mustDeliver("one", ""); nothing.Commits > 0 || nothing.Commit != main {
 		t.Errorf("without a commit: %+v", nothing)
 	}
 	p.wantRemote(main + " main")
@@ -34,7 +34,7 @@ func TestCloneAndDeliver(t *testing.T) {
 	if unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), ""); unsaved != "" {
 		t.Errorf("after the delivery: %s", unsaved)
 	}
-	if again := p.mustDeliver("one", second); !again.Nothing {
+	if again := p.mustDeliver("one", second); again.Commits > 0 {
 		t.Errorf("once more: %+v", again)
 	}
 
@@ -102,9 +102,10 @@ func TestCloneFails(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	}
-	for branch, part := range map[string]string{"main": "it is the base", "a..b": "does not allow this name"} {
+	const forbidden = "git does not allow this name"
+	for branch, part := range map[string]string{"main": "it is the base", "a..b": forbidden, "-x": forbidden, "HEAD": forbidden, "": forbidden} {
 		_, err := p.mirror().Clone(t.Context(), t.TempDir(), branch, "")
-		wantFault(t, err, host.CodeDeliveryFailed, part)
+		wantFault(t, err, host.CodeInvalidBranch, part)
 	}
 
 	p.sh(`rm home/.gitconfig; git config --file home/.gitconfig user.useConfigOnly true`)

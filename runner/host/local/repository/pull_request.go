@@ -20,9 +20,12 @@ import (
 // OpenPullRequest opens a pull request as host.PullRequestRequest describes. It asks GitHub first, so it may be repeated.
 func (m *Mirror) OpenPullRequest(ctx context.Context, r host.PullRequestRequest) (answer host.PullRequestAnswer, err error) {
 	hub, err := m.gitHub(ctx, r.GitHub)
+	if err == nil && m.remote.Base == "" { // it may have another name by now
+		err = m.withLock(ctx, func() error { return m.readHead(ctx) })
+	}
 	if err == nil {
 		answer.By = hub.by
-		answer.URL, answer.Opened, err = hub.open(ctx, r)
+		answer.URL, answer.Opened, err = hub.open(ctx, r, cmp.Or(m.remote.Base, m.headBranch()))
 	}
 	if err != nil {
 		return answer, &reconcile.Error{
@@ -33,14 +36,14 @@ func (m *Mirror) OpenPullRequest(ctx context.Context, r host.PullRequestRequest)
 }
 
 // open returns the address of the pull request of a branch, and whether it has opened it.
-func (g *gitHub) open(ctx context.Context, r host.PullRequestRequest) (address string, opened bool, err error) {
+func (g *gitHub) open(ctx context.Context, r host.PullRequestRequest, base string) (address string, opened bool, err error) {
 	for range 2 {
 		address, err = g.find(ctx, r.Branch, r.Commit)
 		if address != "" || err != nil {
 			return address, false, err
 		}
 		var made pullRequest
-		err = g.call(ctx, http.MethodPost, "", map[string]string{"title": r.Title, "body": r.Body, "head": r.Branch, "base": r.Base}, &made)
+		err = g.call(ctx, http.MethodPost, "", map[string]string{"title": r.Title, "body": r.Body, "head": r.Branch, "base": base}, &made)
 		var refused *refusal
 		switch {
 		case err == nil:

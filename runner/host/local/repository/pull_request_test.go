@@ -34,7 +34,7 @@ func newHub(t *testing.T) *hub {
 	t.Cleanup(h.Close)
 	h.request = host.PullRequestRequest{
 		GitHub: host.GitHub{API: h.URL(), Repository: "team/repo", Token: token, TokenVar: "TEAM_TOKEN"},
-		Branch: "work/one", Base: "main", Commit: commit, Title: "ABC-1: Work", Body: "Text.",
+		Branch: "work/one", Commit: commit, Title: "ABC-1: Work", Body: "Text.",
 	}
 	return h
 }
@@ -68,12 +68,15 @@ func TestOpenPullRequest(t *testing.T) {
 	before := h.request.Commit
 	h.request.Commit = h.commit("one", "three")
 	h.mustDeliver("one", before)
+	h.sh("git -C remote.git branch -m main trunk")
 	h.want(host.PullRequestAnswer{URL: second, Opened: true, By: "$TEAM_TOKEN"})
-	test.Equal(t, "pull requests", len(h.Pulls(t.Context())), 2)
+	all := h.Pulls(t.Context())
+	test.Equal(t, "pull requests", len(all), 2)
+	test.Equal(t, "renamed base", all[1].Base, "trunk")
 
 	// Without commits that the base lacks there is nothing to request.
 	h.End(t.Context(), 2)
-	h.sh("git -C remote.git branch -f main work/one; git -C remote.git branch merged main")
+	h.sh("git -C remote.git branch -f trunk work/one; git -C remote.git branch merged trunk")
 	h.request.Branch = "merged"
 	h.want(host.PullRequestAnswer{By: "$TEAM_TOKEN"})
 
