@@ -127,6 +127,9 @@ func (f *search) find(queue []string) (pointers, links []string, err error) {
 // readDir lists a directory, and nothing else. A directory of another account that this one can't enter counts as empty, because
 // git can't enter it either, and an agent can't change that.
 func readDir(dir string) ([]fs.DirEntry, error) {
+	if len(dir) >= unix.PathMax {
+		return readDeepDir(dir)
+	}
 	info, err := os.Lstat(dir)
 	if files.Absent(err) || err == nil && !info.IsDir() {
 		return nil, nil
@@ -139,6 +142,17 @@ func readDir(dir string) ([]fs.DirEntry, error) {
 		err = nil
 	}
 	return list, err
+}
+
+// readDeepDir lists a directory whose path is longer than system calls take.
+func readDeepDir(dir string) ([]fs.DirEntry, error) {
+	cut := strings.LastIndex(dir[:unix.PathMax], "/")
+	f, err := os.OpenInRoot(dir[:cut], dir[cut+1:])
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.ReadDir(-1)
 }
 
 // leadInto reports whether a link leads into one of some directories. A link into /proc may lead another process anywhere.

@@ -600,19 +600,21 @@ func TestGuardTooLarge(t *testing.T) {
 	g.undo()
 }
 
-// Directories that are deeper than a path can be long are not trusted.
+// Directories may be deeper than a path can be long. A repository there, whose files can't be read, is not trusted.
 func TestGuardDeep(t *testing.T) {
 	t.Parallel()
+	const moveDown = `D=$(printf 'deep/%.0s' $(seq 250)); for i in 1 2 3 4; do mkdir -p "x/$D"; mv deep "x/$D"; mv x/deep .; done`
 	g := guard(t, false)
 	g.trust()
-	g.do(`D=$(printf 'deep/%.0s' $(seq 250)); mkdir deep; for i in 1 2 3 4; do mkdir -p "x/$D"; mv deep "x/$D"; mv x/deep .; done`)
+	g.do("mkdir deep; " + moveDown)
+	g.undo()
+	g.trust()
+	g.do("rm -r deep; git init -q deep; " + moveDown)
 	undone, err := g.Undo(t.Context())
 	test.OK(t, err)
-	if !strings.Contains(undone.Untrusted, "file name too long") {
+	if !strings.Contains(undone.Untrusted, "/deep/.git: ") {
 		t.Errorf("%q", undone.Untrusted)
 	}
-	g.do("rm -r deep")
-	g.undo()
 }
 
 // A directory of a repository that can't be listed is made readable, and what is in it stays.
