@@ -26,6 +26,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
@@ -237,14 +238,14 @@ func (d *playground) show(ctx context.Context, r pass.Result) error {
 			continue
 		}
 		d.ended[e.RunID] = true
-		what, text := "run of ", ""
+		line := fmt.Sprintf("run of %s %s, %s, %d tokens", e.Identifier, *e.Outcome, text.Plural(e.Turns, "turn"), e.Tokens.Total)
 		if e.Kind == reconcile.CleanupRun {
-			what = "cleanup of "
+			line = fmt.Sprintf("cleanup of %s %s", e.Identifier, *e.Outcome)
 		}
 		if e.Error != nil {
-			text = ": " + *e.Error
+			line += ": " + *e.Error
 		}
-		d.say("worker    %s%s %s, %d turns, %d tokens%s", what, e.Identifier, *e.Outcome, e.Turns, e.Tokens.Total, text)
+		d.say("worker    %s", line)
 	}
 	if b := v.Blocked; b != nil { // a schedule would wait until it is over; the user of a demo should not
 		return failed("without --agent codex the demo needs none; with it, codex must be installed and logged in", "%s: %s", b.Reason, b.Message)
