@@ -149,7 +149,9 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 	}
 	cfg, err := workflow.Parse(p.Source, env)
 	if err == nil {
-		cfg.KeySource = p.keySource(cfg)
+		if cfg.KeySource = p.Path; !cfg.KeyIsLiteral {
+			cfg.KeySource = p.KeySource(cfg.Tracker.APIKey.Reveal(), cfg.SecretVars...)
+		}
 		return cfg, nil
 	}
 	for _, e := range workflow.Faults(err) {
@@ -158,13 +160,9 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 	return nil, err // not the part that could be parsed
 }
 
-// keySource says where the tracker's key comes from: a file or a variable.
-func (p *Project) keySource(cfg *workflow.Config) string {
-	if cfg.KeyIsLiteral {
-		return p.Path
-	}
-	key := cfg.Tracker.APIKey.Reveal()
-	for _, name := range cfg.SecretVars {
+// KeySource says which variable or environment file contains a key, if it is that of a variable with one of the names.
+func (p *Project) KeySource(key string, names ...string) string {
+	for _, name := range names {
 		fromFile := slices.Contains(strings.Split(p.Env.Getenv(FromFileVar), ","), name)
 		if v, _ := p.Env.Lookup(name); !fromFile && strings.TrimSpace(v) == key {
 			return "the variable " + name

@@ -167,25 +167,14 @@ func (s *starter) knownKey() string {
 	return strings.TrimSpace(cmp.Or(s.p.EnvFile[workflow.APIKeyVar], s.w.Getenv(workflow.APIKeyVar)))
 }
 
-// keySource says where the key comes from that findKey finds without a question.
-func (s *starter) keySource() string {
-	switch {
-	case s.options.KeyFile != "":
-		return "--key-file"
-	case strings.TrimSpace(s.p.OwnEnv[workflow.APIKeyVar]) != "":
-		return s.p.EnvPath()
-	case strings.TrimSpace(s.p.SharedEnv[workflow.APIKeyVar]) != "":
-		return s.p.SharedEnvPath()
-	}
-	return "the variable " + workflow.APIKeyVar
-}
-
 // findKey finds a key that the tracker accepts: that of --key-file, the one that is already configured, or one that is typed. A
 // refused key may be typed again.
 func (s *starter) findKey(ctx context.Context) error {
 	key := s.knownKey()
+	source := s.p.KeySource(key, workflow.APIKeyVar)
 	if s.options.KeyFile != "" {
 		var err error
+		source = "--key-file"
 		if key, err = s.readKey(s.options.KeyFile); err != nil {
 			return err
 		}
@@ -195,7 +184,7 @@ func (s *starter) findKey(ctx context.Context) error {
 		}
 	}
 	if key != "" {
-		return s.tryKey(ctx, key, s.keySource())
+		return s.tryKey(ctx, key, source)
 	}
 	for try := 1; ; try++ {
 		typed, err := s.ask(ctx, s.tracker.KeyQuestion, "key", "")
