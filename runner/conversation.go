@@ -60,8 +60,7 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 	}
 }
 
-// start launches the agent and opens its thread. An agent that does not find its helper program codex-linux-sandbox is replaced
-// once, because agents that start at the same moment can delete each other's.
+// start launches the agent and opens its thread. An agent whose helper program was deleted is replaced once.
 func (c *conversation) start(ctx context.Context) (thread openedThread, err error) {
 	for replaced := false; ; replaced = true {
 		if c.agent, err = launchAgent(ctx, c.job, c.options); err != nil {
@@ -70,14 +69,22 @@ func (c *conversation) start(ctx context.Context) (thread openedThread, err erro
 		if thread, err = c.handshake(ctx); err == nil {
 			return thread, nil
 		}
-		code, message := codeOf(err)
-		deleted := code == string(agent.CodeSandboxUnavailable) && strings.Contains(message, "No such file")
-		if replaced || ctx.Err() != nil || !deleted {
+		if replaced || ctx.Err() != nil || !HelperDeleted(err) {
 			return thread, c.agent.explainStart(ctx, err)
 		}
 		c.Log.Info("the agent did not find its helper program and is replaced once")
 		c.agent.end(ctx)
 	}
+}
+
+// HelperDeleted reports whether an agent did not find its helper program codex-linux-sandbox. Agents that start at the same moment
+// can delete each other's.
+func HelperDeleted(err error) bool {
+	if err == nil {
+		return false
+	}
+	code, message := codeOf(err)
+	return code == string(agent.CodeSandboxUnavailable) && strings.Contains(message, "No such file")
 }
 
 // options returns the options of the session with g. Their functions wait until g.session is set, because the agent may send

@@ -262,6 +262,11 @@ func checkSandbox(ctx context.Context, e *environment) []finding {
 			"remove it, unless this is a dedicated container or virtual machine")
 	}
 	err := i.TrySandbox(ctx)
+	if runner.HelperDeleted(err) { // such as by the codex of the other environment
+		if i, err = e.startAgent(ctx); err == nil {
+			err = cmp.Or(i.TrySandbox(ctx), i.Close())
+		}
+	}
 	switch {
 	case errors.Is(err, agent.ErrNoProbe):
 		return warn("could not be tried: "+err.Error(), "run doctor again; runs start without this check")
