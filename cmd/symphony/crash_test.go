@@ -249,7 +249,7 @@ func (t crashTask) at() string {
 }
 
 // everyVisit lists points that a process reaches more than once, each time between different effects, with the number of visits
-// that are tested.
+// that are tested with SYMPHONY_CRASH_TEST=each.
 var everyVisit = map[string]int{
 	"host.RunHook.before": 3, "host.RunHook.after": 3, "workspace.hook.started": 3, "durable.written": 3, "durable.renamed": 3,
 	"state.UpdateRun.after": 3, "state.Commit.after": 2, "proc.procs.added": 2,
@@ -278,7 +278,7 @@ func crashTasks(places map[string][]crashPlace) (tasks []crashTask) {
 			}
 			done[key] = true
 			visits := 1
-			if first && crashMode() != "" {
+			if first && crashMode() == "each" {
 				visits = min(p.visits, max(1, everyVisit[p.name]))
 			}
 			for visit := range visits {

@@ -52,7 +52,7 @@ func (c Config) TurnPolicy(ctx context.Context, h host.Host, w host.Workspace) (
 const ProfileName = "symphony"
 
 // Profile returns the permission profile that gives a turn the rights of its policy and denies it to read Unreadable. It returns
-// nil if the policy is the workflow's own, or if there is nothing to deny.
+// nil if the policy is the workflow's own, if there is nothing to deny, or if IsPattern is true of a path.
 func (c Config) Profile(policy json.RawMessage) map[string]any {
 	var p struct {
 		WritableRoots []string `json:"writableRoots"`
@@ -70,12 +70,14 @@ func (c Config) Profile(policy json.RawMessage) map[string]any {
 			files[path] = "deny"
 		}
 	}
-	isPattern := func(path string) bool { return strings.ContainsAny(path, "*?[]{}") }
-	if len(files) == writable || slices.ContainsFunc(slices.Collect(maps.Keys(files)), isPattern) {
+	if len(files) == writable || slices.ContainsFunc(slices.Collect(maps.Keys(files)), IsPattern) {
 		return nil
 	}
 	return map[string]any{"filesystem": files, "network": map[string]any{"enabled": networkOf(policy)}}
 }
+
+// IsPattern reports whether codex would take a path of a permission profile for a pattern.
+func IsPattern(path string) bool { return strings.ContainsAny(path, "*?[]{}") }
 
 // AddProfile adds a permission profile to the configuration of a thread and selects it.
 func AddProfile(config, profile map[string]any) {

@@ -20,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/runner/workers"
@@ -298,6 +299,11 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 	case e.config.Agent.OnApproval == workflow.Approve && string(e.config.Codex.ApprovalPolicy) != `"never"`:
 		return warn("agents can read "+names+" by commands that codex asks about, because agent.on_approval: approve lets them leave the sandbox",
 			"set agent.on_approval: ask, or run symphony under an account of its own")
+	}
+	paths := append([]string{e.config.Workspace.Root}, append(e.config.Agent.WritableRoots, found...)...)
+	if i := slices.IndexFunc(paths, confine.IsPattern); i >= 0 {
+		return warn("agents can read "+names+", because codex takes "+paths[i]+" for a pattern, so that its sandbox can't deny it",
+			"use names without * ? [ ] { } for workspace.root, agent.writable_roots and environment files")
 	}
 	return ok("agents cannot read %s", names)
 }
