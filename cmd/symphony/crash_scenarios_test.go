@@ -37,7 +37,8 @@ type crashScenario struct {
 	stands    bool  // the process stops instead of dying
 	late      bool  // workers may die only after arm
 	quick     bool  // part of go test ./...
-	// again lists prefixes of ROLE:NAME: points to die at in this scenario although an earlier one reaches them, too.
+	// again lists prefixes of ROLE:NAME: with SYMPHONY_CRASH_TEST=each points to die at in this scenario although an earlier one reaches
+	// them, too.
 	again []string
 }
 

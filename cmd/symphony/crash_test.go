@@ -25,13 +25,14 @@ import (
 
 // TestCrashPoints kills the program at every point of package crash, runs the next passes, and checks that nothing was
 // lost, duplicated, left behind or damaged. It plays each scenario once without a death, to see which points it reaches; then
-// once for each point, in the first scenario that reaches it, and for some points in other scenarios, too.
+// once for each point, in the first scenario that reaches it.
 //
 // SYMPHONY_CRASH_TEST selects how many deaths there are:
 //
 //	(unset)  the quick scenarios, and one death for each kind of point: package and role
 //	once     every scenario, one death at each point
-//	each     every scenario, a death of a pass and of a worker at each point that both reach
+//	each     every scenario, a death of a pass and of a worker at each point that both reach, for some points in several
+//	         scenarios and at several visits
 //
 // A point that no scenario reaches fails the test unless SYMPHONY_CRASH_TEST is unset.
 func TestCrashPoints(t *testing.T) {
@@ -270,7 +271,7 @@ func crashTasks(places map[string][]crashPlace) (tasks []crashTask) {
 				kind, _, _ := strings.Cut(p.name, ".")
 				key, again = p.role+":"+kind, false
 			case "once":
-				key = p.name
+				key, again = p.name, false
 			}
 			first := !done[key]
 			if !first && !again {

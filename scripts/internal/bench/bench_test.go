@@ -62,13 +62,10 @@ func against(ours, theirs []float64, unit string, budget float64) []metric {
 	}
 }
 
-// report measures and reports. With -short a missed budget is measured once more, because other processes may have disturbed it.
+// report measures and reports.
 func report(b *testing.B, measure func() []metric) {
 	missed := func(m metric) bool { return m.value > m.budget }
 	list := measure()
-	if testing.Short() && slices.ContainsFunc(list, missed) {
-		list = measure()
-	}
 	b.ReportMetric(0, "ns/op")
 	text := ""
 	for _, m := range list {
