@@ -7,7 +7,7 @@ import (
 
 func delivers(s *scene) *scene { return s.edit(func(s *Snapshot) { s.Policy.Deliver = true }) }
 
-// An operator is told at the third failure, once.
+// The third failure in a row notifies the operator. Later ones do not.
 func TestDeliveryAttention(t *testing.T) {
 	d, keys := Delivery{Due: true}, map[string]bool{}
 	for tries := range 5 {

@@ -77,8 +77,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// An operator who has repaired a fault waits for nothing: unblock and a changed workflow end the block, and faults of runs that
-// began before. retry and run start their issue in spite of the block, but not a second one.
+// After a repair nothing has to wait: unblock and a changed workflow end a block, and a fault of a run that began earlier does not
+// block again. The commands retry and run start their own issue in spite of a block, but no other one.
 func TestRepaired(t *testing.T) {
 	const wait = 9 * time.Minute
 	blocked := func() *scene {

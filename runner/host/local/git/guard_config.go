@@ -235,7 +235,8 @@ func (c configRules) allows(s setting) bool {
 		return c.allowsAddress(s.value) && (s.section != "remote" || !c.theirs[s.sub])
 	case "checkout defaultremote", "extensions partialclone":
 		return s.value == "." || c.remotes[s.value]
-	case "branch. remote", "branch. pushremote", "remote pushdefault": // one of several remotes would get what is meant for another
+	case "branch. remote", "branch. pushremote", "remote pushdefault":
+		// If there are several remotes, a push could then go to another one than before.
 		return s.value == "." || c.remotes[s.value] && len(c.theirs) < 2
 	case "branch. merge": // with push.default=upstream a push goes there
 		return s.value == "refs/heads/"+s.sub

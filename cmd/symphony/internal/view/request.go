@@ -1,0 +1,79 @@
+package view
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// RequestRow is a request of an agent that an operator has not answered yet.
+type RequestRow struct {
+	ID         string                `json:"id"`
+	Identifier string                `json:"issue_identifier"`
+	IssueURL   *string               `json:"issue_url"`
+	RunID      string                `json:"run_id"`
+	Kind       reconcile.RequestKind `json:"kind"`
+	Summary    string                `json:"summary"`
+	// Options are the labels of the first question, which --choice counts; Questions are all of them.
+	Options   []string   `json:"options"`
+	Questions []Question `json:"questions"`
+	Outside   bool       `json:"outside_sandbox"`
+	AskedAt   time.Time  `json:"asked_at"`
+	ExpiresAt time.Time  `json:"expires_at"`
+
+	Request reconcile.Request `json:"-"`
+}
+
+// Question is one question of a request. Other is set where a text beside the options is accepted.
+type Question struct {
+	Question string   `json:"question"`
+	Options  []string `json:"options"`
+	Other    bool     `json:"other"`
+	Secret   bool     `json:"secret"`
+}
+
+// requestRow takes the time that is left from the monotonic clock, so that a stepped wall clock changes nothing.
+func (f *facts) requestRow(r reconcile.Request) RequestRow {
+	expires := f.now.Add(r.Left(f.now, f.instant))
+	if expires.Sub(r.ExpiresAt).Abs() < time.Second {
+		expires = r.ExpiresAt
+	}
+	row := RequestRow{
+		ID: r.ID(), Identifier: r.Identifier, RunID: r.RunID, Kind: r.Kind, Summary: r.Summary, Options: []string{},
+		Questions: []Question{}, Outside: r.Outside, AskedAt: r.AskedAt, ExpiresAt: expires.Truncate(time.Millisecond), Request: r,
+	}
+	for i, q := range r.Detail.Questions {
+		labels := []string{}
+		for _, o := range q.Options {
+			labels = append(labels, o.Label)
+		}
+		if i == 0 {
+			row.Options = labels
+		}
+		row.Questions = append(row.Questions, Question{Question: q.Text, Options: labels, Other: q.Other || len(labels) == 0, Secret: q.Secret})
+	}
+	return row
+}
+
+// OpenRequests are the unanswered requests of living workers. A request ends with its worker.
+func OpenRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Request, error) {
+	all, err := db.Views.OpenRequests(ctx)
+	return slices.DeleteFunc(all, func(r reconcile.Request) bool { return !project.Alive(p.StateDir, r.RunID) }), err
+}
+
+// HowToAnswer is the command that answers a request.
+func HowToAnswer(r reconcile.Request) string {
+	if r.Kind != reconcile.QuestionRequest {
+		return "symphony approve " + r.ID() + " | symphony deny " + r.ID()
+	}
+	answer := " --choice N"
+	if slices.ContainsFunc(r.Detail.Questions, func(q reconcile.RequestQuestion) bool { return len(q.Options) == 0 }) {
+		answer = ` "TEXT"`
+	}
+	return "symphony answer " + r.ID() + strings.Repeat(answer, len(r.Detail.Questions))
+}
