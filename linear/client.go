@@ -113,7 +113,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	return &reconcile.TrackerAdapter{
 		Tracker: c, Name: "Linear",
 		Find: c.ByIdentifier, Comments: c.Comments, Verify: c.Verify, Budget: c.Budget,
-		Tool:    Tool(c, o.ReadOnly),
+		Tools:   []reconcile.AgentTool{Tool(c, o.ReadOnly)},
 		Secrets: []string{c.key},
 	}, nil
 }

@@ -171,7 +171,7 @@ func useTool(t *testing.T, ctx context.Context, c *linear.Client) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond) // it would wait for a rate limit's end
 	defer cancel()
 	for _, call := range []string{`"{ viewer { id } }"`, `"mutation { commentCreate(input: {}) { success } }"`} {
-		if text := linear.Tool(c, false).Call(ctx, json.RawMessage(call)).Text; !json.Valid([]byte(text)) || strings.Contains(text, testKey) {
+		if text := linear.Tool(c, false).Call(ctx, reconcile.Issue{}, json.RawMessage(call)).Text; !json.Valid([]byte(text)) || strings.Contains(text, testKey) {
 			t.Errorf("the tool's answer: %s", text)
 		}
 	}

@@ -33,13 +33,13 @@ const (
 
 // Tool returns the agent's tool linear_graphql (specification 10.5). The API key stays in this process. With readOnly
 // (tracker.tool_scope: read) the tool refuses mutations.
-func Tool(c *Client, readOnly bool) *reconcile.AgentTool {
+func Tool(c *Client, readOnly bool) reconcile.AgentTool {
 	t := &tool{client: c, readOnly: readOnly}
 	what, use := "query or mutation", "read issues, comment, and move issues between states"
 	if readOnly {
 		what, use = "query", "read issues (mutations are refused in this project)"
 	}
-	return &reconcile.AgentTool{
+	return reconcile.AgentTool{
 		Name: "linear_graphql",
 		Description: "Run one GraphQL " + what + " against Linear with the workflow's own credentials. " +
 			"Use it to " + use + ". One operation per call; " +
@@ -54,7 +54,7 @@ func Tool(c *Client, readOnly bool) *reconcile.AgentTool {
     "variables": {"type": ["object", "null"], "additionalProperties": true, "description": "Values of the document's variables."}
   }
 }`),
-		Call: t.call, ChangesIssue: t.changesIssue,
+		Call: t.call, ChangesIssue: t.changesIssue, Describes: describes,
 	}
 }
 
@@ -64,7 +64,7 @@ type tool struct {
 }
 
 // call runs the tool with the agent's arguments: {"query", "variables"}, or the query alone as a JSON string.
-func (t *tool) call(ctx context.Context, args json.RawMessage) reconcile.ToolAnswer {
+func (t *tool) call(ctx context.Context, _ reconcile.Issue, args json.RawMessage) reconcile.ToolAnswer {
 	in, err := readInput(args)
 	switch {
 	case err != nil:
@@ -87,6 +87,12 @@ func (t *tool) changesIssue(args json.RawMessage) bool {
 	in, err := readInput(args)
 	return err == nil && !t.readOnly && in.mutates() &&
 		slices.ContainsFunc(in.rootFields(), func(field string) bool { return strings.HasPrefix(field, "issue") })
+}
+
+// describes reports whether the call may change the description of issue.
+func describes(issue reconcile.Issue, args json.RawMessage) bool {
+	has := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
+	return has("description") && (has("issueUpdate") || has("issueBatchUpdate")) && (has(issue.ID) || has(issue.Identifier))
 }
 
 // mutate sends a mutation and records in done what it created.

@@ -31,9 +31,9 @@ func toolFault(t *testing.T, text string) (code, message string) {
 }
 
 // callTool calls the tool and returns what the agent reads.
-func callTool(t *testing.T, tool *reconcile.AgentTool, args string) (text string, success bool) {
+func callTool(t *testing.T, tool reconcile.AgentTool, args string) (text string, success bool) {
 	t.Helper()
-	a := tool.Call(t.Context(), json.RawMessage(args))
+	a := tool.Call(t.Context(), reconcile.Issue{}, json.RawMessage(args))
 	return a.Text, a.Success
 }
 
@@ -137,7 +137,7 @@ func TestToolWaitEndsWithTheTurn(t *testing.T) {
 	soon := answering(t, http.StatusTooManyRequests, "", "Retry-After", "25")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	a := linear.Tool(soon, false).Call(ctx, json.RawMessage(whoAmI))
+	a := linear.Tool(soon, false).Call(ctx, reconcile.Issue{}, json.RawMessage(whoAmI))
 	if code, _ := toolFault(t, a.Text); a.Success || code != "tracker_rate_limited" || ctx.Err() == nil {
 		t.Errorf("%+v, %v", a, ctx.Err())
 	}
@@ -243,7 +243,7 @@ func TestReadOnlyTool(t *testing.T) {
 		`mutation M { ...F } fragment F on Mutation { commentCreate(input: {issueId: "` + i.ID + `", body: "x"}) { success } }`,
 	} {
 		args := test.Must(json.Marshal(map[string]string{"query": query}))
-		a := tool.Call(t.Context(), args)
+		a := tool.Call(t.Context(), reconcile.Issue{}, args)
 		code, message := toolFault(t, a.Text)
 		if a.Success || a.Mutation != nil || code != "mutation_refused" || !strings.Contains(message, "tracker.tool_scope: read") || !strings.Contains(message, "commentCreate") {
 			t.Errorf("%s: %+v", query, a)
@@ -310,7 +310,7 @@ func TestToolRecordsCreatedIDs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.ClearLog()
 			args := test.Must(json.Marshal(map[string]any{"query": tc.query, "variables": tc.vars}))
-			a := tool.Call(t.Context(), args)
+			a := tool.Call(t.Context(), reconcile.Issue{}, args)
 			if a.Mutation == nil || a.Mutation.Query != tc.query || a.Success != (tc.want != "") || a.Mutation.Success != a.Success {
 				t.Fatalf("%+v, %+v", a, a.Mutation)
 			}
@@ -345,7 +345,7 @@ func TestToolKeepsTheRestOfTheAnswer(t *testing.T) {
 	const want = `{"data":{"c":{"comment":{"id":"1","z":null,"a":"\u00e9"},"n":1.50,"success":true},` +
 		`"d":{"success":true},"e":{},"f":null},"extensions":{"x":1}}`
 	const query = `"mutation { c: commentCreate(input: {}) { success } d: issueCreate(input: {}) { success } e: reactionCreate(input: {}) { success } }"`
-	a := linear.Tool(answering(t, 200, body), false).Call(t.Context(), json.RawMessage(query))
+	a := linear.Tool(answering(t, 200, body), false).Call(t.Context(), reconcile.Issue{}, json.RawMessage(query))
 	test.Equal(t, "read", a.Text, want)
 	made := a.Mutation.Created
 	if len(made) != 2 || made[0] != (reconcile.Created{Kind: "comment", ID: "1"}) || made[1] != (reconcile.Created{Kind: "reaction", ID: "2"}) {
@@ -385,9 +385,26 @@ func TestToolSelectionThatLinearRejects(t *testing.T) {
 		}))
 		t.Cleanup(srv.Close)
 		c := clientOf(srv.URL)
-		a := linear.Tool(c, false).Call(t.Context(), json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
+		a := linear.Tool(c, false).Call(t.Context(), reconcile.Issue{}, json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
 		if a.Success != (want.code == "") || sent != want.sent || !strings.Contains(a.Text, want.text) || !strings.Contains(a.Text, want.code) {
 			t.Errorf("sent %d times: %+v", sent, a)
+		}
+	}
+}
+
+// A call that may write the description of the issue is recognised, also with variables, but not one about another issue.
+func TestToolDescribes(t *testing.T) {
+	tool := linear.Tool(newClient(t, startLinear(t, lineartest.Config{})), false)
+	issue := reconcile.Issue{ID: "id-1", Identifier: "ABC-1"}
+	for args, want := range map[string]bool{
+		`{"query":"mutation { issueUpdate(id: \"id-1\", input: {description: \"Two.\"}) { success } }"}`:             true,
+		`{"query":"mutation($i: X!) { issueUpdate(id: \"ABC-1\", input: $i) }","variables":{"i":{"description":1}}}`: true,
+		`{"query":"mutation { issueUpdate(id: \"id-1\", input: {stateId: \"s\"}) { success } }"}`:                    false,
+		`{"query":"mutation { issueCreate(input: {parentId: \"id-1\", description: \"Rest.\"}) { success } }"}`:      false,
+		`{"query":"mutation { issueUpdate(id: \"id-2\", input: {description: \"Rest.\"}) { success } }"}`:            false,
+	} {
+		if got := tool.Describes(issue, json.RawMessage(args)); got != want {
+			t.Errorf("%s: %t", args, got)
 		}
 	}
 }

@@ -30,6 +30,8 @@ type Issue struct {
 	Elsewhere     bool       `json:"elsewhere,omitempty"` // the issue is no longer in the project of the workflow
 	Archived      bool       `json:"archived"`            // ByIDs returns archived issues, too
 	LastCommentAt *time.Time `json:"last_comment_at"`     // the time of the newest comment; nil if there is none or it was not read
+	// NativeRef are the tracker's own references to the issue, for prompts.
+	NativeRef map[string]any `json:"native_ref,omitempty"`
 	// Malformed says why a candidate cannot be worked on: its record lacks a required field. Then only ID and Identifier
 	// are set, as far as they could be read.
 	Malformed string `json:"-"`
@@ -66,7 +68,9 @@ func (i Issue) Fingerprint() string {
 // Comment is a comment on an issue in the tracker.
 type Comment struct {
 	ID        string
-	Author    string // the name of a person or an integration; empty if the tracker names none
+	Author    string   // the name of a person or an integration; empty if the tracker names none
+	AuthorIDs []string // the names of the author that tracker.operators may contain: id, login, email
+	Own       bool     // symphony or an agent may have written it: it is never the answer of an operator
 	Body      string
 	CreatedAt time.Time
 }

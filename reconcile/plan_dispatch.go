@@ -244,9 +244,9 @@ func (d *dispatch) refuse(c contender) (reason, message string) {
 	return "", ""
 }
 
-// blockers names the open blockers of an issue in Todo. In other states blockers do not count.
+// blockers names the open blockers of an issue that waits to be begun. In other states blockers do not count.
 func (s *Snapshot) blockers(issue Issue) (names string, blocked bool) {
-	if NormalizeState(issue.State) != "todo" {
+	if !slices.Contains(s.Policy.WaitingStates, NormalizeState(issue.State)) {
 		return "", false
 	}
 	var open []string

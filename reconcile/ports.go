@@ -68,11 +68,16 @@ type TrackerAdapter struct {
 	Find func(ctx context.Context, identifier string) (*Issue, error)
 	// Comments returns the comments made after since, the newest first.
 	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
+	// Post comments on an issue, and Edit replaces the text of such a comment.
+	Post func(ctx context.Context, issueID, body string) (Comment, error)
+	Edit func(ctx context.Context, issueID, commentID, body string) error
+	// Create makes an issue.
+	Create func(ctx context.Context, title, state string) (*Issue, error)
 	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the tracker cannot check them, and
 	// nothing is known to be wrong.
 	Verify  func(ctx context.Context, names TrackerNames) (TrackerFindings, error)
 	Budget  func() Budget // the allowance of requests after the last answer
-	Tool    *AgentTool    // the agent's access to the tracker
+	Tools   []AgentTool   // the agent's access to the tracker
 	Secrets []string      // the values that no log, event or message may contain
 }
 
@@ -85,6 +90,13 @@ type Limited interface{ ResetAt() time.Time }
 // Low reports whether less than a tenth of the allowance was left at the last answer and has not been renewed since.
 func (t *TrackerAdapter) Low(now time.Time) bool {
 	return t.Budget != nil && now.Before(t.Budget().LowUntil())
+}
+
+// TrackerMemory is what an adapter keeps between processes, in the project's database. Passes and workers share it.
+type TrackerMemory interface {
+	// Meta returns the value of a key; false if there is none.
+	Meta(ctx context.Context, key string) (string, bool, error)
+	SetMeta(ctx context.Context, key, value string) error
 }
 
 // Budget is the allowance of requests that a tracker reported with its last answer.
@@ -141,11 +153,14 @@ func (u UnknownName) String() string {
 
 // AgentTool is a tool that the agent may call in the worker (specification 10.5).
 type AgentTool struct {
-	Name         string
-	Description  string
-	InputSchema  json.RawMessage
-	Call         func(ctx context.Context, args json.RawMessage) ToolAnswer
+	Name        string
+	Description string
+	InputSchema json.RawMessage
+	// Call carries out a call for the agent that works on issue.
+	Call         func(ctx context.Context, issue Issue, args json.RawMessage) ToolAnswer
 	ChangesIssue func(args json.RawMessage) bool // reports whether a call changes an issue, beyond commenting
+	// Describes reports whether a call may change the description of issue. Nil: no call does.
+	Describes func(issue Issue, args json.RawMessage) bool
 }
 
 // ToolAnswer is the result of a call.

@@ -20,7 +20,7 @@ const (
 
 func testPolicy() Policy {
 	return Policy{
-		Project: thisProject, ActiveStates: []string{"Todo", "In Progress"}, TerminalStates: []string{"Done", "Canceled"},
+		Project: thisProject, ActiveStates: []string{"Todo", "In Progress"}, TerminalStates: []string{"Done", "Canceled"}, WaitingStates: []string{"todo"},
 		MaxConcurrent: 10, MaxByState: map[string]int{}, MaxRetryBackoff: 5 * time.Minute,
 		MaxFailures: 10, MaxIdleRuns: 3, MaxRuns: 20, WorkspaceRoot: root, MinFreeBytes: 2 << 30,
 	}

@@ -115,6 +115,7 @@ type Policy struct {
 	Project        string // endpoint and slug of the tracker's project; claims of other projects are released
 	ActiveStates   []string
 	TerminalStates []string
+	WaitingStates  []string // normalised: an issue in one of these is not begun while another one blocks it
 	RequiredLabels []string
 	Assignee       string // an email, an id, "me", or empty for any issue
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -107,12 +108,13 @@ func (c *conversation) options(g *agentProcess) agent.Options {
 			c.onEvent(g, e)
 		},
 	}
-	if tool := c.Tracker.Tool; tool != nil {
-		o.Tools = []agent.Tool{{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema}}
-		o.CallTool = func(ctx context.Context, _ string, args json.RawMessage) agent.ToolResult {
-			answer := c.callTool(ctx, args)
-			return agent.ToolResult{Text: c.agentRedactor.Text(answer.Text), Success: answer.Success}
-		}
+	for _, tool := range c.Tracker.Tools {
+		o.Tools = append(o.Tools, agent.Tool{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema})
+	}
+	o.CallTool = func(ctx context.Context, name string, args json.RawMessage) agent.ToolResult {
+		i := slices.IndexFunc(c.Tracker.Tools, func(t reconcile.AgentTool) bool { return t.Name == name }) // the session calls no other
+		answer := c.callTool(ctx, c.Tracker.Tools[i], args)
+		return agent.ToolResult{Text: c.agentRedactor.Text(answer.Text), Success: answer.Success}
 	}
 	return o
 }
@@ -209,16 +211,16 @@ func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 	c.rec.flush(ctx) // so that views show the session at once
 }
 
-// callTool runs the agent's call of the tracker's tool (specification 10.5). If the call changes the issue, this is written to
+// callTool runs the agent's call of a tool of the tracker (specification 10.5). If the call changes the issue, this is written to
 // the run's row before the call, and the new state after it, so that a pass can tell a handoff from a change by a person. What
 // the call created is stored first of all.
-func (c *conversation) callTool(ctx context.Context, args json.RawMessage) reconcile.ToolAnswer {
-	changes := c.Tracker.Tool.ChangesIssue(args)
+func (c *conversation) callTool(ctx context.Context, tool reconcile.AgentTool, args json.RawMessage) reconcile.ToolAnswer {
+	changes := tool.ChangesIssue(args)
 	if changes {
 		c.rec.handsOver()
 		c.rec.flush(ctx)
 	}
-	answer := c.Tracker.Tool.Call(ctx, args)
+	answer := tool.Call(ctx, c.rec.get().Issue, args)
 	if m := answer.Mutation; m != nil {
 		message := strings.Join(m.Fields, ", ")
 		if !m.Success {
@@ -241,8 +243,8 @@ func (c *conversation) callTool(ctx context.Context, args json.RawMessage) recon
 	issue, visible := found[c.job.run.IssueID]
 	c.rec.change(func(r *reconcile.Run) { r.HandoffState = issue.State })
 	c.rec.flush(ctx)
-	if visible && answer.Success {
-		c.guide.noteDescription(ctx, args, issue)
+	if visible && answer.Success && tool.Describes != nil && tool.Describes(issue, args) {
+		c.guide.noteDescription(ctx, issue)
 	}
 	return answer
 }

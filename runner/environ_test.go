@@ -76,7 +76,7 @@ func TestRunHidesACutSecret(t *testing.T) {
 // The agent gets a tool's answer without the tracker's key, but otherwise unchanged: an issue may be about tokens.
 func TestToolAnswerIsNotRedacted(t *testing.T) {
 	r := newRig(t, "")
-	r.Tracker.Tool = changing(func(string) reconcile.ToolAnswer {
+	r.Tracker.Tools = changing(func(string) reconcile.ToolAnswer {
 		return reconcile.ToolAnswer{Text: "send Bearer tokens, ghp_0123456789 or " + testKey, Success: true}
 	})
 	c := newConversation(r.newJob(r.run, func(error) {}), nil)

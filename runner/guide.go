@@ -1,11 +1,9 @@
 package runner
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"sync"
 	"time"
@@ -221,13 +219,9 @@ func (g *guide) store(ctx context.Context, p pendingUpdate) {
 	))
 }
 
-// noteDescription marks the description as seen if the agent itself has written it by this call of the tool. issue is the issue
-// after the call.
-func (g *guide) noteDescription(ctx context.Context, args json.RawMessage, issue reconcile.Issue) {
-	has := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
-	if !has("description") || !has("issueUpdate") && !has("issueBatchUpdate") || !has(issue.ID) && !has(issue.Identifier) {
-		return
-	}
+// noteDescription marks the description as seen, because the agent itself may have written it. issue is the issue after the
+// agent's call of the tool.
+func (g *guide) noteDescription(ctx context.Context, issue reconcile.Issue) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.pending

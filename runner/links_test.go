@@ -89,7 +89,7 @@ func TestLinksInMutation(t *testing.T) {
 func TestRunKeepsLinksAndModel(t *testing.T) {
 	r := newRig(t, "say I opened https://github.com/o/r/pull/7 and https://github.com/ghp_0123456789abcdef/r/pull/8\n"+
 		"say It is https://github.com/o/r/pull/7\nsh gh() { echo https://github.com/o/r/pull/9; }; gh pr create\ntool linear_graphql {}")
-	r.Tracker.Tool = changing(func(string) reconcile.ToolAnswer {
+	r.Tracker.Tools = changing(func(string) reconcile.ToolAnswer {
 		return reconcile.ToolAnswer{Success: true, Text: "{}", Mutation: &reconcile.Mutation{Fields: []string{"attachmentLinkURL"}, Success: true, Query: `url: "https://example.com/1"`}}
 	})
 	r.Env = append(r.Env, "GH_TOKEN=ghp_0123456789abcdef")

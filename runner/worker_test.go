@@ -204,12 +204,14 @@ func TestAgentAndWorkerEndTogether(t *testing.T) {
 }
 
 // changing returns a tool of the tracker. Calls whose arguments contain "change" change the issue.
-func changing(answer func(args string) reconcile.ToolAnswer) *reconcile.AgentTool {
-	return &reconcile.AgentTool{
+func changing(answer func(args string) reconcile.ToolAnswer) []reconcile.AgentTool {
+	return []reconcile.AgentTool{{
 		Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
 		ChangesIssue: func(args json.RawMessage) bool { return strings.Contains(string(args), "change") },
-		Call:         func(_ context.Context, args json.RawMessage) reconcile.ToolAnswer { return answer(string(args)) },
-	}
+		Call: func(_ context.Context, _ reconcile.Issue, args json.RawMessage) reconcile.ToolAnswer {
+			return answer(string(args))
+		},
+	}}
 }
 
 // A change of the issue by the agent's tool is written to the row before and after the call. It is also an event, and what it
@@ -224,7 +226,7 @@ func TestChangeByTheAgent(t *testing.T) {
 		}
 		return in("Todo")()
 	}}
-	r.Tracker.Tool = changing(func(args string) reconcile.ToolAnswer {
+	r.Tracker.Tools = changing(func(args string) reconcile.ToolAnswer {
 		r.journal.mu.Lock()
 		defer r.journal.mu.Unlock()
 		before = append(before, r.journal.updates[len(r.journal.updates)-1])

@@ -46,7 +46,9 @@ type Config struct {
 
 // Tracker says where the issues come from (specification 5.3.1).
 type Tracker struct {
-	Kind        string // "linear"
+	Kind        string // one of TrackerKinds
+	Place       string // where the issues are, for people: the slug of a project
+	PlaceKey    string // the key that says so
 	Endpoint    string
 	APIKey      Secret   // empty only if Environment.KeyOptional allows it
 	ProjectSlug string   // as written; the slug of a URL

@@ -15,6 +15,8 @@ type Key struct {
 
 	Words []string // the allowed values of a choice
 
+	kinds []string             // the kinds of trackers that have the key; nil for all
+	same  string               // the key of which this is another name
 	min   int64                // the smallest allowed number
 	to    any                  // a pointer to the value in the configuration, whose type selects how the value is read
 	after func(*reader, field) // checks or completes the value, which may be absent from the file
@@ -26,6 +28,18 @@ func key(name, typ, standard string, to any, meaning string) Key {
 
 func (k Key) then(after func(*reader, field)) Key {
 	k.after = after
+	return k
+}
+
+// of restricts the key to some kinds of trackers.
+func (k Key) of(kinds ...string) Key {
+	k.kinds = kinds
+	return k
+}
+
+// sameAs makes the key another name of a key.
+func (k Key) sameAs(name string) Key {
+	k.same, k.Meaning = name, "the same as "+name
 	return k
 }
 
@@ -73,7 +87,7 @@ func keys(c *Config) []Key {
 		key("tracker.api_key", typeString, "$"+APIKeyVar, &c.Tracker.APIKey,
 			"the key; better $NAME, a variable that contains it").then((*reader).apiKey),
 		key("tracker.project_slug", typeString, "", &c.Tracker.ProjectSlug,
-			"slug or URL of the project, or $NAME, a variable that contains it; required").then((*reader).project),
+			"slug or URL of the project, or $NAME, a variable that contains it; required").of("linear").then((*reader).project),
 		key("tracker.active_states", typeStrings, "[Todo, In Progress]", &c.Policy.ActiveStates,
 			"states in which an issue is worked on").then((*reader).activeStates),
 		key("tracker.terminal_states", typeStrings, "[Closed, Cancelled, Canceled, Duplicate, Done]", &c.Policy.TerminalStates,
@@ -86,10 +100,10 @@ func keys(c *Config) []Key {
 			"what the agent's tool may do in the tracker; read refuses mutations").oneOf("any", "read"),
 		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile,
 			"PEM file with certificates to trust beside the system's, such as a private CA"),
-		key("tracker.provider.endpoint", typeURL, "", nil, "the same as tracker.endpoint"),
-		key("tracker.provider.api_key", typeString, "", nil, "the same as tracker.api_key"),
-		key("tracker.provider.project_slug", typeString, "", nil, "the same as tracker.project_slug"),
-		key("tracker.provider.assignee", typeString, "", nil, "the same as tracker.assignee"),
+		key("tracker.provider.endpoint", typeURL, "", nil, "").sameAs("tracker.endpoint"),
+		key("tracker.provider.api_key", typeString, "", nil, "").sameAs("tracker.api_key"),
+		key("tracker.provider.project_slug", typeString, "", nil, "").sameAs("tracker.project_slug").of("linear"),
+		key("tracker.provider.assignee", typeString, "", nil, "").sameAs("tracker.assignee"),
 
 		key("polling.interval_ms", typeMS, "30000", &c.Polling.Interval,
 			"time between passes of tick --loop and of an installed timer").atLeast(1),

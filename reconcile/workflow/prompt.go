@@ -164,9 +164,12 @@ func bindings(issue reconcile.Issue, attempt int) map[string]any {
 		"created_at":  timeOrNil(issue.CreatedAt),
 		"updated_at":  timeOrNil(issue.UpdatedAt),
 		"assignee_id": nil,
-		// Linear's only references are its ids, and a run exists only for a dispatched issue.
-		"native_ref":   nil,
+		"native_ref":  nil,
+		// A run exists only for a dispatched issue.
 		"dispatchable": true,
+	}
+	if issue.NativeRef != nil {
+		vars["native_ref"] = issue.NativeRef
 	}
 	if issue.Assignee != nil {
 		vars["assignee_id"] = issue.Assignee.ID

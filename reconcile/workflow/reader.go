@@ -40,8 +40,9 @@ func readFrontMatter(src Source, keys []Key) (frontMatter, bool) {
 // reader reads a front matter into a configuration.
 type reader struct {
 	frontMatter
-	env Environment
-	cfg *Config
+	env     Environment
+	cfg     *Config
+	tracker tracker // what tracker.kind names
 }
 
 // field is a value in the file. key is the key as written, which may be one of tracker.provider.
@@ -171,19 +172,18 @@ func (r *frontMatter) names() (list []string) {
 	return list
 }
 
-// mergeProvider copies the values of tracker.provider to the same keys of tracker.
+// mergeProvider copies the values of keys that are another name of a key to that.
 func (r *frontMatter) mergeProvider() {
 	for _, k := range r.keys {
-		name, ok := strings.CutPrefix(k.Name, "tracker.provider.")
 		given := r.fields[k.Name]
-		if !ok || given.node == nil {
+		if k.same == "" || given.node == nil {
 			continue
 		}
-		switch other := r.fields["tracker."+name]; {
+		switch other := r.fields[k.same]; {
 		case other.node == nil:
-			r.fields["tracker."+name] = given
+			r.fields[k.same] = given
 		case other.node.Kind != given.node.Kind || other.node.Value != given.node.Value:
-			r.invalid(given, fmt.Sprintf("differs from tracker.%s on line %d", name, other.line), "keep one of them")
+			r.invalid(given, fmt.Sprintf("differs from %s on line %d", other.key, other.line), "keep one of them")
 		}
 	}
 }

@@ -17,28 +17,15 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func (r *reader) kind(f field) {
-	const hint = "write `kind: linear` under `tracker:` in the front matter"
-	kind := &r.cfg.Tracker.Kind
-	*kind = strings.ToLower(*kind)
-	first, _, _ := strings.Cut(r.src.Body, "\n")
-	switch {
-	case f.node == nil && r.src.FrontMatter == nil && strings.TrimSpace(first) == "---":
-		r.fail(CodeTrackerKind, f, "missing, because the file has no front matter", "the file must begin with the line of ---")
-	case f.node == nil:
-		r.fail(CodeTrackerKind, f, "missing", hint)
-	case *kind != "linear":
-		r.fail(CodeTrackerKind, f, strconv.Quote(f.node.Value)+" is not supported, only linear is", hint)
-	}
-}
-
-// otherKind reports whether the tracker is an unsupported one, whose settings are unknown.
-func (r *reader) otherKind() bool { return r.cfg.Tracker.Kind != "linear" && r.cfg.Tracker.Kind != "" }
-
 func (r *reader) endpoint(f field) {
-	r.api(f, r.cfg.Tracker.Endpoint, "leave it out for Linear's own", "tracker.api_key", "the tracker's key")
+	if f.node == nil {
+		r.cfg.Tracker.Endpoint = r.tracker.endpoint
+		return
+	}
+	r.api(f, r.cfg.Tracker.Endpoint, "leave it out for "+r.tracker.title+"'s own", "tracker.api_key", "the tracker's key")
 }
 
 // api checks the address of an API, to which secret is sent, if any. key is where the file may contain it.
@@ -57,24 +44,31 @@ func (r *reader) api(f field, address, hint, key, secret string) {
 // apiKey resolves the key (specification 5.3.1).
 func (r *reader) apiKey(f field) {
 	written := r.cfg.Tracker.APIKey.Reveal()
+	if f.node == nil {
+		written = r.keyVariable()
+	}
 	name, isVar := reference(written)
-	key := written
+	key, canonical := written, APIKeyVar
+	if len(r.tracker.keyVars) > 0 {
+		canonical = r.tracker.keyVars[0]
+	}
 	switch {
 	case isVar:
-		key = r.variable(name, APIKeyVar)
+		key = r.variable(name, canonical)
 	case strings.HasPrefix(written, "$"):
-		r.invalid(f, "$ is not followed by the name of a variable", "write $"+APIKeyVar+", or the key itself")
+		r.invalid(f, "$ is not followed by the name of a variable", "write $"+canonical+", or the key itself")
 		key = ""
 	}
 	r.cfg.Tracker.APIKey, r.cfg.KeyIsLiteral = Secret(key), !isVar && key != ""
 	r.withhold(APIKeyVar, LiteralKeyVar)
-	if r.cfg.KeyVar = APIKeyVar; isVar {
+	r.withhold(r.tracker.keyVars...)
+	if r.cfg.KeyVar = canonical; isVar {
 		r.cfg.KeyVar = name
 		r.withhold(name)
 	}
 	f.key = "tracker.api_key"
 	missing := func(what, hint string) {
-		if !r.env.KeyOptional && !r.otherKind() {
+		if !r.env.KeyOptional && r.tracker.needsKey {
 			r.fail(CodeMissingAPIKey, f, what, hint)
 		}
 	}
@@ -84,12 +78,26 @@ func (r *reader) apiKey(f field) {
 	case key != "" || strings.HasPrefix(written, "$") && !isVar:
 	case name == LiteralKeyVar:
 		missing("the key was in WORKFLOW.md itself and is not stored",
-			"write api_key: $"+APIKeyVar+" and set that variable, or put it into the environment file")
-	case isVar:
+			"write api_key: $"+canonical+" and set that variable, or put it into the environment file")
+	case isVar && f.node != nil:
 		missing("the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
 	default:
-		missing("missing", r.setHint(APIKeyVar, APIKeyVar))
+		missing("missing", r.setHint(canonical, canonical))
 	}
+}
+
+// keyVariable returns a reference to the variable that contains the key if the file names none, preferably to one that is set; ""
+// if the tracker has no key.
+func (r *reader) keyVariable() string {
+	for _, name := range r.tracker.keyVars {
+		if v, _ := r.env.lookup(name); strings.TrimSpace(v) != "" {
+			return "$" + name
+		}
+	}
+	if len(r.tracker.keyVars) == 0 {
+		return ""
+	}
+	return "$" + r.tracker.keyVars[0]
 }
 
 // withhold adds variables that neither hooks nor agents may get.
@@ -111,7 +119,7 @@ func (r *reader) setHint(name, short string) string {
 // project reads the slug, which may be in a variable or in the URL of the project's page.
 func (r *reader) project(f field) {
 	const hint = "the slug is the part after /project/ in the project's URL; the whole URL works too"
-	if r.otherKind() {
+	if r.tracker.name != "linear" {
 		return
 	}
 	slug := &r.cfg.Tracker.ProjectSlug
@@ -141,10 +149,18 @@ func (r *reader) project(f field) {
 	case strings.ContainsFunc(*slug, blank):
 		r.invalid(f, "a slug contains no blanks or control characters", hint)
 	}
-	r.cfg.Policy.Project = r.cfg.Tracker.Endpoint + " " + *slug
+	r.place(f, *slug, r.cfg.Tracker.Endpoint+" "+*slug)
 }
 
 func (r *reader) activeStates(f field) {
+	p := &r.cfg.Policy
+	if f.node == nil {
+		p.ActiveStates = slices.Clone(r.tracker.active)
+	}
+	p.WaitingStates = []string{"todo"} // specification 8.2
+	if r.tracker.name != "linear" && len(p.ActiveStates) > 0 {
+		p.WaitingStates = append(p.WaitingStates, reconcile.NormalizeState(p.ActiveStates[0]))
+	}
 	if f.node == nil {
 		return
 	}
@@ -155,7 +171,9 @@ func (r *reader) activeStates(f field) {
 }
 
 func (r *reader) terminalStates(f field) {
-	if f.node != nil {
+	if f.node == nil {
+		r.cfg.Policy.TerminalStates = slices.Clone(r.tracker.terminal)
+	} else {
 		r.cfg.Tracker.NamedStates = append(r.cfg.Tracker.NamedStates, r.cfg.Policy.TerminalStates...)
 	}
 	f.line = max(f.line, r.lines["tracker.active_states"], r.lines[f.key])
@@ -259,7 +277,7 @@ func (r *reader) passEnv(f field) {
 			r.invalid(f, name+" contains repository.token, which no agent gets", "give agents another token, in another variable")
 		case slices.Contains(r.cfg.SecretVars, name), len(key) >= shortestKey && strings.Contains(value, key):
 			r.invalid(f, name+" contains the tracker's key, which no agent gets",
-				"remove it; the tool linear_graphql uses that key for the agent")
+				"remove it; the tracker's tool uses that key for the agent")
 		case strings.HasPrefix(name, "SYMPHONY_"):
 			r.invalid(f, name+" is one of symphony's own variables, which are not passed on", "remove it")
 		case !slices.Contains(names, name):

@@ -214,7 +214,7 @@ func withoutNulls(value any) any {
 func Parse(src Source, env Environment) (*Config, error) {
 	cfg := &Config{Redacted: src.Data, FileName: filepath.Base(src.Path)}
 	front, ok := readFrontMatter(src, keys(cfg))
-	r := &reader{front, env, cfg}
+	r := &reader{frontMatter: front, env: env, cfg: cfg}
 	if ok {
 		for _, k := range r.keys {
 			f := r.field(k.Name)
@@ -267,6 +267,7 @@ func (r *reader) together() {
 		r.warnKey("agent.answer_timeout_ms", "no effect: neither agent.on_approval nor agent.on_question is ask")
 	}
 	r.pullRequests()
+	r.ofKind()
 	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
 	codex.StallTimeout = max(0, codex.StallTimeout)
 	if codex.ThreadSandbox == "" {

@@ -241,7 +241,7 @@ func (c *pruner) finished(ctx context.Context, spaces []space, past []state.Past
 		return why, nil
 	}
 	silent := func(string) {}
-	tracker, err := project.NewTracker(c.cfg, c.p.Env.Now, silent)
+	tracker, err := project.NewTracker(c.p, c.cfg, project.TrackerOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -95,10 +95,8 @@ const trackerBound = 30 * time.Second
 func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
 	ctx, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
-	tracker, err := project.NewTracker(e.config, e.p.Env.Now, nil)
-	if e.as != asCalled { // a schedule does not have the proxy variables of this process
-		tracker, err = project.NewTrackerWithoutProxy(e.config, e.p.Env.Now)
-	}
+	// A schedule does not have the proxy variables of this process.
+	tracker, err := project.NewTracker(e.p, e.config, project.TrackerOptions{IgnoreProxy: e.as != asCalled})
 	if err != nil {
 		return trackerAnswer{err: err}
 	}

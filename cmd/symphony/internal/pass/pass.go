@@ -259,7 +259,7 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 			defer mu.Unlock()
 			r.warn(text)
 		}
-		tracker, err := project.NewTracker(cfg, p.Env.Now, warn)
+		tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Memory: db, Warn: warn})
 		if err != nil {
 			return reconcile.Deps{}, nil, err
 		}

@@ -407,7 +407,7 @@ func (f *facts) wants(issueID string) bool {
 func (f *facts) project() ProjectRow {
 	row := ProjectRow{WorkflowPath: f.p.Path, StateDir: f.p.StateDir}
 	if f.cfg != nil {
-		row.TrackerKind, row.ProjectSlug = &f.cfg.Tracker.Kind, &f.cfg.Tracker.ProjectSlug
+		row.TrackerKind, row.ProjectSlug = &f.cfg.Tracker.Kind, &f.cfg.Tracker.Place
 	}
 	return row
 }

@@ -257,7 +257,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	policy := project.Policy(r.cfg)
 	if r.claim == nil {
 		const never = "nothing: symphony does not run such an issue"
-		switch state, slug := r.issue.State, r.cfg.Tracker.ProjectSlug; {
+		switch state, slug := r.issue.State, r.cfg.Tracker.Place; {
 		case r.issue.Elsewhere:
 			next := "a pass starts it once it is in the project " + slug
 			return forecast{reason: "other_project", message: "it is not in the project " + slug, next: next}, nil

@@ -1,0 +1,187 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// TrackerOptions say for what an adapter is built.
+type TrackerOptions struct {
+	Memory reconcile.TrackerMemory // nil: the adapter remembers nothing after its process
+	// Warn receives a message about each part of an answer that the adapter ignores; nil discards them.
+	Warn func(string)
+	// IgnoreProxy is for a check on behalf of a schedule, which does not have the proxy of this process's environment.
+	IgnoreProxy bool
+}
+
+// NewTracker builds the adapter of a configuration.
+func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.TrackerAdapter, error) {
+	t, readOnly := cfg.Tracker, cfg.Tracker.ToolScope == "read"
+	switch t.Kind {
+	default:
+		return linear.Adapter(linear.Options{
+			Endpoint: t.Endpoint, APIKey: t.APIKey.Reveal(), KeySource: cfg.KeySource, ProjectSlug: t.ProjectSlug, CAFile: t.CAFile,
+			ReadOnly: readOnly, Now: p.Env.Now, Warn: o.Warn, IgnoreProxy: o.IgnoreProxy,
+		})
+	}
+}
+
+// TrackerSetup is how init connects a project to a tracker.
+func TrackerSetup() reconcile.TrackerSetup { return linear.Setup() }
+
+// WarnTo writes warnings to a log.
+func WarnTo(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }
+
+// TrackerNames returns the names in a workflow that a tracker can look up.
+func TrackerNames(cfg *workflow.Config) reconcile.TrackerNames {
+	p := cfg.Policy
+	return reconcile.TrackerNames{States: slices.Concat(p.ActiveStates, p.TerminalStates), Labels: p.RequiredLabels, Assignee: p.Assignee}
+}
+
+// WrongNames returns an error for each name in the workflow that the tracker does not have, with the next step as its hint.
+func WrongNames(cfg *workflow.Config, tracker string, found reconcile.TrackerFindings) (list []*reconcile.Error) {
+	add := func(message, hint string) { list = append(list, &reconcile.Error{Message: message, Hint: hint}) }
+	for _, u := range found.States {
+		if slices.Contains(cfg.Tracker.NamedStates, u.Name) { // a missing default state is not a mistake
+			add("the project has no state "+u.String(), "correct tracker.active_states or tracker.terminal_states, or add the state to the team")
+		}
+	}
+	for _, u := range found.Labels {
+		add(tracker+" has no label "+u.String(), "create the label, or correct tracker.required_labels; until then no run starts")
+	}
+	if u := found.Assignee; u != nil {
+		add(tracker+" has no user "+u.String(), "correct tracker.assignee; until then no run starts")
+	}
+	return list
+}
+
+// VerifyFirst wraps the tracker so that its first read checks whether project, states, labels and assignee exist. The database
+// stores the names that were checked; if db is nil, every process checks them.
+func VerifyFirst(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, path string, warn func(string)) *reconcile.TrackerAdapter {
+	if t.Verify == nil {
+		return t
+	}
+	checked := *t
+	checked.Tracker = &verified{t: t, db: db, cfg: cfg, path: path, warn: warn}
+	return &checked
+}
+
+type verified struct {
+	t    *reconcile.TrackerAdapter
+	db   *state.DB
+	cfg  *workflow.Config
+	path string
+	warn func(string)
+
+	once sync.Once
+	err  error
+	// unchecked: the tracker refused the check of these names.
+	unchecked bool
+}
+
+// ByIDs implements reconcile.Tracker.
+func (v *verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
+	if err := v.verify(ctx); err != nil {
+		return nil, err
+	}
+	found, err := v.t.ByIDs(ctx, ids)
+	if err == nil && v.unchecked {
+		err = v.confirmProject(ctx, found)
+	}
+	return found, err
+}
+
+// confirmProject returns an error if the tracker shows no issue of the workflow's project. The project may be mistyped then, and
+// neither the issues that seem to be in another one nor those of the project before may be stopped or released.
+func (v *verified) confirmProject(ctx context.Context, found map[string]reconcile.Issue) error {
+	for _, issue := range found {
+		if !issue.Elsewhere {
+			return nil
+		}
+	}
+	candidates, err := v.t.Candidates(ctx, v.cfg.Policy.ActiveStates)
+	if err != nil || len(candidates) > 0 {
+		return err
+	}
+	return &reconcile.Error{
+		Code: "tracker_project_not_found",
+		Message: fmt.Sprintf("%s: %s: %s shows no issue of %q and refuses to check whether the project exists",
+			v.path, v.cfg.Tracker.PlaceKey, v.t.Name, v.cfg.Tracker.Place),
+		Hint: "correct it, or create an issue in an active state there; until then no run is stopped and no issue is released",
+	}
+}
+
+// Candidates implements reconcile.Tracker.
+func (v *verified) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
+	if err := v.verify(ctx); err != nil {
+		return nil, err
+	}
+	return v.t.Candidates(ctx, states)
+}
+
+func (v *verified) verify(ctx context.Context) error {
+	v.once.Do(func() { v.err = v.check(ctx) })
+	return v.err
+}
+
+const (
+	// verifiedKey names the checked names in the database.
+	verifiedKey = "verified"
+	// refusedCheck precedes names that the tracker refused to check.
+	refusedCheck = "refused "
+)
+
+func (v *verified) check(ctx context.Context) error {
+	n := TrackerNames(v.cfg)
+	names := fmt.Sprintf("%q", slices.Concat([]string{v.cfg.Policy.Project, n.Assignee}, n.Labels, []string{""}, n.States))
+	if v.db != nil {
+		known, _, err := v.db.Meta(ctx, verifiedKey)
+		v.unchecked = known == refusedCheck+names
+		if err != nil || v.unchecked || known == names {
+			return err
+		}
+	}
+	warn := func(text string) { v.warn(v.path + ": " + text) }
+	found, err := v.t.Verify(ctx, n)
+	var known *reconcile.Error
+	switch {
+	case errors.Is(err, reconcile.ErrRejected): // the check is advisory
+		v.unchecked, names = true, refusedCheck+names
+		warn("the tracker refused to check the project, states and labels: " + err.Error())
+	case errors.As(err, &known) && known.Code == "tracker_project_not_found":
+		known.Message = v.path + ": " + v.cfg.Tracker.PlaceKey + ": " + known.Message
+		return err
+	case err != nil:
+		return err
+	}
+	for _, e := range WrongNames(v.cfg, v.t.Name, found) {
+		warn(e.Message + ": " + e.Hint)
+	}
+	if v.db == nil {
+		return nil
+	}
+	return v.db.SetMeta(ctx, verifiedKey, names)
+}
+
+// FetchIssue asks the tracker for an issue by its identifier or id.
+func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, error) {
+	cfg, err := p.Config()
+	if err != nil {
+		return nil, err
+	}
+	tracker, err := NewTracker(p, cfg, TrackerOptions{Warn: WarnTo(p.Env.NewLog(slog.LevelWarn, term.TextLog))})
+	if err != nil {
+		return nil, err
+	}
+	return tracker.Find(ctx, ref)
+}

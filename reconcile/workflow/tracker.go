@@ -1,0 +1,69 @@
+package workflow
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// tracker says what the keys below tracker mean for one kind of tracker.
+type tracker struct {
+	name, title      string   // the value of tracker.kind, and what people call it
+	endpoint         string   // the default of tracker.endpoint
+	active, terminal []string // the defaults of tracker.active_states and tracker.terminal_states
+	keyVars          []string // the variables that contain the key if the file names none
+	needsKey         bool
+}
+
+// trackers are the kinds of trackers; the first is the one whose meaning keys have if the kind is unknown.
+var trackers = []tracker{
+	{
+		name: "linear", title: "Linear", endpoint: "https://api.linear.app/graphql",
+		active: []string{"Todo", "In Progress"}, terminal: []string{"Closed", "Cancelled", "Canceled", "Duplicate", "Done"},
+		keyVars: []string{APIKeyVar}, needsKey: true,
+	},
+}
+
+// TrackerKinds are the allowed values of tracker.kind.
+func TrackerKinds() (names []string) {
+	for _, t := range trackers {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+func (r *reader) kind(f field) {
+	kinds := TrackerKinds()
+	hint := "write `kind: linear` under `tracker:` in the front matter"
+	kind := &r.cfg.Tracker.Kind
+	*kind = strings.ToLower(*kind)
+	first, _, _ := strings.Cut(r.src.Body, "\n")
+	r.tracker = trackers[0]
+	if i := slices.Index(kinds, *kind); i >= 0 {
+		r.tracker = trackers[i]
+		return
+	}
+	switch {
+	case f.node == nil && r.src.FrontMatter == nil && strings.TrimSpace(first) == "---":
+		r.fail(CodeTrackerKind, f, "missing, because the file has no front matter", "the file must begin with the line of ---")
+	case f.node == nil:
+		r.fail(CodeTrackerKind, f, "missing", hint)
+	default:
+		r.tracker = tracker{title: "the tracker"} // its settings are unknown
+		r.fail(CodeTrackerKind, f, strconv.Quote(f.node.Value)+" is not supported; there is "+strings.Join(kinds, ", "), hint)
+	}
+}
+
+// place records where the issues are. f is the field that says so; identity tells the project from all others.
+func (r *reader) place(f field, place, identity string) {
+	r.cfg.Tracker.Place, r.cfg.Tracker.PlaceKey, r.cfg.Policy.Project = place, f.key, identity
+}
+
+// ofKind warns about the keys that only other kinds of trackers have.
+func (r *reader) ofKind() {
+	for _, k := range r.keys {
+		if k.kinds != nil && r.tracker.name != "" && !slices.Contains(k.kinds, r.tracker.name) {
+			r.warnKey(k.Name, "no effect with kind: "+r.tracker.name)
+		}
+	}
+}
