@@ -32,9 +32,19 @@ type Issue struct {
 	LastCommentAt *time.Time `json:"last_comment_at"`     // the time of the newest comment; nil if there is none or it was not read
 	// NativeRef are the tracker's own references to the issue, for prompts.
 	NativeRef map[string]any `json:"native_ref,omitempty"`
+	// PullRequest is the newest of the issue's branch; nil if there is none or the tracker does not know it.
+	PullRequest *PullRequest `json:"-"`
 	// Malformed says why a candidate cannot be worked on: its record lacks a required field. Then only ID and Identifier
 	// are set, as far as they could be read.
 	Malformed string `json:"-"`
+}
+
+// PullRequest is the newest pull request of an issue's branch, as the tracker describes it.
+type PullRequest struct {
+	URL    string `json:"url"`
+	State  string `json:"state"`  // open, draft, merged or closed
+	Checks string `json:"checks"` // of its newest commit: pending, passed or failed; empty if there are none
+	Review string `json:"review"` // required, approved or changes_requested; empty if none was asked for or given
 }
 
 // BlockerRef names an issue that blocks another. A blocker without a state counts as open.
