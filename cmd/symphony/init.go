@@ -10,7 +10,9 @@ import (
 )
 
 func initCommand(w *term.Env) *cli.Command {
+	trackers := setup.TrackerNames()
 	flags := workflowFlags(
+		&cli.StringFlag{Name: "tracker", Usage: "the `KIND` of tracker: " + strings.Join(trackers, ", "), DefaultText: trackers[0]},
 		&cli.StringFlag{Name: "example", Usage: "`NAME` of the example to start from: " + strings.Join(setup.ExampleNames, ", "), DefaultText: setup.ExampleNames[0]},
 		&cli.StringFlag{Name: "key-file", Usage: "read the Linear key from `FILE`; - is stdin"},
 		&cli.StringFlag{Name: "project", Usage: "address (`URL`) or slug id of the Linear project"},
@@ -45,7 +47,7 @@ Example:
 		Flags: flags,
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			return setup.Run(c.Context, p, setup.Options{
-				Example: c.String("example"), KeyFile: c.String("key-file"), Project: c.String("project"), Repository: c.String("repository"),
+				Tracker: c.String("tracker"), Example: c.String("example"), KeyFile: c.String("key-file"), Project: c.String("project"), Repository: c.String("repository"),
 				ActiveStates: c.String("active-states"), ReviewState: c.String("review-state"), Label: c.String("label"),
 				Root: c.String("root"), Endpoint: c.String("endpoint"), StateDirSet: c.String("state-dir") != "",
 			})

@@ -11,7 +11,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"text/template"
 
@@ -39,82 +38,10 @@ var ExampleNames = []string{"branch", pullRequestExample, worktreeExample, revie
 
 // answers fill in an example.
 type answers struct {
-	Example, Endpoint, Project, Repository, Root, Review string
-	Active, Terminal, Labels                             []string
+	Tracker, Example, Endpoint, Project, Repository, Root, Review string
+	Active, Terminal, Labels                                      []string
 	// Waiting and Begun are the active states of issues that wait and of issues that have been begun; empty for none.
 	Waiting, Begun string
-}
-
-// listed is how many projects are shown at once. The operator narrows a longer list down by a part of the name.
-const listed = 20
-
-// findProject reads the project that a flag names or the operator chooses.
-func (s *starter) findProject(ctx context.Context) (err error) {
-	slug := s.options.Project
-	if slug == "" {
-		if slug, err = s.chooseProject(ctx); err != nil {
-			return err
-		}
-	}
-	if s.project, err = s.account.Project(ctx, slug, s.answers.Labels[0]); err != nil {
-		return err
-	}
-	if len(s.project.States) == 0 {
-		return exit.Usage("init: the project %s has no team, so its issues have no states", s.project.Name)
-	}
-	s.answers.Project = s.project.Setting
-	return nil
-}
-
-// chooseProject lists projects until the operator enters the number of one, or a text that only one matches. A text that several
-// match narrows the list down.
-func (s *starter) chooseProject(ctx context.Context) (string, error) {
-	all := s.account.Projects
-	if len(all) == 0 {
-		return "", exit.Fault("tracker_project_not_found", "the user of the key can see no project",
-			"create one in "+s.tracker.Name+", or use another key")
-	}
-	for shown := all; ; {
-		for i, p := range shown[:min(listed, len(shown))] {
-			fmt.Fprintf(s.w.Stderr, "%4d  %s\n", i+1, term.Visible(p.Name))
-		}
-		if rest := len(shown) - listed; rest > 0 {
-			fmt.Fprintf(s.w.Stderr, "      and %s\n", text.Plural(rest, "other"))
-		}
-		answer, err := s.ask(ctx, "Project (its number, or a part of its name or address)", "project", "")
-		if err != nil {
-			return "", err
-		}
-		matching := matchingProjects(all, answer)
-		if n, notNumber := strconv.Atoi(answer); notNumber == nil && n >= 1 && n <= min(listed, len(shown)) {
-			matching = shown[n-1 : n]
-		}
-		switch {
-		case len(matching) == 1:
-			fmt.Fprintln(s.w.Stderr, term.Visible(matching[0].Name))
-			return matching[0].Slug, nil
-		case len(matching) > 1:
-			shown = matching
-		case strings.Contains(answer, "://"):
-			return answer, nil // an address of a project that is not listed
-		default:
-			fmt.Fprintf(s.w.Stderr, "No project matches %s\n", term.Visible(answer))
-		}
-	}
-}
-
-// matchingProjects returns the projects with the text in name, slug or address; only one if its name or slug is the text.
-func matchingProjects(all []reconcile.TrackerProject, text string) (matching []reconcile.TrackerProject) {
-	text = strings.ToLower(text)
-	for _, p := range all {
-		if strings.ToLower(p.Name) == text || strings.ToLower(p.Slug) == text {
-			return []reconcile.TrackerProject{p}
-		}
-		if strings.Contains(strings.ToLower(p.Name+"\n"+p.URL+"\n"+p.Slug), text) {
-			matching = append(matching, p)
-		}
-	}
-	return matching
 }
 
 // findStates finds the active states, the states that end an issue, and the one in which an issue is handed over.

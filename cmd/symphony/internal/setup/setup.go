@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +19,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 // DefaultLabel is the label of issues that agents work on.
@@ -27,12 +26,34 @@ const DefaultLabel = "symphony"
 
 // Options are the flags of init, empty if they were not given.
 type Options struct {
-	Example, KeyFile, Project, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
+	Tracker, Example, KeyFile, Project, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
 	// StateDirSet says that a flag named the state directory, which later commands then need, too.
 	StateDirSet bool
 }
 
-const keyTries = 3 // how often a key may be typed
+// kind is what init does for one kind of tracker.
+type kind struct {
+	name string
+	// check finds what is wrong before the first question is asked.
+	check func(*starter) error
+	// find are the steps that find the project and its states, in order.
+	find []func(*starter, context.Context) error
+	// write writes what the workflow needs beside it. undo removes that again.
+	write func(*starter) (undo func() error, err error)
+	// summary says what was written and what is left to do. issue is one that can be run; more are fields of the JSON.
+	summary func(*starter) (lines []string, issue string, more map[string]any)
+}
+
+// kinds are the kinds of trackers; the first is the default.
+var kinds = []kind{linearKind}
+
+// TrackerNames are the values of --tracker; the first is the default.
+func TrackerNames() (names []string) {
+	for _, k := range kinds {
+		names = append(names, k.name)
+	}
+	return names
+}
 
 // starter is one call of symphony init: the flags, the answers, and what will be written.
 type starter struct {
@@ -41,27 +62,25 @@ type starter struct {
 	options     Options
 	interactive bool // the operator can be asked
 	key         string
+	kind        kind
 	tracker     reconcile.TrackerSetup
 	account     reconcile.TrackerAccount // what the key can see
 	project     reconcile.TrackerBoard   // the chosen project
 	answers     answers
 }
 
-// Run asks for what the options leave open, checks it with the tracker, and writes WORKFLOW.md and its environment file.
+// Run asks for what the options leave open, checks it with the tracker, and writes WORKFLOW.md and what belongs to it.
 func Run(ctx context.Context, p *project.Project, o Options) error {
 	w := p.Env
 	s := &starter{
-		w: w, p: p, tracker: project.TrackerSetup(), interactive: w.OnTerminal() && !w.JSON, options: o,
-		answers: answers{
-			Example: cmp.Or(o.Example, ExampleNames[0]), Endpoint: o.Endpoint,
-			Labels: []string{strings.TrimSpace(cmp.Or(o.Label, DefaultLabel))},
-		},
+		w: w, p: p, interactive: w.OnTerminal() && !w.JSON, options: o,
+		answers: answers{Example: cmp.Or(o.Example, ExampleNames[0]), Endpoint: o.Endpoint},
 	}
 	if err := s.check(); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{s.findKey, s.findProject, s.findStates, s.findRepository, s.findRoot} {
-		if err := step(ctx); err != nil {
+	for _, step := range append(s.kind.find, (*starter).findRepository, (*starter).findRoot) {
+		if err := step(s, ctx); err != nil {
 			return err
 		}
 	}
@@ -79,8 +98,12 @@ func Run(ctx context.Context, p *project.Project, o Options) error {
 // check finds what is wrong before the first question is asked.
 func (s *starter) check() error {
 	dir, name := filepath.Dir(s.p.Path), s.answers.Example
+	tracker, trackers := cmp.Or(s.options.Tracker, kinds[0].name), TrackerNames()
+	i := slices.Index(trackers, tracker)
 	info, dirErr := os.Stat(dir)
 	switch nested := s.p.Nested(); {
+	case i < 0:
+		return exit.Usage("init: unknown tracker %q%s; there are %s", tracker, text.DidYouMean(tracker, trackers, "%q"), strings.Join(trackers, ", "))
 	case !slices.Contains(ExampleNames, name):
 		return exit.Usage("init: unknown example %q%s; there are %s", name, text.DidYouMean(name, ExampleNames, "%q"), strings.Join(ExampleNames, ", "))
 	case nested != nil:
@@ -91,25 +114,25 @@ func (s *starter) check() error {
 		return existing(s.p.Path, "nothing was written; check the file with symphony check, or name another place with -w FILE")
 	case s.p.EnvErr != nil:
 		return s.p.EnvErr
-	case exists(s.p.EnvPath()) && s.p.EnvFile[workflow.APIKeyVar] == "":
-		return existing(s.p.EnvPath(), "it contains no key and was not changed: add a line "+workflow.APIKeyVar+"=… to it, then run symphony init again")
-	case s.interactive:
-		return nil
 	}
-	var missing []string
-	for _, flag := range [][2]string{
-		{"--project", s.options.Project},
-		{"--repository", s.options.Repository},
-		{"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, s.knownKey())},
-	} {
+	s.kind = kinds[i]
+	s.answers.Tracker = tracker
+	return s.kind.check(s)
+}
+
+// missing returns an error for the flags without a value, which are needed where the operator can't be asked. Each flag is a pair
+// of what it is called and its value.
+func (s *starter) missing(flags ...[2]string) error {
+	var names []string
+	for _, flag := range flags {
 		if flag[1] == "" {
-			missing = append(missing, flag[0])
+			names = append(names, flag[0])
 		}
 	}
-	if missing != nil {
-		return exit.Usage("init: without a terminal, give %s", strings.Join(missing, ", "))
+	if names == nil || s.interactive {
+		return nil
 	}
-	return nil
+	return exit.Usage("init: without a terminal, give %s", strings.Join(names, ", "))
 }
 
 // exists reports whether there is anything at path, even a broken link.
@@ -162,111 +185,17 @@ func (s *starter) printError(err error) {
 	fmt.Fprintln(s.w.Stderr, term.Visible(exit.From(err).Message))
 }
 
-// knownKey returns the key that is already configured, preferably that of the environment file, the only one that a schedule has.
-func (s *starter) knownKey() string {
-	return strings.TrimSpace(cmp.Or(s.p.EnvFile[workflow.APIKeyVar], s.w.Getenv(workflow.APIKeyVar)))
-}
-
-// findKey finds a key that the tracker accepts: that of --key-file, the one that is already configured, or one that is typed. A
-// refused key may be typed again.
-func (s *starter) findKey(ctx context.Context) error {
-	key := s.knownKey()
-	source := s.p.KeySource(key, workflow.APIKeyVar)
-	if s.options.KeyFile != "" {
-		var err error
-		source = "--key-file"
-		if key, err = s.readKey(s.options.KeyFile); err != nil {
-			return err
-		}
-		if have := s.p.EnvFile[workflow.APIKeyVar]; have != "" && have != key && exists(s.p.EnvPath()) {
-			return exit.Fault("already_exists", s.p.EnvPath()+" contains another key than --key-file",
-				"change it there, or leave out --key-file to use the one in the file")
-		}
-	}
-	if key != "" {
-		return s.tryKey(ctx, key, source)
-	}
-	for try := 1; ; try++ {
-		typed, err := s.ask(ctx, s.tracker.KeyQuestion, "key", "")
-		if err != nil {
-			return err
-		}
-		if err = s.tryKey(ctx, typed, ""); !s.tracker.RefusedKey(err) || try == keyTries {
-			return err
-		}
-		s.printError(err)
-	}
-}
-
-func (s *starter) readKey(path string) (string, error) {
-	var data []byte
-	var err error
-	switch {
-	case path != "-":
-		data, err = os.ReadFile(s.w.Absolute(path))
-	case s.interactive:
-		return "", exit.Usage("init: --key-file - reads from a pipe; on a terminal leave it out to be asked for the key")
-	default:
-		data, err = io.ReadAll(s.w.Stdin)
-	}
-	if err != nil {
-		return "", exit.Usage("init: --key-file: %s", err)
-	}
-	key := strings.TrimSpace(string(data))
-	if key == "" {
-		return "", exit.Usage("init: --key-file %s contains no key", path)
-	}
-	return key, nil
-}
-
-// tryKey asks the tracker for the user of the key. Its errors never contain the key, but say that it comes from source.
-func (s *starter) tryKey(ctx context.Context, key, source string) error {
-	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`", r) }) {
-		return exit.Fault("missing_tracker_api_key", "the key contains characters that a key of "+s.tracker.Name+" can't contain",
-			"copy it again; a key file contains nothing but the key, without a name or quotes")
-	}
-	account, err := s.tracker.Connect(ctx, s.answers.Endpoint, key, source)
-	if err != nil {
-		return err
-	}
-	s.key, s.account = key, account
-	if s.interactive {
-		fmt.Fprintf(s.w.Stderr, "This is the key of %s.\n", term.Visible(account.User))
-	}
-	return nil
-}
-
-// keyPath is the environment file that contains the key, or will contain it: that of all projects if it has this key.
-func (s *starter) keyPath() string {
-	if s.p.OwnEnv[workflow.APIKeyVar] == "" && s.p.SharedEnv[workflow.APIKeyVar] == s.key {
-		return s.p.SharedEnvPath()
-	}
-	return s.p.EnvPath()
-}
-
-// write creates both files or none. It does not change an environment file that contains the key.
+// write creates the workflow and what belongs to it, or nothing.
 func (s *starter) write(source []byte) error {
-	path := s.keyPath()
-	hadEnv := exists(path)
 	if exists(s.p.Path) {
 		return existing(s.p.Path, "it was not changed; name another place with -w FILE")
 	}
-	if !hadEnv {
-		line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + workflow.APIKeyVar + "=" + s.key + "\n"
-		err := os.MkdirAll(filepath.Dir(path), 0o700)
-		if err == nil {
-			err = durable.WriteFile(path, []byte(line), 0o600)
-		}
-		if err != nil {
-			return notWritten(err)
-		}
-	}
-	err := durable.WriteFile(s.p.Path, source, 0o644)
+	undo, err := s.kind.write(s)
 	if err == nil {
-		return nil
-	}
-	if !hadEnv {
-		err = errors.Join(err, os.Remove(path))
+		if err = durable.WriteFile(s.p.Path, source, 0o644); err == nil {
+			return nil
+		}
+		err = errors.Join(err, undo())
 	}
 	return notWritten(err)
 }
@@ -287,20 +216,15 @@ func (s *starter) report() {
 	if s.options.StateDirSet {
 		flags += " --state-dir " + term.ShellQuote(s.p.StateDir)
 	}
-	issue := cmp.Or(s.project.IssuePrefix, "ABC") + "-1"
+	lines, issue, all := s.kind.summary(s)
 	next := []string{"symphony doctor" + flags, "symphony run " + issue + flags, "symphony schedule install" + flags}
 	if w.JSON {
-		w.PrintJSON(map[string]any{
-			"workflow": s.p.Path, "environment_file": s.keyPath(), "project_slug": s.project.Slug, "workspace_root": s.answers.Root,
-			"label_exists": s.project.HasLabel, "next": next,
-		})
+		maps.Copy(all, map[string]any{"workflow": s.p.Path, "workspace_root": s.answers.Root, "next": next})
+		w.PrintJSON(all)
 		return
 	}
-	todo := "Set the label %q on an issue in %s, then run:"
-	if !s.project.HasLabel {
-		todo = "Create the label %q in %s, set it on an issue, then run:"
+	for _, line := range lines {
+		fmt.Fprintln(w.Stdout, term.Visible(line))
 	}
-	fmt.Fprintf(w.Stdout, "wrote %s, for the project %s\nthe key is in %s\n\n",
-		term.Visible(s.p.Path), term.Visible(s.project.Name), term.Visible(s.keyPath()))
-	fmt.Fprintf(w.Stdout, todo+"\n\n  %s\n", term.Visible(s.answers.Labels[0]), s.tracker.Name, text.VisibleLines(strings.Join(next, "\n  ")))
+	fmt.Fprintf(w.Stdout, "\n  %s\n", text.VisibleLines(strings.Join(next, "\n  ")))
 }

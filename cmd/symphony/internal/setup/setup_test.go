@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-var kinds = map[string]reconcile.StateKind{
+var stateKinds = map[string]reconcile.StateKind{
 	"unstarted": reconcile.StateWaiting, "started": reconcile.StateStarted, "completed": reconcile.StateEnded,
 }
 
@@ -21,7 +21,7 @@ func team(states ...string) []reconcile.TrackerState {
 	list := make([]reconcile.TrackerState, 0, len(states))
 	for _, s := range states {
 		name, kind, _ := strings.Cut(s, "=")
-		list = append(list, reconcile.TrackerState{Name: name, Kind: kinds[kind]})
+		list = append(list, reconcile.TrackerState{Name: name, Kind: stateKinds[kind]})
 	}
 	return list
 }
