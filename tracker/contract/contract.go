@@ -1,0 +1,413 @@
+// Package contract checks that a tracker keeps the rules of reconcile.Tracker, by reading alone. The suite for adapters
+// (tracker/trackertest) runs it against fakes, and symphony check --tracker against the tracker of a workflow.
+//
+// What changes in a tracker during the check is no violation, as far as an issue's UpdatedAt shows it.
+package contract
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// UnknownID is the id of an issue that no tracker has.
+const UnknownID = "00000000-0000-4000-8000-000000000000"
+
+// Violation is a rule that a tracker does not keep.
+type Violation struct {
+	Rule    string `json:"rule"`    // the name of the rule, one of the constants
+	Message string `json:"message"` // what was seen, with the issue
+	Why     string `json:"why"`     // the rule, and what goes wrong without it
+	Err     error  `json:"-"`       // the error of a call that should have succeeded; nil for others
+}
+
+// Report is the result of a check.
+type Report struct {
+	Issues     int           // the number of candidates
+	Longest    time.Duration // of the calls
+	Violations []Violation   // in the order of the rules; empty if the tracker keeps all
+}
+
+// The rules.
+const (
+	RuleReads       = "reads"        // the calls succeed
+	RuleErrors      = "errors"       // an error has a code and a class
+	RuleFields      = "fields"       // id, identifier, title and state are there
+	RuleMalformed   = "malformed"    // no record is malformed
+	RuleUnique      = "unique"       // no id or identifier twice
+	RuleStates      = "states"       // only issues in the given states
+	RuleCase        = "case"         // names of states ignore case
+	RuleOrder       = "order"        // the order is stable
+	RuleLabels      = "labels"       // in lower case, each once
+	RuleBlockers    = "blockers"     // a blocker has an id or identifier, and is another issue
+	RuleTimes       = "times"        // of the past, the creation first, in UTC
+	RuleByIDs       = "by-ids"       // ByIDs returns what Candidates returned
+	RuleOnlyAsked   = "only-asked"   // ByIDs returns no other issue
+	RuleUnknownID   = "unknown-id"   // an id that does not exist is absent, and no error
+	RuleNothing     = "nothing"      // without states or ids there is no issue and no error
+	RuleFind        = "find"         // Find knows identifiers and ids
+	RuleComments    = "comments"     // the newest first, with id and time
+	RuleSince       = "since"        // only comments after the given time
+	RuleLastComment = "last-comment" // the time of the newest comment
+)
+
+// whys say what each rule is good for.
+var whys = map[string]string{
+	RuleReads:       "every pass reads the candidates and the issues that it works on; a failed read starts, stops and releases nothing",
+	RuleErrors:      "the code and the class of an error decide what a pass does and what people read",
+	RuleFields:      "an issue needs id, identifier, title and state, none empty",
+	RuleMalformed:   "a malformed record is never worked on; asked for by its id, it fails the whole call",
+	RuleUnique:      "runs, workspaces and branches belong to one id and identifier; two issues must not share them",
+	RuleStates:      "only issues in the given states may be returned: others would be started",
+	RuleCase:        "names of states are compared without regard to case and outer blanks",
+	RuleOrder:       "two calls return the same issues in the same order, so that issues of equal rank do not overtake each other",
+	RuleLabels:      "labels are in lower case, without blanks around them, and each only once",
+	RuleBlockers:    "a blocker needs an id or an identifier and is never the issue itself; a blocker without a state counts as open",
+	RuleTimes:       "times are in UTC and not in the future, and no issue was updated before it was created: they decide order and progress",
+	RuleByIDs:       "the same issue has the same values in both reads; one that is missing here is stopped and released",
+	RuleOnlyAsked:   "by id, only the issues that were asked for are returned, each under its own id",
+	RuleUnknownID:   "an id that does not exist is left out of the answer, and is no error: else one deleted issue fails every pass",
+	RuleNothing:     "without states or ids there is nothing to read, and no error",
+	RuleFind:        "symphony run, hold and show find an issue by its identifier or id; an unknown one is the error issue_not_found",
+	RuleComments:    "comments have an id and a time, and the newest comes first",
+	RuleSince:       "only comments after the given time are returned: others would be given to the agent again",
+	RuleLastComment: "last_comment_at is the time of the newest comment: a later comment ends a hold",
+}
+
+// Check reads the issues in the given states, and everything else that a pass and its commands read, and returns the violations.
+// It changes nothing. now is the current time.
+func Check(ctx context.Context, t *reconcile.TrackerAdapter, states []string, now time.Time) Report {
+	c := &check{ctx: ctx, t: t, states: states, now: now}
+	issues, ok := c.candidates(states)
+	if !ok {
+		return c.Report
+	}
+	c.Issues = len(issues)
+	c.records(issues)
+	c.again(issues)
+	c.byIDs(issues)
+	c.find(issues)
+	c.comments(issues)
+	return c.Report
+}
+
+type check struct {
+	Report
+	ctx    context.Context
+	t      *reconcile.TrackerAdapter
+	states []string
+	now    time.Time
+	full   map[string]reconcile.Issue // what ByIDs returned for the candidates
+}
+
+func (c *check) violated(rule, format string, args ...any) {
+	c.Violations = append(c.Violations, Violation{Rule: rule, Message: fmt.Sprintf(format, args...), Why: whys[rule]})
+}
+
+// call makes one call. It returns false if the call failed, which is a violation.
+func (c *check) call(rule, what string, call func() error) bool {
+	began := time.Now()
+	err := call()
+	c.Longest = max(c.Longest, time.Since(began))
+	if err == nil {
+		return true
+	}
+	c.Violations = append(c.Violations, Violation{Rule: rule, Message: what + ": " + err.Error(), Why: whys[rule], Err: err})
+	c.classified(what, err)
+	return false
+}
+
+func (c *check) classified(what string, err error) {
+	var known *reconcile.Error
+	switch {
+	case !errors.As(err, &known) || known.Code == "":
+		c.violated(RuleErrors, "%s: the error has no code: %s", what, err)
+	case reconcile.ClassOf(err) == "" && known.Code != "issue_not_found":
+		c.violated(RuleErrors, "%s: the error %s has no class", what, known.Code)
+	case strings.Contains(known.Message, "\n"):
+		c.violated(RuleErrors, "%s: the message of %s has more than one line", what, known.Code)
+	}
+}
+
+func (c *check) candidates(states []string) (issues []reconcile.Issue, ok bool) {
+	ok = c.call(RuleReads, fmt.Sprintf("the issues in the states %q", states), func() (err error) {
+		issues, err = c.t.Candidates(c.ctx, states)
+		return err
+	})
+	return issues, ok
+}
+
+// records checks each record, and the records together.
+func (c *check) records(issues []reconcile.Issue) {
+	ids, identifiers := map[string]bool{}, map[string]string{}
+	for _, i := range issues {
+		name := called(i)
+		if ids[i.ID] && i.ID != "" {
+			c.violated(RuleUnique, "two issues have the id %q", i.ID)
+		} else if other, twice := identifiers[i.Identifier]; twice && i.Identifier != "" {
+			c.violated(RuleUnique, "the issues %q and %q have the same identifier %q", other, i.ID, i.Identifier)
+		}
+		ids[i.ID], identifiers[i.Identifier] = true, i.ID
+		if i.Malformed != "" {
+			c.violated(RuleMalformed, "%s: %s", name, i.Malformed)
+			continue
+		}
+		c.record(name, i)
+		if !slices.ContainsFunc(c.states, func(s string) bool { return reconcile.NormalizeState(s) == reconcile.NormalizeState(i.State) }) {
+			c.violated(RuleStates, "%s has the state %q, which was not asked for", name, i.State)
+		}
+	}
+}
+
+// latest is how far a time may be ahead of this machine's clock, which may have another time zone than a date without one.
+const latest = 24 * time.Hour
+
+func (c *check) record(name string, i reconcile.Issue) {
+	for _, f := range []struct{ name, value string }{{"id", i.ID}, {"identifier", i.Identifier}, {"title", i.Title}, {"state", i.State}} {
+		if strings.TrimSpace(f.value) == "" {
+			c.violated(RuleFields, "%s has no %s", name, f.name)
+		}
+	}
+	seen := map[string]bool{}
+	for _, l := range i.Labels {
+		if l != strings.ToLower(strings.TrimSpace(l)) || l == "" || seen[l] {
+			c.violated(RuleLabels, "%s has the label %q among %q", name, l, i.Labels)
+		}
+		seen[l] = true
+	}
+	for _, b := range i.BlockedBy {
+		id, identifier := deref(b.ID), deref(b.Identifier)
+		switch {
+		case id == "" && identifier == "":
+			c.violated(RuleBlockers, "%s has a blocker without id and identifier", name)
+		case id == i.ID || identifier == i.Identifier:
+			c.violated(RuleBlockers, "%s is blocked by itself", name)
+		}
+	}
+	for _, at := range []struct {
+		name string
+		time *time.Time
+	}{{"created_at", i.CreatedAt}, {"updated_at", i.UpdatedAt}, {"last_comment_at", i.LastCommentAt}} {
+		switch {
+		case at.time == nil:
+		case at.time.After(c.now.Add(latest)):
+			c.violated(RuleTimes, "%s: %s is in the future: %s", name, at.name, at.time.Format(time.RFC3339))
+		case at.time.Location() != time.UTC:
+			c.violated(RuleTimes, "%s: %s is not in UTC: %s", name, at.name, at.time.Format(time.RFC3339))
+		}
+	}
+	if i.CreatedAt != nil && i.UpdatedAt != nil && i.UpdatedAt.Before(*i.CreatedAt) {
+		c.violated(RuleTimes, "%s: updated_at %s is before created_at %s", name, i.UpdatedAt.Format(time.RFC3339), i.CreatedAt.Format(time.RFC3339))
+	}
+}
+
+// again reads the candidates twice more: with the same states, and with the states in upper case and with blanks.
+func (c *check) again(first []reconcile.Issue) {
+	second, ok := c.candidates(c.states)
+	if !ok {
+		return
+	}
+	a, b := common(first, second), common(second, first)
+	if !slices.Equal(a, b) {
+		c.violated(RuleOrder, "the first call returned %s, the second %s", listed(a), listed(b))
+	}
+	var shouted []string
+	for _, s := range c.states {
+		shouted = append(shouted, " "+strings.ToUpper(s)+" ")
+	}
+	other, ok := c.candidates(shouted)
+	if !ok {
+		return
+	}
+	for _, i := range second {
+		if !slices.ContainsFunc(other, func(o reconcile.Issue) bool { return o.ID == i.ID }) {
+			c.violated(RuleCase, "%s in state %q was not returned for the states %q", called(i), i.State, shouted)
+			break
+		}
+	}
+	if none, ok := c.candidates(nil); ok && len(none) > 0 {
+		c.violated(RuleNothing, "without states there were %d issues", len(none))
+	}
+}
+
+// common returns the ids of the issues that are in both lists and have not changed between them.
+func common(in, and []reconcile.Issue) (ids []string) {
+	for _, i := range in {
+		if slices.ContainsFunc(and, func(o reconcile.Issue) bool { return o.ID == i.ID && unchanged(i, o) }) {
+			ids = append(ids, i.ID)
+		}
+	}
+	return ids
+}
+
+func (c *check) byIDs(issues []reconcile.Issue) {
+	asked := []string{}
+	for _, i := range issues {
+		if i.Malformed == "" && i.ID != "" {
+			asked = append(asked, i.ID)
+		}
+	}
+	read := func(rule, what string, ids []string) (found map[string]reconcile.Issue, ok bool) {
+		ok = c.call(rule, what, func() (err error) {
+			found, err = c.t.ByIDs(c.ctx, ids)
+			return err
+		})
+		for id, i := range found {
+			if !slices.Contains(ids, id) || i.ID != id {
+				c.violated(RuleOnlyAsked, "%s: the answer contains %s under the id %q", what, called(i), id)
+			}
+		}
+		return found, ok
+	}
+	found, ok := read(RuleReads, "all candidates by their ids", asked)
+	for _, i := range issues {
+		if !ok || i.Malformed != "" {
+			continue
+		}
+		c.same(i, found)
+	}
+	c.full = found
+	if len(asked) > 0 {
+		mixed, ok := read(RuleUnknownID, "a candidate, twice, and an id that does not exist", []string{UnknownID, asked[0], asked[0]})
+		if _, there := mixed[asked[0]]; ok && !there && found[asked[0]].ID != "" {
+			c.violated(RuleUnknownID, "beside an id that does not exist, %q is missing", asked[0])
+		}
+	}
+	if none, ok := read(RuleUnknownID, "an id that does not exist", []string{UnknownID}); ok && len(none) > 0 {
+		c.violated(RuleUnknownID, "for an id that does not exist there were %d issues", len(none))
+	}
+	read(RuleNothing, "no ids", nil)
+}
+
+// same compares a candidate with what ByIDs has returned.
+func (c *check) same(i reconcile.Issue, found map[string]reconcile.Issue) {
+	again, there := found[i.ID]
+	switch {
+	case !there:
+		c.violated(RuleByIDs, "%s is missing by its id", called(i))
+		return
+	case !unchanged(i, again):
+		return
+	}
+	i.LastCommentAt, again.LastCommentAt = nil, nil // not every tracker reads it with the candidates
+	a, b := reflect.ValueOf(i), reflect.ValueOf(again)
+	for n := range a.NumField() {
+		name := a.Type().Field(n).Name
+		if x, y := a.Field(n).Interface(), b.Field(n).Interface(); name != "NativeRef" && !reflect.DeepEqual(x, y) && !bothEmpty(a.Field(n), b.Field(n)) {
+			tag, _, _ := strings.Cut(a.Type().Field(n).Tag.Get("json"), ",")
+			c.violated(RuleByIDs, "%s: %s is %s among the candidates and %s by its id", called(i), tag, shown(x), shown(y))
+		}
+	}
+}
+
+func bothEmpty(a, b reflect.Value) bool {
+	return a.Kind() == reflect.Slice && a.Len() == 0 && b.Len() == 0
+}
+
+func (c *check) find(issues []reconcile.Issue) {
+	if c.t.Find == nil {
+		return
+	}
+	if at := slices.IndexFunc(issues, func(i reconcile.Issue) bool { return i.Malformed == "" && i.ID != "" }); at >= 0 {
+		for _, ref := range []string{issues[at].Identifier, issues[at].ID} {
+			var found *reconcile.Issue
+			if c.call(RuleFind, "find "+ref, func() (err error) { found, err = c.t.Find(c.ctx, ref); return err }) && found.ID != issues[at].ID {
+				c.violated(RuleFind, "%q led to %s instead of %s", ref, called(*found), called(issues[at]))
+			}
+		}
+	}
+	found, err := c.t.Find(c.ctx, UnknownID)
+	var known *reconcile.Error
+	switch {
+	case err == nil:
+		c.violated(RuleFind, "an unknown identifier led to %s", called(*found))
+	case !errors.As(err, &known) || known.Code != "issue_not_found":
+		c.violated(RuleFind, "an unknown identifier gave another error: %s", err)
+	}
+}
+
+// comments checks the comments of the candidate with the newest comment, or of the first one.
+func (c *check) comments(issues []reconcile.Issue) {
+	issues = slices.DeleteFunc(slices.Clone(issues), func(i reconcile.Issue) bool { return i.Malformed != "" || i.ID == "" })
+	if c.t.Comments == nil || len(issues) == 0 {
+		return
+	}
+	newest := slices.MaxFunc(issues, func(a, b reconcile.Issue) int { return c.commented(a).Compare(c.commented(b)) })
+	list, ok := c.commentsSince(newest, time.Time{})
+	if !ok || len(list) == 0 {
+		if ok && !c.commented(newest).IsZero() {
+			c.violated(RuleLastComment, "%s has a last_comment_at, and no comment", called(newest))
+		}
+		return
+	}
+	ids := map[string]bool{}
+	for n, m := range list {
+		if m.ID == "" || m.CreatedAt.IsZero() || ids[m.ID] {
+			c.violated(RuleComments, "%s: comment %d has the id %q and the time %s", called(newest), n+1, m.ID, m.CreatedAt)
+		}
+		ids[m.ID] = true
+	}
+	if !slices.IsSortedFunc(list, func(a, b reconcile.Comment) int { return b.CreatedAt.Compare(a.CreatedAt) }) {
+		c.violated(RuleComments, "%s: the newest comment is not the first", called(newest))
+	}
+	last := slices.MaxFunc(list, func(a, b reconcile.Comment) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	if at := c.commented(newest); !at.IsZero() && at.Before(last.CreatedAt.Truncate(time.Second)) {
+		c.violated(RuleLastComment, "%s: last_comment_at is %s, and a comment was made at %s", called(newest),
+			at.Format(time.RFC3339), last.CreatedAt.Format(time.RFC3339))
+	}
+	if later, ok := c.commentsSince(newest, last.CreatedAt); ok && slices.ContainsFunc(later, func(m reconcile.Comment) bool { return ids[m.ID] }) {
+		c.violated(RuleSince, "%s: a comment of %s is returned as one after it", called(newest), last.CreatedAt.Format(time.RFC3339Nano))
+	}
+}
+
+func (c *check) commentsSince(i reconcile.Issue, since time.Time) (list []reconcile.Comment, ok bool) {
+	ok = c.call(RuleComments, "the comments of "+called(i), func() (err error) {
+		list, err = c.t.Comments(c.ctx, i.ID, since)
+		return err
+	})
+	return list, ok
+}
+
+// commented returns the time of the newest comment by ByIDs; zero if there is none.
+func (c *check) commented(i reconcile.Issue) time.Time { return deref(c.full[i.ID].LastCommentAt) }
+
+// unchanged reports whether two records may be compared.
+func unchanged(a, b reconcile.Issue) bool {
+	return a.UpdatedAt == nil || b.UpdatedAt == nil || a.UpdatedAt.Equal(*b.UpdatedAt)
+}
+
+// called names an issue.
+func called(i reconcile.Issue) string {
+	return cmp.Or(i.Identifier, i.ID, "an issue without id")
+}
+
+func listed(ids []string) string { return "[" + strings.Join(ids, " ") + "]" }
+
+// shown prints a value of an issue, null for one that is absent.
+func shown(v any) string {
+	const longest = 80
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	if cut := text.Within(string(data), longest); len(cut) < len(data) {
+		return cut + "…"
+	}
+	return string(data)
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
