@@ -112,7 +112,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}
 	return &reconcile.TrackerAdapter{
 		Tracker: c, Name: "Linear",
-		Find: c.ByIdentifier, Comments: c.Comments, Verify: c.Verify, Budget: c.Budget,
+		Find: c.ByIdentifier, Comments: c.Comments, Post: c.Post, Edit: c.Edit, Verify: c.Verify, Budget: c.Budget,
 		Tools:   []reconcile.AgentTool{Tool(c, o.ReadOnly)},
 		Secrets: []string{c.key},
 	}, nil

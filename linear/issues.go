@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -35,8 +34,6 @@ var (
 	moreLabelsQuery string
 	//go:embed query/more_relations.graphql
 	moreRelationsQuery string
-	//go:embed query/comments.graphql
-	commentsQuery string
 )
 
 // Candidates implements reconcile.Tracker: the project's issues in the given states, newest first. Without states no request is
@@ -205,59 +202,4 @@ func unique(in []string) []string {
 		}
 	}
 	return out
-}
-
-const (
-	commentPage = 50
-	// maxComments bounds one read. If there are more, the agent reads the issue with its tool.
-	maxComments = 200
-)
-
-type wireComment struct {
-	ID        string   `json:"id"`
-	Body      string   `json:"body"`
-	CreatedAt *string  `json:"createdAt"`
-	User      wireUser `json:"user"`
-	Bot       wireUser `json:"botActor"`
-}
-
-// Comments reads the comments that were made after since, the newest first, at most 200. The error has the code issue_not_found
-// if the issue is not visible.
-func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
-	if since.IsZero() {
-		since = time.Unix(0, 0) // some servers reject the year 1
-	}
-	vars := map[string]any{"id": issueID, "since": since.UTC().Format(time.RFC3339Nano), "first": commentPage}
-	var comments []reconcile.Comment
-	err := c.pages("comments", vars, func(vars map[string]any) (pageInfo, error) {
-		data, err := ask[struct {
-			Issue struct {
-				Comments list[wireComment] `json:"comments"`
-			} `json:"issue"`
-		}](ctx, c, commentsQuery, vars)
-		switch {
-		case errors.Is(err, errNotFound):
-			return pageInfo{}, c.missing(issueID)
-		case err != nil:
-			return pageInfo{}, err
-		case data.Issue.Comments.Nodes == nil:
-			return pageInfo{}, c.fail("linear_unknown_payload", "the answer contains no list of comments")
-		}
-		for _, w := range data.Issue.Comments.Nodes {
-			at := timestamp(w.CreatedAt)
-			if w.ID == "" || at == nil {
-				return pageInfo{}, c.fail("linear_unknown_payload", "a comment has no id or no time")
-			}
-			author := strings.TrimSpace(cmp.Or(w.User.Name, w.Bot.Name))
-			comments = append(comments, reconcile.Comment{ID: w.ID, Author: c.scrub(author), Body: c.scrub(w.Body), CreatedAt: *at})
-		}
-		if len(comments) >= maxComments {
-			return pageInfo{}, nil
-		}
-		return data.Issue.Comments.PageInfo, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return comments[:min(len(comments), maxComments)], nil
 }

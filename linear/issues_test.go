@@ -2,7 +2,9 @@ package linear_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -377,16 +379,41 @@ func TestCommentsSince(t *testing.T) {
 		{ID: "c1", Author: "kim@example.com", Body: "old", CreatedAt: at(1)},
 		{ID: "c2", Body: "a *new* one", CreatedAt: at(3)},
 		{ID: "c3", Bot: "GitHub", Body: "merged", CreatedAt: at(5)},
-		{ID: "c4", Author: "kim@example.com", Body: "last", CreatedAt: at(4)},
+		{ID: "c4", Author: "kim@example.com", Body: "last", CreatedAt: at(4), EditedAt: at(6)},
 	}})
+	me := test.Must(newClient(t, s).ByIdentifier(t.Context(), add(t, s, lineartest.Issue{Assignee: "me"}).Identifier)).Assignee.ID
+	kim := test.Must(newClient(t, s).ByIdentifier(t.Context(), add(t, s, lineartest.Issue{Assignee: "kim@example.com"}).Identifier)).Assignee.ID
 	add(t, s, lineartest.Issue{Comments: []lineartest.Comment{{Body: "of another issue", CreatedAt: at(6)}}})
 	got := test.Must(newClient(t, s).Comments(t.Context(), i.ID, at(1)))
 	want := []reconcile.Comment{
-		{ID: "c3", Author: "GitHub", Body: "merged", CreatedAt: at(5)},
-		{ID: "c4", Author: "Kim Poe", Body: "last", CreatedAt: at(4)},
-		{ID: "c2", Author: "Robin Doe", Body: "a *new* one", CreatedAt: at(3)},
+		{ID: "c3", Author: "GitHub", AuthorIDs: []string{}, Own: true, Body: "merged", CreatedAt: at(5)},
+		{ID: "c4", Author: "Kim Poe", AuthorIDs: []string{kim, "kim@example.com"}, Edited: true, Body: "last", CreatedAt: at(4)},
+		{ID: "c2", Author: "Robin Doe", AuthorIDs: []string{me, "robin@example.com"}, Own: true, Body: "a *new* one", CreatedAt: at(3)},
 	}
 	test.Equal(t, "comments after the first", got, want)
+}
+
+// What symphony writes is its own, and comes back as it was written.
+func TestPostAndEdit(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	i, c := add(t, s, lineartest.Issue{}), newClient(t, s)
+	const text = "it's *this*:\n\n```\nmake\n```\n<!-- symphony:request a 1 -->"
+	posted := test.Must(c.Post(t.Context(), i.ID, text))
+	read := test.Must(c.Comments(t.Context(), i.ID, time.Time{}))
+	if len(read) != 1 || !reflect.DeepEqual(read[0], posted) || posted.Body != text || !posted.Own || posted.Edited {
+		t.Errorf("posted %+v, read %+v", posted, read)
+	}
+	test.OK(t, c.Edit(t.Context(), i.ID, posted.ID, "other"))
+	if read := test.Must(c.Comments(t.Context(), i.ID, time.Time{})); read[0].Body != "other" || !read[0].CreatedAt.Equal(posted.CreatedAt) {
+		t.Errorf("after the edit: %+v", read)
+	}
+	_, err := c.Post(t.Context(), "gone", text)
+	if err = errors.Join(err, c.Edit(t.Context(), i.ID, "gone", text)); strings.Count(err.Error(), reconcile.ErrGone.Error()) != 2 {
+		t.Errorf("what is gone: %v", err)
+	}
+	if err := answering(t, 200, `{"data": {"commentUpdate": {"success": false}}}`).Edit(t.Context(), "x", "y", "z"); err == nil {
+		t.Error("a refused edit is no error")
+	}
 }
 
 func TestCommentsFollowPagesToTheirBound(t *testing.T) {

@@ -28,8 +28,11 @@ const (
 
 // wireProject is the answer to the query for one project and the names in a workflow.
 type wireProject struct {
-	Viewer wireUser `json:"viewer"`
-	Named  list[struct {
+	Viewer struct {
+		wireUser
+		ID string `json:"id"`
+	} `json:"viewer"`
+	Named list[struct {
 		reconcile.TrackerProject
 		Teams list[struct {
 			Key    string         `json:"key"`
@@ -167,6 +170,11 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	}
 	if names.Assignee != "" && len(data.Users.Nodes) == 0 {
 		found.Assignee = &reconcile.UnknownName{Name: names.Assignee, Nearest: text.Nearest(names.Assignee, []string{data.Viewer.Email})}
+	}
+	for _, name := range names.Operators {
+		if reconcile.SameUser(name, data.Viewer.ID, data.Viewer.Email) {
+			found.OwnOperators = append(found.OwnOperators, name)
+		}
 	}
 	if slices.Contains(slugs, found.Project.Slug) {
 		c.settleSlug(found.Project.Slug)

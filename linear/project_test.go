@@ -160,6 +160,13 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// An operator whose key symphony uses can't answer: his comments can't be told from those of agents.
+func TestVerifyOperators(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	got := test.Must(newClient(t, s).Verify(t.Context(), reconcile.TrackerNames{Operators: []string{"kim@example.com", "Robin@Example.com", ""}}))
+	test.Equal(t, "operators with the key", got.OwnOperators, []string{"Robin@Example.com"})
+}
+
 func TestVerifyAssignee(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	c := newClient(t, s)

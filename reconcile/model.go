@@ -79,10 +79,25 @@ func (i Issue) Fingerprint() string {
 type Comment struct {
 	ID        string
 	Author    string   // the name of a person or an integration; empty if the tracker names none
-	AuthorIDs []string // the names of the author that tracker.operators may contain: id, login, email
+	AuthorIDs []string // the names of the author that tracker.operators may contain: id, login, email; unique in the tracker
 	Own       bool     // symphony or an agent may have written it: it is never the answer of an operator
+	Edited    bool     // its text was changed later, perhaps by another person
 	Body      string
 	CreatedAt time.Time
+}
+
+// SameUser reports whether a name in tracker.operators is one of a user's ids. Only the case of ASCII letters is ignored: letters of
+// other alphabets can look like these.
+func SameUser(name string, ids ...string) bool {
+	lower := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if r >= 'A' && r <= 'Z' {
+				r += 'a' - 'A'
+			}
+			return r
+		}, s)
+	}
+	return name != "" && slices.ContainsFunc(ids, func(id string) bool { return lower(id) == lower(name) })
 }
 
 // ClaimStatus says what symphony does with an issue. An issue without a claim is unclaimed (specification 7.1).

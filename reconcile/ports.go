@@ -68,7 +68,8 @@ type TrackerAdapter struct {
 	Find func(ctx context.Context, identifier string) (*Issue, error)
 	// Comments returns the comments made after since, the newest first.
 	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
-	// Post comments on an issue, and Edit replaces the text of such a comment.
+	// Post comments on an issue, and Edit replaces the text of such a comment. The error wraps ErrGone if the issue or the comment no
+	// longer exists.
 	Post func(ctx context.Context, issueID, body string) (Comment, error)
 	Edit func(ctx context.Context, issueID, commentID, body string) error
 	// Create makes an issue.
@@ -83,6 +84,9 @@ type TrackerAdapter struct {
 
 // ErrRejected is wrapped by an error if the tracker accepted the key but not the request.
 var ErrRejected = errors.New("the tracker rejected the request")
+
+// ErrGone is wrapped by the error of a write to an issue or comment that no longer exists.
+var ErrGone = errors.New("it no longer exists")
 
 // Limited is implemented by a tracker's rate limit errors. ResetAt is when the next request may be made.
 type Limited interface{ ResetAt() time.Time }
@@ -119,6 +123,7 @@ func (b Budget) LowUntil() time.Time {
 type TrackerNames struct {
 	States, Labels []string
 	Assignee       string
+	Operators      []string
 }
 
 // TrackerFindings are the names that do not exist, with the project in which they were looked up.
@@ -127,6 +132,7 @@ type TrackerFindings struct {
 	User           string        // the name of the user whose key is used
 	States, Labels []UnknownName // states that the project lacks, labels that the tracker lacks
 	Assignee       *UnknownName  // nil if the assignee exists or none was looked up
+	OwnOperators   []string      // the operators whose comments can't be told from those of agents
 }
 
 // TrackerProject identifies a project.

@@ -113,7 +113,10 @@ func (w *workspace) issueObject(i *Issue) object {
 }
 
 func (w *workspace) commentObject(c Comment) object {
-	o := entity("Comment", c.ID, c.CreatedAt, c.CreatedAt, object{"body": c.Body, "user": nil, "botActor": nil})
+	o := entity("Comment", c.ID, c.CreatedAt, c.CreatedAt, object{"body": c.Body, "editedAt": nil, "user": nil, "botActor": nil})
+	if !c.EditedAt.IsZero() {
+		o["editedAt"] = c.EditedAt
+	}
 	if u, ok := w.user(c.Author); ok {
 		o["user"] = w.userObject(u)
 	}
@@ -160,6 +163,13 @@ func (w *workspace) mutate(name string, args map[string]any) any {
 			panic(inputError(err.Error()))
 		}
 		return payload("comment", w.commentObject(c))
+	case "commentUpdate":
+		body, _ := input["body"].(string)
+		c := w.editComment(fmt.Sprint(args["id"]), body)
+		if c == nil {
+			panic(notFound("Comment"))
+		}
+		return payload("comment", w.commentObject(*c))
 	}
 	panic(inputError(name + " is not served here"))
 }

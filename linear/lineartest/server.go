@@ -229,6 +229,18 @@ func (s *Server) Comment(identifier, author, body string) (made Comment, err err
 	return made, err
 }
 
+// EditComment changes the text of a comment.
+func (s *Server) EditComment(id, body string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.w.editComment(id, body)
+}
+
+// RemoveComment deletes a comment of an issue.
+func (s *Server) RemoveComment(identifier, id string) error {
+	return s.onIssue(identifier, func(i *Issue) error { i.removeComment(id); return nil })
+}
+
 // Remove deletes an issue and all references to it.
 func (s *Server) Remove(identifier string) error {
 	return s.onIssue(identifier, func(i *Issue) error { s.w.remove(i); return nil })

@@ -68,6 +68,7 @@ type Comment struct {
 	Bot       string // the name of the integration that wrote the comment, if it was not a user
 	Body      string
 	CreatedAt time.Time // now if zero
+	EditedAt  time.Time
 }
 
 var defaultSeed = Seed{
@@ -295,6 +296,22 @@ func (w *workspace) comment(i *Issue, c Comment) (Comment, error) {
 	c.CreatedAt = cmp.Or(c.CreatedAt, w.time()).UTC()
 	i.Comments, i.UpdatedAt = append(i.Comments, c), w.time()
 	return c, nil
+}
+
+// editComment changes the text of a comment, and returns it; nil if there is none.
+func (w *workspace) editComment(id, body string) *Comment {
+	for _, i := range w.issues {
+		if n := slices.IndexFunc(i.Comments, func(c Comment) bool { return c.ID == id }); n >= 0 {
+			i.Comments[n].Body, i.Comments[n].EditedAt, i.UpdatedAt = body, w.time(), w.time()
+			return &i.Comments[n]
+		}
+	}
+	return nil
+}
+
+// removeComment deletes a comment of the issue.
+func (i *Issue) removeComment(id string) {
+	i.Comments = slices.DeleteFunc(i.Comments, func(c Comment) bool { return c.ID == id })
 }
 
 // remove deletes an issue and every reference to it.

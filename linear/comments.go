@@ -1,0 +1,131 @@
+package linear
+
+import (
+	"cmp"
+	"context"
+	_ "embed" // the queries
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+var (
+	//go:embed query/comment_fields.graphql
+	commentFields string
+	//go:embed query/comments.graphql
+	commentsQuery string
+	//go:embed query/comment_create.graphql
+	commentCreateQuery string
+	//go:embed query/comment_update.graphql
+	commentUpdateQuery string
+)
+
+const (
+	commentPage = 50
+	// maxComments bounds one read. If there are more, the agent reads the issue with its tool.
+	maxComments = 200
+)
+
+type wireComment struct {
+	ID        string  `json:"id"`
+	Body      string  `json:"body"`
+	CreatedAt *string `json:"createdAt"`
+	EditedAt  *string `json:"editedAt"`
+	User      struct {
+		wireUser
+		ID   string `json:"id"`
+		IsMe bool   `json:"isMe"`
+	} `json:"user"`
+	Bot *wireUser `json:"botActor"`
+}
+
+// Comments reads the comments that were made after since, the newest first, at most 200. The error has the code issue_not_found
+// if the issue is not visible.
+func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
+	if since.IsZero() {
+		since = time.Unix(0, 0) // some servers reject the year 1
+	}
+	vars := map[string]any{"id": issueID, "since": since.UTC().Format(time.RFC3339Nano), "first": commentPage}
+	var comments []reconcile.Comment
+	err := c.pages("comments", vars, func(vars map[string]any) (pageInfo, error) {
+		data, err := ask[struct {
+			Issue struct {
+				Comments list[wireComment] `json:"comments"`
+			} `json:"issue"`
+		}](ctx, c, commentsQuery+commentFields, vars)
+		switch {
+		case errors.Is(err, errNotFound):
+			return pageInfo{}, c.missing(issueID)
+		case err != nil:
+			return pageInfo{}, err
+		case data.Issue.Comments.Nodes == nil:
+			return pageInfo{}, c.fail("linear_unknown_payload", "the answer contains no list of comments")
+		}
+		for _, w := range data.Issue.Comments.Nodes {
+			one, err := c.comment(w)
+			if err != nil {
+				return pageInfo{}, err
+			}
+			comments = append(comments, one)
+		}
+		if len(comments) >= maxComments {
+			return pageInfo{}, nil
+		}
+		return data.Issue.Comments.PageInfo, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return comments[:min(len(comments), maxComments)], nil
+}
+
+// comment normalises one record. Agents comment with the same key as symphony, so that a comment of the key's user, or of an app,
+// may be theirs. The names of the author are those that a user can't choose: another user may have the same name or display name.
+func (c *Client) comment(w wireComment) (reconcile.Comment, error) {
+	at := timestamp(w.CreatedAt)
+	if w.ID == "" || at == nil {
+		return reconcile.Comment{}, c.fail("linear_unknown_payload", "a comment has no id or no time")
+	}
+	author := strings.TrimSpace(cmp.Or(w.User.Name, deref(w.Bot).Name))
+	return reconcile.Comment{
+		ID: w.ID, Author: c.scrub(author), AuthorIDs: unique([]string{w.User.ID, w.User.Email}), Body: c.scrub(w.Body), CreatedAt: *at,
+		Own: w.User.IsMe || w.Bot != nil, Edited: w.EditedAt != nil,
+	}, nil
+}
+
+// Post comments on an issue. The error wraps reconcile.ErrGone if the issue does not exist.
+func (c *Client) Post(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
+	data, err := ask[struct {
+		Create struct {
+			Comment wireComment `json:"comment"`
+		} `json:"commentCreate"`
+	}](ctx, c, commentCreateQuery+commentFields, map[string]any{"issueId": issueID, "body": body})
+	if err != nil {
+		return reconcile.Comment{}, orGone(err)
+	}
+	return c.comment(data.Create.Comment)
+}
+
+// Edit replaces the text of a comment. The error wraps reconcile.ErrGone if the comment does not exist.
+func (c *Client) Edit(ctx context.Context, _, commentID, body string) error {
+	data, err := ask[struct {
+		Update struct {
+			Success bool `json:"success"`
+		} `json:"commentUpdate"`
+	}](ctx, c, commentUpdateQuery, map[string]any{"id": commentID, "body": body})
+	if err == nil && !data.Update.Success {
+		err = c.fail("linear_unknown_payload", "Linear did not change the comment")
+	}
+	return orGone(err)
+}
+
+// orGone makes the error of a missing entity wrap reconcile.ErrGone.
+func orGone(err error) error {
+	if errors.Is(err, errNotFound) {
+		return fmt.Errorf("%w: %w", reconcile.ErrGone, err)
+	}
+	return err
+}
