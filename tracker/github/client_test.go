@@ -1,0 +1,304 @@
+package github
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const testToken = "ghp_0123456789abcdefghij"
+
+var testNow = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// memory is a TrackerMemory that counts its writes.
+type memory struct {
+	mu     sync.Mutex
+	values map[string]string
+	writes int
+}
+
+func (m *memory) Meta(_ context.Context, key string) (string, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, ok := m.values[key]
+	return v, ok, nil
+}
+
+func (m *memory) SetMeta(_ context.Context, key, value string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.values == nil {
+		m.values = map[string]string{}
+	}
+	m.values[key] = value
+	m.writes++
+	return nil
+}
+
+func clientOf(t *testing.T, endpoint string, change ...func(*Options)) *Client {
+	t.Helper()
+	o := Options{Endpoint: endpoint, Token: testToken, Now: func() time.Time { return testNow }}
+	for _, f := range change {
+		f(&o)
+	}
+	return test.Must(connect(o))
+}
+
+// serving returns the URL of a server that answers with handler.
+func serving(t *testing.T, handler http.HandlerFunc) string {
+	srv := httptest.NewServer(handler)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+func wantCode(t *testing.T, err error, code string) *reconcile.Error {
+	t.Helper()
+	var known *reconcile.Error
+	if !errors.As(err, &known) || known.Code != code {
+		t.Fatalf("error %v, want %s", err, code)
+	}
+	if strings.Contains(fmt.Sprintf("%v %s %s %v", err, known.Message, known.Hint, known.Err), testToken) {
+		t.Fatalf("the error contains the token: %v", err)
+	}
+	return known
+}
+
+func TestConnectChecksOptions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		o    Options
+		code string
+	}{
+		"no token":          {Options{}, "missing_tracker_api_key"},
+		"blank token":       {Options{Token: " \n"}, "missing_tracker_api_key"},
+		"line break":        {Options{Token: "ghp_abc\nghp_def"}, "missing_tracker_api_key"},
+		"quote of a dialog": {Options{Token: "“" + testToken + "”"}, "missing_tracker_api_key"},
+		"no URL":            {Options{Token: testToken, Endpoint: "api.github.com"}, "tracker_endpoint_invalid"},
+		"another protocol":  {Options{Token: testToken, Endpoint: "ftp://api.github.com"}, "tracker_endpoint_invalid"},
+		"token in the URL":  {Options{Token: testToken, Endpoint: "https://" + testToken + "@api.github.com"}, "tracker_endpoint_invalid"},
+		"query":             {Options{Token: testToken, Endpoint: "https://api.github.com/?a=b"}, "tracker_endpoint_invalid"},
+		"no CA":             {Options{Token: testToken, CAFile: "/nonexistent.pem"}, "tracker_ca_file_invalid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := connect(tc.o)
+			wantCode(t, err, tc.code)
+		})
+	}
+	for endpoint, want := range map[string]string{
+		"": "https://api.github.com/graphql", "https://api.github.com/": "https://api.github.com/graphql",
+		"https://ghe.example.com/api/v3/": "https://ghe.example.com/api/graphql", "http://127.0.0.1:1": "http://127.0.0.1:1/graphql",
+	} {
+		if got := clientOf(t, endpoint).graphql; got != want {
+			t.Errorf("GraphQL of %q is at %s, want %s", endpoint, got, want)
+		}
+	}
+}
+
+func TestStatuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status     int
+		body, hint string
+		wraps      error
+		said       string
+	}{
+		"refused token":  {401, `{"message":"Bad credentials"}`, "check the GitHub token", nil, "HTTP 401: Bad credentials"},
+		"missing scope":  {403, `{"message":"Resource not accessible by personal access token"}`, "GITHUB_TOKEN", nil, "not accessible"},
+		"not found":      {404, `{"message":"Not Found"}`, "", errNotFound, "HTTP 404"},
+		"gone":           {410, `{"message":"This issue was deleted"}`, "", errNotFound, "deleted"},
+		"rejected":       {422, `{"message":"Validation Failed"}`, "", reconcile.ErrRejected, "Validation"},
+		"server":         {502, `<html>oops ` + testToken + `</html>`, "internal error", errServer, "oops [token]"},
+		"elsewhere":      {302, ``, "another host", nil, "HTTP 302"},
+		"empty":          {500, ``, "internal error", errServer, "(empty)"},
+		"no rate limit!": {403, `{"message":"Must have admin rights"}`, "check the GitHub token", nil, "admin"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := clientOf(t, serving(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", "http://other.example/")
+				w.WriteHeader(tc.status)
+				_, _ = io.WriteString(w, tc.body)
+			}), func(o *Options) { o.TokenSource = "GITHUB_TOKEN" })
+			_, err := c.do(t.Context(), http.MethodGet, "/repos/o/r", nil, nil)
+			e := wantCode(t, err, "github_api_status")
+			if !strings.Contains(e.Hint, tc.hint) || !strings.Contains(e.Message, tc.said) || tc.wraps != nil && !errors.Is(err, tc.wraps) {
+				t.Errorf("%v, hint %q, wraps %v", e, e.Hint, e.Err)
+			}
+		})
+	}
+}
+
+// The token goes to the configured host only.
+func TestRedirects(t *testing.T) {
+	other := serving(t, func(http.ResponseWriter, *http.Request) { t.Error("the token was sent to another host") })
+	url := serving(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/repos/o/old":
+			http.Redirect(w, r, "/repositories/1", http.StatusMovedPermanently)
+		case "/repositories/1":
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprintf(w, "%s %s", r.Method, body)
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		default:
+			http.Redirect(w, r, other, http.StatusTemporaryRedirect)
+		}
+	})
+	c := clientOf(t, url)
+	a := test.Must(c.do(t.Context(), http.MethodPatch, "/repos/o/old", nil, map[string]any{"a": 1}))
+	if string(a.body) != `PATCH {"a":1}` || !a.redirected {
+		t.Errorf("after a redirect: %q", a.body)
+	}
+	for _, path := range []string{"/loop", "/elsewhere"} {
+		_, err := c.do(t.Context(), http.MethodGet, path, nil, nil)
+		wantCode(t, err, "github_api_status")
+	}
+}
+
+func TestNoAnswer(t *testing.T) {
+	_, err := clientOf(t, "http://127.0.0.1:1").do(t.Context(), http.MethodGet, "/user", nil, nil)
+	wantCode(t, err, "github_api_request")
+	c := clientOf(t, serving(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = c.do(ctx, http.MethodGet, "/user", nil, nil)
+	if e := wantCode(t, err, "github_api_request"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(e.Message, "no answer in time") {
+		t.Error(e)
+	}
+	c = clientOf(t, serving(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "123456789") }))
+	_, err = c.send(t.Context(), request{method: http.MethodGet, path: "/x", limit: 8})
+	wantCode(t, err, "answer_too_large")
+}
+
+func TestGraphQLAnswers(t *testing.T) {
+	type data struct {
+		A *int `json:"a"`
+	}
+	for name, tc := range map[string]struct {
+		body, code string
+		missing    int
+	}{
+		"data":        {`{"data":{"a":1}}`, "", 0},
+		"missing":     {`{"data":{"a":null},"errors":[{"type":"NOT_FOUND","message":"Could not resolve","path":["a"]}]}`, "", 1},
+		"no data":     {`{"errors":[{"type":"NOT_FOUND","message":"Could not resolve"}]}`, "github_graphql_errors", 0},
+		"also others": {`{"data":{"a":null},"errors":[{"type":"NOT_FOUND"},{"message":"boom"}]}`, "github_graphql_errors", 0},
+		"field":       {`{"errors":[{"message":"Field 'x' doesn't exist","extensions":{"code":"undefinedField"}}]}`, "github_graphql_errors", 0},
+		"shape":       {`{"data":{"a":"x"}}`, "github_unknown_payload", 0},
+		"page":        {`<html>login</html>`, "github_unknown_payload", 0},
+		"nothing":     {`{}`, "github_unknown_payload", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := clientOf(t, serving(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, tc.body) }))
+			got, missing, err := graphQL[data](t.Context(), c, "{a}", nil)
+			if tc.code != "" {
+				wantCode(t, err, tc.code)
+			} else if err != nil || got == nil || len(missing) != tc.missing {
+				t.Errorf("%v, %v, %v", got, missing, err)
+			}
+		})
+	}
+}
+
+// A limit that one process is told is obeyed by all that share its memory, until its end.
+func TestLimits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status int
+		header map[string]string
+		body   string
+		want   time.Duration
+	}{
+		"retry after": {429, map[string]string{"Retry-After": "90"}, `{}`, 90 * time.Second},
+		"secondary":   {403, map[string]string{"Retry-After": "30"}, `{"message":"You have exceeded a secondary rate limit"}`, 30 * time.Second},
+		"no time":     {403, nil, `{"message":"You have exceeded a secondary rate limit"}`, time.Minute},
+		"primary": {403, map[string]string{
+			"X-RateLimit-Limit": "5000", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": fmt.Sprint(testNow.Add(20 * time.Minute).Unix()),
+		}, `{"message":"API rate limit exceeded for user ID 1"}`, 20 * time.Minute},
+		"left":       {429, map[string]string{"X-RateLimit-Limit": "5000", "X-RateLimit-Remaining": "7", "X-RateLimit-Reset": "9999999999"}, ``, time.Minute},
+		"far":        {429, map[string]string{"Retry-After": "99999999"}, ``, 2 * time.Hour},
+		"a date":     {429, map[string]string{"Retry-After": testNow.Add(time.Hour).Format(http.TimeFormat)}, ``, time.Hour},
+		"GraphQL":    {200, nil, `{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}`, time.Minute},
+		"GraphQL, 2": {200, nil, `{"errors":[{"message":"You have exceeded a secondary rate limit"}]}`, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests, now, limited := 0, testNow, true
+			url := serving(t, func(w http.ResponseWriter, _ *http.Request) {
+				if requests++; !limited {
+					return
+				}
+				for k, v := range tc.header {
+					w.Header().Set(k, v)
+				}
+				w.WriteHeader(tc.status)
+				_, _ = io.WriteString(w, tc.body)
+			})
+			m := &memory{}
+			options := func(o *Options) { o.Memory, o.Now = m, func() time.Time { return now } }
+			first, second := clientOf(t, url, options), clientOf(t, url, options)
+			refused := func(c *Client) {
+				t.Helper()
+				_, err := c.do(t.Context(), http.MethodGet, "/user", nil, nil)
+				wantCode(t, err, "tracker_rate_limited")
+				var limit reconcile.Limited
+				if !errors.As(err, &limit) || !limit.ResetAt().Equal(testNow.Add(tc.want)) {
+					t.Errorf("until %v, want %v after now", limit.ResetAt(), tc.want)
+				}
+			}
+			refused(first)
+			limited = false
+			for range 3 {
+				refused(first)
+				refused(second)
+			}
+			now = testNow.Add(tc.want - time.Second)
+			refused(second)
+			test.Equal(t, "requests", requests, 1)
+			test.Equal(t, "writes", m.writes, 1)
+			now = testNow.Add(tc.want)
+			for _, c := range []*Client{first, second} {
+				test.Must(c.do(t.Context(), http.MethodGet, "/user", nil, nil))
+			}
+		})
+	}
+}
+
+func TestForeignLimitIsIgnored(t *testing.T) {
+	for _, stored := range []string{"", "soon", "99999999999999999", "-1", "9223372036854775807", fmt.Sprint(testNow.Add(3 * time.Hour).UnixMilli())} {
+		c := clientOf(t, serving(t, func(http.ResponseWriter, *http.Request) {}), func(o *Options) {
+			o.Memory = &memory{values: map[string]string{limitKey: stored}}
+		})
+		if _, err := c.do(t.Context(), http.MethodGet, "/user", nil, nil); err != nil {
+			t.Errorf("with %q: %v", stored, err)
+		}
+	}
+}
+
+func TestBudgetIsTheScarcer(t *testing.T) {
+	resource := "core"
+	left := map[string]string{"core": "4000", "graphql": "250", "search": "0"}
+	c := clientOf(t, serving(t, func(w http.ResponseWriter, _ *http.Request) {
+		if resource == "" {
+			return
+		}
+		for k, v := range map[string]string{"Limit": "5000", "Remaining": left[resource], "Reset": fmt.Sprint(testNow.Add(time.Hour).Unix()), "Resource": resource} {
+			w.Header().Set("X-RateLimit-"+k, v)
+		}
+	}))
+	for _, step := range []struct {
+		resource string
+		want     float64
+	}{{"", 1}, {"core", 0.8}, {"graphql", 0.05}, {"search", 0.05}, {"core", 0.05}, {"", 0.05}} {
+		resource = step.resource
+		test.Must(c.do(t.Context(), http.MethodGet, "/user", nil, nil))
+		if b := c.Budget(); b.Left != step.want || !b.At.Equal(testNow) {
+			t.Errorf("after %q: %+v, want %v", step.resource, b, step.want)
+		}
+	}
+	test.Equal(t, "low until", c.Budget().LowUntil(), testNow.Add(time.Hour))
+}
