@@ -15,6 +15,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+// strangeHint is the hint of an error without one.
+const strangeHint = "see the message: a proxy may have changed the request or the answer, or Linear's API has changed"
+
 const keyHint = "check the Linear API key: it must be valid, not revoked, and its user must see the project"
 
 type graphqlError struct {
@@ -44,7 +47,7 @@ func (s scrubbed) Error() string { return s.text }
 func (s scrubbed) Unwrap() error { return s.err }
 
 func (c *Client) fail(code, message string) error {
-	return &reconcile.Error{Code: code, Message: c.scrub(message), Class: reconcile.ClassTracker}
+	return &reconcile.Error{Code: code, Message: c.scrub(message), Class: reconcile.ClassTracker, Hint: strangeHint}
 }
 
 // shortestKey is the length of the shortest key that is removed from text. Linear's keys have 48 characters; a placeholder such
@@ -82,7 +85,7 @@ func (c *Client) refusal(a answer, errs []graphqlError) error {
 	if len(errs) > 0 {
 		said = messages(errs)
 	}
-	e := &reconcile.Error{Code: "linear_graphql_errors", Class: reconcile.ClassTracker, Message: c.scrub(said)}
+	e := &reconcile.Error{Code: "linear_graphql_errors", Class: reconcile.ClassTracker, Message: c.scrub(said), Hint: strangeHint}
 	if a.status != http.StatusOK {
 		e.Code, e.Message = "linear_api_status", c.scrub("HTTP "+strconv.Itoa(a.status)+": "+said)
 	}

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -55,101 +54,6 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 	}
 	if p := got[0].Priority; p == nil || *p != 0 {
 		t.Errorf("no priority is %v, want Linear's 0", p)
-	}
-}
-
-func TestCandidatesFollowPagesInOrder(t *testing.T) {
-	s := startLinear(t, lineartest.Config{})
-	var want []string
-	for range 120 {
-		want = append([]string{add(t, s, lineartest.Issue{}).Identifier}, want...)
-	}
-	got, err := newClient(t, s).Candidates(t.Context(), []string{"Todo"})
-	if err != nil || !slices.Equal(identifiers(got), want) {
-		t.Fatalf("%d candidates (%v), want 120 in Linear's order", len(got), err)
-	}
-	log := s.Log()
-	if len(log) != 3 {
-		t.Fatalf("%d requests, want 3 pages", len(log))
-	}
-	for i, e := range log {
-		if e.Variables["first"] != 50.0 || e.Variables["projectSlug"] != "demo" || (i > 0) != (e.Variables["after"] != nil) {
-			t.Errorf("page %d was asked with %v", i, e.Variables)
-		}
-	}
-}
-
-func TestCandidatesFailIfAPageFails(t *testing.T) {
-	for kind, code := range map[string]string{
-		lineartest.FailCursor: "linear_missing_end_cursor",
-		lineartest.FailStatus: "linear_api_status",
-	} {
-		s := startLinear(t, lineartest.Config{})
-		for range 60 {
-			add(t, s, lineartest.Issue{})
-		}
-		test.OK(t, s.Fail(lineartest.Failure{Kind: kind, Skip: 1}))
-		got, err := newClient(t, s).Candidates(t.Context(), []string{"Todo"})
-		wantCode(t, err, code)
-		if got != nil {
-			t.Errorf("%s on the second page still gave %d issues", kind, len(got))
-		}
-	}
-}
-
-func TestNoRequestForNothing(t *testing.T) {
-	s := startLinear(t, lineartest.Config{})
-	c := newClient(t, s)
-	for _, none := range [][]string{nil, {}, {"", "  "}} {
-		if got, err := c.Candidates(t.Context(), none); err != nil || got == nil || len(got) != 0 {
-			t.Errorf("Candidates(%q) = %v, %v", none, got, err)
-		}
-	}
-	for _, none := range [][]string{nil, {}, {""}} {
-		if got, err := c.ByIDs(t.Context(), none); err != nil || got == nil || len(got) != 0 {
-			t.Errorf("ByIDs(%q) = %v, %v", none, got, err)
-		}
-	}
-	test.Equal(t, "requests", len(s.Log()), 0)
-}
-
-func TestByIDs(t *testing.T) {
-	now := testNow
-	s := startLinear(t, lineartest.Config{Now: func() time.Time { return now }})
-	first := add(t, s, lineartest.Issue{})
-	if _, err := s.Comment(first.Identifier, "", "old"); err != nil {
-		t.Fatal(err)
-	}
-	now = now.Add(time.Minute)
-	if _, err := s.Comment(first.Identifier, "kim@example.com", "new"); err != nil {
-		t.Fatal(err)
-	}
-	archived := add(t, s, lineartest.Issue{Archived: true, State: "Done", Project: "none"})
-	gone := add(t, s, lineartest.Issue{})
-	test.OK(t, s.Remove(gone.Identifier))
-	ids := []string{first.ID, archived.ID, gone.ID, first.ID}
-	for range 110 {
-		ids = append(ids, add(t, s, lineartest.Issue{}).ID)
-	}
-	got := test.Must(newClient(t, s).ByIDs(t.Context(), ids))
-	if _, there := got[gone.ID]; len(got) != 112 || there {
-		t.Errorf("%d issues, want 112, without the removed one", len(got))
-	}
-	if at := got[first.ID].LastCommentAt; at == nil || !at.Equal(now) {
-		t.Errorf("newest comment at %v, want %v", at, now)
-	}
-	if i := got[archived.ID]; !i.Archived || i.State != "Done" || i.Project != "" || i.LastCommentAt != nil {
-		t.Errorf("archived issue: %+v", i)
-	}
-	var sizes []int
-	for _, e := range s.Log() {
-		sizes = append(sizes, len(e.Variables["ids"].([]any)))
-		if !strings.Contains(e.Query, "$ids: [ID!]") {
-			t.Error("the ids are not of type [ID!]")
-		}
-	}
-	if !slices.Equal(sizes, []int{50, 50, 13}) {
-		t.Errorf("batches of %v", sizes)
 	}
 }
 
@@ -354,22 +258,6 @@ func TestSlugCopiedFromURL(t *testing.T) {
 			t.Errorf("%s: verified %+v, %v", slug, v, err)
 		}
 	}
-}
-
-func TestClientConcurrently(t *testing.T) {
-	s := startLinear(t, lineartest.Config{})
-	i, c := add(t, s, lineartest.Issue{}), newClient(t, s)
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			_, err := c.Candidates(t.Context(), []string{"Todo"})
-			_, idErr := c.ByIDs(t.Context(), []string{i.ID})
-			if c.Budget(); err != nil || idErr != nil {
-				t.Error(err, idErr)
-			}
-		})
-	}
-	wg.Wait()
 }
 
 func TestCommentsSince(t *testing.T) {

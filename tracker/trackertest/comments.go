@@ -1,0 +1,150 @@
+package trackertest
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// comments are the rules about comments. Answers of operators need Own and AuthorIDs, which is why an adapter with Post has them.
+var comments = []testCase{
+	{"comments: since a time", func(b *backend) bool { return b.Comments != nil && b.Backend.Comment != nil }, checkComments},
+	{"comments: many", func(b *backend) bool { return b.Comments != nil && b.Backend.Comment != nil }, checkManyComments},
+	{"comments: time of the newest", func(b *backend) bool { return b.Backend.Comment != nil }, checkNewestComment},
+	{"comments: of an issue that is gone", func(b *backend) bool { return b.Comments != nil && b.Remove != nil }, checkCommentsOfGone},
+	{"comments: author", func(b *backend) bool { return b.Post != nil && b.Backend.Comment != nil }, checkAuthor},
+	{"comments: post and edit", func(b *backend) bool { return b.Post != nil }, checkPost},
+}
+
+// mostComments is how many comments one call must be able to return.
+const mostComments = 60
+
+// minute returns a time that every tracker can store.
+func minute(n int) time.Time { return time.Date(2026, 3, 1, 12, n, 0, 0, time.UTC) }
+
+func (b *backend) comments(id string, since time.Time) []reconcile.Comment {
+	b.Helper()
+	found, err := b.Comments(b.ctx(), id, since)
+	if err != nil {
+		b.Fatal("comments:", err)
+	}
+	for n, c := range found {
+		if c.ID == "" || c.CreatedAt.IsZero() || n > 0 && c.CreatedAt.After(found[n-1].CreatedAt) {
+			b.Errorf("comment %d has no id or no time, or is newer than the one before: %+v", n, c)
+		}
+	}
+	return found
+}
+
+func bodies(list []reconcile.Comment) []string {
+	texts := []string{}
+	for _, c := range list {
+		texts = append(texts, strings.TrimSpace(c.Body))
+	}
+	return texts
+}
+
+func checkComments(b *backend) {
+	id, other := b.add(Issue{}), b.add(Issue{})
+	for n, text := range []string{"One.", "Two.\n\n```\n# two\n---\n```", "Three."} {
+		b.Backend.Comment(b.T, id, b.Person, text, minute(n))
+	}
+	b.Backend.Comment(b.T, other, b.Person, "Of another issue.", minute(3))
+	want := []string{"Three.", "Two.\n\n```\n# two\n---\n```", "One."}
+	for n := range 4 {
+		test.Equal(b.T, "comments", bodies(b.comments(id, minute(n).Add(-time.Second))), want[:3-n])
+	}
+	test.Equal(b.T, "all comments", bodies(b.comments(id, time.Time{})), want)
+	if list := b.comments(id, minute(0).Add(-time.Hour)); !list[2].CreatedAt.Equal(minute(0)) {
+		b.Errorf("time of the first %v", list[2].CreatedAt)
+	}
+	if list := b.comments(b.add(Issue{}), time.Time{}); len(list) > 0 {
+		b.Errorf("comments of an issue without any: %+v", list)
+	}
+}
+
+func checkManyComments(b *backend) {
+	id := b.add(Issue{})
+	for n := range mostComments {
+		b.Backend.Comment(b.T, id, b.Person, "Comment.", minute(n))
+	}
+	test.Equal(b.T, "comments", len(b.comments(id, minute(-1))), mostComments)
+}
+
+func checkNewestComment(b *backend) {
+	id := b.add(Issue{})
+	if at := b.issue(id).LastCommentAt; at != nil {
+		b.Errorf("newest comment at %v before the first", at)
+	}
+	for n := range 3 {
+		b.Backend.Comment(b.T, id, b.Person, "Comment.", minute(n))
+		if at := b.issue(id).LastCommentAt; at == nil || !at.Equal(minute(n)) {
+			b.Errorf("newest comment at %v, want %v", at, minute(n))
+		}
+	}
+}
+
+func checkCommentsOfGone(b *backend) {
+	issue := b.issue(b.add(Issue{}))
+	b.Remove(b.T, issue.ID)
+	_, err := b.Comments(b.ctx(), issue.ID, time.Time{})
+	b.wantError(err, issueNotFound, "")
+	if b.Post != nil {
+		_, err := b.Post(b.ctx(), issue.ID, "No.")
+		b.wantError(err, issueNotFound, "")
+	}
+}
+
+func checkAuthor(b *backend) {
+	id := b.add(Issue{})
+	b.Backend.Comment(b.T, id, b.Person, "approve", minute(0))
+	if list := b.comments(id, time.Time{}); len(list) != 1 || list[0].Own || !slices.Contains(list[0].AuthorIDs, b.Person) {
+		b.Errorf("a person's comment: %+v; want the author %s", list, b.Person)
+	}
+	issue := b.issue(id)
+	for name, call := range b.agentCalls(issue, "approve") {
+		if name != "comment" {
+			continue
+		}
+		if a := b.call(b.TrackerAdapter, issue, call); !a.Success {
+			b.Fatal(a.Text)
+		}
+		// An agent can never answer itself.
+		if list := b.comments(id, minute(1)); len(list) != 1 || !list[0].Own {
+			b.Errorf("the agent's comment: %+v", list)
+		}
+	}
+}
+
+func checkPost(b *backend) {
+	id := b.add(Issue{})
+	const first = "May the agent run this?\n\n```\nrm -r 'build' && echo \"done\" # <b>\n```\n\n<!-- symphony:request RUN 1 -->"
+	before := time.Now().Add(-2 * time.Minute) // a tracker may round to minutes
+	made, err := b.Post(b.ctx(), id, first)
+	if err != nil {
+		b.Fatal(err)
+	}
+	check := func(text string) {
+		b.Helper()
+		list := b.comments(id, before)
+		if len(list) != 1 || list[0].ID != made.ID || !list[0].Own || !strings.Contains(list[0].Body, text) {
+			b.Errorf("comments %+v; want the one with id %q and %q", list, made.ID, text)
+		}
+	}
+	check(first)
+	if !made.Own || made.CreatedAt.IsZero() {
+		b.Errorf("posted %+v", made)
+	}
+	const edited = "Approved by kim.\n\n<!-- symphony:request RUN 1 -->"
+	if err := b.Edit(b.ctx(), id, made.ID, edited); err != nil {
+		b.Fatal(err)
+	}
+	check(edited)
+	if err := b.Edit(b.ctx(), id, "none", "No."); err == nil {
+		b.Error("a comment that does not exist was edited")
+	}
+	check(edited)
+}
