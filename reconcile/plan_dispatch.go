@@ -136,7 +136,7 @@ func (d *dispatch) contenders() []contender {
 		seen[issue.ID] = true
 		list = append(list, contender{issue: issue})
 	}
-	slices.SortStableFunc(list, func(a, b contender) int { return compareIssues(a.issue, b.issue) })
+	slices.SortStableFunc(list, func(a, b contender) int { return CompareIssues(a.issue, b.issue) })
 	for _, b := range p.dispatchBlocks() {
 		slices.SortStableFunc(list, func(x, y contender) int { return x.probed(*b).Compare(y.probed(*b)) })
 	}
@@ -152,8 +152,8 @@ func (c contender) probed(b Block) (at time.Time) {
 	return at
 }
 
-// compareIssues defines the order of dispatch: by priority 1 to 4 and then the rest, by age, by identifier.
-func compareIssues(a, b Issue) int {
+// CompareIssues compares issues in the order of dispatch: by priority 1 to 4 and then the rest, by age, by identifier.
+func CompareIssues(a, b Issue) int {
 	priorityA, createdA := rank(a)
 	priorityB, createdB := rank(b)
 	return cmp.Or(cmp.Compare(priorityA, priorityB), cmp.Compare(createdA, createdB), strings.Compare(a.Identifier, b.Identifier))

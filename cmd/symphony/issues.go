@@ -1,0 +1,149 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/urfave/cli/v2"
+)
+
+func issuesCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "issues", Usage: "list the issues of the tracker, or add one",
+		UsageText: "symphony issues [flags] [WORKFLOW]\n   symphony issues new [flags] TITLE [WORKFLOW]",
+		Description: `It asks the tracker for the issues in active states, or in those that --state names, and prints them in the
+order in which passes start them. SKIPPED says why a pass would not start an issue, as far as its record tells;
+symphony ps --all has the other reasons, too.
+
+issues new adds an issue in the first active state, or in that of --state, if the tracker is a folder of files.
+
+` + exampleText("symphony issues --state 'Human Review'", "symphony issues new 'Mend the footer'"),
+		Flags: workflowFlags(
+			&cli.StringSliceFlag{Name: "state", Usage: "the state with this `NAME`; may be repeated", DefaultText: "the active states"},
+			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
+		),
+		Action: func(c *cli.Context) error {
+			if c.Args().First() == "new" {
+				return issuesNew(c, w)
+			}
+			return onProject(w, nil, listIssues)(c)
+		},
+	}
+}
+
+// issueRow is an issue with the reason why a pass would skip it, nil if its record has none.
+type issueRow struct {
+	reconcile.Issue
+	Skip *reconcile.Skip `json:"skip"`
+}
+
+func listIssues(c *cli.Context, p *project.Project, _ []string) error {
+	cfg, tracker, err := openTracker(p)
+	if err != nil {
+		return err
+	}
+	states := c.StringSlice("state")
+	if len(states) == 0 {
+		states = cfg.Policy.ActiveStates
+	}
+	issues, err := tracker.Candidates(c.Context, states)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(issues, reconcile.CompareIssues)
+	skips := recordSkips(cfg.Policy, issues)
+	rows := []issueRow{}
+	table := term.Table{Head: []string{"ISSUE", "STATE", "PRIORITY", "TITLE", "LABELS", "BLOCKED BY", "SKIPPED"}, State: 1, Figures: []int{2}}
+	for _, issue := range issues {
+		row, priority, why := issueRow{Issue: issue}, "", ""
+		if i := slices.IndexFunc(skips, func(s reconcile.Skip) bool { return s.IssueID == issue.ID }); i >= 0 {
+			row.Skip, why = &skips[i], skips[i].Message
+		}
+		if issue.Priority != nil && *issue.Priority != 0 {
+			priority = strconv.Itoa(*issue.Priority)
+		}
+		var blockers []string
+		for _, b := range issue.BlockedBy {
+			unnamed := "?"
+			blockers = append(blockers, *cmp.Or(b.Identifier, b.ID, &unnamed))
+		}
+		rows = append(rows, row)
+		table.Add(cmp.Or(issue.Identifier, issue.ID), issue.State, priority, issue.Title, strings.Join(issue.Labels, ", "),
+			strings.Join(blockers, ", "), why)
+	}
+	w := p.Env
+	switch {
+	case w.JSON:
+		w.PrintJSON(map[string]any{"issues": rows})
+	case len(rows) == 0 && w.Width > 0:
+		fmt.Fprintln(w.Stdout, term.Visible("No issue has the state "+strings.Join(states, " or ")+"."))
+	default:
+		w.PrintTable("ISSUES", table)
+	}
+	return nil
+}
+
+// recordSkips returns why a pass would not start issues, as far as their records tell.
+func recordSkips(policy reconcile.Policy, issues []reconcile.Issue) []reconcile.Skip {
+	policy.MaxConcurrent, policy.MaxByState, policy.MinFreeBytes = math.MaxInt, nil, 0
+	return reconcile.Compute(reconcile.Snapshot{Policy: policy, Tracker: &reconcile.Tracked{Candidates: issues, Fetched: true}}).Skips
+}
+
+func issuesNew(c *cli.Context, w *term.Env) error {
+	states := c.StringSlice("state")
+	if len(states) > 1 {
+		return exit.Usage("issues new: --state can be given once")
+	}
+	return onProject(w, []string{"new", "TITLE"}, func(c *cli.Context, p *project.Project, args []string) error {
+		cfg, tracker, err := openTracker(p)
+		if err != nil {
+			return err
+		}
+		if tracker.Create == nil {
+			return refuseNew(c.Context, cfg, tracker)
+		}
+		state := strings.Join(append(states, cfg.Policy.ActiveStates...)[:1], "")
+		issue, err := tracker.Create(c.Context, args[1], state)
+		if err != nil {
+			return err
+		}
+		if w.JSON {
+			w.PrintJSON(issue)
+			return nil
+		}
+		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("created %s in %s", issue.Identifier, *cmp.Or(issue.URL, &cfg.Tracker.Place))))
+		return nil
+	})(c)
+}
+
+// refuseNew returns the error for a tracker in which symphony creates no issues, with the address of the project if the tracker
+// tells it.
+func refuseNew(ctx context.Context, cfg *workflow.Config, tracker *reconcile.TrackerAdapter) error {
+	place := cfg.Tracker.Place
+	if tracker.Verify != nil {
+		if found, err := tracker.Verify(ctx, reconcile.TrackerNames{}); err == nil {
+			place = cmp.Or(found.Project.URL, place)
+		}
+	}
+	return exit.Usage("issues new: symphony creates issues only in a folder of files; create it in %s: %s", tracker.Name, place)
+}
+
+func openTracker(p *project.Project) (*workflow.Config, *reconcile.TrackerAdapter, error) {
+	cfg, err := p.Config()
+	if err != nil {
+		return nil, nil, err
+	}
+	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Warn: project.WarnTo(p.Env.NewLog(slog.LevelWarn, term.TextLog))})
+	return cfg, tracker, err
+}
