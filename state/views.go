@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -28,9 +29,12 @@ func (v Views) ClaimByIssue(ctx context.Context, issueID string) (reconcile.Clai
 }
 
 // FindIssue looks for an issue by its id or its identifier in any case: in the claims, then the runs (newest first), then
-// the skips. Id and identifier have separate SELECTs, because SQLite reads the whole table for an OR over both.
+// the skips. A number finds the only identifier that ends with it: 7 finds ABC-7. Id and identifier have separate SELECTs, because
+// SQLite reads the whole table for an OR over both.
 func (v Views) FindIssue(ctx context.Context, ref string) (id, identifier string, ok bool, err error) {
-	names, ok, err := readOne(ctx, v.conn, "look for the issue", func(n *[2]string) []any { return []any{&n[0], &n[1]} }, `
+	const doing = "look for the issue"
+	fields := func(n *[2]string) []any { return []any{&n[0], &n[1]} }
+	names, ok, err := readOne(ctx, v.conn, doing, fields, `
 		SELECT issue_id, identifier FROM (
 			SELECT issue_id, identifier, 1 AS place, '' AS run FROM claims WHERE identifier = ?1 COLLATE NOCASE
 			UNION ALL SELECT issue_id, identifier, 1, '' FROM claims WHERE issue_id = ?1
@@ -38,6 +42,15 @@ func (v Views) FindIssue(ctx context.Context, ref string) (id, identifier string
 			UNION ALL SELECT issue_id, identifier, 2, id FROM runs WHERE issue_id = ?1
 			UNION ALL SELECT issue_id, identifier, 3, '' FROM skips WHERE identifier = ?1 COLLATE NOCASE OR issue_id = ?1)
 		ORDER BY place, run DESC LIMIT 1`, ref)
+	if err == nil && !ok && strings.Trim(ref, "0123456789") == "" {
+		all, err := readAll(ctx, v.conn, doing, fields, `SELECT issue_id, identifier FROM claims WHERE identifier LIKE '%-' || ?1
+			UNION SELECT issue_id, identifier FROM runs WHERE identifier LIKE '%-' || ?1
+			UNION SELECT issue_id, identifier FROM skips WHERE identifier LIKE '%-' || ?1`, ref)
+		if err != nil || len(all) != 1 {
+			return "", "", false, err
+		}
+		names, ok = all[0], true
+	}
 	return names[0], names[1], ok, err
 }
 

@@ -27,6 +27,7 @@ func TestFindIssue(t *testing.T) {
 		"ABC-1": {"id-0001", "ABC-1"}, "abc-1": {"id-0001", "ABC-1"}, "id-0001": {"id-0001", "ABC-1"},
 		"aBc-2": {"id-0002", "ABC-2"}, "old-1": {"id-0001", "OLD-1"},
 		"abc-4": {"id-skip", "ABC-4"}, "id-skip": {"id-skip", "ABC-4"},
+		"2": {"id-0002", "ABC-2"}, "4": {"id-skip", "ABC-4"}, "1": {}, "9": {}, // several or no issues end with -1 and -9
 		"ABC-9": {}, "": {}, "ABC-%": {}, "ID-0001": {},
 	} {
 		id, identifier, ok, err := db.Views.FindIssue(ctx, ref)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -173,7 +174,7 @@ func (v *verified) check(ctx context.Context) error {
 	return v.db.SetMeta(ctx, verifiedKey, names)
 }
 
-// FetchIssue asks the tracker for an issue by its identifier or id.
+// FetchIssue asks the tracker for an issue by its identifier or id, or by the number of its identifier if only one has it.
 func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, error) {
 	cfg, err := p.Config()
 	if err != nil {
@@ -183,5 +184,37 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	if err != nil {
 		return nil, err
 	}
-	return tracker.Find(ctx, ref)
+	issue, err := tracker.Find(ctx, ref)
+	var e *reconcile.Error
+	if errors.As(err, &e) && e.Code == "issue_not_found" && strings.Trim(ref, "0123456789") == "" {
+		if name := nameOf(ctx, p, tracker, cfg.Policy.ActiveStates, ref); name != "" {
+			return tracker.Find(ctx, name)
+		}
+	}
+	return issue, err
+}
+
+// nameOf returns the identifier that ends with a number, of the issues that the project knows and of the candidates; empty unless there
+// is exactly one.
+func nameOf(ctx context.Context, p *Project, tracker reconcile.Tracker, states []string, number string) (name string) {
+	if db, err := OpenForReading(ctx, p); err == nil {
+		defer db.Close()
+		if _, name, known, err := db.Views.FindIssue(ctx, number); err == nil && known {
+			return name
+		}
+	}
+	candidates, err := tracker.Candidates(ctx, states)
+	if err != nil {
+		return ""
+	}
+	for _, c := range candidates {
+		switch {
+		case !strings.HasSuffix(c.Identifier, "-"+number):
+		case name != "":
+			return ""
+		default:
+			name = c.Identifier
+		}
+	}
+	return name
 }
