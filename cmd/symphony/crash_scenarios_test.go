@@ -18,7 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
-	"github.com/symphony-cron/symphony/runner/host/local/repository/githubtest"
+	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
 // crashScenario is a short life of the issue ABC-1. Its play must succeed wherever a process dies; then passes run until

@@ -20,7 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
-	"github.com/symphony-cron/symphony/runner/host/local/repository/githubtest"
+	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
 const (

@@ -23,7 +23,7 @@ import (
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
-	"github.com/symphony-cron/symphony/runner/host/local/repository/githubtest"
+	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
 func TestMain(m *testing.M) {
@@ -210,7 +210,7 @@ func setupScript(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(func() { server.Close() })
-	set := &stage{linear: server}
+	set := &stage{linear: server, github: newGitHub(env.Defer, "team/app", "")}
 	env.Values[stageKey{}] = set
 	home, codexHome := filepath.Join(env.WorkDir, "home"), filepath.Join(env.WorkDir, "codex-home")
 	for _, dir := range []string{home, codexHome} {
@@ -242,6 +242,7 @@ func setupScript(env *testscript.Env) error {
 		"SYMPHONY_STATE_DIR": filepath.Join(env.WorkDir, "state"),
 		clockVar:             filepath.Join(env.WorkDir, ".clock"),
 		"LINEAR_API_KEY":     server.Key(), "LINEAR_ENDPOINT": server.Endpoint(), "LINEAR_URL": strings.TrimSuffix(server.Endpoint(), "/graphql"),
+		"GITHUB_API": set.github.URL(), "GITHUB_TEST_TOKEN": set.github.Tokens[0],
 		"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1",
 		"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.com", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.com",
 	} {
@@ -288,7 +289,7 @@ func fillIn(env *testscript.Env) error {
 		if err != nil {
 			return err
 		}
-		for _, name := range []string{"LINEAR_ENDPOINT", "AGENT", "REAL_CODEX"} {
+		for _, name := range []string{"LINEAR_ENDPOINT", "GITHUB_API", "AGENT", "REAL_CODEX"} {
 			data = bytes.ReplaceAll(data, []byte("$"+name), []byte(env.Getenv(name)))
 		}
 		if err := os.WriteFile(path, data, 0o600); err != nil {

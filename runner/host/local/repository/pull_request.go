@@ -135,7 +135,8 @@ func (g *gitHub) refused(answer reply) error {
 		next = g.login
 	case limited:
 		next = "the rate is limited; " + next
-		if at, err := strconv.ParseInt(h.Get("X-Ratelimit-Reset"), 10, 64); err == nil {
+		// The reset is that of the primary limit, also in an answer about a secondary one.
+		if at, err := strconv.ParseInt(h.Get("X-Ratelimit-Reset"), 10, 64); err == nil && h.Get("X-Ratelimit-Remaining") == "0" {
 			next = "the rate is limited until " + time.Unix(at, 0).UTC().Format(time.RFC3339) + "; passes try again"
 		}
 	case code == http.StatusForbidden:

@@ -7,7 +7,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/repository/githubtest"
+	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
 const (
@@ -39,6 +39,12 @@ func newHub(t *testing.T) *hub {
 	return h
 }
 
+// fail makes all requests fail.
+func (h *hub) fail(kind string) {
+	h.t.Helper()
+	test.OK(h.t, h.Fail(githubtest.Failure{Kind: kind, Times: -1}))
+}
+
 func (h *hub) open() (host.PullRequestAnswer, error) {
 	return h.mirror().OpenPullRequest(h.t.Context(), h.request)
 }
@@ -59,11 +65,11 @@ func TestOpenPullRequest(t *testing.T) {
 		Number: 1, State: "open", Title: "ABC-1: Work", Body: "Text.", Branch: "work/one", Base: "main", From: token, Commit: h.request.Commit,
 	})
 	h.want(host.PullRequestAnswer{URL: first, By: "$TEAM_TOKEN"})
-	h.Fail("hide-next") // the list of GitHub is late
+	h.fail(githubtest.FailHideNext) // the list of GitHub is late
 	h.want(host.PullRequestAnswer{URL: first, By: "$TEAM_TOKEN"})
 
 	// One that a person has merged or closed is not opened again until there are new commits.
-	h.End(t.Context(), 1)
+	test.OK(t, h.End(t.Context(), 1))
 	h.want(host.PullRequestAnswer{URL: first, By: "$TEAM_TOKEN"})
 	before := h.request.Commit
 	h.request.Commit = h.commit("one", "three")
@@ -75,7 +81,7 @@ func TestOpenPullRequest(t *testing.T) {
 	test.Equal(t, "renamed base", all[1].Base, "trunk")
 
 	// Without commits that the base lacks there is nothing to request.
-	h.End(t.Context(), 2)
+	test.OK(t, h.End(t.Context(), 2))
 	h.sh("git -C remote.git branch -f trunk work/one; git -C remote.git branch merged trunk")
 	h.request.Branch = "merged"
 	h.want(host.PullRequestAnswer{By: "$TEAM_TOKEN"})
@@ -108,9 +114,10 @@ func TestGitHubRefuses(t *testing.T) {
 				h.request.GitHub.Token = "revoked"
 			case "no head":
 				h.request.Branch = "work/two"
+			default:
+				h.fail(fail)
+				defer h.ClearFailures()
 			}
-			h.Fail(fail)
-			defer h.Fail("")
 			_, err := h.open()
 			wantFault(t, err, host.CodeDeliveryFailed,
 				h.request.Branch+" is pushed, but has no pull request: "+strings.ReplaceAll(want, "URL", h.URL()))
@@ -146,7 +153,7 @@ func TestGh(t *testing.T) {
 	h.request.Branch, h.request.Commit = "work/two", "other"
 	_, err = h.open()
 	wantFault(t, err, host.CodeDeliveryFailed, "work/two is pushed, but has no pull request: GitHub answers 422 Validation Failed; head invalid")
-	h.Fail("down")
+	h.fail(githubtest.FailDown)
 	h.request.GitHub.Token = ""
 	_, err = h.open()
 	wantFault(t, err, host.CodeDeliveryFailed, "gh is not logged in to github.localhost (") // gh itself asks GitHub

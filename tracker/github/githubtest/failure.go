@@ -1,0 +1,182 @@
+package githubtest
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The kinds of Failure.
+const (
+	FailCredentials = "bad-credentials" // 401
+	FailForbidden   = "forbidden"       // 403: the token lacks a permission
+	FailNotFound    = "not-found"       // 404: the token may not know the repository
+	FailRateLimit   = "rate-limit"      // 403 with nothing remaining until Reset
+	FailSecondary   = "secondary-limit" // 403, or Status, with RetryAfter
+	FailDown        = "down"            // 502, or Status, with HTML
+	FailHTML        = "html"            // 200 with HTML
+	FailClose       = "close"           // close the connection without an answer
+	FailCut         = "cut"             // close the connection within the answer
+	FailHang        = "hang"            // accept and never answer
+	FailSlow        = "slow"            // answer correctly, but DelayMS later
+	FailMalformed   = "malformed"       // replace the Field of an issue in the answer: of Issue, or of the first
+	FailHideNext    = "hide-next"       // the next list of pull requests is empty
+)
+
+var failKinds = []string{
+	FailCredentials, FailForbidden, FailNotFound, FailRateLimit, FailSecondary, FailDown, FailHTML, FailClose, FailCut, FailHang,
+	FailSlow, FailMalformed, FailHideNext,
+}
+
+// Failure makes requests fail.
+type Failure struct {
+	Kind string `json:"kind"`
+	// Times is how many requests fail: one if 0, all until ClearFailures if negative.
+	Times int `json:"times"`
+	// Skip is how many matching requests succeed first.
+	Skip int `json:"skip"`
+	// Match confines the failure to requests whose method and path ("GET /repos/o/r/issues?page=2") contain it.
+	Match string `json:"match"`
+
+	Status int `json:"status"`
+	// Reset is when the primary limit ends, as Unix time; in 2033 if 0.
+	Reset int64 `json:"reset"`
+	// RetryAfter is sent with a secondary limit as the header of that name, in seconds: 60 if 0, no header if negative.
+	RetryAfter int             `json:"retry_after"`
+	DelayMS    int64           `json:"delay_ms"`
+	Field      string          `json:"field"`
+	Issue      int             `json:"issue"`
+	Value      json.RawMessage `json:"value"` // null by default
+}
+
+// Fail adds a failure; several apply in the order in which they were added. An unknown kind is an error.
+func (s *Server) Fail(f Failure) error {
+	if !slices.Contains(failKinds, f.Kind) {
+		return fmt.Errorf("unknown kind of failure %q", f.Kind)
+	}
+	f.Times = cmp.Or(f.Times, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hide = s.hide || f.Kind == FailHideNext; f.Kind != FailHideNext {
+		s.failures = append(s.failures, &f)
+	}
+	return nil
+}
+
+// ClearFailures ends all failures and limits.
+func (s *Server) ClearFailures() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures, s.hide = nil, false
+	s.rest.renew(s.now())
+}
+
+// nextFailure returns the failure that applies to a request, and counts it; nil for none.
+func (s *Server) nextFailure(r Request) *Failure {
+	for i, f := range s.failures {
+		if !strings.Contains(r.Method+" "+r.Path, f.Match) {
+			continue
+		}
+		if f.Skip > 0 {
+			f.Skip--
+			continue
+		}
+		if f.Times--; f.Times == 0 {
+			s.failures = slices.Delete(s.failures, i, i+1)
+		}
+		return f
+	}
+	return nil
+}
+
+// instead returns what a failure answers instead of the server; status 0 cuts the answer. It returns false if the server is to
+// answer.
+func (c *call) instead(f *Failure) (answer, bool) {
+	if f == nil {
+		return answer{}, false
+	}
+	const unicorn = "<!DOCTYPE html>\n<html><head><title>Unicorn! &middot; GitHub</title></head></html>\n"
+	switch f.Kind {
+	case FailCredentials:
+		return badTokens, true
+	case FailForbidden:
+		return problem(http.StatusForbidden, "Resource not accessible by personal access token"), true
+	case FailNotFound:
+		return missing, true
+	case FailRateLimit:
+		c.rest.left, c.rest.reset = 0, time.Unix(cmp.Or(f.Reset, 2_000_000_000), 0)
+		return exhausted, true
+	case FailSecondary:
+		if f.RetryAfter >= 0 {
+			c.header.Set("Retry-After", strconv.Itoa(cmp.Or(f.RetryAfter, 60)))
+		}
+		const text = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
+		return problem(cmp.Or(f.Status, http.StatusForbidden), text), true
+	case FailDown:
+		return answer{cmp.Or(f.Status, http.StatusBadGateway), unicorn}, true
+	case FailHTML:
+		return answer{http.StatusOK, "<html>Welcome to another server</html>"}, true
+	case FailCut:
+		return answer{}, true
+	case FailClose:
+		c.drop(0)
+	case FailHang:
+		c.drop(time.Hour)
+	case FailSlow:
+		c.wait(time.Duration(f.DelayMS) * time.Millisecond)
+	}
+	return answer{}, false
+}
+
+// wait waits without the lock, until the server or the request ends.
+func (c *call) wait(d time.Duration) {
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	select {
+	case <-time.After(d):
+	case <-c.ctx.Done():
+	case <-c.r.Context().Done():
+	}
+}
+
+// drop closes the connection later.
+func (c *call) drop(d time.Duration) {
+	c.log = append(c.log, Request{Method: c.r.Method, Path: c.r.URL.RequestURI()})
+	c.wait(d)
+	panic(http.ErrAbortHandler)
+}
+
+// alter changes an answer.
+func (f *Failure) alter(data []byte) []byte {
+	var v any
+	if f == nil || f.Kind != FailMalformed || json.Unmarshal(data, &v) != nil {
+		return data
+	}
+	spoil(v, f.Field, f.Issue, f.Value)
+	return encode(v)
+}
+
+// spoil replaces a field of the first object that has it, or of the one with this number.
+func spoil(v any, field string, number int, value json.RawMessage) bool {
+	switch v := v.(type) {
+	case object:
+		if _, has := v[field]; has && (number == 0 || v["number"] == float64(number)) {
+			v[field] = value
+			return true
+		}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if spoil(v[key], field, number, value) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, func(e any) bool { return spoil(e, field, number, value) })
+	}
+	return false
+}

@@ -1,0 +1,357 @@
+package githubtest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Issue is an issue. AddIssue gives empty fields a default.
+type Issue struct {
+	Repository string // owner/name; the server's first if empty
+	Number     int    // the next if 0
+	ID         int64
+	Title      string
+	Body       string
+	State      string   // open or closed; open if empty
+	Reason     string   // why it is in this state: completed, not_planned, duplicate, reopened or empty
+	Labels     []string // created if they do not exist
+	Assignees  []string // logins
+	Author     string   // login; the first user if empty
+	BlockedBy  []string // other issues, as owner/name#NUMBER; #NUMBER is accepted for one of the same repository
+	Comments   []Comment
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+	ClosedAt   time.Time
+	Deleted    bool
+	Pull       bool   // it is a pull request, as every pull request is an issue too
+	MovedTo    string // the issue that it was transferred to, as owner/name#NUMBER
+}
+
+// Comment is a comment of an issue.
+type Comment struct {
+	ID                   int64
+	Author               string // login; the first user if empty
+	Body                 string
+	CreatedAt, UpdatedAt time.Time // now if zero
+}
+
+// Ref is the issue's name: owner/name#NUMBER.
+func (i *Issue) Ref() string { return fmt.Sprint(i.Repository, "#", i.Number) }
+
+func (i *Issue) clone() Issue {
+	c := *i
+	c.Labels, c.Assignees, c.BlockedBy = slices.Clone(i.Labels), slices.Clone(i.Assignees), slices.Clone(i.BlockedBy)
+	c.Comments = slices.Clone(i.Comments)
+	return c
+}
+
+// find returns an issue of a repository by its number; nil if there never was one.
+func (r *repository) find(number int) *Issue {
+	i := slices.IndexFunc(r.issues, func(i *Issue) bool { return i.Number == number })
+	if i < 0 {
+		return nil
+	}
+	return r.issues[i]
+}
+
+// lookUp returns an issue by owner/name#12, #12, 12 or GH-12; the last three are in the repository in, or in the first one.
+func (s *Server) lookUp(ref, in string) (*Issue, error) {
+	name, digits, cut := strings.Cut(ref, "#")
+	if !cut {
+		name, digits = "", strings.TrimPrefix(ref, "GH-")
+	}
+	number, _ := strconv.Atoi(digits)
+	if r := s.repository(cmp.Or(name, in, s.repos[0].name)); r != nil {
+		if i := r.find(number); i != nil && i.exists() {
+			return i, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no issue %q", ref)
+}
+
+func (i *Issue) exists() bool { return !i.Deleted && i.MovedTo == "" }
+
+// AddIssue creates an issue and returns it with all fields set.
+func (s *Server) AddIssue(given Issue) (Issue, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.repository(cmp.Or(given.Repository, s.repos[0].name))
+	if r == nil {
+		return Issue{}, fmt.Errorf("there is no repository %q", given.Repository)
+	}
+	i, err := s.add(r, given)
+	if err != nil {
+		return Issue{}, err
+	}
+	return i.clone(), nil
+}
+
+func (s *Server) add(r *repository, given Issue) (*Issue, error) {
+	number := cmp.Or(given.Number, r.newest+1)
+	if r.find(number) != nil {
+		return nil, fmt.Errorf("number %d of %s is taken", number, r.name)
+	}
+	i := &Issue{Repository: r.name, Number: number, ID: s.id(), Author: cmp.Or(given.Author, s.Users[0]), Pull: given.Pull}
+	i.CreatedAt = timeOr(given.CreatedAt, s.now())
+	given.State = cmp.Or(given.State, "open")
+	if err := s.edit(i, given); err != nil {
+		return nil, err
+	}
+	for _, c := range given.Comments {
+		s.addComment(i, c)
+	}
+	i.UpdatedAt = timeOr(given.UpdatedAt, i.CreatedAt)
+	r.newest = max(r.newest, number)
+	r.issues = append(r.issues, i)
+	return i, nil
+}
+
+// timeOr returns a time in seconds, or the second one if it is zero.
+func timeOr(t, other time.Time) time.Time {
+	if t.IsZero() {
+		return other
+	}
+	return t.UTC().Truncate(time.Second)
+}
+
+// edit sets title, body, state, reason, labels, assignees and blockers of an issue to those of want, or changes nothing.
+func (s *Server) edit(i *Issue, want Issue) error {
+	blockers := []string{}
+	for _, ref := range want.BlockedBy {
+		b, err := s.lookUp(ref, i.Repository)
+		if err != nil || b == i {
+			return fmt.Errorf("%q can't block this issue", ref)
+		}
+		blockers = append(blockers, b.Ref())
+	}
+	for _, login := range want.Assignees {
+		if !slices.Contains(s.Users, login) {
+			return fmt.Errorf("there is no user %q", login)
+		}
+	}
+	switch {
+	case strings.TrimSpace(want.Title) == "":
+		return fmt.Errorf("an issue needs a title")
+	case want.State != "open" && want.State != "closed":
+		return fmt.Errorf("an issue is open or closed, not %q", want.State)
+	case want.State == i.State:
+	case want.State == "closed":
+		i.ClosedAt, want.Reason = s.now(), cmp.Or(want.Reason, "completed")
+	case i.State != "":
+		i.ClosedAt, want.Reason = time.Time{}, "reopened"
+	}
+	r := s.repository(i.Repository)
+	i.Labels = []string{}
+	for _, name := range want.Labels {
+		if name = r.label(name); !slices.Contains(i.Labels, name) {
+			i.Labels = append(i.Labels, name)
+		}
+	}
+	i.Title, i.Body, i.State, i.Reason, i.Assignees, i.BlockedBy = want.Title, want.Body, want.State, want.Reason, want.Assignees, blockers
+	i.UpdatedAt = s.now()
+	return nil
+}
+
+func (s *Server) addComment(i *Issue, c Comment) Comment {
+	s.comment++
+	c.ID, c.Author = int64(s.comment), cmp.Or(c.Author, s.Users[0])
+	c.CreatedAt = timeOr(c.CreatedAt, s.now())
+	c.UpdatedAt = timeOr(c.UpdatedAt, c.CreatedAt)
+	i.Comments, i.UpdatedAt = append(i.Comments, c), s.now()
+	return c
+}
+
+// onIssue calls f with an issue under the lock. All methods take references as owner/name#12, or #12, 12 or GH-12 for an issue of
+// the first repository.
+func (s *Server) onIssue(ref string, f func(*Issue) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, err := s.lookUp(ref, "")
+	if err != nil {
+		return err
+	}
+	return f(i)
+}
+
+// Issue returns an issue.
+func (s *Server) Issue(ref string) (found Issue, err error) {
+	err = s.onIssue(ref, func(i *Issue) error { found = i.clone(); return nil })
+	return found, err
+}
+
+// Issues returns all issues, the oldest first, without pull requests and deleted and transferred ones.
+func (s *Server) Issues() []Issue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := []Issue{}
+	for _, r := range s.repos {
+		for _, i := range r.issues {
+			if i.exists() && !i.Pull {
+				all = append(all, i.clone())
+			}
+		}
+	}
+	return all
+}
+
+// Edit calls change with a copy of the issue, and applies the changes of title, body, state, reason, labels, assignees and
+// blockers, all or none.
+func (s *Server) Edit(ref string, change func(*Issue)) error {
+	return s.onIssue(ref, func(i *Issue) error {
+		want := i.clone()
+		change(&want)
+		return s.edit(i, want)
+	})
+}
+
+// Move closes or opens an issue, or opens it with a label instead of all StateLabels that it has.
+func (s *Server) Move(ref, state string) error {
+	return s.Edit(ref, func(i *Issue) {
+		if i.State = "open"; state == "open" || state == "closed" {
+			i.State = state
+			return
+		}
+		i.Labels = append(slices.DeleteFunc(i.Labels, s.isState), state)
+	})
+}
+
+func (s *Server) isState(label string) bool {
+	return slices.ContainsFunc(s.StateLabels, func(l string) bool { return strings.EqualFold(l, label) })
+}
+
+// State returns the state of an issue: closed, the first of StateLabels that it has, or open.
+func (s *Server) State(ref string) (string, error) {
+	i, err := s.Issue(ref)
+	if n := slices.IndexFunc(i.Labels, s.isState); err == nil && i.State == "open" && n >= 0 {
+		return i.Labels[n], nil
+	}
+	return i.State, err
+}
+
+// Comment adds a comment to an issue; author is a login, or empty for the first user.
+func (s *Server) Comment(ref, author, body string) (made Comment, err error) {
+	err = s.onIssue(ref, func(i *Issue) error { made = s.addComment(i, Comment{Author: author, Body: body}); return nil })
+	return made, err
+}
+
+// Block makes an issue depend on others.
+func (s *Server) Block(ref string, blockers ...string) error {
+	return s.Edit(ref, func(i *Issue) { i.BlockedBy = append(i.BlockedBy, blockers...) })
+}
+
+// Delete deletes an issue and all references to it.
+func (s *Server) Delete(ref string) error {
+	return s.onIssue(ref, func(i *Issue) error {
+		i.Deleted = true
+		for _, r := range s.repos {
+			for _, x := range r.issues {
+				x.BlockedBy = slices.DeleteFunc(x.BlockedBy, func(b string) bool { return b == i.Ref() })
+			}
+		}
+		return nil
+	})
+}
+
+// Transfer moves an issue to another repository, where it gets the next number, and returns its new reference.
+func (s *Server) Transfer(ref, repository string) (to string, err error) {
+	err = s.onIssue(ref, func(i *Issue) error {
+		r := s.repository(repository)
+		if r == nil {
+			return fmt.Errorf("there is no repository %q", repository)
+		}
+		given := i.clone()
+		given.Number = 0
+		made, err := s.add(r, given)
+		if err != nil {
+			return err
+		}
+		i.MovedTo, to = made.Ref(), made.Ref()
+		return nil
+	})
+	return to, err
+}
+
+// blocks returns the issues that an issue blocks.
+func (s *Server) blocks(i *Issue) (list []*Issue) {
+	for _, r := range s.repos {
+		for _, x := range r.issues {
+			if x.exists() && slices.Contains(x.BlockedBy, i.Ref()) {
+				list = append(list, x)
+			}
+		}
+	}
+	return list
+}
+
+func (s *Server) blockers(i *Issue) (list []*Issue) {
+	for _, ref := range i.BlockedBy {
+		if b, err := s.lookUp(ref, ""); err == nil {
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+func countOpen(list []*Issue) (n int) {
+	for _, i := range list {
+		if i.State == "open" {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Server) issueObject(i *Issue) object {
+	r := s.repository(i.Repository)
+	url := fmt.Sprint(r.url(), "/issues/", i.Number)
+	blockers, blocks := s.blockers(i), s.blocks(i)
+	o := object{
+		"id": i.ID, "node_id": nodeID("I", i.ID), "number": i.Number, "title": i.Title, "body": nil, "state": i.State, "state_reason": nil,
+		"locked": false, "active_lock_reason": nil, "milestone": nil, "comments": len(i.Comments), "author_association": "OWNER",
+		"url": url, "html_url": fmt.Sprint(siteURL, r.name, "/issues/", i.Number), "repository_url": r.url(),
+		"labels_url": url + "/labels{/name}", "user": s.userObject(i.Author), "labels": r.labelObjects(i.Labels),
+		"created_at": stamp(i.CreatedAt), "updated_at": stamp(i.UpdatedAt), "closed_at": stamp(i.ClosedAt), "closed_by": nil,
+		"assignee": nil, "assignees": []any{},
+		"issue_dependencies_summary": object{
+			"blocked_by": countOpen(blockers), "total_blocked_by": len(blockers), "blocking": countOpen(blocks), "total_blocking": len(blocks),
+		},
+		"sub_issues_summary": object{"total": 0, "completed": 0, "percent_completed": 0},
+	}
+	if i.Pull {
+		html := fmt.Sprint(siteURL, r.name, "/pull/", i.Number)
+		o["html_url"] = html
+		o["pull_request"] = object{
+			"url": fmt.Sprint(r.url(), "/pulls/", i.Number), "html_url": html, "diff_url": html + ".diff", "patch_url": html + ".patch", "merged_at": nil,
+		}
+	}
+	if i.Body != "" {
+		o["body"] = i.Body
+	}
+	if i.Reason != "" {
+		o["state_reason"] = i.Reason
+	}
+	users := []any{}
+	for _, login := range i.Assignees {
+		users = append(users, s.userObject(login))
+	}
+	if len(users) > 0 {
+		o["assignee"], o["assignees"] = users[0], users
+	}
+	return linked(o, url, "comments events timeline")
+}
+
+func nodeID(kind string, id int64) string { return fmt.Sprint(kind, "_kwDO", id) }
+
+func (s *Server) commentObject(i *Issue, c Comment) object {
+	r := s.repository(i.Repository)
+	return object{
+		"id": c.ID, "node_id": nodeID("IC", c.ID), "body": c.Body, "user": s.userObject(c.Author), "author_association": "OWNER",
+		"url": fmt.Sprint(r.url(), "/issues/comments/", c.ID), "issue_url": fmt.Sprint(r.url(), "/issues/", i.Number),
+		"html_url":   fmt.Sprint(siteURL, r.name, "/issues/", i.Number, "#issuecomment-", c.ID),
+		"created_at": stamp(c.CreatedAt), "updated_at": stamp(c.UpdatedAt), "performed_via_github_app": nil,
+	}
+}

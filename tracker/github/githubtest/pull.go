@@ -1,0 +1,194 @@
+package githubtest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// Pull is a pull request.
+type Pull struct {
+	Number                          int
+	State                           string // open or closed
+	Title, Body, Branch, Base, From string // From is the token of the account that opened it
+	Commit                          string // the last one while it was open
+	Merged                          bool
+	Review                          string // GitHub's decision: APPROVED, CHANGES_REQUESTED, REVIEW_REQUIRED or empty
+	Checks                          string // GitHub's state of all checks: SUCCESS, FAILURE, PENDING, ERROR, EXPECTED or empty
+}
+
+// pull is a pull request and its issue.
+type pull struct {
+	Pull
+	issue *Issue
+}
+
+// Pulls returns all pull requests of the first repository, the oldest first.
+func (s *Server) Pulls(ctx context.Context) (list []Pull) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.follow(ctx)
+	for _, p := range s.repos[0].pulls {
+		list = append(list, p.Pull)
+	}
+	return list
+}
+
+// AddPull creates a pull request of the first repository; its branch need not exist. It returns the number.
+func (s *Server) AddPull(p Pull) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	made, err := s.addPull(s.repos[0], p, "")
+	if err != nil {
+		return 0, err
+	}
+	return made.Number, nil
+}
+
+func (s *Server) addPull(r *repository, p Pull, author string) (*pull, error) {
+	p.State = cmp.Or(p.State, "open")
+	i, err := s.add(r, Issue{Number: p.Number, Title: p.Title, Body: p.Body, State: p.State, Author: author, Pull: true})
+	if err != nil {
+		return nil, err
+	}
+	p.Number = i.Number
+	made := &pull{p, i}
+	r.pulls = append(r.pulls, made)
+	return made, nil
+}
+
+// EditPull calls change with a pull request of the first repository.
+func (s *Server) EditPull(ctx context.Context, number int, change func(*Pull)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.follow(ctx)
+	for _, p := range s.repos[0].pulls {
+		if p.Number == number {
+			change(&p.Pull)
+			want := p.issue.clone()
+			want.Title, want.Body, want.State = p.Title, p.Body, p.State
+			return s.edit(p.issue, want)
+		}
+	}
+	return fmt.Errorf("there is no pull request %d", number)
+}
+
+// End closes a pull request.
+func (s *Server) End(ctx context.Context, number int) error {
+	return s.EditPull(ctx, number, func(p *Pull) { p.State = "closed" })
+}
+
+// follow moves open pull requests to the commits of their branches.
+func (s *Server) follow(ctx context.Context) {
+	for _, p := range s.repos[0].pulls {
+		p.State = p.issue.State
+		if p.State == "open" && s.Remote != "" {
+			p.Commit = cmp.Or(s.commitOf(ctx, p.Branch), p.Commit)
+		}
+	}
+}
+
+func (s *Server) commitOf(ctx context.Context, branch string) string {
+	out, _ := exec.CommandContext(ctx, "git", "--git-dir", s.Remote, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch).Output()
+	return strings.TrimSpace(string(out))
+}
+
+func (c *call) listPulls() answer {
+	q := c.r.URL.Query()
+	owner, branch, filtered := strings.Cut(q.Get("head"), ":")
+	var list []*pull
+	for _, p := range slices.Backward(c.repo.pulls) { // the newest first
+		state := cmp.Or(q.Get("state"), "open")
+		if filtered && (p.Branch != branch || c.repo.owner() != owner) || state != "all" && p.State != state || c.hide {
+			continue
+		}
+		list = append(list, p)
+	}
+	c.hide = false
+	return page(c, list, c.pullObject)
+}
+
+func (c *call) getPull() answer {
+	i := slices.IndexFunc(c.repo.pulls, func(p *pull) bool { return p.issue == c.issue })
+	if i < 0 {
+		return missing
+	}
+	p := c.repo.pulls[i]
+	o := c.pullObject(p)
+	for _, name := range strings.Fields("additions changed_files comments commits deletions review_comments") {
+		o[name] = 0
+	}
+	o["mergeable"], o["mergeable_state"], o["merged"], o["merged_by"], o["maintainer_can_modify"] = nil, "unknown", p.Merged, nil, false
+	return ok(o)
+}
+
+func (c *call) pullObject(p *pull) object {
+	r := c.repo
+	url, html := fmt.Sprint(r.url(), "/pulls/", p.Number), fmt.Sprint(siteURL, r.name, "/pull/", p.Number)
+	issue := fmt.Sprint(r.url(), "/issues/", p.Number)
+	side := func(branch, commit string) object {
+		return object{
+			"label": r.owner() + ":" + branch, "ref": branch, "sha": commit, "user": c.userObject(r.owner()), "repo": c.repositoryObject(r),
+		}
+	}
+	links := object{}
+	o := object{
+		"id": p.issue.ID, "node_id": nodeID("PR", p.issue.ID), "number": p.Number, "state": p.State, "title": p.Title, "body": p.Body,
+		"draft": false, "locked": false, "html_url": html, "url": url, "issue_url": issue, "diff_url": html + ".diff",
+		"patch_url": html + ".patch", "comments_url": issue + "/comments", "commits_url": url + "/commits",
+		"review_comments_url": url + "/comments", "review_comment_url": r.url() + "/pulls/comments{/number}",
+		"statuses_url": r.url() + "/statuses/" + p.Commit, "head": side(p.Branch, p.Commit), "base": side(p.Base, ""),
+		"user": c.userObject(p.issue.Author), "labels": r.labelObjects(p.issue.Labels), "assignee": nil, "milestone": nil,
+		"author_association": "OWNER", "auto_merge": nil, "merge_commit_sha": nil, "merged_at": nil, "created_at": stamp(p.issue.CreatedAt),
+		"updated_at": stamp(p.issue.UpdatedAt), "closed_at": stamp(p.issue.ClosedAt), "_links": links,
+	}
+	if p.Merged {
+		o["merged_at"] = o["updated_at"]
+	}
+	for name, field := range map[string]string{
+		"comments": "comments_url", "commits": "commits_url", "statuses": "statuses_url", "html": "html_url", "issue": "issue_url",
+		"review_comments": "review_comments_url", "review_comment": "review_comment_url", "self": "url",
+	} {
+		links[name] = object{"href": o[field]}
+	}
+	return o
+}
+
+func (c *call) openPull() answer {
+	ctx := c.r.Context()
+	var asked struct{ Title, Body, Head, Base string }
+	c.decode(&asked)
+	custom := func(message string) answer {
+		return problem(http.StatusUnprocessableEntity, "Validation Failed",
+			object{"resource": "PullRequest", "code": "custom", "message": message})
+	}
+	at, base := c.commitOf(ctx, asked.Head), c.commitOf(ctx, asked.Base)
+	merged := exec.CommandContext(ctx, "git", "--git-dir", c.Remote, "merge-base", "--is-ancestor", at, base)
+	switch {
+	case len([]rune(asked.Title)) > 256:
+		return custom("title is too long (maximum is 256 characters)")
+	case at == "":
+		return invalid("PullRequest", "head")
+	case base == "":
+		return invalid("PullRequest", "base")
+	case merged.Run() == nil:
+		return custom("No commits between " + asked.Base + " and " + asked.Head)
+	}
+	for _, p := range c.repo.pulls {
+		if p.State == "open" && p.Branch == asked.Head && p.Base == asked.Base {
+			return custom("A pull request already exists for " + c.repo.owner() + ":" + asked.Head + ".")
+		}
+	}
+	_, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
+	p, err := c.addPull(c.repo, Pull{
+		Title: asked.Title, Body: asked.Body, Branch: asked.Head, Base: asked.Base, Commit: at, From: token,
+	}, c.user)
+	if err != nil {
+		return invalid("PullRequest", "title")
+	}
+	return answer{http.StatusCreated, c.pullObject(p)}
+}

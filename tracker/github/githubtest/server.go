@@ -1,0 +1,287 @@
+// Package githubtest is one GitHub in memory, for tests: repositories with issues, comments, labels, dependencies and pull
+// requests behind the parts of its REST API that symphony, gh and agents use. It answers as api.github.com does, errors included,
+// below / and, as GitHub Enterprise, below /api/v3; also to a client that uses it as a proxy, such as gh, for which its name is
+// github.localhost.
+//
+// A request is logged, made to fail if a test ordered that (failure.go), authenticated, counted against an allowance and answered:
+// rest.go has the routes, issue.go, pull.go and repository.go what they answer. An answer to GET has an ETag, and a repeated
+// request is answered 304, which costs nothing.
+package githubtest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Server is GitHub. The exported fields are set before Start. The methods are safe for concurrent use.
+type Server struct {
+	Repository string // owner/name of the first repository
+	Remote     string // the directory with its branches; may be empty without pull requests
+	Tokens     []string
+	// Users are the logins of all accounts. The first is the owner of all tokens without an entry in Owners. Default: ann, kim.
+	Users  []string
+	Owners map[string]string // login by token
+	// StateLabels are labels that exclude each other: Move replaces one by another.
+	StateLabels []string
+	Now         func() time.Time // of the data and the allowance; time.Now if nil
+
+	http *httptest.Server
+	ctx  context.Context //nolint:containedctx // the server's life
+	end  context.CancelFunc
+
+	mu       sync.Mutex
+	repos    []*repository
+	lastID   int64
+	comment  int // how many comments were made, for ids that tests can predict
+	log      []Request
+	failures []*Failure
+	rest     allowance
+	hide     bool // the next list of pull requests is empty
+}
+
+// Request is one request that was received.
+type Request struct {
+	Method, Path string // with the query, without the prefix of GitHub Enterprise
+	Token        string // empty if there was none
+	Conditional  bool   // it had If-None-Match
+	Status       int    // 0 if the connection was cut
+	Body         string
+}
+
+// String returns method, status and path.
+func (r Request) String() string { return fmt.Sprint(r.Method, " ", r.Status, " ", r.Path) }
+
+// Start starts the server.
+func (s *Server) Start() {
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	s.Users = append(s.Users, "ann", "kim")[:max(2, len(s.Users))]
+	s.ctx, s.end = context.WithCancel(context.Background())
+	s.rest = allowance{name: "core", limit: 5000}
+	s.rest.renew(s.now())
+	s.AddRepository(s.Repository)
+	s.http = httptest.NewServer(s)
+}
+
+// URL is the address of the server.
+func (s *Server) URL() string { return s.http.URL }
+
+// Close ends the server and all its requests.
+func (s *Server) Close() {
+	s.end()
+	s.http.Close()
+}
+
+// Log returns the requests in the order of their answers.
+func (s *Server) Log() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.log)
+}
+
+// ClearLog forgets the requests so far.
+func (s *Server) ClearLog() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = nil
+}
+
+// SetRemaining sets the rest of the allowance.
+func (s *Server) SetRemaining(requests int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rest.left = requests
+}
+
+// now is the time, in seconds as all times of GitHub.
+func (s *Server) now() time.Time { return s.Now().UTC().Truncate(time.Second) }
+
+func (s *Server) id() int64 {
+	s.lastID++
+	return 1_000_000 + s.lastID
+}
+
+// allowance is an hourly allowance of one token. It is renewed when its hour has ended.
+type allowance struct {
+	name        string
+	limit, left int
+	reset       time.Time
+}
+
+func (a *allowance) renew(now time.Time) { a.left, a.reset = a.limit, now.Add(time.Hour) }
+
+// take uses n of the allowance. It returns false if less is left.
+func (a *allowance) take(n int, now time.Time) bool {
+	if now.After(a.reset) {
+		a.renew(now)
+	}
+	if a.left < n {
+		return false
+	}
+	a.left -= n
+	return true
+}
+
+func (a *allowance) object() object {
+	return object{"limit": a.limit, "remaining": a.left, "used": a.limit - a.left, "reset": a.reset.Unix()}
+}
+
+func (a *allowance) write(h http.Header) {
+	for key, value := range a.object() {
+		h.Set("X-RateLimit-"+key, fmt.Sprint(value))
+	}
+	h.Set("X-RateLimit-Resource", a.name)
+}
+
+// call is a request while it is answered. Its methods panic with an answer instead of returning an error.
+type call struct {
+	*Server
+	r      *http.Request
+	base   string // of the links in answers
+	header http.Header
+	body   []byte
+	user   string // the login
+	repo   *repository
+	issue  *Issue
+}
+
+// answer is an answer with a body that becomes JSON; a string is sent as it is, and nil sends nothing.
+type answer struct {
+	status int
+	body   any
+}
+
+// object is a JSON object.
+type object = map[string]any
+
+func problem(status int, message string, errors ...any) answer {
+	body := object{"message": message, "documentation_url": "https://docs.github.com/rest", "status": fmt.Sprint(status)}
+	if len(errors) > 0 {
+		body["errors"] = errors
+	}
+	return answer{status, body}
+}
+
+func invalid(resource, field string) answer {
+	return problem(http.StatusUnprocessableEntity, "Validation Failed", object{"resource": resource, "field": field, "code": "invalid"})
+}
+
+var (
+	missing    = problem(http.StatusNotFound, "Not Found")
+	exhausted  = problem(http.StatusForbidden, "API rate limit exceeded for user ID 1.")
+	badTokens  = problem(http.StatusUnauthorized, "Bad credentials")
+	unreadable = problem(http.StatusBadRequest, "Problems parsing JSON")
+)
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	c := &call{Server: s, r: r, base: "http://" + r.Host, header: w.Header(), body: body}
+	path, enterprise := strings.CutPrefix(r.URL.RequestURI(), "/api/")
+	if enterprise {
+		path, c.base = "/"+strings.TrimPrefix(path, "v3/"), c.base+"/api/v3"
+	}
+	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	entry := Request{Method: r.Method, Path: path, Token: token, Conditional: r.Header.Get("If-None-Match") != "", Body: string(body)}
+	c.header.Set("Content-Type", "application/json; charset=utf-8")
+	c.header.Set("X-OAuth-Scopes", "repo, read:org, project")
+	c.header.Set("X-GitHub-Media-Type", "github.v3; format=json")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	failure := s.nextFailure(entry)
+	data, status, cut := c.respond(match(r), failure)
+	entry.Status = status
+	if cut {
+		entry.Status = 0
+	}
+	s.log = append(s.log, entry)
+	w.WriteHeader(status)
+	_, _ = w.Write(data)
+	if cut {
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// respond returns the body of the answer to a request, its status, and whether the connection is to be cut.
+func (c *call) respond(f func(*call) answer, failure *Failure) (data []byte, status int, cut bool) {
+	if out, ordered := c.instead(failure); ordered {
+		c.rest.write(c.header)
+		if out.status == 0 { // the length promises more than is sent
+			c.header.Set("Content-Length", "1000")
+			return []byte(`[{"id":`), http.StatusOK, true
+		}
+		return encode(out.body), out.status, false
+	}
+	out := c.answer(f)
+	data = failure.alter(encode(out.body))
+	if c.r.Method == http.MethodGet && out.status == http.StatusOK {
+		etag := fmt.Sprintf(`W/"%x"`, sha256.Sum256(data))
+		c.header.Set("ETag", etag)
+		if strings.TrimPrefix(c.r.Header.Get("If-None-Match"), "W/") == strings.TrimPrefix(etag, "W/") {
+			c.rest.left = min(c.rest.left+1, c.rest.limit)
+			c.header.Del("Content-Type")
+			data, out.status = nil, http.StatusNotModified
+		}
+	}
+	c.rest.write(c.header)
+	return data, out.status, false
+}
+
+func encode(body any) []byte {
+	switch body := body.(type) {
+	case nil:
+		return nil
+	case string:
+		return []byte(body)
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// answer authenticates the request, counts it, finds what its path names, and calls f.
+func (c *call) answer(f func(*call) answer) (out answer) {
+	defer func() {
+		if r := recover(); r != nil {
+			var refused bool
+			if out, refused = r.(answer); !refused {
+				panic(r)
+			}
+		}
+	}()
+	kind, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
+	if !slices.Contains(c.Tokens, token) || !strings.EqualFold(kind, "Bearer") && kind != "token" {
+		return badTokens
+	}
+	c.user = cmp.Or(c.Owners[token], c.Users[0])
+	if !c.rest.take(1, c.now()) {
+		return exhausted
+	}
+	c.follow(c.r.Context())
+	c.find()
+	return f(c)
+}
+
+// decode reads the body into v.
+func (c *call) decode(v any) {
+	decoder := json.NewDecoder(bytes.NewReader(c.body))
+	decoder.DisallowUnknownFields()
+	if decoder.Decode(v) != nil {
+		panic(unreadable)
+	}
+}

@@ -1,0 +1,219 @@
+package githubtest
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// hub is a server with three issues; 1 depends on 2, and 3 is closed.
+func hub(t *testing.T) *Server {
+	t.Helper()
+	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := &Server{
+		Repository: "team/app", Tokens: []string{"ghp_secret"}, StateLabels: []string{"Todo", "Doing"},
+		Now: func() time.Time { clock = clock.Add(time.Second); return clock },
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	for _, i := range []Issue{{Title: "One", Labels: []string{"Todo", "bug"}}, {Title: "Two", Assignees: []string{"ann"}}, {Title: "Three", State: "closed"}} {
+		_, err := s.AddIssue(i)
+		test.OK(t, err)
+	}
+	test.OK(t, s.Block("1", "#2"))
+	return s
+}
+
+type reply struct {
+	*http.Response
+	body string
+}
+
+// ask sends a request without following redirects. A body that begins with { is sent.
+func ask(t *testing.T, s *Server, request string, header ...string) reply {
+	t.Helper()
+	method, rest, _ := strings.Cut(request, " ")
+	path, body, _ := strings.Cut(rest, " ")
+	if !strings.HasPrefix(path, "http") {
+		path = s.URL() + path
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	test.OK(t, err)
+	r.Header.Set("Authorization", "Bearer ghp_secret")
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for n := 0; n < len(header); n += 2 {
+		r.Header.Set(header[n], header[n+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	test.OK(t, err)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		data = append(data, err.Error()...)
+	}
+	return reply{resp, string(data)}
+}
+
+// The order in which requests build on each other is that of the list.
+func TestREST(t *testing.T) {
+	t.Parallel()
+	s := hub(t)
+	for _, c := range []struct {
+		request string
+		status  int
+		want    string // in the answer
+	}{
+		{"GET /user", 200, `"login":"ann"`},
+		{"GET /rate_limit", 200, `"remaining":4999`},
+		{"GET /repos/team/app", 200, `"full_name":"team/app"`},
+		{"GET /repos/TEAM/App/labels", 200, `"name":"bug"`},
+		{"GET /repos/team/other", 404, `Not Found`},
+		{"GET /repos/team/app/issues/1", 200, `"issue_dependencies_summary":{"blocked_by":1,"blocking":0,"total_blocked_by":1,"total_blocking":0}`},
+		{"GET /repos/team/app/issues/9", 404, `Not Found`},
+		{"GET /repos/team/app/issues/1/dependencies/blocked_by", 200, `"title":"Two"`},
+		{"GET /repos/team/app/issues/2/dependencies/blocking", 200, `"title":"One"`},
+		{"POST /repos/team/app/issues {\"title\": \"Four\", \"labels\": [\"new\"]}", 201, `"number":4`},
+		{"PATCH /repos/team/app/issues/4 {\"state\": \"closed\"}", 200, `"state_reason":"completed"`},
+		{"PATCH /repos/team/app/issues/4 {\"state\": \"closed\", \"state_reason\": \"not_planned\"}", 200, `"state_reason":"not_planned"`},
+		{"PATCH /repos/team/app/issues/4 {\"state\": \"open\", \"labels\": [\"Todo\"], \"body\": \"Text\"}", 200, `"state_reason":"reopened"`},
+		{"PATCH /repos/team/app/issues/4 {\"title\": \"\"}", 422, `Validation Failed`},
+		{"POST /repos/team/app/issues/4/labels {\"labels\": [\"bug\"]}", 200, `"name":"Todo"`},
+		{"PUT /repos/team/app/issues/4/labels {\"labels\": [\"two words\"]}", 200, `"name":"two words"`},
+		{"DELETE /repos/team/app/issues/4/labels/two%20words", 200, `[]`},
+		{"DELETE /repos/team/app/issues/4/labels/none", 404, `Label does not exist`},
+		{"GET /repos/team/app/issues/4/labels", 200, `[]`},
+		{"POST /repos/team/app/issues/4/assignees {\"assignees\": [\"kim\"]}", 201, `"login":"kim"`},
+		{"DELETE /repos/team/app/issues/4/assignees {\"assignees\": [\"kim\"]}", 200, `"assignee":null`},
+		{"POST /repos/team/app/issues/4/comments {\"body\": \"Hello\"}", 201, `"id":1,`},
+		{"PATCH /repos/team/app/issues/comments/1 {\"body\": \"Bye\"}", 200, `"body":"Bye"`},
+		{"GET /repos/team/app/issues/comments/1", 200, `"body":"Bye"`},
+		{"GET /repos/team/app/issues/4/comments?since=2020-01-01T00:00:00Z", 200, `"body":"Bye"`},
+		{"GET /repos/team/app/issues/4/comments?since=2027-01-01T00:00:00Z", 200, `[]`},
+		{"DELETE /repos/team/app/issues/comments/1", 204, ``},
+		{"GET /repos/team/app/issues/comments/1", 404, `Not Found`},
+		{"GET /repos/team/app/pulls?state=all", 200, `[]`},
+		{"GET /api/v3/repos/team/app/issues/4", 200, `"number":4`},
+	} {
+		r := ask(t, s, c.request)
+		if r.StatusCode != c.status || !strings.Contains(r.body, c.want) {
+			t.Errorf("%s: %d\n%s\nis not %d with %s", c.request, r.StatusCode, r.body, c.status, c.want)
+		}
+	}
+	one, err := s.Issue("1")
+	test.OK(t, err)
+	two, err := s.Issue("2")
+	test.OK(t, err)
+	test.Equal(t, "added", ask(t, s, "POST /repos/team/app/issues/4/dependencies/blocked_by {\"issue_id\": "+fmt.Sprint(one.ID)+"}").StatusCode, 201)
+	ask(t, s, "DELETE /repos/team/app/issues/1/dependencies/blocked_by/"+fmt.Sprint(two.ID))
+	four, err := s.Issue("team/app#4")
+	test.OK(t, err)
+	test.Equal(t, "blockers", four.BlockedBy, []string{"team/app#1"})
+	one, err = s.Issue("GH-1")
+	test.OK(t, err)
+	test.Equal(t, "blockers", one.BlockedBy, []string{})
+}
+
+func TestPagesAndETags(t *testing.T) {
+	t.Parallel()
+	s := hub(t)
+	_, err := s.AddPull(Pull{Title: "Work", Branch: "work", Base: "main"})
+	test.OK(t, err)
+	const list = "GET /repos/team/app/issues?state=all&sort=updated&direction=desc&per_page="
+	r := ask(t, s, list+"3")
+	if got := regexp.MustCompile(`"number":\d`).FindAllString(r.body, -1); strings.Join(got, " ") != `"number":4 "number":1 "number":3` {
+		t.Errorf("the most recently updated come first: %s", got)
+	}
+	if !strings.Contains(r.body, `"pull_request":`) {
+		t.Error("a pull request is an issue too")
+	}
+	next := regexp.MustCompile(`<([^>]*/repositories/\d+/issues\?[^>]*)>; rel="next"`).FindStringSubmatch(r.Header.Get("Link"))
+	if next == nil {
+		t.Fatalf("no next page: %s", r.Header)
+	}
+	r = ask(t, s, "GET "+next[1])
+	if !strings.Contains(r.body, `"number":2`) || strings.Contains(r.Header.Get("Link"), "next") {
+		t.Errorf("the second page: %s %s", r.body, r.Header)
+	}
+	s.ClearLog()
+	first := ask(t, s, list+"100")
+	again := ask(t, s, list+"100", "If-None-Match", first.Header.Get("ETag"))
+	test.Equal(t, "unchanged", again.StatusCode, http.StatusNotModified)
+	test.Equal(t, "free", again.Header.Get("X-RateLimit-Remaining"), first.Header.Get("X-RateLimit-Remaining"))
+	test.OK(t, s.Move("1", "Doing"))
+	test.Equal(t, "changed", ask(t, s, list+"100", "If-None-Match", first.Header.Get("ETag")).StatusCode, http.StatusOK)
+	state, err := s.State("1")
+	test.OK(t, err)
+	test.Equal(t, "state", state, "Doing")
+	test.Equal(t, "second request", s.Log()[1].String(), "GET 304 "+strings.TrimPrefix(list, "GET ")+"100")
+	test.Equal(t, "conditional", s.Log()[1].Conditional, true)
+}
+
+func TestMovedAndGone(t *testing.T) {
+	t.Parallel()
+	s := hub(t)
+	s.AddRepository("team/other")
+	to, err := s.Transfer("2", "team/other")
+	test.OK(t, err)
+	test.Equal(t, "transferred to", to, "team/other#1")
+	test.OK(t, s.Delete("3"))
+	test.OK(t, s.Rename("team/app", "team/web"))
+	test.Equal(t, "deleted", ask(t, s, "GET /repos/team/web/issues/3").StatusCode, http.StatusGone)
+	for _, path := range []string{"/repos/team/app/issues/1", "/repos/team/web/issues/2"} {
+		r := ask(t, s, "GET "+path)
+		test.Equal(t, path, r.StatusCode, http.StatusMovedPermanently)
+		if r = ask(t, s, "GET "+r.Header.Get("Location")); r.StatusCode != http.StatusOK || !strings.Contains(r.body, `"number":1`) {
+			t.Errorf("%s leads to %d %s", path, r.StatusCode, r.body)
+		}
+		test.Equal(t, path, ask(t, s, "PATCH "+path+" {}").StatusCode, http.StatusTemporaryRedirect)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	s := hub(t)
+	for _, c := range []struct {
+		Failure
+		status int
+		body   string
+		header string
+	}{
+		{Failure{Kind: FailCredentials}, 401, "Bad credentials", ""},
+		{Failure{Kind: FailForbidden}, 403, "Resource not accessible", ""},
+		{Failure{Kind: FailNotFound}, 404, "Not Found", ""},
+		{Failure{Kind: FailSecondary}, 403, "secondary rate limit", "Retry-After: 60\r\n"},
+		{Failure{Kind: FailSecondary, Status: 429, RetryAfter: -1}, 429, "secondary rate limit", "X-Ratelimit-Remaining: 4"},
+		{Failure{Kind: FailRateLimit}, 403, "rate limit exceeded", "X-Ratelimit-Remaining: 0\r\nX-Ratelimit-Reset: 2000000000\r\n"},
+		{Failure{Kind: FailDown, Status: 503}, 503, "Unicorn", ""},
+		{Failure{Kind: FailHTML}, 200, "<html>", ""},
+		{Failure{Kind: FailCut}, 200, "unexpected EOF", ""},
+		{Failure{Kind: FailMalformed, Field: "title", Issue: 2}, 200, `"title":null`, ""},
+		{Failure{Kind: FailSlow, DelayMS: 1}, 200, `"number":1`, ""},
+	} {
+		t.Run(c.Kind, func(t *testing.T) {
+			c.Match = "GET /repos"
+			test.OK(t, s.Fail(c.Failure))
+			ask(t, s, "GET /user")
+			r := ask(t, s, "GET /repos/team/app/issues?state=all")
+			var header strings.Builder
+			test.OK(t, r.Header.Write(&header))
+			if r.StatusCode != c.status || !strings.Contains(r.body, c.body) || !strings.Contains(header.String(), c.header) {
+				t.Errorf("%d %s\n%s", r.StatusCode, r.body, header.String())
+			}
+			s.ClearFailures()
+			test.Equal(t, "after it", ask(t, s, "GET /user").StatusCode, http.StatusOK)
+		})
+	}
+	s.SetRemaining(1)
+	ask(t, s, "GET /user")
+	r := ask(t, s, "GET /user")
+	test.Equal(t, "without allowance", r.StatusCode, http.StatusForbidden)
+	test.Equal(t, "without allowance", r.Header.Get("X-RateLimit-Remaining"), "0")
+}
