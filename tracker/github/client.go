@@ -208,6 +208,7 @@ type request struct {
 	body         any        // sent as JSON unless nil
 	etag         string     // of If-None-Match; empty for none
 	limit        int64      // bytes of the answer; maxBody if 0
+	stay         bool       // an answer that is a redirect is returned
 }
 
 // answer is an HTTP answer.
@@ -245,7 +246,7 @@ func (c *Client) send(ctx context.Context, r request) (answer, error) {
 	defer cancel()
 	for n := 0; ; n++ {
 		a, err := c.exchange(ctx, r, target)
-		if err != nil || a.status != http.StatusMovedPermanently && a.status != http.StatusTemporaryRedirect &&
+		if err != nil || r.stay || a.status != http.StatusMovedPermanently && a.status != http.StatusTemporaryRedirect &&
 			a.status != http.StatusPermanentRedirect && a.status != http.StatusFound {
 			a.redirected = n > 0
 			return a, err

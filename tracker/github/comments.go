@@ -1,0 +1,136 @@
+package github
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// maxCommentPages bounds one read of comments, each page of which has up to a hundred. If there are more, the agent reads them with
+// its tool.
+const maxCommentPages = 5
+
+type wireComment struct {
+	ID        int64     `json:"id"`
+	Body      string    `json:"body"`
+	CreatedAt time.Time `json:"created_at"`
+	User      *struct {
+		ID    int64  `json:"id"`
+		Login string `json:"login"`
+	} `json:"user"` // null if the account was deleted
+}
+
+// comment returns a comment with the names of its author: login and id.
+func (c *Client) comment(w wireComment) reconcile.Comment {
+	body := c.scrub(w.Body)
+	comment := reconcile.Comment{
+		ID: strconv.FormatInt(w.ID, 10), Author: "ghost", Body: body, CreatedAt: w.CreatedAt.UTC(), Own: strings.Contains(body, ownMarker),
+	}
+	if w.User != nil {
+		comment.Author, comment.AuthorIDs = w.User.Login, []string{w.User.Login, strconv.FormatInt(w.User.ID, 10)}
+	}
+	return comment
+}
+
+// Comments reads the comments that were made after since, the newest first, at most 500. The error has the code issue_not_found if
+// the issue is not visible.
+func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
+	path, err := c.issuePath(issueID)
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{"per_page": {"100"}}
+	if since.Unix() > 0 {
+		query.Set("since", since.UTC().Format(time.RFC3339)) // GitHub compares the time of the last edit
+	}
+	comments := []reconcile.Comment{}
+	for page := 1; page <= maxCommentPages; page++ {
+		query.Set("page", strconv.Itoa(page))
+		a, err := c.do(ctx, http.MethodGet, path+"/comments", query, nil)
+		if err != nil {
+			return nil, c.ofIssue(issueID, err)
+		}
+		list, err := decode[[]wireComment](c, "list of comments", a)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range list {
+			if w.ID == 0 || w.CreatedAt.IsZero() {
+				return nil, c.fail("github_unknown_payload", "a comment has no id or no time")
+			}
+			if w.CreatedAt.After(since) {
+				comments = append(comments, c.comment(w))
+			}
+		}
+		if !hasNextPage(a.header) {
+			break
+		}
+	}
+	slices.Reverse(comments)
+	return comments, nil
+}
+
+// Post comments on an issue. The text contains a marker of symphony.
+func (c *Client) Post(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
+	path, err := c.issuePath(issueID)
+	if err != nil {
+		return reconcile.Comment{}, err
+	}
+	a, err := c.do(ctx, http.MethodPost, path+"/comments", nil, map[string]string{"body": body})
+	if err != nil {
+		return reconcile.Comment{}, c.ofIssue(issueID, err)
+	}
+	w, err := decode[wireComment](c, "comment", a)
+	if err == nil && w.ID == 0 {
+		err = c.fail("github_unknown_payload", "the new comment has no id")
+	}
+	return c.comment(w), err
+}
+
+// Edit replaces the text of a comment.
+func (c *Client) Edit(ctx context.Context, issueID, commentID, body string) error {
+	repo, _, err := c.issueOf(issueID)
+	if err != nil {
+		return err
+	}
+	_, err = c.do(ctx, http.MethodPatch, "/repos/"+repo+"/issues/comments/"+url.PathEscape(commentID), nil, map[string]string{"body": body})
+	return err
+}
+
+// ofIssue turns the error of a request about an issue that does not exist into issue_not_found.
+func (c *Client) ofIssue(id string, err error) error {
+	if errors.Is(err, errNotFound) {
+		return c.fail("issue_not_found", fmt.Sprintf("GitHub shows no issue %q", id))
+	}
+	return err
+}
+
+// issuePath returns the path of an issue, given its id.
+func (c *Client) issuePath(id string) (string, error) {
+	repo, number, err := c.issueOf(id)
+	return fmt.Sprintf("/repos/%s/issues/%d", repo, number), err
+}
+
+func hasNextPage(h http.Header) bool { return strings.Contains(h.Get("Link"), `rel="next"`) }
+
+// issueOf returns the repository and the number of an issue, given its id: the number, or OWNER/NAME#NUMBER if the project has
+// several repositories.
+func (c *Client) issueOf(id string) (repo string, number int, err error) {
+	repo, digits, several := strings.Cut(id, "#")
+	if !several && len(c.o.Repositories) == 1 {
+		repo, digits = c.o.Repositories[0], id
+	}
+	number, err = strconv.Atoi(digits)
+	if err != nil || number < 1 || !slices.ContainsFunc(c.o.Repositories, func(r string) bool { return strings.EqualFold(r, repo) }) {
+		return "", 0, c.fail("issue_not_found", fmt.Sprintf("%q is not the id of an issue of this project", id))
+	}
+	return repo, number, nil
+}

@@ -1,0 +1,64 @@
+package github
+
+import (
+	"net/http"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func TestComments(t *testing.T) {
+	s := &recorder{}
+	next := "" // the Link of the first answer
+	c := clientOf(t, serving(t, func(w http.ResponseWriter, r *http.Request) {
+		if next != "" && r.URL.Query().Get("page") == "1" {
+			w.Header().Set("Link", next)
+		}
+		s.ServeHTTP(w, r)
+	}), func(o *Options) { o.Repositories = []string{"acme/web-shop"} })
+	since := testNow
+	next = `<http://x/?page=2>; rel="next", <http://x/?page=2>; rel="last"`
+	s.answers = []recorded{
+		{200, `[{"id": 1, "body": "old, but edited", "created_at": "2026-03-01T11:00:00Z", "user": {"id": 5, "login": "ann"}},
+			{"id": 2, "body": "approve", "created_at": "2026-03-01T12:00:01Z", "user": {"id": 5, "login": "ann"}}]`, ""},
+		{200, `[{"id": 3, "body": "did it ` + testToken + `\n\n<!-- symphony:agent -->", "created_at": "2026-03-01T12:00:02Z", "user": null}]`, ""},
+	}
+	got := test.Must(c.Comments(t.Context(), "12", since))
+	want := []reconcile.Comment{
+		{ID: "3", Author: "ghost", Own: true, Body: "did it [token]\n\n<!-- symphony:agent -->", CreatedAt: testNow.Add(2 * time.Second)},
+		{ID: "2", Author: "ann", AuthorIDs: []string{"ann", "5"}, Body: "approve", CreatedAt: testNow.Add(time.Second)},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	const path = "GET /repos/acme/web-shop/issues/12/comments?page="
+	if sent, want := s.take(), path+"1&per_page=100&since=2026-03-01T12%3A00%3A00Z\n"+path+"2&per_page=100&since=2026-03-01T12%3A00%3A00Z"; sent != want {
+		t.Errorf("sent %s\nwant %s", sent, want)
+	}
+}
+
+func TestPostAndEdit(t *testing.T) {
+	s := &recorder{}
+	c := clientOf(t, serving(t, s.ServeHTTP), func(o *Options) { o.Repositories = []string{"acme/web-shop", "acme/api"} })
+	s.answers = []recorded{{201, `{"id": 9, "body": "x", "created_at": "2026-03-01T12:00:01Z", "user": {"id": 5, "login": "ann"}}`, ""}}
+	posted := test.Must(c.Post(t.Context(), "acme/api#12", "x"))
+	if posted.ID != "9" || !posted.CreatedAt.Equal(testNow.Add(time.Second)) || s.take() != `POST /repos/acme/api/issues/12/comments {"body":"x"}` {
+		t.Errorf("posted %+v", posted)
+	}
+	test.OK(t, c.Edit(t.Context(), "acme/api#12", "9", "y"))
+	if sent := s.take(); sent != `PATCH /repos/acme/api/issues/comments/9 {"body":"y"}` {
+		t.Errorf("sent %s", sent)
+	}
+	s.answers = []recorded{{404, `{"message": "Not Found"}`, ""}, {410, `{"message": "Gone"}`, ""}}
+	_, err := c.Post(t.Context(), "acme/api#13", "x")
+	wantCode(t, err, "issue_not_found")
+	_, err = c.Comments(t.Context(), "acme/api#13", testNow)
+	wantCode(t, err, "issue_not_found")
+	for _, id := range []string{"", "12", "acme/other#1", "acme/api#x", "acme/api#-1"} {
+		_, err = c.Comments(t.Context(), id, testNow)
+		wantCode(t, err, "issue_not_found")
+	}
+}

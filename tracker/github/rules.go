@@ -1,0 +1,174 @@
+package github
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// rule allows changes of what has a path below the repository. In path, # is a number and * any text.
+type rule struct {
+	methods, path string
+	text          string // the field of a text that people read as a comment; empty for none
+	creates       string // what a POST creates
+}
+
+// changes are what the tool may change in the repository of the run's issue. Everything else is refused: contents and references,
+// which agents change by commits; merging and approving, which are for people; settings, members, hooks, keys and workflows.
+var changes = []rule{
+	{methods: "POST", path: "issues", creates: "issue"},
+	{methods: "PATCH", path: "issues/#"},
+	{methods: "POST", path: "issues/#/comments", text: "body", creates: "comment"},
+	{methods: "PATCH DELETE", path: "issues/comments/#", text: "body"},
+	{methods: "POST DELETE", path: "issues/#/assignees"},
+	{methods: "POST PUT DELETE", path: "issues/#/labels"},
+	{methods: "DELETE", path: "issues/#/labels/*"},
+	{methods: "POST", path: "issues/#/sub_issues"},
+	{methods: "DELETE", path: "issues/#/sub_issue"},
+	{methods: "POST", path: "issues/#/dependencies/blocked_by"},
+	{methods: "DELETE", path: "issues/#/dependencies/blocked_by/#"},
+	{methods: "POST", path: "issues/#/reactions"},
+	{methods: "POST", path: "issues/comments/#/reactions"},
+	{methods: "POST", path: "labels"},
+	{methods: "PATCH", path: "labels/*"},
+	{methods: "POST", path: "milestones"},
+	{methods: "PATCH", path: "milestones/#"},
+	{methods: "POST", path: "pulls", creates: "pull_request"},
+	{methods: "PATCH", path: "pulls/#"},
+	{methods: "POST DELETE", path: "pulls/#/requested_reviewers"},
+	{methods: "POST", path: "pulls/#/comments", text: "body", creates: "comment"},
+	{methods: "POST", path: "pulls/#/comments/#/replies", text: "body", creates: "comment"},
+	{methods: "PATCH DELETE", path: "pulls/comments/#", text: "body"},
+	{methods: "POST", path: "pulls/#/reviews", text: "body", creates: "review"},
+	{methods: "PUT DELETE", path: "pulls/#/reviews/#", text: "body"},
+	{methods: "POST", path: "pulls/#/reviews/#/events", text: "body"},
+}
+
+// boardChanges are what the tool may change on the board of tracker.provider.project.
+var boardChanges = []rule{
+	{methods: "POST", path: "items"},
+	{methods: "PATCH", path: "items/#"},
+}
+
+// target is a path that the rules allow.
+type target struct {
+	path, escaped string // begins with /repos/OWNER/NAME, or with that of the board
+	repo          string // OWNER/NAME; empty on a board
+	rule          string // the path of the rule that allows a change
+	text, creates string // as in rule
+	existing      bool   // the text exists already
+}
+
+// target checks a path that the agent has written. It is built anew from its parts, so that what is sent is what was checked.
+func (c *Client) target(issue reconcile.Issue, method, written string) (target, error) {
+	parts, err := segments(written)
+	if err != nil {
+		return target{}, err
+	}
+	repo, _, err := c.issueOf(issue.ID)
+	if err != nil {
+		return target{}, err
+	}
+	bases := []struct {
+		path  string
+		rules []rule
+	}{{"/repos/" + repo, changes}}
+	if board := boardOf(c.o.Project); board != "" {
+		bases = append(bases, struct {
+			path  string
+			rules []rule
+		}{board, boardChanges})
+	}
+	for _, base := range bases {
+		root := strings.Split(base.path[1:], "/")
+		if len(parts) < len(root) || !strings.EqualFold(strings.Join(parts[:len(root)], "/"), base.path[1:]) {
+			continue
+		}
+		rest := parts[len(root):]
+		t := target{path: strings.Join(append([]string{base.path}, rest...), "/"), escaped: base.path}
+		if root[0] == "repos" {
+			t.repo = repo
+		}
+		for _, part := range rest {
+			t.escaped += "/" + url.PathEscape(part)
+		}
+		return t.allowed(method, rest, base.rules)
+	}
+	return target{}, refusal("path_refused", "only paths below "+bases[len(bases)-1].path+" and /repos/"+repo+
+		" are allowed, the place of this run's issue")
+}
+
+// allowed completes the target with the rule for it.
+func (t target) allowed(method string, rest []string, rules []rule) (target, error) {
+	if method == http.MethodGet {
+		if secret(rest) {
+			return t, refusal("path_refused", t.path+" may contain secrets and is not read for agents")
+		}
+		return t, nil
+	}
+	for _, r := range rules {
+		if slices.Contains(strings.Fields(r.methods), method) && matches(strings.Split(r.path, "/"), rest) {
+			t.rule, t.text, t.creates, t.existing = r.path, r.text, r.creates, method != http.MethodPost
+			return t, nil
+		}
+	}
+	return t, refusal("path_refused", method+" "+t.path+" is not among the changes that this tool makes: issues with their comments, labels, "+
+		"assignees and dependencies; labels and milestones; pull requests with comments and reviews. Everything else is for people")
+}
+
+func matches(pattern, parts []string) bool {
+	return slices.EqualFunc(pattern, parts, func(p, part string) bool {
+		return p == "*" || p == part || p == "#" && strings.Trim(part, "0123456789") == ""
+	})
+}
+
+// secret reports whether an answer may contain secrets: web hooks, found secrets, and the variables of workflows.
+func secret(rest []string) bool {
+	if len(rest) == 0 {
+		return false
+	}
+	rest = strings.Split(strings.ToLower(strings.Join(rest, "/")), "/")
+	return slices.Contains([]string{"hooks", "secret-scanning"}, rest[0]) ||
+		slices.Contains([]string{"actions", "codespaces", "dependabot", "environments"}, rest[0]) &&
+			slices.ContainsFunc(rest, func(part string) bool { return part == "secrets" || part == "variables" })
+}
+
+// segments returns the decoded parts of a path. It refuses what two programs may understand in different ways.
+func segments(path string) ([]string, error) {
+	switch {
+	case strings.ContainsAny(path, "?#"):
+		return nil, refusal("path_refused", "path must not contain ? or #: put the query into params")
+	case !strings.HasPrefix(path, "/"):
+		return nil, refusal("path_refused", "path must begin with /repos/OWNER/NAME, without a host")
+	}
+	parts := strings.Split(path[1:], "/")
+	for i, part := range parts {
+		decoded, err := url.PathUnescape(part)
+		again, twice := url.PathUnescape(decoded)
+		odd := func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }
+		dots := func(s string) bool { return s == "" || s == "." || s == ".." }
+		switch {
+		case err != nil || twice == nil && again != decoded || strings.ContainsFunc(decoded, odd) || slices.ContainsFunc(strings.Split(decoded, "/"), dots):
+			return nil, refusal("path_refused", "path contains an empty part, a dot, a backslash or a wrong escape")
+		}
+		parts[i] = decoded
+	}
+	return parts, nil
+}
+
+// boardOf returns the path in the REST API of the board with an address such as https://github.com/orgs/acme/projects/4; empty for
+// none.
+func boardOf(address string) string {
+	u, err := url.Parse(address)
+	if address == "" || err != nil {
+		return ""
+	}
+	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	if len(parts) < 4 {
+		return ""
+	}
+	return "/" + parts[0] + "/" + parts[1] + "/projectsV2/" + parts[3]
+}

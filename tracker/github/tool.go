@@ -1,0 +1,378 @@
+package github
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const (
+	maxToolBody   = 1 << 20 // bytes of a request
+	maxToolAnswer = 1 << 20 // bytes of an answer
+	// A rate-limited call is repeated while the total wait stays within longestWait, because the agent's turn is suspended
+	// meanwhile. shortestWait separates the repetitions if GitHub keeps announcing an immediate reset.
+	longestWait  = time.Minute
+	shortestWait = 100 * time.Millisecond
+)
+
+// The comments of agents end with agentMarker. Comments that contain ownMarker, which begins it, are never answers of operators.
+const (
+	ownMarker   = "<!-- symphony:"
+	agentMarker = ownMarker + "agent -->"
+)
+
+// Tool returns the agent's tool github_api. The token stays in this process. The tool is restricted to the repository of the run's
+// issue and, if the workflow names one, to the board; rules.go says to what there.
+func Tool(c *Client) reconcile.AgentTool {
+	t := &tool{c: c}
+	methods, use := `["GET", "POST", "PATCH", "PUT", "DELETE"]`, "read the repository, comment, and change issues, labels and pull requests"
+	if c.o.ReadOnly {
+		methods, use = `["GET"]`, "read the repository (changes are refused in this project)"
+	}
+	return reconcile.AgentTool{
+		Name: "github_api",
+		Description: "Send one request to GitHub's REST API with the workflow's own credentials. Use it to " + use +
+			". Only paths below /repos/OWNER/NAME of the issue's repository are allowed. " +
+			`Example: {"method": "GET", "path": "/repos/acme/shop/issues/12/comments", "params": {"per_page": 50}}`,
+		InputSchema: json.RawMessage(`{
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["method", "path"],
+  "properties": {
+    "method": {"type": "string", "enum": ` + methods + `},
+    "path": {"type": "string", "description": "A path that begins with /repos/OWNER/NAME, without a query."},
+    "params": {"type": ["object", "null"], "additionalProperties": true, "description": "The query: names and values."},
+    "body": {"description": "The JSON body of a change."}
+  }
+}`),
+		Call: t.call, ChangesIssue: t.changesIssue, Describes: t.describes,
+	}
+}
+
+type tool struct {
+	c     *Client
+	spent atomic.Int64 // requests of this run
+}
+
+// toolCall is a call that the rules allow.
+type toolCall struct {
+	method string
+	target target
+	params url.Values
+	body   json.RawMessage // nil for none
+}
+
+// call runs the tool with the agent's arguments.
+func (t *tool) call(ctx context.Context, issue reconcile.Issue, args json.RawMessage) reconcile.ToolAnswer {
+	in, err := t.read(issue, args)
+	switch {
+	case err != nil:
+		return t.refused(err)
+	case in.method == http.MethodGet:
+		return t.answer(t.send(ctx, in, maxToolAnswer))
+	case in.target.text != "" && in.target.existing:
+		if err := t.checkAuthor(ctx, in); err != nil {
+			return t.refused(err)
+		}
+	}
+	done := &reconcile.Mutation{Fields: []string{in.method + " " + in.target.path}, Query: in.params.Encode(), Variables: in.body}
+	a, err := t.send(ctx, in, maxToolAnswer)
+	answer := t.answer(a, warnOfRepeating(err))
+	if done.Success = answer.Success; done.Success {
+		done.Created = created(in, a.body)
+	}
+	answer.Mutation = done
+	return answer
+}
+
+// read checks a call. The error is for the agent.
+func (t *tool) read(issue reconcile.Issue, args json.RawMessage) (in toolCall, err error) {
+	var written struct {
+		Method string          `json:"method"`
+		Path   string          `json:"path"`
+		Params map[string]any  `json:"params"`
+		Body   json.RawMessage `json:"body"`
+	}
+	if err := json.Unmarshal(args, &written); err != nil {
+		return in, refusal("invalid_input", "arguments must be an object with method and path, and params an object: "+err.Error())
+	}
+	in.method = strings.ToUpper(strings.TrimSpace(written.Method))
+	if !slices.Contains([]string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}, in.method) {
+		return in, refusal("invalid_input", "method must be GET, POST, PATCH, PUT or DELETE")
+	}
+	if in.params, err = query(written.Params); err != nil {
+		return in, err
+	}
+	if in.target, err = t.c.target(issue, in.method, strings.TrimSpace(written.Path)); err != nil {
+		return in, err
+	}
+	if in.method == http.MethodGet {
+		return in, nil
+	}
+	if t.c.o.ReadOnly {
+		return in, refusal("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so "+in.method+" "+in.target.path+
+			" was not sent; say in your last message what should be changed")
+	}
+	if body := bytes.TrimSpace(written.Body); len(body) > 0 && string(body) != "null" {
+		in.body = body
+	}
+	if len(in.body) > maxToolBody {
+		return in, refusal("invalid_input", fmt.Sprintf("the body is longer than %d bytes", maxToolBody))
+	}
+	if in.target.text != "" {
+		in.body, err = markTexts(in.body, in.target.text)
+	}
+	return in, err
+}
+
+// query turns the agent's params into a query. A list becomes one value with commas, as GitHub expects it.
+func query(params map[string]any) (url.Values, error) {
+	values := url.Values{}
+	for name, value := range params {
+		list, isList := value.([]any)
+		if !isList {
+			list = []any{value}
+		}
+		var words []string
+		for _, v := range list {
+			switch v := v.(type) {
+			case nil:
+			case string:
+				words = append(words, v)
+			case bool:
+				words = append(words, strconv.FormatBool(v))
+			case float64:
+				words = append(words, strconv.FormatFloat(v, 'f', -1, 64))
+			default:
+				return nil, refusal("invalid_input", "params."+name+" must be a text, a number, true or false, or a list of these")
+			}
+		}
+		if words != nil {
+			values.Set(name, strings.Join(words, ","))
+		}
+	}
+	return values, nil
+}
+
+// markTexts appends the marker to the texts of a comment or review, so that they are recognised as an agent's. field is that of the
+// text; a review has further ones in a list of comments.
+func markTexts(body json.RawMessage, field string) (json.RawMessage, error) {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(body, &object) != nil {
+		if body == nil {
+			return nil, nil // GitHub says what is missing, or it is a DELETE
+		}
+		return nil, refusal("invalid_input", "the body must be an object")
+	}
+	if err := markText(object, field); err != nil {
+		return nil, err
+	}
+	if list := object["comments"]; list != nil {
+		var comments []map[string]json.RawMessage
+		if json.Unmarshal(list, &comments) != nil {
+			return nil, refusal("invalid_input", "comments must be a list of objects")
+		}
+		for _, comment := range comments {
+			if err := markText(comment, "body"); err != nil {
+				return nil, err
+			}
+		}
+		object["comments"] = encode(comments)
+	}
+	var event string
+	if json.Unmarshal(object["event"], &event) == nil && strings.EqualFold(event, "APPROVE") {
+		return nil, refusal("mutation_refused", "agents may not approve pull requests: use COMMENT or REQUEST_CHANGES")
+	}
+	return encode(object), nil
+}
+
+func markText(object map[string]json.RawMessage, field string) error {
+	if object[field] == nil {
+		return nil
+	}
+	var text string
+	if json.Unmarshal(object[field], &text) != nil {
+		return refusal("invalid_input", field+" must be a text")
+	}
+	if text = strings.TrimRight(strings.ReplaceAll(text, agentMarker, ""), " \r\n"); text == "" {
+		return nil
+	}
+	if strings.Contains(text, ownMarker) {
+		return refusal("mutation_refused", "the text contains "+ownMarker+", which only symphony writes: leave it out")
+	}
+	object[field] = encode(text + "\n\n" + agentMarker)
+	return nil
+}
+
+// checkAuthor refuses to change or delete a comment or review that no agent has written: its author may be an operator, whose
+// answers symphony obeys, or symphony itself.
+func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
+	a, err := t.send(ctx, toolCall{method: http.MethodGet, target: in.target}, maxBody)
+	if err != nil {
+		return err
+	}
+	var existing struct {
+		Body string `json:"body"`
+	}
+	if a.status == http.StatusOK && (json.Unmarshal(a.body, &existing) != nil || !strings.Contains(existing.Body, agentMarker)) {
+		return refusal("mutation_refused", "only comments and reviews that were written with this tool can be changed or deleted")
+	}
+	return nil // GitHub says that there is none
+}
+
+// send sends a request within the budget of the run. A rate-limited request, which was not executed, is repeated if the limit ends
+// soon; otherwise the error tells the agent when it ends.
+func (t *tool) send(ctx context.Context, in toolCall, limit int64) (answer, error) {
+	if budget := int64(t.c.o.ToolBudget); budget > 0 && t.spent.Add(1) > budget {
+		return answer{}, refusal("tool_budget_exceeded", fmt.Sprintf("this run has made its %d requests to GitHub "+
+			"(tracker.provider.tool_budget); say in your last message what is left to do", budget))
+	}
+	r := request{method: in.method, path: in.target.escaped, query: in.params, limit: limit, stay: true}
+	if in.body != nil {
+		r.body = in.body
+	}
+	for began := time.Now(); ; {
+		a, err := t.c.send(ctx, r)
+		if err == nil && a.status/100 == 3 {
+			a, err = t.follow(ctx, r, a, in.target)
+		}
+		var limited *RateLimited
+		if !errors.As(err, &limited) {
+			return a, err
+		}
+		pause := max(limited.Reset.Sub(t.c.now()), shortestWait)
+		if time.Since(began)+pause > longestWait {
+			return a, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return a, err
+		}
+	}
+}
+
+// follow repeats a request if GitHub has answered that the repository of its path has another name now. It does not follow an issue
+// that was transferred, nor a file to another host.
+func (t *tool) follow(ctx context.Context, r request, a answer, at target) (answer, error) {
+	old := "/repos/" + at.repo
+	moved := refusal("github_moved", at.path+" is now at another place, such as another repository, where this tool does not go")
+	if at.repo == "" || a.status == http.StatusFound {
+		return a, moved
+	}
+	now, err := t.c.do(ctx, http.MethodGet, old, nil, nil)
+	if err != nil {
+		return a, err
+	}
+	repository, err := decode[struct {
+		ID   int64  `json:"id"`
+		Name string `json:"full_name"`
+	}](t.c, "repository", now)
+	if err != nil {
+		return a, err
+	}
+	to, err := url.Parse(a.header.Get("Location"))
+	if err != nil || strings.EqualFold(repository.Name, at.repo) ||
+		!strings.Contains(to.Path, fmt.Sprintf("/repositories/%d/", repository.ID)) &&
+			!strings.Contains(strings.ToLower(to.Path), strings.ToLower("/repos/"+repository.Name+"/")) {
+		return a, moved
+	}
+	r.path = "/repos/" + repository.Name + strings.TrimPrefix(r.path, old)
+	return t.c.send(ctx, r)
+}
+
+// warnOfRepeating extends the error of a change that GitHub may have made, so that the agent does not simply repeat it.
+func warnOfRepeating(err error) error {
+	var e *reconcile.Error
+	if !errors.As(err, &e) || e.Code != "github_api_request" && e.Code != "answer_too_large" {
+		return err // refused, and not executed
+	}
+	extended := *e
+	extended.Message += "; the change may have been made nevertheless: check before you send it again"
+	return &extended
+}
+
+// created returns what a successful change has created.
+func created(in toolCall, body json.RawMessage) []reconcile.Created {
+	var entity struct {
+		ID     int64 `json:"id"`
+		Number int64 `json:"number"`
+	}
+	if in.method != http.MethodPost || in.target.creates == "" || json.Unmarshal(body, &entity) != nil || entity.ID == 0 {
+		return nil
+	}
+	id := entity.ID
+	if entity.Number != 0 {
+		id = entity.Number
+	}
+	return []reconcile.Created{{Kind: in.target.creates, ID: strconv.FormatInt(id, 10)}}
+}
+
+// changesIssue reports whether a call changes an issue itself (its state, assignees, labels …), beyond commenting.
+func (t *tool) changesIssue(args json.RawMessage) bool {
+	var written struct{ Method, Path string }
+	return json.Unmarshal(args, &written) == nil && !t.c.o.ReadOnly && !strings.EqualFold(strings.TrimSpace(written.Method), http.MethodGet) &&
+		(strings.Contains(written.Path, "/issues") || strings.Contains(written.Path, "/projectsV2/")) &&
+		!strings.Contains(written.Path, "/comments") && !strings.Contains(written.Path, "/reactions")
+}
+
+// describes reports whether a call may change the description of issue.
+func (t *tool) describes(issue reconcile.Issue, args json.RawMessage) bool {
+	in, err := t.read(issue, args)
+	path, ofIssue := t.c.issuePath(issue.ID)
+	return err == nil && ofIssue == nil && in.method == http.MethodPatch && in.target.rule == "issues/#" && bytes.Contains(in.body, []byte(`"body"`)) &&
+		in.target.path == path
+}
+
+// answer returns GitHub's answer as upstream's tool does: {"status": 200, "body": …}.
+func (t *tool) answer(a answer, err error) reconcile.ToolAnswer {
+	if err != nil {
+		return t.refused(err)
+	}
+	body := json.RawMessage(bytes.TrimSpace(a.body))
+	switch {
+	case len(body) == 0:
+		body = json.RawMessage("null")
+	case !json.Valid(body):
+		body = encode(string(body))
+	}
+	text := encode(struct {
+		Status int             `json:"status"`
+		Body   json.RawMessage `json:"body"`
+	}{a.status, body})
+	return reconcile.ToolAnswer{Text: t.c.scrub(string(text)), Success: a.status/100 == 2}
+}
+
+// refusal is an error for the agent.
+func refusal(code, message string) error { return &reconcile.Error{Code: code, Message: message} }
+
+func (t *tool) refused(err error) reconcile.ToolAnswer {
+	var e *reconcile.Error
+	if !errors.As(err, &e) {
+		e = &reconcile.Error{Code: "github_api_request", Message: err.Error()}
+	}
+	text := encode(map[string]any{"error": map[string]string{"code": e.Code, "message": t.c.scrub(e.Message)}})
+	return reconcile.ToolAnswer{Text: string(text)}
+}
+
+// encode writes a value as JSON, with < and > as they are.
+func encode(value any) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		panic(err) // texts and values that were decoded from JSON
+	}
+	return bytes.TrimSpace(b.Bytes())
+}
