@@ -34,6 +34,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,6 +62,8 @@ type Options struct {
 	StateLabels []string
 	// PriorityLabels are the labels of the priorities 1, 2 and so on.
 	PriorityLabels []string
+	// Assignee is the login, or "me", for which the workflow looks among several assignees of an issue; may be empty.
+	Assignee string
 	// Project is the URL of a project (Projects v2) whose column is the state; empty for none. StatusField is the field of the
 	// columns, "Status" if empty.
 	Project, StatusField string
@@ -97,8 +100,54 @@ type Client struct {
 	allowances map[string]allowance // by GitHub's name of the resource
 	answered   reconcile.Budget     // the times of the last answer
 	limited    time.Time            // the end of the limit that this client was told
-	names      map[string]string    // the present names of renamed repositories
+	renamed    map[string]string    // the present names of renamed repositories, by the former in lower case
 	warned     map[string]bool      // the warnings that were reported
+	plain      bool                 // the server does not know dependencies between issues
+
+	listing sync.Mutex // held while the list in Memory is read and written
+}
+
+// New returns a client for repositories. It checks the options, and sends nothing.
+func New(o Options) (*Client, error) {
+	c, err := connect(o)
+	if err != nil {
+		return nil, err
+	}
+	for _, repo := range o.Repositories {
+		owner, name, _ := strings.Cut(repo, "/")
+		if url.PathEscape(owner) != owner || url.PathEscape(name) != name || owner == "" || strings.Trim(name, ".") == "" {
+			return nil, noName(fmt.Sprintf("%q is no name of a repository", repo))
+		}
+	}
+	if len(o.Repositories) == 0 {
+		return nil, noName("no repository is named")
+	}
+	if o.Project != "" {
+		if _, _, _, err := boardAddress(o.Project); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func noName(message string) error {
+	return &reconcile.Error{
+		Code: "missing_github_repo", Message: message, Hint: "write OWNER/NAME, as in the address https://github.com/OWNER/NAME",
+	}
+}
+
+// Adapter returns GitHub as a tracker. It sends nothing.
+func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
+	c, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	return &reconcile.TrackerAdapter{
+		Tracker: c, Name: "GitHub",
+		Find: c.Find, Comments: c.Comments, Post: c.Post, Edit: c.Edit, Verify: c.Verify, Budget: c.Budget,
+		Tools:   []reconcile.AgentTool{Tool(c)},
+		Secrets: []string{c.token},
+	}, nil
 }
 
 // connect returns a client that has not checked its repositories.
@@ -126,7 +175,7 @@ func connect(o Options) (*Client, error) {
 	}
 	c := &Client{
 		o: o, endpoint: endpoint, graphql: endpoint + "/graphql", token: token, now: o.Now, report: o.Warn,
-		allowances: map[string]allowance{}, names: map[string]string{}, warned: map[string]bool{},
+		allowances: map[string]allowance{}, renamed: map[string]string{}, warned: map[string]bool{},
 		http: &http.Client{
 			Timeout: requestTimeout, Transport: sender,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -326,7 +375,7 @@ func (c *Client) exchange(ctx context.Context, r request, target string) (answer
 }
 
 // graphQL sends a query and decodes its data. Errors about entities that do not exist are returned as missing if there is data:
-// their fields in it are null. All other errors fail the call.
+// their fields in it are null. All other errors fail the call, except about pull requests that the token may not read.
 func graphQL[T any](ctx context.Context, c *Client, query string, vars map[string]any) (data *T, missing []graphqlError, err error) {
 	a, err := c.send(ctx, request{method: http.MethodPost, path: "/graphql", body: map[string]any{"query": query, "variables": vars}})
 	if err != nil {
@@ -355,6 +404,9 @@ func graphQL[T any](ctx context.Context, c *Client, query string, vars map[strin
 		return nil, nil, c.refusal(a, env.Errors)
 	case env.Data == nil:
 		return nil, nil, c.fail("github_unknown_payload", "the answer contains neither data nor errors")
+	}
+	if i := slices.IndexFunc(env.Errors, graphqlError.inPulls); i >= 0 {
+		c.warnOnce("GitHub does not show the pull requests or their checks to this token: " + oneLine(env.Errors[i].Message))
 	}
 	return env.Data, env.Errors, nil
 }

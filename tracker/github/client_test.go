@@ -302,3 +302,17 @@ func TestBudgetIsTheScarcer(t *testing.T) {
 	}
 	test.Equal(t, "low until", c.Budget().LowUntil(), testNow.Add(time.Hour))
 }
+
+// hook is a transport that calls before once: before the second request.
+type hook struct {
+	http.RoundTripper
+	n      int
+	before func()
+}
+
+func (h *hook) RoundTrip(r *http.Request) (*http.Response, error) {
+	if h.n++; h.n == 2 {
+		h.before()
+	}
+	return h.RoundTripper.RoundTrip(r)
+}

@@ -108,7 +108,7 @@ func (c *Client) Edit(ctx context.Context, issueID, commentID, body string) erro
 // ofIssue turns the error of a request about an issue that does not exist into issue_not_found.
 func (c *Client) ofIssue(id string, err error) error {
 	if errors.Is(err, errNotFound) {
-		return c.fail("issue_not_found", fmt.Sprintf("GitHub shows no issue %q", id))
+		return c.missing(id)
 	}
 	return err
 }
@@ -120,17 +120,3 @@ func (c *Client) issuePath(id string) (string, error) {
 }
 
 func hasNextPage(h http.Header) bool { return strings.Contains(h.Get("Link"), `rel="next"`) }
-
-// issueOf returns the repository and the number of an issue, given its id: the number, or OWNER/NAME#NUMBER if the project has
-// several repositories.
-func (c *Client) issueOf(id string) (repo string, number int, err error) {
-	repo, digits, several := strings.Cut(id, "#")
-	if !several && len(c.o.Repositories) == 1 {
-		repo, digits = c.o.Repositories[0], id
-	}
-	number, err = strconv.Atoi(digits)
-	if err != nil || number < 1 || !slices.ContainsFunc(c.o.Repositories, func(r string) bool { return strings.EqualFold(r, repo) }) {
-		return "", 0, c.fail("issue_not_found", fmt.Sprintf("%q is not the id of an issue of this project", id))
-	}
-	return repo, number, nil
-}

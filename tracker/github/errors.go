@@ -128,7 +128,7 @@ func (c *Client) refusal(a answer, errs []graphqlError) error {
 }
 
 func allMissing(errs []graphqlError) bool {
-	return !slices.ContainsFunc(errs, func(e graphqlError) bool { return e.Type != "NOT_FOUND" })
+	return !slices.ContainsFunc(errs, func(e graphqlError) bool { return e.Type != "NOT_FOUND" && !e.inPulls() })
 }
 
 // messages joins the messages of the first three errors.

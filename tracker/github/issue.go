@@ -1,0 +1,401 @@
+package github
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// record is an issue as either of GitHub's APIs describes it. Memory has records, so that settings such as the labels of priorities
+// may change.
+type record struct {
+	Repo      string    `json:"repo"` // as in Options.Repositories
+	Number    int       `json:"number"`
+	ID        int64     `json:"id"`
+	Node      string    `json:"node"`
+	Title     string    `json:"title"`
+	Body      string    `json:"body,omitempty"`
+	URL       string    `json:"url"`
+	Closed    bool      `json:"closed,omitempty"`
+	Labels    []string  `json:"labels,omitempty"`
+	Assignees []string  `json:"assignees,omitempty"` // logins
+	Created   time.Time `json:"created"`
+	Updated   time.Time `json:"updated"`
+	Blockers  []blocker `json:"blockers,omitempty"`
+	Malformed string    `json:"malformed,omitempty"` // why the record is no issue; empty if it is one
+
+	blocked       bool       // the issue has blockers, which are not in Blockers
+	pull          bool       // it is a pull request
+	lastCommentAt *time.Time // not in the list of a repository
+	pullRequest   *reconcile.PullRequest
+	item          *boardItem // its place on the board; nil if it is not there, or there is no board
+}
+
+type blocker struct {
+	Repo   string `json:"repo"` // as GitHub names it
+	Number int    `json:"number"`
+	Closed bool   `json:"closed,omitempty"`
+}
+
+// restIssue is an issue in the answers of the REST API.
+type restIssue struct {
+	ID            int64     `json:"id"`
+	Node          string    `json:"node_id"`
+	Number        int       `json:"number"`
+	Title         string    `json:"title"`
+	Body          *string   `json:"body"`
+	State         string    `json:"state"`
+	URL           string    `json:"html_url"`
+	RepositoryURL string    `json:"repository_url"`
+	Labels        []label   `json:"labels"`
+	Assignees     []account `json:"assignees"`
+	CreatedAt     time.Time `json:"created_at"`
+	UpdatedAt     time.Time `json:"updated_at"`
+	Dependencies  struct {
+		Blockers int `json:"total_blocked_by"`
+	} `json:"issue_dependencies_summary"`
+	PullRequest any `json:"pull_request"`
+}
+
+// label is an object, or in some answers only its name.
+type label struct {
+	Name string `json:"name"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *label) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, &l.Name) == nil {
+		return nil
+	}
+	type object label
+	return json.Unmarshal(data, (*object)(l))
+}
+
+type account struct {
+	Login string `json:"login"`
+}
+
+// nodes are the entries of a connection. They are nil if the answer contains no list.
+type nodes[T any] struct {
+	Nodes    []T `json:"nodes"`
+	PageInfo struct {
+		HasNextPage bool   `json:"hasNextPage"`
+		EndCursor   string `json:"endCursor"`
+	} `json:"pageInfo"`
+}
+
+type repositoryName struct {
+	Name string `json:"nameWithOwner"`
+}
+
+// graphIssue is an issue in the answers of the GraphQL API.
+type graphIssue struct {
+	Node       string          `json:"id"`
+	ID         json.RawMessage `json:"fullDatabaseId"` // a number, or a number in quotes
+	Number     int             `json:"number"`
+	Title      string          `json:"title"`
+	Body       string          `json:"body"`
+	URL        string          `json:"url"`
+	State      string          `json:"state"`
+	CreatedAt  time.Time       `json:"createdAt"`
+	UpdatedAt  time.Time       `json:"updatedAt"`
+	Repository repositoryName  `json:"repository"`
+	Assignees  nodes[account]  `json:"assignees"`
+	Labels     nodes[label]    `json:"labels"`
+	Comments   nodes[struct {
+		CreatedAt time.Time `json:"createdAt"`
+	}] `json:"comments"`
+	BlockedBy nodes[struct {
+		Number     int            `json:"number"`
+		State      string         `json:"state"`
+		Repository repositoryName `json:"repository"`
+	}] `json:"blockedBy"`
+	Items nodes[boardItem] `json:"projectItems"`
+}
+
+// boardItem is the place of an issue on a board.
+type boardItem struct {
+	Archived bool `json:"isArchived"`
+	Project  struct {
+		URL string `json:"url"`
+	} `json:"project"`
+	Column struct {
+		Name string `json:"name"`
+	} `json:"fieldValueByName"`
+}
+
+// malformed returns a record that says why it is no issue.
+func malformed(repo string, data []byte, err error) record {
+	var known struct {
+		Number int `json:"number"`
+	}
+	_ = json.Unmarshal(data, &known) // the number stays 0 if it is what is wrong
+	reason := err.Error()
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
+		reason = wrong.Field + " has an unexpected type"
+	}
+	return record{Repo: repo, Number: known.Number, Malformed: reason}
+}
+
+// fromREST reads an entry of the list of a repository.
+func fromREST(repo string, data []byte) record {
+	var w restIssue
+	if err := json.Unmarshal(data, &w); err != nil {
+		return malformed(repo, data, err)
+	}
+	r := record{
+		Repo: repo, Number: w.Number, ID: w.ID, Node: w.Node, Title: w.Title, URL: w.URL, Closed: strings.EqualFold(w.State, "closed"),
+		Created: w.CreatedAt.UTC(), Updated: w.UpdatedAt.UTC(), blocked: w.Dependencies.Blockers > 0, pull: w.PullRequest != nil,
+	}
+	if w.Body != nil {
+		r.Body = *w.Body
+	}
+	return r.complete(w.State, w.Labels, w.Assignees)
+}
+
+// fromGraphQL reads an issue. project is the address of the board, empty for none.
+func fromGraphQL(repo, project string, data []byte) record {
+	var w graphIssue
+	if err := json.Unmarshal(data, &w); err != nil {
+		return malformed(repo, data, err)
+	}
+	r := record{
+		Repo: repo, Number: w.Number, Node: w.Node, Title: w.Title, Body: w.Body, URL: w.URL, Closed: strings.EqualFold(w.State, "closed"),
+		Created: w.CreatedAt.UTC(), Updated: w.UpdatedAt.UTC(),
+	}
+	r.ID, _ = strconv.ParseInt(string(bytes.Trim(w.ID, `"`)), 10, 64) // only prompts use it
+	for _, b := range w.BlockedBy.Nodes {
+		r.Blockers = append(r.Blockers, blocker{b.Repository.Name, b.Number, strings.EqualFold(b.State, "closed")})
+	}
+	for _, comment := range w.Comments.Nodes {
+		at := comment.CreatedAt.UTC()
+		r.lastCommentAt = &at
+	}
+	if i := slices.IndexFunc(w.Items.Nodes, func(i boardItem) bool { return sameAddress(i.Project.URL, project) }); i >= 0 {
+		r.item = &w.Items.Nodes[i]
+	}
+	return r.complete(w.State, w.Labels.Nodes, w.Assignees.Nodes)
+}
+
+// complete adds labels and assignees, sorted because the APIs order them differently, and checks the required fields.
+func (r record) complete(state string, labels []label, assignees []account) record {
+	for _, l := range labels {
+		r.Labels = append(r.Labels, strings.ToLower(strings.TrimSpace(l.Name)))
+	}
+	for _, a := range assignees {
+		r.Assignees = append(r.Assignees, a.Login)
+	}
+	for _, list := range []*[]string{&r.Labels, &r.Assignees} {
+		slices.Sort(*list)
+		*list = slices.DeleteFunc(slices.Compact(*list), func(s string) bool { return s == "" })
+	}
+	switch {
+	case r.Number < 1:
+		r.Malformed = "number is missing"
+	case strings.TrimSpace(r.Title) == "":
+		r.Malformed = "title is missing"
+	case !r.Closed && !strings.EqualFold(state, "open"):
+		r.Malformed = fmt.Sprintf("state is %q instead of open or closed", state)
+	case r.Updated.IsZero():
+		r.Malformed = "the time of the last change is missing"
+	}
+	return r
+}
+
+func sameAddress(a, b string) bool {
+	return a != "" && strings.EqualFold(strings.TrimRight(a, "/"), strings.TrimRight(b, "/"))
+}
+
+// state returns the state of an issue: closed, the column of the board, the first label that is a state, or open.
+func (c *Client) state(r record) string {
+	switch {
+	case r.Closed:
+		return "closed"
+	case r.item != nil && strings.TrimSpace(r.item.Column.Name) != "":
+		return strings.TrimSpace(r.item.Column.Name)
+	}
+	if i := slices.IndexFunc(c.o.StateLabels, func(l string) bool { return slices.Contains(r.Labels, reconcile.NormalizeState(l)) }); i >= 0 {
+		return strings.TrimSpace(c.o.StateLabels[i])
+	}
+	return "open"
+}
+
+// issue turns a record into an issue. me is the login of the token's account, if Options.Assignee asks for it.
+func (c *Client) issue(r record, me string) reconcile.Issue {
+	id, identifier := c.called(r.Repo, r.Number)
+	if r.Malformed != "" {
+		return reconcile.Issue{ID: id, Identifier: identifier, Malformed: c.scrub(r.Malformed)}
+	}
+	issue := reconcile.Issue{
+		ID: id, Identifier: identifier, Title: c.scrub(r.Title), State: c.scrub(c.state(r)), Labels: []string{},
+		BlockedBy: []reconcile.BlockerRef{}, Project: r.Repo, LastCommentAt: r.lastCommentAt, PullRequest: r.pullRequest,
+		NativeRef: map[string]any{"id": r.ID, "node_id": r.Node, "number": r.Number, "repo": c.present(r.Repo)},
+	}
+	if r.Body != "" {
+		issue.Description = new(c.scrub(r.Body))
+	}
+	if r.URL != "" {
+		issue.URL = new(c.scrub(r.URL))
+	}
+	for at, when := range map[**time.Time]time.Time{&issue.CreatedAt: r.Created, &issue.UpdatedAt: r.Updated} {
+		if !when.IsZero() {
+			*at = &when
+		}
+	}
+	for _, l := range r.Labels {
+		issue.Labels = append(issue.Labels, c.scrub(l))
+	}
+	if i := slices.IndexFunc(c.o.PriorityLabels, func(l string) bool { return slices.Contains(r.Labels, reconcile.NormalizeState(l)) }); i >= 0 {
+		issue.Priority = new(i + 1)
+	}
+	for _, b := range r.Blockers {
+		issue.BlockedBy = append(issue.BlockedBy, c.blocker(b))
+	}
+	issue.Assignee = c.assignee(r.Assignees, me)
+	if c.o.Project != "" {
+		issue.Elsewhere, issue.Archived = r.item == nil, r.item != nil && r.item.Archived
+	}
+	return issue
+}
+
+// assignee chooses one of several accounts: the one that the workflow names, or else the first.
+func (c *Client) assignee(logins []string, me string) *reconcile.Assignee {
+	if len(logins) == 0 {
+		return nil
+	}
+	wanted := c.o.Assignee
+	if strings.EqualFold(wanted, "me") {
+		wanted = me
+	}
+	at := max(0, slices.IndexFunc(logins, func(l string) bool { return strings.EqualFold(l, wanted) }))
+	return &reconcile.Assignee{ID: logins[at], IsMe: me != "" && strings.EqualFold(logins[at], me)}
+}
+
+func (c *Client) blocker(b blocker) reconcile.BlockerRef {
+	repo, state := b.Repo, "open"
+	if b.Closed {
+		state = "closed"
+	}
+	// A repository of the project has the name by which the workflow knows it.
+	i := slices.IndexFunc(c.o.Repositories, func(r string) bool { return strings.EqualFold(c.present(r), b.Repo) })
+	if i < 0 {
+		name := fmt.Sprintf("%s#%d", repo, b.Number)
+		return reconcile.BlockerRef{ID: &name, Identifier: &name, State: &state}
+	}
+	id, identifier := c.called(c.o.Repositories[i], b.Number)
+	return reconcile.BlockerRef{ID: &id, Identifier: &identifier, State: &state}
+}
+
+// called returns the id and the identifier of an issue: 12 and GH-12, or with several repositories owner/name#12 and name-12.
+func (c *Client) called(repo string, number int) (id, identifier string) {
+	digits := strconv.Itoa(number)
+	if number < 1 {
+		digits = "unknown"
+	}
+	if len(c.o.Repositories) == 1 {
+		return digits, "GH-" + digits
+	}
+	_, name, _ := strings.Cut(repo, "/")
+	return repo + "#" + digits, name + "-" + digits
+}
+
+// issueOf returns the repository and the number of an issue, given its id: the number, or OWNER/NAME#NUMBER if the project has
+// several repositories.
+func (c *Client) issueOf(id string) (repo string, number int, err error) {
+	repo, digits, several := strings.Cut(id, "#")
+	if !several {
+		repo, digits = c.o.Repositories[0], repo
+	}
+	number, err = strconv.Atoi(digits)
+	i := slices.IndexFunc(c.o.Repositories, func(r string) bool { return strings.EqualFold(r, repo) })
+	if err != nil || number < 1 || i < 0 || several != (len(c.o.Repositories) > 1) {
+		return "", 0, c.missing(id)
+	}
+	return c.o.Repositories[i], number, nil
+}
+
+func (c *Client) missing(name string) error {
+	return &reconcile.Error{
+		Code: "issue_not_found", Message: c.scrub(fmt.Sprintf("GitHub shows no issue %q of %s", name, strings.Join(c.o.Repositories, ", "))),
+		Hint: "check the number, and that the token may read the issue; a pull request is no issue",
+	}
+}
+
+// idOf returns the id of the issue that people call GH-12, 12, #12, name-12, owner/name#12, or by its address. It is false for
+// anything else, and for a number alone if the project has several repositories.
+func (c *Client) idOf(name string) (string, bool) {
+	name = strings.TrimSpace(name)
+	repos := c.o.Repositories
+	var repo, digits string
+	if u, err := url.Parse(name); err == nil && u.Host != "" {
+		parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+		if len(parts) != 4 || parts[2] != "issues" {
+			return "", false
+		}
+		repo, digits = parts[0]+"/"+parts[1], parts[3]
+	} else if i := strings.LastIndexAny(name, "#-"); i >= 0 {
+		repo, digits = name[:i], name[i+1:]
+	} else {
+		digits = name
+	}
+	number, err := strconv.Atoi(digits)
+	if err != nil || number < 1 {
+		return "", false
+	}
+	if repo == "" || strings.EqualFold(repo, "GH") {
+		if len(repos) > 1 {
+			return "", false
+		}
+		repo = repos[0]
+	}
+	i := slices.IndexFunc(repos, func(r string) bool {
+		_, short, _ := strings.Cut(r, "/")
+		return strings.EqualFold(r, repo) || strings.EqualFold(c.present(r), repo) || strings.EqualFold(short, repo)
+	})
+	if i < 0 {
+		return "", false
+	}
+	id, _ := c.called(repos[i], number)
+	return id, true
+}
+
+// present returns the present name of a repository, which may have been renamed.
+func (c *Client) present(repo string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.renamed[strings.ToLower(repo)], repo)
+}
+
+// rename records the present name of a repository, and warns once if it is another one than the workflow has.
+func (c *Client) rename(repo, name string) {
+	if name == "" || strings.EqualFold(repo, name) {
+		return
+	}
+	c.mu.Lock()
+	known := c.renamed[strings.ToLower(repo)] == name
+	c.renamed[strings.ToLower(repo)] = name
+	c.mu.Unlock()
+	if !known {
+		c.report(c.scrub(fmt.Sprintf("the repository %s is now called %s: correct tracker.provider", repo, name)))
+	}
+}
+
+func (c *Client) warnOnce(text string) {
+	text = c.scrub(text)
+	c.mu.Lock()
+	seen := c.warned[text]
+	c.warned[text] = true
+	c.mu.Unlock()
+	if !seen {
+		c.report(text)
+	}
+}

@@ -1,0 +1,378 @@
+package github
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const (
+	// listKey is where Memory has the list of candidates.
+	listKey = "github_issues"
+	// listLongest is when the list is read anew although GitHub reports no change: an issue that was transferred, or a label that
+	// was renamed, leaves no trace in the latest changes.
+	listLongest = 24 * time.Hour
+	// largestList bounds what Memory gets, in bytes. A larger list is read anew by every pass.
+	largestList = 16 << 20
+	perPage     = 100
+	maxPages    = 200
+)
+
+// list is what Memory has: the candidates of each repository by the last answers.
+type list struct {
+	For   string           `json:"for"`          // the settings that it was read for
+	Me    string           `json:"me,omitempty"` // the login of the token's account; empty if the settings do not ask for it
+	Repos map[string]*part `json:"repos"`
+}
+
+// part is the list of one repository.
+type part struct {
+	Name   string    `json:"name,omitempty"` // its present name, if it was renamed
+	ETag   string    `json:"etag"`
+	Mark   time.Time `json:"mark"` // the newest change in the list
+	At     time.Time `json:"at"`   // when all open issues were read
+	Issues []record  `json:"issues"`
+}
+
+// Candidates implements reconcile.Tracker: the issues in the given states, the newest first. Without states no request is made.
+func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
+	wanted := map[string]bool{}
+	for _, s := range states {
+		if s = reconcile.NormalizeState(s); s != "" {
+			wanted[s] = true
+		}
+	}
+	var records []record
+	var me string
+	var err error
+	switch {
+	case len(wanted) == 0:
+		return []reconcile.Issue{}, nil
+	case c.o.Project != "":
+		records, me, err = c.board(ctx)
+	case c.o.Memory == nil || wanted["closed"]:
+		for _, repo := range c.o.Repositories {
+			var all []record
+			if all, me, err = c.all(ctx, repo, wanted["closed"], time.Time{}); err != nil {
+				break
+			}
+			records = append(records, all...)
+		}
+	default:
+		records, me, err = c.changed(ctx, wanted)
+	}
+	if err != nil {
+		return nil, err
+	}
+	records = slices.DeleteFunc(records, func(r record) bool { return !c.in(wanted, r) || r.item != nil && r.item.Archived })
+	slices.SortStableFunc(records, func(a, b record) int {
+		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.Repo, b.Repo), b.Number-a.Number)
+	})
+	issues := []reconcile.Issue{}
+	for _, r := range records {
+		r.lastCommentAt = nil // the list of a repository lacks it
+		issues = append(issues, c.issue(r, me))
+	}
+	return issues, nil
+}
+
+// in reports whether a record is a candidate for the states: malformed records are, so that they are reported.
+func (c *Client) in(states map[string]bool, r record) bool {
+	return r.Malformed != "" || states[reconcile.NormalizeState(c.state(r))]
+}
+
+// all reads the open issues of a repository, also the closed ones if withClosed; only those changed at since or later, unless it is
+// zero.
+func (c *Client) all(ctx context.Context, repo string, withClosed bool, since time.Time) ([]record, string, error) {
+	owner, name, _ := strings.Cut(c.present(repo), "/")
+	vars := map[string]any{"owner": owner, "name": name}
+	if !withClosed {
+		vars["states"] = []string{"OPEN"}
+	}
+	if !since.IsZero() {
+		vars["since"] = since.Format(time.RFC3339)
+	}
+	records := map[int]record{} // an issue that changes between two requests is on both pages
+	var me string
+	err := c.pages("issues of "+repo, vars, func() (nodes[json.RawMessage], error) {
+		data, _, err := queryIssues[struct {
+			Viewer     viewer `json:"viewer"`
+			Repository *struct {
+				Name   string                 `json:"nameWithOwner"`
+				Issues nodes[json.RawMessage] `json:"issues"`
+			} `json:"repository"`
+		}](ctx, c, func() (string, map[string]any) { return issuesQuery + c.issueFields(), vars })
+		switch {
+		case errors.Is(err, errNotFound) || err == nil && data.Repository == nil:
+			return nodes[json.RawMessage]{}, c.noRepository(repo, "")
+		case err != nil:
+			return nodes[json.RawMessage]{}, err
+		}
+		me = c.me(data.Viewer)
+		c.rename(repo, data.Repository.Name)
+		for i, raw := range data.Repository.Issues.Nodes {
+			r := fromGraphQL(repo, "", raw)
+			key := r.Number
+			if key == 0 {
+				key = -1 - len(records) - i
+			}
+			records[key] = r
+		}
+		return data.Repository.Issues, nil
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return sorted(records), me, nil
+}
+
+// sorted returns the records by their numbers.
+func sorted(records map[int]record) []record {
+	list := make([]record, 0, len(records))
+	for _, r := range records {
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b record) int { return cmp.Or(a.Number-b.Number, strings.Compare(a.Malformed, b.Malformed)) })
+	return list
+}
+
+// pages calls fetch for each page of a connection, with the cursor in vars.
+func (c *Client) pages(what string, vars map[string]any, fetch func() (nodes[json.RawMessage], error)) error {
+	seen := map[string]bool{}
+	for {
+		page, err := fetch()
+		info := page.PageInfo
+		switch {
+		case err != nil:
+			return err
+		case page.Nodes == nil:
+			return c.fail("github_unknown_payload", "the answer contains no list of "+what)
+		case !info.HasNextPage:
+			return nil
+		case info.EndCursor == "" || seen[info.EndCursor]:
+			return c.fail("github_unknown_payload", "there are more "+what+", but the answer has no new cursor for them")
+		case len(seen) == maxPages-1:
+			return c.fail("github_unknown_payload", fmt.Sprintf("there are more than %d %s: close or move old ones", maxPages*perPage, what))
+		}
+		vars["after"], seen[info.EndCursor] = info.EndCursor, true
+	}
+}
+
+// changed brings the list in Memory up to date, by one conditional request for each repository, and returns its records. me is the
+// login of the token's account, if the workflow asks for it.
+func (c *Client) changed(ctx context.Context, wanted map[string]bool) (records []record, me string, err error) {
+	c.listing.Lock()
+	defer c.listing.Unlock()
+	l, changed := c.remembered(ctx), false
+	if settings := c.settings(wanted); l.For != settings {
+		l, changed = list{For: settings, Repos: map[string]*part{}}, true
+	}
+	for _, repo := range c.o.Repositories {
+		p := l.Repos[repo]
+		if p == nil || c.now().Before(p.At) || c.now().Sub(p.At) > listLongest {
+			p = &part{}
+		}
+		next, err := c.update(ctx, repo, p, wanted)
+		if err != nil {
+			return nil, "", err
+		}
+		changed = changed || next != p
+		l.Repos[repo] = next
+		records = append(records, next.Issues...)
+	}
+	if strings.EqualFold(c.o.Assignee, "me") && (changed || l.Me == "") { // with another token the list has changed, too
+		data, _, err := graphQL[struct {
+			Viewer viewer `json:"viewer"`
+		}](ctx, c, "query { viewer { login } }", nil)
+		if err != nil {
+			return nil, "", err
+		}
+		l.Me, changed = data.Viewer.Login, true
+	}
+	if changed {
+		err = c.remember(ctx, l)
+	}
+	return records, l.Me, err
+}
+
+// settings are what the list in Memory depends on.
+func (c *Client) settings(wanted map[string]bool) string {
+	return fmt.Sprintf("%s %q %q %q %q", c.endpoint, c.o.Repositories, c.o.StateLabels, slices.Sorted(maps.Keys(wanted)), c.o.Assignee)
+}
+
+// remembered returns the list in Memory, an empty one if there is none or it cannot be read.
+func (c *Client) remembered(ctx context.Context) (l list) {
+	if c.o.Memory == nil {
+		return l
+	}
+	text, _, err := c.o.Memory.Meta(ctx, listKey)
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err != nil || decoder.Decode(&l) != nil || l.Repos == nil {
+		return list{}
+	}
+	return l
+}
+
+func (c *Client) remember(ctx context.Context, l list) error {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	if len(text) > largestList {
+		c.warnOnce(fmt.Sprintf("the open issues take more than %d MiB: every pass reads all of them", largestList>>20))
+		text = nil
+	}
+	return c.o.Memory.SetMeta(ctx, listKey, string(text))
+}
+
+// forget drops issues that no longer exist from the list in Memory.
+func (c *Client) forget(ctx context.Context, gone []ref) error {
+	c.listing.Lock()
+	defer c.listing.Unlock()
+	l, changed := c.remembered(ctx), false
+	for _, p := range l.Repos {
+		before := len(p.Issues)
+		p.Issues = slices.DeleteFunc(p.Issues, func(r record) bool { return slices.Contains(gone, ref{r.Repo, r.Number}) })
+		changed = changed || len(p.Issues) != before
+	}
+	if !changed {
+		return nil
+	}
+	return c.remember(ctx, l)
+}
+
+// update returns the list of a repository as it is now: p itself if nothing has changed.
+//
+// The request is for the latest changes. If there may be more of them than it returns, all that has changed since the mark is read,
+// and without a mark all open issues. That is read later than the mark is set, so that no change can fall between the two.
+func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[string]bool) (*part, error) {
+	c.rename(repo, p.Name)
+	a, err := c.send(ctx, request{
+		method: http.MethodGet, path: "/repos/" + c.present(repo) + "/issues", etag: p.ETag,
+		query: url.Values{"state": {"all"}, "sort": {"updated"}, "direction": {"desc"}, "per_page": {strconv.Itoa(perPage)}},
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case a.status == http.StatusNotModified && p.ETag != "":
+		return c.blockersOf(ctx, repo, p, c.elsewhere)
+	case a.status == http.StatusNotFound || a.status == http.StatusGone:
+		return nil, c.noRepository(repo, message(a.body))
+	case a.status != http.StatusOK:
+		return nil, c.refusal(a, nil)
+	}
+	entries, err := decode[[]json.RawMessage](c, "list of issues", a)
+	if err != nil {
+		return nil, err
+	}
+	if a.redirected {
+		if err := c.askName(ctx, repo); err != nil {
+			return nil, err
+		}
+	}
+	next := &part{ETag: a.header.Get("ETag"), At: p.At, Mark: p.Mark}
+	if name := c.present(repo); name != repo {
+		next.Name = name
+	}
+	records := map[int]record{}
+	for _, r := range p.Issues {
+		records[r.Number] = r
+	}
+	delete(records, 0)
+	put := func(r record) {
+		switch {
+		case r.pull:
+		case r.Number == 0:
+			records[-1-len(records)] = r
+		case c.in(wanted, r):
+			records[r.Number] = r
+		default:
+			delete(records, r.Number)
+		}
+	}
+	oldest := c.now()
+	for _, entry := range entries {
+		r := fromREST(repo, entry)
+		put(r)
+		if !r.Updated.IsZero() && r.Updated.After(next.Mark) {
+			next.Mark = r.Updated
+		}
+		if !r.Updated.IsZero() && r.Updated.Before(oldest) {
+			oldest = r.Updated
+		}
+	}
+	first := p.At.IsZero()
+	if first {
+		next.At = c.now().UTC()
+	}
+	if len(entries) >= perPage && (first || !oldest.Before(p.Mark)) {
+		more, _, err := c.all(ctx, repo, !first, p.Mark)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range more {
+			put(r)
+		}
+	}
+	next.Issues = sorted(records)
+	return c.blockersOf(ctx, repo, next, func(r record) bool { return r.blocked || slices.ContainsFunc(r.Blockers, open) })
+}
+
+func open(b blocker) bool { return !b.Closed }
+
+// elsewhere reports whether an open blocker is in a repository whose changes are not seen.
+func (c *Client) elsewhere(r record) bool {
+	return slices.ContainsFunc(r.Blockers, func(b blocker) bool {
+		return !b.Closed && !slices.ContainsFunc(c.o.Repositories, func(repo string) bool { return strings.EqualFold(c.present(repo), b.Repo) })
+	})
+}
+
+// blockersOf reads the issues for which due is true again, with their blockers: the list has only how many there are.
+func (c *Client) blockersOf(ctx context.Context, repo string, p *part, due func(record) bool) (*part, error) {
+	var refs []ref
+	for _, r := range p.Issues {
+		if r.Malformed == "" && due(r) {
+			refs = append(refs, ref{repo, r.Number})
+		}
+	}
+	if len(refs) == 0 {
+		return p, nil
+	}
+	next := *p
+	next.Issues = slices.Clone(p.Issues)
+	err := c.read(ctx, refs, false, func(at ref, r *record, _ string) error {
+		i := slices.IndexFunc(next.Issues, func(r record) bool { return r.Number == at.number })
+		if r == nil {
+			next.Issues = slices.Delete(next.Issues, i, i+1)
+			return nil
+		}
+		next.Issues[i] = *r
+		return nil
+	})
+	return &next, err
+}
+
+// askName learns the present name of a repository that was renamed.
+func (c *Client) askName(ctx context.Context, repo string) error {
+	a, err := c.do(ctx, http.MethodGet, "/repos/"+repo, nil, nil)
+	if err != nil {
+		return err
+	}
+	named, err := decode[struct {
+		Name string `json:"full_name"`
+	}](c, "repository", a)
+	c.rename(repo, named.Name)
+	return err
+}

@@ -1,0 +1,252 @@
+package github
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func (c *Client) statusField() string {
+	if c.o.StatusField == "" {
+		return "Status"
+	}
+	return c.o.StatusField
+}
+
+// boardAddress reads the address of a project: https://github.com/orgs/LOGIN/projects/NUMBER, or with users instead of orgs. kind is
+// the field of a GraphQL query that returns the owner.
+func boardAddress(address string) (kind, login string, number int, err error) {
+	u, err := url.Parse(address)
+	if err == nil {
+		if parts := strings.Split(strings.Trim(u.Path, "/"), "/"); len(parts) >= 4 && parts[2] == "projects" {
+			kind = map[string]string{"orgs": "organization", "users": "user"}[parts[0]]
+			login = parts[1]
+			number, err = strconv.Atoi(parts[3])
+		}
+	}
+	if err != nil || kind == "" || login == "" || number < 1 {
+		return "", "", 0, &reconcile.Error{
+			Code: "tracker_project_not_found", Message: fmt.Sprintf("%q is not the address of a project", address), Class: reconcile.ClassWorkflow,
+			Hint: "copy it from the browser: https://github.com/orgs/OWNER/projects/1",
+		}
+	}
+	return kind, login, number, nil
+}
+
+// forBoard returns a query about the project of the workflow, with its variables.
+func (c *Client) forBoard(query string) (string, map[string]any) {
+	kind, login, number, _ := boardAddress(c.o.Project) // New has checked it
+	return strings.ReplaceAll(query, "OWNER(", kind+"("), map[string]any{"login": login, "number": number}
+}
+
+func (c *Client) noBoard() error {
+	return &reconcile.Error{
+		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow, Message: c.scrub("GitHub shows no project " + c.o.Project),
+		Hint: "check the address, and that the token may read projects (read:project)",
+	}
+}
+
+// board reads the issues on the project's board that belong to the repositories of the workflow.
+func (c *Client) board(ctx context.Context) (records []record, me string, err error) {
+	query, vars := c.forBoard(boardQuery)
+	vars["field"] = c.statusField()
+	seen := map[ref]bool{} // an item that moves between two requests is on both pages
+	err = c.pages("items of the project", vars, func() (nodes[json.RawMessage], error) {
+		data, _, err := queryIssues[struct {
+			Viewer viewer `json:"viewer"`
+			Owner  struct {
+				Project *struct {
+					Items nodes[json.RawMessage] `json:"items"`
+				} `json:"projectV2"`
+			} `json:"owner"`
+		}](ctx, c, func() (string, map[string]any) { return query + c.issueFields() + columnFields, vars })
+		switch {
+		case errors.Is(err, errNotFound) || err == nil && data.Owner.Project == nil:
+			return nodes[json.RawMessage]{}, c.noBoard()
+		case err != nil:
+			return nodes[json.RawMessage]{}, err
+		}
+		me = c.me(data.Viewer)
+		for _, raw := range data.Owner.Project.Items.Nodes {
+			r, ours := c.onBoard(raw)
+			if at := (ref{r.Repo, r.Number}); ours && !(seen[at] && r.Number > 0) {
+				seen[at] = true
+				records = append(records, r)
+			}
+		}
+		return data.Owner.Project.Items, nil
+	})
+	return records, me, err
+}
+
+// onBoard reads an item of the board. It is false for what is no issue of the workflow's repositories: pull requests, drafts, issues
+// that the token may not read, or of other repositories.
+func (c *Client) onBoard(raw json.RawMessage) (record, bool) {
+	var content struct {
+		Content json.RawMessage `json:"content"`
+	}
+	var of struct {
+		Repository repositoryName `json:"repository"`
+	}
+	if json.Unmarshal(raw, &content) != nil || json.Unmarshal(content.Content, &of) != nil {
+		return record{}, false
+	}
+	i := slices.IndexFunc(c.o.Repositories, func(r string) bool {
+		return strings.EqualFold(r, of.Repository.Name) || strings.EqualFold(c.present(r), of.Repository.Name)
+	})
+	if i < 0 {
+		return record{}, false
+	}
+	r := fromGraphQL(c.o.Repositories[i], "", content.Content)
+	var item boardItem
+	if err := json.Unmarshal(raw, &item); err != nil && r.Malformed == "" {
+		r = malformed(r.Repo, content.Content, err)
+	}
+	r.item = &item
+	return r, true
+}
+
+// Verify checks that repositories, project, states, labels and assignee exist. It warns about a token that cannot write issues.
+func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
+	var found reconcile.TrackerFindings
+	var labels, logins []string
+	if strings.EqualFold(names.Assignee, "me") {
+		names.Assignee = ""
+	}
+	for i, repo := range c.o.Repositories {
+		project, more, users, err := c.verifyRepository(ctx, repo, names.Assignee, &found.User)
+		if err != nil {
+			return found, err
+		}
+		if i == 0 {
+			found.Project = project
+		}
+		labels, logins = append(labels, more...), append(logins, users...)
+	}
+	states := append([]string{"open", "closed"}, c.o.StateLabels...)
+	if c.o.Project != "" {
+		columns, err := c.verifyBoard(ctx, &found.Project)
+		if err != nil {
+			return found, err
+		}
+		states = append(columns, "open", "closed")
+	} else {
+		found.States = unknown(c.o.StateLabels, labels, labels)
+	}
+	for _, u := range unknown(names.States, states, append(states, labels...)) {
+		if !slices.ContainsFunc(found.States, func(f reconcile.UnknownName) bool { return f.Name == u.Name }) {
+			found.States = append(found.States, u)
+		}
+	}
+	found.Labels = unknown(names.Labels, labels, labels)
+	if list := unknown([]string{names.Assignee}, logins, append(logins, found.User)); names.Assignee != "" && len(list) > 0 {
+		found.Assignee = &list[0]
+	}
+	return found, nil
+}
+
+func unknown(asked, existing, suggest []string) []reconcile.UnknownName {
+	list := []reconcile.UnknownName{}
+	for _, name := range asked {
+		same := func(e string) bool { return reconcile.NormalizeState(e) == reconcile.NormalizeState(name) }
+		if !slices.ContainsFunc(existing, same) && name != "" {
+			list = append(list, reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, suggest)})
+		}
+	}
+	return list
+}
+
+// verifyRepository reads the labels of a repository, and the accounts whose login resembles assignee.
+func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, user *string) (
+	project reconcile.TrackerProject, labels, logins []string, err error,
+) {
+	owner, name, _ := strings.Cut(c.present(repo), "/")
+	vars := map[string]any{"owner": owner, "name": name, "assignee": assignee}
+	err = c.pages("labels of "+repo, vars, func() (page nodes[json.RawMessage], err error) {
+		data, _, err := graphQL[struct {
+			Viewer     viewer `json:"viewer"`
+			Repository *struct {
+				ID        string                 `json:"id"`
+				Name      string                 `json:"nameWithOwner"`
+				URL       string                 `json:"url"`
+				HasIssues bool                   `json:"hasIssuesEnabled"`
+				Labels    nodes[json.RawMessage] `json:"labels"`
+				Users     nodes[account]         `json:"assignableUsers"`
+			} `json:"repository"`
+		}](ctx, c, repositoryQuery, vars)
+		switch {
+		case errors.Is(err, errNotFound) || err == nil && data.Repository == nil:
+			return page, c.noRepository(repo, "")
+		case err != nil:
+			return page, err
+		case !data.Repository.HasIssues:
+			return page, c.noRepository(repo, "its issues are disabled")
+		}
+		r := data.Repository
+		c.rename(repo, r.Name)
+		project = reconcile.TrackerProject{ID: r.ID, Name: r.Name, Slug: repo, URL: r.URL}
+		*user, logins = data.Viewer.Login, nil
+		for _, u := range r.Users.Nodes {
+			logins = append(logins, u.Login)
+		}
+		for _, raw := range r.Labels.Nodes {
+			var l label
+			if json.Unmarshal(raw, &l) == nil {
+				labels = append(labels, l.Name)
+			}
+		}
+		return r.Labels, nil
+	})
+	return project, labels, logins, err
+}
+
+// verifyBoard reads the columns of the project's board.
+func (c *Client) verifyBoard(ctx context.Context, project *reconcile.TrackerProject) (columns []string, err error) {
+	query, vars := c.forBoard(projectQuery)
+	data, _, err := graphQL[struct {
+		Owner struct {
+			Project *struct {
+				ID     string `json:"id"`
+				Title  string `json:"title"`
+				URL    string `json:"url"`
+				Fields nodes[struct {
+					Name    string  `json:"name"` // empty for a field without options
+					Options []label `json:"options"`
+				}] `json:"fields"`
+			} `json:"projectV2"`
+		} `json:"owner"`
+	}](ctx, c, query, vars)
+	switch {
+	case errors.Is(err, errNotFound) || err == nil && data.Owner.Project == nil:
+		return nil, c.noBoard()
+	case err != nil:
+		return nil, err
+	}
+	p := data.Owner.Project
+	*project = reconcile.TrackerProject{ID: p.ID, Name: p.Title, Slug: c.o.Project, URL: p.URL}
+	var fields []string
+	for _, f := range p.Fields.Nodes {
+		if f.Name == c.statusField() {
+			for _, o := range f.Options {
+				columns = append(columns, o.Name)
+			}
+			return columns, nil
+		}
+		if f.Name != "" {
+			fields = append(fields, f.Name)
+		}
+	}
+	return nil, &reconcile.Error{
+		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
+		Message: c.scrub(fmt.Sprintf("the project %s has no field %q with options", c.o.Project, c.statusField())),
+		Hint:    c.scrub("set tracker.provider.status_field to one of these: " + strings.Join(fields, ", ")),
+	}
+}

@@ -1,0 +1,340 @@
+package github
+
+import (
+	"context"
+	_ "embed" // the queries
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// batch is how many issues one request reads by their numbers.
+const batch = 50
+
+// The requests. The fragments that a request uses are appended to it.
+var (
+	//go:embed query/issue_fields.graphql
+	issueFields string
+	// issueFieldsPlain is for servers that do not know dependencies between issues.
+	//go:embed query/issue_fields_plain.graphql
+	issueFieldsPlain string
+	//go:embed query/pull_fields.graphql
+	pullFields string
+	//go:embed query/column.graphql
+	columnFields string
+	//go:embed query/issues.graphql
+	issuesQuery string
+	//go:embed query/board.graphql
+	boardQuery string
+	//go:embed query/repository.graphql
+	repositoryQuery string
+	//go:embed query/project.graphql
+	projectQuery string
+)
+
+type viewer struct {
+	Login string `json:"login"`
+}
+
+// ByIDs implements reconcile.Tracker.
+func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
+	var refs []ref
+	for _, id := range ids {
+		if repo, number, err := c.issueOf(id); err == nil { // another id is not of this project
+			refs = append(refs, ref{repo, number})
+		}
+	}
+	found := make(map[string]reconcile.Issue, len(refs))
+	var gone []ref
+	err := c.read(ctx, refs, true, func(at ref, r *record, me string) error {
+		if r == nil {
+			gone = append(gone, at)
+			return nil
+		}
+		issue := c.issue(*r, me)
+		if issue.Malformed != "" {
+			return c.fail("github_unknown_payload", fmt.Sprintf("issue %q is malformed: %s", issue.ID, issue.Malformed))
+		}
+		found[issue.ID] = issue
+		return nil
+	})
+	if err == nil && len(gone) > 0 {
+		err = c.forget(ctx, gone)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// Find returns the issue that people call GH-12, 12, #12, name-12, owner/name#12, or by its address. The error has the code
+// issue_not_found if there is none.
+func (c *Client) Find(ctx context.Context, name string) (*reconcile.Issue, error) {
+	id, ok := c.idOf(name)
+	if !ok {
+		return nil, c.missing(name)
+	}
+	found, err := c.ByIDs(ctx, []string{id})
+	if err != nil {
+		return nil, err
+	}
+	if issue, there := found[id]; there {
+		return &issue, nil
+	}
+	return nil, c.missing(name)
+}
+
+// ref names an issue.
+type ref struct {
+	repo   string // as in Options.Repositories
+	number int
+}
+
+// read reads issues by their numbers and calls each with every one; with a nil record if there is no such issue. me is the login of
+// the token's account. With pulls it also reads the pull requests of the issues' branches.
+func (c *Client) read(ctx context.Context, refs []ref, pulls bool, each func(at ref, r *record, me string) error) error {
+	refs = slices.Clone(refs)
+	slices.SortFunc(refs, func(a, b ref) int {
+		if a.repo != b.repo {
+			return strings.Compare(a.repo, b.repo)
+		}
+		return a.number - b.number
+	})
+	refs = slices.Compact(refs)
+	var branches map[ref]string
+	if pulls && c.o.Branch != nil && len(refs) > 0 {
+		branches = c.branches(ctx, refs)
+	}
+	for part := range slices.Chunk(refs, batch) {
+		if err := c.readBatch(ctx, part, branches, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbered is the answer of one repository: its name, and by alias its issues (iN) and lists of pull requests (pN).
+type numbered map[string]json.RawMessage
+
+func (c *Client) readBatch(ctx context.Context, refs []ref, branches map[ref]string, each func(at ref, r *record, me string) error) error {
+	var repos []string
+	for _, at := range refs {
+		if !slices.Contains(repos, at.repo) {
+			repos = append(repos, at.repo)
+		}
+	}
+	data, missing, err := queryIssues[map[string]json.RawMessage](ctx, c, func() (string, map[string]any) {
+		return c.numbersQuery(repos, refs, branches)
+	})
+	if err != nil {
+		return err
+	}
+	var me viewer
+	_ = json.Unmarshal((*data)["viewer"], &me)
+	answers := make([]numbered, len(repos))
+	for n, repo := range repos {
+		if err := json.Unmarshal((*data)[fmt.Sprint("r", n)], &answers[n]); err != nil {
+			return c.fail("github_unknown_payload", "the answer contains no repository "+repo)
+		}
+		if answers[n] == nil {
+			return c.noRepository(repo, "")
+		}
+		var name string
+		_ = json.Unmarshal(answers[n]["nameWithOwner"], &name)
+		c.rename(repo, name)
+	}
+	for i, at := range refs {
+		n := slices.Index(repos, at.repo)
+		raw, there := answers[n][fmt.Sprint("i", i)]
+		switch {
+		case string(raw) != "null" && there:
+		case slices.ContainsFunc(missing, func(e graphqlError) bool { return e.at(fmt.Sprint("r", n), fmt.Sprint("i", i)) }):
+			if err := each(at, nil, c.me(me)); err != nil {
+				return err
+			}
+			continue
+		default: // it must not look as if the issue were gone
+			return c.fail("github_unknown_payload", fmt.Sprintf("the answer contains no issue %d of %s", at.number, at.repo))
+		}
+		r := fromGraphQL(at.repo, c.o.Project, raw)
+		if r.Number != at.number && r.Malformed == "" {
+			return c.fail("github_unknown_payload", fmt.Sprintf("the answer contains issue %d of %s instead of %d", r.Number, at.repo, at.number))
+		}
+		r.Number = at.number
+		if pulls, asked := answers[n][fmt.Sprint("p", i)]; asked {
+			r.pullRequest = c.pullRequest(pulls)
+		}
+		if err := each(at, &r, c.me(me)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// me returns the login of the token's account, if the workflow asks for it.
+func (c *Client) me(v viewer) string {
+	if strings.EqualFold(c.o.Assignee, "me") {
+		return v.Login
+	}
+	return ""
+}
+
+// numbersQuery returns the query for issues by their numbers, with its variables.
+func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]string) (string, map[string]any) {
+	vars := map[string]any{}
+	var params []string
+	param := func(name string, value any) string {
+		params, vars[name] = append(params, "$"+name+": String!"), value
+		return "$" + name
+	}
+	fields := "...IssueFields"
+	if c.o.Project != "" {
+		param("field", c.statusField())
+		fields += " projectItems(first: 100) { nodes { ...Column } }"
+	}
+	var body strings.Builder
+	for n, repo := range repos {
+		owner, name, _ := strings.Cut(c.present(repo), "/")
+		fmt.Fprintf(&body, "  r%d: repository(owner: %s, name: %s) {\n    nameWithOwner\n", n,
+			param(fmt.Sprint("owner", n), owner), param(fmt.Sprint("name", n), name))
+		for i, at := range refs {
+			if at.repo != repo {
+				continue
+			}
+			fmt.Fprintf(&body, "    i%d: issue(number: %d) { %s }\n", i, at.number, fields)
+			if branch := branches[at]; branch != "" {
+				fmt.Fprintf(&body, "    p%d: pullRequests(headRefName: %s, first: 5, orderBy: {field: CREATED_AT, direction: DESC}) "+
+					"{ nodes { ...PullFields } }\n", i, param(fmt.Sprint("head", i), branch))
+			}
+		}
+		body.WriteString("  }\n")
+	}
+	query := "query SymphonyNumbers(" + strings.Join(params, ", ") + ") {\n  viewer { login }\n" + body.String() + "}\n" + c.issueFields()
+	if strings.Contains(query, "...Column") {
+		query += columnFields
+	}
+	if strings.Contains(query, "...PullFields") {
+		query += pullFields
+	}
+	return query, vars
+}
+
+// issueFields returns the fragment for issues that the server understands.
+func (c *Client) issueFields() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.plain {
+		return issueFieldsPlain
+	}
+	return issueFields
+}
+
+// queryIssues sends a query that uses IssueFields. If the server does not know dependencies between issues, it asks without them.
+func queryIssues[T any](ctx context.Context, c *Client, build func() (query string, vars map[string]any)) (*T, []graphqlError, error) {
+	for {
+		query, vars := build()
+		data, missing, err := graphQL[T](ctx, c, query, vars)
+		if errors.Is(err, errUnknownField) && !strings.Contains(query, issueFieldsPlain) {
+			c.mu.Lock()
+			c.plain = true
+			c.mu.Unlock()
+			c.warnOnce("this GitHub server does not tell which issues block others: all count as not blocked")
+			continue
+		}
+		return data, missing, err
+	}
+}
+
+// at reports whether an error is about the entity with this path.
+func (e graphqlError) at(path ...string) bool {
+	return slices.EqualFunc(e.Path, path, func(a any, b string) bool { return a == b })
+}
+
+// inPulls reports whether an error is about the pull requests of a branch, which the token may not read.
+func (e graphqlError) inPulls() bool {
+	if len(e.Path) < 2 {
+		return false
+	}
+	alias, _ := e.Path[1].(string)
+	return strings.HasPrefix(alias, "p") && strings.Trim(alias[1:], "0123456789") == ""
+}
+
+func (c *Client) noRepository(repo, said string) error {
+	if said != "" {
+		said = ": " + said
+	}
+	return &reconcile.Error{
+		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
+		Message: c.scrub(fmt.Sprintf("GitHub shows no issues of the repository %q%s", repo, said)),
+		Hint:    "check the name OWNER/NAME, that the repository has issues, and that the token may read it",
+	}
+}
+
+// branches returns the branch of each issue that has one. Of an open issue the record of the last pass is known.
+func (c *Client) branches(ctx context.Context, refs []ref) map[ref]string {
+	known := map[ref]record{}
+	for _, p := range c.remembered(ctx).Repos {
+		for _, r := range p.Issues {
+			known[ref{r.Repo, r.Number}] = r
+		}
+	}
+	branches := map[ref]string{}
+	for _, at := range refs {
+		r, there := known[at]
+		if !there {
+			r = record{Repo: at.repo, Number: at.number}
+		}
+		branches[at] = c.o.Branch(c.issue(r, ""))
+	}
+	return branches
+}
+
+// pullRequest returns the newest pull request of a branch of the repository itself; nil if there is none.
+func (c *Client) pullRequest(raw json.RawMessage) *reconcile.PullRequest {
+	var list nodes[struct {
+		URL     string `json:"url"`
+		State   string `json:"state"`
+		Draft   bool   `json:"isDraft"`
+		Foreign bool   `json:"isCrossRepository"`
+		Review  string `json:"reviewDecision"`
+		Commits nodes[struct {
+			Commit struct {
+				Checks struct {
+					State string `json:"state"`
+				} `json:"statusCheckRollup"`
+			} `json:"commit"`
+		}] `json:"commits"`
+	}]
+	if json.Unmarshal(raw, &list) != nil {
+		c.warnOnce("GitHub's pull requests have an unexpected shape and are ignored")
+		return nil
+	}
+	for _, p := range list.Nodes {
+		if p.Foreign || p.URL == "" {
+			continue
+		}
+		found := reconcile.PullRequest{URL: c.scrub(p.URL), State: strings.ToLower(p.State)}
+		if found.State == "open" && p.Draft {
+			found.State = "draft"
+		}
+		if found.Review = strings.ToLower(p.Review); found.Review == "review_required" {
+			found.Review = "required"
+		}
+		for _, commit := range p.Commits.Nodes {
+			switch commit.Commit.Checks.State {
+			case "SUCCESS":
+				found.Checks = "passed"
+			case "FAILURE", "ERROR":
+				found.Checks = "failed"
+			case "PENDING", "EXPECTED":
+				found.Checks = "pending"
+			}
+		}
+		return &found
+	}
+	return nil
+}
