@@ -114,7 +114,8 @@ var faults = byCode(
 	fault{ClassWorkflow, ClassMachine, "workspace_root_unusable codex_not_found state_conflict"},
 	fault{ClassTracker, ClassTracker, `linear_api_request linear_api_status linear_graphql_errors linear_unknown_payload
 		linear_missing_end_cursor github_api_request github_api_status github_graphql_errors github_unknown_payload
-		answer_too_large tracker_endpoint_invalid tracker_error tracker_rate_limited tracker_unavailable`},
+		answer_too_large tracker_endpoint_invalid tracker_error tracker_rate_limited tracker_unavailable
+		file_read file_malformed file_write`},
 	fault{ClassMachine, ClassMachine, `codex_incompatible sandbox_unavailable agent_auth agent_quota network disk_full login_shell_failed
 		resource_limit state_busy state_corrupt state_dir state_error state_io state_missing state_newer state_outdated state_read
 		state_readonly state_replaced state_unsupported_filesystem state_write`},

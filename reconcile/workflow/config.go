@@ -55,6 +55,8 @@ type Tracker struct {
 	NamedStates []string // the states that the file names, without the defaults
 	CAFile      string
 	ToolScope   string
+	Folder      string   // with the files of the issues, for kind file
+	OtherStates []string // neither active nor terminal states to which agents may move issues, for kind file
 }
 
 // Polling says how often --loop runs a pass (specification 5.3.2).

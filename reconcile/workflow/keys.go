@@ -81,7 +81,7 @@ func Keys() []Key { return keys(&Config{}) }
 // keys returns the table, with pointers into a configuration.
 func keys(c *Config) []Key {
 	return []Key{
-		key("tracker.kind", typeString, "", &c.Tracker.Kind, "the tracker: linear; required").then((*reader).kind),
+		key("tracker.kind", typeString, "", &c.Tracker.Kind, "the tracker: linear or file; required").then((*reader).kind),
 		key("tracker.endpoint", typeURL, "https://api.linear.app/graphql", &c.Tracker.Endpoint,
 			"the tracker's API").then((*reader).endpoint),
 		key("tracker.api_key", typeString, "$"+APIKeyVar, &c.Tracker.APIKey,
@@ -104,6 +104,10 @@ func keys(c *Config) []Key {
 		key("tracker.provider.api_key", typeString, "", nil, "").sameAs("tracker.api_key"),
 		key("tracker.provider.project_slug", typeString, "", nil, "").sameAs("tracker.project_slug").of("linear"),
 		key("tracker.provider.assignee", typeString, "", nil, "").sameAs("tracker.assignee"),
+		key("tracker.provider.path", typePath, "", &c.Tracker.Folder,
+			"the folder with the files of the issues; a relative path starts at WORKFLOW.md; required").of("file").then((*reader).folder),
+		key("tracker.provider.states", typeStrings, "[Human Review]", &c.Tracker.OtherStates,
+			"states to which agents may move their issues, beside active_states and terminal_states").of("file"),
 
 		key("polling.interval_ms", typeMS, "30000", &c.Polling.Interval,
 			"time between passes of tick --loop and of an installed timer").atLeast(1),

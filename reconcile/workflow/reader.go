@@ -8,7 +8,6 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -70,7 +69,8 @@ func (r *frontMatter) load() bool {
 	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
 		return true
 	} else if err != nil {
-		r.fail(CodeParse, at(faultyLine(front, err)), yamlMessage(err), "the front matter is YAML: check indentation, quotes and tabs")
+		line, message := text.YAMLFault(front, err)
+		r.fail(CodeParse, at(line), message, "the front matter is YAML: check indentation, quotes and tabs")
 		return false
 	}
 	if !errors.Is(decoder.Decode(&second), io.EOF) {
@@ -209,29 +209,6 @@ func kindName(n *yaml.Node) string {
 	default:
 		return "a single value"
 	}
-}
-
-// yamlMessage returns the library's message without the library's name and the line.
-func yamlMessage(err error) string {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if rest, ok := strings.CutPrefix(text, "line "); ok {
-		if _, message, ok := strings.Cut(rest, ": "); ok {
-			return message
-		}
-	}
-	return text
-}
-
-// faultyLine finds the line of the front matter, from 0, that a YAML error is about. The library's number is that of an enclosing
-// part, or too small by one, or missing. But the library reads from the start, so that the shortest beginning of the text with
-// the same error ends on the faulty line.
-func faultyLine(text []byte, err error) int {
-	lines := bytes.SplitAfter(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
-	return sort.Search(len(lines)-1, func(n int) bool {
-		var node yaml.Node
-		e := yaml.Unmarshal(bytes.Join(lines[:n+1], nil), &node)
-		return e != nil && yamlMessage(e) == yamlMessage(err)
-	})
 }
 
 // report collects the errors and warnings about a file.

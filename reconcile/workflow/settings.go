@@ -191,6 +191,9 @@ func (r *reader) requiredLabels(field) {
 }
 
 func (r *reader) assignee(f field) {
+	if f.node == nil && r.tracker.name == "file" {
+		r.cfg.Policy.Assignee = "" // the variable is Linear's
+	}
 	if name, isVar := reference(r.cfg.Policy.Assignee); isVar {
 		r.cfg.Policy.Assignee = r.variable(name, AssigneeVar)
 		if r.cfg.Policy.Assignee == "" && f.node != nil {

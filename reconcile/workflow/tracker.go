@@ -22,6 +22,10 @@ var trackers = []tracker{
 		active: []string{"Todo", "In Progress"}, terminal: []string{"Closed", "Cancelled", "Canceled", "Duplicate", "Done"},
 		keyVars: []string{APIKeyVar}, needsKey: true,
 	},
+	{
+		name: "file", title: "the folder",
+		active: []string{"To Do", "Todo", "In Progress"}, terminal: []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"},
+	},
 }
 
 // TrackerKinds are the allowed values of tracker.kind.

@@ -11,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -185,7 +186,7 @@ func (r *reader) passThrough(f field) (json.RawMessage, bool) {
 			return raw, true
 		}
 	}
-	what := yamlMessage(err)
+	what := text.YAMLMessage(err)
 	if strings.Contains(what, "already defined") {
 		what = "a key is given twice"
 	}
@@ -268,6 +269,7 @@ func (r *reader) together() {
 	}
 	r.pullRequests()
 	r.ofKind()
+	r.protectFolder()
 	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
 	codex.StallTimeout = max(0, codex.StallTimeout)
 	if codex.ThreadSandbox == "" {

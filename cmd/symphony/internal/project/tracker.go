@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/tracker/file"
 )
 
 // TrackerOptions say for what an adapter is built.
@@ -29,6 +30,11 @@ type TrackerOptions struct {
 func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.TrackerAdapter, error) {
 	t, readOnly := cfg.Tracker, cfg.Tracker.ToolScope == "read"
 	switch t.Kind {
+	case "file":
+		return file.Adapter(file.Options{
+			Path: t.Folder, Active: cfg.Policy.ActiveStates, Terminal: cfg.Policy.TerminalStates, Others: t.OtherStates,
+			Assignee: cfg.Policy.Assignee, ReadOnly: readOnly, Now: p.Env.Now, Warn: o.Warn,
+		})
 	default:
 		return linear.Adapter(linear.Options{
 			Endpoint: t.Endpoint, APIKey: t.APIKey.Reveal(), KeySource: cfg.KeySource, ProjectSlug: t.ProjectSlug, CAFile: t.CAFile,

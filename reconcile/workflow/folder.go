@@ -1,0 +1,51 @@
+package workflow
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// folder checks provider.path.
+func (r *reader) folder(f field) {
+	switch dir := r.cfg.Tracker.Folder; {
+	case r.tracker.name != "file" || f.node != nil && dir == "": // reported
+	case dir == "":
+		r.invalid(f, "missing", "write the path of a folder with Markdown files, such as backlog/tasks")
+	default:
+		r.place(f, dir, "file "+dir)
+	}
+}
+
+// protectFolder refuses settings that let agents write the folder of the issues: they could answer themselves. It warns if they may
+// write anywhere.
+func (r *reader) protectFolder() {
+	dir := r.cfg.Tracker.Folder
+	if r.tracker.name != "file" || dir == "" {
+		return
+	}
+	overlaps := func(path string) bool { return text.PathInside(path, dir) || text.PathInside(dir, path) }
+	f := r.field("tracker.provider.path")
+	const hint = "keep the issues where agents cannot write"
+	if root := r.cfg.Workspace.Root; overlaps(root) {
+		r.invalid(f, dir+" overlaps workspace.root "+root+", where agents write", hint)
+	}
+	roots := r.cfg.Agent.WritableRoots
+	var policy struct {
+		Type          string   `json:"type"`
+		WritableRoots []string `json:"writableRoots"`
+	}
+	if r.cfg.Codex.TurnSandboxPolicy != nil && json.Unmarshal(r.cfg.Codex.TurnSandboxPolicy, &policy) == nil {
+		roots = slices.Concat(roots, policy.WritableRoots)
+		if policy.Type != "workspaceWrite" && policy.Type != "readOnly" {
+			r.warn(r.field("codex.turn_sandbox_policy"), "agents can write "+dir+", and thereby move and answer every issue")
+		}
+	}
+	for _, root := range roots {
+		if filepath.IsAbs(root) && overlaps(root) {
+			r.invalid(f, dir+" overlaps "+root+", which agents may write", hint)
+		}
+	}
+}

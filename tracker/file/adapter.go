@@ -1,0 +1,249 @@
+// Package file is the adapter to a folder of Markdown files, one for each issue, in the format of Backlog.md.
+//
+// Adapter returns the value that the rest of the program uses. Errors are *reconcile.Error with these codes:
+//
+//	tracker_project_not_found  the folder does not exist, or is no folder
+//	file_read                  the folder or a file in it cannot be read
+//	file_malformed             a file is no issue, or two files have the same id
+//	file_write                 a file cannot be written, or changes again and again
+//	issue_not_found            no file has that id
+//
+// # Decisions
+//
+//   - Every read reads all files: an id is in a file, not in its name. A thousand files take a few hundredths of a second.
+//   - The description is the body without the section of comments, so that a comment is no progress.
+//   - Subfolders, hidden files, other extensions, and Markdown without front matter are no issues. Everything else that looks like an
+//     issue and is none is a skip: a symbolic link, a file of more than 1 MiB, front matter that cannot be read, an id in two files.
+//   - An id that is missing may be in a file that a program is replacing at this moment, or in one that cannot be read. So ByIDs looks
+//     a second time before it says that an issue is gone, and fails if a file is unreadable.
+//   - Beside a folder called tasks, Backlog.md moves finished issues to completed, and discarded ones to archive/tasks. An issue there
+//     is finished, whatever its state says.
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Options configure the adapter.
+type Options struct {
+	Path string // the folder, absolute
+	// Active and Terminal are the states of the workflow. Others are further states to which agents may move their issues.
+	Active, Terminal, Others []string
+	Assignee                 string // tracker.assignee; of several assignees of an issue it is the one that counts
+	ReadOnly                 bool   // the agent's tools change nothing
+	Now                      func() time.Time
+	// Warn receives a message about each value that the adapter ignores; nil discards them.
+	Warn func(string)
+}
+
+// Adapter returns the folder as a tracker. It reads the configuration of Backlog.md, if there is one.
+func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Warn == nil {
+		o.Warn = func(string) {}
+	}
+	t := &tracker{Options: o, settings: readSettings(o.Path)}
+	return &reconcile.TrackerAdapter{
+		Tracker: t, Name: "the folder", Find: t.Find, Comments: t.Comments, Post: t.Post, Edit: t.Edit, Create: t.Create, Verify: t.Verify,
+		Tools: t.tools(),
+	}, nil
+}
+
+type tracker struct {
+	Options
+	settings settings
+}
+
+// Candidates implements reconcile.Tracker: the issues in the given states, the oldest first.
+func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Issue, error) {
+	issues := []reconcile.Issue{}
+	if len(states) == 0 {
+		return issues, nil
+	}
+	all, err := t.read()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all.records {
+		if r.fault != "" || slices.ContainsFunc(states, func(s string) bool { return same(s, r.issue.State) }) {
+			issues = append(issues, t.issue(all, r))
+		}
+	}
+	slices.SortStableFunc(issues, func(a, b reconcile.Issue) int { return created(a).Compare(created(b)) })
+	return issues, nil
+}
+
+func created(i reconcile.Issue) time.Time {
+	if i.CreatedAt == nil {
+		return time.Time{}
+	}
+	return *i.CreatedAt
+}
+
+func same(a, b string) bool { return reconcile.NormalizeState(a) == reconcile.NormalizeState(b) }
+
+// pause is how long a program may take to replace a file.
+const pause = 100 * time.Millisecond
+
+// ByIDs implements reconcile.Tracker.
+func (t *tracker) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == "" })
+	if len(ids) == 0 {
+		return map[string]reconcile.Issue{}, nil
+	}
+	found, complete, err := t.byIDs(ids)
+	if complete {
+		return found, nil
+	}
+	select { // what is missing may be there again
+	case <-time.After(pause):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	found, _, err = t.byIDs(ids)
+	return found, err
+}
+
+// byIDs reads the issues once. complete says that each was found.
+func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complete bool, err error) {
+	all, err := t.read()
+	if err != nil {
+		return nil, false, err
+	}
+	found = make(map[string]reconcile.Issue, len(ids))
+	complete = true
+	for _, id := range ids {
+		switch r := all.byID(id); {
+		case r == nil && all.unreadable != nil:
+			return nil, false, all.unreadable
+		case r == nil || r.issue.ID != id:
+			complete = false
+		case r.fault != "":
+			return nil, false, t.malformed(r)
+		default:
+			found[id] = t.issue(all, r)
+		}
+	}
+	return found, complete, nil
+}
+
+// Find returns the issue with an id or file name, in any case. The error has the code issue_not_found if there is none.
+func (t *tracker) Find(_ context.Context, ref string) (*reconcile.Issue, error) {
+	all, r, err := t.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	issue := t.issue(all, r)
+	return &issue, nil
+}
+
+func (t *tracker) find(ref string) (*folder, *record, error) {
+	all, err := t.read()
+	if err != nil {
+		return nil, nil, err
+	}
+	r := all.byID(ref)
+	if r == nil {
+		base := strings.TrimSuffix(filepath.Base(ref), ".md")
+		i := slices.IndexFunc(all.records, func(r *record) bool { return strings.EqualFold(strings.TrimSuffix(r.name, ".md"), base) })
+		if i < 0 || base == "" {
+			return nil, nil, &reconcile.Error{
+				Code: "issue_not_found", Message: fmt.Sprintf("%s contains no issue %q", t.Path, ref),
+				Hint: "check the id; `symphony issues` lists what the folder contains",
+			}
+		}
+		r = all.records[i]
+	}
+	if r.fault != "" {
+		return nil, nil, t.malformed(r)
+	}
+	return all, r, nil
+}
+
+func (t *tracker) malformed(r *record) error {
+	return &reconcile.Error{
+		Code: "file_malformed", Class: reconcile.ClassTracker, Message: t.Path + ": " + r.fault, Hint: "correct the file, or move it out of the folder",
+	}
+}
+
+// issue completes the issue of a record with what depends on the other records.
+func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
+	issue := r.issue
+	if r.fault != "" {
+		issue.Malformed = r.fault
+		return issue
+	}
+	for _, id := range r.dependencies {
+		ref := reconcile.BlockerRef{ID: &id, Identifier: &id}
+		if b := all.byID(id); b != nil && b.fault == "" {
+			ref = reconcile.BlockerRef{ID: &b.issue.ID, Identifier: &b.issue.Identifier, State: &b.issue.State}
+		}
+		if *ref.ID != issue.ID {
+			issue.BlockedBy = append(issue.BlockedBy, ref)
+		}
+	}
+	if i := slices.IndexFunc(r.assignees, func(name string) bool { return strings.EqualFold(name, bare(t.Assignee)) }); i >= 0 {
+		issue.Assignee = &reconcile.Assignee{ID: t.Assignee}
+	} else if len(r.assignees) > 0 {
+		issue.Assignee = &reconcile.Assignee{ID: r.assignees[0]}
+	}
+	return issue
+}
+
+// Verify checks that the folder can be read, and looks for misspelt names. In a folder of Backlog.md a state exists if its
+// configuration or an issue has it. In another folder any name may be meant, so that only a name that no issue has is reported, and
+// only if it resembles one that an issue has and the workflow does not.
+func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
+	found := reconcile.TrackerFindings{Project: reconcile.TrackerProject{ID: t.Path, Name: t.Path, Slug: t.Path}}
+	all, err := t.read()
+	if err != nil {
+		return found, err
+	}
+	states, labels := slices.Concat(t.settings.Statuses, t.Others), []string{}
+	for _, r := range all.records {
+		states, labels = append(states, r.issue.State), append(labels, r.issue.Labels...)
+	}
+	found.States = unknown(names.States, states, len(t.settings.Statuses) > 0)
+	found.Labels = unknown(names.Labels, labels, false)
+	if strings.EqualFold(names.Assignee, "me") {
+		found.Assignee = &reconcile.UnknownName{Name: names.Assignee}
+	}
+	return found, nil
+}
+
+func unknown(names, known []string, complete bool) (list []reconcile.UnknownName) {
+	others := slices.DeleteFunc(slices.Clone(known), func(k string) bool {
+		return k == "" || slices.ContainsFunc(names, func(n string) bool { return same(n, k) })
+	})
+	for _, name := range names {
+		exists := slices.ContainsFunc(known, func(k string) bool { return same(k, name) })
+		if near := text.Nearest(name, others); !exists && (complete || len(near) > 0) {
+			list = append(list, reconcile.UnknownName{Name: name, Nearest: near})
+		}
+	}
+	return list
+}
+
+// unreadable returns the error of a folder or file that cannot be read.
+func unreadable(path string, err error) error {
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		err = e.Err
+	}
+	return &reconcile.Error{
+		Code: "file_read", Class: reconcile.ClassTracker, Message: path + ": " + err.Error(), Err: err,
+		Hint: "make it readable for the account that symphony runs as; until then nothing is started, stopped or released",
+	}
+}

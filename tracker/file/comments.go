@@ -1,0 +1,230 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// The authors of comments that symphony and agents write.
+const (
+	authorSymphony = "symphony"
+	authorAgent    = "symphony agent"
+)
+
+// The lines that begin and end Backlog.md's section of comments, after the heading.
+const (
+	commentsHeading = "## Comments"
+	commentsBegin   = "<!-- COMMENTS:BEGIN -->"
+	commentsEnd     = "<!-- COMMENTS:END -->"
+)
+
+// comment is one comment in a file.
+type comment struct {
+	id, author string
+	at         time.Time
+	body       string
+	text       span // the lines of the body
+	closed     bool // a line of --- follows
+}
+
+func (c comment) own() bool {
+	return strings.EqualFold(c.author, authorSymphony) || strings.EqualFold(c.author, authorAgent)
+}
+
+// findComments finds the content of the last section of comments after body, and returns the text without that section. Without a
+// section both ends are 0.
+func findComments(content []byte, body int) (section span, rest []byte) {
+	whole, heading, begun, at := span{}, -1, 0, body
+	for line := range bytes.Lines(content[body:]) {
+		switch trimmed := string(bytes.TrimSpace(line)); {
+		case trimmed == commentsHeading:
+			heading = at
+		case trimmed == commentsBegin && heading >= 0:
+			begun = at + len(line)
+		case trimmed == commentsEnd && begun > 0:
+			section, whole = span{begun, at}, span{heading, at + len(line)}
+			heading, begun = -1, 0
+		case trimmed != "" && begun == 0:
+			heading = -1
+		}
+		at += len(line)
+	}
+	if section.end == 0 {
+		return section, content[body:]
+	}
+	return section, slices.Concat(content[body:whole.start], content[whole.end:])
+}
+
+// parseComments reads the comments of an issue, in their order. Backlog.md writes no seconds, and people may write no time at all:
+// a comment is at least a millisecond later than the one before it.
+func parseComments(content []byte, section span, issue string) (list []comment) {
+	var c *comment // the current one
+	created, seen := "", map[string]int{}
+	at, text := section.start, false
+	for line := range bytes.Lines(content[section.start:section.end]) {
+		key, value, _ := strings.Cut(strings.TrimSpace(string(line)), ":")
+		at += len(line)
+		if c == nil && key != "" {
+			c, created = &comment{at: time.Unix(0, 0).UTC()}, ""
+		}
+		switch {
+		case key == fence && !text:
+			text, c.text = true, span{at, at}
+		case key == fence && commentEnds(content[at:section.end]):
+			c.closed = true
+			list = append(list, c.complete(content, list))
+			c, text = nil, false
+		case text:
+			c.text.end = at
+		case strings.EqualFold(key, "author"):
+			c.author = strings.TrimSpace(value)
+		case strings.EqualFold(key, "created"):
+			created = strings.TrimSpace(value)
+			if t := timestamp(created); t != nil {
+				c.at = t.Truncate(time.Millisecond)
+			}
+		}
+		if text && c.id == "" {
+			c.id = issue + " " + created
+			if seen[created]++; seen[created] > 1 {
+				c.id += fmt.Sprintf("#%d", seen[created])
+			}
+		}
+	}
+	if text {
+		list = append(list, c.complete(content, list))
+	}
+	return list
+}
+
+// commentEnds reports whether what follows a line of --- is no further text of the comment.
+func commentEnds(rest []byte) bool {
+	rest = bytes.TrimSpace(rest)
+	return len(rest) == 0 || commentHead.Match(rest)
+}
+
+var commentHead = regexp.MustCompile(`^(?i:author|created|index):`)
+
+// complete sets what depends on the whole comment and those before it.
+func (c *comment) complete(content []byte, before []comment) comment {
+	body := strings.ReplaceAll(string(content[c.text.start:c.text.end]), "\r\n", "\n")
+	c.body = strings.ToValidUTF8(strings.TrimSpace(body), "?")
+	if n := len(before); n > 0 && !c.at.After(before[n-1].at) {
+		c.at = before[n-1].at.Add(time.Millisecond)
+	}
+	return *c
+}
+
+// Comments returns the comments made after since, the newest first.
+func (t *tracker) Comments(_ context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
+	_, r, err := t.find(issueID)
+	if err != nil {
+		return nil, err
+	}
+	list := []reconcile.Comment{}
+	for _, c := range slices.Backward(r.comments) {
+		if c.at.After(since) {
+			list = append(list, c.public())
+		}
+	}
+	return list, nil
+}
+
+func (c comment) public() reconcile.Comment {
+	out := reconcile.Comment{ID: c.id, Author: c.author, Own: c.own(), Body: c.body, CreatedAt: c.at}
+	if name := bare(c.author); name != "" {
+		out.AuthorIDs = []string{name, "@" + name}
+	}
+	return out
+}
+
+// Post writes a comment of symphony's at the end of an issue's comments.
+func (t *tracker) Post(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
+	return t.post(ctx, issueID, authorSymphony, body)
+}
+
+func (t *tracker) post(ctx context.Context, issueID, author, body string) (reconcile.Comment, error) {
+	var posted reconcile.Comment
+	err := t.change(ctx, issueID, func(r *record, content []byte) ([]byte, error) {
+		next := addComment(content, r.comments, author, body, t.Now())
+		made := t.parse(r.name, next)
+		if made == nil || len(made.comments) != len(r.comments)+1 {
+			return nil, t.unwritable(r.name, "its comments cannot be read after the change")
+		}
+		posted = made.comments[len(r.comments)].public()
+		return next, nil
+	})
+	return posted, err
+}
+
+// Edit replaces the text of a comment that Post or an agent has written.
+func (t *tracker) Edit(ctx context.Context, issueID, commentID, body string) error {
+	return t.change(ctx, issueID, func(r *record, content []byte) ([]byte, error) {
+		i := slices.IndexFunc(r.comments, func(c comment) bool { return c.id == commentID && c.own() })
+		if i < 0 {
+			return nil, &reconcile.Error{
+				Code: "issue_not_found", Message: fmt.Sprintf("%s: symphony has no comment %q there", r.name, commentID),
+				Hint: "nothing to do: the comment was deleted",
+			}
+		}
+		at := r.comments[i].text
+		return slices.Concat(content[:at.start], lines(plain(body)+"\n", newline(content)), content[at.end:]), nil
+	})
+}
+
+// addComment returns the file with a comment at the end of its comments.
+func addComment(content []byte, before []comment, author, body string, now time.Time) []byte {
+	block := fmt.Sprintf("author: %s\ncreated: %s\n%s\n%s\n%s\n", author, now.UTC().Format("2006-01-02T15:04:05.000Z"), fence, plain(body), fence)
+	front, _, _ := split(content)
+	section, _ := findComments(content, front.end)
+	eol := newline(content)
+	if section.end == 0 {
+		block = "\n" + commentsHeading + "\n\n" + commentsBegin + "\n" + block + commentsEnd + "\n"
+		if !bytes.HasSuffix(content, []byte("\n")) {
+			block = "\n" + block
+		}
+		return slices.Concat(content, lines(block, eol))
+	}
+	if n := len(before); n > 0 && !before[n-1].closed {
+		block = fence + "\n\n" + block
+	} else if n > 0 {
+		block = "\n" + block
+	}
+	return slices.Concat(content[:section.end], lines(block, eol), content[section.end:])
+}
+
+// newline returns the end of the file's first line.
+func newline(content []byte) string {
+	if i := bytes.IndexByte(content, '\n'); i > 0 && content[i-1] == '\r' {
+		return "\r\n"
+	}
+	return "\n"
+}
+
+func lines(text, eol string) []byte { return []byte(strings.ReplaceAll(text, "\n", eol)) }
+
+var sectionMark = regexp.MustCompile(`(?i)<!--(\s*(?:COMMENTS?|SECTION|AC|DOD)\b)`)
+
+// plain returns a text that neither ends the comment nor is a mark of Backlog.md, so that an agent can write nothing else.
+func plain(body string) string {
+	body = strings.Map(func(c rune) rune {
+		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
+			return -1
+		}
+		return c
+	}, strings.ToValidUTF8(body, "?"))
+	list := strings.Split(strings.TrimSpace(body), "\n")
+	for i, line := range list {
+		if strings.Trim(strings.TrimSpace(line), "\ufeff") == fence {
+			list[i] = "- - -"
+		}
+	}
+	return sectionMark.ReplaceAllString(strings.Join(list, "\n"), "&lt;!--$1")
+}

@@ -1,0 +1,223 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// maxFile bounds a file, in bytes.
+const maxFile = 1 << 20
+
+// folder is what a read has found.
+type folder struct {
+	records []*record // sorted by name, with numbers in their order
+	ids     map[string]*record
+	// finished reads the issues in Backlog.md's other folders, once.
+	finished   func() map[string]*record
+	unreadable error // of the first file that could not be read; nil if there is none
+}
+
+// byID returns the record with an id in any case; nil if there is none.
+func (f *folder) byID(id string) *record {
+	id = key(id)
+	if r := f.ids[id]; r != nil {
+		return r
+	}
+	return f.finished()[id]
+}
+
+func key(id string) string { return strings.ToLower(strings.TrimSpace(id)) }
+
+// read reads the folder.
+func (t *tracker) read() (*folder, error) {
+	f := &folder{ids: map[string]*record{}}
+	records, err := t.readDir(t.Path, f)
+	if err != nil {
+		return nil, folderError(t.Path, err)
+	}
+	slices.SortFunc(records, func(a, b *record) int { return natural(a.name, b.name) })
+	for _, r := range records {
+		id := key(r.issue.ID)
+		other := f.ids[id]
+		if other == nil {
+			f.ids[id] = r
+			f.records = append(f.records, r)
+			continue
+		}
+		*other = *unusable(other.name, fmt.Sprintf("%s has the same id, %s", r.name, other.issue.ID))
+		other.issue = identity(r.issue.ID)
+	}
+	var finished map[string]*record
+	f.finished = func() map[string]*record {
+		if finished == nil {
+			finished = t.readFinished(f)
+		}
+		return finished
+	}
+	return f, nil
+}
+
+func folderError(path string, err error) error {
+	what := "does not exist"
+	if info, e := os.Stat(path); e == nil && !info.IsDir() {
+		what = "is no folder"
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return unreadable(path, err)
+	}
+	return &reconcile.Error{
+		Code: "tracker_project_not_found", Message: path + " " + what,
+		Hint: "create it, or correct tracker.provider.path; until then no run is stopped and no issue is released",
+	}
+}
+
+// finishedFolders are beside a folder called tasks.
+var finishedFolders = []string{"completed", "archive/tasks"}
+
+// readFinished reads the issues that Backlog.md has moved away.
+func (t *tracker) readFinished(f *folder) map[string]*record {
+	found := map[string]*record{}
+	if filepath.Base(t.Path) != "tasks" {
+		return found
+	}
+	for _, name := range finishedFolders {
+		records, err := t.readDir(filepath.Join(filepath.Dir(t.Path), name), f)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			f.unreadable = unreadable(filepath.Join(filepath.Dir(t.Path), name), err)
+		}
+		for _, r := range records {
+			if r.fault != "" || found[key(r.issue.ID)] != nil {
+				continue
+			}
+			r.issue.Archived = true
+			if len(t.Terminal) > 0 && !slices.ContainsFunc(t.Terminal, func(s string) bool { return same(s, r.issue.State) }) {
+				r.issue.State = t.Terminal[0]
+			}
+			found[key(r.issue.ID)] = r
+		}
+	}
+	return found
+}
+
+// readDir reads the issues in a directory. Files that vanish are left out. f gets the error of a file that cannot be read.
+func (t *tracker) readDir(dir string, f *folder) (records []*record, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasPrefix(name, ".") || filepath.Ext(name) != ".md" {
+			continue
+		}
+		switch e.Type() {
+		case 0:
+		case fs.ModeSymlink:
+			records = append(records, unusable(name, "a symbolic link, which is not followed"))
+			continue
+		default:
+			continue
+		}
+		content, info, err := readFile(root, name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			f.unreadable = unreadable(filepath.Join(dir, name), err)
+			records = append(records, unusable(name, "cannot be read"))
+		case info.Mode().IsRegular():
+			if r := t.parse(name, content); r != nil {
+				r.issue.NativeRef = map[string]any{"file": filepath.Join(dir, name)}
+				r.modified(info.ModTime())
+				records = append(records, r)
+			}
+		}
+	}
+	return records, nil
+}
+
+func unusable(name, why string) *record {
+	return &record{name: name, issue: identity(strings.TrimSuffix(name, ".md")), fault: name + ": " + why}
+}
+
+// readFile reads a file, and a byte more than maxFile at most. It does not wait for the writer of a pipe.
+func readFile(root *os.Root, name string) ([]byte, fs.FileInfo, error) {
+	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, info, err
+	}
+	content, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	return content, info, err
+}
+
+// natural compares names, numbers in them by their value.
+func natural(a, b string) int {
+	for a != "" && b != "" {
+		x, y := digits(a), digits(b)
+		if x == 0 || y == 0 {
+			if a[0] != b[0] {
+				return int(a[0]) - int(b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		n, m := strings.TrimLeft(a[:x], "0"), strings.TrimLeft(b[:y], "0")
+		if len(n) != len(m) {
+			return len(n) - len(m)
+		}
+		if c := strings.Compare(n, m); c != 0 {
+			return c
+		}
+		a, b = a[x:], b[y:]
+	}
+	return len(a) - len(b)
+}
+
+// digits counts the digits at the beginning.
+func digits(s string) int {
+	return len(s) - len(strings.TrimLeft(s, "0123456789"))
+}
+
+// settings are the values of Backlog.md's configuration that matter here.
+type settings struct {
+	Statuses      []string `yaml:"statuses"`
+	DefaultStatus string   `yaml:"default_status"`
+	Prefix        string   `yaml:"task_prefix"`
+	Digits        int      `yaml:"zero_padded_ids"`
+}
+
+// readSettings reads Backlog.md's configuration, which is beside the folder tasks, or in the directory of the project above. What
+// cannot be read has no value.
+func readSettings(path string) (s settings) {
+	if filepath.Base(path) != "tasks" {
+		return s
+	}
+	content, err := os.ReadFile(filepath.Join(filepath.Dir(path), "config.yml"))
+	for dir := path; err != nil && dir != filepath.Dir(dir); {
+		dir = filepath.Dir(dir)
+		content, err = os.ReadFile(filepath.Join(dir, "backlog.config.yml"))
+	}
+	if err != nil || yaml.Unmarshal(content, &s) != nil {
+		return settings{}
+	}
+	return s
+}

@@ -1,0 +1,300 @@
+package file
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// record is the content of one file.
+type record struct {
+	name         string // of the file
+	issue        reconcile.Issue
+	dependencies []string
+	assignees    []string
+	comments     []comment
+	state        *yaml.Node
+	fault        string // why it is no issue, with file and line; empty if it is one
+}
+
+// span is a part of a file, in bytes.
+type span struct{ start, end int }
+
+func identity(id string) reconcile.Issue { return reconcile.Issue{ID: id, Identifier: id} }
+
+// fence is the line before and after the front matter.
+const fence = "---"
+
+// split finds the front matter, as it is between its fences; begun is false if the file has none, and closed if it has no end.
+func split(content []byte) (front span, begun, closed bool) {
+	at := 0
+	if bytes.HasPrefix(content, []byte("\ufeff")) {
+		at = 3
+	}
+	for line := range bytes.Lines(content[at:]) {
+		isFence := string(bytes.TrimRight(line, " \t\r\n")) == fence
+		switch {
+		case !begun && !isFence:
+			return front, false, false
+		case !begun:
+			begun, front.start = true, at+len(line)
+		case isFence:
+			front.end = at
+			return front, true, true
+		}
+		at += len(line)
+	}
+	return front, begun, false
+}
+
+// parse reads a file. It returns nil if that is no issue and does not look like one.
+func (t *tracker) parse(name string, content []byte) *record {
+	r := &record{name: name, issue: identity(strings.TrimSuffix(name, ".md"))}
+	front, begun, closed := split(content)
+	if !begun {
+		return nil
+	}
+	failed := func(line int, format string, args ...any) *record {
+		if m := idLine.FindSubmatch(content); m != nil {
+			r.issue = identity(strings.Trim(string(m[1]), `'" `))
+		}
+		r.fault = fmt.Sprintf("%s:%d: ", name, line) + fmt.Sprintf(format, args...)
+		return r
+	}
+	switch {
+	case len(content) > maxFile:
+		return failed(1, "the file is larger than 1 MiB")
+	case !closed:
+		return failed(1, "the front matter has no end: a line of ---")
+	}
+	doc, err := decode(content[front.start:front.end])
+	if err != nil {
+		line, message := text.YAMLFault(content[front.start:front.end], err)
+		return failed(line+2, "%s", message)
+	}
+	f := fields{t: t, name: name, values: map[string]*yaml.Node{}}
+	if len(doc.Content) > 0 {
+		root := doc.Content[0]
+		if root.Kind != yaml.MappingNode {
+			return failed(root.Line+1, "the front matter is no map of keys")
+		}
+		for i := 0; i+1 < len(root.Content); i += 2 {
+			f.values[root.Content[i].Value] = root.Content[i+1]
+		}
+	}
+	if id := f.text("id"); id != "" {
+		r.issue = identity(id)
+	}
+	r.fill(f, content, front.end)
+	for _, required := range []struct{ key, value string }{{"title", r.issue.Title}, {"status", r.issue.State}} {
+		node := f.get(required.key)
+		switch {
+		case node != nil && node.Kind != yaml.ScalarNode:
+			return failed(node.Line+1, "%s is no text", required.key)
+		case required.value == "" && node != nil:
+			return failed(node.Line+1, "%s is empty", required.key)
+		case required.value == "":
+			return failed(1, "%s is missing", required.key)
+		}
+	}
+	return r
+}
+
+// idLine finds the id in front matter that cannot be read.
+var idLine = regexp.MustCompile(`(?m)^id:[ \t]*(\S.*?)[ \t]*\r?$`)
+
+// fill sets what the front matter and the body say. body is where the last line of the front matter begins.
+func (r *record) fill(f fields, content []byte, body int) {
+	i := &r.issue
+	i.Title, i.State, i.Priority = f.text("title"), f.text("status"), f.priority()
+	i.CreatedAt, i.UpdatedAt = timestamp(f.text("created_date")), timestamp(f.text("updated_date"))
+	i.Labels = []string{}
+	for _, label := range f.list("labels") {
+		if label = strings.ToLower(label); !slices.Contains(i.Labels, label) {
+			i.Labels = append(i.Labels, label)
+		}
+	}
+	i.BlockedBy = []reconcile.BlockerRef{}
+	r.dependencies = f.list("dependencies")
+	for _, name := range f.list("assignee") {
+		r.assignees = append(r.assignees, bare(name))
+	}
+	r.state = f.get("status")
+	if i := bytes.IndexByte(content[body:], '\n'); i >= 0 {
+		body += i + 1
+	} else {
+		body = len(content)
+	}
+	section, rest := findComments(content, body)
+	r.comments = parseComments(content, section, i.ID)
+	if n := len(r.comments); n > 0 {
+		i.LastCommentAt = &r.comments[n-1].at
+	}
+	rest = bytes.TrimSpace(marks.ReplaceAll(bytes.ReplaceAll(rest, []byte("\r\n"), []byte("\n")), nil))
+	if len(rest) > 0 {
+		description := strings.ToValidUTF8(string(rest), "?")
+		i.Description = &description
+	}
+}
+
+// marks are the lines by which Backlog.md finds the sections of a body.
+var marks = regexp.MustCompile(`(?m)^<!-- (?:SECTION:\w+|AC|DOD):(?:BEGIN|END) -->\n?`)
+
+// modified says when the file was written, which may be later than its own date, because people forget that.
+func (r *record) modified(at time.Time) {
+	at = at.UTC()
+	for _, t := range []*time.Time{r.issue.CreatedAt, r.issue.UpdatedAt} {
+		if t != nil && t.After(at) {
+			at = *t
+		}
+	}
+	r.issue.UpdatedAt = &at
+}
+
+// locate returns where the value of a node of the front matter is; its end is 0 if the value is not plainly on one line.
+func locate(content []byte, node *yaml.Node) span {
+	front, _, _ := split(content)
+	at := front.start
+	for range node.Line - 1 {
+		at += bytes.IndexByte(content[at:], '\n') + 1
+	}
+	for range node.Column - 1 {
+		_, size := utf8.DecodeRune(content[at:])
+		at += size
+	}
+	rest, written := string(content[at:front.end]), ""
+	switch node.Style {
+	case 0:
+		written = node.Value
+	case yaml.SingleQuotedStyle:
+		written = "'" + strings.ReplaceAll(node.Value, "'", "''") + "'"
+	case yaml.DoubleQuotedStyle:
+		written = doubleQuoted.FindString(rest)
+	}
+	if written == "" || !strings.HasPrefix(rest, written) {
+		return span{}
+	}
+	return span{at, at + len(written)}
+}
+
+var doubleQuoted = regexp.MustCompile(`^"(?:[^"\\\n]|\\.)*"`)
+
+// fields are the values of the front matter.
+type fields struct {
+	t      *tracker
+	name   string
+	values map[string]*yaml.Node
+}
+
+// otherNames are keys that may be used instead of those of Backlog.md.
+var otherNames = map[string][]string{
+	"status": {"state"}, "dependencies": {"blocked_by"}, "assignee": {"assignees"},
+	"created_date": {"created_at"}, "updated_date": {"updated_at"},
+}
+
+func (f fields) get(key string) *yaml.Node {
+	for _, name := range append([]string{key}, otherNames[key]...) {
+		node := f.values[name]
+		if node != nil && node.Kind == yaml.AliasNode {
+			node = node.Alias
+		}
+		if node != nil && node.Tag != "!!null" {
+			return node
+		}
+	}
+	return nil
+}
+
+func (f fields) text(key string) string {
+	node := f.get(key)
+	if node == nil || node.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return strings.TrimSpace(node.Value)
+}
+
+// list returns the items of a list, or of a text with commas.
+func (f fields) list(key string) (items []string) {
+	node := f.get(key)
+	switch {
+	case node == nil:
+	case node.Kind == yaml.ScalarNode:
+		items = strings.Split(node.Value, ",")
+	case node.Kind == yaml.SequenceNode:
+		for _, item := range node.Content {
+			items = append(items, item.Value)
+		}
+	default:
+		f.ignored(key, node)
+	}
+	for i := range items {
+		items[i] = strings.TrimSpace(items[i])
+	}
+	return slices.DeleteFunc(items, func(s string) bool { return s == "" })
+}
+
+// priorities are the words for priorities, of which 1 is the most urgent.
+var priorities = map[string]int{
+	"urgent": 1, "critical": 1, "highest": 1, "high": 2, "medium": 3, "normal": 3, "low": 4, "lowest": 4, "none": 0,
+}
+
+func (f fields) priority() *int {
+	word := f.text("priority")
+	if n, known := priorities[strings.ToLower(word)]; known {
+		return &n
+	}
+	n, err := strconv.Atoi(word)
+	if err == nil {
+		return &n
+	}
+	if node := f.get("priority"); node != nil && node.Value != "" {
+		f.ignored("priority", node)
+	}
+	return nil
+}
+
+func (f fields) ignored(key string, node *yaml.Node) {
+	f.t.Warn(fmt.Sprintf("%s:%d: %s cannot be read and is ignored", f.name, node.Line+1, key))
+}
+
+// bare returns a user name without the @ before it.
+func bare(name string) string { return strings.TrimPrefix(strings.TrimSpace(name), "@") }
+
+// timestamp parses a time, which is in UTC unless it says otherwise, as Backlog.md writes it; nil for anything else.
+func timestamp(s string) *time.Time {
+	for _, layout := range []string{time.RFC3339Nano, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil {
+			t = t.UTC()
+			return &t
+		}
+	}
+	return nil
+}
+
+// userLine is a line with names of users, which Backlog.md also reads without quotes.
+var (
+	userLine = regexp.MustCompile(`(?m)^(?:assignees?|reporter):.*$`)
+	userName = regexp.MustCompile(`([\s\[,])(@[\w./-]+)`)
+)
+
+// decode parses front matter.
+func decode(front []byte) (doc yaml.Node, err error) {
+	if err = yaml.Unmarshal(front, &doc); err == nil || !userLine.Match(front) {
+		return doc, err
+	}
+	quoted := userLine.ReplaceAllFunc(front, func(line []byte) []byte { return userName.ReplaceAll(line, []byte(`$1"$2"`)) })
+	if yaml.Unmarshal(quoted, &doc) == nil {
+		return doc, nil
+	}
+	return doc, err
+}
