@@ -16,6 +16,7 @@ import (
 const (
 	FailCredentials = "bad-credentials" // 401
 	FailForbidden   = "forbidden"       // 403: the token lacks a permission
+	FailScope       = "scope"           // the token may not read projects
 	FailNotFound    = "not-found"       // 404: the token may not know the repository
 	FailRateLimit   = "rate-limit"      // 403 with nothing remaining until Reset
 	FailSecondary   = "secondary-limit" // 403, or Status, with RetryAfter
@@ -30,7 +31,7 @@ const (
 )
 
 var failKinds = []string{
-	FailCredentials, FailForbidden, FailNotFound, FailRateLimit, FailSecondary, FailDown, FailHTML, FailClose, FailCut, FailHang,
+	FailCredentials, FailForbidden, FailScope, FailNotFound, FailRateLimit, FailSecondary, FailDown, FailHTML, FailClose, FailCut, FailHang,
 	FailSlow, FailMalformed, FailHideNext,
 }
 
@@ -75,6 +76,7 @@ func (s *Server) ClearFailures() {
 	defer s.mu.Unlock()
 	s.failures, s.hide = nil, false
 	s.rest.renew(s.now())
+	s.points.renew(s.now())
 }
 
 // nextFailure returns the failure that applies to a request, and counts it; nil for none.
@@ -102,15 +104,26 @@ func (c *call) instead(f *Failure) (answer, bool) {
 		return answer{}, false
 	}
 	const unicorn = "<!DOCTYPE html>\n<html><head><title>Unicorn! &middot; GitHub</title></head></html>\n"
+	if f.Kind == FailRateLimit {
+		a := c.allowance()
+		a.left, a.reset = 0, time.Unix(cmp.Or(f.Reset, 2_000_000_000), 0)
+	}
+	if f.Kind == FailScope {
+		c.header.Set("X-OAuth-Scopes", "repo")
+	}
+	if c.isGraphQL() {
+		if out, ordered := c.refusal(f); ordered || c.hidden {
+			return out, ordered
+		}
+	}
 	switch f.Kind {
 	case FailCredentials:
 		return badTokens, true
 	case FailForbidden:
 		return problem(http.StatusForbidden, "Resource not accessible by personal access token"), true
-	case FailNotFound:
+	case FailNotFound, FailScope:
 		return missing, true
 	case FailRateLimit:
-		c.rest.left, c.rest.reset = 0, time.Unix(cmp.Or(f.Reset, 2_000_000_000), 0)
 		return exhausted, true
 	case FailSecondary:
 		if f.RetryAfter >= 0 {

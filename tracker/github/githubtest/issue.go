@@ -208,11 +208,23 @@ func (s *Server) Edit(ref string, change func(*Issue)) error {
 	})
 }
 
-// Move closes or opens an issue, or opens it with a label instead of all StateLabels that it has.
+// Move closes or opens an issue; opens it in a column of the board; or opens it with a label instead of all StateLabels that it has.
 func (s *Server) Move(ref, state string) error {
+	column := false
+	err := s.onIssue(ref, func(i *Issue) error {
+		if column = s.board.column(state) >= 0; column {
+			s.place(i, state)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	return s.Edit(ref, func(i *Issue) {
 		if i.State = "open"; state == "open" || state == "closed" {
 			i.State = state
+		}
+		if state == i.State || column {
 			return
 		}
 		i.Labels = append(slices.DeleteFunc(i.Labels, s.isState), state)
@@ -223,8 +235,18 @@ func (s *Server) isState(label string) bool {
 	return slices.ContainsFunc(s.StateLabels, func(l string) bool { return strings.EqualFold(l, label) })
 }
 
-// State returns the state of an issue: closed, the first of StateLabels that it has, or open.
+// State returns the state of an issue: closed, its column on the board, the first of StateLabels that it has, or open.
 func (s *Server) State(ref string) (string, error) {
+	column := ""
+	err := s.onIssue(ref, func(i *Issue) error {
+		if s.board != nil && i.State == "open" && s.board.find(i) != nil {
+			column = s.board.find(i).column
+		}
+		return nil
+	})
+	if column != "" || err != nil {
+		return column, err
+	}
 	i, err := s.Issue(ref)
 	if n := slices.IndexFunc(i.Labels, s.isState); err == nil && i.State == "open" && n >= 0 {
 		return i.Labels[n], nil

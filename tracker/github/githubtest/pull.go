@@ -16,7 +16,7 @@ type Pull struct {
 	State                           string // open or closed
 	Title, Body, Branch, Base, From string // From is the token of the account that opened it
 	Commit                          string // the last one while it was open
-	Merged                          bool
+	Merged, Draft                   bool
 	Review                          string // GitHub's decision: APPROVED, CHANGES_REQUESTED, REVIEW_REQUIRED or empty
 	Checks                          string // GitHub's state of all checks: SUCCESS, FAILURE, PENDING, ERROR, EXPECTED or empty
 }
@@ -138,7 +138,7 @@ func (c *call) pullObject(p *pull) object {
 	links := object{}
 	o := object{
 		"id": p.issue.ID, "node_id": nodeID("PR", p.issue.ID), "number": p.Number, "state": p.State, "title": p.Title, "body": p.Body,
-		"draft": false, "locked": false, "html_url": html, "url": url, "issue_url": issue, "diff_url": html + ".diff",
+		"draft": p.Draft, "locked": false, "html_url": html, "url": url, "issue_url": issue, "diff_url": html + ".diff",
 		"patch_url": html + ".patch", "comments_url": issue + "/comments", "commits_url": url + "/commits",
 		"review_comments_url": url + "/comments", "review_comment_url": r.url() + "/pulls/comments{/number}",
 		"statuses_url": r.url() + "/statuses/" + p.Commit, "head": side(p.Branch, p.Commit), "base": side(p.Base, ""),

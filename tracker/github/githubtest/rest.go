@@ -20,7 +20,7 @@ type route struct {
 // routes are what the server answers; the first that matches wins.
 var routes = []route{
 	{"GET", "/", (*call).root},
-	{"POST", "/graphql", (*call).login},
+	{"POST", "/graphql", (*call).graphQL},
 	{"GET", "/user", (*call).viewer},
 	{"GET", "/rate_limit", (*call).rateLimit},
 	{"GET", "REPO", (*call).getRepository},
@@ -132,17 +132,11 @@ func ok(body any) answer { return answer{http.StatusOK, body} }
 
 func (c *call) root() answer { return ok(object{}) }
 
-// login answers the question of gh for its login, by GraphQL.
-func (c *call) login() answer { return ok(object{"data": object{"viewer": object{"login": c.user}}}) }
-
 func (c *call) viewer() answer { return ok(c.viewerObject(c.user)) }
 
 func (c *call) rateLimit() answer {
 	c.rest.left++ // it is free
-	resources := object{}
-	for _, name := range []string{"core", "search", "graphql"} {
-		resources[name] = c.rest.object()
-	}
+	resources := object{"core": c.rest.object(), "search": c.rest.object(), "graphql": c.points.object()}
 	return ok(object{"resources": resources, "rate": c.rest.object()})
 }
 

@@ -4,7 +4,7 @@
 // github.localhost.
 //
 // A request is logged, made to fail if a test ordered that (failure.go), authenticated, counted against an allowance and answered:
-// rest.go has the routes, issue.go, pull.go and repository.go what they answer. An answer to GET has an ETag, and a repeated
+// rest.go has the routes, issue.go, pull.go and repository.go what they answer, graphql.go and board.go the GraphQL API. An answer to GET has an ETag, and a repeated
 // request is answered 304, which costs nothing.
 package githubtest
 
@@ -35,6 +35,9 @@ type Server struct {
 	// StateLabels are labels that exclude each other: Move replaces one by another.
 	StateLabels []string
 	Now         func() time.Time // of the data and the allowance; time.Now if nil
+	// NoDependencies: GraphQL does not know which issues block others, as on older servers of GitHub Enterprise.
+	NoDependencies bool
+	NoIssues       bool // the repositories have no issues
 
 	http *httptest.Server
 	ctx  context.Context //nolint:containedctx // the server's life
@@ -46,8 +49,10 @@ type Server struct {
 	comment  int // how many comments were made, for ids that tests can predict
 	log      []Request
 	failures []*Failure
-	rest     allowance
-	hide     bool // the next list of pull requests is empty
+	rest     allowance // of the REST API
+	points   allowance // of the GraphQL API
+	board    *board    // nil for none
+	hide     bool      // the next list of pull requests is empty
 }
 
 // Request is one request that was received.
@@ -69,8 +74,9 @@ func (s *Server) Start() {
 	}
 	s.Users = append(s.Users, "ann", "kim")[:max(2, len(s.Users))]
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.rest = allowance{name: "core", limit: 5000}
+	s.rest, s.points = allowance{name: "core", limit: 5000}, allowance{name: "graphql", limit: 5000}
 	s.rest.renew(s.now())
+	s.points.renew(s.now())
 	s.AddRepository(s.Repository)
 	s.http = httptest.NewServer(s)
 }
@@ -98,11 +104,11 @@ func (s *Server) ClearLog() {
 	s.log = nil
 }
 
-// SetRemaining sets the rest of the allowance.
+// SetRemaining sets the rest of both allowances.
 func (s *Server) SetRemaining(requests int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rest.left = requests
+	s.rest.left, s.points.left = requests, requests
 }
 
 // now is the time, in seconds as all times of GitHub.
@@ -155,6 +161,7 @@ type call struct {
 	user   string // the login
 	repo   *repository
 	issue  *Issue
+	hidden bool // the token may see no repository
 }
 
 // answer is an answer with a body that becomes JSON; a string is sent as it is, and nil sends nothing.
@@ -218,7 +225,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // respond returns the body of the answer to a request, its status, and whether the connection is to be cut.
 func (c *call) respond(f func(*call) answer, failure *Failure) (data []byte, status int, cut bool) {
 	if out, ordered := c.instead(failure); ordered {
-		c.rest.write(c.header)
+		c.allowance().write(c.header)
 		if out.status == 0 { // the length promises more than is sent
 			c.header.Set("Content-Length", "1000")
 			return []byte(`[{"id":`), http.StatusOK, true
@@ -236,7 +243,7 @@ func (c *call) respond(f func(*call) answer, failure *Failure) (data []byte, sta
 			data, out.status = nil, http.StatusNotModified
 		}
 	}
-	c.rest.write(c.header)
+	c.allowance().write(c.header)
 	return data, out.status, false
 }
 
@@ -269,7 +276,10 @@ func (c *call) answer(f func(*call) answer) (out answer) {
 		return badTokens
 	}
 	c.user = cmp.Or(c.Owners[token], c.Users[0])
-	if !c.rest.take(1, c.now()) {
+	switch enough := c.allowance().take(1, c.now()); {
+	case !enough && c.isGraphQL():
+		return ok(object{"errors": []fault{pointsGone}})
+	case !enough:
 		return exhausted
 	}
 	c.follow(c.r.Context())

@@ -1,0 +1,210 @@
+package githubtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Board is a project (Projects v2) whose single-select field says in which column an issue is.
+type Board struct {
+	Owner   string
+	Number  int
+	Title   string
+	User    bool     // it belongs to a user, not to an organization
+	Field   string   // Status if empty
+	Columns []string // Todo, In Progress and Done if empty
+}
+
+// item is an issue on the board.
+type item struct {
+	id       int64
+	issue    *Issue
+	column   string // empty for none
+	archived bool
+}
+
+// board is the server's only board, protected by its lock.
+type board struct {
+	Board
+	id    int64
+	items []*item
+}
+
+// SetBoard creates the board. Issues are added to it by Move.
+func (s *Server) SetBoard(b Board) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.Field == "" {
+		b.Field = "Status"
+	}
+	if len(b.Columns) == 0 {
+		b.Columns = []string{"Todo", "In Progress", "Done"}
+	}
+	s.board = &board{Board: b, id: s.id()}
+}
+
+// BoardURL is the address of the board for people.
+func (s *Server) BoardURL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.board.url()
+}
+
+func (b *board) kind() string {
+	if b.User {
+		return "users"
+	}
+	return "orgs"
+}
+
+func (b *board) url() string {
+	return fmt.Sprint(siteURL, b.kind(), "/", b.Owner, "/projects/", b.Number)
+}
+
+// column returns the index of a column; -1 if there is none, or no board.
+func (b *board) column(name string) int {
+	if b == nil {
+		return -1
+	}
+	return slices.IndexFunc(b.Columns, func(c string) bool { return strings.EqualFold(c, name) })
+}
+
+// Place puts an issue on the board, or moves it there. Without a column it is on the board in none. GitHub does not count this as a
+// change of the issue.
+func (s *Server) Place(ref, column string) error {
+	return s.onIssue(ref, func(i *Issue) error {
+		if column != "" && s.board.column(column) < 0 {
+			return fmt.Errorf("there is no column %q", column)
+		}
+		s.place(i, column)
+		return nil
+	})
+}
+
+func (s *Server) place(i *Issue, column string) {
+	if n := s.board.column(column); n >= 0 {
+		column = s.board.Columns[n]
+	}
+	if it := s.board.find(i); it != nil {
+		it.column = column
+		return
+	}
+	s.board.items = append(s.board.items, &item{id: s.id(), issue: i, column: column})
+}
+
+func (b *board) find(i *Issue) *item {
+	n := slices.IndexFunc(b.items, func(it *item) bool { return it.issue == i })
+	if n < 0 {
+		return nil
+	}
+	return b.items[n]
+}
+
+// Archive hides an issue from the board, as people do with finished ones.
+func (s *Server) Archive(ref string) error {
+	return s.onIssue(ref, func(i *Issue) error {
+		it := s.board.find(i)
+		if it == nil {
+			return fmt.Errorf("%s is not on the board", ref)
+		}
+		it.archived = true
+		return nil
+	})
+}
+
+// Unplace removes an issue from the board.
+func (s *Server) Unplace(ref string) error {
+	return s.onIssue(ref, func(i *Issue) error {
+		s.board.items = slices.DeleteFunc(s.board.items, func(it *item) bool { return it.issue == i })
+		return nil
+	})
+}
+
+func optionID(n int) string { return fmt.Sprintf("%08x", 0xf75ad846+n) }
+
+// ownerNode answers a field of Query for a user or an organization.
+func (s *Server) ownerNode(kind, login string) any {
+	isUser := kind == "User"
+	known := slices.ContainsFunc(s.Users, func(u string) bool { return strings.EqualFold(u, login) })
+	if s.board != nil && strings.EqualFold(s.board.Owner, login) {
+		known = s.board.User == isUser
+	} else if !isUser {
+		known = slices.ContainsFunc(s.repos, func(r *repository) bool { return strings.EqualFold(r.owner(), login) })
+	}
+	if !known {
+		panic(notFound("a%s %s with the login of '%s'.", map[bool]string{false: "n"}[isUser], kind, login))
+	}
+	n := s.userNode(login)
+	n["__typename"] = kind
+	n["projectV2"] = resolver(func(args map[string]any) any {
+		if number, _ := number(args["number"]); s.board == nil || !strings.EqualFold(s.board.Owner, login) || number != s.board.Number {
+			panic(notFound("a ProjectV2 with the number %d.", number))
+		}
+		return s.boardNode()
+	})
+	return n
+}
+
+func (s *Server) boardNode() node {
+	b := s.board
+	options := []node{}
+	for n, name := range b.Columns {
+		options = append(options, node{"__typename": "ProjectV2SingleSelectFieldOption", "id": optionID(n), "name": name})
+	}
+	status := node{
+		"__typename": "ProjectV2SingleSelectField", "is ProjectV2FieldCommon": true, "id": nodeID("PVTSSF", b.id), "databaseId": b.id + 500,
+		"name": b.Field, "dataType": "SINGLE_SELECT", "options": options,
+	}
+	title := node{
+		"__typename": "ProjectV2Field", "is ProjectV2FieldCommon": true, "id": nodeID("PVTF", b.id), "name": "Title", "dataType": "TITLE",
+	}
+	return node{
+		"__typename": "ProjectV2", "id": nodeID("PVT", b.id), "number": b.Number, "title": b.Title, "url": b.url(), "closed": false,
+		"fields": connection{title, status},
+		"field": resolver(func(args map[string]any) any {
+			if strings.EqualFold(fmt.Sprint(args["name"]), b.Field) {
+				return status
+			}
+			return nil
+		}),
+		"items": resolver(func(map[string]any) any {
+			list := connection{}
+			for _, it := range b.items {
+				if it.issue.exists() && !it.archived {
+					list = append(list, s.itemNode(it))
+				}
+			}
+			return list
+		}),
+	}
+}
+
+// itemsOf answers the items of an issue, on all boards.
+func (s *Server) itemsOf(i *Issue) connection {
+	list := connection{}
+	if s.board != nil {
+		if it := s.board.find(i); it != nil {
+			list = append(list, s.itemNode(it))
+		}
+	}
+	return list
+}
+
+func (s *Server) itemNode(it *item) node {
+	return node{
+		"__typename": "ProjectV2Item", "id": nodeID("PVTI", it.id), "databaseId": it.id, "fullDatabaseId": fmt.Sprint(it.id),
+		"isArchived": it.archived, "type": "ISSUE", "createdAt": it.issue.CreatedAt, "updatedAt": it.issue.UpdatedAt,
+		"project": resolver(func(map[string]any) any { return s.boardNode() }),
+		"content": resolver(func(map[string]any) any { return s.issueNode(it.issue) }),
+		"fieldValueByName": resolver(func(args map[string]any) any {
+			if it.column == "" || !strings.EqualFold(fmt.Sprint(args["name"]), s.board.Field) {
+				return nil
+			}
+			return node{
+				"__typename": "ProjectV2ItemFieldSingleSelectValue", "id": nodeID("PVTFSV", it.id), "name": it.column,
+				"optionId": optionID(s.board.column(it.column)),
+			}
+		}),
+	}
+}

@@ -1,0 +1,153 @@
+package githubtest
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// query sends a GraphQL request and returns the answer.
+func query(t *testing.T, s *Server, text string, vars ...any) string {
+	t.Helper()
+	given := map[string]any{}
+	for n := 0; n < len(vars); n += 2 {
+		given[vars[n].(string)] = vars[n+1]
+	}
+	body, err := json.Marshal(map[string]any{"query": text, "variables": given})
+	test.OK(t, err)
+	r := ask(t, s, "POST /graphql "+string(body))
+	test.Equal(t, "status", r.StatusCode, 200)
+	test.Equal(t, "resource", r.Header.Get("X-RateLimit-Resource"), "graphql")
+	return r.body
+}
+
+const issueQuery = `query Issues($owner: String!, $name: String!, $head: String!) {
+  viewer { login }
+  rateLimit { cost remaining resetAt }
+  r0: repository(owner: $owner, name: $name) {
+    nameWithOwner
+    i0: issue(number: 1) { ...Fields }
+    i1: issue(number: 9) { ...Fields }
+    p0: pullRequests(headRefName: $head, first: 5, orderBy: {field: CREATED_AT, direction: DESC}) {
+      nodes { url state isDraft reviewDecision commits(last: 1) { nodes { commit { statusCheckRollup { state } } } } }
+    }
+  }
+}
+fragment Fields on Issue {
+  id fullDatabaseId number title body url state stateReason createdAt updatedAt closedAt
+  repository { nameWithOwner }
+  assignees(first: 20) { nodes { login } }
+  labels(first: 100) { nodes { name } }
+  comments(last: 1) { totalCount nodes { createdAt author { login } } }
+  blockedBy(first: 50) { nodes { number state repository { nameWithOwner } } }
+}`
+
+func TestGraphQL(t *testing.T) {
+	t.Parallel()
+	s := hub(t)
+	for _, text := range []string{"first", "last"} {
+		_, err := s.Comment("1", "kim", text)
+		test.OK(t, err)
+	}
+	_, err := s.AddPull(Pull{Title: "Old", Branch: "work", Base: "main", State: "closed", Merged: true})
+	test.OK(t, err)
+	_, err = s.AddPull(Pull{Title: "New", Branch: "work", Base: "main", Review: "APPROVED", Checks: "PENDING"})
+	test.OK(t, err)
+	test.OK(t, s.Rename("team/app", "team/web")) // which GraphQL follows
+	got := query(t, s, issueQuery, "owner", "team", "name", "app", "head", "work")
+	for _, want := range []string{
+		`"nameWithOwner":"team/web"`, `"i1":null`, `"path":["r0","i1"],"message":"Could not resolve to an Issue with the number of 9."`,
+		`"labels":{"nodes":[{"name":"Todo"},{"name":"bug"}]}`, `"comments":{"nodes":[{"author":{"login":"kim"},"createdAt":"2026-`,
+		`"totalCount":2`, `"blockedBy":{"nodes":[{"number":2,"repository":{"nameWithOwner":"team/web"},"state":"OPEN"}]}`,
+		`"commits":{"nodes":[{"commit":{"statusCheckRollup":{"state":"PENDING"}}}]},"isDraft":false,"reviewDecision":"APPROVED","state":"OPEN"`,
+		`"state":"MERGED"`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is not in %s", want, got)
+		}
+	}
+	got = query(t, s, `{repository(owner: "team", name: "none") { id }}`)
+	test.Equal(t, "unknown repository", got, `{"data":{"repository":null},"errors":[{"type":"NOT_FOUND","path":["repository"],`+
+		`"message":"Could not resolve to a Repository with the name 'team/none'."}]}`)
+	got = query(t, s, `{repository(owner: "team", name: "web") { issues(first: 1, states: [OPEN]) { nodes { number } pageInfo { endCursor hasNextPage } } }}`)
+	var first struct {
+		Data struct {
+			Repository struct {
+				Issues struct {
+					Nodes []struct{ Number int }
+					Info  struct{ EndCursor string } `json:"pageInfo"`
+				}
+			}
+		}
+	}
+	test.OK(t, json.Unmarshal([]byte(got), &first))
+	test.Equal(t, "first page", first.Data.Repository.Issues.Nodes[0].Number, 1)
+	got = query(t, s, `query($after: String){repository(owner: "team", name: "web") { issues(first: 1, after: $after) { nodes { number } } }}`,
+		"after", first.Data.Repository.Issues.Info.EndCursor)
+	if !strings.Contains(got, `"nodes":[{"number":2}]`) {
+		t.Errorf("the second page is %s", got)
+	}
+	s.NoDependencies = true
+	if got = query(t, s, issueQuery, "owner", "team", "name", "web", "head", "work"); !strings.Contains(got, `"code":"undefinedField"`) {
+		t.Errorf("an older server answers %s", got)
+	}
+}
+
+func TestBoard(t *testing.T) {
+	t.Parallel()
+	s := hub(t)
+	s.SetBoard(Board{Owner: "team", Number: 7, Title: "Work", Columns: []string{"Todo", "Doing", "Done"}})
+	test.Equal(t, "url", s.BoardURL(), "https://github.com/orgs/team/projects/7")
+	test.OK(t, s.Move("1", "Doing"))
+	test.OK(t, s.Place("2", ""))
+	const text = `query($login: String!, $number: Int!) { owner: organization(login: $login) { projectV2(number: $number) {
+  id title url
+  fields(first: 100) { nodes { ... on ProjectV2SingleSelectField { name options { name } } } }
+  items(first: 100) { nodes { isArchived
+    fieldValueByName(name: "Status") { ... on ProjectV2ItemFieldSingleSelectValue { name } }
+    content { __typename ... on Issue { number projectItems(first: 10) { nodes { project { url } } } } ... on PullRequest { title } }
+  } pageInfo { hasNextPage } } } } }`
+	got := query(t, s, text, "login", "team", "number", 7)
+	for _, want := range []string{
+		`"fields":{"nodes":[{},{"name":"Status","options":[{"name":"Todo"},{"name":"Doing"},{"name":"Done"}]}]}`,
+		`"fieldValueByName":{"name":"Doing"}`, `"fieldValueByName":null`, `"number":1,"projectItems":{"nodes":[{"project":{"url":"`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is not in %s", want, got)
+		}
+	}
+	state, err := s.State("1")
+	test.OK(t, err)
+	test.Equal(t, "state", state, "Doing")
+	for _, c := range []struct{ login, number, want string }{
+		{"team", "8", "a ProjectV2 with the number 8."}, {"none", "7", "an Organization with the login of 'none'."},
+	} {
+		got = query(t, s, text, "login", c.login, "number", json.Number(c.number))
+		if !strings.Contains(got, "Could not resolve to "+c.want) {
+			t.Error(got)
+		}
+	}
+	test.OK(t, s.Archive("1"))
+	test.OK(t, s.Unplace("2"))
+	if got = query(t, s, text, "login", "team", "number", 7); !strings.Contains(got, `"nodes":[],"pageInfo"`) {
+		t.Error(got)
+	}
+}
+
+func TestGraphQLFailures(t *testing.T) {
+	t.Parallel()
+	s := hub(t)
+	for kind, want := range map[string]string{
+		FailRateLimit: `"type":"RATE_LIMIT"`, FailForbidden: `"type":"FORBIDDEN"`, FailScope: `"type":"INSUFFICIENT_SCOPES"`,
+		FailNotFound: `"data":{"repository":null}`, FailMalformed: `"number":null`,
+	} {
+		test.OK(t, s.Fail(Failure{Kind: kind, Field: "number"}))
+		got := query(t, s, `{repository(owner: "team", name: "app") { issue(number: 1) { number } }}`)
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %s", kind, got)
+		}
+		s.ClearFailures()
+	}
+}
