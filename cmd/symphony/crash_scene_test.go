@@ -115,7 +115,7 @@ func (c *crashScene) exists(elem ...string) bool {
 
 // agent makes an issue description with a script for the agent.
 func (c *crashScene) agent(script string) *string {
-	text, err := agentScript(c.linear, "ABC-1", c.dir, script)
+	text, err := agentScript(linearTracker{c.linear}, "ABC-1", c.dir, script)
 	c.must(err)
 	return &text
 }

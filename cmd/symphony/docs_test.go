@@ -397,7 +397,8 @@ func testNames(t *testing.T) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for test, folder := range map[string]string{"TestScript": "script", "TestRealCodex": "codex"} {
+	// TestTrackers runs its scripts for each kind of tracker, which -run matches with an empty name.
+	for test, folder := range map[string]string{"TestScript": "script", "TestRealCodex": "codex", "TestTrackers/": "tracker"} {
 		scripts, err := filepath.Glob(filepath.Join(moduleRoot, "testdata", folder, "*.txtar"))
 		if err != nil {
 			t.Fatal(err)

@@ -131,7 +131,7 @@ func commands() map[string]scriptCommand {
 		"no-secret [EXCEPT...]": noSecretCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
 		"press KEY PATTERN": pressCmd, "question HEADING [later]": questionCmd, "quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd,
 		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "remote DIRECTORY": remoteCmd, "set SECTION.KEY [VALUE...]": setCmd,
-		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "tmux VERB [ARG...]": tmuxCmd, "tries": triesCmd,
+		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "tmux VERB [ARG...]": tmuxCmd, "tracker VERB [ARG...]": trackerCmd, "tries": triesCmd,
 		"until PATTERN COMMAND [ARG...]": untilCmd, "warm-go": warmGoCmd, "wire-like NAME [N]": wireLikeCmd,
 	}
 	maps.Copy(byUsage, systemCommands())
@@ -184,10 +184,11 @@ func condition(name string) (bool, error) {
 
 // stage is the state that the commands of one script share.
 type stage struct {
-	linear *lineartest.Server
-	other  *lineartest.Server // the Linear workspace that the command linear does not change at present; may be nil
-	model  *modeltest.Server  // nil without the real codex
-	github *githubtest.Server
+	tracker scriptTracker // nil: Linear
+	linear  *lineartest.Server
+	other   *lineartest.Server // the Linear workspace that the command linear does not change at present; may be nil
+	model   *modeltest.Server  // nil without the real codex
+	github  *githubtest.Server
 	// registry is the server of packages, nil for none.
 	registry *httptest.Server
 	asked    []string     // headings of docs/questions.md whose commands have run
