@@ -10,23 +10,28 @@ import (
 func demoCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "demo", Usage: "watch passes take five issues of a made-up project to their handoff; needs no account",
-		UsageText: "symphony demo [flags]",
-		Description: "Runs real passes with real detached workers on a small Linear server on loopback, a git repository and a\n" +
-			"WORKFLOW.md in a temporary folder. The agent is a script unless --agent codex asks for the real one.\n\n" +
-			exampleText("symphony demo --rm"),
+		UsageText: "symphony demo [flags] [REPOSITORY]",
+		Description: "Runs real passes with real detached workers on a folder of issues, a git repository and a WORKFLOW.md in a\n" +
+			"temporary folder. The agent is a script unless --agent codex asks for the real one. With REPOSITORY, the directory\n" +
+			"of a git repository, codex works on three small issues in a copy of it; the original is not changed.\n\n" +
+			exampleText("symphony demo --rm", "symphony demo --agent codex ~/src/web-shop"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "agent", Value: "scripted", Usage: "scripted, or codex for the real one (needs it installed and logged in)"},
 			&cli.BoolFlag{Name: "rm", Usage: "remove the temporary folder at the end"},
 		},
 		Action: func(c *cli.Context) error {
-			if c.NArg() > 0 {
-				return exit.Usage("demo: unexpected argument %q", c.Args().First())
-			}
 			agent := c.String("agent")
-			if agent != "scripted" && agent != "codex" {
+			switch {
+			case c.NArg() > 1:
+				return exit.Usage("demo: unexpected argument %q", c.Args().Get(1))
+			case agent != "scripted" && agent != "codex":
 				return exit.Usage("demo: --agent must be scripted or codex, not %q", agent)
+			case c.NArg() == 1 && agent == "scripted":
+				return exit.Usage("demo: the scripted agent can't work on a repository of yours: add --agent codex")
+			case c.NArg() == 1 && c.Bool("rm"):
+				return exit.Usage("demo: --rm would remove the copy of the repository with the work")
 			}
-			return demo.Run(c.Context, w, agent == "codex", c.Bool("rm"))
+			return demo.Run(c.Context, w, demo.Options{RealAgent: agent == "codex", Repository: c.Args().First(), Remove: c.Bool("rm")})
 		},
 	}
 }

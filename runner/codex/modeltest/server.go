@@ -45,6 +45,8 @@ import (
 type Server struct {
 	// URL is the base for model_providers.*.base_url.
 	URL string
+	// Script is what prompts without a script do, in the form of a part of a prompt.
+	Script string
 
 	http *httptest.Server
 	quit chan struct{}
@@ -212,7 +214,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	a := &answer{s: s, w: w, r: r}
 	var steps []codextest.Step
 	if a.Request, err = read(body); err == nil {
-		steps, err = codextest.Steps(a.Prompts, len(a.Prompts))
+		steps, err = codextest.Steps(append([]string{s.Script}, a.Prompts...), len(a.Prompts))
 	}
 	s.mu.Lock()
 	s.requests = append(s.requests, a.Request)

@@ -1,5 +1,5 @@
-// Package demo runs real passes with real workers on a small Linear server, a repository and a WORKFLOW.md in a temporary folder,
-// and prints what happens.
+// Package demo runs real passes with real workers on a folder of issues, a repository and a WORKFLOW.md in a temporary folder, and
+// prints what happens.
 package demo
 
 import (
@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -27,7 +28,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
@@ -36,7 +36,9 @@ var (
 	//go:embed WORKFLOW.md
 	workflowText string
 	//go:embed issues.yaml
-	issuesText []byte
+	madeUpIssues []byte
+	//go:embed repository.yaml
+	ownIssues []byte
 )
 
 // How long a demo may take, and how often it runs a pass.
@@ -48,17 +50,24 @@ const (
 
 // playground is the folder of a demo and what runs for it.
 type playground struct {
-	w         *term.Env
-	dir       string
-	realAgent bool // codex, not the scripted agent
-	linear    *lineartest.Server
-	began     time.Time
-	seen      map[string]int  // changes of state of each issue that were shown
-	ended     map[string]bool // runs whose end was shown
+	w   *term.Env
+	dir string
+	Options
+	began   time.Time
+	tracker *reconcile.TrackerAdapter
+	issues  []reconcile.Issue // as the tracker described them last
+	ended   map[string]bool   // runs whose end was shown
+}
+
+// Options are the flags and the argument of demo.
+type Options struct {
+	RealAgent  bool   // codex, not the scripted agent
+	Repository string // the user's repository, of which a copy is worked on; empty for a made-up one
+	Remove     bool   // the temporary folder at the end
 }
 
 // Run takes the issues to their handoff, and shows what can be looked at afterwards unless the folder is removed.
-func Run(ctx context.Context, w *term.Env, realAgent, remove bool) (err error) {
+func Run(ctx context.Context, w *term.Env, o Options) (err error) {
 	dir, err := os.MkdirTemp("", "symphony-demo-")
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
@@ -66,24 +75,20 @@ func Run(ctx context.Context, w *term.Env, realAgent, remove bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if remove {
+	if o.Remove {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	d := &playground{w: w, dir: dir, realAgent: realAgent, began: w.Now(), seen: map[string]int{}, ended: map[string]bool{}}
-	d.linear = lineartest.New(lineartest.Config{RequestsPerHour: 1e6})
-	seed := lineartest.Seed{Teams: []lineartest.SeedTeam{{Key: "DEMO", Name: "Demo"}}}
-	if err := errors.Join(d.linear.Load(seed), d.linear.Start()); err != nil {
-		return err
+	d := &playground{w: w, dir: dir, Options: o, began: w.Now(), ended: map[string]bool{}}
+	for _, step := range []func(context.Context) error{d.makeRepository, d.addIssues, d.writeWorkflow, d.openTracker} {
+		if err := step(ctx); err != nil {
+			return errors.Join(err, os.RemoveAll(dir))
+		}
 	}
-	defer func() { err = errors.Join(err, d.linear.Close()) }()
-	if err := errors.Join(d.addIssues(), d.makeRepository(ctx), d.writeWorkflow()); err != nil {
-		return err
-	}
-	d.say("a Linear with %d issues listens on %s; everything else is in %s", len(d.linear.Issues()), d.linear.Endpoint(), dir)
+	d.say("%d issues, the repository and everything else are in %s", len(d.issues), dir)
 	if err := d.play(ctx); err != nil {
 		return errors.Join(err, d.stopAll(ctx))
 	}
-	return d.lookBack(ctx, remove)
+	return d.lookBack(ctx)
 }
 
 // Agent is the scripted agent, a separate process that speaks codex's protocol. It returns the exit code.
@@ -93,8 +98,9 @@ func (d *playground) say(format string, args ...any) {
 	fmt.Fprintf(d.w.Stdout, "%5.1fs  %s\n", d.w.Now().Sub(d.began).Seconds(), term.Visible(fmt.Sprintf(format, args...)))
 }
 
-func (d *playground) workflow() string { return filepath.Join(d.dir, "WORKFLOW.md") }
-func (d *playground) stateDir() string { return filepath.Join(d.dir, "state") }
+func (d *playground) workflow() string   { return filepath.Join(d.dir, "WORKFLOW.md") }
+func (d *playground) stateDir() string   { return filepath.Join(d.dir, "state") }
+func (d *playground) repository() string { return filepath.Join(d.dir, "repository") }
 
 // project reads the project again, as each pass does.
 func (d *playground) project() *project.Project { return project.New(d.w, d.workflow(), d.stateDir()) }
@@ -108,61 +114,74 @@ func failed(hint, format string, args ...any) error {
 	return exit.Fault("demo_failed", fmt.Sprintf(format, args...), hint)
 }
 
-// addIssues adds the issues, for the scripted agent with what it is to do.
-func (d *playground) addIssues() error {
-	var issues []lineartest.Issue
-	if err := yaml.Unmarshal(issuesText, &issues); err != nil {
+// addIssues writes the files of the issues, for the scripted agent with what it is to do.
+func (d *playground) addIssues(context.Context) error {
+	var issues []struct {
+		Title       string
+		Priority    int
+		Description string
+		BlockedBy   []string `yaml:"blocked_by"`
+	}
+	source := madeUpIssues
+	if d.Repository != "" {
+		source = ownIssues
+	}
+	if err := errors.Join(yaml.Unmarshal(source, &issues), os.Mkdir(filepath.Join(d.dir, "issues"), 0o700)); err != nil {
 		return err
 	}
 	for n, issue := range issues {
-		issue.Identifier, issue.State, issue.CreatedAt = fmt.Sprintf("DEMO-%d", n+1), "Todo", d.began.Add(time.Duration(n-60)*time.Minute)
-		for _, state := range []string{"In Progress", "Human Review", "Done"} {
-			id, err := d.linear.StateID("DEMO", state)
-			if err != nil {
-				return err
-			}
-			call, err := json.Marshal(map[string]any{
-				"query":     "mutation($id: String!, $state: String!) { issueUpdate(id: $id, input: {stateId: $state}) { success } }",
-				"variables": map[string]string{"id": issue.Identifier, "state": id},
-			})
-			if err != nil {
-				return err
-			}
-			*issue.Description = strings.ReplaceAll(*issue.Description, "{move "+state+"}", "tool linear_graphql "+string(call))
+		id := fmt.Sprintf("DEMO-%d", n+1)
+		if d.RealAgent {
+			issue.Description, _, _ = strings.Cut(issue.Description, "\n```agent")
 		}
-		if d.realAgent {
-			*issue.Description, _, _ = strings.Cut(*issue.Description, "\n```agent")
+		front, err := yaml.Marshal(map[string]any{
+			"id": id, "title": issue.Title, "status": "Todo", "priority": issue.Priority, "blocked_by": issue.BlockedBy,
+			"created_date": d.began.Add(time.Duration(n-60) * time.Minute).UTC().Format(time.RFC3339),
+		})
+		if err != nil {
+			return err
 		}
-		if _, err := d.linear.AddIssue(issue); err != nil {
+		body := moves.ReplaceAllString(issue.Description, `tool issue_update {"state": "$1"}`)
+		if err := os.WriteFile(filepath.Join(d.dir, "issues", id+".md"), []byte("---\n"+string(front)+"---\n\n"+body), 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makeRepository makes the repository, and the environment of everything that the demo starts.
+// moves matches what stands in the made-up issues for the call that moves an issue.
+var moves = regexp.MustCompile(`\{move ([^}]+)\}`)
+
+// makeRepository makes the repository, or a copy of the user's without its remotes, and the environment of everything that the demo
+// starts.
 func (d *playground) makeRepository(ctx context.Context) error {
-	d.w.Environ = append(d.w.Environ,
-		"LINEAR_API_KEY="+d.linear.Key(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
+	script, hint := `git init -q -b main "$1"; cd "$1"; echo "# A small project" > README.md; git add -A; git commit -qm Begin`, "the demo needs git on PATH"
+	if d.Repository != "" {
+		script = `top=$(git -C "$2" rev-parse --show-toplevel); git clone -q --no-hardlinks "$top" "$1"; cd "$1"; git rev-parse -q --verify HEAD > /dev/null || { echo it has no commit >&2; exit 1; }
+			git remote remove origin`
+		hint = "name the directory of a git repository with a commit; demo --agent codex without it makes one up"
+	}
+	d.w.Environ = append(d.w.Environ, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=Symphony demo", "GIT_AUTHOR_EMAIL=demo@example.com",
 		"GIT_COMMITTER_NAME=Symphony demo", "GIT_COMMITTER_EMAIL=demo@example.com")
-	if !d.realAgent { // the demo neither obeys the limits of a codex account nor counts as its use
+	if !d.RealAgent { // the demo neither obeys the limits of a codex account nor counts as its use
 		d.w.Environ = append(d.w.Environ, "XDG_STATE_HOME="+d.stateDir(), reconcile.MaxAgentsVar+"=")
 	}
-	git := exec.CommandContext(ctx, "sh", "-ec", `git init -q -b main "$1"; cd "$1"; echo "# A small project" > README.md; git add -A; git commit -qm Begin`,
-		"sh", filepath.Join(d.dir, "repository"))
+	git := exec.CommandContext(ctx, "sh", "-ec", script, "sh", d.repository(), d.w.Absolute(d.Repository))
 	git.Env = d.w.Environ
 	if out, err := git.CombinedOutput(); err != nil {
-		return failed("the demo needs git on PATH", "the repository: %v: %s", err, strings.TrimSpace(string(out)))
+		return failed(hint, "the repository: %v: %s", err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }
 
-func (d *playground) writeWorkflow() error {
-	values := map[string]string{
-		"Endpoint": d.linear.Endpoint(), "Repository": term.ShellQuote(filepath.Join(d.dir, "repository")), "Command": "codex app-server",
+func (d *playground) writeWorkflow(context.Context) error {
+	repository, err := json.Marshal(d.repository()) // which YAML reads, too
+	if err != nil {
+		return err
 	}
-	if !d.realAgent {
+	values := map[string]string{"Repository": string(repository), "Command": "codex app-server"}
+	if !d.RealAgent {
 		exe, err := os.Executable()
 		if err != nil {
 			return err
@@ -181,10 +200,27 @@ func (d *playground) writeWorkflow() error {
 	return os.WriteFile(d.workflow(), text.Bytes(), 0o600)
 }
 
+// openTracker opens the folder of the issues and reads them.
+func (d *playground) openTracker(ctx context.Context) error {
+	p := d.project()
+	cfg, err := p.Config()
+	if err != nil {
+		return err
+	}
+	if d.tracker, err = project.NewTracker(p, cfg, project.TrackerOptions{}); err == nil {
+		d.issues, err = d.readIssues(ctx)
+	}
+	return err
+}
+
+func (d *playground) readIssues(ctx context.Context) ([]reconcile.Issue, error) {
+	return d.tracker.Candidates(ctx, []string{"Todo", "In Progress", "Human Review", "Done"})
+}
+
 // play runs pass after pass until every issue is handed over and nothing runs.
 func (d *playground) play(ctx context.Context) error {
 	bound := scriptedBound
-	if d.realAgent {
+	if d.RealAgent {
 		bound = codexBound
 	}
 	// The demo holds the loop's lock: workers then start no passes, so that nothing outlives the demo.
@@ -207,7 +243,7 @@ func (d *playground) play(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		waiting := slices.ContainsFunc(d.linear.Issues(), func(i lineartest.Issue) bool { return i.State == "Todo" || i.State == "In Progress" })
+		waiting := slices.ContainsFunc(d.issues, func(i reconcile.Issue) bool { return i.State == "Todo" || i.State == "In Progress" })
 		idle := r.Holder == nil && r.Running+r.Retrying+r.Held == 0 && len(r.Applied) == 0
 		if idle && !waiting && len(pass.LiveRuns(ctx, d.project())) == 0 {
 			d.say("every issue is handed over, and nothing runs")
@@ -221,13 +257,17 @@ func (d *playground) play(ctx context.Context) error {
 }
 
 // show prints which issues have changed their states, which runs have ended, and what the pass did.
-func (d *playground) show(ctx context.Context, r pass.Result) error {
-	for _, issue := range d.linear.Issues() {
-		states := append(issue.WasIn, issue.State)
-		for n := d.seen[issue.Identifier]; n < len(issue.WasIn); n++ {
-			d.say("linear    %s: %s -> %s", issue.Identifier, states[n], states[n+1])
+func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
+	before := d.issues
+	if d.issues, err = d.readIssues(ctx); err != nil {
+		return err
+	}
+	for _, was := range before {
+		for _, issue := range d.issues {
+			if issue.ID == was.ID && issue.State != was.State {
+				d.say("tracker   %s: %s -> %s", issue.Identifier, was.State, issue.State)
+			}
 		}
-		d.seen[issue.Identifier] = len(issue.WasIn)
 	}
 	v, err := view.Read(ctx, d.project(), view.Options{All: true})
 	if err != nil {
@@ -277,19 +317,19 @@ func (d *playground) stopAll(ctx context.Context) error {
 }
 
 // lookBack prints the result, and commands that show more.
-func (d *playground) lookBack(ctx context.Context, removed bool) error {
+func (d *playground) lookBack(ctx context.Context) error {
 	v, err := view.Read(ctx, d.project(), view.Options{All: true})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(d.w.Stdout)
-	for _, issue := range d.linear.Issues() {
+	for _, issue := range d.issues {
 		fmt.Fprintf(d.w.Stdout, "  %-8s %-14s %s\n", issue.Identifier, issue.State, issue.Title)
 	}
 	fmt.Fprintf(d.w.Stdout, "\n%d runs, %d tokens, nothing running.\n", len(v.Ended), v.Totals.Total)
-	if !removed {
-		fmt.Fprintf(d.w.Stdout, "\nLook around:\n\n  %s ps --all %s\n  %[1]s logs DEMO-3 %s\n  git -C %s log -p main..\n",
-			program(), d.flags(), term.ShellQuote(filepath.Join(d.dir, "workspaces", "DEMO-3")))
+	if !d.Remove {
+		fmt.Fprintf(d.w.Stdout, "\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
+			"  git -C %s log -p HEAD..symphony/DEMO-3\n", term.Visible(d.repository()), program(), d.flags(), term.ShellQuote(d.repository()))
 	}
 	return nil
 }
