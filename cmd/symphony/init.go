@@ -14,6 +14,7 @@ func initCommand(w *term.Env) *cli.Command {
 	flags := workflowFlags(
 		&cli.StringFlag{Name: "tracker", Usage: "the `KIND` of tracker: " + strings.Join(trackers, ", "), DefaultText: trackers[0]},
 		&cli.StringFlag{Name: "example", Usage: "`NAME` of the example to start from: " + strings.Join(setup.ExampleNames, ", "), DefaultText: setup.ExampleNames[0]},
+		&cli.StringFlag{Name: "path", Usage: "with --tracker file the `DIRECTORY` of the issues", DefaultText: setup.DefaultPath},
 		&cli.StringFlag{Name: "key-file", Usage: "read the Linear key from `FILE`; - is stdin"},
 		&cli.StringFlag{Name: "project", Usage: "address (`URL`) or slug id of the Linear project"},
 		&cli.StringFlag{Name: "repository", Usage: "`URL` of the git repository; with --example worktree the directory of a local one"},
@@ -28,7 +29,11 @@ func initCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "init", Usage: "write a WORKFLOW.md and its environment file; asks for what no flag gives",
 		UsageText: usageText("init", "[WORKFLOW]"),
-		Description: `On a terminal it asks for the Linear key, checks it, lists the projects, and proposes the rest.
+		Description: `With --tracker file the issues are Markdown files in a folder. It needs no key and no network, and asks
+nothing: it makes the folder with a first issue, takes the git repository in which it is run, and delivers the
+work to branches of that repository.
+
+With --tracker linear it asks for the Linear key on a terminal, checks it, lists the projects, and proposes the rest.
 Without a terminal it needs --project, --repository, and a key: from --key-file, from the environment
 file, or from LINEAR_API_KEY. It stores the key in the environment file, mode 0600. It never
 overwrites a file, and it writes nothing if a value is wrong.
@@ -39,15 +44,16 @@ Examples of --example:
   worktree       a git worktree of a local repository for each issue; nothing is pushed
   review         the agent reads the branch of an issue and comments; it can't change the code
 
-Example:
+Examples:
 
+    symphony init --tracker file
     symphony init
     pass show linear | symphony init --key-file - --project https://linear.app/acme/project/web-shop-1a2b3c4d5e6f \
       --repository git@github.com:acme/web-shop.git --example pull-request`,
 		Flags: flags,
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			return setup.Run(c.Context, p, setup.Options{
-				Tracker: c.String("tracker"), Example: c.String("example"), KeyFile: c.String("key-file"), Project: c.String("project"), Repository: c.String("repository"),
+				Tracker: c.String("tracker"), Path: c.String("path"), Example: c.String("example"), KeyFile: c.String("key-file"), Project: c.String("project"), Repository: c.String("repository"),
 				ActiveStates: c.String("active-states"), ReviewState: c.String("review-state"), Label: c.String("label"),
 				Root: c.String("root"), Endpoint: c.String("endpoint"), StateDirSet: c.String("state-dir") != "",
 			})

@@ -122,7 +122,7 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 			w.PrintJSON(issue)
 			return nil
 		}
-		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("created %s in %s", issue.Identifier, *cmp.Or(issue.URL, &cfg.Tracker.Place))))
+		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("created %s: %v", issue.Identifier, issue.NativeRef["file"])))
 		return nil
 	})(c)
 }

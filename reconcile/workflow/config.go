@@ -29,6 +29,7 @@ type Config struct {
 	Prompt *Prompt
 	// Warnings are sorted by line. They do not include those of Prompt.Check.
 	Warnings     []Warning
+	NeedsKey     bool   // the tracker has a key
 	KeyIsLiteral bool   // the file contains the tracker's key itself
 	KeySource    string // where the key comes from, for messages; set by the caller of Parse
 	// HookLines are the lines of the keys of the hooks, by the hook's name, in the file with this name.

@@ -59,7 +59,7 @@ func (r *reader) apiKey(f field) {
 		r.invalid(f, "$ is not followed by the name of a variable", "write $"+canonical+", or the key itself")
 		key = ""
 	}
-	r.cfg.Tracker.APIKey, r.cfg.KeyIsLiteral = Secret(key), !isVar && key != ""
+	r.cfg.Tracker.APIKey, r.cfg.KeyIsLiteral, r.cfg.NeedsKey = Secret(key), !isVar && key != "", r.tracker.needsKey
 	r.withhold(APIKeyVar, LiteralKeyVar)
 	r.withhold(r.tracker.keyVars...)
 	if r.cfg.KeyVar = canonical; isVar {

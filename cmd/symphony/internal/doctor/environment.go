@@ -60,7 +60,7 @@ func (e *environment) has(n need) bool {
 	case e.config == nil:
 		return false
 	case n == needsKey:
-		return e.config.Tracker.APIKey != ""
+		return e.config.Tracker.APIKey != "" || !e.config.NeedsKey
 	case n == needsLogin:
 		return e.login().err == nil
 	case n == needsAgent:

@@ -64,6 +64,8 @@ func checkEnvFile(_ context.Context, e *environment) (list []finding) {
 func checkKey(_ context.Context, e *environment) []finding {
 	names := e.config.SecretVars
 	switch {
+	case !e.config.NeedsKey:
+		return nil
 	case e.config.KeyIsLiteral:
 		return warn("is in "+e.p.Path+", where everyone who can read the repository sees it", fmt.Sprintf(
 			"write api_key: $%s there, and put %[1]s=… into %s (mode 0600)", workflow.APIKeyVar, e.p.EnvPath()))
@@ -120,6 +122,9 @@ func checkTracker(_ context.Context, e *environment) []finding {
 	}
 	found := answer.found
 	list := ok("%s answers %s for the project %s (%s)", t.Endpoint, found.User, found.Project.Name, found.Project.Slug)
+	if t.Endpoint == "" {
+		list = ok("%s can be read", found.Project.Name)
+	}
 	for _, wrong := range project.WrongNames(e.config, answer.name, found) {
 		list = append(list, warn(wrong.Message, wrong.Hint)...)
 	}

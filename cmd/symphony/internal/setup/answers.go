@@ -38,11 +38,14 @@ var ExampleNames = []string{"branch", pullRequestExample, worktreeExample, revie
 
 // answers fill in an example.
 type answers struct {
-	Tracker, Example, Endpoint, Project, Repository, Root, Review string
-	Active, Terminal, Labels                                      []string
+	Tracker, Path, Example, Endpoint, Project, Repository, Root, Review string
+	Active, Terminal, Labels                                            []string
 	// Waiting and Begun are the active states of issues that wait and of issues that have been begun; empty for none.
 	Waiting, Begun string
 }
+
+// Handovers are the states to which agents may move issues beside the active and terminal ones.
+func (a answers) Handovers() []string { return []string{a.Review} }
 
 // findStates finds the active states, the states that end an issue, and the one in which an issue is handed over.
 func (s *starter) findStates(ctx context.Context) error {
@@ -244,6 +247,7 @@ func (s *starter) render() ([]byte, error) {
 		return nil, fmt.Errorf("example %s: %w", s.answers.Example, err)
 	}
 	written := *s.p
+	s.written = &written
 	written.Source, written.SourceErr = workflow.NewSource(path.Base(s.p.Path), s.p.Path, out.Bytes())
 	report, _ := project.CheckResult(&written)
 	wrong := report.Warnings

@@ -192,16 +192,19 @@ func (s *starter) keyPath() string {
 }
 
 // writeKey writes the environment file, unless there is one, which then contains the key.
-func (s *starter) writeKey() (undo func() error, err error) {
+func (s *starter) writeKey(context.Context) (undo func() error, err error) {
 	path := s.keyPath()
 	if exists(path) {
-		return func() error { return nil }, nil
+		return nothing, nil
 	}
 	line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + workflow.APIKeyVar + "=" + s.key + "\n"
 	if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
 		err = durable.WriteFile(path, []byte(line), 0o600)
 	}
-	return func() error { return os.Remove(path) }, err
+	if err != nil {
+		return nothing, err
+	}
+	return func() error { return os.Remove(path) }, nil
 }
 
 func (s *starter) linearSummary() (lines []string, issue string, more map[string]any) {

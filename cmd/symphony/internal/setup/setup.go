@@ -26,7 +26,7 @@ const DefaultLabel = "symphony"
 
 // Options are the flags of init, empty if they were not given.
 type Options struct {
-	Tracker, Example, KeyFile, Project, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
+	Tracker, Path, Example, KeyFile, Project, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
 	// StateDirSet says that a flag named the state directory, which later commands then need, too.
 	StateDirSet bool
 }
@@ -39,13 +39,13 @@ type kind struct {
 	// find are the steps that find the project and its states, in order.
 	find []func(*starter, context.Context) error
 	// write writes what the workflow needs beside it. undo removes that again.
-	write func(*starter) (undo func() error, err error)
+	write func(*starter, context.Context) (undo func() error, err error)
 	// summary says what was written and what is left to do. issue is one that can be run; more are fields of the JSON.
 	summary func(*starter) (lines []string, issue string, more map[string]any)
 }
 
 // kinds are the kinds of trackers; the first is the default.
-var kinds = []kind{linearKind}
+var kinds = []kind{linearKind, fileKind}
 
 // TrackerNames are the values of --tracker; the first is the default.
 func TrackerNames() (names []string) {
@@ -67,7 +67,12 @@ type starter struct {
 	account     reconcile.TrackerAccount // what the key can see
 	project     reconcile.TrackerBoard   // the chosen project
 	answers     answers
+	written     *project.Project // with the workflow that will be written
+	firstPath   string           // of the issue that was written; empty if the folder has issues
+	first       string           // the identifier of an issue that can be run; empty for none
 }
+
+func nothing() error { return nil }
 
 // Run asks for what the options leave open, checks it with the tracker, and writes WORKFLOW.md and what belongs to it.
 func Run(ctx context.Context, p *project.Project, o Options) error {
@@ -88,7 +93,7 @@ func Run(ctx context.Context, p *project.Project, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := s.write(source); err != nil {
+	if err := s.write(ctx, source); err != nil {
 		return err
 	}
 	s.report()
@@ -186,18 +191,18 @@ func (s *starter) printError(err error) {
 }
 
 // write creates the workflow and what belongs to it, or nothing.
-func (s *starter) write(source []byte) error {
+func (s *starter) write(ctx context.Context, source []byte) error {
 	if exists(s.p.Path) {
 		return existing(s.p.Path, "it was not changed; name another place with -w FILE")
 	}
-	undo, err := s.kind.write(s)
+	undo, err := s.kind.write(s, ctx)
 	if err == nil {
-		if err = durable.WriteFile(s.p.Path, source, 0o644); err == nil {
-			return nil
-		}
-		err = errors.Join(err, undo())
+		err = durable.WriteFile(s.p.Path, source, 0o644)
 	}
-	return notWritten(err)
+	if err == nil {
+		return nil
+	}
+	return notWritten(errors.Join(err, undo()))
 }
 
 func notWritten(err error) error {

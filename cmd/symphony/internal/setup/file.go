@@ -1,0 +1,138 @@
+package setup
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+var fileKind = kind{
+	name: "file", check: (*starter).checkFile,
+	find:  []func(*starter, context.Context) error{(*starter).findFolder, (*starter).findStates},
+	write: (*starter).writeFolder, summary: (*starter).fileSummary,
+}
+
+// DefaultPath is the folder of the issues, below that of the workflow.
+const DefaultPath = "issues"
+
+// The first issue fits any repository, so that it can be run as it is.
+const (
+	firstTitle = "Write down how to build and test this project"
+	firstText  = `Find out from the files how this project is built and tested. Write the commands into CONTRIBUTING.md, in at most 20 lines, with a
+sentence for each. If a file says it already, check that it is right, and correct only what is wrong.
+`
+)
+
+func (s *starter) checkFile() error {
+	s.interactive = false // there is nothing to ask
+	for _, flag := range [][2]string{{"--key-file", s.options.KeyFile}, {"--project", s.options.Project}, {"--endpoint", s.options.Endpoint}} {
+		if flag[1] != "" {
+			return exit.Usage("init: %s has no meaning with --tracker file, which needs no key and no network", flag[0])
+		}
+	}
+	if s.options.Label != "" {
+		s.answers.Labels = []string{strings.TrimSpace(s.options.Label)}
+	}
+	s.answers.Path = filepath.Clean(s.expand(cmp.Or(s.options.Path, DefaultPath)))
+	return nil
+}
+
+// findFolder finds the repository in which the workflow is, and proposes states.
+func (s *starter) findFolder(ctx context.Context) error {
+	dir := filepath.Dir(s.p.Path)
+	if s.options.Repository == "" {
+		s.options.Repository = s.git(ctx, dir, "rev-parse", "--show-toplevel")
+		switch {
+		case s.options.Repository == "":
+			return exit.Usage("init: %s is in no git repository: run git init and git commit first, or give --repository", dir)
+		case s.git(ctx, dir, "rev-parse", "--verify", "HEAD") == "":
+			return exit.Usage("init: the repository %s has no commit, so that agents could not clone it: run git commit first", s.options.Repository)
+		}
+		if s.answers.Example == pullRequestExample {
+			s.options.Repository = cmp.Or(s.git(ctx, dir, "remote", "get-url", "origin"), s.options.Repository)
+		}
+	}
+	board := reconcile.TrackerBoard{States: []reconcile.TrackerState{
+		{Name: "To Do", Kind: reconcile.StateWaiting},
+		{Name: "Todo", Kind: reconcile.StateWaiting},
+		{Name: "In Progress", Kind: reconcile.StateStarted},
+		{Name: "Human Review", Kind: reconcile.StateStarted},
+	}}
+	for _, name := range []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"} {
+		board.States = append(board.States, reconcile.TrackerState{Name: name, Kind: reconcile.StateEnded})
+	}
+	add := func(name string, kind reconcile.StateKind) { // in a folder every state exists that an issue has
+		if _, known := board.State(name); !known && strings.TrimSpace(name) != "" {
+			board.States = append(board.States, reconcile.TrackerState{Name: strings.TrimSpace(name), Kind: kind})
+		}
+	}
+	for i, name := range strings.Split(s.options.ActiveStates, ",") {
+		add(name, []reconcile.StateKind{reconcile.StateWaiting, reconcile.StateStarted}[min(i, 1)])
+	}
+	add(s.options.ReviewState, reconcile.StateStarted)
+	if s.options.ActiveStates == "" && s.answers.Example != reviewExample {
+		s.options.ActiveStates = "To Do, Todo, In Progress"
+	}
+	board.Name = strings.TrimSuffix(filepath.Base(s.options.Repository), ".git")
+	s.project = board
+	return nil
+}
+
+// writeFolder creates the folder if there is none, and a first issue if there is no file in it.
+func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error) {
+	cfg, err := s.written.Config()
+	if err != nil {
+		return nothing, err
+	}
+	dir, made := cfg.Tracker.Folder, !exists(cfg.Tracker.Folder)
+	undo = func() error {
+		switch {
+		case made:
+			return os.RemoveAll(dir)
+		case s.firstPath != "":
+			return os.Remove(s.firstPath)
+		}
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nothing, err
+	}
+	tracker, err := project.NewTracker(s.written, cfg, project.TrackerOptions{})
+	if err != nil {
+		return undo, err
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*.md")); len(files) == 0 { // the pattern is valid
+		issue, err := tracker.Create(ctx, firstTitle, s.answers.Active[0])
+		if err != nil {
+			return undo, err
+		}
+		s.firstPath, _ = issue.NativeRef["file"].(string)
+		content, err := os.ReadFile(s.firstPath)
+		if err == nil {
+			err = durable.WriteFile(s.firstPath, append(content, firstText...), 0o644)
+		}
+		if err != nil {
+			return undo, err
+		}
+	}
+	active, err := tracker.Candidates(ctx, s.answers.Active)
+	if len(active) > 0 {
+		s.first = active[0].Identifier
+	}
+	return undo, err
+}
+
+func (s *starter) fileSummary() (lines []string, issue string, more map[string]any) {
+	lines = []string{"wrote " + s.p.Path, "the issues are in " + s.written.Env.Absolute(s.answers.Path), "", "Next:"}
+	if s.firstPath != "" {
+		lines = []string{"wrote " + s.p.Path, "wrote " + s.firstPath, "", "Say in that file what you want done, then run:"}
+	}
+	return lines, cmp.Or(s.first, "ISSUE"), map[string]any{"path": s.answers.Path}
+}
