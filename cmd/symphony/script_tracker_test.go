@@ -48,14 +48,16 @@ type trackerKind struct {
 	prefix   string // replaces ABC- in the scripts
 	workflow string // the file of testdata/made that is WORKFLOW.md
 	limits   bool   // the tracker has rate limits
+	down     int    // $DOWN: the exit code of a pass if the tracker is down
 	start    func(env *testscript.Env, set *stage) (scriptTracker, error)
 }
 
 var trackerKinds = []trackerKind{
 	{
-		name: "linear", prefix: "ABC-", workflow: "WORKFLOW.md", limits: true,
+		name: "linear", prefix: "ABC-", workflow: "WORKFLOW.md", limits: true, down: 1,
 		start: func(_ *testscript.Env, set *stage) (scriptTracker, error) { return linearTracker{set.linear}, nil },
 	},
+	{name: "file", prefix: "ABC-", workflow: "WORKFLOW-file.md", down: 3, start: startFiles},
 }
 
 // TestTrackers runs the scripts in testdata/tracker with each kind of tracker.
@@ -95,6 +97,7 @@ func (k *trackerKind) setup(env *testscript.Env) error {
 	if err := setupScript(env); err != nil {
 		return err
 	}
+	env.Setenv("DOWN", strconv.Itoa(k.down))
 	set := env.Values[stageKey{}].(*stage)
 	var err error
 	set.tracker, err = k.start(env, set)
