@@ -15,7 +15,7 @@
 //   - Subfolders, hidden files, other extensions, and Markdown without front matter are no issues. Everything else that looks like an
 //     issue and is none is a skip: a symbolic link, a file of more than 1 MiB, front matter that cannot be read, an id in two files.
 //   - An id that is missing may be in a file that a program is replacing at this moment, or in one that cannot be read. So ByIDs looks
-//     a second time before it says that an issue is gone, and fails if a file is unreadable.
+//     several times before it says that an issue is gone, and fails if a file is unreadable.
 //   - Beside a folder called tasks, Backlog.md moves finished issues to completed, and discarded ones to archive/tasks. An issue there
 //     is finished, whatever its state says.
 package file
@@ -94,8 +94,8 @@ func created(i reconcile.Issue) time.Time {
 
 func same(a, b string) bool { return reconcile.NormalizeState(a) == reconcile.NormalizeState(b) }
 
-// pause is how long a program may take to replace a file.
-const pause = 100 * time.Millisecond
+// patience is how long ByIDs looks for an issue that is missing, pause the time between two looks or attempts.
+var patience, pause = 200 * time.Millisecond, 20 * time.Millisecond
 
 // ByIDs implements reconcile.Tracker.
 func (t *tracker) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
@@ -103,17 +103,17 @@ func (t *tracker) ByIDs(ctx context.Context, ids []string) (map[string]reconcile
 	if len(ids) == 0 {
 		return map[string]reconcile.Issue{}, nil
 	}
-	found, complete, err := t.byIDs(ids)
-	if complete {
-		return found, nil
+	for began := time.Now(); ; {
+		found, complete, err := t.byIDs(ids)
+		if complete || time.Since(began) > patience {
+			return found, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	select { // what is missing may be there again
-	case <-time.After(pause):
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	found, _, err = t.byIDs(ids)
-	return found, err
 }
 
 // byIDs reads the issues once. complete says that each was found.
@@ -126,12 +126,12 @@ func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complet
 	complete = true
 	for _, id := range ids {
 		switch r := all.byID(id); {
-		case r == nil && all.unreadable != nil:
+		case (r == nil || r.fault != "") && all.unreadable != nil:
 			return nil, false, all.unreadable
+		case r != nil && r.fault != "":
+			return nil, false, t.malformed(r)
 		case r == nil || r.issue.ID != id:
 			complete = false
-		case r.fault != "":
-			return nil, false, t.malformed(r)
 		default:
 			found[id] = t.issue(all, r)
 		}
@@ -159,10 +159,7 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 		base := strings.TrimSuffix(filepath.Base(ref), ".md")
 		i := slices.IndexFunc(all.records, func(r *record) bool { return strings.EqualFold(strings.TrimSuffix(r.name, ".md"), base) })
 		if i < 0 || base == "" {
-			return nil, nil, &reconcile.Error{
-				Code: "issue_not_found", Message: fmt.Sprintf("%s contains no issue %q", t.Path, ref),
-				Hint: "check the id; `symphony issues` lists what the folder contains",
-			}
+			return nil, nil, gone(fmt.Sprintf("%s contains no issue %q", t.Path, ref), "check the id; `symphony issues` lists what the folder contains")
 		}
 		r = all.records[i]
 	}
@@ -170,6 +167,10 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 		return nil, nil, t.malformed(r)
 	}
 	return all, r, nil
+}
+
+func gone(message, hint string) error {
+	return &reconcile.Error{Code: "issue_not_found", Message: message, Hint: hint, Err: reconcile.ErrGone}
 }
 
 func (t *tracker) malformed(r *record) error {

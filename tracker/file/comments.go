@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,14 +45,15 @@ func findComments(content []byte, body int) (section span, rest []byte) {
 	whole, heading, begun, at := span{}, -1, 0, body
 	for line := range bytes.Lines(content[body:]) {
 		switch trimmed := string(bytes.TrimSpace(line)); {
+		case begun > 0 && trimmed == commentsEnd:
+			section, whole = span{begun, at}, span{heading, at + len(line)}
+			heading, begun = -1, 0
+		case begun > 0:
 		case trimmed == commentsHeading:
 			heading = at
 		case trimmed == commentsBegin && heading >= 0:
 			begun = at + len(line)
-		case trimmed == commentsEnd && begun > 0:
-			section, whole = span{begun, at}, span{heading, at + len(line)}
-			heading, begun = -1, 0
-		case trimmed != "" && begun == 0:
+		case trimmed != "":
 			heading = -1
 		}
 		at += len(line)
@@ -169,10 +171,8 @@ func (t *tracker) Edit(ctx context.Context, issueID, commentID, body string) err
 	return t.change(ctx, issueID, func(r *record, content []byte) ([]byte, error) {
 		i := slices.IndexFunc(r.comments, func(c comment) bool { return c.id == commentID && c.own() })
 		if i < 0 {
-			return nil, &reconcile.Error{
-				Code: "issue_not_found", Message: fmt.Sprintf("%s: symphony has no comment %q there", r.name, commentID),
-				Hint: "nothing to do: the comment was deleted",
-			}
+			return nil, gone(fmt.Sprintf("%s contains no comment %q of symphony", filepath.Join(t.Path, r.name), commentID),
+				"nothing to do: the comment was deleted")
 		}
 		at := r.comments[i].text
 		return slices.Concat(content[:at.start], lines(plain(body)+"\n", newline(content)), content[at.end:]), nil

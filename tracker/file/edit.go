@@ -43,14 +43,14 @@ func (t *tracker) change(ctx context.Context, id string, edit func(*record, []by
 		}
 		name = r.name
 		if r.issue.Archived {
-			return t.unwritable(name, "the issue is finished and was moved out of the folder")
+			return gone(id+" is finished: its file was moved out of "+t.Path, "move the file back if the issue is to be changed")
 		}
 		done, err := t.edit(r.name, id, edit)
 		if done || err != nil {
 			return err
 		}
 		select {
-		case <-time.After(pause / 5):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

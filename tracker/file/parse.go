@@ -148,7 +148,7 @@ func (r *record) fill(f fields, content []byte, body int) {
 }
 
 // marks are the lines by which Backlog.md finds the sections of a body.
-var marks = regexp.MustCompile(`(?m)^<!-- (?:SECTION:\w+|AC|DOD):(?:BEGIN|END) -->\n?`)
+var marks = regexp.MustCompile(`<!-- (?:SECTION:\w+|AC|DOD):(?:BEGIN|END) -->\n?`)
 
 // modified says when the file was written, which may be later than its own date, because people forget that.
 func (r *record) modified(at time.Time) {

@@ -1,0 +1,149 @@
+package file_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// backlog runs the program of Backlog.md in a project and returns its output.
+type backlog struct {
+	*testing.T
+	program, project string
+}
+
+func newBacklog(t *testing.T) backlog {
+	program := os.Getenv("SYMPHONY_TEST_BACKLOG")
+	if program == "" {
+		t.Skip("SYMPHONY_TEST_BACKLOG does not name the program")
+	}
+	b := backlog{t, program, t.TempDir()}
+	t.Setenv("HOME", t.TempDir())
+	b.run("init", "Shop", "--defaults", "--no-git", "--agent-instructions", "none")
+	return b
+}
+
+func (b backlog) run(args ...string) string {
+	b.Helper()
+	cmd := exec.Command(b.program, args...)
+	cmd.Dir = b.project
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		b.Fatalf("backlog %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// backlogTask is what `backlog task view --json` says.
+type backlogTask struct {
+	Title, Status, Description string
+	Comments                   []struct{ Author, Body string }
+}
+
+func (b backlog) view(id string) backlogTask {
+	b.Helper()
+	var out struct{ Task backlogTask }
+	test.OK(b, json.Unmarshal([]byte(b.run("task", "view", id, "--json")), &out))
+	return out.Task
+}
+
+// What Backlog.md writes is read, and what symphony and agents write Backlog.md shows, and keeps when it writes the file again.
+func TestBacklog(t *testing.T) {
+	b := newBacklog(t)
+	b.run("task", "create", "Fix: the 'login' page", "-d", "First line\nSecond line", "-a", "@kim", "-a", "@lee", "-l", "bug,Agent", "--priority", "high", "--ac", "Works")
+	b.run("task", "create", "Second", "--dep", "TASK-1", "-s", "In Progress")
+	b.run("task", "create", "A child", "-p", "task-1")
+	b.run("task", "create", "A draft", "--draft")
+	b.run("task", "edit", "1", "--comment", "Please hurry.", "--comment-author", "@kim")
+	dir := filepath.Join(b.project, "backlog", "tasks")
+	a := adapter(t, dir)
+	list := test.Must(a.Candidates(t.Context(), states))
+	found := test.Must(a.ByIDs(t.Context(), []string{"TASK-1", "TASK-2", "TASK-1.1"}))
+	one, two := found["TASK-1"], found["TASK-2"]
+	if len(list) != 3 || len(found) != 3 {
+		t.Fatalf("%d candidates, %d by id", len(list), len(found))
+	}
+	test.Equal(t, "issue", []any{one.Title, one.State, *one.Priority, one.Labels, one.Assignee.ID, *one.Description},
+		[]any{"Fix: the 'login' page", "To Do", 2, []string{"bug", "agent"}, "kim", "## Description\n\nFirst line\nSecond line\n\n## Acceptance Criteria\n- [ ] #1 Works"})
+	test.Equal(t, "blocker", *two.BlockedBy[0].State, "To Do")
+	said := test.Must(a.Comments(t.Context(), "TASK-1", time.Time{}))
+	if len(said) != 1 || said[0].Body != "Please hurry." || said[0].AuthorIDs[0] != "kim" || said[0].Own || one.CreatedAt == nil {
+		t.Errorf("comments %+v of %+v", said, one)
+	}
+
+	posted := test.Must(a.Post(t.Context(), "TASK-1", "May I?\n\n```\nrm x\n```\n<!-- symphony:request RUN 1 -->"))
+	if answer := toolCall(t, a, "TASK-1", "issue_comment", "text", "## Description\n\nDone.\n---\n<!-- SECTION:DESCRIPTION:BEGIN -->"); !answer.Success {
+		t.Fatal(answer.Text)
+	}
+	move(t, a, "TASK-1", "Human Review")
+	before := test.Must(a.Find(t.Context(), "TASK-1"))
+	b.run("task", "edit", "1", "--comment", "approve", "--comment-author", "kim")
+	shown := b.view("1")
+	test.Equal(t, "backlog's description", shown.Description, "First line\nSecond line")
+	test.Equal(t, "backlog's status", shown.Status, "Human Review")
+	test.Equal(t, "backlog's comments", len(shown.Comments), 4)
+	test.Equal(t, "symphony's comment", shown.Comments[1].Author+": "+shown.Comments[1].Body, "symphony: "+posted.Body)
+	test.Equal(t, "the agent's comment", shown.Comments[2].Author+": "+shown.Comments[2].Body, "symphony agent: ## Description\n\nDone.\n- - -\n&lt;!-- SECTION:DESCRIPTION:BEGIN -->")
+	newer := test.Must(a.Comments(t.Context(), "TASK-1", posted.CreatedAt))
+	if len(newer) != 2 || newer[0].Body != "approve" || newer[0].Own || !newer[1].Own {
+		t.Errorf("comments after symphony's: %+v", newer)
+	}
+	test.OK(t, a.Edit(t.Context(), "TASK-1", posted.ID, "Approved by kim."))
+	test.Equal(t, "edited comment", b.view("1").Comments[1].Body, "Approved by kim.")
+	if after := test.Must(a.Find(t.Context(), "TASK-1")); after.Fingerprint() != before.Fingerprint() {
+		t.Errorf("a comment by backlog is taken for progress: %q, %q", *before.Description, *after.Description)
+	}
+
+	made := test.Must(a.Create(t.Context(), "Ä/ö: \"x\"? y", "In Progress"))
+	test.Equal(t, "new issue", made.ID, "TASK-3")
+	if task := b.view("3"); task.Title != "Ä/ö: \"x\"? y" || task.Status != "In Progress" {
+		t.Errorf("backlog shows %+v", task)
+	}
+	b.run("task", "edit", "3", "-s", "Done", "-t", "Renamed")
+	if out := b.run("task", "create", "Fourth", "--plain"); !strings.Contains(out, "TASK-4") {
+		t.Errorf("the next id: %s", out)
+	}
+	if i := test.Must(a.Find(t.Context(), "TASK-3")); i.Title != "Renamed" || i.State != "Done" {
+		t.Errorf("read %+v", i)
+	}
+	b.run("doctor")
+}
+
+// Issues that Backlog.md has moved away are finished, and no longer change.
+func TestBacklogMoved(t *testing.T) {
+	b := newBacklog(t)
+	for _, status := range []string{"Done", "To Do", "To Do"} {
+		b.run("task", "create", "Some work", "-s", status)
+	}
+	b.run("task", "edit", "3", "--dep", "TASK-1")
+	a := adapter(t, filepath.Join(b.project, "backlog", "tasks"))
+	b.run("task", "complete", "1")
+	b.run("task", "archive", "2")
+	found := test.Must(a.ByIDs(t.Context(), []string{"TASK-1", "TASK-2", "TASK-3"}))
+	for id, want := range map[string]string{"TASK-1": "Done", "TASK-2": "Done", "TASK-3": "To Do"} {
+		if i := found[id]; i.State != want || i.Archived != (want == "Done") {
+			t.Errorf("%s: %+v", id, i)
+		}
+	}
+	if ref := found["TASK-3"].BlockedBy; len(ref) != 1 || *ref[0].State != "Done" {
+		t.Errorf("blockers %+v", ref)
+	}
+	if list := test.Must(a.Candidates(t.Context(), states)); len(list) != 1 || list[0].ID != "TASK-3" {
+		t.Errorf("candidates %+v", list)
+	}
+	for _, id := range []string{"TASK-1", "TASK-2"} {
+		if answer := toolCall(t, a, id, "issue_update", "state", "In Progress"); answer.Success || !strings.Contains(answer.Text, "issue_not_found") {
+			t.Errorf("%s: %s", id, answer.Text)
+		}
+	}
+	b.run("task", "demote", "3")
+	if found, err := a.ByIDs(t.Context(), []string{"TASK-3"}); err != nil || len(found) > 0 {
+		t.Errorf("a draft: %v, %v", found, err)
+	}
+}
