@@ -269,7 +269,7 @@ type answer struct {
 }
 
 // do sends one request to a path below the endpoint and reads the answer. Another status than 2xx is an error; the error of a
-// 404 or 410 wraps errNotFound.
+// 404 or 410 wraps reconcile.ErrGone.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body any) (answer, error) {
 	a, err := c.send(ctx, request{method: method, path: path, query: query, body: body})
 	if err == nil && a.status/100 != 2 {
@@ -360,8 +360,10 @@ func (c *Client) exchange(ctx context.Context, r request, target string) (answer
 	}
 	c.readBudget(resp.Header)
 	if int64(len(body)) > limit {
-		return answer{}, c.fail("answer_too_large", fmt.Sprintf("GitHub's answer has more than %d bytes: ask for less, "+
-			"or for fewer entries at a time (per_page)", limit))
+		return answer{}, &reconcile.Error{
+			Code: "answer_too_large", Class: reconcile.ClassTracker, Message: fmt.Sprintf("GitHub's answer has more than %d bytes", limit),
+			Hint: "ask for less, or for fewer entries at a time (per_page)",
+		}
 	}
 	// The token is removed before the text is cut anywhere, so that no part of it can remain at an end.
 	if len(c.token) >= shortestToken {

@@ -112,8 +112,8 @@ func TestStatuses(t *testing.T) {
 	}{
 		"refused token":  {401, `{"message":"Bad credentials"}`, "check the GitHub token", nil, "HTTP 401: Bad credentials"},
 		"missing scope":  {403, `{"message":"Resource not accessible by personal access token"}`, "GITHUB_TOKEN", nil, "not accessible"},
-		"not found":      {404, `{"message":"Not Found"}`, "", errNotFound, "HTTP 404"},
-		"gone":           {410, `{"message":"This issue was deleted"}`, "", errNotFound, "deleted"},
+		"not found":      {404, `{"message":"Not Found"}`, "", reconcile.ErrGone, "HTTP 404"},
+		"gone":           {410, `{"message":"This issue was deleted"}`, "", reconcile.ErrGone, "deleted"},
 		"rejected":       {422, `{"message":"Validation Failed"}`, "", reconcile.ErrRejected, "Validation"},
 		"server":         {502, `<html>oops ` + testToken + `</html>`, "internal error", errServer, "oops [token]"},
 		"elsewhere":      {302, ``, "another host", nil, "HTTP 302"},

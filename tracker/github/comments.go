@@ -107,7 +107,7 @@ func (c *Client) Edit(ctx context.Context, issueID, commentID, body string) erro
 
 // ofIssue turns the error of a request about an issue that does not exist into issue_not_found.
 func (c *Client) ofIssue(id string, err error) error {
-	if errors.Is(err, errNotFound) {
+	if errors.Is(err, reconcile.ErrGone) {
 		return c.missing(id)
 	}
 	return err

@@ -16,6 +16,8 @@ import (
 
 const tokenHint = "check the GitHub token: it must be valid, and allow reading and writing issues of the repository"
 
+const strangeHint = "the next pass asks again; if that does not help, a proxy has changed GitHub's answer, or its API has changed"
+
 type graphqlError struct {
 	Type    string `json:"type"`
 	Message string `json:"message"`
@@ -26,10 +28,9 @@ type graphqlError struct {
 	} `json:"extensions"`
 }
 
-// errNotFound is wrapped by the error of a request for something that does not exist, or that the token may not see; errServer if
-// GitHub failed (HTTP 5xx) and may have executed the request; errUnknownField if the server's schema lacks a field of a query.
+// reconcile.ErrGone is wrapped by the error of a request for something that does not exist, or that the token may not see; errServer
+// if GitHub failed (HTTP 5xx) and may have executed the request; errUnknownField if the server's schema lacks a field of a query.
 var (
-	errNotFound     = errors.New("no such entity")
 	errServer       = errors.New("the server failed")
 	errUnknownField = errors.New("unknown field")
 )
@@ -44,7 +45,7 @@ func (s scrubbed) Error() string { return s.text }
 func (s scrubbed) Unwrap() error { return s.err }
 
 func (c *Client) fail(code, message string) error {
-	return &reconcile.Error{Code: code, Message: c.scrub(message), Class: reconcile.ClassTracker}
+	return &reconcile.Error{Code: code, Message: c.scrub(message), Class: reconcile.ClassTracker, Hint: strangeHint}
 }
 
 // shortestToken is the length of the shortest token that is removed from text. GitHub's tokens have 40 characters and more; a
@@ -100,7 +101,7 @@ func (c *Client) refusal(a answer, errs []graphqlError) error {
 	if len(errs) > 0 {
 		said = messages(errs)
 	}
-	e := &reconcile.Error{Code: "github_graphql_errors", Class: reconcile.ClassTracker, Message: c.scrub(said)}
+	e := &reconcile.Error{Code: "github_graphql_errors", Class: reconcile.ClassTracker, Message: c.scrub(said), Hint: strangeHint}
 	if a.status != http.StatusOK {
 		e.Code, e.Message = "github_api_status", c.scrub("HTTP "+strconv.Itoa(a.status)+": "+said)
 	}
@@ -114,7 +115,7 @@ func (c *Client) refusal(a answer, errs []graphqlError) error {
 			e.Hint += "; it comes from " + c.o.TokenSource
 		}
 	case a.status == http.StatusNotFound || a.status == http.StatusGone || ofType("NOT_FOUND"):
-		e.Err = errNotFound
+		e.Hint, e.Err = "check the name, and that the token may read it", reconcile.ErrGone
 	case a.status >= 300 && a.status < 400:
 		e.Hint = "the answer leads to another host, and the token is not sent there: set tracker.endpoint to the final URL"
 	case a.status >= 500:

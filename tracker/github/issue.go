@@ -180,7 +180,7 @@ func fromGraphQL(repo, project string, data []byte) record {
 		at := comment.CreatedAt.UTC()
 		r.lastCommentAt = &at
 	}
-	if i := slices.IndexFunc(w.Items.Nodes, func(i boardItem) bool { return sameAddress(i.Project.URL, project) }); i >= 0 {
+	if i := slices.IndexFunc(w.Items.Nodes, func(i boardItem) bool { return sameBoard(i.Project.URL, project) }); i >= 0 {
 		r.item = &w.Items.Nodes[i]
 	}
 	return r.complete(w.State, w.Labels.Nodes, w.Assignees.Nodes)
@@ -209,10 +209,6 @@ func (r record) complete(state string, labels []label, assignees []account) reco
 		r.Malformed = "the time of the last change is missing"
 	}
 	return r
-}
-
-func sameAddress(a, b string) bool {
-	return a != "" && strings.EqualFold(strings.TrimRight(a, "/"), strings.TrimRight(b, "/"))
 }
 
 // state returns the state of an issue: closed, the column of the board, the first label that is a state, or open.
@@ -326,7 +322,7 @@ func (c *Client) issueOf(id string) (repo string, number int, err error) {
 func (c *Client) missing(name string) error {
 	return &reconcile.Error{
 		Code: "issue_not_found", Message: c.scrub(fmt.Sprintf("GitHub shows no issue %q of %s", name, strings.Join(c.o.Repositories, ", "))),
-		Hint: "check the number, and that the token may read the issue; a pull request is no issue",
+		Hint: "check the number, and that the token may read the issue; a pull request is no issue", Err: reconcile.ErrGone,
 	}
 }
 

@@ -93,7 +93,7 @@ func isLimit(a answer) bool {
 		return a.header.Get("Retry-After") != "" || a.header.Get("X-RateLimit-Remaining") == "0" ||
 			strings.Contains(strings.ToLower(message(a.body)), "rate limit")
 	case http.StatusOK:
-		// Only an answer that begins with its errors can be one; all others are not decoded twice.
+		// Such an answer has no data and is small. Larger ones are not decoded twice.
 		if len(a.body) > 64<<10 {
 			return false
 		}
@@ -102,7 +102,7 @@ func isLimit(a answer) bool {
 		}
 		_ = json.Unmarshal(a.body, &env) // no object has no errors
 		return slices.ContainsFunc(env.Errors, func(e graphqlError) bool {
-			return e.Type == "RATE_LIMITED" || strings.Contains(strings.ToLower(e.Message), "secondary rate limit")
+			return e.Type == "RATE_LIMITED" || e.Type == "RATE_LIMIT" || strings.Contains(strings.ToLower(e.Message), "secondary rate limit")
 		})
 	}
 	return false

@@ -114,7 +114,7 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 			} `json:"repository"`
 		}](ctx, c, func() (string, map[string]any) { return issuesQuery + c.issueFields(), vars })
 		switch {
-		case errors.Is(err, errNotFound) || err == nil && data.Repository == nil:
+		case errors.Is(err, reconcile.ErrGone) || err == nil && data.Repository == nil:
 			return nodes[json.RawMessage]{}, c.noRepository(repo, "")
 		case err != nil:
 			return nodes[json.RawMessage]{}, err

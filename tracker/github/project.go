@@ -41,6 +41,13 @@ func boardAddress(address string) (kind, login string, number int, err error) {
 	return kind, login, number, nil
 }
 
+// sameBoard reports whether two addresses, perhaps of views, are those of the same project.
+func sameBoard(a, b string) bool {
+	kind, login, number, err := boardAddress(a)
+	kindB, loginB, numberB, errB := boardAddress(b)
+	return err == nil && errB == nil && kind == kindB && strings.EqualFold(login, loginB) && number == numberB
+}
+
 // forBoard returns a query about the project of the workflow, with its variables.
 func (c *Client) forBoard(query string) (string, map[string]any) {
 	kind, login, number, _ := boardAddress(c.o.Project) // New has checked it
@@ -69,7 +76,7 @@ func (c *Client) board(ctx context.Context) (records []record, me string, err er
 			} `json:"owner"`
 		}](ctx, c, func() (string, map[string]any) { return query + c.issueFields() + columnFields, vars })
 		switch {
-		case errors.Is(err, errNotFound) || err == nil && data.Owner.Project == nil:
+		case errors.Is(err, reconcile.ErrGone) || err == nil && data.Owner.Project == nil:
 			return nodes[json.RawMessage]{}, c.noBoard()
 		case err != nil:
 			return nodes[json.RawMessage]{}, err
@@ -183,7 +190,7 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 			} `json:"repository"`
 		}](ctx, c, repositoryQuery, vars)
 		switch {
-		case errors.Is(err, errNotFound) || err == nil && data.Repository == nil:
+		case errors.Is(err, reconcile.ErrGone) || err == nil && data.Repository == nil:
 			return page, c.noRepository(repo, "")
 		case err != nil:
 			return page, err
@@ -225,7 +232,7 @@ func (c *Client) verifyBoard(ctx context.Context, project *reconcile.TrackerProj
 		} `json:"owner"`
 	}](ctx, c, query, vars)
 	switch {
-	case errors.Is(err, errNotFound) || err == nil && data.Owner.Project == nil:
+	case errors.Is(err, reconcile.ErrGone) || err == nil && data.Owner.Project == nil:
 		return nil, c.noBoard()
 	case err != nil:
 		return nil, err

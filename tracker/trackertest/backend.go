@@ -23,13 +23,15 @@ type Backend struct {
 	// Active are two active states, or one if the tracker has no more. Terminal is a state of finished issues.
 	Active      []string
 	Terminal    string
-	NewestFirst bool   // candidates are sorted by their time of creation, the newest first; otherwise the oldest
-	Page        int    // how many candidates one request returns; 0 without pages
-	Batch       int    // how many issues one request by id returns; 0 if any number
-	Secret      string // a word that no error and no answer may contain; empty if the tracker needs no key
-	Person      string // an account that is not symphony's: a value of Issue.Assignee, of Comment's author and of tracker.operators
-	Me          string // symphony's own account, as a value of Issue.Assignee
-	Elsewhere   string // the id of an issue of another project, which ByIDs must not take for one of this project
+	OpenBlocker string   // the state of a blocker in the first active state, if its record lacks the true one
+	OwnLabels   []string // labels that issues have because of their states or priorities
+	NewestFirst bool     // candidates are sorted by their time of creation, the newest first; otherwise the oldest
+	Page        int      // how many candidates one request returns; 0 without pages
+	Batch       int      // how many issues one request by id returns; 0 if any number
+	Secret      string   // a word that no error and no answer may contain; empty if the tracker needs no key
+	Person      string   // an account that is not symphony's: a value of Issue.Assignee, of Comment's author and of tracker.operators
+	Me          string   // symphony's own account, as a value of Issue.Assignee
+	Elsewhere   string   // the id of an issue of another project, which ByIDs must not take for one of this project
 
 	Requests func() int // the number of requests that the tracker has received, or of programs that were started
 
