@@ -97,6 +97,7 @@ func SameUser(name string, ids ...string) bool {
 			return r
 		}, s)
 	}
+	name = strings.TrimPrefix(name, "@")
 	return name != "" && slices.ContainsFunc(ids, func(id string) bool { return lower(id) == lower(name) })
 }
 

@@ -4,7 +4,7 @@ import "testing"
 
 // An operator is known by an id, whatever the case of its letters, and never by one that only looks the same.
 func TestSameUser(t *testing.T) {
-	for name, ids := range map[string][]string{"Kim@example.com": {"u-1", "kim@Example.COM"}, "u-1": {"u-1"}, "Zoë": {"zoë"}} {
+	for name, ids := range map[string][]string{"Kim@example.com": {"u-1", "kim@Example.COM"}, "u-1": {"u-1"}, "@Octocat": {"octocat"}, "Zoë": {"zoë"}} {
 		if !SameUser(name, ids...) {
 			t.Errorf("%q is not one of %q", name, ids)
 		}

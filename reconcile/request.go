@@ -150,6 +150,22 @@ type RequestAnswer struct {
 	// Answers are the answers by question id; Sealed is the same map, encrypted for the worker.
 	Answers map[string][]string `json:"answers,omitempty"`
 	Sealed  []byte              `json:"sealed,omitempty"`
+	// By is who answered in the tracker, and Reply the id of the comment; empty for an answer by a command.
+	By    string `json:"by,omitempty"`
+	Reply string `json:"reply,omitempty"`
+}
+
+// CommentMarker is how the marker of a comment that symphony or an agent made begins: a line that trackers do not show.
+const CommentMarker = "<!-- symphony:"
+
+// Marked reports whether a comment has a marker. One that a person has quoted does not count.
+func Marked(body string) bool {
+	for line := range strings.Lines(body) {
+		if strings.HasPrefix(strings.TrimSpace(line), CommentMarker) {
+			return true
+		}
+	}
+	return false
 }
 
 // AttentionKind says what a notification is about.

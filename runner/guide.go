@@ -135,7 +135,8 @@ func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Updat
 const commentsBound = 30 * time.Second
 
 // newComments returns the comments of people since a time, the newest first, and the time of the newest comment of all. Comments
-// of agents are recognised by their ids, because agents may share the tracker's user with a person.
+// of agents and of symphony, and replies that decided a request, are recognised by their ids, because agents may share the tracker's
+// user with a person.
 func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since time.Time) (
 	fromPeople []reconcile.Comment, newest time.Time, err error,
 ) {
@@ -164,7 +165,7 @@ func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since ti
 		if c.CreatedAt.After(newest) {
 			newest = c.CreatedAt
 		}
-		if !byAgents[c.ID] {
+		if !byAgents[c.ID] && !reconcile.Marked(c.Body) {
 			fromPeople = append(fromPeople, c)
 		}
 	}

@@ -133,8 +133,7 @@ func (j Journal) SaveCreated(ctx context.Context, runID, issueID string, created
 	}
 	return j.update(ctx, "store what the agent created in the tracker", full, func(t tx) error {
 		for _, c := range created {
-			if err := t.run(`INSERT INTO created (id, kind, issue_id, run_id, at)
-				VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, c.ID, c.Kind, issueID, runID, stamp(now)); err != nil {
+			if err := noGuidance(t, c.Kind, c.ID, issueID, runID, now); err != nil {
 				return err
 			}
 		}
@@ -142,7 +141,8 @@ func (j Journal) SaveCreated(ctx context.Context, runID, issueID string, created
 	})
 }
 
-// Created returns those of the ids of tracker objects that agents of this project created.
+// Created returns those of the ids of tracker objects that agents of this project or symphony created, and those of the replies that
+// have decided a request.
 func (j Journal) Created(ctx context.Context, ids []string) (map[string]bool, error) {
 	ours, err := readAll(ctx, j.conn, "read what agents created", itself[string],
 		`SELECT id FROM created WHERE id IN (SELECT value FROM json_each(?))`, jsonOf(append([]string{}, ids...)))

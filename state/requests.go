@@ -152,6 +152,9 @@ func (o Operator) DecideRequest(
 			return requestEnded(is)
 		}
 		is.Decision, is.Answer, is.DecidedAt = r.Decision, r.Answer, now
+		if err := noGuidance(t, "reply", r.Answer.Reply, r.IssueID, r.RunID, now); err != nil {
+			return err
+		}
 		return t.run(`UPDATE requests SET decision = ?1, answer = ?2, decided_at = ?3, fate = ?4, ended_at = iif(?4 IS NULL, NULL, ?3)
 			WHERE issue_id = ?5 AND number = ?6`,
 			r.Decision, jsonOf(r.Answer), stamp(now), orNull(&is.Fate), r.IssueID, r.Number)

@@ -278,3 +278,32 @@ func TestCreated(t *testing.T) {
 		t.Errorf("kept as %s of %s", kind, run)
 	}
 }
+
+// TestReplyIsNoGuidance checks that a reply that has decided a request is not passed to agents as a comment.
+func TestReplyIsNoGuidance(t *testing.T) {
+	db := newState(t)
+	q := asked(t, db, startedRun(t, db, 1), reconcile.CommandRequest)
+	q.Decision, q.Answer = reconcile.DecideApprove, reconcile.RequestAnswer{By: "Kim", Reply: "comment-1"}
+	test.Must(db.Operator.DecideRequest(ctx, epoch, early, q, false))
+	is := test.Must(db.RequestByID(ctx, q.IssueID, q.Number))
+	if ours := test.Must(db.Journal.Created(ctx, []string{"comment-1", "comment-2"})); len(ours) != 1 || !ours["comment-1"] || is.Answer.By != "Kim" {
+		t.Errorf("%v, %+v", ours, is.Answer)
+	}
+	q.Answer.Reply = "comment-2" // too late
+	_, err := db.Operator.DecideRequest(ctx, epoch, early, q, false)
+	wantEnded(t, err, reconcile.RequestAnswered)
+	if ours := test.Must(db.Journal.Created(ctx, []string{"comment-2"})); len(ours) != 0 {
+		t.Error("a refused answer counts as one")
+	}
+}
+
+// TestHolds checks that a hold can be kept in spite of newer comments, unless it is the operator's, which no comment ends.
+func TestHolds(t *testing.T) {
+	db := newState(t)
+	fill(t, db)
+	want := Hold{IssueID: issueOf(4).ID, CommentAt: epoch}
+	test.Equal(t, "holds", test.Must(db.Store.Holds(ctx)), []Hold{want})
+	want.CommentAt = epoch.Add(time.Hour)
+	test.OK(t, db.Store.KeepHold(ctx, want))
+	test.Equal(t, "holds", test.Must(db.Store.Holds(ctx)), []Hold{want})
+}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -91,8 +93,19 @@ func fillRequests(t *testing.T, db *DB) {
 	test.Must(db.sql.Exec(`UPDATE runs SET outcome = 'failed' WHERE id = ?`, runID(2)))
 	test.Must(decided(db, late, reconcile.DecideAnswer, early, false))
 	test.OK(t, db.Journal.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{ID: "comment-1", Kind: "comment"}}, epoch))
+	for _, c := range commentsOf(run) {
+		test.OK(t, db.Store.SaveComment(ctx, c))
+	}
 	thread := reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}
 	test.OK(t, db.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, reconcile.LastSeen{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
+}
+
+// commentsOf are symphony's comments on a request, which is open, and about a hold.
+func commentsOf(r reconcile.Run) []Comment {
+	return []Comment{
+		{Key: "request:" + r.ID + ":1", IssueID: r.IssueID, Number: 1, ID: "comment-3", At: epoch, Text: "hash", Problem: "unclear", Seen: []string{"comment-4"}},
+		{Key: "hold:id-4:1", IssueID: issueOf(4).ID, ID: "comment-5", At: epoch, Done: true},
+	}
 }
 
 // settled settles the run of issue i and updates the claim.
@@ -201,6 +214,9 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			if version >= 2 {
 				wantRequests(t, db)
 			}
+			if version >= 6 {
+				wantComments(t, db)
+			}
 			wantHome(t, db, version)
 			wantHistory(t, db, version)
 			// A live worker continues, and an ended run can be settled.
@@ -232,6 +248,20 @@ func wantRequests(t *testing.T, db *DB) {
 	}
 	if told, found, err := db.Journal.LastSeen(ctx, "thread-1"); err != nil || !found || !told.CommentAt.Equal(epoch) {
 		t.Errorf("the thread was told %+v, %v, %v", told, found, err)
+	}
+}
+
+// wantComments checks what fillRequests stored of symphony's comments.
+func wantComments(t *testing.T, db *DB) {
+	t.Helper()
+	want := commentsOf(mustRun(t, db, runID(1)))
+	open := test.Must(db.Store.Comments(ctx, nil))
+	both := test.Must(db.Store.Comments(ctx, []string{want[1].Key}))
+	if len(open) != 1 || !cmp.Equal(open[want[0].Key], want[0]) || len(both) != 2 || !cmp.Equal(both[want[1].Key], want[1]) {
+		t.Errorf("comments are %+v, with a done one %+v", open, both)
+	}
+	if ours := test.Must(db.Journal.Created(ctx, []string{"comment-3", "comment-4", "comment-5"})); len(ours) != 2 || ours["comment-4"] {
+		t.Errorf("ours are %v", ours)
 	}
 }
 

@@ -19,7 +19,8 @@ func TestEveryFieldIsStored(t *testing.T) {
 	for _, v := range []any{&c, &r} {
 		populate(t, reflect.ValueOf(v).Elem(), new(int))
 	}
-	c.Issue.Malformed, r.Issue.Malformed = "", "" // such an issue is never claimed
+	c.Issue.Malformed, r.Issue.Malformed = "", ""       // such an issue is never claimed
+	c.Issue.PullRequest, r.Issue.PullRequest = nil, nil // it is asked for again
 	c.Version, c.UpdatedAt = 0, epoch
 	fresh := r
 	fresh.Phase, fresh.Outcome, fresh.Settled, fresh.ReapTries = reconcile.Starting, "", false, 0
@@ -66,6 +67,8 @@ func populate(t *testing.T, v reflect.Value, n *int) {
 	case v.Kind() == reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		populate(t, v.Index(0), n)
+	case v.Kind() == reflect.Map:
+		v.Set(reflect.ValueOf(map[string]any{"key": fmt.Sprint("s", *n)}))
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
 			populate(t, v.Field(i), n)

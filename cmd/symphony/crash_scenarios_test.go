@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
@@ -238,6 +241,18 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
+		// The question is asked and answered in the tracker.
+		name: "answered in the tracker", issue: "ask-user Which way?\n" + handOver, ends: "Human Review", keeps: true,
+		again: []string{"pass:tracker.Post.", "pass:tracker.Edit.", "pass:state.SaveComment.", "pass:state.DecideRequest."},
+		play:  answersPlay,
+	},
+	{
+		// A hold is explained in the tracker, and ends only when a person comments.
+		name: "hold explained", issue: "fail other no luck", ends: "Human Review", keeps: true, recounted: true,
+		again: []string{"pass:tracker.Post.", "pass:state.SaveComment."},
+		play:  explainedPlay,
+	},
+	{
 		// codex loses its login, and a later run succeeds again.
 		name: "login", issue: "fail httpConnectionFailed=401 who are you", ends: "Human Review", keeps: true, recounted: true,
 		again: []string{"worker:durable.", "pass:durable."},
@@ -324,6 +339,67 @@ var crashScenarios = []crashScenario{
 			}
 		},
 	},
+}
+
+// comments lists the comments of symphony on the issue.
+func (c *crashScene) comments() (list []lineartest.Comment) {
+	issue, err := c.linear.Issue("ABC-1")
+	c.must(err)
+	for _, comment := range issue.Comments {
+		if reconcile.Marked(comment.Body) {
+			list = append(list, comment)
+		}
+	}
+	return list
+}
+
+// answersPlay has an operator who answers each question in the tracker once.
+func answersPlay(c *crashScene) {
+	c.write("WORKFLOW.md", strings.Replace(c.read("WORKFLOW.md"), "project_slug: demo", "project_slug: demo\n  operators: [kim@example.com]", 1), 0o600)
+	c.arm()
+	answered := map[string]bool{}
+	c.passes("handed over", func() bool {
+		for _, comment := range c.comments() {
+			if id := regexp.MustCompile(`ABC-1\.[0-9]+`).FindString(comment.Body); !answered[id] && strings.Contains(comment.Body, "can answer") {
+				answered[id] = true
+				_, err := c.linear.Comment("ABC-1", "kim@example.com", id+": Yes")
+				c.must(err)
+			}
+		}
+		return c.state() == c.ends
+	})
+	c.passes("every comment shows how its request ended", func() bool {
+		return !slices.ContainsFunc(c.comments(), func(comment lineartest.Comment) bool { return strings.Contains(comment.Body, "can answer") })
+	})
+	asked := map[string]bool{}
+	for _, comment := range c.comments() {
+		marker := comment.Body[strings.LastIndex(comment.Body, "<!--"):]
+		if asked[marker] {
+			c.t.Errorf("asked twice: %s", comment.Body)
+		}
+		asked[marker] = true
+	}
+	if n := c.number(`SELECT count(*) FROM requests WHERE decision = 'answer'`); n < 1 || n != len(answered) && !c.died() || len(asked) < n {
+		c.t.Errorf("%d requests were answered, the operator answered %v: %+v", n, answered, c.comments())
+	}
+}
+
+// explainedPlay has an issue that is held, and then continued by a person's comment.
+func explainedPlay(c *crashScene) {
+	c.write("WORKFLOW.md", strings.NewReplacer("project_slug: demo", "project_slug: demo\n  explain_holds: true",
+		"on_question: ask", "max_failures: 1").Replace(c.read("WORKFLOW.md")), 0o600)
+	c.arm()
+	c.passes("explained", func() bool { return c.claim() == "held max_failures" && len(c.comments()) == 1 })
+	c.pass()
+	c.pass()
+	if held := c.claim(); held != "held max_failures" || len(c.comments()) != 1 {
+		c.t.Errorf("%s, with the comments %+v", held, c.comments())
+	}
+	text := c.agent(handOver)
+	c.must(c.linear.Edit("ABC-1", func(i *lineartest.Issue) { i.Description = text }))
+	_, err := c.linear.Comment("ABC-1", "kim@example.com", "try again")
+	c.must(err)
+	c.passes("handed over", func() bool { return c.state() == c.ends })
 }
 
 // deliveredPlay has a remote that refuses the first push, and opens a pull request.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,8 @@ import (
 // linearCmd controls the script's Linear. It has the verbs of the command tracker, and:
 //
 //	linear edit ABC-1 FILE | linear label ABC-1 [a,b] | linear assign ABC-1 [EMAIL] | linear project-of ABC-1 SLUG
+//	linear comment-by EMAIL ABC-1 TEXT   another user than kim@example.com comments
+//	linear read ABC-1              prints the comments
 //	linear fail JSON | linear ok   adds a failure, removes all failures
 //	linear remaining REQUESTS COMPLEXITY   sets the rest of the allowance
 func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
@@ -23,6 +26,15 @@ func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	text := strings.Join(rest[min(1, len(rest)):], " ")
 	edit := func(change func(*lineartest.Issue)) { ts.Check(s.Edit(rest[0], change)) }
 	switch verb {
+	case "comment-by":
+		_, err := s.Comment(rest[1], rest[0], strings.Join(rest[2:], " "))
+		ts.Check(err)
+	case "read":
+		i, err := s.Issue(rest[0])
+		ts.Check(err)
+		for _, c := range i.Comments {
+			fmt.Fprintf(ts.Stdout(), "== %s\n%s\n", c.Author, c.Body)
+		}
 	case "edit":
 		text := describe(ts, linearTracker{s}, rest[0], rest[1])
 		edit(func(i *lineartest.Issue) { i.Description = &text })

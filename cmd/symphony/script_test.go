@@ -207,6 +207,9 @@ const markName = "SYMPHONY_TEST_MARK"
 func setupScript(env *testscript.Env) error {
 	server := lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})
 	seed := lineartest.Seed{Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo"}, {Name: "Second", SlugID: "second"}}}
+	seed.Users = []lineartest.SeedUser{
+		{Name: "Robin Doe", Email: "robin@example.com"}, {Name: "Kim Poe", Email: "kim@example.com"}, {Name: "Eve Roe", Email: "eve@example.com"},
+	}
 	if err := errors.Join(server.Load(seed), server.Start()); err != nil {
 		return err
 	}

@@ -111,6 +111,14 @@ func Deps(d reconcile.Deps) reconcile.Deps {
 	if d.Tracker != nil {
 		adapter := *d.Tracker
 		adapter.Tracker = tracker{adapter.Tracker}
+		if post, edit := adapter.Post, adapter.Edit; post != nil && edit != nil {
+			adapter.Post = func(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
+				return Around("tracker.Post", func() (reconcile.Comment, error) { return post(ctx, issueID, body) })
+			}
+			adapter.Edit = func(ctx context.Context, issueID, commentID, body string) error {
+				return AroundErr("tracker.Edit", func() error { return edit(ctx, issueID, commentID, body) })
+			}
+		}
 		d.Tracker = &adapter
 	}
 	return d

@@ -58,6 +58,9 @@ type Tracker struct {
 	ToolScope   string
 	Folder      string   // with the files of the issues, for kind file
 	OtherStates []string // neither active nor terminal states to which agents may move issues, for kind file
+	// Operators are the users whose comments answer requests. ExplainHolds: holds are explained by comments.
+	Operators    []string
+	ExplainHolds bool
 }
 
 // Polling says how often --loop runs a pass (specification 5.3.2).

@@ -265,6 +265,7 @@ func (r *reader) together() {
 			"no effect: with codex.approval_policy never, codex asks for no approval; with on-request it does")
 	}
 	if agent.OnApproval != Ask && agent.OnQuestion != Ask {
+		r.warnKey("tracker.operators", "no effect: neither agent.on_approval nor agent.on_question is ask")
 		r.warnKey("agent.answer_timeout_ms", "no effect: neither agent.on_approval nor agent.on_question is ask")
 	}
 	r.pullRequests()

@@ -90,6 +90,7 @@ type trackerAnswer struct {
 	found  reconcile.TrackerFindings
 	err    error
 	budget reconcile.Budget // with the times of the answer
+	mute   *reconcile.Error // symphony can't comment; nil if it can
 }
 
 const trackerBound = 30 * time.Second
@@ -102,7 +103,7 @@ func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
 	if err != nil {
 		return trackerAnswer{err: err}
 	}
-	answer.name = tracker.Name
+	answer.name, answer.mute = tracker.Name, project.NoComments(tracker)
 	answer.found, answer.err = tracker.Verify(ctx, project.TrackerNames(e.config))
 	if tracker.Budget != nil {
 		answer.budget = tracker.Budget()
@@ -127,6 +128,9 @@ func checkTracker(_ context.Context, e *environment) []finding {
 	}
 	for _, wrong := range project.WrongNames(e.config, answer.name, found) {
 		list = append(list, warn(wrong.Message, wrong.Hint)...)
+	}
+	if answer.mute != nil && (len(t.Operators) > 0 || t.ExplainHolds) {
+		list = append(list, warn(answer.mute.Message, answer.mute.Hint)...)
 	}
 	return list
 }

@@ -39,8 +39,8 @@ type looper struct {
 	interval time.Duration
 	// woken are the ended runs that started a pass early. Each does so once, even if it can't be settled.
 	woken map[string]bool
-	// workflow is the stamp of WORKFLOW.md before it was last read.
-	workflow string
+	// workflow is the stamp of WORKFLOW.md before it was last read, asked that of the workers' requests before the last pass.
+	workflow, asked string
 	// program is the path of the program. version is the stamp of the file that this process runs or refused to run.
 	program, version string
 }
@@ -90,6 +90,7 @@ func loop(ctx context.Context, p *project.Project, o TickOptions) error {
 
 // pass runs one pass and reports it. It returns the exit code that tick would end with.
 func (l *looper) pass(ctx context.Context, p *project.Project) (Result, int) {
+	l.asked = stamp(project.AskedFile(p.StateDir))
 	r, err := Run(ctx, p, l.options.Options)
 	if ctx.Err() != nil {
 		// The signal that ends the loop also cancels a request to the tracker, which is not an error.
@@ -128,6 +129,9 @@ func (l *looper) wait(ctx context.Context, p *project.Project, r Result) bool {
 				l.woken[run.ID] = true
 				return true
 			}
+		}
+		if stamp(project.AskedFile(p.StateDir)) != l.asked {
+			return true
 		}
 		before := seen
 		if seen = stamp(p.Path); seen != "" && seen != l.workflow && seen == before { // an editor has finished writing it

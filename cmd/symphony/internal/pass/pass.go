@@ -205,7 +205,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 		r.blockedBy(err)
 		return
 	}
-	deps.Store = db.Store
+	deps.Store, deps.Tracker = db.Store, withHolds(deps.Tracker, db, cfg)
 	r.addError(loadOldRoots(ctx, db, runners, rootErr != nil))
 	if rootErr != nil {
 		deps.Runners = handsOff{runners}
@@ -216,7 +216,9 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	low, err := project.LowUntil(ctx, p, db)
 	r.addError(err)
 	options.TrackerLow = low.After(p.Env.Now())
-	r.take(reconcile.Tick(interruptible, crash.Deps(deps), options))
+	deps = crash.Deps(deps)
+	r.take(reconcile.Tick(interruptible, deps, options))
+	answer(interruptible, p, db, o, deps.Tracker, r)
 	r.addError(saveLowBudget(ctx, p, db, deps.Tracker, low, r))
 }
 

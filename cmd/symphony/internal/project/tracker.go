@@ -52,7 +52,10 @@ func WarnTo(log *slog.Logger) func(string) { return func(text string) { log.Warn
 // TrackerNames returns the names in a workflow that a tracker can look up.
 func TrackerNames(cfg *workflow.Config) reconcile.TrackerNames {
 	p := cfg.Policy
-	return reconcile.TrackerNames{States: slices.Concat(p.ActiveStates, p.TerminalStates), Labels: p.RequiredLabels, Assignee: p.Assignee}
+	return reconcile.TrackerNames{
+		States: slices.Concat(p.ActiveStates, p.TerminalStates), Labels: p.RequiredLabels, Assignee: p.Assignee,
+		Operators: cfg.Tracker.Operators,
+	}
 }
 
 // WrongNames returns an error for each name in the workflow that the tracker does not have, with the next step as its hint.
@@ -69,7 +72,22 @@ func WrongNames(cfg *workflow.Config, tracker string, found reconcile.TrackerFin
 	if u := found.Assignee; u != nil {
 		add(tracker+" has no user "+u.String(), "correct tracker.assignee; until then no run starts")
 	}
+	for _, name := range found.OwnOperators {
+		add(fmt.Sprintf("tracker.operators: %q is the user of symphony's key, with which agents comment, too: its answers are ignored", name),
+			"give symphony a key of another user, or name another operator")
+	}
 	return list
+}
+
+// NoComments returns an error if symphony can't comment in the tracker.
+func NoComments(t *reconcile.TrackerAdapter) *reconcile.Error {
+	if t.Comments != nil && t.Post != nil && t.Edit != nil {
+		return nil
+	}
+	return &reconcile.Error{
+		Message: "tracker.operators and tracker.explain_holds have no effect: symphony can't comment in " + t.Name,
+		Hint:    "give the tracker's program the verb comment, or remove these keys",
+	}
 }
 
 // VerifyFirst wraps the tracker so that its first read checks whether project, states, labels and assignee exist. The database
@@ -150,7 +168,7 @@ const (
 
 func (v *verified) check(ctx context.Context) error {
 	n := TrackerNames(v.cfg)
-	names := fmt.Sprintf("%q", slices.Concat([]string{v.cfg.Policy.Project, n.Assignee}, n.Labels, []string{""}, n.States))
+	names := fmt.Sprintf("%q", slices.Concat([]string{v.cfg.Policy.Project, n.Assignee}, n.Labels, []string{""}, n.States, n.Operators))
 	if v.db != nil {
 		known, _, err := v.db.Meta(ctx, verifiedKey)
 		v.unchecked = known == refusedCheck+names

@@ -35,7 +35,7 @@ func TestAnswersTo(t *testing.T) {
 		{ask(optional, reconcile.RequestQuestion{ID: "x"}), []string{"", "one"}, nil, "map[x:[one]]"},
 		{ask(optional), []string{" "}, nil, ""},
 	} {
-		got, err := answersTo(c.r, c.texts, c.choices)
+		got, err := AnswersTo(c.r, c.texts, c.choices)
 		if (err != nil) != (c.want == "") || err == nil && fmt.Sprint(got.Answers) != c.want {
 			t.Errorf("%v %v to %+v: %v, %v; want %s", c.texts, c.choices, c.r.Detail.Questions, got.Answers, err, c.want)
 		}

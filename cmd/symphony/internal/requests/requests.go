@@ -94,7 +94,7 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) err
 	}
 	r.Decision, r.Answer = d.How, reconcile.RequestAnswer{Reason: d.Reason}
 	if d.How == reconcile.DecideAnswer {
-		if r.Answer, err = answersTo(r, d.Texts, d.Choices); err != nil {
+		if r.Answer, err = AnswersTo(r, d.Texts, d.Choices); err != nil {
 			return err
 		}
 	}
@@ -254,8 +254,8 @@ func askQuestion(ctx context.Context, w *term.Env, r reconcile.Request, q reconc
 	}
 }
 
-// answersTo assigns the answers to the questions in their order. Answers to secret questions are encrypted for the worker.
-func answersTo(r reconcile.Request, texts []string, choices []int) (answer reconcile.RequestAnswer, err error) {
+// AnswersTo assigns the answers to the questions in their order. Answers to secret questions are encrypted for the worker.
+func AnswersTo(r reconcile.Request, texts []string, choices []int) (answer reconcile.RequestAnswer, err error) {
 	questions := r.Detail.Questions
 	if given := max(len(texts), len(choices)); given != len(questions) {
 		return answer, exit.Usage("answer: %s asks %s, not %d: %s", r.ID(), text.Plural(len(questions), "question"), given, view.HowToAnswer(r))

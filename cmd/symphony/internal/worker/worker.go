@@ -59,7 +59,7 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) erro
 		log.Warn("run not taken", slog.String("error", err.Error()))
 		return errors.Join(err, ready.Refuse(err.Error()))
 	}
-	h.slot = heldSlot
+	h.exe, h.slot = exe, heldSlot
 	if err := ready.Taken(); err != nil {
 		log.Info("the pass has ended", slog.String("error", err.Error()))
 	}
@@ -85,6 +85,7 @@ type Held struct {
 	Run   reconcile.Run
 	DB    *state.DB
 	Alive *proc.Alive
+	exe   string   // the path of this program
 	slot  *os.File // the account's slot, held while it is open; nil for none
 }
 
@@ -172,6 +173,12 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 		P: p, DB: h.DB, Hook: pass.AttentionHook(p, cfg).OfRun(p.StateDir, h.Run.ID), By: h.Run.ID, IssueID: h.Run.IssueID,
 	}.Start(ctx, log)
 	defer stopNotifier()
+	if attend := worker.Attend; len(cfg.Tracker.Operators) > 0 {
+		worker.Attend = func(ctx context.Context) {
+			attend(ctx)
+			h.askInTracker(p, log)
+		}
+	}
 	run, err := worker.Run(context.WithoutCancel(ctx), h.Run, ctx.Done())
 	h.Run = run
 	if errors.Is(err, reconcile.ErrConflict) {
@@ -179,6 +186,17 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 		return nil
 	}
 	return err
+}
+
+// askInTracker has a pass comment on the issue what the agent asks for: a pass of its own, or the next one of a loop.
+func (h *Held) askInTracker(p *project.Project, log *slog.Logger) {
+	if project.Looping(p.StateDir) {
+		if err := os.WriteFile(project.AskedFile(p.StateDir), []byte(h.Run.ID), 0o600); err != nil {
+			log.Warn("the loop is not told of the request", slog.String("error", err.Error()))
+		}
+		return
+	}
+	startOwnPass(h.exe, p.Env, p.StateDir, p.Path, log)
 }
 
 // RecordFailure records that a run could not be started.

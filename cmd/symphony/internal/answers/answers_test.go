@@ -1,0 +1,601 @@
+package answers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+var epoch = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+const (
+	own = "symphony@example.com" // the user of the key
+	kim = "kim@example.com"      // an operator
+	eve = "eve@example.com"      // another user
+)
+
+// scene is a project with one live run of ABC-7, and a tracker that is a list of comments.
+type scene struct {
+	t        *testing.T
+	db       *state.DB
+	desk     Desk
+	comments []reconcile.Comment // the oldest first
+	calls    []string
+	fails    map[string]error // by the name of the call
+	lost     bool             // a post is made, but its answer is lost
+	ignored  []string
+	alive    bool
+	now      time.Time
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{t: t, fails: map[string]error{}, alive: true, now: epoch}
+	s.db = test.Must(state.Create(t.Context(), t.TempDir()+"/state", epoch))
+	t.Cleanup(func() { s.db.Close() })
+	run := reconcile.Run{ID: "run-1", Kind: reconcile.AgentRun, IssueID: "id-7", Identifier: "ABC-7", Phase: reconcile.Starting, StartedAt: epoch}
+	test.OK(t, s.db.Store.Commit(t.Context(), epoch, reconcile.Change{Insert: &run}))
+	test.Must(s.db.Journal.TakeRun(t.Context(), run.ID, reconcile.Handle{}, epoch))
+	s.desk = Desk{
+		DB: s.db, Operators: []string{"Kim@example.com"}, Now: func() time.Time { return s.now }, At: reconcile.Instant{Boot: "b"},
+		Alive:  func(string) bool { return s.alive },
+		Ignore: func(issue, reply string) { s.ignored = append(s.ignored, issue+": "+reply) },
+		Tracker: &reconcile.TrackerAdapter{Tracker: s, Comments: s.list, Post: s.post, Edit: func(_ context.Context, issue, id, body string) error {
+			s.calls = append(s.calls, "edit")
+			i := slices.IndexFunc(s.comments, func(c reconcile.Comment) bool { return c.ID == id })
+			if i < 0 {
+				return fmt.Errorf("comment %s of %s: %w", id, issue, reconcile.ErrGone)
+			}
+			if s.fails["edit"] == nil {
+				s.comments[i].Body = body
+			}
+			return s.fails["edit"]
+		}},
+	}
+	return s
+}
+
+func (s *scene) list(_ context.Context, issue string, since time.Time) (list []reconcile.Comment, err error) {
+	s.calls = append(s.calls, "comments")
+	for _, c := range slices.Backward(s.comments) {
+		if c.CreatedAt.After(since) && issue == "id-7" {
+			list = append(list, c)
+		}
+	}
+	return list, s.fails["comments"]
+}
+
+func (s *scene) post(_ context.Context, _, body string) (reconcile.Comment, error) {
+	s.calls = append(s.calls, "post")
+	if err := s.fails["post"]; err != nil {
+		return reconcile.Comment{}, err
+	}
+	made := s.comment(own, body)
+	if s.lost {
+		s.lost = false
+		return reconcile.Comment{}, errors.New("no answer in time")
+	}
+	return made, nil
+}
+
+func (*scene) Candidates(context.Context, []string) ([]reconcile.Issue, error) { return nil, nil }
+
+func (s *scene) ByIDs(context.Context, []string) (map[string]reconcile.Issue, error) {
+	issue := reconcile.Issue{ID: "id-7", Identifier: "ABC-7", State: "Todo"}
+	if n := len(s.comments); n > 0 {
+		issue.LastCommentAt = &s.comments[n-1].CreatedAt
+	}
+	return map[string]reconcile.Issue{"id-7": issue}, nil
+}
+
+// comment makes a comment, all within one minute, to which some trackers round.
+func (s *scene) comment(author, body string) reconcile.Comment {
+	c := reconcile.Comment{
+		ID: fmt.Sprint("c", len(s.comments)+1), Author: "Kim Poe", AuthorIDs: []string{"u-" + author, author}, Own: author == own, Body: body,
+		CreatedAt: s.now.Truncate(time.Minute),
+	}
+	s.comments = append(s.comments, c)
+	return c
+}
+
+func (s *scene) ask(r reconcile.Request) reconcile.Request {
+	s.t.Helper()
+	r.IssueID, r.Identifier, r.RunID, r.AskedAt, r.ExpiresAt = "id-7", "ABC-7", "run-1", s.now, s.now.Add(time.Hour)
+	r.Deadline = reconcile.Instant{Boot: "b", Mono: time.Hour}
+	return test.Must(s.db.Journal.AddRequest(s.t.Context(), r))
+}
+
+func (s *scene) pass() {
+	s.t.Helper()
+	for _, err := range s.desk.Pass(s.t.Context()) {
+		s.t.Error(err)
+	}
+}
+
+// request returns the request as it is now.
+func (s *scene) request(number int) reconcile.Request {
+	s.t.Helper()
+	return test.Must(s.db.RequestByID(s.t.Context(), "id-7", number))
+}
+
+func command(text string) reconcile.Request {
+	return reconcile.Request{Kind: reconcile.CommandRequest, Summary: text, Outside: true, Detail: reconcile.RequestDetail{Command: text, Cwd: "/ws/ABC-7"}}
+}
+
+func question(q ...reconcile.RequestQuestion) reconcile.Request {
+	return reconcile.Request{Kind: reconcile.QuestionRequest, Summary: "which?", Detail: reconcile.RequestDetail{Questions: q}}
+}
+
+// A request becomes one comment. The reply of an operator decides it, and the comment shows the decision. Then nothing is asked.
+func TestRequestIsAnsweredByAComment(t *testing.T) {
+	s := newScene(t)
+	s.pass()
+	s.ask(command("make install"))
+	s.pass()
+	s.pass()
+	test.Equal(t, "the requests to the tracker", s.calls, []string{"post", "comments"})
+	first := s.comments[0].Body
+	for _, want := range []string{
+		"outside of the sandbox", "`ABC-7.1`", "```text\nmake install\n```", "`/ws/ABC-7`", "2026-03-02 13:00 UTC", "`approve for session`",
+		"\n<!-- symphony:request run-1 1 -->",
+	} {
+		if !strings.Contains(first, want) {
+			t.Errorf("%s does not contain %q", first, want)
+		}
+	}
+	s.comment(kim, "Approve!\n\nThanks.")
+	s.pass()
+	r := s.request(1)
+	if r.Decision != reconcile.DecideApprove || r.Answer.By != "Kim Poe (Kim@example.com)" || len(s.comments) != 2 {
+		t.Errorf("%+v, %+v", r, s.comments)
+	}
+	if after := s.comments[0].Body; !strings.Contains(after, "**Approved** by `Kim Poe (Kim@example.com)`") || strings.Contains(after, "deny") {
+		t.Errorf("after the decision: %s", after)
+	}
+	if !test.Must(s.db.Journal.Created(t.Context(), []string{"c1", "c2"}))["c2"] {
+		t.Error("the reply is guidance")
+	}
+	s.calls = nil
+	s.pass()
+	test.Equal(t, "the requests afterwards", len(s.calls), 0)
+}
+
+func TestReplies(t *testing.T) {
+	colours := []reconcile.RequestOption{{Label: "Red"}, {Label: "Blue", Description: "the sky"}}
+	one := question(reconcile.RequestQuestion{ID: "q", Text: "Which?", Options: colours})
+	other := question(reconcile.RequestQuestion{ID: "q", Text: "Which?", Options: colours, Other: true})
+	several := question(reconcile.RequestQuestion{ID: "q", Text: "Which?", Options: colours, Several: true})
+	text := question(reconcile.RequestQuestion{ID: "q", Text: "Why?"})
+	two := question(reconcile.RequestQuestion{ID: "a", Text: "Which?", Options: colours}, reconcile.RequestQuestion{ID: "b", Text: "Why?"})
+	secret := question(reconcile.RequestQuestion{ID: "q", Text: "The password?", Secret: true})
+	secret.Detail.SealKey = []byte("key")
+	long := command(strings.Repeat("x", longestDetail+1))
+	for name, c := range map[string]struct {
+		r       reconcile.Request
+		reply   string
+		want    reconcile.RequestDecision
+		answer  string // reason or answers
+		problem string
+	}{
+		"approve":             {command("x"), "APPROVE", reconcile.DecideApprove, "", ""},
+		"approve by id":       {command("x"), "approve abc-7.1", reconcile.DecideApprove, "", ""},
+		"approve by code":     {command("x"), "approve `ABC-7.1`", reconcile.DecideApprove, "", ""},
+		"id first":            {command("x"), "ABC-7.1: approve", reconcile.DecideApprove, "", ""},
+		"for session":         {command("x"), "Approve for session", reconcile.DecideForSession, "", ""},
+		"for session by id":   {command("x"), "approve ABC-7.1 for session", reconcile.DecideForSession, "", ""},
+		"quote":               {command("x"), "> The agent asks to run a command\n> approve or deny\n\napprove\r\n", reconcile.DecideApprove, "", ""},
+		"deny":                {command("x"), "deny", reconcile.DecideDeny, "", ""},
+		"deny with reason":    {command("x"), "Deny: not `today`\nsorry", reconcile.DecideDeny, "not `today`\nsorry", ""},
+		"deny by id":          {command("x"), "deny ABC-7.1: no", reconcile.DecideDeny, "no", ""},
+		"deny in words":       {command("x"), "deny, it is dangerous", reconcile.DecideDeny, "it is dangerous", ""},
+		"another request":     {command("x"), "approve ABC-7.2", "", "", "no open request 2"},
+		"another issue":       {command("x"), "approve ABC-8.1", "", "", "neither with `approve`"},
+		"a doubt":             {command("x"), "approve? really?", "", "", "neither with `approve`"},
+		"a condition":         {command("x"), "approve if the tests pass", "", "", "neither with `approve`"},
+		"a sentence":          {command("x"), "I do not\napprove", "", "", "neither with `approve`"},
+		"only a quote":        {command("x"), "> approve", "", "", "neither with `approve`"},
+		"too long to approve": {long, "approve", "", "", "too long"},
+		"too long to deny":    {long, "deny", reconcile.DecideDeny, "", ""},
+		"option":              {one, "2", reconcile.DecideAnswer, "map[q:[Blue]]", ""},
+		"option by its label": {one, "blue", reconcile.DecideAnswer, "map[q:[Blue]]", ""},
+		"no option":           {one, "3", "", "", "accepts only its options"},
+		"other text":          {other, "Green", reconcile.DecideAnswer, "map[q:[Green]]", ""},
+		"two options":         {several, "2, 1", reconcile.DecideAnswer, "map[q:[Blue Red]]", ""},
+		"text":                {text, "ABC-7.1: because\n\nit is so", reconcile.DecideAnswer, "map[q:[because\n\nit is so]]", ""},
+		"text with a verb":    {text, "deny lists are bad", reconcile.DecideAnswer, "map[q:[deny lists are bad]]", ""},
+		"a question denied":   {text, "deny: ask later", reconcile.DecideDeny, "ask later", ""},
+		"answer by id":        {text, "answer ABC-7.1 yes", reconcile.DecideAnswer, "map[q:[yes]]", ""},
+		"two questions":       {two, "1\nbecause", reconcile.DecideAnswer, "map[a:[Red] b:[because]]", ""},
+		"one of two answers":  {two, "1", "", "", "it has 1 lines, and there are 2 questions"},
+		"secret":              {secret, "hunter2", "", "", "a secret can't be answered here"},
+		"secret denied":       {secret, "deny", reconcile.DecideDeny, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.ask(c.r)
+			s.pass()
+			if strings.Contains(s.comments[0].Body, "password") {
+				t.Error("the comment has the question for a secret")
+			}
+			s.comment(kim, c.reply)
+			s.pass()
+			r, body := s.request(1), s.comments[0].Body
+			got := r.Answer.Reason
+			if r.Decision == reconcile.DecideAnswer {
+				got = fmt.Sprint(r.Answer.Answers)
+			}
+			if r.Decision != c.want || got != c.answer || strings.Contains(body, "decided nothing") != (c.problem != "") || !strings.Contains(body, c.problem) {
+				t.Errorf("decided %q %q, want %q %q; the comment: %s", r.Decision, got, c.want, c.answer, body)
+			}
+		})
+	}
+}
+
+// Only the reply of an operator decides, and only one that is certainly the operator's own. Others are logged once.
+func TestWhoseRepliesCount(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(s *scene, reply *reconcile.Comment)
+		decides bool
+		ignored int
+	}{
+		"an operator":             {func(*scene, *reconcile.Comment) {}, true, 0},
+		"an operator by id":       {func(s *scene, r *reconcile.Comment) { s.desk.Operators, r.AuthorIDs = []string{"U-9"}, []string{"u-9"} }, true, 0},
+		"another user":            {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = []string{"u-2", eve} }, false, 1},
+		"a name like an operator": {func(_ *scene, r *reconcile.Comment) { r.Author, r.AuthorIDs = kim, []string{"u-2", eve} }, false, 1},
+		"a letter like k":         {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = []string{"\u212aim@example.com"} }, false, 1},
+		"an unknown author":       {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = nil }, false, 1},
+		"an empty id":             {func(s *scene, r *reconcile.Comment) { s.desk.Operators, r.AuthorIDs = []string{""}, []string{""} }, false, 1},
+		"with symphony's key":     {func(_ *scene, r *reconcile.Comment) { r.Own = true }, false, 1},
+		"with a marker":           {func(_ *scene, r *reconcile.Comment) { r.Body += "\n\n<!-- symphony:agent -->" }, false, 0},
+		"of an agent's tool": {func(s *scene, r *reconcile.Comment) {
+			made := []reconcile.Created{{Kind: "comment", ID: r.ID}}
+			test.OK(s.t, s.db.Journal.SaveCreated(s.t.Context(), "run-1", "id-7", made, epoch))
+		}, false, 0},
+		"edited":               {func(_ *scene, r *reconcile.Comment) { r.Edited = true }, false, 0},
+		"older than the asked": {func(s *scene, _ *reconcile.Comment) { slices.Reverse(s.comments) }, false, 0},
+		"after the comment was deleted": {func(s *scene, r *reconcile.Comment) {
+			r.CreatedAt = r.CreatedAt.Add(time.Minute)
+			s.comments = []reconcile.Comment{*r}
+		}, true, 0},
+		"on another issue": {func(s *scene, _ *reconcile.Comment) { s.comments = s.comments[:1] }, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.ask(command("make"))
+			s.pass()
+			s.comment(kim, "approve")
+			c.change(s, &s.comments[1])
+			for range 3 {
+				s.pass()
+			}
+			r := s.request(1)
+			if (r.Decision != "") != c.decides || len(s.ignored) != c.ignored || len(s.comments) > 2 {
+				t.Errorf("decided %q, ignored %q, comments %+v", r.Decision, s.ignored, s.comments)
+			}
+		})
+	}
+}
+
+// The output of a pass that a worker has started is not read, so that it leaves what it would log to another pass.
+func TestIgnoredReplyIsLoggedWhereItIsRead(t *testing.T) {
+	s := newScene(t)
+	s.ask(command("make"))
+	s.pass()
+	s.comment(eve, "approve")
+	log := s.desk.Ignore
+	s.desk.Ignore = nil
+	s.pass()
+	s.desk.Ignore = log
+	s.pass()
+	s.pass()
+	test.Equal(t, "what is logged", s.ignored, []string{`ABC-7: a comment of "Kim Poe", who is not in tracker.operators`})
+}
+
+// With several open requests an answer without an id decides none of them, then or later, and is explained once.
+func TestSeveralRequests(t *testing.T) {
+	s := newScene(t)
+	s.ask(command("one"))
+	s.ask(command("two"))
+	s.pass()
+	s.comment(kim, "approve")
+	s.pass()
+	for _, c := range s.comments[:2] {
+		if !strings.Contains(c.Body, "write the id before the answer (`ABC-7.1`, `ABC-7.2`)") {
+			t.Errorf("not explained: %s", c.Body)
+		}
+	}
+	s.comment(kim, "approve")
+	s.calls = nil
+	s.pass()
+	test.Equal(t, "the requests for a second such answer", s.calls, []string{"comments"})
+	s.comment(kim, "deny ABC-7.2: no")
+	s.pass()
+	s.pass()
+	if first, second := s.request(1), s.request(2); first.Decision != "" || second.Decision != reconcile.DecideDeny || second.Answer.Reason != "no" {
+		t.Errorf("%+v\n%+v", first, second)
+	}
+	s.comment(kim, "approve")
+	s.pass()
+	test.Equal(t, "the decision of the last one", s.request(1).Decision, reconcile.DecideApprove)
+}
+
+// The first of two replies decides. A command may decide it as well; then a reply that came at the same time decides no other.
+func TestDecidedElsewhere(t *testing.T) {
+	s := newScene(t)
+	s.ask(command("one"))
+	s.ask(command("two"))
+	s.pass()
+	r := s.request(1)
+	r.Decision = reconcile.DecideDeny
+	test.Must(s.db.Operator.DecideRequest(t.Context(), s.now, s.desk.At, r, false))
+	s.comment(kim, "approve") // of which one?
+	s.pass()
+	if s.request(2).Decision != "" || !strings.Contains(s.comments[0].Body, "**Denied** by a command of symphony.") {
+		t.Errorf("%+v: %s", s.request(2), s.comments[0].Body)
+	}
+	s.comment(kim, "approve ABC-7.2")
+	s.comment(kim, "deny ABC-7.2")
+	s.pass()
+	s.pass()
+	test.Equal(t, "the decision", s.request(2).Decision, reconcile.DecideApprove)
+	test.Equal(t, "how many comments there are", len(s.comments), 5)
+}
+
+// The comment says how a request ended without a decision. A late answer to a question is kept for the next run.
+func TestEndedRequests(t *testing.T) {
+	text := question(reconcile.RequestQuestion{ID: "q", Text: "Why?"})
+	for name, c := range map[string]struct {
+		r     reconcile.Request
+		reply string
+		end   func(s *scene)
+		want  string
+	}{
+		"expired": {command("x"), "", func(s *scene) {
+			test.Must(s.db.Journal.ResolveRequest(s.t.Context(), s.now, "id-7", 1, reconcile.RequestExpired))
+		}, "**Expired**"},
+		"withdrawn": {command("x"), "approve", func(s *scene) {
+			test.Must(s.db.Journal.ResolveRequest(s.t.Context(), s.now, "id-7", 1, reconcile.RequestWithdrawn))
+		}, "**Withdrawn**"},
+		"ended":               {command("x"), "approve", finish, "**Ended**"},
+		"answered late":       {text, "because", finish, "the next one gets the answer"},
+		"answered by a reply": {text, "because", func(*scene) {}, "**Answered** by `Kim Poe (Kim@example.com)`. `because`"},
+		"not answered":        {text, "", finish, "**Ended**"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.ask(c.r)
+			s.pass()
+			c.end(s)
+			if c.reply != "" {
+				s.comment(kim, c.reply)
+			}
+			s.pass()
+			if body := s.comments[0].Body; !strings.Contains(body, c.want) {
+				t.Errorf("the comment does not say %q: %s", c.want, body)
+			}
+			s.calls = nil
+			s.pass()
+			test.Equal(t, "the requests afterwards", len(s.calls), 0)
+		})
+	}
+}
+
+func finish(s *scene) {
+	run := test.Must(s.db.Views.Run(s.t.Context(), "run-1"))
+	run.Outcome, run.Phase = reconcile.Failed, reconcile.Finishing
+	test.OK(s.t, s.db.Journal.Finish(s.t.Context(), s.now, run))
+	s.alive = false
+}
+
+// What fails is shown and tried again by the next pass. A comment is made once, even if the answer of the tracker was lost.
+func TestFaults(t *testing.T) {
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		before, after func(s *scene) // the first and the second pass
+		comments      int
+		says          string
+	}{
+		"the answer was lost":  {func(s *scene) { s.lost = true }, func(*scene) {}, 1, "make"},
+		"it could not be made": {func(s *scene) { s.fails["post"] = broken }, func(*scene) {}, 1, "make"},
+		"the marker was lost": {func(s *scene) { s.lost = true }, func(s *scene) {
+			s.comments[0].Body, _, _ = strings.Cut(s.comments[0].Body, "\n<!--")
+		}, 1, "make"},
+		"another has the marker": {func(s *scene) { s.fails["post"] = broken }, func(s *scene) {
+			s.comment(eve, marker("request:run-1:1"))
+		}, 2, "make"},
+		"an agent has the marker": {func(s *scene) { s.fails["post"] = broken }, func(s *scene) {
+			made := []reconcile.Created{{Kind: "comment", ID: s.comment(own, marker("request:run-1:1")).ID}}
+			test.OK(s.t, s.db.Journal.SaveCreated(s.t.Context(), "run-1", "id-7", made, epoch))
+		}, 2, "make"},
+		"it ended before it was made": {func(s *scene) { s.fails["post"] = broken }, finish, 0, ""},
+		"it ended after it was made":  {func(s *scene) { s.lost = true }, finish, 1, "**Ended**"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.ask(command("make"))
+			c.before(s)
+			if errs := s.desk.Pass(t.Context()); len(errs) != 1 || !strings.Contains(errs[0].Error(), "symphony's comment on ABC-7: ") {
+				t.Errorf("the first pass: %v", errs)
+			}
+			clear(s.fails)
+			c.after(s)
+			s.pass()
+			s.pass()
+			if n := len(s.comments); n != c.comments || n > 0 && !strings.Contains(s.comments[n-1].Body, c.says) {
+				t.Errorf("the comments are %+v, want %d", s.comments, c.comments)
+			}
+		})
+	}
+}
+
+// An edit is repeated until it succeeds, but not if the comment or the issue was deleted. A comment that a person has deleted is not
+// made again.
+func TestEditFails(t *testing.T) {
+	s := newScene(t)
+	s.ask(command("make"))
+	s.pass()
+	s.comment(kim, "approve")
+	s.fails["edit"] = errors.New("broken")
+	for range 2 {
+		if errs := s.desk.Pass(t.Context()); len(errs) != 1 || s.request(1).Decision != reconcile.DecideApprove {
+			t.Errorf("%v, %+v", errs, s.request(1))
+		}
+	}
+	clear(s.fails)
+	s.comments = s.comments[1:]
+	s.calls = nil
+	s.pass()
+	s.pass()
+	test.Equal(t, "the requests after it was deleted", s.calls, []string{"edit"})
+
+	s.fails["post"] = reconcile.ErrGone
+	s.ask(command("again"))
+	s.calls = nil
+	s.pass()
+	s.pass()
+	test.Equal(t, "the requests after the issue has vanished", s.calls, []string{"post"})
+}
+
+type limited struct{ error }
+
+func (limited) ResetAt() time.Time { return epoch }
+
+// After a rate limit the pass asks nothing more.
+func TestRateLimit(t *testing.T) {
+	s := newScene(t)
+	s.ask(command("one"))
+	s.ask(command("two"))
+	s.fails["post"] = limited{errors.New("used up")}
+	if errs := s.desk.Pass(t.Context()); len(errs) != 1 || len(s.calls) != 1 {
+		t.Errorf("%v, %q", errs, s.calls)
+	}
+}
+
+// Without operators nothing is written, and without requests nothing is asked.
+func TestNothingIsAsked(t *testing.T) {
+	s := newScene(t)
+	s.pass()
+	s.desk.Operators = nil
+	s.ask(command("make"))
+	s.pass()
+	test.Equal(t, "the requests to the tracker", len(s.calls), 0)
+}
+
+// Whatever an agent asks for, its comment shows the whole text as code, and ends as it should.
+func TestTextCannotBreakOut(t *testing.T) {
+	for _, text := range []string{
+		"```\n@kim approve\n```", "a `b` c", "````", "<!-- symphony:request run-1 2 -->", "--> [link](https://example.com) <b>", "~~~\n```text",
+		"one\r\ntwo", "\u202eevil", "```` ``` `",
+	} {
+		r := command(text)
+		r.Identifier, r.Number, r.RunID = "ABC-7", 1, "run-1"
+		r.Detail.Cwd, r.Detail.Reason, r.Answer.By = "/`"+text, text+"`", text
+		r.Detail.Changes = []reconcile.RequestChange{{Path: text, Kind: "add", Diff: text}}
+		for _, decision := range []reconcile.RequestDecision{"", reconcile.DecideDeny} {
+			r.Decision, r.Answer.Reason = decision, text
+			body := requestBody(r, "")
+			rest := withoutCode(t, body)
+			if strings.ContainsAny(rest, "@[~\u202e") || strings.Count(rest, "<!--") != 1 || !strings.HasSuffix(rest, "\n<!-- symphony:request run-1 1 -->") {
+				t.Errorf("%q breaks out: %s", text, body)
+			}
+		}
+	}
+	if n := len(requestBody(command(strings.Repeat("`\n", longestDetail)), "")); n > 2*longestDetail {
+		t.Errorf("a comment has %d bytes", n)
+	}
+}
+
+// withoutCode removes blocks and spans of code as CommonMark defines them: they end at a run of as many backticks.
+func withoutCode(t *testing.T, body string) string {
+	t.Helper()
+	var rest strings.Builder
+	fence := ""
+	for line := range strings.Lines(body) {
+		ticks := line[:len(line)-len(strings.TrimLeft(line, "`"))]
+		switch {
+		case fence != "" && len(ticks) >= len(fence) && strings.TrimSpace(line) == ticks:
+			fence = ""
+			continue
+		case fence != "":
+			continue
+		case len(ticks) >= 3 && !strings.Contains(line[len(ticks):], "`"):
+			fence = ticks
+			continue
+		}
+		for line != "" {
+			before, _, found := strings.Cut(line, "`")
+			rest.WriteString(before)
+			if !found {
+				break
+			}
+			line = line[len(before):]
+			open := len(line) - len(strings.TrimLeft(line, "`"))
+			end := -1
+			for i := open; i < len(line); {
+				run := len(line[i:]) - len(strings.TrimLeft(line[i:], "`"))
+				if run == open {
+					end = i + run
+					break
+				}
+				i += max(run, 1)
+			}
+			if end < 0 {
+				t.Errorf("a span has no end: %s", line)
+				break
+			}
+			line = line[end:]
+		}
+	}
+	if fence != "" {
+		t.Errorf("a block has no end: %s", body)
+	}
+	return rest.String()
+}
+
+// A hold and a delivery that fails for the third time are explained once. That does not end the hold, nor does a comment of an agent;
+// a person's does.
+func TestHoldsAreExplained(t *testing.T) {
+	s := newScene(t)
+	s.desk.Operators, s.desk.ExplainHolds = nil, true
+	claim := reconcile.Claim{
+		IssueID: "id-7", Identifier: "ABC-7", Status: reconcile.Held, HoldReason: reconcile.HoldMaxFailures, HoldMessage: "10 failures: `@kim`",
+		HeldAt: epoch, ClaimedAt: epoch, Delivery: reconcile.Delivery{Due: true, Tries: 3, Code: "push_failed", Message: "no route", FailedAt: epoch},
+	}
+	test.OK(t, s.db.Store.Commit(t.Context(), epoch, reconcile.Change{Claim: &claim}))
+	s.pass()
+	s.pass()
+	if len(s.comments) != 2 || !strings.Contains(s.comments[0].Body, "10 failures: `@kim`") || !strings.Contains(s.comments[0].Body, "symphony retry ABC-7") ||
+		!strings.Contains(s.comments[1].Body, "no route") {
+		t.Fatalf("the comments are %+v", s.comments)
+	}
+	tracker := KeepHolds(s.desk.Tracker, s.db)
+	newest := func() *time.Time {
+		return test.Must(tracker.ByIDs(t.Context(), []string{"id-7"}))["id-7"].LastCommentAt
+	}
+	for range 2 {
+		s.calls = nil
+		if at := newest(); at != nil && at.After(test.Must(s.db.Store.Holds(t.Context()))[0].CommentAt) {
+			t.Errorf("symphony's comment of %s ends the hold", at)
+		}
+	}
+	test.Equal(t, "the requests for known comments", len(s.calls), 0)
+	s.now = s.now.Add(time.Hour)
+	made := []reconcile.Created{{Kind: "comment", ID: s.comment(own, "I have finished").ID}}
+	test.OK(t, s.db.Journal.SaveCreated(t.Context(), "run-1", "id-7", made, epoch))
+	if at := newest(); at == nil || at.After(epoch) {
+		t.Errorf("an agent's comment ends the hold: %v", at)
+	}
+	s.now = s.now.Add(time.Hour)
+	s.comment(eve, "try this")
+	if at := newest(); at == nil || !at.Equal(s.now) {
+		t.Errorf("a person's comment ends no hold: %v", at)
+	}
+}

@@ -1,0 +1,72 @@
+package answers
+
+import (
+	"context"
+	"slices"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// KeepHolds wraps a tracker so that comments of symphony and of agents, and the replies of operators, end no hold. It reads the
+// comments on a held issue only if there are new ones.
+func KeepHolds(t *reconcile.TrackerAdapter, db *state.DB) *reconcile.TrackerAdapter {
+	kept := *t
+	kept.Tracker = holding{t.Tracker, t, db}
+	return &kept
+}
+
+type holding struct {
+	reconcile.Tracker
+	adapter *reconcile.TrackerAdapter
+	db      *state.DB
+}
+
+// ByIDs implements reconcile.Tracker.
+func (h holding) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
+	found, err := h.Tracker.ByIDs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	holds, err := h.db.Store.Holds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, hold := range holds {
+		issue := found[hold.IssueID]
+		if issue.LastCommentAt == nil || !issue.LastCommentAt.After(hold.CommentAt) {
+			continue
+		}
+		byPerson, err := h.byPerson(ctx, hold)
+		if err != nil {
+			return nil, err
+		}
+		if byPerson {
+			continue
+		}
+		before := hold.CommentAt
+		hold.CommentAt = *issue.LastCommentAt
+		if err := h.db.Store.KeepHold(ctx, hold); err != nil {
+			return nil, err
+		}
+		if issue.LastCommentAt = &before; before.IsZero() {
+			issue.LastCommentAt = nil
+		}
+		found[hold.IssueID] = issue
+	}
+	return found, nil
+}
+
+// byPerson reports whether one of the comments since the hold is of a person and decided no request.
+func (h holding) byPerson(ctx context.Context, hold state.Hold) (bool, error) {
+	list, err := h.adapter.Comments(ctx, hold.IssueID, hold.CommentAt)
+	if err != nil {
+		return false, err
+	}
+	ids := make([]string, len(list))
+	for i, c := range list {
+		ids[i] = c.ID
+	}
+	others, err := h.db.Journal.Created(ctx, ids)
+	return slices.ContainsFunc(list, func(c reconcile.Comment) bool { return !others[c.ID] && !reconcile.Marked(c.Body) }), err
+}

@@ -1,0 +1,224 @@
+package answers
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const (
+	longestDetail = 30_000 // bytes of a request in a comment: less than any tracker accepts
+	longestSpan   = 1000   // bytes of a text within a line
+)
+
+// marker is the last line of the comment with this key. Trackers do not show it. It has no text of agents.
+func marker(key string) string {
+	kind, rest, _ := strings.Cut(key, ":")
+	if kind != string(reconcile.AttentionRequest) {
+		rest = rest[strings.LastIndexByte(rest, ':')+1:] // without the id of the issue
+	}
+	return reconcile.CommentMarker + kind + " " + strings.ReplaceAll(rest, ":", " ") + " -->"
+}
+
+func hashOf(body string) string {
+	h := sha256.Sum256([]byte(body))
+	return hex.EncodeToString(h[:8])
+}
+
+// code encloses a text of others so that the tracker shows it and interprets nothing of it: no markup, mention or link.
+func code(s string, ticks int) string {
+	run := 0
+	for _, c := range s {
+		if run++; c != '`' {
+			run = 0
+		}
+		ticks = max(ticks, run+1)
+	}
+	return strings.Repeat("`", ticks)
+}
+
+// block shows a text as lines of code, cut to the number of bytes that are left of room.
+func block(s string, room *int) string {
+	s = strings.ReplaceAll(strings.TrimRight(s, "\n"), "\r\n", "\n")
+	short := text.Within(s, max(*room, 0))
+	*room -= len(s)
+	short = text.VisibleLines(short)
+	fence := code(short, 3)
+	return fence + "text\n" + short + "\n" + fence + "\n"
+}
+
+// span shows a text within a line.
+func span(s string) string {
+	short := text.Visible(text.Within(s, longestSpan))
+	if len(s) > longestSpan {
+		short += "…"
+	}
+	ticks := code(short, 1)
+	if strings.Trim(short, " ") == "" || strings.HasPrefix(short, "`") || strings.HasSuffix(short, "`") {
+		short = " " + short + " "
+	}
+	return ticks + short + ticks
+}
+
+// heading is the first line of the comment on a request.
+func heading(r reconcile.Request) string {
+	what := map[reconcile.RequestKind]string{
+		reconcile.CommandRequest: "asks to run a command", reconcile.FileChangeRequest: "asks to change files",
+		reconcile.PermissionsRequest: "asks for permissions", reconcile.QuestionRequest: "has a question",
+	}[r.Kind]
+	if r.Outside {
+		what += ", **outside of the sandbox**"
+	}
+	return "The agent " + what + " (" + span(r.ID()) + ")"
+}
+
+// detail returns what the request is about, and whether that is all of it.
+func detail(r reconcile.Request) (body string, whole bool) {
+	d, room := r.Detail, longestDetail
+	var b strings.Builder
+	line := func(what, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "- %s: %s\n", what, span(value))
+			room -= max(0, len(value)-longestSpan) * longestDetail // a line that was cut
+		}
+	}
+	if r.Kind != reconcile.QuestionRequest && strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(d.Command), " ") {
+		b.WriteString(block(r.Summary, &room)) // more than the command: the network, permissions, input
+	}
+	if d.Command != "" {
+		b.WriteString(block(d.Command, &room))
+	}
+	if len(d.Permissions) > 0 {
+		b.WriteString(block(string(d.Permissions), &room))
+	}
+	line("Directory", d.Cwd)
+	line("Below", d.GrantRoot)
+	line("Asked by", d.Server)
+	line("Reason", d.Reason)
+	for _, c := range d.Changes {
+		line(c.Kind, c.Path)
+		b.WriteString(block(c.Diff, &room))
+	}
+	for i, q := range d.Questions {
+		if q.Secret {
+			continue
+		}
+		if len(d.Questions) > 1 {
+			fmt.Fprintf(&b, "Question %d:\n", i+1)
+		}
+		b.WriteString(block(strings.TrimSpace(q.Header+"\n"+q.Text), &room))
+		for n, o := range q.Options {
+			fmt.Fprintf(&b, "- %d: %s\n", n+1, span(strings.TrimSuffix(o.Label+": "+o.Description, ": ")))
+			room -= len(o.Label) + len(o.Description)
+		}
+	}
+	return b.String(), room >= 0 && d.Cut == 0
+}
+
+// howToAnswer lists the replies that decide the request.
+func howToAnswer(r reconcile.Request, whole bool) string {
+	lines := []string{}
+	several := len(r.Detail.Questions) > 1
+	optional := slices.ContainsFunc(r.Detail.Questions, func(q reconcile.RequestQuestion) bool { return len(q.Options) > 0 })
+	switch {
+	case r.Secret():
+		lines = append(lines, "The answer is a secret. Do not write it here: on the machine of symphony, run `symphony answer` for "+span(r.ID()))
+	case r.Kind == reconcile.QuestionRequest && several:
+		lines = append(lines, "the answers, one line for each question")
+	case r.Kind == reconcile.QuestionRequest && optional && !r.Detail.Questions[0].Other:
+		lines = append(lines, "the number of an option")
+	case r.Kind == reconcile.QuestionRequest && optional:
+		lines = append(lines, "the number of an option, or another text")
+	case r.Kind == reconcile.QuestionRequest:
+		lines = append(lines, "the answer")
+	case !whole:
+		lines = append(lines, "The request is too long to be shown here, and can't be approved here: run `symphony approve` for "+span(r.ID()))
+	default:
+		lines = append(lines, "`approve`", "`approve for session`, so that the agent does not ask for the same again")
+	}
+	lines = append(lines, "`deny`, or `deny: ` and the reason")
+	return "- " + strings.Join(lines, "\n- ") + "\n"
+}
+
+// requestBody is the comment on a request, as it is now. problem is about a reply that was no answer; empty for none.
+func requestBody(r reconcile.Request, problem string) string {
+	about, whole := detail(r)
+	var b strings.Builder
+	b.WriteString(heading(r) + "\n\n" + about + "\n")
+	if end := verdict(r); end != "" {
+		b.WriteString(end)
+	} else {
+		fmt.Fprintf(&b, "An operator can answer until %s with a new comment:\n\n%s", r.ExpiresAt.UTC().Format("2006-01-02 15:04 UTC"), howToAnswer(r, whole))
+		fmt.Fprintf(&b, "\nIf several requests are open, write the id before the answer: %s\n", span(r.ID()+": …"))
+		if problem != "" {
+			b.WriteString("\n" + problem + "\n")
+		}
+	}
+	return b.String() + "\n" + marker(r.Attention().Key)
+}
+
+// verdict says how a request ended, and who decided it; empty if it is open.
+func verdict(r reconcile.Request) string {
+	by := "by a command of symphony"
+	if r.Answer.By != "" {
+		by = "by " + span(r.Answer.By)
+	}
+	end := ""
+	switch r.Decision {
+	case reconcile.DecideApprove:
+		end = "**Approved** " + by + "."
+	case reconcile.DecideForSession:
+		end = "**Approved for the session** " + by + "."
+	case reconcile.DecideDeny:
+		end = "**Denied** " + by + "."
+		if r.Answer.Reason != "" {
+			end += " Reason: " + span(r.Answer.Reason)
+		}
+	case reconcile.DecideAnswer:
+		end = "**Answered** " + by + "."
+		for _, q := range r.Detail.Questions {
+			if given := r.Answer.Answers[q.ID]; len(given) > 0 && !q.Secret {
+				end += " " + span(strings.Join(given, ", "))
+			}
+		}
+		if r.Fate == reconcile.RequestRunEnded && !r.Secret() {
+			end += "\n\nThe run that asked has ended; the next one gets the answer."
+		}
+	default:
+		end = map[reconcile.RequestFate]string{
+			reconcile.RequestExpired:   "**Expired**: it was not answered in time, and the agent was refused.",
+			reconcile.RequestWithdrawn: "**Withdrawn**: the agent no longer needs an answer.",
+			reconcile.RequestRunEnded:  "**Ended**: the run ended before there was an answer.",
+			reconcile.RequestAnswered:  "**Ended**.",
+		}[r.Fate]
+	}
+	if end != "" {
+		end += "\n"
+	}
+	return end
+}
+
+// holdBody explains why an issue is held.
+func holdBody(c reconcile.Claim) string {
+	room := longestDetail
+	body := "symphony holds this issue: it gets no further run (" + span(c.HoldReason) + ")\n\n"
+	if c.HoldMessage != "" {
+		body += block(c.HoldMessage, &room) + "\n"
+	}
+	if c.Delivery.Due {
+		body += "Its commits are not delivered.\n\n"
+	}
+	return body + "What ends the hold: " + span(c.HoldEnds()) + "\n\n" + marker(reconcile.HoldAttention(c).Key)
+}
+
+// deliveryBody explains why the work on an issue is not delivered.
+func deliveryBody(c reconcile.Claim, key string) string {
+	d, room := c.Delivery, longestDetail
+	return fmt.Sprintf("The work on this issue was not delivered after %d tries (%s)\n\n%s\nsymphony goes on trying; %s tries at once.\n\n%s",
+		d.Tries, span(d.Code), block(d.Message, &room), span("symphony deliver "+c.Identifier), marker(key))
+}

@@ -1,0 +1,76 @@
+package state
+
+import (
+	"context"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Comment is a comment of symphony in the tracker, on a request of an agent or about a hold or a delivery.
+type Comment struct {
+	Key     string // of the notification about the same
+	IssueID string
+	Number  int       // of the request; 0 for other comments
+	ID      string    // in the tracker; empty until it was made for certain
+	At      time.Time // when it was made by the tracker's clock; until then, when that was first tried
+	Text    string    // a hash of what it says
+	Problem string    // what it says about a reply that was no answer
+	Seen    []string  // the ids of the replies that were looked at
+	Done    bool      // it says how the request ended
+}
+
+const commentColumns = `key, issue_id, number, id, at, text, problem, seen, done`
+
+func commentFields(c *Comment) []any {
+	return []any{&c.Key, &c.IssueID, &c.Number, &c.ID, stampOf(&c.At), &c.Text, &c.Problem, jsonOf(&c.Seen), &c.Done}
+}
+
+// Comments returns the comments that are not done, and those with one of the keys, by their keys.
+func (s Store) Comments(ctx context.Context, keys []string) (map[string]Comment, error) {
+	list, err := readAll(ctx, s.conn, "read symphony's comments", commentFields, `SELECT `+commentColumns+` FROM comments
+		WHERE done = 0 OR key IN (SELECT value FROM json_each(?))`, jsonOf(append([]string{}, keys...)))
+	byKey := make(map[string]Comment, len(list))
+	for _, c := range list {
+		byKey[c.Key] = c
+	}
+	return byKey, err
+}
+
+// SaveComment stores a comment. One with an id is from then on known to be symphony's (Journal.Created).
+func (s Store) SaveComment(ctx context.Context, c Comment) error {
+	return s.update(ctx, "store a comment of symphony", full, func(t tx) error {
+		if err := t.run(`INSERT OR REPLACE INTO comments (`+commentColumns+`) VALUES (`+marks(commentColumns)+`)`, commentFields(&c)...); err != nil {
+			return err
+		}
+		return noGuidance(t, "symphony", c.ID, c.IssueID, "", c.At)
+	})
+}
+
+// noGuidance records that a comment is neither guidance for agents nor the end of a hold. An empty id is none.
+func noGuidance(t tx, kind, id, issueID, runID string, at time.Time) error {
+	if id == "" {
+		return nil
+	}
+	return t.run(`INSERT INTO created (id, kind, issue_id, run_id, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+		id, kind, issueID, runID, stamp(at))
+}
+
+// Hold is a hold that a comment ends, if it is newer than CommentAt.
+type Hold struct {
+	IssueID   string
+	CommentAt time.Time
+}
+
+// Holds returns the holds that a comment may end.
+func (s Store) Holds(ctx context.Context) ([]Hold, error) {
+	return readAll(ctx, s.conn, "read the holds", func(h *Hold) []any { return []any{&h.IssueID, stampOf(&h.CommentAt)} },
+		`SELECT issue_id, hold_comment_at FROM claims WHERE status = ? AND hold_reason <> ?`, reconcile.Held, reconcile.HoldOperator)
+}
+
+// KeepHold records that no comment up to h.CommentAt ends the hold.
+func (s Store) KeepHold(ctx context.Context, h Hold) error {
+	return s.update(ctx, "keep the hold", full, func(t tx) error {
+		return t.run(`UPDATE claims SET hold_comment_at = ? WHERE issue_id = ? AND status = ?`, stamp(h.CommentAt), h.IssueID, reconcile.Held)
+	})
+}
