@@ -31,6 +31,7 @@ type Config struct {
 	Warnings     []Warning
 	NeedsKey     bool   // the tracker has a key
 	KeyIsLiteral bool   // the file contains the tracker's key itself
+	KeyFromGh    bool   // the key is the token of gh
 	KeySource    string // where the key comes from, for messages; set by the caller of Parse
 	// HookLines are the lines of the keys of the hooks, by the hook's name, in the file with this name.
 	HookLines map[string]int
@@ -61,6 +62,7 @@ type Tracker struct {
 	// Operators are the users whose comments answer requests. ExplainHolds: holds are explained by comments.
 	Operators    []string
 	ExplainHolds bool
+	GitHub       GitHub
 }
 
 // Polling says how often --loop runs a pass (specification 5.3.2).
@@ -170,9 +172,10 @@ func (p Price) Cost(t reconcile.Tokens) float64 {
 
 // The environment variables with a special meaning.
 const (
-	APIKeyVar     = "LINEAR_API_KEY"           // the canonical variable of Linear's key (specification 5.3.1)
-	AssigneeVar   = "LINEAR_ASSIGNEE"          // used if tracker.assignee is absent, or names a variable that is not set
-	LiteralKeyVar = "SYMPHONY_LITERAL_API_KEY" // replaces a literal api_key in a redacted workflow
+	APIKeyVar      = "LINEAR_API_KEY"           // the canonical variable of Linear's key (specification 5.3.1)
+	GitHubTokenVar = "GITHUB_TOKEN"             // the canonical variable of GitHub's token
+	AssigneeVar    = "LINEAR_ASSIGNEE"          // used if tracker.assignee is absent, or names a variable that is not set
+	LiteralKeyVar  = "SYMPHONY_LITERAL_API_KEY" // replaces a literal api_key in a redacted workflow
 )
 
 // Environment is everything besides its text that the meaning of a workflow depends on (specification 6.1).
@@ -182,6 +185,8 @@ type Environment struct {
 	Temp        string                           // the system's directory for temporary files
 	KeyOptional bool                             // a missing tracker key is no error: the command does not use the tracker
 	EnvFile     string                           // the path of the environment file, for hints; this package does not read it
+	// GhToken returns the token that gh has for an API of GitHub, empty if it has none. Nil: gh is not asked.
+	GhToken func(api string) string
 }
 
 func (e Environment) lookup(name string) (value string, set bool) {

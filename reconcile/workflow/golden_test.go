@@ -21,11 +21,13 @@ const (
 	testdata = "../../testdata/workflow"
 	envKey   = "lin_api_from_the_environment"
 	teamKey  = "lin_api_of_the_team"
+	ghToken  = "ghp_of_the_environment"
 )
 
 func testEnv() Environment {
 	env := envOf(map[string]string{
-		"LINEAR_API_KEY": envKey, "TEAM_KEY": teamKey, "EMPTY": "", "ME": "ann@example.com", "BASE": "/srv/base", "NAME": "north",
+		"LINEAR_API_KEY": envKey, "TEAM_KEY": teamKey, "GITHUB_TOKEN": ghToken, "REPO": "acme/web-shop",
+		"EMPTY": "", "ME": "ann@example.com", "BASE": "/srv/base", "NAME": "north",
 	})
 	env.Home = "/home/ann"
 	return env
@@ -61,7 +63,7 @@ func TestGolden(t *testing.T) {
 			if wanted := strings.HasPrefix(filepath.Base(file), "err-"); refused != wanted {
 				t.Errorf("refused: %v, want %v", refused, wanted)
 			}
-			for _, secret := range []string{envKey, teamKey, "lin_api_0123456789abcdef"} {
+			for _, secret := range []string{envKey, teamKey, ghToken, "lin_api_0123456789abcdef"} {
 				if strings.Contains(got, secret) {
 					t.Errorf("the output contains the key %s", secret)
 				}

@@ -81,7 +81,8 @@ func Keys() []Key { return keys(&Config{}) }
 // keys returns the table, with pointers into a configuration.
 func keys(c *Config) []Key {
 	return []Key{
-		key("tracker.kind", typeString, "", &c.Tracker.Kind, "the tracker: linear or file; required").then((*reader).kind),
+		key("tracker.kind", typeString, "", &c.Tracker.Kind, "the tracker: "+strings.Join(TrackerKinds(), ", ")+"; required").
+			then((*reader).kind),
 		key("tracker.endpoint", typeURL, "https://api.linear.app/graphql", &c.Tracker.Endpoint,
 			"the tracker's API").then((*reader).endpoint),
 		key("tracker.api_key", typeString, "$"+APIKeyVar, &c.Tracker.APIKey,
@@ -112,6 +113,22 @@ func keys(c *Config) []Key {
 			"the folder with the files of the issues; a relative path starts at WORKFLOW.md; required").of("file").then((*reader).folder),
 		key("tracker.provider.states", typeStrings, "[Human Review]", &c.Tracker.OtherStates,
 			"states to which agents may move their issues, beside active_states and terminal_states").of("file"),
+		key("tracker.provider.api_url", typeURL, "", nil, "").sameAs("tracker.endpoint").of("github"),
+		key("tracker.provider.token", typeString, "", nil, "").sameAs("tracker.api_key").of("github"),
+		key("tracker.provider.repo", typeString, "$"+gitHubRepoVar, &c.Tracker.GitHub.repo,
+			"the repository with the issues, as owner/name, or $NAME; required unless repos is given").of("github"),
+		key("tracker.provider.repos", typeStrings, "[]", &c.Tracker.GitHub.Repos,
+			"several repositories, instead of repo").of("github").then((*reader).repositories),
+		key("tracker.provider.state_labels", typeStrings, "[]", &c.Tracker.GitHub.StateLabels,
+			"labels that are states: an open issue has the first of them that is set on it, else open").of("github"),
+		key("tracker.provider.project", typeURL, "", &c.Tracker.GitHub.Project,
+			"a project's board, whose columns are the states of open issues").of("github").then((*reader).board),
+		key("tracker.provider.status_field", typeString, "Status", &c.Tracker.GitHub.StatusField,
+			"the field of the board that contains the column").of("github"),
+		key("tracker.provider.priority_labels", typeStrings, "[P0, P1, P2, P3]", &c.Tracker.GitHub.PriorityLabels,
+			"labels that are priorities, the most urgent first").of("github"),
+		key("tracker.provider.tool_budget", typeInteger, "200", &c.Tracker.GitHub.ToolBudget,
+			"how many requests the agent's tool may make in a run").of("github").atLeast(1),
 
 		key("polling.interval_ms", typeMS, "30000", &c.Polling.Interval,
 			"time between passes of tick --loop and of an installed timer").atLeast(1),

@@ -174,9 +174,13 @@ func (r *frontMatter) names() (list []string) {
 
 // mergeProvider copies the values of keys that are another name of a key to that.
 func (r *frontMatter) mergeProvider() {
+	kind := ""
+	if f := r.fields["tracker.kind"]; f.node != nil {
+		kind = strings.ToLower(strings.TrimSpace(f.node.Value))
+	}
 	for _, k := range r.keys {
 		given := r.fields[k.Name]
-		if k.same == "" || given.node == nil {
+		if k.same == "" || given.node == nil || k.kinds != nil && slices.Contains(TrackerKinds(), kind) && !slices.Contains(k.kinds, kind) {
 			continue
 		}
 		switch other := r.fields[k.same]; {

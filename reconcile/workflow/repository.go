@@ -143,22 +143,43 @@ func (r *reader) pullRequests() {
 		r.warnKey("repository.token", "no effect without repository.deliver: pull-request")
 		return
 	}
-	host, path := splitAddress(repository.URL)
+	api, name := OnGitHub(repository.URL)
 	f := r.field("repository.deliver")
 	switch {
 	case repository.API != "":
-	case host == "":
+	case api == "":
 		r.invalid(f, "the repository is not on GitHub", "write deliver: branch, or the address of GitHub's API in repository.api")
-	case host == "github.com" || strings.HasSuffix(host, ".ghe.com"):
-		repository.API = "https://api." + host
 	default:
-		repository.API = "https://" + host + "/api/v3"
+		repository.API = api
 	}
-	if m := ownerName.FindStringSubmatch(path); m != nil {
-		repository.OwnerName = m[1]
-	} else {
+	tracker := r.cfg.Tracker
+	if r.tracker.name == "github" && repository.TokenVar == "" && sameAPI(repository.API, tracker.Endpoint) {
+		repository.Token, repository.TokenVar = tracker.APIKey, r.cfg.KeyVar
+	}
+	if repository.OwnerName = name; name == "" {
 		r.invalid(f, "repository.url does not end with the owner and the name of a repository", "write deliver: branch, or such an address")
 	}
+}
+
+func sameAPI(a, b string) bool {
+	return strings.EqualFold(strings.TrimRight(a, "/"), strings.TrimRight(b, "/"))
+}
+
+// OnGitHub returns the address of the API of GitHub, or of GitHub Enterprise, for an address of git, and the repository's name,
+// owner/name. Each is empty if the address has no such part.
+func OnGitHub(address string) (api, name string) {
+	host, path := splitAddress(address)
+	switch {
+	case host == "":
+	case host == "github.com" || strings.HasSuffix(host, ".ghe.com"):
+		api = "https://api." + host
+	default:
+		api = "https://" + host + "/api/v3"
+	}
+	if m := ownerName.FindStringSubmatch(path); m != nil {
+		name = m[1]
+	}
+	return api, name
 }
 
 var ownerName = regexp.MustCompile(`([\w.-]+/[\w.-]+?)(?:\.git)?/*$`)

@@ -60,13 +60,19 @@ func (r *reader) apiKey(f field) {
 		key = ""
 	}
 	r.cfg.Tracker.APIKey, r.cfg.KeyIsLiteral, r.cfg.NeedsKey = Secret(key), !isVar && key != "", r.tracker.needsKey
+	if isVar && key == "" && r.tracker.name == "github" && slices.Contains(r.tracker.keyVars, name) && r.env.GhToken != nil {
+		key = r.env.GhToken(r.cfg.Tracker.Endpoint)
+		r.cfg.Tracker.APIKey, r.cfg.KeyFromGh = Secret(key), key != ""
+	}
 	r.withhold(APIKeyVar, LiteralKeyVar)
 	r.withhold(r.tracker.keyVars...)
 	if r.cfg.KeyVar = canonical; isVar {
 		r.cfg.KeyVar = name
 		r.withhold(name)
 	}
-	f.key = "tracker.api_key"
+	if f.node == nil {
+		f.key = "tracker.api_key"
+	}
 	missing := func(what, hint string) {
 		if !r.env.KeyOptional && r.tracker.needsKey {
 			r.fail(CodeMissingAPIKey, f, what, hint)
@@ -79,6 +85,8 @@ func (r *reader) apiKey(f field) {
 	case name == LiteralKeyVar:
 		missing("the key was in WORKFLOW.md itself and is not stored",
 			"write api_key: $"+canonical+" and set that variable, or put it into the environment file")
+	case f.node == nil && r.tracker.name == "github":
+		missing("missing", r.setHint(canonical, canonical)+"; where you run symphony yourself, gh auth login is enough")
 	case isVar && f.node != nil:
 		missing("the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
 	default:
@@ -191,11 +199,15 @@ func (r *reader) requiredLabels(field) {
 }
 
 func (r *reader) assignee(f field) {
-	if f.node == nil && r.tracker.name == "file" {
-		r.cfg.Policy.Assignee = "" // the variable is Linear's
+	usual := AssigneeVar
+	if r.tracker.name != "linear" {
+		usual = "" // the variable is Linear's
+		if f.node == nil {
+			r.cfg.Policy.Assignee = ""
+		}
 	}
 	if name, isVar := reference(r.cfg.Policy.Assignee); isVar {
-		r.cfg.Policy.Assignee = r.variable(name, AssigneeVar)
+		r.cfg.Policy.Assignee = r.variable(name, usual)
 		if r.cfg.Policy.Assignee == "" && f.node != nil {
 			r.warn(f, "the environment variable "+name+" is not set, or empty: issues of any assignee are taken")
 		}

@@ -26,6 +26,11 @@ var trackers = []tracker{
 		name: "file", title: "the folder",
 		active: []string{"To Do", "Todo", "In Progress"}, terminal: []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"},
 	},
+	{
+		name: "github", title: "GitHub", endpoint: "https://api.github.com",
+		active: []string{"open"}, terminal: []string{"closed"},
+		keyVars: []string{GitHubTokenVar, "GH_TOKEN"}, needsKey: true,
+	},
 }
 
 // TrackerKinds are the allowed values of tracker.kind.

@@ -271,6 +271,7 @@ func (r *reader) together() {
 	r.pullRequests()
 	r.ofKind()
 	r.protectFolder()
+	r.gitHubStates()
 	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
 	codex.StallTimeout = max(0, codex.StallTimeout)
 	if codex.ThreadSandbox == "" {
@@ -305,11 +306,14 @@ func (r *reader) warnKey(key, message string) {
 // again, to refuse a key that the file contains in another form, such as with escapes.
 func (r *reader) redact() {
 	r.cfg.Redacted = nil
-	const placeholder, hint = "$" + LiteralKeyVar, "set it in a variable, and write api_key: $" + APIKeyVar
+	const placeholder = "$" + LiteralKeyVar
+	hint := "set it in a variable, and write api_key: $" + r.cfg.KeyVar
 	key := r.cfg.Tracker.APIKey.Reveal()
 	literals := []field{r.field("tracker.api_key")}
-	if other := r.field("tracker.provider.api_key"); other.node != nil && other.node != literals[0].node {
-		literals = append(literals, other)
+	for _, k := range r.keys {
+		if f := r.field(k.Name); k.same == "tracker.api_key" && f.node != nil && f.node != literals[0].node {
+			literals = append(literals, f)
+		}
 	}
 	if len(key) < shortestKey {
 		r.invalid(literals[0], "too short for a key", hint)

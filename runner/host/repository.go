@@ -1,6 +1,10 @@
 package host
 
-import "time"
+import (
+	"net/url"
+	"strings"
+	"time"
+)
 
 // Repository says where the work of a project comes from and goes to.
 type Repository struct {
@@ -50,6 +54,18 @@ type GitHub struct {
 	Repository string // owner/name
 	// Token is used if gh is not logged in. Empty: gh must be. TokenVar is the variable that contains it, for messages.
 	Token, TokenVar string
+}
+
+// GhHost returns the host of GitHub's API as gh names it.
+func GhHost(api string) string {
+	u, err := url.Parse(api)
+	switch {
+	case err != nil:
+		return ""
+	case strings.Trim(u.Path, "/") == "": // that of Enterprise is https://HOST/api/v3
+		return strings.TrimPrefix(u.Host, "api.")
+	}
+	return u.Host
 }
 
 // PullRequestRequest asks for a pull request that merges Branch, which has been pushed to Commit, into the base. None is opened if

@@ -97,8 +97,11 @@ func (c *Client) target(issue reconcile.Issue, method, written string) (target, 
 		}
 		return t.allowed(method, rest, base.rules)
 	}
-	return target{}, refusal("path_refused", "only paths below "+bases[len(bases)-1].path+" and /repos/"+repo+
-		" are allowed, the place of this run's issue")
+	places := bases[0].path
+	if len(bases) > 1 {
+		places += " and " + bases[1].path
+	}
+	return target{}, refusal("path_refused", "only paths below "+places+" are allowed, the place of this run's issue")
 }
 
 // allowed completes the target with the rule for it.

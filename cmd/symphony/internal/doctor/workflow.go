@@ -12,7 +12,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 // checkWorkflow reports what symphony check reports.
@@ -68,11 +67,17 @@ func checkKey(_ context.Context, e *environment) []finding {
 		return nil
 	case e.config.KeyIsLiteral:
 		return warn("is in "+e.p.Path+", where everyone who can read the repository sees it", fmt.Sprintf(
-			"write api_key: $%s there, and put %[1]s=… into %s (mode 0600)", workflow.APIKeyVar, e.p.EnvPath()))
+			"write api_key: $%s there, and put %[1]s=… into %s (mode 0600)", e.config.KeyVar, e.p.EnvPath()))
+	case e.config.KeyFromGh:
+		return ok("from gh auth token")
 	case e.config.Tracker.APIKey == "":
 		name := e.config.KeyVar
 		if v, set := e.p.Env.Lookup(name); set && v == "" && e.p.EnvFile[name] != "" {
 			return fail("missing: the variable "+name+" is set but empty, and overrides the environment file", "unset "+name)
+		}
+		if e.other != nil && e.other.config != nil && e.other.config.KeyFromGh {
+			return fail("missing: the token that you use comes from gh, which gives it to no scheduled pass",
+				fmt.Sprintf("put %s=… into %s (mode 0600), with what gh auth token prints", name, e.p.EnvPath()))
 		}
 		return fail("missing", fmt.Sprintf("put %s=… into %s (mode 0600)", name, e.p.EnvPath()))
 	}

@@ -362,7 +362,7 @@ func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Re
 		return nil, false
 	}
 	if cfg.Tracker.APIKey == "" && strings.Contains(text, "$"+workflow.LiteralKeyVar) {
-		r.Errors[0].Hint += "; until then the tracker can't be asked, because the key was in the workflow file and is never stored: write api_key: $" + workflow.APIKeyVar
+		r.Errors[0].Hint += "; until then the tracker can't be asked, because the key was in the workflow file and is never stored: write api_key: $" + cfg.KeyVar
 	}
 	return cfg, cfg.Tracker.APIKey != ""
 }

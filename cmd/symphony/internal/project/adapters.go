@@ -111,6 +111,9 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	}
 	account := OpenAccount(p, cfg.Codex.Home)
 	c.Unreadable = SecretFiles(p, account)
+	if cfg.KeyFromGh {
+		c.Unreadable = append(c.Unreadable, p.ghFiles())
+	}
 	if !cfg.Codex.Inherit {
 		c.LoginHome, c.AgentHome = account.Home, account.AgentHome()
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -36,11 +37,13 @@ type Project struct {
 	// project's. EnvErr, a configuration error, says why a file can't be used.
 	EnvFile, SharedEnv, OwnEnv map[string]string
 	EnvErr                     error
+
+	gh *sync.Map // the tokens of gh, by API; nil if it is not asked
 }
 
 // New reads the workflow and the environment file. An empty stateDir stands for the default one.
 func New(w *term.Env, path, stateDir string) *Project {
-	p := &Project{Env: w, Path: w.Absolute(path)}
+	p := &Project{Env: w, Path: w.Absolute(path), gh: &sync.Map{}}
 	p.Source, p.SourceErr = workflow.Read(p.Path)
 	if p.Source.Path != "" {
 		p.Path = p.Source.Path
@@ -123,7 +126,7 @@ func (p *Project) Environ() []string {
 // Environment resolves the values of the workflow. The variables in extra take precedence.
 func (p *Project) Environment(extra map[string]string) workflow.Environment {
 	return workflow.Environment{
-		Home: p.Env.Home, Temp: cmp.Or(p.Env.Getenv("TMPDIR"), "/tmp"), EnvFile: p.EnvPath(),
+		Home: p.Env.Home, Temp: cmp.Or(p.Env.Getenv("TMPDIR"), "/tmp"), EnvFile: p.EnvPath(), GhToken: p.GhToken,
 		Lookup: func(name string) (string, bool) {
 			if v, ok := extra[name]; ok {
 				return v, true
@@ -139,7 +142,7 @@ func (p *Project) Config() (*workflow.Config, error) { return p.parse(p.Environm
 // ConfigWithoutKey parses the workflow for a command that does not need the tracker's key.
 func (p *Project) ConfigWithoutKey() (*workflow.Config, error) {
 	env := p.Environment(nil)
-	env.KeyOptional = true
+	env.KeyOptional, env.GhToken = true, nil
 	return p.parse(env)
 }
 
@@ -149,7 +152,12 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 	}
 	cfg, err := workflow.Parse(p.Source, env)
 	if err == nil {
-		if cfg.KeySource = p.Path; !cfg.KeyIsLiteral {
+		switch {
+		case cfg.KeyIsLiteral:
+			cfg.KeySource = p.Path
+		case cfg.KeyFromGh:
+			cfg.KeySource = "gh auth token"
+		default:
 			cfg.KeySource = p.KeySource(cfg.Tracker.APIKey.Reveal(), cfg.SecretVars...)
 		}
 		return cfg, nil

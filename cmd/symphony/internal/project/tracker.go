@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 	"github.com/symphony-cron/symphony/tracker/file"
+	"github.com/symphony-cron/symphony/tracker/github"
 )
 
 // TrackerOptions say for what an adapter is built.
@@ -35,6 +36,21 @@ func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			Path: t.Folder, Active: cfg.Policy.ActiveStates, Terminal: cfg.Policy.TerminalStates, Others: t.OtherStates,
 			Assignee: cfg.Policy.Assignee, ReadOnly: readOnly, Now: p.Env.Now, Warn: o.Warn,
 		})
+	case "github":
+		g := t.GitHub
+		options := github.Options{
+			Endpoint: t.Endpoint, Token: t.APIKey.Reveal(), TokenSource: cfg.KeySource, Repositories: g.Repos, StateLabels: g.StateLabels,
+			PriorityLabels: g.PriorityLabels, Assignee: cfg.Policy.Assignee, Project: g.Project, StatusField: g.StatusField,
+			ToolBudget: g.ToolBudget, ReadOnly: readOnly, CAFile: t.CAFile, IgnoreProxy: o.IgnoreProxy, Memory: o.Memory,
+			Now: p.Env.Now, Warn: o.Warn,
+		}
+		if cfg.Repository.URL != "" {
+			options.Branch = func(issue reconcile.Issue) string {
+				branch, _ := cfg.Repository.Render(issue, 0) // without a branch there is no pull request
+				return branch
+			}
+		}
+		return github.Adapter(options)
 	default:
 		return linear.Adapter(linear.Options{
 			Endpoint: t.Endpoint, APIKey: t.APIKey.Reveal(), KeySource: cfg.KeySource, ProjectSlug: t.ProjectSlug, CAFile: t.CAFile,

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os/exec"
 	"strings"
 	"time"
@@ -34,7 +33,7 @@ const (
 
 // gitHub returns a connection by gh if that is logged in, otherwise by the token.
 func (m *Mirror) gitHub(ctx context.Context, where host.GitHub) (*gitHub, error) {
-	name, why := ghHost(where.API), "gh is not installed"
+	name, why := host.GhHost(where.API), "gh is not installed"
 	if gh := lookPath("gh", m.env); gh != "" {
 		limited, cancel := context.WithTimeout(ctx, loginTimeout)
 		defer cancel()
@@ -107,16 +106,4 @@ func read(answer *http.Response) (reply, error) {
 	defer answer.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	return reply{answer.StatusCode, answer.Header, data}, err
-}
-
-// ghHost returns the host of an API as gh names it.
-func ghHost(api string) string {
-	u, err := url.Parse(api)
-	switch {
-	case err != nil:
-		return ""
-	case strings.Trim(u.Path, "/") == "": // that of Enterprise is https://HOST/api/v3
-		return strings.TrimPrefix(u.Host, "api.")
-	}
-	return u.Host
 }

@@ -1,0 +1,113 @@
+package workflow
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// GitHub says which issues of GitHub a workflow means, with tracker.kind github.
+type GitHub struct {
+	Repos          []string // owner/name, as written; one or more
+	StateLabels    []string // labels that are states
+	PriorityLabels []string // the most urgent first
+	Project        string   // the address of a board of the repositories' owner; empty for none
+	StatusField    string   // the field of the board that contains the state
+	ToolBudget     int      // how many requests the agent's tool may make in a run
+	repo           string
+}
+
+const gitHubRepoVar = "GITHUB_REPO"
+
+var (
+	repositoryName = regexp.MustCompile(`^[\w-]+/[\w.-]+$`)
+	boardPath      = regexp.MustCompile(`^/(?:orgs|users)/[\w-]+/projects/\d+(?:/|$)`)
+)
+
+// repositories reads provider.repo and provider.repos.
+func (r *reader) repositories(f field) {
+	if r.tracker.name != "github" {
+		return
+	}
+	const hint = "write owner/name, as in the address https://github.com/owner/name"
+	g, one := &r.cfg.Tracker.GitHub, r.field("tracker.provider.repo")
+	item := func(i int) field { return r.item(f, i) }
+	switch {
+	case f.node != nil && one.node != nil:
+		r.invalid(f, "is given beside provider.repo", "keep one of them")
+		return
+	case f.node != nil && len(g.Repos) == 0:
+		r.fail(CodeMissingRepo, f, "empty", hint)
+		return
+	case f.node == nil:
+		f, item = one, func(int) field { return one }
+		if name, isVar := reference(g.repo); isVar {
+			g.repo = r.variable(name, gitHubRepoVar)
+			if g.repo == "" && one.node != nil {
+				r.fail(CodeMissingRepo, f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+				return
+			}
+		}
+		if g.repo == "" {
+			r.fail(CodeMissingRepo, f, "missing", hint)
+			return
+		}
+		g.Repos = []string{g.repo}
+	}
+	names := map[string]string{}
+	for i, repo := range g.Repos {
+		_, name, _ := strings.Cut(strings.ToLower(repo), "/")
+		switch other := names[name]; {
+		case repo == "": // reported
+		case !repositoryName.MatchString(repo) || name == "." || name == "..":
+			r.invalid(item(i), strconv.Quote(repo)+" is no name of a repository", hint)
+		case other != "":
+			r.invalid(item(i), other+" and "+repo+" have the same name, which begins the identifiers of their issues", "keep one of them")
+		default:
+			names[name] = repo
+		}
+	}
+	list := slices.Sorted(slices.Values(g.Repos))
+	r.place(f, strings.Join(g.Repos, ", "), r.cfg.Tracker.Endpoint+" "+strings.ToLower(strings.Join(list, ",")))
+}
+
+// board checks provider.project.
+func (r *reader) board(f field) {
+	g := r.cfg.Tracker.GitHub
+	if r.tracker.name != "github" || f.node == nil {
+		return
+	}
+	u, err := url.Parse(g.Project)
+	switch {
+	case err != nil || u.Host == "" || !boardPath.MatchString(u.Path):
+		r.invalid(f, "not the address of a project", "open the project on GitHub and copy the address: https://github.com/orgs/OWNER/projects/1")
+	case len(g.StateLabels) > 0:
+		r.invalid(f, "is given beside provider.state_labels", "keep one of them: both say what the states are")
+	}
+}
+
+// gitHubStates warns about states that no issue can have. The columns of a board are known only to GitHub.
+func (r *reader) gitHubStates() {
+	t := r.cfg.Tracker
+	if r.tracker.name != "github" || t.GitHub.Project != "" {
+		return
+	}
+	r.warnKey("tracker.provider.status_field", "no effect without provider.project")
+	possible := append([]string{"open", "closed"}, t.GitHub.StateLabels...)
+	for _, key := range []string{"tracker.active_states", "tracker.terminal_states"} {
+		states := r.cfg.Policy.ActiveStates
+		if key == "tracker.terminal_states" {
+			states = r.cfg.Policy.TerminalStates
+		}
+		for _, state := range states {
+			if !slices.ContainsFunc(possible, func(p string) bool { return reconcile.NormalizeState(p) == reconcile.NormalizeState(state) }) {
+				r.warnKey(key, "no issue has the state "+strconv.Quote(state)+": there are "+strings.Join(possible, ", ")+
+					"; add it to provider.state_labels if it is a label")
+			}
+		}
+	}
+}
