@@ -25,20 +25,18 @@ package github
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -102,6 +100,8 @@ type Client struct {
 	limited    time.Time            // the end of the limit that this client was told
 	renamed    map[string]string    // the present names of renamed repositories, by the former in lower case
 	warned     map[string]bool      // the warnings that were reported
+	classic    bool                 // the token is one with scopes, which is not so for all kinds
+	scopes     []string             // of the token
 	plain      bool                 // the server does not know dependencies between issues
 
 	listing sync.Mutex // held while the list in Memory is read and written
@@ -169,9 +169,11 @@ func connect(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	sender, err := transport(o)
-	if err != nil {
-		return nil, err
+	sender := o.Transport
+	if sender == nil {
+		if sender, err = transport.New(o.CAFile, o.IgnoreProxy); err != nil {
+			return nil, err
+		}
 	}
 	c := &Client{
 		o: o, endpoint: endpoint, graphql: endpoint + "/graphql", token: token, now: o.Now, report: o.Warn,
@@ -207,47 +209,6 @@ func checkEndpoint(s string) (string, error) {
 		}
 	}
 	return s, nil
-}
-
-// transport returns the HTTP transport that the options describe.
-func transport(o Options) (http.RoundTripper, error) {
-	if o.Transport != nil {
-		return o.Transport, nil
-	}
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	if o.IgnoreProxy {
-		t.Proxy = nil
-	}
-	if o.CAFile != "" {
-		pool, err := certificates(o.CAFile)
-		if err != nil {
-			return nil, err
-		}
-		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	}
-	return t, nil
-}
-
-// certificates returns the system's certificates and those of the file.
-func certificates(file string) (*x509.CertPool, error) {
-	invalid := func(message string, err error) error {
-		return &reconcile.Error{
-			Code: "tracker_ca_file_invalid", Message: "tracker.ca_file: " + message, Err: err, Class: reconcile.ClassWorkflow,
-			Hint: "name a readable PEM file with the certificate of your CA, or leave the key out",
-		}
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, invalid(err.Error(), err)
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool() // the system has no certificates
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, invalid(file+" contains no PEM certificate", nil)
-	}
-	return pool, nil
 }
 
 // request is one HTTP request.

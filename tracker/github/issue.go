@@ -272,8 +272,12 @@ func (c *Client) assignee(logins []string, me string) *reconcile.Assignee {
 	if strings.EqualFold(wanted, "me") {
 		wanted = me
 	}
-	at := max(0, slices.IndexFunc(logins, func(l string) bool { return strings.EqualFold(l, wanted) }))
-	return &reconcile.Assignee{ID: logins[at], IsMe: me != "" && strings.EqualFold(logins[at], me)}
+	for _, l := range logins {
+		if strings.EqualFold(l, wanted) { // an id is compared as it is spelled, which GitHub does not
+			return &reconcile.Assignee{ID: wanted, IsMe: wanted == me}
+		}
+	}
+	return &reconcile.Assignee{ID: logins[0]}
 }
 
 func (c *Client) blocker(b blocker) reconcile.BlockerRef {

@@ -162,10 +162,13 @@ func allowanceOf(h http.Header) (allowance, bool) {
 	return a, a.limit > 0 && a.left >= 0
 }
 
-// readBudget reads the allowance in the headers of an answer.
+// readBudget reads the allowance and the token's scopes in the headers of an answer.
 func (c *Client) readBudget(h http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if scopes, has := h["X-Oauth-Scopes"]; has {
+		c.classic, c.scopes = true, strings.FieldsFunc(strings.Join(scopes, ","), func(r rune) bool { return r == ',' || r == ' ' })
+	}
 	c.answered.At = c.now()
 	c.answered.ServerTime, _ = http.ParseTime(h.Get("Date"))
 	// Searches, for instance, have an allowance of their own, which passes do not use.

@@ -138,6 +138,12 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 		}
 		labels, logins = append(labels, more...), append(logins, users...)
 	}
+	c.mu.Lock()
+	scopes, classic := c.scopes, c.classic
+	c.mu.Unlock()
+	if classic && !slices.Contains(scopes, "repo") && !slices.Contains(scopes, "public_repo") {
+		c.warnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to change issues it needs repo, or public_repo for public repositories", scopes))
+	}
 	states := append([]string{"open", "closed"}, c.o.StateLabels...)
 	if c.o.Project != "" {
 		columns, err := c.verifyBoard(ctx, &found.Project)

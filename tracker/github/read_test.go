@@ -3,6 +3,7 @@ package github
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -107,14 +108,14 @@ func TestIssueThatIsNotInTheAnswer(t *testing.T) {
 		t.Errorf("gone: %+v, %v", found, err)
 	}
 	for body, code := range map[string]string{
-		`{"data":{"r0":{"i0":null}}}`:                                     "github_unknown_payload",
-		`{"data":{"r0":{}}}`:                                              "github_unknown_payload",
-		`{"data":{}}`:                                                     "github_unknown_payload",
+		`{"data":{"r0":{"i0":null}}}`: "github_unknown_payload",
+		`{"data":{"r0":{}}}`:          "github_unknown_payload",
+		`{"data":{}}`:                 "github_unknown_payload",
 		`{"data":{"r0":{"i0":{"number":2,"title":"T","state":"OPEN"}}}}`:  "github_unknown_payload",
 		`{"data":{"r0":{"i0":{"number":1,"title":" ","state":"OPEN"}}}}`:  "github_unknown_payload",
 		`{"data":{"r0":{"i0":{"number":1,"title":"T","state":"OTHER"}}}}`: "github_unknown_payload",
 		`{"data":{"r0":{"i0":{` + plainIssue + `,"labels":7}}}}`:          "github_unknown_payload",
-		`{"data":{"r0":[]}}`:                                              "github_unknown_payload",
+		`{"data":{"r0":[]}}`: "github_unknown_payload",
 		`{"data":{"r0":null},"errors":[{"type":"NOT_FOUND","path":["r0"],"message":"Could not resolve to a Repository"}]}`: "tracker_project_not_found",
 		`{"data":null,"errors":[{"type":"NOT_FOUND","path":["r0","i0"],"message":"gone"}]}`:                                "github_graphql_errors",
 	} {
@@ -155,7 +156,7 @@ func TestAssignees(t *testing.T) {
 	for _, tc := range []struct {
 		wanted, id string
 		isMe       bool
-	}{{"", "ann", false}, {"KIM", "kim", false}, {"me", "ann", true}} {
+	}{{"", "ann", false}, {"KIM", "KIM", false}, {"me", "ann", true}} {
 		s := newScene(t, func(o *Options) { o.Assignee = tc.wanted })
 		s.add(githubtest.Issue{Assignees: []string{"ann", "kim"}})
 		s.add(githubtest.Issue{Assignees: []string{"kim"}})
@@ -165,7 +166,7 @@ func TestAssignees(t *testing.T) {
 			for _, i := range []reconcile.Issue{listed[1], read["1"]} {
 				test.Equal(t, "assignee for "+tc.wanted, i.Assignee, &reconcile.Assignee{ID: tc.id, IsMe: tc.isMe})
 			}
-			test.Equal(t, "the only one", listed[0].Assignee, &reconcile.Assignee{ID: "kim"})
+			test.Equal(t, "the only one for "+tc.wanted, reconcile.Policy{Assignee: tc.wanted}.Ours(listed[0]), tc.wanted != "me")
 		}
 	}
 }
@@ -344,16 +345,19 @@ func TestVerify(t *testing.T) {
 		"all there": {func(*Options) {}, reconcile.TrackerNames{States: []string{"OPEN", "closed"}, Labels: []string{"bug"}, Assignee: "Kim"}, findings{}},
 		"me":        {func(*Options) {}, reconcile.TrackerNames{Assignee: "me"}, findings{}},
 		"no such state": {
-			func(*Options) {}, reconcile.TrackerNames{States: []string{"opne", "Todo"}},
+			func(*Options) {},
+			reconcile.TrackerNames{States: []string{"opne", "Todo"}},
 			findings{States: append(unknown("opne", "open"), unknown("Todo", "todo")...)},
 		},
 		"no such label": {func(*Options) {}, reconcile.TrackerNames{Labels: []string{"Bugs"}}, findings{Labels: unknown("Bugs", "bug")}},
 		"no such user": {
-			func(*Options) {}, reconcile.TrackerNames{Assignee: "anne"},
+			func(*Options) {},
+			reconcile.TrackerNames{Assignee: "anne"},
 			findings{Assignee: &reconcile.UnknownName{Name: "anne", Nearest: []string{"ann"}}},
 		},
 		"labels as states": {
-			labels, reconcile.TrackerNames{States: []string{"todo", "review", "closed"}},
+			labels,
+			reconcile.TrackerNames{States: []string{"todo", "review", "closed"}},
 			findings{States: append(unknown("Reviwe", "review"), unknown("review", "review", "Reviwe")...)},
 		},
 		"columns": {board, reconcile.TrackerNames{States: []string{"todo", "Doing"}}, findings{States: unknown("Doing")}},
@@ -374,6 +378,25 @@ func TestVerify(t *testing.T) {
 			}
 			test.Equal(t, "findings", got, tc.want)
 		})
+	}
+}
+
+// A token without the scopes to write is worth a warning.
+func TestVerifyWarnsAboutScopes(t *testing.T) {
+	for scopes, want := range map[string]int{"": 1, "gist, read:org": 1, "gist, public_repo": 0, "repo": 0, "-": 0} {
+		var warned []string
+		c := clientOf(t, serving(t, func(w http.ResponseWriter, _ *http.Request) {
+			if scopes != "-" { // as for fine-grained tokens
+				w.Header().Set("X-OAuth-Scopes", scopes)
+			}
+			fmt.Fprint(w, `{"data":{"repository":{"hasIssuesEnabled":true,"labels":{"nodes":[]}}}}`)
+		}), func(o *Options) {
+			o.Repositories, o.Warn = []string{testRepo}, func(text string) { warned = append(warned, text) }
+		})
+		test.Must(c.Verify(t.Context(), reconcile.TrackerNames{}))
+		if len(warned) != want {
+			t.Errorf("scopes %q: warnings %q", scopes, warned)
+		}
 	}
 }
 
