@@ -46,6 +46,8 @@ type Store interface {
 	EndDead(ctx context.Context, now time.Time, run Run, outcome Outcome, code, message string) error
 	// SaveSkips replaces the stored skips with those of this pass.
 	SaveSkips(ctx context.Context, now time.Time, skips []Skip) error
+	// SavePullRequests stores the pull requests of issues, each of which has one.
+	SavePullRequests(ctx context.Context, now time.Time, issues []Issue) error
 	// SaveSweep stores when the issues of unclaimed workspaces were last refreshed.
 	SaveSweep(ctx context.Context, now time.Time) error
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -352,6 +353,7 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	if t.snapshot.SweepDue && !t.snapshot.DryRun && t.snapshot.Only == "" {
 		t.wrote(t.Store.SaveSweep(work, t.snapshot.Now))
 	}
+	t.savePullRequests(work, tracked.ByID)
 	for _, id := range ids {
 		tracked.Asked[id] = true
 	}
@@ -361,6 +363,15 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	tracked.Low = t.snapshot.TrackerLow || t.Tracker.Low(t.Now())
 	t.report.TrackerLow = tracked.Low
 	return tracked
+}
+
+// savePullRequests stores the pull requests that the refresh has found, for the views.
+func (t *tick) savePullRequests(ctx context.Context, refreshed map[string]Issue) {
+	issues := slices.Collect(maps.Values(refreshed))
+	issues = slices.DeleteFunc(issues, func(i Issue) bool { return i.PullRequest == nil })
+	if len(issues) > 0 && !t.snapshot.DryRun {
+		t.wrote(t.Store.SavePullRequests(ctx, t.snapshot.Now, issues))
+	}
 }
 
 // loadWorkspaces lists the workspaces, and decides whether this pass sweeps them.

@@ -229,6 +229,21 @@ func TestSweepIsRemembered(t *testing.T) {
 	step("the clock was set back", 0, true, 0, "remove_workspace A-1 terminal")
 }
 
+// The pull requests that the refresh names are stored, of claims and of unclaimed workspaces. A dry run stores none.
+func TestPullRequestsAreStored(t *testing.T) {
+	pulled := func(i Issue) Issue { i.PullRequest = &PullRequest{URL: "https://example.com/pull/" + i.ID}; return i }
+	s := newScene().workspace(issueNo(1)).claim(issueNo(2), nil).answer(issueNo(2))
+	w := worldOf(s.Snapshot)
+	w.issues["id-1"], w.issues["id-2"], w.issues["id-3"] = pulled(issueNo(1, inState("Human Review"))), pulled(issueNo(2)), pulled(issueNo(3))
+	tickOnce(t, w, s.Policy, Options{DryRun: true})
+	equal(t, "dry run", len(w.pulls), 0)
+	tickOnce(t, w, s.Policy, Options{})
+	slices.SortFunc(w.pulls, func(a, b Issue) int { return strings.Compare(a.ID, b.ID) })
+	equal(t, "stored", len(w.pulls), 2)
+	equal(t, "of the workspace", w.pulls[0].PullRequest.URL, "https://example.com/pull/id-1")
+	equal(t, "of the claim", w.pulls[1].PullRequest.URL, "https://example.com/pull/id-2")
+}
+
 // A pass for one issue sweeps nothing, and keeps the stored skips.
 func TestOneIssue(t *testing.T) {
 	s := newScene().workspace(issueNo(3)).running(issueNo(4), nil).answer(issueNo(4)).candidates(issueNo(1), issueNo(2))

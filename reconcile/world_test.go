@@ -27,6 +27,7 @@ type world struct {
 	trackerBlock *Block
 	hostBlock    *Block
 	skips        []Skip
+	pulls        []Issue
 	lastSweep    time.Time
 	unblocked    time.Time
 	used         map[string]int64 // tokens of settled runs, by issue id
@@ -293,6 +294,10 @@ func (w *world) EndDead(_ context.Context, now time.Time, run Run, outcome Outco
 
 func (w *world) SaveSkips(_ context.Context, _ time.Time, skips []Skip) error {
 	return w.step("skips", func() error { w.skips = skips; return nil })
+}
+
+func (w *world) SavePullRequests(_ context.Context, _ time.Time, issues []Issue) error {
+	return w.step("pull requests", func() error { w.pulls = issues; return nil })
 }
 
 func (w *world) SaveSweep(_ context.Context, now time.Time) error {

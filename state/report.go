@@ -19,6 +19,7 @@ type Report struct {
 	Outages      []Outage
 	Rhythm       Rhythm
 	Days         []ModelDay
+	PullRequests map[string]PullRequest // as the tracker described them last, by the ids of their issues
 	// RunsSince is the time since which no run has been pruned.
 	RunsSince time.Time
 }
@@ -99,6 +100,9 @@ func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report,
 			return err
 		}
 		if r.Rhythm, err = readRhythm(t, since, until); err != nil {
+			return err
+		}
+		if r.PullRequests, err = readPullRequests(t); err != nil {
 			return err
 		}
 		if r.Days, err = rows(t, func(d *ModelDay) []any { return append([]any{&d.Date, &d.Model}, tokenFields(&d.Tokens)...) },

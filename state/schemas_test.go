@@ -70,6 +70,9 @@ func fill(t *testing.T, db *DB) {
 		{IssueID: "id-9", Identifier: "ABC-9", Reason: "blocked_by", Message: "waits for ABC-8"},
 	}))
 	test.OK(t, db.Store.SaveSweep(ctx, epoch))
+	reviewed := issueOf(3)
+	reviewed.PullRequest = &reconcile.PullRequest{URL: "https://example.com/r/pull/1", State: "open", Checks: "passed", Review: "required"}
+	test.OK(t, db.Store.SavePullRequests(ctx, epoch, []reconcile.Issue{reviewed}))
 	test.OK(t, db.SetMeta(ctx, "last_good_workflow", "---\n---\nText with 'quotes'.\n"))
 	_, err := db.Store.SavePass(ctx, Pass{
 		Trigger: "cron", StartedAt: epoch, Duration: time.Second, Actions: 3, Skipped: 1, BootID: "boot-1", Mono: time.Hour,

@@ -223,11 +223,7 @@ func Issue(w *term.Env, v view.Issue) {
 	if e := v.TrackerErr; e != nil {
 		printField(w, "tracker", "did not answer: "+e.Code+": "+e.Message)
 	}
-	if d := v.Delivered; d != nil {
-		line := fmt.Sprintf("%.12s on %s, %s", d.Commit, d.Branch, term.AgoText(w, v.GeneratedAt, d.At))
-		if d.PullRequest != "" {
-			line += ", pull request " + d.PullRequest
-		}
+	if line := deliveredLine(w, v); line != "" {
 		printField(w, "delivered", line)
 	}
 	printWorkspace(w, v.Workspace)
@@ -242,6 +238,33 @@ func Issue(w *term.Env, v view.Issue) {
 		printField(w, "log", "symphony logs "+i.Identifier+", in "+*v.LogDir)
 	}
 	printRuns(w, v)
+}
+
+// deliveredLine is what was pushed last, and the pull request of the branch.
+func deliveredLine(w *term.Env, v view.Issue) (line string) {
+	pull := ""
+	if d := v.Delivered; d != nil {
+		line, pull = fmt.Sprintf("%.12s on %s, %s", d.Commit, d.Branch, term.AgoText(w, v.GeneratedAt, d.At)), d.PullRequest
+	}
+	if p := v.PullRequest; p != nil {
+		pull = pullRequestText(w, v.GeneratedAt, p.PullRequest, p.SeenAt)
+	}
+	if pull != "" {
+		line += ", pull request " + pull
+	}
+	return strings.TrimPrefix(line, ", ")
+}
+
+// pullRequestText is the address of a pull request with the state of it, of its checks and its review, and when the tracker said so.
+func pullRequestText(w *term.Env, now time.Time, p reconcile.PullRequest, seen time.Time) string {
+	words := []string{p.State}
+	if p.Checks != "" {
+		words = append(words, "checks "+p.Checks)
+	}
+	if p.Review != "" {
+		words = append(words, "review "+strings.ReplaceAll(p.Review, "_", " "))
+	}
+	return fmt.Sprintf("%s (%s; seen %s)", p.URL, strings.Join(words, ", "), term.AgoText(w, now, seen))
 }
 
 func claimLine(w *term.Env, v view.Issue) string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -36,6 +37,28 @@ func TestLongReport(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is missing in\n%s", want, page)
 		}
+	}
+}
+
+// A pull request has what the tracker said of it, and when.
+func TestPullRequestText(t *testing.T) {
+	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
+	w := &term.Env{Width: 80}
+	for want, p := range map[string]reconcile.PullRequest{
+		"u (open, checks failed, review changes requested; seen 5m00s ago)": {URL: "u", State: "open", Checks: "failed", Review: "changes_requested"},
+		"u (merged; seen 5m00s ago)":                                        {URL: "u", State: "merged"},
+	} {
+		if got := pullRequestText(w, at, p, at.Add(-5*time.Minute)); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	v := view.Issue{GeneratedAt: at, Delivered: &reconcile.Delivered{Commit: "0123456789abcdef", Branch: "b", At: at, PullRequest: "u"}}
+	if got := deliveredLine(&term.Env{}, v); got != "0123456789ab on b, 2026-11-20T02:00:00Z, pull request u" {
+		t.Error(got)
+	}
+	v = view.Issue{GeneratedAt: at, PullRequest: &state.PullRequest{PullRequest: reconcile.PullRequest{URL: "u", State: "draft"}, SeenAt: at}}
+	if got := deliveredLine(&term.Env{}, v); got != "pull request u (draft; seen 2026-11-20T02:00:00Z)" {
+		t.Error(got)
 	}
 }
 

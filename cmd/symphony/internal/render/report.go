@@ -80,6 +80,9 @@ func printReleased(w *term.Env, title string, rows []view.ReleasedRow, now time.
 				lookAt += fmt.Sprintf(" and %d more", n)
 			}
 		}
+		if p := r.PullRequest; p != nil {
+			lookAt = pullRequestText(w, now, p.PullRequest, p.SeenAt)
+		}
 		t.Add(r.Identifier, r.From, to, term.AgoText(w, now, r.At), strconv.Itoa(r.Runs), secondsText(w, r.Seconds),
 			countText(w, r.Tokens.Total), costText(r.Cost), lookAt)
 	}

@@ -30,11 +30,13 @@ type Issue struct {
 	// HookFailures are the hooks that failed in the newest run.
 	HookFailures []HookFailure        `json:"hook_failures"`
 	Delivered    *reconcile.Delivered `json:"delivered"` // what was pushed last; null if nothing was
-	Workspace    *WorkspaceRow        `json:"workspace"`
-	Totals       Totals               `json:"codex_totals"`
-	Requests     []RequestRow         `json:"pending_requests"`
-	LogDir       *string              `json:"log_dir"`
-	TrackerErr   *reconcile.Error     `json:"tracker_error"` // why the tracker did not answer
+	// PullRequest is that of the issue's branch as the tracker described it last; null if it has described none.
+	PullRequest *state.PullRequest `json:"pull_request"`
+	Workspace   *WorkspaceRow      `json:"workspace"`
+	Totals      Totals             `json:"codex_totals"`
+	Requests    []RequestRow       `json:"pending_requests"`
+	LogDir      *string            `json:"log_dir"`
+	TrackerErr  *reconcile.Error   `json:"tracker_error"` // why the tracker did not answer
 	// Commands are an operator's commands about the issue that no pass has carried out yet.
 	Commands []string   `json:"pending_commands"`
 	Schedule bool       `json:"schedule_active"`
@@ -174,7 +176,7 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 	}
 	if known {
 		r.id, r.identifier = id, identifier
-		var errs [5]error
+		var errs [6]error
 		r.runs, errs[0] = r.db.Views.RunsOfIssue(ctx, id, shownRuns)
 		v.RunsKept, errs[1] = r.db.Views.CountRuns(ctx, id)
 		totals, err := r.db.Views.IssueTotals(ctx, id)
@@ -184,6 +186,11 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 		if errs[4] = err; found {
 			v.Delivered = &delivered
 		}
+		all, err := r.db.Views.PullRequests(ctx)
+		if p, found := all[id]; found {
+			v.PullRequest = &p
+		}
+		errs[5] = err
 		if err := errors.Join(errs[:]...); err != nil {
 			return err
 		}

@@ -25,13 +25,15 @@ type Overview struct {
 	GeneratedAt time.Time `json:"generated_at"`
 	Counts      Counts    `json:"counts"`
 	Claims
-	Kept       []KeptRow            `json:"kept_workspaces"`
-	Requests   []RequestRow         `json:"pending_requests"`
-	Totals     Totals               `json:"codex_totals"`
-	RateLimits json.RawMessage      `json:"rate_limits"`
-	LastPass   *project.LastPassRow `json:"last_pass"`
-	Paused     bool                 `json:"paused"`
-	Blocked    *project.BlockedRow  `json:"blocked"`
+	Kept     []KeptRow    `json:"kept_workspaces"`
+	Requests []RequestRow `json:"pending_requests"`
+	// PullRequests are those that the tracker has described, the last seen first.
+	PullRequests []state.PullRequest  `json:"pull_requests"`
+	Totals       Totals               `json:"codex_totals"`
+	RateLimits   json.RawMessage      `json:"rate_limits"`
+	LastPass     *project.LastPassRow `json:"last_pass"`
+	Paused       bool                 `json:"paused"`
+	Blocked      *project.BlockedRow  `json:"blocked"`
 	// Schedule is set while cron, a timer or --loop runs passes. Without a schedule no new run starts.
 	Schedule bool `json:"schedule_active"`
 	// LowUntil is set while too little of the tracker's allowance is left to look for new work.
@@ -303,7 +305,7 @@ func (f *facts) claims() Claims {
 
 // addHistory adds the last pass, the rate limits, the totals of settled runs, and what Options ask for.
 func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
-	var errs [5]error
+	var errs [6]error
 	v.LastPass, errs[0] = project.LastPass(ctx, f.db)
 	v.RateLimits, errs[1] = f.db.Views.RateLimits(ctx)
 	totals, err := f.db.Views.Totals(ctx)
@@ -322,6 +324,16 @@ func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
 		v.Skipped = skipped
 	}
 	errs[3] = err
+	pulls, err := f.db.Views.PullRequests(ctx)
+	errs[5], v.PullRequests = err, []state.PullRequest{}
+	for _, p := range pulls {
+		if f.wants(p.IssueID) {
+			v.PullRequests = append(v.PullRequests, p)
+		}
+	}
+	slices.SortFunc(v.PullRequests, func(a, b state.PullRequest) int {
+		return cmp.Or(b.SeenAt.Compare(a.SeenAt), cmp.Compare(a.Identifier, b.Identifier))
+	})
 	if o.All {
 		runs, err := f.db.Views.EndedRuns(ctx, f.only, cmp.Or(o.Ended, project.PastRuns))
 		v.Ended = []RunRow{}

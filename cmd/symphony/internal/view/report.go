@@ -49,6 +49,8 @@ type ReleasedRow struct {
 	state.Release
 	Seconds float64 `json:"seconds_running"`
 	Spent
+	// PullRequest is that of the issue's branch as the tracker described it last; null if it has described none.
+	PullRequest *state.PullRequest `json:"pull_request"`
 }
 
 // FailedRow is an issue with runs that failed, or whose after_run did, and the last of them.
@@ -155,7 +157,10 @@ func newReport(s state.Report, now Claims, prices workflow.Prices, at time.Time)
 	became := map[string]string{} // what has become of issues, by id; a present claim says more than an earlier release
 	for _, released := range s.Releases {
 		slices.SortStableFunc(released.Links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) }) // pull requests first
-		row := ReleasedRow{released, released.Runtime.Seconds(), spend(prices, released.Models...)}
+		row := ReleasedRow{Release: released, Seconds: released.Runtime.Seconds(), Spent: spend(prices, released.Models...)}
+		if p, found := s.PullRequests[released.IssueID]; found {
+			row.PullRequest = &p
+		}
 		if row.Reason == reconcile.StopTerminal || row.Reason == reconcile.StopInactive {
 			r.HandedOver = append(r.HandedOver, row)
 			became[row.IssueID] = "handed_over"

@@ -105,9 +105,10 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 	}
 	r := state.Report{
 		Since: at.Add(-time.Hour), Until: at.Add(time.Hour),
-		Releases: []state.Release{release("1", reconcile.StopInactive, "Human Review"), release("2", reconcile.StopLabel, "Todo"), release("3", reconcile.StopMissing, "")},
-		Uses:     []state.RunUse{{IssueID: "1", Identifier: "ABC-1", Runs: 2, Succeeded: 1, Failed: 1, ModelUse: tokens}, {IssueID: "4", Identifier: "ABC-4", Runs: 3, ModelUse: tokens}},
-		Failures: []state.Failure{{IssueID: "1", Identifier: "ABC-1", Runs: 1, Code: "turn_failed", Text: "why", At: at}},
+		Releases:     []state.Release{release("1", reconcile.StopInactive, "Human Review"), release("2", reconcile.StopLabel, "Todo"), release("3", reconcile.StopMissing, "")},
+		Uses:         []state.RunUse{{IssueID: "1", Identifier: "ABC-1", Runs: 2, Succeeded: 1, Failed: 1, ModelUse: tokens}, {IssueID: "4", Identifier: "ABC-4", Runs: 3, ModelUse: tokens}},
+		PullRequests: map[string]state.PullRequest{"1": {IssueID: "1", PullRequest: reconcile.PullRequest{Checks: "failed"}}},
+		Failures:     []state.Failure{{IssueID: "1", Identifier: "ABC-1", Runs: 1, Code: "turn_failed", Text: "why", At: at}},
 	}
 	claims := Claims{Running: []RunningRow{
 		{IssueID: "1", Identifier: "ABC-1", StartedAt: at, run: reconcile.Run{ID: "r", Model: tokens.Model, Tokens: tokens.Tokens}},
@@ -118,6 +119,9 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 	f.addAccountBlock(&project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, r.Until)
 	if len(f.HandedOver) != 1 || len(f.LetGo) != 2 || *f.Failed[0].Now != "running" || len(f.Running) != 1 || len(f.Outages) != 1 {
 		t.Errorf("%+v", f)
+	}
+	if p := f.HandedOver[0].PullRequest; p == nil || p.Checks != "failed" || f.LetGo[0].PullRequest != nil {
+		t.Errorf("the pull request is %+v", p)
 	}
 	if tot := f.Totals; tot.Runs != 5 || tot.Succeeded != 1 || tot.Failed != 1 || tot.Stopped != 3 || tot.Running != 1 || tot.Issues != 2 || tot.Tokens.Total != 30 || tot.Seconds != 1800 {
 		t.Errorf("totals are %+v", tot)
