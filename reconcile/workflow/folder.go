@@ -11,7 +11,9 @@ import (
 // folder checks provider.path.
 func (r *reader) folder(f field) {
 	switch dir := r.cfg.Tracker.Folder; {
-	case r.tracker.name != "file" || f.node != nil && dir == "": // reported
+	case r.tracker.name != "file":
+		r.cfg.Tracker.Folder = ""
+	case dir == "" && f.node != nil: // reported
 	case dir == "":
 		r.invalid(f, "missing", "write the path of a folder with Markdown files, such as backlog/tasks")
 	default:
@@ -23,11 +25,12 @@ func (r *reader) folder(f field) {
 // write anywhere.
 func (r *reader) protectFolder() {
 	dir := r.cfg.Tracker.Folder
-	if r.tracker.name != "file" || dir == "" {
+	if dir == "" {
 		return
 	}
 	overlaps := func(path string) bool { return text.PathInside(path, dir) || text.PathInside(dir, path) }
 	f := r.field("tracker.provider.path")
+	everywhere := "agents can write " + dir + ", and thereby move and answer every issue"
 	const hint = "keep the issues where agents cannot write"
 	if root := r.cfg.Workspace.Root; overlaps(root) {
 		r.invalid(f, dir+" overlaps workspace.root "+root+", where agents write", hint)
@@ -40,8 +43,11 @@ func (r *reader) protectFolder() {
 	if r.cfg.Codex.TurnSandboxPolicy != nil && json.Unmarshal(r.cfg.Codex.TurnSandboxPolicy, &policy) == nil {
 		roots = slices.Concat(roots, policy.WritableRoots)
 		if policy.Type != "workspaceWrite" && policy.Type != "readOnly" {
-			r.warn(r.field("codex.turn_sandbox_policy"), "agents can write "+dir+", and thereby move and answer every issue")
+			r.warn(r.field("codex.turn_sandbox_policy"), everywhere)
 		}
+	}
+	if r.cfg.Agent.OnApproval == Approve && string(r.cfg.Codex.ApprovalPolicy) != `"never"` {
+		r.warn(r.field("agent.on_approval"), "approved commands run outside the sandbox: "+everywhere)
 	}
 	for _, root := range roots {
 		if filepath.IsAbs(root) && overlaps(root) {

@@ -249,13 +249,22 @@ func TemporaryAbove(path, tmpdir string) string {
 
 // RootFits checks the workspace root before a run starts in it. Unless dryRun is set, it claims the root for the project.
 func RootFits(p *Project, cfg *workflow.Config, dryRun bool) error {
-	root := Resolve(cfg.Workspace.Root)
+	root, folder := Resolve(cfg.Workspace.Root), cfg.Tracker.Folder
+	overlap := func(a, b string) bool { return text.PathInside(a, b) || text.PathInside(b, a) }
+	if folder != "" {
+		folder = Resolve(folder)
+		if overlap(folder, root) {
+			return exit.Fault("invalid_config",
+				fmt.Sprintf("%s: tracker.provider.path: %s overlaps workspace.root %s, where agents write", p.Path, folder, root),
+				"keep the issues where agents cannot write")
+		}
+	}
 	for _, dir := range cfg.Agent.WritableRoots {
 		dir = Resolve(dir)
-		if text.PathInside(dir, root) || text.PathInside(root, dir) || text.PathInside(dir, p.StateDir) || text.PathInside(p.StateDir, dir) {
+		if overlap(dir, root) || overlap(dir, p.StateDir) || folder != "" && overlap(dir, folder) {
 			return exit.Fault("invalid_config",
-				fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write to other workspaces or to symphony's state", p.Path, dir),
-				"use a directory outside of workspace.root and the state directory")
+				fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write to other workspaces, issues or symphony's state", p.Path, dir),
+				"use a directory outside of workspace.root, the state directory and the folder of the issues")
 		}
 	}
 	if dryRun {

@@ -79,7 +79,7 @@ func WrongNames(cfg *workflow.Config, tracker string, found reconcile.TrackerFin
 	add := func(message, hint string) { list = append(list, &reconcile.Error{Message: message, Hint: hint}) }
 	for _, u := range found.States {
 		if slices.Contains(cfg.Tracker.NamedStates, u.Name) { // a missing default state is not a mistake
-			add("the project has no state "+u.String(), "correct tracker.active_states or tracker.terminal_states, or add the state to the team")
+			add("the project has no state "+u.String(), "correct tracker.active_states or tracker.terminal_states, or add the state in the tracker")
 		}
 	}
 	for _, u := range found.Labels {
