@@ -22,20 +22,23 @@ type wireComment struct {
 	ID        int64     `json:"id"`
 	Body      string    `json:"body"`
 	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
 	User      *struct {
 		ID    int64  `json:"id"`
 		Login string `json:"login"`
 	} `json:"user"` // null if the account was deleted
 }
 
-// comment returns a comment with the names of its author: login and id.
+// comment returns a comment with the names of its author: the login, and the id as id:5, because a login may consist of digits. Whoever
+// can write to a repository can edit the comments of others there.
 func (c *Client) comment(w wireComment) reconcile.Comment {
 	body := c.scrub(w.Body)
 	comment := reconcile.Comment{
 		ID: strconv.FormatInt(w.ID, 10), Author: "ghost", Body: body, CreatedAt: w.CreatedAt.UTC(), Own: strings.Contains(body, ownMarker),
+		Edited: w.UpdatedAt.After(w.CreatedAt),
 	}
 	if w.User != nil {
-		comment.Author, comment.AuthorIDs = w.User.Login, []string{w.User.Login, strconv.FormatInt(w.User.ID, 10)}
+		comment.Author, comment.AuthorIDs = w.User.Login, []string{w.User.Login, "id:" + strconv.FormatInt(w.User.ID, 10)}
 	}
 	return comment
 }

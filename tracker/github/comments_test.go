@@ -23,13 +23,13 @@ func TestComments(t *testing.T) {
 	next = `<http://x/?page=2>; rel="next", <http://x/?page=2>; rel="last"`
 	s.answers = []recorded{
 		{200, `[{"id": 1, "body": "old, but edited", "created_at": "2026-03-01T11:00:00Z", "user": {"id": 5, "login": "ann"}},
-			{"id": 2, "body": "approve", "created_at": "2026-03-01T12:00:01Z", "user": {"id": 5, "login": "ann"}}]`, ""},
-		{200, `[{"id": 3, "body": "did it ` + testToken + `\n\n<!-- symphony:agent -->", "created_at": "2026-03-01T12:00:02Z", "user": null}]`, ""},
+			{"id": 2, "body": "approve", "created_at": "2026-03-01T12:00:01Z", "updated_at": "2026-03-01T12:00:02Z", "user": {"id": 5, "login": "ann"}}]`, ""},
+		{200, `[{"id": 3, "body": "did it ` + testToken + `\n\n<!-- symphony:agent -->", "created_at": "2026-03-01T12:00:02Z", "updated_at": "2026-03-01T12:00:02Z", "user": null}]`, ""},
 	}
 	got := test.Must(c.Comments(t.Context(), "12", since))
 	want := []reconcile.Comment{
 		{ID: "3", Author: "ghost", Own: true, Body: "did it [token]\n\n<!-- symphony:agent -->", CreatedAt: testNow.Add(2 * time.Second)},
-		{ID: "2", Author: "ann", AuthorIDs: []string{"ann", "5"}, Body: "approve", CreatedAt: testNow.Add(time.Second)},
+		{ID: "2", Author: "ann", AuthorIDs: []string{"ann", "id:5"}, Edited: true, Body: "approve", CreatedAt: testNow.Add(time.Second)},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
