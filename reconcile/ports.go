@@ -74,6 +74,8 @@ type TrackerAdapter struct {
 	// longer exists.
 	Post func(ctx context.Context, issueID, body string) (Comment, error)
 	Edit func(ctx context.Context, issueID, commentID, body string) error
+	// Verbatim says that comments are read back exactly as they were written, but for space around them.
+	Verbatim bool
 	// Create makes an issue.
 	Create func(ctx context.Context, title, state string) (*Issue, error)
 	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the tracker cannot check them, and

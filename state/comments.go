@@ -14,16 +14,17 @@ type Comment struct {
 	Number  int       // of the request; 0 for other comments
 	ID      string    // in the tracker; empty until it was made for certain
 	At      time.Time // when it was made by the tracker's clock; until then, when that was first tried
-	Text    string    // a hash of what it says
+	Text    string    // a hash of what symphony has written
+	Shown   string    // a hash of what the tracker made of that; empty if unknown
 	Problem string    // what it says about a reply that was no answer
 	Seen    []string  // the ids of the replies that were looked at
 	Done    bool      // it says how the request ended
 }
 
-const commentColumns = `key, issue_id, number, id, at, text, problem, seen, done`
+const commentColumns = `key, issue_id, number, id, at, text, shown, problem, seen, done`
 
 func commentFields(c *Comment) []any {
-	return []any{&c.Key, &c.IssueID, &c.Number, &c.ID, stampOf(&c.At), &c.Text, &c.Problem, jsonOf(&c.Seen), &c.Done}
+	return []any{&c.Key, &c.IssueID, &c.Number, &c.ID, stampOf(&c.At), &c.Text, &c.Shown, &c.Problem, jsonOf(&c.Seen), &c.Done}
 }
 
 // Comments returns the comments that are not done, and those with one of the keys, by their keys.

@@ -106,7 +106,7 @@ func fillRequests(t *testing.T, db *DB) {
 // commentsOf are symphony's comments on a request, which is open, and about a hold.
 func commentsOf(r reconcile.Run) []Comment {
 	return []Comment{
-		{Key: "request:" + r.ID + ":1", IssueID: r.IssueID, Number: 1, ID: "comment-3", At: epoch, Text: "hash", Problem: "unclear", Seen: []string{"comment-4"}},
+		{Key: "request:" + r.ID + ":1", IssueID: r.IssueID, Number: 1, ID: "comment-3", At: epoch, Text: "hash", Shown: "other", Problem: "unclear", Seen: []string{"comment-4"}},
 		{Key: "hold:id-4:1", IssueID: issueOf(4).ID, ID: "comment-5", At: epoch, Done: true},
 	}
 }

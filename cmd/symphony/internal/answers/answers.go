@@ -83,6 +83,7 @@ type entry struct {
 	identifier string            // of the issue
 	request    reconcile.Request // without a number: the comment is not about a request
 	body       string            // of a comment that is not about a request
+	changed    bool              // another has changed the comment
 }
 
 // byIssue returns the comments on requests that were made.
@@ -176,6 +177,13 @@ func (d Desk) readReplies(ctx context.Context, asked []*entry) error {
 	if err != nil {
 		return err
 	}
+	for _, e := range asked {
+		if e.compare(list, d.Tracker.Verbatim) {
+			if err := d.DB.Store.SaveComment(ctx, e.Comment); err != nil {
+				return err
+			}
+		}
+	}
 	for i, c := range list {
 		addressed := slices.DeleteFunc(slices.Clone(asked), func(e *entry) bool {
 			return !after(list, i, e) || slices.Contains(e.Seen, c.ID)
@@ -188,6 +196,26 @@ func (d Desk) readReplies(ctx context.Context, asked []*entry) error {
 		}
 	}
 	return nil
+}
+
+// compare notes whether symphony's comment still shows what symphony has written. An agent may change it, or a person: then replies
+// may be about something else, and the comment is to be written again. A tracker that changes texts itself is taken at its word when
+// the comment is first read, which compare returns.
+func (e *entry) compare(list []reconcile.Comment, verbatim bool) (first bool) {
+	at := slices.IndexFunc(list, func(c reconcile.Comment) bool { return c.ID == e.ID })
+	if at < 0 {
+		return false
+	}
+	shown, written := hashOf(list[at].Body), e.Shown
+	switch {
+	case verbatim:
+		written = e.Text
+	case e.Shown == "":
+		e.Shown, written = shown, shown
+		first = true
+	}
+	e.changed = shown != written
+	return first
 }
 
 // answerable reports whether a reply can decide a request: it is open, or a question whose answer the next run gets.
@@ -217,6 +245,8 @@ func (d Desk) take(ctx context.Context, c reconcile.Comment, addressed []*entry)
 		ignored = "with whose key agents comment, too"
 	case c.Edited:
 		problem = "an edited comment is no answer, because another person may have changed it: write a new one"
+	case slices.ContainsFunc(addressed, func(e *entry) bool { return e.changed }):
+		problem = "this comment was changed, and now shows again what the agent asks for: write a new answer"
 	}
 	if ignored != "" && d.Ignore == nil {
 		return nil
@@ -296,7 +326,7 @@ func (d Desk) write(ctx context.Context, e *entry) error {
 	if e.Number > 0 {
 		body, ended = requestBody(e.request, e.Problem), verdict(e.request) != ""
 	}
-	if e.ID != "" && e.Text == hashOf(body) && !ended {
+	if e.ID != "" && e.Text == hashOf(body) && !ended && !e.changed {
 		return nil
 	}
 	var err error
@@ -310,7 +340,8 @@ func (d Desk) write(ctx context.Context, e *entry) error {
 	}
 	switch {
 	case err != nil:
-	case e.ID != "" && e.Text != hashOf(body):
+	case e.ID != "" && (e.changed || e.Text != hashOf(body)):
+		e.Shown = ""
 		err = d.Tracker.Edit(ctx, e.IssueID, e.ID, body)
 	case e.ID == "" && (e.Number == 0 || !ended):
 		var made reconcile.Comment

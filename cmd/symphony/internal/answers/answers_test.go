@@ -24,16 +24,17 @@ const (
 
 // scene is a project with one live run of ABC-7, and a tracker that is a list of comments.
 type scene struct {
-	t        *testing.T
-	db       *state.DB
-	desk     Desk
-	comments []reconcile.Comment // the oldest first
-	calls    []string
-	fails    map[string]error // by the name of the call
-	lost     bool             // a post is made, but its answer is lost
-	ignored  []string
-	alive    bool
-	now      time.Time
+	t          *testing.T
+	db         *state.DB
+	desk       Desk
+	comments   []reconcile.Comment // the oldest first
+	calls      []string
+	fails      map[string]error // by the name of the call
+	lost       bool             // a post is made, but its answer is lost
+	normalises bool             // the tracker changes texts a little
+	ignored    []string
+	alive      bool
+	now        time.Time
 }
 
 func newScene(t *testing.T) *scene {
@@ -55,7 +56,7 @@ func newScene(t *testing.T) *scene {
 				return fmt.Errorf("comment %s of %s: %w", id, issue, reconcile.ErrGone)
 			}
 			if s.fails["edit"] == nil {
-				s.comments[i].Body = body
+				s.comments[i].Body = s.stored(body)
 			}
 			return s.fails["edit"]
 		}},
@@ -78,12 +79,19 @@ func (s *scene) post(_ context.Context, _, body string) (reconcile.Comment, erro
 	if err := s.fails["post"]; err != nil {
 		return reconcile.Comment{}, err
 	}
-	made := s.comment(own, body)
+	made := s.comment(own, s.stored(body))
 	if s.lost {
 		s.lost = false
 		return reconcile.Comment{}, errors.New("no answer in time")
 	}
 	return made, nil
+}
+
+func (s *scene) stored(body string) string {
+	if s.normalises {
+		body = strings.ReplaceAll(body, "\n- ", "\n* ")
+	}
+	return body
 }
 
 func (*scene) Candidates(context.Context, []string) ([]reconcile.Issue, error) { return nil, nil }
@@ -297,6 +305,30 @@ func TestIgnoredReplyIsLoggedWhereItIsRead(t *testing.T) {
 	s.pass()
 	s.pass()
 	test.Equal(t, "what is logged", s.ignored, []string{`ABC-7: a comment of "Kim Poe", who is not in tracker.operators`})
+}
+
+// A comment that an agent or a person has changed is written again, and the replies so far decide nothing, because they may be about
+// what it said. Some trackers change texts themselves.
+func TestChangedComment(t *testing.T) {
+	for _, normalises := range []bool{false, true} {
+		s := newScene(t)
+		s.normalises, s.desk.Tracker.Verbatim = normalises, !normalises
+		s.ask(command("rm -rf ~"))
+		s.pass()
+		if normalises {
+			s.pass()
+		}
+		s.comments[0].Body = strings.Replace(s.comments[0].Body, "rm -rf ~", "ls", 1)
+		s.comment(kim, "approve")
+		s.pass()
+		s.pass()
+		if body := s.comments[0].Body; s.request(1).Decision != "" || !strings.Contains(body, "rm -rf ~") || !strings.Contains(body, "was changed") {
+			t.Errorf("decided %q: %s", s.request(1).Decision, body)
+		}
+		s.comment(kim, "deny")
+		s.pass()
+		test.Equal(t, "the decision", s.request(1).Decision, reconcile.DecideDeny)
+	}
 }
 
 // With several open requests an answer without an id decides none of them, then or later, and is explained once.

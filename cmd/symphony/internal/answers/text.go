@@ -26,7 +26,7 @@ func marker(key string) string {
 }
 
 func hashOf(body string) string {
-	h := sha256.Sum256([]byte(body))
+	h := sha256.Sum256([]byte(strings.TrimSpace(body)))
 	return hex.EncodeToString(h[:8])
 }
 
@@ -153,7 +153,8 @@ func requestBody(r reconcile.Request, problem string) string {
 	if end := verdict(r); end != "" {
 		b.WriteString(end)
 	} else {
-		fmt.Fprintf(&b, "An operator can answer until %s with a new comment:\n\n%s", r.ExpiresAt.UTC().Format("2006-01-02 15:04 UTC"), howToAnswer(r, whole))
+		until := r.ExpiresAt.UTC().Format("2006-01-02 15:04 UTC")
+		fmt.Fprintf(&b, "An operator can answer until %s with a new comment:\n\n%s", until, howToAnswer(r, whole))
 		fmt.Fprintf(&b, "\nIf several requests are open, write the id before the answer: %s\n", span(r.ID()+": …"))
 		if problem != "" {
 			b.WriteString("\n" + problem + "\n")
