@@ -123,20 +123,26 @@ func githubServe(ts *testscript.TestScript, s *githubtest.Server, verb string, r
 	}
 }
 
-// newGitHub starts a GitHub until the end of the script.
-func newGitHub(end func(func()), repository, remote string) *githubtest.Server {
+// newGitHub starts a GitHub until the end of the script, which fails if a request or an answer was not GitHub's.
+func newGitHub(t testscript.T, end func(func()), repository, remote string) *githubtest.Server {
 	s := &githubtest.Server{
 		Repository: repository, Remote: remote, Tokens: []string{"github_pat_secretsecret", "gho_secretsecret"},
 		StateLabels: []string{"Todo", "In Progress", "In Review", "Human Review", "Rework", "Merging"},
 	}
 	s.Start()
-	end(s.Close)
+	end(func() {
+		s.Close()
+		for _, what := range s.Mistakes() {
+			t.Log(what)
+			defer t.FailNow()
+		}
+	})
 	return s
 }
 
 func githubStart(ts *testscript.TestScript, dir string) {
 	names := strings.Split(strings.TrimSuffix(ts.MkAbs(dir), ".git"), "/")
-	s := newGitHub(ts.Defer, strings.Join(names[len(names)-2:], "/"), ts.MkAbs(dir))
+	s := newGitHub(stageOf(ts).t, ts.Defer, strings.Join(names[len(names)-2:], "/"), ts.MkAbs(dir))
 	stageOf(ts).github = s
 	ts.Setenv("GITHUB_URL", s.URL())
 	ts.Setenv("GITHUB_API", s.URL())

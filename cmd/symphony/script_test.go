@@ -184,6 +184,7 @@ func condition(name string) (bool, error) {
 
 // stage is the state that the commands of one script share.
 type stage struct {
+	t       testscript.T
 	tracker scriptTracker // nil: Linear
 	linear  *lineartest.Server
 	other   *lineartest.Server // the Linear workspace that the command linear does not change at present; may be nil
@@ -214,7 +215,7 @@ func setupScript(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(func() { server.Close() })
-	set := &stage{linear: server, github: newGitHub(env.Defer, "team/app", "")}
+	set := &stage{linear: server, t: env.T(), github: newGitHub(env.T(), env.Defer, "team/app", "")}
 	env.Values[stageKey{}] = set
 	home, codexHome := filepath.Join(env.WorkDir, "home"), filepath.Join(env.WorkDir, "codex-home")
 	for _, dir := range []string{home, codexHome} {

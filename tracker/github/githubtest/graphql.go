@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/parser"
 )
 
 // node is an object of the GraphQL API. Its values are what becomes JSON, a time, nodes, a connection, or a resolver.
@@ -62,9 +61,9 @@ func (c *call) graphQL() (out answer) {
 		Variables     map[string]any
 	}
 	c.decode(&asked)
-	doc, err := parser.ParseQuery(&ast.Source{Input: asked.Query})
+	doc, err := c.parseQuery(asked.Query, asked.OperationName, asked.Variables)
 	if err != nil {
-		return ok(object{"errors": []fault{{Message: err.Error()}}})
+		return c.mistake(err.Error() + ": " + asked.Query)
 	}
 	op := doc.Operations.ForName(asked.OperationName)
 	if op == nil || op.Operation != ast.Query {
@@ -193,7 +192,11 @@ func (x *execution) field(n node, f *ast.Field) (value any) {
 	if resolve, dynamic := value.(resolver); dynamic {
 		value = resolve(args)
 	}
-	return x.complete(value, f.SelectionSet, args)
+	value = x.complete(value, f.SelectionSet, args)
+	if f.Definition != nil && schema() != nil && !conforms(value, f.Definition.Type) {
+		panic(x.mistake(fmt.Sprintf("%s is %v, not %s", f.Name, value, f.Definition.Type)))
+	}
+	return value
 }
 
 // pageNode cuts a list into a page, as GitHub does.

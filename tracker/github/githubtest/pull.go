@@ -117,13 +117,17 @@ func (c *call) getPull() answer {
 	if i < 0 {
 		return missing
 	}
-	p := c.repo.pulls[i]
+	return ok(c.wholePull(c.repo.pulls[i]))
+}
+
+// wholePull is a pull request as it is answered alone.
+func (c *call) wholePull(p *pull) object {
 	o := c.pullObject(p)
 	for _, name := range strings.Fields("additions changed_files comments commits deletions review_comments") {
 		o[name] = 0
 	}
 	o["mergeable"], o["mergeable_state"], o["merged"], o["merged_by"], o["maintainer_can_modify"] = nil, "unknown", p.Merged, nil, false
-	return ok(o)
+	return o
 }
 
 func (c *call) pullObject(p *pull) object {
@@ -190,5 +194,5 @@ func (c *call) openPull() answer {
 	if err != nil {
 		return invalid("PullRequest", "title")
 	}
-	return answer{http.StatusCreated, c.pullObject(p)}
+	return answer{http.StatusCreated, c.wholePull(p)}
 }

@@ -48,17 +48,16 @@ var routes = []route{
 	{"GET", "ISSUE/dependencies/blocking", (*call).listBlocked},
 	{"GET", "REPO/pulls", (*call).listPulls},
 	{"POST", "REPO/pulls", (*call).openPull},
-	{"GET", "REPO/pulls/{issue_number}", (*call).getPull},
+	{"GET", "REPO/pulls/{pull_number}", (*call).getPull},
 }
 
 // match returns how a request is answered, and sets its path values. A repository is also found by its number, to which GitHub
 // redirects. GitHub Enterprise has all paths below /api/v3, but /graphql below /api.
-func match(r *http.Request) func(*call) answer {
+func match(r *http.Request) route {
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.EscapedPath(), "/api"), "/v3")
 	got := strings.Split(path, "/")
-	expand := strings.NewReplacer("ISSUE", "/repos/{owner}/{repo}/issues/{issue_number}", "REPO", "/repos/{owner}/{repo}")
 	for _, to := range routes {
-		want := strings.Split(expand.Replace(to.path), "/")
+		want := strings.Split(to.full(), "/")
 		if len(got) > 1 && got[1] == "repositories" && len(want) > 3 {
 			want = slices.Replace(want, 1, 4, "repositories", "{id}")
 		}
@@ -70,9 +69,9 @@ func match(r *http.Request) func(*call) answer {
 				r.SetPathValue(strings.Trim(w, "{}"), value)
 			}
 		}
-		return to.answer
+		return to
 	}
-	return func(*call) answer { return missing }
+	return undeclared
 }
 
 // find finds the repository and the issue that the path names. It redirects from former names and transferred issues.
@@ -94,7 +93,7 @@ func (c *call) find() {
 	if c.repo == nil {
 		panic(missing)
 	}
-	digits := c.r.PathValue("issue_number")
+	digits := c.r.PathValue("issue_number") + c.r.PathValue("pull_number")
 	if digits == "" {
 		return
 	}
@@ -130,7 +129,12 @@ func (c *call) redirect(r *repository, path string) {
 
 func ok(body any) answer { return answer{http.StatusOK, body} }
 
-func (c *call) root() answer { return ok(object{}) }
+func (c *call) root() answer {
+	return ok(linked(object{}, strings.TrimSuffix(apiURL, "/"), "authorizations code_search commit_search current_user "+
+		"current_user_authorizations_html current_user_repositories emails emojis events feeds followers following gists issue_search "+
+		"issues keys label_search notifications organization organization_repositories organization_teams public_gists rate_limit "+
+		"repository repository_search starred starred_gists user user_organizations user_repositories user_search"))
+}
 
 func (c *call) viewer() answer { return ok(c.viewerObject(c.user)) }
 

@@ -4,8 +4,11 @@
 // github.localhost.
 //
 // A request is logged, made to fail if a test ordered that (failure.go), authenticated, counted against an allowance and answered:
-// rest.go has the routes, issue.go, pull.go and repository.go what they answer, graphql.go and board.go the GraphQL API. An answer to GET has an ETag, and a repeated
-// request is answered 304, which costs nothing.
+// rest.go has the routes, issue.go, pull.go and repository.go what they answer, graphql.go and board.go the GraphQL API. An answer
+// to GET has an ETag, and a repeated request is answered 304, which costs nothing.
+//
+// If the environment names GitHub's published descriptions (schema.go), requests and answers are checked by them. A mistake is
+// answered 599.
 package githubtest
 
 import (
@@ -37,7 +40,9 @@ type Server struct {
 	Now         func() time.Time // of the data and the allowance; time.Now if nil
 	// NoDependencies: GraphQL does not know which issues block others, as on older servers of GitHub Enterprise.
 	NoDependencies bool
-	NoIssues       bool // the repositories have no issues
+	// Errorf, if it is not nil, is called with each mistake in a request or an answer by GitHub's published descriptions.
+	Errorf   func(format string, args ...any)
+	NoIssues bool // the repositories have no issues
 
 	http *httptest.Server
 	ctx  context.Context //nolint:containedctx // the server's life
@@ -52,7 +57,8 @@ type Server struct {
 	rest     allowance // of the REST API
 	points   allowance // of the GraphQL API
 	board    *board    // nil for none
-	hide     bool      // the next list of pull requests is empty
+	mistakes []string
+	hide     bool // the next list of pull requests is empty
 }
 
 // Request is one request that was received.
@@ -223,7 +229,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // respond returns the body of the answer to a request, its status, and whether the connection is to be cut.
-func (c *call) respond(f func(*call) answer, failure *Failure) (data []byte, status int, cut bool) {
+func (c *call) respond(to route, failure *Failure) (data []byte, status int, cut bool) {
 	if out, ordered := c.instead(failure); ordered {
 		c.allowance().write(c.header)
 		if out.status == 0 { // the length promises more than is sent
@@ -232,7 +238,7 @@ func (c *call) respond(f func(*call) answer, failure *Failure) (data []byte, sta
 		}
 		return encode(out.body), out.status, false
 	}
-	out := c.answer(f)
+	out := c.answer(to)
 	data = failure.alter(encode(out.body))
 	if c.r.Method == http.MethodGet && out.status == http.StatusOK {
 		etag := fmt.Sprintf(`W/"%x"`, sha256.Sum256(data))
@@ -261,16 +267,8 @@ func encode(body any) []byte {
 	return data
 }
 
-// answer authenticates the request, counts it, finds what its path names, and calls f.
-func (c *call) answer(f func(*call) answer) (out answer) {
-	defer func() {
-		if r := recover(); r != nil {
-			var refused bool
-			if out, refused = r.(answer); !refused {
-				panic(r)
-			}
-		}
-	}()
+// answer authenticates the request, counts it, finds what its path names, and answers it by its route.
+func (c *call) answer(to route) answer {
 	kind, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
 	if !slices.Contains(c.Tokens, token) || !strings.EqualFold(kind, "Bearer") && kind != "token" {
 		return badTokens
@@ -283,8 +281,23 @@ func (c *call) answer(f func(*call) answer) (out answer) {
 		return exhausted
 	}
 	c.follow(c.r.Context())
-	c.find()
-	return f(c)
+	return c.try(func() answer {
+		c.find()
+		return c.checked(to)
+	})
+}
+
+// try returns the answer of f, or the one with which it panics.
+func (c *call) try(f func() answer) (out answer) {
+	defer func() {
+		if r := recover(); r != nil {
+			var refused bool
+			if out, refused = r.(answer); !refused {
+				panic(r)
+			}
+		}
+	}()
+	return f()
 }
 
 // decode reads the body into v.

@@ -18,7 +18,8 @@ func hub(t *testing.T) *Server {
 	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &Server{
 		Repository: "team/app", Tokens: []string{"ghp_secret"}, StateLabels: []string{"Todo", "Doing"},
-		Now: func() time.Time { clock = clock.Add(time.Second); return clock },
+		Now:    func() time.Time { clock = clock.Add(time.Second); return clock },
+		Errorf: t.Errorf,
 	}
 	s.Start()
 	t.Cleanup(s.Close)

@@ -29,7 +29,9 @@ func newHub(t *testing.T) *hub {
 	p.mustClone("one")
 	commit := p.commit("one", "two")
 	p.mustDeliver("one", "")
-	h := &hub{p, &githubtest.Server{Repository: "team/repo", Remote: p.remote, Tokens: []string{token, ghToken}}, host.PullRequestRequest{}}
+	h := &hub{p, &githubtest.Server{
+		Repository: "team/repo", Remote: p.remote, Tokens: []string{token, ghToken}, Errorf: t.Errorf,
+	}, host.PullRequestRequest{}}
 	h.Start()
 	t.Cleanup(h.Close)
 	h.request = host.PullRequestRequest{
