@@ -110,12 +110,13 @@ var faults = byCode(
 		unsupported_key template_parse_error template_render_error env_file_permissions env_file_invalid nested_workflow
 		project_conflict codex_command_unsafe`},
 	fault{ClassWorkflow, ClassTracker, `unsupported_tracker_kind missing_tracker_api_key missing_tracker_project_slug missing_github_repo
-		tracker_project_not_found tracker_ca_file_invalid`},
+		tracker_project_not_found tracker_ca_file_invalid command_unusable`},
 	fault{ClassWorkflow, ClassMachine, "workspace_root_unusable codex_not_found state_conflict"},
 	fault{ClassTracker, ClassTracker, `linear_api_request linear_api_status linear_graphql_errors linear_unknown_payload
 		linear_missing_end_cursor github_api_request github_api_status github_graphql_errors github_unknown_payload
 		answer_too_large tracker_endpoint_invalid tracker_error tracker_rate_limited tracker_unavailable
 		file_read file_malformed file_write`},
+	fault{ClassTracker, ClassTracker, "command_key_refused command_failed command_timeout command_answer_invalid"},
 	fault{ClassMachine, ClassMachine, `codex_incompatible sandbox_unavailable agent_auth agent_quota network disk_full login_shell_failed
 		resource_limit state_busy state_corrupt state_dir state_error state_io state_missing state_newer state_outdated state_read
 		state_readonly state_replaced state_unsupported_filesystem state_write`},

@@ -158,7 +158,7 @@ func commands() map[string]scriptCommand {
 }
 
 // condition evaluates a condition: [root]; [mount]: file systems can be mounted; [freezer]: processes can be frozen; [unshare]:
-// namespaces can be created; [sshd]: an ssh server can be started; [tmux], [bash], [zsh], [fish], [gh]: the program is installed.
+// namespaces can be created; [sshd]: an ssh server can be started; [tmux], [bash], [zsh], [fish], [gh], [python3]: the program is installed.
 func condition(name string) (bool, error) {
 	switch name {
 	case "root":
@@ -175,7 +175,7 @@ func condition(name string) (bool, error) {
 		return missing == nil && (err == nil || os.Geteuid() != 0), nil
 	case "tmux":
 		return hasTmux(), nil
-	case "bash", "zsh", "fish", "gh":
+	case "bash", "zsh", "fish", "gh", "python3":
 		_, err := exec.LookPath(name)
 		return err == nil, nil
 	}
@@ -241,8 +241,12 @@ func setupScript(env *testscript.Env) error {
 			return err
 		}
 	}
+	root, err := filepath.Abs(moduleRoot)
+	if err != nil {
+		return err
+	}
 	for k, v := range map[string]string{
-		"HOME": home, "CODEX_HOME": codexHome, "AGENT": agent, "PROGRAM": program, "TMPDIR": env.WorkDir + "/.tmp",
+		"EXAMPLES": filepath.Join(root, "examples"), "HOME": home, "CODEX_HOME": codexHome, "AGENT": agent, "PROGRAM": program, "TMPDIR": env.WorkDir + "/.tmp",
 		"XDG_STATE_HOME": "", "XDG_CONFIG_HOME": "", "STATE": filepath.Join(env.WorkDir, "state"),
 		"SYMPHONY_STATE_DIR": filepath.Join(env.WorkDir, "state"),
 		clockVar:             filepath.Join(env.WorkDir, ".clock"),

@@ -39,7 +39,7 @@ type Config struct {
 	// Redacted is the file, byte for byte, but with $SYMPHONY_LITERAL_API_KEY instead of a literal tracker.api_key. Parse
 	// accepts it if the environment has that variable.
 	Redacted []byte
-	// KeyVar is the variable that contains, or would contain, the tracker's key.
+	// KeyVar is the variable that contains, or would contain, the tracker's key; empty if the tracker needs none.
 	KeyVar string
 	// SecretVars are the names of the environment variables that neither agents nor hooks may get, sorted: KeyVar, LINEAR_API_KEY,
 	// SYMPHONY_LITERAL_API_KEY, and that of repository.token.
@@ -63,6 +63,8 @@ type Tracker struct {
 	Operators    []string
 	ExplainHolds bool
 	GitHub       GitHub
+	Command      []string // the program that is the tracker, with its arguments; only of the kind command
+	Verbs        []string // its optional verbs
 }
 
 // Polling says how often --loop runs a pass (specification 5.3.2).

@@ -129,6 +129,10 @@ func keys(c *Config) []Key {
 			"labels that are priorities, the most urgent first").of("github"),
 		key("tracker.provider.tool_budget", typeInteger, "200", &c.Tracker.GitHub.ToolBudget,
 			"how many requests the agent's tool may make in a run").of("github").atLeast(1),
+		key("tracker.provider.command", typeStrings, "[]", &c.Tracker.Command,
+			"the program that is the tracker, and its arguments: see trackers.md; required").of("command").then((*reader).trackerCommand),
+		key("tracker.provider.verbs", typeStrings, "[]", &c.Tracker.Verbs,
+			"what the program can do beside reading: tool, comment").of("command").then((*reader).trackerVerbs),
 
 		key("polling.interval_ms", typeMS, "30000", &c.Polling.Interval,
 			"time between passes of tick --loop and of an installed timer").atLeast(1),

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func (r *reader) apiKey(f field) {
 		written = r.keyVariable()
 	}
 	name, isVar := reference(written)
-	key, canonical := written, APIKeyVar
+	key, canonical := written, ""
 	if len(r.tracker.keyVars) > 0 {
 		canonical = r.tracker.keyVars[0]
 	}
@@ -56,7 +57,7 @@ func (r *reader) apiKey(f field) {
 	case isVar:
 		key = r.variable(name, canonical)
 	case strings.HasPrefix(written, "$"):
-		r.invalid(f, "$ is not followed by the name of a variable", "write $"+canonical+", or the key itself")
+		r.invalid(f, "$ is not followed by the name of a variable", "write $"+cmp.Or(canonical, "NAME")+", or the key itself")
 		key = ""
 	}
 	r.cfg.Tracker.APIKey, r.cfg.KeyIsLiteral, r.cfg.NeedsKey = Secret(key), !isVar && key != "", r.tracker.needsKey

@@ -31,6 +31,10 @@ var trackers = []tracker{
 		active: []string{"open"}, terminal: []string{"closed"},
 		keyVars: []string{GitHubTokenVar, "GH_TOKEN"}, needsKey: true,
 	},
+	{
+		name: "command", title: "the tracker's program",
+		active: []string{"Todo", "In Progress"}, terminal: []string{"Closed", "Cancelled", "Canceled", "Duplicate", "Done"},
+	},
 }
 
 // TrackerKinds are the allowed values of tracker.kind.

@@ -272,6 +272,7 @@ func (r *reader) together() {
 	r.ofKind()
 	r.protectFolder()
 	r.gitHubStates()
+	r.protectProgram()
 	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
 	codex.StallTimeout = max(0, codex.StallTimeout)
 	if codex.ThreadSandbox == "" {

@@ -301,9 +301,11 @@ func (c *check) same(i reconcile.Issue, found map[string]reconcile.Issue) {
 	i.LastCommentAt, again.LastCommentAt = nil, nil // not every tracker reads it with the candidates
 	a, b := reflect.ValueOf(i), reflect.ValueOf(again)
 	for n := range a.NumField() {
-		name := a.Type().Field(n).Name
-		if x, y := a.Field(n).Interface(), b.Field(n).Interface(); name != "NativeRef" && !reflect.DeepEqual(x, y) && !bothEmpty(a.Field(n), b.Field(n)) {
-			tag, _, _ := strings.Cut(a.Type().Field(n).Tag.Get("json"), ",")
+		tag, _, _ := strings.Cut(a.Type().Field(n).Tag.Get("json"), ",")
+		if tag == "-" || tag == "native_ref" { // not every tracker reads them with the candidates
+			continue
+		}
+		if x, y := a.Field(n).Interface(), b.Field(n).Interface(); !reflect.DeepEqual(x, y) && !bothEmpty(a.Field(n), b.Field(n)) {
 			c.violated(RuleByIDs, "%s: %s is %s among the candidates and %s by its id", called(i), tag, shown(x), shown(y))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -70,6 +71,8 @@ func checkKey(_ context.Context, e *environment) []finding {
 			"write api_key: $%s there, and put %[1]s=… into %s (mode 0600)", e.config.KeyVar, e.p.EnvPath()))
 	case e.config.KeyFromGh:
 		return ok("from gh auth token")
+	case e.config.Tracker.APIKey == "" && e.config.KeyVar == "":
+		return ok("this kind of tracker needs none")
 	case e.config.Tracker.APIKey == "":
 		name := e.config.KeyVar
 		if v, set := e.p.Env.Lookup(name); set && v == "" && e.p.EnvFile[name] != "" {
@@ -96,6 +99,9 @@ type trackerAnswer struct {
 	err    error
 	budget reconcile.Budget // with the times of the answer
 	mute   *reconcile.Error // symphony can't comment; nil if it can
+	// unnamed: the tracker can't look up names, and was asked for the issues in active states instead.
+	unnamed bool
+	issues  int
 }
 
 const trackerBound = 30 * time.Second
@@ -109,6 +115,11 @@ func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
 		return trackerAnswer{err: err}
 	}
 	answer.name, answer.mute = tracker.Name, project.NoComments(tracker)
+	if tracker.Verify == nil {
+		list, err := tracker.Candidates(ctx, e.config.Policy.ActiveStates)
+		answer.unnamed, answer.issues, answer.err = true, len(list), err
+		return answer
+	}
 	answer.found, answer.err = tracker.Verify(ctx, project.TrackerNames(e.config))
 	if tracker.Budget != nil {
 		answer.budget = tracker.Budget()
@@ -128,7 +139,10 @@ func checkTracker(_ context.Context, e *environment) []finding {
 	}
 	found := answer.found
 	list := ok("%s answers %s for the project %s (%s)", t.Endpoint, found.User, found.Project.Name, found.Project.Slug)
-	if t.Endpoint == "" {
+	switch {
+	case answer.unnamed:
+		list = ok("%s answers with %s in an active state", t.Place, text.Plural(answer.issues, "issue"))
+	case t.Endpoint == "":
 		list = ok("%s can be read", found.Project.Name)
 	}
 	for _, wrong := range project.WrongNames(e.config, answer.name, found) {

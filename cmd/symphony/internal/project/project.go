@@ -283,6 +283,7 @@ type CheckReport struct {
 	OK       bool               `json:"ok"`
 	Errors   []*reconcile.Error `json:"errors"`
 	Warnings []string           `json:"warnings"`
+	Tracker  *TrackerReport     `json:"tracker,omitempty"` // nil if it was not checked
 }
 
 // CheckResult parses the workflow as a pass would, without the tracker's key, and checks every branch of the template. The
@@ -360,19 +361,31 @@ func (out CheckReport) Print(p *Project) {
 	case out.OK:
 		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%s is valid; its environment file is %s", out.Workflow, p.EnvPath())))
 	}
+	if out.Tracker != nil && !w.JSON {
+		fmt.Fprintln(w.Stdout, out.Tracker)
+	}
 }
 
-// CheckFile checks the workflow and prints the result.
-func CheckFile(p *Project) error {
+// CheckFile checks the workflow, and its tracker if withTracker is set, and prints the result.
+func CheckFile(ctx context.Context, p *Project, withTracker bool) error {
 	out, cfg := CheckResult(p)
 	if cfg != nil {
-		if l := Launcher(context.Background(), p, cfg, p.Environ()); l.Program != "" && !cfg.Codex.TrustLauncher {
+		if l := Launcher(ctx, p, cfg, p.Environ()); l.Program != "" && !cfg.Codex.TrustLauncher {
 			out.Warnings = append(out.Warnings, LauncherWarning(l)+": "+runner.LauncherHint(l))
 		}
 	}
+	if withTracker && out.OK {
+		var err error
+		if out.Tracker, err = CheckTracker(ctx, p); err != nil {
+			return err
+		}
+	}
 	out.Print(p)
-	if !out.OK {
+	switch {
+	case !out.OK:
 		return exit.Only(exit.Workflow)
+	case out.Tracker != nil && out.Tracker.code != exit.OK:
+		return exit.Only(out.Tracker.code)
 	}
 	return nil
 }

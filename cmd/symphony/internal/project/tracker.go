@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +14,11 @@ import (
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/tracker/command"
 	"github.com/symphony-cron/symphony/tracker/file"
 	"github.com/symphony-cron/symphony/tracker/github"
 )
@@ -31,6 +36,8 @@ type TrackerOptions struct {
 func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.TrackerAdapter, error) {
 	t, readOnly := cfg.Tracker, cfg.Tracker.ToolScope == "read"
 	switch t.Kind {
+	case "command":
+		return command.Adapter(commandOptions(p, cfg))
 	case "file":
 		return file.Adapter(file.Options{
 			Path: t.Folder, Active: cfg.Policy.ActiveStates, Terminal: cfg.Policy.TerminalStates, Others: t.OtherStates,
@@ -56,6 +63,27 @@ func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			Endpoint: t.Endpoint, APIKey: t.APIKey.Reveal(), KeySource: cfg.KeySource, ProjectSlug: t.ProjectSlug, CAFile: t.CAFile,
 			ReadOnly: readOnly, Now: p.Env.Now, Warn: o.Warn, IgnoreProxy: o.IgnoreProxy,
 		})
+	}
+}
+
+// commandOptions are those of a tracker that is a program. It is started beside WORKFLOW.md, with the environment of hooks and the
+// tracker's key, which hooks do not get.
+func commandOptions(p *Project, cfg *workflow.Config) command.Options {
+	t, key := cfg.Tracker, cfg.Tracker.APIKey.Reveal()
+	env := p.Environ()
+	if key != "" {
+		env = append(env, command.KeyVar+"="+key)
+	}
+	return command.Options{
+		Command: t.Command, Verbs: t.Verbs, Key: key, ReadOnly: t.ToolScope == "read", Now: p.Env.Now,
+		States: slices.Concat(cfg.Policy.ActiveStates, cfg.Policy.TerminalStates),
+		Redact: func(text string) string {
+			return agent.NewRedactor(append(agent.EnvSecrets(env), key)).Text(text)
+		},
+		Run: func(ctx context.Context, argv []string, stdin []byte, limit int) (command.Output, error) {
+			out, err := proc.Run(ctx, host.StartRequest{Argv: argv, Dir: filepath.Dir(p.Path), Env: env}, stdin, limit)
+			return command.Output{Stdout: out.Stdout, Stderr: out.Stderr, Exit: out.Exit.Code, Status: out.Exit.Text}, err
+		},
 	}
 }
 

@@ -1,0 +1,73 @@
+package workflow
+
+import (
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// verbs are the values of tracker.provider.verbs.
+var verbs = []string{"tool", "comment"}
+
+// trackerCommand checks the program that is the tracker. Its arguments are passed as written: every user of the machine can read
+// them, so that a secret belongs into a variable, which the program gets anyway.
+func (r *reader) trackerCommand(f field) {
+	if r.tracker.name != "command" {
+		return
+	}
+	const hint = "name the program and its arguments, such as command: [python3, tracker.py]"
+	command, key := r.cfg.Tracker.Command, r.cfg.Tracker.APIKey
+	switch {
+	case f.node == nil:
+		r.fail(CodeMissingProject, f, "missing", hint)
+	case len(command) == 0:
+		r.fail(CodeMissingProject, f, "empty", hint)
+	}
+	for i, word := range command {
+		_, isVar := reference(word)
+		switch {
+		case isVar:
+			r.invalid(r.item(f, i), strconv.Quote(word)+" is not replaced by the value of a variable",
+				"let the program read the variable: it gets the whole environment")
+		case len(key) >= shortestKey && strings.Contains(word, key.Reveal()):
+			r.invalid(r.item(f, i), "an argument contains the tracker's key, and every user of the machine can read arguments",
+				"let the program read the variable SYMPHONY_TRACKER_API_KEY")
+		}
+	}
+	written := strings.Join(command, " ")
+	r.place(f, written, "command "+filepath.Dir(r.src.Path)+" "+written)
+}
+
+func (r *reader) trackerVerbs(f field) {
+	for i, verb := range r.cfg.Tracker.Verbs {
+		if verb != "" && !slices.Contains(verbs, verb) {
+			r.invalid(r.item(f, i), strconv.Quote(verb)+" is no verb"+text.DidYouMean(verb, verbs, "%q"), "there are "+strings.Join(verbs, " and "))
+		}
+	}
+}
+
+// protectProgram refuses to let agents write the program or a file that its arguments name: they could run their own outside of the
+// sandbox, or move and answer issues.
+func (r *reader) protectProgram() {
+	if r.tracker.name != "command" {
+		return
+	}
+	f := r.field("tracker.provider.command")
+	for i, word := range r.cfg.Tracker.Command {
+		_, path, option := strings.Cut(word, "=")
+		if !option {
+			path = word
+		}
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(r.src.Path), path)
+		}
+		for _, root := range append(slices.Clone(r.cfg.Agent.WritableRoots), r.cfg.Workspace.Root) {
+			if root != "" && text.PathInside(root, path) {
+				r.invalid(r.item(f, i), path+" is in "+root+", which agents may write", "keep it where no agent can write")
+			}
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+func script(text string, args ...string) host.StartRequest {
+	return host.StartRequest{Argv: append([]string{"sh", "-c", text, "sh"}, args...), Env: os.Environ(), Dir: "/"}
+}
+
+func TestRunReturnsWhatWasWritten(t *testing.T) {
+	out, err := Run(t.Context(), script(`cat; pwd; echo "$1" >&2; exit 7`, "wrong"), []byte("asked "), 1<<10)
+	if err != nil || string(out.Stdout) != "asked /\n" || string(out.Stderr) != "wrong\n" || out.Exit.Code != 7 {
+		t.Errorf("%q, %q, %+v, %v", out.Stdout, out.Stderr, out.Exit, err)
+	}
+	// A program need not read its input, however much that is.
+	out, err = Run(t.Context(), script("echo done"), make([]byte, 1<<20), 1<<10)
+	if err != nil || string(out.Stdout) != "done\n" {
+		t.Errorf("%q, %v", out.Stdout, err)
+	}
+	if out, err = Run(t.Context(), script("kill -9 $$"), nil, 1<<10); err != nil || out.Exit.Code >= 0 || out.Exit.Text != "signal: killed" {
+		t.Errorf("%+v, %v", out.Exit, err)
+	}
+}
+
+// wantEnded checks that the processes whose pids are in a file have ended.
+func wantEnded(t *testing.T, file string) {
+	t.Helper()
+	pids := strings.Fields(string(test.Must(os.ReadFile(file))))
+	if len(pids) == 0 {
+		t.Error("no process was started: this tests nothing")
+	}
+	for _, pid := range pids {
+		if e, err := statOf(test.Must(strconv.Atoi(pid))); err == nil && !e.dead {
+			t.Errorf("process %s is left", pid)
+		}
+	}
+}
+
+// Neither a child that keeps the output open nor one in another session is left or waited for.
+func TestRunLeavesNoProcess(t *testing.T) {
+	for name, text := range map[string]string{
+		"in the background":  `sleep 1000 & echo $! > "$1"; echo out`,
+		"in another session": `setsid sh -c 'echo $$ > "$1"; exec sleep 1000' sh "$1" & until [ -s "$1" ]; do :; done; echo out`,
+		"deaf":               `sh -c 'trap "" TERM; echo $$ > "$1"; while :; do sleep 1000; done' sh "$1" & until [ -s "$1" ]; do :; done; echo out`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "pid")
+			out, err := Run(t.Context(), script(text, file), nil, 1<<10)
+			if err != nil || string(out.Stdout) != "out\n" || out.Exit.Code != 0 {
+				t.Errorf("%q, %+v, %v", out.Stdout, out.Exit, err)
+			}
+			wantEnded(t, file)
+		})
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for ctx.Err() == nil {
+			if info, err := os.Stat(file); err == nil && info.Size() > 0 {
+				cancel()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	_, err := Run(ctx, script(`trap "" TERM; sleep 1000 & echo $$ $! > "$1"; while :; do sleep 1000; done`, file), nil, 1<<10)
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	wantEnded(t, file)
+}
+
+func TestRunBoundsTheOutput(t *testing.T) {
+	out, err := Run(t.Context(), script("yes"), nil, 1<<10)
+	if err != nil || len(out.Stdout) != 1<<10+1 {
+		t.Errorf("%d bytes, %v", len(out.Stdout), err)
+	}
+}
+
+func TestRunOfNoProgram(t *testing.T) {
+	plain := filepath.Join(t.TempDir(), "plain")
+	test.OK(t, os.WriteFile(plain, []byte("echo no"), 0o644))
+	for program, want := range map[string]error{"no-such-program-here": exec.ErrNotFound, "/nowhere/at/all": fs.ErrNotExist, plain: fs.ErrPermission} {
+		if _, err := Run(t.Context(), host.StartRequest{Argv: []string{program}, Env: os.Environ()}, nil, 1); !errors.Is(err, want) {
+			t.Errorf("%s: %v", program, err)
+		}
+	}
+}

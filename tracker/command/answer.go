@@ -1,0 +1,263 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// record is an object of an answer. Fields that no function asks for are ignored.
+type record struct {
+	path   string // such as issues[3]; empty for the answer itself
+	fields map[string]json.RawMessage
+}
+
+// parse reads an answer, which is one JSON object.
+func parse(data []byte) (record, error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return record{}, errors.New("it printed nothing; an answer is one JSON object")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	var raw json.RawMessage
+	if err := d.Decode(&raw); err != nil {
+		return record{}, fmt.Errorf("the answer is not JSON (%w): %s", err, quoted(data))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return record{}, fmt.Errorf("there is text after the JSON object: %s", quoted(data[d.InputOffset():]))
+	}
+	return object("the answer", raw)
+}
+
+func quoted(data []byte) string {
+	const longest = 60
+	return strconv.Quote(text.Within(strings.ToValidUTF8(string(bytes.TrimSpace(data)), "?"), longest))
+}
+
+func object(path string, raw json.RawMessage) (record, error) {
+	r := record{path: path}
+	if err := json.Unmarshal(raw, &r.fields); err != nil || r.fields == nil {
+		return record{}, typeError(path, "an object", raw)
+	}
+	return r, nil
+}
+
+func typeError(path, want string, raw json.RawMessage) error {
+	return fmt.Errorf("%s must be %s, is %s", path, want, kind(raw))
+}
+
+// kind says of which type a value is, with short values themselves.
+func kind(raw json.RawMessage) string {
+	const longest = 40
+	value := ""
+	if len(raw) == 0 {
+		return "missing"
+	}
+	if len(raw) <= longest {
+		value = " " + string(raw)
+	}
+	switch raw[0] {
+	case '"':
+		return "the string" + value
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case 'n', 't', 'f':
+		return string(raw)
+	}
+	return "the number" + value
+}
+
+// at returns the path of a field.
+func (r record) at(name string) string {
+	if r.path == "the answer" {
+		return name
+	}
+	return r.path + "." + name
+}
+
+// value returns a field, nil if it is absent or null.
+func (r record) value(name string) json.RawMessage {
+	if raw := r.fields[name]; string(raw) != "null" {
+		return raw
+	}
+	return nil
+}
+
+// list returns the elements of a field that must be a list, each with its path.
+func (r record) list(name string) (elements []json.RawMessage, err error) {
+	raw, given := r.fields[name]
+	if !given {
+		return nil, fmt.Errorf("%s is missing", r.at(name))
+	}
+	if json.Unmarshal(raw, &elements) != nil || elements == nil {
+		return nil, typeError(r.at(name), "a list", raw)
+	}
+	return elements, nil
+}
+
+// reader reads the fields of a record and keeps the first error.
+type reader struct {
+	record
+	err error
+}
+
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// need reads a string that must be there and must not be blank.
+func (r *reader) need(name string) string {
+	s := r.text(name)
+	switch {
+	case s == nil:
+		r.fail(fmt.Errorf("%s is missing", r.at(name)))
+		return ""
+	case strings.TrimSpace(*s) == "":
+		r.fail(fmt.Errorf("%s is empty", r.at(name)))
+	}
+	return strings.TrimSpace(*s)
+}
+
+// text reads a string, nil if there is none.
+func (r *reader) text(name string) (s *string) {
+	if raw := r.value(name); raw != nil && json.Unmarshal(raw, &s) != nil {
+		r.fail(typeError(r.at(name), "a string", raw))
+		return nil
+	}
+	return s
+}
+
+// or reads a string with a default.
+func (r *reader) or(name, standard string) string {
+	if s := r.text(name); s != nil && strings.TrimSpace(*s) != "" {
+		return strings.TrimSpace(*s)
+	}
+	return standard
+}
+
+func (r *reader) boolean(name string) (b bool) {
+	if raw := r.value(name); raw != nil && json.Unmarshal(raw, &b) != nil {
+		r.fail(typeError(r.at(name), "true or false", raw))
+	}
+	return b
+}
+
+// integer reads a whole number, which may be written as 2.0.
+func (r *reader) integer(name string) *int {
+	raw := r.value(name)
+	if raw == nil {
+		return nil
+	}
+	var f float64
+	if json.Unmarshal(raw, &f) != nil || f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
+		r.fail(typeError(r.at(name), "a whole number", raw))
+		return nil
+	}
+	n := int(f)
+	return &n
+}
+
+// time reads a time of RFC 3339.
+func (r *reader) time(name string) *time.Time {
+	s := r.text(name)
+	if s == nil {
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, *s)
+	if err != nil {
+		r.fail(typeError(r.at(name), "a time such as 2026-01-31T09:30:00Z", r.value(name)))
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// each reads a list of objects that may be absent.
+func (r *reader) each(name string, read func(*reader)) {
+	if r.value(name) == nil {
+		return
+	}
+	list, err := r.list(name)
+	if err != nil {
+		r.fail(err)
+	}
+	for i, raw := range list {
+		element, err := object(fmt.Sprintf("%s[%d]", r.at(name), i), raw)
+		sub := &reader{record: element, err: err}
+		if err == nil {
+			read(sub)
+		}
+		if sub.err != nil {
+			r.fail(sub.err)
+		}
+	}
+}
+
+// labels reads the labels, in lower case, each once.
+func (r *reader) labels() []string {
+	labels := []string{}
+	if r.value("labels") == nil {
+		return labels
+	}
+	list, err := r.list("labels")
+	if err != nil {
+		r.fail(err)
+	}
+	seen := map[string]bool{}
+	for i, raw := range list {
+		var s *string
+		if json.Unmarshal(raw, &s) != nil || s == nil {
+			r.fail(typeError(fmt.Sprintf("%s[%d]", r.at("labels"), i), "a string", raw))
+			break
+		}
+		if label := strings.ToLower(strings.TrimSpace(*s)); label != "" && !seen[label] {
+			seen[label] = true
+			labels = append(labels, label)
+		}
+	}
+	return labels
+}
+
+// issue reads one issue. After an error only ID and Identifier are set, as far as they could be read.
+func issue(path string, raw json.RawMessage) (reconcile.Issue, error) {
+	fields, err := object(path, raw)
+	if err != nil {
+		return reconcile.Issue{}, err
+	}
+	r := &reader{record: fields}
+	i := reconcile.Issue{ID: r.need("id")}
+	i.Identifier = r.or("identifier", i.ID)
+	i.Title, i.State = r.need("title"), r.need("state")
+	i.Description, i.BranchName, i.URL = r.text("description"), r.text("branch_name"), r.text("url")
+	i.Priority, i.Labels, i.BlockedBy = r.integer("priority"), r.labels(), []reconcile.BlockerRef{}
+	r.each("blocked_by", func(b *reader) {
+		id := b.need("id")
+		identifier := b.or("identifier", id)
+		i.BlockedBy = append(i.BlockedBy, reconcile.BlockerRef{ID: &id, Identifier: &identifier, State: b.text("state")})
+	})
+	if raw := r.value("assignee"); raw != nil {
+		fields, err := object(r.at("assignee"), raw)
+		a := &reader{record: fields, err: err}
+		i.Assignee = &reconcile.Assignee{ID: a.or("id", ""), Email: a.or("email", ""), IsMe: a.boolean("is_me")}
+		if a.err != nil {
+			r.fail(a.err)
+		}
+	}
+	i.CreatedAt, i.UpdatedAt, i.LastCommentAt = r.time("created_at"), r.time("updated_at"), r.time("last_comment_at")
+	if r.err != nil {
+		return reconcile.Issue{ID: i.ID, Identifier: i.Identifier}, r.err
+	}
+	return i, nil
+}

@@ -1,0 +1,102 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func answering(stdout string) func(context.Context, []string, []byte, int) (Output, error) {
+	return func(context.Context, []string, []byte, int) (Output, error) {
+		return Output{Stdout: []byte(stdout)}, nil
+	}
+}
+
+func ending(out Output, err error) *client {
+	return &client{Options: Options{
+		Command: []string{"python3", "my tracker.py"}, Timeout: time.Minute, Redact: func(s string) string { return strings.ReplaceAll(s, secret, "[redacted]") },
+		Now: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) },
+		Run: func(context.Context, []string, []byte, int) (Output, error) { return out, err },
+	}}
+}
+
+// The end of the standard error is part of the message, in one line and without secrets.
+func TestErrorsOfPrograms(t *testing.T) {
+	trace := []byte("Traceback (most recent call last):\n  File \"x\"\n\n  raise Refused(token)\nRefused: " + secret + "\n")
+	for _, c := range []struct {
+		out     Output
+		err     error
+		message string
+		hint    string
+	}{
+		{
+			Output{Exit: 1, Status: "exit status 1", Stderr: trace},
+			nil,
+			`command_failed: python3 my tracker.py candidates: exit status 1: File "x"; raise Refused(token); Refused: [redacted]`,
+			`try it: echo '{"states":["Todo"]}' | python3 'my tracker.py' candidates`,
+		},
+		{
+			Output{Exit: -1, Status: "signal: killed"},
+			nil, `command_failed: python3 my tracker.py candidates: signal: killed`,
+			`try it: echo '{"states":["Todo"]}' | python3 'my tracker.py' candidates`,
+		},
+		{
+			Output{},
+			fmt.Errorf("start x: %w", fs.ErrPermission), `command_unusable: python3 my tracker.py candidates: start x: permission denied`,
+			"make it executable: chmod +x",
+		},
+		{Output{}, errors.New("start x: exec format error"), `command_unusable: python3 my tracker.py candidates: start x: exec format error`, "#!/usr/bin/env python3"},
+		{Output{}, fmt.Errorf("start x: %w", fs.ErrNotExist), `command_unusable: python3 my tracker.py candidates: start x: file does not exist`, "./NAME"},
+		{Output{Exit: 2, Status: "exit status 2"}, nil, `command_unusable: python3 my tracker.py candidates: exit status 2`, "configuration"},
+		{Output{Exit: 3, Status: "exit status 3"}, nil, `command_key_refused: python3 my tracker.py candidates: exit status 3`, "environment file"},
+		{Output{Stdout: []byte("no " + secret)}, nil, `command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON ` +
+			`(invalid character 'o' in literal null (expecting 'u')): "no [redacted]"`, "docs/trackers.md"},
+	} {
+		_, err := ending(c.out, c.err).Candidates(t.Context(), []string{"Todo"})
+		var known *reconcile.Error
+		if !errors.As(err, &known) || known.Error() != c.message || !strings.Contains(known.Hint, c.hint) {
+			t.Errorf("%v\nwant %s\nhint %s", err, c.message, known.Hint)
+		}
+	}
+}
+
+func TestResetOfLimits(t *testing.T) {
+	for _, c := range []struct {
+		stdout, stderr string
+		want           time.Duration
+	}{
+		{`{"reset_at": "2026-03-01T12:20:00Z"}`, "", 20 * time.Minute},
+		{`{"reset_at": "2026-03-01T14:20:00+02:00"}`, "Retry-After: 5", 20 * time.Minute},
+		{`{"retry_after": 90.5}`, "", 90500 * time.Millisecond},
+		{"", "< HTTP/1.1 429\r\n< retry-after: 120\r\n", 2 * time.Minute},
+		{"no JSON", "wait", time.Minute},
+		{`{"reset_at": "2026-03-01T11:00:00Z"}`, "", time.Minute},
+		{`{"retry_after": 1e300}`, "", 2 * time.Hour},
+		{`{"reset_at": "2036-03-01T11:00:00Z"}`, "", 2 * time.Hour},
+	} {
+		k := ending(Output{Exit: 4, Stdout: []byte(c.stdout), Stderr: []byte(c.stderr)}, nil)
+		_, err := k.ByIDs(t.Context(), []string{"1"})
+		var limit reconcile.Limited
+		if !errors.As(err, &limit) {
+			t.Fatal(err)
+		}
+		test.Equal(t, c.stdout+c.stderr, limit.ResetAt().Sub(k.Now()), c.want)
+	}
+}
+
+// The key is removed from what the program returns.
+func TestKeyInAnswer(t *testing.T) {
+	k := ending(Output{Stdout: []byte(`{"issues": [{"id": "1", "title": "uses ` + secret + `", "state": "Todo"}]}`)}, nil)
+	k.Key = secret
+	found, err := k.ByIDs(t.Context(), []string{"1"})
+	if err != nil || found["1"].Title != "uses [key]" {
+		t.Errorf("%+v, %v", found, err)
+	}
+}

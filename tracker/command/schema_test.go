@@ -1,0 +1,158 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// schema returns a part of docs/tracker.schema.json.
+func schema(t *testing.T, def string) *jsonschema.Schema {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	return test.Must(c.Compile("../../docs/tracker.schema.json#/$defs/" + def))
+}
+
+// values are one or more of each JSON type, most of which are wrong for a field.
+var values = []string{
+	`null`, `true`, `0`, `2`, `2.0`, `2.5`, `1e30`, `""`, `" "`, `"text"`, `"2026-01-31T09:30:00Z"`, `"2026-01-31T09:30:00.25+02:00"`,
+	`"2026-01-31"`, `"yesterday"`, `{}`, `{"id": "7"}`, `{"id": 7}`, `{"id": "7", "state": 1}`, `{"is_me": "yes"}`, `{"email": "kim@example.com"}`,
+	`[]`, `["a"]`, `["a", 1]`, `[null]`, `[{}]`, `[{"id": "7", "state": null}]`, `[{"id": "7", "identifier": 7}]`, `[{"id": " "}]`, `[7]`,
+}
+
+// The decoder accepts exactly what the schema describes: for every field and every kind of value, and for a field that is absent.
+func TestSchemaAndDecoderAgree(t *testing.T) {
+	decoders := map[string]struct {
+		whole  string
+		fields []string
+		decode func(raw json.RawMessage) error
+	}{
+		"issue": {
+			`{"id": "1", "identifier": "A-1", "title": "t", "state": "Todo", "unknown": {"x": 1}}`,
+			[]string{
+				"id", "identifier", "title", "description", "priority", "state", "branch_name", "url", "labels", "blocked_by", "created_at",
+				"updated_at", "assignee", "last_comment_at",
+			},
+			func(raw json.RawMessage) error { _, err := issue("issues[0]", raw); return err },
+		},
+		"comment": {
+			`{"id": "1", "created_at": "2026-01-31T09:30:00Z"}`,
+			[]string{"id", "author", "body", "created_at", "edited", "own"},
+			func(raw json.RawMessage) error { _, err := comment("comments[0]", raw); return err },
+		},
+	}
+	var document struct {
+		Defs map[string]struct{ Properties map[string]any } `json:"$defs"`
+	}
+	test.OK(t, json.Unmarshal(test.Must(os.ReadFile("../../docs/tracker.schema.json")), &document))
+	for name, d := range decoders {
+		if described := document.Defs[name].Properties; len(described) != len(d.fields) {
+			t.Errorf("%s: the schema describes %d fields, of which %d are tested", name, len(described), len(d.fields))
+		}
+		compiled, tried := schema(t, name), 0
+		try := func(raw []byte) {
+			instance := test.Must(jsonschema.UnmarshalJSON(bytes.NewReader(raw)))
+			bySchema, byDecoder := compiled.Validate(instance), d.decode(raw)
+			if tried++; (bySchema == nil) != (byDecoder == nil) {
+				t.Errorf("%s\nschema: %v\ndecoder: %v", raw, bySchema, byDecoder)
+			}
+		}
+		for _, field := range d.fields {
+			var record map[string]json.RawMessage
+			for _, value := range values {
+				test.OK(t, json.Unmarshal([]byte(d.whole), &record))
+				record[field] = json.RawMessage(value)
+				try(test.Must(json.Marshal(record)))
+			}
+			delete(record, field)
+			try(test.Must(json.Marshal(record)))
+		}
+		for _, value := range values {
+			try([]byte(value))
+		}
+		if tried < len(values)*len(d.fields) {
+			t.Errorf("only %d records were tried", tried)
+		}
+	}
+}
+
+// What the adapter sends is what the schema describes.
+func TestRequestsFollowTheSchema(t *testing.T) {
+	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for def, request := range map[string]any{
+		"candidates.request": candidatesRequest{[]string{"Todo"}}, "by-ids.request": byIDsRequest{[]string{"1"}},
+		"tool.request":    toolRequest{toolIssue{"1", "A-1", "t", "Todo"}, updateName, toolUpdate{"Done"}},
+		"comment.request": commentRequest{Action: "list", IssueID: "1", Since: &since},
+	} {
+		instance := test.Must(jsonschema.UnmarshalJSON(bytes.NewReader(test.Must(json.Marshal(request)))))
+		test.OK(t, schema(t, def).Validate(instance))
+	}
+}
+
+// An error names the place in the answer.
+func TestPlacesInAnswers(t *testing.T) {
+	good := func(fields string) string { return `{"id": "1", "title": "t", "state": "Todo"` + fields + `}` }
+	for answer, want := range map[string]string{
+		`[` + good("") + `, ` + good(`, "priority": "high"`) + `]`: `issues[1].id is "1", as in issues[0]`,
+		`[{"id": "1"}]`:                                       `issues[0].title is missing (issue "1")`,
+		`[` + good(`, "priority": "high"`) + `]`:              `issues[0].priority must be a whole number, is the string "high" (issue "1")`,
+		`[` + good(`, "labels": ["a", {}]`) + `]`:             `issues[0].labels[1] must be a string, is an object (issue "1")`,
+		`[` + good(`, "labels": "a"`) + `]`:                   `issues[0].labels must be a list, is the string "a" (issue "1")`,
+		`[` + good(`, "blocked_by": [{"id": "2"}, {}]`) + `]`: `issues[0].blocked_by[1].id is missing (issue "1")`,
+		`[` + good(`, "blocked_by": ["2"]`) + `]`:             `issues[0].blocked_by[0] must be an object, is the string "2" (issue "1")`,
+		`[` + good(`, "assignee": {"is_me": 1}`) + `]`:        `issues[0].assignee.is_me must be true or false, is the number 1 (issue "1")`,
+		`[` + good(`, "created_at": "1 May"`) + `]`:           `issues[0].created_at must be a time such as 2026-01-31T09:30:00Z, is the string "1 May" (issue "1")`,
+		`[7]`:                          `issues[0] must be an object, is the number 7`,
+		`{}`:                           `issues must be a list, is an object`,
+		`[{"id": 7, "identifier": 8}]`: `issues[0].id must be a string, is the number 7`,
+		`[{"id": "2", "title": "t", "state": "Todo"}]`: `issues[0].id is "2", which was not asked for`,
+	} {
+		c := &client{Options: Options{
+			Command: []string{"./x"}, Timeout: time.Minute, Redact: func(s string) string { return s },
+			Run: answering(`{"issues": ` + answer + `}`),
+		}}
+		_, err := c.ByIDs(t.Context(), []string{"1"})
+		test.Equal(t, answer, fmt.Sprint(err), "command_answer_invalid: ./x by-ids: "+want)
+	}
+}
+
+// A candidate that is malformed is skipped, with its place; the others are not.
+func TestMalformedCandidates(t *testing.T) {
+	c := &client{Options: Options{
+		Command: []string{"./x"}, Timeout: time.Minute, Redact: func(s string) string { return s },
+		Run: answering(`{"issues": [{"id": "1", "title": "t", "state": " todo "}, {"title": "t"}, 5, {"id": "4", "identifier": "A-4", "title": "t", "state": "Todo", "url": 1},
+			{"id": "5", "title": "t", "state": "Done"}]}`),
+	}}
+	found, err := c.Candidates(t.Context(), []string{"Todo"})
+	test.OK(t, err)
+	got := []string{}
+	for _, i := range found {
+		got = append(got, strings.Join([]string{i.ID, i.Identifier, i.State, i.Malformed}, "|"))
+	}
+	test.Equal(t, "candidates", got, []string{
+		"1|1|todo|", "issues[1]|issues[1]||issues[1].id is missing", "issues[2]|issues[2]||issues[2] must be an object, is the number 5",
+		"4|A-4||issues[3].url must be a string, is the number 1",
+	})
+}
+
+func TestExamplesInTheSchema(t *testing.T) {
+	// Each definition compiles, also those that no other test uses.
+	for _, def := range []string{"candidates.answer", "by-ids.answer", "tool.answer", "comment.list.answer", "comment.post.answer", "comment.edit.answer", "limit"} {
+		schema(t, def)
+	}
+	var _ reconcile.Limited = &RateLimited{}
+	if !slices.Equal(Verbs, []string{"tool", "comment"}) {
+		t.Error(Verbs)
+	}
+}
