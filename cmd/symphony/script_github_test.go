@@ -29,6 +29,7 @@ import (
 //	github requests [REQUEST...]   fails unless these requests were made since the last clear: a number, or METHOD STATUS PATH
 //	github clear              clears the log of requests
 //	github end NUMBER         closes a pull request
+//	github judge NUMBER CHECKS REVIEW   sets the checks and the review of a pull request, in GitHub's words
 //	github pulls              prints all pull requests
 //	github pull-requests [METHOD...]  fails unless the repository's pull requests were asked so since the last clear, and clears
 //
@@ -103,6 +104,10 @@ func githubServe(ts *testscript.TestScript, s *githubtest.Server, verb string, r
 		number, err := strconv.Atoi(rest[0])
 		ts.Check(err)
 		ts.Check(s.End(context.Background(), number))
+	case "judge":
+		number, err := strconv.Atoi(rest[0])
+		ts.Check(err)
+		ts.Check(s.EditPull(context.Background(), number, func(p *githubtest.Pull) { p.Checks, p.Review = rest[1], rest[2] }))
 	case "pulls":
 		for _, p := range s.Pulls(context.Background()) {
 			fmt.Fprintf(ts.Stdout(), "%d %s %s into %s by %s: %s\n%s\n", p.Number, p.State, p.Branch, p.Base, p.From, p.Title, p.Body)
