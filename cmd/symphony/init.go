@@ -15,14 +15,14 @@ func initCommand(w *term.Env) *cli.Command {
 		&cli.StringFlag{Name: "tracker", Usage: "the `KIND` of tracker: " + strings.Join(trackers, ", "), DefaultText: trackers[0]},
 		&cli.StringFlag{Name: "example", Usage: "`NAME` of the example to start from: " + strings.Join(setup.ExampleNames, ", "), DefaultText: setup.ExampleNames[0]},
 		&cli.StringFlag{Name: "path", Usage: "with --tracker file the `DIRECTORY` of the issues", DefaultText: setup.DefaultPath},
-		&cli.StringFlag{Name: "key-file", Usage: "read the Linear key from `FILE`; - is stdin"},
-		&cli.StringFlag{Name: "project", Usage: "address (`URL`) or slug id of the Linear project"},
+		&cli.StringFlag{Name: "key-file", Usage: "read the key of Linear or the token of GitHub from `FILE`; - is stdin"},
+		&cli.StringFlag{Name: "project", Usage: "address (`URL`) or slug id of the Linear project; OWNER/NAME of the repository with the issues on GitHub"},
 		&cli.StringFlag{Name: "repository", Usage: "`URL` of the git repository; with --example worktree the directory of a local one"},
 		&cli.StringFlag{Name: "active-states", Usage: "agents work on issues in these `STATES`, separated by commas", DefaultText: "proposed from the project's team"},
 		&cli.StringFlag{Name: "review-state", Usage: "the `STATE` in which the agent hands an issue over", DefaultText: "proposed from the project's team"},
 		&cli.StringFlag{Name: "label", Usage: "agents work only on issues with this `LABEL`", DefaultText: setup.DefaultLabel},
 		&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` for workspaces", DefaultText: "~/symphony/PROJECT"},
-		&cli.StringFlag{Name: "endpoint", Usage: "the tracker's API at another `URL`", DefaultText: project.TrackerSetup().Endpoint},
+		&cli.StringFlag{Name: "endpoint", Usage: "the tracker's API at another `URL`", DefaultText: "the tracker's own"},
 		&cli.BoolFlag{Name: "json", Usage: "print JSON; asks nothing"},
 	)
 	flags[0].(*cli.StringFlag).Aliases = []string{"w", "output", "o"}
@@ -38,6 +38,10 @@ Without a terminal it needs --project, --repository, and a key: from --key-file,
 file, or from LINEAR_API_KEY. It stores the key in the environment file, mode 0600. It never
 overwrites a file, and it writes nothing if a value is wrong.
 
+With --tracker github it takes the repository from the git remote origin, and the token from GITHUB_TOKEN, GH_TOKEN or
+gh. Labels are states: it proposes those that exist, or In Progress and Human Review. Without a terminal it needs
+--project and --repository only if origin is not on GitHub.
+
 Examples of --example:
   branch         a branch for each issue, pushed after each run (the default)
   pull-request   the same, and a pull request on GitHub
@@ -47,6 +51,7 @@ Examples of --example:
 Examples:
 
     symphony init --tracker file
+    symphony init --tracker github
     symphony init
     pass show linear | symphony init --key-file - --project https://linear.app/acme/project/web-shop-1a2b3c4d5e6f \
       --repository git@github.com:acme/web-shop.git --example pull-request`,

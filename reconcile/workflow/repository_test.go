@@ -23,3 +23,20 @@ func TestPullRequestAPI(t *testing.T) {
 		test.Equal(t, address, [2]string{cfg.Repository.API, cfg.Repository.OwnerName}, want)
 	}
 }
+
+func TestOnGitHub(t *testing.T) {
+	for address, want := range map[string][2]string{
+		"git@github.com:acme/shop.git":                    {"https://api.github.com", "acme/shop"},
+		"https://github.com/acme/shop":                    {"https://api.github.com", "acme/shop"},
+		"ssh://git@ssh.github.com:443/acme/shop.git":      {"https://api.github.com", "acme/shop"},
+		"git@acme.ghe.com:acme/shop.git":                  {"https://api.acme.ghe.com", "acme/shop"},
+		"https://github.example.com:8443/acme/shop.git":   {"https://github.example.com:8443/api/v3", "acme/shop"},
+		"ssh://git@github.example.com:2222/acme/shop.git": {"https://github.example.com/api/v3", "acme/shop"},
+		"/srv/git/shop.git":                               {"", "git/shop"},
+		"":                                                {"", ""},
+	} {
+		if api, name := OnGitHub(address); api != want[0] || name != want[1] {
+			t.Errorf("%s: %q %q", address, api, name)
+		}
+	}
+}

@@ -67,7 +67,7 @@ func (r *reader) apiKey(f field) {
 	}
 	r.withhold(APIKeyVar, LiteralKeyVar)
 	r.withhold(r.tracker.keyVars...)
-	if r.cfg.KeyVar = canonical; isVar {
+	if r.cfg.KeyVar = canonical; isVar && name != LiteralKeyVar {
 		r.cfg.KeyVar = name
 		r.withhold(name)
 	}

@@ -261,7 +261,11 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 			defer mu.Unlock()
 			r.warn(text)
 		}
-		tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Memory: db, Warn: warn})
+		options := project.TrackerOptions{Warn: warn}
+		if db != nil { // a dry run remembers nothing
+			options.Memory = db
+		}
+		tracker, err := project.NewTracker(p, cfg, options)
 		if err != nil {
 			return reconcile.Deps{}, nil, err
 		}

@@ -87,8 +87,13 @@ func commandOptions(p *Project, cfg *workflow.Config) command.Options {
 	}
 }
 
-// TrackerSetup is how init connects a project to a tracker.
-func TrackerSetup() reconcile.TrackerSetup { return linear.Setup() }
+// TrackerSetup is how init connects a project to a kind of tracker.
+func TrackerSetup(kind string) reconcile.TrackerSetup {
+	if kind == "github" {
+		return github.Setup()
+	}
+	return linear.Setup()
+}
 
 // WarnTo writes warnings to a log.
 func WarnTo(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }

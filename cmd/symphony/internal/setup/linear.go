@@ -28,13 +28,29 @@ var linearKind = kind{
 const keyTries = 3 // how often a key may be typed
 
 func (s *starter) checkLinear() error {
-	s.tracker = project.TrackerSetup()
+	s.tracker, s.keyVars = project.TrackerSetup("linear"), []string{workflow.APIKeyVar}
 	s.answers.Labels = []string{strings.TrimSpace(cmp.Or(s.options.Label, DefaultLabel))}
-	if exists(s.p.EnvPath()) && s.p.EnvFile[workflow.APIKeyVar] == "" {
-		return existing(s.p.EnvPath(), "it contains no key and was not changed: add a line "+workflow.APIKeyVar+"=… to it, then run symphony init again")
+	if err := s.checkEnvFile(); err != nil {
+		return err
 	}
 	return s.missing([2]string{"--project", s.options.Project}, [2]string{"--repository", s.options.Repository},
 		[2]string{"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, s.knownKey())})
+}
+
+// checkEnvFile refuses an environment file without a key, because init would have to change it.
+func (s *starter) checkEnvFile() error {
+	if name := s.keyVars[0]; exists(s.p.EnvPath()) && s.fileKey() == "" {
+		return existing(s.p.EnvPath(), "it contains no key and was not changed: add a line "+name+"=… to it, then run symphony init again")
+	}
+	return nil
+}
+
+// fileKey is the key in the environment files.
+func (s *starter) fileKey() (key string) {
+	for _, name := range s.keyVars {
+		key = cmp.Or(key, s.p.EnvFile[name])
+	}
+	return key
 }
 
 // listed is how many projects are shown at once. The operator narrows a longer list down by a part of the name.
@@ -111,27 +127,38 @@ func matchingProjects(all []reconcile.TrackerProject, text string) (matching []r
 
 // knownKey returns the key that is already configured, preferably that of the environment file, the only one that a schedule has.
 func (s *starter) knownKey() string {
-	return strings.TrimSpace(cmp.Or(s.p.EnvFile[workflow.APIKeyVar], s.w.Getenv(workflow.APIKeyVar)))
+	key := s.fileKey()
+	for _, name := range s.keyVars {
+		key = cmp.Or(key, s.w.Getenv(name))
+	}
+	return strings.TrimSpace(key)
 }
 
 // findKey finds a key that the tracker accepts: that of --key-file, the one that is already configured, or one that is typed. A
 // refused key may be typed again.
 func (s *starter) findKey(ctx context.Context) error {
 	key := s.knownKey()
-	source := s.p.KeySource(key, workflow.APIKeyVar)
+	source := s.p.KeySource(key, s.keyVars...)
 	if s.options.KeyFile != "" {
 		var err error
 		source = "--key-file"
 		if key, err = s.readKey(s.options.KeyFile); err != nil {
 			return err
 		}
-		if have := s.p.EnvFile[workflow.APIKeyVar]; have != "" && have != key && exists(s.p.EnvPath()) {
+		if have := s.fileKey(); have != "" && have != key && exists(s.p.EnvPath()) {
 			return exit.Fault("already_exists", s.p.EnvPath()+" contains another key than --key-file",
 				"change it there, or leave out --key-file to use the one in the file")
 		}
 	}
+	if key == "" && s.answers.Tracker == "github" {
+		key, source = s.p.GhToken(cmp.Or(s.answers.Endpoint, s.tracker.Endpoint)), "gh auth token"
+		s.keyFromGh = key != ""
+	}
 	if key != "" {
 		return s.tryKey(ctx, key, source)
+	}
+	if !s.interactive {
+		return exit.Usage("init: without a terminal, give --key-file or the variable %s, or log in with gh auth login", s.keyVars[0])
 	}
 	for try := 1; ; try++ {
 		typed, err := s.ask(ctx, s.tracker.KeyQuestion, "key", "")
@@ -185,8 +212,10 @@ func (s *starter) tryKey(ctx context.Context, key, source string) error {
 
 // keyPath is the environment file that contains the key, or will contain it: that of all projects if it has this key.
 func (s *starter) keyPath() string {
-	if s.p.OwnEnv[workflow.APIKeyVar] == "" && s.p.SharedEnv[workflow.APIKeyVar] == s.key {
-		return s.p.SharedEnvPath()
+	for _, name := range s.keyVars {
+		if s.p.OwnEnv[name] == "" && s.p.SharedEnv[name] == s.key {
+			return s.p.SharedEnvPath()
+		}
 	}
 	return s.p.EnvPath()
 }
@@ -194,10 +223,10 @@ func (s *starter) keyPath() string {
 // writeKey writes the environment file, unless there is one, which then contains the key.
 func (s *starter) writeKey(context.Context) (undo func() error, err error) {
 	path := s.keyPath()
-	if exists(path) {
+	if s.keyFromGh || exists(path) {
 		return nothing, nil
 	}
-	line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + workflow.APIKeyVar + "=" + s.key + "\n"
+	line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + s.keyVars[0] + "=" + s.key + "\n"
 	if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
 		err = durable.WriteFile(path, []byte(line), 0o600)
 	}

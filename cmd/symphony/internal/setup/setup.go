@@ -45,7 +45,7 @@ type kind struct {
 }
 
 // kinds are the kinds of trackers; the first is the default.
-var kinds = []kind{linearKind, fileKind}
+var kinds = []kind{linearKind, githubKind, fileKind}
 
 // TrackerNames are the values of --tracker; the first is the default.
 func TrackerNames() (names []string) {
@@ -62,6 +62,8 @@ type starter struct {
 	options     Options
 	interactive bool // the operator can be asked
 	key         string
+	keyVars     []string // the variables that contain the key; the first is written
+	keyFromGh   bool
 	kind        kind
 	tracker     reconcile.TrackerSetup
 	account     reconcile.TrackerAccount // what the key can see

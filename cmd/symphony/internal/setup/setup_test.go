@@ -96,6 +96,9 @@ func TestRender(t *testing.T) {
 			{"plain http", func(a *answers) { a.Endpoint = "http://example.com/graphql" }, "invalid_config"},
 			{"template", func(a *answers) { a.Review = "{{ issue.titel }}" }, "invalid_config"},
 			{"open brace", func(a *answers) { a.Review = "{% if x" }, "invalid_config"},
+			{"github", func(a *answers) {
+				a.Tracker, a.Project, a.Active, a.Terminal, a.Begun = "github", "acme/shop", []string{"open", "wip"}, []string{"closed"}, "wip"
+			}, ""},
 			{"both", func(a *answers) { a.Terminal = a.Active }, "invalid_config"},
 		} {
 			s := testStarter(c.change)
