@@ -35,12 +35,13 @@ func TestConformance(t *testing.T) {
 
 func newBackend(t *testing.T, change func(*Options)) *trackertest.Backend {
 	var clock atomic.Pointer[time.Time] // nil: the time is now
-	s := &githubtest.Server{Repository: testRepo, Tokens: []string{testToken}, StateLabels: []string{"Todo", "In Progress"}, Now: func() time.Time {
+	s := &githubtest.Server{Repository: testRepo, Tokens: []string{testToken}, Errorf: t.Errorf, StateLabels: []string{"Todo", "In Progress"}}
+	s.Now = func() time.Time {
 		if at := clock.Load(); at != nil {
 			return *at
 		}
 		return time.Now()
-	}}
+	}
 	s.Start()
 	t.Cleanup(s.Close)
 	options := Options{

@@ -26,7 +26,7 @@ type scene struct {
 
 func newScene(t *testing.T, change ...func(*Options)) *scene {
 	s := &scene{t: t, now: testNow, memory: &memory{}, change: change}
-	s.Server = &githubtest.Server{Repository: testRepo, Tokens: []string{testToken}, Now: func() time.Time { return s.now }}
+	s.Server = &githubtest.Server{Repository: testRepo, Tokens: []string{testToken}, Errorf: t.Errorf, Now: func() time.Time { return s.now }}
 	s.Start()
 	t.Cleanup(s.Close)
 	return s
@@ -225,6 +225,21 @@ func TestListOfOtherSettingsIsDiscarded(t *testing.T) {
 	}
 }
 
+// A list that is too large for the database is read anew by every pass.
+func TestLargeListIsNotStored(t *testing.T) {
+	s := newScene(t)
+	s.add(githubtest.Issue{})
+	s.want("first", "1")
+	for range largestList>>20 + 1 {
+		s.add(githubtest.Issue{Body: strings.Repeat("x", 1<<20)})
+	}
+	for range 2 {
+		if ids, _ := s.candidates(); len(ids) != largestList>>20+2 || s.memory.values[listKey] != "" {
+			t.Errorf("%d candidates, and %d bytes stored", len(ids), len(s.memory.values[listKey]))
+		}
+	}
+}
+
 // An issue that is gone is dropped from the list.
 func TestGoneIsDropped(t *testing.T) {
 	s := newScene(t)
@@ -251,6 +266,9 @@ func TestBlockers(t *testing.T) {
 	far := s.add(githubtest.Issue{Repository: "acme/api"})
 	s.later()
 	test.OK(t, s.Block("3", "1", far.Ref()))
+	for range perPage { // the blocked issue is not among the latest changes
+		s.add(githubtest.Issue{})
+	}
 	blockers := func() (text []string) {
 		for _, i := range test.Must(s.client().Candidates(t.Context(), []string{"open"})) {
 			for _, b := range i.BlockedBy {
