@@ -166,7 +166,11 @@ func (c *call) checked(to route) answer {
 	input.Options.WithCustomSchemaErrorFunc(func(e *openapi3.SchemaError) string { // without the schema and the value
 		return strings.Join(append(e.JSONPointer(), e.Reason), ": ")
 	})
-	c.r.Body = io.NopCloser(bytes.NewReader(c.body))
+	body := c.body
+	if list := bytes.TrimSpace(body); strings.HasSuffix(path, "/labels") && bytes.HasPrefix(list, []byte("[")) {
+		body = slices.Concat([]byte(`{"labels":`), list, []byte("}")) // which the text of the description allows, but not its schema
+	}
+	c.r.Body = io.NopCloser(bytes.NewReader(body))
 	if err := openapi3filter.ValidateRequest(c.r.Context(), input); err != nil {
 		return c.mistake("request: " + err.Error())
 	}

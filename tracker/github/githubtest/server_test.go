@@ -87,6 +87,7 @@ func TestREST(t *testing.T) {
 		{"PATCH /repos/team/app/issues/4 {\"state\": \"open\", \"labels\": [\"Todo\"], \"body\": \"Text\"}", 200, `"state_reason":"reopened"`},
 		{"PATCH /repos/team/app/issues/4 {\"title\": \"\"}", 422, `Validation Failed`},
 		{"POST /repos/team/app/issues/4/labels {\"labels\": [\"bug\"]}", 200, `"name":"Todo"`},
+		{"POST /repos/team/app/issues/4/labels [\"bug\"]", 200, `"name":"bug"`},
 		{"PUT /repos/team/app/issues/4/labels {\"labels\": [\"two words\"]}", 200, `"name":"two words"`},
 		{"DELETE /repos/team/app/issues/4/labels/two%20words", 200, `[]`},
 		{"DELETE /repos/team/app/issues/4/labels/none", 404, `Label does not exist`},
