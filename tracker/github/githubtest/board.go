@@ -153,7 +153,7 @@ func (s *Server) boardNode() node {
 		options = append(options, node{"__typename": "ProjectV2SingleSelectFieldOption", "id": optionID(n), "name": name})
 	}
 	status := node{
-		"__typename": "ProjectV2SingleSelectField", "is ProjectV2FieldCommon": true, "id": nodeID("PVTSSF", b.id), "databaseId": b.id + 500,
+		"__typename": "ProjectV2SingleSelectField", "is ProjectV2FieldCommon": true, "id": nodeID("PVTSSF", b.id), "databaseId": b.fieldID(),
 		"name": b.Field, "dataType": "SINGLE_SELECT", "options": options,
 	}
 	title := node{

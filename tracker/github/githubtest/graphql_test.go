@@ -2,6 +2,7 @@ package githubtest
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -129,6 +130,16 @@ func TestBoard(t *testing.T) {
 			t.Error(got)
 		}
 	}
+	const items = "/orgs/team/projectsV2/7/items"
+	field := regexp.MustCompile(`"id":(\d+),"name":"Status","node_id".*"id":"(\w+)","name":\{"html":"Done"`).
+		FindStringSubmatch(ask(t, s, "GET /orgs/team/projectsV2/7/fields").body)
+	item := regexp.MustCompile(`/items/(\d+)`).FindStringSubmatch(ask(t, s, "GET "+items).body)
+	r := ask(t, s, "PATCH "+items+"/"+item[1]+` {"fields": [{"id": `+field[1]+`, "value": "`+field[2]+`"}]}`)
+	test.Equal(t, "moved", r.StatusCode, 200)
+	if state, err = s.State("1"); err != nil || state != "Done" || !strings.Contains(ask(t, s, "GET "+items+"/"+item[1]).body, `"name":"Done"`) {
+		t.Errorf("the item was moved to %q: %s", state, r.body)
+	}
+	test.Equal(t, "another board", ask(t, s, "GET /users/team/projectsV2/7/items").StatusCode, 404)
 	test.OK(t, s.Archive("1"))
 	test.OK(t, s.Unplace("2"))
 	if got = query(t, s, text, "login", "team", "number", 7); !strings.Contains(got, `"nodes":[],"pageInfo"`) {

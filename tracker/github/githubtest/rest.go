@@ -49,6 +49,14 @@ var routes = []route{
 	{"GET", "REPO/pulls", (*call).listPulls},
 	{"POST", "REPO/pulls", (*call).openPull},
 	{"GET", "REPO/pulls/{pull_number}", (*call).getPull},
+	{"GET", "/orgs/BOARD/fields", (*call).listFields},
+	{"GET", "/orgs/BOARD/items", (*call).listItems},
+	{"GET", "/orgs/BOARD/items/{item_id}", (*call).getItem},
+	{"PATCH", "/orgs/BOARD/items/{item_id}", (*call).editItem},
+	{"GET", "/users/BOARD/fields", (*call).listFields},
+	{"GET", "/users/BOARD/items", (*call).listItems},
+	{"GET", "/users/BOARD/items/{item_id}", (*call).getItem},
+	{"PATCH", "/users/BOARD/items/{item_id}", (*call).editItem},
 }
 
 // match returns how a request is answered, and sets its path values. A repository is also found by its number, to which GitHub

@@ -263,7 +263,10 @@ var names = regexp.MustCompile(`\{(\w+)\}`)
 
 // full is the path as GitHub's description writes it.
 func (r route) full() string {
-	return strings.NewReplacer("ISSUE", "/repos/{owner}/{repo}/issues/{issue_number}", "REPO", "/repos/{owner}/{repo}").Replace(r.path)
+	return strings.NewReplacer(
+		"ISSUE", "/repos/{owner}/{repo}/issues/{issue_number}", "REPO", "/repos/{owner}/{repo}",
+		"/orgs/BOARD", "/orgs/{org}/projectsV2/{project_number}", "/users/BOARD", "/users/{username}/projectsV2/{project_number}",
+	).Replace(r.path)
 }
 
 // undeclared is a route for what nothing else answers.

@@ -4,8 +4,8 @@
 // github.localhost.
 //
 // A request is logged, made to fail if a test ordered that (failure.go), authenticated, counted against an allowance and answered:
-// rest.go has the routes, issue.go, pull.go and repository.go what they answer, graphql.go and board.go the GraphQL API. An answer
-// to GET has an ETag, and a repeated request is answered 304, which costs nothing.
+// rest.go has the routes, issue.go, pull.go and repository.go what they answer, graphql.go the GraphQL API, and board.go
+// and board_rest.go projects. An answer to GET has an ETag, and a repeated request is answered 304, which costs nothing.
 //
 // If the environment names GitHub's published descriptions (schema.go), requests and answers are checked by them. A mistake is
 // answered 599.
