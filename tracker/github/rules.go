@@ -56,7 +56,7 @@ var boardChanges = []rule{
 // target is a path that the rules allow.
 type target struct {
 	path, escaped string // begins with /repos/OWNER/NAME, or with that of the board
-	repo          string // OWNER/NAME; empty on a board
+	repo, now     string // OWNER/NAME in the workflow and, after a rename, in escaped; empty on a board
 	rule          string // the path of the rule that allows a change
 	text, creates string // as in rule
 	existing      bool   // the text exists already
@@ -72,34 +72,29 @@ func (c *Client) target(issue reconcile.Issue, method, written string) (target, 
 	if err != nil {
 		return target{}, err
 	}
-	bases := []struct {
-		path  string
-		rules []rule
-	}{{"/repos/" + repo, changes}}
-	if board := boardOf(c.o.Project); board != "" {
-		bases = append(bases, struct {
-			path  string
-			rules []rule
-		}{board, boardChanges})
-	}
-	for _, base := range bases {
-		root := strings.Split(base.path[1:], "/")
-		if len(parts) < len(root) || !strings.EqualFold(strings.Join(parts[:len(root)], "/"), base.path[1:]) {
+	now := c.present(repo) // its name after a rename
+	board := boardOf(c.o.Project)
+	for _, base := range []struct {
+		path, sent string
+		rules      []rule
+	}{{"/repos/" + repo, "/repos/" + now, changes}, {"/repos/" + now, "/repos/" + now, changes}, {board, board, boardChanges}} {
+		root := strings.Split(base.path, "/")[1:]
+		if len(root) == 0 || len(parts) < len(root) || !strings.EqualFold(strings.Join(parts[:len(root)], "/"), base.path[1:]) {
 			continue
 		}
 		rest := parts[len(root):]
-		t := target{path: strings.Join(append([]string{base.path}, rest...), "/"), escaped: base.path}
+		t := target{path: strings.Join(append([]string{base.path}, rest...), "/"), escaped: base.sent}
 		if root[0] == "repos" {
-			t.repo = repo
+			t.repo, t.now = repo, now
 		}
 		for _, part := range rest {
 			t.escaped += "/" + url.PathEscape(part)
 		}
 		return t.allowed(method, rest, base.rules)
 	}
-	places := bases[0].path
-	if len(bases) > 1 {
-		places += " and " + bases[1].path
+	places := "/repos/" + now
+	if board != "" {
+		places += " and " + board
 	}
 	return target{}, refusal("path_refused", "only paths below "+places+" are allowed, the place of this run's issue")
 }

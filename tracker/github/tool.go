@@ -266,7 +266,7 @@ func (t *tool) send(ctx context.Context, in toolCall, limit int64) (answer, erro
 // follow repeats a request if GitHub has answered that the repository of its path has another name now. It does not follow an issue
 // that was transferred, nor a file to another host.
 func (t *tool) follow(ctx context.Context, r request, a answer, at target) (answer, error) {
-	old := "/repos/" + at.repo
+	old := "/repos/" + at.now
 	moved := refusal("github_moved", at.path+" is now at another place, such as another repository, where this tool does not go")
 	if at.repo == "" || a.status == http.StatusFound {
 		return a, moved
@@ -283,11 +283,12 @@ func (t *tool) follow(ctx context.Context, r request, a answer, at target) (answ
 		return a, err
 	}
 	to, err := url.Parse(a.header.Get("Location"))
-	if err != nil || strings.EqualFold(repository.Name, at.repo) ||
+	if err != nil || strings.EqualFold(repository.Name, at.now) ||
 		!strings.Contains(to.Path, fmt.Sprintf("/repositories/%d/", repository.ID)) &&
 			!strings.Contains(strings.ToLower(to.Path), strings.ToLower("/repos/"+repository.Name+"/")) {
 		return a, moved
 	}
+	t.c.rename(at.repo, repository.Name)
 	r.path = "/repos/" + repository.Name + strings.TrimPrefix(r.path, old)
 	return t.c.send(ctx, r)
 }

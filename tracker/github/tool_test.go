@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
 // recorder is a GitHub that records requests, and answers them with status and body, or else with 200 and {}.
@@ -331,6 +332,7 @@ func TestToolRedirects(t *testing.T) {
 	if a, _ := use(t, tool, change); !a.Success || !strings.HasSuffix(s.take(), "\nPATCH /repos/acme/store/issues/12 "+`{"state":"closed"}`) {
 		t.Errorf("renamed: %s", a.Text)
 	}
+	s, tool = toolOf(t)
 	s.answers = []recorded{moved, {200, `{"id": 8, "full_name": "acme/web-shop"}`, ""}}
 	if a, code := use(t, tool, change); code != "github_moved" || a.Mutation.Success || strings.Count(s.take(), "\n") != 1 {
 		t.Errorf("transferred: %s", a.Text)
@@ -338,6 +340,35 @@ func TestToolRedirects(t *testing.T) {
 	s.answers = []recorded{{302, "", "/somewhere"}}
 	if a, code := use(t, tool, `{"method": "GET", "path": "/repos/acme/web-shop/tarball"}`); code != "github_moved" || s.take() != "GET /repos/acme/web-shop/tarball" {
 		t.Errorf("found: %s", a.Text)
+	}
+}
+
+// GitHub's own redirects: the tool follows a rename, which it remembers, and accepts the new name. It does not follow a transfer.
+func TestToolAfterRename(t *testing.T) {
+	s := &githubtest.Server{Repository: "acme/web-shop", Tokens: []string{testToken}}
+	s.Start()
+	t.Cleanup(s.Close)
+	s.AddRepository("acme/other")
+	for number := 1; number <= 12; number++ {
+		test.Must(s.AddIssue(githubtest.Issue{Title: "x"}))
+	}
+	tool := Tool(clientOf(t, s.URL(), func(o *Options) { o.Repositories = []string{"acme/web-shop"} }))
+	test.Must(s.Transfer("acme/web-shop#3", "acme/other"))
+	if a, code := use(t, tool, `{"method": "PATCH", "path": "/repos/acme/web-shop/issues/3", "body": {"state": "closed"}}`); code != "github_moved" {
+		t.Errorf("transferred: %s", a.Text)
+	}
+	test.OK(t, s.Rename("acme/web-shop", "acme/store"))
+	for _, path := range []string{"/repos/acme/web-shop/issues/12", "/repos/acme/web-shop/issues/12", "/repos/acme/store/issues/12"} {
+		s.ClearLog()
+		if a, _ := use(t, tool, `{"method": "PATCH", "path": "`+path+`", "body": {"state": "closed"}}`); !a.Success {
+			t.Errorf("renamed: %s", a.Text)
+		}
+	}
+	if log := s.Log(); len(log) != 1 {
+		t.Errorf("a known rename causes requests: %v", log)
+	}
+	if a, code := use(t, tool, `{"method": "GET", "path": "/repos/acme/other/issues/1"}`); code != "path_refused" {
+		t.Errorf("another repository: %s", a.Text)
 	}
 }
 

@@ -145,6 +145,10 @@ func checkTracker(_ context.Context, e *environment) []finding {
 	case t.Endpoint == "":
 		list = ok("%s can be read", found.Project.Name)
 	}
+	if until := answer.budget.LowUntil(); !until.IsZero() {
+		list = append(list, warn("less than a tenth of the key's requests is left until "+term.Rfc3339(until),
+			"until then nothing new is started; give symphony an account of its own, or run passes less often")...)
+	}
 	for _, wrong := range project.WrongNames(e.config, answer.name, found) {
 		list = append(list, warn(wrong.Message, wrong.Hint)...)
 	}
