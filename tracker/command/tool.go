@@ -194,8 +194,8 @@ func argument(args json.RawMessage, name string) (string, error) {
 	return value, nil
 }
 
-// change carries out a change that an agent asks for, and records it.
-func (c *client) change(name string, args json.RawMessage, call func() (text string, made *reconcile.Created, err error)) reconcile.ToolAnswer {
+// change carries out a change that an agent asks for, and records it. call returns what the agent reads and what was created.
+func (c *client) change(name string, args json.RawMessage, call func() (string, *reconcile.Created, error)) reconcile.ToolAnswer {
 	if c.ReadOnly {
 		return refused("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so "+name+
 			" was not carried out; say in your last message what should be changed")
