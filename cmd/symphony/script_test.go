@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +44,14 @@ func TestMain(m *testing.M) {
 		"mcp-forms":  formsMain,
 	}
 	maps.Copy(programs, systemPrograms())
+	uncollected()
 	testscript.Main(m, programs)
+}
+
+// uncollected lets this process collect its garbage late. Most processes of the scripts end before they have much.
+func uncollected() {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(256 << 20)
 }
 
 const (

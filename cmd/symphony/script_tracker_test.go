@@ -57,6 +57,7 @@ var trackerKinds = []trackerKind{
 		name: "linear", prefix: "ABC-", workflow: "WORKFLOW.md", limits: true, down: 1,
 		start: func(_ *testscript.Env, set *stage) (scriptTracker, error) { return linearTracker{set.linear}, nil },
 	},
+	{name: "github", prefix: "GH-", workflow: "WORKFLOW-github.md", limits: true, down: 1, start: startGitHub},
 	{name: "file", prefix: "ABC-", workflow: "WORKFLOW-file.md", down: 3, start: startFiles},
 }
 
