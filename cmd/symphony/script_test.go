@@ -40,8 +40,9 @@ func TestMain(m *testing.M) {
 		"fake-codex": func() {
 			os.Exit(codextest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		},
-		"codex-wire": wireMain,
-		"mcp-forms":  formsMain,
+		"codex-wire":   wireMain,
+		"mcp-forms":    formsMain,
+		"json-tracker": trackerMain,
 	}
 	maps.Copy(programs, systemPrograms())
 	uncollected()
@@ -257,6 +258,7 @@ func setupScript(env *testscript.Env) error {
 		"EXAMPLES": filepath.Join(root, "examples"), "HOME": home, "CODEX_HOME": codexHome, "AGENT": agent, "PROGRAM": program, "TMPDIR": env.WorkDir + "/.tmp",
 		"XDG_STATE_HOME": "", "XDG_CONFIG_HOME": "", "STATE": filepath.Join(env.WorkDir, "state"),
 		"SYMPHONY_STATE_DIR": filepath.Join(env.WorkDir, "state"),
+		"JSON_TRACKER":       filepath.Join(filepath.Dir(program), "json-tracker"),
 		clockVar:             filepath.Join(env.WorkDir, ".clock"),
 		"LINEAR_API_KEY":     server.Key(), "LINEAR_ENDPOINT": server.Endpoint(), "LINEAR_URL": strings.TrimSuffix(server.Endpoint(), "/graphql"),
 		"GITHUB_API": set.github.URL(), "GITHUB_TEST_TOKEN": set.github.Tokens[0],
@@ -306,7 +308,7 @@ func fillIn(env *testscript.Env) error {
 		if err != nil {
 			return err
 		}
-		for _, name := range []string{"LINEAR_ENDPOINT", "GITHUB_API", "AGENT", "REAL_CODEX"} {
+		for _, name := range []string{"LINEAR_ENDPOINT", "GITHUB_API", "JSON_TRACKER", "AGENT", "REAL_CODEX"} {
 			data = bytes.ReplaceAll(data, []byte("$"+name), []byte(env.Getenv(name)))
 		}
 		if err := os.WriteFile(path, data, 0o600); err != nil {

@@ -58,6 +58,7 @@ var trackerKinds = []trackerKind{
 		start: func(_ *testscript.Env, set *stage) (scriptTracker, error) { return linearTracker{set.linear}, nil },
 	},
 	{name: "github", prefix: "GH-", workflow: "WORKFLOW-github.md", limits: true, down: 1, start: startGitHub},
+	{name: "command", prefix: "ABC-", workflow: "WORKFLOW-command.md", limits: true, down: 1, start: startCommand},
 	{name: "file", prefix: "ABC-", workflow: "WORKFLOW-file.md", down: 3, start: startFiles},
 }
 
