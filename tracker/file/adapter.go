@@ -160,7 +160,8 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 		base := strings.TrimSuffix(filepath.Base(ref), ".md")
 		i := slices.IndexFunc(all.records, func(r *record) bool { return strings.EqualFold(strings.TrimSuffix(r.name, ".md"), base) })
 		if i < 0 || base == "" {
-			return nil, nil, gone(fmt.Sprintf("%s contains no issue %q", t.Path, ref), "check the id; `symphony issues` lists what the folder contains")
+			return nil, nil, gone(fmt.Sprintf("%s contains no issue %q", t.Path, ref),
+				"check the id; `symphony issues` lists what the folder contains")
 		}
 		r = all.records[i]
 	}
@@ -176,7 +177,8 @@ func gone(message, hint string) error {
 
 func (t *tracker) malformed(r *record) error {
 	return &reconcile.Error{
-		Code: "file_malformed", Class: reconcile.ClassTracker, Message: t.Path + ": " + r.fault, Hint: "correct the file, or move it out of the folder",
+		Code: "file_malformed", Class: reconcile.ClassTracker, Message: t.Path + ": " + r.fault,
+		Hint: "correct the file, or move it out of the folder",
 	}
 }
 

@@ -56,7 +56,8 @@ func (b backlog) view(id string) backlogTask {
 // What Backlog.md writes is read, and what symphony and agents write Backlog.md shows, and keeps when it writes the file again.
 func TestBacklog(t *testing.T) {
 	b := newBacklog(t)
-	b.run("task", "create", "Fix: the 'login' page", "-d", "First line\nSecond line", "-a", "@kim", "-a", "@lee", "-l", "bug,Agent", "--priority", "high", "--ac", "Works")
+	b.run("task", "create", "Fix: the 'login' page", "-d", "First line\nSecond line", "-a", "@kim", "-a", "@lee", "-l", "bug,Agent",
+		"--priority", "high", "--ac", "Works")
 	b.run("task", "create", "Second", "--dep", "TASK-1", "-s", "In Progress")
 	b.run("task", "create", "A child", "-p", "task-1")
 	b.run("task", "create", "A draft", "--draft")
@@ -70,7 +71,12 @@ func TestBacklog(t *testing.T) {
 		t.Fatalf("%d candidates, %d by id", len(list), len(found))
 	}
 	test.Equal(t, "issue", []any{one.Title, one.State, *one.Priority, one.Labels, one.Assignee.ID, *one.Description},
-		[]any{"Fix: the 'login' page", "To Do", 2, []string{"bug", "agent"}, "kim", "## Description\n\nFirst line\nSecond line\n\n## Acceptance Criteria\n- [ ] #1 Works"})
+		[]any{
+			"Fix: the 'login' page", "To Do", 2,
+			[]string{"bug", "agent"},
+			"kim",
+			"## Description\n\nFirst line\nSecond line\n\n## Acceptance Criteria\n- [ ] #1 Works",
+		})
 	test.Equal(t, "blocker", *two.BlockedBy[0].State, "To Do")
 	said := test.Must(a.Comments(t.Context(), "TASK-1", time.Time{}))
 	if len(said) != 1 || said[0].Body != "Please hurry." || said[0].AuthorIDs[0] != "kim" || said[0].Own || one.CreatedAt == nil {
@@ -78,7 +84,8 @@ func TestBacklog(t *testing.T) {
 	}
 
 	posted := test.Must(a.Post(t.Context(), "TASK-1", "May I?\n\n```\nrm x\n```\n<!-- symphony:request RUN 1 -->"))
-	if answer := toolCall(t, a, "TASK-1", "issue_comment", "text", "## Description\n\nDone.\n---\n<!-- SECTION:DESCRIPTION:BEGIN -->"); !answer.Success {
+	answer := toolCall(t, a, "TASK-1", "issue_comment", "text", "## Description\n\nDone.\n---\n<!-- SECTION:DESCRIPTION:BEGIN -->")
+	if !answer.Success {
 		t.Fatal(answer.Text)
 	}
 	move(t, a, "TASK-1", "Human Review")
@@ -89,7 +96,8 @@ func TestBacklog(t *testing.T) {
 	test.Equal(t, "backlog's status", shown.Status, "Human Review")
 	test.Equal(t, "backlog's comments", len(shown.Comments), 4)
 	test.Equal(t, "symphony's comment", shown.Comments[1].Author+": "+shown.Comments[1].Body, "symphony: "+posted.Body)
-	test.Equal(t, "the agent's comment", shown.Comments[2].Author+": "+shown.Comments[2].Body, "symphony agent: ## Description\n\nDone.\n- - -\n&lt;!-- SECTION:DESCRIPTION:BEGIN -->")
+	test.Equal(t, "the agent's comment", shown.Comments[2].Author+": "+shown.Comments[2].Body,
+		"symphony agent: ## Description\n\nDone.\n- - -\n&lt;!-- SECTION:DESCRIPTION:BEGIN -->")
 	newer := test.Must(a.Comments(t.Context(), "TASK-1", posted.CreatedAt))
 	if len(newer) != 2 || newer[0].Body != "approve" || newer[0].Own || !newer[1].Own {
 		t.Errorf("comments after symphony's: %+v", newer)
@@ -138,7 +146,8 @@ func TestBacklogMoved(t *testing.T) {
 		t.Errorf("candidates %+v", list)
 	}
 	for _, id := range []string{"TASK-1", "TASK-2"} {
-		if answer := toolCall(t, a, id, "issue_update", "state", "In Progress"); answer.Success || !strings.Contains(answer.Text, "issue_not_found") {
+		answer := toolCall(t, a, id, "issue_update", "state", "In Progress")
+		if answer.Success || !strings.Contains(answer.Text, "issue_not_found") {
 			t.Errorf("%s: %s", id, answer.Text)
 		}
 	}

@@ -181,7 +181,7 @@ func (t *tracker) Edit(ctx context.Context, issueID, commentID, body string) err
 
 // addComment returns the file with a comment at the end of its comments.
 func addComment(content []byte, before []comment, author, body string, now time.Time) []byte {
-	block := fmt.Sprintf("author: %s\ncreated: %s\n%s\n%s\n%s\n", author, now.UTC().Format("2006-01-02T15:04:05.000Z"), fence, plain(body), fence)
+	block := fmt.Sprintf("author: %s\ncreated: %s\n---\n%s\n---\n", author, now.UTC().Format("2006-01-02T15:04:05.000Z"), plain(body))
 	front, _, _ := split(content)
 	section, _ := findComments(content, front.end)
 	eol := newline(content)

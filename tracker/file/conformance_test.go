@@ -79,9 +79,11 @@ func arrangeFiles(dir string, b *trackertest.Backend) {
 	b.Add = func(t testing.TB, i trackertest.Issue) string {
 		n++
 		id := fmt.Sprintf("TASK-%d", n)
-		test.OK(t, os.WriteFile(path(id), []byte(fmt.Sprintf("---\nid: %s\ntitle: %s\nstatus: %s\npriority: %s\nlabels: %s\nassignee: %s\n"+
-			"created_date: 2026-01-02 03:04\ndependencies: []\n---\n%s\n", id, quote(i.Title), quote(i.State),
-			[]string{"none", "urgent", "high", "medium", "low"}[i.Priority], quote(append([]string{}, i.Labels...)), quote(i.Assignee), i.Description)), 0o644))
+		priority := []string{"none", "urgent", "high", "medium", "low"}[i.Priority]
+		content := fmt.Sprintf("---\nid: %s\ntitle: %s\nstatus: %s\npriority: %s\nlabels: %s\nassignee: %s\n"+
+			"created_date: 2026-01-02 03:04\ndependencies: []\n---\n%s\n", id, quote(i.Title), quote(i.State), priority,
+			quote(append([]string{}, i.Labels...)), quote(i.Assignee), i.Description)
+		test.OK(t, os.WriteFile(path(id), []byte(content), 0o644))
 		return id
 	}
 	b.Move = func(t testing.TB, id, state string) { edit(t, id, field("status", state)) }

@@ -122,10 +122,10 @@ func replace(path string, old, next []byte, mode fs.FileMode) (bool, error) {
 	if err := durable.WriteFile(temp, next, mode); err != nil {
 		return false, err
 	}
-	defer os.Remove(temp)
+	defer func() { _ = os.Remove(temp) }() // after the exchange it has the old content
 	now, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(now, old) {
-		return false, nil //nolint:nilerr // it is read again
+		return false, nil // it is read again
 	}
 	err = exchange(temp, path)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -175,6 +175,7 @@ func scalar(value string, style yaml.Style) string {
 		}
 	case yaml.SingleQuotedStyle:
 		return single
+	default:
 	}
 	if plain, err := yaml.Marshal(value); err == nil && strings.TrimSpace(string(plain)) == value {
 		return value

@@ -180,6 +180,7 @@ func locate(content []byte, node *yaml.Node) span {
 		written = "'" + strings.ReplaceAll(node.Value, "'", "''") + "'"
 	case yaml.DoubleQuotedStyle:
 		written = doubleQuoted.FindString(rest)
+	default:
 	}
 	if written == "" || !strings.HasPrefix(rest, written) {
 		return span{}
@@ -272,7 +273,9 @@ func bare(name string) string { return strings.TrimPrefix(strings.TrimSpace(name
 
 // timestamp parses a time, which is in UTC unless it says otherwise, as Backlog.md writes it; nil for anything else.
 func timestamp(s string) *time.Time {
-	for _, layout := range []string{time.RFC3339Nano, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+	for _, layout := range []string{
+		time.RFC3339Nano, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly,
+	} {
 		if t, err := time.Parse(layout, s); err == nil {
 			t = t.UTC()
 			return &t
