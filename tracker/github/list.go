@@ -286,48 +286,52 @@ func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[st
 	if name := c.present(repo); name != repo {
 		next.Name = name
 	}
-	records := map[int]record{}
-	for _, r := range p.Issues {
-		records[r.Number] = r
-	}
-	delete(records, 0)
-	put := func(r record) {
-		switch {
-		case r.pull:
-		case r.Number == 0:
-			records[-1-len(records)] = r
-		case c.in(wanted, r):
-			records[r.Number] = r
-		default:
-			delete(records, r.Number)
-		}
+	first := p.At.IsZero()
+	if first {
+		next.At = c.now().UTC()
 	}
 	oldest := c.now()
+	changes := make([]record, 0, len(entries))
 	for _, entry := range entries {
 		r := fromREST(repo, entry)
-		put(r)
-		if !r.Updated.IsZero() && r.Updated.After(next.Mark) {
+		changes = append(changes, r)
+		if r.Updated.After(next.Mark) {
 			next.Mark = r.Updated
 		}
 		if !r.Updated.IsZero() && r.Updated.Before(oldest) {
 			oldest = r.Updated
 		}
 	}
-	first := p.At.IsZero()
-	if first {
-		next.At = c.now().UTC()
-	}
 	if len(entries) >= perPage && (first || !oldest.Before(p.Mark)) {
 		more, _, err := c.all(ctx, repo, !first, p.Mark)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range more {
-			put(r)
+		changes = append(changes, more...)
+	}
+	next.Issues = c.merge(p.Issues, changes, wanted)
+	return c.blockersOf(ctx, repo, next, func(r record) bool { return r.blocked || slices.ContainsFunc(r.Blockers, open) })
+}
+
+// merge returns the records with the changes, the later the more recent, without what is no candidate for the states.
+func (c *Client) merge(records, changes []record, wanted map[string]bool) []record {
+	byNumber := map[int]record{}
+	for _, r := range records {
+		byNumber[r.Number] = r
+	}
+	delete(byNumber, 0) // of malformed records; their numbers are unknown
+	for _, r := range changes {
+		switch {
+		case r.pull:
+		case r.Number == 0:
+			byNumber[-1-len(byNumber)] = r
+		case c.in(wanted, r):
+			byNumber[r.Number] = r
+		default:
+			delete(byNumber, r.Number)
 		}
 	}
-	next.Issues = sorted(records)
-	return c.blockersOf(ctx, repo, next, func(r record) bool { return r.blocked || slices.ContainsFunc(r.Blockers, open) })
+	return sorted(byNumber)
 }
 
 func open(b blocker) bool { return !b.Closed }

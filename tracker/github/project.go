@@ -84,7 +84,7 @@ func (c *Client) board(ctx context.Context) (records []record, me string, err er
 		me = c.me(data.Viewer)
 		for _, raw := range data.Owner.Project.Items.Nodes {
 			r, ours := c.onBoard(raw)
-			if at := (ref{r.Repo, r.Number}); ours && !(seen[at] && r.Number > 0) {
+			if at := (ref{r.Repo, r.Number}); ours && (!seen[at] || r.Number == 0) {
 				seen[at] = true
 				records = append(records, r)
 			}
