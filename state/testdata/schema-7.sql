@@ -52,7 +52,8 @@ CREATE TABLE comments (
   number   INTEGER NOT NULL,            -- of the request; 0 for other comments
   id       TEXT    NOT NULL DEFAULT '', -- in the tracker; empty until it was made for certain
   at       INTEGER NOT NULL,            -- when it was made by the tracker's clock; until then, when that was first tried
-  text     TEXT    NOT NULL DEFAULT '', -- a hash of what it says
+  text     TEXT    NOT NULL DEFAULT '', -- a hash of what symphony has written
+  shown    TEXT    NOT NULL DEFAULT '', -- a hash of what the tracker made of that; empty if unknown or the same
   problem  TEXT    NOT NULL DEFAULT '', -- what it says about a reply that was no answer
   seen     TEXT    NOT NULL DEFAULT '', -- the ids of the replies that were looked at: JSON
   done     INTEGER NOT NULL DEFAULT 0   -- it says how the request ended
@@ -282,10 +283,10 @@ INSERT INTO commands ("id", "verb", "issue_id", "identifier", "created_at") VALU
   (1, 'hold', 'id-0000', 'ABC', 1795161600123);
 INSERT INTO commands ("id", "verb", "issue_id", "identifier", "created_at") VALUES
   (2, 'pause', 'id-0001', 'ABC', 1795161600123);
-INSERT INTO comments ("key", "issue_id", "number", "id", "at", "text", "problem", "seen", "done") VALUES
-  ('hold:id-4:1', 'id-0004', 0, 'comment-5', 1795161600123, '', '', 'null', 1);
-INSERT INTO comments ("key", "issue_id", "number", "id", "at", "text", "problem", "seen", "done") VALUES
-  ('request:run-000001:1', 'id-0001', 1, 'comment-3', 1795161600123, 'hash', 'unclear', '["comment-4"]', 0);
+INSERT INTO comments ("key", "issue_id", "number", "id", "at", "text", "shown", "problem", "seen", "done") VALUES
+  ('hold:id-4:1', 'id-0004', 0, 'comment-5', 1795161600123, '', '', '', 'null', 1);
+INSERT INTO comments ("key", "issue_id", "number", "id", "at", "text", "shown", "problem", "seen", "done") VALUES
+  ('request:run-000001:1', 'id-0001', 1, 'comment-3', 1795161600123, 'hash', 'other', 'unclear', '["comment-4"]', 0);
 INSERT INTO created ("id", "kind", "issue_id", "run_id", "at") VALUES
   ('comment-1', 'comment', 'id-0001', 'run-000001', 1795161600123);
 INSERT INTO created ("id", "kind", "issue_id", "run_id", "at") VALUES
