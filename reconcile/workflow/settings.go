@@ -185,6 +185,9 @@ func (r *reader) terminalStates(f field) {
 	} else {
 		r.cfg.Tracker.NamedStates = append(r.cfg.Tracker.NamedStates, r.cfg.Policy.TerminalStates...)
 	}
+	if p := &r.cfg.Policy; r.tracker.name == "github" && !p.Active("closed") && !p.Terminal("closed") {
+		p.TerminalStates = append(p.TerminalStates, "closed") // a closed issue is finished and blocks no other, whatever the labels
+	}
 	f.line = max(f.line, r.lines["tracker.active_states"], r.lines[f.key])
 	for _, state := range r.cfg.Policy.ActiveStates {
 		if r.cfg.Policy.Terminal(state) {
