@@ -50,9 +50,12 @@ func exitsCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// waitFor repeats a check until it succeeds. It waits four times as long as the check took, because most checks start a program, and
+// many scripts wait at once.
 func waitFor(ts *testscript.TestScript, what string, ok func() (bool, string)) {
 	end := time.Now().Add(bound)
 	for {
+		began := time.Now()
 		done, last := ok()
 		if done {
 			return
@@ -61,7 +64,7 @@ func waitFor(ts *testscript.TestScript, what string, ok func() (bool, string)) {
 			_ = ts.Exec("symphony", "ps", "--all") // for the log
 			ts.Fatalf("waited %s for %s; last: %s", bound, what, last)
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(min(max(50*time.Millisecond, 4*time.Since(began)), 500*time.Millisecond))
 	}
 }
 

@@ -233,7 +233,7 @@ func expandMacros(s scriptTracker, identifier, dir, text string) (_ string, err 
 	text = agentMacro.ReplaceAllStringFunc(text, func(m string) string {
 		parts := agentMacro.FindStringSubmatch(m)
 		if parts[1] == "gate" {
-			return fmt.Sprintf("sh until [ -e '%s' ]; do sleep 0.02; done", filepath.Join(dir, parts[2]))
+			return fmt.Sprintf("sh until [ -e '%s' ]; do sleep 0.2; done", filepath.Join(dir, parts[2]))
 		}
 		tool, args, callErr := s.Call(identifier, parts[1], parts[2])
 		call, jsonErr := json.Marshal(args)
