@@ -109,9 +109,7 @@ func (t *tracker) ByIDs(ctx context.Context, ids []string) (map[string]reconcile
 		if complete || time.Since(began) > patience {
 			return found, err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !sleep(ctx) {
 			return nil, ctx.Err()
 		}
 	}

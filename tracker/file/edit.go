@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode"
 
+	"golang.org/x/sys/unix"
 	"gopkg.in/yaml.v3"
 
 	"github.com/symphony-cron/symphony/internal/durable"
@@ -35,61 +36,70 @@ func (t *tracker) change(ctx context.Context, id string, edit func(*record, []by
 		return err
 	}
 	defer unlock()
-	name := ""
 	for range tries {
-		_, r, err := t.find(id)
-		if err != nil {
+		var done bool
+		if done, err = t.edit(ctx, id, edit); done {
 			return err
 		}
-		name = r.name
-		if r.issue.Archived {
-			return gone(id+" is finished: its file was moved out of "+t.Path, "move the file back if the issue is to be changed")
-		}
-		done, err := t.edit(r.name, id, edit)
-		if done || err != nil {
-			return err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !sleep(ctx) {
 			return ctx.Err()
 		}
 	}
-	return t.unwritable(name, "another program changes it again and again")
+	return err
 }
 
-// edit makes one attempt to change a file; false if the file has changed meanwhile.
-func (t *tracker) edit(name, id string, edit func(*record, []byte) ([]byte, error)) (bool, error) {
+// sleep waits for a pause; false if ctx ends.
+func sleep(ctx context.Context) bool {
+	select {
+	case <-time.After(pause):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// edit makes one attempt to change the file of an issue. If done is false, another program may be changing that file: err is the
+// reason to give if that goes on.
+func (t *tracker) edit(ctx context.Context, id string, edit func(*record, []byte) ([]byte, error)) (done bool, err error) {
+	_, found, err := t.find(id)
+	if err != nil {
+		return false, err
+	}
+	name := found.name
+	if found.issue.Archived {
+		return true, gone(id+" is finished: its file was moved out of "+t.Path, "move the file back if the issue is to be changed")
+	}
 	root, err := os.OpenRoot(t.Path)
 	if err != nil {
-		return false, unreadable(t.Path, err)
+		return true, unreadable(t.Path, err)
 	}
 	defer root.Close()
+	changing := t.unwritable(name, "another program changes it again and again")
 	content, info, err := readFile(root, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return false, changing
 	}
 	if err != nil {
-		return false, unreadable(filepath.Join(t.Path, name), err)
+		return true, unreadable(filepath.Join(t.Path, name), err)
 	}
 	r := t.parse(name, content)
 	if r == nil || r.fault != "" || key(r.issue.ID) != key(id) {
-		return false, nil
+		return false, changing
 	}
 	next, err := edit(r, content)
 	switch {
-	case err != nil:
-		return false, err
-	case bytes.Equal(next, content):
-		return true, nil
+	case err != nil || bytes.Equal(next, content):
+		return true, err
 	case len(next) > maxFile:
-		return false, t.unwritable(name, "it would become larger than 1 MiB")
+		return true, t.unwritable(name, "it would become larger than 1 MiB")
 	}
-	done, err := replace(filepath.Join(t.Path, name), content, next, info.Mode().Perm())
-	if err != nil {
-		err = t.unwritable(name, err.Error())
+	switch done, err = replace(ctx, filepath.Join(t.Path, name), content, next, info); {
+	case err != nil:
+		return true, t.unwritable(name, err.Error())
+	case !done:
+		return false, changing
 	}
-	return done, err
+	return true, nil
 }
 
 func (t *tracker) unwritable(name, why string) error {
@@ -115,25 +125,34 @@ func (t *tracker) lock() (unlock func(), err error) {
 	return func() { dir.Close() }, nil
 }
 
+// tempName is the file with the new content, until it is exchanged. A process that is killed leaves it behind; the next change
+// overwrites it.
+const tempName = ".symphony" + durable.TempSuffix
+
 // replace puts next in the place of a file, if the file still has its old content. Otherwise it returns false, and the file is what
 // the other program has made of it.
-func replace(path string, old, next []byte, mode fs.FileMode) (bool, error) {
-	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+durable.TempSuffix)
-	if err := durable.WriteFile(temp, next, mode); err != nil {
+func replace(ctx context.Context, path string, old, next []byte, info fs.FileInfo) (bool, error) {
+	if err := unix.Access(path, unix.W_OK); err != nil {
+		return false, err // renaming would change a read-only file, too
+	}
+	temp := filepath.Join(filepath.Dir(path), tempName)
+	defer func() { _ = os.Remove(temp) }() // after the exchange it has the old content
+	if err := writeTemp(temp, next, info); err != nil {
 		return false, err
 	}
-	defer func() { _ = os.Remove(temp) }() // after the exchange it has the old content
 	now, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(now, old) {
 		return false, nil // it is read again
 	}
-	err = exchange(temp, path)
-	if errors.Is(err, errors.ErrUnsupported) {
+	switch err = exchange(temp, path); {
+	case errors.Is(err, errors.ErrUnsupported):
 		return true, errors.Join(os.Rename(temp, path), durable.SyncDir(filepath.Dir(path)))
-	}
-	if err != nil {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
 		return false, err
 	}
+	sleep(ctx) // a program that had the old file open has written it then
 	taken, err := os.ReadFile(temp)
 	if err == nil && bytes.Equal(taken, old) {
 		return true, durable.SyncDir(filepath.Dir(path))
@@ -148,6 +167,20 @@ func replace(path string, old, next []byte, mode fs.FileMode) (bool, error) {
 		}
 	}
 	return false, err
+}
+
+// writeTemp writes a file with the mode of another one and, as far as the system allows it, with its owner and group.
+func writeTemp(temp string, content []byte, info fs.FileInfo) error {
+	_ = os.Remove(temp)
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if s, ok := info.Sys().(*syscall.Stat_t); ok && f.Chown(int(s.Uid), int(s.Gid)) != nil {
+		_ = f.Chown(-1, int(s.Gid))
+	}
+	return errors.Join(err, f.Chmod(info.Mode().Perm()), f.Sync(), f.Close())
 }
 
 // setState returns the file with another state.

@@ -120,7 +120,9 @@ func TestUnusableFiles(t *testing.T) {
 		"title.md": "---\nid: TITLE\nstatus: To Do\n---\n", "status.md": "---\nid: STATUS\ntitle: A\nstatus: \n---\n",
 		"map.md": "---\nid: MAP\ntitle: {a: b}\nstatus: To Do\n---\n",
 		"one.md": issueFile("SAME"), "two.md": issueFile("same"),
-		"huge.md": issueFile("HUGE") + strings.Repeat("x", 1<<20),
+		"twice.md": "---\nid: TWICE\ntitle: A\nstatus: To Do\nstatus: Done\n---\n", "na\x1b\xffme.md": "---\ntitle: A\nstatus: To Do\n---\n",
+		"front.md": "---\nid: FRONT\nx: " + strings.Repeat("x", 64<<10) + "\n---\n",
+		"huge.md":  issueFile("HUGE") + strings.Repeat("x", 1<<20),
 	})
 	outside := filepath.Join(t.TempDir(), "outside.md")
 	test.OK(t, os.WriteFile(outside, []byte(issueFile("OUTSIDE")), 0o644))
@@ -138,6 +140,9 @@ func TestUnusableFiles(t *testing.T) {
 		"TITLE":  "title.md:1: title is missing",
 		"STATUS": "status.md:1: status is missing",
 		"MAP":    "map.md:3: title is no text",
+		"TWICE":  "twice.md:5: status is there twice",
+		"FRONT":  "front.md:1: the front matter is larger than 64 KiB",
+		"na??me": "",
 		"same":   "one.md: two.md has the same id, SAME",
 		"HUGE":   "huge.md:1: the file is larger than 1 MiB",
 		"link":   "link.md: a symbolic link, which is not followed",
@@ -170,7 +175,10 @@ func TestUnreadable(t *testing.T) {
 	if _, err := a.ByIDs(t.Context(), []string{"A", "B"}); err == nil || err.Error() != "file_read: "+dir+"/b.md: permission denied" {
 		t.Error(err)
 	}
-	test.OK(t, os.Chmod(filepath.Join(dir, "b.md"), 0o600))
+	test.OK(t, os.Chmod(filepath.Join(dir, "b.md"), 0o400))
+	if answer := toolCall(t, a, "B", "issue_update", "state", "Done"); answer.Success || !strings.Contains(answer.Text, "permission denied") {
+		t.Errorf("of a file that is read-only: %s", answer.Text)
+	}
 	test.OK(t, os.Chmod(dir, 0o500))
 	if answer := toolCall(t, a, "A", "issue_update", "state", "Done"); answer.Success || !strings.Contains(answer.Text, `"file_write"`) {
 		t.Errorf("in a folder that is not writable: %s", answer.Text)
@@ -229,6 +237,11 @@ func TestEditKeepsOtherBytes(t *testing.T) {
 			"In Progress",
 			"\ufeff---\ntitle: status\nstatus: In Progress\n---\nstatus: To Do\n",
 		},
+		"line breaks of YAML": {
+			"---\nx: a\u0085title: A\u2028\nstatus: To Do\n---\n",
+			"Done",
+			"---\nx: a\u0085title: A\u2028\nstatus: Done\n---\n",
+		},
 		"users": {
 			"---\nassignee: [@kim, @lee]\ntitle: A\nstatus: To Do\n---\n",
 			"Done",
@@ -241,7 +254,7 @@ func TestEditKeepsOtherBytes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, dir := folder(t, map[string]string{"a.md": tt.before})
+			a, dir := folder(t, map[string]string{"a.md": tt.before, ".symphony.new": "of a process that was killed"})
 			path := filepath.Join(dir, "a.md")
 			test.OK(t, os.Chmod(path, 0o640))
 			answer := toolCall(t, a, "a", "issue_update", "state", tt.state)
@@ -378,6 +391,37 @@ func TestFileThatVanishesForAMoment(t *testing.T) {
 		if found, err := a.ByIDs(ctx, []string{"A", "B"}); err != nil || len(found) != 2 {
 			t.Errorf("%v, %v", found, err)
 		}
+		test.OK(t, vanish())
+		if _, err := a.Post(ctx, "A", "May I?"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An editor that has opened the file before it was exchanged may write it afterwards.
+func TestFileThatIsOpen(t *testing.T) {
+	a, dir := folder(t, map[string]string{"a.md": issueFile("A")})
+	editor := test.Must(os.OpenFile(filepath.Join(dir, "a.md"), os.O_WRONLY|os.O_APPEND, 0))
+	defer editor.Close()
+	ctx := waiting{t.Context(), sync.OnceFunc(func() { test.Must(editor.WriteString("Late.\n")) })}
+	test.Must(a.Post(ctx, "A", "May I?"))
+	i := test.Must(a.Find(t.Context(), "A"))
+	if list := test.Must(a.Comments(t.Context(), "A", time.Time{})); len(list) != 1 || *i.Description != "Text.\nLate." {
+		t.Errorf("description %q, comments %+v", *i.Description, list)
+	}
+}
+
+// An edit keeps the owner and the group of a file, so that the person can edit it further.
+func TestOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can change owners")
+	}
+	a, dir := folder(t, map[string]string{"a.md": issueFile("A")})
+	path := filepath.Join(dir, "a.md")
+	test.OK(t, os.Chown(path, 12, 34))
+	move(t, a, "A", "Done")
+	if s := test.Must(os.Stat(path)).Sys().(*syscall.Stat_t); s.Uid != 12 || s.Gid != 34 {
+		t.Errorf("owner %d, group %d", s.Uid, s.Gid)
 	}
 }
 

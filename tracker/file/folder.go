@@ -16,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// maxFile bounds a file, in bytes.
-const maxFile = 1 << 20
+// maxFile bounds a file, and maxFront its front matter, in bytes. An error in YAML is found by parsing it several times.
+const maxFile, maxFront = 1 << 20, 64 << 10
 
 // folder is what a read has found.
 type folder struct {

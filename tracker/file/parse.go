@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -30,7 +31,16 @@ type record struct {
 // span is a part of a file, in bytes.
 type span struct{ start, end int }
 
-func identity(id string) reconcile.Issue { return reconcile.Issue{ID: id, Identifier: id} }
+// identity returns an issue with an id. A file's name can be any bytes.
+func identity(id string) reconcile.Issue {
+	id = strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return '?'
+		}
+		return c
+	}, strings.ToValidUTF8(id, "?"))
+	return reconcile.Issue{ID: id, Identifier: id}
+}
 
 // fence is the line before and after the front matter.
 const fence = "---"
@@ -76,6 +86,8 @@ func (t *tracker) parse(name string, content []byte) *record {
 		return failed(1, "the file is larger than 1 MiB")
 	case !closed:
 		return failed(1, "the front matter has no end: a line of ---")
+	case front.end-front.start > maxFront:
+		return failed(1, "the front matter is larger than 64 KiB")
 	}
 	doc, err := decode(content[front.start:front.end])
 	if err != nil {
@@ -89,7 +101,11 @@ func (t *tracker) parse(name string, content []byte) *record {
 			return failed(root.Line+1, "the front matter is no map of keys")
 		}
 		for i := 0; i+1 < len(root.Content); i += 2 {
-			f.values[root.Content[i].Value] = root.Content[i+1]
+			name := root.Content[i]
+			if f.values[name.Value] != nil {
+				return failed(name.Line+1, "%s is there twice", name.Value)
+			}
+			f.values[name.Value] = root.Content[i+1]
 		}
 	}
 	if id := f.text("id"); id != "" {
@@ -166,7 +182,7 @@ func locate(content []byte, node *yaml.Node) span {
 	front, _, _ := split(content)
 	at := front.start
 	for range node.Line - 1 {
-		at += bytes.IndexByte(content[at:], '\n') + 1
+		at += lineBreak.FindIndex(content[at:])[1]
 	}
 	for range node.Column - 1 {
 		_, size := utf8.DecodeRune(content[at:])
@@ -187,6 +203,9 @@ func locate(content []byte, node *yaml.Node) span {
 	}
 	return span{at, at + len(written)}
 }
+
+// lineBreak is a line break of YAML.
+var lineBreak = regexp.MustCompile(`\r\n|[\n\r\x{85}\x{2028}\x{2029}]`)
 
 var doubleQuoted = regexp.MustCompile(`^"(?:[^"\\\n]|\\.)*"`)
 

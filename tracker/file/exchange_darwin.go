@@ -1,0 +1,6 @@
+package file
+
+import "golang.org/x/sys/unix"
+
+// exchange swaps two files. The error wraps errors.ErrUnsupported on file systems that cannot.
+func exchange(a, b string) error { return unix.RenamexNp(a, b, unix.RENAME_SWAP) }
