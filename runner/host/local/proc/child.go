@@ -41,8 +41,13 @@ var _ host.Process = (*Child)(nil)
 // descriptor 3, so that it is held as long as the child lives, and the tree file, as TreeFD, which marks all its descendants. Both
 // may be nil. If the command does not exist, the error wraps exec.ErrNotFound or fs.ErrNotExist.
 func Start(r host.StartRequest, lease, tree *os.File) (*Child, error) {
+	return startChild(r, lease, tree, syscall.SysProcAttr{})
+}
+
+func startChild(r host.StartRequest, lease, tree *os.File, attr syscall.SysProcAttr) (*Child, error) {
+	attr.Setpgid = true
 	c := &Child{cmd: exec.Command(r.Argv[0], r.Argv[1:]...), done: make(chan struct{})} //nolint:noctx // KillTree ends it
-	c.cmd.Dir, c.cmd.Env, c.cmd.SysProcAttr = r.Dir, append([]string{}, r.Env...), &syscall.SysProcAttr{Setpgid: true}
+	c.cmd.Dir, c.cmd.Env, c.cmd.SysProcAttr = r.Dir, append([]string{}, r.Env...), &attr
 	if lease != nil {
 		c.cmd.ExtraFiles = []*os.File{lease}
 	}

@@ -26,7 +26,7 @@ const helperArg = "proc-helper"
 const bound = 20 * time.Second
 
 // helpers are the programs that this binary can run as, by name. If one returns an error, it is printed, and the exit status is 1.
-var helpers = map[string]func(args []string) error{"idle": idle, "spawn": spawn}
+var helpers = map[string]func(args []string) error{"idle": idle, "runs": runs, "spawn": spawn}
 
 func TestMain(m *testing.M) {
 	if len(os.Args) < 3 || os.Args[1] != helperArg {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,9 +21,12 @@ import (
 //   - The system hides the environment of its own programs (/bin, /usr/bin) even from their user.
 //   - The descriptors, sessions, locks and command lines of other processes are not read.
 //   - There is no subreaper: launchd adopts orphans, and descent ends there.
+//   - A child can't be killed with its parent (killedWithParent).
 //   - There is no NonDumpable: processes of the same user can read a worker's environment.
 //
 // A worker there relies on the procs file and on the process groups of its children.
+
+var killedWithParent syscall.SysProcAttr
 
 // BootID identifies the boot in which pids and start times are valid: the kernel's session id.
 func BootID() (string, error) {

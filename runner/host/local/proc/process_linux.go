@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,10 @@ const ownDescriptors = "/proc/self/fd"
 
 // firstPIDNamespace is the link of the initial pid namespace, the same on every Linux.
 const firstPIDNamespace = "pid:[4026531836]"
+
+// killedWithParent has a child killed when this process ends. Strictly it is when the thread that started the child ends; but Go ends
+// only threads that a goroutine was locked to.
+var killedWithParent = syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
 // BootID identifies the boot in which pids and start times are valid: the kernel's boot id and, in a container, the pid namespace
 // ("<boot id>/pid:[4026532…]"). It contains no blanks.

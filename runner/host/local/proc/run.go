@@ -30,7 +30,8 @@ type Output struct {
 
 // Run runs a program in a new process group until it ends, until ctx ends, or until it has written more than limit bytes to its
 // standard output. Then Run ends all of its processes, also those in other groups and sessions, and returns what was written
-// before. The error is that of the start, or of ctx.
+// before. The error is that of the start, or of ctx. If this process is killed, Linux kills the program, too, but none that it has
+// started.
 func Run(ctx context.Context, r host.StartRequest, stdin []byte, limit int) (out Output, err error) {
 	tree, err := os.CreateTemp("", "symphony-")
 	if err != nil {
@@ -40,7 +41,7 @@ func Run(ctx context.Context, r host.StartRequest, stdin []byte, limit int) (out
 	if err := os.Remove(tree.Name()); err != nil {
 		return out, fmt.Errorf("start %s: %w", r.Argv[0], err)
 	}
-	c, err := Start(r, nil, tree)
+	c, err := startChild(r, nil, tree, killedWithParent)
 	if err != nil {
 		return out, err
 	}

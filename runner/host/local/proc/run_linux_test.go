@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -98,6 +100,35 @@ func TestRunOfNoProgram(t *testing.T) {
 	for program, want := range map[string]error{"no-such-program-here": exec.ErrNotFound, "/nowhere/at/all": fs.ErrNotExist, plain: fs.ErrPermission} {
 		if _, err := Run(t.Context(), host.StartRequest{Argv: []string{program}, Env: os.Environ()}, nil, 1); !errors.Is(err, want) {
 			t.Errorf("%s: %v", program, err)
+		}
+	}
+}
+
+// runs is a helper that runs a program without end, which writes its pid to a file.
+func runs(args []string) error {
+	_, err := Run(context.Background(), script(`echo $$ > "$1"; exec sleep 1000`, args[0]), nil, 1<<10)
+	return err
+}
+
+func TestRunEndsWithItsCaller(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	caller := exec.Command(test.Must(os.Executable()), helperArg, "runs", file)
+	test.OK(t, caller.Start())
+	pid := 0
+	for pid == 0 {
+		data, _ := os.ReadFile(file)
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(data)))
+		time.Sleep(time.Millisecond)
+	}
+	test.OK(t, caller.Process.Kill())
+	_ = caller.Wait()
+	for end := time.Now().Add(bound); ; time.Sleep(time.Millisecond) {
+		if e, err := statOf(pid); err != nil || e.dead {
+			return
+		}
+		if time.Now().After(end) {
+			_ = unix.Kill(pid, unix.SIGKILL)
+			t.Fatalf("process %d is left", pid)
 		}
 	}
 }
