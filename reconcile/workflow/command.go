@@ -20,11 +20,8 @@ func (r *reader) trackerCommand(f field) {
 	}
 	const hint = "name the program and its arguments, such as command: [python3, tracker.py]"
 	command, key := r.cfg.Tracker.Command, r.cfg.Tracker.APIKey
-	switch {
-	case f.node == nil:
-		r.fail(CodeMissingProject, f, "missing", hint)
-	case len(command) == 0:
-		r.fail(CodeMissingProject, f, "empty", hint)
+	if len(command) == 0 {
+		r.invalid(f, "missing", hint)
 	}
 	for i, word := range command {
 		_, isVar := reference(word)
@@ -56,6 +53,7 @@ func (r *reader) protectProgram() {
 		return
 	}
 	f := r.field("tracker.provider.command")
+	roots := append(slices.Clone(r.agentRoots("the tracker's program")), r.cfg.Workspace.Root)
 	for i, word := range r.cfg.Tracker.Command {
 		_, path, option := strings.Cut(word, "=")
 		if !option {
@@ -64,7 +62,7 @@ func (r *reader) protectProgram() {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(r.src.Path), path)
 		}
-		for _, root := range append(slices.Clone(r.cfg.Agent.WritableRoots), r.cfg.Workspace.Root) {
+		for _, root := range roots {
 			if root != "" && text.PathInside(root, path) {
 				r.invalid(r.item(f, i), path+" is in "+root+", which agents may write", "keep it where no agent can write")
 			}

@@ -21,8 +21,7 @@ func (r *reader) folder(f field) {
 	}
 }
 
-// protectFolder refuses settings that let agents write the folder of the issues: they could answer themselves. It warns if they may
-// write anywhere.
+// protectFolder refuses settings that let agents write the folder of the issues: they could answer themselves.
 func (r *reader) protectFolder() {
 	dir := r.cfg.Tracker.Folder
 	if dir == "" {
@@ -30,11 +29,21 @@ func (r *reader) protectFolder() {
 	}
 	overlaps := func(path string) bool { return text.PathInside(path, dir) || text.PathInside(dir, path) }
 	f := r.field("tracker.provider.path")
-	everywhere := "agents can write " + dir + ", and thereby move and answer every issue"
 	const hint = "keep the issues where agents cannot write"
 	if root := r.cfg.Workspace.Root; overlaps(root) {
 		r.invalid(f, dir+" overlaps workspace.root "+root+", where agents write", hint)
 	}
+	for _, root := range r.agentRoots(dir) {
+		if filepath.IsAbs(root) && overlaps(root) {
+			r.invalid(f, dir+" overlaps "+root+", which agents may write", hint)
+		}
+	}
+}
+
+// agentRoots returns the directories beside the workspaces that agents may write. It warns if they may write anywhere, and thereby
+// what keeps the issues.
+func (r *reader) agentRoots(issues string) []string {
+	everywhere := "agents can write " + issues + ", and thereby move and answer every issue"
 	roots := r.cfg.Agent.WritableRoots
 	var policy struct {
 		Type          string   `json:"type"`
@@ -49,9 +58,5 @@ func (r *reader) protectFolder() {
 	if r.cfg.Agent.OnApproval == Approve && string(r.cfg.Codex.ApprovalPolicy) != `"never"` {
 		r.warn(r.field("agent.on_approval"), "approved commands run outside the sandbox: "+everywhere)
 	}
-	for _, root := range roots {
-		if filepath.IsAbs(root) && overlaps(root) {
-			r.invalid(f, dir+" overlaps "+root+", which agents may write", hint)
-		}
-	}
+	return roots
 }
