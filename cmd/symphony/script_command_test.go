@@ -206,7 +206,7 @@ func trackerMain() {
 		case verb == "by-ids":
 			answer["issues"] = all.answer(func(i *jsonIssue) bool { return slices.Contains(request.IDs, i.ID) })
 		case i == nil:
-			fail(5, "no such issue")
+			fail(66, "no such issue")
 		case verb == "tool":
 			i.State = request.Arguments.State
 		case request.Action == "post":
@@ -231,7 +231,7 @@ func trackerMain() {
 		fail(1, err.Error())
 	}
 	if fault == "limit" {
-		os.Exit(4)
+		os.Exit(75)
 	}
 }
 

@@ -30,4 +30,4 @@ elif verb == "tool" and request["issue"]["id"] in known:
     os.replace(FILE + ".new", FILE)  # readers never see half of the file
     print("{}")
 else:
-    sys.exit(5 if verb == "tool" else "unknown verb " + verb)
+    sys.exit(66 if verb == "tool" else "unknown verb " + verb)

@@ -27,11 +27,11 @@ call() {
 	case $status in 2*) return ;; esac
 	echo "GitLab answers $1 issues$2 with HTTP $status: $(head -c 200 "$dir/answer")" >&2
 	case $status in
-	401 | 403) exit 3 ;;
-	404) exit 5 ;;
+	401 | 403) exit 77 ;;
+	404) exit 66 ;;
 	429)
 		grep -i '^retry-after:' "$dir/head" >&2 || :
-		exit 4
+		exit 75
 		;;
 	esac
 	exit 1

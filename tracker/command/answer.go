@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,25 +19,29 @@ type record struct {
 	fields map[string]json.RawMessage
 }
 
-// parse reads an answer, which is one JSON object.
-func parse(data []byte) (record, error) {
-	if len(bytes.TrimSpace(data)) == 0 {
-		return record{}, errors.New("it printed nothing; an answer is one JSON object")
+// parse reads an answer, which is one JSON object. redact is applied before a part of the answer is quoted.
+func parse(data []byte, redact func(string) string) (record, error) {
+	const rule = "print one JSON object and nothing else on the standard output; messages belong on the standard error"
+	data = bytes.TrimSpace(data)
+	if len(data) == 0 {
+		return record{}, &wrong{"it printed nothing", rule}
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
 	var raw json.RawMessage
-	if err := d.Decode(&raw); err != nil {
-		return record{}, fmt.Errorf("the answer is not JSON (%w): %s", err, quoted(data))
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return record{}, fmt.Errorf("there is text after the JSON object: %s", quoted(data[d.InputOffset():]))
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return record{}, &wrong{fmt.Sprintf("the answer is not JSON: %s, at %q", err, fault([]byte(redact(string(data))))), rule}
 	}
 	return object("the answer", raw)
 }
 
-func quoted(data []byte) string {
-	const longest = 60
-	return strconv.Quote(text.Within(strings.ToValidUTF8(string(bytes.TrimSpace(data)), "?"), longest))
+// fault returns the part of a text that is not JSON.
+func fault(data []byte) string {
+	const before, longest = 20, 60
+	var raw json.RawMessage
+	var syntax *json.SyntaxError
+	if errors.As(json.Unmarshal(data, &raw), &syntax) {
+		data = data[max(0, int(syntax.Offset)-before):]
+	}
+	return text.Within(strings.ToValidUTF8(string(data), "?"), longest)
 }
 
 func object(path string, raw json.RawMessage) (record, error) {

@@ -4,15 +4,15 @@
 // Each call of the adapter is one run of the program: the verb is its last argument, the request is JSON on its standard input, the
 // answer JSON on its standard output. Errors are *reconcile.Error with these codes:
 //
-//	command_unusable           the program can't be started, or says that its configuration is wrong (exit 2)
-//	command_key_refused        the tracker refused the program's key (exit 3)
-//	command_failed             any other exit code, or a signal
+//	command_unusable           the program can't be started, or says that its configuration is wrong (exit 78)
+//	command_key_refused        the tracker refused the program's key (exit 77)
+//	command_failed             any other exit code, or a signal; or this machine could not run it
 //	command_timeout            no end within 30 s
 //	command_answer_invalid     the answer is not what the schema describes, or is about other issues
 //	answer_too_large           more than 16 MiB
-//	tracker_rate_limited       the tracker's limit is reached (exit 4); the error wraps RateLimited
-//	tracker_project_not_found  the project does not exist (exit 5 of a read)
-//	issue_not_found            the issue or comment does not exist (exit 5 of another verb)
+//	tracker_rate_limited       the tracker's limit is reached (exit 75); the error wraps rateLimited
+//	tracker_project_not_found  the project does not exist (exit 66 of a read)
+//	issue_not_found            the issue or comment does not exist (exit 66 of another verb)
 package command
 
 import (
@@ -27,6 +27,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -42,12 +43,17 @@ const (
 const (
 	verbCandidates = "candidates"
 	verbByIDs      = "by-ids"
-	VerbTool       = "tool"
-	VerbComment    = "comment"
+	verbTool       = "tool"
+	verbComment    = "comment"
 )
 
-// Verbs are the optional verbs of a program, the values of tracker.provider.verbs.
-var Verbs = []string{VerbTool, VerbComment}
+// The exit codes with a meaning are those of sysexits.h. Small ones would be taken for what an interpreter, jq or a crash means by them.
+const (
+	exitNotFound      = 66 // EX_NOINPUT
+	exitLimited       = 75 // EX_TEMPFAIL
+	exitKeyRefused    = 77 // EX_NOPERM
+	exitMisconfigured = 78 // EX_CONFIG
+)
 
 // KeyVar is the variable in which the program gets the value of tracker.api_key.
 const KeyVar = "SYMPHONY_TRACKER_API_KEY"
@@ -56,8 +62,8 @@ const KeyVar = "SYMPHONY_TRACKER_API_KEY"
 type Options struct {
 	Command []string // the program and its arguments, without the verb
 	Verbs   []string // the optional verbs that the program has
-	// Run runs a program to its end, and ends all of its processes. Its error says that the program could not be started, or is
-	// that of ctx. If there is more output than limit bytes, it returns limit+1 bytes.
+	// Run runs a program to its end, and ends all of its processes. Its error says that the program could not be run, or is that
+	// of ctx. If there is more output than limit bytes, it returns limit+1 bytes.
 	Run func(ctx context.Context, argv []string, stdin []byte, limit int) (Output, error)
 	// Key is the value of tracker.api_key, which Run passes to the program in the variable KeyVar; empty if there is none.
 	Key string
@@ -92,10 +98,10 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	if o.Key != "" {
 		t.Secrets = []string{o.Key}
 	}
-	if slices.Contains(o.Verbs, VerbTool) {
+	if slices.Contains(o.Verbs, verbTool) {
 		t.Tools = append(t.Tools, c.updateTool())
 	}
-	if slices.Contains(o.Verbs, VerbComment) {
+	if slices.Contains(o.Verbs, verbComment) {
 		t.Comments, t.Post, t.Edit = c.comments, c.post, c.edit
 		t.Tools = append(t.Tools, c.commentTool())
 	}
@@ -123,14 +129,14 @@ func (c *client) ask(ctx context.Context, verb string, request any) (record, err
 	case err != nil && ctx.Err() != nil:
 		return record{}, c.fail(verb, "command_failed", "it was ended, because the caller stopped waiting", "nothing to do", err)
 	case err != nil:
-		return record{}, c.fail(verb, "command_unusable", err.Error(), startHint(err), err)
+		return record{}, c.notRun(verb, err)
 	case out.Exit != 0:
 		return record{}, c.exit(verb, out, stdin)
 	}
 	if c.Key != "" {
 		out.Stdout = bytes.ReplaceAll(out.Stdout, []byte(c.Key), []byte("[key]"))
 	}
-	answer, err := parse(out.Stdout)
+	answer, err := parse(out.Stdout, c.Redact)
 	if err != nil {
 		return record{}, c.invalid(verb, err)
 	}
@@ -144,24 +150,31 @@ func (c *client) fail(verb, code, message, hint string, err error) *reconcile.Er
 	if cut := text.Within(message, longest); len(cut) < len(message) {
 		message = cut + "…"
 	}
-	return &reconcile.Error{Code: code, Message: message, Hint: hint, Err: err}
+	return &reconcile.Error{Code: code, Message: message, Hint: c.Redact(hint), Err: err}
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ") }
 
+// invalid returns the error of a wrong answer.
 func (c *client) invalid(verb string, err error) error {
-	return c.fail(verb, "command_answer_invalid", err.Error(),
-		"correct the program; docs/trackers.md describes the answer, and symphony check --tracker explains what is wrong with it", nil)
+	hint := "correct the program; docs/trackers.md describes its answers"
+	var known *wrong
+	if errors.As(err, &known) {
+		hint = known.rule
+	}
+	return c.fail(verb, "command_answer_invalid", err.Error(), hint, nil)
 }
+
+// wrong is what is wrong with an answer, and the rule that it breaks.
+type wrong struct{ message, rule string }
+
+func (w *wrong) Error() string { return w.message }
 
 // try is a shell command that repeats a request.
 func (c *client) try(verb string, stdin []byte) string {
 	words := []string{}
 	for _, w := range append(slices.Clone(c.Command), verb) {
-		if !plainWord.MatchString(w) {
-			w = text.ShellWord(w)
-		}
-		words = append(words, w)
+		words = append(words, word(w))
 	}
 	const longest = 200
 	input := text.ShellWord(string(stdin))
@@ -171,17 +184,32 @@ func (c *client) try(verb string, stdin []byte) string {
 	return "echo " + input + " | " + strings.Join(words, " ")
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`)
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`).MatchString
 
-func startHint(err error) string {
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		return "make it executable: chmod +x"
-	case strings.Contains(err.Error(), "exec format error"):
-		return "a script needs a first line such as #!/usr/bin/env python3"
+func word(s string) string {
+	if plainWord(s) {
+		return s
 	}
-	return "correct tracker.provider.command: write ./NAME for a program beside WORKFLOW.md; other names are looked up in PATH, which is " +
-		"shorter under cron and systemd than in your shell"
+	return text.ShellWord(s)
+}
+
+// notRun returns the error of a program that could not be run.
+func (c *client) notRun(verb string, err error) error {
+	const beside = "write ./NAME for a program beside WORKFLOW.md; "
+	switch {
+	case strings.Contains(err.Error(), "executable file not found"): // exec.ErrNotFound
+		return c.fail(verb, "command_unusable", "there is no such program in PATH",
+			beside+"other names are looked up in PATH, which is shorter under cron and systemd than in your shell", err)
+	case errors.Is(err, fs.ErrNotExist):
+		return c.fail(verb, "command_unusable", "there is no such program, or not the one that its first line names",
+			beside+"a script's first line must be such as #!/usr/bin/env python3, without a carriage return", err)
+	case errors.Is(err, fs.ErrPermission):
+		return c.fail(verb, "command_unusable", "it is not executable", "make it executable: chmod +x "+word(c.Command[0]), err)
+	case errors.Is(err, syscall.ENOEXEC):
+		return c.fail(verb, "command_unusable", "its first line names no interpreter",
+			"a script needs a first line such as #!/usr/bin/env python3", err)
+	}
+	return c.fail(verb, "command_failed", err.Error(), "see what this machine lacks: space in the temporary directory, memory, processes", err)
 }
 
 // saidLines is how many lines of the end of the standard error are shown.
@@ -206,34 +234,34 @@ func (c *client) exit(verb string, out Output, stdin []byte) error {
 	message := out.Status + c.said(out, ": ")
 	reads := verb == verbCandidates || verb == verbByIDs
 	switch {
-	case out.Exit == 2:
+	case out.Exit == exitMisconfigured:
 		return c.fail(verb, "command_unusable", message, "correct the configuration of the program, as it says", nil)
-	case out.Exit == 3:
+	case out.Exit == exitKeyRefused:
 		return c.fail(verb, "command_key_refused", message,
 			"check the key that the program uses; put its variable into the environment file, because cron and systemd see only that", nil)
-	case out.Exit == 4:
-		limited := &RateLimited{Reset: c.reset(out)}
+	case out.Exit == exitLimited:
+		limited := &rateLimited{Reset: c.reset(out)}
 		return c.fail(verb, "tracker_rate_limited", limited.Error()+c.said(out, ": "),
 			"run passes less often; no request is made until then", limited)
-	case out.Exit == 5 && reads:
+	case out.Exit == exitNotFound && reads:
 		return c.fail(verb, "tracker_project_not_found", message, "correct what names the project in the program or its configuration", nil)
-	case out.Exit == 5:
+	case out.Exit == exitNotFound:
 		return c.fail(verb, "issue_not_found", message,
 			"check the identifier, and that the program's account may see the issue", reconcile.ErrGone)
 	}
 	return c.fail(verb, "command_failed", message, "try it: "+c.try(verb, stdin), nil)
 }
 
-// RateLimited is wrapped by an error with the code tracker_rate_limited.
-type RateLimited struct{ Reset time.Time }
+// rateLimited is wrapped by an error with the code tracker_rate_limited.
+type rateLimited struct{ Reset time.Time }
 
 // Error implements error.
-func (r *RateLimited) Error() string {
+func (r *rateLimited) Error() string {
 	return "the tracker's limit is reached until " + r.Reset.UTC().Format(time.RFC3339)
 }
 
 // ResetAt implements reconcile.Limited.
-func (r *RateLimited) ResetAt() time.Time { return r.Reset }
+func (r *rateLimited) ResetAt() time.Time { return r.Reset }
 
 const (
 	resetUnknown = time.Minute   // how long a limit lasts if the program does not say

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -49,15 +51,45 @@ func TestErrorsOfPrograms(t *testing.T) {
 		},
 		{
 			Output{},
-			fmt.Errorf("start x: %w", fs.ErrPermission), `command_unusable: python3 my tracker.py candidates: start x: permission denied`,
-			"make it executable: chmod +x",
+			fmt.Errorf("start x: %w", fs.ErrPermission), `command_unusable: python3 my tracker.py candidates: it is not executable`,
+			"make it executable: chmod +x python3",
 		},
-		{Output{}, errors.New("start x: exec format error"), `command_unusable: python3 my tracker.py candidates: start x: exec format error`, "#!/usr/bin/env python3"},
-		{Output{}, fmt.Errorf("start x: %w", fs.ErrNotExist), `command_unusable: python3 my tracker.py candidates: start x: file does not exist`, "./NAME"},
-		{Output{Exit: 2, Status: "exit status 2"}, nil, `command_unusable: python3 my tracker.py candidates: exit status 2`, "configuration"},
-		{Output{Exit: 3, Status: "exit status 3"}, nil, `command_key_refused: python3 my tracker.py candidates: exit status 3`, "environment file"},
-		{Output{Stdout: []byte("no " + secret)}, nil, `command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON ` +
-			`(invalid character 'o' in literal null (expecting 'u')): "no [redacted]"`, "docs/trackers.md"},
+		{
+			Output{},
+			fmt.Errorf("start x: %w", syscall.ENOEXEC),
+			`command_unusable: python3 my tracker.py candidates: its first line names no interpreter`, "#!/usr/bin/env python3",
+		},
+		{
+			Output{},
+			fmt.Errorf("start x: %w", exec.ErrNotFound),
+			`command_unusable: python3 my tracker.py candidates: there is no such program in PATH`, "./NAME",
+		},
+		{
+			Output{},
+			fmt.Errorf("start x: %w", fs.ErrNotExist),
+			`command_unusable: python3 my tracker.py candidates: there is no such program, or not the one that its first line names`, "carriage return",
+		},
+		{
+			Output{},
+			fmt.Errorf("start x: %w", syscall.ENOSPC),
+			`command_failed: python3 my tracker.py candidates: start x: no space left on device`, "temporary directory",
+		},
+		{Output{Exit: 78, Status: "exit status 78"}, nil, `command_unusable: python3 my tracker.py candidates: exit status 78`, "configuration"},
+		{Output{Exit: 77, Status: "exit status 77"}, nil, `command_key_refused: python3 my tracker.py candidates: exit status 77`, "environment file"},
+		{Output{Stdout: []byte("no " + secret)}, nil, `command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: ` +
+			`invalid character 'o' in literal null (expecting 'u'), at "no [redacted]"`, "standard error"},
+		{
+			Output{Stdout: []byte(`{"issues": []} {"token": "` + secret)},
+			nil,
+			`command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: invalid character '{' after top-level value, ` +
+				`at "{\"issues\": []} {\"token\": \"[redacted]"`, "standard error",
+		},
+		{
+			Output{Stdout: []byte(`{"issues": [` + strings.Repeat(" ", 1000) + `{"id": NaN}]}`)},
+			nil,
+			`command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: invalid character 'N' looking for beginning of value, ` +
+				`at " {\"id\": NaN}]}"`, "standard error",
+		},
 	} {
 		_, err := ending(c.out, c.err).Candidates(t.Context(), []string{"Todo"})
 		var known *reconcile.Error
@@ -81,7 +113,7 @@ func TestResetOfLimits(t *testing.T) {
 		{`{"retry_after": 1e300}`, "", 2 * time.Hour},
 		{`{"reset_at": "2036-03-01T11:00:00Z"}`, "", 2 * time.Hour},
 	} {
-		k := ending(Output{Exit: 4, Stdout: []byte(c.stdout), Stderr: []byte(c.stderr)}, nil)
+		k := ending(Output{Exit: 75, Stdout: []byte(c.stdout), Stderr: []byte(c.stderr)}, nil)
 		_, err := k.ByIDs(t.Context(), []string{"1"})
 		var limit reconcile.Limited
 		if !errors.As(err, &limit) {

@@ -141,7 +141,7 @@ func program(file, verb string) int {
 
 func (s *state) comment(i *stored, action, id, body string, answer map[string]any) int {
 	if i == nil {
-		return 5
+		return exitNotFound
 	}
 	switch action {
 	case "list":
@@ -158,7 +158,7 @@ func (s *state) comment(i *stored, action, id, body string, answer map[string]an
 	case "edit":
 		at := slices.IndexFunc(i.Comments, func(c map[string]any) bool { return c["id"] == id })
 		if at < 0 {
-			return 5
+			return exitNotFound
 		}
 		i.Comments[at]["body"] = body
 	}
@@ -179,7 +179,8 @@ var faults = map[string]string{
 	"garbage": "command_answer_invalid", "nothing": "command_answer_invalid", "a list": "command_answer_invalid",
 	"no issues": "command_answer_invalid", "null": "command_answer_invalid", "text after it": "command_answer_invalid", "twice": "command_answer_invalid",
 	"too much": "answer_too_large", "hang": "command_timeout", "exit 1": "command_failed", "killed": "command_failed",
-	"exit 2": "command_unusable", "exit 3": "command_key_refused", "exit 5": "tracker_project_not_found",
+	"exit 2": "command_failed", "exit 5": "command_failed",
+	"exit 78": "command_unusable", "exit 77": "command_key_refused", "exit 66": "tracker_project_not_found",
 }
 
 func (s *state) misbehave() (code int, ends bool) {
@@ -204,7 +205,7 @@ func (s *state) misbehave() (code int, ends bool) {
 		_ = p.Kill()
 		time.Sleep(time.Hour)
 	case s.Fault == "limit":
-		return 4 | print(map[string]any{"reset_at": s.Reset.UTC().Format(time.RFC3339)}), true
+		return exitLimited | print(map[string]any{"reset_at": s.Reset.UTC().Format(time.RFC3339)}), true
 	default:
 		fmt.Fprintln(os.Stderr, "Traceback\n\nrefused:", secret)
 		code, _ = strconv.Atoi(strings.TrimPrefix(s.Fault, "exit "))
@@ -226,7 +227,7 @@ type tracker struct {
 func (k *tracker) options(t testing.TB, readOnly bool) Options {
 	exe := test.Must(os.Executable())
 	return Options{
-		Command: []string{exe, "-test.run=none"}, Verbs: Verbs, Key: secret, ReadOnly: readOnly, States: []string{"Todo", "In Progress", "Done"},
+		Command: []string{exe, "-test.run=none"}, Verbs: []string{verbTool, verbComment}, Key: secret, ReadOnly: readOnly, States: []string{"Todo", "In Progress", "Done"},
 		Redact: func(s string) string { return strings.ReplaceAll(s, secret, "[redacted]") },
 		Run: func(ctx context.Context, argv []string, stdin []byte, limit int) (Output, error) {
 			k.runs.Add(1)

@@ -85,7 +85,7 @@ func TestCSVExample(t *testing.T) {
 	const rows = "id,title,state,priority,labels,blocked_by,description\n" +
 		"1,First,Todo,2,bug ui,,\"Several\nlines, and \"\"quotes\"\"\"\n2,Second,In Progress,,,1 3,\n3,Third,Done,1,,,\n"
 	test.OK(t, os.WriteFile(file, []byte(rows), 0o600))
-	a := example(t, dir, "csv_file.py", []string{VerbTool})
+	a := example(t, dir, "csv_file.py", []string{verbTool})
 	keeps(t, a, []string{"Todo", "In Progress"}, 2)
 	test.Equal(t, "candidates", shown(t, a, "Todo", "In Progress"), []string{
 		`{"description":"Several\nlines, and \"quotes\"","id":"1","identifier":"1","labels":["bug","ui"],"priority":2,"state":"Todo","title":"First"}`,
@@ -153,7 +153,7 @@ esac
 			}
 		})
 	}
-	a := example(t, dir, "beads.py", []string{VerbTool}, path)
+	a := example(t, dir, "beads.py", []string{verbTool}, path)
 	if answer := move(t, a, "bd-a1.1", "blocked"); !answer.Success {
 		t.Error(answer.Text)
 	}
@@ -277,7 +277,7 @@ func TestGitLabExample(t *testing.T) {
 	defer server.Close()
 	const token = "glpat-0123456789abcdef"
 	dir := t.TempDir()
-	a := example(t, dir, "gitlab.sh", Verbs, "GITLAB_URL="+server.URL, "GITLAB_PROJECT=team/web shop", "GITLAB_TOKEN="+token, "TMPDIR="+dir, "NO_PROXY=*")
+	a := example(t, dir, "gitlab.sh", []string{verbTool, verbComment}, "GITLAB_URL="+server.URL, "GITLAB_PROJECT=team/web shop", "GITLAB_TOKEN="+token, "TMPDIR="+dir, "NO_PROXY=*")
 	keeps(t, a, []string{"Todo", "In Progress", "open"}, 3)
 	got := shown(t, a, "Todo", "In Progress")
 	test.Equal(t, "candidates", got, []string{

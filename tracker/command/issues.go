@@ -60,7 +60,10 @@ func (c *client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 		case err != nil:
 			return err
 		case !slices.Contains(ids, i.ID):
-			return fmt.Errorf("%s.id is %q, which was not asked for", path, i.ID)
+			return &wrong{
+				fmt.Sprintf("%s.id is %q, which was not asked for", path, i.ID),
+				"by-ids prints only the issues whose ids are in the request, each under that id",
+			}
 		}
 		found[i.ID] = i
 		return nil
@@ -81,15 +84,16 @@ func (c *client) issues(ctx context.Context, verb string, request any, each func
 	if err != nil {
 		return c.invalid(verb, err)
 	}
+	const unique = "each issue has an id and an identifier of its own: runs, workspaces and branches belong to them"
 	ids, identifiers := map[string]string{}, map[string]string{}
 	for n, raw := range list {
 		path := fmt.Sprintf("issues[%d]", n)
 		i, err := issue(path, raw)
 		if other, twice := ids[i.ID]; twice && i.ID != "" {
-			return c.invalid(verb, fmt.Errorf("%s.id is %q, as in %s", path, i.ID, other))
+			return c.invalid(verb, &wrong{fmt.Sprintf("%s.id is %q, as in %s", path, i.ID, other), unique})
 		}
 		if other, twice := identifiers[i.Identifier]; twice && i.Identifier != "" {
-			return c.invalid(verb, fmt.Errorf("%s.identifier is %q, as in %s", path, i.Identifier, other))
+			return c.invalid(verb, &wrong{fmt.Sprintf("%s.identifier is %q, as in %s", path, i.Identifier, other), unique})
 		}
 		ids[i.ID], identifiers[i.Identifier] = path, path
 		if err := each(path, i, err); err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // schema returns a part of docs/tracker.schema.json.
@@ -150,9 +148,5 @@ func TestExamplesInTheSchema(t *testing.T) {
 	// Each definition compiles, also those that no other test uses.
 	for _, def := range []string{"candidates.answer", "by-ids.answer", "tool.answer", "comment.list.answer", "comment.post.answer", "comment.edit.answer", "limit"} {
 		schema(t, def)
-	}
-	var _ reconcile.Limited = &RateLimited{}
-	if !slices.Equal(Verbs, []string{"tool", "comment"}) {
-		t.Error(Verbs)
 	}
 }

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,19 +36,19 @@ func (c *client) comments(ctx context.Context, issueID string, since time.Time) 
 		since = since.UTC()
 		request.Since = &since
 	}
-	answer, err := c.ask(ctx, VerbComment, request)
+	answer, err := c.ask(ctx, verbComment, request)
 	if err != nil {
 		return nil, err
 	}
 	list, err := answer.list("comments")
 	if err != nil {
-		return nil, c.invalid(VerbComment, err)
+		return nil, c.invalid(verbComment, err)
 	}
 	found := []reconcile.Comment{}
 	for n, raw := range list {
 		one, err := comment(fmt.Sprintf("comments[%d]", n), raw)
 		if err != nil {
-			return nil, c.invalid(VerbComment, err)
+			return nil, c.invalid(verbComment, err)
 		}
 		if one.CreatedAt.After(since) {
 			found = append(found, one)
@@ -83,20 +82,20 @@ func comment(path string, raw json.RawMessage) (reconcile.Comment, error) {
 }
 
 func (c *client) post(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
-	answer, err := c.ask(ctx, VerbComment, commentRequest{Action: "post", IssueID: issueID, Body: body})
+	answer, err := c.ask(ctx, verbComment, commentRequest{Action: "post", IssueID: issueID, Body: body})
 	if err != nil {
 		return reconcile.Comment{}, err
 	}
 	made, err := comment("comment", answer.fields["comment"])
 	if err != nil {
-		return made, c.invalid(VerbComment, err)
+		return made, c.invalid(verbComment, err)
 	}
 	made.Own = true
 	return made, nil
 }
 
 func (c *client) edit(ctx context.Context, issueID, commentID, body string) error {
-	_, err := c.ask(ctx, VerbComment, commentRequest{Action: "edit", IssueID: issueID, CommentID: commentID, Body: body})
+	_, err := c.ask(ctx, verbComment, commentRequest{Action: "edit", IssueID: issueID, CommentID: commentID, Body: body})
 	return err
 }
 
@@ -133,14 +132,14 @@ func (c *client) updateTool() reconcile.AgentTool {
 			}
 			return c.change(updateName, args, func() (string, *reconcile.Created, error) {
 				request := toolRequest{toolIssue{i.ID, i.Identifier, i.Title, i.State}, updateName, toolUpdate{state}}
-				answer, err := c.ask(ctx, VerbTool, request)
+				answer, err := c.ask(ctx, verbTool, request)
 				if err != nil {
 					return "", nil, err
 				}
 				r := &reader{record: answer}
 				said := r.or("text", i.Identifier+" is now in the state "+state)
 				if r.err != nil {
-					return "", nil, c.invalid(VerbTool, r.err)
+					return "", nil, c.invalid(verbTool, r.err)
 				}
 				return said, nil, nil
 			})
@@ -202,15 +201,16 @@ func (c *client) change(name string, args json.RawMessage, call func() (string, 
 	}
 	answer := reconcile.ToolAnswer{Mutation: &reconcile.Mutation{Fields: []string{name}, Query: name, Variables: args}}
 	text, made, err := call()
-	var known *reconcile.Error
-	if errors.As(err, &known) {
+	if err != nil {
+		known := &reconcile.Error{Code: "command_failed", Message: err.Error()}
+		errors.As(err, &known)
 		answer.Text = refused(known.Code, known.Message).Text
 		return answer
 	}
 	if made != nil {
 		answer.Mutation.Created = []reconcile.Created{*made}
 	}
-	answer.Text, answer.Success, answer.Mutation.Success = cmp.Or(text, "done"), true, true
+	answer.Text, answer.Success, answer.Mutation.Success = text, true, true
 	return answer
 }
 

@@ -94,8 +94,11 @@ func Check(ctx context.Context, t *reconcile.TrackerAdapter, states []string, no
 	c.Issues = len(issues)
 	c.records(issues)
 	c.again(issues)
+	before := len(c.Violations)
 	c.byIDs(issues)
-	c.find(issues)
+	if len(c.Violations) == before { // else Find would show the same again
+		c.find(issues)
+	}
 	c.comments(issues)
 	return c.Report
 }
@@ -158,7 +161,11 @@ func (c *check) records(issues []reconcile.Issue) {
 		}
 		ids[i.ID], identifiers[i.Identifier] = true, i.ID
 		if i.Malformed != "" {
-			c.violated(RuleMalformed, "%s: %s", name, i.Malformed)
+			if strings.Contains(i.Malformed, name) {
+				c.violated(RuleMalformed, "%s", i.Malformed)
+			} else {
+				c.violated(RuleMalformed, "%s (issue %s)", i.Malformed, name)
+			}
 			continue
 		}
 		c.record(name, i)
@@ -270,16 +277,21 @@ func (c *check) byIDs(issues []reconcile.Issue) {
 	}
 	found, ok := read(RuleReads, "all candidates by their ids", asked)
 	for _, i := range issues {
-		if !ok || i.Malformed != "" {
-			continue
+		if ok && i.Malformed == "" {
+			c.same(i, found)
 		}
-		c.same(i, found)
 	}
 	c.full = found
+	if !ok {
+		return
+	}
 	if len(asked) > 0 {
 		mixed, ok := read(RuleUnknownID, "a candidate, twice, and an id that does not exist", []string{UnknownID, asked[0], asked[0]})
 		if _, there := mixed[asked[0]]; ok && !there && found[asked[0]].ID != "" {
 			c.violated(RuleUnknownID, "beside an id that does not exist, %q is missing", asked[0])
+		}
+		if !ok {
+			return
 		}
 	}
 	if none, ok := read(RuleUnknownID, "an id that does not exist", []string{UnknownID}); ok && len(none) > 0 {
@@ -372,7 +384,7 @@ func (c *check) comments(issues []reconcile.Issue) {
 }
 
 func (c *check) commentsSince(i reconcile.Issue, since time.Time) (list []reconcile.Comment, ok bool) {
-	ok = c.call(RuleComments, "the comments of "+called(i), func() (err error) {
+	ok = c.call(RuleReads, "the comments of "+called(i), func() (err error) {
 		list, err = c.t.Comments(c.ctx, i.ID, since)
 		return err
 	})

@@ -193,7 +193,15 @@ func TestViolations(t *testing.T) {
 				return found, nil
 			}
 		}},
-		"an unknown id is an error": {RuleUnknownID, func(_ *reconcile.TrackerAdapter, m *memory) {
+		"no answer by id": {RuleReads, func(a *reconcile.TrackerAdapter, m *memory) {
+			m.byIDs = func([]string) (map[string]reconcile.Issue, error) { return nil, failed }
+			a.Find = func(context.Context, string) (*reconcile.Issue, error) { return nil, failed }
+		}},
+		"no comments": {RuleReads, func(a *reconcile.TrackerAdapter, _ *memory) {
+			a.Comments = func(context.Context, string, time.Time) ([]reconcile.Comment, error) { return nil, failed }
+		}},
+		"an unknown id is an error": {RuleUnknownID, func(a *reconcile.TrackerAdapter, m *memory) {
+			a.Find = func(context.Context, string) (*reconcile.Issue, error) { return nil, failed }
 			m.byIDs = func(ids []string) (map[string]reconcile.Issue, error) {
 				if slices.Contains(ids, UnknownID) {
 					return nil, failed
@@ -227,14 +235,20 @@ func TestViolations(t *testing.T) {
 			if len(r.Violations) == 0 {
 				t.Fatal("no violation")
 			}
-			seen := []string{}
+			seen, errs := []string{}, 0
 			for _, v := range r.Violations {
+				if v.Err != nil {
+					errs++
+				}
 				if seen = append(seen, v.Rule); v.Message == "" || v.Why == "" {
 					t.Errorf("unexplained: %+v", v)
 				}
 				if !slices.Contains(strings.Fields(c.rules), v.Rule) {
 					t.Errorf("%+v", v)
 				}
+			}
+			if errs > 1 && c.rules != RuleFind {
+				t.Errorf("the same error %d times", errs)
 			}
 			for _, rule := range strings.Fields(c.rules) {
 				if !slices.Contains(seen, rule) {

@@ -49,12 +49,17 @@ func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 		Violations: append([]contract.Violation{}, found.Violations...),
 	}
 	for _, v := range found.Violations {
-		known := &reconcile.Error{Code: "tracker_contract", Message: v.Rule + ": " + v.Message, Hint: v.Why}
+		shown := &reconcile.Error{Code: "tracker_contract", Message: v.Rule + ": " + v.Message, Hint: v.Why}
 		r.code = max(r.code, exit.Failed)
+		var known *reconcile.Error
 		if errors.As(v.Err, &known) {
 			r.code = max(r.code, exit.Code(known))
+			shown.Hint += "; " + known.Hint
 		}
-		p.Env.PrintError(known)
+		if known != nil && v.Rule == contract.RuleReads {
+			shown = known
+		}
+		p.Env.PrintError(shown)
 	}
 	return r, nil
 }
