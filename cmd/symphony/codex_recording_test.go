@@ -361,6 +361,10 @@ func (t *tidier) text(key, s string) string {
 	case key == "serverName" && s == t.host:
 		return "HOST"
 	}
+	cut := ""
+	if len(s) > 10*longest { // the patterns take seconds for a message of megabytes
+		s, cut = s[:2*longest], s[2*longest:]
+	}
 	s = t.fixed.Replace(s)
 	s = uuidPattern.ReplaceAllStringFunc(s, func(id string) string {
 		if t.ids[id] == "" {
@@ -379,7 +383,7 @@ func (t *tidier) text(key, s string) string {
 		return "DAY"
 	})
 	if len(s) > longest {
-		s = fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:longest], ""), len(s))
+		s = fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:longest], ""), len(s)+len(cut))
 	}
 	return s
 }
