@@ -73,14 +73,14 @@ func TestFields(t *testing.T) {
 			"Say hello.\r\n<!-- SECTION:DESCRIPTION:END -->\r\n\r\n## Comments\r\n\r\n" +
 			"<!-- COMMENTS:BEGIN -->\r\nauthor: @kim\r\ncreated: 2026-03-01 12:30\r\n---\r\nHello.\r\n---\r\n<!-- COMMENTS:END -->\r\n",
 	})
-	found := test.Must(a.ByIDs(t.Context(), []string{"no id", "B-2"}))
-	one, two := found["no id"], found["B-2"]
+	found := test.Must(a.ByIDs(t.Context(), []string{"no-id", "B-2"}))
+	one, two := found["no-id"], found["B-2"]
 	test.Equal(t, "file without an id",
 		[]any{
 			one.Identifier, one.Title, one.State, *one.Priority, one.Labels, one.Assignee.ID, one.CreatedAt.Format(time.RFC3339),
 			one.Description == nil,
 		},
-		[]any{"no id", "2026", "to do", 4, []string{"docs", "ui"}, "kim", "2026-03-01T12:30:00Z", true})
+		[]any{"no-id", "2026", "to do", 4, []string{"docs", "ui"}, "kim", "2026-03-01T12:30:00Z", true})
 	b, gone, active := "B-2", "gone", "In Progress"
 	test.Equal(t, "blockers", one.BlockedBy, []reconcile.BlockerRef{{ID: &b, Identifier: &b, State: &active}, {ID: &gone, Identifier: &gone}})
 	test.Equal(t, "file of Windows",
@@ -94,9 +94,22 @@ func TestFields(t *testing.T) {
 			"kim", "## Description\n\nSay hello.", "2026-03-01T12:30:00Z",
 			filepath.Join(dir, "b.md"),
 		})
-	for _, ref := range []string{"b-2", "B-2", "b", "b.md"} {
+	for _, ref := range []string{"b-2", "B-2", "B 2", "b", "b.md"} {
 		if i, err := a.Find(t.Context(), ref); err != nil || i.ID != "B-2" {
 			t.Errorf("find %q: %v, %v", ref, i, err)
+		}
+	}
+}
+
+// An id becomes a part of the name of a branch and of a directory.
+func TestIDs(t *testing.T) {
+	for written, want := range map[string]string{
+		"TASK-1.2": "TASK-1.2", "Fix the 'login'/page": "Fix-the-login-page", "ÄÖ_1": "ÄÖ_1", "../../etc/passwd": "etc-passwd",
+		"-w": "w", "x..y": "x-y", "x.lock": "x", "@{-1}": "1", "...": "-", strings.Repeat("x", 600): strings.Repeat("x", 120),
+	} {
+		a, _ := folder(t, map[string]string{"a.md": "---\nid: \"" + written + "\"\ntitle: A\nstatus: To Do\n---\n"})
+		if i, err := a.Find(t.Context(), written); err != nil || i.ID != want {
+			t.Errorf("%s: %v, %v", written, i, err)
 		}
 	}
 }
@@ -142,7 +155,7 @@ func TestUnusableFiles(t *testing.T) {
 		"MAP":    "map.md:3: title is no text",
 		"TWICE":  "twice.md:5: status is there twice",
 		"FRONT":  "front.md:1: the front matter is larger than 64 KiB",
-		"na??me": "",
+		"na-me":  "",
 		"same":   "one.md: two.md has the same id, SAME",
 		"HUGE":   "huge.md:1: the file is larger than 1 MiB",
 		"link":   "link.md: a symbolic link, which is not followed",

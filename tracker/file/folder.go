@@ -28,7 +28,7 @@ type folder struct {
 	unreadable error // of the first file that could not be read; nil if there is none
 }
 
-// byID returns the record with an id in any case; nil if there is none.
+// byID returns the record with an id in any case, as it is in the file or as symphony writes it; nil if there is none.
 func (f *folder) byID(id string) *record {
 	id = key(id)
 	if r := f.ids[id]; r != nil {
@@ -37,7 +37,7 @@ func (f *folder) byID(id string) *record {
 	return f.finished()[id]
 }
 
-func key(id string) string { return strings.ToLower(strings.TrimSpace(id)) }
+func key(id string) string { return strings.ToLower(identity(id).ID) }
 
 // read reads the folder.
 func (t *tracker) read() (*folder, error) {

@@ -2,13 +2,13 @@ package file
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -31,16 +31,14 @@ type record struct {
 // span is a part of a file, in bytes.
 type span struct{ start, end int }
 
-// identity returns an issue with an id. A file's name can be any bytes.
+// identity returns an issue whose id is fit for the name of a branch and for a command line.
 func identity(id string) reconcile.Issue {
-	id = strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) {
-			return '?'
-		}
-		return c
-	}, strings.ToValidUTF8(id, "?"))
+	id = text.Within(unfit.ReplaceAllString(id, "-"), 120)
+	id = cmp.Or(strings.Trim(id, ".-"), "-")
 	return reconcile.Issue{ID: id, Identifier: id}
 }
+
+var unfit = regexp.MustCompile(`[^\pL\pM\pN_.-]+|\.\.+|\.lock$`)
 
 // fence is the line before and after the front matter.
 const fence = "---"
