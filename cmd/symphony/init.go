@@ -14,7 +14,7 @@ func initCommand(w *term.Env) *cli.Command {
 	flags := workflowFlags(
 		&cli.StringFlag{Name: "tracker", Usage: "the `KIND` of tracker: " + strings.Join(trackers, ", "), DefaultText: trackers[0]},
 		&cli.StringFlag{Name: "example", Usage: "`NAME` of the example to start from: " + strings.Join(setup.ExampleNames, ", "), DefaultText: setup.ExampleNames[0]},
-		&cli.StringFlag{Name: "path", Usage: "with --tracker file the `DIRECTORY` of the issues", DefaultText: setup.DefaultPath},
+		&cli.StringFlag{Name: "path", Usage: "with --tracker file the `DIRECTORY` of the issues", DefaultText: setup.DefaultPath + ", or that of Backlog.md"},
 		&cli.StringFlag{Name: "key-file", Usage: "read the key of Linear or the token of GitHub from `FILE`; - is stdin"},
 		&cli.StringFlag{Name: "project", Usage: "address (`URL`) or slug id of the Linear project; OWNER/NAME of the repository with the issues on GitHub"},
 		&cli.StringFlag{Name: "repository", Usage: "`URL` of the git repository; with --example worktree the directory of a local one"},
@@ -31,7 +31,7 @@ func initCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("init", "[WORKFLOW]"),
 		Description: `With --tracker file the issues are Markdown files in a folder. It needs no key and no network, and asks
 nothing: it makes the folder with a first issue, takes the git repository in which it is run, and delivers the
-work to branches of that repository.
+work to branches of that repository. In a project of Backlog.md it takes the folder backlog/tasks and its statuses.
 
 With --tracker linear it asks for the Linear key on a terminal, checks it, lists the projects, and proposes the rest.
 Without a terminal it needs --project, --repository, and a key: from --key-file, from the environment

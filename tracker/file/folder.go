@@ -221,3 +221,22 @@ func readSettings(path string) (s settings) {
 	}
 	return s
 }
+
+// States returns the states that Backlog.md's configuration defines for a folder, in their order; none if there is no configuration.
+func States(path string) (list []reconcile.TrackerState) {
+	s := readSettings(path)
+	waiting := max(0, slices.Index(s.Statuses, s.DefaultStatus))
+	for i, name := range s.Statuses {
+		state := reconcile.TrackerState{Name: name}
+		switch ended := []string{"done", "closed", "canceled", "cancelled", "duplicate"}; {
+		case i == len(s.Statuses)-1, slices.Contains(ended, strings.ToLower(name)):
+			state.Kind = reconcile.StateEnded
+		case i == waiting:
+			state.Kind = reconcile.StateWaiting
+		case i > waiting:
+			state.Kind = reconcile.StateStarted
+		}
+		list = append(list, state)
+	}
+	return list
+}

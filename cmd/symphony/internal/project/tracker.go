@@ -95,6 +95,9 @@ func TrackerSetup(kind string) reconcile.TrackerSetup {
 	return linear.Setup()
 }
 
+// FolderStates returns the states that a folder of issues defines, in their order; none if an issue there can have any state.
+func FolderStates(dir string) []reconcile.TrackerState { return file.States(dir) }
+
 // WarnTo writes warnings to a log.
 func WarnTo(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }
 

@@ -3,8 +3,10 @@ package setup
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -19,8 +21,11 @@ var fileKind = kind{
 	write: (*starter).writeFolder, summary: (*starter).fileSummary,
 }
 
-// DefaultPath is the folder of the issues, below that of the workflow.
-const DefaultPath = "issues"
+// The folder of the issues, below that of the workflow: that of Backlog.md if it exists.
+const (
+	DefaultPath = "issues"
+	backlogPath = "backlog/tasks"
+)
 
 // The first issue fits any repository, so that it can be run as it is.
 const (
@@ -40,7 +45,14 @@ func (s *starter) checkFile() error {
 	if s.options.Label != "" {
 		s.answers.Labels = []string{strings.TrimSpace(s.options.Label)}
 	}
+	dir := filepath.Dir(s.p.Path)
 	s.answers.Path = filepath.Clean(s.expand(cmp.Or(s.options.Path, DefaultPath)))
+	if s.options.Path == "" && exists(filepath.Join(dir, backlogPath)) {
+		s.answers.Path = backlogPath
+	}
+	if s.folder = s.answers.Path; !filepath.IsAbs(s.folder) {
+		s.folder = filepath.Join(dir, s.folder)
+	}
 	return nil
 }
 
@@ -59,30 +71,50 @@ func (s *starter) findFolder(ctx context.Context) error {
 			s.options.Repository = cmp.Or(s.git(ctx, dir, "remote", "get-url", "origin"), s.options.Repository)
 		}
 	}
-	board := reconcile.TrackerBoard{States: []reconcile.TrackerState{
-		{Name: "To Do", Kind: reconcile.StateWaiting},
-		{Name: "Todo", Kind: reconcile.StateWaiting},
-		{Name: "In Progress", Kind: reconcile.StateStarted},
-		{Name: "Human Review", Kind: reconcile.StateStarted},
-	}}
-	for _, name := range []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"} {
-		board.States = append(board.States, reconcile.TrackerState{Name: name, Kind: reconcile.StateEnded})
+	s.project.Name = strings.TrimSuffix(filepath.Base(s.options.Repository), ".git")
+	s.project.States = slices.Clone(project.FolderStates(s.folder))
+	if s.project.States == nil {
+		s.project.States = plainStates()
+		if s.options.ActiveStates == "" && s.answers.Example != reviewExample {
+			s.options.ActiveStates = "To Do, Todo, In Progress"
+		}
 	}
-	add := func(name string, kind reconcile.StateKind) { // in a folder every state exists that an issue has
-		if _, known := board.State(name); !known && strings.TrimSpace(name) != "" {
-			board.States = append(board.States, reconcile.TrackerState{Name: strings.TrimSpace(name), Kind: kind})
+	s.addStates()
+	return nil
+}
+
+// plainStates are the states of a folder that defines none.
+func plainStates() (list []reconcile.TrackerState) {
+	for _, of := range []struct {
+		kind  reconcile.StateKind
+		names string
+	}{
+		{reconcile.StateWaiting, "To Do,Todo"},
+		{reconcile.StateStarted, "In Progress"},
+		{reconcile.StateEnded, "Done,Closed,Canceled,Cancelled,Duplicate"},
+	} {
+		for name := range strings.SplitSeq(of.names, ",") {
+			list = append(list, reconcile.TrackerState{Name: name, Kind: of.kind})
+		}
+	}
+	return list
+}
+
+// addStates adds the states that flags name, because an issue in a file can have any, and one for review if there is none.
+func (s *starter) addStates() {
+	add := func(name string, kind reconcile.StateKind) {
+		name = strings.TrimSpace(name)
+		if _, known := s.project.State(name); !known && name != "" {
+			s.project.States = append(s.project.States, reconcile.TrackerState{Name: name, Kind: kind})
 		}
 	}
 	for i, name := range strings.Split(s.options.ActiveStates, ",") {
 		add(name, []reconcile.StateKind{reconcile.StateWaiting, reconcile.StateStarted}[min(i, 1)])
 	}
 	add(s.options.ReviewState, reconcile.StateStarted)
-	if s.options.ActiveStates == "" && s.answers.Example != reviewExample {
-		s.options.ActiveStates = "To Do, Todo, In Progress"
+	if !slices.ContainsFunc(s.project.States, func(state reconcile.TrackerState) bool { return partOf(state) == "review" }) {
+		add("Human Review", reconcile.StateStarted)
 	}
-	board.Name = strings.TrimSuffix(filepath.Base(s.options.Repository), ".git")
-	s.project = board
-	return nil
 }
 
 // writeFolder creates the folder if there is none, and a first issue if there is no file in it.
@@ -91,7 +123,7 @@ func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error
 	if err != nil {
 		return nothing, err
 	}
-	dir, made := cfg.Tracker.Folder, !exists(cfg.Tracker.Folder)
+	dir, made := s.folder, !exists(s.folder)
 	undo = func() error {
 		switch {
 		case made:
@@ -130,9 +162,19 @@ func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error
 }
 
 func (s *starter) fileSummary() (lines []string, issue string, more map[string]any) {
-	lines = []string{"wrote " + s.p.Path, "the issues are in " + s.written.Env.Absolute(s.answers.Path), "", "Next:"}
+	lines = []string{"wrote " + s.p.Path, "the issues are in " + s.folder}
 	if s.firstPath != "" {
-		lines = []string{"wrote " + s.p.Path, "wrote " + s.firstPath, "", "Say in that file what you want done, then run:"}
+		lines[1] = "wrote " + s.firstPath
 	}
-	return lines, cmp.Or(s.first, "ISSUE"), map[string]any{"path": s.answers.Path}
+	defined := reconcile.TrackerBoard{States: project.FolderStates(s.folder)}
+	for _, name := range append(slices.Clone(s.answers.Active), s.answers.Review) {
+		if _, known := defined.State(name); !known && defined.States != nil {
+			lines = append(lines, fmt.Sprintf("%q is no status of Backlog.md yet: add it to statuses in its configuration, so that backlog can set it", name))
+		}
+	}
+	next := "Next:"
+	if s.firstPath != "" {
+		next = "Say in that file what you want done, then run:"
+	}
+	return append(lines, "", next), cmp.Or(s.first, "ISSUE"), map[string]any{"path": s.answers.Path}
 }

@@ -84,11 +84,7 @@ func (s *starter) githubSummary() (lines []string, issue string, more map[string
 	if s.keyFromGh {
 		token = fmt.Sprintf("the token is that of gh; for scheduled passes that gh gives none, put %s=… into %s (mode 0600)", s.keyVars[0], s.keyPath())
 	}
-	todo := "Set the label %q on an issue there, then run:"
-	if !s.project.HasLabel {
-		todo = "Create the label %q there, set it on an issue, then run:"
-	}
 	return []string{
-		"wrote " + s.p.Path + ", for the issues of " + s.project.Name, token, "", fmt.Sprintf(todo, s.answers.Labels[0]),
+		"wrote " + s.p.Path + ", for the issues of " + s.project.Name, token, "", s.labelTask(s.project.Name),
 	}, "GH-1", map[string]any{"environment_file": s.keyPath(), "repository": s.project.Name, "label_exists": s.project.HasLabel}
 }

@@ -237,13 +237,9 @@ func (s *starter) writeKey(context.Context) (undo func() error, err error) {
 }
 
 func (s *starter) linearSummary() (lines []string, issue string, more map[string]any) {
-	todo := "Set the label %q on an issue in %s, then run:"
-	if !s.project.HasLabel {
-		todo = "Create the label %q in %s, set it on an issue, then run:"
-	}
 	return []string{
 		"wrote " + s.p.Path + ", for the project " + s.project.Name, "the key is in " + s.keyPath(), "",
-		fmt.Sprintf(todo, s.answers.Labels[0], s.tracker.Name),
+		s.labelTask(s.tracker.Name),
 	}, cmp.Or(s.project.IssuePrefix, "ABC") + "-1", map[string]any{
 		"environment_file": s.keyPath(), "project_slug": s.project.Slug, "label_exists": s.project.HasLabel,
 	}

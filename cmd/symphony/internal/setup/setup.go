@@ -70,6 +70,7 @@ type starter struct {
 	project     reconcile.TrackerBoard   // the chosen project
 	answers     answers
 	written     *project.Project // with the workflow that will be written
+	folder      string           // the absolute path of the issues, for --tracker file
 	firstPath   string           // of the issue that was written; empty if the folder has issues
 	first       string           // the identifier of an issue that can be run; empty for none
 }
@@ -234,4 +235,13 @@ func (s *starter) report() {
 		fmt.Fprintln(w.Stdout, term.Visible(line))
 	}
 	fmt.Fprintf(w.Stdout, "\n  %s\n", text.VisibleLines(strings.Join(next, "\n  ")))
+}
+
+// labelTask says how an issue gets the label that agents need. where is the tracker or a part of it.
+func (s *starter) labelTask(where string) string {
+	task := "Set the label %q on an issue in %s, then run:"
+	if !s.project.HasLabel {
+		task = "Create the label %q in %s, set it on an issue, then run:"
+	}
+	return fmt.Sprintf(task, s.answers.Labels[0], where)
 }
