@@ -80,6 +80,14 @@ func report(b *testing.B, measure func() []metric) {
 	}
 }
 
+// unlessShort returns the first number, or with -short the second.
+func unlessShort(full, short int) int {
+	if testing.Short() {
+		return short
+	}
+	return full
+}
+
 func median(values []float64) float64 {
 	values = slices.Sorted(slices.Values(values))
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
@@ -98,10 +106,7 @@ func BenchmarkIdle(b *testing.B) {
 	pause(time.Second)
 	left := len(get(stage.Processes(p.Dir, ""))) + len(p.takeRequests())
 	file, database := p.writeRequests(bodies), p.copyDatabase()
-	pairs := 60
-	if testing.Short() {
-		pairs = 20
-	}
+	pairs := unlessShort(60, 8)
 	report(b, func() []metric {
 		var passes, others samples
 		for n := range 2 * pairs {
@@ -121,25 +126,22 @@ func BenchmarkIdle(b *testing.B) {
 // BenchmarkClaims compares a pass over claims and as many candidates, all of which have changed, with a program that fetches the
 // same pages, decodes them with encoding/json and writes as many rows. The exponent describes the growth of the CPU time.
 func BenchmarkClaims(b *testing.B) {
-	few, many := 1000, 10_000
-	if testing.Short() {
-		few, many = 500, 2000
-	}
+	few, many := unlessShort(1000, 500), unlessShort(10_000, 2000)
 	report(b, func() []metric {
-		small, _ := passesOver(b, few, 5)
-		large, others := passesOver(b, many, 3)
+		small, _ := passesOver(b, few, unlessShort(5, 3))
+		large, others := passesOver(b, many, unlessShort(3, 2))
 		exponent := math.Log(median(large.cpu())/median(small.cpu())) / math.Log(float64(many)/float64(few))
 		return append(against(large.cpu(), others.cpu(), "CPU", 2.5),
 			metric{large.peakMB(), "peak-MB", 150}, metric{exponent, "exponent", 1.05})
 	})
 }
 
-func passesOver(b *testing.B, count, repeats int) (passes, others samples) {
+func passesOver(b *testing.B, count, passCount int) (passes, others samples) {
 	p := newProject(b, 10)
 	p.quietTick() // creates the database
 	p.addClaims(count)
 	database := p.copyDatabase()
-	for version := range repeats {
+	for version := range passCount {
 		p.setIssues(count, version, "")
 		p.takeRequests()
 		passes = append(passes, p.quietTick())
@@ -185,7 +187,7 @@ func BenchmarkCommands(b *testing.B) {
 		b.Run(args[0], func(b *testing.B) {
 			report(b, func() []metric {
 				var commands, others samples
-				for range 9 {
+				for range unlessShort(9, 3) {
 					commands = append(commands, p.symphony(args...))
 					others = append(others, p.baseline(append([]string{"rows", p.Database()}, c.queries...)...))
 				}

@@ -25,7 +25,7 @@ func BenchmarkBurst(b *testing.B) {
 	const agents = 10
 	report(b, func() []metric {
 		var passes, shells []float64
-		for range 5 {
+		for range unlessShort(5, 2) {
 			p := newProject(b, agents)
 			p.quietTick() // creates the database
 			passes = append(passes, p.startAgents(agents).Seconds())
@@ -100,10 +100,7 @@ func (p *project) startShells(agents int) time.Duration {
 // write the same heartbeats to the same database at the same time.
 func BenchmarkWorkers(b *testing.B) {
 	const count = 50
-	duration := 30 * time.Second
-	if testing.Short() {
-		duration = 10 * time.Second
-	}
+	duration := time.Duration(unlessShort(30, 5)) * time.Second
 	report(b, func() []metric {
 		p := newProject(b, count)
 		p.startAgents(count)
