@@ -34,8 +34,8 @@ func (r *reader) trackerCommand(f field) {
 				"let the program read the variable SYMPHONY_TRACKER_API_KEY")
 		}
 	}
-	written := strings.Join(command, " ")
-	r.place(f, written, "command "+filepath.Dir(r.src.Path)+" "+written)
+	// The program and its arguments may change without becoming another project, whose claims and workspaces would be foreign.
+	r.place(f, strings.Join(command, " "), "command "+r.src.Path)
 }
 
 func (r *reader) trackerVerbs(f field) {
