@@ -124,7 +124,8 @@ type graphIssue struct {
 
 // boardItem is the place of an issue on a board.
 type boardItem struct {
-	Archived bool `json:"isArchived"`
+	ID       json.Number `json:"fullDatabaseId"` // in quotes
+	Archived bool        `json:"isArchived"`
 	Project  struct {
 		URL string `json:"url"`
 	} `json:"project"`
@@ -258,7 +259,10 @@ func (c *Client) issue(r record, me string) reconcile.Issue {
 	}
 	issue.Assignee = c.assignee(r.Assignees, me)
 	if c.o.Project != "" {
-		issue.Elsewhere, issue.Archived = r.item == nil, r.item != nil && r.item.Archived
+		issue.Elsewhere = r.item == nil
+	}
+	if r.item != nil {
+		issue.Archived, issue.NativeRef["item"] = r.item.Archived, r.item.ID.String()
 	}
 	return issue
 }

@@ -1,6 +1,7 @@
 package github
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -47,11 +48,14 @@ var changes = []rule{
 	{methods: "POST", path: "pulls/#/reviews/#/events", text: "body"},
 }
 
-// boardChanges are what the tool may change on the board of tracker.provider.project.
-var boardChanges = []rule{
-	{methods: "POST", path: "items"},
-	{methods: "PATCH", path: "items/#"},
+// onBoard are all calls that the tool may make on the board of tracker.provider.project: the item must be that of the run's issue,
+// because a board may have issues of other repositories.
+var onBoard = []rule{
+	{methods: "GET", path: "fields"},
+	{methods: "GET PATCH", path: itemRule},
 }
+
+const itemRule = "items/#"
 
 // target is a path that the rules allow.
 type target struct {
@@ -77,7 +81,7 @@ func (c *Client) target(issue reconcile.Issue, method, written string) (target, 
 	for _, base := range []struct {
 		path, sent string
 		rules      []rule
-	}{{"/repos/" + repo, "/repos/" + now, changes}, {"/repos/" + now, "/repos/" + now, changes}, {board, board, boardChanges}} {
+	}{{"/repos/" + repo, "/repos/" + now, changes}, {"/repos/" + now, "/repos/" + now, changes}, {board, board, onBoard}} {
 		root := strings.Split(base.path, "/")[1:]
 		if len(root) == 0 || len(parts) < len(root) || !strings.EqualFold(strings.Join(parts[:len(root)], "/"), base.path[1:]) {
 			continue
@@ -90,18 +94,19 @@ func (c *Client) target(issue reconcile.Issue, method, written string) (target, 
 		for _, part := range rest {
 			t.escaped += "/" + url.PathEscape(part)
 		}
-		return t.allowed(method, rest, base.rules)
+		t, err = t.allowed(method, rest, base.rules)
+		if own := fmt.Sprint("items/", issue.NativeRef["item"]); t.repo == "" && (err != nil || t.rule == itemRule && strings.Join(rest, "/") != own) {
+			return t, refusal("path_refused", "on the board only GET of "+board+"/fields, and GET and PATCH of "+board+"/"+own+
+				" are allowed, the item of this run's issue")
+		}
+		return t, err
 	}
-	places := "/repos/" + now
-	if board != "" {
-		places += " and " + board
-	}
-	return target{}, refusal("path_refused", "only paths below "+places+" are allowed, the place of this run's issue")
+	return target{}, refusal("path_refused", "only paths below /repos/"+now+" are allowed, the repository of this run's issue")
 }
 
 // allowed completes the target with the rule for it.
 func (t target) allowed(method string, rest []string, rules []rule) (target, error) {
-	if method == http.MethodGet {
+	if method == http.MethodGet && t.repo != "" {
 		if secret(rest) {
 			return t, refusal("path_refused", t.path+" may contain secrets and is not read for agents")
 		}

@@ -33,17 +33,22 @@ const (
 )
 
 // Tool returns the agent's tool github_api. The token stays in this process. The tool is restricted to the repository of the run's
-// issue and, if the workflow names one, to the board; rules.go says to what there.
+// issue and, if the workflow names a board, to the issue's item there; rules.go says to what.
 func Tool(c *Client) reconcile.AgentTool {
 	t := &tool{c: c}
 	methods, use := `["GET", "POST", "PATCH", "PUT", "DELETE"]`, "read the repository, comment, and change issues, labels and pull requests"
 	if c.o.ReadOnly {
 		methods, use = `["GET"]`, "read the repository (changes are refused in this project)"
 	}
+	places := "Only paths below /repos/OWNER/NAME of the issue's repository are allowed"
+	if board := boardOf(c.o.Project); board != "" {
+		places += ", and of the board GET " + board + "/fields and GET or PATCH " + board + "/items/ITEM, with the item of the issue: GET " + board +
+			"/items says which that is"
+	}
 	return reconcile.AgentTool{
 		Name: "github_api",
 		Description: "Send one request to GitHub's REST API with the workflow's own credentials. Use it to " + use +
-			". Only paths below /repos/OWNER/NAME of the issue's repository are allowed. " +
+			". " + places + ". " +
 			`Example: {"method": "GET", "path": "/repos/acme/shop/issues/12/comments", "params": {"per_page": 50}}`,
 		InputSchema: json.RawMessage(`{
   "type": "object",
@@ -52,7 +57,7 @@ func Tool(c *Client) reconcile.AgentTool {
   "properties": {
     "method": {"type": "string", "enum": ` + methods + `},
     "path": {"type": "string", "description": "A path that begins with /repos/OWNER/NAME, without a query."},
-    "params": {"type": ["object", "null"], "additionalProperties": true, "description": "The query: names and values."},
+    "params": {"type": ["object", "null"], "additionalProperties": true, "description": "The query of a GET: names and values."},
     "body": {"description": "The JSON body of a change."}
   }
 }`),
@@ -86,7 +91,7 @@ func (t *tool) call(ctx context.Context, issue reconcile.Issue, args json.RawMes
 			return t.refused(err)
 		}
 	}
-	done := &reconcile.Mutation{Fields: []string{in.method + " " + in.target.path}, Query: in.params.Encode(), Variables: in.body}
+	done := &reconcile.Mutation{Fields: []string{in.method + " " + in.target.path}, Variables: in.body}
 	a, err := t.send(ctx, in, maxToolAnswer)
 	answer := t.answer(a, warnOfRepeating(err))
 	if done.Success = answer.Success; done.Success {
@@ -123,6 +128,9 @@ func (t *tool) read(issue reconcile.Issue, args json.RawMessage) (in toolCall, e
 	if t.c.o.ReadOnly {
 		return in, refusal("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so "+in.method+" "+in.target.path+
 			" was not sent; say in your last message what should be changed")
+	}
+	if len(in.params) > 0 { // GitHub's changes have none, and a text there would escape the marker
+		return in, refusal("invalid_input", "params are for GET: put what "+in.method+" changes into body")
 	}
 	if body := bytes.TrimSpace(written.Body); len(body) > 0 && string(body) != "null" {
 		in.body = body
@@ -225,7 +233,12 @@ func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 	var existing struct {
 		Body string `json:"body"`
 	}
-	if a.status == http.StatusOK && (json.Unmarshal(a.body, &existing) != nil || !strings.Contains(existing.Body, agentMarker)) {
+	text, isAgents := "", false
+	if json.Unmarshal(a.body, &existing) == nil {
+		text, isAgents = strings.CutSuffix(strings.TrimSpace(existing.Body), agentMarker)
+	}
+	// A request that symphony has posted may quote the agent's marker.
+	if a.status == http.StatusOK && (!isAgents || strings.Contains(text, ownMarker)) {
 		return refusal("mutation_refused", "only comments and reviews that were written with this tool can be changed or deleted")
 	}
 	return nil // GitHub says that there is none
