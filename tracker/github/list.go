@@ -290,7 +290,7 @@ func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[st
 	if first {
 		next.At = c.now().UTC()
 	}
-	oldest := c.now()
+	complete := len(entries) < perPage // or if one is older than the mark
 	changes := make([]record, 0, len(entries))
 	for _, entry := range entries {
 		r := fromREST(repo, entry)
@@ -298,11 +298,9 @@ func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[st
 		if r.Updated.After(next.Mark) {
 			next.Mark = r.Updated
 		}
-		if !r.Updated.IsZero() && r.Updated.Before(oldest) {
-			oldest = r.Updated
-		}
+		complete = complete || !r.Updated.IsZero() && r.Updated.Before(p.Mark)
 	}
-	if len(entries) >= perPage && (first || !oldest.Before(p.Mark)) {
+	if !complete {
 		more, _, err := c.all(ctx, repo, !first, p.Mark)
 		if err != nil {
 			return nil, err
