@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -135,15 +136,18 @@ func (r *reader) repositoryToken(f field) {
 	}
 }
 
-// pullRequests finds the API and the repository there that pull requests are opened in.
+// pullRequests finds the API and the repository there that pull requests are opened in, and the token, which git's credential helpers
+// may use in any case.
 func (r *reader) pullRequests() {
-	repository := &r.cfg.Repository
+	repository, tracker := &r.cfg.Repository, r.cfg.Tracker
+	api, name := OnGitHub(repository.URL)
+	if r.tracker.name == "github" && repository.TokenVar == "" && sameAPI(cmp.Or(repository.API, api), tracker.Endpoint) {
+		repository.Token, repository.TokenVar = tracker.APIKey, r.cfg.KeyVar
+	}
 	if !repository.OpensPullRequests() {
 		r.warnKey("repository.api", "no effect without repository.deliver: pull-request")
-		r.warnKey("repository.token", "no effect without repository.deliver: pull-request")
 		return
 	}
-	api, name := OnGitHub(repository.URL)
 	f := r.field("repository.deliver")
 	switch {
 	case repository.API != "":
@@ -151,10 +155,6 @@ func (r *reader) pullRequests() {
 		r.invalid(f, "the repository is not on GitHub", "write deliver: branch, or the address of GitHub's API in repository.api")
 	default:
 		repository.API = api
-	}
-	tracker := r.cfg.Tracker
-	if r.tracker.name == "github" && repository.TokenVar == "" && sameAPI(repository.API, tracker.Endpoint) {
-		repository.Token, repository.TokenVar = tracker.APIKey, r.cfg.KeyVar
 	}
 	if repository.OwnerName = name; name == "" {
 		r.invalid(f, "repository.url does not end with the owner and the name of a repository", "write deliver: branch, or such an address")

@@ -57,6 +57,9 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 		"if said=$(git ls-remote --exit-code -- "+term.ShellQuote(repository.URL)+" "+term.ShellQuote(ref)+" 2>&1); then echo found\n"+
 		`else grep -v '^Warning: ' <<< "$said"; fi`)
 	hint := "correct repository.url or repository.base, or see what is wrong with git ls-remote " + repository.URL
+	if strings.Contains(answer, "could not read Username") {
+		hint = "git has no password for it: run gh auth setup-git, or configure another credential helper"
+	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fail("repository_unavailable: "+repository.URL+" does not answer", hint)

@@ -101,8 +101,9 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		KeepGitConfig: cfg.Agent.KeepGitConfig, ResumeThread: cfg.Agent.ResumeThread, KeepRemoved: cfg.Workspace.KeepRemoved,
 	}
 	if r := cfg.Repository; r.OpensPullRequests() {
-		c.Repository.GitHub = host.GitHub{API: r.API, Repository: r.OwnerName, Token: r.Token.Reveal(), TokenVar: r.TokenVar}
+		c.Repository.GitHub = host.GitHub{API: r.API, Repository: r.OwnerName}
 	}
+	c.Repository.GitHub.Token, c.Repository.GitHub.TokenVar = cfg.Repository.Token.Reveal(), cfg.Repository.TokenVar
 	for hook, line := range cfg.HookLines {
 		c.Hooks.Where[hook] = fmt.Sprintf("%s:%d", cfg.FileName, line)
 	}
