@@ -144,8 +144,8 @@ func TestMalformedCandidates(t *testing.T) {
 	})
 }
 
-func TestExamplesInTheSchema(t *testing.T) {
-	// Each definition compiles, also those that no other test uses.
+// Each definition compiles, also those that no other test uses.
+func TestDefinitionsOfTheSchema(t *testing.T) {
 	for _, def := range []string{"candidates.answer", "by-ids.answer", "tool.answer", "comment.list.answer", "comment.post.answer", "comment.edit.answer", "limit"} {
 		schema(t, def)
 	}
