@@ -97,6 +97,14 @@ func (r *reader) gitHubStates() {
 		return
 	}
 	r.warnKey("tracker.provider.status_field", "no effect without provider.project")
+	r.cfg.Tracker.NamedStates = append(r.cfg.Tracker.NamedStates, t.GitHub.StateLabels...)
+	if _, set := r.lines["tracker.active_states"]; !set {
+		for _, label := range t.GitHub.StateLabels {
+			if slices.Contains([]string{"todo", "to do", "in progress"}, reconcile.NormalizeState(label)) {
+				r.warnKey("tracker.provider.state_labels", "agents leave issues in the state "+strconv.Quote(label)+" alone: add it to tracker.active_states")
+			}
+		}
+	}
 	possible := append([]string{"open", "closed"}, t.GitHub.StateLabels...)
 	for _, key := range []string{"tracker.active_states", "tracker.terminal_states"} {
 		states := r.cfg.Policy.ActiveStates

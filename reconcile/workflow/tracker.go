@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // tracker says what the keys below tracker mean for one kind of tracker.
@@ -47,7 +49,6 @@ func TrackerKinds() (names []string) {
 
 func (r *reader) kind(f field) {
 	kinds := TrackerKinds()
-	hint := "write `kind: linear` under `tracker:` in the front matter"
 	kind := &r.cfg.Tracker.Kind
 	*kind = strings.ToLower(*kind)
 	first, _, _ := strings.Cut(r.src.Body, "\n")
@@ -60,9 +61,13 @@ func (r *reader) kind(f field) {
 	case f.node == nil && r.src.FrontMatter == nil && strings.TrimSpace(first) == "---":
 		r.fail(CodeTrackerKind, f, "missing, because the file has no front matter", "the file must begin with the line of ---")
 	case f.node == nil:
-		r.fail(CodeTrackerKind, f, "missing", hint)
+		r.fail(CodeTrackerKind, f, "missing; there is "+strings.Join(kinds, ", "), "write `kind: file` or another of them below `tracker:`")
 	default:
 		r.tracker = tracker{title: "the tracker"} // its settings are unknown
+		hint := "for any other tracker write a small program: kind: command, see docs/trackers.md"
+		if near := text.Nearest(*kind, kinds); len(near) > 0 {
+			hint = "write `kind: " + near[0] + "`"
+		}
 		r.fail(CodeTrackerKind, f, strconv.Quote(f.node.Value)+" is not supported; there is "+strings.Join(kinds, ", "), hint)
 	}
 }
