@@ -121,7 +121,8 @@ func (c *Client) onBoard(raw json.RawMessage) (record, bool) {
 	return r, true
 }
 
-// Verify checks that repositories, project, states, labels and assignee exist. It warns about a token that cannot write issues.
+// Verify checks that repositories, project, states, labels and assignee exist. Without a project the workflow's own check knows which
+// states there are. It warns about a token that cannot write issues.
 func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
 	var found reconcile.TrackerFindings
 	var labels, logins []string
@@ -144,20 +145,15 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	if classic && !slices.Contains(scopes, "repo") && !slices.Contains(scopes, "public_repo") {
 		c.warnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to change issues it needs repo, or public_repo for public repositories", scopes))
 	}
-	states := append([]string{"open", "closed"}, c.o.StateLabels...)
 	if c.o.Project != "" {
 		columns, err := c.verifyBoard(ctx, &found.Project)
 		if err != nil {
 			return found, err
 		}
-		states = append(columns, "open", "closed")
-	} else {
-		found.States = unknown(c.o.StateLabels, labels, labels)
-	}
-	for _, u := range unknown(names.States, states, append(states, labels...)) {
-		if !slices.ContainsFunc(found.States, func(f reconcile.UnknownName) bool { return f.Name == u.Name }) {
-			found.States = append(found.States, u)
-		}
+		states := append(columns, "open", "closed")
+		found.States = unknown(names.States, states, states)
+	} else { // a label that does not exist is created when it is set; one that resembles another is misspelt
+		found.States = slices.DeleteFunc(unknown(c.o.StateLabels, labels, labels), func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 })
 	}
 	found.Labels = unknown(names.Labels, labels, labels)
 	if list := unknown([]string{names.Assignee}, logins, append(logins, found.User)); names.Assignee != "" && len(list) > 0 {

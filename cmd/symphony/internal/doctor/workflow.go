@@ -138,7 +138,11 @@ func checkTracker(_ context.Context, e *environment) []finding {
 		return failWith(answer.err)
 	}
 	found := answer.found
-	list := ok("%s answers %s for the project %s (%s)", t.Endpoint, found.User, found.Project.Name, found.Project.Slug)
+	place := "the project " + found.Project.Name
+	if found.Project.Slug != found.Project.Name {
+		place += " (" + found.Project.Slug + ")"
+	}
+	list := ok("%s answers %s for %s", t.Endpoint, found.User, place)
 	switch {
 	case answer.unnamed:
 		list = ok("%s answers with %s in an active state", t.Place, text.Plural(answer.issues, "issue"))
