@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"strconv"
@@ -144,6 +143,6 @@ func openTracker(p *project.Project) (*workflow.Config, *reconcile.TrackerAdapte
 	if err != nil {
 		return nil, nil, err
 	}
-	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Warn: project.WarnTo(p.Env.NewLog(slog.LevelWarn, term.TextLog))})
+	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Warn: project.WarnOn(p.Env)})
 	return cfg, tracker, err
 }

@@ -219,7 +219,7 @@ const saidLines = 3
 func (c *client) said(out Output, separator string) string {
 	lines := []string{}
 	for line := range strings.Lines(c.Redact(string(out.Stderr))) {
-		if line = strings.TrimSpace(line); line != "" {
+		if line = strings.TrimSpace(line); strings.Trim(line, "~^ ") != "" { // Python underlines the faulty expression
 			lines = append(lines, line)
 		}
 	}

@@ -214,7 +214,8 @@ func holdBody(c reconcile.Claim) string {
 	if c.Delivery.Due {
 		body += "Its commits are not delivered.\n\n"
 	}
-	return body + "What ends the hold: " + span(c.HoldEnds()) + "\n\n" + marker(reconcile.HoldAttention(c).Key)
+	retry := "symphony retry " + c.Identifier
+	return body + strings.Replace(c.HoldEnds(), retry, span(retry), 1) + ".\n\n" + marker(reconcile.HoldAttention(c).Key)
 }
 
 // deliveryBody explains why the work on an issue is not delivered.

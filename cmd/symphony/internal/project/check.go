@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -32,7 +31,7 @@ func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	warn := WarnTo(p.Env.NewLog(slog.LevelWarn, term.TextLog))
+	warn := WarnOn(p.Env)
 	tracker, err := NewTracker(p, cfg, TrackerOptions{Warn: warn})
 	if err != nil {
 		return nil, err

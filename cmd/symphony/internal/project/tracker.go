@@ -101,6 +101,9 @@ func FolderStates(dir string) []reconcile.TrackerState { return file.States(dir)
 // WarnTo writes warnings to a log.
 func WarnTo(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }
 
+// WarnOn prints warnings on stderr.
+func WarnOn(w *term.Env) func(string) { return func(text string) { w.Note(slog.LevelWarn, text) } }
+
 // TrackerNames returns the names in a workflow that a tracker can look up.
 func TrackerNames(cfg *workflow.Config) reconcile.TrackerNames {
 	p := cfg.Policy
@@ -115,7 +118,7 @@ func WrongNames(cfg *workflow.Config, tracker string, found reconcile.TrackerFin
 	add := func(message, hint string) { list = append(list, &reconcile.Error{Message: message, Hint: hint}) }
 	for _, u := range found.States {
 		if slices.Contains(cfg.Tracker.NamedStates, u.Name) { // a missing default state is not a mistake
-			add("the project has no state "+u.String(), "correct tracker.active_states or tracker.terminal_states, or add the state in the tracker")
+			add("the project has no state "+u.String(), "correct the name in WORKFLOW.md, or add the state in the tracker")
 		}
 	}
 	for _, u := range found.Labels {
@@ -256,7 +259,7 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	if err != nil {
 		return nil, err
 	}
-	tracker, err := NewTracker(p, cfg, TrackerOptions{Warn: WarnTo(p.Env.NewLog(slog.LevelWarn, term.TextLog))})
+	tracker, err := NewTracker(p, cfg, TrackerOptions{Warn: WarnOn(p.Env)})
 	if err != nil {
 		return nil, err
 	}
