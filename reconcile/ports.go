@@ -76,7 +76,7 @@ type TrackerAdapter struct {
 	Edit func(ctx context.Context, issueID, commentID, body string) error
 	// Verbatim says that comments are read back exactly as they were written, but for space around them.
 	Verbatim bool
-	// Create makes an issue.
+	// Create makes an issue, in the first active state if state is empty.
 	Create func(ctx context.Context, title, state string) (*Issue, error)
 	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the tracker cannot check them, and
 	// nothing is known to be wrong.

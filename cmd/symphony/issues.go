@@ -112,8 +112,7 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 		if tracker.Create == nil {
 			return refuseNew(c.Context, cfg, tracker)
 		}
-		state := strings.Join(append(states, cfg.Policy.ActiveStates...)[:1], "")
-		issue, err := tracker.Create(c.Context, args[1], state)
+		issue, err := tracker.Create(c.Context, args[1], strings.Join(states, ""))
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@
 //
 // # Decisions
 //
-//   - Every read reads all files: an id is in a file, not in its name. A thousand files take a few hundredths of a second.
+//   - Every read reads all files: an id is in a file, not in its name. A thousand files take a tenth of a second.
 //   - The description is the body without the section of comments, so that a comment is no progress.
 //   - Subfolders, hidden files, other extensions, and Markdown without front matter are no issues. Everything else that looks like an
 //     issue and is none is a skip: a symbolic link, a file of more than 1 MiB, front matter that cannot be read, an id in two files.

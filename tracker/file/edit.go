@@ -218,7 +218,7 @@ func scalar(value string, style yaml.Style) string {
 
 // Create writes the file of a new issue, in the first active state if state is empty.
 func (t *tracker) Create(_ context.Context, title, state string) (*reconcile.Issue, error) {
-	title = strings.Join(strings.Fields(title), " ")
+	title = strings.Join(strings.Fields(plain(title)), " ")
 	if title == "" {
 		return nil, &reconcile.Error{Code: "usage", Message: "the title is empty", Hint: "give the new issue a title"}
 	}
@@ -231,9 +231,7 @@ func (t *tracker) Create(_ context.Context, title, state string) (*reconcile.Iss
 	if err != nil {
 		return nil, err
 	}
-	if state == "" {
-		state = cmp.Or(append([]string{t.settings.DefaultStatus}, t.Active...)...)
-	}
+	state = cmp.Or(append([]string{state}, t.Active...)...)
 	prefix, number := t.nextID(all)
 	id := fmt.Sprintf("%s-%0*d", prefix, t.settings.Digits, number)
 	name := fmt.Sprintf("%s - %s.md", strings.ToLower(id), slug(title))

@@ -462,10 +462,10 @@ func TestCreate(t *testing.T) {
 		t.Error(err)
 	}
 	write(t, filepath.Dir(dir), map[string]string{
-		"config.yml": "default_status: Inbox\ntask_prefix: shop\nzero_padded_ids: 3\n", "completed/c.md": issueFile("SHOP-041"),
+		"config.yml": "task_prefix: shop\nzero_padded_ids: 3\n", "completed/c.md": issueFile("SHOP-041"),
 	})
-	made = test.Must(adapter(t, dir).Create(t.Context(), "Next", ""))
-	test.Equal(t, "issue", []string{made.ID, made.State}, []string{"SHOP-042", "Inbox"})
+	made = test.Must(adapter(t, dir).Create(t.Context(), "Next\x1b\u2028", "Inbox"))
+	test.Equal(t, "issue", []string{made.ID, made.Title, made.State}, []string{"SHOP-042", "Next", "Inbox"})
 }
 
 func BenchmarkCandidates(b *testing.B) {
