@@ -110,7 +110,11 @@ func TestDocumentedKeys(t *testing.T) {
 		if k.Default != "" {
 			standard = "`" + k.Default + "`"
 		}
-		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", k.Name, k.Type, standard, k.Meaning)
+		meaning := k.Meaning
+		if k.Kinds() != nil {
+			meaning = strings.Join(k.Kinds(), ", ") + ": " + meaning
+		}
+		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", k.Name, k.Type, standard, meaning)
 	}
 	text := document(t, name)
 	got := between(t, text, "<!-- keys -->", "<!-- /keys -->")

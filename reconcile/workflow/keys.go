@@ -37,6 +37,9 @@ func (k Key) of(kinds ...string) Key {
 	return k
 }
 
+// Kinds returns the kinds of trackers that have the key; nil for all.
+func (k Key) Kinds() []string { return k.kinds }
+
 // sameAs makes the key another name of a key.
 func (k Key) sameAs(name string) Key {
 	k.same, k.Meaning = name, "the same as "+name
