@@ -55,6 +55,9 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 			// What agents created in pruned runs: the threads have seen later comments, so nothing looks up the author of these.
 			`DELETE FROM created WHERE id IN (SELECT id FROM created WHERE at < ?1
 				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = created.run_id) LIMIT ?2)`,
+			// Comments of symphony: while an issue is claimed, they are not made again.
+			`DELETE FROM comments WHERE key IN (SELECT key FROM comments WHERE at < ?1
+				AND NOT EXISTS (SELECT 1 FROM claims WHERE claims.issue_id = comments.issue_id) LIMIT ?2)`,
 			// Pull requests of issues that are not refreshed any more.
 			`DELETE FROM pull_requests WHERE issue_id IN (SELECT issue_id FROM pull_requests WHERE seen_at < ?1 LIMIT ?2)`,
 			// Notifications, but only while there is no block: a block whose notification is deleted would be notified again.
@@ -144,6 +147,9 @@ func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []str
 			return err
 		}
 		if err := t.run(`DELETE FROM pull_requests WHERE issue_id = ?`, issueID); err != nil {
+			return err
+		}
+		if err := t.run(`DELETE FROM comments WHERE issue_id = ?`, issueID); err != nil {
 			return err
 		}
 		return t.run(`DELETE FROM created WHERE issue_id = ?`, issueID)
