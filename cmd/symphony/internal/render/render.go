@@ -86,7 +86,7 @@ func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 		fmt.Fprintln(w.Stdout, w.Bold("REQUESTS"))
 	}
 	for _, r := range rows {
-		outside, answer := "-", view.HowToAnswer(r.Request)
+		outside, answer := "-", r.HowToAnswer()
 		if r.Outside {
 			outside = "runs outside the sandbox"
 		}

@@ -366,6 +366,7 @@ type facts struct {
 	cfgErr   error
 	recorded reconcile.State
 	requests []reconcile.Request // the open ones
+	comments map[string]state.Comment
 	instant  reconcile.Instant   // now, on the monotonic clock
 	block    *project.BlockedRow // stops every issue
 	low      time.Time           // until then the tracker's allowance counts as low
@@ -399,8 +400,9 @@ func (f *facts) read(ctx context.Context) (err error) {
 	if f.instant, err = Instant(); err != nil || f.db == nil {
 		return err
 	}
-	var errs [4]error
+	var errs [5]error
 	f.requests, errs[0] = OpenRequests(ctx, f.p, f.db)
+	f.comments, errs[4] = f.db.Store.Comments(ctx, nil)
 	f.low, errs[1] = project.LowUntil(ctx, f.p, f.db)
 	f.schedule, errs[2] = project.ScheduleAlive(ctx, f.db, f.now)
 	f.schedule = f.schedule || project.Looping(f.p.StateDir)

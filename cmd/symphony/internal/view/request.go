@@ -25,6 +25,7 @@ type RequestRow struct {
 	Outside   bool       `json:"outside_sandbox"`
 	AskedAt   time.Time  `json:"asked_at"`
 	ExpiresAt time.Time  `json:"expires_at"`
+	InTracker bool       `json:"in_tracker"` // a comment on the issue asks for it, too
 
 	Request reconcile.Request `json:"-"`
 }
@@ -46,6 +47,7 @@ func (f *facts) requestRow(r reconcile.Request) RequestRow {
 	row := RequestRow{
 		ID: r.ID(), Identifier: r.Identifier, RunID: r.RunID, Kind: r.Kind, Summary: r.Summary, Options: []string{},
 		Questions: []Question{}, Outside: r.Outside, AskedAt: r.AskedAt, ExpiresAt: expires.Truncate(time.Millisecond), Request: r,
+		InTracker: f.comments[r.Attention().Key].ID != "",
 	}
 	for i, q := range r.Detail.Questions {
 		labels := []string{}
@@ -64,6 +66,15 @@ func (f *facts) requestRow(r reconcile.Request) RequestRow {
 func OpenRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Request, error) {
 	all, err := db.Views.OpenRequests(ctx)
 	return slices.DeleteFunc(all, func(r reconcile.Request) bool { return !project.Alive(p.StateDir, r.RunID) }), err
+}
+
+// HowToAnswer says what answers the request.
+func (r RequestRow) HowToAnswer() string {
+	how := HowToAnswer(r.Request)
+	if r.InTracker {
+		how += " | a comment on the issue"
+	}
+	return how
 }
 
 // HowToAnswer is the command that answers a request.

@@ -68,8 +68,8 @@ func (r *issueReader) explainRun(requests []RequestRow) (Why, Next) {
 		for _, request := range requests {
 			ids = append(ids, request.ID)
 		}
-		first := requests[0].Request
-		return Why{"asks", "its run waits for an answer: " + strings.Join(ids, ", ")}, Next{Message: HowToAnswer(first), At: &first.ExpiresAt}
+		first := requests[0]
+		return Why{"asks", "its run waits for an answer: " + strings.Join(ids, ", ")}, Next{Message: first.HowToAnswer(), At: &first.ExpiresAt}
 	default:
 		phase := strings.ReplaceAll(string(run.Phase), "_", " ")
 		return Why{"running", fmt.Sprintf("it runs: %s, turn %d%s", phase, run.Turns, held)}, next
