@@ -110,16 +110,20 @@ func (c *Client) Post(ctx context.Context, issueID, body string) (reconcile.Comm
 }
 
 // Edit replaces the text of a comment. The error wraps reconcile.ErrGone if the comment does not exist.
-func (c *Client) Edit(ctx context.Context, _, commentID, body string) error {
+func (c *Client) Edit(ctx context.Context, _, commentID, body string) (string, error) {
 	data, err := ask[struct {
 		Update struct {
-			Success bool `json:"success"`
+			Success bool        `json:"success"`
+			Comment wireComment `json:"comment"`
 		} `json:"commentUpdate"`
-	}](ctx, c, commentUpdateQuery, map[string]any{"id": commentID, "body": body})
-	if err == nil && !data.Update.Success {
-		err = c.fail("linear_unknown_payload", "Linear did not change the comment")
+	}](ctx, c, commentUpdateQuery+commentFields, map[string]any{"id": commentID, "body": body})
+	switch {
+	case err != nil:
+		return "", orGone(err)
+	case !data.Update.Success:
+		return "", c.fail("linear_unknown_payload", "Linear did not change the comment")
 	}
-	return orGone(err)
+	return c.scrub(data.Update.Comment.Body), nil
 }
 
 // orGone makes the error of a missing entity wrap reconcile.ErrGone.

@@ -280,7 +280,7 @@ func TestCommentsSince(t *testing.T) {
 }
 
 func TestRefusedEdit(t *testing.T) {
-	if err := answering(t, 200, `{"data": {"commentUpdate": {"success": false}}}`).Edit(t.Context(), "x", "y", "z"); err == nil {
+	if _, err := answering(t, 200, `{"data": {"commentUpdate": {"success": false}}}`).Edit(t.Context(), "x", "y", "z"); err == nil {
 		t.Error("a refused edit is no error")
 	}
 }

@@ -70,12 +70,10 @@ type TrackerAdapter struct {
 	Find func(ctx context.Context, identifier string) (*Issue, error)
 	// Comments returns the comments made after since, the newest first.
 	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
-	// Post comments on an issue, and Edit replaces the text of such a comment. The error wraps ErrGone if the issue or the comment no
-	// longer exists.
+	// Post comments on an issue, and Edit replaces the text of such a comment. Both return the text as Comments will return it, because
+	// trackers may change it a little. The error wraps ErrGone if the issue or the comment no longer exists.
 	Post func(ctx context.Context, issueID, body string) (Comment, error)
-	Edit func(ctx context.Context, issueID, commentID, body string) error
-	// Verbatim says that comments are read back exactly as they were written, but for space around them.
-	Verbatim bool
+	Edit func(ctx context.Context, issueID, commentID, body string) (text string, err error)
 	// Create makes an issue, in the first active state if state is empty.
 	Create func(ctx context.Context, title, state string) (*Issue, error)
 	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the tracker cannot check them, and

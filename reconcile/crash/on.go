@@ -115,8 +115,8 @@ func Deps(d reconcile.Deps) reconcile.Deps {
 			adapter.Post = func(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
 				return Around("tracker.Post", func() (reconcile.Comment, error) { return post(ctx, issueID, body) })
 			}
-			adapter.Edit = func(ctx context.Context, issueID, commentID, body string) error {
-				return AroundErr("tracker.Edit", func() error { return edit(ctx, issueID, commentID, body) })
+			adapter.Edit = func(ctx context.Context, issueID, commentID, body string) (string, error) {
+				return Around("tracker.Edit", func() (string, error) { return edit(ctx, issueID, commentID, body) })
 			}
 		}
 		d.Tracker = &adapter

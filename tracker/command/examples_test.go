@@ -298,12 +298,13 @@ func TestGitLabExample(t *testing.T) {
 	}
 	made, err := a.Post(t.Context(), "1", "May I?\n\n```\necho \"$HOME\" 'x' @y\n```\n<!-- symphony:request R 1 -->")
 	test.OK(t, err)
-	test.OK(t, a.Edit(t.Context(), "1", made.ID, "Approved.\n<!-- symphony:request R 1 -->"))
+	test.Must(a.Edit(t.Context(), "1", made.ID, "Approved.\n<!-- symphony:request R 1 -->"))
 	list := test.Must(a.Comments(t.Context(), "1", time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)))
 	if len(list) != 2 || list[0].Body != "Approved.\n<!-- symphony:request R 1 -->" || !list[0].Own || list[1].Own || !slices.Equal(list[1].AuthorIDs, []string{"kim"}) {
 		t.Errorf("%+v", list)
 	}
-	wantCode(t, a.Edit(t.Context(), "1", "999", "No."), "issue_not_found")
+	_, err = a.Edit(t.Context(), "1", "999", "No.")
+	wantCode(t, err, "issue_not_found")
 	for _, used := range g.tokens {
 		test.Equal(t, "token", used, token)
 	}

@@ -54,7 +54,11 @@ func (c *client) comments(ctx context.Context, issueID string, since time.Time) 
 			found = append(found, one)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b reconcile.Comment) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	byTime := func(a, b reconcile.Comment) int { return a.CreatedAt.Compare(b.CreatedAt) }
+	if slices.IsSortedFunc(found, byTime) {
+		slices.Reverse(found) // also those of one minute, to which the program may round
+	}
+	slices.SortStableFunc(found, func(a, b reconcile.Comment) int { return byTime(b, a) })
 	return found[:min(len(found), maxComments)], nil
 }
 
@@ -77,7 +81,7 @@ func comment(path string, raw json.RawMessage) (reconcile.Comment, error) {
 		made.AuthorIDs = []string{made.Author}
 	}
 	made.Edited = r.boolean("edited")
-	made.Own = r.boolean("own") || strings.Contains(made.Body, markerBegin)
+	made.Own = r.boolean("own") || reconcile.Marked(made.Body)
 	return made, r.err
 }
 
@@ -90,13 +94,13 @@ func (c *client) post(ctx context.Context, issueID, body string) (reconcile.Comm
 	if err != nil {
 		return made, c.invalid(verbComment, err)
 	}
-	made.Own = true
+	made.Own, made.Body = true, body
 	return made, nil
 }
 
-func (c *client) edit(ctx context.Context, issueID, commentID, body string) error {
+func (c *client) edit(ctx context.Context, issueID, commentID, body string) (string, error) {
 	_, err := c.ask(ctx, verbComment, commentRequest{Action: "edit", IssueID: issueID, CommentID: commentID, Body: body})
-	return err
+	return body, err
 }
 
 type toolRequest struct {

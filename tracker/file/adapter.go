@@ -56,7 +56,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}
 	t := &tracker{Options: o, settings: readSettings(o.Path)}
 	return &reconcile.TrackerAdapter{
-		Tracker: t, Name: "the folder", Find: t.Find, Comments: t.Comments, Post: t.Post, Edit: t.Edit, Verbatim: true,
+		Tracker: t, Name: "the folder", Find: t.Find, Comments: t.Comments, Post: t.Post, Edit: t.Edit,
 		Create: t.Create, Verify: t.Verify,
 		Tools: t.tools(),
 	}, nil

@@ -71,15 +71,16 @@ func parseComments(content []byte, section span, issue string) (list []comment) 
 	created, seen := "", map[string]int{}
 	at, text := section.start, false
 	for line := range bytes.Lines(content[section.start:section.end]) {
-		key, value, _ := strings.Cut(strings.TrimSpace(string(line)), ":")
+		trimmed := strings.TrimSpace(string(line))
+		key, value, _ := strings.Cut(trimmed, ":")
 		at += len(line)
 		if c == nil && key != "" {
 			c, created = &comment{at: time.Unix(0, 0).UTC()}, ""
 		}
 		switch {
-		case key == fence && !text:
+		case trimmed == fence && !text:
 			text, c.text = true, span{at, at}
-		case key == fence && commentEnds(content[at:section.end]):
+		case trimmed == fence && commentEnds(content[at:section.end]):
 			c.closed = true
 			list = append(list, c.complete(content, list))
 			c, text = nil, false
@@ -167,15 +168,16 @@ func (t *tracker) post(ctx context.Context, issueID, author, body string) (recon
 }
 
 // Edit replaces the text of a comment that Post or an agent has written.
-func (t *tracker) Edit(ctx context.Context, issueID, commentID, body string) error {
-	return t.change(ctx, issueID, func(r *record, content []byte) ([]byte, error) {
+func (t *tracker) Edit(ctx context.Context, issueID, commentID, body string) (string, error) {
+	body = plain(body)
+	return body, t.change(ctx, issueID, func(r *record, content []byte) ([]byte, error) {
 		i := slices.IndexFunc(r.comments, func(c comment) bool { return c.id == commentID && c.own() })
 		if i < 0 {
 			return nil, gone(fmt.Sprintf("%s contains no comment %q of symphony", filepath.Join(t.Path, r.name), commentID),
 				"nothing to do: the comment was deleted")
 		}
 		at := r.comments[i].text
-		return slices.Concat(content[:at.start], lines(plain(body)+"\n", newline(content)), content[at.end:]), nil
+		return slices.Concat(content[:at.start], lines(body+"\n", newline(content)), content[at.end:]), nil
 	})
 }
 
@@ -220,6 +222,7 @@ func plain(body string) string {
 		}
 		return c
 	}, strings.ToValidUTF8(body, "?"))
+	body = strings.NewReplacer("\u2028", "\n", "\u2029", "\n").Replace(body) // Backlog.md ends lines at these, too
 	list := strings.Split(strings.TrimSpace(body), "\n")
 	for i, line := range list {
 		if strings.Trim(strings.TrimSpace(line), "\ufeff") == fence {

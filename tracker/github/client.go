@@ -144,7 +144,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}
 	return &reconcile.TrackerAdapter{
 		Tracker: c, Name: "GitHub",
-		Find: c.Find, Comments: c.Comments, Post: c.Post, Edit: c.Edit, Verbatim: true, Verify: c.Verify, Budget: c.Budget,
+		Find: c.Find, Comments: c.Comments, Post: c.Post, Edit: c.Edit, Verify: c.Verify, Budget: c.Budget,
 		Tools:   []reconcile.AgentTool{Tool(c)},
 		Secrets: []string{c.token},
 	}, nil

@@ -34,7 +34,7 @@ type wireComment struct {
 func (c *Client) comment(w wireComment) reconcile.Comment {
 	body := c.scrub(w.Body)
 	comment := reconcile.Comment{
-		ID: strconv.FormatInt(w.ID, 10), Author: "ghost", Body: body, CreatedAt: w.CreatedAt.UTC(), Own: strings.Contains(body, ownMarker),
+		ID: strconv.FormatInt(w.ID, 10), Author: "ghost", Body: body, CreatedAt: w.CreatedAt.UTC(), Own: reconcile.Marked(body),
 		Edited: w.UpdatedAt.After(w.CreatedAt),
 	}
 	if w.User != nil {
@@ -99,13 +99,17 @@ func (c *Client) Post(ctx context.Context, issueID, body string) (reconcile.Comm
 }
 
 // Edit replaces the text of a comment.
-func (c *Client) Edit(ctx context.Context, issueID, commentID, body string) error {
+func (c *Client) Edit(ctx context.Context, issueID, commentID, body string) (string, error) {
 	repo, _, err := c.issueOf(issueID)
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, err = c.do(ctx, http.MethodPatch, "/repos/"+repo+"/issues/comments/"+url.PathEscape(commentID), nil, map[string]string{"body": body})
-	return err
+	a, err := c.do(ctx, http.MethodPatch, "/repos/"+repo+"/issues/comments/"+url.PathEscape(commentID), nil, map[string]string{"body": body})
+	if err != nil {
+		return "", err
+	}
+	w, err := decode[wireComment](c, "comment", a)
+	return c.scrub(w.Body), err
 }
 
 // ofIssue turns the error of a request about an issue that does not exist into issue_not_found.

@@ -48,7 +48,7 @@ func TestPostAndEdit(t *testing.T) {
 	if posted.ID != "9" || !posted.CreatedAt.Equal(testNow.Add(time.Second)) || s.take() != `POST /repos/acme/api/issues/12/comments {"body":"x"}` {
 		t.Errorf("posted %+v", posted)
 	}
-	test.OK(t, c.Edit(t.Context(), "acme/api#12", "9", "y"))
+	test.Must(c.Edit(t.Context(), "acme/api#12", "9", "y"))
 	if sent := s.take(); sent != `PATCH /repos/acme/api/issues/comments/9 {"body":"y"}` {
 		t.Errorf("sent %s", sent)
 	}

@@ -84,6 +84,7 @@ type entry struct {
 	request    reconcile.Request // without a number: the comment is not about a request
 	body       string            // of a comment that is not about a request
 	changed    bool              // another has changed the comment
+	gone       bool              // the comment was deleted
 }
 
 // byIssue returns the comments on requests that were made.
@@ -169,20 +170,12 @@ func (d Desk) readReplies(ctx context.Context, asked []*entry) error {
 		return err
 	}
 	slices.Reverse(list) // the oldest first
-	ids := make([]string, len(list))
-	for i, c := range list {
-		ids[i] = c.ID
-	}
-	noReply, err := d.DB.Journal.Created(ctx, ids)
+	noReply, err := d.DB.Journal.Created(ctx, idsOf(list))
 	if err != nil {
 		return err
 	}
 	for _, e := range asked {
-		if e.compare(list, d.Tracker.Verbatim) {
-			if err := d.DB.Store.SaveComment(ctx, e.Comment); err != nil {
-				return err
-			}
-		}
+		e.compare(list)
 	}
 	for i, c := range list {
 		addressed := slices.DeleteFunc(slices.Clone(asked), func(e *entry) bool {
@@ -198,24 +191,23 @@ func (d Desk) readReplies(ctx context.Context, asked []*entry) error {
 	return nil
 }
 
-// compare notes whether symphony's comment still shows what symphony has written. An agent may change it, or a person: then replies
-// may be about something else, and the comment is to be written again. A tracker that changes texts itself is taken at its word when
-// the comment is first read, which compare returns.
-func (e *entry) compare(list []reconcile.Comment, verbatim bool) (first bool) {
+// compare notes whether symphony's comment still shows what symphony has written. An agent may change or delete it, or a person: then
+// replies may be about something else. A pass that was killed may have written the present text.
+func (e *entry) compare(list []reconcile.Comment) {
 	at := slices.IndexFunc(list, func(c reconcile.Comment) bool { return c.ID == e.ID })
-	if at < 0 {
-		return false
+	if e.gone = at < 0; e.gone {
+		return
 	}
-	shown, written := hashOf(list[at].Body), e.Shown
-	switch {
-	case verbatim:
-		written = e.Text
-	case e.Shown == "":
-		e.Shown, written = shown, shown
-		first = true
+	shown := hashOf(list[at].Body)
+	e.changed = shown != e.Shown && shown != hashOf(requestBody(e.request, e.Problem))
+}
+
+func idsOf(list []reconcile.Comment) []string {
+	ids := make([]string, len(list))
+	for i, c := range list {
+		ids[i] = c.ID
 	}
-	e.changed = shown != written
-	return first
+	return ids
 }
 
 // answerable reports whether a reply can decide a request: it is open, or a question whose answer the next run gets.
@@ -223,8 +215,8 @@ func answerable(r reconcile.Request) bool {
 	return r.Open() || r.Fate == reconcile.RequestRunEnded && r.Decision == "" && r.Kind == reconcile.QuestionRequest
 }
 
-// after reports whether the ith comment was made after symphony's. The order decides, because times may be rounded; if symphony's
-// comment was deleted, the time.
+// after reports whether the ith comment was made after symphony's. The order decides, because times may be rounded; if there is no
+// comment of symphony any more, the time.
 func after(list []reconcile.Comment, i int, e *entry) bool {
 	if at := slices.IndexFunc(list, func(c reconcile.Comment) bool { return c.ID == e.ID }); at >= 0 {
 		return i > at
@@ -232,10 +224,11 @@ func after(list []reconcile.Comment, i int, e *entry) bool {
 	return list[i].CreatedAt.After(e.At)
 }
 
-// take takes the decision of a reply, unless it is none, or not by an operator. addressed are the requests that it may be about. In
+// take takes the decision of a reply, unless it is none, or not by an operator. addressed are the requests that were asked before it. In
 // each of them the reply is looked at once.
 func (d Desk) take(ctx context.Context, c reconcile.Comment, addressed []*entry) error {
 	identifier := addressed[0].identifier
+	shown := slices.DeleteFunc(slices.Clone(addressed), func(e *entry) bool { return e.gone })
 	name := slices.IndexFunc(d.Operators, func(name string) bool { return reconcile.SameUser(name, c.AuthorIDs...) })
 	ignored, problem := "", ""
 	switch {
@@ -243,9 +236,11 @@ func (d Desk) take(ctx context.Context, c reconcile.Comment, addressed []*entry)
 		ignored = "who is not in tracker.operators"
 	case c.Own:
 		ignored = "with whose key agents comment, too"
+	case len(shown) == 0:
+		ignored = "because symphony's comment was deleted: decide by symphony approve, deny or answer"
 	case c.Edited:
 		problem = "an edited comment is no answer, because another person may have changed it: write a new one"
-	case slices.ContainsFunc(addressed, func(e *entry) bool { return e.changed }):
+	case slices.ContainsFunc(shown, func(e *entry) bool { return e.changed }):
 		problem = "this comment was changed, and now shows again what the agent asks for: write a new answer"
 	}
 	if ignored != "" && d.Ignore == nil {
@@ -254,7 +249,7 @@ func (d Desk) take(ctx context.Context, c reconcile.Comment, addressed []*entry)
 	var target *entry
 	if ignored == "" && problem == "" {
 		said := readReply(c.Body, identifier)
-		target, problem = choose(addressed, said)
+		target, problem = choose(shown, said)
 		if problem == "" && target != nil {
 			by := fmt.Sprintf("%s (%s)", c.Author, d.Operators[name])
 			var err error
@@ -280,22 +275,22 @@ func (d Desk) take(ctx context.Context, c reconcile.Comment, addressed []*entry)
 
 // choose returns the request that a reply is about, nil if that is not clear. Requests that have just ended count: the operator
 // may have meant them.
-func choose(addressed []*entry, said reply) (target *entry, problem string) {
+func choose(shown []*entry, said reply) (target *entry, problem string) {
 	if said.number > 0 {
-		at := slices.IndexFunc(addressed, func(e *entry) bool { return e.Number == said.number })
+		at := slices.IndexFunc(shown, func(e *entry) bool { return e.Number == said.number })
 		if at < 0 {
 			return nil, fmt.Sprintf("there is no open request %d", said.number)
 		}
-		return addressed[at], ""
+		return shown[at], ""
 	}
-	if len(addressed) > 1 {
+	if len(shown) > 1 {
 		ids := []string{}
-		for _, e := range addressed {
+		for _, e := range shown {
 			ids = append(ids, span(e.request.ID()))
 		}
 		return nil, "it does not say which of the requests it is about: write the id before the answer (" + strings.Join(ids, ", ") + ")"
 	}
-	return addressed[0], ""
+	return shown[0], ""
 }
 
 // decide stores the decision of a reply, unless the request has ended meanwhile. problem says why the reply is none.
@@ -341,12 +336,13 @@ func (d Desk) write(ctx context.Context, e *entry) error {
 	switch {
 	case err != nil:
 	case e.ID != "" && (e.changed || e.Text != hashOf(body)):
-		e.Shown = ""
-		err = d.Tracker.Edit(ctx, e.IssueID, e.ID, body)
+		var shown string
+		shown, err = d.Tracker.Edit(ctx, e.IssueID, e.ID, body)
+		e.Shown = hashOf(shown)
 	case e.ID == "" && (e.Number == 0 || !ended):
 		var made reconcile.Comment
 		if made, err = d.Tracker.Post(ctx, e.IssueID, body); err == nil {
-			e.ID, e.At = made.ID, made.CreatedAt
+			e.ID, e.At, e.Shown = made.ID, made.CreatedAt, hashOf(made.Body)
 		}
 	}
 	switch {
@@ -367,7 +363,7 @@ func (d Desk) find(ctx context.Context, e *entry, body string) error {
 		return err
 	}
 	first, _, _ := strings.Cut(body, "\n")
-	for _, c := range list {
+	for i, c := range list {
 		said := strings.TrimSpace(c.Body)
 		if !c.Own || !strings.HasSuffix(said, marker(e.Key)) && !strings.HasPrefix(said, first+"\n") {
 			continue
@@ -378,6 +374,10 @@ func (d Desk) find(ctx context.Context, e *entry, body string) error {
 		}
 		if !taken[c.ID] {
 			e.ID, e.At = c.ID, c.CreatedAt
+			if i > 0 && hashOf(c.Body) != hashOf(body) { // perhaps changed by another
+				e.Seen = idsOf(list)
+				e.Problem = "The replies to an earlier text of this comment decided nothing: write a new answer."
+			}
 			return nil
 		}
 	}

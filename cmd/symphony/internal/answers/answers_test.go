@@ -30,7 +30,7 @@ type scene struct {
 	comments   []reconcile.Comment // the oldest first
 	calls      []string
 	fails      map[string]error // by the name of the call
-	lost       bool             // a post is made, but its answer is lost
+	lost       bool             // a post or edit is made, but its answer is lost
 	normalises bool             // the tracker changes texts a little
 	ignored    []string
 	alive      bool
@@ -49,16 +49,20 @@ func newScene(t *testing.T) *scene {
 		DB: s.db, Operators: []string{"Kim@example.com"}, Now: func() time.Time { return s.now }, At: reconcile.Instant{Boot: "b"},
 		Alive:  func(string) bool { return s.alive },
 		Ignore: func(issue, reply string) { s.ignored = append(s.ignored, issue+": "+reply) },
-		Tracker: &reconcile.TrackerAdapter{Tracker: s, Comments: s.list, Post: s.post, Edit: func(_ context.Context, issue, id, body string) error {
+		Tracker: &reconcile.TrackerAdapter{Tracker: s, Comments: s.list, Post: s.post, Edit: func(_ context.Context, issue, id, body string) (string, error) {
 			s.calls = append(s.calls, "edit")
 			i := slices.IndexFunc(s.comments, func(c reconcile.Comment) bool { return c.ID == id })
 			if i < 0 {
-				return fmt.Errorf("comment %s of %s: %w", id, issue, reconcile.ErrGone)
+				return "", fmt.Errorf("comment %s of %s: %w", id, issue, reconcile.ErrGone)
 			}
 			if s.fails["edit"] == nil {
 				s.comments[i].Body = s.stored(body)
 			}
-			return s.fails["edit"]
+			if s.lost {
+				s.lost = false
+				return "", errors.New("no answer in time")
+			}
+			return s.comments[i].Body, s.fails["edit"]
 		}},
 	}
 	return s
@@ -272,7 +276,7 @@ func TestWhoseRepliesCount(t *testing.T) {
 		"after the comment was deleted": {func(s *scene, r *reconcile.Comment) {
 			r.CreatedAt = r.CreatedAt.Add(time.Minute)
 			s.comments = []reconcile.Comment{*r}
-		}, true, 0},
+		}, false, 1},
 		"on another issue": {func(s *scene, _ *reconcile.Comment) { s.comments = s.comments[:1] }, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -312,12 +316,9 @@ func TestIgnoredReplyIsLoggedWhereItIsRead(t *testing.T) {
 func TestChangedComment(t *testing.T) {
 	for _, normalises := range []bool{false, true} {
 		s := newScene(t)
-		s.normalises, s.desk.Tracker.Verbatim = normalises, !normalises
+		s.normalises = normalises
 		s.ask(command("rm -rf ~"))
 		s.pass()
-		if normalises {
-			s.pass()
-		}
 		s.comments[0].Body = strings.Replace(s.comments[0].Body, "rm -rf ~", "ls", 1)
 		s.comment(kim, "approve")
 		s.pass()
@@ -328,6 +329,53 @@ func TestChangedComment(t *testing.T) {
 		s.comment(kim, "deny")
 		s.pass()
 		test.Equal(t, "the decision", s.request(1).Decision, reconcile.DecideDeny)
+	}
+}
+
+// If it is unknown whether symphony's comment was made or changed, a reply to its true text decides, and one to another text does not.
+func TestReplyAfterALostAnswer(t *testing.T) {
+	s := newScene(t)
+	s.ask(command("make"))
+	s.pass()
+	s.comment(kim, "what is this?")
+	s.lost = true
+	if errs := s.desk.Pass(t.Context()); len(errs) != 1 {
+		t.Error(errs)
+	}
+	s.comment(kim, "approve")
+	s.pass()
+	test.Equal(t, "the decision after a lost edit", s.request(1).Decision, reconcile.DecideApprove)
+
+	s = newScene(t)
+	s.ask(command("rm -rf ~"))
+	s.lost = true
+	if errs := s.desk.Pass(t.Context()); len(errs) != 1 {
+		t.Error(errs)
+	}
+	s.comments[0].Body = strings.Replace(s.comments[0].Body, "rm -rf ~", "ls", 1)
+	s.comment(kim, "approve")
+	for range 3 {
+		s.pass()
+	}
+	if body := s.comments[0].Body; s.request(1).Decision != "" || !strings.Contains(body, "rm -rf ~") || !strings.Contains(body, "write a new answer") {
+		t.Errorf("decided %q: %s", s.request(1).Decision, body)
+	}
+}
+
+// A reply decides a request whose comment was deleted no more, but others as before.
+func TestOneCommentIsDeleted(t *testing.T) {
+	s := newScene(t)
+	s.ask(command("one"))
+	s.ask(command("two"))
+	s.pass()
+	s.comments = s.comments[1:]
+	s.now = s.now.Add(time.Minute)
+	s.comment(kim, "approve ABC-7.1")
+	s.pass()
+	s.comment(kim, "approve")
+	s.pass()
+	if s.request(1).Decision != "" || s.request(2).Decision != reconcile.DecideApprove {
+		t.Errorf("%+v\n%+v", s.request(1), s.request(2))
 	}
 }
 
@@ -540,8 +588,13 @@ func TestTextCannotBreakOut(t *testing.T) {
 			}
 		}
 	}
-	if n := len(requestBody(command(strings.Repeat("`\n", longestDetail)), "")); n > 2*longestDetail {
-		t.Errorf("a comment has %d bytes", n)
+	patch := command("x")
+	patch.Detail.Changes = slices.Repeat([]reconcile.RequestChange{{Path: "\x01", Kind: "add"}}, longestDetail)
+	options := question(reconcile.RequestQuestion{ID: "q", Text: "?", Options: slices.Repeat([]reconcile.RequestOption{{Label: "\u202e"}}, longestDetail)})
+	for _, r := range []reconcile.Request{command(strings.Repeat("`\n", longestDetail)), command(strings.Repeat("\x01", 2*longestDetail)), patch, options} {
+		if body := requestBody(r, ""); len(body) > 2*longestDetail || !strings.Contains(body, "can only be denied here") {
+			t.Errorf("a comment has %d bytes, and ends %s", len(body), body[len(body)-500:])
+		}
 	}
 }
 
@@ -608,7 +661,7 @@ func TestHoldsAreExplained(t *testing.T) {
 		!strings.Contains(s.comments[1].Body, "no route") {
 		t.Fatalf("the comments are %+v", s.comments)
 	}
-	tracker := KeepHolds(s.desk.Tracker, s.db)
+	tracker := KeepHolds(s.desk.Tracker, s.db, func(text string) { s.ignored = append(s.ignored, text) })
 	newest := func() *time.Time {
 		return test.Must(tracker.ByIDs(t.Context(), []string{"id-7"}))["id-7"].LastCommentAt
 	}
@@ -622,6 +675,12 @@ func TestHoldsAreExplained(t *testing.T) {
 	s.now = s.now.Add(time.Hour)
 	made := []reconcile.Created{{Kind: "comment", ID: s.comment(own, "I have finished").ID}}
 	test.OK(t, s.db.Journal.SaveCreated(t.Context(), "run-1", "id-7", made, epoch))
+	s.fails["comments"] = errors.New("no answer in time")
+	if at := newest(); at == nil || at.After(epoch) {
+		t.Errorf("comments that can't be read end a hold: %v", at)
+	}
+	test.Equal(t, "the warnings", s.ignored, []string{"ABC-7 is held until its comments can be read: no answer in time"})
+	clear(s.fails)
 	if at := newest(); at == nil || at.After(epoch) {
 		t.Errorf("an agent's comment ends the hold: %v", at)
 	}

@@ -9,10 +9,10 @@ import (
 )
 
 // KeepHolds wraps a tracker so that comments of symphony and of agents, and the replies of operators, end no hold. It reads the
-// comments on a held issue only if there are new ones.
-func KeepHolds(t *reconcile.TrackerAdapter, db *state.DB) *reconcile.TrackerAdapter {
+// comments on a held issue only if there are new ones. If it can't, the hold is kept for now, and warn is told.
+func KeepHolds(t *reconcile.TrackerAdapter, db *state.DB, warn func(string)) *reconcile.TrackerAdapter {
 	kept := *t
-	kept.Tracker = holding{t.Tracker, t, db}
+	kept.Tracker = holding{t.Tracker, t, db, warn}
 	return &kept
 }
 
@@ -20,6 +20,7 @@ type holding struct {
 	reconcile.Tracker
 	adapter *reconcile.TrackerAdapter
 	db      *state.DB
+	warn    func(string)
 }
 
 // ByIDs implements reconcile.Tracker.
@@ -37,17 +38,18 @@ func (h holding) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 		if issue.LastCommentAt == nil || !issue.LastCommentAt.After(hold.CommentAt) {
 			continue
 		}
-		byPerson, err := h.byPerson(ctx, hold)
-		if err != nil {
-			return nil, err
-		}
-		if byPerson {
-			continue
-		}
 		before := hold.CommentAt
-		hold.CommentAt = *issue.LastCommentAt
-		if err := h.db.Store.KeepHold(ctx, hold); err != nil {
-			return nil, err
+		byPerson, err := h.byPerson(ctx, hold)
+		switch {
+		case err != nil:
+			h.warn(issue.Identifier + " is held until its comments can be read: " + err.Error())
+		case byPerson:
+			continue
+		default:
+			hold.CommentAt = *issue.LastCommentAt
+			if err := h.db.Store.KeepHold(ctx, hold); err != nil {
+				return nil, err
+			}
 		}
 		if issue.LastCommentAt = &before; before.IsZero() {
 			issue.LastCommentAt = nil
@@ -63,10 +65,6 @@ func (h holding) byPerson(ctx context.Context, hold state.Hold) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ids := make([]string, len(list))
-	for i, c := range list {
-		ids[i] = c.ID
-	}
-	others, err := h.db.Journal.Created(ctx, ids)
+	others, err := h.db.Journal.Created(ctx, idsOf(list))
 	return slices.ContainsFunc(list, func(c reconcile.Comment) bool { return !others[c.ID] && !reconcile.Marked(c.Body) }), err
 }

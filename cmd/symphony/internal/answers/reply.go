@@ -76,6 +76,9 @@ func decided(r reconcile.Request, said string) (reconcile.Request, error) {
 		r.Decision, r.Answer = reconcile.DecideDeny, reconcile.RequestAnswer{Reason: reason}
 		return r, nil
 	}
+	if _, whole := detail(r); !whole {
+		return r, errors.New("the request is too long to be shown here, and can only be denied here")
+	}
 	if r.Kind == reconcile.QuestionRequest {
 		return answered(r, said)
 	}
@@ -87,9 +90,6 @@ func decided(r reconcile.Request, said string) (reconcile.Request, error) {
 		r.Decision = reconcile.DecideForSession
 	default:
 		return r, errors.New("it begins neither with `approve` nor with `deny`")
-	}
-	if _, whole := detail(r); !whole {
-		return r, errors.New("the request is too long to be approved here")
 	}
 	return r, nil
 }

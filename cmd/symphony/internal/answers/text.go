@@ -14,6 +14,7 @@ import (
 const (
 	longestDetail = 30_000 // bytes of a request in a comment: less than any tracker accepts
 	longestSpan   = 1000   // bytes of a text within a line
+	markup        = 25     // bytes around the text of a file or an option
 )
 
 // marker is the last line of the comment with this key. Trackers do not show it. It has no text of agents.
@@ -45,9 +46,9 @@ func code(s string, ticks int) string {
 // block shows a text as lines of code, cut to the number of bytes that are left of room.
 func block(s string, room *int) string {
 	s = strings.ReplaceAll(strings.TrimRight(s, "\n"), "\r\n", "\n")
+	s = text.VisibleLines(s)
 	short := text.Within(s, max(*room, 0))
 	*room -= len(s)
-	short = text.VisibleLines(short)
 	fence := code(short, 3)
 	return fence + "text\n" + short + "\n" + fence + "\n"
 }
@@ -101,11 +102,15 @@ func detail(r reconcile.Request) (body string, whole bool) {
 	line("Asked by", d.Server)
 	line("Reason", d.Reason)
 	for _, c := range d.Changes {
+		if room < 0 {
+			break
+		}
+		room -= len(c.Path) + markup
 		line(c.Kind, c.Path)
 		b.WriteString(block(c.Diff, &room))
 	}
 	for i, q := range d.Questions {
-		if q.Secret {
+		if q.Secret || room < 0 {
 			continue
 		}
 		if len(d.Questions) > 1 {
@@ -113,8 +118,11 @@ func detail(r reconcile.Request) (body string, whole bool) {
 		}
 		b.WriteString(block(strings.TrimSpace(q.Header+"\n"+q.Text), &room))
 		for n, o := range q.Options {
+			if room < 0 {
+				break
+			}
 			fmt.Fprintf(&b, "- %d: %s\n", n+1, span(strings.TrimSuffix(o.Label+": "+o.Description, ": ")))
-			room -= len(o.Label) + len(o.Description)
+			room -= len(o.Label) + len(o.Description) + markup
 		}
 	}
 	return b.String(), room >= 0 && d.Cut == 0
@@ -128,6 +136,9 @@ func howToAnswer(r reconcile.Request, whole bool) string {
 	switch {
 	case r.Secret():
 		lines = append(lines, "The answer is a secret. Do not write it here: on the machine of symphony, run `symphony answer` for "+span(r.ID()))
+	case !whole:
+		lines = append(lines, "The request is too long to be shown here, and can only be denied here: on the machine of symphony, run "+
+			"`symphony approve` or `symphony answer` for "+span(r.ID()))
 	case r.Kind == reconcile.QuestionRequest && several:
 		lines = append(lines, "the answers, one line for each question")
 	case r.Kind == reconcile.QuestionRequest && optional && !r.Detail.Questions[0].Other:
@@ -136,8 +147,6 @@ func howToAnswer(r reconcile.Request, whole bool) string {
 		lines = append(lines, "the number of an option, or another text")
 	case r.Kind == reconcile.QuestionRequest:
 		lines = append(lines, "the answer")
-	case !whole:
-		lines = append(lines, "The request is too long to be shown here, and can't be approved here: run `symphony approve` for "+span(r.ID()))
 	default:
 		lines = append(lines, "`approve`", "`approve for session`, so that the agent does not ask for the same again")
 	}

@@ -16,11 +16,11 @@ import (
 func comments(t workflow.Tracker) bool { return len(t.Operators) > 0 || t.ExplainHolds }
 
 // withHolds returns the tracker of a pass that comments: its comments end no hold.
-func withHolds(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config) *reconcile.TrackerAdapter {
-	if t == nil || t.Comments == nil || !comments(cfg.Tracker) {
+func withHolds(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, warn func(string)) *reconcile.TrackerAdapter {
+	if db == nil || t.Comments == nil || !comments(cfg.Tracker) {
 		return t
 	}
-	return answers.KeepHolds(t, db)
+	return answers.KeepHolds(t, db, warn)
 }
 
 // answer lets operators answer in the tracker, unless that has just failed to answer.

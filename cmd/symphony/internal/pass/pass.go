@@ -205,7 +205,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 		r.blockedBy(err)
 		return
 	}
-	deps.Store, deps.Tracker = db.Store, withHolds(deps.Tracker, db, cfg)
+	deps.Store = db.Store
 	r.addError(loadOldRoots(ctx, db, runners, rootErr != nil))
 	if rootErr != nil {
 		deps.Runners = handsOff{runners}
@@ -269,7 +269,7 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 		if err != nil {
 			return reconcile.Deps{}, nil, err
 		}
-		d.Tracker = project.VerifyFirst(tracker, db, cfg, p.Path, warn)
+		d.Tracker = withHolds(project.VerifyFirst(tracker, db, cfg, p.Path, warn), db, cfg, warn)
 	}
 	return d, runners, nil
 }
