@@ -12,11 +12,11 @@ import (
 
 // comments are the rules about comments. Answers of operators need Own and AuthorIDs, which is why an adapter with Post has them.
 var comments = []testCase{
-	{"comments: since a time", func(b *backend) bool { return b.Comments != nil && b.Backend.Comment != nil }, checkComments},
-	{"comments: many", func(b *backend) bool { return b.Comments != nil && b.Backend.Comment != nil }, checkManyComments},
-	{"comments: time of the newest", func(b *backend) bool { return b.Backend.Comment != nil }, checkNewestComment},
+	{"comments: since a time", func(b *backend) bool { return b.Comments != nil && b.Comment != nil }, checkComments},
+	{"comments: many", func(b *backend) bool { return b.Comments != nil && b.Comment != nil }, checkManyComments},
+	{"comments: time of the newest", func(b *backend) bool { return b.Comment != nil }, checkNewestComment},
 	{"comments: of an issue that is gone", func(b *backend) bool { return b.Comments != nil && b.Remove != nil }, checkCommentsOfGone},
-	{"comments: author", func(b *backend) bool { return b.Post != nil && b.Backend.Comment != nil }, checkAuthor},
+	{"comments: author", func(b *backend) bool { return b.Post != nil && b.Comment != nil }, checkAuthor},
 	{"comments: post and edit", func(b *backend) bool { return b.Post != nil }, checkPost},
 }
 
@@ -54,9 +54,9 @@ func bodies(list []reconcile.Comment) []string {
 func checkComments(b *backend) {
 	id, other := b.add(Issue{}), b.add(Issue{})
 	for n, text := range []string{"One.", "Two.\n\n```\n# two\n---\n```", "Three."} {
-		b.Backend.Comment(b.T, id, b.Person, text, minute(n))
+		b.Comment(b.T, id, b.Person, text, minute(n))
 	}
-	b.Backend.Comment(b.T, other, b.Person, "Of another issue.", minute(3))
+	b.Comment(b.T, other, b.Person, "Of another issue.", minute(3))
 	want := []string{"Three.", "Two.\n\n```\n# two\n---\n```", "One."}
 	for n := range 4 {
 		test.Equal(b.T, "comments", bodies(b.comments(id, minute(n).Add(-time.Second))), want[:3-n])
@@ -73,7 +73,7 @@ func checkComments(b *backend) {
 func checkManyComments(b *backend) {
 	id := b.add(Issue{})
 	for n := range mostComments {
-		b.Backend.Comment(b.T, id, b.Person, "Comment.", minute(n))
+		b.Comment(b.T, id, b.Person, "Comment.", minute(n))
 	}
 	test.Equal(b.T, "comments", len(b.comments(id, minute(-1))), mostComments)
 }
@@ -84,7 +84,7 @@ func checkNewestComment(b *backend) {
 		b.Errorf("newest comment at %v before the first", at)
 	}
 	for n := range 3 {
-		b.Backend.Comment(b.T, id, b.Person, "Comment.", minute(n))
+		b.Comment(b.T, id, b.Person, "Comment.", minute(n))
 		if at := b.issue(id).LastCommentAt; at == nil || !at.Equal(minute(n)) {
 			b.Errorf("newest comment at %v, want %v", at, minute(n))
 		}
@@ -105,7 +105,7 @@ func checkCommentsOfGone(b *backend) {
 
 func checkAuthor(b *backend) {
 	id := b.add(Issue{})
-	b.Backend.Comment(b.T, id, b.Person, "approve", minute(0))
+	b.Comment(b.T, id, b.Person, "approve", minute(0))
 	if list := b.comments(id, time.Time{}); len(list) != 1 || list[0].Own || list[0].Edited || !slices.Contains(list[0].AuthorIDs, b.Person) {
 		b.Errorf("a person's comment: %+v; want the author %s", list, b.Person)
 	}

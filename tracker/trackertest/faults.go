@@ -110,7 +110,7 @@ func checkBudget(b *backend) {
 		b.Errorf("budget %+v", budget)
 	}
 	until := time.Now().Add(20 * time.Minute).Truncate(time.Second)
-	b.Backend.Low(b.T, until)
+	b.Low(b.T, until)
 	b.issue(b.add(Issue{}))
 	budget = b.Budget()
 	test.Equal(b.T, "low", b.TrackerAdapter.Low(budget.At), true)

@@ -43,10 +43,10 @@ func checkRules(b *backend) {
 	if b.Block != nil {
 		b.Block(b.T, id, b.add(Issue{}))
 	}
-	if b.Backend.Comment != nil {
+	if b.Comment != nil {
 		next := time.Now().UTC().Truncate(time.Minute).Add(time.Minute) // not before the issue was created
-		b.Backend.Comment(b.T, id, b.Person, "One.", next)
-		b.Backend.Comment(b.T, id, b.Person, "Two.", next.Add(time.Minute))
+		b.Comment(b.T, id, b.Person, "One.", next)
+		b.Comment(b.T, id, b.Person, "Two.", next.Add(time.Minute))
 	}
 	report := contract.Check(b.ctx(), b.TrackerAdapter, b.Active, time.Now())
 	for _, v := range report.Violations {

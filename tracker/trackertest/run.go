@@ -103,8 +103,8 @@ func (b *backend) complete(i reconcile.Issue) {
 	}
 }
 
-// wantError checks that err tells a person what happened and what to do, and returns it.
-func (b *backend) wantError(err error, code string, class reconcile.Class) *reconcile.Error {
+// wantError checks that err tells a person what happened and what to do.
+func (b *backend) wantError(err error, code string, class reconcile.Class) {
 	b.Helper()
 	var e *reconcile.Error
 	if !errors.As(err, &e) {
@@ -123,7 +123,6 @@ func (b *backend) wantError(err error, code string, class reconcile.Class) *reco
 		}
 	}
 	b.noSecret(fmt.Sprintf("%v %+v %v", err, e, e.Err))
-	return e
 }
 
 // noSecret checks that a text does not contain the key.

@@ -17,7 +17,7 @@ var tools = []testCase{
 	{"tools: move", func(b *backend) bool { return b.ToMove != nil }, checkMove},
 	{"tools: comment", func(b *backend) bool { return b.ToComment != nil }, checkComment},
 	{"tools: read only", func(b *backend) bool { return b.ReadOnly != nil }, checkReadOnly},
-	{"tools: refused calls", func(b *backend) bool { return b.Backend.Refused != nil }, checkRefused},
+	{"tools: refused calls", func(b *backend) bool { return b.Refused != nil }, checkRefused},
 }
 
 // agentCalls are calls that move the issue to the terminal state and comment on it.
@@ -128,7 +128,7 @@ func checkReadOnly(b *backend) {
 func checkRefused(b *backend) {
 	issue, other := b.issue(b.add(Issue{})), b.issue(b.add(Issue{}))
 	before := b.requests()
-	calls := b.Backend.Refused(issue, other)
+	calls := b.Refused(issue, other)
 	for _, name := range slices.Sorted(maps.Keys(calls)) {
 		for _, adapter := range []*reconcile.TrackerAdapter{b.TrackerAdapter, b.ReadOnly} {
 			if adapter == nil {
