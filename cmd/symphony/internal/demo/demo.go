@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -141,16 +140,13 @@ func (d *playground) addIssues(context.Context) error {
 		if err != nil {
 			return err
 		}
-		body := moves.ReplaceAllString(issue.Description, `tool issue_update {"state": "$1"}`)
-		if err := os.WriteFile(filepath.Join(d.dir, "issues", id+".md"), []byte("---\n"+string(front)+"---\n\n"+body), 0o600); err != nil {
+		content := "---\n" + string(front) + "---\n\n" + issue.Description
+		if err := os.WriteFile(filepath.Join(d.dir, "issues", id+".md"), []byte(content), 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// moves matches what stands in the made-up issues for the call that moves an issue.
-var moves = regexp.MustCompile(`\{move ([^}]+)\}`)
 
 // makeRepository makes the repository, or a copy of the user's without its remotes, and the environment of everything that the demo
 // starts.

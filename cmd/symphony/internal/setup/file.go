@@ -42,9 +42,6 @@ func (s *starter) checkFile() error {
 			return exit.Usage("init: %s has no meaning with --tracker file, which needs no key and no network", flag[0])
 		}
 	}
-	if s.options.Label != "" {
-		s.answers.Labels = []string{strings.TrimSpace(s.options.Label)}
-	}
 	dir := filepath.Dir(s.p.Path)
 	s.answers.Path = filepath.Clean(s.expand(cmp.Or(s.options.Path, DefaultPath)))
 	if s.options.Path == "" && exists(filepath.Join(dir, backlogPath)) {

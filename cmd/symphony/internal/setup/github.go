@@ -9,20 +9,13 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 var githubKind = kind{
-	name: "github", check: (*starter).checkGitHub,
+	name: "github", keyVars: []string{workflow.GitHubTokenVar, "GH_TOKEN"},
 	find:  []func(*starter, context.Context) error{(*starter).findRemote, (*starter).findKey, (*starter).checkToken, (*starter).findProject, (*starter).findStates},
 	write: (*starter).writeKey, summary: (*starter).githubSummary,
-}
-
-func (s *starter) checkGitHub() error {
-	s.tracker, s.keyVars = project.TrackerSetup("github"), []string{workflow.GitHubTokenVar, "GH_TOKEN"}
-	s.answers.Labels = []string{strings.TrimSpace(cmp.Or(s.options.Label, DefaultLabel))}
-	return nil
 }
 
 // findRemote finds the repository on GitHub, and its API, from the git remote origin, unless flags name them.
@@ -82,7 +75,7 @@ func (a answers) StateLabels() (labels []string) {
 func (s *starter) githubSummary() (lines []string, issue string, more map[string]any) {
 	token := "the token is in " + s.keyPath()
 	if s.keyFromGh {
-		token = fmt.Sprintf("the token is that of gh; for scheduled passes that gh gives none, put %s=… into %s (mode 0600)", s.keyVars[0], s.keyPath())
+		token = fmt.Sprintf("the token is that of gh; for scheduled passes that gh gives none, put %s=… into %s (mode 0600)", s.kind.keyVars[0], s.keyPath())
 	}
 	return []string{
 		"wrote " + s.p.Path + ", for the issues of " + s.project.Name, token, "", s.labelTask(s.project.Name),

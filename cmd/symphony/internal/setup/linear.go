@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -20,7 +19,7 @@ import (
 )
 
 var linearKind = kind{
-	name: "linear", check: (*starter).checkLinear,
+	name: "linear", keyVars: []string{workflow.APIKeyVar}, check: (*starter).checkLinear,
 	find:  []func(*starter, context.Context) error{(*starter).findKey, (*starter).findProject, (*starter).findStates},
 	write: (*starter).writeKey, summary: (*starter).linearSummary,
 }
@@ -28,8 +27,6 @@ var linearKind = kind{
 const keyTries = 3 // how often a key may be typed
 
 func (s *starter) checkLinear() error {
-	s.tracker, s.keyVars = project.TrackerSetup("linear"), []string{workflow.APIKeyVar}
-	s.answers.Labels = []string{strings.TrimSpace(cmp.Or(s.options.Label, DefaultLabel))}
 	if err := s.checkEnvFile(); err != nil {
 		return err
 	}
@@ -39,7 +36,7 @@ func (s *starter) checkLinear() error {
 
 // checkEnvFile refuses an environment file without a key, because init would have to change it.
 func (s *starter) checkEnvFile() error {
-	if name := s.keyVars[0]; exists(s.p.EnvPath()) && s.fileKey() == "" {
+	if name := s.kind.keyVars[0]; exists(s.p.EnvPath()) && s.fileKey() == "" {
 		return existing(s.p.EnvPath(), "it contains no key and was not changed: add a line "+name+"=… to it, then run symphony init again")
 	}
 	return nil
@@ -47,7 +44,7 @@ func (s *starter) checkEnvFile() error {
 
 // fileKey is the key in the environment files.
 func (s *starter) fileKey() (key string) {
-	for _, name := range s.keyVars {
+	for _, name := range s.kind.keyVars {
 		key = cmp.Or(key, s.p.EnvFile[name])
 	}
 	return key
@@ -128,7 +125,7 @@ func matchingProjects(all []reconcile.TrackerProject, text string) (matching []r
 // knownKey returns the key that is already configured, preferably that of the environment file, the only one that a schedule has.
 func (s *starter) knownKey() string {
 	key := s.fileKey()
-	for _, name := range s.keyVars {
+	for _, name := range s.kind.keyVars {
 		key = cmp.Or(key, s.w.Getenv(name))
 	}
 	return strings.TrimSpace(key)
@@ -138,7 +135,7 @@ func (s *starter) knownKey() string {
 // refused key may be typed again.
 func (s *starter) findKey(ctx context.Context) error {
 	key := s.knownKey()
-	source := s.p.KeySource(key, s.keyVars...)
+	source := s.p.KeySource(key, s.kind.keyVars...)
 	if s.options.KeyFile != "" {
 		var err error
 		source = "--key-file"
@@ -158,7 +155,7 @@ func (s *starter) findKey(ctx context.Context) error {
 		return s.tryKey(ctx, key, source)
 	}
 	if !s.interactive {
-		return exit.Usage("init: without a terminal, give --key-file or the variable %s, or log in with gh auth login", s.keyVars[0])
+		return exit.Usage("init: without a terminal, give --key-file or the variable %s, or log in with gh auth login", s.kind.keyVars[0])
 	}
 	for try := 1; ; try++ {
 		typed, err := s.ask(ctx, s.tracker.KeyQuestion, "key", "")
@@ -212,7 +209,7 @@ func (s *starter) tryKey(ctx context.Context, key, source string) error {
 
 // keyPath is the environment file that contains the key, or will contain it: that of all projects if it has this key.
 func (s *starter) keyPath() string {
-	for _, name := range s.keyVars {
+	for _, name := range s.kind.keyVars {
 		if s.p.OwnEnv[name] == "" && s.p.SharedEnv[name] == s.key {
 			return s.p.SharedEnvPath()
 		}
@@ -226,7 +223,7 @@ func (s *starter) writeKey(context.Context) (undo func() error, err error) {
 	if s.keyFromGh || exists(path) {
 		return nothing, nil
 	}
-	line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + s.keyVars[0] + "=" + s.key + "\n"
+	line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + s.kind.keyVars[0] + "=" + s.key + "\n"
 	if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
 		err = durable.WriteFile(path, []byte(line), 0o600)
 	}

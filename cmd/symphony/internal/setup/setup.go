@@ -33,8 +33,9 @@ type Options struct {
 
 // kind is what init does for one kind of tracker.
 type kind struct {
-	name string
-	// check finds what is wrong before the first question is asked.
+	name    string
+	keyVars []string // the variables that contain the key; the first is written; none if there is no key
+	// check finds what is wrong before the first question is asked; may be nil.
 	check func(*starter) error
 	// find are the steps that find the project and its states, in order.
 	find []func(*starter, context.Context) error
@@ -62,7 +63,6 @@ type starter struct {
 	options     Options
 	interactive bool // the operator can be asked
 	key         string
-	keyVars     []string // the variables that contain the key; the first is written
 	keyFromGh   bool
 	kind        kind
 	tracker     reconcile.TrackerSetup
@@ -125,6 +125,16 @@ func (s *starter) check() error {
 	}
 	s.kind = kinds[i]
 	s.answers.Tracker = tracker
+	label := strings.TrimSpace(s.options.Label)
+	if s.kind.keyVars != nil {
+		s.tracker, label = project.TrackerSetup(tracker), cmp.Or(label, DefaultLabel)
+	}
+	if label != "" {
+		s.answers.Labels = []string{label}
+	}
+	if s.kind.check == nil {
+		return nil
+	}
 	return s.kind.check(s)
 }
 

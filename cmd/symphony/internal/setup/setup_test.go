@@ -81,7 +81,7 @@ func testStarter(change func(*answers)) *starter {
 	return s
 }
 
-// Every example becomes a workflow without warnings, whatever the names in it; what can't stand in a prompt is refused.
+// Every example becomes a workflow without warnings, whatever the names in it; what would break the prompt is refused.
 func TestRender(t *testing.T) {
 	for _, example := range ExampleNames {
 		for _, c := range []struct {
