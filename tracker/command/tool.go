@@ -12,11 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// ownMarker is in every comment of an agent. Each comment that symphony makes itself has another one with the same beginning.
-const (
-	markerBegin = "<!-- symphony:"
-	ownMarker   = markerBegin + "agent -->"
-)
+// agentMarker ends every comment of an agent. Each comment that symphony makes itself has another marker.
+const agentMarker = reconcile.CommentMarker + "agent -->"
 
 type commentRequest struct {
 	Action    string     `json:"action"`
@@ -165,7 +162,7 @@ func (c *client) commentTool() reconcile.AgentTool {
 				return refused("invalid_input", err.Error())
 			}
 			return c.change(name, args, func() (string, *reconcile.Created, error) {
-				made, err := c.post(ctx, i.ID, body+"\n\n"+ownMarker)
+				made, err := c.post(ctx, i.ID, body+"\n\n"+agentMarker)
 				return "commented on " + i.Identifier, &reconcile.Created{Kind: "comment", ID: made.ID}, err
 			})
 		},

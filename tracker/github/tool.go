@@ -26,9 +26,9 @@ const (
 	shortestWait = 100 * time.Millisecond
 )
 
-// The comments of agents end with agentMarker. Comments that contain ownMarker, which begins it, are never answers of operators.
+// The comments of agents end with agentMarker. ownMarker begins every marker; agents may not write it.
 const (
-	ownMarker   = "<!-- symphony:"
+	ownMarker   = reconcile.CommentMarker
 	agentMarker = ownMarker + "agent -->"
 )
 
