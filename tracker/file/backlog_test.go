@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/tracker/file"
 )
 
 // backlog runs the program of Backlog.md in a project and returns its output.
@@ -64,6 +66,9 @@ func TestBacklog(t *testing.T) {
 	b.run("task", "edit", "1", "--comment", "Please hurry.", "--comment-author", "@kim")
 	dir := filepath.Join(b.project, "backlog", "tasks")
 	a := adapter(t, dir)
+	test.Equal(t, "states", file.States(dir), []reconcile.TrackerState{
+		{Name: "To Do", Kind: reconcile.StateWaiting}, {Name: "In Progress", Kind: reconcile.StateStarted}, {Name: "Done", Kind: reconcile.StateEnded},
+	})
 	list := test.Must(a.Candidates(t.Context(), states))
 	found := test.Must(a.ByIDs(t.Context(), []string{"TASK-1", "TASK-2", "TASK-1.1"}))
 	one, two := found["TASK-1"], found["TASK-2"]
