@@ -86,7 +86,7 @@ func listIssues(c *cli.Context, p *project.Project, _ []string) error {
 	case w.JSON:
 		w.PrintJSON(map[string]any{"issues": rows})
 	case len(rows) == 0 && w.Width > 0:
-		fmt.Fprintln(w.Stdout, term.Visible("No issue has the state "+strings.Join(states, " or ")+"."))
+		fmt.Fprintln(w.Stdout, term.Visible("No issue has the state "+strings.Join(states, " or ")+"; --state NAME lists those in another one."))
 	default:
 		w.PrintTable("ISSUES", table)
 	}

@@ -17,7 +17,7 @@ type tracker struct {
 	needsKey         bool
 }
 
-// trackers are the kinds of trackers; the first is the one whose meaning keys have if the kind is unknown.
+// trackers are the kinds of trackers.
 var trackers = []tracker{
 	{
 		name: "linear", title: "Linear", endpoint: "https://api.linear.app/graphql",
@@ -52,7 +52,7 @@ func (r *reader) kind(f field) {
 	kind := &r.cfg.Tracker.Kind
 	*kind = strings.ToLower(*kind)
 	first, _, _ := strings.Cut(r.src.Body, "\n")
-	r.tracker = trackers[0]
+	r.tracker = tracker{title: "the tracker"} // the settings of an unknown kind are unknown
 	if i := slices.Index(kinds, *kind); i >= 0 {
 		r.tracker = trackers[i]
 		return
@@ -63,7 +63,6 @@ func (r *reader) kind(f field) {
 	case f.node == nil:
 		r.fail(CodeTrackerKind, f, "missing; there is "+strings.Join(kinds, ", "), "write `kind: file` or another of them below `tracker:`")
 	default:
-		r.tracker = tracker{title: "the tracker"} // its settings are unknown
 		hint := "for any other tracker write a small program: kind: command, see docs/trackers.md"
 		if near := text.Nearest(*kind, kinds); len(near) > 0 {
 			hint = "write `kind: " + near[0] + "`"
