@@ -132,3 +132,17 @@ func TestKeyInAnswer(t *testing.T) {
 		t.Errorf("%+v, %v", found, err)
 	}
 }
+
+// Comments of the same time keep the order in which the program lists them, the oldest or the newest first. One that quotes the marker
+// of symphony is a person's.
+func TestCommentsOfTheSameTime(t *testing.T) {
+	const at = `"created_at": "2026-03-01T12:00:00Z"`
+	asked, reply := `{"id": "1", "body": "May I?\n<!-- symphony:request r 1 -->", `+at+`}`, `{"id": "2", "body": "> <!-- symphony:request r 1 -->\napprove", `+at+`}`
+	earlier := `{"id": "0", "created_at": "2026-03-01T11:00:00Z"}`
+	for _, list := range []string{asked + "," + reply, earlier + "," + asked + "," + reply, reply + "," + asked + "," + earlier} {
+		got, err := ending(Output{Stdout: []byte(`{"comments": [` + list + `]}`)}, nil).comments(t.Context(), "7", time.Time{})
+		if err != nil || got[0].ID != "2" || got[0].Own || got[1].ID != "1" || !got[1].Own {
+			t.Errorf("%s: %+v, %v", list, got, err)
+		}
+	}
+}
