@@ -139,12 +139,7 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 		}
 		labels, logins = append(labels, more...), append(logins, users...)
 	}
-	c.mu.Lock()
-	scopes, classic := c.scopes, c.classic
-	c.mu.Unlock()
-	if classic && !slices.Contains(scopes, "repo") && !slices.Contains(scopes, "public_repo") {
-		c.warnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to change issues it needs repo, or public_repo for public repositories", scopes))
-	}
+	c.checkScopes()
 	if c.o.Project != "" {
 		columns, err := c.verifyBoard(ctx, &found.Project)
 		if err != nil {
@@ -160,6 +155,20 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 		found.Assignee = &list[0]
 	}
 	return found, nil
+}
+
+// checkScopes warns about what a classic token lacks. GitHub does not say what a fine-grained one may do.
+func (c *Client) checkScopes() {
+	c.mu.Lock()
+	scopes, classic := c.scopes, c.classic
+	c.mu.Unlock()
+	has := func(scope string) bool { return !classic || slices.Contains(scopes, scope) }
+	if !has("repo") && !has("public_repo") {
+		c.warnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to change issues it needs repo, or public_repo for public repositories", scopes))
+	}
+	if c.o.Project != "" && !has("project") {
+		c.warnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to move issues on the board it needs project", scopes))
+	}
 }
 
 func unknown(asked, existing, suggest []string) []reconcile.UnknownName {
@@ -187,6 +196,7 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 				Name      string                 `json:"nameWithOwner"`
 				URL       string                 `json:"url"`
 				HasIssues bool                   `json:"hasIssuesEnabled"`
+				May       string                 `json:"viewerPermission"`
 				Labels    nodes[json.RawMessage] `json:"labels"`
 				Users     nodes[account]         `json:"assignableUsers"`
 			} `json:"repository"`
@@ -203,6 +213,9 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 		c.rename(repo, r.Name)
 		project = reconcile.TrackerProject{ID: r.ID, Name: r.Name, Slug: repo, URL: r.URL}
 		*user, logins = data.Viewer.Login, nil
+		if r.May == "READ" {
+			c.warnOnce(fmt.Sprintf("%s may only read %s: give that account the role Triage or more", *user, r.Name))
+		}
 		for _, u := range r.Users.Nodes {
 			logins = append(logins, u.Login)
 		}

@@ -376,17 +376,19 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A token without the scopes to write is worth a warning.
-func TestVerifyWarnsAboutScopes(t *testing.T) {
-	for scopes, want := range map[string]int{"": 1, "gist, read:org": 1, "gist, public_repo": 0, "repo": 0, "-": 0} {
+// A token without the scopes to write is worth a warning, and an account without the right to do so.
+func TestVerifyWarnsAboutRights(t *testing.T) {
+	for scopes, want := range map[string]int{"": 2, "gist, read:org": 2, "gist, public_repo": 1, "repo": 1, "repo, project": 0, "-": 0, "READ": 1} {
 		var warned []string
 		c := clientOf(t, serving(t, func(w http.ResponseWriter, _ *http.Request) {
-			if scopes != "-" { // as for fine-grained tokens
+			if scopes != "-" && scopes != "READ" { // as for fine-grained tokens
 				w.Header().Set("X-OAuth-Scopes", scopes)
 			}
-			fmt.Fprint(w, `{"data":{"repository":{"hasIssuesEnabled":true,"labels":{"nodes":[]}}}}`)
+			fmt.Fprintf(w, `{"data":{"repository":{"hasIssuesEnabled":true,"viewerPermission":%q,"labels":{"nodes":[]}},`+
+				`"owner":{"projectV2":{"fields":{"nodes":[{"name":"Status"}]}}}}}`, scopes)
 		}), func(o *Options) {
 			o.Repositories, o.Warn = []string{testRepo}, func(text string) { warned = append(warned, text) }
+			o.Project = "https://github.com/orgs/acme/projects/4"
 		})
 		test.Must(c.Verify(t.Context(), reconcile.TrackerNames{}))
 		if len(warned) != want {

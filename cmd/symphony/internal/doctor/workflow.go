@@ -99,6 +99,8 @@ type trackerAnswer struct {
 	err    error
 	budget reconcile.Budget // with the times of the answer
 	mute   *reconcile.Error // symphony can't comment; nil if it can
+	// warnings are about what the tracker has answered, such as a token that may only read.
+	warnings []string
 	// unnamed: the tracker can't look up names, and was asked for the issues in active states instead.
 	unnamed bool
 	issues  int
@@ -110,7 +112,8 @@ func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
 	ctx, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
 	// A schedule does not have the proxy variables of this process.
-	tracker, err := project.NewTracker(e.p, e.config, project.TrackerOptions{IgnoreProxy: e.as != asCalled})
+	keep := func(text string) { answer.warnings = append(answer.warnings, text) }
+	tracker, err := project.NewTracker(e.p, e.config, project.TrackerOptions{IgnoreProxy: e.as != asCalled, Warn: keep})
 	if err != nil {
 		return trackerAnswer{err: err}
 	}
@@ -155,6 +158,9 @@ func checkTracker(_ context.Context, e *environment) []finding {
 	}
 	for _, wrong := range project.WrongNames(e.config, answer.name, found) {
 		list = append(list, warn(wrong.Message, wrong.Hint)...)
+	}
+	for _, text := range answer.warnings {
+		list = append(list, warn(text, "")...)
 	}
 	if answer.mute != nil && (len(t.Operators) > 0 || t.ExplainHolds) {
 		list = append(list, warn(answer.mute.Message, answer.mute.Hint)...)
