@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -65,11 +66,11 @@ var classes = map[string]agent.Code{
 // command.
 var messageClasses = []struct {
 	class agent.Code
-	words *regexp.Regexp
+	words func() *regexp.Regexp
 }{
-	{agent.CodeAgentAuth, regexp.MustCompile(`(?i)missing environment variable|status 401|status 403|unauthorized|not logged in`)},
-	{agent.CodeAgentQuota, regexp.MustCompile(`(?i)usage limit|insufficient.quota|quota exceeded|status:? 429|rate.limit.exceeded`)},
-	{agent.CodeNetwork, regexp.MustCompile(`(?i)waiting for network|connection refused|connection failed|error sending request|` +
+	{agent.CodeAgentAuth, text.Pattern(`(?i)missing environment variable|status 401|status 403|unauthorized|not logged in`)},
+	{agent.CodeAgentQuota, text.Pattern(`(?i)usage limit|insufficient.quota|quota exceeded|status:? 429|rate.limit.exceeded`)},
+	{agent.CodeNetwork, text.Pattern(`(?i)waiting for network|connection refused|connection failed|error sending request|` +
 		`stream disconnected|failed to lookup address|network error|status 50[0234]|status: 5`)},
 }
 
@@ -90,7 +91,7 @@ func classify(info json.RawMessage, message string) agent.Code {
 		}
 	}
 	for _, c := range messageClasses {
-		if c.words.MatchString(message) {
+		if c.words().MatchString(message) {
 			return c.class
 		}
 	}

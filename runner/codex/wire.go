@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"regexp"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -220,21 +220,21 @@ func fileChanges(changes []wireChange) []agent.FileChange {
 // codex reports a command as one quoted argument of a shell: /bin/bash -lc '…'. The model may name any program as the shell;
 // only a system's usual shells match.
 var (
-	shellCommand = regexp.MustCompile(`(?s)^(?:/bin/|/usr/bin/|/usr/local/bin/)?(?:bash|sh|zsh|dash|ksh|fish) -l?c ` +
+	shellCommand = text.Pattern(`(?s)^(?:/bin/|/usr/bin/|/usr/local/bin/)?(?:bash|sh|zsh|dash|ksh|fish) -l?c ` +
 		`((?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\])+)$`)
-	wordPart = regexp.MustCompile(`(?s)'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|([^'"\\]+)`)
-	escaped  = regexp.MustCompile("\\\\([$`\"\\\\])") // within double quotes a backslash before another character stands for itself
+	wordPart = text.Pattern(`(?s)'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|([^'"\\]+)`)
+	escaped  = text.Pattern("\\\\([$`\"\\\\])") // within double quotes a backslash before another character stands for itself
 )
 
 // shellText removes the usual shell from a command. Operators decide by this text, so anything else stays in it.
 func shellText(command string) string {
-	m := shellCommand.FindStringSubmatch(command)
+	m := shellCommand().FindStringSubmatch(command)
 	if m == nil {
 		return command
 	}
 	word := ""
-	for _, part := range wordPart.FindAllStringSubmatch(m[1], -1) {
-		word += part[1] + escaped.ReplaceAllString(part[2], "$1") + part[3] + part[4]
+	for _, part := range wordPart().FindAllStringSubmatch(m[1], -1) {
+		word += part[1] + escaped().ReplaceAllString(part[2], "$1") + part[3] + part[4]
 	}
 	return cmp.Or(word, command)
 }

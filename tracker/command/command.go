@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -184,10 +183,10 @@ func (c *client) try(verb string, stdin []byte) string {
 	return "echo " + input + " | " + strings.Join(words, " ")
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`).MatchString
+var plainWord = text.Pattern(`^[A-Za-z0-9_./:=@%+,-]+$`)
 
 func word(s string) string {
-	if plainWord(s) {
+	if plainWord().MatchString(s) {
 		return s
 	}
 	return text.ShellWord(s)
@@ -268,7 +267,7 @@ const (
 	resetLongest = 2 * time.Hour // bounds the effect of a wrong clock on either side
 )
 
-var retryAfter = regexp.MustCompile(`(?i)\bretry-after: *([0-9]{1,9})\b`)
+var retryAfter = text.Pattern(`(?i)\bretry-after: *([0-9]{1,9})\b`)
 
 // reset returns the end of a limit: reset_at or retry_after of the answer, or a header Retry-After in the standard error.
 func (c *client) reset(out Output) time.Time {
@@ -282,7 +281,7 @@ func (c *client) reset(out Output) time.Time {
 		reset = answer.ResetAt
 	} else if err == nil && answer.RetryAfter > 0 {
 		reset = now.Add(time.Duration(min(answer.RetryAfter, resetLongest.Seconds()) * float64(time.Second)))
-	} else if m := retryAfter.FindSubmatch(out.Stderr); m != nil {
+	} else if m := retryAfter().FindSubmatch(out.Stderr); m != nil {
 		seconds, _ := strconv.Atoi(string(m[1]))
 		reset = now.Add(time.Duration(seconds) * time.Second)
 	}

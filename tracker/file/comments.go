@@ -5,11 +5,11 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -110,10 +110,10 @@ func parseComments(content []byte, section span, issue string) (list []comment) 
 // commentEnds reports whether what follows a line of --- is no further text of the comment.
 func commentEnds(rest []byte) bool {
 	rest = bytes.TrimSpace(rest)
-	return len(rest) == 0 || commentHead.Match(rest)
+	return len(rest) == 0 || commentHead().Match(rest)
 }
 
-var commentHead = regexp.MustCompile(`^(?i:author|created|index):`)
+var commentHead = text.Pattern(`^(?i:author|created|index):`)
 
 // complete sets what depends on the whole comment and those before it.
 func (c *comment) complete(content []byte, before []comment) comment {
@@ -212,7 +212,7 @@ func newline(content []byte) string {
 
 func lines(text, eol string) []byte { return []byte(strings.ReplaceAll(text, "\n", eol)) }
 
-var sectionMark = regexp.MustCompile(`(?i)<!--(\s*(?:COMMENTS?|SECTION|AC|DOD)\b)`)
+var sectionMark = text.Pattern(`(?i)<!--(\s*(?:COMMENTS?|SECTION|AC|DOD)\b)`)
 
 // plain returns a text that neither ends the comment nor is a mark of Backlog.md, so that an agent can write nothing else.
 func plain(body string) string {
@@ -229,5 +229,5 @@ func plain(body string) string {
 			list[i] = "- - -"
 		}
 	}
-	return sectionMark.ReplaceAllString(strings.Join(list, "\n"), "&lt;!--$1")
+	return sectionMark().ReplaceAllString(strings.Join(list, "\n"), "&lt;!--$1")
 }

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -249,7 +248,7 @@ func (t *tracker) Create(_ context.Context, title, state string) (*reconcile.Iss
 	return t.Find(context.TODO(), strings.ToUpper(id))
 }
 
-var numbered = regexp.MustCompile(`^([A-Za-z]+)-(\d+)`)
+var numbered = text.Pattern(`^([A-Za-z]+)-(\d+)`)
 
 // nextID returns the prefix of the folder's ids and the next number.
 func (t *tracker) nextID(all *folder) (prefix string, next int) {
@@ -259,7 +258,7 @@ func (t *tracker) nextID(all *folder) (prefix string, next int) {
 		records = append(records, r)
 	}
 	for _, r := range records {
-		m := numbered.FindStringSubmatch(r.issue.ID)
+		m := numbered().FindStringSubmatch(r.issue.ID)
 		if m == nil || prefix != "" && !strings.EqualFold(prefix, m[1]) {
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,12 +32,12 @@ type span struct{ start, end int }
 
 // identity returns an issue whose id is fit for the name of a branch and for a command line.
 func identity(id string) reconcile.Issue {
-	id = text.Within(unfit.ReplaceAllString(id, "-"), 120)
+	id = text.Within(unfit().ReplaceAllString(id, "-"), 120)
 	id = cmp.Or(strings.Trim(id, ".-"), "-")
 	return reconcile.Issue{ID: id, Identifier: id}
 }
 
-var unfit = regexp.MustCompile(`[^\pL\pM\pN_.-]+|\.\.+|\.lock$`)
+var unfit = text.Pattern(`[^\pL\pM\pN_.-]+|\.\.+|\.lock$`)
 
 // fence is the line before and after the front matter.
 const fence = "---"
@@ -73,7 +72,7 @@ func (t *tracker) parse(name string, content []byte) *record {
 		return nil
 	}
 	failed := func(line int, format string, args ...any) *record {
-		if m := idLine.FindSubmatch(content); m != nil {
+		if m := idLine().FindSubmatch(content); m != nil {
 			r.issue = identity(strings.Trim(string(m[1]), `'" `))
 		}
 		r.fault = fmt.Sprintf("%s:%d: ", name, line) + fmt.Sprintf(format, args...)
@@ -125,7 +124,7 @@ func (t *tracker) parse(name string, content []byte) *record {
 }
 
 // idLine finds the id in front matter that cannot be read.
-var idLine = regexp.MustCompile(`(?m)^id:[ \t]*(\S.*?)[ \t]*\r?$`)
+var idLine = text.Pattern(`(?m)^id:[ \t]*(\S.*?)[ \t]*\r?$`)
 
 // fill sets what the front matter and the body say. body is where the last line of the front matter begins.
 func (r *record) fill(f fields, content []byte, body int) {
@@ -154,7 +153,7 @@ func (r *record) fill(f fields, content []byte, body int) {
 	if n := len(r.comments); n > 0 {
 		i.LastCommentAt = &r.comments[n-1].at
 	}
-	rest = bytes.TrimSpace(marks.ReplaceAll(bytes.ReplaceAll(rest, []byte("\r\n"), []byte("\n")), nil))
+	rest = bytes.TrimSpace(marks().ReplaceAll(bytes.ReplaceAll(rest, []byte("\r\n"), []byte("\n")), nil))
 	if len(rest) > 0 {
 		description := strings.ToValidUTF8(string(rest), "?")
 		i.Description = &description
@@ -162,7 +161,7 @@ func (r *record) fill(f fields, content []byte, body int) {
 }
 
 // marks are the lines by which Backlog.md finds the sections of a body.
-var marks = regexp.MustCompile(`<!-- (?:SECTION:\w+|AC|DOD):(?:BEGIN|END) -->\n?`)
+var marks = text.Pattern(`<!-- (?:SECTION:\w+|AC|DOD):(?:BEGIN|END) -->\n?`)
 
 // modified says when the file was written, which may be later than its own date, because people forget that.
 func (r *record) modified(at time.Time) {
@@ -180,7 +179,7 @@ func locate(content []byte, node *yaml.Node) span {
 	front, _, _ := split(content)
 	at := front.start
 	for range node.Line - 1 {
-		at += lineBreak.FindIndex(content[at:])[1]
+		at += lineBreak().FindIndex(content[at:])[1]
 	}
 	for range node.Column - 1 {
 		_, size := utf8.DecodeRune(content[at:])
@@ -193,7 +192,7 @@ func locate(content []byte, node *yaml.Node) span {
 	case yaml.SingleQuotedStyle:
 		written = "'" + strings.ReplaceAll(node.Value, "'", "''") + "'"
 	case yaml.DoubleQuotedStyle:
-		written = doubleQuoted.FindString(rest)
+		written = doubleQuoted().FindString(rest)
 	default:
 	}
 	if written == "" || !strings.HasPrefix(rest, written) {
@@ -203,9 +202,9 @@ func locate(content []byte, node *yaml.Node) span {
 }
 
 // lineBreak is a line break of YAML.
-var lineBreak = regexp.MustCompile(`\r\n|[\n\r\x{85}\x{2028}\x{2029}]`)
+var lineBreak = text.Pattern(`\r\n|[\n\r\x{85}\x{2028}\x{2029}]`)
 
-var doubleQuoted = regexp.MustCompile(`^"(?:[^"\\\n]|\\.)*"`)
+var doubleQuoted = text.Pattern(`^"(?:[^"\\\n]|\\.)*"`)
 
 // fields are the values of the front matter.
 type fields struct {
@@ -303,16 +302,16 @@ func timestamp(s string) *time.Time {
 
 // userLine is a line with names of users, which Backlog.md also reads without quotes.
 var (
-	userLine = regexp.MustCompile(`(?m)^(?:assignees?|reporter):.*$`)
-	userName = regexp.MustCompile(`([\s\[,])(@[\w./-]+)`)
+	userLine = text.Pattern(`(?m)^(?:assignees?|reporter):.*$`)
+	userName = text.Pattern(`([\s\[,])(@[\w./-]+)`)
 )
 
 // decode parses front matter.
 func decode(front []byte) (doc yaml.Node, err error) {
-	if err = yaml.Unmarshal(front, &doc); err == nil || !userLine.Match(front) {
+	if err = yaml.Unmarshal(front, &doc); err == nil || !userLine().Match(front) {
 		return doc, err
 	}
-	quoted := userLine.ReplaceAllFunc(front, func(line []byte) []byte { return userName.ReplaceAll(line, []byte(`$1"$2"`)) })
+	quoted := userLine().ReplaceAllFunc(front, func(line []byte) []byte { return userName().ReplaceAll(line, []byte(`$1"$2"`)) })
 	if yaml.Unmarshal(quoted, &doc) == nil {
 		return doc, nil
 	}
