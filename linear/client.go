@@ -221,9 +221,7 @@ func (c *Client) send(ctx context.Context, query string, variables any, limit in
 			"or for fewer entries at a time (first: 20, after: the last endCursor)", limit))
 	}
 	// The key is removed before the text is cut anywhere, so that no part of the key can remain at an end.
-	if len(c.key) >= shortestKey {
-		body = bytes.ReplaceAll(body, []byte(c.key), []byte("[key]"))
-	}
+	body = transport.ScrubBytes(body, c.key, "[key]")
 	return answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
 }
 
@@ -282,7 +280,7 @@ func check[T any](c *Client, a answer) (env envelope[T], err error) {
 func (c *Client) requestError(err error) error {
 	e := &reconcile.Error{
 		Code: "linear_api_request", Class: reconcile.ClassTracker, Message: c.scrub(err.Error()),
-		Hint: "check the network and tracker.endpoint", Err: scrubbed{c.scrub(err.Error()), err},
+		Hint: "check the network and tracker.endpoint", Err: transport.Scrubbed{Text: c.scrub(err.Error()), Err: err},
 	}
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		late := ""

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -37,47 +37,15 @@ var (
 	errServer   = errors.New("the server failed")
 )
 
-// scrubbed wraps an error and prints it without the key.
-type scrubbed struct {
-	text string
-	err  error
-}
-
-func (s scrubbed) Error() string { return s.text }
-func (s scrubbed) Unwrap() error { return s.err }
-
 func (c *Client) fail(code, message string) error {
 	return &reconcile.Error{Code: code, Message: c.scrub(message), Class: reconcile.ClassTracker, Hint: strangeHint}
 }
 
-// shortestKey is the length of the shortest key that is removed from text. Linear's keys have 48 characters; a placeholder such
-// as "x" would match in many words.
-const shortestKey = 8
-
-// scrub removes the key from text that was received. Linear does not repeat the key, but a proxy may.
-func (c *Client) scrub(s string) string {
-	if len(c.key) < shortestKey {
-		return s
-	}
-	return strings.ReplaceAll(s, c.key, "[key]")
-}
-
-// longestQuote is how much of an answer an error quotes, in bytes.
-const longestQuote = 300
+// scrub removes the key from text that was received.
+func (c *Client) scrub(s string) string { return transport.Scrub(s, c.key, "[key]") }
 
 // short returns the beginning of a body, on one line.
-func (c *Client) short(body []byte) string {
-	s := strings.ToValidUTF8(string(body[:min(len(body), 4*longestQuote)]), "?")
-	return cmp.Or(oneLine(c.scrub(s)), "(empty)")
-}
-
-func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > longestQuote {
-		s = text.Within(s, longestQuote) + "…"
-	}
-	return s
-}
+func (c *Client) short(body []byte) string { return transport.Short(body, c.scrub) }
 
 // refusal returns the error of an answer with GraphQL errors, or with an HTTP status other than 200.
 func (c *Client) refusal(a answer, errs []graphqlError) error {
@@ -112,7 +80,7 @@ func messages(errs []graphqlError) string {
 		if p := e.Extensions.Present; p != "" && p != message {
 			message += " (" + p + ")"
 		}
-		list = append(list, oneLine(message))
+		list = append(list, transport.OneLine(message))
 	}
 	if more := len(errs) - len(list); more > 0 {
 		list = append(list, fmt.Sprintf("and %d more", more))

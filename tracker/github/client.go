@@ -327,9 +327,7 @@ func (c *Client) exchange(ctx context.Context, r request, target string) (answer
 		}
 	}
 	// The token is removed before the text is cut anywhere, so that no part of it can remain at an end.
-	if len(c.token) >= shortestToken {
-		body = bytes.ReplaceAll(body, []byte(c.token), []byte("[token]"))
-	}
+	body = transport.ScrubBytes(body, c.token, "[token]")
 	a := answer{status: resp.StatusCode, header: resp.Header, body: body}
 	if isLimit(a) {
 		return answer{}, c.reached(ctx, a)
@@ -369,7 +367,7 @@ func graphQL[T any](ctx context.Context, c *Client, query string, vars map[strin
 		return nil, nil, c.fail("github_unknown_payload", "the answer contains neither data nor errors")
 	}
 	if i := slices.IndexFunc(env.Errors, graphqlError.inPulls); i >= 0 {
-		c.warnOnce("GitHub does not show the pull requests or their checks to this token: " + oneLine(env.Errors[i].Message))
+		c.warnOnce("GitHub does not show the pull requests or their checks to this token: " + transport.OneLine(env.Errors[i].Message))
 	}
 	return env.Data, env.Errors, nil
 }

@@ -206,7 +206,7 @@ func TestGraphQLAnswers(t *testing.T) {
 	}
 }
 
-// A limit that one process is told is obeyed by all that share its memory, until its end.
+// If GitHub limits one process, all processes that share its memory send no request until the limit ends.
 func TestLimits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status int

@@ -29,8 +29,8 @@ type wireComment struct {
 	} `json:"user"` // null if the account was deleted
 }
 
-// comment returns a comment with the names of its author: the login, and the id as id:5, because a login may consist of digits. Whoever
-// can write to a repository can edit the comments of others there.
+// comment returns a comment with the names of its author: the login, and the id as id:5, because a login may consist of digits. A
+// user with write access to a repository can edit the comments of others there.
 func (c *Client) comment(w wireComment) reconcile.Comment {
 	body := c.scrub(w.Body)
 	comment := reconcile.Comment{

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -35,52 +35,20 @@ var (
 	errUnknownField = errors.New("unknown field")
 )
 
-// scrubbed wraps an error and prints it without the token.
-type scrubbed struct {
-	text string
-	err  error
-}
-
-func (s scrubbed) Error() string { return s.text }
-func (s scrubbed) Unwrap() error { return s.err }
-
 func (c *Client) fail(code, message string) error {
 	return &reconcile.Error{Code: code, Message: c.scrub(message), Class: reconcile.ClassTracker, Hint: strangeHint}
 }
 
-// shortestToken is the length of the shortest token that is removed from text. GitHub's tokens have 40 characters and more; a
-// placeholder such as "x" would match in many words.
-const shortestToken = 8
-
-// scrub removes the token from text that was received. GitHub does not repeat the token, but a proxy may.
-func (c *Client) scrub(s string) string {
-	if len(c.token) < shortestToken {
-		return s
-	}
-	return strings.ReplaceAll(s, c.token, "[token]")
-}
-
-// longestQuote is how much of an answer an error quotes, in bytes.
-const longestQuote = 300
+// scrub removes the token from text that was received.
+func (c *Client) scrub(s string) string { return transport.Scrub(s, c.token, "[token]") }
 
 // short returns the beginning of a body, on one line.
-func (c *Client) short(body []byte) string {
-	s := strings.ToValidUTF8(string(body[:min(len(body), 4*longestQuote)]), "?")
-	return cmp.Or(oneLine(c.scrub(s)), "(empty)")
-}
-
-func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > longestQuote {
-		s = text.Within(s, longestQuote) + "…"
-	}
-	return s
-}
+func (c *Client) short(body []byte) string { return transport.Short(body, c.scrub) }
 
 func (c *Client) requestError(r request, err error) error {
 	e := &reconcile.Error{
 		Code: "github_api_request", Class: reconcile.ClassTracker, Message: c.scrub(err.Error()),
-		Hint: "check the network and tracker.endpoint", Err: scrubbed{c.scrub(err.Error()), err},
+		Hint: "check the network and tracker.endpoint", Err: transport.Scrubbed{Text: c.scrub(err.Error()), Err: err},
 	}
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		late := ""
@@ -96,7 +64,7 @@ func (c *Client) requestError(r request, err error) error {
 func (c *Client) refusal(a answer, errs []graphqlError) error {
 	said := c.short(a.body)
 	if m := message(a.body); m != "" {
-		said = oneLine(m)
+		said = transport.OneLine(m)
 	}
 	if len(errs) > 0 {
 		said = messages(errs)
@@ -136,7 +104,7 @@ func allMissing(errs []graphqlError) bool {
 func messages(errs []graphqlError) string {
 	var list []string
 	for _, e := range errs[:min(3, len(errs))] {
-		list = append(list, oneLine(cmp.Or(strings.TrimSpace(e.Message), strings.TrimSpace(e.Type), "an error without a message")))
+		list = append(list, transport.OneLine(cmp.Or(strings.TrimSpace(e.Message), strings.TrimSpace(e.Type), "an error without a message")))
 	}
 	if more := len(errs) - len(list); more > 0 {
 		list = append(list, fmt.Sprintf("and %d more", more))

@@ -9,7 +9,7 @@ import (
 )
 
 // KeepHolds wraps a tracker so that comments of symphony and of agents, and the replies of operators, end no hold. It reads the
-// comments on a held issue only if there are new ones. If it can't, the hold is kept for now, and warn is told.
+// comments on a held issue only if there are new ones. If that fails, the hold is kept for now, and warn gets a message.
 func KeepHolds(t *reconcile.TrackerAdapter, db *state.DB, warn func(string)) *reconcile.TrackerAdapter {
 	kept := *t
 	kept.Tracker = holding{t.Tracker, t, db, warn}
