@@ -365,8 +365,10 @@ type Run struct {
 	Tokens                 Tokens
 	RateLimits             []byte // the agent's latest rate-limit record as JSON, nil if none came (specification 13.5)
 	LastEvent, LastMessage string
-	LastEventAt            time.Time
-	Links                  []Link // in the order in which the agent named them
+	// Activity is what the agent does now: its last command, or the first line of its last sentence.
+	Activity    string
+	LastEventAt time.Time
+	Links       []Link // in the order in which the agent named them
 
 	HandoffAt    time.Time // when the agent last changed its issue with the tracker tool
 	HandoffState string    // the state that the worker read after that change, empty until then

@@ -39,7 +39,10 @@ func (p *planner) dispatch() {
 	began, obstacle := d.taken, cmp.Or(d.obstacle, d.blocked())
 	for _, c := range d.contenders() {
 		reason, message := d.refuse(c)
-		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason, Message: message}
+		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason, Message: message, Title: c.issue.Title}
+		if c.issue.URL != nil {
+			skip.URL = *c.issue.URL
+		}
 		switch {
 		case reason == "":
 			d.start(c)

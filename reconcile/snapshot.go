@@ -287,6 +287,8 @@ type Skip struct {
 	Identifier string `json:"issue_identifier"`
 	Reason     string `json:"reason"` // a code, see the Skip constants
 	Message    string `json:"message"`
+	Title      string `json:"title"` // of the issue; empty where only its record is known
+	URL        string `json:"url"`   // the same
 }
 
 // The reasons of a skip.

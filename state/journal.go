@@ -15,7 +15,7 @@ const runColumns = `id, kind, issue_id, identifier, attempt, phase, outcome, err
 	worker_boot, worker_pid, worker_start, host, workspace_path, workspace_root, workspace_id,
 	thread_id, turn_id, turns, turns_done, progress, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total,
 	rate_limits, last_event, last_message, last_event_at, handoff_at, handoff_state,
-	beats, heartbeat_at, started_at, ended_at, model, links, after_run_error, delivery`
+	beats, heartbeat_at, started_at, ended_at, model, links, after_run_error, delivery, activity`
 
 func runFields(r *reconcile.Run) []any {
 	return []any{
@@ -26,7 +26,7 @@ func runFields(r *reconcile.Run) []any {
 		&r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total, textOf(&r.RateLimits), &r.LastEvent, &r.LastMessage,
 		stampOf(&r.LastEventAt), stampOf(&r.HandoffAt), &r.HandoffState, &r.Beats, stampOf(&r.HeartbeatAt),
 		stampOf(&r.StartedAt), stampOf(&r.EndedAt), &r.Model, jsonOf(&r.Links), &r.AfterRunError,
-		jsonOf(&r.Delivery),
+		jsonOf(&r.Delivery), &r.Activity,
 	}
 }
 
@@ -53,7 +53,7 @@ const (
 	decisiveValues = `:phase, :workspace_path, :workspace_root, :workspace_id, :thread_id, :turn_id, :turns, :turns_done, :progress,
 		:handoff_at, :handoff_state, :model, :links`
 	setHeartbeat = `heartbeat_at = :now, beats = :beats, last_event = :last_event, last_message = :last_message,
-		last_event_at = :last_event_at, rate_limits = :rate_limits,
+		last_event_at = :last_event_at, activity = :activity, rate_limits = :rate_limits,
 		rate_limits_at = iif(rate_limits IS :rate_limits, rate_limits_at, :now),
 		tokens_input = max(tokens_input, :input), tokens_cached = max(tokens_cached, :cached),
 		tokens_output = max(tokens_output, :output), tokens_reasoning = max(tokens_reasoning, :reasoning),
@@ -71,7 +71,7 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 		sql.Named("handoff_at", stamp(r.HandoffAt)), sql.Named("handoff_state", r.HandoffState), sql.Named("model", r.Model),
 		sql.Named("links", jsonOf(&r.Links)),
 		sql.Named("beats", r.Beats), sql.Named("last_event", r.LastEvent), sql.Named("last_message", r.LastMessage),
-		sql.Named("last_event_at", stamp(r.LastEventAt)), sql.Named("rate_limits", textOf(&r.RateLimits)),
+		sql.Named("activity", r.Activity), sql.Named("last_event_at", stamp(r.LastEventAt)), sql.Named("rate_limits", textOf(&r.RateLimits)),
 		sql.Named("input", r.Tokens.Input), sql.Named("cached", r.Tokens.Cached), sql.Named("output", r.Tokens.Output),
 		sql.Named("reasoning", r.Tokens.Reasoning), sql.Named("total", r.Tokens.Total),
 	}

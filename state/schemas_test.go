@@ -48,6 +48,7 @@ func fill(t *testing.T, db *DB) {
 		taken.Phase, taken.Turns, taken.TurnsDone, taken.Beats, taken.Tokens = reconcile.StreamingTurn, 2, 1, 7, tokens
 		taken.ThreadID, taken.TurnID, taken.WorkspacePath, taken.WorkspaceID = fmt.Sprint("thread-", i), "turn", "/srv/x", "space"
 		taken.LastEvent, taken.LastMessage, taken.LastEventAt = "turn_started", "It begins.", epoch
+		taken.Activity = "go test ./..."
 		taken.RateLimits = []byte(`{"primary":{"used_percent":12}}`)
 		taken.Model, taken.Links = "gpt-5.5", []reconcile.Link{{Kind: "pull_request", URL: "https://example.com/r/pull/1"}}
 		test.Must(db.Journal.UpdateRun(ctx, epoch, taken))
@@ -67,7 +68,7 @@ func fill(t *testing.T, db *DB) {
 	paused, block := true, reconcile.Block{Code: "agent_quota", Message: "Used up.", Since: epoch, NextTry: epoch, Tries: 2}
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Paused: &paused, AgentBlock: &block}))
 	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{
-		{IssueID: "id-9", Identifier: "ABC-9", Reason: "blocked_by", Message: "waits for ABC-8"},
+		{IssueID: "id-9", Identifier: "ABC-9", Reason: "blocked_by", Message: "waits for ABC-8", Title: "Two lamps", URL: "https://example.com/9"},
 	}))
 	test.OK(t, db.Store.SaveSweep(ctx, epoch))
 	reviewed := issueOf(3)

@@ -130,16 +130,16 @@ func (v Views) RunIDs(ctx context.Context) (map[string]bool, error) {
 }
 
 // EndedRuns returns the newest settled runs, at most limit of them, of the issues with these ids, or of all issues if there
-// are no ids. It sets only the fields that a list shows: of the issue, which is most of a row, only the URL.
+// are no ids. It sets only the fields that a list shows: of the issue, which is most of a row, only title, state and URL.
 func (v Views) EndedRuns(ctx context.Context, issueIDs []string, limit int) ([]reconcile.Run, error) {
 	return readAll(ctx, v.conn, "read the last runs", func(r *reconcile.Run) []any {
 		r.Settled = true
 		return append([]any{
-			&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Issue.URL, &r.Outcome, &r.ErrorCode, &r.ErrorText, &r.AfterRunError,
+			&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Issue.URL, &r.Issue.Title, &r.Issue.State, &r.Outcome, &r.ErrorCode, &r.ErrorText, &r.AfterRunError,
 			jsonOf(&r.Delivery),
 			&r.Turns, stampOf(&r.StartedAt), stampOf(&r.EndedAt),
 		}, tokenFields(&r.Tokens)...)
-	}, `SELECT id, kind, issue_id, identifier, issue ->> '$.url', outcome, error_code, error_text,
+	}, `SELECT id, kind, issue_id, identifier, issue ->> '$.url', coalesce(issue ->> '$.title', ''), coalesce(issue ->> '$.state', ''), outcome, error_code, error_text,
 		after_run_error, delivery, turns, started_at, ended_at, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
 		FROM runs WHERE settled = 1 AND (json_array_length(?1) = 0 OR issue_id IN (SELECT value FROM json_each(?1)))
 		ORDER BY id DESC LIMIT ?2`, jsonOf(append([]string{}, issueIDs...)), limit)
@@ -176,10 +176,10 @@ type StoredSkip struct {
 	Since time.Time `json:"since"`
 }
 
-const skipColumns = `issue_id, identifier, reason, message, since`
+const skipColumns = `issue_id, identifier, reason, message, since, title, url`
 
 func skipFields(s *StoredSkip) []any {
-	return []any{&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf(&s.Since)}
+	return []any{&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf(&s.Since), &s.Title, &s.URL}
 }
 
 // Skips returns the skips of the last pass that fetched candidates, sorted by identifier.

@@ -1,6 +1,7 @@
 package text_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,5 +53,15 @@ func TestDidYouMean(t *testing.T) {
 	}
 	if got := text.DidYouMean("nothing", []string{"check"}, "%q"); got != "" {
 		t.Error(got)
+	}
+}
+
+func TestCompareNatural(t *testing.T) {
+	want := []string{"", "7", "10", "API-2", "WEB-9", "WEB-10", "WEB-10a", "WEB-011", "WEB-x", "é"}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortFunc(got, text.CompareNatural)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }

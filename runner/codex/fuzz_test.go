@@ -104,7 +104,7 @@ func fuzzOne(t *testing.T, inTurn bool, stream string) {
 		}
 	}
 	for line := range bytes.Lines(<-sent) {
-		if !json.Valid(line) {
+		if whole := line[len(line)-1] == '\n'; whole && !json.Valid(line) { // the end of the session may cut the last line
 			t.Errorf("sent %q", line)
 		}
 	}

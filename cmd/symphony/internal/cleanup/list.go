@@ -164,7 +164,7 @@ type known struct {
 // knownProjects returns every project of the account: those in the default place of state directories, and those elsewhere that
 // passes have registered.
 func knownProjects(ctx context.Context, w *term.Env) ([]known, error) {
-	dirs, err := stateDirs(w)
+	dirs, err := project.StateDirs(w)
 	if err != nil {
 		return nil, err
 	}
@@ -176,31 +176,6 @@ func knownProjects(ctx context.Context, w *term.Env) ([]known, error) {
 		return strings.Compare(a.WorkflowPath+"\x00"+a.StateDir, b.WorkflowPath+"\x00"+b.StateDir)
 	})
 	return rows, nil
-}
-
-// stateDirs lists the state directories of the account.
-func stateDirs(w *term.Env) ([]string, error) {
-	base := project.StateHome(w)
-	dirs, err := state.RegisteredDirs(base)
-	if err != nil {
-		return nil, err
-	}
-	if named := w.Getenv("SYMPHONY_STATE_DIR"); named != "" {
-		dirs = append(dirs, w.Absolute(named))
-	}
-	entries, err := os.ReadDir(base)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("the account's state directories: %w", err)
-	}
-	for _, e := range entries {
-		dirs = append(dirs, filepath.Join(base, e.Name()))
-	}
-	slices.Sort(dirs)
-	return slices.DeleteFunc(slices.Compact(dirs), func(dir string) bool {
-		// A directory without read permission is listed with its error.
-		_, err := os.Stat(filepath.Join(dir, "state.db"))
-		return err != nil && !errors.Is(err, fs.ErrPermission) && !project.Exists(filepath.Join(dir, "runs"))
-	}), nil
 }
 
 // readState reads the state of one project. The row's Error says why it can't be read.

@@ -232,7 +232,7 @@ func (r *remover) announce() error {
 	if r.row.WorkflowExists {
 		line("keep", r.row.WorkflowPath)
 	}
-	dirs, err := stateDirs(r.w)
+	dirs, err := project.StateDirs(r.w)
 	accounts := filepath.Join(project.StateHome(r.w), accountsDir)
 	if last := !slices.ContainsFunc(dirs, func(dir string) bool { return dir != r.row.StateDir }); last && project.Exists(accounts) {
 		line("remove", accounts+", with the threads of agents")
@@ -313,7 +313,7 @@ func (r *remover) remove(ctx context.Context) error {
 	if err := state.UnregisterDirs(home); err != nil {
 		return err
 	}
-	dirs, err := stateDirs(r.w)
+	dirs, err := project.StateDirs(r.w)
 	if err == nil && len(dirs) == 0 { // the last project: remove what the projects of the account have shared
 		err = os.RemoveAll(filepath.Join(home, accountsDir))
 		_ = os.Remove(home) // fails unless it is empty
@@ -338,7 +338,7 @@ func envFile(w *term.Env, row known) string {
 
 // sharers returns the other state directories of the same name, whose projects read the same environment file.
 func (r *remover) sharers() ([]string, error) {
-	dirs, err := stateDirs(r.w)
+	dirs, err := project.StateDirs(r.w)
 	return slices.DeleteFunc(dirs, func(dir string) bool {
 		return dir == r.row.StateDir || filepath.Base(dir) != filepath.Base(r.row.StateDir)
 	}), err

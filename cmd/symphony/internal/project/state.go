@@ -174,6 +174,31 @@ func StateHome(w *term.Env) string {
 	return filepath.Dir(state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, "/WORKFLOW.md"))
 }
 
+// StateDirs lists the state directories of the account.
+func StateDirs(w *term.Env) ([]string, error) {
+	base := StateHome(w)
+	dirs, err := state.RegisteredDirs(base)
+	if err != nil {
+		return nil, err
+	}
+	if named := w.Getenv("SYMPHONY_STATE_DIR"); named != "" {
+		dirs = append(dirs, w.Absolute(named))
+	}
+	entries, err := os.ReadDir(base)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the account's state directories: %w", err)
+	}
+	for _, e := range entries {
+		dirs = append(dirs, filepath.Join(base, e.Name()))
+	}
+	slices.Sort(dirs)
+	return slices.DeleteFunc(slices.Compact(dirs), func(dir string) bool {
+		// A directory without read permission is listed with its error.
+		_, err := os.Stat(filepath.Join(dir, "state.db"))
+		return err != nil && !errors.Is(err, fs.ErrPermission) && !Exists(filepath.Join(dir, "runs"))
+	}), nil
+}
+
 // WaitStep is how often a command checks whether something has happened.
 const WaitStep = 200 * time.Millisecond
 

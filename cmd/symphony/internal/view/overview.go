@@ -41,6 +41,10 @@ type Overview struct {
 	// NextPass is when the schedule's next pass is expected; null where its passes show no rhythm yet.
 	NextPass *NextPass  `json:"next_pass"`
 	Project  ProjectRow `json:"project"`
+	// Error says why a project of several can't be read; left out otherwise.
+	Error *reconcile.Error `json:"error,omitzero"`
+	// Rows are the issues of all the lists above and below, one row each.
+	Rows []Row `json:"issues"`
 	// Skipped and Ended are read on request only (see Options), otherwise nil and left out.
 	Skipped []state.StoredSkip `json:"skipped,omitzero"`
 	Ended   []RunRow           `json:"ended,omitzero"`
@@ -99,7 +103,9 @@ type RunningRow struct {
 	IssueID       string          `json:"issue_id"`
 	Identifier    string          `json:"issue_identifier"`
 	IssueURL      *string         `json:"issue_url"`
+	Title         string          `json:"title"`
 	State         string          `json:"state"`
+	Activity      string          `json:"activity"` // the agent's last command, or the first line of its last sentence
 	SessionID     *string         `json:"session_id"`
 	TurnCount     int             `json:"turn_count"`
 	LastEvent     *string         `json:"last_event"`
@@ -127,6 +133,7 @@ type RetryingRow struct {
 	IssueID    string              `json:"issue_id"`
 	Identifier string              `json:"issue_identifier"`
 	IssueURL   *string             `json:"issue_url"`
+	Title      string              `json:"title"`
 	Attempt    *int                `json:"attempt"`
 	DueAt      time.Time           `json:"due_at"`
 	Error      *string             `json:"error"`
@@ -140,6 +147,7 @@ type HeldRow struct {
 	IssueID    string    `json:"issue_id"`
 	Identifier string    `json:"issue_identifier"`
 	IssueURL   *string   `json:"issue_url"`
+	Title      string    `json:"title"`
 	Reason     string    `json:"reason"`
 	Message    string    `json:"message"`
 	HeldAt     time.Time `json:"held_at"`
@@ -152,6 +160,7 @@ type UndeliveredRow struct {
 	IssueID    string     `json:"issue_id"`
 	Identifier string     `json:"issue_identifier"`
 	IssueURL   *string    `json:"issue_url"`
+	Title      string     `json:"title"`
 	Tries      int        `json:"failed_tries"` // in a row
 	Since      *time.Time `json:"since"`        // when the first of them failed
 	Error      *string    `json:"error"`        // of the last of them
@@ -162,6 +171,7 @@ type RunRow struct {
 	RunID         string             `json:"run_id"`
 	Identifier    string             `json:"issue_identifier"`
 	IssueURL      *string            `json:"issue_url"`
+	Title         string             `json:"title"`
 	Kind          reconcile.RunKind  `json:"kind"`
 	Attempt       *int               `json:"attempt"`
 	Phase         reconcile.Phase    `json:"phase"`
@@ -175,6 +185,7 @@ type RunRow struct {
 	Turns     int                       `json:"turn_count"`
 	Tokens    Tokens                    `json:"tokens"`
 	ThreadID  *string                   `json:"thread_id"`
+	issueID   string
 }
 
 // NextPass is the schedule's next pass.
@@ -257,7 +268,11 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 		}
 		v.Requests = append(v.Requests, row)
 	}
-	return v, v.addHistory(ctx, f, o)
+	if err := v.addHistory(ctx, f, o); err != nil {
+		return v, err
+	}
+	v.Rows = v.rows(f)
+	return v, nil
 }
 
 // claims makes a row of each claim.
@@ -273,14 +288,14 @@ func (f *facts) claims() Claims {
 		}
 		if d := c.Delivery; d.Due {
 			v.Undelivered = append(v.Undelivered, UndeliveredRow{
-				c.IssueID, c.Identifier, c.Issue.URL, d.Tries, term.OrNull(d.FailedAt), ErrorText(d.Code, d.Message),
+				c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, d.Tries, term.OrNull(d.FailedAt), ErrorText(d.Code, d.Message),
 			})
 		}
 		switch c.Status {
 		case reconcile.Running:
 			r := runs[c.RunID]
 			row := RunningRow{
-				IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, State: c.Issue.State, TurnCount: r.Turns,
+				IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, Title: c.Issue.Title, State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns,
 				LastEvent: term.OrNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt, LastEventAt: term.OrNull(r.LastEventAt),
 				Tokens: Tokens(r.Tokens), RunID: c.RunID, PID: term.OrNull(r.Worker.PID), Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
 				StopReason: term.OrNull(r.StopReason), HeartbeatAt: term.OrNull(r.HeartbeatAt), ThreadID: term.OrNull(r.ThreadID),
@@ -294,10 +309,10 @@ func (f *facts) claims() Claims {
 		case reconcile.Waiting:
 			code, message := c.Fault()
 			v.Retrying = append(v.Retrying, RetryingRow{
-				c.IssueID, c.Identifier, c.Issue.URL, term.OrNull(c.Attempt), c.DueAt, ErrorText(code, message), c.Kind, code,
+				c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, term.OrNull(c.Attempt), c.DueAt, ErrorText(code, message), c.Kind, code,
 			})
 		case reconcile.Held:
-			v.Held = append(v.Held, HeldRow{c.IssueID, c.Identifier, c.Issue.URL, c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode})
+			v.Held = append(v.Held, HeldRow{c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode})
 		}
 	}
 	return v
@@ -347,7 +362,7 @@ func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
 
 func newRunRow(r reconcile.Run) RunRow {
 	return RunRow{
-		RunID: r.ID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Kind: r.Kind, Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
+		RunID: r.ID, issueID: r.IssueID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Title: r.Issue.Title, Kind: r.Kind, Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
 		Outcome: term.OrNull(r.Outcome), Error: ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: term.OrNull(r.AfterRunError),
 		Delivery:  term.OrNull(r.Delivery),
 		StartedAt: r.StartedAt, EndedAt: term.OrNull(r.EndedAt), Turns: r.Turns, Tokens: Tokens(r.Tokens), ThreadID: term.OrNull(r.ThreadID),

@@ -1,0 +1,38 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"slices"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+)
+
+// ReadAll reads the overviews of all projects of the account, sorted by the paths of their workflows. A project that can't be read
+// has an Error.
+func ReadAll(ctx context.Context, w *term.Env, o Options) ([]Overview, error) {
+	dirs, err := project.StateDirs(w)
+	if err != nil {
+		return nil, err
+	}
+	all := []Overview{}
+	for _, dir := range dirs {
+		// The state directory has no workflow in it: Read finds the one that owns the directory.
+		p := project.New(w, filepath.Join(dir, "WORKFLOW.md"), dir)
+		v, err := Read(ctx, p, o)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			v = Overview{GeneratedAt: w.Now().UTC(), Project: ProjectRow{StateDir: dir}, Error: exit.From(err)}
+		}
+		all = append(all, v)
+	}
+	slices.SortStableFunc(all, func(a, b Overview) int {
+		return cmp.Or(cmp.Compare(a.Project.WorkflowPath, b.Project.WorkflowPath), cmp.Compare(a.Project.StateDir, b.Project.StateDir))
+	})
+	return all, nil
+}
