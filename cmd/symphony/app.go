@@ -15,7 +15,7 @@ import (
 // constructors builds the commands in the order of the help.
 func constructors() []func(*term.Env) *cli.Command {
 	return []func(*term.Env) *cli.Command{
-		tickCommand, runCommand, issuesCommand, psCommand, logsCommand, showCommand, reportCommand, deliverCommand, stopCommand, holdCommand,
+		tickCommand, runCommand, issuesCommand, psCommand, logsCommand, showCommand, diffCommand, reportCommand, deliverCommand, stopCommand, holdCommand,
 		retryCommand, pauseCommand, resumeCommand, unblockCommand, takeoverCommand, pruneCommand, trashCommand, restoreCommand, projectsCommand,
 		approveCommand, denyCommand, answerCommand,
 		promptCommand, checkCommand, doctorCommand, initCommand, scheduleCommand, demoCommand, completionCommand, versionCommand,
@@ -106,6 +106,9 @@ func dashed(name string) string {
 }
 
 func unknownFlag(c *cli.Command, name string) error {
+	if c.Name == "show" && name == "diff" { // a flag of earlier builds
+		return exit.Usage("show: --diff is now symphony diff ISSUE")
+	}
 	var known []string
 	for _, f := range c.Flags {
 		known = append(known, f.Names()[0])

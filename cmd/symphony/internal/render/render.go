@@ -340,7 +340,7 @@ func printWorkspace(w *term.Env, p *view.WorkspaceRow) {
 	}
 	for n, c := range g.Changed {
 		if n == listedFiles {
-			printField(w, name, fmt.Sprintf("… %s, see symphony show --diff", text.Plural(g.Count-n, "more file")))
+			printField(w, name, fmt.Sprintf("… %s, symphony diff shows them", text.Plural(g.Count-n, "more file")))
 			break
 		}
 		printField(w, name, c.Status+" "+c.Path)
