@@ -32,6 +32,7 @@ type Env struct {
 	Now            func() time.Time
 	Width          int // of the terminal in columns; 0 if stdout is not a terminal
 	Colour         bool
+	Links          bool         // the terminal shows links
 	JSON           bool         // the command prints JSON, errors too
 	JSONLines      bool         // JSON objects are printed one per line
 	Journal        bool         // stderr goes to systemd's journal
@@ -63,7 +64,8 @@ func NewEnv() (*Env, error) {
 		if width, _, err := term.GetSize(fd); err == nil && width > 0 {
 			w.Width = max(width, 40)
 		}
-		w.Colour = w.Getenv("NO_COLOR") == "" && w.Getenv("TERM") != "dumb"
+		w.Links = w.Getenv("TERM") != "dumb"
+		w.Colour = w.Links && w.Getenv("NO_COLOR") == ""
 	}
 	return w, nil
 }

@@ -3,7 +3,6 @@ package term
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -18,21 +17,21 @@ func Visible(s string) string { return text.Visible(s) }
 func Control(r rune) bool     { return text.Control(r) }
 
 var (
-	colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
-	widths  = runewidth.Condition{StrictEmojiNeutral: true} // whatever the locale
+	escapes = regexp.MustCompile("\x1b(?:\\[[0-9;]*m|\\]8;;[^]*\x1b\\\\)") // colours and links
+	widths  = runewidth.Condition{StrictEmojiNeutral: true}                 // whatever the locale
 )
 
-// Cells is the width of a text on a terminal. The escape sequences of colours take none.
-func Cells(s string) int { return widths.StringWidth(colours.ReplaceAllString(s, "")) }
+// Cells is the width of a text on a terminal. The escape sequences of colours and links take none.
+func Cells(s string) int { return widths.StringWidth(escapes.ReplaceAllString(s, "")) }
 
-// CutCells shortens a text to width cells, the last of which is then an ellipsis. The colours are kept.
+// CutCells shortens a text to width cells, the last of which is then an ellipsis. Colours and links are kept.
 func CutCells(s string, width int) string {
 	if Cells(s) <= width {
 		return s
 	}
 	var b strings.Builder
 	for left := width - 1; s != ""; {
-		at := colours.FindStringIndex(s)
+		at := escapes.FindStringIndex(s)
 		if at == nil {
 			at = []int{len(s), len(s)}
 		}
@@ -48,89 +47,6 @@ func CutCells(s string, width int) string {
 		s = s[at[1]:]
 	}
 	return b.String()
-}
-
-// Table is a table that is aligned on a terminal and tab-separated in a pipe.
-type Table struct {
-	Head []string
-	Rows [][]string
-	// State is the column with the state of a row. On a terminal this column and the first one have the row's colour.
-	State   int
-	Colours []string // by row, "" for none
-	// Figures are the columns with numbers. On a terminal they are aligned to the right, and left out if they are empty.
-	Figures []int
-}
-
-// Add adds a row.
-func (t *Table) Add(cells ...string) { t.AddIn("", cells...) }
-
-// AddIn adds a row with a colour.
-func (t *Table) AddIn(colour string, cells ...string) {
-	for i := range cells {
-		cells[i] = Visible(cells[i])
-	}
-	t.Rows, t.Colours = append(t.Rows, cells), append(t.Colours, colour)
-}
-
-// Cut keeps the first rows and drops the others.
-func (t *Table) Cut(rows int) {
-	rows = min(rows, len(t.Rows))
-	t.Rows, t.Colours = t.Rows[:rows], t.Colours[:rows]
-}
-
-// PrintTable prints a table unless it is empty. On a terminal the title is above it and lines are cut at the edge; in a pipe each
-// line begins with the title in lower case.
-func (w *Env) PrintTable(title string, t Table) {
-	if len(t.Rows) == 0 {
-		return
-	}
-	if w.Width == 0 {
-		for _, row := range t.Rows {
-			fmt.Fprintf(w.Stdout, "%s\t%s\n", strings.ToLower(title), strings.Join(row, "\t"))
-		}
-		return
-	}
-	fmt.Fprintln(w.Stdout, w.Bold(title))
-	rows := append([][]string{t.Head}, t.Rows...)
-	widths := make([]int, len(t.Head)) // -1 for a column that is left out
-	for i := range widths {
-		filled := !slices.Contains(t.Figures, i)
-		for n, row := range rows {
-			if i < len(row) {
-				widths[i], filled = max(widths[i], Cells(row[i])), filled || n > 0 && row[i] != ""
-			}
-		}
-		if !filled {
-			widths[i] = -1
-		}
-	}
-	for n, row := range rows {
-		last := len(row) - 1 // the last cell that is not empty, which is not padded
-		for last > 0 && row[last] == "" {
-			last--
-		}
-		line := ""
-		for i, cell := range row[:last+1] {
-			if widths[i] < 0 {
-				continue
-			}
-			blanks := strings.Repeat(" ", widths[i]-Cells(cell))
-			if n > 0 && (i == 0 || i == t.State) {
-				cell = w.Paint(t.Colours[n-1], cell)
-			}
-			switch {
-			case slices.Contains(t.Figures, i):
-				cell = blanks + cell
-			case i < last:
-				cell += blanks
-			}
-			line += "  " + cell
-		}
-		if n == 0 {
-			line = w.Dim(line)
-		}
-		fmt.Fprintln(w.Stdout, CutCells(line, w.Width))
-	}
 }
 
 // AgoText is "3m ago" on a terminal and the time in a pipe.
@@ -248,4 +164,55 @@ func (w *Env) PaintDiff(line string) string {
 		return w.Paint("36", line) // cyan
 	}
 	return line
+}
+
+// Link makes a text a link to an address, on a terminal that shows links (OSC 8). Only pages of the web are linked.
+func (w *Env) Link(address, s string) string {
+	if !w.Links || s == "" || !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
+		return s
+	}
+	return "\x1b]8;;" + linkable(address) + "\x1b\\" + s + "\x1b]8;;\x1b\\"
+}
+
+// linkable returns an address with every byte escaped that is no printable ASCII character, as the escape sequence requires.
+func linkable(address string) string {
+	var b strings.Builder
+	for _, c := range []byte(address) {
+		if c <= ' ' || c > '~' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// Wrap breaks a text between words into lines of at most width cells. A longer word is broken, unless it has colours.
+func Wrap(s string, width int) (lines []string) {
+	width = max(width, 2) // a wide character takes two
+	line := ""
+	for _, word := range strings.Fields(s) {
+		if line != "" && Cells(line)+1+Cells(word) > width {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+		for Cells(line) > width && !strings.Contains(line, "\x1b") {
+			head := widths.Truncate(line, width, "")
+			lines, line = append(lines, head), line[len(head):]
+		}
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// Hang returns label and text in one line, or in several of at most width cells, of which all but the first are indented by the
+// label's width.
+func Hang(label, s string, width int) string {
+	lines := Wrap(s, width-Cells(label))
+	return label + strings.Join(lines, "\n"+strings.Repeat(" ", Cells(label)))
 }

@@ -94,3 +94,62 @@ func TestCutFits(t *testing.T) {
 		}
 	})
 }
+
+// Columns give way in the order of Shrink, and only as far as needed; the last one is cut by what remains.
+func TestTableShrinks(t *testing.T) {
+	table := Table{
+		Head: []string{"ISSUE", "TITLE", "TOKENS", "LABEL", "NOW"}, Figures: []int{2}, Optional: []int{3},
+		Shrink: []Shrink{{1, 8}, {4, 10}, {2, 0}, {1, 0}, {4, 1}},
+	}
+	table.Add("ABC-1", "日本語の題名です", "13.7k", "", "go test ./... -run TestTable")
+	table.Add("ABC-10", "Short", "", "", "idle")
+	for width, want := range map[int]string{
+		80: "ISSUE   TITLE             TOKENS  NOW\nABC-1   日本語の題名です   13.7k  go test ./... -run TestTable\nABC-10  Short                     idle",
+		57: "ISSUE   TITLE        TOKENS  NOW\nABC-1   日本語の題…   13.7k  go test ./... -run TestTable\nABC-10  Short                idle",
+		40: "ISSUE   TITLE     TOKENS  NOW\nABC-1   日本語…    13.7k  go test ./...…\nABC-10  Short             idle",
+		30: "ISSUE   TITLE     NOW\nABC-1   日本語…   go test ./.…\nABC-10  Short     idle",
+		20: "ISSUE   NOW\nABC-1   go test ./.…\nABC-10  idle",
+	} {
+		if got := strings.Join(table.Lines(&Env{Width: width}, ""), "\n"); got != want {
+			t.Errorf("in %d columns:\n%s\nwant\n%s", width, got, want)
+		}
+	}
+}
+
+// A link takes no cell, is closed where its text is cut, and names nothing but a page of the web.
+func TestLinks(t *testing.T) {
+	w := &Env{Links: true, Width: 12}
+	table := Table{Head: []string{"ISSUE"}, Links: [][]string{{"https://example.com/a b\x1b\\é"}}}
+	table.Add("ABC-1 日本語 and more")
+	want := "  \x1b]8;;https://example.com/a%20b%1B\\%C3%A9\x1b\\ABC-1 日…\x1b]8;;\x1b\\"
+	if got := table.Lines(w, "  ")[1]; got != want || Cells(got) > 12 {
+		t.Errorf("%q in %d cells, want %q", got, Cells(got), want)
+	}
+	for _, address := range []string{"", "file:///etc/passwd", "javascript:x"} {
+		if got := w.Link(address, "x"); got != "x" {
+			t.Errorf("%q is linked: %q", address, got)
+		}
+	}
+	if got := (&Env{}).Link("https://example.com", "x"); got != "x" {
+		t.Errorf("without a terminal: %q", got)
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		label, text string
+		width       int
+		want        string
+	}{
+		{"", "", 10, ""},
+		{"BLOCKED  ", "codex limit used up until 04:07, in 59m", 30, "BLOCKED  codex limit used up\n         until 04:07, in 59m"},
+		{"", "one 日本語日本語 two", 10, "one\n日本語日本\n語 two"},
+		{"", "aaaaaaaaaaaa b", 5, "aaaaa\naaaaa\naa b"},
+		{"too wide a label ", "日本", 5, "too wide a label 日\n                 本"},
+		{"", "\x1b[31mred words\x1b[0m here", 9, "\x1b[31mred words\x1b[0m\nhere"},
+	} {
+		if got := Hang(c.label, c.text, c.width); got != c.want {
+			t.Errorf("%q in %d: %q, want %q", c.text, c.width, got, c.want)
+		}
+	}
+}
