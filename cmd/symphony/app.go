@@ -45,6 +45,10 @@ func newApp(w *term.Env) *cli.App {
 		c := build(w)
 		app.Commands = append(app.Commands, c)
 		c.OnUsageError = app.OnUsageError
+		if v := jsonValueOf(c); v != nil {
+			c.Before = func(c *cli.Context) error { return selectJSON(c, w) }
+			c.CustomHelpTemplate = strings.TrimSuffix(cli.CommandHelpTemplate, "\n") + v.help()
+		}
 		c.HideHelpCommand = true
 		for _, f := range c.Flags {
 			if b, ok := f.(*cli.BoolFlag); ok {

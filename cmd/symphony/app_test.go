@@ -32,6 +32,10 @@ func TestArrange(t *testing.T) {
 		{"symphony help tick", "symphony help tick"},
 		{"symphony tick", "symphony tick --"},
 		{"symphony tick W.md --json", "symphony tick --json -- W.md"},
+		{"symphony ps --json held,paused ABC-1", "symphony ps --json=held,paused -- ABC-1"},
+		{"symphony ps --json held W.md", "symphony ps --json=held -- W.md"},
+		{"symphony ps --json ABC-1 --jq .held", "symphony ps --json --jq .held -- ABC-1"},
+		{"symphony --jq .held --json ps ABC-1", "symphony ps --jq .held --json -- ABC-1"},
 		{"symphony -w W.md tick", "symphony tick -w W.md --"},
 		{"symphony --workflow=W.md --json tick", "symphony tick --workflow=W.md --json --"},
 		{"symphony tick --lock-timeout -5s W.md", "symphony tick --lock-timeout -5s -- W.md"},
@@ -56,7 +60,7 @@ func TestArrange(t *testing.T) {
 
 func TestWantsJSON(t *testing.T) {
 	for line, want := range map[string]bool{
-		"symphony ps --json": true, "symphony --json ps": true, "symphony ps": false, "symphony logs -- --json": false,
+		"symphony ps --json": true, "symphony --json ps": true, "symphony ps --json=held": true, "symphony ps --json --jq .": false, "symphony ps": false, "symphony logs -- --json": false,
 	} {
 		if got := wantsJSON(strings.Fields(line)); got != want {
 			t.Errorf("%s: %v", line, got)

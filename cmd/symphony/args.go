@@ -54,6 +54,10 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 		case len(arg) > 1 && arg[0] == '-':
 			flags = append(flags, arg)
 			name, value, given := strings.Cut(arg, "=")
+			if v := jsonValueOf(command); v != nil && arg == "--json" && i+1 < len(rest) && v.accepts(rest[i+1]) {
+				i++
+				flags[len(flags)-1] = arg + "=" + rest[i]
+			}
 			if takesValue(command, arg) {
 				if i+1 == len(rest) {
 					return nil, exit.Usage("%s: %s needs a value", command.Name, arg)
@@ -78,7 +82,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 
 // commandAt returns the index of the first word that is neither a flag nor the value of a shared flag, -1 if there is none.
 func commandAt(args []string) int {
-	shared := &cli.Command{Flags: workflowFlags(portFlag())}
+	shared := &cli.Command{Flags: workflowFlags(jsonFlags[struct{}](portFlag())...)}
 	for i := 1; i < len(args); i++ {
 		if len(args[i]) < 2 || args[i][0] != '-' {
 			return i
@@ -96,9 +100,14 @@ func takesValue(c *cli.Command, arg string) bool {
 	if strings.Contains(name, "=") {
 		return false
 	}
-	f := flagOf(c, name)
-	_, isBool := f.(*cli.BoolFlag)
-	return f != nil && !isBool
+	switch f := flagOf(c, name).(type) {
+	case nil, *cli.BoolFlag:
+		return false
+	case *cli.GenericFlag:
+		_, isJSON := f.Value.(*jsonValue)
+		return !isJSON
+	}
+	return true
 }
 
 func flagOf(c *cli.Command, name string) cli.Flag {
@@ -125,7 +134,6 @@ func arguments(c *cli.Context, names ...string) ([]string, string, error) {
 // onProject is the action of a command about a project. It reads the named arguments and the workflow that may follow them.
 func onProject(w *term.Env, names []string, do func(c *cli.Context, p *project.Project, args []string) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		w.JSON = c.Bool("json")
 		args, positional, err := arguments(c, names...)
 		if err != nil {
 			return err

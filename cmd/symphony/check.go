@@ -11,8 +11,8 @@ func checkCommand(w *term.Env) *cli.Command {
 		Name: "check", Usage: "check WORKFLOW.md; needs no key, network or state, so it fits CI and pre-commit",
 		UsageText:   usageText("check", "[WORKFLOW]"),
 		Description: exampleText("symphony check WORKFLOW.md"),
-		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print JSON"},
-			&cli.BoolFlag{Name: "tracker", Usage: "also read the tracker, and check whether it keeps the contract of trackers; nothing is changed in it"}),
+		Flags: workflowFlags(jsonFlags[project.CheckReport](
+			&cli.BoolFlag{Name: "tracker", Usage: "also read the tracker, and check whether it keeps the contract of trackers; nothing is changed in it"})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			return project.CheckFile(c.Context, p, c.Bool("tracker"))
 		}),

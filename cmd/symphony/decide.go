@@ -58,11 +58,10 @@ func answerCommand(w *term.Env) *cli.Command {
 }
 
 func decideFlags(more ...cli.Flag) []cli.Flag {
-	return workflowFlags(append(more, &cli.BoolFlag{Name: "json", Usage: "print the request as JSON"})...)
+	return workflowFlags(jsonFlags[requests.JSON](more...)...)
 }
 
 func decide(c *cli.Context, w *term.Env, d requests.Decision) error {
-	w.JSON = c.Bool("json")
 	switch {
 	case c.NArg() == 0:
 		return exit.Usage("%s: REQUEST is missing", c.Command.Name)

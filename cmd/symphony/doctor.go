@@ -22,7 +22,7 @@ Example:
 
     symphony doctor -w ~/web-shop/WORKFLOW.md
     symphony doctor --json | jq '.[] | select(.status == "fail")'`,
-		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print JSON"}),
+		Flags: workflowFlags(jsonFlags[doctor.JSON]()...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			return doctor.Examine(c.Context, p, c.String("state-dir"))
 		}),

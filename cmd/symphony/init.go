@@ -11,7 +11,7 @@ import (
 
 func initCommand(w *term.Env) *cli.Command {
 	trackers := setup.TrackerNames()
-	flags := workflowFlags(
+	flags := workflowFlags(jsonFlags[setup.JSON](
 		&cli.StringFlag{Name: "tracker", Usage: "the `KIND` of tracker: " + strings.Join(trackers, ", "), DefaultText: trackers[0]},
 		&cli.StringFlag{Name: "example", Usage: "`NAME` of the example to start from: " + strings.Join(setup.ExampleNames, ", "), DefaultText: setup.ExampleNames[0]},
 		&cli.StringFlag{Name: "path", Usage: "with --tracker file the `DIRECTORY` of the issues", DefaultText: setup.DefaultPath + ", or that of Backlog.md"},
@@ -23,8 +23,7 @@ func initCommand(w *term.Env) *cli.Command {
 		&cli.StringFlag{Name: "label", Usage: "agents work only on issues with this `LABEL`", DefaultText: setup.DefaultLabel},
 		&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` for workspaces", DefaultText: "~/symphony/PROJECT"},
 		&cli.StringFlag{Name: "endpoint", Usage: "the tracker's API at another `URL`", DefaultText: "the tracker's own"},
-		&cli.BoolFlag{Name: "json", Usage: "print JSON; asks nothing"},
-	)
+	)...)
 	flags[0].(*cli.StringFlag).Aliases = []string{"w", "output", "o"}
 	return &cli.Command{
 		Name: "init", Usage: "write a WORKFLOW.md and its environment file; asks for what no flag gives",
@@ -40,7 +39,7 @@ overwrites a file, and it writes nothing if a value is wrong.
 
 With --tracker github it takes the repository from the git remote origin, and the token from GITHUB_TOKEN, GH_TOKEN or
 gh. Labels are states: it proposes those that exist, or In Progress and Human Review. Without a terminal it needs
---project and --repository only if origin is not on GitHub.
+--project and --repository only if origin is not on GitHub. With --json it asks nothing.
 
 Examples of --example:
   branch         a branch for each issue, pushed after each run (the default)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,10 +29,9 @@ symphony ps --all has the other reasons, too.
 issues new adds an issue in the first active state, or in that of --state, if the tracker is a folder of files.
 
 ` + exampleText("symphony issues --state 'Human Review'", "symphony issues new 'Mend the footer'"),
-		Flags: workflowFlags(
+		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[issuesJSON]()}, {"new", reflect.TypeFor[reconcile.Issue]()}},
 			&cli.StringSliceFlag{Name: "state", Usage: "the state with this `NAME`; may be repeated", DefaultText: "the active states"},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
-		),
+		)...),
 		Action: func(c *cli.Context) error {
 			if c.Args().First() == "new" {
 				return issuesNew(c, w)
@@ -45,6 +45,11 @@ issues new adds an issue in the first active state, or in that of --state, if th
 type issueRow struct {
 	reconcile.Issue
 	Skip *reconcile.Skip `json:"skip"`
+}
+
+// issuesJSON is what issues --json prints.
+type issuesJSON struct {
+	Issues []issueRow `json:"issues"`
 }
 
 func listIssues(c *cli.Context, p *project.Project, _ []string) error {
@@ -84,7 +89,7 @@ func listIssues(c *cli.Context, p *project.Project, _ []string) error {
 	w := p.Env
 	switch {
 	case w.JSON:
-		w.PrintJSON(map[string]any{"issues": rows})
+		w.PrintJSON(issuesJSON{rows})
 	case len(rows) == 0 && w.Width > 0:
 		fmt.Fprintln(w.Stdout, term.Visible("No issue has the state "+strings.Join(states, " or ")+"; --state NAME lists those in another one."))
 	default:

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -54,15 +56,23 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 	if app.Command(command) != nil && errors.As(err, &usage) && usage.Code == "usage" {
 		usage.Hint += " " + command
 	}
-	return exit.With(w, err)
+	code := exit.With(w, err)
+	if w.OutputFailed {
+		code = cmp.Or(code, exit.Failed)
+	}
+	return code
 }
 
-// wantsJSON looks for --json before the command line is parsed, so that a mistake in it is printed as JSON, too.
+// wantsJSON looks for --json before the command line is parsed, so that a mistake in it is printed as JSON, too. A reader of --jq or
+// --template expects other values than the error.
 func wantsJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
 	}
-	return slices.Contains(args, "--json")
+	given := func(name string) bool {
+		return slices.ContainsFunc(args, func(arg string) bool { return arg == name || strings.HasPrefix(arg, name+"=") })
+	}
+	return given("--json") && !given("--jq") && !given("--template")
 }
 
 // helpTopic refuses help about an unknown command.

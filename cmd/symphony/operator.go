@@ -8,6 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -40,7 +41,7 @@ A changed WORKFLOW.md has the same effect, except that a limit of codex stays. r
 spite of a block.
 
 ` + exampleText("symphony unblock"),
-		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print the pass as JSON"}),
+		Flags: workflowFlags(jsonFlags[pass.ResultJSON]()...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			return operate.Unblock(c.Context, p)
 		}),
@@ -55,7 +56,7 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage string, names ...string
 	}
 	return &cli.Command{
 		Name: name, Usage: usage, UsageText: usageText(name, arguments), Description: exampleText(example),
-		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print the pass as JSON"}),
+		Flags: workflowFlags(jsonFlags[pass.ResultJSON]()...),
 		Action: onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
 			return operate.Apply(c.Context, p, verb, strings.Join(args, ""))
 		}),
@@ -104,11 +105,10 @@ Example:
 
     symphony stop ABC-7
     symphony stop --all`,
-		Flags: workflowFlags(
+		Flags: workflowFlags(jsonFlags[operate.StopJSON](
 			&cli.BoolFlag{Name: "all", Usage: "pause the project and end every run"},
 			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
-			&cli.BoolFlag{Name: "json", Usage: "print the pass as JSON, with what was stopped"},
-		),
+		)...),
 		Action: func(c *cli.Context) error { return stopAction(c, w) },
 	}
 }

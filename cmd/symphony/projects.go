@@ -1,6 +1,8 @@
 package main
 
 import (
+	"reflect"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -23,18 +25,16 @@ Examples:
 
     symphony projects
     symphony projects remove ~/web-shop/WORKFLOW.md --workspaces`,
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
+		Flags: jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[cleanup.ProjectsJSON]()}, {"remove", reflect.TypeFor[cleanup.RemovedJSON]()}},
 			&cli.BoolFlag{Name: "workspaces", Usage: "remove: also the workspaces"},
 			&cli.BoolFlag{Name: "force", Usage: "remove: destroy work that exists nowhere else"},
 			&cli.BoolFlag{Name: "yes", Usage: "remove: do not ask"},
-		},
+		),
 		Action: func(c *cli.Context) error { return projectsAction(c, w) },
 	}
 }
 
 func projectsAction(c *cli.Context, w *term.Env) error {
-	w.JSON = c.Bool("json")
 	args := c.Args().Slice()
 	if len(args) == 0 {
 		for _, name := range []string{"workspaces", "force", "yes"} {

@@ -24,15 +24,13 @@ Example:
     symphony prune --dry-run
     symphony prune --yes --older-than 24h
     symphony prune --force ABC-7`,
-		Flags: workflowFlags(
+		Flags: workflowFlags(jsonFlags[cleanup.PruneJSON](
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be removed, and remove nothing"},
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
 			&cli.BoolFlag{Name: "force", Usage: "discard work of each ISSUE that exists nowhere else"},
 			&cli.DurationFlag{Name: "older-than", Usage: "keep runs that began or ended within this `TIME`", Value: cleanup.KeepRuns, DefaultText: "168h"},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
-		),
+		)...),
 		Action: func(c *cli.Context) error {
-			w.JSON = c.Bool("json")
 			issues, positional := issuesAndWorkflow(w, c.Args().Slice())
 			switch {
 			case c.Duration("older-than") < 0:

@@ -17,16 +17,16 @@ func psCommand(w *term.Env) *cli.Command {
 		Name: "ps", Usage: "what runs, what waits, what is held, and why",
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
 		Description: "With ISSUE it shows only these issues. With --watch it prints again every second until\n" +
-			"Ctrl-C. In a pipe each row is a line of exact values, separated by tabs.\n\n" +
+			"Ctrl-C. In a pipe each row is a line of exact values, separated by tabs. The JSON of\n" +
+			"--json is that of section 13.7 of the specification.\n\n" +
 			exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7"),
-		Flags: workflowFlags(
+		Flags: workflowFlags(jsonFlags[view.Overview](
 			&cli.BoolFlag{Name: "all", Usage: "also the skipped issues and the runs that have ended"},
 			&cli.IntFlag{Name: "n", Value: project.PastRuns, Usage: "with --all: the newest `N` of the ended runs"},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON as in section 13.7 of the specification"},
 			&cli.BoolFlag{Name: "watch", Usage: "print again every second until Ctrl-C"},
-		),
+		)...),
 		Action: func(c *cli.Context) error {
-			w.JSON, w.JSONLines = c.Bool("json"), c.Bool("watch")
+			w.JSONLines = c.Bool("watch")
 			issues, positional := issuesAndWorkflow(w, c.Args().Slice())
 			o := view.Options{All: c.Bool("all"), Ended: c.Int("n"), Issues: issues}
 			switch {

@@ -22,11 +22,10 @@ at least 20 runs of each issue. A report that reaches further back says since wh
 With agent.prices in WORKFLOW.md the report has an estimated cost: the price of the model of each run's thread.
 
 Example: symphony report --since 2026-01-31`,
-		Flags: workflowFlags(
+		Flags: workflowFlags(jsonFlags[view.Report](
 			&cli.StringFlag{Name: "since", Usage: "from this `TIME` on: 12h or 7d ago, a day, or 2026-01-31T18:00:00Z", DefaultText: "12h"},
 			&cli.StringFlag{Name: "until", Usage: "up to this `TIME`; of a day up to its end", DefaultText: "now"},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
-		),
+		)...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			period, err := view.ParsePeriod(c.String("since"), c.String("until"), w.Now())
 			if err != nil {

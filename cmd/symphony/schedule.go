@@ -1,6 +1,7 @@
 package main
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
@@ -30,12 +31,11 @@ put the key and other variables into the project's environment file.
 Example:
 
     symphony schedule install -w ~/web-shop/WORKFLOW.md && symphony schedule status -w ~/web-shop/WORKFLOW.md`,
-		Flags: workflowFlags(
+		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"status", reflect.TypeFor[schedule.Status]()}},
 			&cli.BoolFlag{Name: "system", Usage: "a timer of the system instance of systemd; only root can install it"},
 			&cli.StringFlag{Name: "run-as", Usage: "with --system: the `ACCOUNT` that passes run as", DefaultText: "the caller of sudo, or you"},
 			&cli.BoolFlag{Name: "cron", Usage: "a line in your crontab, every minute"},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON (status)"},
-		),
+		)...),
 		Action: onProject(w, []string{strings.Join(scheduleVerbs, "|")}, func(c *cli.Context, p *project.Project, args []string) error {
 			verb, o := args[0], schedule.Options{System: c.Bool("system"), Cron: c.Bool("cron"), RunAs: c.String("run-as")}
 			switch {

@@ -14,10 +14,9 @@ func showCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
 		Description: "It changes nothing. The tracker is asked only about an issue without a claim.\n\n" +
 			exampleText("symphony show ABC-7"),
-		Flags: workflowFlags(
+		Flags: workflowFlags(jsonFlags[view.Issue](
 			&cli.BoolFlag{Name: "offline", Usage: "do not ask the tracker"},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
-		),
+		)...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			v, err := view.ReadIssue(c.Context, p, args[0], c.Bool("offline"))
 			if err != nil {

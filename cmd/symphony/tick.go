@@ -26,11 +26,10 @@ log with a record for each action, warning and error, and one for the pass. --qu
 when it changes. In systemd's journal each line has a priority.
 
 ` + exampleText("symphony tick --dry-run", "symphony tick --loop --quiet --log-format json"),
-		Flags: workflowFlags(
+		Flags: workflowFlags(jsonFlags[pass.ResultJSON](
 			&cli.BoolFlag{Name: "loop", Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM"},
 			&cli.BoolFlag{Name: "stop-on-exit", Usage: "with --loop: end the workers with the loop, for containers; the next loop starts their issues again"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do, without a change and without the lock"},
-			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per pass"},
 			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print nothing but errors, and those only when they change"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs that this pass started have ended"},
 			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait for another pass, for a `TIME` such as 10s", DefaultText: "do not wait"},
@@ -38,7 +37,7 @@ when it changes. In systemd's journal each line has a priority.
 			&cli.StringFlag{Name: "log-format", Usage: "log the pass on stderr, in `FORMAT`: text or json", DefaultText: "text with --log-level, else no log"},
 			&cli.StringFlag{Name: "trigger", Usage: "what runs the pass, as `NAME`: cron, timer, manual, worker or command", Value: project.TriggerManual},
 			portFlag(),
-		),
+		)...),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
 	}
 }
@@ -49,10 +48,10 @@ func tickAction(c *cli.Context, w *term.Env) error {
 	}
 	o := pass.TickOptions{
 		Options: pass.Options{Trigger: c.String("trigger"), DryRun: c.Bool("dry-run"), LockTimeout: c.Duration("lock-timeout")},
-		Loop:    c.Bool("loop"), StopOnExit: c.Bool("stop-on-exit"), JSON: c.Bool("json"), Quiet: c.Bool("quiet"), Wait: c.Bool("wait"),
+		Loop:    c.Bool("loop"), StopOnExit: c.Bool("stop-on-exit"), JSON: w.JSON, Quiet: c.Bool("quiet"), Wait: c.Bool("wait"),
 		LogLevel: c.String("log-level"), LogFormat: c.String("log-format"),
 	}
-	w.JSON, w.JSONLines = o.JSON, o.Loop
+	w.JSONLines = o.Loop
 	_, positional, err := arguments(c)
 	if err != nil {
 		return err

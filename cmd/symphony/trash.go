@@ -16,7 +16,7 @@ func trashCommand(w *term.Env) *cli.Command {
 deleted after that, unless you have discarded this work with symphony prune --force ISSUE.
 
 ` + exampleText("symphony trash", "symphony restore ABC-7"),
-		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print JSON"}),
+		Flags: workflowFlags(jsonFlags[cleanup.TrashJSON]()...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			return cleanup.ListTrash(c.Context, p)
 		}),
@@ -31,7 +31,7 @@ func restoreCommand(w *term.Env) *cli.Command {
 give a name that symphony trash lists. Passes do not remove a restored workspace before a run has used it.
 
 ` + exampleText("symphony restore ABC-7"),
-		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print JSON"}),
+		Flags: workflowFlags(jsonFlags[cleanup.RestoreJSON]()...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			return cleanup.Restore(c.Context, p, args[0])
 		}),

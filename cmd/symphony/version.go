@@ -10,19 +10,26 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
+// versionJSON is what version --json prints.
+type versionJSON struct {
+	Version string `json:"version"`
+	Go      string `json:"go"` // the version of Go that built the program
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
 func versionCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "print the version",
-		UsageText:   "symphony version [--json]",
+		UsageText:   "symphony version [flags]",
 		Description: exampleText("symphony version --json"),
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print JSON"}},
+		Flags:       jsonFlags[versionJSON](),
 		Action: func(c *cli.Context) error {
-			w.JSON = c.Bool("json")
 			if c.NArg() > 0 {
 				return exit.Usage("version: unexpected argument %q", c.Args().First())
 			}
 			if w.JSON {
-				w.PrintJSON(map[string]string{"version": project.Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+				w.PrintJSON(versionJSON{project.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
 				return nil
 			}
 			fmt.Fprintf(w.Stdout, "symphony %s %s %s/%s\n", project.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)

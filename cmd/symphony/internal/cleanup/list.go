@@ -22,6 +22,9 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
+// ProjectsJSON is what projects --json prints.
+type ProjectsJSON = []known
+
 // ListProjects prints the projects of the account.
 func ListProjects(ctx context.Context, w *term.Env) error {
 	rows, err := knownProjects(ctx, w)

@@ -52,6 +52,9 @@ type pruned struct {
 	trashed map[string]bool // ids and identifiers of the issues with entries in the trash
 }
 
+// PruneJSON is what prune --json prints.
+type PruneJSON = pruned
+
 type prunedTrash struct {
 	Path    string `json:"path"`
 	Entries int    `json:"entries"`

@@ -322,7 +322,7 @@ func (r *remover) remove(ctx context.Context) error {
 		return err
 	}
 	if r.w.JSON {
-		r.w.PrintJSON(map[string]any{"removed": r.row.StateDir, "left": left, "destroyed": r.losses()})
+		r.w.PrintJSON(RemovedJSON{r.row.StateDir, left, r.losses()})
 		return nil
 	}
 	for _, name := range left {
@@ -330,6 +330,13 @@ func (r *remover) remove(ctx context.Context) error {
 	}
 	fmt.Fprintln(r.w.Stdout, term.Visible("removed "+r.row.StateDir))
 	return nil
+}
+
+// RemovedJSON is what projects remove --json prints.
+type RemovedJSON struct {
+	Removed   string   `json:"removed"`   // the state directory
+	Left      []string `json:"left"`      // names in it that symphony did not make
+	Destroyed []loss   `json:"destroyed"` // work that existed nowhere else
 }
 
 func envFile(w *term.Env, row known) string {

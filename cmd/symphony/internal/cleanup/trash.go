@@ -57,6 +57,14 @@ type removed struct {
 	entry      workspace.Removed
 }
 
+// TrashJSON is what trash --json prints.
+type TrashJSON = []removed
+
+// RestoreJSON is what restore --json prints.
+type RestoreJSON struct {
+	Restored string `json:"restored"` // the path of the workspace
+}
+
 // ListTrash prints the removed workspaces of a project.
 func ListTrash(ctx context.Context, p *project.Project) error {
 	rows, err := readTrash(ctx, p)
@@ -112,7 +120,7 @@ func Restore(ctx context.Context, p *project.Project, ref string) error {
 		return err
 	}
 	if p.Env.JSON {
-		p.Env.PrintJSON(map[string]string{"restored": path})
+		p.Env.PrintJSON(RestoreJSON{path})
 		return nil
 	}
 	fmt.Fprintln(p.Env.Stdout, term.Visible("restored "+path+"; passes do not remove it before a run has used it"))

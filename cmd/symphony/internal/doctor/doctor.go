@@ -42,6 +42,9 @@ const (
 	needsAgent        // a codex that starts
 )
 
+// JSON is what doctor --json prints.
+type JSON = []finding
+
 // checks lists the checks in the order of their lines.
 var checks = []check{
 	{"workflow", needsNothing, checkWorkflow, ""},

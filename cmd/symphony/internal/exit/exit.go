@@ -76,7 +76,7 @@ func With(w *term.Env, err error) int {
 	known := From(err)
 	w.PrintError(known)
 	if w.JSON {
-		w.PrintJSON(map[string]any{"error": known})
+		w.PrintJSONError(known)
 	}
 	return Code(known)
 }

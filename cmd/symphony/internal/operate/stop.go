@@ -33,8 +33,8 @@ type stopping struct {
 	stopped []stoppedRun
 }
 
-// stopJSON is the pass as tick --json prints it, with the runs that were stopped.
-type stopJSON struct {
+// StopJSON is the pass as tick --json prints it, with the runs that were stopped.
+type StopJSON struct {
 	pass.ResultJSON
 	Stopped []stoppedRun `json:"stopped"`
 }
@@ -87,7 +87,7 @@ func Stop(ctx context.Context, p *project.Project, issue string, noWait bool) er
 			waited = s.wait(ctx, before)
 		}
 		if p.Env.JSON {
-			p.Env.PrintJSON(stopJSON{s.result.JSON(), s.stopped})
+			p.Env.PrintJSON(StopJSON{s.result.JSON(), s.stopped})
 		}
 		return cmp.Or(waited, s.reportRest(ctx))
 	})

@@ -49,6 +49,11 @@ type decided struct {
 	Taken      bool                      `json:"taken"` // the worker has acted on it
 }
 
+// JSON is what approve, deny and answer print with --json.
+type JSON struct {
+	Request decided `json:"request"`
+}
+
 // Decide records the decision about the request that ref names. If ref names an issue or no answer is given, it asks on the
 // terminal.
 func Decide(ctx context.Context, p *project.Project, ref string, d Decision) error {
@@ -177,7 +182,7 @@ func printDecided(w *term.Env, r reconcile.Request) {
 	taken := !r.EndedAt.IsZero()
 	if w.JSON {
 		row := decided{r.ID(), r.Identifier, r.RunID, r.Kind, r.Summary, r.Decision, term.OrNull(r.Fate), taken}
-		w.PrintJSON(map[string]any{"request": row})
+		w.PrintJSON(JSON{row})
 		return
 	}
 	what := map[reconcile.RequestDecision]string{

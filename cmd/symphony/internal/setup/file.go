@@ -158,7 +158,7 @@ func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error
 	return undo, err
 }
 
-func (s *starter) fileSummary() (lines []string, issue string, more map[string]any) {
+func (s *starter) fileSummary() (lines []string, issue string, more JSON) {
 	lines = []string{"wrote " + s.p.Path, "the issues are in " + s.folder}
 	if s.firstPath != "" {
 		lines[1] = "wrote " + s.firstPath
@@ -173,5 +173,5 @@ func (s *starter) fileSummary() (lines []string, issue string, more map[string]a
 	if s.firstPath != "" {
 		next = "Say in that file what you want done, then run:"
 	}
-	return append(lines, "", next), cmp.Or(s.first, "ISSUE"), map[string]any{"path": s.answers.Path}
+	return append(lines, "", next), cmp.Or(s.first, "ISSUE"), JSON{Path: s.answers.Path}
 }

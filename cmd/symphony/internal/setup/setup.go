@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,8 +40,22 @@ type kind struct {
 	find []func(*starter, context.Context) error
 	// write writes what the workflow needs beside it. undo removes that again.
 	write func(*starter, context.Context) (undo func() error, err error)
-	// summary says what was written and what is left to do. issue is one that can be run; more are fields of the JSON.
-	summary func(*starter) (lines []string, issue string, more map[string]any)
+	// summary says what was written and what is left to do. issue is one that can be run; more is its part of the JSON.
+	summary func(*starter) (lines []string, issue string, more JSON)
+}
+
+// JSON is what init --json prints.
+type JSON struct {
+	Workflow      string `json:"workflow"`
+	WorkspaceRoot string `json:"workspace_root"`
+	// Path is the folder of the issues, for --tracker file.
+	Path            string `json:"path,omitempty"`
+	EnvironmentFile string `json:"environment_file,omitempty"`
+	ProjectSlug     string `json:"project_slug,omitempty"` // of Linear
+	Repository      string `json:"repository,omitempty"`   // of the issues on GitHub
+	LabelExists     *bool  `json:"label_exists,omitempty"` // the tracker has the label that agents need
+	// Next are the commands to run next.
+	Next []string `json:"next"`
 }
 
 // kinds are the kinds of trackers; the first is the default.
@@ -237,7 +250,7 @@ func (s *starter) report() {
 	lines, issue, all := s.kind.summary(s)
 	next := []string{"symphony doctor" + flags, "symphony run " + issue + flags, "symphony schedule install" + flags}
 	if w.JSON {
-		maps.Copy(all, map[string]any{"workflow": s.p.Path, "workspace_root": s.answers.Root, "next": next})
+		all.Workflow, all.WorkspaceRoot, all.Next = s.p.Path, s.answers.Root, next
 		w.PrintJSON(all)
 		return
 	}

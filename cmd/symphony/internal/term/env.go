@@ -4,7 +4,6 @@ package term
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -35,6 +33,8 @@ type Env struct {
 	Links          bool         // the terminal shows links
 	JSON           bool         // the command prints JSON, errors too
 	JSONLines      bool         // JSON objects are printed one per line
+	Query          JSONQuery    // what of the JSON is printed
+	OutputFailed   bool         // an answer could not be printed, which has been reported
 	Journal        bool         // stderr goes to systemd's journal
 	Log            *slog.Logger // replaces the lines on stderr; nil without a log
 	input          *bufio.Reader
@@ -98,20 +98,6 @@ func (w *Env) Absolute(path string) string {
 func (w *Env) OnTerminal() bool {
 	in, ok := w.Stdin.(*os.File)
 	return ok && w.Width > 0 && term.IsTerminal(int(in.Fd()))
-}
-
-// PrintJSON prints a value on stdout. Control characters in it become JSON escapes.
-func (w *Env) PrintJSON(v any) {
-	var out strings.Builder
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if !w.JSONLines {
-		enc.SetIndent("", "  ")
-	}
-	if err := enc.Encode(v); err != nil {
-		fmt.Fprintln(w.Stderr, "symphony: output:", err)
-	}
-	fmt.Fprint(w.Stdout, text.VisibleJSON(out.String()))
 }
 
 // AskLine reads one line from the terminal. A secret is not echoed. The end of ctx ends the wait.

@@ -1,0 +1,184 @@
+package term
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"github.com/itchyny/gojq"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// JSONQuery is what the flags --json FIELDS, --jq and --template select from the JSON of a command. The zero value selects all.
+type JSONQuery struct {
+	Fields   []string // members of the document, or of its elements if it is a list; none stands for all
+	jq       *gojq.Code
+	template *template.Template
+}
+
+// Printed is called with every document before a query selects from it, and its JSON. Tests compare it with the schemas.
+var Printed func(document any, data []byte)
+
+// NewJSONQuery compiles the expressions, each of which may be empty.
+func (w *Env) NewJSONQuery(fields []string, jq, templateText string) (q JSONQuery, err error) {
+	q.Fields = fields
+	if jq != "" {
+		parsed, err := gojq.Parse(jq)
+		if err != nil {
+			return q, fmt.Errorf("--jq: %w", err)
+		}
+		if q.jq, err = gojq.Compile(parsed, gojq.WithEnvironLoader(func() []string { return w.Environ })); err != nil {
+			return q, fmt.Errorf("--jq: %w", err)
+		}
+	}
+	if templateText != "" {
+		q.template, err = template.New("").Funcs(w.templateFunctions(nil)).Parse(templateText)
+		if err != nil {
+			return q, fmt.Errorf("--template: %s", strings.TrimPrefix(err.Error(), "template: :"))
+		}
+	}
+	return q, nil
+}
+
+// PrintJSON prints a value on stdout: as JSON, in which control characters are escapes, or as w.Query wants it. An error of the
+// query is printed and sets w.OutputFailed.
+func (w *Env) PrintJSON(v any) {
+	data, err := encode(v)
+	if err == nil {
+		if Printed != nil {
+			Printed(v, data)
+		}
+		err = w.printQueried(data)
+	}
+	if err != nil {
+		w.OutputFailed = true
+		w.PrintError(&reconcile.Error{
+			Code: "output_failed", Message: "the command is done, but its answer can't be printed: " + err.Error(),
+			Hint: "try the same with --json alone", Err: err,
+		})
+	}
+}
+
+// PrintJSONError prints an error as the only member of an object. With --jq or --template it prints nothing, because their reader
+// expects other values.
+func (w *Env) PrintJSONError(e *reconcile.Error) {
+	query := w.Query
+	w.Query = JSONQuery{}
+	if query.jq == nil && query.template == nil {
+		w.PrintJSON(ErrorJSON{e})
+	}
+	w.Query = query
+}
+
+// ErrorJSON is what every command prints with --json if it fails before it has an answer.
+type ErrorJSON struct {
+	Error *reconcile.Error `json:"error"`
+}
+
+func encode(v any) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return out.Bytes(), err
+}
+
+func (w *Env) printQueried(data []byte) (err error) {
+	if len(w.Query.Fields) > 0 {
+		if data, err = pick(data, w.Query.Fields); err != nil {
+			return err
+		}
+	}
+	switch {
+	case w.Query.jq != nil:
+		return w.printValues(data)
+	case w.Query.template != nil:
+		return w.printTemplate(data)
+	}
+	var out bytes.Buffer
+	if w.JSONLines {
+		out.Write(data)
+	} else if err = json.Indent(&out, data, "", "  "); err != nil {
+		return err
+	}
+	fmt.Fprint(w.Stdout, text.VisibleJSON(out.String()))
+	return nil
+}
+
+// pick returns the named members of an object, or of each element of a list, in the order of the names. A member that a document
+// has left out is null.
+func pick(data []byte, names []string) ([]byte, error) {
+	var list []json.RawMessage
+	if json.Unmarshal(data, &list) == nil {
+		for i := range list {
+			element, err := pick(list[i], names)
+			if err != nil {
+				return nil, err
+			}
+			list[i] = element
+		}
+		return encode(list)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for i, name := range names {
+		value, ok := members[name]
+		if !ok {
+			value = json.RawMessage("null")
+		}
+		fmt.Fprintf(&out, "%s%q:%s", map[bool]string{true: "{", false: ","}[i == 0], name, value)
+	}
+	out.WriteString("}\n")
+	return out.Bytes(), nil
+}
+
+// printValues prints the values of the jq expression, one per line: strings as they are, null as an empty line, anything else as
+// compact JSON.
+func (w *Env) printValues(data []byte) error {
+	document, err := decode(data)
+	if err != nil {
+		return err
+	}
+	values := w.Query.jq.Run(document)
+	for {
+		v, ok := values.Next()
+		if !ok {
+			return nil
+		}
+		line := ""
+		switch v := v.(type) {
+		case nil:
+		case string:
+			line = text.VisibleLines(v)
+		case error:
+			var halt *gojq.HaltError
+			if errors.As(v, &halt) && halt.Value() == nil {
+				return nil
+			}
+			return fmt.Errorf("--jq: %w", v)
+		default:
+			compact, err := gojq.Marshal(v)
+			if err != nil {
+				return fmt.Errorf("--jq: %w", err)
+			}
+			line = text.VisibleJSON(string(compact))
+		}
+		fmt.Fprintln(w.Stdout, line)
+	}
+}
+
+// decode reads a document and keeps its numbers as they are written.
+func decode(data []byte) (v any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	err = dec.Decode(&v)
+	return v, err
+}

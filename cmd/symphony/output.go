@@ -1,0 +1,140 @@
+package main
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// jsonFlags returns more followed by --json, --jq and --template. The command prints a T. newApp reads these flags before the
+// command's action, which only has to call Env.PrintJSON if Env.JSON is set.
+func jsonFlags[T any](more ...cli.Flag) []cli.Flag {
+	return jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[T]()}}, more...)
+}
+
+// jsonFlagsOf is jsonFlags for a command that prints different documents, depending on its first argument.
+func jsonFlagsOf(documents []jsonDocument, more ...cli.Flag) []cli.Flag {
+	return append(more,
+		&cli.GenericFlag{Name: "json", Usage: "print JSON, or these `[FIELDS]` of it, separated by commas", Value: &jsonValue{documents: documents}},
+		&cli.StringFlag{Name: "jq", Usage: "with --json: print the values of this jq `EXPRESSION`"},
+		&cli.StringFlag{Name: "template", Usage: "with --json: print by this Go `TEMPLATE`, with the functions of gh"},
+	)
+}
+
+// jsonDocument is what a command prints with --json if its first argument is verb; an empty verb stands for any other one.
+type jsonDocument struct {
+	verb string
+	typ  reflect.Type
+}
+
+// fields are the names of the document's members, or of those of its elements if it is a list.
+func (d jsonDocument) fields() []string {
+	typ := d.typ
+	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
+		typ = typ.Elem()
+	}
+	var names []string
+	for _, f := range reflect.VisibleFields(typ) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.IsExported() && !f.Anonymous && name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// jsonValue is the value of --json, which may be given with or without FIELDS.
+type jsonValue struct {
+	documents []jsonDocument // never empty
+	set       bool
+	fields    []string
+}
+
+// IsBoolFlag tells package flag that the value may be left out.
+func (v *jsonValue) IsBoolFlag() bool { return true }
+
+// Set implements flag.Value.
+func (v *jsonValue) Set(s string) error {
+	v.set = true
+	if s != "true" {
+		v.fields = strings.Split(s, ",")
+	}
+	return nil
+}
+
+// String implements flag.Value.
+func (v *jsonValue) String() string {
+	if v.set {
+		return "true"
+	}
+	return ""
+}
+
+// document returns what the command prints if its first argument is verb.
+func (v *jsonValue) document(verb string) jsonDocument {
+	if i := slices.IndexFunc(v.documents, func(d jsonDocument) bool { return d.verb == verb }); i >= 0 {
+		return v.documents[i]
+	}
+	return v.documents[0]
+}
+
+// accepts reports whether a word after --json is FIELDS: it has a comma, or it is a field.
+func (v *jsonValue) accepts(word string) bool {
+	return strings.Contains(word, ",") || slices.ContainsFunc(v.documents, func(d jsonDocument) bool { return slices.Contains(d.fields(), word) })
+}
+
+// help lists the fields for the command's help.
+func (v *jsonValue) help() string {
+	out := "\n\nJSON FIELDS:"
+	for _, d := range v.documents {
+		if d.verb != "" {
+			out += "\n   " + d.verb + ":"
+		}
+		line := ""
+		for _, name := range d.fields() {
+			if len(line)+len(name) > 90 {
+				out, line = out+"\n   "+line, ""
+			}
+			line += name + ", "
+		}
+		out += "\n   " + strings.TrimSuffix(line, ", ")
+	}
+	return out + "\n"
+}
+
+// jsonValueOf returns the value of a command's --json, nil if it has no such flag.
+func jsonValueOf(c *cli.Command) *jsonValue {
+	if f, ok := flagOf(c, "json").(*cli.GenericFlag); ok {
+		return f.Value.(*jsonValue)
+	}
+	return nil
+}
+
+// selectJSON reads --json, --jq and --template into w, and refuses what they do not accept.
+func selectJSON(c *cli.Context, w *term.Env) (err error) {
+	v, jq, template := jsonValueOf(c.Command), c.String("jq"), c.String("template")
+	name := c.Command.Name
+	switch {
+	case !v.set && jq+template != "":
+		return exit.Usage("%s: --%s works only with --json", name, map[bool]string{true: "jq", false: "template"}[jq != ""])
+	case jq != "" && template != "":
+		return exit.Usage("%s: --jq and --template cannot be combined", name)
+	}
+	known := v.document(c.Args().First()).fields()
+	for _, field := range v.fields {
+		if !slices.Contains(known, field) {
+			return exit.Usage("%s: unknown field %q of --json%s; there are %s", name, field, text.DidYouMean(field, known, "%s"), strings.Join(known, ", "))
+		}
+	}
+	if w.Query, err = w.NewJSONQuery(v.fields, jq, template); err != nil {
+		return exit.Usage("%s: %v", name, err)
+	}
+	w.JSON = v.set
+	return nil
+}
