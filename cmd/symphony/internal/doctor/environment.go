@@ -190,7 +190,7 @@ func (e *environment) shellIn(ctx context.Context, env func() []string, script s
 		return "", fmt.Errorf("bash -c: %w", err)
 	}
 	answer, _, _ := strings.Cut(string(out), "\n")
-	return answer, nil
+	return strings.TrimSuffix(answer, "\r"), nil // ssh ends its lines as a terminal does
 }
 
 // program returns the path at which hooks and agents find a program; empty if they don't find it.

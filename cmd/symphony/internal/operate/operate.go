@@ -315,8 +315,11 @@ func (o *operation) ended(ctx context.Context, runID string) bool {
 func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claimed bool) error {
 	e := &reconcile.Error{
 		Code:    "not_started",
-		Message: fmt.Sprintf("%s is not in this project, or its state %q is not active", issue.Identifier, issue.State),
+		Message: issue.Identifier + " is not in this project",
 		Hint:    "symphony show " + issue.Identifier + " explains it",
+	}
+	if r.Config != nil && !project.Policy(r.Config).Active(issue.State) {
+		e.Message = fmt.Sprintf("%s is in the state %q; runs start only in %s", issue.Identifier, issue.State, strings.Join(r.Config.Policy.ActiveStates, " or "))
 	}
 	skips := slices.Clone(r.Skips)
 	switch {
