@@ -89,6 +89,9 @@ func (l *life) snapshot(t *rapid.T) Snapshot {
 	if rarely(t, "used up") {
 		s.Account.Limit = &Limit{Window: "primary", Until: l.now.Add(time.Hour)}
 	}
+	if rarely(t, "budget used up") {
+		s.Policy.DailyBudget, s.Today = DailyBudget{Tokens: 1}, []ModelUse{{Tokens: Tokens{Total: 1}}}
+	}
 	if rarely(t, "login fails") {
 		next := l.now.Add(time.Duration(upTo(t, 4, "next try")-3) * time.Minute)
 		s.Account.Block, s.Account.Probing = &Block{Code: CodeAgentAuth, Since: l.now.Add(-time.Hour), NextTry: next}, rarely(t, "probing")

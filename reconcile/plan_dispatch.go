@@ -20,10 +20,12 @@ type dispatch struct {
 	*planner
 	taken   int
 	byState map[string]int
-	probes  int    // how many runs may start: at most one while the agent or the account is blocked, otherwise any number
-	block   *Block // the one that lets no run start now, nil for none
-	tester  string // the issue whose run tests whether a block is over, empty for none
-	// obstacle keeps every issue from starting, nil for none. Blocks are not among them: runs that an operator asks for start.
+	probes  int       // how many runs may start: at most one while the agent or the account is blocked, otherwise any number
+	block   *Block    // the one that lets no run start now, nil for none
+	budget  *Obstacle // the day's budget is used up, nil if it is not
+	tester  string    // the issue whose run tests whether a block is over, empty for none
+	// obstacle keeps every issue from starting, nil for none. Blocks and the budget are not among them: runs that an operator asks
+	// for start.
 	obstacle *Obstacle
 }
 
@@ -36,7 +38,7 @@ func (p *planner) dispatch() {
 		p.plan.Skips = []Skip{}
 	}
 	d := p.newDispatch()
-	began, obstacle := d.taken, cmp.Or(d.obstacle, d.blocked())
+	began, obstacle := d.taken, cmp.Or(d.obstacle, d.blocked(), d.budget)
 	for _, c := range d.contenders() {
 		reason, message := d.refuse(c)
 		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason, Message: message, Title: c.issue.Title}
@@ -69,7 +71,7 @@ func (p *planner) dispatch() {
 // newDispatch counts the slots that are taken (specification 8.3): by running claims, and by ended runs with remaining
 // processes, because it is not certain yet that these can be ended. It also counts how many runs may start under a block.
 func (p *planner) newDispatch() *dispatch {
-	d := &dispatch{planner: p, byState: map[string]int{}, probes: math.MaxInt, obstacle: p.s.obstacle()}
+	d := &dispatch{planner: p, byState: map[string]int{}, probes: math.MaxInt, obstacle: p.s.obstacle(), budget: p.s.budget()}
 	for _, c := range p.claims {
 		if c.Status == Running && !c.delivering() {
 			d.take(c.Issue.State)
@@ -191,6 +193,15 @@ func (s *Snapshot) obstacle() *Obstacle {
 	return nil
 }
 
+// budget returns the obstacle of a budget that is used up, nil for none.
+func (s *Snapshot) budget() *Obstacle {
+	b := s.Policy.DailyBudget
+	if !b.Set() || b.Used(s.Today) < b.Most() {
+		return nil
+	}
+	return &Obstacle{Reason: SkipBudget, Message: b.Text(s.Now), Until: DayEnd(s.Now)}
+}
+
 // blocked returns the block under which no run starts now, nil for none.
 func (d *dispatch) blocked() *Obstacle {
 	if d.block == nil {
@@ -205,10 +216,11 @@ func (d *dispatch) later() *Obstacle {
 	if d.obstacle == nil && slices.ContainsFunc(d.byAge(), asked) {
 		return nil
 	}
-	return cmp.Or(d.obstacle, d.blocked())
+	return cmp.Or(d.obstacle, d.blocked(), d.budget)
 }
 
-// insists reports whether an operator asks for this run. It starts in spite of a block and tests whether that is over.
+// insists reports whether an operator asks for this run. It starts in spite of a budget that is used up, and in spite of a block,
+// and tests whether that is over.
 func (s *Snapshot) insists(c contender) bool {
 	return s.atOnce(c.issue.ID) || c.claim != nil && c.claim.Kind == Requested
 }
@@ -237,6 +249,8 @@ func (d *dispatch) refuse(c contender) (reason, message string) {
 	case d.probes <= 0 && !s.insists(c):
 		b := cmp.Or(d.block, d.dispatchBlocks()[0])
 		return SkipBlocked, b.Code + ": " + b.Message
+	case d.budget != nil && !s.insists(c):
+		return SkipBudget, d.budget.Message
 	case !anySlot && d.taken >= pol.MaxConcurrent:
 		return SkipNoSlot, fmt.Sprintf("%d of %d slots taken", d.taken, pol.MaxConcurrent)
 	case !anySlot && limited && d.byState[state] >= limit:

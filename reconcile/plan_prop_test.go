@@ -91,7 +91,8 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 	n, account := len(started), s.Account
 	switch {
 	case n == 0:
-	case p.s.Paused, s.Tracker == nil, s.DispatchOff, s.Tracker.Low, s.FreeBytes == 1, account.Limit != nil, account.Probing && n > asked:
+	case p.s.Paused, s.Tracker == nil, s.DispatchOff, s.Tracker.Low, s.FreeBytes == 1, account.Limit != nil, account.Probing && n > asked,
+		s.Policy.DailyBudget.Set() && n > asked:
 		fail("dispatched")
 	case n > asked+1 && (p.s.AgentBlock != nil || account.Block != nil), account.Slots != nil && n > account.Slots.Free:
 		fail("%d dispatched", n)

@@ -88,6 +88,9 @@ func TestRepaired(t *testing.T) {
 		return s
 	}
 	asked := func(c *Claim) { c.Kind = Requested }
+	spent := func(s *Snapshot) {
+		s.Policy.DailyBudget, s.Today = DailyBudget{Tokens: 1000, Written: "1k tokens"}, []ModelUse{{"m", Tokens{Total: 600}}, {"n", Tokens{Total: 400}}}
+	}
 	for _, row := range []struct {
 		rule string
 		s    *scene
@@ -100,6 +103,10 @@ func TestRepaired(t *testing.T) {
 		{"run", blocked().edit(func(s *Snapshot) { s.Only, s.AtOnce = "id-3", true }), "dispatch A-3 probe"},
 		{"run in a backoff", newScene().claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(wait) }).same().candidates().
 			edit(func(s *Snapshot) { s.Only, s.AtOnce = "id-2", true }), "dispatch A-2 backoff"},
+		{"the day's budget is used up", newScene().claim(issueNo(2), nil).same().candidates(issueNo(3)).edit(spent), "skip A-3 budget"},
+		{"retry in spite of the budget", newScene().claim(issueNo(2), asked).same().candidates(issueNo(3)).edit(spent), "dispatch A-2 requested; skip A-3 budget"},
+		{"run in spite of the budget", newScene().candidates(issueNo(3)).edit(spent).
+			edit(func(s *Snapshot) { s.Only, s.AtOnce = "id-3", true }), "dispatch A-3"},
 		{"run while the project is paused", blocked().edit(func(s *Snapshot) { s.Only, s.AtOnce, s.Paused = "id-3", true, true }), "skip A-3 paused"},
 	} {
 		p := compute(row.s.Snapshot)
@@ -125,7 +132,9 @@ func TestObstacle(t *testing.T) {
 		s.AgentBlock = &Block{Code: "network", Message: "x", Since: noon.Add(-time.Hour), NextTry: noon.Add(time.Minute)}
 	}
 	for want, edit := range map[string]func(*Snapshot){
-		"":                                       func(*Snapshot) {},
+		"": func(s *Snapshot) {
+			s.Policy.DailyBudget, s.Today = DailyBudget{Tokens: 1000}, []ModelUse{{Tokens: Tokens{Total: 999}}}
+		},
 		"paused: symphony resume ends the pause": func(s *Snapshot) { s.Paused = true },
 		"blocked: network: x until 12:01":        block,
 		"blocked: network: x until 12:00, A-7": func(s *Snapshot) {
@@ -136,6 +145,9 @@ func TestObstacle(t *testing.T) {
 		},
 		"rate_limited: codex's primary limit of  is used up until 13:00 until 13:00": func(s *Snapshot) {
 			s.Account.Limit = &Limit{Window: "primary", Until: noon.Add(time.Hour)}
+		},
+		"budget: the budget of 1k tokens a day is used up until 3 Mar 00:00 until 00:00": func(s *Snapshot) {
+			s.Policy.DailyBudget, s.Today = DailyBudget{Tokens: 1000, Written: "1k tokens"}, []ModelUse{{Tokens: Tokens{Total: 1000}}}
 		},
 		"rate_limited: less than a tenth of the tracker's allowance is left": func(s *Snapshot) { s.Tracker.Low = true },
 		"disk_low: 1 MiB free, workspace.min_free_bytes asks for 2048":       func(s *Snapshot) { s.FreeBytes = 1 << 20 },

@@ -34,6 +34,8 @@ type Deps struct {
 type Store interface {
 	// State reads everything that a plan needs in one consistent view.
 	State(ctx context.Context) (State, error)
+	// UsedOn returns what runs have used so far, those at work included, on the day of UTC of a time, by model.
+	UsedOn(ctx context.Context, at time.Time) ([]ModelUse, error)
 	// Commit makes the changes, in order, in one durable transaction. After an error nothing was changed; the error wraps
 	// ErrConflict if another process changed a row first.
 	Commit(ctx context.Context, now time.Time, changes ...Change) error

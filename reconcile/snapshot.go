@@ -23,6 +23,7 @@ type Snapshot struct {
 	Workspaces []Workspace         // the recorded workspaces under the current root
 	SweepDue   bool                // this pass refreshes the issues of unclaimed workspaces
 	TrashDue   bool                // this pass deletes removed workspaces
+	Today      []ModelUse          // what runs have used on this day of UTC; not read without a budget
 	FreeBytes  int64               // free space of the workspace volume; negative if unknown
 }
 
@@ -129,6 +130,8 @@ type Policy struct {
 	MaxRuns     int
 	MaxTokens   int64
 
+	DailyBudget DailyBudget // nothing is started once the runs of a day have used it up
+
 	WorkspaceRoot string        // the resolved root for new claims
 	Deliver       bool          // commits of runs are pushed to the repository of the workflow
 	StopGrace     time.Duration // how long a worker may take to end after a stop was requested; 10 s is the minimum
@@ -199,11 +202,7 @@ const MaxAgentsVar = "SYMPHONY_MAX_AGENTS"
 
 // Text says what is used up and until when, in the time zone of now.
 func (l Limit) Text(home string, now time.Time) string {
-	until, layout := l.Until.In(now.Location()), "15:04"
-	if y, m, d := now.Date(); !until.Before(time.Date(y, m, d+1, 0, 0, 0, 0, now.Location())) {
-		layout = "2 Jan 15:04"
-	}
-	return fmt.Sprintf("codex's %s limit of %s is used up until %s", l.Window, home, until.Format(layout))
+	return fmt.Sprintf("codex's %s limit of %s is used up until %s", l.Window, home, clockOf(l.Until, now))
 }
 
 // ActionKind names what a pass does.
@@ -303,6 +302,7 @@ const (
 	SkipBlocked       = "blocked"
 	SkipRateLimited   = "rate_limited"
 	SkipDiskLow       = "disk_low"
+	SkipBudget        = "budget"
 	SkipWorkspaceBusy = "workspace_busy"
 	SkipUnsavedWork   = "unsaved_work"
 )

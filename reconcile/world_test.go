@@ -31,6 +31,7 @@ type world struct {
 	lastSweep    time.Time
 	unblocked    time.Time
 	used         map[string]int64 // tokens of settled runs, by issue id
+	today        []ModelUse       // used on this day
 	settled      map[string]int   // the number of settlements, by run id
 
 	prepared   map[string]bool
@@ -82,6 +83,7 @@ func worldOf(s Snapshot) *world {
 	}
 	w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.free = s.Paused, s.AgentBlock, s.TrackerBlock, s.HostBlock, s.FreeBytes
 	w.workspaces, w.now, w.boot = s.Workspaces, s.Now, s.Boot
+	w.today = s.Today
 	for id, total := range s.Tokens {
 		w.used[id] = total
 	}
@@ -188,6 +190,16 @@ func (w *world) State(ctx context.Context) (State, error) {
 		rec.Commands = append(rec.Commands, w.commands[id])
 	}
 	return rec, nil
+}
+
+// UsedOn implements Store. Every day has used the same.
+func (w *world) UsedOn(context.Context, time.Time) ([]ModelUse, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dead {
+		return nil, errDead
+	}
+	return w.today, nil
 }
 
 // Commit checks everything before it changes anything.

@@ -212,7 +212,7 @@ func saveThread(t tx, runID, issueID, threadID, workspaceID string, used reconci
 		SELECT ?, model, ?, ?, ?, ?, ? FROM runs WHERE id = ? ON CONFLICT (day, model) DO UPDATE SET input = input + excluded.input,
 		cached = cached + excluded.cached, output = output + excluded.output,
 		reasoning = reasoning + excluded.reasoning, total = total + excluded.total`,
-		now.UTC().Format(time.DateOnly), more.Input, more.Cached, more.Output, more.Reasoning, more.Total, runID)
+		reconcile.DayOf(now), more.Input, more.Cached, more.Output, more.Reasoning, more.Total, runID)
 }
 
 // Thread returns the token totals of a codex thread, false if it is unknown. A resumed thread counts on from them.

@@ -30,7 +30,7 @@ type RunUse struct {
 	Runs                int
 	Succeeded, Failed   int // the other runs were stopped
 	Runtime             time.Duration
-	ModelUse
+	reconcile.ModelUse
 }
 
 // Failure sums up the runs of an issue that failed, or whose after_run failed: their number, and the last of them.
@@ -48,7 +48,7 @@ type Failure struct {
 // ModelDay is what was used of a model on one day (UTC).
 type ModelDay struct {
 	Date string // YYYY-MM-DD
-	ModelUse
+	reconcile.ModelUse
 }
 
 // Rhythm shows how regularly scheduled passes ran (triggers cron, timer and loop).
@@ -191,27 +191,21 @@ func readRhythm(t tx, since, until time.Time) (r Rhythm, err error) {
 
 // Release is an issue that was released after at least one run, with a summary of the runs since it was claimed.
 type Release struct {
-	IssueID    string           `json:"issue_id"`
-	Identifier string           `json:"issue_identifier"`
-	Title      string           `json:"title"`
-	URL        *string          `json:"url"`
-	Branch     *string          `json:"branch_name"`
-	Reason     string           `json:"reason"` // a reason to stop or to skip
-	From       string           `json:"from_state"`
-	To         *string          `json:"to_state"` // null if the tracker no longer returned the issue
-	ClaimedAt  time.Time        `json:"claimed_at"`
-	At         time.Time        `json:"at"`
-	Runs       int              `json:"runs"`
-	Runtime    time.Duration    `json:"-"`
-	Models     []ModelUse       `json:"-"`
-	Links      []reconcile.Link `json:"links"`
-	Created    map[string]int   `json:"created"` // how many objects the agents created in the tracker, by kind
-}
-
-// ModelUse is what was used of one model. Model is empty if it is unknown.
-type ModelUse struct {
-	Model  string           `json:"model"`
-	Tokens reconcile.Tokens `json:"tokens"`
+	IssueID    string               `json:"issue_id"`
+	Identifier string               `json:"issue_identifier"`
+	Title      string               `json:"title"`
+	URL        *string              `json:"url"`
+	Branch     *string              `json:"branch_name"`
+	Reason     string               `json:"reason"` // a reason to stop or to skip
+	From       string               `json:"from_state"`
+	To         *string              `json:"to_state"` // null if the tracker no longer returned the issue
+	ClaimedAt  time.Time            `json:"claimed_at"`
+	At         time.Time            `json:"at"`
+	Runs       int                  `json:"runs"`
+	Runtime    time.Duration        `json:"-"`
+	Models     []reconcile.ModelUse `json:"-"`
+	Links      []reconcile.Link     `json:"links"`
+	Created    map[string]int       `json:"created"` // how many objects the agents created in the tracker, by kind
 }
 
 const releaseColumns = `issue_id, identifier, title, url, branch, reason, from_state, to_state, claimed_at, released_at,
@@ -227,7 +221,7 @@ func releaseFields(r *Release) []any {
 // recordRelease records the release of a claim, unless the claim had no run.
 func recordRelease(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) error {
 	type part struct {
-		ModelUse
+		reconcile.ModelUse
 		runtime time.Duration
 		links   []reconcile.Link
 		state   string
@@ -247,7 +241,7 @@ func recordRelease(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) 
 	for _, run := range runs {
 		r.Runtime += run.runtime
 		r.Links = reconcile.MergeLinks(r.Links, run.links)
-		if i := slices.IndexFunc(r.Models, func(use ModelUse) bool { return use.Model == run.Model }); i >= 0 {
+		if i := slices.IndexFunc(r.Models, func(use reconcile.ModelUse) bool { return use.Model == run.Model }); i >= 0 {
 			r.Models[i].Tokens = r.Models[i].Tokens.Plus(run.Tokens)
 		} else {
 			r.Models = append(r.Models, run.ModelUse)

@@ -58,7 +58,7 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	want := []Release{{
 		IssueID: c.IssueID, Identifier: "ABC-1", Title: "Title", Reason: reconcile.StopInactive, From: "Todo", To: new("Human Review"),
 		ClaimedAt: epoch.Truncate(time.Millisecond), At: at, Runs: 3, Runtime: 30 * time.Minute,
-		Models: []ModelUse{{"gpt-a", use}, {"gpt-b", use.Plus(use)}},
+		Models: []reconcile.ModelUse{{Model: "gpt-a", Tokens: use}, {Model: "gpt-b", Tokens: use.Plus(use)}},
 		Links: []reconcile.Link{
 			{Kind: "pull_request", URL: "https://example.com/r/pull/1"},
 			{Kind: "attachment", URL: "https://example.com/2"},
@@ -88,20 +88,21 @@ func TestReportOfRuns(t *testing.T) {
 
 	use := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
 	wantUses := []RunUse{
-		{a.IssueID, "ABC-1", 2, 0, 2, 20 * time.Minute, ModelUse{"m", use.Plus(use)}},
-		{a.IssueID, "ABC-1", 1, 1, 0, 10 * time.Minute, ModelUse{"n", use}},
-		{b.IssueID, "ABC-2", 1, 0, 0, 10 * time.Minute, ModelUse{"m", use}},
+		{a.IssueID, "ABC-1", 2, 0, 2, 20 * time.Minute, reconcile.ModelUse{Model: "m", Tokens: use.Plus(use)}},
+		{a.IssueID, "ABC-1", 1, 1, 0, 10 * time.Minute, reconcile.ModelUse{Model: "n", Tokens: use}},
+		{b.IssueID, "ABC-2", 1, 0, 0, 10 * time.Minute, reconcile.ModelUse{Model: "m", Tokens: use}},
 	}
 	test.Equal(t, "Uses", r.Uses, wantUses)
 	wantFailures := []Failure{{a.IssueID, "ABC-1", 2, runID(3), reconcile.Failed, "turn_failed", "why of 3", epoch.Add(time.Hour)}}
 	test.Equal(t, "Failures", r.Failures, wantFailures)
 	// Days are whole, and so are their models.
 	wantDays := []ModelDay{
-		{"2026-11-20", ModelUse{"m", use.Plus(use).Plus(use)}},
-		{"2026-11-20", ModelUse{"n", use}},
-		{"2026-11-21", ModelUse{"m", use.Plus(use)}},
+		{"2026-11-20", reconcile.ModelUse{Model: "m", Tokens: use.Plus(use).Plus(use)}},
+		{"2026-11-20", reconcile.ModelUse{Model: "n", Tokens: use}},
+		{"2026-11-21", reconcile.ModelUse{Model: "m", Tokens: use.Plus(use)}},
 	}
 	test.Equal(t, "Days", r.Days, wantDays)
+	test.Equal(t, "UsedOn", test.Must(db.Store.UsedOn(ctx, epoch)), []reconcile.ModelUse{wantDays[0].ModelUse, wantDays[1].ModelUse})
 }
 
 func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {

@@ -88,6 +88,13 @@ func readSettings(t tx, dir string, all *reconcile.State) error {
 	return err
 }
 
+// UsedOn implements reconcile.Store. The reports of workers at work are among the totals of the day.
+func (s Store) UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error) {
+	return readAll(ctx, s.conn, "read what was used today", func(u *reconcile.ModelUse) []any {
+		return append([]any{&u.Model}, tokenFields(&u.Tokens)...)
+	}, `SELECT model, `+tokenColumns+` FROM model_totals WHERE day = ?`, reconcile.DayOf(at))
+}
+
 // Commit implements reconcile.Store. It applies each change in this order: settle a run, write the claim, insert a run. One
 // change may thus end a run of an issue and begin the next one.
 func (s Store) Commit(ctx context.Context, now time.Time, changes ...reconcile.Change) error {

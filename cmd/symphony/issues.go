@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/urfave/cli/v2"
@@ -23,8 +25,8 @@ func issuesCommand(w *term.Env) *cli.Command {
 		Name: "issues", Usage: "list the issues of the tracker, or add one",
 		UsageText: "symphony issues [flags] [WORKFLOW]\n   symphony issues new [flags] TITLE [WORKFLOW]",
 		Description: `It asks the tracker for the issues in active states, or in those that --state names, and prints them in the
-order in which passes start them. SKIPPED says why a pass would not start an issue, as far as its record tells;
-symphony ps --all has the other reasons, too.
+order in which passes start them. SKIPPED says why a pass would not start an issue, as far as its record and
+agent.budget_per_day tell; symphony ps --all has the other reasons, too.
 
 issues new adds an issue in the first active state, or in that of --state, if the tracker is a folder of files.
 
@@ -66,7 +68,11 @@ func listIssues(c *cli.Context, p *project.Project, _ []string) error {
 		return err
 	}
 	slices.SortStableFunc(issues, reconcile.CompareIssues)
-	skips := recordSkips(cfg.Policy, issues)
+	today, err := view.UsedToday(c.Context, p, cfg)
+	if err != nil {
+		return err
+	}
+	skips := recordSkips(cfg.Policy, issues, p.Env.Now(), today)
 	rows := []issueRow{}
 	table := term.Table{Head: []string{"ISSUE", "STATE", "PRIORITY", "TITLE", "LABELS", "BLOCKED BY", "SKIPPED"}, State: 1, Figures: []int{2}}
 	for _, issue := range issues {
@@ -98,10 +104,10 @@ func listIssues(c *cli.Context, p *project.Project, _ []string) error {
 	return nil
 }
 
-// recordSkips returns why a pass would not start issues, as far as their records tell.
-func recordSkips(policy reconcile.Policy, issues []reconcile.Issue) []reconcile.Skip {
+// recordSkips returns why a pass would not start issues, as far as their records and the day's budget tell.
+func recordSkips(policy reconcile.Policy, issues []reconcile.Issue, now time.Time, today []reconcile.ModelUse) []reconcile.Skip {
 	policy.MaxConcurrent, policy.MaxByState, policy.MinFreeBytes = math.MaxInt, nil, 0
-	return reconcile.Compute(reconcile.Snapshot{Policy: policy, Tracker: &reconcile.Tracked{Candidates: issues, Fetched: true}}).Skips
+	return reconcile.Compute(reconcile.Snapshot{Now: now, Policy: policy, Today: today, Tracker: &reconcile.Tracked{Candidates: issues, Fetched: true}}).Skips
 }
 
 func issuesNew(c *cli.Context, w *term.Env) error {

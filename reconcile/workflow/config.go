@@ -94,7 +94,8 @@ type Agent struct {
 	TrustRepository        bool
 	KeepGitConfig          bool
 	ResumeThread           bool
-	Prices                 Prices
+	Prices                 reconcile.Prices
+	budget                 string // as written
 }
 
 // Answer is how requests of an agent are answered.
@@ -147,30 +148,6 @@ func (s Secret) scrub(text string) string {
 }
 
 const shortestKey = 8
-
-// Prices are the prices of tokens, from agent.prices.
-type Prices struct {
-	Currency string           // printed as written; "USD" by default
-	Models   map[string]Price // by model, with anyModel for all others; empty without agent.prices
-}
-
-// Price is the cost of a million tokens of each kind.
-type Price struct{ Input, Cached, Output float64 }
-
-// Of returns the price of a model; false if it is unknown.
-func (p Prices) Of(model string) (Price, bool) {
-	if price, known := p.Models[model]; known {
-		return price, true
-	}
-	price, known := p.Models[anyModel]
-	return price, known
-}
-
-// Cost returns what tokens cost. Cached tokens are part of the input, and reasoning tokens part of the output.
-func (p Price) Cost(t reconcile.Tokens) float64 {
-	cached := min(t.Cached, t.Input)
-	return (float64(t.Input-cached)*p.Input + float64(cached)*p.Cached + float64(t.Output)*p.Output) / 1e6
-}
 
 // The environment variables with a special meaning.
 const (
@@ -260,8 +237,3 @@ func (e Environment) expandVars(text string) (string, error) {
 	})
 	return expanded, err
 }
-
-const (
-	anyModel   = "default"
-	pricesHint = "write for instance {gpt-5.5: {input: 1.25, cached: 0.125, output: 10}}: the prices of a million tokens"
-)

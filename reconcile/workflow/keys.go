@@ -197,6 +197,8 @@ func keys(c *Config) []Key {
 			"a run continues the codex conversation of the previous run of its issue; false: each run starts a new one"),
 		key("agent.prices", typePrices, "{}", &c.Agent.Prices,
 			"prices of a million tokens for report: see below").then((*reader).prices),
+		key("agent.budget_per_day", "tokens or money", "0", &c.Agent.budget,
+			"start nothing more on a day (UTC) that has used 5M (tokens) or, with agent.prices, 20 USD; 0: no limit").then((*reader).budget),
 
 		key("codex.command", "shell command", "codex app-server", &c.Codex.Command,
 			"starts the agent, by bash in the workspace, with what a login shell exports").then((*reader).command),

@@ -3,9 +3,7 @@ package workflow
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -13,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
@@ -332,65 +329,4 @@ func (r *reader) turnSandboxPolicy(f field) {
 		r.invalid(f, "must be a map, is a single value", "write it as codex expects it, for instance {type: workspaceWrite}")
 		r.cfg.Codex.TurnSandboxPolicy = nil
 	}
-}
-
-// prices reads agent.prices. It checks everything, because the sums of a wrong price look like any other.
-func (r *reader) prices(f field) {
-	p := Prices{Currency: "USD"}
-	defer func() { r.cfg.Agent.Prices = p }()
-	if f.node == nil {
-		return
-	}
-	if f.node.Kind != yaml.MappingNode {
-		r.wrong(Key{Type: typePrices}, f, pricesHint)
-		return
-	}
-	var entries map[string]yaml.Node
-	if f.node.Decode(&entries) != nil {
-		r.invalid(f, "a model is named twice, or not by a plain word", "keep one entry for each model")
-		return
-	}
-	p.Models = map[string]Price{}
-	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		node := entries[name]
-		entry := field{key: f.key + "." + name, line: r.line(&node), node: deref(&node)}
-		text := strings.TrimSpace(entry.node.Value)
-		switch {
-		case strings.TrimSpace(name) == "":
-			r.invalid(field{key: f.key, line: entry.line}, "an entry has no model", pricesHint)
-		case name != "currency":
-			p.Models[name] = r.price(entry)
-		case null(entry.node) || text == "" || utf8.RuneCountInString(text) > 8 || strings.ContainsAny(text, "\t\n"):
-			r.wrong(Key{Type: "short word"}, entry, "write USD or €")
-		default:
-			p.Currency = text
-		}
-	}
-	if len(p.Models) == 0 {
-		r.warn(f, "no effect: it contains no model")
-	}
-}
-
-// price reads one entry. Cached tokens without a price cost as much as other input.
-func (r *reader) price(f field) Price {
-	var written map[string]string
-	err := f.node.Decode(&written)
-	amounts := map[string]float64{}
-	for name, text := range written {
-		n, bad := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		amounts[name] = n
-		if bad != nil || !(n >= 0 && n <= 1e6) || name != "input" && name != "cached" && name != "output" { // refuses NaN, too
-			err = errors.Join(err, errors.New(name))
-		}
-	}
-	input, hasInput := amounts["input"]
-	output, hasOutput := amounts["output"]
-	if err != nil || !hasInput || !hasOutput {
-		r.invalid(f, "must be a map with the numbers input, output and optionally cached, none negative", pricesHint)
-	}
-	cached, given := amounts["cached"]
-	if !given {
-		cached = input
-	}
-	return Price{Input: input, Cached: cached, Output: output}
 }

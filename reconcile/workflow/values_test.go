@@ -1,7 +1,7 @@
 package workflow
 
 import (
-	"math"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -97,17 +97,32 @@ func TestModelWithTwoPrices(t *testing.T) {
 	wantCode(t, err, CodeInvalid, "agent.prices: a model is named twice")
 }
 
-func TestPricesOfModels(t *testing.T) {
-	p := Prices{Models: map[string]Price{"a": {Input: 2, Cached: 0.5, Output: 10}, "default": {Input: 1, Cached: 1, Output: 1}}}
-	tokens := reconcile.Tokens{Input: 3_000_000, Cached: 2_000_000, Output: 1_000_000, Reasoning: 900_000, Total: 4_000_000}
-	for model, want := range map[string]float64{"a": 2 + 2*0.5 + 10, "b": 4, "": 4} {
-		price, known := p.Of(model)
-		if got := price.Cost(tokens); !known || math.Abs(got-want) > 1e-9 {
-			t.Errorf("%q: %v, %v, want %v", model, got, known, want)
+func TestBudgets(t *testing.T) {
+	const priced = "prices: {currency: EUR, default: {input: 1, output: 2}}"
+	parse := func(prices, written string) (reconcile.DailyBudget, error) {
+		text := strings.Replace(literalFile("$TEAM_KEY"), "---\nGo", "agent:\n  "+prices+"\n  budget_per_day: "+written+"\n---\nGo", 1)
+		cfg, err := Parse(source(t, text), testEnv())
+		return cfg.Policy.DailyBudget, err
+	}
+	for written, want := range map[string]string{
+		"0": "0 ", "0 EUR": "0 ", "2000000": "2e+06 2000000 tokens", "5_000_000": "5e+06 5_000_000 tokens", "5M": "5e+06 5M tokens",
+		"1.5 G": "1.5e+09 1.5G tokens", "70 tokens": "70 70 tokens", "20 EUR": "20 20 EUR", "0.5EUR": "0.5 0.5 EUR",
+	} {
+		b, err := parse(priced, written)
+		if got := fmt.Sprint(b.Most(), " ", b.Written); err != nil || got != want {
+			t.Errorf("%s: %s, %v, want %s", written, got, err, want)
 		}
 	}
-	delete(p.Models, "default")
-	if _, known := p.Of("b"); known {
-		t.Error("a model without a price has one")
+	for _, row := range [][3]string{
+		{priced, "-1", `must be a number of tokens or an amount of money, is "-1"`},
+		{priced, "[1]", "is a list"},
+		{priced, "20 USD", `the unit "USD" is neither k, M or G, for tokens, nor the currency of agent.prices, EUR`},
+		{priced, "9999999999G", "the number is too large"},
+		{"max_turns: 1", "20 USD", "an amount of money needs agent.prices"},
+		{"prices: {a: {input: 1, output: 2}}", "20 USD", "agent.prices has no default"},
+	} {
+		if _, err := parse(row[0], row[1]); err == nil || !strings.Contains(err.Error(), row[2]) {
+			t.Errorf("%s: %v, want %s", row[1], err, row[2])
+		}
 	}
 }

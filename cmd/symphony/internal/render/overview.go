@@ -184,6 +184,10 @@ func printObstacles(w *term.Env, v view.Overview) {
 			fmt.Fprintln(w.Stdout, "         "+hint)
 		}
 	}
+	if b := v.Budget; b != nil && b.Reached {
+		fmt.Fprintln(w.Stdout, w.Yellow(term.Visible("BUDGET   "+*b.Message+", for another "+term.Duration(b.Until.Sub(now)))))
+		fmt.Fprintln(w.Stdout, "         raise agent.budget_per_day, or start one issue with symphony run")
+	}
 	if v.LowUntil != nil {
 		fmt.Fprintln(w.Stdout, w.Yellow("LOW      less than a tenth of the tracker's allowance is left: no new run starts for another "+term.Duration(v.LowUntil.Sub(now))))
 	}
@@ -279,6 +283,8 @@ func idleReason(v view.Overview) string {
 		return "the project is blocked: " + v.Blocked.Reason
 	case v.Paused:
 		return "the project is paused"
+	case v.Budget != nil && v.Budget.Reached:
+		return *v.Budget.Message
 	case v.LowUntil != nil:
 		return "the tracker's allowance is low"
 	case p == nil:

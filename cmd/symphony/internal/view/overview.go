@@ -34,6 +34,7 @@ type Overview struct {
 	LastPass     *project.LastPassRow `json:"last_pass"`
 	Paused       bool                 `json:"paused"`
 	Blocked      *project.BlockedRow  `json:"blocked"`
+	Budget       *BudgetRow           `json:"budget"` // null without agent.budget_per_day
 	// Schedule is set while cron, a timer or --loop runs passes. Without a schedule no new run starts.
 	Schedule bool `json:"schedule_active"`
 	// LowUntil is set while too little of the tracker's allowance is left to look for new work.
@@ -239,7 +240,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	}
 	v := Overview{
 		GeneratedAt: f.now, Claims: f.claims(), Kept: f.keptRows(kept), Requests: []RequestRow{}, Issues: o.Issues, Paused: f.recorded.Paused,
-		Blocked: f.block, Schedule: f.schedule, NextPass: f.nextPass, Project: f.project(),
+		Blocked: f.block, Budget: f.budget, Schedule: f.schedule, NextPass: f.nextPass, Project: f.project(),
 	}
 	v.Counts = Counts{len(v.Running), len(v.Retrying), len(v.Held), 0}
 	for _, u := range v.Undelivered {
@@ -385,8 +386,10 @@ type facts struct {
 	instant  reconcile.Instant   // now, on the monotonic clock
 	block    *project.BlockedRow // stops every issue
 	low      time.Time           // until then the tracker's allowance counts as low
-	schedule bool                // something runs passes
-	nextPass *NextPass           // nil where the schedule's passes show no rhythm yet
+	budget   *BudgetRow
+	today    []reconcile.ModelUse // read with the budget
+	schedule bool                 // something runs passes
+	nextPass *NextPass            // nil where the schedule's passes show no rhythm yet
 }
 
 // open opens the database. Where the command line named only a state directory, the workflow is the one that it belongs to.
@@ -415,7 +418,8 @@ func (f *facts) read(ctx context.Context) (err error) {
 	if f.instant, err = Instant(); err != nil || f.db == nil {
 		return err
 	}
-	var errs [5]error
+	var errs [6]error
+	f.budget, errs[5] = f.readBudget(ctx)
 	f.requests, errs[0] = OpenRequests(ctx, f.p, f.db)
 	f.comments, errs[4] = f.db.Store.Comments(ctx, nil)
 	f.low, errs[1] = project.LowUntil(ctx, f.p, f.db)

@@ -39,6 +39,7 @@ type Report struct {
 	Totals      UseTotals        `json:"totals"`
 	Issues      []IssueUse       `json:"issues"` // those that used most tokens first
 	Days        []DayUse         `json:"days"`
+	Budget      *BudgetRow       `json:"budget"` // that of today; null without agent.budget_per_day, and of a past period
 
 	// Warnings say why there are no estimates of money.
 	Warnings []string `json:"-"`
@@ -84,7 +85,7 @@ type Use struct {
 	Spent
 }
 
-func (u *Use) add(more state.RunUse, prices workflow.Prices) {
+func (u *Use) add(more state.RunUse, prices reconcile.Prices) {
 	u.Runs, u.Succeeded, u.Failed = u.Runs+more.Runs, u.Succeeded+more.Succeeded, u.Failed+more.Failed
 	u.Seconds += more.Runtime.Seconds()
 	u.Spent.add(more.ModelUse, prices)
@@ -138,12 +139,16 @@ func ReadReport(ctx context.Context, p *project.Project, period Period) (Report,
 		r.Warnings = append(r.Warnings, "the report has no estimates of money: "+e.Message)
 	}
 	if invalid == nil && period.Present {
+		f.cfg = cfg
+		if r.Budget, err = f.readBudget(ctx); err != nil {
+			return Report{}, err
+		}
 		r.addAccountBlock(project.AccountBlock(project.OpenAccount(f.p, cfg.Codex.Home), f.now), period.Until)
 	}
 	return r, nil
 }
 
-func newReport(s state.Report, now Claims, prices workflow.Prices, at time.Time) Report {
+func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time) Report {
 	r := Report{
 		GeneratedAt: at, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
 		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Undelivered: now.Undelivered,
@@ -200,11 +205,11 @@ func newReport(s state.Report, now Claims, prices workflow.Prices, at time.Time)
 }
 
 // addUses adds up the runs by issue and in all. Runs that have not ended count with what they have used so far.
-func (r *Report) addUses(uses []state.RunUse, prices workflow.Prices) {
+func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
 	for _, w := range r.Running {
 		uses = append(uses, state.RunUse{
 			IssueID: w.IssueID, Identifier: w.Identifier, Runtime: max(r.GeneratedAt.Sub(w.StartedAt), 0),
-			ModelUse: state.ModelUse{Model: w.run.Model, Tokens: w.run.Tokens},
+			ModelUse: reconcile.ModelUse{Model: w.run.Model, Tokens: w.run.Tokens},
 		})
 	}
 	index := map[string]int{}
@@ -259,7 +264,7 @@ func (a Amount) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%.4f", 
 const unknownModel = "(not recorded)"
 
 // spend adds up what was used.
-func spend(prices workflow.Prices, uses ...state.ModelUse) (s Spent) {
+func spend(prices reconcile.Prices, uses ...reconcile.ModelUse) (s Spent) {
 	if len(prices.Models) > 0 {
 		s.Cost = &Cost{Currency: prices.Currency, Estimate: true, Models: []string{}}
 	}
@@ -269,7 +274,7 @@ func spend(prices workflow.Prices, uses ...state.ModelUse) (s Spent) {
 	return s
 }
 
-func (s *Spent) add(u state.ModelUse, prices workflow.Prices) {
+func (s *Spent) add(u reconcile.ModelUse, prices reconcile.Prices) {
 	s.Tokens = Tokens(reconcile.Tokens(s.Tokens).Plus(u.Tokens))
 	price, known := prices.Of(u.Model)
 	switch c := s.Cost; {

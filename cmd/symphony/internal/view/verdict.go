@@ -10,7 +10,7 @@ import (
 // Verdict answers whether a project needs a person.
 type Verdict struct {
 	Level Level `json:"level"`
-	// Reasons are sentences, the most important first; empty if all is well.
+	// Reasons are sentences, the most important first. Where all is well, they say why nothing starts nevertheless.
 	Reasons []string `json:"reasons"`
 }
 
@@ -58,6 +58,9 @@ func (v Overview) Verdict() Verdict {
 	}
 	if v.Paused {
 		add(LevelNeedsPerson, "paused")
+	}
+	if b := v.Budget; b != nil && b.Reached {
+		add(LevelWell, "%s", *b.Message)
 	}
 	return out
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -76,18 +75,18 @@ func TestDayWithoutMidnight(t *testing.T) {
 
 // Tokens of a model without a price, or of several models at once, are counted and not priced.
 func TestCost(t *testing.T) {
-	use := func(model string, millions int64) state.ModelUse {
-		return state.ModelUse{Model: model, Tokens: reconcile.Tokens{Input: millions * 1e6, Total: millions * 1e6}}
+	use := func(model string, millions int64) reconcile.ModelUse {
+		return reconcile.ModelUse{Model: model, Tokens: reconcile.Tokens{Input: millions * 1e6, Total: millions * 1e6}}
 	}
-	uses := []state.ModelUse{use("a", 1), use("b", 2), use("", 3), use("a+b", 4), use("a+b", 5), {Model: "unused"}}
-	if s := spend(workflow.Prices{}, uses...); s.Cost != nil || s.Tokens.Total != 15e6 {
+	uses := []reconcile.ModelUse{use("a", 1), use("b", 2), use("", 3), use("a+b", 4), use("a+b", 5), {Model: "unused"}}
+	if s := spend(reconcile.Prices{}, uses...); s.Cost != nil || s.Tokens.Total != 15e6 {
 		t.Errorf("without prices: %+v", s)
 	}
-	prices := workflow.Prices{Currency: "EUR", Models: map[string]workflow.Price{"a": {Input: 10}}}
+	prices := reconcile.Prices{Currency: "EUR", Models: map[string]reconcile.Price{"a": {Input: 10}}}
 	if c := spend(prices, uses...).Cost; c.Amount != 10 || c.Unpriced != 14e6 || strings.Join(c.Models, " ") != "b "+unknownModel+" a+b" || !c.Estimate {
 		t.Errorf("one price: %+v", c)
 	}
-	prices.Models["default"] = workflow.Price{Input: 1}
+	prices.Models["default"] = reconcile.Price{Input: 1}
 	if c := spend(prices, uses...).Cost; c.Amount != 15 || c.Unpriced != 9e6 || strings.Join(c.Models, " ") != "a+b" {
 		t.Errorf("with a default: %+v", c)
 	}
@@ -96,10 +95,10 @@ func TestCost(t *testing.T) {
 // One issue was handed over and is claimed again, one lost its label, one is gone, one only ran.
 func TestReportOfEveryKindOfIssue(t *testing.T) {
 	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
-	tokens := state.ModelUse{Model: "m", Tokens: reconcile.Tokens{Input: 10, Total: 10}}
+	tokens := reconcile.ModelUse{Model: "m", Tokens: reconcile.Tokens{Input: 10, Total: 10}}
 	release := func(n, reason, to string) state.Release {
 		return state.Release{
-			IssueID: n, Identifier: "ABC-" + n, Title: "=HYPERLINK(1)", Reason: reason, From: "Todo", To: &to, At: at, Runs: 1, Models: []state.ModelUse{tokens},
+			IssueID: n, Identifier: "ABC-" + n, Title: "=HYPERLINK(1)", Reason: reason, From: "Todo", To: &to, At: at, Runs: 1, Models: []reconcile.ModelUse{tokens},
 			Links: []reconcile.Link{{Kind: "attachment", URL: "https://b"}, {Kind: "pull_request", URL: "https://a"}}, Created: map[string]int{},
 		}
 	}
@@ -114,7 +113,7 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 		{IssueID: "1", Identifier: "ABC-1", StartedAt: at, run: reconcile.Run{ID: "r", Model: tokens.Model, Tokens: tokens.Tokens}},
 		{IssueID: "5", Identifier: "ABC-5", run: reconcile.Run{ID: "s", Outcome: reconcile.Succeeded}},
 	}}
-	f := newReport(r, claims, workflow.Prices{}, at.Add(30*time.Minute))
+	f := newReport(r, claims, reconcile.Prices{}, at.Add(30*time.Minute))
 	f.addAccountBlock(&project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, r.Until)
 	f.addAccountBlock(&project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, r.Until)
 	if len(f.HandedOver) != 1 || len(f.LetGo) != 2 || *f.Failed[0].Now != "running" || len(f.Running) != 1 || len(f.Outages) != 1 {

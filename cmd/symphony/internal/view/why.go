@@ -213,6 +213,12 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 			next.At = &r.block.NextTry
 		}
 		return next
+	case reconcile.SkipBudget:
+		next := Next{Message: "a pass starts it when the next day (UTC) begins; symphony run " + r.identifier + " starts it now"}
+		if r.budget != nil {
+			next.At = new(latest(r.budget.Until, r.due()))
+		}
+		return next
 	case reconcile.SkipRateLimited:
 		switch {
 		case f.limit != nil:
@@ -307,7 +313,7 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	}
 	account := project.OpenPassAccount(r.p, r.cfg.Codex.Home, func(string) {}) // ps shows the account's faults
 	s := reconcile.Snapshot{
-		Now: latest(r.due(), r.now), Boot: r.instant.Boot, Mono: r.instant.Mono, Policy: policy,
+		Now: latest(r.due(), r.now).In(r.p.Env.Now().Location()), Boot: r.instant.Boot, Mono: r.instant.Mono, Policy: policy,
 		State: r.recorded, Options: reconcile.Options{Only: r.id},
 		Liveness: map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(),
 		Tracker: &reconcile.Tracked{
@@ -315,7 +321,9 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 			Candidates: []reconcile.Issue{*r.issue}, Fetched: true,
 		},
 	}
-	s.Commands = nil
+	if s.Commands = nil; reconcile.DayOf(s.Now) == reconcile.DayOf(r.now) {
+		s.Today = r.today
+	}
 	s.Account, s.Tracker.Low = account.Look(ctx, s.Now), r.low.After(s.Now)
 	if s.Account.Slots, err = account.TakeSlots(ctx, 1, true); err != nil {
 		return s, err

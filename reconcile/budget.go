@@ -1,0 +1,100 @@
+package reconcile
+
+import (
+	"strings"
+	"time"
+)
+
+// DailyBudget is how much all runs of a project may use on a day of UTC: a number of tokens, or an amount of money by the prices. The
+// zero value sets no limit. Runs that have begun go on, so that a day may use more.
+type DailyBudget struct {
+	Tokens  int64
+	Amount  float64 // in the currency of Prices; 0 for a budget of tokens
+	Prices  Prices
+	Written string // such as "5M tokens" or "20 USD", for messages
+}
+
+// Set reports whether there is a limit.
+func (b DailyBudget) Set() bool { return b.Tokens > 0 || b.Amount > 0 }
+
+// Most returns the budget, in tokens or in money.
+func (b DailyBudget) Most() float64 {
+	if b.Amount > 0 {
+		return b.Amount
+	}
+	return float64(b.Tokens)
+}
+
+// Used returns what the uses of one day come to, in the unit of Most.
+func (b DailyBudget) Used(uses []ModelUse) (used float64) {
+	for _, u := range uses {
+		if b.Amount > 0 {
+			used += b.Prices.atMost(u)
+		} else {
+			used += float64(u.Tokens.Total)
+		}
+	}
+	return used
+}
+
+// Text says that the budget is used up and until when, in the time zone of now.
+func (b DailyBudget) Text(now time.Time) string {
+	return "the budget of " + b.Written + " a day is used up until " + clockOf(DayEnd(now), now)
+}
+
+// DayOf names the day of UTC to which the use of tokens at that time counts.
+func DayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
+
+// DayEnd returns when the day of UTC ends.
+func DayEnd(now time.Time) time.Time { return now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour) }
+
+// clockOf is a time of day in the time zone of now, with the date unless it is today.
+func clockOf(at, now time.Time) string {
+	at, layout := at.In(now.Location()), "15:04"
+	if y, m, d := now.Date(); !at.Before(time.Date(y, m, d+1, 0, 0, 0, 0, now.Location())) {
+		layout = "2 Jan 15:04"
+	}
+	return at.Format(layout)
+}
+
+// ModelUse is what was used of one model. Model is empty if it is unknown; several models of one run are joined by a plus.
+type ModelUse struct {
+	Model  string `json:"model"`
+	Tokens Tokens `json:"tokens"`
+}
+
+// Prices are the prices of tokens, from agent.prices.
+type Prices struct {
+	Currency string           // printed as written; "USD" by default
+	Models   map[string]Price // by model, with AnyModel for all others; empty without agent.prices
+}
+
+// AnyModel is the key of Prices.Models for the models that it does not name.
+const AnyModel = "default"
+
+// Price is the cost of a million tokens of each kind.
+type Price struct{ Input, Cached, Output float64 }
+
+// Of returns the price of a model; false if it is unknown.
+func (p Prices) Of(model string) (Price, bool) {
+	if price, known := p.Models[model]; known {
+		return price, true
+	}
+	price, known := p.Models[AnyModel]
+	return price, known
+}
+
+// atMost is what tokens may have cost: if several models used them, all of them at the highest price.
+func (p Prices) atMost(u ModelUse) (amount float64) {
+	for model := range strings.SplitSeq(u.Model, "+") {
+		price, _ := p.Of(model)
+		amount = max(amount, price.Cost(u.Tokens))
+	}
+	return amount
+}
+
+// Cost returns what tokens cost. Cached tokens are part of the input, and reasoning tokens part of the output.
+func (p Price) Cost(t Tokens) float64 {
+	cached := min(t.Cached, t.Input)
+	return (float64(t.Input-cached)*p.Input + float64(cached)*p.Cached + float64(t.Output)*p.Output) / 1e6
+}

@@ -1,0 +1,120 @@
+package workflow
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const (
+	pricesHint = "write for instance {gpt-5.5: {input: 1.25, cached: 0.125, output: 10}}: the prices of a million tokens"
+	budgetHint = "write for instance 5M, 2000000 or, with agent.prices, 20 USD"
+)
+
+// prices reads agent.prices. It checks everything, because the sums of a wrong price look like any other.
+func (r *reader) prices(f field) {
+	p := reconcile.Prices{Currency: "USD"}
+	defer func() { r.cfg.Agent.Prices = p }()
+	if f.node == nil {
+		return
+	}
+	if f.node.Kind != yaml.MappingNode {
+		r.wrong(Key{Type: typePrices}, f, pricesHint)
+		return
+	}
+	var entries map[string]yaml.Node
+	if f.node.Decode(&entries) != nil {
+		r.invalid(f, "a model is named twice, or not by a plain word", "keep one entry for each model")
+		return
+	}
+	p.Models = map[string]reconcile.Price{}
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		node := entries[name]
+		entry := field{key: f.key + "." + name, line: r.line(&node), node: deref(&node)}
+		text := strings.TrimSpace(entry.node.Value)
+		switch {
+		case strings.TrimSpace(name) == "":
+			r.invalid(field{key: f.key, line: entry.line}, "an entry has no model", pricesHint)
+		case name != "currency":
+			p.Models[name] = r.price(entry)
+		case null(entry.node) || text == "" || utf8.RuneCountInString(text) > 8 || strings.ContainsAny(text, "\t\n"):
+			r.wrong(Key{Type: "short word"}, entry, "write USD or €")
+		default:
+			p.Currency = text
+		}
+	}
+	if len(p.Models) == 0 {
+		r.warn(f, "no effect: it contains no model")
+	}
+}
+
+// price reads one entry. Cached tokens without a price cost as much as other input.
+func (r *reader) price(f field) reconcile.Price {
+	var written map[string]string
+	err := f.node.Decode(&written)
+	amounts := map[string]float64{}
+	for name, text := range written {
+		n, bad := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		amounts[name] = n
+		if bad != nil || !(n >= 0 && n <= 1e6) || name != "input" && name != "cached" && name != "output" { // refuses NaN, too
+			err = errors.Join(err, errors.New(name))
+		}
+	}
+	input, hasInput := amounts["input"]
+	output, hasOutput := amounts["output"]
+	if err != nil || !hasInput || !hasOutput {
+		r.invalid(f, "must be a map with the numbers input, output and optionally cached, none negative", pricesHint)
+	}
+	cached, given := amounts["cached"]
+	if !given {
+		cached = input
+	}
+	return reconcile.Price{Input: input, Cached: cached, Output: output}
+}
+
+// budgetPattern matches a number, with underscores between its digits, and a unit.
+var budgetPattern = text.Pattern(`^([0-9][0-9_]*(?:\.[0-9]+)?)\s*(\S*)$`)
+
+// budget reads agent.budget_per_day: tokens, or money of the currency of agent.prices. Money needs a price for every model, because
+// tokens without one would not count.
+func (r *reader) budget(f field) {
+	if f.node == nil {
+		return
+	}
+	prices, m := r.cfg.Agent.Prices, budgetPattern().FindStringSubmatch(r.cfg.Agent.budget)
+	if m == nil {
+		r.wrong(Key{Type: "number of tokens or an amount of money"}, f, budgetHint)
+		return
+	}
+	n, err := strconv.ParseFloat(strings.ReplaceAll(m[1], "_", ""), 64)
+	factor, isTokens := map[string]float64{"": 1, "tokens": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}[m[2]]
+	_, pricesAll := prices.Models[reconcile.AnyModel]
+	b := reconcile.DailyBudget{Prices: prices}
+	switch {
+	case err != nil || n*max(factor, 1) > 1e15:
+		r.invalid(f, "the number is too large", budgetHint)
+	case isTokens:
+		b.Tokens = int64(n * factor)
+		b.Written = strings.TrimSuffix(m[1]+m[2], "tokens") + " tokens"
+	case len(prices.Models) == 0:
+		r.invalid(f, "an amount of money needs agent.prices, which says what tokens cost", "add agent.prices, or write tokens, such as 5M")
+	case m[2] != prices.Currency:
+		r.invalid(f, "the unit "+strconv.Quote(m[2])+" is neither k, M or G, for tokens, nor the currency of agent.prices, "+prices.Currency, budgetHint)
+	case !pricesAll:
+		r.invalid(f, "agent.prices has no default, so that models that it does not name would cost nothing",
+			"add a price for default to agent.prices: that of the most expensive model")
+	default:
+		b.Amount, b.Written = n, m[1]+" "+m[2]
+	}
+	if b.Set() {
+		r.cfg.Policy.DailyBudget = b
+	}
+}
