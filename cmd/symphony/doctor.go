@@ -11,20 +11,24 @@ func doctorCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "check everything that a run needs, and print the next step for each problem",
 		UsageText: usageText("doctor", "[WORKFLOW]"),
-		Description: `Each result is one line: + is fine, ! works but needs your attention, x does not work.
+		Description: `Each check is one line: first what is fine, then what needs your attention (!), then what fails,
+each with the next step, then a summary. -v prints all findings of a check.
 Each check runs in two environments: yours and that of cron, which has HOME, USER, LOGNAME,
 SHELL and PATH=/usr/bin:/bin, the environment file, and the variables that bash -lc adds.
 It changes nothing: it starts codex and tries its sandbox in a folder that it removes.
+Where there is no WORKFLOW.md it checks this machine: codex, its login, git, the sandbox, the schedule.
 
 Exit code 0: no check fails; 1: a check fails; 3: WORKFLOW.md or the key is wrong.
 
 Example:
 
     symphony doctor -w ~/web-shop/WORKFLOW.md
-    symphony doctor --json | jq '.[] | select(.status == "fail")'`,
-		Flags: workflowFlags(jsonFlags[doctor.JSON]()...),
+    symphony doctor --json --jq '.[] | select(.status == "fail").message'`,
+		Flags: workflowFlags(jsonFlags[doctor.JSON](
+			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "print all findings, each on a line of its own"})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
-			return doctor.Examine(c.Context, p, c.String("state-dir"))
+			named := c.IsSet("workflow") || c.NArg() > 0 || w.Getenv("SYMPHONY_WORKFLOW") != ""
+			return doctor.Examine(c.Context, p, doctor.Options{StateDir: c.String("state-dir"), Named: named, Verbose: c.Bool("v")})
 		}),
 	}
 }

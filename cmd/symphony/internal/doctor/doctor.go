@@ -15,7 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -35,30 +34,35 @@ type check struct {
 type need int
 
 const (
-	needsNothing need = iota
-	needsConfig       // a workflow that can be read
-	needsKey          // the tracker's key
-	needsLogin        // a login shell that ends
-	needsAgent        // a codex that starts
+	needsNothing  need = iota
+	needsWorkflow      // a workflow, which may be wrong
+	needsConfig        // a workflow that can be read
+	needsKey           // the tracker's key
+	needsCodex         // a workflow that can be read, or none: then codex is checked with the defaults
+	needsLogin         // a login shell that ends
+	needsAgent         // a codex that starts
 )
 
 // JSON is what doctor --json prints.
 type JSON = []finding
 
+// ofProject reports whether the condition is not met without a workflow, which is no fault then.
+func (n need) ofProject() bool { return n == needsWorkflow || n == needsConfig || n == needsKey }
+
 // checks lists the checks in the order of their lines.
 var checks = []check{
 	{"workflow", needsNothing, checkWorkflow, ""},
 	{
-		"environment file", needsNothing, checkEnvFile,
+		"environment file", needsWorkflow, checkEnvFile,
 		"its path follows from the state directory and XDG_CONFIG_HOME: use the same of both in the schedule and here",
 	},
 	{"key", needsConfig, checkKey, ""},
 	{"tracker", needsKey, checkTracker, ""},
 	{"clock", needsKey, checkClock, ""},
-	{"login shell", needsConfig, checkLoginShell, ""},
+	{"login shell", needsCodex, checkLoginShell, ""},
 	{"codex", needsLogin, checkCodex, "write its full path into codex.command, so that both start the same program"},
 	{"codex login", needsAgent, checkLogin, ""},
-	{"codex home", needsConfig, checkHome, ""},
+	{"codex home", needsCodex, checkHome, ""},
 	{"sandbox", needsAgent, checkSandbox, ""},
 	{"secrets", needsConfig, checkSecrets, ""},
 	{"pass_env", needsConfig, checkTokens, ""},
@@ -67,7 +71,7 @@ var checks = []check{
 	{"repository", needsLogin, checkRepository, ""},
 	{"workspace root", needsConfig, checkRoot, "write workspace.root as an absolute path, or set the variables in it in the environment file"},
 	{
-		"state directory", needsNothing, checkState,
+		"state directory", needsWorkflow, checkState,
 		"name it with --state-dir in the schedule, or unset the variable that sets it here: two state directories would both take the same issues",
 	},
 	{"schedule", needsNothing, checkSchedule, ""},
@@ -81,76 +85,86 @@ const (
 	giveUpBound = 50 * time.Second
 )
 
-// Examine runs all checks at once, so that one that hangs delays no other, and prints their findings. stateFlag is the value of
-// --state-dir.
-func Examine(ctx context.Context, p *project.Project, stateFlag string) error {
-	called := newEnvironment(ctx, asCalled, p, nil)
-	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, stateFlag), called)
+// Options are the flags of doctor.
+type Options struct {
+	StateDir string // the value of --state-dir
+	// Named says that the caller has named a workflow. Otherwise a missing one is no error: then the machine is checked.
+	Named   bool
+	Verbose bool
+}
+
+// Examine runs all checks at once, so that one that hangs delays no other, and prints their findings: first what is fine, in the
+// order of the checks, then what needs attention, what fails, and a summary.
+func Examine(ctx context.Context, p *project.Project, o Options) error {
+	called := newEnvironment(ctx, asCalled, p, o.Named, nil)
+	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, o.StateDir), o.Named, called)
 	secrets := agent.NewRedactor(slices.Concat(called.secrets(), scheduled.secrets()))
 	for _, e := range []*environment{called, scheduled} {
 		if e.config != nil {
 			e.login() // alone: the other checks would slow it down
 		}
 	}
-	var pending [][2]<-chan []finding
+	var pending [][2]<-chan answer
 	for _, c := range checks {
-		pending = append(pending, [2]<-chan []finding{called.start(ctx, c, giveUpBound), scheduled.start(ctx, c, giveUpBound)})
+		pending = append(pending, [2]<-chan answer{called.start(ctx, c, giveUpBound), scheduled.start(ctx, c, giveUpBound)})
 	}
-	var findings []finding
-	report := func(c check, called, scheduled []finding) {
-		for i, f := range scheduled { // fine, but not the same as here
-			if c.ifDifferent != "" && f.Status == statusOK && len(called) > 0 && !f.in(called) {
-				scheduled[i].Status, scheduled[i].Hint = statusWarn, c.ifDifferent
+	out := &report{w: p.Env, verbose: o.Verbose, machine: called.machine}
+	add := func(c check, called, scheduled answer) {
+		for i, f := range scheduled.findings { // fine, but not the same as here
+			if c.ifDifferent != "" && f.Status == statusOK && len(called.findings) > 0 && !f.in(called.findings) {
+				scheduled.findings[i].Status, scheduled.findings[i].Hint = statusWarn, c.ifDifferent
 			}
 		}
-		for _, list := range [][]finding{called, scheduled} {
-			for i := range list {
-				list[i].Message, list[i].Hint = secrets.Text(list[i].Message), secrets.Text(list[i].Hint)
-			}
-			findings = append(findings, list...)
+		r := result{name: c.name, called: called.findings, scheduled: scheduled.findings, skipped: called.skipped}
+		for i := range r.all() {
+			f := r.all()[i]
+			f.Message, f.Hint = secrets.Text(f.Message), secrets.Text(f.Hint)
 		}
-		if !p.Env.JSON && ctx.Err() == nil {
-			printFindings(p.Env, c.name, merge(called, scheduled))
+		if ctx.Err() == nil {
+			out.add(r)
 		}
 	}
 	for i, c := range checks {
-		report(c, <-pending[i][0], <-pending[i][1])
+		add(c, <-pending[i][0], <-pending[i][1])
 	}
-	report(check{name: tidyingUp}, called.close(), scheduled.close())
+	add(check{name: tidyingUp}, answer{findings: called.close()}, answer{findings: scheduled.close()})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if p.Env.JSON {
-		p.Env.PrintJSON(findings)
-	}
-	return exitCode(findings)
+	return out.end()
 }
 
 // start starts a check and returns a channel for its findings. If the check does not return in time, that is the finding.
-func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) <-chan []finding {
-	done, out := make(chan []finding, 1), make(chan []finding, 1)
+func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) <-chan answer {
+	done, out := make(chan answer, 1), make(chan answer, 1)
 	go func() {
 		bounded, cancel := context.WithTimeout(ctx, checkBound)
 		defer cancel()
 		if !e.has(c.needs) {
-			done <- nil
+			done <- answer{skipped: !e.machine || !c.needs.ofProject()}
 			return
 		}
-		done <- c.run(bounded, e)
+		done <- answer{findings: c.run(bounded, e)}
 	}()
 	go func() {
-		var list []finding
+		var a answer
 		select {
-		case list = <-done:
+		case a = <-done:
 		case <-time.After(giveUp):
-			list = fail("no answer within "+giveUp.String(), "something that it examines hangs: a disk, a mount, or a program in the login profile")
+			a.findings = fail("no answer within "+giveUp.String(), "something that it examines hangs: a disk, a mount, or a program in the login profile")
 		}
-		for i := range list {
-			list[i].Check, list[i].As = c.name, e.as
+		for i := range a.findings {
+			a.findings[i].Check, a.findings[i].As = c.name, e.as
 		}
-		out <- list
+		out <- a
 	}()
 	return out
+}
+
+// answer is the answer of a check in one environment.
+type answer struct {
+	findings []finding
+	skipped  bool // because of a fault that another check reports
 }
 
 // status is the result of a check, from good to bad.
@@ -174,7 +188,10 @@ type finding struct {
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 	As      string `json:"as"`
+	// Cause is the check that reports the cause of this finding and of others; empty if there is none.
+	Cause   string `json:"cause,omitempty"`
 	code    string // of the error
+	network bool   // the network may be the cause
 }
 
 func ok(format string, args ...any) []finding {
@@ -208,7 +225,7 @@ func failWith(err error) (list []finding) {
 		faults = append(faults, exit.From(err))
 	}
 	for _, e := range faults {
-		list = append(list, finding{Status: statusFail, Message: e.Error(), Hint: e.Hint, code: e.Code})
+		list = append(list, finding{Status: statusFail, Message: e.Error(), Hint: e.Hint, code: e.Code, network: unreachable(err)})
 	}
 	return list
 }
@@ -217,35 +234,6 @@ func (f finding) in(list []finding) bool {
 	return slices.ContainsFunc(list, func(other finding) bool {
 		return f.Status == other.Status && f.Message == other.Message && f.Hint == other.Hint
 	})
-}
-
-// merge lists the findings that both environments share once, and labels the others with their environment.
-func merge(called, scheduled []finding) (list []finding) {
-	for _, f := range called {
-		if len(scheduled) > 0 && !f.in(scheduled) {
-			f.Message = "as called: " + f.Message
-		}
-		list = append(list, f)
-	}
-	for _, f := range scheduled {
-		if !f.in(called) {
-			f.Message = "by the schedule: " + f.Message
-			list = append(list, f)
-		}
-	}
-	return list
-}
-
-func printFindings(w *term.Env, check string, list []finding) {
-	marks := [...]string{"+", "!", "x"}
-	paint := [...]func(string) string{w.Green, w.Yellow, w.Red}
-	for _, f := range list {
-		text := check + ": " + f.Message
-		if f.Hint != "" {
-			text += ": " + f.Hint
-		}
-		fmt.Fprintln(w.Stdout, paint[f.Status](marks[f.Status]), term.Visible(text))
-	}
 }
 
 // requiredChecks are the checks without which no pass begins.

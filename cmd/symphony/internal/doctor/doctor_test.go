@@ -46,7 +46,7 @@ func TestMerge(t *testing.T) {
 		{nil, list(wrong), "by the schedule: wrong"},
 	} {
 		var got []string
-		for _, f := range merge(c.called, c.scheduled) {
+		for _, f := range (result{called: c.called, scheduled: c.scheduled}).merge() {
 			got = append(got, f.Message)
 		}
 		if s := strings.Join(got, ", "); s != c.want {
@@ -59,7 +59,7 @@ func TestHangingCheckIsReported(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	hangs := check{name: "x", run: func(context.Context, *environment) []finding { <-release; return nil }}
-	found := <-(&environment{}).start(t.Context(), hangs, time.Millisecond)
+	found := (<-(&environment{}).start(t.Context(), hangs, time.Millisecond)).findings
 	if len(found) != 1 || found[0].Status != statusFail || found[0].Message != "no answer within 1ms" || found[0].Check != "x" {
 		t.Errorf("%+v", found)
 	}

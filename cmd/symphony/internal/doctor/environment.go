@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,7 +35,9 @@ type environment struct {
 	p      *project.Project
 	report project.CheckReport
 	config *workflow.Config // with or without a key; nil if the workflow can't be read
-	other  *environment     // that of the caller, for the one of the schedule
+	// machine says that there is no workflow, and that config has the defaults.
+	machine bool
+	other   *environment // that of the caller, for the one of the schedule
 
 	// All checks share one login shell, one codex and one answer of the tracker.
 	login   func() loginShell
@@ -42,10 +45,14 @@ type environment struct {
 	tracker func() trackerAnswer
 }
 
-func newEnvironment(ctx context.Context, as string, p *project.Project, other *environment) *environment {
+// newEnvironment reads the workflow. If it was not named and does not exist, the configuration has the defaults.
+func newEnvironment(ctx context.Context, as string, p *project.Project, named bool, other *environment) *environment {
 	e := &environment{as: as, p: p, other: other}
 	readable := *p
 	readable.EnvErr = nil // checkEnvFile reports it
+	if e.machine = !named && errors.Is(p.SourceErr, fs.ErrNotExist); e.machine {
+		readable.Source, readable.SourceErr = defaults, nil
+	}
 	e.report, e.config = project.CheckResult(&readable)
 	e.login = sync.OnceValue(func() loginShell { return e.startLogin(ctx) })
 	e.agent = sync.OnceValues(func() (*runner.Inspection, error) { return e.startAgent(ctx) })
@@ -53,9 +60,16 @@ func newEnvironment(ctx context.Context, as string, p *project.Project, other *e
 	return e
 }
 
+// defaults is a workflow in which codex and the account are those of every workflow that does not change them.
+var defaults = workflow.Source{FrontMatter: []byte("tracker: {kind: file, provider: {path: issues}}\n"), Body: "{{ issue.title }}"}
+
 func (e *environment) has(n need) bool {
 	switch {
 	case n == needsNothing:
+		return true
+	case e.machine && n.ofProject():
+		return false
+	case n == needsWorkflow:
 		return true
 	case e.config == nil:
 		return false

@@ -62,13 +62,17 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fail("repository_unavailable: "+repository.URL+" does not answer", hint)
+		list := fail("repository_unavailable: "+repository.URL+" does not answer", hint)
+		list[0].network = true
+		return list
 	case err != nil:
 		return failWith(err)
 	case answer == "found":
 		return ok("%s answers", repository.URL)
 	}
-	return fail("repository_unavailable: "+cmp.Or(answer, repository.URL+" has no commit at "+ref), hint)
+	list := fail("repository_unavailable: "+cmp.Or(answer, repository.URL+" has no commit at "+ref), hint)
+	list[0].network = gitUnreachable.MatchString(answer)
+	return list
 }
 
 // ghBound is enough for gh, which asks GitHub whether its login is valid.
@@ -89,7 +93,9 @@ func checkGh(ctx context.Context, e *environment) []finding {
 	answer, err := e.shell(ctx, "if gh auth status >/dev/null 2>&1; then echo in; else echo out; fi")
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return warn("gh auth status does not answer", "run it yourself; it needs the network")
+		list := warn("gh auth status does not answer", "run it yourself; it needs the network")
+		list[0].network = true
+		return list
 	case err != nil:
 		return failWith(err)
 	case answer == "in":
@@ -364,6 +370,9 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 
 // checkSchedule reports whether a schedule runs passes, what is wrong with it, and how the last pass ended.
 func checkSchedule(ctx context.Context, e *environment) (list []finding) {
+	if e.machine && e.as == asCalled {
+		return checkScheduler(ctx, e)
+	}
 	st, err := schedule.ReadStatus(ctx, e.p)
 	if err != nil || e.as != asCalled {
 		return nil // checkState reports the error; the schedule is the same in both environments
@@ -397,6 +406,17 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	for _, text := range st.Problems {
 		list = append(list, warn(text, "")...) // the problem names the next step
 	}
+	return list
+}
+
+// checkScheduler reports which schedules this machine can have.
+func checkScheduler(ctx context.Context, e *environment) []finding {
+	kinds, err := schedule.Supported(ctx, e.p)
+	if len(kinds) > 0 {
+		return ok("%s can run passes", strings.Join(kinds, " or "))
+	}
+	list := failWith(err)
+	list[0].Status = statusWarn
 	return list
 }
 

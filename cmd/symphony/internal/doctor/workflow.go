@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,9 @@ import (
 
 // checkWorkflow reports what symphony check reports.
 func checkWorkflow(_ context.Context, e *environment) (list []finding) {
+	if e.machine {
+		return warn("there is no WORKFLOW.md in "+filepath.Dir(e.p.Path)+": only this machine is checked", "symphony init writes one")
+	}
 	if err := e.p.Nested(); err != nil {
 		return failWith(err)
 	}

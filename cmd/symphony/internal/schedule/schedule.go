@@ -169,6 +169,19 @@ func Show(ctx context.Context, p *project.Project, o Options) error {
 	return nil
 }
 
+// Supported returns the kinds of schedule that this account can install on this machine. err says why the usual one is not among
+// them.
+func Supported(ctx context.Context, p *project.Project) (kinds []string, err error) {
+	s := &plan{caller: p, p: p, account: ownAccount(p.Env)}
+	if err = (&timer{plan: s, units: newUnits(p.Env, false, "")}).refuse(ctx, 0); err == nil {
+		kinds = append(kinds, "a timer of systemd")
+	}
+	if (cron{s}).refuse(ctx, 0) == nil {
+		kinds = append(kinds, "cron")
+	}
+	return kinds, err
+}
+
 // Install writes a schedule and switches it on. It is idempotent and completes an interrupted install.
 func Install(ctx context.Context, p *project.Project, o Options) error {
 	s, kind, err := newPlan(p, o)
