@@ -82,6 +82,20 @@ func TestChangesIssue(t *testing.T) {
 	}
 }
 
+func TestSummary(t *testing.T) {
+	for args, want := range map[string]string{
+		`{"query":"{ viewer { id } teams { nodes { id } } }"}`:                                    "query viewer, teams",
+		`"mutation M($i: String!) { done: issueArchive(id: $i) { success } }"`:                    "mutation M (issueArchive)",
+		`{"query":"mutation { ...F } fragment F on Mutation { issueUpdate(id: 1) { success } }"}`: "mutation issueUpdate",
+		`{"query":"subscription { x }"}`:                                                          "",
+		`{}`:                                                                                      "",
+	} {
+		if got := Tool(nil, false).Summary(json.RawMessage(args)); got != want {
+			t.Errorf("%s is %q, want %q", args, got, want)
+		}
+	}
+}
+
 // The fields that creators names exist in Linear's schema.
 func TestCreatorsAreInTheSchema(t *testing.T) {
 	schema := linearschema.Load()

@@ -54,7 +54,7 @@ func Tool(c *Client, readOnly bool) reconcile.AgentTool {
     "variables": {"type": ["object", "null"], "additionalProperties": true, "description": "Values of the document's variables."}
   }
 }`),
-		Call: t.call, ChangesIssue: t.changesIssue, Describes: describes,
+		Call: t.call, ChangesIssue: t.changesIssue, Describes: describes, Summary: summary,
 	}
 }
 
@@ -87,6 +87,20 @@ func (t *tool) changesIssue(args json.RawMessage) bool {
 	in, err := readInput(args)
 	return err == nil && !t.readOnly && in.mutates() &&
 		slices.ContainsFunc(in.rootFields(), func(field string) bool { return strings.HasPrefix(field, "issue") })
+}
+
+// summary names the operation of a call and what it reads or changes: "mutation issueUpdate", or "query Mine (viewer)" if the agent
+// has named it.
+func summary(args json.RawMessage) string {
+	in, err := readInput(args)
+	if err != nil {
+		return ""
+	}
+	op, fields := in.doc.Operations[0], strings.Join(in.rootFields(), ", ")
+	if op.Name == "" {
+		return op.Type + " " + fields
+	}
+	return op.Type + " " + op.Name + " (" + fields + ")"
 }
 
 // describes reports whether the call may change the description of issue.

@@ -109,7 +109,9 @@ func (c *conversation) options(g *agentProcess) agent.Options {
 		},
 	}
 	for _, tool := range c.Tracker.Tools {
-		o.Tools = append(o.Tools, agent.Tool{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema})
+		o.Tools = append(o.Tools, agent.Tool{
+			Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema, Summary: tool.Summary,
+		})
 	}
 	o.CallTool = func(ctx context.Context, name string, args json.RawMessage) agent.ToolResult {
 		i := slices.IndexFunc(c.Tracker.Tools, func(t reconcile.AgentTool) bool { return t.Name == name }) // the session calls no other

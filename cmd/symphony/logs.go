@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -17,15 +18,18 @@ func logsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "what the agent of an issue did, in its newest run",
 		UsageText: usageText("logs", "ISSUE [WORKFLOW]"),
-		Description: "Each event is printed with its time, kind and text. On a terminal the time is the local time of\n" +
-			"day, and a pager shows the log: $PAGER, else less. In a pipe the time is complete and in UTC.\n\n" +
+		Description: "The agent's words come first in the line; its commands, changes and calls are below them, each in one line\n" +
+			"with its status and how long it took, and with the end of what it printed if it failed. On a terminal\n" +
+			"the time is the local time of day, and a pager shows the log: $PAGER, else less. In a pipe the time is\n" +
+			"complete and in UTC.\n\n" +
 			exampleText("symphony logs -f ABC-7", "symphony logs ABC-7 --last command"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "print new events as they are written, of later runs too, until Ctrl-C; with --run until that run ends"},
 			&cli.StringFlag{Name: "run", Usage: "the run with this `ID` or prefix of an ID instead of the newest; symphony show lists them"},
 			&cli.BoolFlag{Name: "all", Usage: "all runs that are kept, one after another"},
 			&cli.StringFlag{Name: "since", Usage: "only events since that `TIME`, in all runs: 10m or 7d ago, a day, or 2026-01-31T18:00:00Z"},
-			&cli.StringFlag{Name: "last", Usage: "only the last event of that `KIND`, in full: " + strings.Join(logs.Kinds(), ", ")},
+			&cli.StringFlag{Name: "last", Usage: "only the last event of that `KIND`, in full: " + strings.Join(eventlog.Kinds(), ", ")},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "everything: whole prompts, outputs and diffs, tokens, sessions"},
 			&cli.BoolFlag{Name: "raw", Usage: "print the events as they are stored, one JSON object per line"},
 			&cli.BoolFlag{Name: "stderr", Usage: "the agent's stderr"},
 			&cli.BoolFlag{Name: "worker", Usage: "the worker's own log"},
@@ -44,13 +48,16 @@ func logsCommand(w *term.Env) *cli.Command {
 
 // newLogOptions refuses flags that can't be combined, so that each accepted flag has an effect.
 func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
-	o = logs.Options{Follow: c.Bool("follow"), Raw: c.Bool("raw"), All: c.Bool("all"), Run: c.String("run"), Last: c.String("last")}
+	o = logs.Options{Follow: c.Bool("follow"), Raw: c.Bool("raw"), Whole: c.Bool("verbose"), All: c.Bool("all"), Run: c.String("run"), Last: c.String("last")}
+	if o.Whole && o.Raw {
+		return o, exit.Usage("logs: --verbose, --raw, --stderr, --worker and --hooks cannot be combined")
+	}
 	for flag, file := range map[string]string{"stderr": "agent.stderr", "worker": "worker.log", "hooks": "hooks.log"} {
 		if !c.Bool(flag) {
 			continue
 		}
-		if o.File != "" || o.Raw {
-			return o, exit.Usage("logs: --raw, --stderr, --worker and --hooks cannot be combined")
+		if o.File != "" || o.Raw || o.Whole {
+			return o, exit.Usage("logs: --verbose, --raw, --stderr, --worker and --hooks cannot be combined")
 		}
 		o.File = file
 	}
@@ -64,8 +71,8 @@ func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
 		return o, exit.Usage("logs: --run and --all cannot be combined")
 	case o.File != "" && !o.Since.IsZero():
 		return o, exit.Usage("logs: --since works only for events: the lines of --stderr, --worker and --hooks have no time")
-	case c.IsSet("last") && !slices.Contains(logs.Kinds(), o.Last):
-		return o, exit.Usage("logs: --last must be one of %s, not %q", strings.Join(logs.Kinds(), ", "), o.Last)
+	case c.IsSet("last") && !slices.Contains(eventlog.Kinds(), o.Last):
+		return o, exit.Usage("logs: --last must be one of %s, not %q", strings.Join(eventlog.Kinds(), ", "), o.Last)
 	case o.Last != "" && (o.Follow || o.All || o.File != "" || !o.Since.IsZero()):
 		return o, exit.Usage("logs: --last can be combined only with --run and --raw")
 	}

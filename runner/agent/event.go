@@ -101,7 +101,8 @@ type Item struct {
 	Output     string       `json:"output,omitempty"` // of a command
 	Changes    []FileChange `json:"changes,omitempty"`
 	Tool       string       `json:"tool,omitempty"`
-	Result     string       `json:"result,omitempty"` // of a tool
+	Call       string       `json:"call,omitempty"`   // what a tool is asked for, such as "mutation issueUpdate"; short
+	Result     string       `json:"result,omitempty"` // of a tool, or its error
 }
 
 // Failed reports whether the item ended without success.

@@ -115,6 +115,9 @@ type Tool struct {
 	Name        string // letters, digits, _ and -
 	Description string
 	InputSchema json.RawMessage // JSON Schema of the arguments
+	// Summary says in a few words what a call does, such as "mutation issueUpdate", "" for arguments that it can't read. Nil: the
+	// arguments say it.
+	Summary func(args json.RawMessage) string
 }
 
 // ToolResult is the result of a call as the model reads it.

@@ -24,7 +24,8 @@ func showsProgress(method string) bool {
 // routine lists the notifications that tell an operator nothing.
 var routine = []string{
 	"serverRequest/resolved", "thread/started", "thread/name/updated", "thread/settings/updated", "thread/readState/changed",
-	"thread/status/changed", "account/rateLimits/updated", "remoteControl/status/changed",
+	"thread/status/changed", "account/rateLimits/updated", "remoteControl/status/changed", "turn/started", "turn/plan/updated",
+	"item/reasoning/summaryPartAdded", "item/commandExecution/terminalInteraction",
 }
 
 // eventOf returns the event for a notification.

@@ -40,6 +40,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -140,6 +141,9 @@ func (s *Session) notice(m *message) {
 	case "error":
 		s.sawError(p.Error)
 	case "item/started", "item/completed":
+		if call := s.summary(e.Item, p.Item.Arguments); call != "" {
+			e.Item.Call = call
+		}
 		s.sawItem(p, e.Item)
 	case "item/fileChange/patchUpdated":
 		s.sawPatch(p, p.ItemID, fileChanges(p.Changes))
@@ -158,6 +162,15 @@ func (s *Session) notice(m *message) {
 		}
 	}
 	s.conn.emit(e)
+}
+
+// summary says what a tool of the client is asked for, "" if the tool does not say.
+func (s *Session) summary(i *agent.Item, args json.RawMessage) string {
+	at := slices.IndexFunc(s.o.Tools, func(t agent.Tool) bool { return i.Kind == agent.ItemTool && t.Name == i.Tool && t.Summary != nil })
+	if at < 0 {
+		return ""
+	}
+	return oneLine(s.o.Tools[at].Summary(args), summaryLength)
 }
 
 // Initialize implements agent.Session.

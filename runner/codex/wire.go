@@ -158,6 +158,7 @@ type wireItem struct {
 	Success                   *bool
 	Summary                   []string
 	Error                     *turnError
+	Arguments                 json.RawMessage
 	ContentItems              []struct{ Text string }
 }
 
@@ -191,7 +192,10 @@ func (w *wireItem) item(ended bool) *agent.Item {
 		i.Status = statusFailed
 	}
 	if i.Kind == agent.ItemMCPTool {
-		i.Tool = w.Server + "/" + w.Tool
+		i.Tool, i.Result = w.Server+"/"+w.Tool, errorText(w.Error)
+	}
+	if len(w.Arguments) > 0 {
+		i.Call = oneLine(string(w.Arguments), summaryLength)
 	}
 	for n, c := range w.ContentItems {
 		if n > 0 {

@@ -61,13 +61,22 @@ func Tool(c *Client) reconcile.AgentTool {
     "body": {"description": "The JSON body of a change."}
   }
 }`),
-		Call: t.call, ChangesIssue: t.changesIssue, Describes: t.describes,
+		Call: t.call, ChangesIssue: t.changesIssue, Describes: t.describes, Summary: summary,
 	}
 }
 
 type tool struct {
 	c     *Client
 	spent atomic.Int64 // requests of this run
+}
+
+// summary is the method and the path of a call.
+func summary(args json.RawMessage) string {
+	var in struct{ Method, Path string }
+	if json.Unmarshal(args, &in) != nil {
+		return ""
+	}
+	return strings.TrimSpace(in.Method + " " + in.Path)
 }
 
 // toolCall is a call that the rules allow.

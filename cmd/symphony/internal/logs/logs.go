@@ -1,22 +1,16 @@
-// Package logs reads, follows and prints what the runs of an issue have written: the agent's events, its stderr, the
-// worker's log and the output of hooks.
+// Package logs prints what the runs of an issue have written: the agent's events, its stderr, the worker's log and the output of
+// hooks. It follows runs that go on.
 package logs
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -32,23 +26,17 @@ import (
 type Options struct {
 	Follow bool // print what is written later, too
 	Raw    bool // print the events as they are stored
+	Whole  bool // print all events, and all of each
 	All    bool // all runs instead of the newest
 	// File is a log other than the events: agent.stderr, worker.log or hooks.log.
 	File  string
 	Run   string    // the beginning of a run's id
 	Since time.Time // only later events
-	Last  string    // only the last event of this kind, in full; see Kinds
+	Last  string    // only the last event of this kind, in full; see eventlog.Kinds
 }
 
-const (
-	// eventsFile is the log of a run's events.
-	eventsFile = "events.jsonl"
-	// searchedRuns is how many of the newest runs are searched for the last event of a kind.
-	searchedRuns = 20
-)
-
-// Kinds are the values of Options.Last. A command counts as soon as it has started.
-func Kinds() []string { return []string{"change", "command", "message", "prompt"} }
+// searchedRuns is how many of the newest runs are searched for the last event of a kind.
+const searchedRuns = 20
 
 // Print prints the logs of an issue, and with Follow what is written later. The end of ctx ends only the following.
 func Print(ctx context.Context, p *project.Project, ref string, o Options) error {
@@ -76,6 +64,7 @@ func Print(ctx context.Context, p *project.Project, ref string, o Options) error
 		if o.All || len(runs) > 1 {
 			pr.printHeadline(run)
 		}
+		pr.newest = run.ID == runs[len(runs)-1].ID
 		if err := pr.printRun(ctx, run.ID); err != nil {
 			return err
 		}
@@ -94,7 +83,7 @@ func FollowRun(ctx context.Context, p *project.Project, runID string) error {
 		return err
 	}
 	defer db.Close()
-	return (&printer{p: p, db: db, o: Options{Follow: true}}).printLog(ctx, runID)
+	return (&printer{p: p, db: db, o: Options{Follow: true}, newest: true}).printLog(ctx, runID)
 }
 
 // printer prints the logs of one issue.
@@ -104,6 +93,8 @@ type printer struct {
 	o  Options
 
 	id, identifier string // of the issue
+	newest         bool   // the run is the newest of the issue
+	status         string // the last line on the terminal, which says what runs now, and which the next output replaces
 }
 
 // findIssue finds the issue in the database. An issue without a run can be followed; findIssue then asks the tracker for it.
@@ -156,52 +147,25 @@ func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
 // printLast prints the last event of a kind, in full, from the newest run that has one.
 func (pr *printer) printLast(runs []reconcile.Run) error {
 	for _, run := range slices.Backward(runs) {
-		path := filepath.Join(runner.RunDir(pr.p.StateDir, run.ID), eventsFile)
-		for _, file := range []string{path, agent.PreviousEvents(path)} {
-			line, err := lastLine(file, pr.o.Last)
-			if err != nil {
-				return err
-			}
-			if line == nil {
-				continue
-			}
-			pr.printHeadline(run)
-			if pr.o.Raw {
-				pr.printRaw(line)
-			} else {
-				pr.printEvent(line)
-			}
-			return nil
+		line, err := eventlog.Last(pr.p.StateDir, run.ID, pr.o.Last)
+		if err != nil {
+			return err
 		}
+		if line == nil {
+			continue
+		}
+		pr.printHeadline(run)
+		if pr.o.Raw {
+			pr.printRaw(line)
+		} else if l, ok := (&eventlog.Reader{Workspace: run.WorkspacePath}).Read(line); ok {
+			render.Log{Whole: true}.Print(pr.p.Env, l)
+		}
+		return nil
 	}
 	return &reconcile.Error{
 		Code: "event_not_found", Message: fmt.Sprintf("no %s in the log of %s", pr.o.Last, pr.identifier),
 		Hint: "symphony logs " + pr.identifier + " shows what there is",
 	}
-}
-
-// lastLine returns the last event of a kind in a log, nil if there is none.
-func lastLine(path, kind string) (last []byte, err error) {
-	f := follower{path: path}
-	defer f.close()
-	find := func(line []byte) {
-		var e agent.Event
-		if json.Unmarshal(line, &e) != nil {
-			return
-		}
-		found := kind == "prompt" && e.Name == agent.EventPrompt
-		if item := e.Item; item != nil {
-			found = kind == "command" && item.Kind == agent.ItemCommand ||
-				kind == "change" && item.Kind == agent.ItemFileChange && item.Ended ||
-				kind == "message" && item.Kind == agent.ItemMessage && item.Ended
-		}
-		if found {
-			last = bytes.Clone(line)
-		}
-	}
-	err = f.read(find)
-	f.showRest(find)
-	return last, err
 }
 
 // printRun prints one run's log and, after the events, how the run ended: a run that failed early has no events.
@@ -214,58 +178,100 @@ func (pr *printer) printRun(ctx context.Context, runID string) error {
 	case err != nil:
 		return err
 	case run.Outcome != "":
-		fmt.Fprintln(pr.p.Env.Stdout, render.EndLine(run))
+		pr.printEnd(run)
 	case project.WorkerDead(pr.p, run):
 		fmt.Fprintf(pr.p.Env.Stdout, "%s: the worker of this run has died; the next pass records how the run ended\n", term.Visible(run.Identifier))
 	}
 	return nil
 }
 
+// printEnd prints how a run ended.
+func (pr *printer) printEnd(run reconcile.Run) {
+	w, line, colour := pr.p.Env, render.EndLine(run), term.ColourStuck
+	if run.Outcome == reconcile.Succeeded && run.Delivery.Code == "" {
+		colour = term.ColourRuns
+	}
+	if w.Width > 0 {
+		line = term.Hang("", line, w.Width)
+	}
+	fmt.Fprintln(w.Stdout, w.Paint(colour, line))
+}
+
 // printLog prints one log of a run, and with Follow goes on until the run has ended.
 func (pr *printer) printLog(ctx context.Context, runID string) error {
-	dir := runner.RunDir(pr.p.StateDir, runID)
-	path, show := filepath.Join(dir, eventsFile), pr.printEvent
-	if pr.o.Raw {
+	f := eventlog.Follower{Path: eventlog.Path(pr.p.StateDir, runID)}
+	defer f.Close()
+	defer pr.printStatus("")
+	log := &eventlog.Reader{}
+	var run reconcile.Run
+	show := func(line []byte) { pr.printEvent(log, run, line) }
+	switch {
+	case pr.o.File != "":
+		f.Path, show = filepath.Join(runner.RunDir(pr.p.StateDir, runID), pr.o.File), pr.printText
+	case pr.o.Raw:
 		show = pr.printRaw
 	}
-	if !pr.o.Since.IsZero() {
-		showAny := show
-		show = func(line []byte) {
-			var e struct {
-				At time.Time `json:"at"`
-			}
-			if json.Unmarshal(line, &e) != nil || !e.At.Before(pr.o.Since) { // lines without a time are shown
-				showAny(line)
-			}
-		}
-	}
-	if pr.o.File != "" {
-		path, show = filepath.Join(dir, pr.o.File), pr.printText
-	}
-	f := follower{path: path}
-	defer f.close()
-	if pr.o.File == "" {
-		if err := f.readPrevious(agent.PreviousEvents(path), show); err != nil {
-			return err
-		}
-	}
-	for {
+	for first := true; ; first = false {
 		// The run is read before its log: a run that has ended writes no more.
-		run, err := pr.db.Views.Run(context.WithoutCancel(ctx), runID)
-		if err != nil {
+		var err error
+		if run, err = pr.db.Views.Run(context.WithoutCancel(ctx), runID); err != nil {
 			return err
 		}
-		if err := f.read(show); err != nil {
+		log.Workspace = run.WorkspacePath
+		if first && pr.o.File == "" {
+			if err := f.ReadPrevious(agent.PreviousEvents(f.Path), show); err != nil {
+				return err
+			}
+		}
+		if err := f.Read(show); err != nil {
 			return err
 		}
-		if !pr.o.Follow || run.Outcome != "" || project.WorkerDead(pr.p, run) {
-			f.showRest(show)
+		if ended := run.Outcome != "" || project.WorkerDead(pr.p, run); ended || !pr.o.Follow {
+			f.Rest(show)
+			pr.printRunning(log, ended)
 			return nil
 		}
+		pr.showRunning(log)
 		if !project.Sleep(ctx, project.WaitStep) {
 			return nil
 		}
 	}
+}
+
+// printRunning prints the commands that run now, or that the end of the run has ended.
+func (pr *printer) printRunning(log *eventlog.Reader, ended bool) {
+	now := pr.p.Env.Now()
+	for _, l := range log.Running() {
+		if l.At.Before(pr.o.Since) {
+			continue
+		}
+		if l = l.Until(now); ended {
+			l.Status, l.DurationMS = eventlog.Unended, nil
+		}
+		pr.print(l, render.Log{})
+	}
+}
+
+// showRunning shows on a terminal, in the last line, what runs now.
+func (pr *printer) showRunning(log *eventlog.Reader) {
+	running := log.Running()
+	if w := pr.p.Env; w.Width > 0 && w.Getenv("TERM") != "dumb" && len(running) > 0 {
+		pr.printStatus(render.Log{}.Line(w, running[len(running)-1].Until(w.Now())))
+	}
+}
+
+// printStatus replaces the status line.
+func (pr *printer) printStatus(line string) {
+	if line != pr.status {
+		fmt.Fprint(pr.p.Env.Stdout, "\r\x1b[K"+line)
+	}
+	pr.status = line
+}
+
+// print prints a line above the status line.
+func (pr *printer) print(l eventlog.Line, o render.Log) {
+	pr.printStatus("")
+	o.Print(pr.p.Env, l)
 }
 
 // followIssue waits for the runs that come after one, and follows each, until ctx ends.
@@ -298,7 +304,11 @@ func (pr *printer) printHeadline(run reconcile.Run) {
 	if pr.o.Raw {
 		return
 	}
-	line := fmt.Sprintf("=== run %s, started %s", run.ID, term.Rfc3339(run.StartedAt))
+	started := term.Rfc3339(run.StartedAt)
+	if pr.p.Env.Width > 0 {
+		started = run.StartedAt.Local().Format("2006-01-02 15:04")
+	}
+	line := fmt.Sprintf("=== run %s, started %s", run.ID, started)
 	if run.Attempt > 0 {
 		line += fmt.Sprintf(", attempt %d", run.Attempt)
 	}
@@ -309,145 +319,33 @@ func (pr *printer) printText(line []byte) {
 	fmt.Fprintln(pr.p.Env.Stdout, term.Visible(string(line)))
 }
 
-// printRaw prints an event as it is stored. Control characters become JSON escapes.
+// printRaw prints an event as it is stored. Control characters become JSON escapes. Lines without a time are printed always.
 func (pr *printer) printRaw(line []byte) {
-	fmt.Fprintln(pr.p.Env.Stdout, text.VisibleJSON(string(line)))
+	var e struct {
+		At time.Time `json:"at"`
+	}
+	if json.Unmarshal(line, &e) != nil || !e.At.Before(pr.o.Since) {
+		fmt.Fprintln(pr.p.Env.Stdout, text.VisibleJSON(string(line)))
+	}
 }
 
-func (pr *printer) printEvent(line []byte) {
-	var e agent.Event
-	if err := json.Unmarshal(line, &e); err != nil || e.Name == "" {
-		pr.printText(line) // not an event
+// printEvent prints what an event tells a reader.
+func (pr *printer) printEvent(log *eventlog.Reader, run reconcile.Run, line []byte) {
+	l, ok := log.Read(line)
+	if !ok || l.Minor && !pr.o.Whole || l.Status == eventlog.Running && (!pr.o.Follow || pr.p.Env.Width > 0) || l.Kind != eventlog.Unknown && l.At.Before(pr.o.Since) {
 		return
 	}
-	description := describe(e, pr.o.Last != "")
-	if description == "" {
-		return
-	}
-	w := pr.p.Env
-	at := term.Rfc3339(e.At)
-	if w.Width > 0 {
-		at = e.At.Local().Format(time.TimeOnly)
-	}
-	margin := w.Dim(at)
-	for n, line := range strings.Split(description, "\n") {
-		line = term.Visible(strings.TrimSuffix(line, "\r"))
-		switch {
-		case n == 0:
-			kind, _, _ := strings.Cut(line, ": ")
-			line = w.Paint(colourOf(e), kind) + line[len(kind):]
-		case e.Item != nil && e.Item.Kind == agent.ItemFileChange:
-			line = w.PaintDiff(line)
-		}
-		fmt.Fprintf(w.Stdout, "%s  %s\n", margin, line)
-		margin = "        "
-	}
+	pr.print(l, render.Log{Whole: pr.o.Whole, Prompt: pr.promptCommand(run, l.Turn)})
 }
 
-// follower reads a growing log, which is replaced by a new file when it is full.
-type follower struct {
-	path string
-	file *os.File // nil until the log exists
-	rest []byte   // a line without its end
-}
-
-// readPrevious shows the file that was replaced by the current log, if there is one. It opens the current file first, so that a
-// replacement in between loses no line.
-func (f *follower) readPrevious(path string, show func([]byte)) error {
-	if err := f.open(); err != nil {
-		return err
+// promptCommand is the command that prints the whole prompt of a turn: only of the last turn there is one that prints nothing else.
+func (pr *printer) promptCommand(run reconcile.Run, turn int) string {
+	command := "symphony logs " + run.Identifier
+	if !pr.newest || pr.o.Run != "" {
+		command += " --run " + run.ID
 	}
-	previous := follower{path: path}
-	defer previous.close()
-	if err := previous.open(); err != nil || previous.file == nil {
-		return err
+	if turn < run.Turns {
+		return command + " -v"
 	}
-	if same, err := f.stillAt(path); same || err != nil {
-		return err // replaced in between: read shows it
-	}
-	_, err := showLines(previous.file, show)
-	return err
-}
-
-func (f *follower) open() error {
-	if f.file != nil {
-		return nil
-	}
-	file, err := os.Open(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("log: %w", err)
-	}
-	f.file = file
-	return nil
-}
-
-// stillAt reports whether the open file is the one at the path.
-func (f *follower) stillAt(path string) (bool, error) {
-	if f.file == nil {
-		return false, nil
-	}
-	mine, err := f.file.Stat()
-	if err != nil {
-		return false, fmt.Errorf("log: %w", err)
-	}
-	there, err := os.Stat(path)
-	if err != nil {
-		return false, fmt.Errorf("log: %w", err)
-	}
-	return os.SameFile(mine, there), nil
-}
-
-// read shows the lines that were written since the last read.
-func (f *follower) read(show func([]byte)) error {
-	for {
-		if err := f.open(); err != nil || f.file == nil {
-			return err
-		}
-		// Checked before reading: everything that was written to the old file is read below.
-		same, err := f.stillAt(f.path)
-		if errors.Is(err, fs.ErrNotExist) {
-			same, err = true, nil // the new file is about to be created
-		}
-		if err != nil {
-			return err
-		}
-		if f.rest, err = showLines(io.MultiReader(bytes.NewReader(f.rest), f.file), show); err != nil || same {
-			return err
-		}
-		f.showRest(show)
-		f.close()
-	}
-}
-
-// showRest shows a last line that has no end.
-func (f *follower) showRest(show func([]byte)) {
-	if len(f.rest) > 0 {
-		show(f.rest)
-	}
-	f.rest = nil
-}
-
-func (f *follower) close() {
-	if f.file != nil {
-		_ = f.file.Close() // it was only read
-		f.file = nil
-	}
-}
-
-// showLines shows whole lines and returns a last line without an end.
-func showLines(r io.Reader, show func([]byte)) (rest []byte, err error) {
-	in := bufio.NewReader(r)
-	for {
-		line, err := in.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return line, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("log: %w", err)
-		}
-		show(bytes.TrimSuffix(line, []byte("\n")))
-	}
+	return command + " --last prompt"
 }

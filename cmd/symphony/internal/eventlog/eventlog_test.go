@@ -1,0 +1,245 @@
+package eventlog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = file.WriteString(text)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each line is shown once and whole, also when a full log is replaced by a new file.
+func TestFollowReplacedLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	f := Follower{Path: path}
+	defer f.Close()
+	var seen []string
+	read := func(want string) {
+		t.Helper()
+		if err := f.Read(func(line []byte) { seen = append(seen, string(line)) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(seen, " "); got != want {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	}
+	write := func(text string) { appendTo(t, path, text) }
+	read("")
+	write("one\ntw")
+	read("one")
+	write("o\n")
+	read("one two")
+	write("three\n")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	read("one two three")
+	write("four\nfi")
+	read("one two three four")
+	f.Rest(func(line []byte) { seen = append(seen, string(line)) })
+	read("one two three four fi")
+}
+
+// A log that is replaced while its older part is read loses no line and shows none twice.
+func TestLogReplacedWhileRead(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		dir := t.TempDir()
+		path, previous := filepath.Join(dir, "events.jsonl"), filepath.Join(dir, "events.1.jsonl")
+		turn := func() {
+			t.Helper()
+			if err := os.Rename(path, previous); err != nil {
+				t.Fatal(err)
+			}
+			appendTo(t, path, "three\n")
+		}
+		appendTo(t, previous, "one\n")
+		appendTo(t, path, "two\n")
+		f := Follower{Path: path}
+		defer f.Close()
+		var seen []string
+		show := func(line []byte) {
+			if len(seen) == 0 && !early {
+				turn()
+			}
+			seen = append(seen, string(line))
+		}
+		want := "one two three"
+		if early {
+			if err := f.open(); err != nil {
+				t.Fatal(err)
+			}
+			turn()
+			want = "two three" // the older one is gone
+		}
+		for range 2 {
+			if err := f.ReadPrevious(previous, show); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Read(show); err != nil {
+				t.Fatal(err)
+			}
+			previous = "" // there is none any more
+		}
+		if got := strings.Join(seen, " "); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// The last event of a kind is found in a log with later events of other kinds, long lines and a last line without an end.
+func TestLastLine(t *testing.T) {
+	const prompt = `{"event":"turn_prompt","message":"one"}`
+	long := `{"event":"notification","message":"` + strings.Repeat("x", 1<<20) + `"}`
+	for _, log := range []string{prompt, prompt + "\n", `{"event":"turn_prompt"}` + "\n" + prompt + "\n" + long + "\nno event\n"} {
+		path := filepath.Join(t.TempDir(), "events.jsonl")
+		appendTo(t, path, log)
+		if line, err := lastOf(path, kinds["prompt"]); err != nil || string(line) != prompt {
+			t.Errorf("%.100q, %v", line, err)
+		}
+		if line, err := lastOf(path, kinds["command"]); err != nil || line != nil {
+			t.Errorf("%.100q, %v", line, err)
+		}
+	}
+}
+
+// What an event tells a reader, in short. Minor lines begin with a minus.
+func TestRead(t *testing.T) {
+	item := func(kind agent.ItemKind, ended bool, i agent.Item) agent.Event {
+		i.Kind, i.Ended = kind, ended
+		return agent.Event{Name: agent.EventNotification, Message: "message", Item: &i}
+	}
+	zero, two, ms := 0, 2, int64(2345)
+	for _, c := range []struct {
+		e    agent.Event
+		want string
+	}{
+		{
+			agent.Event{Name: agent.EventPrompt, Message: "turn 1, 9 characters", Raw: []byte(`{"turn":1,"text":"a\nb\n\nd\ne\nf\ng\n"}`)},
+			"prompt: prompt of turn 1, 9 characters|a|b||4 more lines",
+		},
+		{agent.Event{Name: agent.EventPrompt, Message: "turn 1", Raw: []byte(`"cut"`)}, "prompt: prompt of turn 1"},
+		{item(agent.ItemMessage, false, agent.Item{}), ""},
+		{item(agent.ItemMessage, true, agent.Item{Text: "first\nsecond\n"}), "words: first\nsecond"},
+		{item(agent.ItemMessage, true, agent.Item{}), "words: message"},
+		{item(agent.ItemPrompt, true, agent.Item{}), ""},
+		{item(agent.ItemReasoning, true, agent.Item{}), "-note: message"},
+		{item(agent.ItemCommand, false, agent.Item{Command: "make\n  all"}), "-command running: make all"},
+		{item(agent.ItemCommand, true, agent.Item{Command: "make", ExitCode: &zero, DurationMS: &ms, Output: "fine"}), "command succeeded 2345: make"},
+		{item(agent.ItemCommand, true, agent.Item{Command: "make", ExitCode: &two, Output: "a\r\n\nb\n"}), "command failed: make (exit 2)|a||b"},
+		{item(agent.ItemCommand, true, agent.Item{Command: "make", ExitCode: &two, Output: strings.Repeat("x\n", 12)}), "command failed: make (exit 2)|x|x|x|x|x|x|x|x|x|x|2 earlier lines"},
+		{item(agent.ItemCommand, true, agent.Item{Command: "make", Status: "declined"}), "command failed: make (declined)"},
+		{
+			item(agent.ItemFileChange, true, agent.Item{Status: "completed", Changes: []agent.FileChange{
+				{Path: "/w/a", Kind: "update", Diff: "@@ -1 +1,2 @@\n-x\n+y\n+z\n"}, {Path: "/w/b/c", Kind: "add", Diff: "x\n"}, {Path: "/w/d → /w/e", Kind: "update"},
+			}}),
+			"change succeeded: edit a +2 -1, add b/c +1, edit d → e",
+		},
+		{item(agent.ItemTool, true, agent.Item{Status: "completed", Tool: "linear_graphql", Call: "query viewer", Result: "{}"}), "call succeeded: linear_graphql query viewer"},
+		{item(agent.ItemMCPTool, true, agent.Item{Status: "failed", Tool: "forms/ask", Call: "{}", Result: "a\nb\nc\nd"}), "call failed: forms/ask {}|a|b|c|1 more line"},
+		{item(agent.ItemOther, true, agent.Item{}), "call succeeded: message"},
+		{agent.Event{Name: agent.EventToolCallFailed, Message: "tool x {}"}, "-note: tool x {}"},
+		{agent.Event{Name: agent.EventMutation, Message: "commentCreate", Raw: []byte(`{"success":true,"created":[{"kind":"comment","id":"1"}]}`)}, "-note: changed in the tracker: commentCreate"},
+		{agent.Event{Name: agent.EventMutation, Message: "commentCreate failed", Raw: []byte(`{"success":false}`)}, "fault: changed in the tracker: commentCreate failed"},
+		{agent.Event{Name: agent.EventApprovalAutoApproved, Message: "approve command: make"}, "request: approved by agent.on_approval: command: make"},
+		{agent.Event{Name: agent.EventApprovalRequested, Message: "approve command: make"}, "request: waits for approval: command: make"},
+		{agent.Event{Name: agent.EventApprovalRequired, Message: "approve command: make"}, "request: needs approval, which agent.on_approval refuses: command: make"},
+		{agent.Event{Name: agent.EventApprovalDenied, Message: "approve command: make"}, "request: denied by agent.on_approval: command: make"},
+		{agent.Event{Name: agent.EventApprovalDenied, Message: "denied by operator: command: make"}, "request: denied by operator: command: make"},
+		{agent.Event{Name: agent.EventTurnInputRequired, Message: "Which way?"}, "request: asks a question, which agent.on_question refuses: Which way?"},
+		{agent.Event{Name: agent.EventQuestionAnswered, Message: "answered by operator: Yes"}, "request: answered by operator: Yes"},
+		{agent.Event{Name: agent.EventSessionStarted, Message: "session a-b"}, "-note: session a-b"},
+		{agent.Event{Name: agent.EventNotification, Message: "tokens: 1 in", Usage: &agent.Usage{}}, "-note: tokens: 1 in"},
+		{agent.Event{Name: agent.EventNotification, Message: "thread is idle", Routine: true}, ""},
+		{agent.Event{Name: agent.EventNotification, Message: "some/thing/new"}, "note: some/thing/new"},
+		{agent.Event{Name: agent.EventTurnCompleted, Message: "turn completed"}, "note: turn completed"},
+		{agent.Event{Name: agent.EventTurnFailed, Message: "turn failed: no luck"}, "fault: turn failed: no luck"},
+		{agent.Event{Name: agent.EventTurnEndedWithError, Message: "stalled for 1s"}, "fault: the turn was ended: stalled for 1s"},
+		{agent.Event{Name: agent.EventStartupFailed, Message: "no thread"}, "fault: codex did not start: no thread"},
+		{agent.Event{Name: agent.EventError, Message: "retrying: no network"}, "fault: codex: retrying: no network"},
+		{agent.Event{Name: agent.EventMalformed, Message: "x"}, "note: codex sent what symphony does not understand: x"},
+		{agent.Event{Name: agent.EventGitUndone, Message: "core.fsmonitor"}, "note: git configuration undone: core.fsmonitor"},
+	} {
+		data, err := json.Marshal(c.e)
+		test.OK(t, err)
+		l, ok := (&Reader{Workspace: "/w"}).Read(data)
+		got := ""
+		if ok {
+			got = inShort(l)
+		}
+		if got != c.want {
+			t.Errorf("%s:\n%s, want\n%s", data, got, c.want)
+		}
+	}
+	for _, line := range []string{"", "null", `{"at":17,"event":3}`, "cut"} {
+		if l, ok := new(Reader).Read([]byte(line)); !ok || l.Kind != Unknown || l.Text != line {
+			t.Errorf("%q is read as %+v", line, l)
+		}
+	}
+}
+
+// inShort writes a line as one text.
+func inShort(l Line) string {
+	var b strings.Builder
+	if l.Minor {
+		b.WriteByte('-')
+	}
+	short, left := l.Short()
+	b.WriteString(strings.TrimSpace(string(short.Kind) + " " + string(short.Status)))
+	if short.DurationMS != nil {
+		fmt.Fprintf(&b, " %d", *short.DurationMS)
+	}
+	b.WriteString(": " + short.Text)
+	if short.Ending != "" {
+		b.WriteString(" (" + short.Ending + ")")
+	}
+	for _, line := range short.Detail {
+		b.WriteString("|" + line)
+	}
+	if left != "" {
+		b.WriteString("|" + left)
+	}
+	return b.String()
+}
+
+// The end of a long log has its last lines and the last message of the run's own thread, and what the end of the run has ended.
+func TestReadTail(t *testing.T) {
+	dir, run := t.TempDir(), reconcile.Run{ID: "run", ThreadID: "own", Outcome: reconcile.Stalled}
+	if tail, err := ReadTail(dir, run, 3); err != nil || len(tail.Lines) > 0 || tail.Message != "" {
+		t.Errorf("without a log: %+v, %v", tail, err)
+	}
+	path := Path(dir, run.ID)
+	test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	const (
+		message = `{"at":"2026-01-31T18:00:00Z","event":"notification","thread_id":"%s","item":{"kind":"message","ended":true,"text":"%s"}}` + "\n"
+		command = `{"at":"2026-01-31T18:00:0%dZ","event":"notification","thread_id":"own","item":{"id":"%s","kind":"command","ended":%v,"command":"%[2]s"}}` + "\n"
+	)
+	appendTo(t, path, fmt.Sprintf(message, "own", "all is done")+fmt.Sprintf(command, 1, "long", false)+strings.Repeat(fmt.Sprintf(message, "other", "x"), 2*tailWindow/100)+
+		fmt.Sprintf(command, 2, "short", false)+fmt.Sprintf(command, 5, "short", true))
+	tail, err := ReadTail(dir, run, 3)
+	test.OK(t, err)
+	var got []string
+	for _, l := range tail.Lines {
+		got = append(got, inShort(l))
+	}
+	if want := []string{"words: x", "command succeeded 3000: short", "command unended: long"}; !slices.Equal(got, want) || tail.Message != "all is done" {
+		t.Errorf("%q, %q", got, tail.Message)
+	}
+}

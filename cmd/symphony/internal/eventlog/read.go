@@ -1,0 +1,249 @@
+package eventlog
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// Path returns the path of the event log of a run.
+func Path(stateDir, runID string) string {
+	return filepath.Join(runner.RunDir(stateDir, runID), "events.jsonl")
+}
+
+// Tail is the end of the log of a run.
+type Tail struct {
+	Lines []Line // without minor ones, and with short details
+	// Message is what the agent said last: of the run's own thread, not of a sub-agent. Empty if it has said nothing.
+	Message string
+}
+
+// tailWindow is how many bytes at the end of a log are read first. A line has at most 32 KiB.
+const tailWindow = 256 << 10
+
+// ReadTail returns the last lines of a run's log, at most n of them, and the agent's last message. A run without a log has none.
+func ReadTail(stateDir string, run reconcile.Run, n int) (t Tail, err error) {
+	path := Path(stateDir, run.ID)
+	for window := int64(tailWindow); ; window *= 8 {
+		var whole bool
+		if t, whole, err = readTail(path, run, window); err != nil || whole || len(t.Lines) >= n && t.Message != "" {
+			break
+		}
+	}
+	t.Lines = t.Lines[max(0, len(t.Lines)-n):]
+	return t, err
+}
+
+// readTail reads the last window bytes of a log. whole reports that the log has no more.
+func readTail(path string, run reconcile.Run, window int64) (t Tail, whole bool, err error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, true, nil
+	}
+	if err != nil {
+		return t, false, fmt.Errorf("log: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return t, false, fmt.Errorf("log: %w", err)
+	}
+	whole = info.Size() <= window
+	if _, err := file.Seek(max(0, info.Size()-window), io.SeekStart); err != nil {
+		return t, false, fmt.Errorf("log: %w", err)
+	}
+	r, first := Reader{Workspace: run.WorkspacePath}, true
+	_, err = eachLine(file, func(data []byte) {
+		if first && !whole { // a part of a line
+			first = false
+			return
+		}
+		l, ok := r.Read(data)
+		if !ok || l.Minor {
+			return
+		}
+		if l.Kind == Words && ofThread(data, run.ThreadID) {
+			t.Message = l.Text
+		}
+		l, _ = l.Short()
+		t.Lines = append(t.Lines, l)
+	})
+	for _, l := range r.Running() {
+		if run.Outcome != "" {
+			l.Status = Unended
+		}
+		l, _ = l.Short()
+		t.Lines = append(t.Lines, l)
+	}
+	return t, whole, err
+}
+
+func ofThread(data []byte, thread string) bool {
+	var e struct {
+		ThreadID string `json:"thread_id"`
+	}
+	return json.Unmarshal(data, &e) == nil && (thread == "" || e.ThreadID == "" || e.ThreadID == thread)
+}
+
+// kinds are the kinds of events that Last finds. A command counts as soon as it has started.
+var kinds = map[string]func(agent.Event) bool{
+	"prompt":  func(e agent.Event) bool { return e.Name == agent.EventPrompt },
+	"command": func(e agent.Event) bool { return e.Item != nil && e.Item.Kind == agent.ItemCommand },
+	"change":  func(e agent.Event) bool { return e.Item != nil && e.Item.Kind == agent.ItemFileChange && e.Item.Ended },
+	"message": func(e agent.Event) bool { return e.Item != nil && e.Item.Kind == agent.ItemMessage && e.Item.Ended },
+}
+
+// Kinds are the kinds of events that Last finds.
+func Kinds() []string {
+	var names []string
+	for name := range kinds {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Last returns the last event of a kind in the log of a run as it is stored, nil if there is none.
+func Last(stateDir, runID, kind string) (last []byte, err error) {
+	path := Path(stateDir, runID)
+	for _, file := range []string{path, agent.PreviousEvents(path)} {
+		if last, err = lastOf(file, kinds[kind]); last != nil || err != nil {
+			return last, err
+		}
+	}
+	return nil, nil
+}
+
+func lastOf(path string, wanted func(agent.Event) bool) (last []byte, err error) {
+	f := Follower{Path: path}
+	defer f.Close()
+	find := func(line []byte) {
+		var e agent.Event
+		if json.Unmarshal(line, &e) == nil && wanted(e) {
+			last = bytes.Clone(line)
+		}
+	}
+	err = f.Read(find)
+	f.Rest(find)
+	return last, err
+}
+
+// Follower reads a growing log, which is replaced by a new file when it is full.
+type Follower struct {
+	Path string
+	file *os.File // nil until the log exists
+	rest []byte   // a line without its end
+}
+
+// ReadPrevious shows the file that was replaced by the current log, if there is one. It opens the current file first, so that a
+// replacement in between loses no line.
+func (f *Follower) ReadPrevious(path string, show func([]byte)) error {
+	if err := f.open(); err != nil {
+		return err
+	}
+	previous := Follower{Path: path}
+	defer previous.Close()
+	if err := previous.open(); err != nil || previous.file == nil {
+		return err
+	}
+	if same, err := f.stillAt(path); same || err != nil {
+		return err // replaced in between: Read shows it
+	}
+	_, err := eachLine(previous.file, show)
+	return err
+}
+
+func (f *Follower) open() error {
+	if f.file != nil {
+		return nil
+	}
+	file, err := os.Open(f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	f.file = file
+	return nil
+}
+
+// stillAt reports whether the open file is the one at the path.
+func (f *Follower) stillAt(path string) (bool, error) {
+	if f.file == nil {
+		return false, nil
+	}
+	mine, err := f.file.Stat()
+	if err != nil {
+		return false, fmt.Errorf("log: %w", err)
+	}
+	there, err := os.Stat(path)
+	if err != nil {
+		return false, fmt.Errorf("log: %w", err)
+	}
+	return os.SameFile(mine, there), nil
+}
+
+// Read shows the lines that were written since the last call. It keeps a last line without an end.
+func (f *Follower) Read(show func([]byte)) error {
+	for {
+		if err := f.open(); err != nil || f.file == nil {
+			return err
+		}
+		// Checked before reading: everything that was written to the old file is read below.
+		same, err := f.stillAt(f.Path)
+		if errors.Is(err, fs.ErrNotExist) {
+			same, err = true, nil // the new file is about to be created
+		}
+		if err != nil {
+			return err
+		}
+		if f.rest, err = eachLine(io.MultiReader(bytes.NewReader(f.rest), f.file), show); err != nil || same {
+			return err
+		}
+		f.Rest(show)
+		f.Close()
+	}
+}
+
+// Rest shows a last line that has no end.
+func (f *Follower) Rest(show func([]byte)) {
+	if len(f.rest) > 0 {
+		show(f.rest)
+	}
+	f.rest = nil
+}
+
+// Close closes the file.
+func (f *Follower) Close() {
+	if f.file != nil {
+		_ = f.file.Close() // it was only read
+		f.file = nil
+	}
+}
+
+// eachLine shows whole lines and returns a last line without an end.
+func eachLine(r io.Reader, show func([]byte)) (rest []byte, err error) {
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return line, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("log: %w", err)
+		}
+		show(bytes.TrimSuffix(line, []byte("\n")))
+	}
+}

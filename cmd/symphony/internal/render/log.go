@@ -1,0 +1,156 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+)
+
+// Log says how to print lines of a run's log.
+type Log struct {
+	Whole bool // print everything that is known of a line
+	// Prompt is the command that prints a whole prompt.
+	Prompt string
+}
+
+// logMargin is below the time of a line.
+const logMargin = "          "
+
+// marks are the signs in front of lines, with their colours.
+var marks = map[eventlog.Kind][2]string{
+	eventlog.Prompt:  {">", ""},
+	eventlog.Request: {"?", term.ColourWaits},
+	eventlog.Fault:   {"✗", term.ColourStuck},
+	eventlog.Note:    {"·", ""},
+}
+
+var statusMarks = map[eventlog.Status][2]string{
+	eventlog.Running:   {"…", term.ColourWaits},
+	eventlog.Succeeded: {"✓", term.ColourRuns},
+	eventlog.Failed:    {"✗", term.ColourStuck},
+	eventlog.Unended:   {"✗", term.ColourStuck},
+}
+
+// Print prints a line: the agent's words as they are, and everything else below them, with a mark. A command is cut at the terminal's
+// edge.
+func (o Log) Print(w *term.Env, l eventlog.Line) {
+	if l.Kind == eventlog.Unknown {
+		fmt.Fprintln(w.Stdout, term.Visible(l.Text))
+		return
+	}
+	left := ""
+	if !o.Whole {
+		l, left = l.Short()
+	}
+	head, margin := w.Dim(l.At.Local().Format(time.TimeOnly))+"  ", logMargin
+	if w.Width == 0 {
+		head = term.Rfc3339(l.At) + "  "
+	}
+	for _, line := range o.text(w, l) {
+		fmt.Fprintln(w.Stdout, head+line)
+		head = margin
+	}
+	if w.Width > 0 {
+		margin += "    "
+	}
+	detail := func(line string) { fmt.Fprintln(w.Stdout, margin+line) }
+	if left != "" && l.Kind != eventlog.Prompt {
+		detail(w.Dim("… " + left + "; -v prints all"))
+	}
+	for _, line := range l.Detail {
+		line = term.Visible(line)
+		switch {
+		case l.Kind == eventlog.Change:
+			line = w.PaintDiff(line)
+		case l.Kind == eventlog.Prompt:
+			if room := w.Width - len(margin); !o.Whole && w.Width > 0 && term.Cells(line) > room {
+				line, left = term.CutCells(line, room), cmp.Or(left, "the whole prompt")
+			}
+			line = w.Dim(line)
+		}
+		detail(line)
+	}
+	if left != "" && l.Kind == eventlog.Prompt {
+		detail(w.Dim("… " + left + ": " + o.Prompt))
+	}
+}
+
+// Line is one line on a terminal, without an end.
+func (o Log) Line(w *term.Env, l eventlog.Line) string {
+	l, _ = l.Short()
+	return w.Dim(l.At.Local().Format(time.TimeOnly)) + "  " + o.text(w, l)[0]
+}
+
+// text is the text of a line behind its time.
+func (o Log) text(w *term.Env, l eventlog.Line) (lines []string) {
+	all := strings.Split(l.Text, "\n")
+	if l.Kind == eventlog.Words {
+		for _, line := range all {
+			for _, part := range wrapped(w, "", line, w.Width-len(logMargin)) {
+				lines = append(lines, w.Bold(part))
+			}
+		}
+		return lines
+	}
+	mark := marks[l.Kind]
+	if l.Status != "" {
+		mark = statusMarks[l.Status]
+	}
+	label, ending := mark[0]+" ", l.Ending
+	if l.DurationMS != nil {
+		took := tookText(*l.DurationMS)
+		if w.Width > 0 {
+			took = fmt.Sprintf("%6s", took)
+		}
+		label += took + " "
+	} else if w.Width > 0 && l.Status != "" {
+		label += strings.Repeat(" ", 7)
+	}
+	if w.Width > 0 {
+		label = "  " + label
+	}
+	if l.Status == eventlog.Unended {
+		ending = "did not end"
+	}
+	if ending != "" {
+		ending = " (" + ending + ")"
+	}
+	room := w.Width - len(logMargin)
+	if l.Status != "" && !o.Whole && w.Width > 0 {
+		lines = []string{label + term.CutCells(term.Visible(all[0]), room-term.Cells(label+ending))}
+		if ending != "" {
+			lines[0] += w.Red(ending)
+		}
+	} else {
+		all[len(all)-1] += ending
+		lines = wrapped(w, label, all[0], room)
+		for _, line := range all[1:] {
+			lines = append(lines, wrapped(w, strings.Repeat(" ", term.Cells(label)), line, room)...)
+		}
+	}
+	lines[0] = strings.Replace(lines[0], mark[0], w.Paint(mark[1], mark[0]), 1)
+	return lines
+}
+
+// wrapped returns a line behind a label in lines of the terminal's width. Lines keep their indentation.
+func wrapped(w *term.Env, label, line string, width int) []string {
+	line = term.Visible(strings.TrimRight(line, " \r\t"))
+	if w.Width == 0 || term.Cells(label+line) <= width {
+		return []string{label + line}
+	}
+	text := strings.TrimLeft(line, " ")
+	return strings.Split(term.Hang(label+line[:len(line)-len(text)], text, width), "\n")
+}
+
+// tookText formats how long a command took: 9ms, 1.2s, 3m02s.
+func tookText(ms int64) string {
+	took := time.Duration(ms) * time.Millisecond
+	if took >= time.Second && took < 10*time.Second {
+		return fmt.Sprintf("%.1fs", took.Truncate(100*time.Millisecond).Seconds())
+	}
+	return term.Duration(took)
+}
