@@ -183,7 +183,7 @@ func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 		c.rec.usage(ctx, g.session)
 	}
 	c.keepLinks(linksInItem(e.Item))
-	model, message := g.session.Model(), c.Redactor.Text(e.Message)
+	model, message, activity := g.session.Model(), c.Redactor.Text(e.Message), c.activity(e.Item)
 	var limits []byte
 	if record := g.session.RateLimits(); record != nil {
 		if limits = c.Redactor.Bytes(record); !json.Valid(limits) {
@@ -194,6 +194,9 @@ func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 		r.LastEvent, r.LastEventAt, r.Model = e.Name, e.At, model
 		if message != "" && !e.Fragment {
 			r.LastMessage = message
+		}
+		if activity != "" {
+			r.Activity = activity
 		}
 		if e.Name == agent.EventSessionStarted && e.ThreadID == r.ThreadID { // other events may come late, from an earlier turn
 			r.TurnID = e.TurnID
@@ -211,6 +214,18 @@ func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 		c.guide.turnAccepted(ctx)
 	}
 	c.rec.flush(ctx) // so that views show the session at once
+}
+
+// maxActivity is how many characters are stored of what the agent does.
+const maxActivity = 200
+
+// activity says in a line without secrets what the agent does from an item on, empty for an item that does not say.
+func (c *conversation) activity(i *agent.Item) string {
+	line := []rune(c.Redactor.Text(i.Activity()))
+	if len(line) > maxActivity {
+		return string(line[:maxActivity-1]) + "…"
+	}
+	return string(line)
 }
 
 // callTool runs the agent's call of a tool of the tracker (specification 10.5). If the call changes the issue, this is written to

@@ -289,6 +289,26 @@ func TestLateEvent(t *testing.T) {
 	}
 }
 
+// The run's activity is the last command or call that began, or the first line of the last sentence, without secrets and short.
+func TestActivity(t *testing.T) {
+	c, say := newRig(t, "say hm").spoken(func(*conversation, agent.Event) {})
+	for _, step := range []struct{ method, item, want string }{
+		{"started", `"commandExecution","command":"/bin/bash -lc 'make\n  all'"`, "make all"},
+		{"completed", `"commandExecution","command":"make all","exitCode":0`, "make all"},
+		{"started", `"agentMessage","text":""`, "make all"},
+		{"completed", `"agentMessage","text":"It is made.\n\nThe end."`, "It is made."},
+		{"completed", `"reasoning","summary":["I think"]`, "It is made."},
+		{"started", `"mcpToolCall","server":"forms","tool":"ask","arguments":{"n":1}`, `forms/ask {"n":1}`},
+		{"started", `"commandExecution","command":"login ` + testKey + `"`, "login [redacted]"},
+		{"started", `"commandExecution","command":"echo ` + strings.Repeat("日", 300) + `"`, "echo " + strings.Repeat("日", 194) + "…"},
+	} {
+		say(`{"method":"item/` + step.method + `","params":{"threadId":"t","turnId":"u","item":{"id":"i","type":` + step.item + `}}}`)
+		if got := c.rec.get().Activity; got != step.want {
+			t.Errorf("after %s the activity is %q, want %q", step.item, got, step.want)
+		}
+	}
+}
+
 // The rate limits stay valid JSON, which ps reads, even if a secret looks like a number in them.
 func TestRateLimitsStayJSON(t *testing.T) {
 	r := newRig(t, "say hm")

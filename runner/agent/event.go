@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -108,6 +109,25 @@ type Item struct {
 // Failed reports whether the item ended without success.
 func (i *Item) Failed() bool {
 	return i.Ended && (i.Status == "failed" || i.Status == "declined" || i.ExitCode != nil && *i.ExitCode != 0)
+}
+
+// Activity says in one line what the agent does from this item on: the command or the call that has begun, or the first line of a
+// sentence. It is empty for other items.
+func (i *Item) Activity() string {
+	switch {
+	case i == nil:
+		return ""
+	case i.Kind == ItemMessage && i.Ended:
+		line, _, _ := strings.Cut(strings.TrimSpace(i.Text), "\n")
+		return strings.TrimSpace(line)
+	case i.Ended:
+		return ""
+	case i.Kind == ItemCommand:
+		return strings.Join(strings.Fields(i.Command), " ")
+	case i.Kind == ItemTool || i.Kind == ItemMCPTool:
+		return strings.TrimSpace(i.Tool + " " + i.Call)
+	}
+	return ""
 }
 
 // FileChange is one file of a patch. The path of a moved file is "OLD → NEW".
