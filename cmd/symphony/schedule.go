@@ -17,7 +17,7 @@ var scheduleVerbs = []string{"show", "install", "remove", "status"}
 
 func scheduleCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "schedule", Usage: "run passes from a systemd timer or from cron: show, install, remove, status",
+		Name: "schedule", Usage: "run passes from a systemd timer, launchd or cron: show, install, remove, status",
 		UsageText: usageText("schedule", strings.Join(scheduleVerbs, "|")+" [WORKFLOW]"),
 		Description: `show     print what install would write
 install  write it and switch it on; it may be run again
@@ -25,8 +25,11 @@ remove   remove what install wrote, and nothing else; running workers continue
 status   whether the schedule is active, when the next pass is due, how the last one ended
 
 Without a flag the schedule is a timer of your systemd user instance, every polling.interval_ms.
-Your user must linger: loginctl enable-linger. The passes do not get the variables of this shell:
-put the key and other variables into the project's environment file.
+Your user must linger: loginctl enable-linger. On macOS it is an agent of launchd, which runs passes
+at most every 10 seconds, and only while you are logged in. The passes do not get the variables of
+this shell: put the key and other variables into the project's environment file.
+
+Exit code of status 0: the schedule is active, or was just installed; 1: it is not active.
 
 Example:
 

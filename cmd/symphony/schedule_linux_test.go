@@ -38,7 +38,7 @@ func (m *machine) wants(said string, texts ...string) {
 
 func (m *machine) scheduleStatus(project string) (out schedule.Status) {
 	m.t.Helper()
-	said := m.mustSh(m.as("~/bin/symphony schedule status --json -w " + project))
+	said, _ := m.sh(m.as("~/bin/symphony schedule status --json -w " + project)) // the exit code is 1 without an active schedule
 	m.must(json.Unmarshal([]byte(said), &out))
 	return out
 }

@@ -379,7 +379,7 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	}
 	which, now := " -w "+term.ShellQuote(e.p.Path), e.p.Env.Now()
 	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
-	if len(st.Timers) > 0 || st.Cron != nil {
+	if len(st.Timers) > 0 || st.Launchd != nil || st.Cron != nil {
 		hint = "it is installed; see symphony schedule status" + which
 	}
 	last, run := st.LastPass, st.LastRun

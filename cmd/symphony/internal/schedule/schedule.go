@@ -1,5 +1,5 @@
-// Package schedule shows, installs, inspects and removes the schedule that runs passes: a systemd timer or a line in the user's
-// crontab.
+// Package schedule shows, installs, inspects and removes the schedule that runs passes: a systemd timer, a job of launchd, or
+// a line in the user's crontab.
 package schedule
 
 import (
@@ -83,9 +83,13 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 	}
 	s.every = timerInterval(cfg.Polling.Interval)
 	var kind scheduler = &timer{plan: s, units: newUnits(p.Env, o.System, nameOf(p))}
-	if o.Cron {
+	switch {
+	case o.Cron:
 		s.every = time.Minute
 		kind = cron{s}
+	case usesLaunchd && !o.System:
+		s.every = max(s.every.Truncate(time.Second), shortestLaunchd)
+		kind = &launchd{plan: s, launchdJob: newLaunchdJob(p.Env, nameOf(p))}
 	}
 	if s.every != cfg.Polling.Interval {
 		p.Env.Note(slog.LevelWarn, fmt.Sprintf("this schedule runs a pass every %s; polling.interval_ms (%s) applies only to --loop", s.every, cfg.Polling.Interval))
@@ -173,8 +177,13 @@ func Show(ctx context.Context, p *project.Project, o Options) error {
 // them.
 func Supported(ctx context.Context, p *project.Project) (kinds []string, err error) {
 	s := &plan{caller: p, p: p, account: ownAccount(p.Env)}
-	if err = (&timer{plan: s, units: newUnits(p.Env, false, "")}).refuse(ctx, 0); err == nil {
-		kinds = append(kinds, "a timer of systemd")
+	var usual scheduler = &timer{plan: s, units: newUnits(p.Env, false, "")}
+	name := "a timer of systemd"
+	if usesLaunchd {
+		usual, name = &launchd{plan: s, launchdJob: newLaunchdJob(p.Env, "")}, "launchd"
+	}
+	if err = usual.refuse(ctx, 0); err == nil {
+		kinds = append(kinds, name)
 	}
 	if (cron{s}).refuse(ctx, 0) == nil {
 		kinds = append(kinds, "cron")
@@ -238,6 +247,12 @@ func Remove(ctx context.Context, p *project.Project, o Options) error {
 			as = ", as " + lineAfter(u.service.text, "User=")
 		}
 		if err := u.remove(ctx); err != nil {
+			return err
+		}
+		removed = true
+	}
+	if found.job != nil && !o.Cron && !o.System {
+		if err := found.job.remove(ctx); err != nil {
 			return err
 		}
 		removed = true

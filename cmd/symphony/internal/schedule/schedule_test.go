@@ -112,8 +112,8 @@ func TestJudge(t *testing.T) {
 		"passes come":        {Status{Alive: true, Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "active"},
 		"none":               {Status{}, dead},
 	} {
-		if got := c.out.judge(&term.Env{}, now); got != c.want {
-			t.Errorf("%s: %q, not %q", name, got, c.want)
+		if got, isDead := c.out.judge(&term.Env{}, now); got != c.want || isDead != (c.want == dead) {
+			t.Errorf("%s: %q, not %q; dead: %v", name, got, c.want, isDead)
 		}
 	}
 }

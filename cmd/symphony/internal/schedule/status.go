@@ -18,19 +18,23 @@ import (
 // installation is what Install wrote, as far as it still exists.
 type installation struct {
 	Units []*units
-	Line  string // of the crontab
+	job   *launchdJob // nil for none
+	Line  string      // of the crontab
 	// problem says why the crontab can't be read. Some accounts are not allowed to have one.
 	problem error
 	crontab string
 }
 
-// findInstalled reads the units and the line of the crontab. It does not ask systemd.
+// findInstalled reads the units and the line of the crontab. It does not ask systemd or launchd.
 func findInstalled(ctx context.Context, p *project.Project) (in installation) {
 	for _, system := range []bool{false, true} {
 		u := newUnits(p.Env, system, nameOf(p))
 		if err := u.read(); err == nil && u.service.text+u.timer.text != "" { // an error means that a unit of that name is not ours
 			in.Units = append(in.Units, u)
 		}
+	}
+	if j := newLaunchdJob(p.Env, nameOf(p)); j.read() == nil && j.file.text != "" {
+		in.job = j
 	}
 	if _, err := exec.LookPath("crontab"); err == nil {
 		in.crontab, in.problem = readCrontab(ctx, p.Env)
@@ -43,7 +47,7 @@ func findInstalled(ctx context.Context, p *project.Project) (in installation) {
 // project. what is empty if there is nothing.
 func Running(ctx context.Context, p *project.Project, flags string) (what, hint string) {
 	found := findInstalled(ctx, p)
-	if len(found.Units) > 0 || found.Line != "" {
+	if len(found.Units) > 0 || found.job != nil || found.Line != "" {
 		return "an installed schedule", "symphony schedule remove " + flags
 	}
 	for line := range strings.Lines(found.crontab) {
@@ -64,16 +68,22 @@ func AsScheduled(ctx context.Context, p *project.Project, stateFlag string) *pro
 	for _, u := range found.Units {
 		texts = append(texts, u.service.text)
 	}
-	carries := func(cron, unit string) bool {
-		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, cron) || strings.Contains(text, unit) })
+	if found.job != nil {
+		texts = append(texts, found.job.file.text)
 	}
-	if stateFlag == "" && carries(" --state-dir "+cronWord(p.StateDir)+" ", " --state-dir "+argumentWord(p.StateDir)+" ") {
+	carries := func(forms ...string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool {
+			return slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(text, form) })
+		})
+	}
+	words := plistWords([]string{"--state-dir", p.StateDir})
+	if stateFlag == "" && carries(" --state-dir "+cronWord(p.StateDir)+" ", " --state-dir "+argumentWord(p.StateDir)+" ", words) {
 		stateFlag = p.StateDir
 	}
 	var vars []string
 	for _, name := range pathVars {
 		v := p.Env.Getenv(name)
-		if v != "" && carries(" "+name+"="+cronWord(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n") {
+		if v != "" && carries(" "+name+"="+cronWord(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n", plistVar(name+"="+v)) {
 			vars = append(vars, name+"="+v)
 		}
 	}
@@ -85,6 +95,7 @@ type Status struct {
 	Alive    bool                 `json:"alive"`
 	Loop     bool                 `json:"loop"`
 	Timers   []TimerStatus        `json:"timers"`
+	Launchd  *LaunchdStatus       `json:"launchd"`
 	Cron     *CronStatus          `json:"cron"`
 	LastPass *project.LastPassRow `json:"last_pass"`
 	LastRun  *scheduledPass       `json:"last_scheduled"`
@@ -131,13 +142,16 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	for _, u := range found.Units {
 		out.addTimer(ctx, p, u)
 	}
+	if found.job != nil {
+		out.addLaunchd(ctx, p, found.job)
+	}
 	if found.Line != "" {
 		out.Cron = &CronStatus{found.Line, cronRuns()}
 		if runs := out.Cron.Daemon; runs != nil && !*runs {
 			out.addProblem("no cron daemon is running on this machine: systemctl enable --now cron")
 		}
 	}
-	if found.problem != nil && len(out.Timers) == 0 { // with a timer, the crontab does not matter
+	if found.problem != nil && len(out.Timers) == 0 && out.Launchd == nil { // with those, the crontab does not matter
 		out.addProblem("%s", found.problem)
 	}
 	db, err := project.OpenForReading(ctx, p)
@@ -203,44 +217,49 @@ func systemdTime(text string) *time.Time {
 	return &t
 }
 
-// judge says whether the schedule is active. If it is not, it adds the problem.
-func (out *Status) judge(w *term.Env, now time.Time) string {
+// judge says whether the schedule is active. If it is not, it adds the problem, and dead is set.
+func (out *Status) judge(w *term.Env, now time.Time) (text string, dead bool) {
 	if out.Alive {
-		return w.Green("active")
+		return w.Green("active"), false
 	}
 	for _, t := range out.Timers { // the first pass of a timer that was just installed
 		if t.Enabled && t.Active && t.Last == nil && t.Next != nil && t.Next.After(now) {
-			return w.Green("installed, first pass " + soonText(w, now, *t.Next))
+			return w.Green("installed, first pass " + soonText(w, now, *t.Next)), false
 		}
 	}
 	switch {
-	case len(out.Timers) == 0 && out.Cron == nil:
+	case len(out.Timers) == 0 && out.Launchd == nil && out.Cron == nil:
 		out.addProblem("no schedule is installed: symphony schedule install -w %s", term.ShellQuote(out.Project.WorkflowPath))
 	case out.LastRun == nil:
 		out.addProblem("the schedule has not run a pass yet: symphony doctor")
 	default:
 		out.addProblem("the schedule has missed passes: symphony doctor; if the program was moved, symphony schedule install")
 	}
-	return w.Yellow("not active: no new run starts until you run symphony tick")
+	return w.Red("not active: no new run starts until you run symphony tick"), true
 }
 
-// PrintStatus prints the status, one fact a line.
+// PrintStatus prints the status, one fact a line. It returns an exit.Only if no schedule is active.
 func PrintStatus(ctx context.Context, p *project.Project) error {
 	out, err := ReadStatus(ctx, p)
 	if err != nil {
 		return err
 	}
 	w, now := p.Env, p.Env.Now()
-	verdict := out.judge(w, now)
+	verdict, dead := out.judge(w, now)
+	if dead {
+		err = exit.Only(exit.Failed)
+	}
 	if w.JSON {
 		w.PrintJSON(out)
-		return nil
+		return err
 	}
-	format := "%-10s %s\n"
-	if w.Width == 0 {
-		format = "%s\t%s\n"
+	fact := func(name, text string) {
+		line := name + "\t" + text
+		if w.Width > 0 {
+			line = term.Hang(fmt.Sprintf("%-10s ", name), text, w.Width)
+		}
+		fmt.Fprintln(w.Stdout, line)
 	}
-	fact := func(name, text string) { fmt.Fprintf(w.Stdout, format, name, text) }
 	fact("schedule", verdict)
 	for _, t := range out.Timers {
 		not := map[bool]string{false: "not "}
@@ -248,6 +267,9 @@ func PrintStatus(ctx context.Context, p *project.Project) error {
 		if t.Next != nil {
 			fact("next", soonText(w, now, *t.Next))
 		}
+	}
+	if l := out.Launchd; l != nil {
+		fact("launchd", fmt.Sprintf("%s: %sloaded", l.Label, map[bool]string{false: "not "}[l.Loaded]))
 	}
 	if out.Cron != nil {
 		fact("cron", term.Visible(out.Cron.Line))
@@ -268,7 +290,7 @@ func PrintStatus(ctx context.Context, p *project.Project) error {
 	for _, text := range out.Problems {
 		fact("problem", w.Yellow(term.Visible(text)))
 	}
-	return nil
+	return err
 }
 
 // soonText is "in 3m" on a terminal and the time in a pipe.

@@ -54,11 +54,15 @@ func (u *units) read() error {
 			return unitError(err)
 		}
 		if f.text = string(data); err == nil && !strings.HasPrefix(f.text, unitMark) {
-			return exit.Fault("schedule_foreign", f.path+" was not written by symphony schedule install",
-				"see what it is, move it away, and run the command again")
+			return foreign(f.path)
 		}
 	}
 	return nil
+}
+
+func foreign(path string) error {
+	return exit.Fault("schedule_foreign", path+" was not written by symphony schedule install",
+		"see what it is, move it away, and run the command again")
 }
 
 func unitError(err error) error { return failed("check the permissions of its directory", "%v", err) }
@@ -296,10 +300,10 @@ func (u *units) properties(ctx context.Context, names ...string) (map[string]map
 	return found, nil
 }
 
-// programBound is how long systemctl or crontab may take.
+// programBound is how long systemctl, launchctl or crontab may take.
 const programBound = 20 * time.Second
 
-// runProgram runs systemctl or crontab with PATH and the account as the only variables of our environment. The error contains
+// runProgram runs systemctl, launchctl or crontab with PATH and the account as the only variables of our environment. The error contains
 // what the program printed on stderr.
 func runProgram(ctx context.Context, w *term.Env, stdin string, env []string, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, programBound)
