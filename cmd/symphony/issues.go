@@ -77,6 +77,8 @@ func listIssues(c *cli.Context, p *project.Project, _ []string) error {
 	table := term.Table{Head: []string{"ISSUE", "STATE", "PRIORITY", "TITLE", "LABELS", "BLOCKED BY", "SKIPPED"}, State: 1, Figures: []int{2}}
 	for _, issue := range issues {
 		row, priority, why := issueRow{Issue: issue}, "", ""
+		// In JSON an empty list, also of an issue that could not be read completely.
+		row.Labels, row.BlockedBy = append([]string{}, issue.Labels...), append([]reconcile.BlockerRef{}, issue.BlockedBy...)
 		if i := slices.IndexFunc(skips, func(s reconcile.Skip) bool { return s.IssueID == issue.ID }); i >= 0 {
 			row.Skip, why = &skips[i], skips[i].Message
 		}

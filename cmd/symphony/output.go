@@ -99,7 +99,7 @@ func (v *jsonValue) help() string {
 		line := ""
 		for _, name := range d.fields() {
 			if len(line)+len(name) > 90 {
-				out, line = out+"\n   "+line, ""
+				out, line = out+"\n   "+strings.TrimRight(line, " "), ""
 			}
 			line += name + ", "
 		}

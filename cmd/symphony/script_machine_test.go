@@ -32,6 +32,7 @@ const clockVar = "SYMPHONY_TEST_CLOCK"
 // steppedMain is the program with a wall clock that its script can set, even while the program runs.
 func steppedMain() {
 	term.WallClock = stepped
+	recordDocuments()
 	main()
 }
 

@@ -234,6 +234,7 @@ func setupScript(env *testscript.Env) error {
 	}
 	mark := fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())
 	env.Setenv(markName, mark)
+	env.Defer(func() { validateDocuments(env.T(), env.Getenv(recordVar)) })
 	env.Defer(func() { sweep(env.T(), mark, env.WorkDir) })
 	// The agent is given by its path, because login shells have a different PATH.
 	fake, err := inPath(env.Getenv("PATH"), "fake-codex")
@@ -259,6 +260,7 @@ func setupScript(env *testscript.Env) error {
 		"XDG_STATE_HOME": "", "XDG_CONFIG_HOME": "", "STATE": filepath.Join(env.WorkDir, "state"),
 		"SYMPHONY_STATE_DIR": filepath.Join(env.WorkDir, "state"),
 		"JSON_TRACKER":       filepath.Join(filepath.Dir(program), "json-tracker"),
+		recordVar:            filepath.Join(env.WorkDir, ".documents"),
 		clockVar:             filepath.Join(env.WorkDir, ".clock"),
 		"LINEAR_API_KEY":     server.Key(), "LINEAR_ENDPOINT": server.Endpoint(), "LINEAR_URL": strings.TrimSuffix(server.Endpoint(), "/graphql"),
 		"GITHUB_API": set.github.URL(), "GITHUB_TEST_TOKEN": set.github.Tokens[0],

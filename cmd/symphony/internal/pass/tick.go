@@ -362,7 +362,7 @@ type ResultJSON struct {
 	// Holder has the lock; it is left out until it has written its name.
 	Holder  *state.Holder `json:"holder,omitempty"`
 	Actions []actionJSON  `json:"actions"`
-	Skipped any           `json:"skipped"`
+	Skipped any           `json:"skipped"` // the candidates that get no run, or "locked" if another pass has the lock
 	Counts  view.Counts   `json:"counts"`
 	// Obstacle is why the pass started nothing, null if it started runs or nothing was in the way.
 	Obstacle *obstacleJSON      `json:"obstacle"`
