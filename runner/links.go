@@ -3,10 +3,10 @@ package runner
 import (
 	"context"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -77,11 +77,11 @@ func linksIn(text string, attachments bool) []reconcile.Link {
 }
 
 // pullRequestPath matches OWNER/REPO/pull/7, and the corresponding paths of GitLab, Bitbucket and Gitea.
-var pullRequestPath = regexp.MustCompile(`^(/[^/]+/[^/]+/(?:[^/]+/)*?(?:pull|merge_requests|pull-requests|pulls)/\d+)(?:/|$)`)
+var pullRequestPath = text.Pattern(`^(/[^/]+/[^/]+/(?:[^/]+/)*?(?:pull|merge_requests|pull-requests|pulls)/\d+)(?:/|$)`)
 
 // pullRequest returns the main page of the pull request that an address belongs to, nil if there is none.
 func pullRequest(u *url.URL) *url.URL {
-	found := pullRequestPath.FindStringSubmatch(u.Path)
+	found := pullRequestPath().FindStringSubmatch(u.Path)
 	if found == nil {
 		return nil
 	}
@@ -89,12 +89,12 @@ func pullRequest(u *url.URL) *url.URL {
 }
 
 // anyURL matches an address up to a character that can't be part of it, or that texts and GraphQL put around addresses.
-var anyURL = regexp.MustCompile("https?://[^\\x00-\\x20\\x7f\"<>()\\[\\]{}|\\\\^`]+")
+var anyURL = text.Pattern("https?://[^\\x00-\\x20\\x7f\"<>()\\[\\]{}|\\\\^`]+")
 
 // urlsIn returns the addresses in a text, without user names and passwords.
 func urlsIn(text string) []*url.URL {
 	var all []*url.URL
-	for _, word := range anyURL.FindAllString(text, -1) {
+	for _, word := range anyURL().FindAllString(text, -1) {
 		word = strings.TrimRight(word, ".,;:!?*_'")
 		if u, err := url.Parse(word); err == nil && u.Host != "" && len(word) <= maxLink {
 			u.User = nil

@@ -9,12 +9,13 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Redacted replaces a secret.
@@ -82,7 +83,7 @@ func (r *Redactor) known() ([]string, *strings.Replacer) {
 	return r.forms, r.replacer
 }
 
-var bearerToken = regexp.MustCompile(`((?:Bearer|bearer|BEARER) +)[A-Za-z0-9._~+/=-]{3,}`)
+var bearerToken = text.Pattern(`((?:Bearer|bearer|BEARER) +)[A-Za-z0-9._~+/=-]{3,}`)
 
 // Text returns the text without secrets. The beginning of a secret before an ellipsis is replaced as well.
 func (r *Redactor) Text(text string) string {
@@ -92,7 +93,7 @@ func (r *Redactor) Text(text string) string {
 	_, replacer := r.known()
 	text = replacer.Replace(text)
 	if r.bearer {
-		text = bearerToken.ReplaceAllString(text, "${1}"+Redacted)
+		text = bearerToken().ReplaceAllString(text, "${1}"+Redacted)
 	}
 	parts := strings.Split(text, ellipsis)
 	for i, part := range parts[:len(parts)-1] {

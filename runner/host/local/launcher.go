@@ -41,15 +41,15 @@ func (l launch) find(command string, depth int) (found host.Launcher) {
 	inWorkspace, start, last := true, true, "" // start: the next word may be the name of a program
 	for _, word := range shellWords(command) {
 		switch {
-		case word == ";" || dashC.MatchString(word):
+		case word == ";" || dashC().MatchString(word):
 			start = true
 		case last == "cd" && strings.ContainsAny(word[:1], "/~$"):
 			inWorkspace = false
 		case slices.Contains(anywhere, word), start && slices.Contains(launchers, filepath.Base(word)):
 			return host.Launcher{Program: word, Files: l.obeyed()}
-		case inWorkspace && (localTools.MatchString(word) || (start || depth == 0) && relative.MatchString(word)):
+		case inWorkspace && (localTools().MatchString(word) || (start || depth == 0) && relative().MatchString(word)):
 			return host.Launcher{Program: word, Files: l.existing(word)}
-		case start && !strings.ContainsAny(word, "=$*?[") && !strings.HasPrefix(word, "-") && !prefix.MatchString(filepath.Base(word)):
+		case start && !strings.ContainsAny(word, "=$*?[") && !strings.HasPrefix(word, "-") && !prefix().MatchString(filepath.Base(word)):
 			var exists bool
 			if found, exists = l.program(word, depth, inWorkspace); found.Program != "" {
 				return found
@@ -64,12 +64,12 @@ func (l launch) find(command string, depth int) (found host.Launcher) {
 var (
 	// anywhere are launchers that are recognized also where they do not look like the name of a program.
 	anywhere = strings.Fields("npx npm pnpm pnpx yarn bunx mise asdf uvx")
-	dashC    = regexp.MustCompile(`^-[a-z]*c$`) // bash -lc
+	dashC    = text.Pattern(`^-[a-z]*c$`) // bash -lc
 	// prefix matches words before the name of a program.
-	prefix = regexp.MustCompile(`^(?:exec|env|command|builtin|nohup|nice|time|timeout|setsid|stdbuf|sudo|` +
+	prefix = text.Pattern(`^(?:exec|env|command|builtin|nohup|nice|time|timeout|setsid|stdbuf|sudo|` +
 		`if|then|else|do|while|until|!|[0-9.]+[smhd]?)$`)
-	relative   = regexp.MustCompile(`^\.\.?/`)
-	localTools = regexp.MustCompile(`^(?:\./)?(?:node_modules|\.?venv)/`)
+	relative   = text.Pattern(`^\.\.?/`)
+	localTools = text.Pattern(`^(?:\./)?(?:node_modules|\.?venv)/`)
 )
 
 // shellWords splits a shell command into words, with ";" between commands. Quotes are removed.

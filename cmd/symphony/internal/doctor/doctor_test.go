@@ -25,7 +25,7 @@ func TestProgramWord(t *testing.T) {
 		"":                                       "",
 		"npx codex@latest app-server | tee /tmp": "npx",
 	} {
-		if got := append(programWord.FindStringSubmatch(command), "", "")[1]; got != want {
+		if got := append(programWord().FindStringSubmatch(command), "", "")[1]; got != want {
 			t.Errorf("%q: %q, want %q", command, got, want)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -28,12 +29,12 @@ import (
 )
 
 // gitVersion is the version that git prints.
-var gitVersion = regexp.MustCompile(`git version (\d+)\.(\d+)`)
+var gitVersion = text.Pattern(`git version (\d+)\.(\d+)`)
 
 // checkGit finds git as hooks and agents do. An old git does not know GIT_CONFIG_COUNT (see confine.Config.AtHome).
 func checkGit(ctx context.Context, e *environment) []finding {
 	list := e.checkProgram(ctx, "git", "agents can't commit, and repositories can't be cloned")
-	if m := gitVersion.FindStringSubmatch(list[0].Message); m != nil {
+	if m := gitVersion().FindStringSubmatch(list[0].Message); m != nil {
 		major, _ := strconv.Atoi(m[1]) // digits
 		minor, _ := strconv.Atoi(m[2])
 		if major < 2 || major == 2 && minor < 31 {
@@ -71,7 +72,7 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 		return ok("%s answers", repository.URL)
 	}
 	list := fail("repository_unavailable: "+cmp.Or(answer, repository.URL+" has no commit at "+ref), hint)
-	list[0].network = gitUnreachable.MatchString(answer)
+	list[0].network = gitUnreachable().MatchString(answer)
 	return list
 }
 
@@ -167,7 +168,7 @@ func checkLoginShell(_ context.Context, e *environment) []finding {
 // checkCodex finds codex as a worker does, and starts it.
 func checkCodex(ctx context.Context, e *environment) []finding {
 	path := ""
-	if found := programWord.FindStringSubmatch(e.config.Codex.Command); found != nil {
+	if found := programWord().FindStringSubmatch(e.config.Codex.Command); found != nil {
 		var err error
 		if path, err = e.program(ctx, found[1]); err != nil {
 			return failWith(err)
@@ -190,7 +191,7 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 }
 
 // programWord finds the word of a shell command that names the program, unless only a shell can find it.
-var programWord = regexp.MustCompile(`^\s*(?:(?:exec|env|\w+=[\w./~@:,-]*)\s+)*([\w./~@+-]+)(?:\s|$)`)
+var programWord = text.Pattern(`^\s*(?:(?:exec|env|\w+=[\w./~@:,-]*)\s+)*([\w./~@+-]+)(?:\s|$)`)
 
 // loginHint is the command that logs codex in, in the codex home of agents.
 func (e *environment) loginHint() string {

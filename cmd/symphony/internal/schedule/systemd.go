@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"text/template"
 	"time"
 
@@ -83,7 +84,7 @@ type timer struct {
 //go:embed symphony.service symphony.timer
 var unitFiles embed.FS
 
-var unitTexts = template.Must(template.ParseFS(unitFiles, "*"))
+var unitTexts = sync.OnceValue(func() *template.Template { return template.Must(template.ParseFS(unitFiles, "*")) })
 
 // write sets the texts of the units.
 func (t *timer) write() {
@@ -104,7 +105,7 @@ func (t *timer) write() {
 	}
 	for _, f := range t.files() {
 		var b strings.Builder
-		_ = unitTexts.ExecuteTemplate(&b, "symphony"+filepath.Ext(f.path), values) // it writes to memory
+		_ = unitTexts().ExecuteTemplate(&b, "symphony"+filepath.Ext(f.path), values) // it writes to memory
 		f.text = b.String()
 	}
 }

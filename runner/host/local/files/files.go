@@ -8,11 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"golang.org/x/sys/unix"
 )
@@ -98,7 +98,7 @@ func Reason(text []byte) string {
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	for _, line := range lines[max(0, len(lines)-reasonLines):] {
 		line = bytes.TrimSpace(line)
-		if start := bytes.ToLower(line[:min(len(line), len("remote: error:"))]); marked.Match(start) {
+		if start := bytes.ToLower(line[:min(len(line), len("remote: error:"))]); marked().Match(start) {
 			return LastLine(line)
 		}
 	}
@@ -107,7 +107,7 @@ func Reason(text []byte) string {
 
 const reasonLines = 20
 
-var marked = regexp.MustCompile(`^(?:remote: )?(?:fatal|error): ?`)
+var marked = text.Pattern(`^(?:remote: )?(?:fatal|error): ?`)
 
 // LastLine returns the last line of output that is not blank, shortened to 200 bytes, as valid UTF-8.
 func LastLine(text []byte) string {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -274,7 +273,7 @@ func leadsTo(dotGit, gitDir string) bool {
 	return err == nil && ok && real == gitDir
 }
 
-var scpAddress = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]*:[^:]`)
+var scpAddress = text.Pattern(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]*:[^:]`)
 
 // networkURL reports whether git itself contacts a server at an address. It does not for a path, where a push runs the hooks of
 // that repository, nor for NAME::ADDRESS or a scheme that another program handles.
@@ -285,7 +284,7 @@ func networkURL(url string) bool {
 	if scheme, rest, ok := strings.Cut(url, "://"); ok {
 		return slices.Contains([]string{"https", "http", "ssh", "git", "git+ssh", "ssh+git"}, scheme) && !strings.HasPrefix(rest, "-")
 	}
-	return scpAddress.MatchString(url)
+	return scpAddress().MatchString(url)
 }
 
 // digest returns a hash of parts.

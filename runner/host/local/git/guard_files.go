@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -29,10 +30,10 @@ var (
 
 	// inProgress are files that can make git run a program when a hook continues a rebase or a series of picks, with the content
 	// that does. A merge strategy with a slash is a path. Older versions of git accept exec without a space after it.
-	inProgress = map[string]*regexp.Regexp{
-		"rebase-merge/git-rebase-todo": regexp.MustCompile(`(?m)^\s*(x\s|exec)`),
-		"rebase-merge/strategy":        regexp.MustCompile(`/`),
-		"sequencer/opts":               regexp.MustCompile(`(?i)strategy`),
+	inProgress = map[string]func() *regexp.Regexp{
+		"rebase-merge/git-rebase-todo": text.Pattern(`(?m)^\s*(x\s|exec)`),
+		"rebase-merge/strategy":        text.Pattern(`/`),
+		"sequencer/opts":               text.Pattern(`(?i)strategy`),
 	}
 
 	// sharedDirs are the directories of a main repository that an agent in a linked worktree can write (Writable). writtenDirs
@@ -114,7 +115,7 @@ func readGitDir(ctx context.Context, list map[string]entry, dir string, roots ..
 		if err == nil {
 			e, _, _ = readEntry(path)
 		}
-		harmless := inProgress[name] != nil && e.Mode.IsRegular() && !inProgress[name].Match(e.Data) ||
+		harmless := inProgress[name] != nil && e.Mode.IsRegular() && !inProgress[name]().Match(e.Data) ||
 			name == "head" && strings.HasPrefix(string(e.Data), "refs/") // from old versions of git, which do not follow the link
 		if !harmless {
 			list[path] = e

@@ -24,13 +24,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -50,12 +50,12 @@ type Mirror struct {
 // New returns the mirror of a remote below dir. Env is the operator's environment.
 func New(dir string, remote host.Repository, env []string, inherit func(...*os.File) []*os.File) *Mirror {
 	sum := sha256.Sum256([]byte(remote.URL))
-	name := notInName.ReplaceAllString(strings.TrimSuffix(filepath.Base(remote.URL), ".git"), "_")
+	name := notInName().ReplaceAllString(strings.TrimSuffix(filepath.Base(remote.URL), ".git"), "_")
 	name = strings.TrimLeft(name[max(0, len(name)-40):], "-.")
 	return &Mirror{remote: remote, path: filepath.Join(dir, fmt.Sprintf("%s-%x.git", name, sum[:8])), env: env, inherit: inherit}
 }
 
-var notInName = regexp.MustCompile(`[^A-Za-z0-9._-]`)
+var notInName = text.Pattern(`[^A-Za-z0-9._-]`)
 
 // lockStep is how often a wait for the lock checks whether it was given up.
 const lockStep = 100 * time.Millisecond

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -118,7 +117,7 @@ func (h Hook) title() string {
 const syntaxBound = 5 * time.Second
 
 // lineNumber finds the line in a shell's message: `sh: 3: Syntax error`, `sh: -c: line 3: syntax error`.
-var lineNumber = regexp.MustCompile(`^[^:]*:(?: -c:)?(?: line)? (\d+): (.*)`)
+var lineNumber = text.Pattern(`^[^:]*:(?: -c:)?(?: line)? (\d+): (.*)`)
 
 // CheckScript asks the shell whether it can read a script, which it does not run. It returns the shell's message, empty if it can,
 // and the line of the script from 1, 0 if the shell names none.
@@ -133,7 +132,7 @@ func CheckScript(script string) (message string, line int) {
 		return "", 0 // without a shell nothing is known
 	}
 	message, _, _ = strings.Cut(strings.TrimSpace(string(said)), "\n")
-	if m := lineNumber.FindStringSubmatch(message); m != nil {
+	if m := lineNumber().FindStringSubmatch(message); m != nil {
 		line, _ = strconv.Atoi(m[1])
 		message = m[2]
 	}

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -143,8 +143,8 @@ const (
 )
 
 var (
-	notInKey  = regexp.MustCompile(`[^A-Za-z0-9._-]`)
-	hasSuffix = regexp.MustCompile(`-[0-9a-f]{16}$`)
+	notInKey  = text.Pattern(`[^A-Za-z0-9._-]`)
+	hasSuffix = text.Pattern(`-[0-9a-f]{16}$`)
 )
 
 // Key is the directory name of an issue (specification 4.2 and 9.5): the identifier with every character outside [A-Za-z0-9._-]
@@ -152,8 +152,8 @@ var (
 // key with a suffix, "-" and 16 hex digits of its SHA-256 follow, with the rest cut so that a key never exceeds 120 bytes.
 // Different identifiers never share a key.
 func Key(identifier string) string {
-	plain := notInKey.ReplaceAllString(identifier, "_")
-	if plain == identifier && plain != "" && plain[0] != '.' && len(plain) <= maxKey && !hasSuffix.MatchString(plain) {
+	plain := notInKey().ReplaceAllString(identifier, "_")
+	if plain == identifier && plain != "" && plain[0] != '.' && len(plain) <= maxKey && !hasSuffix().MatchString(plain) {
 		return plain
 	}
 	sum := sha256.Sum256([]byte(identifier))
