@@ -61,7 +61,7 @@ func Print(ctx context.Context, p *project.Project, ref string, o Options) error
 		if p.Env.Unread() {
 			return nil
 		}
-		if o.All || len(runs) > 1 {
+		if o.All || len(runs) > 1 || pr.ofAnotherDay(run) {
 			pr.printHeadline(run)
 		}
 		pr.newest = run.ID == runs[len(runs)-1].ID
@@ -297,6 +297,12 @@ func (pr *printer) followIssue(ctx context.Context, after string) error {
 		project.Sleep(ctx, project.WaitStep)
 	}
 	return nil
+}
+
+// ofAnotherDay reports whether the times of day, which are all that a terminal shows, would not say when the run was.
+func (pr *printer) ofAnotherDay(run reconcile.Run) bool {
+	w := pr.p.Env
+	return w.Width > 0 && run.StartedAt.Local().Format(time.DateOnly) != w.Now().Local().Format(time.DateOnly)
 }
 
 // printHeadline prints the headline above the log of one of several runs. Raw events have none, so that all lines are JSON.

@@ -61,18 +61,21 @@ func (o Log) Print(w *term.Env, l eventlog.Line) {
 	if left != "" && l.Kind != eventlog.Prompt {
 		detail(w.Dim("… " + left + "; -v prints all"))
 	}
+	room := w.Width - len(margin)
 	for _, line := range l.Detail {
-		line = term.Visible(line)
 		switch {
 		case l.Kind == eventlog.Change:
-			line = w.PaintDiff(line)
-		case l.Kind == eventlog.Prompt:
-			if room := w.Width - len(margin); !o.Whole && w.Width > 0 && term.Cells(line) > room {
-				line, left = term.CutCells(line, room), cmp.Or(left, "the whole prompt")
-			}
-			line = w.Dim(line)
+			detail(w.PaintDiff(term.Visible(line)))
+			continue
+		case l.Kind == eventlog.Prompt && !o.Whole && w.Width > 0 && term.Cells(term.Visible(line)) > room:
+			line, left = term.CutCells(term.Visible(line), room), cmp.Or(left, "the whole prompt")
 		}
-		detail(line)
+		for _, part := range wrapped(w, "", line, room) {
+			if l.Kind == eventlog.Prompt {
+				part = w.Dim(part)
+			}
+			detail(part)
+		}
 	}
 	if left != "" && l.Kind == eventlog.Prompt {
 		detail(w.Dim("… " + left + ": " + o.Prompt))
