@@ -70,6 +70,15 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	if r := reported(t, db, epoch, at).Releases; len(r) != 0 {
 		t.Errorf("before the release: %+v", r)
 	}
+	uses, err := db.Views.UseOf(ctx, c.IssueID) // of the earlier claim, too
+	test.OK(t, err)
+	test.Equal(t, "UseOf", uses, []reconcile.ModelUse{{Model: "old", Tokens: use}, {Model: "gpt-a", Tokens: use}, {Model: "gpt-b", Tokens: use.Plus(use)}})
+	last, found, err := db.Views.LastRelease(ctx, c.IssueID)
+	test.OK(t, err)
+	test.Equal(t, "LastRelease", []Release{last}, want)
+	if _, other, err := db.Views.LastRelease(ctx, idle.IssueID); !found || other || err != nil {
+		t.Errorf("found %v, of an issue without a run %v, %v", found, other, err)
+	}
 	// The release does not depend on its runs.
 	test.Must(db.sql.ExecContext(ctx, `DELETE FROM runs`))
 	test.Equal(t, "Releases", reported(t, db, at, at.Add(time.Minute)).Releases, want)

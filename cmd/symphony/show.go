@@ -16,14 +16,17 @@ func showCommand(w *term.Env) *cli.Command {
 			exampleText("symphony show ABC-7"),
 		Flags: workflowFlags(jsonFlags[view.Issue](
 			&cli.BoolFlag{Name: "offline", Usage: "do not ask the tracker"},
+			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			v, err := view.ReadIssue(c.Context, p, args[0], c.Bool("offline"))
+			v, err := view.ReadIssue(c.Context, p, args[0], view.IssueOptions{Offline: c.Bool("offline")})
 			if err != nil {
 				return err
 			}
-			render.Issue(w, v)
-			return nil
+			return w.Paged(c.Context, !c.Bool("no-pager"), func() error {
+				render.Issue(w, v)
+				return nil
+			})
 		}),
 	}
 }

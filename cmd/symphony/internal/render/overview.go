@@ -74,11 +74,7 @@ func Overview(w *term.Env, v view.Overview) {
 func endedTable(w *term.Env, now time.Time, rows []view.RunRow) term.Table {
 	ended := term.Table{Head: []string{"ISSUE", "RUN", "OUTCOME", "ENDED", "TOOK", "TURNS", "TOKENS", "ERROR"}, State: 2}
 	for _, r := range rows {
-		outcome, colour := outcomeOf(r), term.ColourStuck
-		switch outcome { // an operator should look at all others
-		case string(reconcile.Succeeded), string(reconcile.Canceled), string(reconcile.InterruptedRun):
-			colour = term.ColourOver
-		}
+		outcome, colour := outcomeOf(r), outcomeColour(r)
 		if r.Kind != reconcile.AgentRun {
 			outcome = string(r.Kind) + " " + outcome
 		}

@@ -4,7 +4,6 @@ package render
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,16 +19,22 @@ import (
 )
 
 // fieldWidth is the width of the names of fields on a terminal.
-const fieldWidth = 9
+const fieldWidth = 12
 
-// printField prints a name and its value.
+// printField prints a name and its value, on a terminal with a hanging indent. Addresses and paths are not broken, so that they can be copied.
 func printField(w *term.Env, name, value string) {
 	value = term.Visible(strings.ReplaceAll(value, "\n", " "))
 	if w.Width == 0 {
 		fmt.Fprintf(w.Stdout, "%s\t%s\n", name, value)
 		return
 	}
-	fmt.Fprintf(w.Stdout, "  %s  %s\n", w.Dim(fmt.Sprintf("%-*s", fieldWidth, name)), value)
+	label := "  " + w.Dim(fmt.Sprintf("%-*s", fieldWidth, name)) + "  "
+	switch fits := term.Cells(label)+term.Cells(value) <= w.Width; {
+	case fits, !strings.Contains(value, " "):
+		fmt.Fprintln(w.Stdout, label+w.Link(value, value))
+	default:
+		fmt.Fprintln(w.Stdout, term.Hang(label, value, w.Width))
+	}
 }
 
 // errorsOfRun joins the error of a run, that of its after_run hook and that of its delivery.
@@ -69,6 +74,18 @@ func outcomeWith(outcome reconcile.Outcome, d reconcile.DeliveryResult) string {
 		return notDelivered
 	}
 	return string(outcome)
+}
+
+// outcomeColour is the colour of a run's outcome: an operator should look at those that are red.
+func outcomeColour(r view.RunRow) string {
+	switch outcomeOf(r) {
+	case string(reconcile.Succeeded), string(reconcile.Canceled), string(reconcile.InterruptedRun):
+		return term.ColourOver
+	}
+	if r.Outcome == nil {
+		return term.ColourRuns
+	}
+	return term.ColourStuck
 }
 
 const notDelivered = "not delivered"
@@ -173,226 +190,6 @@ func EndLine(run reconcile.Run) string {
 		line += "; pull request " + pr
 	}
 	return term.Visible(line)
-}
-
-// Issue prints what is known of one issue, with --json as JSON.
-func Issue(w *term.Env, v view.Issue) {
-	if w.JSON {
-		w.PrintJSON(v)
-		return
-	}
-	i := v.Issue
-	identifier, title := term.Visible(i.Identifier), term.Visible(orEmpty(i.Title))
-	if w.Width == 0 {
-		fmt.Fprintf(w.Stdout, "issue\t%s\t%s\n", identifier, title)
-	} else {
-		fmt.Fprintln(w.Stdout, term.CutCells(w.Bold(identifier+"  "+title), w.Width))
-	}
-	if i.State != nil {
-		source := map[string]string{view.SourceClaim: " (at the last pass)", view.SourceRun: " (when its last run began)"}
-		printField(w, "state", *i.State+source[orEmpty(i.Source)])
-	}
-	if i.URL != nil {
-		printField(w, "url", *i.URL)
-	}
-	printField(w, "claim", claimLine(w, v))
-	printField(w, "why", v.Why.Message)
-	printField(w, "next", nextLine(w, v))
-	hint := ""
-	if v.Claim != nil {
-		hint = Hint(v.Claim.ErrorCode, i.Identifier)
-	}
-	for _, f := range v.HookFailures {
-		printField(w, "hook", f.Hook+" failed; the end of its output:")
-		name := "" // on a terminal the first column is empty
-		if w.Width == 0 {
-			name = "output"
-		}
-		for _, line := range f.Output {
-			printField(w, name, line)
-		}
-		hint = cmp.Or(hint, Hint("hook_failed", i.Identifier))
-	}
-	if hint != "" {
-		printField(w, "hint", hint)
-	}
-	for _, verb := range v.Commands {
-		printField(w, "command", "the next pass applies "+verb)
-	}
-	printRequests(w, v.GeneratedAt, v.Requests)
-	if e := v.TrackerErr; e != nil {
-		printField(w, "tracker", "did not answer: "+e.Code+": "+e.Message)
-	}
-	if line := deliveredLine(w, v); line != "" {
-		printField(w, "delivered", line)
-	}
-	printWorkspace(w, v.Workspace)
-	if v.ThreadID != nil {
-		printField(w, "thread", *v.ThreadID)
-	}
-	if t := v.Totals; t.Total > 0 || t.Seconds > 0 {
-		printField(w, "tokens", fmt.Sprintf("%d (%d in, %d of them cached; %d out), %s of work",
-			t.Total, t.Input, t.Cached, t.Output, term.Duration(time.Duration(t.Seconds*float64(time.Second)))))
-	}
-	if v.LogDir != nil {
-		printField(w, "log", "symphony logs "+i.Identifier+", in "+*v.LogDir)
-	}
-	printRuns(w, v)
-}
-
-// deliveredLine is what was pushed last, and the pull request of the branch.
-func deliveredLine(w *term.Env, v view.Issue) (line string) {
-	pull := ""
-	if d := v.Delivered; d != nil {
-		line, pull = fmt.Sprintf("%.12s on %s, %s", d.Commit, d.Branch, term.AgoText(w, v.GeneratedAt, d.At)), d.PullRequest
-	}
-	if p := v.PullRequest; p != nil {
-		pull = pullRequestText(w, v.GeneratedAt, p.PullRequest, p.SeenAt)
-	}
-	if pull != "" {
-		line += ", pull request " + pull
-	}
-	return strings.TrimPrefix(line, ", ")
-}
-
-// pullRequestText is the address of a pull request with the state of it, of its checks and its review, and when the tracker said so.
-func pullRequestText(w *term.Env, now time.Time, p reconcile.PullRequest, seen time.Time) string {
-	words := []string{p.State}
-	if p.Checks != "" {
-		words = append(words, "checks "+p.Checks)
-	}
-	if p.Review != "" {
-		words = append(words, "review "+strings.ReplaceAll(p.Review, "_", " "))
-	}
-	return fmt.Sprintf("%s (%s; seen %s)", p.URL, strings.Join(words, ", "), term.AgoText(w, now, seen))
-}
-
-func claimLine(w *term.Env, v view.Issue) string {
-	c := v.Claim
-	switch {
-	case c == nil:
-		return "none"
-	case c.HeldAt != nil:
-		return "held since " + term.AgoText(w, v.GeneratedAt, *c.HeldAt)
-	case c.Status != reconcile.Waiting:
-		return string(c.Status)
-	}
-	line := "waiting"
-	if c.Kind != nil {
-		line += ", " + string(*c.Kind)
-	}
-	if c.Attempt != nil {
-		line += fmt.Sprintf(", attempt %d", *c.Attempt)
-	}
-	return line
-}
-
-// nextLine is the next step with its time. If it needs a pass and no schedule is active, the line says so.
-func nextLine(w *term.Env, v view.Issue) string {
-	line := v.Next.Message
-	switch at := v.Next.At; {
-	case at == nil:
-	case w.Width == 0:
-		line += " (" + term.Rfc3339(*at) + ")"
-	case !at.After(v.GeneratedAt):
-		line += " (now)"
-	default:
-		line += " (in " + term.Duration(at.Sub(v.GeneratedAt)) + ")"
-	}
-	if v.Next.NeedsPass && !v.Schedule {
-		line += "; no schedule is active: run symphony tick"
-	}
-	return line
-}
-
-func printWorkspace(w *term.Env, p *view.WorkspaceRow) {
-	const listedFiles = 10
-	if p == nil {
-		return
-	}
-	path := p.Path
-	if p.Host != nil {
-		path = *p.Host + ":" + path
-	}
-	switch {
-	case !p.Exists:
-		path += " (removed)"
-	case p.Git == nil && p.Error == nil:
-		path += " (no git repository)"
-	}
-	printField(w, "workspace", path)
-	if k := p.Kept; k != nil {
-		printField(w, "kept", k.Unsaved+"; push or copy it, or discard it with symphony prune --force "+k.Identifier)
-	}
-	if p.Error != nil {
-		printField(w, "git", "can't be read: "+p.Error.Message)
-	}
-	g := p.Git
-	if g == nil {
-		return
-	}
-	if p.Error == nil {
-		printField(w, "git", gitLine(g))
-	}
-	name := "" // on a terminal the first column is empty
-	if w.Width == 0 {
-		name = "file"
-	}
-	for n, c := range g.Changed {
-		if n == listedFiles {
-			printField(w, name, fmt.Sprintf("… %s, symphony diff shows them", text.Plural(g.Count-n, "more file")))
-			break
-		}
-		printField(w, name, c.Status+" "+c.Path)
-	}
-}
-
-func gitLine(g *git.Status) string {
-	line := "no branch"
-	if g.Branch != nil {
-		line = "branch " + *g.Branch
-	}
-	if g.Commit == nil {
-		line += " without a commit"
-	} else {
-		line += " at " + (*g.Commit)[:min(len(*g.Commit), 10)]
-	}
-	if g.Base != nil && g.Ahead != nil {
-		line += fmt.Sprintf(", %s ahead of %s", text.Plural(*g.Ahead, "commit"), *g.Base)
-	}
-	switch {
-	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.Remote: // the number of commits ahead says it already
-	case *g.Unpushed == 0:
-		line += ", pushed"
-	default:
-		line += fmt.Sprintf(", %d not pushed", *g.Unpushed)
-	}
-	if g.Count == 0 {
-		return line + ", nothing uncommitted"
-	}
-	return line + ", " + text.Plural(g.Count, "file") + " changed"
-}
-
-func printRuns(w *term.Env, v view.Issue) {
-	t := term.Table{Head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"}}
-	for _, r := range v.Runs {
-		end, kind := v.GeneratedAt, string(r.Kind)
-		if r.EndedAt != nil {
-			end = *r.EndedAt
-		}
-		if r.Kind == reconcile.AgentRun {
-			kind = "first"
-			if r.Attempt != nil {
-				kind = fmt.Sprintf("attempt %d", *r.Attempt)
-			}
-		}
-		t.Add(term.AgoText(w, v.GeneratedAt, r.StartedAt), r.RunID, kind, outcomeOf(r), term.LastedText(w, end.Sub(r.StartedAt)),
-			fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), errorsOfRun(r))
-	}
-	w.PrintTable("RUNS", t)
-	if more := v.RunsKept - len(v.Runs); more > 0 {
-		printField(w, "before", fmt.Sprintf("%s; symphony logs %s --all shows them", text.Plural(more, "more run"), v.Issue.Identifier))
-	}
 }
 
 // Diff prints what has changed in the workspace of an issue; with raw as git writes it.

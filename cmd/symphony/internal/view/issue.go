@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -19,29 +20,48 @@ import (
 
 // Issue is what symphony knows of one issue, claimed or not.
 type Issue struct {
-	GeneratedAt time.Time  `json:"generated_at"`
-	Issue       KnownIssue `json:"issue"`
-	Claim       *ClaimRow  `json:"claim"`
-	Why         Why        `json:"why"`
-	Next        Next       `json:"next"`
-	Runs        []RunRow   `json:"runs"` // the newest first
-	RunsKept    int        `json:"runs_kept"`
-	ThreadID    *string    `json:"thread_id"`
+	GeneratedAt time.Time `json:"generated_at"`
+	Status      Status    `json:"status"`
+	// Since is when the issue got the status; null where that is not known.
+	Since *time.Time `json:"since"`
+	Issue KnownIssue `json:"issue"`
+	Claim *ClaimRow  `json:"claim"`
+	Why   Why        `json:"why"`
+	Next  Next       `json:"next"`
+	// Released is the last time a pass released the issue after a run; null if none did.
+	Released *state.Release `json:"released"`
+	Runs     []RunRow       `json:"runs"` // the newest first
+	RunsKept int            `json:"runs_kept"`
+	ThreadID *string        `json:"thread_id"`
 	// HookFailures are the hooks that failed in the newest run.
 	HookFailures []HookFailure        `json:"hook_failures"`
 	Delivered    *reconcile.Delivered `json:"delivered"` // what was pushed last; null if nothing was
 	// PullRequest is that of the issue's branch as the tracker described it last; null if it has described none.
 	PullRequest *state.PullRequest `json:"pull_request"`
-	Workspace   *WorkspaceRow      `json:"workspace"`
-	Totals      Totals             `json:"codex_totals"`
-	Requests    []RequestRow       `json:"pending_requests"`
-	LogDir      *string            `json:"log_dir"`
-	TrackerErr  *reconcile.Error   `json:"tracker_error"` // why the tracker did not answer
+	// Links are the pages that the agents named in the runs listed here, such as pull requests.
+	Links     []reconcile.Link `json:"links"`
+	Workspace *WorkspaceRow    `json:"workspace"`
+	Totals    Totals           `json:"codex_totals"`
+	Cost      *Cost            `json:"cost"` // of these tokens; null without agent.prices
+	Requests  []RequestRow     `json:"pending_requests"`
+	// LastMessage is what the agent of the newest run said last, and Log are the last lines of that run's log without minor ones.
+	LastMessage *string          `json:"last_message"`
+	Log         []eventlog.Line  `json:"log"`
+	LogDir      *string          `json:"log_dir"`
+	TrackerErr  *reconcile.Error `json:"tracker_error"` // why the tracker did not answer
 	// Commands are an operator's commands about the issue that no pass has carried out yet.
 	Commands []string   `json:"pending_commands"`
 	Schedule bool       `json:"schedule_active"`
 	Project  ProjectRow `json:"project"`
 }
+
+// The statuses that only an Issue has, beside those of a Row.
+const (
+	StatusReady      Status = "ready"       // a pass starts it
+	StatusHandedOver Status = "handed_over" // released, because its state is no longer active
+	StatusLetGo      Status = "let_go"      // released for another reason
+	StatusUnknown    Status = "unknown"     // only the tracker knows, and was not asked or did not answer
+)
 
 // The sources of an issue's record, from the newest to the oldest.
 const (
@@ -92,6 +112,7 @@ type WorkspaceRow struct {
 
 const (
 	shownRuns       = 10
+	shownLines      = 10               // of the newest run's log
 	trackerPatience = 10 * time.Second // an operator waits for the tracker's answer
 )
 
@@ -104,17 +125,27 @@ type issueReader struct {
 	claim          *reconcile.Claim
 	skip           state.StoredSkip // of the last pass, if it was skipped
 	skipped        bool
+	released       *state.Release  // the last release, nil if there was none
 	runs           []reconcile.Run // the newest first
+	uses           []reconcile.ModelUse
 }
 
-// ReadIssue reads what is known of an issue by its identifier or id. The tracker is asked about an issue without a claim,
-// unless offline is set.
-func ReadIssue(ctx context.Context, p *project.Project, ref string, offline bool) (v Issue, err error) {
+// IssueOptions say how much to read of an issue.
+type IssueOptions struct {
+	Offline bool // the tracker is not asked; otherwise it is asked about an issue without a claim
+	Brief   bool // without the workspace and the log
+}
+
+// ReadIssue reads what is known of an issue by its identifier or id.
+func ReadIssue(ctx context.Context, p *project.Project, ref string, o IssueOptions) (v Issue, err error) {
 	r := &issueReader{facts: facts{p: p, now: p.Env.Now().UTC()}, identifier: ref}
-	v = Issue{GeneratedAt: r.now, Runs: []RunRow{}, HookFailures: []HookFailure{}, Requests: []RequestRow{}, Commands: []string{}}
+	v = Issue{
+		GeneratedAt: r.now, Runs: []RunRow{}, HookFailures: []HookFailure{}, Links: []reconcile.Link{}, Requests: []RequestRow{},
+		Commands: []string{}, Log: []eventlog.Line{},
+	}
 	err = r.open(ctx)
 	switch {
-	case errors.Is(err, state.ErrNoState) && !offline && p.SourceErr == nil: // the tracker may know the issue
+	case errors.Is(err, state.ErrNoState) && !o.Offline && p.SourceErr == nil: // the tracker may know the issue
 		r.db = nil
 	case err != nil:
 		return v, err
@@ -127,10 +158,27 @@ func ReadIssue(ctx context.Context, p *project.Project, ref string, offline bool
 	if err := r.read(ctx); err != nil {
 		return v, err
 	}
-	if err := r.askTracker(ctx, offline, &v); err != nil {
+	if err := r.askTracker(ctx, o.Offline, &v); err != nil {
 		return v, err
 	}
-	v.Issue, v.Claim, v.Schedule, v.Project = r.knownIssue(), newClaimRow(r.claim), r.schedule, r.project()
+	v.Issue, v.Claim, v.Schedule, v.Project, v.Released = r.knownIssue(), newClaimRow(r.claim), r.schedule, r.project(), r.released
+	r.addOpen(&v)
+	r.addRuns(&v)
+	if !o.Brief {
+		if v.Workspace, err = r.workspace(ctx); err != nil {
+			return v, err
+		}
+		if err := r.addLog(&v); err != nil {
+			return v, err
+		}
+	}
+	plan, err := r.forecast(ctx)
+	r.explain(&v, plan)
+	return v, err
+}
+
+// addOpen adds the open requests and the commands that no pass has carried out yet.
+func (r *issueReader) addOpen(v *Issue) {
 	for _, request := range r.requests {
 		if request.IssueID == r.id {
 			row := r.requestRow(request)
@@ -143,8 +191,13 @@ func ReadIssue(ctx context.Context, p *project.Project, ref string, offline bool
 			v.Commands = append(v.Commands, string(c.Verb))
 		}
 	}
+}
+
+// addRuns adds the runs, what they used, and where the newest left its log.
+func (r *issueReader) addRuns(v *Issue) {
 	for _, run := range r.runs {
 		v.Runs = append(v.Runs, newRunRow(run))
+		v.Links = reconcile.MergeLinks(v.Links, run.Links)
 		if run.Kind != reconcile.AgentRun {
 			continue
 		}
@@ -157,12 +210,28 @@ func ReadIssue(ctx context.Context, p *project.Project, ref string, offline bool
 			v.Totals.add(run, v.GeneratedAt)
 		}
 	}
-	if v.Workspace, err = r.workspace(ctx); err != nil {
-		return v, err
+	if r.released != nil {
+		v.Links = reconcile.MergeLinks(v.Links, r.released.Links)
 	}
-	plan, err := r.forecast(ctx)
-	v.Why, v.Next = r.explain(v, plan)
-	return v, err
+	if r.cfg == nil {
+		return
+	}
+	spent := spend(r.cfg.Agent.Prices, r.uses...)
+	if pruned := v.Totals.Total - spent.Tokens.Total; pruned > 0 {
+		spent.add(reconcile.ModelUse{Tokens: reconcile.Tokens{Total: pruned}}, r.cfg.Agent.Prices)
+	}
+	v.Cost = spent.Cost
+}
+
+// addLog adds the end of the log of the agent's newest run.
+func (r *issueReader) addLog(v *Issue) error {
+	i := slices.IndexFunc(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun })
+	if i < 0 {
+		return nil
+	}
+	tail, err := eventlog.ReadTail(r.p.StateDir, r.runs[i], shownLines)
+	v.Log, v.LastMessage = append(v.Log, tail.Lines...), term.OrNull(tail.Message)
+	return err
 }
 
 // readIssue reads what the database knows of the issue.
@@ -176,7 +245,7 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 	}
 	if known {
 		r.id, r.identifier = id, identifier
-		var errs [6]error
+		var errs [8]error
 		r.runs, errs[0] = r.db.Views.RunsOfIssue(ctx, id, shownRuns)
 		v.RunsKept, errs[1] = r.db.Views.CountRuns(ctx, id)
 		totals, err := r.db.Views.IssueTotals(ctx, id)
@@ -191,6 +260,11 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 			v.PullRequest = &p
 		}
 		errs[5] = err
+		released, found, err := r.db.Views.LastRelease(ctx, id)
+		if errs[6] = err; found {
+			r.released = &released
+		}
+		r.uses, errs[7] = r.db.Views.UseOf(ctx, id)
 		if err := errors.Join(errs[:]...); err != nil {
 			return err
 		}
@@ -235,6 +309,9 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 func (r *issueReader) knownIssue() KnownIssue {
 	row := KnownIssue{ID: r.id, Identifier: r.identifier, Labels: []string{}, BlockedBy: []string{}}
 	if r.issue == nil {
+		if r.skipped {
+			row.Title, row.URL = term.OrNull(r.skip.Title), term.OrNull(r.skip.URL)
+		}
 		return row
 	}
 	row.Title, row.State, row.URL, row.Source = &r.issue.Title, &r.issue.State, r.issue.URL, &r.source

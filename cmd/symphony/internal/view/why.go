@@ -10,11 +10,13 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Why explains why the issue runs or does not: a code for programs and a sentence for operators. The code is the reason of a skip,
-// the code of a fault, the kind of a waiting claim, or running, ended, worker_lost, stopping, asks, held, eligible or unclaimed.
+// Why explains the status: a code for programs and a text that follows the status in a sentence. The code is the reason of a skip,
+// the code of a fault, the kind of a waiting claim, or running, ended, worker_lost, stopping, asks, held, handed_over, let_go, eligible
+// or unclaimed.
 type Why struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -27,62 +29,145 @@ type Next struct {
 	NeedsPass bool       `json:"needs_pass"` // it takes a pass
 }
 
-// explain returns why the issue runs or does not, and what happens next.
-func (r *issueReader) explain(v Issue, f forecast) (why Why, next Next) {
+// explain sets the status, why the issue has it, and what happens next.
+func (r *issueReader) explain(v *Issue, f forecast) {
 	switch c := r.claim; {
 	case c != nil && c.Status == reconcile.Running:
-		why, next = r.explainRun(v.Requests)
+		v.Status, v.Since = StatusRunning, nil
+		r.explainRun(v)
 	case c != nil && c.Status == reconcile.Held:
-		why, next = Why{"held", heldText(*c)}, Next{Message: c.HoldEnds()}
+		v.Status, v.Since = StatusHeld, term.OrNull(c.HeldAt)
+		v.Why, v.Next = Why{"held", heldText(*c)}, Next{Message: c.HoldEnds()}
+	case c == nil && r.isReleased(f):
+		r.explainRelease(v, f)
 	default:
-		why = r.whyNotRunning(f)
-		next = r.nextRun(why, f)
+		v.Why = r.whyNotRunning(f)
+		v.Next = r.nextRun(v.Why, f)
+		v.Status = StatusWaiting
+		switch {
+		case c != nil && c.Delivery.Code != "" && r.undelivered():
+			v.Status, v.Since = StatusUndelivered, term.OrNull(c.Delivery.FailedAt)
+		case c != nil:
+		case f.action == reconcile.ActDispatch:
+			v.Status = StatusReady
+		case v.Why.Code == whyUnclaimed:
+			v.Status = StatusUnknown
+		default:
+			v.Status = StatusSkipped
+			if r.skipped && r.skip.Reason == v.Why.Code {
+				v.Since = &r.skip.Since
+			}
+		}
 	}
 	if len(v.Commands) > 0 {
-		next = r.atPass("the next pass applies the command " + v.Commands[0])
+		v.Next = r.atPass("the next pass applies the command " + v.Commands[0])
 	}
-	return why, next
 }
 
-func (r *issueReader) explainRun(requests []RequestRow) (Why, Next) {
-	held, next := "", Next{Message: "when the run has ended, a pass continues, retries, holds or releases the issue"}
+func (r *issueReader) explainRun(v *Issue) {
+	held := ""
+	v.Next.Message = "nothing to do: when the run has ended, a pass decides what follows"
 	if r.claim.HoldNext {
-		held, next.Message = "; it is held when this run has ended", "when the run has ended, a pass holds the issue"
+		held, v.Next.Message = "; it is held when this run has ended", "when the run has ended, a pass holds the issue"
 	}
 	i := slices.IndexFunc(r.runs, func(run reconcile.Run) bool { return run.ID == r.claim.RunID })
 	if i < 0 {
-		return Why{"running", "its run has just been started" + held}, next
+		v.Why = Why{"running", "its run has just been started" + held}
+		return
 	}
-	switch run := r.runs[i]; {
+	run := r.runs[i]
+	v.Since = &run.StartedAt
+	settles := func() { v.Since, v.Next = term.OrNull(run.EndedAt), r.atPass("the next pass decides what follows") }
+	switch {
 	case run.Outcome != "":
-		return Why{"ended", fmt.Sprintf("its run has ended (%s), and no pass has settled it yet", run.Outcome)}, r.atPass("the next pass settles the run")
+		v.Why = Why{"ended", fmt.Sprintf("its run has ended (%s), and no pass has come since", run.Outcome)}
+		settles()
 	case project.WorkerDead(r.p, run):
-		return Why{"worker_lost", "the worker of its run has died, and no pass has noticed yet"}, r.atPass("the next pass settles the run")
+		v.Why = Why{"worker_lost", "the worker of its run has died, and no pass has come since"}
+		settles()
 	case run.StopReason != "":
-		return Why{"stopping", "its run is asked to end: " + run.StopReason}, next
+		v.Why = Why{"stopping", "its run is asked to end: " + run.StopReason}
 	case run.Kind == reconcile.DeliveryRun:
-		next.Message = "when its commits are pushed, a pass continues or releases the issue"
-		return Why{string(reconcile.Delivering), "its commits are being delivered"}, next
-	case len(requests) > 0:
+		v.Why = Why{string(reconcile.Delivering), "its commits are being delivered"}
+	case len(v.Requests) > 0:
 		var ids []string
-		for _, request := range requests {
+		for _, request := range v.Requests {
 			ids = append(ids, request.ID)
 		}
-		first := requests[0]
-		return Why{"asks", "its run waits for an answer: " + strings.Join(ids, ", ")}, Next{Message: first.HowToAnswer(), At: &first.ExpiresAt}
+		first := v.Requests[0]
+		v.Status, v.Since = StatusAsks, &first.AskedAt
+		v.Why = Why{"asks", "the agent waits for an answer to " + strings.Join(ids, ", ")}
+		v.Next = Next{Message: first.HowToAnswer(), At: &first.ExpiresAt}
 	default:
-		phase := strings.ReplaceAll(string(run.Phase), "_", " ")
-		return Why{"running", fmt.Sprintf("it runs: %s, turn %d%s", phase, run.Turns, held)}, next
+		v.Why = Why{"running", activityOf(run) + held}
+	}
+}
+
+// activityOf is what a run does now.
+func activityOf(run reconcile.Run) string {
+	doing := map[reconcile.Phase]string{
+		reconcile.LaunchingAgent: "starting codex", reconcile.InitializingSession: "starting codex", reconcile.StreamingTurn: "the agent works",
+	}[run.Phase]
+	doing = cmp.Or(run.Activity, doing, strings.ReplaceAll(string(run.Phase), "_", " "))
+	if run.Turns > 0 {
+		return fmt.Sprintf("turn %d, %s", run.Turns, doing)
+	}
+	return doing
+}
+
+// The codes of a Why about a released issue, and of one about which nothing is known.
+const (
+	whyHandedOver = "handed_over"
+	whyLetGo      = "let_go"
+	whyUnclaimed  = "unclaimed"
+)
+
+// isReleased reports whether an unclaimed issue is still as it was when a pass released it: no pass will start it, nor has one
+// skipped it since.
+func (r *issueReader) isReleased(f forecast) bool {
+	switch {
+	case r.released == nil || f.action != "":
+		return false
+	case f.reason == "":
+		return !r.skipped || r.skip.Since.Before(r.released.At)
+	}
+	return f.next != "" || slices.Contains([]string{reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy}, f.reason)
+}
+
+// letGo says why an issue was released whose state is still active.
+var letGo = map[string]string{
+	reconcile.StopMissing:   "the tracker no longer returns it",
+	reconcile.StopMoved:     "it is in another project of the tracker",
+	reconcile.StopLabel:     "it lost a required label",
+	reconcile.StopAssignee:  "it is assigned to another person",
+	reconcile.StopProject:   "the workflow names another project",
+	reconcile.SkipBlockedBy: "another issue blocks it",
+}
+
+func (r *issueReader) explainRelease(v *Issue, f forecast) {
+	gone := r.released
+	v.Status, v.Since = StatusHandedOver, &gone.At
+	moved := gone.From
+	if gone.To != nil && *gone.To != gone.From {
+		moved += " → " + *gone.To
+	}
+	v.Why = Why{whyHandedOver, moved}
+	if reason := letGo[gone.Reason]; reason != "" {
+		v.Status, v.Why = StatusLetGo, Why{whyLetGo, reason}
+	}
+	if state := deref(v.Issue.State); r.source == SourceTracker && state != "" && state != deref(cmp.Or(gone.To, &gone.From)) {
+		v.Why.Message += "; its state is now " + state
+	}
+	v.Next.Message = "nothing to do"
+	if f.reason == "not_active" && r.cfg != nil {
+		v.Next.Message += "; if it is moved to " + strings.Join(r.cfg.Policy.ActiveStates, " or ") + ", a pass starts it again"
 	}
 }
 
 func heldText(c reconcile.Claim) string {
-	message := "held by an operator"
+	message := "an operator holds it"
 	if c.HoldReason != reconcile.HoldOperator {
-		message = "held: " + c.HoldReason
-		if c.HoldMessage != "" {
-			message += ", " + c.HoldMessage
-		}
+		message = cmp.Or(c.HoldMessage, c.HoldReason)
 	}
 	stopped := c.HoldReason == reconcile.HoldOperator && (c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
 	if last := ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !stopped && c.HoldReason != reconcile.HoldMaxFailures { // whose message has it
@@ -113,7 +198,7 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	case c == nil && r.skipped:
 		return Why{r.skip.Reason, skipSentence(r.skip.Skip) + " (at the last pass)"}
 	case c == nil:
-		return Why{"unclaimed", "the last pass had nothing to do for it; only the tracker knows its current state"}
+		return Why{whyUnclaimed, "the last pass had nothing to do for it; only the tracker knows its current state"}
 	}
 	last := ""
 	if e := ErrorText(c.Fault()); e != nil {
@@ -262,7 +347,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	}
 	policy := project.Policy(r.cfg)
 	if r.claim == nil {
-		const never = "nothing: symphony does not run such an issue"
+		const never = "nothing to do: no agent works on such an issue"
 		switch state, slug := r.issue.State, r.cfg.Tracker.Place; {
 		case r.issue.Elsewhere:
 			next := "a pass starts it once it is in the project " + slug
@@ -270,10 +355,10 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 		case r.issue.Archived:
 			return forecast{reason: "archived", message: "it is archived", next: never}, nil
 		case policy.Terminal(state):
-			return forecast{reason: "terminal", message: "its state " + state + " is terminal", next: never}, nil
+			return forecast{reason: "terminal", message: "its state is " + state, next: never}, nil
 		case !policy.Active(state):
 			next := "a pass starts it once its state is " + strings.Join(r.cfg.Policy.ActiveStates, " or ")
-			return forecast{reason: "not_active", message: "its state " + state + " is not active", next: next}, nil
+			return forecast{reason: "not_active", message: "its state is " + state, next: next}, nil
 		case r.source != SourceTracker:
 			return f, nil // the issue may have changed since
 		}
