@@ -68,6 +68,17 @@ func TestWantsJSON(t *testing.T) {
 	}
 }
 
+// Each synonym is no command itself, and stands for one.
+func TestSynonyms(t *testing.T) {
+	app := newApp(testWorld())
+	for name, known := range synonyms {
+		command, _, _ := strings.Cut(known, " ")
+		if app.Command(name) != nil || app.Command(command) == nil {
+			t.Errorf("%s: did you mean %s?", name, known)
+		}
+	}
+}
+
 // TestLoopLockWhileReadLocked checks that a process that only tests for a loop does not count as a loop.
 func TestLoopLockWhileReadLocked(t *testing.T) {
 	dir := t.TempDir()

@@ -38,6 +38,9 @@ func mainCode() int {
 
 // run runs a command line, prints its error and returns its exit code. Errors are printed here and nowhere else.
 func run(ctx context.Context, w *term.Env, args []string) int {
+	if len(args) > 1 && args[1] == "--version" {
+		args = slices.Concat(args[:1], []string{"version"}, args[2:])
+	}
 	args = tickLoopArguments(args)
 	command := ""
 	if at := commandAt(args); at >= 0 {

@@ -12,15 +12,18 @@ import (
 
 // versionJSON is what version --json prints.
 type versionJSON struct {
-	Version string `json:"version"`
-	Go      string `json:"go"` // the version of Go that built the program
-	OS      string `json:"os"`
-	Arch    string `json:"arch"`
+	Version  string  `json:"version"`
+	Commit   *string `json:"commit"`   // null if the program was not built in a git repository
+	Date     *string `json:"date"`     // of the commit
+	Modified bool    `json:"modified"` // the source had changes that were not committed
+	Go       string  `json:"go"`       // the version of Go that built the program
+	OS       string  `json:"os"`
+	Arch     string  `json:"arch"`
 }
 
 func versionCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "version", Usage: "print the version",
+		Name: "version", Usage: "print the version, the commit and its date",
 		UsageText:   "symphony version [flags]",
 		Description: exampleText("symphony version --json"),
 		Flags:       jsonFlags[versionJSON](),
@@ -28,11 +31,12 @@ func versionCommand(w *term.Env) *cli.Command {
 			if c.NArg() > 0 {
 				return exit.Usage("version: unexpected argument %q", c.Args().First())
 			}
+			b := project.ReadBuild()
 			if w.JSON {
-				w.PrintJSON(versionJSON{project.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
+				w.PrintJSON(versionJSON{b.Version, term.OrNull(b.Commit), term.OrNull(b.Date), b.Modified, runtime.Version(), runtime.GOOS, runtime.GOARCH})
 				return nil
 			}
-			fmt.Fprintf(w.Stdout, "symphony %s %s %s/%s\n", project.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(w.Stdout, "symphony %s %s %s/%s\n", b, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return nil
 		},
 	}

@@ -175,12 +175,48 @@ var (
 )
 
 // Version is the version of the program, which the go command derives from the tag or commit.
-func Version() string {
+func Version() string { return ReadBuild().Version }
+
+// Build is what the go command has recorded of the program's source.
+type Build struct {
+	Version string
+	// Commit and Date are of the commit that was checked out, empty if the program was not built in a git repository.
+	Commit   string
+	Date     string // RFC 3339
+	Modified bool   // the source had changes that were not committed
+}
+
+// ReadBuild returns the build of this program.
+func ReadBuild() Build {
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "(devel)" {
-		return "devel"
+	if !ok {
+		return Build{Version: "devel"}
 	}
-	return cmp.Or(info.Main.Version, "devel")
+	return buildOf(info)
+}
+
+func buildOf(info *debug.BuildInfo) Build {
+	b := Build{Version: cmp.Or(strings.Trim(info.Main.Version, "()"), "devel")}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Date = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}
+
+// String is the version, with the commit and its day if they are known: v1.2.3 (4be0a1f0c6a2, 2026-02-24).
+func (b Build) String() string {
+	if b.Commit == "" {
+		return b.Version
+	}
+	changed := map[bool]string{true: " with changes"}[b.Modified]
+	return fmt.Sprintf("%s (%.12s%s, %.10s)", b.Version, b.Commit, changed, b.Date)
 }
 
 // ProgramPath is the path that still names this program after an upgrade: the link by which it was called, if there is one. It
