@@ -24,9 +24,11 @@ type Report struct {
 	RunsSince time.Time
 }
 
-// RunUse sums up the runs of one issue and model that ended in the period.
+// RunUse sums up the runs of one issue and model that ended in the period. Title, URL and Labels are those of the last of them.
 type RunUse struct {
 	IssueID, Identifier string
+	Title, URL          string
+	Labels              []string
 	Runs                int
 	Succeeded, Failed   int // the other runs were stopped
 	Runtime             time.Duration
@@ -37,6 +39,7 @@ type RunUse struct {
 type Failure struct {
 	IssueID    string            `json:"issue_id"`
 	Identifier string            `json:"issue_identifier"`
+	Title      string            `json:"title"`
 	Runs       int               `json:"failed_runs"`
 	RunID      string            `json:"last_run_id"`
 	Outcome    reconcile.Outcome `json:"last_outcome"`
@@ -80,13 +83,13 @@ func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report,
 			return err
 		}
 		if r.Uses, err = rows(t, func(u *RunUse) []any {
-			return append([]any{&u.IssueID, &u.Identifier, &u.Model, &u.Runs, &u.Succeeded, &u.Failed, millisOf(&u.Runtime)},
-				tokenFields(&u.Tokens)...)
+			return append([]any{&u.IssueID, &u.Identifier, &u.Title, &u.URL, jsonOf(&u.Labels), &u.Model, &u.Runs, &u.Succeeded, &u.Failed,
+				millisOf(&u.Runtime)}, tokenFields(&u.Tokens)...)
 		}, usesQuery, from, to); err != nil {
 			return err
 		}
 		failure := func(f *Failure) []any {
-			return []any{&f.IssueID, &f.Identifier, &f.Runs, &f.RunID, &f.Outcome, &f.Code, &f.Text, stampOf(&f.At)}
+			return []any{&f.IssueID, &f.Identifier, &f.Title, &f.Runs, &f.RunID, &f.Outcome, &f.Code, &f.Text, stampOf(&f.At)}
 		}
 		if r.Failures, err = rows(t, failure, failuresQuery, from, to); err != nil {
 			return err
@@ -129,16 +132,20 @@ const undelivered = `(coalesce(json_extract(nullif(delivery, ''), '$.code'), '')
 	WHERE later.issue_id = runs.issue_id AND later.id > runs.id AND json_extract(nullif(later.delivery, ''), '$.done')))`
 
 const (
-	usesQuery = `SELECT issue_id, max(identifier), model, count(*), sum(outcome = 'succeeded' AND NOT ` + undelivered + `),
-		sum(outcome IN ` + failedOutcomes + ` OR outcome = 'succeeded' AND ` + undelivered + `),
-		sum(runtime_ms), sum(tokens_input), sum(tokens_cached), sum(tokens_output), sum(tokens_reasoning), sum(tokens_total)
-		FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? GROUP BY issue_id, model ORDER BY min(id)`
+	usesQuery = `WITH used AS (SELECT issue_id, model, count(*) AS runs, min(id) AS first, max(id) AS last,
+		sum(outcome = 'succeeded' AND NOT ` + undelivered + `) AS well,
+		sum(outcome IN ` + failedOutcomes + ` OR outcome = 'succeeded' AND ` + undelivered + `) AS failed, sum(runtime_ms) AS runtime,
+		sum(tokens_input) AS input, sum(tokens_cached) AS cached, sum(tokens_output) AS output, sum(tokens_reasoning) AS reasoning,
+		sum(tokens_total) AS total FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? GROUP BY issue_id, model)
+		SELECT used.issue_id, identifier, coalesce(issue ->> '$.title', ''), coalesce(issue ->> '$.url', ''),
+		coalesce(issue ->> '$.labels', '[]'), used.model, runs, well, failed, runtime, input, cached, output, reasoning, total
+		FROM used JOIN runs ON runs.id = last ORDER BY first`
 
 	// SQLite takes the columns beside max(id) from the row with that id.
-	failuresQuery = `SELECT issue_id, identifier, count(*), max(id), outcome, error_code, error_text, ended_at
+	failuresQuery = `SELECT issue_id, identifier, coalesce(issue ->> '$.title', ''), count(*), max(id), outcome, error_code, error_text, ended_at
 		FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? AND outcome IN ` + failedOutcomes + `
 		GROUP BY issue_id ORDER BY max(id)`
-	failedHooksQuery = `SELECT issue_id, identifier, count(*), max(id), outcome, '', after_run_error, ended_at
+	failedHooksQuery = `SELECT issue_id, identifier, coalesce(issue ->> '$.title', ''), count(*), max(id), outcome, '', after_run_error, ended_at
 		FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? AND after_run_error <> ''
 		GROUP BY issue_id ORDER BY max(id)`
 

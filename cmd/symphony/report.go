@@ -1,6 +1,9 @@
 package main
 
 import (
+	"slices"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -12,21 +15,31 @@ func reportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "report", Usage: "what was done, what failed, what is stuck, and what it cost",
 		UsageText: usageText("report", "[WORKFLOW]"),
-		Description: `The report lists the issues that were handed over, failed, are held or wait; the times in which nothing could
-run; missed passes of the schedule; and the tokens by day and by issue. Runs, time and tokens of an issue that
-was handed over are counted since it was claimed, all others from the runs that ended in the period.
+		Description: `The report begins with how many issues were handed over and what that cost. It lists the issues that were handed
+over, failed, are held or wait, those of the last event first; the times in which nothing could run; missed
+passes of the schedule; and what was used by issue, with --by also by label or day. Runs, time and tokens of an
+issue that was handed over are counted since it was claimed, all others from the runs that ended in the period.
 
 Handed over issues, outages and the tokens by day are kept for ever; runs and passes are kept for 30 days, and
 at least 20 runs of each issue. A report that reaches further back says since when its runs are complete.
 
 With agent.prices in WORKFLOW.md the report has an estimated cost: the price of the model of each run's thread.
+agent.budget_per_day limits what the runs of a day use.
 
-Example: symphony report --since 2026-01-31`,
+` + exampleText("symphony report --since 2026-01-31", "symphony report --by label --since 30d"),
 		Flags: workflowFlags(jsonFlags[view.Report](
 			&cli.StringFlag{Name: "since", Usage: "from this `TIME` on: 12h or 7d ago, a day, or 2026-01-31T18:00:00Z", DefaultText: "12h"},
 			&cli.StringFlag{Name: "until", Usage: "up to this `TIME`; of a day up to its end", DefaultText: "now"},
+			&cli.StringFlag{Name: "by", Usage: "only what was used, by `WHAT`: issue, label or day"},
+			&cli.IntFlag{Name: "n", Usage: "at most `N` rows of each table", DefaultText: "10 on a terminal"},
+			&cli.BoolFlag{Name: "all", Usage: "every row"},
+			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+			o, err := newReportOptions(w, c)
+			if err != nil {
+				return err
+			}
 			period, err := view.ParsePeriod(c.String("since"), c.String("until"), w.Now())
 			if err != nil {
 				return err
@@ -35,7 +48,25 @@ Example: symphony report --since 2026-01-31`,
 			if err != nil {
 				return err
 			}
-			return render.Report(w, r)
+			return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Report(w, r, o) })
 		}),
 	}
+}
+
+// newReportOptions refuses flags that would have no effect.
+func newReportOptions(w *term.Env, c *cli.Context) (o render.ReportOptions, err error) {
+	o = render.ReportOptions{By: c.String("by"), Rows: c.Int("n")}
+	switch {
+	case w.JSON && (c.IsSet("by") || c.IsSet("n") || c.Bool("all")):
+		return o, exit.Usage("report: --by, -n and --all are for tables: --json has all rows, by issue, label and day")
+	case c.IsSet("by") && !slices.Contains([]string{render.ByIssue, render.ByLabel, render.ByDay}, o.By):
+		return o, exit.Usage("report: --by must be issue, label or day, not %q", o.By)
+	case c.IsSet("n") && c.Bool("all"):
+		return o, exit.Usage("report: -n and --all cannot be combined")
+	case c.IsSet("n") && o.Rows < 1:
+		return o, exit.Usage("report: -n must be at least 1, not %d", o.Rows)
+	case !c.IsSet("n") && !c.Bool("all") && w.Width > 0:
+		o.Rows = render.ReportRows
+	}
+	return o, nil
 }

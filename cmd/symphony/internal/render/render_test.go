@@ -12,10 +12,10 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-func reportText(t *testing.T, width int, r view.Report) string {
+func reportText(t *testing.T, width int, r view.Report, o ReportOptions) string {
 	t.Helper()
 	page := &bytes.Buffer{}
-	if err := Report(&term.Env{Stdout: page, Width: width, Now: func() time.Time { return r.GeneratedAt }}, r); err != nil {
+	if err := Report(&term.Env{Stdout: page, Width: width, Now: func() time.Time { return r.GeneratedAt }}, r, o); err != nil {
 		t.Fatal(err)
 	}
 	return page.String()
@@ -29,13 +29,52 @@ func TestLongReport(t *testing.T) {
 		r.Issues = append(r.Issues, view.IssueUse{Identifier: "ABC-" + strings.Repeat("1", n%3+1), Use: view.Use{Runs: n, Spent: view.Spent{Tokens: view.Tokens{Total: int64(n) * 123_456}}}})
 		r.Failed = append(r.Failed, view.FailedRow{Failure: state.Failure{Identifier: "ABC", Runs: n * 10, At: at}})
 	}
-	page := reportText(t, 100, r)
+	page := reportText(t, 100, r, ReportOptions{Rows: 10})
 	for _, want := range []string{
-		"  ISSUE  RUNS  LAST     NOW  ERROR\n", "  ABC       0  0ms ago\n", "  ABC      90  0ms ago\n", "  and 2 more: symphony report --json\n",
-		"  2 more\n", "  12 issues    66     0       0   0ms      0       0       0          0  8.15M\n",
+		"0 issues handed over, 12 failed\n8.15M tokens: 66 runs, 0ms of work\n",
+		"  ISSUE  TITLE  RUNS  LAST     NOW  ERROR\n", "  ABC              0  0ms ago\n", "  ABC             90  0ms ago\n", "  and 2 more\n",
+		"  2 more\n", "  in all   12 issues    66     0       0   0ms      0       0       0          0   8.15M\n", "--all prints the rows",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is missing in\n%s", want, page)
+		}
+	}
+	if page := reportText(t, 100, r, ReportOptions{}); strings.Contains(page, "more") {
+		t.Errorf("rows are left out of\n%s", page)
+	}
+}
+
+// Whatever the width of the terminal and of the titles, no line is cut before its cost.
+func TestReportWidths(t *testing.T) {
+	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
+	spent := view.Spent{Tokens: view.Tokens{Input: 98765, Total: 123456}, Cost: &view.Cost{Amount: 4321.99, Currency: "EUR"}}
+	to, link := "Human Review", "https://github.com/acme/app/pull/7"
+	message := "the budget of 20 EUR a day is used up until 01:00"
+	r := view.Report{
+		GeneratedAt: at, Since: at, Until: at.Add(time.Hour), Totals: view.UseTotals{Issues: 1, Use: view.Use{Runs: 1, Spent: spent}},
+		Budget: &view.BudgetRow{Reached: true, Message: &message},
+	}
+	for _, title := range []string{"Fix", strings.Repeat("日本語", 40), strings.Repeat("long ", 40)} {
+		row := view.ReleasedRow{Release: state.Release{Identifier: "WEB-1234", Title: title, From: "In Progress", To: &to, At: at.Add(-48 * time.Hour)}, Spent: spent}
+		row.PullRequest = &state.PullRequest{PullRequest: reconcile.PullRequest{URL: link, State: "open", Checks: "failed"}}
+		r.HandedOver = append(r.HandedOver, row)
+		r.Issues = append(r.Issues, view.IssueUse{Identifier: "WEB-1234", Title: title, Use: view.Use{Spent: spent}})
+		r.Labels = append(r.Labels, view.LabelUse{Label: &title, Use: view.Use{Spent: spent}})
+		r.Days = append(r.Days, view.DayUse{Date: "2026-11-20", Spent: spent})
+	}
+	for _, width := range []int{60, 80, 120, 160} {
+		page := reportText(t, width, r, ReportOptions{}) + reportText(t, width, r, ReportOptions{By: ByLabel})
+		for line := range strings.Lines(page) {
+			if term.Cells(strings.TrimSuffix(line, "\n")) > width {
+				t.Errorf("%d: too long: %s", width, line)
+			}
+		}
+		// 3 issues handed over, 3 days, 3 issues and 3 labels; the sums of the last two; the heads of both pages.
+		if n := strings.Count(page, "4321.99"); n != 3+3+4+4+2 {
+			t.Errorf("%d: the cost is printed %d times in\n%s", width, n, page)
+		}
+		if n := strings.Count(page, "#7 checks failed"); width >= 80 && n != 3 {
+			t.Errorf("%d: failed checks are printed %d times in\n%s", width, n, page)
 		}
 	}
 }

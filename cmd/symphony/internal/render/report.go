@@ -3,6 +3,8 @@ package render
 import (
 	"bufio"
 	"fmt"
+	"log/slog"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -13,8 +15,29 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Report prints a report, with --json as JSON. On a terminal long tables are cut, so that the report of a night fits one screen.
-func Report(w *term.Env, r view.Report) error {
+// What a report adds up, for ReportOptions.By.
+const (
+	ByIssue = "issue"
+	ByLabel = "label"
+	ByDay   = "day"
+)
+
+// ReportOptions say what of a report is printed as text.
+type ReportOptions struct {
+	By   string // only what was used, by issue, label or day; empty for the whole report
+	Rows int    // of each table; 0 for all
+}
+
+// reportPage is a report that is being printed.
+type reportPage struct {
+	*term.Env
+	view.Report
+	rows int
+	left bool // rows were left out
+}
+
+// Report prints a report, with --json as JSON.
+func Report(w *term.Env, r view.Report, o ReportOptions) error {
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(w.Stderr, "symphony: warning:", term.Visible(warning))
 	}
@@ -23,32 +46,85 @@ func Report(w *term.Env, r view.Report) error {
 		return nil
 	}
 	out := bufio.NewWriter(w.Stdout) // a month has thousands of lines
-	page := *w
-	page.Stdout = out
-	w = &page
-	if w.Width == 0 {
-		fmt.Fprintf(w.Stdout, "time\t%s\t%s\n", term.Rfc3339(r.Since), term.Rfc3339(r.Until))
-	} else {
-		fmt.Fprintf(w.Stdout, "%s to %s (%s)\n", clockText(w, r.Since), clockText(w, r.Until), term.Duration(r.Until.Sub(r.Since)))
+	env := *w
+	env.Stdout = out
+	p := &reportPage{Env: &env, Report: r, rows: o.Rows}
+	p.head()
+	if o.By == "" {
+		p.released("HANDED OVER", r.HandedOver)
+		p.released("LET GO", r.LetGo)
+		p.troubles()
+		p.interruptions()
 	}
-	printReleased(w, "HANDED OVER", r.HandedOver, r.GeneratedAt)
-	printReleased(w, "LET GO", r.LetGo, r.GeneratedAt)
-	printTroubles(w, r)
-	missed := term.Table{Head: []string{"FROM", "TO", "FOR", "PASSES"}, Figures: []int{2, 3}}
-	for _, m := range r.Schedule.Missed {
-		to := clockText(w, m.To)
-		if w.Width > 0 && m.Open {
-			to = "none since"
-		}
-		missed.Add(clockText(w, m.From), to, secondsText(w, m.To.Sub(m.From).Seconds()), strconv.Itoa(m.Missed))
-	}
-	printFirst(w, "MISSED PASSES", missed)
-	printUse(w, r)
-	printRemarks(w, r)
+	p.used(o.By)
+	p.remarks(o.By)
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
 	return nil
+}
+
+// head prints the answers: how many issues were handed over, failed or are stuck, and what that cost.
+func (p *reportPage) head() {
+	if p.Width == 0 {
+		fmt.Fprintf(p.Stdout, "time\t%s\t%s\n", term.Rfc3339(p.Since), term.Rfc3339(p.Until))
+		if b := p.Budget; b != nil {
+			fmt.Fprintf(p.Stdout, "budget\t%s\t%s\t%s\t%v\n", term.Visible(b.Written), figure(b.Used), figure(b.Most), b.Reached)
+		}
+		return
+	}
+	done := []string{text.Plural(len(p.HandedOver), "issue") + " handed over"}
+	for _, n := range []struct {
+		count int
+		what  string
+	}{
+		{len(p.Failed), "failed"},
+		{len(p.Held), "held"},
+		{len(p.Waiting), "waiting"},
+		{len(p.Report.Running), "running"},
+		{len(p.Undelivered), "not delivered"},
+	} {
+		if n.count > 0 {
+			done = append(done, fmt.Sprintf("%d %s", n.count, n.what))
+		}
+	}
+	t := p.Totals
+	cost := countText(p.Env, t.Tokens.Total) + " tokens"
+	if t.Cost != nil {
+		cost = costText(t.Cost) + " " + t.Cost.Currency + " for " + cost
+	}
+	cost += fmt.Sprintf(": %s, %s of work", text.Plural(t.Runs+t.Running, "run"), term.Duration(seconds(t.Seconds)))
+	p.paragraph("1", strings.Join(done, ", "))
+	if t.Issues > 0 {
+		p.paragraph("", cost)
+	}
+	if b := p.Budget; b != nil {
+		colour := ""
+		if b.Reached {
+			colour = term.ColourWaits
+		}
+		p.paragraph(colour, budgetLine(p.Env, *b))
+	}
+	p.paragraph(term.ColourOver, fmt.Sprintf("%s to %s (%s)", clockText(p.Env, p.Since), clockText(p.Env, p.Until), term.Duration(p.Until.Sub(p.Since))))
+}
+
+// paragraph prints a text in as many lines as it needs.
+func (p *reportPage) paragraph(colour, s string) {
+	for _, line := range term.Wrap(term.Visible(s), p.Width) {
+		fmt.Fprintln(p.Stdout, p.Paint(colour, line))
+	}
+}
+
+// budgetLine is how much of the day's budget is used.
+func budgetLine(w *term.Env, b view.BudgetRow) string {
+	if b.Reached {
+		return *b.Message
+	}
+	used := countText(w, int64(b.Used))
+	if b.Unit != "tokens" {
+		used = fmt.Sprintf("%.2f", b.Used)
+	}
+	return fmt.Sprintf("budget: %s of %s used today (%.0f%%)", used, b.Written, 100*b.Used/b.Most)
 }
 
 // clockText is the local time to the minute on a terminal and the exact time in a pipe.
@@ -59,8 +135,29 @@ func clockText(w *term.Env, t time.Time) string {
 	return t.In(w.Now().Location()).Format("2006-01-02 15:04")
 }
 
-func printReleased(w *term.Env, title string, rows []view.ReleasedRow, now time.Time) {
-	t := term.Table{Head: []string{"ISSUE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"}, Figures: []int{4, 5, 6, 7}}
+func (p *reportPage) ago(t time.Time) string { return term.AgoText(p.Env, p.GeneratedAt, t) }
+
+// table prints a table, or its first rows.
+func (p *reportPage) table(title string, t term.Table) {
+	rest := 0
+	if p.rows > 0 {
+		rest = max(len(t.Rows)-p.rows, 0)
+		t.Cut(p.rows)
+	}
+	p.PrintTable(title, t)
+	if rest > 0 && p.Width > 0 {
+		p.left = true
+		fmt.Fprintln(p.Stdout, p.Dim(fmt.Sprintf("  and %d more", rest)))
+	}
+}
+
+// released prints the issues that were released. On a narrow terminal the title gives way, then what the other tables say, too.
+func (p *reportPage) released(title string, rows []view.ReleasedRow) {
+	t := term.Table{
+		Head:    []string{"ISSUE", "TITLE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"},
+		Figures: []int{5, 6, 7, 8}, Optional: []int{9},
+		Shrink: steps([][2]int{{2, 0}, {1, 24}, {5, 0}, {6, 0}, {9, 24}, {1, 16}, {3, 8}, {9, 18}, {1, 12}, {7, 0}, {0, 16}, {1, 8}, {9, 8}}),
+	}
 	for _, r := range rows {
 		to := r.Reason
 		if r.To != nil {
@@ -69,151 +166,263 @@ func printReleased(w *term.Env, title string, rows []view.ReleasedRow, now time.
 				to += " (" + r.Reason + ")"
 			}
 		}
-		lookAt := orEmpty(r.URL) // if the agent left no links
-		for n, l := range r.Links {
-			switch {
-			case n == 0:
-				lookAt = l.URL
-			case w.Width == 0:
-				lookAt += " " + l.URL
-			case n == len(r.Links)-1:
-				lookAt += fmt.Sprintf(" and %d more", n)
-			}
-		}
-		if p := r.PullRequest; p != nil {
-			lookAt = pullRequestText(w, now, p.PullRequest, p.SeenAt)
-		}
-		t.Add(r.Identifier, r.From, to, term.AgoText(w, now, r.At), strconv.Itoa(r.Runs), secondsText(w, r.Seconds),
-			countText(w, r.Tokens.Total), costText(r.Cost), lookAt)
+		lookAt, address := p.lookAt(r)
+		t.Add(r.Identifier, r.Title, r.From, to, p.ago(r.At), strconv.Itoa(r.Runs), secondsText(p.Env, r.Seconds),
+			countText(p.Env, r.Tokens.Total), costText(r.Cost), lookAt)
+		t.Links = append(t.Links, []string{orEmpty(r.URL), 9: address})
 	}
-	printFirst(w, title, t)
+	p.table(title, t)
 }
 
-// printTroubles prints what failed, what is held or waits, and when nothing could run.
-func printTroubles(w *term.Env, r view.Report) {
-	ago := func(t time.Time) string { return term.AgoText(w, r.GeneratedAt, t) }
+// lookAt is where the work on an issue can be seen: its pull request, the links that its agents left, or else the issue itself.
+func (p *reportPage) lookAt(r view.ReleasedRow) (shown, address string) {
+	if p.Width == 0 {
+		if pull := r.PullRequest; pull != nil {
+			return pullRequestText(p.Env, p.GeneratedAt, pull.PullRequest, pull.SeenAt), ""
+		}
+		var all []string
+		for _, l := range r.Links {
+			all = append(all, l.URL)
+		}
+		if len(all) == 0 {
+			return orEmpty(r.URL), ""
+		}
+		return strings.Join(all, " "), ""
+	}
+	switch {
+	case r.PullRequest != nil:
+		return pullRequestWord(r.PullRequest.PullRequest), r.PullRequest.URL
+	case len(r.Links) == 0:
+		return "", ""
+	}
+	first := r.Links[0]
+	if shown = first.URL; first.Kind == "pull_request" {
+		shown = pullRequestName(first.URL)
+	}
+	if more := len(r.Links) - 1; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	return shown, first.URL
+}
+
+// pullRequestWord is the number of a pull request and the one thing about it that decides what an operator does.
+func pullRequestWord(r reconcile.PullRequest) string {
+	word := r.State
+	switch {
+	case r.State != "open" && r.State != "draft":
+	case r.Checks == "failed":
+		word = "checks failed"
+	case r.Review == "changes_requested":
+		word = "changes requested"
+	case r.State == "draft":
+	case r.Checks == "pending":
+		word = "checks pending"
+	case r.Review == "approved":
+		word = "approved"
+	case r.Checks == "passed":
+		word = "checks passed"
+	}
+	return pullRequestName(r.URL) + " " + word
+}
+
+// pullRequestName is #7 for …/pull/7, and the address itself if it ends in no number.
+func pullRequestName(address string) string {
+	if number := path.Base(address); number != "" && strings.Trim(number, "0123456789") == "" {
+		return "#" + number
+	}
+	return address
+}
+
+// troubles prints what failed, what is held or waits, and what is not delivered.
+func (p *reportPage) troubles() {
+	// The texts at the end of these rows begin with a code, which is never cut off.
+	narrow := steps([][2]int{{1, 16}, {0, 16}})
 	for _, failures := range []struct {
 		title string
 		rows  []view.FailedRow
-	}{{"FAILED", r.Failed}, {"FAILED HOOKS", r.Hooks}} {
-		t := term.Table{Head: []string{"ISSUE", "RUNS", "LAST", "NOW", "ERROR"}, Figures: []int{1}}
+	}{{"FAILED", p.Failed}, {"FAILED HOOKS", p.Hooks}} {
+		t := term.Table{Head: []string{"ISSUE", "TITLE", "RUNS", "LAST", "NOW", "ERROR"}, Figures: []int{2}, Shrink: narrow}
 		for _, f := range failures.rows {
-			t.Add(f.Identifier, strconv.Itoa(f.Runs), ago(f.At), strings.ReplaceAll(orEmpty(f.Now), "_", " "), orEmpty(f.Error))
+			t.Add(f.Identifier, f.Title, strconv.Itoa(f.Runs), p.ago(f.At), strings.ReplaceAll(orEmpty(f.Now), "_", " "), orEmpty(f.Error))
 		}
-		printFirst(w, failures.title, t)
+		p.table(failures.title, t)
 	}
-	printFirst(w, "HELD", heldTable(w, r.GeneratedAt, r.Held))
-	waiting := term.Table{Head: []string{"ISSUE", "KIND", "DUE", "ERROR"}}
-	for _, x := range r.Waiting {
-		waiting.Add(x.Identifier, string(x.Kind), dueText(w, r.GeneratedAt, x), orEmpty(x.Error))
+	held := term.Table{Head: []string{"ISSUE", "TITLE", "REASON", "SINCE", "MESSAGE"}, State: 2, Shrink: narrow}
+	for _, h := range p.Held {
+		held.AddIn(term.ColourStuck, h.Identifier, h.Title, h.Reason, p.ago(h.HeldAt), h.Message)
 	}
-	printFirst(w, "WAITING", waiting)
-	undelivered := term.Table{Head: []string{"ISSUE", "SINCE", "TRIES", "ERROR"}, Figures: []int{2}}
-	for _, u := range r.Undelivered {
+	p.table("HELD", held)
+	waiting := term.Table{Head: []string{"ISSUE", "TITLE", "KIND", "DUE", "ERROR"}, Shrink: narrow}
+	for _, x := range p.Waiting {
+		waiting.Add(x.Identifier, x.Title, string(x.Kind), dueText(p.Env, p.GeneratedAt, x), orEmpty(x.Error))
+	}
+	p.table("WAITING", waiting)
+	undelivered := term.Table{Head: []string{"ISSUE", "TITLE", "SINCE", "TRIES", "ERROR"}, Figures: []int{3}, Shrink: narrow}
+	for _, u := range p.Undelivered {
 		since := ""
 		if u.Since != nil {
-			since = ago(*u.Since)
+			since = p.ago(*u.Since)
 		}
-		undelivered.Add(u.Identifier, since, strconv.Itoa(u.Tries), orEmpty(u.Error))
+		undelivered.Add(u.Identifier, u.Title, since, strconv.Itoa(u.Tries), orEmpty(u.Error))
 	}
-	printFirst(w, "NOT DELIVERED", undelivered)
-	printFirst(w, "KEPT", keptTable(w, r.GeneratedAt, r.Kept))
+	p.table("NOT DELIVERED", undelivered)
+	kept := term.Table{Head: []string{"ISSUE", "SINCE", "WORK", "WORKSPACE"}}
+	for _, k := range p.Kept {
+		kept.AddIn(term.ColourStuck, k.Identifier, p.ago(k.Since), "kept: "+k.Unsaved, k.Path)
+	}
+	p.table("KEPT", kept)
+}
+
+// interruptions prints when nothing could run, and when the schedule ran no pass.
+func (p *reportPage) interruptions() {
 	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}}
-	for _, o := range r.Outages {
+	for _, o := range p.Outages {
 		lasted := ""
 		switch {
-		case o.Until != nil && w.Width == 0:
+		case o.Until != nil && p.Width == 0:
 			lasted = term.Rfc3339(*o.Until)
 		case o.Until != nil:
 			lasted = term.Duration(o.Until.Sub(o.Since))
-		case w.Width > 0:
-			lasted = term.Duration(r.GeneratedAt.Sub(o.Since)) + ", goes on"
+		case p.Width > 0:
+			lasted = term.Duration(p.GeneratedAt.Sub(o.Since)) + ", goes on"
 		}
-		outages.Add(o.Code, ago(o.Since), lasted, o.Message)
+		outages.Add(o.Code, p.ago(o.Since), lasted, o.Message)
 	}
-	printFirst(w, "OUTAGES", outages)
+	p.table("OUTAGES", outages)
+	missed := term.Table{Head: []string{"FROM", "TO", "FOR", "PASSES"}, Figures: []int{2, 3}}
+	for _, m := range p.Schedule.Missed {
+		to := clockText(p.Env, m.To)
+		if p.Width > 0 && m.Open {
+			to = "none since"
+		}
+		missed.Add(clockText(p.Env, m.From), to, secondsText(p.Env, m.To.Sub(m.From).Seconds()), strconv.Itoa(m.Missed))
+	}
+	p.table("MISSED PASSES", missed)
 }
 
-// printUse prints what was used: by day, where the period has more than two, by issue, and in all.
-func printUse(w *term.Env, r view.Report) {
-	tokens := func(s view.Spent) []string {
-		var cells []string
-		for _, n := range []int64{s.Tokens.Input, s.Tokens.Cached, s.Tokens.Output, s.Tokens.Reasoning, s.Tokens.Total} {
-			cells = append(cells, countText(w, n))
+// used prints what was used by issue, label or day, and in all. The whole report has the issues and, for more than two days, the days.
+func (p *reportPage) used(by string) {
+	if p.Width > 0 && len(p.Issues) == 0 && by != ByDay {
+		fmt.Fprintln(p.Stdout, "no run was active in this period")
+		return
+	}
+	if by == ByDay || by == "" && (p.Width == 0 || len(p.Days) > 2) {
+		p.days()
+	}
+	switch by {
+	case ByIssue, "":
+		t := useTable("ISSUE", "TITLE")
+		for _, i := range p.Issues {
+			p.addUse(&t, i.Use, i.Identifier, i.Title)
+			t.Links = append(t.Links, []string{orEmpty(i.IssueURL)})
 		}
-		return append(cells, costText(s.Cost))
+		p.sums("ISSUES", t, text.Plural(p.Totals.Issues, "issue"))
+	case ByLabel:
+		t := useTable("LABEL", "ISSUES")
+		t.Figures = append(t.Figures, 1)
+		for _, l := range p.Labels {
+			name := orEmpty(l.Label)
+			if l.Label == nil && p.Width > 0 {
+				name = "(none)"
+			}
+			p.addUse(&t, l.Use, name, strconv.Itoa(l.Issues))
+		}
+		p.sums("LABELS", t, strconv.Itoa(p.Totals.Issues))
 	}
-	days := term.Table{Head: []string{"DAY (UTC)", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOTAL", "COST"}, Figures: []int{1, 2, 3, 4, 5, 6}}
-	for _, d := range r.Days {
-		days.Add(append([]string{d.Date}, tokens(d.Spent)...)...)
+}
+
+// useTable is a table of what runs came to. On a narrow terminal the title gives way, then the parts of the tokens.
+func useTable(first, second string) term.Table {
+	return term.Table{
+		Head:    []string{first, second, "RUNS", "WELL", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
+		Figures: []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+		Shrink:  steps([][2]int{{1, 30}, {9, 0}, {8, 0}, {7, 0}, {6, 0}, {1, 16}, {0, 16}, {3, 0}, {5, 0}, {1, 8}, {0, 8}}),
 	}
-	if w.Width == 0 || len(r.Days) > 2 {
-		printFirst(w, "DAYS", days)
+}
+
+// addUse adds a row whose first cells are names.
+func (p *reportPage) addUse(t *term.Table, u view.Use, names ...string) {
+	cells := append(names, strconv.Itoa(u.Runs), strconv.Itoa(u.Succeeded), strconv.Itoa(u.Failed), secondsText(p.Env, u.Seconds))
+	t.Add(append(cells, p.tokenCells(u.Spent)...)...)
+}
+
+func (p *reportPage) tokenCells(s view.Spent) (cells []string) {
+	for _, n := range []int64{s.Tokens.Input, s.Tokens.Cached, s.Tokens.Output, s.Tokens.Reasoning, s.Tokens.Total} {
+		cells = append(cells, countText(p.Env, n))
 	}
-	issues := term.Table{
-		Head:    []string{"ISSUE", "RUNS", "WELL", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOTAL", "COST"},
-		Figures: []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
-	}
-	add := func(t *term.Table, name string, u view.Use) {
-		runs := []string{name, strconv.Itoa(u.Runs), strconv.Itoa(u.Succeeded), strconv.Itoa(u.Failed), secondsText(w, u.Seconds)}
-		t.Add(append(runs, tokens(u.Spent)...)...)
-	}
-	for _, i := range r.Issues {
-		add(&issues, i.Identifier, i.Use)
-	}
-	switch rest := len(issues.Rows) - shownRows; {
-	case w.Width == 0:
-		w.PrintTable("ISSUES", issues)
+	return append(cells, costText(s.Cost))
+}
+
+// sums prints a table of what runs came to, with the sum of all rows, which are those of so many issues, in its last line.
+func (p *reportPage) sums(title string, t term.Table, issues string) {
+	if p.Width == 0 {
+		p.table(title, t)
 		var sum term.Table
-		add(&sum, strconv.Itoa(r.Totals.Issues), r.Totals.Use)
-		w.PrintTable("TOTALS", sum)
+		p.addUse(&sum, p.Totals.Use, strconv.Itoa(p.Totals.Issues))
+		p.PrintTable("TOTALS", sum)
 		return
-	case len(issues.Rows) == 0:
-		fmt.Fprintln(w.Stdout, "no run was active in this period")
-		return
-	case rest > 0:
-		issues.Cut(shownRows)
-		issues.Add(fmt.Sprintf("%d more", rest))
 	}
-	add(&issues, text.Plural(r.Totals.Issues, "issue"), r.Totals.Use) // in the same columns
-	w.PrintTable("USED", issues)
+	if rest := len(t.Rows) - p.rows; p.rows > 0 && rest > 0 {
+		t.Cut(p.rows)
+		p.left = true
+		t.Add(fmt.Sprintf("%d more", rest))
+	}
+	p.addUse(&t, p.Totals.Use, "in all", issues)
+	p.PrintTable("USED", t)
 }
 
-// printRemarks prints what the figures do not include.
-func printRemarks(w *term.Env, r view.Report) {
+// days prints what was used by day.
+func (p *reportPage) days() {
+	t := term.Table{
+		Head:    []string{"DAY (UTC)", "HANDED OVER", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
+		Figures: []int{1, 2, 3, 4, 5, 6, 7}, Shrink: steps([][2]int{{5, 0}, {4, 0}, {3, 0}, {2, 0}}),
+	}
+	for _, d := range p.Days {
+		t.Add(append([]string{d.Date, strconv.Itoa(d.HandedOver)}, p.tokenCells(d.Spent)...)...)
+	}
+	p.table("DAYS", t)
+}
+
+// remarks prints what the figures do not include. In a pipe they are no rows, and go to stderr.
+func (p *reportPage) remarks(by string) {
 	remark := func(line string) {
-		if w.Width == 0 {
-			fmt.Fprintf(w.Stdout, "remark\t%s\n", term.Visible(line))
+		if p.Width == 0 {
+			p.Note(slog.LevelInfo, line)
 			return
 		}
-		fmt.Fprintln(w.Stdout, w.Dim(term.Visible(line)))
+		p.paragraph(term.ColourOver, line)
 	}
-	if c := r.Totals.Cost; c != nil {
+	if p.left {
+		remark("--all prints the rows that are left out, -n N the first N of each table")
+	}
+	if by == ByLabel && len(p.Labels) > 1 {
+		remark("the runs of an issue with several labels count for each of them")
+	}
+	if c := p.Totals.Cost; c != nil {
 		line := "cost is in " + c.Currency + ", an estimate by agent.prices at the price of each run's model"
 		if c.Unpriced > 0 {
-			line += fmt.Sprintf("; without %s tokens of %s, which has no price", countText(w, c.Unpriced), strings.Join(c.Models, ", "))
+			line += fmt.Sprintf("; without %s tokens of %s, which has no price", countText(p.Env, c.Unpriced), strings.Join(c.Models, ", "))
 		}
 		remark(line)
 	}
-	if r.RunsSince.After(r.Since) && r.RunsSince.Sub(r.Since) > time.Minute {
-		remark("runs are complete since " + clockText(w, r.RunsSince) + "; days, outages and what was handed over reach further back")
+	if p.RunsSince.After(p.Since) && p.RunsSince.Sub(p.Since) > time.Minute {
+		remark("runs are complete since " + clockText(p.Env, p.RunsSince) + "; days, outages and what was handed over reach further back")
 	}
 }
 
-// shownRows is how many rows of a table a terminal gets.
-const shownRows = 10
+// ReportRows is how many rows of a table a terminal gets unless the operator says otherwise.
+const ReportRows = 10
 
-// printFirst prints a table; on a terminal only its first rows.
-func printFirst(w *term.Env, title string, t term.Table) {
-	rest := len(t.Rows) - shownRows
-	if w.Width == 0 || rest <= 0 {
-		w.PrintTable(title, t)
-		return
+// steps are the steps by which a table's columns give way, from pairs of a column and its least width.
+func steps(pairs [][2]int) (list []term.Shrink) {
+	for _, p := range pairs {
+		list = append(list, term.Shrink{Column: p[0], Cells: p[1]})
 	}
-	t.Cut(shownRows)
-	w.PrintTable(title, t)
-	fmt.Fprintln(w.Stdout, w.Dim(fmt.Sprintf("  and %d more: symphony report --json", rest)))
+	return list
 }
+
+// figure is a number without an exponent.
+func figure(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 // countText is exact in a pipe and has three digits on a terminal.
 func countText(w *term.Env, n int64) string {
@@ -246,5 +455,7 @@ func secondsText(w *term.Env, s float64) string {
 	if w.Width == 0 {
 		return strconv.FormatFloat(s, 'f', 0, 64)
 	}
-	return term.Duration(time.Duration(s * float64(time.Second)))
+	return term.Duration(seconds(s))
 }
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -44,7 +45,7 @@ func (f *facts) readBudget(ctx context.Context) (*BudgetRow, error) {
 	if f.today, err = f.db.Store.UsedOn(ctx, f.now); err != nil {
 		return nil, err
 	}
-	row := &BudgetRow{Written: b.Written, Unit: "tokens", Most: b.Most(), Used: b.Used(f.today), Until: reconcile.DayEnd(f.now)}
+	row := &BudgetRow{Written: b.Written, Unit: "tokens", Most: b.Most(), Used: math.Round(b.Used(f.today)*1e4) / 1e4, Until: reconcile.DayEnd(f.now)}
 	if b.Amount > 0 {
 		row.Unit = b.Prices.Currency
 	}

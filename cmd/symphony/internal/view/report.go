@@ -3,7 +3,6 @@ package view
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Report is what happened in a period and, where the period reaches up to now, the present claims.
+// Report is what happened in a period and, where the period reaches up to now, the present claims. What happened last comes first.
 type Report struct {
 	GeneratedAt time.Time     `json:"generated_at"`
 	Since       time.Time     `json:"since"`
@@ -38,6 +37,7 @@ type Report struct {
 	Schedule    ScheduleRow      `json:"schedule"`
 	Totals      UseTotals        `json:"totals"`
 	Issues      []IssueUse       `json:"issues"` // those that used most tokens first
+	Labels      []LabelUse       `json:"labels"` // those that used most tokens first
 	Days        []DayUse         `json:"days"`
 	Budget      *BudgetRow       `json:"budget"` // that of today; null without agent.budget_per_day, and of a past period
 
@@ -74,42 +74,6 @@ type ScheduleRow struct {
 	Passes int         `json:"passes"`
 	Usual  *float64    `json:"usual_gap_seconds"`
 	Missed []state.Gap `json:"missed"`
-}
-
-// Use is what runs came to.
-type Use struct {
-	Runs      int     `json:"ended_runs"`
-	Succeeded int     `json:"succeeded"`
-	Failed    int     `json:"failed"`
-	Seconds   float64 `json:"seconds_running"`
-	Spent
-}
-
-func (u *Use) add(more state.RunUse, prices reconcile.Prices) {
-	u.Runs, u.Succeeded, u.Failed = u.Runs+more.Runs, u.Succeeded+more.Succeeded, u.Failed+more.Failed
-	u.Seconds += more.Runtime.Seconds()
-	u.Spent.add(more.ModelUse, prices)
-}
-
-// UseTotals is what all runs came to. Stopped runs were ended from outside.
-type UseTotals struct {
-	Use
-	Stopped int `json:"stopped"`
-	Running int `json:"running"`
-	Issues  int `json:"issues"`
-}
-
-// IssueUse is what the runs of one issue came to.
-type IssueUse struct {
-	IssueID    string `json:"issue_id"`
-	Identifier string `json:"issue_identifier"`
-	Use
-}
-
-// DayUse is what was used on one day of UTC.
-type DayUse struct {
-	Date string `json:"day"`
-	Spent
 }
 
 // ReadReport reads the report of a period.
@@ -152,7 +116,7 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 	r := Report{
 		GeneratedAt: at, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
 		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Undelivered: now.Undelivered,
-		Outages: []OutageRow{}, Issues: []IssueUse{}, Days: []DayUse{},
+		Outages: []OutageRow{}, Issues: []IssueUse{}, Labels: []LabelUse{}, Days: []DayUse{},
 		Schedule: ScheduleRow{s.Rhythm.Passes, term.OrNull(s.Rhythm.Usual.Seconds()), append([]state.Gap{}, s.Rhythm.Gaps...)},
 	}
 	// A run that has ended is one of the runs of the period, whether it is settled or not.
@@ -185,48 +149,21 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 	}
 	failed := func(list []state.Failure) []FailedRow {
 		rows := []FailedRow{}
-		for _, f := range list {
+		for _, f := range slices.Backward(list) {
 			rows = append(rows, FailedRow{f, ErrorText(f.Code, f.Text), term.OrNull(became[f.IssueID])})
 		}
 		return rows
 	}
+	slices.Reverse(r.HandedOver)
+	slices.Reverse(r.LetGo)
+	slices.Reverse(r.Schedule.Missed)
 	r.Failed, r.Hooks = failed(s.Failures), failed(s.FailedHooks)
-	for _, o := range s.Outages {
+	for _, o := range slices.Backward(s.Outages) {
 		r.Outages = append(r.Outages, OutageRow{o.Code, o.Message, o.Since, term.OrNull(o.Until)})
 	}
 	r.addUses(s.Uses, prices)
-	for _, d := range s.Days {
-		if n := len(r.Days); n == 0 || r.Days[n-1].Date != d.Date {
-			r.Days = append(r.Days, DayUse{d.Date, spend(prices)})
-		}
-		r.Days[len(r.Days)-1].add(d.ModelUse, prices)
-	}
+	r.addDays(s.Days, prices)
 	return r
-}
-
-// addUses adds up the runs by issue and in all. Runs that have not ended count with what they have used so far.
-func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
-	for _, w := range r.Running {
-		uses = append(uses, state.RunUse{
-			IssueID: w.IssueID, Identifier: w.Identifier, Runtime: max(r.GeneratedAt.Sub(w.StartedAt), 0),
-			ModelUse: reconcile.ModelUse{Model: w.run.Model, Tokens: w.run.Tokens},
-		})
-	}
-	index := map[string]int{}
-	t := &r.Totals
-	t.Spent = spend(prices)
-	for _, u := range uses {
-		i, known := index[u.IssueID]
-		if !known {
-			i = len(r.Issues)
-			index[u.IssueID] = i
-			r.Issues = append(r.Issues, IssueUse{u.IssueID, u.Identifier, Use{Spent: spend(prices)}})
-		}
-		r.Issues[i].add(u, prices)
-		t.add(u, prices)
-	}
-	t.Stopped, t.Running, t.Issues = t.Runs-t.Succeeded-t.Failed, len(r.Running), len(r.Issues)
-	slices.SortStableFunc(r.Issues, func(a, b IssueUse) int { return cmp.Compare(b.Tokens.Total, a.Tokens.Total) })
 }
 
 // addAccountBlock adds what stops all projects of the account now: another project may have recorded it.
@@ -235,57 +172,7 @@ func (r *Report) addAccountBlock(b *project.BlockedRow, until time.Time) {
 		return
 	}
 	if !slices.ContainsFunc(r.Outages, func(o OutageRow) bool { return o.Code == b.Reason && o.Until == nil }) {
-		r.Outages = append(r.Outages, OutageRow{Code: b.Reason, Message: b.Message, Since: b.Since})
-	}
-}
-
-// Spent is a number of tokens and what they cost; nil without prices.
-type Spent struct {
-	Tokens Tokens `json:"tokens"`
-	Cost   *Cost  `json:"cost"`
-}
-
-// Cost is an estimate of money by agent.prices.
-type Cost struct {
-	Currency string   `json:"currency"`
-	Estimate bool     `json:"estimate"` // always true: it is no bill
-	Amount   Amount   `json:"amount"`
-	Unpriced int64    `json:"unpriced_tokens"` // of models without a price
-	Models   []string `json:"unpriced_models"`
-}
-
-// Amount is an amount of money. JSON has four decimals.
-type Amount float64
-
-// MarshalJSON implements json.Marshaler.
-func (a Amount) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%.4f", float64(a)), nil }
-
-// unknownModel stands for the model of tokens that were recorded without one.
-const unknownModel = "(not recorded)"
-
-// spend adds up what was used.
-func spend(prices reconcile.Prices, uses ...reconcile.ModelUse) (s Spent) {
-	if len(prices.Models) > 0 {
-		s.Cost = &Cost{Currency: prices.Currency, Estimate: true, Models: []string{}}
-	}
-	for _, u := range uses {
-		s.add(u, prices)
-	}
-	return s
-}
-
-func (s *Spent) add(u reconcile.ModelUse, prices reconcile.Prices) {
-	s.Tokens = Tokens(reconcile.Tokens(s.Tokens).Plus(u.Tokens))
-	price, known := prices.Of(u.Model)
-	switch c := s.Cost; {
-	case c == nil || u.Tokens == (reconcile.Tokens{}):
-	case known && !strings.Contains(u.Model, "+"): // with a plus it is several models: how much each used is not recorded
-		c.Amount += Amount(price.Cost(u.Tokens))
-	default:
-		c.Unpriced += u.Tokens.Total
-		if name := cmp.Or(u.Model, unknownModel); !slices.Contains(c.Models, name) {
-			c.Models = append(c.Models, name)
-		}
+		r.Outages = slices.Insert(r.Outages, 0, OutageRow{Code: b.Reason, Message: b.Message, Since: b.Since})
 	}
 }
 
