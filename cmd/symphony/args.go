@@ -60,7 +60,8 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			}
 			if takesValue(command, arg) {
 				if i+1 == len(rest) {
-					return nil, exit.Usage("%s: %s needs a value", command.Name, arg)
+					usage := flagOf(command, strings.TrimLeft(arg, "-")).(cli.DocGenerationFlag).GetUsage()
+					return nil, exit.Usage("%s: %s needs a value: %s", command.Name, arg, strings.ReplaceAll(usage, "`", ""))
 				}
 				i++
 				value, given = rest[i], true

@@ -376,6 +376,24 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 	return row, ctx.Err()
 }
 
+// Address is the address of the issue's page, or of its pull request; empty where none is known.
+func (v Issue) Address(pullRequest bool) string {
+	switch {
+	case !pullRequest:
+		return deref(v.Issue.URL)
+	case v.PullRequest != nil:
+		return v.PullRequest.URL
+	case v.Delivered != nil && v.Delivered.PullRequest != "":
+		return v.Delivered.PullRequest
+	}
+	for _, l := range v.Links { // of the newest run first
+		if l.Kind == "pull_request" {
+			return l.URL
+		}
+	}
+	return ""
+}
+
 // due is when a waiting claim may go on, the zero time for all others.
 func (r *issueReader) due() time.Time {
 	if r.claim == nil || r.claim.Status != reconcile.Waiting {

@@ -1,0 +1,40 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Open prints the address of an issue, or of its pull request, and shows the page in the operator's web browser. It asks the tracker
+// only for what the database does not know.
+func Open(ctx context.Context, p *project.Project, ref string, pullRequest bool) error {
+	v, err := view.ReadIssue(ctx, p, ref, view.IssueOptions{Offline: true, Brief: true})
+	if err != nil || v.Address(pullRequest) == "" {
+		if v, err = view.ReadIssue(ctx, p, ref, view.IssueOptions{Brief: true}); err != nil {
+			return err
+		}
+	}
+	address, identifier := v.Address(pullRequest), v.Issue.Identifier
+	if page, err := url.Parse(address); err != nil || page.Scheme != "https" && page.Scheme != "http" {
+		e := &reconcile.Error{
+			Code: "page_not_found", Message: identifier + " has no page: the tracker names no address of the web",
+			Hint: "symphony show " + identifier + " prints what is known of it",
+		}
+		if pullRequest {
+			e.Message = identifier + " has no pull request that symphony knows of"
+		}
+		return e
+	}
+	fmt.Fprintln(p.Env.Stdout, term.Visible(address))
+	opened, err := p.Env.OpenPage(ctx, address)
+	if err == nil && !opened {
+		fmt.Fprintln(p.Env.Stderr, "symphony: there is no display to open it on; set BROWSER to use a browser for terminals")
+	}
+	return err
+}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/urfave/cli/v2"
+)
+
+func openCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "open", Usage: "open an issue in the web browser", UsageText: usageText("open", "ISSUE [WORKFLOW]"),
+		Description: `It prints the address of the issue, or with --pr of its pull request, and opens it with $BROWSER, else with xdg-open
+or, on macOS, open. Without a display it only prints the address. Unlike gh's, -w is not needed: it names the workflow, as in
+every command.
+
+` + exampleText("symphony open ABC-7", "symphony open ABC-7 --pr"),
+		Flags: workflowFlags(
+			&cli.BoolFlag{Name: "pr", Usage: "open the pull request of the issue"},
+		),
+		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
+			return operate.Open(c.Context, p, args[0], c.Bool("pr"))
+		}),
+	}
+}
