@@ -135,7 +135,6 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 		message = "git configuration undone: " + message
 	case agent.EventMalformed, agent.EventOtherMessage:
 		message = "codex sent what symphony does not understand: " + message
-	case agent.EventTurnCompleted:
 	case agent.EventError:
 		kind, message = Fault, "codex: "+message
 	case agent.EventStartupFailed:
@@ -145,9 +144,18 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 	case agent.EventTurnFailed, agent.EventTurnCancelled:
 		kind = Fault
 	default:
-		kind, message = Request, requestText(e.Name, message)
+		if slices.Contains(requests, e.Name) {
+			kind, message = Request, requestText(e.Name, message)
+		}
 	}
 	return Line{Kind: kind, Text: message}, true
+}
+
+// requests are the events about requests of the agent.
+var requests = []string{
+	agent.EventTurnInputRequired, agent.EventApprovalAutoApproved, agent.EventApprovalDenied, agent.EventApprovalRequired,
+	agent.EventApprovalRequested, agent.EventApprovalGranted, agent.EventQuestionAsked, agent.EventQuestionAnswered,
+	agent.EventQuestionDeclined, agent.EventRequestExpired, agent.EventRequestWithdrawn, agent.EventRequestRefused,
 }
 
 // requestText says what became of a request of the agent.

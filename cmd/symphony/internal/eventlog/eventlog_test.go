@@ -175,6 +175,7 @@ func TestRead(t *testing.T) {
 		{agent.Event{Name: agent.EventStartupFailed, Message: "no thread"}, "fault: codex did not start: no thread"},
 		{agent.Event{Name: agent.EventError, Message: "retrying: no network"}, "fault: codex: retrying: no network"},
 		{agent.Event{Name: agent.EventMalformed, Message: "x"}, "note: codex sent what symphony does not understand: x"},
+		{agent.Event{Name: "lock_ended", Message: "ended process 17"}, "note: ended process 17"},
 		{agent.Event{Name: agent.EventGitUndone, Message: "core.fsmonitor"}, "note: git configuration undone: core.fsmonitor"},
 	} {
 		data, err := json.Marshal(c.e)
