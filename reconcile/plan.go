@@ -48,6 +48,7 @@ func compute(s Snapshot) *planner {
 		}
 		p.sweep()
 	}
+	p.describeActions()
 	return p
 }
 
@@ -89,6 +90,35 @@ func (p *planner) put(next Claim) *Change {
 	next.Version++
 	p.claims[next.IssueID] = &next
 	return &Change{Claim: &stored}
+}
+
+// describeActions adds to each action the title and the state of its issue, and the kind of the run concerned.
+func (p *planner) describeActions() {
+	runs := make(map[string]*Run, len(p.s.Runs))
+	for i := range p.s.Runs {
+		runs[p.s.Runs[i].ID] = &p.s.Runs[i]
+	}
+	for i := range p.plan.Actions {
+		a := &p.plan.Actions[i]
+		var issue Issue
+		switch run, known := runs[a.RunID]; {
+		case a.Change != nil && a.Change.Claim != nil:
+			issue = a.Change.Claim.Issue
+		case a.Change != nil && a.Change.Insert != nil:
+			issue = a.Change.Insert.Issue
+		case known:
+			issue = run.Issue
+		}
+		if p.s.Tracker != nil {
+			if seen, visible := p.s.Tracker.ByID[a.IssueID]; visible {
+				issue = seen
+			}
+		}
+		a.Title, a.State = issue.Title, issue.State
+		if run, known := runs[a.RunID]; known {
+			a.RunKind = run.Kind
+		}
+	}
 }
 
 // update stores a change that needs no report.

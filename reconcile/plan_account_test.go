@@ -60,7 +60,7 @@ func TestAccountSaysWhy(t *testing.T) {
 			Limit: &Limit{Window: "secondary", Until: noon.Add(72 * time.Hour)},
 		},
 		"blocked: agent_auth: log in": {Block: authBlock(0, time.Second)},
-		"no_slot: SYMPHONY_MAX_AGENTS: 2 of 2 agents of /home/ann/.codex run": {
+		"no_slot: SYMPHONY_MAX_AGENTS: both slots of /home/ann/.codex are taken": {
 			Slots: &Slots{Taken: 2, Max: 2},
 		},
 	} {
@@ -75,7 +75,7 @@ func TestAccountSaysWhy(t *testing.T) {
 	s.Only, s.AtOnce = "id-3", true // the account's limit applies even to a pass that may exceed the workflow's
 	p := compute(s.Snapshot)
 	equal(t, "waits", p.plan.Waits[0].Reason, SkipNoSlot)
-	equal(t, "retry", p.plan.Actions[0].Message, "no available orchestrator slots, SYMPHONY_MAX_AGENTS: 1 of 1 agents of /h run")
+	equal(t, "retry", p.plan.Actions[0].Message, "no available orchestrator slots, SYMPHONY_MAX_AGENTS: the only slot of /h is taken")
 	equal(t, "kept as the specification words it", p.claims["id-3"].ErrorMessage, MessageNoSlot)
 }
 

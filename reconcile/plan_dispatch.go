@@ -252,13 +252,24 @@ func (d *dispatch) refuse(c contender) (reason, message string) {
 	case d.budget != nil && !s.insists(c):
 		return SkipBudget, d.budget.Message
 	case !anySlot && d.taken >= pol.MaxConcurrent:
-		return SkipNoSlot, fmt.Sprintf("%d of %d slots taken", d.taken, pol.MaxConcurrent)
+		return SkipNoSlot, takenText(pol.MaxConcurrent, "")
 	case !anySlot && limited && d.byState[state] >= limit:
-		return SkipNoSlotInState, fmt.Sprintf("%d of %d slots taken in %s", d.byState[state], limit, issue.State)
+		return SkipNoSlotInState, takenText(limit, " for "+issue.State)
 	case account.Slots != nil && account.Slots.Free <= 0:
-		return SkipNoSlot, fmt.Sprintf("%s: %d of %d agents of %s run", MaxAgentsVar, account.Slots.Taken, account.Slots.Max, account.Home)
+		return SkipNoSlot, MaxAgentsVar + ": " + takenText(account.Slots.Max, " of "+account.Home)
 	}
 	return "", ""
+}
+
+// takenText says that slots are taken: all that there are, of this kind.
+func takenText(slots int, kind string) string {
+	switch slots {
+	case 1:
+		return "the only slot" + kind + " is taken"
+	case 2:
+		return "both slots" + kind + " are taken"
+	}
+	return fmt.Sprintf("all %d slots%s are taken", slots, kind)
 }
 
 // blockers names the open blockers of an issue that waits to be begun. In other states blockers do not count.

@@ -225,9 +225,11 @@ const (
 type Action struct {
 	Kind                ActionKind
 	IssueID, Identifier string
-	RunID               string // the run concerned; the id of a dispatched run is assigned when the plan is applied
-	Reason              string // a code
-	Message             string // for people
+	RunID               string  // the run concerned; the id of a dispatched run is assigned when the plan is applied
+	Reason              string  // a code
+	Message             string  // for people
+	Title, State        string  // of the issue, as last seen; empty if the record is unknown
+	RunKind             RunKind // of the run that RunID names; empty for a run that this action starts
 
 	Change  *Change // what is stored for the action; nil for a reap and for most stops
 	Probe   *Block  // the block of the account that this dispatch tests, with a zero NextTry if an operator asked for it; nil for none
@@ -261,7 +263,7 @@ func (c Change) Empty() bool {
 		c.AgentBlock == nil && c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil && c.Unblocked.IsZero()
 }
 
-// String is the line that symphony tick prints for the action.
+// String is the line that symphony tick -v prints for the action.
 func (a Action) String() string {
 	line := string(a.Kind)
 	for _, part := range [][2]string{{" ", a.Identifier}, {" run=", a.RunID}, {" reason=", a.Reason}, {": ", a.Message}} {
@@ -288,6 +290,11 @@ type Skip struct {
 	Message    string `json:"message"`
 	Title      string `json:"title"` // of the issue; empty where only its record is known
 	URL        string `json:"url"`   // the same
+}
+
+// Waits reports whether the issue starts by itself later. The others start once a person has changed them.
+func (s Skip) Waits() bool {
+	return !slices.Contains([]string{SkipLabel, SkipAssignee, SkipMalformed, SkipUnsavedWork}, s.Reason)
 }
 
 // The reasons of a skip.

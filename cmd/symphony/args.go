@@ -135,6 +135,9 @@ func arguments(c *cli.Context, names ...string) ([]string, string, error) {
 // onProject is the action of a command about a project. It reads the named arguments and the workflow that may follow them.
 func onProject(w *term.Env, names []string, do func(c *cli.Context, p *project.Project, args []string) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
+		if w.Verbose = c.Bool("verbose"); w.JSON && w.Verbose {
+			return exit.Usage("%s: -v and --json cannot be combined", c.Command.Name)
+		}
 		args, positional, err := arguments(c, names...)
 		if err != nil {
 			return err

@@ -41,7 +41,7 @@ A changed WORKFLOW.md has the same effect, except that a limit of codex stays. r
 spite of a block.
 
 ` + exampleText("symphony unblock"),
-		Flags: workflowFlags(jsonFlags[pass.ResultJSON]()...),
+		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			return operate.Unblock(c.Context, p)
 		}),
@@ -56,7 +56,7 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage string, names ...string
 	}
 	return &cli.Command{
 		Name: name, Usage: usage, UsageText: usageText(name, arguments), Description: exampleText(example),
-		Flags: workflowFlags(jsonFlags[pass.ResultJSON]()...),
+		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
 		Action: onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
 			return operate.Apply(c.Context, p, verb, strings.Join(args, ""))
 		}),
@@ -69,7 +69,7 @@ func runCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
 		Description: "The command ends when the run ends, and exits 1 if the run did not succeed. Ctrl-C ends the command, not the run.\n\n" +
 			exampleText("symphony run ABC-7"),
-		Flags: workflowFlags(),
+		Flags: workflowFlags(fieldsFlag()),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			return operate.RunIssue(c.Context, p, args[0])
 		}),
@@ -84,7 +84,7 @@ func deliverCommand(w *term.Env) *cli.Command {
 40 s and so on; this command tries at once. It delivers a held issue too, which stays held. Exit code 1: it was not delivered.
 
 ` + exampleText("symphony deliver ABC-7"),
-		Flags: workflowFlags(),
+		Flags: workflowFlags(fieldsFlag()),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			return operate.Deliver(c.Context, p, args[0])
 		}),
@@ -108,6 +108,7 @@ Example:
 		Flags: workflowFlags(jsonFlags[operate.StopJSON](
 			&cli.BoolFlag{Name: "all", Usage: "pause the project and end every run"},
 			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
+			fieldsFlag(),
 		)...),
 		Action: func(c *cli.Context) error { return stopAction(c, w) },
 	}

@@ -125,9 +125,17 @@ func scriptEnv(ts *testscript.TestScript) []string {
 	return env
 }
 
-// passCmd runs a pass, which must succeed. It waits for a running pass, such as that of a worker: pass [TICK-FLAG...]
+// passCmd runs a pass with -v, which must succeed. It waits for a running pass, such as that of a worker: pass [TICK-FLAG...]
 func passCmd(ts *testscript.TestScript, neg bool, args []string) {
-	exitsCmd(ts, false, append([]string{"0", "symphony", "tick", "--lock-timeout", "20s"}, args...))
+	exitsCmd(ts, false, append([]string{"0", "symphony", "tick", "--lock-timeout", "20s"}, withFields(args)...))
+}
+
+// withFields adds -v to the flags of a pass, whose output scripts then read as fields.
+func withFields(flags []string) []string {
+	if slices.Contains(flags, "--json") || slices.Contains(flags, "--quiet") {
+		return flags
+	}
+	return append([]string{"-v"}, flags...)
 }
 
 // quietCmd runs passes until nothing is running or waiting and no worker or pass is left. Held issues stay held:
@@ -137,7 +145,7 @@ func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 		// Before the pass, because a run that ends later has to be settled, and after it, because the pass of a worker may
 		// have started another run.
 		before, _ := matching(ts, "symphony (worker|tick) ")
-		out := output(ts, append([]string{"symphony", "tick"}, args...)...)
+		out := output(ts, append([]string{"symphony", "tick"}, withFields(args)...)...)
 		after, cmdlines := matching(ts, "symphony (worker|tick) ")
 		acted := regexp.MustCompile(`(?m)^(dispatch|deliver|stop|reap|settle|retry|hold|release|remove_workspace)\b`).MatchString(out)
 		idle := strings.Contains(out, ": 0 running, 0 waiting")

@@ -21,7 +21,8 @@ symphony tick --loop WORKFLOW.md.
 
 SYMPHONY_MAX_AGENTS limits the live runs of one codex home, over all projects.
 
-A pass prints its actions on stdout and its errors on stderr. With --log-level or --log-format stderr is a
+A pass says on stdout what it did and why issues wait, and prints its errors on stderr. With -v it prints a
+line of fields for each action and the counts instead, which change less than the sentences. With --log-level or --log-format stderr is a
 log with a record for each action, warning and error, and one for the pass. --quiet prints an error only
 when it changes. In systemd's journal each line has a priority.
 
@@ -30,6 +31,7 @@ when it changes. In systemd's journal each line has a priority.
 			&cli.BoolFlag{Name: "loop", Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM"},
 			&cli.BoolFlag{Name: "stop-on-exit", Usage: "with --loop: end the workers with the loop, for containers; the next loop starts their issues again"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do, without a change and without the lock"},
+			fieldsFlag(),
 			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print nothing but errors, and those only when they change"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs that this pass started have ended"},
 			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait for another pass, for a `TIME` such as 10s", DefaultText: "do not wait"},
@@ -51,7 +53,10 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		Loop:    c.Bool("loop"), StopOnExit: c.Bool("stop-on-exit"), JSON: w.JSON, Quiet: c.Bool("quiet"), Wait: c.Bool("wait"),
 		LogLevel: c.String("log-level"), LogFormat: c.String("log-format"),
 	}
-	w.JSONLines = o.Loop
+	w.JSONLines, w.Verbose = o.Loop, c.Bool("verbose")
+	if w.Verbose && (o.JSON || o.Quiet) {
+		return exit.Usage("tick: -v cannot be combined with --json or --quiet")
+	}
 	_, positional, err := arguments(c)
 	if err != nil {
 		return err
@@ -64,6 +69,11 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		return err
 	}
 	return pass.Tick(c.Context, p, o)
+}
+
+// fieldsFlag is -v of the commands that run a pass.
+func fieldsFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print the actions and counts of the pass as fields, not as sentences"}
 }
 
 // portFlag is --port (specification 13.7), which is refused by name.

@@ -286,10 +286,11 @@ func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
 	if b := v.Blocked; b != nil { // a schedule would wait until it is over; the user of a demo should not
 		return failed("without --agent codex the demo needs none; with it, codex must be installed and logged in", "%s: %s", b.Reason, b.Message)
 	}
-	for _, a := range r.Applied {
-		if a.Kind != reconcile.ActSettle { // the run's own end says it
-			d.say("pass %-4d %s", r.Pass.ID, a.String())
-		}
+	r.Applied = slices.DeleteFunc(slices.Clone(r.Applied), func(a reconcile.Applied) bool {
+		return a.Kind == reconcile.ActSettle || a.Kind == reconcile.ActReap // the run's own end says it
+	})
+	for _, line := range pass.Sentences(d.project(), r) {
+		d.say("pass %-4d %s", r.Pass.ID, line)
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
@@ -33,6 +34,7 @@ type operation struct {
 	only    string // the pass's Options.Only
 	result  pass.Result
 	applied bool // if not, the next pass applies the command
+	nothing bool // the command had nothing to change
 }
 
 // Apply stores a command about an issue, or about the project where issue is empty, runs a pass for it, and prints the result.
@@ -123,15 +125,14 @@ func (o *operation) print(ctx context.Context) error {
 	if o.applied {
 		r.Errors = nil
 	}
-	pass.ReportText(o.p, r)
+	pass.ReportActions(o.p, r)
 	if !o.applied {
 		return nil
 	}
 	effect, err := o.effect(ctx)
-	for _, s := range slices.Concat(o.result.Skips, o.result.Waits) {
-		if o.cmd.Verb == reconcile.VerbRetry && s.IssueID == o.cmd.IssueID {
-			effect = strings.TrimPrefix(fmt.Sprintf("%s\n%s does not start now: %s (%s)", effect, s.Identifier, s.Message, s.Reason), "\n")
-		}
+	if o.cmd.Verb == reconcile.VerbRetry {
+		wait := cmp.Or(o.result.ObstacleText(o.p.Env.Now()), o.result.WaitText(o.cmd.IssueID))
+		effect = strings.TrimPrefix(effect+"\n"+wait, "\n")
 	}
 	for line := range strings.Lines(effect) {
 		fmt.Fprintln(o.p.Env.Stdout, term.Visible(strings.TrimSuffix(line, "\n")))
@@ -150,9 +151,13 @@ func (o *operation) print(ctx context.Context) error {
 func (o *operation) effect(ctx context.Context) (string, error) {
 	switch o.cmd.Verb {
 	case reconcile.VerbPause, reconcile.VerbStopAll:
-		return "paused: no new run starts until symphony resume", nil
+		going := ""
+		if n := o.result.Running; n > 0 && o.cmd.Verb == reconcile.VerbPause {
+			going = "; still running: " + text.Plural(n, "run")
+		}
+		return "paused: no new run starts until symphony resume" + going, nil
 	case reconcile.VerbResume:
-		return "resumed", nil
+		return "resumed: the next pass starts what is due", nil
 	case reconcile.VerbUnblock:
 		return "unblocked: every waiting issue is due", nil
 	default: // the others have an issue
@@ -167,7 +172,8 @@ func (o *operation) effect(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case !claimed:
-		return o.cmd.Identifier + " is not claimed: there is nothing to clear", nil
+		o.nothing = true
+		return o.cmd.Identifier + " is neither held nor waiting: there is nothing to retry", nil
 	case c.Status == reconcile.Held:
 		return o.cmd.Identifier + " is held", nil
 	case c.HoldNext:
@@ -188,7 +194,7 @@ func (o *operation) reportRest(ctx context.Context) error {
 		fmt.Fprintf(o.p.Env.Stderr, "symphony: the next pass applies %s\n", o.cmd.Verb)
 	}
 	needsPass := !o.applied || slices.Contains([]reconcile.Verb{reconcile.VerbRetry, reconcile.VerbResume, reconcile.VerbUnblock}, o.cmd.Verb)
-	if needsPass && !alive && !project.Looping(o.p.StateDir) {
+	if needsPass && !o.nothing && !alive && !project.Looping(o.p.StateDir) {
 		fmt.Fprintln(o.p.Env.Stderr, "symphony: no schedule is active: run symphony tick")
 	}
 	if o.applied {
@@ -212,7 +218,7 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 	case r.Holder != nil:
 		return project.LockedError(r.Holder)
 	}
-	pass.ReportText(p, r)
+	pass.ReportActions(p, r)
 	if err := r.ExitCode(); err != nil {
 		return err
 	}
@@ -259,7 +265,7 @@ func Deliver(ctx context.Context, p *project.Project, ref string) error {
 		if err := o.run(ctx); err != nil {
 			return err
 		}
-		pass.ReportText(p, o.result)
+		pass.ReportActions(p, o.result)
 		i := slices.IndexFunc(o.result.Applied, func(a reconcile.Applied) bool { return a.Kind == reconcile.ActDeliver && a.Err == nil })
 		if i < 0 {
 			return &reconcile.Error{

@@ -68,6 +68,7 @@ func loop(ctx context.Context, p *project.Project, o TickOptions) error {
 		// An operator's command holds the lock for a moment, and looks at one issue only.
 		o.LockTimeout = project.CommandPatience
 	}
+	o.outlook = new(string)
 	l := &looper{w: p.Env, options: o, log: o.logger(p.Env), interval: 30 * time.Second, woken: map[string]bool{}, program: project.ProgramPath()}
 	l.version, l.workflow = stamp(l.program), stamp(p.Path)
 	// This also reaps the workers that the process started before it executed a new program.

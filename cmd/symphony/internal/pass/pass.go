@@ -54,6 +54,8 @@ type Result struct {
 	Config   *workflow.Config
 	warnings []string
 	dryRun   bool
+	// unscheduled says that an operator has run this pass, and that nothing runs the next one.
+	unscheduled bool
 }
 
 // addError records err unless it is nil. Each fault of a workflow becomes one error.
@@ -163,6 +165,11 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 	r.Pass.ID, err = db.Store.SavePass(ctx, r.Pass)
 	r.addError(err)
 	removeOldRuns(ctx, p, db, &r)
+	if o.Trigger == project.TriggerManual && !o.Stays {
+		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
+		r.addError(err)
+		r.unscheduled = !alive && !project.Looping(p.StateDir)
+	}
 	r.dropRepeatedErrors()
 	return r, nil
 }

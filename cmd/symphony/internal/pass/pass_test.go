@@ -40,8 +40,8 @@ func TestDropRepeatedErrors(t *testing.T) {
 // A pass that could not be recorded, because the database was busy for instance, has no number.
 func TestPassNotRecorded(t *testing.T) {
 	var out strings.Builder
-	w := &term.Env{Stdout: &out, Now: time.Now}
-	ReportText(&project.Project{Env: w}, Result{})
+	w := &term.Env{Stdout: &out, Now: time.Now, Verbose: true}
+	ReportActions(&project.Project{Env: w}, Result{})
 	if want := "pass not recorded: 0 running, 0 waiting, 0 held, 0 skipped\n"; out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}

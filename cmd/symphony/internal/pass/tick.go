@@ -24,6 +24,8 @@ type TickOptions struct {
 	Loop, StopOnExit, JSON, Quiet, Wait bool
 	// LogLevel and LogFormat are empty unless a log was asked for.
 	LogLevel, LogFormat string
+	// outlook is what a loop has said last about waiting issues, which it says again only if it has changed; nil without a loop.
+	outlook *string
 }
 
 // Check refuses flags that contradict each other.
@@ -191,21 +193,43 @@ func report(ctx context.Context, p *project.Project, o TickOptions, r Result) {
 		for _, e := range r.Errors {
 			w.PrintError(e)
 		}
-	default:
-		ReportText(p, r)
+	case ReportActions(p, r) && !w.Verbose:
+		text := strings.Join(narrator{r, w}.outlook(), "\n") + "\n"
+		if o.outlook == nil || *o.outlook != text {
+			fmt.Fprint(w.Stdout, text)
+		}
+		if o.outlook != nil {
+			*o.outlook = text
+		}
 	}
 }
 
-// ReportText prints a line for each action, the errors, and a summary.
-func ReportText(p *project.Project, r Result) {
+// ReportActions prints what a pass did and its errors: in sentences, or with -v a line of fields for each action and a summary.
+// It returns false if another pass has the lock.
+func ReportActions(p *project.Project, r Result) bool {
 	w := p.Env
 	if r.Holder != nil {
 		fmt.Fprintf(w.Stdout, "another pass is running (%s); nothing to do\n", r.Holder)
-		return
+		return false
 	}
 	for _, text := range r.warnings {
 		w.Note(slog.LevelWarn, text)
 	}
+	if w.Verbose {
+		printFields(w, r)
+		return true
+	}
+	for _, line := range Sentences(p, r) {
+		fmt.Fprintln(w.Stdout, term.Visible(line))
+	}
+	for _, e := range r.Errors {
+		w.PrintError(e)
+	}
+	return true
+}
+
+// printFields prints a line of fields for each action, the errors, and a summary.
+func printFields(w *term.Env, r Result) {
 	for _, a := range r.Applied {
 		line := a.String()
 		if a.Err != nil {
@@ -219,7 +243,7 @@ func ReportText(p *project.Project, r Result) {
 	}
 	if r.dryRun {
 		name = "dry run"
-		for _, s := range r.Skips { // ps --all shows those of a real pass
+		for _, s := range r.Skips {
 			fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("skip %s reason=%s: %s", s.Identifier, s.Reason, s.Message)))
 		}
 	}

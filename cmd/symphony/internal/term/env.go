@@ -35,6 +35,7 @@ type Env struct {
 	JSONLines      bool         // JSON objects are printed one per line
 	Query          JSONQuery    // what of the JSON is printed
 	OutputFailed   bool         // an answer could not be printed, which has been reported
+	Verbose        bool         // the command prints details that only some operators want
 	Journal        bool         // stderr goes to systemd's journal
 	Log            *slog.Logger // replaces the lines on stderr; nil without a log
 	input          *bufio.Reader

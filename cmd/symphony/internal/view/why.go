@@ -236,8 +236,6 @@ func skipSentence(s reconcile.Skip) string {
 	switch s.Reason {
 	case reconcile.SkipBlockedBy, reconcile.SkipLabel, reconcile.SkipAssignee:
 		return "it " + s.Message
-	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
-		return "no slot: " + s.Message
 	case reconcile.SkipPaused:
 		return "the project is paused"
 	}

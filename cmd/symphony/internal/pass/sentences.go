@@ -1,0 +1,350 @@
+package pass
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// narrator tells in sentences what a pass did, or in a dry run would do, to an operator who has never seen the program.
+type narrator struct {
+	Result
+	w *term.Env
+}
+
+// Sentences describes what a pass did, one line for each action that an operator has to know of.
+func Sentences(p *project.Project, r Result) (list []string) {
+	n := narrator{r, p.Env}
+	for _, a := range r.Applied {
+		if line := n.action(a); line != "" && !slices.Contains(list, line) {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// action is the sentence for an action, empty if that of another action of the pass says the same.
+func (n narrator) action(a reconcile.Applied) string {
+	subject := strings.TrimSpace(a.Identifier + " " + a.Title)
+	switch a.Kind {
+	case reconcile.ActDispatch:
+		return n.did(a, "start", "started", subject+startReason(a.Action))
+	case reconcile.ActDeliver:
+		return n.did(a, "deliver", "delivering", "the commits of "+subject)
+	case reconcile.ActStop:
+		return n.did(a, "stop", "stopping", subject+": "+stopReason(a.Action))
+	case reconcile.ActRemoveWorkspace:
+		if a.IssueID == "" {
+			return n.did(a, "delete", "deleting", "removed workspaces, whose time in the trash is over")
+		}
+		return n.did(a, "remove", "removing", "the workspace of "+subject+", which is "+a.State)
+	case reconcile.ActRelease:
+		return n.released(a, subject)
+	case reconcile.ActHold:
+		return n.held(a, subject)
+	case reconcile.ActRetry:
+		return n.retried(a, subject)
+	case reconcile.ActReap:
+		if a.Err == nil && slices.ContainsFunc(n.Applied, func(b reconcile.Applied) bool { return b.Kind == reconcile.ActSettle && b.RunID == a.RunID }) {
+			return ""
+		}
+		return n.did(a, "end", "ended", "the processes that the run of "+subject+" has left")
+	case reconcile.ActSettle:
+		return n.settled(a, subject)
+	}
+	return a.String()
+}
+
+// did makes a sentence of a verb and its object: done, planned in a dry run, or failed.
+func (n narrator) did(a reconcile.Applied, verb, done, object string) string {
+	switch {
+	case n.dryRun:
+		return "would " + verb + " " + object
+	case a.Err != nil:
+		return "could not " + verb + " " + object
+	}
+	return done + " " + object
+}
+
+// startReason says why an issue is started, if it is not for the first time.
+func startReason(a reconcile.Action) string {
+	switch reconcile.RetryKind(a.Reason) {
+	case reconcile.Continuation:
+		return " again: it is still in " + a.State
+	case reconcile.Backoff:
+		return " again after " + text.Plural(a.Change.Claim.Failures, "failed run")
+	case reconcile.Interrupted:
+		return " again, because its last run was interrupted"
+	case reconcile.Blocked:
+		return " again after a fault that was not its own"
+	case reconcile.NoSlot:
+		return ": a slot is free"
+	case reconcile.Requested:
+		return " again, as requested"
+	case "probe":
+		return ", to test whether the fault is over"
+	default:
+		return ""
+	}
+}
+
+// stopReasons says why a run is stopped, or an issue is released.
+var stopReasons = map[string]string{
+	reconcile.StopMissing:   "the tracker no longer returns it",
+	reconcile.StopMoved:     "it is now in another project",
+	reconcile.StopLabel:     "it has lost a required label",
+	reconcile.StopAssignee:  "it is no longer assigned as tracker.assignee asks",
+	reconcile.StopProject:   "the workflow now names another project",
+	reconcile.StopOperator:  "an operator holds it",
+	reconcile.StopAll:       "it starts again after symphony resume",
+	reconcile.SkipBlockedBy: "it waits for another issue now",
+}
+
+func stopReason(a reconcile.Action) string {
+	if reason := stopReasons[a.Reason]; reason != "" {
+		return reason
+	}
+	if a.Message == "is archived" {
+		return "it " + a.Message
+	}
+	return "it is now in " + a.State
+}
+
+func (n narrator) released(a reconcile.Applied, subject string) string {
+	if a.Reason == reconcile.StopTerminal || a.Reason == reconcile.StopInactive {
+		return n.did(a, "finish", "finished", subject+": "+stopReason(a.Action))
+	}
+	return n.did(a, "release", "released", subject+": "+stopReason(a.Action))
+}
+
+func (n narrator) held(a reconcile.Applied, subject string) string {
+	ends := "; symphony retry " + a.Identifier + " ends the hold"
+	switch {
+	case a.Reason != reconcile.HoldOperator:
+		return n.did(a, "hold", "held", subject+": "+a.Message) // which says what ends the hold
+	case a.Change != nil && a.Change.Claim != nil && a.Change.Claim.Status == reconcile.Running:
+		return n.did(a, "hold", "will hold", subject+" when its run has ended"+ends)
+	}
+	return n.did(a, "hold", "held", subject+": no run of it starts"+ends)
+}
+
+// retried is the sentence for a claim that is due now.
+func (n narrator) retried(a reconcile.Applied, subject string) string {
+	follows := func(b reconcile.Applied) bool {
+		return b.IssueID == a.IssueID && (b.Kind == reconcile.ActDispatch || b.Kind == reconcile.ActDeliver)
+	}
+	switch {
+	case a.Reason == string(reconcile.NoSlot), slices.ContainsFunc(n.Applied, follows):
+		return "" // said by the reasons for which issues wait, or by the start
+	case a.Change != nil && a.Change.Claim != nil && a.Change.Claim.Status == reconcile.Running:
+		return n.did(a, "clear", "cleared", "the failures and limits of "+subject+"; its run continues")
+	case a.Reason == "comment":
+		return n.did(a, "end", "ended", "the hold of "+subject+" after a comment")
+	}
+	return n.did(a, "clear", "cleared", "the hold, failures and limits of "+subject+": it is due now")
+}
+
+// settled is the sentence for the end of a run.
+func (n narrator) settled(a reconcile.Applied, subject string) string {
+	if a.Err != nil {
+		return "could not settle the run of " + subject
+	}
+	next := ""
+	if c := a.Change.Claim; c != nil && c.Status == reconcile.Waiting && c.DueAt.After(n.w.Now()) && a.Reason != string(reconcile.Succeeded) {
+		next = "; next try in " + term.Duration(c.DueAt.Sub(n.w.Now()))
+	}
+	why := ""
+	if a.Message != "" {
+		why = ": " + a.Message
+	}
+	ok := a.Reason == string(reconcile.Succeeded)
+	switch {
+	case a.RunKind == reconcile.CleanupRun && a.IssueID == "" && ok:
+		return "deleted removed workspaces, whose time in the trash was over"
+	case a.RunKind == reconcile.CleanupRun && ok:
+		return "removed the workspace of " + subject
+	case a.RunKind == reconcile.CleanupRun:
+		return "could not remove the workspace of " + subject + why
+	case a.RunKind == reconcile.DeliveryRun && ok:
+		return "delivered the commits of " + subject
+	case a.RunKind == reconcile.DeliveryRun:
+		return "could not deliver the commits of " + subject + why + next
+	}
+	ended := map[reconcile.Outcome]string{
+		reconcile.Succeeded: "succeeded", reconcile.Failed: "failed", reconcile.TimedOut: "took too long", reconcile.Canceled: "was stopped",
+		reconcile.Stalled: "was stopped, because its agent was silent for too long", reconcile.InterruptedRun: "was interrupted", reconcile.Lost: "was lost",
+	}[reconcile.Outcome(a.Reason)]
+	return "the run of " + subject + " " + ended + why + next
+}
+
+// mostNamed is how many issues a sentence names, and mostGroups how many sentences say why issues wait.
+const (
+	mostNamed  = 3
+	mostGroups = 6
+)
+
+// waitingGroup are issues that are not started for the same reason.
+type waitingGroup struct {
+	reconcile.Skip
+	names []string
+}
+
+// groups puts together the issues that wait for the same reason.
+func (n narrator) groups() (list []waitingGroup) {
+	for _, s := range slices.Concat(n.Waits, n.Skips) {
+		if s.Reason == reconcile.SkipUnsavedWork {
+			s.Message = ""
+		}
+		i := slices.IndexFunc(list, func(g waitingGroup) bool { return g.Reason == s.Reason && g.Message == s.Message })
+		if i < 0 {
+			i = len(list)
+			list = append(list, waitingGroup{Skip: s})
+		}
+		list[i].names = append(list[i].names, s.Identifier)
+	}
+	return list
+}
+
+// text says why the issues are not started, and what has to happen before they are.
+func (g waitingGroup) text() string {
+	several := len(g.names) > 1
+	one := func(singular, plural string) string {
+		if several {
+			return plural
+		}
+		return singular
+	}
+	names := namesText(g.names)
+	if !several && g.Title != "" {
+		names += " " + g.Title
+	}
+	switch g.Reason {
+	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
+		return names + one(" waits: ", " wait: ") + g.Message + one("; it starts when one is free", "; they start when one is free")
+	case reconcile.SkipBlockedBy:
+		return names + one(" waits ", " wait ") + strings.TrimPrefix(g.Message, "waits ")
+	case reconcile.SkipBlocked:
+		return names + one(" waits", " wait") + " until the fault is over: " + g.Message
+	case reconcile.SkipLabel:
+		return "skipped " + names + ": " + one("it lacks", "they lack") + strings.TrimPrefix(g.Message, "lacks")
+	case reconcile.SkipAssignee:
+		return "skipped " + names + ": " + one("it is", "they are") + strings.TrimPrefix(g.Message, "is")
+	case reconcile.SkipMalformed:
+		return "skipped " + names + ": " + g.Message
+	case reconcile.SkipUnsavedWork:
+		return "kept the " + one("workspace of ", "workspaces of ") + names + ", which " + one("has", "have") + " unsaved work; symphony ps --all says which"
+	}
+	return names + one(" waits: ", " wait: ") + g.Message
+}
+
+func namesText(names []string) string {
+	switch more := len(names) - mostNamed; {
+	case len(names) == 1:
+		return names[0]
+	case more > 1:
+		return strings.Join(names[:mostNamed], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+// WaitText says why the pass did not start an issue, empty if it did not look at it.
+func (r Result) WaitText(issueID string) string {
+	for _, s := range slices.Concat(r.Waits, r.Skips) {
+		if s.IssueID == issueID {
+			return waitingGroup{Skip: s, names: []string{s.Identifier}}.text()
+		}
+	}
+	return ""
+}
+
+// outlook says why issues are not started, in one line for each reason, and counts the issues.
+func (n narrator) outlook() (list []string) {
+	groups := slices.DeleteFunc(n.groups(), func(g waitingGroup) bool { return n.Obstacle != nil && g.Reason == n.Obstacle.Reason })
+	list = append(list, n.ObstacleText(n.w.Now()))
+	for _, g := range groups[:min(len(groups), mostGroups)] {
+		list = append(list, g.text())
+	}
+	if len(groups) > mostGroups {
+		list = append(list, "other issues wait for other reasons; symphony ps --all says why")
+	}
+	list = append(list, n.counts())
+	if n.unscheduled && n.Running+n.Retrying > 0 {
+		list = append(list, "no schedule is active: symphony tick starts the next runs; symphony schedule install does it every minute")
+	}
+	list = slices.DeleteFunc(list, func(s string) bool { return s == "" })
+	for i := range list {
+		list[i] = term.Visible(list[i])
+	}
+	return list
+}
+
+// ObstacleText says why nothing starts and until when; empty if nothing is in the way of every issue.
+func (r Result) ObstacleText(now time.Time) string {
+	o := r.Obstacle
+	switch {
+	case o == nil:
+		return ""
+	case o.Reason == reconcile.SkipPaused:
+		return "the project is paused: nothing new starts until symphony resume"
+	}
+	line := "nothing new starts: " + o.Message
+	if slices.ContainsFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == o.Reason }) {
+		line = "nothing new starts until this is over: " + o.Reason
+	}
+	switch left := o.Until.Sub(now); {
+	case o.Tester != "":
+		line += "; the run of " + o.Tester + " tests whether it is over"
+	case o.Until.IsZero() || left <= 0:
+	case o.Reason == reconcile.SkipBlocked:
+		line += "; next try in " + term.Duration(left) + ", or at once with symphony unblock"
+	default:
+		line += ", in " + term.Duration(left)
+	}
+	return line
+}
+
+// counts says how many issues run, wait and are held after the pass.
+func (n narrator) counts() string {
+	waiting, skipped := n.Retrying, 0
+	for _, s := range n.Skips {
+		switch {
+		case s.Waits():
+			waiting++
+		case s.Reason != reconcile.SkipUnsavedWork:
+			skipped++
+		}
+	}
+	var parts []string
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{n.Running, "running"}, {waiting, "waiting"}, {n.Held, "held"}, {skipped, "skipped"}, {n.Undelivered, "not delivered"}} {
+		if part.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
+		}
+	}
+	line := strings.Join(parts, ", ")
+	switch left := n.NextDue.Sub(n.w.Now()); {
+	case line == "" && n.Skips != nil && n.Config != nil:
+		line = "nothing to do: no issue is in " + strings.Join(n.Config.Policy.ActiveStates, " or ")
+		if labels := n.Config.Policy.RequiredLabels; len(labels) > 0 {
+			line += " with the label " + strings.Join(labels, " and ")
+		}
+		return line
+	case line == "":
+		return "nothing is running"
+	case !n.NextDue.IsZero() && left > 0:
+		line += "; the next retry is in " + term.Duration(left)
+	}
+	if n.dryRun {
+		return "then: " + line
+	}
+	return line
+}
