@@ -18,6 +18,12 @@ const (
 	UsageCode = 2
 	Workflow  = 3
 	Lock      = 4
+
+	// Of the command wait.
+	Held       = 5
+	Asks       = 6
+	NotStarted = 7   // no agent works on the issue, and no pass will start one
+	TimedOut   = 124 // as timeout(1)
 )
 
 // Only is an error that ends the program with an exit code and prints nothing.

@@ -3,6 +3,7 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -76,12 +77,37 @@ func printHead(w *term.Env, v view.Issue) {
 		fmt.Fprintln(w.Stdout, w.Link(*i.URL, w.Dim(term.Visible(*i.URL))))
 	}
 	fmt.Fprintln(w.Stdout)
+	fmt.Fprintln(w.Stdout, statusLine(w, v, w.Width))
+}
+
+// statusLine is the status of an issue and why it has it, in lines of at most width cells.
+func statusLine(w *term.Env, v view.Issue, width int) string {
 	s := statusWords[cmp.Or(known(v.Why.Code), string(v.Status))]
-	word := s.word
 	if v.Status == view.StatusWaiting && v.Claim != nil && v.Claim.Attempt != nil && *v.Claim.Attempt > 0 {
-		word = fmt.Sprintf("waiting for attempt %d", *v.Claim.Attempt)
+		s.word = fmt.Sprintf("waiting for attempt %d", *v.Claim.Attempt)
 	}
-	fmt.Fprintln(w.Stdout, term.Hang(w.Bold(w.Paint(s.colour, strings.TrimSuffix(word+" "+sinceText(w, v), " ")))+": ", term.Visible(v.Why.Message), w.Width))
+	status := strings.TrimSuffix(s.word+" "+sinceText(w, v), " ")
+	return term.Hang(w.Bold(w.Paint(s.colour, status))+": ", term.Visible(v.Why.Message), width)
+}
+
+// WaitStatus prints on stderr what an issue does that an operator waits for.
+func WaitStatus(w *term.Env, v view.Issue) {
+	if w.Width > 0 && !w.JSON {
+		fmt.Fprintln(w.Stderr, term.Hang(term.Visible(v.Issue.Identifier)+" ", statusLine(w, v, math.MaxInt), w.Width))
+	}
+}
+
+// WaitEnd prints what became of the issue, with --json as JSON.
+func WaitEnd(w *term.Env, v view.Issue) {
+	switch {
+	case w.JSON:
+		w.PrintJSON(v)
+	case w.Width == 0:
+		fmt.Fprintf(w.Stdout, "%s\t%s\t%s\n", v.Status, term.Visible(v.Issue.Identifier), term.Visible(v.Why.Message))
+	default:
+		fmt.Fprintln(w.Stdout, term.Hang(term.Visible(v.Issue.Identifier)+" ", statusLine(w, v, math.MaxInt), w.Width))
+		printField(w, "next", nextLine(w, v))
+	}
 }
 
 // known returns the code of a reason if it has a word of its own.

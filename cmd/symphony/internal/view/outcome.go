@@ -1,0 +1,43 @@
+package view
+
+import (
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// byPerson are the codes of reasons that end only when a person does something.
+var byPerson = []string{
+	reconcile.SkipPaused, reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipMalformed, reconcile.SkipUnsavedWork,
+	"not_active", "terminal", "other_project", "archived", "invalid_config", "missing_workflow_file", "workflow_parse_error",
+}
+
+// settleTime is how long the pass that a worker starts at the end of its run may take to settle the run.
+const settleTime = 5 * time.Second
+
+// GoesOn reports whether the issue goes on by itself: an agent works on it, its commits are being delivered, or a pass that the
+// schedule runs will start it.
+func (v Issue) GoesOn() bool {
+	switch v.Status {
+	case StatusRunning:
+		return v.Why.Code != "ended" && v.Why.Code != "worker_lost" || v.Schedule || v.justEnded()
+	case StatusWaiting, StatusUndelivered, StatusReady, StatusSkipped:
+		return (v.Schedule || v.justEnded()) && !slices.Contains(byPerson, v.Why.Code)
+	}
+	return false
+}
+
+// justEnded reports whether the newest run has just ended, so that its own pass decides what follows.
+func (v Issue) justEnded() bool {
+	return len(v.Runs) > 0 && v.Runs[0].EndedAt != nil && v.GeneratedAt.Sub(*v.Runs[0].EndedAt) < settleTime
+}
+
+// Failed reports whether the newest run failed, or its commits did not arrive.
+func (v Issue) Failed() bool {
+	if len(v.Runs) == 0 || v.Runs[0].Outcome == nil {
+		return false
+	}
+	d := v.Runs[0].Delivery
+	return *v.Runs[0].Outcome != reconcile.Succeeded || d != nil && d.Code != ""
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+)
+
+func waitCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "wait", Usage: "wait until an issue is handed over, or needs a person", UsageText: usageText("wait", "ISSUE [WORKFLOW]"),
+		Description: `It ends when no agent works on the issue and none will do so by itself, prints what became of it, and changes nothing.
+
+Exit codes:
+
+    0    handed over: it was released because its state is no longer active
+    1    its last run failed and nothing tries again, or the command failed
+    5    held
+    6    its agent asks for an approval or an answer
+    7    nothing starts it: let go, paused, or no schedule is active
+    124  --timeout has passed
+
+` + exampleText("symphony wait ABC-7 && symphony open ABC-7 --pr", "symphony wait ABC-7 --timeout 1h --json status"),
+		Flags: workflowFlags(jsonFlags[view.Issue](
+			&cli.DurationFlag{Name: "timeout", Usage: "wait no longer than this `DURATION`", DefaultText: "no limit"},
+		)...),
+		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
+			if c.IsSet("timeout") && c.Duration("timeout") <= 0 {
+				return exit.Usage("wait: --timeout must be above zero")
+			}
+			return operate.Wait(c.Context, p, args[0], c.Duration("timeout"))
+		}),
+	}
+}
