@@ -92,9 +92,10 @@ type printer struct {
 	db *state.DB
 	o  Options
 
-	id, identifier string // of the issue
-	newest         bool   // the run is the newest of the issue
-	status         string // the last line on the terminal, which says what runs now, and which the next output replaces
+	id, identifier string   // of the issue
+	asked          []string // the ids of the requests that were printed
+	newest         bool     // the run is the newest of the issue
+	status         string   // the last line on the terminal, which says what runs now, and which the next output replaces
 }
 
 // findIssue finds the issue in the database. An issue without a run can be followed; findIssue then asks the tracker for it.
@@ -226,6 +227,9 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 		if err := f.Read(show); err != nil {
 			return err
 		}
+		if err := pr.printRequests(ctx, run); err != nil {
+			return err
+		}
 		if ended := run.Outcome != "" || project.WorkerDead(pr.p, run); ended || !pr.o.Follow {
 			f.Rest(show)
 			pr.printRunning(log, ended)
@@ -236,6 +240,22 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 			return nil
 		}
 	}
+}
+
+// printRequests prints how to answer what the agent asks, once for each request.
+func (pr *printer) printRequests(ctx context.Context, run reconcile.Run) error {
+	if pr.o.Raw || pr.o.File != "" || run.Outcome != "" {
+		return nil
+	}
+	open, err := view.OpenRequests(context.WithoutCancel(ctx), pr.p, pr.db)
+	for _, r := range open {
+		if r.RunID == run.ID && !slices.Contains(pr.asked, r.ID()) {
+			pr.asked = append(pr.asked, r.ID())
+			pr.printStatus("")
+			fmt.Fprintln(pr.p.Env.Stdout, pr.p.Env.Yellow("waits for you: "+term.Visible(view.HowToAnswer(r))))
+		}
+	}
+	return err
 }
 
 // printRunning prints the commands that run now, or that the end of the run has ended.

@@ -78,7 +78,7 @@ func (o Log) Print(w *term.Env, l eventlog.Line) {
 		}
 	}
 	if left != "" && l.Kind == eventlog.Prompt {
-		detail(w.Dim("… " + left + ": " + o.Prompt))
+		detail(w.Dim("… " + left + ": " + term.Visible(o.Prompt)))
 	}
 }
 
