@@ -28,6 +28,7 @@ func logsCommand(w *term.Env) *cli.Command {
 			&cli.StringFlag{Name: "run", Usage: "the run with this `ID` or prefix of an ID instead of the newest; symphony show lists them"},
 			&cli.BoolFlag{Name: "all", Usage: "all runs that are kept, one after another"},
 			&cli.StringFlag{Name: "since", Usage: "only events since that `TIME`, in all runs: 10m or 7d ago, a day, or 2026-01-31T18:00:00Z"},
+			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "only the last `N` lines of the run, each with its details"},
 			&cli.StringFlag{Name: "last", Usage: "only the last event of that `KIND`, in full: " + strings.Join(eventlog.Kinds(), ", ")},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "everything: whole prompts, outputs and diffs, tokens, sessions"},
 			&cli.BoolFlag{Name: "raw", Usage: "print the events as they are stored, one JSON object per line"},
@@ -48,7 +49,10 @@ func logsCommand(w *term.Env) *cli.Command {
 
 // newLogOptions refuses flags that can't be combined, so that each accepted flag has an effect.
 func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
-	o = logs.Options{Follow: c.Bool("follow"), Raw: c.Bool("raw"), Whole: c.Bool("verbose"), All: c.Bool("all"), Run: c.String("run"), Last: c.String("last")}
+	o = logs.Options{
+		Follow: c.Bool("follow"), Raw: c.Bool("raw"), Whole: c.Bool("verbose"), All: c.Bool("all"), Run: c.String("run"), Last: c.String("last"),
+		Tail: c.Int("tail"),
+	}
 	if o.Whole && o.Raw {
 		return o, exit.Usage("logs: --verbose, --raw, --stderr, --worker and --hooks cannot be combined")
 	}
@@ -73,7 +77,11 @@ func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
 		return o, exit.Usage("logs: --since works only for events: the lines of --stderr, --worker and --hooks have no time")
 	case c.IsSet("last") && !slices.Contains(eventlog.Kinds(), o.Last):
 		return o, exit.Usage("logs: --last must be one of %s, not %q", strings.Join(eventlog.Kinds(), ", "), o.Last)
-	case o.Last != "" && (o.Follow || o.All || o.File != "" || !o.Since.IsZero()):
+	case c.IsSet("tail") && o.Tail < 1:
+		return o, exit.Usage("logs: --tail needs a number of lines, 1 or more")
+	case o.Tail > 0 && (o.All || !o.Since.IsZero()):
+		return o, exit.Usage("logs: --tail cannot be combined with --all and --since, which print several runs")
+	case o.Last != "" && (o.Follow || o.All || o.Whole || o.Tail > 0 || o.File != "" || !o.Since.IsZero()):
 		return o, exit.Usage("logs: --last can be combined only with --run and --raw")
 	}
 	return o, nil

@@ -32,6 +32,7 @@ type Options struct {
 	File  string
 	Run   string    // the beginning of a run's id
 	Since time.Time // only later events
+	Tail  int       // only that many of the lines that there are at first; 0 for all
 	Last  string    // only the last event of this kind, in full; see eventlog.Kinds
 }
 
@@ -93,6 +94,8 @@ type printer struct {
 	o  Options
 
 	id, identifier string   // of the issue
+	held           []func() // print the last lines, while the log is read for the first time with Tail
+	holds          bool
 	asked          []string // the ids of the requests that were printed
 	newest         bool     // the run is the newest of the issue
 	status         string   // the last line on the terminal, which says what runs now, and which the next output replaces
@@ -203,6 +206,7 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 	f := eventlog.Follower{Path: eventlog.Path(pr.p.StateDir, runID)}
 	defer f.Close()
 	defer pr.printStatus("")
+	pr.holds = pr.o.Tail > 0
 	log := &eventlog.Reader{}
 	var run reconcile.Run
 	show := func(line []byte) { pr.printEvent(log, run, line) }
@@ -227,11 +231,15 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 		if err := f.Read(show); err != nil {
 			return err
 		}
+		ended := run.Outcome != "" || project.WorkerDead(pr.p, run)
+		if ended || !pr.o.Follow {
+			f.Rest(show)
+		}
+		pr.printHeld()
 		if err := pr.printRequests(ctx, run); err != nil {
 			return err
 		}
-		if ended := run.Outcome != "" || project.WorkerDead(pr.p, run); ended || !pr.o.Follow {
-			f.Rest(show)
+		if ended || !pr.o.Follow {
 			pr.printRunning(log, ended)
 			return nil
 		}
@@ -240,6 +248,24 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 			return nil
 		}
 	}
+}
+
+// hold calls print now, or after the log was read if it is then still one of the last lines.
+func (pr *printer) hold(print func()) {
+	if !pr.holds {
+		print()
+		return
+	}
+	pr.held = append(pr.held, print)
+	pr.held = pr.held[max(0, len(pr.held)-pr.o.Tail):]
+}
+
+// printHeld prints the last lines.
+func (pr *printer) printHeld() {
+	for _, print := range pr.held {
+		print()
+	}
+	pr.held, pr.holds = nil, false
 }
 
 // printRequests prints how to answer what the agent asks, once for each request.
@@ -342,7 +368,8 @@ func (pr *printer) printHeadline(run reconcile.Run) {
 }
 
 func (pr *printer) printText(line []byte) {
-	fmt.Fprintln(pr.p.Env.Stdout, term.Visible(string(line)))
+	visible := term.Visible(string(line))
+	pr.hold(func() { fmt.Fprintln(pr.p.Env.Stdout, visible) })
 }
 
 // printRaw prints an event as it is stored. Control characters become JSON escapes. Lines without a time are printed always.
@@ -351,7 +378,8 @@ func (pr *printer) printRaw(line []byte) {
 		At time.Time `json:"at"`
 	}
 	if json.Unmarshal(line, &e) != nil || !e.At.Before(pr.o.Since) {
-		fmt.Fprintln(pr.p.Env.Stdout, text.VisibleJSON(string(line)))
+		visible := text.VisibleJSON(string(line))
+		pr.hold(func() { fmt.Fprintln(pr.p.Env.Stdout, visible) })
 	}
 }
 
@@ -361,7 +389,7 @@ func (pr *printer) printEvent(log *eventlog.Reader, run reconcile.Run, line []by
 	if !ok || l.Minor && !pr.o.Whole || l.Status == eventlog.Running && (!pr.o.Follow || pr.p.Env.Width > 0) || l.Kind != eventlog.Unknown && l.At.Before(pr.o.Since) {
 		return
 	}
-	pr.print(l, render.Log{Whole: pr.o.Whole, Prompt: pr.promptCommand(run, l.Turn)})
+	pr.hold(func() { pr.print(l, render.Log{Whole: pr.o.Whole, Prompt: pr.promptCommand(run, l.Turn)}) })
 }
 
 // promptCommand is the command that prints the whole prompt of a turn: only of the last turn there is one that prints nothing else.
