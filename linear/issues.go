@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -106,10 +107,15 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	return found, nil
 }
 
-// ByIdentifier reads one issue by its identifier, such as ABC-1, or its id. The error has the code issue_not_found if there is
+// ByIdentifier reads one issue by its identifier, such as ABC-1, its web address, or its id. The error has the code issue_not_found if there is
 // no such issue, or the key's user may not see it.
 func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcile.Issue, error) {
 	identifier = strings.TrimSpace(identifier)
+	given := identifier
+	address, isAddress := text.IssueAddress(given)
+	if isAddress {
+		identifier = address[strings.LastIndexByte(address, '/')+1:]
+	}
 	if identifier == "" {
 		return nil, c.missing(identifier)
 	}
@@ -125,6 +131,11 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 	issue, err := c.issue(ctx, data.Issue)
 	if err != nil {
 		return nil, c.asUnknown(err)
+	}
+	if isAddress { // another workspace may have the same identifier
+		if own, _ := text.IssueAddress(*cmp.Or(issue.URL, &identifier)); own != address {
+			return nil, c.missing(given)
+		}
 	}
 	return &issue, nil
 }

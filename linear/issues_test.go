@@ -221,13 +221,13 @@ func TestByIdentifier(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	want := add(t, s, lineartest.Issue{Identifier: "ABC-7", Labels: []string{"Bug"}})
 	c := newClient(t, s)
-	for _, name := range []string{"ABC-7", " abc-7 ", want.ID} {
+	for _, name := range []string{"ABC-7", " abc-7 ", want.ID, want.URL, "https://linear.invalid/example/issue/ABC-7/old-title?x=1#comment-1"} {
 		got, err := c.ByIdentifier(t.Context(), name)
 		if err != nil || got.ID != want.ID || !slices.Equal(got.Labels, []string{"bug"}) {
 			t.Errorf("ByIdentifier(%q) = %+v, %v", name, got, err)
 		}
 	}
-	for _, name := range []string{"ABC-8", "", "nonsense"} {
+	for _, name := range []string{"ABC-8", "", "nonsense", "https://linear.invalid/another/issue/ABC-7", "https://linear.invalid/example"} {
 		_, err := c.ByIdentifier(t.Context(), name)
 		wantCode(t, err, "issue_not_found")
 	}

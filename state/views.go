@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -28,12 +29,15 @@ func (v Views) ClaimByIssue(ctx context.Context, issueID string) (reconcile.Clai
 	return readOne(ctx, v.conn, "read the claim", claimFields, `SELECT `+claimColumns+` FROM claims WHERE issue_id = ?`, issueID)
 }
 
-// FindIssue looks for an issue by its id or its identifier in any case: in the claims, then the runs (newest first), then
-// the skips. A number finds the only identifier that ends with it: 7 finds ABC-7. Id and identifier have separate SELECTs, because
+// FindIssue looks for an issue by its id, its web address, or its identifier in any case: in the claims, then the runs (newest first),
+// then the skips. A number finds the only identifier that ends with it: 7 finds ABC-7. Id and identifier have separate SELECTs, because
 // SQLite reads the whole table for an OR over both.
 func (v Views) FindIssue(ctx context.Context, ref string) (id, identifier string, ok bool, err error) {
 	const doing = "look for the issue"
 	fields := func(n *[2]string) []any { return []any{&n[0], &n[1]} }
+	if address, ok := text.IssueAddress(ref); ok {
+		return v.findAddress(ctx, address)
+	}
 	names, ok, err := readOne(ctx, v.conn, doing, fields, `
 		SELECT issue_id, identifier FROM (
 			SELECT issue_id, identifier, 1 AS place, '' AS run FROM claims WHERE identifier = ?1 COLLATE NOCASE
@@ -52,6 +56,21 @@ func (v Views) FindIssue(ctx context.Context, ref string) (id, identifier string
 		names, ok = all[0], true
 	}
 	return names[0], names[1], ok, err
+}
+
+// findAddress is FindIssue for an address of text.IssueAddress.
+func (v Views) findAddress(ctx context.Context, address string) (id, identifier string, ok bool, err error) {
+	type issue struct{ id, identifier, url string }
+	all, err := readAll(ctx, v.conn, "look for the issue", func(i *issue) []any { return []any{&i.id, &i.identifier, &i.url} }, `
+		SELECT issue_id, identifier, coalesce(issue ->> '$.url', '') FROM claims
+		UNION SELECT issue_id, identifier, url FROM skips
+		UNION SELECT issue_id, identifier, coalesce(issue ->> '$.url', '') FROM runs`)
+	for _, i := range all {
+		if known, is := text.IssueAddress(i.url); is && known == address {
+			return i.id, i.identifier, true, err
+		}
+	}
+	return "", "", false, err
 }
 
 // Identifiers returns the identifiers of all known issues, sorted.

@@ -19,7 +19,7 @@ func TestFindIssue(t *testing.T) {
 	moved.IssueID, moved.Identifier = issueOf(1).ID, "OLD-1"
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &moved}))
 	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{
-		{IssueID: "id-skip", Identifier: "ABC-4", Reason: reconcile.SkipNoSlot},
+		{IssueID: "id-skip", Identifier: "ABC-4", URL: "https://linear.app/acme/issue/ABC-4/some-title", Reason: reconcile.SkipNoSlot},
 		{IssueID: "id-else", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot},
 	}))
 
@@ -28,6 +28,7 @@ func TestFindIssue(t *testing.T) {
 		"aBc-2": {"id-0002", "ABC-2"}, "old-1": {"id-0001", "OLD-1"},
 		"abc-4": {"id-skip", "ABC-4"}, "id-skip": {"id-skip", "ABC-4"},
 		"2": {"id-0002", "ABC-2"}, "4": {"id-skip", "ABC-4"}, "1": {}, "9": {}, // several or no issues end with -1 and -9
+		"https://linear.app/acme/issue/ABC-4": {"id-skip", "ABC-4"}, "https://linear.app/other/issue/ABC-4": {}, "https://linear.app/acme": {},
 		"ABC-9": {}, "": {}, "ABC-%": {}, "ID-0001": {},
 	} {
 		id, identifier, ok, err := db.Views.FindIssue(ctx, ref)

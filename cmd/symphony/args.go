@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,7 +17,7 @@ import (
 // workflowFlags returns the flags that every command about a project has, followed by its own.
 func workflowFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "workflow", Aliases: []string{"w"}, Usage: "the workflow `FILE` (default: $SYMPHONY_WORKFLOW, ./WORKFLOW.md)"},
+		&cli.StringFlag{Name: "workflow", Aliases: []string{"w"}, Usage: "the workflow `FILE` (default: $SYMPHONY_WORKFLOW, or WORKFLOW.md here or above)"},
 		&cli.StringFlag{Name: "state-dir", Usage: "the state `DIRECTORY` (default: $SYMPHONY_STATE_DIR, else under ~/.local/state)"},
 	}, more...)
 }
@@ -156,7 +158,13 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*project.Proje
 	if c.IsSet("workflow") && positional != "" {
 		return nil, exit.Usage("%s: the workflow is given twice, with -w and as %q", c.Command.Name, positional)
 	}
-	path := cmp.Or(c.String("workflow"), positional, w.Getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md")
+	path := cmp.Or(c.String("workflow"), positional, w.Getenv("SYMPHONY_WORKFLOW"))
+	if path == "" && c.Command.Name != "init" {
+		if path = project.FindWorkflow(w); path != "" && filepath.Dir(path) != w.Dir && w.Width > 0 && !w.JSON {
+			w.Note(slog.LevelInfo, "using "+path)
+		}
+	}
+	path = cmp.Or(path, "WORKFLOW.md")
 	if info, err := os.Stat(w.Absolute(path)); err == nil && info.IsDir() {
 		return nil, exit.Usage("%s is a directory; give the workflow file in it", path)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
 
@@ -53,12 +54,15 @@ func psCommand(w *term.Env) *cli.Command {
 }
 
 // issuesAndWorkflow separates the issues from the workflow, which may come last. The workflow is a path that exists, or anything
-// with a slash or a dot, which no issue has.
+// with a slash or a dot, which only the web address of an issue has.
 func issuesAndWorkflow(w *term.Env, args []string) (issues []string, workflow string) {
 	if len(args) == 0 {
 		return nil, ""
 	}
 	last := args[len(args)-1]
+	if _, isAddress := text.IssueAddress(last); isAddress {
+		return args, ""
+	}
 	if _, err := os.Stat(w.Absolute(last)); err == nil && !issueShaped(last) || strings.ContainsAny(last, "/.") {
 		return args[:len(args)-1], last
 	}

@@ -4,6 +4,7 @@ package text
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,6 +34,23 @@ func Plural(n int, noun string) string {
 func PathInside(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
+}
+
+// IssueAddress returns the part of the web address of an issue that two addresses of it share: without the scheme, the title, a comment
+// and a query, in lower case. It is false for anything else than a web address.
+func IssueAddress(s string) (address string, ok bool) {
+	u, err := url.Parse(strings.TrimSpace(s))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", false
+	}
+	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	for i := len(parts) - 2; i >= 0; i-- {
+		if parts[i] == "issue" || parts[i] == "issues" { // of Linear; of GitHub and others
+			parts = parts[:i+2]
+			break
+		}
+	}
+	return strings.ToLower(u.Host + "/" + strings.Join(parts, "/")), true
 }
 
 // Nearest returns up to three known names that resemble a mistyped name, the most similar one first. It ignores case and

@@ -65,3 +65,18 @@ func TestCompareNatural(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestIssueAddress(t *testing.T) {
+	for _, c := range []struct{ address, want string }{
+		{"https://linear.app/Acme/issue/WEB-12/mend-the-footer#comment-7", "linear.app/acme/issue/web-12"},
+		{"http://linear.app/acme/issue/WEB-12", "linear.app/acme/issue/web-12"},
+		{"https://github.com/acme/issues/issues/7?x=/issues/8", "github.com/acme/issues/issues/7"},
+		{"https://gitlab.com/acme/app/-/issues/7/", "gitlab.com/acme/app/-/issues/7"},
+		{" https://jira.acme.com/browse/WEB-12 ", "jira.acme.com/browse/web-12"},
+		{"WEB-12", ""}, {"a/b.md", ""}, {"file:///a", ""}, {"https://", ""}, {"https://a b", ""},
+	} {
+		if got, ok := text.IssueAddress(c.address); got != c.want || ok != (c.want != "") {
+			t.Errorf("%q: %q, want %q", c.address, got, c.want)
+		}
+	}
+}

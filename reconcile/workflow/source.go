@@ -43,7 +43,7 @@ func Read(path string) (Source, error) {
 		data, _, err = readRegular(resolved)
 	}
 	if err != nil {
-		hint := "run symphony in its directory, name it with -w FILE or SYMPHONY_WORKFLOW, or write one with symphony init"
+		hint := "run symphony in its directory or below, name it with -w FILE or SYMPHONY_WORKFLOW, or write one with symphony init"
 		if !errors.Is(err, fs.ErrNotExist) {
 			hint = "make it a file that this account can read, or name another one with -w FILE"
 		}

@@ -153,6 +153,9 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 		return nil, err
 	}
 	defer db.Close()
+	for i, name := range c.options.Issues {
+		c.options.Issues[i] = project.IssueName(ctx, db, name)
+	}
 	rec, err := db.Store.State(ctx)
 	if err != nil {
 		return nil, err

@@ -128,6 +128,12 @@ func Restore(ctx context.Context, p *project.Project, ref string) error {
 }
 
 func restore(ctx context.Context, p *project.Project, ref string) (path string, err error) {
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	ref = project.IssueName(ctx, db, ref)
+	db.Close()
 	rows, err := readTrash(ctx, p)
 	if err != nil {
 		return "", err

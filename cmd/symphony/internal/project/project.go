@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -55,6 +57,25 @@ func New(w *term.Env, path, stateDir string) *Project {
 	p.ReadEnvFiles(os.Getuid())
 	return p
 }
+
+// FindWorkflow returns the path of the WORKFLOW.md in the working directory, or else in the nearest directory above, up to the home
+// directory or the root of the mounted file system; empty if there is none. Above the working directory only a file of this account
+// counts, because the hooks of a workflow run as the operator.
+func FindWorkflow(w *term.Env) string {
+	for dir := w.Dir; ; dir = filepath.Dir(dir) {
+		path := filepath.Join(dir, "WORKFLOW.md")
+		if info, err := os.Lstat(path); err == nil && (dir == w.Dir || int(statOf(info).Uid) == os.Getuid()) {
+			return path
+		}
+		here, err := os.Stat(dir)
+		above, aboveErr := os.Stat(filepath.Dir(dir))
+		if err != nil || aboveErr != nil || dir == w.Home || os.SameFile(here, above) || statOf(here).Dev != statOf(above).Dev {
+			return ""
+		}
+	}
+}
+
+func statOf(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
 
 // ReadEnvFiles reads the environment files, which must belong to uid. The project's own file takes precedence.
 func (p *Project) ReadEnvFiles(uid int) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/workers"
@@ -49,7 +50,7 @@ func NoState(p *Project, err error) error {
 	}
 }
 
-// FindIssue finds an issue by its identifier in the database, otherwise in the tracker.
+// FindIssue finds an issue by its identifier or web address in the database, otherwise in the tracker.
 func FindIssue(ctx context.Context, p *Project, db *state.DB, ref string) (id, identifier string, err error) {
 	id, identifier, ok, err := db.Views.FindIssue(ctx, ref)
 	if err != nil || ok {
@@ -60,6 +61,16 @@ func FindIssue(ctx context.Context, p *Project, db *state.DB, ref string) (id, i
 		return "", "", err
 	}
 	return issue.ID, issue.Identifier, nil
+}
+
+// IssueName returns the identifier of the issue that the project knows by a web address, and anything else unchanged.
+func IssueName(ctx context.Context, db *state.DB, ref string) string {
+	if _, isAddress := text.IssueAddress(ref); isAddress {
+		if _, identifier, known, err := db.Views.FindIssue(ctx, ref); err == nil && known {
+			return identifier
+		}
+	}
+	return ref
 }
 
 // Rowless lists the run directories without a row in the database, for instance those of takeovers.
