@@ -11,9 +11,13 @@ import (
 
 func projectsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "projects", Usage: "list the projects of this account, or remove one",
-		UsageText: "symphony projects [flags]\n   symphony projects remove [flags] PATH",
+		Name: "projects", Usage: "list the projects of this account; move or remove one",
+		UsageText: "symphony projects [flags]\n   symphony projects move [flags] OLD NEW\n   symphony projects remove [flags] PATH",
 		Description: `A project is a WORKFLOW.md and its state directory, usually below ~/.local/state/symphony.
+
+projects move tells symphony that you have moved WORKFLOW.md or its folder from OLD to NEW. The state
+directory and the environment file get the new names, and an installed schedule is installed again;
+workspaces stay where they are. It refuses while a pass or a worker runs, and may be repeated.
 
 projects remove takes a WORKFLOW.md, its folder or a state directory. It deletes the state directory, the
 environment file and the project's entry in the workspace root; with --workspaces also the workspaces and the
@@ -24,8 +28,9 @@ such work, and names it first.
 Examples:
 
     symphony projects
+    mv ~/web-shop ~/shop && symphony projects move ~/web-shop ~/shop
     symphony projects remove ~/web-shop/WORKFLOW.md --workspaces`,
-		Flags: jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[cleanup.ProjectsJSON]()}, {"remove", reflect.TypeFor[cleanup.RemovedJSON]()}},
+		Flags: jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[cleanup.ProjectsJSON]()}, {"move", reflect.TypeFor[cleanup.MovedJSON]()}, {"remove", reflect.TypeFor[cleanup.RemovedJSON]()}},
 			&cli.BoolFlag{Name: "workspaces", Usage: "remove: also the workspaces"},
 			&cli.BoolFlag{Name: "force", Usage: "remove: destroy work that exists nowhere else"},
 			&cli.BoolFlag{Name: "yes", Usage: "remove: do not ask"},
@@ -36,23 +41,31 @@ Examples:
 
 func projectsAction(c *cli.Context, w *term.Env) error {
 	args := c.Args().Slice()
-	if len(args) == 0 {
-		for _, name := range []string{"workspaces", "force", "yes"} {
-			if c.Bool(name) {
-				return exit.Usage("projects: --%s works only with projects remove PATH", name)
-			}
-		}
-		return cleanup.ListProjects(c.Context, w)
+	verb := ""
+	if len(args) > 0 {
+		verb, args = args[0], args[1:]
 	}
+	names := map[string][]string{"": {}, "move": {"OLD", "NEW"}, "remove": {"PATH"}}[verb]
 	switch {
-	case args[0] != "remove":
-		return exit.Usage("projects: unexpected argument %q", args[0])
-	case len(args) == 1:
-		return exit.Usage("projects: remove: PATH is missing")
-	case len(args) > 2:
-		return exit.Usage("projects: unexpected argument %q", args[2])
+	case names == nil:
+		return exit.Usage("projects: unexpected argument %q", verb)
+	case len(args) < len(names):
+		return exit.Usage("projects: %s: %s is missing", verb, names[len(args)])
+	case len(args) > len(names):
+		return exit.Usage("projects: unexpected argument %q", args[len(names)])
 	}
-	return cleanup.RemoveProject(c.Context, w, args[1], cleanup.RemoveOptions{
-		Workspaces: c.Bool("workspaces"), Force: c.Bool("force"), Yes: c.Bool("yes"),
-	})
+	for _, name := range []string{"workspaces", "force", "yes"} {
+		if c.Bool(name) && verb != "remove" {
+			return exit.Usage("projects: --%s works only with projects remove PATH", name)
+		}
+	}
+	switch verb {
+	case "move":
+		return cleanup.MoveProject(c.Context, w, args[0], args[1])
+	case "remove":
+		return cleanup.RemoveProject(c.Context, w, args[0], cleanup.RemoveOptions{
+			Workspaces: c.Bool("workspaces"), Force: c.Bool("force"), Yes: c.Bool("yes"),
+		})
+	}
+	return cleanup.ListProjects(c.Context, w)
 }

@@ -41,7 +41,7 @@ type remover struct {
 // RemoveProject removes a project from the account: its state, its environment file and its entries in workspace roots; with
 // Workspaces also its workspaces. An interrupted removal can be repeated.
 func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOptions) error {
-	row, err := findProject(ctx, w, path)
+	row, err := findProject(ctx, w, "remove", path)
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOption
 	return r.remove(context.WithoutCancel(ctx))
 }
 
-// findProject returns the project of a path, which is a workflow, its folder or a state directory.
-func findProject(ctx context.Context, w *term.Env, path string) (known, error) {
+// findProject returns the project of a path, which is a workflow, its folder or a state directory. verb is the subcommand.
+func findProject(ctx context.Context, w *term.Env, verb, path string) (known, error) {
 	rows, err := knownProjects(ctx, w)
 	if err != nil {
 		return known{}, err
@@ -93,7 +93,7 @@ func findProject(ctx context.Context, w *term.Env, path string) (known, error) {
 		return meant[0], nil
 	}
 	if len(meant) > 1 {
-		return known{}, exit.Usage("projects: remove: %s has several projects; give the state directory of one: %s", path, strings.Join(dirs, " or "))
+		return known{}, exit.Usage("projects: %s: %s has several projects; give the state directory of one: %s", verb, path, strings.Join(dirs, " or "))
 	}
 	// What an interrupted removal has left is no longer listed. It is in a place of the account's state directories, and contains
 	// nothing, or files that symphony makes there.
@@ -112,7 +112,7 @@ func findProject(ctx context.Context, w *term.Env, path string) (known, error) {
 	if err == nil && ours && place {
 		return row, nil
 	}
-	return row, exit.Fault("unknown_project", path+" is not a project of this account",
+	return row, exit.Fault(codeUnknown, path+" is not a project of this account",
 		"give the WORKFLOW.md or the state directory of a project that symphony projects lists")
 }
 
@@ -124,16 +124,15 @@ func (r *remover) check(ctx context.Context) (err error) {
 	if p.Path != "" {
 		flags = "-w " + term.ShellQuote(p.Path) + " " + flags
 	}
-	const busy = "project_busy"
 	if living := project.LivingRuns(p); len(living) > 0 {
-		return exit.Fault(busy, fmt.Sprintf("%s still running on %s: run %s", text.Plural(len(living), "worker"), p.StateDir, strings.Join(living, ", ")),
+		return exit.Fault(codeBusy, fmt.Sprintf("%s still running on %s: run %s", text.Plural(len(living), "worker"), p.StateDir, strings.Join(living, ", ")),
 			"stop them first: symphony stop --all "+flags)
 	}
 	if project.Looping(p.StateDir) {
-		return exit.Fault(busy, "symphony tick --loop is running on "+p.StateDir, "end it first, with Ctrl-C or SIGTERM")
+		return exit.Fault(codeBusy, "symphony tick --loop is running on "+p.StateDir, "end it first, with Ctrl-C or SIGTERM")
 	}
 	if what, hint := schedule.Running(ctx, p, flags); what != "" {
-		return exit.Fault(busy, what+" runs passes on "+p.StateDir, "remove it first: "+hint)
+		return exit.Fault(codeBusy, what+" runs passes on "+p.StateDir, "remove it first: "+hint)
 	}
 	r.row = readState(ctx, r.w, r.row.StateDir)
 	if r.options.Workspaces && r.spacesUnknown() {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -54,6 +55,7 @@ func New(w *term.Env, path, stateDir string) *Project {
 		stateDir = state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, p.Path)
 	}
 	p.StateDir = w.Absolute(stateDir)
+	p.hintGone()
 	p.ReadEnvFiles(os.Getuid())
 	return p
 }
@@ -185,6 +187,9 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 	}
 	for _, e := range workflow.Faults(err) {
 		e.Hint = cmp.Or(e.Hint, "correct that line; symphony check checks the file")
+		if e.Code == workflow.CodeMissingAPIKey && !p.HasState() { // the environment file has the name of the old path
+			hintMoved(p, e)
+		}
 	}
 	return nil, err // not the part that could be parsed
 }
@@ -288,6 +293,16 @@ func RootFits(p *Project, cfg *workflow.Config, dryRun bool) error {
 				"use a directory outside of workspace.root, the state directory and the folder of the issues")
 		}
 	}
+	err := claimRoot(p, cfg, root, dryRun)
+	var known *reconcile.Error
+	if errors.As(err, &known) && known.Code == workspace.CodeProjectConflict {
+		hintMoved(p, known)
+	}
+	return err
+}
+
+// claimRoot claims the workspace root for the project, or says why it can't be claimed.
+func claimRoot(p *Project, cfg *workflow.Config, root string, dryRun bool) error {
 	if dryRun {
 		return workspace.CheckRoot(root, cfg.Policy.Project, p.StateDir)
 	}

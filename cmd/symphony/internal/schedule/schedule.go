@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -230,12 +232,22 @@ func Remove(ctx context.Context, p *project.Project, o Options) error {
 	if err := p.Nested(); err != nil {
 		return err
 	}
+	removed, as, err := remove(ctx, p, o)
+	switch {
+	case removed:
+		fmt.Fprintf(p.Env.Stdout, "running workers continue, and may start others for some minutes; symphony stop --all -w %s ends them%s\n", term.ShellQuote(p.Path), as)
+	case err == nil:
+		fmt.Fprintf(p.Env.Stdout, "nothing is installed for %s\n", term.Visible(p.Path))
+	}
+	return err
+}
+
+// remove is Remove without its last line. It says whether something was removed, and as which account that has run passes.
+func remove(ctx context.Context, p *project.Project, o Options) (removed bool, as string, needsRoot error) {
 	found := findInstalled(ctx, p)
 	if o.Cron && found.problem != nil {
-		return found.problem
+		return false, "", found.problem
 	}
-	removed, as := false, ""
-	var needsRoot error
 	for _, u := range found.Units {
 		switch {
 		case o.Cron || o.System && !u.system:
@@ -247,29 +259,62 @@ func Remove(ctx context.Context, p *project.Project, o Options) error {
 			as = ", as " + lineAfter(u.service.text, "User=")
 		}
 		if err := u.remove(ctx); err != nil {
-			return err
+			return removed, as, err
 		}
 		removed = true
 	}
 	if found.job != nil && !o.Cron && !o.System {
 		if err := found.job.remove(ctx); err != nil {
-			return err
+			return removed, as, err
 		}
 		removed = true
 	}
 	if found.Line != "" && !o.System {
 		text, line := withLine(found.crontab, "", cronMark(p))
 		if err := writeCrontab(ctx, p.Env, text); err != nil {
-			return err
+			return removed, as, err
 		}
 		fmt.Fprintln(p.Env.Stdout, "removed from your crontab:", term.Visible(line))
 		removed = true
 	}
-	switch {
-	case removed:
-		fmt.Fprintf(p.Env.Stdout, "running workers continue, and may start others for some minutes; symphony stop --all -w %s ends them%s\n", term.ShellQuote(p.Path), as)
-	case needsRoot == nil:
-		fmt.Fprintf(p.Env.Stdout, "nothing is installed for %s\n", term.Visible(p.Path))
+	return removed, as, needsRoot
+}
+
+// Installed reports whether Install has written a schedule for a project.
+func Installed(ctx context.Context, p *project.Project) bool {
+	found := findInstalled(ctx, p)
+	return len(found.Units) > 0 || found.job != nil || found.Line != ""
+}
+
+// Move installs for a workflow the schedule that is installed for its old path, and removes that one. It can be repeated.
+func Move(ctx context.Context, old, p *project.Project) error {
+	found, kinds := findInstalled(ctx, old), []Options{}
+	if found.job != nil {
+		kinds = append(kinds, Options{})
 	}
-	return needsRoot
+	for _, u := range found.Units {
+		o := Options{System: u.system}
+		if u.system {
+			o.RunAs = lineAfter(u.service.text, "User=")
+		}
+		kinds = append(kinds, o)
+	}
+	if found.Line != "" {
+		kinds = append(kinds, Options{Cron: true})
+	}
+	for _, o := range kinds {
+		err := Install(ctx, p, o)
+		var known *reconcile.Error
+		if errors.As(err, &known) && o.System && os.Geteuid() != 0 {
+			known.Hint += " && sudo " + term.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + term.ShellQuote(old.Path)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	_, _, err := remove(ctx, old, Options{})
+	return err
 }
