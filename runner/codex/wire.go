@@ -195,7 +195,7 @@ func (w *wireItem) item(ended bool) *agent.Item {
 		i.Tool, i.Result = w.Server+"/"+w.Tool, errorText(w.Error)
 	}
 	if len(w.Arguments) > 0 {
-		i.Call = oneLine(string(w.Arguments), summaryLength)
+		i.Call = oneLine(argumentText(w.Arguments), summaryLength)
 	}
 	for n, c := range w.ContentItems {
 		if n > 0 {
@@ -204,6 +204,17 @@ func (w *wireItem) item(ended bool) *agent.Item {
 		i.Result += c.Text
 	}
 	return i
+}
+
+// argumentText returns the arguments of a call: the only one if that is a text, otherwise all as JSON.
+func argumentText(args json.RawMessage) string {
+	var texts map[string]string
+	if json.Unmarshal(args, &texts) == nil && len(texts) == 1 {
+		for _, text := range texts {
+			return text
+		}
+	}
+	return string(args)
 }
 
 // movedTo separates the two paths of a moved file.
