@@ -275,6 +275,18 @@ func TestLowBudget(t *testing.T) {
 	equal(t, "candidates", report.Skips == nil, true)
 }
 
+// What was used today is read only if the workflow sets a budget.
+func TestDailyBudgetIsRead(t *testing.T) {
+	for most, want := range map[int64]string{0: "dispatch A-1", 500: "skip A-1 budget"} {
+		s := newScene().answer().candidates(issueNo(1))
+		s.Policy.DailyBudget = DailyBudget{Tokens: most}
+		w := worldOf(s.Snapshot)
+		w.today = []ModelUse{{Tokens: Tokens{Total: 500}}}
+		equal(t, "plan", w.story(tickOnce(t, w, s.Policy, Options{})), want)
+		equal(t, "read", w.todayRead > 0, most > 0)
+	}
+}
+
 // Without a tracker a pass does the local half. Without a database it reports the error.
 func TestHalfAPass(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil)

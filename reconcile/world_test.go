@@ -32,6 +32,7 @@ type world struct {
 	unblocked    time.Time
 	used         map[string]int64 // tokens of settled runs, by issue id
 	today        []ModelUse       // used on this day
+	todayRead    int              // how often it was read
 	settled      map[string]int   // the number of settlements, by run id
 
 	prepared   map[string]bool
@@ -199,6 +200,7 @@ func (w *world) UsedOn(context.Context, time.Time) ([]ModelUse, error) {
 	if w.dead {
 		return nil, errDead
 	}
+	w.todayRead++
 	return w.today, nil
 }
 

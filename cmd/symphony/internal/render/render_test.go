@@ -62,6 +62,8 @@ func TestReportWidths(t *testing.T) {
 		r.Labels = append(r.Labels, view.LabelUse{Label: &title, Use: view.Use{Spent: spent}})
 		r.Days = append(r.Days, view.DayUse{Date: "2026-11-20", Spent: spent})
 	}
+	const limit = "codex's primary limit of /home/ann/.codex is used up until 04:07"
+	r.Outages = []view.OutageRow{{Code: "agent_quota", Since: at.Add(-3 * time.Hour), Message: limit}}
 	for _, width := range []int{60, 80, 120, 160} {
 		page := reportText(t, width, r, ReportOptions{}) + reportText(t, width, r, ReportOptions{By: ByLabel})
 		for line := range strings.Lines(page) {
@@ -69,9 +71,15 @@ func TestReportWidths(t *testing.T) {
 				t.Errorf("%d: too long: %s", width, line)
 			}
 		}
+		if width == 160 && strings.Count(page, "#7 checks failed "+link) != 3 {
+			t.Errorf("a terminal without links lacks the address in\n%s", page)
+		}
 		// 3 issues handed over, 3 days, 3 issues and 3 labels; the sums of the last two; the heads of both pages.
 		if n := strings.Count(page, "4321.99"); n != 3+3+4+4+2 {
 			t.Errorf("%d: the cost is printed %d times in\n%s", width, n, page)
+		}
+		if words := strings.Join(strings.Fields(page), " "); !strings.Contains(words, limit) && !strings.Contains(page, "until 04:07\n") {
+			t.Errorf("%d: the end of the outage is missing in\n%s", width, page)
 		}
 		if n := strings.Count(page, "#7 checks failed"); width >= 80 && n != 3 {
 			t.Errorf("%d: failed checks are printed %d times in\n%s", width, n, page)

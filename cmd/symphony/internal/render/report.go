@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,7 +106,8 @@ func (p *reportPage) head() {
 		}
 		p.paragraph(colour, budgetLine(p.Env, *b))
 	}
-	p.paragraph(term.ColourOver, fmt.Sprintf("%s to %s (%s)", clockText(p.Env, p.Since), clockText(p.Env, p.Until), term.Duration(p.Until.Sub(p.Since))))
+	period := term.Duration(p.Until.Sub(p.Since))
+	p.paragraph(term.ColourOver, fmt.Sprintf("%s to %s (%s)", clockText(p.Env, p.Since), clockText(p.Env, p.Until), period))
 }
 
 // paragraph prints a text in as many lines as it needs.
@@ -153,10 +155,11 @@ func (p *reportPage) table(title string, t term.Table) {
 
 // released prints the issues that were released. On a narrow terminal the title gives way, then what the other tables say, too.
 func (p *reportPage) released(title string, rows []view.ReleasedRow) {
+	head := []string{"ISSUE", "TITLE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"}
 	t := term.Table{
-		Head:    []string{"ISSUE", "TITLE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"},
-		Figures: []int{5, 6, 7, 8}, Optional: []int{9},
-		Shrink: steps([][2]int{{2, 0}, {1, 24}, {5, 0}, {6, 0}, {9, 24}, {1, 16}, {3, 8}, {9, 18}, {1, 12}, {7, 0}, {0, 16}, {1, 8}, {9, 8}}),
+		Head: head, Figures: []int{5, 6, 7, 8}, Optional: []int{9},
+		Shrink: steps(head, step{"FROM", 0}, step{"TITLE", 24}, step{"RUNS", 0}, step{"TIME", 0}, step{"LOOK AT", 24}, step{"TITLE", 16},
+			step{"TO", 8}, step{"LOOK AT", 18}, step{"TITLE", 12}, step{"TOKENS", 0}, step{"ISSUE", 16}, step{"TITLE", 8}, step{"LOOK AT", 8}),
 	}
 	for _, r := range rows {
 		to := r.Reason
@@ -167,6 +170,9 @@ func (p *reportPage) released(title string, rows []view.ReleasedRow) {
 			}
 		}
 		lookAt, address := p.lookAt(r)
+		if p.Width > 0 && !p.Links && !strings.HasPrefix(lookAt, address) {
+			lookAt += " " + address
+		}
 		t.Add(r.Identifier, r.Title, r.From, to, p.ago(r.At), strconv.Itoa(r.Runs), secondsText(p.Env, r.Seconds),
 			countText(p.Env, r.Tokens.Total), costText(r.Cost), lookAt)
 		t.Links = append(t.Links, []string{orEmpty(r.URL), 9: address})
@@ -235,29 +241,30 @@ func pullRequestName(address string) string {
 
 // troubles prints what failed, what is held or waits, and what is not delivered.
 func (p *reportPage) troubles() {
-	// The texts at the end of these rows begin with a code, which is never cut off.
-	narrow := steps([][2]int{{1, 16}, {0, 16}})
 	for _, failures := range []struct {
 		title string
 		rows  []view.FailedRow
 	}{{"FAILED", p.Failed}, {"FAILED HOOKS", p.Hooks}} {
-		t := term.Table{Head: []string{"ISSUE", "TITLE", "RUNS", "LAST", "NOW", "ERROR"}, Figures: []int{2}, Shrink: narrow}
+		t := textTable("TITLE", "RUNS", "LAST", "NOW", "ERROR")
+		t.Figures = []int{2}
 		for _, f := range failures.rows {
 			t.Add(f.Identifier, f.Title, strconv.Itoa(f.Runs), p.ago(f.At), strings.ReplaceAll(orEmpty(f.Now), "_", " "), orEmpty(f.Error))
 		}
 		p.table(failures.title, t)
 	}
-	held := term.Table{Head: []string{"ISSUE", "TITLE", "REASON", "SINCE", "MESSAGE"}, State: 2, Shrink: narrow}
+	held := textTable("TITLE", "REASON", "SINCE", "MESSAGE")
+	held.State = 2
 	for _, h := range p.Held {
 		held.AddIn(term.ColourStuck, h.Identifier, h.Title, h.Reason, p.ago(h.HeldAt), h.Message)
 	}
 	p.table("HELD", held)
-	waiting := term.Table{Head: []string{"ISSUE", "TITLE", "KIND", "DUE", "ERROR"}, Shrink: narrow}
+	waiting := textTable("TITLE", "KIND", "DUE", "ERROR")
 	for _, x := range p.Waiting {
 		waiting.Add(x.Identifier, x.Title, string(x.Kind), dueText(p.Env, p.GeneratedAt, x), orEmpty(x.Error))
 	}
 	p.table("WAITING", waiting)
-	undelivered := term.Table{Head: []string{"ISSUE", "TITLE", "SINCE", "TRIES", "ERROR"}, Figures: []int{3}, Shrink: narrow}
+	undelivered := textTable("TITLE", "SINCE", "TRIES", "ERROR")
+	undelivered.Figures = []int{3}
 	for _, u := range p.Undelivered {
 		since := ""
 		if u.Since != nil {
@@ -273,9 +280,15 @@ func (p *reportPage) troubles() {
 	p.table("KEPT", kept)
 }
 
+// textTable is a table of issues whose last column is a text. On a narrow terminal the title gives way.
+func textTable(columns ...string) term.Table {
+	head := append([]string{"ISSUE"}, columns...)
+	return term.Table{Head: head, Shrink: steps(head, step{"TITLE", 16}, step{"ISSUE", 16})}
+}
+
 // interruptions prints when nothing could run, and when the schedule ran no pass.
 func (p *reportPage) interruptions() {
-	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}}
+	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}, Wrap: true} // it may end with when the outage ends
 	for _, o := range p.Outages {
 		lasted := ""
 		switch {
@@ -333,10 +346,11 @@ func (p *reportPage) used(by string) {
 
 // useTable is a table of what runs came to. On a narrow terminal the title gives way, then the parts of the tokens.
 func useTable(first, second string) term.Table {
+	head := []string{first, second, "RUNS", "WELL", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"}
 	return term.Table{
-		Head:    []string{first, second, "RUNS", "WELL", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
-		Figures: []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
-		Shrink:  steps([][2]int{{1, 30}, {9, 0}, {8, 0}, {7, 0}, {6, 0}, {1, 16}, {0, 16}, {3, 0}, {5, 0}, {1, 8}, {0, 8}}),
+		Head: head, Figures: []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+		Shrink: steps(head, step{"TITLE", 30}, step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0},
+			step{"TITLE", 16}, step{first, 16}, step{"WELL", 0}, step{"TIME", 0}, step{"TITLE", 8}, step{first, 8}),
 	}
 }
 
@@ -373,9 +387,10 @@ func (p *reportPage) sums(title string, t term.Table, issues string) {
 
 // days prints what was used by day.
 func (p *reportPage) days() {
+	head := []string{"DAY (UTC)", "HANDED OVER", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"}
 	t := term.Table{
-		Head:    []string{"DAY (UTC)", "HANDED OVER", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
-		Figures: []int{1, 2, 3, 4, 5, 6, 7}, Shrink: steps([][2]int{{5, 0}, {4, 0}, {3, 0}, {2, 0}}),
+		Head: head, Figures: []int{1, 2, 3, 4, 5, 6, 7},
+		Shrink: steps(head, step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0}),
 	}
 	for _, d := range p.Days {
 		t.Add(append([]string{d.Date, strconv.Itoa(d.HandedOver)}, p.tokenCells(d.Spent)...)...)
@@ -413,12 +428,20 @@ func (p *reportPage) remarks(by string) {
 // ReportRows is how many rows of a table a terminal gets unless the operator says otherwise.
 const ReportRows = 10
 
-// steps are the steps by which a table's columns give way, from pairs of a column and its least width.
-func steps(pairs [][2]int) (list []term.Shrink) {
-	for _, p := range pairs {
-		list = append(list, term.Shrink{Column: p[0], Cells: p[1]})
+// step is a step by which a table becomes narrower; see term.Shrink.
+type step struct {
+	column string
+	cells  int
+}
+
+// steps are the steps of a table with this head. Columns that the head lacks are left out.
+func steps(head []string, list ...step) (shrink []term.Shrink) {
+	for _, s := range list {
+		if i := slices.Index(head, s.column); i >= 0 {
+			shrink = append(shrink, term.Shrink{Column: i, Cells: s.cells})
+		}
 	}
-	return list
+	return shrink
 }
 
 // figure is a number without an exponent.

@@ -21,6 +21,8 @@ type Table struct {
 	Links [][]string
 	// Shrink is how columns give way, one step after the other, until a row fits. Without it, rows are cut at the edge.
 	Shrink []Shrink
+	// Wrap continues the last column on further lines, instead of cutting it.
+	Wrap bool
 }
 
 // Shrink is one step towards a narrower table: the column becomes as narrow as needed, but not narrower than Cells; it is left out
@@ -71,9 +73,39 @@ func (t Table) Lines(w *Env, indent string) []string {
 	lines := make([]string, 0, len(t.Rows)+1)
 	lines = append(lines, w.Dim(CutCells(indent+t.line(w, t.Head, -1, widths), w.Width)))
 	for n, row := range t.Rows {
-		lines = append(lines, CutCells(indent+t.line(w, row, n, widths), w.Width))
+		for i, part := range t.wrapped(row, widths, w.Width-len(indent)) {
+			if i > 0 {
+				n = -1 // without a link and a colour
+			}
+			lines = append(lines, CutCells(indent+t.line(w, part, n, widths), w.Width))
+		}
 	}
 	return lines
+}
+
+// shortestWrap is how many cells a wrapped column gets at least.
+const shortestWrap = 16
+
+// wrapped divides a row of a table with Wrap into the rows that its last cell needs, which it also makes as wide as there is room.
+func (t Table) wrapped(row []string, widths []int, width int) [][]string {
+	last := len(t.Head) - 1
+	if !t.Wrap || len(row) <= last {
+		return [][]string{row}
+	}
+	for _, n := range widths[:last] {
+		if n >= 0 {
+			width -= n + len(columnGap)
+		}
+	}
+	widths[last] = max(min(widths[last], width), shortestWrap)
+	rows := [][]string{slices.Clone(row)}
+	for i, part := range Wrap(row[last], widths[last]) {
+		if i > 0 {
+			rows = append(rows, make([]string, len(row)))
+		}
+		rows[i][last] = part
+	}
+	return rows
 }
 
 // columnWidths returns the width of each column in cells, -1 for a column that is left out.

@@ -45,7 +45,8 @@ func (f *facts) readBudget(ctx context.Context) (*BudgetRow, error) {
 	if f.today, err = f.db.Store.UsedOn(ctx, f.now); err != nil {
 		return nil, err
 	}
-	row := &BudgetRow{Written: b.Written, Unit: "tokens", Most: b.Most(), Used: math.Round(b.Used(f.today)*1e4) / 1e4, Until: reconcile.DayEnd(f.now)}
+	row := &BudgetRow{Written: b.Written, Unit: "tokens", Most: b.Most(), Until: reconcile.DayEnd(f.now)}
+	row.Used = math.Round(b.Used(f.today)*1e4) / 1e4 // as Amount
 	if b.Amount > 0 {
 		row.Unit = b.Prices.Currency
 	}
