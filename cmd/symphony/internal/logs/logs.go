@@ -323,6 +323,7 @@ func (pr *printer) print(l eventlog.Line, o render.Log) {
 // followIssue waits for the runs that come after one, and follows each, until ctx ends.
 func (pr *printer) followIssue(ctx context.Context, after string) error {
 	announced := false
+	pr.o.Tail = 0 // later runs are printed whole
 	for ctx.Err() == nil {
 		run, found, err := pr.db.Views.NextRun(context.WithoutCancel(ctx), pr.id, after)
 		if err != nil {
