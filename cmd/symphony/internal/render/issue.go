@@ -3,7 +3,6 @@ package render
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -77,23 +76,27 @@ func printHead(w *term.Env, v view.Issue) {
 		fmt.Fprintln(w.Stdout, w.Link(*i.URL, w.Dim(term.Visible(*i.URL))))
 	}
 	fmt.Fprintln(w.Stdout)
-	fmt.Fprintln(w.Stdout, statusLine(w, v, w.Width))
+	fmt.Fprintln(w.Stdout, statusLine(w, v, ""))
 }
 
-// statusLine is the status of an issue and why it has it, in lines of at most width cells.
-func statusLine(w *term.Env, v view.Issue, width int) string {
+// statusLine is the status of an issue and why it has it, behind a name, in lines of the terminal's width.
+func statusLine(w *term.Env, v view.Issue, name string) string {
 	s := statusWords[cmp.Or(known(v.Why.Code), string(v.Status))]
 	if v.Status == view.StatusWaiting && v.Claim != nil && v.Claim.Attempt != nil && *v.Claim.Attempt > 0 {
 		s.word = fmt.Sprintf("waiting for attempt %d", *v.Claim.Attempt)
 	}
 	status := strings.TrimSuffix(s.word+" "+sinceText(w, v), " ")
-	return term.Hang(w.Bold(w.Paint(s.colour, status))+": ", term.Visible(v.Why.Message), width)
+	lines := term.Wrap(name+status+": "+term.Visible(v.Why.Message), w.Width-len(columnGap))
+	if rest, whole := strings.CutPrefix(lines[0], name+status); whole { // it is not broken
+		lines[0] = name + w.Bold(w.Paint(s.colour, status)) + rest
+	}
+	return strings.Join(lines, "\n"+columnGap)
 }
 
 // WaitStatus prints on stderr what an issue does that an operator waits for.
 func WaitStatus(w *term.Env, v view.Issue) {
 	if w.Width > 0 && !w.JSON {
-		fmt.Fprintln(w.Stderr, term.Hang(term.Visible(v.Issue.Identifier)+" ", statusLine(w, v, math.MaxInt), w.Width))
+		fmt.Fprintln(w.Stderr, statusLine(w, v, term.Visible(v.Issue.Identifier)+" "))
 	}
 }
 
@@ -105,7 +108,7 @@ func WaitEnd(w *term.Env, v view.Issue) {
 	case w.Width == 0:
 		fmt.Fprintf(w.Stdout, "%s\t%s\t%s\n", v.Status, term.Visible(v.Issue.Identifier), term.Visible(v.Why.Message))
 	default:
-		fmt.Fprintln(w.Stdout, term.Hang(term.Visible(v.Issue.Identifier)+" ", statusLine(w, v, math.MaxInt), w.Width))
+		fmt.Fprintln(w.Stdout, statusLine(w, v, term.Visible(v.Issue.Identifier)+" "))
 		printField(w, "next", nextLine(w, v))
 	}
 }
@@ -194,19 +197,28 @@ func printResults(w *term.Env, v view.Issue) {
 	if p := v.Workspace; p != nil && p.Kept != nil {
 		printField(w, "kept", p.Kept.Unsaved+"; push or copy it, or discard it with symphony prune --force "+p.Kept.Identifier)
 	}
+	printUsed(w, v)
+}
+
+// printUsed prints what the runs cost and used.
+func printUsed(w *term.Env, v view.Issue) {
 	t := v.Totals
-	if t.Total == 0 && t.Seconds == 0 {
+	work := term.Duration(time.Duration(t.Seconds*float64(time.Second))) + " of work"
+	switch c := v.Cost; {
+	case t.Total == 0 && t.Seconds == 0:
 		return
-	}
-	if c := v.Cost; c != nil {
+	case t.Total == 0:
+		printField(w, "tokens", "none yet, "+work)
+		return
+	case c != nil:
 		line := costText(c) + " " + c.Currency + ", an estimate"
 		if c.Unpriced > 0 {
 			line += fmt.Sprintf("; without %s tokens of %s, which has no price", countText(w, c.Unpriced), strings.Join(c.Models, ", "))
 		}
 		printField(w, "cost", line)
 	}
-	printField(w, "tokens", fmt.Sprintf("%s (%s in, %s of them cached; %s out), %s of work",
-		countText(w, t.Total), countText(w, t.Input), countText(w, t.Cached), countText(w, t.Output), term.Duration(time.Duration(t.Seconds*float64(time.Second)))))
+	printField(w, "tokens", fmt.Sprintf("%s (%s in, %s of them cached; %s out), %s",
+		countText(w, t.Total), countText(w, t.Input), countText(w, t.Cached), countText(w, t.Output), work))
 }
 
 // printLog prints what the agent said last, as it is, and the end of the log.
@@ -231,7 +243,7 @@ func printLog(w *term.Env, v view.Issue) {
 		}
 	}
 	if len(v.Log) > 0 {
-		fmt.Fprintln(w.Stdout, w.Bold("LOG")+w.Dim("  symphony logs "+term.Visible(v.Issue.Identifier)+" prints all of it"))
+		fmt.Fprintln(w.Stdout, w.Bold("LOG")+w.Dim("  symphony logs "+term.Visible(v.Issue.Identifier)+""))
 		for _, l := range v.Log {
 			fmt.Fprintln(w.Stdout, columnGap+term.CutCells(Log{}.Line(w, l), w.Width-len(columnGap)))
 		}
@@ -298,8 +310,10 @@ func nextLine(w *term.Env, v view.Issue) string {
 		line += " (" + term.Rfc3339(*at) + ")"
 	case !at.After(v.GeneratedAt):
 		line += " (now)"
+	case v.Status == view.StatusAsks:
+		line += ", within " + term.Duration(at.Sub(v.GeneratedAt))
 	default:
-		line += " (in " + term.Duration(at.Sub(v.GeneratedAt)) + ")"
+		line = "in " + term.Duration(at.Sub(v.GeneratedAt)) + ": " + line
 	}
 	if v.Next.NeedsPass && !v.Schedule {
 		line += "; no schedule is active: run symphony tick"
@@ -369,18 +383,15 @@ func gitLine(g *git.Status) string {
 	return line + ", " + text.Plural(g.Count, "file") + " changed"
 }
 
-// printRuns prints the newest runs. On a terminal the error of each follows in lines of its own.
+// printRuns prints the newest runs. On a terminal the error of each follows in lines of its own, unless the status has named it.
 func printRuns(w *term.Env, v view.Issue) {
-	t := term.Table{Head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"}}
-	if w.Width > 0 {
-		t = term.Table{
-			Head:  []string{"KIND", "OUTCOME", "STARTED", "TOOK", "TURNS", "TOKENS", "RUN"},
-			State: 1, Figures: []int{4, 5}, Shrink: []term.Shrink{{Column: 4}, {Column: 3}, {Column: 6}},
-		}
+	rows := term.Table{Head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"}}
+	screen := term.Table{
+		Head:  []string{"KIND", "OUTCOME", "STARTED", "TOOK", "TURNS", "TOKENS", "RUN"},
+		State: 1, Figures: []int{4, 5}, Shrink: []term.Shrink{{Column: 4}, {Column: 3}, {Column: 6}},
 	}
-	var errs []string
 	for _, r := range v.Runs {
-		end, kind := v.GeneratedAt, string(r.Kind)
+		end, kind, outcome := v.GeneratedAt, string(r.Kind), outcomeOf(r)
 		if r.EndedAt != nil {
 			end = *r.EndedAt
 		}
@@ -392,24 +403,26 @@ func printRuns(w *term.Env, v view.Issue) {
 		}
 		started, took := term.AgoText(w, v.GeneratedAt, r.StartedAt), term.LastedText(w, end.Sub(r.StartedAt))
 		turns, tokens := fmt.Sprint(r.Turns), countText(w, r.Tokens.Total)
-		if w.Width == 0 {
-			t.Add(started, r.RunID, kind, outcomeOf(r), took, turns, tokens, errorsOfRun(r))
-			continue
+		rows.Add(started, r.RunID, kind, outcome, took, turns, tokens, errorsOfRun(r))
+		if r.Outcome == nil {
+			outcome = string(view.StatusRunning)
 		}
-		t.AddIn(outcomeColour(r), kind, outcomeOf(r), started, took, turns, tokens, r.RunID)
-		errs = append(errs, term.Visible(errorsOfRun(r)))
+		screen.AddIn(outcomeColour(r), kind, outcome, started, took, turns, tokens, r.RunID)
 	}
 	switch {
-	case len(t.Rows) == 0:
+	case len(v.Runs) == 0:
 		return
 	case w.Width == 0:
-		w.PrintTable("RUNS", t)
+		w.PrintTable("RUNS", rows)
 	default:
 		fmt.Fprintln(w.Stdout, w.Bold("RUNS"))
-		for n, line := range t.Lines(w, "  ") {
+		for n, line := range screen.Lines(w, columnGap) {
 			fmt.Fprintln(w.Stdout, line)
-			if n > 0 && errs[n-1] != "" {
-				fmt.Fprintln(w.Stdout, term.Hang("    ", errs[n-1], w.Width))
+			if n == 0 {
+				continue
+			}
+			if message := term.Visible(errorsOfRun(v.Runs[n-1])); !strings.Contains(term.Visible(v.Why.Message), message) {
+				fmt.Fprintln(w.Stdout, term.Hang("    ", message, w.Width))
 			}
 		}
 	}

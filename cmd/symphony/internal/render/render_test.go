@@ -2,10 +2,12 @@ package render
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -131,5 +133,44 @@ func TestLongTitle(t *testing.T) {
 	lines := strings.Split(out.String(), "\n")
 	if want := "ABC-1  " + strings.Repeat("日本", 8); lines[0] != want || lines[1] != "       "+strings.Repeat("日本", 8)+"…" || lines[2] != "" {
 		t.Errorf("it is %q", lines[:3])
+	}
+}
+
+// On a terminal no line of show is wider than the screen, except for an address or a path, and nothing of the reason and of the
+// agent's words is cut off.
+func TestIssueFitsTheScreen(t *testing.T) {
+	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	title, url := strings.Repeat("日本語の題名 ", 20), "https://example.com/"+strings.Repeat("issue/", 30)
+	reason := "3 runs in a row failed, the last with turn_failed: " + strings.Repeat("the model refused ", 12) + "for this decisive reason"
+	words := "I have looked at the footer.\n\n" + strings.Repeat("The links of the second column were covered. ", 10) + "\n    go test ./..."
+	v := view.Issue{
+		GeneratedAt: at, Status: view.StatusHeld, Since: new(at.Add(-2 * time.Hour)), Why: view.Why{Code: "held", Message: reason},
+		Issue:       view.KnownIssue{Identifier: "ABC-1", Title: &title, URL: &url},
+		Next:        view.Next{Message: "symphony retry ABC-1, a comment, or moving it away and back ends the hold"},
+		PullRequest: &state.PullRequest{PullRequest: reconcile.PullRequest{URL: url, State: "open", Checks: "failed", Review: "changes_requested"}, SeenAt: at},
+		LastMessage: &words, Log: []eventlog.Line{{At: at, Kind: eventlog.Words, Text: words}},
+		Runs: []view.RunRow{{RunID: "20261122T010033.419-wzkpkf", Kind: reconcile.AgentRun, Outcome: new(reconcile.Failed), Error: &reason, StartedAt: at, EndedAt: &at}},
+	}
+	for _, width := range []int{40, 80, 160} {
+		for _, colour := range []bool{false, true} {
+			w := &term.Env{Width: width, Colour: colour}
+			var out strings.Builder
+			w.Stdout = &out
+			Issue(w, v)
+			for line := range strings.Lines(out.String()) {
+				if term.Cells(strings.TrimSuffix(line, "\n")) > width && !strings.Contains(line, "https://") {
+					t.Errorf("in %d columns: %q", width, line)
+				}
+			}
+			plain := strings.Join(strings.Fields(regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(out.String(), "")), " ")
+			for _, part := range []string{"held for 2h00m: " + reason, "open, checks failed, review changes requested", strings.Join(strings.Fields(words), " ")} {
+				if !strings.Contains(plain, part) {
+					t.Errorf("in %d columns %q is missing in\n%s", width, part, out.String())
+				}
+			}
+			if strings.Count(plain, "decisive reason") != 1 {
+				t.Errorf("the reason is repeated:\n%s", out.String())
+			}
+		}
 	}
 }
