@@ -92,7 +92,10 @@ func (v *jsonValue) accepts(word string) bool {
 // help lists the fields for the command's help.
 func (v *jsonValue) help() string {
 	out := "\n\nJSON FIELDS:"
-	for _, d := range v.documents {
+	for i, d := range v.documents {
+		if i > 0 && slices.Equal(d.fields(), v.documents[i-1].fields()) {
+			continue // a list of what is above
+		}
 		if d.verb != "" {
 			out += "\n   " + d.verb + ":"
 		}

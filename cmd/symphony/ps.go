@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"reflect"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -15,42 +16,92 @@ import (
 
 func psCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "ps", Usage: "what runs, what waits, what is held, and why",
+		Name: "ps", Usage: "what needs you, what runs, what waits, what is held, and why",
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
-		Description: "With ISSUE it shows only these issues. With --watch it prints again every second until\n" +
-			"Ctrl-C. In a pipe each row is a line of exact values, separated by tabs. The JSON of\n" +
-			"--json is that of section 13.7 of the specification.\n\n" +
-			exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7"),
-		Flags: workflowFlags(jsonFlags[view.Overview](
+		Description: `With ISSUE it shows only these issues. First come the requests of agents and what keeps runs from starting, then
+the issues: first those that need a person, then those that run, then those that wait. The last line says whether
+the project needs you. A page that is longer than the screen goes through the pager.
+
+In a pipe stdout has a line for each row, of exact values separated by tabs, and all other text is on stderr. The
+first value is request, running, waiting, held, kept, skipped or ended, the second one the issue; the last one is
+its title, or with --project all its project. The JSON of --json is that of section 13.7 of the specification.
+
+--filter KEY=VALUE keeps the issues with that status, of that project, or with that text in identifier, title or
+NOW. Of several filters each key has to match once. --sort takes status, issue, title, time or tokens; a - before it
+reverses the order.
+
+` + exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7", "symphony ps --project all --filter status=held --sort -time",
+			"symphony retry $(symphony ps -q --filter status=held --limit 1)"),
+		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[view.Overview]()}, {"--project all", reflect.TypeFor[[]view.Overview]()}},
 			&cli.BoolFlag{Name: "all", Usage: "also the skipped issues and the runs that have ended"},
 			&cli.IntFlag{Name: "n", Value: project.PastRuns, Usage: "with --all: the newest `N` of the ended runs"},
+			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
+			&cli.StringSliceFlag{Name: "filter", Usage: "only the issues with `KEY=VALUE`, whose key is " + strings.Join(view.FilterKeys, ", ") + "; may be repeated"},
+			&cli.StringFlag{Name: "sort", Usage: "sort by that `KEY`: " + strings.Join(view.SortKeys, ", ")},
+			&cli.IntFlag{Name: "limit", Usage: "only the first `N` issues", DefaultText: "all"},
+			&cli.BoolFlag{Name: "q", Usage: "print only the identifiers"},
 			&cli.BoolFlag{Name: "watch", Usage: "print again every second until Ctrl-C"},
+			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
 		Action: func(c *cli.Context) error {
 			w.JSONLines = c.Bool("watch")
-			issues, positional := issuesAndWorkflow(w, c.Args().Slice())
-			o := view.Options{All: c.Bool("all"), Ended: c.Int("n"), Issues: issues}
-			switch {
-			case c.IsSet("n") && !o.All:
-				return exit.Usage("ps: -n, the number of ended runs, works only with --all")
-			case o.Ended < 1:
-				return exit.Usage("ps: -n must be at least 1, not %d", o.Ended)
+			out, err := newOverviewOptions(c)
+			if err != nil {
+				return err
 			}
-			p, err := openProject(w, c, positional)
+			read, err := overviewReader(w, c, out)
 			if err != nil {
 				return err
 			}
 			if c.Bool("watch") {
-				return render.Watch(c.Context, p, o)
+				return render.Watch(c.Context, w, out, read)
 			}
-			v, err := view.Read(c.Context, p, o)
+			all, err := read()
 			if err != nil {
 				return err
 			}
-			render.Overview(w, v)
-			return nil
+			return render.Overviews(c.Context, w, all, out)
 		},
 	}
+}
+
+// newOverviewOptions refuses flags that have no effect together.
+func newOverviewOptions(c *cli.Context) (o render.OverviewOptions, err error) {
+	switch {
+	case c.IsSet("n") && !c.Bool("all"):
+		return o, exit.Usage("ps: -n, the number of ended runs, works only with --all")
+	case c.Int("n") < 1:
+		return o, exit.Usage("ps: -n must be at least 1, not %d", c.Int("n"))
+	case c.IsSet("limit") && c.Int("limit") < 1:
+		return o, exit.Usage("ps: --limit must be at least 1, not %d", c.Int("limit"))
+	case c.IsSet("project") && c.String("project") != "all":
+		return o, exit.Usage("ps: --project takes only all; -w FILE names another project, --filter project=NAME one of all")
+	case c.Bool("q") && c.IsSet("json"):
+		return o, exit.Usage("ps: -q and --json cannot be combined")
+	}
+	o = render.OverviewOptions{Projects: c.IsSet("project"), Quiet: c.Bool("q"), Pager: !c.Bool("no-pager") && !c.Bool("watch")}
+	o.Selection, err = view.NewSelection(c.StringSlice("filter"), c.String("sort"), c.Int("limit"))
+	return o, err
+}
+
+// overviewReader returns the function that reads the overview of the project, or those of all projects.
+func overviewReader(w *term.Env, c *cli.Context, out render.OverviewOptions) (func() ([]view.Overview, error), error) {
+	issues, positional := issuesAndWorkflow(w, c.Args().Slice())
+	o := view.Options{All: c.Bool("all") || out.Selection.Needs(), Ended: c.Int("n"), Issues: issues}
+	if out.Projects {
+		if c.NArg() > 0 || c.IsSet("workflow") || c.IsSet("state-dir") {
+			return nil, exit.Usage("ps: --project all takes no issue and no workflow; --filter text=ABC-7 finds an issue")
+		}
+		return func() ([]view.Overview, error) { return view.ReadAll(c.Context, w, o) }, nil
+	}
+	p, err := openProject(w, c, positional)
+	if err != nil {
+		return nil, err
+	}
+	return func() ([]view.Overview, error) {
+		v, err := view.Read(c.Context, p, o)
+		return []view.Overview{v}, err
+	}, nil
 }
 
 // issuesAndWorkflow separates the issues from the workflow, which may come last. The workflow is a path that exists, or anything

@@ -149,6 +149,8 @@ type BlockedRow struct {
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`
 	NextTry time.Time `json:"next_try"`
+	// Until is when the block ends by itself, where that is known.
+	Until *time.Time `json:"until"`
 }
 
 // BlockedBy returns the most important block, nil for none. A block of the tracker comes first.
@@ -168,8 +170,9 @@ func AccountBlock(a *state.Account, now time.Time) *BlockedRow {
 	case err != nil:
 		return nil
 	case s.Limit != nil:
+		until := s.Limit.Until.UTC()
 		return &BlockedRow{
-			Since: s.Limit.Since.UTC(), Reason: reconcile.CodeAgentQuota, Message: s.Limit.Text(a.Home, now), NextTry: s.Limit.Until.UTC(),
+			Since: s.Limit.Since.UTC(), Reason: reconcile.CodeAgentQuota, Message: s.Limit.Text(a.Home, now), NextTry: until, Until: &until,
 		}
 	case s.Block != nil:
 		return &BlockedRow{Since: s.Block.Since.UTC(), Reason: s.Block.Code, Message: s.Block.Message, NextTry: s.Block.NextTry.UTC()}

@@ -5,122 +5,303 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
+	"slices"
 	"strings"
 	"time"
-
-	xterm "golang.org/x/term"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/state"
 )
 
-// Overview prints an overview, with --json as JSON: the open requests, what keeps the project from starting runs, and the tables.
-func Overview(w *term.Env, v view.Overview) {
-	if w.JSON {
-		w.PrintJSON(v)
-		return
-	}
-	now := v.GeneratedAt
-	printRequests(w, now, v.Requests)
-	printObstacles(w, v)
-	running := term.Table{Head: []string{"ISSUE", "STATE", "PHASE", "TURN", "AGE", "TOKENS", "LAST EVENT"}, State: 2}
-	for _, r := range v.Running {
-		phase, colour := phaseOf(r)
-		running.AddIn(colour, r.Identifier, r.State, phase, fmt.Sprint(r.TurnCount), term.SinceText(w, now, r.StartedAt),
-			fmt.Sprint(r.Tokens.Total), lastEvent(w, now, r))
-	}
-	w.PrintTable("RUNNING", running)
-	waiting := term.Table{Head: []string{"ISSUE", "KIND", "ATTEMPT", "DUE", "ERROR"}, State: 1}
-	for _, r := range v.Retrying {
-		attempt := "-"
-		if r.Attempt != nil {
-			attempt = fmt.Sprint(*r.Attempt)
-		}
-		said := orEmpty(r.Error)
-		if w.Width > 0 {
-			said = strings.TrimPrefix(said, string(r.Kind)+": ") // so that the reason fits
-		}
-		waiting.AddIn(term.ColourWaits, r.Identifier, string(r.Kind), attempt, dueText(w, now, r), said)
-	}
-	w.PrintTable("WAITING", waiting)
-	held := heldTable(w, now, v.Held)
-	w.PrintTable("HELD", held)
-	w.PrintTable("KEPT", keptTable(w, now, v.Kept))
-	printHints(w, v)
-	skipped := term.Table{Head: held.Head, State: 1}
-	for _, r := range v.Skipped {
-		skipped.AddIn(term.ColourWaits, r.Identifier, r.Reason, term.AgoText(w, now, r.Since), r.Message)
-	}
-	w.PrintTable("SKIPPED", skipped)
-	w.PrintTable("ENDED", endedTable(w, now, v.Ended))
-	if len(v.Running) == 0 {
-		fmt.Fprintln(w.Stdout, term.Visible(idleLine(w, v)))
-	}
+// OverviewOptions say how ps prints overviews.
+type OverviewOptions struct {
+	Selection view.Selection
+	Projects  bool // of all projects
+	Quiet     bool // the identifiers alone
+	Pager     bool // a page that is longer than the screen goes through the pager
+}
+
+// Overviews prints overviews: on a terminal as a page, in a pipe as rows and with everything else on stderr, with --json as JSON.
+func Overviews(ctx context.Context, w *term.Env, all []view.Overview, o OverviewOptions) error {
+	confined, rows, more := o.Selection.Select(all)
 	switch {
-	case w.Width > 0:
-		fmt.Fprintf(w.Stdout, "%d running, %d waiting, %d held, %d skipped; %s\n",
-			v.Counts.Running, v.Counts.Retrying, v.Counts.Held, v.SkippedCount, scheduleLine(v))
-	case !v.Schedule:
-		fmt.Fprintln(w.Stdout, noSchedule)
-	case v.NextPass != nil:
-		fmt.Fprintf(w.Stdout, "next pass\t%s\t%s\n", term.Rfc3339(v.NextPass.At), v.NextPass.Trigger)
-	}
-}
-
-func endedTable(w *term.Env, now time.Time, rows []view.RunRow) term.Table {
-	ended := term.Table{Head: []string{"ISSUE", "RUN", "OUTCOME", "ENDED", "TOOK", "TURNS", "TOKENS", "ERROR"}, State: 2}
-	for _, r := range rows {
-		outcome, colour := outcomeOf(r), outcomeColour(r)
-		if r.Kind != reconcile.AgentRun {
-			outcome = string(r.Kind) + " " + outcome
+	case w.JSON && o.Projects:
+		w.PrintJSON(confined)
+		return nil
+	case w.JSON:
+		w.PrintJSON(confined[0])
+		return nil
+	case o.Quiet:
+		printIdentifiers(w, rows)
+		return nil
+	case w.Width == 0:
+		for _, v := range confined {
+			printRequests(w, v.GeneratedAt, requestsOf(v, o.Projects))
 		}
-		ended.AddIn(colour, r.Identifier, r.RunID, outcome, term.AgoText(w, now, *r.EndedAt),
-			term.LastedText(w, r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), errorsOfRun(r))
+		for _, r := range rows {
+			printRow(w, r, o.Projects)
+		}
+		rest := newPage(stderrOf(w), all, confined, nil, more, o.Projects)
+		fmt.Fprintln(w.Stderr, strings.Join(slices.Concat(rest.head, rest.foot), "\n"))
+		return nil
 	}
-	return ended
+	_, height := w.Size()
+	p := newPage(w, all, confined, rows, more, o.Projects)
+	lines := slices.Concat(p.head, p.body, p.foot)
+	paged := o.Pager && len(lines) >= height && w.HasPager(ctx)
+	if paged { // the pager shows the beginning first, and old ones print links as text
+		plain := *w
+		plain.Links = false
+		p = newPage(&plain, all, confined, rows, more, o.Projects)
+		lines = slices.Concat(p.head, p.foot, p.body)
+	}
+	return w.Paged(ctx, paged, func() error {
+		_, err := fmt.Fprintln(w.Stdout, strings.Join(lines, "\n"))
+		if w.Unread() {
+			return nil
+		}
+		return err
+	})
 }
 
-func heldTable(w *term.Env, now time.Time, rows []view.HeldRow) term.Table {
-	t := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, State: 1}
+// stderrOf returns an environment that prints plain text on stderr.
+func stderrOf(w *term.Env) *term.Env {
+	out := *w
+	out.Stdout, out.Colour, out.Links = w.Stderr, false, false
+	return &out
+}
+
+// printIdentifiers prints the identifier of each issue once.
+func printIdentifiers(w *term.Env, rows []view.Row) {
+	var seen []string
 	for _, r := range rows {
-		t.AddIn(term.ColourStuck, r.Identifier, r.Reason, term.AgoText(w, now, r.HeldAt), r.Message)
+		if !slices.Contains(seen, r.Identifier) {
+			seen = append(seen, r.Identifier)
+			fmt.Fprintln(w.Stdout, term.Visible(r.Identifier))
+		}
+	}
+}
+
+// page is a screen: what an operator has to see, the table of the issues, and the summary.
+type page struct{ head, body, foot []string }
+
+// newPage makes the page of the confined overviews. Obstacles and summary are those of the whole ones.
+func newPage(w *term.Env, all, confined []view.Overview, rows []view.Row, more int, projects bool) page {
+	var head, foot bytes.Buffer
+	out := *w
+	out.Stdout = &head
+	for i, v := range all {
+		name := ""
+		if projects {
+			name = v.Project.Name()
+		}
+		if w.Width > 0 {
+			printRequests(&out, v.GeneratedAt, requestsOf(confined[i], projects))
+		}
+		printObstacles(&out, v, name)
+	}
+	out.Stdout = &foot
+	for _, v := range confined {
+		printHints(&out, v)
+	}
+	fmt.Fprintln(&foot, summary(w, all))
+	p := page{head: linesOf(head.String()), foot: linesOf(foot.String())}
+	if len(rows) > 0 {
+		p.body = Rows(confined[0].GeneratedAt, rows, projects).Lines(w, "")
+	}
+	if more > 0 {
+		p.body = append(p.body, fmt.Sprintf("… %d more", more))
+	}
+	return p
+}
+
+func linesOf(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+}
+
+// fit returns the lines of the page that fit into height lines. The table gives way first, from its end.
+func (p page) fit(height int) []string {
+	room := max(height-len(p.foot), 0)
+	if least := min(len(p.body), 1); len(p.head) > room-least {
+		fits := max(room-least-1, 0)
+		p.head = append(slices.Clone(p.head[:fits]), fmt.Sprintf("… %s: symphony ps shows them", text.Plural(len(p.head)-fits, "more line")))
+	}
+	if room = max(room-len(p.head), 0); len(p.body) > room {
+		fits := max(room-1, 0)
+		p.body = append(slices.Clone(p.body[:fits]), fmt.Sprintf("… %d more", len(p.body)-max(fits, 1)))
+	}
+	return slices.Concat(p.head, p.body, p.foot)
+}
+
+// requestsOf returns the requests of a project, of several with its workflow, so that the commands that answer them work anywhere.
+func requestsOf(v view.Overview, projects bool) []view.RequestRow {
+	rows := slices.Clone(v.Requests)
+	for i := range rows {
+		if projects {
+			rows[i].Workflow = v.Project.WorkflowPath
+		}
+	}
+	return rows
+}
+
+// The columns of the table of issues.
+const (
+	columnIssue = iota
+	columnStatus
+	columnProject
+	columnTitle
+	columnPull
+	columnTime
+	columnTokens
+	columnNow
+)
+
+// Rows makes a table of issues. The name of the project is one of its columns if projects is set.
+func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
+	t := term.Table{
+		Head:  []string{"ISSUE", "STATUS", "PROJECT", "TITLE", "PR", "TIME", "TOKENS", "NOW"},
+		State: columnStatus, Figures: []int{columnTime, columnTokens}, Optional: []int{columnProject, columnTitle, columnPull},
+	}
+	for _, step := range [][2]int{
+		{columnTitle, 40},
+		{columnNow, 44},
+		{columnTitle, 16},
+		{columnNow, 22},
+		{columnProject, 8},
+		{columnPull, 0},
+		{columnTokens, 0},
+		{columnProject, 0},
+		{columnTitle, 8},
+		{columnTitle, 0},
+		{columnNow, 1},
+	} {
+		t.Shrink = append(t.Shrink, term.Shrink{Column: step[0], Cells: step[1]})
+	}
+	for _, r := range rows {
+		cells, links := make([]string, len(t.Head)), make([]string, len(t.Head))
+		cells[columnIssue], links[columnIssue] = r.Identifier, orEmpty(r.URL)
+		cells[columnStatus], cells[columnTitle], cells[columnNow] = string(r.Status), r.Title, r.Text
+		if projects {
+			cells[columnProject] = r.Project
+		}
+		if r.PullRequest != nil {
+			cells[columnPull], links[columnPull] = pullName(*r.PullRequest), *r.PullRequest
+		}
+		cells[columnTime] = rowTime(now, r)
+		if r.Tokens > 0 {
+			cells[columnTokens] = shortCount(r.Tokens)
+		}
+		t.AddIn(statusColours[r.Status], cells...)
+		t.Links = append(t.Links, links)
 	}
 	return t
 }
 
-// keptTable lists the workspaces of finished issues that contain unsaved work.
-func keptTable(w *term.Env, now time.Time, rows []view.KeptRow) term.Table {
-	t := term.Table{Head: []string{"ISSUE", "SINCE", "WORK", "WORKSPACE"}}
-	for _, r := range rows {
-		t.AddIn(term.ColourStuck, r.Identifier, term.AgoText(w, now, r.Since), "kept: "+r.Unsaved, r.Path)
+// statusColours has the colour of each status: red for what needs a person.
+var statusColours = map[view.Status]string{
+	view.StatusAsks: term.ColourStuck, view.StatusHeld: term.ColourStuck, view.StatusUndelivered: term.ColourStuck, view.StatusKept: term.ColourStuck,
+	view.StatusRunning: term.ColourRuns, view.StatusWaiting: term.ColourWaits, view.StatusSkipped: term.ColourWaits, view.StatusEnded: term.ColourOver,
+}
+
+// pullName is the short name of a pull request: the last part of its address.
+func pullName(url string) string {
+	name := path.Base(url)
+	if strings.Trim(name, "0123456789") == "" {
+		return "#" + name
 	}
-	return t
+	return "yes"
+}
+
+// rowTime says since when the row has its status; of a waiting issue, when it goes on.
+func rowTime(now time.Time, r view.Row) string {
+	switch {
+	case r.At == nil:
+		return ""
+	case r.Status != view.StatusWaiting:
+		return term.Age(now, *r.At)
+	case !r.At.After(now):
+		return "due"
+	}
+	return "in " + term.Duration(r.At.Sub(now))
+}
+
+// printRow prints a row for a program: the exact values of the list that it comes from, the title, and with projects the project.
+func printRow(w *term.Env, r view.Row, projects bool) {
+	kind, cells := "", []string{r.Identifier}
+	switch d := r.Detail.(type) {
+	case view.RunningRow:
+		kind = "running"
+		cells = append(cells, d.State, phaseOf(d), fmt.Sprint(d.TurnCount), term.Rfc3339(d.StartedAt), fmt.Sprint(d.Tokens.Total), r.Text)
+	case view.RetryingRow:
+		attempt := "-"
+		if d.Attempt != nil {
+			attempt = fmt.Sprint(*d.Attempt)
+		}
+		kind, cells = "waiting", append(cells, string(d.Kind), attempt, term.Rfc3339(d.DueAt), orEmpty(d.Error))
+	case view.HeldRow:
+		kind, cells = "held", append(cells, d.Reason, term.Rfc3339(d.HeldAt), d.Message)
+	case view.KeptRow:
+		kind, cells = "kept", append(cells, term.Rfc3339(d.Since), "kept: "+d.Unsaved, d.Path)
+	case state.StoredSkip:
+		kind, cells = "skipped", append(cells, d.Reason, term.Rfc3339(d.Since), d.Message)
+	case view.RunRow:
+		outcome := outcomeOf(d)
+		if d.Kind != reconcile.AgentRun {
+			outcome = string(d.Kind) + " " + outcome
+		}
+		kind = "ended"
+		cells = append(cells, d.RunID, outcome, term.Rfc3339(*d.EndedAt), term.LastedText(w, d.EndedAt.Sub(d.StartedAt)), fmt.Sprint(d.Turns),
+			fmt.Sprint(d.Tokens.Total), errorsOfRun(d))
+	}
+	cells = append(cells, r.Title)
+	if projects {
+		cells = append(cells, r.Project)
+	}
+	var t term.Table
+	t.Add(cells...)
+	w.PrintTable(kind, t)
+}
+
+func phaseOf(r view.RunningRow) string {
+	switch {
+	case !r.Alive && r.Phase != reconcile.Starting:
+		return "ended" // the next pass finds out why
+	case r.StopReason != nil:
+		return "stopping: " + *r.StopReason
+	case len(r.WaitsFor) > 0:
+		return "asks " + strings.Join(r.WaitsFor, ", ")
+	}
+	return string(r.Phase)
 }
 
 // watchStep is how often Watch reads the state.
 const watchStep = time.Second
 
-// Watch prints the overview every second until ctx ends. A terminal is cleared before each print.
-func Watch(ctx context.Context, p *project.Project, o view.Options) error {
-	out, isFile := p.Env.Stdout.(*os.File)
-	screen := isFile && p.Env.Width > 0 && !p.Env.JSON && p.Env.Getenv("TERM") != "dumb"
+// Watch prints what read returns every second until ctx ends. A terminal is cleared before each print.
+func Watch(ctx context.Context, w *term.Env, o OverviewOptions, read func() ([]view.Overview, error)) error {
+	_, isFile := w.Stdout.(*os.File)
+	screen := isFile && w.Width > 0 && !w.JSON && w.Getenv("TERM") != "dumb"
 	for {
-		v, err := view.Read(ctx, p, o)
+		all, err := read()
+		if err == nil && screen {
+			printScreen(w, all, o)
+		} else if err == nil {
+			err = Overviews(ctx, w, all, o)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // a signal ended the watch
 		case err != nil:
 			return err
-		case screen:
-			printScreen(p.Env, out, v)
-		default:
-			Overview(p.Env, v)
-		}
-		if !project.Sleep(ctx, watchStep) {
+		case !project.Sleep(ctx, watchStep):
 			return nil
 		}
 	}
@@ -130,23 +311,15 @@ func Watch(ctx context.Context, p *project.Project, o view.Options) error {
 const clearScreen = "\x1b[H\x1b[2J"
 
 // printScreen clears the terminal and prints the lines that fit, in one write, so that the screen does not flicker.
-func printScreen(w *term.Env, out *os.File, v view.Overview) {
-	columns, rows, err := xterm.GetSize(int(out.Fd()))
-	if err != nil || columns <= 0 || rows <= 0 {
-		columns, rows = w.Width, 24
-	}
-	var page bytes.Buffer
-	screen := *w
-	screen.Stdout, screen.Width = &page, columns
-	Overview(&screen, v)
-	lines := strings.Split(strings.TrimSuffix(page.String(), "\n"), "\n")
-	if fit := max(rows-2, 0); len(lines) > fit+1 {
-		lines = append(lines[:fit], fmt.Sprintf("… %d more lines: symphony ps shows them", len(lines)-fit))
-	}
+func printScreen(w *term.Env, all []view.Overview, o OverviewOptions) {
+	screen, height := *w, 0
+	screen.Width, height = w.Size()
+	confined, rows, more := o.Selection.Select(all)
+	lines := newPage(&screen, all, confined, rows, more, o.Projects).fit(height - 1)
 	for i := range lines {
-		lines[i] = term.CutCells(lines[i], columns)
+		lines[i] = term.CutCells(lines[i], screen.Width)
 	}
-	fmt.Fprint(out, clearScreen+strings.Join(lines, "\n")+"\n")
+	fmt.Fprint(w.Stdout, clearScreen+strings.Join(lines, "\n")+"\n")
 }
 
 // printHints prints the next step for each issue of the command line whose last run failed.
@@ -167,67 +340,176 @@ func printHints(w *term.Env, v view.Overview) {
 	}
 }
 
-// printObstacles prints what keeps the project from starting runs.
-func printObstacles(w *term.Env, v view.Overview) {
+// printObstacles prints what keeps a project from starting runs. The project's name may be empty.
+func printObstacles(w *term.Env, v view.Overview, name string) {
 	now := v.GeneratedAt
-	if b := v.Blocked; b != nil {
-		line := fmt.Sprintf("BLOCKED  %s: %s (for %s", b.Reason, b.Message, term.Age(now, b.Since))
-		if b.NextTry.After(now) {
-			line += ", next try in " + term.Duration(b.NextTry.Sub(now))
+	if name != "" {
+		name += ": "
+	}
+	line := func(label, colour, format string, args ...any) {
+		for _, l := range strings.Split(hang(w, fmt.Sprintf("%-9s", label), name+term.Visible(fmt.Sprintf(format, args...))), "\n") {
+			fmt.Fprintln(w.Stdout, w.Paint(colour, l))
 		}
-		fmt.Fprintln(w.Stdout, w.Red(term.Visible(line+")")))
+	}
+	if e := v.Error; e != nil {
+		line("ERROR", term.ColourStuck, "%s: %s", e.Code, e.Message)
+	}
+	if b := v.Blocked; b != nil {
+		line("BLOCKED", term.ColourStuck, "%s", blockText(w, now, *b))
 		if hint := Hint(b.Reason, ""); hint != "" {
-			fmt.Fprintln(w.Stdout, "         "+hint)
+			fmt.Fprintln(w.Stdout, hang(w, "         ", hint))
 		}
 	}
 	if b := v.Budget; b != nil && b.Reached {
-		fmt.Fprintln(w.Stdout, w.Yellow(term.Visible("BUDGET   "+*b.Message+", for another "+term.Duration(b.Until.Sub(now)))))
-		fmt.Fprintln(w.Stdout, "         raise agent.budget_per_day, or start one issue with symphony run")
+		line("BUDGET", term.ColourWaits, "%s, for another %s", *b.Message, term.Duration(b.Until.Sub(now)))
+		fmt.Fprintln(w.Stdout, hang(w, "         ", "raise agent.budget_per_day, or start one issue with symphony run"))
 	}
 	if v.LowUntil != nil {
-		fmt.Fprintln(w.Stdout, w.Yellow("LOW      less than a tenth of the tracker's allowance is left: no new run starts for another "+term.Duration(v.LowUntil.Sub(now))))
+		line("LOW", term.ColourWaits, "less than a tenth of the tracker's allowance is left: no new run starts for another %s", term.Duration(v.LowUntil.Sub(now)))
 	}
 	if v.Paused {
-		fmt.Fprintln(w.Stdout, w.Yellow("PAUSED   no new run starts; symphony resume ends the pause"))
+		line("PAUSED", term.ColourWaits, "no new run starts; symphony resume ends the pause")
 	}
 	if v.LastPass == nil {
 		return
 	}
 	for _, e := range v.LastPass.Errors {
 		if v.Blocked == nil || v.Blocked.Reason != e.Code {
-			fmt.Fprintln(w.Stdout, w.Red(term.Visible(fmt.Sprintf("ERROR    %s: %s (last pass)", e.Code, e.Message))))
+			line("ERROR", term.ColourStuck, "%s: %s (last pass)", e.Code, e.Message)
 		}
 	}
 }
 
-func phaseOf(r view.RunningRow) (phase, colour string) {
-	switch {
-	case !r.Alive && r.Phase != reconcile.Starting:
-		return "ended", term.ColourStuck // the next pass finds out why
-	case r.StopReason != nil:
-		return "stopping: " + *r.StopReason, term.ColourWaits
-	case len(r.WaitsFor) > 0:
-		return "asks " + strings.Join(r.WaitsFor, ", "), term.ColourWaits
+// blockText says what stops the project, and until when.
+func blockText(w *term.Env, now time.Time, b project.BlockedRow) string {
+	if b.Until != nil {
+		until, layout := b.Until.In(w.Now().Location()), "15:04"
+		if until.Sub(now) >= 24*time.Hour {
+			layout = "2 Jan 15:04"
+		}
+		return fmt.Sprintf("codex limit used up until %s, in %s (%s)", until.Format(layout), term.Duration(until.Sub(now)), b.Reason)
 	}
-	return string(r.Phase), term.ColourRuns
+	line := fmt.Sprintf("%s: %s (for %s", b.Reason, b.Message, term.Age(now, b.Since))
+	if b.NextTry.After(now) {
+		line += ", next try in " + term.Duration(b.NextTry.Sub(now))
+	}
+	return line + ")"
 }
 
-func lastEvent(w *term.Env, now time.Time, r view.RunningRow) string {
-	if r.LastEvent == nil {
-		return ""
+// hang wraps a text on a terminal, behind its label.
+func hang(w *term.Env, label, s string) string {
+	if w.Width == 0 {
+		return label + s
 	}
+	return term.Hang(label, s, w.Width)
+}
+
+// VerdictLabel is the word for a level of a verdict, with its colour.
+func VerdictLabel(l view.Level) (label, colour string) {
+	switch l {
+	case view.LevelNeedsPerson:
+		return "NEEDS YOU", term.ColourStuck
+	case view.LevelNotTicking:
+		return "NOT TICKING", term.ColourStuck
+	}
+	return "WELL", term.ColourRuns
+}
+
+// summary is the last line of ps: the verdict, what goes on, and when the next pass is expected.
+func summary(w *term.Env, all []view.Overview) string {
+	if len(all) == 0 {
+		return hang(w, "", "no projects: no pass has run yet as this account")
+	}
+	verdict := view.Judge(all)
+	label, colour := VerdictLabel(verdict.Level)
 	var parts []string
-	if *r.LastEvent != agent.EventNotification && *r.LastEvent != agent.EventError { // its message says more
-		parts = append(parts, *r.LastEvent)
+	for _, reason := range verdict.Reasons {
+		if i := strings.Index(reason, "blocked: "); i >= 0 { // the obstacles say the rest
+			reason = reason[:i+len("blocked")]
+		}
+		parts = append(parts, reason)
 	}
-	if r.LastEventAt != nil {
-		parts = append(parts, term.AgoText(w, now, *r.LastEventAt))
+	if activity := activityText(all, parts); activity != "" {
+		parts = append(parts, activity)
 	}
-	line := strings.Join(parts, " ")
-	if r.LastMessage != "" {
-		line += ": " + r.LastMessage
+	if len(all) == 1 {
+		parts = append(parts, scheduleText(all[0]))
+	}
+	line := term.Visible(strings.Join(parts, "; "))
+	return hang(w, w.Bold(w.Paint(colour, label))+"  ", line)
+}
+
+// activityText counts the issues that need no person, and says why none runs, unless that is said already.
+func activityText(all []view.Overview, said []string) string {
+	counts, skipped := map[view.Status]int{}, 0
+	for _, v := range all {
+		skipped += v.SkippedCount
+		for _, r := range v.Rows {
+			counts[r.Status]++
+		}
+	}
+	counts[view.StatusSkipped] = skipped
+	var parts []string
+	idle := counts[view.StatusRunning]+counts[view.StatusAsks] == 0
+	if idle {
+		parts = []string{"nothing running"}
+		if reason := idleReason(all); reason != "" && !slices.Contains(said, reason) {
+			parts[0] += ": " + reason
+		}
+	}
+	for _, s := range []view.Status{view.StatusRunning, view.StatusWaiting, view.StatusSkipped} {
+		if counts[s] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[s], s))
+		}
+	}
+	line := strings.Join(parts, ", ")
+	if idle && skipped > 0 && all[0].Skipped == nil {
+		line += " (symphony ps --all says why)"
 	}
 	return line
+}
+
+// scheduleText says when the next pass of the schedule is expected, or how to start runs without one.
+func scheduleText(v view.Overview) string {
+	next := v.NextPass
+	switch {
+	case !v.Schedule:
+		return "run symphony tick or symphony schedule install"
+	case next == nil:
+		return "the schedule is active"
+	case !next.At.After(v.GeneratedAt):
+		return fmt.Sprintf("next pass is due (%s)", next.Trigger)
+	}
+	return fmt.Sprintf("next pass in %s (%s)", term.Duration(next.At.Sub(v.GeneratedAt)), next.Trigger)
+}
+
+// idleReason says why no issue of the project runs, if that is not said elsewhere.
+func idleReason(all []view.Overview) string {
+	if len(all) > 1 {
+		return ""
+	}
+	v := all[0]
+	switch p := v.LastPass; {
+	case len(v.Issues) > 0:
+		return "symphony show " + v.Issues[0] + " says why"
+	case v.Blocked != nil:
+		return "blocked"
+	case v.Paused:
+		return "paused"
+	case v.Budget != nil && v.Budget.Reached:
+		return *v.Budget.Message
+	case v.LowUntil != nil:
+		return "the tracker's allowance is low"
+	case p == nil:
+		return "no pass has run yet"
+	case len(p.Errors) > 0:
+		return "the last pass failed with " + p.Errors[0].Code
+	case len(v.Retrying)+len(v.Held)+v.SkippedCount > 0:
+		return ""
+	case !v.Schedule && (p.Trigger == project.TriggerWorker || p.Trigger == project.TriggerCommand):
+		return "the last pass did not look for other issues; symphony tick --dry-run shows what a full pass would start"
+	}
+	return "no issue of the project is in an active state"
 }
 
 // dueText says when a waiting issue continues. A continuation is not a retry.
@@ -242,57 +524,4 @@ func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {
 		return "continues in " + term.Duration(left)
 	}
 	return "in " + term.Duration(left)
-}
-
-const noSchedule = "no schedule is active: start runs with symphony tick"
-
-// scheduleLine says when the next pass of the schedule is expected.
-func scheduleLine(v view.Overview) string {
-	if !v.Schedule {
-		return noSchedule
-	}
-	line := "the schedule is active"
-	if next := v.NextPass; next != nil {
-		line = fmt.Sprintf("next pass is due (%s)", next.Trigger)
-		if in := next.At.Sub(v.GeneratedAt); in > 0 {
-			line = fmt.Sprintf("next pass in %s (%s)", term.Duration(in), next.Trigger)
-		}
-	}
-	return line
-}
-
-// idleLine says why no issue is running.
-func idleLine(w *term.Env, v view.Overview) string {
-	if len(v.Issues) > 0 {
-		return "none of these issues is running; symphony show " + v.Issues[0] + " says why"
-	}
-	line := "nothing running: " + idleReason(v)
-	if p := v.LastPass; p != nil {
-		line += fmt.Sprintf("; last pass %d (%s) %s", p.ID, p.Trigger, term.AgoText(w, v.GeneratedAt, p.StartedAt))
-	}
-	return line
-}
-
-func idleReason(v view.Overview) string {
-	switch p := v.LastPass; {
-	case v.Blocked != nil:
-		return "the project is blocked: " + v.Blocked.Reason
-	case v.Paused:
-		return "the project is paused"
-	case v.Budget != nil && v.Budget.Reached:
-		return *v.Budget.Message
-	case v.LowUntil != nil:
-		return "the tracker's allowance is low"
-	case p == nil:
-		return "no pass has run yet"
-	case len(p.Errors) > 0:
-		return "the last pass failed with " + p.Errors[0].Code
-	case len(v.Retrying)+len(v.Held) > 0:
-		return "every claimed issue waits or is held"
-	case v.SkippedCount > 0:
-		return text.Plural(v.SkippedCount, "issue") + " skipped; symphony ps --all says why"
-	case !v.Schedule && (p.Trigger == project.TriggerWorker || p.Trigger == project.TriggerCommand):
-		return "the last pass did not look for other issues; symphony tick --dry-run shows what a full pass would start"
-	}
-	return "no issue of the project is in an active state"
 }

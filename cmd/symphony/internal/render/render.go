@@ -109,7 +109,7 @@ func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 		}
 		if w.Width == 0 {
 			var t term.Table
-			t.Add(r.ID, term.Rfc3339(r.AskedAt), term.Rfc3339(r.ExpiresAt), string(r.Kind), outside, r.Summary, answer)
+			t.Add(r.ID, term.Rfc3339(r.AskedAt), term.Rfc3339(r.ExpiresAt), string(r.Kind), outside, r.Summary, answer, r.Title)
 			w.PrintTable("REQUEST", t)
 			continue
 		}

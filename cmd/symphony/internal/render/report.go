@@ -449,7 +449,15 @@ func figure(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 // countText is exact in a pipe and has three digits on a terminal.
 func countText(w *term.Env, n int64) string {
-	if w.Width == 0 || n < 10_000 {
+	if w.Width == 0 {
+		return strconv.FormatInt(n, 10)
+	}
+	return shortCount(n)
+}
+
+// shortCount is a number with three digits, such as 13.7k; all digits of a number below 10,000.
+func shortCount(n int64) string {
+	if n < 10_000 {
 		return strconv.FormatInt(n, 10)
 	}
 	value, unit := float64(n), ""

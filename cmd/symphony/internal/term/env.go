@@ -162,6 +162,21 @@ func Confirm(ctx context.Context, w *Env, prompt string) (bool, error) {
 	return true, nil
 }
 
+// Size returns the present size of the terminal in columns and lines; 80 by 24 where it is not known.
+func (w *Env) Size() (columns, lines int) {
+	if out, ok := w.Stdout.(*os.File); ok {
+		if columns, lines, err := term.GetSize(int(out.Fd())); err == nil && columns > 0 && lines > 0 {
+			return columns, lines
+		}
+	}
+	return max(w.Width, 80), 24
+}
+
+// HasPager reports whether Paged would use a pager.
+func (w *Env) HasPager(ctx context.Context) bool {
+	return w.Width > 0 && !w.JSON && w.pagerCommand(ctx) != nil
+}
+
 // Paged runs answer, whose output may be longer than the screen, with a pager as its stdout. Without a terminal, or if wanted is
 // false, there is no pager.
 func (w *Env) Paged(ctx context.Context, wanted bool, answer func() error) error {

@@ -27,7 +27,7 @@ func ReadAll(ctx context.Context, w *term.Env, o Options) ([]Overview, error) {
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			v = Overview{GeneratedAt: w.Now().UTC(), Project: ProjectRow{StateDir: dir}, Error: exit.From(err)}
+			v = Overview{GeneratedAt: w.Now().UTC(), Project: ProjectRow{StateDir: dir}, Error: exit.From(err)}.confine(nil)
 		}
 		all = append(all, v)
 	}
@@ -35,4 +35,27 @@ func ReadAll(ctx context.Context, w *term.Env, o Options) ([]Overview, error) {
 		return cmp.Or(cmp.Compare(a.Project.WorkflowPath, b.Project.WorkflowPath), cmp.Compare(a.Project.StateDir, b.Project.StateDir))
 	})
 	return all, nil
+}
+
+// Judge joins the verdicts of several projects: the worst level, and the reasons with the names of their projects. A project that
+// can't be read needs a person.
+func Judge(all []Overview) Verdict {
+	if len(all) == 1 && all[0].Error == nil {
+		return all[0].Verdict()
+	}
+	levels := []Level{LevelWell, LevelNeedsPerson, LevelNotTicking}
+	out := Verdict{Level: LevelWell, Reasons: []string{}}
+	for _, v := range all {
+		own := v.Verdict()
+		if v.Error != nil {
+			own = Verdict{LevelNeedsPerson, []string{v.Error.Code}}
+		}
+		if slices.Index(levels, own.Level) > slices.Index(levels, out.Level) {
+			out.Level = own.Level
+		}
+		for _, reason := range own.Reasons {
+			out.Reasons = append(out.Reasons, v.Project.Name()+": "+reason)
+		}
+	}
+	return out
 }

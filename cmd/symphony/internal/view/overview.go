@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -203,6 +204,14 @@ type ProjectRow struct {
 	ProjectSlug  *string `json:"project_slug"`
 }
 
+// Name is the name of the folder of WORKFLOW.md; that of the state directory where the workflow is not known.
+func (p ProjectRow) Name() string {
+	if p.WorkflowPath == "" {
+		return filepath.Base(p.StateDir)
+	}
+	return filepath.Base(filepath.Dir(p.WorkflowPath))
+}
+
 // Options say how much of an overview to read.
 type Options struct {
 	All    bool     // also skipped candidates and ended runs
@@ -242,12 +251,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 		GeneratedAt: f.now, Claims: f.claims(), Kept: f.keptRows(kept), Requests: []RequestRow{}, Issues: o.Issues, Paused: f.recorded.Paused,
 		Blocked: f.block, Budget: f.budget, Schedule: f.schedule, NextPass: f.nextPass, Project: f.project(),
 	}
-	v.Counts = Counts{len(v.Running), len(v.Retrying), len(v.Held), 0}
-	for _, u := range v.Undelivered {
-		if u.Error != nil {
-			v.Counts.Undelivered++
-		}
-	}
+	v.count()
 	if f.low.After(f.now) {
 		v.LowUntil = &f.low
 	}
@@ -264,7 +268,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 		for i := range v.Running {
 			if run := &v.Running[i]; run.RunID == r.RunID {
 				run.WaitsFor = append(run.WaitsFor, r.ID())
-				row.IssueURL = run.IssueURL
+				row.IssueURL, row.Title = run.IssueURL, run.Title
 			}
 		}
 		v.Requests = append(v.Requests, row)
@@ -274,6 +278,16 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	}
 	v.Rows = v.rows(f)
 	return v, nil
+}
+
+// count counts the claims of the overview.
+func (v *Overview) count() {
+	v.Counts = Counts{len(v.Running), len(v.Retrying), len(v.Held), 0}
+	for _, u := range v.Undelivered {
+		if u.Error != nil {
+			v.Counts.Undelivered++
+		}
+	}
 }
 
 // claims makes a row of each claim.

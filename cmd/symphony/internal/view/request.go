@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -16,6 +17,7 @@ type RequestRow struct {
 	ID         string                `json:"id"`
 	Identifier string                `json:"issue_identifier"`
 	IssueURL   *string               `json:"issue_url"`
+	Title      string                `json:"title"` // of the issue; empty where it is not known
 	RunID      string                `json:"run_id"`
 	Kind       reconcile.RequestKind `json:"kind"`
 	Summary    string                `json:"summary"`
@@ -28,6 +30,8 @@ type RequestRow struct {
 	InTracker bool       `json:"in_tracker"` // a comment on the issue asks for it, too
 
 	Request reconcile.Request `json:"-"`
+	// Workflow is named in the commands that answer the request, unless it is empty.
+	Workflow string `json:"-"`
 }
 
 // Question is one question of a request. Other is set where a text beside the options is accepted.
@@ -71,6 +75,9 @@ func OpenRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reco
 // HowToAnswer says what answers the request.
 func (r RequestRow) HowToAnswer() string {
 	how := HowToAnswer(r.Request)
+	if r.Workflow != "" {
+		how = strings.ReplaceAll(how, "symphony ", "symphony -w "+term.ShellQuote(r.Workflow)+" ")
+	}
 	if r.InTracker {
 		how += " | a comment on the issue"
 	}

@@ -2,7 +2,6 @@ package view
 
 import (
 	"cmp"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +25,10 @@ type Row struct {
 	Tokens      int64      `json:"total_tokens"` // of the present or the ended run
 	// Text says what the agent does now: its last command or sentence. Of an issue without a run it says why it has none.
 	Text string `json:"text"`
+
+	// Detail is the row of one of the overview's lists that this row was made of: a RunningRow, RetryingRow, HeldRow, KeptRow,
+	// state.StoredSkip or RunRow.
+	Detail any `json:"-"`
 }
 
 // Status says what a row's issue does, from an operator's point of view.
@@ -64,7 +67,7 @@ func (v Overview) rows(f facts) []Row {
 	for _, r := range v.Running {
 		row := Row{
 			Status: StatusRunning, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, State: &r.State, At: &r.StartedAt,
-			Turn: r.TurnCount, Tokens: r.Tokens.Total, Text: r.doing(),
+			Turn: r.TurnCount, Tokens: r.Tokens.Total, Text: r.doing(), Detail: r,
 		}
 		if i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == r.RunID }); i >= 0 {
 			row.Status, row.At, row.Text = StatusAsks, &v.Requests[i].AskedAt, v.Requests[i].Summary
@@ -74,24 +77,24 @@ func (v Overview) rows(f facts) []Row {
 	for _, r := range v.Held {
 		list = append(list, Row{
 			Status: StatusHeld, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.HeldAt,
-			Text: strings.TrimPrefix(r.Reason+": "+r.Message, "operator: "),
+			Text: strings.TrimPrefix(r.Reason+": "+r.Message, "operator: "), Detail: r,
 		})
 	}
 	for _, r := range v.Retrying {
 		row := Row{
 			Status: StatusWaiting, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.DueAt,
-			Text: cmp.Or(deref(r.Error), waitText[r.Kind]),
+			Text: cmp.Or(plain(deref(r.Error)), waitText[r.Kind]), Detail: r,
 		}
 		if u, found := undelivered[r.IssueID]; found {
-			row.Status, row.At, row.Text = StatusUndelivered, u.Since, *u.Error
+			row.Status, row.At, row.Text = StatusUndelivered, u.Since, strings.TrimPrefix(*u.Error, "delivery_failed: ")
 		}
 		list = append(list, row)
 	}
 	for _, r := range v.Kept {
-		list = append(list, Row{Status: StatusKept, IssueID: r.IssueID, Identifier: r.Identifier, At: &r.Since, Text: r.Unsaved})
+		list = append(list, Row{Status: StatusKept, IssueID: r.IssueID, Identifier: r.Identifier, At: &r.Since, Text: r.Unsaved, Detail: r})
 	}
 	for _, r := range v.Skipped {
-		row := Row{Status: StatusSkipped, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, At: &r.Since, Text: skipSentence(r.Skip)}
+		row := Row{Status: StatusSkipped, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, At: &r.Since, Text: skipSentence(r.Skip), Detail: r}
 		if r.URL != "" {
 			row.URL = &r.URL
 		}
@@ -103,7 +106,7 @@ func (v Overview) rows(f facts) []Row {
 	for _, r := range v.Ended {
 		list = append(list, Row{
 			Status: StatusEnded, Identifier: r.Identifier, IssueID: r.issueID, Title: r.Title, URL: r.IssueURL, At: r.EndedAt, Turn: r.Turns,
-			Tokens: r.Tokens.Total, Text: strings.TrimSuffix(deref(r.Outcome)+": "+deref(r.Error), ": "),
+			Tokens: r.Tokens.Total, Text: r.ending(), Detail: r,
 		})
 	}
 	pulls := map[string]string{}
@@ -111,7 +114,7 @@ func (v Overview) rows(f facts) []Row {
 		pulls[p.IssueID] = p.URL
 	}
 	for i := range list {
-		list[i].Project = filepath.Base(filepath.Dir(f.p.Path))
+		list[i].Project = ProjectRow{WorkflowPath: f.p.Path}.Name()
 		if url := pulls[list[i].IssueID]; url != "" {
 			list[i].PullRequest = &url
 		}
@@ -128,6 +131,30 @@ func (r RunningRow) doing() string {
 		return "is asked to end: " + *r.StopReason
 	}
 	return cmp.Or(r.Activity, strings.ReplaceAll(string(r.Phase), "_", " "))
+}
+
+// ending says how a run ended.
+func (r RunRow) ending() string {
+	line, reason := deref(r.Outcome), plain(deref(r.Error))
+	if d := r.Delivery; d != nil && d.Code != "" && reason == "" {
+		line, reason = "not delivered", d.Code+": "+d.Message
+	}
+	if r.Kind != reconcile.AgentRun {
+		line = string(r.Kind) + " " + line
+	}
+	return strings.TrimSuffix(line+": "+reason, ": ")
+}
+
+// plain rewords the errors of runs that were stopped.
+func plain(e string) string {
+	switch code, reason, _ := strings.Cut(e, ": "); {
+	case reason != "stopped: "+code:
+		return e
+	case code == reconcile.StopOperator || code == reconcile.StopAll:
+		return "stopped by an operator"
+	default:
+		return reason
+	}
 }
 
 // waitText says why an issue without an error waits.

@@ -31,7 +31,7 @@ func TestRows(t *testing.T) {
 		},
 		Requests:     []RequestRow{{ID: "WEB-11.1", RunID: "r11", Summary: "npm install", AskedAt: now}},
 		Skipped:      []state.StoredSkip{{Skip: reconcile.Skip{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipLabel, Message: "lacks the label x"}}},
-		Ended:        []RunRow{{issueID: "8", Identifier: "WEB-8", Outcome: new(reconcile.Succeeded)}},
+		Ended:        []RunRow{{issueID: "8", Kind: reconcile.AgentRun, Identifier: "WEB-8", Outcome: new(reconcile.Succeeded)}},
 		PullRequests: []state.PullRequest{{IssueID: "9", PullRequest: reconcile.PullRequest{URL: "https://example.com/pull/1"}}},
 	}
 	rows := v.rows(facts{p: &project.Project{Path: "/home/ann/web-shop/WORKFLOW.md"}})
@@ -42,7 +42,7 @@ func TestRows(t *testing.T) {
 	want := []string{
 		"web-shop | asks | WEB-11 | npm install | ",
 		"web-shop | held | WEB-2 | by an operator | ",
-		"web-shop | undelivered | WEB-4 | delivery_failed: the remote is gone | ",
+		"web-shop | undelivered | WEB-4 | the remote is gone | ",
 		"web-shop | running | WEB-9 | preparing workspace | https://example.com/pull/1",
 		"web-shop | running | WEB-10 | go test ./... | ",
 		"web-shop | waiting | WEB-3 | no slot is free | ",
