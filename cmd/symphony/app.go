@@ -18,7 +18,7 @@ func constructors() []func(*term.Env) *cli.Command {
 		tickCommand, runCommand, issuesCommand, psCommand, logsCommand, showCommand, diffCommand, openCommand, waitCommand, reportCommand, deliverCommand, stopCommand, holdCommand,
 		retryCommand, pauseCommand, resumeCommand, unblockCommand, takeoverCommand, pruneCommand, trashCommand, restoreCommand, projectsCommand,
 		approveCommand, denyCommand, answerCommand,
-		promptCommand, checkCommand, doctorCommand, initCommand, scheduleCommand, demoCommand, completionCommand, versionCommand,
+		promptCommand, checkCommand, editCommand, doctorCommand, initCommand, scheduleCommand, demoCommand, completionCommand, versionCommand,
 		workerCommand, demoAgentCommand, completeCommand,
 	}
 }

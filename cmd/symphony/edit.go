@@ -1,0 +1,44 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/urfave/cli/v2"
+)
+
+func editCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "edit", Usage: "open WORKFLOW.md in your editor, then check it",
+		UsageText: usageText("edit", "[WORKFLOW]"),
+		Description: `The editor is $VISUAL or $EDITOR. Afterwards it prints what symphony check prints; a valid
+change is in force at the next pass. Until an invalid one is corrected, passes start no run.
+
+Exit code 3: WORKFLOW.md is wrong.
+
+` + exampleText("EDITOR=nano symphony edit"),
+		Flags: workflowFlags(),
+		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+			if !project.Exists(p.Path) {
+				return p.SourceErr
+			}
+			if err := w.Edit(c.Context, p.Path); err != nil {
+				return err
+			}
+			edited := project.New(w, p.Path, p.StateDir)
+			changed := !bytes.Equal(p.Source.Data, edited.Source.Data)
+			if err := project.CheckFile(c.Context, edited, false); err != nil {
+				fmt.Fprintln(w.Stderr, "symphony: passes start no run until it is corrected: symphony edit")
+				return err
+			}
+			said := "nothing was changed"
+			if changed {
+				said = "the change is in force at the next pass; agents that are running keep what they started with"
+			}
+			fmt.Fprintln(w.Stdout, said)
+			return nil
+		}),
+	}
+}

@@ -1,0 +1,34 @@
+package term
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os/exec"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Edit opens a file in the operator's editor and waits for its end: $VISUAL, $EDITOR, or else the first of editor, vi and nano that is
+// installed.
+func (w *Env) Edit(ctx context.Context, path string) error {
+	editor := cmp.Or(w.Getenv("VISUAL"), w.Getenv("EDITOR"))
+	for _, name := range []string{"editor", "vi", "nano"} {
+		if _, err := exec.LookPath(name); editor == "" && err == nil {
+			editor = name
+		}
+	}
+	failed := func(message string, err error) error {
+		return &reconcile.Error{Code: "editor_failed", Message: message, Hint: "set EDITOR to an installed program, or edit " + path + " yourself", Err: err}
+	}
+	if editor == "" {
+		return failed("there is no editor", nil)
+	}
+	// Not ended by a signal: Ctrl-C belongs to the editor.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", editor+` "$1"`, editor, path) // it may have arguments
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = w.Dir, w.Environ, w.Stdin, w.Stdout, w.Stderr
+	if err := cmd.Run(); err != nil {
+		return failed(fmt.Sprintf("the editor %q ended with an error: %v", editor, err), err)
+	}
+	return nil
+}
