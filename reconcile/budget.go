@@ -39,7 +39,7 @@ func (b DailyBudget) Used(uses []ModelUse) (used float64) {
 
 // Text says that the budget is used up and until when, in the time zone of now.
 func (b DailyBudget) Text(now time.Time) string {
-	return "the budget of " + b.Written + " a day is used up until " + clockOf(DayEnd(now), now)
+	return "budget of " + b.Written + " a day used up until " + clockOf(DayEnd(now), now)
 }
 
 // DayOf names the day of UTC to which the use of tokens at that time counts.

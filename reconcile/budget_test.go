@@ -30,7 +30,7 @@ func TestDailyBudget(t *testing.T) {
 	now := time.Date(2026, 3, 2, 8, 30, 0, 0, tokyo)
 	equal(t, "day", DayOf(now), "2026-03-01")
 	equal(t, "end", DayEnd(now), time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC))
-	equal(t, "text", DailyBudget{Amount: 20, Written: "20 EUR"}.Text(now), "the budget of 20 EUR a day is used up until 09:00")
+	equal(t, "text", DailyBudget{Amount: 20, Written: "20 EUR"}.Text(now), "budget of 20 EUR a day used up until 09:00")
 }
 
 func TestPricesOfModels(t *testing.T) {

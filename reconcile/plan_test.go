@@ -146,7 +146,7 @@ func TestObstacle(t *testing.T) {
 		"rate_limited: codex's primary limit of  is used up until 13:00 until 13:00": func(s *Snapshot) {
 			s.Account.Limit = &Limit{Window: "primary", Until: noon.Add(time.Hour)}
 		},
-		"budget: the budget of 1k tokens a day is used up until 3 Mar 00:00 until 00:00": func(s *Snapshot) {
+		"budget: budget of 1k tokens a day used up until 3 Mar 00:00 until 00:00": func(s *Snapshot) {
 			s.Policy.DailyBudget, s.Today = DailyBudget{Tokens: 1000, Written: "1k tokens"}, []ModelUse{{Tokens: Tokens{Total: 1000}}}
 		},
 		"rate_limited: less than a tenth of the tracker's allowance is left": func(s *Snapshot) { s.Tracker.Low = true },

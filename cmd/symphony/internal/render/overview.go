@@ -193,7 +193,7 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 			cells[columnProject] = r.Project
 		}
 		if r.PullRequest != nil {
-			cells[columnPull], links[columnPull] = pullName(*r.PullRequest), *r.PullRequest
+			cells[columnPull], links[columnPull] = pullName(*r.PullRequest, "yes"), *r.PullRequest
 		}
 		cells[columnTime] = rowTime(now, r)
 		if r.Tokens > 0 {
@@ -211,13 +211,13 @@ var statusColours = map[view.Status]string{
 	view.StatusRunning: term.ColourRuns, view.StatusWaiting: term.ColourWaits, view.StatusSkipped: term.ColourWaits, view.StatusEnded: term.ColourOver,
 }
 
-// pullName is the short name of a pull request: the last part of its address.
-func pullName(url string) string {
+// pullName is the short name of a pull request, #7 for …/pull/7, or else the other text.
+func pullName(url, other string) string {
 	name := path.Base(url)
 	if strings.Trim(name, "0123456789") == "" {
 		return "#" + name
 	}
-	return "yes"
+	return other
 }
 
 // rowTime says since when the row has its status; of a waiting issue, when it goes on.
@@ -361,7 +361,7 @@ func printObstacles(w *term.Env, v view.Overview, name string) {
 		}
 	}
 	if b := v.Budget; b != nil && b.Reached {
-		line("BUDGET", term.ColourWaits, "%s, for another %s", *b.Message, term.Duration(b.Until.Sub(now)))
+		line("BUDGET", term.ColourWaits, "%s, in %s", *b.Message, term.Duration(b.Until.Sub(now)))
 		fmt.Fprintln(w.Stdout, hang(w, "         ", "raise agent.budget_per_day, or start one issue with symphony run"))
 	}
 	if v.LowUntil != nil {
@@ -497,7 +497,7 @@ func idleReason(all []view.Overview) string {
 	case v.Paused:
 		return "paused"
 	case v.Budget != nil && v.Budget.Reached:
-		return *v.Budget.Message
+		return "the day's budget is used up"
 	case v.LowUntil != nil:
 		return "the tracker's allowance is low"
 	case p == nil:

@@ -51,7 +51,7 @@ func TestReportWidths(t *testing.T) {
 	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
 	spent := view.Spent{Tokens: view.Tokens{Input: 98765, Total: 123456}, Cost: &view.Cost{Amount: 4321.99, Currency: "EUR"}}
 	to, link := "Human Review", "https://github.com/acme/app/pull/7"
-	message := "the budget of 20 EUR a day is used up until 01:00"
+	message := "budget of 20 EUR a day used up until 01:00"
 	r := view.Report{
 		GeneratedAt: at, Since: at, Until: at.Add(time.Hour), Totals: view.UseTotals{Issues: 1, Use: view.Use{Runs: 1, Spent: spent}},
 		Budget: &view.BudgetRow{Reached: true, Message: &message},

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"log/slog"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -203,7 +202,7 @@ func (p *reportPage) lookAt(r view.ReleasedRow) (shown, address string) {
 	}
 	first := r.Links[0]
 	if shown = first.URL; first.Kind == "pull_request" {
-		shown = pullRequestName(first.URL)
+		shown = pullName(first.URL, first.URL)
 	}
 	if more := len(r.Links) - 1; more > 0 {
 		shown += fmt.Sprintf(" and %d more", more)
@@ -228,15 +227,7 @@ func pullRequestWord(r reconcile.PullRequest) string {
 	case r.Checks == "passed":
 		word = "checks passed"
 	}
-	return pullRequestName(r.URL) + " " + word
-}
-
-// pullRequestName is #7 for …/pull/7, and the address itself if it ends in no number.
-func pullRequestName(address string) string {
-	if number := path.Base(address); number != "" && strings.Trim(number, "0123456789") == "" {
-		return "#" + number
-	}
-	return address
+	return pullName(r.URL, r.URL) + " " + word
 }
 
 // troubles prints what failed, what is held or waits, and what is not delivered.

@@ -297,7 +297,7 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		}
 		return next
 	case reconcile.SkipBudget:
-		next := Next{Message: "a pass starts it when the next day (UTC) begins; symphony run " + r.identifier + " starts it now"}
+		next := Next{Message: "symphony run " + r.identifier + " starts it now, a pass when the next day (UTC) begins"}
 		if r.budget != nil {
 			next.At = new(latest(r.budget.Until, r.due()))
 		}
