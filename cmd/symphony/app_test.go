@@ -60,7 +60,8 @@ func TestArrange(t *testing.T) {
 
 func TestWantsJSON(t *testing.T) {
 	for line, want := range map[string]bool{
-		"symphony ps --json": true, "symphony --json ps": true, "symphony ps --json=held": true, "symphony ps --json --jq .": false, "symphony ps": false, "symphony logs -- --json": false,
+		"symphony ps --json": true, "symphony --json ps": true, "symphony ps --json=held": true, "symphony ps --json --jq .": false,
+		"symphony ps": false, "symphony logs -- --json": false,
 	} {
 		if got := wantsJSON(strings.Fields(line)); got != want {
 			t.Errorf("%s: %v", line, got)

@@ -21,7 +21,9 @@ func jsonFlags[T any](more ...cli.Flag) []cli.Flag {
 // jsonFlagsOf is jsonFlags for a command that prints different documents, depending on its first argument.
 func jsonFlagsOf(documents []jsonDocument, more ...cli.Flag) []cli.Flag {
 	return append(more,
-		&cli.GenericFlag{Name: "json", Usage: "print JSON, or these `[FIELDS]` of it, separated by commas", Value: &jsonValue{documents: documents}},
+		&cli.GenericFlag{
+			Name: "json", Usage: "print JSON, or these `[FIELDS]` of it, separated by commas", Value: &jsonValue{documents: documents},
+		},
 		&cli.StringFlag{Name: "jq", Usage: "with --json: print the values of this jq `EXPRESSION`"},
 		&cli.StringFlag{Name: "template", Usage: "with --json: print by this Go `TEMPLATE`, with the functions of gh"},
 	)
@@ -86,7 +88,8 @@ func (v *jsonValue) document(verb string) jsonDocument {
 
 // accepts reports whether a word after --json is FIELDS: it has a comma, or it is a field.
 func (v *jsonValue) accepts(word string) bool {
-	return strings.Contains(word, ",") || slices.ContainsFunc(v.documents, func(d jsonDocument) bool { return slices.Contains(d.fields(), word) })
+	isField := func(d jsonDocument) bool { return slices.Contains(d.fields(), word) }
+	return strings.Contains(word, ",") || slices.ContainsFunc(v.documents, isField)
 }
 
 // help lists the fields for the command's help.
@@ -132,7 +135,8 @@ func selectJSON(c *cli.Context, w *term.Env) (err error) {
 	known := v.document(c.Args().First()).fields()
 	for _, field := range v.fields {
 		if !slices.Contains(known, field) {
-			return exit.Usage("%s: unknown field %q of --json%s; there are %s", name, field, text.DidYouMean(field, known, "%s"), strings.Join(known, ", "))
+			return exit.Usage("%s: unknown field %q of --json%s; there are %s",
+				name, field, text.DidYouMean(field, known, "%s"), strings.Join(known, ", "))
 		}
 	}
 	if w.Query, err = w.NewJSONQuery(v.fields, jq, template); err != nil {

@@ -33,7 +33,9 @@ func versionCommand(w *term.Env) *cli.Command {
 			}
 			b := project.ReadBuild()
 			if w.JSON {
-				w.PrintJSON(versionJSON{b.Version, term.OrNull(b.Commit), term.OrNull(b.Date), b.Modified, runtime.Version(), runtime.GOOS, runtime.GOARCH})
+				w.PrintJSON(versionJSON{
+					b.Version, term.OrNull(b.Commit), term.OrNull(b.Date), b.Modified, runtime.Version(), runtime.GOOS, runtime.GOARCH,
+				})
 				return nil
 			}
 			fmt.Fprintf(w.Stdout, "symphony %s %s %s/%s\n", b, runtime.Version(), runtime.GOOS, runtime.GOARCH)

@@ -73,7 +73,11 @@ func TestIssueAddress(t *testing.T) {
 		{"https://github.com/acme/issues/issues/7?x=/issues/8", "github.com/acme/issues/issues/7"},
 		{"https://gitlab.com/acme/app/-/issues/7/", "gitlab.com/acme/app/-/issues/7"},
 		{" https://jira.acme.com/browse/WEB-12 ", "jira.acme.com/browse/web-12"},
-		{"WEB-12", ""}, {"a/b.md", ""}, {"file:///a", ""}, {"https://", ""}, {"https://a b", ""},
+		{"WEB-12", ""},
+		{"a/b.md", ""},
+		{"file:///a", ""},
+		{"https://", ""},
+		{"https://a b", ""},
 	} {
 		if got, ok := text.IssueAddress(c.address); got != c.want || ok != (c.want != "") {
 			t.Errorf("%q: %q, want %q", c.address, got, c.want)

@@ -63,9 +63,9 @@ func TestJSONQuery(t *testing.T) {
 			t.Errorf("%s: %q %s, want %q", name, out, errs, c.want)
 		}
 	}
-	screen := &Env{Width: 14, Colour: true, Links: true}
-	want := "WEB-9   日本…\nWEB-10  bad \\…\n\x1b[31my\x1b[0m\x1b]8;;https://a.b\x1b\\x\x1b]8;;\x1b\\"
-	out, errs := printed(t, screen, "", "", `{{range .}}{{tablerow .id .title}}{{end}}{{tablerender}}{{autocolor "red" "y"}}{{hyperlink "https://a.b" "x"}}`)
+	screen := &Env{Width: 16, Colour: true, Links: true}
+	want := "WEB-9   日本…  3\nWEB-10  bad …  3\n\x1b[31my\x1b[0m\x1b]8;;https://a.b\x1b\\x\x1b]8;;\x1b\\"
+	out, errs := printed(t, screen, "", "", `{{range .}}{{tablerow .id .title 3}}{{end}}{{tablerender}}{{autocolor "red" "y"}}{{hyperlink "https://a.b" "x"}}`)
 	if out != want || errs != "" {
 		t.Errorf("on a terminal: %q %s, want %q", out, errs, want)
 	}

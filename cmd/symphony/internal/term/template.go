@@ -129,16 +129,30 @@ func colourText(style string, v any) (string, error) {
 	return "\x1b[" + strings.Join(codes, ";") + "m" + templateText(v) + PlainText, nil
 }
 
-// renderRows returns the collected rows and forgets them: aligned and cut at the edge of a terminal, separated by tabs in a pipe.
+// renderRows returns the collected rows and forgets them: on a terminal aligned, and with the widest columns cut until the rows fit;
+// separated by tabs in a pipe.
 func (w *Env) renderRows(table *templateRows) string {
 	var widths []int
+	total := -len("  ")
 	for _, row := range table.rows {
 		for i, cell := range row {
 			if i == len(widths) {
-				widths = append(widths, 0)
+				widths, total = append(widths, 0), total+len("  ")
 			}
 			widths[i] = max(widths[i], Cells(cell))
 		}
+	}
+	for _, width := range widths {
+		total += width
+	}
+	for ; w.Width > 0 && total > w.Width; total-- {
+		widest := 0 // of several the last
+		for i, width := range widths {
+			if width >= widths[widest] {
+				widest = i
+			}
+		}
+		widths[widest]--
 	}
 	var out strings.Builder
 	for _, row := range table.rows {
@@ -148,9 +162,10 @@ func (w *Env) renderRows(table *templateRows) string {
 		}
 		line := ""
 		for i, cell := range row {
-			line += cell + strings.Repeat(" ", widths[i]-Cells(cell)+len("  "))
+			cell = CutCells(cell, max(widths[i], 1))
+			line += cell + strings.Repeat(" ", max(widths[i]-Cells(cell), 0)+len("  "))
 		}
-		out.WriteString(CutCells(strings.TrimRight(line, " "), w.Width) + "\n")
+		out.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	table.rows = nil
 	return out.String()
