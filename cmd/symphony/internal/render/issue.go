@@ -126,11 +126,10 @@ func sinceText(w *term.Env, v view.Issue) string {
 	if v.Since == nil {
 		return ""
 	}
-	switch v.Status {
-	case view.StatusHandedOver, view.StatusLetGo:
+	switch {
+	case v.Status == view.StatusHandedOver, v.Status == view.StatusLetGo:
 		return term.AgoText(w, v.GeneratedAt, *v.Since)
-	}
-	if w.Width == 0 {
+	case w.Width == 0:
 		return term.Rfc3339(*v.Since)
 	}
 	return "for " + term.Age(v.GeneratedAt, *v.Since)
@@ -173,7 +172,7 @@ func more(w *term.Env, name string) string {
 func printResults(w *term.Env, v view.Issue) {
 	now := v.GeneratedAt
 	if i := v.Issue; i.State != nil {
-		source := map[string]string{view.SourceClaim: " (at the last pass)", view.SourceRun: " (when its last run began)"}
+		source := map[string]string{view.SourceClaim: " (at the last pass)", view.SourceRun: " (when its last run began)", view.SourceRelease: " (when it was released)"}
 		printField(w, "state", *i.State+source[orEmpty(i.Source)])
 	}
 	d := v.Delivered

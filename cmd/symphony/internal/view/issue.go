@@ -67,6 +67,7 @@ const (
 const (
 	SourceTracker = "tracker" // the tracker's answer of this moment
 	SourceClaim   = "claim"   // the tracker's answer at the last pass
+	SourceRelease = "release" // the tracker's answer when a pass released the issue
 	SourceRun     = "run"     // the tracker's answer when the last run started
 )
 
@@ -315,6 +316,9 @@ func (r *issueReader) knownIssue() KnownIssue {
 		return row
 	}
 	row.Title, row.State, row.URL, row.Source = &r.issue.Title, &r.issue.State, r.issue.URL, &r.source
+	if gone := r.released; r.source == SourceRun && gone != nil && gone.To != nil && gone.At.After(r.runs[0].StartedAt) {
+		row.State, row.Source = gone.To, new(SourceRelease)
+	}
 	row.Labels = append(row.Labels, r.issue.Labels...)
 	for _, b := range r.issue.BlockedBy {
 		if b.Identifier != nil {

@@ -24,8 +24,9 @@ func (v Issue) GoesOn() bool {
 		return v.Why.Code != "ended" && v.Why.Code != "worker_lost" || v.Schedule || v.justEnded()
 	case StatusWaiting, StatusUndelivered, StatusReady, StatusSkipped:
 		return (v.Schedule || v.justEnded()) && !slices.Contains(byPerson, v.Why.Code)
+	default:
+		return false
 	}
-	return false
 }
 
 // justEnded reports whether the newest run has just ended, so that its own pass decides what follows.
