@@ -93,10 +93,14 @@ func helpTopic(app *cli.App, args []string) error {
 }
 
 // signals returns a context that SIGINT and SIGTERM cancel, for workers and takeovers also SIGHUP: at a logout systemd sends it
-// right after SIGTERM, and it must not kill a process that is cleaning up.
+// right after SIGTERM, and it must not kill a process that is cleaning up. For top SIGINT is a key, which may be meant for a command
+// that it has given the terminal to.
 func signals(command string) (context.Context, context.CancelFunc) {
-	list := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
-	if command == "worker" || command == "takeover" {
+	list := []os.Signal{syscall.SIGTERM}
+	if command != "top" {
+		list = append(list, syscall.SIGINT)
+	}
+	if command == "worker" || command == "takeover" || command == "top" {
 		list = append(list, syscall.SIGHUP)
 	}
 	return signal.NotifyContext(context.Background(), list...)

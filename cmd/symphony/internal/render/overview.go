@@ -141,6 +141,23 @@ func (p page) fit(height int) []string {
 	return slices.Concat(p.head, p.body, p.foot)
 }
 
+// Head is what an operator has to see of overviews, in lines as long as the terminal is wide: the verdict, then what keeps projects
+// from starting runs.
+func Head(w *term.Env, all []view.Overview) []string {
+	var out bytes.Buffer
+	screen := *w
+	screen.Stdout = &out
+	fmt.Fprintln(&out, summary(w, all))
+	for _, v := range all {
+		name := ""
+		if len(all) > 1 {
+			name = v.Project.Name()
+		}
+		printObstacles(&screen, v, name)
+	}
+	return linesOf(out.String())
+}
+
 // requestsOf returns the requests of a project, of several with its workflow, so that the commands that answer them work anywhere.
 func requestsOf(v view.Overview, projects bool) []view.RequestRow {
 	rows := slices.Clone(v.Requests)

@@ -207,12 +207,16 @@ func (d *Decision) ask(ctx context.Context, w *term.Env, r reconcile.Request) (b
 	case d.How == reconcile.DecideDeny:
 		prompt = "Deny? [y]es, [N]o: "
 	case d.How != reconcile.DecideAnswer:
-		approving, prompt = true, "Approve? [y]es, for the [s]ession, [N]o: "
+		approving, prompt = true, "Approve? [y]es, for the [s]ession, [d]eny, [N]ot now: "
 	}
 	line, err := term.AskLine(ctx, w, prompt, false)
 	line = strings.ToLower(strings.TrimSpace(line))
-	if approving && (line == "s" || line == "session") {
+	switch {
+	case approving && (line == "s" || line == "session"):
 		d.How = reconcile.DecideForSession
+		return true, err
+	case approving && (line == "d" || line == "deny"):
+		d.How = reconcile.DecideDeny
 		return true, err
 	}
 	return line == "y" || line == "yes", err

@@ -1,0 +1,307 @@
+package top
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"pgregory.net/rapid"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// started are the commands that a model has started.
+type started struct{ run, shown []string }
+
+func newModel(env ...string) (model, *started) {
+	s := &started{}
+	w := &term.Env{Environ: env, Home: "/home/u", Dir: "/home/u", Now: func() time.Time { return now }}
+	m := model{env: w, effects: effects{
+		read: func() tea.Msg { return nil },
+		run:  func(c command) tea.Cmd { s.run = append(s.run, c.String()); return nil },
+		show: func(c command) tea.Cmd { s.shown = append(s.shown, c.String()); return nil },
+	}}
+	return send(m, tea.WindowSizeMsg{Width: 80, Height: 24}), s
+}
+
+func send(m model, msgs ...tea.Msg) model {
+	for _, msg := range msgs {
+		next, _ := m.Update(msg)
+		m = next.(model)
+	}
+	return m
+}
+
+// press presses keys by their names; a name of one letter is a text.
+func press(m model, names ...string) model {
+	special := map[string]tea.KeyPressMsg{
+		"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown},
+		"pgup": {Code: tea.KeyPgUp}, "pgdown": {Code: tea.KeyPgDown}, "home": {Code: tea.KeyHome}, "end": {Code: tea.KeyEnd},
+		"backspace": {Code: tea.KeyBackspace},
+	}
+	for _, name := range names {
+		msg, ok := special[name]
+		if !ok {
+			msg = tea.KeyPressMsg{Code: []rune(name)[0], Text: name}
+		}
+		m = send(m, msg)
+	}
+	return m
+}
+
+func issue(status view.Status, identifier string) view.Row {
+	return view.Row{
+		Project: "shop", Status: status, IssueID: "id " + identifier, Identifier: identifier, Title: "Title of " + identifier, At: &now,
+	}
+}
+
+func overview(name string, rows ...view.Row) view.Overview {
+	return view.Overview{GeneratedAt: now, Schedule: true, Rows: rows, Project: view.ProjectRow{
+		WorkflowPath: "/home/u/" + name + "/WORKFLOW.md", StateDir: "/states/" + name,
+	}}
+}
+
+func order(m model) string {
+	var names []string
+	for i, r := range m.rows {
+		if i == m.at {
+			names = append(names, ">")
+		}
+		names = append(names, r.Identifier)
+	}
+	return strings.Join(names, " ")
+}
+
+// Rows of all projects are in the order of the statuses, one for each issue. The selection stays on its issue.
+func TestRows(t *testing.T) {
+	m, _ := newModel()
+	m = send(m, readMsg{[]view.Overview{
+		overview("api", issue("running", "API-1"), issue("ended", "API-1"), issue("ended", "API-7"), issue("ended", "API-7")),
+		overview("shop", issue("running", "WEB-9"), issue("running", "WEB-10")),
+	}, nil})
+	if got := order(m); got != "> API-1 WEB-9 WEB-10 API-7" {
+		t.Error(got)
+	}
+	m = press(m, "j", "down")
+	m = send(m, readMsg{[]view.Overview{
+		overview("api", issue("asks", "API-1")), overview("shop", issue("ended", "WEB-10"), issue("ended", "WEB-9")),
+	}, nil})
+	if got := order(m); got != "API-1 > WEB-10 WEB-9" {
+		t.Error(got)
+	}
+	// An issue that is gone leaves the selection where it was.
+	m = send(m, readMsg{[]view.Overview{overview("api", issue("asks", "API-1"), issue("ended", "API-7"))}, nil})
+	if got := order(m); got != "API-1 > API-7" {
+		t.Error(got)
+	}
+	// If the state can't be read, the rows stay, and the screen says since when.
+	m = send(m, readMsg{nil, errors.New("no such disk")})
+	text := strings.Join(strings.Fields(m.View().Content), " ")
+	if order(m) != "API-1 > API-7" || !strings.Contains(text, "ERROR this is the state of ") || !strings.Contains(text, "no such disk") {
+		t.Error(text)
+	}
+}
+
+func many(n int) []view.Overview {
+	var rows []view.Row
+	for i := range n {
+		rows = append(rows, issue("waiting", fmt.Sprint("WEB-", i+1)))
+	}
+	return []view.Overview{overview("shop", rows...)}
+}
+
+func TestMove(t *testing.T) {
+	m, _ := newModel()
+	m = send(m, readMsg{many(500), nil})
+	page := m.space() - 1
+	for _, c := range []struct {
+		key  string
+		want int
+	}{
+		{"up", 0},
+		{"down", 1},
+		{"j", 2},
+		{"k", 1},
+		{"pgdown", 1 + page},
+		{"pgup", 1},
+		{"end", 499},
+		{"down", 499},
+		{"home", 0},
+		{"G", 499},
+		{"pgup", 499 - page},
+		{"g", 0},
+	} {
+		m = press(m, c.key)
+		if m.at != c.want {
+			t.Errorf("%s: row %d, want %d", c.key, m.at, c.want)
+		}
+		if !strings.Contains(m.View().Content, "> WEB-"+fmt.Sprint(m.at+1)) {
+			t.Errorf("%s: the selected row is not drawn:\n%s", c.key, m.View().Content)
+		}
+	}
+	if m = readMsgTo(m, many(3)); m.at != 0 || m.first != 0 {
+		t.Error(m.at, m.first)
+	}
+}
+
+func readMsgTo(m model, all []view.Overview) model { return send(m, readMsg{all, nil}) }
+
+func TestFilter(t *testing.T) {
+	m, s := newModel()
+	rows := []view.Row{issue("held", "WEB-1"), issue("running", "WEB-2"), issue("ended", "API-2")}
+	m = readMsgTo(m, []view.Overview{overview("shop", rows...)})
+	m = press(m, "/", "W", "e", "B", " ", "2")
+	if got := order(m); got != "> WEB-2" {
+		t.Error(got)
+	}
+	if m = press(m, "backspace"); order(m) != "WEB-1 > WEB-2" {
+		t.Error(order(m))
+	}
+	// Keys are text in the filter, and keys again after enter.
+	m = press(m, "s", "q")
+	if len(s.run)+len(s.shown) > 0 || m.filter != "WeB sq" || order(m) != "" || !strings.Contains(m.View().Content, "no issue contains WeB sq") {
+		t.Error(m.filter, order(m), s)
+	}
+	m = press(m, "backspace", "backspace", "backspace", "enter", "enter")
+	if m.filter != "WeB" || len(s.shown) != 1 {
+		t.Error(m.filter, s)
+	}
+	if m = press(m, "esc"); m.filter != "" || len(m.rows) != 3 {
+		t.Error(m.filter, order(m))
+	}
+	m = send(press(m, "/"), tea.PasteMsg{Content: "API-2\n"})
+	if order(m) != "> API-2" {
+		t.Error(order(m))
+	}
+	if m = press(m, "esc"); m.filter != "" || m.mode != listing {
+		t.Error(m.filter)
+	}
+}
+
+// Each key runs one of symphony's commands, which names the project.
+func TestCommands(t *testing.T) {
+	for key, want := range map[string]string{
+		"enter": "symphony show WEB-1", "l": "symphony logs WEB-1", "d": "symphony diff WEB-1",
+		"r": "symphony retry WEB-1", "o": "symphony open WEB-1", "y": "",
+	} {
+		m, s := newModel()
+		m = press(readMsgTo(m, []view.Overview{overview("shop", issue("held", "WEB-1"))}), key)
+		if want != "" {
+			want += " -w /home/u/shop/WORKFLOW.md --state-dir /states/shop"
+		}
+		if got := strings.Join(append(s.run, s.shown...), "\n"); got != want {
+			t.Errorf("%s: %q, want %q", key, got, want)
+		}
+		if len(s.run) > 0 && !strings.Contains(strings.Join(strings.Fields(m.View().Content), " "), "$ "+want+" running") {
+			t.Errorf("%s: not named:\n%s", key, m.View().Content)
+		}
+	}
+	// The state directory is left out where the command finds it.
+	m, s := newModel("SYMPHONY_STATE_DIR=/states/shop")
+	press(readMsgTo(m, []view.Overview{overview("shop", issue("running", "WEB-1"))}), "l")
+	m, s2 := newModel()
+	v := overview("shop", issue("running", "WEB-1"))
+	v.Project.StateDir = "/home/u/.local/state/symphony/" + "shop"
+	press(readMsgTo(m, []view.Overview{v}), "l")
+	got := append(s.shown, s2.shown...)
+	if got[0] != "symphony logs WEB-1 --follow -w /home/u/shop/WORKFLOW.md" || !strings.Contains(got[1], "--state-dir") {
+		t.Error(got)
+	}
+	// Without a row no key does anything.
+	m, s = newModel()
+	press(readMsgTo(m, nil), "enter", "l", "d", "a", "s", "r", "o")
+	if len(s.run)+len(s.shown) > 0 {
+		t.Error(s)
+	}
+}
+
+func TestStopAsks(t *testing.T) {
+	m, s := newModel()
+	m = press(readMsgTo(m, []view.Overview{overview("shop", issue("running", "WEB-1"))}), "s")
+	if !strings.Contains(m.View().Content, "Stop WEB-1? Its run ends, and it is held until you retry it. [y]es, [N]o:") {
+		t.Error(m.View().Content)
+	}
+	if m = press(m, "n"); !strings.Contains(m.View().Content, "nothing was changed") || len(s.run) > 0 {
+		t.Error(s, m.View().Content)
+	}
+	m = press(m, "s", "y")
+	if len(s.run) != 1 || !strings.HasPrefix(s.run[0], "symphony stop WEB-1 -w ") || m.running != 1 {
+		t.Error(s)
+	}
+	m = send(m, endedMsg{command{"stop", "WEB-1"}, "symphony: lock: another pass\n  try later\n", errors.New("exit status 4"), true})
+	text := m.View().Content
+	if m.running != 0 || !strings.Contains(text, "$ symphony stop WEB-1\nsymphony: lock: another pass\ntry later") {
+		t.Error(text)
+	}
+	if m = press(m, "down"); strings.Contains(m.View().Content, "$ symphony") {
+		t.Error(m.View().Content)
+	}
+}
+
+// a shows the issue's first request with the command that decides it.
+func TestAnswer(t *testing.T) {
+	v := overview("shop", issue("asks", "WEB-1"), issue("asks", "WEB-2"), issue("running", "WEB-3"))
+	v.Requests = []view.RequestRow{
+		{Identifier: "WEB-1", Kind: reconcile.CommandRequest, RunID: "1"},
+		{Identifier: "WEB-2", Kind: reconcile.QuestionRequest, RunID: "2"},
+	}
+	m, s := newModel("SYMPHONY_STATE_DIR=/states/shop")
+	m = press(readMsgTo(m, []view.Overview{v}), "a", "j", "a", "j", "a")
+	want := []string{"symphony approve WEB-1 -w /home/u/shop/WORKFLOW.md", "symphony answer WEB-2 -w /home/u/shop/WORKFLOW.md"}
+	if !slices.Equal(s.shown, want) || !strings.Contains(m.View().Content, "WEB-3 asks nothing") {
+		t.Error(s, m.View().Content)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	m, s := newModel()
+	m = press(readMsgTo(m, many(1)), "?")
+	for _, k := range keys() {
+		if !strings.Contains(m.View().Content, k.names+" ") {
+			t.Errorf("%s is not explained:\n%s", k.names, m.View().Content)
+		}
+	}
+	if m = press(m, "s"); m.mode != listing || len(s.run) > 0 {
+		t.Error(m.mode, s)
+	}
+}
+
+// Whatever the size and the rows, every line fits, the last line is always there, and nothing but ASCII is drawn in a locale without
+// UTF-8, and no escape sequence without colours and links.
+func TestFits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		texts := rapid.StringOfN(rapid.RuneFrom([]rune("ab日🚀é\u0301\n\x1b…→ ")), 0, 60, -1)
+		m, _ := newModel("LANG=C")
+		m = send(m, tea.WindowSizeMsg{Width: rapid.IntRange(1, 200).Draw(t, "width"), Height: rapid.IntRange(1, 60).Draw(t, "height")})
+		var rows []view.Row
+		for range rapid.IntRange(0, 30).Draw(t, "rows") {
+			r := issue(rapid.SampledFrom(view.Statuses).Draw(t, "status"), texts.Draw(t, "identifier"))
+			r.Title, r.Text = texts.Draw(t, "title"), texts.Draw(t, "text")
+			rows = append(rows, r)
+		}
+		m = send(m, readMsg{[]view.Overview{overview("a", rows...), overview("b", rows...)}, nil})
+		keys := rapid.SampledFrom([]string{"down", "end", "/", "a", "enter", "esc", "?", "s", "y"})
+		m = press(m, rapid.SliceOfN(keys, 0, 6).Draw(t, "keys")...)
+		text := m.View().Content
+		lines := strings.Split(text, "\n")
+		if len(lines) != m.height {
+			t.Fatalf("%d lines on %d:\n%s", len(lines), m.height, text)
+		}
+		for _, line := range lines {
+			if n := term.Cells(line); n > m.width {
+				t.Fatalf("%q takes %d of %d", line, n, m.width)
+			}
+			if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
+				t.Fatalf("%q has more than ASCII", line)
+			}
+		}
+	})
+}

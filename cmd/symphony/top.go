@@ -1,0 +1,32 @@
+package main
+
+import (
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/top"
+	"github.com/urfave/cli/v2"
+)
+
+func topCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "top", Usage: "all issues of all projects on one screen, with keys for what ps, show, logs and the others do",
+		UsageText: usageText("top", "[WORKFLOW]"),
+		Description: "With a workflow it shows only that project. The first line says whether a project needs you. Each key about an\n" +
+			"issue runs another command of symphony, which is named at the bottom of the screen.\n\n" +
+			"Keys:\n\n" + top.Keys() + "\n" + exampleText("symphony top"),
+		Flags: workflowFlags(),
+		Action: func(c *cli.Context) error {
+			_, positional, err := arguments(c)
+			if err != nil {
+				return err
+			}
+			var p *project.Project
+			if positional != "" || c.IsSet("workflow") || c.IsSet("state-dir") {
+				if p, err = openProject(w, c, positional); err != nil {
+					return err
+				}
+			}
+			return top.Run(c.Context, w, p)
+		},
+	}
+}
