@@ -15,7 +15,7 @@ func projectsCommand(w *term.Env) *cli.Command {
 		UsageText: "symphony projects [flags]\n   symphony projects move [flags] OLD NEW\n   symphony projects remove [flags] PATH",
 		Description: `A project is a WORKFLOW.md and its state directory, usually below ~/.local/state/symphony.
 
-projects move tells symphony that you have moved WORKFLOW.md or its folder from OLD to NEW. The state
+After WORKFLOW.md or its folder was moved from OLD to NEW, projects move makes its state follow: the state
 directory and the environment file get the new names, and an installed schedule is installed again;
 workspaces stay where they are. It refuses while a pass or a worker runs, and may be repeated.
 

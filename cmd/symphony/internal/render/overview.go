@@ -111,6 +111,9 @@ func newPage(w *term.Env, all, confined []view.Overview, rows []view.Row, more i
 	}
 	fmt.Fprintln(&foot, summary(w, all))
 	p := page{head: linesOf(head.String()), foot: linesOf(foot.String())}
+	if len(rows) > 0 && len(p.head) > 0 {
+		p.head = append(p.head, "")
+	}
 	if len(rows) > 0 {
 		p.body = Rows(confined[0].GeneratedAt, rows, projects).Lines(w, "")
 	}

@@ -2,7 +2,6 @@ package term
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -17,12 +16,17 @@ func Visible(s string) string { return text.Visible(s) }
 func Control(r rune) bool     { return text.Control(r) }
 
 var (
-	escapes = regexp.MustCompile("\x1b(?:\\[[0-9;]*m|\\]8;;[^]*\x1b\\\\)") // colours and links
-	widths  = runewidth.Condition{StrictEmojiNeutral: true}                 // whatever the locale
+	escapes = text.Pattern("\x1b(?:\\[[0-9;]*m|\\]8;;[^\x1b]*\x1b\\\\)") // colours and links
+	widths  = runewidth.Condition{StrictEmojiNeutral: true}              // whatever the locale
 )
 
 // Cells is the width of a text on a terminal. The escape sequences of colours and links take none.
-func Cells(s string) int { return widths.StringWidth(escapes.ReplaceAllString(s, "")) }
+func Cells(s string) int {
+	if strings.Contains(s, "\x1b") {
+		s = escapes().ReplaceAllString(s, "")
+	}
+	return widths.StringWidth(s)
+}
 
 // CutCells shortens a text to width cells, the last of which is then an ellipsis. Colours and links are kept.
 func CutCells(s string, width int) string {
@@ -31,7 +35,7 @@ func CutCells(s string, width int) string {
 	}
 	var b strings.Builder
 	for left := width - 1; s != ""; {
-		at := escapes.FindStringIndex(s)
+		at := escapes().FindStringIndex(s)
 		if at == nil {
 			at = []int{len(s), len(s)}
 		}

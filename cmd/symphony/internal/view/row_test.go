@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +62,57 @@ func TestRows(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if got := (Overview{Schedule: true, Blocked: &project.BlockedRow{Reason: "agent_quota"}}).Verdict(); got.Level != LevelWell {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestSelection checks the filters and orders over the rows of two projects, and that the lists of each follow.
+func TestSelection(t *testing.T) {
+	now := time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
+	read := func(folder string, held ...string) Overview {
+		v := Overview{Schedule: true, Project: ProjectRow{WorkflowPath: "/home/ann/" + folder + "/WORKFLOW.md"}}
+		for i, name := range held {
+			v.Held = append(v.Held, HeldRow{IssueID: name, Identifier: name, Title: "Title of " + name, HeldAt: now.Add(-time.Duration(i) * time.Minute)})
+		}
+		v.Running = []RunningRow{{IssueID: folder, Identifier: strings.ToUpper(folder) + "-1", RunID: folder, Alive: true, Tokens: Tokens{Total: int64(len(folder))}}}
+		v.Requests = []RequestRow{{RunID: "other", Request: reconcile.Request{IssueID: held[0]}}}
+		v.Rows = v.rows(facts{p: &project.Project{Path: v.Project.WorkflowPath}})
+		return v
+	}
+	all := []Overview{read("web", "WEB-10", "WEB-9"), read("api", "API-7")}
+	for _, c := range []struct {
+		filters string
+		order   string
+		limit   int
+		want    string
+	}{
+		{"", "", 0, "WEB-9 WEB-10 API-7 WEB-1 API-1, 2 1 held"},
+		{"status=held project=WEB", "", 0, "WEB-9 WEB-10, 2 0 held"},
+		{"status=held status=running text=-1", "issue", 0, "API-1 WEB-1 WEB-10, 1 0 held"},
+		{"", "-issue", 2, "WEB-10 WEB-9, 2 0 held, 3 more"},
+		{"status=held", "time", 0, "WEB-9 WEB-10 API-7, 2 1 held"},
+		{"status=held", "-title", 1, "WEB-9, 1 0 held, 2 more"},
+	} {
+		s, err := NewSelection(strings.Fields(c.filters), c.order, c.limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		confined, rows, more := s.Select(all)
+		var names []string
+		for _, r := range rows {
+			names = append(names, r.Identifier)
+		}
+		got := fmt.Sprintf("%s, %d %d held", strings.Join(names, " "), len(confined[0].Held), len(confined[1].Held))
+		if more > 0 {
+			got += fmt.Sprintf(", %d more", more)
+		}
+		if got != c.want {
+			t.Errorf("%s, %s, %d: %s, want %s", c.filters, c.order, c.limit, got, c.want)
+		}
+	}
+	all = append(all, Overview{Project: ProjectRow{StateDir: "/state/old-1"}, Schedule: true, Error: &reconcile.Error{Code: "state_corrupt"}})
+	got := Judge(all)
+	if want := "web: 1 request to answer; web: 2 held; api: 1 request to answer; api: 1 held; old-1: state_corrupt"; got.Level != LevelNeedsPerson || strings.Join(got.Reasons, "; ") != want {
 		t.Errorf("%+v", got)
 	}
 }

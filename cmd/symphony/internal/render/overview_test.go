@@ -1,0 +1,71 @@
+package render
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+)
+
+// TestBlockIsWrapped checks that the end of a block is on the screen, however narrow it is.
+func TestBlockIsWrapped(t *testing.T) {
+	now := time.Date(2026, 11, 20, 3, 8, 0, 0, time.UTC)
+	until := now.Add(59 * time.Minute)
+	page := &bytes.Buffer{}
+	w := &term.Env{Stdout: page, Width: 40, Now: func() time.Time { return now }}
+	v := view.Overview{GeneratedAt: now, Blocked: &project.BlockedRow{Reason: "agent_quota", Since: now, NextTry: until, Until: &until}}
+	printObstacles(w, v, "web-shop")
+	want := "BLOCKED  web-shop: codex limit used up\n         until 04:07, in 59m00s\n         (agent_quota)\n"
+	if !strings.HasPrefix(page.String(), want) {
+		t.Errorf("%s", page)
+	}
+}
+
+// TestPageFits checks that the rows give way first, and the summary never.
+func TestPageFits(t *testing.T) {
+	lines := func(name string, n int) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprint(name, i))
+		}
+		return list
+	}
+	p := page{head: lines("head", 3), body: lines("row", 5), foot: []string{"foot"}}
+	for height, want := range map[int]string{
+		9: "head0 head1 head2 row0 row1 row2 row3 row4 foot",
+		7: "head0 head1 head2 row0 row1 … 3 more foot",
+		5: "head0 head1 head2 … 4 more foot",
+		4: "head0 … 2 more lines: symphony ps shows them … 4 more foot",
+	} {
+		if got := strings.Join(p.fit(height), " "); got != want {
+			t.Errorf("in %d lines: %s, want %s", height, got, want)
+		}
+	}
+}
+
+// TestRowsOfProjects checks the columns of a row, and that a short name stands for its pull request.
+func TestRowsOfProjects(t *testing.T) {
+	now := time.Date(2026, 11, 20, 3, 8, 0, 0, time.UTC)
+	pull, due := "https://github.com/acme/app/pull/7", now.Add(8*time.Minute)
+	rows := []view.Row{
+		{Project: "web-shop", Status: view.StatusRunning, Identifier: "WEB-9", Title: "日本語", PullRequest: &pull, At: &now, Tokens: 13_700, Text: "go test ./..."},
+		{Project: "api", Status: view.StatusWaiting, Identifier: "API-10", Title: "Two lamps", At: &due, Text: "no slot is free"},
+		{Project: "api", Status: view.StatusWaiting, Identifier: "API-11", At: &now, Text: "no slot is free"},
+	}
+	got := strings.Join(Rows(now, rows, true).Lines(&term.Env{Width: 100}, ""), "\n")
+	want := strings.TrimSpace(`
+ISSUE   STATUS   PROJECT   TITLE      PR      TIME  TOKENS  NOW
+WEB-9   running  web-shop  日本語     #7       0ms   13.7k  go test ./...
+API-10  waiting  api       Two lamps      in 8m00s          no slot is free
+API-11  waiting  api                           due          no slot is free`)
+	if got != want {
+		t.Errorf("\n%s\nwant\n%s", got, want)
+	}
+	if got := Rows(now, rows[1:], false).Lines(&term.Env{Width: 60}, "")[0]; got != "ISSUE   STATUS   TITLE          TIME  NOW" {
+		t.Error(got)
+	}
+}
