@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -76,6 +78,28 @@ func TestSynonyms(t *testing.T) {
 		command, _, _ := strings.Cut(known, " ")
 		if app.Command(name) != nil || app.Command(command) == nil {
 			t.Errorf("%s: did you mean %s?", name, known)
+		}
+	}
+}
+
+// On a terminal a command names the workflow that it has found above the working directory, unless its output is for a program.
+func TestWorkflowAboveIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	below := filepath.Join(dir, "below")
+	test.OK(t, os.Mkdir(below, 0o700))
+	test.OK(t, os.WriteFile(filepath.Join(dir, "WORKFLOW.md"), []byte("no workflow"), 0o600))
+	note := "symphony: using " + filepath.Join(dir, "WORKFLOW.md") + "\n"
+	for _, c := range []struct {
+		dir   string
+		width int
+		args  string
+		want  bool
+	}{{below, 80, "symphony check", true}, {below, 0, "symphony check", false}, {below, 80, "symphony check --json", false}, {dir, 80, "symphony check", false}} {
+		var stderr strings.Builder
+		w := &term.Env{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &stderr, Dir: c.dir, Home: "/nowhere", Width: c.width, Now: time.Now}
+		run(t.Context(), w, strings.Fields(c.args))
+		if strings.Contains(stderr.String(), note) != c.want {
+			t.Errorf("%s in %s: %s", c.args, c.dir, stderr.String())
 		}
 	}
 }
