@@ -193,6 +193,8 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 	for _, step := range [][2]int{
 		{columnTitle, 40},
 		{columnNow, 44},
+		{columnTitle, 24},
+		{columnNow, 26},
 		{columnTitle, 16},
 		{columnNow, 22},
 		{columnProject, 8},
@@ -431,8 +433,9 @@ func VerdictLabel(l view.Level) (label, colour string) {
 		return "NEEDS YOU", term.ColourStuck
 	case view.LevelNotTicking:
 		return "NOT TICKING", term.ColourStuck
+	default:
+		return "WELL", term.ColourRuns
 	}
-	return "WELL", term.ColourRuns
 }
 
 // summary is the last line of ps: the verdict, what goes on, and when the next pass is expected.
