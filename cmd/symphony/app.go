@@ -15,7 +15,8 @@ import (
 // constructors builds the commands in the order of the help.
 func constructors() []func(*term.Env) *cli.Command {
 	return []func(*term.Env) *cli.Command{
-		tickCommand, runCommand, issuesCommand, psCommand, topCommand, logsCommand, showCommand, diffCommand, openCommand, waitCommand, reportCommand, deliverCommand, stopCommand, holdCommand,
+		tickCommand, runCommand, issuesCommand, psCommand, topCommand, statusCommand, logsCommand, showCommand, diffCommand, openCommand,
+		waitCommand, reportCommand, deliverCommand, stopCommand, holdCommand,
 		retryCommand, pauseCommand, resumeCommand, unblockCommand, takeoverCommand, pruneCommand, trashCommand, restoreCommand, projectsCommand,
 		approveCommand, denyCommand, answerCommand,
 		promptCommand, checkCommand, editCommand, doctorCommand, initCommand, scheduleCommand, demoCommand, completionCommand, versionCommand,

@@ -444,7 +444,6 @@ func summary(w *term.Env, all []view.Overview) string {
 		return hang(w, "", "no projects: no pass has run yet as this account")
 	}
 	verdict := view.Judge(all)
-	label, colour := VerdictLabel(verdict.Level)
 	var parts []string
 	for _, reason := range verdict.Reasons {
 		if i := strings.Index(reason, "blocked: "); i >= 0 { // the obstacles say the rest
@@ -452,14 +451,28 @@ func summary(w *term.Env, all []view.Overview) string {
 		}
 		parts = append(parts, reason)
 	}
-	if activity := activityText(all, parts); activity != "" {
-		parts = append(parts, activity)
+	label, line := verdictLine(w, all, verdict.Level, parts)
+	return hang(w, label, line)
+}
+
+// Status prints one line about projects, in which nothing is cut: the last line of ps.
+func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
+	label, line := verdictLine(w, all, verdict.Level, slices.Clone(verdict.Reasons))
+	fmt.Fprintln(w.Stdout, label+line)
+}
+
+// verdictLine adds to the parts of a verdict what goes on and when the next pass is expected.
+func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []string) (label, line string) {
+	word, colour := VerdictLabel(level)
+	if len(all) > 0 {
+		if activity := activityText(all, parts); activity != "" {
+			parts = append(parts, activity)
+		}
 	}
 	if len(all) == 1 {
 		parts = append(parts, scheduleText(all[0]))
 	}
-	line := term.Visible(strings.Join(parts, "; "))
-	return hang(w, w.Bold(w.Paint(colour, label))+"  ", line)
+	return w.Bold(w.Paint(colour, word)) + "  ", term.Visible(strings.Join(parts, "; "))
 }
 
 // activityText counts the issues that need no person, and says why none runs, unless that is said already.
@@ -476,7 +489,7 @@ func activityText(all []view.Overview, said []string) string {
 	idle := counts[view.StatusRunning]+counts[view.StatusAsks] == 0
 	if idle {
 		parts = []string{"nothing running"}
-		if reason := idleReason(all); reason != "" && !slices.Contains(said, reason) {
+		if reason := idleReason(all); reason != "" && !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, reason) }) {
 			parts[0] += ": " + reason
 		}
 	}

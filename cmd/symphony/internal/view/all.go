@@ -48,7 +48,7 @@ func Judge(all []Overview) Verdict {
 	for _, v := range all {
 		own := v.Verdict()
 		if v.Error != nil {
-			own = Verdict{LevelNeedsPerson, []string{v.Error.Code}}
+			own = unreadable(v)
 		}
 		if slices.Index(levels, own.Level) > slices.Index(levels, out.Level) {
 			out.Level = own.Level

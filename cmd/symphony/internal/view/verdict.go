@@ -1,10 +1,14 @@
 package view
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // Verdict answers whether a project needs a person.
@@ -23,6 +27,49 @@ const (
 	LevelNeedsPerson Level = "needs_person"
 	LevelNotTicking  Level = "not_ticking" // nothing runs passes, so that no other promise is kept
 )
+
+// Judgement is the answer of status: the verdict on all its projects, and on each.
+type Judgement struct {
+	Verdict
+	Projects []JudgedProject `json:"projects"`
+}
+
+// JudgedProject is a project with its verdict.
+type JudgedProject struct {
+	Project ProjectRow `json:"project"`
+	Verdict
+	Counts Counts `json:"counts"`
+}
+
+// NewJudgement judges projects. An account without a project does not tick.
+func NewJudgement(all []Overview) Judgement {
+	out := Judgement{Verdict: Judge(all), Projects: []JudgedProject{}}
+	if len(all) == 0 {
+		out.Verdict = Verdict{LevelNotTicking, []string{"no pass has run yet as this account"}}
+	}
+	for _, v := range all {
+		row := JudgedProject{v.Project, v.Verdict(), v.Counts}
+		if v.Error != nil {
+			row.Verdict = unreadable(v)
+		}
+		out.Projects = append(out.Projects, row)
+	}
+	return out
+}
+
+// unreadable is the verdict on a project that can't be read.
+func unreadable(v Overview) Verdict {
+	return Verdict{LevelNeedsPerson, []string{v.Error.Code + ": " + v.Error.Message}}
+}
+
+// ReadUnstarted reads the overview of a project, which is empty before its first pass.
+func ReadUnstarted(ctx context.Context, p *project.Project) (Overview, error) {
+	v, err := Read(ctx, p, Options{})
+	if errors.Is(err, state.ErrNoState) && p.SourceErr == nil {
+		return Overview{GeneratedAt: p.Env.Now().UTC(), Project: ProjectRow{WorkflowPath: p.Path, StateDir: p.StateDir}}, nil
+	}
+	return v, err
+}
 
 // Verdict judges the overview. A block that ends by itself, such as a used-up limit, needs no person.
 func (v Overview) Verdict() Verdict {
@@ -53,8 +100,17 @@ func (v Overview) Verdict() Verdict {
 			add(LevelNeedsPerson, "%d %s", counts[s], s)
 		}
 	}
-	if b := v.Blocked; b != nil && !endsByItself[b.Reason] {
-		add(LevelNeedsPerson, "blocked: %s: %s", b.Reason, b.Message)
+	levelOf := func(code string) Level {
+		if endsByItself[code] {
+			return LevelWell
+		}
+		return LevelNeedsPerson
+	}
+	if b := v.Blocked; b != nil {
+		add(levelOf(b.Reason), "blocked: %s: %s", b.Reason, b.Message)
+	}
+	if p := v.LastPass; p != nil && len(p.Errors) > 0 && (v.Blocked == nil || v.Blocked.Reason != p.Errors[0].Code) {
+		add(levelOf(p.Errors[0].Code), "the last pass failed with %s", p.Errors[0].Code)
 	}
 	if v.Paused {
 		add(LevelNeedsPerson, "paused")
@@ -65,5 +121,8 @@ func (v Overview) Verdict() Verdict {
 	return out
 }
 
-// endsByItself are the blocks for which an operator can do nothing.
-var endsByItself = map[string]bool{"agent_quota": true, "network": true, "tracker_unavailable": true, "tracker_rate_limited": true}
+// endsByItself are the blocks and errors of passes for which an operator can do nothing.
+var endsByItself = map[string]bool{
+	"agent_quota": true, "network": true, "tracker_unavailable": true, "tracker_rate_limited": true, "linear_api_request": true,
+	"github_api_request": true, "command_timeout": true, "canceled": true, "locked": true,
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/urfave/cli/v2"
+)
+
+func statusCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "status", Usage: "one line and an exit code for monitoring: well, needs you, or not ticking",
+		UsageText: usageText("status", "[WORKFLOW]"),
+		Description: `The line is the last one of symphony ps.
+
+Exit code 0: all is well; 1: something waits for a person, or the state can't be read;
+2: no schedule runs passes; 3: WORKFLOW.md can't be read.
+
+` + exampleText("symphony status -w ~/web-shop/WORKFLOW.md", "symphony status --project all || mail -s symphony ann@example.com"),
+		Flags: workflowFlags(jsonFlags[view.Judgement](
+			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
+		)...),
+		Action: func(c *cli.Context) error {
+			all, err := statusOverviews(w, c)
+			if err != nil {
+				return err
+			}
+			judged := view.NewJudgement(all)
+			if w.JSON {
+				w.PrintJSON(judged)
+			} else {
+				render.Status(w, all, judged.Verdict)
+			}
+			return statusCode[judged.Level]
+		},
+	}
+}
+
+// statusCode are the exit codes of status.
+var statusCode = map[view.Level]error{view.LevelNeedsPerson: exit.Only(1), view.LevelNotTicking: exit.Only(2)}
+
+// statusOverviews reads the overview of the project, or those of all projects.
+func statusOverviews(w *term.Env, c *cli.Context) ([]view.Overview, error) {
+	_, positional, err := arguments(c)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.IsSet("project") && c.String("project") != "all":
+		return nil, exit.Usage("status: --project takes only all; -w FILE names another project")
+	case c.IsSet("project") && (positional != "" || c.IsSet("workflow") || c.IsSet("state-dir")):
+		return nil, exit.Usage("status: --project all takes no workflow")
+	case c.IsSet("project"):
+		return view.ReadAll(c.Context, w, view.Options{})
+	}
+	p, err := openProject(w, c, positional)
+	if err != nil {
+		return nil, err
+	}
+	v, err := view.ReadUnstarted(c.Context, p)
+	return []view.Overview{v}, err
+}
