@@ -83,8 +83,10 @@ func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report,
 			return err
 		}
 		if r.Uses, err = rows(t, func(u *RunUse) []any {
-			return append([]any{&u.IssueID, &u.Identifier, &u.Title, &u.URL, jsonOf(&u.Labels), &u.Model, &u.Runs, &u.Succeeded, &u.Failed,
-				millisOf(&u.Runtime)}, tokenFields(&u.Tokens)...)
+			return append([]any{
+				&u.IssueID, &u.Identifier, &u.Title, &u.URL, jsonOf(&u.Labels), &u.Model, &u.Runs, &u.Succeeded, &u.Failed,
+				millisOf(&u.Runtime),
+			}, tokenFields(&u.Tokens)...)
 		}, usesQuery, from, to); err != nil {
 			return err
 		}
