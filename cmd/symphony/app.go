@@ -79,7 +79,7 @@ func unknownCommand(app *cli.App, name string) error {
 // synonyms are what other tools call the commands.
 var synonyms = map[string]string{
 	"abort": "stop", "accept": "approve", "add": "issues new", "allow": "approve", "attach": "takeover", "browse": "open", "cancel": "stop",
-	"clean": "prune", "config": "edit", "continue": "resume", "cost": "report", "create": "issues new", "cron": "schedule", "delete": "prune",
+	"clean": "prune", "config": "edit", "continue": "resume", "cost": "report", "create": "issues new", "cron": "schedule", "dashboard": "top", "delete": "prune",
 	"describe": "show", "enable": "schedule install", "events": "logs", "exec": "run", "gc": "prune", "get": "show", "history": "report",
 	"inspect": "show", "kill": "stop", "lint": "check", "list": "ps", "log": "logs", "ls": "ps", "new": "issues new", "poll": "tick",
 	"queue": "issues", "reject": "deny", "remove": "prune", "reply": "answer", "requeue": "retry", "rerun": "retry", "reset": "retry",
