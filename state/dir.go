@@ -9,12 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 const (
@@ -65,11 +65,11 @@ func resolve(path string) string {
 	return filepath.Clean(path)
 }
 
-var notInTag = regexp.MustCompile(`[^A-Za-z0-9._-]`)
+var notInTag = text.Pattern(`[^A-Za-z0-9._-]`)
 
 // tag turns a folder's name into a safe file name. Two folders may have the same tag.
 func tag(folder string) string {
-	safe := strings.TrimLeft(notInTag.ReplaceAllString(folder, "_"), ".-")
+	safe := strings.TrimLeft(notInTag().ReplaceAllString(folder, "_"), ".-")
 	if safe == "" || folder == string(filepath.Separator) {
 		return "root"
 	}

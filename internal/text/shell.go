@@ -1,7 +1,6 @@
 package text
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -10,7 +9,7 @@ import (
 // have set them. It adds no line, so line numbers in errors stay right. If a variable cannot be unset (the profile made it
 // read-only), the shell exits with 78. Names that are not shell identifiers are skipped: no profile can set them.
 func ShellUnset(vars []string, command string) string {
-	names := slices.DeleteFunc(slices.Clone(vars), func(v string) bool { return !isIdentifier(v) })
+	names := slices.DeleteFunc(slices.Clone(vars), func(v string) bool { return !identifier().MatchString(v) })
 	if len(names) == 0 {
 		return command
 	}
@@ -26,4 +25,4 @@ func ShellIn(dir, command string) string {
 // ShellWord quotes s as one word for a shell.
 func ShellWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-var isIdentifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString
+var identifier = Pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)

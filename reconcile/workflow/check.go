@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -170,12 +169,12 @@ func (c *checker) loop(n *render.BlockNode) {
 
 // tokenPattern matches a string, a number, the dots of a range, a name with the dot before it or the colon after it, or any
 // other character.
-var tokenPattern = regexp.MustCompile(`"(?:\\.|[^"\\])*"|'[^']*'|-?\d+(?:\.\d+)?|` +
+var tokenPattern = text.Pattern(`"(?:\\.|[^"\\])*"|'[^']*'|-?\d+(?:\.\d+)?|` +
 	`\.\.|\.?[A-Za-z_[:^ascii:]][\w[:^ascii:]-]*\??:?|[=!<>]=|\S`)
 
 // read makes the arguments of a tag the next tokens.
 func (c *checker) read(args string, line int) {
-	c.line, c.tokens = line, tokenPattern.FindAllString(args, -1)
+	c.line, c.tokens = line, tokenPattern().FindAllString(args, -1)
 }
 
 // peek returns the next token, empty at the end.
@@ -195,7 +194,7 @@ func (c *checker) next() string {
 var (
 	constants = []string{"true", "false", "nil", "reversed"}
 	relations = []string{"==", "!=", ">=", "<=", ">", "<", "and", "or", "contains"}
-	variable  = regexp.MustCompile(`^[\pL_].*[^:]$|^[\pL_]$`)
+	variable  = text.Pattern(`^[\pL_].*[^:]$|^[\pL_]$`)
 )
 
 // expression looks up the names in the tokens up to end, and returns the shape of the value.
@@ -210,7 +209,7 @@ func (c *checker) expression(end string) *shape {
 			result = c.filter(strings.TrimSuffix(c.next(), ":"), result)
 		case slices.Contains(relations, token):
 			result = plain
-		case variable.MatchString(token) && !slices.Contains(constants, token):
+		case variable().MatchString(token) && !slices.Contains(constants, token):
 			if value := c.variable(token); result == nil {
 				result = value
 			}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -177,7 +177,7 @@ func (e Environment) lookup(name string) (value string, set bool) {
 
 // reference returns the name in a text that consists only of $NAME or ${NAME}.
 func reference(text string) (name string, ok bool) {
-	m := referencePattern.FindStringSubmatch(text)
+	m := referencePattern().FindStringSubmatch(text)
 	if m == nil {
 		return "", false
 	}
@@ -187,13 +187,13 @@ func reference(text string) (name string, ok bool) {
 const nameSyntax = `[A-Za-z_][A-Za-z0-9_]*`
 
 var (
-	namePattern      = regexp.MustCompile("^" + nameSyntax + "$")
-	referencePattern = regexp.MustCompile(`^\$(?:(` + nameSyntax + `)|\{(` + nameSyntax + `)\})$`)
-	variablePattern  = regexp.MustCompile(`\$\{[^}]*\}?|\$` + nameSyntax)
+	namePattern      = text.Pattern("^" + nameSyntax + "$")
+	referencePattern = text.Pattern(`^\$(?:(` + nameSyntax + `)|\{(` + nameSyntax + `)\})$`)
+	variablePattern  = text.Pattern(`\$\{[^}]*\}?|\$` + nameSyntax)
 )
 
 // variableName reports whether a shell could export a variable with this name.
-func variableName(name string) bool { return namePattern.MatchString(name) }
+func variableName(name string) bool { return namePattern().MatchString(name) }
 
 // expandPath makes a path of the file absolute: it expands $NAME and ${NAME}, then a leading ~, and joins a relative path to dir
 // (specification 5.3.3 and 6.1). Only paths are expanded, never commands or URLs.
@@ -224,7 +224,7 @@ func (e Environment) expandPath(text, dir string) (string, error) {
 
 func (e Environment) expandVars(text string) (string, error) {
 	var err error
-	expanded := variablePattern.ReplaceAllStringFunc(text, func(written string) string {
+	expanded := variablePattern().ReplaceAllStringFunc(text, func(written string) string {
 		name, ok := reference(written)
 		value, _ := e.lookup(name)
 		switch {

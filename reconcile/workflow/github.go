@@ -2,11 +2,11 @@ package workflow
 
 import (
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -24,8 +24,8 @@ type GitHub struct {
 const gitHubRepoVar = "GITHUB_REPO"
 
 var (
-	repositoryName = regexp.MustCompile(`^[\w-]+/[\w.-]+$`)
-	boardPath      = regexp.MustCompile(`^/(?:orgs|users)/[\w-]+/projects/\d+(?:/|$)`)
+	repositoryName = text.Pattern(`^[\w-]+/[\w.-]+$`)
+	boardPath      = text.Pattern(`^/(?:orgs|users)/[\w-]+/projects/\d+(?:/|$)`)
 )
 
 // repositories reads provider.repo and provider.repos.
@@ -63,7 +63,7 @@ func (r *reader) repositories(f field) {
 		_, name, _ := strings.Cut(strings.ToLower(repo), "/")
 		switch other := names[name]; {
 		case repo == "": // reported
-		case !repositoryName.MatchString(repo) || name == "." || name == "..":
+		case !repositoryName().MatchString(repo) || name == "." || name == "..":
 			r.invalid(item(i), strconv.Quote(repo)+" is no name of a repository", hint)
 		case other != "":
 			r.invalid(item(i), other+" and "+repo+" have the same name, which begins the identifiers of their issues", "keep one of them")
@@ -83,7 +83,7 @@ func (r *reader) board(f field) {
 	}
 	u, err := url.Parse(g.Project)
 	switch {
-	case err != nil || u.Host == "" || !boardPath.MatchString(u.Path):
+	case err != nil || u.Host == "" || !boardPath().MatchString(u.Path):
 		r.invalid(f, "not the address of a project", "open the project on GitHub and copy the address: https://github.com/orgs/OWNER/projects/1")
 	case len(g.StateLabels) > 0:
 		r.invalid(f, "is given beside provider.state_labels", "keep one of them: both say what the states are")

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/osteele/liquid/parser"
 	"github.com/osteele/liquid/render"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -86,7 +86,7 @@ func newEngine() *liquid.Engine {
 	return engine
 }
 
-var liquidPrefix = regexp.MustCompile(`^Liquid error.*?\): `)
+var liquidPrefix = text.Pattern(`^Liquid error.*?\): `)
 
 // liquidMessage returns the library's message without the library's name and the location.
 func liquidMessage(err liquid.SourceError) string {
@@ -94,7 +94,7 @@ func liquidMessage(err liquid.SourceError) string {
 	if cause := err.Cause(); cause != nil {
 		text = cause.Error()
 	}
-	text = strings.TrimSuffix(liquidPrefix.ReplaceAllString(text, ""), " in "+err.Path())
+	text = strings.TrimSuffix(liquidPrefix().ReplaceAllString(text, ""), " in "+err.Path())
 	// For an end tag without a start tag the library's message is incomplete.
 	if name, ok := strings.CutSuffix(text, " not inside "); ok {
 		text = name + " without its start tag"

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"unicode"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -44,7 +44,7 @@ func (r Repository) Render(issue reconcile.Issue, attempt int) (string, error) {
 }
 
 // gitAddress matches a URL, and an address such as git@example.com:team/repo.git.
-var gitAddress = regexp.MustCompile(`^(?i:https?|ssh|git|file)://|^[\w.-]+(@[\w.-]+)?:/?[^:/]`)
+var gitAddress = text.Pattern(`^(?i:https?|ssh|git|file)://|^[\w.-]+(@[\w.-]+)?:/?[^:/]`)
 
 func (r *reader) repositoryURL(f field) {
 	address := r.cfg.Repository.URL
@@ -61,7 +61,7 @@ func (r *reader) repositoryURL(f field) {
 		r.invalid(f, "contains blanks or control characters", hint)
 	case WithoutPassword(address) != address:
 		r.invalid(f, "contains a password or a token, which agents could read", "configure a credential helper of git instead")
-	case !gitAddress.MatchString(address), err != nil && strings.Contains(address, "://"):
+	case !gitAddress().MatchString(address), err != nil && strings.Contains(address, "://"):
 		r.invalid(f, "not an address that symphony clones from", hint)
 	}
 }
@@ -176,13 +176,13 @@ func OnGitHub(address string) (api, name string) {
 	default:
 		api = "https://" + host + "/api/v3"
 	}
-	if m := ownerName.FindStringSubmatch(path); m != nil {
+	if m := ownerName().FindStringSubmatch(path); m != nil {
 		name = m[1]
 	}
 	return api, name
 }
 
-var ownerName = regexp.MustCompile(`([\w.-]+/[\w.-]+?)(?:\.git)?/*$`)
+var ownerName = text.Pattern(`([\w.-]+/[\w.-]+?)(?:\.git)?/*$`)
 
 // splitAddress returns the host of an address of git, as web addresses name it, and the path.
 func splitAddress(address string) (host, path string) {

@@ -8,11 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"unicode/utf8"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -81,7 +81,7 @@ func reason(err error) string {
 }
 
 // fence is a line that opens or closes the front matter. Trailing blanks are allowed, because they are invisible.
-var fence = regexp.MustCompile(`(?m)^---[ \t\r]*$\n?`)
+var fence = text.Pattern(`(?m)^---[ \t\r]*$\n?`)
 
 // NewSource splits the text of a workflow that was read elsewhere, such as a run's copy: name is for messages, path is the
 // resolved path of the original.
@@ -97,7 +97,7 @@ func NewSource(name, path string, data []byte) (Source, error) {
 		return wrong(bytes.IndexRune(data, utf8.RuneError), "the file is not UTF-8", "save it as UTF-8")
 	}
 	body := bytes.TrimPrefix(data, []byte("\ufeff"))
-	if fences := fence.FindAllIndex(body, 2); len(fences) > 0 && fences[0][0] == 0 {
+	if fences := fence().FindAllIndex(body, 2); len(fences) > 0 && fences[0][0] == 0 {
 		if len(fences) == 1 {
 			return wrong(0, "the front matter is not closed", "close it with a line of --- before the prompt")
 		}
@@ -157,7 +157,7 @@ func ReadEnvFile(path string, uid int) (map[string]string, error) {
 	}
 	vars := map[string]string{}
 	for i, line := range strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n") {
-		line = exportWord.ReplaceAllString(strings.TrimSpace(line), "")
+		line = exportWord().ReplaceAllString(strings.TrimSpace(line), "")
 		if line == "" || line[0] == '#' {
 			continue
 		}
@@ -179,10 +179,10 @@ func ReadEnvFile(path string, uid int) (map[string]string, error) {
 }
 
 var (
-	exportWord  = regexp.MustCompile(`^export[ \t]+`)
-	quotedValue = regexp.MustCompile(`^(?:'([^']*)'|"((?:\\.|[^"\\])*)")[ \t]*(?:#.*)?$`)
-	escaped     = regexp.MustCompile("\\\\([\\\\\"$`])")
-	comment     = regexp.MustCompile(`[ \t]#.*$`)
+	exportWord  = text.Pattern(`^export[ \t]+`)
+	quotedValue = text.Pattern(`^(?:'([^']*)'|"((?:\\.|[^"\\])*)")[ \t]*(?:#.*)?$`)
+	escaped     = text.Pattern("\\\\([\\\\\"$`])")
+	comment     = text.Pattern(`[ \t]#.*$`)
 )
 
 // envValue parses the text after =, and returns the value or what is wrong with the text. As in a shell, # starts a comment only
@@ -193,11 +193,11 @@ func envValue(text string) (value, wrong string) {
 	case strings.ContainsRune(text, 0):
 		return "", "the value contains a zero byte"
 	case strings.HasPrefix(value, "'"), strings.HasPrefix(value, `"`):
-		parts := quotedValue.FindStringSubmatch(value)
+		parts := quotedValue().FindStringSubmatch(value)
 		if parts == nil {
 			return "", "the quote is not closed on its line, or text follows it"
 		}
-		return parts[1] + escaped.ReplaceAllString(parts[2], "$1"), ""
+		return parts[1] + escaped().ReplaceAllString(parts[2], "$1"), ""
 	}
-	return strings.Trim(comment.ReplaceAllString(text, ""), " \t"), ""
+	return strings.Trim(comment().ReplaceAllString(text, ""), " \t"), ""
 }

@@ -6,11 +6,12 @@ package graphql
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Document is a parsed request.
@@ -97,7 +98,7 @@ func (e syntaxError) Error() string { return string(e) }
 
 // nextToken matches ignored text (blanks, commas, comments, byte order marks) and, unless the text ends there, one token: a
 // punctuator, a name, a number (which is validated afterwards), a block string or a string.
-var nextToken = regexp.MustCompile(`^(?:[ \t\r\n,\x{feff}]|#[^\r\n]*)*` +
+var nextToken = text.Pattern(`^(?:[ \t\r\n,\x{feff}]|#[^\r\n]*)*` +
 	`(\.\.\.|[!$&()\[\]{}:=@|]|[_A-Za-z][_0-9A-Za-z]*|[-0-9][-+.0-9A-Za-z_]*|"""(?s:(?:\\"""|.)*?)"""|"(?:[^"\\\r\n]|\\.)*")?`)
 
 // parser is a recursive descent parser. Its methods panic with a syntaxError, which Parse returns.
@@ -125,7 +126,7 @@ func (p *parser) next() {
 	if p.left--; p.left < 0 {
 		p.fail("the query has too many tokens")
 	}
-	match := nextToken.FindStringSubmatch(p.text[p.at:])
+	match := nextToken().FindStringSubmatch(p.text[p.at:])
 	p.at += len(match[0])
 	p.token = match[1]
 	rest := p.text[p.at:]

@@ -2,9 +2,9 @@ package schedule
 
 import (
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
+	"html"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -127,11 +127,7 @@ func (j *launchdJob) log() string {
 	return filepath.Join(j.env.Home, "Library", "Logs", j.label+".log")
 }
 
-func plistString(s string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // it writes to memory
-	return "<string>" + b.String() + "</string>"
-}
+func plistString(s string) string { return "<string>" + html.EscapeString(s) + "</string>" }
 
 // plistWords are the elements of an array, each on a line.
 func plistWords(words []string) (text string) {
