@@ -292,11 +292,6 @@ type Skip struct {
 	URL        string `json:"url"`   // the same
 }
 
-// Waits reports whether the issue starts by itself later. The others start once a person has changed them.
-func (s Skip) Waits() bool {
-	return !slices.Contains([]string{SkipLabel, SkipAssignee, SkipMalformed, SkipUnsavedWork}, s.Reason)
-}
-
 // The reasons of a skip.
 const (
 	SkipBlockedBy     = "blocked_by"

@@ -103,6 +103,7 @@ func (c *conversation) options(g *agentProcess) agent.Options {
 			}
 			return desk.Decide(ctx, ask)
 		},
+		Now: c.Now,
 		OnEvent: func(e agent.Event) {
 			<-g.ready
 			c.onEvent(g, e)

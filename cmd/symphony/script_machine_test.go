@@ -45,6 +45,9 @@ func stepped() time.Time {
 	if err != nil {
 		panic(err)
 	}
+	if fixed, err := time.Parse(time.RFC3339, string(text)); err == nil {
+		return fixed
+	}
 	off, err := time.ParseDuration(string(text))
 	if err != nil {
 		panic(err)
@@ -52,10 +55,14 @@ func stepped() time.Time {
 	return now.Add(off)
 }
 
-// clockCmd sets the offset of the wall clock from the real one: clock DURATION
+// clockCmd sets the offset of the wall clock from the real one, or stops it at a time: clock DURATION|TIME
 func clockCmd(ts *testscript.TestScript, neg bool, args []string) {
-	_, err := time.ParseDuration(args[0])
-	ts.Check(err)
+	stop, err := time.Parse(time.RFC3339, args[0])
+	if err != nil {
+		_, err = time.ParseDuration(args[0])
+		ts.Check(err)
+	}
+	stageOf(ts).linear.StopClock(stop)
 	path := ts.Getenv(clockVar)
 	ts.Check(os.WriteFile(path+".new", []byte(args[0]), 0o600))
 	ts.Check(os.Rename(path+".new", path))

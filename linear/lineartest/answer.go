@@ -67,7 +67,7 @@ func (s *Server) Answer(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}, "Content-Type": {"application/json; charset=utf-8"}}
+	h := http.Header{"Date": {s.now().UTC().Format(http.TimeFormat)}, "Content-Type": {"application/json; charset=utf-8"}}
 	if r.URL.Path != "/graphql" || r.Method != http.MethodPost {
 		return response(http.StatusNotFound, h, "GraphQL is served by POST /graphql"), nil
 	}

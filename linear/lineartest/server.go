@@ -49,6 +49,23 @@ type Server struct {
 	requests allowance
 	points   allowance
 	url      string
+	stopped  time.Time // the time of all answers; zero for the present
+}
+
+// StopClock makes all answers have the same time.
+func (s *Server) StopClock(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = at
+}
+
+func (s *Server) now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped.IsZero() {
+		return time.Now()
+	}
+	return s.stopped
 }
 
 // Entry is one GraphQL request that was received. The key is not in it.

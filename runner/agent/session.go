@@ -71,6 +71,7 @@ type Options struct {
 	// turn, the request or the session.
 	Tools    []Tool
 	CallTool func(ctx context.Context, name string, args json.RawMessage) ToolResult
+	Now      func() time.Time // the clock of events; nil for the system's
 	// OnEvent is called with every event, in order and one at a time. It may block: reading goes on until a queue is full.
 	OnEvent func(Event)
 }

@@ -216,7 +216,7 @@ func (c *conn) answer(m *message) bool {
 
 // emit queues an event for OnEvent.
 func (c *conn) emit(e agent.Event) {
-	e.At, e.PID, e.Message = time.Now().UTC(), c.o.PID, oneLine(e.Message, messageLength)
+	e.At, e.PID, e.Message = c.o.Now().UTC(), c.o.PID, oneLine(e.Message, messageLength)
 	c.events.add(func() { c.o.OnEvent(e) })
 }
 

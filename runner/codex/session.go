@@ -72,6 +72,9 @@ func Start(streams agent.Streams, o agent.Options) agent.Session { return New(st
 func New(streams agent.Streams, o agent.Options) *Session {
 	o.ReadTimeout = cmp.Or(max(0, o.ReadTimeout), agent.DefaultReadTimeout)
 	o.InitializeTimeout = cmp.Or(max(0, o.InitializeTimeout), o.ReadTimeout)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	if o.OnEvent == nil {
 		o.OnEvent = func(agent.Event) {}
 	}

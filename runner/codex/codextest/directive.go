@@ -36,6 +36,8 @@ func (u *turn) step(s *Step) error {
 		u.s.notify("account/rateLimits/updated", object{"rateLimits": s.JSON})
 	case "sleep":
 		return u.sleep(s.Wait)
+	case "took":
+		u.took = s.Wait
 	case "stream":
 		return u.say(s.Wait, Numbers(s.N)...)
 	case "subagent":
@@ -229,7 +231,7 @@ func (u *turn) tool(name string, args json.RawMessage) error {
 	if !answer.Success {
 		item["status"] = "failed"
 	}
-	item["durationMs"] = now() - item["startedAtMs"].(int64)
+	item["durationMs"] = cmp.Or(u.took.Milliseconds(), now()-item["startedAtMs"].(int64))
 	u.completed(item)
 	return u.interrupted()
 }
@@ -316,7 +318,7 @@ func (u *turn) command(line string, item object) (wait func()) {
 		if text != "" {
 			u.notify("item/commandExecution/outputDelta", object{"turnId": u.id, "itemId": item["id"], "delta": text[:min(len(text), 8<<10)]})
 		}
-		item["aggregatedOutput"], item["exitCode"], item["durationMs"] = text, c.status(), time.Since(began).Milliseconds()
+		item["aggregatedOutput"], item["exitCode"], item["durationMs"] = text, c.status(), cmp.Or(u.took, time.Since(began)).Milliseconds()
 		item["status"] = "completed"
 		if c.status() != 0 {
 			item["status"] = "failed"

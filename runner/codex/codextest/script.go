@@ -33,6 +33,7 @@
 //	tokens IN OUT         report a model call of that size (without any: 1000 50 per turn)
 //	ratelimits JSON       account/rateLimits/updated with that object
 //	sleep DURATION        silence
+//	took DURATION         what the items of the next commands and tool calls say that these took
 //	stream N INTERVAL     N deltas of a message, an interval apart
 //	subagent TEXT         another thread has a turn and says TEXT
 //
@@ -88,7 +89,7 @@ var verbs = map[string]string{
 	"sh": "text", "background": "text", "say": "text", "think": "text", "subagent": "text", "garbage": "text",
 	"ask-command": "text", "ask-file": "text", "ask-user": "text", "ask-form": "text", "ask-permissions": "",
 	"patch": "name text?", "fail": "name text?", "tool": "name json?", "request": "name json?", "ratelimits": "json",
-	"tokens": "n m", "long": "n", "sleep": "wait", "stream": "n wait",
+	"tokens": "n m", "long": "n", "sleep": "wait", "took": "wait", "stream": "n wait",
 	"crash": "", "hang": "", "silent": "", "deaf": "", "cancel": "", "steal-turn": "", "late-response": "",
 }
 

@@ -19,8 +19,9 @@ type turn struct {
 	began   time.Time
 	ctx     context.Context
 	stop    context.CancelFunc
-	said    object // the item of the last agent message
-	counted bool   // whether a directive reported tokens
+	said    object        // the item of the last agent message
+	counted bool          // whether a directive reported tokens
+	took    time.Duration // what the next items say that they took; zero for how long they did
 }
 
 func (s *server) startTurn(p *params) reply {

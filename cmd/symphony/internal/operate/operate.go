@@ -134,8 +134,8 @@ func (o *operation) print(ctx context.Context) error {
 		wait := cmp.Or(o.result.ObstacleText(o.p.Env.Now()), o.result.WaitText(o.cmd.IssueID))
 		effect = strings.TrimPrefix(effect+"\n"+wait, "\n")
 	}
-	for line := range strings.Lines(effect) {
-		fmt.Fprintln(o.p.Env.Stdout, term.Visible(strings.TrimSuffix(line, "\n")))
+	if effect != "" {
+		fmt.Fprint(o.p.Env.Stdout, pass.Lines(o.p.Env, strings.Split(strings.TrimSuffix(effect, "\n"), "\n")))
 	}
 	for _, e := range o.result.Errors {
 		warning := fmt.Sprintf("%s was applied, but its pass reported %s", o.cmd.Verb, e)

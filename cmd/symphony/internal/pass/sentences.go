@@ -278,12 +278,23 @@ func (n narrator) outlook() (list []string) {
 	if n.unscheduled && n.Running+n.Retrying > 0 {
 		list = append(list, "no schedule is active: symphony tick starts the next runs; symphony schedule install does it every minute")
 	}
-	list = slices.DeleteFunc(list, func(s string) bool { return s == "" })
-	for i := range list {
-		list[i] = term.Visible(list[i])
-	}
-	return list
+	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
 }
+
+// Lines makes lines of sentences. On a terminal they are wrapped, and all lines of a sentence but the first are indented.
+func Lines(w *term.Env, sentences []string) string {
+	var out strings.Builder
+	for _, s := range sentences {
+		s = term.Visible(s)
+		if w.Width > 0 {
+			s = strings.Join(term.Wrap(s, w.Width-len(hanging)), "\n"+hanging)
+		}
+		out.WriteString(s + "\n")
+	}
+	return out.String()
+}
+
+const hanging = "  "
 
 // ObstacleText says why nothing starts and until when; empty if nothing is in the way of every issue.
 func (r Result) ObstacleText(now time.Time) string {
@@ -312,12 +323,9 @@ func (r Result) ObstacleText(now time.Time) string {
 
 // counts says how many issues run, wait and are held after the pass.
 func (n narrator) counts() string {
-	waiting, skipped := n.Retrying, 0
+	skipped := 0
 	for _, s := range n.Skips {
-		switch {
-		case s.Waits():
-			waiting++
-		case s.Reason != reconcile.SkipUnsavedWork:
+		if s.Reason != reconcile.SkipUnsavedWork {
 			skipped++
 		}
 	}
@@ -325,13 +333,13 @@ func (n narrator) counts() string {
 	for _, part := range []struct {
 		n    int
 		what string
-	}{{n.Running, "running"}, {waiting, "waiting"}, {n.Held, "held"}, {skipped, "skipped"}, {n.Undelivered, "not delivered"}} {
+	}{{n.Running, "running"}, {n.Retrying, "waiting"}, {n.Held, "held"}, {skipped, "skipped"}, {n.Undelivered, "not delivered"}} {
 		if part.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
 		}
 	}
 	line := strings.Join(parts, ", ")
-	switch left := n.NextDue.Sub(n.w.Now()); {
+	switch {
 	case line == "" && n.Skips != nil && n.Config != nil:
 		line = "nothing to do: no issue is in " + strings.Join(n.Config.Policy.ActiveStates, " or ")
 		if labels := n.Config.Policy.RequiredLabels; len(labels) > 0 {
@@ -340,7 +348,10 @@ func (n narrator) counts() string {
 		return line
 	case line == "":
 		return "nothing is running"
-	case !n.NextDue.IsZero() && left > 0:
+	case n.Running == 0:
+		line = "nothing is running; " + line
+	}
+	if left := n.NextDue.Sub(n.w.Now()); !n.NextDue.IsZero() && left > 0 {
 		line += "; the next retry is in " + term.Duration(left)
 	}
 	if n.dryRun {

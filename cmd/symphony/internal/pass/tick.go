@@ -194,7 +194,7 @@ func report(ctx context.Context, p *project.Project, o TickOptions, r Result) {
 			w.PrintError(e)
 		}
 	case ReportActions(p, r) && !w.Verbose:
-		text := strings.Join(narrator{r, w}.outlook(), "\n") + "\n"
+		text := Lines(w, narrator{r, w}.outlook())
 		if o.outlook == nil || *o.outlook != text {
 			fmt.Fprint(w.Stdout, text)
 		}
@@ -219,9 +219,7 @@ func ReportActions(p *project.Project, r Result) bool {
 		printFields(w, r)
 		return true
 	}
-	for _, line := range Sentences(p, r) {
-		fmt.Fprintln(w.Stdout, term.Visible(line))
-	}
+	fmt.Fprint(w.Stdout, Lines(w, Sentences(p, r)))
 	for _, e := range r.Errors {
 		w.PrintError(e)
 	}

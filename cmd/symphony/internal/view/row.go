@@ -77,7 +77,7 @@ func (v Overview) rows(f facts) []Row {
 	for _, r := range v.Held {
 		list = append(list, Row{
 			Status: StatusHeld, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.HeldAt,
-			Text: strings.TrimPrefix(r.Reason+": "+r.Message, "operator: "), Detail: r,
+			Text: r.because(), Detail: r,
 		})
 	}
 	for _, r := range v.Retrying {
@@ -86,7 +86,7 @@ func (v Overview) rows(f facts) []Row {
 			Text: cmp.Or(plain(deref(r.Error)), waitText[r.Kind]), Detail: r,
 		}
 		if u, found := undelivered[r.IssueID]; found {
-			row.Status, row.At, row.Text = StatusUndelivered, u.Since, strings.TrimPrefix(*u.Error, "delivery_failed: ")
+			row.Status, row.At, row.Text = StatusUndelivered, u.Since, pushRefused(*u.Error)
 		}
 		list = append(list, row)
 	}
@@ -120,6 +120,29 @@ func (v Overview) rows(f facts) []Row {
 		}
 	}
 	return list
+}
+
+// because says why the issue is held, what went wrong first.
+func (r HeldRow) because() string {
+	runs, last, failed := strings.Cut(r.Message, " in a row failed, the last with ")
+	if !failed {
+		return cmp.Or(r.Message, r.Reason)
+	}
+	if _, reason, found := strings.Cut(last, ": "); found {
+		last = reason
+	}
+	return runs + " failed: " + last
+}
+
+// pushRefused returns what is special about the error of a delivery.
+func pushRefused(message string) string {
+	message = strings.TrimPrefix(message, "delivery_failed: ")
+	if rest, pushed := strings.CutPrefix(message, "push to "); pushed {
+		if _, reason, found := strings.Cut(rest, ": "); found {
+			return reason
+		}
+	}
+	return message
 }
 
 // doing is what a run does now.

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestScreens runs the scripts in testdata/screens. Each makes a situation from real runs, with the clock stopped, and compares
+// what commands show in a real terminal with the screens beside it. UPDATE_SCREENS=1 writes these.
+func TestScreens(t *testing.T) {
+	if !hasTmux() {
+		t.Skip("tmux is not installed")
+	}
+	t.Parallel()
+	p := params(t, "screens")
+	files, err := filepath.Glob(filepath.Join(p.Dir, "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Dir, p.Files = "", files
+	p.Setup = setupScreens
+	p.Cmds["screens"], p.Cmds["svg"] = screensCmd, svgCmd
+	testscript.Run(t, p)
+}
+
+// screenHome is the home directory that the screens show. The one in which a script runs has a path of the same width.
+const screenHome = "/home/ann"
+
+// commitDate is the date of every commit, so that its hash is the same in every run.
+const commitDate = "2026-02-24T09:00:00Z"
+
+// setupScreens gives a script a home with a project, a codex and a crontab.
+func setupScreens(env *testscript.Env) error {
+	if err := setupScript(env); err != nil {
+		return err
+	}
+	home, err := newScreenHome()
+	if err != nil {
+		return err
+	}
+	env.Defer(func() {
+		if err := os.RemoveAll(home); err != nil {
+			env.T().Log(err)
+		}
+	})
+	fake, err := inPath(env.Getenv("PATH"), "fake-codex")
+	if err != nil {
+		return err
+	}
+	program, err := inPath(env.Getenv("PATH"), "symphony")
+	if err != nil {
+		return err
+	}
+	bin := filepath.Join(home, "bin")
+	for path, text := range map[string]string{
+		"bin/codex":                     "#!/bin/sh\nexec " + fake + ` "$@"` + "\n",
+		"bin/crontab":                   "#!/bin/sh\ncase $1 in -l) cat ~/.tab 2>/dev/null || { echo no crontab for ann >&2; exit 1; } ;; -) cat >~/.tab ;; esac\n",
+		"bin/npm":                       npmScript,
+		".profile":                      "PATH=" + bin + ":$PATH\nexport GIT_AUTHOR_DATE=" + commitDate + " GIT_COMMITTER_DATE=" + commitDate + "\n",
+		".codex/auth.json":              `{"OPENAI_API_KEY": "sk-scripted"}`,
+		".config/symphony/symphony.env": "LINEAR_API_KEY=" + env.Getenv("LINEAR_API_KEY") + "\n",
+		"web-shop/WORKFLOW.md":          strings.ReplaceAll(made("WORKFLOW-screens.md"), "$LINEAR_ENDPOINT", env.Getenv("LINEAR_ENDPOINT")),
+		"web-shop/package.json":         "{}\n",
+	} {
+		path = filepath.Join(home, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), modeOf(path))); err != nil {
+			return err
+		}
+	}
+	if err := os.Symlink(program, filepath.Join(bin, "symphony")); err != nil {
+		return err
+	}
+	for k, v := range map[string]string{
+		"HOME": home, "PATH": bin + ":" + env.Getenv("PATH"), "CODEX_HOME": "", "SYMPHONY_STATE_DIR": "", "STATE": "", "TZ": "UTC", "GIT_AUTHOR_DATE": commitDate, "GIT_COMMITTER_DATE": commitDate, "PROJECT": home + "/web-shop",
+	} {
+		env.Setenv(k, v)
+	}
+	env.Cd = filepath.Join(home, "web-shop")
+	return nil
+}
+
+// npmScript is the npm of the agents: "npm test" ends when the script of the test creates ~/.tested, "npm run" does not end.
+const npmScript = `#!/bin/sh
+case $1 in
+ci) echo 'added 412 packages in 9s' ;;
+test) until [ -e ~/.tested ]; do sleep 0.1; done; echo '41 tests passed' ;;
+*) exec sleep 60 ;;
+esac
+`
+
+func modeOf(path string) os.FileMode {
+	if filepath.Base(filepath.Dir(path)) == "bin" {
+		return 0o700
+	}
+	return 0o600
+}
+
+// newScreenHome makes a directory whose path is as wide as screenHome. It is not in /tmp where that is possible, because doctor
+// warns of workspaces there.
+func newScreenHome() (string, error) {
+	parent := "/tmp/"
+	if os.Geteuid() == 0 {
+		parent = "/root/"
+	}
+	for {
+		name := make([]byte, 2)
+		_, _ = rand.Read(name) // it never fails
+		home := parent + hex.EncodeToString(name)[:len(screenHome)-len(parent)]
+		if err := os.Mkdir(home, 0o700); !errors.Is(err, fs.ErrExist) {
+			return home, err
+		}
+	}
+}
+
+// screenSizes are the sizes of the terminals, in columns and rows.
+var screenSizes = [][2]int{{80, 24}, {160, 50}}
+
+// screensCmd runs commands in terminals of both sizes and compares what they show with the files NAME-80x24.txt and
+// NAME-160x50.txt: screens NAME COMMAND...
+func screensCmd(ts *testscript.TestScript, neg bool, args []string) {
+	m, err := startScreens(ts)
+	ts.Check(err)
+	defer func() { ts.Check(m.end()) }()
+	for _, size := range screenSizes {
+		columns, rows := strconv.Itoa(size[0]), strconv.Itoa(size[1])
+		var out strings.Builder
+		for _, command := range args[1:] {
+			text, code := screenOf(ts, m, command, columns, rows)
+			fmt.Fprintf(&out, "$ symphony %s\n", command)
+			switch code {
+			case "0":
+			case "":
+				fmt.Fprintln(&out, "[waits for a key]")
+			default:
+				fmt.Fprintf(&out, "[exit code %s]\n", code)
+			}
+			fmt.Fprintf(&out, "%s\n\n", strings.TrimRight(plainScreen(ts, text), "\n"))
+		}
+		compareScreens(ts, filepath.Join(moduleRoot, "testdata", "screens", args[0]+"-"+columns+"x"+rows+".txt"), out.String())
+	}
+}
+
+// startScreens starts a server of terminals whose windows stay after their commands have ended.
+func startScreens(ts *testscript.TestScript) (*multiplexer, error) {
+	m, err := startTmux(ts.Getenv("PROJECT"), append(scriptEnv(ts), "LC_ALL=C.UTF-8", "TZ=UTC"), "80", "24")
+	if err != nil {
+		return nil, err
+	}
+	return m, m.do("set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-g", "remain-on-exit-format", "", ";", "set-option", "-g", "status", "off")
+}
+
+// screenOf runs a command in a terminal until it has ended or waits for a key, and returns what the terminal shows then and the
+// exit code, empty if the command has not ended.
+func screenOf(ts *testscript.TestScript, m *multiplexer, command, columns, rows string, options ...string) (text, code string) {
+	exit := filepath.Join(ts.Getenv("WORK"), "exit")
+	pane, err := m.run("new-session", "-d", "-P", "-F", "#{pane_id}", "-c", ts.Getenv("PROJECT"), "-x", columns, "-y", rows, "symphony "+command+"; echo $? >"+exit)
+	ts.Check(err)
+	pane = strings.TrimSpace(pane)
+	before := ""
+	waitFor(ts, command+" to end or to wait for a key", func() (bool, string) {
+		status, err := m.run("display-message", "-p", "-t", pane, "#{pane_dead}")
+		ts.Check(err)
+		text, err = m.shown(append(options, "-t", pane)...)
+		ts.Check(err)
+		if strings.TrimSpace(status) == "1" {
+			code = strings.TrimSpace(ts.ReadFile(exit))
+			return true, ""
+		}
+		waits := waitsForKey.MatchString(strings.TrimSpace(text)) && text == before
+		before = text
+		return waits, text
+	})
+	ts.Check(m.do("kill-pane", "-t", pane))
+	return text, code
+}
+
+// waitsForKey matches the screen of a pager or of top.
+var waitsForKey = regexp.MustCompile(`(\n:|\(END\)|\bquit\b.*)$`)
+
+// variable are the parts of a screen that differ from run to run, and what takes their places.
+var variable = []struct {
+	pattern *regexp.Regexp
+	text    string
+}{
+	{regexp.MustCompile(`127\.0\.0\.1:\d{5}`), "127.0.0.1:40000"},
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "3f0c2a51-8f8e-4b0e-9a53-0b6f1d0c7e42"},
+	{regexp.MustCompile(`\b59m\d\ds`), "59m30s"},  // until a request expires, by a clock that is not stopped
+	{regexp.MustCompile(`, \d+ms, `), ", 45ms, "}, // a pass
+	{regexp.MustCompile(`git version [\d.]+`), "git version 2.39.5"},
+	{regexp.MustCompile(`[\d.]+ [MGT]iB free`), "21.4 GiB free"},
+	{regexp.MustCompile(`web-shop-[0-9a-f]{12}\b`), "web-shop-1f0c7a52e09b"},
+}
+
+// plainScreen makes the parts of a screen equal that differ from run to run, without a change of their widths.
+func plainScreen(ts *testscript.TestScript, text string) string {
+	text = strings.ReplaceAll(text, ts.Getenv("HOME"), screenHome)
+	runs, err := filepath.Glob(filepath.Join(ts.Getenv("HOME"), ".local/state/symphony/*/runs/*"))
+	ts.Check(err)
+	for _, run := range runs {
+		_, suffix, _ := strings.Cut(filepath.Base(run), "-")
+		text = replaceWrapped(text, suffix, "k3v9xq")
+	}
+	for _, v := range variable {
+		text = v.pattern.ReplaceAllString(text, v.text)
+	}
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// replaceWrapped replaces a word, also where the terminal has wrapped it, by another one of the same width.
+func replaceWrapped(text, word, other string) string {
+	text = strings.ReplaceAll(text, word, other)
+	for i := 1; i < len(word); i++ {
+		text = strings.ReplaceAll(text, word[:i]+"\n"+word[i:], other[:i]+"\n"+other[i:])
+	}
+	return text
+}
+
+func compareScreens(ts *testscript.TestScript, path, got string) {
+	if os.Getenv("UPDATE_SCREENS") != "" {
+		ts.Check(os.WriteFile(path, []byte(got), 0o644))
+		return
+	}
+	want, err := os.ReadFile(path)
+	ts.Check(err)
+	if string(want) == got {
+		return
+	}
+	wanted, lines := strings.Split(string(want), "\n"), strings.Split(got, "\n")
+	for i := range lines {
+		if i >= len(wanted) || lines[i] != wanted[i] {
+			ts.Logf("%s:%d\nwant %q\ngot  %q", path, i+1, strings.Join(slices.Clone(wanted[min(i, len(wanted)):min(i+3, len(wanted))]), "\n"), strings.Join(lines[i:min(i+3, len(lines))], "\n"))
+			break
+		}
+	}
+	ts.Fatalf("%s differs: read it, and update it with UPDATE_SCREENS=1 go test ./cmd/symphony -run TestScreens", filepath.Base(path))
+}
