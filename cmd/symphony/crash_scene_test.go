@@ -200,7 +200,7 @@ func (c *crashScene) symphony(args ...string) string {
 	return out.String()
 }
 
-func (c *crashScene) pass() string { return c.symphony("tick", "--lock-timeout", "10s") }
+func (c *crashScene) pass() string { return c.symphony("tick", "-v", "--lock-timeout", "10s") }
 
 // passes runs passes until the condition is met.
 func (c *crashScene) passes(what string, until func() bool) {
