@@ -36,6 +36,9 @@ var svgColours = map[string]string{
 	"31": "#ff7b72", "32": "#7ee787", "33": "#e3b341", "34": "#79c0ff", "36": "#76e3ea", "90": "#8b949e",
 }
 
+// wordsOfSVG finds words with single blanks between them: not every program that draws pictures keeps more blanks.
+var wordsOfSVG = regexp.MustCompile(`[^ ]+(?: [^ ]+)*`)
+
 var svgEscape = regexp.MustCompile("\x1b\\[([0-9;]*)m")
 
 // svgOf draws a text with the escape sequences of colours as a terminal of this many columns shows it.
@@ -50,7 +53,7 @@ func svgOf(title, text string, columns int) string {
 	for i, colour := range []string{"#ff5f56", "#ffbd2e", "#27c93f"} {
 		fmt.Fprintf(&b, `<circle cx="%d" cy="18" r="5.5" fill="%s"/>`+"\n", 20+18*i, colour)
 	}
-	fmt.Fprintf(&b, `<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="%d" fill="%s" style="white-space:pre">`+"\n",
+	fmt.Fprintf(&b, `<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="%d" fill="%s">`+"\n",
 		fontSize, foreground)
 	fmt.Fprintf(&b, `<text x="%.0f" y="23" text-anchor="middle" fill="#8b949e">%s</text>`+"\n", width/2, html.EscapeString(title))
 	var style svgStyle
@@ -61,12 +64,11 @@ func svgOf(title, text string, columns int) string {
 			if at == nil {
 				at = []int{len(line), len(line), len(line), len(line)}
 			}
-			blanks := len(line[:at[0]]) - len(strings.TrimLeft(line[:at[0]], " "))
-			run := line[blanks:at[0]]
-			column += blanks
-			if strings.TrimSpace(run) != "" {
-				fmt.Fprintf(&b, `<text x="%.1f" y="%d" textLength="%.1f"%s>%s</text>`+"\n", pictureMargin+float64(column)*cellWidth, y,
-					float64(term.Cells(run))*cellWidth, style.attributes(), html.EscapeString(run))
+			run := line[:at[0]]
+			for _, words := range wordsOfSVG.FindAllStringIndex(run, -1) {
+				x, shown := column+term.Cells(run[:words[0]]), run[words[0]:words[1]]
+				fmt.Fprintf(&b, `<text x="%.1f" y="%d" textLength="%.1f"%s>%s</text>`+"\n", pictureMargin+float64(x)*cellWidth, y,
+					float64(term.Cells(shown))*cellWidth, style.attributes(), html.EscapeString(shown))
 			}
 			column += term.Cells(run)
 			if at[0] < len(line) {
