@@ -78,6 +78,8 @@ func newOverviewOptions(c *cli.Context) (o render.OverviewOptions, err error) {
 		return o, exit.Usage("ps: --project takes only all; -w FILE names another project, --filter project=NAME one of all")
 	case c.Bool("q") && c.IsSet("json"):
 		return o, exit.Usage("ps: -q and --json cannot be combined")
+	case c.Bool("q") && c.Bool("watch"):
+		return o, exit.Usage("ps: -q and --watch cannot be combined")
 	}
 	o = render.OverviewOptions{Projects: c.IsSet("project"), Quiet: c.Bool("q"), Pager: !c.Bool("no-pager") && !c.Bool("watch")}
 	o.Selection, err = view.NewSelection(c.StringSlice("filter"), c.String("sort"), c.Int("limit"))
@@ -99,7 +101,7 @@ func overviewReader(w *term.Env, c *cli.Context, out render.OverviewOptions) (fu
 		return nil, err
 	}
 	return func() ([]view.Overview, error) {
-		v, err := view.Read(c.Context, p, o)
+		v, err := view.Read(c.Context, project.New(w, p.Path, p.StateDir), o) // --watch shows a changed workflow
 		return []view.Overview{v}, err
 	}, nil
 }

@@ -53,7 +53,7 @@ func Overviews(ctx context.Context, w *term.Env, all []view.Overview, o Overview
 	_, height := w.Size()
 	p := newPage(w, all, confined, rows, more, o.Projects)
 	lines := slices.Concat(p.head, p.body, p.foot)
-	paged := o.Pager && len(lines) >= height && w.HasPager(ctx)
+	paged := o.Pager && screenLines(lines, w.Width) >= height && w.HasPager(ctx)
 	if paged { // the pager shows the beginning first, and old ones print links as text
 		plain := *w
 		plain.Links = false
@@ -67,6 +67,14 @@ func Overviews(ctx context.Context, w *term.Env, all []view.Overview, o Overview
 		}
 		return err
 	})
+}
+
+// screenLines is how many lines of the screen a page takes. The terminal continues those that are longer than it is wide.
+func screenLines(lines []string, width int) (n int) {
+	for _, line := range lines {
+		n += max((term.Cells(line)+width-1)/width, 1)
+	}
+	return n
 }
 
 // stderrOf returns an environment that prints plain text on stderr.
@@ -444,14 +452,7 @@ func summary(w *term.Env, all []view.Overview) string {
 		return hang(w, "", "no projects: no pass has run yet as this account")
 	}
 	verdict := view.Judge(all)
-	var parts []string
-	for _, reason := range verdict.Reasons {
-		if i := strings.Index(reason, "blocked: "); i >= 0 { // the obstacles say the rest
-			reason = reason[:i+len("blocked")]
-		}
-		parts = append(parts, reason)
-	}
-	label, line := verdictLine(w, all, verdict.Level, parts)
+	label, line := verdictLine(w, all, verdict.Level, verdict.Brief)
 	return hang(w, label, line)
 }
 
@@ -465,7 +466,7 @@ func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
 func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []string) (label, line string) {
 	word, colour := VerdictLabel(level)
 	if len(all) > 0 {
-		if activity := activityText(all, parts); activity != "" {
+		if activity := activityText(all); activity != "" {
 			parts = append(parts, activity)
 		}
 	}
@@ -475,8 +476,8 @@ func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []str
 	return w.Bold(w.Paint(colour, word)) + "  ", term.Visible(strings.Join(parts, "; "))
 }
 
-// activityText counts the issues that need no person, and says why none runs, unless that is said already.
-func activityText(all []view.Overview, said []string) string {
+// activityText counts the issues that need no person, and says why none runs.
+func activityText(all []view.Overview) string {
 	counts, skipped := map[view.Status]int{}, 0
 	for _, v := range all {
 		skipped += v.SkippedCount
@@ -489,7 +490,7 @@ func activityText(all []view.Overview, said []string) string {
 	idle := counts[view.StatusRunning]+counts[view.StatusAsks] == 0
 	if idle {
 		parts = []string{"nothing running"}
-		if reason := idleReason(all); reason != "" && !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, reason) }) {
+		if reason := idleReason(all); reason != "" {
 			parts[0] += ": " + reason
 		}
 	}
@@ -519,7 +520,7 @@ func scheduleText(v view.Overview) string {
 	return fmt.Sprintf("next pass in %s (%s)", term.Duration(next.At.Sub(v.GeneratedAt)), next.Trigger)
 }
 
-// idleReason says why no issue of the project runs, if that is not said elsewhere.
+// idleReason says why no issue of the project runs, unless the verdict does.
 func idleReason(all []view.Overview) string {
 	if len(all) > 1 {
 		return ""
@@ -528,18 +529,10 @@ func idleReason(all []view.Overview) string {
 	switch p := v.LastPass; {
 	case len(v.Issues) > 0:
 		return "symphony show " + v.Issues[0] + " says why"
-	case v.Blocked != nil:
-		return "blocked"
-	case v.Paused:
-		return "paused"
-	case v.Budget != nil && v.Budget.Reached:
-		return "the day's budget is used up"
+	case v.Blocked != nil, v.Paused, v.Budget != nil && v.Budget.Reached, p == nil, len(p.Errors) > 0:
+		return ""
 	case v.LowUntil != nil:
 		return "the tracker's allowance is low"
-	case p == nil:
-		return "no pass has run yet"
-	case len(p.Errors) > 0:
-		return "the last pass failed with " + p.Errors[0].Code
 	case len(v.Retrying)+len(v.Held)+v.SkippedCount > 0:
 		return ""
 	case !v.Schedule && (p.Trigger == project.TriggerWorker || p.Trigger == project.TriggerCommand):

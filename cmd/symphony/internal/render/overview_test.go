@@ -47,6 +47,13 @@ func TestPageFits(t *testing.T) {
 	}
 }
 
+// TestScreenLines checks that a line that is longer than the terminal is wide counts as several.
+func TestScreenLines(t *testing.T) {
+	if n := screenLines([]string{"", "日本語12", "日本語123", "\x1b[1m" + strings.Repeat("x", 21) + "\x1b[0m"}, 8); n != 1+1+2+3 {
+		t.Error(n)
+	}
+}
+
 // TestRowsOfProjects checks the columns of a row, and that a short name stands for its pull request.
 func TestRowsOfProjects(t *testing.T) {
 	now := time.Date(2026, 11, 20, 3, 8, 0, 0, time.UTC)

@@ -61,14 +61,6 @@ func AgoText(w *Env, now, t time.Time) string {
 	return Age(now, t) + " ago"
 }
 
-// SinceText is the age of a time on a terminal and the time in a pipe.
-func SinceText(w *Env, now, t time.Time) string {
-	if w.Width == 0 {
-		return Rfc3339(t)
-	}
-	return Age(now, t)
-}
-
 // LastedText is a duration, in a pipe as seconds with three decimals.
 func LastedText(w *Env, d time.Duration) string {
 	if w.Width == 0 {

@@ -60,7 +60,7 @@ func (r *runner) read(p *project.Project) tea.Cmd {
 	return func() tea.Msg {
 		o := view.Options{All: true}
 		if p != nil {
-			v, err := view.Read(r.ctx, p, o)
+			v, err := view.Read(r.ctx, project.New(r.env, p.Path, p.StateDir), o) // the workflow may have changed
 			return readMsg{[]view.Overview{v}, err}
 		}
 		all, err := view.ReadAll(r.ctx, r.env, o)

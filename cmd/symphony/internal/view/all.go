@@ -53,8 +53,9 @@ func Judge(all []Overview) Verdict {
 		if slices.Index(levels, own.Level) > slices.Index(levels, out.Level) {
 			out.Level = own.Level
 		}
-		for _, reason := range own.Reasons {
-			out.Reasons = append(out.Reasons, v.Project.Name()+": "+reason)
+		name := v.Project.Name() + ": "
+		for i := range own.Reasons {
+			out.Reasons, out.Brief = append(out.Reasons, name+own.Reasons[i]), append(out.Brief, name+own.Brief[i])
 		}
 	}
 	return out

@@ -367,7 +367,7 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 	}
 	for _, k := range kept {
 		if k.Path == row.Path {
-			row.Kept = newKeptRow(k)
+			row.Kept = new(newKeptRow(k, r.runs[i]))
 		}
 	}
 	g, found, err := git.Inspect(ctx, row.Path)

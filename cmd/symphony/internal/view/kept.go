@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 type KeptRow struct {
 	IssueID    string    `json:"issue_id"`
 	Identifier string    `json:"issue_identifier"`
+	IssueURL   *string   `json:"issue_url"`
+	Title      string    `json:"title"` // empty where no run of the issue is known
 	Path       string    `json:"workspace_path"`
 	Unsaved    string    `json:"unsaved"`
 	Since      time.Time `json:"kept_since"`
@@ -42,17 +45,21 @@ func Kept(ctx context.Context, stateDir string, db *state.DB, recorded reconcile
 	return list, err
 }
 
-func newKeptRow(w reconcile.Workspace) *KeptRow {
-	return &KeptRow{w.IssueID, w.Identifier, w.Path, w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC()}
+// newKeptRow takes title and address from the issue's last run.
+func newKeptRow(w reconcile.Workspace, last reconcile.Run) KeptRow {
+	return KeptRow{w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, w.Path, w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC()}
 }
 
 // keptRows returns the rows of the issues that are wanted.
-func (f *facts) keptRows(kept []reconcile.Workspace) []KeptRow {
+func (f *facts) keptRows(ctx context.Context) ([]KeptRow, error) {
 	rows := []KeptRow{}
+	kept, err := Kept(ctx, f.p.StateDir, f.db, f.recorded)
 	for _, w := range kept {
-		if f.wants(w.IssueID) {
-			rows = append(rows, *newKeptRow(w))
+		if !f.wants(w.IssueID) {
+			continue
 		}
+		last, _, runErr := f.db.Views.LastRun(ctx, w.IssueID)
+		rows, err = append(rows, newKeptRow(w, last)), errors.Join(err, runErr)
 	}
-	return rows
+	return rows, err
 }

@@ -155,6 +155,16 @@ type HeldRow struct {
 	HeldAt     time.Time `json:"held_at"`
 
 	ErrorCode string `json:"-"` // of the last run
+	text      string // Message, with what went wrong near its beginning
+}
+
+func newHeldRow(c reconcile.Claim) HeldRow {
+	row := HeldRow{c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode, c.HoldText()}
+	if c.HoldReason == reconcile.HoldMaxFailures {
+		c.HoldMessage = text.Plural(c.Failures, "run") + " failed: " + cmp.Or(c.ErrorMessage, c.ErrorCode)
+		row.text = c.HoldText()
+	}
+	return row
 }
 
 // UndeliveredRow is a claim with commits that are not pushed yet. Nothing failed if Error is null: they are pushed next.
@@ -243,12 +253,12 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	if err := f.read(ctx); err != nil {
 		return Overview{}, err
 	}
-	kept, err := Kept(ctx, p.StateDir, f.db, f.recorded)
+	kept, err := f.keptRows(ctx)
 	if err != nil {
 		return Overview{}, err
 	}
 	v := Overview{
-		GeneratedAt: f.now, Claims: f.claims(), Kept: f.keptRows(kept), Requests: []RequestRow{}, Issues: o.Issues, Paused: f.recorded.Paused,
+		GeneratedAt: f.now, Claims: f.claims(), Kept: kept, Requests: []RequestRow{}, Issues: o.Issues, Paused: f.recorded.Paused,
 		Blocked: f.block, Budget: f.budget, Schedule: f.schedule, NextPass: f.nextPass, Project: f.project(),
 	}
 	v.count()
@@ -327,7 +337,7 @@ func (f *facts) claims() Claims {
 				c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, term.OrNull(c.Attempt), c.DueAt, ErrorText(code, message), c.Kind, code,
 			})
 		case reconcile.Held:
-			v.Held = append(v.Held, HeldRow{c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode})
+			v.Held = append(v.Held, newHeldRow(c))
 		}
 	}
 	return v

@@ -84,10 +84,10 @@ func ReadReport(ctx context.Context, p *project.Project, period Period) (Report,
 	}
 	defer f.db.Close()
 	happened, err := f.db.Views.Report(ctx, f.now, period.Since, period.Until)
-	var kept []reconcile.Workspace
+	kept := []KeptRow{}
 	if err == nil && period.Present {
 		if f.recorded, err = f.db.Store.State(ctx); err == nil {
-			kept, err = Kept(ctx, p.StateDir, f.db, f.recorded)
+			kept, err = f.keptRows(ctx)
 		}
 	}
 	if err != nil {
@@ -98,7 +98,7 @@ func ReadReport(ctx context.Context, p *project.Project, period Period) (Report,
 		cfg = &workflow.Config{}
 	}
 	r := newReport(happened, f.claims(), cfg.Agent.Prices, f.now)
-	r.Kept = f.keptRows(kept)
+	r.Kept = kept
 	for _, e := range workflow.Faults(invalid) {
 		r.Warnings = append(r.Warnings, "the report has no estimates of money: "+e.Message)
 	}

@@ -49,11 +49,6 @@ const (
 // Statuses are all of them in their order.
 var Statuses = []Status{StatusAsks, StatusHeld, StatusUndelivered, StatusKept, StatusRunning, StatusWaiting, StatusSkipped, StatusEnded}
 
-// NeedsPerson reports whether the issue goes on only after a person has done something.
-func (s Status) NeedsPerson() bool {
-	return slices.Index(Statuses, s) <= slices.Index(Statuses, StatusKept)
-}
-
 // rows makes one list of the overview's lists, in the order of the statuses, then of the identifiers. Ended runs follow, the newest
 // first.
 func (v Overview) rows(f facts) []Row {
@@ -77,7 +72,7 @@ func (v Overview) rows(f facts) []Row {
 	for _, r := range v.Held {
 		list = append(list, Row{
 			Status: StatusHeld, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.HeldAt,
-			Text: r.because(), Detail: r,
+			Text: r.text, Detail: r,
 		})
 	}
 	for _, r := range v.Retrying {
@@ -91,7 +86,7 @@ func (v Overview) rows(f facts) []Row {
 		list = append(list, row)
 	}
 	for _, r := range v.Kept {
-		list = append(list, Row{Status: StatusKept, IssueID: r.IssueID, Identifier: r.Identifier, At: &r.Since, Text: r.Unsaved, Detail: r})
+		list = append(list, Row{Status: StatusKept, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.Since, Text: r.Unsaved, Detail: r})
 	}
 	for _, r := range v.Skipped {
 		row := Row{Status: StatusSkipped, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, At: &r.Since, Text: skipSentence(r.Skip), Detail: r}
@@ -120,18 +115,6 @@ func (v Overview) rows(f facts) []Row {
 		}
 	}
 	return list
-}
-
-// because says why the issue is held, what went wrong first.
-func (r HeldRow) because() string {
-	runs, last, failed := strings.Cut(r.Message, " in a row failed, the last with ")
-	if !failed {
-		return cmp.Or(r.Message, r.Reason)
-	}
-	if _, reason, found := strings.Cut(last, ": "); found {
-		last = reason
-	}
-	return runs + " failed: " + last
 }
 
 // pushRefused returns what is special about the error of a delivery.

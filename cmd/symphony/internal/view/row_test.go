@@ -27,7 +27,7 @@ func TestRows(t *testing.T) {
 				{IssueID: "3", Identifier: "WEB-3", Kind: reconcile.NoSlot, DueAt: now},
 				{IssueID: "4", Identifier: "WEB-4", Kind: reconcile.DeliveryFailed, Error: &failed},
 			},
-			Held:        []HeldRow{{IssueID: "2", Identifier: "WEB-2", Reason: reconcile.HoldOperator, Message: "by an operator"}},
+			Held:        []HeldRow{{IssueID: "2", Identifier: "WEB-2", Reason: reconcile.HoldOperator, text: "by an operator"}},
 			Undelivered: []UndeliveredRow{{IssueID: "4", Error: &failed, Since: &now}},
 		},
 		Requests:     []RequestRow{{ID: "WEB-11.1", RunID: "r11", Summary: "npm install", AskedAt: now}},
@@ -110,9 +110,9 @@ func TestSelection(t *testing.T) {
 			t.Errorf("%s, %s, %d: %s, want %s", c.filters, c.order, c.limit, got, c.want)
 		}
 	}
-	all = append(all, Overview{Project: ProjectRow{StateDir: "/state/old-1"}, Schedule: true, Error: &reconcile.Error{Code: "state_corrupt"}})
+	all = append(all, Overview{Project: ProjectRow{StateDir: "/state/old-1"}, Schedule: true, Error: &reconcile.Error{Code: "state_corrupt", Message: "damaged"}})
 	got := Judge(all)
-	if want := "web: 1 request to answer; web: 2 held; api: 1 request to answer; api: 1 held; old-1: state_corrupt"; got.Level != LevelNeedsPerson || strings.Join(got.Reasons, "; ") != want {
+	if want := "web: 1 request to answer; web: 2 held; api: 1 request to answer; api: 1 held; old-1: state_corrupt: damaged"; got.Level != LevelNeedsPerson || strings.Join(got.Reasons, "; ") != want {
 		t.Errorf("%+v", got)
 	}
 }

@@ -16,6 +16,8 @@ type Verdict struct {
 	Level Level `json:"level"`
 	// Reasons are sentences, the most important first. Where all is well, they say why nothing starts nevertheless.
 	Reasons []string `json:"reasons"`
+	// Brief are the reasons for a page that has the messages of blocks, errors and budgets elsewhere.
+	Brief []string `json:"-"`
 }
 
 // Level is the severity of a verdict.
@@ -45,7 +47,7 @@ type JudgedProject struct {
 func NewJudgement(all []Overview) Judgement {
 	out := Judgement{Verdict: Judge(all), Projects: []JudgedProject{}}
 	if len(all) == 0 {
-		out.Verdict = Verdict{LevelNotTicking, []string{"no pass has run yet as this account"}}
+		out.Verdict = Verdict{Level: LevelNotTicking, Reasons: []string{"no pass has run yet as this account"}}
 	}
 	for _, v := range all {
 		row := JudgedProject{v.Project, v.Verdict(), v.Counts}
@@ -59,7 +61,7 @@ func NewJudgement(all []Overview) Judgement {
 
 // unreadable is the verdict on a project that can't be read.
 func unreadable(v Overview) Verdict {
-	return Verdict{LevelNeedsPerson, []string{v.Error.Code + ": " + v.Error.Message}}
+	return Verdict{LevelNeedsPerson, []string{v.Error.Code + ": " + v.Error.Message}, []string{v.Error.Code}}
 }
 
 // ReadUnstarted reads the overview of a project, which is empty before its first pass.
@@ -78,7 +80,8 @@ func (v Overview) Verdict() Verdict {
 		if level == LevelNotTicking || out.Level == LevelWell {
 			out.Level = level
 		}
-		out.Reasons = append(out.Reasons, fmt.Sprintf(format, args...))
+		reason := fmt.Sprintf(format, args...)
+		out.Reasons, out.Brief = append(out.Reasons, reason), append(out.Brief, reason)
 	}
 	if !v.Schedule {
 		switch v.LastPass {
@@ -108,6 +111,7 @@ func (v Overview) Verdict() Verdict {
 	}
 	if b := v.Blocked; b != nil {
 		add(levelOf(b.Reason), "blocked: %s: %s", b.Reason, b.Message)
+		out.Brief[len(out.Brief)-1] = "blocked"
 	}
 	if p := v.LastPass; p != nil && len(p.Errors) > 0 && (v.Blocked == nil || v.Blocked.Reason != p.Errors[0].Code) {
 		add(levelOf(p.Errors[0].Code), "the last pass failed with %s", p.Errors[0].Code)
@@ -117,6 +121,7 @@ func (v Overview) Verdict() Verdict {
 	}
 	if b := v.Budget; b != nil && b.Reached {
 		add(LevelWell, "%s", *b.Message)
+		out.Brief[len(out.Brief)-1] = "the day's budget is used up"
 	}
 	return out
 }
