@@ -237,7 +237,8 @@ func (d *dispatch) refuse(c contender) (reason, message string) {
 	case issue.Malformed != "":
 		return SkipMalformed, "the tracker's record is malformed: " + issue.Malformed
 	case c.claim == nil && !pol.Labelled(issue):
-		return SkipLabel, "lacks a label of " + strings.Join(pol.RequiredLabels, ", ")
+		missing := pol.missingLabels(issue)
+		return SkipLabel, "lacks the label " + strings.Join(missing, " and the label ")
 	case c.claim == nil && !pol.Ours(issue):
 		return SkipAssignee, "is not assigned to " + pol.Assignee
 	case c.claim == nil && open:

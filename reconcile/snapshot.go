@@ -148,12 +148,17 @@ func (p Policy) Terminal(state string) bool { return contains(p.TerminalStates, 
 
 // Labelled reports whether the issue carries every required label.
 func (p Policy) Labelled(i Issue) bool {
+	return len(p.missingLabels(i)) == 0
+}
+
+// missingLabels are the required labels that an issue does not carry.
+func (p Policy) missingLabels(i Issue) (missing []string) {
 	for _, want := range p.RequiredLabels {
 		if !slices.Contains(i.Labels, strings.ToLower(strings.TrimSpace(want))) {
-			return false
+			missing = append(missing, want)
 		}
 	}
-	return true
+	return missing
 }
 
 // Ours reports whether the issue is assigned as tracker.assignee requires.

@@ -150,7 +150,22 @@ func checkDir(dir string) (exists, open bool, err error) {
 }
 
 func dirError(dir, what, hint string, err error) error {
+	if foreign := closedAbove(dir); errors.Is(err, fs.ErrPermission) && foreign != "" {
+		what += ": " + foreign + " belongs to another account"
+		hint = "if symphony has run with sudo: sudo chown -R \"$(id -un)\" " + foreign
+	}
 	return problem("state_dir", fmt.Sprintf("state directory %s %s", dir, what), hint, err)
+}
+
+// closedAbove returns the directory of another account that keeps this one from dir, empty if there is none.
+func closedAbove(dir string) (closed string) {
+	for at := filepath.Clean(dir); at != filepath.Dir(at); at = filepath.Dir(at) {
+		var st unix.Stat_t
+		if unix.Access(at, unix.X_OK) != nil && unix.Stat(at, &st) == nil && int(st.Uid) != os.Geteuid() {
+			closed = at
+		}
+	}
+	return closed
 }
 
 // checkFilesystem checks the file system of dir, or of its nearest existing parent.

@@ -18,3 +18,16 @@ func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
 		return nil
 	})
 }
+
+// MoveProjects gives the projects of claims the names that rename returns. Repeated, it changes nothing.
+func (o Operator) MoveProjects(ctx context.Context, rename func(project string) string) error {
+	return o.update(ctx, "move projects", full, func(t tx) error {
+		projects, err := rows(t, itself[string], `SELECT DISTINCT project FROM claims`)
+		for _, project := range projects {
+			if name := rename(project); err == nil && name != project {
+				err = t.run(`UPDATE claims SET project = ? WHERE project = ?`, name, project)
+			}
+		}
+		return err
+	})
+}

@@ -70,10 +70,16 @@ func unknownCommand(app *cli.App, name string) error {
 			names = append(names, c.Name)
 		}
 	}
-	if known := synonyms[strings.ToLower(name)]; known != "" {
-		return exit.Usage("unknown command %q, did you mean %q?", name, known)
+	return exit.Usage("unknown command %q%s", name, didYouMean(name, synonyms, names, "%q"))
+}
+
+// didYouMean suggests what a word of another tool is called here, otherwise a similar one of the known words.
+func didYouMean(word string, synonyms map[string]string, known []string, format string) string {
+	if meant := synonyms[strings.ToLower(word)]; meant != "" {
+		known = []string{meant}
+		word = meant
 	}
-	return exit.Usage("unknown command %q%s", name, text.DidYouMean(name, names, "%q"))
+	return text.DidYouMean(word, known, format)
 }
 
 // synonyms are what other tools call the commands.
@@ -131,7 +137,13 @@ func unknownFlag(c *cli.Command, name string) error {
 	}
 	var known []string
 	for _, f := range c.Flags {
-		known = append(known, f.Names()[0])
+		long := f.Names()[0]
+		if len(name) == 1 && len(long) > 1 && long[0] == name[0] { // -a for --all
+			return exit.Usage("%s: unknown flag -%s, did you mean --%s?", c.Name, name, long)
+		}
+		if len(long) > 1 {
+			known = append(known, long)
+		}
 	}
 	return exit.Usage("%s: unknown flag %s%s", c.Name, dashed(name), text.DidYouMean(name, known, "--%s"))
 }

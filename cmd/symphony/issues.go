@@ -67,6 +67,11 @@ func listIssues(c *cli.Context, p *project.Project, _ []string) error {
 	if err != nil {
 		return err
 	}
+	if len(issues) == 0 { // because a name in WORKFLOW.md is wrong?
+		if _, err := project.VerifyFirst(tracker, nil, cfg, p.Path, project.WarnOn(p.Env)).Candidates(c.Context, states); err != nil {
+			return err
+		}
+	}
 	slices.SortStableFunc(issues, reconcile.CompareIssues)
 	today, err := view.UsedToday(c.Context, p, cfg)
 	if err != nil {
@@ -98,8 +103,8 @@ func listIssues(c *cli.Context, p *project.Project, _ []string) error {
 	switch {
 	case w.JSON:
 		w.PrintJSON(issuesJSON{rows})
-	case len(rows) == 0 && w.Width > 0:
-		fmt.Fprintln(w.Stdout, term.Visible("No issue has the state "+strings.Join(states, " or ")+"; --state NAME lists those in another one."))
+	case len(rows) == 0:
+		fmt.Fprintln(w.Stderr, term.Visible("No issue has the state "+strings.Join(states, " or ")+"; --state NAME lists those in another one."))
 	default:
 		w.PrintTable("ISSUES", table)
 	}

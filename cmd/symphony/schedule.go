@@ -9,7 +9,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
 
@@ -43,7 +42,8 @@ Example:
 			verb, o := args[0], schedule.Options{System: c.Bool("system"), Cron: c.Bool("cron"), RunAs: c.String("run-as")}
 			switch {
 			case !slices.Contains(scheduleVerbs, verb):
-				return exit.Usage("schedule: unknown subcommand %q%s; there are %s", verb, text.DidYouMean(verb, scheduleVerbs, "%s"), strings.Join(scheduleVerbs, ", "))
+				return exit.Usage("schedule: unknown subcommand %q%s; there are %s", verb, didYouMean(verb, scheduleSynonyms, scheduleVerbs, "%s"),
+					strings.Join(scheduleVerbs, ", "))
 			case o.System && o.Cron:
 				return exit.Usage("schedule: --system and --cron cannot be combined")
 			case o.RunAs != "" && (!o.System || verb != "show" && verb != "install"):
@@ -64,4 +64,10 @@ Example:
 			return schedule.PrintStatus(c.Context, p)
 		}),
 	}
+}
+
+// scheduleSynonyms are what other tools call the subcommands of schedule.
+var scheduleSynonyms = map[string]string{
+	"add": "install", "create": "install", "delete": "remove", "disable": "remove", "enable": "install", "off": "remove", "on": "install",
+	"print": "show", "rm": "remove", "start": "install", "stop": "remove", "uninstall": "remove",
 }

@@ -43,11 +43,11 @@ func Read(path string) (Source, error) {
 		data, _, err = readRegular(resolved)
 	}
 	if err != nil {
-		hint := "run symphony in its directory or below, name it with -w FILE or SYMPHONY_WORKFLOW, or write one with symphony init"
+		message, hint := "there is no workflow file "+path, "symphony init writes one; or run symphony in the folder of another one, or name it with -w FILE"
 		if !errors.Is(err, fs.ErrNotExist) {
-			hint = "make it a file that this account can read, or name another one with -w FILE"
+			message, hint = fmt.Sprintf("read %s: %s", path, reason(err)), "make it a file that this account can read, or name another one with -w FILE"
 		}
-		return Source{}, &reconcile.Error{Code: CodeMissingFile, Message: fmt.Sprintf("read %s: %s", path, reason(err)), Hint: hint, Err: err}
+		return Source{}, &reconcile.Error{Code: CodeMissingFile, Message: message, Hint: hint, Err: err}
 	}
 	return NewSource(path, resolved, data)
 }

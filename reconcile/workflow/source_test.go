@@ -51,7 +51,7 @@ func TestReadRefuses(t *testing.T) {
 	loop := filepath.Join(dir, "loop")
 	test.OK(t, os.Symlink(loop, loop))
 	for path, part := range map[string]string{
-		filepath.Join(dir, "absent.md"): "no such file",
+		filepath.Join(dir, "absent.md"): "there is no workflow file",
 		dir:                             "not a regular file",
 		fifo:                            "not a regular file",
 		loop:                            "too many links",
@@ -61,7 +61,7 @@ func TestReadRefuses(t *testing.T) {
 		if !strings.Contains(err.Error(), path) {
 			t.Errorf("the path is missing: %v", err)
 		}
-		if missing := part == "no such file"; strings.Contains(Faults(err)[0].Hint, "symphony init") != missing {
+		if missing := part == "there is no workflow file"; strings.Contains(Faults(err)[0].Hint, "symphony init") != missing {
 			t.Errorf("%s: the hint is %q", path, Faults(err)[0].Hint)
 		}
 	}

@@ -59,7 +59,7 @@ func (r *reader) kind(f field) {
 	}
 	switch {
 	case f.node == nil && r.src.FrontMatter == nil && strings.TrimSpace(first) == "---":
-		r.fail(CodeTrackerKind, f, "missing, because the file has no front matter", "the file must begin with the line of ---")
+		r.fail(CodeTrackerKind, f, "missing, because the file has no front matter", "move --- to the first line of the file")
 	case f.node == nil:
 		r.fail(CodeTrackerKind, f, "missing; there is "+strings.Join(kinds, ", "), "write `kind: file` or another of them below `tracker:`")
 	default:

@@ -167,7 +167,7 @@ func (m *mover) move(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(project.GiveTo(ctx, db, m.old, m.new, m.to), db.Close())
+	return errors.Join(project.GiveTo(ctx, db, m.old, m.new, m.from, m.to), db.Close())
 }
 
 // clear removes the state directory that passes have made for the new path before they were refused. It keeps one with runs.

@@ -166,12 +166,9 @@ func (r *remover) checkTrash(ctx context.Context) error {
 		if err == nil && !found {
 			continue
 		}
-		var claims map[string]string
 		var rows []removed
 		if err == nil {
-			claims, err = root.Claims(r.row.StateDir)
-		}
-		if err == nil {
+			claims := root.Claims(r.row.StateDir)
 			rows, err = listTrash(ctx, r.w, root, slices.Collect(maps.Values(claims))...)
 		}
 		if err != nil {

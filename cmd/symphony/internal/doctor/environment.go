@@ -228,5 +228,11 @@ func (e *environment) hintForProgram(ctx context.Context, name string) string {
 			return fmt.Sprintf("add to %s: export PATH=%s:$PATH", profile, filepath.Dir(path))
 		}
 	}
+	caller := cmp.Or(e.other, e)
+	for _, dir := range filepath.SplitList(caller.p.Env.Getenv("PATH")) { // as ~/.bashrc has set it
+		if info, err := os.Stat(filepath.Join(dir, name)); filepath.IsAbs(dir) && err == nil && info.Mode().Perm()&0o111 != 0 {
+			return fmt.Sprintf("it is in %s, which only your terminal has in PATH: add to %s: export PATH=%[1]s:$PATH", dir, profile)
+		}
+	}
 	return fmt.Sprintf("install it where bash -lc finds it, or add its directory to PATH in %s", profile)
 }

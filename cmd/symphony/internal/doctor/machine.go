@@ -57,10 +57,7 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 	answer, err := e.shellIn(ctx, env, "export GIT_TERMINAL_PROMPT=0 SSH_ASKPASS_REQUIRE=${SSH_ASKPASS_REQUIRE:-never}\n"+
 		"if said=$(git ls-remote --exit-code -- "+term.ShellQuote(repository.URL)+" "+term.ShellQuote(ref)+" 2>&1); then echo found\n"+
 		`else grep -v '^Warning: ' <<< "$said"; fi`)
-	hint := "correct repository.url or repository.base, or see what is wrong with git ls-remote " + repository.URL
-	if strings.Contains(answer, "could not read Username") {
-		hint = "git has no password for it: run gh auth setup-git, or configure another credential helper"
-	}
+	hint := repositoryHint(repository, answer)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		list := fail("repository_unavailable: "+repository.URL+" does not answer", hint)
@@ -74,6 +71,24 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 	list := fail("repository_unavailable: "+cmp.Or(answer, repository.URL+" has no commit at "+ref), hint)
 	list[0].network = gitUnreachable().MatchString(answer)
 	return list
+}
+
+// repositoryHint is the next step after an answer of git ls-remote, which is empty if there is no such branch.
+func repositoryHint(repository workflow.Repository, answer string) string {
+	look := "git ls-remote " + term.ShellQuote(repository.URL)
+	switch {
+	case strings.Contains(answer, "could not read Username"):
+		return "git has no password for it: run gh auth setup-git, or configure another credential helper"
+	case strings.Contains(answer, "Permission denied (publickey"):
+		return "give the server the public key of this account, which ssh-keygen makes, or write an https address into repository.url"
+	case strings.Contains(answer, "Host key verification failed"):
+		return "run " + look + " in a terminal, and confirm the key of the server"
+	case answer == "" && repository.Base == "":
+		return "push a first commit to it, or set repository.base to a branch that has one"
+	case answer == "":
+		return "correct repository.base: " + strings.Replace(look, "ls-remote", "ls-remote --heads", 1) + " lists the branches"
+	}
+	return "correct repository.url or repository.base, or see what is wrong with " + look
 }
 
 // ghBound is enough for gh, which asks GitHub whether its login is valid.
@@ -139,6 +154,10 @@ func checkRoot(_ context.Context, e *environment) (list []finding) {
 		list = append(list, fail(fmt.Sprintf("disk_low: %s has %s free, less than workspace.min_free_bytes (%s)", root, term.BytesText(free), term.BytesText(least)),
 			"free space there; until then no run starts")...)
 	}
+	if top := repositoryAbove(root); top != "" {
+		list = append(list, warn(root+" is in the git repository "+top+": there its files look untracked, and what an agent runs may take that repository for its own",
+			"set workspace.root to a directory outside, such as ~/symphony/"+filepath.Base(top))...)
+	}
 	if temporary := project.TemporaryAbove(root, e.p.Env.Getenv("TMPDIR")); temporary != "" {
 		list = append(list, warn(root+" is below "+temporary+", which the system may clear: work that is not pushed would be lost",
 			"set workspace.root to a directory on a local disk, such as ~/symphony")...)
@@ -150,6 +169,16 @@ func checkRoot(_ context.Context, e *environment) (list []finding) {
 		return ok("%s, which the first pass creates; %s free", root, term.BytesText(free))
 	}
 	return ok("%s, %s free", root, term.BytesText(free))
+}
+
+// repositoryAbove returns the work tree of git that contains a directory, empty if there is none.
+func repositoryAbove(dir string) string {
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if project.Exists(filepath.Join(dir, ".git")) {
+			return dir
+		}
+	}
+	return ""
 }
 
 // checkLoginShell reports how long a login shell takes.

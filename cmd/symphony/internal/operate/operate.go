@@ -347,7 +347,11 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 	}
 	for _, s := range skips {
 		if s.IssueID == issue.ID {
-			return &reconcile.Error{Code: e.Code, Message: fmt.Sprintf("%s: %s (%s)", s.Identifier, s.Message, s.Reason), Hint: "symphony show " + s.Identifier + " says when it starts"}
+			e.Message, e.Hint = fmt.Sprintf("%s: %s (%s)", s.Identifier, s.Message, s.Reason), "symphony show "+s.Identifier+" says when it starts"
+			if s.Reason == reconcile.SkipLabel || s.Reason == reconcile.SkipAssignee || s.Reason == reconcile.SkipBlockedBy {
+				e.Message = s.Identifier + " " + s.Message
+			}
+			return e
 		}
 	}
 	return e

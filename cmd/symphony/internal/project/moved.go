@@ -2,12 +2,18 @@ package project
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -58,4 +64,74 @@ func (p *Project) hintGone() {
 	if errors.Is(p.SourceErr, fs.ErrNotExist) && errors.As(p.SourceErr, &known) && p.HasState() {
 		known.Hint = "if it was moved: symphony projects move " + term.ShellQuote(p.Path) + " NEW, with its new path; otherwise restore it"
 	}
+}
+
+// refuseMoved returns what refuses the first claim of a project in a workspace root that another path of the same workflow has used:
+// as a folder of issues is identified by its path, a moved one looks like a new project.
+func refuseMoved(p *Project, cfg *workflow.Config) workspace.RefuseClaim {
+	return func(project, stateDir string) error {
+		old := ownerOf(stateDir)
+		if old == "" || Exists(old) || movedProject(project, old, p.Path) != cfg.Policy.Project {
+			return nil
+		}
+		return exit.Fault(workspace.CodeProjectConflict,
+			fmt.Sprintf("the workspaces of %s, which is gone, are in %s", old, cfg.Workspace.Root),
+			MoveHint(old, p.Path)+"; otherwise symphony projects remove "+term.ShellQuote(old))
+	}
+}
+
+// movedProject returns the identity of a project after its workflow was moved from old to path. It differs if the identity is a path
+// that has moved, too.
+func movedProject(identity, old, path string) string {
+	kind, place, _ := strings.Cut(identity, " ")
+	rel, err := filepath.Rel(filepath.Dir(old), place)
+	if err != nil || !filepath.IsAbs(place) || Exists(place) {
+		return identity
+	}
+	moved := filepath.Join(filepath.Dir(path), rel)
+	if place == old {
+		moved = path
+	}
+	if !Exists(moved) {
+		return identity
+	}
+	return kind + " " + moved
+}
+
+// GiveTo records that the state directory, which was moved from the path from to dir, belongs to the workflow that was moved from old
+// to path. Workspaces below its old folder have moved with it if that folder is gone.
+func GiveTo(ctx context.Context, db *state.DB, old, path, from, dir string) error {
+	roots, err := RootsOf(ctx, db)
+	if err != nil {
+		return err
+	}
+	if before, now := filepath.Dir(old), filepath.Dir(path); !Exists(before) {
+		for i, root := range roots {
+			if below, found := strings.CutPrefix(root, before+"/"); found {
+				roots[i] = filepath.Join(now, below)
+			}
+		}
+		encoded, err := json.Marshal(roots)
+		if err := errors.Join(err, db.SetMeta(ctx, RootsKey, string(encoded)), db.Operator.MoveWorkspaces(ctx, before, now)); err != nil {
+			return err
+		}
+	}
+	rename := func(project string) string { return movedProject(project, old, path) }
+	for _, path := range roots {
+		root, found, err := workspace.FindRoot(path)
+		if err == nil && found {
+			err = root.MoveProjects(from, dir, rename)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := db.Operator.MoveProjects(ctx, rename); err != nil {
+		return err
+	}
+	// The owner last: until then the project is found by its old path.
+	if err := db.SetMeta(ctx, placeKey, dir); err != nil {
+		return err
+	}
+	return db.SetMeta(ctx, OwnerKey, path)
 }

@@ -295,7 +295,7 @@ func RootFits(p *Project, cfg *workflow.Config, dryRun bool) error {
 	}
 	err := claimRoot(p, cfg, root, dryRun)
 	var known *reconcile.Error
-	if errors.As(err, &known) && known.Code == workspace.CodeProjectConflict {
+	if errors.As(err, &known) && known.Code == workspace.CodeProjectConflict && !strings.Contains(known.Hint, "projects move") {
 		hintMoved(p, known)
 	}
 	return err
@@ -304,13 +304,13 @@ func RootFits(p *Project, cfg *workflow.Config, dryRun bool) error {
 // claimRoot claims the workspace root for the project, or says why it can't be claimed.
 func claimRoot(p *Project, cfg *workflow.Config, root string, dryRun bool) error {
 	if dryRun {
-		return workspace.CheckRoot(root, cfg.Policy.Project, p.StateDir)
+		return workspace.CheckRoot(root, cfg.Policy.Project, p.StateDir, refuseMoved(p, cfg))
 	}
 	opened, err := workspace.OpenRoot(root)
 	if err != nil {
 		return err
 	}
-	return opened.ClaimProject(cfg.Policy.Project, p.StateDir)
+	return opened.ClaimProject(cfg.Policy.Project, p.StateDir, refuseMoved(p, cfg))
 }
 
 // CheckReport is the result of checking a workflow.

@@ -2,14 +2,12 @@ package project
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -137,32 +135,6 @@ func TakeOwnership(ctx context.Context, p *Project, db *state.DB) error {
 		return err
 	}
 	return db.SetMeta(ctx, OwnerKey, p.Path)
-}
-
-// GiveTo records that the state directory, which is now at dir, belongs to the workflow that was moved from old to path. Workspaces
-// below its old folder have moved with it if that folder is gone.
-func GiveTo(ctx context.Context, db *state.DB, old, path, dir string) error {
-	from, to := filepath.Dir(old), filepath.Dir(path)
-	if !Exists(from) {
-		roots, err := RootsOf(ctx, db)
-		if err != nil {
-			return err
-		}
-		for i, root := range roots {
-			if below, found := strings.CutPrefix(root, from+"/"); found {
-				roots[i] = filepath.Join(to, below)
-			}
-		}
-		encoded, err := json.Marshal(roots)
-		if err := errors.Join(err, db.SetMeta(ctx, RootsKey, string(encoded)), db.Operator.MoveWorkspaces(ctx, from, to)); err != nil {
-			return err
-		}
-	}
-	// The owner last: until then the project is found by its old path.
-	if err := db.SetMeta(ctx, placeKey, dir); err != nil {
-		return err
-	}
-	return db.SetMeta(ctx, OwnerKey, path)
 }
 
 // Keys of the database: the path of the workflow that owns it, and the path of its directory.

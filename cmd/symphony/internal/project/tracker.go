@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -266,34 +267,42 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	issue, err := tracker.Find(ctx, ref)
 	var e *reconcile.Error
 	if errors.As(err, &e) && e.Code == "issue_not_found" && strings.Trim(ref, "0123456789") == "" {
-		if name := nameOf(ctx, p, tracker, cfg.Policy.ActiveStates, ref); name != "" {
-			return tracker.Find(ctx, name)
+		switch names := namesOf(ctx, p, tracker, cfg.Policy.ActiveStates, ref); len(names) {
+		case 0:
+		case 1:
+			return tracker.Find(ctx, names[0])
+		default:
+			return nil, NumberOfSeveral(ref, names)
 		}
 	}
 	return issue, err
 }
 
-// nameOf returns the identifier that ends with a number, of the issues that the project knows and of the candidates; empty unless there
-// is exactly one.
-func nameOf(ctx context.Context, p *Project, tracker reconcile.Tracker, states []string, number string) (name string) {
+// namesOf returns the identifiers that end with a number, of the issues that the project knows and of the candidates.
+func namesOf(ctx context.Context, p *Project, tracker reconcile.Tracker, states []string, number string) (names []string) {
 	if db, err := OpenForReading(ctx, p); err == nil {
-		defer db.Close()
-		if _, name, known, err := db.Views.FindIssue(ctx, number); err == nil && known {
-			return name
-		}
+		names, _ = db.Views.Identifiers(ctx) // without them the candidates decide
+		_ = db.Close()
 	}
-	candidates, err := tracker.Candidates(ctx, states)
-	if err != nil {
-		return ""
-	}
+	candidates, _ := tracker.Candidates(ctx, states)
 	for _, c := range candidates {
-		switch {
-		case !strings.HasSuffix(c.Identifier, "-"+number):
-		case name != "":
-			return ""
-		default:
-			name = c.Identifier
+		names = append(names, c.Identifier)
+	}
+	return WithNumber(names, number)
+}
+
+// WithNumber returns those of the identifiers that end with a number, sorted and each once.
+func WithNumber(identifiers []string, number string) (found []string) {
+	for _, name := range identifiers {
+		if strings.HasSuffix(name, "-"+number) {
+			found = append(found, name)
 		}
 	}
-	return name
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// NumberOfSeveral is the error for a number with which several identifiers end.
+func NumberOfSeveral(number string, identifiers []string) error {
+	return exit.Fault("issue_not_found", number+" is the number of "+strings.Join(identifiers, " and "), "give the identifier, such as "+identifiers[0])
 }

@@ -18,6 +18,10 @@ import (
 // identifier of the issue.
 var RunErrors = []struct{ Codes, Next string }{
 	{"codex_not_found", "install codex so that a login shell (`bash -lc`) finds it, or set `codex.command` to its path"},
+	{
+		"codex_incompatible", "install codex 0.169.0 or later with `npm install -g @openai/codex`; or correct what the message quotes, a value " +
+			"under `codex` or in codex's `config.toml`; then `symphony unblock`",
+	},
 	{"agent_auth", "run `codex login` as the account that symphony runs as, with the same `codex.home`"},
 	{"agent_quota", "nothing to do: the account's allowance is used up; work continues after the reset"},
 	{"network", "check the network; work continues when the model can be reached"},
@@ -46,13 +50,14 @@ var RunErrors = []struct{ Codes, Next string }{
 	{"response_error, turn_failed, turn_cancelled", "see what led to codex's message with `symphony logs ISSUE`"},
 	{"approval_required, turn_input_required", "say in the prompt what to do without an answer, or set `agent.on_approval` or `agent.on_question` to `ask`"},
 	{"max_tokens", "raise `agent.max_tokens`, or make the issue smaller; then `symphony retry ISSUE`"},
-	{"hook_failed, hook_timeout", "see the output of the hook with `symphony logs ISSUE --hooks`"},
+	{"hook_failed, hook_timeout", "see the output of the hook with `symphony logs ISSUE --hooks`; hooks are run by `sh`, not bash, in the workspace"},
 	{
-		"repository_unavailable", "see with `git ls-remote URL` that this account can reach `repository.url`, and that `repository.base` is a " +
-			"branch there; then `symphony unblock` starts runs again at once",
+		"repository_unavailable", "see with `symphony doctor` what is wrong with `repository.url` or `repository.base`; then `symphony unblock` " +
+			"starts runs again at once",
 	},
 	{
-		"git_identity_missing", "set `repository.git_name` and `repository.git_email`, or `git config --global user.name` and `user.email`",
+		"git_identity_missing", "run `git config --global user.name \"Your Name\"` and `git config --global user.email you@example.com`, or set " +
+			"`repository.git_name` and `repository.git_email`; then `symphony unblock`",
 	},
 	{
 		"delivery_failed", "correct what git, the remote or GitHub says; passes deliver again, without an agent, and " +

@@ -482,6 +482,9 @@ func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 	if err != nil {
 		return err
 	}
+	if same := project.WithNumber(names, ref); len(same) > 1 {
+		return project.NumberOfSeveral(ref, same)
+	}
 	hint := "symphony ps --all lists the known issues"
 	if why != notInTracker {
 		hint += "; symphony show " + ref + " asks the tracker"

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -85,7 +86,7 @@ func FindRoot(path string) (root *Root, ok bool, err error) {
 }
 
 // CheckRoot returns the errors that OpenRoot and ClaimProject would return, as far as it can tell without creating anything.
-func CheckRoot(path, endpointAndSlug, stateDir string) error {
+func CheckRoot(path, endpointAndSlug, stateDir string, refuse RefuseClaim) error {
 	root, ok, err := FindRoot(path)
 	if err != nil {
 		return err
@@ -100,7 +101,7 @@ func CheckRoot(path, endpointAndSlug, stateDir string) error {
 	if !ok {
 		return nil
 	}
-	return unclaimed(root.project(endpointAndSlug), stateDir)
+	return root.unclaimed(root.project(endpointAndSlug), projectClaim{endpointAndSlug, stateDir}, refuse)
 }
 
 // writable returns an error if a directory can't be written or, if it does not exist, can't be created.
@@ -135,10 +136,14 @@ func resolveRoot(path string) (*Root, error) {
 	case real == "/":
 		err = errors.New("it is the root of the file system")
 	case !files.Ours(info):
-		err = errors.New("owned by another user")
+		failed := rootFailed(path, errors.New("it belongs to another account"))
+		failed.Hint = "run symphony as that account, without sudo if it is yours; or set workspace.root to a directory of your own"
+		return nil, failed
 	case info.Mode().Perm()&0o022 != 0:
 		failed := rootFailed(path, fmt.Errorf("others can write to it (mode %04o)", info.Mode().Perm()))
-		failed.Hint = "chmod go-w " + real
+		if failed.Hint = "chmod go-w " + real; info.Mode()&fs.ModeSticky != 0 { // such as /tmp, which all accounts share
+			failed.Hint = "set workspace.root to a directory of your own, such as ~/symphony"
+		}
 		return nil, failed
 	}
 	if err != nil {
@@ -194,9 +199,13 @@ func (r *Root) project(endpointAndSlug string) string {
 	return filepath.Join(r.meta(), "projects", fmt.Sprintf("%x.json", sum[:8]))
 }
 
+// RefuseClaim is called with the claim of another project in the root before a first claim. Its error is that of the first claim. It
+// may be nil.
+type RefuseClaim func(project, stateDir string) error
+
 // ClaimProject records that the state directory works on a project (endpoint and slug) in this root. If another one that still
 // has a state.db does, the error is project_conflict: both would start workers for the same issues. A repeated claim only reads.
-func (r *Root) ClaimProject(endpointAndSlug, stateDir string) error {
+func (r *Root) ClaimProject(endpointAndSlug, stateDir string, refuse RefuseClaim) error {
 	path, claim := r.project(endpointAndSlug), projectClaim{endpointAndSlug, stateDir}
 	if have, err := readClaim(path); err != nil || have == claim {
 		return err
@@ -214,7 +223,7 @@ func (r *Root) ClaimProject(endpointAndSlug, stateDir string) error {
 	if err != nil {
 		return files.Failed(err, "claim the project %s", endpointAndSlug)
 	}
-	if err = unclaimed(path, stateDir); err == nil {
+	if err = r.unclaimed(path, claim, refuse); err == nil {
 		b, encodeErr := json.Marshal(claim)
 		if err = errors.Join(encodeErr, durable.WriteFile(path, append(b, '\n'), 0o600)); err != nil {
 			err = files.Failed(err, "claim the project %s", endpointAndSlug)
@@ -223,10 +232,16 @@ func (r *Root) ClaimProject(endpointAndSlug, stateDir string) error {
 	return errors.Join(err, lock.Close())
 }
 
-// unclaimed returns project_conflict if the claim at path belongs to another state directory that is in use.
-func unclaimed(path, stateDir string) error {
+// unclaimed returns project_conflict if the claim at path belongs to another state directory that is in use. If there is no claim at
+// path, refuse decides.
+func (r *Root) unclaimed(path string, claim projectClaim, refuse RefuseClaim) error {
 	have, err := readClaim(path)
-	if err != nil || have.StateDir == "" || files.SameDir(have.StateDir, stateDir) {
+	if err == nil && have.StateDir == "" && refuse != nil {
+		for _, other := range r.claims() {
+			err = cmp.Or(err, refuse(other.Project, other.StateDir))
+		}
+	}
+	if err != nil || have.StateDir == "" || files.SameDir(have.StateDir, claim.StateDir) {
 		return err
 	}
 	_, err = os.Stat(filepath.Join(have.StateDir, "state.db"))
@@ -262,27 +277,37 @@ func readClaim(path string) (c projectClaim, err error) {
 
 // UnclaimProjects removes the claims of a state directory.
 func (r *Root) UnclaimProjects(stateDir string) error {
-	claims, err := r.Claims(stateDir)
-	for path, project := range claims {
+	for path, project := range r.Claims(stateDir) {
 		_ = os.Remove(path + ".lock")
 		if err := os.Remove(path); err != nil {
 			return files.Failed(err, "remove the claim of the project %s", project)
 		}
 	}
-	return err
+	return nil
 }
 
 // Claims maps the files of a state directory's claims to their projects. It skips what can't be read: the next pass reports it.
-func (r *Root) Claims(stateDir string) (map[string]string, error) {
+func (r *Root) Claims(stateDir string) map[string]string {
 	claims := map[string]string{}
-	names, err := fs.Glob(os.DirFS(r.meta()), "projects/*.json")
-	for _, name := range names {
-		path := filepath.Join(r.meta(), name)
-		if c, err := readClaim(path); err == nil && files.SameDir(c.StateDir, stateDir) {
+	for path, c := range r.claims() {
+		if files.SameDir(c.StateDir, stateDir) {
 			claims[path] = c.Project
 		}
 	}
-	return claims, err
+	return claims
+}
+
+// claims returns all claims by their files, without those that can't be read.
+func (r *Root) claims() map[string]projectClaim {
+	claims := map[string]projectClaim{}
+	names, _ := fs.Glob(os.DirFS(r.meta()), "projects/*.json") // the pattern is valid
+	for _, name := range names {
+		path := filepath.Join(r.meta(), name)
+		if c, err := readClaim(path); err == nil {
+			claims[path] = c
+		}
+	}
+	return claims
 }
 
 // Dissolve removes symphony's own files from a root without workspaces and projects: the trash and the lock files, and then the

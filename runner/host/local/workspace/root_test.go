@@ -189,10 +189,10 @@ func stateDir(t *testing.T) string {
 func TestClaimProject(t *testing.T) {
 	r := newRoot(t)
 	one, two := stateDir(t), stateDir(t)
-	test.OK(t, r.ClaimProject("https://t shop", one))
-	test.OK(t, r.ClaimProject("https://t shop", one))
-	test.OK(t, r.ClaimProject("https://t other", two))
-	err := r.ClaimProject("https://t shop", two)
+	test.OK(t, r.ClaimProject("https://t shop", one, nil))
+	test.OK(t, r.ClaimProject("https://t shop", one, nil))
+	test.OK(t, r.ClaimProject("https://t other", two, nil))
+	err := r.ClaimProject("https://t shop", two, nil)
 	wantCode(t, err, CodeProjectConflict)
 	if !strings.Contains(err.Error(), one) {
 		t.Errorf("the other one is not named: %v", err)
@@ -200,16 +200,16 @@ func TestClaimProject(t *testing.T) {
 	// The same directory by another name is no other one.
 	link := filepath.Join(t.TempDir(), "link")
 	test.OK(t, os.Symlink(one, link))
-	test.OK(t, r.ClaimProject("https://t shop", link))
+	test.OK(t, r.ClaimProject("https://t shop", link, nil))
 	// A state directory that is no longer used gives way.
 	test.OK(t, os.Remove(filepath.Join(one, "state.db")))
-	test.OK(t, r.ClaimProject("https://t shop", two))
+	test.OK(t, r.ClaimProject("https://t shop", two, nil))
 	write(t, filepath.Join(one, "state.db"), "")
-	wantCode(t, r.ClaimProject("https://t shop", one), CodeProjectConflict)
+	wantCode(t, r.ClaimProject("https://t shop", one, nil), CodeProjectConflict)
 	test.OK(t, os.RemoveAll(two))
-	test.OK(t, r.ClaimProject("https://t shop", one))
+	test.OK(t, r.ClaimProject("https://t shop", one, nil))
 	write(t, r.project("https://t shop"), "{")
-	wantCode(t, r.ClaimProject("https://t shop", one), CodeFailed)
+	wantCode(t, r.ClaimProject("https://t shop", one, nil), CodeFailed)
 }
 
 func TestOfManyClaimsOneWins(t *testing.T) {
@@ -222,7 +222,7 @@ func TestOfManyClaimsOneWins(t *testing.T) {
 	for range 8 {
 		dir := stateDir(t)
 		all.Go(func() {
-			err := r.ClaimProject("p", dir)
+			err := r.ClaimProject("p", dir, nil)
 			switch {
 			case err == nil:
 				won.Add(1)
