@@ -27,8 +27,8 @@ first value is request, running, waiting, held, kept, skipped or ended, the seco
 its title, or with --project all its project. The JSON of --json is that of section 13.7 of the specification.
 
 --filter KEY=VALUE keeps the issues with that status, of that project, or with that text in identifier, title or
-NOW. Of several filters each key has to match once. --sort takes status, issue, title, time or tokens; a - before it
-reverses the order.
+NOW. Filters with the same key are alternatives; those with different keys all have to match. --sort takes status,
+issue, title, time (the longest ago first) or tokens (the most first); a - before it reverses the order.
 
 ` + exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7", "symphony ps --project all --filter status=held --sort -time",
 			"symphony retry $(symphony ps -q --filter status=held --limit 1)"),

@@ -104,14 +104,10 @@ func newPage(w *term.Env, all, confined []view.Overview, rows []view.Row, more i
 	out := *w
 	out.Stdout = &head
 	for i, v := range all {
-		name := ""
-		if projects {
-			name = v.Project.Name()
-		}
 		if w.Width > 0 {
 			printRequests(&out, v.GeneratedAt, requestsOf(confined[i], projects))
 		}
-		printObstacles(&out, v, name)
+		printObstacles(&out, v, projects)
 	}
 	out.Stdout = &foot
 	for _, v := range confined {
@@ -122,7 +118,10 @@ func newPage(w *term.Env, all, confined []view.Overview, rows []view.Row, more i
 	if len(rows) > 0 && len(p.head) > 0 {
 		p.head = append(p.head, "")
 	}
-	if len(rows) > 0 {
+	switch known := slices.ContainsFunc(all, func(v view.Overview) bool { return len(v.Rows) > 0 }); {
+	case len(rows) == 0 && known && w.Width > 0:
+		p.body = []string{"no issue matches the filter"}
+	case len(rows) > 0:
 		p.body = Rows(confined[0].GeneratedAt, rows, projects).Lines(w, "")
 	}
 	if more > 0 {
@@ -160,11 +159,7 @@ func Head(w *term.Env, all []view.Overview) []string {
 	screen.Stdout = &out
 	fmt.Fprintln(&out, summary(w, all))
 	for _, v := range all {
-		name := ""
-		if len(all) > 1 {
-			name = v.Project.Name()
-		}
-		printObstacles(&screen, v, name)
+		printObstacles(&screen, v, len(all) > 1)
 	}
 	return linesOf(out.String())
 }
@@ -370,11 +365,11 @@ func printHints(w *term.Env, v view.Overview) {
 	}
 }
 
-// printObstacles prints what keeps a project from starting runs. The project's name may be empty.
-func printObstacles(w *term.Env, v view.Overview, name string) {
-	now := v.GeneratedAt
-	if name != "" {
-		name += ": "
+// printObstacles prints what keeps a project from starting runs, if named is set with the project's name.
+func printObstacles(w *term.Env, v view.Overview, named bool) {
+	now, name := v.GeneratedAt, ""
+	if named {
+		name = v.Project.Name() + ": "
 	}
 	line := func(label, colour, format string, args ...any) {
 		for _, l := range strings.Split(hang(w, fmt.Sprintf("%-9s", label), name+term.Visible(fmt.Sprintf(format, args...))), "\n") {

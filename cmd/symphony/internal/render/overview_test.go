@@ -19,7 +19,8 @@ func TestBlockIsWrapped(t *testing.T) {
 	page := &bytes.Buffer{}
 	w := &term.Env{Stdout: page, Width: 40, Now: func() time.Time { return now }}
 	v := view.Overview{GeneratedAt: now, Blocked: &project.BlockedRow{Reason: "agent_quota", Since: now, NextTry: until, Until: &until}}
-	printObstacles(w, v, "web-shop")
+	v.Project.WorkflowPath = "/home/ann/web-shop/WORKFLOW.md"
+	printObstacles(w, v, true)
 	want := "BLOCKED  web-shop: codex limit used up\n         until 04:07, in 59m00s\n         (agent_quota)\n"
 	if !strings.HasPrefix(page.String(), want) {
 		t.Errorf("%s", page)

@@ -164,7 +164,7 @@ func hasRun(r row) bool { return r.Status == view.StatusRunning || r.Status == v
 // answer starts the command that shows the first request of the issue in full and asks for the decision.
 func (m model) answer(r row) (model, tea.Cmd) {
 	requests := r.overview.Requests
-	i := slices.IndexFunc(requests, func(q view.RequestRow) bool { return strings.EqualFold(q.Identifier, r.Identifier) })
+	i := slices.IndexFunc(requests, func(q view.RequestRow) bool { return q.Request.IssueID == r.IssueID })
 	if i < 0 {
 		m.note = note{lines: []string{r.Identifier + " asks nothing"}}
 		return m, nil

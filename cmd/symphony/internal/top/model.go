@@ -20,8 +20,8 @@ type model struct {
 	width, height int // of the window in cells; 0 until it is known
 
 	overviews []view.Overview
-	loaded    bool  // once the first read has succeeded
-	err       error // of the last read
+	readAt    time.Time // when the last read succeeded; zero before the first one
+	err       error     // of the last read
 
 	rows  []row // those that the filter accepts
 	at    int   // the index of the selected row
@@ -118,7 +118,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case readMsg:
 		if m.err = msg.err; msg.err == nil {
-			m.overviews, m.loaded = msg.overviews, true
+			m.overviews, m.readAt = msg.overviews, m.env.Now()
 			m = m.arrange()
 		}
 		cmd = tea.Tick(step, func(time.Time) tea.Msg { return refreshMsg{} })

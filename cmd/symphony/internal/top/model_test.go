@@ -110,6 +110,15 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// An account may have no project.
+func TestNoProject(t *testing.T) {
+	m, _ := newModel()
+	m = send(m, readMsg{}, readMsg{nil, errors.New("no such disk")})
+	if text := m.View().Content; !strings.HasPrefix(text, "no projects: ") || !strings.Contains(text, "no such disk") {
+		t.Error(text)
+	}
+}
+
 func many(n int) []view.Overview {
 	var rows []view.Row
 	for i := range n {
@@ -250,8 +259,8 @@ func TestStopAsks(t *testing.T) {
 func TestAnswer(t *testing.T) {
 	v := overview("shop", issue("asks", "WEB-1"), issue("asks", "WEB-2"), issue("running", "WEB-3"))
 	v.Requests = []view.RequestRow{
-		{Identifier: "WEB-1", Kind: reconcile.CommandRequest, RunID: "1"},
-		{Identifier: "WEB-2", Kind: reconcile.QuestionRequest, RunID: "2"},
+		{Kind: reconcile.CommandRequest, Request: reconcile.Request{IssueID: "id WEB-1"}},
+		{Kind: reconcile.QuestionRequest, Request: reconcile.Request{IssueID: "id WEB-2"}},
 	}
 	m, s := newModel("SYMPHONY_STATE_DIR=/states/shop")
 	m = press(readMsgTo(m, []view.Overview{v}), "a", "j", "a", "j", "a")

@@ -54,14 +54,14 @@ func (m model) space() int {
 // head says first whether a project needs a person, and why. It has at most a third of the screen.
 func (m model) head(w *term.Env) []string {
 	switch {
-	case m.err != nil && !m.loaded:
+	case m.err != nil && m.readAt.IsZero():
 		return m.failure(w, "")
-	case !m.loaded:
+	case m.readAt.IsZero():
 		return []string{w.Dim("reading …")}
 	}
 	lines := render.Head(w, m.overviews)
 	if m.err != nil {
-		lines = append(lines, m.failure(w, "this is the state of "+m.overviews[0].GeneratedAt.Local().Format(time.TimeOnly)+": ")...)
+		lines = append(lines, m.failure(w, "this is the state of "+m.readAt.Local().Format(time.TimeOnly)+": ")...)
 	}
 	if most := max(m.height/3, 1); len(lines) > most {
 		lines = append(lines[:most-1], fmt.Sprintf("… %d more lines: symphony ps --project all", len(lines)-most+1))

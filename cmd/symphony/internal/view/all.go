@@ -37,8 +37,7 @@ func ReadAll(ctx context.Context, w *term.Env, o Options) ([]Overview, error) {
 	return all, nil
 }
 
-// Judge joins the verdicts of several projects: the worst level, and the reasons with the names of their projects. A project that
-// can't be read needs a person.
+// Judge joins the verdicts of several projects: the worst level, and the reasons with the names of their projects.
 func Judge(all []Overview) Verdict {
 	if len(all) == 1 && all[0].Error == nil {
 		return all[0].Verdict()
@@ -47,9 +46,6 @@ func Judge(all []Overview) Verdict {
 	out := Verdict{Level: LevelWell, Reasons: []string{}}
 	for _, v := range all {
 		own := v.Verdict()
-		if v.Error != nil {
-			own = unreadable(v)
-		}
 		if slices.Index(levels, own.Level) > slices.Index(levels, out.Level) {
 			out.Level = own.Level
 		}

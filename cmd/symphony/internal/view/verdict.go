@@ -50,18 +50,9 @@ func NewJudgement(all []Overview) Judgement {
 		out.Verdict = Verdict{Level: LevelNotTicking, Reasons: []string{"no pass has run yet as this account"}}
 	}
 	for _, v := range all {
-		row := JudgedProject{v.Project, v.Verdict(), v.Counts}
-		if v.Error != nil {
-			row.Verdict = unreadable(v)
-		}
-		out.Projects = append(out.Projects, row)
+		out.Projects = append(out.Projects, JudgedProject{v.Project, v.Verdict(), v.Counts})
 	}
 	return out
-}
-
-// unreadable is the verdict on a project that can't be read.
-func unreadable(v Overview) Verdict {
-	return Verdict{LevelNeedsPerson, []string{v.Error.Code + ": " + v.Error.Message}, []string{v.Error.Code}}
 }
 
 // ReadUnstarted reads the overview of a project, which is empty before its first pass.
@@ -73,8 +64,12 @@ func ReadUnstarted(ctx context.Context, p *project.Project) (Overview, error) {
 	return v, err
 }
 
-// Verdict judges the overview. A block that ends by itself, such as a used-up limit, needs no person.
+// Verdict judges the overview. A block that ends by itself, such as a used-up limit, needs no person; a project that can't be read
+// does.
 func (v Overview) Verdict() Verdict {
+	if e := v.Error; e != nil {
+		return Verdict{LevelNeedsPerson, []string{e.Code + ": " + e.Message}, []string{e.Code}}
+	}
 	out := Verdict{Level: LevelWell, Reasons: []string{}}
 	add := func(level Level, format string, args ...any) {
 		if level == LevelNotTicking || out.Level == LevelWell {
