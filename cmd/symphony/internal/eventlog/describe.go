@@ -21,7 +21,7 @@ type Line struct {
 	Kind Kind      `json:"kind"`
 	// Status says how a command, change or call ended; empty for other kinds.
 	Status Status `json:"status,omitempty"`
-	// DurationMS is how long a command or a call took, in milliseconds; nil if that is unknown.
+	// DurationMS is how long a command or a call took, or takes until now, in milliseconds; nil if that is unknown.
 	DurationMS *int64 `json:"duration_ms,omitempty"`
 	// Text has several lines if the agent's words or its command have.
 	Text string `json:"text"`
@@ -74,10 +74,16 @@ type started struct {
 	line Line
 }
 
-// Running returns the lines of the commands and calls that have begun and not ended, the oldest first.
-func (r *Reader) Running() (lines []Line) {
+// Running returns the lines of the commands and calls that have begun and not ended, the oldest first, with the time that each has
+// taken until now. After the end of the run they are those that it has ended.
+func (r *Reader) Running(now time.Time, ended bool) (lines []Line) {
 	for _, s := range r.running {
 		s.line.Minor = false
+		if took := now.Sub(s.line.At).Milliseconds(); ended {
+			s.line.Status = Unended
+		} else {
+			s.line.DurationMS = &took
+		}
 		lines = append(lines, s.line)
 	}
 	return lines
@@ -328,11 +334,4 @@ func (l Line) Short() (short Line, left string) {
 		return short, text.Plural(more, left)
 	}
 	return short, ""
-}
-
-// Until returns a running line with the time that it has taken until now.
-func (l Line) Until(now time.Time) Line {
-	took := now.Sub(l.At).Milliseconds()
-	l.DurationMS = &took
-	return l
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -220,10 +221,11 @@ func inShort(l Line) string {
 	return b.String()
 }
 
-// The end of a long log has its last lines and the last message of the run's own thread, and what the end of the run has ended.
+// The end of a long log has its last lines, the last message of the run's own thread, and what runs now or was ended with the run.
 func TestReadTail(t *testing.T) {
-	dir, run := t.TempDir(), reconcile.Run{ID: "run", ThreadID: "own", Outcome: reconcile.Stalled}
-	if tail, err := ReadTail(dir, run, 3); err != nil || len(tail.Lines) > 0 || tail.Message != "" {
+	dir, run := t.TempDir(), reconcile.Run{ID: "run", ThreadID: "own"}
+	now := time.Date(2026, 1, 31, 18, 0, 9, 0, time.UTC)
+	if tail, err := ReadTail(dir, run, 3, now, true); err != nil || len(tail.Lines) > 0 || tail.Message != "" {
 		t.Errorf("without a log: %+v, %v", tail, err)
 	}
 	path := Path(dir, run.ID)
@@ -234,13 +236,21 @@ func TestReadTail(t *testing.T) {
 	)
 	appendTo(t, path, fmt.Sprintf(message, "own", "all is done")+fmt.Sprintf(command, 1, "long", false)+strings.Repeat(fmt.Sprintf(message, "other", "x"), 2*tailWindow/100)+
 		fmt.Sprintf(command, 2, "short", false)+fmt.Sprintf(command, 5, "short", true))
-	tail, err := ReadTail(dir, run, 3)
-	test.OK(t, err)
-	var got []string
-	for _, l := range tail.Lines {
-		got = append(got, inShort(l))
+	check := func(ended bool, want ...string) {
+		t.Helper()
+		tail, err := ReadTail(dir, run, 3, now, ended)
+		test.OK(t, err)
+		var got []string
+		for _, l := range tail.Lines {
+			got = append(got, inShort(l))
+		}
+		if !slices.Equal(got, want) || tail.Message != "all is done" {
+			t.Errorf("%q, %q", got, tail.Message)
+		}
 	}
-	if want := []string{"words: x", "command succeeded 3000: short", "command unended: long"}; !slices.Equal(got, want) || tail.Message != "all is done" {
-		t.Errorf("%q, %q", got, tail.Message)
-	}
+	check(true, "words: x", "command succeeded 3000: short", "command unended: long")
+	test.OK(t, os.Rename(path, agent.PreviousEvents(path))) // a full log is replaced by a new file
+	check(false, "words: x", "command succeeded 3000: short", "command running 8000: long")
+	appendTo(t, path, fmt.Sprintf(command, 7, "new", true))
+	check(false, "command succeeded 3000: short", "command succeeded: new", "command running 8000: long")
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
@@ -32,61 +33,66 @@ type Tail struct {
 // tailWindow is how many bytes at the end of a log are read first. A line has at most 32 KiB.
 const tailWindow = 256 << 10
 
-// ReadTail returns the last lines of a run's log, at most n of them, and the agent's last message. A run without a log has none.
-func ReadTail(stateDir string, run reconcile.Run, n int) (t Tail, err error) {
-	path := Path(stateDir, run.ID)
+// ReadTail returns the last lines of a run's log, at most n of them, and the agent's last message. ended says that the run has ended.
+// A run without a log has none.
+func ReadTail(stateDir string, run reconcile.Run, n int, now time.Time, ended bool) (t Tail, err error) {
 	for window := int64(tailWindow); ; window *= 8 {
-		var whole bool
-		if t, whole, err = readTail(path, run, window); err != nil || whole || len(t.Lines) >= n && t.Message != "" {
+		r := Reader{Workspace: run.WorkspacePath}
+		t = Tail{}
+		whole, err := eachOfLast(Path(stateDir, run.ID), window, func(data []byte) {
+			l, ok := r.Read(data)
+			if !ok || l.Minor {
+				return
+			}
+			if l.Kind == Words && ofThread(data, run.ThreadID) {
+				t.Message = l.Text
+			}
+			t.Lines = append(t.Lines, l)
+		})
+		if err != nil {
+			return t, err
+		}
+		if t.Lines = append(t.Lines, r.Running(now, ended)...); whole || len(t.Lines) >= n && t.Message != "" {
 			break
 		}
 	}
 	t.Lines = t.Lines[max(0, len(t.Lines)-n):]
-	return t, err
+	for i := range t.Lines {
+		t.Lines[i], _ = t.Lines[i].Short()
+	}
+	return t, nil
 }
 
-// readTail reads the last window bytes of a log. whole reports that the log has no more.
-func readTail(path string, run reconcile.Run, window int64) (t Tail, whole bool, err error) {
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return t, true, nil
-	}
-	if err != nil {
-		return t, false, fmt.Errorf("log: %w", err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return t, false, fmt.Errorf("log: %w", err)
-	}
-	whole = info.Size() <= window
-	if _, err := file.Seek(max(0, info.Size()-window), io.SeekStart); err != nil {
-		return t, false, fmt.Errorf("log: %w", err)
-	}
-	r, first := Reader{Workspace: run.WorkspacePath}, true
-	_, err = eachLine(file, func(data []byte) {
-		if first && !whole { // a part of a line
-			first = false
-			return
+// eachOfLast shows the whole lines in the last window bytes of a log and of the file that it has replaced. whole reports that there
+// are no more.
+func eachOfLast(path string, window int64, show func([]byte)) (whole bool, err error) {
+	var parts []io.Reader
+	for _, name := range []string{path, agent.PreviousEvents(path)} {
+		file, err := os.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
-		l, ok := r.Read(data)
-		if !ok || l.Minor {
-			return
+		if err != nil {
+			return false, fmt.Errorf("log: %w", err)
 		}
-		if l.Kind == Words && ofThread(data, run.ThreadID) {
-			t.Message = l.Text
+		defer file.Close()
+		info, err := file.Stat()
+		if err != nil {
+			return false, fmt.Errorf("log: %w", err)
 		}
-		l, _ = l.Short()
-		t.Lines = append(t.Lines, l)
+		size := min(info.Size(), window)
+		parts = slices.Insert(parts, 0, io.Reader(io.NewSectionReader(file, info.Size()-size, size)))
+		window -= size
+	}
+	whole = window > 0
+	inside := whole
+	_, err = eachLine(io.MultiReader(parts...), func(data []byte) {
+		if inside {
+			show(data)
+		}
+		inside = true // the first line may be a part of one
 	})
-	for _, l := range r.Running() {
-		if run.Outcome != "" {
-			l.Status = Unended
-		}
-		l, _ = l.Short()
-		t.Lines = append(t.Lines, l)
-	}
-	return t, whole, err
+	return whole, err
 }
 
 func ofThread(data []byte, thread string) bool {

@@ -191,7 +191,7 @@ func (pr *printer) printRun(ctx context.Context, runID string) error {
 
 // printEnd prints how a run ended.
 func (pr *printer) printEnd(run reconcile.Run) {
-	w, line, colour := pr.p.Env, render.EndLine(run), term.ColourStuck
+	w, line, colour := pr.p.Env, render.EndLine(pr.p.Env, run), term.ColourStuck
 	if run.Outcome == reconcile.Succeeded && run.Delivery.Code == "" {
 		colour = term.ColourRuns
 	}
@@ -286,23 +286,18 @@ func (pr *printer) printRequests(ctx context.Context, run reconcile.Run) error {
 
 // printRunning prints the commands that run now, or that the end of the run has ended.
 func (pr *printer) printRunning(log *eventlog.Reader, ended bool) {
-	now := pr.p.Env.Now()
-	for _, l := range log.Running() {
-		if l.At.Before(pr.o.Since) {
-			continue
+	for _, l := range log.Running(pr.p.Env.Now(), ended) {
+		if !l.At.Before(pr.o.Since) {
+			pr.print(l, render.Log{})
 		}
-		if l = l.Until(now); ended {
-			l.Status, l.DurationMS = eventlog.Unended, nil
-		}
-		pr.print(l, render.Log{})
 	}
 }
 
 // showRunning shows on a terminal, in the last line, what runs now.
 func (pr *printer) showRunning(log *eventlog.Reader) {
-	running := log.Running()
-	if w := pr.p.Env; w.Width > 0 && w.Getenv("TERM") != "dumb" && len(running) > 0 {
-		pr.printStatus(render.Log{}.Line(w, running[len(running)-1].Until(w.Now())))
+	w := pr.p.Env
+	if running := log.Running(w.Now(), false); w.Width > 0 && w.Getenv("TERM") != "dumb" && len(running) > 0 {
+		pr.printStatus(render.LogLine(w, running[len(running)-1], w.Width))
 	}
 }
 

@@ -112,7 +112,7 @@ func Hint(code, identifier string) string {
 // RunEnd prints how a run ended, and on stderr the next step after a failure. A hook that failed is shown with the end of its output.
 func RunEnd(p *project.Project, run reconcile.Run) {
 	w := p.Env
-	fmt.Fprintln(w.Stdout, EndLine(run))
+	fmt.Fprintln(w.Stdout, EndLine(w, run))
 	code := run.ErrorCode
 	for _, f := range view.HookFailures(p, run) {
 		code = cmp.Or(code, "hook_failed") // after_run does not change the outcome

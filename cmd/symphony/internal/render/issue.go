@@ -23,6 +23,9 @@ func Issue(w *term.Env, v view.Issue) {
 	printHead(w, v)
 	printNext(w, v)
 	printRequests(w, v.GeneratedAt, v.Requests)
+	if w.Width > 0 && len(v.Requests) > 0 {
+		fmt.Fprintln(w.Stdout)
+	}
 	printResults(w, v)
 	printLog(w, v)
 	printRuns(w, v)
@@ -41,7 +44,7 @@ var statusWords = map[string]struct{ word, colour string }{
 	string(view.StatusRunning):     {"running", term.ColourRuns},
 	string(view.StatusWaiting):     {"waiting", term.ColourWaits},
 	string(view.StatusReady):       {"ready", term.ColourRuns},
-	string(view.StatusSkipped):     {"not started", term.ColourWaits},
+	string(view.StatusSkipped):     {"skipped", term.ColourWaits},
 	string(view.StatusHandedOver):  {"handed over", term.ColourRuns},
 	string(view.StatusLetGo):       {"let go", term.ColourWaits},
 	string(view.StatusUnknown):     {"unknown", ""},
@@ -137,7 +140,9 @@ func sinceText(w *term.Env, v view.Issue) string {
 
 // printNext prints what happens next, and what an operator can do about a failure.
 func printNext(w *term.Env, v view.Issue) {
-	printField(w, "next", nextLine(w, v))
+	if w.Width == 0 || len(v.Requests) == 0 { // on a terminal the requests follow, with the commands that answer them
+		printField(w, "next", nextLine(w, v))
+	}
 	hint := ""
 	if v.Claim != nil {
 		hint = Hint(v.Claim.ErrorCode, v.Issue.Identifier)
@@ -242,9 +247,9 @@ func printLog(w *term.Env, v view.Issue) {
 		}
 	}
 	if len(v.Log) > 0 {
-		fmt.Fprintln(w.Stdout, w.Bold("LOG")+w.Dim("  symphony logs "+term.Visible(v.Issue.Identifier)+""))
+		fmt.Fprintln(w.Stdout, w.Bold("LOG")+w.Dim("  symphony logs "+term.Visible(v.Issue.Identifier)))
 		for _, l := range v.Log {
-			fmt.Fprintln(w.Stdout, columnGap+term.CutCells(Log{}.Line(w, l), w.Width-len(columnGap)))
+			fmt.Fprintln(w.Stdout, columnGap+LogLine(w, l, w.Width-len(columnGap)))
 		}
 	}
 }

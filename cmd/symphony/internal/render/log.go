@@ -82,28 +82,58 @@ func (o Log) Print(w *term.Env, l eventlog.Line) {
 	}
 }
 
-// Line is one line on a terminal, without an end.
-func (o Log) Line(w *term.Env, l eventlog.Line) string {
+// LogLine is a line of a log in one line of a terminal, of at most width cells.
+func LogLine(w *term.Env, l eventlog.Line, width int) string {
 	l, _ = l.Short()
-	return w.Dim(l.At.Local().Format(time.TimeOnly)) + "  " + o.text(w, l)[0]
+	return w.Dim(l.At.Local().Format(time.TimeOnly)) + "  " + cutLogText(w, l, width-len(logMargin))
+}
+
+// cutLogText is the text of a line behind its time, cut so that it takes at most width cells with its status and its ending.
+func cutLogText(w *term.Env, l eventlog.Line, width int) string {
+	label, ending := logLabel(w, l)
+	text := term.CutCells(term.Visible(strings.Join(strings.Fields(l.Text), " ")), width-term.Cells(label+ending))
+	if l.Kind == eventlog.Words {
+		text = w.Bold(text)
+	}
+	if ending != "" {
+		ending = w.Red(ending)
+	}
+	return label + text + ending
 }
 
 // text is the text of a line behind its time.
 func (o Log) text(w *term.Env, l eventlog.Line) (lines []string) {
-	all := strings.Split(l.Text, "\n")
+	all, room := strings.Split(l.Text, "\n"), w.Width-len(logMargin)
 	if l.Kind == eventlog.Words {
 		for _, line := range all {
-			for _, part := range wrapped(w, "", line, w.Width-len(logMargin)) {
+			for _, part := range wrapped(w, "", line, room) {
 				lines = append(lines, w.Bold(part))
 			}
 		}
 		return lines
 	}
+	if l.Status != "" && !o.Whole && w.Width > 0 {
+		return []string{cutLogText(w, l, room)}
+	}
+	label, ending := logLabel(w, l)
+	all[len(all)-1] += ending
+	for _, line := range all {
+		lines = append(lines, wrapped(w, label, line, room)...)
+		label = strings.Repeat(" ", term.Cells(label))
+	}
+	return lines
+}
+
+// logLabel is what a line has before its text, a mark and how long a command took, and behind it, why the command failed.
+func logLabel(w *term.Env, l eventlog.Line) (label, ending string) {
+	if l.Kind == eventlog.Words {
+		return "", ""
+	}
 	mark := marks[l.Kind]
 	if l.Status != "" {
 		mark = statusMarks[l.Status]
 	}
-	label, ending := mark[0]+" ", l.Ending
+	label, ending = w.Paint(mark[1], mark[0])+" ", l.Ending
 	if l.DurationMS != nil {
 		took := tookText(*l.DurationMS)
 		if w.Width > 0 {
@@ -122,21 +152,7 @@ func (o Log) text(w *term.Env, l eventlog.Line) (lines []string) {
 	if ending != "" {
 		ending = " (" + ending + ")"
 	}
-	room := w.Width - len(logMargin)
-	if l.Status != "" && !o.Whole && w.Width > 0 {
-		lines = []string{label + term.CutCells(term.Visible(all[0]), room-term.Cells(label+ending))}
-		if ending != "" {
-			lines[0] += w.Red(ending)
-		}
-	} else {
-		all[len(all)-1] += ending
-		lines = wrapped(w, label, all[0], room)
-		for _, line := range all[1:] {
-			lines = append(lines, wrapped(w, strings.Repeat(" ", term.Cells(label)), line, room)...)
-		}
-	}
-	lines[0] = strings.Replace(lines[0], mark[0], w.Paint(mark[1], mark[0]), 1)
-	return lines
+	return label, ending
 }
 
 // wrapped returns a line behind a label in lines of the terminal's width. Lines keep their indentation.

@@ -74,3 +74,24 @@ cut
 		}
 	}
 }
+
+// A line of show is one line: the end of a sentence and of a command is cut, but not why the command failed.
+func TestLogLine(t *testing.T) {
+	ms := int64(31_000)
+	w := &term.Env{Width: 40, Colour: true}
+	for _, c := range []struct {
+		l    eventlog.Line
+		want string
+	}{
+		{eventlog.Line{Kind: eventlog.Words, Text: "I look at the footer\nof the page first."}, "\x1b[1mI look at the footer of the…\x1b[0m"},
+		{
+			eventlog.Line{Kind: eventlog.Command, Status: eventlog.Failed, DurationMS: &ms, Text: "npm run test -- --grep footer", Ending: "exit 1"},
+			"  \x1b[31m✗\x1b[0m    31s npm run…\x1b[31m (exit 1)\x1b[0m",
+		},
+	} {
+		_, got, _ := strings.Cut(LogLine(w, c.l, 38), "\x1b[0m  ")
+		if got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

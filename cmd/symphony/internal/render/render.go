@@ -160,7 +160,7 @@ func Request(w *term.Env, r reconcile.Request) {
 }
 
 // EndLine is the line that says how a run ended.
-func EndLine(run reconcile.Run) string {
+func EndLine(w *term.Env, run reconcile.Run) string {
 	outcome := outcomeWith(run.Outcome, run.Delivery)
 	line := run.Identifier + " " + outcome
 	if run.Kind == reconcile.DeliveryRun {
@@ -170,7 +170,7 @@ func EndLine(run reconcile.Run) string {
 		line += " after " + term.Duration(run.EndedAt.Sub(run.StartedAt))
 	}
 	if run.Kind != reconcile.DeliveryRun {
-		line += fmt.Sprintf(", %s, %d tokens", text.Plural(run.Turns, "turn"), run.Tokens.Total)
+		line += fmt.Sprintf(", %s, %s tokens", text.Plural(run.Turns, "turn"), countText(w, run.Tokens.Total))
 	}
 	if e := view.ErrorText(run.ErrorCode, run.ErrorText); e != nil {
 		line += ": " + *e

@@ -230,7 +230,8 @@ func (r *issueReader) addLog(v *Issue) error {
 	if i < 0 {
 		return nil
 	}
-	tail, err := eventlog.ReadTail(r.p.StateDir, r.runs[i], shownLines)
+	run := r.runs[i]
+	tail, err := eventlog.ReadTail(r.p.StateDir, run, shownLines, r.now, run.Outcome != "" || project.WorkerDead(r.p, run))
 	v.Log, v.LastMessage = append(v.Log, tail.Lines...), term.OrNull(tail.Message)
 	return err
 }
