@@ -118,6 +118,9 @@ func TestUndelivered(t *testing.T) {
 		{"delivery under way, terminal", newScene().running(one, busy).answer(done), ""},
 		{"of another project", newScene().claim(one, func(c *Claim) { undelivered(0)(c); c.Project = otherProject }), ""},
 		{"paused", newScene().claim(one, undelivered(0)).edit(func(s *Snapshot) { s.Paused = true }).answer(one), ""},
+		{"the day's budget is used up", newScene().claim(one, undelivered(0)).answer(one).edit(func(s *Snapshot) {
+			s.Policy.DailyBudget, s.Today = DailyBudget{Tokens: 1}, []ModelUse{{Tokens: Tokens{Total: 1}}}
+		}), "deliver A-1 delivering"},
 		{"slots do not matter", newScene().running(issueNo(2), nil).claim(one, undelivered(0)).edit(func(s *Snapshot) { s.Policy.MaxConcurrent = 1 }), "deliver A-1 delivering"},
 		{"and a delivery takes none", newScene().running(one, busy).candidates(issueNo(2)).answer(one).edit(func(s *Snapshot) { s.Policy.MaxConcurrent = 1 }), "dispatch A-2"},
 

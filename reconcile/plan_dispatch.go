@@ -196,7 +196,7 @@ func (s *Snapshot) obstacle() *Obstacle {
 // budget returns the obstacle of a budget that is used up, nil for none.
 func (s *Snapshot) budget() *Obstacle {
 	b := s.Policy.DailyBudget
-	if !b.Set() || b.Used(s.Today) < b.Most() {
+	if !b.Reached(s.Today) {
 		return nil
 	}
 	return &Obstacle{Reason: SkipBudget, Message: b.Text(s.Now), Until: DayEnd(s.Now)}

@@ -75,6 +75,7 @@ const (
 	typeShell    = "shell script"
 	typeStateMap = "map of states to integers"
 	typePrices   = "map of models to prices"
+	typeBudget   = "number of tokens or an amount of money"
 	typeCodex    = "codex value"
 )
 
@@ -197,7 +198,7 @@ func keys(c *Config) []Key {
 			"a run continues the codex conversation of the previous run of its issue; false: each run starts a new one"),
 		key("agent.prices", typePrices, "{}", &c.Agent.Prices,
 			"prices of a million tokens for report: see below").then((*reader).prices),
-		key("agent.budget_per_day", "tokens or money", "0", &c.Agent.budget,
+		key("agent.budget_per_day", typeBudget, "0", &c.Agent.budget,
 			"start nothing more on a day (UTC) that has used 5M (tokens) or, with agent.prices, 20 USD; 0: no limit").then((*reader).budget),
 
 		key("codex.command", "shell command", "codex app-server", &c.Codex.Command,

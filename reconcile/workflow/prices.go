@@ -3,6 +3,7 @@ package workflow
 import (
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,18 +92,18 @@ func (r *reader) budget(f field) {
 	}
 	prices, m := r.cfg.Agent.Prices, budgetPattern().FindStringSubmatch(r.cfg.Agent.budget)
 	if m == nil {
-		r.wrong(Key{Type: "number of tokens or an amount of money"}, f, budgetHint)
+		r.wrong(Key{Type: typeBudget}, f, budgetHint)
 		return
 	}
 	n, err := strconv.ParseFloat(strings.ReplaceAll(m[1], "_", ""), 64)
-	factor, isTokens := map[string]float64{"": 1, "tokens": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}[m[2]]
+	factor, isTokens := map[string]float64{"": 1, "tokens": 1, "k": 1e3, "m": 1e6, "g": 1e9}[strings.ToLower(m[2])]
 	_, pricesAll := prices.Models[reconcile.AnyModel]
 	b := reconcile.DailyBudget{Prices: prices}
 	switch {
 	case err != nil || n*max(factor, 1) > 1e15:
 		r.invalid(f, "the number is too large", budgetHint)
 	case isTokens:
-		b.Tokens = int64(n * factor)
+		b.Tokens = int64(math.Ceil(n * factor)) // of 0.5, too, there is a limit
 		b.Written = strings.TrimSuffix(m[1]+m[2], "tokens") + " tokens"
 	case len(prices.Models) == 0:
 		r.invalid(f, "an amount of money needs agent.prices, which says what tokens cost", "add agent.prices, or write tokens, such as 5M")

@@ -105,7 +105,7 @@ func TestBudgets(t *testing.T) {
 		return cfg.Policy.DailyBudget, err
 	}
 	for written, want := range map[string]string{
-		"0": "0 ", "0 EUR": "0 ", "2000000": "2e+06 2000000 tokens", "5_000_000": "5e+06 5_000_000 tokens", "5M": "5e+06 5M tokens",
+		"0": "0 ", "0.4": "1 0.4 tokens", "5m": "5e+06 5m tokens", "0 EUR": "0 ", "2000000": "2e+06 2000000 tokens", "5_000_000": "5e+06 5_000_000 tokens", "5M": "5e+06 5M tokens",
 		"1.5 G": "1.5e+09 1.5G tokens", "70 tokens": "70 70 tokens", "20 EUR": "20 20 EUR", "0.5EUR": "0.5 0.5 EUR",
 	} {
 		b, err := parse(priced, written)
@@ -115,7 +115,7 @@ func TestBudgets(t *testing.T) {
 	}
 	for _, row := range [][3]string{
 		{priced, "-1", `must be a number of tokens or an amount of money, is "-1"`},
-		{priced, "[1]", "is a list"},
+		{priced, "[1]", "must be a number of tokens or an amount of money, is a list"},
 		{priced, "20 USD", `the unit "USD" is neither k, M or G, for tokens, nor the currency of agent.prices, EUR`},
 		{priced, "9999999999G", "the number is too large"},
 		{"max_turns: 1", "20 USD", "an amount of money needs agent.prices"},

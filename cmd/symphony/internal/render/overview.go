@@ -447,18 +447,16 @@ func summary(w *term.Env, all []view.Overview) string {
 		return hang(w, "", "no projects: no pass has run yet as this account")
 	}
 	verdict := view.Judge(all)
-	label, line := verdictLine(w, all, verdict.Level, verdict.Brief)
-	return hang(w, label, line)
+	return verdictLine(w, all, verdict.Level, verdict.Brief)
 }
 
-// Status prints one line about projects, in which nothing is cut: the last line of ps.
+// Status prints the last line of ps about projects, with what ps says above it. On a terminal it continues on further lines.
 func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
-	label, line := verdictLine(w, all, verdict.Level, slices.Clone(verdict.Reasons))
-	fmt.Fprintln(w.Stdout, label+line)
+	fmt.Fprintln(w.Stdout, verdictLine(w, all, verdict.Level, slices.Clone(verdict.Reasons)))
 }
 
 // verdictLine adds to the parts of a verdict what goes on and when the next pass is expected.
-func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []string) (label, line string) {
+func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []string) string {
 	word, colour := VerdictLabel(level)
 	if len(all) > 0 {
 		if activity := activityText(all); activity != "" {
@@ -468,7 +466,7 @@ func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []str
 	if len(all) == 1 {
 		parts = append(parts, scheduleText(all[0]))
 	}
-	return w.Bold(w.Paint(colour, word)) + "  ", term.Visible(strings.Join(parts, "; "))
+	return hang(w, w.Bold(w.Paint(colour, word))+"  ", term.Visible(strings.Join(parts, "; ")))
 }
 
 // activityText counts the issues that need no person, and says why none runs.

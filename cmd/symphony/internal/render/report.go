@@ -347,7 +347,7 @@ func useTable(first, second string) term.Table {
 
 // addUse adds a row whose first cells are names.
 func (p *reportPage) addUse(t *term.Table, u view.Use, names ...string) {
-	cells := append(names, strconv.Itoa(u.Runs), strconv.Itoa(u.Succeeded), strconv.Itoa(u.Failed), secondsText(p.Env, u.Seconds))
+	cells := append(names, strconv.Itoa(u.Runs+u.Running), strconv.Itoa(u.Succeeded), strconv.Itoa(u.Failed), secondsText(p.Env, u.Seconds))
 	t.Add(append(cells, p.tokenCells(u.Spent)...)...)
 }
 

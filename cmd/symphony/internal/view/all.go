@@ -50,8 +50,11 @@ func Judge(all []Overview) Verdict {
 			out.Level = own.Level
 		}
 		name := v.Project.Name() + ": "
-		for i := range own.Reasons {
-			out.Reasons, out.Brief = append(out.Reasons, name+own.Reasons[i]), append(out.Brief, name+own.Brief[i])
+		for _, reason := range own.Reasons {
+			out.Reasons = append(out.Reasons, name+reason)
+		}
+		for _, reason := range own.Brief {
+			out.Brief = append(out.Brief, name+reason)
 		}
 	}
 	return out

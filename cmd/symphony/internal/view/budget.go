@@ -50,7 +50,7 @@ func (f *facts) readBudget(ctx context.Context) (*BudgetRow, error) {
 	if b.Amount > 0 {
 		row.Unit = b.Prices.Currency
 	}
-	if row.Reached = row.Used >= row.Most; row.Reached {
+	if row.Reached = b.Reached(f.today); row.Reached {
 		row.Message = new(b.Text(f.p.Env.Now()))
 	}
 	return row, nil

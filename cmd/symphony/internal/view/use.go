@@ -15,13 +15,16 @@ import (
 // Use is what runs came to.
 type Use struct {
 	Runs      int     `json:"ended_runs"`
+	Running   int     `json:"running"` // runs that have not ended; what they have used so far is counted
 	Succeeded int     `json:"succeeded"`
 	Failed    int     `json:"failed"`
 	Seconds   float64 `json:"seconds_running"`
 	Spent
 }
 
-func (u *Use) add(more state.RunUse, prices reconcile.Prices) {
+// add adds ended runs and running ones.
+func (u *Use) add(more state.RunUse, running int, prices reconcile.Prices) {
+	u.Running += running
 	u.Runs, u.Succeeded, u.Failed = u.Runs+more.Runs, u.Succeeded+more.Succeeded, u.Failed+more.Failed
 	u.Seconds += more.Runtime.Seconds()
 	u.Spent.add(more.ModelUse, prices)
@@ -31,7 +34,6 @@ func (u *Use) add(more state.RunUse, prices reconcile.Prices) {
 type UseTotals struct {
 	Use
 	Stopped int `json:"stopped"`
-	Running int `json:"running"`
 	Issues  int `json:"issues"`
 }
 
@@ -60,6 +62,7 @@ type DayUse struct {
 
 // addUses adds up the runs by issue, by label and in all. Runs that have not ended count with what they have used so far.
 func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
+	ended := len(uses)
 	for _, w := range r.Running {
 		uses = append(uses, state.RunUse{
 			IssueID: w.IssueID, Identifier: w.Identifier, Title: w.Title, URL: deref(w.IssueURL), Labels: w.run.Issue.Labels,
@@ -70,15 +73,19 @@ func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
 	counted := map[[2]string]bool{} // labels of issues
 	t := &r.Totals
 	t.Spent = spend(prices)
-	for _, u := range uses {
+	for n, u := range uses {
+		running := 0
+		if n >= ended {
+			running = 1
+		}
 		i := issues[u.IssueID]
 		if i == nil {
 			i = &IssueUse{IssueID: u.IssueID, Identifier: u.Identifier, Use: Use{Spent: spend(prices)}}
 			issues[u.IssueID] = i
 		}
 		i.Title, i.IssueURL = u.Title, term.OrNull(u.URL)
-		i.add(u, prices)
-		t.add(u, prices)
+		i.add(u, running, prices)
+		t.add(u, running, prices)
 		if len(u.Labels) == 0 {
 			u.Labels = []string{""}
 		}
@@ -92,10 +99,10 @@ func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
 				counted[key] = true
 				l.Issues++
 			}
-			l.add(u, prices)
+			l.add(u, running, prices)
 		}
 	}
-	t.Stopped, t.Running, t.Issues = t.Runs-t.Succeeded-t.Failed, len(r.Running), len(issues)
+	t.Stopped, t.Issues = t.Runs-t.Succeeded-t.Failed, len(issues)
 	for _, i := range issues {
 		r.Issues = append(r.Issues, *i)
 	}

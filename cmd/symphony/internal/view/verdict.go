@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -71,23 +72,24 @@ func (v Overview) Verdict() Verdict {
 		return Verdict{LevelNeedsPerson, []string{e.Code + ": " + e.Message}, []string{e.Code}}
 	}
 	out := Verdict{Level: LevelWell, Reasons: []string{}}
-	add := func(level Level, format string, args ...any) {
+	add := func(level Level, brief, more string) {
 		if level == LevelNotTicking || out.Level == LevelWell {
 			out.Level = level
 		}
-		reason := fmt.Sprintf(format, args...)
-		out.Reasons, out.Brief = append(out.Reasons, reason), append(out.Brief, reason)
-	}
-	if !v.Schedule {
-		switch v.LastPass {
-		case nil:
-			add(LevelNotTicking, "no pass has run yet")
-		default:
-			add(LevelNotTicking, "no schedule is active; the last pass was %s ago", term.Age(v.GeneratedAt, v.LastPass.StartedAt))
+		out.Reasons = append(out.Reasons, brief+more)
+		if !slices.Contains(out.Brief, brief) {
+			out.Brief = append(out.Brief, brief)
 		}
 	}
+	switch {
+	case v.Schedule:
+	case v.LastPass == nil:
+		add(LevelNotTicking, "no pass has run yet", "")
+	default:
+		add(LevelNotTicking, "no schedule is active; the last pass was "+term.Age(v.GeneratedAt, v.LastPass.StartedAt)+" ago", "")
+	}
 	if n := len(v.Requests); n > 0 {
-		add(LevelNeedsPerson, "%s to answer", text.Plural(n, "request"))
+		add(LevelNeedsPerson, text.Plural(n, "request")+" to answer", "")
 	}
 	counts := map[Status]int{}
 	for _, r := range v.Rows {
@@ -95,7 +97,7 @@ func (v Overview) Verdict() Verdict {
 	}
 	for _, s := range []Status{StatusHeld, StatusUndelivered, StatusKept} {
 		if counts[s] > 0 {
-			add(LevelNeedsPerson, "%d %s", counts[s], s)
+			add(LevelNeedsPerson, fmt.Sprintf("%d %s", counts[s], s), "")
 		}
 	}
 	levelOf := func(code string) Level {
@@ -104,19 +106,18 @@ func (v Overview) Verdict() Verdict {
 		}
 		return LevelNeedsPerson
 	}
+	const idle = "nothing new starts"
 	if b := v.Blocked; b != nil {
-		add(levelOf(b.Reason), "blocked: %s: %s", b.Reason, b.Message)
-		out.Brief[len(out.Brief)-1] = "blocked"
-	}
-	if p := v.LastPass; p != nil && len(p.Errors) > 0 && (v.Blocked == nil || v.Blocked.Reason != p.Errors[0].Code) {
-		add(levelOf(p.Errors[0].Code), "the last pass failed with %s", p.Errors[0].Code)
-	}
-	if v.Paused {
-		add(LevelNeedsPerson, "paused")
+		add(levelOf(b.Reason), idle, ": "+b.Reason+": "+b.Message)
 	}
 	if b := v.Budget; b != nil && b.Reached {
-		add(LevelWell, "%s", *b.Message)
-		out.Brief[len(out.Brief)-1] = "the day's budget is used up"
+		add(LevelWell, idle, ": "+*b.Message)
+	}
+	if p := v.LastPass; p != nil && len(p.Errors) > 0 && (v.Blocked == nil || v.Blocked.Reason != p.Errors[0].Code) {
+		add(levelOf(p.Errors[0].Code), "the last pass failed", ": "+p.Errors[0].Code+": "+p.Errors[0].Message)
+	}
+	if v.Paused {
+		add(LevelNeedsPerson, "paused", "")
 	}
 	return out
 }
