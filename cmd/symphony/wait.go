@@ -21,7 +21,7 @@ Exit codes:
     1    its last run failed and nothing tries again, or the command failed
     5    held
     6    its agent asks for an approval or an answer
-    7    nothing starts it: let go, paused, or no schedule is active
+    7    nothing starts it: not in an active state, let go, paused, or no schedule is active
     124  --timeout has passed
 
 ` + exampleText("symphony wait ABC-7 && symphony open ABC-7 --pr", "symphony wait ABC-7 --timeout 1h --json status"),
