@@ -28,11 +28,12 @@ Your user must linger: loginctl enable-linger. On macOS it is an agent of launch
 at most every 10 seconds, and only while you are logged in. The passes do not get the variables of
 this shell: put the key and other variables into the project's environment file.
 
-Exit code of status 0: the schedule is active, or was just installed; 1: it is not active.
+Exit code of status 0: the schedule is active, or a timer waits for its first pass; 1: it is not
+active. A line in the crontab counts as active from its first pass on, within a minute.
 
 Example:
 
-    symphony schedule install -w ~/web-shop/WORKFLOW.md && symphony schedule status -w ~/web-shop/WORKFLOW.md`,
+    symphony schedule install -w ~/web-shop/WORKFLOW.md`,
 		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"status", reflect.TypeFor[schedule.Status]()}},
 			&cli.BoolFlag{Name: "system", Usage: "a timer of the system instance of systemd; only root can install it"},
 			&cli.StringFlag{Name: "run-as", Usage: "with --system: the `ACCOUNT` that passes run as", DefaultText: "the caller of sudo, or you"},

@@ -15,7 +15,8 @@ func statusCommand(w *term.Env) *cli.Command {
 		Description: `The line is the last one of symphony ps.
 
 Exit code 0: all is well; 1: something waits for a person, or the state can't be read;
-2: no schedule runs passes; 3: WORKFLOW.md can't be read.
+2: no schedule runs passes; 3: WORKFLOW.md can't be read. A wrong call also exits with 2, but
+prints nothing on stdout, where an answer always has a line.
 
 ` + exampleText("symphony status -w ~/web-shop/WORKFLOW.md", "symphony status --project all || mail -s attention ann@example.com"),
 		Flags: workflowFlags(jsonFlags[view.Judgement](

@@ -111,8 +111,9 @@ func TestJudge(t *testing.T) {
 		"overdue":            {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &before}}}, dead},
 		"passes come":        {Status{Alive: true, Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "active"},
 		"none":               {Status{}, dead},
+		"a line of cron":     {Status{Cron: &CronStatus{}}, "not active yet: no pass has come"},
 	} {
-		if got, isDead := c.out.judge(&term.Env{}, now); got != c.want || isDead != (c.want == dead) {
+		if got, isDead := c.out.judge(&term.Env{}, now); got != c.want || isDead != strings.HasPrefix(c.want, "not active") {
 			t.Errorf("%s: %q, not %q; dead: %v", name, got, c.want, isDead)
 		}
 	}

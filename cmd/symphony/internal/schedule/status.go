@@ -230,6 +230,9 @@ func (out *Status) judge(w *term.Env, now time.Time) (text string, dead bool) {
 	switch {
 	case len(out.Timers) == 0 && out.Launchd == nil && out.Cron == nil:
 		out.addProblem("no schedule is installed: symphony schedule install -w %s", term.ShellQuote(out.Project.WorkflowPath))
+	case out.LastRun == nil && out.Cron != nil: // whether the line is new is not known
+		out.addProblem("cron has not run a pass yet: if it does not within two minutes, symphony doctor")
+		return w.Red("not active yet: no pass has come"), true
 	case out.LastRun == nil:
 		out.addProblem("the schedule has not run a pass yet: symphony doctor")
 	default:
