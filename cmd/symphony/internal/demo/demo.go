@@ -274,7 +274,7 @@ func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
 			continue
 		}
 		d.ended[e.RunID] = true
-		line := fmt.Sprintf("run of %s %s, %s, %d tokens", e.Identifier, *e.Outcome, text.Plural(e.Turns, "turn"), e.Tokens.Total)
+		line := fmt.Sprintf("run of %s %s, %s, %s tokens", e.Identifier, *e.Outcome, text.Plural(e.Turns, "turn"), term.Count(e.Tokens.Total))
 		if e.Kind == reconcile.CleanupRun {
 			line = fmt.Sprintf("cleanup of %s %s", e.Identifier, *e.Outcome)
 		}
@@ -323,7 +323,7 @@ func (d *playground) lookBack(ctx context.Context) error {
 	for _, issue := range d.issues {
 		fmt.Fprintf(d.w.Stdout, "  %-8s %-14s %s\n", issue.Identifier, issue.State, issue.Title)
 	}
-	fmt.Fprintf(d.w.Stdout, "\n%d runs, %d tokens, nothing running.\n", len(v.Ended), v.Totals.Total)
+	fmt.Fprintf(d.w.Stdout, "\n%d runs, %s tokens, nothing running.\n", len(v.Ended), term.Count(v.Totals.Total))
 	if !d.Remove {
 		fmt.Fprintf(d.w.Stdout, "\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
 			"  git -C %s log -p HEAD..symphony/DEMO-3\n", term.Visible(d.repository()), program(), d.flags(), term.ShellQuote(d.repository()))

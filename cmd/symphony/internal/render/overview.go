@@ -222,7 +222,7 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 		}
 		cells[columnTime] = rowTime(now, r)
 		if r.Tokens > 0 {
-			cells[columnTokens] = shortCount(r.Tokens)
+			cells[columnTokens] = term.Count(r.Tokens)
 		}
 		t.AddIn(statusColours[r.Status], cells...)
 		t.Links = append(t.Links, links)

@@ -81,7 +81,7 @@ func (p *reportPage) head() {
 		{len(p.Failed), "failed"},
 		{len(p.Held), "held"},
 		{len(p.Waiting), "waiting"},
-		{len(p.Report.Running), "running"},
+		{len(p.Running), "running"},
 		{len(p.Undelivered), "not delivered"},
 	} {
 		if n.count > 0 {
@@ -443,22 +443,7 @@ func countText(w *term.Env, n int64) string {
 	if w.Width == 0 {
 		return strconv.FormatInt(n, 10)
 	}
-	return shortCount(n)
-}
-
-// shortCount is a number with three digits, such as 13.7k; all digits of a number below 10,000.
-func shortCount(n int64) string {
-	if n < 10_000 {
-		return strconv.FormatInt(n, 10)
-	}
-	value, unit := float64(n), ""
-	for _, next := range []string{"k", "M", "G", "T"} {
-		if value < 999.5 {
-			break
-		}
-		value, unit = value/1000, next
-	}
-	return strings.TrimSuffix(fmt.Sprintf("%#.3g", value), ".") + unit
+	return term.Count(n)
 }
 
 // costText is empty without prices. A plus means that some tokens have no price.

@@ -2,6 +2,7 @@ package term
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -67,6 +68,21 @@ func LastedText(w *Env, d time.Duration) string {
 		return fmt.Sprintf("%.3f", max(d, 0).Seconds())
 	}
 	return Duration(d)
+}
+
+// Count is a number with three digits, such as 13.7k; all digits of a number below 10,000.
+func Count(n int64) string {
+	if n < 10_000 {
+		return strconv.FormatInt(n, 10)
+	}
+	value, unit := float64(n), ""
+	for _, next := range []string{"k", "M", "G", "T"} {
+		if value < 999.5 {
+			break
+		}
+		value, unit = value/1000, next
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%#.3g", value), ".") + unit
 }
 
 // Age is the time from t to now.
