@@ -2,10 +2,14 @@ package term
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"text/template"
 
 	"github.com/itchyny/gojq"
@@ -147,7 +151,9 @@ func (w *Env) printValues(data []byte) error {
 	if err != nil {
 		return err
 	}
-	values := w.Query.jq.Run(document)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // an expression may have endless values
+	defer stop()
+	values := w.Query.jq.RunWithContext(ctx, document)
 	for {
 		v, ok := values.Next()
 		if !ok {

@@ -1,9 +1,15 @@
 package term
 
 import (
+	"context"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 type row struct {
@@ -86,6 +92,28 @@ func TestJSONQueryErrors(t *testing.T) {
 	} {
 		if out, errs := printed(t, &Env{}, "", c.jq, c.template); out != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%s%s: %q, %q; want %q", c.jq, c.template, out, errs, c.want)
+		}
+	}
+}
+
+// Ctrl-C ends an expression that has no end.
+func TestJSONQueryInterrupted(t *testing.T) {
+	_, stop := signal.NotifyContext(context.Background(), os.Interrupt) // which the test survives
+	defer stop()
+	ended := make(chan string)
+	go func() {
+		_, errs := printed(t, &Env{}, "", "last(repeat(1))", "")
+		ended <- errs
+	}()
+	for {
+		select {
+		case errs := <-ended:
+			if !strings.Contains(errs, "--jq: context canceled") {
+				t.Error(errs)
+			}
+			return
+		case <-time.After(10 * time.Millisecond):
+			test.OK(t, syscall.Kill(os.Getpid(), syscall.SIGINT))
 		}
 	}
 }
