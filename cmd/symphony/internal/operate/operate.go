@@ -130,7 +130,7 @@ func (o *operation) print(ctx context.Context) error {
 		return nil
 	}
 	effect, err := o.effect(ctx)
-	if o.cmd.Verb == reconcile.VerbRetry {
+	if o.cmd.Verb == reconcile.VerbRetry && !o.nothing {
 		wait := cmp.Or(o.result.ObstacleText(o.p.Env.Now()), o.result.WaitText(o.cmd.IssueID))
 		effect = strings.TrimPrefix(effect+"\n"+wait, "\n")
 	}

@@ -49,3 +49,16 @@ func TestPassNotRecorded(t *testing.T) {
 		t.Errorf("its id is %d", *id)
 	}
 }
+
+// A run that an operator has stopped did not fail, and its sentence needs no code.
+func TestStoppedRunSentence(t *testing.T) {
+	for reason, want := range map[string]string{
+		reconcile.StopAll:      "the run of WEB-1 was stopped by symphony stop --all",
+		reconcile.StopOperator: "the run of WEB-1 was stopped by an operator",
+	} {
+		a := reconcile.Applied{Action: reconcile.Action{Reason: string(reconcile.Canceled), Message: "stopped: " + reason, Change: &reconcile.Change{}}}
+		if got := (narrator{w: &term.Env{}}).settled(a, "WEB-1"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

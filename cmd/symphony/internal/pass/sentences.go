@@ -160,7 +160,12 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 		next = "; next try in " + term.Duration(c.DueAt.Sub(n.w.Now()))
 	}
 	why := ""
-	if a.Message != "" {
+	switch {
+	case a.Message == "stopped: "+reconcile.StopAll:
+		why = " by symphony stop --all"
+	case a.Message == "stopped: "+reconcile.StopOperator:
+		why = " by an operator"
+	case a.Message != "":
 		why = ": " + a.Message
 	}
 	ok := a.Reason == string(reconcile.Succeeded)
