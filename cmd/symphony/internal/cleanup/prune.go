@@ -154,7 +154,7 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	}
 	defer db.Close()
 	for i, name := range c.options.Issues {
-		c.options.Issues[i] = project.IssueName(ctx, db, name)
+		c.options.Issues[i] = project.IssueName(ctx, c.p, db, name)
 	}
 	rec, err := db.Store.State(ctx)
 	if err != nil {

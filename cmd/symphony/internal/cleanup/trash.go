@@ -132,7 +132,7 @@ func restore(ctx context.Context, p *project.Project, ref string) (path string, 
 	if err != nil {
 		return "", err
 	}
-	ref = project.IssueName(ctx, db, ref)
+	ref = project.IssueName(ctx, p, db, ref)
 	db.Close()
 	rows, err := readTrash(ctx, p)
 	if err != nil {

@@ -65,10 +65,10 @@ func FindIssue(ctx context.Context, p *Project, db *state.DB, ref string) (id, i
 	return issue.ID, issue.Identifier, nil
 }
 
-// IssueName returns the identifier of the issue that the project knows by a web address, and anything else unchanged.
-func IssueName(ctx context.Context, db *state.DB, ref string) string {
+// IssueName returns the identifier of the issue with a web address, and anything else unchanged.
+func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) string {
 	if _, isAddress := text.IssueAddress(ref); isAddress {
-		if _, identifier, known, err := db.Views.FindIssue(ctx, ref); err == nil && known {
+		if _, identifier, err := FindIssue(ctx, p, db, ref); err == nil {
 			return identifier
 		}
 	}

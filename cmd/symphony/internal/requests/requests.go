@@ -122,7 +122,7 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) err
 // find finds the request that ref names, or the first one of the issue that ref names that takes this decision. named is false in
 // the second case.
 func (d Decision) find(ctx context.Context, p *project.Project, db *state.DB, ref string) (r reconcile.Request, named bool, err error) {
-	identifier, number := reconcile.RequestRef(project.IssueName(ctx, db, ref))
+	identifier, number := reconcile.RequestRef(project.IssueName(ctx, p, db, ref))
 	var candidates []reconcile.Request
 	if named = number > 0; named {
 		candidates = make([]reconcile.Request, 1)
