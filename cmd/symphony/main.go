@@ -38,7 +38,7 @@ func mainCode() int {
 
 // run runs a command line, prints its error and returns its exit code. Errors are printed here and nowhere else.
 func run(ctx context.Context, w *term.Env, args []string) int {
-	if len(args) > 1 && args[1] == "--version" {
+	if len(args) > 1 && (args[1] == "--version" || args[1] == "-version") {
 		args = slices.Concat(args[:1], []string{"version"}, args[2:])
 	}
 	args = tickLoopArguments(args)
