@@ -256,7 +256,7 @@ func trustRows() []trustRow {
 			"no":  "! exists outside asked", "asks a person": "! exists outside\nexists asked",
 		}},
 		{says: "run `symphony` to change anything", tries: "sh env -u SYMPHONY_RUN_ID $PROGRAM pause -w ../../WORKFLOW.md", means: map[string]string{
-			"yes": "exec symphony ps\nstdout paused", "no": "exec symphony ps\n! stdout paused",
+			"yes": "exec symphony ps --json\njson stdout paused true", "no": "exec symphony ps --json\njson stdout paused false",
 		}},
 		{says: "have codex start what its repository's `.codex/config.toml` names", means: map[string]string{
 			"yes": "exists started-by-repository", "no": "! exists started-by-repository",
