@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
@@ -154,8 +155,11 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 		}
 		return rows
 	}
-	slices.Reverse(r.HandedOver)
-	slices.Reverse(r.LetGo)
+	lastFirst := func(a, b ReleasedRow) int {
+		return cmp.Or(b.At.Compare(a.At), text.CompareNatural(a.Identifier, b.Identifier))
+	}
+	slices.SortStableFunc(r.HandedOver, lastFirst)
+	slices.SortStableFunc(r.LetGo, lastFirst)
 	slices.Reverse(r.Schedule.Missed)
 	r.Failed, r.Hooks = failed(s.Failures), failed(s.FailedHooks)
 	for _, o := range slices.Backward(s.Outages) {
