@@ -8,6 +8,7 @@ require (
 	github.com/getkin/kin-openapi v0.135.0
 	github.com/gofrs/flock v0.13.1
 	github.com/google/go-cmp v0.7.0
+	github.com/google/jsonschema-go v0.4.3
 	github.com/itchyny/gojq v0.12.20
 	github.com/mattn/go-runewidth v0.0.31
 	github.com/osteele/liquid v1.9.2

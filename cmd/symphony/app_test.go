@@ -15,7 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
-	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -86,8 +85,12 @@ func TestSynonyms(t *testing.T) {
 func TestWorkflowAboveIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	below := filepath.Join(dir, "below")
-	test.OK(t, os.Mkdir(below, 0o700))
-	test.OK(t, os.WriteFile(filepath.Join(dir, "WORKFLOW.md"), []byte("no workflow"), 0o600))
+	if err := os.Mkdir(below, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "WORKFLOW.md"), []byte("no workflow"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	note := "symphony: using " + filepath.Join(dir, "WORKFLOW.md") + "\n"
 	for _, c := range []struct {
 		dir   string

@@ -18,12 +18,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
-	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // The schemas of what commands print with --json are made from the Go types and their comments. Every document that a command of a
@@ -73,13 +72,15 @@ func TestDocumentedSchemas(t *testing.T) {
 		names[path] = true
 		want := schemaOf(t, d)
 		if os.Getenv("UPDATE_REFERENCE") != "" {
-			test.OK(t, os.WriteFile(path, want, 0o644))
+			if err := os.WriteFile(path, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if got, _ := os.ReadFile(path); !bytes.Equal(got, want) {
 			t.Errorf("%s is not what the program prints: UPDATE_REFERENCE=1 go test ./cmd/symphony -run TestDocumentedSchemas", path)
 		}
 	}
-	for _, path := range test.Must(filepath.Glob(filepath.Join(schemaDir, "*"))) {
+	for _, path := range must(filepath.Glob(filepath.Join(schemaDir, "*"))) {
 		if !names[path] {
 			t.Errorf("no command prints %s", path)
 		}
@@ -123,7 +124,9 @@ func schemaOf(t *testing.T, d *printedDocument) []byte {
 		root = append(root, member{"$defs", s.defs}) // which encodes in the order of the names
 	}
 	var out bytes.Buffer
-	test.OK(t, json.Indent(&out, test.Must(json.Marshal(root)), "", "  "))
+	if err := json.Indent(&out, must(json.Marshal(root)), "", "  "); err != nil {
+		t.Fatal(err)
+	}
 	return append(out.Bytes(), '\n')
 }
 
@@ -259,8 +262,8 @@ func comments(t *testing.T, typ reflect.Type) map[string]string {
 func readComments(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, path := range test.Must(filepath.Glob(filepath.Join(dir, "*.go"))) {
-		file := test.Must(parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments))
+	for _, path := range must(filepath.Glob(filepath.Join(dir, "*.go"))) {
+		file := must(parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments))
 		for _, decl := range file.Decls {
 			general, ok := decl.(*ast.GenDecl)
 			if !ok {
@@ -383,11 +386,11 @@ func validate(r record) error {
 	if err != nil {
 		return err
 	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(r.Document))
-	if err == nil {
-		err = schema.Validate(document)
+	var document any
+	if err := json.Unmarshal(r.Document, &document); err != nil {
+		return err
 	}
-	return err
+	return schema.Validate(document)
 }
 
 var (
@@ -396,29 +399,31 @@ var (
 )
 
 // strictSchema returns a published schema, in which additional members of objects are errors.
-func strictSchema(name string) (*jsonschema.Schema, error) {
+func strictSchema(name string) (*jsonschema.Resolved, error) {
 	if s, ok := strictSchemas.Load(name); ok {
-		return s.(*jsonschema.Schema), nil
+		return s.(*jsonschema.Resolved), nil
 	}
 	data, err := os.ReadFile(filepath.Join(schemaDir, name+".schema.json"))
 	if err != nil {
 		return nil, err
 	}
-	source, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
+	var source any
+	if err := json.Unmarshal(data, &source); err != nil {
 		return nil, err
 	}
 	closeObjects(source)
-	c := jsonschema.NewCompiler()
-	c.AssertFormat()
-	if err := c.AddResource(name, source); err != nil {
+	if data, err = json.Marshal(source); err != nil {
 		return nil, err
 	}
-	s, err := c.Compile(name)
-	if err == nil {
-		strictSchemas.Store(name, s)
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(data, &schema); err != nil {
+		return nil, err
 	}
-	return s, err
+	resolved, err := schema.Resolve(nil)
+	if err == nil {
+		strictSchemas.Store(name, resolved)
+	}
+	return resolved, err
 }
 
 func closeObjects(v any) {
@@ -441,10 +446,10 @@ func closeObjects(v any) {
 func TestValidateDocuments(t *testing.T) {
 	for _, c := range []struct{ line, typ, document, want string }{
 		{"version --json", "main.versionJSON", `{"version": "v1", "go": "go", "os": "linux"}`, "missing properties"},
-		{"version --json", "main.versionJSON", `1`, "want object"},
+		{"version --json", "main.versionJSON", `1`, `want "object"`},
 		{"version --json", "schedule.Status", `{}`, "which its jsonFlags do not say"},
 		{"version --json", "main.unknown", `{}`, "no schema for main.unknown"},
-		{"--json version", "term.ErrorJSON", `{"error": {"code": "usage", "message": "m", "more": 1}}`, "additional properties 'more'"},
+		{"--json version", "term.ErrorJSON", `{"error": {"code": "usage", "message": "m", "more": 1}}`, `additional properties ["more"]`},
 		{"-w W.md schedule --json status", "term.ErrorJSON", `{"error": {"code": "usage", "message": "m", "hint": "see"}}`, ""},
 	} {
 		r := record{append([]string{"symphony"}, strings.Fields(c.line)...), c.typ, json.RawMessage(c.document)}
@@ -452,4 +457,12 @@ func TestValidateDocuments(t *testing.T) {
 			t.Errorf("%s, %s: %v, want %s", c.line, c.document, err, c.want)
 		}
 	}
+}
+
+// must returns v, and panics if err is not nil. The package internal/test would cost each process of the scripts time at its start.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
