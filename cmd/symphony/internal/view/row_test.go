@@ -61,8 +61,14 @@ func TestRows(t *testing.T) {
 	if got := v.Verdict(); got.Level != LevelNotTicking {
 		t.Errorf("%+v", got)
 	}
-	if got := (Overview{Schedule: true, Blocked: &project.BlockedRow{Reason: "agent_quota"}}).Verdict(); got.Level != LevelWell {
-		t.Errorf("%+v", got)
+	for block, want := range map[project.BlockedRow]Level{
+		{Reason: "agent_quota"}: LevelWell,
+		{Reason: "linear_api_status", Message: "HTTP 503: (empty)"}:      LevelWell,
+		{Reason: "linear_api_status", Message: "HTTP 401: Unauthorized"}: LevelNeedsPerson,
+	} {
+		if got := (Overview{Schedule: true, Blocked: &block}).Verdict(); got.Level != want {
+			t.Errorf("%+v: %+v", block, got)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -100,26 +101,29 @@ func (v Overview) Verdict() Verdict {
 			add(LevelNeedsPerson, fmt.Sprintf("%d %s", counts[s], s), "")
 		}
 	}
-	levelOf := func(code string) Level {
-		if endsByItself[code] {
-			return LevelWell
-		}
-		return LevelNeedsPerson
-	}
 	const idle = "nothing new starts"
 	if b := v.Blocked; b != nil {
-		add(levelOf(b.Reason), idle, ": "+b.Reason+": "+b.Message)
+		add(levelOf(b.Reason, b.Message), idle, ": "+b.Reason+": "+b.Message)
 	}
 	if b := v.Budget; b != nil && b.Reached {
 		add(LevelWell, idle, ": "+*b.Message)
 	}
 	if p := v.LastPass; p != nil && len(p.Errors) > 0 && (v.Blocked == nil || v.Blocked.Reason != p.Errors[0].Code) {
-		add(levelOf(p.Errors[0].Code), "the last pass failed", ": "+p.Errors[0].Code+": "+p.Errors[0].Message)
+		add(levelOf(p.Errors[0].Code, p.Errors[0].Message), "the last pass failed", ": "+p.Errors[0].Code+": "+p.Errors[0].Message)
 	}
 	if v.Paused {
 		add(LevelNeedsPerson, "paused", "")
 	}
 	return out
+}
+
+// levelOf is the level of a block, or of an error of a pass. The message of an error with a status of HTTP begins with it, and one of
+// 500 or more is the tracker's own fault.
+func levelOf(code, message string) Level {
+	if endsByItself[code] || strings.HasPrefix(message, "HTTP 5") {
+		return LevelWell
+	}
+	return LevelNeedsPerson
 }
 
 // endsByItself are the blocks and errors of passes for which an operator can do nothing.
