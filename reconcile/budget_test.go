@@ -25,7 +25,7 @@ func TestDailyBudget(t *testing.T) {
 	}
 	equal(t, "unset", DailyBudget{}.Set(), false)
 
-	// A day is one of UTC, and its end is told in the operator's time.
+	// Days are days of UTC. Messages give the end of a day in the operator's time zone.
 	tokyo := time.FixedZone("JST", 9*3600)
 	now := time.Date(2026, 3, 2, 8, 30, 0, 0, tokyo)
 	equal(t, "day", DayOf(now), "2026-03-01")

@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// narrator tells in sentences what a pass did, or in a dry run would do, to an operator who has never seen the program.
+// narrator describes a pass in sentences for a newcomer: what it did, or in a dry run would do.
 type narrator struct {
 	Result
 	w *term.Env
