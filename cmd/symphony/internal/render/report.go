@@ -466,3 +466,17 @@ func secondsText(w *term.Env, s float64) string {
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// dueText says when a waiting issue continues. A continuation is not a retry.
+func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {
+	left := r.DueAt.Sub(now)
+	switch {
+	case w.Width == 0:
+		return term.Rfc3339(r.DueAt)
+	case left <= 0:
+		return "due"
+	case r.Kind == reconcile.Continuation:
+		return "continues in " + term.Duration(left)
+	}
+	return "in " + term.Duration(left)
+}
