@@ -58,7 +58,7 @@ func (m memory) Connect(context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return changedConn{c.(wholeConn), m}, nil
+	return changedConn{c.(wholeConn), m, map[string][]wholeStmt{}}, nil
 }
 
 // wholeConn is what database/sql uses of a connection.
@@ -67,12 +67,20 @@ type wholeConn interface {
 	driver.ConnBeginTx
 	driver.ConnPrepareContext
 	driver.ExecerContext
-	driver.QueryerContext
 }
 
+// wholeStmt is what database/sql uses of a statement.
+type wholeStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+// changedConn keeps statements for their next use, because otherwise their preparation would take most of the time of a test.
 type changedConn struct {
 	wholeConn
 	memory
+	unused map[string][]wholeStmt // by text
 }
 
 func (c changedConn) changed(query string) string {
@@ -84,15 +92,32 @@ func (c changedConn) changed(query string) string {
 }
 
 func (c changedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	return c.wholeConn.PrepareContext(ctx, c.changed(query))
+	query = c.changed(query)
+	if list := c.unused[query]; len(list) > 0 {
+		last := len(list) - 1
+		c.unused[query] = list[:last]
+		return keptStmt{list[last], query, c.unused}, nil
+	}
+	s, err := c.wholeConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return keptStmt{s.(wholeStmt), query, c.unused}, nil
 }
 
 func (c changedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	return c.wholeConn.ExecContext(ctx, c.changed(query), args)
 }
 
-func (c changedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return c.wholeConn.QueryContext(ctx, c.changed(query), args)
+type keptStmt struct {
+	wholeStmt
+	query  string
+	unused map[string][]wholeStmt
+}
+
+func (s keptStmt) Close() error {
+	s.unused[s.query] = append(s.unused[s.query], s.wholeStmt)
+	return nil
 }
 
 // world is one schedule, and the model of everything but the database.

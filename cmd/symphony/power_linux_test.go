@@ -103,7 +103,7 @@ func powerMain() {
 	flag.Parse()
 	runtime.LockOSThread() // a tracer is a single thread
 	disk, err := newDisk(flag.Arg(0))
-	t := &tracer{disk: disk, cut: *cut, calls: map[int]call{}}
+	t := &tracer{disk: disk, cut: *cut, in: map[int]string{}}
 	where := ""
 	if err == nil {
 		where, err = t.run(flag.Args()[1:])
@@ -122,22 +122,16 @@ func powerMain() {
 	}
 }
 
-// call is the system call that a thread is in.
-type call struct {
-	sync bool
-	fd   uint64
-}
-
-// tracer follows the symphony processes of one command.
+// tracer follows the processes of one command, and stops them only at their syncs.
 type tracer struct {
 	disk  *disk
 	cut   int
 	syncs int
-	calls map[int]call // by thread
+	in    map[int]string // by thread: the path that it syncs, "" for none
 }
 
 const traced = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC |
-	unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL
+	unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL
 
 // run returns the path whose sync was cut off, "" where the command ended before.
 func (t *tracer) run(argv []string) (string, error) {
@@ -147,6 +141,9 @@ func (t *tracer) run(argv []string) (string, error) {
 	}
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
+		return "", err
+	}
+	if err := stopAtSyncs(); err != nil {
 		return "", err
 	}
 	first, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
@@ -162,10 +159,27 @@ func (t *tracer) run(argv []string) (string, error) {
 	if err := unix.PtraceSetOptions(first, traced); err != nil {
 		return "", err
 	}
-	if err := unix.PtraceSyscall(first, 0); err != nil {
+	if err := unix.PtraceCont(first, 0); err != nil {
 		return "", err
 	}
 	return t.follow()
+}
+
+// stopAtSyncs has the kernel stop all processes that this thread starts from now on for their tracer, when they sync. A stop at
+// each system call would take most of the time of the test.
+func stopAtSyncs() error {
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_FSYNC, Jt: 2},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_FDATASYNC, Jt: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_TRACE},
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
 }
 
 func (t *tracer) follow() (string, error) {
@@ -190,76 +204,85 @@ func (t *tracer) follow() (string, error) {
 // stopped handles one stop of a thread, and lets it continue.
 func (t *tracer) stopped(tid int, status unix.WaitStatus) (string, error) {
 	if !status.Stopped() {
-		delete(t.calls, tid)
+		delete(t.in, tid)
 		return "", nil
 	}
 	deliver := 0
 	switch sig := status.StopSignal(); {
-	case sig == unix.SIGTRAP|0x80:
-		if where, err := t.syscall(tid); where != "" || err != nil {
+	case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
+		where, err := t.beginSync(tid)
+		if where != "" || err != nil {
 			return where, err
 		}
-	case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_EXEC:
-		if !isSymphony(tid) {
-			return "", unlessGone(unix.PtraceDetach(tid))
+		return "", unlessGone(unix.PtraceSyscall(tid, 0)) // stops at the end of the call
+	case sig == unix.SIGTRAP|0x80:
+		if err := t.endSync(tid); err != nil {
+			return "", err
 		}
 	case sig == unix.SIGTRAP && status.TrapCause() > 0: // a fork
 	case sig == unix.SIGSTOP && t.isNew(tid): // the kernel stops a new thread for its tracer
 	default:
 		deliver = int(sig)
 	}
-	return "", unlessGone(unix.PtraceSyscall(tid, deliver))
+	return "", unlessGone(unix.PtraceCont(tid, deliver))
 }
 
 func (t *tracer) isNew(tid int) bool {
-	_, known := t.calls[tid]
-	t.calls[tid] = call{}
+	_, known := t.in[tid]
+	t.in[tid] = ""
 	return !known
 }
 
-// Offsets in struct ptrace_syscall_info, the same on all architectures: the number or result of the call, and its first
-// argument.
+// Offsets in struct ptrace_syscall_info, the same on all architectures: the result of a call that ends, and the first argument of
+// one that begins.
 const (
 	infoSize   = 88
-	infoCall   = 24
 	infoResult = 24
 	infoFirst  = 32
 )
 
-// syscall handles a thread that enters or leaves a system call.
-func (t *tracer) syscall(tid int) (string, error) {
+// syscallInfo returns the word at an offset; false if the thread has ended.
+func syscallInfo(tid, offset int) (uint64, bool, error) {
 	info := make([]byte, infoSize)
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), infoSize, uintptr(unsafe.Pointer(&info[0])), 0, 0)
 	if errno != 0 {
-		return "", unlessGone(errno)
+		return 0, false, unlessGone(errno)
 	}
-	word := func(at int) uint64 { return binary.NativeEndian.Uint64(info[at:]) }
-	switch info[0] {
-	case unix.PTRACE_SYSCALL_INFO_ENTRY:
-		c := call{sync: word(infoCall) == unix.SYS_FSYNC || word(infoCall) == unix.SYS_FDATASYNC, fd: word(infoFirst)}
-		t.calls[tid] = c
-		if path := t.path(tid, c); path != "" {
-			t.syncs++
-			if t.syncs == t.cut {
-				return path, nil
-			}
-		}
-	case unix.PTRACE_SYSCALL_INFO_EXIT:
-		c := t.calls[tid]
-		t.calls[tid] = call{}
-		if path := t.path(tid, c); path != "" && word(infoResult) == 0 {
-			return "", t.disk.synced(path)
-		}
+	return binary.NativeEndian.Uint64(info[offset:]), true, nil
+}
+
+// beginSync handles a thread that is about to sync. It returns the path if the power fails now.
+func (t *tracer) beginSync(tid int) (string, error) {
+	t.in[tid] = ""
+	fd, found, err := syscallInfo(tid, infoFirst)
+	if !found || !isSymphony(tid) {
+		return "", err
+	}
+	path := t.path(tid, fd)
+	if path == "" {
+		return "", nil
+	}
+	t.in[tid] = path
+	if t.syncs++; t.syncs == t.cut {
+		return path, nil
 	}
 	return "", nil
 }
 
-// path returns the synced path relative to the disk; "" if it is outside.
-func (t *tracer) path(tid int, c call) string {
-	if !c.sync {
-		return ""
+// endSync handles a thread whose sync has ended.
+func (t *tracer) endSync(tid int) error {
+	path := t.in[tid]
+	t.in[tid] = ""
+	result, found, err := syscallInfo(tid, infoResult)
+	if path == "" || !found || result != 0 {
+		return err
 	}
-	target, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", tid, c.fd))
+	return t.disk.synced(path)
+}
+
+// path returns the synced path relative to the disk; "" if it is outside.
+func (t *tracer) path(tid int, fd uint64) string {
+	target, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", tid, fd))
 	if err != nil {
 		return "" // the thread has ended
 	}

@@ -35,7 +35,7 @@ type Local struct {
 	Workflow     []byte
 	WorkflowPath string
 	Host         host.Host // where runs do their work
-	Secret       []byte    // a literal key, passed to workers over a socket; nil if the environment contains it
+	Secret       []byte    // what the worker needs beside Workflow, passed over a pipe; nil for nothing
 	// NextSlot returns the account's next free slot for an agent's worker (reconcile.Accounts), an error if there is none. It is
 	// nil or returns nil if the number of runs is not limited.
 	NextSlot func() (*os.File, error)

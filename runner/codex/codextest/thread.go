@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -169,17 +170,17 @@ func (s *server) save(t *thread) {
 var shapesJSON []byte
 
 // shapes are codex's objects with constant values for their members.
-var shapes = func() (all map[string]json.RawMessage) {
+var shapes = sync.OnceValue(func() (all map[string]json.RawMessage) {
 	if err := json.Unmarshal(shapesJSON, &all); err != nil {
 		panic(err) // the file is part of the program
 	}
 	return all
-}()
+})
 
 // shape returns one of codex's objects with some members replaced.
 func shape(name string, members object) object {
 	out := object{}
-	if err := json.Unmarshal(shapes[name], &out); err != nil {
+	if err := json.Unmarshal(shapes()[name], &out); err != nil {
 		panic(err) // as above
 	}
 	maps.Copy(out, members)
