@@ -151,6 +151,38 @@ func exhausted(rec accountRecord, now time.Time) *reconcile.Limit {
 	return last
 }
 
+// Window is one window of the account's rate limits, as codex described it last.
+type Window struct {
+	Name        string // primary or secondary
+	UsedPercent float64
+	Length      time.Duration // 0 if it is not known
+	ResetsAt    time.Time     // zero if it is not known
+	At          time.Time     // when codex said so
+}
+
+// Windows returns the windows of the account's rate limits that have not been reset since.
+func (a *Account) Windows(now time.Time) (list []Window, err error) {
+	rec, err := a.load()
+	for _, name := range []string{"primary", "secondary"} {
+		var w struct {
+			UsedPercent *float64 `json:"usedPercent"`
+			Minutes     float64  `json:"windowDurationMins"`
+			ResetsAt    int64    `json:"resetsAt"`
+		}
+		if json.Unmarshal(rec.RateLimits[name], &w) != nil || w.UsedPercent == nil {
+			continue
+		}
+		window := Window{Name: name, UsedPercent: *w.UsedPercent, Length: time.Duration(w.Minutes) * time.Minute, At: rec.At}
+		if w.ResetsAt > 0 {
+			window.ResetsAt = time.Unix(w.ResetsAt, 0).UTC()
+		}
+		if window.ResetsAt.IsZero() || window.ResetsAt.After(now) {
+			list = append(list, window)
+		}
+	}
+	return list, err
+}
+
 // SaveLimits merges an update of codex's rate-limit record, as JSON, into the stored one, member by member. A null member
 // changes nothing. A record of the main limit replaces that of any other limit, and is never replaced by one.
 func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte) error {

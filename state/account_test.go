@@ -41,6 +41,16 @@ func limitOf(s AccountState) string {
 	return s.Limit.Window + " " + s.Limit.Until.Sub(epoch.Truncate(time.Second)).String()
 }
 
+// TestWindows checks that a window is known until it is reset.
+func TestWindows(t *testing.T) {
+	a, at := newAccount(t), epoch.Truncate(time.Second).UTC()
+	saveLimits(t, a, at, `{"limitId":"codex","primary":{"usedPercent":42.5,"windowDurationMins":300,"resetsAt":%d},"secondary":{"usedPercent":7}}`, at.Add(time.Hour).Unix())
+	weekly := Window{Name: "secondary", UsedPercent: 7, At: at}
+	want := []Window{{"primary", 42.5, 5 * time.Hour, at.Add(time.Hour), at}, weekly}
+	test.Equal(t, "before the reset", test.Must(a.Windows(at)), want)
+	test.Equal(t, "after the reset", test.Must(a.Windows(at.Add(time.Hour))), []Window{weekly})
+}
+
 // TestAccountDirectory checks that an account has the same directory by every path to its codex home, and that reading
 // creates nothing.
 func TestAccountDirectory(t *testing.T) {

@@ -21,6 +21,12 @@ func attentionFields(a *reconcile.Attention) []any {
 	return []any{&a.Key, &a.Kind, &a.IssueID, &a.Identifier, &a.Ref, &a.Text, stampOf(&a.At)}
 }
 
+// HoldsOfIssue returns the notifications of holds of an issue, the newest first, at most limit of them.
+func (v Views) HoldsOfIssue(ctx context.Context, issueID string, limit int) ([]reconcile.Attention, error) {
+	return readAll(ctx, v.conn, "read the holds", attentionFields,
+		`SELECT `+attentionColumns+` FROM attentions WHERE issue_id = ? AND kind = 'hold' ORDER BY at DESC LIMIT ?`, issueID, limit)
+}
+
 // addAttention stores a notification in the transaction of the event that it reports. Its time defaults to now. A
 // notification with the same key, delivered or not, stays as it is.
 func addAttention(t tx, now time.Time, a reconcile.Attention) error {

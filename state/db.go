@@ -316,6 +316,13 @@ func (db *DB) Close() error {
 	return nil
 }
 
+// Current reports whether the directory still has the database that was opened, with the same schema. A process that keeps a
+// database open between passes closes it otherwise, and opens it again.
+func (db *DB) Current(ctx context.Context) bool {
+	schema, err := row(db.reader(ctx), itself[int], `PRAGMA user_version`)
+	return err == nil && schema == db.schema && db.checkFiles("check the state") == nil
+}
+
 // Dir is the state directory, absolute.
 func (db *DB) Dir() string { return db.dir }
 

@@ -110,9 +110,7 @@ func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report,
 		if r.PullRequests, err = readPullRequests(t); err != nil {
 			return err
 		}
-		if r.Days, err = rows(t, func(d *ModelDay) []any { return append([]any{&d.Date, &d.Model}, tokenFields(&d.Tokens)...) },
-			`SELECT day, model, `+tokenColumns+` FROM model_totals WHERE day BETWEEN ? AND ? ORDER BY day, model`,
-			since.UTC().Format(time.DateOnly), until.Add(-time.Nanosecond).UTC().Format(time.DateOnly)); err != nil {
+		if r.Days, err = readDays(t, since, until); err != nil {
 			return err
 		}
 		// Pruning is not recorded, but it never deletes runs younger than keepFor, nor runs of issues with fewer than keepRuns.
@@ -198,6 +196,56 @@ func readRhythm(t tx, since, until time.Time) (r Rhythm, err error) {
 	return r, nil
 }
 
+// Results are the handovers and the ends of runs since a time, and the tokens since the day of that time.
+type Results struct {
+	Handovers []Handover
+	Outcomes  []DayOutcome
+	Days      []ModelDay
+}
+
+// Handover is an issue that was released because its state was no longer active.
+type Handover struct{ ClaimedAt, At time.Time }
+
+// DayOutcome sums up the agent's runs that ended on one day (UTC) with one outcome.
+type DayOutcome struct {
+	Date    string // YYYY-MM-DD
+	Outcome reconcile.Outcome
+	Runs    int
+	Runtime time.Duration
+}
+
+// Results returns what was achieved since a time, from one snapshot of the database.
+func (v Views) Results(ctx context.Context, since time.Time) (r Results, err error) {
+	err = v.view(ctx, "read the results", func(t tx) error {
+		r.Handovers, err = rows(t, func(h *Handover) []any { return []any{stampOf(&h.ClaimedAt), stampOf(&h.At)} },
+			`SELECT claimed_at, released_at FROM releases WHERE released_at >= ? AND reason IN (?, ?)`,
+			stamp(since), reconcile.StopTerminal, reconcile.StopInactive)
+		if err != nil {
+			return err
+		}
+		r.Outcomes, err = rows(t, func(o *DayOutcome) []any { return []any{&o.Date, &o.Outcome, &o.Runs, millisOf(&o.Runtime)} },
+			`SELECT date(ended_at / 1000, 'unixepoch'), outcome, count(*), sum(runtime_ms) FROM runs
+			WHERE kind = 'agent' AND ended_at >= ? GROUP BY 1, 2`, stamp(since))
+		if err != nil {
+			return err
+		}
+		r.Days, err = readDays(t, since, time.Time{})
+		return err
+	})
+	return r, err
+}
+
+// readDays returns what was used on the days from since to until, which is not part of it; to the last one if it is zero.
+func readDays(t tx, since, until time.Time) ([]ModelDay, error) {
+	last := "9999"
+	if !until.IsZero() {
+		last = until.Add(-time.Nanosecond).UTC().Format(time.DateOnly)
+	}
+	return rows(t, func(d *ModelDay) []any { return append([]any{&d.Date, &d.Model}, tokenFields(&d.Tokens)...) },
+		`SELECT day, model, `+tokenColumns+` FROM model_totals WHERE day BETWEEN ? AND ? ORDER BY day, model`,
+		since.UTC().Format(time.DateOnly), last)
+}
+
 // Release is an issue that was released after at least one run, with a summary of the runs since it was claimed.
 type Release struct {
 	IssueID    string               `json:"issue_id"`
@@ -227,10 +275,10 @@ func releaseFields(r *Release) []any {
 	}
 }
 
-// LastRelease returns the last release of an issue; false if it was never released after a run.
-func (v Views) LastRelease(ctx context.Context, issueID string) (Release, bool, error) {
-	return readOne(ctx, v.conn, "read the last release", releaseFields,
-		`SELECT `+releaseColumns+` FROM releases WHERE issue_id = ? ORDER BY id DESC LIMIT 1`, issueID)
+// Releases returns the newest releases of an issue, at most limit of them.
+func (v Views) Releases(ctx context.Context, issueID string, limit int) ([]Release, error) {
+	return readAll(ctx, v.conn, "read the releases", releaseFields,
+		`SELECT `+releaseColumns+` FROM releases WHERE issue_id = ? ORDER BY id DESC LIMIT ?`, issueID, limit)
 }
 
 // UseOf returns what the agent's runs of an issue have used, by model. Runs that have been pruned are missing.

@@ -73,12 +73,19 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	uses, err := db.Views.UseOf(ctx, c.IssueID) // of the earlier claim, too
 	test.OK(t, err)
 	test.Equal(t, "UseOf", uses, []reconcile.ModelUse{{Model: "old", Tokens: use}, {Model: "gpt-a", Tokens: use}, {Model: "gpt-b", Tokens: use.Plus(use)}})
-	last, found, err := db.Views.LastRelease(ctx, c.IssueID)
+	last, err := db.Views.Releases(ctx, c.IssueID, 5)
 	test.OK(t, err)
-	test.Equal(t, "LastRelease", []Release{last}, want)
-	if _, other, err := db.Views.LastRelease(ctx, idle.IssueID); !found || other || err != nil {
-		t.Errorf("found %v, of an issue without a run %v, %v", found, other, err)
+	test.Equal(t, "Releases", last, want)
+	if other, err := db.Views.Releases(ctx, idle.IssueID, 5); len(other) > 0 || err != nil {
+		t.Errorf("of an issue without a run: %v, %v", other, err)
 	}
+	results := test.Must(db.Views.Results(ctx, epoch.Add(30*time.Minute))) // the first run ended before
+	test.Equal(t, "Results.Handovers", results.Handovers, []Handover{{want[0].ClaimedAt, at}})
+	runs := map[reconcile.Outcome]int{}
+	for _, o := range results.Outcomes {
+		runs[o.Outcome] += o.Runs
+	}
+	test.Equal(t, "Results.Outcomes", runs, map[reconcile.Outcome]int{reconcile.Failed: 1, reconcile.Succeeded: 2})
 	// The release does not depend on its runs.
 	test.Must(db.sql.ExecContext(ctx, `DELETE FROM runs`))
 	test.Equal(t, "Releases", reported(t, db, at, at.Add(time.Minute)).Releases, want)

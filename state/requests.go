@@ -85,6 +85,12 @@ func (v Views) OpenRequests(ctx context.Context) ([]reconcile.Request, error) {
 		AND q.fate IS NULL AND q.decision IS NULL ORDER BY q.asked_at, q.issue_id, q.number`)
 }
 
+// RequestsOfIssue returns the newest requests of an issue, at most limit of them.
+func (v Views) RequestsOfIssue(ctx context.Context, issueID string, limit int) ([]reconcile.Request, error) {
+	return readAll(ctx, v.conn, "read the requests", requestFields, `SELECT `+requestColumns+requestSource+`
+		WHERE q.issue_id = ? ORDER BY q.number DESC LIMIT ?`, issueID, limit)
+}
+
 // LateAnswers returns the answers that came too late for the run that asked and that no later run has received, in the order
 // of the questions. An answer that the worker read is late, too, if the worker died before its next heartbeat: the agent may
 // not have received it.

@@ -131,6 +131,11 @@ func (v Views) NextRun(ctx context.Context, issueID, after string) (reconcile.Ru
 	return v.firstRun(ctx, `WHERE issue_id = ? AND id > ? AND kind = 'agent' ORDER BY id LIMIT 1`, issueID, after)
 }
 
+// Unsettled returns the runs that no pass has settled yet.
+func (v Views) Unsettled(ctx context.Context) ([]reconcile.Run, error) {
+	return v.runs(ctx, `WHERE settled = 0 ORDER BY id DESC`)
+}
+
 // LastRun returns the agent's newest run of an issue; false if there is none.
 func (v Views) LastRun(ctx context.Context, issueID string) (reconcile.Run, bool, error) {
 	return v.firstRun(ctx, `WHERE issue_id = ? AND kind = 'agent' ORDER BY id DESC LIMIT 1`, issueID)
@@ -139,6 +144,13 @@ func (v Views) LastRun(ctx context.Context, issueID string) (reconcile.Run, bool
 // CountRuns returns the number of stored runs of an issue, of either kind.
 func (v Views) CountRuns(ctx context.Context, issueID string) (int, error) {
 	n, _, err := readOne(ctx, v.conn, "count the runs", itself[int], `SELECT count(*) FROM runs WHERE issue_id = ?`, issueID)
+	return n, err
+}
+
+// CountAgentRuns returns the number of stored runs of the agent for an issue that started at a time or later.
+func (v Views) CountAgentRuns(ctx context.Context, issueID string, since time.Time) (int, error) {
+	n, _, err := readOne(ctx, v.conn, "count the runs", itself[int],
+		`SELECT count(*) FROM runs WHERE issue_id = ? AND kind = 'agent' AND started_at >= ?`, issueID, stamp(since))
 	return n, err
 }
 
@@ -243,6 +255,11 @@ func (c *conn) passes(ctx context.Context, where string, args ...any) ([]Pass, e
 // LastPass returns the newest pass; false if there was none.
 func (v Views) LastPass(ctx context.Context) (Pass, bool, error) {
 	return readOne(ctx, v.conn, "read the last pass", passFields, `SELECT id, `+passColumns+` FROM passes ORDER BY id DESC LIMIT 1`)
+}
+
+// LastPasses returns the newest passes, at most limit of them.
+func (v Views) LastPasses(ctx context.Context, limit int) ([]Pass, error) {
+	return v.passes(ctx, `ORDER BY id DESC LIMIT ?`, limit)
 }
 
 // scheduledKept is how many scheduled passes ScheduledPasses returns. Six passes give five gaps.

@@ -20,11 +20,13 @@ type Config struct {
 	Policy     reconcile.Policy
 	Tracker    Tracker
 	Polling    Polling
+	Monitor    Monitor
 	Workspace  Workspace
 	Repository Repository
 	Hooks      Hooks
 	Agent      Agent
 	Codex      Codex
+	Server     Server
 
 	Prompt *Prompt
 	// Warnings are sorted by line. They do not include those of Prompt.Check.
@@ -36,14 +38,26 @@ type Config struct {
 	// HookLines are the lines of the keys of the hooks, by the hook's name, in the file with this name.
 	HookLines map[string]int
 	FileName  string
-	// Redacted is the file, byte for byte, but with $SYMPHONY_LITERAL_API_KEY instead of a literal tracker.api_key. Parse
-	// accepts it if the environment has that variable.
+	// Redacted is the file, byte for byte, but with $SYMPHONY_LITERAL_API_KEY instead of a literal tracker.api_key, and
+	// $SYMPHONY_LITERAL_PING_URL instead of a literal monitor.ping_url. Parse accepts it if the environment has the variables of Literals.
 	Redacted []byte
 	// KeyVar is the variable that contains, or would contain, the tracker's key; empty if the tracker needs none.
 	KeyVar string
 	// SecretVars are the names of the environment variables that neither agents nor hooks may get, sorted: KeyVar, LINEAR_API_KEY,
-	// SYMPHONY_LITERAL_API_KEY, and that of repository.token.
+	// SYMPHONY_LITERAL_API_KEY, and those of repository.token and monitor.ping_url.
 	SecretVars []string
+}
+
+// Literals returns the secrets that the file itself contains, by the variables that stand for them in Redacted.
+func (c *Config) Literals() map[string]string {
+	secrets := map[string]string{}
+	if c.KeyIsLiteral {
+		secrets[LiteralKeyVar] = c.Tracker.APIKey.Reveal()
+	}
+	if c.Monitor.PingURL != "" && c.Monitor.PingVar == "" {
+		secrets[literalPingVar] = c.Monitor.PingURL.Reveal()
+	}
+	return secrets
 }
 
 // Tracker says where the issues come from (specification 5.3.1).
@@ -69,6 +83,24 @@ type Tracker struct {
 
 // Polling says how often --loop runs a pass (specification 5.3.2).
 type Polling struct{ Interval time.Duration }
+
+// Monitor names the services that notice when passes stop.
+type Monitor struct {
+	PingURL     Secret // of a check in the protocol of healthchecks.io; empty for none
+	PingVar     string // the variable that contains it; empty if the file contains the URL itself
+	MetricsFile string // empty for none
+}
+
+// Secrets returns what an agent could send pings with: the URL, and the parts of it that identify the check.
+func (m Monitor) Secrets() []string {
+	secrets := []string{m.PingURL.Reveal()}
+	for part := range strings.SplitSeq(m.PingURL.Reveal(), "/") {
+		if part, _, _ = strings.Cut(part, "?"); len(part) >= tokenLength && !strings.Contains(part, ".") {
+			secrets = append(secrets, part)
+		}
+	}
+	return secrets
+}
 
 // Workspace says where agents work on issues (specification 5.3.3, design 7).
 type Workspace struct {
@@ -124,6 +156,12 @@ type Codex struct {
 	StallTimeout             time.Duration // 0 if stall detection is off
 }
 
+// Server says where the HTTP server listens (specification 13.7).
+type Server struct {
+	Port int    // -1 if the file has none, 0 for any free one
+	Host string // empty for the default
+}
+
 // Secret is a string that fmt, log/slog and encoding/json print as [redacted].
 type Secret string
 
@@ -155,6 +193,8 @@ const (
 	GitHubTokenVar = "GITHUB_TOKEN"             // the canonical variable of GitHub's token
 	AssigneeVar    = "LINEAR_ASSIGNEE"          // used if tracker.assignee is absent, or names a variable that is not set
 	LiteralKeyVar  = "SYMPHONY_LITERAL_API_KEY" // replaces a literal api_key in a redacted workflow
+
+	literalPingVar = "SYMPHONY_LITERAL_PING_URL" // the same for monitor.ping_url
 )
 
 // Environment is everything besides its text that the meaning of a workflow depends on (specification 6.1).

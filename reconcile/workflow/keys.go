@@ -140,6 +140,11 @@ func keys(c *Config) []Key {
 
 		key("polling.interval_ms", typeMS, "30000", &c.Polling.Interval,
 			"time between passes of tick --loop and of an installed timer").atLeast(1),
+		key("monitor.ping_url", typeURL, "", &c.Monitor.PingURL,
+			"scheduled passes report here that they run, as healthchecks.io expects it; better $NAME, a variable that contains it").
+			then((*reader).pingURL),
+		key("monitor.metrics_file", typePath, "", &c.Monitor.MetricsFile,
+			"each pass writes metrics for Prometheus here, for the textfile collector of node_exporter"),
 		key("workspace.root", typePath, "<temp>/symphony_workspaces", nil,
 			"directory of the workspaces; ~ and $NAME are expanded, a relative path starts at WORKFLOW.md").then((*reader).root),
 		key("workspace.keep_removed_ms", typeMS, "86400000", &c.Workspace.KeepRemoved,
@@ -217,6 +222,10 @@ func keys(c *Config) []Key {
 		key("codex.read_timeout_ms", typeMS, "5000", &c.Codex.ReadTimeout, "longest wait for codex's answer to a request").atLeast(1),
 		key("codex.stall_timeout_ms", typeMS, "300000", &c.Codex.StallTimeout,
 			"longest time without progress; 0 or less: no limit").atLeast(-maxMS),
+
+		key("server.port", typeInteger, "", &c.Server.Port, "port of symphony serve, instead of 7967, and of a server beside tick --loop; 0: any free one").then((*reader).serverPort),
+		key("server.host", typeString, "127.0.0.1", &c.Server.Host, "address at which symphony serve listens; at others than the default "+
+			"reading needs the token, too"),
 	}
 }
 
@@ -227,8 +236,6 @@ func Unbuilt() map[string]string {
 	return map[string]string{
 		"worker.ssh_hosts":                      "",
 		"worker.max_concurrent_agents_per_host": "no effect without worker.ssh_hosts",
-		"server.port":                           noEffect,
-		"server.host":                           noEffect,
 		"observability.dashboard_enabled":       noEffect,
 		"observability.refresh_ms":              noEffect,
 		"observability.render_interval_ms":      noEffect,
@@ -237,7 +244,7 @@ func Unbuilt() map[string]string {
 
 // sections returns the keys whose values are maps of keys: the top-level ones, and tracker.provider.
 func sections(keys []Key) []string {
-	found := []string{"worker", "server", "observability"}
+	found := []string{"worker", "observability"}
 	for _, k := range keys {
 		if parent := k.Name[:strings.LastIndexByte(k.Name, '.')]; !slices.Contains(found, parent) {
 			found = append(found, parent)

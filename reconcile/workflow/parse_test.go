@@ -7,8 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/symphony-cron/symphony/internal/test"
 )
@@ -56,6 +59,38 @@ func TestRedacted(t *testing.T) {
 			t.Errorf("%q read back: %v", tt.want, err)
 		}
 	}
+}
+
+// The URL of pings is a secret, like the key. A copy of the file sends none, unless the URL is in a variable.
+func TestPingURL(t *testing.T) {
+	const check = "https://hc.example.com/ping/0123456789abcdefghijkl/web-shop?create=1"
+	parse := func(value string) *Config {
+		t.Helper()
+		env := envOf(map[string]string{"PING": " " + check + "\n"})
+		return test.Must(Parse(source(t, "---\ntracker: {kind: file, provider: {path: i}}\nmonitor: {ping_url: "+value+"}\n---\nGo.\n"), env))
+	}
+	literal, inVariable, none := parse("'"+check+"'"), parse("$PING"), parse("$NONE")
+	if m := literal.Monitor; m.PingURL.Reveal() != check || strings.Contains(string(literal.Redacted), "ping/0123") {
+		t.Errorf("%s %s", m.PingURL.Reveal(), literal.Redacted)
+	}
+	if diff := cmp.Diff([]string{check, "0123456789abcdefghijkl"}, literal.Monitor.Secrets()); diff != "" {
+		t.Error(diff)
+	}
+	if m := parse("'$" + literalPingVar + "'").Monitor; m != (Monitor{}) {
+		t.Errorf("read back: %+v", m)
+	}
+	again := test.Must(Parse(source(t, string(literal.Redacted)), envOf(literal.Literals())))
+	if again.Monitor != literal.Monitor || !bytes.Equal(again.Redacted, literal.Redacted) || len(inVariable.Literals()) > 0 {
+		t.Errorf("a worker reads %+v %s", again.Monitor, again.Redacted)
+	}
+	if m := inVariable.Monitor; m.PingURL.Reveal() != check || m.PingVar != "PING" || !slices.Contains(inVariable.SecretVars, "PING") {
+		t.Errorf("in a variable: %s", m.PingURL.Reveal())
+	}
+	if m := none.Monitor; m.PingURL != "" || m.PingVar != "NONE" || len(none.Warnings) > 0 {
+		t.Errorf("without the variable: %+v, %v", m, none.Warnings)
+	}
+	_, err := Parse(source(t, "---\ntracker: {kind: file, provider: {path: i}}\nmonitor: {ping_url: $P}\nagent: {pass_env: [P]}\n---\nGo.\n"), testEnv())
+	wantCode(t, err, CodeInvalid, "agent.pass_env: P contains monitor.ping_url")
 }
 
 func TestRedactedRefusesWhatItCannotFind(t *testing.T) {
@@ -262,7 +297,12 @@ func FuzzParse(f *testing.F) {
 		if cfg.KeyIsLiteral && len(key) >= shortestKey && bytes.Contains(cfg.Redacted, []byte(key)) {
 			t.Fatalf("the key is kept: %q", cfg.Redacted)
 		}
-		if !cfg.KeyIsLiteral && string(cfg.Redacted) != text {
+		ping := cfg.Monitor.PingURL.Reveal()
+		literalPing := ping != "" && cfg.Monitor.PingVar == ""
+		if literalPing && bytes.Contains(cfg.Redacted, []byte(ping)) {
+			t.Fatalf("the URL of pings is kept: %q", cfg.Redacted)
+		}
+		if !cfg.KeyIsLiteral && !literalPing && string(cfg.Redacted) != text {
 			t.Fatal("the copy differs")
 		}
 		again, err := Parse(source(t, string(cfg.Redacted)), Environment{Home: "/home/ann", Temp: "/tmp", Lookup: func(name string) (string, bool) {
@@ -271,7 +311,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return testEnv().Lookup(name)
 		}})
-		if err != nil || again.Tracker.APIKey.Reveal() != key {
+		if err != nil || again.Tracker.APIKey.Reveal() != key || literalPing && again.Monitor.PingURL != "" {
 			t.Fatalf("read back: %v", err)
 		}
 	})

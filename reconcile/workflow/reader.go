@@ -241,17 +241,23 @@ func (r *report) warn(f field, message string) {
 	r.warnings = append(r.warnings, Warning{File: r.file, Line: f.line, Key: f.key, Message: message})
 }
 
-// result returns the warnings and errors, sorted by line and without the secret.
-func (r *report) result(secret Secret) ([]Warning, error) {
+// result returns the warnings and errors, sorted by line and without the secrets.
+func (r *report) result(secrets ...Secret) ([]Warning, error) {
+	scrub := func(text string) string {
+		for _, s := range secrets {
+			text = s.scrub(text)
+		}
+		return shorten(text)
+	}
 	slices.SortStableFunc(r.warnings, func(a, b Warning) int { return a.Line - b.Line })
 	for i := range r.warnings {
 		w := &r.warnings[i]
-		w.Key, w.Message = secret.scrub(w.Key), shorten(secret.scrub(w.Message))
+		w.Key, w.Message = scrub(w.Key), scrub(w.Message)
 	}
 	slices.SortStableFunc(r.faults, func(a, b located) int { return a.line - b.line })
 	all := make([]error, len(r.faults))
 	for i, f := range r.faults {
-		f.err.Message = shorten(secret.scrub(f.err.Message))
+		f.err.Message = scrub(f.err.Message)
 		all[i] = f.err
 	}
 	return r.warnings, errors.Join(all...)

@@ -122,6 +122,25 @@ func (r *reader) setHint(name, short string) string {
 	return fmt.Sprintf("put %s=… into %s (mode 0600), or set the variable; cron and systemd see only the file", name, r.env.EnvFile)
 }
 
+// pingURL resolves the URL of the check. A variable that is not set is no error here, because monitoring must not stop the work: passes
+// warn about it.
+func (r *reader) pingURL(f field) {
+	m := &r.cfg.Monitor
+	name, isVar := reference(m.PingURL.Reveal())
+	if isVar {
+		r.withhold(name)
+		value, _ := r.env.lookup(name)
+		m.PingURL, m.PingVar = Secret(strings.TrimSpace(value)), name
+	}
+	if name == literalPingVar { // in a copy of the file
+		m.PingVar = ""
+	}
+	u, err := url.Parse(m.PingURL.Reveal())
+	if m.PingURL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
+		r.invalid(f, "must be an http or https URL, or $NAME, a variable that contains one", "copy the ping URL from the page of the check")
+	}
+}
+
 // project reads the slug, which may be in a variable or in the URL of the project's page.
 func (r *reader) project(f field) {
 	const hint = "the slug is the part after /project/ in the project's URL; the whole URL works too"
@@ -291,6 +310,8 @@ func (r *reader) passEnv(f field) {
 			r.invalid(f, quoted+" is not the name of a variable", "a name consists of letters, digits and _, and does not begin with a digit")
 		case name == r.cfg.Repository.TokenVar:
 			r.invalid(f, name+" contains repository.token, which no agent gets", "give agents another token, in another variable")
+		case name == r.cfg.Monitor.PingVar:
+			r.invalid(f, name+" contains monitor.ping_url, with which an agent could hide that no pass runs", "remove it")
 		case slices.Contains(r.cfg.SecretVars, name), len(key) >= shortestKey && strings.Contains(value, key):
 			r.invalid(f, name+" contains the tracker's key, which no agent gets",
 				"remove it; the tracker's tool uses that key for the agent")
@@ -328,5 +349,15 @@ func (r *reader) turnSandboxPolicy(f field) {
 	if f.node != nil && f.node.Kind == yaml.ScalarNode {
 		r.invalid(f, "must be a map, is a single value", "write it as codex expects it, for instance {type: workspaceWrite}")
 		r.cfg.Codex.TurnSandboxPolicy = nil
+	}
+}
+
+func (r *reader) serverPort(f field) {
+	port := &r.cfg.Server.Port
+	switch {
+	case f.node == nil:
+		*port = -1
+	case *port > 65535:
+		r.invalid(f, "a port is at most 65535", "choose a port from 1024 to 65535, or 0 for any free one")
 	}
 }

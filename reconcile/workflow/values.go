@@ -67,7 +67,7 @@ func (r *reader) text(k Key, f field) (string, bool) {
 func (r *reader) integer(k Key, f field, most int64) (int64, bool) {
 	if f.node == nil {
 		n, err := strconv.ParseInt(k.Default, 10, 64)
-		return n, err == nil
+		return n, err == nil || k.Default == ""
 	}
 	switch n, ok := digits(f.node); {
 	case !ok:
@@ -239,10 +239,8 @@ func Parse(src Source, env Environment) (*Config, error) {
 		cfg.Prompt = prompt
 		r.warnings = append(r.warnings, prompt.lists...)
 	}
-	if cfg.KeyIsLiteral {
-		r.redact()
-	}
-	warnings, err := r.result(cfg.Tracker.APIKey)
+	r.redact()
+	warnings, err := r.result(cfg.Tracker.APIKey, cfg.Monitor.PingURL)
 	if err != nil {
 		return &Config{Warnings: warnings, Prompt: cfg.Prompt}, err
 	}
@@ -303,29 +301,37 @@ func (r *reader) warnKey(key, message string) {
 	}
 }
 
-// redact makes the copy of the file that is kept with a run: the placeholder replaces the literal key everywhere. The copy is read
-// again, to refuse a key that the file contains in another form, such as with escapes.
+// redact makes the copy of the file that is kept with a run: placeholders replace literal secrets.
 func (r *reader) redact() {
-	r.cfg.Redacted = nil
-	const placeholder = "$" + LiteralKeyVar
-	hint := "set it in a variable, and write api_key: $" + r.cfg.KeyVar
-	key := r.cfg.Tracker.APIKey.Reveal()
-	literals := []field{r.field("tracker.api_key")}
+	if r.cfg.KeyIsLiteral {
+		key, hint := r.cfg.Tracker.APIKey.Reveal(), "set it in a variable, and write api_key: $"+r.cfg.KeyVar
+		if r.cfg.Redacted = nil; len(key) < shortestKey {
+			r.invalid(r.field("tracker.api_key"), "too short for a key", hint)
+			return
+		}
+		r.replace("tracker.api_key", r.src.Data, key, LiteralKeyVar, hint)
+	}
+	if url := r.cfg.Literals()[literalPingVar]; url != "" && r.cfg.Redacted != nil {
+		r.replace("monitor.ping_url", r.cfg.Redacted, url, literalPingVar, "set it in a variable, and write ping_url: $NAME")
+	}
+}
+
+// replace puts $variable in place of the literal value of a key, wherever the copy contains the value. The copy is read again, to
+// refuse a value that it contains in another form, such as with escapes: then there is no copy.
+func (r *reader) replace(key string, data []byte, value, variable, hint string) {
+	literals := []field{r.field(key)}
 	for _, k := range r.keys {
-		if f := r.field(k.Name); k.same == "tracker.api_key" && f.node != nil && f.node != literals[0].node {
+		if f := r.field(k.Name); k.same == key && f.node != nil && f.node != literals[0].node {
 			literals = append(literals, f)
 		}
 	}
-	if len(key) < shortestKey {
-		r.invalid(literals[0], "too short for a key", hint)
-		return
-	}
-	text := strings.ReplaceAll(string(r.src.Data), key, placeholder)
-	src, _ := NewSource(r.src.Name, r.src.Path, []byte(text)) // if the copy is invalid, the key is not found below
+	r.cfg.Redacted = nil
+	text := strings.ReplaceAll(string(data), value, "$"+variable)
+	src, _ := NewSource(r.src.Name, r.src.Path, []byte(text)) // if the copy is invalid, the value is not found below
 	again, _ := readFrontMatter(src, r.keys)
 	for _, f := range literals {
-		if kept := again.field(f.key).node; kept == nil || strings.TrimSpace(kept.Value) != placeholder {
-			r.invalid(f, "a literal key must be on one line, without escapes", hint)
+		if kept := again.field(f.key).node; kept == nil || strings.TrimSpace(kept.Value) != "$"+variable {
+			r.invalid(f, "a literal secret must be on one line, without escapes", hint)
 			return
 		}
 	}

@@ -20,8 +20,11 @@ import (
 
 // Path returns the path of the event log of a run.
 func Path(stateDir, runID string) string {
-	return filepath.Join(runner.RunDir(stateDir, runID), "events.jsonl")
+	return File(runner.RunDir(stateDir, runID))
 }
+
+// File is the path of the event log in the directory of a run.
+func File(runDir string) string { return filepath.Join(runDir, "events.jsonl") }
 
 // Tail is the end of the log of a run.
 type Tail struct {

@@ -58,16 +58,19 @@ func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 		Project: cfg.Policy.Project, Root: Resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
 		Scopes: &proc.ScopeManager{Env: p.Env.Environ},
 	}
-	if cfg.KeyIsLiteral {
-		l.Secret = []byte(cfg.Tracker.APIKey.Reveal())
+	if literals := cfg.Literals(); len(literals) > 0 {
+		var err error
+		if l.Secret, err = json.Marshal(literals); err != nil {
+			return nil, fmt.Errorf("secrets of the workflow: %w", err)
+		}
 	}
 	return l, nil
 }
 
-// Secrets returns the secret values of the tracker and of the repository. If no tracker can be built from the configuration, that is
-// its key.
+// Secrets returns the secret values of the tracker, of the repository and of monitor.ping_url. If no tracker can be built from the
+// configuration, that is its key.
 func Secrets(p *Project, cfg *workflow.Config) []string {
-	secrets := []string{cfg.Repository.Token.Reveal()}
+	secrets := append(cfg.Monitor.Secrets(), cfg.Repository.Token.Reveal())
 	tracker, err := NewTracker(p, cfg, TrackerOptions{})
 	if err != nil {
 		return append(secrets, cfg.Tracker.APIKey.Reveal())

@@ -41,12 +41,14 @@ type Project struct {
 	EnvFile, SharedEnv, OwnEnv map[string]string
 	EnvErr                     error
 
-	gh *sync.Map // the tokens of gh, by API; nil if it is not asked
+	read string    // the stamp of the files that New has read
+	gh   *sync.Map // the tokens of gh, by API; nil if it is not asked
 }
 
 // New reads the workflow and the environment file. An empty stateDir stands for the default one.
 func New(w *term.Env, path, stateDir string) *Project {
 	p := &Project{Env: w, Path: w.Absolute(path), gh: &sync.Map{}}
+	before := Stamp(p.Path)
 	p.Source, p.SourceErr = workflow.Read(p.Path)
 	if p.Source.Path != "" {
 		p.Path = p.Source.Path
@@ -56,8 +58,28 @@ func New(w *term.Env, path, stateDir string) *Project {
 	}
 	p.StateDir = w.Absolute(stateDir)
 	p.hintGone()
+	p.read = before + p.stampOfEnvironment()
 	p.ReadEnvFiles(os.Getuid())
 	return p
+}
+
+// Stamp identifies the present versions of WORKFLOW.md and the environment files.
+func (p *Project) Stamp() string { return Stamp(p.Path) + p.stampOfEnvironment() }
+
+func (p *Project) stampOfEnvironment() string {
+	return " " + Stamp(p.SharedEnvPath()) + " " + Stamp(p.EnvPath())
+}
+
+// Changed reports whether these files have changed since New has read them.
+func (p *Project) Changed() bool { return p.Stamp() != p.read }
+
+// Stamp identifies a version of a file; empty if there is none.
+func Stamp(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprint(info.Size(), info.ModTime().UnixNano(), info.Mode(), statOf(info).Ino)
 }
 
 // FindWorkflow returns the path of the WORKFLOW.md in the working directory, or else in the nearest directory above, up to the home
@@ -225,6 +247,9 @@ func (p *Project) Nested() error {
 		}
 	}
 }
+
+// Name is the name of the folder of WORKFLOW.md.
+func (p *Project) Name() string { return filepath.Base(filepath.Dir(p.Path)) }
 
 // HasState reports whether a pass has ever run here.
 func (p *Project) HasState() bool { return Exists(filepath.Join(p.StateDir, "state.db")) }

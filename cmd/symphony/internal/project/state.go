@@ -16,6 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/workers"
 	"github.com/symphony-cron/symphony/state"
@@ -157,14 +159,23 @@ type LastPassRow struct {
 
 // LastPass returns the last pass of a project, nil if there was none.
 func LastPass(ctx context.Context, db *state.DB) (*LastPassRow, error) {
-	last, known, err := db.Views.LastPass(ctx)
-	if err != nil || !known {
+	last, err := LastPasses(ctx, db, 1)
+	if err != nil || len(last) == 0 {
 		return nil, err
 	}
-	return &LastPassRow{
-		ID: last.ID, Trigger: last.Trigger, StartedAt: last.StartedAt.UTC(), DurationMS: last.Duration.Milliseconds(),
-		Errors: append([]reconcile.Error{}, last.Errors...),
-	}, nil
+	return &last[0], nil
+}
+
+// LastPasses returns the newest passes of a project, whatever started them, at most limit of them.
+func LastPasses(ctx context.Context, db *state.DB, limit int) ([]LastPassRow, error) {
+	passes, err := db.Views.LastPasses(ctx, limit)
+	rows := []LastPassRow{}
+	for _, p := range passes {
+		rows = append(rows, LastPassRow{
+			ID: p.ID, Trigger: p.Trigger, StartedAt: p.StartedAt.UTC(), DurationMS: p.Duration.Milliseconds(), Errors: append([]reconcile.Error{}, p.Errors...),
+		})
+	}
+	return rows, err
 }
 
 // LockedError is the error of a command that could not get the project lock in time.
@@ -212,26 +223,52 @@ func StateDirs(w *term.Env) ([]string, error) {
 	}), nil
 }
 
+// All opens all projects of the account.
+func All(w *term.Env) ([]*Project, error) {
+	dirs, err := StateDirs(w)
+	var all []*Project
+	for _, dir := range dirs {
+		// The state directory has no workflow in it: readers find the one that owns the directory.
+		all = append(all, New(w, filepath.Join(dir, "WORKFLOW.md"), dir))
+	}
+	return all, err
+}
+
 // WaitStep is how often a command checks whether something has happened.
 const WaitStep = 200 * time.Millisecond
 
-// ScheduleAlive reports whether the last scheduled pass is younger than three times the usual gap. Only then do the passes of
-// workers and commands start runs, so that stopping the timer stops the system.
-func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, error) {
+// Rhythm is what the last passes of a schedule show.
+type Rhythm struct {
+	Last  state.Pass    // zero before the first one
+	Gap   time.Duration // between passes, usually; 0 if that is not known yet
+	Grace time.Duration // how long after the last pass the schedule counts as dead
+	Alive bool          // the last pass is younger than that
+}
+
+// ReadRhythm reads the rhythm of the schedule. It counts as dead when its last pass is older than three times the usual gap.
+func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (r Rhythm, err error) {
 	passes, err := db.Views.ScheduledPasses(ctx)
-	if err != nil || len(passes) == 0 {
-		return false, err
+	if r.Grace = shortestSchedule; err != nil || len(passes) == 0 {
+		return r, err
 	}
 	boot, err := proc.BootID()
 	if err != nil {
-		return false, fmt.Errorf("boot id: %w", err)
+		return r, fmt.Errorf("boot id: %w", err)
 	}
-	bound := shortestSchedule
-	if gap, known := UsualGap(passes); known {
-		bound = min(max(3*gap, shortestSchedule), longestSchedule)
+	gap, known := UsualGap(passes)
+	if r.Last = passes[0]; known {
+		r.Gap, r.Grace = gap, min(max(3*gap, shortestSchedule), longestSchedule)
 	}
-	age := timeBetween(passes[0], state.Pass{StartedAt: now, BootID: boot, Mono: proc.Monotonic()})
-	return age >= 0 && age < bound, nil
+	age := timeBetween(r.Last, state.Pass{StartedAt: now, BootID: boot, Mono: proc.Monotonic()})
+	r.Alive = age >= 0 && age < r.Grace
+	return r, nil
+}
+
+// ScheduleAlive reports whether a schedule runs passes. Only then do the passes of workers and commands start runs, so that stopping
+// the timer stops the system.
+func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, error) {
+	r, err := ReadRhythm(ctx, db, now)
+	return r.Alive, err
 }
 
 // UsualGap returns the median gap between scheduled passes, given the newest first.
@@ -290,6 +327,11 @@ func TryLoopLock(ctx context.Context, lock *flock.Flock) (bool, error) {
 // lookPatience is longer than such a check holds the lock.
 const lookPatience = 500 * time.Millisecond
 
+// AliveFile is the file that the run's worker keeps open for writing while it lives.
+func AliveFile(stateDir, id string) string {
+	return filepath.Join(runner.RunDir(stateDir, id), host.AliveFile)
+}
+
 // Alive reports whether the run's worker is alive.
 func Alive(stateDir, id string) bool { return workers.Alive(stateDir, id) }
 
@@ -326,7 +368,7 @@ const (
 	TriggerWorker  = "worker"
 )
 
-// The bounds of ScheduleAlive.
+// The bounds of the grace of a Rhythm.
 const (
 	shortestSchedule = 3 * time.Minute
 	longestSchedule  = 24 * time.Hour

@@ -135,7 +135,7 @@ func logLabel(w *term.Env, l eventlog.Line) (label, ending string) {
 	}
 	label, ending = w.Paint(mark[1], mark[0])+" ", l.Ending
 	if l.DurationMS != nil {
-		took := tookText(*l.DurationMS)
+		took := term.Took(*l.DurationMS)
 		if w.Width > 0 {
 			took = fmt.Sprintf("%6s", took)
 		}
@@ -163,13 +163,4 @@ func wrapped(w *term.Env, label, line string, width int) []string {
 	}
 	text := strings.TrimLeft(line, " ")
 	return strings.Split(term.Hang(label+line[:len(line)-len(text)], text, width), "\n")
-}
-
-// tookText formats how long a command took: 9ms, 1.2s, 3m02s.
-func tookText(ms int64) string {
-	took := time.Duration(ms) * time.Millisecond
-	if took >= time.Second && took < 10*time.Second {
-		return fmt.Sprintf("%.1fs", took.Truncate(100*time.Millisecond).Seconds())
-	}
-	return term.Duration(took)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/state"
 )
 
 // OverviewOptions say how ps prints overviews.
@@ -275,7 +274,7 @@ func printRow(w *term.Env, r view.Row, projects bool) {
 		kind, cells = "held", append(cells, d.Reason, term.Rfc3339(d.HeldAt), d.Message)
 	case view.KeptRow:
 		kind, cells = "kept", append(cells, term.Rfc3339(d.Since), "kept: "+d.Unsaved, d.Path)
-	case state.StoredSkip:
+	case view.SkippedRow:
 		kind, cells = "skipped", append(cells, d.Reason, term.Rfc3339(d.Since), d.Message)
 	case view.RunRow:
 		outcome := outcomeOf(d)
@@ -369,7 +368,7 @@ func printHints(w *term.Env, v view.Overview) {
 func printObstacles(w *term.Env, v view.Overview, named bool) {
 	now, name := v.GeneratedAt, ""
 	if named {
-		name = v.Project.Name() + ": "
+		name = v.Project.Name + ": "
 	}
 	line := func(label, colour, format string, args ...any) {
 		for _, l := range strings.Split(hang(w, fmt.Sprintf("%-9s", label), name+term.Visible(fmt.Sprintf(format, args...))), "\n") {

@@ -19,11 +19,23 @@ func TestBlockIsWrapped(t *testing.T) {
 	page := &bytes.Buffer{}
 	w := &term.Env{Stdout: page, Width: 40, Now: func() time.Time { return now }}
 	v := view.Overview{GeneratedAt: now, Blocked: &project.BlockedRow{Reason: "agent_quota", Since: now, NextTry: until, Until: &until}}
-	v.Project.WorkflowPath = "/home/ann/web-shop/WORKFLOW.md"
+	v.Project.Name = "web-shop"
 	printObstacles(w, v, true)
 	want := "BLOCKED  web-shop: codex limit used up\n         until 04:07, in 59m00s\n         (agent_quota)\n"
 	if !strings.HasPrefix(page.String(), want) {
 		t.Errorf("%s", page)
+	}
+}
+
+// TestDeadScheduleIsRed checks the line that ps, top and status have in common, also if only one of several projects is dead.
+func TestDeadScheduleIsRed(t *testing.T) {
+	now := time.Date(2026, 11, 20, 3, 8, 0, 0, time.UTC)
+	live := view.Overview{GeneratedAt: now, Schedule: true, Project: view.ProjectRow{Name: "api"}}
+	dead := view.Overview{GeneratedAt: now, LastPass: &project.LastPassRow{StartedAt: now.Add(-time.Hour)}, Project: view.ProjectRow{Name: "web-shop"}}
+	w := &term.Env{Width: 120, Colour: true, Now: func() time.Time { return now }}
+	want := "\x1b[1m\x1b[31mNOT TICKING\x1b[0m\x1b[0m  web-shop: no schedule is active; the last pass was 1h00m ago; nothing running"
+	if got := Head(w, []view.Overview{live, dead})[0]; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

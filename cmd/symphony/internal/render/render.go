@@ -15,7 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // fieldWidth is the width of the names of fields on a terminal.
@@ -135,8 +134,8 @@ func Request(w *term.Env, r reconcile.Request) {
 		}
 	}
 	d := r.Detail
-	if r.Kind == reconcile.CommandRequest && strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(d.Command), " ") {
-		out("asks", r.Summary) // more than the command: the network, permissions, input
+	if r.Kind == reconcile.CommandRequest && view.AsksMore(r) {
+		out("asks", r.Summary)
 	}
 	out("command", d.Command)
 	out("directory", d.Cwd)
@@ -194,25 +193,12 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 
 // Diff prints what has changed in the workspace of an issue; with raw as git writes it.
 func Diff(ctx context.Context, p *project.Project, ref string, raw bool) error {
-	path, identifier, err := view.WorkspacePath(ctx, p, ref)
-	if err != nil {
-		return err
-	}
 	lines := &diffPrinter{w: p.Env, raw: raw}
-	found, err := git.Diff(ctx, path, lines)
+	_, err := view.WriteDiff(ctx, p, ref, lines)
 	if len(lines.rest) > 0 {
 		err = errors.Join(err, lines.line(string(lines.rest)))
 	}
-	if err != nil {
-		return err
-	}
-	if !found {
-		return &reconcile.Error{
-			Code: "workspace_not_found", Message: "there is no git repository at " + path,
-			Hint: "symphony show " + identifier + " says what is there",
-		}
-	}
-	return nil
+	return err
 }
 
 // diffPrinter colours a diff and shows its control characters as text.

@@ -3,6 +3,7 @@ package term
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -99,6 +101,59 @@ func (w *Env) Absolute(path string) string {
 func (w *Env) OnTerminal() bool {
 	in, ok := w.Stdin.(*os.File)
 	return ok && w.Width > 0 && term.IsTerminal(int(in.Fd()))
+}
+
+// FromTerminal reports whether stdin is a terminal, so that the end of the terminal ends this process.
+func (w *Env) FromTerminal() bool {
+	in, ok := w.Stdin.(*os.File)
+	return ok && term.IsTerminal(int(in.Fd()))
+}
+
+// Named returns an environment that prints name before each line, except for JSON and logs, which have it as a value. out is locked
+// while a line is printed, so that several projects can share the streams.
+func (w *Env) Named(name string, out *sync.Mutex) *Env {
+	own := *w
+	own.Stdout = &namedLines{out: w.Stdout, name: name + ": ", mu: out}
+	if w.JSON {
+		own.Stdout = &namedLines{out: w.Stdout, mu: out}
+	}
+	own.Stderr = &namedLines{out: w.Stderr, name: name + ": ", mu: out}
+	if w.Log != nil {
+		own.Log = w.Log.With(slog.String("project", name))
+	}
+	return &own
+}
+
+// namedLines prints a name before each line.
+type namedLines struct {
+	out  io.Writer
+	name string
+	mu   *sync.Mutex
+	rest []byte // of a line that has no end yet
+}
+
+// Write implements io.Writer.
+func (n *namedLines) Write(b []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rest = append(n.rest, b...)
+	var text []byte
+	for {
+		line, rest, ended := bytes.Cut(n.rest, []byte("\n"))
+		if !ended {
+			break
+		}
+		n.rest = rest
+		if len(line) > 3 && line[0] == '<' && line[2] == '>' && n.name != "" { // a priority of the journal
+			text, line = append(text, line[:3]...), line[3:]
+		}
+		text = append(append(append(text, n.name...), line...), '\n')
+	}
+	if len(text) == 0 {
+		return len(b), nil
+	}
+	_, err := n.out.Write(text)
+	return len(b), err
 }
 
 // AskLine reads one line from the terminal. A secret is not echoed. The end of ctx ends the wait.

@@ -132,10 +132,11 @@ func (w *Env) Note(level slog.Level, text string) {
 }
 
 func (w *Env) printLine(level slog.Level, text string) {
+	text = Visible(text)
 	if w.Journal {
-		fmt.Fprint(w.Stderr, priority(level))
+		text = priority(level) + text
 	}
-	fmt.Fprintln(w.Stderr, Visible(text))
+	fmt.Fprintln(w.Stderr, text) // in one piece, because a loop and its server print at the same time
 }
 
 // isJournal reports whether a file is the stream to systemd's journal that $JOURNAL_STREAM names by device and inode. The

@@ -103,6 +103,15 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
+// Took formats how many milliseconds a command took: 9ms, 1.2s, 3m02s.
+func Took(ms int64) string {
+	took := time.Duration(ms) * time.Millisecond
+	if took >= time.Second && took < 10*time.Second {
+		return fmt.Sprintf("%.1fs", took.Truncate(100*time.Millisecond).Seconds())
+	}
+	return Duration(took)
+}
+
 // Rfc3339 formats a time in UTC, with fractions of seconds.
 func Rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 

@@ -65,7 +65,7 @@ func issue(status view.Status, identifier string) view.Row {
 
 func overview(name string, rows ...view.Row) view.Overview {
 	return view.Overview{GeneratedAt: now, Schedule: true, Rows: rows, Project: view.ProjectRow{
-		WorkflowPath: "/home/u/" + name + "/WORKFLOW.md", StateDir: "/states/" + name,
+		Name: name, WorkflowPath: "/home/u/" + name + "/WORKFLOW.md", StateDir: "/states/" + name,
 	}}
 }
 

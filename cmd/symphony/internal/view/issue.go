@@ -32,7 +32,9 @@ type Issue struct {
 	Released *state.Release `json:"released"`
 	Runs     []RunRow       `json:"runs"` // the newest first
 	RunsKept int            `json:"runs_kept"`
-	ThreadID *string        `json:"thread_id"`
+	// Timeline is what happened since the oldest of these runs, the newest first.
+	Timeline []Moment `json:"timeline"`
+	ThreadID *string  `json:"thread_id"`
 	// HookFailures are the hooks that failed in the newest run.
 	HookFailures []HookFailure        `json:"hook_failures"`
 	Delivered    *reconcile.Delivered `json:"delivered"` // what was pushed last; null if nothing was
@@ -53,6 +55,7 @@ type Issue struct {
 	Commands []string   `json:"pending_commands"`
 	Schedule bool       `json:"schedule_active"`
 	Project  ProjectRow `json:"project"`
+	SpecIssue
 }
 
 // The statuses that only an Issue has, beside those of a Row.
@@ -126,23 +129,26 @@ type issueReader struct {
 	claim          *reconcile.Claim
 	skip           state.StoredSkip // of the last pass, if it was skipped
 	skipped        bool
-	released       *state.Release  // the last release, nil if there was none
+	releases       []state.Release // the newest first
+	released       *state.Release  // the newest, nil if there was none
 	runs           []reconcile.Run // the newest first
 	uses           []reconcile.ModelUse
 }
 
 // IssueOptions say how much to read of an issue.
 type IssueOptions struct {
-	Offline bool // the tracker is not asked; otherwise it is asked about an issue without a claim
-	Brief   bool // without the workspace and the log
+	Offline bool   // the tracker is not asked; otherwise it is asked about an issue without a claim
+	Brief   bool   // without the workspace, the log and the timeline
+	Name    string // of the project; empty for that of its folder
+	Lines   int    // how many of the last lines of the log; 0: the usual number
 }
 
 // ReadIssue reads what is known of an issue by its identifier or id.
 func ReadIssue(ctx context.Context, p *project.Project, ref string, o IssueOptions) (v Issue, err error) {
-	r := &issueReader{facts: facts{p: p, now: p.Env.Now().UTC()}, identifier: ref}
+	r := &issueReader{facts: facts{p: p, name: o.Name, now: p.Env.Now().UTC()}, identifier: ref}
 	v = Issue{
 		GeneratedAt: r.now, Runs: []RunRow{}, HookFailures: []HookFailure{}, Links: []reconcile.Link{}, Requests: []RequestRow{},
-		Commands: []string{}, Log: []eventlog.Line{},
+		Commands: []string{}, Log: []eventlog.Line{}, Timeline: []Moment{},
 	}
 	err = r.open(ctx)
 	switch {
@@ -169,9 +175,15 @@ func ReadIssue(ctx context.Context, p *project.Project, ref string, o IssueOptio
 		if v.Workspace, err = r.workspace(ctx); err != nil {
 			return v, err
 		}
-		if err := r.addLog(&v); err != nil {
+		if err := r.addLog(&v, cmp.Or(o.Lines, shownLines)); err != nil {
 			return v, err
 		}
+		if v.Timeline, err = r.timeline(ctx); err != nil {
+			return v, err
+		}
+	}
+	if v.SpecIssue, err = r.specIssue(ctx, v); err != nil {
+		return v, err
 	}
 	plan, err := r.forecast(ctx)
 	r.explain(&v, plan)
@@ -197,7 +209,7 @@ func (r *issueReader) addOpen(v *Issue) {
 // addRuns adds the runs, what they used, and where the newest left its log.
 func (r *issueReader) addRuns(v *Issue) {
 	for _, run := range r.runs {
-		v.Runs = append(v.Runs, newRunRow(run))
+		v.Runs = append(v.Runs, r.runRow(run))
 		v.Links = reconcile.MergeLinks(v.Links, run.Links)
 		if run.Kind != reconcile.AgentRun {
 			continue
@@ -225,13 +237,13 @@ func (r *issueReader) addRuns(v *Issue) {
 }
 
 // addLog adds the end of the log of the agent's newest run.
-func (r *issueReader) addLog(v *Issue) error {
+func (r *issueReader) addLog(v *Issue, lines int) error {
 	i := slices.IndexFunc(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun })
 	if i < 0 {
 		return nil
 	}
 	run := r.runs[i]
-	tail, err := eventlog.ReadTail(r.p.StateDir, run, shownLines, r.now, run.Outcome != "" || project.WorkerDead(r.p, run))
+	tail, err := eventlog.ReadTail(r.p.StateDir, run, lines, r.now, run.Outcome != "" || project.WorkerDead(r.p, run))
 	v.Log, v.LastMessage = append(v.Log, tail.Lines...), term.OrNull(tail.Message)
 	return err
 }
@@ -262,9 +274,9 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 			v.PullRequest = &p
 		}
 		errs[5] = err
-		released, found, err := r.db.Views.LastRelease(ctx, id)
-		if errs[6] = err; found {
-			r.released = &released
+		r.releases, errs[6] = r.db.Views.Releases(ctx, id, shownMoments)
+		if len(r.releases) > 0 {
+			r.released = &r.releases[0]
 		}
 		r.uses, errs[7] = r.db.Views.UseOf(ctx, id)
 		if err := errors.Join(errs[:]...); err != nil {
@@ -368,7 +380,7 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 	}
 	for _, k := range kept {
 		if k.Path == row.Path {
-			row.Kept = new(newKeptRow(k, r.runs[i]))
+			row.Kept = new(r.keptRow(k, r.runs[i]))
 		}
 	}
 	g, found, err := git.Inspect(ctx, row.Path)

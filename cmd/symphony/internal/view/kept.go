@@ -14,6 +14,7 @@ import (
 
 // KeptRow is the workspace of a finished issue that is kept because it contains work that exists nowhere else.
 type KeptRow struct {
+	Project    string    `json:"project"`
 	IssueID    string    `json:"issue_id"`
 	Identifier string    `json:"issue_identifier"`
 	IssueURL   *string   `json:"issue_url"`
@@ -45,9 +46,9 @@ func Kept(ctx context.Context, stateDir string, db *state.DB, recorded reconcile
 	return list, err
 }
 
-// newKeptRow takes title and address from the issue's last run.
-func newKeptRow(w reconcile.Workspace, last reconcile.Run) KeptRow {
-	return KeptRow{w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, w.Path, w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC()}
+// keptRow takes title and address from the issue's last run.
+func (f *facts) keptRow(w reconcile.Workspace, last reconcile.Run) KeptRow {
+	return KeptRow{f.name, w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, w.Path, w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC()}
 }
 
 // keptRows returns the rows of the issues that are wanted.
@@ -59,7 +60,7 @@ func (f *facts) keptRows(ctx context.Context) ([]KeptRow, error) {
 			continue
 		}
 		last, _, runErr := f.db.Views.LastRun(ctx, w.IssueID)
-		rows, err = append(rows, newKeptRow(w, last)), errors.Join(err, runErr)
+		rows, err = append(rows, f.keptRow(w, last)), errors.Join(err, runErr)
 	}
 	return rows, err
 }

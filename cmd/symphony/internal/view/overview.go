@@ -29,7 +29,7 @@ type Overview struct {
 	Kept     []KeptRow    `json:"kept_workspaces"`
 	Requests []RequestRow `json:"pending_requests"`
 	// PullRequests are those that the tracker has described, the last seen first.
-	PullRequests []state.PullRequest  `json:"pull_requests"`
+	PullRequests []PullRequestRow     `json:"pull_requests"`
 	Totals       Totals               `json:"codex_totals"`
 	RateLimits   json.RawMessage      `json:"rate_limits"`
 	LastPass     *project.LastPassRow `json:"last_pass"`
@@ -48,9 +48,15 @@ type Overview struct {
 	// Rows are the issues of all the lists above and below, one row each.
 	Rows []Row `json:"issues"`
 	// Skipped and Ended are read on request only (see Options), otherwise nil and left out.
-	Skipped []state.StoredSkip `json:"skipped,omitzero"`
-	Ended   []RunRow           `json:"ended,omitzero"`
+	Skipped []SkippedRow `json:"skipped,omitzero"`
+	Ended   []RunRow     `json:"ended,omitzero"`
 
+	// Health and Results are read with the ended runs, otherwise nil and left out.
+	Health  *Health  `json:"health,omitzero"`
+	Results *Results `json:"results,omitzero"`
+
+	// scheduledAt is when the last pass of a schedule began; zero if there was none.
+	scheduledAt time.Time
 	// SkippedCount is how many candidates the last pass skipped, also where Skipped is not read.
 	SkippedCount int `json:"-"`
 	// Issues are the identifiers or ids that the overview was confined to, as the caller gave them.
@@ -102,6 +108,7 @@ func (t *Totals) add(r reconcile.Run, now time.Time) {
 
 // RunningRow is a claim whose run is not settled.
 type RunningRow struct {
+	Project       string          `json:"project"`
 	IssueID       string          `json:"issue_id"`
 	Identifier    string          `json:"issue_identifier"`
 	IssueURL      *string         `json:"issue_url"`
@@ -132,6 +139,7 @@ type RunningRow struct {
 
 // RetryingRow is a claim that waits for its next run.
 type RetryingRow struct {
+	Project    string              `json:"project"`
 	IssueID    string              `json:"issue_id"`
 	Identifier string              `json:"issue_identifier"`
 	IssueURL   *string             `json:"issue_url"`
@@ -146,6 +154,7 @@ type RetryingRow struct {
 
 // HeldRow is a claim that waits for an operator or for a change of the issue.
 type HeldRow struct {
+	Project    string    `json:"project"`
 	IssueID    string    `json:"issue_id"`
 	Identifier string    `json:"issue_identifier"`
 	IssueURL   *string   `json:"issue_url"`
@@ -158,8 +167,8 @@ type HeldRow struct {
 	text      string // Message, with what went wrong near its beginning
 }
 
-func newHeldRow(c reconcile.Claim) HeldRow {
-	row := HeldRow{c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode, c.HoldText()}
+func (f *facts) heldRow(c reconcile.Claim) HeldRow {
+	row := HeldRow{f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode, c.HoldText()}
 	if c.HoldReason == reconcile.HoldMaxFailures {
 		c.HoldMessage = text.Plural(c.Failures, "run") + " failed: " + cmp.Or(c.ErrorMessage, c.ErrorCode)
 		row.text = c.HoldText()
@@ -169,6 +178,7 @@ func newHeldRow(c reconcile.Claim) HeldRow {
 
 // UndeliveredRow is a claim with commits that are not pushed yet. Nothing failed if Error is null: they are pushed next.
 type UndeliveredRow struct {
+	Project    string     `json:"project"`
 	IssueID    string     `json:"issue_id"`
 	Identifier string     `json:"issue_identifier"`
 	IssueURL   *string    `json:"issue_url"`
@@ -180,6 +190,7 @@ type UndeliveredRow struct {
 
 // RunRow is one run.
 type RunRow struct {
+	Project       string             `json:"project"`
 	RunID         string             `json:"run_id"`
 	Identifier    string             `json:"issue_identifier"`
 	IssueURL      *string            `json:"issue_url"`
@@ -196,6 +207,7 @@ type RunRow struct {
 	EndedAt   *time.Time                `json:"ended_at"`
 	Turns     int                       `json:"turn_count"`
 	Tokens    Tokens                    `json:"tokens"`
+	Cost      *Cost                     `json:"cost"` // of these tokens; null without agent.prices
 	ThreadID  *string                   `json:"thread_id"`
 	issueID   string
 }
@@ -206,20 +218,35 @@ type NextPass struct {
 	Trigger string    `json:"trigger"`
 }
 
+// SkippedRow is a candidate that the last pass that fetched candidates did not start.
+type SkippedRow struct {
+	Project string `json:"project"`
+	state.StoredSkip
+}
+
+// PullRequestRow is the pull request of an issue's branch.
+type PullRequestRow struct {
+	Project string `json:"project"`
+	state.PullRequest
+}
+
 // ProjectRow names the project. Kind and slug are null where the workflow can't be read.
 type ProjectRow struct {
+	// Name is that of the folder of WORKFLOW.md, or of the state directory where the workflow is not known. In the rows of several
+	// projects with the same name, the later ones have a number behind it.
+	Name         string  `json:"name"`
 	WorkflowPath string  `json:"workflow_path"`
 	StateDir     string  `json:"state_dir"`
 	TrackerKind  *string `json:"tracker_kind"`
 	ProjectSlug  *string `json:"project_slug"`
 }
 
-// Name is the name of the folder of WORKFLOW.md; that of the state directory where the workflow is not known.
-func (p ProjectRow) Name() string {
-	if p.WorkflowPath == "" {
-		return filepath.Base(p.StateDir)
+func newProjectRow(workflowPath, stateDir string) ProjectRow {
+	name := filepath.Base(stateDir)
+	if workflowPath != "" {
+		name = filepath.Base(filepath.Dir(workflowPath))
 	}
-	return filepath.Base(filepath.Dir(p.WorkflowPath))
+	return ProjectRow{Name: name, WorkflowPath: workflowPath, StateDir: stateDir}
 }
 
 // Options say how much of an overview to read.
@@ -227,11 +254,12 @@ type Options struct {
 	All    bool     // also skipped candidates and ended runs
 	Ended  int      // how many ended runs; 0: the usual number
 	Issues []string // identifiers or ids to confine the rows to; empty for all
+	Name   string   // of the project; empty for that of its folder
 }
 
 // Read reads the overview of a project.
 func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) {
-	f := facts{p: p, now: p.Env.Now().UTC()}
+	f := facts{p: p, name: o.Name, now: p.Env.Now().UTC()}
 	if err := f.open(ctx); err != nil {
 		return Overview{}, err
 	}
@@ -260,6 +288,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	v := Overview{
 		GeneratedAt: f.now, Claims: f.claims(), Kept: kept, Requests: []RequestRow{}, Issues: o.Issues, Paused: f.recorded.Paused,
 		Blocked: f.block, Budget: f.budget, Schedule: f.schedule, NextPass: f.nextPass, Project: f.project(),
+		scheduledAt: f.rhythm.Last.StartedAt,
 	}
 	v.count()
 	if f.low.After(f.now) {
@@ -275,18 +304,15 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 			continue
 		}
 		row := f.requestRow(r)
-		for i := range v.Running {
-			if run := &v.Running[i]; run.RunID == r.RunID {
-				run.WaitsFor = append(run.WaitsFor, r.ID())
-				row.IssueURL, row.Title = run.IssueURL, run.Title
-			}
+		if i := slices.IndexFunc(v.Running, func(run RunningRow) bool { return run.RunID == r.RunID }); i >= 0 {
+			row.IssueURL, row.Title = v.Running[i].IssueURL, v.Running[i].Title
 		}
 		v.Requests = append(v.Requests, row)
 	}
 	if err := v.addHistory(ctx, f, o); err != nil {
 		return v, err
 	}
-	v.Rows = v.rows(f)
+	v.Rows = v.rows()
 	return v, nil
 }
 
@@ -313,14 +339,14 @@ func (f *facts) claims() Claims {
 		}
 		if d := c.Delivery; d.Due {
 			v.Undelivered = append(v.Undelivered, UndeliveredRow{
-				c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, d.Tries, term.OrNull(d.FailedAt), ErrorText(d.Code, d.Message),
+				f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, d.Tries, term.OrNull(d.FailedAt), ErrorText(d.Code, d.Message),
 			})
 		}
 		switch c.Status {
 		case reconcile.Running:
 			r := runs[c.RunID]
 			row := RunningRow{
-				IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, Title: c.Issue.Title, State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns,
+				Project: f.name, IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, Title: c.Issue.Title, State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns,
 				LastEvent: term.OrNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt, LastEventAt: term.OrNull(r.LastEventAt),
 				Tokens: Tokens(r.Tokens), RunID: c.RunID, PID: term.OrNull(r.Worker.PID), Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
 				StopReason: term.OrNull(r.StopReason), HeartbeatAt: term.OrNull(r.HeartbeatAt), ThreadID: term.OrNull(r.ThreadID),
@@ -330,14 +356,19 @@ func (f *facts) claims() Claims {
 			if r.ThreadID != "" && r.TurnID != "" {
 				row.SessionID = new(r.ThreadID + "-" + r.TurnID)
 			}
+			for _, q := range f.requests {
+				if q.RunID == c.RunID {
+					row.WaitsFor = append(row.WaitsFor, q.ID())
+				}
+			}
 			v.Running = append(v.Running, row)
 		case reconcile.Waiting:
 			code, message := c.Fault()
 			v.Retrying = append(v.Retrying, RetryingRow{
-				c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, term.OrNull(c.Attempt), c.DueAt, ErrorText(code, message), c.Kind, code,
+				f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, term.OrNull(c.Attempt), c.DueAt, ErrorText(code, message), c.Kind, code,
 			})
 		case reconcile.Held:
-			v.Held = append(v.Held, newHeldRow(c))
+			v.Held = append(v.Held, f.heldRow(c))
 		}
 	}
 	return v
@@ -345,7 +376,7 @@ func (f *facts) claims() Claims {
 
 // addHistory adds the last pass, the rate limits, the totals of settled runs, and what Options ask for.
 func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
-	var errs [6]error
+	var errs [8]error
 	v.LastPass, errs[0] = project.LastPass(ctx, f.db)
 	v.RateLimits, errs[1] = f.db.Views.RateLimits(ctx)
 	totals, err := f.db.Views.Totals(ctx)
@@ -357,48 +388,58 @@ func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
 	for _, c := range f.recorded.Claims {
 		claimed[c.IssueID] = true
 	}
-	skipped = slices.DeleteFunc(append([]state.StoredSkip{}, skipped...), func(s state.StoredSkip) bool {
-		return claimed[s.IssueID] || !f.wants(s.IssueID)
-	})
-	if v.SkippedCount = len(skipped); o.All || len(o.Issues) > 0 {
-		v.Skipped = skipped
+	rows := []SkippedRow{}
+	for _, s := range skipped {
+		if !claimed[s.IssueID] && f.wants(s.IssueID) {
+			rows = append(rows, SkippedRow{f.name, s})
+		}
+	}
+	if v.SkippedCount = len(rows); o.All || len(o.Issues) > 0 {
+		v.Skipped = rows
 	}
 	errs[3] = err
 	pulls, err := f.db.Views.PullRequests(ctx)
-	errs[5], v.PullRequests = err, []state.PullRequest{}
+	errs[5], v.PullRequests = err, []PullRequestRow{}
 	for _, p := range pulls {
 		if f.wants(p.IssueID) {
-			v.PullRequests = append(v.PullRequests, p)
+			v.PullRequests = append(v.PullRequests, PullRequestRow{f.name, p})
 		}
 	}
-	slices.SortFunc(v.PullRequests, func(a, b state.PullRequest) int {
+	slices.SortFunc(v.PullRequests, func(a, b PullRequestRow) int {
 		return cmp.Or(b.SeenAt.Compare(a.SeenAt), cmp.Compare(a.Identifier, b.Identifier))
 	})
 	if o.All {
 		runs, err := f.db.Views.EndedRuns(ctx, f.only, cmp.Or(o.Ended, project.PastRuns))
 		v.Ended = []RunRow{}
 		for _, r := range runs {
-			v.Ended = append(v.Ended, newRunRow(r))
+			v.Ended = append(v.Ended, f.runRow(r))
 		}
 		errs[4] = err
+		v.Health, errs[6] = f.health(ctx)
+		v.Results, errs[7] = f.results(ctx)
 	}
 	return errors.Join(errs[:]...)
 }
 
-func newRunRow(r reconcile.Run) RunRow {
-	return RunRow{
-		RunID: r.ID, issueID: r.IssueID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Title: r.Issue.Title, Kind: r.Kind, Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
+func (f *facts) runRow(r reconcile.Run) RunRow {
+	row := RunRow{
+		Project: f.name, RunID: r.ID, issueID: r.IssueID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Title: r.Issue.Title, Kind: r.Kind, Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
 		Outcome: term.OrNull(r.Outcome), Error: ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: term.OrNull(r.AfterRunError),
 		Delivery:  term.OrNull(r.Delivery),
 		StartedAt: r.StartedAt, EndedAt: term.OrNull(r.EndedAt), Turns: r.Turns, Tokens: Tokens(r.Tokens), ThreadID: term.OrNull(r.ThreadID),
 	}
+	if f.cfg != nil {
+		row.Cost = spend(f.cfg.Agent.Prices, reconcile.ModelUse{Model: r.Model, Tokens: r.Tokens}).Cost
+	}
+	return row
 }
 
 // facts are what is known of a project, whatever the issue.
 type facts struct {
-	p   *project.Project
-	db  *state.DB // nil before the first pass
-	now time.Time
+	p    *project.Project
+	name string    // of the project
+	db   *state.DB // nil before the first pass
+	now  time.Time
 	// only are the ids of the issues that a view is confined to, empty for all.
 	only []string
 
@@ -412,20 +453,27 @@ type facts struct {
 	low      time.Time           // until then the tracker's allowance counts as low
 	budget   *BudgetRow
 	today    []reconcile.ModelUse // read with the budget
+	rhythm   project.Rhythm       // of the schedule
 	schedule bool                 // something runs passes
 	nextPass *NextPass            // nil where the schedule's passes show no rhythm yet
 }
 
 // open opens the database. Where the command line named only a state directory, the workflow is the one that it belongs to.
 func (f *facts) open(ctx context.Context) (err error) {
-	if f.db, err = project.OpenForReading(ctx, f.p); err != nil || f.p.SourceErr == nil {
-		return err
+	f.db, err = project.OpenForReading(ctx, f.p)
+	if err == nil && f.p.SourceErr != nil {
+		f.p = ownerOf(ctx, f.p, f.db)
 	}
-	path, known, err := f.db.Meta(ctx, project.OwnerKey)
-	if err == nil && known {
-		f.p = project.New(f.p.Env, path, f.p.StateDir)
-	}
+	f.name = cmp.Or(f.name, newProjectRow(f.p.Path, f.p.StateDir).Name)
 	return err
+}
+
+// ownerOf returns the project with the workflow that owns its state directory; the project itself if that is not known.
+func ownerOf(ctx context.Context, p *project.Project, db *state.DB) *project.Project {
+	if path, known, err := db.Meta(ctx, project.OwnerKey); err == nil && known {
+		return project.New(p.Env, path, p.StateDir)
+	}
+	return p
 }
 
 // read reads the facts beside the recorded state, which the caller has read. Without a database they come from the workflow
@@ -442,17 +490,15 @@ func (f *facts) read(ctx context.Context) (err error) {
 	if f.instant, err = Instant(); err != nil || f.db == nil {
 		return err
 	}
-	var errs [6]error
-	f.budget, errs[5] = f.readBudget(ctx)
+	var errs [5]error
+	f.budget, errs[3] = f.readBudget(ctx)
 	f.requests, errs[0] = OpenRequests(ctx, f.p, f.db)
 	f.comments, errs[4] = f.db.Store.Comments(ctx, nil)
 	f.low, errs[1] = project.LowUntil(ctx, f.p, f.db)
-	f.schedule, errs[2] = project.ScheduleAlive(ctx, f.db, f.now)
-	f.schedule = f.schedule || project.Looping(f.p.StateDir)
-	passes, err := f.db.Views.ScheduledPasses(ctx)
-	errs[3] = err
-	if gap, known := project.UsualGap(passes); known && f.schedule {
-		f.nextPass = &NextPass{At: passes[0].StartedAt.Add(gap), Trigger: passes[0].Trigger}
+	f.rhythm, errs[2] = project.ReadRhythm(ctx, f.db, f.now)
+	f.schedule = f.rhythm.Alive || project.Looping(f.p.StateDir)
+	if f.rhythm.Gap > 0 && f.schedule {
+		f.nextPass = &NextPass{At: f.rhythm.Last.StartedAt.Add(f.rhythm.Gap), Trigger: f.rhythm.Last.Trigger}
 	}
 	return errors.Join(errs[:]...)
 }
@@ -462,7 +508,8 @@ func (f *facts) wants(issueID string) bool {
 }
 
 func (f *facts) project() ProjectRow {
-	row := ProjectRow{WorkflowPath: f.p.Path, StateDir: f.p.StateDir}
+	row := newProjectRow(f.p.Path, f.p.StateDir)
+	row.Name = f.name
 	if f.cfg != nil {
 		row.TrackerKind, row.ProjectSlug = &f.cfg.Tracker.Kind, &f.cfg.Tracker.Place
 	}

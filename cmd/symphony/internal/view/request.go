@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 // RequestRow is a request of an agent that an operator has not answered yet.
 type RequestRow struct {
+	Project    string                `json:"project"`
 	ID         string                `json:"id"`
 	Identifier string                `json:"issue_identifier"`
 	IssueURL   *string               `json:"issue_url"`
@@ -28,10 +30,24 @@ type RequestRow struct {
 	AskedAt   time.Time  `json:"asked_at"`
 	ExpiresAt time.Time  `json:"expires_at"`
 	InTracker bool       `json:"in_tracker"` // a comment on the issue asks for it, too
+	// Detail is what is to be approved, exactly.
+	Detail RequestDetail `json:"detail"`
 
 	Request reconcile.Request `json:"-"`
 	// Workflow is named in the commands that answer the request, unless it is empty.
 	Workflow string `json:"-"`
+}
+
+// RequestDetail is the command or the change that an agent wants to be approved. What does not belong to its kind is empty.
+type RequestDetail struct {
+	Reason      string                    `json:"reason"` // in the agent's words
+	Command     string                    `json:"command"`
+	Cwd         string                    `json:"cwd"`
+	Changes     []reconcile.RequestChange `json:"changes"`
+	GrantRoot   string                    `json:"grant_root"` // a directory in which the agent wants to write
+	Permissions json.RawMessage           `json:"permissions"`
+	Server      string                    `json:"server"`    // the MCP server that asks
+	Cut         int                       `json:"cut_bytes"` // of all this, because it was too long
 }
 
 // Question is one question of a request. Other is set where a text beside the options is accepted.
@@ -48,10 +64,14 @@ func (f *facts) requestRow(r reconcile.Request) RequestRow {
 	if expires.Sub(r.ExpiresAt).Abs() < time.Second {
 		expires = r.ExpiresAt
 	}
+	d := r.Detail
 	row := RequestRow{
-		ID: r.ID(), Identifier: r.Identifier, RunID: r.RunID, Kind: r.Kind, Summary: r.Summary, Options: []string{},
+		Project: f.name, ID: r.ID(), Identifier: r.Identifier, RunID: r.RunID, Kind: r.Kind, Summary: r.Summary, Options: []string{},
 		Questions: []Question{}, Outside: r.Outside, AskedAt: r.AskedAt, ExpiresAt: expires.Truncate(time.Millisecond), Request: r,
 		InTracker: f.comments[r.Attention().Key].ID != "",
+		Detail: RequestDetail{
+			d.Reason, d.Command, d.Cwd, append([]reconcile.RequestChange{}, d.Changes...), d.GrantRoot, d.Permissions, d.Server, d.Cut,
+		},
 	}
 	for i, q := range r.Detail.Questions {
 		labels := []string{}
@@ -94,4 +114,9 @@ func HowToAnswer(r reconcile.Request) string {
 		answer = ` "TEXT"`
 	}
 	return "symphony answer " + r.ID() + strings.Repeat(answer, len(r.Detail.Questions))
+}
+
+// AsksMore reports whether the summary says more than the command: that it uses the network, for instance, or needs permissions.
+func AsksMore(r reconcile.Request) bool {
+	return strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(r.Detail.Command), " ")
 }

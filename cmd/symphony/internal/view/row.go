@@ -27,7 +27,7 @@ type Row struct {
 	Text string `json:"text"`
 
 	// Detail is the row of one of the overview's lists that this row was made of: a RunningRow, RetryingRow, HeldRow, KeptRow,
-	// state.StoredSkip or RunRow.
+	// SkippedRow or RunRow.
 	Detail any `json:"-"`
 }
 
@@ -51,7 +51,7 @@ var Statuses = []Status{StatusAsks, StatusHeld, StatusUndelivered, StatusKept, S
 
 // rows makes one list of the overview's lists, in the order of the statuses, then of the identifiers. Ended runs follow, the newest
 // first.
-func (v Overview) rows(f facts) []Row {
+func (v Overview) rows() []Row {
 	undelivered := map[string]UndeliveredRow{}
 	for _, u := range v.Undelivered {
 		if u.Error != nil {
@@ -109,7 +109,7 @@ func (v Overview) rows(f facts) []Row {
 		pulls[p.IssueID] = p.URL
 	}
 	for i := range list {
-		list[i].Project = ProjectRow{WorkflowPath: f.p.Path}.Name()
+		list[i].Project = v.Project.Name
 		if url := pulls[list[i].IssueID]; url != "" {
 			list[i].PullRequest = &url
 		}

@@ -31,11 +31,12 @@ func TestRows(t *testing.T) {
 			Undelivered: []UndeliveredRow{{IssueID: "4", Error: &failed, Since: &now}},
 		},
 		Requests:     []RequestRow{{ID: "WEB-11.1", RunID: "r11", Summary: "npm install", AskedAt: now}},
-		Skipped:      []state.StoredSkip{{Skip: reconcile.Skip{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipLabel, Message: "lacks the label x"}}},
+		Skipped:      []SkippedRow{{StoredSkip: state.StoredSkip{Skip: reconcile.Skip{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipLabel, Message: "lacks the label x"}}}},
 		Ended:        []RunRow{{issueID: "8", Kind: reconcile.AgentRun, Identifier: "WEB-8", Outcome: new(reconcile.Succeeded)}},
-		PullRequests: []state.PullRequest{{IssueID: "9", PullRequest: reconcile.PullRequest{URL: "https://example.com/pull/1"}}},
+		PullRequests: []PullRequestRow{{PullRequest: state.PullRequest{IssueID: "9", PullRequest: reconcile.PullRequest{URL: "https://example.com/pull/1"}}}},
 	}
-	rows := v.rows(facts{p: &project.Project{Path: "/home/ann/web-shop/WORKFLOW.md"}})
+	v.Project = newProjectRow("/home/ann/web-shop/WORKFLOW.md", "")
+	rows := v.rows()
 	var got []string
 	for _, r := range rows {
 		got = append(got, strings.Join([]string{r.Project, string(r.Status), r.Identifier, r.Text, deref(r.PullRequest)}, " | "))
@@ -76,13 +77,13 @@ func TestRows(t *testing.T) {
 func TestSelection(t *testing.T) {
 	now := time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
 	read := func(folder string, held ...string) Overview {
-		v := Overview{Schedule: true, Project: ProjectRow{WorkflowPath: "/home/ann/" + folder + "/WORKFLOW.md"}}
+		v := Overview{Schedule: true, Project: newProjectRow("/home/ann/"+folder+"/WORKFLOW.md", "")}
 		for i, name := range held {
 			v.Held = append(v.Held, HeldRow{IssueID: name, Identifier: name, Title: "Title of " + name, HeldAt: now.Add(-time.Duration(i) * time.Minute)})
 		}
 		v.Running = []RunningRow{{IssueID: folder, Identifier: strings.ToUpper(folder) + "-1", RunID: folder, Alive: true, Tokens: Tokens{Total: int64(len(folder))}}}
 		v.Requests = []RequestRow{{RunID: "other", Request: reconcile.Request{IssueID: held[0]}}}
-		v.Rows = v.rows(facts{p: &project.Project{Path: v.Project.WorkflowPath}})
+		v.Rows = v.rows()
 		return v
 	}
 	all := []Overview{read("web", "WEB-10", "WEB-9"), read("api", "API-7")}
@@ -116,7 +117,7 @@ func TestSelection(t *testing.T) {
 			t.Errorf("%s, %s, %d: %s, want %s", c.filters, c.order, c.limit, got, c.want)
 		}
 	}
-	all = append(all, Overview{Project: ProjectRow{StateDir: "/state/old-1"}, Schedule: true, Error: &reconcile.Error{Code: "state_corrupt", Message: "damaged"}})
+	all = append(all, Overview{Project: newProjectRow("", "/state/old-1"), Schedule: true, Error: &reconcile.Error{Code: "state_corrupt", Message: "damaged"}})
 	got := Judge(all)
 	if want := "web: 1 request to answer; web: 2 held; api: 1 request to answer; api: 1 held; old-1: state_corrupt: damaged"; got.Level != LevelNeedsPerson || strings.Join(got.Reasons, "; ") != want {
 		t.Errorf("%+v", got)

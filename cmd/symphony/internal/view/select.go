@@ -9,7 +9,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/state"
 )
 
 // Selection says which rows of overviews to keep, and in which order. The zero value keeps all rows in their order.
@@ -142,7 +141,7 @@ func (v Overview) confine(rows []Row) Overview {
 	undelivered, requests, pulls := v.Undelivered, v.Requests, v.PullRequests
 	v.Claims, v.Kept = Claims{[]RunningRow{}, []RetryingRow{}, []HeldRow{}, []UndeliveredRow{}}, []KeptRow{}
 	if v.Skipped != nil {
-		v.Skipped = []state.StoredSkip{}
+		v.Skipped = []SkippedRow{}
 	}
 	if v.Ended != nil {
 		v.Ended = []RunRow{}
@@ -159,14 +158,14 @@ func (v Overview) confine(rows []Row) Overview {
 			v.Held = append(v.Held, d)
 		case KeptRow:
 			v.Kept = append(v.Kept, d)
-		case state.StoredSkip:
+		case SkippedRow:
 			v.Skipped = append(v.Skipped, d)
 		case RunRow:
 			v.Ended = append(v.Ended, d)
 		}
 	}
 	v.Undelivered = only(undelivered, func(u UndeliveredRow) bool { return issues[u.IssueID] })
-	v.PullRequests = only(pulls, func(p state.PullRequest) bool { return issues[p.IssueID] })
+	v.PullRequests = only(pulls, func(p PullRequestRow) bool { return issues[p.IssueID] })
 	v.Requests = only(requests, func(r RequestRow) bool { return issues[r.Request.IssueID] })
 	v.count()
 	return v

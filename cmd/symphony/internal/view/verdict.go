@@ -61,7 +61,7 @@ func NewJudgement(all []Overview) Judgement {
 func ReadUnstarted(ctx context.Context, p *project.Project) (Overview, error) {
 	v, err := Read(ctx, p, Options{})
 	if errors.Is(err, state.ErrNoState) && p.SourceErr == nil {
-		return Overview{GeneratedAt: p.Env.Now().UTC(), Project: ProjectRow{WorkflowPath: p.Path, StateDir: p.StateDir}}, nil
+		return Overview{GeneratedAt: p.Env.Now().UTC(), Project: newProjectRow(p.Path, p.StateDir)}, nil
 	}
 	return v, err
 }
@@ -86,6 +86,8 @@ func (v Overview) Verdict() Verdict {
 	case v.Schedule:
 	case v.LastPass == nil:
 		add(LevelNotTicking, "no pass has run yet", "")
+	case !v.scheduledAt.IsZero(): // passes of workers and operators may have run since
+		add(LevelNotTicking, "no schedule is active; its last pass was "+term.Age(v.GeneratedAt, v.scheduledAt)+" ago", "")
 	default:
 		add(LevelNotTicking, "no schedule is active; the last pass was "+term.Age(v.GeneratedAt, v.LastPass.StartedAt)+" ago", "")
 	}

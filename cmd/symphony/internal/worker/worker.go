@@ -3,6 +3,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -149,7 +150,9 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	}
 	extra := map[string]string{}
 	if len(secret) > 0 {
-		extra[workflow.LiteralKeyVar] = string(secret)
+		if err := json.Unmarshal(secret, &extra); err != nil {
+			return fmt.Errorf("secrets of the workflow: %w", err)
+		}
 	}
 	cfg, err := workflow.Parse(src, p.Environment(extra))
 	if err != nil {

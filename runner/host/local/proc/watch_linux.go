@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -165,18 +166,23 @@ func awaitExit(pid int) {
 	}
 }
 
-// ReapOrphans reaps adopted children that have ended, at each interval until ctx ends. It passes errors to report.
+// ReapOrphans reaps adopted children when they end, and at each interval those that were released after their end, until ctx ends. It
+// passes errors to report.
 func ReapOrphans(ctx context.Context, interval time.Duration, report func(error)) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, unix.SIGCHLD)
+	defer signal.Stop(ended)
 	for {
+		if err := reap(); err != nil {
+			report(err)
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-ended:
 		case <-tick.C:
-		}
-		if err := reap(); err != nil {
-			report(err)
 		}
 	}
 }

@@ -1,0 +1,63 @@
+package view
+
+import (
+	"slices"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Joined is the state of several projects in the shape of one: the lists of all, whose rows name their projects, and the sums of
+// counts and totals. The rest is that of the worst or the nearest: blocked and tracker_low_until are the first ones, last_pass is the
+// newest, next_pass the earliest, schedule_active and paused are set if they are in all projects. budget and health
+// are null and project is empty.
+type Joined struct {
+	Overview
+	// Projects are the single overviews in the order of the projects.
+	Projects []Overview `json:"projects"`
+}
+
+// Join joins the overviews of several projects.
+func Join(all []Overview) Joined {
+	j := Joined{Overview{Schedule: len(all) > 0, Paused: len(all) > 0}.confine(nil), append([]Overview{}, all...)}
+	for _, v := range all {
+		j.GeneratedAt = latest(j.GeneratedAt, v.GeneratedAt)
+		j.joinLists(v)
+		j.Totals.Tokens = Tokens(reconcile.Tokens(j.Totals.Tokens).Plus(reconcile.Tokens(v.Totals.Tokens)))
+		j.Totals.Seconds += v.Totals.Seconds
+		j.Schedule, j.Paused = j.Schedule && v.Schedule, j.Paused && v.Paused
+		if v.LastPass != nil && (j.LastPass == nil || v.LastPass.StartedAt.After(j.LastPass.StartedAt)) {
+			j.LastPass = v.LastPass
+		}
+		if v.NextPass != nil && (j.NextPass == nil || v.NextPass.At.Before(j.NextPass.At)) {
+			j.NextPass = v.NextPass
+		}
+		if j.Blocked == nil {
+			j.Blocked = v.Blocked
+		}
+		if j.LowUntil == nil {
+			j.LowUntil = v.LowUntil
+		}
+		if j.RateLimits == nil {
+			j.RateLimits = v.RateLimits
+		}
+	}
+	j.Results = joinResults(all)
+	_, j.Rows, _ = Selection{}.Select([]Overview{{Rows: j.Rows}})
+	slices.SortStableFunc(j.Ended, func(a, b RunRow) int { return b.EndedAt.Compare(*a.EndedAt) })
+	j.count()
+	return j
+}
+
+func (j *Joined) joinLists(v Overview) {
+	j.Running, j.Retrying, j.Held = append(j.Running, v.Running...), append(j.Retrying, v.Retrying...), append(j.Held, v.Held...)
+	j.Undelivered, j.Kept = append(j.Undelivered, v.Undelivered...), append(j.Kept, v.Kept...)
+	j.Requests, j.PullRequests = append(j.Requests, v.Requests...), append(j.PullRequests, v.PullRequests...)
+	j.Rows = append(j.Rows, v.Rows...)
+	j.SkippedCount += v.SkippedCount
+	if v.Skipped != nil { // the lists that are read on request stay nil without it
+		j.Skipped = append(append([]SkippedRow{}, j.Skipped...), v.Skipped...)
+	}
+	if v.Ended != nil {
+		j.Ended = append(append([]RunRow{}, j.Ended...), v.Ended...)
+	}
+}

@@ -1,0 +1,108 @@
+package view
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Results is what the agents have achieved in the last days.
+type Results struct {
+	Days []ResultDay `json:"days"` // the oldest first, the last one is today, days without anything included
+	// Handover is the median time from the claim of an issue to its handover in these days, in seconds; null without one.
+	Handover *float64 `json:"median_handover_seconds"`
+
+	handovers []time.Duration
+}
+
+// ResultDay is one day of UTC.
+type ResultDay struct {
+	Date       string `json:"day"`
+	HandedOver int    `json:"handed_over"` // issues
+	// Outcomes are the numbers of runs that ended on the day, by their outcomes.
+	Outcomes map[reconcile.Outcome]int `json:"outcomes"`
+	Seconds  float64                   `json:"seconds_running"` // of these runs
+	Spent
+}
+
+// resultDays is how many days Results have.
+const resultDays = 14
+
+// results reads the results of the last days.
+func (f *facts) results(ctx context.Context) (*Results, error) {
+	var prices reconcile.Prices
+	if f.cfg != nil {
+		prices = f.cfg.Agent.Prices
+	}
+	r := &Results{}
+	first := f.now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1-resultDays)
+	for n := range resultDays {
+		r.Days = append(r.Days, ResultDay{Date: reconcile.DayOf(first.AddDate(0, 0, n)), Outcomes: map[reconcile.Outcome]int{}, Spent: spend(prices)})
+	}
+	found, err := f.db.Views.Results(ctx, first)
+	day := func(date string) *ResultDay {
+		if i := slices.IndexFunc(r.Days, func(d ResultDay) bool { return d.Date == date }); i >= 0 {
+			return &r.Days[i]
+		}
+		return &ResultDay{Outcomes: map[reconcile.Outcome]int{}} // the clock was ahead
+	}
+	for _, h := range found.Handovers {
+		day(reconcile.DayOf(h.At)).HandedOver++
+		r.handovers = append(r.handovers, h.At.Sub(h.ClaimedAt))
+	}
+	for _, o := range found.Outcomes {
+		d := day(o.Date)
+		d.Outcomes[o.Outcome] += o.Runs
+		d.Seconds += o.Runtime.Seconds()
+	}
+	for _, u := range found.Days {
+		day(u.Date).add(u.ModelUse, prices)
+	}
+	r.median()
+	return r, err
+}
+
+func (r *Results) median() {
+	slices.Sort(r.handovers)
+	if n := len(r.handovers); n > 0 {
+		r.Handover = term.OrNull(r.handovers[n/2].Seconds())
+	}
+}
+
+// joinResults adds up the results of several projects; nil if they have not been read.
+func joinResults(all []Overview) *Results {
+	var sum *Results
+	for _, v := range all {
+		switch {
+		case v.Results == nil:
+		case sum == nil:
+			sum = &Results{handovers: slices.Clone(v.Results.handovers)}
+			for _, d := range v.Results.Days {
+				d.Outcomes, d.Spent = maps.Clone(d.Outcomes), d.joined(Spent{})
+				sum.Days = append(sum.Days, d)
+			}
+		default: // all overviews are read at about the same time
+			sum.handovers = append(sum.handovers, v.Results.handovers...)
+			for i, d := range v.Results.Days {
+				sum.Days[i].join(d)
+			}
+		}
+	}
+	if sum != nil {
+		sum.median()
+	}
+	return sum
+}
+
+func (d *ResultDay) join(more ResultDay) {
+	d.HandedOver += more.HandedOver
+	d.Seconds += more.Seconds
+	for outcome, n := range more.Outcomes {
+		d.Outcomes[outcome] += n
+	}
+	d.Spent = d.joined(more.Spent)
+}
