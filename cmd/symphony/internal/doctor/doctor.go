@@ -75,6 +75,7 @@ var checks = []check{
 		"name it with --state-dir in the schedule, or unset the variable that sets it here: two state directories would both take the same issues",
 	},
 	{"schedule", needsNothing, checkSchedule, ""},
+	{"monitoring", needsConfig, checkMonitor, ""},
 	{"workers", needsNothing, checkWorkers, ""},
 	{"account", needsNothing, checkAccount, ""},
 }

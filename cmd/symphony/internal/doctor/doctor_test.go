@@ -3,12 +3,17 @@ package doctor
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/monitor/checktest"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 func TestProgramWord(t *testing.T) {
@@ -87,5 +92,41 @@ func TestExitCode(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%+v: %d, want %d", c.findings, got, c.want)
 		}
+	}
+}
+
+// What is wrong with the keys of monitor, each with a hint. Asking the check counts neither as a pass nor as a failure.
+func TestCheckMonitor(t *testing.T) {
+	s := checktest.New(time.Minute, time.Minute, time.Now)
+	defer s.Close()
+	dir := t.TempDir()
+	p := &project.Project{Env: &term.Env{Home: dir}, Path: dir + "/WORKFLOW.md", StateDir: dir + "/shop-1"}
+	for _, c := range []struct {
+		monitor workflow.Monitor
+		want    []string
+	}{
+		{workflow.Monitor{}, nil},
+		{workflow.Monitor{PingURL: workflow.Secret(s.URL), PingVar: "PING", MetricsFile: dir + "/a.prom"}, []string{"monitor.ping_url answers", "passes can write"}},
+		{workflow.Monitor{PingVar: "PING"}, []string{"PING is not set"}},
+		{workflow.Monitor{PingURL: workflow.Secret(s.URL)}, []string{"everyone who can read the repository sees it"}},
+		{workflow.Monitor{PingURL: workflow.Secret(s.URL + "/nowhere")}, []string{"HTTP 404 Not Found"}},
+		{workflow.Monitor{MetricsFile: dir + "/none/a.prom"}, []string{"no such file"}},
+		{workflow.Monitor{MetricsFile: dir + "/a.txt"}, []string{"end with .prom"}},
+		{workflow.Monitor{MetricsFile: filepath.Dir(dir)}, []string{"is not a file"}},
+	} {
+		found := checkMonitor(t.Context(), &environment{p: p, config: &workflow.Config{Monitor: c.monitor}})
+		if len(found) != len(c.want) {
+			t.Errorf("%+v: %+v", c.monitor, found)
+			continue
+		}
+		for i, f := range found {
+			good := len(c.want) > 1
+			if !strings.Contains(f.Message, c.want[i]) || (f.Hint == "") != good || (f.Status == statusOK) != good {
+				t.Errorf("%+v: %+v, want %s", c.monitor, f, c.want[i])
+			}
+		}
+	}
+	if pings := s.Pings(); len(pings) != 2 || pings[0].Kind != "log" || s.Status() != "new" {
+		t.Errorf("pings: %+v", pings)
 	}
 }

@@ -88,7 +88,7 @@ func (e *environment) has(n need) bool {
 func (e *environment) secrets() (values []string) {
 	names := []string{workflow.APIKeyVar}
 	if e.config != nil {
-		values = append(values, e.config.Tracker.APIKey.Reveal())
+		values = append(append(values, e.config.Monitor.Secrets()...), e.config.Tracker.APIKey.Reveal())
 		names = append(names, e.config.SecretVars...)
 	}
 	for _, name := range names {

@@ -1,0 +1,112 @@
+// Package monitor tells others that passes run.
+package monitor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+)
+
+const (
+	// pingTime is how long a pass that has ended waits for its pings. The first half is for a start that has not been answered yet.
+	pingTime = 3 * time.Second
+	// longestBody is the size of the largest summary in bytes; healthchecks.io stores 100 kB.
+	longestBody = 90_000
+)
+
+// Ping reports one pass to a check in the protocol of healthchecks.io: that it starts, then whether it succeeded. The check raises the
+// alarm if it hears nothing for longer than its period and grace time.
+type Ping struct {
+	url     *url.URL
+	run     string // tells this pass from others
+	started chan struct{}
+	stop    context.CancelFunc // gives up the start
+}
+
+// Start reports in the background that a pass starts. It returns nil if the address is no URL.
+func Start(address workflow.Secret) *Ping {
+	u, err := url.Parse(address.Reveal())
+	if err != nil || u.Host == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), pingTime)
+	p := &Ping{url: u, run: uuid.NewString(), started: make(chan struct{}), stop: cancel}
+	go func() {
+		defer close(p.started)
+		_ = p.send(ctx, "start", "") // the end of the pass matters, and reports what is wrong
+	}()
+	return p
+}
+
+// End reports how the pass ended, with a summary, and waits for the answer, at most for pingTime. The error contains neither the URL
+// nor the summary.
+func (p *Ping) End(failed bool, summary string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), pingTime)
+	defer cancel()
+	defer p.stop()
+	select { // a start that arrives after the end would look like another pass
+	case <-p.started:
+	case <-time.After(pingTime / 2):
+		p.stop()
+	}
+	kind := ""
+	if failed {
+		kind = "fail"
+	}
+	return p.send(ctx, kind, summary[:min(len(summary), longestBody)])
+}
+
+// Check tells the check's log that symphony can reach it, which neither counts as a pass nor as a failure.
+func Check(ctx context.Context, address workflow.Secret) error {
+	u, err := url.Parse(address.Reveal())
+	if err != nil {
+		return errors.New("not a URL")
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	return (&Ping{url: u, run: uuid.NewString()}).send(ctx, "log", "symphony doctor can reach this check")
+}
+
+// send makes one request, to the URL of the check with the kind behind it.
+func (p *Ping) send(ctx context.Context, kind, body string) error {
+	u := p.url.JoinPath(kind)
+	query := u.Query()
+	query.Set("rid", p.run)
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(body))
+	if err != nil {
+		return errors.New("not a URL that can be requested")
+	}
+	req.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	req.Header.Set("User-Agent", "symphony")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		var ofURL *url.Error
+		if errors.As(err, &ofURL) { // it begins with the URL
+			err = ofURL.Err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("no answer within %s", pingTime)
+		}
+		return err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, 1000))
+	switch {
+	case res.StatusCode >= 300:
+		return fmt.Errorf("HTTP %d %s", res.StatusCode, http.StatusText(res.StatusCode)) // the answer may repeat the URL
+	case bytes.Contains(answer, []byte("(not found)")): // an old form of 404
+		return errors.New("the check does not exist")
+	}
+	return err
+}

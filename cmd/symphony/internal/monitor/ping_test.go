@@ -1,0 +1,64 @@
+package monitor
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/monitor/checktest"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+)
+
+// A check hears of the start of a pass, then of its end, with the same id.
+func TestPing(t *testing.T) {
+	now := time.Now()
+	s := checktest.New(time.Minute, time.Minute, func() time.Time { return now })
+	defer s.Close()
+	address := workflow.Secret(s.URL)
+	for _, pass := range []struct {
+		failed     bool
+		kind, then string
+	}{{false, "success", "up"}, {true, "fail", "down"}, {false, "success", "up"}} {
+		if err := Start(address).End(pass.failed, "pass 7"); err != nil {
+			t.Fatal(err)
+		}
+		pings := s.Pings()
+		begin, end := pings[len(pings)-2], pings[len(pings)-1]
+		if begin.Kind != "start" || end.Kind != pass.kind || begin.Run != end.Run || len(end.Run) != 36 || end.Body != "pass 7" || begin.Body != "" {
+			t.Errorf("%+v", pings)
+		}
+		if got := s.Status(); got != pass.then {
+			t.Errorf("after %s the check is %s, want %s", pass.kind, got, pass.then)
+		}
+	}
+	if now = now.Add(2*time.Minute + time.Second); s.Status() != "down" {
+		t.Error("the check does not notice that the pings stop")
+	}
+	if err := Check(t.Context(), address); err != nil || s.Status() != "down" {
+		t.Errorf("looking at the check changed it: %v", err)
+	}
+}
+
+// Errors name no part of the URL, and a server that does not answer is given up.
+func TestPingFails(t *testing.T) {
+	s := checktest.New(time.Minute, time.Minute, time.Now)
+	wants := func(address, want string) {
+		t.Helper()
+		err := Start(workflow.Secret(address)).End(false, "pass 7")
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "0123456789") {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	wants(s.URL+"x", "HTTP 404 Not Found")
+	s.Refuse(http.StatusBadGateway)
+	wants(s.URL, "HTTP 502 Bad Gateway")
+	s.Refuse(0)
+	s.Hang(true)
+	wants(s.URL, "no answer within 3s")
+	s.Close()
+	wants(s.URL, "connection refused")
+	if Start("") != nil || Start("nothing") != nil {
+		t.Error("something is pinged without a URL")
+	}
+}
