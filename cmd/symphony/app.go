@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -15,7 +14,7 @@ import (
 // constructors builds the commands in the order of the help.
 func constructors() []func(*term.Env) *cli.Command {
 	return []func(*term.Env) *cli.Command{
-		tickCommand, runCommand, issuesCommand, psCommand, topCommand, statusCommand, logsCommand, showCommand, diffCommand, openCommand,
+		tickCommand, runCommand, issuesCommand, psCommand, topCommand, serveCommand, statusCommand, logsCommand, showCommand, diffCommand, openCommand,
 		waitCommand, reportCommand, deliverCommand, stopCommand, holdCommand,
 		retryCommand, pauseCommand, resumeCommand, unblockCommand, takeoverCommand, pruneCommand, trashCommand, restoreCommand, projectsCommand,
 		approveCommand, denyCommand, answerCommand,
@@ -23,9 +22,6 @@ func constructors() []func(*term.Env) *cli.Command {
 		workerCommand, demoAgentCommand, completeCommand,
 	}
 }
-
-// notBuilt lists commands that are refused as not built yet.
-var notBuilt = []string{"serve"}
 
 // newApp returns the command line interface. It returns its errors instead of printing them: main maps them to exit codes.
 func newApp(w *term.Env) *cli.App {
@@ -42,13 +38,15 @@ func newApp(w *term.Env) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 	}
+	// The list of fields takes time, and is rarely read.
+	helpWithFields := strings.TrimSuffix(cli.CommandHelpTemplate, "\n") + `{{range .Flags}}{{if eq .Name "json"}}{{.Value.Help}}{{end}}{{end}}`
 	for _, build := range constructors() {
 		c := build(w)
 		app.Commands = append(app.Commands, c)
 		c.OnUsageError = app.OnUsageError
 		if v := jsonValueOf(c); v != nil {
 			c.Before = func(c *cli.Context) error { return selectJSON(c, w) }
-			c.CustomHelpTemplate = strings.TrimSuffix(cli.CommandHelpTemplate, "\n") + v.help()
+			c.CustomHelpTemplate = helpWithFields
 		}
 		c.HideHelpCommand = true
 		for _, f := range c.Flags {
@@ -61,9 +59,6 @@ func newApp(w *term.Env) *cli.App {
 }
 
 func unknownCommand(app *cli.App, name string) error {
-	if slices.Contains(notBuilt, name) {
-		return exit.Usage("%s is not built yet", name)
-	}
 	var names []string
 	for _, c := range app.Commands {
 		if !c.Hidden {
@@ -85,13 +80,13 @@ func didYouMean(word string, synonyms map[string]string, known []string, format 
 // synonyms are what other tools call the commands.
 var synonyms = map[string]string{
 	"abort": "stop", "accept": "approve", "add": "issues new", "allow": "approve", "attach": "takeover", "browse": "open", "cancel": "stop",
-	"clean": "prune", "config": "edit", "continue": "resume", "cost": "report", "create": "issues new", "cron": "schedule", "dashboard": "top", "delete": "prune",
+	"clean": "prune", "config": "edit", "continue": "resume", "cost": "report", "create": "issues new", "cron": "schedule", "dashboard": "serve", "delete": "prune",
 	"describe": "show", "enable": "schedule install", "events": "logs", "exec": "run", "gc": "prune", "get": "show", "history": "report",
 	"inspect": "show", "kill": "stop", "lint": "check", "list": "ps", "log": "logs", "ls": "ps", "new": "issues new", "poll": "tick",
 	"queue": "issues", "reject": "deny", "remove": "prune", "reply": "answer", "requeue": "retry", "rerun": "retry", "reset": "retry",
 	"restart": "retry", "rm": "prune", "setup": "init", "start": "run", "stats": "report", "suspend": "pause", "sync": "tick",
 	"tail": "logs -f", "terminate": "stop", "undelete": "restore", "unpause": "resume", "usage": "report", "validate": "check",
-	"view": "show", "watch": "ps --watch",
+	"view": "show", "watch": "ps --watch", "web": "serve",
 }
 
 // flagError rewords an error of the library's flag parser, which writes flags with one dash and does not say which values a

@@ -50,7 +50,7 @@ func TestArrange(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %s", c.line, got, err, c.want)
 		}
 	}
-	for _, line := range []string{"symphony bogus", "symphony -w W.md", "symphony serve A", "symphony tick --state-dir"} {
+	for _, line := range []string{"symphony bogus", "symphony -w W.md", "symphony tick --state-dir"} {
 		_, err := arrange(app, strings.Fields(line))
 		var known *reconcile.Error
 		if !errors.As(err, &known) || known.Code != "usage" {

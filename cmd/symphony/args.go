@@ -85,7 +85,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 
 // commandAt returns the index of the first word that is neither a flag nor the value of a shared flag, -1 if there is none.
 func commandAt(args []string) int {
-	shared := &cli.Command{Flags: workflowFlags(jsonFlags[struct{}](portFlag())...)}
+	shared := &cli.Command{Flags: workflowFlags(jsonFlags[struct{}](serverFlags("")...)...)}
 	for i := 1; i < len(args); i++ {
 		if len(args[i]) < 2 || args[i][0] != '-' {
 			return i
@@ -169,4 +169,29 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*project.Proje
 		return nil, exit.Usage("%s is a directory; give the workflow file in it", path)
 	}
 	return project.New(w, path, cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))), nil
+}
+
+// openProjects opens the projects of the workflows that are given as arguments, or the one that openProject finds.
+func openProjects(w *term.Env, c *cli.Context) (list []*project.Project, err error) {
+	paths := c.Args().Slice()
+	switch {
+	case len(paths) < 2:
+		p, err := openProject(w, c, strings.Join(paths, ""))
+		return []*project.Project{p}, err
+	case c.IsSet("workflow"):
+		return nil, exit.Usage("%s: -w names one workflow; give several as arguments", c.Command.Name)
+	case c.IsSet("state-dir") || w.Getenv("SYMPHONY_STATE_DIR") != "":
+		return nil, exit.Usage("%s: several workflows cannot share a state directory: leave out --state-dir and SYMPHONY_STATE_DIR", c.Command.Name)
+	}
+	for _, path := range paths {
+		p, err := openProject(w, c, path)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(list, func(other *project.Project) bool { return other.StateDir == p.StateDir }) {
+			return nil, exit.Usage("%s: the workflow %s is given twice", c.Command.Name, p.Path)
+		}
+		list = append(list, p)
+	}
+	return list, nil
 }

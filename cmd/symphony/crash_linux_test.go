@@ -53,8 +53,7 @@ func (c *crashScene) blockIsDue() bool {
 // still alive.
 func TestSlotIsFreeWhenTheRunIsOver(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "symphony")
-	build(t, program, "crashpoints")
+	program := builtProgram(t, "crashpoints")
 	s := crashScenario{name: "slot", issue: handOver, ends: "Human Review", keeps: true, deaths: 1, stands: true}
 	s.play = func(c *crashScene) {
 		c.passes("the worker is stopped", c.died)

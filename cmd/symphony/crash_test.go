@@ -38,8 +38,7 @@ import (
 func TestCrashPoints(t *testing.T) {
 	t.Parallel()
 	points := crashPoints(t)
-	program := filepath.Join(t.TempDir(), "symphony")
-	build(t, program, "crashpoints")
+	program := builtProgram(t, "crashpoints")
 	places := map[string][]crashPlace{} // by scenario
 	var mu sync.Mutex
 	played := 0
@@ -105,8 +104,7 @@ func crashMode() string { return os.Getenv("SYMPHONY_CRASH_TEST") }
 // and the issue continues.
 func TestFrozenInAWrite(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "symphony")
-	build(t, program, "crashpoints")
+	program := builtProgram(t, "crashpoints")
 	s := crashScenario{name: "write", issue: handOver, ends: "Human Review", keeps: true, deaths: 1, exits: []int{1}, stands: true}
 	s.play = func(c *crashScene) {
 		c.passes("the worker is stopped", c.died)
@@ -122,9 +120,7 @@ func TestFrozenInAWrite(t *testing.T) {
 
 // TestCrashPointsAbsent checks that a release contains none of the points.
 func TestCrashPointsAbsent(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "symphony")
-	build(t, program, "")
-	data, err := os.ReadFile(program)
+	data, err := os.ReadFile(builtProgram(t, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,13 +131,27 @@ func TestCrashPointsAbsent(t *testing.T) {
 	}
 }
 
-func build(t *testing.T, program, tags string) {
+// builtProgram returns the path of the program, built once with each set of build tags. It is removed with the programs of the scripts.
+func builtProgram(t *testing.T, tags string) string {
 	t.Helper()
-	cmd := exec.Command("go", "build", "-tags", tags, "-o", program, ".")
+	builds.Lock()
+	defer builds.Unlock()
+	scripts, err := inPath(os.Getenv("PATH"), "fake-codex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(filepath.Dir(scripts), "..", "built"+tags, "symphony")
+	if isExecutable(program) {
+		return program
+	}
+	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-tags", tags, "-o", program, ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	return program
 }
+
+var builds sync.Mutex
 
 // crashPoints reads the names of all points from the module's source: the literals of crash.At, each of which occurs once; those
 // of crash.Around, around a call of a port; and those of crash.Method, around each write of package state.

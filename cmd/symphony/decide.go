@@ -1,6 +1,9 @@
 package main
 
 import (
+	"io"
+	"strings"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -14,7 +17,8 @@ const decideUsage = "\n\nREQUEST is an id that symphony ps shows, such as ABC-7.
 
 const answerUsage = "\n\nGive one TEXT or --choice for each question. Separate several options of one question by commas; an empty TEXT\n" +
 	"skips an optional question; a TEXT that begins with a dash goes after --. Without a TEXT you are asked on a\n" +
-	"terminal, where a secret is not echoed and stays out of the shell's history."
+	"terminal, where a secret is not echoed and stays out of the shell's history. --stdin takes the TEXT from a program,\n" +
+	"where other processes can't read it; NUL bytes separate several."
 
 func approveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
@@ -45,10 +49,20 @@ func denyCommand(w *term.Env) *cli.Command {
 func answerCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "answer", Usage: "answer an agent's question", UsageText: usageText("answer", `REQUEST "TEXT"...`) + decideUsage + answerUsage,
-		Description: exampleText("symphony answer ABC-7.4 'the second one'", "symphony answer ABC-7.4 --choice 2"),
-		Flags:       decideFlags(&cli.IntSliceFlag{Name: "choice", Usage: "the `N`th option instead of a text; repeat it for each question"}),
+		Description: exampleText("symphony answer ABC-7.4 'the second one'", "symphony answer ABC-7.4 --choice 2", "pass show npm | symphony answer ABC-7.5 --stdin"),
+		Flags: decideFlags(
+			&cli.IntSliceFlag{Name: "choice", Usage: "the `N`th option instead of a text; repeat it for each question"},
+			&cli.BoolFlag{Name: "stdin", Usage: "read the TEXT from stdin"},
+		),
 		Action: func(c *cli.Context) error {
 			d := requests.Decision{How: reconcile.DecideAnswer, Choices: c.IntSlice("choice"), Texts: c.Args().Tail()}
+			if c.Bool("stdin") {
+				input, err := io.ReadAll(w.Stdin)
+				if err != nil {
+					return exit.Usage("answer: stdin: %v", err)
+				}
+				d.Texts = append(d.Texts, strings.Split(strings.TrimSuffix(string(input), "\n"), "\x00")...)
+			}
 			if len(d.Texts) > 0 && len(d.Choices) > 0 {
 				return exit.Usage("answer: TEXT and --choice cannot be combined; a TEXT may be the label of an option")
 			}

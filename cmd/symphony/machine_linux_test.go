@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -119,7 +118,7 @@ func (m *machine) furnish() {
 	for _, dir := range []string{"bin", "codex-home"} {
 		m.must(os.MkdirAll(filepath.Join(m.home, dir), 0o755))
 	}
-	program, err := buildProgram()
+	program, err := os.ReadFile(builtProgram(m.t, ""))
 	m.must(err)
 	m.must(os.WriteFile(filepath.Join(m.home, "bin", "symphony"), program, 0o755))
 	agent, err := inPath(os.Getenv("PATH"), "fake-codex")
@@ -130,20 +129,6 @@ func (m *machine) furnish() {
 	m.project("web-shop")
 	m.own()
 }
-
-// buildProgram builds the program once for all machines.
-var buildProgram = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "symphony-build-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "symphony")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return os.ReadFile(path)
-})
 
 // project writes a workflow. The caller must call own afterwards.
 func (m *machine) project(name string) {

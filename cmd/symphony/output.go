@@ -92,8 +92,8 @@ func (v *jsonValue) accepts(word string) bool {
 	return strings.Contains(word, ",") || slices.ContainsFunc(v.documents, isField)
 }
 
-// help lists the fields for the command's help.
-func (v *jsonValue) help() string {
+// Help lists the fields for the command's help.
+func (v *jsonValue) Help() string {
 	out := "\n\nJSON FIELDS:"
 	for i, d := range v.documents {
 		if i > 0 && slices.Equal(d.fields(), v.documents[i-1].fields()) {

@@ -9,6 +9,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -21,6 +22,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 )
@@ -84,6 +88,32 @@ func TestDocumentedSchemas(t *testing.T) {
 		if !names[path] {
 			t.Errorf("no command prints %s", path)
 		}
+	}
+	checkServedSchemas(t)
+}
+
+// checkServedSchemas checks the schemas of the server's OpenAPI document: those of what the commands print.
+func checkServedSchemas(t *testing.T) {
+	s := schemaWriter{t: t, defs: map[string]any{}, types: map[string]reflect.Type{}}
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[view.Joined](), reflect.TypeFor[view.Overview](), reflect.TypeFor[view.Issue](), reflect.TypeFor[pass.ResultJSON](),
+		reflect.TypeFor[operate.StopJSON](), reflect.TypeFor[requests.JSON](), reflect.TypeFor[term.ErrorJSON](),
+	} {
+		s.schema(typ, false)
+	}
+	var out bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(s.defs)) {
+		fmt.Fprintf(&out, ",\n%q: %s", name, must(json.Marshal(s.defs[name])))
+	}
+	want := "{" + strings.ReplaceAll(strings.TrimPrefix(out.String(), ","), "#/$defs/", "#/components/schemas/") + "\n}\n"
+	path := filepath.Join("internal", "web", "schemas.json")
+	if os.Getenv("UPDATE_REFERENCE") != "" {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, _ := os.ReadFile(path); string(got) != want {
+		t.Errorf("%s is not what the server answers: UPDATE_REFERENCE=1 go test ./cmd/symphony -run TestDocumentedSchemas", path)
 	}
 }
 

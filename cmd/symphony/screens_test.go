@@ -31,7 +31,10 @@ func TestScreens(t *testing.T) {
 	}
 	p.Dir, p.Files = "", files
 	p.Setup = setupScreens
-	p.Cmds["screens"], p.Cmds["svg"] = screensCmd, svgCmd
+	p.Cmds["screens"], p.Cmds["svg"], p.Cmds["pictures"], p.Cmds["api"] = screensCmd, svgCmd, picturesCmd, apiCmd
+	if os.Getenv("UPDATE_PICTURES") != "" {
+		useBrowser(&p, startChromium(t, "chromium"))
+	}
 	testscript.Run(t, p)
 }
 
@@ -178,7 +181,7 @@ func screenOf(ts *testscript.TestScript, m *multiplexer, command, columns, rows 
 			code = strings.TrimSpace(ts.ReadFile(exit))
 			return true, ""
 		}
-		waits := waitsForKey.MatchString(strings.TrimSpace(text)) && text == before
+		waits := waitsForKey.MatchString(strings.TrimSpace(text)) && text == before && !strings.Contains(text, "reading …")
 		before = text
 		return waits, text
 	})

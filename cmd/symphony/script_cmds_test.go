@@ -111,7 +111,7 @@ func isExecutable(path string) bool {
 // scriptVars lists the variables that scriptEnv passes on, because testscript can't list them.
 var scriptVars = []string{
 	"PATH", "HOME", "CODEX_HOME", "AGENT", "PROGRAM", "REAL_CODEX", "STATE", "TMPDIR", "SYMPHONY_MAX_AGENTS", "SYMPHONY_STATE_DIR", "SYMPHONY_WORKFLOW",
-	"XDG_STATE_HOME", "XDG_CONFIG_HOME", "LINEAR_API_KEY", "LINEAR_ENDPOINT", "LINEAR_URL", "GITHUB_TOKEN", "GITHUB_TEST_TOKEN", "GITHUB_URL", "HTTP_PROXY", "WORK", markName, clockVar, "NO_COLOR", "TERM", "COLUMNS", "PAGER",
+	"XDG_STATE_HOME", "XDG_CONFIG_HOME", "LINEAR_API_KEY", "LINEAR_ENDPOINT", "LINEAR_URL", "GITHUB_TOKEN", "GITHUB_TEST_TOKEN", "GITHUB_URL", "HTTP_PROXY", "PING", "WORK", markName, clockVar, "NO_COLOR", "TERM", "COLUMNS", "PAGER",
 	"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "TESTSCRIPT_COMMAND",
 }
 
@@ -138,18 +138,29 @@ func withFields(flags []string) []string {
 	return append([]string{"-v"}, flags...)
 }
 
+// quietStep is the time between two passes while a worker is alive: most of them have nothing to do.
+const quietStep = time.Second
+
 // quietCmd runs passes until nothing is running or waiting and no worker or pass is left. Held issues stay held:
 // quiet [TICK-FLAG...]
 func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
+	var last time.Time
 	waitFor(ts, "nothing running or waiting", func() (bool, string) {
 		// Before the pass, because a run that ends later has to be settled, and after it, because the pass of a worker may
 		// have started another run.
-		before, _ := matching(ts, "symphony (worker|tick) ")
+		working, cmdlines := matching(ts, "symphony (worker|tick) ")
+		if len(working) > 0 && time.Since(last) < quietStep {
+			return false, fmt.Sprint(cmdlines)
+		}
+		last = time.Now()
 		out := output(ts, append([]string{"symphony", "tick"}, withFields(args)...)...)
-		after, cmdlines := matching(ts, "symphony (worker|tick) ")
 		acted := regexp.MustCompile(`(?m)^(dispatch|deliver|stop|reap|settle|retry|hold|release|remove_workspace)\b`).MatchString(out)
 		idle := strings.Contains(out, ": 0 running, 0 waiting")
-		return idle && !acted && len(before)+len(after) == 0, fmt.Sprint(out, cmdlines)
+		if idle && !acted && len(working) == 0 {
+			working, cmdlines = matching(ts, "symphony (worker|tick) ")
+			return len(working) == 0, fmt.Sprint(out, cmdlines)
+		}
+		return false, fmt.Sprint(out, cmdlines)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -134,12 +135,13 @@ type scriptCommand = func(ts *testscript.TestScript, neg bool, args []string)
 // command that begins with [!] may be negated.
 func commands() map[string]scriptCommand {
 	byUsage := map[string]scriptCommand{
-		"[!] alive PATTERN": aliveCmd, "clock DURATION|TIME": clockCmd, "due": dueCmd, "exits CODE COMMAND [ARG...]": exitsCmd, "git-serve": gitServeCmd, "github VERB [ARG...]": githubCmd,
-		"gone PATTERN": goneCmd, "hold-lock TRIGGER": holdLockCmd, "install-program": installProgramCmd,
+		"[!] alive PATTERN": aliveCmd, "clock DURATION|TIME": clockCmd, "due": dueCmd, "examples DOCUMENT": examplesCmd, "exits CODE COMMAND [ARG...]": exitsCmd, "git-serve": gitServeCmd, "github VERB [ARG...]": githubCmd,
+		"gone PATTERN": goneCmd, "healthchecks VERB [ARG]": healthchecksCmd, "hold-lock TRIGGER": holdLockCmd,
+		"http METHOD PATH [HEADER|BODY...]": httpCmd, "install-program": installProgramCmd,
 		"json FILE PATH [PATTERN]": jsonCmd, "large-state": largeStateCmd, "linear VERB [ARG...]": linearCmd, "model VERB [ARG...]": modelCmd,
 		"no-secret [EXCEPT...]": noSecretCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
 		"press KEY PATTERN": pressCmd, "question HEADING [later]": questionCmd, "quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd,
-		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "remote DIRECTORY": remoteCmd, "set SECTION.KEY [VALUE...]": setCmd,
+		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "remote DIRECTORY": remoteCmd, "serve [FLAG|WORKFLOW...]": serveCmd, "set SECTION.KEY [VALUE...]": setCmd,
 		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "tmux VERB [ARG...]": tmuxCmd, "tracker VERB [ARG...]": trackerCmd, "tries": triesCmd,
 		"until PATTERN COMMAND [ARG...]": untilCmd, "warm-go": warmGoCmd, "wire-like NAME [N]": wireLikeCmd,
 	}
@@ -199,6 +201,7 @@ type stage struct {
 	other   *lineartest.Server // the Linear workspace that the command linear does not change at present; may be nil
 	model   *modeltest.Server  // nil without the real codex
 	github  *githubtest.Server
+	service *checkedService // nil until healthchecks start
 	// registry is the server of packages, nil for none.
 	registry *httptest.Server
 	asked    []string     // headings of docs/questions.md whose commands have run
@@ -350,24 +353,30 @@ func marked(mark, work string) map[int]string {
 func scan(mark, work string) map[int]string {
 	found := map[int]string{}
 	dirs, _ := os.ReadDir("/proc")
+	var buf [64 << 10]byte
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(dir.Name())
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		cmdline, err := os.ReadFile(filepath.Join("/proc", dir.Name(), "cmdline"))
-		if err != nil || len(cmdline) == 0 { // a zombie has none
+		cmdline := strings.TrimSpace(strings.ReplaceAll(string(readProc(pid, "cmdline", buf[:])), "\x00", " "))
+		if cmdline == "" { // a zombie
 			continue
 		}
-		if bytes.Contains(cmdline, []byte(work+"/")) || hasMark(pid, mark) {
-			found[pid] = strings.TrimSpace(strings.ReplaceAll(string(cmdline), "\x00", " "))
+		if strings.Contains(cmdline, work+"/") || bytes.Contains(readProc(pid, "environ", buf[:]), []byte(markName+"="+mark)) {
+			found[pid] = cmdline
 		}
 	}
 	return found
 }
 
-// hasMark reports whether a process has the environment of the script.
-func hasMark(pid int, mark string) bool {
-	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	return bytes.Contains(environ, []byte(markName+"="+mark))
+// readProc reads a file of a process into buf. Scripts scan thousands of processes a second, and os.ReadFile needs twice the time.
+func readProc(pid int, name string, buf []byte) []byte {
+	fd, err := syscall.Open("/proc/"+strconv.Itoa(pid)+"/"+name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer syscall.Close(fd)
+	n, _ := syscall.Read(fd, buf)
+	return buf[:max(0, n)]
 }

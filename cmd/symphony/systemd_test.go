@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/monitor/checktest"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 )
 
@@ -123,9 +124,13 @@ func TestSystemd(t *testing.T) {
 	m.inScope(w, below)
 	m.passes(3) // so the service has exited more than once while the worker was alive
 	m.lives(w, "three more passes")
+	check := checktest.New(2*time.Second, 2*time.Second, time.Now)
+	m.watchedBy(check)
+	m.checkIs(check, "up")
 	m.userctl("stop symphony-web-shop.timer")
 	m.userctl("stop symphony-web-shop.service")
 	m.lives(w, "a stop of timer and service")
+	m.silent(t, check)
 	m.mustSh("systemctl daemon-reexec")
 	m.lives(w, "a daemon-reexec")
 	m.userctl("daemon-reexec")
@@ -137,15 +142,40 @@ func TestSystemd(t *testing.T) {
 	m.userctl("start symphony-web-shop.timer")
 	m.passes(2)
 	m.lives(w, "the timer's start")
+	m.checkIs(check, "up")
 
 	m.sliceStops(w)
 	m.ownPass()
 	m.calm()
+	m.loopUnit(units)
 	if said := m.warnings(); said != "" {
 		t.Errorf("systemd warns about left-over processes:\n%s", said)
 	}
 	if result := m.userctl("show -P Result symphony-web-shop.service"); result != "success" {
 		t.Errorf("the last result of the service is %s, want success", result)
+	}
+}
+
+// loopUnit runs the loop of docs/scheduling.md, which systemd waits for, reloads and stops.
+func (m *machine) loopUnit(units string) {
+	m.t.Helper()
+	m.must(os.WriteFile(filepath.Join(units, "symphony-loop.service"), []byte(readmeUnit(m.t, "symphony-loop.service")), 0o644))
+	m.own()
+	m.userctl("daemon-reload")
+	m.userctl("start symphony-loop.service")
+	m.until("a pass of the loop", 20*time.Second, func() (bool, string) {
+		said, _ := m.sh(m.asUser("systemctl --user show -P StatusText symphony-loop.service"))
+		return strings.TrimSpace(said) == "0 running, 0 waiting, 0 held", said
+	})
+	before, _ := m.ps()
+	m.userctl("reload symphony-loop.service")
+	m.until("a pass after the reload", 20*time.Second, func() (bool, string) {
+		v, _ := m.ps()
+		return v.LastPass.ID > before.LastPass.ID && v.LastPass.Trigger == "loop", fmt.Sprintf("%+v", *v.LastPass)
+	})
+	m.userctl("stop symphony-loop.service")
+	if result := m.userctl("show -P Result symphony-loop.service"); result != "success" {
+		m.t.Errorf("the result of the loop is %s, want success", result)
 	}
 }
 

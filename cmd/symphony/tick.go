@@ -14,20 +14,23 @@ import (
 func tickCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "tick", Usage: "run one pass: reconcile the tracker with the running work, and exit",
-		UsageText: usageText("tick", "[WORKFLOW]"),
+		UsageText: usageText("tick", "[WORKFLOW]") + "\n" + usageText("tick --loop", "[WORKFLOW...]"),
 		Description: `A pass settles runs that have ended, stops runs that must not go on, starts the runs that are due, and
 exits. Run it from cron or a systemd timer, manually, or with --loop. symphony WORKFLOW.md is short for
-symphony tick --loop WORKFLOW.md.
+symphony tick --loop WORKFLOW.md. A loop takes several workflows and prints the name of the project before
+each line. SIGHUP starts a pass of each project at once.
 
 SYMPHONY_MAX_AGENTS limits the live runs of one codex home, over all projects.
+
+With --loop the server of symphony serve can run beside the passes: give --port, or write server.port into WORKFLOW.md.
 
 A pass says on stdout what it did and why issues wait, and prints its errors on stderr. With -v it prints a
 line of fields for each action and the counts instead, which change less than the sentences. With --log-level or --log-format stderr is a
 log with a record for each action, warning and error, and one for the pass. --quiet prints an error only
 when it changes. In systemd's journal each line has a priority.
 
-` + exampleText("symphony tick --dry-run", "symphony tick --loop --quiet --log-format json"),
-		Flags: workflowFlags(jsonFlags[pass.ResultJSON](
+` + exampleText("symphony tick --dry-run", "symphony tick --loop --quiet --log-format json", "symphony tick --loop web-shop/WORKFLOW.md api/WORKFLOW.md"),
+		Flags: workflowFlags(jsonFlags[pass.ResultJSON](append(serverFlags("server.port, else no server"),
 			&cli.BoolFlag{Name: "loop", Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM"},
 			&cli.BoolFlag{Name: "stop-on-exit", Usage: "with --loop: end the workers with the loop, for containers; the next loop starts their issues again"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do, without a change and without the lock"},
@@ -38,16 +41,12 @@ when it changes. In systemd's journal each line has a priority.
 			&cli.StringFlag{Name: "log-level", Usage: "log the pass on stderr, at `LEVEL`: debug, info, warn or error", DefaultText: "info with --log-format, else no log"},
 			&cli.StringFlag{Name: "log-format", Usage: "log the pass on stderr, in `FORMAT`: text or json", DefaultText: "text with --log-level, else no log"},
 			&cli.StringFlag{Name: "trigger", Usage: "what runs the pass, as `NAME`: cron, timer, manual, worker or command", Value: project.TriggerManual},
-			portFlag(),
-		)...),
+		)...)...),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
 	}
 }
 
 func tickAction(c *cli.Context, w *term.Env) error {
-	if c.IsSet("port") {
-		return exit.Usage("tick: --port is not built yet: there is no HTTP server; use symphony ps --json")
-	}
 	o := pass.TickOptions{
 		Options: pass.Options{Trigger: c.String("trigger"), DryRun: c.Bool("dry-run"), LockTimeout: c.Duration("lock-timeout")},
 		Loop:    c.Bool("loop"), StopOnExit: c.Bool("stop-on-exit"), JSON: w.JSON, Quiet: c.Bool("quiet"), Wait: c.Bool("wait"),
@@ -57,11 +56,26 @@ func tickAction(c *cli.Context, w *term.Env) error {
 	if w.Verbose && (o.JSON || o.Quiet) {
 		return exit.Usage("tick: -v cannot be combined with --json or --quiet")
 	}
-	_, positional, err := arguments(c)
-	if err != nil {
+	if err := o.Check(c.IsSet("trigger")); err != nil {
 		return err
 	}
-	if err := o.Check(c.IsSet("trigger")); err != nil {
+	if o.Loop {
+		projects, err := openProjects(w, c)
+		if err != nil {
+			return err
+		}
+		if o.Beside, err = newLoopServer(c, w, projects); err != nil {
+			return err
+		}
+		return pass.Loop(c.Context, w, projects, o)
+	}
+	for _, name := range []string{"port", "listen", "allow-host", "token-file"} {
+		if c.IsSet(name) {
+			return exit.Usage("tick: --%s works only with --loop; symphony serve needs no loop", name)
+		}
+	}
+	_, positional, err := arguments(c)
+	if err != nil {
 		return err
 	}
 	p, err := openProject(w, c, positional)
@@ -75,9 +89,6 @@ func tickAction(c *cli.Context, w *term.Env) error {
 func fieldsFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print the actions and counts of the pass as fields, not as sentences"}
 }
-
-// portFlag is --port (specification 13.7), which is refused by name.
-func portFlag() cli.Flag { return &cli.StringFlag{Name: "port", Hidden: true} }
 
 // tickLoopArguments turns "symphony WORKFLOW.md", the command line of specification 17.7, into "symphony tick --loop WORKFLOW.md".
 func tickLoopArguments(args []string) []string {

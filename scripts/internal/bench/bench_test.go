@@ -123,6 +123,33 @@ func BenchmarkIdle(b *testing.B) {
 	})
 }
 
+// BenchmarkLoop compares the CPU of a loop's pass with nothing to do, and of the wait for it of 30 s, with that of a pass by cron.
+func BenchmarkLoop(b *testing.B) {
+	p := newProject(b, 10)
+	p.quietTick() // creates the database
+	passes, wait := unlessShort(100, 15), time.Duration(unlessShort(30, 5))*time.Second
+	report(b, func() []metric {
+		var byCron samples
+		for range passes {
+			byCron = append(byCron, p.quietTick())
+		}
+		end := p.startLoop(200 * time.Millisecond)
+		defer end()
+		p.awaitPasses(3) // the first one costs more
+		began := processorSeconds([]int{p.loop})
+		p.awaitPasses(passes)
+		pass := (processorSeconds([]int{p.loop}) - began) / float64(passes)
+		p.writeWorkflow(time.Hour)
+		p.awaitPasses(1)
+		pause(2 * time.Second)
+		began = processorSeconds([]int{p.loop})
+		pause(wait)
+		waiting := (processorSeconds([]int{p.loop}) - began) * 30 / wait.Seconds()
+		cron := median(byCron.cpu())
+		return append(against([]float64{pass + waiting}, []float64{cron}, "CPU", 0.5), metric{1000 * waiting, "ms-of-waiting", math.Inf(1)})
+	})
+}
+
 // BenchmarkClaims compares a pass over claims and as many candidates, all of which have changed, with a program that fetches the
 // same pages, decodes them with encoding/json and writes as many rows. The exponent describes the growth of the CPU time.
 func BenchmarkClaims(b *testing.B) {

@@ -38,7 +38,9 @@ func build() {
 	must(cmd.Run())
 }
 
-const workflowText = `workspace:
+const workflowText = `polling:
+  interval_ms: %d
+workspace:
   root: ./workspaces
   min_free_bytes: 0
 agent:
@@ -55,14 +57,40 @@ You work on {{ issue.identifier }}: {{ issue.title }}
 type project struct {
 	stage.Project
 	*tracker
+	agents int
+	loop   int // the pid of the loop
 }
 
 func newProject(b *testing.B, agents int) *project {
 	programs.build.Do(build)
-	p := &project{get(stage.NewProject(b.TempDir())), newTracker(b)}
-	must(p.WriteWorkflow(p.endpoint(), workflowText, agents, programs.agent, p.AgentHome))
+	p := &project{Project: get(stage.NewProject(b.TempDir())), tracker: newTracker(b), agents: agents}
+	p.writeWorkflow(30 * time.Second)
 	b.Cleanup(p.stop)
 	return p
+}
+
+func (p *project) writeWorkflow(interval time.Duration) {
+	must(p.WriteWorkflow(p.endpoint(), workflowText, interval.Milliseconds(), p.agents, programs.agent, p.AgentHome))
+}
+
+// startLoop starts a loop with that interval, which end ends.
+func (p *project) startLoop(interval time.Duration) (end func()) {
+	p.writeWorkflow(interval)
+	cmd := exec.Command(programs.symphony, "tick", "--loop", "--quiet")
+	cmd.Dir, cmd.Env, cmd.Stderr = p.Dir, p.Env, os.Stderr
+	must(cmd.Start())
+	p.loop = cmd.Process.Pid
+	return func() { must(errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait())) }
+}
+
+// awaitPasses waits for that many passes of the loop. Each makes one request.
+func (p *project) awaitPasses(count int) {
+	p.takeRequests()
+	for end := time.Now().Add(2 * time.Minute); count > 0; pause(20 * time.Millisecond) {
+		if count -= len(p.takeRequests()); time.Now().After(end) {
+			must(errors.New("the loop has no passes"))
+		}
+	}
 }
 
 // symphony runs a command of the program to its end and measures it.

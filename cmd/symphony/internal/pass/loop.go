@@ -4,19 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"os/exec"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -25,74 +27,208 @@ import (
 )
 
 const (
-	wakeStep  = 100 * time.Millisecond // how often a loop checks for ended workers between two passes
-	reapStep  = 5 * time.Second
-	stopSlack = 5 * time.Second  // what the end of a worker may take beyond its own bound
-	trialTime = 10 * time.Second // how long a new program may take to print its version
+	wakeStep    = 100 * time.Millisecond // how often a loop checks its files where nothing reports their changes
+	lookStep    = 15 * time.Second       // how often it checks them otherwise, because not every file system reports a change
+	reapStep    = time.Minute
+	wakeSteps   = 5               // how many checks follow a change at wakeStep: a worker's lock is released a moment after it ends
+	stopSlack   = 5 * time.Second // what the end of a worker may take beyond its own bound
+	jitter      = 0.1             // how much shorter or longer than its interval a wait may be, so that loops do not ask at once
+	longestPass = 15 * time.Minute
+	longestWait = time.Minute // beyond the interval
 )
 
 // looper is one tick --loop.
 type looper struct {
-	w        *term.Env
-	options  TickOptions
+	w       *term.Env
+	options TickOptions
+	log     *slog.Logger
+	jobs    []*job
+	systemd systemd
+	program upgrader
+	// passes is locked for reading by each pass, so that the process executes no new program during one.
+	passes sync.RWMutex
+}
+
+// job is one project of a loop.
+type job struct {
+	*looper
+	name     string
+	w        *term.Env // prints the name of the project before each line if there are several
 	log      *slog.Logger
+	options  TickOptions
+	p        *project.Project
+	lock     *flock.Flock // nil until start has taken it
+	database keptDB
 	interval time.Duration
 	// woken are the ended runs that started a pass early. Each does so once, even if it can't be settled.
 	woken map[string]bool
-	// workflow is the stamp of WORKFLOW.md before it was last read, asked that of the workers' requests before the last pass.
-	workflow, asked string
-	// program is the path of the program. version is the stamp of the file that this process runs or refused to run.
-	program, version string
+	// sources is the stamp of WORKFLOW.md and the environment files before they were last read, asked that of the workers'
+	// requests before the last pass.
+	sources, asked string
+	refused        string // the last error for which the job could not start
+	files          *watch
+	reload         chan chan struct{} // what it receives is closed after a pass with the files as they are now
+	reloaded       chan struct{}
+	status         atomic.Value // for systemd: what the last pass found
+	deadline       atomic.Int64 // on the monotonic clock: until when the pass or the wait must be over
 }
 
-// loop repeats passes until a signal (specification 8.1) and loads the workflow before each. If the first pass finds the
-// workflow or configuration invalid, the loop ends at once; it reports later mistakes and goes on.
-func loop(ctx context.Context, p *project.Project, o TickOptions) error {
-	if _, err := readConfig(p); err != nil {
-		return err
+// Loop repeats passes over projects, each at its own interval, until a signal (specification 8.1), and reads the workflow before each
+// pass. If there is one project and its first workflow or configuration is invalid, the loop ends at once. It reports later mistakes,
+// and those of one of several projects, and goes on.
+func Loop(ctx context.Context, w *term.Env, projects []*project.Project, o TickOptions) (err error) {
+	if o.wantsLog() {
+		w.Log = o.logger(w) // the log replaces the lines on stderr
 	}
-	if err := p.Nested(); err != nil {
-		return err
-	}
-	if err := state.EnsureDir(p.StateDir); err != nil {
-		return err
-	}
-	lock := project.LoopLock(p.StateDir)
-	if held, err := project.TryLoopLock(ctx, lock); err != nil {
-		return fmt.Errorf("loop lock: %w", err)
-	} else if !held {
-		return &reconcile.Error{Code: "locked", Message: "another symphony tick --loop is running on " + p.StateDir, Hint: "a project needs one loop only; end the other one first"}
-	}
-	defer func() { _ = lock.Unlock() }() // the end of the process unlocks it anyway
 	if o.LockTimeout == 0 {
 		// An operator's command holds the lock for a moment, and looks at one issue only.
 		o.LockTimeout = project.CommandPatience
 	}
-	o.outlook = new(string)
-	l := &looper{w: p.Env, options: o, log: o.logger(p.Env), interval: 30 * time.Second, woken: map[string]bool{}, program: project.ProgramPath()}
-	l.version, l.workflow = stamp(l.program), stamp(p.Path)
+	l := &looper{w: w, options: o, systemd: newSystemd(w), program: newUpgrader()}
+	l.log = o.logger(w)
+	l.addJobs(ctx, projects)
+	for _, j := range l.jobs {
+		defer j.close()
+		if err := j.start(ctx); err != nil && l.alone() {
+			return err
+		} else if err != nil {
+			j.refuse(err)
+		}
+	}
 	// This also reaps the workers that the process started before it executed a new program.
 	go proc.ReapOrphans(ctx, reapStep, func(err error) { l.log.Warn("reaping", slog.String("error", err.Error())) })
+	if o.Beside != nil {
+		beside, end := context.WithCancel(ctx)
+		var ended sync.WaitGroup
+		ended.Go(func() { o.Beside(beside) })
+		defer ended.Wait()
+		defer end()
+	}
+	defer context.AfterFunc(ctx, func() { l.systemd.tell("STOPPING=1") })()
+	go l.reloadOn(ctx, l.hangups())
+	go l.systemd.keepAlive(ctx, l.proceeds)
+	l.systemd.tell("READY=1")
+	var running sync.WaitGroup
+	codes := make([]int, len(l.jobs))
+	for i, j := range l.jobs {
+		running.Go(func() { codes[i] = j.run(ctx) })
+	}
+	running.Wait()
+	w.OutputFailed = slices.ContainsFunc(l.jobs, func(j *job) bool { return j.w.OutputFailed })
+	if l.alone() && codes[0] != exit.OK {
+		return exit.Only(codes[0])
+	}
+	return nil
+}
+
+// addJobs makes a job of each project.
+func (l *looper) addJobs(ctx context.Context, projects []*project.Project) {
+	out := &sync.Mutex{}
+	names := map[string]string{} // by state directory, because Name takes the owner of one for a workflow that is missing
+	for _, p := range view.Name(ctx, projects) {
+		names[p.StateDir] = p.Name
+	}
+	for _, p := range projects {
+		j := &job{
+			looper: l, name: names[p.StateDir], w: l.w, log: l.log, options: l.options, interval: 30 * time.Second, woken: map[string]bool{},
+			reload: make(chan chan struct{}), files: newWatch(),
+		}
+		if len(projects) > 1 {
+			j.w = l.w.Named(j.name, out)
+			j.log = l.log.With(slog.String("project", j.name))
+		}
+		j.options.outlook, j.options.database, j.options.Name, j.options.reported = new(string), &j.database, j.name, new(time.Time)
+		j.p = project.New(j.w, p.Path, p.StateDir)
+		l.jobs = append(l.jobs, j)
+	}
+}
+
+// alone reports whether the loop has a single project.
+func (l *looper) alone() bool { return len(l.jobs) == 1 }
+
+// proceeds reports whether no pass and no wait takes too long.
+func (l *looper) proceeds() bool {
+	now := proc.Monotonic()
+	return !slices.ContainsFunc(l.jobs, func(j *job) bool { return time.Duration(j.deadline.Load()) < now })
+}
+
+// allow gives the pass or the wait that begins this much time.
+func (j *job) allow(d time.Duration) { j.deadline.Store(int64(proc.Monotonic() + d)) }
+
+// start checks the workflow and takes the lock of the project's loop.
+func (j *job) start(ctx context.Context) error {
+	j.allow(longestPass)
+	j.sources = j.stampOfSources()
+	if _, err := readConfig(j.p); err != nil {
+		return err
+	}
+	if err := j.p.Nested(); err != nil {
+		return err
+	}
+	if err := state.EnsureDir(j.p.StateDir); err != nil {
+		return err
+	}
+	lock := project.LoopLock(j.p.StateDir)
+	if held, err := project.TryLoopLock(ctx, lock); err != nil {
+		return fmt.Errorf("loop lock: %w", err)
+	} else if !held {
+		return &reconcile.Error{
+			Code: "locked", Message: "another symphony tick --loop is running on " + j.p.StateDir, Hint: "a project needs one loop only; end the other one first",
+		}
+	}
+	j.lock = lock
+	return nil
+}
+
+// refuse prints why a job can't start, unless that was the last thing it printed.
+func (j *job) refuse(err error) {
+	if j.refused == err.Error() {
+		return
+	}
+	j.refused = err.Error()
+	j.status.Store("not started: " + j.refused)
+	exit.With(j.w, err)
+}
+
+// run repeats passes until a signal. It returns the exit code of a loop with this job alone.
+func (j *job) run(ctx context.Context) int {
+	var r Result
 	for first := true; ; first = false {
-		r, code := l.pass(ctx, p)
-		if first && code == exit.Workflow {
-			l.leave(p, r)
-			return exit.Only(code)
+		if j.lock == nil { // one of several projects that could not start
+			if err := j.start(ctx); err != nil {
+				j.refuse(err)
+			}
 		}
-		if ctx.Err() != nil || !l.wait(ctx, p, r) {
-			l.leave(p, r)
-			return nil
+		if j.lock != nil {
+			var code int
+			r, code = j.pass(ctx)
+			if first && code == exit.Workflow && j.alone() {
+				j.leave(r)
+				return code
+			}
 		}
-		l.workflow = stamp(p.Path)
-		p = project.New(l.w, p.Path, p.StateDir)
-		l.upgrade(ctx, p)
+		if j.reloaded != nil {
+			close(j.reloaded)
+			j.reloaded = nil
+		}
+		if ctx.Err() != nil || !j.wait(ctx, r) {
+			j.leave(r)
+			return exit.OK
+		}
+		j.sources = j.stampOfSources()
+		j.p = project.New(j.w, j.p.Path, j.p.StateDir)
+		j.allow(longestPass) // a new program waits for the passes of the other projects
+		j.upgrade(ctx, j.p)
 	}
 }
 
 // pass runs one pass and reports it. It returns the exit code that tick would end with.
-func (l *looper) pass(ctx context.Context, p *project.Project) (Result, int) {
-	l.asked = stamp(project.AskedFile(p.StateDir))
-	r, err := Run(ctx, p, l.options.Options)
+func (j *job) pass(ctx context.Context) (Result, int) {
+	j.passes.RLock()
+	defer j.passes.RUnlock()
+	j.allow(longestPass) // again: the lock may have taken long
+	j.asked = project.Stamp(project.AskedFile(j.p.StateDir))
+	r, err := Run(ctx, j.p, j.options.Options)
 	if ctx.Err() != nil {
 		// The signal that ends the loop also cancels a request to the tracker, which is not an error.
 		r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "canceled" })
@@ -101,60 +237,136 @@ func (l *looper) pass(ctx context.Context, p *project.Project) (Result, int) {
 		}
 	}
 	if err != nil {
-		return r, exit.With(l.w, quietError(ctx, p, l.options, err))
+		j.say(exit.From(err).Message)
+		return r, exit.With(j.w, quietError(ctx, j.p, j.options, err))
 	}
-	report(ctx, p, l.options, r)
+	report(ctx, j.p, j.options, r)
 	if r.Config != nil {
-		l.interval = r.Config.Polling.Interval
+		j.interval = r.Config.Polling.Interval
 	}
+	j.say(r.statusLine())
 	var code exit.Only
 	errors.As(r.ExitCode(), &code)
 	return r, int(code)
 }
 
-// wait waits for the next pass: for polling.interval_ms, or less if a retry is due, a worker ends or WORKFLOW.md changes before. It
-// returns false if a signal came.
-func (l *looper) wait(ctx context.Context, p *project.Project, r Result) bool {
+// statusLine is a pass in one line.
+func (r Result) statusLine() string {
 	if r.Holder != nil {
-		clear(l.woken) // this pass did not look at the runs for which it was started
+		return "another pass is running"
 	}
-	end := l.w.Now().Add(l.interval)
+	line := fmt.Sprintf("%d running, %d waiting, %d held", r.Running, r.Retrying, r.Held)
+	if len(r.Errors) > 0 {
+		line += "; " + r.Errors[0].Message
+	}
+	return line
+}
+
+// say tells systemd what the last pass found.
+func (j *job) say(status string) {
+	if old := j.status.Swap(status); old == status {
+		return
+	}
+	var lines []string
+	for _, each := range j.jobs {
+		if line, _ := each.status.Load().(string); line != "" {
+			lines = append(lines, map[bool]string{false: each.name + ": "}[j.alone()]+line)
+		}
+	}
+	j.systemd.tell("STATUS=" + term.Visible(strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")))
+}
+
+// wait waits for the next pass: for polling.interval_ms, or less if a retry is due, a worker ends, an agent asks for something, a file
+// of the configuration changes or SIGHUP comes before. It returns false if a signal ends the loop.
+func (j *job) wait(ctx context.Context, r Result) bool {
+	if r.Holder != nil {
+		clear(j.woken) // this pass did not look at the runs for which it was started
+	}
+	interval := time.Duration(float64(j.interval) * (1 + jitter*(2*rand.Float64()-1))) //nolint:gosec // nothing depends on its secrecy
+	end := j.w.Now().Add(interval)
 	if due := r.NextWake; !due.IsZero() && due.Before(end) {
 		end = due
 	}
-	running, seen := unsettledRuns(ctx, p), l.workflow
-	for l.w.Now().Before(end) {
+	j.allow(interval + longestWait)
+	running, seen := j.unsettledRuns(ctx), j.sources
+	maps.DeleteFunc(j.woken, func(id string, _ bool) bool {
+		return !slices.ContainsFunc(running, func(run reconcile.Run) bool { return run.ID == id })
+	})
+	told := j.files.set(j.watched(running))
+	for soon := 0; j.w.Now().Before(end); {
 		// Checked before the first sleep: a worker may have ended during the pass.
 		for _, run := range running {
-			if !l.woken[run.ID] && !project.Alive(p.StateDir, run.ID) {
-				l.woken[run.ID] = true
+			if !j.woken[run.ID] && !project.Alive(j.p.StateDir, run.ID) {
+				j.woken[run.ID] = true
 				return true
 			}
 		}
-		if stamp(project.AskedFile(p.StateDir)) != l.asked {
+		if project.Stamp(project.AskedFile(j.p.StateDir)) != j.asked {
 			return true
 		}
 		before := seen
-		if seen = stamp(p.Path); seen != "" && seen != l.workflow && seen == before { // an editor has finished writing it
-			return true
+		if seen = j.stampOfSources(); seen != j.sources {
+			if seen == before { // an editor has finished writing it
+				return true
+			}
+			soon = max(soon, 1)
 		}
-		if !project.Sleep(ctx, min(wakeStep, end.Sub(l.w.Now()))) {
-			return false
+		step := wakeStep
+		if told && soon == 0 {
+			step = lookStep
 		}
+		timer := time.NewTimer(min(step, end.Sub(j.w.Now())))
+		select {
+		case <-timer.C:
+			soon = max(soon-1, 0)
+		case <-j.files.changes():
+			soon = wakeSteps
+		case j.reloaded = <-j.reload:
+			end = time.Time{}
+		case <-ctx.Done():
+			end = time.Time{}
+		}
+		timer.Stop()
 	}
 	return ctx.Err() == nil
 }
 
+// watched are the files whose changes end a wait.
+func (j *job) watched(running []reconcile.Run) []string {
+	list := []string{j.p.Path, j.p.EnvPath(), j.p.SharedEnvPath(), project.AskedFile(j.p.StateDir)}
+	for _, run := range running {
+		list = append(list, project.AliveFile(j.p.StateDir, run.ID))
+	}
+	return list
+}
+
+// stampOfSources identifies the versions of the files that a pass reads. While there is no WORKFLOW.md it is the last stamp, because
+// some editors remove the file for a moment.
+func (j *job) stampOfSources() string {
+	if project.Stamp(j.p.Path) == "" {
+		return j.sources
+	}
+	return j.p.Stamp()
+}
+
 // unsettledRuns lists the runs that no pass has settled yet; none if the database can't be read, which the next pass
 // reports.
+func (j *job) unsettledRuns(ctx context.Context) []reconcile.Run {
+	if j.database.opened() == nil {
+		return unsettledRuns(ctx, j.p)
+	}
+	runs, _ := j.database.db.Views.Unsettled(ctx)
+	return runs
+}
+
 func unsettledRuns(ctx context.Context, p *project.Project) []reconcile.Run {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return nil
 	}
 	defer db.Close()
-	rec, _ := db.Store.State(ctx)
-	return rec.Runs
+	runs, _ := db.Views.Unsettled(ctx)
+	return runs
 }
 
 // LiveRuns lists the runs that have a worker.
@@ -163,77 +375,75 @@ func LiveRuns(ctx context.Context, p *project.Project) []reconcile.Run {
 }
 
 // leave ends the workers if --stop-on-exit is set, and reports how many continue without the loop.
-func (l *looper) leave(p *project.Project, r Result) {
-	live := LiveRuns(context.Background(), p)
-	if l.options.StopOnExit && len(live) > 0 {
-		live = l.stopWorkers(p, live, r)
+func (j *job) leave(r Result) {
+	live := LiveRuns(context.Background(), j.p)
+	if j.options.StopOnExit && len(live) > 0 {
+		live = j.stopWorkers(live, r)
 	}
 	if len(live) == 0 {
 		return
 	}
-	l.w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended; still running: %s; to end them: symphony stop --all -w %s --state-dir %s",
-		text.Plural(len(live), "worker"), term.ShellQuote(p.Path), term.ShellQuote(p.StateDir)))
+	j.w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended; still running: %s; to end them: symphony stop --all -w %s --state-dir %s",
+		text.Plural(len(live), "worker"), term.ShellQuote(j.p.Path), term.ShellQuote(j.p.StateDir)))
+}
+
+// close gives back what the job holds. The end of the process would do so, too.
+func (j *job) close() {
+	j.database.close()
+	j.files.close()
+	if j.lock != nil {
+		_ = j.lock.Unlock()
+	}
 }
 
 // stopWorkers sends SIGTERM to the workers, which then end their runs as interrupted, and waits for them. It returns the runs
 // whose workers are still alive. The next pass starts the interrupted issues again.
-func (l *looper) stopWorkers(p *project.Project, runs []reconcile.Run, r Result) (living []reconcile.Run) {
+func (j *job) stopWorkers(runs []reconcile.Run, r Result) (living []reconcile.Run) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.StopGrace()+stopSlack)
 	defer cancel()
-	local := &workers.Local{Host: project.NewHost(), StateDir: p.StateDir}
+	local := &workers.Local{Host: project.NewHost(), StateDir: j.p.StateDir}
 	var wg sync.WaitGroup
 	var names []string
 	for _, run := range runs {
 		names = append(names, run.Identifier)
 		wg.Go(func() {
 			if err := local.Stop(ctx, run); err != nil {
-				l.log.Warn("stopping a worker", slog.String("run_id", run.ID), slog.String("error", err.Error()))
+				j.log.Warn("stopping a worker", slog.String("run_id", run.ID), slog.String("error", err.Error()))
 			}
 		})
 	}
 	wg.Wait()
-	living = slices.DeleteFunc(runs, func(run reconcile.Run) bool { return !project.Alive(p.StateDir, run.ID) })
-	if ended := len(names) - len(living); ended > 0 && !l.options.Quiet {
-		l.w.Note(slog.LevelInfo, fmt.Sprintf("the loop interrupted %s (%s); the next pass starts the issues again", text.Plural(ended, "worker"), strings.Join(names, ", ")))
+	living = slices.DeleteFunc(runs, func(run reconcile.Run) bool { return !project.Alive(j.p.StateDir, run.ID) })
+	if ended := len(names) - len(living); ended > 0 && !j.options.Quiet {
+		j.w.Note(slog.LevelInfo, fmt.Sprintf("the loop interrupted %s (%s); the next pass starts the issues again", text.Plural(ended, "worker"), strings.Join(names, ", ")))
 	}
 	return living
 }
 
-// stamp identifies a version of a file; empty if there is none.
-func stamp(path string) string {
-	info, err := os.Stat(path)
-	if err != nil {
-		return ""
+// keptDB is a database that stays open between the passes of a loop.
+type keptDB struct{ db *state.DB }
+
+// open returns the open database, or opens it. Only the holder of the project lock may call it.
+func (k *keptDB) open(ctx context.Context, dir string, now time.Time) (_ *state.DB, err error) {
+	if k.db != nil && k.db.Current(ctx) {
+		return k.db, nil
 	}
-	return fmt.Sprint(info.Size(), info.ModTime().UnixNano(), info.Mode(), info.Sys().(*syscall.Stat_t).Ino)
+	k.close()
+	k.db, err = state.Create(ctx, dir, now)
+	return k.db, err
 }
 
-// upgrade executes the program that has replaced this one between two passes, if there is one: in the same process, with the
-// same arguments. With the old program a loop could start nothing once a newer one has migrated the state. upgrade returns if
-// the new program can't print its version, or if the workflow is invalid, which the first pass of the new loop would not survive.
-func (l *looper) upgrade(ctx context.Context, p *project.Project) {
-	next := stamp(l.program)
-	if next == "" || next == l.version {
-		return
+// opened returns the database if it is open.
+func (k *keptDB) opened() *state.DB {
+	if k == nil {
+		return nil
 	}
-	if _, err := p.Config(); err != nil {
-		return
+	return k.db
+}
+
+func (k *keptDB) close() {
+	if k.db != nil {
+		_ = k.db.Close() // every write was committed
 	}
-	trial, cancel := context.WithTimeout(ctx, trialTime)
-	defer cancel()
-	cmd := exec.CommandContext(trial, l.program, "version")
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = io.Discard, io.Discard, time.Second
-	err := cmd.Run()
-	if ctx.Err() != nil || errors.Is(err, syscall.ETXTBSY) { // it is still being written
-		return
-	}
-	if err == nil {
-		if !l.options.Quiet {
-			l.w.Note(slog.LevelInfo, l.program+" was replaced; the loop continues with the new one")
-		}
-		// Executing it unlocks the loop's lock, and the new program takes it again.
-		err = syscall.Exec(l.program, os.Args, os.Environ())
-	}
-	l.version = next
-	l.w.Note(slog.LevelWarn, fmt.Sprintf("%s was replaced by one that does not run (%v); the loop continues with the old one", l.program, err))
+	k.db = nil
 }

@@ -35,10 +35,16 @@ type Options struct {
 	AtOnce bool
 	// DB is the open database of the caller; nil lets the pass open and close its own.
 	DB *state.DB
+	// Name is that of the project in the output; empty for that of its folder.
+	Name string
 	// Stays says that this process waits for the runs that the pass starts.
 	Stays bool
 	// Delivers says that the operator asks for a delivery, which needs no schedule.
 	Delivers bool
+	// database is what a loop keeps open; nil for other passes.
+	database *keptDB
+	// reported is when a loop has last reported a success to monitor.ping_url, zero after a failure; nil for other passes.
+	reported *time.Time
 }
 
 // NoIssue as Options.Only confines a pass to commands about the project.
@@ -47,7 +53,9 @@ const NoIssue = "-"
 // Result is what a pass did.
 type Result struct {
 	reconcile.Report
-	Pass state.Pass
+	// Project is the name of the project.
+	Project string
+	Pass    state.Pass
 	// Holder is the pass that holds the lock; nil if this pass took it.
 	Holder *state.Holder
 	// Config is the configuration of the pass: the last valid one if the current one is invalid.
@@ -107,8 +115,18 @@ func (r Result) ExitCode() error {
 	return exit.Only(code)
 }
 
-// Run runs one pass. It returns an error if no pass took place; errors during the pass are in the Result.
-func Run(ctx context.Context, p *project.Project, o Options) (r Result, err error) {
+// Run runs one pass, and reports it to monitor.ping_url and in monitor.metrics_file. It returns an error if no pass took place; errors
+// during the pass are in the Result.
+func Run(ctx context.Context, p *project.Project, o Options) (Result, error) {
+	m := &monitored{p: p, o: o}
+	r, err := run(ctx, p, o, m)
+	m.end(ctx, r, err)
+	return r, err
+}
+
+// run runs one pass.
+func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Result, err error) {
+	r.Project = cmp.Or(o.Name, p.Name())
 	if err := errors.Join(p.Nested(), proc.CheckLimits(), proc.CheckPidfds()); err != nil {
 		return r, err
 	}
@@ -128,24 +146,30 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	began, mono := p.Env.Now(), proc.Monotonic()
-	if o.LockTimeout > 0 {
-		// The workflow may have changed during the wait.
+	if o.LockTimeout > 0 && p.Changed() { // during the wait
 		p = project.New(p.Env, p.Path, p.StateDir)
 		cfg, cfgErr = readConfig(p)
 	}
+	m.begin(cfg)
 	// After a signal, too, the holder of the lock opens the database, because an interrupted pass is recorded.
 	db := o.DB
-	if db == nil {
-		if db, err = state.Create(context.WithoutCancel(ctx), p.StateDir, began); err != nil {
-			return r, err
+	switch {
+	case o.database != nil:
+		db, err = o.database.open(context.WithoutCancel(ctx), p.StateDir, began)
+	case db == nil:
+		if db, err = state.Create(context.WithoutCancel(ctx), p.StateDir, began); err == nil {
+			defer func() { err = errors.Join(err, db.Close()) }()
 		}
-		defer func() { err = errors.Join(err, db.Close()) }()
+	}
+	if err != nil {
+		return r, err
 	}
 	if err := project.TakeOwnership(ctx, p, db); err != nil {
 		return r, err
 	}
 
 	reconcileOnce(ctx, p, db, o, cfg, cfgErr, &r)
+	m.recall(ctx, db, r.Config)
 	if err := project.Register(p); err != nil {
 		r.warn(err.Error() + "; symphony projects will not list this project")
 	}
@@ -292,7 +316,7 @@ func (handsOff) TrashDue(time.Time, int64, int64) (bool, error) { return false, 
 
 // dryRun plans a pass and changes nothing: no lock, no directory, no row.
 func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Config, cfgErr error) (r Result, err error) {
-	r.dryRun = true
+	r.dryRun, r.Project = true, cmp.Or(o.Name, p.Name())
 	if cfgErr != nil {
 		return r, cfgErr
 	}

@@ -1,16 +1,27 @@
 package pass
 
 import (
+	"bytes"
+	"context"
+	"database/sql"
 	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/monitor/checktest"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // Equal errors are kept once, a full disk once for all steps that it stops.
@@ -59,6 +70,152 @@ func TestStoppedRunSentence(t *testing.T) {
 		a := reconcile.Applied{Action: reconcile.Action{Reason: string(reconcile.Canceled), Message: "stopped: " + reason, Change: &reconcile.Change{}}}
 		if got := (narrator{w: &term.Env{}}).settled(a, "WEB-1"); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// A loop keeps its database open, until a backup has replaced it or a newer program has migrated it.
+func TestLoopKeepsItsDatabase(t *testing.T) {
+	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "state")
+	var kept keptDB
+	defer kept.close()
+	open := func() *state.DB {
+		t.Helper()
+		db, err := kept.open(ctx, dir, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return db
+	}
+	first := open()
+	if open() != first {
+		t.Error("the second pass opens the database again")
+	}
+	copied, err := os.ReadFile(filepath.Join(dir, "state.db"))
+	if err == nil {
+		err = errors.Join(os.Remove(filepath.Join(dir, "state.db-wal")), os.Remove(filepath.Join(dir, "state.db")),
+			os.WriteFile(filepath.Join(dir, "state.db"), copied, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := open()
+	if second == first {
+		t.Error("a pass writes to a database that was replaced")
+	}
+	if err := second.SetMeta(ctx, "after", "the backup"); err != nil {
+		t.Error(err)
+	}
+	pool, err := sql.Open("sqlite", filepath.Join(dir, "state.db"))
+	if err == nil {
+		_, err = pool.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", second.Schema()+1))
+	}
+	if err := errors.Join(err, pool.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if second.Newer() != nil || open().Newer() == nil {
+		t.Error("a pass does not notice that a newer program has migrated the database")
+	}
+}
+
+// A service tells systemd its state, and that it lives only while its passes proceed. Its workers do not inherit the variables.
+func TestLoopTellsSystemd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	received := func() string {
+		t.Helper()
+		buffer := make([]byte, 1000)
+		_ = listener.SetReadDeadline(time.Now().Add(20 * time.Second))
+		n, err := listener.Read(buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(buffer[:n])
+	}
+	w := &term.Env{Environ: []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=1000", "A=b"}, Stderr: &bytes.Buffer{}}
+	s := newSystemd(w)
+	if d := cmp.Diff([]string{"A=b"}, w.Environ); d != "" {
+		t.Error(d)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan bool)
+	var alive sync.WaitGroup
+	alive.Go(func() { s.keepAlive(ctx, func() bool { return <-asked }) })
+	asked <- false
+	asked <- true
+	if got := received(); got != "WATCHDOG=1" {
+		t.Errorf("systemd gets %q", got)
+	}
+	asked <- false
+	asked <- false
+	cancel()
+	close(asked)
+	alive.Wait()
+
+	l := &looper{w: w, systemd: s, options: TickOptions{Quiet: true}}
+	one := &job{looper: l, name: "one", reload: make(chan chan struct{})}
+	l.jobs = []*job{one, {looper: l, name: "two", reload: one.reload}}
+	one.say("1 running\n0 held")
+	l.jobs[1].say("locked")
+	go func() {
+		first, second := <-one.reload, <-one.reload
+		close(second)
+		close(first)
+	}()
+	l.reloadAll(t.Context())
+	for _, want := range []string{"STATUS=one: 1 running 0 held", "STATUS=one: 1 running 0 held; two: locked", "RELOADING=1\nMONOTONIC_USEC=", "READY=1"} {
+		if got := received(); !strings.HasPrefix(got, want) {
+			t.Errorf("systemd gets %q, want %q", got, want)
+		}
+	}
+
+	for deadline, want := range map[time.Duration]bool{time.Hour: true, -time.Second: false} {
+		one.allow(time.Hour)
+		l.jobs[1].allow(deadline)
+		if l.proceeds() != want {
+			t.Errorf("a wait that may take %s more: passes proceed is %t", deadline, l.proceeds())
+		}
+	}
+}
+
+// A loop reports each failure, and a success unless it has just reported one.
+func TestLoopReportsInMeasure(t *testing.T) {
+	s := checktest.New(time.Minute, time.Minute, time.Now)
+	defer s.Close()
+	now := time.Now()
+	p := &project.Project{Env: &term.Env{Now: func() time.Time { return now }, Stderr: &bytes.Buffer{}}}
+	cfg := &workflow.Config{Monitor: workflow.Monitor{PingURL: workflow.Secret(s.URL), PingVar: "PING"}}
+	o := Options{Trigger: project.TriggerLoop, reported: new(time.Time)}
+	canceled, stop := context.WithCancel(t.Context())
+	stop()
+	for _, pass := range []struct {
+		after time.Duration
+		ctx   context.Context
+		err   error
+		pings string
+	}{
+		{0, t.Context(), nil, "start success"},
+		{time.Second, t.Context(), nil, ""},
+		{time.Second, t.Context(), errors.New("disk full"), "start fail"},
+		{time.Second, t.Context(), nil, "start success"},
+		{time.Second, t.Context(), nil, ""},
+		{reportPause, canceled, context.Canceled, "start success"}, // the operator ends the loop
+	} {
+		now = now.Add(pass.after)
+		before := len(s.Pings())
+		m := &monitored{p: p, o: o}
+		m.begin(cfg)
+		m.end(pass.ctx, Result{Config: cfg}, pass.err)
+		var kinds []string
+		for _, ping := range s.Pings()[before:] {
+			kinds = append(kinds, ping.Kind)
+		}
+		if got := strings.Join(kinds, " "); got != pass.pings {
+			t.Errorf("%v: %s, want %s", pass.err, got, pass.pings)
 		}
 	}
 }

@@ -18,12 +18,14 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// TickOptions are the flags of tick.
+// TickOptions are the flags of tick. With Loop they are those of Loop, otherwise those of Tick.
 type TickOptions struct {
 	Options
 	Loop, StopOnExit, JSON, Quiet, Wait bool
 	// LogLevel and LogFormat are empty unless a log was asked for.
 	LogLevel, LogFormat string
+	// Beside runs beside the passes of a loop, from their beginning until ctx ends; nil for nothing.
+	Beside func(ctx context.Context)
 	// outlook is what a loop has said last about waiting issues, which it says again only if it has changed; nil without a loop.
 	outlook *string
 }
@@ -74,13 +76,10 @@ func (o TickOptions) logger(w *term.Env) *slog.Logger {
 	return w.NewLog(level, o.LogFormat)
 }
 
-// Tick runs one pass, or with Loop one after another.
+// Tick runs one pass.
 func Tick(ctx context.Context, p *project.Project, o TickOptions) error {
 	if o.wantsLog() {
 		p.Env.Log = o.logger(p.Env) // the log replaces the lines on stderr
-	}
-	if o.Loop {
-		return loop(ctx, p, o)
 	}
 	o.Stays = o.Wait
 	r, err := Run(ctx, p, o.Options)
@@ -186,7 +185,7 @@ func report(ctx context.Context, p *project.Project, o TickOptions, r Result) {
 	switch {
 	case o.Quiet:
 		if r.Holder == nil {
-			reportQuiet(ctx, p, r.Errors)
+			reportQuiet(ctx, p, o, r.Errors)
 		}
 	case o.JSON:
 		w.PrintJSON(r.JSON())
@@ -248,19 +247,24 @@ func printFields(w *term.Env, r Result) {
 	for _, e := range r.Errors {
 		w.PrintError(e)
 	}
+	fmt.Fprintf(w.Stdout, "%s: %s\n", name, r.summary(w.Now()))
+}
+
+// summary counts the issues, and says why the pass started nothing.
+func (r Result) summary(now time.Time) string {
 	due := ""
 	if r.Undelivered > 0 {
 		due = fmt.Sprintf(", %d not delivered", r.Undelivered)
 	}
-	switch d := r.NextDue.Sub(w.Now()); {
+	switch d := r.NextDue.Sub(now); {
 	case r.NextDue.IsZero():
 	case d > 0:
 		due += ", next due in " + term.Duration(d)
 	default:
 		due += ", one is due"
 	}
-	fmt.Fprintf(w.Stdout, "%s: %d running, %d waiting, %d held, %d skipped%s%s\n",
-		name, r.Running, r.Retrying, r.Held, len(r.Skips), due, term.Visible(r.obstacleText(w.Now())))
+	return fmt.Sprintf("%d running, %d waiting, %d held, %d skipped%s%s",
+		r.Running, r.Retrying, r.Held, len(r.Skips), due, term.Visible(r.obstacleText(now)))
 }
 
 // obstacleText says why the pass started nothing and until when, for the end of its summary; empty if nothing was in the way.
@@ -331,7 +335,7 @@ const (
 
 // reportQuiet prints errors if their codes differ from those of the last pass, repeats them every hour while they stay the same,
 // and prints a line when they are over. Cron mails every line that it gets.
-func reportQuiet(ctx context.Context, p *project.Project, errs []*reconcile.Error) {
+func reportQuiet(ctx context.Context, p *project.Project, o TickOptions, errs []*reconcile.Error) {
 	w := p.Env
 	now, last := quietReport{At: w.Now()}, quietReport{}
 	for _, e := range errs {
@@ -339,9 +343,13 @@ func reportQuiet(ctx context.Context, p *project.Project, errs []*reconcile.Erro
 	}
 	slices.Sort(now.Codes)
 	now.Codes = slices.Compact(now.Codes)
-	db, err := state.Open(ctx, p.StateDir)
+	db, err := o.database.opened(), error(nil)
+	if db == nil {
+		if db, err = state.Open(ctx, p.StateDir); err == nil {
+			defer db.Close()
+		}
+	}
 	if err == nil {
-		defer db.Close()
 		text, _, _ := db.Meta(ctx, quietReportKey)
 		_ = json.Unmarshal([]byte(text), &last) // an unreadable report counts as none
 	}
@@ -374,13 +382,15 @@ func quietError(ctx context.Context, p *project.Project, o TickOptions, err erro
 		return err
 	}
 	known := exit.From(err)
-	reportQuiet(ctx, p, []*reconcile.Error{known})
+	reportQuiet(ctx, p, o, []*reconcile.Error{known})
 	return exit.Only(exit.Code(known))
 }
 
 // ResultJSON is the documented shape of tick --json.
 type ResultJSON struct {
-	Pass *passJSON `json:"pass"`
+	// Project is the name of the folder of WORKFLOW.md. In a loop with several projects of that name, the later ones have a number behind it.
+	Project string    `json:"project"`
+	Pass    *passJSON `json:"pass"`
 	// Holder has the lock; it is left out until it has written its name.
 	Holder  *state.Holder `json:"holder,omitempty"`
 	Actions []actionJSON  `json:"actions"`
@@ -418,7 +428,7 @@ type actionJSON struct {
 // JSON returns the pass as tick --json prints it.
 func (r Result) JSON() ResultJSON {
 	out := ResultJSON{
-		Actions: []actionJSON{}, Errors: []*reconcile.Error{},
+		Project: r.Project, Actions: []actionJSON{}, Errors: []*reconcile.Error{},
 		Counts: view.Counts{Running: r.Running, Retrying: r.Retrying, Held: r.Held, Undelivered: r.Undelivered},
 	}
 	if r.Holder != nil {

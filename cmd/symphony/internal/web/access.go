@@ -1,0 +1,154 @@
+package web
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+)
+
+// Token is the secret by which the server knows an operator. It is kept in memory only: a file that an agent can read would let it
+// approve its own requests.
+type Token string
+
+// NewToken makes a token.
+func NewToken() Token {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // it never fails
+	return Token(base64.RawURLEncoding.EncodeToString(secret))
+}
+
+const shortestToken = 16
+
+// ReadToken reads a token of the operator's own, from a file that no other account can read.
+func ReadToken(path string) (Token, error) {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		return "", exit.Usage("serve: other accounts can read %s: chmod 600 %s", path, path)
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return "", exit.Usage("serve: --token-file: %v", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if len(token) < shortestToken {
+		return "", exit.Usage("serve: the token in %s is shorter than %d characters", path, shortestToken)
+	}
+	return Token(token), nil
+}
+
+// Format implements fmt.Formatter without the token.
+func (Token) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[redacted]")) }
+
+// access decides which requests are answered.
+type access struct {
+	token  [sha256.Size]byte // its hash, so that a comparison takes the same time for all guesses
+	code   Token             // that of the printed link
+	used   *atomic.Bool      // the link was opened
+	public bool              // other machines can reach the server: reading needs the token, too
+	hosts  []string          // names in the Host header, without ports; beside them those below localhost
+	port   string            // empty for a socket
+	cross  *http.CrossOriginProtection
+	cookie string
+}
+
+func newAccess(address net.Addr, o Options) access {
+	a := access{token: sha256.Sum256([]byte(o.Token)), code: NewToken(), used: new(atomic.Bool), cross: http.NewCrossOriginProtection()}
+	a.hosts = append([]string{"localhost", "127.0.0.1", "::1"}, o.Hosts...)
+	a.public = len(o.Hosts) > 0 // a proxy or a tunnel leads here
+	tcp, isTCP := address.(*net.TCPAddr)
+	if !isTCP {
+		a.cookie = "symphony"
+		return a
+	}
+	a.public, a.port = a.public || !tcp.IP.IsLoopback(), fmt.Sprint(tcp.Port)
+	a.cookie = "symphony_" + a.port // browsers do not separate cookies by port
+	if !tcp.IP.IsUnspecified() {
+		a.hosts = append(a.hosts, tcp.IP.String())
+	}
+	if host, _, err := net.SplitHostPort(o.Listen); err == nil && host != "" {
+		a.hosts = append(a.hosts, host)
+	}
+	return a
+}
+
+// csp lets a page load nothing but this server's own files, and be part of no other page.
+const csp = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// guard refuses requests with a foreign Host, which a page of another site sends after DNS rebinding, and those that a page of
+// another origin sends. It sets the headers of every answer.
+func (a *access) guard(next http.Handler, s *Server) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", csp)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		host = strings.ToLower(strings.Trim(host, "[]"))
+		if !slices.Contains(a.hosts, host) && !strings.HasSuffix(host, ".localhost") {
+			s.fail(w, r, exit.Fault("host_refused", fmt.Sprintf("this server is not called %q", r.Host), "add the name with --allow-host"))
+			return
+		}
+		if a.cross.Check(r) != nil {
+			s.fail(w, r, exit.Fault("origin_refused", "the request comes from a page of another site", "use the pages of this server"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// mayAct reports whether the request has the token.
+func (a *access) mayAct(r *http.Request) bool {
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if c, err := r.Cookie(a.cookie); !ok && err == nil {
+		given = c.Value
+	}
+	return a.isToken(given)
+}
+
+func (a *access) isToken(given string) bool {
+	hash := sha256.Sum256([]byte(given))
+	return subtle.ConstantTimeCompare(hash[:], a.token[:]) == 1
+}
+
+// useCode reports whether the printed link is opened for the first time. It works once, because browsers keep the addresses that were
+// opened in files, which an agent may be able to read.
+func (a *access) useCode(given string) bool {
+	hash, code := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(a.code))
+	return subtle.ConstantTimeCompare(hash[:], code[:]) == 1 && a.used.CompareAndSwap(false, true)
+}
+
+// permit refuses a request without the token that it needs.
+func (a *access) permit(r *http.Request, n need) error {
+	if n == needNothing || n == needReading && !a.public || a.mayAct(r) {
+		return nil
+	}
+	return exit.Fault("unauthorized", "this needs the token of the server", "log in with the link or the token that symphony has printed, or send Authorization: Bearer TOKEN")
+}
+
+// keptFor is how long a browser keeps cookies, in seconds.
+const keptFor = 180 * 24 * 3600
+
+// setCookie lets the browser keep the token: out of reach of scripts and of requests that other sites cause.
+func (a *access) setCookie(w http.ResponseWriter, token string) {
+	http.SetCookie(w, &http.Cookie{Name: a.cookie, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: keptFor})
+}

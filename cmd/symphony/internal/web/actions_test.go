@@ -1,0 +1,275 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// acting serves some projects whose commands are a shell script, and returns the directory in which the script runs.
+func acting(t *testing.T, script string, projects ...string) (s *Server, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	var o Options
+	for _, name := range projects {
+		place := Place{filepath.Join(dir, name, "WORKFLOW.md"), filepath.Join(dir, name, "state")}
+		if err := os.MkdirAll(place.StateDir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		o.Places = append(o.Places, place)
+	}
+	s, _ = serve(t, o)
+	s.source.env.Dir, s.source.env.Environ = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	s.commands.program = filepath.Join(dir, "program")
+	if err := os.WriteFile(s.commands.program, []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return s, dir
+}
+
+// post sends a request with the token, with JSON or a form.
+func post(s *Server, path, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", path, strings.NewReader(body))
+	r.Host = "localhost"
+	r.Header.Set("Authorization", "Bearer "+string(s.token))
+	switch {
+	case strings.HasPrefix(body, "{"):
+		r.Header.Set("Content-Type", "application/json; charset=utf-8")
+	case body != "":
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	w := httptest.NewRecorder()
+	s.routes().ServeHTTP(w, r)
+	return w
+}
+
+// No request without the token changes anything, whatever route it takes.
+func TestActionsNeedToken(t *testing.T) {
+	s, dir := acting(t, "touch called", "web")
+	for _, route := range s.table() {
+		if route.method == http.MethodGet || route.path == "/login" || route.path == "/theme" {
+			continue
+		}
+		for _, token := range []string{"", "Bearer ", "Bearer 0123456789abcdeF"} {
+			r := httptest.NewRequest(route.method, strings.NewReplacer("{identifier}", "ABC-1", "{id}", "ABC-1.1").Replace(route.path), nil)
+			r.Host = "localhost"
+			r.Header.Set("Authorization", token)
+			w := httptest.NewRecorder()
+			s.routes().ServeHTTP(w, r)
+			if w.Code != http.StatusUnauthorized {
+				t.Errorf("%s %s with %q: %d", route.method, route.path, token, w.Code)
+			}
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "called")); err == nil {
+		t.Error("a command ran")
+	}
+}
+
+// Which command a request runs: its arguments and its stdin.
+func TestActionCommands(t *testing.T) {
+	s, dir := acting(t, `for arg; do printf '[%s]' "$arg"; done > args; tr '\0' '@' > input; echo '{"done":true}'`, "web")
+	project := fmt.Sprintf("[--workflow=%[1]s/web/WORKFLOW.md][--state-dir=%[1]s/web/state][--]", dir)
+	const requests = "/api/v1/requests/ABC-1.2/"
+	for _, test := range []struct{ path, body, args, input string }{
+		{"/api/v1/pause", "", "[pause][--json]" + project, ""},
+		{"/api/v1/resume?project=web", "", "[resume][--json]" + project, ""},
+		{"/api/v1/ABC-1/stop", "", "[stop][--no-wait][--json]" + project + "[ABC-1]", ""},
+		{"/api/v1/ABC-1/retry", "{}", "[retry][--json]" + project + "[ABC-1]", ""},
+		{"/api/v1/a%2Fb%20c/hold", "", "[hold][--json]" + project + "[a/b c]", ""},
+		{"/api/v1/--all/stop", "", "[stop][--no-wait][--json]" + project + "[--all]", ""},
+		{requests + "approve", "", "[approve][--json]" + project + "[ABC-1.2]", ""},
+		{requests + "approve", `{"for_session":true}`, "[approve][--for-session][--json]" + project + "[ABC-1.2]", ""},
+		{requests + "approve", "for_session=true", "[approve][--for-session][--json]" + project + "[ABC-1.2]", ""},
+		{requests + "deny", "reason=-+no%0Ano", "[deny][--reason=- no\nno][--json]" + project + "[ABC-1.2]", ""},
+		{requests + "deny", `{"reason":"no"}`, "[deny][--reason=no][--json]" + project + "[ABC-1.2]", ""},
+		{requests + "answer", "choice=2&choice=1", "[answer][--choice=2][--choice=1][--json]" + project + "[ABC-1.2]", ""},
+		{requests + "answer", `{"choices":[2]}`, "[answer][--choice=2][--json]" + project + "[ABC-1.2]", ""},
+		{requests + "answer", `{"texts":["one\n","--two"]}`, "[answer][--stdin][--json]" + project + "[ABC-1.2]", "one\n@--two\n"},
+		{requests + "answer", "text=hunter2&text=", "[answer][--stdin][--json]" + project + "[ABC-1.2]", "hunter2@\n"},
+		// The form of a page: an option, an own text beside options, two of several, nothing for an optional question.
+		{
+			requests + "answer", "questions=4&answer-0=Red&text-0=&text-1=my%0D%0Aown&answer-2=a&answer-2=b&back=/",
+			"[answer][--stdin]" + project + "[ABC-1.2]", "Red@my\nown@a, b@\n",
+		},
+	} {
+		w := post(s, test.path, test.body)
+		if w.Code != http.StatusOK && w.Code != http.StatusSeeOther {
+			t.Errorf("%s %s: %d %s", test.path, test.body, w.Code, w.Body)
+			continue
+		}
+		args, err := os.ReadFile(filepath.Join(dir, "args"))
+		input, inputErr := os.ReadFile(filepath.Join(dir, "input"))
+		if err != nil || inputErr != nil || string(args) != test.args || string(input) != test.input {
+			t.Errorf("%s %s: %s %q", test.path, test.body, args, input)
+		}
+	}
+}
+
+// Which requests run no command, and what a command's error becomes.
+func TestActionErrors(t *testing.T) {
+	s, _ := acting(t, `cat answer; exit "$(cat code)"`, "web", "api")
+	_, dir := s, s.source.env.Dir
+	const request = "/api/v1/requests/ABC-1.2/answer?project=web"
+	for _, test := range []struct {
+		path, body, answer, exit string
+		status                   int
+		code                     string
+	}{
+		{request, "", "", "", 400, "the answer is missing"},
+		{request, `{"texts":["a"],"choices":[1]}`, "", "", 400, "cannot be combined"},
+		{request, `{"text":"a"}`, "", "", 400, "unknown field"},
+		{request, `{"texts":"a"}`, "", "", 400, "cannot unmarshal"},
+		{request, `{"texts":["a\u0000b"]}`, "", "", 400, "NUL"},
+		{"/api/v1/ABC-1%00/stop?project=web", "", "", "", 400, "NUL"},
+		{request, "texts=a", "", "", 400, "unknown field"},
+		{request, "choice=two", "", "", 400, "number of an option"},
+		{"/api/v1/requests/ABC-1.2/approve?project=web", "for_session=maybe", "", "", 400, "true or false"},
+		{"/api/v1/pause", "", "", "", 400, "add ?project=NAME"},
+		{"/api/v1/pause?project=nosuch", "", "", "", 404, "project_not_found"},
+		{"/api/v1/pause?project=web", "", `{"paused":true}`, "0", 200, `{"paused":true}`},
+		{"/api/v1/pause?project=web", "", `{"errors":[]}`, "1", 202, `{"errors":[]}`},
+		{"/api/v1/pause?project=web", "", `no JSON`, "1", 500, "printed no JSON"},
+		{request, `{"choices":[7]}`, `{"error":{"code":"usage","message":"not an option"}}`, "2", 400, "not an option"},
+		{request, `{"choices":[1]}`, `{"error":{"code":"request_not_found"}}`, "1", 404, "request_not_found"},
+		{request, `{"choices":[1]}`, `{"error":{"code":"request_ended"}}`, "1", 409, "request_ended"},
+		{"/api/v1/pause?project=api", "", `{"error":{"code":"locked","hint":"the next pass applies it"}}`, "4", 409, "the next pass applies it"},
+		{"/api/v1/pause?project=api", "", `{"error":{"code":"no_state"}}`, "1", 503, "no_state"},
+		{"/api/v1/pause?project=api", "", `{"error":{"code":"linear_api_status"}}`, "1", 502, "linear_api_status"},
+		{"/api/v1/pause?project=api", "", `{"error":{"code":"invalid_config"}}`, "3", 500, "invalid_config"},
+	} {
+		write(t, dir, "answer", test.answer)
+		write(t, dir, "code", test.exit)
+		w := post(s, test.path, test.body)
+		if w.Code != test.status || !strings.Contains(w.Body.String(), test.code) || !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%s %s: %d %s", test.path, test.body, w.Code, w.Body)
+		}
+	}
+	s.commands.patience = time.Millisecond
+	write(t, dir, "program", "#!/bin/sh\nexec sleep 600")
+	if w := post(s, "/api/v1/pause?project=web", ""); w.Code != http.StatusGatewayTimeout {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func write(t *testing.T, dir, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A form leads back to its page, which shows once what the command said. No other address and no invented notice is accepted.
+func TestNotice(t *testing.T) {
+	s, _ := acting(t, `echo 'paused: <b>'; echo >&2 'symphony: no schedule'`, "web")
+	for _, back := range []string{"//evil.example/", "https://evil.example/", `/\evil.example`, `\\evil.example`, "/\t/evil.example", "evil", ""} {
+		if to := post(s, "/api/v1/pause", url.Values{"back": {back}}.Encode()).Header().Get("Location"); to != "/" {
+			t.Errorf("back to %q leads to %q", back, to)
+		}
+	}
+	w := post(s, "/api/v1/pause", "back=/login%3Fx%3D1")
+	cookies := w.Result().Cookies()
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/login?x=1" || len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode {
+		t.Fatal(w.Code, w.Header())
+	}
+	get := func(value string) string {
+		r := httptest.NewRequest("GET", w.Header().Get("Location"), nil)
+		r.Host = "localhost"
+		r.AddCookie(&http.Cookie{Name: cookies[0].Name, Value: value})
+		page := httptest.NewRecorder()
+		s.routes().ServeHTTP(page, r)
+		return page.Body.String()
+	}
+	if page := get("Done"); strings.Contains(page, `id="notice"`) {
+		t.Error(page)
+	}
+	if page := get(cookies[0].Value); !strings.Contains(page, "symphony pause</code>") || !strings.Contains(page, "paused: &lt;b&gt;") || !strings.Contains(page, "no schedule") {
+		t.Error(page)
+	}
+	if page := get(cookies[0].Value); strings.Contains(page, `id="notice"`) {
+		t.Error(page)
+	}
+	for range 3 * maxNotices {
+		post(s, "/api/v1/pause", "back=/")
+	}
+	if n := len(s.commands.notices); n > maxNotices {
+		t.Error(n, "notices are kept")
+	}
+}
+
+// A command gets neither the token nor a socket of the server.
+func TestCommandInheritsNothing(t *testing.T) {
+	s, dir := acting(t, `cat /proc/self/environ /proc/self/cmdline > seen; ls -l /proc/self/fd >> seen; echo {}`, "web")
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		t.Skip("needs /proc")
+	}
+	post(s, "/api/v1/pause", "")
+	seen, err := os.ReadFile(filepath.Join(dir, "seen"))
+	if err != nil || regexp.MustCompile(`socket:|state\.db|`+string(s.token)).Match(seen) || !strings.Contains(string(seen), "HOME=") {
+		t.Errorf("%v %q", err, seen)
+	}
+}
+
+// waiting is a script that says that it runs and then waits for the file go.
+const waiting = `: > "running.$$"; while [ ! -e go ]; do sleep 0.02; done; echo x >> ended; echo '{}'`
+
+// The number of commands at once is limited, and the server ends after them.
+func TestCommandsAtOnce(t *testing.T) {
+	s, dir := acting(t, waiting, "web")
+	var wait sync.WaitGroup
+	for range maxCommands + 2 {
+		wait.Go(func() { post(s, "/api/v1/pause", "") })
+	}
+	count := func(pattern string) int {
+		files, _ := filepath.Glob(filepath.Join(dir, pattern))
+		return len(files)
+	}
+	until(t, "commands run", func() bool { return count("running.*") == maxCommands })
+	ended := make(chan struct{})
+	go func() { s.commands.end(); close(ended) }()
+	until(t, "the server ends", func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return s.commands.closed })
+	if w := post(s, "/api/v1/pause", ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "the server is ending") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if n := count("running.*"); n != maxCommands {
+		t.Error(n, "commands run")
+	}
+	select {
+	case <-ended:
+		t.Error("the server did not wait")
+	default:
+	}
+	write(t, dir, "go", "")
+	wait.Wait()
+	<-ended
+	if lines, _ := os.ReadFile(filepath.Join(dir, "ended")); len(lines) < 2*maxCommands {
+		t.Errorf("%q", lines)
+	}
+}
+
+// While a pass is under way, any number of requests for a pass cause one more.
+func TestRefreshCoalesces(t *testing.T) {
+	s, dir := acting(t, `echo "$*" >> calls; `+waiting, "web")
+	for i, coalesced := range []bool{false, false, true, true} {
+		w := post(s, "/api/v1/refresh", "")
+		var answer refreshed
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusAccepted || !answer.Queued || answer.Coalesced != coalesced {
+			t.Errorf("request %d: %d %s", i, w.Code, w.Body)
+		}
+	}
+	write(t, dir, "go", "")
+	until(t, "the passes end", func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return len(s.commands.passes) == 0 })
+	calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
+	if strings.Count(string(calls), "tick --trigger=manual --quiet") != 2 {
+		t.Errorf("%s", calls)
+	}
+}

@@ -1,0 +1,218 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/web/page"
+)
+
+// subscribe asks for a stream and returns a function that reads its next event but beats: its name and its data.
+func subscribe(t *testing.T, ctx context.Context, client *http.Client, url string) func() (name, data string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	if kind := answer.Header.Get("Content-Type"); kind != "text/event-stream; charset=utf-8" {
+		t.Fatal(answer.Status, kind)
+	}
+	lines := bufio.NewReader(answer.Body)
+	line := func() string {
+		text, err := lines.ReadString('\n')
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.TrimSuffix(text, "\n")
+	}
+	return func() (name, data string) {
+		for !t.Failed() {
+			name, data = strings.TrimPrefix(line(), "event: "), strings.TrimPrefix(line(), "data: ")
+			if line(); name != "beat" {
+				break
+			}
+		}
+		return name, data
+	}
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for range 3000 {
+		if holds() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("never: " + what)
+}
+
+// Two hundred clients of an address cost as many renderings as one. When they have gone, nothing is left.
+func TestOneRenderingForAll(t *testing.T) {
+	s, address := serve(t, Options{})
+	if answer, err := http.Get(address + "/healthz"); err != nil { // the server has started
+		t.Fatal(err)
+	} else {
+		answer.Body.Close()
+	}
+	http.DefaultClient.CloseIdleConnections()
+	path := filepath.Join(t.TempDir(), "state.db")
+	write := func(text string) {
+		if err := errors.Join(os.WriteFile(path+".new", []byte(text), 0o600), os.Rename(path+".new", path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a")
+	var renderings atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.follow(w, r, func(context.Context) ([]byte, []string) {
+			renderings.Add(1)
+			data, _ := os.ReadFile(path)
+			return event("page", string(data)), []string{path}
+		}); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(t.Context())
+	var clients []func() (name, data string)
+	for range 200 {
+		clients = append(clients, subscribe(t, ctx, server.Client(), server.URL))
+	}
+	for _, text := range []string{"a", "ab", "abc"} {
+		write(text)
+		for _, next := range clients {
+			if name, data := next(); name != "page" || data != fmt.Sprintf("%q", text) {
+				t.Fatal(name, data, "not", text)
+			}
+		}
+	}
+	// Each change may cost a second one, if the file was written at the moment of the first.
+	if n := renderings.Load(); n > 20 {
+		t.Errorf("%d renderings", n)
+	}
+	cancel()
+	until(t, "all clients have left", func() bool {
+		server.Client().CloseIdleConnections()
+		s.feeds.mu.Lock()
+		defer s.feeds.mu.Unlock()
+		return s.feeds.clients == 0 && len(s.feeds.open) == 0 && runtime.NumGoroutine() <= before
+	})
+}
+
+// A client that does not read loses its connection, and no client gets more than its share of streams.
+func TestStreamLimits(t *testing.T) {
+	s, url := serve(t, Options{})
+	s.feeds.patience = 50 * time.Millisecond
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := 0
+		_ = s.follow(w, r, func(context.Context) ([]byte, []string) {
+			n++
+			return event("page", strings.Repeat(strconv.Itoa(n%10), 8<<20)), nil
+		})
+	})}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(&limitedListener{Listener: l, free: make(chan struct{}, 1)})
+	defer server.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	until(t, "the first byte", func() bool { _, err := c.Read(make([]byte, 1)); return err == nil })
+	until(t, "the client has no stream", func() bool {
+		s.feeds.mu.Lock()
+		defer s.feeds.mu.Unlock()
+		return s.feeds.clients == 0
+	})
+	s.feeds.clients = maxStreams
+	answer, err := http.Get(url + "/api/v1/events")
+	if err != nil || answer.StatusCode != http.StatusServiceUnavailable {
+		t.Fatal(answer.Status, err)
+	}
+	answer.Body.Close()
+}
+
+// A page and its stream have the same address, and the same content.
+func TestPageStream(t *testing.T) {
+	_, url := serve(t, Options{})
+	name, data := subscribe(t, t.Context(), http.DefaultClient, url+"/?q=x")()
+	if name != "page" || !strings.Contains(data, `"title":"Search: x · symphony"`) || !strings.Contains(data, "symphony init") {
+		t.Error(name, data)
+	}
+	name, data = subscribe(t, t.Context(), http.DefaultClient, url+"/api/v1/events")()
+	if name != "state" || !strings.Contains(data, `"running":[]`) {
+		t.Error(name, data)
+	}
+	name, data = subscribe(t, t.Context(), http.DefaultClient, url+"/api/v1/events?project=none")()
+	if name != "unavailable" || !strings.Contains(data, `"code":"project_not_found"`) {
+		t.Error(name, data)
+	}
+}
+
+// A browser loads an asset again only after it has changed.
+func TestAssetTag(t *testing.T) {
+	s, _ := serve(t, Options{})
+	ask := func(tag string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, "http://localhost/assets/page.js", nil)
+		r.Header.Set("If-None-Match", tag)
+		answer := httptest.NewRecorder()
+		s.handler.ServeHTTP(answer, r)
+		return answer
+	}
+	first := ask("")
+	if tag := first.Header().Get("ETag"); first.Code != http.StatusOK || ask(tag).Code != http.StatusNotModified {
+		t.Error(first.Code, tag)
+	}
+}
+
+// The only script that is not ours is idiomorph.min.js of npm's idiomorph 0.8.0, with its licence. Ours have at most a hundred lines.
+func TestScripts(t *testing.T) {
+	sums := map[string]string{
+		"idiomorph.min.js":  "4cbd535caf7663a51eda9bce6595371c384fc430d54b8d414e29a61167f19f96",
+		"idiomorph.LICENSE": "d3d2456f76414f2456104660ebd65aff1c04cd7966b942bdabd63f3cdb316a38",
+	}
+	lines := 0
+	for _, name := range page.AssetNames() {
+		data, err := fs.ReadFile(page.Assets(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum, ok := sums[name]; ok && fmt.Sprintf("%x", sha256.Sum256(data)) != sum {
+			t.Errorf("%s is not that of the release", name)
+		} else if !ok && strings.HasSuffix(name, ".js") {
+			lines += strings.Count(string(data), "\n")
+		}
+		delete(sums, name)
+	}
+	if len(sums) > 0 || lines > 100 {
+		t.Errorf("missing: %v; %d lines of scripts", sums, lines)
+	}
+}

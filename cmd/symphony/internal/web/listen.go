@@ -1,0 +1,128 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+)
+
+// DefaultPort is the port of serve.
+const DefaultPort = 7967
+
+const defaultHost = "127.0.0.1"
+
+// listen opens the address that the options name.
+func listen(ctx context.Context, w *term.Env, o Options) (net.Listener, error) {
+	var config net.ListenConfig
+	if path, isSocket := strings.CutPrefix(o.Listen, "unix:"); isSocket {
+		return listenSocket(ctx, w.Absolute(path))
+	}
+	address, err := tcpAddress(o)
+	if err != nil {
+		return nil, err
+	}
+	l, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, exit.Fault("listen_failed", err.Error(), "another program may use the port: choose one with --port, or any free one with --port 0")
+	}
+	return l, nil
+}
+
+// tcpAddress is the host and the port to listen at.
+func tcpAddress(o Options) (string, error) {
+	host, port := o.Listen, strconv.Itoa(DefaultPort)
+	if h, p, err := net.SplitHostPort(o.Listen); err == nil {
+		host, port = h, p
+	}
+	host = strings.Trim(cmp.Or(host, defaultHost), "[]")
+	if o.Port >= 0 {
+		port = strconv.Itoa(o.Port)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+		return "", exit.Usage("the port must be a number from 0 to 65535, not %q", port)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// listenSocket opens a unix socket that only this account can use. It replaces one that no process listens at.
+func listenSocket(ctx context.Context, path string) (net.Listener, error) {
+	failed := func(err error) error {
+		return exit.Fault("listen_failed", err.Error(), "name a path in a directory of your own that exists: --listen unix:PATH")
+	}
+	var dialer net.Dialer
+	if c, err := dialer.DialContext(ctx, "unix", path); err == nil {
+		_ = c.Close()
+		return nil, exit.Fault("listen_failed", "another process listens at "+path, "end it first, or name another path")
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
+		if err := os.Remove(path); err != nil {
+			return nil, failed(err)
+		}
+	}
+	l, err := privateSocket(ctx, path)
+	if err != nil {
+		return nil, failed(err)
+	}
+	return l, nil
+}
+
+// secretName returns a name of the server that only the reader of its link knows; empty if the server has none. Browsers resolve names
+// below localhost to this machine, but send the cookies of a host to all of its ports: a program that an agent lets listen at another
+// port would get the token, be it that one of its pages sends the browser there. It cannot do so with a name that it does not know.
+// Browsers try such a name at ::1 as well. The server must listen there, too, because another program could, at the same port.
+func secretName(ctx context.Context, first net.Listener) (second net.Listener, name string) {
+	tcp, ok := first.Addr().(*net.TCPAddr)
+	if !ok || tcp.IP.String() != defaultHost {
+		return nil, ""
+	}
+	var config net.ListenConfig
+	second, err := config.Listen(ctx, "tcp", net.JoinHostPort("::1", strconv.Itoa(tcp.Port)))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, ""
+	}
+	return second, "symphony-" + strings.ToLower(rand.Text()[:12]) + ".localhost" // with another error there is no IPv6
+}
+
+// maxUnread is how many bytes the system keeps for a client that does not read, about.
+const maxUnread = 256 << 10
+
+// limitedListener accepts a limited number of connections at a time.
+type limitedListener struct {
+	net.Listener
+	free chan struct{}
+}
+
+// Accept implements net.Listener.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	l.free <- struct{}{}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.free
+		return nil, err
+	}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(maxUnread) // without it the system keeps megabytes for each client that does not read
+	}
+	return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
+}
+
+type limitedConn struct {
+	net.Conn
+	release func()
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}

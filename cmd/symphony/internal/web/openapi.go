@@ -1,0 +1,30 @@
+package web
+
+import (
+	_ "embed" // for the document
+	"net/http"
+	"strings"
+	"sync"
+)
+
+var (
+	//go:embed openapi.json
+	addresses string
+	// schemas are those of the types of answers. A test writes them, because they are those of the commands.
+	//go:embed schemas.json
+	schemas string
+)
+
+// document is the OpenAPI document: the addresses, which are written by hand, with the schemas.
+var document = sync.OnceValue(func() []byte {
+	const list = `"schemas": {`
+	inner := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(schemas), "{"), "}")
+	return []byte(strings.Replace(addresses, list, list+strings.TrimRight(inner, "\n")+",", 1))
+})
+
+// openapi answers GET /api/v1/openapi.json.
+func (s *Server) openapi(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	_, _ = w.Write(document()) // the client may have gone
+	return nil
+}

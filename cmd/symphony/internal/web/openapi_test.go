@@ -1,0 +1,68 @@
+package web
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// The OpenAPI document has the addresses of the server that are for programs, and no others. Each reference leads to something.
+func TestOpenAPI(t *testing.T) {
+	var doc struct {
+		Paths map[string]map[string]any
+	}
+	if err := json.Unmarshal(document(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	served := map[string]bool{}
+	for _, r := range (&Server{}).table() {
+		if !strings.HasPrefix(r.path, "/api/") && r.path != "/healthz" && r.path != "/metrics" {
+			continue // a page
+		}
+		method := strings.ToLower(r.method)
+		served[method+" "+r.path] = true
+		operation, found := doc.Paths[r.path][method].(map[string]any)
+		if !found {
+			t.Errorf("openapi.json lacks %s %s", r.method, r.path)
+			continue
+		}
+		if acting := len(operation["tags"].([]any)) > 0 && operation["tags"].([]any)[0] == "acting"; acting != (r.need == needActing) {
+			t.Errorf("openapi.json: the tag of %s %s", r.method, r.path)
+		}
+	}
+	for path, operations := range doc.Paths {
+		for method := range operations {
+			if method != "parameters" && !served[method+" "+path] {
+				t.Errorf("the server has no %s %s", method, path)
+			}
+		}
+	}
+	var all any
+	if err := json.Unmarshal(document(), &all); err != nil {
+		t.Fatal(err)
+	}
+	checkReferences(t, all, all)
+}
+
+func checkReferences(t *testing.T, root, v any) {
+	t.Helper()
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			checkReferences(t, root, e)
+		}
+	case map[string]any:
+		for name, e := range v {
+			if ref, isText := e.(string); name == "$ref" && isText {
+				at := root
+				for _, part := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
+					at = at.(map[string]any)[part]
+				}
+				if at == nil {
+					t.Errorf("%s leads nowhere", ref)
+				}
+			}
+			checkReferences(t, root, e)
+		}
+	}
+}

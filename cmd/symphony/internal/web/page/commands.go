@@ -1,0 +1,39 @@
+package page
+
+import (
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+)
+
+// command is what a terminal does and the page does not.
+type command struct{ Purpose, Line string }
+
+// inFull is a command of symphony as it can be typed in any folder.
+func inFull(p view.ProjectRow, line string) string {
+	if p.WorkflowPath != "" {
+		line += " -w " + term.ShellQuote(p.WorkflowPath)
+	}
+	return "symphony " + line
+}
+
+// InTerminal answers what the overview leaves open about the project.
+func (h projectHealth) InTerminal() (list []command) {
+	for _, c := range []command{
+		{"What would the next pass do?", "tick --dry-run"},
+		{"Stop everything now", "stop --all"},
+		{"Cost by label", "report --by label --since 30d"},
+		{"The schedule's line", "schedule status"},
+		{"What would break under cron?", "doctor -v"},
+		{"Is WORKFLOW.md right?", "check"},
+		{"Remove what is done", "prune"},
+	} {
+		list = append(list, command{c.Purpose, inFull(h.Overview.Project, c.Line)})
+	}
+	return list
+}
+
+// InTerminal is what else can be done about the issue.
+func (i Issue) InTerminal() []command {
+	p, name := i.Issue.Project, term.ShellQuote(i.Name())
+	return []command{{"Next prompt", inFull(p, "prompt "+name)}, {"Take over", inFull(p, "takeover "+name)}}
+}

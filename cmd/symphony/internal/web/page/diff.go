@@ -1,0 +1,185 @@
+package page
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Diff is the page of what has changed in the workspace of an issue.
+type Diff struct {
+	Project, Name string
+	Text          string // as git writes it
+	Cut           bool   // there is more, which the page does not show
+	MayAct        bool
+
+	Files []diffFile // of Text, when it is drawn
+}
+
+// Page draws it.
+func (d Diff) Page() Page {
+	d.Files = parseDiff(d.Text)
+	return Page{Title: "Diff of " + d.Name, MayAct: d.MayAct, Main: mainOf("diff.html", d)}
+}
+
+// Back is the address of the issue's page.
+func (d Diff) Back() string { return IssueAddress(d.Project, d.Name) }
+
+// Added is how many lines were added.
+func (d Diff) Added() (n int) {
+	for _, f := range d.Files {
+		n += f.Added
+	}
+	return n
+}
+
+// Removed is how many lines were removed.
+func (d Diff) Removed() (n int) {
+	for _, f := range d.Files {
+		n += f.Removed
+	}
+	return n
+}
+
+// diffFile is what has changed in a file.
+type diffFile struct {
+	Path           string
+	What           string // added, deleted or changed
+	Added, Removed int
+	Lines          []diffLine
+	Hidden         int // lines that are not shown
+}
+
+// diffLine is a line of a diff.
+type diffLine struct {
+	Kind     string // add, del, hunk, note or empty
+	Old, New int    // its numbers; 0 where it has none
+	Text     string
+}
+
+// Numbers are the numbers of the line in columns of the same width.
+func (l diffLine) Numbers() string {
+	number := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%5s %5s", number(l.Old), number(l.New))
+}
+
+// The limits of a diff on a page.
+const (
+	mostLinesOfFile = 2000
+	mostLines       = 10_000
+)
+
+// parseDiff reads a diff as git writes it. Its content is not trusted: the numbers of lines in the heads of hunks decide which lines
+// are content.
+func parseDiff(data string) (files []diffFile) {
+	p := diffParser{}
+	for line := range strings.Lines(data) {
+		p.line(strings.TrimSuffix(line, "\n"))
+	}
+	return p.files
+}
+
+type diffParser struct {
+	files            []diffFile
+	oldLeft, newLeft int // of the hunk
+	old, new         int // the next numbers
+	shown            int
+}
+
+func (p *diffParser) line(line string) {
+	switch {
+	case strings.HasPrefix(line, `\`) && len(p.files) > 0:
+		p.add(diffLine{Kind: "note", Text: strings.TrimPrefix(line, `\ `)})
+	case p.oldLeft > 0 || p.newLeft > 0:
+		p.content(line)
+	case strings.HasPrefix(line, "diff --git "):
+		p.files = append(p.files, diffFile{Path: pathOf(strings.TrimPrefix(line, "diff --git ")), What: "changed"})
+	case len(p.files) == 0:
+	case strings.HasPrefix(line, "@@ "):
+		p.hunk(line)
+	default:
+		p.head(line)
+	}
+}
+
+// head reads a line between the name of a file and its first hunk.
+func (p *diffParser) head(line string) {
+	f := &p.files[len(p.files)-1]
+	switch {
+	case strings.HasPrefix(line, "new file mode "):
+		f.What = "added"
+	case strings.HasPrefix(line, "deleted file mode "):
+		f.What = "deleted"
+	case strings.HasPrefix(line, "old mode "), strings.HasPrefix(line, "new mode "):
+		p.add(diffLine{Kind: "note", Text: line})
+	case strings.HasPrefix(line, "Binary files "):
+		p.add(diffLine{Kind: "note", Text: "a binary file"})
+	}
+}
+
+func (p *diffParser) hunk(line string) {
+	p.oldLeft, p.newLeft = 1, 1
+	numbers, _, _ := strings.Cut(strings.TrimPrefix(line, "@@ "), " @@")
+	before, after, _ := strings.Cut(numbers, " ")
+	p.old, p.oldLeft = rangeOf(strings.TrimPrefix(before, "-"))
+	p.new, p.newLeft = rangeOf(strings.TrimPrefix(after, "+"))
+	p.add(diffLine{Kind: "hunk", Text: line})
+}
+
+// rangeOf reads "12,3" or "12".
+func rangeOf(s string) (from, count int) {
+	first, rest, several := strings.Cut(s, ",")
+	from, _ = strconv.Atoi(first)
+	if count = 1; several {
+		count, _ = strconv.Atoi(rest)
+	}
+	return from, count
+}
+
+func (p *diffParser) content(line string) {
+	f := &p.files[len(p.files)-1]
+	l := diffLine{Text: line}
+	switch {
+	case strings.HasPrefix(line, "+"):
+		l.Kind, l.New = "add", p.new
+		f.Added++
+		p.new, p.newLeft = p.new+1, p.newLeft-1
+	case strings.HasPrefix(line, "-"):
+		l.Kind, l.Old = "del", p.old
+		f.Removed++
+		p.old, p.oldLeft = p.old+1, p.oldLeft-1
+	default:
+		l.Old, l.New = p.old, p.new
+		p.old, p.oldLeft, p.new, p.newLeft = p.old+1, p.oldLeft-1, p.new+1, p.newLeft-1
+	}
+	p.add(l)
+}
+
+// add adds a line to the last file, unless there are too many.
+func (p *diffParser) add(l diffLine) {
+	f := &p.files[len(p.files)-1]
+	if len(f.Lines) >= mostLinesOfFile || p.shown >= mostLines {
+		f.Hidden++
+		return
+	}
+	p.shown++
+	l.Text = shorten(strings.TrimSuffix(l.Text, "\r"), longestText)
+	f.Lines = append(f.Lines, l)
+}
+
+// pathOf reads the path in "a/PATH b/PATH", whose halves are equal; git quotes a path with special characters.
+func pathOf(both string) string {
+	half := both[:len(both)/2]
+	if plain, err := strconv.Unquote(half); err == nil {
+		half = plain
+	}
+	return strings.TrimPrefix(half, "a/")
+}
+
+// Anchor is the name of the file's place in the page.
+func (f diffFile) Anchor(n int) string { return fmt.Sprintf("file-%d", n+1) }

@@ -1,0 +1,257 @@
+package page
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+)
+
+// evil is what an agent or a tracker may write.
+const evil = "<script>alert(1)</script> \"><img src=x onerror=alert(2)> {{.}} \x1b[31mred\x1b[0m \u202etxt.exe \x00 \u2028 \xff &amp;"
+
+// elements are all elements that the pages of an issue and a diff have.
+var elements = strings.Fields(`a article button code dd details div dl dt fieldset form h1 h2 h3 header input label legend li nav ol p path pre rect section span
+	strong summary svg textarea time ul`)
+
+// checkHTML fails if the page has an element that is not of ours, an attribute that runs a script or opens an address that is not of
+// the web, or a control character. It returns the text.
+func checkHTML(t *testing.T, p Page) string {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader("<main>" + string(p.Main) + "</main>"))
+	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	var seen strings.Builder
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return seen.String()
+		}
+		if err != nil {
+			line, _ := d.InputPos()
+			t.Fatalf("%v: %q", err, strings.Split(string(p.Main), "\n")[line-1])
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			if name := token.Name.Local; name != "main" && !slices.Contains(elements, name) {
+				t.Errorf("the element %s: %v", name, token.Attr)
+			}
+			for _, a := range token.Attr {
+				scheme, _, found := strings.Cut(a.Value, ":")
+				switch name := a.Name.Local; {
+				case strings.HasPrefix(name, "on"), name == "style", name == "src":
+					t.Errorf("the attribute %s=%s", name, a.Value)
+				case strings.Contains(a.Value, "ZgotmplZ"), name == "href" && found && scheme != "https":
+					t.Errorf("the address %s", a.Value)
+				}
+				seen.WriteString(a.Value + "\n")
+			}
+		case xml.CharData:
+			seen.Write(token)
+		}
+	}
+}
+
+// hostile is an issue in which an agent and the tracker have written what they can.
+func hostile() Issue {
+	at := time.Date(2026, 2, 24, 9, 0, 0, 0, time.UTC)
+	run, outcome := "20260224T090000.000-aaaaaa", reconcile.Failed
+	v := view.Issue{
+		GeneratedAt: at.Add(time.Hour), Status: view.StatusHeld, Since: &at, Why: view.Why{Code: "held", Message: evil}, Next: view.Next{Message: evil, NeedsPass: true},
+		Issue: view.KnownIssue{Identifier: "ABC-1/../?<b>", Title: new(evil), State: new(evil), URL: new("JavaScript:alert(1)"), Labels: []string{evil}},
+		Claim: &view.ClaimRow{Status: reconcile.Held, ErrorCode: "hook_failed"}, Commands: []string{evil},
+		Runs: []view.RunRow{{
+			RunID: run, Kind: reconcile.AgentRun, Outcome: &outcome, Error: new(evil), AfterRunError: new(evil), StartedAt: at, EndedAt: new(at.Add(time.Minute)),
+			Delivery: &reconcile.DeliveryResult{Code: "delivery_failed", Message: evil},
+		}},
+		Timeline: []view.Moment{
+			{At: at, Kind: view.MomentHold, Name: evil, Text: evil},
+			{At: at, Kind: view.MomentRequest, Name: evil, Result: evil, Text: evil},
+			{At: at, Kind: view.MomentTurn, RunID: &run, Name: evil, Result: evil, Text: evil},
+			{At: at, Kind: view.MomentRun, RunID: &run},
+		},
+		HookFailures: []view.HookFailure{{Hook: evil, Output: []string{evil}}},
+		Delivered:    &reconcile.Delivered{Branch: evil, Commit: evil, At: at, PullRequest: "javascript:alert(1)"},
+		Links:        []reconcile.Link{{URL: "data:text/html," + evil}, {URL: "https://example.com/\"><script>"}}, ThreadID: new(evil), LogDir: new(evil),
+		Workspace: &view.WorkspaceRow{Path: evil, Host: new(evil), Kept: &view.KeptRow{Unsaved: evil, Identifier: evil}, Git: &git.Status{
+			Branch: new(evil), Base: new(evil), Ahead: new(1), Count: 1, Changed: []git.Changed{{Status: evil, Path: evil}},
+		}},
+		Totals: view.Totals{Tokens: view.Tokens{Input: 3, Cached: 1, Output: 1, Total: 4}}, Cost: &view.Cost{Currency: evil, Unpriced: 1, Models: []string{evil}},
+		Requests: []view.RequestRow{{ID: "ABC-1.1", Identifier: "ABC-1", Kind: reconcile.CommandRequest, Summary: evil, Title: evil, Request: reconcile.Request{
+			Kind: reconcile.CommandRequest, Summary: evil, Detail: reconcile.RequestDetail{Command: evil, Cwd: evil, Reason: evil, Changes: []reconcile.RequestChange{{Path: evil, Kind: evil, Diff: evil}}},
+		}}},
+	}
+	detail := make([]string, 100_000)
+	for n := range detail {
+		detail[n] = evil
+	}
+	for _, l := range []eventlog.Line{
+		{Kind: eventlog.Words, Text: evil},
+		{Kind: eventlog.Command, Status: eventlog.Failed, Text: strings.Repeat("x", 1<<20), Ending: evil, Detail: []string{strings.Repeat("é", 1<<19)}},
+		{Kind: eventlog.Command, Status: eventlog.Failed, Text: evil, Detail: detail},
+		{Kind: eventlog.Unknown, Text: evil},
+	} {
+		l, _ = l.Short()
+		v.Log = append(v.Log, l)
+	}
+	return Issue{Project: evil, Issue: v, MayAct: true}
+}
+
+// What agents and trackers write appears as text on the page of an issue, and a long line is cut.
+func TestHostileIssue(t *testing.T) {
+	p := hostile().Page()
+	seen := checkHTML(t, p)
+	for _, r := range seen {
+		if text.Control(r) && r != '\n' && r != '\t' {
+			t.Errorf("the page has the character %U", r)
+		}
+	}
+	for _, want := range []string{text.Visible(evil), "1022.0 KiB more", "é … 1023.7 KiB more", "The hook", "Needs you"} {
+		if !strings.Contains(seen, want) {
+			t.Errorf("the page does not have %s", want)
+		}
+	}
+	if size := len(p.Main); size > 100_000 {
+		t.Errorf("the page has %d bytes", size)
+	}
+}
+
+// The lines of a diff are numbered, and lines of a file that look like heads of a diff are text.
+func TestDiff(t *testing.T) {
+	const diff = `diff --git a/src/a.go b/src/a.go
+index 1..2 100644
+--- a/src/a.go
++++ b/src/a.go
+@@ -8,3 +8,4 @@ func a() {
+ same
+--- b
+-diff --git a/x b/x
++++ <script>alert(1)</script>
++@@ -1 +1 @@
++three
+\ No newline at end of file
+diff --git "a/\303\244\t.txt" "b/\303\244\t.txt"
+new file mode 100644
+Binary files /dev/null and b/x differ
+diff --git a/gone b/gone
+deleted file mode 100644
+@@ -1 +0,0 @@
+-last
+`
+	files := parseDiff(diff)
+	var got strings.Builder
+	for _, f := range files {
+		fmt.Fprintf(&got, "%s %q +%d -%d\n", f.What, f.Path, f.Added, f.Removed)
+		for _, l := range f.Lines {
+			fmt.Fprintf(&got, "%-4s%s %s\n", l.Kind, l.Numbers(), l.Text)
+		}
+	}
+	const want = `changed "src/a.go" +3 -2
+hunk            @@ -8,3 +8,4 @@ func a() {
+        8     8  same
+del     9       --- b
+del    10       -diff --git a/x b/x
+add           9 +++ <script>alert(1)</script>
+add          10 +@@ -1 +1 @@
+add          11 +three
+note            No newline at end of file
+added "ä\t.txt" +0 -0
+note            a binary file
+deleted "gone" +0 -1
+hunk            @@ -1 +0,0 @@
+del     1       -last
+`
+	if got.String() != want {
+		t.Errorf("got\n%s", &got)
+	}
+	seen := checkHTML(t, Diff{Project: "web", Name: evil, Text: diff + "diff --git a/" + evil + " b/" + evil + "\n@@ -0,0 +1 @@\n+" + evil + "\n"}.Page())
+	if !strings.Contains(seen, "+"+text.Visible(evil)) || !strings.Contains(seen, "4 files changed") {
+		t.Error(seen)
+	}
+}
+
+// A page shows the beginning of a long diff and says how much it leaves out.
+func TestLongDiff(t *testing.T) {
+	const lines = 100_000
+	text := fmt.Sprintf("diff --git a/x b/x\n@@ -0,0 +1,%d @@\n", lines) + strings.Repeat("+x\n", lines)
+	files := parseDiff(strings.Repeat(text, 7))
+	shown := 0
+	for _, f := range files {
+		shown += len(f.Lines)
+		if len(f.Lines)+f.Hidden != lines+1 || f.Added != lines {
+			t.Error(len(f.Lines), f.Hidden, f.Added)
+		}
+	}
+	if len(files) != 7 || shown != mostLines || len(files[0].Lines) != mostLinesOfFile {
+		t.Error(len(files), shown)
+	}
+	if seen := checkHTML(t, Diff{Text: text, Cut: true}.Page()); !strings.Contains(seen, "98001 more lines") || !strings.Contains(seen, "only the beginning") {
+		t.Errorf("%.500s", seen)
+	}
+}
+
+// Whether an issue needs a person, by its status.
+func TestVerdict(t *testing.T) {
+	at := time.Date(2026, 2, 24, 9, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		v    view.Issue
+		tone string
+		want string
+	}{
+		{view.Issue{Status: view.StatusAsks}, "warn", "Needs you: the agent waits for an answer"},
+		{view.Issue{Status: view.StatusRunning, Why: view.Why{Code: "running"}}, "info", "Running: it does not need you"},
+		{view.Issue{Status: view.StatusRunning, Why: view.Why{Code: "ended"}}, "warn", "Running: it does not go on by itself"},
+		{view.Issue{Status: view.StatusWaiting, Schedule: true, Next: view.Next{NeedsPass: true, At: &at}}, "info", "Waiting: it goes on by itself"},
+		{view.Issue{Status: view.StatusWaiting, Next: view.Next{NeedsPass: true}}, "bad", "Waiting: no schedule is active, so nothing starts it"},
+		{view.Issue{Status: view.StatusSkipped, Schedule: true, Why: view.Why{Code: reconcile.SkipPaused}}, "warn", "Not started: it does not go on by itself"},
+		{view.Issue{Status: view.StatusHandedOver}, "good", "Handed over: nothing left to do here"},
+	} {
+		test.v.Timeline = []view.Moment{{At: at, Kind: view.MomentClaim, Name: "claimed"}}
+		i := Issue{Project: "web", Issue: test.v}
+		if got := i.Verdict(); got.Text != test.want || got.Tone != test.tone {
+			t.Errorf("%s %s, want %s", got.Tone, got.Text, test.want)
+		}
+		if !strings.Contains(checkHTML(t, i.Page()), test.want) {
+			t.Errorf("%s is not on the page", test.want)
+		}
+	}
+}
+
+// While a run goes on, its page changes with its facts alone, not with the time.
+func TestRunningIssue(t *testing.T) {
+	at := time.Date(2026, 2, 24, 9, 0, 0, 0, time.UTC)
+	run := "20260224T090000.000-aaaaaa"
+	draw := func(now time.Time) string {
+		seconds, took := now.Sub(at).Seconds(), now.Sub(at).Milliseconds()
+		return string(Issue{Project: "web", Issue: view.Issue{
+			GeneratedAt: now, Status: view.StatusRunning, Why: view.Why{Code: "running", Message: "turn 2, go test"}, Since: &at,
+			Claim: &view.ClaimRow{Status: reconcile.Running, ClaimedAt: at}, Totals: view.Totals{Seconds: seconds}, RunsKept: 1,
+			Runs: []view.RunRow{{RunID: run, Kind: reconcile.AgentRun, StartedAt: at, Turns: 2}},
+			Log:  []eventlog.Line{{At: at.Add(8 * time.Second), Kind: eventlog.Command, Status: eventlog.Running, Text: "go test", DurationMS: &took}},
+			Timeline: []view.Moment{
+				{At: at.Add(4 * time.Second), Kind: view.MomentTurn, RunID: &run, Name: "turn 2"},
+				{At: at, Until: new(at.Add(2 * time.Second)), Kind: view.MomentTurn, RunID: &run, Name: "turn 1", Result: "completed"},
+				{At: at, Kind: view.MomentRun, RunID: &run},
+				{At: at, Kind: view.MomentClaim, Name: "claimed"},
+			},
+		}}.Page().Main)
+	}
+	first := draw(at.Add(5*time.Minute + 10*time.Second))
+	if later := draw(at.Add(5*time.Minute + 50*time.Second)); later != first {
+		t.Errorf("%s\n%s", first, later)
+	}
+	for _, want := range []string{`x="0.00" y="0" width="25.00"`, `x="50.00" y="0" width="50.00"`, "goes on", ">5m<", "go test"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("the page has no %s: %s", want, first)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package web
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+)
+
+// serve starts a server without projects and returns it with its address.
+func serve(t *testing.T, o Options) (*Server, string) {
+	t.Helper()
+	o.Token = "0123456789abcdef"
+	dir := t.TempDir()
+	w := &term.Env{Stdout: io.Discard, Stderr: io.Discard, Dir: dir, Home: dir, Now: time.Now}
+	s, err := New(t.Context(), w, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, "http://" + s.listeners[0].Addr().String()
+}
+
+// Which requests are answered, by what they have in their headers.
+func TestAccess(t *testing.T) {
+	local, _ := serve(t, Options{})
+	public, _ := serve(t, Options{Hosts: []string{"symphony.example"}}) // by a proxy
+	for _, test := range []struct {
+		name, method, path, host, header, value string
+		public                                  bool
+		status                                  int
+		code                                    string
+	}{
+		{"loopback reads", "GET", "/api/v1/state", "127.0.0.1:7967", "", "", false, 200, ""},
+		{"by name", "GET", "/api/v1/state", "localhost", "", "", false, 200, ""},
+		{"by a name with cookies of its own", "GET", "/api/v1/state", "symphony-xyz.localhost:7967", "", "", false, 200, ""},
+		{"a name that only looks so", "GET", "/api/v1/state", "symphony.localhost.evil.example", "", "", false, 421, "host_refused"},
+		{"IPv6", "GET", "/api/v1/state", "[::1]:7967", "", "", false, 200, ""},
+		{"allowed name", "GET", "/api/v1/state", "Symphony.Example:80", "Authorization", "Bearer 0123456789abcdef", true, 200, ""},
+		{"allowed name without token", "GET", "/api/v1/state", "symphony.example", "", "", true, 401, "unauthorized"},
+		{"foreign host", "GET", "/api/v1/state", "evil.example", "", "", false, 421, "host_refused"},
+		{"no host", "GET", "/healthz", "", "", "", false, 421, "host_refused"},
+		{"public without token", "GET", "/api/v1/state", "localhost", "", "", true, 401, "unauthorized"},
+		{"public with token", "GET", "/api/v1/state", "localhost", "Authorization", "Bearer 0123456789abcdef", true, 200, ""},
+		{"public with cookie", "GET", "/api/v1/state", "localhost", "Cookie", public.access.cookie + "=0123456789abcdef", true, 200, ""},
+		{"wrong token", "GET", "/api/v1/state", "localhost", "Authorization", "Bearer 0123456789abcdeF", true, 401, "unauthorized"},
+		{"other scheme", "GET", "/api/v1/state", "localhost", "Authorization", "Basic 0123456789abcdef", true, 401, "unauthorized"},
+		{"health needs nothing", "GET", "/healthz", "localhost", "", "", true, 200, ""},
+		{"no project", "GET", "/api/v1/ABC-1", "localhost", "", "", false, 404, "project_not_found"},
+		{"unknown path", "GET", "/api/v1/a/b/c", "localhost", "", "", false, 404, "not_found"},
+		{"method", "DELETE", "/api/v1/state", "localhost", "", "", false, 405, "method_not_allowed"},
+		{"other origin", "POST", "/login", "localhost", "Origin", "https://evil.example", false, 403, "origin_refused"},
+		{"other site", "POST", "/login", "localhost", "Sec-Fetch-Site", "cross-site", false, 403, "origin_refused"},
+		{"login without token", "POST", "/login", "localhost", "Sec-Fetch-Site", "same-origin", false, 401, "unauthorized"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := httptest.NewRequest(test.method, test.path, nil)
+			r.Host = test.host
+			if test.header != "" {
+				r.Header.Set(test.header, test.value)
+			}
+			s := local
+			if test.public {
+				s = public
+			}
+			answer := httptest.NewRecorder()
+			s.routes().ServeHTTP(answer, r)
+			if answer.Code != test.status || !strings.Contains(answer.Body.String(), test.code) {
+				t.Errorf("%d %s", answer.Code, answer.Body)
+			}
+			if policy := answer.Header().Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none';") {
+				t.Errorf("Content-Security-Policy: %s", policy)
+			}
+		})
+	}
+}
+
+// The link lets one browser keep the token, and that browser may open it again.
+func TestLogin(t *testing.T) {
+	s, _ := serve(t, Options{})
+	open := func(token Token, cookies ...*http.Cookie) (status int, set *http.Cookie) {
+		r := httptest.NewRequest("GET", "http://localhost/login?token="+string(token), nil)
+		for _, c := range cookies {
+			r.AddCookie(c)
+		}
+		answer := httptest.NewRecorder()
+		s.handler.ServeHTTP(answer, r)
+		set, _ = http.ParseSetCookie(answer.Header().Get("Set-Cookie")) // nil if there is none
+		return answer.Code, set
+	}
+	if status, _ := open(s.token); status != http.StatusUnauthorized {
+		t.Error("the token as a link:", status)
+	}
+	status, c := open(s.access.code)
+	if status != http.StatusSeeOther || c == nil || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Value != string(s.token) {
+		t.Fatalf("%d %v", status, c)
+	}
+	if status, _ := open(s.access.code); status != http.StatusUnauthorized {
+		t.Error("another browser:", status)
+	}
+	if status, _ := open(s.access.code, c); status != http.StatusSeeOther {
+		t.Error("the same browser:", status)
+	}
+}
+
+// The link has a name that no other server at this machine can have, unless another program listens at ::1.
+func TestSecretName(t *testing.T) {
+	link := func(s *Server) (said string) {
+		s.Announce(func(line string) { said += line + "\n" }, true)
+		return said
+	}
+	s, address := serve(t, Options{})
+	port := address[strings.LastIndex(address, ":"):]
+	if !regexp.MustCompile(`http://symphony-[a-z2-7]{12}\.localhost` + port + `/login`).MatchString(link(s)) {
+		t.Error(link(s))
+	}
+	if c, err := net.Dial("tcp", "[::1]"+port); len(s.listeners) > 1 && err != nil {
+		t.Error(err)
+	} else if err == nil {
+		c.Close()
+	}
+	var config net.ListenConfig
+	first, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	taken, name := secretName(t.Context(), first)
+	if taken == nil {
+		t.Skip("no IPv6")
+	}
+	defer taken.Close()
+	if again, other := secretName(t.Context(), first); again != nil || other != "" || name == "" {
+		t.Errorf("%v %q %q", again, other, name)
+	}
+	if other, _ := serve(t, Options{Listen: "[::1]:0"}); !strings.Contains(link(other), "once: http://[::1]:") {
+		t.Error(link(other))
+	}
+}
+
+// Only this account can use the socket, and the next server replaces the one of a killed server.
+func TestSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "symphony.sock")
+	for range 2 {
+		l, err := privateSocket(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Fatal(info, err)
+		}
+		_ = l.(*socketListener).Listener.Close() // as a kill: the socket stays
+	}
+	serve(t, Options{Listen: "unix:" + path})
+	w := &term.Env{Dir: "/"}
+	if _, err := listen(t.Context(), w, Options{Listen: "unix:" + path}); err == nil || !strings.Contains(err.Error(), "another process listens") {
+		t.Error(err)
+	}
+}
+
+// The chosen theme is kept by the browser, and the form returns to a page of this server only.
+func TestTheme(t *testing.T) {
+	s, _ := serve(t, Options{})
+	for _, test := range []struct{ theme, back, cookie, location string }{
+		{"dark", "/?q=x", "theme=dark", "/?q=x"},
+		{"", "/issues/a/B-1", "theme=;", "/issues/a/B-1"},
+		{"<script>", "//evil.example/", "theme=;", "/"},
+		{"light", "https://evil.example/", "theme=light", "/"},
+		{"light", `/\evil.example`, "theme=light", "/"},
+	} {
+		r := httptest.NewRequest("POST", "/theme", strings.NewReader(url.Values{"theme": {test.theme}, "back": {test.back}}.Encode()))
+		r.Host = "localhost"
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		answer := httptest.NewRecorder()
+		s.handler.ServeHTTP(answer, r)
+		if to := answer.Header().Get("Location"); to != test.location || !strings.HasPrefix(answer.Header().Get("Set-Cookie"), test.cookie) {
+			t.Errorf("%s %s: %v", test.theme, test.back, answer.Header())
+		}
+	}
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Host = "localhost"
+	r.Header.Set("Cookie", "theme=dark")
+	answer := httptest.NewRecorder()
+	s.handler.ServeHTTP(answer, r)
+	if !strings.Contains(answer.Body.String(), `data-theme="dark"`) {
+		t.Error(answer.Body)
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/web"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/urfave/cli/v2"
+)
+
+func serveCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "serve", Usage: "a web page and an API of one or more projects",
+		UsageText: usageText("serve", "[WORKFLOW...]"),
+		Description: `It shows what ps, show, logs, diff and report show, and runs no passes: keep the schedule. Everyone who can
+reach the address can read; only a browser that has opened the printed link can change something. The link works once; other browsers and programs
+use the printed token. Both are new at each start, unless --token-file has a token of your own. What is done there runs symphony's
+own commands, which SIGTERM and Ctrl-C let end. At an address that other machines can reach, and with --allow-host, reading
+needs the token, too. Other accounts of this machine can reach 127.0.0.1, but not a socket: --listen unix:PATH.
+
+` + exampleText("symphony serve", "symphony serve --port 0 ~/web-shop/WORKFLOW.md ~/api/WORKFLOW.md", "symphony serve --project all"),
+		Flags: workflowFlags(append(serverFlags(fmt.Sprintf("server.port, else %d", web.DefaultPort)),
+			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
+		)...),
+		Action: func(c *cli.Context) error { return serveAction(c, w) },
+	}
+}
+
+// serverFlags are the flags of the HTTP server, which serve and tick --loop have.
+func serverFlags(port string) []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "port", Usage: "serve the page and the API at port `N`; 0: any free one", DefaultText: port},
+		&cli.StringFlag{Name: "listen", Usage: "serve them at `ADDRESS`: HOST, HOST:PORT or unix:PATH", DefaultText: "server.host, else 127.0.0.1"},
+		&cli.StringSliceFlag{Name: "allow-host", Usage: "browsers may call the server by this `NAME`, such as that of a proxy; may be repeated"},
+		&cli.StringFlag{Name: "token-file", Usage: "take the server's token from `FILE`, which only you can read"},
+	}
+}
+
+func serveAction(c *cli.Context, w *term.Env) error {
+	projects, err := servedProjects(w, c)
+	if err != nil {
+		return err
+	}
+	o, err := newServerOptions(c, w, projects)
+	if err != nil {
+		return err
+	}
+	s, err := web.New(c.Context, w, o)
+	if err != nil {
+		return err
+	}
+	s.Announce(func(line string) { fmt.Fprintln(w.Stdout, line) }, !c.IsSet("token-file") && !w.Journal)
+	return s.Serve(c.Context)
+}
+
+// newServerOptions reads the flags of the server, and its address in a workflow.
+func newServerOptions(c *cli.Context, w *term.Env, projects []*project.Project) (o web.Options, err error) {
+	o = web.Options{Listen: c.String("listen"), Port: -1, Hosts: c.StringSlice("allow-host"), Token: web.NewToken()}
+	for _, p := range projects {
+		o.Places = append(o.Places, web.Place{Workflow: p.Path, StateDir: p.StateDir})
+	}
+	if server, named := serverOf(projects); named {
+		o.Listen, o.Port = cmp.Or(o.Listen, server.Host), server.Port
+	}
+	if c.IsSet("port") && strings.HasPrefix(o.Listen, "unix:") {
+		return o, exit.Usage("%s: --port cannot be combined with a socket", c.Command.Name)
+	}
+	if c.IsSet("port") {
+		if o.Port = c.Int("port"); o.Port < 0 {
+			return o, exit.Usage("%s: --port must be a number from 0 to 65535, not %d", c.Command.Name, o.Port)
+		}
+	}
+	if c.IsSet("token-file") {
+		o.Token, err = web.ReadToken(w.Absolute(c.String("token-file")))
+	}
+	return o, err
+}
+
+// serverOf is the section server of the first workflow that has server.port, else of the first one. Its port is -1 without a valid
+// workflow, of which the server shows what the state directory knows.
+func serverOf(projects []*project.Project) (server workflow.Server, ok bool) {
+	server.Port = -1
+	for _, p := range projects {
+		cfg, err := p.ConfigWithoutKey()
+		if err == nil && (!ok || server.Port < 0 && cfg.Server.Port >= 0) {
+			server, ok = cfg.Server, true
+		}
+	}
+	return server, ok
+}
+
+// newLoopServer returns what serves the page beside the passes of a loop: nil unless a flag or the workflow asks for it. That the
+// address of the workflow can't be used is a warning, because passes do not need the server.
+func newLoopServer(c *cli.Context, w *term.Env, projects []*project.Project) (func(context.Context), error) {
+	asked := c.IsSet("port") || c.IsSet("listen")
+	if server, _ := serverOf(projects); !asked && server.Port < 0 {
+		if c.IsSet("token-file") || c.IsSet("allow-host") {
+			w.Note(slog.LevelWarn, "there is no server for --token-file and --allow-host: give --port, or write server.port into a valid WORKFLOW.md")
+		}
+		return nil, nil
+	}
+	o, err := newServerOptions(c, w, projects)
+	if err != nil {
+		return nil, err
+	}
+	s, err := web.New(c.Context, w, o)
+	if err != nil && !asked {
+		return func(context.Context) { w.Note(slog.LevelWarn, "server.port: "+err.Error()) }, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) {
+		s.Announce(func(line string) { w.Note(slog.LevelInfo, line) }, !c.IsSet("token-file") && !w.Journal && w.Log == nil)
+		if err := s.Serve(ctx); err != nil {
+			w.Note(slog.LevelWarn, err.Error())
+		}
+	}, nil
+}
+
+// servedProjects opens the projects that the command line names: none for all of the account.
+func servedProjects(w *term.Env, c *cli.Context) ([]*project.Project, error) {
+	named := c.Args().Slice()
+	switch {
+	case c.IsSet("project") && c.String("project") != "all":
+		return nil, exit.Usage("serve: --project takes only all; name the workflows of other projects as arguments")
+	case c.IsSet("project") && (len(named) > 0 || c.IsSet("workflow") || c.IsSet("state-dir")):
+		return nil, exit.Usage("serve: --project all takes no workflow")
+	case c.IsSet("project"):
+		return nil, nil
+	case len(named) > 1 && c.IsSet("state-dir"):
+		return nil, exit.Usage("serve: --state-dir cannot be combined with several workflows")
+	case len(named) == 0:
+		named = []string{""}
+	}
+	var projects []*project.Project
+	for _, path := range named {
+		p, err := openProject(w, c, path)
+		if err != nil {
+			return nil, err
+		}
+		if p.SourceErr != nil && !p.HasState() {
+			return nil, p.SourceErr
+		}
+		projects = append(projects, p)
+	}
+	return projects, nil
+}

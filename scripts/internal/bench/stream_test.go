@@ -1,0 +1,133 @@
+//go:build linux
+
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// BenchmarkStream compares passes beside a page that 200 clients follow with passes beside the same server without clients, with 500
+// claims. The server must not grow: it has as much memory at the end as after the first third.
+func BenchmarkStream(b *testing.B) {
+	const claims, clients = 500, 200
+	p := newProject(b, 10)
+	p.quietTick() // creates the database
+	p.addClaims(claims)
+	p.setIssues(claims, 0, "")
+	p.quietTick()
+	server, address := p.serve()
+	defer server.end()
+	rounds, passes := unlessShort(9, 3), unlessShort(12, 4)
+	report(b, func() []metric {
+		var alone, beside samples
+		early, events := 0.0, 0
+		for n := range rounds {
+			alone = append(alone, p.changingPasses(passes)...)
+			leave, count := follow(address, clients)
+			beside = append(beside, p.changingPasses(passes)...)
+			if n == rounds/3 {
+				early = server.megabytes()
+			}
+			pause(time.Second)
+			events += count()
+			leave()
+		}
+		late := server.megabytes()
+		return append(against(beside.wall(), alone.wall(), "wall", 1.1),
+			metric{late - early, "grown-MB", 4}, metric{late, "server-MB", math.Inf(1)}, metric{median(beside.cpu()) / median(alone.cpu()), "x-CPU", math.Inf(1)},
+			metric{float64(events) / float64(rounds*clients), "events", math.Inf(1)})
+	})
+}
+
+// changingPasses are passes after each of which the page is another one.
+func (p *project) changingPasses(count int) (passes samples) {
+	for n := range count {
+		p.symphony([]string{"pause", "resume"}[n%2])
+		passes = append(passes, p.quietTick())
+	}
+	return passes
+}
+
+// follow opens streams of the overview. leave closes them, and count is how many events have come.
+func follow(address string, clients int) (leave func(), count func() int) {
+	following, cancel := context.WithCancel(ctx)
+	transport := &http.Transport{}
+	var wait, first sync.WaitGroup
+	var mu sync.Mutex
+	events := 0
+	for range clients {
+		first.Add(1)
+		wait.Go(func() {
+			r := get(http.NewRequestWithContext(following, http.MethodGet, address, nil))
+			r.Header.Set("Accept", "text/event-stream")
+			answer, err := transport.RoundTrip(r)
+			if err != nil {
+				must(following.Err())
+				must(err)
+			}
+			defer answer.Body.Close()
+			begun := sync.OnceFunc(first.Done)
+			for lines := bufio.NewReaderSize(answer.Body, 64<<10); ; {
+				line, _, err := lines.ReadLine()
+				if err != nil {
+					return // the stream was left
+				}
+				if string(line) == "event: page" {
+					mu.Lock()
+					events++
+					mu.Unlock()
+					begun()
+				}
+			}
+		})
+	}
+	first.Wait()
+	return func() {
+			cancel()
+			wait.Wait()
+		}, func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return events
+		}
+}
+
+// server is a running symphony serve.
+type server struct{ *exec.Cmd }
+
+func (p *project) serve() (s server, address string) {
+	cmd := exec.CommandContext(ctx, programs.symphony, "serve", "--port", "0")
+	cmd.Dir, cmd.Env, cmd.Stderr = p.Dir, p.Env, os.Stderr
+	out := get(cmd.StdoutPipe())
+	must(cmd.Start())
+	line := get(bufio.NewReader(out).ReadString('\n'))
+	go io.Copy(io.Discard, out)
+	_, address, _ = strings.Cut(strings.TrimSpace(line), " at ")
+	return server{cmd}, address
+}
+
+func (s server) end() {
+	must(s.Process.Signal(os.Interrupt))
+	_ = s.Wait()
+}
+
+// megabytes is the memory of the server's own: anonymous pages.
+func (s server) megabytes() (mb float64) {
+	for line := range strings.Lines(string(get(os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Process.Pid))))) {
+		if n, err := fmt.Sscanf(line, "RssAnon: %f kB", &mb); n == 1 && err == nil {
+			break
+		}
+	}
+	return mb / 1000
+}
