@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -97,6 +98,14 @@ func badRequest(message string) error {
 	return &reconcile.Error{Code: "usage", Message: message, Hint: "docs/api.md describes the request"}
 }
 
+// badBody is the error for a body that can't be read.
+func badBody(err error) error {
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		return exit.Fault("body_too_large", fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit), "send less")
+	}
+	return badRequest("the body: " + err.Error())
+}
+
 // command returns the handler of a command.
 func (s *Server) command(build func(*http.Request, parameters) (order, error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -150,11 +159,11 @@ func readParameters(r *http.Request) (p parameters, err error) {
 		dec := json.NewDecoder(r.Body)
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&p); err != nil && !errors.Is(err, io.EOF) {
-			return p, badRequest("the body: " + err.Error())
+			return p, badBody(err)
 		}
 	case kind == "application/x-www-form-urlencoded":
 		if err := r.ParseForm(); err != nil {
-			return p, badRequest("the body: " + err.Error())
+			return p, badBody(err)
 		}
 		if r.PostForm.Has("back") {
 			p.Back = backTo(r)

@@ -76,6 +76,8 @@ func statusCode(e *reconcile.Error) int {
 		return http.StatusNotFound
 	case "method_not_allowed":
 		return http.StatusMethodNotAllowed
+	case "body_too_large":
+		return http.StatusRequestEntityTooLarge
 	case "unauthorized":
 		return http.StatusUnauthorized
 	case "origin_refused":

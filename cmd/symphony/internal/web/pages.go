@@ -134,6 +134,9 @@ func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) error {
 
 // login answers POST /login.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		return badBody(err)
+	}
 	if !s.access.isToken(r.PostFormValue("token")) {
 		return exit.Fault("unauthorized", "this is not the token of the server", "each start of the server prints a new one, unless it has a --token-file")
 	}
