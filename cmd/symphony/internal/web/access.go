@@ -118,11 +118,11 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 
 // mayAct reports whether the request has the token.
 func (a *access) mayAct(r *http.Request) bool {
-	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if c, err := r.Cookie(a.cookie); !ok && err == nil {
-		given = c.Value
+	if scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		return a.isToken(strings.TrimLeft(given, " "))
 	}
-	return a.isToken(given)
+	c, err := r.Cookie(a.cookie)
+	return err == nil && a.isToken(c.Value)
 }
 
 func (a *access) isToken(given string) bool {
