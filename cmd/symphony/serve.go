@@ -21,7 +21,7 @@ func serveCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("serve", "[WORKFLOW...]"),
 		Description: `It shows what ps, show, logs, diff and report show, and runs no passes: keep the schedule. Everyone who can
 reach the address can read; only a browser that has opened the printed link can change something. The link works once; other browsers and programs
-use the printed token. Both are new at each start, unless --token-file has a token of your own. What is done there runs symphony's
+use the printed token. Both are new at each start, unless --token-file has a token of your own, with which you log in. What is done there runs symphony's
 own commands, which SIGTERM and Ctrl-C let end. At an address that other machines can reach, and with --allow-host, reading
 needs the token, too. Other accounts of this machine can reach 127.0.0.1, but not a socket: --listen unix:PATH.
 
@@ -56,7 +56,7 @@ func serveAction(c *cli.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
-	s.Announce(func(line string) { fmt.Fprintln(w.Stdout, line) }, !c.IsSet("token-file") && !w.Journal)
+	s.Announce(func(line string) { fmt.Fprintln(w.Stdout, line) }, !w.Journal)
 	return s.Serve(c.Context)
 }
 
@@ -78,6 +78,7 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*project.Project) 
 		}
 	}
 	if c.IsSet("token-file") {
+		o.OwnToken = true
 		o.Token, err = web.ReadToken(w.Absolute(c.String("token-file")))
 	}
 	return o, err
@@ -118,7 +119,7 @@ func newLoopServer(c *cli.Context, w *term.Env, projects []*project.Project) (fu
 		return nil, err
 	}
 	return func(ctx context.Context) {
-		s.Announce(func(line string) { w.Note(slog.LevelInfo, line) }, !c.IsSet("token-file") && !w.Journal && w.Log == nil)
+		s.Announce(func(line string) { w.Note(slog.LevelInfo, line) }, !w.Journal && w.Log == nil)
 		if err := s.Serve(ctx); err != nil {
 			w.Note(slog.LevelWarn, err.Error())
 		}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"errors"
 	"net"
 	"os"
@@ -80,7 +82,9 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 // below localhost to this machine, but send the cookies of a host to all of its ports: a program that an agent lets listen at another
 // port would get the token, be it that one of its pages sends the browser there. It cannot do so with a name that it does not know.
 // Browsers try such a name at ::1 as well. The server must listen there, too, because another program could, at the same port.
-func secretName(ctx context.Context, first net.Listener) (second net.Listener, name string) {
+//
+// With kept, a token that stays over restarts, the name stays as well, because browsers keep the theme and the login for it.
+func secretName(ctx context.Context, first net.Listener, kept Token) (second net.Listener, name string) {
 	tcp, ok := first.Addr().(*net.TCPAddr)
 	if !ok || tcp.IP.String() != defaultHost {
 		return nil, ""
@@ -90,7 +94,12 @@ func secretName(ctx context.Context, first net.Listener) (second net.Listener, n
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, ""
 	}
-	return second, "symphony-" + strings.ToLower(rand.Text()[:12]) + ".localhost" // with another error there is no IPv6
+	secret := rand.Text()
+	if kept != "" {
+		hash := sha256.Sum256([]byte("name " + kept))
+		secret = base32.StdEncoding.EncodeToString(hash[:])
+	}
+	return second, "symphony-" + strings.ToLower(secret[:12]) + ".localhost" // with another error there is no IPv6
 }
 
 // maxUnread is how many bytes the system keeps for a client that does not read, about.

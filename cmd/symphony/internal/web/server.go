@@ -25,6 +25,7 @@ type Server struct {
 	name      string // the secret name of the server, see secretName; empty if it has none
 	handler   http.Handler
 	token     Token
+	ownToken  bool
 	commands  *commands
 	feeds     *feeds
 	diffs     chan struct{} // one for each diff that is being made
@@ -40,6 +41,8 @@ type Options struct {
 	// Hosts are names by which browsers may address the server, beside those of this machine and of Listen.
 	Hosts []string
 	Token Token
+	// OwnToken says that the token is the operator's own: it stays over restarts, and is never printed.
+	OwnToken bool
 }
 
 // New listens at the address. It serves nothing before Serve.
@@ -49,12 +52,16 @@ func New(ctx context.Context, w *term.Env, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		source: source{w, o.Places}, access: newAccess(listener.Addr(), o), token: o.Token, commands: newCommands(), diffs: make(chan struct{}, maxAtOnce),
+		source: source{w, o.Places}, access: newAccess(listener.Addr(), o), token: o.Token, ownToken: o.OwnToken, commands: newCommands(), diffs: make(chan struct{}, maxAtOnce),
 		feeds: newFeeds(),
 	}
 	free := make(chan struct{}, maxConnections)
 	s.listeners = []net.Listener{&limitedListener{Listener: listener, free: free}}
-	second, name := secretName(ctx, listener)
+	var kept Token
+	if o.OwnToken {
+		kept = o.Token
+	}
+	second, name := secretName(ctx, listener, kept)
 	if s.name = name; second != nil {
 		s.listeners = append(s.listeners, &limitedListener{Listener: second, free: free})
 	}
@@ -62,7 +69,8 @@ func New(ctx context.Context, w *term.Env, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Announce says the address and, with link, the link and the token for acting, which no log may contain.
+// Announce says the address and, with link, how to act there, which no log may contain: the link and the token. A token of the
+// operator's own is not printed, and its file serves in place of the link.
 func (s *Server) Announce(say func(line string), link bool) {
 	address := s.listeners[0].Addr()
 	base := "http://" + address.String()
@@ -75,7 +83,10 @@ func (s *Server) Announce(say func(line string), link bool) {
 	if s.name != "" {
 		base = "http://" + s.name + ":" + s.access.port
 	}
-	if link {
+	switch {
+	case link && s.ownToken:
+		say("to act there, log in at " + base + "/login with the token of the file")
+	case link:
 		say("to act there, open this link once: " + base + "/login?token=" + string(s.access.code))
 		say("other browsers and programs use the token " + string(s.token))
 	}

@@ -61,6 +61,8 @@ func TestAccess(t *testing.T) {
 		{"public without token", "GET", "/api/v1/state", "localhost", "", "", true, 401, "unauthorized"},
 		{"public with token", "GET", "/api/v1/state", "localhost", "Authorization", "Bearer 0123456789abcdef", true, 200, ""},
 		{"public with cookie", "GET", "/api/v1/state", "localhost", "Cookie", public.access.cookie + "=0123456789abcdef", true, 200, ""},
+		{"scheme in lower case", "GET", "/api/v1/state", "localhost", "Authorization", "bearer 0123456789abcdef", true, 200, ""},
+		{"token without scheme", "GET", "/api/v1/state", "localhost", "Authorization", "0123456789abcdef", true, 401, "unauthorized"},
 		{"wrong token", "GET", "/api/v1/state", "localhost", "Authorization", "Bearer 0123456789abcdeF", true, 401, "unauthorized"},
 		{"other scheme", "GET", "/api/v1/state", "localhost", "Authorization", "Basic 0123456789abcdef", true, 401, "unauthorized"},
 		{"health needs nothing", "GET", "/healthz", "localhost", "", "", true, 200, ""},
@@ -143,13 +145,29 @@ func TestSecretName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	taken, name := secretName(t.Context(), first)
+	taken, name := secretName(t.Context(), first, "")
 	if taken == nil {
 		t.Skip("no IPv6")
 	}
-	defer taken.Close()
-	if again, other := secretName(t.Context(), first); again != nil || other != "" || name == "" {
+	if again, other := secretName(t.Context(), first, ""); again != nil || other != "" || name == "" {
 		t.Errorf("%v %q %q", again, other, name)
+	}
+	taken.Close()
+	names := map[string]string{}
+	for _, kept := range []Token{"0123456789abcdef", "0123456789abcdef", "0123456789abcdeF", "", ""} {
+		second, name := secretName(t.Context(), first, kept)
+		if second == nil || kept != "" && names[string(kept)] != "" && names[string(kept)] != name || kept == "" && names[""] == name {
+			t.Errorf("%v %q %v", second, name, names)
+		}
+		second.Close()
+		names[string(kept)] = name
+	}
+	if names["0123456789abcdef"] == names["0123456789abcdeF"] {
+		t.Error(names)
+	}
+	own, _ := serve(t, Options{OwnToken: true})
+	if said := link(own); !strings.Contains(said, "log in at http://"+names["0123456789abcdef"]+":") || strings.Contains(said, string(own.token)) || strings.Contains(said, string(own.access.code)) {
+		t.Error(said)
 	}
 	if other, _ := serve(t, Options{Listen: "[::1]:0"}); !strings.Contains(link(other), "once: http://[::1]:") {
 		t.Error(link(other))
