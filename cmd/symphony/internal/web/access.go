@@ -75,12 +75,7 @@ func newAccess(address net.Addr, o Options) access {
 	}
 	a.public, a.port = a.public || !tcp.IP.IsLoopback(), fmt.Sprint(tcp.Port)
 	a.cookie = "symphony_" + a.port // browsers do not separate cookies by port
-	if !tcp.IP.IsUnspecified() {
-		a.hosts = append(a.hosts, tcp.IP.String())
-	}
-	if host, _, err := net.SplitHostPort(o.Listen); err == nil && host != "" {
-		a.hosts = append(a.hosts, host)
-	}
+	a.hosts = append(a.hosts, tcp.IP.String(), strings.ToLower(o.host()))
 	return a
 }
 

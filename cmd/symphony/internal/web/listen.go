@@ -34,19 +34,21 @@ func listen(ctx context.Context, w *term.Env, o Options) (net.Listener, error) {
 		return nil, err
 	}
 	l, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, exit.Fault("listen_failed", err.Error(), "another program may use the port: choose one with --port, or any free one with --port 0")
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, exit.Fault("listen_failed", err.Error(), "another program uses the port: choose one with --port, or any free one with --port 0")
+	case err != nil:
+		return nil, exit.Fault("listen_failed", err.Error(), "--listen, or server.host in WORKFLOW.md, names an address of this machine: HOST, HOST:PORT or unix:PATH")
 	}
 	return l, nil
 }
 
 // tcpAddress is the host and the port to listen at.
 func tcpAddress(o Options) (string, error) {
-	host, port := o.Listen, strconv.Itoa(DefaultPort)
-	if h, p, err := net.SplitHostPort(o.Listen); err == nil {
-		host, port = h, p
+	host, port := o.host(), strconv.Itoa(DefaultPort)
+	if _, p, err := net.SplitHostPort(o.Listen); err == nil {
+		port = p
 	}
-	host = strings.Trim(cmp.Or(host, defaultHost), "[]")
 	if o.Port >= 0 {
 		port = strconv.Itoa(o.Port)
 	}
@@ -56,20 +58,31 @@ func tcpAddress(o Options) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
+// host is the host to listen at.
+func (o Options) host() string {
+	host := o.Listen
+	if h, _, err := net.SplitHostPort(o.Listen); err == nil {
+		host = h
+	}
+	return strings.Trim(cmp.Or(host, defaultHost), "[]")
+}
+
 // listenSocket opens a unix socket that only this account can use. It replaces one that no process listens at.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	failed := func(err error) error {
 		return exit.Fault("listen_failed", err.Error(), "name a path in a directory of your own that exists: --listen unix:PATH")
 	}
 	var dialer net.Dialer
-	if c, err := dialer.DialContext(ctx, "unix", path); err == nil {
+	c, err := dialer.DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
 		_ = c.Close()
 		return nil, exit.Fault("listen_failed", "another process listens at "+path, "end it first, or name another path")
+	case errors.Is(err, syscall.EINVAL):
+		return nil, exit.Fault("listen_failed", path+" is too long for a socket", "name a path of at most 100 characters: --listen unix:PATH")
 	}
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
-		if err := os.Remove(path); err != nil {
-			return nil, failed(err)
-		}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
+		return nil, exit.Fault("listen_failed", path+" exists and is not a socket", "name another path, or remove it")
 	}
 	l, err := privateSocket(ctx, path)
 	if err != nil {

@@ -80,7 +80,9 @@ func (s *Server) Announce(say func(line string), link bool) {
 	} else {
 		say("serving at " + base + "/")
 	}
-	if s.name != "" {
+	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		base = "http://localhost:" + s.access.port
+	} else if s.name != "" {
 		base = "http://" + s.name + ":" + s.access.port
 	}
 	switch {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,21 +95,21 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (view.Is
 		return view.Issue{}, err
 	}
 	var found []view.Issue
-	var missing error
+	var missing, unreadable error = exit.Fault("issue_not_found", "no project here has an issue "+ref, ""), nil
 	for _, p := range projects {
 		v, err := view.ReadIssue(ctx, p.Project, ref, view.IssueOptions{Offline: true, Name: p.Name, Lines: lines})
 		switch {
 		case err == nil:
 			found = append(found, v)
-		case exit.From(err).Code != "issue_not_found" && len(projects) == 1:
-			return v, snapshotError(err)
-		case missing == nil:
+		case exit.From(err).Code == "issue_not_found":
 			missing = err
+		case len(projects) == 1 || p.Project.HasState(): // a project without a pass has no issue
+			unreadable = snapshotError(err)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return view.Issue{}, missing
+		return view.Issue{}, cmp.Or(unreadable, missing)
 	case 1:
 		return found[0], nil
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -189,10 +190,87 @@ func TestSocket(t *testing.T) {
 		_ = l.(*socketListener).Listener.Close() // as a kill: the socket stays
 	}
 	serve(t, Options{Listen: "unix:" + path})
-	w := &term.Env{Dir: "/"}
-	if _, err := listen(t.Context(), w, Options{Listen: "unix:" + path}); err == nil || !strings.Contains(err.Error(), "another process listens") {
-		t.Error(err)
+	kept, long := filepath.Join(filepath.Dir(path), "notes.txt"), path+strings.Repeat("x", 100)
+	if err := os.WriteFile(kept, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
 	}
+	if err := os.Symlink(kept, kept+".link"); err != nil {
+		t.Fatal(err)
+	}
+	w := &term.Env{Dir: "/"}
+	for _, test := range []struct{ path, want string }{
+		{path, "another process listens"}, {kept, "is not a socket"}, {kept + ".link", "is not a socket"}, {filepath.Dir(path), "is not a socket"},
+		{"", "is not a socket"}, {long, "too long"}, {"/nowhere/symphony.sock", "no such file"},
+	} {
+		if l, err := listen(t.Context(), w, Options{Listen: "unix:" + test.path}); err == nil {
+			l.Close()
+			t.Errorf("%s was taken", test.path)
+		} else if !strings.Contains(err.Error(), test.want) {
+			t.Error(err)
+		}
+	}
+	if text, err := os.ReadFile(kept + ".link"); err != nil || string(text) != "kept" {
+		t.Error(string(text), err)
+	}
+}
+
+// What the options name, and whether the printed link leads there.
+func TestAddresses(t *testing.T) {
+	for _, test := range []struct {
+		listen string
+		port   int
+		want   string // the address of the link, or a part of the error
+	}{
+		{"", 0, "http://symphony-"},
+		{"localhost", 0, "http://symphony-"},
+		{"localhost:1", 0, "http://symphony-"}, // the flag wins
+		{"::1", 0, "http://[::1]:"},
+		{"[::1]:0", -1, "http://[::1]:"},
+		{"::", 0, "http://localhost:"},
+		{"[::]:0", -1, "http://localhost:"},
+		{"0.0.0.0", 0, "http://localhost:"},
+		{"LOCALHOST:http", -1, "the port must be a number"},
+		{"127.0.0.1", 65536, "the port must be a number"},
+		{"192.0.2.1:0", -1, "assign requested address"},
+	} {
+		if strings.Contains(test.listen, "::") && !hasIPv6(t) {
+			continue
+		}
+		w := &term.Env{Dir: t.TempDir()}
+		s, err := New(t.Context(), w, Options{Listen: test.listen, Port: test.port, Token: "0123456789abcdef"})
+		if err != nil {
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%q: %v", test.listen, err)
+			}
+			continue
+		}
+		for _, l := range s.listeners {
+			defer l.Close()
+		}
+		said := ""
+		s.Announce(func(line string) { said += line + "\n" }, true)
+		link := regexp.MustCompile("http.*/login.*").FindString(said)
+		r := httptest.NewRequest("GET", link, nil)
+		answer := httptest.NewRecorder()
+		s.handler.ServeHTTP(answer, r)
+		if !strings.HasPrefix(link, test.want) || answer.Code != http.StatusSeeOther {
+			t.Errorf("%q: %s: %d", test.listen, said, answer.Code)
+		}
+	}
+	// A name without a port is one of the server's names.
+	a := newAccess(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}, Options{Listen: "Tower"})
+	if !slices.Contains(a.hosts, "tower") || !slices.Contains(a.hosts, "192.0.2.1") {
+		t.Error(a.hosts)
+	}
+}
+
+func hasIPv6(t *testing.T) bool {
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", "[::1]:0")
+	if err == nil {
+		l.Close()
+	}
+	return err == nil
 }
 
 // The chosen theme is kept by the browser, and the form returns to a page of this server only.

@@ -1,0 +1,90 @@
+package web
+
+import (
+	"context"
+	"database/sql"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/state/statetest"
+)
+
+// withWorkspace serves a project with state, and one without. The workspace of the issue is a repository in dir.
+func withWorkspace(t *testing.T) (s *Server, dir, issue string) {
+	t.Helper()
+	dir = t.TempDir()
+	p := Place{filepath.Join(dir, "web", "WORKFLOW.md"), filepath.Join(dir, "web", "state")}
+	test.OK(t, statetest.Large(t.Context(), p.StateDir, time.Now(), statetest.Size{Claims: 50, Runs: 5, Passes: 2}))
+	test.OK(t, os.WriteFile(p.Workflow, []byte("---\ntracker: {kind: file, provider: {path: "+dir+"/tasks}}\n---\nWork.\n"), 0o600))
+	db := test.Must(sql.Open("sqlite", "file:"+filepath.Join(p.StateDir, "state.db")))
+	defer db.Close()
+	test.OK(t, db.QueryRowContext(t.Context(), "UPDATE runs SET workspace_path = ? RETURNING identifier", dir).Scan(&issue))
+	test.OK(t, exec.CommandContext(t.Context(), "git", "init", "-q", dir).Run())
+	s, _ = serve(t, Options{Places: []Place{{filepath.Join(dir, "new", "WORKFLOW.md"), filepath.Join(dir, "new", "state")}, p}})
+	return s, dir, issue
+}
+
+// get asks for an address for at most so long.
+func get(t *testing.T, s *Server, path string, patience time.Duration) *httptest.ResponseRecorder {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r := httptest.NewRequest("GET", path, nil).WithContext(ctx)
+	r.Host = "localhost"
+	answer := httptest.NewRecorder()
+	s.handler.ServeHTTP(answer, r)
+	return answer
+}
+
+// A diff is limited in size, in time, and in how many are made at once.
+func TestDiffLimits(t *testing.T) {
+	s, dir, issue := withWorkspace(t)
+	path := "/issues/web/" + issue + "/diff"
+	check := func(what string, patience time.Duration, status int, want string) (body string) {
+		t.Helper()
+		answer := get(t, s, path, patience)
+		if answer.Code != status || !strings.Contains(answer.Body.String(), want) {
+			t.Errorf("%s: %d %.2000s", what, answer.Code, answer.Body)
+		}
+		return answer.Body.String()
+	}
+	test.OK(t, os.WriteFile(filepath.Join(dir, "small.txt"), []byte("a small file\n"), 0o600))
+	if body := check("small", time.Minute, http.StatusOK, "a small file"); strings.Contains(body, "only the beginning") {
+		t.Error(body)
+	}
+	line := strings.Repeat("x", 99) + "\n"
+	test.OK(t, os.WriteFile(filepath.Join(dir, "large.txt"), []byte(strings.Repeat(line, maxDiff/len(line)+1)), 0o600))
+	if body := check("large", time.Minute, http.StatusOK, "only the beginning of the diff"); len(body) > 2*maxDiff {
+		t.Error(len(body), "bytes")
+	}
+	s.diffs <- struct{}{}
+	check("beside another one", time.Minute, http.StatusOK, "xxx")
+	s.diffs <- struct{}{}
+	check("beside two others", 10*time.Millisecond, http.StatusServiceUnavailable, `"busy"`)
+	<-s.diffs
+	<-s.diffs
+	t.Setenv("PATH", t.TempDir()+":"+os.Getenv("PATH"))
+	slow, _, _ := strings.Cut(os.Getenv("PATH"), ":")
+	test.OK(t, os.WriteFile(filepath.Join(slow, "git"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o700))
+	check("slow", 200*time.Millisecond, http.StatusServiceUnavailable, `"snapshot_timeout"`)
+	test.Equal(t, "diffs under way", len(s.diffs), 0)
+}
+
+// A project without a pass does not hide that the others don't know an issue.
+func TestIssueBesideNewProject(t *testing.T) {
+	s, _, issue := withWorkspace(t)
+	for path, code := range map[string]string{
+		"/api/v1/NO-1": "issue_not_found", "/api/v1/NO-1?project=new": "snapshot_unavailable", "/api/v1/" + issue: `"issue_identifier":"` + issue,
+	} {
+		if answer := get(t, s, path, time.Minute); !strings.Contains(answer.Body.String(), code) {
+			t.Errorf("%s: %d %s", path, answer.Code, answer.Body)
+		}
+	}
+}
