@@ -282,12 +282,9 @@ func (j *job) wait(ctx context.Context, r Result) bool {
 	if r.Holder != nil {
 		clear(j.woken) // this pass did not look at the runs for which it was started
 	}
-	interval := time.Duration(float64(j.interval) * (1 + jitter*(2*rand.Float64()-1))) //nolint:gosec // nothing depends on its secrecy
-	end := j.w.Now().Add(interval)
-	if due := r.NextWake; !due.IsZero() && due.Before(end) {
-		end = due
-	}
-	j.allow(interval + longestWait)
+	pause := pauseFor(j.interval, rand.Float64(), j.w.Now(), r.NextWake) //nolint:gosec // nothing depends on its secrecy
+	end := j.w.Now().Add(pause)
+	j.allow(pause + longestWait)
 	running, seen := j.unsettledRuns(ctx), j.sources
 	maps.DeleteFunc(j.woken, func(id string, _ bool) bool {
 		return !slices.ContainsFunc(running, func(run reconcile.Run) bool { return run.ID == id })
@@ -329,6 +326,16 @@ func (j *job) wait(ctx context.Context, r Result) bool {
 		timer.Stop()
 	}
 	return ctx.Err() == nil
+}
+
+// pauseFor is how long to wait for the next pass: about the interval, or less if a retry is due before. random is from 0 to 1. It is no
+// time of the wall clock, which may be set during the wait.
+func pauseFor(interval time.Duration, random float64, now, due time.Time) time.Duration {
+	pause := time.Duration(float64(interval) * (1 + jitter*(2*random-1)))
+	if !due.IsZero() {
+		pause = min(pause, max(0, due.Sub(now)))
+	}
+	return pause
 }
 
 // watched are the files whose changes end a wait.

@@ -48,6 +48,35 @@ func TestDropRepeatedErrors(t *testing.T) {
 	}
 }
 
+// The wait of a loop is the interval, a tenth shorter or longer, and ends when a retry is due.
+func TestPauseFor(t *testing.T) {
+	now := time.Now()
+	for _, test := range []struct {
+		interval time.Duration
+		random   float64
+		due      time.Time
+		want     time.Duration
+	}{
+		{time.Minute, 0, time.Time{}, 54 * time.Second},
+		{time.Minute, 0.5, time.Time{}, time.Minute},
+		{time.Minute, 1, time.Time{}, 66 * time.Second},
+		{time.Hour, 0.25, time.Time{}, 57 * time.Minute},
+		{0, 1, time.Time{}, 0},
+		{time.Minute, 0, now.Add(54 * time.Second), 54 * time.Second},
+		{time.Minute, 0, now.Add(55 * time.Second), 54 * time.Second},
+		{time.Minute, 1, now.Add(5 * time.Second), 5 * time.Second}, // the time of a retry has no jitter
+		{time.Minute, 1, now.Round(0).Add(5 * time.Second), 5 * time.Second},
+		{time.Minute, 1, now, 0},
+		{time.Minute, 1, now.Add(-time.Hour), 0}, // the clock was set forward
+		{time.Minute, 0.5, now.Add(1000 * time.Hour), time.Minute},
+	} {
+		got := pauseFor(test.interval, test.random, now, test.due)
+		if got.Round(time.Millisecond) != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}
+
 // A pass that could not be recorded, because the database was busy for instance, has no number.
 func TestPassNotRecorded(t *testing.T) {
 	var out strings.Builder
