@@ -27,24 +27,32 @@ func NewToken() Token {
 	return Token(base64.RawURLEncoding.EncodeToString(secret))
 }
 
-const shortestToken = 16
+// The length of a token of the operator's own, and the characters that it may have: a cookie and a header can contain them.
+const (
+	shortestToken   = 16
+	longestToken    = 1024
+	tokenCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-./_=~"
+)
 
 // ReadToken reads a token of the operator's own, from a file that no other account can read.
 func ReadToken(path string) (Token, error) {
-	info, err := os.Stat(path)
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		return "", exit.Usage("serve: other accounts can read %s: chmod 600 %s", path, path)
-	}
-	var data []byte
+	data, err := os.ReadFile(path)
+	var info os.FileInfo
 	if err == nil {
-		data, err = os.ReadFile(path)
+		info, err = os.Stat(path)
 	}
 	if err != nil {
 		return "", exit.Usage("serve: --token-file: %v", err)
 	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", exit.Usage("serve: other accounts can read %s: chmod 600 %s", path, path)
+	}
 	token := strings.TrimSpace(string(data))
 	if len(token) < shortestToken {
 		return "", exit.Usage("serve: the token in %s is shorter than %d characters", path, shortestToken)
+	}
+	if len(token) > longestToken || strings.Trim(token, tokenCharacters) != "" {
+		return "", exit.Usage("serve: the token in %s must have at most %d characters, which are letters, digits or one of +-./_=~", path, longestToken)
 	}
 	return Token(token), nil
 }
@@ -66,7 +74,10 @@ type access struct {
 
 func newAccess(address net.Addr, o Options) access {
 	a := access{token: sha256.Sum256([]byte(o.Token)), code: NewToken(), used: new(atomic.Bool), cross: http.NewCrossOriginProtection()}
-	a.hosts = append([]string{"localhost", "127.0.0.1", "::1"}, o.Hosts...)
+	a.hosts = []string{"localhost", "127.0.0.1", "::1"}
+	for _, name := range o.Hosts {
+		a.hosts = append(a.hosts, hostName(name))
+	}
 	a.public = len(o.Hosts) > 0 // a proxy or a tunnel leads here
 	tcp, isTCP := address.(*net.TCPAddr)
 	if !isTCP {
@@ -77,6 +88,14 @@ func newAccess(address net.Addr, o Options) access {
 	a.cookie = "symphony_" + a.port // browsers do not separate cookies by port
 	a.hosts = append(a.hosts, tcp.IP.String(), strings.ToLower(o.host()))
 	return a
+}
+
+// hostName is the name in a Host header or an address, without the port and in lower case.
+func hostName(address string) string {
+	if name, _, err := net.SplitHostPort(address); err == nil {
+		address = name
+	}
+	return strings.ToLower(strings.Trim(address, "[]"))
 }
 
 // csp lets a page load nothing but this server's own files, and be part of no other page.
@@ -94,11 +113,7 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		host = strings.ToLower(strings.Trim(host, "[]"))
+		host := hostName(r.Host)
 		if !slices.Contains(a.hosts, host) && !strings.HasSuffix(host, ".localhost") {
 			s.fail(w, r, exit.Fault("host_refused", fmt.Sprintf("this server is not called %q", r.Host), "add the name with --allow-host"))
 			return

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -43,7 +44,7 @@ func serve(t *testing.T, o Options) (*Server, string) {
 // Which requests are answered, by what they have in their headers.
 func TestAccess(t *testing.T) {
 	local, _ := serve(t, Options{})
-	public, _ := serve(t, Options{Hosts: []string{"symphony.example"}}) // by a proxy
+	public, _ := serve(t, Options{Hosts: []string{"Symphony.Example:443"}}) // by a proxy
 	for _, test := range []struct {
 		name, method, path, host, header, value string
 		public                                  bool
@@ -271,6 +272,30 @@ func hasIPv6(t *testing.T) bool {
 		l.Close()
 	}
 	return err == nil
+}
+
+// A token of the operator's own is a secret that a cookie and a header can contain.
+func TestReadToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	for _, test := range []struct {
+		text, said string
+		mode       os.FileMode
+	}{
+		{"0123456789abcdef\n", "", 0o600},
+		{"0123456789abcdef", "chmod 600", 0o640},
+		{"0123456789", "shorter", 0o600},
+		{"0123456789;abcdef", "letters, digits", 0o600},
+		{"0123456789\nabcdefghij", "letters, digits", 0o600},
+		{strings.Repeat("a", 5000), "at most", 0o600},
+	} {
+		if err := errors.Join(os.WriteFile(path, []byte(test.text), 0o600), os.Chmod(path, test.mode)); err != nil {
+			t.Fatal(err)
+		}
+		token, err := ReadToken(path)
+		if test.said == "" && (err != nil || string(token) != strings.TrimSpace(test.text)) || test.said != "" && (err == nil || !strings.Contains(err.Error(), test.said)) {
+			t.Errorf("%.30q: %v", test.text, err)
+		}
+	}
 }
 
 // The chosen theme is kept by the browser, and the form returns to a page of this server only.
