@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 const (
@@ -98,7 +99,9 @@ func (p *Ping) send(ctx context.Context, kind, body string) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("no answer within %s", pingTime)
 		}
-		return err
+		// What the server has sent may be a part of the error, and repeat the URL.
+		secrets := workflow.Monitor{PingURL: workflow.Secret(p.url.String())}.Secrets()
+		return errors.New(agent.NewRedactor(append(secrets, strings.Trim(p.url.Path, "/"))).Text(err.Error()))
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, 1000))

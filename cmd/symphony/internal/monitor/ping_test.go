@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -60,5 +61,32 @@ func TestPingFails(t *testing.T) {
 	wants(s.URL, "connection refused")
 	if Start("") != nil || Start("nothing") != nil {
 		t.Error("something is pinged without a URL")
+	}
+}
+
+// A server that repeats the URL in an answer that makes no sense does not bring it into the error.
+func TestPingKeepsSecret(t *testing.T) {
+	for _, path := range []string{"/ping/0123456789abcdefghijkl", "/0123456789/web-shop", "/short"} {
+		for name, answer := range map[string]http.HandlerFunc{
+			"redirect": func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Location", "http://"+r.Host+r.URL.Path+"%zz")
+				w.WriteHeader(http.StatusFound)
+			},
+			"no HTTP": func(w http.ResponseWriter, r *http.Request) {
+				c, _, err := w.(http.Hijacker).Hijack()
+				if err != nil {
+					return
+				}
+				_, _ = c.Write([]byte("POST " + r.URL.Path + "\r\n\r\n"))
+				_ = c.Close()
+			},
+		} {
+			s := httptest.NewServer(answer)
+			err := Start(workflow.Secret(s.URL+path)).End(false, "")
+			if err == nil || strings.Contains(err.Error(), strings.Trim(path, "/")) || strings.Contains(err.Error(), s.URL+path) {
+				t.Errorf("%s: %v", name, err)
+			}
+			s.Close()
+		}
 	}
 }
