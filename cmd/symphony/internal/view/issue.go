@@ -302,7 +302,7 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 	case r.claim != nil, offline && r.id != "":
 		return nil
 	case offline:
-		return UnknownIssue(ctx, r.db, r.identifier, "without --offline the tracker is asked")
+		return UnknownIssue(ctx, r.db, r.identifier, "the tracker was not asked")
 	}
 	bounded, cancel := context.WithTimeout(ctx, trackerPatience)
 	defer cancel()
