@@ -226,6 +226,23 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// The times of log lines are those of symphony logs at the server, and the page names their zone.
+func TestLogTimes(t *testing.T) {
+	zone := time.Local
+	t.Cleanup(func() { time.Local = zone })
+	time.Local = time.FixedZone("EST", -5*3600)
+	v := view.Issue{
+		Runs: []view.RunRow{{RunID: "20260224T090000.000-aaaaaa", Kind: reconcile.AgentRun}},
+		Log:  []eventlog.Line{{At: time.Date(2026, 2, 24, 2, 4, 5, 67e6, time.UTC), Kind: eventlog.Words, Text: "go test"}},
+	}
+	page := string(Issue{Project: "web", Issue: v}.Page().Main)
+	for _, want := range []string{`datetime="2026-02-24T02:04:05.067Z" title="2026-02-23 21:04:05 EST">21:04:05<`, "times in EST"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %s: %s", want, page)
+		}
+	}
+}
+
 // While a run goes on, its page changes with its facts alone, not with the time.
 func TestRunningIssue(t *testing.T) {
 	at := time.Date(2026, 2, 24, 9, 0, 0, 0, time.UTC)

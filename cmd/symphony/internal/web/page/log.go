@@ -78,6 +78,14 @@ func (i Issue) LogItems() (items []logLine) {
 	return items
 }
 
+// LogZone is the time zone of the lines, which is that of symphony logs in a terminal of the server; empty if there are none.
+func (i Issue) LogZone() string {
+	if len(i.Log) == 0 {
+		return ""
+	}
+	return i.Log[len(i.Log)-1].At.Local().Format("MST")
+}
+
 // shorten makes a text visible, which may have several lines, and cuts it.
 func shorten(s string, most int) string {
 	if len(s) <= most {

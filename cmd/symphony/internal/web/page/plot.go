@@ -183,7 +183,7 @@ func shares(list []outcome) template.HTML {
 func passPlot(passes []project.LastPassRow) template.HTML {
 	bars, failed := []column{}, 0
 	for _, p := range slices.Backward(passes) {
-		b := column{float64(p.DurationMS), fmt.Sprintf("%s: %s, %s", p.StartedAt.UTC().Format("2 Jan 15:04:05"), p.Trigger, durationOf(p)), ""}
+		b := column{float64(p.DurationMS), fmt.Sprintf("%s: %s, %s", p.StartedAt.UTC().Format("2 Jan 15:04:05 MST"), p.Trigger, durationOf(p)), ""}
 		if len(p.Errors) > 0 {
 			failed++
 			b.class, b.label = "bad", b.label+", "+p.Errors[0].Code
