@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -180,6 +182,22 @@ func (j *job) start(ctx context.Context) error {
 	return nil
 }
 
+// dropLostLock gives up the lock of a state directory that was deleted or replaced, because another loop can have the lock of the new
+// one. As any pass, that of the loop then creates the directory again.
+func (j *job) dropLostLock() {
+	if j.lock == nil {
+		return
+	}
+	held, err := j.lock.Stat()
+	now, errNow := os.Stat(j.lock.Path())
+	if err == nil && (errNow == nil && os.SameFile(held, now) || errNow != nil && !errors.Is(errNow, fs.ErrNotExist)) {
+		return
+	}
+	_ = j.lock.Unlock()
+	j.lock = nil
+	j.w.Note(slog.LevelWarn, "the state directory "+j.p.StateDir+" was deleted or replaced while the loop ran; it begins anew")
+}
+
 // refuse prints why a job can't start, unless that was the last thing it printed.
 func (j *job) refuse(err error) {
 	if j.refused == err.Error() {
@@ -194,8 +212,14 @@ func (j *job) refuse(err error) {
 func (j *job) run(ctx context.Context) int {
 	var r Result
 	for first := true; ; first = false {
-		if j.lock == nil { // one of several projects that could not start
-			if err := j.start(ctx); err != nil {
+		j.dropLostLock()
+		if j.lock == nil { // one of several projects that could not start, or one whose state directory is lost
+			err := j.start(ctx)
+			if j.alone() && exit.Code(err) == exit.Lock {
+				j.leave(r)
+				return exit.With(j.w, err)
+			}
+			if err != nil {
 				j.refuse(err)
 			}
 		}
