@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -424,4 +425,42 @@ func latest(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// UnknownIssue is the error for an issue that the database does not know. It suggests a similar identifier, and to ask the
+// tracker unless that was done.
+func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
+	names, err := db.Views.Identifiers(ctx)
+	if err != nil {
+		return err
+	}
+	if same := project.WithNumber(names, ref); len(same) > 1 {
+		return project.NumberOfSeveral(ref, same)
+	}
+	hint := "symphony ps --all lists the known issues"
+	if why != notInTracker {
+		hint += "; symphony show " + ref + " asks the tracker"
+	}
+	return &reconcile.Error{Code: "issue_not_found", Message: ref + " is not known here: " + why + text.DidYouMean(ref, names, "%s"), Hint: hint}
+}
+
+// WorkspacePath is the workspace of an issue's last run.
+func WorkspacePath(ctx context.Context, p *project.Project, ref string) (path, identifier string, err error) {
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return "", "", err
+	}
+	defer db.Close()
+	id, identifier, known, err := db.Views.FindIssue(ctx, ref)
+	if err != nil {
+		return "", "", err
+	}
+	if !known {
+		return "", "", UnknownIssue(ctx, db, ref, "it has no workspace")
+	}
+	run, _, err := db.Views.LastRun(ctx, id)
+	if err == nil && run.WorkspacePath == "" {
+		err = &reconcile.Error{Code: "workspace_not_found", Message: identifier + " has had no workspace yet", Hint: "symphony show " + identifier + " says why"}
+	}
+	return run.WorkspacePath, identifier, err
 }

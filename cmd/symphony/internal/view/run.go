@@ -1,0 +1,84 @@
+package view
+
+import (
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Tokens are token counts. Cached is part of Input, Reasoning part of Output.
+type Tokens struct {
+	Input     int64 `json:"input_tokens"`
+	Cached    int64 `json:"cached_input_tokens"`
+	Output    int64 `json:"output_tokens"`
+	Reasoning int64 `json:"reasoning_output_tokens"`
+	Total     int64 `json:"total_tokens"`
+}
+
+// Totals are what runs have used.
+type Totals struct {
+	Tokens
+	Seconds float64 `json:"seconds_running"`
+}
+
+// add counts the run's use so far; a run without an end counts up to now.
+func (t *Totals) add(r reconcile.Run, now time.Time) {
+	end := r.EndedAt
+	if end.IsZero() {
+		end = now
+	}
+	t.Tokens = Tokens(reconcile.Tokens(t.Tokens).Plus(r.Tokens))
+	t.Seconds += max(end.Sub(r.StartedAt).Seconds(), 0)
+}
+
+// RunRow is one run.
+type RunRow struct {
+	Project       string             `json:"project"`
+	RunID         string             `json:"run_id"`
+	Identifier    string             `json:"issue_identifier"`
+	IssueURL      *string            `json:"issue_url"`
+	Title         string             `json:"title"`
+	Kind          reconcile.RunKind  `json:"kind"`
+	Attempt       *int               `json:"attempt"`
+	Phase         reconcile.Phase    `json:"phase"`
+	Outcome       *reconcile.Outcome `json:"outcome"`
+	Error         *string            `json:"error"`
+	AfterRunError *string            `json:"after_run_error"` // does not change the outcome
+	// Delivery is what became of the commits; null where no delivery was tried. It does not change the outcome of an agent's run.
+	Delivery  *reconcile.DeliveryResult `json:"delivery"`
+	StartedAt time.Time                 `json:"started_at"`
+	EndedAt   *time.Time                `json:"ended_at"`
+	Turns     int                       `json:"turn_count"`
+	Tokens    Tokens                    `json:"tokens"`
+	Cost      *Cost                     `json:"cost"` // of these tokens; null without agent.prices
+	ThreadID  *string                   `json:"thread_id"`
+	issueID   string
+}
+
+func (f *facts) runRow(r reconcile.Run) RunRow {
+	row := RunRow{
+		Project: f.name, RunID: r.ID, issueID: r.IssueID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Title: r.Issue.Title, Kind: r.Kind, Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
+		Outcome: term.OrNull(r.Outcome), Error: ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: term.OrNull(r.AfterRunError),
+		Delivery:  term.OrNull(r.Delivery),
+		StartedAt: r.StartedAt, EndedAt: term.OrNull(r.EndedAt), Turns: r.Turns, Tokens: Tokens(r.Tokens), ThreadID: term.OrNull(r.ThreadID),
+	}
+	if f.cfg != nil {
+		row.Cost = spend(f.cfg.Agent.Prices, reconcile.ModelUse{Model: r.Model, Tokens: r.Tokens}).Cost
+	}
+	return row
+}
+
+// ErrorText is "<code>: <message>", nil where there is neither. The errors that the specification words itself stand without
+// a code.
+func ErrorText(code, message string) *string {
+	switch {
+	case code == "" && message == "":
+		return nil
+	case code == "" || code == reconcile.CodeSpawnFailed || code == string(reconcile.Stalled):
+		return &message
+	case message == "":
+		return &code
+	}
+	return new(code + ": " + message)
+}
