@@ -49,7 +49,7 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	if err != nil {
 		return nil, err
 	}
-	stderr, err := agent.OpenTailFile(filepath.Join(j.Dir, stderrFile), stderrLimit, j.Redactor)
+	stderr, err := agent.OpenTailFile(filepath.Join(j.Dir, j.stderr), stderrLimit, j.Redactor)
 	if err != nil {
 		return nil, err
 	}

@@ -24,13 +24,12 @@ type conversation struct {
 	agent  *agentProcess   // nil until it is started
 	guide  *guide
 	// profile is the name of the thread's permission profile, "" for none.
-	profile string
-	limits  limitsReporter
-	used    agent.Usage // when an event last stored it; only the handler of events uses it
+	profile  string
+	listener *listener
 }
 
 func newConversation(j *job, ending <-chan struct{}) *conversation {
-	return &conversation{job: j, ending: ending, guide: &guide{job: j}, limits: limitsReporter{job: j}}
+	return &conversation{job: j, ending: ending, guide: &guide{job: j}, listener: newListener(j)}
 }
 
 // run starts the agent and runs turns until the issue needs no more.
@@ -61,20 +60,33 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 	}
 }
 
-// start launches the agent and opens its thread. An agent whose helper program was deleted is replaced once.
+// start launches the agent and opens its thread.
 func (c *conversation) start(ctx context.Context) (thread openedThread, err error) {
+	c.agent, err = openAgent(ctx, c.job, c.options, func(g *agentProcess) (err error) {
+		c.agent = g
+		thread, err = c.handshake(ctx)
+		return err
+	})
+	return thread, err
+}
+
+// openAgent launches an agent and opens its session. It returns the agent also with the error of open. An agent whose helper
+// program was deleted is replaced once.
+func openAgent(
+	ctx context.Context, j *job, options func(*agentProcess) agent.Options, open func(*agentProcess) error,
+) (g *agentProcess, err error) {
 	for replaced := false; ; replaced = true {
-		if c.agent, err = launchAgent(ctx, c.job, c.options); err != nil {
-			return thread, err
+		if g, err = launchAgent(ctx, j, options); err != nil {
+			return nil, err
 		}
-		if thread, err = c.handshake(ctx); err == nil {
-			return thread, nil
+		if err = open(g); err == nil {
+			return g, nil
 		}
 		if replaced || ctx.Err() != nil || !HelperDeleted(err) {
-			return thread, c.agent.explainStart(ctx, err)
+			return g, g.explainStart(ctx, err)
 		}
-		c.Log.Info("the agent did not find its helper program and is replaced once")
-		c.agent.end(ctx)
+		j.Log.Info("the agent did not find its helper program and is replaced once")
+		g.end(ctx)
 	}
 }
 
@@ -94,15 +106,7 @@ func (c *conversation) options(g *agentProcess) agent.Options {
 	o := agent.Options{
 		TurnTimeout: c.Config.TurnTimeout, StallTimeout: c.Config.StallTimeout,
 		OnApproval: c.Config.OnApproval, OnQuestion: c.Config.OnQuestion, Busy: g.busy,
-		Ask: func(ctx context.Context, ask agent.Request) agent.Decision {
-			<-g.ready
-			desk := agent.Desk{
-				Store: c.Requests, Timeout: c.Config.AnswerTimeout, Redactor: c.Redactor, Log: c.Log, Now: c.Now, Notify: c.Attend,
-				Instant: func() reconcile.Instant { return reconcile.Instant{Boot: c.Boot, Mono: c.Mono()} },
-				Run:     c.rec.get, Ending: c.ending, Gone: g.session.Done(),
-			}
-			return desk.Decide(ctx, ask)
-		},
+		Ask: g.asker(c.ending),
 		Now: c.Now,
 		OnEvent: func(e agent.Event) {
 			<-g.ready
@@ -120,6 +124,19 @@ func (c *conversation) options(g *agentProcess) agent.Options {
 		return agent.ToolResult{Text: c.agentRedactor.Text(answer.Text), Success: answer.Success}
 	}
 	return o
+}
+
+// asker passes requests of the agent to an operator. ending is closed when the run must end.
+func (g *agentProcess) asker(ending <-chan struct{}) agent.Asker {
+	return func(ctx context.Context, ask agent.Request) agent.Decision {
+		<-g.ready
+		desk := agent.Desk{
+			Store: g.Requests, Timeout: g.Config.AnswerTimeout, Redactor: g.Redactor, Log: g.Log, Now: g.Now, Notify: g.Attend,
+			Instant: func() reconcile.Instant { return reconcile.Instant{Boot: g.Boot, Mono: g.Mono()} },
+			Run:     g.rec.get, Ending: ending, Gone: g.session.Done(),
+		}
+		return desk.Decide(ctx, ask)
+	}
 }
 
 // wantsMore reports whether the issue needs another turn. A stop after a completed turn does not undo it: the run succeeds.
@@ -173,25 +190,47 @@ func (c *conversation) turn(ctx context.Context, input string, number int) error
 // sessionID returns the session id of a turn (specification 4.1.6).
 func sessionID(r reconcile.Run) string { return r.ThreadID + "-" + r.TurnID }
 
-// onEvent writes an event to the event log, and what it changes to the record.
+// onEvent handles an event of the agent.
 func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
+	c.listener.heard(g, e)
+	if e.Name != agent.EventSessionStarted {
+		return
+	}
+	if run := c.rec.get(); e.ThreadID == run.ThreadID {
+		c.Log.Info("turn started", "session_id", sessionID(run), "turn", run.Turns)
+		c.guide.turnAccepted(context.Background())
+	}
+	c.rec.flush(context.Background()) // so that views show the session at once
+}
+
+// listener stores what the events of an agent say. Only the handler of events uses it.
+type listener struct {
+	*job
+	limits limitsReporter
+	used   agent.Usage // when an event last stored it
+}
+
+func newListener(j *job) *listener { return &listener{job: j, limits: limitsReporter{job: j}} }
+
+// heard writes an event to the event log, and what it changes to the record.
+func (l *listener) heard(g *agentProcess, e agent.Event) {
 	if !e.Fragment { // fragments would fill the log, and a secret in pieces is not recognised
-		c.warn("event not stored", c.events.Append(e))
+		l.warn("event not stored", l.events.Append(e))
 	}
 	ctx := context.Background()
-	if used := g.session.Usage(); used != c.used { // stored at once, so that no tokens are lost if the worker dies
-		c.used = used
-		c.rec.usage(ctx, g.session)
+	if used := g.session.Usage(); used != l.used { // stored at once, so that no tokens are lost if the worker dies
+		l.used = used
+		l.rec.usage(ctx, g.session)
 	}
-	c.keepLinks(linksInItem(e.Item))
-	model, message, activity := g.session.Model(), c.Redactor.Text(e.Message), c.activity(e.Item)
+	l.keepLinks(linksInItem(e.Item))
+	model, message, activity := g.session.Model(), l.Redactor.Text(e.Message), l.activity(e.Item)
 	var limits []byte
 	if record := g.session.RateLimits(); record != nil {
-		if limits = c.Redactor.Bytes(record); !json.Valid(limits) {
+		if limits = l.Redactor.Bytes(record); !json.Valid(limits) {
 			limits = nil // redaction has replaced a number
 		}
 	}
-	c.rec.change(func(r *reconcile.Run) {
+	l.rec.change(func(r *reconcile.Run) {
 		r.LastEvent, r.LastEventAt, r.Model = e.Name, e.At, model
 		if message != "" && !e.Fragment {
 			r.LastMessage = message
@@ -206,23 +245,15 @@ func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 			r.RateLimits = limits
 		}
 	})
-	c.limits.report(ctx, limits)
-	if e.Name != agent.EventSessionStarted {
-		return
-	}
-	if run := c.rec.get(); e.ThreadID == run.ThreadID {
-		c.Log.Info("turn started", "session_id", sessionID(run), "turn", run.Turns)
-		c.guide.turnAccepted(ctx)
-	}
-	c.rec.flush(ctx) // so that views show the session at once
+	l.limits.report(ctx, limits)
 }
 
 // maxActivity is how many characters are stored of what the agent does.
 const maxActivity = 200
 
 // activity says in a line without secrets what the agent does from an item on, empty for an item that does not say.
-func (c *conversation) activity(i *agent.Item) string {
-	line := []rune(c.Redactor.Text(i.Activity()))
+func (j *job) activity(i *agent.Item) string {
+	line := []rune(j.Redactor.Text(i.Activity()))
 	if len(line) > maxActivity {
 		return string(line[:maxActivity-1]) + "…"
 	}
@@ -273,20 +304,12 @@ const maxThreadFailures = 2
 // handshake opens the session and the thread.
 func (c *conversation) handshake(ctx context.Context) (openedThread, error) {
 	c.rec.phase(ctx, reconcile.InitializingSession)
-	server, err := c.agent.session.Initialize(ctx)
+	server, err := c.agent.initialize(ctx)
 	if err != nil {
 		return openedThread{}, err
 	}
-	if err := c.Config.checkHome(server); err != nil {
-		return openedThread{}, err
-	}
-	c.Log.Info("agent ready", "user_agent", server.UserAgent)
-	c.agent.readEnviron(ctx)
 	if c.codexHome, err = filepath.EvalSymlinks(server.Home); err != nil {
 		c.codexHome = server.Home
-	}
-	if err := c.agent.probeSandbox(ctx); err != nil {
-		return openedThread{}, err
 	}
 	params, err := c.threadParams(ctx)
 	if err != nil {
@@ -296,6 +319,20 @@ func (c *conversation) handshake(ctx context.Context) (openedThread, error) {
 	// Also after a failed resume, so that the failure counts for maxThreadFailures.
 	c.rec.change(func(r *reconcile.Run) { r.ThreadID, r.Model = thread.id, c.agent.session.Model() })
 	return thread, err
+}
+
+// initialize opens the session, and checks what the agent reports and that it can sandbox commands.
+func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
+	server, err := g.session.Initialize(ctx)
+	if err == nil {
+		err = g.Config.checkHome(server)
+	}
+	if err != nil {
+		return server, err
+	}
+	g.Log.Info("agent ready", "user_agent", server.UserAgent)
+	g.readEnviron(ctx)
+	return server, g.probeSandbox(ctx)
 }
 
 func (c *conversation) threadParams(ctx context.Context) (agent.ThreadParams, error) {

@@ -67,6 +67,10 @@ func (h *encodedHost) Prepare(ctx context.Context, r host.PrepareRequest) (host.
 	return through(ctx, h, h.host.Prepare, r)
 }
 
+func (h *encodedHost) Open(ctx context.Context, r host.Run) error {
+	return h.fault(h.host.Open(ctx, recode(h.t, r)))
+}
+
 func (h *encodedHost) Confirm(ctx context.Context, r host.ConfirmRequest) error {
 	return h.fault(h.host.Confirm(ctx, recode(h.t, r)))
 }

@@ -35,6 +35,7 @@ type record struct {
 	handedOver time.Duration
 	count      sync.Mutex                  // held from reading token totals until they are stored
 	base       map[string]reconcile.Tokens // what resumed threads had used before this run
+	used       map[string]reconcile.Tokens // what this run has used, by thread
 }
 
 // change alters the copy; the next heartbeat writes it.
@@ -135,7 +136,6 @@ func (r *record) usage(ctx context.Context, session agent.Session) {
 	defer r.count.Unlock()
 	ctx = context.WithoutCancel(ctx)
 	run := r.get()
-	var sum reconcile.Tokens
 	byThread := session.UsageByThread()
 	if len(byThread) == 0 {
 		return
@@ -151,12 +151,16 @@ func (r *record) usage(ctx context.Context, session agent.Session) {
 			r.base[id] = base
 		}
 		total := reconcile.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Reasoning: u.Reasoning, Total: u.Total}
-		sum = sum.Plus(total.Since(base))
 		if err := r.Journal.SaveThread(ctx, run.ID, run.IssueID, id, run.WorkspaceID, total, r.Now()); err != nil {
 			// The run must not count them either, because the next run on the thread will.
 			r.Log.Warn("thread not stored", "thread_id", id, "error", err)
 			return
 		}
+		r.used[id] = total.Since(base)
+	}
+	var sum reconcile.Tokens
+	for _, used := range r.used {
+		sum = sum.Plus(used)
 	}
 	r.change(func(run *reconcile.Run) { run.Tokens = sum })
 	r.checkBudget(ctx)

@@ -58,6 +58,8 @@ type Worker struct {
 	// Redactor removes secrets from everything that the run writes. Log must write through it, too, because secrets may be found
 	// during the run.
 	Redactor *agent.Redactor
+	// Free is what an agent without an issue needs besides; nil for other runs.
+	Free *Free
 	// Attend starts to notify a person of stored requests, without waiting. Nil: the next pass notifies.
 	Attend func(ctx context.Context)
 }
@@ -153,6 +155,8 @@ func (a *attempt) work(ctx context.Context) error {
 		return err
 	case reconcile.DeliveryRun:
 		return a.workspace.redeliver(ctx)
+	case reconcile.FreeRun:
+		return newClientCalls(a.job).serve(ctx)
 	case reconcile.AgentRun:
 	}
 	a.rec.phase(ctx, reconcile.PreparingWorkspace)
@@ -184,7 +188,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	a.conversation.agent.end(ctx)
 	a.shareFault(ctx, code, a.Redactor.Text(message))
 	err := a.killAll(ctx)
-	quiet := err == nil // no process of the agent is left
+	quiet := err == nil && a.run.Kind != reconcile.FreeRun // no process of the agent is left, and the workspace is symphony's
 	if quiet {
 		err = a.workspace.restoreGit(ctx)
 	}
@@ -217,7 +221,7 @@ const (
 	LogFile      = "worker.log"
 	eventsFile   = "events.jsonl"
 	HooksFile    = "hooks.log"
-	stderrFile   = "agent.stderr"
+	stderrFile   = "agent.stderr" // of a free run: of its first conversation
 )
 
 // RunDir is the directory of a run below the state directory.
@@ -233,6 +237,7 @@ type job struct {
 	space  *host.Workspace // nil until it is taken
 	// agentRedactor removes only the tracker's key. It is for texts that the agent reads.
 	agentRedactor *agent.Redactor
+	stderr        string // the name of the file with the agent's stderr
 	// codexHome is where codex stores its threads; set once codex has answered.
 	codexHome  string
 	overBudget atomic.Bool // whether the issue has used agent.max_tokens
@@ -242,8 +247,8 @@ type job struct {
 }
 
 func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job {
-	j := &job{Worker: w, run: run, cancel: cancel, agentRedactor: agent.NewExactRedactor(w.Config.SecretValues)}
-	j.rec = &record{job: j, row: run, base: map[string]reconcile.Tokens{}}
+	j := &job{Worker: w, run: run, cancel: cancel, stderr: stderrFile, agentRedactor: agent.NewExactRedactor(w.Config.SecretValues)}
+	j.rec = &record{job: j, row: run, base: map[string]reconcile.Tokens{}, used: map[string]reconcile.Tokens{}}
 	return j
 }
 

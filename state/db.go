@@ -28,6 +28,7 @@ type DB struct {
 	Operator   Operator
 	Attentions Attentions
 	Views      Views
+	Clients    Clients
 }
 
 type (
@@ -42,6 +43,8 @@ type (
 	Attentions struct{ *conn }
 	// Views is for reading. It returns lists newest first unless a method says otherwise.
 	Views struct{ *conn }
+	// Clients is for programs that use agents without an issue.
+	Clients struct{ *conn }
 )
 
 // Create opens the database in dir for reading and writing, creates directory and database if they do not exist, and
@@ -136,7 +139,7 @@ var migrations embed.FS
 
 const (
 	// schemaVersion is the number of the last migration.
-	schemaVersion = 8
+	schemaVersion = 9
 	// oldestWriter is the oldest schema whose programs may still write after the database was migrated to schemaVersion.
 	oldestWriter = 1
 )
@@ -301,7 +304,7 @@ func refuseNewer(dir, oldest string) error {
 
 func newDB(c *conn) *DB {
 	c.patience = busyTimeout
-	return &DB{conn: c, Store: Store{c}, Journal: Journal{c}, Operator: Operator{c}, Attentions: Attentions{c}, Views: Views{c}}
+	return &DB{conn: c, Store: Store{c}, Journal: Journal{c}, Operator: Operator{c}, Attentions: Attentions{c}, Views: Views{c}, Clients: Clients{c}}
 }
 
 // Close closes the connection. The last process to close merges the WAL into the database. If the files have been replaced

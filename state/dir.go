@@ -51,6 +51,11 @@ func DefaultDir(xdgStateHome, home, workflowPath string) string {
 	return filepath.Join(stateHome(xdgStateHome, home), tag(filepath.Base(filepath.Dir(path)))+"-"+pathHash(path))
 }
 
+// AgentsDir returns the state directory of agents without an issue, beside those of projects.
+func AgentsDir(xdgStateHome, home string) string {
+	return filepath.Join(stateHome(xdgStateHome, home), "agents")
+}
+
 // resolve follows symlinks. If the file is gone it resolves the folder, so that the result stays the same.
 func resolve(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {

@@ -12,6 +12,7 @@
 //	commands                    Operator inserts, Store deletes together with the change of the claim
 //	requests                    Journal inserts and resolves, Operator decides
 //	attentions                  inserted with the event that they report; taken and closed by Attentions
+//	calls                       Clients inserts and cancels, Journal carries out; or Clients, once the run is settled
 //	threads                     Journal, while the run has no outcome
 //	passes, skips, meta         Store
 //	releases, outages           Store, with the change of the claim or block; never deleted

@@ -81,6 +81,8 @@ func fill(t *testing.T, db *DB) {
 	})
 	test.OK(t, err)
 	fillRequests(t, db)
+	call := reconcile.Call{ID: "call-1", RunID: runID(1), Agent: "agent-1", Verb: reconcile.CallConversation, Params: []byte(`{"model":"m"}`), CreatedAt: epoch}
+	test.Must(db.Clients.AddCall(ctx, call))
 }
 
 // fillRequests adds requests: of run 1 an open, an approved and an expired one; of run 2 one that was answered too late.

@@ -22,11 +22,17 @@ type Session interface {
 	// RunTurn runs one turn on the thread and waits for its end. It returns an error unless the turn was completed.
 	// After a timeout or the end of ctx the agent continues the turn until Interrupt or Close.
 	RunTurn(ctx context.Context, p TurnParams) (Turn, error)
+	// Steer adds input to the running turn. Without one the error is ErrNoTurn.
+	Steer(ctx context.Context, input []Input) error
 	// Interrupt ends the running turn and waits for its end. Without a running turn it does nothing.
 	Interrupt(ctx context.Context) error
 	// ProbeSandbox has the agent run a command that does nothing in cwd, under the sandbox policy of a turn. It uses no
 	// tokens. Errors: CodeSandboxUnavailable, ErrNoProbe if only a turn can tell, those of a session that has ended.
 	ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error
+	// Exec runs one command under a sandbox policy, without a turn.
+	Exec(ctx context.Context, p ExecParams) (ExecResult, error)
+	// DiffToRemote returns what differs in cwd from the remote repository.
+	DiffToRemote(ctx context.Context, cwd string) (Diff, error)
 	// Usage is the sum of UsageByThread: the tokens of the thread and its sub-agents, including those of earlier runs.
 	Usage() Usage
 	UsageByThread() map[string]Usage
@@ -93,15 +99,48 @@ type ThreadParams struct {
 	ApprovalPolicy json.RawMessage
 	Sandbox        json.RawMessage // nil by default: with a sandbox codex would trust the repository
 	Config         map[string]any  // overrides of the agent's configuration, with dotted or nested keys
+	// Of the model, "" for those of the agent's configuration.
+	Model, BaseInstructions, DeveloperInstructions string
 }
 
 // TurnParams describe a turn.
 type TurnParams struct {
-	Input          string // the prompt, or the continuation guidance
+	Input          string  // the prompt, or the continuation guidance
+	Items          []Input // the input in place of Input, if there are any
+	Model, Effort  string  // from this turn on; "" changes nothing
 	Cwd            string
 	ApprovalPolicy json.RawMessage
 	SandboxPolicy  json.RawMessage // sent with every turn, because codex forgets it on resume
 	Permissions    string          // the permission profile that applies instead of SandboxPolicy; "" for none
+}
+
+// Input is a piece of what a turn is given: a text, or an image by its URL, which may be a data URL, or by its path.
+type Input struct {
+	Type string `json:"type"` // text, image, localImage
+	Text string `json:"text,omitempty"`
+	URL  string `json:"url,omitempty"`
+	Path string `json:"path,omitempty"`
+}
+
+// ExecParams are a command that is run without a turn.
+type ExecParams struct {
+	Command       []string
+	Cwd           string
+	SandboxPolicy json.RawMessage
+	Timeout       time.Duration
+}
+
+// ExecResult is how the command ended.
+type ExecResult struct {
+	ExitCode int    `json:"exitCode"`
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
+}
+
+// Diff is what differs from the remote repository: the commit there, and a diff from it.
+type Diff struct {
+	SHA  string `json:"sha"`
+	Diff string `json:"diff"`
 }
 
 // Turn is how a turn ended.
@@ -150,6 +189,8 @@ var (
 	ErrNoThread = errors.New("the agent has no such thread")
 	// ErrThreadBusy says that another live process has the thread open.
 	ErrThreadBusy = errors.New("another process has the thread open")
+	// ErrNoTurn says that no turn is running.
+	ErrNoTurn = errors.New("no turn is running")
 	// ErrNoProbe says that the agent gave no usable answer to ProbeSandbox.
 	ErrNoProbe = errors.New("the agent can't try its sandbox without a turn")
 )

@@ -221,6 +221,9 @@ type threadRequest struct {
 	Sandbox        json.RawMessage `json:"sandbox,omitempty"`
 	Config         map[string]any  `json:"config,omitempty"`
 	DynamicTools   []object        `json:"dynamicTools,omitempty"`
+	Model          string          `json:"model,omitempty"`
+	Base           string          `json:"baseInstructions,omitempty"`
+	Developer      string          `json:"developerInstructions,omitempty"`
 }
 
 // StartThread implements agent.Session. It names the thread for codex's own lists without waiting for the answer, because a
@@ -249,6 +252,7 @@ func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.Threa
 func (s *Session) openThread(ctx context.Context, method string, p agent.ThreadParams, req threadRequest) (id string, err error) {
 	defer func() { s.emitStartupFailed(err) }()
 	req.Cwd, req.ApprovalPolicy, req.Sandbox, req.Config = p.Cwd, p.ApprovalPolicy, p.Sandbox, p.Config
+	req.Model, req.Base, req.Developer = p.Model, p.BaseInstructions, p.DeveloperInstructions
 	result, err := s.conn.request(ctx, &call{method: method, params: req, answered: func(m *message) {
 		// In the reader, because the id decides how the next lines are handled.
 		if p := readParams(m.Result); p.Thread.ID != "" {
@@ -345,4 +349,22 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 	}
 	silent := fmt.Sprintf("the probe ended with exit code %d and printed nothing", *answer.ExitCode)
 	return &agent.Error{Code: agent.CodeSandboxUnavailable, Message: cmp.Or(oneLine(firstLine(answer.Stderr), errorLength), silent)}
+}
+
+// Exec implements agent.Session.
+func (s *Session) Exec(ctx context.Context, p agent.ExecParams) (out agent.ExecResult, err error) {
+	const method = "command/exec"
+	result, err := s.conn.request(ctx, &call{method: method, timeout: p.Timeout + s.o.ReadTimeout, params: object{
+		"command": p.Command, "cwd": p.Cwd, "sandboxPolicy": p.SandboxPolicy, "timeoutMs": p.Timeout.Milliseconds(),
+	}})
+	if err == nil {
+		err = json.Unmarshal(result, &out)
+	}
+	return out, responseError(method, err, false)
+}
+
+// DiffToRemote implements agent.Session.
+func (s *Session) DiffToRemote(ctx context.Context, cwd string) (d agent.Diff, err error) {
+	err = s.read(ctx, "gitDiffToRemote", object{"cwd": cwd}, &d)
+	return d, err
 }

@@ -473,7 +473,7 @@ func TestWire(t *testing.T) {
 		`{"id":2,"method":"thread/resume","params":{"threadId":"th","excludeTurns":true,"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false}}}`,
 		`{"id":3,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"description":"d","inputSchema":{"type":"object"},"name":"t","type":"function"}]}}`,
 		`{"id":4,"method":"thread/name/set","params":{"name":"A-1: t","threadId":"th"}}`,
-		`{"id":5,"method":"turn/start","params":{"threadId":"th","input":[{"text":"a <b> & c","type":"text"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
+		`{"id":5,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
 	} {
 		if got := <-heard; got != want {
 			t.Errorf("sent %s\nwant %s", got, want)

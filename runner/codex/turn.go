@@ -88,11 +88,13 @@ func (th *thread) sawError(e *turnError) {
 
 type turnRequest struct {
 	ThreadID       string          `json:"threadId"`
-	Input          []object        `json:"input"`
+	Input          any             `json:"input"`
 	Cwd            string          `json:"cwd,omitempty"`
 	ApprovalPolicy json.RawMessage `json:"approvalPolicy,omitempty"`
 	SandboxPolicy  json.RawMessage `json:"sandboxPolicy,omitempty"`
 	Permissions    string          `json:"permissions,omitempty"`
+	Model          string          `json:"model,omitempty"`
+	Effort         string          `json:"effort,omitempty"`
 }
 
 // RunTurn implements agent.Session.
@@ -105,8 +107,11 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	if p.Permissions != "" {
 		p.SandboxPolicy = nil // codex accepts only one of the two
 	}
+	if len(p.Items) == 0 {
+		p.Items = []agent.Input{{Type: "text", Text: p.Input}}
+	}
 	_, err = th.conn.request(ctx, &call{method: method, answered: func(m *message) { th.turnAnswered(t, m) }, params: turnRequest{
-		ThreadID: th.ThreadID(), Input: []object{{"type": "text", "text": p.Input}},
+		ThreadID: th.ThreadID(), Input: p.Items, Model: p.Model, Effort: p.Effort,
 		Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, SandboxPolicy: p.SandboxPolicy, Permissions: p.Permissions,
 	}})
 	if err = responseError(method, err, false); err == nil {
@@ -211,6 +216,30 @@ func (th *thread) endError(t *turn) error {
 		e.ResetsAt = th.usage.resetsAt()
 	}
 	return e
+}
+
+// Steer implements agent.Session.
+func (th *thread) Steer(ctx context.Context, input []agent.Input) error {
+	t := th.current()
+	if t == nil {
+		return agent.ErrNoTurn
+	}
+	const method = "turn/steer"
+	select {
+	case <-t.answered: // before, the id is not known
+	case <-t.ended:
+		return agent.ErrNoTurn
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", method, ctx.Err())
+	}
+	th.mu.Lock()
+	params := object{"threadId": th.id, "expectedTurnId": t.id, "input": input}
+	th.mu.Unlock()
+	_, err := th.conn.request(ctx, &call{method: method, params: params})
+	if err != nil && th.current() != t {
+		return agent.ErrNoTurn
+	}
+	return responseError(method, err, false)
 }
 
 // Interrupt implements agent.Session. A running shell command goes on until codex exits.

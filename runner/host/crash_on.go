@@ -17,6 +17,10 @@ func (c crashing) Prepare(ctx context.Context, r PrepareRequest) (PrepareAnswer,
 	return crash.Around("host.Prepare", func() (PrepareAnswer, error) { return c.Host.Prepare(ctx, r) })
 }
 
+func (c crashing) Open(ctx context.Context, r Run) error {
+	return crash.AroundErr("host.Open", func() error { return c.Host.Open(ctx, r) })
+}
+
 func (c crashing) Confirm(ctx context.Context, r ConfirmRequest) error {
 	return crash.AroundErr("host.Confirm", func() error { return c.Host.Confirm(ctx, r) })
 }

@@ -29,6 +29,8 @@ type Host interface {
 	// processes of earlier runs, and restores git settings. If it returns both a workspace and an error, the lease is held, and
 	// the caller must call Finish.
 	Prepare(ctx context.Context, r PrepareRequest) (PrepareAnswer, error)
+	// Open begins a run that works in a directory of the operator instead of a workspace. The caller must call Finish.
+	Open(ctx context.Context, r Run) error
 	// Confirm records that a prepared workspace is ready for work, or discards a new one whose after_create failed.
 	Confirm(ctx context.Context, r ConfirmRequest) error
 	// Login runs the account's login profile once and returns what it changes, for the hooks and the agent of a run. The errors

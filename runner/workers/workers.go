@@ -75,7 +75,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	defer log.Close()
 	argv := []string{"symphony", "worker", "--run", run.ID, "--state-dir", l.StateDir, "--workflow", l.WorkflowPath}
 	var slot *os.File
-	if l.NextSlot != nil && run.Kind == reconcile.AgentRun { // cleanup runs need none
+	if l.NextSlot != nil && (run.Kind == reconcile.AgentRun || run.Kind == reconcile.FreeRun) { // cleanup runs need none
 		if slot, err = l.NextSlot(); err != nil {
 			return fail("slot", err)
 		}

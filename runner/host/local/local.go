@@ -105,6 +105,12 @@ func (h *Host) Prepare(ctx context.Context, r host.PrepareRequest) (answer host.
 	return opened.takeOver(ctx)
 }
 
+// Open implements host.Host.
+func (h *Host) Open(_ context.Context, r host.Run) error {
+	_, err := h.open(r)
+	return host.WithCode(err)
+}
+
 // begin opens the files of a run and the workspace root, and returns the owner of the workspace.
 func (h *Host) begin(r host.PrepareRequest) (opened *run, root *workspace.Root, owner workspace.Owner, err error) {
 	if opened, err = h.open(r.Run); err != nil {

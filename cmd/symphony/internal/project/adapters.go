@@ -46,12 +46,9 @@ func NewHost() host.Terminal { return &local.Host{} }
 
 // NewRunners returns what starts and watches workers on this machine.
 func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
-	exe := "/proc/self/exe" // the running program, also after its file was replaced
-	if !Exists(exe) {
-		var err error
-		if exe, err = os.Executable(); err != nil {
-			return nil, fmt.Errorf("own program: %w", err)
-		}
+	exe, err := RunningProgram()
+	if err != nil {
+		return nil, err
 	}
 	l := &workers.Local{
 		Host: NewHost(), StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted, WorkflowPath: p.Path,
@@ -59,12 +56,24 @@ func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 		Scopes: &proc.ScopeManager{Env: p.Env.Environ},
 	}
 	if literals := cfg.Literals(); len(literals) > 0 {
-		var err error
 		if l.Secret, err = json.Marshal(literals); err != nil {
 			return nil, fmt.Errorf("secrets of the workflow: %w", err)
 		}
 	}
 	return l, nil
+}
+
+// RunningProgram is the path with which this program is started again, even after its file was replaced.
+func RunningProgram() (string, error) {
+	const exe = "/proc/self/exe"
+	if Exists(exe) {
+		return exe, nil
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("own program: %w", err)
+	}
+	return path, nil
 }
 
 // Secrets returns the secret values of the tracker, of the repository and of monitor.ping_url. If no tracker can be built from the

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -68,14 +69,19 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) erro
 	stopReaping := Supervise(ctx, log)
 	defer stopReaping()
 	// The environment file need not be readable here: the pass has handed over its variables.
-	if err := h.carryOut(ctx, project.New(w, path, stateDir), ready.Secret, redactor, log); err != nil {
+	if h.Run.Kind == reconcile.FreeRun {
+		h.Run, err = agents.CarryOut(ctx, w, h.DB, h.Alive, h.Run, redactor, log)
+	} else {
+		err = h.carryOut(ctx, project.New(w, path, stateDir), ready.Secret, redactor, log)
+	}
+	if err != nil {
 		h.RecordFailure(ctx, w, err, log)
 	}
 	h.Close(log)
 	crash.At("worker.closed")
 	// A terminated worker belongs to a service or session that is being stopped. A pass started there would start new work that is
 	// killed at once.
-	if h.Run.Kind != reconcile.CleanupRun && h.Run.ErrorCode != reconcile.CodeTerminated {
+	if h.Run.Kind != reconcile.CleanupRun && h.Run.Kind != reconcile.FreeRun && h.Run.ErrorCode != reconcile.CodeTerminated {
 		startOwnPass(exe, w, stateDir, path, log)
 	}
 	return nil

@@ -1,0 +1,341 @@
+// Package agents starts and uses agents without an issue. Each is a detached worker with the id that its client has chosen. Its
+// clients, such as symphony mcp, hold no state: they store calls in the database of the agents, and read results and events there.
+//
+//	client ── Spawn, Call ──► calls, runs ──► worker (runner.Free) ──► codex app-server, one per conversation
+//	       ◄─ Await, Events ◄─ results, events.jsonl ◄─┘
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/workers"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Agents are the agents without an issue of this account of the machine.
+type Agents struct {
+	DB      *state.DB
+	p       *project.Project
+	account *project.PassAccount
+	runners *workers.Local
+	boot    string
+}
+
+// The error codes of agents.
+const (
+	CodeUnknown  = "unknown_agent"
+	CodeEnded    = "agent_ended"
+	CodeConflict = "agent_conflict" // the id is taken, or the directory
+	CodeInvalid  = "invalid_argument"
+	CodeTimeout  = "call_timeout"
+)
+
+const (
+	lockPatience = 10 * time.Second
+	// stopPatience is how long a worker may take to end its agent, before it is killed.
+	stopPatience = 10 * time.Second
+	awaitStep    = 25 * time.Millisecond // between two looks at a call
+)
+
+// Open opens the state directory of the agents, and creates it if necessary.
+func Open(ctx context.Context, w *term.Env) (*Agents, error) {
+	dir := Dir(w)
+	db, err := state.Open(ctx, dir)
+	if known := exit.From(err); errors.Is(err, state.ErrNoState) || err != nil && known.Code == "state_outdated" {
+		db, err = create(ctx, dir, w.Now())
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := &Agents{DB: db, p: openProject(w)}
+	a.account = project.OpenPassAccount(a.p, "", func(string) {})
+	a.runners = &workers.Local{
+		Host: project.NewHost(), StateDir: dir, Env: a.p.WorkerEnviron(), NextSlot: a.account.NextSlot,
+		Scopes: &proc.ScopeManager{Env: w.Environ},
+	}
+	if a.runners.Exe, err = project.RunningProgram(); err == nil {
+		a.boot, err = proc.BootID()
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return a, nil
+}
+
+// Dir is the state directory of the agents.
+func Dir(w *term.Env) string { return state.AgentsDir(w.Getenv("XDG_STATE_HOME"), w.Home) }
+
+// openProject returns the directory of the agents as a project without a workflow.
+func openProject(w *term.Env) *project.Project {
+	return project.New(w, filepath.Join(Dir(w), "WORKFLOW.md"), Dir(w))
+}
+
+func create(ctx context.Context, dir string, now time.Time) (*state.DB, error) {
+	release, err := lock(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	db, err := state.Create(ctx, dir, now)
+	return db, errors.Join(err, release())
+}
+
+// lock takes the lock of the state directory, under which agents are started and settled.
+func lock(ctx context.Context, dir string) (release func() error, err error) {
+	release, held, err := state.Acquire(ctx, dir, state.Holder{Trigger: "agents"}, lockPatience, false)
+	if err == nil && held != nil {
+		err = exit.Fault("state_busy", "the state of agents is locked by "+held.String(), "try again; if it stays, end that process")
+	}
+	return release, err
+}
+
+// Close closes the database.
+func (a *Agents) Close() error { return a.DB.Close() }
+
+// Agent is one agent.
+type Agent struct {
+	reconcile.Run
+	Settings Settings
+}
+
+// State says what the agent does: active while a turn runs or waits, idle, or ended.
+func (a Agent) State() string {
+	if a.Outcome != "" {
+		return "ended"
+	}
+	return "live"
+}
+
+var validID = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// Spawn starts an agent and returns at once. If an agent with the same id and directory lives already, that one is returned.
+func (a *Agents) Spawn(ctx context.Context, s Settings) (Agent, error) {
+	if err := s.check(); err != nil {
+		return Agent{}, err
+	}
+	if err := a.p.Nested(); err != nil {
+		return Agent{}, err
+	}
+	release, err := lock(ctx, a.runners.StateDir)
+	if err != nil {
+		return Agent{}, err
+	}
+	agent, err := a.spawn(ctx, s)
+	return agent, errors.Join(err, release())
+}
+
+func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
+	now := a.p.Env.Now()
+	if err := a.settle(ctx); err != nil {
+		return Agent{}, err
+	}
+	if err := a.limits(ctx, now); err != nil {
+		return Agent{}, err
+	}
+	defer a.account.Release()
+	run := reconcile.Run{
+		ID: project.RunIDs(a.DB, a.p.Env.Now)(), Kind: reconcile.FreeRun, IssueID: s.ID, Identifier: s.ID, Phase: reconcile.Starting,
+		WorkspacePath: s.Cwd, StartedAt: now, Issue: reconcile.Issue{ID: s.ID, Identifier: s.ID, Title: s.Cwd},
+	}
+	exists, busy, err := a.DB.Clients.AddAgent(ctx, run, s.Shared)
+	switch {
+	case err != nil:
+		return Agent{}, err
+	case exists != nil && exists.Outcome != "":
+		return Agent{}, exit.Fault(CodeEnded, "agent "+s.ID+" has ended", "choose another id")
+	case exists != nil && exists.WorkspacePath != s.Cwd:
+		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("agent %s works in %s, not in %s", s.ID, exists.WorkspacePath, s.Cwd), "choose another id")
+	case exists != nil:
+		return a.agent(*exists)
+	case busy != nil:
+		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("agent %s works in %s already", busy.Identifier, s.Cwd),
+			"use that agent or another directory, or share the directory explicitly")
+	}
+	err = a.start(ctx, run, s)
+	if err != nil { // the worker may have started all the same
+		return Agent{}, errors.Join(err, a.settle(ctx))
+	}
+	return Agent{run, s}, nil
+}
+
+// limits refuses a new agent while the account is used up or has no slot, and takes a slot.
+func (a *Agents) limits(ctx context.Context, now time.Time) error {
+	if _, err := project.MaxAgents(a.p); err != nil {
+		return err
+	}
+	if b := project.AccountBlock(a.account.Account, now); b != nil {
+		return exit.Fault(b.Reason, "the codex account can't be used: "+b.Message, "symphony status shows when it is tried again")
+	}
+	slots, err := a.account.TakeSlots(ctx, 1, false)
+	if err == nil && slots != nil && slots.Free == 0 {
+		err = exit.Fault("no_slot", "all slots of "+reconcile.MaxAgentsVar+" are taken", "end an agent, or wait until a run has ended")
+	}
+	return err
+}
+
+func (a *Agents) start(ctx context.Context, run reconcile.Run, s Settings) error {
+	dir := runner.RunDir(a.runners.StateDir, run.ID)
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = s.write(dir)
+	}
+	if err == nil {
+		err = unix.Mkfifo(filepath.Join(dir, wakeFile), 0o600)
+	}
+	if err == nil {
+		err = a.runners.Prepare(ctx, run)
+	}
+	if err == nil {
+		err = a.runners.Start(ctx, run)
+	}
+	return err
+}
+
+// List returns the agents, newest first. Agents that have died are settled before.
+func (a *Agents) List(ctx context.Context) (list []Agent, err error) {
+	if err := a.Settle(ctx); err != nil {
+		return nil, err
+	}
+	runs, err := a.DB.Views.FreeAgents(ctx)
+	for _, run := range runs {
+		one, err := a.agent(run)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, err
+}
+
+// Find returns an agent. Error: CodeUnknown.
+func (a *Agents) Find(ctx context.Context, id string) (Agent, error) {
+	run, found, err := a.DB.Views.FreeAgent(ctx, id)
+	if err == nil && !found {
+		err = exit.Fault(CodeUnknown, fmt.Sprintf("there is no agent %q", id), "list_agents, or symphony agents, shows the agents")
+	}
+	if err != nil {
+		return Agent{}, err
+	}
+	return a.agent(run)
+}
+
+// live returns an agent that has not ended. Errors: CodeUnknown, CodeEnded.
+func (a *Agents) live(ctx context.Context, id string) (Agent, error) {
+	one, err := a.Find(ctx, id)
+	if err == nil && one.Outcome == "" && !workers.Alive(a.runners.StateDir, one.ID) {
+		if err = a.Settle(ctx); err == nil {
+			one, err = a.Find(ctx, id)
+		}
+	}
+	if err == nil && one.Outcome != "" {
+		reason := strings.TrimSpace(string(one.Outcome) + " " + one.ErrorText)
+		err = exit.Fault(CodeEnded, fmt.Sprintf("agent %s has ended: %s", id, reason), "spawn another; its conversations can be resumed there")
+	}
+	return one, err
+}
+
+func (a *Agents) agent(run reconcile.Run) (Agent, error) {
+	s, err := readSettings(runner.RunDir(a.runners.StateDir, run.ID))
+	if errors.Is(err, os.ErrNotExist) { // it was never started, or pruned
+		s, err = Settings{ID: run.IssueID, Cwd: run.WorkspacePath}, nil
+	}
+	return Agent{run, s}, err
+}
+
+// Kill ends an agent with all its processes, and waits for that. It does nothing if the agent has ended.
+func (a *Agents) Kill(ctx context.Context, id string) error {
+	one, err := a.Find(ctx, id)
+	if err != nil || one.Outcome != "" {
+		return err
+	}
+	at := reconcile.Instant{Boot: a.boot, Mono: proc.Monotonic()}
+	if err := a.DB.Store.RequestStop(ctx, one.ID, reconcile.StopOperator, at); err != nil {
+		return err
+	}
+	run, err := a.DB.Views.Run(ctx, one.ID) // it may have been taken by its worker since
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	defer cancel()
+	if err := a.runners.Stop(limited, run); err != nil {
+		return err
+	}
+	if workers.Alive(a.runners.StateDir, run.ID) {
+		if err := a.runners.Kill(context.WithoutCancel(ctx), run); err != nil {
+			return err
+		}
+	}
+	return a.Settle(context.WithoutCancel(ctx))
+}
+
+// Settle records the end of agents whose worker has exited, and ends what they left. It takes the lock only if there is one.
+func (a *Agents) Settle(ctx context.Context) error {
+	runs, err := a.DB.Views.Unsettled(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
+		if !workers.Alive(a.runners.StateDir, run.ID) {
+			release, err := lock(ctx, a.runners.StateDir)
+			if err != nil {
+				return err
+			}
+			return errors.Join(a.settle(ctx), release())
+		}
+	}
+	return nil
+}
+
+// settle is Settle under the lock.
+func (a *Agents) settle(ctx context.Context) error {
+	runs, err := a.DB.Views.Unsettled(ctx)
+	for _, run := range runs {
+		if workers.Alive(a.runners.StateDir, run.ID) {
+			continue // also a worker that has recorded its outcome and is about to exit
+		}
+		err = errors.Join(err, a.settleDead(ctx, run))
+	}
+	return err
+}
+
+// settleDead ends what the dead worker of a run has left, and settles the run.
+func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
+	now := a.p.Env.Now()
+	left, err := a.runners.Reap(ctx, run, func(left []reconcile.Process) error {
+		if len(left) > 0 || run.Outcome != "" {
+			return nil
+		}
+		return a.DB.Store.EndDead(ctx, now, run, reconcile.Lost, reconcile.CodeWorkerLost, "its worker has died")
+	})
+	switch {
+	case errors.Is(err, reconcile.ErrConflict):
+		return nil // another process has settled it, or a worker has just taken it
+	case err != nil:
+		return err
+	case len(left) > 0:
+		return exit.Fault("leftover_process", fmt.Sprintf("agent %s has left %d processes that can't be ended", run.Identifier, len(left)),
+			"end them yourself")
+	}
+	if run, err = a.DB.Views.Run(ctx, run.ID); err != nil {
+		return err
+	}
+	if err = a.DB.Clients.SettleAgent(ctx, run, now); errors.Is(err, reconcile.ErrConflict) {
+		return nil
+	}
+	return err
+}

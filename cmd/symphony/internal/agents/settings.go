@@ -1,0 +1,122 @@
+package agents
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/confine"
+)
+
+// Files in the directory of an agent's run.
+const (
+	settingsFile = "agent.json"
+	wakeFile     = "wake" // a FIFO; its worker reads it, and a client writes a byte after it has stored a call
+)
+
+// Settings of an agent, which do not change while it lives.
+type Settings struct {
+	ID  string `json:"id"`
+	Cwd string `json:"cwd"` // absolute, without symlinks
+	// Shared: other agents may work in the same directory.
+	Shared bool `json:"shared,omitempty"`
+	// Codex is the program of codex; empty for the one that a login shell finds.
+	Codex string `json:"codex,omitempty"`
+	// AutoApprove approves every request of codex; for tests.
+	AutoApprove     bool          `json:"autoApprove,omitempty"`
+	ApprovalTimeout time.Duration `json:"approvalTimeout"`
+	CallTimeout     time.Duration `json:"callTimeout"`
+	IdleTimeout     time.Duration `json:"idleTimeout"` // 0: never
+	// Host is the process with which the agent ends; nil if it outlives its host.
+	Host *reconcile.Handle `json:"host,omitempty"`
+}
+
+// Defaults of the settings.
+const (
+	DefaultApprovalTimeout = 15 * time.Second
+	DefaultCallTimeout     = time.Minute
+	DefaultIdleTimeout     = time.Hour
+
+	turnSilence = time.Hour       // without a line of codex during a turn
+	turnStall   = 5 * time.Minute // without progress during a turn
+)
+
+// check validates the settings and resolves the directory.
+func (s *Settings) check() error {
+	if !validID().MatchString(s.ID) {
+		return exit.Fault(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID), "use up to 64 letters, digits, - and _, beginning with a letter or digit")
+	}
+	if !filepath.IsAbs(s.Cwd) {
+		return exit.Fault(CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", s.Cwd), "give the absolute path of an existing directory")
+	}
+	resolved, err := filepath.EvalSymlinks(s.Cwd)
+	if err == nil {
+		var info os.FileInfo
+		if info, err = os.Stat(resolved); err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is not a directory", s.Cwd)
+		}
+	}
+	if err == nil {
+		err = unix.Access(resolved, unix.R_OK|unix.X_OK)
+	}
+	if err != nil {
+		return exit.Fault(CodeInvalid, "cwd: "+err.Error(), "give the absolute path of an existing directory that you may read")
+	}
+	s.Cwd = resolved
+	return nil
+}
+
+func (s Settings) write(dir string) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("settings of the agent: %w", err)
+	}
+	return durable.WriteFile(filepath.Join(dir, settingsFile), data, 0o600)
+}
+
+func readSettings(dir string) (s Settings, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, settingsFile))
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("settings of the agent: %w", err)
+	}
+	return s, nil
+}
+
+// runnerConfig is the configuration of the worker of an agent. The sandbox is that of a run with the defaults of a workflow.
+func (s Settings) runnerConfig(p *project.Project) runner.Config {
+	account := project.OpenAccount(p, "")
+	command := "codex app-server"
+	if s.Codex != "" {
+		command = text.ShellWord(s.Codex) + " app-server"
+	}
+	c := runner.Config{
+		Config: confine.Config{
+			ApprovalPolicy: json.RawMessage(`"on-request"`), OnQuestion: agent.QuestionAsk, Secrets: []string{"LINEAR_API_KEY"},
+			Unreadable: project.SecretFiles(p, account), LoginHome: account.Home, AgentHome: account.AgentHome(),
+		},
+		StartAgent: codex.Start, Command: command, PrepareHome: codex.PrepareHome, TrustLauncher: s.Codex != "",
+		ReadTimeout: cmp.Or(s.CallTimeout, DefaultCallTimeout), InitializeTimeout: cmp.Or(s.CallTimeout, DefaultCallTimeout) / 2,
+		TurnTimeout: turnSilence, StallTimeout: turnStall,
+		OnApproval: agent.ApprovalAsk, AnswerTimeout: cmp.Or(s.ApprovalTimeout, DefaultApprovalTimeout),
+	}
+	if s.AutoApprove {
+		c.OnApproval = agent.ApprovalApprove
+	}
+	return c
+}

@@ -1,0 +1,49 @@
+package reconcile
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Call is something that a client asks of an agent without an issue, such as a turn. A client may choose its ID; a call with an ID
+// that is stored already is not carried out again.
+type Call struct {
+	ID           string
+	RunID, Agent string
+	Conversation string // the ID of the call that opened it; empty for a call of the agent itself
+	Verb         CallVerb
+	Params       json.RawMessage // JSON of the verb: see package runner
+	Status       CallStatus
+	ThreadID     string          // of a conversation, as soon as it is known
+	Result       json.RawMessage // JSON of the verb, nil before the end and after an error
+	// ErrorCode and ErrorText say why the call failed.
+	ErrorCode, ErrorText          string
+	CreatedAt, StartedAt, EndedAt time.Time
+}
+
+// CallVerb says what is asked.
+type CallVerb string
+
+const (
+	CallConversation CallVerb = "conversation" // open a conversation
+	CallTurn         CallVerb = "turn"         // carry out a turn in it, after the earlier ones
+	CallSteer        CallVerb = "steer"        // add input to its running turn
+	CallInterrupt    CallVerb = "interrupt"    // end its running turn, and drop those that wait
+	CallExec         CallVerb = "exec"         // run one command in the sandbox
+	CallLogin        CallVerb = "login"        // say how codex reaches its model
+	CallDiff         CallVerb = "diff"         // say what differs from the remote repository
+)
+
+// CallStatus is how far a call is.
+type CallStatus string
+
+const (
+	CallQueued      CallStatus = "queued"
+	CallRunning     CallStatus = "running"
+	CallCompleted   CallStatus = "completed"
+	CallFailed      CallStatus = "failed"
+	CallInterrupted CallStatus = "interrupted" // the turn was ended before it was done
+)
+
+// Ended reports whether the call has a result or an error.
+func (c Call) Ended() bool { return c.Status != CallQueued && c.Status != CallRunning }

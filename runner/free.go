@@ -1,0 +1,339 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// Free is what the worker of an agent without an issue needs besides.
+type Free struct {
+	Calls Calls
+	// Wake gets a value when a client may have stored a call.
+	Wake <-chan struct{}
+	// Idle is how long the agent stays without a call; 0: for ever.
+	Idle time.Duration
+	// Orphaned reports whether the program to whose life the agent is bound has exited.
+	Orphaned func() bool
+}
+
+// Calls stores the calls of clients.
+type Calls interface {
+	QueuedCalls(ctx context.Context, runID string) ([]reconcile.Call, error)
+	// BeginCall and EndCall return an error that wraps reconcile.ErrConflict if the call has ended already.
+	BeginCall(ctx context.Context, id string, now time.Time) error
+	EndCall(ctx context.Context, call reconcile.Call) error
+}
+
+// The parameters of calls, as JSON. A missing value is that of the conversation, or of a run.
+type (
+	// ConversationCall opens a conversation, or goes on with the thread of an earlier one.
+	ConversationCall struct {
+		ThreadID              string          `json:"threadId,omitempty"`
+		Cwd                   string          `json:"cwd,omitempty"`
+		Model                 string          `json:"model,omitempty"`
+		ApprovalPolicy        json.RawMessage `json:"approvalPolicy,omitempty"`
+		SandboxPolicy         json.RawMessage `json:"sandboxPolicy,omitempty"` // of turns
+		Config                map[string]any  `json:"config,omitempty"`
+		BaseInstructions      string          `json:"baseInstructions,omitempty"`
+		DeveloperInstructions string          `json:"developerInstructions,omitempty"`
+	}
+	// TurnCall is a turn, or with the items alone what is added to the running one.
+	TurnCall struct {
+		Items          []agent.Input   `json:"items"`
+		Cwd            string          `json:"cwd,omitempty"`
+		Model          string          `json:"model,omitempty"`
+		Effort         string          `json:"effort,omitempty"`
+		ApprovalPolicy json.RawMessage `json:"approvalPolicy,omitempty"`
+		SandboxPolicy  json.RawMessage `json:"sandboxPolicy,omitempty"`
+	}
+	// ExecCall is one command that is run in the sandbox.
+	ExecCall struct {
+		Command       []string        `json:"command"`
+		Cwd           string          `json:"cwd,omitempty"`
+		SandboxPolicy json.RawMessage `json:"sandboxPolicy,omitempty"`
+		TimeoutMS     int64           `json:"timeoutMs,omitempty"`
+	}
+)
+
+// The results of calls, as JSON. That of CallExec is an agent.ExecResult, of CallDiff an agent.Diff.
+type (
+	// ConversationResult is an open conversation.
+	ConversationResult struct {
+		ThreadID  string `json:"threadId"`
+		Model     string `json:"model,omitempty"`
+		UserAgent string `json:"userAgent,omitempty"`
+		Resumed   bool   `json:"resumed,omitempty"`
+	}
+	// TurnResult is an ended turn.
+	TurnResult struct {
+		TurnID      string `json:"turnId,omitempty"`
+		LastMessage string `json:"lastMessage,omitempty"`
+	}
+	// LoginResult says how codex reaches its model.
+	LoginResult struct {
+		agent.Login
+		UserAgent string `json:"userAgent"`
+	}
+)
+
+const (
+	// missedWake is how often the worker looks for calls that it was not woken for.
+	missedWake = 2 * time.Second
+	// execTimeout limits a command that names no limit of its own.
+	execTimeout = 30 * time.Second
+)
+
+// clientCalls carries out the calls of clients until the run is stopped, or has been idle for too long.
+type clientCalls struct {
+	*job
+	free *Free
+
+	mu      sync.Mutex
+	talks   map[string]*talk // by the call that opened it
+	spare   *talk            // for calls that need no thread; nil before the first
+	begun   map[string]bool  // calls that were handed to a goroutine
+	open    int              // how many of these have not ended
+	idle    time.Time        // since when none is open
+	all     []*talk
+	working sync.WaitGroup
+}
+
+func newClientCalls(j *job) *clientCalls {
+	return &clientCalls{job: j, free: j.Free, talks: map[string]*talk{}, begun: map[string]bool{}}
+}
+
+// serve is the work of a free run.
+func (c *clientCalls) serve(ctx context.Context) error {
+	if err := c.prepare(ctx); err != nil {
+		return err
+	}
+	defer c.end(ctx)
+	c.rec.phase(ctx, reconcile.StreamingTurn)
+	c.idle = c.Now()
+	look := time.NewTicker(missedWake)
+	defer look.Stop()
+	for {
+		calls, err := c.free.Calls.QueuedCalls(ctx, c.job.run.ID)
+		c.warn("calls not read", err) // the next look tries again
+		for _, call := range calls {
+			c.begin(ctx, call)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.free.Wake:
+		case <-look.C:
+		}
+		if c.free.Orphaned != nil && c.free.Orphaned() {
+			c.cancel(runEnd{reconcile.Canceled, "host_gone", "the program that started the agent has exited"})
+		}
+		if c.idleFor() {
+			return nil
+		}
+	}
+}
+
+// prepare makes the directories that programs of the run get for temporary files.
+func (c *clientCalls) prepare(ctx context.Context) error {
+	dir := filepath.Join(c.Dir, "work")
+	c.space = &host.Workspace{
+		Path: c.job.run.WorkspacePath, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache"),
+		Codex: host.Dirs{Tmp: filepath.Join(dir, "codex-tmp"), Cache: filepath.Join(dir, "codex-cache")},
+	}
+	c.space.Hooks = c.space.Codex
+	for _, d := range []string{c.space.TmpDir, c.space.CacheDir, c.space.Codex.Tmp, c.space.Codex.Cache} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return fmt.Errorf("directories of the agent: %w", err)
+		}
+	}
+	return c.Host.Open(ctx, c.hostRun())
+}
+
+// idleFor reports whether the agent has been without a call for too long.
+func (c *clientCalls) idleFor() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.free.Idle > 0 && c.open == 0 && c.Now().Sub(c.idle) >= c.free.Idle
+}
+
+// begin hands a call to a goroutine, once.
+func (c *clientCalls) begin(ctx context.Context, call reconcile.Call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.begun[call.ID] {
+		return
+	}
+	c.begun[call.ID] = true
+	c.open++
+	t := c.talks[call.Conversation]
+	switch {
+	case call.Verb == reconcile.CallConversation:
+		t = c.newTalk()
+		c.talks[call.ID] = t
+	case t == nil && (call.Conversation != "" || call.Verb == reconcile.CallTurn || call.Verb == reconcile.CallSteer || call.Verb == reconcile.CallInterrupt):
+		c.working.Go(func() { c.finish(ctx, call, nil, fmt.Errorf("no conversation %s", call.Conversation)) })
+		return
+	}
+	if call.Verb == reconcile.CallTurn {
+		if t.turns = append(t.turns, call); t.running == nil && len(t.turns) == 1 {
+			c.working.Go(func() { c.runTurns(ctx, t) })
+		}
+		return
+	}
+	c.working.Go(func() { c.carryOut(ctx, t, call) })
+}
+
+// carryOut carries out a call that is not a turn.
+func (c *clientCalls) carryOut(ctx context.Context, t *talk, call reconcile.Call) {
+	if err := c.free.Calls.BeginCall(ctx, call.ID, c.Now()); err != nil {
+		c.finish(ctx, call, nil, err)
+		return
+	}
+	var result any
+	var err error
+	switch call.Verb {
+	case reconcile.CallConversation:
+		result, err = decoded(call, func(p ConversationCall) (any, error) { return t.converse(ctx, &call, p) })
+	case reconcile.CallSteer:
+		result, err = decoded(call, func(p TurnCall) (any, error) { return struct{}{}, t.steer(ctx, p.Items) })
+	case reconcile.CallInterrupt:
+		c.interrupt(ctx, t)
+		result = struct{}{}
+	case reconcile.CallExec, reconcile.CallLogin, reconcile.CallDiff:
+		result, err = c.talkFor(t).ask(ctx, call)
+	default:
+		err = fmt.Errorf("unknown call %q", call.Verb)
+	}
+	c.finish(ctx, call, result, err)
+}
+
+// decoded calls do with the parameters of a call.
+func decoded[P any](call reconcile.Call, do func(P) (any, error)) (any, error) {
+	var p P
+	if err := json.Unmarshal(call.Params, &p); err != nil {
+		return nil, fmt.Errorf("parameters of %s: %w", call.Verb, err)
+	}
+	return do(p)
+}
+
+// finish stores how a call ended.
+func (c *clientCalls) finish(ctx context.Context, call reconcile.Call, result any, err error) {
+	call.Status, call.EndedAt = reconcile.CallCompleted, c.Now()
+	if err == nil {
+		call.Result, err = json.Marshal(result)
+		call.Result = c.Redactor.Bytes(call.Result)
+	}
+	var end runEnd
+	switch {
+	case errors.Is(err, errInterrupted), errors.As(context.Cause(ctx), &end):
+		call.Status = reconcile.CallInterrupted
+	case err != nil:
+		call.Status = reconcile.CallFailed
+	}
+	if err != nil {
+		code, message := codeOf(err)
+		call.Result, call.ErrorCode, call.ErrorText = nil, code, c.Redactor.Text(message)
+		c.shareFault(ctx, code, call.ErrorText)
+	}
+	err = c.free.Calls.EndCall(context.WithoutCancel(ctx), call)
+	if !errors.Is(err, reconcile.ErrConflict) {
+		c.warn("end of a call not stored", err)
+	}
+	c.note("call_"+string(call.Status), string(call.Verb), map[string]string{"call": call.ID, "conversation": call.Conversation, "error": call.ErrorText})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open--; c.open == 0 {
+		c.idle = c.Now()
+	}
+}
+
+// errInterrupted says that a client has interrupted the turn.
+var errInterrupted = errors.New("interrupted by a client")
+
+// runTurns carries out the turns of a conversation, one after the other, until none waits.
+func (c *clientCalls) runTurns(ctx context.Context, t *talk) {
+	for {
+		c.mu.Lock()
+		if len(t.turns) == 0 {
+			t.running = nil
+			c.mu.Unlock()
+			return
+		}
+		call := t.turns[0]
+		t.turns = t.turns[1:]
+		turn, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		t.running = &runningTurn{cancel: cancel, done: done}
+		c.mu.Unlock()
+		var result any
+		err := c.free.Calls.BeginCall(ctx, call.ID, c.Now())
+		if err == nil {
+			result, err = decoded(call, func(p TurnCall) (any, error) { return t.turn(turn, p) })
+		}
+		if err != nil && turn.Err() != nil && ctx.Err() == nil {
+			err = errInterrupted
+		}
+		cancel()
+		c.finish(ctx, call, result, err)
+		close(done)
+	}
+}
+
+// interrupt ends the running turn of a conversation, and drops those that wait.
+func (c *clientCalls) interrupt(ctx context.Context, t *talk) {
+	c.mu.Lock()
+	waiting, running := t.turns, t.running
+	t.turns = nil
+	c.mu.Unlock()
+	for _, call := range waiting {
+		c.finish(ctx, call, nil, errInterrupted)
+	}
+	if running != nil {
+		running.cancel()
+		<-running.done
+	}
+}
+
+// talkFor returns the talk of a call that needs no thread: t, or one whose codex is only started for such calls.
+func (c *clientCalls) talkFor(t *talk) *talk {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t == nil && c.spare == nil {
+		c.spare = c.newTalk()
+	}
+	return cmp.Or(t, c.spare)
+}
+
+// newTalk returns a talk without a process. c.mu is held.
+func (c *clientCalls) newTalk() *talk {
+	j := &job{
+		Worker: c.Worker, run: c.job.run, cancel: c.cancel, rec: c.rec, events: c.events, space: c.space, agentRedactor: c.agentRedactor,
+		stderr: stderrFile,
+	}
+	if n := len(c.all) + 1; n > 1 {
+		j.stderr = fmt.Sprintf("agent-%d.stderr", n)
+	}
+	t := &talk{job: j}
+	c.all = append(c.all, t)
+	return t
+}
+
+// end waits for the calls and ends all processes of codex.
+func (c *clientCalls) end(ctx context.Context) {
+	c.working.Wait()
+	for _, t := range c.all {
+		t.stop(context.WithoutCancel(ctx))
+	}
+	c.warn("directories of the agent", os.RemoveAll(filepath.Join(c.Dir, "work")))
+}

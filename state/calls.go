@@ -1,0 +1,127 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const callColumns = `id, run_id, agent, conversation, verb, params, status, thread_id, result, error_code, error_text, created_at, started_at, ended_at`
+
+func callFields(c *reconcile.Call) []any {
+	return []any{
+		&c.ID, &c.RunID, &c.Agent, &c.Conversation, &c.Verb, textOf((*[]byte)(&c.Params)), &c.Status, &c.ThreadID, textOf((*[]byte)(&c.Result)), &c.ErrorCode, &c.ErrorText,
+		stampOf(&c.CreatedAt), stampOf(&c.StartedAt), stampOf(&c.EndedAt),
+	}
+}
+
+// FreeAgents returns the newest run of each agent without an issue, newest first.
+func (v Views) FreeAgents(ctx context.Context) ([]reconcile.Run, error) {
+	return v.runs(ctx, `WHERE id IN (SELECT max(id) FROM runs WHERE kind = 'free' GROUP BY issue_id) ORDER BY id DESC`)
+}
+
+// FreeAgent returns the run of an agent without an issue; false if there is none.
+func (v Views) FreeAgent(ctx context.Context, agent string) (reconcile.Run, bool, error) {
+	return v.firstRun(ctx, `WHERE issue_id = ? AND kind = 'free' ORDER BY id DESC LIMIT 1`, agent)
+}
+
+// AddAgent stores the run of a new agent without an issue. exists is the run of an agent with the same id, whatever its state; then
+// nothing is stored. Unless shared is set, busy is a live agent that works in the same directory; then nothing is stored either.
+func (c Clients) AddAgent(ctx context.Context, run reconcile.Run, shared bool) (exists, busy *reconcile.Run, err error) {
+	err = c.update(ctx, "add agent "+run.Identifier, full, func(t tx) error {
+		find := func(where string, arg any) (*reconcile.Run, error) {
+			r, err := row(t, runFields, `SELECT `+runColumns+` FROM runs WHERE kind = 'free' AND `+where+` ORDER BY id DESC LIMIT 1`, arg)
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil, nil
+			}
+			return &r, err
+		}
+		if exists, err = find(`issue_id = ?`, run.IssueID); err != nil || exists != nil {
+			return err
+		}
+		if !shared {
+			if busy, err = find(`outcome IS NULL AND workspace_path = ?`, run.WorkspacePath); err != nil || busy != nil {
+				return err
+			}
+		}
+		return insertRun(t, run)
+	})
+	return exists, busy, err
+}
+
+// AddCall stores a call, unless one with its ID is stored already, and returns the stored one. If the run has ended the error is
+// reconcile.ErrConflict.
+func (c Clients) AddCall(ctx context.Context, call reconcile.Call) (stored reconcile.Call, err error) {
+	call.Status = reconcile.CallQueued
+	if len(call.Params) == 0 {
+		call.Params = []byte("{}")
+	}
+	err = c.update(ctx, "add a call of agent "+call.Agent, full, func(t tx) error {
+		n, err := t.count(`INSERT INTO calls (`+callColumns+`) SELECT `+marks(callColumns)+`
+			WHERE EXISTS (SELECT 1 FROM runs WHERE id = ? AND outcome IS NULL) ON CONFLICT (id) DO NOTHING`,
+			append(callFields(&call), call.RunID)...)
+		if err != nil {
+			return err
+		}
+		stored, err = row(t, callFields, `SELECT `+callColumns+` FROM calls WHERE id = ?`, call.ID)
+		if n == 0 && errors.Is(err, sql.ErrNoRows) {
+			err = fmt.Errorf("agent %s: %w", call.Agent, reconcile.ErrConflict)
+		}
+		return err
+	})
+	return stored, err
+}
+
+// Call returns a call by its ID; false if there is none.
+func (v Views) Call(ctx context.Context, id string) (reconcile.Call, bool, error) {
+	return readOne(ctx, v.conn, "read a call", callFields, `SELECT `+callColumns+` FROM calls WHERE id = ?`, id)
+}
+
+// Conversation returns the newest call that opened a conversation with this ID or on this thread; false if there is none.
+func (v Views) Conversation(ctx context.Context, id string) (reconcile.Call, bool, error) {
+	return readOne(ctx, v.conn, "read a conversation", callFields, `SELECT `+callColumns+` FROM calls
+		WHERE verb = 'conversation' AND (id = ?1 OR thread_id = ?1) ORDER BY created_at DESC, id DESC LIMIT 1`, id)
+}
+
+// CallsOf returns the calls of a run, oldest first.
+func (v Views) CallsOf(ctx context.Context, runID string) ([]reconcile.Call, error) {
+	return readAll(ctx, v.conn, "read the calls", callFields, `SELECT `+callColumns+` FROM calls WHERE run_id = ? ORDER BY created_at, id`, runID)
+}
+
+// QueuedCalls returns the calls of a run that wait, oldest first.
+func (j Journal) QueuedCalls(ctx context.Context, runID string) ([]reconcile.Call, error) {
+	return readAll(ctx, j.conn, "read the calls", callFields, `SELECT `+callColumns+` FROM calls
+		WHERE run_id = ? AND status = 'queued' ORDER BY created_at, id`, runID)
+}
+
+// BeginCall marks a waiting call as running. If it no longer waits the error is reconcile.ErrConflict.
+func (j Journal) BeginCall(ctx context.Context, id string, now time.Time) error {
+	return j.update(ctx, "begin a call", full, func(t tx) error {
+		return t.must("call "+id, `UPDATE calls SET status = 'running', started_at = ? WHERE id = ? AND status = 'queued'`, stamp(now), id)
+	})
+}
+
+// EndCall stores how a call ended, once. The parameters of a turn, which may contain images, are not kept.
+func (j Journal) EndCall(ctx context.Context, call reconcile.Call) error {
+	return j.update(ctx, "end a call", full, func(t tx) error {
+		return t.must("call "+call.ID, `UPDATE calls SET status = ?, thread_id = ?, result = ?, error_code = ?, error_text = ?, ended_at = ?,
+			params = iif(verb IN ('turn', 'steer'), '{}', params) WHERE id = ? AND status IN ('queued', 'running')`,
+			call.Status, call.ThreadID, textOf((*[]byte)(&call.Result)), call.ErrorCode, call.ErrorText, stamp(call.EndedAt), call.ID)
+	})
+}
+
+// SettleAgent marks the ended run of an agent as settled, and ends its calls that are still open: no worker will carry them out.
+func (c Clients) SettleAgent(ctx context.Context, run reconcile.Run, now time.Time) error {
+	return c.update(ctx, "settle agent "+run.Identifier, full, func(t tx) error {
+		if err := settle(t, run.ID); err != nil {
+			return err
+		}
+		return t.run(`UPDATE calls SET status = 'failed', error_code = 'agent_ended', error_text = ?, ended_at = ?
+			WHERE run_id = ? AND status IN ('queued', 'running')`,
+			"agent "+run.Identifier+" has ended, "+string(run.Outcome)+" "+run.ErrorText, stamp(now), run.ID)
+	})
+}

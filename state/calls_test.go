@@ -1,0 +1,82 @@
+package state
+
+import (
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func freeRun(i int, agent, dir string) reconcile.Run {
+	r := newRun(i)
+	r.Kind, r.IssueID, r.Identifier, r.WorkspacePath = reconcile.FreeRun, agent, agent, dir
+	return r
+}
+
+func TestAgentsAreAddedOnce(t *testing.T) {
+	db := newState(t)
+	add := func(run reconcile.Run, shared bool) (exists, busy bool) {
+		t.Helper()
+		e, b, err := db.Clients.AddAgent(ctx, run, shared)
+		test.OK(t, err)
+		return e != nil, b != nil
+	}
+	for _, step := range []struct {
+		name         string
+		run          reconcile.Run
+		shared       bool
+		exists, busy bool
+	}{
+		{"the first", freeRun(1, "a", "/srv/x"), false, false, false},
+		{"the same id", freeRun(2, "a", "/srv/x"), false, true, false},
+		{"the same directory", freeRun(3, "b", "/srv/x"), false, false, true},
+		{"the same directory, shared", freeRun(4, "b", "/srv/x"), true, false, false},
+		{"another directory", freeRun(5, "c", "/srv/y"), false, false, false},
+	} {
+		if exists, busy := add(step.run, step.shared); exists != step.exists || busy != step.busy {
+			t.Errorf("%s: exists %v, busy %v", step.name, exists, busy)
+		}
+	}
+}
+
+func TestCallsAreCarriedOutOnce(t *testing.T) {
+	db := newState(t)
+	run := freeRun(1, "a", "/srv/x")
+	_, _, err := db.Clients.AddAgent(ctx, run, false)
+	test.OK(t, err)
+	taken := test.Must(db.Journal.TakeRun(ctx, run.ID, worker, epoch))
+	add := func(id string) reconcile.Call {
+		t.Helper()
+		return test.Must(db.Clients.AddCall(ctx, reconcile.Call{
+			ID: id, RunID: run.ID, Agent: "a", Verb: reconcile.CallTurn, Conversation: "c", Params: []byte(`{"items":[]}`), CreatedAt: epoch,
+		}))
+	}
+	one, two := add("1"), add("2")
+	if again := add("1"); again.Status != reconcile.CallQueued || again.CreatedAt != one.CreatedAt {
+		t.Errorf("the call was replaced: %+v", again)
+	}
+	test.OK(t, db.Journal.BeginCall(ctx, "1", epoch))
+	wantConflict(t, db.Journal.BeginCall(ctx, "1", epoch))
+	one.Status, one.Result, one.EndedAt = reconcile.CallCompleted, []byte(`{"turnId":"t"}`), epoch.Add(time.Second)
+	test.OK(t, db.Journal.EndCall(ctx, one))
+	wantConflict(t, db.Journal.EndCall(ctx, one))
+	if again := add("1"); again.Status != reconcile.CallCompleted || string(again.Result) != `{"turnId":"t"}` || string(again.Params) != "{}" {
+		t.Errorf("the result is not stored: %+v", again)
+	}
+	queued := test.Must(db.Journal.QueuedCalls(ctx, run.ID))
+	if len(queued) != 1 || queued[0].ID != two.ID {
+		t.Errorf("queued: %+v", queued)
+	}
+
+	taken.Outcome, taken.ErrorText = reconcile.Canceled, "stopped"
+	test.OK(t, db.Journal.Finish(ctx, epoch, taken))
+	_, err = db.Clients.AddCall(ctx, reconcile.Call{ID: "3", RunID: run.ID, Agent: "a", Verb: reconcile.CallTurn})
+	wantConflict(t, err)
+	test.OK(t, db.Clients.SettleAgent(ctx, taken, epoch))
+	left, _, err := db.Views.Call(ctx, "2")
+	test.OK(t, err)
+	if left.Status != reconcile.CallFailed || left.ErrorCode != "agent_ended" || left.ErrorText != "agent a has ended, canceled stopped" {
+		t.Errorf("a call without a worker: %+v", left)
+	}
+}
