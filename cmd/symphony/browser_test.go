@@ -306,6 +306,7 @@ func runAxe(ctx context.Context, ts *testscript.TestScript, _ *browser, _ []stri
 // axeRun describes the violations, one in a line. A horizontal scroll bar of the page is one, too (WCAG 1.4.10).
 const axeRun = `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r =>
 	r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + n.target + ": " + n.failureSummary.replaceAll("\n", " "))).join("\n") +
+	[...document.querySelectorAll(".card")].filter(e => e.scrollWidth > e.clientWidth).map(e => "a card is narrower than its content: " + (e.id || e.className)).join("\n") +
 	(document.documentElement.scrollWidth > innerWidth ? "the page is wider than the window: " + document.documentElement.scrollWidth : ""))`
 
 // picturesCmd writes pictures of pages of the server: docs/screens/web-NAME.webp of the first one, light, dark and on a phone, and

@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Choice is what a reader of the overview has chosen: the query of its address.
@@ -396,6 +397,9 @@ func blockOf(v view.Overview) obstacle {
 	o := obstacle{
 		Class: "bad", Icon: "stop", Title: "Nothing new starts", Text: b.Message, Hint: render.Hint(b.Reason, ""), Code: b.Reason,
 		Began: "began", At: &b.Since, Ends: "ends", Until: b.Until,
+	}
+	if reconcile.ClassOf(&reconcile.Error{Code: b.Reason}) == reconcile.ClassTracker {
+		o.Title += ": the tracker can't be used"
 	}
 	switch {
 	case o.Until != nil:

@@ -97,7 +97,7 @@ func TestObstacles(t *testing.T) {
 		"tracker": {
 			func(v *view.Overview) {
 				v.Blocked = &project.BlockedRow{Reason: "tracker_unavailable", Message: "HTTP 503", NextTry: moment.Add(time.Minute)}
-			}, []string{"notice bad", "Nothing new starts", "next try <time", "HTTP 503", "tracker_unavailable"},
+			}, []string{"notice bad", "Nothing new starts: the tracker can", "next try <time", "HTTP 503", "tracker_unavailable"},
 		},
 		"pass": {
 			func(v *view.Overview) {
