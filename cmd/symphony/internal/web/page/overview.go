@@ -249,7 +249,7 @@ func titleOf(s view.Status) string {
 // Several reports whether the page shows several projects.
 func (d *overview) Several() bool { return len(d.Shown) > 1 }
 
-// HasHealth reports whether a pass of one of the shown projects has run.
+// HasHealth reports whether something is known of one of the shown projects: a pass has run, and its state can be read.
 func (d *overview) HasHealth() bool {
 	return slices.ContainsFunc(d.Shown, func(v view.Overview) bool { return v.Error == nil })
 }
@@ -308,7 +308,7 @@ func verdictOf(all []view.Overview, joined view.Joined) verdict {
 		}
 	}
 	var goes []string
-	if counts[view.StatusRunning]+counts[view.StatusAsks] == 0 {
+	if counts[view.StatusRunning]+counts[view.StatusAsks] == 0 && unreadable < len(all) {
 		goes = append(goes, "nothing is running")
 	}
 	for _, s := range []view.Status{view.StatusRunning, view.StatusWaiting, view.StatusSkipped} {

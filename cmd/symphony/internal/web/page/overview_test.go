@@ -130,6 +130,19 @@ func TestObstacles(t *testing.T) {
 	contains(t, string(Overview{}.Page().Main), "symphony init", "symphony demo")
 }
 
+// What is not known of an unreadable project is not said: whether something runs.
+func TestUnreadable(t *testing.T) {
+	v := shop("web")
+	v = view.Overview{Project: v.Project, Error: &reconcile.Error{Code: "state_outdated", Message: "older"}}
+	main := string(Overview{Projects: []view.Overview{v}}.Page().Main)
+	for _, wrong := range []string{"nothing is running", "No issue runs"} {
+		if strings.Contains(main, wrong) {
+			t.Errorf("%s: %s", wrong, main)
+		}
+	}
+	contains(t, string(Overview{Projects: []view.Overview{v, {Project: v.Project, Schedule: true}}}.Page().Main), "nothing is running", "No issue runs")
+}
+
 // Several projects are on one page, and each has a page of its own.
 func TestSeveralProjects(t *testing.T) {
 	o := Overview{Projects: []view.Overview{shop("web"), shop("api")}}
