@@ -152,6 +152,17 @@ func (f *brokenJournal) Thread(ctx context.Context, id string) (reconcile.Tokens
 	return f.memory.Thread(ctx, id)
 }
 
+// Tokens that could not be stored are stored with the outcome.
+func TestUsageStoredLater(t *testing.T) {
+	m := newMemory()
+	w, _ := bare(&brokenJournal{m, 1})
+	j := w.newJob(reconcile.Run{}, nil)
+	j.rec.usage(t.Context(), usageSession{used: func() int64 { return 50 }})
+	if err := j.conclude(t.Context()); err != nil || len(m.finished) != 1 || m.finished[0].Tokens.Total != 50 || m.threads["T"].Total != 50 {
+		t.Errorf("%+v %+v %v", m.finished, m.threads, err)
+	}
+}
+
 // Tokens of a resumed thread count for the run only once it is known what earlier runs used.
 func TestResumedThreadThatCantBeRead(t *testing.T) {
 	m := newMemory()

@@ -36,6 +36,7 @@ type record struct {
 	count      sync.Mutex                  // held from reading token totals until they are stored
 	base       map[string]reconcile.Tokens // what resumed threads had used before this run
 	used       map[string]reconcile.Tokens // what this run has used, by thread
+	unsaved    agent.Session               // whose totals could not be stored
 }
 
 // change alters the copy; the next heartbeat writes it.
@@ -140,6 +141,7 @@ func (r *record) usage(ctx context.Context, session agent.Session) {
 	if len(byThread) == 0 {
 		return
 	}
+	r.unsaved = session
 	for id, u := range byThread {
 		base, known := r.base[id]
 		if !known {
@@ -162,8 +164,19 @@ func (r *record) usage(ctx context.Context, session agent.Session) {
 	for _, used := range r.used {
 		sum = sum.Plus(used)
 	}
+	r.unsaved = nil
 	r.change(func(run *reconcile.Run) { run.Tokens = sum })
 	r.checkBudget(ctx)
+}
+
+// saveUsage stores the totals again if that has failed, for instance because the disk was full.
+func (r *record) saveUsage(ctx context.Context) {
+	r.count.Lock()
+	session := r.unsaved
+	r.count.Unlock()
+	if session != nil {
+		r.usage(ctx, session)
+	}
 }
 
 // limitsReporter stores codex's rate limits in the account. Only the handler of events uses it.
