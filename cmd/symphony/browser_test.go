@@ -92,7 +92,7 @@ type browserKey struct{}
 //	browse theme light|dark     that of the system
 //	browse clock TIME           stops the clock of the next pages
 //	browse expect PATTERN       a line of the console that is not an error of the page; once
-//	browse axe                  checks the page for violations of WCAG AA in both themes and at three widths
+//	browse axe                  checks the page for violations of WCAG AA, with the columns of a phone and of a screen in both themes
 func browseCmd(ts *testscript.TestScript, neg bool, args []string) {
 	b := ts.Value(browserKey{}).(*browser)
 	verb, args := args[0], args[1:]
@@ -289,15 +289,16 @@ func runAxe(ctx context.Context, ts *testscript.TestScript, _ *browser, _ []stri
 	if err := chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](string(source))); err != nil {
 		return err
 	}
-	for _, theme := range []string{"light", "dark"} {
-		for _, width := range []int64{360, 1280, 2560} {
-			if err := errors.Join(setTheme(ctx, theme), setSize(ctx, width, 900)); err != nil {
-				return err
-			}
-			found, err := chromedp.Run(ctx, chromedp.Evaluate[string](axeRun, chromedp.EvalAwaitPromise))
-			if err != nil || found != "" {
-				return fmt.Errorf("%s, %d px: %w\n%s", theme, width, err, found)
-			}
+	for _, look := range []struct {
+		theme string
+		width int64
+	}{{"light", 360}, {"dark", 360}, {"light", 1280}, {"dark", 2560}} {
+		if err := errors.Join(setTheme(ctx, look.theme), setSize(ctx, look.width, 900)); err != nil {
+			return err
+		}
+		found, err := chromedp.Run(ctx, chromedp.Evaluate[string](axeRun, chromedp.EvalAwaitPromise))
+		if err != nil || found != "" {
+			return fmt.Errorf("%s, %d px: %w\n%s", look.theme, look.width, err, found)
 		}
 	}
 	return errors.Join(setTheme(ctx, "light"), setSize(ctx, 1280, 900))

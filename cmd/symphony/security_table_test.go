@@ -5,12 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// These tests check every cell of the table in docs/security.md of what an agent can do. For each option a hostile agent, the real
-// codex with a scripted model, tries every row, and a script checks the result outside of the sandbox.
+// These tests check every cell of the table in docs/security.md of what an agent can do. With options set, a hostile agent, the
+// real codex with a scripted model, tries every row, and a script checks the result outside of the sandbox.
 
 // byDefault is the column without options.
 const byDefault = "by default"
@@ -31,6 +32,20 @@ var trustOptions = map[string]string{
 	"readOnly":                   "set codex.turn_sandbox_policy '{type: readOnly}'",
 	"dangerFullAccess":           "set codex.turn_sandbox_policy '{type: dangerFullAccess}'",
 	"externalSandbox":            "set codex.turn_sandbox_policy '{type: externalSandbox}'",
+}
+
+// trustTogether lists the options that one script sets. They change different rows, so that what each of them does, and that
+// it does nothing else, can be seen although the others are set.
+var trustTogether = map[string][]string{
+	"default": {byDefault},
+	"more": {
+		"agent.network", "agent.writable_roots", "agent.pass_env", "agent.keep_git_config", "agent.on_approval: approve",
+		"codex.thread_sandbox", "tracker.tool_scope: read",
+	},
+	"asks":             {"agent.on_approval: ask", "agent.trust_repository", "codex.inherit"},
+	"readOnly":         {"readOnly"},
+	"dangerFullAccess": {"dangerFullAccess"},
+	"externalSandbox":  {"externalSandbox"},
 }
 
 // trustCells returns the table's cells: the value of each row, by row and option.
@@ -94,10 +109,13 @@ func TestSecurityTable(t *testing.T) {
 	}
 	requireCodex(t)
 	t.Cleanup(func() { removeOutside(t) })
-	scripts := map[string]string{}
-	for option := range trustOptions {
-		name := regexp.MustCompile(`[^a-zA-Z_]+`).ReplaceAllString(option, "_")
-		scripts[name] = trustScript(t, cells, option)
+	scripts, tested := map[string]string{}, 0
+	for name, options := range trustTogether {
+		scripts[name] = trustScript(t, cells, options)
+		tested += len(options)
+	}
+	if tested != len(trustOptions) {
+		t.Errorf("scripts set %d options, want %d", tested, len(trustOptions))
 	}
 	runScripts(t, params(t, "codex"), scripts)
 }
@@ -117,24 +135,35 @@ func removeOutside(t *testing.T) {
 	}
 }
 
-// trustScript is the script that tries all rows under one option.
-func trustScript(t *testing.T, cells map[string]map[string]string, option string) string {
+// trustScript is the script that tries all rows under the options.
+func trustScript(t *testing.T, cells map[string]map[string]string, options []string) string {
 	t.Helper()
-	var looks strings.Builder
+	var sets, looks strings.Builder
+	for _, option := range options {
+		fmt.Fprintln(&sets, trustOptions[option])
+	}
 	for _, row := range trustRows() {
-		value := cells[row.says][option]
+		value, by := cells[row.says][byDefault], byDefault
+		for _, option := range options {
+			if own := cells[row.says][option]; own != cells[row.says][byDefault] {
+				if by != byDefault {
+					t.Fatalf("%s: %s and %s change the same row in one script", row.says, by, option)
+				}
+				value, by = own, option
+			}
+		}
 		look, known := row.means[value]
 		if !known {
-			t.Fatalf("%s, %s: no check for the value %q", row.says, option, value)
+			t.Fatalf("%s, %s: no check for the value %q", row.says, by, value)
 		}
-		fmt.Fprintf(&looks, "# %s, %s: %s\n%s\n", row.says, option, value, look)
+		fmt.Fprintf(&looks, "# %s, %s: %s\n%s\n", row.says, by, value, look)
 	}
 	asked := ""
-	if option == "agent.on_approval: ask" {
+	if slices.Contains(options, "agent.on_approval: ask") {
 		asked = "until '^request\\tABC-1\\.1\\t' symphony ps\n! exists asked\nexec symphony approve ABC-1.1\n"
 	}
 	agents := "-- clone.agent --\n" + trustAgent(inClone) + "-- linked.agent --\n" + trustAgent(inWorktree)
-	return strings.NewReplacer("OPTION\n", trustOptions[option]+"\n", "ASKED\n", asked, "LOOKS\n", looks.String(), "AGENTS\n", agents).Replace(made("security.txtar"))
+	return strings.NewReplacer("OPTION\n", sets.String(), "ASKED\n", asked, "LOOKS\n", looks.String(), "AGENTS\n", agents).Replace(made("security.txtar"))
 }
 
 // trustAgent returns the agent's script for a clone or a linked worktree. The commands are joined to one, so that there is only
