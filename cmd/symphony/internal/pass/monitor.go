@@ -114,7 +114,7 @@ const metricsMode = 0o644
 
 // writeMetrics replaces the file with the metrics of the project.
 func (m *monitored) writeMetrics(ctx context.Context, path string) error {
-	all, err := view.ReadEach(ctx, view.Name(ctx, []*project.Project{m.p}), view.Options{All: true})
+	all, err := view.ReadEach(ctx, view.Name(ctx, []*project.Project{m.p}), view.Options{Health: true})
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ type Overview struct {
 	Skipped []SkippedRow `json:"skipped,omitzero"`
 	Ended   []RunRow     `json:"ended,omitzero"`
 
-	// Health and Results are read with the ended runs, otherwise nil and left out.
+	// Health and Results are read with the ended runs, Health also on its own, otherwise nil and left out.
 	Health  *Health  `json:"health,omitzero"`
 	Results *Results `json:"results,omitzero"`
 
@@ -98,7 +98,8 @@ func newProjectRow(workflowPath, stateDir string) ProjectRow {
 
 // Options say how much of an overview to read.
 type Options struct {
-	All    bool     // also skipped candidates and ended runs
+	All    bool     // also skipped candidates, ended runs, the health and the results
+	Health bool     // the health, also without All
 	Ended  int      // how many ended runs; 0: the usual number
 	Issues []string // identifiers or ids to confine the rows to; empty for all
 	Name   string   // of the project; empty for that of its folder
@@ -197,6 +198,9 @@ func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
 	slices.SortFunc(v.PullRequests, func(a, b PullRequestRow) int {
 		return cmp.Or(b.SeenAt.Compare(a.SeenAt), cmp.Compare(a.Identifier, b.Identifier))
 	})
+	if o.All || o.Health {
+		v.Health, errs[6] = f.health(ctx)
+	}
 	if o.All {
 		runs, err := f.db.Views.EndedRuns(ctx, f.only, cmp.Or(o.Ended, project.PastRuns))
 		v.Ended = []RunRow{}
@@ -204,7 +208,6 @@ func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
 			v.Ended = append(v.Ended, f.runRow(r))
 		}
 		errs[4] = err
-		v.Health, errs[6] = f.health(ctx)
 		v.Results, errs[7] = f.results(ctx)
 	}
 	return errors.Join(errs[:]...)

@@ -10,7 +10,7 @@ import (
 
 // metrics answers GET /metrics for Prometheus, with all projects or one of them.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
-	all, err := s.source.overviews(r.Context(), r.URL.Query().Get("project"), view.Options{All: true})
+	all, err := s.source.overviews(r.Context(), r.URL.Query().Get("project"), view.Options{Health: true})
 	if err != nil {
 		return err
 	}
