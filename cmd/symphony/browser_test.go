@@ -22,6 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // TestBrowser runs the scripts in testdata/browser, which open the pages of the server in a real Chromium.
@@ -316,9 +317,16 @@ func picturesCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if os.Getenv("UPDATE_PICTURES") == "" {
 		return
 	}
-	serveCmd(ts, false, nil)
 	now, err := os.ReadFile(ts.Getenv(clockVar))
 	ts.Check(err)
+	// Where cron has run passes, it has run one each minute.
+	for _, db := range test.Must(filepath.Glob(filepath.Join(ts.Getenv("HOME"), ".local/state/symphony/*/state.db"))) {
+		_, err := query(filepath.Dir(db), fmt.Sprintf(`UPDATE passes SET "trigger" = 'cron', boot_id = '',
+			started_at = 1000 * (strftime('%%s', '%s') - 20 - 60 * ((SELECT max(id) FROM passes) - id))
+			WHERE (SELECT count(*) FROM passes WHERE "trigger" = 'cron')`, strings.TrimSpace(string(now))))
+		ts.Check(err)
+	}
+	serveCmd(ts, false, nil)
 	b := ts.Value(browserKey{}).(*browser)
 	b.start(ts)
 	ctx, cancel := context.WithTimeout(b.tab, bound)
