@@ -234,18 +234,23 @@ func scenes() []scene {
 	}})
 }
 
-// TestInterleavings plays random schedules of every scene. To repeat a failure set SYMPHONY_SEED to the logged seed.
+// TestInterleavings plays random schedules of every scene, more of them if SYMPHONY_CRASH_TEST is each. To repeat a failure set
+// SYMPHONY_SEED to the logged seed.
 func TestInterleavings(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("SYMPHONY_SEED"); text != "" {
 		seed = test.Must(strconv.ParseUint(text, 10, 64))
 	}
 	t.Logf("SYMPHONY_SEED=%d", seed)
+	schedules := 40
+	if os.Getenv("SYMPHONY_CRASH_TEST") == "each" {
+		schedules = 200
+	}
 	for _, sc := range scenes() {
 		t.Run(sc.name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, without{})
-			for i := range 100 {
+			for i := range schedules {
 				test.OK(t, l.play(sc, rand.New(rand.NewPCG(seed, uint64(i)))))
 			}
 		})
