@@ -23,14 +23,21 @@ import (
 )
 
 // powerSyncs is the number of cuts. It exceeds the number of syncs in the life of an issue, so that the last cuts come after the
-// end. go test ./... makes every sixth cut; with SYMPHONY_CRASH_TEST all are made.
+// end. go test ./... makes every sixth cut, with SYMPHONY_CRASH_TEST=once every second; with each all are made.
 const powerSyncs = 54
 
 func TestPowerFailure(t *testing.T) {
+	every := 1
+	switch crashMode() {
+	case "":
+		every = 6
+	case "once":
+		every = 2
+	}
 	scripts := map[string]string{}
 	for cut := 1; cut <= powerSyncs; cut++ {
 		for name, flag := range map[string]string{"late": "", "early": " -lazy"} {
-			if flag != "" && cut%3 > 0 || crashMode() == "" && cut%6 > 0 {
+			if flag != "" && cut%3 > 0 || cut%every > 0 {
 				continue
 			}
 			scripts[fmt.Sprintf("sync_%02d_%s", cut, name)] = fmt.Sprintf(made("power.txtar"), cut, flag)
