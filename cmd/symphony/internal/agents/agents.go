@@ -56,7 +56,7 @@ const (
 func Open(ctx context.Context, w *term.Env) (*Agents, error) {
 	dir := Dir(w)
 	db, err := state.Open(ctx, dir)
-	if known := exit.From(err); errors.Is(err, state.ErrNoState) || err != nil && known.Code == "state_outdated" {
+	if errors.Is(err, state.ErrNoState) || err != nil && exit.From(err).Code == "state_outdated" {
 		db, err = create(ctx, dir, w.Now())
 	}
 	if err != nil {

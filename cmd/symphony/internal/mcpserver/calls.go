@@ -1,0 +1,164 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Failure is the structured content of a call that failed.
+type Failure struct {
+	Code    string `json:"code" jsonschema:"a stable code for programs"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty" jsonschema:"what to do next"`
+	AgentID string `json:"agentId,omitempty"`
+	Method  string `json:"method" jsonschema:"the tool"`
+	// Params has no content, which may be secret or large.
+	Params map[string]string `json:"params,omitempty" jsonschema:"the type and size of each argument"`
+}
+
+// addTool registers a tool. Its result has the schema of Out, or of a Failure. Hosts validate both.
+func addTool[In, Out any](s *Server, t *mcp.Tool, do mcp.ToolHandlerFor[In, Out]) {
+	t.OutputSchema = &jsonschema.Schema{Type: "object", AnyOf: []*jsonschema.Schema{schemaOf[Out](), schemaOf[Failure]()}}
+	mcp.AddTool(s.mcp, t, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
+		result, out, err := do(ctx, req, in)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			err = exit.Fault(agents.CodeTimeout, fmt.Sprintf("%s has not ended within %s", t.Name, s.CallTimeout), "try again")
+		case err != nil:
+			err = exit.From(err)
+		}
+		return result, out, err
+	})
+}
+
+func schemaOf[T any]() *jsonschema.Schema {
+	schema, err := jsonschema.For[T](nil)
+	if err != nil {
+		panic(err) // the types are those of this package
+	}
+	return schema
+}
+
+// The annotations of tools.
+func reads() *mcp.ToolAnnotations { return hints(true, false, true) }
+
+func hints(readOnly, destructive, idempotent bool) *mcp.ToolAnnotations {
+	return &mcp.ToolAnnotations{ReadOnlyHint: readOnly, DestructiveHint: &destructive, IdempotentHint: idempotent}
+}
+
+// checkCalls limits the time of each call of a tool, refuses arguments that are strings, and describes errors.
+func (s *Server) checkCalls(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		call, ok := req.(*mcp.CallToolRequest)
+		if !ok {
+			return next(ctx, method, req)
+		}
+		ctx, cancel := context.WithTimeout(ctx, s.CallTimeout)
+		defer cancel()
+		given := call.Params.Arguments
+		result := &mcp.CallToolResult{}
+		var err error
+		if call.Params.Arguments, err = arranged(given); err != nil {
+			result.SetError(err)
+		} else {
+			var answer mcp.Result
+			if answer, err = next(ctx, method, req); err != nil {
+				return answer, err
+			}
+			result, _ = answer.(*mcp.CallToolResult)
+		}
+		if result != nil && result.IsError {
+			s.describe(ctx, call.Params.Name, given, result)
+		}
+		return result, nil
+	}
+}
+
+// arranged returns the arguments of a call as the tools expect them. Some models send them as a string that holds JSON.
+func arranged(arguments json.RawMessage) (json.RawMessage, error) {
+	if isString(arguments) {
+		return nil, exit.Fault(agents.CodeInvalid, "arguments is a string that holds JSON", "send the object itself, without quotes around it")
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(arguments, &members) == nil && isString(members["params"]) {
+		return nil, exit.Fault(agents.CodeInvalid, "params is a string that holds JSON",
+			`send the object itself, without quotes around it: "params": {…}`)
+	}
+	return arguments, nil
+}
+
+func isString(value json.RawMessage) bool {
+	return bytes.HasPrefix(bytes.TrimSpace(value), []byte(`"`))
+}
+
+// describe gives the result of a failed call its structured content, and logs it.
+func (s *Server) describe(ctx context.Context, tool string, arguments json.RawMessage, result *mcp.CallToolResult) {
+	var known *reconcile.Error
+	if err := result.GetError(); !errors.As(err, &known) {
+		message := "invalid arguments"
+		if err != nil {
+			message = err.Error() // of the SDK, which has compared the arguments with the schema of the tool
+		}
+		known = exit.Fault(agents.CodeInvalid, message, "see the input schema of "+tool)
+	}
+	f := Failure{Code: known.Code, Message: known.Message, Hint: known.Hint, Method: tool, Params: map[string]string{}}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(arguments, &members) == nil {
+		_ = json.Unmarshal(members["agentId"], &f.AgentID)
+		summarize(f.Params, "", members)
+	} else {
+		f.Params["arguments"] = summary(arguments)
+	}
+	text := f.Code + ": " + f.Message
+	if f.Hint != "" {
+		text += " (" + f.Hint + ")"
+	}
+	result.Content, result.StructuredContent = []mcp.Content{&mcp.TextContent{Text: text}}, f
+	s.log.WarnContext(ctx, "call failed", slog.String("tool", tool), slog.String("code", f.Code), slog.String("agent", f.AgentID),
+		slog.Any("arguments", f.Params))
+}
+
+// summarize adds the type and size of each member, and of the members of params.
+func summarize(sizes map[string]string, prefix string, members map[string]json.RawMessage) {
+	for name, value := range members {
+		var inner map[string]json.RawMessage
+		if name == "params" && prefix == "" && json.Unmarshal(value, &inner) == nil && inner != nil {
+			summarize(sizes, "params.", inner)
+			continue
+		}
+		sizes[prefix+name] = summary(value)
+	}
+}
+
+// summary is the type and size of a value.
+func summary(value json.RawMessage) string {
+	kind := "nothing"
+	if value = bytes.TrimSpace(value); len(value) > 0 {
+		switch value[0] {
+		case '"':
+			kind = "string"
+		case '{':
+			kind = "object"
+		case '[':
+			kind = "array"
+		case 't', 'f':
+			kind = "boolean"
+		case 'n':
+			kind = "null"
+		default:
+			kind = "number"
+		}
+	}
+	return fmt.Sprintf("%s, %d bytes", kind, len(value))
+}

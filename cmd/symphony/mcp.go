@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/mcpserver"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+)
+
+func mcpCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "mcp", Usage: "offer coding agents as tools to a host that speaks MCP, over stdin and stdout",
+		UsageText: usageText("mcp", "[WORKFLOW]"),
+		Description: `Claude Code, codex, VS Code, Cursor and other hosts start it themselves. Its agents outlive it: a host that
+is started again finds them with list_agents.
+
+` + exampleText("claude mcp add symphony -- symphony mcp", "codex mcp add symphony -- symphony mcp --tools codex"),
+		Flags: workflowFlags(
+			&cli.StringFlag{Name: "tools", Usage: "offer the tools of the groups `LIST`", DefaultText: "agents,codex, with a workflow also issues"},
+			&cli.DurationFlag{Name: "call-timeout", Value: agents.DefaultCallTimeout, Usage: "a call fails after `TIME`"},
+			&cli.DurationFlag{
+				Name: "approval-timeout", Value: agents.DefaultApprovalTimeout, Usage: "a request of an agent is denied after `TIME` without a decision",
+			},
+			&cli.DurationFlag{Name: "idle-timeout", Value: agents.DefaultIdleTimeout, Usage: "an agent ends after `TIME` without a call; 0: never"},
+			&cli.BoolFlag{Name: "ephemeral", Usage: "the agents that it has spawned end with it"},
+			&cli.BoolFlag{Name: "allow-full-access", Usage: "permit conversations without a sandbox (danger-full-access)"},
+		),
+		Action: func(c *cli.Context) error {
+			o, err := mcpOptions(c, w)
+			if err != nil {
+				return err
+			}
+			out, err := takeStdout()
+			if err != nil {
+				return err
+			}
+			w.Stdout = w.Stderr
+			s, err := mcpserver.New(c.Context, w, o)
+			if err != nil {
+				return err
+			}
+			return s.Serve(c.Context, os.Stdin, out)
+		},
+	}
+}
+
+func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
+	o = mcpserver.Options{
+		CallTimeout: c.Duration("call-timeout"), ApprovalTimeout: c.Duration("approval-timeout"), IdleTimeout: c.Duration("idle-timeout"),
+		Ephemeral: c.Bool("ephemeral"), FullAccess: c.Bool("allow-full-access"),
+	}
+	if o.CallTimeout <= 0 || o.ApprovalTimeout <= 0 || o.IdleTimeout < 0 {
+		return o, exit.Usage("mcp: --call-timeout and --approval-timeout must be more than 0, --idle-timeout at least 0")
+	}
+	if c.IsSet("tools") {
+		if o.Groups, err = mcpserver.ParseGroups(strings.Split(c.String("tools"), ",")); err != nil {
+			return o, err
+		}
+	}
+	_, positional, err := arguments(c)
+	if err != nil {
+		return o, err
+	}
+	named := positional != "" || c.IsSet("workflow") || w.Getenv("SYMPHONY_WORKFLOW") != ""
+	if named || project.FindWorkflow(w) != "" {
+		o.Project, err = openProject(w, c, positional)
+	}
+	return o, err
+}
+
+// takeStdout returns the stdout of this process, and lets everything else that is printed there go to stderr: a host reads only messages
+// of the protocol.
+func takeStdout() (*os.File, error) {
+	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3)
+	if err == nil {
+		err = unix.Dup2(2, 1)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stdout: %w", err)
+	}
+	os.Stdout = os.Stderr
+	return os.NewFile(uintptr(fd), "stdout"), nil
+}
