@@ -19,6 +19,8 @@ type Call struct {
 	// ErrorCode and ErrorText say why the call failed.
 	ErrorCode, ErrorText          string
 	CreatedAt, StartedAt, EndedAt time.Time
+	// EndedNo is the order in which the calls of the run have ended, from 1. 0: it has not ended.
+	EndedNo int64
 }
 
 // CallVerb says what is asked.

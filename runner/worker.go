@@ -254,7 +254,9 @@ func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job 
 
 // open opens the event log.
 func (j *job) open() (err error) {
-	j.events, err = agent.OpenEventLog(filepath.Join(j.Dir, eventsFile), j.Redactor)
+	if j.events, err = agent.OpenEventLog(filepath.Join(j.Dir, eventsFile), j.Redactor); err == nil {
+		j.events.Complete = j.Free != nil
+	}
 	return err
 }
 

@@ -10,12 +10,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-const callColumns = `id, run_id, agent, conversation, verb, params, status, thread_id, result, error_code, error_text, created_at, started_at, ended_at`
+const callColumns = `id, run_id, agent, conversation, verb, params, status, thread_id, result, error_code, error_text, created_at, started_at, ended_at, ended_no`
 
 func callFields(c *reconcile.Call) []any {
 	return []any{
 		&c.ID, &c.RunID, &c.Agent, &c.Conversation, &c.Verb, textOf((*[]byte)(&c.Params)), &c.Status, &c.ThreadID, textOf((*[]byte)(&c.Result)), &c.ErrorCode, &c.ErrorText,
-		stampOf(&c.CreatedAt), stampOf(&c.StartedAt), stampOf(&c.EndedAt),
+		stampOf(&c.CreatedAt), stampOf(&c.StartedAt), stampOf(&c.EndedAt), &c.EndedNo,
 	}
 }
 
@@ -92,6 +92,21 @@ func (v Views) CallsOf(ctx context.Context, runID string) ([]reconcile.Call, err
 	return readAll(ctx, v.conn, "read the calls", callFields, `SELECT `+callColumns+` FROM calls WHERE run_id = ? ORDER BY created_at, id`, runID)
 }
 
+// ConversationsOf returns the conversations of a run with those turns that are open or have ended after the number since, oldest first.
+func (v Views) ConversationsOf(ctx context.Context, runID string, since int64) ([]reconcile.Call, error) {
+	return readAll(ctx, v.conn, "read the calls", callFields, `SELECT `+callColumns+` FROM calls
+		WHERE run_id = ? AND (verb = 'conversation' OR verb = 'turn' AND (ended_no = 0 OR ended_no > ?)) ORDER BY created_at, id`, runID, since)
+}
+
+// Version changes when another process has changed the database.
+func (v Views) Version(ctx context.Context) (int64, error) {
+	n, _, err := readOne(ctx, v.conn, "look for changes", itself[int64], `PRAGMA data_version`)
+	return n, err
+}
+
+// endCall is the part of an UPDATE that numbers the ends of calls.
+const endCall = `ended_no = 1 + (SELECT max(ended_no) FROM calls AS other WHERE other.run_id = calls.run_id), ended_at = ?`
+
 // QueuedCalls returns the calls of a run that wait, oldest first.
 func (j Journal) QueuedCalls(ctx context.Context, runID string) ([]reconcile.Call, error) {
 	return readAll(ctx, j.conn, "read the calls", callFields, `SELECT `+callColumns+` FROM calls
@@ -108,7 +123,7 @@ func (j Journal) BeginCall(ctx context.Context, id string, now time.Time) error 
 // EndCall stores how a call ended, once. The parameters of a turn, which may contain images, are not kept.
 func (j Journal) EndCall(ctx context.Context, call reconcile.Call) error {
 	return j.update(ctx, "end a call", full, func(t tx) error {
-		return t.must("call "+call.ID, `UPDATE calls SET status = ?, thread_id = ?, result = ?, error_code = ?, error_text = ?, ended_at = ?,
+		return t.must("call "+call.ID, `UPDATE calls SET status = ?, thread_id = ?, result = ?, error_code = ?, error_text = ?, `+endCall+`,
 			params = iif(verb IN ('turn', 'steer'), '{}', params) WHERE id = ? AND status IN ('queued', 'running')`,
 			call.Status, call.ThreadID, textOf((*[]byte)(&call.Result)), call.ErrorCode, call.ErrorText, stamp(call.EndedAt), call.ID)
 	})
@@ -120,7 +135,7 @@ func (c Clients) SettleAgent(ctx context.Context, run reconcile.Run, now time.Ti
 		if err := settle(t, run.ID); err != nil {
 			return err
 		}
-		return t.run(`UPDATE calls SET status = 'failed', error_code = 'agent_ended', error_text = ?, ended_at = ?
+		return t.run(`UPDATE calls SET status = 'failed', error_code = 'agent_ended', error_text = ?, `+endCall+`
 			WHERE run_id = ? AND status IN ('queued', 'running')`,
 			"agent "+run.Identifier+" has ended, "+string(run.Outcome)+" "+run.ErrorText, stamp(now), run.ID)
 	})

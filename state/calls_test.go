@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -69,6 +70,17 @@ func TestCallsAreCarriedOutOnce(t *testing.T) {
 		t.Errorf("queued: %+v", queued)
 	}
 
+	add("0") // older by its ID
+	changes := func(since int64) (list []string) {
+		for _, c := range test.Must(db.Views.ConversationsOf(ctx, run.ID, since)) {
+			list = append(list, fmt.Sprint(c.ID, ":", c.EndedNo))
+		}
+		return list
+	}
+	if got := fmt.Sprint(changes(0), changes(1)); got != "[0:0 1:1 2:0] [0:0 2:0]" {
+		t.Errorf("calls since the beginning, and since the end of one: %s", got)
+	}
+
 	taken.Outcome, taken.ErrorText = reconcile.Canceled, "stopped"
 	test.OK(t, db.Journal.Finish(ctx, epoch, taken))
 	_, err = db.Clients.AddCall(ctx, reconcile.Call{ID: "3", RunID: run.ID, Agent: "a", Verb: reconcile.CallTurn})
@@ -78,5 +90,8 @@ func TestCallsAreCarriedOutOnce(t *testing.T) {
 	test.OK(t, err)
 	if left.Status != reconcile.CallFailed || left.ErrorCode != "agent_ended" || left.ErrorText != "agent a has ended, canceled stopped" {
 		t.Errorf("a call without a worker: %+v", left)
+	}
+	if got := changes(1); len(got) != 2 || left.EndedNo < 2 {
+		t.Errorf("calls since the first end: %v", got)
 	}
 }

@@ -55,6 +55,7 @@ type GitUndoneEvent struct {
 
 // Event is one thing that happened on the agent's stream, and a line of events.jsonl (specification 10.4).
 type Event struct {
+	No       int64     `json:"no,omitempty"` // in the log of a complete EventLog, from 1
 	At       time.Time `json:"at"`
 	Name     string    `json:"event"`
 	PID      int       `json:"codex_app_server_pid,omitempty"` // of the agent's process, 0 if it is not known

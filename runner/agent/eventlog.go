@@ -21,12 +21,16 @@ const (
 // EventLog writes events.jsonl without secrets. A full file is renamed to events.1.jsonl and replaces the one before, so that
 // the latest events of a run are kept.
 type EventLog struct {
+	// Complete: the events have numbers, and the agent's own lines also where an item has all of them. For clients that read events as
+	// the agent has sent them, from where they have stopped.
+	Complete bool
 	path     string
 	redactor *Redactor
 	mu       sync.Mutex
 	file     *os.File
 	size     int64
-	torn     bool // the last line is incomplete, for instance because the disk was full
+	torn     bool  // the last line is incomplete, for instance because the disk was full
+	last     int64 // the number of the last event, if Complete
 }
 
 // OpenEventLog opens the log for appending.
@@ -54,7 +58,7 @@ func (l *EventLog) open() error {
 // Append writes one event as one line. A long payload is shortened.
 func (l *EventLog) Append(e Event) error {
 	e.At = e.At.UTC()
-	if e.Item != nil && e.Item.Kind != ItemOther {
+	if e.Item != nil && e.Item.Kind != ItemOther && !l.Complete {
 		e.Raw = nil
 	}
 	e.Raw = shorten(e.Raw, maxPayload, l.redactor)
@@ -73,6 +77,10 @@ func (l *EventLog) Append(e Event) error {
 	data = append(data, '\n')
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.Complete {
+		l.last++
+		data = append(fmt.Appendf(nil, `{"no":%d,`, l.last), data[1:]...)
+	}
 	if l.size+int64(len(data)) > maxEventFile {
 		if err := l.rotate(); err != nil {
 			return err

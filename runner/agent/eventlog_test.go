@@ -107,11 +107,15 @@ func TestEventLogRotates(t *testing.T) {
 	test.OK(t, os.Remove(PreviousEvents(path)))
 	test.OK(t, os.MkdirAll(filepath.Join(PreviousEvents(path), "x"), 0o700))
 	l.size = maxEventFile
+	l.Complete = true
 	if l.Append(Event{Name: "lost"}) == nil {
 		t.Fatal("the log replaced a directory")
 	}
 	test.OK(t, os.RemoveAll(PreviousEvents(path)))
 	test.OK(t, l.Append(Event{Name: "second"}))
+	if !strings.HasPrefix(read(t, path), `{"no":2,"at":`) {
+		t.Errorf("a lost event has no number: %.40s", read(t, path))
+	}
 	test.OK(t, l.Close())
 	if !strings.Contains(read(t, PreviousEvents(path)), "turn_completed") || !strings.Contains(read(t, path), "second") {
 		t.Error("the log was not rotated later")

@@ -15,7 +15,9 @@ CREATE TABLE calls (
   error_text   TEXT    NOT NULL DEFAULT '',
   created_at   INTEGER NOT NULL,
   started_at   INTEGER,
-  ended_at     INTEGER
+  ended_at     INTEGER,
+  -- The order in which the calls of the run have ended, from 1. 0: it has not ended.
+  ended_no     INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX calls_by_run ON calls (run_id, created_at, id);

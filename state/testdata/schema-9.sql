@@ -28,7 +28,9 @@ CREATE TABLE calls (
   error_text   TEXT    NOT NULL DEFAULT '',
   created_at   INTEGER NOT NULL,
   started_at   INTEGER,
-  ended_at     INTEGER
+  ended_at     INTEGER,
+  -- The order in which the calls of the run have ended, from 1. 0: it has not ended.
+  ended_no     INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE claims (
   issue_id        TEXT    NOT NULL PRIMARY KEY,
@@ -291,8 +293,8 @@ INSERT INTO attentions ("key", "kind", "issue_id", "identifier", "ref", "text", 
   ('request:run-000001:3', 'request', 'id-0001', 'ABC-1', 'ABC-1.3', 'text', 1795161600123, NULL, '', NULL, '');
 INSERT INTO attentions ("key", "kind", "issue_id", "identifier", "ref", "text", "at", "taken_at", "taken_by", "done_at", "error") VALUES
   ('request:run-000002:1', 'request', 'id-0002', 'ABC-2', 'ABC-2.1', 'text', 1795161600123, NULL, '', NULL, '');
-INSERT INTO calls ("id", "run_id", "agent", "conversation", "verb", "params", "status", "thread_id", "result", "error_code", "error_text", "created_at", "started_at", "ended_at") VALUES
-  ('call-1', 'run-000001', 'agent-1', '', 'conversation', '{"model":"m"}', 'queued', '', NULL, '', '', 1795161600123, NULL, NULL);
+INSERT INTO calls ("id", "run_id", "agent", "conversation", "verb", "params", "status", "thread_id", "result", "error_code", "error_text", "created_at", "started_at", "ended_at", "ended_no") VALUES
+  ('call-1', 'run-000001', 'agent-1', '', 'conversation', '{"model":"m"}', 'queued', '', NULL, '', '', 1795161600123, NULL, NULL, 0);
 INSERT INTO claims ("issue_id", "identifier", "status", "version", "run_id", "attempt", "kind", "due_at", "error_code", "error_message", "hold_reason", "hold_message", "held_at", "hold_comment_at", "hold_next", "failures", "idle_runs", "runs", "interruptions", "token_base", "issue", "project", "workspace_root", "claimed_at", "updated_at", "delivery") VALUES
   ('id-0001', 'ABC-1', 'running', 1, 'run-000001', 1, '', NULL, '', '', '', '', NULL, NULL, 0, 0, 0, 0, 0, 0, '{"id":"id-0001","identifier":"ABC-1","title":"Title","description":"What is to be done, at some length, with \"quotes\" and a line\nor two.","priority":null,"state":"Todo","branch_name":null,"url":null,"labels":["bug"],"blocked_by":[],"created_at":"2026-11-20T08:00:00.123Z","updated_at":null,"assignee":null,"project":"","archived":false,"last_comment_at":null}', 'project', '/root', 1795161600123, 1795161600123, '{}');
 INSERT INTO claims ("issue_id", "identifier", "status", "version", "run_id", "attempt", "kind", "due_at", "error_code", "error_message", "hold_reason", "hold_message", "held_at", "hold_comment_at", "hold_next", "failures", "idle_runs", "runs", "interruptions", "token_base", "issue", "project", "workspace_root", "claimed_at", "updated_at", "delivery") VALUES
