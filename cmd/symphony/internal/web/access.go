@@ -152,7 +152,14 @@ func (a *access) permit(r *http.Request, n need) error {
 	if n == needNothing || n == needReading && !a.public || a.mayAct(r) {
 		return nil
 	}
+	if r.Header.Get("Authorization") != "" {
+		return notTheToken()
+	}
 	return exit.Fault("unauthorized", "this needs the token of the server", "log in with the link or the token that symphony has printed, or send Authorization: Bearer TOKEN")
+}
+
+func notTheToken() error {
+	return exit.Fault("unauthorized", "this is not the token of the server", "each start of the server prints a new one, unless it has a --token-file")
 }
 
 // keptFor is how long a browser keeps cookies, in seconds.

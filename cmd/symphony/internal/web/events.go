@@ -141,7 +141,7 @@ func (f *feed) newest() (event []byte, newer <-chan struct{}) {
 	return f.event, f.newer
 }
 
-// racy is how long after a write another one may leave the same time in the file system.
+// racy is how long after a write a second one can leave the same time of the file, so that the time alone does not show it.
 const racy = 20 * time.Millisecond
 
 // stampOf changes when one of the files is written. A database in WAL mode needs no connection for that: each commit writes its log.

@@ -138,7 +138,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
 		return badBody(err)
 	}
 	if !s.access.isToken(r.PostFormValue("token")) {
-		return exit.Fault("unauthorized", "this is not the token of the server", "each start of the server prints a new one, unless it has a --token-file")
+		return notTheToken()
 	}
 	s.keepToken(w, r)
 	return nil

@@ -65,7 +65,7 @@ func TestAccess(t *testing.T) {
 		{"public with cookie", "GET", "/api/v1/state", "localhost", "Cookie", public.access.cookie + "=0123456789abcdef", true, 200, ""},
 		{"scheme in lower case", "GET", "/api/v1/state", "localhost", "Authorization", "bearer 0123456789abcdef", true, 200, ""},
 		{"token without scheme", "GET", "/api/v1/state", "localhost", "Authorization", "0123456789abcdef", true, 401, "unauthorized"},
-		{"wrong token", "GET", "/api/v1/state", "localhost", "Authorization", "Bearer 0123456789abcdeF", true, 401, "unauthorized"},
+		{"wrong token", "GET", "/api/v1/state", "localhost", "Authorization", "Bearer 0123456789abcdeF", true, 401, "this is not the token"},
 		{"other scheme", "GET", "/api/v1/state", "localhost", "Authorization", "Basic 0123456789abcdef", true, 401, "unauthorized"},
 		{"health needs nothing", "GET", "/healthz", "localhost", "", "", true, 200, ""},
 		{"no project", "GET", "/api/v1/ABC-1", "localhost", "", "", false, 404, "project_not_found"},

@@ -52,7 +52,7 @@ func (c Choice) Address() string {
 	return "/?" + q.Encode()
 }
 
-// WithStatus, WithProject and At are the addresses of other choices.
+// WithStatus is the address of the issues with a status, or of all; it keeps the search and the project.
 func (c Choice) WithStatus(s view.Status) string {
 	c.Status, c.From = s, 0
 	return c.Address()
