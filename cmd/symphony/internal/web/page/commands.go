@@ -1,6 +1,8 @@
 package page
 
 import (
+	"strings"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 )
@@ -29,7 +31,11 @@ func (h projectHealth) InTerminal() (list []command) {
 	} {
 		list = append(list, command{c.Purpose, inFull(h.Overview.Project, c.Line)})
 	}
-	return list
+	p := h.Overview.Project
+	remove := strings.Join([]string{
+		inFull(p, "stop --all"), inFull(p, "schedule remove"), "symphony projects remove " + term.ShellQuote(p.StateDir) + " --workspaces",
+	}, " && ")
+	return append(list, command{"Remove symphony: the project, after the last one also the program", remove})
 }
 
 // InTerminal is what else can be done about the issue.

@@ -70,7 +70,8 @@ func TestOverview(t *testing.T) {
 	contains(t, main, "Needs you", "1 request to answer", "1 held", "1 running, 1 waiting", "next pass",
 		`id="needs"`, "wants to run a command", `action="/api/v1/requests/ABC-5.1/approve?project=web"`, "&lt;script&gt;alert(1)&lt;/script&gt;", "/api/v1/ABC-3/retry",
 		`id="issues"`, `href="/issues/web/ABC-6"`, "npm test", "ABC-7", "succeeded",
-		"Health", "cron, every 5m00s", "counts as dead after 15m00s", "1 of them with an error", "2 of 4 used", "5.57 USD of 20 USD", "/state/web", "doctor -v -w /srv/web/WORKFLOW.md", "5 hours", "42 % used",
+		"Health", "cron, every 5m00s", "counts as dead after 15m00s", "1 of them with an error", "2 of 4 used", "5.57 USD of 20 USD", "/state/web", "doctor -v -w /srv/web/WORKFLOW.md",
+		"Remove symphony", "schedule remove -w /srv/web/WORKFLOW.md &amp;&amp; symphony projects remove /state/web --workspaces", "5 hours", "42 % used",
 		"Results", "Handed over today", "13", "13.00 USD", "8m21s", "Tokens per day: 91.0M in 14 days", "succeeded 91")
 	if strings.ContainsAny(main, "\u202e\x1b") || strings.Contains(main, "<script>") || strings.Contains(main, "style=") || strings.Contains(main, "ZgotmplZ") {
 		t.Error(main)
