@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -50,11 +51,17 @@ func schemaOf[T any]() *jsonschema.Schema {
 	return schema
 }
 
-// The annotations of tools.
+// reads are the annotations of a tool that changes nothing.
 func reads() *mcp.ToolAnnotations { return hints(true, false, true) }
 
+// works are the annotations of a tool that lets an agent work.
+func works() *mcp.ToolAnnotations {
+	return &mcp.ToolAnnotations{DestructiveHint: new(true), OpenWorldHint: new(true)}
+}
+
+// hints are the annotations of other tools, which change nothing beyond this machine.
 func hints(readOnly, destructive, idempotent bool) *mcp.ToolAnnotations {
-	return &mcp.ToolAnnotations{ReadOnlyHint: readOnly, DestructiveHint: &destructive, IdempotentHint: idempotent}
+	return &mcp.ToolAnnotations{ReadOnlyHint: readOnly, DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: new(false)}
 }
 
 // checkCalls limits the time of each call of a tool, refuses arguments that are strings, and describes errors.
@@ -69,7 +76,7 @@ func (s *Server) checkCalls(next mcp.MethodHandler) mcp.MethodHandler {
 		given := call.Params.Arguments
 		result := &mcp.CallToolResult{}
 		var err error
-		if call.Params.Arguments, err = arranged(given); err != nil {
+		if call.Params.Arguments, err = arranged(call.Params.Name, given); err != nil {
 			result.SetError(err)
 		} else {
 			var answer mcp.Result
@@ -85,17 +92,29 @@ func (s *Server) checkCalls(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// arranged returns the arguments of a call as the tools expect them. Some models send them as a string that holds JSON.
-func arranged(arguments json.RawMessage) (json.RawMessage, error) {
+// arranged returns the arguments of a call as the tools expect them. A string that holds JSON is refused; members of params beside
+// agentId are accepted.
+func arranged(tool string, arguments json.RawMessage) (json.RawMessage, error) {
 	if isString(arguments) {
 		return nil, exit.Fault(agents.CodeInvalid, "arguments is a string that holds JSON", "send the object itself, without quotes around it")
 	}
 	var members map[string]json.RawMessage
-	if json.Unmarshal(arguments, &members) == nil && isString(members["params"]) {
+	if json.Unmarshal(arguments, &members) != nil || !slices.Contains(paramsTools, tool) {
+		return arguments, nil
+	}
+	if isString(members["params"]) {
 		return nil, exit.Fault(agents.CodeInvalid, "params is a string that holds JSON",
 			`send the object itself, without quotes around it: "params": {…}`)
 	}
-	return arguments, nil
+	if _, ok := members["params"]; ok {
+		return arguments, nil
+	}
+	outer := map[string]any{"params": members}
+	if id, ok := members["agentId"]; ok {
+		outer["agentId"] = id
+		delete(members, "agentId")
+	}
+	return json.Marshal(outer)
 }
 
 func isString(value json.RawMessage) bool {

@@ -106,7 +106,7 @@ func (s *Server) addGroup(group string) {
 // Serve answers the host until in ends or ctx is canceled. It writes nothing but messages of the protocol to out. Then it ends the
 // agents that are to end with it.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	err := s.mcp.Run(ctx, &transport{Transport: &mcp.IOTransport{Reader: in, Writer: out}, server: s})
+	err := s.mcp.Run(ctx, &transport{Transport: &mcp.IOTransport{Reader: newFrames(in, out, s.log), Writer: out, MaxLineLength: -1}, server: s})
 	if ctx.Err() != nil {
 		err = nil // a signal is how a host ends a server
 	}

@@ -1,0 +1,64 @@
+package mcpserver
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// maxFrame limits one message of the host. Images are part of messages.
+const maxFrame = 64 << 20
+
+// frames reads the messages of a host, one a line. It answers lines that are no message with an error; the SDK would end the server.
+type frames struct {
+	io.Closer
+	lines *bufio.Scanner
+	rest  []byte // of the present line
+	out   io.Writer
+	log   *slog.Logger
+}
+
+func newFrames(in io.ReadCloser, out io.Writer, log *slog.Logger) *frames {
+	f := &frames{Closer: in, lines: bufio.NewScanner(in), out: out, log: log}
+	f.lines.Buffer(nil, maxFrame)
+	return f
+}
+
+// Read implements io.Reader.
+func (f *frames) Read(p []byte) (int, error) {
+	for len(f.rest) == 0 {
+		if !f.lines.Scan() {
+			if err := f.lines.Err(); err != nil {
+				return 0, fmt.Errorf("read a message of the host: %w", err)
+			}
+			return 0, io.EOF
+		}
+		if line := bytes.TrimSpace(f.lines.Bytes()); len(line) > 0 && f.check(line) {
+			f.rest = append(line[:len(line):len(line)], '\n')
+		}
+	}
+	n := copy(p, f.rest)
+	f.rest = f.rest[n:]
+	return n, nil
+}
+
+// check reports whether a line is a message.
+func (f *frames) check(line []byte) bool {
+	code, what := jsonrpc.CodeInvalidRequest, "a message of JSON-RPC 2.0, without a batch"
+	if !json.Valid(line) {
+		code, what = jsonrpc.CodeParseError, "JSON"
+	} else if _, err := jsonrpc.DecodeMessage(line); err == nil {
+		return true
+	}
+	f.log.Warn("a line of the host is not "+what, slog.Int("bytes", len(line)))
+	_, err := fmt.Fprintf(f.out, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"a line of %d bytes is not %s"}}`+"\n", code, len(line), what)
+	if err != nil {
+		f.log.Warn("the host can't be answered", slog.Any("error", err))
+	}
+	return false
+}
