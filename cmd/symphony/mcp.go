@@ -29,6 +29,7 @@ is started again finds them with list_agents.
 				Name: "approval-timeout", Value: agents.DefaultApprovalTimeout, Usage: "a request of an agent is denied after `TIME` without a decision",
 			},
 			&cli.DurationFlag{Name: "idle-timeout", Value: agents.DefaultIdleTimeout, Usage: "an agent ends after `TIME` without a call; 0: never"},
+			&cli.BoolFlag{Name: "events", Usage: "send codex/event notifications also to a host that has not asked for them"},
 			&cli.BoolFlag{Name: "ephemeral", Usage: "the agents that it has spawned end with it"},
 			&cli.BoolFlag{Name: "allow-full-access", Usage: "permit conversations without a sandbox (danger-full-access)"},
 		),
@@ -54,7 +55,7 @@ is started again finds them with list_agents.
 func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 	o = mcpserver.Options{
 		CallTimeout: c.Duration("call-timeout"), ApprovalTimeout: c.Duration("approval-timeout"), IdleTimeout: c.Duration("idle-timeout"),
-		Ephemeral: c.Bool("ephemeral"), FullAccess: c.Bool("allow-full-access"),
+		Ephemeral: c.Bool("ephemeral"), FullAccess: c.Bool("allow-full-access"), Events: c.Bool("events"),
 	}
 	if o.CallTimeout <= 0 || o.ApprovalTimeout <= 0 || o.IdleTimeout < 0 {
 		return o, exit.Usage("mcp: --call-timeout and --approval-timeout must be more than 0, --idle-timeout at least 0")

@@ -233,14 +233,20 @@ func (a *Agents) Find(ctx context.Context, id string) (Agent, error) {
 	return a.agent(run)
 }
 
-// live returns an agent that has not ended. Errors: CodeUnknown, CodeEnded.
-func (a *Agents) live(ctx context.Context, id string) (Agent, error) {
+// Current is Find, after the end of an agent whose worker has exited was recorded.
+func (a *Agents) Current(ctx context.Context, id string) (Agent, error) {
 	one, err := a.Find(ctx, id)
-	if err == nil && one.Outcome == "" && !workers.Alive(a.runners.StateDir, one.ID) {
+	if err == nil && !one.Settled && !workers.Alive(a.runners.StateDir, one.Run.ID) {
 		if err = a.Settle(ctx); err == nil {
 			one, err = a.Find(ctx, id)
 		}
 	}
+	return one, err
+}
+
+// live returns an agent that has not ended. Errors: CodeUnknown, CodeEnded.
+func (a *Agents) live(ctx context.Context, id string) (Agent, error) {
+	one, err := a.Current(ctx, id)
 	if err == nil && one.Outcome != "" {
 		reason := strings.TrimSpace(string(one.Outcome) + " " + one.ErrorText)
 		err = exit.Fault(CodeEnded, fmt.Sprintf("agent %s has ended: %s", id, reason), "spawn another; its conversations can be resumed there")

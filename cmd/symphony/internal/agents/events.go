@@ -30,6 +30,7 @@ type Event struct {
 	No       int64           `json:"no"` // from 1
 	At       time.Time       `json:"at"`
 	Name     string          `json:"event"`
+	PID      int             `json:"codex_app_server_pid"` // 0: an event of the worker
 	ThreadID string          `json:"thread_id"`
 	TurnID   string          `json:"turn_id"`
 	Message  string          `json:"message"`

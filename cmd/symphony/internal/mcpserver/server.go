@@ -41,7 +41,9 @@ type Options struct {
 	Ephemeral bool
 	// FullAccess permits conversations without a sandbox.
 	FullAccess bool
-	Project    *project.Project // of the issues; nil without a workflow
+	// Events: the host gets the events of agents as notifications even if it has not asked for them.
+	Events  bool
+	Project *project.Project // of the issues; nil without a workflow
 }
 
 // Server is the server of one host.
@@ -98,6 +100,8 @@ func (s *Server) addGroup(group string) {
 	case GroupAgents:
 		s.addAgentTools()
 		s.addTurnTools()
+		s.addWaitTools()
+		s.addEventTools()
 	case GroupIssues:
 	case GroupCodex:
 	}
@@ -106,6 +110,9 @@ func (s *Server) addGroup(group string) {
 // Serve answers the host until in ends or ctx is canceled. It writes nothing but messages of the protocol to out. Then it ends the
 // agents that are to end with it.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.mcp.AddReceivingMiddleware(s.sendEvents(ctx))
 	err := s.mcp.Run(ctx, &transport{Transport: &mcp.IOTransport{Reader: newFrames(in, out, s.log), Writer: out, MaxLineLength: -1}, server: s})
 	if ctx.Err() != nil {
 		err = nil // a signal is how a host ends a server
