@@ -178,6 +178,11 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 	switch {
 	case closeErr != nil:
 		return err
+	case (exit.Code == 127 || exit.Code == 126) && g.Free != nil:
+		return &reconcile.Error{
+			Code: "codex_not_found", Message: fmt.Sprintf("%q can't be run: %s", g.Config.Command, words),
+			Hint: "install codex so that a login shell finds it, or set CODEX_BIN to its path",
+		}
 	case exit.Code == 127 || exit.Code == 126:
 		return &reconcile.Error{
 			Code: "codex_not_found", Message: fmt.Sprintf("codex.command %q can't be run: %s", g.Config.Command, words),

@@ -104,7 +104,7 @@ type clientCalls struct {
 	spare   *talk            // for calls that need no thread; nil before the first
 	begun   map[string]bool  // calls that were handed to a goroutine
 	open    int              // how many of these have not ended
-	idle    time.Time        // since when none is open
+	idle    time.Duration    // since when, on the monotonic clock, none is open
 	all     []*talk
 	working sync.WaitGroup
 }
@@ -115,12 +115,12 @@ func newClientCalls(j *job) *clientCalls {
 
 // serve is the work of a free run.
 func (c *clientCalls) serve(ctx context.Context) error {
+	defer c.end(ctx)
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}
-	defer c.end(ctx)
 	c.rec.phase(ctx, reconcile.StreamingTurn)
-	c.idle = c.Now()
+	c.idle = c.Mono()
 	look := time.NewTicker(missedWake)
 	defer look.Stop()
 	for {
@@ -128,6 +128,9 @@ func (c *clientCalls) serve(ctx context.Context) error {
 		c.warn("calls not read", err) // the next look tries again
 		for _, call := range calls {
 			c.begin(ctx, call)
+		}
+		if err == nil && c.idleFor() {
+			return runEnd{reconcile.Succeeded, "idle", fmt.Sprintf("it had nothing to do for %v", c.free.Idle)}
 		}
 		select {
 		case <-ctx.Done():
@@ -138,15 +141,15 @@ func (c *clientCalls) serve(ctx context.Context) error {
 		if c.free.Orphaned != nil && c.free.Orphaned() {
 			c.cancel(runEnd{reconcile.Canceled, "host_gone", "the program that started the agent has exited"})
 		}
-		if c.idleFor() {
-			return nil
-		}
 	}
 }
 
-// prepare makes the directories that programs of the run get for temporary files.
+// freeDir is where programs of a free run have their temporary files and caches.
+func (j *job) freeDir() string { return filepath.Join(j.Dir, "work") }
+
+// prepare makes the directories that programs of the run get.
 func (c *clientCalls) prepare(ctx context.Context) error {
-	dir := filepath.Join(c.Dir, "work")
+	dir := c.freeDir()
 	c.space = &host.Workspace{
 		Path: c.job.run.WorkspacePath, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache"),
 		Codex: host.Dirs{Tmp: filepath.Join(dir, "codex-tmp"), Cache: filepath.Join(dir, "codex-cache")},
@@ -164,7 +167,7 @@ func (c *clientCalls) prepare(ctx context.Context) error {
 func (c *clientCalls) idleFor() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.free.Idle > 0 && c.open == 0 && c.Now().Sub(c.idle) >= c.free.Idle
+	return c.free.Idle > 0 && c.open == 0 && c.Mono()-c.idle >= c.free.Idle
 }
 
 // begin hands a call to a goroutine, once.
@@ -180,13 +183,16 @@ func (c *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 	switch {
 	case call.Verb == reconcile.CallConversation:
 		t = c.newTalk()
+		t.opened = make(chan struct{})
 		c.talks[call.ID] = t
 	case t == nil && (call.Conversation != "" || call.Verb == reconcile.CallTurn || call.Verb == reconcile.CallSteer || call.Verb == reconcile.CallInterrupt):
-		c.working.Go(func() { c.finish(ctx, call, nil, fmt.Errorf("no conversation %s", call.Conversation)) })
+		unknown := &reconcile.Error{Code: "unknown_conversation", Message: fmt.Sprintf("the agent has no conversation %q", call.Conversation)}
+		c.working.Go(func() { c.finish(ctx, call, nil, unknown) })
 		return
-	}
-	if call.Verb == reconcile.CallTurn {
-		if t.turns = append(t.turns, call); t.running == nil && len(t.turns) == 1 {
+	case call.Verb == reconcile.CallTurn:
+		t.turns = append(t.turns, call)
+		if !t.hasWorker {
+			t.hasWorker = true
 			c.working.Go(func() { c.runTurns(ctx, t) })
 		}
 		return
@@ -196,24 +202,26 @@ func (c *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 
 // carryOut carries out a call that is not a turn.
 func (c *clientCalls) carryOut(ctx context.Context, t *talk, call reconcile.Call) {
-	if err := c.free.Calls.BeginCall(ctx, call.ID, c.Now()); err != nil {
-		c.finish(ctx, call, nil, err)
-		return
-	}
 	var result any
-	var err error
-	switch call.Verb {
-	case reconcile.CallConversation:
+	err := c.free.Calls.BeginCall(ctx, call.ID, c.Now())
+	if err == nil && call.Verb != reconcile.CallConversation && call.Verb != reconcile.CallInterrupt {
+		err = t.awaitOpened(ctx)
+	}
+	switch {
+	case err != nil:
+	case call.Verb == reconcile.CallConversation:
 		result, err = decoded(call, func(p ConversationCall) (any, error) { return t.converse(ctx, &call, p) })
-	case reconcile.CallSteer:
-		result, err = decoded(call, func(p TurnCall) (any, error) { return struct{}{}, t.steer(ctx, p.Items) })
-	case reconcile.CallInterrupt:
+	case call.Verb == reconcile.CallSteer:
+		result, err = decoded(call, func(p TurnCall) (any, error) { return struct{}{}, c.steer(ctx, t, p.Items) })
+	case call.Verb == reconcile.CallInterrupt:
 		c.interrupt(ctx, t)
 		result = struct{}{}
-	case reconcile.CallExec, reconcile.CallLogin, reconcile.CallDiff:
-		result, err = c.talkFor(t).ask(ctx, call)
 	default:
-		err = fmt.Errorf("unknown call %q", call.Verb)
+		result, err = c.talkFor(t).ask(ctx, call)
+	}
+	if call.Verb == reconcile.CallConversation {
+		t.failed = err
+		close(t.opened)
 	}
 	c.finish(ctx, call, result, err)
 }
@@ -229,44 +237,58 @@ func decoded[P any](call reconcile.Call, do func(P) (any, error)) (any, error) {
 
 // finish stores how a call ended.
 func (c *clientCalls) finish(ctx context.Context, call reconcile.Call, result any, err error) {
-	call.Status, call.EndedAt = reconcile.CallCompleted, c.Now()
 	if err == nil {
 		call.Result, err = json.Marshal(result)
 		call.Result = c.Redactor.Bytes(call.Result)
 	}
-	var end runEnd
-	switch {
-	case errors.Is(err, errInterrupted), errors.As(context.Cause(ctx), &end):
-		call.Status = reconcile.CallInterrupted
-	case err != nil:
-		call.Status = reconcile.CallFailed
-	}
+	call.Status = reconcile.CallCompleted
 	if err != nil {
-		code, message := codeOf(err)
-		call.Result, call.ErrorCode, call.ErrorText = nil, code, c.Redactor.Text(message)
-		c.shareFault(ctx, code, call.ErrorText)
+		var end runEnd
+		call.Status, call.Result = reconcile.CallFailed, nil
+		call.ErrorCode, call.ErrorText = codeOf(err)
+		if errors.As(context.Cause(ctx), &end) {
+			call.Status, call.ErrorCode, call.ErrorText = reconcile.CallInterrupted, end.code, end.message
+		} else if errors.Is(err, errInterrupted) {
+			call.Status = reconcile.CallInterrupted
+		}
+		call.ErrorText = c.Redactor.Text(call.ErrorText)
+		c.shareFault(ctx, call.ErrorCode, call.ErrorText)
 	}
-	err = c.free.Calls.EndCall(context.WithoutCancel(ctx), call)
-	if !errors.Is(err, reconcile.ErrConflict) {
-		c.warn("end of a call not stored", err)
-	}
+	c.store(ctx, call)
 	c.note("call_"+string(call.Status), string(call.Verb), map[string]string{"call": call.ID, "conversation": call.Conversation, "error": call.ErrorText})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open--; c.open == 0 {
-		c.idle = c.Now()
+		c.idle = c.Mono()
+	}
+}
+
+// store stores an ended call. It tries again until the run ends, because a client waits for the call. Then the call ends with the run.
+func (c *clientCalls) store(ctx context.Context, call reconcile.Call) {
+	for {
+		call.EndedAt = c.Now()
+		err := c.free.Calls.EndCall(context.WithoutCancel(ctx), call)
+		if err == nil || errors.Is(err, reconcile.ErrConflict) {
+			return
+		}
+		c.warn("end of a call not stored", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(missedWake):
+		}
 	}
 }
 
 // errInterrupted says that a client has interrupted the turn.
-var errInterrupted = errors.New("interrupted by a client")
+var errInterrupted = &reconcile.Error{Code: "interrupted", Message: "a client has interrupted the turn"}
 
 // runTurns carries out the turns of a conversation, one after the other, until none waits.
 func (c *clientCalls) runTurns(ctx context.Context, t *talk) {
 	for {
 		c.mu.Lock()
 		if len(t.turns) == 0 {
-			t.running = nil
+			t.running, t.hasWorker = nil, false
 			c.mu.Unlock()
 			return
 		}
@@ -279,9 +301,12 @@ func (c *clientCalls) runTurns(ctx context.Context, t *talk) {
 		var result any
 		err := c.free.Calls.BeginCall(ctx, call.ID, c.Now())
 		if err == nil {
+			err = t.awaitOpened(turn)
+		}
+		if err == nil {
 			result, err = decoded(call, func(p TurnCall) (any, error) { return t.turn(turn, p) })
 		}
-		if err != nil && turn.Err() != nil && ctx.Err() == nil {
+		if err != nil && turn.Err() != nil {
 			err = errInterrupted
 		}
 		cancel()
@@ -304,6 +329,33 @@ func (c *clientCalls) interrupt(ctx context.Context, t *talk) {
 		<-running.done
 	}
 }
+
+// steerStep is how often a steer looks whether codex has begun the turn.
+const steerStep = 10 * time.Millisecond
+
+// steer adds input to the running turn of a conversation. If the turn is about to begin, it waits for that.
+func (c *clientCalls) steer(ctx context.Context, t *talk, items []agent.Input) error {
+	c.mu.Lock()
+	running := t.running
+	c.mu.Unlock()
+	if running == nil {
+		return errNoTurn
+	}
+	for {
+		if err := t.steer(ctx, items); !errors.Is(err, agent.ErrNoTurn) {
+			return err
+		}
+		select {
+		case <-running.done:
+			return errNoTurn
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(steerStep):
+		}
+	}
+}
+
+var errNoTurn = &reconcile.Error{Code: "no_turn", Message: "no turn is running in the conversation", Hint: "send the input as a turn"}
 
 // talkFor returns the talk of a call that needs no thread: t, or one whose codex is only started for such calls.
 func (c *clientCalls) talkFor(t *talk) *talk {
@@ -332,8 +384,9 @@ func (c *clientCalls) newTalk() *talk {
 // end waits for the calls and ends all processes of codex.
 func (c *clientCalls) end(ctx context.Context) {
 	c.working.Wait()
+	var ending sync.WaitGroup
 	for _, t := range c.all {
-		t.stop(context.WithoutCancel(ctx))
+		ending.Go(func() { t.stop(context.WithoutCancel(ctx)) })
 	}
-	c.warn("directories of the agent", os.RemoveAll(filepath.Join(c.Dir, "work")))
+	ending.Wait()
 }

@@ -4,30 +4,41 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // talk is one conversation of a free run, with a process of codex of its own. If codex exits, the next call starts it again and goes
 // on with the thread.
 type talk struct {
 	*job
-	turns   []reconcile.Call // that wait; clientCalls.mu guards it and running
-	running *runningTurn     // nil if there is none
+	// clientCalls.mu guards these three.
+	turns     []reconcile.Call // that wait
+	running   *runningTurn     // nil before the first one, and when none waits
+	hasWorker bool             // a goroutine carries out turns
+
+	opened chan struct{} // closed when the call that opens the conversation has ended; nil for a talk without a thread
+	failed error         // why the conversation could not be opened; set before opened is closed
 
 	mu     sync.Mutex // held while codex is started or ended
-	agent  *agentProcess
-	server agent.Server
-	opened bool // params are set
+	live   *liveCodex // nil if none was started, or it has exited
 	params ConversationCall
-	// profile is the name of the thread's permission profile, "" for none.
-	profile string
+}
+
+// liveCodex is a process of codex that has answered, with the thread of its talk.
+type liveCodex struct {
+	*agentProcess
+	server   agent.Server
+	profiles bool // whether the thread has permission profiles
 }
 
 // runningTurn is the turn of a talk. done is closed when its end is stored.
@@ -36,39 +47,83 @@ type runningTurn struct {
 	done   chan struct{}
 }
 
+// awaitOpened waits until the conversation is open. It returns why it could not be opened.
+func (t *talk) awaitOpened(ctx context.Context) error {
+	if t == nil || t.opened == nil {
+		return nil
+	}
+	select {
+	case <-t.opened:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if t.failed == nil {
+		return nil
+	}
+	code, message := codeOf(t.failed)
+	return &reconcile.Error{Code: code, Message: "the conversation was not opened: " + message}
+}
+
 // converse opens the conversation of a call.
 func (t *talk) converse(ctx context.Context, call *reconcile.Call, p ConversationCall) (ConversationResult, error) {
-	if p.Cwd != "" {
-		space := *t.space
-		space.Path, t.space = p.Cwd, &space
+	if err := refuseSettings(p.Config); err != nil {
+		return ConversationResult{}, err
 	}
-	t.params, t.opened = p, true
+	t.space = t.spaceIn(p.Cwd)
+	t.params = p
 	g, err := t.ensure(ctx)
 	if err != nil {
 		return ConversationResult{}, err
 	}
 	call.ThreadID = t.params.ThreadID
 	return ConversationResult{
-		ThreadID: t.params.ThreadID, Model: g.session.Model(), UserAgent: t.server.UserAgent, Resumed: p.ThreadID != "",
+		ThreadID: call.ThreadID, Model: g.session.Model(), UserAgent: g.server.UserAgent, Resumed: p.ThreadID != "",
 	}, nil
 }
 
-// ensure starts codex, and opens the thread of the conversation, unless both are done.
-func (t *talk) ensure(ctx context.Context) (*agentProcess, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.agent != nil {
-		select {
-		case <-t.agent.session.Done(): // it has exited
-			t.agent.end(context.WithoutCancel(ctx))
-			t.agent = nil
-		default:
-			return t.agent, nil
+// harmless are the settings of codex that a client may change. Others start programs outside of the sandbox, or reach further than
+// the sandbox of a turn.
+var harmless = []string{
+	"hide_agent_reasoning", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "personality", "show_raw_agent_reasoning", "web_search",
+}
+
+func refuseSettings(config map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(config)) {
+		if !slices.Contains(harmless, name) {
+			return &reconcile.Error{
+				Code:    "invalid_argument",
+				Message: fmt.Sprintf("config: a client can't set %q, only %s", name, strings.Join(harmless, ", ")),
+			}
 		}
 	}
+	return nil
+}
+
+// spaceIn returns the directories of a run that works in cwd, "" for that of the talk.
+func (t *talk) spaceIn(cwd string) *host.Workspace {
+	space := *t.space
+	space.Path = cmp.Or(cwd, space.Path)
+	return &space
+}
+
+// ensure starts codex, and opens the thread of the conversation, unless both are done.
+func (t *talk) ensure(ctx context.Context) (*liveCodex, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.live != nil {
+		select {
+		case <-t.live.session.Done(): // it has exited
+			t.live.end(context.WithoutCancel(ctx))
+			t.live = nil
+		default:
+			return t.live, nil
+		}
+	}
+	live := &liveCodex{}
 	g, err := openAgent(ctx, t.job, t.options, func(g *agentProcess) (err error) {
-		if t.server, err = g.initialize(ctx); err == nil && t.opened {
-			err = t.openThread(ctx, g)
+		live.agentProcess = g
+		if live.server, err = g.initialize(ctx); err == nil && t.opened != nil {
+			err = t.openThread(ctx, live)
 		}
 		return err
 	})
@@ -76,31 +131,29 @@ func (t *talk) ensure(ctx context.Context) (*agentProcess, error) {
 		g.end(context.WithoutCancel(ctx))
 		return nil, err
 	}
-	t.agent = g
-	return g, nil
+	t.live = live
+	return live, nil
 }
 
-func (t *talk) openThread(ctx context.Context, g *agentProcess) error {
+// openThread starts the thread of the conversation, or resumes it.
+func (t *talk) openThread(ctx context.Context, g *liveCodex) error {
 	config, err := t.Config.ThreadConfig(ctx, t.Host, t.run.ID, *t.space, g.environ)
 	if err != nil {
 		return err
 	}
-	for name, value := range t.params.Config {
-		config[name] = value
-	}
-	policy, err := t.policy(ctx, nil)
+	maps.Copy(config, t.params.Config)
+	policy, err := t.Config.TurnPolicy(ctx, t.Host, *t.space)
 	if err != nil {
 		return err
 	}
-	if t.params.SandboxPolicy == nil {
-		if profile := t.Config.Profile(policy); profile != nil {
-			confine.AddProfile(config, profile)
-			t.profile = confine.ProfileName
-		}
+	if profile := t.Config.Profile(policy); profile != nil {
+		confine.AddProfile(config, profile)
+		confine.AddReadOnlyProfile(config, profile)
+		g.profiles = true
 	}
 	params := agent.ThreadParams{
-		Name: t.run.Identifier, Cwd: t.space.Path, ApprovalPolicy: t.approval(nil), Config: config, Model: t.params.Model,
-		BaseInstructions: t.params.BaseInstructions, DeveloperInstructions: t.params.DeveloperInstructions,
+		Name: t.run.Identifier, Cwd: t.space.Path, ApprovalPolicy: firstGiven(t.params.ApprovalPolicy, t.Config.ApprovalPolicy), Config: config,
+		Model: t.params.Model, BaseInstructions: t.params.BaseInstructions, DeveloperInstructions: t.params.DeveloperInstructions,
 	}
 	if t.params.ThreadID != "" {
 		err = g.session.ResumeThread(ctx, t.params.ThreadID, params)
@@ -114,23 +167,32 @@ func (t *talk) openThread(ctx context.Context, g *agentProcess) error {
 	return err
 }
 
-// approval and policy return the rules of a turn: its own, or those of the conversation, or those of a run.
-func (t *talk) approval(own json.RawMessage) json.RawMessage {
-	for _, p := range []json.RawMessage{own, t.params.ApprovalPolicy} {
-		if len(p) > 0 {
-			return p
+// firstGiven returns the first value that is there. A client's null counts as missing.
+func firstGiven(values ...json.RawMessage) json.RawMessage {
+	for _, v := range values {
+		if len(v) > 0 && string(v) != "null" {
+			return v
 		}
 	}
-	return t.Config.ApprovalPolicy
+	return nil
 }
 
-func (t *talk) policy(ctx context.Context, own json.RawMessage) (json.RawMessage, error) {
-	for _, p := range []json.RawMessage{own, t.params.SandboxPolicy} {
-		if len(p) > 0 {
-			return p, nil
-		}
+// readOnly is the sandbox policy of turns that may only read.
+const readOnly = `{"type":"readOnly"}`
+
+// sandbox returns the sandbox policy of a turn, and the permission profile that replaces it, if there is one: what the turn itself
+// names, or the conversation, or the policy of a run. Only profiles deny the files with secrets.
+func (t *talk) sandbox(ctx context.Context, g *liveCodex, own json.RawMessage, space *host.Workspace) (policy json.RawMessage, profile string, err error) {
+	if policy = firstGiven(own, t.params.SandboxPolicy); policy == nil {
+		policy, err = t.Config.TurnPolicy(ctx, t.Host, *space)
+		profile = confine.ProfileName
+	} else if string(policy) == readOnly {
+		profile = confine.ReadOnlyProfileName
 	}
-	return t.Config.TurnPolicy(ctx, t.Host, *t.space)
+	if !g.profiles || space.Path != t.space.Path { // the profiles are those of the thread's directory
+		profile = ""
+	}
+	return policy, profile, err
 }
 
 func (t *talk) options(g *agentProcess) agent.Options {
@@ -151,34 +213,32 @@ func (t *talk) turn(ctx context.Context, p TurnCall) (TurnResult, error) {
 	if err != nil {
 		return TurnResult{}, err
 	}
-	policy, err := t.policy(ctx, p.SandboxPolicy)
+	space := t.spaceIn(p.Cwd)
+	policy, profile, err := t.sandbox(ctx, g, p.SandboxPolicy, space)
 	if err != nil {
 		return TurnResult{}, err
-	}
-	profile := t.profile
-	if p.SandboxPolicy != nil {
-		profile = ""
 	}
 	t.rec.change(func(r *reconcile.Run) { r.Turns++ })
 	g.beginTurn()
 	turn, err := g.session.RunTurn(ctx, agent.TurnParams{
-		Items: p.Items, Model: p.Model, Effort: p.Effort, Cwd: cmp.Or(p.Cwd, t.space.Path),
-		ApprovalPolicy: t.approval(p.ApprovalPolicy), SandboxPolicy: policy, Permissions: profile,
+		Items: p.Items, Model: p.Model, Effort: p.Effort, Cwd: space.Path,
+		ApprovalPolicy: firstGiven(p.ApprovalPolicy, t.params.ApprovalPolicy, t.Config.ApprovalPolicy), SandboxPolicy: policy, Permissions: profile,
 	})
 	t.rec.usage(ctx, g.session)
-	if err != nil && turn.Status == "" { // it goes on
-		t.interrupt(g)
-	}
-	if err == nil {
+	err = g.explain(ctx, err)
+	switch {
+	case err == nil:
 		t.rec.change(func(r *reconcile.Run) { r.TurnsDone++ })
 		t.shareSuccess(ctx)
+	case turn.Status == "": // it goes on
+		t.interrupt(g)
 	}
 	t.rec.flush(ctx)
-	return TurnResult{TurnID: turn.ID, LastMessage: turn.LastMessage}, g.explain(ctx, err)
+	return TurnResult{TurnID: turn.ID, LastMessage: turn.LastMessage}, err
 }
 
 // interrupt ends the running turn of codex, or codex.
-func (t *talk) interrupt(g *agentProcess) {
+func (t *talk) interrupt(g *liveCodex) {
 	ctx, cancel := context.WithTimeout(context.Background(), interruptBound)
 	defer cancel()
 	if err := g.session.Interrupt(ctx); err != nil {
@@ -187,18 +247,15 @@ func (t *talk) interrupt(g *agentProcess) {
 	}
 }
 
+// steer adds input to the running turn. Error: agent.ErrNoTurn.
 func (t *talk) steer(ctx context.Context, items []agent.Input) error {
 	t.mu.Lock()
-	g := t.agent
+	g := t.live
 	t.mu.Unlock()
-	err := agent.ErrNoTurn
-	if g != nil {
-		err = g.session.Steer(ctx, items)
+	if g == nil {
+		return agent.ErrNoTurn
 	}
-	if errors.Is(err, agent.ErrNoTurn) {
-		return &reconcile.Error{Code: "no_turn", Message: "no turn is running in the conversation", Hint: "send the input as a turn"}
-	}
-	return err
+	return g.session.Steer(ctx, items)
 }
 
 // ask carries out a call that needs no turn.
@@ -210,19 +267,22 @@ func (t *talk) ask(ctx context.Context, call reconcile.Call) (any, error) {
 	switch call.Verb {
 	case reconcile.CallLogin:
 		login, err := g.session.Login(ctx, t.space.Path)
-		return LoginResult{login, t.server.UserAgent}, err
+		return LoginResult{login, g.server.UserAgent}, err
 	case reconcile.CallDiff:
 		return decoded(call, func(p ExecCall) (any, error) {
 			return g.session.DiffToRemote(ctx, cmp.Or(p.Cwd, t.space.Path))
 		})
 	case reconcile.CallExec:
 		return decoded(call, func(p ExecCall) (any, error) {
-			policy, err := t.policy(ctx, p.SandboxPolicy)
+			space := t.spaceIn(p.Cwd)
+			policy, _, err := t.sandbox(ctx, g, p.SandboxPolicy, space)
 			if err != nil {
 				return nil, err
 			}
 			limit := cmp.Or(time.Duration(p.TimeoutMS)*time.Millisecond, execTimeout)
-			return g.session.Exec(ctx, agent.ExecParams{Command: p.Command, Cwd: cmp.Or(p.Cwd, t.space.Path), SandboxPolicy: policy, Timeout: limit})
+			return g.session.Exec(ctx, agent.ExecParams{
+				Command: p.Command, Cwd: space.Path, Env: t.Config.ExecEnv(t.run.ID, *space, g.environ), SandboxPolicy: policy, Timeout: limit,
+			})
 		})
 	}
 	return nil, fmt.Errorf("unknown call %q", call.Verb)
@@ -232,6 +292,8 @@ func (t *talk) ask(ctx context.Context, call reconcile.Call) (any, error) {
 func (t *talk) stop(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.agent.end(ctx)
-	t.agent = nil
+	if t.live != nil {
+		t.live.end(ctx)
+		t.live = nil
+	}
 }

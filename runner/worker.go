@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -188,6 +189,9 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	a.conversation.agent.end(ctx)
 	a.shareFault(ctx, code, a.Redactor.Text(message))
 	err := a.killAll(ctx)
+	if a.run.Kind == reconcile.FreeRun { // not before: its processes write there
+		a.warn("directories of the agent", os.RemoveAll(a.freeDir()))
+	}
 	quiet := err == nil && a.run.Kind != reconcile.FreeRun // no process of the agent is left, and the workspace is symphony's
 	if quiet {
 		err = a.workspace.restoreGit(ctx)

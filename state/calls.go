@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -129,14 +130,16 @@ func (j Journal) EndCall(ctx context.Context, call reconcile.Call) error {
 	})
 }
 
-// SettleAgent marks the ended run of an agent as settled, and ends its calls that are still open: no worker will carry them out.
-func (c Clients) SettleAgent(ctx context.Context, run reconcile.Run, now time.Time) error {
-	return c.update(ctx, "settle agent "+run.Identifier, full, func(t tx) error {
-		if err := settle(t, run.ID); err != nil {
-			return err
-		}
-		return t.run(`UPDATE calls SET status = 'failed', error_code = 'agent_ended', error_text = ?, `+endCall+`
-			WHERE run_id = ? AND status IN ('queued', 'running')`,
-			"agent "+run.Identifier+" has ended, "+string(run.Outcome)+" "+run.ErrorText, stamp(now), run.ID)
+// EndCalls ends the calls of an ended run that are still open: no worker will carry them out.
+func (c Clients) EndCalls(ctx context.Context, run reconcile.Run, now time.Time) error {
+	return c.update(ctx, "end the calls of agent "+run.Identifier, full, func(t tx) error {
+		return t.run(`UPDATE calls SET status = 'failed', error_code = 'agent_ended', error_text = ?, `+endCall+`,
+			params = iif(verb IN ('turn', 'steer'), '{}', params) WHERE run_id = ? AND status IN ('queued', 'running')`,
+			"agent "+run.Identifier+" has ended: "+cmp.Or(run.ErrorText, string(run.Outcome)), stamp(now), run.ID)
 	})
+}
+
+// SettleAgent marks the ended run of an agent as settled.
+func (c Clients) SettleAgent(ctx context.Context, run reconcile.Run) error {
+	return c.update(ctx, "settle agent "+run.Identifier, full, func(t tx) error { return settle(t, run.ID) })
 }

@@ -85,10 +85,11 @@ func TestCallsAreCarriedOutOnce(t *testing.T) {
 	test.OK(t, db.Journal.Finish(ctx, epoch, taken))
 	_, err = db.Clients.AddCall(ctx, reconcile.Call{ID: "3", RunID: run.ID, Agent: "a", Verb: reconcile.CallTurn})
 	wantConflict(t, err)
-	test.OK(t, db.Clients.SettleAgent(ctx, taken, epoch))
+	test.OK(t, db.Clients.EndCalls(ctx, taken, epoch))
+	test.OK(t, db.Clients.SettleAgent(ctx, taken))
 	left, _, err := db.Views.Call(ctx, "2")
 	test.OK(t, err)
-	if left.Status != reconcile.CallFailed || left.ErrorCode != "agent_ended" || left.ErrorText != "agent a has ended, canceled stopped" {
+	if left.Status != reconcile.CallFailed || left.ErrorCode != "agent_ended" || left.ErrorText != "agent a has ended: stopped" {
 		t.Errorf("a call without a worker: %+v", left)
 	}
 	if got := changes(1); len(got) != 2 || left.EndedNo < 2 {

@@ -129,7 +129,7 @@ func (v Views) PastIssues(ctx context.Context, before time.Time, limit int) ([]P
 		ORDER BY max(id) LIMIT ?`, stamp(before), limit)
 }
 
-// ForgetIssue deletes the runs of an issue that PastIssues returned, with their threads and requests. It returns the ids of
+// ForgetIssue deletes the runs of an issue, or an agent, that PastIssues returned, with their threads, requests and calls. It returns the ids of
 // the runs, so that the caller can remove their directories. The totals do not change. If the issue has been claimed in the
 // meantime, ForgetIssue deletes nothing.
 func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []string, err error) {
@@ -141,6 +141,9 @@ func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []str
 			return err
 		}
 		if err := deleteRequests(t, runIDs); err != nil {
+			return err
+		}
+		if err := t.run(`DELETE FROM calls WHERE agent = ?`, issueID); err != nil {
 			return err
 		}
 		if err := t.run(`DELETE FROM threads WHERE issue_id = ?`, issueID); err != nil {

@@ -126,6 +126,7 @@ type Input struct {
 type ExecParams struct {
 	Command       []string
 	Cwd           string
+	Env           map[string]any // variables that differ from those of the agent; nil removes one
 	SandboxPolicy json.RawMessage
 	Timeout       time.Duration
 }

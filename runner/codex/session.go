@@ -355,12 +355,15 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 func (s *Session) Exec(ctx context.Context, p agent.ExecParams) (out agent.ExecResult, err error) {
 	const method = "command/exec"
 	result, err := s.conn.request(ctx, &call{method: method, timeout: p.Timeout + s.o.ReadTimeout, params: object{
-		"command": p.Command, "cwd": p.Cwd, "sandboxPolicy": p.SandboxPolicy, "timeoutMs": p.Timeout.Milliseconds(),
+		"command": p.Command, "cwd": p.Cwd, "env": p.Env, "sandboxPolicy": p.SandboxPolicy, "timeoutMs": p.Timeout.Milliseconds(),
 	}})
-	if err == nil {
-		err = json.Unmarshal(result, &out)
+	if err != nil {
+		return out, responseError(method, err, false)
 	}
-	return out, responseError(method, err, false)
+	if err := json.Unmarshal(result, &out); err != nil {
+		return out, incompatible(method, err.Error())
+	}
+	return out, nil
 }
 
 // DiffToRemote implements agent.Session.

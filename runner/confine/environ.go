@@ -37,6 +37,8 @@ type Config struct {
 	ThreadSandbox     json.RawMessage
 	TurnSandboxPolicy json.RawMessage
 
+	// ProtectGit: turns may not write the git directory of their repository, which is the operator's own.
+	ProtectGit bool
 	// Unreadable are files and directories with secrets, which commands of agents may not read.
 	Unreadable []string
 
@@ -190,6 +192,23 @@ func (c Config) SecretsIn(env []string) []string {
 // the agent's commands, and the variables that agent.pass_env names to the values in codexEnv. Codex writes these values neither
 // to its home nor to a command line.
 func (c Config) commandEnv(runID string, w host.Workspace, codexEnv []string) map[string]any {
+	return map[string]any{"ignore_default_excludes": false, "set": c.commandVars(runID, w, codexEnv)}
+}
+
+// ExecEnv is how a command that codex runs without a turn differs from codexEnv, because the policy of commandEnv is that of a thread.
+// The value nil removes a variable.
+func (c Config) ExecEnv(runID string, w host.Workspace, codexEnv []string) map[string]any {
+	env := c.commandVars(runID, w, codexEnv)
+	for _, entry := range codexEnv {
+		if name := nameOf(entry); ExcludedByCodex(name) && env[name] == nil {
+			env[name] = nil
+		}
+	}
+	return env
+}
+
+// commandVars are the variables that commands of codex get besides those of codex.
+func (c Config) commandVars(runID string, w host.Workspace, codexEnv []string) map[string]any {
 	set := map[string]any{"TMPDIR": w.TmpDir, "XDG_CACHE_HOME": w.CacheDir}
 	codexsOwn := c.buildEnv(nil, w.Path, w.Codex)
 	operators := slices.DeleteFunc(slices.Clone(codexEnv), func(entry string) bool { return slices.Contains(codexsOwn, entry) })
@@ -203,7 +222,7 @@ func (c Config) commandEnv(runID string, w host.Workspace, codexEnv []string) ma
 		}
 	}
 	set[host.RunMark], set[gitSettings] = runID, "0" // see AtHome
-	return map[string]any{"ignore_default_excludes": false, "set": set}
+	return set
 }
 
 // buildEnv returns the variables that build tools need in the sandbox. Caches that do not follow XDG_CACHE_HOME, as those of pip,

@@ -24,6 +24,9 @@ func (c Config) TurnPolicy(ctx context.Context, h host.Host, w host.Workspace) (
 	if err != nil {
 		return nil, err
 	}
+	if c.ProtectGit {
+		facts.GitWritable = nil
+	}
 	policy := map[string]any{
 		"type": "workspaceWrite", "networkAccess": c.Network, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true,
 	}
@@ -48,8 +51,11 @@ func (c Config) TurnPolicy(ctx context.Context, h host.Host, w host.Workspace) (
 	return json.Marshal(policy)
 }
 
-// ProfileName is the name of the permission profile in codex's configuration.
-const ProfileName = "symphony"
+// The names of permission profiles in codex's configuration.
+const (
+	ProfileName         = "symphony"
+	ReadOnlyProfileName = "symphony-read-only"
+)
 
 // Profile returns the permission profile that gives a turn the rights of its policy and denies it to read Unreadable. It returns
 // nil if the policy is the workflow's own, if there is nothing to deny, or if IsPattern is true of a path.
@@ -83,6 +89,17 @@ func IsPattern(path string) bool { return strings.ContainsAny(path, "*?[]{}") }
 func AddProfile(config, profile map[string]any) {
 	config["permissions"] = map[string]any{ProfileName: profile}
 	config["default_permissions"] = ProfileName
+}
+
+// AddReadOnlyProfile adds a profile that denies what profile denies, and lets a turn write nothing. AddProfile must have been called.
+func AddReadOnlyProfile(config, profile map[string]any) {
+	files := map[string]any{":root": "read"}
+	for path, right := range profile["filesystem"].(map[string]any) {
+		if right == "deny" {
+			files[path] = right
+		}
+	}
+	config["permissions"].(map[string]any)[ReadOnlyProfileName] = map[string]any{"filesystem": files, "network": map[string]any{"enabled": false}}
 }
 
 // networkOf reports whether a policy lets sandboxed commands reach the network.

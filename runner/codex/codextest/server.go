@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
@@ -221,7 +222,21 @@ type params struct {
 	Cwd            string
 	ApprovalPolicy json.RawMessage
 	Config         *threadConfig
-	Input          []struct{ Text string }
+	Input          []input
+	Command        []string
+	Env            map[string]*string
+	TimeoutMs      int64
+	ExpectedTurnID string
+}
+
+// input is a piece of a prompt. An image counts as the text "[image ADDRESS]".
+type input struct{ Type, Text, URL, Path string }
+
+func (i input) prompt() string {
+	if i.Type == "image" || i.Type == "localImage" {
+		return "[image " + cmp.Or(i.URL, i.Path) + "]"
+	}
+	return i.Text
 }
 
 // reply is the answer to a request: a result with what follows it, an error, or neither.
@@ -235,6 +250,10 @@ type reply struct {
 var handlers = map[string]func(*server, *params) reply{
 	"initialize": (*server).initialize, "thread/start": (*server).startThread, "thread/resume": (*server).resumeThread,
 	"turn/start": (*server).startTurn, "turn/interrupt": (*server).interrupt, "command/exec": (*server).exec,
+	"turn/steer": (*server).steer,
+	"gitDiffToRemote": func(_ *server, p *params) reply {
+		return reply{result: object{"sha": strings.Repeat("0", 40), "diff": "diff in " + p.Cwd + "\n"}}
+	},
 	"thread/name/set": func(*server, *params) reply { return reply{result: object{}} },
 	"config/read": func(*server, *params) reply {
 		return reply{result: object{"config": object{"model_provider": "scripted", "mcp_servers": object{}}, "origins": object{}}}
@@ -301,10 +320,54 @@ func (s *server) initialize(p *params) reply {
 	}
 }
 
-// exec answers the probe of the sandbox without running it. A fault simulates a machine that can't sandbox.
-func (s *server) exec(*params) reply {
-	if text := s.faults["sandbox"]; text != "" {
+// probe is the command with which a client tries the sandbox.
+var probe = []string{"/bin/sh", "-c", ":"}
+
+// exec runs a command without a sandbox, and answers the probe of the sandbox without running it. A fault simulates a machine that
+// can't sandbox.
+func (s *server) exec(p *params) reply {
+	text := s.faults["sandbox"]
+	switch {
+	case text != "":
 		return reply{result: object{"exitCode": 1, "stdout": "", "stderr": text + "\n"}}
+	case slices.Equal(p.Command, probe):
+		return reply{result: object{"exitCode": 0, "stdout": "", "stderr": ""}}
+	case len(p.Command) == 0:
+		return reply{err: "command must not be empty"}
 	}
-	return reply{result: object{"exitCode": 0, "stdout": "", "stderr": ""}}
+	return reply{after: func() { go s.execute(p) }}
 }
+
+// execute runs the command of command/exec and answers.
+func (s *server) execute(p *params) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(p.TimeoutMs)*time.Millisecond)
+	defer cancel()
+	c := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
+	c.Dir = p.Cwd
+	c.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		_, changed := p.Env[name]
+		return changed
+	})
+	for name, value := range p.Env {
+		if value != nil {
+			c.Env = append(c.Env, name+"="+*value)
+		}
+	}
+	var out, errw strings.Builder
+	c.Stdout, c.Stderr = &out, &errw
+	code := 0
+	switch err := c.Run(); {
+	case ctx.Err() != nil:
+		code = timedOut
+	case c.ProcessState == nil:
+		s.send(object{"error": object{"code": -32603, "message": "exec failed: " + err.Error()}, "id": p.id})
+		return
+	default:
+		code = c.ProcessState.ExitCode()
+	}
+	s.send(object{"id": p.id, "result": object{"exitCode": code, "stdout": out.String(), "stderr": errw.String()}})
+}
+
+// timedOut is the exit code that codex reports of a command that it has ended at its timeout.
+const timedOut = 124

@@ -25,11 +25,7 @@ type turn struct {
 }
 
 func (s *server) startTurn(p *params) reply {
-	texts := make([]string, 0, len(p.Input))
-	for _, input := range p.Input {
-		texts = append(texts, input.Text)
-	}
-	prompt := strings.Join(texts, "\n")
+	prompt := p.prompt()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.threads[p.ThreadID]
@@ -58,6 +54,32 @@ func (s *server) startTurn(p *params) reply {
 		return reply{after: func() { go u.run(prompt, steps, err, func() { s.send(object{"id": p.id, "result": answer}) }) }}
 	}
 	return reply{result: answer, after: func() { go u.run(prompt, steps, err, func() {}) }}
+}
+
+// prompt is the input of a request as one text.
+func (p *params) prompt() string {
+	texts := make([]string, 0, len(p.Input))
+	for _, input := range p.Input {
+		texts = append(texts, input.prompt())
+	}
+	return strings.Join(texts, "\n")
+}
+
+// steer adds input to the running turn, which continues with its script.
+func (s *server) steer(p *params) reply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.threads[p.ThreadID]
+	switch {
+	case t == nil:
+		return reply{err: "thread not found: " + p.ThreadID}
+	case t.turn == nil:
+		return reply{err: "no active turn to steer"}
+	case t.turn.id != p.ExpectedTurnID:
+		return reply{err: "expected active turn id `" + p.ExpectedTurnID + "` but found `" + t.turn.id + "`"}
+	}
+	u := t.turn
+	return reply{result: object{"turnId": u.id}, after: func() { u.userMessage(p.prompt()) }}
 }
 
 // interrupt ends a turn. As with codex, a running command goes on in the background.

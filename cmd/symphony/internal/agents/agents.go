@@ -6,12 +6,13 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,7 +50,6 @@ const (
 	lockPatience = 10 * time.Second
 	// stopPatience is how long a worker may take to end its agent, before it is killed.
 	stopPatience = 10 * time.Second
-	awaitStep    = 25 * time.Millisecond // between two looks at a call
 )
 
 // Open opens the state directory of the agents, and creates it if necessary.
@@ -112,22 +112,11 @@ type Agent struct {
 	Settings Settings
 }
 
-// State says what the agent does: active while a turn runs or waits, idle, or ended.
-func (a Agent) State() string {
-	if a.Outcome != "" {
-		return "ended"
-	}
-	return "live"
-}
-
 var validID = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // Spawn starts an agent and returns at once. If an agent with the same id and directory lives already, that one is returned.
 func (a *Agents) Spawn(ctx context.Context, s Settings) (Agent, error) {
-	if err := s.check(); err != nil {
-		return Agent{}, err
-	}
-	if err := a.p.Nested(); err != nil {
+	if err := s.check(a.p); err != nil {
 		return Agent{}, err
 	}
 	release, err := lock(ctx, a.runners.StateDir)
@@ -140,8 +129,11 @@ func (a *Agents) Spawn(ctx context.Context, s Settings) (Agent, error) {
 
 func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	now := a.p.Env.Now()
-	if err := a.settle(ctx); err != nil {
+	if err := errors.Join(a.settle(ctx), a.prune(ctx, now)); err != nil {
 		return Agent{}, err
+	}
+	if known, found, err := a.DB.Views.FreeAgent(ctx, s.ID); err != nil || found {
+		return a.same(known, s, err)
 	}
 	if err := a.limits(ctx, now); err != nil {
 		return Agent{}, err
@@ -155,22 +147,37 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	switch {
 	case err != nil:
 		return Agent{}, err
-	case exists != nil && exists.Outcome != "":
-		return Agent{}, exit.Fault(CodeEnded, "agent "+s.ID+" has ended", "choose another id")
-	case exists != nil && exists.WorkspacePath != s.Cwd:
-		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("agent %s works in %s, not in %s", s.ID, exists.WorkspacePath, s.Cwd), "choose another id")
 	case exists != nil:
-		return a.agent(*exists)
+		return a.same(*exists, s, nil)
 	case busy != nil:
 		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("agent %s works in %s already", busy.Identifier, s.Cwd),
 			"use that agent or another directory, or share the directory explicitly")
 	}
-	err = a.start(ctx, run, s)
-	if err != nil { // the worker may have started all the same
-		return Agent{}, errors.Join(err, a.settle(ctx))
+	if err = a.start(ctx, run, s); err == nil {
+		return Agent{run, s}, nil
 	}
-	return Agent{run, s}, nil
+	// The worker may have started all the same.
+	if settled := a.settle(context.WithoutCancel(ctx)); settled != nil {
+		err = errors.Join(err, settled)
+	}
+	return Agent{}, err
 }
+
+// same returns the agent of an id that is taken, if it is the one that s describes.
+func (a *Agents) same(run reconcile.Run, s Settings, err error) (Agent, error) {
+	switch {
+	case err != nil:
+		return Agent{}, err
+	case run.Outcome != "":
+		return Agent{}, exit.Fault(CodeEnded, "agent "+s.ID+" has ended: "+reasonOf(run), "choose another id")
+	case run.WorkspacePath != s.Cwd:
+		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("agent %s works in %s, not in %s", s.ID, run.WorkspacePath, s.Cwd), "choose another id")
+	}
+	return a.agent(run)
+}
+
+// reasonOf says why an agent has ended.
+func reasonOf(run reconcile.Run) string { return cmp.Or(run.ErrorText, string(run.Outcome)) }
 
 // limits refuses a new agent while the account is used up or has no slot, and takes a slot.
 func (a *Agents) limits(ctx context.Context, now time.Time) error {
@@ -248,8 +255,7 @@ func (a *Agents) Current(ctx context.Context, id string) (Agent, error) {
 func (a *Agents) live(ctx context.Context, id string) (Agent, error) {
 	one, err := a.Current(ctx, id)
 	if err == nil && one.Outcome != "" {
-		reason := strings.TrimSpace(string(one.Outcome) + " " + one.ErrorText)
-		err = exit.Fault(CodeEnded, fmt.Sprintf("agent %s has ended: %s", id, reason), "spawn another; its conversations can be resumed there")
+		err = exit.Fault(CodeEnded, fmt.Sprintf("agent %s has ended: %s", id, reasonOf(one.Run)), "spawn another; its conversations can be resumed there")
 	}
 	return one, err
 }
@@ -265,83 +271,126 @@ func (a *Agents) agent(run reconcile.Run) (Agent, error) {
 // Kill ends an agent with all its processes, and waits for that. It does nothing if the agent has ended.
 func (a *Agents) Kill(ctx context.Context, id string) error {
 	one, err := a.Find(ctx, id)
-	if err != nil || one.Outcome != "" {
+	if err != nil || one.Settled {
 		return err
 	}
 	at := reconcile.Instant{Boot: a.boot, Mono: proc.Monotonic()}
-	if err := a.DB.Store.RequestStop(ctx, one.ID, reconcile.StopOperator, at); err != nil {
+	if err := a.DB.Store.RequestStop(ctx, one.Run.ID, reconcile.StopOperator, at); err != nil {
 		return err
 	}
-	run, err := a.DB.Views.Run(ctx, one.ID) // it may have been taken by its worker since
+	ctx = context.WithoutCancel(ctx)
+	run, err := a.started(ctx, one.Run)
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	limited, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
 	if err := a.runners.Stop(limited, run); err != nil {
 		return err
 	}
 	if workers.Alive(a.runners.StateDir, run.ID) {
-		if err := a.runners.Kill(context.WithoutCancel(ctx), run); err != nil {
+		if err := a.runners.Kill(ctx, run); err != nil {
 			return err
 		}
 	}
-	return a.Settle(context.WithoutCancel(ctx))
+	if err := a.Settle(ctx); err != nil {
+		return err
+	}
+	if run, err = a.DB.Views.Run(ctx, run.ID); err == nil && !run.Settled {
+		err = exit.Fault("leftover_process", fmt.Sprintf("agent %s has left processes that can't be ended", id), "end them yourself: symphony ps shows them")
+	}
+	return err
+}
+
+// started returns the run after a spawn that is under way: its worker has taken it then, or never will.
+func (a *Agents) started(ctx context.Context, run reconcile.Run) (reconcile.Run, error) {
+	release, err := lock(ctx, a.runners.StateDir)
+	if err != nil {
+		return run, err
+	}
+	run, err = a.DB.Views.Run(ctx, run.ID)
+	return run, errors.Join(err, release())
 }
 
 // Settle records the end of agents whose worker has exited, and ends what they left. It takes the lock only if there is one.
 func (a *Agents) Settle(ctx context.Context) error {
 	runs, err := a.DB.Views.Unsettled(ctx)
+	if err != nil || !slices.ContainsFunc(runs, a.dead) {
+		return err
+	}
+	release, err := lock(ctx, a.runners.StateDir)
 	if err != nil {
 		return err
 	}
-	for _, run := range runs {
-		if !workers.Alive(a.runners.StateDir, run.ID) {
-			release, err := lock(ctx, a.runners.StateDir)
-			if err != nil {
-				return err
-			}
-			return errors.Join(a.settle(ctx), release())
-		}
-	}
-	return nil
+	return errors.Join(a.settle(ctx), release())
 }
+
+// dead reports whether the worker of a run has exited. One that has recorded its outcome may be about to exit.
+func (a *Agents) dead(run reconcile.Run) bool { return !workers.Alive(a.runners.StateDir, run.ID) }
 
 // settle is Settle under the lock.
 func (a *Agents) settle(ctx context.Context) error {
 	runs, err := a.DB.Views.Unsettled(ctx)
 	for _, run := range runs {
-		if workers.Alive(a.runners.StateDir, run.ID) {
-			continue // also a worker that has recorded its outcome and is about to exit
+		if a.dead(run) {
+			err = errors.Join(err, a.settleDead(ctx, run))
 		}
-		err = errors.Join(err, a.settleDead(ctx, run))
 	}
 	return err
 }
 
-// settleDead ends what the dead worker of a run has left, and settles the run.
+// settleDead ends what the dead worker of a run has left, and ends the run and its calls. If processes are left that can't be ended,
+// the run stays unsettled, so that the next call tries again.
 func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
 	now := a.p.Env.Now()
-	left, err := a.runners.Reap(ctx, run, func(left []reconcile.Process) error {
-		if len(left) > 0 || run.Outcome != "" {
-			return nil
+	left, err := a.runners.Reap(ctx, run, func([]reconcile.Process) (err error) {
+		if run.Outcome == "" {
+			err = a.DB.Store.EndDead(ctx, now, run, reconcile.Lost, reconcile.CodeWorkerLost, "its worker has died")
 		}
-		return a.DB.Store.EndDead(ctx, now, run, reconcile.Lost, reconcile.CodeWorkerLost, "its worker has died")
+		return err
 	})
-	switch {
-	case errors.Is(err, reconcile.ErrConflict):
-		return nil // another process has settled it, or a worker has just taken it
-	case err != nil:
-		return err
-	case len(left) > 0:
-		return exit.Fault("leftover_process", fmt.Sprintf("agent %s has left %d processes that can't be ended", run.Identifier, len(left)),
-			"end them yourself")
+	if err == nil {
+		run, err = a.DB.Views.Run(ctx, run.ID)
 	}
-	if run, err = a.DB.Views.Run(ctx, run.ID); err != nil {
-		return err
+	if err == nil {
+		err = a.DB.Clients.EndCalls(ctx, run, now)
 	}
-	if err = a.DB.Clients.SettleAgent(ctx, run, now); errors.Is(err, reconcile.ErrConflict) {
-		return nil
+	if err == nil && len(left) == 0 {
+		err = a.DB.Clients.SettleAgent(ctx, run)
+	}
+	if errors.Is(err, reconcile.ErrConflict) {
+		err = nil // the worker has recorded its outcome just before it exited, or a worker has just taken the run: the next call settles it
 	}
 	return err
+}
+
+// How long ended agents are kept, and how many are deleted at once.
+const (
+	keepFor   = 7 * 24 * time.Hour
+	pruneMost = 20
+)
+
+// prune deletes agents that have ended long ago, with their calls and files.
+func (a *Agents) prune(ctx context.Context, now time.Time) error {
+	old, err := a.DB.Views.PastIssues(ctx, now.Add(-keepFor), pruneMost)
+	for _, agent := range old {
+		runs, failed := a.DB.Operator.ForgetIssue(ctx, agent.IssueID)
+		err = errors.Join(err, failed)
+		for _, id := range runs {
+			err = errors.Join(err, os.RemoveAll(runner.RunDir(a.runners.StateDir, id)))
+		}
+	}
+	return err
+}
+
+// Reap settles the agents of this account, for a program that does not use them. It does nothing if there never were any.
+func Reap(ctx context.Context, w *term.Env) error {
+	if !project.Exists(filepath.Join(Dir(w), "state.db")) {
+		return nil
+	}
+	a, err := Open(ctx, w)
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.Settle(ctx), a.Close())
 }

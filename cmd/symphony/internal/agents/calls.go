@@ -1,11 +1,11 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -19,6 +19,9 @@ import (
 // Call stores a call of an agent and wakes its worker. A call with an ID that is stored already is returned as it is, and not
 // carried out again. Errors: CodeUnknown, CodeEnded, CodeConflict.
 func (a *Agents) Call(ctx context.Context, agentID string, call reconcile.Call, params any) (stored reconcile.Call, err error) {
+	if known, found, err := a.DB.Views.Call(ctx, call.ID); err != nil || found {
+		return known, cmp.Or(err, conflict(known, agentID, call))
+	}
 	one, err := a.live(ctx, agentID)
 	if err != nil {
 		return stored, err
@@ -28,39 +31,49 @@ func (a *Agents) Call(ctx context.Context, agentID string, call reconcile.Call, 
 	}
 	call.RunID, call.Agent, call.CreatedAt = one.Run.ID, agentID, a.p.Env.Now()
 	stored, err = a.DB.Clients.AddCall(ctx, call)
-	switch {
-	case errors.Is(err, reconcile.ErrConflict):
-		_, err = a.live(ctx, agentID) // it has just ended
-		return stored, err
-	case err == nil && (stored.Agent != agentID || stored.Verb != call.Verb || stored.Conversation != call.Conversation):
-		return stored, exit.Fault(CodeConflict, fmt.Sprintf("id %q belongs to another call", call.ID), "choose another id")
-	case err != nil:
-		return stored, err
+	if errors.Is(err, reconcile.ErrConflict) { // it has just ended
+		_, ended := a.live(ctx, agentID)
+		return stored, cmp.Or(ended, err)
 	}
-	return stored, a.wake(one.Run)
+	if err == nil {
+		err = conflict(stored, agentID, call)
+	}
+	if err == nil {
+		a.wake(one.Run)
+	}
+	return stored, err
+}
+
+// conflict returns an error if the stored call with the ID of a new one is another call.
+func conflict(stored reconcile.Call, agentID string, call reconcile.Call) error {
+	if stored.Agent == agentID && stored.Verb == call.Verb && stored.Conversation == call.Conversation {
+		return nil
+	}
+	return exit.Fault(CodeConflict, fmt.Sprintf("id %q belongs to another call", call.ID), "choose another id")
 }
 
 // wake tells a worker that there is a call. A worker that is not woken finds it a little later.
-func (a *Agents) wake(run reconcile.Run) error {
+func (a *Agents) wake(run reconcile.Run) {
 	path := filepath.Join(runner.RunDir(a.runners.StateDir, run.ID), wakeFile)
-	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {
-		return nil // it has not begun to read, or has ended
+	// Not by package os, whose write would wait for room in the FIFO.
+	if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+		_, _ = unix.Write(fd, []byte{1})
+		_ = unix.Close(fd)
 	}
-	if err != nil {
-		return fmt.Errorf("wake the agent: %w", err)
-	}
-	_, err = f.Write([]byte{1})
-	if errors.Is(err, unix.EAGAIN) { // there are bytes enough
-		err = nil
-	}
-	return errors.Join(err, f.Close())
 }
+
+const (
+	awaitStep  = 25 * time.Millisecond  // between two looks at a call
+	settleStep = 500 * time.Millisecond // between two looks whether its agent has died
+)
 
 // Await waits until a call has ended or ctx ends, and returns it as it is then, without an error if ctx has ended.
 func (a *Agents) Await(ctx context.Context, id string) (call reconcile.Call, err error) {
+	all := context.WithoutCancel(ctx)
+	settle := time.NewTicker(settleStep)
+	defer settle.Stop()
 	for {
-		call, found, err := a.DB.Views.Call(context.WithoutCancel(ctx), id)
+		call, found, err := a.DB.Views.Call(all, id)
 		switch {
 		case err != nil:
 			return call, err
@@ -69,12 +82,13 @@ func (a *Agents) Await(ctx context.Context, id string) (call reconcile.Call, err
 		case call.Ended():
 			return call, nil
 		}
-		if _, err := a.live(context.WithoutCancel(ctx), call.Agent); err != nil && exit.From(err).Code != CodeEnded {
-			return call, err // an agent that has ended has no open calls
-		}
 		select {
 		case <-ctx.Done():
 			return call, nil
+		case <-settle.C: // the calls of an agent end with it
+			if err := a.Settle(all); err != nil {
+				return call, err
+			}
 		case <-time.After(awaitStep):
 		}
 	}

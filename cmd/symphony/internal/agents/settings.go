@@ -55,27 +55,47 @@ const (
 )
 
 // check validates the settings and resolves the directory.
-func (s *Settings) check() error {
+func (s *Settings) check(p *project.Project) error {
 	if !validID().MatchString(s.ID) {
 		return exit.Fault(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID), "use up to 64 letters, digits, - and _, beginning with a letter or digit")
 	}
-	if !filepath.IsAbs(s.Cwd) {
-		return exit.Fault(CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", s.Cwd), "give the absolute path of an existing directory")
+	if err := CheckDir(s.Cwd); err != nil {
+		return err
 	}
-	resolved, err := filepath.EvalSymlinks(s.Cwd)
-	if err == nil {
-		var info os.FileInfo
-		if info, err = os.Stat(resolved); err == nil && !info.IsDir() {
-			err = fmt.Errorf("%s is not a directory", s.Cwd)
+	s.Cwd = project.Resolve(s.Cwd)
+	account := project.OpenAccount(p, "")
+	for _, own := range []string{project.StateHome(p.Env), filepath.Dir(p.EnvPath()), account.Home, account.AgentHome()} {
+		if own = project.Resolve(own); text.PathInside(s.Cwd, own) || text.PathInside(own, s.Cwd) {
+			return exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to symphony or codex", s.Cwd, own),
+				"choose a directory that is neither inside nor around it")
 		}
 	}
+	if err := p.Nested(); err != nil {
+		return err
+	}
+	if project.New(p.Env, filepath.Join(s.Cwd, "WORKFLOW.md"), p.StateDir).Nested() != nil {
+		return exit.Fault(CodeInvalid, "cwd: "+s.Cwd+" is in the workspace of an issue", "use symphony takeover there")
+	}
+	return nil
+}
+
+// CheckDir returns an error unless dir is the absolute path of a directory that can be read.
+func CheckDir(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return exit.Fault(CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir), "give the absolute path of an existing directory")
+	}
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", dir)
+	}
 	if err == nil {
-		err = unix.Access(resolved, unix.R_OK|unix.X_OK)
+		if err = unix.Access(dir, unix.R_OK|unix.X_OK); err != nil {
+			err = fmt.Errorf("%s: %w", dir, err)
+		}
 	}
 	if err != nil {
 		return exit.Fault(CodeInvalid, "cwd: "+err.Error(), "give the absolute path of an existing directory that you may read")
 	}
-	s.Cwd = resolved
 	return nil
 }
 
@@ -98,7 +118,8 @@ func readSettings(dir string) (s Settings, err error) {
 	return s, nil
 }
 
-// runnerConfig is the configuration of the worker of an agent. The sandbox is that of a run with the defaults of a workflow.
+// runnerConfig is the configuration of the worker of an agent. The sandbox is that of a run with the defaults of a workflow, except
+// that the git directory is protected: the directory is the user's own, and git there would run what an agent leaves.
 func (s Settings) runnerConfig(p *project.Project) runner.Config {
 	account := project.OpenAccount(p, "")
 	command := "codex app-server"
@@ -108,6 +129,7 @@ func (s Settings) runnerConfig(p *project.Project) runner.Config {
 	c := runner.Config{
 		Config: confine.Config{
 			ApprovalPolicy: json.RawMessage(`"on-request"`), OnQuestion: agent.QuestionAsk, Secrets: []string{"LINEAR_API_KEY"},
+			ProtectGit: true,
 			Unreadable: project.SecretFiles(p, account), LoginHome: account.Home, AgentHome: account.AgentHome(),
 		},
 		StartAgent: codex.Start, Command: command, PrepareHome: codex.PrepareHome, TrustLauncher: s.Codex != "",

@@ -1,0 +1,412 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// callBook is a Calls in memory.
+type callBook struct {
+	mu      sync.Mutex
+	calls   []reconcile.Call
+	changed chan struct{} // closed and replaced at every change
+	wake    chan struct{}
+	refuse  int // how many more times EndCall fails
+}
+
+func (b *callBook) QueuedCalls(context.Context, string) (queued []reconcile.Call, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.calls {
+		if c.Status == reconcile.CallQueued {
+			queued = append(queued, c)
+		}
+	}
+	return queued, nil
+}
+
+func (b *callBook) change(id string, f func(*reconcile.Call) error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.calls {
+		if b.calls[i].ID == id {
+			err := f(&b.calls[i])
+			close(b.changed)
+			b.changed = make(chan struct{})
+			return err
+		}
+	}
+	return reconcile.ErrConflict
+}
+
+func (b *callBook) BeginCall(ctx context.Context, id string, now time.Time) error {
+	return b.change(id, func(c *reconcile.Call) error {
+		if c.Status != reconcile.CallQueued || ctx.Err() != nil {
+			return errors.Join(reconcile.ErrConflict, ctx.Err())
+		}
+		c.Status, c.StartedAt = reconcile.CallRunning, now
+		return nil
+	})
+}
+
+func (b *callBook) EndCall(_ context.Context, ended reconcile.Call) error {
+	return b.change(ended.ID, func(c *reconcile.Call) error {
+		switch {
+		case b.refuse > 0:
+			b.refuse--
+			return errors.New("the disk is full")
+		case c.Ended():
+			return reconcile.ErrConflict
+		}
+		*c = ended
+		return nil
+	})
+}
+
+// freeRig is the worker of an agent without an issue.
+type freeRig struct {
+	*rig
+	book  *callBook
+	ended chan reconcile.Run
+}
+
+// newFreeRig returns a worker that works in a directory of its own once start is called.
+func newFreeRig(t *testing.T) *freeRig {
+	t.Helper()
+	r := &freeRig{rig: newRig(t, ""), book: &callBook{changed: make(chan struct{}), wake: make(chan struct{}, 1)}, ended: make(chan reconcile.Run, 1)}
+	r.run.Kind, r.run.IssueID, r.run.Identifier, r.run.WorkspaceRoot = reconcile.FreeRun, "a", "a", ""
+	r.run.WorkspacePath = filepath.Join(r.root, "free")
+	test.OK(t, os.MkdirAll(r.run.WorkspacePath, 0o700))
+	r.Free = &Free{Calls: r.book, Wake: r.book.wake}
+	return r
+}
+
+// start lets the worker work. At the end of the test it is stopped.
+func (r *freeRig) start() {
+	go func() {
+		run, err := r.work()
+		if err != nil {
+			r.t.Errorf("Run: %v", err)
+		}
+		r.ended <- run
+		close(r.ended)
+	}()
+	r.t.Cleanup(func() {
+		r.stop()
+		for range r.ended { // also of a test that has not waited for the end
+		}
+	})
+}
+
+// stop asks the worker to end, as Kill does.
+func (r *freeRig) stop() {
+	r.journal.setStop(reconcile.StopOperator)
+	select {
+	case <-r.terminate:
+	default:
+		close(r.terminate)
+	}
+}
+
+// add stores calls and wakes the worker.
+func (r *freeRig) add(calls ...reconcile.Call) {
+	r.t.Helper()
+	r.book.mu.Lock()
+	for _, c := range calls {
+		c.Status = reconcile.CallQueued
+		if c.Params == nil {
+			c.Params = []byte("{}")
+		}
+		r.book.calls = append(r.book.calls, c)
+	}
+	r.book.mu.Unlock()
+	select {
+	case r.book.wake <- struct{}{}:
+	default:
+	}
+}
+
+// until waits until a call satisfies ok, and returns it.
+func (r *freeRig) until(id string, ok func(reconcile.Call) bool) reconcile.Call {
+	r.t.Helper()
+	late := time.After(patience)
+	for {
+		r.book.mu.Lock()
+		changed := r.book.changed
+		var last reconcile.Call
+		for _, c := range r.book.calls {
+			if c.ID == id {
+				last = c
+			}
+		}
+		r.book.mu.Unlock()
+		if ok(last) {
+			return last
+		}
+		select {
+		case <-changed:
+		case <-late:
+			r.t.Fatalf("call %s after %v: %+v", id, patience, last)
+		}
+	}
+}
+
+// wants waits for the end of a call and checks its status and its result, or its error: the code, and a part of the text.
+func (r *freeRig) wants(id string, status reconcile.CallStatus, what string) reconcile.Call {
+	r.t.Helper()
+	c := r.until(id, reconcile.Call.Ended)
+	got := string(c.Result)
+	if c.Result == nil {
+		got = c.ErrorCode + ": " + c.ErrorText
+	}
+	if c.Status != status || !strings.Contains(got, what) {
+		r.t.Errorf("call %s: %s %s, want %s %s", id, c.Status, got, status, what)
+	}
+	return c
+}
+
+func talkCall(id string) reconcile.Call {
+	return reconcile.Call{ID: id, Verb: reconcile.CallConversation}
+}
+
+// scriptCall is a turn in the conversation c, in which the agent runs a script.
+func scriptCall(id, script string) reconcile.Call {
+	params, err := json.Marshal(TurnCall{Items: []agent.Input{{Type: "text", Text: "```agent\n" + script + "\n```"}}})
+	if err != nil {
+		panic(err)
+	}
+	return reconcile.Call{ID: id, Verb: reconcile.CallTurn, Conversation: "c", Params: params}
+}
+
+func running(c reconcile.Call) bool { return c.Status == reconcile.CallRunning }
+
+// Conversations, turns and other calls. All are stored at once: a turn waits for its conversation and for the turn before it.
+func TestCallsOfAnAgent(t *testing.T) {
+	r := newFreeRig(t)
+	exec := func(id, conversation string, p ExecCall) reconcile.Call {
+		return reconcile.Call{ID: id, Verb: reconcile.CallExec, Conversation: conversation, Params: test.Must(json.Marshal(p))}
+	}
+	elsewhere := t.TempDir()
+	r.Env = append(r.Env, "MY_TOKEN=0123456789abcdef")
+	r.add(
+		talkCall("c"), scriptCall("t1", "sh pwd > where\nsay one"), scriptCall("t2", "sh cat where\nsay two"),
+		talkCall("other"), reconcile.Call{
+			ID: "image", Verb: reconcile.CallTurn, Conversation: "other",
+			Params: []byte(`{"items":[{"type":"text","text":"` + "```agent\\nsh pwd > " + elsewhere + `/cwd\nsay seen\n` + "```" + `"},{"type":"localImage","path":"/x.png"}],"cwd":"` + elsewhere + `"}`),
+		},
+		exec("e1", "", ExecCall{Command: []string{"sh", "-c", "pwd; echo $SYMPHONY_RUN_ID $MY_TOKEN.; echo no >&2; exit 3"}}),
+		exec("e2", "c", ExecCall{Command: []string{"sleep", "9"}, TimeoutMS: 1}),
+		exec("e3", "", ExecCall{Command: []string{"/missing"}}),
+		exec("e4", "", ExecCall{}),
+		reconcile.Call{ID: "d", Verb: reconcile.CallDiff, Conversation: "c"},
+		reconcile.Call{ID: "l", Verb: reconcile.CallLogin},
+		reconcile.Call{ID: "x", Verb: reconcile.CallTurn, Conversation: "nowhere"},
+		reconcile.Call{ID: "y", Verb: "dance"},
+		reconcile.Call{ID: "z", Verb: reconcile.CallExec, Params: []byte(`{"command":7}`)},
+		reconcile.Call{ID: "s", Verb: reconcile.CallSteer, Conversation: "other", Params: []byte(`{"items":[]}`)},
+	)
+	r.start()
+	if c := r.wants("c", reconcile.CallCompleted, `"userAgent":"symphony/`); c.ThreadID == "" {
+		t.Error("the conversation has no thread")
+	}
+	r.wants("t1", reconcile.CallCompleted, `"lastMessage":"one"`)
+	r.wants("t2", reconcile.CallCompleted, `"lastMessage":"two"`)
+	r.wants("image", reconcile.CallCompleted, `"lastMessage":"seen"`)
+	r.wants("e1", reconcile.CallCompleted, fmt.Sprintf(`{"exitCode":3,"stdout":"%s\n%s .\n","stderr":"no\n"}`, r.run.WorkspacePath, r.run.ID))
+	r.wants("e2", reconcile.CallCompleted, `"exitCode":124`)
+	r.wants("e3", reconcile.CallFailed, "response_error: command/exec: exec failed")
+	r.wants("e4", reconcile.CallFailed, "response_error: command/exec: command must not be empty")
+	r.wants("d", reconcile.CallCompleted, `"diff":"diff in `+r.run.WorkspacePath+`\n"`)
+	r.wants("l", reconcile.CallCompleted, `"Provider":"scripted"`)
+	r.wants("x", reconcile.CallFailed, `unknown_conversation: the agent has no conversation "nowhere"`)
+	r.wants("y", reconcile.CallFailed, `unknown call "dance"`)
+	r.wants("z", reconcile.CallFailed, "parameters of exec")
+	if s := r.until("s", reconcile.Call.Ended); s.Status == reconcile.CallFailed && s.ErrorCode != "no_turn" {
+		t.Errorf("steer: %+v", s) // the turn may have begun
+	}
+	if where := read(t, filepath.Join(r.run.WorkspacePath, "where")); where != r.run.WorkspacePath+"\n" {
+		t.Errorf("the turn worked in %s", where)
+	}
+	if cwd := read(t, filepath.Join(elsewhere, "cwd")); cwd != test.Must(filepath.EvalSymlinks(elsewhere))+"\n" {
+		t.Errorf("the turn with a cwd worked in %s", cwd)
+	}
+	r.stop()
+	run := <-r.ended
+	if run.Outcome != reconcile.Canceled || run.ErrorCode != reconcile.StopOperator || run.Turns != 3 || run.TurnsDone != 3 {
+		t.Errorf("%+v", run)
+	}
+	if exists(filepath.Join(r.Dir, "work")) {
+		t.Error("the temporary files of the agent are left")
+	}
+}
+
+// An interrupt ends the running turn and those that wait, and nothing else. Input is added to a turn from its beginning on.
+func TestInterruptAndSteer(t *testing.T) {
+	r := newFreeRig(t)
+	r.start()
+	steer := func(id string) reconcile.Call {
+		return reconcile.Call{ID: id, Verb: reconcile.CallSteer, Conversation: "c", Params: []byte(`{"items":[{"type":"text","text":"more of it"}]}`)}
+	}
+	r.add(talkCall("c"), steer("s1"))
+	r.wants("s1", reconcile.CallFailed, "no_turn: no turn is running")
+	r.add(scriptCall("t1", "hang"), scriptCall("t2", "say no"))
+	r.until("t1", running)
+	r.add(steer("s2"))
+	r.wants("s2", reconcile.CallCompleted, "{}")
+	r.add(reconcile.Call{ID: "i1", Verb: reconcile.CallInterrupt, Conversation: "c"}, scriptCall("t3", "say later"))
+	r.wants("i1", reconcile.CallCompleted, "{}")
+	r.wants("t1", reconcile.CallInterrupted, "interrupted: a client")
+	if t3 := r.until("t3", reconcile.Call.Ended); t3.Status == reconcile.CallFailed {
+		t.Errorf("%+v", t3) // the interrupt may come after it
+	}
+	r.wants("t2", reconcile.CallInterrupted, "interrupted: a client")
+	r.add(reconcile.Call{ID: "i2", Verb: reconcile.CallInterrupt, Conversation: "c"})
+	r.wants("i2", reconcile.CallCompleted, "{}")
+	r.add(scriptCall("t4", "say still here"))
+	r.wants("t4", reconcile.CallCompleted, "still here")
+}
+
+// Two turns of one conversation never run at once, however an interrupt falls between them.
+func TestTurnsOfAConversationDoNotOverlap(t *testing.T) {
+	r := newFreeRig(t)
+	r.start()
+	r.add(talkCall("c"))
+	r.wants("c", reconcile.CallCompleted, "threadId")
+	for i := range 20 {
+		id := fmt.Sprint(i)
+		r.add(scriptCall("a"+id, "say a"), reconcile.Call{ID: "i" + id, Verb: reconcile.CallInterrupt, Conversation: "c"}, scriptCall("b"+id, "say b"))
+	}
+	for i := range 20 {
+		for _, id := range []string{"a", "b"} {
+			if c := r.until(id+fmt.Sprint(i), reconcile.Call.Ended); c.Status == reconcile.CallFailed {
+				t.Errorf("%s: %s", c.ID, c.ErrorText)
+			}
+		}
+	}
+}
+
+// If codex exits during a turn, the turn fails, and the next one goes on with the thread.
+func TestCodexExitsDuringATurn(t *testing.T) {
+	r := newFreeRig(t)
+	r.start()
+	r.add(talkCall("c"), scriptCall("t1", "say first"), scriptCall("t2", "crash"), scriptCall("t3", "say again"))
+	thread := r.wants("c", reconcile.CallCompleted, "threadId").ThreadID
+	r.wants("t1", reconcile.CallCompleted, "first")
+	r.wants("t2", reconcile.CallFailed, "port_exit: the agent exited unexpectedly, exit status 1")
+	r.wants("t3", reconcile.CallCompleted, "again")
+	if run := r.journal.until(t, "the third turn", func(run reconcile.Run) bool { return run.TurnsDone == 2 }); run.ThreadID != thread {
+		t.Errorf("the turns were in the threads %s and %s", thread, run.ThreadID)
+	}
+}
+
+// A codex that does not start fails the conversation and its turns, with the reason. The agent lives on.
+func TestCodexDoesNotStart(t *testing.T) {
+	for _, c := range []struct{ name, command, code, text string }{
+		{"exits", "--fault exit", "port_exit", "--fault exit"},
+		{"hangs", "--fault silent-initialize", "response_timeout", "initialize"},
+		{"exits after initialize", "--fault thread-error=gone", "response_error", "gone"},
+		{"too old", "--fault version=0.100.0", "codex_incompatible", "0.100.0"},
+		{"is not codex", "cat", "port_exit", "app-server"},
+		{"talks nonsense", "yes", "response_timeout", "initialize"},
+		{"is missing", "/missing/codex", "codex_not_found", `"/missing/codex app-server" can't be run`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newFreeRig(t)
+			if r.Config.InitializeTimeout = 10 * time.Second; c.code == "response_timeout" {
+				r.Config.InitializeTimeout = 300 * time.Millisecond
+			}
+			if strings.HasPrefix(c.command, "--") {
+				r.Config.Command += " " + c.command
+			} else {
+				r.Config.Command = c.command + " app-server"
+			}
+			r.add(talkCall("c"), scriptCall("t", "say no"))
+			r.start()
+			if call := r.wants("c", reconcile.CallFailed, c.text); call.ErrorCode != c.code {
+				t.Errorf("code %s: %s", call.ErrorCode, call.ErrorText)
+			}
+			r.wants("t", reconcile.CallFailed, c.code+": the conversation was not opened: ")
+			r.stop()
+			if run := <-r.ended; run.Outcome != reconcile.Canceled {
+				t.Errorf("the agent ended as %s %s", run.Outcome, run.ErrorText)
+			}
+		})
+	}
+}
+
+// An agent without a call for its idle time ends, but not in the middle of a turn, and not while one waits.
+func TestIdle(t *testing.T) {
+	r := newFreeRig(t)
+	r.Free.Idle = time.Nanosecond
+	r.add(talkCall("c"), scriptCall("t1", "sleep 30ms"), scriptCall("t2", "sleep 30ms\nsay done"))
+	r.start()
+	run := <-r.ended
+	r.wants("t2", reconcile.CallCompleted, "done")
+	if run.Outcome != reconcile.Succeeded || run.ErrorCode != "idle" || run.ErrorText != "it had nothing to do for 1ns" {
+		t.Errorf("%s %s %s", run.Outcome, run.ErrorCode, run.ErrorText)
+	}
+}
+
+// An agent ends with its host, even in the middle of a turn.
+func TestHostGone(t *testing.T) {
+	r := newFreeRig(t)
+	gone := make(chan struct{})
+	r.Free.Orphaned = func() bool {
+		select {
+		case <-gone:
+			return true
+		default:
+			return false
+		}
+	}
+	r.start()
+	r.add(talkCall("c"), scriptCall("t1", "background sleep 60s\nhang"), scriptCall("t2", "say no"))
+	r.until("t1", running)
+	close(gone)
+	if run := <-r.ended; run.Outcome != reconcile.Canceled || run.ErrorCode != "host_gone" {
+		t.Errorf("%s %s", run.Outcome, run.ErrorCode)
+	}
+	for _, id := range []string{"t1", "t2"} {
+		r.wants(id, reconcile.CallInterrupted, "host_gone: the program that started the agent has exited")
+	}
+}
+
+// An end that can't be stored is stored later, because a client waits for it.
+func TestEndOfACallIsNotLost(t *testing.T) {
+	r := newFreeRig(t)
+	r.book.refuse = 1
+	r.add(talkCall("c"))
+	r.start()
+	r.wants("c", reconcile.CallCompleted, "threadId")
+}
+
+// A client may change only harmless settings of codex: others start programs, or widen the sandbox.
+func TestSettingsOfClients(t *testing.T) {
+	for config, refused := range map[string]string{
+		`{"model_reasoning_effort":"low","web_search":"disabled"}`:     "",
+		`{"notify":["sh","-c","id"]}`:                                  "notify",
+		`{"mcp_servers":{"x":{"command":"id"}}}`:                       "mcp_servers",
+		`{"shell_environment_policy":{"inherit":"all"}}`:               "shell_environment_policy",
+		`{"model_verbosity":"low","projects./.trust_level":"trusted"}`: "projects./.trust_level",
+	} {
+		var p ConversationCall
+		test.OK(t, json.Unmarshal([]byte(`{"config":`+config+`}`), &p))
+		err := refuseSettings(p.Config)
+		if (err == nil) != (refused == "") || err != nil && !strings.Contains(err.Error(), `"`+refused+`"`) {
+			t.Errorf("%s: %v", config, err)
+		}
+	}
+}
