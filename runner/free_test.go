@@ -299,6 +299,7 @@ func TestTurnsOfAConversationDoNotOverlap(t *testing.T) {
 
 // If codex exits during a turn, the turn fails, and the next one goes on with the thread.
 func TestCodexExitsDuringATurn(t *testing.T) {
+	t.Parallel()
 	r := newFreeRig(t)
 	r.start()
 	r.add(talkCall("c"), scriptCall("t1", "say first"), scriptCall("t2", "crash"), scriptCall("t3", "say again"))
@@ -349,6 +350,7 @@ func TestCodexDoesNotStart(t *testing.T) {
 
 // An agent without a call for its idle time ends, but not in the middle of a turn, and not while one waits.
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	r := newFreeRig(t)
 	r.Free.Idle = time.Nanosecond
 	r.add(talkCall("c"), scriptCall("t1", "sleep 30ms"), scriptCall("t2", "sleep 30ms\nsay done"))
@@ -362,6 +364,7 @@ func TestIdle(t *testing.T) {
 
 // An agent ends with its host, even in the middle of a turn.
 func TestHostGone(t *testing.T) {
+	t.Parallel()
 	r := newFreeRig(t)
 	gone := make(chan struct{})
 	r.Free.Orphaned = func() bool {
@@ -386,6 +389,7 @@ func TestHostGone(t *testing.T) {
 
 // An end that can't be stored is stored later, because a client waits for it.
 func TestEndOfACallIsNotLost(t *testing.T) {
+	t.Parallel()
 	r := newFreeRig(t)
 	r.book.refuse = 1
 	r.add(talkCall("c"))
