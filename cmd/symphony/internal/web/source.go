@@ -103,7 +103,7 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (view.Is
 			found = append(found, v)
 		case exit.From(err).Code == "issue_not_found":
 			missing = err
-		case len(projects) == 1 || p.Project.HasState(): // a project without a pass has no issue
+		case len(projects) == 1 || p.HasState(): // a project without a pass has no issue
 			unreadable = snapshotError(err)
 		}
 	}

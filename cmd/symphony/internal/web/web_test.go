@@ -200,8 +200,13 @@ func TestSocket(t *testing.T) {
 	}
 	w := &term.Env{Dir: "/"}
 	for _, test := range []struct{ path, want string }{
-		{path, "another process listens"}, {kept, "is not a socket"}, {kept + ".link", "is not a socket"}, {filepath.Dir(path), "is not a socket"},
-		{"", "is not a socket"}, {long, "too long"}, {"/nowhere/symphony.sock", "no such file"},
+		{path, "another process listens"},
+		{kept, "is not a socket"},
+		{kept + ".link", "is not a socket"},
+		{filepath.Dir(path), "is not a socket"},
+		{"", "is not a socket"},
+		{long, "too long"},
+		{"/nowhere/symphony.sock", "no such file"},
 	} {
 		if l, err := listen(t.Context(), w, Options{Listen: "unix:" + test.path}); err == nil {
 			l.Close()
