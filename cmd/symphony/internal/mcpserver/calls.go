@@ -98,15 +98,12 @@ func arranged(tool string, arguments json.RawMessage) (json.RawMessage, error) {
 	if isString(arguments) {
 		return nil, exit.Fault(agents.CodeInvalid, "arguments is a string that holds JSON", "send the object itself, without quotes around it")
 	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(arguments, &members) != nil || !slices.Contains(paramsTools, tool) {
-		return arguments, nil
-	}
+	members := membersOf(arguments)
 	if isString(members["params"]) {
 		return nil, exit.Fault(agents.CodeInvalid, "params is a string that holds JSON",
 			`send the object itself, without quotes around it: "params": {…}`)
 	}
-	if _, ok := members["params"]; ok {
+	if _, ok := members["params"]; ok || members == nil || !slices.Contains(paramsTools, tool) {
 		return arguments, nil
 	}
 	outer := map[string]any{"params": members}
@@ -115,6 +112,14 @@ func arranged(tool string, arguments json.RawMessage) (json.RawMessage, error) {
 		delete(members, "agentId")
 	}
 	return json.Marshal(outer)
+}
+
+// membersOf returns the members of an object, nil for other values.
+func membersOf(value json.RawMessage) (members map[string]json.RawMessage) {
+	if json.Unmarshal(value, &members) != nil {
+		return nil
+	}
+	return members
 }
 
 func isString(value json.RawMessage) bool {
@@ -132,8 +137,7 @@ func (s *Server) describe(ctx context.Context, tool string, arguments json.RawMe
 		known = exit.Fault(agents.CodeInvalid, message, "see the input schema of "+tool)
 	}
 	f := Failure{Code: known.Code, Message: known.Message, Hint: known.Hint, Method: tool, Params: map[string]string{}}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(arguments, &members) == nil {
+	if members := membersOf(arguments); members != nil {
 		_ = json.Unmarshal(members["agentId"], &f.AgentID)
 		summarize(f.Params, "", members)
 	} else {
@@ -151,8 +155,7 @@ func (s *Server) describe(ctx context.Context, tool string, arguments json.RawMe
 // summarize adds the type and size of each member, and of the members of params.
 func summarize(sizes map[string]string, prefix string, members map[string]json.RawMessage) {
 	for name, value := range members {
-		var inner map[string]json.RawMessage
-		if name == "params" && prefix == "" && json.Unmarshal(value, &inner) == nil && inner != nil {
+		if inner := membersOf(value); name == "params" && prefix == "" && inner != nil {
 			summarize(sizes, "params.", inner)
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -30,7 +29,7 @@ type (
 		ID             string `json:"id,omitempty" jsonschema:"an id of your choice; a second call with it returns the same conversation"`
 		ConversationID string `json:"conversationId,omitempty" jsonschema:"continue this conversation, such as one of an agent that has ended"`
 		Settings
-		Config                map[string]any `json:"config,omitempty" jsonschema:"keys of codex's config.toml, such as model_verbosity"`
+		Config                map[string]any `json:"config,omitempty" jsonschema:"harmless keys of codex's config.toml, such as model_verbosity"`
 		BaseInstructions      string         `json:"baseInstructions,omitempty" jsonschema:"replace codex's own instructions"`
 		DeveloperInstructions string         `json:"developerInstructions,omitempty"`
 	}
@@ -182,9 +181,6 @@ func (s *Server) resumable(ctx context.Context, agentID, id string) (known recon
 
 // conversationCall checks the settings of a conversation.
 func (s *Server) conversationCall(a agents.Agent, p ConversationParams) (out runner.ConversationCall, err error) {
-	if err = s.checkConfig(p.Config); err != nil {
-		return out, err
-	}
 	out = runner.ConversationCall{
 		ThreadID: p.ConversationID, Model: p.Model, Config: p.Config, BaseInstructions: p.BaseInstructions, DeveloperInstructions: p.DeveloperInstructions,
 	}
@@ -195,19 +191,6 @@ func (s *Server) conversationCall(a agents.Agent, p ConversationParams) (out run
 		out.SandboxPolicy, err = s.sandboxPolicy(p.Sandbox)
 	}
 	return out, err
-}
-
-// safeConfig are the keys of codex's configuration that can neither run programs nor widen the sandbox.
-var safeConfig = []string{"model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "web_search"}
-
-func (s *Server) checkConfig(config map[string]any) error {
-	for key := range config {
-		if !s.FullAccess && !slices.Contains(safeConfig, key) {
-			return exit.Fault(agents.CodeInvalid, fmt.Sprintf("config: %q could run programs outside of the sandbox", key),
-				"only "+strings.Join(safeConfig, ", ")+" are accepted, unless symphony mcp was started with --allow-full-access")
-		}
-	}
-	return nil
 }
 
 // directory checks that a directory is in that of the agent, because two agents in one directory are refused. "" is the agent's.
