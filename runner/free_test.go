@@ -299,7 +299,6 @@ func TestTurnsOfAConversationDoNotOverlap(t *testing.T) {
 
 // If codex exits during a turn, the turn fails, and the next one goes on with the thread.
 func TestCodexExitsDuringATurn(t *testing.T) {
-	t.Parallel()
 	r := newFreeRig(t)
 	r.start()
 	r.add(talkCall("c"), scriptCall("t1", "say first"), scriptCall("t2", "crash"), scriptCall("t3", "say again"))
@@ -324,7 +323,6 @@ func TestCodexDoesNotStart(t *testing.T) {
 		{"is missing", "/missing/codex", "codex_not_found", `"/missing/codex app-server" can't be run`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			r := newFreeRig(t)
 			if r.Config.InitializeTimeout = 10 * time.Second; c.code == "response_timeout" {
 				r.Config.InitializeTimeout = 300 * time.Millisecond
@@ -350,13 +348,13 @@ func TestCodexDoesNotStart(t *testing.T) {
 
 // An agent without a call for its idle time ends, but not in the middle of a turn, and not while one waits.
 func TestIdle(t *testing.T) {
-	t.Parallel()
 	r := newFreeRig(t)
 	r.Free.Idle = time.Nanosecond
 	r.add(talkCall("c"), scriptCall("t1", "sleep 30ms"), scriptCall("t2", "sleep 30ms\nsay done"))
 	r.start()
-	run := <-r.ended
 	r.wants("t2", reconcile.CallCompleted, "done")
+	r.add() // wakes the worker
+	run := <-r.ended
 	if run.Outcome != reconcile.Succeeded || run.ErrorCode != "idle" || run.ErrorText != "it had nothing to do for 1ns" {
 		t.Errorf("%s %s %s", run.Outcome, run.ErrorCode, run.ErrorText)
 	}
@@ -364,7 +362,6 @@ func TestIdle(t *testing.T) {
 
 // An agent ends with its host, even in the middle of a turn.
 func TestHostGone(t *testing.T) {
-	t.Parallel()
 	r := newFreeRig(t)
 	gone := make(chan struct{})
 	r.Free.Orphaned = func() bool {
@@ -379,6 +376,7 @@ func TestHostGone(t *testing.T) {
 	r.add(talkCall("c"), scriptCall("t1", "background sleep 60s\nhang"), scriptCall("t2", "say no"))
 	r.until("t1", running)
 	close(gone)
+	r.add() // wakes the worker
 	if run := <-r.ended; run.Outcome != reconcile.Canceled || run.ErrorCode != "host_gone" {
 		t.Errorf("%s %s", run.Outcome, run.ErrorCode)
 	}
@@ -389,7 +387,6 @@ func TestHostGone(t *testing.T) {
 
 // An end that can't be stored is stored later, because a client waits for it.
 func TestEndOfACallIsNotLost(t *testing.T) {
-	t.Parallel()
 	r := newFreeRig(t)
 	r.book.refuse = 1
 	r.add(talkCall("c"))
