@@ -54,7 +54,7 @@ const (
 
 // Open opens the state directory of the agents, and creates it if necessary.
 func Open(ctx context.Context, w *term.Env) (*Agents, error) {
-	dir := Dir(w)
+	dir := project.AgentsDir(w)
 	db, err := state.Open(ctx, dir)
 	if errors.Is(err, state.ErrNoState) || err != nil && exit.From(err).Code == "state_outdated" {
 		db, err = create(ctx, dir, w.Now())
@@ -77,12 +77,9 @@ func Open(ctx context.Context, w *term.Env) (*Agents, error) {
 	return a, nil
 }
 
-// Dir is the state directory of the agents.
-func Dir(w *term.Env) string { return state.AgentsDir(w.Getenv("XDG_STATE_HOME"), w.Home) }
-
 // openProject returns the directory of the agents as a project without a workflow.
 func openProject(w *term.Env) *project.Project {
-	return project.New(w, filepath.Join(Dir(w), "WORKFLOW.md"), Dir(w))
+	return project.New(w, filepath.Join(project.AgentsDir(w), "WORKFLOW.md"), project.AgentsDir(w))
 }
 
 func create(ctx context.Context, dir string, now time.Time) (*state.DB, error) {
@@ -141,7 +138,7 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	defer a.account.Release()
 	run := reconcile.Run{
 		ID: project.RunIDs(a.DB, a.p.Env.Now)(), Kind: reconcile.FreeRun, IssueID: s.ID, Identifier: s.ID, Phase: reconcile.Starting,
-		WorkspacePath: s.Cwd, StartedAt: now, Issue: reconcile.Issue{ID: s.ID, Identifier: s.ID, Title: s.Cwd},
+		WorkspacePath: s.Cwd, WorkspaceRoot: s.Cwd, StartedAt: now, Issue: reconcile.Issue{ID: s.ID, Identifier: s.ID, Title: s.Cwd},
 	}
 	exists, busy, err := a.DB.Clients.AddAgent(ctx, run, s.Shared)
 	switch {
@@ -268,7 +265,8 @@ func (a *Agents) agent(run reconcile.Run) (Agent, error) {
 	return Agent{run, s}, err
 }
 
-// Kill ends an agent with all its processes, and waits for that. It does nothing if the agent has ended.
+// Kill ends an agent with all its processes, and waits for that. It does nothing if the agent has ended. If ctx ends, the worker is
+// killed, which otherwise may take a while to end codex.
 func (a *Agents) Kill(ctx context.Context, id string) error {
 	one, err := a.Find(ctx, id)
 	if err != nil || one.Settled {
@@ -278,13 +276,13 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 	if err := a.DB.Store.RequestStop(ctx, one.Run.ID, reconcile.StopOperator, at); err != nil {
 		return err
 	}
+	limited, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
 	ctx = context.WithoutCancel(ctx)
 	run, err := a.started(ctx, one.Run)
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, stopPatience)
-	defer cancel()
 	if err := a.runners.Stop(limited, run); err != nil {
 		return err
 	}
@@ -385,7 +383,7 @@ func (a *Agents) prune(ctx context.Context, now time.Time) error {
 
 // Reap settles the agents of this account, for a program that does not use them. It does nothing if there never were any.
 func Reap(ctx context.Context, w *term.Env) error {
-	if !project.Exists(filepath.Join(Dir(w), "state.db")) {
+	if !project.Exists(filepath.Join(project.AgentsDir(w), "state.db")) {
 		return nil
 	}
 	a, err := Open(ctx, w)

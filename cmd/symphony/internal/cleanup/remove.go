@@ -230,10 +230,16 @@ func (r *remover) announce() error {
 	}
 	dirs, err := project.StateDirs(r.w)
 	accounts := filepath.Join(project.StateHome(r.w), accountsDir)
-	if last := !slices.ContainsFunc(dirs, func(dir string) bool { return dir != r.row.StateDir }); last && project.Exists(accounts) {
+	if last := !slices.ContainsFunc(dirs, func(dir string) bool { return dir != r.row.StateDir }); last && project.Exists(accounts) && !r.sharesAccount() {
 		line("remove", accounts+", with the threads of agents")
 	}
 	return err
+}
+
+// sharesAccount reports whether agents without an issue use what the projects share.
+func (r *remover) sharesAccount() bool {
+	dir := project.AgentsDir(r.w)
+	return dir != r.row.StateDir && project.Exists(dir)
 }
 
 // losses lists the work that exists nowhere else and is destroyed.
@@ -310,7 +316,7 @@ func (r *remover) remove(ctx context.Context) error {
 		return err
 	}
 	dirs, err := project.StateDirs(r.w)
-	if err == nil && len(dirs) == 0 { // the last project: remove what the projects of the account have shared
+	if err == nil && len(dirs) == 0 && !r.sharesAccount() { // the last project: remove what the projects of the account have shared
 		err = os.RemoveAll(filepath.Join(home, accountsDir))
 		_ = os.Remove(home) // fails unless it is empty
 	}

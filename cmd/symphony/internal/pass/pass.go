@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -120,6 +121,12 @@ func (r Result) ExitCode() error {
 func Run(ctx context.Context, p *project.Project, o Options) (Result, error) {
 	m := &monitored{p: p, o: o}
 	r, err := run(ctx, p, o, m)
+	if err == nil && r.Holder == nil && !o.DryRun {
+		// Agents without an issue need no schedule, but what a dead one has left should not wait for the next client.
+		if err := agents.Reap(context.WithoutCancel(ctx), p.Env); err != nil {
+			r.warn("agents without an issue: " + exit.From(err).Message)
+		}
+	}
 	m.end(ctx, r, err)
 	return r, err
 }

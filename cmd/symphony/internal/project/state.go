@@ -198,7 +198,10 @@ func StateHome(w *term.Env) string {
 	return filepath.Dir(state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, "/WORKFLOW.md"))
 }
 
-// StateDirs lists the state directories of the account.
+// AgentsDir is the state directory of agents without an issue, beside those of the projects.
+func AgentsDir(w *term.Env) string { return state.AgentsDir(w.Getenv("XDG_STATE_HOME"), w.Home) }
+
+// StateDirs lists the state directories of the account's projects.
 func StateDirs(w *term.Env) ([]string, error) {
 	base := StateHome(w)
 	dirs, err := state.RegisteredDirs(base)
@@ -213,7 +216,9 @@ func StateDirs(w *term.Env) ([]string, error) {
 		return nil, fmt.Errorf("the account's state directories: %w", err)
 	}
 	for _, e := range entries {
-		dirs = append(dirs, filepath.Join(base, e.Name()))
+		if dir := filepath.Join(base, e.Name()); dir != AgentsDir(w) {
+			dirs = append(dirs, dir)
+		}
 	}
 	slices.Sort(dirs)
 	return slices.DeleteFunc(slices.Compact(dirs), func(dir string) bool {
