@@ -112,16 +112,15 @@ type Agent struct {
 var validID = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // Spawn starts an agent and returns at once. If an agent with the same id and directory lives already, that one is returned.
-func (a *Agents) Spawn(ctx context.Context, s Settings) (Agent, error) {
+func (a *Agents) Spawn(ctx context.Context, s Settings) (agent Agent, err error) {
 	if err := s.check(a.p); err != nil {
 		return Agent{}, err
 	}
-	release, err := lock(ctx, a.runners.StateDir)
-	if err != nil {
-		return Agent{}, err
-	}
-	agent, err := a.spawn(ctx, s)
-	return agent, errors.Join(err, release())
+	err = a.locked(ctx, func() (err error) {
+		agent, err = a.spawn(ctx, s)
+		return err
+	})
+	return agent, err
 }
 
 func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
@@ -279,7 +278,12 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 	limited, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
 	ctx = context.WithoutCancel(ctx)
-	run, err := a.started(ctx, one.Run)
+	// A spawn that is under way holds the lock: after it the worker has taken the run, or never will.
+	var run reconcile.Run
+	err = a.locked(ctx, func() (err error) {
+		run, err = a.DB.Views.Run(ctx, one.Run.ID)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -291,23 +295,25 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	if err := a.Settle(ctx); err != nil {
+	err = a.locked(ctx, func() (err error) { // not Settle: while another client settles the run, its worker seems to be alive
+		if err = a.settle(ctx); err == nil {
+			run, err = a.DB.Views.Run(ctx, run.ID)
+		}
 		return err
-	}
-	if run, err = a.DB.Views.Run(ctx, run.ID); err == nil && !run.Settled {
+	})
+	if err == nil && !run.Settled {
 		err = exit.Fault("leftover_process", fmt.Sprintf("agent %s has left processes that can't be ended", id), "end them yourself: symphony ps shows them")
 	}
 	return err
 }
 
-// started returns the run after a spawn that is under way: its worker has taken it then, or never will.
-func (a *Agents) started(ctx context.Context, run reconcile.Run) (reconcile.Run, error) {
+// locked calls do under the lock of the state directory.
+func (a *Agents) locked(ctx context.Context, do func() error) error {
 	release, err := lock(ctx, a.runners.StateDir)
 	if err != nil {
-		return run, err
+		return err
 	}
-	run, err = a.DB.Views.Run(ctx, run.ID)
-	return run, errors.Join(err, release())
+	return errors.Join(do(), release())
 }
 
 // Settle records the end of agents whose worker has exited, and ends what they left. It takes the lock only if there is one.
@@ -316,11 +322,7 @@ func (a *Agents) Settle(ctx context.Context) error {
 	if err != nil || !slices.ContainsFunc(runs, a.dead) {
 		return err
 	}
-	release, err := lock(ctx, a.runners.StateDir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(a.settle(ctx), release())
+	return a.locked(ctx, func() error { return a.settle(ctx) })
 }
 
 // dead reports whether the worker of a run has exited. One that has recorded its outcome may be about to exit.

@@ -384,8 +384,9 @@ func TestKillEndsAllProcesses(t *testing.T) {
 	if r.daemonLeft() {
 		t.Error("the daemon is left")
 	}
-	for _, id := range []string{"t", "t2"} {
-		r.await(id, reconcile.CallInterrupted, "operator: stopped: operator")
+	r.await("t", reconcile.CallInterrupted, "operator: stopped: operator")
+	if waiting := test.Must(r.Await(t.Context(), "t2")); !strings.Contains(waiting.ErrorText, "stopped: operator") { // the worker may not have seen it
+		t.Errorf("the waiting turn: %s %s", waiting.Status, waiting.ErrorText)
 	}
 }
 
@@ -468,7 +469,10 @@ func TestHost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.client("turn", hostVar+"=1")
-	r.await("t", reconcile.CallInterrupted, "host_gone: the program that started the agent has exited")
+	ended := test.Must(r.Await(t.Context(), "t"))
+	if !strings.Contains(ended.ErrorText, "the program that started the agent has exited") {
+		t.Errorf("the turn: %s %s", ended.Status, ended.ErrorText)
+	}
 	r.eventually("end of the agent", func() bool { return test.Must(r.List(t.Context()))[0].Settled })
 }
 
