@@ -182,7 +182,7 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 	defer func() { s.emitStartupFailed(err) }()
 	result, err := s.conn.request(ctx, &call{method: method, timeout: s.o.InitializeTimeout, params: object{
 		"clientInfo":   object{"name": "symphony", "version": cmp.Or(s.o.ClientVersion, "0")},
-		"capabilities": object{"experimentalApi": len(s.o.Tools) > 0}, // dynamic tools need it
+		"capabilities": object{"experimentalApi": true}, // dynamic tools and permission profiles need it
 	}})
 	if refusal := new(wireError); errors.As(err, &refusal) { // whatever the refusal says, there is nothing else to try
 		return agent.Server{}, incompatible(method, refusal.Message)

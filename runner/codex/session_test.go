@@ -481,6 +481,69 @@ func TestWire(t *testing.T) {
 	}
 }
 
+// TestCalls checks what a session sends for the calls of clients, and what it makes of the answers.
+func TestCalls(t *testing.T) {
+	s, p := connect(t, agent.Options{})
+	want := func(line string, answers ...string) {
+		if got := p.hear(); got != line {
+			t.Errorf("sent %s\nwant %s", got, line)
+		}
+		p.say(answers...)
+	}
+	if err := s.Steer(t.Context(), nil); !errors.Is(err, agent.ErrNoTurn) {
+		t.Errorf("steer before a turn: %v", err)
+	}
+	go func() {
+		p.hear() // initialize
+		p.say(initialized1)
+		p.hear() // initialized
+		want(`{"id":2,"method":"thread/start","params":{"cwd":"/w","model":"m","baseInstructions":"b","developerInstructions":"d"}}`, threadStarted)
+		want(`{"id":3,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"look"},{"type":"image","url":"data:image/png;base64,AA=="},{"type":"localImage","path":"/x.png"}],"model":"n","effort":"low"}}`, turnStarted)
+		want(`{"id":4,"method":"turn/steer","params":{"expectedTurnId":"tu","input":[{"type":"text","text":"more"}],"threadId":"th"}}`, `{"id":4,"result":{"turnId":"tu"}}`)
+		want(`{"id":5,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, `{"id":5,"error":{"code":-32600,"message":"no input"}}`)
+		want(`{"id":6,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, turnCompleted, `{"id":6,"error":{"code":-32600,"message":"no active turn to steer"}}`)
+		want(`{"id":7,"method":"command/exec","params":{"command":["a","b"],"cwd":"/w","env":{"KEY":null,"V":"v"},"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`, `{"id":7,"result":{"exitCode":3,"stdout":"o","stderr":"e"}}`)
+		want(`{"id":8,"method":"gitDiffToRemote","params":{"cwd":"/w"}}`, `{"id":8,"result":{"sha":"abc","diff":"+x"}}`)
+	}()
+	if _, err := s.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w", Model: "m", BaseInstructions: "b", DeveloperInstructions: "d"}); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.RunTurn(t.Context(), agent.TurnParams{Model: "n", Effort: "low", Items: []agent.Input{
+			{Type: "text", Text: "look"}, {Type: "image", URL: "data:image/png;base64,AA=="}, {Type: "localImage", Path: "/x.png"},
+		}})
+		ended <- err
+	}()
+	more := []agent.Input{{Type: "text", Text: "more"}}
+	err := s.Steer(t.Context(), more)
+	for ; errors.Is(err, agent.ErrNoTurn); err = s.Steer(t.Context(), more) { // the turn is about to begin
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil {
+		t.Errorf("steer: %v", err)
+	}
+	_ = wantCode(t, s.Steer(t.Context(), nil), agent.CodeResponseError)
+	if err := s.Steer(t.Context(), nil); !errors.Is(err, agent.ErrNoTurn) {
+		t.Errorf("steer at the end of the turn: %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("turn: %v", err)
+	}
+	result, err := s.Exec(t.Context(), agent.ExecParams{
+		Command: []string{"a", "b"}, Cwd: "/w", Env: map[string]any{"V": "v", "KEY": nil}, SandboxPolicy: json.RawMessage(`{"type":"readOnly"}`), Timeout: 2 * time.Second,
+	})
+	if want := (agent.ExecResult{ExitCode: 3, Stdout: "o", Stderr: "e"}); err != nil || result != want {
+		t.Errorf("exec: %+v, %v", result, err)
+	}
+	if d, err := s.DiffToRemote(t.Context(), "/w"); err != nil || d != (agent.Diff{SHA: "abc", Diff: "+x"}) {
+		t.Errorf("diff: %+v, %v", d, err)
+	}
+}
+
 // TestOverloaded checks that an overloaded model server counts as a fault of the machine and not of the issue.
 func TestOverloaded(t *testing.T) {
 	s, p := opened(t, agent.Options{})

@@ -62,7 +62,7 @@ type Server struct {
 type Request struct {
 	Model   string
 	Thread  string   // prompt_cache_key
-	Prompts []string // what the client sent as turns, without codex's own context
+	Prompts []string // what the client sent as turns, without codex's own context; [image] stands for an image
 	Context []string // what codex added to them, such as AGENTS.md
 	Outputs []string // of tools since the last prompt
 	Tools   []string // names of the tools that the model may call
@@ -155,13 +155,15 @@ func (s *Server) refresh(w http.ResponseWriter, _ *http.Request) {
 type content string
 
 func (c *content) UnmarshalJSON(raw []byte) error {
-	var parts []struct{ Text string }
+	var parts []struct{ Type, Text string }
 	if json.Unmarshal(raw, (*string)(c)) == nil {
 		return nil
 	}
 	_ = json.Unmarshal(raw, &parts) // another shape has no texts
 	for _, p := range parts {
-		*c += content(p.Text)
+		if *c += content(p.Text); p.Type == "input_image" {
+			*c += "\n[image]"
+		}
 	}
 	return nil
 }

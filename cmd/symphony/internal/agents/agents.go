@@ -128,7 +128,12 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	if err := errors.Join(a.settle(ctx), a.prune(ctx, now)); err != nil {
 		return Agent{}, err
 	}
-	if known, found, err := a.DB.Views.FreeAgent(ctx, s.ID); err != nil || found {
+	known, found, err := a.DB.Views.FreeAgent(ctx, s.ID)
+	if err == nil && found && known.Settled && known.Worker.PID == 0 { // its client was killed before it could start the worker
+		_, err = a.DB.Operator.ForgetIssue(ctx, s.ID)
+		found = false
+	}
+	if err != nil || found {
 		return a.same(known, s, err)
 	}
 	if err := a.limits(ctx, now); err != nil {

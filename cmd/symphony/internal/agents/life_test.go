@@ -509,7 +509,7 @@ func TestDeadClient(t *testing.T) {
 	}
 }
 
-// A client that was killed between storing an agent and starting its worker leaves an agent that has ended.
+// A client that was killed between storing an agent and starting its worker leaves an agent that has ended. It may be spawned again.
 func TestAgentWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -522,6 +522,11 @@ func TestAgentWithoutAWorker(t *testing.T) {
 	r.spawn("b")
 	if got := r.run("a"); got.Outcome != reconcile.Lost || !got.Settled {
 		t.Errorf("%s, settled %v", got.Outcome, got.Settled)
+	}
+	again := r.settings("a")
+	again.Cwd = t.TempDir()
+	if got := test.Must(r.Spawn(t.Context(), again)); got.Run.ID == run.ID {
+		t.Error("the agent was not spawned again")
 	}
 }
 
