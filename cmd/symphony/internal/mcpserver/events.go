@@ -123,8 +123,10 @@ func (s *Server) notify(ctx context.Context, method string, params any) error {
 const (
 	tailStep = 100 * time.Millisecond // between two looks at the logs
 	tailRead = 256 << 10              // bytes of a log at a time
-	// maxWaiting is how many bytes of events wait for a host that does not read, per agent.
+	// maxWaiting is how many bytes of events wait for the host, per agent. The others stay in the log, but if the host is late by maxDelay
+	// events are dropped.
 	maxWaiting = 256 << 10
+	maxDelay   = 2 * time.Second
 )
 
 // forwarder sends the events of all agents to the host. It reads the logs even while the host does not read, so that it misses no
@@ -221,7 +223,9 @@ func (f *forwarder) list(ctx context.Context, first bool) error {
 			if err := f.read(t); err != nil {
 				return err
 			}
-			delete(f.tails, id)
+			if !f.full(t.queue) {
+				delete(f.tails, id)
+			}
 		}
 	}
 	for _, run := range runs {
@@ -241,7 +245,7 @@ func (f *forwarder) list(ctx context.Context, first bool) error {
 
 // read moves the new events of a log to the queue.
 func (f *forwarder) read(t *tail) error {
-	for {
+	for !f.full(t.queue) {
 		read, err := f.server.agents.EventsOf(t.run, t.cursor, tailRead)
 		if err != nil || len(read.List) == 0 {
 			return err
@@ -249,7 +253,18 @@ func (f *forwarder) read(t *tail) error {
 		t.cursor = read.Cursor
 		f.push(t.queue, read)
 	}
+	return nil
 }
+
+// full reports whether a queue takes no more events for now.
+func (f *forwarder) full(q *queue) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return q.bytes > maxWaiting && !q.late()
+}
+
+// late reports whether the host does not read, or too slowly.
+func (q *queue) late() bool { return len(q.events) > 0 && time.Since(q.events[0].At) > maxDelay }
 
 func (f *forwarder) push(q *queue, read agents.Events) {
 	f.mu.Lock()
@@ -289,9 +304,9 @@ func (f *forwarder) next() (e AgentEvent, ok bool) {
 
 func sizeOf(e *agents.Event) int { return len(e.Payload) + len(e.Message) + 200 }
 
-// limit drops the oldest events of a queue that is too long, but the last one and those about approvals.
+// limit drops the oldest events of a queue that is too long if the host is late, but neither the last one nor those about approvals.
 func (q *queue) limit() {
-	if q.bytes <= maxWaiting {
+	if q.bytes <= maxWaiting || !q.late() {
 		return
 	}
 	last := q.events[len(q.events)-1]

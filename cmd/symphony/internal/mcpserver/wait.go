@@ -175,7 +175,7 @@ func newWaiting(a *agents.Agents, in WaitAgentIn) (*waiting, error) {
 
 // wait looks at the agents until there is something to say, or the time is up.
 func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration, message string)) (WaitAgentOut, error) {
-	began, told := time.Now(), time.Now()
+	began, told := time.Now(), time.Time{}
 	if deadline, ok := ctx.Deadline(); ok {
 		w.limit = min(w.limit, max(0, time.Until(deadline)-waitMargin))
 	}
