@@ -177,16 +177,13 @@ func firstGiven(values ...json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// readOnly is the sandbox policy of turns that may only read.
-const readOnly = `{"type":"readOnly"}`
-
 // sandbox returns the sandbox policy of a turn, and the permission profile that replaces it, if there is one: what the turn itself
 // names, or the conversation, or the policy of a run. Only profiles deny the files with secrets.
 func (t *talk) sandbox(ctx context.Context, g *liveCodex, own json.RawMessage, space *host.Workspace) (policy json.RawMessage, profile string, err error) {
 	if policy = firstGiven(own, t.params.SandboxPolicy); policy == nil {
 		policy, err = t.Config.TurnPolicy(ctx, t.Host, *space)
 		profile = confine.ProfileName
-	} else if string(policy) == readOnly {
+	} else if confine.ReadsOnly(policy) {
 		profile = confine.ReadOnlyProfileName
 	}
 	if !g.profiles || space.Path != t.space.Path { // the profiles are those of the thread's directory

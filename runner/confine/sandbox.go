@@ -102,6 +102,12 @@ func AddReadOnlyProfile(config, profile map[string]any) {
 	config["permissions"].(map[string]any)[ReadOnlyProfileName] = map[string]any{"filesystem": files, "network": map[string]any{"enabled": false}}
 }
 
+// ReadsOnly reports whether the read-only profile gives a turn the rights of a policy.
+func ReadsOnly(policy json.RawMessage) bool {
+	var p struct{ Type string }
+	return json.Unmarshal(policy, &p) == nil && p.Type == "readOnly" && !networkOf(policy)
+}
+
 // networkOf reports whether a policy lets sandboxed commands reach the network.
 func networkOf(policy json.RawMessage) bool {
 	var p struct {

@@ -79,7 +79,7 @@ func TestRealAgent(t *testing.T) {
 		}
 	}
 	inTurn("t1", "", "made")
-	inTurn("t2", `{"type":"readOnly"}`, "")
+	inTurn("t2", `{"type":"readOnly","networkAccess":false}`, "")
 	r.call("a", reconcile.Call{ID: "e", Verb: reconcile.CallExec}, runner.ExecCall{Command: []string{"sh", "-c", tries}})
 	// A policy can't deny files: only a turn has a profile.
 	if out := strings.ReplaceAll(string(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result), `\n`, "\n"); !strings.Contains(out, "yes made") ||
