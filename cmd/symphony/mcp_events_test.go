@@ -53,6 +53,7 @@ type lineHost struct {
 	*hostScene
 	server *exec.Cmd
 	in     *bufio.Writer
+	meta   string // of its calls
 	calls  int
 
 	mu            sync.Mutex
@@ -75,7 +76,27 @@ type hostMessage struct {
 // host starts a server with flags for a host with these capabilities.
 func (s *hostScene) host(capabilities string, flags ...string) *lineHost {
 	s.t.Helper()
-	h := &lineHost{hostScene: s, results: make(chan hostMessage, 1)}
+	h := s.start(flags...)
+	h.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","clientInfo":{"name":"test","version":"1"},"capabilities":` +
+		capabilities + `}}`)
+	<-h.results
+	h.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return h
+}
+
+// newerHost is host with the protocol of 2026-07-28, whose calls say what the host can do.
+func (s *hostScene) newerHost(capabilities string, flags ...string) *lineHost {
+	s.t.Helper()
+	h := s.start(flags...)
+	h.meta += `,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":` + capabilities
+	h.call("list_agents", `{}`, nil)
+	return h
+}
+
+func (s *hostScene) start(flags ...string) *lineHost {
+	s.t.Helper()
+	h := &lineHost{hostScene: s, meta: `"progressToken":"p"`, results: make(chan hostMessage, 1)}
 	h.server = exec.CommandContext(context.Background(), "symphony", append([]string{"mcp", "--approval-timeout", "1s"}, flags...)...)
 	h.server.Dir, h.server.Env = s.dir, s.env
 	h.server.Stderr = s.t.Output()
@@ -86,10 +107,6 @@ func (s *hostScene) host(capabilities string, flags ...string) *lineHost {
 	test.OK(s.t, h.server.Start())
 	h.in = bufio.NewWriter(in)
 	go h.read(bufio.NewReader(out))
-	h.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","clientInfo":{"name":"test","version":"1"},"capabilities":` +
-		capabilities + `}}`)
-	<-h.results
-	h.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return h
 }
 
@@ -140,8 +157,8 @@ func (h *lineHost) call(tool, arguments string, result any) {
 func (h *lineHost) try(tool, arguments string) hostMessage {
 	h.t.Helper()
 	h.calls++
-	h.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{"progressToken":"p"}}}`,
-		h.calls, tool, arguments))
+	h.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{%s}}}`,
+		h.calls, tool, arguments, h.meta))
 	m, ok := <-h.results
 	if !ok {
 		h.t.Fatalf("%s: the server has exited", tool)
@@ -266,13 +283,16 @@ func TestWaitAgent(t *testing.T) {
 	h.turn("b", b, "1", "say b")
 	three := h.wait("a b", "any", long, two, "done a active [a.3] b idle [b.1:completed b]")
 	h.wait("b a b", "all", 0, three, "running a active [a.3] b idle")
-	other := s.host("{}")
+	other := s.newerHost("{}")
 	defer other.close()
 	waited := make(chan struct{})
 	go func() {
 		defer close(waited)
 		other.wait("a b", "all", long, three, "done a idle [a.3:interrupted] b idle")
 	}()
+	for len(other.take("notifications/progress")) == 0 { // it waits
+		time.Sleep(10 * time.Millisecond)
+	}
 	h.call("interrupt", fmt.Sprintf(`{"agentId":"a","params":{"conversationId":%q}}`, a), nil)
 	<-waited
 	four := h.wait("a b", "any", long, three, "done a idle [a.3:interrupted] b idle")
@@ -333,7 +353,9 @@ func TestEventsForHosts(t *testing.T) {
 	t.Parallel()
 	s := newHostScene(t)
 	asks, other, flag := s.host(`{"experimental":{"codex/event":{}}}`), s.host("{}"), s.host("{}", "--events")
+	newer := s.newerHost(`{"experimental":{"codex/event":{}}}`)
 	defer asks.close()
+	defer newer.close()
 	defer other.close()
 	defer flag.close()
 	a := other.spawn("a")
@@ -350,6 +372,9 @@ func TestEventsForHosts(t *testing.T) {
 		if strings.Contains(string(e.Event), `"method":"item/completed"`) && strings.Contains(string(e.Event), "hello") && e.ConversationID == a {
 			message = i
 		}
+	}
+	if got, _ := newer.events(0); fmt.Sprint(got) != fmt.Sprint(sent) {
+		t.Errorf("a newer host got %v\nnot %v", got, sent)
 	}
 	if message < 0 {
 		t.Errorf("the agent's message is missing: %+v", sent)

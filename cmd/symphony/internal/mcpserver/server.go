@@ -81,7 +81,9 @@ func New(ctx context.Context, w *term.Env, o Options) (*Server, error) {
 	}
 	s.mcp = mcp.NewServer(
 		&mcp.Implementation{Name: "symphony", Title: "Symphony", Version: project.Version()},
-		&mcp.ServerOptions{Instructions: instructions, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}},
+		&mcp.ServerOptions{Instructions: instructions, Capabilities: &mcp.ServerCapabilities{
+			Tools: &mcp.ToolCapabilities{}, Experimental: map[string]any{eventMethod: struct{}{}},
+		}},
 	)
 	s.mcp.AddReceivingMiddleware(s.checkCalls)
 	for _, group := range s.Groups {
@@ -91,8 +93,8 @@ func New(ctx context.Context, w *term.Env, o Options) (*Server, error) {
 }
 
 const instructions = `Each agent is a coding agent (codex) that works in a directory and outlives this server. spawn_agent starts one,
-new_conversation opens a conversation with it, send_user_turn gives it work and returns at once. list_agents shows agents that an earlier
-host has started.`
+new_conversation opens a conversation with it, send_user_turn gives it work and returns at once. wait_agent waits
+for its end or a request, read_events reads what the agent has done. list_agents shows agents that an earlier host has started.`
 
 // addGroup registers the tools of a group.
 func (s *Server) addGroup(group string) {
