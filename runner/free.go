@@ -124,7 +124,7 @@ func (c *clientCalls) serve(ctx context.Context) error {
 	look := time.NewTicker(missedWake)
 	defer look.Stop()
 	for {
-		calls, err := c.free.Calls.QueuedCalls(ctx, c.job.run.ID)
+		calls, err := c.free.Calls.QueuedCalls(ctx, c.run.ID)
 		c.warn("calls not read", err) // the next look tries again
 		for _, call := range calls {
 			c.begin(ctx, call)
@@ -151,7 +151,7 @@ func (j *job) freeDir() string { return filepath.Join(j.Dir, "work") }
 func (c *clientCalls) prepare(ctx context.Context) error {
 	dir := c.freeDir()
 	c.space = &host.Workspace{
-		Path: c.job.run.WorkspacePath, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache"),
+		Path: c.run.WorkspacePath, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache"),
 		Codex: host.Dirs{Tmp: filepath.Join(dir, "codex-tmp"), Cache: filepath.Join(dir, "codex-cache")},
 	}
 	c.space.Hooks = c.space.Codex
@@ -370,7 +370,7 @@ func (c *clientCalls) talkFor(t *talk) *talk {
 // newTalk returns a talk without a process. c.mu is held.
 func (c *clientCalls) newTalk() *talk {
 	j := &job{
-		Worker: c.Worker, run: c.job.run, cancel: c.cancel, rec: c.rec, events: c.events, space: c.space, agentRedactor: c.agentRedactor,
+		Worker: c.Worker, run: c.run, cancel: c.cancel, rec: c.rec, events: c.events, space: c.space, agentRedactor: c.agentRedactor,
 		stderr: stderrFile,
 	}
 	if n := len(c.all) + 1; n > 1 {

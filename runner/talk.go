@@ -281,8 +281,9 @@ func (t *talk) ask(ctx context.Context, call reconcile.Call) (any, error) {
 				Command: p.Command, Cwd: space.Path, Env: t.Config.ExecEnv(t.run.ID, *space, g.environ), SandboxPolicy: policy, Timeout: limit,
 			})
 		})
+	default:
+		return nil, fmt.Errorf("unknown call %q", call.Verb)
 	}
-	return nil, fmt.Errorf("unknown call %q", call.Verb)
 }
 
 // stop ends codex.

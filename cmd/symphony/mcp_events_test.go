@@ -310,8 +310,11 @@ func TestWaitAgent(t *testing.T) {
 	h.wait("a b", "any", 0.1, six, "running a ended b active [b.2]")
 
 	for _, c := range []struct{ arguments, code string }{
-		{`{"agentIds":["a"],"cursor":"a:x"}`, "invalid_cursor"}, {`{"agentIds":["a"],"cursor":"a:1.1.2"}`, "invalid_cursor"},
-		{`{"agentIds":[]}`, "invalid_argument"}, {`{"agentIds":["a"],"mode":"most"}`, "invalid_argument"}, {`{"agentIds":["c"]}`, "unknown_agent"},
+		{`{"agentIds":["a"],"cursor":"a:x"}`, "invalid_cursor"},
+		{`{"agentIds":["a"],"cursor":"a:1.1.2"}`, "invalid_cursor"},
+		{`{"agentIds":[]}`, "invalid_argument"},
+		{`{"agentIds":["a"],"mode":"most"}`, "invalid_argument"},
+		{`{"agentIds":["c"]}`, "unknown_agent"},
 	} {
 		var failure struct{ Code, Hint string }
 		m := h.try("wait_agent", c.arguments)

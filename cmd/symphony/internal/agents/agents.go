@@ -244,7 +244,7 @@ func (a *Agents) Find(ctx context.Context, id string) (Agent, error) {
 // Current is Find, after the end of an agent whose worker has exited was recorded.
 func (a *Agents) Current(ctx context.Context, id string) (Agent, error) {
 	one, err := a.Find(ctx, id)
-	if err == nil && !one.Settled && !workers.Alive(a.runners.StateDir, one.Run.ID) {
+	if err == nil && !one.Settled && !workers.Alive(a.runners.StateDir, one.ID) {
 		if err = a.Settle(ctx); err == nil {
 			one, err = a.Find(ctx, id)
 		}
@@ -277,7 +277,7 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 		return err
 	}
 	at := reconcile.Instant{Boot: a.boot, Mono: proc.Monotonic()}
-	if err := a.DB.Store.RequestStop(ctx, one.Run.ID, reconcile.StopOperator, at); err != nil {
+	if err := a.DB.Store.RequestStop(ctx, one.ID, reconcile.StopOperator, at); err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, stopPatience)
@@ -286,7 +286,7 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 	// A spawn that is under way holds the lock: after it the worker has taken the run, or never will.
 	var run reconcile.Run
 	err = a.locked(ctx, func() (err error) {
-		run, err = a.DB.Views.Run(ctx, one.Run.ID)
+		run, err = a.DB.Views.Run(ctx, one.ID)
 		return err
 	})
 	if err != nil {

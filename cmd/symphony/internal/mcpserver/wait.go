@@ -248,7 +248,7 @@ func (w *waiting) look(ctx context.Context) (out WaitAgentOut, done bool, err er
 			return out, false, err
 		}
 		known, following := w.known[id]
-		calls, err := w.agents.DB.Views.ConversationsOf(ctx, a.Run.ID, known.turn)
+		calls, err := w.agents.DB.Views.ConversationsOf(ctx, a.ID, known.turn)
 		if err != nil {
 			return out, false, err
 		}
@@ -266,7 +266,7 @@ func (w *waiting) look(ctx context.Context) (out WaitAgentOut, done bool, err er
 		known = w.known[id]
 		is := seen{turn: last, request: known.request, ended: state.State == stateEnded}
 		for _, r := range requests {
-			if r.RunID == a.Run.ID {
+			if r.RunID == a.ID {
 				is.request = max(is.request, r.Number)
 			}
 		}
@@ -318,7 +318,7 @@ func newAgentState(a agents.Agent, calls []reconcile.Call, requests []reconcile.
 		s.State = stateActive
 	}
 	for _, r := range requests {
-		if r.RunID == a.Run.ID {
+		if r.RunID == a.ID {
 			s.State = stateWaiting
 			s.Requests = append(s.Requests, newRequestState(r))
 		}
