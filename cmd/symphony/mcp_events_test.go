@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,6 +46,17 @@ func newHostScene(t *testing.T) *hostScene {
 		}
 	})
 	return s
+}
+
+// worker is the process of an agent's worker.
+func (s *hostScene) worker(agent string) int {
+	s.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+s.path("home/.local/state/symphony/agents/state.db")+"?mode=ro")
+	test.OK(s.t, err)
+	defer db.Close()
+	var pid int
+	test.OK(s.t, db.QueryRowContext(s.t.Context(), `SELECT worker_pid FROM runs WHERE identifier = ?`, agent).Scan(&pid))
+	return pid
 }
 
 func (s *hostScene) path(name string) string { return filepath.Join(s.dir, name) }
@@ -308,6 +321,10 @@ func TestWaitAgent(t *testing.T) {
 	h.call("kill_agent", `{"agentId":"a"}`, nil)
 	six := h.wait("a b", "any", long, five, "done a ended b active [b.2]")
 	h.wait("a b", "any", 0.1, six, "running a ended b active [b.2]")
+
+	// So is the end of an agent whose worker was killed.
+	test.OK(t, syscall.Kill(s.worker("b"), syscall.SIGKILL))
+	h.wait("a b", "all", long, six, "done a ended b ended [b.2:failed]")
 
 	for _, c := range []struct{ arguments, code string }{
 		{`{"agentIds":["a"],"cursor":"a:x"}`, "invalid_cursor"},

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -186,6 +187,7 @@ func (f *forwarder) follow(ctx context.Context) {
 	defer look.Stop()
 	var version int64
 	var listed time.Time
+	failure := ""
 	for {
 		now, err := f.server.agents.DB.Views.Version(ctx)
 		if err == nil && (now != version || time.Since(listed) > waitAnyway) {
@@ -194,15 +196,14 @@ func (f *forwarder) follow(ctx context.Context) {
 			}
 		}
 		for _, t := range f.tails {
-			if err == nil {
-				err = f.read(t)
-			}
+			err = errors.Join(err, f.read(t))
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
-			f.server.log.Warn("events not read", "error", err)
+		if err != nil && err.Error() != failure { // the next look tries again
+			failure = err.Error()
+			f.server.log.Warn("events not read", "error", failure)
 		}
 		select {
 		case <-ctx.Done():

@@ -41,7 +41,7 @@ type (
 	}
 	// WaitAgentOut is the result of wait_agent.
 	WaitAgentOut struct {
-		State  string       `json:"state" jsonschema:"done, or running: the time is up, call again with the cursor"`
+		State  string       `json:"state" jsonschema:"done, also if no turn runs; or running: the time is up, call again with the cursor"`
 		Cursor string       `json:"cursor" jsonschema:"for the next call; what this result says is not repeated"`
 		Agents []AgentState `json:"agents"`
 	}
@@ -166,7 +166,7 @@ func newWaiting(a *agents.Agents, in WaitAgentIn) (*waiting, error) {
 	}
 	w := &waiting{agents: a, ids: slices.Compact(slices.Sorted(slices.Values(in.AgentIDs))), all: in.Mode == "all", limit: defaultWait}
 	if in.TimeoutSeconds != nil {
-		w.limit = min(maxWait, max(0, time.Duration(*in.TimeoutSeconds*float64(time.Second))))
+		w.limit = time.Duration(min(maxWait.Seconds(), max(0, *in.TimeoutSeconds)) * float64(time.Second))
 	}
 	var err error
 	w.known, err = parseCursor(in.Cursor)
@@ -311,11 +311,11 @@ func lastTurns(calls []reconcile.Call) []reconcile.Call {
 
 func newAgentState(a agents.Agent, calls []reconcile.Call, requests []reconcile.Request) AgentState {
 	s := AgentState{
-		AgentID: a.Identifier, State: stateIdle, Activity: a.Activity, Tokens: a.Tokens,
+		AgentID: a.Identifier, State: stateIdle, Tokens: a.Tokens,
 		Conversations: []ConversationState{}, Requests: []RequestState{},
 	}
 	if slices.ContainsFunc(calls, openTurn) {
-		s.State = stateActive
+		s.State, s.Activity = stateActive, a.Activity
 	}
 	for _, r := range requests {
 		if r.RunID == a.ID {
@@ -324,7 +324,7 @@ func newAgentState(a agents.Agent, calls []reconcile.Call, requests []reconcile.
 		}
 	}
 	if a.Settled { // before, the worker may still store how a turn has ended
-		s.State, s.Outcome, s.Error = stateEnded, string(a.Outcome), a.ErrorText
+		s.State, s.Activity, s.Outcome, s.Error = stateEnded, "", string(a.Outcome), a.ErrorText
 	}
 	for _, c := range calls {
 		if c.Verb == reconcile.CallConversation {
