@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -130,11 +131,7 @@ func isString(value json.RawMessage) bool {
 func (s *Server) describe(ctx context.Context, tool string, arguments json.RawMessage, result *mcp.CallToolResult) {
 	var known *reconcile.Error
 	if err := result.GetError(); !errors.As(err, &known) {
-		message := "invalid arguments"
-		if err != nil {
-			message = err.Error() // of the SDK, which has compared the arguments with the schema of the tool
-		}
-		known = exit.Fault(agents.CodeInvalid, message, "see the input schema of "+tool)
+		known = exit.Fault(agents.CodeInvalid, mismatch(err), "see the input schema of "+tool)
 	}
 	f := Failure{Code: known.Code, Message: known.Message, Hint: known.Hint, Method: tool, Params: map[string]string{}}
 	if members := membersOf(arguments); members != nil {
@@ -150,6 +147,27 @@ func (s *Server) describe(ctx context.Context, tool string, arguments json.RawMe
 	result.Content, result.StructuredContent = []mcp.Content{&mcp.TextContent{Text: text}}, f
 	s.log.WarnContext(ctx, "call failed", slog.String("tool", tool), slog.String("code", f.Code), slog.String("agent", f.AgentID),
 		slog.Any("arguments", f.Params))
+}
+
+// mismatch returns the SDK's error about arguments that do not match the schema of a tool, with the name of the argument, but without its
+// value.
+func mismatch(err error) string {
+	place, message := "root", strings.TrimPrefix(fmt.Sprint(err), `validating "arguments": `)
+	if strings.HasPrefix(message, "unmarshaling ") {
+		return "arguments is no object"
+	}
+	for {
+		rest, inner := strings.CutPrefix(message, "validating ")
+		if !inner {
+			break
+		}
+		place, message, _ = strings.Cut(rest, ": ")
+	}
+	if at := strings.LastIndex(message, ` has type "`); at >= 0 && strings.HasPrefix(message, "type: ") {
+		message = message[at+1:]
+	}
+	name := strings.NewReplacer("root", "arguments", "/properties/", ".", "/items", "[]").Replace(place)
+	return strings.TrimPrefix(name, ".") + ": " + message
 }
 
 // summarize adds the type and size of each member, and of the members of params.

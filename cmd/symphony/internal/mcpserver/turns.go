@@ -340,7 +340,7 @@ func (s *Server) turn(ctx context.Context, agentID string, p TurnParams) (out Tu
 	return turnOut(turn, known), err
 }
 
-// inheritsSandbox refuses workspace-write for a turn of a conversation with another sandbox, because codex fixes its profile with the
+// inheritsSandbox refuses workspace-write for a turn of a conversation with another sandbox: a turn without a policy has that of its
 // conversation.
 func inheritsSandbox(conversation reconcile.Call) error {
 	var p runner.ConversationCall
