@@ -114,6 +114,7 @@ type RequestDetail struct {
 	Permissions json.RawMessage   `json:"permissions,omitempty"`
 	Server      string            `json:"server,omitempty"` // the name of the MCP server that asks
 	Questions   []RequestQuestion `json:"questions,omitempty"`
+	CallID      string            `json:"call_id,omitempty"`  // the agent's id of the command or the change
 	Cut         int               `json:"cut,omitempty"`      // how many bytes were omitted
 	SealKey     []byte            `json:"seal_key,omitempty"` // the public key to encrypt answers for the worker
 }

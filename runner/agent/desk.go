@@ -203,7 +203,7 @@ func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 	clean := d.Redactor.Text
 	detail := reconcile.RequestDetail{
 		Command: clean(ask.Command), Cwd: bounded(ask.Cwd), Reason: bounded(ask.Reason), GrantRoot: bounded(ask.GrantRoot),
-		Server: bounded(ask.Server),
+		Server: bounded(ask.Server), CallID: bounded(ask.ItemID),
 	}
 	for _, q := range ask.Questions {
 		q.ID, q.Header, q.Text, q.Options = clean(q.ID), clean(q.Header), clean(q.Text), slices.Clone(q.Options)

@@ -55,6 +55,10 @@ type Server struct {
 	log    *slog.Logger
 	self   *reconcile.Handle // this process, if agents are to end with it
 
+	// autoApprove: the agents that it spawns get every approval that they ask for.
+	autoApprove bool
+	asked       asked
+
 	mu   sync.Mutex
 	conn mcp.Connection // nil before Serve
 }
@@ -67,7 +71,10 @@ func New(ctx context.Context, w *term.Env, o Options) (*Server, error) {
 	if o.Project == nil && slices.Contains(o.Groups, GroupIssues) {
 		return nil, exit.Usage("mcp: the tools of the group issues need a workflow")
 	}
-	s := &Server{Options: o, env: w, log: slog.New(slog.NewTextHandler(w.Stderr, nil))}
+	s := &Server{
+		Options: o, env: w, log: slog.New(slog.NewTextHandler(w.Stderr, nil)),
+		asked: asked{waiting: map[string]context.CancelFunc{}, over: map[string]bool{}, person: askedPerson},
+	}
 	if o.Ephemeral {
 		self, err := proc.Self()
 		if err != nil {
@@ -76,6 +83,9 @@ func New(ctx context.Context, w *term.Env, o Options) (*Server, error) {
 		s.self = &self
 	}
 	var err error
+	if s.autoApprove, err = autoApprove(w.Getenv("ORCH_AUTO_APPROVE")); err != nil {
+		return nil, err
+	}
 	if s.agents, err = agents.Open(ctx, w); err != nil {
 		return nil, err
 	}
@@ -104,6 +114,7 @@ func (s *Server) addGroup(group string) {
 		s.addTurnTools()
 		s.addWaitTools()
 		s.addEventTools()
+		s.addRequestTools()
 	case GroupIssues:
 	case GroupCodex:
 	}
@@ -114,7 +125,7 @@ func (s *Server) addGroup(group string) {
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.mcp.AddReceivingMiddleware(s.sendEvents(ctx))
+	s.mcp.AddReceivingMiddleware(s.sendEvents(ctx), s.sendRequests(ctx))
 	err := s.mcp.Run(ctx, &transport{Transport: &mcp.IOTransport{Reader: newFrames(in, out, s.log), Writer: out, MaxLineLength: -1}, server: s})
 	if ctx.Err() != nil {
 		err = nil // a signal is how a host ends a server

@@ -81,7 +81,7 @@ func (s *Server) spawnAgent(ctx context.Context, _ *mcp.CallToolRequest, in Spaw
 func (s *Server) spawn(ctx context.Context, id, cwd string, shared bool) (agents.Agent, error) {
 	return s.agents.Spawn(ctx, agents.Settings{
 		ID: cmp.Or(id, "agent-"+newID()), Cwd: cmp.Or(cwd, s.env.Dir), Shared: shared,
-		Codex: s.env.Getenv("CODEX_BIN"), AutoApprove: s.env.Getenv("ORCH_AUTO_APPROVE") != "",
+		Codex: s.env.Getenv("CODEX_BIN"), AutoApprove: s.autoApprove,
 		ApprovalTimeout: s.ApprovalTimeout, CallTimeout: s.CallTimeout, IdleTimeout: s.IdleTimeout, Host: s.self,
 	})
 }

@@ -73,17 +73,6 @@ type (
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	}
-	// RequestState is a request that waits for a decision.
-	RequestState struct {
-		RequestID      string    `json:"requestId"`
-		ConversationID string    `json:"conversationId,omitempty"`
-		Kind           string    `json:"kind"`
-		Summary        string    `json:"summary"`
-		Command        string    `json:"command,omitempty"`
-		Cwd            string    `json:"cwd,omitempty"`
-		Reason         string    `json:"reason,omitempty"`
-		ExpiresAt      time.Time `json:"expiresAt" jsonschema:"it is denied then"`
-	}
 )
 
 // addWaitTools registers the tools that follow agents.
@@ -100,6 +89,10 @@ func (s *Server) waitAgent(ctx context.Context, req *mcp.CallToolRequest, in Wai
 	if err != nil {
 		return nil, WaitAgentOut{}, err
 	}
+	w.asker = s.askerOf(req)
+	if err := s.takeAnswers(ctx, req); err != nil {
+		return nil, WaitAgentOut{}, err
+	}
 	out, err := w.wait(ctx, func(elapsed time.Duration, message string) {
 		if token := req.Params.GetProgressToken(); token != nil {
 			// A host that does not take it still gets the result.
@@ -108,7 +101,10 @@ func (s *Server) waitAgent(ctx context.Context, req *mcp.CallToolRequest, in Wai
 			})
 		}
 	})
-	return nil, out, err
+	if err != nil {
+		return nil, out, err
+	}
+	return w.asker.inputRequired(w.toAsk), out, nil
 }
 
 // seen is what a host knows of an agent.
@@ -155,6 +151,8 @@ type waiting struct {
 	all    bool
 	limit  time.Duration
 	known  map[string]seen // by agent
+	asker  asker
+	toAsk  []reconcile.Request // about which the result asks the host
 }
 
 func newWaiting(a *agents.Agents, in WaitAgentIn) (*waiting, error) {
@@ -236,11 +234,12 @@ const (
 
 // look reads the agents. done reports that there is something to say.
 func (w *waiting) look(ctx context.Context) (out WaitAgentOut, done bool, err error) {
-	requests, err := w.agents.DB.Views.OpenRequests(ctx)
+	requests, err := w.agents.Requests(ctx)
 	if err != nil {
 		return out, false, err
 	}
 	now := maps.Clone(w.known)
+	w.toAsk = nil
 	heard, open, asks := 0, 0, false // how many agents have news, and how many of the others a turn
 	for _, id := range w.ids {
 		a, err := w.agents.Current(ctx, id)
@@ -266,11 +265,17 @@ func (w *waiting) look(ctx context.Context) (out WaitAgentOut, done bool, err er
 		known = w.known[id]
 		is := seen{turn: last, request: known.request, ended: state.State == stateEnded}
 		for _, r := range requests {
-			if r.RunID == a.ID {
+			if r.RunID != a.ID {
+				continue
+			}
+			switch waits, toAsk := w.asker.asking(ctx, r); {
+			case toAsk:
+				w.toAsk = append(w.toAsk, r)
+			case !waits:
 				is.request = max(is.request, r.Number)
 			}
 		}
-		asks = asks || is.request > known.request
+		asks = asks || is.request > known.request || len(w.toAsk) > 0
 		if now[id] = is; !following || is.turn > known.turn || is.ended && !known.ended {
 			heard++
 		} else if busy {
@@ -354,11 +359,4 @@ func turnsOf(calls []reconcile.Call, conversation string) []TurnState {
 		turns = append(turns, t)
 	}
 	return turns
-}
-
-func newRequestState(r reconcile.Request) RequestState {
-	return RequestState{
-		RequestID: r.ID(), ConversationID: r.ThreadID, Kind: string(r.Kind), Summary: r.Summary,
-		Command: r.Detail.Command, Cwd: r.Detail.Cwd, Reason: r.Detail.Reason, ExpiresAt: r.ExpiresAt,
-	}
 }

@@ -97,26 +97,42 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) err
 			return err
 		}
 	}
+	if r, err = Record(ctx, p, db, r, d); err == nil {
+		printDecided(p.Env, r)
+	}
+	return err
+}
+
+// Record stores a decision about a request, and waits a little until the worker has acted on it. The first decision counts: the error of
+// a later one has the code request_ended.
+func Record(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request, d Decision) (reconcile.Request, error) {
+	var err error
 	r.Decision, r.Answer = d.How, reconcile.RequestAnswer{Reason: d.Reason}
 	if d.How == reconcile.DecideAnswer {
 		if r.Answer, err = AnswersTo(r, d.Texts, d.Choices); err != nil {
-			return err
+			return r, err
 		}
 	}
 	at, err := view.Instant()
 	if err != nil {
-		return err
+		return r, err
 	}
 	if r, err = db.Operator.DecideRequest(ctx, p.Env.Now(), at, r, !project.Alive(p.StateDir, r.RunID)); err == nil && r.Fate == "" {
 		r, err = waitForWorker(ctx, p, db, r)
 	}
 	if errors.Is(err, state.ErrNotFound) {
-		return &reconcile.Error{Code: "request_not_found", Message: "the request no longer exists", Hint: "symphony ps shows the open requests", Err: err}
+		err = &reconcile.Error{Code: "request_not_found", Message: "the request no longer exists", Hint: "symphony ps shows the open requests", Err: err}
 	}
-	if err == nil {
-		printDecided(p.Env, r)
+	return r, err
+}
+
+// Find finds the request that ref names if it takes such a decision.
+func Find(ctx context.Context, p *project.Project, db *state.DB, ref string, how reconcile.RequestDecision) (reconcile.Request, error) {
+	r, named, err := Decision{How: how}.find(ctx, p, db, ref)
+	if err == nil && !named {
+		err = exit.Fault("request_not_found", "there is no request "+ref, "name a request, such as "+r.ID())
 	}
-	return err
+	return r, err
 }
 
 // find finds the request that ref names, or the first one of the issue that ref names that takes this decision. named is false in
