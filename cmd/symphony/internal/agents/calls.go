@@ -29,7 +29,7 @@ func (a *Agents) Call(ctx context.Context, agentID string, call reconcile.Call, 
 	if call.Params, err = json.Marshal(params); err != nil {
 		return stored, fmt.Errorf("parameters of %s: %w", call.Verb, err)
 	}
-	call.RunID, call.Agent, call.CreatedAt = one.Run.ID, agentID, a.p.Env.Now()
+	call.RunID, call.Agent, call.CreatedAt = one.ID, agentID, a.p.Env.Now()
 	stored, err = a.DB.Clients.AddCall(ctx, call)
 	if errors.Is(err, reconcile.ErrConflict) { // it has just ended
 		_, ended := a.live(ctx, agentID)

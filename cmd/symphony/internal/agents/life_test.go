@@ -213,8 +213,8 @@ func TestLife(t *testing.T) {
 	r.wantCode(err, "unknown_call", `no call "t"`)
 
 	one := r.spawn("a")
-	if again := r.spawn("a"); again.Run.ID != one.Run.ID { // although there is no slot
-		t.Errorf("spawned twice: %s and %s", one.Run.ID, again.Run.ID)
+	if again := r.spawn("a"); again.ID != one.ID { // although there is no slot
+		t.Errorf("spawned twice: %s and %s", one.ID, again.ID)
 	}
 	other := r.settings("a")
 	other.Cwd = t.TempDir()
