@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"hash/crc32"
@@ -339,6 +340,12 @@ var crashScenarios = []crashScenario{
 			}
 		},
 	},
+	{
+		// Hosts start an agent without an issue until one has had its turn, and end it. Then the issue gets the slot.
+		name: "agents", issue: handOver, ends: "Human Review", keeps: true,
+		again: []string{"worker:state.Finish.", "worker:host.Open.", "pass:runner.start.spawned"},
+		play:  agentsPlay,
+	},
 }
 
 // comments lists the comments of symphony on the issue.
@@ -462,6 +469,80 @@ func (c *crashScene) checkRemote() {
 }
 
 // restoredPlay finishes the issue, which moves its workspace to the trash, restores the workspace, and reopens the issue.
+// agentsPlay has hosts start an agent and give it a turn. A host that was killed is followed by one that makes the same calls. An
+// agent whose worker was killed is followed by another one.
+func agentsPlay(c *crashScene) {
+	c.must(os.Mkdir(c.path("repo"), 0o700))
+	c.arm()
+	for n, done := 1, false; !done; n++ {
+		if n > 5 {
+			c.t.Fatal("no agent has had its turn")
+		}
+		id := fmt.Sprint("agent-", n)
+		for host := 1; host <= 3; host++ {
+			answers := c.host(
+				toolCall{"spawn_agent", fmt.Sprintf(`{"id":%q,"cwd":%q}`, id, c.path("repo"))},
+				toolCall{"new_conversation", fmt.Sprintf(`{"agentId":%q,"params":{"id":"c"}}`, id)},
+				toolCall{"send_user_turn", fmt.Sprintf(`{"agentId":%q,"params":{"id":"t","conversationId":"c","items":[{"type":"text","text":"hello"}]}}`, id)},
+				toolCall{"wait_agent", fmt.Sprintf(`{"agentIds":[%q],"timeoutSeconds":10}`, id)},
+				toolCall{"kill_agent", fmt.Sprintf(`{"agentId":%q}`, id)},
+			)
+			if len(answers) == 5 { // otherwise the host has died
+				done = !strings.Contains(answers[2], `"isError":true`) && strings.Contains(answers[3], "completed")
+				break
+			}
+		}
+	}
+	c.host(toolCall{"list_agents", `{"all":true}`})
+	const left = `SELECT (SELECT count(*) FROM runs WHERE settled = 0) + (SELECT count(*) FROM calls WHERE status IN ('queued', 'running'))`
+	if out, err := query(c.path("home", ".local", "state", "symphony", "agents"), left); err != nil || strings.TrimSpace(out) != "0" {
+		c.t.Errorf("%s agents and calls are open, %v", out, err)
+	}
+	c.must(os.Remove(c.path("repo"))) // the agent has left nothing there
+	threads, err := filepath.Glob(c.path("home", ".local", "state", "symphony", "accounts", "*", "codex", "threads"))
+	c.must(err)
+	for _, dir := range threads { // these stay, so that the conversation can be continued
+		c.must(os.RemoveAll(dir))
+	}
+}
+
+// toolCall is a call of a tool of symphony mcp.
+type toolCall struct{ tool, arguments string }
+
+// host makes calls, one after the other, and returns their answers: fewer if the server has died.
+func (c *crashScene) host(calls ...toolCall) (answers []string) {
+	c.t.Helper()
+	cmd := exec.Command(c.program, "mcp", "--tools", "agents")
+	fake, err := inPath(os.Getenv("PATH"), "fake-codex")
+	c.must(err)
+	cmd.Dir, cmd.Env = c.dir, append(slices.Clip(c.environ()), "CODEX_BIN="+fake)
+	in, err := cmd.StdinPipe()
+	c.must(err)
+	out, err := cmd.StdoutPipe()
+	c.must(err)
+	c.must(cmd.Start())
+	lines := bufio.NewScanner(out)
+	ask := func(id int, method, params string) bool {
+		_, err := fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", id, method, params)
+		for err == nil && lines.Scan() {
+			if strings.Contains(lines.Text(), fmt.Sprintf(`"id":%d,`, id)) {
+				return true
+			}
+		}
+		return false
+	}
+	alive := ask(1, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"crash","version":"1"}}`)
+	_, _ = io.WriteString(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n") // the next answer shows whether it has died
+	for i := 0; alive && i < len(calls); i++ {
+		if alive = ask(i+2, "tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, calls[i].tool, calls[i].arguments)); alive {
+			answers = append(answers, lines.Text())
+		}
+	}
+	_ = in.Close() // it ends the server
+	_ = cmd.Wait() // it may have died
+	return answers
+}
+
 func restoredPlay(c *crashScene) {
 	c.handedOver()
 	c.edit("keep_removed_ms: 0", "keep_removed_ms: 3600000")
