@@ -191,8 +191,8 @@ func (c *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 		return
 	case call.Verb == reconcile.CallTurn:
 		t.turns = append(t.turns, call)
-		if !t.hasWorker {
-			t.hasWorker = true
+		if !t.runsTurns {
+			t.runsTurns = true
 			c.working.Go(func() { c.runTurns(ctx, t) })
 		}
 		return
@@ -288,7 +288,7 @@ func (c *clientCalls) runTurns(ctx context.Context, t *talk) {
 	for {
 		c.mu.Lock()
 		if len(t.turns) == 0 {
-			t.running, t.hasWorker = nil, false
+			t.running, t.runsTurns = nil, false
 			c.mu.Unlock()
 			return
 		}

@@ -24,7 +24,7 @@ type talk struct {
 	// clientCalls.mu guards these three.
 	turns     []reconcile.Call // that wait
 	running   *runningTurn     // nil before the first one, and when none waits
-	hasWorker bool             // a goroutine carries out turns
+	runsTurns bool             // a goroutine carries out its turns
 
 	opened chan struct{} // closed when the call that opens the conversation has ended; nil for a talk without a thread
 	failed error         // why the conversation could not be opened; set before opened is closed

@@ -93,7 +93,7 @@ func create(ctx context.Context, dir string, now time.Time) (*state.DB, error) {
 
 // lock takes the lock of the state directory, under which agents are started and settled.
 func lock(ctx context.Context, dir string) (release func() error, err error) {
-	release, held, err := state.Acquire(ctx, dir, state.Holder{Trigger: "agents"}, lockPatience, false)
+	release, held, err := state.Acquire(ctx, dir, state.Holder{PID: os.Getpid(), Trigger: "agents", Since: time.Now()}, lockPatience, false)
 	if err == nil && held != nil {
 		err = exit.Fault("state_busy", "the state of agents is locked by "+held.String(), "try again; if it stays, end that process")
 	}
@@ -125,9 +125,10 @@ func (a *Agents) Spawn(ctx context.Context, s Settings) (agent Agent, err error)
 
 func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	now := a.p.Env.Now()
-	if err := errors.Join(a.settle(ctx), a.prune(ctx, now)); err != nil {
+	if err := a.settle(ctx); err != nil {
 		return Agent{}, err
 	}
+	_ = a.prune(ctx, now) // the next spawn tries again
 	known, found, err := a.DB.Views.FreeAgent(ctx, s.ID)
 	if err == nil && found && known.Settled && known.Worker.PID == 0 { // its client was killed before it could start the worker
 		_, err = a.DB.Operator.ForgetIssue(ctx, s.ID)
@@ -185,7 +186,8 @@ func (a *Agents) limits(ctx context.Context, now time.Time) error {
 	if _, err := project.MaxAgents(a.p); err != nil {
 		return err
 	}
-	if b := project.AccountBlock(a.account.Account, now); b != nil {
+	// Later a new agent shows whether the block is over: a machine may have no issues whose runs would.
+	if b := project.AccountBlock(a.account.Account, now); b != nil && now.Before(b.NextTry) {
 		return exit.Fault(b.Reason, "the codex account can't be used: "+b.Message, "symphony status shows when it is tried again")
 	}
 	slots, err := a.account.TakeSlots(ctx, 1, false)

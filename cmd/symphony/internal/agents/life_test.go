@@ -292,6 +292,11 @@ func TestWhereAndWhenAgentsStart(t *testing.T) {
 	test.OK(t, account.Failed(ctx, time.Now(), reconcile.CodeAgentAuth, "logged out"))
 	_, err = r.Spawn(ctx, third)
 	r.wantCode(err, reconcile.CodeAgentAuth, "logged out")
+	later := *r.env
+	later.Now = func() time.Time { return time.Now().Add(24 * time.Hour) }
+	next := test.Must(agents.Open(ctx, &later))
+	test.Must(next.Spawn(ctx, third)) // it shows whether the account works again
+	test.OK(t, next.Close())
 
 	broken := newRig(t, "SYMPHONY_MAX_AGENTS=many")
 	_, err = broken.Spawn(ctx, broken.settings("a"))
