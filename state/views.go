@@ -105,7 +105,7 @@ func (v Views) RunsOfIssue(ctx context.Context, issueID string, limit int) ([]re
 
 // AgentRuns returns the agent's newest runs of an issue, at most limit of them.
 func (v Views) AgentRuns(ctx context.Context, issueID string, limit int) ([]reconcile.Run, error) {
-	return v.runs(ctx, `WHERE issue_id = ? AND kind = 'agent' ORDER BY id DESC LIMIT ?`, issueID, limit)
+	return v.runs(ctx, `WHERE issue_id = ? AND kind IN ('agent', 'free') ORDER BY id DESC LIMIT ?`, issueID, limit)
 }
 
 // RecentRuns returns the newest runs of all issues, at most limit of them.
@@ -116,7 +116,7 @@ func (v Views) RecentRuns(ctx context.Context, limit int) ([]reconcile.Run, erro
 // RunsSince returns the agent's runs of an issue that had not ended before a time, oldest first; all of them for the zero
 // time.
 func (v Views) RunsSince(ctx context.Context, issueID string, since time.Time) ([]reconcile.Run, error) {
-	return v.runs(ctx, `WHERE issue_id = ? AND kind = 'agent' AND (ended_at IS NULL OR ended_at >= coalesce(?, 0)) ORDER BY id`,
+	return v.runs(ctx, `WHERE issue_id = ? AND kind IN ('agent', 'free') AND (ended_at IS NULL OR ended_at >= coalesce(?, 0)) ORDER BY id`,
 		issueID, stamp(since))
 }
 
@@ -128,7 +128,7 @@ func (v Views) RunsByPrefix(ctx context.Context, issueID, prefix string, limit i
 // NextRun returns the agent's first run of an issue after the run with that id; false if there is none. With an empty id it
 // is the oldest run that has not been pruned.
 func (v Views) NextRun(ctx context.Context, issueID, after string) (reconcile.Run, bool, error) {
-	return v.firstRun(ctx, `WHERE issue_id = ? AND id > ? AND kind = 'agent' ORDER BY id LIMIT 1`, issueID, after)
+	return v.firstRun(ctx, `WHERE issue_id = ? AND id > ? AND kind IN ('agent', 'free') ORDER BY id LIMIT 1`, issueID, after)
 }
 
 // Unsettled returns the runs that no pass has settled yet.

@@ -16,7 +16,7 @@ func constructors() []func(*term.Env) *cli.Command {
 	return []func(*term.Env) *cli.Command{
 		tickCommand, runCommand, issuesCommand, psCommand, topCommand, serveCommand, statusCommand, logsCommand, showCommand, diffCommand, openCommand,
 		waitCommand, reportCommand, deliverCommand, stopCommand, holdCommand,
-		retryCommand, pauseCommand, resumeCommand, unblockCommand, takeoverCommand, mcpCommand, pruneCommand, trashCommand, restoreCommand, projectsCommand,
+		retryCommand, pauseCommand, resumeCommand, unblockCommand, takeoverCommand, mcpCommand, agentsCommand, pruneCommand, trashCommand, restoreCommand, projectsCommand,
 		approveCommand, denyCommand, answerCommand,
 		promptCommand, checkCommand, editCommand, doctorCommand, initCommand, scheduleCommand, demoCommand, completionCommand, versionCommand,
 		workerCommand, demoAgentCommand, completeCommand,

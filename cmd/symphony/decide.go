@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -86,5 +87,6 @@ func decide(c *cli.Context, w *term.Env, d requests.Decision) error {
 	if err != nil {
 		return err
 	}
+	p, _ = agents.ProjectOf(c.Context, p, c.Args().First())
 	return requests.Decide(c.Context, p, c.Args().First(), d)
 }

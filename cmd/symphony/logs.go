@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
@@ -42,6 +43,7 @@ func logsCommand(w *term.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
+			p, _ = agents.ProjectOf(c.Context, p, args[0])
 			return w.Paged(c.Context, !o.Follow && !c.Bool("no-pager"), func() error { return logs.Print(c.Context, p, args[0], o) })
 		}),
 	}

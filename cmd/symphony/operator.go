@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
@@ -127,7 +128,14 @@ func stopAction(c *cli.Context, w *term.Env) error {
 		}
 	}
 	return onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
-		return operate.Stop(c.Context, p, strings.Join(args, ""), c.Bool("no-wait"))
+		id := strings.Join(args, "")
+		if _, isAgent := agents.ProjectOf(c.Context, p, id); isAgent {
+			if c.Bool("no-wait") || w.JSON {
+				return exit.Usage("stop: %s is an agent: --no-wait and --json are only for issues", id)
+			}
+			return stopAgent(c.Context, w, id)
+		}
+		return operate.Stop(c.Context, p, id, c.Bool("no-wait"))
 	})(c)
 }
 

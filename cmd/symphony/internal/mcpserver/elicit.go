@@ -31,7 +31,7 @@ const (
 	askStep      = 100 * time.Millisecond
 )
 
-// asked are the requests about which this server has asked its host, by their keys: ids of agents may be used again after a month.
+// asked are the requests about which this server has asked its host, by their keys: ids of agents may be used again after a week.
 type asked struct {
 	mu sync.Mutex
 	// waiting are those that the host has not answered. The function ends the asking.

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+)
+
+// AgentsJSON is what agents prints with --json.
+type AgentsJSON struct {
+	Agents []agents.Row `json:"agents"`
+}
+
+func agentsCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "agents", Usage: "list the agents that work without an issue", UsageText: "symphony agents [flags]",
+		Description: `Hosts of symphony mcp start them. logs, stop, approve, deny and answer take their ids, too. An id that is
+also an issue of the project stands for the issue.
+
+` + exampleText("symphony agents", "symphony logs -f agent-x2k", "symphony approve agent-x2k.1", "symphony stop agent-x2k"),
+		Flags: jsonFlags[AgentsJSON](&cli.BoolFlag{Name: "all", Usage: "also agents that have ended"}, fieldsFlag()),
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 0 {
+				return exit.Usage("agents: unexpected argument %q", c.Args().First())
+			}
+			rows, err := agents.Rows(c.Context, w, c.Bool("all"))
+			if err != nil {
+				return err
+			}
+			if w.JSON {
+				w.PrintJSON(AgentsJSON{rows})
+				return nil
+			}
+			if len(rows) == 0 {
+				fmt.Fprintln(w.Stderr, "symphony: there are no agents; a host of symphony mcp starts them")
+			}
+			printAgents(w, rows)
+			return nil
+		},
+	}
+}
+
+// printAgents prints a table of agents, and what they ask.
+func printAgents(w *term.Env, rows []agents.Row) {
+	t := term.Table{Head: []string{"ID", "STATE", "AGE", "TOKENS", "NOW", "DIRECTORY"}, State: 1, Figures: []int{3}, Shrink: []term.Shrink{{Column: 4, Cells: 16}, {Column: 5, Cells: 16}}}
+	for _, r := range rows {
+		now := r.Activity
+		if len(r.Requests) > 0 {
+			now = r.Requests[0].ID + " asks: " + r.Requests[0].Summary
+		} else if r.Error != "" {
+			now = r.Error
+		}
+		age, tokens := term.Age(w.Now(), r.StartedAt), term.Count(r.Tokens.Total)
+		if w.Width == 0 {
+			age, tokens = r.StartedAt.UTC().Format(time.RFC3339), fmt.Sprint(r.Tokens.Total)
+		}
+		t.Add(r.ID, r.State, age, tokens, now, r.Cwd)
+	}
+	w.PrintTable("AGENTS", t)
+}
+
+// stopAgent ends an agent and says so.
+func stopAgent(ctx context.Context, w *term.Env, id string) error {
+	a, err := agents.Open(ctx, w)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	if err := a.Kill(ctx, id); err != nil {
+		return err
+	}
+	ended, err := a.Find(ctx, id)
+	if err == nil {
+		fmt.Fprintln(w.Stdout, term.Visible(id+" has ended: "+string(ended.Outcome)))
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package agents
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// ProjectOf returns the project that knows ref, which names an issue, an agent, or a request of one of them: p, or the directory of the
+// agents. If both know it, the issue wins, and a note says so.
+func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project.Project, isAgent bool) {
+	theirs := openProject(p.Env)
+	name, _ := reconcile.RequestRef(ref)
+	if !validID().MatchString(name) || !knows(ctx, theirs, name) {
+		return p, false
+	}
+	if p.StateDir != theirs.StateDir && knows(ctx, p, name) {
+		p.Env.Note(slog.LevelWarn, fmt.Sprintf("%s is an issue and an agent; this is about the issue. --state-dir %s names the agent", name,
+			term.ShellQuote(theirs.StateDir)))
+		return p, false
+	}
+	return theirs, true
+}
+
+// knows reports whether the state of a project has an issue or an agent with this name.
+func knows(ctx context.Context, p *project.Project, name string) bool {
+	if !project.Exists(filepath.Join(p.StateDir, "state.db")) {
+		return false
+	}
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return false // the command that follows says why, if it is about this project
+	}
+	defer db.Close()
+	_, _, known, err := db.Views.FindIssue(ctx, name)
+	return known && err == nil
+}
