@@ -84,7 +84,7 @@ func (t *talk) converse(ctx context.Context, call *reconcile.Call, p Conversatio
 // harmless are the settings of codex that a client may change. Others start programs outside of the sandbox, or reach further than
 // the sandbox of a turn.
 var harmless = []string{
-	"hide_agent_reasoning", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "personality", "show_raw_agent_reasoning", "web_search",
+	"compact_prompt", "hide_agent_reasoning", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "personality", "show_raw_agent_reasoning", "web_search",
 }
 
 func refuseSettings(config map[string]any) error {

@@ -336,6 +336,15 @@ func jsonCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// keepCmd sets a variable to a part of the JSON in stdout of the last command.
+func keepCmd(ts *testscript.TestScript, _ bool, args []string) {
+	var v any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &v))
+	text, err := part(v, strings.Split(args[1], "."))
+	ts.Check(err)
+	ts.Setenv(args[0], text)
+}
+
 // part follows the steps into a decoded value and returns the part there as text.
 func part(v any, steps []string) (string, error) {
 	for _, step := range steps {

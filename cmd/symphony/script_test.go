@@ -139,7 +139,7 @@ func commands() map[string]scriptCommand {
 		"[!] alive PATTERN": aliveCmd, "clock DURATION|TIME": clockCmd, "due": dueCmd, "examples DOCUMENT": examplesCmd, "exits CODE COMMAND [ARG...]": exitsCmd, "git-serve": gitServeCmd, "github VERB [ARG...]": githubCmd,
 		"gone PATTERN": goneCmd, "healthchecks VERB [ARG]": healthchecksCmd, "hold-lock TRIGGER": holdLockCmd,
 		"http METHOD PATH [HEADER|BODY...]": httpCmd, "install-program": installProgramCmd,
-		"json FILE PATH [PATTERN]": jsonCmd, "large-state": largeStateCmd, "linear VERB [ARG...]": linearCmd, "[!] mcp VERB|@NAME [ARG...]": mcpCmd, "model VERB [ARG...]": modelCmd,
+		"json FILE PATH [PATTERN]": jsonCmd, "keep NAME PATH": keepCmd, "large-state": largeStateCmd, "linear VERB [ARG...]": linearCmd, "[!] mcp VERB|@NAME [ARG...]": mcpCmd, "model VERB [ARG...]": modelCmd,
 		"no-secret [EXCEPT...]": noSecretCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
 		"press KEY PATTERN": pressCmd, "question HEADING [later]": questionCmd, "quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd,
 		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "remote DIRECTORY": remoteCmd, "serve [FLAG|WORKFLOW...]": serveCmd, "set SECTION.KEY [VALUE...]": setCmd,

@@ -115,8 +115,11 @@ func (s *Server) addGroup(group string) {
 		s.addWaitTools()
 		s.addEventTools()
 		s.addRequestTools()
+		s.addMachineTools()
 	case GroupIssues:
+		s.addIssueTools()
 	case GroupCodex:
+		s.addCodexTools()
 	}
 }
 

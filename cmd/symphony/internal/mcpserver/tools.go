@@ -73,17 +73,17 @@ func (s *Server) addAgentTools() {
 }
 
 func (s *Server) spawnAgent(ctx context.Context, _ *mcp.CallToolRequest, in SpawnAgentIn) (*mcp.CallToolResult, SpawnAgentOut, error) {
-	agent, err := s.spawn(ctx, in.ID, in.Cwd, in.Shared)
+	agent, err := s.spawn(ctx, agents.Settings{
+		ID: cmp.Or(in.ID, "agent-"+newID()), Cwd: cmp.Or(in.Cwd, s.env.Dir), Shared: in.Shared, IdleTimeout: s.IdleTimeout,
+	})
 	return nil, SpawnAgentOut{AgentID: agent.Identifier, Cwd: agent.WorkspacePath}, err
 }
 
 // spawn starts an agent with the options of the server.
-func (s *Server) spawn(ctx context.Context, id, cwd string, shared bool) (agents.Agent, error) {
-	return s.agents.Spawn(ctx, agents.Settings{
-		ID: cmp.Or(id, "agent-"+newID()), Cwd: cmp.Or(cwd, s.env.Dir), Shared: shared,
-		Codex: s.env.Getenv("CODEX_BIN"), AutoApprove: s.autoApprove,
-		ApprovalTimeout: s.ApprovalTimeout, CallTimeout: s.CallTimeout, IdleTimeout: s.IdleTimeout, Host: s.self,
-	})
+func (s *Server) spawn(ctx context.Context, settings agents.Settings) (agents.Agent, error) {
+	settings.Codex, settings.AutoApprove = s.env.Getenv("CODEX_BIN"), s.autoApprove
+	settings.ApprovalTimeout, settings.CallTimeout, settings.Host = s.ApprovalTimeout, s.CallTimeout, s.self
+	return s.agents.Spawn(ctx, settings)
 }
 
 // newID is the id of something whose client has chosen none.

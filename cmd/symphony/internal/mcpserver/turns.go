@@ -123,7 +123,9 @@ func (s *Server) addTurnTools() {
 }
 
 // paramsTools are the tools with arguments in params.
-var paramsTools = []string{"new_conversation", "send_user_message", "send_user_turn", "interrupt"}
+var paramsTools = []string{
+	"new_conversation", "send_user_message", "send_user_turn", "interrupt", "git_diff_to_remote", "exec_one_off_command",
+}
 
 func (s *Server) newConversation(ctx context.Context, _ *mcp.CallToolRequest, in NewConversationIn) (*mcp.CallToolResult, NewConversationOut, error) {
 	out, err := s.converse(ctx, in.AgentID, in.Params)

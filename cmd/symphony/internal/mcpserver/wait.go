@@ -93,18 +93,23 @@ func (s *Server) waitAgent(ctx context.Context, req *mcp.CallToolRequest, in Wai
 	if err := s.takeAnswers(ctx, req); err != nil {
 		return nil, WaitAgentOut{}, err
 	}
-	out, err := w.wait(ctx, func(elapsed time.Duration, message string) {
-		if token := req.Params.GetProgressToken(); token != nil {
-			// A host that does not take it still gets the result.
-			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-				ProgressToken: token, Progress: elapsed.Seconds(), Total: w.limit.Seconds(), Message: message,
-			})
-		}
-	})
+	out, err := w.wait(ctx, progressTo(ctx, req, w.limit))
 	if err != nil {
 		return nil, out, err
 	}
 	return w.asker.inputRequired(w.toAsk), out, nil
+}
+
+// progressTo returns a function that tells the host how long a call has taken, if the host wants to know.
+func progressTo(ctx context.Context, req *mcp.CallToolRequest, limit time.Duration) func(elapsed time.Duration, message string) {
+	return func(elapsed time.Duration, message string) {
+		if token := req.Params.GetProgressToken(); token != nil {
+			// A host that does not take it still gets the result.
+			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+				ProgressToken: token, Progress: elapsed.Seconds(), Total: limit.Seconds(), Message: message,
+			})
+		}
+	}
 }
 
 // seen is what a host knows of an agent.

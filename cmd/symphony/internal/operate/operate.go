@@ -203,23 +203,10 @@ func (o *operation) reportRest(ctx context.Context) error {
 	return o.result.ExitCode()
 }
 
-// RunIssue runs a pass confined to the issue and follows the run until it ends. A signal ends this command, not the run.
+// RunIssue starts an issue and follows its run until it ends. A signal ends this command, not the run.
 func RunIssue(ctx context.Context, p *project.Project, ref string) error {
-	issue, err := project.FetchIssue(ctx, p, ref)
+	runID, err := StartIssue(ctx, p, ref)
 	if err != nil {
-		return err
-	}
-	r, err := pass.Run(ctx, p, pass.Options{
-		Trigger: project.TriggerManual, Only: issue.ID, AtOnce: true, Stays: true, LockTimeout: project.CommandPatience,
-	})
-	switch {
-	case err != nil:
-		return err
-	case r.Holder != nil:
-		return project.LockedError(r.Holder)
-	}
-	pass.ReportActions(p, r)
-	if err := r.ExitCode(); err != nil {
 		return err
 	}
 	db, err := project.OpenForReading(context.WithoutCancel(ctx), p) // after a signal the message names the run that continues
@@ -227,21 +214,6 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 		return err
 	}
 	defer db.Close()
-	c, claimed, err := db.Views.ClaimByIssue(context.WithoutCancel(ctx), issue.ID)
-	if err != nil {
-		return err
-	}
-	runID := c.RunID
-	started := func(a reconcile.Applied) bool {
-		return (a.Kind == reconcile.ActDispatch || a.Kind == reconcile.ActDeliver) && a.Err == nil
-	}
-	if i := slices.IndexFunc(r.Applied, started); i >= 0 {
-		runID = r.Applied[i].RunID
-	} else if claimed && c.Status == reconcile.Running {
-		fmt.Fprintf(p.Env.Stderr, "symphony: %s is already running\n", term.Visible(issue.Identifier))
-	} else {
-		return notStarted(issue, r, c, claimed)
-	}
 	if err := logs.FollowRun(ctx, p, runID); err != nil {
 		return err
 	}
@@ -254,6 +226,47 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 		return exit.Only(exit.Failed)
 	}
 	return nil
+}
+
+// StartIssue runs a pass confined to the issue, and returns the run that it has started, or that was running already.
+func StartIssue(ctx context.Context, p *project.Project, ref string) (runID string, err error) {
+	issue, err := project.FetchIssue(ctx, p, ref)
+	if err != nil {
+		return "", err
+	}
+	r, err := pass.Run(ctx, p, pass.Options{
+		Trigger: project.TriggerManual, Only: issue.ID, AtOnce: true, Stays: true, LockTimeout: project.CommandPatience,
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case r.Holder != nil:
+		return "", project.LockedError(r.Holder)
+	}
+	pass.ReportActions(p, r)
+	if err := r.ExitCode(); err != nil {
+		return "", err
+	}
+	started := func(a reconcile.Applied) bool {
+		return (a.Kind == reconcile.ActDispatch || a.Kind == reconcile.ActDeliver) && a.Err == nil
+	}
+	if i := slices.IndexFunc(r.Applied, started); i >= 0 {
+		return r.Applied[i].RunID, nil
+	}
+	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	c, claimed, err := db.Views.ClaimByIssue(context.WithoutCancel(ctx), issue.ID)
+	if err != nil {
+		return "", err
+	}
+	if !claimed || c.Status != reconcile.Running {
+		return "", notStarted(issue, r, c, claimed)
+	}
+	fmt.Fprintf(p.Env.Stderr, "symphony: %s is already running\n", term.Visible(issue.Identifier))
+	return c.RunID, nil
 }
 
 // Deliver pushes the commits of an issue now, by a run without an agent, and waits for its end.

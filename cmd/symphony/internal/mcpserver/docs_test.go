@@ -1,0 +1,84 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// The table of tools in docs/mcp.md is what the server offers. UPDATE_REFERENCE=1 writes it.
+func TestDocumentedTools(t *testing.T) {
+	const begin, end = "<!-- tools -->", "<!-- /tools -->"
+	path := filepath.Join("..", "..", "..", "..", "docs", "mcp.md")
+	data, err := os.ReadFile(path)
+	test.OK(t, err)
+	before, rest, _ := strings.Cut(string(data), begin)
+	got, after, found := strings.Cut(rest, end)
+	if !found {
+		t.Fatal("docs/mcp.md has no table of tools")
+	}
+	want := "\n| tool | arguments, [optional] | effect | |\n|---|---|---|---|\n"
+	for _, group := range Groups() {
+		host, _ := toolHost(t, group)
+		tools, err := host.ListTools(context.Background(), nil)
+		test.OK(t, err)
+		want += fmt.Sprintf("| **%s** | | | |\n", group)
+		for _, tool := range tools.Tools {
+			want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", tool.Name, argumentsOf(t, tool), effectOf(tool), tool.Description)
+		}
+	}
+	if got == want {
+		return
+	}
+	if os.Getenv("UPDATE_REFERENCE") == "" {
+		t.Fatalf("docs/mcp.md is not up to date: run with UPDATE_REFERENCE=1; want %s", want)
+	}
+	test.OK(t, os.WriteFile(path, []byte(before+begin+want+end+after), 0o644))
+}
+
+// argumentsOf lists the arguments of a tool, those in params, too.
+func argumentsOf(t *testing.T, tool *mcp.Tool) string {
+	data, err := json.Marshal(tool.InputSchema)
+	test.OK(t, err)
+	schema := &jsonschema.Schema{}
+	test.OK(t, json.Unmarshal(data, schema))
+	names := membersIn(schema)
+	if params := schema.Properties["params"]; params != nil {
+		names = strings.NewReplacer("[`params`]", "`params`: "+membersIn(params), "`params`", "`params`: "+membersIn(params)).Replace(names)
+	}
+	return names
+}
+
+func membersIn(schema *jsonschema.Schema) string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+		shown := "`" + name + "`"
+		if !slices.Contains(schema.Required, name) {
+			shown = "[" + shown + "]"
+		}
+		names = append(names, shown)
+	}
+	return strings.Join(names, ", ")
+}
+
+// effectOf says what the annotations of a tool promise.
+func effectOf(tool *mcp.Tool) string {
+	switch a := tool.Annotations; {
+	case a.ReadOnlyHint:
+		return "reads"
+	case *a.DestructiveHint:
+		return "destructive"
+	}
+	return "changes"
+}

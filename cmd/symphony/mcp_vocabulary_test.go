@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// The table of docs/mcp.md that translates the vocabulary of codex's first protocol: each test exists, each tool is offered, and with the
+// scripted codex each event comes.
+func TestSeedVocabulary(t *testing.T) {
+	t.Parallel()
+	table := rows(between(t, document(t, "docs/mcp.md"), "<!-- vocabulary -->", "<!-- /vocabulary -->"))[1:]
+	session, dir := mcpSession(t, "2025-06-18")
+	tools, err := session.ListTools(t.Context(), nil)
+	test.OK(t, err)
+	known, tests, events := map[string]bool{}, testNames(t), vocabularyEvents(t, session, dir)
+	for _, tool := range tools.Tools {
+		known[tool.Name] = true
+	}
+	for _, cells := range table {
+		word, methods, used, event, proofs := cells[0], codeSpans(cells[1]), codeSpans(cells[2]), codeSpans(cells[3]), codeSpans(cells[4])
+		if len(proofs) == 0 {
+			t.Errorf("%s: there is no test", word)
+		}
+		for _, name := range proofs {
+			if !tests[name] {
+				t.Errorf("%s: there is no test %s", word, name)
+			}
+		}
+		for _, name := range used {
+			if !known[name] {
+				t.Errorf("%s: there is no tool %s", word, name)
+			}
+		}
+		if len(event) > 0 && !events[strings.Join(append(event, methods...), " ")] {
+			t.Errorf("%s: no event %v of %v; there were %s", word, event, methods, strings.Join(slices.Sorted(maps.Keys(events)), ", "))
+		}
+	}
+}
+
+// vocabularyEvents lets an agent do what the examples of the first protocol do: run a command that a person approves, change a file, say
+// something; be interrupted; fail. It returns the names of the events, each with its method and the type of its item.
+func vocabularyEvents(t *testing.T, session *mcp.ClientSession, dir string) map[string]bool {
+	t.Helper()
+	callTool(t, session, "spawn_agent", map[string]any{"id": "one"}, new(any))
+	callTool(t, session, "new_conversation", map[string]any{"agentId": "one", "id": "main"}, new(any))
+	turn := func(id, script string) {
+		callTool(t, session, "send_user_turn", map[string]any{"agentId": "one", "params": map[string]any{
+			"id": id, "conversationId": "main", "items": []any{map[string]any{"type": "text", "text": "```agent\n" + script + "\n```"}},
+		}}, new(any))
+	}
+	wait := func(asks bool) {
+		var out struct {
+			Agents []struct{ Requests []struct{ RequestID string } }
+		}
+		callTool(t, session, "wait_agent", map[string]any{"agentIds": []string{"one"}}, &out)
+		if asks != (len(out.Agents[0].Requests) > 0) {
+			t.Fatalf("requests: %v", out)
+		}
+	}
+	turn("first", "ask-command touch "+filepath.Join(dir, "made")+"\npatch a.txt hello\nthink it works\nsay done")
+	wait(true)
+	callTool(t, session, "approve", map[string]any{"requestId": "one.1"}, new(any))
+	wait(false)
+	turn("second", "sh touch begun\nhang")
+	for begun := filepath.Join(dir, "begun"); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(begun); err == nil {
+			break
+		}
+	}
+	callTool(t, session, "interrupt", map[string]any{"agentId": "one", "conversationId": "main"}, new(any))
+	turn("third", "fail usage_limit_exceeded")
+	wait(false)
+	var log struct {
+		Events []struct {
+			Name  string
+			Event struct {
+				Method string
+				Params struct {
+					Item struct{ Type string }
+				}
+			}
+		}
+	}
+	callTool(t, session, "read_events", map[string]any{"agentId": "one", "maxBytes": 1 << 20}, &log)
+	seen := map[string]bool{}
+	for _, e := range log.Events {
+		seen[strings.TrimSpace(fmt.Sprint(e.Name, " ", e.Event.Method, " ", e.Event.Params.Item.Type))] = true
+	}
+	callTool(t, session, "kill_agent", map[string]any{"agentId": "one"}, new(any))
+	return seen
+}
