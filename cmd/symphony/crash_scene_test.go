@@ -25,8 +25,8 @@ import (
 
 const (
 	crashBound = 40 * time.Second       // the limit of every wait
-	crashStep  = 60 * time.Millisecond  // between two polls or passes
-	crashIdle  = 400 * time.Millisecond // between two passes while a worker is alive
+	crashStep  = 120 * time.Millisecond // between two polls or passes
+	crashIdle  = 600 * time.Millisecond // between two passes while a worker is alive
 	crashSlow  = 200 * time.Millisecond // the duration of after_create, long enough to die in it
 )
 
