@@ -3,8 +3,10 @@ package main
 import (
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
@@ -20,11 +22,12 @@ func psCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
 		Description: `With ISSUE it shows only these issues. First come the requests of agents and what keeps runs from starting, then
 the issues: first those that need a person, then those that run, then those that wait. The last line says whether
-the project needs you. A page that is longer than the screen goes through the pager.
+the project needs you. Live agents without an issue come after it; the id of one shows it alone. A page that is
+longer than the screen goes through the pager.
 
 In a pipe stdout has a line for each row, of exact values separated by tabs, and all other text is on stderr. The
-first value is request, running, waiting, held, kept, skipped or ended, the second one the issue; the last one is
-its title, or with --project all its project. The JSON of --json is that of section 13.7 of the specification.
+first value is request, running, waiting, held, kept, skipped, ended or agents, the second one the issue; the last
+one is its title, or with --project all its project. The JSON of --json is that of section 13.7 of the specification.
 
 --filter KEY=VALUE keeps the issues with that status, of that project, or with that text in identifier, title or
 NOW. Filters with the same key are alternatives; those with different keys all have to match. --sort takes status,
@@ -49,6 +52,9 @@ issue, title, time (the longest ago first) or tokens (the most first); a - befor
 			if err != nil {
 				return err
 			}
+			if shown, err := showAgent(c, w); shown || err != nil {
+				return err
+			}
 			read, err := overviewReader(w, c, out)
 			if err != nil {
 				return err
@@ -60,9 +66,32 @@ issue, title, time (the longest ago first) or tokens (the most first); a - befor
 			if err != nil {
 				return err
 			}
-			return render.Overviews(c.Context, w, all, out)
+			if err := render.Overviews(c.Context, w, all, out); err != nil || w.JSON || c.Bool("q") || c.NArg() > 0 || c.IsSet("filter") || c.IsSet("limit") {
+				return err
+			}
+			rows, err := agents.Rows(c.Context, w, false)
+			printAgents(w, rows)
+			return err
 		},
 	}
+}
+
+// showAgent prints the row of an agent if the only argument is the id of one.
+func showAgent(c *cli.Context, w *term.Env) (shown bool, err error) {
+	if c.NArg() != 1 || w.JSON || c.Bool("q") || c.Bool("watch") || c.IsSet("project") {
+		return false, nil
+	}
+	p, err := openProject(w, c, "")
+	if err != nil {
+		return false, err
+	}
+	id := c.Args().First()
+	if _, isAgent := agents.ProjectOf(c.Context, p, id); !isAgent {
+		return false, nil
+	}
+	rows, err := agents.Rows(c.Context, w, true)
+	printAgents(w, slices.DeleteFunc(rows, func(r agents.Row) bool { return r.ID != id }))
+	return true, err
 }
 
 // newOverviewOptions refuses flags that have no effect together.

@@ -9,6 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // ProjectOf returns the project that knows ref, which names an issue, an agent, or a request of one of them: p, or the directory of the
@@ -16,10 +17,16 @@ import (
 func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project.Project, isAgent bool) {
 	theirs := openProject(p.Env)
 	name, _ := reconcile.RequestRef(ref)
-	if !validID().MatchString(name) || !knows(ctx, theirs, name) {
+	if !validID().MatchString(name) || !knows(ctx, theirs, func(v state.Views) (bool, error) {
+		_, found, err := v.FreeAgent(ctx, name)
+		return found, err
+	}) {
 		return p, false
 	}
-	if p.StateDir != theirs.StateDir && knows(ctx, p, name) {
+	if p.StateDir != theirs.StateDir && knows(ctx, p, func(v state.Views) (bool, error) {
+		_, _, found, err := v.FindIssue(ctx, name)
+		return found, err
+	}) {
 		p.Env.Note(slog.LevelWarn, fmt.Sprintf("%s is an issue and an agent; this is about the issue. --state-dir %s names the agent", name,
 			term.ShellQuote(theirs.StateDir)))
 		return p, false
@@ -27,16 +34,17 @@ func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project
 	return theirs, true
 }
 
-// knows reports whether the state of a project has an issue or an agent with this name.
-func knows(ctx context.Context, p *project.Project, name string) bool {
+// knows reports whether the state of a project has what find looks for. A state that can't be read has not: the command that follows says
+// why, if it is about this project.
+func knows(ctx context.Context, p *project.Project, find func(state.Views) (bool, error)) bool {
 	if !project.Exists(filepath.Join(p.StateDir, "state.db")) {
 		return false
 	}
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
-		return false // the command that follows says why, if it is about this project
+		return false
 	}
 	defer db.Close()
-	_, _, known, err := db.Views.FindIssue(ctx, name)
-	return known && err == nil
+	found, err := find(db.Views)
+	return found && err == nil
 }

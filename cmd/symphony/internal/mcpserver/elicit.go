@@ -129,7 +129,8 @@ func (s *Server) takeAnswers(ctx context.Context, req *mcp.CallToolRequest) erro
 // key names a request for ever.
 func key(r reconcile.Request) string { return r.Attention().Key }
 
-// sendRequests asks a host of an older protocol about each request as soon as an agent makes it.
+// sendRequests asks a host of an older protocol about each request as soon as an agent makes it, from the first call of a tool on: a host
+// that does not use agents is not bothered.
 func (s *Server) sendRequests(ctx context.Context) mcp.Middleware {
 	var once sync.Once
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
@@ -203,7 +204,7 @@ func (s *Server) ask(ctx context.Context, session *mcp.ServerSession, r reconcil
 				answer = &mcp.ElicitResult{Action: "error: " + err.Error()}
 			}
 			if asking.Err() == nil {
-				s.hear(context.WithoutCancel(ctx), r, answer, time.Since(began))
+				s.hear(asking, r, answer, time.Since(began))
 			}
 			a.end(r)
 		}()
@@ -223,6 +224,7 @@ func (a *asked) end(r reconcile.Request) {
 // the host can't ask.
 func (s *Server) hear(ctx context.Context, r reconcile.Request, answer *mcp.ElicitResult, took time.Duration) {
 	defer s.asked.end(r)
+	ctx = context.WithoutCancel(ctx) // what a person has decided is not lost with the call
 	log := s.log.With("request", r.ID())
 	var d requests.Decision
 	var err error
