@@ -15,6 +15,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -127,6 +128,8 @@ func isString(value json.RawMessage) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(value), []byte(`"`))
 }
 
+const maxID = 64 // bytes of an agent's id
+
 // describe gives the result of a failed call its structured content, and logs it.
 func (s *Server) describe(ctx context.Context, tool string, arguments json.RawMessage, result *mcp.CallToolResult) {
 	var known *reconcile.Error
@@ -136,15 +139,16 @@ func (s *Server) describe(ctx context.Context, tool string, arguments json.RawMe
 	f := Failure{Code: known.Code, Message: known.Message, Hint: known.Hint, Method: tool, Params: map[string]string{}}
 	if members := membersOf(arguments); members != nil {
 		_ = json.Unmarshal(members["agentId"], &f.AgentID)
+		f.AgentID = text.Within(f.AgentID, maxID)
 		summarize(f.Params, "", members)
 	} else {
 		f.Params["arguments"] = summary(arguments)
 	}
-	text := f.Code + ": " + f.Message
+	line := f.Code + ": " + f.Message
 	if f.Hint != "" {
-		text += " (" + f.Hint + ")"
+		line += " (" + f.Hint + ")"
 	}
-	result.Content, result.StructuredContent = []mcp.Content{&mcp.TextContent{Text: text}}, f
+	result.Content, result.StructuredContent = []mcp.Content{&mcp.TextContent{Text: line}}, f
 	s.log.WarnContext(ctx, "call failed", slog.String("tool", tool), slog.String("code", f.Code), slog.String("agent", f.AgentID),
 		slog.Any("arguments", f.Params))
 }

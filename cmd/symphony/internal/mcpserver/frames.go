@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -33,7 +34,11 @@ func newFrames(in io.ReadCloser, out io.Writer, log *slog.Logger) *frames {
 func (f *frames) Read(p []byte) (int, error) {
 	for len(f.rest) == 0 {
 		if !f.lines.Scan() {
-			if err := f.lines.Err(); err != nil {
+			err := f.lines.Err()
+			if errors.Is(err, bufio.ErrTooLong) {
+				err = fmt.Errorf("it has more than %d bytes", maxFrame)
+			}
+			if err != nil {
 				return 0, fmt.Errorf("read a message of the host: %w", err)
 			}
 			return 0, io.EOF

@@ -123,13 +123,28 @@ func (s *Server) addGroup(group string) {
 	}
 }
 
+// closePatience is how long the connection may take to close after a signal. A host that does not read blocks it for ever.
+const closePatience = time.Second
+
 // Serve answers the host until in ends or ctx is canceled. It writes nothing but messages of the protocol to out. Then it ends the
 // agents that are to end with it.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.mcp.AddReceivingMiddleware(s.sendEvents(ctx), s.sendRequests(ctx))
-	err := s.mcp.Run(ctx, &transport{Transport: &mcp.IOTransport{Reader: newFrames(in, out, s.log), Writer: out, MaxLineLength: -1}, server: s})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.mcp.Run(ctx, &transport{Transport: &mcp.IOTransport{Reader: newFrames(in, out, s.log), Writer: out, MaxLineLength: -1}, server: s})
+	}()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		select {
+		case <-ended:
+		case <-time.After(closePatience):
+		}
+	}
 	if ctx.Err() != nil {
 		err = nil // a signal is how a host ends a server
 	}

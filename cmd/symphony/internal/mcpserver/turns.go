@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -155,7 +156,8 @@ func (s *Server) converse(ctx context.Context, agentID string, p ConversationPar
 		}
 	}
 	if call, err = s.agents.Call(ctx, agentID, call, params); err == nil {
-		call, err = s.await(ctx, call.ID, fmt.Sprintf("it goes on: new_conversation with the id %q waits for it again", strings.TrimPrefix(call.ID, agentID+".")))
+		again := fmt.Sprintf("it goes on: new_conversation with the id %q waits for it again", strings.TrimPrefix(call.ID, agentID+"."))
+		call, err = s.await(ctx, call.ID, again)
 	}
 	if err != nil {
 		return out, err
@@ -301,7 +303,7 @@ func (s *Server) await(ctx context.Context, id, hint string) (reconcile.Call, er
 	call, err := s.agents.Await(ctx, id)
 	switch {
 	case err != nil:
-	case !call.Ended() && ctx.Err() == context.DeadlineExceeded:
+	case !call.Ended() && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = exit.Fault(agents.CodeTimeout, fmt.Sprintf("%s has not ended within %s", call.Verb, s.CallTimeout), hint)
 	case !call.Ended():
 		err = ctx.Err()
