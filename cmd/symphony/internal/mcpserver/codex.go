@@ -1,11 +1,13 @@
 package mcpserver
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -161,6 +163,10 @@ func (s *Server) resumeThread(ctx context.Context, known reconcile.Call) (reconc
 	if err := json.Unmarshal(known.Params, &params); err != nil {
 		return known, fmt.Errorf("parameters of the conversation %s: %w", known.ID, err)
 	}
+	if bytes.Equal(params.SandboxPolicy, fullAccess) && !s.FullAccess {
+		return known, exit.Fault(agents.CodeInvalid, "the thread was opened with the sandbox danger-full-access, which is not permitted",
+			"start symphony mcp with --allow-full-access")
+	}
 	ended, err := s.agents.Find(ctx, known.Agent)
 	if err != nil {
 		return known, err
@@ -186,7 +192,7 @@ func (s *Server) beforeTimeout(ctx context.Context) (context.Context, context.Ca
 }
 
 // codexResult waits for the end of a turn and returns its last message. Before, it returns the state running if the agent asks for
-// something or the time is up. again: the host knows already what the agent asks for now.
+// something or the time is up. again says that the host knows already what the agent asks for now.
 func (s *Server) codexResult(
 	ctx context.Context, req *mcp.CallToolRequest, known, turn reconcile.Call, again bool,
 ) (*mcp.CallToolResult, CodexOut, error) {
@@ -198,8 +204,10 @@ func (s *Server) codexResult(
 	switch turn.Status {
 	case reconcile.CallQueued, reconcile.CallRunning:
 		out.Requests = requests
-		out.Content = fmt.Sprintf("The turn goes on. To wait for its end, call codex-reply with the threadId %s and no prompt, or wait_agent with "+
-			"the agentIds [%q].", out.ThreadID, out.AgentID)
+		out.Content = fmt.Sprintf("The turn goes on. To wait for its end, call codex-reply with the threadId %s and no prompt.", out.ThreadID)
+		if slices.Contains(s.Groups, GroupAgents) {
+			out.Content += fmt.Sprintf(" Or call wait_agent with the agentIds [%q].", out.AgentID)
+		}
 		return nil, out, nil
 	case reconcile.CallInterrupted:
 		return nil, out, exit.Fault("interrupted", "the turn was interrupted", "codex-reply with the threadId "+out.ThreadID+" continues the thread")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -93,7 +94,7 @@ func (s *Server) runIssue(ctx context.Context, _ *mcp.CallToolRequest, in IssueI
 // operate carries out a command and returns what it prints.
 func (s *Server) operate(issue string, do func(*project.Project) (runID string, err error)) (*mcp.CallToolResult, OperateOut, error) {
 	if issue == "" {
-		return nil, OperateOut{}, exit.Usage("issue is empty")
+		return nil, OperateOut{}, exit.Fault(agents.CodeInvalid, "issue is empty", "give an identifier such as ABC-7")
 	}
 	var printed bytes.Buffer
 	env := *s.env

@@ -91,7 +91,7 @@ func New(ctx context.Context, w *term.Env, o Options) (*Server, error) {
 	}
 	s.mcp = mcp.NewServer(
 		&mcp.Implementation{Name: "symphony", Title: "Symphony", Version: project.Version()},
-		&mcp.ServerOptions{Instructions: instructions, Capabilities: &mcp.ServerCapabilities{
+		&mcp.ServerOptions{Instructions: instructionsFor(o.Groups), Capabilities: &mcp.ServerCapabilities{
 			Tools: &mcp.ToolCapabilities{}, Experimental: map[string]any{eventMethod: struct{}{}},
 		}},
 	)
@@ -105,6 +105,14 @@ func New(ctx context.Context, w *term.Env, o Options) (*Server, error) {
 const instructions = `Each agent is a coding agent (codex) that works in a directory and outlives this server. spawn_agent starts one,
 new_conversation opens a conversation with it, send_user_turn gives it work and returns at once. wait_agent waits
 for its end or a request, read_events reads what the agent has done. list_agents shows agents that an earlier host has started.`
+
+// instructionsFor are the instructions of a server with these groups of tools. The tools of the others explain themselves.
+func instructionsFor(groups []string) string {
+	if slices.Contains(groups, GroupAgents) {
+		return instructions
+	}
+	return ""
+}
 
 // addGroup registers the tools of a group.
 func (s *Server) addGroup(group string) {

@@ -227,6 +227,9 @@ func approvalPolicy(word string) (json.RawMessage, error) {
 	return nil, exit.Fault(agents.CodeInvalid, fmt.Sprintf("unknown approvalPolicy %q", word), "use untrusted, on-request or never")
 }
 
+// fullAccess is codex's policy for danger-full-access.
+var fullAccess = json.RawMessage(`{"type":"dangerFullAccess"}`)
+
 // sandboxPolicy returns codex's policy for the name of a sandbox, nil for that of a run.
 func (s *Server) sandboxPolicy(word string) (json.RawMessage, error) {
 	switch {
@@ -235,7 +238,7 @@ func (s *Server) sandboxPolicy(word string) (json.RawMessage, error) {
 	case word == "read-only":
 		return json.RawMessage(`{"type":"readOnly","networkAccess":false}`), nil
 	case word == "danger-full-access" && s.FullAccess:
-		return json.RawMessage(`{"type":"dangerFullAccess"}`), nil
+		return fullAccess, nil
 	case word == "danger-full-access":
 		return nil, exit.Fault(agents.CodeInvalid, "the sandbox danger-full-access is not permitted",
 			"use workspace-write, or start symphony mcp with --allow-full-access")
