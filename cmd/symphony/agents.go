@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -71,13 +72,12 @@ func stopAgent(ctx context.Context, w *term.Env, id string) error {
 	if err != nil {
 		return err
 	}
-	defer a.Close()
-	if err := a.Kill(ctx, id); err != nil {
-		return err
+	var ended agents.Agent
+	if err = a.Kill(ctx, id); err == nil {
+		ended, err = a.Find(ctx, id)
 	}
-	ended, err := a.Find(ctx, id)
 	if err == nil {
 		fmt.Fprintln(w.Stdout, term.Visible(id+" has ended: "+string(ended.Outcome)))
 	}
-	return err
+	return errors.Join(err, a.Close())
 }

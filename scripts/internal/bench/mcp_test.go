@@ -57,9 +57,13 @@ func BenchmarkMCP(b *testing.B) {
 			h.call("kill_agent", map[string]any{"agentId": fmt.Sprintf("agent-%d", n)}, nil)
 		}
 		return []metric{
-			{memory, "server-MB", 60}, {slices.Max(delays), "s-to-host", 1}, {float64(dropped), "dropped", 0},
-			{1000 * median(delays), "ms-to-host", math.Inf(1)}, {float64(len(delays)) / float64(seconds), "events/s", math.Inf(1)},
-			{ofAgents / ofIssues, "x-worker", 1.1}, {ofAgents, "worker-MB", math.Inf(1)},
+			{memory, "server-MB", 60},
+			{slices.Max(delays), "s-to-host", 1},
+			{float64(dropped), "dropped", 0},
+			{1000 * median(delays), "ms-to-host", math.Inf(1)},
+			{float64(len(delays)) / float64(seconds), "events/s", math.Inf(1)},
+			{ofAgents / ofIssues, "x-worker", 1.1},
+			{ofAgents, "worker-MB", math.Inf(1)},
 		}
 	})
 }

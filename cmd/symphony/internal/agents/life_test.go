@@ -530,7 +530,7 @@ func TestAgentWithoutAWorker(t *testing.T) {
 	}
 	again := r.settings("a")
 	again.Cwd = t.TempDir()
-	if got := test.Must(r.Spawn(t.Context(), again)); got.Run.ID == run.ID {
+	if got := test.Must(r.Spawn(t.Context(), again)); got.ID == run.ID {
 		t.Error("the agent was not spawned again")
 	}
 }

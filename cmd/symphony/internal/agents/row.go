@@ -63,7 +63,7 @@ func Rows(ctx context.Context, w *term.Env, all bool) (rows []Row, err error) {
 			continue
 		}
 		row := NewRow(one, open)
-		calls, err := a.DB.Views.CallsOf(ctx, one.Run.ID)
+		calls, err := a.DB.Views.CallsOf(ctx, one.ID)
 		if err != nil {
 			return rows, err
 		}
@@ -84,7 +84,7 @@ func NewRow(a Agent, open []reconcile.Request) Row {
 		StartedAt: a.StartedAt.UTC(), Outcome: string(a.Outcome), Error: a.ErrorText,
 	}
 	for _, q := range open {
-		if q.RunID == a.Run.ID {
+		if q.RunID == a.ID {
 			r.State = RowWaiting
 			r.Requests = append(r.Requests, RequestRow{ID: q.ID(), Kind: q.Kind, Summary: q.Summary, ExpiresAt: q.ExpiresAt.UTC()})
 		}

@@ -213,6 +213,7 @@ func (s *Server) codexResult(
 		return nil, out, exit.Fault("interrupted", "the turn was interrupted", "codex-reply with the threadId "+out.ThreadID+" continues the thread")
 	case reconcile.CallFailed:
 		return nil, out, exit.Fault(turn.ErrorCode, turn.ErrorText, "codex-reply with the threadId "+out.ThreadID+" continues the thread")
+	case reconcile.CallCompleted:
 	}
 	var result runner.TurnResult
 	if err := json.Unmarshal(turn.Result, &result); err != nil {

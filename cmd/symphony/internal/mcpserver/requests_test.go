@@ -202,7 +202,8 @@ func TestHostDecides(t *testing.T) {
 		Changes: []agent.FileChange{{Path: "a.txt", Kind: "add", Diff: "+hello\n\x1b[31m"}},
 	}
 	question := agent.Request{Kind: agent.RequestQuestion, ThreadID: "thread-1", Summary: "Which?", Questions: []agent.Question{
-		{ID: "a", Text: "Which?", Options: []agent.Option{{Label: "red"}, {Label: "blue"}}}, {ID: "b", Text: "How many?", Type: "integer"},
+		{ID: "a", Text: "Which?", Options: []agent.Option{{Label: "red"}, {Label: "blue"}}},
+		{ID: "b", Text: "How many?", Type: "integer"},
 		{ID: "c", Text: "Why?", Optional: true},
 	}}
 	const command = `execCommandApproval: agent one asks, outside the sandbox
@@ -370,9 +371,9 @@ func TestSecretQuestion(t *testing.T) {
 	for _, protocol := range protocols {
 		m := newMachine(t)
 		told := m.asks(agent.Request{Kind: agent.RequestQuestion, Summary: "Token?", Questions: []agent.Question{{ID: "q", Text: "Token?", Secret: true}}}, time.Hour)
-		h := m.host(protocol, 0, func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		h := m.host(protocol, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			t.Error("the host is asked for a secret")
-			return declines(nil, nil)
+			return declines(ctx, r)
 		})
 		if is := h.waitForData(); !is.Questions[0].Secret {
 			t.Errorf("%s: %+v", protocol, is)

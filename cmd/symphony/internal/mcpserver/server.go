@@ -149,7 +149,7 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	case err = <-ended:
 	case <-ctx.Done():
 		select {
-		case <-ended:
+		case err = <-ended:
 		case <-time.After(closePatience):
 		}
 	}
