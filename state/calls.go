@@ -30,8 +30,8 @@ func (v Views) FreeAgent(ctx context.Context, agent string) (reconcile.Run, bool
 	return v.firstRun(ctx, `WHERE issue_id = ? AND kind = 'free' ORDER BY id DESC LIMIT 1`, agent)
 }
 
-// AddAgent stores the run of a new agent without an issue. exists is the run of an agent with the same id, whatever its state; then
-// nothing is stored. Unless shared is set, busy is a live agent that works in the same directory; then nothing is stored either.
+// AddAgent stores the run of a new agent without an issue. exists is the run of an agent with the same id, whatever its state, even if
+// only letters differ in case, because commands find both by either id; then nothing is stored. Unless shared is set, busy is a live agent that works in the same directory; then nothing is stored either.
 func (c Clients) AddAgent(ctx context.Context, run reconcile.Run, shared bool) (exists, busy *reconcile.Run, err error) {
 	err = c.update(ctx, "add agent "+run.Identifier, full, func(t tx) error {
 		find := func(where string, arg any) (*reconcile.Run, error) {
@@ -41,7 +41,7 @@ func (c Clients) AddAgent(ctx context.Context, run reconcile.Run, shared bool) (
 			}
 			return &r, err
 		}
-		if exists, err = find(`issue_id = ?`, run.IssueID); err != nil || exists != nil {
+		if exists, err = find(`issue_id = ? COLLATE NOCASE`, run.IssueID); err != nil || exists != nil {
 			return err
 		}
 		if !shared {

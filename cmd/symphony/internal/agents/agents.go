@@ -170,6 +170,8 @@ func (a *Agents) same(run reconcile.Run, s Settings, err error) (Agent, error) {
 	switch {
 	case err != nil:
 		return Agent{}, err
+	case run.IssueID != s.ID:
+		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("the ids %s and %s differ only in case", s.ID, run.IssueID), "choose another id")
 	case run.Outcome != "":
 		return Agent{}, exit.Fault(CodeEnded, "agent "+s.ID+" has ended: "+reasonOf(run), "choose another id")
 	case run.WorkspacePath != s.Cwd:
@@ -280,7 +282,8 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 	}
 	at := reconcile.Instant{Boot: a.boot, Mono: proc.Monotonic()}
 	if err := a.DB.Store.RequestStop(ctx, one.ID, reconcile.StopOperator, at); err != nil {
-		return err
+		// An agent that fills the disk ends all the same. Its end is recorded later.
+		return errors.Join(err, a.runners.Kill(context.WithoutCancel(ctx), one.Run))
 	}
 	limited, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()

@@ -108,5 +108,5 @@ func Failure(call reconcile.Call) error {
 	if call.Status != reconcile.CallFailed {
 		return nil
 	}
-	return exit.Fault(call.ErrorCode, call.ErrorText, "")
+	return exit.Fault(call.ErrorCode, call.ErrorText, "a call with another id, or without one, tries again")
 }

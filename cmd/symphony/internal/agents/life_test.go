@@ -3,6 +3,7 @@ package agents_test
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -271,6 +272,10 @@ func TestWhereAndWhenAgentsStart(t *testing.T) {
 	_, err := r.Spawn(ctx, same)
 	r.wantCode(err, agents.CodeConflict, "agent a works in "+r.dir+" already")
 	same.Shared = true
+	upper := same
+	upper.ID = "A" // symphony approve A.1 would approve what a asks
+	_, err = r.Spawn(ctx, upper)
+	r.wantCode(err, agents.CodeConflict, "the ids A and a differ only in case")
 	test.Must(r.Spawn(ctx, same))
 	if list := test.Must(r.List(ctx)); len(list) != 2 || list[0].Identifier != "b" || !list[0].Settings.Shared {
 		t.Errorf("listed %+v", list)
@@ -450,6 +455,26 @@ func TestDeadWorker(t *testing.T) {
 			r.nothingLeft(r.run("a"))
 		})
 	}
+}
+
+// An agent whose end can't be recorded, because it has filled the disk, ends all the same.
+func TestKillWithoutRecord(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.spawn("a")
+	r.startDaemon("a", "")
+	db := test.Must(sql.Open("sqlite", "file:"+filepath.Join(project.AgentsDir(r.env), "state.db")+"?_pragma=busy_timeout(5000)"))
+	test.Must(db.ExecContext(t.Context(), `CREATE TRIGGER full BEFORE UPDATE OF stop_reason ON runs BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`))
+	if err := r.Kill(t.Context(), "a"); err == nil {
+		t.Error("the end of the agent was recorded")
+	}
+	if r.daemonLeft() {
+		t.Error("the daemon is left")
+	}
+	r.nothingLeft(r.run("a"))
+	test.Must(db.ExecContext(t.Context(), `DROP TRIGGER full`))
+	test.OK(t, db.Close())
+	test.OK(t, r.Kill(t.Context(), "a"))
 }
 
 // A call that is stored while the worker ends by itself is not left open.
