@@ -38,6 +38,8 @@ func addTool[In, Out any](s *Server, t *mcp.Tool, do mcp.ToolHandlerFor[In, Out]
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			err = exit.Fault(agents.CodeTimeout, fmt.Sprintf("%s has not ended within %s", t.Name, s.CallTimeout), "try again")
+		case errors.Is(err, context.Canceled):
+			err = exit.Fault("canceled", "the host has canceled the call", "")
 		case err != nil:
 			err = exit.From(err)
 		}
@@ -138,7 +140,7 @@ func (s *Server) describe(ctx context.Context, tool string, arguments json.RawMe
 	}
 	f := Failure{Code: known.Code, Message: known.Message, Hint: known.Hint, Method: tool, Params: map[string]string{}}
 	if members := membersOf(arguments); members != nil {
-		_ = json.Unmarshal(members["agentId"], &f.AgentID)
+		f.AgentID = agentOf(members)
 		f.AgentID = text.Within(f.AgentID, maxID)
 		summarize(f.Params, "", members)
 	} else {
@@ -151,6 +153,15 @@ func (s *Server) describe(ctx context.Context, tool string, arguments json.RawMe
 	result.Content, result.StructuredContent = []mcp.Content{&mcp.TextContent{Text: line}}, f
 	s.log.WarnContext(ctx, "call failed", slog.String("tool", tool), slog.String("code", f.Code), slog.String("agent", f.AgentID),
 		slog.Any("arguments", f.Params))
+}
+
+// agentOf returns the id of the agent that the arguments of a call are about, "" if they name none.
+func agentOf(members map[string]json.RawMessage) (id string) {
+	_ = json.Unmarshal(members["agentId"], &id)
+	if id == "" && json.Unmarshal(members["requestId"], &id) == nil {
+		id, _ = reconcile.RequestRef(id)
+	}
+	return id
 }
 
 // mismatch returns the SDK's error about arguments that do not match the schema of a tool, with the name of the argument, but without its

@@ -200,8 +200,8 @@ func (s *Server) ask(ctx context.Context, session *mcp.ServerSession, r reconcil
 			defer end()
 			began := time.Now()
 			answer, err := session.Elicit(asking, formOf(r))
-			if err != nil {
-				answer = &mcp.ElicitResult{Action: "error: " + err.Error()}
+			if err != nil { // which may hold what a person has typed
+				answer = &mcp.ElicitResult{Action: "with an error, or with what does not fit the form"}
 			}
 			if asking.Err() == nil {
 				s.hear(asking, r, answer, time.Since(began))

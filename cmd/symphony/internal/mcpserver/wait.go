@@ -337,8 +337,12 @@ func newAgentState(a agents.Agent, calls []reconcile.Call, requests []reconcile.
 		s.State, s.Activity, s.Outcome, s.Error = stateEnded, "", string(a.Outcome), a.ErrorText
 	}
 	for _, c := range calls {
-		if c.Verb == reconcile.CallConversation {
-			s.Conversations = append(s.Conversations, ConversationState{ConversationID: cmp.Or(c.ThreadID, c.ID), Turns: turnsOf(calls, c.ID)})
+		if c.Verb != reconcile.CallConversation {
+			continue
+		}
+		turns := turnsOf(calls, c.ID)
+		if c.Status != reconcile.CallFailed || len(turns) > 0 {
+			s.Conversations = append(s.Conversations, ConversationState{ConversationID: cmp.Or(c.ThreadID, c.ID), Turns: turns})
 		}
 	}
 	return s
