@@ -108,5 +108,9 @@ func Failure(call reconcile.Call) error {
 	if call.Status != reconcile.CallFailed {
 		return nil
 	}
-	return exit.Fault(call.ErrorCode, call.ErrorText, "a call with another id, or without one, tries again")
+	hint := ""
+	if call.Verb == reconcile.CallConversation {
+		hint = "new_conversation with another id, or without one, tries again"
+	}
+	return exit.Fault(call.ErrorCode, call.ErrorText, hint)
 }
