@@ -2,12 +2,14 @@ package agents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -47,4 +49,26 @@ func knows(ctx context.Context, p *project.Project, find func(state.Views) (bool
 	defer db.Close()
 	found, err := find(db.Views)
 	return found && err == nil
+}
+
+// AsProject is the state directory of the agents in the shape of a project; nil if there never was an agent.
+func AsProject(w *term.Env) *project.Project {
+	if !project.Exists(filepath.Join(project.AgentsDir(w), "state.db")) {
+		return nil
+	}
+	return openProject(w)
+}
+
+// OpenRequests reads what live agents ask, in the shape of requests of a project.
+func OpenRequests(ctx context.Context, w *term.Env) ([]view.RequestRow, error) {
+	p := AsProject(w)
+	if p == nil {
+		return nil, nil
+	}
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := view.RequestRows(ctx, p, db, view.AgentsProject)
+	return rows, errors.Join(err, db.Close())
 }

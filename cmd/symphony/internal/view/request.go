@@ -92,6 +92,24 @@ func OpenRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reco
 	return slices.DeleteFunc(all, func(r reconcile.Request) bool { return !project.Alive(p.StateDir, r.RunID) }), err
 }
 
+// AgentsProject is the name that pages and addresses have in place of a project's for agents without an issue.
+const AgentsProject = "agents"
+
+// RequestRows are the unanswered requests of a state directory that is not a project's, in the shape of those of a project with that
+// name.
+func RequestRows(ctx context.Context, p *project.Project, db *state.DB, name string) ([]RequestRow, error) {
+	open, err := OpenRequests(ctx, p, db)
+	f := facts{name: name, now: p.Env.Now()}
+	if err == nil {
+		f.instant, err = Instant()
+	}
+	rows := []RequestRow{}
+	for _, r := range open {
+		rows = append(rows, f.requestRow(r))
+	}
+	return rows, err
+}
+
 // HowToAnswer says what answers the request.
 func (r RequestRow) HowToAnswer() string {
 	how := HowToAnswer(r.Request)

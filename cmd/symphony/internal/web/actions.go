@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
@@ -216,8 +217,11 @@ func (p *parameters) readForm(form url.Values) (err error) {
 
 // target is the project of a command: the one that ?project= names, the only one, or that of the issue.
 func (s *Server) target(r *http.Request, issue string) (*project.Project, error) {
-	named, err := s.source.named(r.Context(), r.URL.Query().Get("project"))
+	name := r.URL.Query().Get("project")
+	named, err := s.source.named(r.Context(), name)
 	switch {
+	case err != nil && name == view.AgentsProject && agents.AsProject(s.source.env) != nil:
+		return agents.AsProject(s.source.env), nil
 	case err != nil:
 		return nil, err
 	case len(named) == 1:

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
@@ -51,7 +52,14 @@ func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err
 	for _, v := range all {
 		files = append(files, filesOf(v.Project)...)
 	}
-	return page.Overview{Projects: all, Choice: page.NewChoice(r.URL.Query()), MayAct: s.access.mayAct(r)}.Page(), files, nil
+	asked, err := agents.OpenRequests(r.Context(), s.source.env)
+	if err != nil {
+		return p, nil, snapshotError(err)
+	}
+	if theirs := agents.AsProject(s.source.env); theirs != nil {
+		files = append(files, filesOf(view.ProjectRow{StateDir: theirs.StateDir})...)
+	}
+	return page.Overview{Projects: all, Agents: asked, Choice: page.NewChoice(r.URL.Query()), MayAct: s.access.mayAct(r)}.Page(), files, nil
 }
 
 // issuePage draws /issues/{project}/{identifier}.

@@ -60,8 +60,13 @@ func (r RequestForm) Anchor() string { return "request-" + url.PathEscape(r.Form
 // Detail is the whole request.
 func (r RequestForm) Detail() reconcile.RequestDetail { return r.RequestRow.Request.Detail }
 
-// IssuePage is the address of its issue.
-func (r RequestForm) IssuePage() string { return IssueAddress(r.Forms.Project, r.Identifier) }
+// IssuePage is the address of its issue; empty for an agent without one.
+func (r RequestForm) IssuePage() string {
+	if r.Forms.Project == view.AgentsProject {
+		return ""
+	}
+	return IssueAddress(r.Forms.Project, r.Identifier)
+}
 
 // IsQuestion reports whether it needs an answer, not an approval.
 func (r RequestForm) IsQuestion() bool { return r.Kind == reconcile.QuestionRequest }

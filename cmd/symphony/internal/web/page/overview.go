@@ -72,7 +72,8 @@ func (c Choice) Lists() bool { return c.Query != "" || c.Status != "" }
 
 // Overview is the page of all projects, or of what a reader has chosen of them.
 type Overview struct {
-	Projects []view.Overview // all of them
+	Projects []view.Overview   // all of them
+	Agents   []view.RequestRow // what agents without an issue ask
 	Choice
 	MayAct bool
 }
@@ -93,7 +94,7 @@ type overview struct {
 
 // Page draws it.
 func (o Overview) Page() Page {
-	requests := 0
+	requests := len(o.Agents)
 	for _, p := range o.Projects {
 		requests += len(p.Requests)
 	}
@@ -132,6 +133,9 @@ func (o Overview) data() overview {
 		d.addLimits(v)
 	}
 	joined := view.Join(d.Shown)
+	if o.Project == "" && o.Query == "" && (o.Status == "" || o.Status == view.StatusAsks) {
+		d.Requests, joined.Requests = append(d.Requests, o.Agents...), append(joined.Requests, o.Agents...)
+	}
 	d.Verdict, d.Results = verdictOf(d.Shown, joined), joined.Results
 	if d.Verdict.Class == "good" && len(d.Obstacles) > 0 {
 		d.Verdict.Class, d.Verdict.Icon, d.Verdict.Title = "", "clock", "Nothing needs you"
