@@ -170,6 +170,9 @@ func (c *clientCalls) idleFor() bool {
 	return c.free.Idle > 0 && c.open == 0 && c.Mono()-c.idle >= c.free.Idle
 }
 
+// maxTalks is how many conversations one agent may have, because slots count agents and not their processes.
+const maxTalks = 16
+
 // begin hands a call to a goroutine, once.
 func (c *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 	c.mu.Lock()
@@ -180,14 +183,19 @@ func (c *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 	c.begun[call.ID] = true
 	c.open++
 	t := c.talks[call.Conversation]
+	refuse := func(code, message, hint string) {
+		c.working.Go(func() { c.finish(ctx, call, nil, &reconcile.Error{Code: code, Message: message, Hint: hint}) })
+	}
 	switch {
+	case call.Verb == reconcile.CallConversation && len(c.talks) >= maxTalks:
+		refuse("too_many_conversations", fmt.Sprintf("the agent has %d conversations, each with a process of codex", maxTalks), "spawn another agent")
+		return
 	case call.Verb == reconcile.CallConversation:
 		t = c.newTalk()
 		t.opened = make(chan struct{})
 		c.talks[call.ID] = t
 	case t == nil && (call.Conversation != "" || call.Verb == reconcile.CallTurn || call.Verb == reconcile.CallSteer || call.Verb == reconcile.CallInterrupt):
-		unknown := &reconcile.Error{Code: "unknown_conversation", Message: fmt.Sprintf("the agent has no conversation %q", call.Conversation)}
-		c.working.Go(func() { c.finish(ctx, call, nil, unknown) })
+		refuse("unknown_conversation", fmt.Sprintf("the agent has no conversation %q", call.Conversation), "")
 		return
 	case call.Verb == reconcile.CallTurn:
 		t.turns = append(t.turns, call)

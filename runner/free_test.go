@@ -254,6 +254,21 @@ func TestCallsOfAnAgent(t *testing.T) {
 	}
 }
 
+func TestConversationsOfAnAgentAreLimited(t *testing.T) {
+	r := newFreeRig(t)
+	calls := []reconcile.Call{}
+	for i := range maxTalks + 1 {
+		id := fmt.Sprintf("c%02d", i)
+		calls = append(calls, reconcile.Call{ID: id, Verb: reconcile.CallConversation, Params: []byte(`{"model":7}`)}) // none starts codex
+	}
+	r.add(calls...)
+	r.start()
+	r.wants(calls[maxTalks-1].ID, reconcile.CallFailed, "parameters of conversation")
+	r.wants(calls[maxTalks].ID, reconcile.CallFailed, "too_many_conversations: the agent has 16 conversations")
+	r.stop()
+	<-r.ended
+}
+
 // An interrupt ends the running turn and those that wait, and nothing else. Input is added to a turn from its beginning on.
 func TestInterruptAndSteer(t *testing.T) {
 	r := newFreeRig(t)
