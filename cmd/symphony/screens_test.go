@@ -171,15 +171,19 @@ func screenOf(ts *testscript.TestScript, m *multiplexer, command, columns, rows 
 	pane, err := m.run("new-session", "-d", "-P", "-F", "#{pane_id}", "-c", ts.Getenv("PROJECT"), "-x", columns, "-y", rows, "symphony "+command+"; echo $? >"+exit)
 	ts.Check(err)
 	pane = strings.TrimSpace(pane)
-	before := ""
+	before, ended := "", false
 	waitFor(ts, command+" to end or to wait for a key", func() (bool, string) {
 		status, err := m.run("display-message", "-p", "-t", pane, "#{pane_dead}")
 		ts.Check(err)
 		text, err = m.shown(append(options, "-t", pane)...)
 		ts.Check(err)
 		if strings.TrimSpace(status) == "1" {
-			code = strings.TrimSpace(ts.ReadFile(exit))
-			return true, ""
+			shown := ended && text == before // tmux may see the end before the last output
+			ended, before = true, text
+			if shown {
+				code = strings.TrimSpace(ts.ReadFile(exit))
+			}
+			return shown, text
 		}
 		waits := waitsForKey.MatchString(strings.TrimSpace(text)) && text == before && !strings.Contains(text, "reading …")
 		before = text
