@@ -37,7 +37,7 @@ type Calls interface {
 
 // The parameters of calls, as JSON. A missing value is that of the conversation, or of a run.
 type (
-	// ConversationCall opens a conversation, or goes on with the thread of an earlier one.
+	// ConversationCall opens a conversation, or continues the thread of an earlier one.
 	ConversationCall struct {
 		ThreadID              string          `json:"threadId,omitempty"`
 		Cwd                   string          `json:"cwd,omitempty"`

@@ -332,7 +332,7 @@ func TestTurnsOfAConversationDoNotOverlap(t *testing.T) {
 	}
 }
 
-// If codex exits during a turn, the turn fails, and the next one goes on with the thread.
+// If codex exits during a turn, the turn fails, and the next one continues the thread.
 func TestCodexExitsDuringATurn(t *testing.T) {
 	r := newFreeRig(t)
 	r.start()

@@ -316,7 +316,7 @@ func TestWaitAgent(t *testing.T) {
 	h.wait("a", "any", 0, asked, "running a waiting for approval [a.4] {a.1 touch asked}")
 	five := h.wait("a", "any", long, asked, "done a idle [a.4:completed four]")
 
-	// The end of an agent is told once, too.
+	// A host learns the end of an agent once, too.
 	h.turn("b", b, "2", "hang")
 	h.call("kill_agent", `{"agentId":"a"}`, nil)
 	six := h.wait("a b", "any", long, five, "done a ended b active [b.2]")

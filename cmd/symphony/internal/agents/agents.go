@@ -82,6 +82,11 @@ func openProject(w *term.Env) *project.Project {
 	return project.New(w, filepath.Join(project.AgentsDir(w), "WORKFLOW.md"), project.AgentsDir(w))
 }
 
+// haveState reports whether there ever was an agent.
+func haveState(w *term.Env) bool {
+	return project.Exists(filepath.Join(project.AgentsDir(w), "state.db"))
+}
+
 func create(ctx context.Context, dir string, now time.Time) (*state.DB, error) {
 	release, err := lock(ctx, dir)
 	if err != nil {
@@ -395,7 +400,7 @@ func (a *Agents) prune(ctx context.Context, now time.Time) error {
 
 // Reap settles the agents of this account, for a program that does not use them. It does nothing if there never were any.
 func Reap(ctx context.Context, w *term.Env) error {
-	if !project.Exists(filepath.Join(project.AgentsDir(w), "state.db")) {
+	if !haveState(w) {
 		return nil
 	}
 	a, err := Open(ctx, w)

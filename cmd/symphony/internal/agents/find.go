@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -39,7 +38,7 @@ func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project
 // knows reports whether the state of a project has what find looks for. A state that can't be read has not: the command that follows says
 // why, if it is about this project.
 func knows(ctx context.Context, p *project.Project, find func(state.Views) (bool, error)) bool {
-	if !project.Exists(filepath.Join(p.StateDir, "state.db")) {
+	if !p.HasState() {
 		return false
 	}
 	db, err := project.OpenForReading(ctx, p)
@@ -53,7 +52,7 @@ func knows(ctx context.Context, p *project.Project, find func(state.Views) (bool
 
 // AsProject is the state directory of the agents in the shape of a project; nil if there never was an agent.
 func AsProject(w *term.Env) *project.Project {
-	if !project.Exists(filepath.Join(project.AgentsDir(w), "state.db")) {
+	if !haveState(w) {
 		return nil
 	}
 	return openProject(w)

@@ -3,10 +3,8 @@ package agents
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -45,7 +43,7 @@ type RequestRow struct {
 // Rows reads the live agents, newest first, with all also those that have ended. It does not create their state directory.
 func Rows(ctx context.Context, w *term.Env, all bool) (rows []Row, err error) {
 	rows = []Row{}
-	if !project.Exists(filepath.Join(project.AgentsDir(w), "state.db")) {
+	if !haveState(w) {
 		return rows, nil
 	}
 	a, err := Open(ctx, w)

@@ -49,7 +49,7 @@ type (
 		State    string         `json:"state" jsonschema:"completed or running"`
 		AgentID  string         `json:"agentId"`
 		TurnID   string         `json:"turnId"`
-		Requests []RequestState `json:"requests,omitempty" jsonschema:"what the agent asks and nobody has decided"`
+		Requests []RequestState `json:"requests,omitempty" jsonschema:"what the agent asks that is not decided yet"`
 	}
 )
 

@@ -51,7 +51,7 @@ type (
 		State         string              `json:"state" jsonschema:"idle, active, waiting for approval or ended"`
 		Activity      string              `json:"activity,omitempty" jsonschema:"what it does now"`
 		Conversations []ConversationState `json:"conversations"`
-		Requests      []RequestState      `json:"requests" jsonschema:"what it asks and nobody has decided"`
+		Requests      []RequestState      `json:"requests" jsonschema:"what it asks that is not decided yet"`
 		Tokens        reconcile.Tokens    `json:"tokens"`
 		Outcome       string              `json:"outcome,omitempty" jsonschema:"how the agent ended"`
 		Error         string              `json:"error,omitempty" jsonschema:"why the agent ended"`

@@ -219,9 +219,12 @@ func (p *parameters) readForm(form url.Values) (err error) {
 func (s *Server) target(r *http.Request, issue string) (*project.Project, error) {
 	name := r.URL.Query().Get("project")
 	named, err := s.source.named(r.Context(), name)
+	if err != nil && name == view.AgentsProject {
+		if theirs := agents.AsProject(s.source.env); theirs != nil {
+			return theirs, nil
+		}
+	}
 	switch {
-	case err != nil && name == view.AgentsProject && agents.AsProject(s.source.env) != nil:
-		return agents.AsProject(s.source.env), nil
 	case err != nil:
 		return nil, err
 	case len(named) == 1:
