@@ -143,7 +143,7 @@ func (r *freeRig) add(calls ...reconcile.Call) {
 // until waits until a call satisfies ok, and returns it.
 func (r *freeRig) until(id string, ok func(reconcile.Call) bool) reconcile.Call {
 	r.t.Helper()
-	late := time.After(patience)
+	late := time.After(test.Patience())
 	for {
 		r.book.mu.Lock()
 		changed := r.book.changed
@@ -160,7 +160,7 @@ func (r *freeRig) until(id string, ok func(reconcile.Call) bool) reconcile.Call 
 		select {
 		case <-changed:
 		case <-late:
-			r.t.Fatalf("call %s after %v: %+v", id, patience, last)
+			r.t.Fatalf("call %s after %v: %+v", id, test.Patience(), last)
 		}
 	}
 }

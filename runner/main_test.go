@@ -35,9 +35,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is the timeout of every wait.
-const patience = 30 * time.Second
-
 const testKey = "lin_api_0123456789secret"
 
 // memory is a Journal in memory for one run.
@@ -148,7 +145,7 @@ func (m *memory) stopWasRead() bool {
 // until waits for a written row that satisfies ok.
 func (m *memory) until(t *testing.T, what string, ok func(reconcile.Run) bool) reconcile.Run {
 	t.Helper()
-	late := time.NewTimer(patience)
+	late := time.NewTimer(test.Patience())
 	defer late.Stop()
 	for {
 		m.mu.Lock()
@@ -163,7 +160,7 @@ func (m *memory) until(t *testing.T, what string, ok func(reconcile.Run) bool) r
 		select {
 		case <-changed:
 		case <-late.C:
-			t.Fatalf("no row with %[2]s after %[1]v", patience, what)
+			t.Fatalf("no row with %[2]s after %[1]v", test.Patience(), what)
 		}
 	}
 }
@@ -342,7 +339,7 @@ func (l *lockedWriter) String() string {
 // work carries out the run. It checks that no process is left and that the tracker's key was written nowhere.
 func (r *rig) work() (reconcile.Run, error) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), test.Patience())
 	defer cancel()
 	run, err := r.Run(ctx, r.run, r.terminate)
 	r.t.Cleanup(func() {
@@ -351,7 +348,7 @@ func (r *rig) work() (reconcile.Run, error) {
 		}
 	})
 	if ctx.Err() != nil {
-		r.t.Fatalf("the run took longer than %v", patience)
+		r.t.Fatalf("the run took longer than %v", test.Patience())
 	}
 	left, findErr := proc.Find(proc.Owner{RunID: r.run.ID, ThreadID: run.ThreadID})
 	test.OK(r.t, findErr)

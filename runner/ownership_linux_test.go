@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -40,7 +41,7 @@ func TestProcessesInheritTheTreeFile(t *testing.T) {
 	go func() {
 		defer close(r.terminate)
 		r.streaming()
-		eventually(t, "processes of both", func() bool {
+		test.Until(t, "processes of both", func() bool {
 			found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, host.TreeFile)})
 			return err == nil && len(named(found, hooks, agents)) == 2
 		})

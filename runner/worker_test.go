@@ -141,19 +141,10 @@ func (r *rig) streaming() {
 	r.t.Helper()
 	r.journal.until(r.t, "a turn under way", func(run reconcile.Run) bool { return run.Turns == 1 })
 	path := filepath.Join(r.Dir, eventsFile)
-	eventually(r.t, "message of the agent", func() bool {
+	test.Until(r.t, "message of the agent", func() bool {
 		data, err := os.ReadFile(path)
 		return err == nil && strings.Contains(string(data), `"kind":"message","ended":false`)
 	})
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %s after %v", what, patience)
-		}
-	}
 }
 
 // A stop reason, a signal, or both end a run. Its turn is interrupted, and the agent exits before after_run runs.
@@ -194,7 +185,7 @@ func TestAgentAndWorkerEndTogether(t *testing.T) {
 	r := newRig(t, "sh true\ncrash")
 	go func() {
 		path := filepath.Join(r.Dir, eventsFile)
-		eventually(t, "end of the agent", func() bool {
+		test.Until(t, "end of the agent", func() bool {
 			data, err := os.ReadFile(path)
 			return err == nil && strings.Contains(string(data), agent.EventTurnEndedWithError)
 		})
@@ -257,7 +248,7 @@ func TestStopDuringAHook(t *testing.T) {
 	r := newRig(t, "say no")
 	r.Config.Hooks.BeforeRun = "touch begun; sleep 1000"
 	go func() {
-		eventually(t, "start of the hook", func() bool { return exists(r.space("begun")) })
+		test.Until(t, "start of the hook", func() bool { return exists(r.space("begun")) })
 		r.journal.setStop(reconcile.StopInactive)
 		close(r.terminate)
 	}()
@@ -273,7 +264,7 @@ func TestStopAfterTheTurn(t *testing.T) {
 	r.tracker.answers = []answer{in("Todo"), func() (map[string]reconcile.Issue, error) {
 		r.journal.setStop(reconcile.StopOperator)
 		close(r.terminate)
-		eventually(t, "read of the stop reason", r.journal.stopWasRead)
+		test.Until(t, "read of the stop reason", r.journal.stopWasRead)
 		return in("Human Review")()
 	}}
 	if run := r.ends(reconcile.Succeeded, ""); run.TurnsDone != 1 || run.Turns != 1 {

@@ -234,16 +234,17 @@ func scenes() []scene {
 	}})
 }
 
-// TestInterleavings plays random schedules of every scene, more of them if SYMPHONY_CRASH_TEST is each. To repeat a failure set
+// TestInterleavings plays random schedules of every scene, more of them with SYMPHONY_TEST=each. To repeat a failure set
 // SYMPHONY_SEED to the logged seed.
 func TestInterleavings(t *testing.T) {
+	test.Expensive(t)
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("SYMPHONY_SEED"); text != "" {
 		seed = test.Must(strconv.ParseUint(text, 10, 64))
 	}
 	t.Logf("SYMPHONY_SEED=%d", seed)
 	schedules := 40
-	if os.Getenv("SYMPHONY_CRASH_TEST") == "each" {
+	if test.Each() {
 		schedules = 200
 	}
 	for _, sc := range scenes() {

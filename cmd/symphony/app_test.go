@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -151,7 +152,7 @@ func TestFailedKeepsTheOutcome(t *testing.T) {
 			if err := proc.CreateAlive(path); err != nil {
 				t.Fatal(err)
 			}
-			alive, err := proc.HoldAlive(path, bound)
+			alive, err := proc.HoldAlive(path, test.Patience())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -104,7 +104,7 @@ func browseCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if b.tab == nil {
 		b.start(ts)
 	}
-	ctx, cancel := context.WithTimeout(b.tab, bound)
+	ctx, cancel := context.WithTimeout(b.tab, test.Patience())
 	defer cancel()
 	if err := do(ctx, ts, b, args); err != nil {
 		text, _ := chromedp.Run(b.tab, chromedp.Evaluate[string](`location.href + "\n" + document.body.innerText`))
@@ -207,7 +207,7 @@ func untilTrue(ctx context.Context, expression string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waited %s: %w", bound, errors.Join(err, ctx.Err()))
+			return fmt.Errorf("waited %s: %w", test.Patience(), errors.Join(err, ctx.Err()))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -329,7 +329,7 @@ func picturesCmd(ts *testscript.TestScript, neg bool, args []string) {
 	serveCmd(ts, false, nil)
 	b := ts.Value(browserKey{}).(*browser)
 	b.start(ts)
-	ctx, cancel := context.WithTimeout(b.tab, bound)
+	ctx, cancel := context.WithTimeout(b.tab, test.Patience())
 	defer cancel()
 	ts.Check(stopClock(ctx, ts, b, []string{string(now)}))
 	// The home directory is that of the screens of the terminal.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // blockIsDue makes the account's block, if there is one, due for its next try.
@@ -24,7 +25,7 @@ func (c *crashScene) blockIsDue() bool {
 		return false
 	}
 	lock := flock.New(filepath.Join(filepath.Dir(files[0]), "limits.lock"))
-	ctx, cancel := context.WithTimeout(context.Background(), crashBound)
+	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	_, err = lock.TryLockContext(ctx, crashStep)
 	c.must(err)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -40,8 +41,7 @@ type crashScenario struct {
 	freezer   bool  // needs the cgroup freezer
 	stands    bool  // the process stops instead of dying
 	late      bool  // workers may die only after arm
-	quick     bool  // part of go test ./...
-	// again lists prefixes of ROLE:NAME: with SYMPHONY_CRASH_TEST=each points to die at in this scenario although an earlier one reaches
+	// again lists prefixes of ROLE:NAME: with SYMPHONY_TEST=each points to die at in this scenario although an earlier one reaches
 	// them, too.
 	again []string
 }
@@ -62,7 +62,7 @@ const (
 var crashScenarios = []crashScenario{
 	{
 		// The first pass, hooks, an agent that creates a link and hands the issue over, another issue that waits for it.
-		name: "handover", issue: links + handOver, ends: "Human Review", keeps: true, quick: true,
+		name: "handover", issue: links + handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) {
 			c.arm()
 			_, err := c.linear.AddIssue(lineartest.Issue{Identifier: "ABC-2", Title: "Later", State: "Todo", BlockedBy: []string{"ABC-1"}})
@@ -594,7 +594,7 @@ func (c *crashScene) inTerminal(args ...string) {
 	c.t.Helper()
 	master, slave, err := openTerminal(80)
 	c.must(err)
-	ctx, cancel := context.WithTimeout(context.Background(), crashBound)
+	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.program, args...)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.dir, c.environ(), slave, slave, slave

@@ -18,16 +18,16 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
 const (
-	crashBound = 40 * time.Second       // the limit of every wait
-	crashStep  = 120 * time.Millisecond // between two polls or passes
-	crashIdle  = 600 * time.Millisecond // between two passes while a worker is alive
-	crashSlow  = 200 * time.Millisecond // the duration of after_create, long enough to die in it
+	crashStep = 120 * time.Millisecond // between two polls or passes
+	crashIdle = 600 * time.Millisecond // between two passes while a worker is alive
+	crashSlow = 200 * time.Millisecond // the duration of after_create, long enough to die in it
 )
 
 // crashScene is one project in which one process dies at one point.
@@ -78,7 +78,7 @@ func newCrashScene(t *testing.T, program string, s crashScenario, point string) 
 
 // sweep kills the processes that a failed scenario has left.
 func (c *crashScene) sweep() {
-	for end := time.Now().Add(crashBound); time.Now().Before(end); time.Sleep(crashStep) {
+	for end := time.Now().Add(test.Patience()); time.Now().Before(end); time.Sleep(crashStep) {
 		left := c.processes()
 		if len(left) == 0 {
 			return
@@ -177,7 +177,7 @@ func (c *crashScene) visited() (list []crashPlace) {
 // if a worker dies during it.
 func (c *crashScene) symphony(args ...string) string {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), crashBound)
+	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.program, args...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = c.dir, c.environ(), time.Second
@@ -224,7 +224,7 @@ func (c *crashScene) working() bool {
 
 func (c *crashScene) waitFor(what string, until func() bool, out *string) {
 	c.t.Helper()
-	for end := time.Now().Add(crashBound); !until(); time.Sleep(crashStep) {
+	for end := time.Now().Add(test.Patience()); !until(); time.Sleep(crashStep) {
 		if c.t.Failed() || time.Now().After(end) {
 			text := ""
 			if out != nil {

@@ -21,21 +21,18 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // TestCrashPoints kills the program at every point of package crash, runs the next passes, and checks that nothing was
 // lost, duplicated, left behind or damaged. It plays each scenario once without a death, to see which points it reaches; then
 // once for each point, in the first scenario that reaches it.
 //
-// SYMPHONY_CRASH_TEST selects how many deaths there are:
-//
-//	(unset)  the quick scenarios, and one death for each kind of point: package and role
-//	once     every scenario, one death at each point, except before calls: what is left there is what is left after the call before it
-//	each     every scenario, a death of a pass and of a worker at each point that both reach, for some points in several
-//	         scenarios and at several visits
-//
-// A point that no scenario reaches fails the test unless SYMPHONY_CRASH_TEST is unset.
+// One process dies at each point, except before calls: what is left there is what is left after the call before it. With
+// SYMPHONY_TEST=each a pass and a worker die at each point that both reach, before calls, too, for some points in several scenarios
+// and at several visits. A point that no scenario reaches fails the test.
 func TestCrashPoints(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	points := crashPoints(t)
 	program := builtProgram(t, "crashpoints")
@@ -44,7 +41,7 @@ func TestCrashPoints(t *testing.T) {
 	played := 0
 	t.Run("scenario", func(t *testing.T) {
 		for _, s := range crashScenarios {
-			if s.freezer && !canFreeze() || crashMode() == "" && !s.quick {
+			if s.freezer && !canFreeze() {
 				continue
 			}
 			played++
@@ -88,7 +85,7 @@ func TestCrashPoints(t *testing.T) {
 			t.Errorf("the crash point %s is not in the source", task.name)
 		}
 	}
-	if crashMode() == "" || len(places) < played || len(died) == 0 {
+	if len(places) < played || len(died) == 0 {
 		return // -run selected only some scenarios
 	}
 	for _, name := range points {
@@ -98,10 +95,8 @@ func TestCrashPoints(t *testing.T) {
 	}
 }
 
-func crashMode() string { return os.Getenv("SYMPHONY_CRASH_TEST") }
-
-// spared reports whether no process dies at a point in this mode.
-func spared(name string) bool { return crashMode() == "once" && strings.HasSuffix(name, ".before") }
+// spared reports whether no process dies at a point.
+func spared(name string) bool { return !test.Each() && strings.HasSuffix(name, ".before") }
 
 // TestFrozenInAWrite stops a worker during a transaction, which locks the database for every pass. A pass still ends the worker,
 // and the issue continues.
@@ -263,7 +258,7 @@ func (t crashTask) at() string {
 }
 
 // everyVisit lists points that a process reaches more than once, each time between different effects, with the number of visits
-// that are tested with SYMPHONY_CRASH_TEST=each.
+// that are tested with SYMPHONY_TEST=each.
 var everyVisit = map[string]int{
 	"host.RunHook.before": 3, "host.RunHook.after": 3, "workspace.hook.started": 3, "durable.written": 3, "durable.renamed": 3,
 	"state.UpdateRun.after": 3, "state.Commit.after": 2, "proc.procs.added": 2,
@@ -289,11 +284,7 @@ func crashTasks(places map[string][]crashPlace) (tasks []crashTask) {
 			}
 			key := p.role + ":" + p.name
 			again := slices.ContainsFunc(s.again, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
-			switch crashMode() {
-			case "":
-				kind, _, _ := strings.Cut(p.name, ".")
-				key, again = p.role+":"+kind, false
-			case "once":
+			if !test.Each() {
 				key, again = p.name, false
 			}
 			first := !done[key]
@@ -302,7 +293,7 @@ func crashTasks(places map[string][]crashPlace) (tasks []crashTask) {
 			}
 			done[key] = true
 			visits := 1
-			if first && crashMode() == "each" {
+			if first && test.Each() {
 				visits = min(p.visits, max(1, everyVisit[p.name]))
 			}
 			for visit := range visits {

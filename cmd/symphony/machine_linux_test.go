@@ -19,13 +19,12 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 )
 
 const (
-	// machineBound limits the life of a machine. cron may need a minute of it until its first job.
-	machineBound = 110 * time.Second
 	// userHome is the home directory in a machine, at a path that every account can reach.
 	userHome    = "/run/symtester"
 	userProject = userHome + "/web-shop"
@@ -66,7 +65,7 @@ func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 	t.Cleanup(func() { m.linear.Close() })
 	m.furnish()
 
-	ctx, cancel := context.WithTimeout(context.Background(), machineBound)
+	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	cmd := exec.CommandContext(ctx, boot[0], append(boot[1:], "bash", "-c", serveCommands)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it cleans up on SIGTERM
 	cmd.WaitDelay = 10 * time.Second

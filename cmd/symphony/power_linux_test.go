@@ -19,20 +19,19 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // powerSyncs is the number of cuts. It exceeds the number of syncs in the life of an issue, so that the last cuts come after the
-// end. go test ./... makes every sixth cut, with SYMPHONY_CRASH_TEST=once every second; with each all are made.
+// end. With SYMPHONY_TEST=each all are made, else every second.
 const powerSyncs = 54
 
 func TestPowerFailure(t *testing.T) {
-	every := 1
-	switch crashMode() {
-	case "":
-		every = 6
-	case "once":
-		every = 2
+	test.Expensive(t)
+	every := 2
+	if test.Each() {
+		every = 1
 	}
 	scripts := map[string]string{}
 	for cut := 1; cut <= powerSyncs; cut++ {
@@ -314,11 +313,9 @@ func unlessGone(err error) error {
 	return err
 }
 
-const killBound = 20 * time.Second
-
 // killAll ends all processes of the command. Each becomes a child of this process when its parent is dead.
 func killAll() error {
-	for end := time.Now().Add(killBound); time.Now().Before(end); {
+	for end := time.Now().Add(test.Patience()); time.Now().Before(end); {
 		below, err := proc.Descendants(os.Getpid())
 		if err != nil || len(below) == 0 {
 			return err

@@ -22,11 +22,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	_ "modernc.org/sqlite"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/state"
 )
-
-// bound is the time limit of every wait of a script.
-const bound = 30 * time.Second
 
 // exitsCmd runs a command that must exit with this code. Its output must not contain the tracker's key:
 // exits CODE COMMAND ARG...
@@ -53,7 +51,7 @@ func exitsCmd(ts *testscript.TestScript, neg bool, args []string) {
 // waitFor repeats a check until it succeeds. It waits four times as long as the check took, because most checks start a program, and
 // many scripts wait at once.
 func waitFor(ts *testscript.TestScript, what string, ok func() (bool, string)) {
-	end := time.Now().Add(bound)
+	end := time.Now().Add(test.Patience())
 	for {
 		began := time.Now()
 		done, last := ok()
@@ -62,7 +60,7 @@ func waitFor(ts *testscript.TestScript, what string, ok func() (bool, string)) {
 		}
 		if time.Now().After(end) {
 			_ = ts.Exec("symphony", "ps", "--all") // for the log
-			ts.Fatalf("waited %s for %s; last: %s", bound, what, last)
+			ts.Fatalf("waited %s for %s; last: %s", test.Patience(), what, last)
 		}
 		time.Sleep(min(max(50*time.Millisecond, 4*time.Since(began)), 500*time.Millisecond))
 	}
@@ -82,7 +80,7 @@ func untilCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // output runs a command in the script's directory and environment and returns its stdout and stderr.
 func output(ts *testscript.TestScript, args ...string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	if path, err := inPath(ts.Getenv("PATH"), args[0]); err == nil {
@@ -275,7 +273,7 @@ func ending(pid int) bool {
 
 // holdLockCmd takes the project lock like a pass of that trigger, until release-lock: hold-lock TRIGGER
 func holdLockCmd(ts *testscript.TestScript, neg bool, args []string) {
-	release, held, err := state.Acquire(context.Background(), ts.Getenv("STATE"), state.Holder{Trigger: args[0], Since: time.Now()}, bound, false)
+	release, held, err := state.Acquire(context.Background(), ts.Getenv("STATE"), state.Holder{Trigger: args[0], Since: time.Now()}, test.Patience(), false)
 	ts.Check(err)
 	if held != nil {
 		ts.Fatalf("the lock is held: %+v", held)

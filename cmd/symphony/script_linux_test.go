@@ -16,6 +16,7 @@ import (
 	"unsafe"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/symphony-cron/symphony/internal/test"
 	"golang.org/x/sys/unix"
 )
 
@@ -110,7 +111,7 @@ func (t *terminal) close(ts *testscript.TestScript) string {
 	ts.Check(t.slave.Close())
 	select {
 	case <-t.done:
-	case <-time.After(bound):
+	case <-time.After(test.Patience()):
 		ts.Fatalf("a process still has the terminal open")
 	}
 	return t.shown()
@@ -123,7 +124,7 @@ func terminalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	t, err := newTerminal(columns)
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	_ = t.command(ctx, ts, args[1:]).Run()
 	fmt.Fprint(ts.Stdout(), t.close(ts))
@@ -136,7 +137,7 @@ func typedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	before, err := t.modes()
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	cmd := t.command(ctx, ts, args[1:])
 	cmd.Stdin = t.slave
@@ -232,7 +233,7 @@ func freezeCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("FROZEN", dir)
 	ts.Defer(func() {
 		_ = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0o600) // gone, after thaw
-		for end := time.Now().Add(bound); os.Remove(dir) != nil && time.Now().Before(end); {
+		for end := time.Now().Add(test.Patience()); os.Remove(dir) != nil && time.Now().Before(end); {
 			if _, err := os.Stat(dir); err != nil {
 				return
 			}

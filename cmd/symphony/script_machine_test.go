@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 	"github.com/symphony-cron/symphony/runner"
@@ -240,7 +241,7 @@ func (m *multiplexer) do(args ...string) error {
 }
 
 func (m *multiplexer) run(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "tmux", append([]string{"-u", "-S", m.socket}, args...)...)
 	cmd.Env = m.env
@@ -275,7 +276,7 @@ func (m *multiplexer) end() error {
 	if err := syscall.Kill(m.pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("tmux: %w", err)
 	}
-	for end := time.Now().Add(bound); syscall.Kill(m.pid, 0) == nil; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(test.Patience()); syscall.Kill(m.pid, 0) == nil; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			return fmt.Errorf("tmux %d is still alive", m.pid)
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // mcpCmd is a host of symphony mcp. A script may have several hosts: those after the first are named by @NAME before the verb. Every line
@@ -181,7 +182,7 @@ func (h *mcpHost) await(what string, wanted func(line []byte) bool) []byte {
 			return line
 		}
 	}
-	for end := time.After(bound); ; {
+	for end := time.After(test.Patience()); ; {
 		select {
 		case line, open := <-h.lines:
 			var m struct{ JSONRPC string }
@@ -195,7 +196,7 @@ func (h *mcpHost) await(what string, wanted func(line []byte) bool) []byte {
 			}
 			h.late = append(h.late, line)
 		case <-end:
-			h.ts.Fatalf("mcp: waited %s for %s", bound, what)
+			h.ts.Fatalf("mcp: waited %s for %s", test.Patience(), what)
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
@@ -325,12 +326,9 @@ func fillIn(env *testscript.Env) error {
 	return nil
 }
 
-// sweepBound limits the time that processes of a script may take to end, even on a busy machine.
-const sweepBound = 20 * time.Second
-
 // sweep kills the processes that a script has left, and fails the script.
 func sweep(t testscript.T, mark, work string) {
-	for end := time.Now().Add(sweepBound); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(test.Patience()); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if len(marked(mark, work)) == 0 {
 			return
 		}

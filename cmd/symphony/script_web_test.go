@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // serveCmd starts symphony serve in the background, at a free port. It sets $URL, without a slash at its end, $PAGE, which is the
@@ -73,7 +74,7 @@ func httpCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // request sends a request as httpCmd does, and returns the answer.
 func request(ts *testscript.TestScript, args ...string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	header := http.Header{}
 	body := ""

@@ -14,6 +14,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/monitor/checktest"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // readmeUnit returns a unit of docs/scheduling.md with changes: old text, new text, ...
@@ -48,7 +49,7 @@ func bootSystemd(t *testing.T, uid int) *machine {
 	if _, err := os.Stat("/lib/systemd/systemd"); err != nil {
 		t.Skip("systemd is not installed")
 	}
-	m := bootMachine(t, uid, boot, "-t", strconv.Itoa(int(machineBound.Seconds())))
+	m := bootMachine(t, uid, boot, "-t", strconv.Itoa(int(test.Patience().Seconds())))
 	m.key()
 	return m
 }

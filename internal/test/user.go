@@ -5,9 +5,9 @@ import (
 	"os"
 	"os/exec" //nolint:depguard // only tests start it
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // Unprivileged reports whether this process runs as a normal user, for tests that can't fail as root. As root it runs the test as
@@ -30,11 +30,16 @@ func Unprivileged(t *testing.T) bool {
 	temp := filepath.Join(dir, "tmp")
 	OK(t, os.Mkdir(temp, 0o700))
 	OK(t, os.Chown(temp, other, other))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, copied, "-test.run", "^"+t.Name()+"$", "-test.v")
 	cmd.Dir = temp
 	cmd.Env = []string{"TMPDIR=" + temp, "HOME=" + temp, "PATH=" + os.Getenv("PATH")}
+	for _, v := range os.Environ() {
+		if strings.HasPrefix(v, "SYMPHONY_TEST") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("as another user: %v\n%s", err, out)

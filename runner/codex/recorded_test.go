@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 )
@@ -149,9 +150,6 @@ type stage struct {
 	decided int
 }
 
-// patience bounds every step; none takes a hundredth of it.
-const patience = 20 * time.Second
-
 func newStage(t *testing.T, f flow, data []byte) *stage {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -185,7 +183,7 @@ func newStage(t *testing.T, f flow, data []byte) *stage {
 		}
 	}()
 	st.s = codex.New(agent.Streams{Stdin: inW, Stdout: outR}, agent.Options{
-		ReadTimeout: patience, OnApproval: f.approval, OnQuestion: f.question, Ask: st.decide,
+		ReadTimeout: test.Patience(), OnApproval: f.approval, OnQuestion: f.question, Ask: st.decide,
 		Tools:    []agent.Tool{{Name: "linear_graphql", InputSchema: json.RawMessage(`{}`)}},
 		CallTool: func(context.Context, string, json.RawMessage) agent.ToolResult { return <-st.tools },
 		OnEvent: func(e agent.Event) {
@@ -228,7 +226,7 @@ func (st *stage) play() {
 			if !same || !alike(got.Result, want.Result) || !alike(got.Error, want.Error) {
 				st.t.Fatalf("line %d: the session sent %s %s %s %s,\nthe recorded one %s", i+1, got.ID, got.Method, got.Result, got.Error, want.Raw)
 			}
-		case <-time.After(patience):
+		case <-time.After(test.Patience()):
 			st.t.Fatalf("line %d: %s was not sent", i+1, want.Raw)
 		}
 	}
@@ -293,7 +291,7 @@ func (st *stage) begin(m recordedMsg) {
 func (st *stage) returned() {
 	select {
 	case <-st.call:
-	case <-time.After(patience):
+	case <-time.After(test.Patience()):
 		st.t.Fatal("a method of the session does not return")
 	}
 }

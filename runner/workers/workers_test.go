@@ -35,9 +35,6 @@ func TestMain(m *testing.M) {
 
 const testKey = "lin_api_0123456789secret"
 
-// patience is the timeout of every wait.
-const patience = 30 * time.Second
-
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
@@ -46,7 +43,7 @@ func exists(path string) bool {
 // ends waits until the worker of a run has released it.
 func ends(t *testing.T, l *Local, run reconcile.Run) {
 	t.Helper()
-	for end := time.Now().Add(patience); Alive(l.StateDir, run.ID); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(test.Patience()); Alive(l.StateDir, run.ID); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the worker does not release its run")
 		}
@@ -101,7 +98,7 @@ func playWorker(how string, args []string) int {
 			if how != "leave" {
 				return 0
 			}
-		case <-time.After(patience):
+		case <-time.After(test.Patience()):
 			return 8
 		}
 	}
@@ -230,7 +227,7 @@ func TestProbeWithoutRunDirectory(t *testing.T) {
 		t.Errorf("at work: %+v", live)
 	}
 	test.OK(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGSTOP))
-	for end := time.Now().Add(patience); l.Probe(t.Context(), run).BeatAt == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(test.Patience()); l.Probe(t.Context(), run).BeatAt == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("a stopped worker does not count as silent")
 		}

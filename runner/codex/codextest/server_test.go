@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
@@ -52,9 +53,6 @@ type process struct {
 	events []string
 }
 
-// patience bounds each step of a test.
-const patience = time.Minute
-
 // spawn starts a server and initializes a session with it.
 func spawn(t *testing.T, o agent.Options, args ...string) *process {
 	t.Helper()
@@ -71,7 +69,7 @@ func spawn(t *testing.T, o agent.Options, args ...string) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	o.ReadTimeout = patience
+	o.ReadTimeout = test.Patience()
 	o.OnEvent = func(e agent.Event) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -138,7 +136,7 @@ func (p *process) status() int {
 	p.t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
+	case <-time.After(test.Patience()):
 		p.t.Fatal("the server does not exit")
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -163,9 +161,9 @@ func (p *process) pid() int {
 
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(test.Patience()); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not ready after %v", patience)
+			t.Fatalf("not ready after %v", test.Patience())
 		}
 	}
 }

@@ -33,8 +33,6 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-const patience = 30 * time.Second
-
 const (
 	// clientVar makes this test binary a client; its value is the directory of the agent.
 	clientVar = "AGENTS_TEST_CLIENT"
@@ -151,7 +149,7 @@ func (r *rig) call(agentID string, call reconcile.Call, params any) reconcile.Ca
 // await waits for the end of a call and checks its status and what it says.
 func (r *rig) await(id string, status reconcile.CallStatus, text string) reconcile.Call {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.t.Context(), test.Patience())
 	defer cancel()
 	call := test.Must(r.Await(ctx, id))
 	if got := string(call.Result) + call.ErrorCode + ": " + call.ErrorText; call.Status != status || !strings.Contains(got, text) {
@@ -170,9 +168,9 @@ func (r *rig) converse(agentID string) {
 // eventually waits until ok.
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(test.Patience()); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			r.t.Fatalf("no %s within %v", what, patience)
+			r.t.Fatalf("no %s within %v", what, test.Patience())
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (g *guarded) refuses(want ...string) {
 // sh runs a script in the workspace, as the workflow's hooks are: with the environment of hooks.
 func (g *guarded) sh(script string) string {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(g.t.Context(), bound)
+	ctx, cancel := context.WithTimeout(g.t.Context(), test.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
 	cmd.Dir = g.Tree

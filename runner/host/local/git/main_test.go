@@ -8,13 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
-
-const bound = 20 * time.Second // for anything that a test waits for
 
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
@@ -49,7 +46,7 @@ func realTemp(t *testing.T) string {
 // command prepares a program with its own configuration of git.
 func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	ctx, cancel := context.WithTimeout(t.Context(), test.Patience())
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

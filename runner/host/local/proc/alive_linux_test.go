@@ -117,12 +117,12 @@ func TestProbesAreWaitedFor(t *testing.T) {
 		return f
 	}
 	probing(50 * time.Millisecond)
-	a, err := HoldAlive(path, bound)
+	a, err := HoldAlive(path, test.Patience())
 	test.OK(t, err)
 	test.OK(t, a.Close())
 	probing(30 * time.Millisecond)
 	wantLocked(t, path, true)
-	f := probing(bound)
+	f := probing(test.Patience())
 	defer f.Close()
 	wantLocked(t, path, false)
 }

@@ -40,7 +40,7 @@ func sh(script string) []string { return []string{"sh", "-c", script} }
 
 func waitFor(t *testing.T, c *Child) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	ctx, cancel := context.WithTimeout(t.Context(), test.Patience())
 	defer cancel()
 	test.OK(t, c.Wait(ctx))
 }
@@ -88,7 +88,7 @@ func TestExecEndsWhilePipesStayOpen(t *testing.T) {
 		t.Fatalf("the leader was reaped too early: %+v, %v", e, err)
 	}
 	test.OK(t, c.SignalGroup(unix.SIGKILL))
-	eventually(t, "the background process to end", func() bool { return !living(left) })
+	test.Until(t, "the background process to end", func() bool { return !living(left) })
 }
 
 func TestExecGroupIsItsOwn(t *testing.T) {
@@ -209,7 +209,7 @@ func adopt([]string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	go ReapOrphans(ctx, 2*time.Millisecond, func(err error) { say("error", err) })
 	children := func(want int) error {
@@ -358,7 +358,7 @@ func detach(t *testing.T, s Spawn, args ...string) *Detached {
 	t.Helper()
 	s.Exe, s.Argv = os.Args[0], append([]string{"symphony", helperArg, "worker"}, args...)
 	if s.Wait == 0 {
-		s.Wait = bound
+		s.Wait = test.Patience()
 	}
 	d, err := Detach(s)
 	test.OK(t, err)
@@ -423,7 +423,7 @@ func TestDetachWithoutARunTaken(t *testing.T) {
 		"refuse": "refused: run_taken: another worker has it", "crash": "exit status 5", "late": "exit status 0", "mute": ErrNoAnswer.Error(),
 	} {
 		t.Run(mode, func(t *testing.T) {
-			wait := bound
+			wait := test.Patience()
 			if mode == "mute" {
 				wait = 50 * time.Millisecond
 			}

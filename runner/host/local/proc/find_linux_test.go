@@ -149,7 +149,7 @@ func TestFindOrphanByTree(t *testing.T) {
 	test.OK(t, err)
 	defer other.Close()
 	wantFound(t, "after it was replaced", Owner{Tree: tree.Name()}, child)
-	if left, err := KillTree(t.Context(), Owner{Tree: tree.Name()}, bound); err != nil || len(left) > 0 {
+	if left, err := KillTree(t.Context(), Owner{Tree: tree.Name()}, test.Patience()); err != nil || len(left) > 0 {
 		t.Errorf("not ended: %v, %v", left, err)
 	}
 	startAs(t, nil, holding(other, TreeFD-1), "idle").up()
@@ -180,12 +180,12 @@ func TestTreeReachesGrandchildrenOfShells(t *testing.T) {
 	}, nil, tree)
 	_, err := io.ReadFull(c.Stdout(), make([]byte, 3))
 	test.OK(t, err)
-	eventually(t, "the sleep to be found", func() bool {
+	test.Until(t, "the sleep to be found", func() bool {
 		procs, err := Find(Owner{Tree: tree.Name()})
 		test.OK(t, err)
 		return slices.ContainsFunc(procs, func(p reconcile.Process) bool { return p.Name == "sleep" })
 	})
-	if left, err := KillTree(t.Context(), Owner{Tree: tree.Name()}, bound); err != nil || len(left) > 0 {
+	if left, err := KillTree(t.Context(), Owner{Tree: tree.Name()}, test.Patience()); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
@@ -365,7 +365,7 @@ func TestEndGroupOfZombies(t *testing.T) {
 	go func() { defer close(ended); endGroup(leader.Process.Pid, time.Hour) }()
 	select {
 	case <-ended:
-	case <-time.After(bound):
+	case <-time.After(test.Patience()):
 		t.Error("it waits for a zombie")
 	}
 	test.OK(t, member.Wait())
@@ -374,7 +374,7 @@ func TestEndGroupOfZombies(t *testing.T) {
 func TestProcessWhoseFirstThreadEndedIsAlive(t *testing.T) {
 	h := start(t, nil, "leaderless")
 	p := h.up()
-	eventually(t, "the first thread to end", func() bool {
+	test.Until(t, "the first thread to end", func() bool {
 		b, err := os.ReadFile(procPath(p.PID, "stat"))
 		test.OK(t, err)
 		return strings.Contains(string(b), ") Z ")
@@ -507,7 +507,7 @@ func init() {
 	// detach many starts workers as a pass does.
 	helpers["detach many"] = func([]string) error {
 		return sideBySide(8, func() error {
-			d, err := Detach(Spawn{Exe: os.Args[0], Argv: []string{"", helperArg, "worker", "hide"}, Env: os.Environ(), Wait: bound})
+			d, err := Detach(Spawn{Exe: os.Args[0], Argv: []string{"", helperArg, "worker", "hide"}, Env: os.Environ(), Wait: test.Patience()})
 			if err == nil {
 				err = d.Ready(context.Background())
 			}

@@ -22,9 +22,6 @@ import (
 // an empty environment.
 const helperArg = "proc-helper"
 
-// bound is longer than anything here takes, even on a busy machine.
-const bound = 20 * time.Second
-
 // helpers are the programs that this binary can run as, by name. If one returns an error, it is printed, and the exit status is 1.
 var helpers = map[string]func(args []string) error{"idle": idle, "runs": runs, "spawn": spawn}
 
@@ -32,7 +29,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) < 3 || os.Args[1] != helperArg {
 		os.Exit(m.Run())
 	}
-	time.AfterFunc(3*bound, func() { os.Exit(99) }) // whatever the test forgets
+	time.AfterFunc(3*test.Patience(), func() { os.Exit(99) }) // whatever the test forgets
 	if err := helpers[os.Args[2]](os.Args[3:]); err != nil {
 		say("error", err)
 		os.Exit(1)
@@ -108,7 +105,7 @@ func startAs(t *testing.T, env []string, change func(*exec.Cmd), args ...string)
 	test.OK(t, err)
 	h.cmd.Stdin, h.cmd.Stdout, h.stdin = inR, outW, inW
 	h.lines = bufio.NewScanner(outR)
-	test.OK(t, outR.SetReadDeadline(time.Now().Add(bound)))
+	test.OK(t, outR.SetReadDeadline(time.Now().Add(test.Patience())))
 	change(h.cmd)
 	test.OK(t, h.cmd.Start())
 	inR.Close()
@@ -159,16 +156,6 @@ func boot(t *testing.T) string {
 }
 
 func living(p reconcile.Process) bool { return checkSame(p) == nil }
-
-// eventually polls for a condition.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(bound); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
 
 // descriptors counts the open descriptors of this process.
 func descriptors(t *testing.T) int {

@@ -122,7 +122,7 @@ func TestRunEndsWithItsCaller(t *testing.T) {
 	}
 	test.OK(t, caller.Process.Kill())
 	_ = caller.Wait()
-	for end := time.Now().Add(bound); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(test.Patience()); ; time.Sleep(time.Millisecond) {
 		if e, err := statOf(pid); err != nil || e.dead {
 			return
 		}

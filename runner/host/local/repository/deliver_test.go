@@ -190,7 +190,7 @@ func TestRemoteHangs(t *testing.T) {
 
 // await waits until a file exists and is not empty.
 func (p *place) await(name string) {
-	for end := time.Now().Add(bound); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(test.Patience()); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if data, _ := os.ReadFile(filepath.Join(p.dir, name)); len(data) > 0 {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -78,9 +79,9 @@ func TestHostileWorkspace(t *testing.T) {
 			commit := p.commit("one", "first")
 			p.sh(`printf '#!/bin/sh\necho $0 $* >> ` + p.dir + `/pwned\nexit 1\n' > pwn; chmod +x pwn; git init -q --bare evil.git
 				cd one; ` + c.script)
-			limit := bound
+			limit := test.Patience()
 			if strings.HasPrefix(c.name, "a pipe") {
-				limit = bound / 4 // git waits for it
+				limit = 5 * time.Second // git waits for it
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()

@@ -8,14 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 )
-
-const bound = 20 * time.Second // for anything that a test waits for
 
 // place is a remote repository with one commit on main, and the workspaces that are cloned from it.
 type place struct {
@@ -41,7 +38,7 @@ func newPlace(t *testing.T) *place {
 // sh runs a script, which must succeed, and returns its output.
 func (p *place) sh(script string) string {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), bound)
+	ctx, cancel := context.WithTimeout(p.t.Context(), test.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-ec", script)
 	cmd.Dir = p.dir
@@ -84,7 +81,7 @@ func (p *place) commit(name, message string) string {
 
 func (p *place) deliver(name, delivered string) (host.DeliverAnswer, error) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), bound)
+	ctx, cancel := context.WithTimeout(p.t.Context(), test.Patience())
 	defer cancel()
 	return p.mirror().Deliver(ctx, filepath.Join(p.dir, name), "work/"+name, delivered)
 }

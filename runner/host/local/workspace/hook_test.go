@@ -23,7 +23,7 @@ func runHook(ctx context.Context, t *testing.T, w *Workspace, script string) (st
 	t.Helper()
 	var log bytes.Buffer
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GREETING=hello"}
-	hook := Hook{Name: "before_run", Where: "WORKFLOW.md:7", Script: script, Timeout: bound, Env: env, Files: []*os.File{w.Lease()}}
+	hook := Hook{Name: "before_run", Where: "WORKFLOW.md:7", Script: script, Timeout: test.Patience(), Env: env, Files: []*os.File{w.Lease()}}
 	err := RunHook(ctx, hook, w, &log)
 	return log.String(), err
 }
@@ -86,7 +86,7 @@ func TestHookEndsWithItsContext(t *testing.T) {
 		_, err := runHook(ctx, t, w, "sleep 1000 & echo $! >c; mv c child; wait")
 		ended <- err
 	}()
-	eventually(t, "the hook's child", func() bool { return there(t, filepath.Join(w.Path, "child")) })
+	test.Until(t, "the hook's child", func() bool { return there(t, filepath.Join(w.Path, "child")) })
 	cancel()
 	err := <-ended
 	if !errors.Is(err, context.Canceled) || isCode(err, CodeHookFailed) {
@@ -99,7 +99,7 @@ func TestHookEndsWithItsContext(t *testing.T) {
 func waitGone(t *testing.T, file string) {
 	t.Helper()
 	pid := readPID(t, file)
-	eventually(t, "the end of a child", func() bool {
+	test.Until(t, "the end of a child", func() bool {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) ||
 			err == nil && strings.Contains(string(b), ") Z ") // not reaped by this machine's init yet
@@ -130,7 +130,7 @@ func TestHookIsOverWhenItsShellExits(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 	test.OK(t, syscall.Kill(pid, 0))
 	write(t, filepath.Join(w.Path, "stop"), "")
-	eventually(t, "the child to end by itself", func() bool { return there(t, filepath.Join(w.Path, "over")) })
+	test.Until(t, "the child to end by itself", func() bool { return there(t, filepath.Join(w.Path, "over")) })
 }
 
 // The content of the pipe when the shell ends belongs to the output, even if it is read late.

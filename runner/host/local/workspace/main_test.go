@@ -13,8 +13,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-const bound = 20 * time.Second // for anything that a test waits for
-
 func owner(identifier, run string) Owner {
 	return Owner{
 		IssueID: "id of " + identifier, Identifier: identifier, Project: "https://tracker.example shop",
@@ -84,21 +82,6 @@ func there(t *testing.T, path string) bool {
 		t.Fatal(err)
 	}
 	return err == nil
-}
-
-// eventually polls for a condition.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(bound)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatalf("waited in vain for %s", what)
-		case <-tick.C:
-		}
-	}
 }
 
 // wantPrevious checks the runs whose processes the holder of a workspace must end.

@@ -214,7 +214,7 @@ func TestClaimProject(t *testing.T) {
 
 func TestOfManyClaimsOneWins(t *testing.T) {
 	r := newRoot(t)
-	r.leaseWait = bound
+	r.leaseWait = test.Patience()
 	var (
 		won atomic.Int32
 		all sync.WaitGroup

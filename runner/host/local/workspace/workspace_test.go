@@ -234,7 +234,7 @@ func TestLeaseExcludesOthers(t *testing.T) {
 	_, err = r.Remove(t.Context(), o, day, false)
 	wantCode(t, err, CodeBusy)
 	wantHeld(t, r, "ABC-1", true)
-	r.leaseWait = bound
+	r.leaseWait = test.Patience()
 	acquire(t, r, owner("ABC-2", "run-3")) // another issue's is free
 	// A waiting run gets the lease. The workspace was incomplete, so its content is deleted.
 	time.AfterFunc(10*time.Millisecond, func() { _ = held.Release() })

@@ -1,0 +1,259 @@
+//go:build linux
+
+// Command testcost measures the CPU and the processes of the tests. It runs one package or test after the other, each in a process
+// of its own, and waits for all processes that are left.
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cost is what a command and all its descendants used.
+type cost struct {
+	name         string
+	user, system time.Duration
+	processes    int // that ended; 0 unless root
+	wall         time.Duration
+	failed       bool
+}
+
+func (c cost) cpu() time.Duration { return c.user + c.system }
+
+// meter runs commands and collects what they cost.
+type meter struct {
+	dir    string // temporary
+	least  time.Duration
+	costs  []cost
+	failed bool
+}
+
+const (
+	most       = 2.0                   // the budget: the CPU of all packages, divided by that of a build
+	buildOnly  = "go build (no cache)" // its row in the table
+	accounting = "processes"           // the file of the kernel's process accounting
+	recordSize = 64                    // of struct acct_v3
+)
+
+func main() {
+	packages := flag.Bool("packages", false, "measure packages only")
+	n := flag.Int("n", 50, "the number of rows")
+	least := flag.Duration("least", 500*time.Millisecond, "look into packages and tests of at least this CPU")
+	flag.Parse()
+	if err := run(*packages, *n, *least, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "testcost:", err)
+		os.Exit(1)
+	}
+}
+
+func run(packages bool, n int, least time.Duration, patterns []string) error {
+	dir, err := os.MkdirTemp("", "testcost-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	m := &meter{dir: dir, least: least}
+	// Processes whose parent has ended become children of this one, so that their CPU is counted.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	defer m.account()()
+	var build, total time.Duration
+	if len(patterns) == 0 {
+		patterns = []string{"./..."}
+		if build, err = m.build(); err != nil {
+			return err
+		}
+	}
+	dirs, err := testDirs(patterns)
+	if err != nil {
+		return err
+	}
+	for _, d := range dirs {
+		c, err := m.pkg(d, !packages)
+		if err != nil {
+			return err
+		}
+		total += c.cpu()
+	}
+	m.print(n)
+	if build > 0 {
+		ratio := total.Seconds() / build.Seconds()
+		fmt.Printf("\nall packages: %.0f s of CPU; a build with an empty cache: %.0f s; ratio %.2f (budget %.0f)\n",
+			total.Seconds(), build.Seconds(), ratio, most)
+		m.failed = m.failed || ratio > most
+	}
+	if m.failed {
+		return errors.New("a test failed, or the budget is missed; see the table")
+	}
+	return nil
+}
+
+// account starts the accounting of the kernel, which writes one record for each process that ends. The function ends it.
+func (m *meter) account() (end func()) {
+	path := filepath.Join(m.dir, accounting)
+	if err := os.WriteFile(path, nil, 0o600); err != nil || unix.Acct(path) != nil {
+		return func() {} // not root, or no such kernel
+	}
+	return func() { _ = unix.Acct("") }
+}
+
+func (m *meter) processes() int {
+	info, err := os.Stat(filepath.Join(m.dir, accounting))
+	if err != nil {
+		return 0
+	}
+	return int(info.Size() / recordSize)
+}
+
+// build measures a build of the program with an empty cache, to compare with.
+func (m *meter) build() (time.Duration, error) {
+	cmd := exec.Command("go", "build", "-o", filepath.Join(m.dir, "symphony"), "./cmd/symphony")
+	cmd.Env = append(os.Environ(), "GOCACHE="+filepath.Join(m.dir, "cache"))
+	c, out, err := m.measure(buildOnly, cmd)
+	if err != nil {
+		return 0, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	m.costs = append(m.costs, c)
+	return c.cpu(), nil
+}
+
+func testDirs(patterns []string) ([]string, error) {
+	list := exec.Command("go", append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"}, patterns...)...)
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	dirs := strings.Split(string(out), "\n") // a package without tests has an empty line
+	return slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" }), err
+}
+
+// pkg measures the tests of a package, and those of an expensive one by name, too.
+func (m *meter) pkg(dir string, each bool) (cost, error) {
+	root, err := os.Getwd()
+	if err != nil {
+		return cost{}, err
+	}
+	name, err := filepath.Rel(root, dir)
+	if err != nil {
+		return cost{}, err
+	}
+	binary := filepath.Join(m.dir, "test")
+	compile := exec.Command("go", "test", "-c", "-vet=off", "-o", binary, dir)
+	compile.Stderr = os.Stderr
+	if err := compile.Run(); err != nil {
+		return cost{}, fmt.Errorf("compile the tests of %s: %w", name, err)
+	}
+	c, out, err := m.test(name, dir, binary, "")
+	if err == nil && each && c.cpu() >= m.least {
+		m.children(name, dir, binary, "", out)
+	}
+	return c, nil
+}
+
+// test runs the test of that name, or all without one.
+func (m *meter) test(title, dir, binary, name string) (cost, []byte, error) {
+	args := []string{"-test.v", "-test.count=1", "-test.timeout=30m"}
+	if name != "" {
+		parts := strings.Split(name, "/")
+		for i := range parts {
+			parts[i] = "^" + regexp.QuoteMeta(parts[i]) + "$"
+		}
+		args = append(args, "-test.run="+strings.Join(parts, "/"))
+	}
+	cmd := exec.Command(binary, args...)
+	cmd.Dir = dir
+	c, out, err := m.measure(title, cmd)
+	if err != nil {
+		c.failed, m.failed = true, true
+		fmt.Fprintf(os.Stderr, "%s: %v\n%s\n", title, err, failures(out))
+	}
+	m.costs = append(m.costs, c)
+	return c, out, err
+}
+
+var (
+	started = regexp.MustCompile(`(?m)^=== RUN   (\S+)$`)
+	failure = regexp.MustCompile(`(?m)^\s*--- FAIL.*\n(?:\s{4,}.*\n)*`)
+)
+
+// failures returns the messages of failed tests, or all output if there are none.
+func failures(out []byte) []byte {
+	if found := failure.FindAll(out, -1); found != nil {
+		return slices.Concat(found...)
+	}
+	return out
+}
+
+// children measures each test below another by itself. out is the output of that one.
+func (m *meter) children(title, dir, binary, above string, out []byte) {
+	var names []string
+	depth, prefix := 0, ""
+	if above != "" {
+		depth, prefix = strings.Count(above, "/")+1, above+"/"
+	}
+	for _, match := range started.FindAllSubmatch(out, -1) {
+		if name := string(match[1]); strings.Count(name, "/") == depth && strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	if above != "" && len(names) < 2 {
+		return
+	}
+	for _, name := range names {
+		c, out, err := m.test(title+" "+name, dir, binary, name)
+		if err == nil && c.cpu() >= m.least {
+			m.children(title, dir, binary, name, out)
+		}
+	}
+}
+
+// measure runs a command and waits for all processes that it leaves.
+func (m *meter) measure(name string, cmd *exec.Cmd) (cost, []byte, error) {
+	before, processes, began := used(), m.processes(), time.Now()
+	out, err := cmd.CombinedOutput()
+	for {
+		if _, waitErr := unix.Wait4(-1, nil, 0, nil); waitErr != nil && !errors.Is(waitErr, unix.EINTR) {
+			break // no process is left
+		}
+	}
+	after := used()
+	return cost{
+		name: name, user: after.user - before.user, system: after.system - before.system,
+		processes: m.processes() - processes, wall: time.Since(began),
+	}, out, err
+}
+
+// used returns the CPU of all ended descendants.
+func used() cost {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &u); err != nil {
+		panic(err) // only for a wrong argument
+	}
+	return cost{user: time.Duration(u.Utime.Nano()), system: time.Duration(u.Stime.Nano())}
+}
+
+func (m *meter) print(n int) {
+	slices.SortStableFunc(m.costs, func(a, b cost) int { return cmp.Compare(b.cpu(), a.cpu()) })
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "CPU\tuser\tsystem\tprocesses\tseconds\t  \n")
+	for _, c := range m.costs[:min(n, len(m.costs))] {
+		result := ""
+		if c.failed {
+			result = "  FAILED"
+		}
+		fmt.Fprintf(w, "%.2f\t%.2f\t%.2f\t%d\t%.1f\t  %s%s\n",
+			c.cpu().Seconds(), c.user.Seconds(), c.system.Seconds(), c.processes, c.wall.Seconds(), c.name, result)
+	}
+	w.Flush()
+}
