@@ -27,6 +27,7 @@ import (
 
 // TestBrowser runs the scripts in testdata/browser, which open the pages of the server in a real Chromium.
 func TestBrowser(t *testing.T) {
+	test.Expensive(t)
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("chromium is not installed")

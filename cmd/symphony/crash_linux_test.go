@@ -53,6 +53,7 @@ func (c *crashScene) blockIsDue() bool {
 // TestSlotIsFreeWhenTheRunIsOver checks that the pass that a worker starts at its end finds the slot free, even if the worker is
 // still alive.
 func TestSlotIsFreeWhenTheRunIsOver(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	program := builtProgram(t, "crashpoints")
 	s := crashScenario{name: "slot", issue: handOver, ends: "Human Review", keeps: true, deaths: 1, stands: true}

@@ -101,6 +101,7 @@ func spared(name string) bool { return !test.Each() && strings.HasSuffix(name, "
 // TestFrozenInAWrite stops a worker during a transaction, which locks the database for every pass. A pass still ends the worker,
 // and the issue continues.
 func TestFrozenInAWrite(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	program := builtProgram(t, "crashpoints")
 	s := crashScenario{name: "write", issue: handOver, ends: "Human Review", keeps: true, deaths: 1, exits: []int{1}, stands: true}
@@ -118,6 +119,7 @@ func TestFrozenInAWrite(t *testing.T) {
 
 // TestCrashPointsAbsent checks that a release contains none of the points.
 func TestCrashPointsAbsent(t *testing.T) {
+	test.Expensive(t)
 	data, err := os.ReadFile(builtProgram(t, ""))
 	if err != nil {
 		t.Fatal(err)

@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/symphony-cron/symphony/internal/test"
 	"golang.org/x/sys/unix"
 )
 
 // TestDiskFullAtEachWrite runs each script of testdata/disk on a disk with 0, 1, 2, ... free pages, so that a different write
 // fails each time. The scripts show that nothing is lost or half written and that no failure is counted.
 func TestDiskFullAtEachWrite(t *testing.T) {
+	test.Expensive(t)
 	if !canMount() {
 		t.Skip("no file system can be mounted here")
 	}

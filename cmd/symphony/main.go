@@ -22,7 +22,7 @@ import (
 func main() {
 	runtime.MemProfileRate = 0 // a profile of memory would cost some, and is never written
 	growStack(false)
-	os.Exit(mainCode())
+	os.Exit(mainCode(func(*term.Env) {}))
 }
 
 // growStack makes the stack of its goroutine large enough for the functions of SQLite, while nothing is on it. Otherwise it grows step
@@ -40,8 +40,8 @@ func growStack(filled bool) byte {
 	return room[len(os.Args)]
 }
 
-// mainCode is main without os.Exit, for tests that run it as a program.
-func mainCode() int {
+// mainCode is main without os.Exit. Tests change the environment.
+func mainCode(change func(*term.Env)) int {
 	command := ""
 	if at := commandAt(os.Args); at >= 0 {
 		command = os.Args[at]
@@ -51,6 +51,7 @@ func mainCode() int {
 		bare := &term.Env{Stdout: os.Stdout, Stderr: os.Stderr, JSON: wantsJSON(os.Args)}
 		return exit.With(bare, err)
 	}
+	change(w)
 	ctx, stop := signals(command)
 	defer stop()
 	return run(ctx, w, os.Args)

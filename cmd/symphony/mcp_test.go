@@ -119,6 +119,7 @@ func TestMCPTools(t *testing.T) {
 
 // Twenty agents work at once. Each has its own ids of conversations and turns.
 func TestMCPTwentyAgents(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	session, dir := mcpSession(t, "")
 	threads := make([]string, 20)
@@ -157,6 +158,7 @@ func TestMCPTwentyAgents(t *testing.T) {
 
 // The published inspector lists and calls the tools, and validates what it gets.
 func TestMCPInspector(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	inspector := os.Getenv("SYMPHONY_TEST_MCP_INSPECTOR")
 	if inspector == "" {
@@ -182,6 +184,7 @@ func TestMCPInspector(t *testing.T) {
 
 // The server passes the scenarios of the published conformance suite that need no tools of the suite's own server. The suite speaks HTTP.
 func TestMCPConformance(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	suite := os.Getenv("SYMPHONY_TEST_MCP_CONFORMANCE")
 	if suite == "" {

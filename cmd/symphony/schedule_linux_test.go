@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // schedule runs symphony schedule as a user and checks the exit code.
@@ -89,6 +90,7 @@ func (m *machine) interval(workflow string, ms int) {
 // TestScheduleUser takes a user's timer through its life on a real systemd, for a workflow whose path needs every kind of
 // quoting: refused until the user lingers, installed, changed, inspected, removed without a trace.
 func TestScheduleUser(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	m := bootSystemd(t, scheduleUserUID)
 	m.ownPlaces()
@@ -202,6 +204,7 @@ func (m *machine) untraced(places, before string) {
 // TestScheduleSystem installs a system timer as root. It runs passes as another user, whose workers continue without a user
 // manager. The user can't install it.
 func TestScheduleSystem(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	m := bootSystemd(t, scheduleSystemUID)
 	m.ownPlaces()
@@ -260,6 +263,7 @@ func TestScheduleSystem(t *testing.T) {
 // characters that are special to cron and to a shell. The other lines stay byte for byte. The documented line runs beside it
 // for a project without a key and reports the missing key. A worker outlives cron.
 func TestScheduleCron(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	m := bootCron(t, scheduleCronUID)
 	const dir = `web ${HOME} "shop" 50%d it's`

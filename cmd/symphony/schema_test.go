@@ -345,14 +345,13 @@ type record struct {
 	Document json.RawMessage `json:"document"`
 }
 
-// recordDocuments lets this process, which is the program under test, write what it prints with --json to the file of recordVar.
-func recordDocuments() {
-	path := os.Getenv(recordVar)
+// recordDocuments returns a function that appends the documents that a command line prints to the file, nil without a file.
+func recordDocuments(path string, args []string) func(document any, data []byte) {
 	if path == "" {
-		return
+		return nil
 	}
-	term.Printed = func(document any, data []byte) {
-		line, err := json.Marshal(record{os.Args, typeName(reflect.TypeOf(document)), data})
+	return func(document any, data []byte) {
+		line, err := json.Marshal(record{args, typeName(reflect.TypeOf(document)), data})
 		if err != nil {
 			panic(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -31,21 +32,36 @@ import (
 func exitsCmd(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	err = ts.Exec(args[1], args[2:]...)
-	code := 0
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		code = exit.ExitCode()
-	case err != nil:
-		ts.Fatalf("%v", err)
-	}
-	if code != want {
+	if code := code(ts, args[1:]); code != want {
 		ts.Fatalf("%s ended with %d, not %d", strings.Join(args[1:], " "), code, want)
 	}
-	if secret := ts.Getenv("LINEAR_API_KEY"); secret != "" && strings.Contains(ts.ReadFile("stdout")+ts.ReadFile("stderr"), secret) {
+}
+
+// code runs a command and returns its exit code. Its output is then that of the script's command.
+func code(ts *testscript.TestScript, args []string) int {
+	secret := ts.Getenv("LINEAR_API_KEY")
+	leaks := func(out []byte) bool { return secret != "" && bytes.Contains(out, []byte(secret)) }
+	if args[0] == "symphony" && isReading(args[1:]) {
+		out, errOut, code := runInProcess(ts, args[1:])
+		fmt.Fprintf(ts.Stdout(), "%s", out)
+		fmt.Fprintf(ts.Stderr(), "%s", errOut)
+		if leaks(out) || leaks(errOut) {
+			ts.Fatalf("the output contains the tracker's key")
+		}
+		return code
+	}
+	err := ts.Exec(args[0], args[1:]...)
+	if leaks([]byte(ts.ReadFile("stdout") + ts.ReadFile("stderr"))) {
 		ts.Fatalf("the output contains the tracker's key")
 	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		ts.Fatalf("%v", err)
+	}
+	if exit != nil {
+		return exit.ExitCode()
+	}
+	return 0
 }
 
 // waitFor repeats a check until it succeeds. It waits four times as long as the check took, because most checks start a program, and
@@ -80,6 +96,10 @@ func untilCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // output runs a command in the script's directory and environment and returns its stdout and stderr.
 func output(ts *testscript.TestScript, args ...string) string {
+	if args[0] == "symphony" && isReading(args[1:]) {
+		out, errOut, _ := runInProcess(ts, args[1:])
+		return string(out) + string(errOut)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -106,22 +126,39 @@ func isExecutable(path string) bool {
 	return err == nil && info.Mode()&0o111 != 0 && !info.IsDir()
 }
 
-// scriptVars lists the variables that scriptEnv passes on, because testscript can't list them.
-var scriptVars = []string{
-	"PATH", "HOME", "CODEX_HOME", "AGENT", "PROGRAM", "REAL_CODEX", "STATE", "TMPDIR", "SYMPHONY_MAX_AGENTS", "SYMPHONY_STATE_DIR", "SYMPHONY_WORKFLOW",
-	"XDG_STATE_HOME", "XDG_CONFIG_HOME", "LINEAR_API_KEY", "LINEAR_ENDPOINT", "LINEAR_URL", "GITHUB_TOKEN", "GITHUB_TEST_TOKEN", "GITHUB_URL", "HTTP_PROXY", "ORCH_AUTO_APPROVE", "PING", "WORK", markName, clockVar, "NO_COLOR", "TERM", "COLUMNS", "PAGER",
-	"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "TESTSCRIPT_COMMAND",
-}
-
+// scriptEnv returns the environment of the script. testscript can't list it, so the names are those of the setup and of every line
+// of a script that sets a variable.
 func scriptEnv(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range scriptVars {
+	names := slices.Clone(scriptVars())
+	for _, v := range stageOf(ts).env.Vars {
+		name, _, _ := strings.Cut(v, "=")
+		names = append(names, name)
+	}
+	for _, name := range names {
 		if v := ts.Getenv(name); v != "" {
 			env = append(env, name+"="+v)
 		}
 	}
 	return env
 }
+
+var (
+	setsVar    = regexp.MustCompile(`(?m)^(?:\[.*\] )?env ([A-Za-z_]+)=`)
+	scriptVars = sync.OnceValue(func() (names []string) {
+		files, err := filepath.Glob(filepath.Join(moduleRoot, "testdata", "*", "*.txtar"))
+		if err != nil || len(files) == 0 {
+			panic("there are no scripts")
+		}
+		for _, path := range files {
+			for _, match := range setsVar.FindAllSubmatch(test.Must(os.ReadFile(path)), -1) {
+				names = append(names, string(match[1]))
+			}
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	})
+)
 
 // passCmd runs a pass with -v, which must succeed. It waits for a running pass, such as that of a worker: pass [TICK-FLAG...]
 func passCmd(ts *testscript.TestScript, neg bool, args []string) {

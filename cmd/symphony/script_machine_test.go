@@ -18,7 +18,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
@@ -30,30 +29,26 @@ import (
 // machine was suspended.
 const clockVar = "SYMPHONY_TEST_CLOCK"
 
-// steppedMain is the program with a wall clock that its script can set, even while the program runs.
-func steppedMain() {
-	term.WallClock = stepped
-	recordDocuments()
-	main()
-}
-
-func stepped() time.Time {
-	now := time.Now()
-	text, err := os.ReadFile(os.Getenv(clockVar))
-	if errors.Is(err, fs.ErrNotExist) {
-		return now
+// stepped returns the wall clock whose offset, or time at which it stands, is in a file. Without the file it is the real one.
+func stepped(path string) func() time.Time {
+	return func() time.Time {
+		now := time.Now()
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return now
+		}
+		if err != nil {
+			panic(err)
+		}
+		if fixed, err := time.Parse(time.RFC3339, string(text)); err == nil {
+			return fixed
+		}
+		off, err := time.ParseDuration(string(text))
+		if err != nil {
+			panic(err)
+		}
+		return now.Add(off)
 	}
-	if err != nil {
-		panic(err)
-	}
-	if fixed, err := time.Parse(time.RFC3339, string(text)); err == nil {
-		return fixed
-	}
-	off, err := time.ParseDuration(string(text))
-	if err != nil {
-		panic(err)
-	}
-	return now.Add(off)
 }
 
 // clockCmd sets the offset of the wall clock from the real one, or stops it at a time: clock DURATION|TIME

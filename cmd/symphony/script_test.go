@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,45 +22,12 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
-	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
-func TestMain(m *testing.M) {
-	// Scripts mostly wait, so more of them than there are processors run at once. A -parallel on the command line wins,
-	// because it is read later.
-	if f := flag.Lookup("test.parallel"); f != nil {
-		if err := f.Value.Set(strconv.Itoa(scriptsAtOnce)); err != nil {
-			panic(err)
-		}
-	}
-	programs := map[string]func(){
-		"symphony": steppedMain,
-		"fake-codex": func() {
-			os.Exit(codextest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-		},
-		"codex-wire":   wireMain,
-		"mcp-forms":    formsMain,
-		"mcp-prints":   mcpPrintsMain,
-		"json-tracker": trackerMain,
-	}
-	maps.Copy(programs, systemPrograms())
-	uncollected()
-	testscript.Main(m, programs)
-}
-
-// uncollected lets this process collect its garbage late. Most processes of the scripts end before they have much.
-func uncollected() {
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(256 << 20)
-}
-
-const (
-	scriptsAtOnce = 6
-	// suiteMargin is the time before the test binary's timeout at which a command that hangs fails its script.
-	suiteMargin = 30 * time.Second
-)
+// suiteMargin is the time before the test binary's timeout at which a command that hangs fails its script.
+const suiteMargin = 30 * time.Second
 
 // TestScript runs the scripts in testdata/script with the real program, real processes and a real database. Linear is a fake in
 // this process; the agent is scripted.
@@ -73,6 +38,7 @@ func TestScript(t *testing.T) {
 
 // TestRealCodex runs the scripts in testdata/codex with the real codex on a mock model.
 func TestRealCodex(t *testing.T) {
+	test.Expensive(t)
 	requireCodex(t)
 	t.Parallel()
 	testscript.Run(t, params(t, "codex"))
@@ -144,7 +110,7 @@ func commands() map[string]scriptCommand {
 		"no-secret [EXCEPT...]": noSecretCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
 		"press KEY PATTERN": pressCmd, "question HEADING [later]": questionCmd, "quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd,
 		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "remote DIRECTORY": remoteCmd, "serve [FLAG|WORKFLOW...]": serveCmd, "set SECTION.KEY [VALUE...]": setCmd,
-		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "tmux VERB [ARG...]": tmuxCmd, "tracker VERB [ARG...]": trackerCmd, "tries": triesCmd,
+		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "[!] symphony ARG...": symphonyCmd, "tmux VERB [ARG...]": tmuxCmd, "tracker VERB [ARG...]": trackerCmd, "tries": triesCmd,
 		"until PATTERN COMMAND [ARG...]": untilCmd, "warm-go": warmGoCmd, "wire-like NAME [N]": wireLikeCmd,
 	}
 	maps.Copy(byUsage, systemCommands())
@@ -198,7 +164,8 @@ func condition(name string) (bool, error) {
 // stage is the state that the commands of one script share.
 type stage struct {
 	t       testscript.T
-	tracker scriptTracker // nil: Linear
+	env     *testscript.Env // of the setup
+	tracker scriptTracker   // nil: Linear
 	linear  *lineartest.Server
 	other   *lineartest.Server // the Linear workspace that the command linear does not change at present; may be nil
 	model   *modeltest.Server  // nil without the real codex
@@ -230,7 +197,7 @@ func setupScript(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(func() { server.Close() })
-	set := &stage{linear: server, t: env.T(), github: newGitHub(env.T(), env.Defer, "team/app", "")}
+	set := &stage{env: env, linear: server, t: env.T(), github: newGitHub(env.T(), env.Defer, "team/app", "")}
 	env.Values[stageKey{}] = set
 	home, codexHome := filepath.Join(env.WorkDir, "home"), filepath.Join(env.WorkDir, "codex-home")
 	for _, dir := range []string{home, codexHome} {

@@ -103,6 +103,7 @@ func (m *machine) warnings() string {
 // TestSystemd runs the timer of docs/scheduling.md on a real systemd, in the user's manager. Workers, each in its own scope,
 // outlive the service, a stop of the timer and systemd's re-execution.
 func TestSystemd(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	m := bootSystemd(t, systemdUID)
 	// Workers that systemd-run starts need a slot, too. A slot that is not passed on, or not released, would block all work.
@@ -242,6 +243,7 @@ func (m *machine) ownPass() {
 // TestSystemdSystemUnits runs the units of docs/scheduling.md in the system manager. Passes of a user start no workers that
 // would end with the service, unless there is KillMode=process or a user manager. Workers of root get scopes at once.
 func TestSystemdSystemUnits(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	m := bootSystemd(t, systemUnitsUID)
 	install := func(file, text string) {

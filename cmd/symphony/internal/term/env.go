@@ -40,11 +40,10 @@ type Env struct {
 	Verbose        bool         // the command prints details that only some operators want
 	Journal        bool         // stderr goes to systemd's journal
 	Log            *slog.Logger // replaces the lines on stderr; nil without a log
-	input          *bufio.Reader
+	// Printed, unless nil, is called with every document before a query selects from it, and its JSON. Tests compare it with the schemas.
+	Printed func(document any, data []byte)
+	input   *bufio.Reader
 }
-
-// WallClock is the clock of a new Env. Tests step it.
-var WallClock = time.Now
 
 // NewEnv returns the environment of this process.
 func NewEnv() (*Env, error) {
@@ -55,7 +54,7 @@ func NewEnv() (*Env, error) {
 			Hint: "it may have been removed: cd to a directory that exists", Err: err,
 		}
 	}
-	w := &Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Dir: dir, Now: WallClock}
+	w := &Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Dir: dir, Now: time.Now}
 	w.Journal = isJournal(w.Getenv("JOURNAL_STREAM"), os.Stderr)
 	if w.Home = w.Getenv("HOME"); w.Home == "" { // in some containers
 		if u, err := user.Current(); err == nil {

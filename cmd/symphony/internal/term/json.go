@@ -25,9 +25,6 @@ type JSONQuery struct {
 	template *template.Template
 }
 
-// Printed is called with every document before a query selects from it, and its JSON. Tests compare it with the schemas.
-var Printed func(document any, data []byte)
-
 // NewJSONQuery compiles the expressions, each of which may be empty.
 func (w *Env) NewJSONQuery(fields []string, jq, templateText string) (q JSONQuery, err error) {
 	q.Fields = fields
@@ -54,8 +51,8 @@ func (w *Env) NewJSONQuery(fields []string, jq, templateText string) (q JSONQuer
 func (w *Env) PrintJSON(v any) {
 	data, err := encode(v)
 	if err == nil {
-		if Printed != nil {
-			Printed(v, data)
+		if w.Printed != nil {
+			w.Printed(v, data)
 		}
 		err = w.printQueried(data)
 	}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/codex/codextest"
+)
+
+// scriptsAtOnce is how many scripts run at once. They mostly wait, so it exceeds the number of processors.
+const scriptsAtOnce = 6
+
+// TestMain makes this binary each of the programs of the scripts, by the name with which it is started, otherwise the tests.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(-1) // most processes of the scripts end before they have much garbage
+	debug.SetMemoryLimit(256 << 20)
+	all := programs()
+	if program := all[filepath.Base(os.Args[0])]; program != nil {
+		program()
+		os.Exit(0)
+	}
+	// A -parallel on the command line wins, because it is read later.
+	if f := flag.Lookup("test.parallel"); f != nil {
+		test.OK(mainT{}, f.Value.Set(strconv.Itoa(scriptsAtOnce)))
+	}
+	dir := test.Must(os.MkdirTemp("", "symphony-programs-"))
+	exe := test.Must(os.Executable())
+	for name := range all {
+		if at := filepath.Join(dir, name); os.Link(exe, at) != nil { // another file system
+			test.OK(mainT{}, exec.Command("cp", exe, at).Run())
+		}
+	}
+	test.OK(mainT{}, os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH")))
+	code := m.Run()
+	test.OK(mainT{}, os.RemoveAll(dir))
+	os.Exit(code)
+}
+
+// mainT lets test.OK end TestMain.
+type mainT struct{}
+
+// Helper does nothing.
+func (mainT) Helper() {}
+
+// Fatal panics.
+func (mainT) Fatal(args ...any) { panic(args) }
+
+// programs returns the programs that scripts start.
+func programs() map[string]func() {
+	all := map[string]func(){
+		"symphony":     func() { os.Exit(mainCode(underTest)) },
+		"fake-codex":   func() { os.Exit(codextest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+		"codex-wire":   wireMain,
+		"mcp-forms":    formsMain,
+		"mcp-prints":   mcpPrintsMain,
+		"json-tracker": trackerMain,
+	}
+	for name, program := range systemPrograms() {
+		all[name] = program
+	}
+	return all
+}
+
+// underTest gives the program a wall clock that its script can set, even while the program runs, and lets it write the documents that
+// it prints to the script's file.
+func underTest(w *term.Env) {
+	w.Now = stepped(w.Getenv(clockVar))
+	w.Printed = recordDocuments(w.Getenv(recordVar), os.Args)
+}
+
+// reading are the commands that only read the state. Scripts run them in the process of the test, because the start of a process costs
+// more than they do. The others start and end processes, or change what a signal or a lock is for, and run as the real program.
+var reading = []string{
+	"check", "complete", "completion", "diff", "help", "issues", "logs", "prompt", "ps", "report", "show", "status", "trash", "version",
+}
+
+func isReading(args []string) bool {
+	return slices.ContainsFunc(args[:min(1, len(args))], func(arg string) bool { return slices.Contains(reading, arg) })
+}
+
+// symphonyCmd runs the program, a command that only reads in this process. exec symphony always starts a process.
+// [!] symphony ARG...
+func symphonyCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if code := code(ts, slices.Concat([]string{"symphony"}, args)); neg != (code != 0) {
+		ts.Fatalf("symphony %s ended with %d", strings.Join(args, " "), code)
+	}
+}
+
+// runInProcess runs the program with the script's environment, without a terminal and with an empty stdin.
+func runInProcess(ts *testscript.TestScript, args []string) (stdout, stderr []byte, code int) {
+	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
+	defer cancel()
+	var out, errOut bytes.Buffer
+	args = slices.Concat([]string{"symphony"}, args)
+	w := &term.Env{
+		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errOut, Environ: scriptEnv(ts), Dir: ts.MkAbs("."), Home: ts.Getenv("HOME"),
+		Now: stepped(ts.Getenv(clockVar)), Printed: recordDocuments(ts.Getenv(recordVar), args),
+	}
+	code = run(ctx, w, args)
+	return out.Bytes(), errOut.Bytes(), code
+}
