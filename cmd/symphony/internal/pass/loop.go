@@ -91,7 +91,9 @@ func Loop(ctx context.Context, w *term.Env, projects []*project.Project, o TickO
 	l.addJobs(ctx, projects)
 	for _, j := range l.jobs {
 		defer j.close()
-		if err := j.start(ctx); err != nil && l.alone() {
+		if err := j.start(ctx); errors.Is(err, context.Canceled) {
+			return nil
+		} else if err != nil && l.alone() {
 			return err
 		} else if err != nil {
 			j.refuse(err)

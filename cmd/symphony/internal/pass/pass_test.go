@@ -147,6 +147,24 @@ func TestLoopKeepsItsDatabase(t *testing.T) {
 	}
 }
 
+// A signal during the start of a loop ends it without an error, as one between two passes does.
+func TestLoopEndsDuringItsStart(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "WORKFLOW.md")
+	text := "---\ntracker: {kind: file, provider: {path: issues}, active_states: [Todo], terminal_states: [Done]}\n---\nWork."
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	w := &term.Env{Stdout: &out, Stderr: &out, Dir: dir, Home: dir, Now: time.Now}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := Loop(ctx, w, []*project.Project{project.New(w, path, filepath.Join(dir, "state"))}, TickOptions{})
+	if err != nil || out.Len() > 0 {
+		t.Errorf("the loop ends with %v and prints %q", err, out.String())
+	}
+}
+
 // A service tells systemd its state, and that it lives only while its passes proceed. Its workers do not inherit the variables.
 func TestLoopTellsSystemd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
