@@ -5,6 +5,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"flag"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -45,6 +47,7 @@ const (
 	buildOnly  = "go build (no cache)" // its row in the table
 	accounting = "processes"           // the file of the kernel's process accounting
 	recordSize = 64                    // of struct acct_v3
+	patience   = 20 * time.Second      // for processes that a test leaves
 )
 
 func main() {
@@ -189,7 +192,7 @@ var (
 
 // failures returns the messages of failed tests, or all output if there are none.
 func failures(out []byte) []byte {
-	if found := failure.FindAll(out, -1); found != nil {
+	if found := failure.FindAll(out, -1); found != nil && !bytes.Contains(out, []byte("\npanic: ")) {
 		return slices.Concat(found...)
 	}
 	return out
@@ -218,20 +221,72 @@ func (m *meter) children(title, dir, binary, above string, out []byte) {
 	}
 }
 
-// measure runs a command and waits for all processes that it leaves.
+// measure runs a command and waits for all processes that it leaves. It ends those that stay, as an error.
 func (m *meter) measure(name string, cmd *exec.Cmd) (cost, []byte, error) {
 	before, processes, began := used(), m.processes(), time.Now()
-	out, err := cmd.CombinedOutput()
-	for {
-		if _, waitErr := unix.Wait4(-1, nil, 0, nil); waitErr != nil && !errors.Is(waitErr, unix.EINTR) {
-			break // no process is left
-		}
+	output := filepath.Join(m.dir, "output")
+	file, err := os.Create(output)
+	if err != nil {
+		return cost{}, nil, err
 	}
+	defer file.Close()
+	cmd.Stdout, cmd.Stderr = file, file
+	if err := cmd.Start(); err != nil {
+		return cost{}, nil, err
+	}
+	err = m.reap(cmd.Process.Pid)
 	after := used()
+	out, readErr := os.ReadFile(output)
 	return cost{
 		name: name, user: after.user - before.user, system: after.system - before.system,
 		processes: m.processes() - processes, wall: time.Since(began),
-	}, out, err
+	}, out, errors.Join(err, readErr)
+}
+
+// reap waits for a child and all its descendants, also while the child runs, because tests notice processes that nothing waits for.
+func (m *meter) reap(child int) (err error) {
+	var left []string
+	for since := (time.Time{}); ; {
+		var status unix.WaitStatus
+		pid, waitErr := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		switch {
+		case pid == child:
+			since = time.Now()
+			if status != 0 {
+				err = fmt.Errorf("it ended with %d, signal %d", status.ExitStatus(), status.Signal())
+			}
+		case errors.Is(waitErr, unix.ECHILD):
+			if left != nil {
+				err = errors.Join(err, fmt.Errorf("it left processes: %q", left))
+			}
+			return err
+		case pid > 0:
+		case !since.IsZero() && time.Since(since) > patience:
+			left = append(left, endChildren()...)
+		default:
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// endChildren kills the children of this process and returns their command lines.
+func endChildren() (killed []string) {
+	for _, path := range must(filepath.Glob("/proc/self/task/*/children")) {
+		for _, pid := range strings.Fields(string(must(os.ReadFile(path)))) {
+			line, _ := os.ReadFile("/proc/" + pid + "/cmdline") // empty if it has just ended
+			killed = append(killed, strings.ReplaceAll(string(line), "\x00", " "))
+			_ = unix.Kill(must(strconv.Atoi(pid)), unix.SIGKILL)
+		}
+	}
+	time.Sleep(5 * time.Millisecond)
+	return killed
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err) // proc(5) is not as documented
+	}
+	return v
 }
 
 // used returns the CPU of all ended descendants.
