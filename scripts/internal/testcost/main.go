@@ -187,15 +187,25 @@ func (m *meter) test(title, dir, binary, name string) (cost, []byte, error) {
 
 var (
 	started = regexp.MustCompile(`(?m)^=== RUN   (\S+)$`)
-	failure = regexp.MustCompile(`(?m)^\s*--- FAIL.*\n(?:\s{4,}.*\n)*`)
+	result  = regexp.MustCompile(`^\s*--- (PASS|SKIP|FAIL): |^=== `)
 )
 
-// failures returns the messages of failed tests, or all output if there are none.
+// failures returns the messages of failed tests, or all output of a test that ended early.
 func failures(out []byte) []byte {
-	if found := failure.FindAll(out, -1); found != nil && !bytes.Contains(out, []byte("\npanic: ")) {
-		return slices.Concat(found...)
+	if bytes.Contains(out, []byte("\npanic: ")) {
+		return out
 	}
-	return out
+	var kept []byte
+	failed := false
+	for line := range bytes.Lines(out) {
+		if match := result.FindSubmatch(line); match != nil {
+			failed = string(match[1]) == "FAIL"
+		}
+		if failed {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
 }
 
 // children measures each test below another by itself. out is the output of that one.
