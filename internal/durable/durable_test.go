@@ -8,20 +8,15 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 func TestWriteFileReplaces(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Link(path, other); err != nil {
-		t.Fatal(err)
-	}
-	if err := durable.WriteFile(path, []byte("new"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, os.WriteFile(path, []byte("old"), 0o644))
+	test.OK(t, os.Link(path, other))
+	test.OK(t, durable.WriteFile(path, []byte("new"), 0o600))
 	for name, want := range map[string]string{path: "new", other: "old"} {
 		if got, err := os.ReadFile(name); err != nil || string(got) != want {
 			t.Errorf("%s holds %q (%v), want %q", name, got, err, want)
@@ -35,9 +30,7 @@ func TestWriteFileReplaces(t *testing.T) {
 func TestWriteFileFails(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
-	if err := os.Mkdir(path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, os.Mkdir(path, 0o755))
 	if err := durable.WriteFile(path, []byte("new"), 0o600); err == nil {
 		t.Error("a directory was replaced")
 	}

@@ -6,14 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // What a login shell does with a command, whatever its profile has done before.
 func TestCommandsInLoginShells(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "-it's $HOME")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, os.Mkdir(dir, 0o700))
 	secret := "KEY=secret; export KEY TOKEN=secret2 OTHER=fine\nhello() { echo \"hello $1\"; }\n"
 	elsewhere := "cd() { command cd /; }; CDPATH=/; cd /usr\n"
 	for _, c := range []struct {
@@ -33,9 +33,7 @@ func TestCommandsInLoginShells(t *testing.T) {
 	} {
 		for _, shell := range []string{"bash", "sh"} {
 			home := t.TempDir()
-			if err := os.WriteFile(filepath.Join(home, ".profile"), []byte(c.profile), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			test.OK(t, os.WriteFile(filepath.Join(home, ".profile"), []byte(c.profile), 0o600))
 			cmd := exec.Command(shell, "-lc", c.command)
 			cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
 			out, err := cmd.Output()

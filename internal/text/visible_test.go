@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // What comes from outside is shown as text: nothing of it may control a terminal or hide.
@@ -45,9 +47,7 @@ func TestVisibleKeepsNothingHidden(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		encoded, err := json.MarshalIndent(map[string]string{"s": s}, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, err)
 		got := VisibleJSON(string(encoded))
 		var want, have map[string]string
 		if strings.ContainsFunc(strings.ReplaceAll(got, "\n", ""), Control) || json.Unmarshal([]byte(got), &have) != nil ||

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 const testKey = "lin_api_secret_0123456789abcdef"
@@ -81,9 +83,7 @@ func TestRedactorJSON(t *testing.T) {
 
 func TestEnvSecrets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "id_ed25519")
-	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, os.WriteFile(file, []byte("x"), 0o600))
 	got := EnvSecrets([]string{
 		"GH_TOKEN=ghp_12345678", "OPENAI_API_KEY=sk-12345678", "db_password=pass=word", "APP_SECRET=12345678",
 		"SHORT_KEY=1234567", "KEY=not-so-named", "TOKENS=none-of-them", "PATH=/usr/bin:/bin", "EMPTY_KEY=", "NO_VALUE_KEY",

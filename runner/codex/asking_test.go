@@ -71,8 +71,7 @@ func TestClocksPauseForOperator(t *testing.T) {
 					t.Fatalf("events: %s", p.names())
 				}
 				from := time.Now()
-				_, err := wait()
-				_ = wantCode(t, err, c.code)
+				wait.fails(t, c.code)
 				if took := time.Since(from); took != c.limit {
 					t.Errorf("the turn timed out %v after the decision", took)
 				}
@@ -98,8 +97,7 @@ func TestSlowAskFreesClocks(t *testing.T) {
 		time.Sleep(time.Hour)
 		p.say(resolved)
 		from := time.Now()
-		_, err := wait()
-		_ = wantCode(t, err, agent.CodeStalled)
+		wait.fails(t, agent.CodeStalled)
 		if took := time.Since(from); took != time.Minute {
 			t.Errorf("after %v", took)
 		}
@@ -160,8 +158,7 @@ func TestAnswerNotRead(t *testing.T) {
 		<-h.asked
 		_ = p.inR.Close() // a pipe in memory
 		h.tell <- agent.Decision{Approve: true, Sent: func() { t.Error("the answer counts as sent") }}
-		_, err := wait()
-		_ = wantCode(t, err, agent.CodePortExit)
+		wait.fails(t, agent.CodePortExit)
 	})
 }
 
@@ -196,9 +193,7 @@ func TestAskOfSubAgentLeftBehind(t *testing.T) {
 		if got := p.hear(); got != `{"id":0,"result":{"decision":"decline"}}` {
 			t.Errorf("heard %s", got)
 		}
-		if _, err := wait(); err != nil {
-			t.Error(err)
-		}
+		wait.completes(t)
 	})
 }
 
@@ -208,9 +203,7 @@ func TestAskedBetweenTurns(t *testing.T) {
 		h := newOperator()
 		s, p, wait := inTurn(t, t.Context(), h.options())
 		p.say(turnCompleted)
-		if _, err := wait(); err != nil {
-			t.Fatal(err)
-		}
+		wait.completes(t)
 		p.say(strings.Replace(askCommand, `"th"`, `"sub"`, 1))
 		<-h.asked
 		wait = runTurn(t.Context(), s, p, agent.TurnParams{Input: "more"}, `{"id":4,"result":{"turn":{"id":"t2"}}}`)
@@ -221,8 +214,7 @@ func TestAskedBetweenTurns(t *testing.T) {
 		}
 		go p.rest()
 		from := time.Now()
-		_, err := wait()
-		_ = wantCode(t, err, agent.CodeStalled) // the clock runs again
+		wait.fails(t, agent.CodeStalled) // the clock runs again
 		if took := time.Since(from); took != time.Minute {
 			t.Errorf("stalled after %v", took)
 		}
@@ -256,9 +248,7 @@ func TestDecidedAtTheEnd(t *testing.T) {
 						t.Errorf("%d requests are open", n)
 					}
 					p.say(turnCompleted)
-					if _, err := wait(); err != nil {
-						t.Error(err)
-					}
+					wait.completes(t)
 					reported := strings.Count(p.names(), agent.EventApprovalGranted) + strings.Count(p.names(), agent.EventRequestWithdrawn)
 					_ = s.Close()
 					if n := <-answers; n > 1 || reported != 1 || sent != n {
@@ -285,9 +275,7 @@ func asksOf(t *testing.T, params agent.TurnParams, lines ...string) agent.Reques
 		t.Fatal("the operator was not asked")
 	}
 	p.say(turnCompleted)
-	if _, err := wait(); err != nil {
-		t.Fatal(err)
-	}
+	wait.completes(t)
 	return a
 }
 
@@ -457,9 +445,7 @@ func TestSecretAnswer(t *testing.T) {
 		go p.rest()
 		synctest.Wait() // the event follows the answer
 		p.say(turnCompleted)
-		if _, err := wait(); err != nil {
-			t.Fatal(err)
-		}
+		wait.completes(t)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		reported := false

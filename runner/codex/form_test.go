@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -23,9 +24,7 @@ const allFields = `{"type":"object","required":["name","region"],"properties":{
 func formOf(t *testing.T, schema string) form {
 	t.Helper()
 	f, err := readForm(&params{Mode: "form", RequestedSchema: json.RawMessage(schema)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	return f
 }
 
@@ -109,9 +108,7 @@ func TestFormDeclined(t *testing.T) {
 			}
 			go p.rest()
 			p.say(turnCompleted)
-			if _, err := wait(); err != nil {
-				t.Fatal(err)
-			}
+			wait.completes(t)
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			var told []string

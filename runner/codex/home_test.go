@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // Workers, and the checks of one doctor, prepare the same codex home at once.
@@ -33,12 +35,8 @@ func TestPrepareHome(t *testing.T) {
 	operators, dir := t.TempDir(), filepath.Join(t.TempDir(), "account", "codex")
 	write := func(path, text string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		test.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	write(filepath.Join(operators, "config.toml"), `
 model = "gpt-6-sol"
@@ -69,14 +67,10 @@ trust_level = "trusted"
 	write(filepath.Join(dir, "auth.json"), "an older copy")
 	write(filepath.Join(dir, "sessions", "thread"), "kept")
 	for range 2 {
-		if err := PrepareHome(operators, dir); err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, PrepareHome(operators, dir))
 	}
 	got, err := readConfig(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	type table = map[string]any
 	want := table{
 		"model": "gpt-6-sol", "model_catalog_json": filepath.Join(operators, "models.json"), "cli_auth_credentials_store": "file",

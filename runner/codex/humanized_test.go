@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // row is a message of codex and its name in the golden file.
@@ -19,9 +21,7 @@ type row struct {
 // TestHumanized compares the texts of events with a golden file, which UPDATE_SCRIPTS=1 rewrites.
 func TestHumanized(t *testing.T) {
 	messages, err := os.ReadFile("testdata/humanized.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	var described []string
 	rows := map[string]bool{}
 	for line := range bytes.Lines(messages) {
@@ -38,14 +38,10 @@ func TestHumanized(t *testing.T) {
 	}
 	const golden = "testdata/humanized.golden"
 	if os.Getenv("UPDATE_SCRIPTS") != "" {
-		if err := os.WriteFile(golden, []byte(strings.Join(described, "")), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, os.WriteFile(golden, []byte(strings.Join(described, "")), 0o644))
 	}
 	text, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	want := slices.Collect(strings.Lines(string(text)))
 	for i := range max(len(described), len(want)) {
 		if i >= len(described) || i >= len(want) || described[i] != want[i] {
@@ -79,8 +75,6 @@ func describeEvents(t *testing.T, msg json.RawMessage) []string {
 	}
 	p.mu.Unlock()
 	p.say(turnCompleted)
-	if _, err := wait(); err != nil {
-		t.Error(err)
-	}
+	wait.completes(t)
 	return lines
 }

@@ -97,9 +97,7 @@ func TestRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			test.OK(t, err)
 			// Plain searches: a regular expression over all recordings takes half a minute under the race detector.
 			for _, text := range []string{`"/tmp/`, `"/root/`, `"/home/`, ` /tmp/`, ` /root/`, ` /home/`, `'/tmp/`, `'/root/`, `'/home/`, "lin_api_"} {
 				if bytes.Contains(data, []byte(text)) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -204,14 +205,10 @@ func serveOne(t *testing.T, o agent.Options, method, params, thread string) answ
 		}
 	}()
 	var members map[string]any
-	if err := json.Unmarshal([]byte(params), &members); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, json.Unmarshal([]byte(params), &members))
 	members["threadId"], members["turnId"] = thread, "tu"
 	line, err := json.Marshal(map[string]any{"id": 0, "method": method, "params": members})
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	p.say(string(line))
 	var answer struct {
 		ID            json.RawMessage

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -125,8 +126,25 @@ func opened(t *testing.T, o agent.Options) (*Session, *peer) {
 	return s, p
 }
 
-// runTurn starts a turn and returns after the answer to turn/start. The returned function waits for the end of RunTurn.
-func runTurn(ctx context.Context, s *Session, p *peer, params agent.TurnParams, answer string) func() (agent.Turn, error) {
+// running waits for the end of RunTurn.
+type running func() (agent.Turn, error)
+
+// completes waits for the end of a turn without an error.
+func (wait running) completes(t *testing.T) {
+	t.Helper()
+	_, err := wait()
+	test.OK(t, err)
+}
+
+// fails waits for the end of a turn with an error that has the code.
+func (wait running) fails(t *testing.T, code agent.Code) *agent.Error {
+	t.Helper()
+	_, err := wait()
+	return wantCode(t, err, code)
+}
+
+// runTurn starts a turn and returns after the answer to turn/start.
+func runTurn(ctx context.Context, s *Session, p *peer, params agent.TurnParams, answer string) running {
 	type outcome struct {
 		turn agent.Turn
 		err  error
@@ -144,8 +162,8 @@ func runTurn(ctx context.Context, s *Session, p *peer, params agent.TurnParams, 
 	}
 }
 
-// inTurn returns a session with a running turn. The returned function waits for the end of RunTurn.
-func inTurn(t *testing.T, ctx context.Context, o agent.Options) (*Session, *peer, func() (agent.Turn, error)) {
+// inTurn returns a session with a running turn.
+func inTurn(t *testing.T, ctx context.Context, o agent.Options) (*Session, *peer, running) {
 	t.Helper()
 	s, p := opened(t, o)
 	return s, p, runTurn(ctx, s, p, agent.TurnParams{Input: "do"}, turnStarted)
@@ -269,8 +287,7 @@ func TestBlockedWrite(t *testing.T) {
 			p.say(fmt.Sprintf(`{"method":"unknown/request","id":%d,"params":{}}`, i))
 		}
 		p.say(delta) // reading goes on
-		_, err := wait()
-		_ = wantCode(t, err, agent.CodeResponseTimeout)
+		wait.fails(t, agent.CodeResponseTimeout)
 		if took := time.Since(from); took > 11*time.Second {
 			t.Errorf("after %v", took)
 		}
@@ -312,8 +329,7 @@ func TestEndOfStream(t *testing.T) {
 			_, p, wait := inTurn(t, t.Context(), agent.Options{})
 			go p.rest()
 			_ = p.out.Close()
-			_, err := wait()
-			_ = wantCode(t, err, agent.CodePortExit)
+			wait.fails(t, agent.CodePortExit)
 			if !strings.HasSuffix(p.names(), agent.EventTurnEndedWithError) {
 				t.Fatalf("events: %s", p.names())
 			}
@@ -326,16 +342,13 @@ func TestEndOfStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = p.out.Close()
-		if _, err := wait(); err != nil {
-			t.Error(err)
-		}
+		wait.completes(t)
 	})
 	t.Run("with an endless line", func(t *testing.T) {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()
 		go func() { _, _ = io.WriteString(p.out, strings.Repeat("x", maxLine+1)) }() // until the test closes it
-		_, err := wait()
-		if e := wantCode(t, err, agent.CodePortExit); !strings.Contains(e.Message, "more than 64 MiB") {
+		if e := wait.fails(t, agent.CodePortExit); !strings.Contains(e.Message, "more than 64 MiB") {
 			t.Error(e)
 		}
 	})
@@ -378,9 +391,7 @@ func TestConcurrentTool(t *testing.T) {
 	}
 	go p.rest()
 	p.say(turnCompleted)
-	if _, err := wait(); err != nil {
-		t.Fatal(err)
-	}
+	wait.completes(t)
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -397,9 +408,7 @@ func TestSlowCallback(t *testing.T) {
 			p.say(delta)
 		}
 		p.say(turnCompleted)
-		if _, err := wait(); err != nil {
-			t.Error(err)
-		}
+		wait.completes(t)
 	})
 }
 
@@ -422,9 +431,7 @@ func TestUsage(t *testing.T) {
 		rerouted("th", "gpt-b"), rerouted("th", "gpt-b"), rerouted("sub", "gpt-c"), rerouted("th", "gpt-d"),
 		turnCompleted,
 	)
-	if _, err := wait(); err != nil {
-		t.Fatal(err)
-	}
+	wait.completes(t)
 	sum := agent.Usage{Input: 32, CachedInput: 10, Output: 14, Reasoning: 5, Total: 46}
 	if s.Usage() != sum || s.Model() != "gpt-a+gpt-b+gpt-d" {
 		t.Errorf("usage %+v of %v, models %q", s.Usage(), s.UsageByThread(), s.Model())
@@ -464,9 +471,7 @@ func TestWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := s.RunTurn(t.Context(), agent.TurnParams{Input: "a <b> & c", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), SandboxPolicy: json.RawMessage(`{"type":"dangerFullAccess"}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	for _, want := range []string{
 		`{"id":1,"method":"initialize","params":{"capabilities":{"experimentalApi":true},"clientInfo":{"name":"symphony","version":"9"}}}`,
 		`{"method":"initialized","params":{}}`,

@@ -61,14 +61,10 @@ func spawn(t *testing.T, o agent.Options, args ...string) *process {
 	p.cmd.Env = append(os.Environ(), "CODEXTEST_AS_CODEX=1")
 	p.cmd.Stderr = os.Stderr
 	stdin, err := p.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	outR, outW := io.Pipe()
 	p.cmd.Stdout = io.MultiWriter(&p.out, outW)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, p.cmd.Start())
 	o.ReadTimeout = test.Patience()
 	o.OnEvent = func(e agent.Event) {
 		p.mu.Lock()
@@ -149,13 +145,9 @@ func (p *process) pid() int {
 	p.t.Helper()
 	waitFor(p.t, func() bool { _, err := os.Stat(filepath.Join(p.dir, "pid")); return err == nil })
 	text, err := os.ReadFile(filepath.Join(p.dir, "pid"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	test.OK(p.t, err)
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	test.OK(p.t, err)
 	return n
 }
 
@@ -262,9 +254,7 @@ func TestInterrupt(t *testing.T) {
 	if _, err := p.RunTurn(ctx, agent.TurnParams{Input: "```agent\nsh " + writePid + "\n```", Cwd: p.dir}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if err := p.Interrupt(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, p.Interrupt(t.Context()))
 	if turn, err := p.turn("say next"); err != nil || turn.LastMessage != "next" {
 		t.Errorf("turn after an interrupt: %+v, %v", turn, err)
 	}
@@ -284,16 +274,12 @@ func TestTermination(t *testing.T) {
 	}
 	pid := p.pid()
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	// pid (comm) state ppid pgrp session
 	if fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); fields[3] != strconv.Itoa(pid) {
 		t.Errorf("the command %d is in session %s", pid, fields[3])
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	if code := p.status(); code != 0 {
 		t.Errorf("exit %d on SIGTERM", code)
 	}
@@ -339,9 +325,7 @@ func TestResume(t *testing.T) {
 	if err := second.ResumeThread(t.Context(), "01a00000-0000-7000-8000-000000000000", second.params()); !errors.Is(err, agent.ErrNoThread) {
 		t.Fatalf("resume of nothing: %v", err)
 	}
-	if err := second.ResumeThread(t.Context(), id, second.params()); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, second.ResumeThread(t.Context(), id, second.params()))
 	turn, err := second.RunTurn(t.Context(), agent.TurnParams{Input: "This is continuation turn #2 of 3.", Cwd: second.dir})
 	if err != nil || turn.LastMessage != "two" {
 		t.Fatalf("%+v, %v", turn, err)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -69,9 +70,7 @@ func recordedShapes(t *testing.T) map[string]bool {
 	shapes := map[string]bool{}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, err)
 		asked := make(map[string]string)
 		for line := range bytes.Lines(text) {
 			var rec struct {
@@ -110,9 +109,7 @@ func TestShapes(t *testing.T) {
 	_ = first.Close()
 	first.status()
 	second := spawn(t, o, "--home", home)
-	if err := second.ResumeThread(t.Context(), first.ThreadID(), second.params()); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, second.ResumeThread(t.Context(), first.ThreadID(), second.params()))
 	_, _ = second.turn("cancel")
 	_ = second.Close()
 	second.status()

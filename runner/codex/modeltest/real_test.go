@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
@@ -33,22 +34,16 @@ func launch(t *testing.T) *codex.Session {
 	}
 	model := newModel(t)
 	home, dir := t.TempDir(), t.TempDir()
-	if err := modeltest.WriteHome(home, model.URL); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, modeltest.WriteHome(home, model.URL))
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), bin, "app-server") // ended in Cleanup
 	cmd.Dir = dir
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "CODEX_HOME=" + home, "NO_PROXY=127.0.0.1"}
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	outR, outW := io.Pipe()
 	log := &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = outW, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, cmd.Start())
 	s := codex.New(agent.Streams{Stdin: stdin, Stdout: outR}, agent.Options{ReadTimeout: time.Minute})
 	exited := make(chan error, 1)
 	go func() {
