@@ -34,6 +34,8 @@ func responseError(method string, err error, handshake bool) error {
 		out.Err = agent.ErrNoThread
 	case has("already has an active writer"):
 		out.Err = agent.ErrThreadBusy
+	case has("no active turn to steer"): // codex ends a turn before it reports that
+		out.Err = agent.ErrNoTurn
 	case e.Code == codeOverloaded:
 		out.Code = agent.CodeNetwork
 	case handshake && (e.Code == codeMethodNotFound || has("Invalid request") || has("unknown variant") || has("requires experimentalApi")):

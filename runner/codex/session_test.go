@@ -506,9 +506,10 @@ func TestCalls(t *testing.T) {
 		want(`{"id":3,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"look"},{"type":"image","url":"data:image/png;base64,AA=="},{"type":"localImage","path":"/x.png"}],"model":"n","effort":"low"}}`, turnStarted)
 		want(`{"id":4,"method":"turn/steer","params":{"expectedTurnId":"tu","input":[{"type":"text","text":"more"}],"threadId":"th"}}`, `{"id":4,"result":{"turnId":"tu"}}`)
 		want(`{"id":5,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, `{"id":5,"error":{"code":-32600,"message":"no input"}}`)
-		want(`{"id":6,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, turnCompleted, `{"id":6,"error":{"code":-32600,"message":"no active turn to steer"}}`)
-		want(`{"id":7,"method":"command/exec","params":{"command":["a","b"],"cwd":"/w","env":{"KEY":null,"V":"v"},"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`, `{"id":7,"result":{"exitCode":3,"stdout":"o","stderr":"e"}}`)
-		want(`{"id":8,"method":"gitDiffToRemote","params":{"cwd":"/w"}}`, `{"id":8,"result":{"sha":"abc","diff":"+x"}}`)
+		want(`{"id":6,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, `{"id":6,"error":{"code":-32600,"message":"no active turn to steer"}}`)
+		want(`{"id":7,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, turnCompleted, `{"id":7,"error":{"code":-32600,"message":"no turn"}}`)
+		want(`{"id":8,"method":"command/exec","params":{"command":["a","b"],"cwd":"/w","env":{"KEY":null,"V":"v"},"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`, `{"id":8,"result":{"exitCode":3,"stdout":"o","stderr":"e"}}`)
+		want(`{"id":9,"method":"gitDiffToRemote","params":{"cwd":"/w"}}`, `{"id":9,"result":{"sha":"abc","diff":"+x"}}`)
 	}()
 	if _, err := s.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
@@ -532,8 +533,10 @@ func TestCalls(t *testing.T) {
 		t.Errorf("steer: %v", err)
 	}
 	_ = wantCode(t, s.Steer(t.Context(), nil), agent.CodeResponseError)
-	if err := s.Steer(t.Context(), nil); !errors.Is(err, agent.ErrNoTurn) {
-		t.Errorf("steer at the end of the turn: %v", err)
+	for _, when := range []string{"before its end is reported", "at its end"} {
+		if err := s.Steer(t.Context(), nil); !errors.Is(err, agent.ErrNoTurn) {
+			t.Errorf("steer of a turn that has ended, %s: %v", when, err)
+		}
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("turn: %v", err)
