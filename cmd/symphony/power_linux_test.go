@@ -88,11 +88,7 @@ func readableOnly(stateDir string) error {
 	page := int64(binary.NativeEndian.Uint16(index[14:]))
 	frames := int64(binary.NativeEndian.Uint32(index[16:]))
 	wal := filepath.Join(stateDir, "state.db-wal")
-	info, err := os.Stat(wal)
-	if err != nil {
-		return err
-	}
-	return os.Truncate(wal, min(info.Size(), 32+frames*(24+page)))
+	return os.Truncate(wal, min(test.Must(os.Stat(wal)).Size(), 32+frames*(24+page)))
 }
 
 // powerMain simulates a power failure, for tests of what is on the disk afterwards. It is a program:
@@ -108,22 +104,12 @@ func powerMain() {
 	lazy := flag.Bool("lazy", false, "restore folders as at their last sync")
 	flag.Parse()
 	runtime.LockOSThread() // a tracer is a single thread
-	disk, err := newDisk(flag.Arg(0))
-	t := &tracer{disk: disk, cut: *cut, in: map[int]string{}}
-	where := ""
-	if err == nil {
-		where, err = t.run(flag.Args()[1:])
-	}
-	if err == nil {
-		err = disk.restore(*lazy)
-	}
-	switch {
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "power:", err)
-		os.Exit(1)
-	case where == "":
+	t := &tracer{disk: newDisk(flag.Arg(0)), cut: *cut, in: map[int]string{}}
+	where := t.run(flag.Args()[1:])
+	t.disk.restore(*lazy)
+	if where == "" {
 		fmt.Printf("cut at the end, after %d syncs\n", t.syncs)
-	default:
+	} else {
 		fmt.Printf("cut before sync %d, of %s\n", *cut, where)
 	}
 }
@@ -139,98 +125,71 @@ type tracer struct {
 const traced = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC |
 	unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL
 
+// orDie ends this program if err is not nil, apart from the error of a thread that has ended.
+func orDie(err error) {
+	if !errors.Is(err, unix.ESRCH) {
+		test.OK(mainT{}, err)
+	}
+}
+
 // run returns the path whose sync was cut off, "" where the command ended before.
-func (t *tracer) run(argv []string) (string, error) {
+func (t *tracer) run(argv []string) string {
 	// A process that outlives its parent becomes a child of this one, so that none escapes the cut.
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return "", err
-	}
-	path, err := exec.LookPath(argv[0])
-	if err != nil {
-		return "", err
-	}
-	if err := stopAtSyncs(); err != nil {
-		return "", err
-	}
-	first, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
+	orDie(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	path := test.Must(exec.LookPath(argv[0]))
+	stopAtSyncs()
+	first := test.Must(syscall.ForkExec(path, argv, &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 2, 2}, Sys: &syscall.SysProcAttr{Ptrace: true},
-	})
-	if err != nil {
-		return "", err
-	}
+	}))
 	var status unix.WaitStatus
-	if _, err := unix.Wait4(first, &status, unix.WALL, nil); err != nil {
-		return "", err
+	test.Must(unix.Wait4(first, &status, unix.WALL, nil))
+	orDie(unix.PtraceSetOptions(first, traced))
+	orDie(unix.PtraceCont(first, 0))
+	for {
+		switch tid, err := unix.Wait4(-1, &status, unix.WALL, nil); {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.ECHILD):
+			return ""
+		default:
+			orDie(err)
+			if where := t.stopped(tid, status); where != "" {
+				killAll()
+				return where
+			}
+		}
 	}
-	if err := unix.PtraceSetOptions(first, traced); err != nil {
-		return "", err
-	}
-	if err := unix.PtraceCont(first, 0); err != nil {
-		return "", err
-	}
-	return t.follow()
 }
 
 // stopAtSyncs has the kernel stop all processes that this thread starts from now on for their tracer, when they sync. A stop at
 // each system call would take most of the time of the test.
-func stopAtSyncs() error {
-	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the call
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_FSYNC, Jt: 2},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_FDATASYNC, Jt: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_TRACE},
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+func stopAtSyncs() {
+	trace := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_TRACE}
+	test.OK(mainT{}, filterCalls([]unix.SockFilter{loadNumber, unless(unix.SYS_FSYNC, 1), trace, unless(unix.SYS_FDATASYNC, 1), trace, allow}))
 }
 
-func (t *tracer) follow() (string, error) {
-	for {
-		var status unix.WaitStatus
-		tid, err := unix.Wait4(-1, &status, unix.WALL, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case errors.Is(err, unix.ECHILD):
-			return "", nil
-		case err != nil:
-			return "", err
-		}
-		where, err := t.stopped(tid, status)
-		if where != "" || err != nil {
-			return where, errors.Join(err, killAll())
-		}
-	}
-}
-
-// stopped handles one stop of a thread, and lets it continue.
-func (t *tracer) stopped(tid int, status unix.WaitStatus) (string, error) {
+// stopped handles one stop of a thread, and lets it continue. It returns the path of the sync before which the power fails.
+func (t *tracer) stopped(tid int, status unix.WaitStatus) string {
 	if !status.Stopped() {
 		delete(t.in, tid)
-		return "", nil
+		return ""
 	}
 	deliver := 0
 	switch sig := status.StopSignal(); {
 	case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
-		where, err := t.beginSync(tid)
-		if where != "" || err != nil {
-			return where, err
+		if t.beginSync(tid); t.in[tid] != "" && t.syncs == t.cut {
+			return t.in[tid]
 		}
-		return "", unlessGone(unix.PtraceSyscall(tid, 0)) // stops at the end of the call
+		orDie(unix.PtraceSyscall(tid, 0)) // stops at the end of the call
+		return ""
 	case sig == unix.SIGTRAP|0x80:
-		if err := t.endSync(tid); err != nil {
-			return "", err
-		}
+		t.endSync(tid)
 	case sig == unix.SIGTRAP && status.TrapCause() > 0: // a fork
 	case sig == unix.SIGSTOP && t.isNew(tid): // the kernel stops a new thread for its tracer
 	default:
 		deliver = int(sig)
 	}
-	return "", unlessGone(unix.PtraceCont(tid, deliver))
+	orDie(unix.PtraceCont(tid, deliver))
+	return ""
 }
 
 func (t *tracer) isNew(tid int) bool {
@@ -248,42 +207,32 @@ const (
 )
 
 // syscallInfo returns the word at an offset; false if the thread has ended.
-func syscallInfo(tid, offset int) (uint64, bool, error) {
+func syscallInfo(tid, offset int) (uint64, bool) {
 	info := make([]byte, infoSize)
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), infoSize, uintptr(unsafe.Pointer(&info[0])), 0, 0)
 	if errno != 0 {
-		return 0, false, unlessGone(errno)
+		orDie(errno)
 	}
-	return binary.NativeEndian.Uint64(info[offset:]), true, nil
+	return binary.NativeEndian.Uint64(info[offset:]), errno == 0
 }
 
-// beginSync handles a thread that is about to sync. It returns the path if the power fails now.
-func (t *tracer) beginSync(tid int) (string, error) {
+// beginSync handles a thread that is about to sync.
+func (t *tracer) beginSync(tid int) {
 	t.in[tid] = ""
-	fd, found, err := syscallInfo(tid, infoFirst)
-	if !found || !isSymphony(tid) {
-		return "", err
+	if fd, found := syscallInfo(tid, infoFirst); found && isSymphony(tid) {
+		if t.in[tid] = t.path(tid, fd); t.in[tid] != "" {
+			t.syncs++
+		}
 	}
-	path := t.path(tid, fd)
-	if path == "" {
-		return "", nil
-	}
-	t.in[tid] = path
-	if t.syncs++; t.syncs == t.cut {
-		return path, nil
-	}
-	return "", nil
 }
 
 // endSync handles a thread whose sync has ended.
-func (t *tracer) endSync(tid int) error {
+func (t *tracer) endSync(tid int) {
 	path := t.in[tid]
 	t.in[tid] = ""
-	result, found, err := syscallInfo(tid, infoResult)
-	if path == "" || !found || result != 0 {
-		return err
+	if result, found := syscallInfo(tid, infoResult); path != "" && found && result == 0 {
+		t.disk.synced(path)
 	}
-	return t.disk.synced(path)
 }
 
 // path returns the synced path relative to the disk; "" if it is outside.
@@ -292,11 +241,10 @@ func (t *tracer) path(tid int, fd uint64) string {
 	if err != nil {
 		return "" // the thread has ended
 	}
-	rel, err := filepath.Rel(t.disk.dir, target)
-	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-		return ""
+	if rel, err := filepath.Rel(t.disk.dir, target); err == nil && filepath.IsLocal(rel) {
+		return rel
 	}
-	return rel
+	return ""
 }
 
 func isSymphony(pid int) bool {
@@ -305,20 +253,12 @@ func isSymphony(pid int) bool {
 	return err == nil && filepath.Base(name) == "symphony"
 }
 
-// unlessGone ignores the error of a thread that has ended.
-func unlessGone(err error) error {
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	return err
-}
-
 // killAll ends all processes of the command. Each becomes a child of this process when its parent is dead.
-func killAll() error {
-	for end := time.Now().Add(test.Patience()); time.Now().Before(end); {
-		below, err := proc.Descendants(os.Getpid())
-		if err != nil || len(below) == 0 {
-			return err
+func killAll() {
+	for end := time.Now().Add(test.Patience()); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		below := test.Must(proc.Descendants(os.Getpid()))
+		if len(below) == 0 {
+			return
 		}
 		for _, p := range below {
 			_ = unix.Kill(p.PID, unix.SIGKILL) // it may be gone
@@ -327,9 +267,8 @@ func killAll() error {
 		for pid := 1; pid > 0; {
 			pid, _ = unix.Wait4(-1, &status, unix.WALL|unix.WNOHANG, nil)
 		}
-		time.Sleep(time.Millisecond)
 	}
-	return errors.New("processes are left")
+	panic("processes are left")
 }
 
 // file identifies a file. File systems reuse inode numbers, so the time of birth belongs to it.
@@ -352,138 +291,92 @@ type disk struct {
 }
 
 // newDisk takes the present content of a folder as synced. The folder need not exist.
-func newDisk(dir string) (*disk, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	d := &disk{dir: dir, content: map[file][]byte{}, entries: map[string]map[string]file{}}
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return d, nil
-	}
-	return d, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+func newDisk(dir string) *disk {
+	d := &disk{dir: test.Must(filepath.Abs(dir)), content: map[file][]byte{}, entries: map[string]map[string]file{}}
+	d.walk(func(rel string, _ fs.DirEntry) { d.synced(rel) })
+	return d
+}
+
+// walk calls f for each file and folder, none if the folder does not exist.
+func (d *disk) walk(f func(rel string, entry fs.DirEntry)) {
+	err := filepath.WalkDir(d.dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil {
+			f(test.Must(filepath.Rel(d.dir, path)), entry)
 		}
-		rel, err := filepath.Rel(dir, path)
-		return errors.Join(err, d.synced(rel))
+		return err
 	})
+	if !errors.Is(err, fs.ErrNotExist) {
+		orDie(err)
+	}
 }
 
 // synced records that a file or folder is on the disk, and with it its name and those of its parents.
-func (d *disk) synced(rel string) error {
+func (d *disk) synced(rel string) {
 	path := filepath.Join(d.dir, rel)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it has been removed
+		return // it has been removed
 	}
-	if err != nil {
-		return err
-	}
+	orDie(err)
 	if info.IsDir() {
-		names, err := d.names(rel)
-		d.entries[rel] = names
-		return errors.Join(err, d.linked(rel))
+		d.entries[rel] = d.names(rel)
+	} else if info.Mode().IsRegular() {
+		d.content[test.Must(identify(path))] = test.Must(os.ReadFile(path))
 	}
-	if info.Mode().IsRegular() {
-		id, err := identify(path)
-		if err != nil {
-			return err
-		}
-		if d.content[id], err = os.ReadFile(path); err != nil {
-			return err
-		}
-	}
-	return d.linked(rel)
-}
-
-// linked records that a name and those of its parents are on the disk.
-func (d *disk) linked(rel string) error {
 	for ; rel != "."; rel = filepath.Dir(rel) {
-		id, err := identify(filepath.Join(d.dir, rel))
-		if err != nil {
-			return err
-		}
 		dir := filepath.Dir(rel)
 		if d.entries[dir] == nil {
 			d.entries[dir] = map[string]file{}
 		}
-		d.entries[dir][filepath.Base(rel)] = id
+		d.entries[dir][filepath.Base(rel)] = test.Must(identify(filepath.Join(d.dir, rel)))
 	}
-	return nil
 }
 
 // names lists the present content of a folder.
-func (d *disk) names(rel string) (map[string]file, error) {
-	list, err := os.ReadDir(filepath.Join(d.dir, rel))
-	if err != nil {
-		return nil, err
-	}
+func (d *disk) names(rel string) map[string]file {
 	names := map[string]file{}
-	for _, entry := range list {
+	for _, entry := range test.Must(os.ReadDir(filepath.Join(d.dir, rel))) {
 		id, err := identify(filepath.Join(d.dir, rel, entry.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
+		orDie(err)
 		names[entry.Name()] = id
 	}
-	return names, nil
+	return names
 }
 
 // seen is the suffix of the folder as programs saw it at the cut.
 const seen = ".seen"
 
 // restore replaces the folder by the content of the disk. With lazy, names in folders are as of the last sync, too.
-func (d *disk) restore(lazy bool) error {
-	if _, err := os.Lstat(d.dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+func (d *disk) restore(lazy bool) {
 	folders := map[file]bool{}
-	err := filepath.WalkDir(d.dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.IsDir() {
-			return err
+	d.walk(func(rel string, entry fs.DirEntry) {
+		if entry.IsDir() {
+			folders[test.Must(identify(filepath.Join(d.dir, rel)))] = true
+			if !lazy {
+				d.entries[rel] = d.names(rel)
+			}
 		}
-		id, err := identify(path)
-		if err != nil {
-			return err
-		}
-		folders[id] = true
-		rel, err := filepath.Rel(d.dir, path)
-		if err == nil && !lazy {
-			d.entries[rel], err = d.names(rel)
-		}
-		return err
 	})
-	if err != nil {
-		return err
+	if len(folders) == 0 {
+		return
 	}
-	if err := errors.Join(os.RemoveAll(d.dir+seen), os.Rename(d.dir, d.dir+seen)); err != nil {
-		return err
+	orDie(errors.Join(os.RemoveAll(d.dir+seen), os.Rename(d.dir, d.dir+seen)))
+	if len(d.entries) > 0 {
+		d.write(".", folders)
 	}
-	if len(d.entries) == 0 {
-		return nil
-	}
-	return d.write(".", folders)
 }
 
-func (d *disk) write(rel string, folders map[file]bool) error {
+func (d *disk) write(rel string, folders map[file]bool) {
 	dir := filepath.Join(d.dir, rel)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
+	orDie(os.Mkdir(dir, 0o700))
 	for name, id := range d.entries[rel] {
-		var err error
 		if folders[id] {
-			err = d.write(filepath.Join(rel, name), folders)
+			d.write(filepath.Join(rel, name), folders)
 		} else {
-			err = os.WriteFile(filepath.Join(dir, name), d.content[id], 0o600)
-		}
-		if err != nil {
-			return err
+			orDie(os.WriteFile(filepath.Join(dir, name), d.content[id], 0o600))
 		}
 	}
-	return nil
 }

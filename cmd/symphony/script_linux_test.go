@@ -294,17 +294,22 @@ func withoutNamespaces() {
 // and of its children.
 func becomeFiltered(program []unix.SockFilter) {
 	runtime.LockOSThread() // the filter belongs to this thread, which becomes the program
-	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	path, err := exec.LookPath(os.Args[1])
 	if err == nil {
-		err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-	}
-	if err == nil {
-		err = unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0)
+		err = filterCalls(program)
 	}
 	if err == nil {
 		err = unix.Exec(path, os.Args[1:], os.Environ())
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(77)
+}
+
+// filterCalls sets a filter on the system calls of this thread and of what it starts.
+func filterCalls(program []unix.SockFilter) error {
+	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0)
 }
