@@ -138,24 +138,11 @@ func TestUsageInOrder(t *testing.T) {
 	}
 }
 
-// brokenJournal fails to read a thread some times.
-type brokenJournal struct {
-	*memory
-	times int
-}
-
-func (f *brokenJournal) Thread(ctx context.Context, id string) (reconcile.Tokens, bool, error) {
-	if f.times > 0 {
-		f.times--
-		return reconcile.Tokens{}, false, errors.New("disk I/O error")
-	}
-	return f.memory.Thread(ctx, id)
-}
-
 // Tokens that could not be stored are stored with the outcome.
 func TestUsageStoredLater(t *testing.T) {
 	m := newMemory()
-	w, _ := bare(&brokenJournal{m, 1})
+	m.fails["Thread"] = 1
+	w, _ := bare(m)
 	j := w.newJob(reconcile.Run{}, nil)
 	j.rec.usage(t.Context(), usageSession{used: func() int64 { return 50 }})
 	if err := j.conclude(t.Context()); err != nil || len(m.finished) != 1 || m.finished[0].Tokens.Total != 50 || m.threads["T"].Total != 50 {
@@ -166,8 +153,8 @@ func TestUsageStoredLater(t *testing.T) {
 // Tokens of a resumed thread count for the run only once it is known what earlier runs used.
 func TestResumedThreadThatCantBeRead(t *testing.T) {
 	m := newMemory()
-	m.threads["T"] = reconcile.Tokens{Input: 900, Total: 900}
-	w, _ := bare(&brokenJournal{m, 1})
+	m.threads["T"], m.fails["Thread"] = reconcile.Tokens{Input: 900, Total: 900}, 1
+	w, _ := bare(m)
 	r := w.newJob(reconcile.Run{}, nil).rec
 	for _, row := range []struct{ total, used int64 }{{950, 0}, {1000, 100}} {
 		r.usage(t.Context(), usageSession{used: func() int64 { return row.total }})

@@ -116,31 +116,22 @@ func (r *rig) occupy(thread, mark string) {
 
 // A process of an earlier run that has the thread open is ended. If another process has it open, a new thread is started.
 func TestThreadInUse(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		ours    bool
-		resumed bool
-	}{
-		{"an orphan of ours", true, true},
-		{"another process", false, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	for who, ours := range map[string]bool{"an orphan of ours": true, "another process": false} {
+		t.Run(who, func(t *testing.T) {
 			r := newRig(t, "say hm", in("Todo"))
 			r.Config.MaxTurns = 1
 			first := r.ends(reconcile.Succeeded, "")
 			r.next("run-2")
 			r.journal.finished = nil
 			mark := "SYMPHONY_RUN_ID=" + first.ID
-			if !c.ours {
+			if !ours {
 				mark += "-of-another"
 			}
 			r.occupy(first.ThreadID, mark)
 			run := r.ends(reconcile.Succeeded, "")
-			if (run.ThreadID == first.ThreadID) != c.resumed {
-				t.Errorf("thread %s after %s", run.ThreadID, first.ThreadID)
-			}
+			test.Equal(t, "resumed", run.ThreadID == first.ThreadID, ours)
 			list := r.prompts(run.ThreadID)
-			if last := list[len(list)-1]; strings.HasPrefix(last, agent.GuidanceTitle) != c.resumed || strings.Contains(last, agent.EarlierWork) == c.resumed {
+			if last := list[len(list)-1]; strings.HasPrefix(last, agent.GuidanceTitle) != ours || strings.Contains(last, agent.EarlierWork) == ours {
 				t.Errorf("the turn's text is\n%s", last)
 			}
 		})
@@ -148,14 +139,17 @@ func TestThreadInUse(t *testing.T) {
 }
 
 // eager starts an agent that writes before its output is read.
-type eager struct{ host.Host }
+type eager struct {
+	host.Host
+	t *testing.T
+}
 
 func (e eager) Start(ctx context.Context, x host.StartRequest) (host.Process, error) {
 	spoken := filepath.Join(x.Dir, "spoken")
 	x.Argv[2] = `for i in 1 2 3; do echo '{"method":"configWarning","params":{"summary":"s"}}'; done; touch spoken; ` + x.Argv[2]
 	child, err := e.Host.Start(ctx, x)
-	for err == nil && !exists(spoken) {
-		time.Sleep(time.Millisecond)
+	if err == nil {
+		test.Until(e.t, "lines of the agent", func() bool { return exists(spoken) })
 	}
 	return child, err
 }
@@ -163,7 +157,7 @@ func (e eager) Start(ctx context.Context, x host.StartRequest) (host.Process, er
 // Lines that an agent writes before the session is set become events, too.
 func TestEarlyEvents(t *testing.T) {
 	r := newRig(t, "say hm")
-	r.Host = eager{r.Host}
+	r.Host = eager{r.Host, t}
 	r.ends(reconcile.Succeeded, "")
 	if n := strings.Count(read(t, filepath.Join(r.Dir, eventsFile)), "\"message\":\"config warning: s\""); n != 3 {
 		t.Errorf("%d of 3 events", n)
@@ -188,11 +182,9 @@ func TestLastWords(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Config.Command = `echo '{"method":"warning","params":{"message":"first words"}}'; head -c 100000 /dev/zero | tr '\0' x >&2; echo last words >&2; exit 9`
 	run := r.ends(reconcile.Failed, "port_exit")
-	if !strings.Contains(run.ErrorText, "status 9: ") || !strings.HasSuffix(run.ErrorText, "last words") {
-		t.Errorf("%.300q", run.ErrorText)
-	}
-	if !strings.HasSuffix(read(t, filepath.Join(r.Dir, stderrFile)), "last words\n") {
-		t.Error("its stderr lacks the end")
+	if !strings.Contains(run.ErrorText, "status 9: ") || !strings.HasSuffix(run.ErrorText, "last words") ||
+		!strings.HasSuffix(read(t, filepath.Join(r.Dir, stderrFile)), "last words\n") {
+		t.Errorf("the error or stderr lacks the end: %.300q", run.ErrorText)
 	}
 	if !strings.Contains(read(t, filepath.Join(r.Dir, eventsFile)), "first words") {
 		t.Error("its events lack what it said")

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ func TestOwnSecretsAreWithheld(t *testing.T) {
 	for _, profile := range []string{"", "export SYMPHONY_WEB_PASSWORD=of-the-profile\n"} {
 		r := newRig(t, "say hm")
 		r.Env = append(r.Env, "SYMPHONY_WEB_PASSWORD=as-it-was", "OPENAI_API_KEY=of-the-model")
-		test.OK(t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(profile), 0o600))
+		r.profile(profile)
 		r.Config.Hooks.BeforeRun = "env > hook.txt"
 		r.Config.Command = "env > agent.txt; " + r.Config.Command
 		r.ends(reconcile.Succeeded, "")
@@ -43,7 +42,7 @@ func TestHookPrintsSecretOfProfile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "say hm")
-			test.OK(t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(profile), 0o600))
+			r.profile(profile)
 			r.Config.Hooks.BeforeRun = "echo begun; (echo open >&4) 2>/dev/null\necho it has $OF_PROFILE_TOKEN >&2; exit 3"
 			run := r.ends(reconcile.Failed, "hook_failed")
 			text := read(t, filepath.Join(r.Dir, HooksFile))

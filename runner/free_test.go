@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -21,11 +23,10 @@ import (
 
 // callBook is a Calls in memory.
 type callBook struct {
-	mu      sync.Mutex
-	calls   []reconcile.Call
-	changed chan struct{} // closed and replaced at every change
-	wake    chan struct{}
-	refuse  int // how many more times EndCall fails
+	mu     sync.Mutex
+	calls  []reconcile.Call
+	wake   chan struct{}
+	refuse int // how many more times EndCall fails
 }
 
 func (b *callBook) QueuedCalls(context.Context, string) (queued []reconcile.Call, err error) {
@@ -44,10 +45,7 @@ func (b *callBook) change(id string, f func(*reconcile.Call) error) error {
 	defer b.mu.Unlock()
 	for i := range b.calls {
 		if b.calls[i].ID == id {
-			err := f(&b.calls[i])
-			close(b.changed)
-			b.changed = make(chan struct{})
-			return err
+			return f(&b.calls[i])
 		}
 	}
 	return reconcile.ErrConflict
@@ -87,7 +85,7 @@ type freeRig struct {
 // newFreeRig returns a worker that works in a directory of its own once start is called.
 func newFreeRig(t *testing.T) *freeRig {
 	t.Helper()
-	r := &freeRig{rig: newRig(t, ""), book: &callBook{changed: make(chan struct{}), wake: make(chan struct{}, 1)}, ended: make(chan reconcile.Run, 1)}
+	r := &freeRig{rig: newRig(t, ""), book: &callBook{wake: make(chan struct{}, 1)}, ended: make(chan reconcile.Run, 1)}
 	r.run.Kind, r.run.IssueID, r.run.Identifier, r.run.WorkspaceRoot = reconcile.FreeRun, "a", "a", ""
 	r.run.WorkspacePath = filepath.Join(r.root, "free")
 	test.OK(t, os.MkdirAll(r.run.WorkspacePath, 0o700))
@@ -141,28 +139,16 @@ func (r *freeRig) add(calls ...reconcile.Call) {
 }
 
 // until waits until a call satisfies ok, and returns it.
-func (r *freeRig) until(id string, ok func(reconcile.Call) bool) reconcile.Call {
+func (r *freeRig) until(id string, ok func(reconcile.Call) bool) (last reconcile.Call) {
 	r.t.Helper()
-	late := time.After(test.Patience())
-	for {
+	test.Until(r.t, "call "+id, func() bool {
 		r.book.mu.Lock()
-		changed := r.book.changed
-		var last reconcile.Call
-		for _, c := range r.book.calls {
-			if c.ID == id {
-				last = c
-			}
-		}
-		r.book.mu.Unlock()
-		if ok(last) {
-			return last
-		}
-		select {
-		case <-changed:
-		case <-late:
-			r.t.Fatalf("call %s after %v: %+v", id, test.Patience(), last)
-		}
-	}
+		defer r.book.mu.Unlock()
+		i := slices.IndexFunc(r.book.calls, func(c reconcile.Call) bool { return c.ID == id })
+		last = r.book.calls[i]
+		return ok(last)
+	})
+	return last
 }
 
 // wants waits for the end of a call and checks its status and its result, or its error: the code, and a part of the text.
@@ -185,11 +171,8 @@ func talkCall(id string) reconcile.Call {
 
 // scriptCall is a turn in the conversation c, in which the agent runs a script.
 func scriptCall(id, script string) reconcile.Call {
-	params, err := json.Marshal(TurnCall{Items: []agent.Input{{Type: "text", Text: "```agent\n" + script + "\n```"}}})
-	if err != nil {
-		panic(err)
-	}
-	return reconcile.Call{ID: id, Verb: reconcile.CallTurn, Conversation: "c", Params: params}
+	params := TurnCall{Items: []agent.Input{{Type: "text", Text: "```agent\n" + script + "\n```"}}}
+	return reconcile.Call{ID: id, Verb: reconcile.CallTurn, Conversation: "c", Params: test.Must(json.Marshal(params))}
 }
 
 func running(c reconcile.Call) bool { return c.Status == reconcile.CallRunning }
@@ -313,7 +296,6 @@ func (o *oneTurn) BeginCall(context.Context, string, time.Time) error {
 func TestTurnsOfAConversationDoNotOverlap(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // no turn begins before this goroutine waits
 	r, calls := newFreeRig(t), &oneTurn{}
-	calls.changed = make(chan struct{})
 	r.Free.Calls = calls
 	j := r.newJob(r.run, func(error) {})
 	test.OK(t, j.open())
@@ -341,19 +323,16 @@ func TestCodexExitsDuringATurn(t *testing.T) {
 	r.wants("t1", reconcile.CallCompleted, "first")
 	r.wants("t2", reconcile.CallFailed, "port_exit: the agent exited unexpectedly, exit status 1")
 	r.wants("t3", reconcile.CallCompleted, "again")
-	if run := r.journal.until(t, "the third turn", func(run reconcile.Run) bool { return run.TurnsDone == 2 }); run.ThreadID != thread {
-		t.Errorf("the turns were in the threads %s and %s", thread, run.ThreadID)
-	}
+	test.Until(t, "row after the third turn", func() bool { return r.journal.lastRow().TurnsDone == 2 })
+	test.Equal(t, "thread of the turns", r.journal.lastRow().ThreadID, thread)
 }
 
 // A codex that does not start fails the conversation and its turns, with the reason. The agent lives on.
 func TestCodexDoesNotStart(t *testing.T) {
 	for _, c := range []struct{ name, command, code, text string }{
-		{"exits", "--fault exit", "port_exit", "--fault exit"},
 		{"hangs", "--fault silent-initialize", "response_timeout", "initialize"},
 		{"exits after initialize", "--fault thread-error=gone", "response_error", "gone"},
 		{"too old", "--fault version=0.100.0", "codex_incompatible", "0.100.0"},
-		{"is not codex", "cat", "port_exit", "app-server"},
 		{"talks nonsense", "yes", "response_timeout", "initialize"},
 		{"is missing", "/missing/codex", "codex_not_found", `"/missing/codex app-server" can't be run`},
 	} {
@@ -423,10 +402,12 @@ func TestHostGone(t *testing.T) {
 // An end that can't be stored is stored later, because a client waits for it.
 func TestEndOfACallIsNotLost(t *testing.T) {
 	r := newFreeRig(t)
-	r.book.refuse = 1
-	r.add(talkCall("c"))
-	r.start()
-	r.wants("c", reconcile.CallCompleted, "threadId")
+	synctest.Test(t, func(t *testing.T) {
+		r.book.refuse = 2
+		r.add(talkCall("c"))
+		newClientCalls(r.newJob(r.run, func(error) {})).store(t.Context(), reconcile.Call{ID: "c", Status: reconcile.CallCompleted})
+		test.Equal(t, "status", r.book.calls[0].Status, reconcile.CallCompleted)
+	})
 }
 
 // A client may change only harmless settings of codex: others start programs, or widen the sandbox.

@@ -11,11 +11,11 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// encodedHost encodes every request and answer as JSON and decodes it again on its way to and from the host. All tests of this
-// package use it: it proves that a run shares no memory with its host.
+// encodedHost encodes the requests and answers of a run as JSON and decodes them again on their way to and from the host. All
+// tests of this package use it: it proves that a run shares no memory with its host.
 type encodedHost struct {
-	t    *testing.T
-	host host.Host
+	host.Host
+	t *testing.T
 }
 
 // fault is the part of an error that reaches another machine.
@@ -64,84 +64,60 @@ func through[Q, A any](ctx context.Context, h *encodedHost, call func(context.Co
 }
 
 func (h *encodedHost) Prepare(ctx context.Context, r host.PrepareRequest) (host.PrepareAnswer, error) {
-	return through(ctx, h, h.host.Prepare, r)
+	return through(ctx, h, h.Host.Prepare, r)
 }
 
 func (h *encodedHost) Open(ctx context.Context, r host.Run) error {
-	return h.fault(h.host.Open(ctx, recode(h.t, r)))
+	return h.fault(h.Host.Open(ctx, recode(h.t, r)))
 }
 
 func (h *encodedHost) Confirm(ctx context.Context, r host.ConfirmRequest) error {
-	return h.fault(h.host.Confirm(ctx, recode(h.t, r)))
+	return h.fault(h.Host.Confirm(ctx, recode(h.t, r)))
 }
 
 func (h *encodedHost) Login(ctx context.Context, r host.LoginRequest) (host.LoginAnswer, error) {
-	return through(ctx, h, h.host.Login, r)
+	return through(ctx, h, h.Host.Login, r)
 }
 
 func (h *encodedHost) Clone(ctx context.Context, r host.CloneRequest) (host.CloneAnswer, error) {
-	return through(ctx, h, h.host.Clone, r)
+	return through(ctx, h, h.Host.Clone, r)
 }
 
 func (h *encodedHost) Deliver(ctx context.Context, r host.DeliverRequest) (host.DeliverAnswer, error) {
-	return through(ctx, h, h.host.Deliver, r)
-}
-
-func (h *encodedHost) OpenPullRequest(ctx context.Context, r host.PullRequestRequest) (host.PullRequestAnswer, error) {
-	return through(ctx, h, h.host.OpenPullRequest, r)
+	return through(ctx, h, h.Host.Deliver, r)
 }
 
 func (h *encodedHost) RunHook(ctx context.Context, r host.HookRequest) (host.HookAnswer, error) {
-	return through(ctx, h, h.host.RunHook, r)
+	return through(ctx, h, h.Host.RunHook, r)
 }
 
 func (h *encodedHost) GuardGit(ctx context.Context, r host.GuardGitRequest) error {
-	return h.fault(h.host.GuardGit(ctx, recode(h.t, r)))
+	return h.fault(h.Host.GuardGit(ctx, recode(h.t, r)))
 }
 
 func (h *encodedHost) RestoreGit(ctx context.Context, r host.Run) (host.GitRestored, error) {
-	return through(ctx, h, h.host.RestoreGit, r)
+	return through(ctx, h, h.Host.RestoreGit, r)
 }
 
 func (h *encodedHost) Start(ctx context.Context, r host.StartRequest) (host.Process, error) {
-	p, err := h.host.Start(ctx, recode(h.t, r))
+	p, err := h.Host.Start(ctx, recode(h.t, r))
 	return p, h.fault(err)
 }
 
 func (h *encodedHost) Observe(ctx context.Context, r host.ObserveRequest) (host.ObserveAnswer, error) {
-	return through(ctx, h, h.host.Observe, r)
-}
-
-func (h *encodedHost) List(ctx context.Context, r host.ListRequest) (host.ListAnswer, error) {
-	return through(ctx, h, h.host.List, r)
+	return through(ctx, h, h.Host.Observe, r)
 }
 
 func (h *encodedHost) Kill(ctx context.Context, r host.KillRequest) (host.KillAnswer, error) {
-	return through(ctx, h, h.host.Kill, r)
+	return through(ctx, h, h.Host.Kill, r)
 }
 
 func (h *encodedHost) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
-	return through(ctx, h, h.host.Facts, r)
+	return through(ctx, h, h.Host.Facts, r)
 }
 
 func (h *encodedHost) Finish(ctx context.Context, r host.Run) error {
-	return h.fault(h.host.Finish(ctx, recode(h.t, r)))
-}
-
-func (h *encodedHost) PrepareRemoval(ctx context.Context, r host.RemovalRequest) (host.RemovalAnswer, error) {
-	return through(ctx, h, h.host.PrepareRemoval, r)
-}
-
-func (h *encodedHost) Remove(ctx context.Context, r host.Run) (host.RemoveAnswer, error) {
-	return through(ctx, h, h.host.Remove, r)
-}
-
-func (h *encodedHost) Purge(ctx context.Context, r host.RootRequest) (host.PurgeAnswer, error) {
-	return through(ctx, h, h.host.Purge, r)
-}
-
-func (h *encodedHost) Root(ctx context.Context, r host.RootRequest) (host.RootAnswer, error) {
-	return through(ctx, h, h.host.Root, r)
+	return h.fault(h.Host.Finish(ctx, recode(h.t, r)))
 }
 
 // Every field of every request and answer survives JSON: none is unexported, a function, a channel or an interface.

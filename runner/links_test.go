@@ -6,8 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -30,9 +29,7 @@ func TestPullRequestsInAText(t *testing.T) {
 		"no address: httpx://github.com/o/r/pull/8 http https://":           nil,
 		"broken: https://github.com:port/o/r/pull/8":                        nil,
 	} {
-		if diff := cmp.Diff(want, linksIn(text, false)); diff != "" {
-			t.Errorf("%s: %s", text, diff)
-		}
+		test.Equal(t, text, linksIn(text, false), want)
 	}
 }
 
@@ -59,7 +56,7 @@ func TestLinksInItem(t *testing.T) {
 
 func TestLinksInMutation(t *testing.T) {
 	const page, pull = "https://docs.example.com/a?b=c", "https://github.com/o/r/pull/7"
-	for name, test := range map[string]struct {
+	for name, c := range map[string]struct {
 		m    reconcile.Mutation
 		want []reconcile.Link
 	}{
@@ -79,9 +76,7 @@ func TestLinksInMutation(t *testing.T) {
 			reconcile.Mutation{Fields: []string{"commentCreate"}, Variables: json.RawMessage(`{"body":"` + pull + `"}`)}, nil,
 		},
 	} {
-		if diff := cmp.Diff(test.want, linksInMutation(test.m)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		test.Equal(t, name, linksInMutation(c.m), c.want)
 	}
 }
 
@@ -94,24 +89,16 @@ func TestRunKeepsLinksAndModel(t *testing.T) {
 	})
 	r.Env = append(r.Env, "GH_TOKEN=ghp_0123456789abcdef")
 	run := r.ends(reconcile.Succeeded, "")
-	want := []reconcile.Link{
-		{Kind: linkAttachment, URL: "https://example.com/1"},
-		pr("https://github.com/[redacted]/r/pull/8"),
-		pr("https://github.com/o/r/pull/7"), pr("https://github.com/o/r/pull/9"),
-	}
 	// Tool calls run concurrently with the handling of events.
 	slices.SortFunc(run.Links, func(a, b reconcile.Link) int { return strings.Compare(a.URL, b.URL) })
-	if diff := cmp.Diff(want, run.Links); diff != "" {
-		t.Error(diff)
-	}
-	if run.Model != "scripted" {
-		t.Errorf("the model is %q", run.Model)
-	}
-	kept := false
-	for _, u := range r.journal.updates {
-		kept = kept || len(u.Links) > 0 && u.Phase == reconcile.StreamingTurn && u.TurnsDone == 0
-	}
-	if !kept {
+	test.Equal(t, "links", run.Links, []reconcile.Link{
+		{Kind: linkAttachment, URL: "https://example.com/1"}, pr("https://github.com/[redacted]/r/pull/8"),
+		pr("https://github.com/o/r/pull/7"), pr("https://github.com/o/r/pull/9"),
+	})
+	test.Equal(t, "model", run.Model, "scripted")
+	if !slices.ContainsFunc(r.journal.updates, func(row reconcile.Run) bool {
+		return len(row.Links) > 0 && row.Phase == reconcile.StreamingTurn && row.TurnsDone == 0
+	}) {
 		t.Error("no link was stored during the turn")
 	}
 }

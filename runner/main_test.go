@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,8 +44,9 @@ type memory struct {
 	stop     string // the stop reason that a pass has set
 	stopRead bool   // whether the worker has read it
 	// refuse is called at every write. Its error is that of the write.
-	refuse  func(run reconcile.Run) error
-	changed chan struct{} // closed and replaced at every write
+	refuse func(run reconcile.Run) error
+	// fails is how many more times a method fails, by its name.
+	fails map[string]int
 
 	threads  map[string]reconcile.Tokens
 	last     string // the issue's newest thread
@@ -64,12 +64,15 @@ type memory struct {
 }
 
 func newMemory() *memory {
-	return &memory{changed: make(chan struct{}), threads: map[string]reconcile.Tokens{}}
+	return &memory{threads: map[string]reconcile.Tokens{}, seen: map[string]reconcile.LastSeen{}, fails: map[string]int{}}
 }
 
-func (m *memory) written() {
-	close(m.changed)
-	m.changed = make(chan struct{})
+// failure is the error of a method that is to fail.
+func (m *memory) failure(method string) error {
+	if m.fails[method]--; m.fails[method] < 0 {
+		return nil
+	}
+	return &reconcile.Error{Code: "disk_full", Message: "no room"}
 }
 
 func (m *memory) UpdateRun(_ context.Context, _ time.Time, run reconcile.Run) (string, error) {
@@ -81,10 +84,7 @@ func (m *memory) UpdateRun(_ context.Context, _ time.Time, run reconcile.Run) (s
 		}
 	}
 	m.updates = append(m.updates, run)
-	if m.stop != "" {
-		m.stopRead = true
-	}
-	m.written()
+	m.stopRead = m.stopRead || m.stop != ""
 	return m.stop, nil
 }
 
@@ -97,7 +97,6 @@ func (m *memory) Finish(_ context.Context, _ time.Time, run reconcile.Run) error
 		}
 	}
 	m.finished = append(m.finished, run)
-	m.written()
 	return nil
 }
 
@@ -112,7 +111,7 @@ func (m *memory) Thread(_ context.Context, thread string) (reconcile.Tokens, boo
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t, ok := m.threads[thread]
-	return t, ok, nil
+	return t, ok, m.failure("Thread")
 }
 
 func (m *memory) LastThread(context.Context, string, string) (newest, here reconcile.Thread, err error) {
@@ -125,6 +124,9 @@ func (m *memory) LastThread(context.Context, string, string) (newest, here recon
 func (m *memory) SaveCreated(_ context.Context, _, _ string, made []reconcile.Created, _ time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.failure("SaveCreated"); err != nil {
+		return err
+	}
 	m.created = append(m.created, made...)
 	return nil
 }
@@ -142,38 +144,14 @@ func (m *memory) stopWasRead() bool {
 	return m.stopRead
 }
 
-// until waits for a written row that satisfies ok.
-func (m *memory) until(t *testing.T, what string, ok func(reconcile.Run) bool) reconcile.Run {
-	t.Helper()
-	late := time.NewTimer(test.Patience())
-	defer late.Stop()
-	for {
-		m.mu.Lock()
-		changed := m.changed
-		for _, run := range slices.Backward(m.updates) {
-			if ok(run) {
-				m.mu.Unlock()
-				return run
-			}
-		}
-		m.mu.Unlock()
-		select {
-		case <-changed:
-		case <-late.C:
-			t.Fatalf("no row with %[2]s after %[1]v", test.Patience(), what)
-		}
-	}
-}
-
-// phases returns the phases that were written, without repetitions.
-func (m *memory) phases() []reconcile.Phase {
+// lastRow returns the row as written last.
+func (m *memory) lastRow() reconcile.Run {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var list []reconcile.Phase
-	for _, run := range m.updates {
-		list = append(list, run.Phase)
+	if len(m.updates) == 0 {
+		return reconcile.Run{}
 	}
-	return slices.Compact(list)
+	return m.updates[len(m.updates)-1]
 }
 
 // tracker answers each refresh with the next of its functions, and then always with the last one.
@@ -222,8 +200,6 @@ func with(change func(*reconcile.Issue)) answer {
 		return map[string]reconcile.Issue{i.ID: i}, nil
 	}
 }
-
-func gone() (map[string]reconcile.Issue, error) { return nil, nil }
 
 func broken() (map[string]reconcile.Issue, error) {
 	return nil, &reconcile.Error{Code: "linear_api_status", Message: "HTTP 503"}
@@ -281,7 +257,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 			Command: exe + " app-server --home " + filepath.Join(base, "codex"), ReadTimeout: 10 * time.Second,
 			InitializeTimeout: 10 * time.Second, TurnTimeout: time.Minute, StallTimeout: time.Minute, ResumeThread: true,
 		},
-		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(), Host: &encodedHost{t: t, host: &local.Host{}},
+		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(), Host: &encodedHost{&local.Host{}, t},
 		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,
 		Mono: proc.Monotonic, Boot: "boot",
 		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey, "GORACE=" + os.Getenv("GORACE")},

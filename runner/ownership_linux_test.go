@@ -40,7 +40,7 @@ func TestProcessesInheritTheTreeFile(t *testing.T) {
 	r.Config.Hooks.BeforeRun = washed(hooks) + " >/dev/null 2>&1 &"
 	go func() {
 		defer close(r.terminate)
-		r.streaming()
+		r.awaitEvent(streaming)
 		test.Until(t, "processes of both", func() bool {
 			found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, host.TreeFile)})
 			return err == nil && len(named(found, hooks, agents)) == 2

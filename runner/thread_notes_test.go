@@ -59,15 +59,14 @@ func TestWhichThreadIsResumed(t *testing.T) {
 		note     bool // of earlier work in the workspace
 		comments bool // also the old ones
 	}{
-		{"the same workspace", func(*rig) {}, true, false, false},
-		{"one failure", func(r *rig) { r.journal.failures = 1 }, true, false, false},
+		{"the same workspace, one failure", func(r *rig) { r.journal.failures = 1 }, true, false, false},
 		{"two failures", func(r *rig) { r.journal.failures = 2 }, false, true, true},
 		{"switched off", func(r *rig) { r.Config.ResumeThread = false }, false, true, false},
 		{"no thread yet", func(r *rig) { r.journal.last = "" }, false, false, false},
 		{"a thread of another workspace", func(r *rig) { r.journal.lastIn = "0123" }, false, false, true},
 		{"the workspace is new", func(r *rig) { test.OK(r.t, os.RemoveAll(r.space())) }, false, false, true},
 		{"no rollout", func(r *rig) { test.OK(r.t, os.RemoveAll(filepath.Join(filepath.Dir(r.root), "codex", "threads"))) }, false, true, true},
-		{"nothing stored of the thread", func(r *rig) { r.journal.seen = nil; r.journal.lastRun.StartedAt = *wroteAt(2) }, true, false, false},
+		{"nothing stored of the thread", func(r *rig) { clear(r.journal.seen); r.journal.lastRun.StartedAt = *wroteAt(2) }, true, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, "say hm", describedAs("One.", wroteAt(1)), describedAs("One.", wroteAt(1)), describedAs("One.", wroteAt(4)))
@@ -112,9 +111,6 @@ func TestUpdateOfARefusedTurn(t *testing.T) {
 	if got := r.journal.seen[first.ThreadID]; got.CommentAt.Equal(*wroteAt(1)) {
 		t.Errorf("the thread has seen %+v", got)
 	}
-	if list := r.prompts(first.ThreadID); len(list) != 2 {
-		t.Fatalf("%d turns", len(list))
-	}
 	r.again(first)
 	run := r.ends(reconcile.Succeeded, "")
 	list := r.prompts(run.ThreadID)
@@ -122,9 +118,6 @@ func TestUpdateOfARefusedTurn(t *testing.T) {
 		t.Fatalf("thread %s after %s, %d turns", run.ThreadID, first.ThreadID, len(list))
 	}
 	contains(t, list[2], []string{"program exited", "cut short", "use red"}, "blue indeed")
-	if got := r.journal.seen[run.ThreadID]; !got.CommentAt.Equal(*wroteAt(1)) {
-		t.Errorf("the thread has seen %+v", got)
-	}
 }
 
 // A description that the agent has written with its tool counts as seen, so that no turn repeats it.
@@ -141,26 +134,12 @@ func TestDescriptionByTheAgent(t *testing.T) {
 	}
 }
 
-// fullDisk refuses to store creations for a while.
-type fullDisk struct {
-	*memory
-	times int
-}
-
-func (f *fullDisk) SaveCreated(ctx context.Context, run, issue string, made []reconcile.Created, now time.Time) error {
-	if f.times > 0 {
-		f.times--
-		return &reconcile.Error{Code: "disk_full", Message: "no room"}
-	}
-	return f.memory.SaveCreated(ctx, run, issue, made, now)
-}
-
 // What an agent created while the database refused writes is stored later. Until then turns get no comments, because the agent's
 // own would be among them.
 func TestCreationsStoredLater(t *testing.T) {
-	for refuse, turn := range map[int]int{1: 1, 2: 2} {
+	for _, refuse := range []int{1, 2} { // turns without comments
 		r := newRig(t, "turn 1:\ntool linear_graphql {}\nturn 2+:\nsay hm", in("Todo"), describedAs("One.", wroteAt(2)), describedAs("One.", wroteAt(2)), in("Human Review"))
-		r.Journal = &fullDisk{r.journal, refuse}
+		r.journal.fails["SaveCreated"] = refuse
 		r.Tracker.Tools = changing(func(string) reconcile.ToolAnswer {
 			return reconcile.ToolAnswer{Success: true, Mutation: &reconcile.Mutation{Success: true, Created: []reconcile.Created{{Kind: "comment", ID: "c1"}}}}
 		})
@@ -172,7 +151,7 @@ func TestCreationsStoredLater(t *testing.T) {
 			t.Fatalf("%d turns", len(list))
 		}
 		for i, text := range list {
-			if strings.Contains(text, "use red") != (i == turn) {
+			if strings.Contains(text, "use red") != (i == refuse) {
 				t.Errorf("refused %d times, turn %d: %s", refuse, i+1, text)
 			}
 		}
@@ -192,9 +171,6 @@ func (m *memory) LastSeen(_ context.Context, thread string) (reconcile.LastSeen,
 func (m *memory) RecordLastSeen(_ context.Context, _, _ string, thread reconcile.Thread, told reconcile.LastSeen, _ time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.seen == nil {
-		m.seen = map[string]reconcile.LastSeen{}
-	}
 	m.seen[thread.ID] = told
 	return nil
 }

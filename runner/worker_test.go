@@ -34,13 +34,14 @@ func TestOutcomes(t *testing.T) {
 				if run.Turns != 1 || run.TurnsDone != 1 || !run.Progress || run.Tokens.Total != 1050 || run.ThreadID == "" {
 					t.Errorf("%+v", run)
 				}
-				want := []reconcile.Phase{
+				var phases []reconcile.Phase
+				for _, row := range r.journal.updates {
+					phases = append(phases, row.Phase)
+				}
+				test.Equal(t, "phases", slices.Compact(phases), []reconcile.Phase{
 					reconcile.PreparingWorkspace, reconcile.BuildingPrompt, reconcile.LaunchingAgent,
 					reconcile.InitializingSession, reconcile.StreamingTurn, reconcile.Finishing,
-				}
-				if got := r.journal.phases(); !slices.Equal(got, want) {
-					t.Errorf("phases %q", got)
-				}
+				})
 			},
 		},
 		{
@@ -52,20 +53,6 @@ func TestOutcomes(t *testing.T) {
 			},
 		},
 		{name: "terminal before the start", answers: []answer{in("Done")}, outcome: reconcile.Canceled, code: reconcile.StopTerminal, check: untouched},
-		{name: "inactive before the start", answers: []answer{in("Backlog")}, outcome: reconcile.Canceled, code: reconcile.StopInactive, check: untouched},
-		{name: "gone before the start", answers: []answer{gone}, outcome: reconcile.Canceled, code: reconcile.StopMissing, check: untouched},
-		{
-			name: "archived before the start", answers: []answer{with(func(i *reconcile.Issue) { i.Archived = true })},
-			outcome: reconcile.Canceled, code: reconcile.StopInactive, check: untouched,
-		},
-		{
-			name: "label gone before the start", change: func(r *rig) { r.Config.Policy.RequiredLabels = []string{"agent"} },
-			outcome: reconcile.Canceled, code: reconcile.StopLabel, check: untouched,
-		},
-		{
-			name: "assigned to another person before the start", change: func(r *rig) { r.Config.Policy.Assignee = "kim@example.com" },
-			outcome: reconcile.Canceled, code: reconcile.StopAssignee, check: untouched,
-		},
 		{name: "no tracker at the start", answers: []answer{broken}, outcome: reconcile.Failed, code: "linear_api_status", check: untouched},
 		{
 			name: "an agent that prints the key", script: "say it is " + testKey + "\nsh echo " + testKey + "; exit 3\nfail other " + testKey, outcome: reconcile.Failed, code: "turn_failed",
@@ -89,14 +76,9 @@ func TestOutcomes(t *testing.T) {
 				}
 			},
 		},
-		{name: "no network", script: "fail serverOverloaded busy", outcome: reconcile.Failed, code: "network"},
 		{
 			name: "silence", script: "background sleep 1000\nhang", outcome: reconcile.TimedOut, code: "turn_timeout",
 			change: func(r *rig) { r.Config.StallTimeout, r.Config.TurnTimeout = 0, 400*time.Millisecond },
-		},
-		{
-			name: "a command that is longer than the stall clock", script: "sh sleep 1.5\nsay there", outcome: reconcile.Succeeded,
-			change: func(r *rig) { r.Config.StallTimeout = 400 * time.Millisecond },
 		},
 		{
 			name: "another directory instead of the workspace", outcome: reconcile.Failed, code: "invalid_workspace_cwd",
@@ -136,38 +118,33 @@ func untouched(t *testing.T, r *rig, _ reconcile.Run) {
 	}
 }
 
-// streaming waits until the agent has sent a message in its turn.
-func (r *rig) streaming() {
+// awaitEvent waits until the events contain a text.
+func (r *rig) awaitEvent(text string) {
 	r.t.Helper()
-	r.journal.until(r.t, "a turn under way", func(run reconcile.Run) bool { return run.Turns == 1 })
 	path := filepath.Join(r.Dir, eventsFile)
-	test.Until(r.t, "message of the agent", func() bool {
+	test.Until(r.t, "event "+text, func() bool {
 		data, err := os.ReadFile(path)
-		return err == nil && strings.Contains(string(data), `"kind":"message","ended":false`)
+		return err == nil && strings.Contains(string(data), text)
 	})
 }
 
-// A stop reason, a signal, or both end a run. Its turn is interrupted, and the agent exits before after_run runs.
+// streaming is the event of an agent that has begun to write a message.
+const streaming = `"kind":"message","ended":false`
+
+// A signal ends a run, with the stop reason that is stored. Its turn is interrupted, and the agent exits before after_run runs.
 func TestStopWhileStreaming(t *testing.T) {
 	for _, c := range []struct {
-		name, reason string
-		signal       bool
-		outcome      reconcile.Outcome
-		code         string
-	}{
-		{"stop", reconcile.StopOperator, true, reconcile.Canceled, reconcile.StopOperator},
-		{"stop without a signal", reconcile.StopTerminal, false, reconcile.Canceled, reconcile.StopTerminal},
-		{"signal", "", true, reconcile.InterruptedRun, "terminated"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+		reason  string
+		outcome reconcile.Outcome
+		code    string
+	}{{reconcile.StopOperator, reconcile.Canceled, reconcile.StopOperator}, {"", reconcile.InterruptedRun, "terminated"}} {
+		t.Run(c.code, func(t *testing.T) {
 			r := newRig(t, "stream 100000 5ms")
 			r.Config.Hooks.AfterRun = `echo "$SYMPHONY_OUTCOME" > after; ps -eo args | grep -c "[a]pp-server --home ` + filepath.Dir(r.root) + `" >> after; true`
 			go func() {
-				r.streaming()
+				r.awaitEvent(streaming)
 				r.journal.setStop(c.reason)
-				if c.signal {
-					close(r.terminate)
-				}
+				close(r.terminate)
 			}()
 			r.ends(c.outcome, c.code)
 			if got := read(t, r.space("after")); got != string(c.outcome)+"\n0\n" {
@@ -184,11 +161,7 @@ func TestStopWhileStreaming(t *testing.T) {
 func TestAgentAndWorkerEndTogether(t *testing.T) {
 	r := newRig(t, "sh true\ncrash")
 	go func() {
-		path := filepath.Join(r.Dir, eventsFile)
-		test.Until(t, "end of the agent", func() bool {
-			data, err := os.ReadFile(path)
-			return err == nil && strings.Contains(string(data), agent.EventTurnEndedWithError)
-		})
+		r.awaitEvent(agent.EventTurnEndedWithError)
 		close(r.terminate)
 	}()
 	r.ends(reconcile.InterruptedRun, "terminated")
