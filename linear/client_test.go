@@ -262,9 +262,7 @@ func TestCAFile(t *testing.T) {
 	}
 	wantCode(t, ask(file+".missing"), "tracker_ca_file_invalid")
 	test.OK(t, os.WriteFile(file, []byte("no certificate"), 0o600))
-	if e := wantCode(t, ask(file), "tracker_ca_file_invalid"); e.Class != reconcile.ClassWorkflow {
-		t.Errorf("class %q", e.Class)
-	}
+	test.Equal(t, "class", wantCode(t, ask(file), "tracker_ca_file_invalid").Class, reconcile.ClassWorkflow)
 }
 
 // A request times out after 30 s.

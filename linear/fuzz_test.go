@@ -149,9 +149,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 		one, err := client().ByIdentifier(ctx, "A-1")
 		judge(t, "ByIdentifier", err, secret)
-		if (one == nil) != (err != nil) {
-			t.Errorf("ByIdentifier: %v and %v", one, err)
-		}
+		test.Equal(t, "does ByIdentifier fail", one == nil, err != nil)
 		_, err = client().Verify(ctx, reconcile.TrackerNames{States: []string{"Todo"}, Labels: []string{"agent"}, Assignee: "u@example.org"})
 		judge(t, "Verify", err, secret)
 		useTool(t, ctx, client())

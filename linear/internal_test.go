@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/internal/graphql"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 )
@@ -73,9 +74,7 @@ func TestChangesIssue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := tool.ChangesIssue(args); got != want {
-			t.Errorf("ChangesIssue(%s) = %v", query, got)
-		}
+		test.Equal(t, query, tool.ChangesIssue(args), want)
 		if Tool(nil, true).ChangesIssue(args) {
 			t.Errorf("the read-only tool refuses %s, which cannot change the issue", query)
 		}
@@ -90,9 +89,7 @@ func TestSummary(t *testing.T) {
 		`{"query":"subscription { x }"}`:                                                          "",
 		`{}`:                                                                                      "",
 	} {
-		if got := Tool(nil, false).Summary(json.RawMessage(args)); got != want {
-			t.Errorf("%s is %q, want %q", args, got, want)
-		}
+		test.Equal(t, args, Tool(nil, false).Summary(json.RawMessage(args)), want)
 	}
 }
 

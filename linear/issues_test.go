@@ -157,9 +157,7 @@ func TestWrongTypesOfOptionalFields(t *testing.T) {
 					"labels": len(got[0].Labels) == 0, "assignee": got[0].Assignee == nil,
 				}
 				for name, is := range missing {
-					if is != (name == field) {
-						t.Errorf("%s is missing: %v", name, is)
-					}
+					test.Equal(t, "is it missing: "+name, is, name == field)
 				}
 			}
 			if len(warnings) != 1 || !strings.Contains(warnings[0], issue.Identifier) || !strings.Contains(warnings[0], field) {
@@ -248,13 +246,9 @@ func TestSlugCopiedFromURL(t *testing.T) {
 	for _, slug := range []string{id, "web-" + id, "https://linear.app/x/project/web-" + id + "/issues"} {
 		c := newClient(t, s, func(o *linear.Options) { o.ProjectSlug = slug })
 		for range 2 {
-			if got, err := c.Candidates(t.Context(), []string{"Todo"}); err != nil || len(got) != 1 {
-				t.Errorf("%s: %v, %v", slug, identifiers(got), err)
-			}
+			test.Equal(t, slug+": candidates", len(test.Must(c.Candidates(t.Context(), []string{"Todo"}))), 1)
 		}
-		if v, err := c.Verify(t.Context(), reconcile.TrackerNames{}); err != nil || v.Project.Slug != id {
-			t.Errorf("%s: verified %+v, %v", slug, v, err)
-		}
+		test.Equal(t, slug+": verified", test.Must(c.Verify(t.Context(), reconcile.TrackerNames{})).Project.Slug, id)
 	}
 }
 

@@ -155,9 +155,7 @@ func TestVerify(t *testing.T) {
 		Labels: []reconcile.UnknownName{{Name: "Featur", Nearest: []string{"Feature"}}, {Name: "zzz", Nearest: []string{}}},
 	}
 	test.Equal(t, "read", got, want)
-	if text := got.States[0].String(); text != `"In Progres" (did you mean "In Progress"?)` {
-		t.Error(text)
-	}
+	test.Equal(t, "unknown state", got.States[0].String(), `"In Progres" (did you mean "In Progress"?)`)
 }
 
 // An operator whose key symphony uses can't answer: his comments can't be told from those of agents.

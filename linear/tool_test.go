@@ -399,8 +399,6 @@ func TestToolDescribes(t *testing.T) {
 		`{"query":"mutation { issueCreate(input: {parentId: \"id-1\", description: \"Rest.\"}) { success } }"}`:      false,
 		`{"query":"mutation { issueUpdate(id: \"id-2\", input: {description: \"Rest.\"}) { success } }"}`:            false,
 	} {
-		if got := tool.Describes(issue, json.RawMessage(args)); got != want {
-			t.Errorf("%s: %t", args, got)
-		}
+		test.Equal(t, args, tool.Describes(issue, json.RawMessage(args)), want)
 	}
 }

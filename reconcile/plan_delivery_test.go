@@ -89,9 +89,7 @@ func TestSettleWithDelivery(t *testing.T) {
 			equal(t, "plan", story(p.plan), row.story)
 			equal(t, "claim", state(p, one), row.want)
 			equal(t, "tries", p.claims[one.ID].Delivery.Tries, row.tries)
-			if p.s.AgentBlock != nil {
-				t.Errorf("blocked by %v", p.s.AgentBlock)
-			}
+			equal(t, "blocked by", p.s.AgentBlock, nil)
 		})
 	}
 }

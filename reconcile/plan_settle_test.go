@@ -84,9 +84,7 @@ func TestSettle(t *testing.T) {
 			if last := p.plan.Actions[len(p.plan.Actions)-1]; last.Kind != ActSettle || last.Change.Settle != "run-A-1" {
 				t.Errorf("the run is not settled: %v", p.plan.Actions)
 			}
-			if p.s.AgentBlock != nil {
-				t.Errorf("blocked by %v", p.s.AgentBlock)
-			}
+			equal(t, "blocked by", p.s.AgentBlock, nil)
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -144,17 +145,13 @@ func TestStandingAttention(t *testing.T) {
 		t.Errorf("open are %v", got)
 	}
 	takes(t, db, now, login, "pass")
-	if got := openKeys(t, db, now, login); len(got) != 0 {
-		t.Errorf("open are %v", got)
-	}
+	test.Equal(t, "open after it was taken", len(openKeys(t, db, now, login)), 0)
 
 	// The reset time that codex reports differs slightly from report to report.
 	for i, until := range []time.Duration{-2 * time.Second, 2 * time.Second, 5 * time.Hour} {
 		l := reconcile.Limit{Window: "primary", Since: now, Until: epoch.Truncate(time.Hour).Add(90*time.Minute + until)}
 		limit := reconcile.LimitAttention(l, "/home/ann/.codex", now)
-		if got := openKeys(t, db, now, limit); (len(got) == 1) != (i != 1) {
-			t.Errorf("the limit %d: open are %v", i, got)
-		}
+		test.Equal(t, fmt.Sprint("is the limit notified: ", i), (len(openKeys(t, db, now, limit)) == 1), i != 1)
 		takes(t, db, now, limit, "pass")
 	}
 }

@@ -77,9 +77,7 @@ func TestCallsAreCarriedOutOnce(t *testing.T) {
 		}
 		return list
 	}
-	if got := fmt.Sprint(changes(0), changes(1)); got != "[0:0 1:1 2:0] [0:0 2:0]" {
-		t.Errorf("calls since the beginning, and since the end of one: %s", got)
-	}
+	test.Equal(t, "calls since the beginning, and since the end of one", fmt.Sprint(changes(0), changes(1)), "[0:0 1:1 2:0] [0:0 2:0]")
 
 	taken.Outcome, taken.ErrorText = reconcile.Canceled, "stopped"
 	test.OK(t, db.Journal.Finish(ctx, epoch, taken))

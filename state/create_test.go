@@ -224,9 +224,7 @@ func TestDefaultDir(t *testing.T) {
 	test.OK(t, os.Remove(path))
 	test.Equal(t, "without the file", DefaultDir("/xdg", "/home/me", path), dir)
 	for _, xdg := range []string{"", "relative"} {
-		if got := DefaultDir(xdg, "/home/me", path); filepath.Dir(got) != "/home/me/.local/state/symphony" {
-			t.Errorf("with XDG %q: %s", xdg, got)
-		}
+		test.Equal(t, "with XDG "+xdg, filepath.Dir(DefaultDir(xdg, "/home/me", path)), "/home/me/.local/state/symphony")
 	}
 	for folder, want := range map[string]string{
 		"/": "root", ".hidden": "hidden", "...": "root", "ä/": "__",
@@ -266,12 +264,8 @@ func TestDirectoryMustBePrivate(t *testing.T) {
 		if info, err := os.Stat(dir); (err == nil) != (c.mode != 0) || err == nil && info.Mode().Perm() != c.mode {
 			t.Errorf("%s: CheckDir made it %v, %v", c.name, info, err)
 		}
-		if err := EnsureDir(dir); errorCode(err) != c.code {
-			t.Errorf("%s: a pass reports %v", c.name, err)
-		}
-		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != c.after {
-			t.Errorf("%s: a pass made it %v, %v", c.name, info, err)
-		}
+		test.Equal(t, c.name+": code of a pass", errorCode(EnsureDir(dir)), c.code)
+		test.Equal(t, c.name+": mode after a pass", test.Must(os.Stat(dir)).Mode().Perm(), c.after)
 	}
 	if os.Geteuid() == 0 {
 		theirs := newDir(t)

@@ -73,9 +73,7 @@ func TestPruneIsBoundedAndGoesOn(t *testing.T) {
 	now := epoch.Add(100 * day)
 	passAt(t, db, now)
 	old := pastRuns(t, db, 1, 45, epoch)
-	if got := prune(t, db, now, 0); len(got) != 0 {
-		t.Errorf("%d runs with a limit of 0", len(got))
-	}
+	test.Equal(t, "pruned with a limit of 0", len(prune(t, db, now, 0)), 0)
 	var got []string
 	for _, want := range []int{10, 10, 5, 0} {
 		ids := prune(t, db, now, 10)
@@ -85,12 +83,8 @@ func TestPruneIsBoundedAndGoesOn(t *testing.T) {
 	test.Equal(t, "pruned", slices.Sorted(slices.Values(got)), old[:25])
 	pastRuns(t, db, 2, 21, epoch)
 	soon := now.Add(10 * time.Minute)
-	if got := prune(t, db, soon, 10); len(got) != 0 {
-		t.Error("it looked again within the hour")
-	}
-	if got := prune(t, db, now.Add(time.Hour), 10); len(got) != 1 {
-		t.Error("it did not look again after an hour")
-	}
+	test.Equal(t, "pruned again within the hour", len(prune(t, db, soon, 10)), 0)
+	test.Equal(t, "pruned after an hour", len(prune(t, db, now.Add(time.Hour), 10)), 1)
 }
 
 func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
@@ -116,9 +110,7 @@ func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
 			p.Trigger = "cron"
 			test.Must(db.Store.SavePass(ctx, p))
 		}
-		if got := prune(t, db, now, 10); len(got) > 0 != c.prunes {
-			t.Errorf("%s: pruned %v", name, got)
-		}
+		test.Equal(t, name, len(prune(t, db, now, 10)) > 0, c.prunes)
 	}
 }
 

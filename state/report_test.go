@@ -67,9 +67,7 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 		},
 		Created: map[string]int{"comment": 3},
 	}}
-	if r := reported(t, db, epoch, at).Releases; len(r) != 0 {
-		t.Errorf("before the release: %+v", r)
-	}
+	test.Equal(t, "releases before the first", len(reported(t, db, epoch, at).Releases), 0)
 	uses, err := db.Views.UseOf(ctx, c.IssueID) // of the earlier claim, too
 	test.OK(t, err)
 	test.Equal(t, "UseOf", uses, []reconcile.ModelUse{{Model: "old", Tokens: use}, {Model: "gpt-a", Tokens: use}, {Model: "gpt-b", Tokens: use.Plus(use)}})

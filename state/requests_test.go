@@ -73,9 +73,7 @@ func TestRequestIsStoredWhole(t *testing.T) {
 		}
 	}
 	// The worker may wait for an hour, so the request must be on the disk.
-	if synchronous(t, db) != full {
-		t.Error("the request was not written to the disk")
-	}
+	test.Equal(t, "durability of the request", synchronous(t, db), full)
 	wantOpen(t, db, epoch, q.Attention().Key)
 }
 
@@ -225,9 +223,7 @@ func TestLateAnswers(t *testing.T) {
 	wantLate(unread.Number)
 	test.OK(t, db.Journal.MarkAnswersSeen(ctx, list, "run-b"))
 	wantLate()
-	if is, err := db.RequestByID(ctx, question.IssueID, question.Number); err != nil || is.ToldRun != "run-a" {
-		t.Errorf("told was %q, %v", is.ToldRun, err)
-	}
+	test.Equal(t, "told", test.Must(db.RequestByID(ctx, question.IssueID, question.Number)).ToldRun, "run-a")
 }
 
 // TestAnswerToADyingWorker checks that an answer is not lost if the worker dies right after reading it.
@@ -247,9 +243,7 @@ func TestAnswerToADyingWorker(t *testing.T) {
 		} else {
 			finishRun(t, db, run)
 		}
-		if list, err := db.Journal.LateAnswers(ctx, run.IssueID); err != nil || len(list) != c.want {
-			t.Errorf("%s: %v, %v", name, list, err)
-		}
+		test.Equal(t, name, len(test.Must(db.Journal.LateAnswers(ctx, run.IssueID))), c.want)
 	}
 }
 
@@ -269,9 +263,7 @@ func TestCreated(t *testing.T) {
 	if len(ours) != 2 || !ours["c-1"] || !ours["a-1"] {
 		t.Errorf("ours are %v", ours)
 	}
-	if ours, err := db.Journal.Created(ctx, nil); err != nil || len(ours) != 0 {
-		t.Errorf("of none: %v, %v", ours, err)
-	}
+	test.Equal(t, "created by nobody", len(test.Must(db.Journal.Created(ctx, nil))), 0)
 	var kind, run string
 	test.OK(t, db.sql.QueryRowContext(ctx, `SELECT kind, run_id FROM created WHERE id = 'a-1'`).Scan(&kind, &run))
 	if kind != "attachment" || run != "run-1" {
@@ -292,9 +284,7 @@ func TestReplyIsNoGuidance(t *testing.T) {
 	q.Answer.Reply = "comment-2" // too late
 	_, err := db.Operator.DecideRequest(ctx, epoch, early, q, false)
 	wantEnded(t, err, reconcile.RequestAnswered)
-	if ours := test.Must(db.Journal.Created(ctx, []string{"comment-2"})); len(ours) != 0 {
-		t.Error("a refused answer counts as one")
-	}
+	test.Equal(t, "replies after a refused answer", len(test.Must(db.Journal.Created(ctx, []string{"comment-2"}))), 0)
 }
 
 // TestHolds checks that a hold can be kept in spite of newer comments, unless it is the operator's, which no comment ends.

@@ -13,9 +13,7 @@ import (
 func TestClaimsAreWrittenOnlyInTheVersionRead(t *testing.T) {
 	db := newState(t)
 	c := claim(t, db, 1)
-	if c.Version != 1 {
-		t.Fatalf("version %d after the insert", c.Version)
-	}
+	test.Equal(t, "version after the insert", c.Version, 1)
 	again := c
 	again.Version = 0
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &again}))
@@ -207,9 +205,7 @@ func TestSkipsAreReplaced(t *testing.T) {
 	}
 	before := changes(t, db)
 	test.OK(t, db.Store.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
-	if changes(t, db) != before {
-		t.Error("the same skips were written again")
-	}
+	test.Equal(t, "rows written for the same skips", changes(t, db), before)
 	a.Reason, b.Message = reconcile.SkipPaused, "ABC-7"
 	test.OK(t, db.Store.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
 	wantSkips(t, db, StoredSkip{a, later}, StoredSkip{b, epoch})
@@ -237,7 +233,5 @@ func TestTokenBaseOfANewClaim(t *testing.T) {
 	ctx := t.Context()
 	test.Must(db.sql.ExecContext(ctx, `INSERT INTO issue_totals (issue_id, input, output, total, runtime_ms)
 		VALUES (?, 60, 40, 100, 0)`, issueOf(1).ID))
-	if c := claim(t, db, 1); c.TokenBase != 100 {
-		t.Errorf("base %d", c.TokenBase)
-	}
+	test.Equal(t, "base", claim(t, db, 1).TokenBase, 100)
 }

@@ -214,9 +214,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 				rec.Claims[3].HoldReason != reconcile.HoldMaxFailures {
 				t.Errorf("claims are %+v", rec.Claims[2:])
 			}
-			if totals, err := db.Views.Totals(ctx); err != nil || totals.Tokens.Total != 13+14+15 {
-				t.Errorf("totals are %+v, %v", totals, err)
-			}
+			test.Equal(t, "total", test.Must(db.Views.Totals(ctx)).Tokens.Total, 13+14+15)
 			if version >= 2 {
 				wantRequests(t, db)
 			}
@@ -230,9 +228,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			run.Beats++
 			test.Equal(t, "the stop reason", test.Must(db.Journal.UpdateRun(ctx, epoch, run)), reconcile.StopOperator)
 			settled(t, db, 2)
-			if totals, err := db.Views.Totals(ctx); err != nil || totals.Tokens.Total != 12+13+14+15 {
-				t.Errorf("totals are %+v, %v", totals, err)
-			}
+			test.Equal(t, "total with the run", test.Must(db.Views.Totals(ctx)).Tokens.Total, 12+13+14+15)
 		})
 	}
 }
@@ -291,9 +287,7 @@ func wantHistory(t *testing.T, db *DB, version int) {
 	if o := r.Outages; len(o) != 1 || o[0].Code != "agent_quota" || !o[0].Since.Equal(epoch) || !o[0].Until.IsZero() {
 		t.Errorf("outages are %+v", o)
 	}
-	if (len(r.Releases) == 1) != (version >= 3) {
-		t.Errorf("releases are %+v", r.Releases)
-	}
+	test.Equal(t, "are there releases", len(r.Releases) == 1, version >= 3)
 	if version >= 2 && (len(r.Days) != 1 || r.Days[0].Tokens.Total == 0) {
 		t.Errorf("days are %+v", r.Days)
 	}

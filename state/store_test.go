@@ -203,9 +203,7 @@ func TestDurabilityFollowsWhatChanged(t *testing.T) {
 	}
 	test.Must(db.Journal.UpdateRun(ctx, epoch, r))
 	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7}))
-	if synchronous(t, db) != full {
-		t.Error("a pass wrote after a heartbeat without waiting for the disk")
-	}
+	test.Equal(t, "durability of a stop request after a heartbeat", synchronous(t, db), full)
 }
 
 // synchronous returns the durability of the last write.

@@ -40,9 +40,7 @@ func TestLastSeenStaysWithTheThread(t *testing.T) {
 	r.Outcome = reconcile.Succeeded
 	test.OK(t, db.Journal.Finish(ctx, epoch, r))
 	wantConflict(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, t1, reconcile.LastSeen{CommentAt: epoch, Description: "cc"}, epoch))
-	if got := told("t1"); got.Description != "bb" {
-		t.Errorf("an ended run told the thread %+v", got)
-	}
+	test.Equal(t, "after the run the thread knows", told("t1").Description, "bb")
 }
 
 func TestLastRunOfAThread(t *testing.T) {

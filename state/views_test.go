@@ -53,9 +53,7 @@ func TestLatestRateLimits(t *testing.T) {
 		}
 		r.RateLimits = []byte(limits)
 		test.Must(db.Journal.UpdateRun(ctx, epoch.Add(time.Duration(i)*time.Second), *r))
-		if got, err := db.Views.RateLimits(ctx); err != nil || string(got) != want {
-			t.Errorf("latest is %s, want %s, %v", got, want, err)
-		}
+		test.Equal(t, "the latest limits", string(test.Must(db.Views.RateLimits(ctx))), want)
 	}
 }
 

@@ -74,9 +74,7 @@ func TestReplacedUnderAWriter(t *testing.T) {
 		other := reconcile.Claim{IssueID: "other", Identifier: "ABC-2", Issue: issueOf(2)}
 		wantCode(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &other}), "state_replaced")
 		test.OK(t, db.Close())
-		if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
-			t.Errorf("closing changed %s: %d bytes, before %d, %v", path, len(after), len(before), err)
-		}
+		test.Equal(t, "the file after closing", string(test.Must(os.ReadFile(path))), string(before))
 	}
 }
 

@@ -74,9 +74,7 @@ func TestEnvFilePermissions(t *testing.T) {
 		test.OK(t, os.Remove(path))
 	}
 	read := write(t, filepath.Join(dir, "r.env"), "A=1\n", 0o400)
-	if vars, err := ReadEnvFile(read, os.Getuid()); err != nil || vars["A"] != "1" {
-		t.Errorf("0400: %v, %v", vars, err)
-	}
+	test.Equal(t, "of mode 0400", test.Must(ReadEnvFile(read, os.Getuid()))["A"], "1")
 	_, err := ReadEnvFile(read, os.Getuid()+1)
 	wantCode(t, err, CodeEnvFilePermissions, "another account")
 	fifo := filepath.Join(dir, "fifo")
@@ -86,9 +84,7 @@ func TestEnvFilePermissions(t *testing.T) {
 	if vars, err := ReadEnvFile(filepath.Join(dir, "absent"), os.Getuid()); err != nil || vars == nil || len(vars) != 0 {
 		t.Errorf("absent: %v, %v", vars, err)
 	}
-	if vars, err := ReadEnvFile(filepath.Join(dir, "absent", "absent"), os.Getuid()); err != nil || len(vars) != 0 {
-		t.Errorf("no directory: %v, %v", vars, err)
-	}
+	test.Equal(t, "variables without a directory", len(test.Must(ReadEnvFile(filepath.Join(dir, "absent", "absent"), os.Getuid()))), 0)
 }
 
 func TestEnvFilePath(t *testing.T) {
@@ -97,8 +93,6 @@ func TestEnvFilePath(t *testing.T) {
 		"relative": "/home/ann/.config/symphony/p-1.env",
 		"/x":       "/x/symphony/p-1.env",
 	} {
-		if got := EnvFilePath(xdg, "/home/ann", "p-1"); got != want {
-			t.Errorf("%q: %s, want %s", xdg, got, want)
-		}
+		test.Equal(t, "with XDG "+xdg, EnvFilePath(xdg, "/home/ann", "p-1"), want)
 	}
 }

@@ -184,9 +184,7 @@ func TestSecretDoesNotPrint(t *testing.T) {
 	if strings.Contains(all, literalKey) {
 		t.Errorf("the output contains the key: %s", all)
 	}
-	if cfg.Tracker.APIKey.Reveal() != literalKey {
-		t.Error("Reveal does not return the key")
-	}
+	test.Equal(t, "revealed", cfg.Tracker.APIKey.Reveal(), literalKey)
 }
 
 // If the tracker's key was also pasted into other values, the messages about these do not contain it.
@@ -272,9 +270,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		src, err := NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", []byte(text))
 		if err != nil {
-			if len(Faults(err)) != 1 {
-				t.Fatal(err)
-			}
+			test.Equal(t, err.Error(), len(Faults(err)), 1)
 			return
 		}
 		cfg, err := Parse(src, testEnv())

@@ -164,9 +164,7 @@ func TestCheckAgreesWithRender(t *testing.T) {
 func TestRenderTwice(t *testing.T) {
 	prompt := test.Must(ParsePrompt("{% assign issue = 1 %}{% assign attempt = 2 %}{{ issue }}{{ attempt }}", "WORKFLOW.md", 1))
 	for range 2 {
-		if got, err := prompt.Render(bareIssue(), 0); err != nil || got != "12" {
-			t.Fatalf("got %q, %v", got, err)
-		}
+		test.Equal(t, "rendered", test.Must(prompt.Render(bareIssue(), 0)), "12")
 	}
 }
 
@@ -180,9 +178,7 @@ func FuzzPrompt(f *testing.F) {
 		}
 		prompt, err := ParsePrompt(body, "WORKFLOW.md", 3)
 		if err != nil {
-			if Faults(err)[0].Code != CodeTemplateParse {
-				t.Fatal(err)
-			}
+			test.Equal(t, "code", Faults(err)[0].Code, CodeTemplateParse)
 			return
 		}
 		last := 3 + strings.Count(body, "\n")

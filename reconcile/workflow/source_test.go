@@ -86,14 +86,10 @@ func TestLines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			src := source(t, tt.text)
-			if src.Body != tt.body {
-				t.Errorf("body %q", src.Body)
-			}
+			test.Equal(t, "body", src.Body, tt.body)
 			_, err := Parse(src, testEnv())
 			wantCode(t, err, CodeTemplateParse, tt.line)
-			if n := len(Faults(err)); n != 1 {
-				t.Errorf("%d faults: %v", n, err)
-			}
+			test.Equal(t, err.Error(), len(Faults(err)), 1)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -19,9 +20,7 @@ func TestExpandPath(t *testing.T) {
 		"$BASE/x": "/srv/base/x", "${BASE}x": "/srv/basex", "a-$REL-b": "/flow/a-r-b", "$TILDE": "/home/ann/t",
 		"a$": "/flow/a$", "$1": "/flow/$1", "$$BASE": "/flow/$/srv/base",
 	} {
-		if got, err := env.expandPath(text, "/flow"); err != nil || got != want {
-			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
-		}
+		test.Equal(t, text, test.Must(env.expandPath(text, "/flow")), want)
 	}
 	for _, text := range []string{"", " ", "~bob", "~bob/x", "$UNSET/x", "$EMPTY", "${", "${}", "${A B}", "${BASE", "a\x00b", "a\nb"} {
 		if got, err := env.expandPath(text, "/flow"); err == nil {

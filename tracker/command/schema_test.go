@@ -55,9 +55,7 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 	}
 	test.OK(t, json.Unmarshal(test.Must(os.ReadFile("../../docs/tracker.schema.json")), &document))
 	for name, d := range decoders {
-		if described := document.Defs[name].Properties; len(described) != len(d.fields) {
-			t.Errorf("%s: the schema describes %d fields, of which %d are tested", name, len(described), len(d.fields))
-		}
+		test.Equal(t, name+": fields in the schema, and tested", len(document.Defs[name].Properties), len(d.fields))
 		compiled, tried := schema(t, name), 0
 		try := func(raw []byte) {
 			instance := test.Must(jsonschema.UnmarshalJSON(bytes.NewReader(raw)))

@@ -95,9 +95,7 @@ func TestFields(t *testing.T) {
 			filepath.Join(dir, "b.md"),
 		})
 	for _, ref := range []string{"b-2", "B-2", "B 2", "b", "b.md"} {
-		if i, err := a.Find(t.Context(), ref); err != nil || i.ID != "B-2" {
-			t.Errorf("find %q: %v, %v", ref, i, err)
-		}
+		test.Equal(t, ref, test.Must(a.Find(t.Context(), ref)).ID, "B-2")
 	}
 }
 
@@ -108,9 +106,7 @@ func TestIDs(t *testing.T) {
 		"-w": "w", "x..y": "x-y", "x.lock": "x", "@{-1}": "1", "...": "-", strings.Repeat("x", 600): strings.Repeat("x", 120),
 	} {
 		a, _ := folder(t, map[string]string{"a.md": "---\nid: \"" + written + "\"\ntitle: A\nstatus: To Do\n---\n"})
-		if i, err := a.Find(t.Context(), written); err != nil || i.ID != want {
-			t.Errorf("%s: %v, %v", written, i, err)
-		}
+		test.Equal(t, written, test.Must(a.Find(t.Context(), written)).ID, want)
 	}
 }
 
@@ -166,9 +162,7 @@ func TestUnusableFiles(t *testing.T) {
 			t.Errorf("by the id %s: %v", id, err)
 		}
 	}
-	if found, err := a.ByIDs(t.Context(), []string{"GOOD", "OUTSIDE", "BELOW", "HIDDEN", "IN", "README"}); err != nil || len(found) != 1 {
-		t.Errorf("by id: %v, %v", found, err)
-	}
+	test.Equal(t, "by id", len(test.Must(a.ByIDs(t.Context(), []string{"GOOD", "OUTSIDE", "BELOW", "HIDDEN", "IN", "README"}))), 1)
 }
 
 // A file that cannot be read may contain any issue, so that none counts as gone.
@@ -182,9 +176,7 @@ func TestUnreadable(t *testing.T) {
 	if len(list) != 2 || list[1].Malformed != "b.md: cannot be read" {
 		t.Errorf("candidates %+v", list)
 	}
-	if found, err := a.ByIDs(t.Context(), []string{"A"}); err != nil || len(found) != 1 {
-		t.Errorf("another issue: %v, %v", found, err)
-	}
+	test.Equal(t, "another issue", len(test.Must(a.ByIDs(t.Context(), []string{"A"}))), 1)
 	if _, err := a.ByIDs(t.Context(), []string{"A", "B"}); err == nil || err.Error() != "file_read: "+dir+"/b.md: permission denied" {
 		t.Error(err)
 	}
@@ -382,9 +374,7 @@ func TestConcurrentEdits(t *testing.T) {
 					t.Errorf("line %d is lost:\n%s", i, content)
 				}
 			}
-			if left := test.Must(os.ReadDir(dir)); len(left) != 1 {
-				t.Errorf("files %v", left)
-			}
+			test.Equal(t, "files", len(test.Must(os.ReadDir(dir))), 1)
 		})
 	}
 }
@@ -401,9 +391,7 @@ func TestFileThatVanishesForAMoment(t *testing.T) {
 	} {
 		test.OK(t, vanish())
 		ctx := waiting{t.Context(), func() { test.OK(t, os.WriteFile(path, []byte(issueFile("A")), 0o644)) }}
-		if found, err := a.ByIDs(ctx, []string{"A", "B"}); err != nil || len(found) != 2 {
-			t.Errorf("%v, %v", found, err)
-		}
+		test.Equal(t, "found", len(test.Must(a.ByIDs(ctx, []string{"A", "B"}))), 2)
 		test.OK(t, vanish())
 		if _, err := a.Post(ctx, "A", "May I?"); err != nil {
 			t.Error(err)

@@ -97,9 +97,7 @@ func TestConnectChecksOptions(t *testing.T) {
 		"": "https://api.github.com/graphql", "https://api.github.com/": "https://api.github.com/graphql",
 		"https://ghe.example.com/api/v3/": "https://ghe.example.com/api/graphql", "http://127.0.0.1:1": "http://127.0.0.1:1/graphql",
 	} {
-		if got := clientOf(t, endpoint).graphql; got != want {
-			t.Errorf("GraphQL of %q is at %s, want %s", endpoint, got, want)
-		}
+		test.Equal(t, "GraphQL of "+endpoint, clientOf(t, endpoint).graphql, want)
 	}
 }
 

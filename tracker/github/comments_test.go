@@ -49,9 +49,7 @@ func TestPostAndEdit(t *testing.T) {
 		t.Errorf("posted %+v", posted)
 	}
 	test.Must(c.Edit(t.Context(), "acme/api#12", "9", "y"))
-	if sent := s.take(); sent != `PATCH /repos/acme/api/issues/comments/9 {"body":"y"}` {
-		t.Errorf("sent %s", sent)
-	}
+	test.Equal(t, "sent", s.take(), `PATCH /repos/acme/api/issues/comments/9 {"body":"y"}`)
 	s.answers = []recorded{{404, `{"message": "Not Found"}`, ""}, {410, `{"message": "Gone"}`, ""}}
 	_, err := c.Post(t.Context(), "acme/api#13", "x")
 	wantCode(t, err, "issue_not_found")

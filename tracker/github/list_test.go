@@ -173,9 +173,7 @@ func TestChangeBetweenPages(t *testing.T) {
 		t.Errorf("%d candidates: %q", len(ids), ids)
 	}
 	for _, i := range test.Must(s.client().Candidates(t.Context(), []string{"open"})) {
-		if (i.Title == "Changed") != (i.ID == "70") {
-			t.Errorf("%s is called %q", i.ID, i.Title)
-		}
+		test.Equal(t, "is issue "+i.ID+" changed", i.Title == "Changed", i.ID == "70")
 	}
 }
 
@@ -221,9 +219,7 @@ func TestListOfOtherSettingsIsDiscarded(t *testing.T) {
 	}
 	s.now = s.now.Add(listLongest + time.Second)
 	s.want("a day later", "1")
-	if log := s.Log(); log[0].Status != 200 {
-		t.Errorf("a day later: %v", log)
-	}
+	test.Equal(t, "status a day later", s.Log()[0].Status, 200)
 }
 
 // A list that is too large for the database is read anew by every pass.
@@ -305,9 +301,7 @@ func TestSeveralRepositories(t *testing.T) {
 		t.Errorf("found %+v", found)
 	}
 	for _, name := range []string{"api-1", "API-1", "acme/api#1", "https://github.com/acme/api/issues/1"} {
-		if i := test.Must(s.client().Find(t.Context(), name)); i.ID != "acme/api#1" {
-			t.Errorf("%s is %s", name, i.ID)
-		}
+		test.Equal(t, name, test.Must(s.client().Find(t.Context(), name)).ID, "acme/api#1")
 	}
 	_, err := s.client().Find(t.Context(), "1")
 	wantCode(t, err, "issue_not_found")
@@ -366,7 +360,5 @@ func TestRenamedRepository(t *testing.T) {
 func TestMissingRepository(t *testing.T) {
 	s := newScene(t, func(o *Options) { o.Repositories = []string{"acme/nothing"} })
 	_, err := s.client().Candidates(t.Context(), []string{"open"})
-	if e := wantCode(t, err, "tracker_project_not_found"); reconcile.ClassOf(e) != reconcile.ClassWorkflow {
-		t.Errorf("class %s", reconcile.ClassOf(e))
-	}
+	test.Equal(t, "class", reconcile.ClassOf(wantCode(t, err, "tracker_project_not_found")), reconcile.ClassWorkflow)
 }

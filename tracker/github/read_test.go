@@ -391,9 +391,7 @@ func TestVerifyWarnsAboutRights(t *testing.T) {
 			o.Project = "https://github.com/orgs/acme/projects/4"
 		})
 		test.Must(c.Verify(t.Context(), reconcile.TrackerNames{}))
-		if len(warned) != want {
-			t.Errorf("scopes %q: warnings %q", scopes, warned)
-		}
+		test.Equal(t, "warnings with the scopes "+scopes, len(warned), want)
 	}
 }
 

@@ -369,9 +369,7 @@ func TestToolAfterRename(t *testing.T) {
 			t.Errorf("renamed: %s", a.Text)
 		}
 	}
-	if log := s.Log(); len(log) != 1 {
-		t.Errorf("a known rename causes requests: %v", log)
-	}
+	test.Equal(t, "requests after a known rename", len(s.Log()), 1)
 	if a, code := use(t, tool, `{"method": "GET", "path": "/repos/acme/other/issues/1"}`); code != "path_refused" {
 		t.Errorf("another repository: %s", a.Text)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/parser"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/internal/graphql"
 )
 
@@ -74,9 +75,7 @@ func FuzzParse(f *testing.F) {
 
 func compare(t *testing.T, query string, got []graphql.Selection, want ast.SelectionSet) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%q: %+v, want %d selections", query, got, len(want))
-	}
+	test.Equal(t, query, len(got), len(want))
 	for i, s := range want {
 		switch s := s.(type) {
 		case *ast.Field:
@@ -87,9 +86,7 @@ func compare(t *testing.T, query string, got []graphql.Selection, want ast.Selec
 		case *ast.InlineFragment:
 			compare(t, query, got[i].Selections, s.SelectionSet)
 		case *ast.FragmentSpread:
-			if got[i].Spread != s.Name {
-				t.Errorf("%q: %+v, want ...%s", query, got[i], s.Name)
-			}
+			test.Equal(t, query, got[i].Spread, s.Name)
 		}
 	}
 }
