@@ -187,25 +187,28 @@ func (m *meter) test(title, dir, binary, name string) (cost, []byte) {
 
 var (
 	started = regexp.MustCompile(`(?m)^=== RUN   (\S+)$`)
-	result  = regexp.MustCompile(`^\s*--- (PASS|SKIP|FAIL): |^=== `)
+	section = regexp.MustCompile(`^=== \w+ +(\S+)\s*$`)
+	failure = regexp.MustCompile(`^\s*--- FAIL: (\S+)`)
 )
 
-// failures returns the messages of failed tests, or all output of a test that ended early.
+// failures returns what failed tests printed, or all output of a test that ended early.
 func failures(out []byte) []byte {
 	if bytes.Contains(out, []byte("\npanic: ")) {
 		return out
 	}
-	var kept []byte
-	failed := false
+	printed := map[string][]byte{} // by test
+	name := ""
+	var failed []byte
 	for line := range bytes.Lines(out) {
-		if match := result.FindSubmatch(line); match != nil {
-			failed = string(match[1]) == "FAIL"
-		}
-		if failed {
-			kept = append(kept, line...)
+		if match := section.FindSubmatch(line); match != nil {
+			name = string(match[1])
+		} else if match := failure.FindSubmatch(line); match != nil {
+			failed = slices.Concat(failed, line, printed[string(match[1])])
+		} else {
+			printed[name] = append(printed[name], line...)
 		}
 	}
-	return kept
+	return failed
 }
 
 // children measures each test below another by itself. out is the output of that one.

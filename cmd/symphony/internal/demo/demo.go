@@ -42,7 +42,7 @@ var (
 
 // How long a demo may take, and how often it runs a pass.
 const (
-	scriptedBound = 20 * time.Second
+	scriptedBound = 2 * time.Minute
 	codexBound    = 20 * time.Minute
 	demoStep      = 150 * time.Millisecond
 )
@@ -249,7 +249,7 @@ func (d *playground) play(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	return failed("see why: "+program()+" ps --all "+d.flags(), "not every issue was handed over within %s", bound)
+	return failed("see why: "+program(project.ProgramPath())+" ps --all "+d.flags(), "not every issue was handed over within %s", bound)
 }
 
 // show prints which issues have changed their states, which runs have ended, and what the pass did.
@@ -326,16 +326,15 @@ func (d *playground) lookBack(ctx context.Context) error {
 	fmt.Fprintf(d.w.Stdout, "\n%d runs, %s tokens, nothing running.\n", len(v.Ended), term.Count(v.Totals.Total))
 	if !d.Remove {
 		fmt.Fprintf(d.w.Stdout, "\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
-			"  git -C %s log -p HEAD..symphony/DEMO-3\n", term.Visible(d.repository()), program(), d.flags(), term.ShellQuote(d.repository()))
+			"  git -C %s log -p HEAD..symphony/DEMO-3\n", term.Visible(d.repository()), program(project.ProgramPath()), d.flags(), term.ShellQuote(d.repository()))
 	}
 	return nil
 }
 
-// program is how this one is called from a shell: go run's binary is gone when it ends.
-func program() string {
-	exe, err := os.Executable()
-	if err != nil || strings.Contains(exe, string(filepath.Separator)+"go-build") {
+// program is how the program at that path is called from a shell: that of go run is gone when it ends.
+func program(path string) string {
+	if path == "" || project.BuiltByGoRun(path) {
 		return "go run ./cmd/symphony"
 	}
-	return term.ShellQuote(exe)
+	return term.ShellQuote(path)
 }

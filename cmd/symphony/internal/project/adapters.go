@@ -248,6 +248,11 @@ func ProgramPath() string {
 	return called
 }
 
+var builtByGoRun = text.Pattern(`(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`)
+
+// BuiltByGoRun reports whether a program was built by go run: in a temporary folder, or in the cache of the go command.
+func BuiltByGoRun(path string) bool { return builtByGoRun().MatchString(path) }
+
 // SameFile reports whether two paths name the same existing file.
 func SameFile(a, b string) bool {
 	there, errA := os.Stat(a)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -214,7 +213,7 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 	if temporary := project.TemporaryAbove(path, s.caller.Env.Getenv("TMPDIR")); temporary != "" {
 		why = "is below " + temporary
 	}
-	if builtByGoRun := regexp.MustCompile(`(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`); builtByGoRun.MatchString(path) {
+	if project.BuiltByGoRun(path) {
 		why = "was built by go run"
 	}
 	if s.program == "" {

@@ -1,0 +1,20 @@
+package demo
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// A program that go run has built is gone when it ends, also if the go command has kept it in its cache.
+func TestProgram(t *testing.T) {
+	for path, want := range map[string]string{
+		"/home/ann/my bin/symphony":                        "'/home/ann/my bin/symphony'",
+		"/tmp/go-build123/b001/exe/symphony":               "go run ./cmd/symphony",
+		"/x/4b/" + strings.Repeat("0", 64) + "-d/symphony": "go run ./cmd/symphony",
+		"": "go run ./cmd/symphony",
+	} {
+		test.Equal(t, path, program(path), want)
+	}
+}
