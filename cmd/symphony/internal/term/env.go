@@ -155,46 +155,44 @@ func (n *namedLines) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
-// AskLine reads one line from the terminal. A secret is not echoed. The end of ctx ends the wait.
-func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (string, error) {
+// AskLine reads one line from the terminal. A secret is not echoed, from before the prompt is shown. The end of ctx ends the wait.
+func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (line string, err error) {
 	in, ok := w.Stdin.(*os.File)
 	if !ok {
 		return "", errors.New("stdin is not a terminal")
 	}
-	fmt.Fprint(w.Stderr, prompt)
-	fd := int(in.Fd())
-	before, err := term.GetState(fd)
-	if err != nil {
-		return "", fmt.Errorf("terminal: %w", err)
+	if secret {
+		restore, failed := hideTyped(int(in.Fd()))
+		if failed != nil {
+			return "", failed
+		}
+		defer func() { err = errors.Join(err, restore()) }()
 	}
+	fmt.Fprint(w.Stderr, prompt)
 	if w.input == nil { // all questions share a reader, so that no line is lost between two
 		w.input = bufio.NewReader(w.Stdin)
 	}
-	var line string
-	done := make(chan error, 1)
+	type read struct {
+		line string
+		err  error
+	}
+	done := make(chan read, 1)
 	go func() {
-		if secret {
-			password, err := term.ReadPassword(fd)
-			line = string(password)
-			done <- err
-			return
-		}
 		typed, err := w.input.ReadString('\n')
 		if errors.Is(err, io.EOF) {
 			err = nil // an empty answer, or a last line without an end
 		}
-		line = typed
-		done <- err
+		done <- read{typed, err}
 	}()
 	select {
-	case err := <-done:
+	case r := <-done:
 		if secret {
 			fmt.Fprintln(w.Stderr)
 		}
-		return strings.TrimSuffix(line, "\n"), err
+		return strings.TrimSuffix(r.line, "\n"), r.err
 	case <-ctx.Done():
 		fmt.Fprintln(w.Stderr)
-		return "", errors.Join(ctx.Err(), term.Restore(fd, before))
+		return "", ctx.Err()
 	}
 }
 

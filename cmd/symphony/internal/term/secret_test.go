@@ -1,0 +1,95 @@
+//go:build linux
+
+package term
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// onPrompt calls a function before anything is printed, as the eyes and hands of a quick operator.
+type onPrompt func()
+
+// Write implements io.Writer.
+func (see onPrompt) Write(p []byte) (int, error) {
+	if strings.HasSuffix(string(p), ": ") {
+		see()
+	}
+	return len(p), nil
+}
+
+// What is typed at the moment of the prompt is echoed only if it is no secret. Afterwards, and after an interrupt, there is an echo.
+func TestSecretIsNotEchoed(t *testing.T) {
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("the machine has no pseudo-terminals: ", err)
+	}
+	defer master.Close()
+	test.OK(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	n := test.Must(unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN))
+	slave := test.Must(os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0))
+	defer slave.Close()
+	typed := func(text string) { test.Must(master.WriteString(text)) }
+	lines := make(chan string, 100)
+	go func() {
+		for shown := bufio.NewScanner(master); shown.Scan(); {
+			lines <- shown.Text()
+		}
+	}()
+
+	w := &Env{Stdin: slave}
+	for _, c := range []struct {
+		typed, want string
+		secret      bool
+	}{
+		{"an answer\n", "an answer", false},
+		{"hunter2\n", "hunter2", true},
+		{"wrogn\x7f\x7fng\n", "wrong", true}, // the line can be corrected
+		{"\x04", "", true},                   // Ctrl-D
+		{"another\n", "another", false},
+	} {
+		w.Stderr = onPrompt(func() {
+			modes := test.Must(unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS))
+			test.Equal(t, "no echo at the prompt", modes.Lflag&unix.ECHO == 0, c.secret)
+			typed(c.typed)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), test.Patience())
+		got, err := AskLine(ctx, w, "Key: ", c.secret)
+		cancel()
+		test.OK(t, err)
+		test.Equal(t, "the answer", got, c.want)
+		test.Must(slave.WriteString("after it\n"))
+		if text := <-lines; strings.Contains(text, "after it") != c.secret {
+			t.Errorf("secret %v: the terminal shows %q", c.secret, text)
+		}
+		if !c.secret {
+			<-lines
+		}
+	}
+
+	for range 20 {
+		w = &Env{Stdin: slave}
+		ctx, interrupt := context.WithCancel(t.Context())
+		w.Stderr = onPrompt(interrupt)
+		if _, err := AskLine(ctx, w, "Key: ", true); !errors.Is(err, context.Canceled) {
+			t.Errorf("an interrupt: %v", err)
+		}
+		typed("visible\n") // which ends the read
+		select {
+		case text := <-lines:
+			test.Equal(t, "what the terminal shows after an interrupt", text, "visible")
+		case <-time.After(test.Patience()):
+			t.Fatal("after an interrupt the terminal shows nothing")
+		}
+	}
+}
