@@ -12,7 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
-	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // jsonTracker is a program over a JSON file as the tracker of a script. trackerMain is that program.
@@ -20,7 +20,7 @@ type jsonTracker struct{ file string }
 
 type jsonIssues struct {
 	Issues   []*jsonIssue
-	Fault    string    // down, garbage, limit or empty
+	Fault    string    // down, garbage, limit or ""
 	Until    time.Time // the end of the limit
 	Requests int
 }
@@ -53,53 +53,33 @@ type jsonComment struct {
 }
 
 func startCommand(env *testscript.Env, _ *stage) (scriptTracker, error) {
-	t := jsonTracker{filepath.Join(env.WorkDir, "issues.json")}
-	return t, t.change(func(*jsonIssues) error { return nil })
+	return jsonTracker{filepath.Join(env.WorkDir, "issues.json")}, nil
 }
 
-// change changes the file under a lock.
-func (t jsonTracker) change(f func(all *jsonIssues) error) error {
-	lock, err := os.OpenFile(t.file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
+// change changes the file under a lock. A process that dies leaves it as it was. Errors are faults of the test.
+func (t jsonTracker) change(f func(all *jsonIssues)) {
+	lock := test.Must(os.OpenFile(t.file+".lock", os.O_CREATE|os.O_RDWR, 0o600))
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return err
-	}
+	test.OK(mainT{}, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	var all jsonIssues
 	if data, err := os.ReadFile(t.file); err == nil {
-		if err := json.Unmarshal(data, &all); err != nil {
-			return err
-		}
+		test.OK(mainT{}, json.Unmarshal(data, &all))
 	}
-	if err := f(&all); err != nil {
-		return err
-	}
-	data, err := json.Marshal(all)
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(t.file, data, 0o600)
-}
-
-// must changes the file. Its errors are faults of the test.
-func (t jsonTracker) must(f func(all *jsonIssues)) {
-	if err := t.change(func(all *jsonIssues) error { f(all); return nil }); err != nil {
-		panic(err)
-	}
+	f(&all)
+	test.OK(mainT{}, os.WriteFile(t.file+".new", test.Must(json.Marshal(all)), 0o600))
+	test.OK(mainT{}, os.Rename(t.file+".new", t.file))
 }
 
 // on changes an issue.
-func (t jsonTracker) on(id string, f func(i *jsonIssue)) error {
-	return t.change(func(all *jsonIssues) error {
-		i := all.find(id)
-		if i == nil {
-			return fmt.Errorf("there is no issue %q", id)
+func (t jsonTracker) on(id string, f func(i *jsonIssue)) (err error) {
+	t.change(func(all *jsonIssues) {
+		if i := all.find(id); i != nil {
+			f(i)
+		} else {
+			err = fmt.Errorf("there is no issue %q", id)
 		}
-		f(i)
-		return nil
 	})
+	return err
 }
 
 func (all *jsonIssues) find(id string) *jsonIssue {
@@ -117,7 +97,8 @@ func (t jsonTracker) Add(i scriptIssue) error {
 	for _, id := range i.BlockedBy {
 		made.BlockedBy = append(made.BlockedBy, jsonBlocker{ID: id})
 	}
-	return t.change(func(all *jsonIssues) error { all.Issues = append(all.Issues, &made); return nil })
+	t.change(func(all *jsonIssues) { all.Issues = append(all.Issues, &made) })
+	return nil
 }
 
 func (t jsonTracker) Move(issue, state string) error {
@@ -135,10 +116,10 @@ func (i *jsonIssue) comment(author, text string, own bool) jsonComment {
 }
 
 func (t jsonTracker) Remove(issue string) error {
-	return t.change(func(all *jsonIssues) error {
+	t.change(func(all *jsonIssues) {
 		all.Issues = slices.DeleteFunc(all.Issues, func(i *jsonIssue) bool { return i.ID == issue })
-		return nil
 	})
+	return nil
 }
 
 func (t jsonTracker) State(issue string) (state string, err error) {
@@ -155,17 +136,17 @@ func (t jsonTracker) Call(issue, macro, text string) (tool string, args any, err
 	return fileTracker{}.Call(issue, macro, text) // the tools have the same names
 }
 
-func (t jsonTracker) Down()          { t.must(func(all *jsonIssues) { all.Fault = "down" }) }
-func (t jsonTracker) Garbage()       { t.must(func(all *jsonIssues) { all.Fault = "garbage" }) }
-func (t jsonTracker) Up()            { t.must(func(all *jsonIssues) { all.Fault = "" }) }
-func (t jsonTracker) ClearRequests() { t.must(func(all *jsonIssues) { all.Requests = 0 }) }
+func (t jsonTracker) Down()          { t.change(func(all *jsonIssues) { all.Fault = "down" }) }
+func (t jsonTracker) Garbage()       { t.change(func(all *jsonIssues) { all.Fault = "garbage" }) }
+func (t jsonTracker) Up()            { t.change(func(all *jsonIssues) { all.Fault = "" }) }
+func (t jsonTracker) ClearRequests() { t.change(func(all *jsonIssues) { all.Requests = 0 }) }
 
 func (t jsonTracker) Limit(d time.Duration) {
-	t.must(func(all *jsonIssues) { all.Fault, all.Until = "limit", time.Now().Add(d) })
+	t.change(func(all *jsonIssues) { all.Fault, all.Until = "limit", time.Now().Add(d) })
 }
 
 func (t jsonTracker) Requests() (n int) {
-	t.must(func(all *jsonIssues) { n = all.Requests })
+	t.change(func(all *jsonIssues) { n = all.Requests })
 	return n
 }
 
@@ -179,26 +160,20 @@ func trackerMain() {
 		IssueID     string `json:"issue_id"`
 		Body        string
 	}
-	fail := func(code int, message string) {
-		fmt.Fprintln(os.Stderr, message)
-		os.Exit(code)
-	}
-	if err := json.NewDecoder(os.Stdin).Decode(&request); err != nil {
-		fail(1, err.Error())
-	}
+	test.OK(mainT{}, json.NewDecoder(os.Stdin).Decode(&request))
 	answer := map[string]any{}
-	verb, fault := os.Args[2], ""
-	var until time.Time
-	err := jsonTracker{os.Args[1]}.change(func(all *jsonIssues) error {
+	verb, fault, code := os.Args[2], "", 0
+	jsonTracker{os.Args[1]}.change(func(all *jsonIssues) {
 		all.Requests++
 		if all.Fault == "limit" && time.Now().After(all.Until) {
 			all.Fault = ""
 		}
-		if fault, until = all.Fault, all.Until; fault != "" {
-			return nil
-		}
+		fault = all.Fault
 		i := all.find(request.Issue.ID + request.IssueID)
 		switch {
+		case fault == "limit":
+			answer["reset_at"], code = all.Until, 75
+		case fault != "":
 		case verb == "candidates":
 			answer["issues"] = all.answer(func(i *jsonIssue) bool {
 				return slices.ContainsFunc(request.States, func(s string) bool { return strings.EqualFold(strings.TrimSpace(s), i.State) })
@@ -206,7 +181,8 @@ func trackerMain() {
 		case verb == "by-ids":
 			answer["issues"] = all.answer(func(i *jsonIssue) bool { return slices.Contains(request.IDs, i.ID) })
 		case i == nil:
-			fail(66, "no such issue")
+			fmt.Fprintln(os.Stderr, "no such issue")
+			os.Exit(66)
 		case verb == "tool":
 			i.State = request.Arguments.State
 		case request.Action == "post":
@@ -214,24 +190,16 @@ func trackerMain() {
 		case request.Action == "list":
 			answer["comments"] = append([]jsonComment{}, i.Comments...)
 		}
-		return nil
 	})
-	switch {
-	case err != nil:
-		fail(1, err.Error())
-	case fault == "down":
-		fail(1, "the tracker does not answer")
-	case fault == "garbage":
+	switch fault {
+	case "down":
+		fmt.Fprintln(os.Stderr, "the tracker does not answer")
+		os.Exit(1)
+	case "garbage":
 		fmt.Println("<html>this is no JSON")
-		return
-	case fault == "limit":
-		answer["reset_at"] = until
-	}
-	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
-		fail(1, err.Error())
-	}
-	if fault == "limit" {
-		os.Exit(75)
+	default:
+		test.OK(mainT{}, json.NewEncoder(os.Stdout).Encode(answer))
+		os.Exit(code)
 	}
 }
 

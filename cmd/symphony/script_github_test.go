@@ -6,80 +6,62 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
-// githubCmd controls the script's GitHub. Its first repository is team/app, reached by $GITHUB_API with $GITHUB_TEST_TOKEN:
+// githubCmd controls the script's GitHub. Its first repository is team/app, reached by $GITHUB_API with $GITHUB_TEST_TOKEN. It has the
+// verbs move, comment, is, comments and clear of the command tracker, for issues that are named by their numbers, and:
 //
 //	github start DIRECTORY    serves the repository with this directory's last two names instead, its branches included, and sets
 //	                          $GITHUB_URL and $GITHUB_TOKEN
-//	github add 1 [state=LABEL|closed] [title=...] [labels=a,b] [blocked=2,3] [assignee=LOGIN] [age=2h] [FILE]
-//	github move 1 STATE | github comment 1 TEXT | github delete 1 | github edit 1 FILE | github label 1 [a,b]
-//	github assign 1 [LOGIN] | github block 1 BLOCKER | github rename OWNER/NAME
-//	github is 1 STATE         waits until the issue is in the state: open, closed or a label of Todo, In Progress, Human Review …
-//	github comments 1 N       waits until the issue has N comments
+//	github add 1 [labels=a,b] [FILE] | github edit 1 FILE   FILE contains the issue's text, as that of tracker add
+//	github rename OWNER/NAME
 //	github read 1             prints the comments of an issue
 //	github fail KIND|JSON     makes all requests fail, or adds the failure of githubtest
 //	github ok                 ends all failures
 //	github remaining N        sets the rest of the allowance
 //	github requests [REQUEST...]   fails unless these requests were made since the last clear: a number, or METHOD STATUS PATH
-//	github clear              clears the log of requests
 //	github end NUMBER         closes a pull request
 //	github judge NUMBER CHECKS REVIEW   sets the checks and the review of a pull request, in GitHub's words
 //	github pulls              prints all pull requests
 //	github pull-requests [METHOD...]  fails unless the repository's pull requests were asked so since the last clear, and clears
-//
-// FILE contains the issue's text, as that of linear add.
 func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s := stageOf(ts).github
 	verb, rest := args[0], args[1:]
-	text := strings.Join(rest[min(1, len(rest)):], " ")
+	text := strings.Join(rest, " ")
+	number := func() int { return test.Must(strconv.Atoi(rest[0])) }
 	switch verb {
 	case "start":
 		githubStart(ts, rest[0])
 	case "add":
-		ts.Check(githubAdd(ts, s, rest))
-	case "move":
-		ts.Check(s.Move(rest[0], text))
-	case "comment":
-		_, err := s.Comment(rest[0], "kim", text)
+		i := githubtest.Issue{Title: "Issue " + rest[0], Number: number()}
+		for _, arg := range rest[1:] {
+			if labels, found := strings.CutPrefix(arg, "labels="); found {
+				i.Labels = words(labels)
+			} else {
+				i.Body = describe(ts, githubTracker{s}, rest[0], arg)
+			}
+		}
+		_, err := s.AddIssue(i)
 		ts.Check(err)
-	case "delete":
-		ts.Check(s.Delete(rest[0]))
 	case "edit":
-		body := githubText(ts, rest[1])
+		body := describe(ts, githubTracker{s}, rest[0], rest[1])
 		ts.Check(s.Edit(rest[0], func(i *githubtest.Issue) { i.Body = body }))
-	case "label":
-		ts.Check(s.Edit(rest[0], func(i *githubtest.Issue) { i.Labels = words(text) }))
-	case "assign":
-		ts.Check(s.Edit(rest[0], func(i *githubtest.Issue) { i.Assignees = words(text) }))
-	case "block":
-		ts.Check(s.Block(rest[0], rest[1:]...))
 	case "rename":
 		ts.Check(s.Rename(s.Repository, rest[0]))
-	case "is":
-		waitFor(ts, fmt.Sprintf("#%s in %s", rest[0], text), func() (bool, string) {
-			state, err := s.State(rest[0])
-			ts.Check(err)
-			return state == text, state
-		})
-	case "comments", "read":
-		githubComments(ts, s, verb, rest)
-	default:
-		githubServe(ts, s, verb, rest)
-	}
-}
-
-// githubServe is the part of githubCmd that is not about issues.
-func githubServe(ts *testscript.TestScript, s *githubtest.Server, verb string, rest []string) {
-	switch verb {
+	case "read":
+		i, err := s.Issue(rest[0])
+		ts.Check(err)
+		for _, c := range i.Comments {
+			fmt.Fprintf(ts.Stdout(), "%s: %s\n", c.Author, c.Body)
+		}
 	case "fail":
 		f := githubtest.Failure{Kind: rest[0], Times: -1}
-		if text := strings.Join(rest, " "); strings.HasPrefix(text, "{") {
+		if strings.HasPrefix(text, "{") {
 			f = githubtest.Failure{}
 			ts.Check(json.Unmarshal([]byte(text), &f))
 		}
@@ -87,44 +69,40 @@ func githubServe(ts *testscript.TestScript, s *githubtest.Server, verb string, r
 	case "ok":
 		s.ClearFailures()
 	case "remaining":
-		number, err := strconv.Atoi(rest[0])
-		ts.Check(err)
-		s.SetRemaining(number)
-	case "clear":
-		s.ClearLog()
-	case "requests":
-		var got []string
-		for _, r := range s.Log() {
-			got = append(got, r.String())
-		}
-		if want := strings.Join(rest, " "); want != strconv.Itoa(len(got)) && want != strings.Join(got, " ") {
-			ts.Fatalf("%d requests were made:\n%s", len(got), strings.Join(got, "\n"))
-		}
+		s.SetRemaining(number())
 	case "end":
-		number, err := strconv.Atoi(rest[0])
-		ts.Check(err)
-		ts.Check(s.End(context.Background(), number))
+		ts.Check(s.End(context.Background(), number()))
 	case "judge":
-		number, err := strconv.Atoi(rest[0])
-		ts.Check(err)
-		ts.Check(s.EditPull(context.Background(), number, func(p *githubtest.Pull) { p.Checks, p.Review = rest[1], rest[2] }))
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Checks, p.Review = rest[1], rest[2] }))
 	case "pulls":
 		for _, p := range s.Pulls(context.Background()) {
 			fmt.Fprintf(ts.Stdout(), "%d %s %s into %s by %s: %s\n%s\n", p.Number, p.State, p.Branch, p.Base, p.From, p.Title, p.Body)
 		}
-	case "pull-requests":
-		var got []string
-		for _, r := range s.Log() {
-			if path, _, _ := strings.Cut(r.Path, "?"); strings.HasSuffix(path, "/pulls") {
-				got = append(got, r.Method)
-			}
-		}
-		s.ClearLog()
-		if strings.Join(got, " ") != strings.Join(rest, " ") {
-			ts.Fatalf("the requests were %q", got)
-		}
+	case "requests", "pull-requests":
+		githubRequests(ts, s, verb, text)
 	default:
-		ts.Fatalf("github: unknown verb %q", verb)
+		if !onTracker(ts, githubTracker{s}, args) {
+			ts.Fatalf("github: unknown verb %q", verb)
+		}
+	}
+}
+
+// githubRequests checks which requests were made, all or those for the pull requests of the repository.
+func githubRequests(ts *testscript.TestScript, s *githubtest.Server, verb, want string) {
+	var all, methods []string
+	for _, r := range s.Log() {
+		all = append(all, r.String())
+		if path, _, _ := strings.Cut(r.Path, "?"); strings.HasSuffix(path, "/pulls") {
+			methods = append(methods, r.Method)
+		}
+	}
+	got := strings.Join(all, " ")
+	if verb == "pull-requests" {
+		got = strings.Join(methods, " ")
+		s.ClearLog()
+	}
+	if want != got && (verb != "requests" || want != strconv.Itoa(len(all))) {
+		ts.Fatalf("github %s %s: the requests were\n%s", verb, want, strings.Join(all, "\n"))
 	}
 }
 
@@ -152,65 +130,4 @@ func githubStart(ts *testscript.TestScript, dir string) {
 	ts.Setenv("GITHUB_URL", s.URL())
 	ts.Setenv("GITHUB_API", s.URL())
 	ts.Setenv("GITHUB_TOKEN", s.Tokens[0])
-}
-
-func githubAdd(ts *testscript.TestScript, s *githubtest.Server, args []string) (err error) {
-	i := githubtest.Issue{Title: "Issue " + args[0]}
-	if i.Number, err = strconv.Atoi(strings.TrimPrefix(args[0], "GH-")); err != nil {
-		return err
-	}
-	for _, arg := range args[1:] {
-		key, value, named := strings.Cut(arg, "=")
-		switch {
-		case !named:
-			i.Body = githubText(ts, arg)
-		case key == "state" && (value == "open" || value == "closed"):
-			i.State = value
-		case key == "state":
-			i.Labels = append(i.Labels, value)
-		case key == "title":
-			i.Title = value
-		case key == "labels":
-			i.Labels = append(i.Labels, words(value)...)
-		case key == "blocked":
-			i.BlockedBy = words(value)
-		case key == "assignee":
-			i.Assignees = words(value)
-		case key == "age":
-			age, err := time.ParseDuration(value)
-			if err != nil {
-				return err
-			}
-			i.CreatedAt = time.Now().Add(-age)
-		default:
-			return fmt.Errorf("github add: unknown %q", arg)
-		}
-	}
-	_, err = s.AddIssue(i)
-	return err
-}
-
-func githubComments(ts *testscript.TestScript, s *githubtest.Server, verb string, rest []string) {
-	if verb == "comments" {
-		waitFor(ts, fmt.Sprintf("%s comments on #%s", rest[1], rest[0]), func() (bool, string) {
-			i, err := s.Issue(rest[0])
-			ts.Check(err)
-			return strconv.Itoa(len(i.Comments)) == rest[1], fmt.Sprint(i.Comments)
-		})
-		return
-	}
-	i, err := s.Issue(rest[0])
-	ts.Check(err)
-	for _, c := range i.Comments {
-		fmt.Fprintf(ts.Stdout(), "%s: %s\n", c.Author, c.Body)
-	}
-}
-
-// githubText reads an issue's text; one that ends in .agent is a script for the agent.
-func githubText(ts *testscript.TestScript, file string) string {
-	text := ts.ReadFile(file)
-	if strings.HasSuffix(file, ".agent") {
-		text = "```agent\n" + strings.TrimSpace(text) + "\n```\n"
-	}
-	return text
 }
