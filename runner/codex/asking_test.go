@@ -3,12 +3,12 @@ package codex
 import (
 	"context"
 	"encoding/json"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -44,6 +44,16 @@ func (h *operator) options() agent.Options {
 	}
 }
 
+// asking returns a session in whose turn the operator was asked for approval, in the given thread.
+func asking(t *testing.T, thread string) (*operator, *Session, *peer, running) {
+	t.Helper()
+	h := newOperator()
+	s, p, wait := inTurn(t, t.Context(), h.options())
+	p.say(strings.Replace(askCommand, `"th"`, `"`+thread+`"`, 1))
+	test.Equal(t, "thread of the request", (<-h.asked).ThreadID, thread)
+	return h, s, p, wait
+}
+
 // TestClocksPauseForOperator checks that time in which a request waits for an operator counts neither as a stall nor as silence.
 func TestClocksPauseForOperator(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -54,28 +64,24 @@ func TestClocksPauseForOperator(t *testing.T) {
 		"stall": {func(o *agent.Options) { o.TurnTimeout = 0 }, agent.CodeStalled, time.Minute},
 		"turn":  {func(o *agent.Options) { o.StallTimeout = 0 }, agent.CodeTurnTimeout, 2 * time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newOperator()
-				o := h.options()
-				c.change(&o)
-				_, p, wait := inTurn(t, t.Context(), o)
-				go p.rest()
-				time.Sleep(c.limit - time.Second)
-				p.say(askCommand)
-				<-h.asked
-				time.Sleep(10*time.Hour + 30*time.Minute) // the clock is checked every hour
-				h.tell <- agent.Decision{Approve: true}
-				synctest.Wait()
-				if !strings.Contains(p.names(), agent.EventApprovalGranted) {
-					t.Fatalf("events: %s", p.names())
-				}
-				from := time.Now()
-				wait.fails(t, c.code)
-				if took := time.Since(from); took != c.limit {
-					t.Errorf("the turn timed out %v after the decision", took)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			h := newOperator()
+			o := h.options()
+			c.change(&o)
+			_, p, wait := inTurn(t, t.Context(), o)
+			go p.rest()
+			time.Sleep(c.limit - time.Second)
+			p.say(askCommand)
+			<-h.asked
+			time.Sleep(10*time.Hour + 30*time.Minute) // the clock is checked every hour
+			h.tell <- agent.Decision{Approve: true}
+			synctest.Wait()
+			if !strings.Contains(p.names(), agent.EventApprovalGranted) {
+				t.Fatalf("events: %s", p.names())
+			}
+			from := time.Now()
+			wait.fails(t, c.code)
+			test.Equal(t, "time after the decision", time.Since(from), c.limit)
 		})
 	}
 }
@@ -98,9 +104,7 @@ func TestSlowAskFreesClocks(t *testing.T) {
 		p.say(resolved)
 		from := time.Now()
 		wait.fails(t, agent.CodeStalled)
-		if took := time.Since(from); took != time.Minute {
-			t.Errorf("after %v", took)
-		}
+		test.Equal(t, "time after the end of the request", time.Since(from), time.Minute)
 	})
 }
 
@@ -112,39 +116,27 @@ func TestAskEnds(t *testing.T) {
 		"session":  func(s *Session, _ *peer) { _ = s.Close() },
 		"agent":    func(_ *Session, p *peer) { _ = p.out.Close() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ended := make(chan error, 1)
-				s, p, wait := inTurn(t, t.Context(), agent.Options{OnApproval: agent.ApprovalAsk, Ask: func(ctx context.Context, _ agent.Request) agent.Decision {
-					<-ctx.Done()
-					ended <- ctx.Err()
-					return agent.Decision{Approve: true, Sent: func() { t.Error("Sent was called") }} // after the end
-				}})
-				heard := make(chan string, 10)
-				go func() {
-					for line := p.hear(); line != ""; line = p.hear() {
-						heard <- line
-					}
-				}()
-				p.say(askCommand)
-				synctest.Wait()
-				end(s, p)
-				select {
-				case <-ended:
-				case <-time.After(20 * time.Second):
-					t.Fatal("the context of Ask did not end")
-				}
-				synctest.Wait()
-				if len(heard) > 0 {
-					t.Errorf("answered with %s", <-heard)
-				}
-				if !strings.Contains(p.names(), agent.EventApprovalRequested+" ") || !strings.Contains(p.names(), agent.EventRequestWithdrawn) {
-					t.Errorf("events: %s", p.names())
-				}
-				p.say(turnCompleted)
-				_ = p.out.Close()
-				_, _ = wait() // other tests check the turn's outcome
-			})
+		bubble(t, name, func(t *testing.T) {
+			ended := false
+			s, p, wait := inTurn(t, t.Context(), agent.Options{OnApproval: agent.ApprovalAsk, Ask: func(ctx context.Context, _ agent.Request) agent.Decision {
+				<-ctx.Done()
+				ended = true
+				return agent.Decision{Approve: true, Sent: func() { t.Error("Sent was called") }} // after the end
+			}})
+			lines := p.lines()
+			p.say(askCommand)
+			synctest.Wait()
+			end(s, p)
+			synctest.Wait()
+			if !ended || len(lines) > 0 {
+				t.Errorf("the context of Ask has ended: %v, %d answers", ended, len(lines))
+			}
+			if !strings.Contains(p.names(), agent.EventApprovalRequested+" ") || !strings.Contains(p.names(), agent.EventRequestWithdrawn) {
+				t.Errorf("events: %s", p.names())
+			}
+			p.say(turnCompleted)
+			_ = p.out.Close()
+			_, _ = wait() // other tests check the turn's outcome
 		})
 	}
 }
@@ -152,10 +144,7 @@ func TestAskEnds(t *testing.T) {
 // TestAnswerNotRead checks that an answer that the agent did not get does not count as sent: the next run passes it on.
 func TestAnswerNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newOperator()
-		_, p, wait := inTurn(t, t.Context(), h.options())
-		p.say(askCommand)
-		<-h.asked
+		h, _, p, wait := asking(t, "th")
 		_ = p.inR.Close() // a pipe in memory
 		h.tell <- agent.Decision{Approve: true, Sent: func() { t.Error("the answer counts as sent") }}
 		wait.fails(t, agent.CodePortExit)
@@ -166,11 +155,8 @@ func TestAnswerNotRead(t *testing.T) {
 // stall as long as the request was open.
 func TestEndOfRequestIsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newOperator()
-		s, p, wait := inTurn(t, t.Context(), h.options())
+		_, s, p, wait := asking(t, "th")
 		go p.rest()
-		p.say(askCommand)
-		<-h.asked
 		time.Sleep(time.Minute - time.Second)
 		if s.requests.finish(json.RawMessage("0")); time.Since(s.current().lastProgress) != 0 {
 			t.Errorf("the last progress was %v ago", time.Since(s.current().lastProgress))
@@ -183,16 +169,9 @@ func TestEndOfRequestIsProgress(t *testing.T) {
 // TestAskOfSubAgentLeftBehind checks that the end of our turn answers a sub-agent's request. It would wait forever, otherwise.
 func TestAskOfSubAgentLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newOperator()
-		_, p, wait := inTurn(t, t.Context(), h.options())
-		p.say(strings.Replace(askCommand, `"th"`, `"sub"`, 1))
-		if a := <-h.asked; a.ThreadID != "sub" {
-			t.Errorf("asked %+v", a)
-		}
+		_, _, p, wait := asking(t, "sub")
 		go p.say(turnCompleted)
-		if got := p.hear(); got != `{"id":0,"result":{"decision":"decline"}}` {
-			t.Errorf("heard %s", got)
-		}
+		p.hears(`{"id":0,"result":{"decision":"decline"}}`)
 		wait.completes(t)
 	})
 }
@@ -209,15 +188,11 @@ func TestAskedBetweenTurns(t *testing.T) {
 		wait = runTurn(t.Context(), s, p, agent.TurnParams{Input: "more"}, `{"id":4,"result":{"turn":{"id":"t2"}}}`)
 		time.Sleep(10 * time.Hour)
 		h.tell <- agent.Decision{Approve: true}
-		if got := p.hear(); got != `{"id":0,"result":{"decision":"accept"}}` {
-			t.Errorf("heard %s", got)
-		}
+		p.hears(`{"id":0,"result":{"decision":"accept"}}`)
 		go p.rest()
 		from := time.Now()
 		wait.fails(t, agent.CodeStalled) // the clock runs again
-		if took := time.Since(from); took != time.Minute {
-			t.Errorf("stalled after %v", took)
-		}
+		test.Equal(t, "time after the decision", time.Since(from), time.Minute)
 	})
 }
 
@@ -225,38 +200,26 @@ func TestAskedBetweenTurns(t *testing.T) {
 // the request does not stay open.
 func TestDecidedAtTheEnd(t *testing.T) {
 	for name, end := range map[string]string{"resolved": resolved, "turn": turnCompleted} {
-		t.Run(name, func(t *testing.T) {
-			for range 50 {
-				synctest.Test(t, func(t *testing.T) {
-					h := newOperator()
-					s, p, wait := inTurn(t, t.Context(), h.options())
-					answers := make(chan int, 1)
-					go func() {
-						n := 0
-						for p.hear() != "" {
-							n++
-						}
-						answers <- n
-					}()
-					p.say(askCommand)
-					<-h.asked
-					sent := 0
-					go func() { h.tell <- agent.Decision{Approve: true, Sent: func() { sent++ }} }()
-					p.say(end)
-					synctest.Wait()
-					if n, _ := s.pending(); n != 0 {
-						t.Errorf("%d requests are open", n)
-					}
-					p.say(turnCompleted)
-					wait.completes(t)
-					reported := strings.Count(p.names(), agent.EventApprovalGranted) + strings.Count(p.names(), agent.EventRequestWithdrawn)
-					_ = s.Close()
-					if n := <-answers; n > 1 || reported != 1 || sent != n {
-						t.Errorf("answered %d times, reported %d times, Sent called %d times", n, reported, sent)
-					}
-				})
-			}
-		})
+		for range 50 {
+			bubble(t, name, func(t *testing.T) {
+				h, s, p, wait := asking(t, "th")
+				lines := p.lines()
+				sent := 0
+				go func() { h.tell <- agent.Decision{Approve: true, Sent: func() { sent++ }} }()
+				p.say(end)
+				synctest.Wait()
+				if n, _ := s.pending(); n != 0 {
+					t.Errorf("%d requests are open", n)
+				}
+				p.say(turnCompleted)
+				wait.completes(t)
+				reported := strings.Count(p.names(), agent.EventApprovalGranted) + strings.Count(p.names(), agent.EventRequestWithdrawn)
+				synctest.Wait()
+				if n := len(lines); n > 1 || reported != 1 || sent != n {
+					t.Errorf("answered %d times, reported %d times, Sent called %d times", n, reported, sent)
+				}
+			})
+		}
 	}
 }
 
@@ -268,12 +231,7 @@ func asksOf(t *testing.T, params agent.TurnParams, lines ...string) agent.Reques
 	wait := runTurn(t.Context(), s, p, params, turnStarted)
 	go p.rest()
 	p.say(lines...)
-	var a agent.Request
-	select {
-	case a = <-h.asked:
-	case <-time.After(20 * time.Second):
-		t.Fatal("the operator was not asked")
-	}
+	a := <-h.asked
 	p.say(turnCompleted)
 	wait.completes(t)
 	return a
@@ -381,9 +339,7 @@ func TestAskSays(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := asksOf(t, c.params, c.lines...); !reflect.DeepEqual(got, c.want) {
-				t.Errorf("asked\n     %+v\nwant %+v", got, c.want)
-			}
+			test.Equal(t, "request", asksOf(t, c.params, c.lines...), c.want)
 		})
 	}
 }
@@ -439,17 +395,13 @@ func TestSecretAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Answers: map[string][]string{"k": {"hush"}}, By: "operator"})})
 		p.say(`{"method":"item/tool/requestUserInput","id":0,"params":{"threadId":"th","turnId":"tu","questions":[{"id":"k","header":"Key","question":"Which key?","isSecret":true}]}}`)
-		if got := p.hear(); got != `{"id":0,"result":{"answers":{"k":{"answers":["hush"]}}}}` {
-			t.Errorf("heard %s", got)
-		}
+		p.hears(`{"id":0,"result":{"answers":{"k":{"answers":["hush"]}}}}`)
 		go p.rest()
 		synctest.Wait() // the event follows the answer
 		p.say(turnCompleted)
 		wait.completes(t)
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		reported := false
-		for _, e := range p.events {
+		for _, e := range p.heard() {
 			reported = reported || e.Message == "answered by operator: Which key? → (not shown)"
 			if strings.Contains(e.Message+string(e.Raw), "hush") {
 				t.Errorf("event %+v", e)

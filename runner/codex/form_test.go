@@ -2,8 +2,6 @@ package codex
 
 import (
 	"encoding/json"
-	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -29,8 +27,7 @@ func formOf(t *testing.T, schema string) form {
 }
 
 func TestFormQuestions(t *testing.T) {
-	f := formOf(t, allFields)
-	want := []agent.Question{
+	test.Equal(t, "questions", formOf(t, allFields).questions(), []agent.Question{
 		{ID: "days", Header: "days", Text: "days (one or several) (optional)", Options: []agent.Option{{Label: "Monday", Description: "mo"}, {Label: "Tuesday", Description: "tu"}}, Several: true, Optional: true},
 		{ID: "n", Header: "n", Text: "n (optional)", Type: "integer", Optional: true},
 		{ID: "name", Header: "Name", Text: "what it is called"},
@@ -39,10 +36,7 @@ func TestFormQuestions(t *testing.T) {
 		{ID: "size", Header: "size", Text: "size (optional)", Options: []agent.Option{{Label: "small", Description: "s"}, {Label: "large", Description: "l"}}, Optional: true},
 		{ID: "sure", Header: "sure", Text: "sure (optional)", Options: []agent.Option{{Label: "Yes"}, {Label: "No"}}, Optional: true},
 		{ID: "tags", Header: "tags", Text: "tags (one or several) (optional)", Options: []agent.Option{{Label: "a"}, {Label: "b"}}, Several: true, Optional: true},
-	}
-	if got := f.questions(); !reflect.DeepEqual(got, want) {
-		t.Errorf("questions\n     %+v\nwant %+v", got, want)
-	}
+	})
 }
 
 func TestFormContent(t *testing.T) {
@@ -72,17 +66,12 @@ func TestFormContent(t *testing.T) {
 		{"a bare form, not agreed", `{"type":"object","properties":{}}`, answered{agreed: {"No"}}, `not agreed to`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := formOf(t, c.schema)
-			content, err := f.content(c.answers)
-			got := ""
+			content, err := formOf(t, c.schema).content(c.answers)
+			got := string(test.Must(json.Marshal(content)))
 			if err != nil {
 				got = err.Error()
-			} else if text, err := json.Marshal(content); err == nil {
-				got = string(text)
 			}
-			if got != c.want {
-				t.Errorf("got %s, want %s", got, c.want)
-			}
+			test.Equal(t, "content", got, c.want)
 		})
 	}
 }
@@ -103,23 +92,17 @@ func TestFormDeclined(t *testing.T) {
 		t.Run(c.params, func(t *testing.T) {
 			_, p, wait := inTurn(t, t.Context(), agent.Options{OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Approve: true})})
 			p.say(`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","serverName":"forms","message":"Hello",` + c.params + `}}`)
-			if got := p.hear(); got != `{"id":0,"result":{"_meta":null,"action":"decline","content":null}}` {
-				t.Errorf("heard %s", got)
-			}
+			p.hears(`{"id":0,"result":{"_meta":null,"action":"decline","content":null}}`)
 			go p.rest()
 			p.say(turnCompleted)
 			wait.completes(t)
-			p.mu.Lock()
-			defer p.mu.Unlock()
 			var told []string
-			for _, e := range p.events {
+			for _, e := range p.heard() {
 				if e.Name == agent.EventQuestionDeclined {
 					told = append(told, e.Message)
 				}
 			}
-			if want := "declined, " + c.why + ": a form of MCP server forms: Hello"; strings.Join(told, "\n") != want {
-				t.Errorf("events %q, want %q", told, want)
-			}
+			test.Equal(t, "events", told, []string{"declined, " + c.why + ": a form of MCP server forms: Hello"})
 		})
 	}
 }

@@ -20,11 +20,9 @@ type row struct {
 
 // TestHumanized compares the texts of events with a golden file, which UPDATE_SCRIPTS=1 rewrites.
 func TestHumanized(t *testing.T) {
-	messages, err := os.ReadFile("testdata/humanized.jsonl")
-	test.OK(t, err)
 	var described []string
 	rows := map[string]bool{}
-	for line := range bytes.Lines(messages) {
+	for line := range bytes.Lines(test.Must(os.ReadFile("testdata/humanized.jsonl"))) {
 		var r row
 		if err := json.Unmarshal(line, &r); err != nil {
 			t.Fatalf("%v in %s", err, line)
@@ -40,9 +38,7 @@ func TestHumanized(t *testing.T) {
 	if os.Getenv("UPDATE_SCRIPTS") != "" {
 		test.OK(t, os.WriteFile(golden, []byte(strings.Join(described, "")), 0o644))
 	}
-	text, err := os.ReadFile(golden)
-	test.OK(t, err)
-	want := slices.Collect(strings.Lines(string(text)))
+	want := slices.Collect(strings.Lines(string(test.Must(os.ReadFile(golden)))))
 	for i := range max(len(described), len(want)) {
 		if i >= len(described) || i >= len(want) || described[i] != want[i] {
 			t.Fatalf("from line %d:\n%swant\n%s", i+1, strings.Join(described[min(i, len(described)):], ""), strings.Join(want[min(i, len(want)):], ""))
@@ -58,22 +54,17 @@ func TestHumanized(t *testing.T) {
 // describeEvents returns the events for a message during a turn with an unfinished file change, if the operator approves.
 func describeEvents(t *testing.T, msg json.RawMessage) []string {
 	t.Helper()
-	o := settings["yes"]
-	_, p, wait := inTurn(t, t.Context(), o)
+	_, p, wait := inTurn(t, t.Context(), settings["yes"])
 	go p.rest()
 	p.say(strings.Replace(begunPatch, "PATH", "/w/f", 1))
 	synctest.Wait()
-	p.mu.Lock()
-	before := len(p.events)
-	p.mu.Unlock()
+	before := len(p.heard())
 	p.say(string(msg))
 	synctest.Wait()
-	p.mu.Lock()
 	var lines []string
-	for _, e := range p.events[before:] {
+	for _, e := range p.heard()[before:] {
 		lines = append(lines, e.Name+": "+e.Message)
 	}
-	p.mu.Unlock()
 	p.say(turnCompleted)
 	wait.completes(t)
 	return lines

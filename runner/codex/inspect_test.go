@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -81,32 +81,23 @@ func TestProbeSandbox(t *testing.T) {
 		{name: "another shape", answer: `"result":{}`, noProbe: true, text: "{}"},
 		{name: "never answered", noProbe: true, text: "no answer to command/exec"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, p := connect(t, agent.Options{})
-				heard := make(chan string, 1)
-				go func() {
-					heard <- p.hear()
-					if c.answer != "" {
-						p.say(`{"id":1,` + c.answer + `}`)
-					}
-					p.rest()
-				}()
-				err := s.ProbeSandbox(t.Context(), "/w", json.RawMessage(confined))
-				want := `{"id":1,"method":"command/exec","params":{"command":["/bin/sh","-c",":"],"cwd":"/w","sandboxPolicy":` + confined + `,"timeoutMs":10000}}`
-				if got := <-heard; got != want {
-					t.Errorf("sent %s\nwant %s", got, want)
+		bubble(t, c.name, func(t *testing.T) {
+			s, p := connect(t, agent.Options{})
+			go func() {
+				p.hears(`{"id":1,"method":"command/exec","params":{"command":["/bin/sh","-c",":"],"cwd":"/w","sandboxPolicy":` + confined + `,"timeoutMs":10000}}`)
+				if c.answer != "" {
+					p.say(`{"id":1,` + c.answer + `}`)
 				}
-				var e *agent.Error
-				switch {
-				case c.code == "" && !c.noProbe:
-					if err != nil {
-						t.Error(err)
-					}
-				case c.noProbe != errors.Is(err, agent.ErrNoProbe), errors.As(err, &e) != (c.code != ""), e != nil && e.Code != c.code, !strings.Contains(err.Error(), c.text):
-					t.Errorf("%v", err)
-				}
-			})
+				p.rest()
+			}()
+			err := s.ProbeSandbox(t.Context(), "/w", json.RawMessage(confined))
+			var e *agent.Error
+			switch {
+			case c.code == "" && !c.noProbe:
+				test.OK(t, err)
+			case c.noProbe != errors.Is(err, agent.ErrNoProbe), errors.As(err, &e) != (c.code != ""), e != nil && e.Code != c.code, !strings.Contains(err.Error(), c.text):
+				t.Errorf("%v", err)
+			}
 		})
 	}
 }

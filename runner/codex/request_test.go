@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,19 +59,13 @@ func same(answer, events string, names ...string) map[string]answered {
 func merged(parts ...map[string]answered) map[string]answered {
 	out := map[string]answered{}
 	for _, p := range parts {
-		for k, v := range p {
-			out[k] = v
-		}
+		maps.Copy(out, p)
 	}
 	return out
 }
 
 func anyway(answer, events string) map[string]answered {
-	names := []string{}
-	for name := range settings {
-		names = append(names, name)
-	}
-	return same(answer, events, names...)
+	return same(answer, events, slices.Collect(maps.Keys(settings))...)
 }
 
 // approvals returns the outcomes of a request for approval, given its possible answers.
@@ -89,9 +85,10 @@ func approvals(once, session, automatic, denied, ended string) map[string]answer
 var (
 	itemOutcomes = approvals(`{"decision":"accept"}`, `{"decision":"acceptForSession"}`, `{"decision":"acceptForSession"}`,
 		`{"decision":"decline"}`, `{"decision":"cancel"}`)
-	granted = `{"permissions":{"fileSystem":{"entries":[{"access":"write","path":{"path":"/opt","type":"path"}}],"write":["/opt"]},"network":{"enabled":true}},"scope":"turn"}`
-	nothing = `{"permissions":{},"scope":"turn"}`
-	decline = `{"_meta":null,"action":"decline","content":null}`
+	granted         = `{"permissions":{"fileSystem":{"entries":[{"access":"write","path":{"path":"/opt","type":"path"}}],"write":["/opt"]},"network":{"enabled":true}},"scope":"turn"}`
+	failsOnQuestion = answered{answer: `{"answers":{}}`, events: "turn_input_required", code: agent.CodeTurnInputRequired}
+	nothing         = `{"permissions":{},"scope":"turn"}`
+	decline         = `{"_meta":null,"action":"decline","content":null}`
 )
 
 // requestCases has every request that codex sends, some in several shapes.
@@ -106,11 +103,7 @@ var requestCases = map[string][]requestCase{
 		{
 			params: `{"itemId":"call_1","isBlocking":true,"questions":[{"id":"q1","header":"Choice","question":"Which way?","isOther":true,"isSecret":false,"options":[{"label":"Yes","description":"go on"},{"label":"No","description":"stop"}]}]}`,
 			want: merged(
-				map[string]answered{
-					"approve": {answer: `{"answers":{}}`, events: "turn_input_required", code: agent.CodeTurnInputRequired},
-					"deny":    {answer: `{"answers":{}}`, events: "turn_input_required", code: agent.CodeTurnInputRequired},
-					"fail":    {answer: `{"answers":{}}`, events: "turn_input_required", code: agent.CodeTurnInputRequired},
-				},
+				map[string]answered{"approve": failsOnQuestion, "deny": failsOnQuestion, "fail": failsOnQuestion},
 				same(`{"answers":{"q1":{"answers":["Yes"]}}}`, "question_asked question_answered", "yes", "session"),
 				same(`{"answers":{}}`, "question_asked question_declined", "no"),
 				same(`{"answers":{}}`, "question_asked request_expired", "expired"),
@@ -198,18 +191,11 @@ func TestRequests(t *testing.T) {
 func serveOne(t *testing.T, o agent.Options, method, params, thread string) answered {
 	t.Helper()
 	_, p, wait := inTurn(t, t.Context(), o)
-	lines := make(chan string, 10)
-	go func() {
-		for line := p.hear(); line != ""; line = p.hear() {
-			lines <- line
-		}
-	}()
+	lines := p.lines()
 	var members map[string]any
 	test.OK(t, json.Unmarshal([]byte(params), &members))
 	members["threadId"], members["turnId"] = thread, "tu"
-	line, err := json.Marshal(map[string]any{"id": 0, "method": method, "params": members})
-	test.OK(t, err)
-	p.say(string(line))
+	p.say(string(test.Must(json.Marshal(map[string]any{"id": 0, "method": method, "params": members}))))
 	var answer struct {
 		ID            json.RawMessage
 		Result, Error json.RawMessage
@@ -219,8 +205,7 @@ func serveOne(t *testing.T, o agent.Options, method, params, thread string) answ
 	}
 	synctest.Wait()
 	names := []string{}
-	p.mu.Lock()
-	for _, e := range p.events {
+	for _, e := range p.heard() {
 		if e.Name != agent.EventSessionStarted {
 			if first := len(names) == 0; (e.Raw != nil) != first {
 				t.Errorf("%s, event %d: raw line of %d bytes; only the first event has it", e.Name, len(names)+1, len(e.Raw))
@@ -231,9 +216,8 @@ func serveOne(t *testing.T, o agent.Options, method, params, thread string) answ
 			}
 		}
 	}
-	p.mu.Unlock()
 	p.say(turnCompleted)
-	_, err = wait()
+	_, err := wait()
 	out := answered{answer: string(answer.Result) + string(answer.Error), events: strings.Join(names, " ")}
 	out.answer = seconds.ReplaceAllString(out.answer, `"currentTimeAt":SECONDS`)
 	if e := new(agent.Error); errors.As(err, &e) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,14 +88,43 @@ func (p *peer) rest() {
 	}
 }
 
-func (p *peer) names() string {
+// lines sends all further lines to a channel.
+func (p *peer) lines() <-chan string {
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		for p.in.Scan() {
+			lines <- p.in.Text()
+		}
+	}()
+	return lines
+}
+
+// heard returns the events until now.
+func (p *peer) heard() []agent.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return slices.Clone(p.events)
+}
+
+func (p *peer) names() string {
 	var names []string
-	for _, e := range p.events {
+	for _, e := range p.heard() {
 		names = append(names, e.Name)
 	}
 	return strings.Join(names, " ")
+}
+
+// hears checks the next line of the client.
+func (p *peer) hears(want string) {
+	p.t.Helper()
+	test.Equal(p.t, "line of the client", p.hear(), want)
+}
+
+// bubble runs a test with a clock of its own.
+func bubble(t *testing.T, name string, f func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
 const (
@@ -117,12 +147,10 @@ func opened(t *testing.T, o agent.Options) (*Session, *peer) {
 		p.hear() // thread/start
 		p.say(threadStarted)
 	}()
-	if _, err := s.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Initialize(t.Context())
+	test.OK(t, err)
+	_, err = s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"})
+	test.OK(t, err)
 	return s, p
 }
 
@@ -234,23 +262,21 @@ func TestClocks(t *testing.T) {
 			}, took: time.Hour, want: "stalled for 1m0s",
 		},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				from := time.Now()
-				_, p, wait := inTurn(t, t.Context(), agent.Options{
-					StallTimeout: c.stall, TurnTimeout: c.turn, Busy: func() bool { return time.Since(from) < c.busyFor },
-				})
-				go p.rest()
-				c.agent(p)
-				_, err := wait()
-				got, cause := "", agent.Code("")
-				if e := new(agent.Error); errors.As(err, &e) {
-					got, cause = err.Error(), e.Cause
-				}
-				if took := time.Since(from); took != c.took || !strings.HasPrefix(got, c.want) || c.want == "" && err != nil || cause != c.cause {
-					t.Errorf("after %v: %v, cause %q; want %s after %v, cause %q", took, err, cause, c.want, c.took, c.cause)
-				}
+		bubble(t, c.name, func(t *testing.T) {
+			from := time.Now()
+			_, p, wait := inTurn(t, t.Context(), agent.Options{
+				StallTimeout: c.stall, TurnTimeout: c.turn, Busy: func() bool { return time.Since(from) < c.busyFor },
 			})
+			go p.rest()
+			c.agent(p)
+			_, err := wait()
+			got, cause := "", agent.Code("")
+			if e := new(agent.Error); errors.As(err, &e) {
+				got, cause = err.Error(), e.Cause
+			}
+			if took := time.Since(from); took != c.took || !strings.HasPrefix(got, c.want) || c.want == "" && err != nil || cause != c.cause {
+				t.Errorf("after %v: %v, cause %q; want %s after %v, cause %q", took, err, cause, c.want, c.took, c.cause)
+			}
 		})
 	}
 }
@@ -262,19 +288,12 @@ func TestResponseTimeout(t *testing.T) {
 		from := time.Now()
 		_, err := s.Initialize(t.Context())
 		_ = wantCode(t, err, agent.CodeResponseTimeout)
-		if time.Since(from) != 30*time.Second {
-			t.Errorf("initialize after %v", time.Since(from))
-		}
-		from = time.Now()
+		test.Equal(t, "limit of initialize", time.Since(from), 30*time.Second)
 		_, err = s.StartThread(t.Context(), agent.ThreadParams{})
 		_ = wantCode(t, err, agent.CodeResponseTimeout)
-		if time.Since(from) != 5*time.Second {
-			t.Errorf("thread/start after %v", time.Since(from))
-		}
+		test.Equal(t, "limit of both", time.Since(from), 35*time.Second)
 		synctest.Wait()
-		if got := p.names(); got != "startup_failed startup_failed" {
-			t.Errorf("events %s", got)
-		}
+		test.Equal(t, "events", p.names(), "startup_failed startup_failed")
 	})
 }
 
@@ -315,9 +334,7 @@ func TestForeignEnds(t *testing.T) {
 	}
 	go p.rest()
 	p.say(turnCompleted)
-	if turn, err := wait(); err != nil || turn.Status != "completed" {
-		t.Fatal(turn, err)
-	}
+	wait.completes(t)
 	if n := strings.Count(p.names(), agent.EventTurnCompleted); n != 1 {
 		t.Errorf("events: %s", p.names())
 	}
@@ -338,9 +355,8 @@ func TestEndOfStream(t *testing.T) {
 	t.Run("after the turn's end on a line without a line break", func(t *testing.T) {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()
-		if _, err := io.WriteString(p.out, turnCompleted); err != nil {
-			t.Fatal(err)
-		}
+		_, err := io.WriteString(p.out, turnCompleted)
+		test.OK(t, err)
 		_ = p.out.Close()
 		wait.completes(t)
 	})
@@ -383,9 +399,7 @@ func TestConcurrentTool(t *testing.T) {
 	p.say(`{"method":"item/tool/call","id":0,"params":{"threadId":"th","turnId":"tu","tool":"slow","arguments":{"n":1}}}`)
 	<-began
 	p.say(`{"method":"item/tool/call","id":1,"params":{"threadId":"th","turnId":"tu","tool":"slow","arguments":{"n":2}}}`)
-	if got := p.hear(); got != `{"id":1,"result":{"contentItems":[{"text":"quick","type":"inputText"}],"success":true}}` {
-		t.Errorf("heard %s", got)
-	}
+	p.hears(`{"id":1,"result":{"contentItems":[{"text":"quick","type":"inputText"}],"success":true}}`)
 	if n, _ := s.pending(); n != 1 {
 		t.Errorf("%d requests are open, want 1", n)
 	}
@@ -436,12 +450,8 @@ func TestUsage(t *testing.T) {
 	if s.Usage() != sum || s.Model() != "gpt-a+gpt-b+gpt-d" {
 		t.Errorf("usage %+v of %v, models %q", s.Usage(), s.UsageByThread(), s.Model())
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, e := range p.events {
-		if e.PID != 42 {
-			t.Errorf("%s has process %d", e.Name, e.PID)
-		}
+	for _, e := range p.heard() {
+		test.Equal(t, "process of "+e.Name, e.PID, 42)
 	}
 	if last := p.events[len(p.events)-1]; last.Name != agent.EventTurnCompleted || last.Usage == nil || *last.Usage != sum {
 		t.Errorf("last event %+v", last)
@@ -450,49 +460,48 @@ func TestUsage(t *testing.T) {
 
 func TestWire(t *testing.T) {
 	s, p := connect(t, agent.Options{ClientVersion: "9", Tools: []agent.Tool{{Name: "t", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}}})
-	heard := make(chan string, 8)
 	go func() {
-		for _, answer := range []string{initialized1, "", `{"id":2,"error":{"code":-32600,"message":"no rollout found for thread id th"}}`, `{"id":3,"result":{"thread":{"id":"th"}}}`, `{"id":4,"result":{}}`, strings.Replace(turnStarted, "3", "5", 1) + "\n" + turnCompleted} {
-			heard <- p.hear()
-			if answer != "" {
-				p.say(answer)
+		for _, c := range []struct{ want, answer string }{
+			{`{"id":1,"method":"initialize","params":{"capabilities":{"experimentalApi":true},"clientInfo":{"name":"symphony","version":"9"}}}`, initialized1},
+			{`{"method":"initialized","params":{}}`, ""},
+			{
+				`{"id":2,"method":"thread/resume","params":{"threadId":"th","excludeTurns":true,"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false}}}`,
+				`{"id":2,"error":{"code":-32600,"message":"no rollout found for thread id th"}}`,
+			},
+			{
+				`{"id":3,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"description":"d","inputSchema":{"type":"object"},"name":"t","type":"function"}]}}`,
+				`{"id":3,"result":{"thread":{"id":"th"}}}`,
+			},
+			{`{"id":4,"method":"thread/name/set","params":{"name":"A-1: t","threadId":"th"}}`, `{"id":4,"result":{}}`},
+			{
+				`{"id":5,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
+				strings.Replace(turnStarted, "3", "5", 1) + "\n" + turnCompleted,
+			},
+		} {
+			p.hears(c.want)
+			if c.answer != "" {
+				p.say(c.answer)
 			}
 		}
 		p.rest()
 	}()
-	if _, err := s.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Initialize(t.Context())
+	test.OK(t, err)
 	params := agent.ThreadParams{Name: "A-1: t", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), Sandbox: json.RawMessage(`"read-only"`), Config: map[string]any{"a.b": false}}
 	if err := s.ResumeThread(t.Context(), "th", params); !errors.Is(err, agent.ErrNoThread) {
 		t.Fatal(err)
 	}
-	if _, err := s.StartThread(t.Context(), params); err != nil {
-		t.Fatal(err)
-	}
-	_, err := s.RunTurn(t.Context(), agent.TurnParams{Input: "a <b> & c", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), SandboxPolicy: json.RawMessage(`{"type":"dangerFullAccess"}`)})
+	_, err = s.StartThread(t.Context(), params)
 	test.OK(t, err)
-	for _, want := range []string{
-		`{"id":1,"method":"initialize","params":{"capabilities":{"experimentalApi":true},"clientInfo":{"name":"symphony","version":"9"}}}`,
-		`{"method":"initialized","params":{}}`,
-		`{"id":2,"method":"thread/resume","params":{"threadId":"th","excludeTurns":true,"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false}}}`,
-		`{"id":3,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"description":"d","inputSchema":{"type":"object"},"name":"t","type":"function"}]}}`,
-		`{"id":4,"method":"thread/name/set","params":{"name":"A-1: t","threadId":"th"}}`,
-		`{"id":5,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
-	} {
-		if got := <-heard; got != want {
-			t.Errorf("sent %s\nwant %s", got, want)
-		}
-	}
+	_, err = s.RunTurn(t.Context(), agent.TurnParams{Input: "a <b> & c", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), SandboxPolicy: json.RawMessage(`{"type":"dangerFullAccess"}`)})
+	test.OK(t, err)
 }
 
 // TestCalls checks what a session sends for the calls of clients, and what it makes of the answers.
 func TestCalls(t *testing.T) {
 	s, p := connect(t, agent.Options{})
 	want := func(line string, answers ...string) {
-		if got := p.hear(); got != line {
-			t.Errorf("sent %s\nwant %s", got, line)
-		}
+		p.hears(line)
 		p.say(answers...)
 	}
 	if err := s.Steer(t.Context(), nil); !errors.Is(err, agent.ErrNoTurn) {
@@ -511,12 +520,10 @@ func TestCalls(t *testing.T) {
 		want(`{"id":8,"method":"command/exec","params":{"command":["a","b"],"cwd":"/w","env":{"KEY":null,"V":"v"},"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`, `{"id":8,"result":{"exitCode":3,"stdout":"o","stderr":"e"}}`)
 		want(`{"id":9,"method":"gitDiffToRemote","params":{"cwd":"/w"}}`, `{"id":9,"result":{"sha":"abc","diff":"+x"}}`)
 	}()
-	if _, err := s.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w", Model: "m", BaseInstructions: "b", DeveloperInstructions: "d"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Initialize(t.Context())
+	test.OK(t, err)
+	_, err = s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w", Model: "m", BaseInstructions: "b", DeveloperInstructions: "d"})
+	test.OK(t, err)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := s.RunTurn(t.Context(), agent.TurnParams{Model: "n", Effort: "low", Items: []agent.Input{
@@ -525,7 +532,7 @@ func TestCalls(t *testing.T) {
 		ended <- err
 	}()
 	more := []agent.Input{{Type: "text", Text: "more"}}
-	err := s.Steer(t.Context(), more)
+	err = s.Steer(t.Context(), more)
 	for ; errors.Is(err, agent.ErrNoTurn); err = s.Steer(t.Context(), more) { // the turn is about to begin
 		time.Sleep(time.Millisecond)
 	}
