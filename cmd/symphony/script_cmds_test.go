@@ -162,7 +162,7 @@ var (
 
 // passCmd runs a pass with -v, which must succeed. It waits for a running pass, such as that of a worker: pass [TICK-FLAG...]
 func passCmd(ts *testscript.TestScript, neg bool, args []string) {
-	exitsCmd(ts, false, append([]string{"0", "symphony", "tick", "--lock-timeout", "20s"}, withFields(args)...))
+	exitsCmd(ts, false, append([]string{"0", "symphony", "tick", "--lock-timeout", test.Patience().String()}, withFields(args)...))
 }
 
 // withFields adds -v to the flags of a pass, whose output scripts then read as fields.

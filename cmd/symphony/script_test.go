@@ -232,7 +232,7 @@ func setupScript(env *testscript.Env) error {
 	}
 	for k, v := range map[string]string{
 		"EXAMPLES": filepath.Join(root, "examples"), "HOME": home, "CODEX_HOME": codexHome, "AGENT": agent, "PROGRAM": program, "TMPDIR": env.WorkDir + "/.tmp",
-		"XDG_STATE_HOME": "", "XDG_CONFIG_HOME": "", "STATE": filepath.Join(env.WorkDir, "state"),
+		"PATIENCE": test.Patience().String(), "XDG_STATE_HOME": "", "XDG_CONFIG_HOME": "", "STATE": filepath.Join(env.WorkDir, "state"),
 		"SYMPHONY_STATE_DIR": filepath.Join(env.WorkDir, "state"),
 		"JSON_TRACKER":       filepath.Join(filepath.Dir(program), "json-tracker"),
 		recordVar:            filepath.Join(env.WorkDir, ".documents"),
