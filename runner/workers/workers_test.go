@@ -43,11 +43,13 @@ func exists(path string) bool {
 // ends waits until the worker of a run has released it.
 func ends(t *testing.T, l *Local, run reconcile.Run) {
 	t.Helper()
-	for end := time.Now().Add(test.Patience()); Alive(l.StateDir, run.ID); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the worker does not release its run")
-		}
-	}
+	test.Until(t, "release of the run", func() bool { return !Alive(l.StateDir, run.ID) })
+}
+
+// signalTo sends a signal to the worker of a run.
+func signalTo(t *testing.T, run reconcile.Run, s syscall.Signal) {
+	t.Helper()
+	test.OK(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, s))
 }
 
 // playWorker is a worker that does no work. "take" holds the run until SIGTERM, "leave" releases the run on SIGTERM and goes on,
@@ -226,12 +228,8 @@ func TestProbeWithoutRunDirectory(t *testing.T) {
 	if live := l.Probe(t.Context(), run); !live.Alive || live.BeatAt != 0 {
 		t.Errorf("at work: %+v", live)
 	}
-	test.OK(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGSTOP))
-	for end := time.Now().Add(test.Patience()); l.Probe(t.Context(), run).BeatAt == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("a stopped worker does not count as silent")
-		}
-	}
+	signalTo(t, run, syscall.SIGSTOP)
+	test.Until(t, "silence of the worker", func() bool { return l.Probe(t.Context(), run).BeatAt != 0 })
 	test.OK(t, l.Kill(t.Context(), run))
 	if live := l.Probe(t.Context(), run); live.Alive || live.Unknown {
 		t.Errorf("killed: %+v", live)
@@ -254,7 +252,7 @@ func TestReapWorker(t *testing.T) {
 	if _, err := l.Reap(t.Context(), run, record); !errors.Is(err, reconcile.ErrConflict) || recorded > 0 {
 		t.Fatalf("reaping a living worker: %v, recorded %d", err, recorded)
 	}
-	test.OK(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGKILL))
+	signalTo(t, run, syscall.SIGKILL)
 	ends(t, l, run)
 	live := l.Probe(t.Context(), run)
 	if live.Alive || live.Unknown || len(live.Left) != 1 || live.Left[0].Name != "sleep" {
@@ -301,7 +299,7 @@ func TestListWorkspaces(t *testing.T) {
 // A worker that has released its run may go on for a moment, to start its own pass. It is not a leftover.
 func TestLeavingWorkerIsNoLeftover(t *testing.T) {
 	l, run := started(t, "leave")
-	test.OK(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGTERM))
+	signalTo(t, run, syscall.SIGTERM)
 	ends(t, l, run)
 	left, err := l.Reap(t.Context(), run, func([]reconcile.Process) error { return nil })
 	if err != nil || len(left) > 0 || !proc.SameProcess(run.Worker) {

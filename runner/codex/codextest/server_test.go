@@ -14,7 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -93,9 +94,8 @@ func spawn(t *testing.T, o agent.Options, args ...string) *process {
 func start(t *testing.T, o agent.Options, args ...string) *process {
 	t.Helper()
 	p := spawn(t, o, args...)
-	if _, err := p.StartThread(t.Context(), p.params()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := p.StartThread(t.Context(), p.params())
+	test.OK(t, err)
 	return p
 }
 
@@ -128,14 +128,30 @@ func (p *process) wants(events ...string) {
 	}
 }
 
+// ends closes the server's stdin, and returns its exit status.
+func (p *process) ends() int {
+	p.t.Helper()
+	_ = p.Close()
+	return p.status()
+}
+
 func (p *process) status() int {
 	p.t.Helper()
-	select {
-	case <-p.exited:
-	case <-time.After(test.Patience()):
-		p.t.Fatal("the server does not exit")
-	}
+	test.Until(p.t, "exit of the server", func() bool {
+		select {
+		case <-p.exited:
+			return true
+		default:
+			return false
+		}
+	})
 	return p.cmd.ProcessState.ExitCode()
+}
+
+// read returns a file of the workspace, "" if there is none.
+func (p *process) read(name string) string {
+	text, _ := os.ReadFile(filepath.Join(p.dir, name))
+	return string(text)
 }
 
 // writePid is a command that writes its process id to a file and goes on running.
@@ -143,21 +159,14 @@ const writePid = "echo $$ > p; mv p pid; exec sleep 600"
 
 func (p *process) pid() int {
 	p.t.Helper()
-	waitFor(p.t, func() bool { _, err := os.Stat(filepath.Join(p.dir, "pid")); return err == nil })
-	text, err := os.ReadFile(filepath.Join(p.dir, "pid"))
-	test.OK(p.t, err)
-	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	test.OK(p.t, err)
-	return n
+	test.Until(p.t, "process id", func() bool { return p.read("pid") != "" })
+	return test.Must(strconv.Atoi(strings.TrimSpace(p.read("pid"))))
 }
 
-func waitFor(t *testing.T, ok func() bool) {
+// gone waits for the end of a process.
+func gone(t *testing.T, pid int) {
 	t.Helper()
-	for end := time.Now().Add(test.Patience()); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not ready after %v", test.Patience())
-		}
-	}
+	test.Until(t, "end of the command", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
 func code(err error) agent.Code {
@@ -175,24 +184,15 @@ func TestTurns(t *testing.T) {
 	if err != nil || turn.Status != "completed" || turn.LastMessage != "all good" {
 		t.Fatalf("turn: %+v, %v", turn, err)
 	}
-	for name, text := range map[string]string{"out": "m1-1\n", "sub/f.txt": "hello\n"} {
-		if got, err := os.ReadFile(filepath.Join(p.dir, name)); err != nil || string(got) != text {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
-	}
-	if u := p.Usage(); u != (agent.Usage{Input: 1000, CachedInput: 250, Output: 50, Reasoning: 10, Total: 1050}) {
-		t.Errorf("usage %+v", u)
-	}
+	test.Equal(t, "files", []string{p.read("out"), p.read("sub/f.txt")}, []string{"m1-1\n", "hello\n"})
+	test.Equal(t, "usage", p.Usage(), agent.Usage{Input: 1000, CachedInput: 250, Output: 50, Reasoning: 10, Total: 1050})
 	if turn, err := p.turn("tokens 10 5", "say two"); err != nil || turn.LastMessage != "two" || p.Usage().Total != 1065 {
 		t.Errorf("second turn: %+v, %v, %+v", turn, err, p.Usage())
 	}
 	p.wants("session_started session "+p.ThreadID()+"-"+turn.ID, "notification command exited 3: echo $MARK-$CODEX_CI > out; exit 3",
 		"notification 1 file change completed: f.txt", "notification all good", "turn_completed turn completed",
 		"notification tokens: 1000 in (250 cached), 50 out, 1050 in all")
-	_ = p.Close()
-	if code := p.status(); code != 0 {
-		t.Errorf("exit %d after EOF", code)
-	}
+	test.Equal(t, "status after the end of stdin", p.ends(), 0)
 }
 
 func TestOutcomes(t *testing.T) {
@@ -249,7 +249,7 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel()
-		waitFor(t, func() bool { _, err := os.Stat(filepath.Join(p.dir, "pid")); return err == nil })
+		p.pid()
 	}()
 	if _, err := p.RunTurn(ctx, agent.TurnParams{Input: "```agent\nsh " + writePid + "\n```", Cwd: p.dir}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -261,29 +261,22 @@ func TestInterrupt(t *testing.T) {
 	if err := syscall.Kill(p.pid(), 0); err != nil {
 		t.Errorf("the command ended with the turn: %v", err)
 	}
-	_ = p.Close()
-	p.status()
-	waitFor(t, func() bool { return syscall.Kill(p.pid(), 0) != nil })
+	p.ends()
+	gone(t, p.pid())
 }
 
 // TestTermination checks that SIGTERM ends the server with status 0, and its commands with it although each has its own session.
 func TestTermination(t *testing.T) {
 	p := start(t, agent.Options{})
-	if _, err := p.turn("background " + writePid); err != nil {
-		t.Fatal(err)
-	}
-	pid := p.pid()
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	_, err := p.turn("background " + writePid)
 	test.OK(t, err)
-	// pid (comm) state ppid pgrp session
-	if fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); fields[3] != strconv.Itoa(pid) {
-		t.Errorf("the command %d is in session %s", pid, fields[3])
-	}
+	pid := p.pid()
+	session, err := unix.Getsid(pid)
+	test.OK(t, err)
+	test.Equal(t, "session of the command", session, pid)
 	test.OK(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	if code := p.status(); code != 0 {
-		t.Errorf("exit %d on SIGTERM", code)
-	}
-	waitFor(t, func() bool { return syscall.Kill(pid, 0) != nil })
+	test.Equal(t, "status after SIGTERM", p.status(), 0)
+	gone(t, pid)
 }
 
 // TestCrash checks that commands outlive a crash, and that a thread whose first turn was cut off can be resumed.
@@ -293,16 +286,12 @@ func TestCrash(t *testing.T) {
 	if _, err := p.turn("background "+writePid, "sh while [ ! -e pid ]; do sleep 0.01; done", "crash"); code(err) != agent.CodePortExit {
 		t.Fatal(err)
 	}
-	if code := p.status(); code != 1 {
-		t.Errorf("exit %d", code)
-	}
+	test.Equal(t, "status", p.status(), 1)
 	if err := syscall.Kill(p.pid(), syscall.SIGKILL); err != nil {
 		t.Errorf("the command ended with the server: %v", err)
 	}
 	next := spawn(t, agent.Options{}, "--home", home)
-	if err := next.ResumeThread(t.Context(), p.ThreadID(), next.params()); err != nil {
-		t.Error(err)
-	}
+	test.OK(t, next.ResumeThread(t.Context(), p.ThreadID(), next.params()))
 	text, err := os.ReadFile(filepath.Join(home, "threads", p.ThreadID()+".json"))
 	if err != nil || !strings.Contains(string(text), `"interrupted"`) {
 		t.Errorf("the cut turn is not kept as interrupted: %v\n%s", err, text)
@@ -313,15 +302,13 @@ func TestResume(t *testing.T) {
 	home := t.TempDir()
 	first := start(t, agent.Options{}, "--home", home)
 	id := first.ThreadID()
-	if _, err := first.turn("say one", "turn 2:", "say two"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := first.turn("say one", "turn 2:", "say two")
+	test.OK(t, err)
 	second := spawn(t, agent.Options{}, "--home", home)
 	if err := second.ResumeThread(t.Context(), id, second.params()); !errors.Is(err, agent.ErrThreadBusy) {
 		t.Fatalf("resume of a thread in use: %v", err)
 	}
-	_ = first.Close()
-	first.status()
+	first.ends()
 	if err := second.ResumeThread(t.Context(), "01a00000-0000-7000-8000-000000000000", second.params()); !errors.Is(err, agent.ErrNoThread) {
 		t.Fatalf("resume of nothing: %v", err)
 	}
@@ -330,9 +317,7 @@ func TestResume(t *testing.T) {
 	if err != nil || turn.LastMessage != "two" {
 		t.Fatalf("%+v, %v", turn, err)
 	}
-	if u := second.Usage(); u.Total != 2100 {
-		t.Errorf("usage goes on from the stored total: %+v", u)
-	}
+	test.Equal(t, "usage, which goes on from the stored total", second.Usage().Total, 2100)
 }
 
 // TestAsk checks that the server obeys the answer to each of its requests.
@@ -364,9 +349,7 @@ func TestAsk(t *testing.T) {
 		if err != nil || turn.LastMessage != "end" {
 			t.Fatal(turn, err)
 		}
-		if got := strings.Join(kinds, " "); got != c.kinds {
-			t.Errorf("asked %s\nwant  %s", got, c.kinds)
-		}
+		test.Equal(t, "requests", strings.Join(kinds, " "), c.kinds)
 		if files, err := os.ReadDir(p.dir); err != nil || len(files) != c.files {
 			t.Errorf("%d files, %v", len(files), err)
 		}

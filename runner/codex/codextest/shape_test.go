@@ -31,15 +31,10 @@ func kindOf(msg map[string]any, answers map[string]string) string {
 
 // isData reports whether the members at a path are data rather than shape.
 func isData(path string) bool {
-	for _, f := range []string{
+	return slices.ContainsFunc([]string{
 		".permissions.", ".arguments", ".agentsStates", ".codexErrorInfo", ".rateLimits.", ".sandbox", ".codexHome", ".gitInfo",
 		".commandActions", ".availableDecisions", ".activePermissionProfile", ".requestedSchema.",
-	} {
-		if strings.Contains(path, f) {
-			return true
-		}
-	}
-	return false
+	}, func(data string) bool { return strings.Contains(path, data) })
 }
 
 // walk calls visit for every object in v, with the names of its members.
@@ -69,10 +64,8 @@ func recordedShapes(t *testing.T) map[string]bool {
 	}
 	shapes := map[string]bool{}
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		test.OK(t, err)
 		asked := make(map[string]string)
-		for line := range bytes.Lines(text) {
+		for line := range bytes.Lines(test.Must(os.ReadFile(f))) {
 			var rec struct {
 				Dir string
 				Msg map[string]any
@@ -106,13 +99,11 @@ func TestShapes(t *testing.T) {
 		"sh echo out; exit 3", "background sleep 1000", "say b c", "patch f t", `tool linear_graphql {"query":"q"}`, "tokens 1 2", "subagent s",
 		"ask-command true", "ask-file g", "ask-permissions", "ask-user q?", "ask-form q?", "long 10", "say end", "turn 2:", "fail httpConnectionFailed=503 no")
 	_, _ = first.RunTurn(t.Context(), agent.TurnParams{Input: "continuation turn #2 of 3"})
-	_ = first.Close()
-	first.status()
+	first.ends()
 	second := spawn(t, o, "--home", home)
 	test.OK(t, second.ResumeThread(t.Context(), first.ThreadID(), second.params()))
 	_, _ = second.turn("cancel")
-	_ = second.Close()
-	second.status()
+	second.ends()
 	kinds := make(map[string]bool)
 	for opened, p := range map[string]*process{"thread/start": first, "thread/resume": second} {
 		for line := range bytes.Lines(p.out.Bytes()) {

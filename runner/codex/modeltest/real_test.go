@@ -18,13 +18,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 )
 
-func newModel(t *testing.T) *modeltest.Server {
-	t.Helper()
-	m := modeltest.New()
-	t.Cleanup(m.Close)
-	return m
-}
-
 // launch starts the real codex with a scripted model and opens a thread. Codex ends with the test.
 func launch(t *testing.T) *codex.Session {
 	t.Helper()
@@ -32,7 +25,8 @@ func launch(t *testing.T) *codex.Session {
 	if bin == "" {
 		t.Skip("SYMPHONY_TEST_CODEX names no codex binary")
 	}
-	model := newModel(t)
+	model := modeltest.New()
+	t.Cleanup(model.Close)
 	home, dir := t.TempDir(), t.TempDir()
 	test.OK(t, modeltest.WriteHome(home, model.URL))
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), bin, "app-server") // ended in Cleanup
@@ -62,41 +56,37 @@ func launch(t *testing.T) *codex.Session {
 			t.Logf("stderr:\n%s", log)
 		}
 	})
-	if _, err := s.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	params := agent.ThreadParams{Cwd: dir, ApprovalPolicy: json.RawMessage(`"never"`), Config: map[string]any{"features.goals": false}}
-	if _, err := s.StartThread(t.Context(), params); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Initialize(t.Context())
+	test.OK(t, err)
+	_, err = s.StartThread(t.Context(), agent.ThreadParams{
+		Cwd: dir, ApprovalPolicy: json.RawMessage(`"never"`), Config: map[string]any{"features.goals": false},
+	})
+	test.OK(t, err)
 	return s
 }
 
 // TestRealFailures checks how a session classifies the errors that the real codex reports when the model fails.
 func TestRealFailures(t *testing.T) {
-	for _, c := range []struct {
-		script string
-		code   agent.Code
-	}{
-		{"fail 400 no good", agent.CodeTurnFailed},
-		{"fail insufficient_quota no money", agent.CodeAgentQuota},
-		{"fail usage_limit_reached enough", agent.CodeAgentQuota},
-		{"fail server_is_overloaded busy", agent.CodeNetwork},
-		{"fail 429 slow down", agent.CodeAgentQuota},
-		{"fail 401 unknown key", agent.CodeAgentAuth},
+	for script, code := range map[string]agent.Code{
+		"fail 400 no good":                 agent.CodeTurnFailed,
+		"fail insufficient_quota no money": agent.CodeAgentQuota,
+		"fail usage_limit_reached enough":  agent.CodeAgentQuota,
+		"fail server_is_overloaded busy":   agent.CodeNetwork,
+		"fail 429 slow down":               agent.CodeAgentQuota,
+		"fail 401 unknown key":             agent.CodeAgentAuth,
 	} {
-		t.Run(c.script, func(t *testing.T) {
+		t.Run(script, func(t *testing.T) {
 			t.Parallel()
 			s := launch(t)
 			turn := func(script string) (agent.Turn, error) {
 				return s.RunTurn(t.Context(), agent.TurnParams{Input: "Do this.\n\n```agent\n" + script + "\n```\n"})
 			}
-			_, err := turn(c.script)
+			_, err := turn(script)
 			var e *agent.Error
-			if !errors.As(err, &e) || e.Code != c.code {
-				t.Fatalf("%v, want %s", err, c.code)
+			if !errors.As(err, &e) || e.Code != code {
+				t.Fatalf("%v, want %s", err, code)
 			}
-			if strings.Contains(c.script, "usage_limit") && e.ResetsAt.IsZero() {
+			if strings.Contains(script, "usage_limit") && e.ResetsAt.IsZero() {
 				t.Error("the error has no reset time")
 			}
 			if next, err := turn("say still here"); err != nil || next.LastMessage != "still here" {
