@@ -20,6 +20,7 @@ func init() { helpers["full-disk"] = func(args []string) error { return eachPage
 // TestFullAtEachWrite fills the disk before each write in turn: with n pages left the first writes succeed and the next one
 // fails. What was reported as stored is stored, nothing else is, and once there is space again everything continues.
 func TestFullAtEachWrite(t *testing.T) {
+	test.Expensive(t)
 	cmd := helper(t, "full-disk", t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // helper prepares a process of this binary that runs helpers[name] and is killed with the test.
 func helper(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, test.Patience())
 	t.Cleanup(cancel)
 	exe := test.Must(os.Executable())
 	cmd := exec.CommandContext(ctx, exe, args...)

@@ -261,6 +261,7 @@ func TestInterleavings(t *testing.T) {
 // TestInterleavingsWithout disables mechanisms, to show that the rules detect it: some schedule must then break a rule. If a
 // second mechanism covers the first, no schedule may break a rule until both are disabled.
 func TestInterleavingsWithout(t *testing.T) {
+	test.Expensive(t)
 	const (
 		noOutcome  = "outcome IS NULL AND phase = ?"
 		version    = "AND version = ?"
@@ -269,7 +270,7 @@ func TestInterleavingsWithout(t *testing.T) {
 		unended    = "WHERE id = :id AND outcome IS NULL AND phase <> 'starting'"
 		unsettled  = "settled = 0 AND outcome IS NOT NULL"
 	)
-	for _, test := range []struct {
+	for _, c := range []struct {
 		missing string
 		without
 		scene  string
@@ -315,29 +316,29 @@ func TestInterleavingsWithout(t *testing.T) {
 			"pass and own pass", "total",
 		},
 	} {
-		t.Run(test.missing, func(t *testing.T) {
+		t.Run(c.missing, func(t *testing.T) {
 			t.Parallel()
 			list := scenes()
-			sc := list[slices.IndexFunc(list, func(sc scene) bool { return sc.name == test.scene })]
-			l, tries := newLab(t, test.without), 100
-			if test.broken != "" {
+			sc := list[slices.IndexFunc(list, func(sc scene) bool { return sc.name == c.scene })]
+			l, tries := newLab(t, c.without), 100
+			if c.broken != "" {
 				tries = 2000
 			}
 			for i := range tries {
 				err := l.play(sc, rand.New(rand.NewPCG(1, uint64(i))))
 				switch {
 				case err == nil:
-				case test.broken == "" || !strings.Contains(err.Error(), test.broken):
-					t.Fatalf("want a schedule that breaks %q, got: %v", test.broken, err)
+				case c.broken == "" || !strings.Contains(err.Error(), c.broken):
+					t.Fatalf("want a schedule that breaks %q, got: %v", c.broken, err)
 				default:
 					t.Logf("broken by schedule %d", i)
 					return
 				}
 			}
-			if test.broken != "" {
+			if c.broken != "" {
 				t.Error("no rule was broken")
 			}
-			if l.changed == 0 && len(test.sql) > 0 {
+			if l.changed == 0 && len(c.sql) > 0 {
 				t.Error("no statement has this condition any more")
 			}
 		})

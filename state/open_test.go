@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -45,7 +44,7 @@ func TestConcurrentCreation(t *testing.T) {
 	dir, all, results := newDir(t), 10, make(chan error)
 	for range all {
 		go func() {
-			release, _, err := Acquire(ctx, dir, Holder{}, time.Minute, false)
+			release, _, err := Acquire(ctx, dir, Holder{}, test.Patience(), false)
 			if err != nil {
 				results <- err
 				return
@@ -83,8 +82,7 @@ func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
 	db := test.Must(Create(ctx, dir, epoch))
 	c := claim(t, db, 1)
 	test.OK(t, readIt(dir))
-	begun, err := db.sql.BeginTx(ctx, nil) // a writer in the middle of its transaction
-	test.OK(t, err)
+	begun := test.Must(db.sql.BeginTx(ctx, nil)) // a writer in the middle of its transaction
 	test.OK(t, saveClaim(tx{begun, ctx}, epoch, c))
 	test.OK(t, readIt(dir))
 	test.OK(t, begun.Commit())
@@ -96,7 +94,7 @@ func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
 
 	ro := test.Must(OpenReadOnly(ctx, dir))
 	defer ro.Close()
-	_, err = ro.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
+	_, err := ro.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
 	wantCode(t, err, "state_readonly")
 	rw := openIn(t, dir) // the reader does not block the next writer
 	claim(t, rw, 2)

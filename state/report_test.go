@@ -68,11 +68,9 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 		Created: map[string]int{"comment": 3},
 	}}
 	test.Equal(t, "releases before the first", len(reported(t, db, epoch, at).Releases), 0)
-	uses, err := db.Views.UseOf(ctx, c.IssueID) // of the earlier claim, too
-	test.OK(t, err)
+	uses := test.Must(db.Views.UseOf(ctx, c.IssueID)) // of the earlier claim, too
 	test.Equal(t, "UseOf", uses, []reconcile.ModelUse{{Model: "old", Tokens: use}, {Model: "gpt-a", Tokens: use}, {Model: "gpt-b", Tokens: use.Plus(use)}})
-	last, err := db.Views.Releases(ctx, c.IssueID, 5)
-	test.OK(t, err)
+	last := test.Must(db.Views.Releases(ctx, c.IssueID, 5))
 	test.Equal(t, "Releases", last, want)
 	if other, err := db.Views.Releases(ctx, idle.IssueID, 5); len(other) > 0 || err != nil {
 		t.Errorf("of an issue without a run: %v, %v", other, err)
@@ -173,8 +171,7 @@ func TestMissedPasses(t *testing.T) {
 			db := newState(t)
 			for _, m := range c.passes {
 				test.Must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at(m)}))
-				_, err := db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: at(m + 7)}) // no schedule's
-				test.OK(t, err)
+				test.Must(db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: at(m + 7)})) // no schedule's
 			}
 			got := reported(t, db, since, until).Rhythm
 			for i := range got.Gaps { // the epoch has milliseconds

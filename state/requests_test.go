@@ -177,8 +177,7 @@ func TestLateAnswers(t *testing.T) {
 	run := startedRun(t, db, 1)
 	question, command := asked(t, db, run, reconcile.QuestionRequest), asked(t, db, run, reconcile.CommandRequest)
 	unread := asked(t, db, run, reconcile.QuestionRequest)
-	_, err := decided(db, unread, reconcile.DecideAnswer, early, false) // the worker dies before it reads the answer
-	test.OK(t, err)
+	test.Must(decided(db, unread, reconcile.DecideAnswer, early, false)) // the worker dies before it reads the answer
 	hidden := requestOf(run, reconcile.QuestionRequest)
 	hidden.Detail.Questions[0].Secret = true
 	secret := test.Must(db.Journal.AddRequest(ctx, hidden))
@@ -207,16 +206,16 @@ func TestLateAnswers(t *testing.T) {
 	is := test.Must(decided(db, question, reconcile.DecideAnswer, late, false))
 	test.Equal(t, "answered late it", is.Fate, reconcile.RequestRunEnded)
 	wantLate(question.Number, unread.Number)
-	_, err = decided(db, question, reconcile.DecideAnswer, late, false)
-	wantEnded(t, err, reconcile.RequestRunEnded)
-	_, err = decided(db, question, reconcile.DecideDeny, early, false)
-	wantEnded(t, err, reconcile.RequestRunEnded)
-	_, err = decided(db, command, reconcile.DecideApprove, early, false)
-	wantEnded(t, err, reconcile.RequestRunEnded)
-	_, err = decided(db, secret, reconcile.DecideAnswer, early, false)
-	wantEnded(t, err, reconcile.RequestRunEnded)
-	_, err = decided(db, expired, reconcile.DecideAnswer, early, false)
-	wantEnded(t, err, reconcile.RequestExpired)
+	refused := func(q reconcile.Request, how reconcile.RequestDecision, at reconcile.Instant, fate reconcile.RequestFate) {
+		t.Helper()
+		_, err := decided(db, q, how, at, false)
+		wantEnded(t, err, fate)
+	}
+	refused(question, reconcile.DecideAnswer, late, reconcile.RequestRunEnded)
+	refused(question, reconcile.DecideDeny, early, reconcile.RequestRunEnded)
+	refused(command, reconcile.DecideApprove, early, reconcile.RequestRunEnded)
+	refused(secret, reconcile.DecideAnswer, early, reconcile.RequestRunEnded)
+	refused(expired, reconcile.DecideAnswer, early, reconcile.RequestExpired)
 
 	list := test.Must(db.Journal.LateAnswers(ctx, run.IssueID))
 	test.OK(t, db.Journal.MarkAnswersSeen(ctx, list[:1], "run-a"))

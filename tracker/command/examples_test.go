@@ -102,8 +102,7 @@ func TestCSVExample(t *testing.T) {
 	test.Equal(t, "the file", changed, strings.Replace(rows, "First,Todo", "First,Human Review", 1))
 	// A person's mistake is an error with its place.
 	test.OK(t, os.WriteFile(file, []byte(rows+"3,Third again,Todo,,,,\n"), 0o600))
-	_, err := a.ByIDs(t.Context(), []string{"1"})
-	test.OK(t, err)
+	test.Must(a.ByIDs(t.Context(), []string{"1"}))
 	test.OK(t, os.WriteFile(file, []byte(rows+"1,First again,Todo,,,,\n"), 0o600))
 	if _, err := a.Candidates(t.Context(), []string{"Todo"}); err == nil || !strings.Contains(err.Error(), `issues[1].id is "1", as in issues[0]`) {
 		t.Error(err)
@@ -123,6 +122,7 @@ const beads = `{"_type":"issue","id":"bd-a1","title":"Epic","status":"open","pri
 `
 
 func TestBeadsExample(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	needs(t, "python3")
 	dir := t.TempDir()
@@ -270,6 +270,7 @@ func newGitLab() *gitlab {
 }
 
 func TestGitLabExample(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	needs(t, "sh", "curl", "jq")
 	g := newGitLab()
@@ -296,14 +297,13 @@ func TestGitLabExample(t *testing.T) {
 	if answer := move(t, a, "1", "Someday"); answer.Success || !strings.Contains(answer.Text, "there is no state Someday, but open, closed and Todo") {
 		t.Error(answer.Text)
 	}
-	made, err := a.Post(t.Context(), "1", "May I?\n\n```\necho \"$HOME\" 'x' @y\n```\n<!-- symphony:request R 1 -->")
-	test.OK(t, err)
+	made := test.Must(a.Post(t.Context(), "1", "May I?\n\n```\necho \"$HOME\" 'x' @y\n```\n<!-- symphony:request R 1 -->"))
 	test.Must(a.Edit(t.Context(), "1", made.ID, "Approved.\n<!-- symphony:request R 1 -->"))
 	list := test.Must(a.Comments(t.Context(), "1", time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)))
 	if len(list) != 2 || list[0].Body != "Approved.\n<!-- symphony:request R 1 -->" || !list[0].Own || list[1].Own || !slices.Equal(list[1].AuthorIDs, []string{"kim"}) {
 		t.Errorf("%+v", list)
 	}
-	_, err = a.Edit(t.Context(), "1", "999", "No.")
+	_, err := a.Edit(t.Context(), "1", "999", "No.")
 	wantCode(t, err, "issue_not_found")
 	for _, used := range g.tokens {
 		test.Equal(t, "token", used, token)

@@ -130,8 +130,7 @@ func TestMalformedCandidates(t *testing.T) {
 		Run: answering(`{"issues": [{"id": "1", "title": "t", "state": " todo "}, {"title": "t"}, 5, {"id": "4", "identifier": "A-4", "title": "t", "state": "Todo", "url": 1},
 			{"id": "5", "title": "t", "state": "Done"}]}`),
 	}}
-	found, err := c.Candidates(t.Context(), []string{"Todo"})
-	test.OK(t, err)
+	found := test.Must(c.Candidates(t.Context(), []string{"Todo"}))
 	got := []string{}
 	for _, i := range found {
 		got = append(got, strings.Join([]string{i.ID, i.Identifier, i.State, i.Malformed}, "|"))

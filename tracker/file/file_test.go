@@ -222,11 +222,7 @@ func TestEditKeepsOtherBytes(t *testing.T) {
 			"human review",
 			"---\r\ntitle: A\r\nstatus:   Human Review\r\n---\r\nText\r\n",
 		},
-		"single": {
-			"---\nstate: 'To Do'\ntitle: A\n---",
-			"it's: odd",
-			"---\nstate: 'it''s: odd'\ntitle: A\n---",
-		},
+		"single": {"---\nstate: 'To Do'\ntitle: A\n---", "it's: odd", "---\nstate: 'it''s: odd'\ntitle: A\n---"},
 		"double": {
 			"---\n\"status\": \"To \\u0044o\" # b\ntitle: A\n---\n",
 			"it's: odd",
@@ -252,11 +248,7 @@ func TestEditKeepsOtherBytes(t *testing.T) {
 			"Done",
 			"---\nassignee: [@kim, @lee]\ntitle: A\nstatus: Done\n---\n",
 		},
-		"block": {
-			"---\ntitle: A\nstatus: >-\n  To\n  Do\n---\n",
-			"Done",
-			"",
-		},
+		"block": {"---\ntitle: A\nstatus: >-\n  To\n  Do\n---\n", "Done", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, dir := folder(t, map[string]string{"a.md": tt.before, ".symphony.new": "of a process that was killed"})

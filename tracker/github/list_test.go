@@ -324,19 +324,6 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A hundred claimed issues cost two requests.
-func TestByIDsInBatches(t *testing.T) {
-	s := newScene(t)
-	var ids []string
-	for range 100 {
-		ids = append(ids, fmt.Sprint(s.add(githubtest.Issue{}).Number))
-	}
-	found := test.Must(s.client().ByIDs(t.Context(), append(ids, ids...)))
-	if len(found) != 100 || len(s.Log()) != 2 {
-		t.Errorf("%d issues with %d requests", len(found), len(s.Log()))
-	}
-}
-
 func TestRenamedRepository(t *testing.T) {
 	s := newScene(t)
 	s.add(githubtest.Issue{})

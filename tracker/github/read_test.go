@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -242,31 +241,6 @@ func TestSecondaryLimitStopsAll(t *testing.T) {
 	test.Equal(t, "requests during the limit", len(s.Log()), 0)
 	s.now = s.now.Add(100 * time.Second)
 	s.want("after its end", "1")
-}
-
-// Reads of a pass run at once, and beside those of workers.
-func TestConcurrentReads(t *testing.T) {
-	s := newScene(t, byBranch, func(o *Options) { o.Warn = nil })
-	s.add(githubtest.Issue{})
-	s.add(githubtest.Issue{BlockedBy: []string{"1"}})
-	pass := s.client()
-	var wg sync.WaitGroup
-	for _, c := range []*Client{pass, pass, s.client(), s.client()} {
-		wg.Go(func() {
-			listed, err := c.Candidates(t.Context(), []string{"open"})
-			if err != nil || len(listed) != 2 {
-				t.Error(listed, err)
-			}
-		})
-		wg.Go(func() {
-			found, err := c.ByIDs(t.Context(), []string{"1", "2", "99"})
-			if err != nil || len(found) != 2 {
-				t.Error(found, err)
-			}
-			c.Budget()
-		})
-	}
-	wg.Wait()
 }
 
 // The state is the column of the board. Issues that are not there are elsewhere.

@@ -16,8 +16,7 @@ func query(t *testing.T, s *Server, text string, vars ...any) string {
 	for n := 0; n < len(vars); n += 2 {
 		given[vars[n].(string)] = vars[n+1]
 	}
-	body, err := json.Marshal(map[string]any{"query": text, "variables": given})
-	test.OK(t, err)
+	body := test.Must(json.Marshal(map[string]any{"query": text, "variables": given}))
 	r := ask(t, s, "POST /graphql "+string(body))
 	test.Equal(t, "status", r.StatusCode, 200)
 	test.Equal(t, "resource", r.Header.Get("X-RateLimit-Resource"), "graphql")
@@ -49,13 +48,10 @@ func TestGraphQL(t *testing.T) {
 	t.Parallel()
 	s := hub(t)
 	for _, text := range []string{"first", "last"} {
-		_, err := s.Comment("1", "kim", text)
-		test.OK(t, err)
+		test.Must(s.Comment("1", "kim", text))
 	}
-	_, err := s.AddPull(Pull{Title: "Old", Branch: "work", Base: "main", State: "closed", Merged: true})
-	test.OK(t, err)
-	_, err = s.AddPull(Pull{Title: "New", Branch: "work", Base: "main", Review: "APPROVED", Checks: "PENDING"})
-	test.OK(t, err)
+	test.Must(s.AddPull(Pull{Title: "Old", Branch: "work", Base: "main", State: "closed", Merged: true}))
+	test.Must(s.AddPull(Pull{Title: "New", Branch: "work", Base: "main", Review: "APPROVED", Checks: "PENDING"}))
 	test.OK(t, s.Rename("team/app", "team/web")) // which GraphQL follows
 	got := query(t, s, issueQuery, "owner", "team", "name", "app", "head", "work")
 	for _, want := range []string{
@@ -119,8 +115,7 @@ func TestBoard(t *testing.T) {
 			t.Errorf("%s is not in %s", want, got)
 		}
 	}
-	state, err := s.State("1")
-	test.OK(t, err)
+	state := test.Must(s.State("1"))
 	test.Equal(t, "state", state, "Doing")
 	for _, c := range []struct{ login, number, want string }{
 		{"team", "8", "a ProjectV2 with the number 8."}, {"none", "7", "an Organization with the login of 'none'."},
@@ -136,7 +131,7 @@ func TestBoard(t *testing.T) {
 	item := regexp.MustCompile(`/items/(\d+)`).FindStringSubmatch(ask(t, s, "GET "+items).body)
 	r := ask(t, s, "PATCH "+items+"/"+item[1]+` {"fields": [{"id": `+field[1]+`, "value": "`+field[2]+`"}]}`)
 	test.Equal(t, "moved", r.StatusCode, 200)
-	if state, err = s.State("1"); err != nil || state != "Done" || !strings.Contains(ask(t, s, "GET "+items+"/"+item[1]).body, `"name":"Done"`) {
+	if state = test.Must(s.State("1")); state != "Done" || !strings.Contains(ask(t, s, "GET "+items+"/"+item[1]).body, `"name":"Done"`) {
 		t.Errorf("the item was moved to %q: %s", state, r.body)
 	}
 	test.Equal(t, "another board", ask(t, s, "GET /users/team/projectsV2/7/items").StatusCode, 404)

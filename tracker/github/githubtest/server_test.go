@@ -24,8 +24,7 @@ func hub(t *testing.T) *Server {
 	s.Start()
 	t.Cleanup(s.Close)
 	for _, i := range []Issue{{Title: "One", Labels: []string{"Todo", "bug"}}, {Title: "Two", Assignees: []string{"ann"}}, {Title: "Three", State: "closed"}} {
-		_, err := s.AddIssue(i)
-		test.OK(t, err)
+		test.Must(s.AddIssue(i))
 	}
 	test.OK(t, s.Block("1", "#2"))
 	return s
@@ -44,8 +43,7 @@ func ask(t *testing.T, s *Server, request string, header ...string) reply {
 	if !strings.HasPrefix(path, "http") {
 		path = s.URL() + path
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
-	test.OK(t, err)
+	r := test.Must(http.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)))
 	r.Header.Set("Authorization", "Bearer ghp_secret")
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -53,8 +51,7 @@ func ask(t *testing.T, s *Server, request string, header ...string) reply {
 	for n := 0; n < len(header); n += 2 {
 		r.Header.Set(header[n], header[n+1])
 	}
-	resp, err := http.DefaultTransport.RoundTrip(r)
-	test.OK(t, err)
+	resp := test.Must(http.DefaultTransport.RoundTrip(r))
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -109,25 +106,20 @@ func TestREST(t *testing.T) {
 			t.Errorf("%s: %d\n%s\nis not %d with %s", c.request, r.StatusCode, r.body, c.status, c.want)
 		}
 	}
-	one, err := s.Issue("1")
-	test.OK(t, err)
-	two, err := s.Issue("2")
-	test.OK(t, err)
+	one := test.Must(s.Issue("1"))
+	two := test.Must(s.Issue("2"))
 	test.Equal(t, "added", ask(t, s, "POST /repos/team/app/issues/4/dependencies/blocked_by {\"issue_id\": "+fmt.Sprint(one.ID)+"}").StatusCode, 201)
 	ask(t, s, "DELETE /repos/team/app/issues/1/dependencies/blocked_by/"+fmt.Sprint(two.ID))
-	four, err := s.Issue("team/app#4")
-	test.OK(t, err)
+	four := test.Must(s.Issue("team/app#4"))
 	test.Equal(t, "blockers", four.BlockedBy, []string{"team/app#1"})
-	one, err = s.Issue("GH-1")
-	test.OK(t, err)
+	one = test.Must(s.Issue("GH-1"))
 	test.Equal(t, "blockers", one.BlockedBy, []string{})
 }
 
 func TestPagesAndETags(t *testing.T) {
 	t.Parallel()
 	s := hub(t)
-	_, err := s.AddPull(Pull{Title: "Work", Branch: "work", Base: "main"})
-	test.OK(t, err)
+	test.Must(s.AddPull(Pull{Title: "Work", Branch: "work", Base: "main"}))
 	const list = "GET /repos/team/app/issues?state=all&sort=updated&direction=desc&per_page="
 	r := ask(t, s, list+"3")
 	if got := regexp.MustCompile(`"number":\d`).FindAllString(r.body, -1); strings.Join(got, " ") != `"number":4 "number":1 "number":3` {
@@ -151,8 +143,7 @@ func TestPagesAndETags(t *testing.T) {
 	test.Equal(t, "free", again.Header.Get("X-RateLimit-Remaining"), first.Header.Get("X-RateLimit-Remaining"))
 	test.OK(t, s.Move("1", "Doing"))
 	test.Equal(t, "changed", ask(t, s, list+"100", "If-None-Match", first.Header.Get("ETag")).StatusCode, http.StatusOK)
-	state, err := s.State("1")
-	test.OK(t, err)
+	state := test.Must(s.State("1"))
 	test.Equal(t, "state", state, "Doing")
 	test.Equal(t, "second request", s.Log()[1].String(), "GET 304 "+strings.TrimPrefix(list, "GET ")+"100")
 	test.Equal(t, "conditional", s.Log()[1].Conditional, true)
@@ -162,8 +153,7 @@ func TestMovedAndGone(t *testing.T) {
 	t.Parallel()
 	s := hub(t)
 	s.AddRepository("team/other")
-	to, err := s.Transfer("2", "team/other")
-	test.OK(t, err)
+	to := test.Must(s.Transfer("2", "team/other"))
 	test.Equal(t, "transferred to", to, "team/other#1")
 	test.OK(t, s.Delete("3"))
 	test.OK(t, s.Rename("team/app", "team/web"))
