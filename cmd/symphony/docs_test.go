@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,9 +16,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
@@ -29,14 +27,9 @@ import (
 var moduleRoot = filepath.Join("..", "..")
 
 // documentNames are README.md, CONTRIBUTING.md, CHANGELOG.md and all files in docs.
-func documentNames(t *testing.T) []string {
-	t.Helper()
-	inDocs, err := filepath.Glob(filepath.Join(moduleRoot, "docs", "*.md"))
-	if err != nil || len(inDocs) == 0 {
-		t.Fatal("docs is empty", err)
-	}
+func documentNames() []string {
 	names := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
-	for _, path := range inDocs {
+	for _, path := range test.Must(filepath.Glob(filepath.Join(moduleRoot, "docs", "*.md"))) {
 		names = append(names, filepath.Join("docs", filepath.Base(path)))
 	}
 	return names
@@ -45,10 +38,37 @@ func documentNames(t *testing.T) []string {
 func document(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(moduleRoot, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	return string(data)
+}
+
+// generated compares a file, or its part between the marks <!-- MARK --> and <!-- /MARK -->, with what the program says.
+// UPDATE_REFERENCE=1 writes it.
+func generated(t *testing.T, name, mark, want string) {
+	t.Helper()
+	path := filepath.Join(moduleRoot, name)
+	old, _ := os.ReadFile(path) // nothing, if it is new
+	if got := string(old); mark != "" {
+		begin, end := "<!-- "+mark+" -->", "<!-- /"+mark+" -->"
+		want = strings.Replace(got, begin+between(t, got, begin, end)+end, begin+want+end, 1)
+	}
+	if os.Getenv("UPDATE_REFERENCE") != "" {
+		test.OK(t, os.WriteFile(path, []byte(want), 0o644))
+	} else if string(old) != want {
+		t.Errorf("%s is not what the program says: UPDATE_REFERENCE=1 go test ./cmd/symphony -run %s", name, t.Name())
+	}
+}
+
+// replaced makes changes to a text, which has to contain them: old text, new text, ...
+func replaced(t *testing.T, text string, changes ...string) string {
+	t.Helper()
+	for change := range slices.Chunk(changes, 2) {
+		if !strings.Contains(text, change[0]) {
+			t.Fatalf("there is no %q in\n%s", change[0], text)
+		}
+		text = strings.ReplaceAll(text, change[0], change[1])
+	}
+	return text
 }
 
 // between returns the part of text between two marks.
@@ -100,9 +120,8 @@ func rows(text string) [][]string {
 	return all
 }
 
-// The table of keys in docs/workflow.md is the program's. UPDATE_REFERENCE=1 writes it.
+// The table of keys in docs/workflow.md is the program's. Keys that are not built yet are listed below it.
 func TestDocumentedKeys(t *testing.T) {
-	const name = "docs/workflow.md"
 	var want strings.Builder
 	want.WriteString("\n| key | type | default | meaning |\n|---|---|---|---|\n")
 	for _, k := range workflow.Keys() {
@@ -116,21 +135,7 @@ func TestDocumentedKeys(t *testing.T) {
 		}
 		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", k.Name, k.Type, standard, meaning)
 	}
-	text := document(t, name)
-	got := between(t, text, "<!-- keys -->", "<!-- /keys -->")
-	if got == want.String() {
-		return
-	}
-	if os.Getenv("UPDATE_REFERENCE") == "" {
-		t.Fatal("docs/workflow.md does not have the program's keys: UPDATE_REFERENCE=1 go test ./cmd/symphony -run TestDocumentedKeys")
-	}
-	if err := os.WriteFile(filepath.Join(moduleRoot, name), []byte(strings.Replace(text, got, want.String(), 1)), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Keys that are not built yet are listed below the table.
-func TestDocumentedUnbuiltKeys(t *testing.T) {
+	generated(t, "docs/workflow.md", "keys", want.String())
 	listed := codeSpans(document(t, "docs/workflow.md"))
 	for key := range workflow.Unbuilt() {
 		if !slices.Contains(listed, key) {
@@ -166,7 +171,7 @@ func TestDocumentedCommandLines(t *testing.T) {
 			t.Errorf("%s: its help has no example", c.Name)
 		}
 	}
-	for _, name := range documentNames(t) {
+	for _, name := range documentNames() {
 		if name == "CHANGELOG.md" || name == "docs/questions.md" { // history; output, whose commands a script runs
 			continue
 		}
@@ -211,7 +216,7 @@ func TestDocumentLinks(t *testing.T) {
 		return anchors
 	}
 	source := regexp.MustCompile(`(?:^|[\s` + "`" + `(])(?:\./)?((?:cmd|internal|linear|reconcile|runner|scripts|state|testdata|\.ci)/[\w./-]*\w)`)
-	for _, name := range documentNames(t) {
+	for _, name := range documentNames() {
 		text := document(t, name)
 		for _, m := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1) {
 			file, anchor, hasAnchor := strings.Cut(m[1], "#")
@@ -269,86 +274,46 @@ func TestDocumentedCodes(t *testing.T) {
 			case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 				return nil
 			}
-			source, err := os.ReadFile(path)
-			for _, m := range literal.FindAllStringSubmatch(string(source), -1) {
+			for _, m := range literal.FindAllStringSubmatch(string(test.Must(os.ReadFile(path))), -1) {
 				found[m[1]] = true
 				if !documented[m[1]] {
 					t.Errorf("docs/errors.md does not explain %s (%s)", m[1], path)
 				}
 			}
-			return err
+			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, err)
 	}
 	if len(found) < 60 {
 		t.Errorf("only %d codes were found in the source", len(found))
 	}
 }
 
-// The table of the errors of runs in docs/errors.md is the program's. UPDATE_REFERENCE=1 writes it.
+// The table of the errors of runs in docs/errors.md is the program's.
 func TestDocumentedRunErrors(t *testing.T) {
 	want := "\n| code | what to do |\n|---|---|\n"
 	for _, e := range render.RunErrors {
 		want += "| `" + strings.ReplaceAll(e.Codes, ", ", "`, `") + "` | " + e.Next + " |\n"
 	}
-	const name = "docs/errors.md"
-	text := document(t, name)
-	got := between(t, text, "<!-- run errors -->", "<!-- /run errors -->")
-	if got == want {
-		return
-	}
-	if os.Getenv("UPDATE_REFERENCE") == "" {
-		t.Fatal("docs/errors.md does not have the program's errors of runs: UPDATE_REFERENCE=1 go test ./cmd/symphony -run TestDocumentedRunErrors")
-	}
-	if err := os.WriteFile(filepath.Join(moduleRoot, name), []byte(strings.Replace(text, "<!-- run errors -->"+got, "<!-- run errors -->"+want, 1)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	generated(t, "docs/errors.md", "run errors", want)
 }
 
 // The JSON in docs/operations.md has exactly the fields that the program prints.
 func TestDocumentedJSON(t *testing.T) {
-	for mark, v := range map[string]any{"ps": view.Overview{}, "tick": pass.ResultJSON{}} {
-		var shown any
-		text := between(t, document(t, "docs/operations.md"), "<!-- "+mark+" -->\n```json\n", "```")
-		if err := json.Unmarshal([]byte(text), &shown); err != nil {
-			t.Fatalf("%s: %v", mark, err)
+	for _, name := range []string{"ps", "tick"} {
+		var shown map[string]any
+		text := between(t, document(t, "docs/operations.md"), "<!-- "+name+" -->\n```json\n", "```")
+		test.OK(t, json.Unmarshal([]byte(text), &shown))
+		schema := test.Must(strictSchema(name))
+		if err := schema.Validate(shown); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
-		want, got := fieldsOf(reflect.TypeOf(v), ""), pathsOf(shown, "")
-		for _, path := range want {
-			if !slices.Contains(got, path) {
-				t.Errorf("%s: the documentation lacks %s", mark, path)
-			}
-		}
-		for _, path := range got {
-			if !slices.Contains(want, path) && !strings.HasPrefix(path, "skipped.") && !strings.HasPrefix(path, "results.days.outcomes.") {
-				t.Errorf("%s: there is no field %s", mark, path)
+		for field := range schema.Schema().Properties {
+			if _, has := shown[field]; !has && field != "error" { // ps has it instead of all others
+				t.Errorf("%s: the documentation lacks %s", name, field)
 			}
 		}
 	}
-}
-
-func fieldsOf(typ reflect.Type, path string) []string {
-	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
-		typ = typ.Elem()
-	}
-	if typ.Kind() != reflect.Struct || typ.PkgPath() == "time" {
-		return nil
-	}
-	var all []string
-	for i := range typ.NumField() {
-		f := typ.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case f.Anonymous:
-			all = append(all, fieldsOf(f.Type, path)...)
-		case name != "" && name != "-":
-			all = append(append(all, path+name), fieldsOf(f.Type, path+name+".")...)
-		}
-	}
-	// The stored errors of the last pass have no hint.
-	return slices.DeleteFunc(all, func(p string) bool { return p == "last_pass.errors.hint" })
 }
 
 func pathsOf(v any, path string) []string {
@@ -392,23 +357,16 @@ func testNames(t *testing.T) map[string]bool {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
-		source, err := os.ReadFile(path)
-		for _, m := range declared.FindAllSubmatch(source, -1) {
+		for _, m := range declared.FindAllSubmatch(test.Must(os.ReadFile(path)), -1) {
 			names[string(m[1])] = true
 		}
-		return err
+		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	// TestTrackers runs its scripts for each kind of tracker, which -run matches with an empty name.
-	for test, folder := range map[string]string{"TestScript": "script", "TestRealCodex": "codex", "TestTrackers/": "tracker"} {
-		scripts, err := filepath.Glob(filepath.Join(moduleRoot, "testdata", folder, "*.txtar"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, script := range scripts {
-			names[test+"/"+strings.TrimSuffix(filepath.Base(script), ".txtar")] = true
+	for runner, folder := range map[string]string{"TestScript": "script", "TestRealCodex": "codex", "TestTrackers/": "tracker"} {
+		for _, script := range test.Must(filepath.Glob(filepath.Join(moduleRoot, "testdata", folder, "*.txtar"))) {
+			names[runner+"/"+strings.TrimSuffix(filepath.Base(script), ".txtar")] = true
 		}
 	}
 	return names
@@ -418,18 +376,9 @@ func testNames(t *testing.T) map[string]bool {
 // environment, with the key in the environment file.
 func TestDocumentedWorkflow(t *testing.T) {
 	shown := between(t, document(t, "docs/workflow.md"), "```markdown\n", "```\n")
-	used := shown
-	for _, change := range [][2]string{
-		{"  kind: linear\n", "  kind: linear\n  endpoint: $LINEAR_ENDPOINT\n"},
-		{"https://linear.app/acme/project/web-shop-1a2b3c4d5e6f", "demo"},
-		{"codex app-server", "$AGENT"},
-		{"workspace:\n", "workspace:\n  min_free_bytes: 0\n"},
-	} {
-		if !strings.Contains(used, change[0]) {
-			t.Fatalf("the workflow has no %q", change[0])
-		}
-		used = strings.ReplaceAll(used, change[0], change[1])
-	}
+	used := replaced(t, shown,
+		"  kind: linear\n", "  kind: linear\n  endpoint: $LINEAR_ENDPOINT\n", "https://linear.app/acme/project/web-shop-1a2b3c4d5e6f", "demo",
+		"codex app-server", "$AGENT", "workspace:\n", "workspace:\n  min_free_bytes: 0\n")
 	text := made("workflow.txtar") + "-- shown/WORKFLOW.md --\n" + shown + "-- WORKFLOW.md --\n" + used
 	runScripts(t, params(t, "script"), map[string]string{"workflow": text})
 }
@@ -446,9 +395,8 @@ func help(t *testing.T, command string) string {
 	return out.String()
 }
 
-// docs/commands.md holds the help of every command; a release makes the man page from it. UPDATE_REFERENCE=1 writes it.
+// docs/commands.md holds the help of every command; a release makes the man page from it.
 func TestCommandReference(t *testing.T) {
-	const file = "../../docs/commands.md"
 	var b strings.Builder
 	b.WriteString("# Commands\n\nThis is what `symphony COMMAND --help` prints.\n")
 	for _, c := range newApp(testWorld()).Commands {
@@ -456,18 +404,7 @@ func TestCommandReference(t *testing.T) {
 			fmt.Fprintf(&b, "\n## symphony %s\n\n```\n%s\n```\n", c.Name, strings.TrimSpace(help(t, c.Name)))
 		}
 	}
-	if os.Getenv("UPDATE_REFERENCE") != "" {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != b.String() {
-		t.Error("docs/commands.md is not what the commands print: UPDATE_REFERENCE=1 go test ./cmd/symphony -run TestCommandReference")
-	}
+	generated(t, "docs/commands.md", "", b.String())
 }
 
 // What the README says about moving to a second machine, command by command: on one machine with a home, then on another

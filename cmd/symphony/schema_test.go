@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding"
 	"encoding/json"
@@ -27,12 +26,13 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // The schemas of what commands print with --json are made from the Go types and their comments. Every document that a command of a
 // script prints is checked against them.
 
-var schemaDir = filepath.Join(moduleRoot, "docs", "schemas")
+const schemaDir = "docs/schemas" // of the module
 
 // printedDocument is a document and the commands that print it.
 type printedDocument struct {
@@ -68,24 +68,16 @@ func documentName(verb string) string {
 	return strings.ReplaceAll(strings.TrimLeft(verb, "-"), " ", "-")
 }
 
-// docs/schemas has a schema for each document. UPDATE_REFERENCE=1 writes them.
+// docs/schemas has a schema for each document.
 func TestDocumentedSchemas(t *testing.T) {
 	names := map[string]bool{}
 	for _, d := range printedDocuments() {
 		path := filepath.Join(schemaDir, d.name+".schema.json")
 		names[path] = true
-		want := schemaOf(t, d)
-		if os.Getenv("UPDATE_REFERENCE") != "" {
-			if err := os.WriteFile(path, want, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, _ := os.ReadFile(path); !bytes.Equal(got, want) {
-			t.Errorf("%s is not what the program prints: UPDATE_REFERENCE=1 go test ./cmd/symphony -run TestDocumentedSchemas", path)
-		}
+		generated(t, path, "", schemaOf(t, d))
 	}
-	for _, path := range must(filepath.Glob(filepath.Join(schemaDir, "*"))) {
-		if !names[path] {
+	for _, path := range test.Must(filepath.Glob(filepath.Join(moduleRoot, schemaDir, "*"))) {
+		if !names[test.Must(filepath.Rel(moduleRoot, path))] {
 			t.Errorf("no command prints %s", path)
 		}
 	}
@@ -103,18 +95,10 @@ func checkServedSchemas(t *testing.T) {
 	}
 	var out bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(s.defs)) {
-		fmt.Fprintf(&out, ",\n%q: %s", name, must(json.Marshal(s.defs[name])))
+		fmt.Fprintf(&out, ",\n%q: %s", name, test.Must(json.Marshal(s.defs[name])))
 	}
 	want := "{" + strings.ReplaceAll(strings.TrimPrefix(out.String(), ","), "#/$defs/", "#/components/schemas/") + "\n}\n"
-	path := filepath.Join("internal", "web", "schemas.json")
-	if os.Getenv("UPDATE_REFERENCE") != "" {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, _ := os.ReadFile(path); string(got) != want {
-		t.Errorf("%s is not what the server answers: UPDATE_REFERENCE=1 go test ./cmd/symphony -run TestDocumentedSchemas", path)
-	}
+	generated(t, "cmd/symphony/internal/web/schemas.json", "", want)
 }
 
 // object is a JSON object whose members have an order.
@@ -142,7 +126,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func schemaOf(t *testing.T, d *printedDocument) []byte {
+func schemaOf(t *testing.T, d *printedDocument) string {
 	t.Helper()
 	s := schemaWriter{t: t, defs: map[string]any{}, types: map[string]reflect.Type{}}
 	root := object{
@@ -154,10 +138,8 @@ func schemaOf(t *testing.T, d *printedDocument) []byte {
 		root = append(root, member{"$defs", s.defs}) // which encodes in the order of the names
 	}
 	var out bytes.Buffer
-	if err := json.Indent(&out, must(json.Marshal(root)), "", "  "); err != nil {
-		t.Fatal(err)
-	}
-	return append(out.Bytes(), '\n')
+	test.OK(t, json.Indent(&out, test.Must(json.Marshal(root)), "", "  "))
+	return out.String() + "\n"
 }
 
 // schemaWriter writes the schema of one document.
@@ -292,8 +274,8 @@ func comments(t *testing.T, typ reflect.Type) map[string]string {
 func readComments(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, path := range must(filepath.Glob(filepath.Join(dir, "*.go"))) {
-		file := must(parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments))
+	for _, path := range test.Must(filepath.Glob(filepath.Join(dir, "*.go"))) {
+		file := test.Must(parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments))
 		for _, decl := range file.Decls {
 			general, ok := decl.(*ast.GenDecl)
 			if !ok {
@@ -351,10 +333,7 @@ func recordDocuments(path string, args []string) func(document any, data []byte)
 		return nil
 	}
 	return func(document any, data []byte) {
-		line, err := json.Marshal(record{args, typeName(reflect.TypeOf(document)), data})
-		if err != nil {
-			panic(err)
-		}
+		line := test.Must(json.Marshal(record{args, typeName(reflect.TypeOf(document)), data}))
 		// A program that a script runs as another user, or on a full disk, is left out.
 		if file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
 			_, _ = file.Write(append(line, '\n'))
@@ -374,20 +353,14 @@ func withoutPointer(typ reflect.Type) reflect.Type {
 
 // validateDocuments checks what the commands of a script have printed against the published schemas, and fails the script.
 func validateDocuments(t testscript.T, path string) {
-	file, err := os.Open(path)
-	if err != nil {
-		return // no command has printed JSON
-	}
-	defer file.Close()
-	lines := bufio.NewReader(file)
+	data, _ := os.ReadFile(path) // there is none if no command has printed JSON
 	seen := map[string]bool{}
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			break
+	for line := range bytes.Lines(data) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // a command was killed while it wrote
 		}
 		var r record
-		err = json.Unmarshal(line, &r)
+		err := json.Unmarshal(line, &r)
 		if err == nil {
 			err = validate(r)
 		}
@@ -432,7 +405,7 @@ func strictSchema(name string) (*jsonschema.Resolved, error) {
 	if s, ok := strictSchemas.Load(name); ok {
 		return s.(*jsonschema.Resolved), nil
 	}
-	data, err := os.ReadFile(filepath.Join(schemaDir, name+".schema.json"))
+	data, err := os.ReadFile(filepath.Join(moduleRoot, schemaDir, name+".schema.json"))
 	if err != nil {
 		return nil, err
 	}
@@ -441,11 +414,8 @@ func strictSchema(name string) (*jsonschema.Resolved, error) {
 		return nil, err
 	}
 	closeObjects(source)
-	if data, err = json.Marshal(source); err != nil {
-		return nil, err
-	}
 	var schema jsonschema.Schema
-	if err := json.Unmarshal(data, &schema); err != nil {
+	if err := json.Unmarshal(test.Must(json.Marshal(source)), &schema); err != nil {
 		return nil, err
 	}
 	resolved, err := schema.Resolve(nil)
@@ -486,12 +456,4 @@ func TestValidateDocuments(t *testing.T) {
 			t.Errorf("%s, %s: %v, want %s", c.line, c.document, err, c.want)
 		}
 	}
-}
-
-// must returns v, and panics if err is not nil. The package internal/test would cost each process of the scripts time at its start.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

@@ -21,13 +21,7 @@ import (
 func readmeUnit(t *testing.T, file string, changes ...string) string {
 	t.Helper()
 	text := between(t, document(t, "docs/scheduling.md"), "`~/.config/systemd/user/"+file+"`:\n\n```ini\n", "```")
-	for i := 0; i < len(changes); i += 2 {
-		if !strings.Contains(text, changes[i]) {
-			t.Fatalf("%s in docs/scheduling.md does not contain %q:\n%s", file, changes[i], text)
-		}
-		text = strings.ReplaceAll(text, changes[i], changes[i+1])
-	}
-	return text
+	return replaced(t, text, changes...)
 }
 
 // userctl runs systemctl --user as the user.
