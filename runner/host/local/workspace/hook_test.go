@@ -68,9 +68,7 @@ func TestHookFailureTellsPlaceStatusAndReason(t *testing.T) {
 	} {
 		log, err := runHook(t.Context(), t, w, script)
 		wantCode(t, err, CodeHookFailed)
-		if got := strings.TrimPrefix(err.Error(), CodeHookFailed+": "); got != want {
-			t.Errorf("%s: %q, want %q", script, got, want)
-		}
+		test.Equal(t, script, strings.TrimPrefix(err.Error(), CodeHookFailed+": "), want)
 		if !strings.Contains(log, want) {
 			t.Errorf("the log does not say so:\n%s", log)
 		}
@@ -108,10 +106,8 @@ func waitGone(t *testing.T, file string) {
 
 func readPID(t *testing.T, file string) int {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	test.OK(t, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	test.OK(t, err)
+	b := test.Must(os.ReadFile(file))
+	pid := test.Must(strconv.Atoi(strings.TrimSpace(string(b))))
 	return pid
 }
 
@@ -140,8 +136,7 @@ func TestCaptureTakesUnreadOutput(t *testing.T) {
 	defer in.Close()
 	c := &capture{in: in, out: out, tail: text.Tail{Limit: 10}, done: make(chan struct{})}
 	close(c.done) // the reader, stopped before it read anything
-	_, err = in.WriteString("the first words\nthe last")
-	test.OK(t, err)
+	test.OK(t, errOf(in.WriteString("the first words\nthe last")))
 	if kept, lost := c.finish(); string(kept) != "the last" || lost != 16 {
 		t.Fatalf("%q after %d", kept, lost)
 	}
@@ -164,7 +159,6 @@ func TestHookIsNotRunOutsideTheWorkspace(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	test.OK(t, os.Remove(w.Path))
 	test.OK(t, os.Symlink(outside, w.Path))
-	_, err := runHook(t.Context(), t, w, "touch here")
-	wantCode(t, err, CodeInvalidCwd)
+	wantCode(t, errOf(runHook(t.Context(), t, w, "touch here")), CodeInvalidCwd)
 	wantExist(t, false, filepath.Join(outside, "here"))
 }

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 func owner(identifier, run string) Owner {
@@ -34,8 +36,8 @@ func wantCode(t *testing.T, err error, code string) {
 
 func newRoot(t *testing.T) *Root {
 	t.Helper()
-	r, err := OpenRoot(filepath.Join(t.TempDir(), "root"))
-	test.OK(t, err)
+	r := test.Must(OpenRoot(filepath.Join(t.TempDir(), "root")))
+	r.Trash.Keep = time.Hour
 	r.leaseWait = 100 * time.Millisecond
 	r.clock = func() (string, time.Duration, error) { return "", 0, errors.New("only the wall clock") }
 	return r
@@ -43,8 +45,7 @@ func newRoot(t *testing.T) *Root {
 
 func acquire(t *testing.T, r *Root, o Owner) *Workspace {
 	t.Helper()
-	w, err := r.Acquire(t.Context(), o)
-	test.OK(t, err)
+	w := test.Must(r.Acquire(t.Context(), o))
 	t.Cleanup(func() { test.OK(t, w.Release()) })
 	return w
 }
@@ -52,18 +53,33 @@ func acquire(t *testing.T, r *Root, o Owner) *Workspace {
 // ready creates a workspace with a file in it, and releases it.
 func ready(t *testing.T, r *Root, o Owner) *Workspace {
 	t.Helper()
+	return readyBy(t, r, o, func(w *Workspace) { write(t, filepath.Join(w.Path, "work"), "done") })
+}
+
+// readyBy does so with what after_create would do.
+func readyBy(t *testing.T, r *Root, o Owner, create func(*Workspace)) *Workspace {
+	t.Helper()
 	w := acquire(t, r, o)
-	write(t, filepath.Join(w.Path, "work"), "done") // as after_create does
+	create(w)
 	test.OK(t, w.Ready())
 	test.OK(t, w.Release())
 	return w
+}
+
+// removeAs removes the workspace of issue A for a run.
+func removeAs(t *testing.T, r *Root, run string) host.RemoveAnswer {
+	t.Helper()
+	return test.Must(r.Remove(t.Context(), owner("A", run), day, false))
 }
 
 // sh runs a script, which must succeed.
 func sh(t *testing.T, dir, script string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
-	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}
+	cmd.Dir, cmd.Env = dir, []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", script, err, out)
 	}
@@ -78,8 +94,8 @@ func write(t *testing.T, path, content string) {
 func there(t *testing.T, path string) bool {
 	t.Helper()
 	_, err := os.Lstat(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
+	if !errors.Is(err, os.ErrNotExist) {
+		test.OK(t, err)
 	}
 	return err == nil
 }
@@ -121,4 +137,23 @@ func wantRecord(t *testing.T, r *Root, key string, state State, run string) Reco
 		t.Errorf("%+v, %v, %v, want %s by %s", rec, ok, err, state, run)
 	}
 	return rec
+}
+
+// wantIs checks which error it is.
+func wantIs(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// errOf returns the error of a call alone.
+func errOf[T any](_ T, err error) error { return err }
+
+// ended returns a context that has ended.
+func ended(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
 }

@@ -24,8 +24,7 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(at, syscall.MNT_DETACH) }) // unless it was moved
 	write(t, filepath.Join(at, "precious"), "kept")
-	removed, err := r.Remove(t.Context(), owner("A", "r2"), day, true)
-	test.OK(t, err)
+	removed := test.Must(r.Remove(t.Context(), owner("A", "r2"), day, true))
 	removed.Trash += deletingSuffix
 	for range 2 {
 		purged, err := r.PurgeTrash(t.Context(), day.Add(time.Hour))

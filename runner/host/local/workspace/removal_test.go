@@ -33,22 +33,18 @@ func noHook(t *testing.T) func(*Workspace) {
 
 func TestRemoveKeepsInTheTrash(t *testing.T) {
 	r := newRoot(t)
-	r.Trash.Keep = time.Hour
 	old := ready(t, r, owner("A", "r1"))
 	write(t, filepath.Join(old.TmpDir, "t"), "x")
 	var seen Workspace
-	removed, err := remove(t.Context(), r, owner("A", "r2"), func(w *Workspace) {
+	removed := test.Must(remove(t.Context(), r, owner("A", "r2"), func(w *Workspace) {
 		seen = *w
 		test.OK(t, w.Verify())
 		wantRecord(t, r, "A", Removing, "r2")
 		wantHeld(t, r, "A", true)
 		wantPrevious(t, w, "r1")
-	})
-	test.OK(t, err)
+	}))
 	trash := filepath.Join(r.trash(), "A-20260304T050607.000000089Z")
-	if removed != (host.RemoveAnswer{Trash: trash}) {
-		t.Fatalf("%+v", removed)
-	}
+	test.Equal(t, "removed", removed, host.RemoveAnswer{Trash: trash})
 	if seen.Path != old.Path || seen.ID != old.ID {
 		t.Errorf("before saw %+v", seen)
 	}
@@ -56,10 +52,7 @@ func TestRemoveKeepsInTheTrash(t *testing.T) {
 	wantExist(t, false, old.Path, r.record("A"), r.work("A"))
 	wantHeld(t, r, "A", false)
 	// Nothing left: nothing to do, and no hook.
-	removed, err = remove(t.Context(), r, owner("A", "r3"), noHook(t))
-	if err != nil || removed != (host.RemoveAnswer{}) {
-		t.Fatalf("%+v, %v", removed, err)
-	}
+	test.Equal(t, "removed again", test.Must(remove(t.Context(), r, owner("A", "r3"), noHook(t))), host.RemoveAnswer{})
 	w := acquire(t, r, owner("A", "r4"))
 	if !w.Created || w.ID == old.ID {
 		t.Fatalf("%+v", w)
@@ -70,11 +63,11 @@ func TestRemoveKeepsInTheTrash(t *testing.T) {
 // With keep_removed_ms: 0 the next purge deletes what is saved. What symphony has not made is not known to be saved.
 func TestRemoveAtOnce(t *testing.T) {
 	r := newRoot(t)
+	r.Trash.Keep = 0
 	ready(t, r, owner("A", "r1"))
 	write(t, filepath.Join(r.Path, "B", "unrecorded"), "x")
 	for _, identifier := range []string{"A", "B"} {
-		removed, err := r.Remove(t.Context(), owner(identifier, "r2"), day, false)
-		test.OK(t, err)
+		removed := test.Must(r.Remove(t.Context(), owner(identifier, "r2"), day, false))
 		if recorded := identifier == "A"; recorded != (removed.Unsaved == "") || recorded == there(t, filepath.Join(r.Path, identifier)) {
 			t.Errorf("%+v", removed)
 		}
@@ -87,16 +80,10 @@ func TestRemoveAtOnce(t *testing.T) {
 func TestRemoveOfAHalfMadeWorkspaceRunsNoHook(t *testing.T) {
 	r := newRoot(t)
 	test.OK(t, acquire(t, r, owner("A", "r1")).Release())
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := remove(ctx, r, owner("A", "r2"), noHook(t)); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	_, err := remove(t.Context(), r, owner("A", "r3"), noHook(t))
-	test.OK(t, err)
-	list, err := r.Removed(t.Context(), day, "")
-	if err != nil || len(list) != 1 || list[0].Record != nil {
-		t.Errorf("%+v, %v: a run would work in it if it were restored", list, err)
+	wantIs(t, "error", errOf(remove(ended(t), r, owner("A", "r2"), noHook(t))), context.Canceled)
+	test.OK(t, errOf(remove(t.Context(), r, owner("A", "r3"), noHook(t))))
+	if list := test.Must(r.Removed(t.Context(), day, "")); len(list) != 1 || list[0].Record != nil {
+		t.Errorf("%+v: a run would work in it if it were restored", list)
 	}
 }
 
@@ -109,15 +96,13 @@ func TestRemoveGoesOnAfterACut(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	calls := 0
-	_, err = remove(t.Context(), r, owner("A", "r3"), func(w *Workspace) {
+	test.OK(t, errOf(remove(t.Context(), r, owner("A", "r3"), func(w *Workspace) {
 		calls++
 		wantPrevious(t, w, "r1", "r2")
 		test.OK(t, os.RemoveAll(w.Path)) // a hook may do it all by itself
-	})
-	test.OK(t, err)
-	if calls != 1 || there(t, r.record("A")) {
-		t.Fatalf("%d calls", calls)
-	}
+	})))
+	test.Equal(t, "calls", calls, 1)
+	wantExist(t, false, r.record("A"))
 }
 
 // For example a module cache: its directories are read-only, and one is not even readable.
@@ -131,13 +116,10 @@ func TestTreesThatAreReadOnlyAreRemoved(t *testing.T) {
 	for _, keep := range []time.Duration{0, time.Hour} {
 		r := newRoot(t)
 		r.Trash.Keep = keep
-		w := acquire(t, r, owner("A", "r1"))
-		test.OK(t, w.Ready())
+		w := readyBy(t, r, owner("A", "r1"), func(*Workspace) {})
 		fill(w.Path)
 		fill(w.CacheDir)
-		test.OK(t, w.Release())
-		_, err := r.Remove(t.Context(), owner("A", "r2"), day, true)
-		test.OK(t, err)
+		test.OK(t, errOf(r.Remove(t.Context(), owner("A", "r2"), day, true)))
 		wantPurged(t, r, day.Add(keep), 1)
 		wantTrash(t, r, 0)
 	}
@@ -160,8 +142,7 @@ func TestRemoveFollowsNoLinks(t *testing.T) {
 		ln -s `+outside+` link; ln -s `+outside+`/dir link2; ln `+outside+`/dir/precious hard; mkfifo pipe; ln -s / `+w.TmpDir+`/all`)
 	test.OK(t, w.Ready())
 	test.OK(t, w.Release())
-	removed, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
-	test.OK(t, err)
+	removed := removeAs(t, r, "r2")
 	test.OK(t, r.DeleteTrash(t.Context(), removed.Trash))
 	if info, err := os.Stat(filepath.Join(outside, "dir")); err != nil || info.Mode().Perm() != 0o500 {
 		t.Errorf("what a link led to was touched: %v, %v", info, err)
@@ -173,26 +154,17 @@ func TestRemoveFollowsNoLinks(t *testing.T) {
 func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	r := newRoot(t)
 	repository := func(identifier string) *Workspace { // with a commit that exists nowhere else
-		w := acquire(t, r, owner(identifier, "r1"))
-		sh(t, w.Path, "git init -q -b main; git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m one")
-		test.OK(t, w.Ready())
-		test.OK(t, w.Release())
-		return w
+		commit := func(w *Workspace) { sh(t, w.Path, "git init -q -b main; git commit -q --allow-empty -m one") }
+		return readyBy(t, r, owner(identifier, "r1"), commit)
 	}
 	w := repository("A")
 	hooks := 0
 	for range 2 {
-		removed, err := remove(t.Context(), r, owner("A", "r2"), func(*Workspace) { hooks++ })
-		test.OK(t, err)
-		if removed.Unsaved != "1 commit not on any remote" || !there(t, w.Path) {
-			t.Fatalf("%+v", removed)
-		}
+		removed := test.Must(remove(t.Context(), r, owner("A", "r2"), func(*Workspace) { hooks++ }))
+		test.Equal(t, "removed", removed, host.RemoveAnswer{Unsaved: "1 commit not on any remote"})
+		wantExist(t, true, w.Path)
 	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := r.Remove(ended, owner("A", "r2"), day, false); !errors.Is(err, context.Canceled) { // it does not know why
-		t.Errorf("%v", err)
-	}
+	wantIs(t, "without knowing why", errOf(r.Remove(ended(t), owner("A", "r2"), day, false)), context.Canceled)
 	rec, _, err := r.readRecord("A")
 	test.OK(t, err)
 	if hooks != 1 || rec.State != Prepared || rec.Unsaved != "1 commit not on any remote" || !rec.UnsavedAt.Equal(day) {
@@ -200,58 +172,38 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	}
 
 	// An entry that was moved to the trash without being examined stays there, even if free space is low.
-	trashed, err := r.moveToTrash(w.Path, "A", day, note{})
-	test.OK(t, err)
+	trashed := test.Must(r.moveToTrash(w.Path, "A", day, note{}))
 	r.Trash.Short = true
-	_, err = r.PurgeTrash(ended, day.Add(1000*time.Hour)) // nor if the examination is interrupted
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
-	purged, err := r.PurgeTrash(t.Context(), day.Add(1000*time.Hour))
-	test.OK(t, err)
-	if purged.Unsaved[trashed] == "" || !there(t, trashed) {
-		t.Errorf("%+v", purged)
-	}
+	wantIs(t, "an examination that is interrupted", errOf(r.PurgeTrash(ended(t), day.Add(1000*time.Hour))), context.Canceled)
+	purged := test.Must(r.PurgeTrash(t.Context(), day.Add(1000*time.Hour)))
+	test.Equal(t, "unsaved", purged.Unsaved[trashed], "1 commit not on any remote")
 	test.OK(t, os.Remove(r.record("A")))
 	test.OK(t, r.Dissolve(t.Context()))
-	if !there(t, trashed) {
-		t.Error("dissolved")
-	}
+	wantExist(t, true, trashed)
 	test.OK(t, r.DeleteTrash(t.Context(), trashed))
 
 	// The trash remembers that an operator has accepted the loss.
 	r.Trash = Trash{Keep: time.Hour}
 	repository("B")
-	removed, err := r.Remove(t.Context(), owner("B", "r2"), day, true)
-	test.OK(t, err)
-	if removed.Trash == "" {
-		t.Fatalf("%+v", removed)
-	}
+	test.Equal(t, "unsaved", test.Must(r.Remove(t.Context(), owner("B", "r2"), day, true)).Unsaved, "")
 	wantPurged(t, r, day.Add(time.Hour), 1)
 }
 
 // A hook may keep the main repository of a worktree in the workspace's cache, which is deleted with the workspace.
 func TestRemoveLeavesWorktreeOfTheCache(t *testing.T) {
 	r := newRoot(t)
-	w := acquire(t, r, owner("A", "r1"))
-	sh(t, w.CacheDir, `git init -q main; cd main; git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m one
-		git worktree add -q -b topic `+w.Path)
-	test.OK(t, w.Ready())
-	test.OK(t, w.Release())
-	removed, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
-	test.OK(t, err)
-	if removed.Unsaved == "" || !there(t, filepath.Join(w.CacheDir, "main")) {
-		t.Errorf("%+v", removed)
-	}
+	w := readyBy(t, r, owner("A", "r1"), func(w *Workspace) {
+		sh(t, w.CacheDir, "git init -q main; cd main; git commit -q --allow-empty -m one; git worktree add -q -b topic "+w.Path)
+	})
+	test.Equal(t, "in the trash", removeAs(t, r, "r2").Trash, "")
+	wantExist(t, true, filepath.Join(w.CacheDir, "main"))
 }
 
 // trashed removes a new workspace at a given time, and returns its path in the trash.
 func trashed(t *testing.T, r *Root, identifier string, at time.Time) (path string) {
 	t.Helper()
 	ready(t, r, owner(identifier, "r1"))
-	removed, err := r.Remove(t.Context(), owner(identifier, "r2"), at, false)
-	test.OK(t, err)
-	return removed.Trash
+	return test.Must(r.Remove(t.Context(), owner(identifier, "r2"), at, false)).Trash
 }
 
 // wantTrash checks how many entries and notes are in the trash.
@@ -265,10 +217,8 @@ func wantTrash(t *testing.T, r *Root, want int) {
 // wantPurged purges the trash, and checks the number of deleted entries and that ExpiredTrash has predicted it.
 func wantPurged(t *testing.T, r *Root, now time.Time, want int) {
 	t.Helper()
-	due, err := r.ExpiredTrash(now)
-	test.OK(t, err)
-	purged, err := r.PurgeTrash(t.Context(), now)
-	test.OK(t, err)
+	due := test.Must(r.ExpiredTrash(now))
+	purged := test.Must(r.PurgeTrash(t.Context(), now))
 	if len(due) != want || purged.Removed != want || len(purged.Undeletable)+len(purged.Unsaved) > 0 {
 		t.Errorf("due %v, purged %+v, want %d", due, purged, want)
 	}
@@ -311,7 +261,6 @@ func TestTrashAgesWithoutTheWallClock(t *testing.T) {
 // A removed workspace that an operator moves back leaves nothing in the trash.
 func TestTrashTakenBack(t *testing.T) {
 	r := newRoot(t)
-	r.Trash.Keep = time.Hour
 	entry := trashed(t, r, "A", day)
 	test.OK(t, os.Rename(entry, filepath.Join(r.Path, "A")))
 	wantPurged(t, r, day, 0)
@@ -339,14 +288,11 @@ func TestTrashOfAnotherProject(t *testing.T) {
 
 func TestTrashIsPurgedByAge(t *testing.T) {
 	r := newRoot(t)
-	r.Trash.Keep = time.Hour
 	for i, identifier := range []string{"old", "old", "new"} { // names in the trash do not collide
 		trashed(t, r, identifier, day.Add(time.Duration(i/2)*2*time.Hour))
 	}
 	write(t, filepath.Join(r.trash(), "no name of ours", "x"), "kept")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if purged, err := r.PurgeTrash(ctx, day.Add(2*time.Hour)); purged.Removed != 0 || !errors.Is(err, context.Canceled) {
+	if purged, err := r.PurgeTrash(ended(t), day.Add(2*time.Hour)); purged.Removed != 0 || !errors.Is(err, context.Canceled) {
 		t.Fatalf("%+v, %v", purged, err)
 	}
 	wantPurged(t, r, day.Add(2*time.Hour), 2)
@@ -358,34 +304,21 @@ func TestTrashIsPurgedByAge(t *testing.T) {
 func TestTrashOfAPrunedWorktree(t *testing.T) {
 	for change, want := range map[string]int{"true": 1, "echo work > sub/new": 0} {
 		r := newRoot(t)
-		r.Trash.Keep = time.Hour
 		main := t.TempDir()
-		sh(t, main, "git init -q -b main; git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m one")
-		w := acquire(t, r, owner("A", "r1"))
-		sh(t, w.Path, "git -C "+main+" worktree add -q -b topic "+w.Path+"; mkdir sub")
-		test.OK(t, w.Ready())
-		test.OK(t, w.Release())
-		removed, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
-		test.OK(t, err)
-		sh(t, removed.Trash, "git -C "+main+" worktree prune; "+change)
-		purged, err := r.PurgeTrash(t.Context(), day.Add(2*time.Hour))
-		test.OK(t, err)
-		if purged.Removed != want {
-			t.Errorf("after %s: %+v", change, purged)
-		}
+		sh(t, main, "git init -q -b main; git commit -q --allow-empty -m one")
+		readyBy(t, r, owner("A", "r1"), func(w *Workspace) {
+			sh(t, w.Path, "git -C "+main+" worktree add -q -b topic "+w.Path+"; mkdir sub")
+		})
+		sh(t, removeAs(t, r, "r2").Trash, "git -C "+main+" worktree prune; "+change)
+		test.Equal(t, change, test.Must(r.PurgeTrash(t.Context(), day.Add(2*time.Hour))).Removed, want)
 	}
 }
 
 // An interrupted deletion continues, although half a repository can't be read.
 func TestTrashHalfDeleted(t *testing.T) {
 	r := newRoot(t)
-	r.Trash.Keep = time.Hour
 	entry := trashed(t, r, "A", day)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := r.DeleteTrash(ctx, entry); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
+	wantIs(t, "error", r.DeleteTrash(ended(t), entry), context.Canceled)
 	write(t, filepath.Join(entry+deletingSuffix, ".git", "config"), "")
 	test.OK(t, os.Remove(entry+deletingSuffix+noteSuffix)) // as on a full disk
 	wantPurged(t, r, day, 1)
@@ -394,56 +327,31 @@ func TestTrashHalfDeleted(t *testing.T) {
 // Work in no repository is kept: what changed after after_create, whatever is moved or restored since.
 func TestRemoveLeavesFilesInNoRepository(t *testing.T) {
 	r := newRoot(t)
-	r.Trash.Keep = time.Hour
-	remove := func(run string) host.RemoveAnswer {
-		removed, err := r.Remove(t.Context(), owner("A", run), day, false)
-		test.OK(t, err)
-		return removed
-	}
 	w := ready(t, r, owner("A", "r1"))
 	test.OK(t, acquire(t, r, owner("A", "r2")).Release()) // a run that changes nothing
-	if removed := remove("r3"); removed.Trash == "" {
-		t.Fatalf("%+v", removed)
-	}
-	list, err := r.Removed(t.Context(), day, "")
-	test.OK(t, err)
-	_, err = r.Restore(list[0])
-	test.OK(t, err)
+	test.Equal(t, "without a change", removeAs(t, r, "r3").Unsaved, "")
+	test.OK(t, errOf(r.Restore(test.Must(r.Removed(t.Context(), day, ""))[0])))
 	write(t, filepath.Join(w.Path, "report"), "x")
-	if removed := remove("r4"); removed.Unsaved != "2 files in no repository" {
-		t.Fatalf("%+v", removed)
-	}
+	test.Equal(t, "changed", removeAs(t, r, "r4"), host.RemoveAnswer{Unsaved: "2 files in no repository"})
 	test.OK(t, os.Remove(filepath.Join(w.Path, "report")))
-	removed := remove("r5")
-	if removed.Trash == "" {
-		t.Fatalf("%+v", removed)
-	}
-	write(t, filepath.Join(removed.Trash, "report"), "x") // an operator works in the trash
-	purged, err := r.PurgeTrash(t.Context(), day.Add(time.Hour))
-	test.OK(t, err)
-	if purged.Unsaved[removed.Trash] != "2 files in no repository" {
-		t.Errorf("%+v", purged)
-	}
+	trash := removeAs(t, r, "r5").Trash
+	write(t, filepath.Join(trash, "report"), "x") // an operator works in the trash
+	purged := test.Must(r.PurgeTrash(t.Context(), day.Add(time.Hour)))
+	test.Equal(t, "purged", purged.Unsaved, map[string]string{trash: "2 files in no repository"})
 }
 
 // A workspace that is restored while the trash is emptied is either deleted or complete.
 func TestTrashDeletedWhileRestored(t *testing.T) {
 	r := newRoot(t)
-	r.Trash.Keep = time.Hour
 	entry := removedOne(t, r, "A")
-	path, err := r.Restore(entry)
-	test.OK(t, err)
+	path := test.Must(r.Restore(entry))
 	test.OK(t, r.DeleteTrash(t.Context(), entry.Path)) // the purge has listed it before
 	wantExist(t, true, filepath.Join(path, "work"))
 	wantTrash(t, r, 0)
 
 	entry = removedOne(t, r, "B")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := r.DeleteTrash(ctx, entry.Path); !errors.Is(err, context.Canceled) { // it has begun
-		t.Fatal(err)
-	}
-	if _, err = r.Restore(entry); err == nil {
+	wantIs(t, "a deletion that has begun", r.DeleteTrash(ended(t), entry.Path), context.Canceled)
+	if _, err := r.Restore(entry); err == nil {
 		t.Error("restored what is being deleted")
 	}
 	wantExist(t, false, filepath.Join(r.Path, "B"))
@@ -453,7 +361,6 @@ func TestTrashDeletedWhileRestored(t *testing.T) {
 // Dissolve keeps what an operator has put into the trash.
 func TestDissolveLeavesWhatIsNotSymphonys(t *testing.T) {
 	r := newRoot(t)
-	r.Trash.Keep = time.Hour
 	kept := filepath.Join(r.trash(), "A-kept")
 	test.OK(t, os.Rename(trashed(t, r, "A", day), kept))
 	test.OK(t, r.Dissolve(t.Context()))

@@ -17,12 +17,10 @@ import (
 )
 
 func TestOpenRootMakesWhatIsMissing(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	test.OK(t, err)
+	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	test.OK(t, os.Symlink(dir, filepath.Join(dir, "link")))
 	for range 2 {
-		r, err := OpenRoot(filepath.Join(dir, "link", "deep", "root"))
-		test.OK(t, err)
+		r := test.Must(OpenRoot(filepath.Join(dir, "link", "deep", "root")))
 		if r.Path != filepath.Join(dir, "deep", "root") {
 			t.Fatalf("not resolved: %s", r.Path)
 		}
@@ -125,14 +123,10 @@ func TestAcquireTouchesNothingThatIsNoDirectory(t *testing.T) {
 				}
 				path := filepath.Join(r.Path, "A")
 				test.OK(t, make(path))
-				before, err := os.Lstat(path)
-				test.OK(t, err)
-				_, err = r.Acquire(t.Context(), owner("A", "r2"))
-				wantCode(t, err, CodeInvalidCwd)
-				_, err = r.Remove(t.Context(), owner("A", "r2"), day, false)
-				wantCode(t, err, CodeInvalidCwd)
-				after, err := os.Lstat(path)
-				test.OK(t, err)
+				before := test.Must(os.Lstat(path))
+				wantCode(t, errOf(r.Acquire(t.Context(), owner("A", "r2"))), CodeInvalidCwd)
+				wantCode(t, errOf(r.Remove(t.Context(), owner("A", "r2"), day, false)), CodeInvalidCwd)
+				after := test.Must(os.Lstat(path))
 				if !os.SameFile(before, after) || !there(t, filepath.Join(outside, "precious")) {
 					t.Fatal("it was touched")
 				}
@@ -174,8 +168,7 @@ func TestFreeBytes(t *testing.T) {
 			t.Errorf("%s: %d, %v", path, free, err)
 		}
 	}
-	_, err := FreeBytes(filepath.Join(dir, strings.Repeat("x", 300)))
-	wantCode(t, err, CodeFailed)
+	wantCode(t, errOf(FreeBytes(filepath.Join(dir, strings.Repeat("x", 300)))), CodeFailed)
 }
 
 // stateDir makes one that is in use.
@@ -267,9 +260,7 @@ func TestKey(t *testing.T) {
 		}
 	}
 	// The suffix is part of the format: keys must be found again by later versions.
-	if got := Key("ABC/1"); got != "ABC_1-40196a1712fb54ce" {
-		t.Error(got)
-	}
+	test.Equal(t, "key", Key("ABC/1"), "ABC_1-40196a1712fb54ce")
 }
 
 func TestKeysAreContainedAndDistinct(t *testing.T) {
