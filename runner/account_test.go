@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -75,9 +76,7 @@ func TestLimitsAreShared(t *testing.T) {
 	} {
 		a.calls, a.err = nil, step.err
 		reporter.report(t.Context(), []byte(step.record))
-		if got := strings.Join(a.calls, "; "); got != step.stored {
-			t.Errorf("stored\n%s\nwant\n%s", got, step.stored)
-		}
+		test.Equal(t, "stored", strings.Join(a.calls, "; "), step.stored)
 	}
 }
 
@@ -133,9 +132,7 @@ func TestUsageInOrder(t *testing.T) {
 	total.Store(2)
 	close(j.release)
 	both.Wait()
-	if got := r.get().Tokens.Total; got != 2 {
-		t.Errorf("%d tokens, want 2", got)
-	}
+	test.Equal(t, "tokens", r.get().Tokens.Total, 2)
 }
 
 // Tokens that could not be stored are stored with the outcome.
@@ -158,8 +155,6 @@ func TestResumedThreadThatCantBeRead(t *testing.T) {
 	r := w.newJob(reconcile.Run{}, nil).rec
 	for _, row := range []struct{ total, used int64 }{{950, 0}, {1000, 100}} {
 		r.usage(t.Context(), usageSession{used: func() int64 { return row.total }})
-		if got := r.get().Tokens; got != (reconcile.Tokens{Input: row.used, Total: row.used}) {
-			t.Errorf("at %d: %+v, want %d", row.total, got, row.used)
-		}
+		test.Equal(t, "tokens", r.get().Tokens, reconcile.Tokens{Input: row.used, Total: row.used})
 	}
 }

@@ -159,9 +159,7 @@ func TestEarlyEvents(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Host = eager{r.Host, t}
 	r.ends(reconcile.Succeeded, "")
-	if n := strings.Count(read(t, filepath.Join(r.Dir, eventsFile)), "\"message\":\"config warning: s\""); n != 3 {
-		t.Errorf("%d of 3 events", n)
-	}
+	test.Equal(t, "events", strings.Count(read(t, filepath.Join(r.Dir, eventsFile)), `"message":"config warning: s"`), 3)
 }
 
 // TestFailedStartShowsStderr checks that the error of a failed start ends with the last line of the agent's stderr.
@@ -218,9 +216,8 @@ func TestSlowEventsAreStored(t *testing.T) {
 		_, err = io.WriteString(out, strings.Repeat(`{"method":"warning","params":{"message":"words"}}`+"\n", 2))
 		test.OK(t, err)
 		time.AfterFunc(time.Hour, func() { close(slow) })
-		if g.end(t.Context()); stored != 2 {
-			t.Errorf("%d events of 2 are stored", stored)
-		}
+		g.end(t.Context())
+		test.Equal(t, "stored events", stored, 2)
 	})
 }
 
@@ -295,9 +292,7 @@ func TestActivity(t *testing.T) {
 		{"started", `"commandExecution","command":"echo ` + strings.Repeat("日", 300) + `"`, "echo " + strings.Repeat("日", 194) + "…"},
 	} {
 		say(`{"method":"item/` + step.method + `","params":{"threadId":"t","turnId":"u","item":{"id":"i","type":` + step.item + `}}}`)
-		if got := c.rec.get().Activity; got != step.want {
-			t.Errorf("after %s the activity is %q, want %q", step.item, got, step.want)
-		}
+		test.Equal(t, "activity after "+step.item, c.rec.get().Activity, step.want)
 	}
 }
 

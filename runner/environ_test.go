@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -45,30 +44,14 @@ func TestHookPrintsSecretOfProfile(t *testing.T) {
 			r.profile(profile)
 			r.Config.Hooks.BeforeRun = "echo begun; (echo open >&4) 2>/dev/null\necho it has $OF_PROFILE_TOKEN >&2; exit 3"
 			run := r.ends(reconcile.Failed, "hook_failed")
-			text := read(t, filepath.Join(r.Dir, HooksFile))
-			if strings.Contains(text+run.ErrorText+r.log.String(), "value-of-the-profile") {
-				t.Errorf("the secret is there:\n%s\n%s", text, run.ErrorText)
+			said := read(t, filepath.Join(r.Dir, HooksFile))
+			if strings.Contains(said+run.ErrorText+r.log.String(), "value-of-the-profile") {
+				t.Errorf("the secret is there:\n%s\n%s", said, run.ErrorText)
 			}
-			said := lines(text)
-			if !slices.ContainsFunc(said, func(l string) bool { return strings.HasPrefix(l, "it has "+agent.Redacted) }) {
-				t.Errorf("the hook said %q", said)
-			}
-			if slices.Contains(said, "open") || !slices.Contains(said, "begun") {
-				t.Errorf("the script can write to the pipe, or did not run: %q", said)
+			if !strings.Contains(said, "begun\n") || !strings.Contains(said, "\nit has "+agent.Redacted) || strings.Contains(said, "open\n") {
+				t.Errorf("the hook did not run, or can write to the pipe: %q", said)
 			}
 		})
-	}
-}
-
-// A token that was cut at the end of the agent's error message is redacted in the run's row, too.
-func TestRunHidesACutSecret(t *testing.T) {
-	const token = "ghp_0123456789abcdef0123456789"
-	r := newRig(t, "fail other "+strings.Repeat("x", 385)+token)
-	r.Env = append(r.Env, "GH_TOKEN="+token)
-	run, err := r.work()
-	test.OK(t, err)
-	if half := token[:10]; !strings.HasSuffix(run.ErrorText, "…") || strings.Contains(run.ErrorText, half) || strings.Contains(r.log.String(), half) {
-		t.Errorf("the error is %q", run.ErrorText)
 	}
 }
 

@@ -221,35 +221,24 @@ func TestCallsOfAnAgent(t *testing.T) {
 	if s := r.until("s", reconcile.Call.Ended); s.Status == reconcile.CallFailed && s.ErrorCode != "no_turn" {
 		t.Errorf("steer: %+v", s) // the turn may have begun
 	}
-	if where := read(t, filepath.Join(r.run.WorkspacePath, "where")); where != r.run.WorkspacePath+"\n" {
-		t.Errorf("the turn worked in %s", where)
-	}
-	if cwd := read(t, filepath.Join(elsewhere, "cwd")); cwd != test.Must(filepath.EvalSymlinks(elsewhere))+"\n" {
-		t.Errorf("the turn with a cwd worked in %s", cwd)
-	}
+	test.Equal(t, "where the turn worked", read(t, filepath.Join(r.run.WorkspacePath, "where")), r.run.WorkspacePath+"\n")
+	test.Equal(t, "where the turn with a cwd worked", read(t, filepath.Join(elsewhere, "cwd")), test.Must(filepath.EvalSymlinks(elsewhere))+"\n")
 	r.stop()
 	run := <-r.ended
 	if run.Outcome != reconcile.Canceled || run.ErrorCode != reconcile.StopOperator || run.Turns != 3 || run.TurnsDone != 3 {
 		t.Errorf("%+v", run)
 	}
-	if exists(filepath.Join(r.Dir, "work")) {
-		t.Error("the temporary files of the agent are left")
-	}
+	test.Equal(t, "the temporary files of the agent are left", exists(filepath.Join(r.Dir, "work")), false)
 }
 
 func TestConversationsOfAnAgentAreLimited(t *testing.T) {
 	r := newFreeRig(t)
-	calls := []reconcile.Call{}
 	for i := range maxTalks + 1 {
-		id := fmt.Sprintf("c%02d", i)
-		calls = append(calls, reconcile.Call{ID: id, Verb: reconcile.CallConversation, Params: []byte(`{"model":7}`)}) // none starts codex
+		r.add(reconcile.Call{ID: fmt.Sprint(i), Verb: reconcile.CallConversation, Params: []byte(`{"model":7}`)}) // none starts codex
 	}
-	r.add(calls...)
 	r.start()
-	r.wants(calls[maxTalks-1].ID, reconcile.CallFailed, "parameters of conversation")
-	r.wants(calls[maxTalks].ID, reconcile.CallFailed, "too_many_conversations: the agent has 16 conversations")
-	r.stop()
-	<-r.ended
+	r.wants(fmt.Sprint(maxTalks-1), reconcile.CallFailed, "parameters of conversation")
+	r.wants(fmt.Sprint(maxTalks), reconcile.CallFailed, "too_many_conversations: the agent has 16 conversations")
 }
 
 // An interrupt ends the running turn and those that wait, and nothing else. Input is added to a turn from its beginning on.
@@ -377,19 +366,12 @@ func TestIdle(t *testing.T) {
 // An agent ends with its host, even in the middle of a turn.
 func TestHostGone(t *testing.T) {
 	r := newFreeRig(t)
-	gone := make(chan struct{})
-	r.Free.Orphaned = func() bool {
-		select {
-		case <-gone:
-			return true
-		default:
-			return false
-		}
-	}
+	var gone atomic.Bool
+	r.Free.Orphaned = gone.Load
 	r.start()
 	r.add(talkCall("c"), scriptCall("t1", "background sleep 60s\nhang"), scriptCall("t2", "say no"))
 	r.until("t1", running)
-	close(gone)
+	gone.Store(true)
 	r.add() // wakes the worker
 	if run := <-r.ended; run.Outcome != reconcile.Canceled || run.ErrorCode != "host_gone" {
 		t.Errorf("%s %s", run.Outcome, run.ErrorCode)

@@ -78,13 +78,13 @@ func (m *memory) failure(method string) error {
 func (m *memory) UpdateRun(_ context.Context, _ time.Time, run reconcile.Run) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.stopRead = m.stopRead || m.stop != ""
 	if m.refuse != nil {
 		if err := m.refuse(run); err != nil {
-			return "", err
+			return m.stop, err
 		}
 	}
 	m.updates = append(m.updates, run)
-	m.stopRead = m.stopRead || m.stop != ""
 	return m.stop, nil
 }
 
@@ -392,5 +392,3 @@ func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
-
-func lines(text string) []string { return strings.Split(strings.TrimSpace(text), "\n") }

@@ -160,22 +160,13 @@ func TestHandoffFollowsTheClock(t *testing.T) {
 	test.Equal(t, "time without a handoff", a.rec.get().HandoffAt, time.Time{})
 }
 
-// stuck is a journal whose writes block.
-type stuck struct {
-	Journal
-	release chan struct{}
-}
-
-func (s stuck) UpdateRun(context.Context, time.Time, reconcile.Run) (string, error) {
-	<-s.release
-	return "", nil
-}
-
 // The heartbeat goes on while the database blocks.
 func TestHeartbeatWhileTheDatabaseIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		w, alive := bare(stuck{release: release})
+		journal := newMemory()
+		journal.refuse = func(reconcile.Run) error { <-release; return nil }
+		w, alive := bare(journal)
 		_, stop := w.newJob(reconcile.Run{}, nil).rec.startHeartbeat(t.Context())
 		time.Sleep(10 * heartbeat)
 		if n := alive.beats.Load(); n < 10 {
@@ -211,17 +202,12 @@ func (h *slowHost) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAn
 	return host.FactsAnswer{Fingerprint: "same"}, nil
 }
 
-// refusing is a journal that refuses writes but returns a stop reason.
-type refusing struct{ Journal }
-
-func (refusing) UpdateRun(context.Context, time.Time, reconcile.Run) (string, error) {
-	return reconcile.StopTerminal, fmt.Errorf("disk: %w", syscall.ENOSPC)
-}
-
 // A worker obeys a stop even if it can't write its row.
 func TestStopOnAFullDisk(t *testing.T) {
 	var cause error
-	w, _ := bare(refusing{})
+	journal := newMemory()
+	journal.stop, journal.refuse = reconcile.StopTerminal, func(reconcile.Run) error { return syscall.ENOSPC }
+	w, _ := bare(journal)
 	w.newJob(reconcile.Run{}, func(err error) { cause = err }).rec.flush(t.Context())
 	if cause != stopped(reconcile.StopTerminal) {
 		t.Errorf("stopped for %v", cause)

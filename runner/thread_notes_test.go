@@ -80,9 +80,7 @@ func TestWhichThreadIsResumed(t *testing.T) {
 			r.journal.ours = map[string]bool{"c2": true}
 			c.change(r)
 			run := r.ends(reconcile.Succeeded, "")
-			if (run.ThreadID == first.ThreadID) != c.resumed {
-				t.Errorf("thread %s after %s", run.ThreadID, first.ThreadID)
-			}
+			test.Equal(t, "resumed", run.ThreadID == first.ThreadID, c.resumed)
 			list := r.prompts(run.ThreadID)
 			last := list[len(list)-1]
 			contains(t, last, nil, "work log", testKey, "was edited")
@@ -126,12 +124,8 @@ func TestDescriptionByTheAgent(t *testing.T) {
 	g := &guide{job: j}
 	j.rec.change(func(run *reconcile.Run) { run.ThreadID = "t1" })
 	two := "Two."
-	issue := issueIn("Todo")
-	issue.Description = &two
-	g.noteDescription(t.Context(), issue)
-	if got := r.journal.seen["t1"].Description; got != hashOf(two) {
-		t.Errorf("%q", got)
-	}
+	g.noteDescription(t.Context(), reconcile.Issue{Description: &two})
+	test.Equal(t, "what the thread has seen", r.journal.seen["t1"].Description, hashOf(two))
 }
 
 // What an agent created while the database refused writes is stored later. Until then turns get no comments, because the agent's
@@ -155,9 +149,7 @@ func TestCreationsStoredLater(t *testing.T) {
 				t.Errorf("refused %d times, turn %d: %s", refuse, i+1, text)
 			}
 		}
-		if made := r.journal.created; len(made) != 1 || made[0].ID != "c1" {
-			t.Errorf("stored %v", made)
-		}
+		test.Equal(t, "stored", r.journal.created, []reconcile.Created{{Kind: "comment", ID: "c1"}})
 	}
 }
 

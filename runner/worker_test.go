@@ -71,9 +71,7 @@ func TestOutcomes(t *testing.T) {
 			},
 			outcome: reconcile.Failed, code: "invalid_workspace_cwd",
 			check: func(t *testing.T, r *rig, _ reconcile.Run) {
-				if got := read(t, r.space()); got != "mine" {
-					t.Errorf("the file now contains %q", got)
-				}
+				test.Equal(t, "the file", read(t, r.space()), "mine")
 			},
 		},
 		{
@@ -147,9 +145,7 @@ func TestStopWhileStreaming(t *testing.T) {
 				close(r.terminate)
 			}()
 			r.ends(c.outcome, c.code)
-			if got := read(t, r.space("after")); got != string(c.outcome)+"\n0\n" {
-				t.Errorf("after_run saw %q", got)
-			}
+			test.Equal(t, "what after_run saw", read(t, r.space("after")), string(c.outcome)+"\n0\n")
 			if !strings.Contains(read(t, filepath.Join(r.Dir, eventsFile)), agent.EventTurnCancelled) {
 				t.Error("the turn was not interrupted")
 			}
@@ -183,13 +179,8 @@ func changing(answer func(args string) reconcile.ToolAnswer) []reconcile.AgentTo
 func TestChangeByTheAgent(t *testing.T) {
 	r := newRig(t, `tool linear_graphql {"query":"read"}`+"\n"+`tool linear_graphql {"query":"change"}`)
 	var before []reconcile.Run // as written when the tool was called
-	moved := false
-	r.tracker.answers = []answer{func() (map[string]reconcile.Issue, error) {
-		if moved {
-			return in("Human Review")()
-		}
-		return in("Todo")()
-	}}
+	state := "Todo"
+	r.tracker.answers = []answer{func() (map[string]reconcile.Issue, error) { return in(state)() }}
 	r.Tracker.Tools = changing(func(args string) reconcile.ToolAnswer {
 		r.journal.mu.Lock()
 		defer r.journal.mu.Unlock()
@@ -197,7 +188,7 @@ func TestChangeByTheAgent(t *testing.T) {
 		if strings.Contains(args, "read") {
 			return reconcile.ToolAnswer{Text: "Bearer words are read as they are", Success: true}
 		}
-		moved = true
+		state = "Human Review"
 		return reconcile.ToolAnswer{Text: "the key is " + testKey, Success: true, Mutation: &reconcile.Mutation{
 			Fields: []string{"commentCreate"}, Query: "mutation { … }", Success: true,
 			Variables: json.RawMessage(`{"body":"the key is ` + testKey + `"}`), Created: []reconcile.Created{{Kind: "comment", ID: "c-1"}},
@@ -211,9 +202,7 @@ func TestChangeByTheAgent(t *testing.T) {
 	if strings.Count(events, `"event":"tracker_mutation"`) != 1 || !strings.Contains(events, `"variables":{"body":"the key is [redacted]"}`) {
 		t.Errorf("events\n%s", events)
 	}
-	if !slices.Equal(r.journal.created, []reconcile.Created{{Kind: "comment", ID: "c-1"}}) {
-		t.Errorf("stored %v", r.journal.created)
-	}
+	test.Equal(t, "stored", r.journal.created, []reconcile.Created{{Kind: "comment", ID: "c-1"}})
 }
 
 // A stop in the middle of a hook kills the hook.
@@ -255,10 +244,7 @@ func TestRowLost(t *testing.T) {
 		return nil
 	}
 	_, err := r.work()
-	if !errors.Is(err, reconcile.ErrConflict) {
-		t.Errorf("Run: %v, want an error that wraps ErrConflict", err)
-	}
-	if len(r.journal.finished) != 0 {
-		t.Errorf("recorded %+v", r.journal.finished)
+	if !errors.Is(err, reconcile.ErrConflict) || len(r.journal.finished) != 0 {
+		t.Errorf("Run: %v, want an error that wraps ErrConflict; recorded %+v", err, r.journal.finished)
 	}
 }

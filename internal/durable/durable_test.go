@@ -18,13 +18,9 @@ func TestWriteFileReplaces(t *testing.T) {
 	test.OK(t, os.Link(path, other))
 	test.OK(t, durable.WriteFile(path, []byte("new"), 0o600))
 	for name, want := range map[string]string{path: "new", other: "old"} {
-		if got, err := os.ReadFile(name); err != nil || string(got) != want {
-			t.Errorf("%s holds %q (%v), want %q", name, got, err, want)
-		}
+		test.Equal(t, name, string(test.Must(os.ReadFile(name))), want)
 	}
-	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-		t.Errorf("mode %v (%v), want 0600", info.Mode(), err)
-	}
+	test.Equal(t, "mode", test.Must(os.Stat(path)).Mode(), 0o600)
 }
 
 func TestWriteFileFails(t *testing.T) {

@@ -1,10 +1,12 @@
 package text_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -14,25 +16,19 @@ func TestWithin(t *testing.T) {
 		n    int
 		want string
 	}{{"abc", 3, "abc"}, {"abc", 2, "ab"}, {"aé", 2, "a"}, {"é", 1, ""}, {"abc", 0, ""}, {"abc", -1, ""}, {"", 0, ""}} {
-		if got := text.Within(c.s, c.n); got != c.want {
-			t.Errorf("Within(%q, %d) = %q, want %q", c.s, c.n, got, c.want)
-		}
+		test.Equal(t, fmt.Sprintf("Within(%q, %d)", c.s, c.n), text.Within(c.s, c.n), c.want)
 	}
 }
 
 func TestPlural(t *testing.T) {
 	for n, want := range map[int]string{0: "0 runs", 1: "1 run", 2: "2 runs"} {
-		if got := text.Plural(n, "run"); got != want {
-			t.Errorf("Plural(%d) = %q, want %q", n, got, want)
-		}
+		test.Equal(t, "Plural", text.Plural(n, "run"), want)
 	}
 }
 
 func TestPathInside(t *testing.T) {
 	for path, want := range map[string]bool{"/a/b": true, "/a/b/c": true, "/a/bc": false, "/a": false, "/a/b/..c": true} {
-		if got := text.PathInside("/a/b", path); got != want {
-			t.Errorf("PathInside(/a/b, %s) = %v, want %v", path, got, want)
-		}
+		test.Equal(t, path+" is inside /a/b", text.PathInside("/a/b", path), want)
 	}
 }
 
@@ -48,12 +44,8 @@ func TestNearest(t *testing.T) {
 }
 
 func TestDidYouMean(t *testing.T) {
-	if got := text.DidYouMean("verison", []string{"check", "version"}, "--%s"); got != ", did you mean --version?" {
-		t.Error(got)
-	}
-	if got := text.DidYouMean("nothing", []string{"check"}, "%q"); got != "" {
-		t.Error(got)
-	}
+	test.Equal(t, "question", text.DidYouMean("verison", []string{"check", "version"}, "--%s"), ", did you mean --version?")
+	test.Equal(t, "question about nothing like it", text.DidYouMean("nothing", []string{"check"}, "%q"), "")
 }
 
 func TestCompareNatural(t *testing.T) {
@@ -61,9 +53,7 @@ func TestCompareNatural(t *testing.T) {
 	got := slices.Clone(want)
 	slices.Reverse(got)
 	slices.SortFunc(got, text.CompareNatural)
-	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
+	test.Equal(t, "order", got, want)
 }
 
 func TestIssueAddress(t *testing.T) {

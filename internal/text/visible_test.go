@@ -30,13 +30,9 @@ func TestVisible(t *testing.T) {
 		"tag\U000e0041":        `tag\xe0041`,
 		"family 👩\u200d👧, می\u200cخواهم": "family 👩\u200d👧, می\u200cخواهم",
 	} {
-		if got := Visible(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
+		test.Equal(t, in, Visible(in), want)
 	}
-	if got, want := VisibleLines("a\tb\r\nc\r\x1b\u202e\n"), "a\tb\r\nc\\x0d\\x1b\\x202e\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	test.Equal(t, "lines", VisibleLines("a\tb\r\nc\r\x1b\u202e\n"), "a\tb\r\nc\\x0d\\x1b\\x202e\n")
 }
 
 // Whatever the text, no control character is left, and JSON keeps its values.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,14 +50,12 @@ func (b *inbox) ResolveRequest(_ context.Context, now time.Time, _ string, numbe
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := &b.requests[number-1]
-	switch {
-	case fate == reconcile.RequestExpired && r.Decision != "":
-		is := *r
-		is.Fate = reconcile.RequestAnswered
-		return is, nil
-	case r.Fate == "":
-		r.Fate, r.EndedAt = fate, now
+	if fate == reconcile.RequestExpired && r.Decision != "" {
+		decided := *r
+		decided.Fate = reconcile.RequestAnswered
+		return decided, nil
 	}
+	r.Fate, r.EndedAt = cmp.Or(r.Fate, fate), now
 	return *r, nil
 }
 
@@ -131,8 +130,7 @@ func TestDeskExpires(t *testing.T) {
 		}
 		desk, box, _ = newDesk(time.Nanosecond)
 		box.decide = decides(reconcile.DecideApprove, reconcile.RequestAnswer{})
-		got := desk.Decide(t.Context(), install)
-		if !got.Approve || got.Expired {
+		if got := desk.Decide(t.Context(), install); !got.Approve || got.Expired {
 			t.Errorf("the agent gets %+v", got)
 		}
 	})
@@ -200,9 +198,7 @@ func TestDeskStores(t *testing.T) {
 	desk.Redactor.Add([]string{"12345678"})
 	q, err = desk.newQuestion(Request{Kind: RequestPermissions, Permissions: []byte(`{"port":12345678}`)})
 	test.OK(t, err)
-	if got := string(q.Detail.Permissions); got != `"{\"port\":[redacted]}"` {
-		t.Errorf("permissions are %s", got)
-	}
+	test.Equal(t, "permissions", string(q.Detail.Permissions), `"{\"port\":[redacted]}"`)
 	for _, c := range []struct{ summary, command, want string }{
 		{"make  install", "make  install", "make  install"},
 		{"make install …", "make install\n --all", "make install\n --all"},
@@ -238,10 +234,7 @@ func TestDeskAnswersAsAsked(t *testing.T) {
 	got := desk.Decide(t.Context(), Request{Kind: RequestQuestion, Questions: []Question{
 		{ID: "use " + testKey, Options: []Option{{Label: "no"}, {Label: "with " + testKey}}}, {ID: "plain"},
 	}})
-	want := map[string][]string{"use " + testKey: {"with " + testKey, "other"}, "plain": {"word"}}
-	if fmt.Sprint(got.Answers) != fmt.Sprint(want) {
-		t.Errorf("the agent gets %v", got.Answers)
-	}
+	test.Equal(t, "answers", got.Answers, map[string][]string{"use " + testKey: {"with " + testKey, "other"}, "plain": {"word"}})
 }
 
 // Only the worker that asked can read a secret answer.
@@ -257,9 +250,7 @@ func TestSealedAnswer(t *testing.T) {
 		}
 		r.Decision, r.Answer = reconcile.DecideAnswer, reconcile.RequestAnswer{Sealed: sealed}
 	}
-	if got := desk.Decide(t.Context(), secret); fmt.Sprint(got.Answers) != fmt.Sprint(answers) {
-		t.Errorf("the agent gets %+v", got)
-	}
+	test.Equal(t, "answers", desk.Decide(t.Context(), secret).Answers, answers)
 	other, err := desk.newQuestion(secret)
 	test.OK(t, err)
 	if got, err := other.answers(box.get(1).Answer); err == nil {

@@ -43,27 +43,18 @@ func TestEventLog(t *testing.T) {
 	if strings.Contains(text, testKey) || strings.Contains(text, "a>s") || strings.Contains(text, `s\"s`) || strings.Contains(text, "ends-in") {
 		t.Errorf("a secret is in\n%s", text)
 	}
-	var lines []Event
-	for d := json.NewDecoder(strings.NewReader(text)); ; {
-		var line Event
-		if err := d.Decode(&line); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatalf("%v in\n%s", err, text)
-		}
-		lines = append(lines, line)
+	var lines [7]Event
+	d := json.NewDecoder(strings.NewReader(text))
+	for i := range lines {
+		test.OK(t, d.Decode(&lines[i]))
 	}
-	if len(lines) != 7 {
-		t.Fatalf("%d lines", len(lines))
-	}
+	test.Equal(t, "there are more lines", d.More(), false)
 	first := lines[0]
 	if !first.At.Equal(at) || first.At.Location() != time.UTC || first.Name != "notification" || first.PID != 42 ||
 		first.ThreadID != "th" || first.TurnID != "tu" || first.Message != "say [redacted]" || string(first.Raw) != `{"a":"[redacted]"}` {
 		t.Errorf("%+v", first)
 	}
-	if got := string(lines[1].Raw); got != `"not JSON [redacted]"` {
-		t.Errorf("a line that is not JSON: %s", got)
-	}
+	test.Equal(t, "a line that is not JSON", string(lines[1].Raw), `"not JSON [redacted]"`)
 	if n := len(lines[2].Raw); lines[2].Message != "long" || n > maxPayload || n < maxPayload/2 {
 		t.Errorf("a long payload: %d bytes", n)
 	}
@@ -90,12 +81,9 @@ func TestEventLogRotates(t *testing.T) {
 	}
 	test.OK(t, l.Append(Event{Name: "turn_completed"}))
 	test.OK(t, l.Close())
-	now, err := os.Stat(path)
-	test.OK(t, err)
-	before, err := os.Stat(PreviousEvents(path))
-	test.OK(t, err)
-	if now.Size() > maxEventFile || before.Size() > maxEventFile || before.Size() < maxEventFile-2*maxPayload {
-		t.Errorf("%d and %d bytes", before.Size(), now.Size())
+	now, before := test.Must(os.Stat(path)).Size(), test.Must(os.Stat(PreviousEvents(path))).Size()
+	if now > maxEventFile || before > maxEventFile || before < maxEventFile-2*maxPayload {
+		t.Errorf("%d and %d bytes", before, now)
 	}
 	if !strings.Contains(read(t, path), "turn_completed") {
 		t.Error("the last event is not in the newest file")
@@ -129,13 +117,8 @@ func TestEventAfterATornLine(t *testing.T) {
 	defer out.Close()
 	l := &EventLog{path: "events.jsonl", file: in}
 	test.OK(t, in.SetWriteDeadline(time.Now().Add(100*time.Millisecond))) // a pipe without a reader is soon full
-	for i := 0; ; i++ {
-		if err := l.Append(Event{Raw: json.RawMessage(`"` + strings.Repeat("x", 10000) + `"`)}); err != nil {
-			break
-		}
-		if i > 1000 {
-			t.Fatal("the pipe does not get full")
-		}
+	for err == nil {
+		err = l.Append(Event{Raw: json.RawMessage(`"` + strings.Repeat("x", 10000) + `"`)})
 	}
 	test.OK(t, in.SetWriteDeadline(time.Time{}))
 	written := make(chan []byte)

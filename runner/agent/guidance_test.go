@@ -86,12 +86,10 @@ func TestWhyARunEnded(t *testing.T) {
 	run := func(outcome reconcile.Outcome, code, text string) *reconcile.Run {
 		return &reconcile.Run{Outcome: outcome, ErrorCode: code, ErrorText: text, Turns: 1, TurnsDone: 1}
 	}
-	handed := run(reconcile.Succeeded, "", "")
-	handed.HandoffState = "Human Review"
-	stopped := run(reconcile.Canceled, reconcile.StopInactive, "stopped: inactive")
-	stopped.HandoffState = "Human Review"
-	toActive := run(reconcile.Succeeded, "", "")
-	toActive.HandoffState = "in progress"
+	handedOver := func(r *reconcile.Run, state string) *reconcile.Run {
+		r.HandoffState = state
+		return r
+	}
 	var text strings.Builder
 	for _, c := range []struct {
 		name    string
@@ -100,9 +98,9 @@ func TestWhyARunEnded(t *testing.T) {
 	}{
 		{"forgotten", nil, 1},
 		{"continuation", run(reconcile.Succeeded, "", ""), 1},
-		{"moved to another active state", toActive, 1},
-		{"handed over and back", handed, 0},
-		{"handed over and stopped", stopped, 0},
+		{"moved to another active state", handedOver(run(reconcile.Succeeded, "", ""), "in progress"), 1},
+		{"handed over and back", handedOver(run(reconcile.Succeeded, "", ""), "Human Review"), 0},
+		{"handed over and stopped", handedOver(run(reconcile.Canceled, reconcile.StopInactive, "stopped: inactive"), "Human Review"), 0},
 		{"inactive and back", run(reconcile.Succeeded, "", ""), 0},
 		{"operator", run(reconcile.Canceled, reconcile.StopOperator, "stopped: operator"), 1},
 		{"operator, all", run(reconcile.Canceled, reconcile.StopAll, "stopped: operator_all"), 1},

@@ -3,7 +3,6 @@ package agent
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -36,16 +35,10 @@ func TestRedactorText(t *testing.T) {
 			t.Errorf("%q became %q", text, got)
 		}
 	}
-	if got := NewExactRedactor([]string{testKey}).Text("Use Bearer tokens, not " + testKey); got != "Use Bearer tokens, not [redacted]" {
-		t.Errorf("the agent reads %q", got)
-	}
+	test.Equal(t, "what an agent reads", NewExactRedactor([]string{testKey}).Text("Use Bearer tokens, not "+testKey), "Use Bearer tokens, not [redacted]")
 	r.Add([]string{"another"})
-	if got := r.Text("another " + testKey); got != "[redacted] [redacted]" {
-		t.Errorf("after Add: %q", got)
-	}
-	if got := (*Redactor)(nil).Text(testKey + " Bearer abc"); got != testKey+" Bearer abc" {
-		t.Errorf("a nil Redactor returns %q", got)
-	}
+	test.Equal(t, "text after Add", r.Text("another "+testKey), "[redacted] [redacted]")
+	test.Equal(t, "text of a nil Redactor", (*Redactor)(nil).Text(testKey+" Bearer abc"), testKey+" Bearer abc")
 }
 
 // Each line of a private key is a secret, and so is a value without its trailing line break.
@@ -89,10 +82,7 @@ func TestEnvSecrets(t *testing.T) {
 		"SHORT_KEY=1234567", "KEY=not-so-named", "TOKENS=none-of-them", "PATH=/usr/bin:/bin", "EMPTY_KEY=", "NO_VALUE_KEY",
 		"SSH_KEY=" + file, "GONE_KEY=" + file + ".gone",
 	})
-	want := []string{"ghp_12345678", "sk-12345678", "pass=word", "12345678", file + ".gone"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	test.Equal(t, "secrets", got, []string{"ghp_12345678", "sk-12345678", "pass=word", "12345678", file + ".gone"})
 }
 
 // An endless line is not held back forever, but the beginning of a secret at its end is. A secret that is complete at the end

@@ -20,9 +20,7 @@ func TestTailFileKeepsTheEnd(t *testing.T) {
 	if n, err := f.Write([]byte(strings.Repeat("z", 1000) + "\nend\n")); n != 1005 || err != nil {
 		t.Fatalf("a write longer than the log: %d, %v", n, err)
 	}
-	if got := f.Tail(4); got != "end\n" {
-		t.Errorf("tail %q", got)
-	}
+	test.Equal(t, "tail", f.Tail(4), "end\n")
 	test.OK(t, f.Close())
 	if text := read(t, path); len(text) > 200 || !strings.HasSuffix(text, "\nend\n") {
 		t.Errorf("%d bytes: %q", len(text), text)

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -55,12 +54,8 @@ func TestAgentEnviron(t *testing.T) {
 	} {
 		config := Config{PassEnv: c.names, SecretValues: []string{"the-tracker's"}}
 		maps.Copy(c.passed, ownVariables)
-		if got := config.commandEnv("run-7", testSpace, environ)["set"]; !reflect.DeepEqual(got, c.passed) {
-			t.Errorf("%q: passed %v, want %v", c.names, got, c.passed)
-		}
-		if got, want := sorted(config.SecretsIn(environ)), sorted(c.secrets); !slices.Equal(got, want) {
-			t.Errorf("%q: secrets %q, want %q", c.names, got, c.secrets)
-		}
+		test.Equal(t, "variables passed", config.commandEnv("run-7", testSpace, environ)["set"], any(c.passed))
+		test.Equal(t, "secrets", sorted(config.SecretsIn(environ)), sorted(c.secrets))
 	}
 }
 
@@ -90,9 +85,7 @@ func TestBuildEnv(t *testing.T) {
 			if c.git {
 				test.OK(t, os.Mkdir(filepath.Join(path, ".git"), 0o700))
 			}
-			if got := c.config.buildEnv(append([]string{"HOME=" + home}, c.env...), path, host.Dirs{Cache: "/c"}); !slices.Equal(got, c.want) {
-				t.Errorf("got  %q\nwant %q", got, c.want)
-			}
+			test.Equal(t, "variables", c.config.buildEnv(append([]string{"HOME=" + home}, c.env...), path, host.Dirs{Cache: "/c"}), c.want)
 		})
 	}
 }
@@ -155,9 +148,7 @@ func TestSandboxPolicy(t *testing.T) {
 		var got, want any
 		test.OK(t, json.Unmarshal(raw, &got))
 		test.OK(t, json.Unmarshal([]byte(c.want), &want))
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("got  %s\nwant %s", raw, c.want)
-		}
+		test.Equal(t, "policy", got, want)
 	}
 }
 
@@ -186,9 +177,7 @@ func TestThreadConfig(t *testing.T) {
 		if untrusted := map[string]any{"trust_level": "untrusted"}; !c.trusted {
 			want["projects"] = map[string]any{testSpace.Path: untrusted, "/main": untrusted}
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v: got %v, want %v", c.config, got, want)
-		}
+		test.Equal(t, "configuration of a thread", got, want)
 	}
 }
 

@@ -223,6 +223,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// Whatever an agent prints, its turn completes.
 func TestStream(t *testing.T) {
 	for script, event := range map[string]string{
 		"garbage this is no JSON":        "malformed this is no JSON",
