@@ -165,16 +165,6 @@ func (r *rig) converse(agentID string) {
 	r.await("c", reconcile.CallCompleted, "threadId")
 }
 
-// eventually waits until ok.
-func (r *rig) eventually(what string, ok func() bool) {
-	r.t.Helper()
-	for end := time.Now().Add(test.Patience()); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.t.Fatalf("no %s within %v", what, test.Patience())
-		}
-	}
-}
-
 func (r *rig) wantCode(err error, code, text string) {
 	r.t.Helper()
 	if err == nil {
@@ -351,7 +341,7 @@ func TestSettingsAreChecked(t *testing.T) {
 // daemon is a script that starts a process in a session of its own, and then hangs. undressed is what precedes the process: with a
 // command that removes the environment and descriptors of the agent, only the living worker can find the process.
 func daemon(undressed string) string {
-	return `sh (setsid ` + undressed + ` bash -c "exec -a $PWD/daemon sleep 60s" </dev/null >/dev/null 2>&1 &); until pgrep -f "^$PWD/daemon" >/dev/null; do sleep 0.01; done; touch started
+	return `sh (setsid ` + undressed + ` bash -c 'exec -a "$PWD/daemon" sleep 60s' </dev/null >/dev/null 2>&1 &); until pgrep -f "^$PWD/daemon" >/dev/null; do sleep 0.01; done; touch started
 hang`
 }
 
@@ -364,7 +354,7 @@ func (r *rig) startDaemon(agentID, undressed string) {
 	r.t.Helper()
 	r.converse(agentID)
 	r.call(agentID, turn("t"), script(daemon(undressed)))
-	r.eventually("daemon", func() bool { return exists(filepath.Join(r.dir, "started")) })
+	test.Until(r.t, "daemon", func() bool { return exists(filepath.Join(r.dir, "started")) })
 }
 
 func exists(path string) bool {
@@ -439,7 +429,7 @@ func TestDeadWorker(t *testing.T) {
 			r.startDaemon("a", "")
 			r.call("a", turn("t2"), script("say no"))
 			test.OK(t, syscall.Kill(r.run("a").Worker.PID, syscall.SIGKILL))
-			r.eventually("end of the worker", func() bool { return !proc.SameProcess(r.run("a").Worker) })
+			test.Until(r.t, "end of the worker", func() bool { return !proc.SameProcess(r.run("a").Worker) })
 			c.looks(r)
 			for _, id := range []string{"t", "t2"} {
 				call, _, err := r.DB.Views.Call(t.Context(), id)
@@ -501,7 +491,7 @@ func TestHost(t *testing.T) {
 	if !strings.Contains(ended.ErrorText, "the program that started the agent has exited") {
 		t.Errorf("the turn: %s %s", ended.Status, ended.ErrorText)
 	}
-	r.eventually("end of the agent", func() bool { return test.Must(r.List(t.Context()))[0].Settled })
+	test.Until(r.t, "end of the agent", func() bool { return test.Must(r.List(t.Context()))[0].Settled })
 }
 
 // client starts a client that works in the directory of r, and kills it after a step.

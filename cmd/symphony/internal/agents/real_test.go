@@ -101,7 +101,7 @@ func TestRealAgent(t *testing.T) {
 	}
 
 	r.call("a", turn("long"), script("sh until test -e go; do sleep 0.05; done\nsay went"))
-	r.eventually("command", func() bool { return r.run("a").Activity != "" })
+	test.Until(t, "command", func() bool { return r.run("a").Activity != "" })
 	r.call("a", reconcile.Call{ID: "s", Verb: reconcile.CallSteer, Conversation: "c"}, runner.TurnCall{Items: []agent.Input{{Type: "text", Text: "and say it twice"}}})
 	r.await("s", reconcile.CallCompleted, "{}")
 	test.OK(t, os.WriteFile(filepath.Join(r.dir, "go"), nil, 0o600))
@@ -116,7 +116,7 @@ func TestRealAgent(t *testing.T) {
 	for _, p := range test.Must(proc.Descendants(worker.PID)) {
 		test.OK(t, syscall.Kill(p.PID, syscall.SIGKILL))
 	}
-	r.eventually("end of codex", func() bool { return len(test.Must(proc.Descendants(worker.PID))) == 0 })
+	test.Until(t, "end of codex", func() bool { return len(test.Must(proc.Descendants(worker.PID))) == 0 })
 	r.call("a", turn("again"), script("say resumed"))
 	r.await("again", reconcile.CallCompleted, "resumed")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/monitor/checktest"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
@@ -30,9 +31,7 @@ func TestProgramWord(t *testing.T) {
 		"":                                       "",
 		"npx codex@latest app-server | tee /tmp": "npx",
 	} {
-		if got := append(programWord().FindStringSubmatch(command), "", "")[1]; got != want {
-			t.Errorf("%q: %q, want %q", command, got, want)
-		}
+		test.Equal(t, command, append(programWord().FindStringSubmatch(command), "", "")[1], want)
 	}
 }
 

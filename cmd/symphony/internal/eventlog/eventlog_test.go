@@ -35,12 +35,8 @@ func TestFollowReplacedLog(t *testing.T) {
 	var seen []string
 	read := func(want string) {
 		t.Helper()
-		if err := f.Read(func(line []byte) { seen = append(seen, string(line)) }); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(seen, " "); got != want {
-			t.Fatalf("%q, want %q", got, want)
-		}
+		test.OK(t, f.Read(func(line []byte) { seen = append(seen, string(line)) }))
+		test.Equal(t, "it", strings.Join(seen, " "), want)
 	}
 	write := func(text string) { appendTo(t, path, text) }
 	read("")
@@ -49,9 +45,7 @@ func TestFollowReplacedLog(t *testing.T) {
 	write("o\n")
 	read("one two")
 	write("three\n")
-	if err := os.Rename(path, path+".1"); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, os.Rename(path, path+".1"))
 	read("one two three")
 	write("four\nfi")
 	read("one two three four")
@@ -66,9 +60,7 @@ func TestLogReplacedWhileRead(t *testing.T) {
 		path, previous := filepath.Join(dir, "events.jsonl"), filepath.Join(dir, "events.1.jsonl")
 		turn := func() {
 			t.Helper()
-			if err := os.Rename(path, previous); err != nil {
-				t.Fatal(err)
-			}
+			test.OK(t, os.Rename(path, previous))
 			appendTo(t, path, "three\n")
 		}
 		appendTo(t, previous, "one\n")
@@ -84,24 +76,16 @@ func TestLogReplacedWhileRead(t *testing.T) {
 		}
 		want := "one two three"
 		if early {
-			if err := f.open(); err != nil {
-				t.Fatal(err)
-			}
+			test.OK(t, f.open())
 			turn()
 			want = "two three" // the older one is gone
 		}
 		for range 2 {
-			if err := f.ReadPrevious(previous, show); err != nil {
-				t.Fatal(err)
-			}
-			if err := f.Read(show); err != nil {
-				t.Fatal(err)
-			}
+			test.OK(t, f.ReadPrevious(previous, show))
+			test.OK(t, f.Read(show))
 			previous = "" // there is none any more
 		}
-		if got := strings.Join(seen, " "); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		test.Equal(t, "it", strings.Join(seen, " "), want)
 	}
 }
 

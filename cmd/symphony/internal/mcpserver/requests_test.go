@@ -93,17 +93,9 @@ func (m *machine) asks(r agent.Request, timeout time.Duration) <-chan agent.Deci
 		}
 		told <- d
 	}()
-	m.until("the request is stored", func() bool { return len(test.Must(m.state.Requests(m.t.Context()))) > before })
+	// A short timeout may have ended it before this process sees it.
+	test.Until(m.t, "the request is stored", func() bool { return len(told) > 0 || len(test.Must(m.state.Requests(m.t.Context()))) > before })
 	return told
-}
-
-func (m *machine) until(what string, done func() bool) {
-	m.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			m.t.Fatalf("waited in vain until %s; the log is\n%s", what, m.log)
-		}
-	}
 }
 
 // host is a host of a server of its own.
@@ -163,10 +155,8 @@ func (h *host) wait(seconds float64) (out WaitAgentOut) {
 // waitForData waits until wait_agent returns because of a request, and returns it.
 func (h *host) waitForData() RequestState {
 	h.t.Helper()
-	out := h.wait(30)
-	if out.State != "done" || len(out.Agents[0].Requests) != 1 {
-		h.t.Fatalf("the host gets %+v", out)
-	}
+	var out WaitAgentOut
+	test.Until(h.t, "the host gets a request", func() bool { out = h.wait(20); return out.State == "done" && len(out.Agents[0].Requests) == 1 })
 	return out.Agents[0].Requests[0]
 }
 
@@ -264,7 +254,7 @@ func TestHostThatCannotAsk(t *testing.T) {
 				t.Errorf("%s: %+v", protocol, is)
 			}
 			if elicit != nil {
-				m.until("the decline is logged", func() bool { return strings.Contains(m.log.String(), "symphony approve one.1") })
+				test.Until(m.t, "the decline is logged", func() bool { return strings.Contains(m.log.String(), "symphony approve one.1") })
 			}
 			if list := h.requests(); fmt.Sprint(list) != fmt.Sprint([]RequestState{is}) {
 				t.Errorf("%s: %+v is not %+v", protocol, list, is)
@@ -321,7 +311,7 @@ func TestFirstDecisionCounts(t *testing.T) {
 				closed <- ctx.Err()
 				return nil, ctx.Err()
 			}
-			m.until("the other host has decided", func() bool { return len(test.Must(m.state.Requests(m.t.Context()))) == 0 })
+			test.Until(m.t, "the other host has decided", func() bool { return len(test.Must(m.state.Requests(m.t.Context()))) == 0 })
 			return declines(ctx, nil)
 		})
 		waited := make(chan WaitAgentOut, 1)

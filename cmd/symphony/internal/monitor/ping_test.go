@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/monitor/checktest"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
@@ -21,9 +22,7 @@ func TestPing(t *testing.T) {
 		failed     bool
 		kind, then string
 	}{{false, "success", "up"}, {true, "fail", "down"}, {false, "success", "up"}} {
-		if err := Start(address).End(pass.failed, "pass 7"); err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, Start(address).End(pass.failed, "pass 7"))
 		pings := s.Pings()
 		begin, end := pings[len(pings)-2], pings[len(pings)-1]
 		if begin.Kind != "start" || end.Kind != pass.kind || begin.Run != end.Run || len(end.Run) != 36 || end.Body != "pass 7" || begin.Body != "" {

@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/monitor/checktest"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
@@ -51,7 +52,7 @@ func TestDropRepeatedErrors(t *testing.T) {
 // The wait of a loop is the interval, a tenth shorter or longer, and ends when a retry is due.
 func TestPauseFor(t *testing.T) {
 	now := time.Now()
-	for _, test := range []struct {
+	for _, c := range []struct {
 		interval time.Duration
 		random   float64
 		due      time.Time
@@ -70,9 +71,9 @@ func TestPauseFor(t *testing.T) {
 		{time.Minute, 1, now.Add(-time.Hour), 0}, // the clock was set forward
 		{time.Minute, 0.5, now.Add(1000 * time.Hour), time.Minute},
 	} {
-		got := pauseFor(test.interval, test.random, now, test.due)
-		if got.Round(time.Millisecond) != test.want {
-			t.Errorf("%+v: %v", test, got)
+		got := pauseFor(c.interval, c.random, now, c.due)
+		if got.Round(time.Millisecond) != c.want {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }
@@ -97,9 +98,7 @@ func TestStoppedRunSentence(t *testing.T) {
 		reconcile.StopOperator: "the run of WEB-1 was stopped by an operator",
 	} {
 		a := reconcile.Applied{Action: reconcile.Action{Reason: string(reconcile.Canceled), Message: "stopped: " + reason, Change: &reconcile.Change{}}}
-		if got := (narrator{w: &term.Env{}}).settled(a, "WEB-1"); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		test.Equal(t, "it", (narrator{w: &term.Env{}}).settled(a, "WEB-1"), want)
 	}
 }
 
@@ -110,10 +109,7 @@ func TestLoopKeepsItsDatabase(t *testing.T) {
 	defer kept.close()
 	open := func() *state.DB {
 		t.Helper()
-		db, err := kept.open(ctx, dir, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := test.Must(kept.open(ctx, dir, time.Now()))
 		return db
 	}
 	first := open()
@@ -125,9 +121,7 @@ func TestLoopKeepsItsDatabase(t *testing.T) {
 		err = errors.Join(os.Remove(filepath.Join(dir, "state.db-wal")), os.Remove(filepath.Join(dir, "state.db")),
 			os.WriteFile(filepath.Join(dir, "state.db"), copied, 0o600))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	second := open()
 	if second == first {
 		t.Error("a pass writes to a database that was replaced")
@@ -139,9 +133,7 @@ func TestLoopKeepsItsDatabase(t *testing.T) {
 	if err == nil {
 		_, err = pool.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", second.Schema()+1))
 	}
-	if err := errors.Join(err, pool.Close()); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, errors.Join(err, pool.Close()))
 	if second.Newer() != nil || open().Newer() == nil {
 		t.Error("a pass does not notice that a newer program has migrated the database")
 	}
@@ -152,9 +144,7 @@ func TestLoopEndsDuringItsStart(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "WORKFLOW.md")
 	text := "---\ntracker: {kind: file, provider: {path: issues}, active_states: [Todo], terminal_states: [Done]}\n---\nWork."
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	var out bytes.Buffer
 	w := &term.Env{Stdout: &out, Stderr: &out, Dir: dir, Home: dir, Now: time.Now}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -168,19 +158,13 @@ func TestLoopEndsDuringItsStart(t *testing.T) {
 // A service tells systemd its state, and that it lives only while its passes proceed. Its workers do not inherit the variables.
 func TestLoopTellsSystemd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
-	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := test.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))
 	defer listener.Close()
 	received := func() string {
 		t.Helper()
 		buffer := make([]byte, 1000)
-		_ = listener.SetReadDeadline(time.Now().Add(20 * time.Second))
-		n, err := listener.Read(buffer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_ = listener.SetReadDeadline(time.Now().Add(test.Patience()))
+		n := test.Must(listener.Read(buffer))
 		return string(buffer[:n])
 	}
 	w := &term.Env{Environ: []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=1000", "A=b"}, Stderr: &bytes.Buffer{}}
@@ -194,9 +178,7 @@ func TestLoopTellsSystemd(t *testing.T) {
 	alive.Go(func() { s.keepAlive(ctx, func() bool { return <-asked }) })
 	asked <- false
 	asked <- true
-	if got := received(); got != "WATCHDOG=1" {
-		t.Errorf("systemd gets %q", got)
-	}
+	test.Equal(t, "systemd gets", received(), "WATCHDOG=1")
 	asked <- false
 	asked <- false
 	cancel()
@@ -261,8 +243,6 @@ func TestLoopReportsInMeasure(t *testing.T) {
 		for _, ping := range s.Pings()[before:] {
 			kinds = append(kinds, ping.Kind)
 		}
-		if got := strings.Join(kinds, " "); got != pass.pings {
-			t.Errorf("%v: %s, want %s", pass.err, got, pass.pings)
-		}
+		test.Equal(t, fmt.Sprint(pass.err), strings.Join(kinds, " "), pass.pings)
 	}
 }

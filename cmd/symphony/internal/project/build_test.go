@@ -3,6 +3,8 @@ package project
 import (
 	"runtime/debug"
 	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 func TestBuild(t *testing.T) {
@@ -23,8 +25,6 @@ func TestBuild(t *testing.T) {
 		{"(devel)", changed, "devel (4be0a1f0c6a2 with changes, 2026-02-24)"},
 		{"", nil, "devel"}, // a test
 	} {
-		if got := buildOf(&debug.BuildInfo{Main: debug.Module{Version: c.version}, Settings: c.settings}).String(); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
-		}
+		test.Equal(t, "it", buildOf(&debug.BuildInfo{Main: debug.Module{Version: c.version}, Settings: c.settings}).String(), c.want)
 	}
 }

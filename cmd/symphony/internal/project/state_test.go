@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -12,10 +13,7 @@ import (
 
 func newDB(t *testing.T, now time.Time) *state.DB {
 	t.Helper()
-	db, err := state.Create(t.Context(), t.TempDir()+"/state", now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := test.Must(state.Create(t.Context(), t.TempDir()+"/state", now))
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -23,10 +21,7 @@ func newDB(t *testing.T, now time.Time) *state.DB {
 // A schedule is active for three times the median of its last five gaps, at least three minutes and at most a day. Within a boot
 // the monotonic clock counts, so that setting the wall clock neither revives nor ends a schedule.
 func TestScheduleAlive(t *testing.T) {
-	boot, err := proc.BootID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	boot := test.Must(proc.BootID())
 	minutely := func(newest time.Duration) (ages []time.Duration) {
 		for n := range 6 {
 			ages = append(ages, newest+time.Duration(5-n)*time.Minute)
@@ -86,9 +81,7 @@ func TestRunIDsSort(t *testing.T) {
 			id := next()
 			ids = append(ids, id)
 			run := reconcile.Run{ID: id, Kind: reconcile.CleanupRun, Phase: reconcile.Starting, StartedAt: noon}
-			if err := db.Store.Commit(t.Context(), noon, reconcile.Change{Insert: &run}); err != nil {
-				t.Fatal(err)
-			}
+			test.OK(t, db.Store.Commit(t.Context(), noon, reconcile.Change{Insert: &run}))
 		}
 	}
 	if !slices.IsSorted(ids) {

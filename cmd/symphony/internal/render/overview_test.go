@@ -10,6 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // TestBlockIsWrapped checks that the end of a block is on the screen, however narrow it is.
@@ -34,9 +35,7 @@ func TestDeadScheduleIsRed(t *testing.T) {
 	dead := view.Overview{GeneratedAt: now, LastPass: &project.LastPassRow{StartedAt: now.Add(-time.Hour)}, Project: view.ProjectRow{Name: "web-shop"}}
 	w := &term.Env{Width: 120, Colour: true, Now: func() time.Time { return now }}
 	want := "\x1b[1m\x1b[31mNOT TICKING\x1b[0m\x1b[0m  web-shop: no schedule is active; the last pass was 1h00m ago; nothing running"
-	if got := Head(w, []view.Overview{live, dead})[0]; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	test.Equal(t, "it", Head(w, []view.Overview{live, dead})[0], want)
 }
 
 // TestPageFits checks that the rows give way first, and the summary never.

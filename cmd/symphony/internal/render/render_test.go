@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -17,9 +19,7 @@ import (
 func reportText(t *testing.T, width int, r view.Report, o ReportOptions) string {
 	t.Helper()
 	page := &bytes.Buffer{}
-	if err := Report(&term.Env{Stdout: page, Width: width, Now: func() time.Time { return r.GeneratedAt }}, r, o); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, Report(&term.Env{Stdout: page, Width: width, Now: func() time.Time { return r.GeneratedAt }}, r, o))
 	return page.String()
 }
 
@@ -97,9 +97,7 @@ func TestPullRequestText(t *testing.T) {
 		"u (open, checks failed, review changes requested; seen 5m00s ago)": {URL: "u", State: "open", Checks: "failed", Review: "changes_requested"},
 		"u (merged; seen 5m00s ago)":                                        {URL: "u", State: "merged"},
 	} {
-		if got := pullRequestText(w, at, p, at.Add(-5*time.Minute)); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		test.Equal(t, "it", pullRequestText(w, at, p, at.Add(-5*time.Minute)), want)
 	}
 }
 
@@ -107,13 +105,9 @@ func TestPullRequestText(t *testing.T) {
 func TestCountText(t *testing.T) {
 	w := &term.Env{Width: 80}
 	for n, want := range map[int64]string{0: "0", 9999: "9999", 10_000: "10.0k", 99_949: "99.9k", 99_950: "100k", 999_499: "999k", 999_500: "1.00M", 9_994_999: "9.99M", 9_996_000: "10.0M", 2_000_000_000_000: "2.00T"} {
-		if got := countText(w, n); got != want {
-			t.Errorf("%d is %s, want %s", n, got, want)
-		}
+		test.Equal(t, fmt.Sprint(n), countText(w, n), want)
 	}
-	if got := countText(&term.Env{}, 123456); got != "123456" {
-		t.Errorf("in a pipe it is %s", got)
-	}
+	test.Equal(t, "in a pipe it is", countText(&term.Env{}, 123456), "123456")
 }
 
 // A title of ten thousand letters takes two lines of the screen; a pipe gets all of it.

@@ -9,6 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/test"
 	"pgregory.net/rapid"
 )
 
@@ -32,9 +33,7 @@ func TestTimerLines(t *testing.T) {
 		1500 * time.Millisecond: since + "1500ms",
 		59 * time.Second:        since + "59000ms",
 	} {
-		if got := timerLines(every); got != want {
-			t.Errorf("%s: %s, want %s", every, got, want)
-		}
+		test.Equal(t, every.String(), timerLines(every), want)
 	}
 }
 

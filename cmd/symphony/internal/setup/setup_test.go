@@ -8,6 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"gopkg.in/yaml.v3"
 	"pgregory.net/rapid"
@@ -50,10 +51,7 @@ func TestProposeStates(t *testing.T) {
 func TestYAMLScalar(t *testing.T) {
 	check := func(t rapid.TB, text string) {
 		t.Helper()
-		word, err := yamlList([]string{text})
-		if err != nil {
-			t.Fatal(err)
-		}
+		word := test.Must(yamlList([]string{text}))
 		var read map[string][]string
 		if err := yaml.Unmarshal([]byte("x: "+word+"\n"), &read); err != nil {
 			t.Fatalf("%q as %s: %v", text, word, err)

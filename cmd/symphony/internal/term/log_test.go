@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -68,15 +69,9 @@ func TestJournalErrors(t *testing.T) {
 
 // JOURNAL_STREAM must name the very file that stderr is.
 func TestIsJournal(t *testing.T) {
-	file, err := os.Create(filepath.Join(t.TempDir(), "stream"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := test.Must(os.Create(filepath.Join(t.TempDir(), "stream")))
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := test.Must(file.Stat())
 	is := info.Sys().(*syscall.Stat_t)
 	for stream, want := range map[string]bool{
 		fmt.Sprintf("%d:%d", is.Dev, is.Ino): true, fmt.Sprintf("%d:%d", is.Dev, is.Ino+1): false, "": false, "x": false,

@@ -1,11 +1,13 @@
 package term
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"pgregory.net/rapid"
 )
 
@@ -14,9 +16,7 @@ func TestDuration(t *testing.T) {
 		-time.Second: "0ms", 41 * time.Millisecond: "41ms", 41 * time.Second: "41s", 61 * time.Second: "1m01s",
 		2*time.Hour + 5*time.Minute: "2h05m", 47 * time.Hour: "47h00m", 100 * time.Hour: "4d",
 	} {
-		if got := Duration(d); got != want {
-			t.Errorf("%s: %q, want %q", d, got, want)
-		}
+		test.Equal(t, d.String(), Duration(d), want)
 	}
 }
 
@@ -50,9 +50,7 @@ func TestCells(t *testing.T) {
 		"\x1b[31mred\x1b[0m": 3,
 		"𠀀":                  2,
 	} {
-		if got := Cells(text); got != want {
-			t.Errorf("%q takes %d cells, want %d", text, got, want)
-		}
+		test.Equal(t, fmt.Sprint(text), Cells(text), want)
 	}
 }
 
@@ -126,13 +124,9 @@ func TestLinks(t *testing.T) {
 		t.Errorf("%q in %d cells, want %q", got, Cells(got), want)
 	}
 	for _, address := range []string{"", "file:///etc/passwd", "javascript:x"} {
-		if got := w.Link(address, "x"); got != "x" {
-			t.Errorf("%q is linked: %q", address, got)
-		}
+		test.Equal(t, fmt.Sprint(address), w.Link(address, "x"), "x")
 	}
-	if got := (&Env{}).Link("https://example.com", "x"); got != "x" {
-		t.Errorf("without a terminal: %q", got)
-	}
+	test.Equal(t, "without a terminal", (&Env{}).Link("https://example.com", "x"), "x")
 }
 
 func TestWrap(t *testing.T) {

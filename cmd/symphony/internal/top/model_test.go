@@ -13,6 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -206,9 +207,7 @@ func TestCommands(t *testing.T) {
 		if want != "" {
 			want += " -w /home/u/shop/WORKFLOW.md --state-dir /states/shop"
 		}
-		if got := strings.Join(append(s.run, s.shown...), "\n"); got != want {
-			t.Errorf("%s: %q, want %q", key, got, want)
-		}
+		test.Equal(t, key, strings.Join(append(s.run, s.shown...), "\n"), want)
 		if len(s.run) > 0 && !strings.Contains(strings.Join(strings.Fields(m.View().Content), " "), "$ "+want+" running") {
 			t.Errorf("%s: not named:\n%s", key, m.View().Content)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -100,10 +101,7 @@ func TestSelection(t *testing.T) {
 		{"status=held", "time", 0, "WEB-9 WEB-10 API-7, 2 1 held"},
 		{"status=held", "-title", 1, "WEB-9, 1 0 held, 2 more"},
 	} {
-		s, err := NewSelection(strings.Fields(c.filters), c.order, c.limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := test.Must(NewSelection(strings.Fields(c.filters), c.order, c.limit))
 		confined, rows, more := s.Select(all)
 		var names []string
 		for _, r := range rows {

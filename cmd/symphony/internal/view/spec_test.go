@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -57,9 +58,7 @@ func TestFieldsOfSpecification(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal([]byte(c.example), &example)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, err)
 		for _, missing := range lacks(example, answer, c.name) {
 			t.Error(missing)
 		}

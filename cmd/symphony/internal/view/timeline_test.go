@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -23,16 +24,9 @@ func TestTurnMoments(t *testing.T) {
 {"at":"2026-11-20T08:03:00Z","event":"turn_failed","thread_id":"own","message":"no luck"}
 {"at":"2026-11-20T08:04:00Z","event":"turn_prompt","message":"turn 2, 5 characters","payload":"cut"}
 `
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	turns, err := eventlog.Turns(dir, run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	test.OK(t, os.WriteFile(path, []byte(log), 0o600))
+	turns := test.Must(eventlog.Turns(dir, run))
 	at := func(minute int) time.Time { return time.Date(2026, 11, 20, 8, minute, 0, 0, time.UTC) }
 	want := []Moment{
 		{At: at(0), Until: new(at(3)), Kind: MomentTurn, RunID: new("r1"), Name: "turn 1", Result: "failed", Text: "no luck"},
@@ -63,9 +57,7 @@ func TestRequestMoment(t *testing.T) {
 	} {
 		c.q.Identifier, c.q.Number = "WEB-7", 1
 		m := requestMoment(c.q)
-		if got := m.Name + " " + m.Result + " " + m.Text; got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
-		}
+		test.Equal(t, "it", m.Name+" "+m.Result+" "+m.Text, c.want)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestErrorText(t *testing.T) {
 func TestParsePeriod(t *testing.T) {
 	berlin := time.FixedZone("", 3600)
 	now := time.Date(2026, 11, 20, 8, 30, 0, 0, berlin)
-	for _, test := range []struct {
+	for _, c := range []struct {
 		since, until, from, to string
 		present                bool
 	}{
@@ -48,9 +48,9 @@ func TestParsePeriod(t *testing.T) {
 		{"", "2026-11-18T06:00:00Z", "2026-11-17T19:00:00+01:00", "2026-11-18T07:00:00+01:00", false},
 		{"3h", "1h", "2026-11-20T05:30:00+01:00", "2026-11-20T07:30:00+01:00", false},
 	} {
-		got, err := ParsePeriod(test.since, test.until, now)
-		if err != nil || got.Since.In(berlin).Format(time.RFC3339) != test.from || got.Until.In(berlin).Format(time.RFC3339) != test.to || got.Present != test.present {
-			t.Errorf("--since %q --until %q: %+v, %v", test.since, test.until, got, err)
+		got, err := ParsePeriod(c.since, c.until, now)
+		if err != nil || got.Since.In(berlin).Format(time.RFC3339) != c.from || got.Until.In(berlin).Format(time.RFC3339) != c.to || got.Present != c.present {
+			t.Errorf("--since %q --until %q: %+v, %v", c.since, c.until, got, err)
 		}
 	}
 	for _, bad := range [][2]string{{"-1h", ""}, {"1.5d", ""}, {"d", ""}, {"99999999999d", ""}, {"40000d", ""}, {"2026-13-01", ""}, {"", "noon"}, {"0s", ""}, {"2026-11-21", ""}} {

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // acting serves some projects whose commands are a shell script, and returns the directory in which the script runs.
@@ -22,34 +24,23 @@ func acting(t *testing.T, script string, projects ...string) (s *Server, dir str
 	var o Options
 	for _, name := range projects {
 		place := Place{filepath.Join(dir, name, "WORKFLOW.md"), filepath.Join(dir, name, "state")}
-		if err := os.MkdirAll(place.StateDir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, os.MkdirAll(place.StateDir, 0o700))
 		o.Places = append(o.Places, place)
 	}
 	s, _ = serve(t, o)
 	s.source.env.Dir, s.source.env.Environ = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
 	s.commands.program = filepath.Join(dir, "program")
-	if err := os.WriteFile(s.commands.program, []byte("#!/bin/sh\n"+script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, os.WriteFile(s.commands.program, []byte("#!/bin/sh\n"+script), 0o700))
 	return s, dir
 }
 
 // post sends a request with the token, with JSON or a form.
 func post(s *Server, path, body string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("POST", path, strings.NewReader(body))
-	r.Host = "localhost"
-	r.Header.Set("Authorization", "Bearer "+string(s.token))
-	switch {
-	case strings.HasPrefix(body, "{"):
-		r.Header.Set("Content-Type", "application/json; charset=utf-8")
-	case body != "":
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	kind := "application/x-www-form-urlencoded"
+	if strings.HasPrefix(body, "{") {
+		kind = "application/json; charset=utf-8"
 	}
-	w := httptest.NewRecorder()
-	s.routes().ServeHTTP(w, r)
-	return w
+	return visit(s, "POST", path, body, "Authorization", "Bearer "+string(s.token), "Content-Type", kind)
 }
 
 // No request without the token changes anything, whatever route it takes.
@@ -60,14 +51,8 @@ func TestActionsNeedToken(t *testing.T) {
 			continue
 		}
 		for _, token := range []string{"", "Bearer ", "Bearer 0123456789abcdeF"} {
-			r := httptest.NewRequest(route.method, strings.NewReplacer("{identifier}", "ABC-1", "{id}", "ABC-1.1").Replace(route.path), nil)
-			r.Host = "localhost"
-			r.Header.Set("Authorization", token)
-			w := httptest.NewRecorder()
-			s.routes().ServeHTTP(w, r)
-			if w.Code != http.StatusUnauthorized {
-				t.Errorf("%s %s with %q: %d", route.method, route.path, token, w.Code)
-			}
+			path := strings.NewReplacer("{identifier}", "ABC-1", "{id}", "ABC-1.1").Replace(route.path)
+			test.Equal(t, route.method+" "+path+" with "+token, visit(s, route.method, path, "", "Authorization", token).Code, http.StatusUnauthorized)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "called")); err == nil {
@@ -80,7 +65,7 @@ func TestActionCommands(t *testing.T) {
 	s, dir := acting(t, `for arg; do printf '[%s]' "$arg"; done > args; tr '\0' '@' > input; echo '{"done":true}'`, "web")
 	project := fmt.Sprintf("[--workflow=%[1]s/web/WORKFLOW.md][--state-dir=%[1]s/web/state][--]", dir)
 	const requests = "/api/v1/requests/ABC-1.2/"
-	for _, test := range []struct{ path, body, args, input string }{
+	for _, c := range []struct{ path, body, args, input string }{
 		{"/api/v1/pause", "", "[pause][--json]" + project, ""},
 		{"/api/v1/resume?project=web", "", "[resume][--json]" + project, ""},
 		{"/api/v1/ABC-1/stop", "", "[stop][--no-wait][--json]" + project + "[ABC-1]", ""},
@@ -102,25 +87,24 @@ func TestActionCommands(t *testing.T) {
 			"[answer][--stdin]" + project + "[ABC-1.2]", "Red@my\nown@a, b@\n",
 		},
 	} {
-		w := post(s, test.path, test.body)
+		w := post(s, c.path, c.body)
 		if w.Code != http.StatusOK && w.Code != http.StatusSeeOther {
-			t.Errorf("%s %s: %d %s", test.path, test.body, w.Code, w.Body)
+			t.Errorf("%s %s: %d %s", c.path, c.body, w.Code, w.Body)
 			continue
 		}
 		args, err := os.ReadFile(filepath.Join(dir, "args"))
 		input, inputErr := os.ReadFile(filepath.Join(dir, "input"))
-		if err != nil || inputErr != nil || string(args) != test.args || string(input) != test.input {
-			t.Errorf("%s %s: %s %q", test.path, test.body, args, input)
+		if err != nil || inputErr != nil || string(args) != c.args || string(input) != c.input {
+			t.Errorf("%s %s: %s %q", c.path, c.body, args, input)
 		}
 	}
 }
 
 // Which requests run no command, and what a command's error becomes.
 func TestActionErrors(t *testing.T) {
-	s, _ := acting(t, `cat answer; exit "$(cat code)"`, "web", "api")
-	_, dir := s, s.source.env.Dir
+	s, dir := acting(t, `cat answer; exit "$(cat code)"`, "web", "api")
 	const request = "/api/v1/requests/ABC-1.2/answer?project=web"
-	for _, test := range []struct {
+	for _, c := range []struct {
 		path, body, answer, exit string
 		status                   int
 		code                     string
@@ -150,11 +134,11 @@ func TestActionErrors(t *testing.T) {
 		{"/api/v1/pause?project=api", "", `{"error":{"code":"linear_api_status"}}`, "1", 502, "linear_api_status"},
 		{"/api/v1/pause?project=api", "", `{"error":{"code":"invalid_config"}}`, "3", 500, "invalid_config"},
 	} {
-		write(t, dir, "answer", test.answer)
-		write(t, dir, "code", test.exit)
-		w := post(s, test.path, test.body)
-		if w.Code != test.status || !strings.Contains(w.Body.String(), test.code) || !json.Valid(w.Body.Bytes()) {
-			t.Errorf("%s %s: %d %s", test.path, test.body, w.Code, w.Body)
+		write(t, dir, "answer", c.answer)
+		write(t, dir, "code", c.exit)
+		w := post(s, c.path, c.body)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.code) || !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%s %s: %d %s", c.path, c.body, w.Code, w.Body)
 		}
 	}
 	s.commands.patience = time.Millisecond
@@ -166,9 +150,7 @@ func TestActionErrors(t *testing.T) {
 
 func write(t *testing.T, dir, name, content string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700))
 }
 
 // A form leads back to its page, which shows once what the command said. No other address and no invented notice is accepted.
@@ -185,12 +167,7 @@ func TestNotice(t *testing.T) {
 		t.Fatal(w.Code, w.Header())
 	}
 	get := func(value string) string {
-		r := httptest.NewRequest("GET", w.Header().Get("Location"), nil)
-		r.Host = "localhost"
-		r.AddCookie(&http.Cookie{Name: cookies[0].Name, Value: value})
-		page := httptest.NewRecorder()
-		s.routes().ServeHTTP(page, r)
-		return page.Body.String()
+		return visit(s, "GET", w.Header().Get("Location"), "", "Cookie", cookies[0].Name+"="+value).Body.String()
 	}
 	if page := get("Done"); strings.Contains(page, `id="notice"`) {
 		t.Error(page)
@@ -236,10 +213,10 @@ func TestCommandsAtOnce(t *testing.T) {
 		files, _ := filepath.Glob(filepath.Join(dir, pattern))
 		return len(files)
 	}
-	until(t, "commands run", func() bool { return count("running.*") == maxCommands })
+	test.Until(t, "commands run", func() bool { return count("running.*") == maxCommands })
 	ended := make(chan struct{})
 	go func() { s.commands.end(); close(ended) }()
-	until(t, "the server ends", func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return s.commands.closed })
+	test.Until(t, "the server ends", func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return s.commands.closed })
 	if w := post(s, "/api/v1/pause", ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "the server is ending") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -270,7 +247,7 @@ func TestRefreshCoalesces(t *testing.T) {
 		}
 	}
 	write(t, dir, "go", "")
-	until(t, "the passes end", func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return len(s.commands.passes) == 0 })
+	test.Until(t, "the passes end", func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return len(s.commands.passes) == 0 })
 	calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
 	if strings.Count(string(calls), "tick --trigger=manual --quiet") != 2 {
 		t.Errorf("%s", calls)

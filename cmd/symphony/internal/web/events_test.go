@@ -20,20 +20,15 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/web/page"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // subscribe asks for a stream and returns a function that reads its next event but beats: its name and its data.
 func subscribe(t *testing.T, ctx context.Context, client *http.Client, url string) func() (name, data string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := test.Must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))
 	r.Header.Set("Accept", "text/event-stream")
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := test.Must(client.Do(r))
 	t.Cleanup(func() { answer.Body.Close() })
 	if kind := answer.Header.Get("Content-Type"); kind != "text/event-stream; charset=utf-8" {
 		t.Fatal(answer.Status, kind)
@@ -57,32 +52,14 @@ func subscribe(t *testing.T, ctx context.Context, client *http.Client, url strin
 	}
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for range 3000 {
-		if holds() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("never: " + what)
-}
-
 // Two hundred clients of an address cost as many renderings as one. When they have gone, nothing is left.
 func TestOneRenderingForAll(t *testing.T) {
 	s, address := serve(t, Options{})
-	if answer, err := http.Get(address + "/healthz"); err != nil { // the server has started
-		t.Fatal(err)
-	} else {
-		answer.Body.Close()
-	}
+	test.OK(t, test.Must(http.Get(address+"/healthz")).Body.Close()) // the server has started
 	http.DefaultClient.CloseIdleConnections()
 	path := filepath.Join(t.TempDir(), "state.db")
 	write := func(text string) {
-		if err := errors.Join(os.WriteFile(path+".new", []byte(text), 0o600), os.Rename(path+".new", path)); err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, errors.Join(os.WriteFile(path+".new", []byte(text), 0o600), os.Rename(path+".new", path)))
 	}
 	write("a")
 	var renderings atomic.Int32
@@ -115,7 +92,7 @@ func TestOneRenderingForAll(t *testing.T) {
 		t.Errorf("%d renderings", n)
 	}
 	cancel()
-	until(t, "all clients have left", func() bool {
+	test.Until(t, "all clients have left", func() bool {
 		server.Client().CloseIdleConnections()
 		s.feeds.mu.Lock()
 		defer s.feeds.mu.Unlock()
@@ -134,20 +111,14 @@ func TestStreamLimits(t *testing.T) {
 			return event("page", strings.Repeat(strconv.Itoa(n%10), 8<<20)), nil
 		})
 	})}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := test.Must(net.Listen("tcp", "127.0.0.1:0"))
 	go server.Serve(&limitedListener{Listener: l, free: make(chan struct{}, 1)})
 	defer server.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := test.Must(net.Dial("tcp", l.Addr().String()))
 	defer c.Close()
 	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	until(t, "the first byte", func() bool { _, err := c.Read(make([]byte, 1)); return err == nil })
-	until(t, "the client has no stream", func() bool {
+	test.Must(c.Read(make([]byte, 1)))
+	test.Until(t, "the client has no stream", func() bool {
 		s.feeds.mu.Lock()
 		defer s.feeds.mu.Unlock()
 		return s.feeds.clients == 0
@@ -163,17 +134,15 @@ func TestStreamLimits(t *testing.T) {
 // A page and its stream have the same address, and the same content.
 func TestPageStream(t *testing.T) {
 	_, url := serve(t, Options{})
-	name, data := subscribe(t, t.Context(), http.DefaultClient, url+"/?q=x")()
-	if name != "page" || !strings.Contains(data, `"title":"Search: x · symphony"`) || !strings.Contains(data, "symphony init") {
-		t.Error(name, data)
-	}
-	name, data = subscribe(t, t.Context(), http.DefaultClient, url+"/api/v1/events")()
-	if name != "state" || !strings.Contains(data, `"running":[]`) {
-		t.Error(name, data)
-	}
-	name, data = subscribe(t, t.Context(), http.DefaultClient, url+"/api/v1/events?project=none")()
-	if name != "unavailable" || !strings.Contains(data, `"code":"project_not_found"`) {
-		t.Error(name, data)
+	for _, c := range []struct{ path, event, part string }{
+		{"/?q=x", "page", `"title":"Search: x · symphony"`},
+		{"/?q=x", "page", "symphony init"},
+		{"/api/v1/events", "state", `"running":[]`},
+		{"/api/v1/events?project=none", "unavailable", `"code":"project_not_found"`},
+	} {
+		if name, data := subscribe(t, t.Context(), http.DefaultClient, url+c.path)(); name != c.event || !strings.Contains(data, c.part) {
+			t.Error(c.path, name, data)
+		}
 	}
 }
 
@@ -181,11 +150,7 @@ func TestPageStream(t *testing.T) {
 func TestAssetTag(t *testing.T) {
 	s, _ := serve(t, Options{})
 	ask := func(tag string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(http.MethodGet, "http://localhost/assets/page.js", nil)
-		r.Header.Set("If-None-Match", tag)
-		answer := httptest.NewRecorder()
-		s.handler.ServeHTTP(answer, r)
-		return answer
+		return visit(s, "GET", "/assets/page.js", "", "If-None-Match", tag)
 	}
 	first := ask("")
 	if tag := first.Header().Get("ETag"); first.Code != http.StatusOK || ask(tag).Code != http.StatusNotModified {
@@ -201,10 +166,7 @@ func TestScripts(t *testing.T) {
 	}
 	lines := 0
 	for _, name := range page.AssetNames() {
-		data, err := fs.ReadFile(page.Assets(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := test.Must(fs.ReadFile(page.Assets(), name))
 		if sum, ok := sums[name]; ok && fmt.Sprintf("%x", sha256.Sum256(data)) != sum {
 			t.Errorf("%s is not that of the release", name)
 		} else if !ok && strings.HasSuffix(name, ".js") {

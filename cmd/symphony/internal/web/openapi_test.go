@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // The OpenAPI document has the addresses of the server that are for programs, and no others. Each reference leads to something.
@@ -11,9 +13,7 @@ func TestOpenAPI(t *testing.T) {
 	var doc struct {
 		Paths map[string]map[string]any
 	}
-	if err := json.Unmarshal(document(), &doc); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, json.Unmarshal(document(), &doc))
 	served := map[string]bool{}
 	for _, r := range (&Server{}).table() {
 		if !strings.HasPrefix(r.path, "/api/") && r.path != "/healthz" && r.path != "/metrics" {
@@ -38,9 +38,7 @@ func TestOpenAPI(t *testing.T) {
 		}
 	}
 	var all any
-	if err := json.Unmarshal(document(), &all); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, json.Unmarshal(document(), &all))
 	checkReferences(t, all, all)
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // serve starts a server without projects and returns it with its address.
@@ -25,10 +26,7 @@ func serve(t *testing.T, o Options) (*Server, string) {
 	o.Token = "0123456789abcdef"
 	dir := t.TempDir()
 	w := &term.Env{Stdout: io.Discard, Stderr: io.Discard, Dir: dir, Home: dir, Now: time.Now}
-	s, err := New(t.Context(), w, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := test.Must(New(t.Context(), w, o))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.Serve(ctx) }()
@@ -41,11 +39,23 @@ func serve(t *testing.T, o Options) (*Server, string) {
 	return s, "http://" + s.listeners[0].Addr().String()
 }
 
+// visit sends a request with these headers, names and values in turn, to localhost.
+func visit(s *Server, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Host = "localhost"
+	for n := 0; n < len(headers); n += 2 {
+		r.Header.Set(headers[n], headers[n+1])
+	}
+	answer := httptest.NewRecorder()
+	s.handler.ServeHTTP(answer, r)
+	return answer
+}
+
 // Which requests are answered, by what they have in their headers.
 func TestAccess(t *testing.T) {
 	local, _ := serve(t, Options{})
 	public, _ := serve(t, Options{Hosts: []string{"Symphony.Example:443"}}) // by a proxy
-	for _, test := range []struct {
+	for _, c := range []struct {
 		name, method, path, host, header, value string
 		public                                  bool
 		status                                  int
@@ -75,19 +85,19 @@ func TestAccess(t *testing.T) {
 		{"other site", "POST", "/login", "localhost", "Sec-Fetch-Site", "cross-site", false, 403, "origin_refused"},
 		{"login without token", "POST", "/login", "localhost", "Sec-Fetch-Site", "same-origin", false, 401, "unauthorized"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := httptest.NewRequest(test.method, test.path, nil)
-			r.Host = test.host
-			if test.header != "" {
-				r.Header.Set(test.header, test.value)
+		t.Run(c.name, func(t *testing.T) {
+			r := httptest.NewRequest(c.method, c.path, nil)
+			r.Host = c.host
+			if c.header != "" {
+				r.Header.Set(c.header, c.value)
 			}
 			s := local
-			if test.public {
+			if c.public {
 				s = public
 			}
 			answer := httptest.NewRecorder()
 			s.routes().ServeHTTP(answer, r)
-			if answer.Code != test.status || !strings.Contains(answer.Body.String(), test.code) {
+			if answer.Code != c.status || !strings.Contains(answer.Body.String(), c.code) {
 				t.Errorf("%d %s", answer.Code, answer.Body)
 			}
 			if policy := answer.Header().Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none';") {
@@ -100,29 +110,21 @@ func TestAccess(t *testing.T) {
 // The link lets one browser keep the token, and that browser may open it again.
 func TestLogin(t *testing.T) {
 	s, _ := serve(t, Options{})
-	open := func(token Token, cookies ...*http.Cookie) (status int, set *http.Cookie) {
-		r := httptest.NewRequest("GET", "http://localhost/login?token="+string(token), nil)
-		for _, c := range cookies {
-			r.AddCookie(c)
-		}
-		answer := httptest.NewRecorder()
-		s.handler.ServeHTTP(answer, r)
+	open := func(token Token, cookie string) (status int, set *http.Cookie) {
+		answer := visit(s, "GET", "/login?token="+string(token), "", "Cookie", cookie)
 		set, _ = http.ParseSetCookie(answer.Header().Get("Set-Cookie")) // nil if there is none
 		return answer.Code, set
 	}
-	if status, _ := open(s.token); status != http.StatusUnauthorized {
-		t.Error("the token as a link:", status)
-	}
-	status, c := open(s.access.code)
+	status, _ := open(s.token, "")
+	test.Equal(t, "the token as a link", status, http.StatusUnauthorized)
+	status, c := open(s.access.code, "")
 	if status != http.StatusSeeOther || c == nil || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Value != string(s.token) {
 		t.Fatalf("%d %v", status, c)
 	}
-	if status, _ := open(s.access.code); status != http.StatusUnauthorized {
-		t.Error("another browser:", status)
-	}
-	if status, _ := open(s.access.code, c); status != http.StatusSeeOther {
-		t.Error("the same browser:", status)
-	}
+	status, _ = open(s.access.code, "")
+	test.Equal(t, "another browser", status, http.StatusUnauthorized)
+	status, _ = open(s.access.code, c.Name+"="+c.Value)
+	test.Equal(t, "the same browser", status, http.StatusSeeOther)
 }
 
 // The link has a name that no other server at this machine can have, unless another program listens at ::1.
@@ -142,10 +144,7 @@ func TestSecretName(t *testing.T) {
 		c.Close()
 	}
 	var config net.ListenConfig
-	first, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := test.Must(config.Listen(t.Context(), "tcp", "127.0.0.1:0"))
 	defer first.Close()
 	taken, name := secretName(t.Context(), first, "")
 	if taken == nil {
@@ -180,10 +179,7 @@ func TestSecretName(t *testing.T) {
 func TestSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "symphony.sock")
 	for range 2 {
-		l, err := privateSocket(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := test.Must(privateSocket(t.Context(), path))
 		info, err := os.Stat(path)
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Fatal(info, err)
@@ -192,14 +188,10 @@ func TestSocket(t *testing.T) {
 	}
 	serve(t, Options{Listen: "unix:" + path})
 	kept, long := filepath.Join(filepath.Dir(path), "notes.txt"), path+strings.Repeat("x", 100)
-	if err := os.WriteFile(kept, []byte("kept"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(kept, kept+".link"); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, os.WriteFile(kept, []byte("kept"), 0o600))
+	test.OK(t, os.Symlink(kept, kept+".link"))
 	w := &term.Env{Dir: "/"}
-	for _, test := range []struct{ path, want string }{
+	for _, c := range []struct{ path, want string }{
 		{path, "another process listens"},
 		{kept, "is not a socket"},
 		{kept + ".link", "is not a socket"},
@@ -208,10 +200,10 @@ func TestSocket(t *testing.T) {
 		{long, "too long"},
 		{"/nowhere/symphony.sock", "no such file"},
 	} {
-		if l, err := listen(t.Context(), w, Options{Listen: "unix:" + test.path}); err == nil {
+		if l, err := listen(t.Context(), w, Options{Listen: "unix:" + c.path}); err == nil {
 			l.Close()
-			t.Errorf("%s was taken", test.path)
-		} else if !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s was taken", c.path)
+		} else if !strings.Contains(err.Error(), c.want) {
 			t.Error(err)
 		}
 	}
@@ -222,7 +214,7 @@ func TestSocket(t *testing.T) {
 
 // What the options name, and whether the printed link leads there.
 func TestAddresses(t *testing.T) {
-	for _, test := range []struct {
+	for _, c := range []struct {
 		listen string
 		port   int
 		want   string // the address of the link, or a part of the error
@@ -239,14 +231,14 @@ func TestAddresses(t *testing.T) {
 		{"127.0.0.1", 65536, "the port must be a number"},
 		{"192.0.2.1:0", -1, "assign requested address"},
 	} {
-		if strings.Contains(test.listen, "::") && !hasIPv6(t) {
+		if strings.Contains(c.listen, "::") && !hasIPv6(t) {
 			continue
 		}
 		w := &term.Env{Dir: t.TempDir()}
-		s, err := New(t.Context(), w, Options{Listen: test.listen, Port: test.port, Token: "0123456789abcdef"})
+		s, err := New(t.Context(), w, Options{Listen: c.listen, Port: c.port, Token: "0123456789abcdef"})
 		if err != nil {
-			if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%q: %v", test.listen, err)
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%q: %v", c.listen, err)
 			}
 			continue
 		}
@@ -259,8 +251,8 @@ func TestAddresses(t *testing.T) {
 		r := httptest.NewRequest("GET", link, nil)
 		answer := httptest.NewRecorder()
 		s.handler.ServeHTTP(answer, r)
-		if !strings.HasPrefix(link, test.want) || answer.Code != http.StatusSeeOther {
-			t.Errorf("%q: %s: %d", test.listen, said, answer.Code)
+		if !strings.HasPrefix(link, c.want) || answer.Code != http.StatusSeeOther {
+			t.Errorf("%q: %s: %d", c.listen, said, answer.Code)
 		}
 	}
 	// A name without a port is one of the server's names.
@@ -282,7 +274,7 @@ func hasIPv6(t *testing.T) bool {
 // A token of the operator's own is a secret that a cookie and a header can contain.
 func TestReadToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	for _, test := range []struct {
+	for _, c := range []struct {
 		text, said string
 		mode       os.FileMode
 	}{
@@ -293,12 +285,10 @@ func TestReadToken(t *testing.T) {
 		{"0123456789\nabcdefghij", "letters, digits", 0o600},
 		{strings.Repeat("a", 5000), "at most", 0o600},
 	} {
-		if err := errors.Join(os.WriteFile(path, []byte(test.text), 0o600), os.Chmod(path, test.mode)); err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, errors.Join(os.WriteFile(path, []byte(c.text), 0o600), os.Chmod(path, c.mode)))
 		token, err := ReadToken(path)
-		if test.said == "" && (err != nil || string(token) != strings.TrimSpace(test.text)) || test.said != "" && (err == nil || !strings.Contains(err.Error(), test.said)) {
-			t.Errorf("%.30q: %v", test.text, err)
+		if c.said == "" && (err != nil || string(token) != strings.TrimSpace(c.text)) || c.said != "" && (err == nil || !strings.Contains(err.Error(), c.said)) {
+			t.Errorf("%.30q: %v", c.text, err)
 		}
 	}
 }
@@ -306,28 +296,20 @@ func TestReadToken(t *testing.T) {
 // The chosen theme is kept by the browser, and the form returns to a page of this server only.
 func TestTheme(t *testing.T) {
 	s, _ := serve(t, Options{})
-	for _, test := range []struct{ theme, back, cookie, location string }{
+	for _, c := range []struct{ theme, back, cookie, location string }{
 		{"dark", "/?q=x", "theme=dark", "/?q=x"},
 		{"", "/issues/a/B-1", "theme=;", "/issues/a/B-1"},
 		{"<script>", "//evil.example/", "theme=;", "/"},
 		{"light", "https://evil.example/", "theme=light", "/"},
 		{"light", `/\evil.example`, "theme=light", "/"},
 	} {
-		r := httptest.NewRequest("POST", "/theme", strings.NewReader(url.Values{"theme": {test.theme}, "back": {test.back}}.Encode()))
-		r.Host = "localhost"
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		answer := httptest.NewRecorder()
-		s.handler.ServeHTTP(answer, r)
-		if to := answer.Header().Get("Location"); to != test.location || !strings.HasPrefix(answer.Header().Get("Set-Cookie"), test.cookie) {
-			t.Errorf("%s %s: %v", test.theme, test.back, answer.Header())
+		form := url.Values{"theme": {c.theme}, "back": {c.back}}.Encode()
+		answer := visit(s, "POST", "/theme", form, "Content-Type", "application/x-www-form-urlencoded")
+		if to := answer.Header().Get("Location"); to != c.location || !strings.HasPrefix(answer.Header().Get("Set-Cookie"), c.cookie) {
+			t.Errorf("%s %s: %v", c.theme, c.back, answer.Header())
 		}
 	}
-	r := httptest.NewRequest("GET", "/", nil)
-	r.Host = "localhost"
-	r.Header.Set("Cookie", "theme=dark")
-	answer := httptest.NewRecorder()
-	s.handler.ServeHTTP(answer, r)
-	if !strings.Contains(answer.Body.String(), `data-theme="dark"`) {
-		t.Error(answer.Body)
+	if text := visit(s, "GET", "/", "", "Cookie", "theme=dark").Body.String(); !strings.Contains(text, `data-theme="dark"`) {
+		t.Error(text)
 	}
 }

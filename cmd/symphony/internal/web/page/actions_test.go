@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -34,7 +35,7 @@ func TestRequestForm(t *testing.T) {
 	change := command
 	change.Kind = reconcile.FileChangeRequest
 	change.Request.Detail = reconcile.RequestDetail{Changes: []reconcile.RequestChange{{Path: "a\x07b", Kind: "update", Diff: "@@ -1 +1 @@\n-<old>\n+new\x1b]0;x\x07\n"}}}
-	for _, test := range []struct {
+	for _, c := range []struct {
 		name   string
 		row    view.RequestRow
 		mayAct bool
@@ -54,16 +55,16 @@ func TestRequestForm(t *testing.T) {
 		{"question, reading", question, false, "Red &#34;x&#34;|Story|symphony answer ABC-1.2"},
 		{"change", change, true, `wants to change files|<code>a\x07b</code>|<span class="hunk">@@ -1 &#43;1 @@` + "\n" + `</span><span class="del">-&lt;old&gt;` + "\n" + `</span><span class="add">&#43;new\x1b]0;x\x07`},
 	} {
-		forms := Forms{Project: "web&x=y", Back: "/?q=a", MayAct: test.mayAct}
-		html := string(draw("request", forms.Request(test.row)))
-		wants := strings.Split(strings.ReplaceAll(test.want, " | ", " \x00 "), "|")
+		forms := Forms{Project: "web&x=y", Back: "/?q=a", MayAct: c.mayAct}
+		html := string(draw("request", forms.Request(c.row)))
+		wants := strings.Split(strings.ReplaceAll(c.want, " | ", " \x00 "), "|")
 		for _, want := range wants {
 			if want = strings.ReplaceAll(want, " \x00 ", " | "); !strings.Contains(html, want) {
-				t.Errorf("%s: no %s in\n%s", test.name, want, html)
+				t.Errorf("%s: no %s in\n%s", c.name, want, html)
 			}
 		}
-		if strings.Contains(html, "<form") != test.mayAct || strings.Contains(html, "<input") && !test.mayAct || strings.Contains(html, " style=") || strings.Contains(html, "ZgotmplZ") {
-			t.Errorf("%s: %s", test.name, html)
+		if strings.Contains(html, "<form") != c.mayAct || strings.Contains(html, "<input") && !c.mayAct || strings.Contains(html, " style=") || strings.Contains(html, "ZgotmplZ") {
+			t.Errorf("%s: %s", c.name, html)
 		}
 	}
 }
@@ -76,9 +77,7 @@ func TestIssueForm(t *testing.T) {
 		view.StatusKept: "", view.StatusEnded: "", view.StatusHandedOver: "", view.StatusLetGo: "", view.StatusUnknown: "",
 	} {
 		form := Forms{Project: "web", Back: "/", MayAct: true}.Issue("a/b c", status)
-		if got := strings.Join(form.Possible(), " "); got != want {
-			t.Errorf("%s: %s", status, got)
-		}
+		test.Equal(t, string(status), strings.Join(form.Possible(), " "), want)
 		html := string(draw("issue-actions", form))
 		for _, verb := range []string{"stop", "retry", "hold"} {
 			has := strings.Contains(html, `action="/api/v1/a%2Fb%20c/`+verb+`?project=web"`)

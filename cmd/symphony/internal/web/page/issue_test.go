@@ -202,7 +202,7 @@ func TestLongDiff(t *testing.T) {
 // Whether an issue needs a person, by its status.
 func TestVerdict(t *testing.T) {
 	at := time.Date(2026, 2, 24, 9, 0, 0, 0, time.UTC)
-	for _, test := range []struct {
+	for _, c := range []struct {
 		v    view.Issue
 		tone string
 		want string
@@ -215,13 +215,13 @@ func TestVerdict(t *testing.T) {
 		{view.Issue{Status: view.StatusSkipped, Schedule: true, Why: view.Why{Code: reconcile.SkipPaused}}, "warn", "Not started: it does not go on by itself"},
 		{view.Issue{Status: view.StatusHandedOver}, "good", "Handed over: nothing left to do here"},
 	} {
-		test.v.Timeline = []view.Moment{{At: at, Kind: view.MomentClaim, Name: "claimed"}}
-		i := Issue{Project: "web", Issue: test.v}
-		if got := i.Verdict(); got.Text != test.want || got.Tone != test.tone {
-			t.Errorf("%s %s, want %s", got.Tone, got.Text, test.want)
+		c.v.Timeline = []view.Moment{{At: at, Kind: view.MomentClaim, Name: "claimed"}}
+		i := Issue{Project: "web", Issue: c.v}
+		if got := i.Verdict(); got.Text != c.want || got.Tone != c.tone {
+			t.Errorf("%s %s, want %s", got.Tone, got.Text, c.want)
 		}
-		if !strings.Contains(checkHTML(t, i.Page()), test.want) {
-			t.Errorf("%s is not on the page", test.want)
+		if !strings.Contains(checkHTML(t, i.Page()), c.want) {
+			t.Errorf("%s is not on the page", c.want)
 		}
 	}
 }

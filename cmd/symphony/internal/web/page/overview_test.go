@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -83,7 +84,7 @@ func TestOverview(t *testing.T) {
 
 // What keeps a project from starting runs is a notice with the next step.
 func TestObstacles(t *testing.T) {
-	for name, test := range map[string]struct {
+	for name, c := range map[string]struct {
 		change func(*view.Overview)
 		parts  []string
 	}{
@@ -124,8 +125,8 @@ func TestObstacles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := shop("web")
-			test.change(&v)
-			contains(t, string(Overview{Projects: []view.Overview{v}, MayAct: true}.Page().Main), test.parts...)
+			c.change(&v)
+			contains(t, string(Overview{Projects: []view.Overview{v}, MayAct: true}.Page().Main), c.parts...)
 		})
 	}
 	contains(t, string(Overview{}.Page().Main), "symphony init", "symphony demo")
@@ -176,10 +177,7 @@ func TestChoice(t *testing.T) {
 		v.Rows = append(v.Rows, view.Row{Project: "web", Status: view.StatusSkipped, Identifier: fmt.Sprintf("X-%d", n), Title: "many & more"})
 	}
 	page := func(query string) string {
-		q, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := test.Must(url.ParseQuery(query))
 		return string(Overview{Projects: []view.Overview{v}, Choice: NewChoice(q)}.Page().Main)
 	}
 	rows := func(query string) int { return strings.Count(page(query), `<tr id="row-`) }
@@ -187,9 +185,7 @@ func TestChoice(t *testing.T) {
 		"": 9, "status=skipped": 100, "status=skipped&from=450": 50, "status=held": 1, "q=UPGRADE": 1, "q=many&status=skipped": 100,
 		"q=none": 0, "status=bad&from=-1": 9, "status=skipped&from=999999": 0,
 	} {
-		if got := rows(query); got != want {
-			t.Errorf("%s has %d rows, not %d", query, got, want)
-		}
+		test.Equal(t, fmt.Sprint(query), rows(query), want)
 	}
 	contains(t, page(""), `href="/?status=skipped">495 more skipped`)
 	contains(t, page("q=many&status=skipped&from=100"), `"/?q=many&amp;status=skipped"`, "/?from=200&amp;q=many&amp;status=skipped")

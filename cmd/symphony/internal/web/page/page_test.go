@@ -8,15 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // Each colour of text has a contrast of at least 4.5 to each surface on which the style sheet puts it, in both themes (WCAG AA); lines
 // that belong to controls have 3.
 func TestContrast(t *testing.T) {
-	css, err := os.ReadFile("assets/page.css")
-	if err != nil {
-		t.Fatal(err)
-	}
+	css := test.Must(os.ReadFile("assets/page.css"))
 	tokens := map[string][2]string{}
 	for _, m := range regexp.MustCompile(`--([a-z-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)`).FindAllStringSubmatch(string(css), -1) {
 		tokens[m[1]] = [2]string{m[2], m[3]}
@@ -44,10 +43,7 @@ func contrast(t *testing.T, a, b string) float64 {
 	luminance := func(colour string) float64 {
 		sum := 0.0
 		for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
-			n, err := strconv.ParseUint(colour[1+2*i:3+2*i], 16, 8)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := test.Must(strconv.ParseUint(colour[1+2*i:3+2*i], 16, 8))
 			c := float64(n) / 255
 			if c <= 0.04045 {
 				c /= 12.92
