@@ -45,10 +45,8 @@ func newAlive(t *testing.T) string {
 // wantPulse checks the result of a probe, and that the size of the file has not changed.
 func wantPulse(t *testing.T, path string, want Pulse) {
 	t.Helper()
-	got, err := ProbeAlive(path)
-	test.OK(t, err)
-	st, err := os.Stat(path)
-	test.OK(t, err)
+	got := test.Must(ProbeAlive(path))
+	st := test.Must(os.Stat(path))
 	if got != want || st.Size() != AliveSize {
 		t.Errorf("%+v, %d bytes, want %+v", got, st.Size(), want)
 	}
@@ -75,12 +73,8 @@ func TestAliveAcrossProcesses(t *testing.T) {
 	h.line("held <nil>")
 	wantPulse(t, path, Pulse{Held: true, Beats: 7, Mono: 9 * time.Second})
 	wantLocked(t, path, false)
-	if _, err := HoldAlive(path, 30*time.Millisecond); !errors.Is(err, ErrHeld) {
-		t.Fatalf("second worker: %v, want ErrHeld", err)
-	}
-	if err := CreateAlive(path); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("second creation: %v", err)
-	}
+	wantIs(t, "second worker", errOf(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
+	wantIs(t, "second creation", CreateAlive(path), fs.ErrExist)
 	test.OK(t, h.cmd.Process.Kill())
 	_ = h.cmd.Wait()
 	wantPulse(t, path, Pulse{Beats: 7, Mono: 9 * time.Second})
@@ -94,13 +88,9 @@ func TestAliveMissing(t *testing.T) {
 	if _, err := HoldAlive(path, time.Second); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("hold: %v", err)
 	}
-	if err := NoteUnstarted(path, "disk_full"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("note: %v", err)
-	}
+	wantIs(t, "note", NoteUnstarted(path, "disk_full"), fs.ErrNotExist)
 	wantLocked(t, path, true)
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("the file was created: %v", err)
-	}
+	wantIs(t, "the file, which is not created", errOf(os.Stat(path)), fs.ErrNotExist)
 	// A path through a file is neither there nor missing.
 	if p, err := ProbeAlive(filepath.Join(newAlive(t), "alive")); err == nil {
 		t.Fatalf("%+v, %v", p, err)
@@ -110,15 +100,13 @@ func TestAliveMissing(t *testing.T) {
 func TestProbesAreWaitedFor(t *testing.T) {
 	path := newAlive(t)
 	probing := func(length time.Duration) *os.File {
-		f, err := os.Open(path)
-		test.OK(t, err)
+		f := test.Must(os.Open(path))
 		test.OK(t, files.Lock(f, unix.LOCK_SH, 0))
 		time.AfterFunc(length, func() { f.Close() })
 		return f
 	}
 	probing(50 * time.Millisecond)
-	a, err := HoldAlive(path, test.Patience())
-	test.OK(t, err)
+	a := test.Must(HoldAlive(path, test.Patience()))
 	test.OK(t, a.Close())
 	probing(30 * time.Millisecond)
 	wantLocked(t, path, true)
@@ -132,14 +120,11 @@ func TestLockDeadExcludesASecondPassAndAWorker(t *testing.T) {
 	first := start(t, nil, "settle", path)
 	first.line("locked <nil>")
 	wantLocked(t, path, false)
-	if _, err := HoldAlive(path, 30*time.Millisecond); !errors.Is(err, ErrHeld) {
-		t.Fatalf("a worker that comes late: %v", err)
-	}
+	wantIs(t, "a worker that comes late", errOf(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
 	first.stdin.Close()
 	test.OK(t, first.cmd.Wait())
 	wantLocked(t, path, true)
-	a, err := HoldAlive(path, time.Second)
-	test.OK(t, err)
+	a := test.Must(HoldAlive(path, time.Second))
 	test.OK(t, a.Close())
 }
 
@@ -165,8 +150,7 @@ func TestAliveDamaged(t *testing.T) {
 func TestRefusal(t *testing.T) {
 	for _, code := range []string{"disk_full", "state_unsupported_filesystem", strings.Repeat("x", 200)} {
 		path := newAlive(t)
-		alive, err := HoldAlive(path, time.Second)
-		test.OK(t, err)
+		alive := test.Must(HoldAlive(path, time.Second))
 		test.OK(t, alive.Beat(7, time.Hour))
 		test.OK(t, alive.Refuse(code))
 		test.OK(t, alive.Close())

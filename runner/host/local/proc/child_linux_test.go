@@ -27,11 +27,9 @@ import (
 
 func run(t *testing.T, r host.StartRequest, lease, tree *os.File) *Child {
 	t.Helper()
-	c, err := Start(r, lease, tree)
-	test.OK(t, err)
+	c := test.Must(Start(r, lease, tree))
 	t.Cleanup(func() {
-		_, err := c.Close()
-		test.OK(t, err)
+		test.OK(t, errOf(c.Close()))
 	})
 	return c
 }
@@ -48,12 +46,9 @@ func waitFor(t *testing.T, c *Child) {
 func TestExecStreams(t *testing.T) {
 	dir := t.TempDir()
 	c := run(t, host.StartRequest{Argv: sh(`read l; echo "out $l $A"; pwd; echo err >&2; env; exit 4`), Env: []string{"A=b"}, Dir: dir}, nil, nil)
-	_, err := io.WriteString(c.Stdin(), "hello\n")
-	test.OK(t, err)
-	out, err := io.ReadAll(c.Stdout())
-	test.OK(t, err)
-	errs, err := io.ReadAll(c.Stderr())
-	test.OK(t, err)
+	test.OK(t, errOf(io.WriteString(c.Stdin(), "hello\n")))
+	out := test.Must(io.ReadAll(c.Stdout()))
+	errs := test.Must(io.ReadAll(c.Stderr()))
 	if got := string(out); !strings.HasPrefix(got, "out hello b\n"+dir+"\n") || strings.Contains(got, "HOME=") || string(errs) != "err\n" {
 		t.Errorf("stdout: %s, stderr: %s", got, errs)
 	}
@@ -63,9 +58,7 @@ func TestExecStreams(t *testing.T) {
 			t.Errorf("%+v, %v", exit, err)
 		}
 	}
-	if err := c.SignalGroup(unix.SIGKILL); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("signal after close: %v", err)
-	}
+	wantIs(t, "signal after close", c.SignalGroup(unix.SIGKILL), os.ErrProcessDone)
 }
 
 // A hook that leaves a process in the background has ended. The process keeps the pipes open, and can still be killed with the
@@ -73,12 +66,9 @@ func TestExecStreams(t *testing.T) {
 func TestExecEndsWhilePipesStayOpen(t *testing.T) {
 	c := run(t, host.StartRequest{Argv: sh(`sleep 60 & echo $!; exit 0`)}, nil, nil)
 	waitFor(t, c)
-	line, err := bufio.NewReader(c.Stdout()).ReadString('\n')
-	test.OK(t, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	test.OK(t, err)
-	e, err := statOf(pid)
-	test.OK(t, err)
+	line := test.Must(bufio.NewReader(c.Stdout()).ReadString('\n'))
+	pid := test.Must(strconv.Atoi(strings.TrimSpace(line)))
+	e := test.Must(statOf(pid))
 	left := e.process()
 	t.Cleanup(func() { _ = Signal(left, unix.SIGKILL) })
 	if !living(left) {
@@ -93,17 +83,12 @@ func TestExecEndsWhilePipesStayOpen(t *testing.T) {
 
 func TestExecGroupIsItsOwn(t *testing.T) {
 	c := run(t, host.StartRequest{Argv: sh(`trap '' TERM; echo up; sleep 60 & wait`)}, nil, nil)
-	_, err := bufio.NewReader(c.Stdout()).ReadString('\n')
-	test.OK(t, err)
-	if group, err := unix.Getpgid(c.Process().PID); group != c.Process().PID || err != nil {
-		t.Errorf("group %d of %d, %v", group, c.Process().PID, err)
-	}
+	startsWith(t, c, "up\n")
+	test.Equal(t, "group", test.Must(unix.Getpgid(c.Process().PID)), c.Process().PID)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	test.OK(t, Signal(c.Process(), unix.SIGTERM)) // it is deaf
-	if err := c.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("wait: %v", err)
-	}
+	wantIs(t, "wait", c.Wait(ctx), context.DeadlineExceeded)
 	if exit, err := c.Close(); err != nil || exit.Text != "signal: killed" || exit.Code >= 0 { // it kills what still runs
 		t.Errorf("%+v, %v", exit, err)
 	}
@@ -111,48 +96,35 @@ func TestExecGroupIsItsOwn(t *testing.T) {
 
 // The child gets its streams, the lease and the tree file, and nothing that this process inherited.
 func TestExecDescriptors(t *testing.T) {
-	stray, err := os.Open("/etc/hostname")
-	test.OK(t, err)
+	stray := test.Must(os.Open("/etc/hostname"))
 	defer stray.Close()
 	test.OK(t, unix.Dup3(int(stray.Fd()), 62, 0))
 	defer unix.Close(62)
 	dir := t.TempDir()
-	lease, err := os.Create(filepath.Join(dir, "lease"))
-	test.OK(t, err)
+	lease := test.Must(os.Create(filepath.Join(dir, "lease")))
 	test.OK(t, files.Lock(lease, unix.LOCK_EX, 0))
-	tree, err := OpenTree(filepath.Join(dir, "tree"))
-	test.OK(t, err)
+	tree := test.Must(OpenTree(filepath.Join(dir, "tree")))
 	defer tree.Close()
 	c := run(t, host.StartRequest{Argv: sh(`ls -l /proc/$$/fd; echo end; read x`)}, lease, tree)
 	var listed strings.Builder
 	for out := bufio.NewReader(c.Stdout()); !strings.HasSuffix(listed.String(), "end\n"); {
-		line, err := out.ReadString('\n')
-		test.OK(t, err)
+		line := test.Must(out.ReadString('\n'))
 		listed.WriteString(line)
 	}
-	for fd, file := range map[int]*os.File{3: lease, TreeFD: tree} {
-		if !strings.Contains(listed.String(), fmt.Sprintf(" %d -> %s\n", fd, file.Name())) {
-			t.Errorf("descriptor %d is not %s", fd, file.Name())
-		}
-	}
-	if n := strings.Count(listed.String(), " -> "); n != 5 {
-		t.Errorf("%d descriptors:\n%s", n, listed.String())
-	}
+	wantSaid(t, listed.String(), []string{" 3 -> " + lease.Name() + "\n", fmt.Sprintf(" %d -> %s\n", TreeFD, tree.Name())})
+	test.Equal(t, "descriptors", strings.Count(listed.String(), " -> "), 5)
 	// The lease is held as long as the child lives.
 	test.OK(t, lease.Close())
-	other, err := os.Open(lease.Name())
-	test.OK(t, err)
+	other := test.Must(os.Open(lease.Name()))
 	defer other.Close()
-	if err := files.Lock(other, unix.LOCK_EX, 0); !errors.Is(err, ErrHeld) {
-		t.Errorf("the lease is free: %v", err)
-	}
+	wantIs(t, "the lease, while the child lives", files.Lock(other, unix.LOCK_EX, 0), ErrHeld)
 	test.OK(t, c.Stdin().Close())
 	waitFor(t, c)
 	test.OK(t, files.Lock(other, unix.LOCK_EX, 0))
 }
 
 func TestExecImpossible(t *testing.T) {
-	before := descriptors(t)
+	keepsDescriptors(t)
 	for name, c := range map[string]struct {
 		r    host.StartRequest
 		want error
@@ -161,12 +133,7 @@ func TestExecImpossible(t *testing.T) {
 		"no such file": {host.StartRequest{Argv: []string{"/nowhere/codex"}}, fs.ErrNotExist},
 		"no directory": {host.StartRequest{Argv: sh("true"), Dir: "/nowhere"}, fs.ErrNotExist},
 	} {
-		if _, err := Start(c.r, nil, nil); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if after := descriptors(t); after > before {
-		t.Errorf("%d descriptors before, %d after", before, after)
+		wantIs(t, name, errOf(Start(c.r, nil, nil)), c.want)
 	}
 }
 
@@ -253,8 +220,7 @@ func TestReapTakesOrphansOnly(t *testing.T) {
 
 func TestProcFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "procs")
-	p, err := CreateProcs(path)
-	test.OK(t, err)
+	p := test.Must(CreateProcs(path))
 	want := func(want ...reconcile.Process) {
 		t.Helper()
 		got, of, err := ReadProcs(path)
@@ -264,8 +230,7 @@ func TestProcFile(t *testing.T) {
 		}
 	}
 	want()
-	self, err := Self()
-	test.OK(t, err)
+	self := test.Must(Self())
 	a := reconcile.Process{PID: self.PID, Start: self.Start, Name: "a) \"b\"\n\xff 5"}
 	gone := reconcile.Process{PID: self.PID, Start: self.Start + 1, Name: "sh"} // the same pid, later
 	test.OK(t, p.Record([]reconcile.Process{a}))
@@ -284,9 +249,7 @@ func TestProcFile(t *testing.T) {
 	for i := range many {
 		many[i] = reconcile.Process{PID: 1 << 23, Start: uint64(i + 1)}
 	}
-	if err := p.Record(many); err == nil || !strings.Contains(err.Error(), "1 more") {
-		t.Errorf("more than there is room for: %v", err)
-	}
+	wantSaid(t, fmt.Sprint(p.Record(many)), []string{"1 more"}) // than there is room for
 }
 
 func TestReadProcsDamaged(t *testing.T) {
@@ -360,8 +323,7 @@ func detach(t *testing.T, s Spawn, args ...string) *Detached {
 	if s.Wait == 0 {
 		s.Wait = test.Patience()
 	}
-	d, err := Detach(s)
-	test.OK(t, err)
+	d := test.Must(Detach(s))
 	t.Cleanup(func() {
 		_ = Signal(d.process, unix.SIGKILL)
 		<-d.done
@@ -371,8 +333,7 @@ func detach(t *testing.T, s Spawn, args ...string) *Detached {
 
 func newLog(t *testing.T) (log *os.File, report func() workerReport) {
 	t.Helper()
-	log, err := os.Create(filepath.Join(t.TempDir(), "worker.log"))
-	test.OK(t, err)
+	log = test.Must(os.Create(filepath.Join(t.TempDir(), "worker.log")))
 	t.Cleanup(func() { log.Close() })
 	return log, func() (r workerReport) {
 		test.OK(t, json.NewDecoder(io.NewSectionReader(log, 0, 1<<20)).Decode(&r))
@@ -382,8 +343,7 @@ func newLog(t *testing.T) (log *os.File, report func() workerReport) {
 
 func TestDetach(t *testing.T) {
 	// A descriptor that this process inherited, and that a worker must not get.
-	stray, err := os.Open("/etc/hostname")
-	test.OK(t, err)
+	stray := test.Must(os.Open("/etc/hostname"))
 	defer stray.Close()
 	test.OK(t, unix.Dup3(int(stray.Fd()), 60, 0))
 	defer unix.Close(60)
@@ -395,27 +355,17 @@ func TestDetach(t *testing.T) {
 	if got.Secret != secret || got.Session != p.PID || got.TTY || got.Dir != "/" || got.Env[0] != "A=b" {
 		t.Errorf("process %d: %+v", p.PID, got)
 	}
-	for _, want := range []string{" 0 -> pipe:", " 1 -> " + log.Name(), " 2 -> " + log.Name(), " 3 -> pipe:"} {
-		if !strings.Contains(got.Files, want) {
-			t.Errorf("no %q in\n%s", want, got.Files)
-		}
-	}
-	if strings.Contains(got.Files, "hostname") || strings.Contains(got.ChildFiles, " 3 -> pipe:") {
-		t.Errorf("it has open\n%s\nits child\n%s", got.Files, got.ChildFiles)
-	}
+	wantSaid(t, got.Files, []string{" 0 -> pipe:", " 1 -> " + log.Name(), " 2 -> " + log.Name(), " 3 -> pipe:"}, "hostname")
+	wantSaid(t, got.ChildFiles, nil, " 3 -> pipe:")
 	for _, file := range []string{"environ", "cmdline"} {
-		if b, err := os.ReadFile(procPath(p.PID, file)); err != nil || strings.Contains(string(b), "secret") {
-			t.Errorf("the secret is in %s, or %v", file, err)
-		}
+		wantSaid(t, string(test.Must(os.ReadFile(procPath(p.PID, file)))), nil, "secret")
 	}
 	if !SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) || p.Name == "" {
 		t.Errorf("process %+v", p)
 	}
 	test.OK(t, Signal(p, unix.SIGKILL))
 	<-d.done
-	if _, err := statOf(p.PID); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("the worker is not reaped: %v", err)
-	}
+	wantIs(t, "the worker, which is reaped", errOf(statOf(p.PID)), os.ErrProcessDone)
 }
 
 func TestDetachWithoutARunTaken(t *testing.T) {
@@ -439,13 +389,11 @@ func TestDetachWithoutARunTaken(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := detach(t, Spawn{}, "mute").Ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
-	}
+	wantIs(t, "error", detach(t, Spawn{}, "mute").Ready(ctx), context.DeadlineExceeded)
 }
 
 func TestDetachImpossible(t *testing.T) {
-	before := descriptors(t)
+	keepsDescriptors(t)
 	for name, s := range map[string]Spawn{
 		"no program":    {Exe: "/nowhere/symphony", Argv: []string{"symphony"}},
 		"a long secret": {Exe: "/bin/true", Argv: []string{"true"}, Secret: make([]byte, maxSecret+1)},
@@ -454,38 +402,28 @@ func TestDetachImpossible(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if after := descriptors(t); after > before {
-		t.Errorf("%d descriptors before, %d after", before, after)
-	}
 }
 
 // A lock that a pass passes on belongs to the worker: it is held after the pass has closed its descriptor, not inherited by the
 // worker's children, and released as soon as the worker has ended. A worker that gets no file or the wrong one refuses its run.
 func TestTakeExtra(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "slot")
-	slot, err := os.Create(path)
-	test.OK(t, err)
+	slot := test.Must(os.Create(path))
 	test.OK(t, files.Lock(slot, unix.LOCK_EX, 0))
 	env := []string{"PATH=" + os.Getenv("PATH")}
 	log, report := newLog(t)
 	for name, file := range map[string]*os.File{"nothing": nil, "another file": log} {
 		err := detach(t, Spawn{Extra: file, Env: env}, "take", path).Ready(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "refused: ") || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: answered %v", name, err)
-		}
+		wantSaid(t, fmt.Sprint(name, ": ", err), []string{"refused: ", path})
 	}
 	d := detach(t, Spawn{Log: log, Extra: slot, Env: env}, "take", path)
 	test.OK(t, d.Ready(t.Context()))
 	test.OK(t, slot.Close())
-	other, err := os.Open(path)
-	test.OK(t, err)
+	other := test.Must(os.Open(path))
 	defer other.Close()
-	if err := files.Lock(other, unix.LOCK_EX, 0); !errors.Is(err, ErrHeld) {
-		t.Error("the worker does not hold the lock")
-	}
-	if got := report(); !strings.Contains(got.Files, path) || strings.Contains(got.ChildFiles, path) {
-		t.Errorf("it has open\n%s\nits child\n%s", got.Files, got.ChildFiles)
-	}
+	wantIs(t, "the lock that the worker holds", files.Lock(other, unix.LOCK_EX, 0), ErrHeld)
+	wantSaid(t, report().Files, []string{path})
+	wantSaid(t, report().ChildFiles, nil, path)
 	test.OK(t, Signal(d.process, unix.SIGKILL))
 	<-d.done
 	test.OK(t, files.Lock(other, unix.LOCK_EX, 0))

@@ -195,13 +195,22 @@ func byPID(a, b reconcile.Process) int { return a.PID - b.PID }
 // strict limit on descriptors ends at 64.
 const TreeFD = 63
 
-// OpenTree opens the tree file of a run and creates it if necessary. It stays empty.
+// OpenTree opens the tree file of a run and creates it if necessary. It stays empty. Its descriptor is not TreeFD, which would make
+// this process one of the run.
 func OpenTree(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("tree file: %w", err)
 	}
-	return f, nil
+	if f.Fd() != TreeFD {
+		return f, nil
+	}
+	defer f.Close()
+	other, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, TreeFD+1)
+	if err != nil {
+		return nil, fmt.Errorf("tree file: %w", err)
+	}
+	return os.NewFile(uintptr(other), path), nil
 }
 
 // ExtraFiles returns files for exec.Cmd.ExtraFiles, extended so that tree becomes TreeFD. If tree is nil, or TreeFD too close to the

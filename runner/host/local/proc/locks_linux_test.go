@@ -55,8 +55,7 @@ func lockFile(t *testing.T, name string) string {
 func TestLockHolders(t *testing.T) {
 	whole, bytes, other := lockFile(t, "whole.lock"), lockFile(t, "bytes"), lockFile(t, "other")
 	patterns := map[string][]Span{filepath.Dir(whole) + "/*.lock": nil, bytes: {{120, 122}}, filepath.Dir(other) + "/missing": nil}
-	lease, err := os.Open(lockFile(t, "lease.lock"))
-	test.OK(t, err)
+	lease := test.Must(os.Open(lockFile(t, "lease.lock")))
 	defer lease.Close()
 	holds := func(p reconcile.Process) bool {
 		t.Helper()
@@ -83,15 +82,12 @@ func TestLockHolders(t *testing.T) {
 	} {
 		h := start(t, nil, append([]string{"locker"}, strings.Fields(c.args)...)...)
 		p := h.up()
-		if got := holds(p); got != c.want {
-			t.Errorf("%s: found: %v", c.name, got)
-		}
+		test.Equal(t, c.name, holds(p), c.want)
 		test.OK(t, Signal(p, unix.SIGKILL))
 		_ = h.cmd.Wait()
 	}
 	// The lease is inherited, and so is, until a child has executed its program, every lock of this process.
-	f, err := os.Open(whole)
-	test.OK(t, err)
+	f := test.Must(os.Open(whole))
 	defer f.Close()
 	patterns[lease.Name()] = nil
 	for _, f := range []*os.File{lease, f} {

@@ -2,7 +2,9 @@ package proc
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -150,19 +152,54 @@ func runID(t *testing.T) string {
 
 func boot(t *testing.T) string {
 	t.Helper()
-	b, err := BootID()
-	test.OK(t, err)
+	b := test.Must(BootID())
 	return b
 }
 
 func living(p reconcile.Process) bool { return checkSame(p) == nil }
 
-// descriptors counts the open descriptors of this process.
-func descriptors(t *testing.T) int {
+// keepsDescriptors checks that this process has no more open descriptors at the end of the test than now.
+func keepsDescriptors(t *testing.T) {
 	t.Helper()
-	names, err := os.ReadDir("/proc/self/fd")
+	count := func() int { return len(test.Must(os.ReadDir("/proc/self/fd"))) }
+	before := count()
+	t.Cleanup(func() {
+		if after := count(); after > before {
+			t.Errorf("%d descriptors before, %d after", before, after)
+		}
+	})
+}
+
+// startsWith checks the first bytes that a child writes, which it may do in several parts.
+func startsWith(t *testing.T, c *Child, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	_, err := io.ReadFull(c.Stdout(), got)
 	test.OK(t, err)
-	return len(names)
+	test.Equal(t, "output", string(got), want)
+}
+
+// wantSaid checks that a text has parts, and that it has not others.
+func wantSaid(t *testing.T, text string, parts []string, not ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %q in\n%s", part, text)
+		}
+	}
+	for _, part := range not {
+		if strings.Contains(text, part) {
+			t.Errorf("%q in\n%s", part, text)
+		}
+	}
+}
+
+// wantAllEnded ends the processes of an owner.
+func wantAllEnded(t *testing.T, o Owner, grace time.Duration) {
+	t.Helper()
+	left, err := KillTree(t.Context(), o, grace)
+	test.OK(t, err)
+	test.Equal(t, "left", pids(left), nil)
 }
 
 func needsRoot(t *testing.T) {
@@ -171,3 +208,14 @@ func needsRoot(t *testing.T) {
 		t.Skip("only root can start a process of another user's")
 	}
 }
+
+// wantIs checks which error it is.
+func wantIs(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// errOf returns the error of a call alone.
+func errOf[T any](_ T, err error) error { return err }

@@ -2,7 +2,6 @@ package proc
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -10,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,18 +70,18 @@ func TestRunLeavesNoProcess(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
 	go func() {
-		for ctx.Err() == nil {
-			if info, err := os.Stat(file); err == nil && info.Size() > 0 {
-				cancel()
-			}
-			time.Sleep(time.Millisecond)
-		}
+		text := `trap "" TERM; sleep 1000 & echo $$ $! > "$1"; while :; do sleep 1000; done`
+		ended <- errOf(Run(ctx, script(text, file), nil, 1<<10))
 	}()
-	_, err := Run(ctx, script(`trap "" TERM; sleep 1000 & echo $$ $! > "$1"; while :; do sleep 1000; done`, file), nil, 1<<10)
-	if !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	test.Until(t, "the processes to start", func() bool {
+		info, err := os.Stat(file)
+		return err == nil && info.Size() > 0
+	})
+	cancel()
+	wantIs(t, "the end", <-ended, context.Canceled)
 	wantEnded(t, file)
 }
 
@@ -98,9 +96,7 @@ func TestRunOfNoProgram(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "plain")
 	test.OK(t, os.WriteFile(plain, []byte("echo no"), 0o644))
 	for program, want := range map[string]error{"no-such-program-here": exec.ErrNotFound, "/nowhere/at/all": fs.ErrNotExist, plain: fs.ErrPermission} {
-		if _, err := Run(t.Context(), host.StartRequest{Argv: []string{program}, Env: os.Environ()}, nil, 1); !errors.Is(err, want) {
-			t.Errorf("%s: %v", program, err)
-		}
+		wantIs(t, program, errOf(Run(t.Context(), host.StartRequest{Argv: []string{program}, Env: os.Environ()}, nil, 1)), want)
 	}
 }
 
@@ -115,20 +111,16 @@ func TestRunEndsWithItsCaller(t *testing.T) {
 	caller := exec.Command(test.Must(os.Executable()), helperArg, "runs", file)
 	test.OK(t, caller.Start())
 	pid := 0
-	for pid == 0 {
+	test.Until(t, "the program to start", func() bool {
 		data, _ := os.ReadFile(file)
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(data)))
-		time.Sleep(time.Millisecond)
-	}
+		return pid != 0
+	})
+	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
 	test.OK(t, caller.Process.Kill())
 	_ = caller.Wait()
-	for end := time.Now().Add(test.Patience()); ; time.Sleep(time.Millisecond) {
-		if e, err := statOf(pid); err != nil || e.dead {
-			return
-		}
-		if time.Now().After(end) {
-			_ = unix.Kill(pid, unix.SIGKILL)
-			t.Fatalf("process %d is left", pid)
-		}
-	}
+	test.Until(t, "the end of the program", func() bool {
+		e, err := statOf(pid)
+		return err != nil || e.dead
+	})
 }

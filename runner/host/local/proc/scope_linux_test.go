@@ -46,9 +46,7 @@ func TestSystemdCgroup(t *testing.T) {
 		"4:memory:/m\n9:name=systemd:/with:colon\n":     "/with:colon",
 		"0::/first\n9:name=systemd:/systemds.service\n": "/systemds.service",
 	} {
-		if got := systemdCgroup(file); got != want {
-			t.Errorf("%q: %q, want %q", file, got, want)
-		}
+		test.Equal(t, file, systemdCgroup(file), want)
 	}
 }
 
@@ -101,9 +99,7 @@ func TestLingers(t *testing.T) {
 		test.OK(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
 	}
 	for uid, want := range map[int]bool{6: true, 7: false, 8: true, 9: false} {
-		if got := lingers(root, uid); got != want {
-			t.Errorf("%d: %v, want %v", uid, got, want)
-		}
+		test.Equal(t, strconv.Itoa(uid), lingers(root, uid), want)
 	}
 }
 
@@ -179,16 +175,13 @@ func TestAsk(t *testing.T) {
 func TestAskHandsOnNothing(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	fakeSystemd(t, "/bin/ls -l /proc/$$/fd > "+out+"; /usr/bin/env >> "+out, "")
-	file, err := os.Create(filepath.Join(t.TempDir(), "ours"))
-	test.OK(t, err)
+	file := test.Must(os.Create(filepath.Join(t.TempDir(), "ours")))
 	defer file.Close()
-	fd, err := unix.Dup(int(file.Fd())) // inherited by children, as what cron or a terminal gave is
-	test.OK(t, err)
+	fd := test.Must(unix.Dup(int(file.Fd()))) // inherited by children, as what cron or a terminal gave is
 	defer unix.Close(fd)
 	s := &ScopeManager{Env: []string{"PATH=" + os.Getenv("PATH"), "LINEAR_API_KEY=secret"}}
 	test.OK(t, s.ask(t.Context(), HostUnit{Booted: true, Unit: "x.service", owner: -1}))
-	b, err := os.ReadFile(out)
-	test.OK(t, err)
+	b := test.Must(os.ReadFile(out))
 	if said := string(b); strings.Contains(said, "/ours") || strings.Contains(said, "secret") || !strings.Contains(said, "PATH=") {
 		t.Errorf("it got\n%s", said)
 	}
@@ -198,8 +191,7 @@ func TestAskHandsOnNothing(t *testing.T) {
 func TestScopeCommand(t *testing.T) {
 	fakeSystemd(t, "exit 0", "")
 	systemdRun := filepath.Join(os.Getenv("PATH"), "systemd-run")
-	file, err := os.Create(filepath.Join(t.TempDir(), "program"))
-	test.OK(t, err)
+	file := test.Must(os.Create(filepath.Join(t.TempDir(), "program")))
 	defer file.Close()
 	self := "/proc/self/fd/" + strconv.Itoa(int(file.Fd()))
 	check := func(exe, named, flag string, env, wantEnv []string, m manager) {
