@@ -30,11 +30,7 @@ func startLinear(t *testing.T, c lineartest.Config) *lineartest.Server {
 	c.Validate = linearschema.Validate
 	s := lineartest.New(c)
 	test.OK(t, s.Start())
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { test.OK(t, s.Close()) })
 	return s
 }
 
@@ -118,9 +114,7 @@ func TestOptions(t *testing.T) {
 			wantCode(t, err, tc.code)
 		})
 	}
-	if _, err := linear.New(linear.Options{APIKey: testKey + "\n", ProjectSlug: "x"}); err != nil {
-		t.Errorf("a trailing line break: %v", err)
-	}
+	test.Must(linear.New(linear.Options{APIKey: testKey + "\n", ProjectSlug: "x"}))
 }
 
 func TestAuthorization(t *testing.T) {
@@ -200,9 +194,7 @@ func TestTransportErrors(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(e.Message, "no answer in time") {
 		t.Errorf("after a hang: %v (%v)", e, e.Err)
 	}
-	if _, err := c.Candidates(t.Context(), []string{"Todo"}); err != nil {
-		t.Errorf("afterwards: %v", err)
-	}
+	test.Must(c.Candidates(t.Context(), []string{"Todo"})) // the next request is answered
 	_, err = clientOf("http://127.0.0.1:1/graphql").Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_request")
 }
@@ -257,9 +249,7 @@ func TestCAFile(t *testing.T) {
 		return err
 	}
 	wantCode(t, ask(""), "linear_api_request")
-	if err := ask(file); err != nil {
-		t.Error(err)
-	}
+	test.OK(t, ask(file))
 	wantCode(t, ask(file+".missing"), "tracker_ca_file_invalid")
 	test.OK(t, os.WriteFile(file, []byte("no certificate"), 0o600))
 	test.Equal(t, "class", wantCode(t, ask(file), "tracker_ca_file_invalid").Class, reconcile.ClassWorkflow)
@@ -278,8 +268,8 @@ func TestRequestTimeout(t *testing.T) {
 			_, err = client.Candidates(t.Context(), []string{"Todo"})
 			if code != "" {
 				wantCode(t, err, code)
-			} else if err != nil {
-				t.Error(err)
+			} else {
+				test.OK(t, err)
 			}
 		})
 	}
@@ -364,9 +354,7 @@ func TestLow(t *testing.T) {
 func TestBudgetOfAnAnswerWithoutHeaders(t *testing.T) {
 	s := startLinear(t, lineartest.Config{RequestsPerHour: 100})
 	c := newClient(t, s)
-	if _, err := c.Candidates(t.Context(), []string{"Todo"}); err != nil {
-		t.Fatal(err)
-	}
+	test.Must(c.Candidates(t.Context(), []string{"Todo"}))
 	before := c.Budget()
 	test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Status: 502}))
 	if _, err := c.Candidates(t.Context(), []string{"Todo"}); err == nil {

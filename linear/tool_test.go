@@ -37,6 +37,18 @@ func callTool(t *testing.T, tool reconcile.AgentTool, args string) (text string,
 	return a.Text, a.Success
 }
 
+// wantFault calls the tool, which must fail with this code and a message that contains each part.
+func wantFault(t *testing.T, tool reconcile.AgentTool, args, code string, parts ...string) {
+	t.Helper()
+	text, ok := callTool(t, tool, args)
+	got, message := toolFault(t, text)
+	for _, part := range append(parts, "") {
+		if ok || got != code || !strings.Contains(message, part) {
+			t.Errorf("success %v, %s; want %s with %q", ok, text, code, part)
+		}
+	}
+}
+
 func TestToolRefusesBadInput(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	tool := linear.Tool(newClient(t, s), false)
@@ -64,11 +76,7 @@ func TestToolRefusesBadInput(t *testing.T) {
 		"very long":           {`{"query":"` + strings.Repeat("a ", 200000) + `"}`, "longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, ok := callTool(t, tool, tc.args)
-			code, message := toolFault(t, text)
-			if ok || code != "invalid_input" || !strings.Contains(message, tc.message) {
-				t.Errorf("success %v, %s: %s; want %q", ok, code, message, tc.message)
-			}
+			wantFault(t, tool, tc.args, "invalid_input", tc.message)
 		})
 	}
 	test.Equal(t, "requests", len(s.Log()), 0)
@@ -89,9 +97,7 @@ func TestToolCalls(t *testing.T) {
 		"with operationName": `{"query":"query Q { viewer { email } }","operationName":"Q"}`,
 	} {
 		text, ok := call(args)
-		if !ok || text != `{"data":{"viewer":{"email":"robin@example.com"}}}` {
-			t.Errorf("%s: %v %s", name, ok, text)
-		}
+		test.Equal(t, name, []any{ok, text}, []any{true, `{"data":{"viewer":{"email":"robin@example.com"}}}`})
 	}
 	text, ok := call(`{"query":"mutation($id: String!, $t: String) { issueUpdate(id: $id, input: {title: $t}) { success } }","variables":{"id":"` + i.Identifier + `","t":"New"}}`)
 	if after, err := s.Issue(i.Identifier); err != nil || !ok || after.Title != "New" {
@@ -163,9 +169,7 @@ func TestToolDoesNotRepeatHalfAMutation(t *testing.T) {
 	partly := &canned{t: t, status: http.StatusOK, header: http.Header{"Retry-After": {"1"}}, bodies: []string{body, whoAmI}}
 	c := test.Must(linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: partly}))
 	text, ok := callTool(t, linear.Tool(c, false), `"mutation { a: issueUpdate(id: \"1\", input: {}) { success } b: issueUpdate(id: \"2\", input: {}) { success } }"`)
-	if ok || text != body || partly.asked != 1 {
-		t.Errorf("%v %s after %d requests", ok, text, partly.asked)
-	}
+	test.Equal(t, "answer and requests", []any{ok, text, partly.asked}, []any{false, body, 1})
 }
 
 // The error of a mutation that may have been executed says so, so that the agent does not simply repeat it.
@@ -195,11 +199,7 @@ func TestToolErrorOfAMutationThatMayBeDone(t *testing.T) {
 
 func TestToolAnswerTooLarge(t *testing.T) {
 	body := `{"data":{"a":"` + strings.Repeat("a", 3<<20) + `"}}`
-	text, ok := callTool(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI)
-	code, message := toolFault(t, text)
-	if ok || code != "answer_too_large" || !strings.Contains(message, "more than 1048576 bytes") || !strings.Contains(message, "first: 20") {
-		t.Errorf("%v %s: %s", ok, code, message)
-	}
+	wantFault(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI, "answer_too_large", "more than 1048576 bytes", "first: 20")
 	body = `{"data":{"a":"` + strings.Repeat("a", 1<<20-17) + `"}}`
 	if text, ok := callTool(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI); !ok || text != body || len(body) != 1<<20 {
 		t.Errorf("the largest answer of %d bytes: %v, %d bytes", len(body), ok, len(text))
@@ -211,10 +211,7 @@ func TestToolTimeLimit(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailHang}))
 	c := newClient(t, s, func(o *linear.Options) { o.Transport = &http.Transport{ResponseHeaderTimeout: 100 * time.Millisecond} })
-	text, ok := callTool(t, linear.Tool(c, false), whoAmI)
-	if code, message := toolFault(t, text); ok || code != "linear_api_request" || !strings.Contains(message, "no answer in time") {
-		t.Errorf("%v %s", ok, text)
-	}
+	wantFault(t, linear.Tool(c, false), whoAmI, "linear_api_request", "no answer in time")
 }
 
 // GraphQL errors reach the agent unchanged.
@@ -226,10 +223,7 @@ func TestToolPreservesErrors(t *testing.T) {
 		}
 	}
 	for _, status := range []int{401, 403} {
-		text, ok := callTool(t, linear.Tool(answering(t, status, body), false), whoAmI)
-		if code, _ := toolFault(t, text); ok || code != "linear_api_status" {
-			t.Errorf("HTTP %d: %v %s", status, ok, text)
-		}
+		wantFault(t, linear.Tool(answering(t, status, body), false), whoAmI, "linear_api_status")
 	}
 }
 

@@ -75,9 +75,7 @@ func TestAttentionIsTakenOnce(t *testing.T) {
 	db := createIn(t, dir)
 	other := openIn(t, dir)
 	a := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 1), epoch))
-	if !takes(t, db, epoch, a, "pass") || takes(t, other, epoch, a, "run-1") {
-		t.Error("it was taken by none or by both")
-	}
+	test.Equal(t, "taken by one of two", []any{takes(t, db, epoch, a, "pass"), takes(t, other, epoch, a, "run-1")}, []any{true, false})
 	wantOpen(t, other, epoch)
 	test.OK(t, db.Attentions.DoneAttention(ctx, epoch.Add(time.Second), a.Key, ""))
 	wantOpen(t, db, epoch.Add(time.Hour))

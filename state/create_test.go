@@ -37,9 +37,7 @@ func TestCreateMakesPrivateCompleteDatabase(t *testing.T) {
 	var mode, schema string
 	test.OK(t, db.sql.QueryRow(`PRAGMA journal_mode`).Scan(&mode))
 	test.OK(t, db.sql.QueryRow(`SELECT value FROM meta WHERE key = 'schema'`).Scan(&schema))
-	if mode != "wal" || schema != strconv.Itoa(schemaVersion) {
-		t.Errorf("journal mode %s, schema %s", mode, schema)
-	}
+	test.Equal(t, "journal mode and schema", []any{mode, schema}, []any{"wal", strconv.Itoa(schemaVersion)})
 	left := test.Must(filepath.Glob(filepath.Join(dir, tempName+"*")))
 	test.Equal(t, "left over", len(left), 0)
 }
@@ -68,15 +66,11 @@ func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
 		(SELECT value FROM meta WHERE key = 'schema'),
 		(SELECT count(*) FROM sqlite_schema WHERE name = 'three')`).Scan(&version, &schema, &tables))
 
-	if version != next || schema != strconv.Itoa(next) || tables != 0 {
-		t.Errorf("version %d, schema %s, %d tables of the broken migration", version, schema, tables)
-	}
+	test.Equal(t, "version, schema and tables of the broken migration", []any{version, schema, tables}, []any{next, strconv.Itoa(next), 0})
 	older := createIn(t, dir) // this program, which does not know the new schema
 	got, _, err := older.Views.ClaimByIssue(ctx, want.IssueID)
 	test.OK(t, err)
-	if got.Version != want.Version || older.schema != next {
-		t.Errorf("version %d of the claim, schema %d", got.Version, older.schema)
-	}
+	test.Equal(t, "version of the claim, and schema", []any{got.Version, older.schema}, []any{want.Version, next})
 }
 
 func TestPathsOfAnyName(t *testing.T) {
@@ -258,9 +252,7 @@ func TestDirectoryMustBePrivate(t *testing.T) {
 			test.OK(t, os.Chmod(dir, c.mode))
 		}
 		exists, err := CheckDir(dir)
-		if exists != (c.mode != 0) || errorCode(err) != c.code {
-			t.Errorf("%s: %v, %v", c.name, exists, err)
-		}
+		test.Equal(t, c.name+": exists, and its code", []any{exists, errorCode(err)}, []any{c.mode != 0, c.code})
 		if info, err := os.Stat(dir); (err == nil) != (c.mode != 0) || err == nil && info.Mode().Perm() != c.mode {
 			t.Errorf("%s: CheckDir made it %v, %v", c.name, info, err)
 		}

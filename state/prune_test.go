@@ -145,7 +145,5 @@ func TestPruneWhatBelongsToRuns(t *testing.T) {
 	}
 	scheduled := test.Must(db.Views.ScheduledPasses(ctx))
 	all := test.Must(db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 100))
-	if len(scheduled) != 6 || len(all) != 36 {
-		t.Errorf("%d passes are left, %d of the schedule; want 36 and 6", len(all), len(scheduled))
-	}
+	test.Equal(t, "passes of the schedule, and all", []any{len(scheduled), len(all)}, []any{6, 36})
 }

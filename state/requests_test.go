@@ -122,9 +122,7 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 				return
 			}
 			test.OK(t, err)
-			if is.Decision != reconcile.DecideApprove || is.Fate != "" {
-				t.Errorf("it is now %+v", is)
-			}
+			test.Equal(t, "decision and fate", []any{is.Decision, is.Fate}, []any{reconcile.DecideApprove, reconcile.RequestFate("")})
 			// A request that was decided just in time does not expire.
 			is = test.Must(db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestExpired))
 			if is.Fate != reconcile.RequestAnswered || is.Decision != reconcile.DecideApprove || is.Answer.Reason != "because" {
@@ -265,9 +263,7 @@ func TestCreated(t *testing.T) {
 	test.Equal(t, "created by nobody", len(test.Must(db.Journal.Created(ctx, nil))), 0)
 	var kind, run string
 	test.OK(t, db.sql.QueryRowContext(ctx, `SELECT kind, run_id FROM created WHERE id = 'a-1'`).Scan(&kind, &run))
-	if kind != "attachment" || run != "run-1" {
-		t.Errorf("kept as %s of %s", kind, run)
-	}
+	test.Equal(t, "kept as", []any{kind, run}, []any{"attachment", "run-1"})
 }
 
 // TestReplyIsNoGuidance checks that a reply that has decided a request is not passed to agents as a comment.

@@ -34,9 +34,7 @@ func TestReadResolvesSymlinks(t *testing.T) {
 	link := filepath.Join(dir, "WORKFLOW.md")
 	test.OK(t, os.Symlink(filepath.Join("real", "flow.md"), link))
 	src := test.Must(Read(link))
-	if src.Path != file || src.Name != link {
-		t.Errorf("path %s, name %s", src.Path, src.Name)
-	}
+	test.Equal(t, "path and name", []any{src.Path, src.Name}, []any{file, link})
 	cfg := test.Must(Parse(src, testEnv()))
 	// A relative path is relative to the file, not to the working directory.
 	if want := filepath.Join(real, "ws"); cfg.Workspace.Root != want {

@@ -71,10 +71,14 @@ func shown(t *testing.T, a *reconcile.TrackerAdapter, states ...string) []string
 	return list
 }
 
-func move(t *testing.T, a *reconcile.TrackerAdapter, id, to string) reconcile.ToolAnswer {
+// move moves an issue by the agent's tool. The answer contains refused; it is a success if this is empty.
+func move(t *testing.T, a *reconcile.TrackerAdapter, id, to, refused string) {
 	t.Helper()
 	args := test.Must(json.Marshal(map[string]string{"state": to}))
-	return a.Tools[0].Call(t.Context(), reconcile.Issue{ID: id, Identifier: id, State: "x"}, args)
+	answer := a.Tools[0].Call(t.Context(), reconcile.Issue{ID: id, Identifier: id, State: "x"}, args)
+	if answer.Success != (refused == "") || !strings.Contains(answer.Text, refused) {
+		t.Error(answer.Text)
+	}
 }
 
 func TestCSVExample(t *testing.T) {
@@ -92,12 +96,8 @@ func TestCSVExample(t *testing.T) {
 		`{"blocked_by":[{"id":"1","identifier":"1","state":"Todo"},{"id":"3","identifier":"3","state":"Done"}],"id":"2","identifier":"2","priority":0,` +
 			`"state":"In Progress","title":"Second"}`,
 	})
-	if answer := move(t, a, "1", "Human Review"); !answer.Success {
-		t.Error(answer.Text)
-	}
-	if answer := move(t, a, "9", "Done"); answer.Success || !strings.Contains(answer.Text, "issue_not_found") {
-		t.Error(answer.Text)
-	}
+	move(t, a, "1", "Human Review", "")
+	move(t, a, "9", "Done", "issue_not_found")
 	changed := strings.ReplaceAll(string(test.Must(os.ReadFile(file))), "\r\n", "\n")
 	test.Equal(t, "the file", changed, strings.Replace(rows, "First,Todo", "First,Human Review", 1))
 	// A person's mistake is an error with its place.
@@ -154,9 +154,7 @@ esac
 		})
 	}
 	a := example(t, dir, "beads.py", []string{verbTool}, path)
-	if answer := move(t, a, "bd-a1.1", "blocked"); !answer.Success {
-		t.Error(answer.Text)
-	}
+	move(t, a, "bd-a1.1", "blocked", "")
 	test.Equal(t, "state", test.Must(a.ByIDs(t.Context(), []string{"bd-a1.1"}))["bd-a1.1"].State, "blocked")
 }
 
@@ -289,14 +287,10 @@ func TestGitLabExample(t *testing.T) {
 	})
 	stateOf := func(id string) string { return test.Must(a.ByIDs(t.Context(), []string{id}))[id].State }
 	for _, to := range []string{"closed", "Todo", "open"} {
-		if answer := move(t, a, "1", to); !answer.Success {
-			t.Error(answer.Text)
-		}
+		move(t, a, "1", to, "")
 		test.Equal(t, "state", stateOf("1"), to)
 	}
-	if answer := move(t, a, "1", "Someday"); answer.Success || !strings.Contains(answer.Text, "there is no state Someday, but open, closed and Todo") {
-		t.Error(answer.Text)
-	}
+	move(t, a, "1", "Someday", "there is no state Someday, but open, closed and Todo")
 	made := test.Must(a.Post(t.Context(), "1", "May I?\n\n```\necho \"$HOME\" 'x' @y\n```\n<!-- symphony:request R 1 -->"))
 	test.Must(a.Edit(t.Context(), "1", made.ID, "Approved.\n<!-- symphony:request R 1 -->"))
 	list := test.Must(a.Comments(t.Context(), "1", time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)))

@@ -72,9 +72,7 @@ func TestBacklog(t *testing.T) {
 	list := test.Must(a.Candidates(t.Context(), states))
 	found := test.Must(a.ByIDs(t.Context(), []string{"TASK-1", "TASK-2", "TASK-1.1"}))
 	one, two := found["TASK-1"], found["TASK-2"]
-	if len(list) != 3 || len(found) != 3 {
-		t.Fatalf("%d candidates, %d by id", len(list), len(found))
-	}
+	test.Equal(t, "candidates, and issues by id", []any{len(list), len(found)}, []any{3, 3})
 	test.Equal(t, "issue", []any{one.Title, one.State, *one.Priority, one.Labels, one.Assignee.ID, *one.Description},
 		[]any{
 			"Fix: the 'login' page", "To Do", 2,

@@ -151,9 +151,7 @@ func TestRedirects(t *testing.T) {
 	})
 	c := clientOf(t, url)
 	a := test.Must(c.do(t.Context(), http.MethodPatch, "/repos/o/old", nil, map[string]any{"a": 1}))
-	if string(a.body) != `PATCH {"a":1}` || !a.redirected {
-		t.Errorf("after a redirect: %q", a.body)
-	}
+	test.Equal(t, "after a redirect", []any{string(a.body), a.redirected}, []any{`PATCH {"a":1}`, true})
 	for _, path := range []string{"/loop", "/elsewhere"} {
 		_, err := c.do(t.Context(), http.MethodGet, path, nil, nil)
 		wantCode(t, err, "github_api_status")

@@ -201,11 +201,9 @@ func TestToolSends(t *testing.T) {
 			`POST /repos/acme/web-shop/pulls/3/reviews {"comments":[{"body":"no` + marked + `","path":"a"}],"event":"COMMENT"}`,
 		},
 	} {
-		a, code := use(t, tool, c.args)
+		a, _ := use(t, tool, c.args)
 		sent := strings.ReplaceAll(strings.ReplaceAll(s.take(), `\u003c!--`, "<!--"), `--\u003e`, "-->")
-		if !a.Success || sent != c.sent {
-			t.Errorf("%s:\nsent %s\nwant %s\n%s %s", c.args, sent, c.sent, code, a.Text)
-		}
+		test.Equal(t, c.args+": "+a.Text, []any{a.Success, sent}, []any{true, c.sent})
 		if write := !strings.HasPrefix(c.sent, "GET"); write != (a.Mutation != nil) || write && !strings.HasPrefix(sent, a.Mutation.Fields[0][:5]) {
 			t.Errorf("%s: recorded %+v", c.args, a.Mutation)
 		}

@@ -19,9 +19,7 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	op := doc.Operations[0]
-	if op.Type != "query" || op.Name != "Q" || len(doc.Operations) != 1 {
-		t.Errorf("%+v", op)
-	}
+	test.Equal(t, "operation", []any{op.Type, op.Name, len(doc.Operations)}, []any{"query", "Q", 1})
 	if diff := cmp.Diff(map[string]any{"a": []any{1.0, "x"}, "b": map[string]any{"k": nil}}, op.Defaults); diff != "" {
 		t.Error(diff)
 	}
@@ -36,9 +34,7 @@ func TestParse(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"id": graphql.Variable("a"), "n": -150.0, "b": true, "s": `a """ b`}, fields[0].Arguments); diff != "" {
 		t.Error(diff)
 	}
-	if fields[1].Arguments["t"] != "é\n" || fields[0].Directives["include"]["if"] != graphql.Variable("b") {
-		t.Errorf("%+v", fields)
-	}
+	test.Equal(t, "arguments", []any{fields[1].Arguments["t"], fields[0].Directives["include"]["if"]}, []any{"é\n", graphql.Variable("b")})
 }
 
 // FuzzParse compares with another parser: both read an operation of the same type with the same fields, or this one returns an
