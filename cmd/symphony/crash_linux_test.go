@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -19,16 +18,12 @@ import (
 // blockIsDue makes the account's block, if there is one, due for its next try.
 func (c *crashScene) blockIsDue() bool {
 	c.t.Helper()
-	files, err := filepath.Glob(c.path("home", ".local", "state", "symphony", "accounts", "*", "limits.json"))
-	c.must(err)
+	files := c.glob("home", ".local", "state", "symphony", "accounts", "*", "limits.json")
 	if len(files) == 0 {
 		return false
 	}
 	lock := flock.New(filepath.Join(filepath.Dir(files[0]), "limits.lock"))
-	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
-	defer cancel()
-	_, err = lock.TryLockContext(ctx, crashStep)
-	c.must(err)
+	test.Until(c.t, "the lock of the limits", func() bool { return test.Must(lock.TryLock()) })
 	defer lock.Unlock()
 	text, err := os.ReadFile(files[0])
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,10 +37,8 @@ func (c *crashScene) blockIsDue() bool {
 		return false
 	}
 	block["next_try"] = time.Now().UTC()
-	text, err = json.Marshal(record)
-	c.must(err)
 	next := files[0] + ".test"
-	c.must(os.WriteFile(next, text, 0o600))
+	c.must(os.WriteFile(next, test.Must(json.Marshal(record)), 0o600))
 	c.must(os.Rename(next, files[0]))
 	return true
 }
@@ -59,8 +52,7 @@ func TestSlotIsFreeWhenTheRunIsOver(t *testing.T) {
 	s := crashScenario{name: "slot", issue: handOver, ends: "Human Review", keeps: true, deaths: 1, stands: true}
 	s.play = func(c *crashScene) {
 		c.passes("the worker is stopped", c.died)
-		slots, err := filepath.Glob(c.path("home", ".local", "state", "symphony", "accounts", "*", "slots", "1"))
-		c.must(err)
+		slots := c.glob("home", ".local", "state", "symphony", "accounts", "*", "slots", "1")
 		if len(slots) != 1 {
 			t.Fatalf("slots: %q", slots)
 		}
@@ -90,7 +82,7 @@ func toldPlay(c *crashScene) {
 		VALUES ('left', 'hold', 'left', 1, 1, 'pass', 'not finished by pass')`)
 	c.order("stop", "ABC-1")
 	c.passes("held and told", func() bool {
-		return c.claim() == "held operator" && c.number(`SELECT count(*) FROM runs WHERE settled = 0`) == 0 &&
+		return c.claim() == "held operator" && c.unsettled() == 0 &&
 			c.number(`SELECT count(*) FROM attentions WHERE kind = 'hold' AND taken_at IS NOT NULL`) > 0
 	})
 	c.edit("  on_approval: ask\n", "")
@@ -127,7 +119,5 @@ func (c *crashScene) checkAttentions() {
 
 func (c *crashScene) read(name string) string {
 	c.t.Helper()
-	text, err := os.ReadFile(c.path(name))
-	c.must(err)
-	return string(text)
+	return string(test.Must(os.ReadFile(c.path(name))))
 }

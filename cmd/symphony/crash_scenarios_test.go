@@ -51,7 +51,6 @@ const (
 	saved    = "sh git init -q . && echo '*' > .git/info/exclude\n"
 	handOver = "sh echo work > work.txt\n{move Human Review}"
 	finish   = saved + "sh mkdir -p deep/er && touch deep/er/file && chmod 500 deep/er .\n{gate go}\n{move Done}"
-	plant    = "sh git init -q . && git config alias.x '!evil' && git config user.name A && mkdir -p .git/hooks && echo evil > .git/hooks/post-commit"
 	waits    = "sh touch work.txt\n{gate go}\n{move Human Review}"
 	// commits makes one commit, even if an earlier run was killed while it did.
 	commits = "sh find .git -name '*.lock' -delete; echo work > work.txt; git add . && git diff --cached --quiet || git commit -qm 'work on it'\n"
@@ -88,8 +87,7 @@ var crashScenarios = []crashScenario{
 			if strings.HasPrefix(c.point, "worker:") {
 				c.waitFor("the removal ends or dies", func() bool { return c.died() || !c.exists("ws", ".symphony", "ABC-1.json") }, nil)
 			}
-			text := c.agent(handOver)
-			c.must(c.linear.Edit("ABC-1", func(i *lineartest.Issue) { i.Description = text }))
+			c.instruct(handOver)
 			c.move("Todo")
 		},
 	},
@@ -107,9 +105,7 @@ var crashScenarios = []crashScenario{
 		play: func(c *crashScene) {
 			c.atWork()
 			c.order("stop", "ABC-1")
-			c.passes("held", func() bool {
-				return c.claim() == "held operator" && c.number(`SELECT count(*) FROM runs WHERE settled = 0`) == 0
-			})
+			c.passes("held", func() bool { return c.claim() == "held operator" && c.unsettled() == 0 })
 			c.order("hold", "ABC-1")
 			c.order("retry", "ABC-1")
 			c.write("go", "", 0o600)
@@ -119,19 +115,6 @@ var crashScenarios = []crashScenario{
 		name: "told", issue: "ask-command touch asked\n" + handOver, ends: "Human Review", keeps: true, recounted: true,
 		again: []string{"pass:state.Commit.", "worker:state.TakeAttention.", "worker:state.DoneAttention.", "worker:runner.attention."},
 		play:  toldPlay,
-	},
-	{
-		name: "paused", issue: waits, ends: "Human Review", keeps: true, recounted: true, again: []string{"pass:state.Commit.after"},
-		play: func(c *crashScene) {
-			c.atWork()
-			c.order("stop", "--all")
-			c.passes("no run", func() bool { return c.number(`SELECT count(*) FROM runs WHERE settled = 0`) == 0 })
-			if c.number(`SELECT count(*) FROM meta WHERE key = 'paused'`) != 1 {
-				c.t.Errorf("not paused")
-			}
-			c.order("resume")
-			c.write("go", "", 0o600)
-		},
 	},
 	{
 		// A worker dies and leaves a process that ignores SIGTERM.
@@ -160,63 +143,22 @@ var crashScenarios = []crashScenario{
 		play: func(c *crashScene) { c.arm() },
 	},
 	{
-		// after_create fails, and the workspace is discarded.
-		name: "refused", issue: handOver, ends: "Human Review", keeps: true,
-		play: func(c *crashScene) {
-			c.write("refuse", "", 0o600)
-			c.arm()
-		},
-	},
-	{
-		// Git settings of the agent that execute programs are undone, at the latest before the next run's hooks.
-		name: "guarded", issue: "attempt 0:\n" + plant + "\nfail other no luck\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
-		play: func(c *crashScene) {
-			c.arm()
-			c.passes("handed over", func() bool { return c.state() == c.ends })
-			for _, name := range []string{"config", "hooks/post-commit"} {
-				if data, err := os.ReadFile(c.path("ws", "ABC-1", ".git", name)); err == nil && strings.Contains(string(data), "evil") {
-					c.t.Errorf("%s is the agent's: %s", name, data)
-				}
-			}
-		},
-	},
-	{
 		// Old runs are pruned with their directories, and so are directories without a run.
 		name: "pruned", issue: handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) {
-			c.passes("settled", func() bool {
-				return c.state() == "Human Review" && c.claim() == "" && len(c.query(`SELECT id FROM runs`)) > 0
-			})
-			c.waitFor("no process is left", func() bool { return len(c.processes()) == 0 }, nil)
+			c.handedOver()
 			c.aged()
 			c.arm()
-			c.passes("pruned", func() bool {
-				return c.number(`SELECT count(*) FROM runs WHERE id LIKE 'old-%'`) == 20
-			})
+			c.passes("pruned", func() bool { return c.number(`SELECT count(*) FROM runs WHERE id LIKE 'old-%'`) == 20 })
 			// A pass that died between the rows and the directories leaves orphans, which prune removes.
 			c.ageDirs()
-			c.waitFor("no process is left", func() bool { return len(c.processes()) == 0 }, nil)
+			c.alone()
 			out := c.symphony("prune", "--yes") // it may be what dies
 			out += c.symphony("prune", "--yes")
-			dirs, err := filepath.Glob(c.path("state", "runs", "old-*"))
-			c.must(err)
+			dirs := c.glob("state", "runs", "old-*")
 			if len(dirs) != 0 || c.exists("state", "runs", "never") || c.number(`SELECT count(*) FROM runs WHERE id LIKE 'old-%'`) != 0 {
 				c.t.Errorf("runs of an issue that the tracker does not have are left: %q\n%s", dirs, out)
 			}
-		},
-	},
-	{
-		// The workflow becomes invalid during a run, and the issue is finished: passes use the last good one.
-		name: "lastgood", issue: "sh sleep 30", ends: "Done", exits: []int{3},
-		play: func(c *crashScene) {
-			c.atWork()
-			good, err := os.ReadFile(c.path("WORKFLOW.md"))
-			c.must(err)
-			c.write("WORKFLOW.md", "---\ntracker: 1\n---\n", 0o600)
-			c.move("Done")
-			c.passes("released", func() bool { return c.claim() == "" })
-			c.write("WORKFLOW.md", string(good), 0o600)
-			c.edit("max_retry_backoff_ms: 100", "max_retry_backoff_ms: 101")
 		},
 	},
 	{
@@ -261,8 +203,7 @@ var crashScenarios = []crashScenario{
 			c.passes("blocked", func() bool {
 				return c.number(`SELECT count(*) FROM claims WHERE kind = 'blocked'`) == 1 && c.blockIsDue()
 			})
-			text := c.agent(handOver)
-			c.must(c.linear.Edit("ABC-1", func(i *lineartest.Issue) { i.Description = text }))
+			c.instruct(handOver)
 			c.arm()
 			c.passes("tried again", func() bool {
 				c.blockIsDue()
@@ -274,26 +215,6 @@ var crashScenarios = []crashScenario{
 		// The operator takes the issue over in its first workspace, and a run continues afterwards.
 		name: "taken over", issue: handOver, ends: "Human Review", keeps: true, recounted: true, exits: []int{1},
 		play: takeoverPlay,
-	},
-	{
-		// The operator removes what is left of finished and deleted issues.
-		name: "pruned manually", issue: saved + handOver, ends: "Done",
-		play: func(c *crashScene) {
-			c.handedOver()
-			c.aged()
-			c.move("Done")
-			c.arm()
-			for range 2 {
-				c.symphony("prune", "--yes")
-			}
-			c.ageDirs()
-			c.symphony("prune", "--yes")
-			dirs, err := filepath.Glob(c.path("state", "runs", "old-*"))
-			c.must(err)
-			if left := c.query(`SELECT id FROM runs WHERE issue_id = 'old'`); len(left)+len(dirs) > 0 || c.exists("state", "runs", "never") {
-				c.t.Errorf("left: %q %q", left, dirs)
-			}
-		},
 	},
 	{
 		// The operator restores a removed workspace, and the next run works in it.
@@ -402,11 +323,10 @@ func explainedPlay(c *crashScene) {
 	if held := c.claim(); held != "held max_failures" || len(c.comments()) != 1 {
 		c.t.Errorf("%s, with the comments %+v", held, c.comments())
 	}
-	text := c.agent(handOver)
-	c.must(c.linear.Edit("ABC-1", func(i *lineartest.Issue) { i.Description = text }))
+	c.instruct(handOver)
 	_, err := c.linear.Comment("ABC-1", "kim@example.com", "try again")
 	c.must(err)
-	c.passes("handed over", func() bool { return c.state() == c.ends })
+	c.passes("handed over", c.ended)
 }
 
 // deliveredPlay has a remote that refuses the first push, and opens a pull request.
@@ -457,8 +377,7 @@ func (c *crashScene) checkRemote() {
 	if pulls := c.github.Pulls(c.t.Context()); len(pulls) != 1 || pulls[0].State != "open" {
 		c.t.Errorf("the pull requests are %+v", pulls)
 	}
-	mirrors, err := filepath.Glob(c.path("ws", ".symphony", "mirrors", "*"))
-	c.must(err)
+	mirrors := c.glob("ws", ".symphony", "mirrors", "*")
 	if len(mirrors) != 2 || !strings.HasSuffix(mirrors[1], ".git.lock") {
 		c.t.Fatalf("mirrors: %q", mirrors)
 	}
@@ -468,7 +387,6 @@ func (c *crashScene) checkRemote() {
 	c.git("--git-dir", mirrors[0], "fsck", "--connectivity-only")
 }
 
-// restoredPlay finishes the issue, which moves its workspace to the trash, restores the workspace, and reopens the issue.
 // agentsPlay has hosts start an agent and give it a turn. A host that was killed is followed by one that makes the same calls. An
 // agent whose worker was killed is followed by another one.
 func agentsPlay(c *crashScene) {
@@ -499,9 +417,8 @@ func agentsPlay(c *crashScene) {
 		c.t.Errorf("%s agents and calls are open, %v", out, err)
 	}
 	c.must(os.Remove(c.path("repo"))) // the agent has left nothing there
-	threads, err := filepath.Glob(c.path("home", ".local", "state", "symphony", "accounts", "*", "codex", "threads"))
-	c.must(err)
-	for _, dir := range threads { // these stay, so that the conversation can be continued
+	// The threads stay, so that the conversation can be continued.
+	for _, dir := range c.glob("home", ".local", "state", "symphony", "accounts", "*", "codex", "threads") {
 		c.must(os.RemoveAll(dir))
 	}
 }
@@ -543,6 +460,7 @@ func (c *crashScene) host(calls ...toolCall) (answers []string) {
 	return answers
 }
 
+// restoredPlay finishes the issue, which moves its workspace to the trash, restores the workspace, and reopens the issue.
 func restoredPlay(c *crashScene) {
 	c.handedOver()
 	c.edit("keep_removed_ms: 0", "keep_removed_ms: 3600000")
@@ -550,18 +468,16 @@ func restoredPlay(c *crashScene) {
 	c.move("Done")
 	c.query(`UPDATE meta SET value = '0' WHERE key LIKE '%sweep%'`)
 	c.passes("removed", func() bool { return !c.exists("ws", ".symphony", "ABC-1.json") })
-	c.waitFor("no process is left", func() bool { return len(c.processes()) == 0 }, nil)
+	c.alone()
 	c.arm()
 	for range 2 {
 		c.symphony("restore", "ABC-1")
 	}
-	notes, err := filepath.Glob(c.path("ws", ".symphony", "trash", "*.note"))
-	c.must(err)
-	for _, note := range notes { // a purge removes it after an hour
+	for _, note := range c.glob("ws", ".symphony", "trash", "*.note") { // a purge removes it after an hour
 		c.must(os.Remove(note))
 	}
 	c.move("Todo")
-	c.passes("handed over", func() bool { return c.state() == c.ends })
+	c.passes("handed over", c.ended)
 	if !c.exists("ws", "ABC-1", "marker") {
 		c.t.Errorf("the run worked in another workspace than the restored one")
 	}
@@ -585,28 +501,21 @@ func takeoverPlay(c *crashScene) {
 	c.edit(other, command)
 	c.order("retry", "ABC-1")
 	c.ageDirs()
-	c.waitFor("no process is left", func() bool { return len(c.processes()) == 0 }, nil)
+	c.alone()
 	c.symphony("prune", "--yes") // also the directory of a takeover that was killed
 }
 
 // inTerminal runs a command in a new terminal.
 func (c *crashScene) inTerminal(args ...string) {
 	c.t.Helper()
-	master, slave, err := openTerminal(80)
-	c.must(err)
+	term := test.Must(newTerminal(80))
 	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.program, args...)
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.dir, c.environ(), slave, slave, slave
-	read := make(chan string, 1)
-	go func() {
-		text, _ := io.ReadAll(master) // ends with EIO when the last writer is gone
-		read <- string(text)
-	}()
-	err = cmd.Run()
-	c.must(slave.Close())
-	text := <-read
-	c.must(master.Close())
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.dir, c.environ(), term.slave, term.slave, term.slave
+	err := cmd.Run()
+	text, closed := term.close()
+	c.must(closed)
 	if err != nil && !c.died() {
 		c.t.Errorf("symphony %s: %v\n%s", strings.Join(args, " "), err, text)
 	}
@@ -618,7 +527,25 @@ func (c *crashScene) handedOver() {
 	c.passes("settled", func() bool {
 		return c.state() == "Human Review" && c.claim() == "" && len(c.query(`SELECT id FROM runs`)) > 0
 	})
+	c.alone()
+}
+
+func (c *crashScene) ended() bool { return c.state() == c.ends }
+
+// alone waits until no process is left.
+func (c *crashScene) alone() {
+	c.t.Helper()
 	c.waitFor("no process is left", func() bool { return len(c.processes()) == 0 }, nil)
+}
+
+// unsettled is the number of runs that no pass has settled.
+func (c *crashScene) unsettled() int { return c.number(`SELECT count(*) FROM runs WHERE settled = 0`) }
+
+// instruct changes what the agent does in its next run.
+func (c *crashScene) instruct(script string) {
+	c.t.Helper()
+	text := c.agent(script)
+	c.must(c.linear.Edit("ABC-1", func(i *lineartest.Issue) { i.Description = text }))
 }
 
 // atWork waits until an agent is working, and then arms the passes.
@@ -670,8 +597,7 @@ func (c *crashScene) frozen() {
 // silent makes the last heartbeat of the first run half a minute old.
 func (c *crashScene) silent() {
 	c.t.Helper()
-	alive, err := filepath.Glob(c.path("state", "runs", "*", "alive"))
-	c.must(err)
+	alive := c.glob("state", "runs", "*", "alive")
 	body := fmt.Sprintf("1 %020d %020d", 1, int64(proc.Monotonic()-30*time.Second))
 	c.must(os.WriteFile(alive[0], fmt.Appendf(nil, "%-63s\n", fmt.Sprintf("%s %08x", body, crc32.ChecksumIEEE([]byte(body)))), 0o600))
 }
@@ -694,9 +620,7 @@ func (c *crashScene) aged() {
 }
 
 func (c *crashScene) ageDirs() {
-	dirs, err := filepath.Glob(c.path("state", "runs", "*"))
-	c.must(err)
-	for _, dir := range dirs {
+	for _, dir := range c.glob("state", "runs", "*") {
 		c.must(os.Chtimes(dir, time.Time{}, time.Now().Add(-48*time.Hour)))
 	}
 }

@@ -50,11 +50,8 @@ func newCrashScene(t *testing.T, program string, s crashScenario, point string) 
 	t.Helper()
 	c := &crashScene{crashScenario: s, t: t, program: program, point: point, mark: fmt.Sprintf("crash-%d-%d", os.Getpid(), time.Now().UnixNano())}
 	// t.TempDir would make a path that is too long for sockets.
-	dir, err := os.MkdirTemp("", "crash-")
-	c.must(err)
-	t.Cleanup(func() { c.must(os.RemoveAll(dir)) })
-	c.dir, err = filepath.EvalSymlinks(dir)
-	c.must(err)
+	c.dir = test.Must(filepath.EvalSymlinks(test.Must(os.MkdirTemp("", "crash-"))))
+	t.Cleanup(func() { c.must(os.RemoveAll(c.dir)) })
 	for _, name := range []string{"home", "codex-home", "tmp", "ledger"} {
 		c.must(os.Mkdir(c.path(name), 0o700))
 	}
@@ -62,46 +59,40 @@ func newCrashScene(t *testing.T, program string, s crashScenario, point string) 
 	c.must(c.linear.Start())
 	t.Cleanup(func() { c.linear.Close() })
 	t.Cleanup(c.sweep)
-	fake, err := inPath(os.Getenv("PATH"), "fake-codex")
-	c.must(err)
 	c.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + c.path("home"), "TMPDIR=" + c.path("tmp"), markName + "=" + c.mark,
 		"SYMPHONY_STATE_DIR=" + c.path("state"), "LINEAR_API_KEY=" + c.linear.Key(),
 		"SYMPHONY_MAX_AGENTS=1", // a slot that is not freed would block everything that follows
 	}
 	c.write("witness", fmt.Sprintf(made("witness.sh"), c.dir, crashSlow.Seconds()), 0o700)
-	c.write("WORKFLOW.md", fmt.Sprintf(made("crash.md"), c.linear.Endpoint(), c.dir, fake), 0o600)
-	_, err = c.linear.AddIssue(lineartest.Issue{Identifier: "ABC-1", Title: "Issue ABC-1", State: "Todo", Description: c.agent(s.issue)})
+	c.write("WORKFLOW.md", fmt.Sprintf(made("crash.md"), c.linear.Endpoint(), c.dir, test.Must(exec.LookPath("fake-codex"))), 0o600)
+	_, err := c.linear.AddIssue(lineartest.Issue{Identifier: "ABC-1", Title: "Issue ABC-1", State: "Todo", Description: c.agent(s.issue)})
 	c.must(err)
 	return c
 }
 
 // sweep kills the processes that a failed scenario has left.
 func (c *crashScene) sweep() {
-	for end := time.Now().Add(test.Patience()); time.Now().Before(end); time.Sleep(crashStep) {
+	test.Until(c.t, "the end of all processes", func() bool {
 		left := c.processes()
-		if len(left) == 0 {
-			return
-		}
 		for pid, cmdline := range left {
 			c.t.Errorf("left behind: %d %s", pid, cmdline)
-			if p, err := os.FindProcess(pid); err == nil {
-				p.Kill()
-			}
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone
 		}
-	}
+		return len(left) == 0
+	})
 }
 
 func (c *crashScene) must(err error) {
 	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	test.OK(c.t, err)
 }
 
 func (c *crashScene) path(elem ...string) string {
 	return filepath.Join(append([]string{c.dir}, elem...)...)
 }
+
+func (c *crashScene) glob(elem ...string) []string { return test.Must(filepath.Glob(c.path(elem...))) }
 
 func (c *crashScene) write(name, text string, mode os.FileMode) {
 	c.t.Helper()
@@ -128,21 +119,20 @@ func (c *crashScene) died() bool { return c.point != "" && c.exists("died") }
 
 // environ is the environment of the next command. After the death it no longer names the point.
 func (c *crashScene) environ() []string {
+	variables := []string{"SYMPHONY_CRASH_AT=" + c.point, "SYMPHONY_CRASH_LOG=" + c.path("died")}
 	switch {
 	case c.late && !c.armed:
 		return c.env
 	case c.point == "" && c.armed:
-		return append(slices.Clip(c.env), "SYMPHONY_CRASH_LOG="+c.path("visits"))
+		variables = []string{"SYMPHONY_CRASH_LOG=" + c.path("visits")}
 	case c.point == "":
-		return append(slices.Clip(c.env), "SYMPHONY_CRASH_LOG="+c.path("visits.before"))
+		variables = []string{"SYMPHONY_CRASH_LOG=" + c.path("visits.before")}
 	case c.died() || !c.armed && strings.HasPrefix(c.point, "pass:"):
 		return c.env
+	case c.stands:
+		variables = append(variables, "SYMPHONY_CRASH_STOP=1")
 	}
-	env := append(slices.Clip(c.env), "SYMPHONY_CRASH_AT="+c.point, "SYMPHONY_CRASH_LOG="+c.path("died"))
-	if c.stands {
-		env = append(env, "SYMPHONY_CRASH_STOP=1")
-	}
-	return env
+	return slices.Concat(c.env, variables)
 }
 
 // visited lists the points that the scenario reached: those of all workers, and those of passes once they were armed.

@@ -120,10 +120,7 @@ func TestFrozenInAWrite(t *testing.T) {
 // TestCrashPointsAbsent checks that a release contains none of the points.
 func TestCrashPointsAbsent(t *testing.T) {
 	test.Expensive(t)
-	data, err := os.ReadFile(builtProgram(t, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := test.Must(os.ReadFile(builtProgram(t, "")))
 	for _, name := range append(crashPoints(t), "SYMPHONY_CRASH") {
 		if bytes.Contains(data, []byte(name)) {
 			t.Errorf("the program contains the name %s", name)
@@ -136,11 +133,7 @@ func builtProgram(t *testing.T, tags string) string {
 	t.Helper()
 	builds.Lock()
 	defer builds.Unlock()
-	scripts, err := inPath(os.Getenv("PATH"), "fake-codex")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(filepath.Dir(scripts), "..", "built"+tags, "symphony")
+	program := filepath.Join(filepath.Dir(test.Must(exec.LookPath("fake-codex"))), "built"+tags, "symphony")
 	if isExecutable(program) {
 		return program
 	}
@@ -202,9 +195,7 @@ func crashPoints(t *testing.T) []string {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	if len(at) < 60 {
 		t.Errorf("only %d crash points were found", len(at))
 	}
@@ -231,11 +222,7 @@ func literalOf(t *testing.T, call *ast.CallExpr) string {
 	if !ok {
 		t.Fatalf("the name of a crash point is not a literal")
 	}
-	name, err := strconv.Unquote(literal.Value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return name
+	return test.Must(strconv.Unquote(literal.Value))
 }
 
 // crashPlace is a point that a scenario reached.
@@ -376,14 +363,10 @@ func (c *crashScene) checkTokens() {
 	if runs != threads || totals != threads || issues != totals || days != threads {
 		c.t.Errorf("tokens: %d of runs, %d of threads, %d of issues, %d of days, %d in all", runs, threads, issues, days, totals)
 	}
-	files, err := filepath.Glob(c.path("codex-home", "threads", "*.json"))
-	c.must(err)
 	reported := 0
-	for _, file := range files {
+	for _, file := range c.glob("codex-home", "threads", "*.json") {
 		var thread struct{ Total struct{ Input, Output int } }
-		data, err := os.ReadFile(file)
-		c.must(err)
-		c.must(json.Unmarshal(data, &thread))
+		c.must(json.Unmarshal(test.Must(os.ReadFile(file)), &thread))
 		reported += thread.Total.Input + thread.Total.Output
 	}
 	workerDied := c.deaths > 0 || c.died() && strings.HasPrefix(c.point, "worker:")
@@ -409,9 +392,7 @@ func (c *crashScene) checkHealthy() {
 func (c *crashScene) checkFiles() {
 	c.entries("", "WORKFLOW.md", "codex-home", "died", "gate", "go", "home", "ledger", "remote", "state", "tmp", "visits", "visits.before", "witness", "ws")
 	c.entries("home", ".local") // files that the account's projects share
-	accounts, err := filepath.Glob(c.path("home", ".local", "state", "symphony", "accounts", "*"))
-	c.must(err)
-	for _, dir := range accounts {
+	for _, dir := range c.glob("home", ".local", "state", "symphony", "accounts", "*") {
 		dir = strings.TrimPrefix(dir, c.dir+"/")
 		c.entries(dir, "codex", "limits.json", "limits.lock", "slots", "slots.lock")
 		c.entries(dir+"/codex", "auth.json", "config.toml")
@@ -427,15 +408,13 @@ func (c *crashScene) checkFiles() {
 	c.entries("ws/.symphony", meta...)
 	c.entries("ws/.symphony/trash")
 	known := c.query(`SELECT id FROM runs`)
-	if dirs, err := os.ReadDir(c.path("state", "runs")); err == nil {
-		for _, d := range dirs {
-			// A pass that died before it stored the row leaves a directory, which is removed after an hour.
-			if !slices.Contains(known, d.Name()) {
-				c.entries("state/runs/"+d.Name(), "workflow.md", "alive")
-				continue
-			}
-			c.entries("state/runs/"+d.Name(), "workflow.md", "alive", "procs", "tree", "events.jsonl", "hooks.log", "agent.stderr", "worker.log")
+	for _, path := range c.glob("state", "runs", "*") {
+		allowed := []string{"workflow.md", "alive"}
+		// A pass that died before it stored the row leaves a directory, which is removed after an hour.
+		if slices.Contains(known, filepath.Base(path)) {
+			allowed = append(allowed, "procs", "tree", "events.jsonl", "hooks.log", "agent.stderr", "worker.log")
 		}
+		c.entries("state/runs/"+filepath.Base(path), allowed...)
 	}
 }
 

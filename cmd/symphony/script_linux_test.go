@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,44 +29,29 @@ type terminal struct {
 	text          strings.Builder
 }
 
+// newTerminal opens a pseudo-terminal that does not change its output.
 func newTerminal(columns int) (*terminal, error) {
-	master, slave, err := openTerminal(columns)
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		return nil, err
+	}
+	n := test.Must(unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN))
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err
 	}
 	t := &terminal{master: master, slave: slave, done: make(chan struct{})}
+	modes := test.Must(t.modes())
+	modes.Oflag &^= unix.OPOST
 	go func() {
 		defer close(t.done)
 		_, _ = io.Copy(t, master) // ends with EIO when the last writer has closed the terminal
 	}()
-	return t, nil
-}
-
-// openTerminal opens a pseudo-terminal that does not change its output.
-func openTerminal(columns int) (master, slave *os.File, err error) {
-	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
-		return nil, nil, err
-	}
-	fd := int(master.Fd())
-	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		return nil, nil, err
-	}
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err != nil {
-		return nil, nil, err
-	}
-	if slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
-		return nil, nil, err
-	}
-	modes, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
-	if err != nil {
-		return nil, nil, err
-	}
-	modes.Oflag &^= unix.OPOST
-	if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, modes); err != nil {
-		return nil, nil, err
-	}
-	return master, slave, unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: uint16(columns)})
+	return t, errors.Join(unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, modes),
+		unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: uint16(columns)}))
 }
 
 func (t *terminal) modes() (*unix.Termios, error) {
@@ -106,15 +92,17 @@ func (t *terminal) command(ctx context.Context, ts *testscript.TestScript, args 
 }
 
 // close waits until no process has the terminal open and returns what it has shown.
-func (t *terminal) close(ts *testscript.TestScript) string {
+func (t *terminal) close() (string, error) {
 	defer t.master.Close()
-	ts.Check(t.slave.Close())
+	if err := t.slave.Close(); err != nil {
+		return "", err
+	}
 	select {
 	case <-t.done:
+		return t.shown(), nil
 	case <-time.After(test.Patience()):
-		ts.Fatalf("a process still has the terminal open")
+		return "", errors.New("a process still has the terminal open")
 	}
-	return t.shown()
 }
 
 // terminalCmd runs a command whose stdout and stderr are a terminal with that many columns. The output is then in stdout. The
@@ -127,7 +115,9 @@ func terminalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	_ = t.command(ctx, ts, args[1:]).Run()
-	fmt.Fprint(ts.Stdout(), t.close(ts))
+	text, err := t.close()
+	ts.Check(err)
+	fmt.Fprint(ts.Stdout(), text)
 }
 
 // typedCmd runs a command on a terminal and types a line at each of its prompts, which end in ": ". For the line ^C it sends
@@ -166,7 +156,9 @@ func typedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if after, err := t.modes(); err != nil || *after != *before {
 		ts.Fatalf("the terminal was %+v and is %+v, %v", before, after, err)
 	}
-	fmt.Fprint(ts.Stdout(), strings.ReplaceAll(t.close(ts), "\r", ""))
+	text, err := t.close()
+	ts.Check(err)
+	fmt.Fprint(ts.Stdout(), strings.ReplaceAll(text, "\r", ""))
 }
 
 // systemCommands returns the commands that need linux.
