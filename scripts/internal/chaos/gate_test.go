@@ -13,8 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
@@ -101,50 +101,32 @@ func TestGate(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "gate")
 	for _, path := range []string{dir, filepath.Join(root, "A"), filepath.Join(root, "B")} {
-		if err := os.Mkdir(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, os.Mkdir(path, 0o700))
 	}
 	begin := func(workspace string, argv ...string) *exec.Cmd {
 		t.Helper()
-		cmd := exec.Command(os.Args[0], append([]string{gateCommand, dir}, argv...)...)
+		cmd := exec.Command(test.Must(os.Executable()), append([]string{gateCommand, dir}, argv...)...)
 		cmd.Dir, cmd.Stderr = filepath.Join(root, workspace), os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, cmd.Start())
 		return cmd
 	}
-	first := begin("A", "/bin/sleep", "60")
+	first := begin("A", test.Must(exec.LookPath("sleep")), "600")
 	t.Cleanup(func() { _, _ = first.Process.Kill(), first.Wait() })
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if list, err := journal(dir); err == nil && len(list) == 1 {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("the first agent did not start: %v, %v", list, err)
-		}
-	}
+	test.Until(t, "the first agent has started", func() bool { list, err := journal(dir); return err == nil && len(list) == 1 })
 	for _, workspace := range []string{"A", "B"} {
-		if err := begin(workspace, "/bin/true").Wait(); err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, begin(workspace, test.Must(exec.LookPath("true"))).Wait())
 	}
-	if err := first.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, first.Process.Kill())
 	_ = first.Wait() // killed
-	if err := begin("A", "/bin/true").Wait(); err != nil {
-		t.Fatal(err)
-	}
-	list, err := journal(dir)
-	if err != nil || len(list) != 4 {
-		t.Fatalf("journal: %+v, %v", list, err)
+	test.OK(t, begin("A", test.Must(exec.LookPath("true"))).Wait())
+	list := test.Must(journal(dir))
+	if len(list) != 4 {
+		t.Fatalf("journal: %+v", list)
 	}
 	if met := list[1].Met; len(met) != 1 || !strings.HasPrefix(met[0], strconv.Itoa(first.Process.Pid)+" ") {
 		t.Errorf("the second agent in the workspace met %q, want process %d", met, first.Process.Pid)
 	}
 	for _, n := range []int{0, 2, 3} {
-		if len(list[n].Met) > 0 {
-			t.Errorf("entry %d met %q", n, list[n].Met)
-		}
+		test.Equal(t, fmt.Sprint("what entry ", n, " met"), len(list[n].Met), 0)
 	}
 }

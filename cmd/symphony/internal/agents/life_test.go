@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -165,12 +164,15 @@ func (r *rig) converse(agentID string) {
 	r.await("c", reconcile.CallCompleted, "threadId")
 }
 
-func (r *rig) wantCode(err error, code, text string) {
-	r.t.Helper()
-	if err == nil {
-		r.t.Errorf("no error, want %s", code)
-	} else if e := exit.From(err); e.Code != code || !strings.Contains(e.Message, text) {
-		r.t.Errorf("%s: %s, want %s: %s", e.Code, e.Message, code, text)
+// refuses returns a function that checks the error of a call.
+func (r *rig) refuses(code, text string) func(_ any, err error) {
+	return func(_ any, err error) {
+		r.t.Helper()
+		if err == nil {
+			r.t.Errorf("no error, want %s", code)
+		} else if e := exit.From(err); e.Code != code || !strings.Contains(e.Message, text) {
+			r.t.Errorf("%s: %s, want %s: %s", e.Code, e.Message, code, text)
+		}
 	}
 }
 
@@ -193,13 +195,10 @@ func TestLife(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "SYMPHONY_MAX_AGENTS=1")
 	ctx := t.Context()
-	_, err := r.Find(ctx, "a")
-	r.wantCode(err, agents.CodeUnknown, `no agent "a"`)
-	_, err = r.Call(ctx, "a", turn("t"), script("say no"))
-	r.wantCode(err, agents.CodeUnknown, `no agent "a"`)
-	r.wantCode(r.Kill(ctx, "a"), agents.CodeUnknown, `no agent "a"`)
-	_, err = r.Await(ctx, "t")
-	r.wantCode(err, "unknown_call", `no call "t"`)
+	r.refuses(agents.CodeUnknown, `no agent "a"`)(r.Find(ctx, "a"))
+	r.refuses(agents.CodeUnknown, `no agent "a"`)(r.Call(ctx, "a", turn("t"), script("say no")))
+	r.refuses(agents.CodeUnknown, `no agent "a"`)(nil, r.Kill(ctx, "a"))
+	r.refuses("unknown_call", `no call "t"`)(r.Await(ctx, "t"))
 
 	one := r.spawn("a")
 	if again := r.spawn("a"); again.ID != one.ID { // although there is no slot
@@ -207,10 +206,8 @@ func TestLife(t *testing.T) {
 	}
 	other := r.settings("a")
 	other.Cwd = t.TempDir()
-	_, err = r.Spawn(ctx, other)
-	r.wantCode(err, agents.CodeConflict, "agent a works in "+r.dir)
-	_, err = r.Spawn(ctx, agents.Settings{ID: "b", Cwd: other.Cwd, Codex: other.Codex})
-	r.wantCode(err, "no_slot", "SYMPHONY_MAX_AGENTS")
+	r.refuses(agents.CodeConflict, "agent a works in "+r.dir)(r.Spawn(ctx, other))
+	r.refuses("no_slot", "SYMPHONY_MAX_AGENTS")(r.Spawn(ctx, agents.Settings{ID: "b", Cwd: other.Cwd, Codex: other.Codex}))
 
 	r.converse("a")
 	r.call("a", turn("t"), script("sh echo x >> made\nsay one"))
@@ -218,8 +215,7 @@ func TestLife(t *testing.T) {
 	if again := r.call("a", turn("t"), script("sh echo x >> made")); again.Status != reconcile.CallCompleted {
 		t.Errorf("the repeated call is %s", again.Status)
 	}
-	_, err = r.Call(ctx, "a", reconcile.Call{ID: "t", Verb: reconcile.CallSteer, Conversation: "c"}, script(""))
-	r.wantCode(err, agents.CodeConflict, `id "t" belongs to another call`)
+	r.refuses(agents.CodeConflict, `id "t" belongs to another call`)(r.Call(ctx, "a", reconcile.Call{ID: "t", Verb: reconcile.CallSteer, Conversation: "c"}, script("")))
 	if made := string(test.Must(os.ReadFile(filepath.Join(r.dir, "made")))); made != "x\n" {
 		t.Errorf("the turn was carried out twice: %q", made)
 	}
@@ -232,10 +228,8 @@ func TestLife(t *testing.T) {
 	if again := r.call("a", turn("t"), script("")); again.Status != reconcile.CallCompleted {
 		t.Errorf("the repeated call of the ended agent is %s", again.Status)
 	}
-	_, err = r.Call(ctx, "a", turn("t2"), script("say no"))
-	r.wantCode(err, agents.CodeEnded, "agent a has ended: stopped: operator")
-	_, err = r.Spawn(ctx, r.settings("a"))
-	r.wantCode(err, agents.CodeEnded, "agent a has ended")
+	r.refuses(agents.CodeEnded, "agent a has ended: stopped: operator")(r.Call(ctx, "a", turn("t2"), script("say no")))
+	r.refuses(agents.CodeEnded, "agent a has ended")(r.Spawn(ctx, r.settings("a")))
 	if call := test.Must(r.Conversation(ctx, r.await("c", reconcile.CallCompleted, "").ThreadID)); call.ID != "c" {
 		t.Errorf("the conversation of the thread is %q", call.ID)
 	}
@@ -257,13 +251,11 @@ func TestWhereAndWhenAgentsStart(t *testing.T) {
 	test.OK(t, os.Symlink(r.dir, link))
 	same := r.settings("b")
 	same.Cwd = link
-	_, err := r.Spawn(ctx, same)
-	r.wantCode(err, agents.CodeConflict, "agent a works in "+r.dir+" already")
+	r.refuses(agents.CodeConflict, "agent a works in "+r.dir+" already")(r.Spawn(ctx, same))
 	same.Shared = true
 	upper := same
 	upper.ID = "A" // symphony approve A.1 would approve what a asks
-	_, err = r.Spawn(ctx, upper)
-	r.wantCode(err, agents.CodeConflict, "the ids A and a differ only in case")
+	r.refuses(agents.CodeConflict, "the ids A and a differ only in case")(r.Spawn(ctx, upper))
 	test.Must(r.Spawn(ctx, same))
 	if list := test.Must(r.List(ctx)); len(list) != 2 || list[0].Identifier != "b" || !list[0].Settings.Shared {
 		t.Errorf("listed %+v", list)
@@ -277,14 +269,12 @@ func TestWhereAndWhenAgentsStart(t *testing.T) {
 	}
 	third := r.settings("c")
 	third.Cwd = t.TempDir()
-	_, err = r.Spawn(ctx, third)
-	r.wantCode(err, "no_slot", "all slots")
+	r.refuses("no_slot", "all slots")(r.Spawn(ctx, third))
 	for _, f := range slots {
 		f.Close()
 	}
 	test.OK(t, account.Failed(ctx, time.Now(), reconcile.CodeAgentAuth, "logged out"))
-	_, err = r.Spawn(ctx, third)
-	r.wantCode(err, reconcile.CodeAgentAuth, "logged out")
+	r.refuses(reconcile.CodeAgentAuth, "logged out")(r.Spawn(ctx, third))
 	later := *r.env
 	later.Now = func() time.Time { return time.Now().Add(24 * time.Hour) }
 	next := test.Must(agents.Open(ctx, &later))
@@ -292,11 +282,9 @@ func TestWhereAndWhenAgentsStart(t *testing.T) {
 	test.OK(t, next.Close())
 
 	broken := newRig(t, "SYMPHONY_MAX_AGENTS=many")
-	_, err = broken.Spawn(ctx, broken.settings("a"))
-	r.wantCode(err, "invalid_config", "SYMPHONY_MAX_AGENTS")
+	r.refuses("invalid_config", "SYMPHONY_MAX_AGENTS")(broken.Spawn(ctx, broken.settings("a")))
 	nested := newRig(t, "SYMPHONY_RUN_ID=run-1")
-	_, err = nested.Spawn(ctx, nested.settings("a"))
-	r.wantCode(err, "nested_workflow", "inside run run-1")
+	r.refuses("nested_workflow", "inside run run-1")(nested.Spawn(ctx, nested.settings("a")))
 }
 
 func TestSettingsAreChecked(t *testing.T) {
@@ -330,8 +318,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		if c.cwd == closed && os.Geteuid() == 0 {
 			continue // root may read it
 		}
-		_, err := r.Spawn(t.Context(), agents.Settings{ID: c.id, Cwd: c.cwd})
-		r.wantCode(err, agents.CodeInvalid, c.text)
+		r.refuses(agents.CodeInvalid, c.text)(r.Spawn(t.Context(), agents.Settings{ID: c.id, Cwd: c.cwd}))
 	}
 	if list := test.Must(r.List(t.Context())); len(list) > 0 {
 		t.Errorf("agents exist: %+v", list)
@@ -348,6 +335,16 @@ hang`
 // daemonLeft reports whether the process of the script daemon is alive.
 func (r *rig) daemonLeft() bool {
 	return exec.CommandContext(r.t.Context(), "pgrep", "-f", "^"+r.dir+"/daemon").Run() == nil
+}
+
+// lost checks that a run is over as one whose worker has died, and has left nothing.
+func (r *rig) lost(id string) {
+	r.t.Helper()
+	run := r.run(id)
+	if run.Outcome != reconcile.Lost || !run.Settled || r.daemonLeft() {
+		r.t.Errorf("%s, settled %v, daemon left %v", run.Outcome, run.Settled, r.daemonLeft())
+	}
+	r.nothingLeft(run)
 }
 
 func (r *rig) startDaemon(agentID, undressed string) {
@@ -398,9 +395,7 @@ func TestKillOfAFrozenWorker(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	test.OK(t, r.Kill(soon, "a"))
-	if run := r.run("a"); run.Outcome != reconcile.Lost || !run.Settled || r.daemonLeft() {
-		t.Errorf("%s, settled %v, daemon left %v", run.Outcome, run.Settled, r.daemonLeft())
-	}
+	r.lost("a")
 	r.await("t", reconcile.CallFailed, "agent_ended: agent a has ended: its worker has died")
 }
 
@@ -415,14 +410,16 @@ func TestDeadWorker(t *testing.T) {
 		{"awaits", func(r *rig) { r.await("t", reconcile.CallFailed, "agent_ended") }},
 		{"lists", func(r *rig) { test.Must(r.List(r.t.Context())) }},
 		{"calls", func(r *rig) {
-			_, err := r.Call(r.t.Context(), "a", turn("t3"), script("say no"))
-			r.wantCode(err, agents.CodeEnded, "its worker has died")
+			r.refuses(agents.CodeEnded, "its worker has died")(r.Call(r.t.Context(), "a", turn("t3"), script("say no")))
 		}},
 		{"spawns", func(r *rig) { r.spawn("b") }},
 		{"kills", func(r *rig) { test.OK(r.t, r.Kill(r.t.Context(), "a")) }},
 		{"is a pass", func(r *rig) { test.OK(r.t, agents.Reap(r.t.Context(), r.env)) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name != "awaits" {
+				test.Expensive(t)
+			}
 			t.Parallel()
 			r := newRig(t)
 			r.spawn("a")
@@ -437,10 +434,7 @@ func TestDeadWorker(t *testing.T) {
 					t.Errorf("call %s: %s %s, %v", id, call.Status, call.ErrorText, err)
 				}
 			}
-			if run := r.run("a"); run.Outcome != reconcile.Lost || !run.Settled || r.daemonLeft() {
-				t.Errorf("%s, settled %v, daemon left %v", run.Outcome, run.Settled, r.daemonLeft())
-			}
-			r.nothingLeft(r.run("a"))
+			r.lost("a")
 		})
 	}
 }
@@ -475,7 +469,7 @@ func TestCallOfAnEndingAgent(t *testing.T) {
 	for i := 0; ; i++ {
 		id := fmt.Sprint("l", i)
 		if _, err := r.Call(t.Context(), "a", reconcile.Call{ID: id, Verb: reconcile.CallSteer, Conversation: "x"}, runner.TurnCall{}); err != nil {
-			r.wantCode(err, agents.CodeEnded, "agent a has ended: it had nothing to do for 1ms")
+			r.refuses(agents.CodeEnded, "agent a has ended: it had nothing to do for 1ms")(nil, err)
 			return
 		}
 		r.await(id, reconcile.CallFailed, "")
@@ -513,6 +507,9 @@ func TestDeadClient(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"open", "spawned", "conversation", "turn"} {
 		t.Run(step, func(t *testing.T) {
+			if step != "spawned" {
+				test.Expensive(t)
+			}
 			t.Parallel()
 			r := newRig(t)
 			r.client(step)
@@ -538,9 +535,7 @@ func TestAgentWithoutAWorker(t *testing.T) {
 	_, _, err := r.DB.Clients.AddAgent(t.Context(), run, false)
 	test.OK(t, err)
 	r.spawn("b")
-	if got := r.run("a"); got.Outcome != reconcile.Lost || !got.Settled {
-		t.Errorf("%s, settled %v", got.Outcome, got.Settled)
-	}
+	r.lost("a")
 	again := r.settings("a")
 	again.Cwd = t.TempDir()
 	if got := test.Must(r.Spawn(t.Context(), again)); got.ID == run.ID {
@@ -569,26 +564,15 @@ func TestOldAgentsAreDeleted(t *testing.T) {
 	}
 }
 
-// The directory of agents is no project.
+// The directory of agents is no project, and a pass on a machine without agents creates nothing.
 func TestAgentsAreNoProject(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.spawn("a")
-	if dirs := test.Must(project.StateDirs(r.env)); len(dirs) > 0 {
-		t.Errorf("the projects are %q", dirs)
-	}
-	if _, err := json.Marshal(r.run("a")); err != nil || !exists(filepath.Join(state.AgentsDir(r.env.Getenv("XDG_STATE_HOME"), r.env.Home), "state.db")) {
-		t.Errorf("no state: %v", err)
-	}
-}
-
-// A pass on a machine without agents creates nothing.
-func TestReapWithoutAgents(t *testing.T) {
-	t.Parallel()
-	base := t.TempDir()
-	env := &term.Env{Environ: []string{"XDG_STATE_HOME=" + base}, Home: base, Now: time.Now}
+	base := filepath.Dir(r.dir)
+	env := &term.Env{Environ: []string{"XDG_STATE_HOME=" + filepath.Join(base, "none")}, Home: base, Now: time.Now}
 	test.OK(t, agents.Reap(t.Context(), env))
-	if entries := test.Must(os.ReadDir(base)); len(entries) > 0 {
-		t.Errorf("created %v", entries)
-	}
+	test.Equal(t, "a state directory", exists(filepath.Join(base, "none")), false)
+	r.spawn("a")
+	test.Equal(t, "the projects", len(test.Must(project.StateDirs(r.env))), 0)
+	test.Equal(t, "state of agents", exists(filepath.Join(state.AgentsDir(r.env.Getenv("XDG_STATE_HOME"), r.env.Home), "state.db")), true)
 }

@@ -132,6 +132,39 @@ func (s *scene) pass() {
 	}
 }
 
+func (s *scene) passes(count int) {
+	s.t.Helper()
+	for range count {
+		s.pass()
+	}
+}
+
+// calling runs a pass and checks what it asks the tracker for.
+func (s *scene) calling(what string, want ...string) {
+	s.t.Helper()
+	s.calls = nil
+	s.pass()
+	test.Equal(s.t, what, s.calls, want)
+}
+
+// asked is a scene with requests that have their comments.
+func asked(t *testing.T, list ...reconcile.Request) *scene {
+	t.Helper()
+	s := newScene(t)
+	for _, r := range list {
+		s.ask(r)
+	}
+	s.pass()
+	return s
+}
+
+// reply makes a comment of the operator and runs a pass.
+func (s *scene) reply(text string) {
+	s.t.Helper()
+	s.comment(kim, text)
+	s.pass()
+}
+
 // request returns the request as it is now.
 func (s *scene) request(number int) reconcile.Request {
 	s.t.Helper()
@@ -151,8 +184,7 @@ func TestRequestIsAnsweredByAComment(t *testing.T) {
 	s := newScene(t)
 	s.pass()
 	s.ask(command("make install"))
-	s.pass()
-	s.pass()
+	s.passes(2)
 	test.Equal(t, "the requests to the tracker", s.calls, []string{"post", "comments"})
 	first := s.comments[0].Body
 	for _, want := range []string{
@@ -163,8 +195,7 @@ func TestRequestIsAnsweredByAComment(t *testing.T) {
 			t.Errorf("%s does not contain %q", first, want)
 		}
 	}
-	s.comment(kim, "Approve!\n\nThanks.")
-	s.pass()
+	s.reply("Approve!\n\nThanks.")
 	r := s.request(1)
 	if r.Decision != reconcile.DecideApprove || r.Answer.By != "Kim Poe (Kim@example.com)" || len(s.comments) != 2 {
 		t.Errorf("%+v, %+v", r, s.comments)
@@ -175,9 +206,7 @@ func TestRequestIsAnsweredByAComment(t *testing.T) {
 	if !test.Must(s.db.Journal.Created(t.Context(), []string{"c1", "c2"}))["c2"] {
 		t.Error("the reply is guidance")
 	}
-	s.calls = nil
-	s.pass()
-	test.Equal(t, "the requests afterwards", len(s.calls), 0)
+	s.calling("the requests afterwards")
 }
 
 func TestReplies(t *testing.T) {
@@ -231,14 +260,11 @@ func TestReplies(t *testing.T) {
 		"secret denied":       {secret, "deny", reconcile.DecideDeny, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
-			s.ask(c.r)
-			s.pass()
+			s := asked(t, c.r)
 			if strings.Contains(s.comments[0].Body, "password") {
 				t.Error("the comment has the question for a secret")
 			}
-			s.comment(kim, c.reply)
-			s.pass()
+			s.reply(c.reply)
 			r, body := s.request(1), s.comments[0].Body
 			got := r.Answer.Reason
 			if r.Decision == reconcile.DecideAnswer {
@@ -280,14 +306,10 @@ func TestWhoseRepliesCount(t *testing.T) {
 		"on another issue": {func(s *scene, _ *reconcile.Comment) { s.comments = s.comments[:1] }, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
-			s.ask(command("make"))
-			s.pass()
+			s := asked(t, command("make"))
 			s.comment(kim, "approve")
 			c.change(s, &s.comments[1])
-			for range 3 {
-				s.pass()
-			}
+			s.passes(3)
 			r := s.request(1)
 			if (r.Decision != "") != c.decides || len(s.ignored) != c.ignored || len(s.comments) > 2 {
 				t.Errorf("decided %q, ignored %q, comments %+v", r.Decision, s.ignored, s.comments)
@@ -298,16 +320,13 @@ func TestWhoseRepliesCount(t *testing.T) {
 
 // The output of a pass that a worker has started is not read, so that it leaves what it would log to another pass.
 func TestIgnoredReplyIsLoggedWhereItIsRead(t *testing.T) {
-	s := newScene(t)
-	s.ask(command("make"))
-	s.pass()
+	s := asked(t, command("make"))
 	s.comment(eve, "approve")
 	log := s.desk.Ignore
 	s.desk.Ignore = nil
 	s.pass()
 	s.desk.Ignore = log
-	s.pass()
-	s.pass()
+	s.passes(2)
 	test.Equal(t, "what is logged", s.ignored, []string{`ABC-7: a comment of "Kim Poe", who is not in tracker.operators`})
 }
 
@@ -321,29 +340,24 @@ func TestChangedComment(t *testing.T) {
 		s.pass()
 		s.comments[0].Body = strings.Replace(s.comments[0].Body, "rm -rf ~", "ls", 1)
 		s.comment(kim, "approve")
-		s.pass()
-		s.pass()
+		s.passes(2)
 		if body := s.comments[0].Body; s.request(1).Decision != "" || !strings.Contains(body, "rm -rf ~") || !strings.Contains(body, "was changed") {
 			t.Errorf("decided %q: %s", s.request(1).Decision, body)
 		}
-		s.comment(kim, "deny")
-		s.pass()
+		s.reply("deny")
 		test.Equal(t, "the decision", s.request(1).Decision, reconcile.DecideDeny)
 	}
 }
 
 // If it is unknown whether symphony's comment was made or changed, a reply to its true text decides, and one to another text does not.
 func TestReplyAfterALostAnswer(t *testing.T) {
-	s := newScene(t)
-	s.ask(command("make"))
-	s.pass()
+	s := asked(t, command("make"))
 	s.comment(kim, "what is this?")
 	s.lost = true
 	if errs := s.desk.Pass(t.Context()); len(errs) != 1 {
 		t.Error(errs)
 	}
-	s.comment(kim, "approve")
-	s.pass()
+	s.reply("approve")
 	test.Equal(t, "the decision after a lost edit", s.request(1).Decision, reconcile.DecideApprove)
 
 	s = newScene(t)
@@ -354,9 +368,7 @@ func TestReplyAfterALostAnswer(t *testing.T) {
 	}
 	s.comments[0].Body = strings.Replace(s.comments[0].Body, "rm -rf ~", "ls", 1)
 	s.comment(kim, "approve")
-	for range 3 {
-		s.pass()
-	}
+	s.passes(3)
 	if body := s.comments[0].Body; s.request(1).Decision != "" || !strings.Contains(body, "rm -rf ~") || !strings.Contains(body, "write a new answer") {
 		t.Errorf("decided %q: %s", s.request(1).Decision, body)
 	}
@@ -364,16 +376,11 @@ func TestReplyAfterALostAnswer(t *testing.T) {
 
 // A reply decides a request whose comment was deleted no more, but others as before.
 func TestOneCommentIsDeleted(t *testing.T) {
-	s := newScene(t)
-	s.ask(command("one"))
-	s.ask(command("two"))
-	s.pass()
+	s := asked(t, command("one"), command("two"))
 	s.comments = s.comments[1:]
 	s.now = s.now.Add(time.Minute)
-	s.comment(kim, "approve ABC-7.1")
-	s.pass()
-	s.comment(kim, "approve")
-	s.pass()
+	s.reply("approve ABC-7.1")
+	s.reply("approve")
 	if s.request(1).Decision != "" || s.request(2).Decision != reconcile.DecideApprove {
 		t.Errorf("%+v\n%+v", s.request(1), s.request(2))
 	}
@@ -381,38 +388,27 @@ func TestOneCommentIsDeleted(t *testing.T) {
 
 // With several open requests an answer without an id decides none of them, then or later, and is explained once.
 func TestSeveralRequests(t *testing.T) {
-	s := newScene(t)
-	s.ask(command("one"))
-	s.ask(command("two"))
-	s.pass()
-	s.comment(kim, "approve")
-	s.pass()
+	s := asked(t, command("one"), command("two"))
+	s.reply("approve")
 	for _, c := range s.comments[:2] {
 		if !strings.Contains(c.Body, "write the id before the answer (`ABC-7.1`, `ABC-7.2`)") {
 			t.Errorf("not explained: %s", c.Body)
 		}
 	}
 	s.comment(kim, "approve")
-	s.calls = nil
-	s.pass()
-	test.Equal(t, "the requests for a second such answer", s.calls, []string{"comments"})
+	s.calling("the requests for a second such answer", "comments")
 	s.comment(kim, "deny ABC-7.2: no")
-	s.pass()
-	s.pass()
+	s.passes(2)
 	if first, second := s.request(1), s.request(2); first.Decision != "" || second.Decision != reconcile.DecideDeny || second.Answer.Reason != "no" {
 		t.Errorf("%+v\n%+v", first, second)
 	}
-	s.comment(kim, "approve")
-	s.pass()
+	s.reply("approve")
 	test.Equal(t, "the decision of the last one", s.request(1).Decision, reconcile.DecideApprove)
 }
 
 // The first of two replies decides. A command may decide it as well; then a reply that came at the same time decides no other.
 func TestDecidedElsewhere(t *testing.T) {
-	s := newScene(t)
-	s.ask(command("one"))
-	s.ask(command("two"))
-	s.pass()
+	s := asked(t, command("one"), command("two"))
 	r := s.request(1)
 	r.Decision = reconcile.DecideDeny
 	test.Must(s.db.Operator.DecideRequest(t.Context(), s.now, s.desk.At, r, false))
@@ -423,8 +419,7 @@ func TestDecidedElsewhere(t *testing.T) {
 	}
 	s.comment(kim, "approve ABC-7.2")
 	s.comment(kim, "deny ABC-7.2")
-	s.pass()
-	s.pass()
+	s.passes(2)
 	test.Equal(t, "the decision", s.request(2).Decision, reconcile.DecideApprove)
 	test.Equal(t, "how many comments there are", len(s.comments), 5)
 }
@@ -450,9 +445,7 @@ func TestEndedRequests(t *testing.T) {
 		"not answered":        {text, "", finish, "**Ended**"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
-			s.ask(c.r)
-			s.pass()
+			s := asked(t, c.r)
 			c.end(s)
 			if c.reply != "" {
 				s.comment(kim, c.reply)
@@ -461,9 +454,7 @@ func TestEndedRequests(t *testing.T) {
 			if body := s.comments[0].Body; !strings.Contains(body, c.want) {
 				t.Errorf("the comment does not say %q: %s", c.want, body)
 			}
-			s.calls = nil
-			s.pass()
-			test.Equal(t, "the requests afterwards", len(s.calls), 0)
+			s.calling("the requests afterwards")
 		})
 	}
 }
@@ -507,8 +498,7 @@ func TestFaults(t *testing.T) {
 			}
 			clear(s.fails)
 			c.after(s)
-			s.pass()
-			s.pass()
+			s.passes(2)
 			if n := len(s.comments); n != c.comments || n > 0 && !strings.Contains(s.comments[n-1].Body, c.says) {
 				t.Errorf("the comments are %+v, want %d", s.comments, c.comments)
 			}
@@ -519,9 +509,7 @@ func TestFaults(t *testing.T) {
 // An edit is repeated until it succeeds, but not if the comment or the issue was deleted. A comment that a person has deleted is not
 // made again.
 func TestEditFails(t *testing.T) {
-	s := newScene(t)
-	s.ask(command("make"))
-	s.pass()
+	s := asked(t, command("make"))
 	s.comment(kim, "approve")
 	s.fails["edit"] = errors.New("broken")
 	for range 2 {
@@ -532,15 +520,13 @@ func TestEditFails(t *testing.T) {
 	clear(s.fails)
 	s.comments = s.comments[1:]
 	s.calls = nil
-	s.pass()
-	s.pass()
+	s.passes(2)
 	test.Equal(t, "the requests after it was deleted", s.calls, []string{"edit"})
 
 	s.fails["post"] = reconcile.ErrGone
 	s.ask(command("again"))
 	s.calls = nil
-	s.pass()
-	s.pass()
+	s.passes(2)
 	test.Equal(t, "the requests after the issue has vanished", s.calls, []string{"post"})
 }
 
@@ -655,8 +641,7 @@ func TestHoldsAreExplained(t *testing.T) {
 		HeldAt: epoch, ClaimedAt: epoch, Delivery: reconcile.Delivery{Due: true, Tries: 3, Code: "push_failed", Message: "no route", FailedAt: epoch},
 	}
 	test.OK(t, s.db.Store.Commit(t.Context(), epoch, reconcile.Change{Claim: &claim}))
-	s.pass()
-	s.pass()
+	s.passes(2)
 	if len(s.comments) != 2 || !strings.Contains(s.comments[0].Body, "10 failures: `@kim`") || !strings.Contains(s.comments[0].Body, "symphony retry ABC-7") ||
 		!strings.Contains(s.comments[1].Body, "no route") {
 		t.Fatalf("the comments are %+v", s.comments)
