@@ -43,6 +43,28 @@ func (l limited) Error() string      { return l.err.Error() }
 func (l limited) Unwrap() error      { return l.err }
 func (l limited) ResetAt() time.Time { return l.at }
 
+// An issue that no longer qualifies ends its run.
+func TestRefresh(t *testing.T) {
+	for _, c := range []struct {
+		issue  answer
+		reason string
+	}{
+		{func() (map[string]reconcile.Issue, error) { return nil, nil }, reconcile.StopMissing},
+		{in("Done"), reconcile.StopTerminal},
+		{in("Backlog"), reconcile.StopInactive},
+		{with(func(i *reconcile.Issue) { i.Archived, i.Labels = true, []string{"agent"} }), reconcile.StopInactive},
+		{with(func(i *reconcile.Issue) { i.Elsewhere = true }), reconcile.StopMoved},
+		{in("Todo"), reconcile.StopLabel},
+		{with(func(i *reconcile.Issue) { i.Labels = []string{"agent"} }), reconcile.StopAssignee},
+	} {
+		a, r := newTestJob(t, c.issue)
+		r.Config.Policy.RequiredLabels, r.Config.Policy.Assignee = []string{"agent"}, "kim@example.com"
+		if err := a.refresh(t.Context()); err != movedOn(c.reason) {
+			t.Errorf("%v, want %s", err, c.reason)
+		}
+	}
+}
+
 // Between two turns a refresh that fails is retried for at most refreshPatience.
 func TestPatientRefresh(t *testing.T) {
 	began := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // where the clock of synctest starts

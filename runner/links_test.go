@@ -92,7 +92,8 @@ func TestRunKeepsLinksAndModel(t *testing.T) {
 	// Tool calls run concurrently with the handling of events.
 	slices.SortFunc(run.Links, func(a, b reconcile.Link) int { return strings.Compare(a.URL, b.URL) })
 	test.Equal(t, "links", run.Links, []reconcile.Link{
-		{Kind: linkAttachment, URL: "https://example.com/1"}, pr("https://github.com/[redacted]/r/pull/8"),
+		{Kind: linkAttachment, URL: "https://example.com/1"},
+		pr("https://github.com/[redacted]/r/pull/8"),
 		pr("https://github.com/o/r/pull/7"), pr("https://github.com/o/r/pull/9"),
 	})
 	test.Equal(t, "model", run.Model, "scripted")
