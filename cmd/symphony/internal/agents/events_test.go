@@ -50,9 +50,7 @@ func TestEventsFromACursor(t *testing.T) {
 	read := func(cursor string, maxBytes int, want string) Events {
 		t.Helper()
 		e := test.Must(a.EventsOf(run, cursor, maxBytes))
-		if numbers(e) != want {
-			t.Errorf("events %s, want %s", numbers(e), want)
-		}
+		test.Equal(t, "events", numbers(e), want)
 		return e
 	}
 	e := read("", 1<<20, "none, lost 0")
@@ -109,9 +107,7 @@ func TestEventsOverRotations(t *testing.T) {
 	next := func(cursor, want string) string {
 		t.Helper()
 		e := test.Must(a.EventsOf(run, cursor, 1<<20))
-		if numbers(e) != want {
-			t.Errorf("events %s, want %s", numbers(e), want)
-		}
+		test.Equal(t, "events", numbers(e), want)
 		return e.Cursor
 	}
 	five := test.Must(a.EventsOf(run, "", 500))
@@ -140,9 +136,7 @@ func TestCompleteLog(t *testing.T) {
 		Item: &agent.Item{Kind: agent.ItemMessage, Ended: true, Text: "my hunter2-hunter2"},
 	}))
 	e := test.Must(a.EventsOf(run, "", 1000))
-	if got := string(e.List[0].Payload); got != `{"method":"item/completed","params":{"text":"my [redacted]"}}` {
-		t.Error(got)
-	}
+	test.Equal(t, "the payload", string(e.List[0].Payload), `{"method":"item/completed","params":{"text":"my [redacted]"}}`)
 	data := test.Must(os.ReadFile(eventlog.Path(a.runners.StateDir, run.ID)))
 	line, ok := (&eventlog.Reader{}).Read(data)
 	if !ok || line.Kind != eventlog.Words || line.Text != "my [redacted]" {

@@ -625,9 +625,7 @@ func withoutCode(t *testing.T, body string) string {
 			line = line[end:]
 		}
 	}
-	if fence != "" {
-		t.Errorf("a block has no end: %s", body)
-	}
+	test.Equal(t, "the block that has no end in "+body, fence, "")
 	return rest.String()
 }
 

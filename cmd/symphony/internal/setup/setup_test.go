@@ -125,9 +125,7 @@ func TestMatchingProjects(t *testing.T) {
 		for _, p := range matchingProjects(all, text) {
 			got += p.Slug
 		}
-		if got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
+		test.Equal(t, text, got, want)
 	}
 }
 

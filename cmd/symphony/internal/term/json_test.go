@@ -40,9 +40,7 @@ func printed(t *testing.T, w *Env, fields, jq, template string) (out, errs strin
 		return "", err.Error()
 	}
 	w.PrintJSON(testRows)
-	if w.OutputFailed != (stderr.Len() > 0) {
-		t.Error("OutputFailed is", w.OutputFailed)
-	}
+	test.Equal(t, "OutputFailed", w.OutputFailed, stderr.Len() > 0)
 	return stdout.String(), stderr.String()
 }
 

@@ -58,6 +58,8 @@ func press(m model, names ...string) model {
 	return m
 }
 
+func read(m model, all ...view.Overview) model { return send(m, readMsg{all, nil}) }
+
 func issue(status view.Status, identifier string) view.Row {
 	return view.Row{
 		Project: "shop", Status: status, IssueID: "id " + identifier, Identifier: identifier, Title: "Title of " + identifier, At: &now,
@@ -88,21 +90,15 @@ func TestRows(t *testing.T) {
 		overview("api", issue("running", "API-1"), issue("ended", "API-1"), issue("ended", "API-7"), issue("ended", "API-7")),
 		overview("shop", issue("running", "WEB-9"), issue("running", "WEB-10")),
 	}, nil})
-	if got := order(m); got != "> API-1 WEB-9 WEB-10 API-7" {
-		t.Error(got)
-	}
+	test.Equal(t, "the rows", order(m), "> API-1 WEB-9 WEB-10 API-7")
 	m = press(m, "j", "down")
 	m = send(m, readMsg{[]view.Overview{
 		overview("api", issue("asks", "API-1")), overview("shop", issue("ended", "WEB-10"), issue("ended", "WEB-9")),
 	}, nil})
-	if got := order(m); got != "API-1 > WEB-10 WEB-9" {
-		t.Error(got)
-	}
+	test.Equal(t, "the rows", order(m), "API-1 > WEB-10 WEB-9")
 	// An issue that is gone leaves the selection where it was.
 	m = send(m, readMsg{[]view.Overview{overview("api", issue("asks", "API-1"), issue("ended", "API-7"))}, nil})
-	if got := order(m); got != "API-1 > API-7" {
-		t.Error(got)
-	}
+	test.Equal(t, "the rows", order(m), "API-1 > API-7")
 	// If the state can't be read, the rows stay, and the screen says since when.
 	m = send(m, readMsg{nil, errors.New("no such disk")})
 	text := strings.Join(strings.Fields(m.View().Content), " ")
@@ -120,17 +116,17 @@ func TestNoProject(t *testing.T) {
 	}
 }
 
-func many(n int) []view.Overview {
+func many(n int) view.Overview {
 	var rows []view.Row
 	for i := range n {
 		rows = append(rows, issue("waiting", fmt.Sprint("WEB-", i+1)))
 	}
-	return []view.Overview{overview("shop", rows...)}
+	return overview("shop", rows...)
 }
 
 func TestMove(t *testing.T) {
 	m, _ := newModel()
-	m = send(m, readMsg{many(500), nil})
+	m = read(m, many(500))
 	page := m.space() - 1
 	for _, c := range []struct {
 		key  string
@@ -157,24 +153,19 @@ func TestMove(t *testing.T) {
 			t.Errorf("%s: the selected row is not drawn:\n%s", c.key, m.View().Content)
 		}
 	}
-	if m = readMsgTo(m, many(3)); m.at != 0 || m.first != 0 {
+	if m = read(m, many(3)); m.at != 0 || m.first != 0 {
 		t.Error(m.at, m.first)
 	}
 }
 
-func readMsgTo(m model, all []view.Overview) model { return send(m, readMsg{all, nil}) }
-
 func TestFilter(t *testing.T) {
 	m, s := newModel()
 	rows := []view.Row{issue("held", "WEB-1"), issue("running", "WEB-2"), issue("ended", "API-2")}
-	m = readMsgTo(m, []view.Overview{overview("shop", rows...)})
+	m = read(m, overview("shop", rows...))
 	m = press(m, "/", "W", "e", "B", " ", "2")
-	if got := order(m); got != "> WEB-2" {
-		t.Error(got)
-	}
-	if m = press(m, "backspace"); order(m) != "WEB-1 > WEB-2" {
-		t.Error(order(m))
-	}
+	test.Equal(t, "the rows", order(m), "> WEB-2")
+	m = press(m, "backspace")
+	test.Equal(t, "the rows", order(m), "WEB-1 > WEB-2")
 	// Keys are text in the filter, and keys again after enter.
 	m = press(m, "s", "q")
 	if len(s.run)+len(s.shown) > 0 || order(m) != "" || !strings.Contains(m.View().Content, "no issue contains WeB sq") {
@@ -184,16 +175,13 @@ func TestFilter(t *testing.T) {
 	if m.filter != "WeB" || len(s.shown) != 1 {
 		t.Error(m.filter, s)
 	}
-	if m = press(m, "esc"); m.filter != "" || len(m.rows) != 3 {
-		t.Error(m.filter, order(m))
-	}
+	m = press(m, "esc")
+	test.Equal(t, "the rows without a filter", len(m.rows), 3)
 	m = send(press(m, "/"), tea.PasteMsg{Content: "API-2\n"})
-	if order(m) != "> API-2" {
-		t.Error(order(m))
-	}
-	if m = press(m, "esc"); m.filter != "" || m.mode != listing {
-		t.Error(m.filter)
-	}
+	test.Equal(t, "the rows", order(m), "> API-2")
+	m = press(m, "esc")
+	test.Equal(t, "the filter", m.filter, "")
+	test.Equal(t, "the mode", m.mode, listing)
 }
 
 // Each key runs one of symphony's commands, which names the project.
@@ -203,7 +191,7 @@ func TestCommands(t *testing.T) {
 		"r": "symphony retry WEB-1", "o": "symphony open WEB-1", "y": "",
 	} {
 		m, s := newModel()
-		m = press(readMsgTo(m, []view.Overview{overview("shop", issue("held", "WEB-1"))}), key)
+		m = press(read(m, overview("shop", issue("held", "WEB-1"))), key)
 		if want != "" {
 			want += " -w /home/u/shop/WORKFLOW.md --state-dir /states/shop"
 		}
@@ -214,18 +202,18 @@ func TestCommands(t *testing.T) {
 	}
 	// The state directory is left out where the command finds it.
 	m, s := newModel("SYMPHONY_STATE_DIR=/states/shop")
-	press(readMsgTo(m, []view.Overview{overview("shop", issue("running", "WEB-1"))}), "l")
+	press(read(m, overview("shop", issue("running", "WEB-1"))), "l")
 	m, s2 := newModel()
 	v := overview("shop", issue("running", "WEB-1"))
 	v.Project.StateDir = "/home/u/.local/state/symphony/" + "shop"
-	press(readMsgTo(m, []view.Overview{v}), "l")
+	press(read(m, v), "l")
 	got := append(s.shown, s2.shown...)
 	if got[0] != "symphony logs WEB-1 --follow -w /home/u/shop/WORKFLOW.md" || !strings.Contains(got[1], "--state-dir") {
 		t.Error(got)
 	}
 	// Without a row no key does anything.
 	m, s = newModel()
-	press(readMsgTo(m, nil), "enter", "l", "d", "a", "s", "r", "o")
+	press(read(m), "enter", "l", "d", "a", "s", "r", "o")
 	if len(s.run)+len(s.shown) > 0 {
 		t.Error(s)
 	}
@@ -233,7 +221,7 @@ func TestCommands(t *testing.T) {
 
 func TestStopAsks(t *testing.T) {
 	m, s := newModel()
-	m = press(readMsgTo(m, []view.Overview{overview("shop", issue("running", "WEB-1"))}), "s")
+	m = press(read(m, overview("shop", issue("running", "WEB-1"))), "s")
 	if !strings.Contains(m.View().Content, "Stop WEB-1? Its run ends, and it is held until you retry it. [y]es, [N]o:") {
 		t.Error(m.View().Content)
 	}
@@ -262,7 +250,7 @@ func TestAnswer(t *testing.T) {
 		{Kind: reconcile.QuestionRequest, Request: reconcile.Request{IssueID: "id WEB-2"}},
 	}
 	m, s := newModel("SYMPHONY_STATE_DIR=/states/shop")
-	m = press(readMsgTo(m, []view.Overview{v}), "a", "j", "a", "j", "a")
+	m = press(read(m, v), "a", "j", "a", "j", "a")
 	want := []string{"symphony approve WEB-1 -w /home/u/shop/WORKFLOW.md", "symphony answer WEB-2 -w /home/u/shop/WORKFLOW.md"}
 	if !slices.Equal(s.shown, want) || !strings.Contains(m.View().Content, "WEB-3 asks nothing") {
 		t.Error(s, m.View().Content)
@@ -271,7 +259,7 @@ func TestAnswer(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	m, s := newModel()
-	m = press(readMsgTo(m, many(1)), "?")
+	m = press(read(m, many(1)), "?")
 	for _, k := range keys() {
 		if !strings.Contains(m.View().Content, k.names+" ") {
 			t.Errorf("%s is not explained:\n%s", k.names, m.View().Content)

@@ -81,9 +81,7 @@ func TestIssueForm(t *testing.T) {
 		html := string(draw("issue-actions", form))
 		for _, verb := range []string{"stop", "retry", "hold"} {
 			has := strings.Contains(html, `action="/api/v1/a%2Fb%20c/`+verb+`?project=web"`)
-			if has != slices.Contains(form.Possible(), verb) {
-				t.Errorf("%s: %s: %s", status, verb, html)
-			}
+			test.Equal(t, string(status)+" "+verb, has, slices.Contains(form.Possible(), verb))
 		}
 		form.MayAct = false
 		if html := string(draw("issue-actions", form)); strings.Contains(html, "<form") || strings.Contains(html, "/login") != (want != "") {

@@ -150,9 +150,7 @@ func TestSeveralProjects(t *testing.T) {
 	o := Overview{Projects: []view.Overview{shop("web"), shop("api")}}
 	p := o.Page()
 	contains(t, string(p.Main), "All projects", `href="/?project=web"`, `href="/?project=api"`, "2 requests to answer", "/issues/api/ABC-3", "<h3>web</h3>", "<h3>api</h3>", "26.00 USD")
-	if p.Requests != 2 {
-		t.Error(p.Requests)
-	}
+	test.Equal(t, "the requests", p.Requests, 2)
 	if n := strings.Count(string(p.Main), "42 % used"); n != 1 {
 		t.Errorf("the limits of one account are there %d times", n)
 	}

@@ -74,9 +74,7 @@ func TestIcon(t *testing.T) {
 // A moment is written in UTC for readers without the script.
 func TestWhen(t *testing.T) {
 	at := time.Date(2026, 2, 24, 21, 15, 0, 0, time.FixedZone("", 3600))
-	if got := when(&at); got != `<time data-relative datetime="2026-02-24T20:15:00Z">24 Feb 20:15 UTC</time>` {
-		t.Error(got)
-	}
+	test.Equal(t, "the moment", when(&at), `<time data-relative datetime="2026-02-24T20:15:00Z">24 Feb 20:15 UTC</time>`)
 	if got := when((*time.Time)(nil)); got != "" {
 		t.Error(got)
 	}
