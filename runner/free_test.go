@@ -189,7 +189,7 @@ func TestCallsOfAnAgent(t *testing.T) {
 		talkCall("c"), scriptCall("t1", "sh pwd > where\nsay one"), scriptCall("t2", "sh cat where\nsay two"),
 		talkCall("other"), reconcile.Call{
 			ID: "image", Verb: reconcile.CallTurn, Conversation: "other",
-			Params: []byte(`{"items":[{"type":"text","text":"` + "```agent\\nsh pwd > " + elsewhere + `/cwd\nsay seen\n` + "```" + `"},{"type":"localImage","path":"/x.png"}],"cwd":"` + elsewhere + `"}`),
+			Params: []byte(`{"items":[{"type":"text","text":"` + "```agent\\nsh pwd > cwd\\nsay seen\\n```" + `"},{"type":"localImage","path":"/x.png"}],"cwd":"` + elsewhere + `"}`),
 		},
 		exec("e1", "", ExecCall{Command: []string{"sh", "-c", "pwd; echo $SYMPHONY_RUN_ID $MY_TOKEN.; echo no >&2; exit 3"}}),
 		exec("e2", "c", ExecCall{Command: []string{"sleep", "9"}, TimeoutMS: 1}),

@@ -42,7 +42,7 @@ func TestOneLoginShell(t *testing.T) {
 // filled. No shell is started for it.
 func TestGitHasTheProfile(t *testing.T) {
 	r := newRig(t, "sh git commit -q --allow-empty -m work")
-	home := r.profile(`echo in >> ~/logins; export PATH=~/bin:$PATH GIT_SSH_COMMAND=~/ssh
+	home := r.profile(`echo in >> ~/logins; export PATH=~/bin:$PATH GIT_SSH_COMMAND='~/ssh'
 		export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b` + "\n")
 	sh := exec.CommandContext(t.Context(), "sh", "-ec", `git init -q --bare -b main remote.git; mkdir bin
 		printf '#!/bin/sh\nexport GIT_SEEN=yes; exec '"$(command -v git)"' "$@"\n' > bin/git

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
@@ -254,7 +255,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 				Project: "demo", ActiveStates: []string{"Todo", "In Progress"}, TerminalStates: []string{"Done"}, WorkspaceRoot: r.root,
 			},
 			MaxTurns: 3, Hooks: Hooks{Timeout: 5 * time.Second},
-			Command: exe + " app-server --home " + filepath.Join(base, "codex"), ReadTimeout: 10 * time.Second,
+			Command: text.ShellWord(exe) + " app-server --home " + text.ShellWord(filepath.Join(base, "codex")), ReadTimeout: 10 * time.Second,
 			InitializeTimeout: 10 * time.Second, TurnTimeout: time.Minute, StallTimeout: time.Minute, ResumeThread: true,
 		},
 		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(), Host: &encodedHost{&local.Host{}, t},
