@@ -5,13 +5,13 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,7 +45,7 @@ type machine struct {
 
 // serveCommands runs the commands that it reads, each terminated by a zero byte. Each answer ends with a zero byte and the
 // exit status.
-const serveCommands = `while IFS= read -r -d '' cmd; do timeout 20 bash -c "$cmd" </dev/null 2>&1; printf '\0%d\n' $?; done`
+const serveCommands = `while IFS= read -r -d '' cmd; do timeout 120 bash -c "$cmd" </dev/null 2>&1; printf '\0%d\n' $?; done`
 
 // Each machine's user has a different id, so that a process that a machine leaves can be assigned to it.
 const (
@@ -65,32 +65,23 @@ func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 	t.Cleanup(func() { m.linear.Close() })
 	m.furnish()
 
-	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
-	cmd := exec.CommandContext(ctx, boot[0], append(boot[1:], "bash", "-c", serveCommands)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it cleans up on SIGTERM
-	cmd.WaitDelay = 10 * time.Second
+	cmd := exec.Command(boot[0], append(boot[1:], "bash", "-c", serveCommands)...)
+	cmd.WaitDelay = test.Patience()
 	cmd.Dir = "/"
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	in, err := cmd.StdinPipe()
-	m.must(err)
-	out, err := cmd.StdoutPipe()
-	m.must(err)
-	m.in, m.out = in, bufio.NewReader(out)
+	in := test.Must(cmd.StdinPipe())
+	m.in, m.out = in, bufio.NewReader(test.Must(cmd.StdoutPipe()))
 	m.must(cmd.Start())
 	t.Cleanup(func() {
-		defer cancel()
 		in.Close()
+		end := time.AfterFunc(test.Patience(), func() { _ = cmd.Process.Signal(syscall.SIGTERM) }) // it cleans up on SIGTERM
+		defer end.Stop()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%s: %v\n%s", boot[0], err, stderr.String())
 		}
-		left := processesOf(t, uid)
-		for end := time.Now().Add(10 * time.Second); len(left) > 0 && time.Now().Before(end); left = processesOf(t, uid) {
-			time.Sleep(50 * time.Millisecond) // the kernel ends them after the machine's first process
-		}
-		if len(left) > 0 {
-			t.Errorf("processes outlived their machine: %q", left)
-		}
+		// The kernel ends them after the machine's first process.
+		test.Until(t, "the end of the machine's processes", func() bool { return len(processesOf(uid)) == 0 })
 	})
 
 	// The user exists only in the machine.
@@ -104,47 +95,31 @@ func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 // furnish creates the user's home, outside of /tmp, which a machine may hide.
 func (m *machine) furnish() {
 	m.t.Helper()
-	cache, err := os.UserCacheDir()
-	m.must(err)
+	cache := test.Must(os.UserCacheDir())
 	m.must(os.MkdirAll(cache, 0o700))
-	m.home, err = os.MkdirTemp(cache, "symphony-machine-")
-	m.must(err)
-	m.t.Cleanup(func() {
-		if err := os.RemoveAll(m.home); err != nil {
-			m.t.Error(err)
-		}
-	})
-	for _, dir := range []string{"bin", "codex-home"} {
-		m.must(os.MkdirAll(filepath.Join(m.home, dir), 0o755))
-	}
-	program, err := os.ReadFile(builtProgram(m.t, ""))
-	m.must(err)
-	m.must(os.WriteFile(filepath.Join(m.home, "bin", "symphony"), program, 0o755))
-	agent, err := inPath(os.Getenv("PATH"), "fake-codex")
-	m.must(err)
-	program, err = os.ReadFile(agent)
-	m.must(err)
-	m.must(os.WriteFile(filepath.Join(m.home, "bin", "fake-codex"), program, 0o755))
+	m.home = test.Must(os.MkdirTemp(cache, "symphony-machine-"))
+	m.t.Cleanup(func() { m.must(os.RemoveAll(m.home)) })
+	m.write("codex-home/config.toml", "")
+	m.write("bin/symphony", string(test.Must(os.ReadFile(builtProgram(m.t, "")))))
+	m.write("bin/fake-codex", string(test.Must(os.ReadFile(test.Must(exec.LookPath("fake-codex"))))))
 	m.project("web-shop")
-	m.own()
 }
 
-// project writes a workflow. The caller must call own afterwards.
+// project writes a workflow.
 func (m *machine) project(name string) {
 	m.t.Helper()
-	m.must(os.MkdirAll(filepath.Join(m.home, name), 0o700))
-	m.must(os.WriteFile(filepath.Join(m.home, name, "WORKFLOW.md"), fmt.Appendf(nil, made("machine.md"), m.linear.Endpoint(), userHome), 0o600))
+	m.write(name+"/WORKFLOW.md", fmt.Sprintf(made("machine.md"), m.linear.Endpoint(), userHome))
 }
 
-// own makes the user the owner of everything in the home directory.
-func (m *machine) own() {
+// write writes a file of the user.
+func (m *machine) write(name, text string) {
 	m.t.Helper()
-	m.must(filepath.WalkDir(m.home, func(path string, _ os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Lchown(path, m.uid, m.uid)
-	}))
+	path := filepath.Join(m.home, name)
+	m.must(os.MkdirAll(filepath.Dir(path), 0o755))
+	m.must(os.WriteFile(path, []byte(text), modeOf(path)))
+	for ; strings.HasPrefix(path, m.home); path = filepath.Dir(path) {
+		m.must(os.Lchown(path, m.uid, m.uid))
+	}
 }
 
 // key writes the key to the environment file that check names.
@@ -155,20 +130,12 @@ func (m *machine) key() {
 
 func (m *machine) envFile(project string) string {
 	m.t.Helper()
-	said := m.mustSh(m.as("bin/symphony check -w " + project + "/WORKFLOW.md"))
-	_, path, found := strings.Cut(said, "its environment file is ")
-	if !found {
-		m.t.Fatalf("check names no environment file:\n%s", said)
-	}
-	path, _, _ = strings.Cut(path, "\n")
-	return path
+	return between(m.t, m.mustSh(m.as("bin/symphony check -w "+project+"/WORKFLOW.md"))+"\n", "its environment file is ", "\n")
 }
 
 func (m *machine) must(err error) {
 	m.t.Helper()
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	test.OK(m.t, err)
 }
 
 // sh runs a command as root.
@@ -181,10 +148,7 @@ func (m *machine) sh(command string) (string, int) {
 	if err != nil {
 		m.t.Fatalf("the machine ended during %q: %v\n%s", command, err, said)
 	}
-	status, err := m.out.ReadString('\n')
-	m.must(err)
-	code, err := strconv.Atoi(strings.TrimSpace(status))
-	m.must(err)
+	code := test.Must(strconv.Atoi(strings.TrimSpace(test.Must(m.out.ReadString('\n')))))
 	return strings.TrimSpace(strings.TrimSuffix(said, "\x00")), code
 }
 
@@ -203,16 +167,16 @@ func (m *machine) asUser(command string) string {
 		userHome, m.uid, strings.ReplaceAll(command, "'", `'\''`))
 }
 
-// until waits for a condition. If it is not met in time, the test fails with the last state that ok returned.
-func (m *machine) until(what string, within time.Duration, ok func() (bool, string)) {
+// until waits for a condition. If it is not met, the test fails with the last state that ok returned.
+func (m *machine) until(what string, ok func() (bool, string)) {
 	m.t.Helper()
-	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(test.Patience()); ; time.Sleep(50 * time.Millisecond) {
 		good, seen := ok()
 		if good {
 			return
 		}
 		if time.Now().After(end) {
-			m.t.Fatalf("after %[2]v still not: %[1]s; last:\n%[3]s\n%[4]s", what, within, seen, m.story())
+			m.t.Fatalf("after %[2]v still not: %[1]s; last:\n%[3]s\n%[4]s", what, test.Patience(), seen, m.story())
 		}
 	}
 }
@@ -230,9 +194,7 @@ func (m *machine) ps() (v view.Overview, ok bool) {
 	if code != 0 {
 		return v, false
 	}
-	if err := json.Unmarshal([]byte(said), &v); err != nil {
-		m.t.Fatalf("ps --json: %v\n%s", err, said)
-	}
+	m.must(json.Unmarshal([]byte(said), &v))
 	return v, v.LastPass != nil
 }
 
@@ -265,13 +227,19 @@ func (m *machine) open(gate string) {
 	m.must(os.WriteFile(filepath.Join(m.home, gate), nil, 0o644))
 }
 
-func (m *machine) handedOver(identifier string, within time.Duration) {
+func (m *machine) handedOver(identifier string) {
 	m.t.Helper()
-	m.until(identifier+" is handed over", within, func() (bool, string) {
-		issue, err := m.linear.Issue(identifier)
-		m.must(err)
-		return issue.State == "Human Review", issue.State
+	m.until(identifier+" is handed over", func() (bool, string) {
+		state := test.Must(m.linear.Issue(identifier)).State
+		return state == "Human Review", state
 	})
+}
+
+// finish lets the agent that waits for the gate hand its issue over.
+func (m *machine) finish(identifier, gate string) {
+	m.t.Helper()
+	m.open(gate)
+	m.handedOver(identifier)
 }
 
 // machineWorker is a worker whose agent runs a command that waits for a gate.
@@ -283,9 +251,9 @@ type machineWorker struct {
 	command     int // the pid of the command that waits for the gate
 }
 
-func (m *machine) atWork(identifier, gate string, within time.Duration) (w machineWorker) {
+func (m *machine) atWork(identifier, gate string) (w machineWorker) {
 	m.t.Helper()
-	m.until(identifier+"'s agent is at work", within, func() (bool, string) {
+	m.until(identifier+"'s agent is at work", func() (bool, string) {
 		v, _ := m.ps()
 		for _, r := range v.Running {
 			if r.Identifier == identifier && r.Alive && r.PID != nil {
@@ -316,6 +284,12 @@ func (m *machine) startTime(pid int) string {
 	return said
 }
 
+// ended waits for the end of a worker.
+func (m *machine) ended(w machineWorker) {
+	m.t.Helper()
+	m.until(w.run+"'s worker has ended", func() (bool, string) { return m.startTime(w.pid) == "", "" })
+}
+
 // lives fails unless the same worker is still alive and ps says so.
 func (m *machine) lives(w machineWorker, after string) {
 	m.t.Helper()
@@ -323,12 +297,9 @@ func (m *machine) lives(w machineWorker, after string) {
 		m.t.Fatalf("after %s worker %d, started at %s, has ended (%q)\n%s", after, w.pid, w.startTime, got, m.story())
 	}
 	v, _ := m.ps()
-	for _, r := range v.Running {
-		if r.RunID == w.run && r.PID != nil && *r.PID == w.pid && r.Alive {
-			return
-		}
+	if !slices.ContainsFunc(v.Running, func(r view.RunningRow) bool { return r.RunID == w.run && r.PID != nil && *r.PID == w.pid && r.Alive }) {
+		m.t.Fatalf("after %s ps prints %+v; want run %s alive", after, v.Running, w.run)
 	}
-	m.t.Fatalf("after %s ps prints %+v; want run %s alive", after, v.Running, w.run)
 }
 
 // cgroup returns the control group of a process.
@@ -338,16 +309,18 @@ func (m *machine) cgroup(pid int) string {
 	return said
 }
 
+// userManager is the control group of the user's systemd.
+func (m *machine) userManager() string { return fmt.Sprintf("/user@%d.service", m.uid) }
+
 // inScope fails unless worker, agent and command are in the scope of the run, below the given path.
 func (m *machine) inScope(w machineWorker, below string) {
 	m.t.Helper()
 	scope := below + "/symphony.slice/symphony-" + w.run + ".scope"
-	agent := m.mustSh(fmt.Sprintf("pgrep -P %d -f app-server", w.pid))
-	for _, pid := range []string{strconv.Itoa(w.pid), agent, strconv.Itoa(w.command)} {
-		n, err := strconv.Atoi(pid)
-		m.must(err)
-		if got := m.cgroup(n); !strings.HasSuffix(got, scope) {
-			m.t.Errorf("process %d is in the control group %q, want …%s\n%s", n, got, scope, m.mustSh("systemd-cgls --no-pager -u symphony.slice 2>&1; ps -fp "+pid))
+	agent := test.Must(strconv.Atoi(m.mustSh(fmt.Sprintf("pgrep -P %d -f app-server", w.pid))))
+	for _, pid := range []int{w.pid, agent, w.command} {
+		if got := m.cgroup(pid); !strings.HasSuffix(got, scope) {
+			m.t.Errorf("process %d is in the control group %q, want …%s\n%s", pid, got, scope,
+				m.mustSh(fmt.Sprint("systemd-cgls --no-pager -u symphony.slice 2>&1; ps -fp ", pid)))
 		}
 	}
 }
@@ -355,7 +328,7 @@ func (m *machine) inScope(w machineWorker, below string) {
 // released waits until there are no claims.
 func (m *machine) released() {
 	m.t.Helper()
-	m.until("the claims are released", 20*time.Second, func() (bool, string) {
+	m.until("the claims are released", func() (bool, string) {
 		v, ok := m.ps()
 		return ok && len(v.Running)+len(v.Retrying)+len(v.Held) == 0, fmt.Sprintf("%+v", v)
 	})
@@ -365,26 +338,18 @@ func (m *machine) released() {
 func (m *machine) calm() {
 	m.t.Helper()
 	m.released()
-	m.until("no process of symphony is left", 10*time.Second, func() (bool, string) {
+	m.until("no process of symphony is left", func() (bool, string) {
 		said, code := m.sh(fmt.Sprintf("pgrep -u %d -a | grep -v -e ' /lib/systemd/systemd --user' -e ' (sd-pam)'", m.uid))
 		return code != 0, said
 	})
 }
 
 // processesOf lists the processes of a user id, seen from outside the machines.
-func processesOf(t *testing.T, uid int) (list []string) {
-	t.Helper()
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+func processesOf(uid int) (list []string) {
+	dirs := test.Must(filepath.Glob("/proc/[0-9]*"))
 	for _, dir := range dirs {
-		var stat syscall.Stat_t
-		if syscall.Stat(dir, &stat) != nil { // the process has just ended
-			continue
-		}
-		status, err := os.ReadFile(filepath.Join(dir, "status"))
-		if err == nil && strings.Contains(string(status), fmt.Sprintf("\nUid:\t%d\t", uid)) {
+		status, _ := os.ReadFile(filepath.Join(dir, "status")) // the process may have just ended
+		if strings.Contains(string(status), fmt.Sprintf("\nUid:\t%d\t", uid)) {
 			name, _, _ := strings.Cut(string(status), "\n")
 			list = append(list, filepath.Base(dir)+" "+name)
 		}

@@ -4,9 +4,7 @@ package main
 
 import (
 	"database/sql"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,17 +17,15 @@ func (m *machine) watchedBy(s *checktest.Server) {
 	m.t.Helper()
 	m.t.Cleanup(s.Close)
 	m.mustSh(m.as("echo SYMPHONY_PING_URL=" + s.URL + " >> " + m.envFile("web-shop")))
-	path := filepath.Join(m.home, "web-shop", "WORKFLOW.md")
-	text := string(test.Must(os.ReadFile(path)))
 	keys := "monitor: {ping_url: $SYMPHONY_PING_URL, metrics_file: " + userHome + "/symphony.prom}\n"
-	m.must(os.WriteFile(path, []byte(strings.Replace(text, "workspace:\n", keys+"workspace:\n", 1)), 0o600))
-	m.own()
+	const workflow = "web-shop/WORKFLOW.md"
+	m.write(workflow, replaced(m.t, m.file(workflow), "workspace:\n", keys+"workspace:\n"))
 }
 
 // checkIs waits for a status of the check.
 func (m *machine) checkIs(s *checktest.Server, status string) {
 	m.t.Helper()
-	m.until("the check is "+status, 20*time.Second, func() (bool, string) { return s.Status() == status, s.Status() })
+	m.until("the check is "+status, func() (bool, string) { return s.Status() == status, s.Status() })
 }
 
 // later makes all passes older.

@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -70,7 +69,7 @@ func (m *machine) lingering(on bool) {
 		return
 	}
 	m.mustSh(m.as("loginctl disable-linger symtester"))
-	m.until("the user's systemd has ended", 20*time.Second, func() (bool, string) {
+	m.until("the user's systemd has ended", func() (bool, string) {
 		said, _ := m.sh(fmt.Sprintf("systemctl is-active user@%d.service user-runtime-dir@%[1]d.service", m.uid))
 		return said == "inactive\ninactive", said
 	})
@@ -79,12 +78,20 @@ func (m *machine) lingering(on bool) {
 // interval sets polling.interval_ms of a project.
 func (m *machine) interval(workflow string, ms int) {
 	m.t.Helper()
-	path := filepath.Join(m.home, workflow)
-	text, err := os.ReadFile(path)
-	m.must(err)
-	rest := regexp.MustCompile(`(?m)^polling: .*\n`).ReplaceAllString(string(text), "")
-	m.must(os.WriteFile(path, []byte(strings.Replace(rest, "workspace:\n", fmt.Sprintf("polling: {interval_ms: %d}\nworkspace:\n", ms), 1)), 0o600))
-	m.own()
+	rest := regexp.MustCompile(`(?m)^polling: .*\n`).ReplaceAllString(m.file(workflow), "")
+	m.write(workflow, strings.Replace(rest, "workspace:\n", fmt.Sprintf("polling: {interval_ms: %d}\nworkspace:\n", ms), 1))
+}
+
+// odd is the folder of a project whose path needs every kind of quoting.
+const odd = `web ${HOME} "shop" 50%d it's`
+
+// oddWorkflow moves the project to odd, and returns its workflow as a shell reads it.
+func (m *machine) oddWorkflow() string {
+	m.t.Helper()
+	m.must(os.Rename(filepath.Join(m.home, "web-shop"), filepath.Join(m.home, odd)))
+	m.must(os.Symlink(odd, filepath.Join(m.home, "web-shop"))) // for the helpers of machine
+	m.key()
+	return `"` + strings.NewReplacer(`$`, `\$`, `"`, `\"`).Replace(odd) + `/WORKFLOW.md"`
 }
 
 // TestScheduleUser takes a user's timer through its life on a real systemd, for a workflow whose path needs every kind of
@@ -94,12 +101,7 @@ func TestScheduleUser(t *testing.T) {
 	t.Parallel()
 	m := bootSystemd(t, scheduleUserUID)
 	m.ownPlaces()
-	const dir = `web ${HOME} "shop" 50%d it's`
-	m.must(os.Rename(filepath.Join(m.home, "web-shop"), filepath.Join(m.home, dir)))
-	m.must(os.Symlink(dir, filepath.Join(m.home, "web-shop"))) // for the helpers of machine
-	m.own()
-	m.key()
-	workflow := `"` + strings.NewReplacer(`$`, `\$`, `"`, `\"`).Replace(dir) + `/WORKFLOW.md"`
+	workflow := m.oddWorkflow()
 	const places = userHome + "/.config /var/lib/systemd/timers"
 	before := m.files(places)
 
@@ -110,12 +112,12 @@ func TestScheduleUser(t *testing.T) {
 	}
 	m.lingering(true) // the manager is still starting when the install asks for it
 
-	m.interval(dir+"/WORKFLOW.md", 1000)
+	m.interval(odd+"/WORKFLOW.md", 1000)
 	m.add("ABC-1", "gate-1")
 	said = m.schedule(m.as, 0, "install -w "+workflow)
 	m.wants(said, "wrote /run/symtester/.config/systemd/user/symphony-web___HOME___shop__50_d_it_s-", ".timer runs a pass every 1s")
-	w := m.atWork("ABC-1", "gate-1", 20*time.Second)
-	m.inScope(w, fmt.Sprintf("/user@%d.service", m.uid))
+	w := m.atWork("ABC-1", "gate-1")
+	m.inScope(w, m.userManager())
 	m.passes(2)
 	m.lives(w, "two more passes")
 	m.wants(m.schedule(m.as, 0, "install -w "+workflow), ".timer runs a pass every 1s")
@@ -127,7 +129,7 @@ func TestScheduleUser(t *testing.T) {
 
 	// The status.
 	var st schedule.Status
-	m.until("the next pass is known", 20*time.Second, func() (bool, string) { // unknown during a pass
+	m.until("the next pass is known", func() (bool, string) { // unknown during a pass
 		st = m.scheduleStatus(workflow)
 		return len(st.Timers) == 1 && st.Timers[0].Next != nil, fmt.Sprintf("%+v", st)
 	})
@@ -142,7 +144,7 @@ func TestScheduleUser(t *testing.T) {
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "schedule\tactive", "timer\t"+unit+" (user, as symtester): enabled, active")
 
 	// After a change of the interval install rewrites the timer; this one counts from the end of a pass.
-	m.interval(dir+"/WORKFLOW.md", 7500)
+	m.interval(odd+"/WORKFLOW.md", 7500)
 	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "wrote /run/symtester/.config/systemd/user/"+unit, "every 7.5s")
 	if got := m.userctl("show -P TimersMonotonic " + unit); !strings.Contains(got, "OnUnitActiveUSec=7.5") {
 		t.Errorf("the active timer has %s", got)
@@ -154,9 +156,8 @@ func TestScheduleUser(t *testing.T) {
 	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "runs a pass every 7.5s")
 
 	// The timer is removed without a trace, except for the user's drop-in, although the workflow is invalid and the last pass failed.
-	good := m.file(dir + "/WORKFLOW.md")
-	m.must(os.WriteFile(filepath.Join(m.home, dir, "WORKFLOW.md"), []byte("---\nagent: 1\n---\n"), 0o600))
-	m.own()
+	good := m.file(odd + "/WORKFLOW.md")
+	m.write(odd+"/WORKFLOW.md", "---\nagent: 1\n---\n")
 	m.sh(m.userSystemctl("start " + strings.Replace(unit, ".timer", ".service", 1)))
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "problem\tthe last pass failed (exit-code): journalctl --user -u symphony-web")
 	m.mustSh(m.as("mkdir .config/systemd/user/" + unit + ".d"))
@@ -169,18 +170,16 @@ func TestScheduleUser(t *testing.T) {
 		t.Errorf("systemd still knows %s", said)
 	}
 	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "nothing is installed for ")
-	m.must(os.WriteFile(filepath.Join(m.home, dir, "WORKFLOW.md"), []byte(good), 0o600))
-	m.own()
-	m.open("gate-1")
-	m.handedOver("ABC-1", 20*time.Second)
-	m.until("the user's workers have ended", 20*time.Second, func() (bool, string) { return m.startTime(w.pid) == "", "" })
+	m.write(odd+"/WORKFLOW.md", good)
+	m.finish("ABC-1", "gate-1")
+	m.ended(w)
 
 	// Without lingering the user manager ends, and the timer with it; both return when lingering is turned on.
 	m.schedule(m.as, 0, "install -w "+workflow)
 	m.lingering(false)
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "problem\tsymtester does not linger, so the timer stops at the last logout: loginctl enable-linger symtester")
 	m.lingering(true)
-	m.until("the timer runs", 20*time.Second, func() (bool, string) {
+	m.until("the timer runs", func() (bool, string) {
 		said, _ := m.sh(m.as("~/bin/symphony schedule status -w " + workflow))
 		return strings.Contains(said, "enabled, active"), said
 	})
@@ -223,7 +222,7 @@ func TestScheduleSystem(t *testing.T) {
 	m.wants(said, "wrote /etc/systemd/system/symphony-web-shop-", "runs a pass every 2s")
 	unit := filepath.Base(strings.Fields(m.mustSh("ls /etc/systemd/system/symphony-web-shop-*.service"))[0])
 	m.mustSh("systemd-analyze verify --man=no /etc/systemd/system/" + unit)
-	w := m.atWork("ABC-1", "gate-1", 20*time.Second)
+	w := m.atWork("ABC-1", "gate-1")
 	if owner := m.mustSh(fmt.Sprintf("stat -c %%u /proc/%d", w.pid)); owner != fmt.Sprint(m.uid) {
 		t.Errorf("the worker runs as %s, want %d", owner, m.uid)
 	}
@@ -254,9 +253,8 @@ func TestScheduleSystem(t *testing.T) {
 	m.wants(m.schedule(asRoot, 1, "install --system -w "+workflow), "symphony: schedule_foreign: /etc/systemd/system/"+unit)
 	m.wants(m.schedule(asRoot, 0, "remove --system -w "+workflow), "nothing is installed")
 	m.wants(m.mustSh("cat /etc/systemd/system/"+unit), "/bin/true")
-	m.open("gate-1")
-	m.handedOver("ABC-1", 20*time.Second)
-	m.until("the user's workers have ended", 20*time.Second, func() (bool, string) { return m.startTime(w.pid) == "", "" })
+	m.finish("ABC-1", "gate-1")
+	m.ended(w)
 }
 
 // TestScheduleCron checks that Debian's crontab accepts the line that install writes and that its cron runs it, for a path with
@@ -266,13 +264,8 @@ func TestScheduleCron(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
 	m := bootCron(t, scheduleCronUID)
-	const dir = `web ${HOME} "shop" 50%d it's`
-	m.must(os.Rename(filepath.Join(m.home, "web-shop"), filepath.Join(m.home, dir)))
-	m.must(os.Symlink(dir, filepath.Join(m.home, "web-shop"))) // for the helpers of machine
 	m.project("no-key")
-	m.own()
-	m.key()
-	const workflow = `"` + `web \${HOME} \"shop\" 50%d it's` + `/WORKFLOW.md"`
+	workflow := m.oddWorkflow()
 
 	// A user who had no crontab has none afterwards.
 	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "added to your crontab: * * * * * /run/symtester/bin/symphony tick", "warning: no cron daemon is running on this machine")
@@ -284,7 +277,7 @@ func TestScheduleCron(t *testing.T) {
 	line := strings.TrimSpace(between(t, document(t, "docs/scheduling.md"), "```crontab\n", "```"))
 	theirs := "# m h dom mon dow command\nMAILTO=\"\"\n\n@yearly\techo 100\\% \t \n* * * * *  env > $HOME/env.log # mine\n" +
 		strings.ReplaceAll(line, "web-shop", "no-key") + " >> $HOME/no-key.log 2>&1; echo exit $? >> $HOME/no-key.log\n"
-	m.must(os.WriteFile(filepath.Join(m.home, "crontab"), []byte(theirs), 0o644))
+	m.write("crontab", theirs)
 	m.mustSh(m.as("crontab crontab"))
 	m.add("ABC-1", "gate-1")
 	m.schedule(m.as, 0, "install --cron -w "+workflow)
@@ -293,7 +286,7 @@ func TestScheduleCron(t *testing.T) {
 		t.Errorf("the crontab is not the old one with our line: %s", got)
 	}
 	m.startCron()
-	w := m.atWork("ABC-1", "gate-1", cronWait)
+	w := m.atWork("ABC-1", "gate-1")
 	st := m.scheduleStatus(workflow)
 	if !st.Alive || st.LastPass.Trigger != "cron" || len(st.LastPass.Errors) > 0 || st.Cron == nil || st.Cron.Daemon == nil || !*st.Cron.Daemon || len(st.Problems) > 0 {
 		t.Errorf("status: %+v", st)
@@ -303,20 +296,16 @@ func TestScheduleCron(t *testing.T) {
 	}
 	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ", "running workers continue")
 	m.mustSh(m.as("crontab -l | cmp - crontab"))
-	m.until("the pass without a key is over", 10*time.Second, func() (bool, string) {
+	m.until("the pass without a key is over", func() (bool, string) {
 		said := m.file("no-key.log")
 		return strings.Contains(said, "exit 3\n"), said
 	})
 	m.wants(m.file("no-key.log"), "symphony: missing_tracker_api_key: ", m.envFile("no-key"))
 	m.mustSh("kill $(pgrep -x cron)")
 	m.lives(w, "the schedule's removal and cron's end")
-	m.open("gate-1")
-	m.handedOver("ABC-1", 20*time.Second)
+	m.finish("ABC-1", "gate-1")
 	m.calm()
 }
-
-// cronWait limits the wait for cron's next minute and for the pass.
-const cronWait = 80 * time.Second
 
 // bootCron starts a machine with its own crontabs and its own pid file of cron.
 func bootCron(t *testing.T, uid int) *machine {

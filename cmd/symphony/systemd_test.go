@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,9 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/test"
 )
+
+// userUnits is the folder of the user's units.
+const userUnits = ".config/systemd/user/"
 
 // readmeUnit returns a unit of docs/scheduling.md with changes: old text, new text, ...
 func readmeUnit(t *testing.T, file string, changes ...string) string {
@@ -74,7 +76,7 @@ func (m *machine) passes(n int) {
 	if !ok {
 		m.t.Fatal("no pass has run yet")
 	}
-	m.until(fmt.Sprintf("%d more passes", n), 20*time.Second, func() (bool, string) {
+	m.until(fmt.Sprintf("%d more passes", n), func() (bool, string) {
 		v, ok := m.ps()
 		if !ok {
 			return false, ""
@@ -102,22 +104,18 @@ func TestSystemd(t *testing.T) {
 	m := bootSystemd(t, systemdUID)
 	// Workers that systemd-run starts need a slot, too. A slot that is not passed on, or not released, would block all work.
 	m.mustSh(m.as("echo SYMPHONY_MAX_AGENTS=1 >> " + m.envFile("web-shop")))
-	units := filepath.Join(m.home, ".config", "systemd", "user")
-	m.must(os.MkdirAll(units, 0o755))
-	m.must(os.WriteFile(filepath.Join(units, "symphony-web-shop.service"), []byte(readmeUnit(t, "symphony-web-shop.service", anyRate...)), 0o644))
-	m.must(os.WriteFile(filepath.Join(units, "symphony-web-shop.timer"), []byte(everySecond(t)), 0o644))
-	m.own()
+	m.write(userUnits+"symphony-web-shop.service", readmeUnit(t, "symphony-web-shop.service", anyRate...))
+	m.write(userUnits+"symphony-web-shop.timer", everySecond(t))
 	m.startUserManager()
-	below := fmt.Sprintf("/user@%d.service", m.uid)
 
 	m.add("ABC-1", "")
 	m.userctl("enable --now symphony-web-shop.timer")
-	m.handedOver("ABC-1", 20*time.Second)
+	m.handedOver("ABC-1")
 	m.released()
 
 	m.add("ABC-2", "gate-2")
-	w := m.atWork("ABC-2", "gate-2", 20*time.Second)
-	m.inScope(w, below)
+	w := m.atWork("ABC-2", "gate-2")
+	m.inScope(w, m.userManager())
 	m.passes(3) // so the service has exited more than once while the worker was alive
 	m.lives(w, "three more passes")
 	check := checktest.New(2*time.Second, 2*time.Second, time.Now)
@@ -130,7 +128,7 @@ func TestSystemd(t *testing.T) {
 	m.mustSh("systemctl daemon-reexec")
 	m.lives(w, "a daemon-reexec")
 	m.userctl("daemon-reexec")
-	m.until("the user's systemd runs again", 10*time.Second, func() (bool, string) {
+	m.until("the user's systemd runs again", func() (bool, string) {
 		said, code := m.sh(m.asUser("systemctl --user is-active basic.target"))
 		return code == 0, said
 	})
@@ -143,7 +141,7 @@ func TestSystemd(t *testing.T) {
 	m.sliceStops(w)
 	m.ownPass()
 	m.calm()
-	m.loopUnit(units)
+	m.loopUnit()
 	if said := m.warnings(); said != "" {
 		t.Errorf("systemd warns about left-over processes:\n%s", said)
 	}
@@ -153,19 +151,18 @@ func TestSystemd(t *testing.T) {
 }
 
 // loopUnit runs the loop of docs/scheduling.md, which systemd waits for, reloads and stops.
-func (m *machine) loopUnit(units string) {
+func (m *machine) loopUnit() {
 	m.t.Helper()
-	m.must(os.WriteFile(filepath.Join(units, "symphony-loop.service"), []byte(readmeUnit(m.t, "symphony-loop.service")), 0o644))
-	m.own()
+	m.write(userUnits+"symphony-loop.service", readmeUnit(m.t, "symphony-loop.service"))
 	m.userctl("daemon-reload")
 	m.userctl("start symphony-loop.service")
-	m.until("a pass of the loop", 20*time.Second, func() (bool, string) {
+	m.until("a pass of the loop", func() (bool, string) {
 		said, _ := m.sh(m.asUser("systemctl --user show -P StatusText symphony-loop.service"))
 		return strings.TrimSpace(said) == "0 running, 0 waiting, 0 held", said
 	})
 	before, _ := m.ps()
 	m.userctl("reload symphony-loop.service")
-	m.until("a pass after the reload", 20*time.Second, func() (bool, string) {
+	m.until("a pass after the reload", func() (bool, string) {
 		v, _ := m.ps()
 		return v.LastPass.ID > before.LastPass.ID && v.LastPass.Trigger == "loop", fmt.Sprintf("%+v", *v.LastPass)
 	})
@@ -181,7 +178,7 @@ func (m *machine) sliceStops(w machineWorker) {
 	m.t.Helper()
 	w.thread = m.threadOf(w.run)
 	m.userctl("stop symphony.slice")
-	next := m.atWork("ABC-2", "gate-2", 20*time.Second)
+	next := m.atWork("ABC-2", "gate-2")
 	v, _ := m.ps()
 	i := slices.IndexFunc(v.Ended, func(r view.RunRow) bool { return r.RunID == w.run })
 	if outcomes(v, "ABC-2") != "interrupted" || i < 0 || !strings.HasPrefix(*v.Ended[i].Error, "terminated: ") {
@@ -191,13 +188,13 @@ func (m *machine) sliceStops(w machineWorker) {
 	if next.run == w.run || next.thread != w.thread || next.attempt != nil {
 		m.t.Errorf("the next run is %+v, want the thread of %+v and no failure\n%s", next, w, m.story())
 	}
-	m.inScope(next, fmt.Sprintf("/user@%d.service", m.uid))
+	m.inScope(next, m.userManager())
 }
 
 // threadOf waits until a run's thread is known.
 func (m *machine) threadOf(run string) (thread string) {
 	m.t.Helper()
-	m.until(run+" has a thread", 20*time.Second, func() (bool, string) {
+	m.until(run+" has a thread", func() (bool, string) {
 		v, _ := m.ps()
 		for _, r := range v.Running {
 			if r.RunID == run && r.ThreadID != nil {
@@ -214,17 +211,15 @@ func (m *machine) ownPass() {
 	m.t.Helper()
 	m.userctl("stop symphony-web-shop.timer")
 	v, _ := m.ps()
-	m.atWork("ABC-2", "gate-2", 20*time.Second)
+	m.atWork("ABC-2", "gate-2")
 	m.add("ABC-3", "gate-3")
-	m.open("gate-2")
-	m.handedOver("ABC-2", 20*time.Second)
-	next := m.atWork("ABC-3", "gate-3", 20*time.Second) // the timer's schedule counts as alive for minutes
-	m.inScope(next, fmt.Sprintf("/user@%d.service", m.uid))
+	m.finish("ABC-2", "gate-2")
+	next := m.atWork("ABC-3", "gate-3") // the timer's schedule counts as alive for minutes
+	m.inScope(next, m.userManager())
 	if after, _ := m.ps(); after.LastPass.Trigger != "worker" || after.LastPass.ID <= v.LastPass.ID {
 		m.t.Errorf("the last pass is %+v, want one of a worker", *after.LastPass)
 	}
-	m.open("gate-3")
-	m.handedOver("ABC-3", 20*time.Second)
+	m.finish("ABC-3", "gate-3")
 	m.calm()
 	v, _ = m.ps()
 	for issue, want := range map[string]string{"ABC-1": "succeeded", "ABC-2": "succeeded interrupted", "ABC-3": "succeeded"} {
@@ -253,14 +248,15 @@ func TestSystemdSystemUnits(t *testing.T) {
 	// A pass that the user runs manually is not in a service.
 	m.add("ABC-1", "gate-1")
 	m.mustSh(m.asUser("bin/symphony tick -w web-shop/WORKFLOW.md"))
-	w := m.atWork("ABC-1", "gate-1", 20*time.Second)
+	w := m.atWork("ABC-1", "gate-1")
 
 	// A pass that waits for its runs is not refused, because its service, for instance a CI job, lasts as long.
 	m.add("ABC-7", "")
-	m.mustSh("systemd-run --quiet --wait --unit=ci-job -p User=symtester -p WorkingDirectory=" + userProject + " -p Environment=HOME=" + userHome + " " + userHome + "/bin/symphony tick --wait")
-	m.handedOver("ABC-7", time.Second)
+	const inService = "systemd-run --quiet --wait -p User=symtester -p WorkingDirectory=" + userProject + " -p Environment=HOME=" + userHome
+	m.mustSh(inService + " --unit=ci-job " + userHome + "/bin/symphony tick --wait")
+	m.handedOver("ABC-7")
 	// The worker's own pass ends with the job, possibly before it has settled the run.
-	m.until("ABC-7's run is settled", 20*time.Second, func() (bool, string) {
+	m.until("ABC-7's run is settled", func() (bool, string) {
 		m.sh(m.asUser("bin/symphony tick -w web-shop/WORKFLOW.md"))
 		v, ok := m.ps()
 		return ok && len(v.Running) == 1, fmt.Sprintf("%+v", v)
@@ -268,40 +264,35 @@ func TestSystemdSystemUnits(t *testing.T) {
 	m.unblocked()
 
 	m.add("ABC-2", "gate-2")
-	m.refused(systemctl, service, "KillMode=control-group")
+	m.refused(service)
 	m.lives(w, "a refused pass")
 
 	// doctor in such a service reports the problem, too.
-	said, _ := m.sh("systemd-run --quiet --wait --pipe --unit=doctor -p User=symtester -p WorkingDirectory=" + userProject + " -p Environment=HOME=" + userHome + " " + userHome + "/bin/symphony doctor")
-	if !strings.Contains(said, "workers: workers_would_die: a worker would end with doctor.service (KillMode=control-group)") {
-		t.Errorf("doctor in a service prints\n%s", said)
-	}
-	if said, _ = m.sh(m.asUser("bin/symphony doctor -w web-shop/WORKFLOW.md")); !strings.Contains(said, "workers: outlive their pass") {
-		t.Errorf("doctor outside of a service prints\n%s", said)
-	}
+	said, _ := m.sh(inService + " --pipe --unit=doctor " + userHome + "/bin/symphony doctor")
+	m.wants(said, "workers: workers_would_die: a worker would end with doctor.service (KillMode=control-group)")
+	said, _ = m.sh(m.asUser("bin/symphony doctor -w web-shop/WORKFLOW.md"))
+	m.wants(said, "workers: outlive their pass")
 
 	install(service, unit(userHome, "User=symtester", "KillMode=process"))
 	m.mustSh("systemctl start " + service)
-	w2 := m.atWork("ABC-2", "gate-2", 20*time.Second)
+	w2 := m.atWork("ABC-2", "gate-2")
 	m.unblocked()
 	m.mustSh("systemctl start " + service)
 	m.lives(w2, "another pass")
 	if got := m.cgroup(w2.pid); !strings.HasSuffix(got, "/"+service) {
 		t.Errorf("the worker is in the control group %q, want that of %s", got, service)
 	}
-	m.open("gate-2")
-	m.handedOver("ABC-2", 20*time.Second)
-	m.until("ABC-2's run has ended", 20*time.Second, func() (bool, string) { return m.startTime(w2.pid) == "", "" })
+	m.finish("ABC-2", "gate-2")
+	m.ended(w2)
 
 	install(service, unit(userHome, "User=symtester"))
 	m.add("ABC-3", "gate-3")
-	m.refused(systemctl, service, "KillMode=control-group")
+	m.refused(service)
 	m.startUserManager()
 	m.mustSh("systemctl start " + service)
-	w3 := m.atWork("ABC-3", "gate-3", 20*time.Second)
+	w3 := m.atWork("ABC-3", "gate-3")
 	m.unblocked()
-	below := fmt.Sprintf("/user@%d.service", m.uid)
-	m.inScope(w3, below)
+	m.inScope(w3, m.userManager())
 	if env := m.mustSh(fmt.Sprintf("tr '\\0' '\\n' < /proc/%d/environ", w3.command)); strings.Contains(env, "XDG_RUNTIME_DIR") {
 		t.Errorf("the agent got the variable that leads to the user manager:\n%s", env)
 	}
@@ -309,18 +300,17 @@ func TestSystemdSystemUnits(t *testing.T) {
 	// The worker of a manual pass gets a scope unless the scope would end with the login.
 	m.add("ABC-4", "gate-4")
 	m.mustSh(m.asUser("bin/symphony tick -w web-shop/WORKFLOW.md"))
-	m.inScope(m.atWork("ABC-4", "gate-4", 20*time.Second), below)
+	m.inScope(m.atWork("ABC-4", "gate-4"), m.userManager())
 	m.mustSh(fmt.Sprintf("mkdir -p /run/systemd/users; echo NAME=symtester > /run/systemd/users/%d", m.uid))
 	m.add("ABC-6", "gate-6")
 	m.mustSh(m.asUser("bin/symphony tick -w web-shop/WORKFLOW.md"))
-	if got := m.cgroup(m.atWork("ABC-6", "gate-6", 20*time.Second).pid); strings.Contains(got, "user@") {
+	if got := m.cgroup(m.atWork("ABC-6", "gate-6").pid); strings.Contains(got, "user@") {
 		t.Errorf("the worker of a manual pass is in %s, which ends with the user's login", got)
 	}
 	for _, n := range []string{"1", "3", "4", "6"} {
-		m.open("gate-" + n)
-		m.handedOver("ABC-"+n, 20*time.Second)
+		m.finish("ABC-"+n, "gate-"+n)
 	}
-	m.until("no work of the user is left", 20*time.Second, func() (bool, string) {
+	m.until("no work of the user is left", func() (bool, string) {
 		m.sh("systemctl start " + service)
 		v, _ := m.ps()
 		return len(v.Running)+len(v.Retrying)+len(v.Held) == 0, fmt.Sprintf("%+v", v)
@@ -339,7 +329,7 @@ func TestSystemdSystemUnits(t *testing.T) {
 	install("symphony-web-shop.timer", everySecond(t))
 	m.mustSh("systemctl start symphony-web-shop.timer")
 	boss.add("ABC-5", "gate-5")
-	w5 := boss.atWork("ABC-5", "gate-5", 20*time.Second)
+	w5 := boss.atWork("ABC-5", "gate-5")
 	boss.inScope(w5, "")
 	if got := boss.cgroup(w5.pid); strings.Contains(got, "/user") {
 		t.Errorf("root's worker is in %s, which belongs to a user", got)
@@ -348,30 +338,26 @@ func TestSystemdSystemUnits(t *testing.T) {
 	boss.lives(w5, "two more passes")
 	m.mustSh("systemctl stop symphony-web-shop.timer " + service + "; systemctl daemon-reexec")
 	boss.lives(w5, "a stop of timer and service, and a daemon-reexec")
-	boss.open("gate-5")
-	boss.handedOver("ABC-5", 20*time.Second)
+	boss.finish("ABC-5", "gate-5")
 	boss.released()
-	boss.until("root's processes have ended", 20*time.Second, func() (bool, string) {
+	boss.until("root's processes have ended", func() (bool, string) {
 		said, code := m.sh("pgrep -a -f ^" + bossHome)
 		return code != 0, said
 	})
 	m.calm()
 }
 
-// systemctl returns the command line of a call to the system manager.
-func systemctl(args string) string { return "systemctl " + args }
-
 // userSystemctl returns the command line of a call to the user manager.
 func (m *machine) userSystemctl(args string) string { return m.asUser("systemctl --user " + args) }
 
 // refused starts the service, whose pass must start nothing and say why.
-func (m *machine) refused(ctl func(args string) string, service, why string) {
+func (m *machine) refused(service string) {
 	m.t.Helper()
 	before, _ := m.ps()
-	if said, code := m.sh(ctl("start " + service)); code == 0 {
+	if said, code := m.sh("systemctl start " + service); code == 0 {
 		m.t.Errorf("the pass was not refused: %s", said)
 	}
-	if status := m.mustSh(ctl("show -P ExecMainStatus " + service)); status != "1" {
+	if status := m.mustSh("systemctl show -P ExecMainStatus " + service); status != "1" {
 		m.t.Errorf("exit status %s, want 1", status)
 	}
 	v, _ := m.ps()
@@ -379,15 +365,13 @@ func (m *machine) refused(ctl func(args string) string, service, why string) {
 	if len(v.LastPass.Errors) != 1 || v.LastPass.Errors[0].Code != code || v.Blocked == nil || v.Blocked.Reason != code {
 		m.t.Errorf("ps prints %+v, blocked %+v; want %s\n%s", v.LastPass.Errors, v.Blocked, code, m.story())
 	}
-	if len(v.Skipped) != 1 || v.Skipped[0].Reason != "blocked" || !strings.HasPrefix(v.Skipped[0].Message, code+": ") || !strings.Contains(v.Skipped[0].Message, why) {
+	if len(v.Skipped) != 1 || v.Skipped[0].Reason != "blocked" || !strings.HasPrefix(v.Skipped[0].Message, code+": ") || !strings.Contains(v.Skipped[0].Message, "KillMode=control-group") {
 		m.t.Errorf("skipped: %+v", v.Skipped)
 	}
 	if len(v.Running) != len(before.Running) || len(v.Ended) != len(before.Ended) {
 		m.t.Errorf("the refused pass changed the runs: %+v, before %+v", v, before)
 	}
-	if said := m.mustSh("journalctl --sync; journalctl --no-pager -o cat -p err -n 40"); !strings.Contains(said, "symphony: "+code) || !strings.Contains(said, "write KillMode=process into") {
-		m.t.Errorf("the journal does not contain the error with its hint:\n%s", said)
-	}
+	m.wants(m.mustSh("journalctl --sync; journalctl --no-pager -o cat -p err -n 40"), "symphony: "+code, "write KillMode=process into")
 }
 
 // unblocked fails if ps still shows a block.
