@@ -13,8 +13,7 @@ import (
 // tree writes files below a new directory. A name that ends in * is executable, a text that begins with -> is a link.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	test.OK(t, err)
+	root := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	for name, text := range files {
 		path := filepath.Join(root, strings.TrimSuffix(name, "*"))
 		test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -80,9 +79,7 @@ func TestLaunchers(t *testing.T) {
 			t.Errorf("%s: %q, want %q", command, got.Program, want)
 		}
 	}
-	if got := l.direct(); got != root+"/bin/codex" {
-		t.Errorf("the direct path is %q", got)
-	}
+	test.Equal(t, "the direct path", l.direct(), root+"/bin/codex")
 }
 
 // Files that an agent has left in the workspace are named, also those in a directory that can't be listed.
@@ -102,9 +99,7 @@ func TestLauncherFiles(t *testing.T) {
 		{"nowhere", "npx codex", ""},
 	} {
 		l := launch{host.LaunchRequest{Path: root + "/bin"}, filepath.Join(root, c.dir)}
-		if got := strings.Join(l.find(c.command, 0).Files, " "); got != c.want {
-			t.Errorf("%s in %s: %q, want %q", c.command, c.dir, got, c.want)
-		}
+		test.Equal(t, c.command, strings.Join(l.find(c.command, 0).Files, " "), c.want)
 	}
 	if !test.Unprivileged(t) {
 		return
@@ -127,7 +122,5 @@ func TestDirectCodex(t *testing.T) {
 		".nvm/versions/node/v24/bin/codex":                  "->node/lib/node_modules/@openai/codex/bin/codex.js",
 	})
 	l := launch{LaunchRequest: host.LaunchRequest{Path: root + "/bin", Home: root}}
-	if got := l.direct(); got != filepath.Join(root, native) {
-		t.Errorf("the direct path is %q", got)
-	}
+	test.Equal(t, "the direct path", l.direct(), filepath.Join(root, native))
 }

@@ -42,9 +42,7 @@ func TestObserveAtOnce(t *testing.T) {
 	test.OK(t, err)
 	for _, child := range children {
 		others := func(p reconcile.Process) bool { return p.PID != child.Process().PID }
-		if n := len(slices.DeleteFunc(slices.Clone(recorded), others)); n != 1 {
-			t.Errorf("process %d is recorded %d times", child.Process().PID, n)
-		}
+		test.Equal(t, "process", len(slices.DeleteFunc(slices.Clone(recorded), others)), 1)
 		if _, err := child.Close(); err != nil {
 			t.Error(err)
 		}

@@ -30,8 +30,7 @@ type cloned struct {
 // newCloned clones with an environment that names another repository, and the agent's directories for temporary files and caches.
 func newCloned(t *testing.T) *cloned {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	test.OK(t, err)
+	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	c := &cloned{t: t, dir: dir, host: &Host{}, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}}
 	c.sh(dir, `git init -q -b main work; git -C work commit -q --allow-empty -m one; git clone -q --bare work remote.git
 		printf '#!/bin/sh\nenv > `+dir+`/environ\nshift $(($#-1))\nexec sh -c "$1"\n' > ssh; chmod +x ssh`)
@@ -40,15 +39,14 @@ func newCloned(t *testing.T) *cloned {
 	space := prepared.Workspace
 	c.deliver = host.DeliverRequest{
 		Run: run, Repository: host.Repository{URL: "host:" + filepath.Join(dir, "remote.git"), Name: "a", Email: "a@b"},
-		Branch: "symphony/ABC-1", Timeout: time.Minute, Env: c.env,
+		Branch: "symphony/ABC-1", Timeout: test.Patience(), Env: c.env,
 	}
-	c.answer, err = c.host.Clone(t.Context(), host.CloneRequest{
-		Run: run, Repository: c.deliver.Repository, Branch: c.deliver.Branch, Timeout: time.Minute,
+	c.answer = test.Must(c.host.Clone(t.Context(), host.CloneRequest{
+		Run: run, Repository: c.deliver.Repository, Branch: c.deliver.Branch, Timeout: test.Patience(),
 		Env: append([]string{
 			"GIT_DIR=/nowhere", "GIT_INDEX_FILE=/nowhere", "XDG_CACHE_HOME=" + space.CacheDir, "TMPDIR=" + space.TmpDir, "SYMPHONY_RUN_ID=other",
 		}, c.env...),
-	})
-	test.OK(t, err)
+	}))
 	test.OK(t, c.host.Confirm(t.Context(), host.ConfirmRequest{Run: run}))
 	test.OK(t, c.host.GuardGit(t.Context(), host.GuardGitRequest{Run: run, Env: c.env}))
 	c.sh(space.Path, "git commit -q --allow-empty -m two; git init -q sub; git -C sub config core.fsmonitor evil")
@@ -103,14 +101,13 @@ func TestCloneAndDeliver(t *testing.T) {
 		t.Error("delivered without a workspace")
 	}
 	run, prepared := c.prepare("r-2")
-	_, err := c.host.RunHook(t.Context(), host.HookRequest{Run: run, Name: "before_run", Script: "git status", Timeout: time.Minute, Env: c.env})
+	_, err := c.host.RunHook(t.Context(), host.HookRequest{Run: run, Name: "before_run", Script: "git status", Timeout: test.Patience(), Env: c.env})
 	c.wantCode(err, host.CodeUntrusted)
 	if !strings.Contains(prepared.Git.Untrusted, "sub/.git: core.fsmonitor") {
 		t.Errorf("not trusted: %q", prepared.Git.Untrusted)
 	}
 	c.deliver.Run = run
-	answer, err := c.host.Deliver(t.Context(), c.deliver)
-	test.OK(t, err)
+	answer := test.Must(c.host.Deliver(t.Context(), c.deliver))
 	test.Equal(t, "commits", answer.Commits, 1)
 	test.Equal(t, "branch", c.sh(c.dir, "git -C remote.git rev-parse symphony/ABC-1"), answer.Commit)
 

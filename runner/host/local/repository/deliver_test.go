@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -72,20 +71,23 @@ func TestRemoteFails(t *testing.T) {
 // Others change the branch between two deliveries.
 func TestBranchChangedByOthers(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name, change string
 		conflict     bool
 	}{
 		{"another commit on top", "git commit -q --allow-empty -m theirs; git push -q origin HEAD:work/one", true},
+		{"deleted", "git push -q origin :work/one", false},
+		{"untouched", "true", false},
 		{"replaced", "git push -qf origin $(git commit-tree -m theirs main^{tree}):refs/heads/work/one", true},
 		{"moved to the base", "git push -qf origin main:work/one", true},
 		{"moved back", "git push -qf origin HEAD^:work/one", true},
-		{"deleted", "git push -q origin :work/one", false},
 		{"merged and deleted", "git push -q origin HEAD:main :work/one", false},
-		{"untouched", "true", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			if i >= 3 { // the plain ones come first
+				test.Expensive(t)
+			}
 			p := newPlace(t)
 			p.mustClone("one")
 			p.commit("one", "first")
@@ -155,12 +157,14 @@ func TestRemoteHangs(t *testing.T) {
 	commit := p.commit("one", "first")
 	p.hook("pre-receive", "echo $$ > ../hanging; exec sleep 1000")
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		defer cancel()
-		p.await("hanging")
-	}()
-	_, err := p.mirror().Deliver(ctx, filepath.Join(p.dir, "one"), "work/one", "")
-	wantFault(t, err, host.CodeDeliveryFailed, "push to work/one")
+	var both sync.WaitGroup
+	both.Go(func() {
+		_, err := p.mirror().Deliver(ctx, filepath.Join(p.dir, "one"), "work/one", "")
+		wantFault(t, err, host.CodeDeliveryFailed, "push to work/one")
+	})
+	p.await("hanging")
+	cancel()
+	both.Wait()
 	p.sh("while kill -0 $(cat hanging) 2>/dev/null; do sleep 0.01; done")
 	p.hook("pre-receive", "")
 	test.Equal(t, "delivered", p.mustDeliver("one", "").Commit, commit)
@@ -171,7 +175,6 @@ func TestRemoteHangs(t *testing.T) {
 	hanging.env = append(hanging.env, "GIT_SSH_COMMAND="+filepath.Join(p.dir, "ssh"))
 	hanging.remote.URL = "git@host:app.git" // the address of another remote, with the same mirror
 	ctx, cancel = context.WithCancel(t.Context())
-	var both sync.WaitGroup
 	both.Go(func() {
 		_, err := hanging.Clone(ctx, t.TempDir(), "work/two", "")
 		wantFault(t, err, host.CodeRepositoryUnavailable, "git@host:app.git")
@@ -179,7 +182,7 @@ func TestRemoteHangs(t *testing.T) {
 	p.await("mirrors/hanging-ssh")
 	ended, end := context.WithCancel(t.Context())
 	end()
-	_, err = p.mirror().Clone(ended, t.TempDir(), "work/two", "")
+	_, err := p.mirror().Clone(ended, t.TempDir(), "work/two", "")
 	if err == nil || !strings.Contains(err.Error(), "another clone or delivery is using the mirror") {
 		t.Errorf("while the mirror is in use: %v", err)
 	}
@@ -190,12 +193,11 @@ func TestRemoteHangs(t *testing.T) {
 
 // await waits until a file exists and is not empty.
 func (p *place) await(name string) {
-	for end := time.Now().Add(test.Patience()); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if data, _ := os.ReadFile(filepath.Join(p.dir, name)); len(data) > 0 {
-			return
-		}
-	}
-	p.t.Errorf("waited in vain for %s", name)
+	p.t.Helper()
+	test.Until(p.t, name, func() bool {
+		data, _ := os.ReadFile(filepath.Join(p.dir, name))
+		return len(data) > 0
+	})
 }
 
 // Over HTTP a proxy or a broken server may answer anything.

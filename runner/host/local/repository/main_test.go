@@ -23,8 +23,7 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	test.OK(t, err)
+	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	p := &place{t: t, dir: dir, remote: filepath.Join(dir, "remote.git"), mirrors: filepath.Join(dir, "mirrors")}
 	p.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "GIT_CONFIG_NOSYSTEM=1"}
 	test.OK(t, os.Mkdir(filepath.Join(dir, "home"), 0o700))
@@ -68,8 +67,7 @@ func (p *place) clone(name, delivered string) (host.CloneAnswer, error) {
 
 func (p *place) mustClone(name string) host.CloneAnswer {
 	p.t.Helper()
-	answer, err := p.clone(name, "")
-	test.OK(p.t, err)
+	answer := test.Must(p.clone(name, ""))
 	return answer
 }
 
@@ -88,8 +86,7 @@ func (p *place) deliver(name, delivered string) (host.DeliverAnswer, error) {
 
 func (p *place) mustDeliver(name, delivered string) host.DeliverAnswer {
 	p.t.Helper()
-	answer, err := p.deliver(name, delivered)
-	test.OK(p.t, err)
+	answer := test.Must(p.deliver(name, delivered))
 	return answer
 }
 

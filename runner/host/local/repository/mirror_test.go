@@ -55,16 +55,15 @@ func TestCloneContinues(t *testing.T) {
 		{"as delivered", "", delivered, delivered},
 		{"never delivered", "", "", base},
 		{"another commit was delivered", "", strings.Repeat("1", 40), base},
-		{"continued", "git checkout -q -b w origin/work/one; git commit -q --allow-empty -m more; git push -q origin w:work/one", delivered, "w"},
+		{"continued", "git checkout -qB w origin/work/one; git commit -q --allow-empty -m more; git push -q origin w:work/one", delivered, "w"},
 		{"replaced", "git push -qf origin $(git commit-tree -m other main^{tree}):refs/heads/work/one", delivered, base},
 		{"merged", "git push -qf origin " + delivered + ":work/one " + delivered + ":main", delivered, delivered},
-		{"deleted", "git push -q origin :work/one", delivered, delivered},
+		{"deleted", "git push -q origin :work/one", delivered, base},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p.t = t
-			p.sh("rm -rf one; cd person; git fetch -q; " + c.change)
-			answer, err := p.clone("one", c.delivered)
-			test.OK(t, err)
+			p.sh("rm -rf one; cd person; git push -qf origin " + base + ":main " + delivered + ":work/one; git checkout -q --detach; git fetch -q; " + c.change)
+			answer := test.Must(p.clone("one", c.delivered))
 			want := c.want
 			if want == "w" {
 				want = p.sh("git -C person rev-parse w")
@@ -124,8 +123,7 @@ func TestBase(t *testing.T) {
 	workspace := filepath.Join(p.dir, "one")
 	test.OK(t, os.Mkdir(workspace, 0o700))
 	named := p.mirrorOf(host.Repository{URL: p.remote, Base: "release", Name: "Robot", Email: "robot@example.org"})
-	answer, err := named.Clone(t.Context(), workspace, "work/one", "")
-	test.OK(t, err)
+	answer := test.Must(named.Clone(t.Context(), workspace, "work/one", ""))
 	test.Equal(t, "named", answer, host.CloneAnswer{Base: "release", Commit: release})
 	test.Equal(t, "author", p.sh("cd one; git config user.name; git config user.email; git symbolic-ref refs/remotes/origin/HEAD"),
 		"Robot\nrobot@example.org\nrefs/remotes/origin/release")

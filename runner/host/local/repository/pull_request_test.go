@@ -53,8 +53,7 @@ func (h *hub) open() (host.PullRequestAnswer, error) {
 
 func (h *hub) want(want host.PullRequestAnswer) {
 	h.t.Helper()
-	answer, err := h.open()
-	test.OK(h.t, err)
+	answer := test.Must(h.open())
 	test.Equal(h.t, "answer", answer, want)
 }
 
