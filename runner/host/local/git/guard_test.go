@@ -156,6 +156,7 @@ var attacks = []struct {
 	{name: "a rebase under way", agent: `GIT_SEQUENCE_EDITOR='f() { printf "break\n x\ttouch \"%s\"\nexec touch \"%s\"\n" "$MARK" "$MARK" > "$1"; }; f' git rebase -i HEAD`, hook: "git rebase --continue", undone: []string{"rebase-merge/git-rebase-todo"}},
 	{name: "a link for a reflog", agent: `ln -sf "$MARK" .git/logs/HEAD`, hook: "git commit --allow-empty -m x", undone: []string{"logs/HEAD"}},
 	{name: "worktree: the main repository", linked: true, reaches: true, agent: `git config alias.publish '!touch "$MARK"'; HOOK=$(git rev-parse --git-common-dir)/hooks/post-commit; mkdir -p "${HOOK%/*}"; ` + hookEvil, hook: "git publish; git commit --allow-empty -m x", undone: []string{"alias.publish", "hooks/post-commit"}},
+	{name: "a directory that leads to its temporary one", agent: `git init -q "$SPARE/r"; git -C "$SPARE/r" config core.fsmonitor 'touch "$MARK"; false'; mkdir "$SPARE/r/deep"; ln -s "$SPARE/r/deep" sub`, hook: "cd sub && git status", undone: []string{"SPARE/r/.git: core.fsmonitor"}},
 	{name: "core.hooksPath, old spelling", agent: `mkdir evil; HOOK=evil/pre-commit; ` + hookEvil + `printf '[CORE]HOOKSPATH=evil' >> .git/config`, hook: "git commit --allow-empty -m x", undone: []string{"core.hookspath"}},
 	{name: "filter", agent: `git config filter.evil.clean 'touch "$MARK"; cat'; echo '* filter=evil' > .gitattributes; echo x > new`, hook: "git add new", undone: []string{"filter.evil.clean"}},
 	{name: "include", agent: `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n' > inc; git config include.path ../inc`, hook: "git publish", undone: []string{"include.path"}},
@@ -185,7 +186,6 @@ var attacks = []struct {
 	{name: "a link in a bare repository", agent: `git init -q --bare b; git -C b config core.logAllRefUpdates true; mkdir -p b/logs/refs/heads; ln -s "$MARK" b/logs/refs/heads/y`, hook: "git push ./b HEAD:refs/heads/y", undone: []string{"b: logs/refs/heads/y"}},
 	{name: "a link in a submodule", agent: `git init -q sub; git -C sub commit -q --allow-empty -m x; ln -sf "$MARK" sub/.git/logs/HEAD`, hook: "git -C sub commit --allow-empty -m y", undone: []string{"sub/.git: logs/HEAD"}},
 	{name: "worktree: a link for a reflog", linked: true, agent: `ln -sf "$MARK" "$(git rev-parse --git-dir)/logs/HEAD"`, hook: "git commit --allow-empty -m x", undone: []string{"logs/HEAD"}},
-	{name: "a directory that leads to its temporary one", agent: `git init -q "$SPARE/r"; git -C "$SPARE/r" config core.fsmonitor 'touch "$MARK"; false'; mkdir "$SPARE/r/deep"; ln -s "$SPARE/r/deep" sub`, hook: "cd sub && git status", undone: []string{"SPARE/r/.git: core.fsmonitor"}},
 	{name: "no git can read it", agent: `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n[alias "' > c; cat .git/config >> c; cp c .git/config`, hook: "git publish", undone: []string{"config"}},
 	{name: "a directory that can't be listed", user: true, agent: `mkdir dir; git init -q dir/sub; git -C dir/sub commit -q --allow-empty -m x; git add dir/sub; ` +
 		`git -C dir/sub config core.fsmonitor 'touch "$MARK"; false'; chmod 311 dir`, hook: "git status", undone: []string{"dir: permission denied"}},
@@ -270,7 +270,7 @@ var attacks = []struct {
 }
 
 // plainAttacks is how many of them, from the first on, are among the tests before a commit.
-const plainAttacks = 8
+const plainAttacks = 9
 
 // What an agent writes into a git directory does not run in a hook of the workflow: it is put back, or no hook runs. That the
 // attack works without the guard is checked first.
@@ -621,7 +621,7 @@ url./x.insteadOf=y url./x.pushInsteadOf=y url.https://h.insteadOf=y protocol.all
 remote.a.uploadpack=x remote.a.receivepack=x remote.a.vcs=x remote.a.proxy=x remote.a.url=/srv/x remote.a.url=../x remote.a.url=x remote.a.url=file:///x
 remote.a.url=ext::x remote.a.url=fd::3 remote.a.url=foo://h/x remote.a.url=-oProxyCommand=x remote.a.url=ssh://-oProxyCommand=x remote.a.url=-x:y
 remote.a.url=./h:x remote.a.url=/h:x remote.a.pushurl=/x remote.a.url= remote.a.url=https::x
-branch.a.remote=/x branch.a.remote=.. branch.a.remote=../x branch.a.remote=unknown branch.a.pushRemote=unknown branch.a.mergeOptions=-sx remote.pushDefault=/x
+branch.a.merge=refs/heads/b branch.a.remote=/x branch.a.remote=.. branch.a.remote=../x branch.a.remote=unknown branch.a.pushRemote=unknown branch.a.mergeOptions=-sx remote.pushDefault=/x
 submodule.a.update=!x submodule.a.url=/x submodule.a.url=../x submodule.a.command=x
 gc.recentObjectsHook=x trailer.a.cmd=x trailer.a.command=x browser.a.cmd=x web.browser=x help.browser=x man.a.cmd=x man.viewer=x
 sendemail.smtpServer=x sendemail.a.toCmd=x imap.tunnel=x instaweb.httpd=x interactive.diffFilter=x guitool.a.cmd=x gui.a=b

@@ -243,6 +243,7 @@ func TestTrashAgesWithoutTheWallClock(t *testing.T) {
 		"set back a year, a day later":     {"b1", -year, keep, 1},
 		"rebooted, an hour later":          {"b2", time.Hour, time.Minute - 50*time.Hour, 0},
 		"rebooted, a day later":            {"b2", keep, time.Minute - 50*time.Hour, 1},
+		"rebooted, a year later":           {"b2", year, time.Hour, 1}, // up for longer than at the removal
 		"rebooted, the clock a minute off": {"b2", -time.Minute, time.Minute - 50*time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
