@@ -205,6 +205,7 @@ const waiting = `: > "running.$$"; while [ ! -e go ]; do sleep 0.02; done; echo 
 // The number of commands at once is limited, and the server ends after them.
 func TestCommandsAtOnce(t *testing.T) {
 	s, dir := acting(t, waiting, "web")
+	defer write(t, dir, "go", "") // the server waits for the commands
 	var wait sync.WaitGroup
 	for range maxCommands + 2 {
 		wait.Go(func() { post(s, "/api/v1/pause", "") })
