@@ -3,11 +3,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -406,7 +404,7 @@ func agentsPlay(c *crashScene) {
 				toolCall{"kill_agent", fmt.Sprintf(`{"agentId":%q}`, id)},
 			)
 			if len(answers) == 5 { // otherwise the host has died
-				done = !strings.Contains(answers[2], `"isError":true`) && strings.Contains(answers[3], "completed")
+				done = !answers[2].IsError && strings.Contains(string(answers[3].StructuredContent), "completed")
 				break
 			}
 		}
@@ -426,38 +424,19 @@ func agentsPlay(c *crashScene) {
 // toolCall is a call of a tool of symphony mcp.
 type toolCall struct{ tool, arguments string }
 
-// host makes calls, one after the other, and returns their answers: fewer if the server has died.
-func (c *crashScene) host(calls ...toolCall) (answers []string) {
-	c.t.Helper()
-	cmd := exec.Command(c.program, "mcp", "--tools", "agents")
-	fake, err := inPath(os.Getenv("PATH"), "fake-codex")
-	c.must(err)
-	cmd.Dir, cmd.Env = c.dir, append(slices.Clip(c.environ()), "CODEX_BIN="+fake)
-	in, err := cmd.StdinPipe()
-	c.must(err)
-	out, err := cmd.StdoutPipe()
-	c.must(err)
-	c.must(cmd.Start())
-	lines := bufio.NewScanner(out)
-	ask := func(id int, method, params string) bool {
-		_, err := fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", id, method, params)
-		for err == nil && lines.Scan() {
-			if strings.Contains(lines.Text(), fmt.Sprintf(`"id":%d,`, id)) {
-				return true
-			}
-		}
-		return false
-	}
-	alive := ask(1, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"crash","version":"1"}}`)
-	_, _ = io.WriteString(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n") // the next answer shows whether it has died
-	for i := 0; alive && i < len(calls); i++ {
-		if alive = ask(i+2, "tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, calls[i].tool, calls[i].arguments)); alive {
-			answers = append(answers, lines.Text())
+// host makes calls, one after the other, and returns their results: fewer if the server has died.
+func (c *crashScene) host(calls ...toolCall) (results []toolResult) {
+	h := &mcpHost{on: c.t, cmd: exec.Command(c.program, "mcp", "--tools", "agents"), dies: true}
+	h.cmd.Dir, h.cmd.Env = c.dir, append(slices.Clip(c.environ()), "CODEX_BIN="+test.Must(exec.LookPath("fake-codex")))
+	h.start(false, "{}")
+	for _, call := range calls {
+		if result := h.tool(call.tool, call.arguments); !h.ended {
+			results = append(results, result)
 		}
 	}
-	_ = in.Close() // it ends the server
-	_ = cmd.Wait() // it may have died
-	return answers
+	_ = h.in.Close() // it ends the server
+	_ = h.wait()     // it may have died
+	return results
 }
 
 // restoredPlay finishes the issue, which moves its workspace to the trash, restores the workspace, and reopens the issue.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -10,10 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 )
@@ -28,16 +25,15 @@ type hostScene struct {
 func newHostScene(t *testing.T) *hostScene {
 	t.Helper()
 	s := &hostScene{t: t, dir: t.TempDir()}
-	fake, err := inPath(os.Getenv("PATH"), "fake-codex")
-	test.OK(t, err)
 	for _, dir := range []string{"home", "codex-home", "a", "b"} {
 		test.OK(t, os.Mkdir(s.path(dir), 0o700))
 	}
 	s.env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + s.path("home"), "CODEX_HOME=" + s.path("codex-home"), "CODEX_BIN=" + fake, "TMPDIR=" + s.dir,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + s.path("home"), "CODEX_HOME=" + s.path("codex-home"),
+		"CODEX_BIN=" + test.Must(exec.LookPath("fake-codex")), "TMPDIR=" + s.dir,
 	}
 	t.Cleanup(func() {
-		h := s.host("{}")
+		h := s.host(false, "{}")
 		defer h.close()
 		var list struct{ AgentIDs []string }
 		h.call("list_agents", `{}`, &list)
@@ -61,142 +57,67 @@ func (s *hostScene) worker(agent string) int {
 
 func (s *hostScene) path(name string) string { return filepath.Join(s.dir, name) }
 
-// lineHost is a host with a server of its own. It keeps notifications until the test takes them.
+// lineHost is a host with a server of its own.
 type lineHost struct {
 	*hostScene
-	server *exec.Cmd
-	in     *bufio.Writer
-	meta   string // of its calls
-	calls  int
-
-	mu            sync.Mutex
-	reading       sync.Mutex // held by a test in which the host does not read
-	results       chan hostMessage
-	notifications []hostMessage
+	*mcpHost
 }
 
-type hostMessage struct {
-	ID     int
-	Method string
-	Params json.RawMessage
-	Error  json.RawMessage
-	Result struct {
-		IsError           bool
-		StructuredContent json.RawMessage
+// host starts a server with flags for a host with these capabilities, whose calls have a progress token.
+func (s *hostScene) host(modern bool, capabilities string, flags ...string) *lineHost {
+	s.t.Helper()
+	cmd := exec.CommandContext(context.Background(), "symphony", append([]string{"mcp", "--approval-timeout", "1s"}, flags...)...)
+	cmd.Dir, cmd.Env, cmd.Stderr = s.dir, s.env, s.t.Output()
+	h := &lineHost{s, &mcpHost{on: s.t, cmd: cmd, meta: map[string]any{"progressToken": "p"}}}
+	h.start(modern, capabilities)
+	if modern { // the server learns the capabilities from a call
+		h.call("list_agents", `{}`, nil)
 	}
-}
-
-// host starts a server with flags for a host with these capabilities.
-func (s *hostScene) host(capabilities string, flags ...string) *lineHost {
-	s.t.Helper()
-	h := s.start(flags...)
-	h.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","clientInfo":{"name":"test","version":"1"},"capabilities":` +
-		capabilities + `}}`)
-	<-h.results
-	h.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return h
-}
-
-// newerHost is host with the protocol of 2026-07-28, whose calls say what the host can do.
-func (s *hostScene) newerHost(capabilities string, flags ...string) *lineHost {
-	s.t.Helper()
-	h := s.start(flags...)
-	h.meta += `,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"},` +
-		`"io.modelcontextprotocol/clientCapabilities":` + capabilities
-	h.call("list_agents", `{}`, nil)
-	return h
-}
-
-func (s *hostScene) start(flags ...string) *lineHost {
-	s.t.Helper()
-	h := &lineHost{hostScene: s, meta: `"progressToken":"p"`, results: make(chan hostMessage, 1)}
-	h.server = exec.CommandContext(context.Background(), "symphony", append([]string{"mcp", "--approval-timeout", "1s"}, flags...)...)
-	h.server.Dir, h.server.Env = s.dir, s.env
-	h.server.Stderr = s.t.Output()
-	in, err := h.server.StdinPipe()
-	test.OK(s.t, err)
-	out, err := h.server.StdoutPipe()
-	test.OK(s.t, err)
-	test.OK(s.t, h.server.Start())
-	h.in = bufio.NewWriter(in)
-	go h.read(bufio.NewReader(out))
-	return h
-}
-
-func (h *lineHost) read(out *bufio.Reader) {
-	for {
-		h.reading.Lock()
-		h.reading.Unlock() //nolint:staticcheck // it waits
-		line, err := out.ReadBytes('\n')
-		if err != nil {
-			close(h.results)
-			return
-		}
-		var m hostMessage
-		if err := json.Unmarshal(line, &m); err != nil {
-			h.t.Errorf("not a message: %.200s", line)
-			continue
-		}
-		if m.Method == "" {
-			h.results <- m
-			continue
-		}
-		h.mu.Lock()
-		h.notifications = append(h.notifications, m)
-		h.mu.Unlock()
-	}
-}
-
-func (h *lineHost) send(line string) {
-	h.t.Helper()
-	_, err := h.in.WriteString(line + "\n")
-	test.OK(h.t, err)
-	test.OK(h.t, h.in.Flush())
 }
 
 // call calls a tool, which must not fail.
 func (h *lineHost) call(tool, arguments string, result any) {
 	h.t.Helper()
-	m := h.try(tool, arguments)
-	if m.Error != nil || m.Result.IsError {
-		h.t.Fatalf("%s %s: %s %s", tool, arguments, m.Error, m.Result.StructuredContent)
+	r := h.tool(tool, arguments)
+	if r.IsError {
+		h.t.Fatalf("%s %s: %s", tool, arguments, r.StructuredContent)
 	}
 	if result != nil {
-		test.OK(h.t, json.Unmarshal(m.Result.StructuredContent, result))
+		test.OK(h.t, json.Unmarshal(r.StructuredContent, result))
 	}
 }
 
-// try calls a tool with a progress token.
-func (h *lineHost) try(tool, arguments string) hostMessage {
+// fails calls a tool, which has to fail with this code and a hint.
+func (h *lineHost) fails(tool, arguments, code string) {
 	h.t.Helper()
-	h.calls++
-	h.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{%s}}}`,
-		h.calls, tool, arguments, h.meta))
-	m, ok := <-h.results
-	if !ok {
-		h.t.Fatalf("%s: the server has exited", tool)
+	var failure struct{ Code, Hint string }
+	r := h.tool(tool, arguments)
+	test.OK(h.t, json.Unmarshal(r.StructuredContent, &failure))
+	if !r.IsError || failure.Code != code || failure.Hint == "" {
+		h.t.Errorf("%s %s: %+v, want %s", tool, arguments, failure, code)
 	}
-	return m
 }
 
 // take returns the parameters of the notifications with that method since the last call.
-func (h *lineHost) take(method string) (list []map[string]any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, n := range h.notifications {
-		if n.Method == method {
-			params := map[string]any{}
-			test.OK(h.t, json.Unmarshal(n.Params, &params))
-			list = append(list, params)
+func (h *lineHost) take(method string) (list []json.RawMessage) {
+	for len(h.lines) > 0 {
+		h.late = append(h.late, <-h.lines)
+	}
+	for _, line := range h.late {
+		var m hostMessage
+		test.OK(h.t, json.Unmarshal(line, &m))
+		if m.Method == method {
+			list = append(list, m.Params)
 		}
 	}
-	h.notifications = nil
+	h.late = nil
 	return list
 }
 
 func (h *lineHost) close() {
-	_ = h.server.Process.Kill()
-	_ = h.server.Wait() // it was killed
+	_ = h.cmd.Process.Kill()
+	_ = h.wait() // it was killed
 }
 
 // spawn starts an agent in the directory of its name with a conversation, whose id it returns.
@@ -211,8 +132,7 @@ func (h *lineHost) spawn(id string) string {
 // turn begins a turn with a script.
 func (h *lineHost) turn(agent, conversation, id, script string) {
 	h.t.Helper()
-	prompt, err := json.Marshal("```agent\n" + script + "\n```\n")
-	test.OK(h.t, err)
+	prompt := test.Must(json.Marshal("```agent\n" + script + "\n```\n"))
 	h.call("send_user_turn", fmt.Sprintf(`{"agentId":%q,"params":{"conversationId":%q,"id":%q,"items":[{"type":"text","text":%s}]}}`,
 		agent, conversation, id, prompt), nil)
 }
@@ -250,17 +170,27 @@ func (r waitResult) String() string {
 	return text
 }
 
-// wait calls wait_agent and returns the cursor.
-func (h *lineHost) wait(agents, mode string, seconds float64, cursor, want string) string {
+// waits calls wait_agent and returns the cursor.
+func (h *lineHost) waits(agents, mode string, seconds float64, cursor, want string) string {
 	h.t.Helper()
-	ids, err := json.Marshal(strings.Fields(agents))
-	test.OK(h.t, err)
-	var r waitResult
-	h.call("wait_agent", fmt.Sprintf(`{"agentIds":%s,"mode":%q,"timeoutSeconds":%g,"cursor":%q}`, ids, mode, seconds, cursor), &r)
-	if r.String() != want {
-		h.t.Errorf("wait_agent %s %s from %q: %s\nwant %s", agents, mode, cursor, r, want)
+	h.beginWait(agents, mode, seconds, cursor)
+	return h.endWait(want)
+}
+
+func (h *lineHost) beginWait(agents, mode string, seconds float64, cursor string) {
+	h.ask("tools/call", map[string]any{"name": "wait_agent", "arguments": map[string]any{
+		"agentIds": strings.Fields(agents), "mode": mode, "timeoutSeconds": seconds, "cursor": cursor,
+	}})
+}
+
+func (h *lineHost) endWait(want string) string {
+	h.t.Helper()
+	var answer struct{ StructuredContent waitResult }
+	test.OK(h.t, json.Unmarshal(h.answer().Result, &answer))
+	if got := answer.StructuredContent; got.String() != want {
+		h.t.Errorf("wait_agent: %s\nwant %s", got, want)
 	}
-	return r.Cursor
+	return answer.StructuredContent.Cursor
 }
 
 // long is more time than a test needs.
@@ -269,62 +199,57 @@ const long = 50
 func TestWaitAgent(t *testing.T) {
 	t.Parallel()
 	s := newHostScene(t)
-	h := s.host("{}")
+	h := s.host(false, "{}")
 	a, b := h.spawn("a"), h.spawn("b")
-	h.wait("a b", "all", long, "", "done a idle b idle")
+	h.waits("a b", "all", long, "", "done a idle b idle")
 	h.turn("a", a, "1", "say one")
-	one := h.wait("a", "any", long, "", "done a idle [a.1:completed one]")
-	h.wait("a", "any", long, one, "done a idle")
+	one := h.waits("a", "any", long, "", "done a idle [a.1:completed one]")
+	h.waits("a", "any", long, one, "done a idle")
 
 	// The server is killed in the middle of a turn. Another one continues at the cursor.
 	h.turn("a", a, "2", "sleep 1s\nsay two")
 	h.close()
-	h = s.host("{}")
+	h = s.host(false, "{}")
 	defer h.close()
-	two := h.wait("a", "any", long, one, "done a idle [a.2:completed two]")
-	h.wait("a", "any", long, one, "done a idle [a.2:completed two]")
+	two := h.waits("a", "any", long, one, "done a idle [a.2:completed two]")
+	h.waits("a", "any", long, one, "done a idle [a.2:completed two]")
 
 	// The time is up.
 	h.turn("a", a, "3", "hang")
 	h.take("notifications/progress")
-	h.wait("a", "any", 0.3, two, "running a active [a.3]")
-	if p := h.take("notifications/progress"); len(p) == 0 || p[0]["progressToken"] != "p" || !strings.HasPrefix(fmt.Sprint(p[0]["message"]), "a: active") {
-		t.Errorf("progress: %v", p)
+	h.waits("a", "any", 0.3, two, "running a active [a.3]")
+	progress := fmt.Sprintf("%s", h.take("notifications/progress"))
+	if !strings.Contains(progress, `"progressToken":"p"`) || !strings.Contains(progress, `"message":"a: active`) {
+		t.Errorf("progress: %s", progress)
 	}
 
 	// One of two agents, and all of them; two hosts at once.
 	h.turn("b", b, "1", "say b")
-	three := h.wait("a b", "any", long, two, "done a active [a.3] b idle [b.1:completed b]")
-	h.wait("b a b", "all", 0, three, "running a active [a.3] b idle")
-	other := s.newerHost("{}")
+	three := h.waits("a b", "any", long, two, "done a active [a.3] b idle [b.1:completed b]")
+	h.waits("b a b", "all", 0, three, "running a active [a.3] b idle")
+	other := s.host(true, "{}")
 	defer other.close()
-	waited := make(chan struct{})
-	go func() {
-		defer close(waited)
-		other.wait("a b", "all", long, three, "done a idle [a.3:interrupted] b idle")
-	}()
-	for len(other.take("notifications/progress")) == 0 { // it waits
-		time.Sleep(10 * time.Millisecond)
-	}
+	other.beginWait("a b", "all", long, three)
+	other.await("progress", func(line []byte) bool { return strings.Contains(string(line), "notifications/progress") })
 	h.call("interrupt", fmt.Sprintf(`{"agentId":"a","params":{"conversationId":%q}}`, a), nil)
-	<-waited
-	four := h.wait("a b", "any", long, three, "done a idle [a.3:interrupted] b idle")
+	other.endWait("done a idle [a.3:interrupted] b idle")
+	four := h.waits("a b", "any", long, three, "done a idle [a.3:interrupted] b idle")
 
 	// A request ends the wait once.
 	h.turn("a", a, "4", "ask-command touch asked\nsay four")
-	asked := h.wait("a", "all", long, four, "done a waiting for approval [a.4] {a.1 touch asked}")
-	h.wait("a", "any", 0, asked, "running a waiting for approval [a.4] {a.1 touch asked}")
-	five := h.wait("a", "any", long, asked, "done a idle [a.4:completed four]")
+	asked := h.waits("a", "all", long, four, "done a waiting for approval [a.4] {a.1 touch asked}")
+	h.waits("a", "any", 0, asked, "running a waiting for approval [a.4] {a.1 touch asked}")
+	five := h.waits("a", "any", long, asked, "done a idle [a.4:completed four]")
 
 	// A host learns the end of an agent once, too.
 	h.turn("b", b, "2", "hang")
 	h.call("kill_agent", `{"agentId":"a"}`, nil)
-	six := h.wait("a b", "any", long, five, "done a ended b active [b.2]")
-	h.wait("a b", "any", 0.1, six, "running a ended b active [b.2]")
+	six := h.waits("a b", "any", long, five, "done a ended b active [b.2]")
+	h.waits("a b", "any", 0.1, six, "running a ended b active [b.2]")
 
 	// So is the end of an agent whose worker was killed.
 	test.OK(t, syscall.Kill(s.worker("b"), syscall.SIGKILL))
-	h.wait("a b", "all", long, six, "done a ended b ended [b.2:failed]")
+	h.waits("a b", "all", long, six, "done a ended b ended [b.2:failed]")
 
 	for _, c := range []struct{ arguments, code string }{
 		{`{"agentIds":["a"],"cursor":"a:x"}`, "invalid_cursor"},
@@ -333,12 +258,7 @@ func TestWaitAgent(t *testing.T) {
 		{`{"agentIds":["a"],"mode":"most"}`, "invalid_argument"},
 		{`{"agentIds":["c"]}`, "unknown_agent"},
 	} {
-		var failure struct{ Code, Hint string }
-		m := h.try("wait_agent", c.arguments)
-		test.OK(t, json.Unmarshal(m.Result.StructuredContent, &failure))
-		if !m.Result.IsError || failure.Code != c.code || failure.Hint == "" {
-			t.Errorf("%s: %+v", c.arguments, failure)
-		}
+		h.fails("wait_agent", c.arguments, c.code)
 	}
 }
 
@@ -352,35 +272,32 @@ type eventOf struct {
 // events returns the events after a number that the host is sent until a turn has ended, and how many were dropped.
 func (h *lineHost) events(after int64) (list []eventOf, dropped int64) {
 	h.t.Helper()
-	for {
+	test.Until(h.t, "the event of the end of a turn", func() bool {
 		for _, params := range h.take("codex/event") {
-			data, err := json.Marshal(params)
-			test.OK(h.t, err)
 			var e eventOf
-			test.OK(h.t, json.Unmarshal(data, &e))
+			test.OK(h.t, json.Unmarshal(params, &e))
 			if e.No > after {
 				list, dropped = append(list, e), dropped+e.Dropped
 			}
 		}
-		if n := len(list) - 1; n >= 0 && list[n].Name == "call_completed" && list[n].Message == "turn" {
-			return list, dropped
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		n := len(list) - 1
+		return n >= 0 && list[n].Name == "call_completed" && list[n].Message == "turn"
+	})
+	return list, dropped
 }
 
 func TestEventsForHosts(t *testing.T) {
 	t.Parallel()
 	s := newHostScene(t)
-	asks, other, flag := s.host(`{"experimental":{"codex/event":{}}}`), s.host("{}"), s.host("{}", "--events")
-	newer := s.newerHost(`{"experimental":{"codex/event":{}}}`)
+	asks, other, flag := s.host(false, `{"experimental":{"codex/event":{}}}`), s.host(false, "{}"), s.host(false, "{}", "--events")
+	newer := s.host(true, `{"experimental":{"codex/event":{}}}`)
 	defer asks.close()
 	defer newer.close()
 	defer other.close()
 	defer flag.close()
 	a := other.spawn("a")
 	other.turn("a", a, "1", "say hello")
-	one := other.wait("a", "any", long, "", "done a idle [a.1:completed hello]")
+	one := other.waits("a", "any", long, "", "done a idle [a.1:completed hello]")
 
 	// Hosts that ask for events get those of all agents, codex's own messages; others read them.
 	sent, _ := asks.events(0)
@@ -424,8 +341,8 @@ func TestEventsForHosts(t *testing.T) {
 	flag.reading.Lock()
 	flood := strings.Repeat("long 30000\n", 60)
 	other.turn("a", a, "2", "ask-command touch asked\n"+flood+"sleep 2500ms\nsay done")
-	two := other.wait("a", "any", long, one, "done a waiting for approval [a.2] {a.1 touch asked}")
-	other.wait("a", "any", long, two, "done a idle [a.2:completed done]")
+	two := other.waits("a", "any", long, one, "done a waiting for approval [a.2] {a.1 touch asked}")
+	other.waits("a", "any", long, two, "done a idle [a.2:completed done]")
 	whole, dropped := asks.events(before)
 	if dropped != 0 {
 		t.Errorf("a host that reads has lost %d events", dropped)
@@ -449,9 +366,6 @@ func TestEventsForHosts(t *testing.T) {
 	}
 
 	for arguments, code := range map[string]string{`{"agentId":"a","cursor":"x"}`: "invalid_cursor", `{"agentId":"c"}`: "unknown_agent"} {
-		m := other.try("read_events", arguments)
-		if !m.Result.IsError || !strings.Contains(string(m.Result.StructuredContent), code) {
-			t.Errorf("%s: %s", arguments, m.Result.StructuredContent)
-		}
+		other.fails("read_events", arguments, code)
 	}
 }

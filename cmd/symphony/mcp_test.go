@@ -25,8 +25,6 @@ import (
 // mcpServerCommand is the server, whose agents are scripted and end with it.
 func mcpServerCommand(t *testing.T, flags ...string) *exec.Cmd {
 	t.Helper()
-	fake, err := inPath(os.Getenv("PATH"), "fake-codex")
-	test.OK(t, err)
 	dir := t.TempDir()
 	for _, name := range []string{"home", "work"} {
 		test.OK(t, os.Mkdir(filepath.Join(dir, name), 0o700))
@@ -34,7 +32,8 @@ func mcpServerCommand(t *testing.T, flags ...string) *exec.Cmd {
 	cmd := exec.CommandContext(context.Background(), "symphony", append([]string{"mcp", "--ephemeral"}, flags...)...)
 	cmd.Dir, cmd.Stderr = filepath.Join(dir, "work"), t.Output()
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "CODEX_HOME=" + filepath.Join(dir, "codex-home"), "CODEX_BIN=" + fake, "TMPDIR=" + dir,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "CODEX_HOME=" + filepath.Join(dir, "codex-home"),
+		"CODEX_BIN=" + test.Must(exec.LookPath("fake-codex")), "TMPDIR=" + dir,
 	}
 	return cmd
 }

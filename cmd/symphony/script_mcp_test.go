@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -52,13 +55,13 @@ func mcpCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	switch {
 	case verb == "call" && (len(rest) == 1 || len(rest) == 2):
-		fmt.Fprintln(ts.Stdout(), h.call(neg, rest[0], strings.Join(rest[1:], "")))
+		fmt.Fprintln(ts.Stdout(), h.result(neg, rest[0], strings.Join(rest[1:], "")))
 	case verb == "until" && len(rest) == 3:
 		pattern, err := regexp.Compile(rest[0])
 		ts.Check(err)
 		result := ""
 		waitFor(ts, "the tool "+rest[1], func() (bool, string) {
-			result = h.call(neg, rest[1], rest[2])
+			result = h.result(neg, rest[1], rest[2])
 			return pattern.MatchString(result), result
 		})
 		fmt.Fprintln(ts.Stdout(), result)
@@ -67,10 +70,9 @@ func mcpCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case verb == "expect" && len(rest) == 1:
 		pattern, err := regexp.Compile(rest[0])
 		ts.Check(err)
-		fmt.Fprintf(ts.Stdout(), "%s\n", h.await(rest[0], func(line []byte) bool { return pattern.Match(line) }))
+		fmt.Fprintf(ts.Stdout(), "%s\n", h.await(rest[0], pattern.Match))
 	case verb == "close" && len(rest) == 0:
-		ts.Check(h.in.Close())
-		ts.Check(h.wait())
+		ts.Check(errors.Join(h.in.Close(), h.wait()))
 	case verb == "signal" && len(rest) == 1:
 		ts.Check(h.cmd.Process.Signal(map[string]os.Signal{"TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}[rest[0]]))
 		if err := h.wait(); err != nil && rest[0] != "KILL" {
@@ -83,54 +85,87 @@ func mcpCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // mcpHost is a host of one server.
 type mcpHost struct {
-	ts     *testscript.TestScript
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	lines  chan []byte // closed at the end of stdout
-	late   [][]byte    // messages that no call has awaited
-	modern bool
-	calls  int
+	on interface {
+		Fatalf(format string, args ...any)
+	} // the test
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	reading sync.Mutex     // held by a test in which the host does not read
+	lines   chan []byte    // closed at the end of stdout
+	late    [][]byte       // messages that no call has awaited
+	meta    map[string]any // of its calls
+	calls   int
+	dies    bool // the server may end at any time
+	ended   bool // the server has ended
+}
+
+type hostMessage struct {
+	ID                    json.RawMessage
+	JSONRPC, Method       string
+	Params, Result, Error json.RawMessage
+}
+
+// toolResult is the result of a call of a tool.
+type toolResult struct {
+	IsError           bool
+	Content           []struct{ Text string }
+	StructuredContent json.RawMessage
 }
 
 func startMCP(ts *testscript.TestScript, name string, args []string) *mcpHost {
 	program, err := inPath(ts.Getenv("PATH"), "symphony")
 	ts.Check(err)
-	h := &mcpHost{ts: ts, lines: make(chan []byte, 10_000)}
-	if len(args) > 0 && args[0] == "--new" {
-		h.modern, args = true, args[1:]
+	modern := len(args) > 0 && args[0] == "--new"
+	if modern {
+		args = args[1:]
 	}
-	h.cmd = exec.Command(program, append([]string{"mcp"}, args...)...)
+	h := &mcpHost{on: ts, cmd: exec.Command(program, append([]string{"mcp"}, args...)...)}
 	h.cmd.Dir, h.cmd.Env = ts.MkAbs("."), append(scriptEnv(ts), "CODEX_BIN="+codexBin(ts))
 	log, err := os.OpenFile(filepath.Join(ts.Getenv("WORK"), "mcp"+name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	ts.Check(err)
+	defer log.Close()
 	h.cmd.Stderr = log
-	h.in, err = h.cmd.StdinPipe()
-	ts.Check(err)
-	out, err := h.cmd.StdoutPipe()
-	ts.Check(err)
-	ts.Check(h.cmd.Start())
-	ts.Check(log.Close())
+	h.start(modern, "{}")
 	ts.Defer(func() { _, _ = h.in.Close(), h.wait() })
+	return h
+}
+
+// start starts the server for a host with these capabilities: with the protocol of 2025-06-18, or with modern that of 2026-07-28, whose
+// calls say what the host can do.
+func (h *mcpHost) start(modern bool, capabilities string) {
+	h.lines = make(chan []byte, 10_000)
+	h.in = test.Must(h.cmd.StdinPipe())
+	out := bufio.NewReader(test.Must(h.cmd.StdoutPipe()))
+	h.check(h.cmd.Start())
 	go func() {
 		defer close(h.lines)
-		read := bufio.NewReader(out)
 		for {
-			line, err := read.ReadBytes('\n')
+			h.reading.Lock()
+			h.reading.Unlock() //nolint:staticcheck // it waits
+			line, err := out.ReadBytes('\n')
 			if err != nil {
 				return
 			}
 			h.lines <- line
 		}
 	}()
-	if h.modern {
+	can, client := json.RawMessage(capabilities), map[string]string{"name": "test", "version": "1"}
+	if modern {
+		const prefix = "io.modelcontextprotocol/"
+		all := map[string]any{prefix + "protocolVersion": "2026-07-28", prefix + "clientCapabilities": can, prefix + "clientInfo": client}
+		maps.Copy(all, h.meta)
+		h.meta = all
 		h.request("server/discover", map[string]any{})
-	} else {
-		h.request("initialize", map[string]any{
-			"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "script", "version": "1"},
-		})
-		h.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		return
 	}
-	return h
+	h.request("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": can, "clientInfo": client})
+	h.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+}
+
+func (h *mcpHost) check(err error) {
+	if err != nil {
+		h.on.Fatalf("mcp: %v", err)
+	}
 }
 
 // codexBin is the program of codex: that of the script's $CODEX_BIN, otherwise the scripted one.
@@ -143,35 +178,49 @@ func codexBin(ts *testscript.TestScript) string {
 }
 
 func (h *mcpHost) send(line string) {
-	_, err := io.WriteString(h.in, line+"\n")
-	h.ts.Check(err)
+	if _, err := io.WriteString(h.in, line+"\n"); !h.dies { // the next answer shows whether it has died
+		h.check(err)
+	}
 }
 
-// request sends a request and returns its result, or its error.
-func (h *mcpHost) request(method string, params map[string]any) json.RawMessage {
+// ask sends a request, whose answer comes later.
+func (h *mcpHost) ask(method string, params map[string]any) {
 	h.calls++
-	if h.modern {
-		params["_meta"] = map[string]any{
-			"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": map[string]any{},
-			"io.modelcontextprotocol/clientInfo": map[string]any{"name": "script", "version": "1"},
-		}
+	if h.meta != nil {
+		params["_meta"] = h.meta
 	}
-	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": h.calls, "method": method, "params": params})
-	h.ts.Check(err)
-	h.send(string(line))
-	var answer struct{ Result, Error json.RawMessage }
-	answered := h.await("the answer to "+method, func(line []byte) bool {
-		var m struct {
-			ID     *int
-			Method string
-		}
-		return json.Unmarshal(line, &m) == nil && m.ID != nil && *m.ID == h.calls && m.Method == ""
+	h.send(string(test.Must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": h.calls, "method": method, "params": params}))))
+}
+
+// answer waits for the answer to the last request.
+func (h *mcpHost) answer() (m hostMessage) {
+	h.await("an answer", func(line []byte) bool {
+		m = hostMessage{}
+		return json.Unmarshal(line, &m) == nil && string(m.ID) == strconv.Itoa(h.calls) && m.Method == ""
 	})
-	h.ts.Check(json.Unmarshal(answered, &answer))
-	if answer.Error != nil {
-		h.ts.Fatalf("mcp: %s: %s", method, answer.Error)
+	return m
+}
+
+// request sends a request, which must not fail.
+func (h *mcpHost) request(method string, params map[string]any) hostMessage {
+	h.ask(method, params)
+	m := h.answer()
+	if m.Error != nil {
+		h.on.Fatalf("mcp: %s: %s", method, m.Error)
 	}
-	return answer.Result
+	return m
+}
+
+// tool calls a tool with arguments, which may be empty.
+func (h *mcpHost) tool(name, arguments string) (r toolResult) {
+	params := map[string]any{"name": name}
+	if arguments != "" {
+		params["arguments"] = json.RawMessage(arguments)
+	}
+	if m := h.request("tools/call", params); !h.ended {
+		h.check(json.Unmarshal(m.Result, &r))
+	}
+	return r
 }
 
 // await returns the first message that is wanted, and keeps the others.
@@ -185,40 +234,34 @@ func (h *mcpHost) await(what string, wanted func(line []byte) bool) []byte {
 	for end := time.After(test.Patience()); ; {
 		select {
 		case line, open := <-h.lines:
-			var m struct{ JSONRPC string }
+			var m hostMessage
 			switch {
+			case !open && h.dies:
+				h.ended = true
+				return nil
 			case !open:
-				h.ts.Fatalf("mcp: the server has ended before %s", what)
+				h.on.Fatalf("mcp: the server has ended before %s", what)
 			case json.Unmarshal(line, &m) != nil || m.JSONRPC != "2.0":
-				h.ts.Fatalf("mcp: the server has printed what is no message: %s", line)
+				h.on.Fatalf("mcp: the server has printed what is no message: %s", line)
 			case wanted(line):
 				return line
 			}
 			h.late = append(h.late, line)
 		case <-end:
-			h.ts.Fatalf("mcp: waited %s for %s", test.Patience(), what)
+			h.on.Fatalf("mcp: waited %s for %s", test.Patience(), what)
 		}
 	}
 }
 
-// call calls a tool, and returns its structured result, indented.
-func (h *mcpHost) call(fails bool, tool, arguments string) string {
-	params := map[string]any{"name": tool}
-	if arguments != "" {
-		params["arguments"] = json.RawMessage(arguments)
+// result calls a tool, and returns its structured result, indented.
+func (h *mcpHost) result(fails bool, tool, arguments string) string {
+	r := h.tool(tool, arguments)
+	if r.IsError != fails {
+		h.on.Fatalf("mcp: %s: isError is %v: %v", tool, r.IsError, r.Content)
 	}
-	var result struct {
-		IsError           bool
-		Content           []struct{ Text string }
-		StructuredContent any
-	}
-	h.ts.Check(json.Unmarshal(h.request("tools/call", params), &result))
-	text, err := json.MarshalIndent(result.StructuredContent, "", "  ")
-	h.ts.Check(err)
-	if result.IsError != fails {
-		h.ts.Fatalf("mcp: %s: isError is %v: %v", tool, result.IsError, result.Content)
-	}
-	return string(text)
+	var content any
+	h.check(json.Unmarshal(r.StructuredContent, &content))
+	return string(test.Must(json.MarshalIndent(content, "", "  ")))
 }
 
 // wait waits for the end of the server.
