@@ -328,13 +328,18 @@ func TestSettingsAreChecked(t *testing.T) {
 // daemon is a script that starts a process in a session of its own, and then hangs. undressed is what precedes the process: with a
 // command that removes the environment and descriptors of the agent, only the living worker can find the process.
 func daemon(undressed string) string {
-	return `sh (setsid ` + undressed + ` bash -c 'exec -a "$PWD/daemon" sleep 60s' </dev/null >/dev/null 2>&1 &); until pgrep -f "^$PWD/daemon" >/dev/null; do sleep 0.01; done; touch started
+	return `sh (setsid ` + undressed + ` bash -c 'echo $$ > pid; exec -a "$PWD/daemon" sleep 60s' </dev/null >/dev/null 2>&1 &); until test -s pid; do sleep 0.01; done; touch started
 hang`
 }
 
 // daemonLeft reports whether the process of the script daemon is alive.
 func (r *rig) daemonLeft() bool {
-	return exec.CommandContext(r.t.Context(), "pgrep", "-f", "^"+r.dir+"/daemon").Run() == nil
+	pid, err := os.ReadFile(filepath.Join(r.dir, "pid"))
+	if err != nil {
+		return false // none was started
+	}
+	command, _ := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(pid)), "cmdline")) // there is none once it has ended
+	return strings.Contains(string(command), "daemon")
 }
 
 // lost checks that a run is over as one whose worker has died, and has left nothing.

@@ -20,7 +20,7 @@ echo "$*" >> calls
 // The token of gh is used if no variable has one, once a process, and not by commands that need no key.
 func TestTokenOfGh(t *testing.T) {
 	dir := t.TempDir()
-	test.OK(t, os.WriteFile(filepath.Join(dir, "gh"), []byte("#!/bin/sh\ncd "+dir+"\n"+fakeGh), 0o700))
+	test.OK(t, os.WriteFile(filepath.Join(dir, "gh"), []byte("#!/bin/sh\ncd '"+dir+"'\n"+fakeGh), 0o700))
 	calls := func() string { data, _ := os.ReadFile(filepath.Join(dir, "calls")); return string(data) }
 	load := func(api string, environ ...string) (*Project, *workflow.Config) {
 		t.Helper()
