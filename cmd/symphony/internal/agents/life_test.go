@@ -328,7 +328,8 @@ func TestSettingsAreChecked(t *testing.T) {
 // daemon is a script that starts a process in a session of its own, and then hangs. undressed is what precedes the process: with a
 // command that removes the environment and descriptors of the agent, only the living worker can find the process.
 func daemon(undressed string) string {
-	return `sh (setsid ` + undressed + ` bash -c 'echo $$ > pid; exec -a "$PWD/daemon" sleep 60s' </dev/null >/dev/null 2>&1 &); until test -s pid; do sleep 0.01; done; touch started
+	return `sh (setsid ` + undressed + ` bash -c 'echo $$ > pid; exec -a "$PWD/daemon" sleep 60s' </dev/null >/dev/null 2>&1 &); ` +
+		`until test -s pid; do sleep 0.01; done; touch started
 hang`
 }
 
