@@ -232,7 +232,7 @@ func TestSweepIsRemembered(t *testing.T) {
 // The pull requests that the refresh names are stored, of claims and of unclaimed workspaces. A dry run stores none.
 func TestPullRequestsAreStored(t *testing.T) {
 	pulled := func(i Issue) Issue { i.PullRequest = &PullRequest{URL: "https://example.com/pull/" + i.ID}; return i }
-	s := newScene().workspace(issueNo(1)).claim(issueNo(2), nil).answer(issueNo(2))
+	s := newScene().workspace(issueNo(1)).claim(issueNo(2), nil).claim(issueNo(4), nil).answer(issueNo(2), issueNo(4)) // A-4 has none
 	w := worldOf(s.Snapshot)
 	w.issues["id-1"], w.issues["id-2"], w.issues["id-3"] = pulled(issueNo(1, inState("Human Review"))), pulled(issueNo(2)), pulled(issueNo(3))
 	tickOnce(t, w, s.Policy, Options{DryRun: true})

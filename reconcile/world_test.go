@@ -432,9 +432,12 @@ func (w *world) Reap(_ context.Context, run Run, record func([]Process) error) (
 
 func (w *world) Kill(_ context.Context, run Run) error {
 	return w.step("kill", func() error {
-		if p := w.workers[run.ID]; p != nil {
-			p.alive = false
+		p := w.workers[run.ID]
+		if p == nil || !p.alive {
+			w.wrong = append(w.wrong, "killed "+run.ID+", whose worker is dead")
+			return nil
 		}
+		p.alive = false
 		return nil
 	})
 }

@@ -108,6 +108,16 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &same}))
 }
 
+func TestPauseIsStored(t *testing.T) {
+	db := newState(t)
+	for _, paused := range []bool{true, false} {
+		test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Paused: &paused, Unblocked: epoch}))
+		rec, err := db.Store.State(ctx)
+		test.OK(t, err)
+		test.Equal(t, "paused and unblocked", []any{rec.Paused, rec.Unblocked.Equal(epoch)}, []any{paused, true})
+	}
+}
+
 func TestOneLiveAgentRunOfAnIssue(t *testing.T) {
 	db := newState(t)
 	first := startedRun(t, db, 1)
