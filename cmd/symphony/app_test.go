@@ -86,12 +86,8 @@ func TestSynonyms(t *testing.T) {
 func TestWorkflowAboveIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	below := filepath.Join(dir, "below")
-	if err := os.Mkdir(below, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "WORKFLOW.md"), []byte("no workflow"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, os.Mkdir(below, 0o700))
+	test.OK(t, os.WriteFile(filepath.Join(dir, "WORKFLOW.md"), []byte("no workflow"), 0o600))
 	note := "symphony: using " + filepath.Join(dir, "WORKFLOW.md") + "\n"
 	for _, c := range []struct {
 		dir   string
@@ -112,23 +108,13 @@ func TestWorkflowAboveIsNamed(t *testing.T) {
 func TestLoopLockWhileReadLocked(t *testing.T) {
 	dir := t.TempDir()
 	reader := flock.New(filepath.Join(dir, "loop.lock"))
-	if held, err := reader.TryRLock(); err != nil || !held {
-		t.Fatal(held, err)
-	}
+	test.Equal(t, "the lock for reading", test.Must(reader.TryRLock()), true)
 	time.AfterFunc(50*time.Millisecond, func() { _ = reader.Unlock() })
 	lock := project.LoopLock(dir)
-	if held, err := project.TryLoopLock(t.Context(), lock); err != nil || !held {
-		t.Fatalf("held %v, %v", held, err)
-	}
-	if held, err := project.TryLoopLock(t.Context(), project.LoopLock(dir)); err != nil || held {
-		t.Fatalf("a second loop: held %v, %v", held, err)
-	}
-	if !project.Looping(dir) {
-		t.Error("Looping is false during a loop")
-	}
-	if err := lock.Unlock(); err != nil {
-		t.Fatal(err)
-	}
+	test.Equal(t, "the lock of a loop", test.Must(project.TryLoopLock(t.Context(), lock)), true)
+	test.Equal(t, "the lock of a second loop", test.Must(project.TryLoopLock(t.Context(), project.LoopLock(dir))), false)
+	test.Equal(t, "looping", project.Looping(dir), true)
+	test.OK(t, lock.Unlock())
 }
 
 // TestFailedKeepsTheOutcome checks that a run whose outcome could not be stored does not count as failed.
@@ -139,33 +125,18 @@ func TestFailedKeepsTheOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, now := t.Context(), time.Now()
-			db, err := state.Create(ctx, t.TempDir()+"/state", now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			db := test.Must(state.Create(ctx, t.TempDir()+"/state", now))
 			defer db.Close()
 			run := reconcile.Run{ID: "run-1", Kind: reconcile.AgentRun, Phase: reconcile.Starting, IssueID: "id-1", Identifier: "ABC-1", StartedAt: now}
-			if err := db.Store.Commit(ctx, now, reconcile.Change{Insert: &run}); err != nil {
-				t.Fatal(err)
-			}
+			test.OK(t, db.Store.Commit(ctx, now, reconcile.Change{Insert: &run}))
 			path := t.TempDir() + "/alive"
-			if err := proc.CreateAlive(path); err != nil {
-				t.Fatal(err)
-			}
-			alive, err := proc.HoldAlive(path, test.Patience())
-			if err != nil {
-				t.Fatal(err)
-			}
-			h := &worker.Held{DB: db, Alive: alive}
+			test.OK(t, proc.CreateAlive(path))
+			h := &worker.Held{DB: db, Alive: test.Must(proc.HoldAlive(path, test.Patience()))}
 			defer h.Close(slog.New(slog.DiscardHandler))
-			if h.Run, err = db.Journal.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now); err != nil {
-				t.Fatal(err)
-			}
+			h.Run = test.Must(db.Journal.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now))
 			h.Run.Outcome = c.had
 			h.RecordFailure(ctx, &term.Env{Now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
-			if got, err := db.Views.Run(ctx, run.ID); err != nil || got.Outcome != c.want {
-				t.Errorf("%s, %v; want %s", got.Outcome, err, c.want)
-			}
+			test.Equal(t, "the outcome", test.Must(db.Views.Run(ctx, run.ID)).Outcome, c.want)
 		})
 	}
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 const (
@@ -66,9 +68,7 @@ func attentionRecipes(t *testing.T, text string) (hooks []string) {
 				OnAttention string `yaml:"on_attention"`
 			}
 		}
-		if err := yaml.Unmarshal([]byte(m[1]), &shown); err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, yaml.Unmarshal([]byte(m[1]), &shown))
 		if shown.Hooks.OnAttention != "" {
 			hooks = append(hooks, shown.Hooks.OnAttention)
 		}
@@ -86,14 +86,8 @@ func ring(t *testing.T, hook, answer string) []string {
 	var mu sync.Mutex
 	var posts []string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		message, err := json.Marshal(post{r.Header.Get("Title"), r.Header.Get("Content-Type"), r.URL.Path, string(body)})
-		if err != nil {
-			t.Error(err)
-		}
+		body := test.Must(io.ReadAll(r.Body))
+		message := test.Must(json.Marshal(post{r.Header.Get("Title"), r.Header.Get("Content-Type"), r.URL.Path, string(body)}))
 		mu.Lock()
 		defer mu.Unlock()
 		posts = append(posts, string(message))
@@ -125,9 +119,7 @@ func ring(t *testing.T, hook, answer string) []string {
 
 func readPost(t *testing.T, message string) (p post) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(message), &p); err != nil {
-		t.Fatalf("%v: %s", err, message)
-	}
+	test.OK(t, json.Unmarshal([]byte(message), &p))
 	return p
 }
 

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
@@ -58,14 +57,10 @@ func startChromium(t *testing.T, path string) context.Context {
 	allocated, release := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, _ := chromedp.NewContext(allocated)
 	t.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil {
-			t.Error(err)
-		}
-		release()
+		defer release()
+		test.OK(t, chromedp.Cancel(ctx))
 	})
-	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, chromedp.Do(ctx, chromedp.Navigate("about:blank")))
 	return ctx
 }
 
@@ -155,40 +150,40 @@ func (b *browser) complain(text string) {
 type browserVerb = func(ctx context.Context, ts *testscript.TestScript, b *browser, args []string) error
 
 func browserVerbs() map[string]browserVerb {
-	do := func(action func(args []string) chromedp.Action[chromedp.Void]) browserVerb {
-		return func(ctx context.Context, _ *testscript.TestScript, _ *browser, args []string) error {
-			return chromedp.Do(ctx, action(args))
+	do := func(action func(ts *testscript.TestScript, args []string) chromedp.Action[chromedp.Void]) browserVerb {
+		return func(ctx context.Context, ts *testscript.TestScript, _ *browser, args []string) error {
+			return chromedp.Do(ctx, action(ts, args))
 		}
 	}
 	return map[string]browserVerb{
-		"open": func(ctx context.Context, ts *testscript.TestScript, _ *browser, args []string) error {
-			return chromedp.Do(ctx, chromedp.Navigate(ts.Getenv("PAGE")+args[0]))
-		},
-		"until": func(ctx context.Context, _ *testscript.TestScript, _ *browser, args []string) error {
-			return untilTrue(ctx, args[0])
-		},
-		"text": func(ctx context.Context, _ *testscript.TestScript, _ *browser, args []string) error {
-			return untilTrue(ctx, fmt.Sprintf("new RegExp(%s, 'm').test(document.body.innerText)", strconv.Quote(args[0])))
-		},
-		"click": do(func(args []string) chromedp.Action[chromedp.Void] { return chromedp.Click(chromedp.CSS(args[0])) }),
-		"fill": do(func(args []string) chromedp.Action[chromedp.Void] {
+		"open": do(func(ts *testscript.TestScript, args []string) chromedp.Action[chromedp.Void] {
+			return chromedp.Navigate(ts.Getenv("PAGE") + args[0])
+		}),
+		"click": do(func(_ *testscript.TestScript, args []string) chromedp.Action[chromedp.Void] {
+			return chromedp.Click(chromedp.CSS(args[0]))
+		}),
+		"fill": do(func(_ *testscript.TestScript, args []string) chromedp.Action[chromedp.Void] {
 			return chromedp.SendKeys(chromedp.CSS(args[0]), args[1])
 		}),
-		"key": do(func(args []string) chromedp.Action[chromedp.Void] {
+		"key": do(func(_ *testscript.TestScript, args []string) chromedp.Action[chromedp.Void] {
 			named := map[string]string{"Enter": kb.Enter, "Escape": kb.Escape, "Tab": kb.Tab, "ArrowDown": kb.ArrowDown}
 			if key := named[args[0]]; key != "" {
 				return chromedp.KeyEvent(key)
 			}
 			return pressKeys(args[0])
 		}),
+		"until": func(ctx context.Context, ts *testscript.TestScript, _ *browser, args []string) error {
+			return untilTrue(ctx, ts, args[0])
+		},
+		"text": func(ctx context.Context, ts *testscript.TestScript, _ *browser, args []string) error {
+			return untilTrue(ctx, ts, fmt.Sprintf("new RegExp(%s, 'm').test(document.body.innerText)", strconv.Quote(args[0])))
+		},
 		"scripts": func(ctx context.Context, _ *testscript.TestScript, _ *browser, args []string) error {
 			_, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: args[0] == "off"})
 			return err
 		},
 		"size": func(ctx context.Context, _ *testscript.TestScript, _ *browser, args []string) error {
-			width, err := strconv.ParseInt(args[0], 10, 64)
-			height, err2 := strconv.ParseInt(args[1], 10, 64)
-			return errors.Join(err, err2, setSize(ctx, width, height))
+			return setSize(ctx, test.Must(strconv.ParseInt(args[0], 10, 64)), test.Must(strconv.ParseInt(args[1], 10, 64)))
 		},
 		"theme": func(ctx context.Context, _ *testscript.TestScript, _ *browser, args []string) error {
 			return setTheme(ctx, args[0])
@@ -200,18 +195,12 @@ func browserVerbs() map[string]browserVerb {
 }
 
 // untilTrue evaluates the expression until it is true. It outlives a navigation.
-func untilTrue(ctx context.Context, expression string) error {
-	for {
-		done, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
-		if done {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waited %s: %w", test.Patience(), errors.Join(err, ctx.Err()))
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+func untilTrue(ctx context.Context, ts *testscript.TestScript, expression string) (err error) {
+	waitFor(ts, expression, func() (done bool, last string) {
+		done, err = chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
+		return done || ctx.Err() != nil, fmt.Sprint(err)
+	})
+	return ctx.Err()
 }
 
 // pressKeys presses keys as a keyboard does: a page that handles a key keeps it out of a field.
@@ -256,25 +245,19 @@ func onLoad(ctx context.Context, source string) error {
 }
 
 // expectComplaint waits for a complaint that matches and forgets it.
-func expectComplaint(ctx context.Context, _ *testscript.TestScript, b *browser, args []string) error {
+func expectComplaint(_ context.Context, ts *testscript.TestScript, b *browser, args []string) error {
 	pattern, err := regexp.Compile(args[0])
-	for err == nil {
+	ts.Check(err)
+	waitFor(ts, "a complaint: "+args[0], func() (bool, string) {
 		b.mu.Lock()
+		defer b.mu.Unlock()
 		i := slices.IndexFunc(b.complaints, pattern.MatchString)
 		if i >= 0 {
 			b.complaints = slices.Delete(b.complaints, i, i+1)
 		}
-		b.mu.Unlock()
-		if i >= 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return err
+		return i >= 0, fmt.Sprint(b.complaints)
+	})
+	return nil
 }
 
 // runAxe runs axe-core, whose file SYMPHONY_TEST_AXE names. The browser evaluates it outside of the page's content security policy.

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // wireLine is a line of a recording: a message that the client sent ("send") or received ("recv"), and the seconds since the start.
@@ -34,42 +36,16 @@ type wireLine struct {
 // wireMain runs a command and records the lines of its stdin and stdout in a file of FOLDER. It exits like the command:
 // codex-wire FOLDER COMMAND ARG...
 func wireMain() {
-	code, err := runWire(os.Args[1], os.Args[2:])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "codex-wire:", err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
-
-func runWire(folder string, command []string) (code int, err error) {
 	began := time.Now()
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return 1, err
-	}
-	file, err := os.OpenFile(filepath.Join(folder, fmt.Sprintf("%d.jsonl", began.UnixNano())), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return 1, err
-	}
-	defer file.Close()
-	w := &wire{began: began, to: json.NewEncoder(file)}
-	w.to.SetEscapeHTML(false)
-
-	cmd := exec.Command(command[0], command[1:]...)
+	test.OK(mainT{}, os.MkdirAll(os.Args[1], 0o700))
+	name := filepath.Join(os.Args[1], fmt.Sprintf("%d.jsonl", began.UnixNano()))
+	w := &wire{began: began, to: newEncoder(test.Must(os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)))}
+	cmd := exec.Command(os.Args[2], os.Args[3:]...)
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return 1, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return 1, err
-	}
+	stdin, stdout := test.Must(cmd.StdinPipe()), test.Must(cmd.StdoutPipe())
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM, syscall.SIGINT)
-	if err := cmd.Start(); err != nil {
-		return 1, err
-	}
+	test.OK(mainT{}, cmd.Start())
 	go func() {
 		for s := range terminated {
 			_ = cmd.Process.Signal(s) // the agent may have ended
@@ -79,18 +55,23 @@ func runWire(folder string, command []string) (code int, err error) {
 		_ = w.copy(stdin, os.Stdin, "send") // the agent may have ended
 		_ = stdin.Close()
 	}()
-	received := w.copy(os.Stdout, stdout, "recv")
+	test.OK(mainT{}, w.copy(os.Stdout, stdout, "recv"))
 	var exit *exec.ExitError
-	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
-		return 1, err
+	if err := cmd.Wait(); !errors.As(err, &exit) {
+		test.OK(mainT{}, err)
 	}
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
 		signal.Reset()
-		if err := syscall.Kill(os.Getpid(), status.Signal()); err != nil {
-			return 1, err
-		}
+		test.OK(mainT{}, syscall.Kill(os.Getpid(), status.Signal()))
 	}
-	return cmd.ProcessState.ExitCode(), received
+	os.Exit(cmd.ProcessState.ExitCode())
+}
+
+// newEncoder encodes JSON as codex does.
+func newEncoder(to io.Writer) *json.Encoder {
+	e := json.NewEncoder(to)
+	e.SetEscapeHTML(false)
+	return e
 }
 
 // wire records lines before it passes them on.
@@ -105,9 +86,7 @@ func (w *wire) copy(to io.Writer, from io.Reader, dir string) error {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {
-			if noted := w.note(dir, line); noted != nil {
-				return noted
-			}
+			w.note(dir, line)
 			if _, wrote := to.Write(line); wrote != nil {
 				return wrote
 			}
@@ -121,18 +100,14 @@ func (w *wire) copy(to io.Writer, from io.Reader, dir string) error {
 	}
 }
 
-func (w *wire) note(dir string, line []byte) error {
+func (w *wire) note(dir string, line []byte) {
 	msg := json.RawMessage(line)
 	if !json.Valid(line) {
-		text, err := json.Marshal(string(line))
-		if err != nil {
-			return err
-		}
-		msg = text
+		msg = test.Must(json.Marshal(string(line)))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.to.Encode(wireLine{T: time.Since(w.began).Seconds(), Dir: dir, Msg: msg})
+	test.OK(mainT{}, w.to.Encode(wireLine{T: time.Since(w.began).Seconds(), Dir: dir, Msg: msg}))
 }
 
 // recordings is the folder of recorded conversations, which the tests of package codex replay.
@@ -142,67 +117,46 @@ var recordings = filepath.Join("..", "..", "runner", "codex", "testdata", "recor
 // answers and ends of turns must be the same. They are recorded after `set codex.command $RECORDED_CODEX`. With
 // UPDATE_RECORDINGS the command replaces the recordings: wire-like NAME [N]
 func wireLikeCmd(ts *testscript.TestScript, neg bool, args []string) {
-	files, err := filepath.Glob(ts.MkAbs("wire/*.jsonl"))
-	ts.Check(err)
+	files := test.Must(filepath.Glob(ts.MkAbs("wire/*.jsonl")))
 	if len(files) == 0 {
 		ts.Fatalf("nothing was recorded; set codex.command $RECORDED_CODEX")
 	}
 	slices.Sort(files)
 	if len(args) == 2 {
-		n, err := strconv.Atoi(args[1])
-		ts.Check(err)
-		files = files[:n]
+		files = files[:test.Must(strconv.Atoi(args[1]))]
 	}
 	for i, file := range files {
 		name := args[0]
 		if len(files) > 1 {
 			name += "_" + strconv.Itoa(i+1)
 		}
-		lines, err := readWire(file)
-		ts.Check(err)
-		now := newTidier(ts.Getenv("WORK"), ts.Getenv("LINEAR_URL")).all(lines)
+		now := newTidier(ts.Getenv("WORK"), ts.Getenv("LINEAR_URL")).all(readWire(ts, file))
 		path := filepath.Join(recordings, name+".jsonl")
 		if os.Getenv("UPDATE_RECORDINGS") != "" {
-			ts.Check(writeWire(path, now))
+			var out bytes.Buffer
+			for _, l := range now {
+				ts.Check(newEncoder(&out).Encode(l))
+			}
+			ts.Check(os.WriteFile(path, out.Bytes(), 0o644))
 			continue
 		}
-		kept, err := readWire(path)
-		ts.Check(err)
-		if got, want := gist(now), gist(kept); got != want {
+		if got, want := gist(now), gist(readWire(ts, path)); got != want {
 			ts.Fatalf("%s: the conversation was\n%s\nand was recorded as\n%s(UPDATE_RECORDINGS=1 keeps the new one)", name, got, want)
 		}
 	}
 }
 
-func readWire(path string) ([]wireLine, error) {
+func readWire(ts *testscript.TestScript, path string) (lines []wireLine) {
 	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	var lines []wireLine
+	ts.Check(err)
 	for text := range bytes.Lines(data) {
 		var l wireLine
 		if err := json.Unmarshal(text, &l); err != nil {
-			return nil, fmt.Errorf("%s, line %d: %w", path, len(lines)+1, err)
+			ts.Fatalf("%s, line %d: %v", path, len(lines)+1, err)
 		}
 		lines = append(lines, l)
 	}
-	return lines, nil
-}
-
-func writeWire(path string, lines []wireLine) error {
-	var out bytes.Buffer
-	to := json.NewEncoder(&out)
-	to.SetEscapeHTML(false)
-	for _, l := range lines {
-		if err := to.Encode(l); err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, out.Bytes(), 0o644)
+	return lines
 }
 
 // gist returns the common part of two recordings of the same flow: the requests and answers of both sides and the ends of the
@@ -213,16 +167,12 @@ func gist(lines []wireLine) string {
 	thread := ""                 // the thread of the first turn
 	for _, l := range lines {
 		var m struct {
-			ID     json.RawMessage `json:"id"`
-			Method string          `json:"method"`
-			Result json.RawMessage `json:"result"`
-			Error  json.RawMessage `json:"error"`
-			Params struct {
-				ThreadID string `json:"threadId"`
-				Turn     struct {
-					Status string `json:"status"`
-				} `json:"turn"`
-			} `json:"params"`
+			ID, Result, Error json.RawMessage
+			Method            string
+			Params            struct {
+				ThreadID string
+				Turn     struct{ Status string }
+			}
 		}
 		if json.Unmarshal(l.Msg, &m) != nil {
 			continue // the line is not a message
@@ -285,10 +235,8 @@ func (t *tidier) all(lines []wireLine) []wireLine {
 // repeated reports whether the message is a delta beyond the first deltasKept of its item.
 func (t *tidier) repeated(msg json.RawMessage) bool {
 	var m struct {
-		Method string `json:"method"`
-		Params struct {
-			ItemID string `json:"itemId"`
-		} `json:"params"`
+		Method string
+		Params struct{ ItemID string }
 	}
 	if json.Unmarshal(msg, &m) != nil || !strings.HasSuffix(strings.ToLower(m.Method), "delta") {
 		return false
@@ -305,11 +253,7 @@ func (t *tidier) message(msg json.RawMessage) json.RawMessage {
 		return msg // recorded as a string already
 	}
 	var out bytes.Buffer
-	to := json.NewEncoder(&out)
-	to.SetEscapeHTML(false)
-	if err := to.Encode(t.value("", v)); err != nil {
-		panic(err) // it was JSON
-	}
+	test.OK(mainT{}, newEncoder(&out).Encode(t.value("", v)))
 	return bytes.TrimSpace(out.Bytes())
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"archive/tar"
 	"archive/zip"
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -11,7 +10,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,10 +20,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 )
 
@@ -127,144 +126,70 @@ func configure(path, key, value string) error {
 // the answer; codex passes the form on to its client. change is annotated as destructive, so that codex asks for approval
 // first; it writes a file beside the workspace, because MCP servers run outside of the sandbox.
 func formsMain() {
-	s := &forms{in: bufio.NewReader(os.Stdin), out: json.NewEncoder(os.Stdout)}
-	for {
-		m, err := s.read()
-		if err == io.EOF {
-			return
-		}
-		if err == nil {
-			err = s.serve(m)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "forms:", err)
-			os.Exit(1)
-		}
-	}
-}
-
-type forms struct {
-	in   *bufio.Reader
-	out  *json.Encoder
-	call json.RawMessage // the id of the call of ask that waits for the form
-}
-
-type rpcMessage struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Result json.RawMessage `json:"result"`
-	Params struct {
-		ProtocolVersion string `json:"protocolVersion"`
-		Name            string `json:"name"`
-	} `json:"params"`
-}
-
-func (s *forms) read() (rpcMessage, error) {
-	var m rpcMessage
-	line, err := s.in.ReadBytes('\n')
-	if err != nil {
-		return m, err
-	}
-	return m, json.Unmarshal(line, &m)
-}
-
-const formID = "form-1"
-
-func (s *forms) serve(m rpcMessage) error {
 	type object = map[string]any
-	answer := func(id json.RawMessage, result object) error {
-		return s.out.Encode(object{"jsonrpc": "2.0", "id": id, "result": result})
+	text := func(text string) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
 	}
-	switch m.Method {
-	case "initialize":
-		return answer(m.ID, object{
-			"protocolVersion": m.Params.ProtocolVersion, "capabilities": object{"tools": object{}},
-			"serverInfo": object{"name": "forms", "version": "1"},
+	s := mcp.NewServer(&mcp.Implementation{Name: "forms", Version: "1"}, nil)
+	s.AddTool(&mcp.Tool{
+		Name: "ask", Description: "asks a person for a colour", InputSchema: object{"type": "object", "properties": object{}},
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
+	}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		colour := object{"type": "string", "title": "Colour", "enum": []string{"red", "green"}}
+		answer, err := r.Session.Elicit(ctx, &mcp.ElicitParams{
+			Message:         "Which colour shall it have?",
+			RequestedSchema: object{"type": "object", "required": []string{"colour"}, "properties": object{"colour": colour}},
 		})
-	case "tools/list":
-		return answer(m.ID, object{"tools": []object{{
-			"name": "ask", "description": "asks a person for a colour", "inputSchema": object{"type": "object", "properties": object{}},
-			"annotations": object{"readOnlyHint": true},
-		}, {
-			"name": "change", "description": "changes something", "inputSchema": object{"type": "object"},
-			"annotations": object{"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true},
-		}}})
-	case "tools/call":
-		if m.Params.Name == "change" {
-			text := "it is changed"
-			if err := os.WriteFile(os.Getenv("FORMS_CHANGES"), []byte("x"), 0o600); err != nil {
-				text = err.Error()
-			}
-			return answer(m.ID, object{"content": []object{{"type": "text", "text": text}}})
+		if err != nil {
+			return text("there is no form: " + err.Error())
 		}
-		s.call = m.ID
-		return s.out.Encode(object{"jsonrpc": "2.0", "id": formID, "method": "elicitation/create", "params": object{
-			"message": "Which colour shall it have?",
-			"requestedSchema": object{
-				"type": "object", "required": []string{"colour"},
-				"properties": object{"colour": object{"type": "string", "title": "Colour", "enum": []string{"red", "green"}}},
-			},
-		}})
-	case "":
-		if string(m.ID) == `"`+formID+`"` {
-			return answer(s.call, object{"content": []object{{"type": "text", "text": "the form came back: " + string(m.Result)}}})
+		return text("the form came back: " + string(test.Must(json.Marshal(answer))))
+	})
+	yes := true
+	s.AddTool(&mcp.Tool{
+		Name: "change", Description: "changes something", InputSchema: object{"type": "object"},
+		Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &yes},
+	}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if err := os.WriteFile(os.Getenv("FORMS_CHANGES"), []byte("x"), 0o600); err != nil {
+			return text(err.Error())
 		}
-	default:
-		if len(m.ID) > 0 { // a request; notifications need no answer
-			return s.out.Encode(object{"jsonrpc": "2.0", "id": m.ID, "error": object{"code": -32601, "message": "no " + m.Method}})
-		}
-	}
-	return nil
+		return text("it is changed")
+	})
+	_ = s.Run(context.Background(), &mcp.StdioTransport{}) // until stdin is closed
 }
 
 // gitServeCmd serves the repositories in the script's directory for reading and pushing until the end of the script, with git's
 // daemon at $GIT_REMOTE on the loopback interface: git-serve
 //
-// The test accepts the connections and starts one daemon for each, so that the kernel chooses the port and the test can wait for
-// every daemon.
+// The test accepts the connections and starts one daemon for each, like inetd, so that the kernel chooses the port and the test can
+// wait for every daemon. The client reports a failure of the daemon.
 func gitServeCmd(ts *testscript.TestScript, neg bool, args []string) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	ts.Check(err)
+	listener := test.Must(net.Listen("tcp", "127.0.0.1:0"))
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &gitDaemon{dir: ts.MkAbs("."), env: scriptEnv(ts)}
-	d.wg.Go(func() { d.accept(ctx, listener) })
+	dir, env := ts.MkAbs("."), scriptEnv(ts)
+	var daemons sync.WaitGroup
+	daemons.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // the listener is closed at the end of the script
+			}
+			file := test.Must(conn.(*net.TCPConn).File())
+			conn.Close()
+			daemons.Go(func() {
+				defer file.Close()
+				cmd := exec.CommandContext(ctx, "git", "daemon", "--inetd", "--export-all", "--enable=receive-pack", "--base-path="+dir, dir)
+				cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout = dir, env, file, file
+				_ = cmd.Run()
+			})
+		}
+	})
 	ts.Setenv("GIT_REMOTE", "git://"+listener.Addr().String())
 	ts.Defer(func() {
 		listener.Close()
 		cancel() // ends the daemons that still have a connection
-		d.wg.Wait()
+		daemons.Wait()
 	})
-}
-
-type gitDaemon struct {
-	dir string
-	env []string
-	wg  sync.WaitGroup
-}
-
-func (d *gitDaemon) accept(ctx context.Context, listener net.Listener) {
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			return // the listener is closed at the end of the script
-		}
-		d.wg.Go(func() {
-			defer conn.Close()
-			d.answer(ctx, conn)
-		})
-	}
-}
-
-// answer runs git's daemon on a connection, like inetd. The client reports a failure of the daemon.
-func (d *gitDaemon) answer(ctx context.Context, conn net.Conn) {
-	file, err := conn.(*net.TCPConn).File()
-	if err != nil {
-		return
-	}
-	defer file.Close()
-	cmd := exec.CommandContext(ctx, "git", "daemon", "--inetd", "--export-all", "--enable=receive-pack", "--base-path="+d.dir, d.dir)
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = d.dir, d.env, file, file, io.Discard, time.Second
-	_ = cmd.Run()
 }
 
 // triesCmd writes try.sh, which an agent runs with a list of commands and expected results. The script compares the output with
@@ -282,24 +207,15 @@ func warmGoCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // warmGo fills the cache, which is kept between test runs.
 var warmGo = sync.OnceValues(func() (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	module, err := os.MkdirTemp("", "symphony-warm-")
-	if err != nil {
-		return "", err
-	}
+	module := test.Must(os.MkdirTemp("", "symphony-warm-"))
 	defer os.RemoveAll(module)
 	for name, text := range map[string]string{
 		"go.mod": "module example.org/warm\n\ngo 1.21\n", "main.go": "package main\n\nfunc main() { println() }\n",
 		"main_test.go": "package main\n\nimport \"testing\"\n\nfunc Test(*testing.T) { main() }\n",
 	} {
-		if err := os.WriteFile(filepath.Join(module, name), []byte(text), 0o600); err != nil {
-			return "", err
-		}
+		test.OK(mainT{}, os.WriteFile(filepath.Join(module, name), []byte(text), 0o600))
 	}
-	dir := filepath.Join(cache, "symphony-tests", "go-build")
+	dir := filepath.Join(test.Must(os.UserCacheDir()), "symphony-tests", "go-build")
 	cmd := exec.Command("go", "test", ".")
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "GOCACHE="+dir, "GOFLAGS=", "GOTOOLCHAIN=local", "GOWORK=off")
@@ -379,7 +295,7 @@ func serveNpm(ts *testscript.TestScript, serve serveFunc, url string) {
 	ts.Check(archive.Close())
 	ts.Check(z.Close())
 	sum := sha512.Sum512(packed.Bytes())
-	document, err := json.Marshal(map[string]any{
+	document := test.Must(json.Marshal(map[string]any{
 		"name": "dep", "dist-tags": map[string]string{"latest": "1.0.0"},
 		"versions": map[string]any{"1.0.0": map[string]any{
 			"name": "dep", "version": "1.0.0",
@@ -387,8 +303,7 @@ func serveNpm(ts *testscript.TestScript, serve serveFunc, url string) {
 				"tarball": url + "/npm/-/dep-1.0.0.tgz", "integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:]),
 			},
 		}},
-	})
-	ts.Check(err)
+	}))
 	serve("/npm/dep", "application/json", document)
 	serve("/npm/-/dep-1.0.0.tgz", "application/octet-stream", packed.Bytes())
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // hostileMain is a tool for hostile agents. It tries one attack, prints "hostile VERB: done" or "hostile VERB: refused: REASON", and
@@ -64,13 +65,7 @@ func hostileMain() {
 
 // onProcess returns an attack on a process, which is given by its pid.
 func onProcess(attack func(pid int) error) func(string) error {
-	return func(arg string) error {
-		pid, err := strconv.Atoi(arg)
-		if err != nil {
-			return err
-		}
-		return attack(pid)
-	}
+	return func(arg string) error { return attack(test.Must(strconv.Atoi(arg))) }
 }
 
 func hostileMemory(pid int) error {
@@ -128,27 +123,21 @@ func onFile(lock func(f *os.File) error) func(string) error {
 			return err
 		}
 		fmt.Println("hostile", os.Args[1]+": held")
-		time.Sleep(hostileBound)
-		return nil
+		return hostileStay("")
 	}
 }
 
 // hostileChild starts this program without an environment, session or descriptors that reveal its origin.
 func hostileChild(args ...string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(self, args...)
+	cmd := exec.Command(test.Must(os.Executable()), args...)
 	cmd.Args[0] = "hostile"
-	cmd.Dir, cmd.Env = "/", []string{"TESTSCRIPT_COMMAND=" + os.Getenv("TESTSCRIPT_COMMAND")}
+	cmd.Dir, cmd.Env = "/", []string{}
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	return cmd.Start() // its parent exits now
 }
 
-func hostileFork(arg string) error {
-	n, err := strconv.Atoi(arg)
-	for range n {
+func hostileFork(arg string) (err error) {
+	for range test.Must(strconv.Atoi(arg)) {
 		err = errors.Join(err, hostileChild("stay", arg))
 	}
 	return err
@@ -173,52 +162,28 @@ func hostileWrite(path string) error {
 	return nil
 }
 
+// hostileListen ends this program at the first error.
 func hostileListen(path string) error {
-	note := func(what string) error { return os.WriteFile(path+"."+what, []byte("x"), 0o600) }
-	failed := make(chan error)
+	note := func(what, text string) { test.OK(mainT{}, os.WriteFile(path+"."+what, []byte(text), 0o600)) }
 	for _, name := range []string{path, "@" + path} {
-		l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", name)
-		if err != nil {
-			return err
-		}
+		l := test.Must(net.Listen("unix", name))
 		go func() {
 			for {
-				c, err := l.Accept()
-				if err != nil {
-					failed <- err
-					return
-				}
-				if err := errors.Join(note("reached"), c.Close()); err != nil {
-					failed <- err
-				}
+				c := test.Must(l.Accept())
+				note("reached", "x")
+				c.Close()
 			}
 		}()
 	}
-	d, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path + ".d", Net: "unixgram"})
-	if err != nil {
-		return err
-	}
+	d := test.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path + ".d", Net: "unixgram"}))
 	go func() {
 		for {
-			if _, _, err := d.ReadFromUnix(make([]byte, 16)); err != nil {
-				failed <- err
-				return
-			}
-			if err := note("sent"); err != nil {
-				failed <- err
-			}
+			_, _, err := d.ReadFromUnix(make([]byte, 16))
+			test.OK(mainT{}, err)
+			note("sent", "x")
 		}
 	}()
-	if err := os.WriteFile(path+".pid", []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
-		return err
-	}
-	if err := note("ready"); err != nil {
-		return err
-	}
-	select {
-	case err := <-failed:
-		return err
-	case <-time.After(hostileBound):
-		return nil
-	}
+	note("pid", strconv.Itoa(os.Getpid()))
+	note("ready", "x")
+	return hostileStay("")
 }

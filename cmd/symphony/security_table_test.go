@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // These tests check every cell of the table in docs/security.md of what an agent can do. With options set, a hostile agent, the
@@ -124,14 +126,8 @@ func TestSecurityTable(t *testing.T) {
 // process's pid.
 func removeOutside(t *testing.T) {
 	t.Helper()
-	files, err := filepath.Glob(fmt.Sprintf("/tmp/symphony-trust-%d-*", os.Getpid()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range files {
-		if err := os.Remove(path); err != nil {
-			t.Error(err)
-		}
+	for _, path := range test.Must(filepath.Glob(fmt.Sprintf("/tmp/symphony-trust-%d-*", os.Getpid()))) {
+		test.OK(t, os.Remove(path))
 	}
 }
 
@@ -200,20 +196,29 @@ type trustRow struct {
 	means map[string]string
 }
 
+// looks returns what a cell means: all lines that look, or none of them.
+func looks(lines ...string) map[string]string {
+	no := make([]string, len(lines))
+	for i, line := range lines {
+		no[i] = "! " + line
+		if strings.HasPrefix(line, "exec ") { // only shows what the next line looks at
+			no[i] = line
+		}
+	}
+	return map[string]string{"yes": strings.Join(lines, "\n"), "no": strings.Join(no, "\n")}
+}
+
 // writes returns a row about writing: the agent runs a command that creates the files, and the script tests for them.
 func writes(says, command, files string) trustRow {
-	return trustRow{says: says, tries: "sh " + command, means: map[string]string{
-		"yes": "exists " + files, "no": "! exists " + files,
-	}}
+	return trustRow{says: says, tries: "sh " + command, means: looks("exists " + files)}
 }
 
 // reads returns a row about reading: the output of the command contains the word or not.
 func reads(says, command, word string) trustRow {
-	return trustRow{says: says, tries: "sh " + command, means: map[string]string{
-		"yes": "grep " + word + " outputs", "no": "! grep " + word + " outputs",
-		"those named":  "grep " + word + " outputs",
-		"only as root": "[root] grep " + word + " outputs\n[!root] ! grep " + word + " outputs",
-	}}
+	row := trustRow{says: says, tries: "sh " + command, means: looks("grep " + word + " outputs")}
+	row.means["those named"] = row.means["yes"]
+	row.means["only as root"] = "[root] " + row.means["yes"] + "\n[!root] " + row.means["no"]
+	return row
 }
 
 const hostilePath = "$(dirname $PROGRAM)/hostile"
@@ -225,29 +230,23 @@ func trustRows() []trustRow {
 			"ws/.symphony/work/ABC-1/tmp/new ws/.symphony/work/ABC-1/cache/new"),
 		writes("write those of hooks and of codex", "for d in hooks codex; do cd ../.symphony/work/ABC-1/$d; echo x > tmp/new; echo x > cache/new; cd -; done",
 			"ws/.symphony/work/ABC-1/hooks/tmp/new ws/.symphony/work/ABC-1/hooks/cache/new ws/.symphony/work/ABC-1/codex/tmp/new ws/.symphony/work/ABC-1/codex/cache/new"),
-		{says: "commit", tries: "sh git commit -q --allow-empty -m committed-in-clone", means: map[string]string{
-			"yes": "exec git -C ws/ABC-1 log --format=%s\nstdout committed-in-clone",
-			"no":  "exec git -C ws/ABC-1 log --format=%s\n! stdout committed-in-clone",
-		}},
-		{says: "commit in a linked worktree", where: inWorktree, tries: "sh git commit -q --allow-empty -m committed-in-worktree", means: map[string]string{
-			"yes": "exec git -C repo log --format=%s work\nstdout committed-in-worktree",
-			"no":  "exec git -C repo log --format=%s work\n! stdout committed-in-worktree",
-		}},
+		{
+			says: "commit", tries: "sh git commit -q --allow-empty -m committed-in-clone",
+			means: looks("exec git -C ws/ABC-1 log --format=%s", "stdout committed-in-clone"),
+		},
+		{
+			says: "commit in a linked worktree", where: inWorktree, tries: "sh git commit -q --allow-empty -m committed-in-worktree",
+			means: looks("exec git -C repo log --format=%s work", "stdout committed-in-worktree"),
+		},
 		{
 			says:  "leave git hooks, or git configuration that runs programs, for later",
 			tries: "sh echo true > .git/hooks/post-commit && chmod +x .git/hooks/post-commit; git config core.fsmonitor /bin/true",
-			means: map[string]string{
-				"yes": "exists ws/ABC-1/.git/hooks/post-commit\ngrep fsmonitor ws/ABC-1/.git/config",
-				"no":  "! exists ws/ABC-1/.git/hooks/post-commit\n! grep fsmonitor ws/ABC-1/.git/config",
-			},
+			means: looks("exists ws/ABC-1/.git/hooks/post-commit", "grep fsmonitor ws/ABC-1/.git/config"),
 		},
 		{
 			says: "leave the same in the main repository of a linked worktree", where: inWorktree,
 			tries: "sh echo true > ../../repo/.git/hooks/post-merge && chmod +x ../../repo/.git/hooks/post-merge; git --git-dir ../../repo/.git config core.fsmonitor /bin/true",
-			means: map[string]string{
-				"yes": "exists repo/.git/hooks/post-merge\ngrep fsmonitor repo/.git/config",
-				"no":  "! exists repo/.git/hooks/post-merge\n! grep fsmonitor repo/.git/config",
-			},
+			means: looks("exists repo/.git/hooks/post-merge", "grep fsmonitor repo/.git/config"),
 		},
 		writes("write `.codex` and `.agents` of its workspace", "mkdir -p .agents; echo x > .codex/new; echo x > .agents/new",
 			"ws/ABC-1/.codex/new ws/ABC-1/.agents/new"),
@@ -257,10 +256,11 @@ func trustRows() []trustRow {
 		writes("write the home directory: ssh keys, profiles", "echo x > ~/.ssh/new; echo x > ~/.profile", "home/.ssh/new home/.profile"),
 		writes("write the state directory, leases and records", "echo x > ../../state/new; echo x > ../.symphony/new", "state/new ws/.symphony/new"),
 		writes("write the codex home", "echo x > $CODEX_HOME/new; echo x > ../../codex-home/new", "codex-home/new"),
-		{says: "write WORKFLOW.md and the environment file", tries: "sh echo WRITTEN= >> ~/.config/symphony/state.env; echo WRITTEN >> ../../WORKFLOW.md", means: map[string]string{
-			"yes": "grep WRITTEN WORKFLOW.md\ngrep WRITTEN home/.config/symphony/state.env",
-			"no":  "! grep WRITTEN WORKFLOW.md\n! grep WRITTEN home/.config/symphony/state.env",
-		}},
+		{
+			says:  "write WORKFLOW.md and the environment file",
+			tries: "sh echo WRITTEN= >> ~/.config/symphony/state.env; echo WRITTEN >> ../../WORKFLOW.md",
+			means: looks("grep WRITTEN WORKFLOW.md", "grep WRITTEN home/.config/symphony/state.env"),
+		},
 
 		reads("read another issue's workspace", "cat ../OTHER-1/file", "sentinel-neighbour"),
 		reads("read the home directory: ssh keys", "cat ~/.ssh/id_ed25519", "sentinel-ssh"),
@@ -277,9 +277,7 @@ func trustRows() []trustRow {
 		reads("have the other variables of the environment, `*PASSWORD*` among them", "echo plain is $PLAIN_VARIABLE-$DB_PASSWORD", "sentinel-plain-sentinel-password"),
 
 		reads("signal other processes of the account", "kill -0 $(cat ../../socket.pid) && echo could-signal", "^could-signal"),
-		{says: "leave processes behind", tries: "sh " + hostilePath + " fork 3", means: map[string]string{
-			"yes": "alive '^hostile stay'", "no": "! alive '^hostile stay'",
-		}},
+		{says: "leave processes behind", tries: "sh " + hostilePath + " fork 3", means: looks("alive '^hostile stay'")},
 		{says: "run commands outside of the sandbox", tries: "sh echo x > ../../outside\nask-command echo x > ../../asked", means: map[string]string{
 			"yes": "exec sh -c 'cat outside asked 2>/dev/null || true'\nstdout x",
 			"no":  "! exists outside asked", "asks a person": "! exists outside\nexists asked",
@@ -287,23 +285,13 @@ func trustRows() []trustRow {
 		{says: "run `symphony` to change anything", tries: "sh env -u SYMPHONY_RUN_ID $PROGRAM pause -w ../../WORKFLOW.md", means: map[string]string{
 			"yes": "exec symphony ps --json\njson stdout paused true", "no": "exec symphony ps --json\njson stdout paused false",
 		}},
-		{says: "have codex start what its repository's `.codex/config.toml` names", means: map[string]string{
-			"yes": "exists started-by-repository", "no": "! exists started-by-repository",
-		}},
-		{says: "use the MCP servers of the operator's codex home, outside of the sandbox", means: map[string]string{
-			"yes": "exists started-by-home", "no": "! exists started-by-home",
-		}},
+		{says: "have codex start what its repository's `.codex/config.toml` names", means: looks("exists started-by-repository")},
+		{says: "use the MCP servers of the operator's codex home, outside of the sandbox", means: looks("exists started-by-home")},
 
 		reads("reach the network, this machine's ports included", "(exec 3<>/dev/tcp/127.0.0.1/${LINEAR_URL##*:}) && echo could-connect", "^could-connect"),
-		{says: "connect to sockets: docker, systemd, an ssh agent", tries: "sh " + hostilePath + " connect $WORK/socket", means: map[string]string{
-			"yes": "exists socket.reached", "no": "! exists socket.reached",
-		}},
-		{says: "send datagrams to sockets: the system's log", tries: "sh " + hostilePath + " send $WORK/socket.d", means: map[string]string{
-			"yes": "exists socket.sent", "no": "! exists socket.sent",
-		}},
-		{says: "read Linear by `linear_graphql`", tries: `tool linear_graphql {"query": "{ viewer { id } }"}`, means: map[string]string{
-			"yes": `grep '"viewer":' outputs`,
-		}},
+		writes("connect to sockets: docker, systemd, an ssh agent", hostilePath+" connect $WORK/socket", "socket.reached"),
+		writes("send datagrams to sockets: the system's log", hostilePath+" send $WORK/socket.d", "socket.sent"),
+		{says: "read Linear by `linear_graphql`", tries: `tool linear_graphql {"query": "{ viewer { id } }"}`, means: looks(`grep '"viewer":' outputs`)},
 		{says: "change Linear by `linear_graphql`", tries: "{comment Changed}", means: map[string]string{
 			"yes": "linear comments ABC-1 1", "no": "linear comments ABC-1 0",
 		}},
