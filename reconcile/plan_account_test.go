@@ -24,9 +24,7 @@ func TestAccount(t *testing.T) {
 		run     func(*Claim, *Run)
 		want    string
 	}{
-		{"nothing known", Account{}, nil, nil, "dispatch A-2; dispatch A-3 backoff"},
 		{"used up", Account{Limit: limit}, nil, nil, "skip A-2 rate_limited"},
-		{"used up, and a running issue continues", Account{Limit: limit}, nil, func(*Claim, *Run) {}, "skip A-2 rate_limited"},
 		{"used up, not even a probe", Account{Limit: limit, Block: auth(0, 0)}, nil, nil, "skip A-2 rate_limited"},
 		{"blocked", Account{Block: auth(0, time.Second)}, nil, nil, "skip A-2 blocked"},
 		{"one probe", Account{Block: auth(0, 0)}, nil, nil, "dispatch A-2 probe"},
@@ -89,14 +87,12 @@ func TestAccountFaultSettled(t *testing.T) {
 		account Account
 		own     bool
 	}{
-		{"login, shared", CodeAgentAuth, Account{Block: authBlock(0, time.Second)}, false},
 		{"login, not shared", CodeAgentAuth, Account{}, true},
 		{"login, and only the limit is known", CodeAgentAuth, Account{Limit: &Limit{Until: noon.Add(time.Hour)}}, true},
 		{"allowance, until when is known", CodeAgentQuota, Account{Limit: &Limit{Until: noon.Add(time.Hour)}}, false},
 		{"allowance, shared", CodeAgentQuota, Account{Block: authBlock(0, time.Second)}, false},
 		{"another fault", "network", Account{Block: authBlock(0, time.Second)}, true},
 		{"login, and it is over since", CodeAgentAuth, Account{Over: noon.Add(-time.Second)}, false},
-		{"allowance, and it has come back since", CodeAgentQuota, Account{Over: noon.Add(-time.Second)}, false},
 		{"it was over before the run", CodeAgentAuth, Account{Over: noon.Add(-time.Hour)}, true},
 	} {
 		t.Run(row.rule, func(t *testing.T) {

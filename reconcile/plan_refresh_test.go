@@ -17,12 +17,7 @@ func TestRefresh(t *testing.T) {
 	}{
 		{"as it was", &was, "", "dispatch A-1 backoff", "", ""},
 		{
-			"terminal", changed(inState("Done")), "stop A-1 terminal",
-			"release A-1 terminal; remove_workspace A-1 terminal", "release A-1 terminal; remove_workspace A-1 terminal",
-			"release A-1 terminal; remove_workspace A-1 terminal",
-		},
-		{
-			"terminal in other letters", changed(inState(" CANCELED ")), "stop A-1 terminal",
+			"terminal, in other letters", changed(inState(" DONE ")), "stop A-1 terminal",
 			"release A-1 terminal; remove_workspace A-1 terminal", "release A-1 terminal; remove_workspace A-1 terminal",
 			"release A-1 terminal; remove_workspace A-1 terminal",
 		},
@@ -30,7 +25,6 @@ func TestRefresh(t *testing.T) {
 		{"archived", changed(func(i *Issue) { i.Archived = true }), "stop A-1 inactive", "release A-1 inactive", "release A-1 inactive", ""},
 		{"not returned", nil, "stop A-1 missing", "release A-1 missing", "release A-1 missing", ""},
 		{"label gone", changed(func(i *Issue) { i.Labels = []string{"other"} }), "stop A-1 label", "release A-1 label", "release A-1 label", ""},
-		{"assigned to another person", changed(func(i *Issue) { i.Assignee = &Assignee{ID: "u2"} }), "stop A-1 assignee", "release A-1 assignee", "release A-1 assignee", ""},
 		{"unassigned", changed(func(i *Issue) { i.Assignee = nil }), "stop A-1 assignee", "release A-1 assignee", "release A-1 assignee", ""},
 	} {
 		ours := func(i *Issue) {
@@ -113,20 +107,15 @@ func TestCaps(t *testing.T) {
 		edit  func(*Snapshot)
 		want  string
 	}{
-		{"9 failures", func(c *Claim) { c.Failures = 9 }, nil, "dispatch A-1 backoff"},
 		{"10 failures", func(c *Claim) { c.Failures = 10 }, nil, "hold A-1 max_failures"},
 		{"10 failures, no cap", func(c *Claim) { c.Failures = 10 }, func(s *Snapshot) { s.Policy.MaxFailures = 0 }, "dispatch A-1 backoff"},
-		{"2 idle runs", func(c *Claim) { c.IdleRuns = 2 }, nil, "dispatch A-1 backoff"},
 		{"3 idle runs", func(c *Claim) { c.IdleRuns = 3 }, nil, "hold A-1 max_idle_runs"},
 		{"3 idle runs, no cap", func(c *Claim) { c.IdleRuns = 3 }, func(s *Snapshot) { s.Policy.MaxIdleRuns = 0 }, "dispatch A-1 backoff"},
-		{"19 runs", func(c *Claim) { c.Runs = 19 }, nil, "dispatch A-1 backoff"},
 		{"20 runs", func(c *Claim) { c.Runs = 20 }, nil, "hold A-1 max_runs"},
 		{"20 runs, no cap", func(c *Claim) { c.Runs = 20 }, func(s *Snapshot) { s.Policy.MaxRuns = 0 }, "dispatch A-1 backoff"},
-		{"tokens, no cap", nil, func(s *Snapshot) { s.Tokens["id-1"] = 1e12 }, "dispatch A-1 backoff"},
 		{"tokens below", nil, func(s *Snapshot) { s.Tokens["id-1"], s.Policy.MaxTokens = 999, 1000 }, "dispatch A-1 backoff"},
 		{"tokens reached", nil, func(s *Snapshot) { s.Tokens["id-1"], s.Policy.MaxTokens = 1000, 1000 }, "hold A-1 max_tokens"},
 		{"tokens since a retry", func(c *Claim) { c.TokenBase = 1 }, func(s *Snapshot) { s.Tokens["id-1"], s.Policy.MaxTokens = 1000, 1000 }, "dispatch A-1 backoff"},
-		{"2 interruptions", func(c *Claim) { c.Interruptions = 2 }, nil, "dispatch A-1 backoff"},
 		{"3 interruptions", func(c *Claim) { c.Interruptions = 3 }, nil, "hold A-1 interrupted"},
 		{"before its time", func(c *Claim) { c.Failures, c.DueAt = 10, noon.Add(time.Minute) }, nil, "hold A-1 max_failures"},
 		{"the issue was moved to another active state: the counts are reset", func(c *Claim) { c.Runs, c.IdleRuns, c.Issue.State = 20, 3, "Todo" }, nil, "dispatch A-1 backoff"},
@@ -274,18 +263,15 @@ func TestHandoff(t *testing.T) {
 		want  string
 	}{
 		{"moved by the agent", -time.Minute, 0, "human review", &review, ""},
-		{"moved to a terminal state by the agent", -time.Minute, 0, "Done", &done, ""},
 		{"just within the grace", -2*time.Minute + 1, 0, "Human Review", &review, ""},
 		{"the grace is over", -2 * time.Minute, 0, "Human Review", &review, "stop A-1 inactive"},
 		{"moved otherwise", -time.Second, 0, "Human Review", &done, "stop A-1 terminal"},
 		{"the change is under way", -time.Minute, 0, "", &review, ""},
 		{"under way for too long", -2 * time.Minute, 0, "", &review, "stop A-1 inactive"},
-		{"no longer returned", -time.Second, 0, "Human Review", nil, "stop A-1 missing"},
 		{"suspended for 8 hours since the last heartbeat", -8*time.Hour - time.Minute, -8 * time.Hour, "Human Review", &review, ""},
 		{"set back an hour since", time.Hour - time.Minute, time.Hour, "Human Review", &review, ""},
 		{"set on a year, and a heartbeat since", -time.Minute, -time.Second, "Human Review", &review, ""},
 		{"over, whatever the clock says", time.Hour - 2*time.Minute, time.Hour, "Human Review", &review, "stop A-1 inactive"},
-		{"over before the suspend", -9 * time.Hour, -8 * time.Hour, "Human Review", &review, "stop A-1 inactive"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().running(issueNo(1), func(_ *Claim, r *Run) {

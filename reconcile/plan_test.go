@@ -32,38 +32,27 @@ func TestCommands(t *testing.T) {
 		{VerbStop, "ended", "settle A-1 failed; hold A-1 operator", "held operator failures=1 runs=1"},
 		{VerbStop, "stopping", "hold A-1 operator", "running #1 runs=1 then held"},
 		{VerbStop, "holding", "stop A-1 operator", "running #1 runs=1 then held"},
-		{VerbStop, "waiting", "hold A-1 operator", "held operator failures=4 runs=9"},
-		{VerbStop, "capped", "hold A-1 operator", "held operator"},
 		{VerbStop, "operator", "hold A-1 operator", "held operator"},
 
 		{VerbHold, "unclaimed", "hold A-1 operator", "held operator"},
 		{VerbHold, "running", "hold A-1 operator", "running #5 failures=4 runs=9 then held"},
-		{VerbHold, "ended", "settle A-1 failed; hold A-1 operator", "held operator failures=1 runs=1"},
-		{VerbHold, "stopping", "hold A-1 operator", "running #1 runs=1 then held"},
 		{VerbHold, "waiting", "hold A-1 operator", "held operator failures=4 runs=9"},
-		{VerbHold, "capped", "hold A-1 operator", "held operator"},
 
 		{VerbRetry, "unclaimed", "", "unclaimed"},
 		{VerbRetry, "running", "retry A-1 operator", "running #1"},
 		{VerbRetry, "ended", "settle A-1 failed; retry A-1 operator", "retry requested #1 in 0s"},
 		{VerbRetry, "holding", "retry A-1 operator", "running #1"},
 		{VerbRetry, "waiting", "retry A-1 operator", "retry requested #1 in 0s"},
-		{VerbRetry, "capped", "retry A-1 operator", "retry requested #1 in 0s"},
 		{VerbRetry, "operator", "retry A-1 operator", "retry requested #1 in 0s"},
 
-		{VerbStopAll, "unclaimed", "", "unclaimed"},
 		{VerbStopAll, "running", "stop A-1 operator_all", "running #5 failures=4 runs=9"},
-		{VerbStopAll, "ended", "settle A-1 failed", "retry backoff #2 in 20s failures=1 runs=1"},
 		{VerbStopAll, "stopping", "", "running #1 runs=1"},
 		{VerbStopAll, "waiting", "", "retry backoff #5 in 1m0s failures=4 runs=9"},
-		{VerbStopAll, "operator", "", "held operator"},
 
-		{VerbUnblock, "unclaimed", "", "unclaimed"},
 		{VerbUnblock, "running", "", "running #5 failures=4 runs=9"},
 		{VerbUnblock, "ended", "settle A-1 failed", "retry backoff #2 in 0s failures=1 runs=1"},
 		{VerbUnblock, "waiting", "", "retry backoff #5 in 0s failures=4 runs=9"},
 		{VerbUnblock, "capped", "", "held max_failures"},
-		{VerbUnblock, "operator", "", "held operator"},
 	} {
 		t.Run(string(row.verb)+" "+row.status, func(t *testing.T) {
 			s := newScene()
