@@ -11,17 +11,16 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // svgCmd runs a command in a terminal and compares what it shows, in colours, with docs/screens/NAME.svg: svg NAME COLUMNS ROWS COMMAND
 func svgCmd(ts *testscript.TestScript, neg bool, args []string) {
-	m, err := startScreens(ts)
-	ts.Check(err)
-	defer func() { ts.Check(m.end()) }()
+	m := startScreens(ts)
+	defer m.end(ts)
 	text, _ := screenOf(ts, m, args[3], args[1], args[2], "-e")
-	columns, err := strconv.Atoi(args[1])
-	ts.Check(err)
-	compareScreens(ts, filepath.Join(moduleRoot, "docs", "screens", args[0]+".svg"), svgOf("symphony "+args[3], plainScreen(ts, text), columns))
+	picture := svgOf("symphony "+args[3], plainScreen(ts, text), test.Must(strconv.Atoi(args[1])))
+	compareScreens(ts, filepath.Join(moduleRoot, "docs", "screens", args[0]+".svg"), picture)
 }
 
 // The measures of a picture in pixels, and its colours.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // TestScreens runs the scripts in testdata/screens. Each makes a situation from real runs, with the clock stopped, and compares
@@ -49,23 +50,9 @@ func setupScreens(env *testscript.Env) error {
 	if err := setupScript(env); err != nil {
 		return err
 	}
-	home, err := newScreenHome()
-	if err != nil {
-		return err
-	}
-	env.Defer(func() {
-		if err := os.RemoveAll(home); err != nil {
-			env.T().Log(err)
-		}
-	})
-	fake, err := inPath(env.Getenv("PATH"), "fake-codex")
-	if err != nil {
-		return err
-	}
-	program, err := inPath(env.Getenv("PATH"), "symphony")
-	if err != nil {
-		return err
-	}
+	home := newScreenHome()
+	env.Defer(func() { test.OK(mainT{}, os.RemoveAll(home)) })
+	fake, program := test.Must(inPath(env.Getenv("PATH"), "fake-codex")), test.Must(inPath(env.Getenv("PATH"), "symphony"))
 	bin := filepath.Join(home, "bin")
 	for path, text := range map[string]string{
 		"bin/codex":                     "#!/bin/sh\nexec " + fake + ` "$@"` + "\n",
@@ -82,16 +69,14 @@ func setupScreens(env *testscript.Env) error {
 			return err
 		}
 	}
-	if err := os.Symlink(program, filepath.Join(bin, "symphony")); err != nil {
-		return err
-	}
 	for k, v := range map[string]string{
-		"HOME": home, "PATH": bin + ":" + env.Getenv("PATH"), "CODEX_HOME": "", "SYMPHONY_STATE_DIR": "", "STATE": "", "TZ": "UTC", "GIT_AUTHOR_DATE": commitDate, "GIT_COMMITTER_DATE": commitDate, "PROJECT": home + "/web-shop",
+		"HOME": home, "PATH": bin + ":" + env.Getenv("PATH"), "CODEX_HOME": "", "SYMPHONY_STATE_DIR": "", "STATE": "", "TZ": "UTC",
+		"GIT_AUTHOR_DATE": commitDate, "GIT_COMMITTER_DATE": commitDate, "PROJECT": home + "/web-shop",
 	} {
 		env.Setenv(k, v)
 	}
 	env.Cd = filepath.Join(home, "web-shop")
-	return nil
+	return os.Symlink(program, filepath.Join(bin, "symphony"))
 }
 
 // npmScript is the npm of the agents: "npm test" ends when the script of the test creates ~/.tested, "npm run" does not end.
@@ -99,7 +84,7 @@ const npmScript = `#!/bin/sh
 case $1 in
 ci) echo 'added 412 packages in 9s' ;;
 test) until [ -e ~/.tested ]; do sleep 0.1; done; echo '41 tests passed' ;;
-*) exec sleep 60 ;;
+*) exec sleep 3600 ;;
 esac
 `
 
@@ -112,17 +97,16 @@ func modeOf(path string) os.FileMode {
 
 // newScreenHome makes a directory whose path is as wide as screenHome. It is not in /tmp where that is possible, because doctor
 // warns of workspaces there.
-func newScreenHome() (string, error) {
+func newScreenHome() string {
 	parent := "/tmp/"
 	if os.Geteuid() == 0 {
 		parent = "/root/"
 	}
 	for {
-		name := make([]byte, 2)
-		_, _ = rand.Read(name) // it never fails
-		home := parent + hex.EncodeToString(name)[:len(screenHome)-len(parent)]
+		home := parent + strings.ToLower(rand.Text())[:len(screenHome)-len(parent)]
 		if err := os.Mkdir(home, 0o700); !errors.Is(err, fs.ErrExist) {
-			return home, err
+			test.OK(mainT{}, err)
+			return home
 		}
 	}
 }
@@ -133,9 +117,8 @@ var screenSizes = [][2]int{{80, 24}, {160, 50}}
 // screensCmd runs commands in terminals of both sizes and compares what they show with the files NAME-80x24.txt and
 // NAME-160x50.txt: screens NAME COMMAND...
 func screensCmd(ts *testscript.TestScript, neg bool, args []string) {
-	m, err := startScreens(ts)
-	ts.Check(err)
-	defer func() { ts.Check(m.end()) }()
+	m := startScreens(ts)
+	defer m.end(ts)
 	for _, size := range screenSizes {
 		columns, rows := strconv.Itoa(size[0]), strconv.Itoa(size[1])
 		var out strings.Builder
@@ -156,12 +139,12 @@ func screensCmd(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // startScreens starts a server of terminals whose windows stay after their commands have ended.
-func startScreens(ts *testscript.TestScript) (*multiplexer, error) {
+func startScreens(ts *testscript.TestScript) *multiplexer {
 	m, err := startTmux(ts.Getenv("PROJECT"), append(scriptEnv(ts), "LC_ALL=C.UTF-8", "TZ=UTC"), "80", "24")
-	if err != nil {
-		return nil, err
-	}
-	return m, m.do("set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-g", "remain-on-exit-format", "", ";", "set-option", "-g", "status", "off")
+	ts.Check(err)
+	ts.Check(m.do("set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-g", "remain-on-exit-format", "", ";",
+		"set-option", "-g", "status", "off"))
+	return m
 }
 
 // screenOf runs a command in a terminal until it has ended or waits for a key, and returns what the terminal shows then and the
@@ -213,9 +196,7 @@ var variable = []struct {
 // plainScreen makes the parts of a screen equal that differ from run to run, without a change of their widths.
 func plainScreen(ts *testscript.TestScript, text string) string {
 	text = strings.ReplaceAll(text, ts.Getenv("HOME"), screenHome)
-	runs, err := filepath.Glob(filepath.Join(ts.Getenv("HOME"), ".local/state/symphony/*/runs/*"))
-	ts.Check(err)
-	for _, run := range runs {
+	for _, run := range test.Must(filepath.Glob(filepath.Join(ts.Getenv("HOME"), ".local/state/symphony/*/runs/*"))) {
 		_, suffix, _ := strings.Cut(filepath.Base(run), "-")
 		text = replaceWrapped(text, suffix, "k3v9xq")
 	}

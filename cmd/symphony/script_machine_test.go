@@ -186,29 +186,28 @@ func tmuxCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if args[0] == "start" && len(args) == 3 {
 		m, err := startTmux(ts.Getenv("WORK"), append(scriptEnv(ts), "LC_ALL=C.UTF-8"), args[1], args[2])
 		ts.Check(err)
-		ts.Defer(func() { ts.Check(m.end()) })
+		ts.Defer(func() { m.end(ts) })
 		stageOf(ts).terminal = m
-		m.wait(ts, regexp.MustCompile(`^\$`))
+		m.wait(ts, `\A\$`)
 		return
 	}
 	m := stageOf(ts).terminal
 	if m == nil {
 		ts.Fatalf("tmux: use tmux start first")
 	}
-	switch {
-	case args[0] == "type" && len(args) == 2:
-		ts.Check(m.do("send-keys", "-l", args[1]))
-		ts.Check(m.do("send-keys", "Enter"))
-	case args[0] == "key" && len(args) > 1:
-		ts.Check(m.do(append([]string{"send-keys"}, args[1:]...)...))
-	case args[0] == "size" && len(args) == 3:
-		ts.Check(m.do("resize-window", "-x", args[1], "-y", args[2]))
-	case args[0] == "until" && len(args) == 2:
-		fmt.Fprint(ts.Stdout(), m.wait(ts, regexp.MustCompile("(?m)"+args[1])))
-	case args[0] == "colours" && len(args) == 2:
-		fmt.Fprint(ts.Stdout(), m.wait(ts, regexp.MustCompile("(?m)"+args[1]), "-e"))
-	case args[0] == "end" && len(args) == 1:
-		ts.Check(m.end())
+	switch verb, rest := args[0], args[1:]; {
+	case verb == "type" && len(rest) == 1:
+		ts.Check(errors.Join(m.do("send-keys", "-l", rest[0]), m.do("send-keys", "Enter")))
+	case verb == "key" && len(rest) > 0:
+		ts.Check(m.do(append([]string{"send-keys"}, rest...)...))
+	case verb == "size" && len(rest) == 2:
+		ts.Check(m.do("resize-window", "-x", rest[0], "-y", rest[1]))
+	case verb == "until" && len(rest) == 1:
+		fmt.Fprint(ts.Stdout(), m.wait(ts, rest[0]))
+	case verb == "colours" && len(rest) == 1:
+		fmt.Fprint(ts.Stdout(), m.wait(ts, rest[0], "-e"))
+	case verb == "end" && len(rest) == 0:
+		m.end(ts)
 	default:
 		ts.Fatalf("tmux: unknown %q", strings.Join(args, " "))
 	}
@@ -252,32 +251,29 @@ func (m *multiplexer) shown(options ...string) (string, error) {
 	return m.run(append([]string{"capture-pane", "-p"}, options...)...)
 }
 
-func (m *multiplexer) wait(ts *testscript.TestScript, pattern *regexp.Regexp, options ...string) string {
-	var text string
-	waitFor(ts, "the terminal to show "+pattern.String(), func() (bool, string) {
+// wait waits until the text shown matches, and returns it.
+func (m *multiplexer) wait(ts *testscript.TestScript, pattern string, options ...string) (text string) {
+	matches := regexp.MustCompile("(?m)" + pattern).MatchString
+	waitFor(ts, "the terminal to show "+pattern, func() (bool, string) {
 		var err error
 		text, err = m.shown(options...)
 		ts.Check(err)
-		return pattern.MatchString(text), text
+		return matches(text), text
 	})
 	return text
 }
 
 // end ends the server with its shell and the shell's processes. A second call does nothing.
-func (m *multiplexer) end() error {
+func (m *multiplexer) end(ts *testscript.TestScript) {
 	if m.pid == 0 {
-		return nil
+		return
 	}
-	if err := syscall.Kill(m.pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("tmux: %w", err)
+	if err := syscall.Kill(m.pid, syscall.SIGTERM); !errors.Is(err, syscall.ESRCH) {
+		ts.Check(err)
 	}
-	for end := time.Now().Add(test.Patience()); syscall.Kill(m.pid, 0) == nil; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			return fmt.Errorf("tmux %d is still alive", m.pid)
-		}
-	}
+	waitFor(ts, "the end of tmux", func() (bool, string) { return syscall.Kill(m.pid, 0) != nil, "" })
 	m.pid = 0
-	return os.RemoveAll(filepath.Dir(m.socket))
+	ts.Check(os.RemoveAll(filepath.Dir(m.socket)))
 }
 
 // pressCmd presses a key in the terminal of tmux repeatedly until the text shown matches, because a program that has just shown
