@@ -24,7 +24,8 @@ func newAccount(t testing.TB) *Account {
 
 func read(t testing.TB, a *Account, now time.Time) AccountState {
 	t.Helper()
-	s := test.Must(a.Read(now))
+	s, err := a.Read(now)
+	test.OK(t, err)
 	return s
 }
 

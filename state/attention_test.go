@@ -15,7 +15,8 @@ const hookPatience = 20 * time.Second
 // openKeys returns the keys of the notifications that may be taken.
 func openKeys(t *testing.T, db *DB, now time.Time, standing ...reconcile.Attention) []string {
 	t.Helper()
-	list := test.Must(db.Attentions.OpenAttentions(ctx, now, hookPatience, "", standing...))
+	list, err := db.Attentions.OpenAttentions(ctx, now, hookPatience, "", standing...)
+	test.OK(t, err)
 	keys := []string{}
 	for _, a := range list {
 		keys = append(keys, a.Key)
@@ -31,7 +32,8 @@ func wantOpen(t *testing.T, db *DB, now time.Time, want ...string) {
 // takes tries to take a stored notification, and reports whether it could.
 func takes(t *testing.T, db *DB, now time.Time, a reconcile.Attention, by string) bool {
 	t.Helper()
-	took := test.Must(db.Attentions.TakeAttention(ctx, now, hookPatience, a, by))
+	took, err := db.Attentions.TakeAttention(ctx, now, hookPatience, a, by)
+	test.OK(t, err)
 	return took
 }
 

@@ -58,14 +58,16 @@ func newState(t testing.TB) *DB {
 
 func createIn(t testing.TB, dir string) *DB {
 	t.Helper()
-	db := test.Must(Create(ctx, dir, epoch))
+	db, err := Create(ctx, dir, epoch)
+	test.OK(t, err)
 	t.Cleanup(func() { test.OK(t, db.Close()) })
 	return db
 }
 
 func openIn(t testing.TB, dir string) *DB {
 	t.Helper()
-	db := test.Must(Open(ctx, dir))
+	db, err := Open(ctx, dir)
+	test.OK(t, err)
 	t.Cleanup(func() { test.OK(t, db.Close()) })
 	return db
 }
@@ -137,7 +139,8 @@ var worker = reconcile.Handle{Boot: "boot-1", PID: 4711, Start: 1 << 63}
 func startedRun(t testing.TB, db *DB, i int) reconcile.Run {
 	t.Helper()
 	r := insertedRun(t, db, i)
-	taken := test.Must(db.Journal.TakeRun(ctx, r.ID, worker, epoch))
+	taken, err := db.Journal.TakeRun(ctx, r.ID, worker, epoch)
+	test.OK(t, err)
 	return taken
 }
 
@@ -159,7 +162,8 @@ func pastRun(t testing.TB, db *DB, n int, change func(r *reconcile.Run)) reconci
 
 func mustRun(t testing.TB, db *DB, id string) reconcile.Run {
 	t.Helper()
-	r := test.Must(db.Views.Run(ctx, id))
+	r, err := db.Views.Run(ctx, id)
+	test.OK(t, err)
 	return r
 }
 

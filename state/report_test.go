@@ -34,7 +34,8 @@ func ranFor(t *testing.T, db *DB, c reconcile.Claim, n int, at time.Time, model 
 
 func reported(t *testing.T, db *DB, since, until time.Time) Report {
 	t.Helper()
-	r := test.Must(db.Views.Report(ctx, until, since, until))
+	r, err := db.Views.Report(ctx, until, since, until)
+	test.OK(t, err)
 	return r
 }
 

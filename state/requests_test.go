@@ -33,7 +33,8 @@ func requestOf(r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
 
 func asked(t testing.TB, db *DB, r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
 	t.Helper()
-	q := test.Must(db.Journal.AddRequest(ctx, requestOf(r, kind)))
+	q, err := db.Journal.AddRequest(ctx, requestOf(r, kind))
+	test.OK(t, err)
 	return q
 }
 
@@ -186,7 +187,8 @@ func TestLateAnswers(t *testing.T) {
 	resolved(reconcile.RequestExpired)(t, db, expired, run)
 	wantLate := func(want ...int) {
 		t.Helper()
-		list := test.Must(db.Journal.LateAnswers(ctx, run.IssueID))
+		list, err := db.Journal.LateAnswers(ctx, run.IssueID)
+		test.OK(t, err)
 		var got []int
 		for _, q := range list {
 			got = append(got, q.Number)

@@ -151,7 +151,9 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 
 func wantTotals(t testing.TB, db *DB, want Totals) {
 	t.Helper()
-	test.Equal(t, "totals", test.Must(db.Views.Totals(ctx)), want)
+	got, err := db.Views.Totals(ctx)
+	test.OK(t, err)
+	test.Equal(t, "totals", got, want)
 }
 
 func TestCommandsAreConsumedWithTheChange(t *testing.T) {
@@ -188,7 +190,9 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 
 func wantDone(t *testing.T, db *DB, id int64, want bool) {
 	t.Helper()
-	test.Equal(t, "done", test.Must(db.Operator.CommandDone(ctx, id)), want)
+	got, err := db.Operator.CommandDone(ctx, id)
+	test.OK(t, err)
+	test.Equal(t, "done", got, want)
 }
 
 func TestSkipsAreReplaced(t *testing.T) {
@@ -217,7 +221,9 @@ func TestSkipsAreReplaced(t *testing.T) {
 
 func wantSkips(t *testing.T, db *DB, want ...StoredSkip) {
 	t.Helper()
-	test.Equal(t, "skips", test.Must(db.Views.Skips(ctx)), append([]StoredSkip{}, want...))
+	got, err := db.Views.Skips(ctx)
+	test.OK(t, err)
+	test.Equal(t, "skips", got, append([]StoredSkip{}, want...))
 }
 
 // changes counts the rows that the connection has ever written.
