@@ -607,27 +607,19 @@ func (c *crashScene) ageDirs() {
 // freeze suspends a process so that no signal ends it, until thaw.
 func (c *crashScene) freeze(cmdline string) (thaw func()) {
 	c.t.Helper()
-	dir, err := os.MkdirTemp(freezer, "symphony-")
-	c.must(err)
-	set := func(state string) {
-		c.must(os.WriteFile(filepath.Join(dir, "freezer.state"), []byte(state), 0o600))
-		c.waitFor(state, func() bool {
-			now, err := os.ReadFile(filepath.Join(dir, "freezer.state"))
-			return err == nil && strings.TrimSpace(string(now)) == state
-		}, nil)
-	}
-	c.waitFor(cmdline, func() bool {
+	var pids []int
+	wait := func(what string, holds func() bool) { c.waitFor(what, holds, nil) }
+	wait(cmdline, func() bool {
 		for pid, found := range c.processes() {
 			if found == cmdline {
-				c.must(os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600))
-				return true
+				pids = append(pids, pid)
 			}
 		}
-		return false
-	}, nil)
-	set("FROZEN")
+		return len(pids) > 0
+	})
+	group := freeze(wait, pids...)
 	return func() {
-		set("THAWED")
-		c.t.Cleanup(func() { c.waitFor("the group is empty", func() bool { return os.Remove(dir) == nil }, nil) })
+		setFreezer(group, "THAWED")
+		c.t.Cleanup(func() { wait("the group is empty", func() bool { return os.Remove(group) == nil }) })
 	}
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,21 +14,15 @@ import (
 func TestMCPStuckHost(t *testing.T) {
 	t.Parallel()
 	const pipeSize = 32 << 10 // less than a pipe holds, because messages fill it in parts
-	cmd := mcpServerCommand(t)
-	in, err := cmd.StdinPipe()
-	test.OK(t, err)
-	out, err := cmd.StdoutPipe()
-	test.OK(t, err)
-	test.OK(t, cmd.Start())
-	fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
-	fmt.Fprintln(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	for id := range 50 {
-		fmt.Fprintf(in, `{"jsonrpc":"2.0","id":"%d","method":"tools/list","params":{}}`+"\n", id)
+	h := newHostScene(t).host(false, "{}")
+	h.reading.Lock()
+	defer h.reading.Unlock()
+	for range 50 {
+		h.ask("tools/list", map[string]any{})
 	}
-	for unread := 0; unread < pipeSize; time.Sleep(10 * time.Millisecond) {
-		unread, err = unix.IoctlGetInt(int(out.(*os.File).Fd()), unix.TIOCINQ)
-		test.OK(t, err)
-	}
-	test.OK(t, cmd.Process.Signal(syscall.SIGTERM))
-	test.OK(t, cmd.Wait())
+	test.Until(t, "a full pipe", func() bool {
+		return test.Must(unix.IoctlGetInt(int(h.out.(*os.File).Fd()), unix.TIOCINQ)) >= pipeSize
+	})
+	test.OK(t, h.cmd.Process.Signal(syscall.SIGTERM))
+	test.OK(t, h.cmd.Wait())
 }

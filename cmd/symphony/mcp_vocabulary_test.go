@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -73,11 +72,10 @@ func vocabularyEvents(t *testing.T, session *mcp.ClientSession, dir string) map[
 	callTool(t, session, "approve", map[string]any{"requestId": "one.1"}, new(any))
 	wait(false)
 	turn("second", "sh touch begun\nhang")
-	for begun := filepath.Join(dir, "begun"); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(begun); err == nil {
-			break
-		}
-	}
+	test.Until(t, "the second turn", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "begun"))
+		return err == nil
+	})
 	callTool(t, session, "interrupt", map[string]any{"agentId": "one", "conversationId": "main"}, new(any))
 	turn("third", "fail usage_limit_exceeded")
 	wait(false)

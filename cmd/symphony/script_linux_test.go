@@ -220,31 +220,35 @@ func freezeCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(pids) == 0 {
 		ts.Fatalf("no process matches %s; the script's processes: %v", args[0], ours(ts))
 	}
-	dir, err := os.MkdirTemp(freezer, "symphony-")
-	ts.Check(err)
-	ts.Setenv("FROZEN", dir)
+	wait := func(what string, holds func() bool) { waitFor(ts, what, func() (bool, string) { return holds(), "" }) }
+	group := freeze(wait, pids...)
+	ts.Setenv("FROZEN", group)
 	ts.Defer(func() {
-		_ = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0o600) // gone, after thaw
-		for end := time.Now().Add(test.Patience()); os.Remove(dir) != nil && time.Now().Before(end); {
-			if _, err := os.Stat(dir); err != nil {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	})
-	for _, pid := range pids {
-		ts.Check(os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600))
-	}
-	ts.Check(os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("FROZEN"), 0o600))
-	waitFor(ts, "the processes to freeze", func() (bool, string) {
-		state, err := os.ReadFile(filepath.Join(dir, "freezer.state"))
-		return err == nil && strings.TrimSpace(string(state)) == "FROZEN", string(state)
+		setFreezer(group, "THAWED")
+		wait("the end of the frozen processes", func() bool { return os.Remove(group) == nil })
 	})
 }
 
 // thawCmd continues the frozen processes: thaw
 func thawCmd(ts *testscript.TestScript, neg bool, args []string) {
-	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("FROZEN"), "freezer.state"), []byte("THAWED"), 0o600))
+	setFreezer(ts.Getenv("FROZEN"), "THAWED")
+}
+
+// freeze freezes processes and returns their group.
+func freeze(wait func(what string, holds func() bool), pids ...int) (group string) {
+	group = test.Must(os.MkdirTemp(freezer, "symphony-"))
+	for _, pid := range pids {
+		test.OK(mainT{}, os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600))
+	}
+	setFreezer(group, "FROZEN")
+	wait("the processes to freeze", func() bool {
+		return strings.TrimSpace(string(test.Must(os.ReadFile(filepath.Join(group, "freezer.state"))))) == "FROZEN"
+	})
+	return group
+}
+
+func setFreezer(group, state string) {
+	test.OK(mainT{}, os.WriteFile(filepath.Join(group, "freezer.state"), []byte(state), 0o600))
 }
 
 // Instructions of a seccomp filter.

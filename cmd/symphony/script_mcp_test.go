@@ -90,6 +90,7 @@ type mcpHost struct {
 	} // the test
 	cmd     *exec.Cmd
 	in      io.WriteCloser
+	out     io.Reader
 	reading sync.Mutex     // held by a test in which the host does not read
 	lines   chan []byte    // closed at the end of stdout
 	late    [][]byte       // messages that no call has awaited
@@ -135,11 +136,11 @@ func startMCP(ts *testscript.TestScript, name string, args []string) *mcpHost {
 func (h *mcpHost) start(modern bool, capabilities string) {
 	h.lines = make(chan []byte, 10_000)
 	h.in = test.Must(h.cmd.StdinPipe())
-	out := bufio.NewReader(test.Must(h.cmd.StdoutPipe()))
+	h.out = test.Must(h.cmd.StdoutPipe())
 	h.check(h.cmd.Start())
 	go func() {
 		defer close(h.lines)
-		for {
+		for out := bufio.NewReader(h.out); ; {
 			h.reading.Lock()
 			h.reading.Unlock() //nolint:staticcheck // it waits
 			line, err := out.ReadBytes('\n')
