@@ -153,7 +153,10 @@ func condition(name string) (bool, error) {
 	case "sshd":
 		_, err := os.Stat("/run/sshd") // which only a server of root needs
 		_, missing := exec.LookPath("/usr/sbin/sshd")
-		return missing == nil && (err == nil || os.Geteuid() != 0), nil
+		// A server that is not root's logs in its own account alone, which may have no shell.
+		entry, _ := exec.Command("getent", "passwd", strconv.Itoa(os.Geteuid())).Output()
+		locked := bytes.Contains(entry, []byte("/nologin")) || bytes.Contains(entry, []byte("/false"))
+		return missing == nil && !locked && (err == nil || os.Geteuid() != 0), nil
 	case "tmux":
 		return hasTmux(), nil
 	case "bash", "zsh", "fish", "gh", "python3":

@@ -43,6 +43,18 @@ func newRoot(t *testing.T) *Root {
 	return r
 }
 
+// removable lets an ordinary account remove the folders below a temporary directory at the end of the test.
+func removable(t *testing.T, dir string) {
+	t.Cleanup(func() {
+		test.OK(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				err = os.Chmod(path, 0o700)
+			}
+			return err
+		}))
+	})
+}
+
 func acquire(t *testing.T, r *Root, o Owner) *Workspace {
 	t.Helper()
 	w := test.Must(r.Acquire(t.Context(), o))

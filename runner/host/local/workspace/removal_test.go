@@ -136,6 +136,7 @@ func TestTreesThatAreReadOnlyAreRemoved(t *testing.T) {
 
 func TestRemoveFollowsNoLinks(t *testing.T) {
 	outside := t.TempDir()
+	removable(t, outside)
 	r := newRoot(t)
 	w := acquire(t, r, owner("A", "r1"))
 	sh(t, w.Path, `mkdir `+outside+`/dir; echo kept > `+outside+`/dir/precious; chmod 500 `+outside+`/dir

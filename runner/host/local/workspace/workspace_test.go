@@ -127,6 +127,7 @@ func TestAcquireAfterACrash(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRoot(t)
+			removable(t, r.Path)
 			test.OK(t, os.Mkdir(r.trash(), 0o700))
 			rec := recordOf(r, owner("A", "r1"), c.state)
 			test.OK(t, r.writeRecord(rec))
