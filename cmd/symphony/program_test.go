@@ -6,11 +6,13 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -35,6 +37,12 @@ func TestMain(m *testing.M) {
 	// A -parallel on the command line wins, because it is read later.
 	if f := flag.Lookup("test.parallel"); f != nil {
 		test.OK(mainT{}, f.Value.Set(strconv.Itoa(scriptsAtOnce)))
+	}
+	// What nohup or a shell's background job ignores, the programs would ignore, too. Go resets a signal that it handles itself.
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
 	}
 	dir := test.Must(os.MkdirTemp("", "symphony-programs-"))
 	exe := test.Must(os.Executable())

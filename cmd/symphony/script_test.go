@@ -22,6 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
+	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
@@ -214,6 +215,7 @@ func setupScript(env *testscript.Env) error {
 	env.Setenv(markName, mark)
 	env.Defer(func() { validateDocuments(env.T(), env.Getenv(recordVar)) })
 	env.Defer(func() { sweep(env.T(), mark, env.WorkDir) })
+	env.Defer(func() { logWorkers(env) })
 	// The agent is given by its path, because login shells have a different PATH.
 	fake, err := inPath(env.Getenv("PATH"), "fake-codex")
 	if err != nil {
@@ -296,6 +298,18 @@ func fillIn(env *testscript.Env) error {
 		}
 	}
 	return nil
+}
+
+// logWorkers logs what the workers of a failed script have written.
+func logWorkers(env *testscript.Env) {
+	if t, ok := env.T().(interface{ Failed() bool }); !ok || !t.Failed() {
+		return
+	}
+	logs, _ := filepath.Glob(filepath.Join(env.WorkDir, "state", "runs", "*", runner.LogFile))
+	for _, log := range logs {
+		data, _ := os.ReadFile(log)
+		env.T().Log(fmt.Sprintf("%s:\n%s", log, data))
+	}
 }
 
 // sweep kills the processes that a script has left, and fails the script.
