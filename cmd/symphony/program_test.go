@@ -51,10 +51,19 @@ func TestMain(m *testing.M) {
 			test.OK(mainT{}, exec.Command("cp", exe, at).Run())
 		}
 	}
+	linkPython(filepath.Join(dir, "python3"))
 	test.OK(mainT{}, os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH")))
 	code := m.Run()
 	test.OK(mainT{}, os.RemoveAll(dir))
 	os.Exit(code)
+}
+
+// linkPython links the interpreter, because the python3 of a version manager is a script that starts a dozen processes each time.
+func linkPython(at string) {
+	out, err := exec.Command("python3", "-c", "import sys; print(sys.executable, end='')").Output()
+	if err == nil { // else Python is not installed, and [python3] is false
+		test.OK(mainT{}, os.Symlink(string(out), at))
+	}
 }
 
 // mainT lets test.OK end TestMain.

@@ -260,7 +260,7 @@ func TestLockExcludesAlthoughItsFileIsDeleted(t *testing.T) {
 	)
 	for range 4 {
 		all.Go(func() {
-			for held := 0; held < 300; {
+			for held := 0; held < 15; {
 				f, err := lockFile(path, 0)
 				if errors.Is(err, files.ErrHeld) {
 					continue
