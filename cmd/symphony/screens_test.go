@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -32,7 +31,8 @@ func TestScreens(t *testing.T) {
 	}
 	p.Dir, p.Files = "", files
 	p.Setup = setupScreens
-	p.Cmds["screens"], p.Cmds["svg"], p.Cmds["pictures"], p.Cmds["api"] = screensCmd, svgCmd, picturesCmd, apiCmd
+	p.Cmds["screens"], p.Cmds["wide"] = screensCmd("80", "24"), screensCmd("160", "50")
+	p.Cmds["svg"], p.Cmds["pictures"], p.Cmds["api"] = svgCmd, picturesCmd, apiCmd
 	if os.Getenv("UPDATE_PICTURES") != "" {
 		useBrowser(&p, startChromium(t, "chromium"))
 	}
@@ -111,16 +111,12 @@ func newScreenHome() string {
 	}
 }
 
-// screenSizes are the sizes of the terminals, in columns and rows.
-var screenSizes = [][2]int{{80, 24}, {160, 50}}
-
-// screensCmd runs commands in terminals of both sizes and compares what they show with the files NAME-80x24.txt and
-// NAME-160x50.txt: screens NAME COMMAND...
-func screensCmd(ts *testscript.TestScript, neg bool, args []string) {
-	m := startScreens(ts)
-	defer m.end(ts)
-	for _, size := range screenSizes {
-		columns, rows := strconv.Itoa(size[0]), strconv.Itoa(size[1])
+// screensCmd returns the command that runs commands in a terminal of that size and compares what they show with the file
+// NAME-80x24.txt or NAME-160x50.txt: screens|wide NAME COMMAND...
+func screensCmd(columns, rows string) scriptCommand {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		m := startScreens(ts)
+		defer m.end(ts)
 		var out strings.Builder
 		for _, command := range args[1:] {
 			text, code := screenOf(ts, m, command, columns, rows)
