@@ -132,9 +132,7 @@ func TestAuthorization(t *testing.T) {
 		c := test.Must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: key, ProjectSlug: "demo"}))
 		_, err := c.Candidates(context.Background(), []string{"Todo"})
 		srv.Close()
-		if err != nil || got != want {
-			t.Errorf("key %q was sent as %q (%v), want %q", key, got, err, want)
-		}
+		test.Equal(t, "sent for the key "+key, []any{err, got}, []any{nil, want})
 	}
 }
 
@@ -191,9 +189,8 @@ func TestTransportErrors(t *testing.T) {
 	defer cancel()
 	_, err = c.Candidates(ctx, []string{"Todo"})
 	e := wantCode(t, err, "linear_api_request")
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(e.Message, "no answer in time") {
-		t.Errorf("after a hang: %v (%v)", e, e.Err)
-	}
+	test.ErrorIs(t, "after a hang", err, context.DeadlineExceeded)
+	test.Contains(t, "after a hang", e.Message, "no answer in time")
 	test.Must(c.Candidates(t.Context(), []string{"Todo"})) // the next request is answered
 	_, err = clientOf("http://127.0.0.1:1/graphql").Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_request")
@@ -209,9 +206,7 @@ func TestRedirectDoesNotCarryTheKey(t *testing.T) {
 	defer srv.Close()
 	_, err := clientOf(srv.URL).Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_status")
-	if reached {
-		t.Error("the redirect was followed")
-	}
+	test.Equal(t, "the redirect was followed", reached, false)
 }
 
 func TestLargeAnswerIsRefused(t *testing.T) {
@@ -225,9 +220,7 @@ func TestLargeAnswerIsRefused(t *testing.T) {
 	}))
 	defer srv.Close()
 	_, err := clientOf(srv.URL).Candidates(t.Context(), []string{"Todo"})
-	if e := wantCode(t, err, "answer_too_large"); !strings.Contains(e.Message, "more than 67108864 bytes") {
-		t.Error(e)
-	}
+	test.Contains(t, "the error", wantCode(t, err, "answer_too_large").Message, "more than 67108864 bytes")
 }
 
 // With tracker.ca_file a certificate of a private CA is trusted.

@@ -53,9 +53,7 @@ func FuzzAskForIDs(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q became %q: %v", query, more, err)
 		}
-		if got := (input{doc: again}).rootFields(); strings.Join(got, " ") != strings.Join(in.rootFields(), " ") {
-			t.Errorf("%q became %q", query, more)
-		}
+		test.Equal(t, "root fields of "+more, strings.Join((input{doc: again}).rootFields(), " "), strings.Join(in.rootFields(), " "))
 	})
 }
 
@@ -75,9 +73,7 @@ func TestChangesIssue(t *testing.T) {
 			t.Fatal(err)
 		}
 		test.Equal(t, query, tool.ChangesIssue(args), want)
-		if Tool(nil, true).ChangesIssue(args) {
-			t.Errorf("the read-only tool refuses %s, which cannot change the issue", query)
-		}
+		test.Equal(t, "the read-only tool refuses "+query, Tool(nil, true).ChangesIssue(args), false)
 	}
 }
 

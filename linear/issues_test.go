@@ -70,18 +70,14 @@ func TestLabelsAndBlockersAreNeverCut(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	gotLabels := slices.Sorted(slices.Values(got[0].Labels))
-	if !slices.Equal(gotLabels, labels) {
-		t.Errorf("%d labels, want 125", len(gotLabels))
-	}
+	test.Equal(t, "labels", gotLabels, labels)
 	var gotBlockers []string
 	for _, b := range got[0].BlockedBy {
 		gotBlockers = append(gotBlockers, *b.Identifier)
 	}
 	slices.Sort(gotBlockers)
 	slices.Sort(blockers)
-	if !slices.Equal(gotBlockers, blockers) {
-		t.Errorf("blockers %v, want %v", gotBlockers, blockers)
-	}
+	test.Equal(t, "blockers", gotBlockers, blockers)
 	test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Operation: "SymphonyMoreLabels"}))
 	_, err = newClient(t, s).Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_status")
@@ -111,13 +107,10 @@ func TestMalformedRecords(t *testing.T) {
 			if field == "id" {
 				named = bad.Identifier
 			}
-			if got[0].ID != named || got[0].Identifier == "" || !strings.Contains(got[0].Malformed, field) {
-				t.Errorf("%+v does not name %s and %s", got[0], named, field)
-			}
+			test.Equal(t, "the malformed issue", []any{got[0].ID, got[0].Identifier != ""}, []any{named, true})
+			test.Contains(t, "the malformed issue", got[0].Malformed, field)
 			_, err = c.ByIDs(t.Context(), []string{good.ID, bad.ID})
-			if e := wantCode(t, err, "linear_unknown_payload"); !strings.Contains(e.Message, named) {
-				t.Error(e)
-			}
+			test.Contains(t, "the error", wantCode(t, err, "linear_unknown_payload").Message, named)
 		})
 	}
 }
@@ -131,9 +124,7 @@ func TestUnreadableLaterPageOfRelations(t *testing.T) {
 		if err == nil {
 			t.Fatalf("%s: candidates %+v", relations, got)
 		}
-		if e := wantCode(t, err, "linear_unknown_payload"); !strings.Contains(e.Message, "relations of ABC-1") {
-			t.Error(e)
-		}
+		test.Contains(t, "the error", wantCode(t, err, "linear_unknown_payload").Message, "relations of ABC-1")
 	}
 }
 
@@ -221,9 +212,7 @@ func TestByIdentifier(t *testing.T) {
 	c := newClient(t, s)
 	for _, name := range []string{"ABC-7", " abc-7 ", want.ID, want.URL, "https://linear.invalid/example/issue/ABC-7/old-title?x=1#comment-1"} {
 		got, err := c.ByIdentifier(t.Context(), name)
-		if err != nil || got.ID != want.ID || !slices.Equal(got.Labels, []string{"bug"}) {
-			t.Errorf("ByIdentifier(%q) = %+v, %v", name, got, err)
-		}
+		test.Equal(t, "ByIdentifier of "+name, []any{err, got.ID, got.Labels}, []any{nil, want.ID, []string{"bug"}})
 	}
 	for _, name := range []string{"ABC-8", "", "nonsense", "https://linear.invalid/another/issue/ABC-7", "https://linear.invalid/example"} {
 		_, err := c.ByIdentifier(t.Context(), name)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 
@@ -60,9 +59,7 @@ func TestProjectsOnTwoPages(t *testing.T) {
 	}))
 	defer srv.Close()
 	got, err := connect(t, srv.URL, "k")
-	if err != nil || len(got.Projects) != 3 {
-		t.Errorf("%+v, %v", got.Projects, err)
-	}
+	test.Equal(t, "error and number of projects", []any{err, len(got.Projects)}, []any{nil, 3})
 	answers[1], next = answers[0], 0
 	_, err = connect(t, srv.URL, "k")
 	wantCode(t, err, "linear_missing_end_cursor")
@@ -114,9 +111,7 @@ func TestProject(t *testing.T) {
 		t.Errorf("a label that does not exist: %v, %v", got.HasLabel, err)
 	}
 	_, err := a.Project(t.Context(), "1a2b3c4d5e6e", "x")
-	if e := wantCode(t, err, "tracker_project_not_found"); !strings.Contains(e.Hint, "1a2b3c4d5e6f (Shop)") {
-		t.Error(e.Hint)
-	}
+	test.Contains(t, "the hint", wantCode(t, err, "tracker_project_not_found").Hint, "1a2b3c4d5e6f (Shop)")
 	_, err = a.Project(t.Context(), "", "x")
 	wantCode(t, err, "missing_tracker_project_slug")
 }
@@ -175,14 +170,10 @@ func TestVerifyAssignee(t *testing.T) {
 		"robyn@example.com": false, "stranger": false,
 	} {
 		got, err := c.Verify(t.Context(), reconcile.TrackerNames{Assignee: assignee})
-		if err != nil || (got.Assignee == nil) != known {
-			t.Errorf("assignee %q: %+v, %v", assignee, got.Assignee, err)
-		}
+		test.Equal(t, "assignee "+assignee, []any{err, got.Assignee == nil}, []any{nil, known})
 	}
 	got, err := c.Verify(t.Context(), reconcile.TrackerNames{Assignee: "robyn@example.com"})
-	if err != nil || !slices.Equal(got.Assignee.Nearest, []string{"robin@example.com"}) {
-		t.Errorf("%+v, %v", got.Assignee, err)
-	}
+	test.Equal(t, "error and nearest users", []any{err, got.Assignee.Nearest}, []any{nil, []string{"robin@example.com"}})
 }
 
 func TestVerifyManyLabels(t *testing.T) {
@@ -192,9 +183,7 @@ func TestVerifyManyLabels(t *testing.T) {
 	}
 	s := seeded(t, lineartest.Seed{Labels: labels})
 	got, err := newClient(t, s).Verify(t.Context(), reconcile.TrackerNames{Labels: []string{"LABEL aa", "label ii"}})
-	if err != nil || len(got.Labels) != 0 {
-		t.Errorf("labels beyond the first page are unknown: %+v, %v", got.Labels, err)
-	}
+	test.Equal(t, "labels beyond the first page are unknown", []any{err, len(got.Labels)}, []any{nil, 0})
 }
 
 func TestVerifyNamesTheNearestProject(t *testing.T) {
@@ -215,9 +204,7 @@ func TestVerifyNamesTheNearestProject(t *testing.T) {
 	}
 	_, err := answering(t, 200, `{"data":{"viewer":{},"named":{"nodes":[]},"projects":{"nodes":[]}}}`).
 		Verify(t.Context(), reconcile.TrackerNames{})
-	if e := wantCode(t, err, "tracker_project_not_found"); !strings.Contains(e.Hint, "can see no project") {
-		t.Error(e.Hint)
-	}
+	test.Contains(t, "the hint", wantCode(t, err, "tracker_project_not_found").Hint, "can see no project")
 }
 
 // ErrRejected is the error of a rejected query, not of a refused key, a rate limit or an outage.
@@ -229,13 +216,9 @@ func TestVerifyRejected(t *testing.T) {
 	} {
 		for _, status := range []int{200, 400} {
 			_, err := answering(t, status, body).Verify(t.Context(), reconcile.TrackerNames{States: []string{"Todo"}})
-			if err == nil || errors.Is(err, reconcile.ErrRejected) != rejected {
-				t.Errorf("HTTP %d %s: %v", status, body, err)
-			}
+			test.Equal(t, fmt.Sprintf("HTTP %d %s", status, body), []any{err != nil, errors.Is(err, reconcile.ErrRejected)}, []any{true, rejected})
 		}
 	}
 	_, err := answering(t, 503, "").Verify(t.Context(), reconcile.TrackerNames{})
-	if err == nil || errors.Is(err, reconcile.ErrRejected) {
-		t.Error(err)
-	}
+	test.Equal(t, "an error, and whether it is a rejection", []bool{err != nil, errors.Is(err, reconcile.ErrRejected)}, []bool{true, false})
 }

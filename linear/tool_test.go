@@ -42,11 +42,8 @@ func wantFault(t *testing.T, tool reconcile.AgentTool, args, code string, parts 
 	t.Helper()
 	text, ok := callTool(t, tool, args)
 	got, message := toolFault(t, text)
-	for _, part := range append(parts, "") {
-		if ok || got != code || !strings.Contains(message, part) {
-			t.Errorf("success %v, %s; want %s with %q", ok, text, code, part)
-		}
-	}
+	test.Equal(t, "success and code of "+text, []any{ok, got}, []any{false, code})
+	test.Contains(t, "the message", message, parts...)
 }
 
 func TestToolRefusesBadInput(t *testing.T) {
@@ -105,13 +102,11 @@ func TestToolCalls(t *testing.T) {
 	}
 
 	text, ok = call(`{"query":"{ viewer { nonsense } }"}`)
-	if ok || !strings.Contains(text, `"errors"`) || !strings.Contains(text, "nonsense") {
-		t.Errorf("invalid field (HTTP 400): %v %s", ok, text)
-	}
+	test.Equal(t, "invalid field (HTTP 400)", ok, false)
+	test.Contains(t, "invalid field (HTTP 400)", text, `"errors"`, "nonsense")
 	text, ok = call(`{"query":"{ viewer { id } issue(id: \"ABC-99\") { id } }"}`)
-	if ok || !strings.Contains(text, "Entity not found") || !strings.Contains(text, `"data":null`) {
-		t.Errorf("GraphQL error (HTTP 200): %v %s", ok, text)
-	}
+	test.Equal(t, "GraphQL error (HTTP 200)", ok, false)
+	test.Contains(t, "GraphQL error (HTTP 200)", text, "Entity not found", `"data":null`)
 }
 
 const whoAmI = `"{ viewer { email } }"`
@@ -236,16 +231,13 @@ func TestReadOnlyTool(t *testing.T) {
 	args := test.Must(json.Marshal(map[string]string{"query": query}))
 	a := tool.Call(t.Context(), reconcile.Issue{}, args)
 	code, message := toolFault(t, a.Text)
-	if a.Success || a.Mutation != nil || code != "mutation_refused" || !strings.Contains(message, "tracker.tool_scope: read") || !strings.Contains(message, "commentCreate") {
-		t.Errorf("%+v", a)
-	}
+	test.Equal(t, "the refusal", []any{a.Success, a.Mutation == nil, code}, []any{false, true, "mutation_refused"})
+	test.Contains(t, "the refusal", message, "tracker.tool_scope: read", "commentCreate")
 	test.Equal(t, "requests", len(s.Log()), 0)
 	if text, ok := callTool(t, tool, whoAmI); !ok {
 		t.Error(text)
 	}
-	if strings.Contains(tool.Description+string(tool.InputSchema), "query or mutation") {
-		t.Error("the description offers mutations")
-	}
+	test.Lacks(t, "the description", tool.Description+string(tool.InputSchema), "query or mutation")
 }
 
 // The tool records the ids of created entities whatever the agent selects, and the agent reads only what it selected.
@@ -316,9 +308,7 @@ func TestToolRecordsCreatedIDs(t *testing.T) {
 			}
 			slices.Sort(kinds)
 			slices.Sort(tc.kinds)
-			if !slices.Equal(kinds, tc.kinds) {
-				t.Errorf("created %v, want %v", a.Mutation.Created, tc.kinds)
-			}
+			test.Equal(t, "kinds of what was created", kinds, tc.kinds)
 		})
 	}
 }
@@ -376,9 +366,8 @@ func TestToolSelectionThatLinearRejects(t *testing.T) {
 		t.Cleanup(srv.Close)
 		c := clientOf(srv.URL)
 		a := linear.Tool(c, false).Call(t.Context(), reconcile.Issue{}, json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
-		if a.Success != (want.code == "") || sent != want.sent || !strings.Contains(a.Text, want.text) || !strings.Contains(a.Text, want.code) {
-			t.Errorf("sent %d times: %+v", sent, a)
-		}
+		test.Equal(t, "the answer", []any{a.Success, sent}, []any{want.code == "", want.sent})
+		test.Contains(t, "the answer", a.Text, want.text, want.code)
 	}
 }
 

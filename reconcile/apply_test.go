@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // busy returns a scene in which a pass takes every kind of action.
@@ -191,9 +193,7 @@ func TestConflict(t *testing.T) {
 	w.claims["id-1"] = other
 	done := apply(t.Context(), w.deps(s.Policy), plan, s.Runs)
 	equal(t, "actions", len(done), 2)
-	if done[0].Err == nil || done[1].Err != nil {
-		t.Errorf("want a conflict of A-1 alone: %v, %v", done[0].Err, done[1].Err)
-	}
+	test.Equal(t, "a conflict of A-1 alone", []any{done[0].Err != nil, done[1].Err}, []any{true, nil})
 	w.mustBe(t, issueNo(1), "retry backoff #1 in 0s")
 	equal(t, "workers started", len(w.workers), 1)
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // The rules by which a candidate may be dispatched (specification 8.2), each with one candidate.
@@ -45,9 +47,7 @@ func TestEligible(t *testing.T) {
 			plan := Compute(s.Snapshot)
 			equal(t, "plan", story(plan), row.want)
 			for _, skip := range plan.Skips {
-				if skip.Message == "" {
-					t.Errorf("skip without a message: %+v", skip)
-				}
+				test.Equal(t, "the skip has a message", skip.Message != "", true)
 			}
 			equal(t, "skips are known", plan.Skips != nil, !s.DispatchOff)
 		})

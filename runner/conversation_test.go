@@ -190,9 +190,7 @@ func TestFailedStartShowsStderr(t *testing.T) {
 		t.Run(fault, func(t *testing.T) {
 			r := newRig(t, "say hm")
 			r.Config.Command = "echo config.toml is broken >&2; exec " + r.Config.Command + " --fault " + fault
-			if run := r.ends(reconcile.Failed, code); !strings.Contains(run.ErrorText, "config.toml is broken") {
-				t.Errorf("error %q", run.ErrorText)
-			}
+			test.Contains(t, "the error", r.ends(reconcile.Failed, code).ErrorText, "config.toml is broken")
 		})
 	}
 }
@@ -206,9 +204,7 @@ func TestLastWords(t *testing.T) {
 		!strings.HasSuffix(read(t, filepath.Join(r.Dir, stderrFile)), "last words\n") {
 		t.Errorf("the error or stderr lacks the end: %.300q", run.ErrorText)
 	}
-	if !strings.Contains(read(t, filepath.Join(r.Dir, eventsFile)), "first words") {
-		t.Error("its events lack what it said")
-	}
+	test.Contains(t, "events", read(t, filepath.Join(r.Dir, eventsFile)), "first words")
 }
 
 // exited is a process that has ended. Close closes its stdout.
@@ -285,9 +281,7 @@ func TestFragments(t *testing.T) {
 	for _, piece := range []string{testKey[:16], testKey[16:]} {
 		say(`{"method":"item/agentMessage/delta","params":{"threadId":"t","turnId":"u","itemId":"i","delta":"` + piece + `"}}`)
 	}
-	if stored := read(t, filepath.Join(r.Dir, eventsFile)); pieces != 2 || stored != "" {
-		t.Errorf("%d pieces, stored are %s", pieces, stored)
-	}
+	test.Equal(t, "pieces and stored events", []any{pieces, read(t, filepath.Join(r.Dir, eventsFile))}, []any{2, ""})
 }
 
 // A late event of an earlier turn does not change the id of the running turn.

@@ -21,9 +21,7 @@ func TestOwnSecretsAreWithheld(t *testing.T) {
 		r.Config.Hooks.BeforeRun = "env > hook.txt"
 		r.Config.Command = "env > agent.txt; " + r.Config.Command
 		r.ends(reconcile.Succeeded, "")
-		if hook := read(t, r.space("hook.txt")); !strings.Contains(hook, "SYMPHONY_WEB_PASSWORD=") {
-			t.Errorf("the hook has\n%s", hook)
-		}
+		test.Contains(t, "the environment of the hook", read(t, r.space("hook.txt")), "SYMPHONY_WEB_PASSWORD=")
 		if agent := read(t, r.space("agent.txt")); strings.Contains(agent, "SYMPHONY_WEB_PASSWORD") || !strings.Contains(agent, "OPENAI_API_KEY=of-the-model\n") {
 			t.Errorf("with the profile %q the agent has\n%s", profile, agent)
 		}
@@ -45,12 +43,9 @@ func TestHookPrintsSecretOfProfile(t *testing.T) {
 			r.Config.Hooks.BeforeRun = "echo begun; (echo open >&4) 2>/dev/null\necho it has $OF_PROFILE_TOKEN >&2; exit 3"
 			run := r.ends(reconcile.Failed, "hook_failed")
 			said := read(t, filepath.Join(r.Dir, HooksFile))
-			if strings.Contains(said+run.ErrorText+r.log.String(), "value-of-the-profile") {
-				t.Errorf("the secret is there:\n%s\n%s", said, run.ErrorText)
-			}
-			if !strings.Contains(said, "begun\n") || !strings.Contains(said, "\nit has "+agent.Redacted) || strings.Contains(said, "open\n") {
-				t.Errorf("the hook did not run, or can write to the pipe: %q", said)
-			}
+			test.Lacks(t, "output, error and log", said+run.ErrorText+r.log.String(), "value-of-the-profile")
+			test.Contains(t, "output of the hook", said, "begun\n", "\nit has "+agent.Redacted)
+			test.Lacks(t, "output of the hook", said, "open\n")
 		})
 	}
 }
@@ -63,9 +58,7 @@ func TestToolAnswerIsNotRedacted(t *testing.T) {
 	})
 	c := newConversation(r.newJob(r.run, func(error) {}), nil)
 	got := c.options(&agentProcess{}).CallTool(t.Context(), "linear_graphql", nil)
-	if got.Text != "send Bearer tokens, ghp_0123456789 or [redacted]" || !got.Success {
-		t.Errorf("%+v", got)
-	}
+	test.Equal(t, "text and success", []any{got.Text, got.Success}, []any{"send Bearer tokens, ghp_0123456789 or [redacted]", true})
 }
 
 // namedSession records the name of the thread that is started.
@@ -89,7 +82,5 @@ func TestKeyInTitle(t *testing.T) {
 	_, err := r.Run(t.Context(), r.run, r.terminate) // not ends: the row has the issue as the tracker gave it
 	test.OK(t, err)
 	const want = "rotate " + agent.Redacted
-	if title := read(t, r.space("title")); title != want || name != "ABC-1: "+want {
-		t.Errorf("the hook has the title %q, the thread the name %q", title, name)
-	}
+	test.Equal(t, "title of the hook and name of the thread", []any{read(t, r.space("title")), name}, []any{want, "ABC-1: " + want})
 }

@@ -203,9 +203,7 @@ func TestCallsOfAnAgent(t *testing.T) {
 		reconcile.Call{ID: "s", Verb: reconcile.CallSteer, Conversation: "other", Params: []byte(`{"items":[]}`)},
 	)
 	r.start()
-	if c := r.wants("c", reconcile.CallCompleted, `"userAgent":"symphony/`); c.ThreadID == "" {
-		t.Error("the conversation has no thread")
-	}
+	test.Equal(t, "the conversation has a thread", r.wants("c", reconcile.CallCompleted, `"userAgent":"symphony/`).ThreadID != "", true)
 	r.wants("t1", reconcile.CallCompleted, `"lastMessage":"one"`)
 	r.wants("t2", reconcile.CallCompleted, `"lastMessage":"two"`)
 	r.wants("image", reconcile.CallCompleted, `"lastMessage":"seen"`)
@@ -298,9 +296,7 @@ func TestTurnsOfAConversationDoNotOverlap(t *testing.T) {
 	time.Sleep(time.Millisecond)
 	c.begin(ctx, scriptCall("3", "say no"))
 	c.working.Wait()
-	if most := calls.most.Load(); most != 1 {
-		t.Errorf("%d turns at once", most)
-	}
+	test.Equal(t, "turns at once", calls.most.Load(), 1)
 }
 
 // If codex exits during a turn, the turn fails, and the next one continues the thread.
@@ -337,14 +333,10 @@ func TestCodexDoesNotStart(t *testing.T) {
 			}
 			r.add(talkCall("c"), scriptCall("t", "say no"))
 			r.start()
-			if call := r.wants("c", reconcile.CallFailed, c.text); call.ErrorCode != c.code {
-				t.Errorf("code %s: %s", call.ErrorCode, call.ErrorText)
-			}
+			test.Equal(t, "code", r.wants("c", reconcile.CallFailed, c.text).ErrorCode, c.code)
 			r.wants("t", reconcile.CallFailed, c.code+": the conversation was not opened: ")
 			r.stop()
-			if run := <-r.ended; run.Outcome != reconcile.Canceled {
-				t.Errorf("the agent ended as %s %s", run.Outcome, run.ErrorText)
-			}
+			test.Equal(t, "outcome of the agent", (<-r.ended).Outcome, reconcile.Canceled)
 		})
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
+
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -136,9 +138,7 @@ func TestHostValuesEncode(t *testing.T) {
 			}
 			for i := range v.NumField() {
 				f := v.Field(i)
-				if !f.IsExported() {
-					t.Errorf("%s.%s is not exported", name, f.Name)
-				}
+				test.Equal(t, name+"."+f.Name+" is exported", f.IsExported(), true)
 				look(name+"."+f.Name, f.Type)
 			}
 		default: // a plain value

@@ -62,9 +62,7 @@ func TestGitHasTheProfile(t *testing.T) {
 	test.Equal(t, "commits, after "+run.ErrorText, run.Delivery.Commits, 1)
 	test.Equal(t, "runs of the profile", read(t, filepath.Join(home, "logins")), "in\n")
 	for line := range strings.Lines(read(t, filepath.Join(home, "seen"))) {
-		if line != "yes none none\n" {
-			t.Errorf("git had %q", line)
-		}
+		test.Equal(t, "git had", line, "yes none none\n")
 	}
 }
 
@@ -99,9 +97,7 @@ func TestLoginShellHangsLater(t *testing.T) {
 	for range 2 {
 		env, err := step.gitEnv(t.Context())
 		test.OK(t, err)
-		if !slices.Contains(env, "FROM=profile") || h.logins != 2 {
-			t.Errorf("after %d logins git has %q", h.logins, env)
-		}
+		test.Equal(t, "the profile reaches git, and logins", []any{slices.Contains(env, "FROM=profile"), h.logins}, []any{true, 2})
 	}
 }
 
@@ -166,9 +162,7 @@ func TestLoginShellEnds(t *testing.T) {
 	for _, profile := range []string{"exit 3\n", "exec true\n"} {
 		r := newRig(t, "say hm")
 		r.profile(profile)
-		if run := r.ends(reconcile.Failed, "login_shell_failed"); !strings.Contains(run.ErrorText, "it ended ") {
-			t.Errorf("the error is %q", run.ErrorText)
-		}
+		test.Contains(t, "the error", r.ends(reconcile.Failed, "login_shell_failed").ErrorText, "it ended ")
 	}
 }
 
@@ -190,8 +184,6 @@ func TestProgramsThatHangRemoveTheirLocks(t *testing.T) {
 	h.Env = append(h.Env, "HOME="+h.Home)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if result := h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold}); result.Err == nil {
-		t.Error("hooks.on_attention succeeded")
-	}
+	test.Equal(t, "hooks.on_attention fails", h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold}).Err != nil, true)
 	noLock(t, h.Home)
 }

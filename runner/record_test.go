@@ -67,9 +67,7 @@ func TestHeartbeatBeforeScan(t *testing.T) {
 			r.journal.mu.Lock()
 			stored := len(r.journal.updates)
 			r.journal.mu.Unlock()
-			if n := int(slow.n.Load()); stored != beats || n != scans {
-				t.Errorf("%d heartbeats and %d scans, want %d and %d", stored, n, beats, scans)
-			}
+			test.Equal(t, "heartbeats and scans", []any{stored, int(slow.n.Load())}, []any{beats, scans})
 		}
 		at(1, 1, 1)
 		at(15, 4, 1)

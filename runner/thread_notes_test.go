@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,16 +30,8 @@ func describedAs(text string, comment *time.Time) answer {
 // contains checks that a prompt contains some texts and not others.
 func contains(t *testing.T, prompt string, has []string, hasNot ...string) {
 	t.Helper()
-	for _, s := range has {
-		if !strings.Contains(prompt, s) {
-			t.Errorf("no %q in the turn's text:\n%s", s, prompt)
-		}
-	}
-	for _, s := range hasNot {
-		if strings.Contains(prompt, s) {
-			t.Errorf("%q is in the turn's text:\n%s", s, prompt)
-		}
-	}
+	test.Contains(t, "the turn's text", prompt, has...)
+	test.Lacks(t, "the turn's text", prompt, hasNot...)
 }
 
 // again prepares another run of the issue after this one.
@@ -92,9 +85,7 @@ func TestWhichThreadIsResumed(t *testing.T) {
 			if strings.Contains(last, agent.EarlierWork) != c.note || strings.Contains(last, "begin with the tests") != c.comments {
 				t.Errorf("the turn's text is\n%s", last)
 			}
-			if got := r.journal.seen[run.ThreadID]; !got.CommentAt.Equal(*wroteAt(4)) {
-				t.Errorf("the thread has seen %+v", got)
-			}
+			test.Equal(t, "the last comment that the thread has seen", r.journal.seen[run.ThreadID].CommentAt, *wroteAt(4))
 		})
 	}
 }
@@ -106,9 +97,7 @@ func TestUpdateOfARefusedTurn(t *testing.T) {
 	r.journal.late = []reconcile.Request{answered(3, "Red or blue?", "blue indeed")}
 	r.Config.MaxTurns = 2
 	first := r.ends(reconcile.Failed, "port_exit")
-	if got := r.journal.seen[first.ThreadID]; got.CommentAt.Equal(*wroteAt(1)) {
-		t.Errorf("the thread has seen %+v", got)
-	}
+	test.Equal(t, "the thread has seen the comment", r.journal.seen[first.ThreadID].CommentAt.Equal(*wroteAt(1)), false)
 	r.again(first)
 	run := r.ends(reconcile.Succeeded, "")
 	list := r.prompts(run.ThreadID)
@@ -145,9 +134,7 @@ func TestCreationsStoredLater(t *testing.T) {
 			t.Fatalf("%d turns", len(list))
 		}
 		for i, text := range list {
-			if strings.Contains(text, "use red") != (i == refuse) {
-				t.Errorf("refused %d times, turn %d: %s", refuse, i+1, text)
-			}
+			test.Equal(t, fmt.Sprintf("the comment is in turn %d after %d refusals", i+1, refuse), strings.Contains(text, "use red"), i == refuse)
 		}
 		test.Equal(t, "stored", r.journal.created, []reconcile.Created{{Kind: "comment", ID: "c1"}})
 	}

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,9 +57,8 @@ func TestOutcomes(t *testing.T) {
 			name: "an agent that prints the key", script: "say it is " + testKey + "\nsh echo " + testKey + "; exit 3\nfail other " + testKey, outcome: reconcile.Failed, code: "turn_failed",
 			change: func(r *rig) { r.Config.Command = "echo starting with " + testKey + " >&2; " + r.Config.Command },
 			check: func(t *testing.T, r *rig, run reconcile.Run) {
-				if !strings.Contains(run.ErrorText, "[redacted]") || !strings.Contains(read(t, filepath.Join(r.Dir, stderrFile)), "with [redacted]") {
-					t.Errorf("%q", run.ErrorText)
-				}
+				test.Contains(t, "the secret", run.ErrorText, "[redacted]")
+				test.Contains(t, "the secret", read(t, filepath.Join(r.Dir, stderrFile)), "with [redacted]")
 			},
 		},
 		{name: "the prompt can't be rendered", script: "error line 3: unknown variable", outcome: reconcile.Failed, code: "template_render_error"},
@@ -111,9 +109,7 @@ func heldLease(r *rig) (bool, error) {
 
 func untouched(t *testing.T, r *rig, _ reconcile.Run) {
 	t.Helper()
-	if exists(r.root) {
-		t.Error("a workspace root was created")
-	}
+	test.Equal(t, "a workspace root was created", exists(r.root), false)
 }
 
 // awaitEvent waits until the events contain a text.
@@ -146,9 +142,7 @@ func TestStopWhileStreaming(t *testing.T) {
 			}()
 			r.ends(c.outcome, c.code)
 			test.Equal(t, "what after_run saw", read(t, r.space("after")), string(c.outcome)+"\n0\n")
-			if !strings.Contains(read(t, filepath.Join(r.Dir, eventsFile)), agent.EventTurnCancelled) {
-				t.Error("the turn was not interrupted")
-			}
+			test.Contains(t, "events", read(t, filepath.Join(r.Dir, eventsFile)), agent.EventTurnCancelled)
 		})
 	}
 }
@@ -199,9 +193,8 @@ func TestChangeByTheAgent(t *testing.T) {
 		t.Errorf("written at the calls: %+v, then %q", before, run.HandoffState)
 	}
 	events := read(t, filepath.Join(r.Dir, eventsFile))
-	if strings.Count(events, `"event":"tracker_mutation"`) != 1 || !strings.Contains(events, `"variables":{"body":"the key is [redacted]"}`) {
-		t.Errorf("events\n%s", events)
-	}
+	test.Equal(t, "events", strings.Count(events, `"event":"tracker_mutation"`), 1)
+	test.Contains(t, "events", events, `"variables":{"body":"the key is [redacted]"}`)
 	test.Equal(t, "stored", r.journal.created, []reconcile.Created{{Kind: "comment", ID: "c-1"}})
 }
 
@@ -244,7 +237,6 @@ func TestRowLost(t *testing.T) {
 		return nil
 	}
 	_, err := r.work()
-	if !errors.Is(err, reconcile.ErrConflict) || len(r.journal.finished) != 0 {
-		t.Errorf("Run: %v, want an error that wraps ErrConflict; recorded %+v", err, r.journal.finished)
-	}
+	test.Equal(t, "the end of the worker", len(r.journal.finished), 0)
+	test.ErrorIs(t, "the end of the worker", err, reconcile.ErrConflict)
 }

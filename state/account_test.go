@@ -61,9 +61,7 @@ func TestAccountDirectory(t *testing.T) {
 	test.OK(t, os.Symlink(codex, filepath.Join(home, "link")))
 	a := NewAccount("", home, codex)
 	test.Equal(t, "by a link", NewAccount("relative", home, filepath.Join(home, "link")).Dir, a.Dir)
-	if other := NewAccount("", home, filepath.Join(home, "other")); other.Dir == a.Dir {
-		t.Error("two homes share a directory")
-	}
+	test.Equal(t, "two homes have two directories", NewAccount("", home, filepath.Join(home, "other")).Dir != a.Dir, true)
 	test.Equal(t, "parent", filepath.Dir(a.Dir), filepath.Join(home, ".local/state/symphony/accounts"))
 	test.Equal(t, "elsewhere", filepath.Dir(NewAccount("/x", home, codex).Dir), "/x/symphony/accounts")
 	test.Equal(t, "known of nothing", read(t, a, epoch), (AccountState{}))
@@ -150,9 +148,7 @@ func TestDamagedAccount(t *testing.T) {
 		test.OK(t, a.Worked(ctx, epoch, epoch))
 		wantConflict(t, a.Probe(ctx, epoch, reconcile.Block{}, "x"))
 		test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
-		if s := read(t, a, epoch); s.Block == nil {
-			t.Errorf("%q: not replaced", text)
-		}
+		test.Equal(t, text+": replaced", read(t, a, epoch).Block != nil, true)
 	}
 }
 
@@ -162,9 +158,7 @@ func TestSharedBlock(t *testing.T) {
 	a := newAccount(t)
 	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 	b := *read(t, a, epoch).Block
-	if want := (reconcile.Block{Code: "agent_auth", Message: "log in", Since: epoch, NextTry: epoch.Add(10 * time.Second)}); b != want {
-		t.Errorf("%+v", b)
-	}
+	test.Equal(t, "the block", b, reconcile.Block{Code: "agent_auth", Message: "log in", Since: epoch, NextTry: epoch.Add(10 * time.Second)})
 	wantConflict(t, a.Probe(ctx, epoch.Add(9*time.Second), b, "early"))
 	due := epoch.Add(10 * time.Second)
 	test.OK(t, a.Probe(ctx, due, b, "/state/runs/1/alive"))
@@ -182,13 +176,9 @@ func TestSharedBlock(t *testing.T) {
 		t.Errorf("%+v", s.Block)
 	}
 	test.OK(t, a.Worked(ctx, due, epoch.Add(-time.Second)))
-	if read(t, a, due).Block == nil {
-		t.Error("a run from before the block ended it")
-	}
+	test.Equal(t, "a run from before the block leaves it", read(t, a, due).Block != nil, true)
 	test.OK(t, a.Worked(ctx, due, due))
-	if read(t, a, due).Block != nil {
-		t.Error("the successful probe did not end it")
-	}
+	test.Equal(t, "the successful probe ended it", read(t, a, due).Block == nil, true)
 	wantConflict(t, a.Probe(ctx, due.Add(time.Hour), *s.Block, "over"))
 }
 
@@ -226,14 +216,10 @@ func TestQuotaWithReset(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
-	if read(t, a, epoch).Block == nil {
-		t.Error("no block for a missing login while a limit is used up")
-	}
+	test.Equal(t, "a missing login blocks while a limit is used up", read(t, a, epoch).Block != nil, true)
 	b := newAccount(t)
 	test.OK(t, b.Failed(ctx, epoch, reconcile.CodeAgentQuota, "used up"))
-	if read(t, b, epoch).Block == nil {
-		t.Error("no block, although the end of the limit is unknown")
-	}
+	test.Equal(t, "a used-up limit with an unknown end blocks", read(t, b, epoch).Block != nil, true)
 }
 
 // TestAccountWritersTakeTurns checks that no concurrent change is lost.
@@ -266,9 +252,7 @@ func takeSlots(t testing.TB, a *Account, limit, want int) ([]*os.File, reconcile
 
 func wantSlots(t testing.TB, got reconcile.Slots, free, taken, most int) {
 	t.Helper()
-	if want := (reconcile.Slots{Free: free, Taken: taken, Max: most}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	test.Equal(t, "slots", got, reconcile.Slots{Free: free, Taken: taken, Max: most})
 }
 
 // TestSlots takes slots up to the limit, and again after their holders have closed them.

@@ -81,9 +81,7 @@ func TestAttentionIsTakenOnce(t *testing.T) {
 	wantOpen(t, other, epoch)
 	test.OK(t, db.Attentions.DoneAttention(ctx, epoch.Add(time.Second), a.Key, ""))
 	wantOpen(t, db, epoch.Add(time.Hour))
-	if takes(t, db, epoch.Add(time.Hour), a, "pass") {
-		t.Error("it was delivered twice")
-	}
+	test.Equal(t, "it was delivered twice", takes(t, db, epoch.Add(time.Hour), a, "pass"), false)
 }
 
 // TestAttentionOfADeadProcess checks that a notification whose process has died can be taken a second time, after the time
@@ -94,17 +92,11 @@ func TestAttentionOfADeadProcess(t *testing.T) {
 	takes(t, db, epoch, a, "run-1")
 	soon, later := epoch.Add(hookPatience), epoch.Add(hookPatience+time.Millisecond)
 	wantOpen(t, db, soon)
-	if takes(t, db, soon, a, "pass") {
-		t.Error("it was taken from a process that may be delivering it")
-	}
+	test.Equal(t, "it was taken from a process that may be delivering it", takes(t, db, soon, a, "pass"), false)
 	wantOpen(t, db, later, a.Key)
-	if !takes(t, db, later, a, "pass") {
-		t.Error("it was not taken again")
-	}
+	test.Equal(t, "it was taken again", takes(t, db, later, a, "pass"), true)
 	wantOpen(t, db, later.Add(time.Hour))
-	if takes(t, db, later.Add(time.Hour), a, "pass") {
-		t.Error("it was tried three times")
-	}
+	test.Equal(t, "it was tried three times", takes(t, db, later.Add(time.Hour), a, "pass"), false)
 
 	// A pass reports and closes what the dead process left.
 	for _, want := range []bool{true, false} {
@@ -132,9 +124,7 @@ func TestStandingAttention(t *testing.T) {
 	now := epoch.Add(5 * time.Minute)
 	a, _ := reconcile.OutageAttention(b, now)
 	wantOpen(t, db, now, a.Key)
-	if !takes(t, db, now, a, "pass") {
-		t.Error("it was not taken")
-	}
+	test.Equal(t, "it was taken", takes(t, db, now, a, "pass"), true)
 	test.OK(t, db.Attentions.DoneAttention(ctx, now, a.Key, ""))
 	b.Code = "tracker_rate_limited"
 	set(b)
@@ -188,9 +178,7 @@ func TestAttentionOfARequest(t *testing.T) {
 	wantOpen(t, db, epoch, open.Key, answered.Attention().Key)
 	test.Must(decided(db, answered, reconcile.DecideDeny, early, false))
 	wantOpen(t, db, epoch, open.Key)
-	if takes(t, db, epoch, answered.Attention(), "pass") {
-		t.Error("it was taken after the answer")
-	}
+	test.Equal(t, "it was taken after the answer", takes(t, db, epoch, answered.Attention(), "pass"), false)
 	withdrawn := asked(t, db, startedRun(t, db, 3), reconcile.CommandRequest)
 	test.Must(db.Journal.ResolveRequest(ctx, epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn))
 	wantOpen(t, db, epoch, open.Key)

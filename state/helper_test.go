@@ -85,9 +85,7 @@ func wantCode(t testing.TB, err error, code string) *reconcile.Error {
 	if !errors.As(err, &e) || e.Code != code {
 		t.Fatalf("error is %v, want code %s", err, code)
 	}
-	if e.Hint == "" {
-		t.Errorf("%s has no hint", code)
-	}
+	test.Equal(t, code+" has a hint", e.Hint != "", true)
 	return e
 }
 

@@ -60,9 +60,7 @@ func TestConcurrentCreation(t *testing.T) {
 	for range all {
 		test.OK(t, <-results)
 	}
-	if passes := test.Must(openIn(t, dir).passes(ctx, `ORDER BY id DESC LIMIT ?`, 100)); len(passes) != all {
-		t.Errorf("%d passes, want %d: two databases were created", len(passes), all)
-	}
+	test.Equal(t, "passes in one database", len(test.Must(openIn(t, dir).passes(ctx, `ORDER BY id DESC LIMIT ?`, 100))), all)
 }
 
 func readIt(dir string) error {
@@ -136,15 +134,12 @@ func TestFaultsHaveCodesAndShowNoValues(t *testing.T) {
 
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := db.Store.Commit(canceled, epoch, reconcile.Change{Claim: &secret}); !errors.Is(err, context.Canceled) {
-		t.Errorf("error is %v, want canceled", err)
-	}
+	test.ErrorIs(t, "the commit", db.Store.Commit(canceled, epoch, reconcile.Change{Claim: &secret}), context.Canceled)
 	test.Must(db.sql.Exec(`UPDATE claims SET issue = '{"title": 5, "s3cret'`))
 	_, stored := db.Store.State(ctx)
 	_, failed := db.sql.Exec(`INSERT INTO runs (id) VALUES ('s3cret')`)
 	for code, err := range map[string]error{"state_corrupt": stored, "state_error": fault(dir, "insert", failed)} {
-		if errorCode(err) != code || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("want %s without the stored value: %v", code, err)
-		}
+		test.Equal(t, "the error", errorCode(err), code)
+		test.Lacks(t, "the error", err.Error(), "s3cret")
 	}
 }

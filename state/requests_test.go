@@ -3,8 +3,6 @@ package state
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -53,9 +51,7 @@ func finishRun(t testing.TB, db *DB, r reconcile.Run) {
 
 func wantEnded(t testing.TB, err error, fate reconcile.RequestFate) {
 	t.Helper()
-	if e := wantCode(t, err, "request_ended"); !strings.Contains(e.Message, string(fate)) {
-		t.Errorf("%q does not tell the fate %s", e.Message, fate)
-	}
+	test.Contains(t, "the error", wantCode(t, err, "request_ended").Message, string(fate))
 }
 
 func TestRequestIsStoredWhole(t *testing.T) {
@@ -155,17 +151,13 @@ func TestOpenRequests(t *testing.T) {
 		for _, q := range open {
 			ids = append(ids, q.ID())
 		}
-		if !slices.Equal(ids, want) {
-			t.Errorf("open are %v, want %v", ids, want)
-		}
+		test.Equal(t, "open requests", ids, want)
 	}
 	wantIDs("ABC-2.1", "ABC-1.1")
 	finishRun(t, db, runs[1])
 	wantIDs("ABC-1.1")
 	is, err := db.RequestByID(ctx, first.IssueID, first.Number)
-	if err != nil || is.Fate != reconcile.RequestRunEnded {
-		t.Errorf("the other has the fate %s, %v", is.Fate, err)
-	}
+	test.Equal(t, "error, and fate of the other", []any{err, is.Fate}, []any{nil, reconcile.RequestRunEnded})
 	test.Must(decided(db, second, reconcile.DecideDeny, early, false))
 	wantIDs()
 }
@@ -192,13 +184,9 @@ func TestLateAnswers(t *testing.T) {
 		var got []int
 		for _, q := range list {
 			got = append(got, q.Number)
-			if !slices.Equal(q.Answer.Answers["q1"], []string{"Yes"}) {
-				t.Errorf("%s was answered by %v", q.ID(), q.Answer)
-			}
+			test.Equal(t, "answer to "+q.ID(), q.Answer.Answers["q1"], []string{"Yes"})
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("late answers are %v, want %v", got, want)
-		}
+		test.Equal(t, "late answers", got, want)
 	}
 	wantLate()
 	finishRun(t, db, run)

@@ -247,9 +247,7 @@ func wantRequests(t *testing.T, db *DB) {
 		t.Errorf("late answers are %+v", late)
 	}
 	made, err := db.Journal.Created(ctx, []string{"comment-1", "comment-2"})
-	if err != nil || !made["comment-1"] || made["comment-2"] {
-		t.Errorf("our comments are %v, %v", made, err)
-	}
+	test.Equal(t, "error, and comments that are ours", []any{err, made["comment-1"], made["comment-2"]}, []any{nil, true, false})
 	if told, found, err := db.Journal.LastSeen(ctx, "thread-1"); err != nil || !found || !told.CommentAt.Equal(epoch) {
 		t.Errorf("the thread was told %+v, %v, %v", told, found, err)
 	}
@@ -273,13 +271,9 @@ func wantComments(t *testing.T, db *DB) {
 func wantHome(t *testing.T, db *DB, version int) {
 	t.Helper()
 	_, here, err := db.Journal.LastThread(ctx, issueOf(1).ID, "/home/ann/.codex")
-	if err != nil || here.ID != "thread-1" {
-		t.Errorf("the last thread is %+v, %v", here, err)
-	}
+	test.Equal(t, "error and last thread", []any{err, here.ID}, []any{nil, "thread-1"})
 	_, other, err := db.Journal.LastThread(ctx, issueOf(1).ID, "/srv/codex")
-	if err != nil || (other.ID != "") != (version < 3) {
-		t.Errorf("in another home the last thread is %+v, %v", other, err)
-	}
+	test.Equal(t, "error, and whether there is a thread in another home", []any{err, other.ID != ""}, []any{nil, version < 3})
 }
 
 // wantHistory checks the report. Before schema 3 releases and models were not stored, but an existing block is an outage.

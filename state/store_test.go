@@ -141,9 +141,7 @@ func TestRuntimeOfADeadRunEndsWithItsHeartbeat(t *testing.T) {
 	test.OK(t, db.Store.Commit(ctx, monday, reconcile.Change{Settle: r.ID}))
 	wantTotals(t, db, Totals{Runtime: time.Minute})
 	ended := mustRun(t, db, r.ID)
-	if !ended.EndedAt.Equal(monday) || ended.ErrorCode != "worker_lost" || ended.ErrorText != "rebooted" {
-		t.Errorf("ended %v: %s %s", ended.EndedAt, ended.ErrorCode, ended.ErrorText)
-	}
+	test.Equal(t, "end, code and text", []any{ended.EndedAt, ended.ErrorCode, ended.ErrorText}, []any{monday, "worker_lost", "rebooted"})
 
 	back := startedRun(t, db, 2) // the clock was set back while it ran
 	back.Outcome = reconcile.Succeeded

@@ -33,9 +33,7 @@ func TestFindIssue(t *testing.T) {
 	} {
 		id, identifier, ok, err := db.Views.FindIssue(ctx, ref)
 		test.OK(t, err)
-		if got := [2]string{id, identifier}; got != want || ok != (want != [2]string{}) {
-			t.Errorf("%q is %v %v, want %v", ref, got, ok, want)
-		}
+		test.Equal(t, ref+": issue, and whether it was found", []any{[2]string{id, identifier}, ok}, []any{want, want != [2]string{}})
 	}
 }
 

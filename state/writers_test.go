@@ -109,14 +109,11 @@ func TestWaitIsBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	_, held, err := Acquire(ctx, dir, Holder{}, time.Hour, true)
-	if held != nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("canceled: held %+v, error %v", held, err)
-	}
+	test.Equal(t, "canceled", held == nil, true)
+	test.ErrorIs(t, "canceled", err, context.Canceled)
 	// It gives way to a process that is already waiting. Those that gave up above no longer wait.
 	waiter := flock.New(filepath.Join(dir, waiterName))
-	if first := test.Must(waiter.TryLock()); !first {
-		t.Error("a waiter that gave up still has the lock of the waiter")
-	}
+	test.Equal(t, "the lock of the waiter is free", test.Must(waiter.TryLock()), true)
 	if _, held := acquire(t, dir, time.Hour); held == nil {
 		t.Error("it took a lock that another process has")
 	}

@@ -1,7 +1,6 @@
 package durable_test
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,13 +26,9 @@ func TestWriteFileFails(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	test.OK(t, os.Mkdir(path, 0o755))
-	if err := durable.WriteFile(path, []byte("new"), 0o600); err == nil {
-		t.Error("a directory was replaced")
-	}
+	test.Equal(t, "a directory is refused", durable.WriteFile(path, []byte("new"), 0o600) != nil, true)
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("a temporary file stays: %v", entries)
 	}
-	if err := durable.WriteFile(filepath.Join(dir, "none", "a"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without a directory: %v", err)
-	}
+	test.ErrorIs(t, "without a directory", durable.WriteFile(filepath.Join(dir, "none", "a"), nil, 0o600), fs.ErrNotExist)
 }

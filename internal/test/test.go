@@ -2,6 +2,8 @@
 package test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,5 +34,33 @@ func Equal[T any](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// Contains reports each of the parts that text does not contain as an error of the test.
+func Contains(t testing.TB, what, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s: no %q in\n%s", what, part, text)
+		}
+	}
+}
+
+// Lacks reports each of the parts that text contains as an error of the test.
+func Lacks(t testing.TB, what, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if strings.Contains(text, part) {
+			t.Errorf("%s: %q is in\n%s", what, part, text)
+		}
+	}
+}
+
+// ErrorIs reports an error that does not wrap target as an error of the test.
+func ErrorIs(t testing.TB, what string, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s: error is %v, want %v", what, err, target)
 	}
 }

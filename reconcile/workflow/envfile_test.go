@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -34,9 +32,7 @@ PLAIN=last` + "\r\nCR=z\r\n"
 		"SINGLE": `a "b" $C \n`, "DOUBLE": `a "b" $C \ \n 'd'`, "EQUALS": "a=b==", "INDENTED": "x", "exported": "y",
 		"PLAIN": "last", "CR": "z",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	test.Equal(t, "variables", got, want)
 }
 
 func TestReadEnvFileRefuses(t *testing.T) {
@@ -54,13 +50,9 @@ func TestReadEnvFileRefuses(t *testing.T) {
 		path := write(t, filepath.Join(dir, "p.env"), "OK=1\n"+line+"\n", 0o600)
 		_, err := ReadEnvFile(path, os.Getuid())
 		wantCode(t, err, CodeEnvFileInvalid, part)
-		if strings.Contains(err.Error(), "SECRET") {
-			t.Errorf("the error contains the value: %v", err)
-		}
+		test.Lacks(t, "the error", err.Error(), "SECRET")
 		number := 2 + strings.Count(line, "\n")
-		if !strings.Contains(err.Error(), path+":"+string(rune('0'+number))+":") {
-			t.Errorf("%q: the line is missing: %v", line, err)
-		}
+		test.Contains(t, "the error of "+line, err.Error(), path+":"+string(rune('0'+number))+":")
 	}
 }
 

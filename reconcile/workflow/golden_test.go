@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -56,18 +54,10 @@ func TestGolden(t *testing.T) {
 				return
 			}
 			want := test.Must(os.ReadFile(golden))
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			test.Equal(t, "the result", got, string(want))
 			refused := strings.Contains(got, "error: ")
-			if wanted := strings.HasPrefix(filepath.Base(file), "err-"); refused != wanted {
-				t.Errorf("refused: %v, want %v", refused, wanted)
-			}
-			for _, secret := range []string{envKey, teamKey, ghToken, "lin_api_0123456789abcdef"} {
-				if strings.Contains(got, secret) {
-					t.Errorf("the output contains the key %s", secret)
-				}
-			}
+			test.Equal(t, "refused", refused, strings.HasPrefix(filepath.Base(file), "err-"))
+			test.Lacks(t, "the output", got, envKey, teamKey, ghToken, "lin_api_0123456789abcdef")
 		})
 	}
 }

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -50,9 +48,7 @@ func TestRedacted(t *testing.T) {
 			t.Errorf("%q: %v", tt.text, err)
 			continue
 		}
-		if got := string(cfg.Redacted); got != tt.want || !cfg.KeyIsLiteral {
-			t.Errorf("got  %q\nwant %q (literal %v)", got, tt.want, cfg.KeyIsLiteral)
-		}
+		test.Equal(t, "the copy, and whether the key is literal", []any{string(cfg.Redacted), cfg.KeyIsLiteral}, []any{tt.want, true})
 		key := cfg.Tracker.APIKey
 		again, err := Parse(source(t, string(cfg.Redacted)), envOf(map[string]string{LiteralKeyVar: key.Reveal()}))
 		if err != nil || again.Tracker.APIKey != key || again.Policy.Project != cfg.Policy.Project || again.KeyIsLiteral {
@@ -73,12 +69,8 @@ func TestPingURL(t *testing.T) {
 	if m := literal.Monitor; m.PingURL.Reveal() != check || strings.Contains(string(literal.Redacted), "ping/0123") {
 		t.Errorf("%s %s", m.PingURL.Reveal(), literal.Redacted)
 	}
-	if diff := cmp.Diff([]string{check, "0123456789abcdefghijkl"}, literal.Monitor.Secrets()); diff != "" {
-		t.Error(diff)
-	}
-	if m := parse("'$" + literalPingVar + "'").Monitor; m != (Monitor{}) {
-		t.Errorf("read back: %+v", m)
-	}
+	test.Equal(t, "secrets", literal.Monitor.Secrets(), []string{check, "0123456789abcdefghijkl"})
+	test.Equal(t, "read back", parse("'$"+literalPingVar+"'").Monitor, Monitor{})
 	again := test.Must(Parse(source(t, string(literal.Redacted)), envOf(literal.Literals())))
 	if again.Monitor != literal.Monitor || !bytes.Equal(again.Redacted, literal.Redacted) || len(inVariable.Literals()) > 0 {
 		t.Errorf("a worker reads %+v %s", again.Monitor, again.Redacted)
@@ -103,9 +95,8 @@ func TestRedactedRefusesWhatItCannotFind(t *testing.T) {
 		cfg, err := Parse(source(t, literalFile(value)), Environment{Temp: "/tmp"})
 		wantCode(t, err, CodeInvalid, "tracker.api_key: ")
 		wantCode(t, err, CodeInvalid, part)
-		if strings.Contains(err.Error(), literalKey) || cfg.Redacted != nil {
-			t.Errorf("%q: %v", value, err)
-		}
+		test.Equal(t, "the error of "+value, cfg.Redacted == nil, true)
+		test.Lacks(t, "the error of "+value, err.Error(), literalKey)
 	}
 }
 
@@ -181,9 +172,7 @@ func TestSecretDoesNotPrint(t *testing.T) {
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "key", cfg.Tracker.APIKey, "tracker", cfg.Tracker)
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "key", cfg.Tracker.APIKey, "tracker", cfg.Tracker)
 	all := fmt.Sprintf("%v %+v %#v %s %q", cfg.Tracker, cfg.Tracker, cfg.Tracker, cfg.Tracker.APIKey, cfg.Tracker.APIKey) + string(raw) + log.String()
-	if strings.Contains(all, literalKey) {
-		t.Errorf("the output contains the key: %s", all)
-	}
+	test.Lacks(t, "the output", all, literalKey)
 	test.Equal(t, "revealed", cfg.Tracker.APIKey.Reveal(), literalKey)
 }
 
@@ -208,9 +197,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 		for _, f := range Faults(err) {
 			found = found || f.Code == CodeInvalid && strings.HasPrefix(f.Message, "WORKFLOW.md:2: "+k.Name+": ")
 		}
-		if !found {
-			t.Errorf("%s is not read: %v", k.Name, err)
-		}
+		test.Equal(t, k.Name+" is read", found, true)
 		if k.Meaning == "" || k.Type == "" || strings.Contains(k.Meaning, "\n") {
 			t.Errorf("%s is not described: %+v", k.Name, k)
 		}
@@ -246,9 +233,7 @@ func TestPassThrough(t *testing.T) {
 			wantCode(t, err, tt.code, "WORKFLOW.md:7: codex.turn_sandbox_policy: ")
 			continue
 		}
-		if err != nil || string(cfg.Codex.TurnSandboxPolicy) != tt.want {
-			t.Errorf("%s: %s, %v", tt.value, cfg.Codex.TurnSandboxPolicy, err)
-		}
+		test.Equal(t, tt.value+": error and policy", []any{err, string(cfg.Codex.TurnSandboxPolicy)}, []any{nil, tt.want})
 	}
 }
 

@@ -151,9 +151,7 @@ func TestCheckAgreesWithRender(t *testing.T) {
 			t.Errorf("%s: %v", template, err)
 			continue
 		}
-		if problems := fmt.Sprint(prompt.Check()); !strings.Contains(problems, name) {
-			t.Errorf("%s: Check reports %s, without %s", template, problems, name)
-		}
+		test.Contains(t, template+": problems", fmt.Sprint(prompt.Check()), name)
 		if _, err := prompt.Render(fullIssue(), 0); err == nil {
 			t.Errorf("%s: rendered", template)
 		}

@@ -37,9 +37,7 @@ func TestReadResolvesSymlinks(t *testing.T) {
 	test.Equal(t, "path and name", []any{src.Path, src.Name}, []any{file, link})
 	cfg := test.Must(Parse(src, testEnv()))
 	// A relative path is relative to the file, not to the working directory.
-	if want := filepath.Join(real, "ws"); cfg.Workspace.Root != want {
-		t.Errorf("root %s, want %s", cfg.Workspace.Root, want)
-	}
+	test.Equal(t, "root", cfg.Workspace.Root, filepath.Join(real, "ws"))
 }
 
 func TestReadRefuses(t *testing.T) {
@@ -56,9 +54,7 @@ func TestReadRefuses(t *testing.T) {
 	} {
 		_, err := Read(path)
 		wantCode(t, err, CodeMissingFile, part)
-		if !strings.Contains(err.Error(), path) {
-			t.Errorf("the path is missing: %v", err)
-		}
+		test.Contains(t, "the error", err.Error(), path)
 		if missing := part == "there is no workflow file"; strings.Contains(Faults(err)[0].Hint, "symphony init") != missing {
 			t.Errorf("%s: the hint is %q", path, Faults(err)[0].Hint)
 		}
@@ -97,9 +93,7 @@ func TestCRLFAndBOMInFrontMatter(t *testing.T) {
 	_, err := Parse(source(t, text), testEnv())
 	wantCode(t, err, CodeInvalid, "WORKFLOW.md:10: agent.max_turns")
 	cfg, err := Parse(source(t, strings.Replace(text, "max_turns: x", "max_turns: 7", 1)), testEnv())
-	if err != nil || cfg.Hooks.BeforeRun != "one\ntwo\n" || cfg.Agent.MaxTurns != 7 {
-		t.Errorf("hook %q, turns %d, %v", cfg.Hooks.BeforeRun, cfg.Agent.MaxTurns, err)
-	}
+	test.Equal(t, "error, hook and turns", []any{err, cfg.Hooks.BeforeRun, cfg.Agent.MaxTurns}, []any{nil, "one\ntwo\n", 7})
 }
 
 func TestNotUTF8(t *testing.T) {

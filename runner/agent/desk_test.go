@@ -110,9 +110,7 @@ func TestDeskDecides(t *testing.T) {
 			if got.Sent = nil; fmt.Sprint(got) != fmt.Sprint(c.want) {
 				t.Errorf("%s: the agent gets %+v, want %+v", name, got, c.want)
 			}
-			if fate := box.get(1).Fate; fate != "" {
-				t.Errorf("%s: the request is %s before the answer was sent", name, fate)
-			}
+			test.Equal(t, name+": the request before the answer was sent", box.get(1).Fate, "")
 			sent()
 			if r := box.get(1); r.Fate != reconcile.RequestAnswered || !r.Outside || r.Summary != "make install" || notified != 1 {
 				t.Errorf("%s: %d notifications, the request is %+v", name, notified, r)
@@ -156,9 +154,7 @@ func TestDeskWithdraws(t *testing.T) {
 			desk.Decide(ctx, install)
 			time.Sleep(2 * withdrawGrace)
 			synctest.Wait()
-			if fate := box.get(1).Fate; (fate == reconcile.RequestWithdrawn) != (name == "the run goes on") {
-				t.Errorf("%s: the request is %q", name, fate)
-			}
+			test.Equal(t, name+": the request is withdrawn", box.get(1).Fate == reconcile.RequestWithdrawn, name == "the run goes on")
 		})
 	}
 }
@@ -183,9 +179,7 @@ func TestDeskStores(t *testing.T) {
 		Changes:     []FileChange{{Path: testKey, Kind: "add", Diff: testKey}, {Path: "big", Kind: "add", Diff: long}, {Path: "last", Kind: "add", Diff: "x"}},
 	})
 	test.OK(t, err)
-	if text := fmt.Sprintf("%+v %s", q.Request, q.Detail.Permissions); strings.Contains(text, testKey) {
-		t.Errorf("the key is in it: %s", text[:min(len(text), 500)])
-	}
+	test.Lacks(t, "the request", fmt.Sprintf("%+v %s", q.Request, q.Detail.Permissions), testKey)
 	size := 0
 	for _, c := range q.Detail.Changes {
 		if size += len(c.Diff); !utf8.ValidString(c.Diff) {
@@ -208,9 +202,7 @@ func TestDeskStores(t *testing.T) {
 	} {
 		q, err := desk.newQuestion(Request{Kind: RequestCommand, Summary: c.summary, Command: c.command})
 		test.OK(t, err)
-		if q.Summary != c.want || q.Detail.Command != c.command {
-			t.Errorf("%q for %q is shown as %q", c.summary, c.command, q.Summary)
-		}
+		test.Equal(t, c.summary+": summary and command", []any{q.Summary, q.Detail.Command}, []any{c.want, c.command})
 	}
 	// What must not be cut is declined if it is too long.
 	for _, ask := range []Request{
@@ -218,9 +210,7 @@ func TestDeskStores(t *testing.T) {
 		{Kind: RequestQuestion, Questions: []Question{{ID: "q", Text: long}}},
 		{Kind: RequestPermissions, Permissions: []byte(`"` + long + `"`)},
 	} {
-		if got := desk.Decide(t.Context(), ask); !strings.Contains(got.Reason, "more than an operator would read") {
-			t.Errorf("%s: %+v", ask.Kind, got)
-		}
+		test.Contains(t, string(ask.Kind)+": the reason", desk.Decide(t.Context(), ask).Reason, "more than an operator would read")
 	}
 }
 
@@ -245,9 +235,7 @@ func TestSealedAnswer(t *testing.T) {
 	box.decide = func(r *reconcile.Request) {
 		sealed, err := SealAnswers(r.Detail.SealKey, answers)
 		test.OK(t, err)
-		if strings.Contains(string(sealed), "hunter2") {
-			t.Error("the sealed answer can be read")
-		}
+		test.Lacks(t, "the sealed answer", string(sealed), "hunter2")
 		r.Decision, r.Answer = reconcile.DecideAnswer, reconcile.RequestAnswer{Sealed: sealed}
 	}
 	test.Equal(t, "answers", desk.Decide(t.Context(), secret).Answers, answers)

@@ -40,9 +40,7 @@ func TestEventLog(t *testing.T) {
 	}
 	test.OK(t, l.Close())
 	text := read(t, path)
-	if strings.Contains(text, testKey) || strings.Contains(text, "a>s") || strings.Contains(text, `s\"s`) || strings.Contains(text, "ends-in") {
-		t.Errorf("a secret is in\n%s", text)
-	}
+	test.Lacks(t, "the events", text, testKey, "a>s", `s\"s`, "ends-in")
 	var lines [7]Event
 	d := json.NewDecoder(strings.NewReader(text))
 	for i := range lines {
@@ -85,9 +83,7 @@ func TestEventLogRotates(t *testing.T) {
 	if now > maxEventFile || before > maxEventFile || before < maxEventFile-2*maxPayload {
 		t.Errorf("%d and %d bytes", before, now)
 	}
-	if !strings.Contains(read(t, path), "turn_completed") {
-		t.Error("the last event is not in the newest file")
-	}
+	test.Contains(t, "the newest file", read(t, path), "turn_completed")
 
 	// A directory that blocks the rotation loses events only while it exists.
 	l, err = OpenEventLog(path, nil)
@@ -105,9 +101,8 @@ func TestEventLogRotates(t *testing.T) {
 		t.Errorf("a lost event has no number: %.40s", read(t, path))
 	}
 	test.OK(t, l.Close())
-	if !strings.Contains(read(t, PreviousEvents(path)), "turn_completed") || !strings.Contains(read(t, path), "second") {
-		t.Error("the log was not rotated later")
-	}
+	test.Contains(t, "the log after the next event", read(t, PreviousEvents(path)), "turn_completed")
+	test.Contains(t, "the log after the next event", read(t, path), "second")
 }
 
 // An event after a line that a full disk cut off begins on a new line.
@@ -160,10 +155,6 @@ func TestShorten(t *testing.T) {
 		if !json.Valid([]byte(got)) || !utf8.ValidString(got) || strings.Contains(got, "\uFFFD") || len(got) > limit {
 			t.Errorf("%s: %d bytes: %s", name, len(got), got)
 		}
-		for _, want := range tc.has {
-			if !strings.Contains(got, want) {
-				t.Errorf("%s: no %s in %s", name, want, got)
-			}
-		}
+		test.Contains(t, name, got, tc.has...)
 	}
 }

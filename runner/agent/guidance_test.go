@@ -76,9 +76,7 @@ func TestGuidance(t *testing.T) {
 		"fresh_answered":  FirstTurn("Do this.\n", "", Update{Answers: update.Answers}),
 	} {
 		golden(t, name, text)
-		if strings.ContainsAny(text, "\x1b\r\x00") {
-			t.Errorf("%s contains control characters: %q", name, text)
-		}
+		test.Equal(t, name+" contains control characters", strings.ContainsAny(text, "\x1b\r\x00"), false)
 	}
 }
 
@@ -148,9 +146,7 @@ func TestUpdateIsBounded(t *testing.T) {
 		{"a long description", Update{Description: &long}, 0, "", "(The last 4096 bytes are left out", 18 << 10, true},
 	} {
 		text := c.n.Text()
-		if n := strings.Count(text, "Comment by "); n != c.shown {
-			t.Errorf("%s: %d comments are shown", c.name, n)
-		}
+		test.Equal(t, c.name+": comments", strings.Count(text, "Comment by "), c.shown)
 		if i := strings.Index(text, "```\n"); i >= 0 && !strings.HasPrefix(text[i+4:], c.first) || !strings.Contains(text, c.says) {
 			t.Errorf("%s: %.300s", c.name, text)
 		}
@@ -161,9 +157,7 @@ func TestUpdateIsBounded(t *testing.T) {
 			t.Errorf("%s: %d bytes, or a character was cut", c.name, len(text))
 		}
 	}
-	if text := (Update{}).Text(); text != "" {
-		t.Errorf("nothing new is %q", text)
-	}
+	test.Equal(t, "nothing new", (Update{}).Text(), "")
 }
 
 // A text can't end its fence.

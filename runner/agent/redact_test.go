@@ -31,9 +31,7 @@ func TestRedactorText(t *testing.T) {
 		"Bearer abcdefgh…":                                    "Bearer [redacted]…",
 		"Bearer [redacted]":                                   "Bearer [redacted]",
 	} {
-		if got := r.Text(text); got != want {
-			t.Errorf("%q became %q", text, got)
-		}
+		test.Equal(t, text, r.Text(text), want)
 	}
 	test.Equal(t, "what an agent reads", NewExactRedactor([]string{testKey}).Text("Use Bearer tokens, not "+testKey), "Use Bearer tokens, not [redacted]")
 	r.Add([]string{"another"})
@@ -52,9 +50,7 @@ func TestRedactorLines(t *testing.T) {
 		`"` + `BG5vbmUAAAAEbm9uZQAAAAAA\n"`: `"[redacted]\n"`,
 		`{"w":"correct-horse"}`:             `{"w":"[redacted]"}`,
 	} {
-		if got := r.Text(text); got != want {
-			t.Errorf("%q became %q", text, got)
-		}
+		test.Equal(t, text, r.Text(text), want)
 	}
 }
 
@@ -67,9 +63,8 @@ func TestRedactorJSON(t *testing.T) {
 	} {
 		for _, text := range texts {
 			got := NewRedactor([]string{secret}).Text(text)
-			if !strings.Contains(got, Redacted) || strings.Contains(got, "0123") || strings.Contains(got, "lock") || strings.Contains(got, "alle") {
-				t.Errorf("%s became %s", text, got)
-			}
+			test.Contains(t, text, got, Redacted)
+			test.Lacks(t, text, got, "0123", "lock", "alle")
 		}
 	}
 }

@@ -47,9 +47,7 @@ func TestTailFileOnAFullDisk(t *testing.T) {
 			t.Errorf("%d, %v: the program would see an error", n, err)
 		}
 	}
-	if f.Err() == nil {
-		t.Error("the failure is not reported")
-	}
+	test.Equal(t, "the failure is reported", f.Err() != nil, true)
 	_ = f.Close()
 }
 
@@ -61,8 +59,6 @@ func TestLastWords(t *testing.T) {
 		"Error: no auth\n2026-11-20T08:00:00.1Z  WARN codex_core: bye\n":      "Error: no auth",
 		"\x1b[31mError:\x1b[0m no auth\n2026-11-20T08:00:00Z INFO x\n\x1b[0m": "Error: no auth",
 	} {
-		if got := LastWords(stderr); got != want {
-			t.Errorf("%q: %q", stderr, got)
-		}
+		test.Equal(t, stderr, LastWords(stderr), want)
 	}
 }

@@ -128,12 +128,8 @@ func TestAskEnds(t *testing.T) {
 			synctest.Wait()
 			end(s, p)
 			synctest.Wait()
-			if !ended || len(lines) > 0 {
-				t.Errorf("the context of Ask has ended: %v, %d answers", ended, len(lines))
-			}
-			if !strings.Contains(p.names(), agent.EventApprovalRequested+" ") || !strings.Contains(p.names(), agent.EventRequestWithdrawn) {
-				t.Errorf("events: %s", p.names())
-			}
+			test.Equal(t, "the context of Ask has ended, and answers", []any{ended, len(lines)}, []any{true, 0})
+			test.Contains(t, "events", p.names(), agent.EventApprovalRequested+" ", agent.EventRequestWithdrawn)
 			p.say(turnCompleted)
 			_ = p.out.Close()
 			_, _ = wait() // other tests check the turn's outcome
@@ -384,9 +380,7 @@ func TestPermissionsText(t *testing.T) {
 		if want == "" {
 			want = c.raw
 		}
-		if got := permissionsText(json.RawMessage(c.raw)); got != want {
-			t.Errorf("%s: %s, want %s", c.raw, got, want)
-		}
+		test.Equal(t, c.raw, permissionsText(json.RawMessage(c.raw)), want)
 	}
 }
 
@@ -403,9 +397,7 @@ func TestSecretAnswer(t *testing.T) {
 		reported := false
 		for _, e := range p.heard() {
 			reported = reported || e.Message == "answered by operator: Which key? → (not shown)"
-			if strings.Contains(e.Message+string(e.Raw), "hush") {
-				t.Errorf("event %+v", e)
-			}
+			test.Lacks(t, "event", e.Message+string(e.Raw), "hush")
 		}
 		if !reported {
 			t.Errorf("events: %+v", p.events)

@@ -127,8 +127,6 @@ func TestShellText(t *testing.T) {
 		{`/bin/bash -lc "echo it's \$HOME \n"`, `echo it's $HOME \n`},
 		{`/bin/bash -lc a\ b`, "a b"},
 	} {
-		if got := shellText(c.raw); got != c.want {
-			t.Errorf("%s: %q, want %q", c.raw, got, c.want)
-		}
+		test.Equal(t, c.raw, shellText(c.raw), c.want)
 	}
 }

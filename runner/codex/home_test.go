@@ -78,9 +78,7 @@ trust_level = "trusted"
 		"shell_environment_policy": table{"exclude": []any{"PG*"}},
 		"features":                 table{"apps": false, "plugins": false},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error("config.toml (-want +got):\n" + diff)
-	}
+	test.Equal(t, "config.toml", got, want)
 	if to, err := os.Readlink(filepath.Join(dir, "auth.json")); err != nil || to != filepath.Join(operators, "auth.json") {
 		t.Errorf("auth.json leads to %q, %v", to, err)
 	}
@@ -100,7 +98,5 @@ trust_level = "trusted"
 
 	// A file that codex could not read either is named.
 	write(filepath.Join(operators, "config.toml"), "model = ")
-	if err := PrepareHome(operators, dir); err == nil {
-		t.Error("a broken config.toml was accepted")
-	}
+	test.Equal(t, "a broken config.toml is refused", PrepareHome(operators, dir) != nil, true)
 }

@@ -88,9 +88,7 @@ func TestRecorded(t *testing.T) {
 	}
 	known := flows()
 	for name := range known {
-		if !slices.Contains(files, "testdata/recorded/"+name+".jsonl") {
-			t.Errorf("no recording %s", name)
-		}
+		test.Equal(t, "there is a recording of "+name, slices.Contains(files, "testdata/recorded/"+name+".jsonl"), true)
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".jsonl")
@@ -100,9 +98,7 @@ func TestRecorded(t *testing.T) {
 			test.OK(t, err)
 			// Plain searches: a regular expression over all recordings takes half a minute under the race detector.
 			for _, text := range []string{`"/tmp/`, `"/root/`, `"/home/`, ` /tmp/`, ` /root/`, ` /home/`, `'/tmp/`, `'/root/`, `'/home/`, "lin_api_"} {
-				if bytes.Contains(data, []byte(text)) {
-					t.Errorf("it contains %s", text)
-				}
+				test.Equal(t, "it contains "+text, bytes.Contains(data, []byte(text)), false)
 			}
 			newStage(t, known[name], data).play()
 		})

@@ -335,9 +335,7 @@ func TestForeignEnds(t *testing.T) {
 	go p.rest()
 	p.say(turnCompleted)
 	wait.completes(t)
-	if n := strings.Count(p.names(), agent.EventTurnCompleted); n != 1 {
-		t.Errorf("events: %s", p.names())
-	}
+	test.Equal(t, "completed turns", strings.Count(p.names(), agent.EventTurnCompleted), 1)
 }
 
 func TestEndOfStream(t *testing.T) {
@@ -364,9 +362,7 @@ func TestEndOfStream(t *testing.T) {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()
 		go func() { _, _ = io.WriteString(p.out, strings.Repeat("x", maxLine+1)) }() // until the test closes it
-		if e := wait.fails(t, agent.CodePortExit); !strings.Contains(e.Message, "more than 64 MiB") {
-			t.Error(e)
-		}
+		test.Contains(t, "the error", wait.fails(t, agent.CodePortExit).Message, "more than 64 MiB")
 	})
 	t.Run("in a request", func(t *testing.T) {
 		s, p := connect(t, agent.Options{})
@@ -375,9 +371,7 @@ func TestEndOfStream(t *testing.T) {
 			p.out.CloseWithError(errors.New("broken"))
 		}()
 		_, err := s.Initialize(t.Context())
-		if e := wantCode(t, err, agent.CodePortExit); !strings.Contains(e.Message, "broken") {
-			t.Error(e)
-		}
+		test.Contains(t, "the error", wantCode(t, err, agent.CodePortExit).Message, "broken")
 	})
 }
 
@@ -406,9 +400,7 @@ func TestConcurrentTool(t *testing.T) {
 	go p.rest()
 	p.say(turnCompleted)
 	wait.completes(t)
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	test.ErrorIs(t, "the error", (<-ended), context.Canceled)
 }
 
 // TestSlowCallback checks that a callback that hangs blocks neither the reader nor the end of the turn.
@@ -447,9 +439,7 @@ func TestUsage(t *testing.T) {
 	)
 	wait.completes(t)
 	sum := agent.Usage{Input: 32, CachedInput: 10, Output: 14, Reasoning: 5, Total: 46}
-	if s.Usage() != sum || s.Model() != "gpt-a+gpt-b+gpt-d" {
-		t.Errorf("usage %+v of %v, models %q", s.Usage(), s.UsageByThread(), s.Model())
-	}
+	test.Equal(t, "usage and models", []any{s.Usage(), s.Model()}, []any{sum, "gpt-a+gpt-b+gpt-d"})
 	for _, e := range p.heard() {
 		test.Equal(t, "process of "+e.Name, e.PID, 42)
 	}
@@ -504,9 +494,7 @@ func TestCalls(t *testing.T) {
 		p.hears(line)
 		p.say(answers...)
 	}
-	if err := s.Steer(t.Context(), nil); !errors.Is(err, agent.ErrNoTurn) {
-		t.Errorf("steer before a turn: %v", err)
-	}
+	test.ErrorIs(t, "steer before a turn", s.Steer(t.Context(), nil), agent.ErrNoTurn)
 	go func() {
 		p.hear() // initialize
 		p.say(initialized1)
@@ -541,9 +529,7 @@ func TestCalls(t *testing.T) {
 	}
 	_ = wantCode(t, s.Steer(t.Context(), nil), agent.CodeResponseError)
 	for _, when := range []string{"before its end is reported", "at its end"} {
-		if err := s.Steer(t.Context(), nil); !errors.Is(err, agent.ErrNoTurn) {
-			t.Errorf("steer of a turn that has ended, %s: %v", when, err)
-		}
+		test.ErrorIs(t, "steer of a turn that has ended, "+when, s.Steer(t.Context(), nil), agent.ErrNoTurn)
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("turn: %v", err)
@@ -551,9 +537,7 @@ func TestCalls(t *testing.T) {
 	result, err := s.Exec(t.Context(), agent.ExecParams{
 		Command: []string{"a", "b"}, Cwd: "/w", Env: map[string]any{"V": "v", "KEY": nil}, SandboxPolicy: json.RawMessage(`{"type":"readOnly"}`), Timeout: 2 * time.Second,
 	})
-	if want := (agent.ExecResult{ExitCode: 3, Stdout: "o", Stderr: "e"}); err != nil || result != want {
-		t.Errorf("exec: %+v, %v", result, err)
-	}
+	test.Equal(t, "exec", []any{err, result}, []any{nil, agent.ExecResult{ExitCode: 3, Stdout: "o", Stderr: "e"}})
 	if d, err := s.DiffToRemote(t.Context(), "/w"); err != nil || d != (agent.Diff{SHA: "abc", Diff: "+x"}) {
 		t.Errorf("diff: %+v, %v", d, err)
 	}

@@ -3,6 +3,7 @@ package confine
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -28,9 +29,7 @@ func TestExcludedByName(t *testing.T) {
 		"SYMPHONY_WEB_TOKEN": {true, true}, "SYMPHONY_WEB_PASSWORD": {false, true}, "SYMPHONY_LITERAL_API_KEY": {true, true},
 		"SYMPHONY_secret": {true, true},
 	} {
-		if ExcludedByCodex(name) != want.excluded || ownSecret(name) != want.own {
-			t.Errorf("%s: excluded %v, own %v; want %+v", name, ExcludedByCodex(name), ownSecret(name), want)
-		}
+		test.Equal(t, name+": excluded and own", []any{ExcludedByCodex(name), ownSecret(name)}, []any{want.excluded, want.own})
 	}
 }
 
@@ -194,9 +193,7 @@ func TestOwnDirectories(t *testing.T) {
 		"npm_config_cache": {"/operators", "/operators", ""}, // inherited from codex
 	} {
 		command, _ := commands[name].(string)
-		if got := [3]string{valueOf(config.RunHookEnv(env, "run-7", testSpace), name), valueOf(codex, name), command}; got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
+		test.Equal(t, name, [3]string{valueOf(config.RunHookEnv(env, "run-7", testSpace), name), valueOf(codex, name), command}, want)
 	}
 }
 
@@ -225,9 +222,7 @@ func TestRunEnvironment(t *testing.T) {
 		seen[name] = true
 	}
 	for _, want := range []string{"TMPDIR=/work/hooks/tmp", "XDG_CACHE_HOME=/work/hooks/cache", "CODEX_HOME=/codex", "SYMPHONY_RUN_ID=run-7", "KEPT=yes"} {
-		if !slices.Contains(env, want) {
-			t.Errorf("%q lacks %s", env, want)
-		}
+		test.Equal(t, "the environment has "+want, slices.Contains(env, want), true)
 	}
 }
 
@@ -262,8 +257,6 @@ func TestAgentWrites(t *testing.T) {
 		got := anywhere || slices.ContainsFunc(dirs, func(dir string) bool {
 			return text.PathInside(dir, "/srv/main/.git") || text.PathInside("/srv/main/.git", dir)
 		})
-		if got != c.want {
-			t.Errorf("%+v: %v", c, got)
-		}
+		test.Equal(t, fmt.Sprintf("%+v", c), got, c.want)
 	}
 }

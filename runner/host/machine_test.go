@@ -3,9 +3,10 @@ package host
 import (
 	"fmt"
 	"os"
-	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 func TestScrub(t *testing.T) {
@@ -15,9 +16,7 @@ func TestScrub(t *testing.T) {
 		"LINEAR_API_KEY_FILE=f", "odd", "HOME=/h",
 	}
 	want := []string{"PATH=/bin", "SYMPHONY_WORKFLOW=w", "LINEAR_API_KEY_FILE=f", "odd", "HOME=/h"}
-	if got := Scrub(env, "LINEAR_API_KEY", "NOT_THERE"); !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
-	}
+	test.Equal(t, "the environment", Scrub(env, "LINEAR_API_KEY", "NOT_THERE"), want)
 	if got := Scrub(nil); got == nil || len(got) != 0 {
 		t.Errorf("nothing became %v", got)
 	}
@@ -32,8 +31,6 @@ func TestLimitReached(t *testing.T) {
 		syscall.ENOSPC:                         false,
 		syscall.EACCES:                         false,
 	} {
-		if LimitReached(err) != want {
-			t.Errorf("%v: %v", err, !want)
-		}
+		test.Equal(t, fmt.Sprint(err), LimitReached(err), want)
 	}
 }

@@ -155,9 +155,7 @@ func TestPrepareRun(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
-	if err := l.Prepare(t.Context(), run); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("the same run again: %v", err)
-	}
+	test.ErrorIs(t, "the same run again", l.Prepare(t.Context(), run), fs.ErrExist)
 	// A run without its directory is dead, and a probe creates nothing.
 	test.OK(t, os.RemoveAll(dir))
 	if live := l.Probe(t.Context(), run); live.Alive || live.Unknown || exists(dir) || Alive(l.StateDir, run.ID) {
@@ -167,9 +165,7 @@ func TestPrepareRun(t *testing.T) {
 
 func TestStartWorker(t *testing.T) {
 	l, run := started(t, "take")
-	if live := l.Probe(t.Context(), run); !live.Alive || !Alive(l.StateDir, run.ID) {
-		t.Errorf("%+v", live)
-	}
+	test.Equal(t, "alive", []bool{l.Probe(t.Context(), run).Alive, Alive(l.StateDir, run.ID)}, []bool{true, true})
 	if got, err := os.ReadFile(filepath.Join(runner.RunDir(l.StateDir, run.ID), "secret")); err != nil || string(got) != testKey {
 		t.Errorf("the worker was handed %q, %v", got, err)
 	}
@@ -193,9 +189,7 @@ func TestStartWorker(t *testing.T) {
 	}
 	l, run = stand(t, "take")
 	l.Exe = filepath.Join(l.StateDir, "gone")
-	if err := l.Start(t.Context(), run); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no such program: %v", err)
-	}
+	test.ErrorIs(t, "no such program", l.Start(t.Context(), run), fs.ErrNotExist)
 }
 
 // Only the process that took the run is signalled, not another one with the same pid. Scripts test workers that do not exit.
@@ -214,9 +208,7 @@ func TestStopWorker(t *testing.T) {
 		}
 	}
 	for range 2 { // Stop returns once the worker has exited
-		if err := l.Stop(t.Context(), run); err != nil || Alive(l.StateDir, run.ID) {
-			t.Errorf("%v", err)
-		}
+		test.Equal(t, "error, and whether the worker lives", []any{l.Stop(t.Context(), run), Alive(l.StateDir, run.ID)}, []any{nil, false})
 	}
 	test.OK(t, l.Kill(t.Context(), run))
 }
@@ -241,9 +233,7 @@ func TestReapWorker(t *testing.T) {
 	recorded := 0
 	record := func(left []reconcile.Process) error {
 		recorded++
-		if len(left) > 0 {
-			t.Errorf("left: %+v", left)
-		}
+		test.Equal(t, "number of processes left", len(left), 0)
 		if _, err := proc.LockDead(filepath.Join(runner.RunDir(l.StateDir, run.ID), host.AliveFile)); !errors.Is(err, proc.ErrHeld) {
 			t.Errorf("the alive file is not held while the end is recorded: %v", err)
 		}
@@ -261,9 +251,7 @@ func TestReapWorker(t *testing.T) {
 	if left, err := l.Reap(t.Context(), run, record); err != nil || len(left) > 0 || recorded != 1 {
 		t.Errorf("left %+v, %v, recorded %d times", left, err, recorded)
 	}
-	if live := l.Probe(t.Context(), run); len(live.Left) > 0 {
-		t.Errorf("after the reaping: %+v", live)
-	}
+	test.Equal(t, "number of processes left after the reaping", len(l.Probe(t.Context(), run).Left), 0)
 	broken := errors.New("the row has changed")
 	if _, err := l.Reap(t.Context(), run, func([]reconcile.Process) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("%v", err)

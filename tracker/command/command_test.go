@@ -93,9 +93,8 @@ func TestErrorsOfPrograms(t *testing.T) {
 	} {
 		_, err := ending(c.out, c.err).Candidates(t.Context(), []string{"Todo"})
 		var known *reconcile.Error
-		if !errors.As(err, &known) || known.Error() != c.message || !strings.Contains(known.Hint, c.hint) {
-			t.Errorf("%v\nwant %s\nhint %s", err, c.message, known.Hint)
-		}
+		test.Equal(t, "the error", []any{errors.As(err, &known), known.Error()}, []any{true, c.message})
+		test.Contains(t, "the error", known.Hint, c.hint)
 	}
 }
 
@@ -128,9 +127,7 @@ func TestKeyInAnswer(t *testing.T) {
 	k := ending(Output{Stdout: []byte(`{"issues": [{"id": "1", "title": "uses ` + secret + `", "state": "Todo"}]}`)}, nil)
 	k.Key = secret
 	found, err := k.ByIDs(t.Context(), []string{"1"})
-	if err != nil || found["1"].Title != "uses [key]" {
-		t.Errorf("%+v, %v", found, err)
-	}
+	test.Equal(t, "error and title", []any{err, found["1"].Title}, []any{nil, "uses [key]"})
 }
 
 // Comments of the same time keep the order in which the program lists them, the oldest or the newest first. One that quotes the marker

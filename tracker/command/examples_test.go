@@ -76,9 +76,8 @@ func move(t *testing.T, a *reconcile.TrackerAdapter, id, to, refused string) {
 	t.Helper()
 	args := test.Must(json.Marshal(map[string]string{"state": to}))
 	answer := a.Tools[0].Call(t.Context(), reconcile.Issue{ID: id, Identifier: id, State: "x"}, args)
-	if answer.Success != (refused == "") || !strings.Contains(answer.Text, refused) {
-		t.Error(answer.Text)
-	}
+	test.Equal(t, "the answer", answer.Success, refused == "")
+	test.Contains(t, "the answer", answer.Text, refused)
 }
 
 func TestCSVExample(t *testing.T) {
@@ -312,9 +311,7 @@ func TestGitLabExample(t *testing.T) {
 	server.Close()
 	_, err = a.Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "command_failed")
-	if left := test.Must(os.ReadDir(dir)); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	test.Equal(t, "files left behind", len(test.Must(os.ReadDir(dir))), 0)
 }
 
 func wantCode(t *testing.T, err error, code string) {

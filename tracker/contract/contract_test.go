@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
+
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -92,9 +94,7 @@ var active = []string{"Todo", "In Progress"}
 func TestTrackerThatKeepsTheRules(t *testing.T) {
 	a, _ := keeping()
 	r := Check(t.Context(), a, active, now)
-	if len(r.Violations) > 0 || r.Issues != 2 {
-		t.Errorf("%d issues, %+v", r.Issues, r.Violations)
-	}
+	test.Equal(t, "number of violations, and issues", []any{len(r.Violations), r.Issues}, []any{0, 2})
 	a.Find, a.Comments = nil, nil // optional
 	if r := Check(t.Context(), a, nil, now); len(r.Violations) > 0 || r.Issues != 0 {
 		t.Errorf("without states: %+v", r)
@@ -243,17 +243,13 @@ func TestViolations(t *testing.T) {
 				if seen = append(seen, v.Rule); v.Message == "" || v.Why == "" {
 					t.Errorf("unexplained: %+v", v)
 				}
-				if !slices.Contains(strings.Fields(c.rules), v.Rule) {
-					t.Errorf("%+v", v)
-				}
+				test.Equal(t, v.Rule+" is expected", slices.Contains(strings.Fields(c.rules), v.Rule), true)
 			}
 			if errs > 1 && c.rules != RuleFind {
 				t.Errorf("the same error %d times", errs)
 			}
 			for _, rule := range strings.Fields(c.rules) {
-				if !slices.Contains(seen, rule) {
-					t.Errorf("%s is not reported: %+v", rule, r.Violations)
-				}
+				test.Equal(t, rule+" is reported", slices.Contains(seen, rule), true)
 			}
 		})
 	}
@@ -275,7 +271,5 @@ func TestChangesMeanwhile(t *testing.T) {
 		return list, nil
 	}
 	m.issues[1].UpdatedAt = ago(time.Hour)
-	if r := Check(t.Context(), a, active, now); len(r.Violations) > 0 {
-		t.Errorf("%+v", r.Violations)
-	}
+	test.Equal(t, "number of violations", len(Check(t.Context(), a, active, now).Violations), 0)
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -109,9 +108,7 @@ func TestBacklog(t *testing.T) {
 	}
 	test.Must(a.Edit(t.Context(), "TASK-1", posted.ID, "Approved by kim."))
 	test.Equal(t, "edited comment", b.view("1").Comments[1].Body, "Approved by kim.")
-	if after := test.Must(a.Find(t.Context(), "TASK-1")); after.Fingerprint() != before.Fingerprint() {
-		t.Errorf("a comment by backlog is taken for progress: %q, %q", *before.Description, *after.Description)
-	}
+	test.Equal(t, "the fingerprint after a comment by backlog", test.Must(a.Find(t.Context(), "TASK-1")).Fingerprint(), before.Fingerprint())
 
 	made := test.Must(a.Create(t.Context(), "Ä/ö: \"x\"? y", "In Progress"))
 	test.Equal(t, "new issue", made.ID, "TASK-3")
@@ -119,9 +116,7 @@ func TestBacklog(t *testing.T) {
 		t.Errorf("backlog shows %+v", task)
 	}
 	b.run("task", "edit", "3", "-s", "Done", "-t", "Renamed")
-	if out := b.run("task", "create", "Fourth", "--plain"); !strings.Contains(out, "TASK-4") {
-		t.Errorf("the next id: %s", out)
-	}
+	test.Contains(t, "the next id", b.run("task", "create", "Fourth", "--plain"), "TASK-4")
 	if i := test.Must(a.Find(t.Context(), "TASK-3")); i.Title != "Renamed" || i.State != "Done" {
 		t.Errorf("read %+v", i)
 	}
@@ -152,9 +147,8 @@ func TestBacklogMoved(t *testing.T) {
 	}
 	for _, id := range []string{"TASK-1", "TASK-2"} {
 		answer := toolCall(t, a, id, "issue_update", "state", "In Progress")
-		if answer.Success || !strings.Contains(answer.Text, "issue_not_found") {
-			t.Errorf("%s: %s", id, answer.Text)
-		}
+		test.Equal(t, id+": the answer", answer.Success, false)
+		test.Contains(t, id+": the answer", answer.Text, "issue_not_found")
 	}
 	b.run("task", "demote", "3")
 	if found, err := a.ByIDs(t.Context(), []string{"TASK-3"}); err != nil || len(found) > 0 {

@@ -114,9 +114,7 @@ func TestAssigneeOfSeveral(t *testing.T) {
 	_, dir := folder(t, map[string]string{"a.md": "---\ntitle: A\nstatus: To Do\nassignee: ['@kim', '@Lee']\n---\n"})
 	a := test.Must(file.Adapter(file.Options{Path: dir, Assignee: "@lee"}))
 	i := test.Must(a.Find(t.Context(), "a"))
-	if !(reconcile.Policy{Assignee: "@lee"}).Ours(*i) {
-		t.Errorf("assigned to %+v", i.Assignee)
-	}
+	test.Equal(t, "the issue is assigned to @lee", (reconcile.Policy{Assignee: "@lee"}).Ours(*i), true)
 }
 
 // What is no issue is left out, and what looks like one and is none is a skip that names the file.
@@ -256,9 +254,8 @@ func TestEditKeepsOtherBytes(t *testing.T) {
 			test.OK(t, os.Chmod(path, 0o640))
 			answer := toolCall(t, a, "a", "issue_update", "state", tt.state)
 			if tt.after == "" {
-				if answer.Success || !strings.Contains(answer.Text, "its status is not plain text on one line") {
-					t.Errorf("answer %s", answer.Text)
-				}
+				test.Equal(t, "the answer", answer.Success, false)
+				test.Contains(t, "the answer", answer.Text, "its status is not plain text on one line")
 				tt.after = tt.before
 			}
 			test.Equal(t, "file", read(t, path), tt.after)
@@ -267,9 +264,7 @@ func TestEditKeepsOtherBytes(t *testing.T) {
 			}
 			commented := read(t, path)
 			mixed := strings.Contains(commented, "\r\n") && strings.Count(commented, "\n") != strings.Count(commented, "\r\n")
-			if mixed || !strings.HasPrefix(commented, tt.after) {
-				t.Errorf("with a comment: %q", commented)
-			}
+			test.Equal(t, "mixed line ends, and the text with a comment", []bool{mixed, strings.HasPrefix(commented, tt.after)}, []bool{false, true})
 			list := test.Must(a.Comments(t.Context(), "a", time.Time{}))
 			if len(list) != 1 || list[0].Body != "One.\n\nTwo." || list[0].Author != "symphony agent" || !list[0].Own {
 				t.Errorf("comments %+v", list)
@@ -362,9 +357,7 @@ func TestConcurrentEdits(t *testing.T) {
 			wg.Wait()
 			content := read(t, path)
 			for i := range 100 {
-				if !strings.Contains(content, fmt.Sprintf("\nline %d\n", i)) {
-					t.Errorf("line %d is lost:\n%s", i, content)
-				}
+				test.Contains(t, "the file", content, fmt.Sprintf("\nline %d\n", i))
 			}
 			test.Equal(t, "files", len(test.Must(os.ReadDir(dir))), 1)
 		})

@@ -242,9 +242,7 @@ func TestLimits(t *testing.T) {
 				_, err := c.do(t.Context(), http.MethodGet, "/user", nil, nil)
 				wantCode(t, err, "tracker_rate_limited")
 				var limit reconcile.Limited
-				if !errors.As(err, &limit) || !limit.ResetAt().Equal(testNow.Add(tc.want)) {
-					t.Errorf("until %v, want %v after now", limit.ResetAt(), tc.want)
-				}
+				test.Equal(t, "a limit and its end", []any{errors.As(err, &limit), limit.ResetAt()}, []any{true, testNow.Add(tc.want)})
 			}
 			refused(first)
 			limited = false

@@ -2,7 +2,6 @@ package github
 
 import (
 	"net/http"
-	"reflect"
 	"testing"
 	"time"
 
@@ -31,9 +30,7 @@ func TestComments(t *testing.T) {
 		{ID: "3", Author: "ghost", Own: true, Body: "did it [token]\n\n<!-- symphony:agent -->", CreatedAt: testNow.Add(2 * time.Second)},
 		{ID: "2", Author: "ann", AuthorIDs: []string{"ann", "id:5"}, Edited: true, Body: "approve", CreatedAt: testNow.Add(time.Second)},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	test.Equal(t, "comments", got, want)
 	const path = "GET /repos/acme/web-shop/issues/12/comments?page="
 	if sent, want := s.take(), path+"1&per_page=100&since=2026-03-01T12%3A00%3A00Z\n"+path+"2&per_page=100&since=2026-03-01T12%3A00%3A00Z"; sent != want {
 		t.Errorf("sent %s\nwant %s", sent, want)

@@ -93,9 +93,7 @@ func TestIdlePassIsOneConditionalRequest(t *testing.T) {
 	}
 	test.Equal(t, "writes of idle passes", s.memory.writes, writes)
 	for key, value := range s.memory.values {
-		if strings.Contains(value, testToken) {
-			t.Errorf("%s contains the token", key)
-		}
+		test.Lacks(t, key, value, testToken)
 	}
 }
 
@@ -118,9 +116,7 @@ func TestChangesAreMerged(t *testing.T) {
 		s.later()
 		step.change()
 		ids, requests := s.candidates()
-		if !slices.Equal(ids, step.want) || requests != 1 {
-			t.Errorf("%s: %q with %d requests, want %q with one", step.what, ids, requests, step.want)
-		}
+		test.Equal(t, step.what+": ids and requests", []any{ids, requests}, []any{step.want, 1})
 	}
 	s.later()
 	test.OK(t, s.Edit("2", func(i *githubtest.Issue) { i.Title, i.Body, i.Labels = "New", "Text.", []string{"P1", "Bug"} }))

@@ -103,9 +103,7 @@ func TestUnreadablePullRequests(t *testing.T) {
 func TestIssueThatIsNotInTheAnswer(t *testing.T) {
 	const gone = `"errors":[{"type":"NOT_FOUND","path":["r0","i0"],"message":"Could not resolve to an Issue with the number of 1."}]`
 	found, _, err := answered(t, `{"data":{"r0":{"i0":null}},`+gone+`}`)
-	if err != nil || len(found) != 0 {
-		t.Errorf("gone: %+v, %v", found, err)
-	}
+	test.Equal(t, "gone", []any{err, len(found)}, []any{nil, 0})
 	for body, code := range map[string]string{
 		`{"data":{"r0":{"i0":null}}}`: "github_unknown_payload",
 		`{"data":{"r0":{}}}`:          "github_unknown_payload",
@@ -234,9 +232,8 @@ func TestSecondaryLimitStopsAll(t *testing.T) {
 		_, err = c.ByIDs(t.Context(), []string{"1"})
 		wantCode(t, err, "tracker_rate_limited")
 		answer := Tool(c).Call(t.Context(), reconcile.Issue{ID: "1", Identifier: "GH-1"}, json.RawMessage(`{"method":"GET","path":"/repos/acme/web-shop"}`))
-		if answer.Success || !strings.Contains(answer.Text, "tracker_rate_limited") {
-			t.Errorf("the tool: %s", answer.Text)
-		}
+		test.Equal(t, "the tool", answer.Success, false)
+		test.Contains(t, "the tool", answer.Text, "tracker_rate_limited")
 	}
 	test.Equal(t, "requests during the limit", len(s.Log()), 0)
 	s.now = s.now.Add(100 * time.Second)
@@ -373,16 +370,12 @@ func TestVerifyFails(t *testing.T) {
 	s := newScene(t)
 	s.NoIssues = true
 	_, err := s.client().Verify(t.Context(), reconcile.TrackerNames{})
-	if e := wantCode(t, err, "tracker_project_not_found"); !strings.Contains(e.Message, "disabled") {
-		t.Error(e)
-	}
+	test.Contains(t, "the error", wantCode(t, err, "tracker_project_not_found").Message, "disabled")
 	s = newScene(t, func(o *Options) { o.Repositories = []string{"acme/web-shopp"} })
 	_, err = s.client().Verify(t.Context(), reconcile.TrackerNames{})
 	wantCode(t, err, "tracker_project_not_found")
 	s = newScene(t, func(o *Options) { o.Project, o.StatusField = "https://github.com/orgs/acme/projects/4", "status" })
 	s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work"})
 	_, err = s.client().Verify(t.Context(), reconcile.TrackerNames{})
-	if e := wantCode(t, err, "tracker_project_not_found"); !strings.Contains(e.Hint, "Status") {
-		t.Error(e, e.Hint)
-	}
+	test.Contains(t, "the hint", wantCode(t, err, "tracker_project_not_found").Hint, "Status")
 }

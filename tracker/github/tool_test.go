@@ -69,9 +69,7 @@ func use(t *testing.T, tool reconcile.AgentTool, args string) (reconcile.ToolAns
 		Error struct{ Code string }
 	}
 	test.OK(t, json.Unmarshal([]byte(a.Text), &text))
-	if strings.Contains(a.Text, testToken) {
-		t.Errorf("%s: the answer contains the token: %s", args, a.Text)
-	}
+	test.Lacks(t, "the answer to "+args, a.Text, testToken)
 	return a, text.Error.Code
 }
 
@@ -227,9 +225,7 @@ func TestToolRecords(t *testing.T) {
 		comment: {false, false},
 		`[]`:    {false, false},
 	} {
-		if got := [2]bool{tool.ChangesIssue(json.RawMessage(args)), tool.Describes(runIssue, json.RawMessage(args))}; got != want {
-			t.Errorf("%s: %v, want %v", args, got, want)
-		}
+		test.Equal(t, args, [2]bool{tool.ChangesIssue(json.RawMessage(args)), tool.Describes(runIssue, json.RawMessage(args))}, want)
 	}
 }
 
@@ -264,9 +260,8 @@ func TestToolRateLimit(t *testing.T) {
 	const change = `{"method": "PATCH", "path": "/repos/acme/web-shop/issues/12", "body": {"state": "closed"}}`
 	// Without times it lasts a minute, which is too long together with what has passed.
 	a, code := use(t, tool, change)
-	if code != "tracker_rate_limited" || !strings.Contains(a.Text, "until 20") || len(memory.values) != 1 {
-		t.Errorf("%s, remembered %v", a.Text, memory.values)
-	}
+	test.Equal(t, "the answer", []any{code, len(memory.values)}, []any{"tracker_rate_limited", 1})
+	test.Contains(t, "the answer", a.Text, "until 20")
 	s.take()
 	for key := range memory.values {
 		memory.values[key] = fmt.Sprint(time.Now().Add(100 * time.Millisecond).UnixMilli()) // by another process
@@ -385,9 +380,7 @@ func TestToolMovesOnBoard(t *testing.T) {
 	test.OK(t, json.Unmarshal([]byte(call("GET", "fields", nil).Text), &fields))
 	done := map[string]any{"fields": []any{map[string]any{"id": fields.Body[0].ID, "value": fields.Body[0].Options[1].ID}}}
 	for id, allowed := range map[string]bool{"1": true, "2": false} {
-		if a := call("PATCH", fmt.Sprint("items/", found[id].NativeRef["item"]), done); a.Success != allowed {
-			t.Errorf("the item of issue %s: %s", id, a.Text)
-		}
+		test.Equal(t, "the item of issue "+id, call("PATCH", fmt.Sprint("items/", found[id].NativeRef["item"]), done).Success, allowed)
 	}
 	after := test.Must(c.ByIDs(t.Context(), []string{"1", "2"}))
 	test.Equal(t, "columns", after["1"].State+" "+after["2"].State, "Done Todo")

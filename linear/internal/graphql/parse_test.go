@@ -20,17 +20,13 @@ func TestParse(t *testing.T) {
 	}
 	op := doc.Operations[0]
 	test.Equal(t, "operation", []any{op.Type, op.Name, len(doc.Operations)}, []any{"query", "Q", 1})
-	if diff := cmp.Diff(map[string]any{"a": []any{1.0, "x"}, "b": map[string]any{"k": nil}}, op.Defaults); diff != "" {
-		t.Error(diff)
-	}
+	test.Equal(t, "defaults", op.Defaults, map[string]any{"a": []any{1.0, "x"}, "b": map[string]any{"k": nil}})
 	var names []string
 	fields := doc.Fields(op.Selections)
 	for _, f := range fields {
 		names = append(names, f.Alias+":"+f.Name)
 	}
-	if diff := cmp.Diff([]string{"x:issue", "w:w", "y:y", "z:z"}, names); diff != "" {
-		t.Error(diff)
-	}
+	test.Equal(t, "names", names, []string{"x:issue", "w:w", "y:y", "z:z"})
 	if diff := cmp.Diff(map[string]any{"id": graphql.Variable("a"), "n": -150.0, "b": true, "s": `a """ b`}, fields[0].Arguments); diff != "" {
 		t.Error(diff)
 	}

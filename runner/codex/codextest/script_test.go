@@ -3,6 +3,8 @@ package codextest
 import (
 	"slices"
 	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 const prompt = "Fix it.\n\n```agent\n# comment\nsay always\nattempt 0 turn 2:\n  say second\nattempt 1+:\nsay retry\nturn 3:\nsay third\n```\ntail"
@@ -31,9 +33,7 @@ func TestSteps(t *testing.T) {
 		for _, s := range steps {
 			got += s.Text
 		}
-		if err != nil || got != c.want {
-			t.Errorf("%s: %q, %v; want %q", c.name, got, err, c.want)
-		}
+		test.Equal(t, c.name+": error and text", []any{err, got}, []any{nil, c.want})
 	}
 }
 
@@ -57,9 +57,7 @@ func TestInvalidScripts(t *testing.T) {
 func TestEnvironmentOfCommands(t *testing.T) {
 	env := []string{"PATH=/bin", "NPM_TOKEN=t", "npm_secret=s", "MONKEY=m", "A=a"}
 	var c threadConfig
-	if got := c.environ(env); !slices.Equal(got, env) || c.shellFlag() != "-lc" {
-		t.Errorf("%q, bash %s", got, c.shellFlag())
-	}
+	test.Equal(t, "environment and shell flag", []any{c.environ(env), c.shellFlag()}, []any{env, "-lc"})
 	c.Environment.Set = map[string]string{"NPM_TOKEN": "set"}
 	c.Environment.IgnoreExcludes, c.LoginShell = new(bool), new(bool)
 	if got := c.environ(env); !slices.Equal(got, []string{"PATH=/bin", "A=a", "NPM_TOKEN=set"}) || c.shellFlag() != "-c" {

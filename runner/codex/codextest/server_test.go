@@ -216,9 +216,8 @@ func TestOutcomes(t *testing.T) {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
 			_, err := start(t, agent.Options{}).turn(script)
-			if code(err) != want.code || !strings.Contains(err.Error(), want.text) {
-				t.Errorf("%v, want %s: %s", err, want.code, want.text)
-			}
+			test.Equal(t, "the error", code(err), want.code)
+			test.Contains(t, "the error", err.Error(), want.text)
 		})
 	}
 }

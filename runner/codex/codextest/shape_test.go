@@ -115,9 +115,7 @@ func TestShapes(t *testing.T) {
 			kind := kindOf(msg, map[string]string{"1": "initialize", "2": opened, "3": "turn/start", "4": "turn/start"})
 			kinds[kind] = true
 			walk(kind, msg, func(path, members string) {
-				if !recorded[path+" has "+members] {
-					t.Errorf("%s has %s, which no recording has", path, members)
-				}
+				test.Equal(t, path+" has "+members+" in a recording", recorded[path+" has "+members], true)
 			})
 		}
 	}

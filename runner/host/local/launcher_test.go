@@ -75,9 +75,7 @@ func TestLaunchers(t *testing.T) {
 		"timeout 5h codex-by-mise app-server 2>/dev/null": root + "/bin/codex-by-mise",
 		"~/bin/codex-by-mise app-server":                  root + "/bin/codex-by-mise",
 	} {
-		if got := l.find(command, 0); got.Program != want {
-			t.Errorf("%s: %q, want %q", command, got.Program, want)
-		}
+		test.Equal(t, command, l.find(command, 0).Program, want)
 	}
 	test.Equal(t, "the direct path", l.direct(), root+"/bin/codex")
 }
@@ -108,9 +106,7 @@ func TestLauncherFiles(t *testing.T) {
 	test.OK(t, os.Chmod(clean, 0o300))
 	t.Cleanup(func() { test.OK(t, os.Chmod(clean, 0o700)) })
 	l := launch{dir: clean}
-	if got := l.find("npx codex", 0).Files; len(got) != 1 {
-		t.Errorf("a directory that can't be listed: %q", got)
-	}
+	test.Equal(t, "files of a directory that can't be listed", len(l.find("npx codex", 0).Files), 1)
 }
 
 // The program of codex's npm package is named, not the script that starts it.

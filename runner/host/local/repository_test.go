@@ -93,9 +93,7 @@ func TestCloneAndDeliver(t *testing.T) {
 	test.Equal(t, "base", c.answer.Base, "main")
 	environ := "\n" + c.sh(c.dir, "cat environ") + "\n"
 	for text, want := range map[string]bool{"SYMPHONY_RUN_ID=r-1\n": true, "\nXDG_CACHE_HOME=": false, "\nTMPDIR=": false, "=other": false} {
-		if strings.Contains(environ, text) != want {
-			t.Errorf("%q in the environment: %v\n%s", text, !want, environ)
-		}
+		test.Equal(t, text+" is in the environment", strings.Contains(environ, text), want)
 	}
 	if _, err := c.host.Deliver(t.Context(), c.deliver); err == nil {
 		t.Error("delivered without a workspace")
@@ -103,9 +101,7 @@ func TestCloneAndDeliver(t *testing.T) {
 	run, prepared := c.prepare("r-2")
 	_, err := c.host.RunHook(t.Context(), host.HookRequest{Run: run, Name: "before_run", Script: "git status", Timeout: test.Patience(), Env: c.env})
 	c.wantCode(err, host.CodeUntrusted)
-	if !strings.Contains(prepared.Git.Untrusted, "sub/.git: core.fsmonitor") {
-		t.Errorf("not trusted: %q", prepared.Git.Untrusted)
-	}
+	test.Contains(t, "what is not trusted", prepared.Git.Untrusted, "sub/.git: core.fsmonitor")
 	c.deliver.Run = run
 	answer := test.Must(c.host.Deliver(t.Context(), c.deliver))
 	test.Equal(t, "commits", answer.Commits, 1)
@@ -126,9 +122,7 @@ func TestDeliveryHangs(t *testing.T) {
 	limited.Timeout = time.Second
 	_, err := c.host.Deliver(t.Context(), limited)
 	c.wantCode(err, host.CodeDeliveryFailed)
-	if !strings.Contains(err.Error(), ": the delivery took longer than 1s") {
-		t.Error(err)
-	}
+	test.Contains(t, "the error", err.Error(), ": the delivery took longer than 1s")
 	c.sh(c.dir, "rm -f hanging")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

@@ -43,12 +43,8 @@ func TestMistakes(t *testing.T) {
 	test.OK(t, s.Edit("1", func(i *Issue) { i.Reason = "because" }))
 	reported = ""
 	test.Equal(t, "status", ask(t, s, "GET /repos/team/app/issues/1").StatusCode, mistake)
-	if !strings.Contains(reported, "state_reason") {
-		t.Error(reported)
-	}
+	test.Contains(t, "what was reported", reported, "state_reason")
 	reported = ""
 	ask(t, s, `POST /graphql {"query": "{repository(owner: \"team\", name: \"app\") {issue(number: 1) {stateReason}}}"}`)
-	if !strings.Contains(reported, "stateReason is BECAUSE, not IssueStateReason") {
-		t.Error(reported)
-	}
+	test.Contains(t, "what was reported", reported, "stateReason is BECAUSE, not IssueStateReason")
 }

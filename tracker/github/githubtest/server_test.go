@@ -103,9 +103,8 @@ func TestREST(t *testing.T) {
 		{"GET /api/v3/repos/team/app/issues/4", 200, `"number":4`},
 	} {
 		r := ask(t, s, c.request)
-		if r.StatusCode != c.status || !strings.Contains(r.body, c.want) {
-			t.Errorf("%s: %d\n%s\nis not %d with %s", c.request, r.StatusCode, r.body, c.status, c.want)
-		}
+		test.Equal(t, c.request, r.StatusCode, c.status)
+		test.Contains(t, c.request, r.body, c.want)
 	}
 	one := test.Must(s.Issue("1"))
 	two := test.Must(s.Issue("2"))
@@ -126,17 +125,14 @@ func TestPagesAndETags(t *testing.T) {
 	if got := regexp.MustCompile(`"number":\d`).FindAllString(r.body, -1); strings.Join(got, " ") != `"number":4 "number":1 "number":3` {
 		t.Errorf("the most recently updated come first: %s", got)
 	}
-	if !strings.Contains(r.body, `"pull_request":`) {
-		t.Error("a pull request is an issue too")
-	}
+	test.Contains(t, "a pull request is an issue too", r.body, `"pull_request":`)
 	next := regexp.MustCompile(`<([^>]*/repositories/\d+/issues\?[^>]*)>; rel="next"`).FindStringSubmatch(r.Header.Get("Link"))
 	if next == nil {
 		t.Fatalf("no next page: %s", r.Header)
 	}
 	r = ask(t, s, "GET "+next[1])
-	if !strings.Contains(r.body, `"number":2`) || strings.Contains(r.Header.Get("Link"), "next") {
-		t.Errorf("the second page: %s %s", r.body, r.Header)
-	}
+	test.Contains(t, "the second page", r.body, `"number":2`)
+	test.Lacks(t, "the second page", r.Header.Get("Link"), "next")
 	s.ClearLog()
 	first := ask(t, s, list+"100")
 	again := ask(t, s, list+"100", "If-None-Match", first.Header.Get("ETag"))

@@ -311,9 +311,7 @@ func TestGuardAttacks(t *testing.T) {
 				t.Errorf("the agent's program ran: %s", text)
 			}
 			for _, name := range a.undone {
-				if !strings.Contains(said, strings.Replace(name, "SPARE", g.spare, 1)) {
-					t.Errorf("%s is not named: %s", name, said)
-				}
+				test.Contains(t, "output of git", said, strings.Replace(name, "SPARE", g.spare, 1))
 			}
 		})
 	}
@@ -433,9 +431,7 @@ func TestGuard(t *testing.T) {
 			} else {
 				g.undo(strings.Fields(c.undone)...)
 			}
-			if got := g.do(c.look); got != c.want || g.ran() {
-				t.Errorf("%q, want %q", got, c.want)
-			}
+			test.Equal(t, "the answer, and whether the trap ran", []any{g.do(c.look), g.ran()}, []any{c.want, false})
 			if c.refused != "" {
 				return
 			}
@@ -503,7 +499,7 @@ func TestGuardPending(t *testing.T) {
 	g := guard(t, false)
 	g.trust()
 	git(t, g.Tree, "config", "alias.evil", "!false")
-	wantIs(t, "error", errOf(g.Undo(ended(t))), context.Canceled)
+	test.ErrorIs(t, "error", errOf(g.Undo(ended(t))), context.Canceled)
 	_, _, err := g.HookEnv(nil)
 	wantCode(t, err, host.CodeUntrusted)
 
@@ -542,9 +538,7 @@ func TestGuardTooLarge(t *testing.T) {
 	g.trust()
 	g.limit = 1
 	undone := test.Must(g.Undo(t.Context()))
-	if undone.Untrusted == "" {
-		t.Error("it is trusted")
-	}
+	test.Equal(t, "there is a reason not to trust it", undone.Untrusted != "", true)
 	_, _, err := g.HookEnv(nil)
 	wantCode(t, err, host.CodeUntrusted)
 	wantCode(t, g.Trust(t.Context(), func(string) bool { return false }, nil), host.CodeUntrusted)
@@ -563,9 +557,7 @@ func TestGuardDeep(t *testing.T) {
 	g.trust()
 	g.do("rm -r deep; git init -q deep; " + moveDown)
 	undone := test.Must(g.Undo(t.Context()))
-	if !strings.Contains(undone.Untrusted, "/deep/.git: ") {
-		t.Errorf("%q", undone.Untrusted)
-	}
+	test.Contains(t, "what is not trusted", undone.Untrusted, "/deep/.git: ")
 }
 
 // A directory of a repository that can't be listed is made readable, and what is in it stays.
@@ -590,9 +582,7 @@ func TestGuardTooManyFiles(t *testing.T) {
 		g.do("git init -q sub; mkdir -p " + dir + "; cd " + dir + "; i=0; while [ $i -le 1000 ]; do : > h$i; i=$((i+1)); done")
 		for range 2 {
 			undone := test.Must(g.Undo(t.Context()))
-			if u := undone.Untrusted; !strings.Contains(u, dir[:len(dir)-6]+" holds more than 1000 files that git could run") {
-				t.Error(u)
-			}
+			test.Contains(t, "what is not trusted", undone.Untrusted, dir[:len(dir)-6]+" holds more than 1000 files that git could run")
 		}
 		g.do("rm -r " + dir)
 	}
@@ -693,17 +683,13 @@ func TestSettle(t *testing.T) {
 	} {
 		got, changed, err := settleConfig(t.Context(), []byte(c.now), []byte(was), "config")
 		test.OK(t, err)
-		if string(got) != c.want || !slices.Equal(changed, c.changed) {
-			t.Errorf("%s: %q\n%s", c.name, changed, got)
-		}
+		test.Equal(t, c.name+": text and changed files", []any{string(got), changed}, []any{c.want, c.changed})
 	}
 	if got, _, err := settleConfig(ended(t), []byte("[a]\nb\n"), nil, "config"); err == nil {
 		t.Errorf("no error with the time over, but %q", got)
 	}
 	for _, secret := range settings(t, "[url \"https://user:secret@h\"]\n\tinsteadOf = x\n[credential \"https://user:secret@h\"]\n\thelper = y\n") {
-		if name := secret.String(); strings.Contains(name, "secret") {
-			t.Errorf("a password in %q", name)
-		}
+		test.Lacks(t, "the name", secret.String(), "secret")
 	}
 }
 
@@ -711,9 +697,7 @@ func TestSettle(t *testing.T) {
 func TestSettleWithoutGit(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	got, changed, err := settleConfig(t.Context(), []byte("[user]\n\tname = x\n"), []byte("[core]\n"), "config")
-	if string(got) != "[core]\n" || !slices.Equal(changed, []string{"config"}) || err != nil {
-		t.Errorf("%q, %q, %v", got, changed, err)
-	}
+	test.Equal(t, "text, changed files and error", []any{string(got), changed, err}, []any{"[core]\n", []string{"config"}, nil})
 }
 
 // The guard's settings come after the settings for git that are already in the environment.
@@ -727,8 +711,6 @@ func TestWithConfig(t *testing.T) {
 		}},
 		{[]string{"GIT_CONFIG_COUNT=many"}, two[:1], []string{"GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"}},
 	} {
-		if got := withConfig(c.env, c.settings...); !slices.Equal(got, c.want) {
-			t.Errorf("%q with %q:\n%q\nwant\n%q", c.env, c.settings, got, c.want)
-		}
+		test.Equal(t, "the environment", withConfig(c.env, c.settings...), c.want)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,9 +33,7 @@ func wantStatus(t *testing.T, dir, want string, changed ...string) {
 	for _, c := range g.Changed {
 		list = append(list, c.Status+" "+c.Path)
 	}
-	if !slices.Equal(list, changed) || g.Count != len(changed) {
-		t.Errorf("changed: %q, want %q", list, changed)
-	}
+	test.Equal(t, "changed files and their number", []any{list, g.Count}, []any{changed, len(changed)})
 }
 
 // wantDiff looks for whole lines, and for parts that must not be there.
@@ -48,15 +45,9 @@ func wantDiff(t *testing.T, dir string, lines []string, not ...string) {
 		t.Errorf("%v: %s", ok, out.String())
 	}
 	for _, line := range lines {
-		if !strings.Contains("\n"+out.String(), "\n"+line+"\n") {
-			t.Errorf("no line %q in\n%s", line, out.String())
-		}
+		test.Contains(t, "the output", "\n"+out.String(), "\n"+line+"\n")
 	}
-	for _, part := range not {
-		if strings.Contains(out.String(), part) {
-			t.Errorf("%s in\n%s", part, out.String())
-		}
-	}
+	test.Lacks(t, "the output", out.String(), not...)
 }
 
 // work changes a clone in every way: commits, the index, the work tree, a new file, one that git ignores.
@@ -193,25 +184,17 @@ func TestReadingRunsNothing(t *testing.T) {
 			t.Log(g.sh(c.agent))
 			g.ran()
 			test.OK(t, errOf(Fingerprint(t.Context(), g.Tree)))
-			if g.ran() {
-				t.Error("looking for progress ran it")
-			}
+			test.Equal(t, "looking for progress ran it", g.ran(), false)
 			_, _, inspected := Inspect(t.Context(), g.Tree)
 			_, read := Diff(t.Context(), g.Tree, io.Discard)
-			if g.ran() {
-				t.Error("showing it to a person ran it")
-			}
+			test.Equal(t, "showing it to a person ran it", g.ran(), false)
 			if missing := name == "partial clone"; (inspected != nil || read != nil) && !missing {
 				t.Errorf("%v, %v", inspected, read)
 			}
 			g.trust()
-			if g.ran() {
-				t.Error("writing down what is trusted ran it")
-			}
+			test.Equal(t, "writing down what is trusted ran it", g.ran(), false)
 			g.undo()
-			if g.ran() {
-				t.Error("undoing ran it")
-			}
+			test.Equal(t, "undoing ran it", g.ran(), false)
 			test.OK(t, g.forget()) // which would have hooks in the work tree left out
 			if said := g.sh(c.plain); !g.ran() {
 				t.Errorf("the trap does not work: %s", said)
@@ -235,9 +218,7 @@ func TestReadingWritesNothing(t *testing.T) {
 	test.OK(t, err)
 	test.OK(t, errOf(Diff(t.Context(), g.Tree, io.Discard)))
 	is := test.Must(os.Stat(index))
-	if !os.SameFile(was, is) || !is.ModTime().Equal(was.ModTime()) {
-		t.Error("the index was written")
-	}
+	test.Equal(t, "the index is the same file, and its time", []any{os.SameFile(was, is), is.ModTime()}, []any{true, was.ModTime()})
 }
 
 // step is a script, and whether its effect is progress.
@@ -263,9 +244,7 @@ func wantSteps(t *testing.T, dir, how string, steps ...step) {
 		}
 		sh(t, dir, s.script)
 		after := fingerprint()
-		if (after != before) != s.progress {
-			t.Errorf("%s: progress %v, want %v", s.script, after != before, s.progress)
-		}
+		test.Equal(t, s.script+": progress", after != before, s.progress)
 		before = after
 	}
 }
@@ -326,7 +305,7 @@ func TestFingerprintDoesNotWait(t *testing.T) {
 		wantSteps(t, repo, "walk")
 	}
 	for _, d := range []string{dir, repo} {
-		wantIs(t, "error", errOf(Fingerprint(ended(t), d)), context.Canceled)
+		test.ErrorIs(t, "error", errOf(Fingerprint(ended(t), d)), context.Canceled)
 	}
 	wantCode(t, errOf(Fingerprint(t.Context(), filepath.Join(dir, "none"))), files.CodeFailed)
 }

@@ -89,14 +89,6 @@ func clone(t *testing.T, dir string) {
 	sh(t, filepath.Dir(dir), "repo "+filepath.Base(dir))
 }
 
-// wantIs checks which error it is.
-func wantIs(t *testing.T, what string, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", what, err, want)
-	}
-}
-
 // errOf returns the error of a call alone.
 func errOf[T any](_ T, err error) error { return err }
 

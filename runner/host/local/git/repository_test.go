@@ -92,9 +92,7 @@ func TestWritable(t *testing.T) {
 			}
 			ws := filepath.Join(dir, c.dir)
 			got, err := Writable(ws, in(c.opened)...)
-			if want := strings.Join(in(c.want), " "); err != nil || strings.Join(got, " ") != want {
-				t.Errorf("%q, %v, want %q", got, err, want)
-			}
+			test.Equal(t, "error and list", []any{err, strings.Join(got, " ")}, []any{nil, strings.Join(in(c.want), " ")})
 			if !there(t, ws) {
 				return
 			}

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
-	"golang.org/x/sys/unix"
 )
 
 func init() {
@@ -47,9 +48,7 @@ func wantPulse(t *testing.T, path string, want Pulse) {
 	t.Helper()
 	got := test.Must(ProbeAlive(path))
 	st := test.Must(os.Stat(path))
-	if got != want || st.Size() != AliveSize {
-		t.Errorf("%+v, %d bytes, want %+v", got, st.Size(), want)
-	}
+	test.Equal(t, "content and size", []any{got, st.Size()}, []any{want, int64(AliveSize)})
 }
 
 func wantLocked(t *testing.T, path string, want bool) {
@@ -73,8 +72,8 @@ func TestAliveAcrossProcesses(t *testing.T) {
 	h.line("held <nil>")
 	wantPulse(t, path, Pulse{Held: true, Beats: 7, Mono: 9 * time.Second})
 	wantLocked(t, path, false)
-	wantIs(t, "second worker", errOf(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
-	wantIs(t, "second creation", CreateAlive(path), fs.ErrExist)
+	test.ErrorIs(t, "second worker", errOf(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
+	test.ErrorIs(t, "second creation", CreateAlive(path), fs.ErrExist)
 	test.OK(t, h.cmd.Process.Kill())
 	_ = h.cmd.Wait()
 	wantPulse(t, path, Pulse{Beats: 7, Mono: 9 * time.Second})
@@ -88,9 +87,9 @@ func TestAliveMissing(t *testing.T) {
 	if _, err := HoldAlive(path, time.Second); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("hold: %v", err)
 	}
-	wantIs(t, "note", NoteUnstarted(path, "disk_full"), fs.ErrNotExist)
+	test.ErrorIs(t, "note", NoteUnstarted(path, "disk_full"), fs.ErrNotExist)
 	wantLocked(t, path, true)
-	wantIs(t, "the file, which is not created", errOf(os.Stat(path)), fs.ErrNotExist)
+	test.ErrorIs(t, "the file, which is not created", errOf(os.Stat(path)), fs.ErrNotExist)
 	// A path through a file is neither there nor missing.
 	if p, err := ProbeAlive(filepath.Join(newAlive(t), "alive")); err == nil {
 		t.Fatalf("%+v, %v", p, err)
@@ -126,7 +125,7 @@ func TestLockDeadExcludesASecondPassAndAWorker(t *testing.T) {
 	first := start(t, nil, "settle", path)
 	first.line("locked <nil>")
 	wantLocked(t, path, false)
-	wantIs(t, "a worker that comes late", errOf(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
+	test.ErrorIs(t, "a worker that comes late", errOf(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
 	first.stdin.Close()
 	test.OK(t, first.cmd.Wait())
 	wantLocked(t, path, true)

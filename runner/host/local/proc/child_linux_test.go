@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,7 +57,7 @@ func TestExecStreams(t *testing.T) {
 			t.Errorf("%+v, %v", exit, err)
 		}
 	}
-	wantIs(t, "signal after close", c.SignalGroup(unix.SIGKILL), os.ErrProcessDone)
+	test.ErrorIs(t, "signal after close", c.SignalGroup(unix.SIGKILL), os.ErrProcessDone)
 }
 
 // A hook that leaves a process in the background has ended. The process keeps the pipes open, and can still be killed with the
@@ -88,7 +87,7 @@ func TestExecGroupIsItsOwn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	test.OK(t, Signal(c.Process(), unix.SIGTERM)) // it is deaf
-	wantIs(t, "wait", c.Wait(ctx), context.DeadlineExceeded)
+	test.ErrorIs(t, "wait", c.Wait(ctx), context.DeadlineExceeded)
 	if exit, err := c.Close(); err != nil || exit.Text != "signal: killed" || exit.Code >= 0 { // it kills what still runs
 		t.Errorf("%+v, %v", exit, err)
 	}
@@ -117,7 +116,7 @@ func TestExecDescriptors(t *testing.T) {
 	test.OK(t, lease.Close())
 	other := test.Must(os.Open(lease.Name()))
 	defer other.Close()
-	wantIs(t, "the lease, while the child lives", files.Lock(other, unix.LOCK_EX, 0), ErrHeld)
+	test.ErrorIs(t, "the lease, while the child lives", files.Lock(other, unix.LOCK_EX, 0), ErrHeld)
 	test.OK(t, c.Stdin().Close())
 	waitFor(t, c)
 	test.OK(t, files.Lock(other, unix.LOCK_EX, 0))
@@ -133,7 +132,7 @@ func TestExecImpossible(t *testing.T) {
 		"no such file": {host.StartRequest{Argv: []string{"/nowhere/codex"}}, fs.ErrNotExist},
 		"no directory": {host.StartRequest{Argv: sh("true"), Dir: "/nowhere"}, fs.ErrNotExist},
 	} {
-		wantIs(t, name, errOf(Start(c.r, nil, nil)), c.want)
+		test.ErrorIs(t, name, errOf(Start(c.r, nil, nil)), c.want)
 	}
 }
 
@@ -225,9 +224,7 @@ func TestProcFile(t *testing.T) {
 		t.Helper()
 		got, of, err := ReadProcs(path)
 		test.OK(t, err)
-		if !slices.Equal(got, want) || of != boot(t) {
-			t.Errorf("recorded in %s: %+v, want %+v", of, got, want)
-		}
+		test.Equal(t, "processes and boot", []any{got, of}, []any{want, boot(t)})
 	}
 	want()
 	self := test.Must(Self())
@@ -241,9 +238,7 @@ func TestProcFile(t *testing.T) {
 	want(a, reconcile.Process{PID: 1<<22 + 1, Start: 5, Name: "y"})
 	// One that cannot be written is written with the next.
 	test.OK(t, os.Mkdir(filepath.Join(filepath.Dir(path), ".procs"), 0o700))
-	if err := p.Record([]reconcile.Process{other}); err == nil {
-		t.Error("no error")
-	}
+	test.Equal(t, "an error is returned", p.Record([]reconcile.Process{other}) != nil, true)
 	test.OK(t, os.Remove(filepath.Join(filepath.Dir(path), ".procs")))
 	many := make([]reconcile.Process, maxRecorded)
 	for i := range many {
@@ -365,7 +360,7 @@ func TestDetach(t *testing.T) {
 	}
 	test.OK(t, Signal(p, unix.SIGKILL))
 	<-d.done
-	wantIs(t, "the worker, which is reaped", errOf(statOf(p.PID)), os.ErrProcessDone)
+	test.ErrorIs(t, "the worker, which is reaped", errOf(statOf(p.PID)), os.ErrProcessDone)
 }
 
 func TestDetachWithoutARunTaken(t *testing.T) {
@@ -389,7 +384,7 @@ func TestDetachWithoutARunTaken(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	wantIs(t, "error", detach(t, Spawn{}, "mute").Ready(ctx), context.DeadlineExceeded)
+	test.ErrorIs(t, "error", detach(t, Spawn{}, "mute").Ready(ctx), context.DeadlineExceeded)
 }
 
 func TestDetachImpossible(t *testing.T) {
@@ -421,7 +416,7 @@ func TestTakeExtra(t *testing.T) {
 	test.OK(t, slot.Close())
 	other := test.Must(os.Open(path))
 	defer other.Close()
-	wantIs(t, "the lock that the worker holds", files.Lock(other, unix.LOCK_EX, 0), ErrHeld)
+	test.ErrorIs(t, "the lock that the worker holds", files.Lock(other, unix.LOCK_EX, 0), ErrHeld)
 	wantSaid(t, report().Files, []string{path})
 	wantSaid(t, report().ChildFiles, nil, path)
 	test.OK(t, Signal(d.process, unix.SIGKILL))

@@ -325,9 +325,7 @@ func TestZombieIsDead(t *testing.T) {
 	if living(p) || SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) {
 		t.Error("a zombie counts as alive")
 	}
-	if err := Signal(p, unix.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("signal: %v", err)
-	}
+	test.ErrorIs(t, "signal", Signal(p, unix.SIGTERM), os.ErrProcessDone)
 	wantFound(t, "a zombie", Owner{RunID: id, Recorded: []reconcile.Process{p}, Boot: boot(t)}, 0)
 	test.OK(t, cmd.Wait())
 }
@@ -362,30 +360,22 @@ func TestProcessWhoseFirstThreadEndedIsAlive(t *testing.T) {
 	wantFound(t, "without its first thread", Owner{Recorded: []reconcile.Process{p}, Boot: boot(t)}, p.PID)
 	test.OK(t, Signal(p, unix.SIGKILL))
 	_ = h.cmd.Wait()
-	if living(p) {
-		t.Error("it survived")
-	}
+	test.Equal(t, "it survived", living(p), false)
 }
 
 func TestSignalNeverReachesAnother(t *testing.T) {
 	h := start(t, []string{"IDLE_EOF=1"}, "idle")
 	p := h.up()
 	self := test.Must(Self())
-	if !SameProcess(self) {
-		t.Errorf("self is %+v", self)
-	}
+	test.Equal(t, "self is the same process", SameProcess(self), true)
 	for name, q := range map[string]reconcile.Process{
 		"another start": {PID: p.PID, Start: p.Start + 1}, "no start": {PID: p.PID}, "init": {PID: 1, Start: 1}, "pid 0": {PID: 0, Start: 1},
 		"a group": {PID: -p.PID, Start: p.Start}, "ourselves": {PID: os.Getpid(), Start: self.Start}, "beyond the end": {PID: 1 << 30, Start: 5},
 	} {
-		if err := Signal(q, unix.SIGKILL); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		test.Equal(t, name+": an error is returned", Signal(q, unix.SIGKILL) != nil, true)
 	}
 	for _, other := range []reconcile.Handle{{Boot: "x", PID: p.PID, Start: p.Start}, {Boot: self.Boot, PID: p.PID, Start: p.Start + 1}, {Boot: self.Boot, PID: p.PID}, {}} {
-		if SameProcess(other) {
-			t.Errorf("%+v is the same", other)
-		}
+		test.Equal(t, fmt.Sprintf("%+v is the same", other), SameProcess(other), false)
 	}
 	h.stdin.Close() // it ends by itself, which it could not if any of these had hit it
 	if err := h.cmd.Wait(); err != nil {
@@ -403,7 +393,7 @@ func TestEnviron(t *testing.T) {
 	up := start(t, []string{"ONE=1", "TWO=a b\nc=d", "NONE="}, "idle").up()
 	test.Equal(t, "environment", test.Must(Environ(up)), []string{"PATH=" + os.Getenv("PATH"), "ONE=1", "TWO=a b\nc=d", "NONE="})
 	up.Start++ // another that has its number since is not meant
-	wantIs(t, "of another process", errOf(Environ(up)), os.ErrProcessDone)
+	test.ErrorIs(t, "of another process", errOf(Environ(up)), os.ErrProcessDone)
 }
 
 func TestKillTree(t *testing.T) {
@@ -419,9 +409,7 @@ func TestKillTree(t *testing.T) {
 	ours = append(ours, deaf.up(), chain.up(), chain.up())
 	wantAllEnded(t, Owner{RunID: id}, 50*time.Millisecond)
 	wantFound(t, "afterwards", Owner{RunID: id, Recorded: ours, Boot: boot(t)}, 0)
-	if !living(bystander) {
-		t.Error("the bystander was killed")
-	}
+	test.Equal(t, "the bystander lives", living(bystander), true)
 	for h, want := range map[*helper]string{polite: "signal: terminated", stopped: "signal: terminated", deaf: "signal: killed"} {
 		test.Equal(t, "end", fmt.Sprint(h.cmd.Wait()), want)
 	}

@@ -2,7 +2,6 @@ package proc
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -182,16 +181,8 @@ func startsWith(t *testing.T, c *Child, want string) {
 // wantSaid checks that a text has parts, and that it has not others.
 func wantSaid(t *testing.T, text string, parts []string, not ...string) {
 	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("no %q in\n%s", part, text)
-		}
-	}
-	for _, part := range not {
-		if strings.Contains(text, part) {
-			t.Errorf("%q in\n%s", part, text)
-		}
-	}
+	test.Contains(t, "the text", text, parts...)
+	test.Lacks(t, "the text", text, not...)
 }
 
 // wantAllEnded ends the processes of an owner.
@@ -206,14 +197,6 @@ func needsRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a process of another user's")
-	}
-}
-
-// wantIs checks which error it is.
-func wantIs(t *testing.T, what string, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", what, err, want)
 	}
 }
 

@@ -27,9 +27,7 @@ func TestRunReturnsWhatWasWritten(t *testing.T) {
 	}
 	// A program need not read its input, however much that is.
 	out, err = Run(t.Context(), script("echo done"), make([]byte, 1<<20), 1<<10)
-	if err != nil || string(out.Stdout) != "done\n" {
-		t.Errorf("%q, %v", out.Stdout, err)
-	}
+	test.Equal(t, "error and output", []any{err, string(out.Stdout)}, []any{nil, "done\n"})
 	if out, err = Run(t.Context(), script("kill -9 $$"), nil, 1<<10); err != nil || out.Exit.Code >= 0 || out.Exit.Text != "signal: killed" {
 		t.Errorf("%+v, %v", out.Exit, err)
 	}
@@ -39,9 +37,7 @@ func TestRunReturnsWhatWasWritten(t *testing.T) {
 func wantEnded(t *testing.T, file string) {
 	t.Helper()
 	pids := strings.Fields(string(test.Must(os.ReadFile(file))))
-	if len(pids) == 0 {
-		t.Error("no process was started: this tests nothing")
-	}
+	test.Equal(t, "a process was started", len(pids) > 0, true)
 	for _, pid := range pids {
 		if e, err := statOf(test.Must(strconv.Atoi(pid))); err == nil && !e.dead {
 			t.Errorf("process %s is left", pid)
@@ -59,9 +55,7 @@ func TestRunLeavesNoProcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "pid")
 			out, err := Run(t.Context(), script(text, file), nil, 1<<10)
-			if err != nil || string(out.Stdout) != "out\n" || out.Exit.Code != 0 {
-				t.Errorf("%q, %+v, %v", out.Stdout, out.Exit, err)
-			}
+			test.Equal(t, "error, output and exit code", []any{err, string(out.Stdout), out.Exit.Code}, []any{nil, "out\n", 0})
 			wantEnded(t, file)
 		})
 	}
@@ -81,22 +75,20 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		return err == nil && info.Size() > 0
 	})
 	cancel()
-	wantIs(t, "the end", <-ended, context.Canceled)
+	test.ErrorIs(t, "the end", <-ended, context.Canceled)
 	wantEnded(t, file)
 }
 
 func TestRunBoundsTheOutput(t *testing.T) {
 	out, err := Run(t.Context(), script("yes"), nil, 1<<10)
-	if err != nil || len(out.Stdout) != 1<<10+1 {
-		t.Errorf("%d bytes, %v", len(out.Stdout), err)
-	}
+	test.Equal(t, "error and bytes of output", []any{err, len(out.Stdout)}, []any{nil, 1<<10 + 1})
 }
 
 func TestRunOfNoProgram(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "plain")
 	test.OK(t, os.WriteFile(plain, []byte("echo no"), 0o644))
 	for program, want := range map[string]error{"no-such-program-here": exec.ErrNotFound, "/nowhere/at/all": fs.ErrNotExist, plain: fs.ErrPermission} {
-		wantIs(t, program, errOf(Run(t.Context(), host.StartRequest{Argv: []string{program}, Env: os.Environ()}, nil, 1)), want)
+		test.ErrorIs(t, program, errOf(Run(t.Context(), host.StartRequest{Argv: []string{program}, Env: os.Environ()}, nil, 1)), want)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -80,9 +79,7 @@ func TestManagers(t *testing.T) {
 		for _, m := range h.managers() {
 			got = append(got, m.flag())
 		}
-		if strings.Join(got, " ") != row.want {
-			t.Errorf("%s: %q, want %s", row.name, got, row.want)
-		}
+		test.Equal(t, row.name, strings.Join(got, " "), row.want)
 		if h.Booted = false; len(h.managers()) != 0 {
 			t.Errorf("%s: without systemd: %v", row.name, h.managers())
 		}
@@ -154,12 +151,8 @@ func TestAsk(t *testing.T) {
 			if row.err == "" && err != nil || row.err != "" && (err == nil || !strings.Contains(err.Error(), row.err)) {
 				t.Errorf("error %v, want %q", err, row.err)
 			}
-			if scope := s.Scope("r", "ABC-1"); (scope != nil) != row.scopes {
-				t.Errorf("scope %+v, want one: %v", scope, row.scopes)
-			}
-			if got := strings.Contains(calls(), "systemctl --system show -p KillMode --value x.service\n"); got != row.asked {
-				t.Errorf("asked for the KillMode: %v\n%s", got, calls())
-			}
+			test.Equal(t, "there is a scope", s.Scope("r", "ABC-1") != nil, row.scopes)
+			test.Equal(t, "asked for the KillMode", strings.Contains(calls(), "systemctl --system show -p KillMode --value x.service\n"), row.asked)
 		})
 	}
 	// Without systemd no program is called, and nothing is refused.
@@ -204,9 +197,7 @@ func TestScopeCommand(t *testing.T) {
 			"--unit=symphony-r1.scope", "--slice=symphony.slice", "--description=symphony: A\\nB\\x1bC", "--",
 		}
 		want = append(append(want, strings.Fields(named)...), "worker")
-		if cmd.Path != systemdRun || !slices.Equal(cmd.Args, want) || !slices.Equal(cmd.Env, wantEnv) {
-			t.Errorf("%s %q %q\nwant %q %q", cmd.Path, cmd.Args, cmd.Env, want, wantEnv)
-		}
+		test.Equal(t, "path, arguments and environment", []any{cmd.Path, cmd.Args, cmd.Env}, []any{systemdRun, want, wantEnv})
 	}
 	seven, eight := manager{true, "/run/user/7"}, []string{"XDG_RUNTIME_DIR=/run/user/8"}
 	check("/usr/bin/x", "/usr/bin/x", "--system", eight, eight, manager{})

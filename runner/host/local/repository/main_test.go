@@ -104,9 +104,5 @@ func wantFault(t *testing.T, err error, code string, parts ...string) {
 	if !errors.As(err, &known) || known.Code != code {
 		t.Fatalf("error %v, want code %s", err, code)
 	}
-	for _, part := range parts {
-		if !strings.Contains(known.Message, part) {
-			t.Errorf("%q does not contain %q", known.Message, part)
-		}
-	}
+	test.Contains(t, "the message", known.Message, parts...)
 }

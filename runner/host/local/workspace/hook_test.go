@@ -48,11 +48,7 @@ func TestHookRunsInTheWorkspace(t *testing.T) {
 		test "$SYMPHONY_WORKSPACE" = "$(pwd -P)" && echo x >"$TMPDIR/t" && echo x >"$XDG_CACHE_HOME/c"
 		echo "key:${LINEAR_API_KEY-none}"; test -e /proc/self/fd/3 && echo lease`)
 	test.OK(t, err)
-	for _, want := range []string{"hello from " + w.Path + "\n", "to stderr\n", "key:none\n", "lease\n", "succeeded"} {
-		if !strings.Contains(log, want) {
-			t.Errorf("no %q in\n%s", want, log)
-		}
-	}
+	test.Contains(t, "the log", log, "hello from "+w.Path+"\n", "to stderr\n", "key:none\n", "lease\n", "succeeded")
 	wantExist(t, true, filepath.Join(w.Hooks.Tmp, "t"), filepath.Join(w.Hooks.Cache, "c"))
 }
 
@@ -69,9 +65,7 @@ func TestHookFailureTellsPlaceStatusAndReason(t *testing.T) {
 		log, err := runHook(t.Context(), t, w, script)
 		wantCode(t, err, CodeHookFailed)
 		test.Equal(t, script, strings.TrimPrefix(err.Error(), CodeHookFailed+": "), want)
-		if !strings.Contains(log, want) {
-			t.Errorf("the log does not say so:\n%s", log)
-		}
+		test.Contains(t, "the log", log, want)
 	}
 }
 

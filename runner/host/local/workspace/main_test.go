@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -119,18 +118,14 @@ func wantPrevious(t *testing.T, w *Workspace, runs ...string) {
 	for _, run := range runs {
 		want = append(want, RunRef{run, "/state/one"})
 	}
-	if !slices.Equal(w.Previous, want) {
-		t.Errorf("previous %v, want %v", w.Previous, want)
-	}
+	test.Equal(t, "previous", w.Previous, want)
 }
 
 // wantExist checks that paths exist, or that they do not.
 func wantExist(t *testing.T, want bool, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
-		if there(t, path) != want {
-			t.Errorf("%s is there: %v", path, !want)
-		}
+		test.Equal(t, path+" is there", there(t, path), want)
 	}
 }
 
@@ -145,18 +140,8 @@ func wantHeld(t *testing.T, r *Root, key string, want bool) {
 func wantRecord(t *testing.T, r *Root, key string, state State, run string) Record {
 	t.Helper()
 	rec, ok, err := r.readRecord(key)
-	if !ok || err != nil || rec.State != state || rec.RunID != run {
-		t.Errorf("%+v, %v, %v, want %s by %s", rec, ok, err, state, run)
-	}
+	test.Equal(t, "found, error, state and run", []any{ok, err, rec.State, rec.RunID}, []any{true, nil, state, run})
 	return rec
-}
-
-// wantIs checks which error it is.
-func wantIs(t *testing.T, what string, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", what, err, want)
-	}
 }
 
 // errOf returns the error of a call alone.

@@ -45,9 +45,7 @@ func TestRemoveKeepsInTheTrash(t *testing.T) {
 	}))
 	trash := filepath.Join(r.trash(), "A-20260304T050607.000000089Z")
 	test.Equal(t, "removed", removed, host.RemoveAnswer{Trash: trash})
-	if seen.Path != old.Path || seen.ID != old.ID {
-		t.Errorf("before saw %+v", seen)
-	}
+	test.Equal(t, "path and id before", []any{seen.Path, seen.ID}, []any{old.Path, old.ID})
 	wantExist(t, true, filepath.Join(trash, "work"), r.lock("A"))
 	wantExist(t, false, old.Path, r.record("A"), r.work("A"))
 	wantHeld(t, r, "A", false)
@@ -80,7 +78,7 @@ func TestRemoveAtOnce(t *testing.T) {
 func TestRemoveOfAHalfMadeWorkspaceRunsNoHook(t *testing.T) {
 	r := newRoot(t)
 	test.OK(t, acquire(t, r, owner("A", "r1")).Release())
-	wantIs(t, "error", errOf(remove(ended(t), r, owner("A", "r2"), noHook(t))), context.Canceled)
+	test.ErrorIs(t, "error", errOf(remove(ended(t), r, owner("A", "r2"), noHook(t))), context.Canceled)
 	test.OK(t, errOf(remove(t.Context(), r, owner("A", "r3"), noHook(t))))
 	if list := test.Must(r.Removed(t.Context(), day, "")); len(list) != 1 || list[0].Record != nil {
 		t.Errorf("%+v: a run would work in it if it were restored", list)
@@ -165,7 +163,7 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 		test.Equal(t, "removed", removed, host.RemoveAnswer{Unsaved: "1 commit not on any remote"})
 		wantExist(t, true, w.Path)
 	}
-	wantIs(t, "without knowing why", errOf(r.Remove(ended(t), owner("A", "r2"), day, false)), context.Canceled)
+	test.ErrorIs(t, "without knowing why", errOf(r.Remove(ended(t), owner("A", "r2"), day, false)), context.Canceled)
 	rec, _, err := r.readRecord("A")
 	test.OK(t, err)
 	if hooks != 1 || rec.State != Prepared || rec.Unsaved != "1 commit not on any remote" || !rec.UnsavedAt.Equal(day) {
@@ -175,7 +173,7 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	// An entry that was moved to the trash without being examined stays there, even if free space is low.
 	trashed := test.Must(r.moveToTrash(w.Path, "A", day, note{}))
 	r.Trash.Short = true
-	wantIs(t, "an examination that is interrupted", errOf(r.PurgeTrash(ended(t), day.Add(1000*time.Hour))), context.Canceled)
+	test.ErrorIs(t, "an examination that is interrupted", errOf(r.PurgeTrash(ended(t), day.Add(1000*time.Hour))), context.Canceled)
 	purged := test.Must(r.PurgeTrash(t.Context(), day.Add(1000*time.Hour)))
 	test.Equal(t, "unsaved", purged.Unsaved[trashed], "1 commit not on any remote")
 	test.OK(t, os.Remove(r.record("A")))
@@ -320,7 +318,7 @@ func TestTrashOfAPrunedWorktree(t *testing.T) {
 func TestTrashHalfDeleted(t *testing.T) {
 	r := newRoot(t)
 	entry := trashed(t, r, "A", day)
-	wantIs(t, "error", r.DeleteTrash(ended(t), entry), context.Canceled)
+	test.ErrorIs(t, "error", r.DeleteTrash(ended(t), entry), context.Canceled)
 	write(t, filepath.Join(entry+deletingSuffix, ".git", "config"), "")
 	test.OK(t, os.Remove(entry+deletingSuffix+noteSuffix)) // as on a full disk
 	wantPurged(t, r, day, 1)
@@ -352,7 +350,7 @@ func TestTrashDeletedWhileRestored(t *testing.T) {
 	wantTrash(t, r, 0)
 
 	entry = removedOne(t, r, "B")
-	wantIs(t, "a deletion that has begun", r.DeleteTrash(ended(t), entry.Path), context.Canceled)
+	test.ErrorIs(t, "a deletion that has begun", r.DeleteTrash(ended(t), entry.Path), context.Canceled)
 	if _, err := r.Restore(entry); err == nil {
 		t.Error("restored what is being deleted")
 	}

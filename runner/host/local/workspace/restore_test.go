@@ -28,16 +28,12 @@ func TestRestore(t *testing.T) {
 	removeAs(t, r, "r2")
 	wantExist(t, false, w.GitFile())
 	entry := test.Must(r.Removed(t.Context(), day, r.Trash.Project))[0]
-	if !entry.At.Equal(day) || !entry.Due.Equal(day.Add(time.Hour)) {
-		t.Errorf("%+v", entry)
-	}
+	test.Equal(t, "time and due time", []any{entry.At, entry.Due}, []any{day, day.Add(time.Hour)})
 	path := test.Must(r.Restore(entry))
 	wantExist(t, true, filepath.Join(path, "work"), w.GitFile())
 	wantTrash(t, r, 0)
 	rec := wantRecord(t, r, "A", Prepared, "r2")
-	if !rec.Restored {
-		t.Errorf("%+v", rec)
-	}
+	test.Equal(t, "restored", rec.Restored, true)
 	w = acquire(t, r, owner("A", "r3"))
 	if w.Created || w.ID != rec.ID || wantRecord(t, r, "A", Prepared, "r3").Restored {
 		t.Errorf("%+v, %+v", w, rec)

@@ -59,9 +59,7 @@ func TestOpenRootRefuses(t *testing.T) {
 			t.Errorf("found %q", path)
 		}
 	}
-	if there(t, "relative") {
-		t.Error("a refused root was made")
-	}
+	test.Equal(t, "a refused root was made", there(t, "relative"), false)
 }
 
 func TestFindRootCreatesNothing(t *testing.T) {
@@ -187,9 +185,7 @@ func TestClaimProject(t *testing.T) {
 	test.OK(t, r.ClaimProject("https://t other", two, nil))
 	err := r.ClaimProject("https://t shop", two, nil)
 	wantCode(t, err, CodeProjectConflict)
-	if !strings.Contains(err.Error(), one) {
-		t.Errorf("the other one is not named: %v", err)
-	}
+	test.Contains(t, "the error", err.Error(), one)
 	// The same directory by another name is no other one.
 	link := filepath.Join(t.TempDir(), "link")
 	test.OK(t, os.Symlink(one, link))

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -221,9 +220,7 @@ func TestLeaseExcludesOthers(t *testing.T) {
 	o.StateDir = "/state/two"
 	_, err := r.Acquire(t.Context(), o)
 	wantCode(t, err, CodeBusy)
-	if !strings.Contains(err.Error(), "run-1 of /state/one") {
-		t.Errorf("the holder is not named: %v", err)
-	}
+	test.Contains(t, "the error", err.Error(), "run-1 of /state/one")
 	wantCode(t, errOf(r.Remove(t.Context(), o, day, false)), CodeBusy)
 	wantHeld(t, r, "ABC-1", true)
 	r.leaseWait = test.Patience()
