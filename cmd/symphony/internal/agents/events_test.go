@@ -22,8 +22,7 @@ func logOf(t *testing.T, secrets ...string) (*Agents, reconcile.Run, *agent.Even
 	a, run := &Agents{runners: &workers.Local{StateDir: t.TempDir()}}, reconcile.Run{ID: "20261122-1"}
 	path := eventlog.Path(a.runners.StateDir, run.ID)
 	test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	l, err := agent.OpenEventLog(path, agent.NewRedactor(secrets))
-	test.OK(t, err)
+	l := test.Must(agent.OpenEventLog(path, agent.NewRedactor(secrets)))
 	l.Complete = true
 	t.Cleanup(func() { l.Close() })
 	return a, run, l

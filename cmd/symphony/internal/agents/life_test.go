@@ -212,31 +212,23 @@ func TestLife(t *testing.T) {
 	r.converse("a")
 	r.call("a", turn("t"), script("sh echo x >> made\nsay one"))
 	r.await("t", reconcile.CallCompleted, "one")
-	if again := r.call("a", turn("t"), script("sh echo x >> made")); again.Status != reconcile.CallCompleted {
-		t.Errorf("the repeated call is %s", again.Status)
-	}
+	test.Equal(t, "the repeated call", r.call("a", turn("t"), script("sh echo x >> made")).Status, reconcile.CallCompleted)
 	r.refuses(agents.CodeConflict, `id "t" belongs to another call`)(r.Call(ctx, "a", reconcile.Call{ID: "t", Verb: reconcile.CallSteer, Conversation: "c"}, script("")))
-	if made := string(test.Must(os.ReadFile(filepath.Join(r.dir, "made")))); made != "x\n" {
-		t.Errorf("the turn was carried out twice: %q", made)
-	}
+	test.Equal(t, "what the turn made", string(test.Must(os.ReadFile(filepath.Join(r.dir, "made")))), "x\n")
 
 	test.OK(t, r.Kill(ctx, "a"))
 	test.OK(t, r.Kill(ctx, "a"))
 	if run := r.run("a"); run.Outcome != reconcile.Canceled || run.ErrorCode != reconcile.StopOperator || !run.Settled {
 		t.Errorf("%s %s, settled %v", run.Outcome, run.ErrorCode, run.Settled)
 	}
-	if again := r.call("a", turn("t"), script("")); again.Status != reconcile.CallCompleted {
-		t.Errorf("the repeated call of the ended agent is %s", again.Status)
-	}
+	test.Equal(t, "the repeated call of the ended agent", r.call("a", turn("t"), script("")).Status, reconcile.CallCompleted)
 	r.refuses(agents.CodeEnded, "agent a has ended: stopped: operator")(r.Call(ctx, "a", turn("t2"), script("say no")))
 	r.refuses(agents.CodeEnded, "agent a has ended")(r.Spawn(ctx, r.settings("a")))
-	if call := test.Must(r.Conversation(ctx, r.await("c", reconcile.CallCompleted, "").ThreadID)); call.ID != "c" {
-		t.Errorf("the conversation of the thread is %q", call.ID)
-	}
+	thread := r.await("c", reconcile.CallCompleted, "").ThreadID
+	test.Equal(t, "the conversation of the thread", test.Must(r.Conversation(ctx, thread)).ID, "c")
 
 	// Its slot and its directory are free, and its conversation goes on.
 	r.spawn("b")
-	thread := r.await("c", reconcile.CallCompleted, "").ThreadID
 	r.call("b", reconcile.Call{ID: "c2", Verb: reconcile.CallConversation}, runner.ConversationCall{ThreadID: thread})
 	r.await("c2", reconcile.CallCompleted, `"resumed":true`)
 }
@@ -264,9 +256,7 @@ func TestWhereAndWhenAgentsStart(t *testing.T) {
 	account := project.OpenAccount(project.New(r.env, filepath.Join(r.dir, "WORKFLOW.md"), ""), "")
 	slots, _, err := account.TakeSlots(ctx, 3, 3) // as a pass for issues does
 	test.OK(t, err)
-	if len(slots) != 1 {
-		t.Errorf("%d slots of 3 are free beside two agents", len(slots))
-	}
+	test.Equal(t, "the free slots of 3 beside two agents", len(slots), 1)
 	third := r.settings("c")
 	third.Cwd = t.TempDir()
 	r.refuses("no_slot", "all slots")(r.Spawn(ctx, third))
@@ -320,9 +310,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		}
 		r.refuses(agents.CodeInvalid, c.text)(r.Spawn(t.Context(), agents.Settings{ID: c.id, Cwd: c.cwd}))
 	}
-	if list := test.Must(r.List(t.Context())); len(list) > 0 {
-		t.Errorf("agents exist: %+v", list)
-	}
+	test.Equal(t, "how many agents exist", len(test.Must(r.List(t.Context()))), 0)
 }
 
 // daemon is a script that starts a process in a session of its own, and then hangs. undressed is what precedes the process: with a
@@ -382,9 +370,7 @@ func TestKillEndsAllProcesses(t *testing.T) {
 	}
 	killing.Wait()
 	r.nothingLeft(r.run("a"))
-	if r.daemonLeft() {
-		t.Error("the daemon is left")
-	}
+	test.Equal(t, "a daemon is left", r.daemonLeft(), false)
 	r.await("t", reconcile.CallInterrupted, "operator: stopped: operator")
 	if waiting := test.Must(r.Await(t.Context(), "t2")); !strings.Contains(waiting.ErrorText, "stopped: operator") { // the worker may not have seen it
 		t.Errorf("the waiting turn: %s %s", waiting.Status, waiting.ErrorText)
@@ -436,9 +422,9 @@ func TestDeadWorker(t *testing.T) {
 			c.looks(r)
 			for _, id := range []string{"t", "t2"} {
 				call, _, err := r.DB.Views.Call(t.Context(), id)
-				if err != nil || call.Status != reconcile.CallFailed || call.ErrorText != "agent a has ended: its worker has died" {
-					t.Errorf("call %s: %s %s, %v", id, call.Status, call.ErrorText, err)
-				}
+				test.OK(t, err)
+				test.Equal(t, "the status of call "+id, call.Status, reconcile.CallFailed)
+				test.Equal(t, "the error of call "+id, call.ErrorText, "agent a has ended: its worker has died")
 			}
 			r.lost("a")
 		})
@@ -456,9 +442,7 @@ func TestKillWithoutRecord(t *testing.T) {
 	if err := r.Kill(t.Context(), "a"); err == nil {
 		t.Error("the end of the agent was recorded")
 	}
-	if r.daemonLeft() {
-		t.Error("the daemon is left")
-	}
+	test.Equal(t, "a daemon is left", r.daemonLeft(), false)
 	r.nothingLeft(r.run("a"))
 	test.Must(db.ExecContext(t.Context(), `DROP TRIGGER full`))
 	test.OK(t, db.Close())
@@ -487,10 +471,7 @@ func TestHost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.client("turn", hostVar+"=1")
-	ended := test.Must(r.Await(t.Context(), "t"))
-	if !strings.Contains(ended.ErrorText, "the program that started the agent has exited") {
-		t.Errorf("the turn: %s %s", ended.Status, ended.ErrorText)
-	}
+	test.Contains(t, "the turn", test.Must(r.Await(t.Context(), "t")).ErrorText, "the program that started the agent has exited")
 	test.Until(r.t, "end of the agent", func() bool { return test.Must(r.List(t.Context()))[0].Settled })
 }
 
@@ -565,9 +546,7 @@ func TestOldAgentsAreDeleted(t *testing.T) {
 	if _, found, err := r.DB.Views.Call(t.Context(), "c"); found || err != nil {
 		t.Errorf("the call is left: %v", err)
 	}
-	if exists(runner.RunDir(project.AgentsDir(r.env), old.ID)) {
-		t.Error("the files are left")
-	}
+	test.Equal(t, "the files are left", exists(runner.RunDir(project.AgentsDir(r.env), old.ID)), false)
 }
 
 // The directory of agents is no project, and a pass on a machine without agents creates nothing.

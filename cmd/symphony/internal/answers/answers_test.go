@@ -186,26 +186,18 @@ func TestRequestIsAnsweredByAComment(t *testing.T) {
 	s.ask(command("make install"))
 	s.passes(2)
 	test.Equal(t, "the requests to the tracker", s.calls, []string{"post", "comments"})
-	first := s.comments[0].Body
-	for _, want := range []string{
-		"outside of the sandbox", "`ABC-7.1`", "```text\nmake install\n```", "`/ws/ABC-7`", "2026-03-02 13:00 UTC", "`approve for session`",
-		"\n<!-- symphony:request run-1 1 -->",
-	} {
-		if !strings.Contains(first, want) {
-			t.Errorf("%s does not contain %q", first, want)
-		}
-	}
+	test.Contains(
+		t, "the comment", s.comments[0].Body, "outside of the sandbox", "`ABC-7.1`", "```text\nmake install\n```", "`/ws/ABC-7`",
+		"2026-03-02 13:00 UTC", "`approve for session`", "\n<!-- symphony:request run-1 1 -->",
+	)
 	s.reply("Approve!\n\nThanks.")
 	r := s.request(1)
 	if r.Decision != reconcile.DecideApprove || r.Answer.By != "Kim Poe (Kim@example.com)" || len(s.comments) != 2 {
 		t.Errorf("%+v, %+v", r, s.comments)
 	}
-	if after := s.comments[0].Body; !strings.Contains(after, "**Approved** by `Kim Poe (Kim@example.com)`") || strings.Contains(after, "deny") {
-		t.Errorf("after the decision: %s", after)
-	}
-	if !test.Must(s.db.Journal.Created(t.Context(), []string{"c1", "c2"}))["c2"] {
-		t.Error("the reply is guidance")
-	}
+	test.Contains(t, "after the decision", s.comments[0].Body, "**Approved** by `Kim Poe (Kim@example.com)`")
+	test.Lacks(t, "after the decision", s.comments[0].Body, "deny")
+	test.Equal(t, "a comment that is no guidance", test.Must(s.db.Journal.Created(t.Context(), []string{"c1", "c2"}))["c2"], true)
 	s.calling("the requests afterwards")
 }
 
@@ -261,9 +253,7 @@ func TestReplies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := asked(t, c.r)
-			if strings.Contains(s.comments[0].Body, "password") {
-				t.Error("the comment has the question for a secret")
-			}
+			test.Lacks(t, "the comment", s.comments[0].Body, "password")
 			s.reply(c.reply)
 			r, body := s.request(1), s.comments[0].Body
 			got := r.Answer.Reason
@@ -341,9 +331,8 @@ func TestChangedComment(t *testing.T) {
 		s.comments[0].Body = strings.Replace(s.comments[0].Body, "rm -rf ~", "ls", 1)
 		s.comment(kim, "approve")
 		s.passes(2)
-		if body := s.comments[0].Body; s.request(1).Decision != "" || !strings.Contains(body, "rm -rf ~") || !strings.Contains(body, "was changed") {
-			t.Errorf("decided %q: %s", s.request(1).Decision, body)
-		}
+		test.Equal(t, "the decision", s.request(1).Decision, "")
+		test.Contains(t, "the comment", s.comments[0].Body, "rm -rf ~", "was changed")
 		s.reply("deny")
 		test.Equal(t, "the decision", s.request(1).Decision, reconcile.DecideDeny)
 	}
@@ -354,24 +343,19 @@ func TestReplyAfterALostAnswer(t *testing.T) {
 	s := asked(t, command("make"))
 	s.comment(kim, "what is this?")
 	s.lost = true
-	if errs := s.desk.Pass(t.Context()); len(errs) != 1 {
-		t.Error(errs)
-	}
+	test.Equal(t, "how many errors a pass has", len(s.desk.Pass(t.Context())), 1)
 	s.reply("approve")
 	test.Equal(t, "the decision after a lost edit", s.request(1).Decision, reconcile.DecideApprove)
 
 	s = newScene(t)
 	s.ask(command("rm -rf ~"))
 	s.lost = true
-	if errs := s.desk.Pass(t.Context()); len(errs) != 1 {
-		t.Error(errs)
-	}
+	test.Equal(t, "how many errors a pass has", len(s.desk.Pass(t.Context())), 1)
 	s.comments[0].Body = strings.Replace(s.comments[0].Body, "rm -rf ~", "ls", 1)
 	s.comment(kim, "approve")
 	s.passes(3)
-	if body := s.comments[0].Body; s.request(1).Decision != "" || !strings.Contains(body, "rm -rf ~") || !strings.Contains(body, "write a new answer") {
-		t.Errorf("decided %q: %s", s.request(1).Decision, body)
-	}
+	test.Equal(t, "the decision", s.request(1).Decision, "")
+	test.Contains(t, "the comment", s.comments[0].Body, "rm -rf ~", "write a new answer")
 }
 
 // A reply decides a request whose comment was deleted no more, but others as before.
@@ -381,9 +365,8 @@ func TestOneCommentIsDeleted(t *testing.T) {
 	s.now = s.now.Add(time.Minute)
 	s.reply("approve ABC-7.1")
 	s.reply("approve")
-	if s.request(1).Decision != "" || s.request(2).Decision != reconcile.DecideApprove {
-		t.Errorf("%+v\n%+v", s.request(1), s.request(2))
-	}
+	test.Equal(t, "the first decision", s.request(1).Decision, "")
+	test.Equal(t, "the second decision", s.request(2).Decision, reconcile.DecideApprove)
 }
 
 // With several open requests an answer without an id decides none of them, then or later, and is explained once.
@@ -391,9 +374,7 @@ func TestSeveralRequests(t *testing.T) {
 	s := asked(t, command("one"), command("two"))
 	s.reply("approve")
 	for _, c := range s.comments[:2] {
-		if !strings.Contains(c.Body, "write the id before the answer (`ABC-7.1`, `ABC-7.2`)") {
-			t.Errorf("not explained: %s", c.Body)
-		}
+		test.Contains(t, "the comment", c.Body, "write the id before the answer (`ABC-7.1`, `ABC-7.2`)")
 	}
 	s.comment(kim, "approve")
 	s.calling("the requests for a second such answer", "comments")
@@ -414,9 +395,8 @@ func TestDecidedElsewhere(t *testing.T) {
 	test.Must(s.db.Operator.DecideRequest(t.Context(), s.now, s.desk.At, r, false))
 	s.comment(kim, "approve") // of which one?
 	s.pass()
-	if s.request(2).Decision != "" || !strings.Contains(s.comments[0].Body, "**Denied** by a command of symphony.") {
-		t.Errorf("%+v: %s", s.request(2), s.comments[0].Body)
-	}
+	test.Equal(t, "the decision", s.request(2).Decision, "")
+	test.Contains(t, "the comment", s.comments[0].Body, "**Denied** by a command of symphony.")
 	s.comment(kim, "approve ABC-7.2")
 	s.comment(kim, "deny ABC-7.2")
 	s.passes(2)
@@ -451,9 +431,7 @@ func TestEndedRequests(t *testing.T) {
 				s.comment(kim, c.reply)
 			}
 			s.pass()
-			if body := s.comments[0].Body; !strings.Contains(body, c.want) {
-				t.Errorf("the comment does not say %q: %s", c.want, body)
-			}
+			test.Contains(t, "the comment", s.comments[0].Body, c.want)
 			s.calling("the requests afterwards")
 		})
 	}
@@ -513,9 +491,8 @@ func TestEditFails(t *testing.T) {
 	s.comment(kim, "approve")
 	s.fails["edit"] = errors.New("broken")
 	for range 2 {
-		if errs := s.desk.Pass(t.Context()); len(errs) != 1 || s.request(1).Decision != reconcile.DecideApprove {
-			t.Errorf("%v, %+v", errs, s.request(1))
-		}
+		test.Equal(t, "how many errors a pass has", len(s.desk.Pass(t.Context())), 1)
+		test.Equal(t, "the decision", s.request(1).Decision, reconcile.DecideApprove)
 	}
 	clear(s.fails)
 	s.comments = s.comments[1:]
@@ -540,9 +517,8 @@ func TestRateLimit(t *testing.T) {
 	s.ask(command("one"))
 	s.ask(command("two"))
 	s.fails["post"] = limited{errors.New("used up")}
-	if errs := s.desk.Pass(t.Context()); len(errs) != 1 || len(s.calls) != 1 {
-		t.Errorf("%v, %q", errs, s.calls)
-	}
+	test.Equal(t, "how many errors a pass has", len(s.desk.Pass(t.Context())), 1)
+	test.Equal(t, "the requests", s.calls, []string{"post"})
 }
 
 // Without operators nothing is written, and without requests nothing is asked.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,9 +54,7 @@ func TestMerge(t *testing.T) {
 		for _, f := range (result{called: c.called, scheduled: c.scheduled}).merge() {
 			got = append(got, f.Message)
 		}
-		if s := strings.Join(got, ", "); s != c.want {
-			t.Errorf("%v, %v: %s, want %s", c.called, c.scheduled, s, c.want)
-		}
+		test.Equal(t, fmt.Sprint(c.called, c.scheduled), strings.Join(got, ", "), c.want)
 	}
 }
 
@@ -88,9 +87,7 @@ func TestExitCode(t *testing.T) {
 		if errors.As(exitCode(slices.Clone(c.findings)), &code) {
 			got = int(code)
 		}
-		if got != c.want {
-			t.Errorf("%+v: %d, want %d", c.findings, got, c.want)
-		}
+		test.Equal(t, fmt.Sprint(c.findings), got, c.want)
 	}
 }
 

@@ -163,16 +163,13 @@ func TestRead(t *testing.T) {
 		{agent.Event{Name: "lock_ended", Message: "ended process 17"}, "note: ended process 17"},
 		{agent.Event{Name: agent.EventGitUndone, Message: "core.fsmonitor"}, "note: git configuration undone: core.fsmonitor"},
 	} {
-		data, err := json.Marshal(c.e)
-		test.OK(t, err)
+		data := test.Must(json.Marshal(c.e))
 		l, ok := (&Reader{Workspace: "/w"}).Read(data)
 		got := ""
 		if ok {
 			got = inShort(l)
 		}
-		if got != c.want {
-			t.Errorf("%s:\n%s, want\n%s", data, got, c.want)
-		}
+		test.Equal(t, string(data), got, c.want)
 	}
 	for _, line := range []string{"", "null", `{"at":17,"event":3}`, "cut"} {
 		if l, ok := new(Reader).Read([]byte(line)); !ok || l.Kind != Unknown || l.Text != line {
@@ -222,8 +219,7 @@ func TestReadTail(t *testing.T) {
 		fmt.Sprintf(command, 2, "short", false)+fmt.Sprintf(command, 5, "short", true))
 	check := func(ended bool, want ...string) {
 		t.Helper()
-		tail, err := ReadTail(dir, run, 3, now, ended)
-		test.OK(t, err)
+		tail := test.Must(ReadTail(dir, run, 3, now, ended))
 		var got []string
 		for _, l := range tail.Lines {
 			got = append(got, inShort(l))

@@ -21,8 +21,7 @@ import (
 func TestDocumentedTools(t *testing.T) {
 	const begin, end = "<!-- tools -->", "<!-- /tools -->"
 	path := filepath.Join("..", "..", "..", "..", "docs", "mcp.md")
-	data, err := os.ReadFile(path)
-	test.OK(t, err)
+	data := test.Must(os.ReadFile(path))
 	before, rest, _ := strings.Cut(string(data), begin)
 	got, after, found := strings.Cut(rest, end)
 	if !found {
@@ -31,8 +30,7 @@ func TestDocumentedTools(t *testing.T) {
 	want := "\n| tool | arguments, [optional] | effect | |\n|---|---|---|---|\n"
 	for _, group := range Groups() {
 		host, _ := toolHost(t, group)
-		tools, err := host.ListTools(context.Background(), nil)
-		test.OK(t, err)
+		tools := test.Must(host.ListTools(context.Background(), nil))
 		want += fmt.Sprintf("| **%s** | | | |\n", group)
 		for _, tool := range tools.Tools {
 			want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", tool.Name, argumentsOf(t, tool), effectOf(tool), tool.Description)
@@ -49,8 +47,7 @@ func TestDocumentedTools(t *testing.T) {
 
 // argumentsOf lists the arguments of a tool, those in params, too.
 func argumentsOf(t *testing.T, tool *mcp.Tool) string {
-	data, err := json.Marshal(tool.InputSchema)
-	test.OK(t, err)
+	data := test.Must(json.Marshal(tool.InputSchema))
 	schema := &jsonschema.Schema{}
 	test.OK(t, json.Unmarshal(data, schema))
 	names := membersIn(schema)

@@ -47,8 +47,7 @@ var fuzzSeeds = map[string][]string{
 // docs/errors.md explains, and the log has none of the arguments. The only agent has ended, and none can be started.
 func FuzzArguments(f *testing.F) {
 	host, log := toolHost(f)
-	tools, err := host.ListTools(context.Background(), nil)
-	test.OK(f, err)
+	tools := test.Must(host.ListTools(context.Background(), nil))
 	names := []string{}
 	for _, tool := range tools.Tools {
 		names = append(names, tool.Name)
@@ -66,10 +65,8 @@ func FuzzArguments(f *testing.F) {
 		}
 		name := names[int(tool)%len(names)]
 		log.Reset()
-		result, err := host.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)})
-		test.OK(t, err)
-		text, err := json.Marshal(result.StructuredContent)
-		test.OK(t, err)
+		result := test.Must(host.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)}))
+		text := test.Must(json.Marshal(result.StructuredContent))
 		var failure Failure
 		if err := json.Unmarshal(text, &failure); err != nil {
 			t.Fatalf("%s %s: %s is no object", name, arguments, text)
@@ -104,10 +101,8 @@ func toolHost(f testing.TB, groups ...string) (*mcp.ClientSession, *bytes.Buffer
 	test.OK(f, err)
 	test.OK(f, db.Journal.EndCall(ctx, reconcile.Call{ID: "one.main", Status: reconcile.CallCompleted, ThreadID: "th", EndedAt: time.Now(), Result: []byte("{}")}))
 	near, far := mcp.NewInMemoryTransports()
-	_, err = server.mcp.Connect(ctx, near, nil)
-	test.OK(f, err)
-	host, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(ctx, far, nil)
-	test.OK(f, err)
+	test.Must(server.mcp.Connect(ctx, near, nil))
+	host := test.Must(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(ctx, far, nil))
 	f.Cleanup(func() { _ = host.Close() })
 	return host, log
 }

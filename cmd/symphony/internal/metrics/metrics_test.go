@@ -57,15 +57,11 @@ func TestText(t *testing.T) {
 		"symphony_slots state": -1,
 	} {
 		name, of, _ := strings.Cut(name, " ")
-		if got := value(read[name], shop.Project.Name, of); got != want {
-			t.Errorf("%s %s is %v, want %v", name, of, got, want)
-		}
+		test.Equal(t, name+" "+of, value(read[name], shop.Project.Name, of), want)
 	}
 	docs := string(test.Must(os.ReadFile("../../../../docs/monitoring.md")))
 	for _, f := range families("") {
-		if !strings.Contains(docs, "`"+f.name+"`") {
-			t.Errorf("docs/monitoring.md does not explain %s", f.name)
-		}
+		test.Contains(t, "docs/monitoring.md", docs, "`"+f.name+"`")
 		got := read[f.name]
 		if unread := value(got, "old", ""); f.name == readable && unread != 0 || f.name != readable && unread >= 0 {
 			t.Errorf("%s of a project that can't be read: %v", f.name, unread)
@@ -76,9 +72,8 @@ func TestText(t *testing.T) {
 			}
 		}
 	}
-	if path := read[readable].GetMetric()[0].GetLabel()[1].GetValue(); path != "/home/ann/web\nshop?/WORKFLOW.md" {
-		t.Errorf("the path is %q", path)
-	}
+	path := read[readable].GetMetric()[0].GetLabel()[1].GetValue()
+	test.Equal(t, "the path", path, "/home/ann/web\nshop?/WORKFLOW.md")
 }
 
 // value is that of a project's sample, of which no other label has another value; -1 if there is none.

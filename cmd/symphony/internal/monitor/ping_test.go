@@ -28,9 +28,7 @@ func TestPing(t *testing.T) {
 		if begin.Kind != "start" || end.Kind != pass.kind || begin.Run != end.Run || len(end.Run) != 36 || end.Body != "pass 7" || begin.Body != "" {
 			t.Errorf("%+v", pings)
 		}
-		if got := s.Status(); got != pass.then {
-			t.Errorf("after %s the check is %s, want %s", pass.kind, got, pass.then)
-		}
+		test.Equal(t, "the check after "+pass.kind, s.Status(), pass.then)
 	}
 	if now = now.Add(2*time.Minute + time.Second); s.Status() != "down" {
 		t.Error("the check does not notice that the pings stop")

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/monitor/checktest"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -43,10 +41,7 @@ func TestDropRepeatedErrors(t *testing.T) {
 	for _, e := range r.Errors {
 		got = append(got, e.Error())
 	}
-	want := []string{"disk_full: a", "tracker_error: a", "tracker_error: b", "internal: other"}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	test.Equal(t, "the errors", got, []string{"disk_full: a", "tracker_error: a", "tracker_error: b", "internal: other"})
 }
 
 // The wait of a loop is the interval, a tenth shorter or longer, and ends when a retry is due.
@@ -71,10 +66,7 @@ func TestPauseFor(t *testing.T) {
 		{time.Minute, 1, now.Add(-time.Hour), 0}, // the clock was set forward
 		{time.Minute, 0.5, now.Add(1000 * time.Hour), time.Minute},
 	} {
-		got := pauseFor(c.interval, c.random, now, c.due)
-		if got.Round(time.Millisecond) != c.want {
-			t.Errorf("%+v: %v", c, got)
-		}
+		test.Equal(t, fmt.Sprint(c), pauseFor(c.interval, c.random, now, c.due).Round(time.Millisecond), c.want)
 	}
 }
 
@@ -83,12 +75,8 @@ func TestPassNotRecorded(t *testing.T) {
 	var out strings.Builder
 	w := &term.Env{Stdout: &out, Now: time.Now, Verbose: true}
 	ReportActions(&project.Project{Env: w}, Result{})
-	if want := "pass not recorded: 0 running, 0 waiting, 0 held, 0 skipped\n"; out.String() != want {
-		t.Errorf("%q, want %q", out.String(), want)
-	}
-	if id := (Result{}).JSON().Pass.ID; id != nil {
-		t.Errorf("its id is %d", *id)
-	}
+	test.Equal(t, "the output", out.String(), "pass not recorded: 0 running, 0 waiting, 0 held, 0 skipped\n")
+	test.Equal(t, "its id", (Result{}).JSON().Pass.ID, nil)
 }
 
 // A run that an operator has stopped did not fail, and its sentence needs no code.
@@ -126,9 +114,7 @@ func TestLoopKeepsItsDatabase(t *testing.T) {
 	if second == first {
 		t.Error("a pass writes to a database that was replaced")
 	}
-	if err := second.SetMeta(ctx, "after", "the backup"); err != nil {
-		t.Error(err)
-	}
+	test.OK(t, second.SetMeta(ctx, "after", "the backup"))
 	pool, err := sql.Open("sqlite", filepath.Join(dir, "state.db"))
 	if err == nil {
 		_, err = pool.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", second.Schema()+1))
@@ -169,9 +155,7 @@ func TestLoopTellsSystemd(t *testing.T) {
 	}
 	w := &term.Env{Environ: []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=1000", "A=b"}, Stderr: &bytes.Buffer{}}
 	s := newSystemd(w)
-	if d := cmp.Diff([]string{"A=b"}, w.Environ); d != "" {
-		t.Error(d)
-	}
+	test.Equal(t, "the variables", w.Environ, []string{"A=b"})
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan bool)
 	var alive sync.WaitGroup
@@ -205,9 +189,7 @@ func TestLoopTellsSystemd(t *testing.T) {
 	for deadline, want := range map[time.Duration]bool{time.Hour: true, -time.Second: false} {
 		one.allow(time.Hour)
 		l.jobs[1].allow(deadline)
-		if l.proceeds() != want {
-			t.Errorf("a wait that may take %s more: passes proceed is %t", deadline, l.proceeds())
-		}
+		test.Equal(t, fmt.Sprintf("passes proceed, with %s more for a wait", deadline), l.proceeds(), want)
 	}
 }
 

@@ -59,13 +59,9 @@ func TestScheduleAlive(t *testing.T) {
 			for _, age := range c.ages {
 				sinceNewest := age - c.ages[len(c.ages)-1]
 				pass := state.Pass{Trigger: c.trigger, StartedAt: now.Add(-age), BootID: c.boot, Mono: proc.Monotonic() - c.awake - sinceNewest}
-				if _, err := db.Store.SavePass(t.Context(), pass); err != nil {
-					t.Fatal(err)
-				}
+				test.Must(db.Store.SavePass(t.Context(), pass))
 			}
-			if got, err := ScheduleAlive(t.Context(), db, now); err != nil || got != c.want {
-				t.Errorf("%v, %v; want %v", got, err, c.want)
-			}
+			test.Equal(t, "the schedule is active", test.Must(ScheduleAlive(t.Context(), db, now)), c.want)
 		})
 	}
 }
@@ -88,7 +84,5 @@ func TestRunIDsSort(t *testing.T) {
 		t.Errorf("not in order: %q", ids)
 	}
 	// While the clock is right, the id contains the time.
-	if want := "20260302T120000.000-"; ids[0][:len(want)] != want {
-		t.Errorf("%s does not begin with %s", ids[0], want)
-	}
+	test.Equal(t, "the beginning of an id", ids[0][:20], "20260302T120000.000-")
 }

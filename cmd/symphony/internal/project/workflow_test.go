@@ -32,17 +32,14 @@ func TestFindWorkflow(t *testing.T) {
 		{"srv/app", outside},
 	} {
 		w := &term.Env{Dir: filepath.Join(root, c.dir), Home: filepath.Join(root, "home")}
-		if got := FindWorkflow(w); got != c.want {
-			t.Errorf("in %s: %q, want %q", c.dir, got, c.want)
-		}
+		test.Equal(t, c.dir, FindWorkflow(w), c.want)
 	}
 	if os.Getuid() != 0 {
 		return
 	}
 	test.OK(t, os.Chown(shop, 1, 1))
 	for dir, want := range map[string]string{"home/shop": shop, "home/shop/ws": ""} {
-		if got := FindWorkflow(&term.Env{Dir: filepath.Join(root, dir), Home: filepath.Join(root, "home")}); got != want {
-			t.Errorf("another account's workflow, in %s: %q, want %q", dir, got, want)
-		}
+		w := &term.Env{Dir: filepath.Join(root, dir), Home: filepath.Join(root, "home")}
+		test.Equal(t, "another account's workflow in "+dir, FindWorkflow(w), want)
 	}
 }

@@ -2,12 +2,14 @@ package render
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // On a narrow terminal the agent's words and notes are wrapped and keep their indentation, and commands are cut, but neither their
@@ -69,9 +71,7 @@ cut
 			Log{Prompt: "symphony logs"}.Print(&term.Env{Stdout: &out, Width: width}, l)
 		}
 		got := "\n" + strings.NewReplacer(at.Local().Format(time.TimeOnly), "TIME  ", term.Rfc3339(at), "TIME").Replace(out.String())
-		if got != want {
-			t.Errorf("in %d columns:%s\nwant%s", width, got, want)
-		}
+		test.Equal(t, fmt.Sprint("in ", width, " columns"), got, want)
 	}
 }
 
@@ -90,8 +90,6 @@ func TestLogLine(t *testing.T) {
 		},
 	} {
 		_, got, _ := strings.Cut(LogLine(w, c.l, 38), "\x1b[0m  ")
-		if got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
-		}
+		test.Equal(t, "the line", got, c.want)
 	}
 }

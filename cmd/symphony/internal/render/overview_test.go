@@ -22,10 +22,9 @@ func TestBlockIsWrapped(t *testing.T) {
 	v := view.Overview{GeneratedAt: now, Blocked: &project.BlockedRow{Reason: "agent_quota", Since: now, NextTry: until, Until: &until}}
 	v.Project.Name = "web-shop"
 	printObstacles(w, v, true)
-	want := "BLOCKED  web-shop: codex limit used up\n         until 04:07, in 59m00s\n         (agent_quota)\n"
-	if !strings.HasPrefix(page.String(), want) {
-		t.Errorf("%s", page)
-	}
+	test.Equal(t, "the first lines", strings.SplitAfterN(page.String(), "\n", 4)[:3], []string{
+		"BLOCKED  web-shop: codex limit used up\n", "         until 04:07, in 59m00s\n", "         (agent_quota)\n",
+	})
 }
 
 // TestDeadScheduleIsRed checks the line that ps, top and status have in common, also if only one of several projects is dead.
@@ -53,17 +52,14 @@ func TestPageFits(t *testing.T) {
 		5: "head0 head1 head2 … 4 more foot",
 		4: "head0 … 2 more lines: symphony ps shows them … 4 more foot",
 	} {
-		if got := strings.Join(p.fit(height), " "); got != want {
-			t.Errorf("in %d lines: %s, want %s", height, got, want)
-		}
+		test.Equal(t, fmt.Sprint("in ", height, " lines"), strings.Join(p.fit(height), " "), want)
 	}
 }
 
 // TestScreenLines checks that a line that is longer than the terminal is wide counts as several.
 func TestScreenLines(t *testing.T) {
-	if n := screenLines([]string{"", "日本語12", "日本語123", "\x1b[1m" + strings.Repeat("x", 21) + "\x1b[0m"}, 8); n != 1+1+2+3 {
-		t.Error(n)
-	}
+	n := screenLines([]string{"", "日本語12", "日本語123", "\x1b[1m" + strings.Repeat("x", 21) + "\x1b[0m"}, 8)
+	test.Equal(t, "the lines", n, 1+1+2+3)
 }
 
 // TestRowsOfProjects checks the columns of a row, and that a short name stands for its pull request.
@@ -81,10 +77,6 @@ ISSUE   STATUS   PROJECT   TITLE      PR      TIME  TOKENS  NOW
 WEB-9   running  web-shop  日本語     #7       0ms   13.7k  go test ./...
 API-10  waiting  api       Two lamps      in 8m00s          no slot is free
 API-11  waiting  api                           due          no slot is free`)
-	if got != want {
-		t.Errorf("\n%s\nwant\n%s", got, want)
-	}
-	if got := Rows(now, rows[1:], false).Lines(&term.Env{Width: 60}, "")[0]; got != "ISSUE   STATUS   TITLE          TIME  NOW" {
-		t.Error(got)
-	}
+	test.Equal(t, "the rows", got, want)
+	test.Equal(t, "the head", Rows(now, rows[1:], false).Lines(&term.Env{Width: 60}, "")[0], "ISSUE   STATUS   TITLE          TIME  NOW")
 }

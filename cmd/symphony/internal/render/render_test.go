@@ -32,18 +32,12 @@ func TestLongReport(t *testing.T) {
 		r.Failed = append(r.Failed, view.FailedRow{Failure: state.Failure{Identifier: "ABC", Runs: n * 10, At: at}})
 	}
 	page := reportText(t, 100, r, ReportOptions{Rows: 10})
-	for _, want := range []string{
-		"0 issues handed over, 12 failed\n8.15M tokens: 66 runs, 0ms of work\n",
+	test.Contains(
+		t, "the report", page, "0 issues handed over, 12 failed\n8.15M tokens: 66 runs, 0ms of work\n",
 		"  ISSUE  TITLE  RUNS  LAST     NOW  ERROR\n", "  ABC              0  0ms ago\n", "  ABC             90  0ms ago\n", "  and 2 more\n",
 		"  2 more\n", "  in all   12 issues    66     0       0   0ms      0       0       0          0   8.15M\n", "--all prints the rows",
-	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("%q is missing in\n%s", want, page)
-		}
-	}
-	if page := reportText(t, 100, r, ReportOptions{}); strings.Contains(page, "more") {
-		t.Errorf("rows are left out of\n%s", page)
-	}
+	)
+	test.Lacks(t, "all rows", reportText(t, 100, r, ReportOptions{}), "more")
 }
 
 // Whatever the width of the terminal and of the titles, no line is cut before its cost.
@@ -77,9 +71,7 @@ func TestReportWidths(t *testing.T) {
 			t.Errorf("a terminal without links lacks the address in\n%s", page)
 		}
 		// 3 issues handed over, 3 days, 3 issues and 3 labels; the sums of the last two; the heads of both pages.
-		if n := strings.Count(page, "4321.99"); n != 3+3+4+4+2 {
-			t.Errorf("%d: the cost is printed %d times in\n%s", width, n, page)
-		}
+		test.Equal(t, fmt.Sprint("how often the cost is printed in ", width, " columns"), strings.Count(page, "4321.99"), 3+3+4+4+2)
 		if words := strings.Join(strings.Fields(page), " "); !strings.Contains(words, limit) && !strings.Contains(page, "until 04:07\n") {
 			t.Errorf("%d: the end of the outage is missing in\n%s", width, page)
 		}
@@ -124,10 +116,8 @@ func TestLongTitle(t *testing.T) {
 	out.Reset()
 	w.Width = 40
 	Issue(w, v)
-	lines := strings.Split(out.String(), "\n")
-	if want := "ABC-1  " + strings.Repeat("日本", 8); lines[0] != want || lines[1] != "       "+strings.Repeat("日本", 8)+"…" || lines[2] != "" {
-		t.Errorf("it is %q", lines[:3])
-	}
+	want := []string{"ABC-1  " + strings.Repeat("日本", 8), "       " + strings.Repeat("日本", 8) + "…", ""}
+	test.Equal(t, "the first lines", strings.Split(out.String(), "\n")[:3], want)
 }
 
 // On a terminal no line of show is wider than the screen, except for an address or a path, and nothing of the reason and of the
@@ -157,14 +147,11 @@ func TestIssueFitsTheScreen(t *testing.T) {
 				}
 			}
 			plain := strings.Join(strings.Fields(regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(out.String(), "")), " ")
-			for _, part := range []string{"held for 2h00m: " + reason, "open, checks failed, review changes requested", strings.Join(strings.Fields(words), " ")} {
-				if !strings.Contains(plain, part) {
-					t.Errorf("in %d columns %q is missing in\n%s", width, part, out.String())
-				}
-			}
-			if strings.Count(plain, "decisive reason") != 1 {
-				t.Errorf("the reason is repeated:\n%s", out.String())
-			}
+			test.Contains(
+				t, fmt.Sprint("in ", width, " columns"), plain, "held for 2h00m: "+reason, "open, checks failed, review changes requested",
+				strings.Join(strings.Fields(words), " "),
+			)
+			test.Equal(t, "how often the reason is printed", strings.Count(plain, "decisive reason"), 1)
 		}
 	}
 }

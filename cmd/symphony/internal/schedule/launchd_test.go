@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // fakeLaunchctl keeps the loaded job in $HOME/loaded. As the real one does, it refuses a job that is loaded, and one that was
@@ -50,12 +51,8 @@ func newLaunchdMac(t *testing.T) *launchdMac {
 }
 
 func (m *launchdMac) write(path, text string) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		m.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-		m.Fatal(err)
-	}
+	test.OK(m, os.MkdirAll(filepath.Dir(path), 0o700))
+	test.OK(m, os.WriteFile(path, []byte(text), 0o700))
 }
 
 func (m *launchdMac) install() {
@@ -66,18 +63,14 @@ func (m *launchdMac) install() {
 			err = kind.install(m.Context())
 		}
 	}
-	if err != nil {
-		m.Fatal(err)
-	}
+	test.OK(m, err)
 }
 
 // calls checks the calls of launchctl since the last check.
 func (m *launchdMac) calls(want string) {
 	m.Helper()
 	text, _ := os.ReadFile(filepath.Join(m.home, "calls"))
-	if got := strings.ReplaceAll(m.plain.Replace(strings.TrimSpace(string(text))), "\n", "; "); got != want {
-		m.Errorf("calls: %s\nwant:  %s", got, want)
-	}
+	test.Equal(m.T, "the calls", strings.ReplaceAll(m.plain.Replace(strings.TrimSpace(string(text))), "\n", "; "), want)
 	_ = os.Remove(filepath.Join(m.home, "calls"))
 }
 
@@ -91,11 +84,8 @@ func TestLaunchd(t *testing.T) {
 
 	m.install()
 	m.calls("print gui/501; print " + job + "; print " + job + "; enable " + job + "; bootstrap gui/501 " + file)
-	loaded, err := os.ReadFile(filepath.Join(m.home, "loaded"))
-	want, wantErr := os.ReadFile("testdata/launchd.plist")
-	if err != nil || wantErr != nil || m.plain.Replace(string(loaded)) != string(want) {
-		t.Errorf("%v, %v: %s", err, wantErr, m.plain.Replace(string(loaded)))
-	}
+	loaded, want := test.Must(os.ReadFile(filepath.Join(m.home, "loaded"))), test.Must(os.ReadFile("testdata/launchd.plist"))
+	test.Equal(t, "the job", m.plain.Replace(string(loaded)), string(want))
 	m.install()
 	m.calls("print gui/501; print " + job)
 
@@ -104,9 +94,7 @@ func TestLaunchd(t *testing.T) {
 	m.install()
 	m.calls("print gui/501; print " + job + "; print " + job + "; bootout " + job + "; enable " + job +
 		"; bootstrap gui/501 " + file + "; bootstrap gui/501 " + file)
-	if !strings.Contains(m.said.String(), "runs a pass every 10s; its errors are in "+m.home+"/Library/Logs/"+name+".log\n") {
-		t.Errorf("%s", m.said.String())
-	}
+	test.Contains(t, "the output", m.said.String(), "runs a pass every 10s; its errors are in "+m.home+"/Library/Logs/"+name+".log\n")
 
 	m.write(filepath.Join(m.home, "exit"), "3")
 	st, err := ReadStatus(t.Context(), m.p)

@@ -64,9 +64,8 @@ func TestYAMLScalar(t *testing.T) {
 		check(t, text)
 	}
 	rapid.Check(t, func(t *rapid.T) { check(t, rapid.StringMatching(`[ -~\p{L}]{0,12}`).Draw(t, "text")) })
-	if word, _ := yamlScalar("~/symphony/web-shop"); word != "~/symphony/web-shop" {
-		t.Errorf("a path is written as %s", word)
-	}
+	word, _ := yamlScalar("~/symphony/web-shop")
+	test.Equal(t, "a path", word, "~/symphony/web-shop")
 }
 
 func testStarter(change func(*answers)) *starter {

@@ -63,19 +63,15 @@ func TestJSONQuery(t *testing.T) {
 		"rows":         {"", "", `{{range .}}{{tablerow .id .n}}{{end}}`, "WEB-9\t12345678\nWEB-10\t3\n"},
 		"rendered":     {"", "", `{{tablerow "a"}}{{tablerender}}-{{tablerow "b"}}`, "a\n-b\n"},
 	} {
-		if out, errs := printed(t, &Env{}, c.fields, c.jq, c.template); out != c.want || errs != "" {
-			t.Errorf("%s: %q %s, want %q", name, out, errs, c.want)
-		}
+		out, errs := printed(t, &Env{}, c.fields, c.jq, c.template)
+		test.Equal(t, name, [2]string{out, errs}, [2]string{c.want})
 	}
 	screen := &Env{Width: 16, Colour: true, Links: true}
 	want := "WEB-9   日本…  3\nWEB-10  bad …  3\n\x1b[31my\x1b[0m\x1b]8;;https://a.b\x1b\\x\x1b]8;;\x1b\\"
 	out, errs := printed(t, screen, "", "", `{{range .}}{{tablerow .id .title 3}}{{end}}{{tablerender}}{{autocolor "red" "y"}}{{hyperlink "https://a.b" "x"}}`)
-	if out != want || errs != "" {
-		t.Errorf("on a terminal: %q %s, want %q", out, errs, want)
-	}
-	if lines, _ := printed(t, &Env{JSONLines: true}, "id", "", ""); lines != `[{"id":"WEB-9"},{"id":"WEB-10"}]`+"\n" {
-		t.Errorf("one line: %q", lines)
-	}
+	test.Equal(t, "on a terminal", [2]string{out, errs}, [2]string{want})
+	lines, _ := printed(t, &Env{JSONLines: true}, "id", "", "")
+	test.Equal(t, "one line", lines, `[{"id":"WEB-9"},{"id":"WEB-10"}]`+"\n")
 }
 
 func TestJSONQueryErrors(t *testing.T) {
@@ -88,9 +84,9 @@ func TestJSONQueryErrors(t *testing.T) {
 		{"", `{{color "pink" 1}}`, `unknown colour "pink"`},
 		{"", `{{timeago "never"}}`, `cannot parse "never"`},
 	} {
-		if out, errs := printed(t, &Env{}, "", c.jq, c.template); out != "" || !strings.Contains(errs, c.want) {
-			t.Errorf("%s%s: %q, %q; want %q", c.jq, c.template, out, errs, c.want)
-		}
+		out, errs := printed(t, &Env{}, "", c.jq, c.template)
+		test.Equal(t, "the output of "+c.jq+c.template, out, "")
+		test.Contains(t, "the error of "+c.jq+c.template, errs, c.want)
 	}
 }
 
@@ -106,9 +102,7 @@ func TestJSONQueryInterrupted(t *testing.T) {
 	for {
 		select {
 		case errs := <-ended:
-			if !strings.Contains(errs, "--jq: context canceled") {
-				t.Error(errs)
-			}
+			test.Contains(t, "the error", errs, "--jq: context canceled")
 			return
 		case <-time.After(10 * time.Millisecond):
 			test.OK(t, syscall.Kill(os.Getpid(), syscall.SIGINT))

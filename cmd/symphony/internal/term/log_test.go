@@ -33,9 +33,7 @@ func TestJournalLines(t *testing.T) {
 		var out bytes.Buffer
 		log := (&Env{Stderr: &out, Journal: c.journal}).NewLog(slog.LevelDebug, c.format).With(slog.Int("a", 1))
 		log.Log(t.Context(), c.level, "m", slog.String("k", "v"))
-		if got := withoutTime(out.String()); got != c.want {
-			t.Errorf("%v %s %v: %q, want %q", c.level, c.format, c.journal, got, c.want)
-		}
+		test.Equal(t, fmt.Sprintln(c.level, c.format, c.journal), withoutTime(out.String()), c.want)
 	}
 }
 
@@ -61,9 +59,7 @@ func TestJournalErrors(t *testing.T) {
 		w.PrintError(&reconcile.Error{Code: "code", Message: "what", Hint: "do this"})
 		w.Note(slog.LevelWarn, "odd")
 		w.Note(slog.LevelInfo, "over: x")
-		if out.String() != want {
-			t.Errorf("journal %v: %q", journal, out.String())
-		}
+		test.Equal(t, fmt.Sprint("journal ", journal), out.String(), want)
 	}
 }
 
@@ -76,8 +72,6 @@ func TestIsJournal(t *testing.T) {
 	for stream, want := range map[string]bool{
 		fmt.Sprintf("%d:%d", is.Dev, is.Ino): true, fmt.Sprintf("%d:%d", is.Dev, is.Ino+1): false, "": false, "x": false,
 	} {
-		if isJournal(stream, file) != want {
-			t.Errorf("%q: %v", stream, !want)
-		}
+		test.Equal(t, stream, isJournal(stream, file), want)
 	}
 }

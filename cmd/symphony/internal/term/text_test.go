@@ -28,10 +28,7 @@ func TestTableEdge(t *testing.T) {
 	table := Table{Head: []string{"ISSUE", "MESSAGE"}}
 	table.Add("ABC-1", strings.Repeat("ü", 40))
 	w.PrintTable("RUNNING", table)
-	want := "RUNNING\n  ISSUE  MESSAGE\n  ABC-1  üüüüüüüüüü…\n"
-	if out.String() != want {
-		t.Errorf("%q, want %q", out.String(), want)
-	}
+	test.Equal(t, "the table", out.String(), "RUNNING\n  ISSUE  MESSAGE\n  ABC-1  üüüüüüüüüü…\n")
 }
 
 func TestCells(t *testing.T) {
@@ -71,9 +68,7 @@ func TestCutCells(t *testing.T) {
 		{"a\x1b[31mbcd\x1b[0m", 3, "a\x1b[31mb…\x1b[0m"},
 		{"\x1b[31ma\x1b[0mbcd", 3, "\x1b[31ma\x1b[0mb…"},
 	} {
-		if got := CutCells(c.text, c.width); got != c.want {
-			t.Errorf("%q in %d: %q, want %q", c.text, c.width, got, c.want)
-		}
+		test.Equal(t, fmt.Sprintf("%q in %d", c.text, c.width), CutCells(c.text, c.width), c.want)
 	}
 }
 
@@ -108,9 +103,7 @@ func TestTableShrinks(t *testing.T) {
 		30: "ISSUE   TITLE     NOW\nABC-1   日本語…   go test ./.…\nABC-10  Short     idle",
 		20: "ISSUE   NOW\nABC-1   go test ./.…\nABC-10  idle",
 	} {
-		if got := strings.Join(table.Lines(&Env{Width: width}, ""), "\n"); got != want {
-			t.Errorf("in %d columns:\n%s\nwant\n%s", width, got, want)
-		}
+		test.Equal(t, fmt.Sprint("in ", width, " columns"), strings.Join(table.Lines(&Env{Width: width}, ""), "\n"), want)
 	}
 }
 
@@ -119,10 +112,9 @@ func TestLinks(t *testing.T) {
 	w := &Env{Links: true, Width: 12}
 	table := Table{Head: []string{"ISSUE"}, Links: [][]string{{"https://example.com/a b\x1b\\é"}}}
 	table.Add("ABC-1 日本語 and more")
-	want := "  \x1b]8;;https://example.com/a%20b%1B\\%C3%A9\x1b\\ABC-1 日…\x1b]8;;\x1b\\"
-	if got := table.Lines(w, "  ")[1]; got != want || Cells(got) > 12 {
-		t.Errorf("%q in %d cells, want %q", got, Cells(got), want)
-	}
+	got := table.Lines(w, "  ")[1]
+	test.Equal(t, "the line", got, "  \x1b]8;;https://example.com/a%20b%1B\\%C3%A9\x1b\\ABC-1 日…\x1b]8;;\x1b\\")
+	test.Equal(t, "its width", Cells(got), 11)
 	for _, address := range []string{"", "file:///etc/passwd", "javascript:x"} {
 		test.Equal(t, fmt.Sprint(address), w.Link(address, "x"), "x")
 	}
@@ -142,8 +134,6 @@ func TestWrap(t *testing.T) {
 		{"too wide a label ", "日本", 5, "too wide a label 日\n                 本"},
 		{"", "\x1b[31mred words\x1b[0m here", 9, "\x1b[31mred words\x1b[0m\nhere"},
 	} {
-		if got := Hang(c.label, c.text, c.width); got != c.want {
-			t.Errorf("%q in %d: %q, want %q", c.text, c.width, got, c.want)
-		}
+		test.Equal(t, fmt.Sprintf("%q in %d", c.text, c.width), Hang(c.label, c.text, c.width), c.want)
 	}
 }

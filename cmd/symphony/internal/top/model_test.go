@@ -3,7 +3,6 @@ package top
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,10 +100,8 @@ func TestRows(t *testing.T) {
 	test.Equal(t, "the rows", order(m), "API-1 > API-7")
 	// If the state can't be read, the rows stay, and the screen says since when.
 	m = send(m, readMsg{nil, errors.New("no such disk")})
-	text := strings.Join(strings.Fields(m.View().Content), " ")
-	if order(m) != "API-1 > API-7" || !strings.Contains(text, "ERROR this is the state of ") || !strings.Contains(text, "no such disk") {
-		t.Error(text)
-	}
+	test.Equal(t, "the rows", order(m), "API-1 > API-7")
+	test.Contains(t, "the screen", strings.Join(strings.Fields(m.View().Content), " "), "ERROR this is the state of ", "no such disk")
 }
 
 // An account may have no project.
@@ -146,12 +143,8 @@ func TestMove(t *testing.T) {
 		{"g", 0},
 	} {
 		m = press(m, c.key)
-		if m.at != c.want {
-			t.Errorf("%s: row %d, want %d", c.key, m.at, c.want)
-		}
-		if !strings.Contains(m.View().Content, "> WEB-"+fmt.Sprint(m.at+1)) {
-			t.Errorf("%s: the selected row is not drawn:\n%s", c.key, m.View().Content)
-		}
+		test.Equal(t, "the row after "+c.key, m.at, c.want)
+		test.Contains(t, "the screen after "+c.key, m.View().Content, "> WEB-"+fmt.Sprint(m.at+1))
 	}
 	if m = read(m, many(3)); m.at != 0 || m.first != 0 {
 		t.Error(m.at, m.first)
@@ -208,9 +201,8 @@ func TestCommands(t *testing.T) {
 	v.Project.StateDir = "/home/u/.local/state/symphony/" + "shop"
 	press(read(m, v), "l")
 	got := append(s.shown, s2.shown...)
-	if got[0] != "symphony logs WEB-1 --follow -w /home/u/shop/WORKFLOW.md" || !strings.Contains(got[1], "--state-dir") {
-		t.Error(got)
-	}
+	test.Equal(t, "a command", got[0], "symphony logs WEB-1 --follow -w /home/u/shop/WORKFLOW.md")
+	test.Contains(t, "another one", got[1], "--state-dir")
 	// Without a row no key does anything.
 	m, s = newModel()
 	press(read(m), "enter", "l", "d", "a", "s", "r", "o")
@@ -222,9 +214,7 @@ func TestCommands(t *testing.T) {
 func TestStopAsks(t *testing.T) {
 	m, s := newModel()
 	m = press(read(m, overview("shop", issue("running", "WEB-1"))), "s")
-	if !strings.Contains(m.View().Content, "Stop WEB-1? Its run ends, and it is held until you retry it. [y]es, [N]o:") {
-		t.Error(m.View().Content)
-	}
+	test.Contains(t, "the screen", m.View().Content, "Stop WEB-1? Its run ends, and it is held until you retry it. [y]es, [N]o:")
 	if m = press(m, "n"); !strings.Contains(m.View().Content, "nothing was changed") || len(s.run) > 0 {
 		t.Error(s, m.View().Content)
 	}
@@ -233,13 +223,9 @@ func TestStopAsks(t *testing.T) {
 		t.Error(s)
 	}
 	m = send(m, endedMsg{command{"stop", "WEB-1"}, "symphony: lock: another pass\n  try later\n", errors.New("exit status 4"), true})
-	text := m.View().Content
-	if m.running != 0 || !strings.Contains(text, "$ symphony stop WEB-1\nsymphony: lock: another pass\ntry later") {
-		t.Error(text)
-	}
-	if m = press(m, "down"); strings.Contains(m.View().Content, "$ symphony") {
-		t.Error(m.View().Content)
-	}
+	test.Equal(t, "how many commands run", m.running, 0)
+	test.Contains(t, "the screen", m.View().Content, "$ symphony stop WEB-1\nsymphony: lock: another pass\ntry later")
+	test.Lacks(t, "the screen", press(m, "down").View().Content, "$ symphony")
 }
 
 // a shows the issue's first request with the command that decides it.
@@ -251,19 +237,17 @@ func TestAnswer(t *testing.T) {
 	}
 	m, s := newModel("SYMPHONY_STATE_DIR=/states/shop")
 	m = press(read(m, v), "a", "j", "a", "j", "a")
-	want := []string{"symphony approve WEB-1 -w /home/u/shop/WORKFLOW.md", "symphony answer WEB-2 -w /home/u/shop/WORKFLOW.md"}
-	if !slices.Equal(s.shown, want) || !strings.Contains(m.View().Content, "WEB-3 asks nothing") {
-		t.Error(s, m.View().Content)
-	}
+	test.Equal(t, "the commands", s.shown, []string{
+		"symphony approve WEB-1 -w /home/u/shop/WORKFLOW.md", "symphony answer WEB-2 -w /home/u/shop/WORKFLOW.md",
+	})
+	test.Contains(t, "the screen", m.View().Content, "WEB-3 asks nothing")
 }
 
 func TestHelp(t *testing.T) {
 	m, s := newModel()
 	m = press(read(m, many(1)), "?")
 	for _, k := range keys() {
-		if !strings.Contains(m.View().Content, k.names+" ") {
-			t.Errorf("%s is not explained:\n%s", k.names, m.View().Content)
-		}
+		test.Contains(t, "the help", m.View().Content, k.names+" ")
 	}
 	if m = press(m, "s"); m.mode != listing || len(s.run) > 0 {
 		t.Error(m.mode, s)

@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,25 +51,18 @@ func TestRows(t *testing.T) {
 		"web-shop | skipped | WEB-1 | it lacks the label x | ",
 		"web-shop | ended | WEB-8 | succeeded | ",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%s", strings.Join(got, "\n"))
-	}
+	test.Equal(t, "the rows", got, want)
 	v.Rows, v.Schedule = rows, true
-	if got := v.Verdict(); got.Level != LevelNeedsPerson || strings.Join(got.Reasons, "; ") != "1 request to answer; 1 held; 1 undelivered" {
-		t.Errorf("%+v", got)
-	}
+	test.Equal(t, "the level", v.Verdict().Level, LevelNeedsPerson)
+	test.Equal(t, "the reasons", v.Verdict().Reasons, []string{"1 request to answer", "1 held", "1 undelivered"})
 	v.Schedule = false
-	if got := v.Verdict(); got.Level != LevelNotTicking {
-		t.Errorf("%+v", got)
-	}
+	test.Equal(t, "the level without a schedule", v.Verdict().Level, LevelNotTicking)
 	for block, want := range map[project.BlockedRow]Level{
 		{Reason: "agent_quota"}: LevelWell,
 		{Reason: "linear_api_status", Message: "HTTP 503: (empty)"}:      LevelWell,
 		{Reason: "linear_api_status", Message: "HTTP 401: Unauthorized"}: LevelNeedsPerson,
 	} {
-		if got := (Overview{Schedule: true, Blocked: &block}).Verdict(); got.Level != want {
-			t.Errorf("%+v: %+v", block, got)
-		}
+		test.Equal(t, block.Reason+" "+block.Message, (Overview{Schedule: true, Blocked: &block}).Verdict().Level, want)
 	}
 }
 
@@ -111,13 +103,10 @@ func TestSelection(t *testing.T) {
 		if more > 0 {
 			got += fmt.Sprintf(", %d more", more)
 		}
-		if got != c.want {
-			t.Errorf("%s, %s, %d: %s, want %s", c.filters, c.order, c.limit, got, c.want)
-		}
+		test.Equal(t, fmt.Sprint(c.filters, ", ", c.order, ", ", c.limit), got, c.want)
 	}
 	all = append(all, Overview{Project: newProjectRow("", "/state/old-1"), Schedule: true, Error: &reconcile.Error{Code: "state_corrupt", Message: "damaged"}})
-	got := Judge(all)
-	if want := "web: 1 request to answer; web: 2 held; api: 1 request to answer; api: 1 held; old-1: state_corrupt: damaged"; got.Level != LevelNeedsPerson || strings.Join(got.Reasons, "; ") != want {
-		t.Errorf("%+v", got)
-	}
+	test.Equal(t, "the level", Judge(all).Level, LevelNeedsPerson)
+	want := "web: 1 request to answer; web: 2 held; api: 1 request to answer; api: 1 held; old-1: state_corrupt: damaged"
+	test.Equal(t, "the reasons", strings.Join(Judge(all).Reasons, "; "), want)
 }

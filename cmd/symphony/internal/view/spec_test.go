@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,12 +115,10 @@ func TestJoin(t *testing.T) {
 	for _, r := range j.Ended {
 		ended = append(ended, r.RunID)
 	}
-	if got, want := strings.Join(rows, ", "), "api held api-1, web held web-1, api running api-2, web running web-2, api ended , web ended "; got != want {
-		t.Errorf("the rows are %s, not %s", got, want)
-	}
-	if !slices.Equal(ended, []string{"web", "api"}) || j.Counts != (Counts{Running: 2, Held: 2}) || j.Totals != (Totals{Tokens{Input: 4, Total: 6}, 3}) {
-		t.Errorf("%v, %+v, %+v", ended, j.Counts, j.Totals)
-	}
+	test.Equal(t, "the rows", strings.Join(rows, ", "), "api held api-1, web held web-1, api running api-2, web running web-2, api ended , web ended ")
+	test.Equal(t, "the ended runs", ended, []string{"web", "api"})
+	test.Equal(t, "the counts", j.Counts, Counts{Running: 2, Held: 2})
+	test.Equal(t, "the totals", j.Totals, Totals{Tokens{Input: 4, Total: 6}, 3})
 	if j.Schedule || !j.NextPass.At.Equal(now) || len(j.Projects) != 2 || j.Skipped != nil || j.Requests == nil {
 		t.Errorf("%+v", j)
 	}
@@ -129,9 +126,7 @@ func TestJoin(t *testing.T) {
 	for _, name := range []string{"web", "web-2", "web", "web"} {
 		list = append(list, Named{Name: name})
 	}
-	if got := unique(list); !slices.Equal(got, []string{"web", "web-2", "web-3", "web-4"}) {
-		t.Errorf("%v", got)
-	}
+	test.Equal(t, "the names", unique(list), []string{"web", "web-2", "web-3", "web-4"})
 	if empty := Join(nil); empty.Rows == nil || empty.Projects == nil || empty.Schedule {
 		t.Errorf("without a project: %+v", empty)
 	}

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -32,9 +30,7 @@ func TestTurnMoments(t *testing.T) {
 		{At: at(0), Until: new(at(3)), Kind: MomentTurn, RunID: new("r1"), Name: "turn 1", Result: "failed", Text: "no luck"},
 		{At: at(4), Until: &run.EndedAt, Kind: MomentTurn, RunID: new("r1"), Name: "turn 2", Result: "ended with its run"},
 	}
-	if diff := cmp.Diff(want, turnMoments(run, turns)); diff != "" {
-		t.Error(diff)
-	}
+	test.Equal(t, "the turns", turnMoments(run, turns), want)
 }
 
 // A request has its answer, unless that is a secret.
@@ -83,9 +79,7 @@ func TestJoinResults(t *testing.T) {
 		Spent: Spent{Tokens{Total: 40}, &Cost{Currency: "EUR", Estimate: true, Amount: 3, Unpriced: 22, Models: []string{"m"}}},
 	}
 	got := Join(all).Results
-	if diff := cmp.Diff([]ResultDay{want}, got.Days); diff != "" {
-		t.Error(diff)
-	}
+	test.Equal(t, "the days", got.Days, []ResultDay{want})
 	if *got.Handover != 7200 || all[1].Results.Days[0].Outcomes[reconcile.Failed] != 1 || cost.Amount != 1.5 {
 		t.Errorf("%v, %+v, %+v", *got.Handover, all[1].Results, cost)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -26,9 +27,7 @@ func TestErrorText(t *testing.T) {
 		if text := ErrorText(c.code, c.message); text != nil {
 			got = *text
 		}
-		if got != c.want {
-			t.Errorf("%s, %s: %q, want %q", c.code, c.message, got, c.want)
-		}
+		test.Equal(t, c.code+", "+c.message, got, c.want)
 	}
 }
 
@@ -163,8 +162,6 @@ func TestReleasedIssue(t *testing.T) {
 			r.explainRelease(&v, c.f)
 			got = string(v.Status) + ": " + v.Why.Message
 		}
-		if got != c.want {
-			t.Errorf("%s: %q, want %q", c.what, got, c.want)
-		}
+		test.Equal(t, c.what, got, c.want)
 	}
 }

@@ -137,15 +137,13 @@ func TestActionErrors(t *testing.T) {
 		write(t, dir, "answer", c.answer)
 		write(t, dir, "code", c.exit)
 		w := post(s, c.path, c.body)
-		if w.Code != c.status || !strings.Contains(w.Body.String(), c.code) || !json.Valid(w.Body.Bytes()) {
-			t.Errorf("%s %s: %d %s", c.path, c.body, w.Code, w.Body)
-		}
+		test.Equal(t, c.path+" "+c.body, w.Code, c.status)
+		test.Contains(t, c.path+" "+c.body, w.Body.String(), c.code)
+		test.Equal(t, "it is JSON", json.Valid(w.Body.Bytes()), true)
 	}
 	s.commands.patience = time.Millisecond
 	write(t, dir, "program", "#!/bin/sh\nexec sleep 600")
-	if w := post(s, "/api/v1/pause?project=web", ""); w.Code != http.StatusGatewayTimeout {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	test.Equal(t, "the status after the time is up", post(s, "/api/v1/pause?project=web", "").Code, http.StatusGatewayTimeout)
 }
 
 func write(t *testing.T, dir, name, content string) {
@@ -157,9 +155,8 @@ func write(t *testing.T, dir, name, content string) {
 func TestNotice(t *testing.T) {
 	s, _ := acting(t, `echo 'paused: <b>'; echo >&2 'symphony: no schedule'`, "web")
 	for _, back := range []string{"//evil.example/", "https://evil.example/", `/\evil.example`, `\\evil.example`, "/\t/evil.example", "evil", ""} {
-		if to := post(s, "/api/v1/pause", url.Values{"back": {back}}.Encode()).Header().Get("Location"); to != "/" {
-			t.Errorf("back to %q leads to %q", back, to)
-		}
+		to := post(s, "/api/v1/pause", url.Values{"back": {back}}.Encode()).Header().Get("Location")
+		test.Equal(t, "back to "+back, to, "/")
 	}
 	w := post(s, "/api/v1/pause", "back=/login%3Fx%3D1")
 	cookies := w.Result().Cookies()
@@ -169,15 +166,9 @@ func TestNotice(t *testing.T) {
 	get := func(value string) string {
 		return visit(s, "GET", w.Header().Get("Location"), "", "Cookie", cookies[0].Name+"="+value).Body.String()
 	}
-	if page := get("Done"); strings.Contains(page, `id="notice"`) {
-		t.Error(page)
-	}
-	if page := get(cookies[0].Value); !strings.Contains(page, "symphony pause</code>") || !strings.Contains(page, "paused: &lt;b&gt;") || !strings.Contains(page, "no schedule") {
-		t.Error(page)
-	}
-	if page := get(cookies[0].Value); strings.Contains(page, `id="notice"`) {
-		t.Error(page)
-	}
+	test.Lacks(t, "the page with an invented notice", get("Done"), `id="notice"`)
+	test.Contains(t, "the page", get(cookies[0].Value), "symphony pause</code>", "paused: &lt;b&gt;", "no schedule")
+	test.Lacks(t, "the page the second time", get(cookies[0].Value), `id="notice"`)
 	for range 3 * maxNotices {
 		post(s, "/api/v1/pause", "back=/")
 	}
@@ -221,9 +212,7 @@ func TestCommandsAtOnce(t *testing.T) {
 	if w := post(s, "/api/v1/pause", ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "the server is ending") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	if n := count("running.*"); n != maxCommands {
-		t.Error(n, "commands run")
-	}
+	test.Equal(t, "how many commands run", count("running.*"), maxCommands)
 	select {
 	case <-ended:
 		t.Error("the server did not wait")
@@ -250,7 +239,5 @@ func TestRefreshCoalesces(t *testing.T) {
 	write(t, dir, "go", "")
 	test.Until(t, "the passes end", func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return len(s.commands.passes) == 0 })
 	calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
-	if strings.Count(string(calls), "tick --trigger=manual --quiet") != 2 {
-		t.Errorf("%s", calls)
-	}
+	test.Equal(t, "how many passes ran", strings.Count(string(calls), "tick --trigger=manual --quiet"), 2)
 }

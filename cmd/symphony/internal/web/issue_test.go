@@ -50,15 +50,12 @@ func TestDiffLimits(t *testing.T) {
 	check := func(what string, patience time.Duration, status int, want string) (body string) {
 		t.Helper()
 		answer := get(t, s, path, patience)
-		if answer.Code != status || !strings.Contains(answer.Body.String(), want) {
-			t.Errorf("%s: %d %.2000s", what, answer.Code, answer.Body)
-		}
+		test.Equal(t, what, answer.Code, status)
+		test.Contains(t, what, answer.Body.String(), want)
 		return answer.Body.String()
 	}
 	test.OK(t, os.WriteFile(filepath.Join(dir, "small.txt"), []byte("a small file\n"), 0o600))
-	if body := check("small", time.Minute, http.StatusOK, "a small file"); strings.Contains(body, "only the beginning") {
-		t.Error(body)
-	}
+	test.Lacks(t, "a small diff", check("small", time.Minute, http.StatusOK, "a small file"), "only the beginning")
 	line := strings.Repeat("x", 99) + "\n"
 	test.OK(t, os.WriteFile(filepath.Join(dir, "large.txt"), []byte(strings.Repeat(line, maxDiff/len(line)+1)), 0o600))
 	if body := check("large", time.Minute, http.StatusOK, "only the beginning of the diff"); len(body) > 2*maxDiff {
@@ -83,8 +80,6 @@ func TestIssueBesideNewProject(t *testing.T) {
 	for path, code := range map[string]string{
 		"/api/v1/NO-1": "issue_not_found", "/api/v1/NO-1?project=new": "snapshot_unavailable", "/api/v1/" + issue: `"issue_identifier":"` + issue,
 	} {
-		if answer := get(t, s, path, time.Minute); !strings.Contains(answer.Body.String(), code) {
-			t.Errorf("%s: %d %s", path, answer.Code, answer.Body)
-		}
+		test.Contains(t, path, get(t, s, path, time.Minute).Body.String(), code)
 	}
 }

@@ -32,9 +32,7 @@ func serve(t *testing.T, o Options) (*Server, string) {
 	go func() { done <- s.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		test.OK(t, <-done)
 	})
 	return s, "http://" + s.listeners[0].Addr().String()
 }
@@ -97,9 +95,8 @@ func TestAccess(t *testing.T) {
 			}
 			answer := httptest.NewRecorder()
 			s.routes().ServeHTTP(answer, r)
-			if answer.Code != c.status || !strings.Contains(answer.Body.String(), c.code) {
-				t.Errorf("%d %s", answer.Code, answer.Body)
-			}
+			test.Equal(t, "the status", answer.Code, c.status)
+			test.Contains(t, "the answer", answer.Body.String(), c.code)
 			if policy := answer.Header().Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none';") {
 				t.Errorf("Content-Security-Policy: %s", policy)
 			}
@@ -170,9 +167,8 @@ func TestSecretName(t *testing.T) {
 	if said := link(own); !strings.Contains(said, "log in at http://"+names["0123456789abcdef"]+":") || strings.Contains(said, string(own.token)) || strings.Contains(said, string(own.access.code)) {
 		t.Error(said)
 	}
-	if other, _ := serve(t, Options{Listen: "[::1]:0"}); !strings.Contains(link(other), "once: http://[::1]:") {
-		t.Error(link(other))
-	}
+	other, _ := serve(t, Options{Listen: "[::1]:0"})
+	test.Contains(t, "the link", link(other), "once: http://[::1]:")
 }
 
 // Only this account can use the socket, and the next server replaces the one of a killed server.
@@ -237,9 +233,7 @@ func TestAddresses(t *testing.T) {
 		w := &term.Env{Dir: t.TempDir()}
 		s, err := New(t.Context(), w, Options{Listen: c.listen, Port: c.port, Token: "0123456789abcdef"})
 		if err != nil {
-			if !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%q: %v", c.listen, err)
-			}
+			test.Contains(t, c.listen, err.Error(), c.want)
 			continue
 		}
 		for _, l := range s.listeners {
@@ -304,12 +298,10 @@ func TestTheme(t *testing.T) {
 		{"light", `/\evil.example`, "theme=light", "/"},
 	} {
 		form := url.Values{"theme": {c.theme}, "back": {c.back}}.Encode()
-		answer := visit(s, "POST", "/theme", form, "Content-Type", "application/x-www-form-urlencoded")
-		if to := answer.Header().Get("Location"); to != c.location || !strings.HasPrefix(answer.Header().Get("Set-Cookie"), c.cookie) {
-			t.Errorf("%s %s: %v", c.theme, c.back, answer.Header())
+		to := visit(s, "POST", "/theme", form, "Content-Type", "application/x-www-form-urlencoded").Header()
+		if to.Get("Location") != c.location || !strings.HasPrefix(to.Get("Set-Cookie"), c.cookie) {
+			t.Errorf("%s %s: %v", c.theme, c.back, to)
 		}
 	}
-	if text := visit(s, "GET", "/", "", "Cookie", "theme=dark").Body.String(); !strings.Contains(text, `data-theme="dark"`) {
-		t.Error(text)
-	}
+	test.Contains(t, "the page", visit(s, "GET", "/", "", "Cookie", "theme=dark").Body.String(), `data-theme="dark"`)
 }

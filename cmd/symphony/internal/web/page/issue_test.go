@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -115,11 +116,7 @@ func TestHostileIssue(t *testing.T) {
 			t.Errorf("the page has the character %U", r)
 		}
 	}
-	for _, want := range []string{text.Visible(evil), "1022.0 KiB more", "é … 1023.7 KiB more", "The hook", "Needs you"} {
-		if !strings.Contains(seen, want) {
-			t.Errorf("the page does not have %s", want)
-		}
-	}
+	test.Contains(t, "the page", seen, text.Visible(evil), "1022.0 KiB more", "é … 1023.7 KiB more", "The hook", "Needs you")
 	if size := len(p.Main); size > 100_000 {
 		t.Errorf("the page has %d bytes", size)
 	}
@@ -170,13 +167,9 @@ deleted "gone" +0 -1
 hunk            @@ -1 +0,0 @@
 del     1       -last
 `
-	if got.String() != want {
-		t.Errorf("got\n%s", &got)
-	}
+	test.Equal(t, "the diff", got.String(), want)
 	seen := checkHTML(t, Diff{Project: "web", Name: evil, Text: diff + "diff --git a/" + evil + " b/" + evil + "\n@@ -0,0 +1 @@\n+" + evil + "\n"}.Page())
-	if !strings.Contains(seen, "+"+text.Visible(evil)) || !strings.Contains(seen, "4 files changed") {
-		t.Error(seen)
-	}
+	test.Contains(t, "the page", seen, "+"+text.Visible(evil), "4 files changed")
 }
 
 // A page shows the beginning of a long diff and says how much it leaves out.
@@ -194,9 +187,7 @@ func TestLongDiff(t *testing.T) {
 	if len(files) != 7 || shown != mostLines || len(files[0].Lines) != mostLinesOfFile {
 		t.Error(len(files), shown)
 	}
-	if seen := checkHTML(t, Diff{Text: text, Cut: true}.Page()); !strings.Contains(seen, "98001 more lines") || !strings.Contains(seen, "only the beginning") {
-		t.Errorf("%.500s", seen)
-	}
+	test.Contains(t, "the page", checkHTML(t, Diff{Text: text, Cut: true}.Page()), "98001 more lines", "only the beginning")
 }
 
 // Whether an issue needs a person, by its status.
@@ -217,12 +208,9 @@ func TestVerdict(t *testing.T) {
 	} {
 		c.v.Timeline = []view.Moment{{At: at, Kind: view.MomentClaim, Name: "claimed"}}
 		i := Issue{Project: "web", Issue: c.v}
-		if got := i.Verdict(); got.Text != c.want || got.Tone != c.tone {
-			t.Errorf("%s %s, want %s", got.Tone, got.Text, c.want)
-		}
-		if !strings.Contains(checkHTML(t, i.Page()), c.want) {
-			t.Errorf("%s is not on the page", c.want)
-		}
+		test.Equal(t, c.want, i.Verdict().Text, c.want)
+		test.Equal(t, "its tone", i.Verdict().Tone, c.tone)
+		test.Contains(t, "the page", checkHTML(t, i.Page()), c.want)
 	}
 }
 
@@ -236,11 +224,7 @@ func TestLogTimes(t *testing.T) {
 		Log:  []eventlog.Line{{At: time.Date(2026, 2, 24, 2, 4, 5, 67e6, time.UTC), Kind: eventlog.Words, Text: "go test"}},
 	}
 	page := string(Issue{Project: "web", Issue: v}.Page().Main)
-	for _, want := range []string{`datetime="2026-02-24T02:04:05.067Z" title="2026-02-23 21:04:05 EST">21:04:05<`, "times in EST"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page has no %s: %s", want, page)
-		}
-	}
+	test.Contains(t, "the page", page, `datetime="2026-02-24T02:04:05.067Z" title="2026-02-23 21:04:05 EST">21:04:05<`, "times in EST")
 }
 
 // While a run goes on, its page changes with its facts alone, not with the time.
@@ -263,12 +247,6 @@ func TestRunningIssue(t *testing.T) {
 		}}.Page().Main)
 	}
 	first := draw(at.Add(5*time.Minute + 10*time.Second))
-	if later := draw(at.Add(5*time.Minute + 50*time.Second)); later != first {
-		t.Errorf("%s\n%s", first, later)
-	}
-	for _, want := range []string{`x="0.00" y="0" width="25.00"`, `x="50.00" y="0" width="50.00"`, "goes on", ">5m<", "go test"} {
-		if !strings.Contains(first, want) {
-			t.Errorf("the page has no %s: %s", want, first)
-		}
-	}
+	test.Equal(t, "the page 40 seconds later", draw(at.Add(5*time.Minute+50*time.Second)), first)
+	test.Contains(t, "the page", first, `x="0.00" y="0" width="25.00"`, `x="50.00" y="0" width="50.00"`, "goes on", ">5m<", "go test")
 }

@@ -74,12 +74,9 @@ func TestOverview(t *testing.T) {
 		"Health", "cron, every 5m00s", "counts as dead after 15m00s", "1 of them with an error", "2 of 4 used", "5.57 USD of 20 USD", "/state/web", "doctor -v -w /srv/web/WORKFLOW.md",
 		"Remove symphony", "schedule remove -w /srv/web/WORKFLOW.md &amp;&amp; symphony projects remove /state/web --workspaces", "5 hours", "42 % used",
 		"Results", "Handed over today", "13", "13.00 USD", "8m21s", "Tokens per day: 91.0M in 14 days", "succeeded 91")
-	if strings.ContainsAny(main, "\u202e\x1b") || strings.Contains(main, "<script>") || strings.Contains(main, "style=") || strings.Contains(main, "ZgotmplZ") {
-		t.Error(main)
-	}
-	if p.Requests != 1 || p.Title != "Overview" {
-		t.Error(p.Requests, p.Title)
-	}
+	test.Lacks(t, "the page", main, "\u202e", "\x1b", "<script>", "style=", "ZgotmplZ")
+	test.Equal(t, "the requests", p.Requests, 1)
+	test.Equal(t, "the title", p.Title, "Overview")
 }
 
 // What keeps a project from starting runs is a notice with the next step.
@@ -137,11 +134,7 @@ func TestUnreadable(t *testing.T) {
 	v := shop("web")
 	v = view.Overview{Project: v.Project, Error: &reconcile.Error{Code: "state_outdated", Message: "older"}}
 	main := string(Overview{Projects: []view.Overview{v}}.Page().Main)
-	for _, wrong := range []string{"nothing is running", "No issue runs"} {
-		if strings.Contains(main, wrong) {
-			t.Errorf("%s: %s", wrong, main)
-		}
-	}
+	test.Lacks(t, "the page", main, "nothing is running", "No issue runs")
 	contains(t, string(Overview{Projects: []view.Overview{v, {Project: v.Project, Schedule: true}}}.Page().Main), "nothing is running", "No issue runs")
 }
 
@@ -151,9 +144,7 @@ func TestSeveralProjects(t *testing.T) {
 	p := o.Page()
 	contains(t, string(p.Main), "All projects", `href="/?project=web"`, `href="/?project=api"`, "2 requests to answer", "/issues/api/ABC-3", "<h3>web</h3>", "<h3>api</h3>", "26.00 USD")
 	test.Equal(t, "the requests", p.Requests, 2)
-	if n := strings.Count(string(p.Main), "42 % used"); n != 1 {
-		t.Errorf("the limits of one account are there %d times", n)
-	}
+	test.Equal(t, "how often the limits of one account are there", strings.Count(string(p.Main), "42 % used"), 1)
 	o.Projects[1].Health.Limits[0].Used = 7
 	contains(t, string(o.Page().Main), "Codex, 5 hours", "(web)", "42 % used", "(api)", "7 % used")
 	o.Projects[1].Schedule = false
@@ -161,9 +152,7 @@ func TestSeveralProjects(t *testing.T) {
 	o.Project = "api"
 	main := string(o.Page().Main)
 	contains(t, main, "1 request to answer", "13.00 USD")
-	if strings.Contains(main, "/issues/web/") {
-		t.Error(main)
-	}
+	test.Lacks(t, "the page", main, "/issues/web/")
 	o.Project = "none"
 	contains(t, string(o.Page().Main), "There is no project none here")
 }
