@@ -69,9 +69,7 @@ func TestChangesIssue(t *testing.T) {
 		`not graphql`:                                                                                false,
 	} {
 		args, err := json.Marshal(map[string]string{"query": query})
-		if err != nil {
-			t.Fatal(err)
-		}
+		test.OK(t, err)
 		test.Equal(t, query, tool.ChangesIssue(args), want)
 		test.Equal(t, "the read-only tool refuses "+query, Tool(nil, true).ChangesIssue(args), false)
 	}

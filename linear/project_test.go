@@ -36,9 +36,7 @@ func TestProjects(t *testing.T) {
 	}{3: {3, 1}, 250: {250, 3}, 520: {500, 5}} {
 		s := seeded(t, manyProjects(count))
 		got := test.Must(connect(t, s.Endpoint(), s.Key()))
-		if len(got.Projects) != want.listed || len(s.Log()) != want.requests {
-			t.Errorf("%d projects: %d listed, %d requests", count, len(got.Projects), len(s.Log()))
-		}
+		test.Equal(t, fmt.Sprint("listed and requests of ", count), []any{len(got.Projects), len(s.Log())}, []any{want.listed, want.requests})
 		last := reconcile.TrackerProject{ID: got.Projects[0].ID, Name: fmt.Sprintf("Project %d", count-1), Slug: fmt.Sprintf("%012x", count-1), URL: got.Projects[0].URL}
 		if diff := cmp.Diff(last, got.Projects[0]); diff != "" || got.User != "Robin Doe" || got.Projects[0].URL == "" {
 			t.Errorf("first: %s, viewer %+v", diff, got.User)
@@ -104,9 +102,8 @@ func TestProject(t *testing.T) {
 	if text := strings.Join(states, ","); text != "Backlog,todo,Doing,Done" || got.IssuePrefix != "OPS" || !got.HasLabel || got.Slug != "1a2b3c4d5e6f" {
 		t.Errorf("%s, %+v", text, got)
 	}
-	if st, ok := got.State("TODO"); !ok || st.Kind != reconcile.StateWaiting {
-		t.Errorf("TODO is %+v, %v", st, ok)
-	}
+	st, ok := got.State("TODO")
+	test.Equal(t, "the state TODO", []any{ok, st.Kind}, []any{true, reconcile.StateWaiting})
 	if got, err := a.Project(t.Context(), "1a2b3c4d5e6f", "other"); err != nil || got.HasLabel {
 		t.Errorf("a label that does not exist: %v, %v", got.HasLabel, err)
 	}

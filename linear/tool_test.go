@@ -3,6 +3,7 @@ package linear_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -97,9 +98,8 @@ func TestToolCalls(t *testing.T) {
 		test.Equal(t, name, []any{ok, text}, []any{true, `{"data":{"viewer":{"email":"robin@example.com"}}}`})
 	}
 	text, ok := call(`{"query":"mutation($id: String!, $t: String) { issueUpdate(id: $id, input: {title: $t}) { success } }","variables":{"id":"` + i.Identifier + `","t":"New"}}`)
-	if after, err := s.Issue(i.Identifier); err != nil || !ok || after.Title != "New" {
-		t.Errorf("mutation: %v %s; title %q, %v", ok, text, after.Title, err)
-	}
+	after, err := s.Issue(i.Identifier)
+	test.Equal(t, "error, success and title after a mutation", []any{err, ok, after.Title}, []any{nil, true, "New"})
 
 	text, ok = call(`{"query":"{ viewer { nonsense } }"}`)
 	test.Equal(t, "invalid field (HTTP 400)", ok, false)
@@ -151,9 +151,8 @@ func TestToolWaitsAtMostAMinute(t *testing.T) {
 			limiter := &canned{t: t, takes: takes, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {after}}, bodies: []string{""}}
 			c := test.Must(linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: limiter, Now: time.Now}))
 			text, ok := callTool(t, linear.Tool(c, false), whoAmI)
-			if code, _ := toolFault(t, text); ok || code != "tracker_rate_limited" || limiter.asked != 3 {
-				t.Errorf("%v %s after %d requests", ok, text, limiter.asked)
-			}
+			code, _ := toolFault(t, text)
+			test.Equal(t, "success, code and requests", []any{ok, code, limiter.asked}, []any{false, "tracker_rate_limited", 3})
 		})
 	}
 }
@@ -196,9 +195,8 @@ func TestToolAnswerTooLarge(t *testing.T) {
 	body := `{"data":{"a":"` + strings.Repeat("a", 3<<20) + `"}}`
 	wantFault(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI, "answer_too_large", "more than 1048576 bytes", "first: 20")
 	body = `{"data":{"a":"` + strings.Repeat("a", 1<<20-17) + `"}}`
-	if text, ok := callTool(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI); !ok || text != body || len(body) != 1<<20 {
-		t.Errorf("the largest answer of %d bytes: %v, %d bytes", len(body), ok, len(text))
-	}
+	text, ok := callTool(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI)
+	test.Equal(t, "the largest answer", []any{ok, text, len(body)}, []any{true, body, 1 << 20})
 }
 
 // A request that is never answered ends with the client's time limit.
@@ -213,9 +211,8 @@ func TestToolTimeLimit(t *testing.T) {
 func TestToolPreservesErrors(t *testing.T) {
 	const body = `{"errors":[{"message":"no","path":["x"],"locations":[{"line":1,"column":3}],"extensions":{"code":"INPUT_ERROR","more":[1]}}],"data":null}`
 	for _, status := range []int{200, 400, 404, 500, 503} {
-		if text, ok := callTool(t, linear.Tool(answering(t, status, body), false), whoAmI); ok || text != body {
-			t.Errorf("HTTP %d: %v %s", status, ok, text)
-		}
+		text, ok := callTool(t, linear.Tool(answering(t, status, body), false), whoAmI)
+		test.Equal(t, fmt.Sprintf("HTTP %d", status), []any{ok, text}, []any{false, body})
 	}
 	for _, status := range []int{401, 403} {
 		wantFault(t, linear.Tool(answering(t, status, body), false), whoAmI, "linear_api_status")

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // The settle table: how a run ended, and what happens to its claim. Each row starts with a claim whose run (attempt 1) has ended
@@ -72,9 +74,8 @@ func TestSettle(t *testing.T) {
 		t.Run(row.rule, func(t *testing.T) {
 			p := compute(newScene().running(one, row.run).Snapshot)
 			equal(t, "claim", state(p, one), row.want)
-			if last := p.plan.Actions[len(p.plan.Actions)-1]; last.Kind != ActSettle || last.Change.Settle != "run-A-1" {
-				t.Errorf("the run is not settled: %v", p.plan.Actions)
-			}
+			last := p.plan.Actions[len(p.plan.Actions)-1]
+			test.Equal(t, "the last action", []any{last.Kind, last.Change.Settle}, []any{ActSettle, "run-A-1"})
 			equal(t, "blocked by", p.s.AgentBlock, nil)
 		})
 	}

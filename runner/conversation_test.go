@@ -289,9 +289,8 @@ func TestLateEvent(t *testing.T) {
 	c, say := newRig(t, "say hm").spoken(func(*conversation, agent.Event) {})
 	c.rec.change(func(r *reconcile.Run) { r.ThreadID, r.TurnID = "t", "second" })
 	say(`{"method":"item/completed","params":{"threadId":"t","turnId":"first","item":{"type":"agentMessage","id":"i","text":"late"}}}`)
-	if run := c.rec.get(); run.TurnID != "second" || run.LastMessage == "" {
-		t.Errorf("turn %s, last message %q", run.TurnID, run.LastMessage)
-	}
+	run := c.rec.get()
+	test.Equal(t, "turn, and whether there is a message", []any{run.TurnID, run.LastMessage != ""}, []any{"second", true})
 }
 
 // The run's activity is the last command or call that began, or the first line of the last sentence, without secrets and short.

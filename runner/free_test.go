@@ -365,9 +365,8 @@ func TestHostGone(t *testing.T) {
 	r.until("t1", running)
 	gone.Store(true)
 	r.add() // wakes the worker
-	if run := <-r.ended; run.Outcome != reconcile.Canceled || run.ErrorCode != "host_gone" {
-		t.Errorf("%s %s", run.Outcome, run.ErrorCode)
-	}
+	run := <-r.ended
+	test.Equal(t, "outcome and code", []any{run.Outcome, run.ErrorCode}, []any{reconcile.Canceled, "host_gone"})
 	for _, id := range []string{"t1", "t2"} {
 		r.wants(id, reconcile.CallInterrupted, "host_gone: the program that started the agent has exited")
 	}

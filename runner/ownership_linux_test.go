@@ -47,7 +47,6 @@ func TestProcessesInheritTheTreeFile(t *testing.T) {
 		})
 	}()
 	r.ends(reconcile.InterruptedRun, reconcile.CodeTerminated)
-	if found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, host.TreeFile)}); err != nil || len(found) > 0 {
-		t.Errorf("after the run: %v, %v", found, err)
-	}
+	found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, host.TreeFile)})
+	test.Equal(t, "error, and number of processes after the run", []any{err, len(found)}, []any{nil, 0})
 }

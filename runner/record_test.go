@@ -223,8 +223,7 @@ func TestCodeOfAMachineFault(t *testing.T) {
 		{&reconcile.Error{Code: "workspace_failed", Message: "git", Err: syscall.EMFILE}, reconcile.CodeResourceLimit},
 		{&reconcile.Error{Code: "workspace_failed", Message: "git", Err: syscall.EIO}, "workspace_failed"},
 	} {
-		if code, _ := codeOf(c.err); code != c.code {
-			t.Errorf("%v has the code %s, want %s", c.err, code, c.code)
-		}
+		code, _ := codeOf(c.err)
+		test.Equal(t, fmt.Sprint("code of ", c.err), code, c.code)
 	}
 }

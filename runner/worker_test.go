@@ -222,9 +222,8 @@ func TestStopAfterTheTurn(t *testing.T) {
 		test.Until(t, "read of the stop reason", r.journal.stopWasRead)
 		return in("Human Review")()
 	}}
-	if run := r.ends(reconcile.Succeeded, ""); run.TurnsDone != 1 || run.Turns != 1 {
-		t.Errorf("%d of %d turns", run.TurnsDone, run.Turns)
-	}
+	run := r.ends(reconcile.Succeeded, "")
+	test.Equal(t, "turns", []any{run.TurnsDone, run.Turns}, []any{1, 1})
 }
 
 // If a pass has settled the run, the worker ends its agent and records nothing.

@@ -202,9 +202,8 @@ func TestRepairedAccount(t *testing.T) {
 
 	saveLimits(t, a, epoch, `{"primary":{"usedPercent":100,"resetsAt":%d}}`, epoch.Add(time.Hour).Unix())
 	test.OK(t, a.Forget(ctx, epoch))
-	if s := read(t, a, epoch); s.Block != nil || s.Limit != nil || !s.Over.Equal(epoch) {
-		t.Errorf("%+v", s)
-	}
+	s := read(t, a, epoch)
+	test.Equal(t, "no block, no limit, and their end", []any{s.Block == nil, s.Limit == nil, s.Over}, []any{true, true, epoch})
 }
 
 // TestQuotaWithReset checks that there is no block if the end of a used-up limit is known.
@@ -212,9 +211,8 @@ func TestQuotaWithReset(t *testing.T) {
 	a := newAccount(t)
 	saveLimits(t, a, epoch, `{"primary":{"usedPercent":100,"resetsAt":%d}}`, epoch.Add(time.Hour).Unix())
 	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentQuota, "used up"))
-	if s := read(t, a, epoch); s.Block != nil || s.Limit == nil {
-		t.Errorf("%+v", s)
-	}
+	s := read(t, a, epoch)
+	test.Equal(t, "no block, but a limit", []bool{s.Block == nil, s.Limit != nil}, []bool{true, true})
 	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 	test.Equal(t, "a missing login blocks while a limit is used up", read(t, a, epoch).Block != nil, true)
 	b := newAccount(t)

@@ -35,9 +35,8 @@ func TestAgentsAreAddedOnce(t *testing.T) {
 		{"the same directory, shared", freeRun(4, "b", "/srv/x"), true, false, false},
 		{"another directory", freeRun(5, "c", "/srv/y"), false, false, false},
 	} {
-		if exists, busy := add(step.run, step.shared); exists != step.exists || busy != step.busy {
-			t.Errorf("%s: exists %v, busy %v", step.name, exists, busy)
-		}
+		exists, busy := add(step.run, step.shared)
+		test.Equal(t, step.name+": exists and busy", []any{exists, busy}, []any{step.exists, step.busy})
 	}
 }
 

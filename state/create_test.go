@@ -89,20 +89,16 @@ func TestPathsOfAnyName(t *testing.T) {
 func TestOpenNeverCreates(t *testing.T) {
 	dir := newDir(t)
 	for _, open := range []func(context.Context, string) (*DB, error){Open, OpenReadOnly} {
-		if _, err := open(ctx, dir); !errors.Is(err, ErrNoState) {
-			t.Errorf("error is %v, want ErrNoState", err)
-		}
-		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the directory was made: %v", err)
-		}
+		_, err := open(ctx, dir)
+		test.ErrorIs(t, "the error", err, ErrNoState)
+		_, err = os.Stat(dir)
+		test.ErrorIs(t, "the directory, which is not made", err, fs.ErrNotExist)
 	}
 	test.OK(t, os.Mkdir(dir, 0o700))
-	if _, err := Open(ctx, dir); !errors.Is(err, ErrNoState) {
-		t.Errorf("error is %v, want ErrNoState", err)
-	}
-	if empty, err := isEmpty(dir); err != nil || !empty {
-		t.Errorf("something was made: %v", err)
-	}
+	_, err := Open(ctx, dir)
+	test.ErrorIs(t, "the error", err, ErrNoState)
+	empty, err := isEmpty(dir)
+	test.Equal(t, "error, and whether the directory is empty", []any{err, empty}, []any{nil, true})
 }
 
 // TestMissingDatabaseIsNotReplaced checks that no new database is created where runs or a WAL are left of an earlier one.
@@ -120,9 +116,8 @@ func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 		wantCode(t, err, "state_missing")
 		_, err = OpenReadOnly(ctx, dir)
 		wantCode(t, err, "state_missing")
-		if _, err := os.Stat(filepath.Join(dir, databaseName)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: a database was made", name)
-		}
+		_, err = os.Stat(filepath.Join(dir, databaseName))
+		test.ErrorIs(t, name+": the database, which is not made", err, fs.ErrNotExist)
 	}
 	dir := newDir(t)
 	test.OK(t, os.MkdirAll(filepath.Join(dir, "runs"), 0o700))

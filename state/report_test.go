@@ -73,9 +73,8 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	test.Equal(t, "UseOf", uses, []reconcile.ModelUse{{Model: "old", Tokens: use}, {Model: "gpt-a", Tokens: use}, {Model: "gpt-b", Tokens: use.Plus(use)}})
 	last := test.Must(db.Views.Releases(ctx, c.IssueID, 5))
 	test.Equal(t, "Releases", last, want)
-	if other, err := db.Views.Releases(ctx, idle.IssueID, 5); len(other) > 0 || err != nil {
-		t.Errorf("of an issue without a run: %v, %v", other, err)
-	}
+	other, err := db.Views.Releases(ctx, idle.IssueID, 5)
+	test.Equal(t, "releases of an issue without a run, and error", []any{len(other), err}, []any{0, nil})
 	results := test.Must(db.Views.Results(ctx, epoch.Add(30*time.Minute))) // the first run ended before
 	test.Equal(t, "Results.Handovers", results.Handovers, []Handover{{want[0].ClaimedAt, at}})
 	runs := map[reconcile.Outcome]int{}

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -65,9 +64,8 @@ func TestRequestIsStoredWhole(t *testing.T) {
 		t.Errorf("%s: %s", q.ID(), diff)
 	}
 	for _, number := range []int{0, 2} {
-		if _, err := db.Views.FindRequest(ctx, "ABC-7", number); !errors.Is(err, ErrNotFound) {
-			t.Errorf("number %d: %v", number, err)
-		}
+		_, err := db.Views.FindRequest(ctx, "ABC-7", number)
+		test.ErrorIs(t, fmt.Sprint("number ", number), err, ErrNotFound)
 	}
 	// The worker may wait for an hour, so the request must be on the disk.
 	test.Equal(t, "durability of the request", synchronous(t, db), full)
@@ -113,9 +111,8 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 			is, err := decided(db, q, reconcile.DecideApprove, c.at, c.dead)
 			if c.fate != "" {
 				wantEnded(t, err, c.fate)
-				if after, err := db.RequestByID(ctx, q.IssueID, q.Number); err != nil || !cmp.Equal(after, before) {
-					t.Errorf("a refused decision changed it: %+v, %v", after, err)
-				}
+				after, err := db.RequestByID(ctx, q.IssueID, q.Number)
+				test.Equal(t, "error, and the request after a refused decision", []any{err, after}, []any{nil, before})
 				return
 			}
 			test.OK(t, err)

@@ -33,9 +33,8 @@ func TestClaimsAreWrittenOnlyInTheVersionRead(t *testing.T) {
 	test.OK(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &got, Delete: true}))
 	wantConflict(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &got, Delete: true}))
 	wantConflict(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &got}))
-	if _, ok, err := db.Views.ClaimByIssue(ctx, c.IssueID); ok || err != nil {
-		t.Errorf("the claim is still there: %v", err)
-	}
+	_, ok, err := db.Views.ClaimByIssue(ctx, c.IssueID)
+	test.Equal(t, "the claim is still there, and error", []any{ok, err}, []any{false, nil})
 }
 
 func TestWorkerWritesUntilTheOutcome(t *testing.T) {
@@ -61,9 +60,8 @@ func TestWorkerWritesUntilTheOutcome(t *testing.T) {
 			wantConflict(t, err)
 			wantConflict(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "thread", "ws", reconcile.Tokens{Total: 5}, epoch))
 			test.Equal(t, "the run", mustRun(t, db, r.ID), ended)
-			if _, known, err := db.Journal.Thread(ctx, "thread"); known || err != nil {
-				t.Errorf("the thread was saved: %v", err)
-			}
+			_, known, err := db.Journal.Thread(ctx, "thread")
+			test.Equal(t, "the thread was saved, and error", []any{known, err}, []any{false, nil})
 		})
 	}
 }
@@ -116,9 +114,8 @@ func TestOutcomeIsRecordedOnce(t *testing.T) {
 	test.OK(t, db.Journal.Finish(ctx, epoch, r))
 	wantConflict(t, db.Store.EndDead(ctx, epoch, r, reconcile.Lost, "worker_lost", ""))
 	wantConflict(t, db.Journal.Finish(ctx, epoch, r))
-	if ended := mustRun(t, db, r.ID); ended.Outcome != reconcile.Succeeded || !ended.EndedAt.Equal(epoch) {
-		t.Errorf("outcome %q at %v", ended.Outcome, ended.EndedAt)
-	}
+	ended := mustRun(t, db, r.ID)
+	test.Equal(t, "outcome and end", []any{ended.Outcome, ended.EndedAt}, []any{reconcile.Succeeded, epoch})
 }
 
 func TestSettledOnceWithClaimAndTotals(t *testing.T) {
@@ -203,9 +200,8 @@ func TestSkipsAreReplaced(t *testing.T) {
 	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{b, a, b}))
 	wantSkips(t, db, StoredSkip{a, epoch}, StoredSkip{b, epoch})
 	for id, want := range map[string]string{"a": a.Reason, "c": ""} {
-		if s, ok, err := db.Views.SkipOf(ctx, id); err != nil || s.Reason != want || ok != (want != "") {
-			t.Errorf("%s: %+v, %v", id, s, err)
-		}
+		s, ok, err := db.Views.SkipOf(ctx, id)
+		test.Equal(t, id+": error, reason, and whether there is a skip", []any{err, s.Reason, ok}, []any{nil, want, want != ""})
 	}
 	before := changes(t, db)
 	test.OK(t, db.Store.SaveSkips(ctx, later, []reconcile.Skip{a, b}))

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -181,9 +180,8 @@ func TestRunIsTakenOnce(t *testing.T) {
 		_, err := db.Journal.TakeRun(ctx, id, worker, epoch)
 		wantConflict(t, err)
 	}
-	if _, err := db.Views.Run(ctx, "no such run"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("error is %v, want ErrNotFound", err)
-	}
+	_, err := db.Views.Run(ctx, "no such run")
+	test.ErrorIs(t, "the error", err, ErrNotFound)
 }
 
 // TestDurabilityFollowsWhatChanged checks that a heartbeat alone does not wait for the disk, and that everything on which

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -19,9 +20,8 @@ func TestLastSeenStaysWithTheThread(t *testing.T) {
 		test.OK(t, err)
 		return got
 	}
-	if _, known, err := db.Journal.LastSeen(ctx, "t1"); known || err != nil {
-		t.Errorf("of an unknown thread: %v, %v", known, err)
-	}
+	_, known, err := db.Journal.LastSeen(ctx, "t1")
+	test.Equal(t, "an unknown thread", []any{known, err}, []any{false, nil})
 	t1 := reconcile.Thread{ID: "t1", WorkspaceID: "space"}
 	first := reconcile.LastSeen{CommentAt: epoch, Description: "aa", Prompt: "p1"}
 	test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, t1, first, epoch))
@@ -45,9 +45,8 @@ func TestLastSeenStaysWithTheThread(t *testing.T) {
 
 func TestLastRunOfAThread(t *testing.T) {
 	db := newState(t)
-	if _, found, err := db.Journal.LastRunOf(ctx, issueOf(1).ID, "t1"); found || err != nil {
-		t.Errorf("of an unknown thread: %v, %v", found, err)
-	}
+	_, found, err := db.Journal.LastRunOf(ctx, issueOf(1).ID, "t1")
+	test.Equal(t, "an unknown thread", []any{found, err}, []any{false, nil})
 	for i, c := range []struct {
 		thread  string
 		turns   int
@@ -62,9 +61,8 @@ func TestLastRunOfAThread(t *testing.T) {
 		{"t1", 1, "", runID(1)}, // the current run
 	} {
 		r := pastRun(t, db, i, func(r *reconcile.Run) { r.ThreadID, r.Turns, r.Outcome = c.thread, c.turns, c.outcome })
-		if got, found, err := db.Journal.LastRunOf(ctx, r.IssueID, "t1"); err != nil || !found || got.ID != c.want {
-			t.Errorf("after run %d it is %s (%v), %v, want %s", i, got.ID, found, err, c.want)
-		}
+		got, found, err := db.Journal.LastRunOf(ctx, r.IssueID, "t1")
+		test.Equal(t, fmt.Sprint("error, and last run after run ", i), []any{err, found, got.ID}, []any{nil, true, c.want})
 	}
 }
 

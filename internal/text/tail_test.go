@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
+
 	"pgregory.net/rapid"
 )
 
@@ -15,9 +17,8 @@ func TestTail(t *testing.T) {
 	} {
 		tail := Tail{Limit: 10}
 		_, _ = tail.Write([]byte(in))
-		if got, before := tail.Text(); string(got) != want || before != int64(len(in)-len(want)) {
-			t.Errorf("%q: %q after %d, want %q", in, got, before, want)
-		}
+		got, before := tail.Text()
+		test.Equal(t, "the text, and the bytes before it", []any{string(got), before}, []any{want, int64(len(in) - len(want))})
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		tail, whole := Tail{Limit: 10}, ""

@@ -69,8 +69,7 @@ func TestIssueAddress(t *testing.T) {
 		{"https://", ""},
 		{"https://a b", ""},
 	} {
-		if got, ok := text.IssueAddress(c.address); got != c.want || ok != (c.want != "") {
-			t.Errorf("%q: %q, want %q", c.address, got, c.want)
-		}
+		got, ok := text.IssueAddress(c.address)
+		test.Equal(t, c.address+": issue, and whether it is an issue's address", []any{got, ok}, []any{c.want, c.want != ""})
 	}
 }

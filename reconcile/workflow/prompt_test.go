@@ -115,9 +115,7 @@ func TestCheckAgreesWithRender(t *testing.T) {
 			t.Errorf("%s: %v", template, err)
 			continue
 		}
-		if problems := prompt.Check(); len(problems) > 0 {
-			t.Errorf("%s: Check reports %v", template, problems)
-		}
+		test.Equal(t, template+": number of problems", len(prompt.Check()), 0)
 		if _, err := prompt.Render(fullIssue(), 1); err != nil {
 			t.Errorf("%s: Render returns %v", template, err)
 		}

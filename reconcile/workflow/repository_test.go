@@ -1,6 +1,10 @@
 package workflow
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
 
 func TestOnGitHub(t *testing.T) {
 	for address, want := range map[string][2]string{
@@ -15,8 +19,7 @@ func TestOnGitHub(t *testing.T) {
 		"/srv/git/shop.git":                               {"", "git/shop"},
 		"":                                                {"", ""},
 	} {
-		if api, name := OnGitHub(address); api != want[0] || name != want[1] {
-			t.Errorf("%s: %q %q", address, api, name)
-		}
+		api, name := OnGitHub(address)
+		test.Equal(t, address+": API and name", []any{api, name}, []any{want[0], want[1]})
 	}
 }

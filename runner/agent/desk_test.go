@@ -128,9 +128,8 @@ func TestDeskExpires(t *testing.T) {
 		}
 		desk, box, _ = newDesk(time.Nanosecond)
 		box.decide = decides(reconcile.DecideApprove, reconcile.RequestAnswer{})
-		if got := desk.Decide(t.Context(), install); !got.Approve || got.Expired {
-			t.Errorf("the agent gets %+v", got)
-		}
+		got := desk.Decide(t.Context(), install)
+		test.Equal(t, "approved and expired", []bool{got.Approve, got.Expired}, []bool{true, false})
 	})
 }
 
@@ -245,9 +244,8 @@ func TestSealedAnswer(t *testing.T) {
 		t.Errorf("another request's key reads %v", got)
 	}
 	box.decide = decides(reconcile.DecideAnswer, reconcile.RequestAnswer{Sealed: []byte("broken")})
-	if got := desk.Decide(t.Context(), secret); len(got.Answers) > 0 || got.Reason == "" {
-		t.Errorf("the agent gets %+v", got)
-	}
+	got := desk.Decide(t.Context(), secret)
+	test.Equal(t, "number of answers, and whether there is a reason", []any{len(got.Answers), got.Reason != ""}, []any{0, true})
 	if _, err := SealAnswers([]byte("no key"), answers); err == nil {
 		t.Error("anything is accepted as a key")
 	}

@@ -56,9 +56,8 @@ func TestEventLog(t *testing.T) {
 	if n := len(lines[2].Raw); lines[2].Message != "long" || n > maxPayload || n < maxPayload/2 {
 		t.Errorf("a long payload: %d bytes", n)
 	}
-	if got := lines[3]; got.Message != Redacted || string(got.Raw) != `"key [redacted]"` {
-		t.Errorf("a secret with an escape in JSON: %+v, payload %s", got, got.Raw)
-	}
+	got := lines[3]
+	test.Equal(t, "a secret with an escape in JSON", []any{got.Message, string(got.Raw)}, []any{Redacted, `"key [redacted]"`})
 	// The event of an item contains the item instead of the agent's line, shortened like a payload.
 	item := lines[6].Item
 	if kept := item.Output; lines[6].Raw != nil || len(kept) > maxPayload || !strings.HasPrefix(kept, "first line") || !strings.HasSuffix(kept, "last line") {

@@ -43,9 +43,8 @@ func TestTailFileOnAFullDisk(t *testing.T) {
 	f, err := OpenTailFile("/dev/full", 100, nil)
 	test.OK(t, err)
 	for range 3 {
-		if n, err := f.Write([]byte("line\n")); n != 5 || err != nil {
-			t.Errorf("%d, %v: the program would see an error", n, err)
-		}
+		n, err := f.Write([]byte("line\n"))
+		test.Equal(t, "bytes written, and error", []any{n, err}, []any{5, nil})
 	}
 	test.Equal(t, "the failure is reported", f.Err() != nil, true)
 	_ = f.Close()

@@ -204,9 +204,8 @@ func TestDecidedAtTheEnd(t *testing.T) {
 				go func() { h.tell <- agent.Decision{Approve: true, Sent: func() { sent++ }} }()
 				p.say(end)
 				synctest.Wait()
-				if n, _ := s.pending(); n != 0 {
-					t.Errorf("%d requests are open", n)
-				}
+				n, _ := s.pending()
+				test.Equal(t, "open requests", n, 0)
 				p.say(turnCompleted)
 				wait.completes(t)
 				reported := strings.Count(p.names(), agent.EventApprovalGranted) + strings.Count(p.names(), agent.EventRequestWithdrawn)

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/symphony-cron/symphony/internal/test"
+
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -88,9 +90,7 @@ func fuzzOne(t *testing.T, inTurn bool, stream string) {
 			_, _ = s.RunTurn(t.Context(), agent.TurnParams{Input: "x", Cwd: "/w"}) // any outcome will do
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	test.OK(t, s.Close())
 	_ = outR.Close()
 	<-s.Done()
 	<-written

@@ -18,9 +18,7 @@ func TestShareLoginAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				if err := shareLogin("login", link); err != nil {
-					t.Error(err)
-				}
+				test.OK(t, shareLogin("login", link))
 			})
 		}
 		all.Wait()
@@ -79,15 +77,12 @@ trust_level = "trusted"
 		"features":                 table{"apps": false, "plugins": false},
 	}
 	test.Equal(t, "config.toml", got, want)
-	if to, err := os.Readlink(filepath.Join(dir, "auth.json")); err != nil || to != filepath.Join(operators, "auth.json") {
-		t.Errorf("auth.json leads to %q, %v", to, err)
-	}
+	to, err := os.Readlink(filepath.Join(dir, "auth.json"))
+	test.Equal(t, "auth.json", []any{err, to}, []any{nil, filepath.Join(operators, "auth.json")})
 	if _, err := os.Stat(filepath.Join(dir, "rules")); !os.IsNotExist(err) {
 		t.Error("the rules are left")
 	}
-	if _, err := os.Stat(filepath.Join(dir, "sessions", "thread")); err != nil {
-		t.Error(err)
-	}
+	test.Must(os.Stat(filepath.Join(dir, "sessions", "thread")))
 	unshared, err := Unshared(operators)
 	if diff := cmp.Diff([]string{
 		"approval_policy", "features (exec_permission_approvals)", "mcp_servers (docs)", "notify", "projects (/srv)", "sandbox_mode",

@@ -394,9 +394,8 @@ func TestConcurrentTool(t *testing.T) {
 	<-began
 	p.say(`{"method":"item/tool/call","id":1,"params":{"threadId":"th","turnId":"tu","tool":"slow","arguments":{"n":2}}}`)
 	p.hears(`{"id":1,"result":{"contentItems":[{"text":"quick","type":"inputText"}],"success":true}}`)
-	if n, _ := s.pending(); n != 1 {
-		t.Errorf("%d requests are open, want 1", n)
-	}
+	n, _ := s.pending()
+	test.Equal(t, "open requests", n, 1)
 	go p.rest()
 	p.say(turnCompleted)
 	wait.completes(t)
@@ -524,23 +523,18 @@ func TestCalls(t *testing.T) {
 	for ; errors.Is(err, agent.ErrNoTurn); err = s.Steer(t.Context(), more) { // the turn is about to begin
 		time.Sleep(time.Millisecond)
 	}
-	if err != nil {
-		t.Errorf("steer: %v", err)
-	}
+	test.OK(t, err)
 	_ = wantCode(t, s.Steer(t.Context(), nil), agent.CodeResponseError)
 	for _, when := range []string{"before its end is reported", "at its end"} {
 		test.ErrorIs(t, "steer of a turn that has ended, "+when, s.Steer(t.Context(), nil), agent.ErrNoTurn)
 	}
-	if err := <-ended; err != nil {
-		t.Errorf("turn: %v", err)
-	}
+	test.OK(t, <-ended)
 	result, err := s.Exec(t.Context(), agent.ExecParams{
 		Command: []string{"a", "b"}, Cwd: "/w", Env: map[string]any{"V": "v", "KEY": nil}, SandboxPolicy: json.RawMessage(`{"type":"readOnly"}`), Timeout: 2 * time.Second,
 	})
 	test.Equal(t, "exec", []any{err, result}, []any{nil, agent.ExecResult{ExitCode: 3, Stdout: "o", Stderr: "e"}})
-	if d, err := s.DiffToRemote(t.Context(), "/w"); err != nil || d != (agent.Diff{SHA: "abc", Diff: "+x"}) {
-		t.Errorf("diff: %+v, %v", d, err)
-	}
+	d, err := s.DiffToRemote(t.Context(), "/w")
+	test.Equal(t, "error and diff", []any{err, d}, []any{nil, agent.Diff{SHA: "abc", Diff: "+x"}})
 }
 
 // TestOverloaded checks that an overloaded model server counts as a fault of the machine and not of the issue.

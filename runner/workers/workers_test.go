@@ -151,9 +151,8 @@ func TestPrepareRun(t *testing.T) {
 	l, run := stand(t, "take")
 	dir := runner.RunDir(l.StateDir, run.ID)
 	for name, mode := range map[string]fs.FileMode{"": fs.ModeDir | 0o700, runner.WorkflowFile: 0o600, host.AliveFile: 0o600} {
-		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != mode {
-			t.Errorf("%s: %v, %v", name, info, err)
-		}
+		info, err := os.Stat(filepath.Join(dir, name))
+		test.Equal(t, name+": error and mode", []any{err, info.Mode()}, []any{nil, mode})
 	}
 	test.ErrorIs(t, "the same run again", l.Prepare(t.Context(), run), fs.ErrExist)
 	// A run without its directory is dead, and a probe creates nothing.
@@ -166,9 +165,8 @@ func TestPrepareRun(t *testing.T) {
 func TestStartWorker(t *testing.T) {
 	l, run := started(t, "take")
 	test.Equal(t, "alive", []bool{l.Probe(t.Context(), run).Alive, Alive(l.StateDir, run.ID)}, []bool{true, true})
-	if got, err := os.ReadFile(filepath.Join(runner.RunDir(l.StateDir, run.ID), "secret")); err != nil || string(got) != testKey {
-		t.Errorf("the worker was handed %q, %v", got, err)
-	}
+	got, err := os.ReadFile(filepath.Join(runner.RunDir(l.StateDir, run.ID), "secret"))
+	test.Equal(t, "error, and the key that the worker was handed", []any{err, string(got)}, []any{nil, testKey})
 	at := func(name string) string {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", run.Worker.PID, name))
 		test.OK(t, err)
@@ -183,9 +181,8 @@ func TestStartWorker(t *testing.T) {
 		if err := l.Start(t.Context(), run); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", how, err)
 		}
-		if live := l.Probe(t.Context(), run); live.Alive || live.Unknown {
-			t.Errorf("%s: %+v", how, live)
-		}
+		live := l.Probe(t.Context(), run)
+		test.Equal(t, how+": alive and unknown", []bool{live.Alive, live.Unknown}, []bool{false, false})
 	}
 	l, run = stand(t, "take")
 	l.Exe = filepath.Join(l.StateDir, "gone")
@@ -223,9 +220,8 @@ func TestProbeWithoutRunDirectory(t *testing.T) {
 	signalTo(t, run, syscall.SIGSTOP)
 	test.Until(t, "silence of the worker", func() bool { return l.Probe(t.Context(), run).BeatAt != 0 })
 	test.OK(t, l.Kill(t.Context(), run))
-	if live := l.Probe(t.Context(), run); live.Alive || live.Unknown {
-		t.Errorf("killed: %+v", live)
-	}
+	live := l.Probe(t.Context(), run)
+	test.Equal(t, "killed: alive and unknown", []bool{live.Alive, live.Unknown}, []bool{false, false})
 }
 
 func TestReapWorker(t *testing.T) {
@@ -234,9 +230,8 @@ func TestReapWorker(t *testing.T) {
 	record := func(left []reconcile.Process) error {
 		recorded++
 		test.Equal(t, "number of processes left", len(left), 0)
-		if _, err := proc.LockDead(filepath.Join(runner.RunDir(l.StateDir, run.ID), host.AliveFile)); !errors.Is(err, proc.ErrHeld) {
-			t.Errorf("the alive file is not held while the end is recorded: %v", err)
-		}
+		_, err := proc.LockDead(filepath.Join(runner.RunDir(l.StateDir, run.ID), host.AliveFile))
+		test.ErrorIs(t, "the alive file while the end is recorded", err, proc.ErrHeld)
 		return nil
 	}
 	if _, err := l.Reap(t.Context(), run, record); !errors.Is(err, reconcile.ErrConflict) || recorded > 0 {
@@ -248,14 +243,12 @@ func TestReapWorker(t *testing.T) {
 	if live.Alive || live.Unknown || len(live.Left) != 1 || live.Left[0].Name != "sleep" {
 		t.Fatalf("%+v", live)
 	}
-	if left, err := l.Reap(t.Context(), run, record); err != nil || len(left) > 0 || recorded != 1 {
-		t.Errorf("left %+v, %v, recorded %d times", left, err, recorded)
-	}
+	left, err := l.Reap(t.Context(), run, record)
+	test.Equal(t, "error, number of processes left, and records", []any{err, len(left), recorded}, []any{nil, 0, 1})
 	test.Equal(t, "number of processes left after the reaping", len(l.Probe(t.Context(), run).Left), 0)
 	broken := errors.New("the row has changed")
-	if _, err := l.Reap(t.Context(), run, func([]reconcile.Process) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("%v", err)
-	}
+	_, err = l.Reap(t.Context(), run, func([]reconcile.Process) error { return broken })
+	test.ErrorIs(t, "the error", err, broken)
 }
 
 func TestListWorkspaces(t *testing.T) {
@@ -293,7 +286,6 @@ func TestLeavingWorkerIsNoLeftover(t *testing.T) {
 	if err != nil || len(left) > 0 || !proc.SameProcess(run.Worker) {
 		t.Errorf("left %v, %v; the worker lives: %v", left, err, proc.SameProcess(run.Worker))
 	}
-	if live := l.Probe(t.Context(), run); live.Unknown || len(live.Left) > 0 {
-		t.Errorf("%+v", live)
-	}
+	live := l.Probe(t.Context(), run)
+	test.Equal(t, "unknown, and number of processes left", []any{live.Unknown, len(live.Left)}, []any{false, 0})
 }

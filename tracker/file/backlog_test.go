@@ -112,14 +112,12 @@ func TestBacklog(t *testing.T) {
 
 	made := test.Must(a.Create(t.Context(), "Ä/ö: \"x\"? y", "In Progress"))
 	test.Equal(t, "new issue", made.ID, "TASK-3")
-	if task := b.view("3"); task.Title != "Ä/ö: \"x\"? y" || task.Status != "In Progress" {
-		t.Errorf("backlog shows %+v", task)
-	}
+	task := b.view("3")
+	test.Equal(t, "backlog shows", []any{task.Title, task.Status}, []any{"Ä/ö: \"x\"? y", "In Progress"})
 	b.run("task", "edit", "3", "-s", "Done", "-t", "Renamed")
 	test.Contains(t, "the next id", b.run("task", "create", "Fourth", "--plain"), "TASK-4")
-	if i := test.Must(a.Find(t.Context(), "TASK-3")); i.Title != "Renamed" || i.State != "Done" {
-		t.Errorf("read %+v", i)
-	}
+	i := test.Must(a.Find(t.Context(), "TASK-3"))
+	test.Equal(t, "title and state", []any{i.Title, i.State}, []any{"Renamed", "Done"})
 	b.run("doctor")
 }
 
@@ -135,9 +133,8 @@ func TestBacklogMoved(t *testing.T) {
 	b.run("task", "archive", "2")
 	found := test.Must(a.ByIDs(t.Context(), []string{"TASK-1", "TASK-2", "TASK-3"}))
 	for id, want := range map[string]string{"TASK-1": "Done", "TASK-2": "Done", "TASK-3": "To Do"} {
-		if i := found[id]; i.State != want || i.Archived != (want == "Done") {
-			t.Errorf("%s: %+v", id, i)
-		}
+		i := found[id]
+		test.Equal(t, id+": state and archived", []any{i.State, i.Archived}, []any{want, want == "Done"})
 	}
 	if ref := found["TASK-3"].BlockedBy; len(ref) != 1 || *ref[0].State != "Done" {
 		t.Errorf("blockers %+v", ref)
@@ -151,7 +148,6 @@ func TestBacklogMoved(t *testing.T) {
 		test.Contains(t, id+": the answer", answer.Text, "issue_not_found")
 	}
 	b.run("task", "demote", "3")
-	if found, err := a.ByIDs(t.Context(), []string{"TASK-3"}); err != nil || len(found) > 0 {
-		t.Errorf("a draft: %v, %v", found, err)
-	}
+	found, err := a.ByIDs(t.Context(), []string{"TASK-3"})
+	test.Equal(t, "error, and number of drafts found", []any{err, len(found)}, []any{nil, 0})
 }

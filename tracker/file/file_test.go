@@ -313,9 +313,8 @@ func TestCommentsInTheSameMinute(t *testing.T) {
 	}
 	test.Equal(t, "newer comments", got, []string{"symphony: Thanks.", "lee: No end", "kim: approve"})
 	list := test.Must(a.Comments(t.Context(), "A", time.Time{}))
-	if last := list[3]; last.ID != asked.ID || last.Body != "Approved." {
-		t.Errorf("edited %+v", last)
-	}
+	last := list[3]
+	test.Equal(t, "the edited comment", []any{last.ID, last.Body}, []any{asked.ID, "Approved."})
 	if _, err := a.Edit(t.Context(), "A", list[2].ID, "No."); err == nil {
 		t.Error("a person's comment was edited")
 	}
@@ -406,9 +405,8 @@ func TestOwner(t *testing.T) {
 	path := filepath.Join(dir, "a.md")
 	test.OK(t, os.Chown(path, 12, 34))
 	move(t, a, "A", "Done")
-	if s := test.Must(os.Stat(path)).Sys().(*syscall.Stat_t); s.Uid != 12 || s.Gid != 34 {
-		t.Errorf("owner %d, group %d", s.Uid, s.Gid)
-	}
+	s := test.Must(os.Stat(path)).Sys().(*syscall.Stat_t)
+	test.Equal(t, "owner and group", []any{s.Uid, s.Gid}, []any{uint32(12), uint32(34)})
 }
 
 // waiting is a context that calls a function when something begins to wait for its end.
@@ -431,9 +429,7 @@ func TestCreate(t *testing.T) {
 	a, dir := folder(t, map[string]string{"x.md": issueFile("ISSUE-7"), "y.md": issueFile("other")})
 	made := test.Must(a.Create(t.Context(), "Fix: the \"login\" / page\n", ""))
 	test.Equal(t, "issue", []string{made.ID, made.Title, made.State}, []string{"ISSUE-8", "Fix: the \"login\" / page", "To Do"})
-	if _, err := os.Stat(filepath.Join(dir, "issue-8 - Fix-the-login-page.md")); err != nil {
-		t.Error(err)
-	}
+	test.Must(os.Stat(filepath.Join(dir, "issue-8 - Fix-the-login-page.md")))
 	write(t, filepath.Dir(dir), map[string]string{
 		"config.yml": "task_prefix: shop\nzero_padded_ids: 3\n", "completed/c.md": issueFile("SHOP-041"),
 	})

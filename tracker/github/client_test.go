@@ -290,9 +290,8 @@ func TestBudgetIsTheScarcer(t *testing.T) {
 	}{{"", 1}, {"core", 0.8}, {"graphql", 0.05}, {"search", 0.05}, {"core", 0.05}, {"", 0.05}} {
 		resource = step.resource
 		test.Must(c.do(t.Context(), http.MethodGet, "/user", nil, nil))
-		if b := c.Budget(); b.Left != step.want || !b.At.Equal(testNow) {
-			t.Errorf("after %q: %+v, want %v", step.resource, b, step.want)
-		}
+		b := c.Budget()
+		test.Equal(t, fmt.Sprintf("budget after %q", step.resource), []any{b.Left, b.At}, []any{step.want, testNow})
 	}
 	test.Equal(t, "low until", c.Budget().LowUntil(), testNow.Add(time.Hour))
 }

@@ -121,9 +121,8 @@ func TestChangesAreMerged(t *testing.T) {
 	s.later()
 	test.OK(t, s.Edit("2", func(i *githubtest.Issue) { i.Title, i.Body, i.Labels = "New", "Text.", []string{"P1", "Bug"} }))
 	issues := test.Must(s.client().Candidates(t.Context(), []string{"open"}))
-	if i := issues[1]; i.Title != "New" || *i.Description != "Text." || *i.Priority != 2 || !slices.Equal(i.Labels, []string{"bug", "p1"}) {
-		t.Errorf("edited: %+v", i)
-	}
+	i := issues[1]
+	test.Equal(t, "the edited issue", []any{i.Title, *i.Description, *i.Priority, i.Labels}, []any{"New", "Text.", 2, []string{"bug", "p1"}})
 }
 
 // More issues than one page has are read by pages; an incomplete list is never used, whatever the clock of this machine says.
@@ -186,13 +185,11 @@ func TestStateLabels(t *testing.T) {
 		s.add(i)
 	}
 	for range 2 {
-		if ids, _ := s.candidates(" TODO ", "in progress"); !slices.Equal(ids, []string{"2", "1"}) {
-			t.Errorf("candidates %q", ids)
-		}
+		ids, _ := s.candidates(" TODO ", "in progress")
+		test.Equal(t, "candidates", ids, []string{"2", "1"})
 	}
-	if ids, _ := s.candidates("closed", "open"); !slices.Equal(ids, []string{"4", "3"}) {
-		t.Errorf("closed or open: %q", ids)
-	}
+	ids, _ := s.candidates("closed", "open")
+	test.Equal(t, "closed or open", ids, []string{"4", "3"})
 	found := test.Must(s.client().ByIDs(t.Context(), []string{"1", "2", "3", "4", "5"}))
 	for id, want := range map[string]string{"1": "Todo", "2": "In Progress", "3": "open", "4": "closed", "5": "Human Review"} {
 		test.Equal(t, "state of "+id, found[id].State, want)
@@ -227,9 +224,8 @@ func TestLargeListIsNotStored(t *testing.T) {
 		s.add(githubtest.Issue{Body: strings.Repeat("x", 1<<20)})
 	}
 	for range 2 {
-		if ids, _ := s.candidates(); len(ids) != largestList>>20+2 || s.memory.values[listKey] != "" {
-			t.Errorf("%d candidates, and %d bytes stored", len(ids), len(s.memory.values[listKey]))
-		}
+		ids, _ := s.candidates()
+		test.Equal(t, "number of candidates, and stored list", []any{len(ids), s.memory.values[listKey]}, []any{largestList>>20 + 2, ""})
 	}
 }
 
@@ -310,9 +306,8 @@ func TestFind(t *testing.T) {
 	for _, name := range []string{
 		"1", " gh-1 ", "GH-1", "#1", "web-shop-1", "acme/web-shop#1", "https://github.com/Acme/Web-Shop/issues/1", "https://github.com/acme/web-shop/issues/1#issuecomment-5",
 	} {
-		if i, err := s.client().Find(t.Context(), name); err != nil || i.ID != "1" || i.Identifier != "GH-1" {
-			t.Errorf("%s: %+v, %v", name, i, err)
-		}
+		i, err := s.client().Find(t.Context(), name)
+		test.Equal(t, name+": error, id and identifier", []any{err, i.ID, i.Identifier}, []any{nil, "1", "GH-1"})
 	}
 	for _, name := range []string{"", "2", "99", "x-1", "GH-", "acme/api#1", "https://github.com/acme/web-shop/pull/2", "00000000-0000-4000-8000-000000000000"} {
 		_, err := s.client().Find(t.Context(), name)

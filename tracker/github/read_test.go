@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -259,9 +258,8 @@ func TestBoard(t *testing.T) {
 		{[]string{"open"}, []string{"3"}},
 		{[]string{"closed"}, []string{"4"}},
 	} {
-		if ids, requests := s.candidates(step.states...); !slices.Equal(ids, step.want) || requests != 1 {
-			t.Errorf("%q: %q with %d requests", step.states, ids, requests)
-		}
+		ids, requests := s.candidates(step.states...)
+		test.Equal(t, fmt.Sprintf("%q: ids and requests", step.states), []any{ids, requests}, []any{step.want, 1})
 	}
 	found := test.Must(s.client().ByIDs(t.Context(), []string{"1", "2", "3", "4", "5", "6"}))
 	var got []string

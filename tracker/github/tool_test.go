@@ -174,9 +174,8 @@ func TestToolRefusesForgery(t *testing.T) {
 		`{"method": "POST", "path": "/repos/acme/web-shop/pulls/3/reviews/4/events", "body": {"event": "APPROVE"}}`,
 		`{"method": "POST", "path": "/repos/acme/web-shop/pulls/3/reviews", "body": {"comments": [{"body": "<!-- symphony:request r 1 -->"}]}}`,
 	} {
-		if a, _ := use(t, tool, args); a.Success || s.take() != "" {
-			t.Errorf("%s was sent: %s", args, a.Text)
-		}
+		a, _ := use(t, tool, args)
+		test.Equal(t, args+": success and what was sent", []any{a.Success, s.take()}, []any{false, ""})
 	}
 	for _, method := range []string{"PATCH", "DELETE"} {
 		args := `{"method": "` + method + `", "path": "/repos/acme/web-shop/issues/comments/5", "body": {"body": "approve"}}`
@@ -204,18 +203,14 @@ func TestToolRecords(t *testing.T) {
 	if m.Fields[0] != "POST /repos/acme/web-shop/issues/12/comments" || len(m.Created) != 1 || m.Created[0] != (reconcile.Created{Kind: "comment", ID: "77"}) {
 		t.Errorf("recorded %+v", m)
 	}
-	if want := `{"status":201,"body":{"id":77,"body":"done"}}`; a.Text != strings.ReplaceAll(want, " ", "") {
-		t.Errorf("the agent reads %s", a.Text)
-	}
+	test.Equal(t, "the agent reads", a.Text, `{"status":201,"body":{"id":77,"body":"done"}}`)
 	if a, _ := use(t, tool, comment); a.Success || a.Mutation.Success || a.Mutation.Created != nil || !strings.Contains(a.Text, "422") {
 		t.Errorf("refused by GitHub: %s %+v", a.Text, a.Mutation)
 	}
-	if a, _ := use(t, tool, `{"method": "DELETE", "path": "/repos/acme/web-shop/issues/12/assignees"}`); a.Text != `{"status":204,"body":null}` {
-		t.Errorf("an empty answer: %s", a.Text)
-	}
-	if a, _ := use(t, tool, `{"method": "GET", "path": "/repos/acme/web-shop"}`); a.Text != `{"status":502,"body":"no JSON [token]"}` {
-		t.Errorf("no JSON: %s", a.Text)
-	}
+	a, _ = use(t, tool, `{"method": "DELETE", "path": "/repos/acme/web-shop/issues/12/assignees"}`)
+	test.Equal(t, "an empty answer", a.Text, `{"status":204,"body":null}`)
+	a, _ = use(t, tool, `{"method": "GET", "path": "/repos/acme/web-shop"}`)
+	test.Equal(t, "no JSON", a.Text, `{"status":502,"body":"no JSON [token]"}`)
 	for args, want := range map[string][2]bool{ // changes the issue, describes it
 		`{"method": "GET", "path": "/repos/acme/web-shop/issues/12"}`:                               {false, false},
 		`{"method": "PATCH", "path": "/repos/acme/web-shop/issues/12", "body": {"state":"closed"}}`: {true, false},
@@ -285,13 +280,11 @@ func TestToolRedirects(t *testing.T) {
 	}
 	s, tool = toolOf(t)
 	s.answers = []recorded{moved, {200, `{"id": 8, "full_name": "acme/web-shop"}`, ""}}
-	if a, code := use(t, tool, change); code != "github_moved" || a.Mutation.Success || strings.Count(s.take(), "\n") != 1 {
-		t.Errorf("transferred: %s", a.Text)
-	}
+	a, code := use(t, tool, change)
+	test.Equal(t, "transferred", []any{code, a.Mutation.Success, strings.Count(s.take(), "\n")}, []any{"github_moved", false, 1})
 	s.answers = []recorded{{302, "", "/somewhere"}}
-	if a, code := use(t, tool, `{"method": "GET", "path": "/repos/acme/web-shop/tarball"}`); code != "github_moved" || s.take() != "GET /repos/acme/web-shop/tarball" {
-		t.Errorf("found: %s", a.Text)
-	}
+	_, code = use(t, tool, `{"method": "GET", "path": "/repos/acme/web-shop/tarball"}`)
+	test.Equal(t, "found", []any{code, s.take()}, []any{"github_moved", "GET /repos/acme/web-shop/tarball"})
 }
 
 // GitHub's own redirects: the tool follows a rename, which it remembers, and accepts the new name. It does not follow a transfer.
@@ -305,9 +298,8 @@ func TestToolAfterRename(t *testing.T) {
 	}
 	tool := Tool(clientOf(t, s.URL(), func(o *Options) { o.Repositories = []string{"acme/web-shop"} }))
 	test.Must(s.Transfer("acme/web-shop#3", "acme/other"))
-	if a, code := use(t, tool, `{"method": "PATCH", "path": "/repos/acme/web-shop/issues/3", "body": {"state": "closed"}}`); code != "github_moved" {
-		t.Errorf("transferred: %s", a.Text)
-	}
+	_, code := use(t, tool, `{"method": "PATCH", "path": "/repos/acme/web-shop/issues/3", "body": {"state": "closed"}}`)
+	test.Equal(t, "transferred", code, "github_moved")
 	test.OK(t, s.Rename("acme/web-shop", "acme/store"))
 	for _, path := range []string{"/repos/acme/web-shop/issues/12", "/repos/acme/web-shop/issues/12", "/repos/acme/store/issues/12"} {
 		s.ClearLog()
@@ -316,9 +308,8 @@ func TestToolAfterRename(t *testing.T) {
 		}
 	}
 	test.Equal(t, "requests after a known rename", len(s.Log()), 1)
-	if a, code := use(t, tool, `{"method": "GET", "path": "/repos/acme/other/issues/1"}`); code != "path_refused" {
-		t.Errorf("another repository: %s", a.Text)
-	}
+	_, code = use(t, tool, `{"method": "GET", "path": "/repos/acme/other/issues/1"}`)
+	test.Equal(t, "another repository", code, "path_refused")
 }
 
 // With several repositories the tool is restricted to that of the run's issue, on a board to the item of this issue.
@@ -346,9 +337,7 @@ func TestToolPlaces(t *testing.T) {
 		{"PATCH", "/orgs/acme/projectsV2/5/items/9", ""},
 	} {
 		a := tool.Call(t.Context(), issue, json.RawMessage(fmt.Sprintf(`{"method": %q, "path": %q, "body": {"fields": []}}`, c.method, c.path)))
-		if sent := s.take(); sent != c.sent {
-			t.Errorf("%s %s: sent %q, want %q: %s", c.method, c.path, sent, c.sent, a.Text)
-		}
+		test.Equal(t, c.method+" "+c.path+": "+a.Text, s.take(), c.sent)
 	}
 	if a := tool.Call(t.Context(), issue, json.RawMessage(`{"method": "GET", "path": "`+board+`/items"}`)); !strings.Contains(a.Text, board+"/items/9 ") {
 		t.Errorf("the agent does not learn the item of its issue: %s", a.Text)

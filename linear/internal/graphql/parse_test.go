@@ -3,7 +3,6 @@ package graphql_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/parser"
 
@@ -15,9 +14,7 @@ func TestParse(t *testing.T) {
 	doc, err := graphql.Parse("\ufeff# {\nquery Q($a: [ID!]! = [1, \"x\"] @d, $b: In = {k: null}) @e(f: TODAY) {\n"+
 		"  x: issue(id: $a, n: -1.5e2, b: true, s: \"\"\"a \\\"\"\" b\"\"\") @include(if: $b) { id }\n  ...F ... on T { y } ... { z }\n}\n"+
 		`fragment F on T { ...F w(t: "\u00e9\n") }`, 200)
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	op := doc.Operations[0]
 	test.Equal(t, "operation", []any{op.Type, op.Name, len(doc.Operations)}, []any{"query", "Q", 1})
 	test.Equal(t, "defaults", op.Defaults, map[string]any{"a": []any{1.0, "x"}, "b": map[string]any{"k": nil}})
@@ -27,9 +24,7 @@ func TestParse(t *testing.T) {
 		names = append(names, f.Alias+":"+f.Name)
 	}
 	test.Equal(t, "names", names, []string{"x:issue", "w:w", "y:y", "z:z"})
-	if diff := cmp.Diff(map[string]any{"id": graphql.Variable("a"), "n": -150.0, "b": true, "s": `a """ b`}, fields[0].Arguments); diff != "" {
-		t.Error(diff)
-	}
+	test.Equal(t, "arguments", fields[0].Arguments, map[string]any{"id": graphql.Variable("a"), "n": -150.0, "b": true, "s": `a """ b`})
 	test.Equal(t, "arguments", []any{fields[1].Arguments["t"], fields[0].Directives["include"]["if"]}, []any{"é\n", graphql.Variable("b")})
 }
 
@@ -57,9 +52,8 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: %d operations and %d fragments, want %d and %d", query, len(got.Operations), len(got.Fragments), len(want.Operations), len(want.Fragments))
 		}
 		for i, op := range want.Operations {
-			if g := got.Operations[i]; g.Type != string(op.Operation) || g.Name != op.Name {
-				t.Errorf("%q: %s %q, want %s %q", query, g.Type, g.Name, op.Operation, op.Name)
-			}
+			g := got.Operations[i]
+			test.Equal(t, query+": type and name", []any{g.Type, g.Name}, []any{string(op.Operation), op.Name})
 			compare(t, query, got.Operations[i].Selections, op.SelectionSet)
 		}
 	})

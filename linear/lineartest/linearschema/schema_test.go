@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
+
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -15,9 +17,7 @@ func TestSubsetOfPublishedSchema(t *testing.T) {
 		t.Skip(Variable + " does not name Linear's published schema")
 	}
 	ours, err := gqlparser.LoadSchema(&ast.Source{Name: "schema.graphql", Input: embedded})
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	parts, published := describe(ours), describe(Load())
 	for part := range parts {
 		if _, there := published[part]; !there {

@@ -186,9 +186,8 @@ func TestTurns(t *testing.T) {
 	}
 	test.Equal(t, "files", []string{p.read("out"), p.read("sub/f.txt")}, []string{"m1-1\n", "hello\n"})
 	test.Equal(t, "usage", p.Usage(), agent.Usage{Input: 1000, CachedInput: 250, Output: 50, Reasoning: 10, Total: 1050})
-	if turn, err := p.turn("tokens 10 5", "say two"); err != nil || turn.LastMessage != "two" || p.Usage().Total != 1065 {
-		t.Errorf("second turn: %+v, %v, %+v", turn, err, p.Usage())
-	}
+	turn, err = p.turn("tokens 10 5", "say two")
+	test.Equal(t, "second turn", []any{err, turn.LastMessage, p.Usage().Total}, []any{nil, "two", int64(1065)})
 	p.wants("session_started session "+p.ThreadID()+"-"+turn.ID, "notification command exited 3: echo $MARK-$CODEX_CI > out; exit 3",
 		"notification 1 file change completed: f.txt", "notification all good", "turn_completed turn completed",
 		"notification tokens: 1000 in (250 cached), 50 out, 1050 in all")
@@ -255,9 +254,8 @@ func TestInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	test.OK(t, p.Interrupt(t.Context()))
-	if turn, err := p.turn("say next"); err != nil || turn.LastMessage != "next" {
-		t.Errorf("turn after an interrupt: %+v, %v", turn, err)
-	}
+	turn, err := p.turn("say next")
+	test.Equal(t, "turn after an interrupt", []any{err, turn.LastMessage}, []any{nil, "next"})
 	if err := syscall.Kill(p.pid(), 0); err != nil {
 		t.Errorf("the command ended with the turn: %v", err)
 	}
@@ -350,9 +348,8 @@ func TestAsk(t *testing.T) {
 			t.Fatal(turn, err)
 		}
 		test.Equal(t, "requests", strings.Join(kinds, " "), c.kinds)
-		if files, err := os.ReadDir(p.dir); err != nil || len(files) != c.files {
-			t.Errorf("%d files, %v", len(files), err)
-		}
+		files, err := os.ReadDir(p.dir)
+		test.Equal(t, "error and number of files", []any{err, len(files)}, []any{nil, c.files})
 		p.wants(c.said...)
 	}
 }

@@ -89,9 +89,8 @@ func TestRealFailures(t *testing.T) {
 			if strings.Contains(script, "usage_limit") && e.ResetsAt.IsZero() {
 				t.Error("the error has no reset time")
 			}
-			if next, err := turn("say still here"); err != nil || next.LastMessage != "still here" {
-				t.Errorf("the next turn: %+v, %v", next, err)
-			}
+			next, err := turn("say still here")
+			test.Equal(t, "the next turn", []any{err, next.LastMessage}, []any{nil, "still here"})
 		})
 	}
 }

@@ -24,9 +24,7 @@ func TestObserveAtOnce(t *testing.T) {
 	for range 2 {
 		both.Go(func() {
 			for range 100 {
-				if _, err := h.Observe(t.Context(), host.ObserveRequest{Run: run}); err != nil {
-					t.Error(err)
-				}
+				test.Must(h.Observe(t.Context(), host.ObserveRequest{Run: run}))
 			}
 		})
 	}
@@ -43,12 +41,8 @@ func TestObserveAtOnce(t *testing.T) {
 	for _, child := range children {
 		others := func(p reconcile.Process) bool { return p.PID != child.Process().PID }
 		test.Equal(t, "process", len(slices.DeleteFunc(slices.Clone(recorded), others)), 1)
-		if _, err := child.Close(); err != nil {
-			t.Error(err)
-		}
+		test.Must(child.Close())
 	}
 	test.OK(t, h.Finish(t.Context(), run))
-	if _, err := h.Observe(t.Context(), host.ObserveRequest{Run: run}); err != nil {
-		t.Errorf("after the run: %v", err)
-	}
+	test.Must(h.Observe(t.Context(), host.ObserveRequest{Run: run}))
 }

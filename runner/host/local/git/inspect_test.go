@@ -70,9 +70,8 @@ func TestInspectClone(t *testing.T) {
 	sh(t, copied, work)
 	wantStatus(t, copied, "main origin/trunk 1  0", workFiles...)
 	wantDiff(t, copied, workLines, "ignored")
-	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
+	left, err := os.ReadDir(temp)
+	test.Equal(t, "left behind", []any{err, len(left)}, []any{nil, 0})
 }
 
 // A file that was changed in the moment in which the index was written has the time and size that the index has: git
@@ -101,9 +100,8 @@ func TestInspectBeginnings(t *testing.T) {
 	dir := realTemp(t)
 	_, inspected, err := Inspect(t.Context(), dir)
 	test.OK(t, err)
-	if read, err := Diff(t.Context(), dir, nil); read || inspected || err != nil {
-		t.Errorf("without a repository: %v, %v, %v", read, inspected, err)
-	}
+	read, err := Diff(t.Context(), dir, nil)
+	test.Equal(t, "without a repository", []any{read, inspected, err}, []any{false, false, nil})
 	sh(t, dir, `git init -q -b main; put file "one\n"`)
 	wantStatus(t, dir, "main  0  0", "? file")
 	wantDiff(t, dir, []string{"+one"})
@@ -116,9 +114,8 @@ func TestInspectBeginnings(t *testing.T) {
 	wantStatus(t, dir, " main 0  0", "? :/odd", "? nested/")
 	wantDiff(t, dir, []string{"+odd"})
 	sh(t, dir, fmt.Sprintf("for n in $(seq %d); do : > n$n; done", maxListed))
-	if g, _, err := Inspect(t.Context(), dir); err != nil || g.Count != maxListed+2 || len(g.Changed) != maxListed {
-		t.Errorf("%d files, %d listed, %v", g.Count, len(g.Changed), err)
-	}
+	g, _, err := Inspect(t.Context(), dir)
+	test.Equal(t, "error, files and listed files", []any{err, g.Count, len(g.Changed)}, []any{nil, maxListed + 2, maxListed})
 }
 
 // What origin's branch of the same name has not got is not pushed; without such a branch nothing is said of it.

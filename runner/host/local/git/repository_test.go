@@ -110,9 +110,8 @@ func TestRepoRoot(t *testing.T) {
 	for from, want := range map[string]string{
 		"repo": "repo", "repo/a/b": "repo", "plain": "plain", "tree": "store", "linked": "repo", "separate": "separate",
 	} {
-		if got, err := Root(filepath.Join(dir, from)); err != nil || got != filepath.Join(dir, want) {
-			t.Errorf("%s: %s, %v, want %s", from, got, err, want)
-		}
+		got, err := Root(filepath.Join(dir, from))
+		test.Equal(t, from+": error and root", []any{err, got}, []any{nil, filepath.Join(dir, want)})
 	}
 	wantCode(t, errOf(Root(filepath.Join(dir, "none"))), files.CodeFailed)
 }

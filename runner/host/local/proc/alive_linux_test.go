@@ -137,17 +137,15 @@ func TestAliveDamaged(t *testing.T) {
 	whole := string(heartbeatLine(12, 34))
 	torn := string(refusalLine("disk_full"))[:16] + strings.Repeat(" ", AliveSize-17) + "\n"
 	for _, line := range []string{"", whole[:30], "1 00000000000000000013" + whole[22:], "hello\n", torn} {
-		if p, ok := parseAlive(line); ok {
-			t.Errorf("%q reads as %+v", line, p)
-		}
+		_, ok := parseAlive(line)
+		test.Equal(t, line+": is a pulse", ok, false)
 	}
 	path := newAlive(t)
 	test.OK(t, os.WriteFile(path, []byte(torn), 0o600))
 	wantPulse(t, path, Pulse{})
 	for _, n := range []int64{12, 1<<63 - 1} {
-		if p, ok := parseAlive(string(heartbeatLine(n, 34))); p != (Pulse{Beats: n, Mono: 34}) || !ok {
-			t.Errorf("whole: %+v %v", p, ok)
-		}
+		p, ok := parseAlive(string(heartbeatLine(n, 34)))
+		test.Equal(t, "whole", []any{p, ok}, []any{Pulse{Beats: n, Mono: 34}, true})
 	}
 }
 

@@ -53,9 +53,8 @@ func TestExecStreams(t *testing.T) {
 	}
 	waitFor(t, c)
 	for range 2 { // closing again changes nothing
-		if exit, err := c.Close(); err != nil || exit.Code != 4 || exit.Text != "exit status 4" {
-			t.Errorf("%+v, %v", exit, err)
-		}
+		exit, err := c.Close()
+		test.Equal(t, "error, code and text", []any{err, exit.Code, exit.Text}, []any{nil, 4, "exit status 4"})
 	}
 	test.ErrorIs(t, "signal after close", c.SignalGroup(unix.SIGKILL), os.ErrProcessDone)
 }
@@ -254,9 +253,8 @@ func TestReadProcsDamaged(t *testing.T) {
 		"boot b\n10 10\n1 5 \"init\"\n-4 5 \"x\"\n12 0 \"x\"\n\x00\x00\n13 130 sh\n14 140 \"ok\"\n": "[{14 140 ok}]",
 	} {
 		test.OK(t, os.WriteFile(path, []byte(text), 0o600))
-		if procs, _, err := ReadProcs(path); fmt.Sprint(procs) != want || err != nil {
-			t.Errorf("%q: %+v, %v", text, procs, err)
-		}
+		procs, _, err := ReadProcs(path)
+		test.Equal(t, text+": processes and error", []any{fmt.Sprint(procs), err}, []any{want, nil})
 	}
 }
 

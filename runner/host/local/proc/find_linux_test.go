@@ -426,9 +426,7 @@ func TestKillTreeNamesWhatIsLeft(t *testing.T) {
 	}
 	if os.Geteuid() == 0 {
 		h := start(t, nil, "kill as another user", strconv.Itoa(p.PID), strconv.FormatUint(p.Start, 10))
-		if got := h.line("left"); got != fmt.Sprint([]int{p.PID}) || !living(p) {
-			t.Errorf("left %s, want %d", got, p.PID)
-		}
+		test.Equal(t, "processes left, and whether the process lives", []any{h.line("left"), living(p)}, []any{fmt.Sprint([]int{p.PID}), true})
 	}
 	// Grace leaves half of the time to SIGKILL, which a busy machine may need.
 	for limit := 100 * time.Millisecond; err != nil && limit < test.Patience(); limit *= 2 {

@@ -32,9 +32,8 @@ func TestUnitOf(t *testing.T) {
 		"/system.slice/docker-0123.scope/a.b":                                           {"docker-0123.scope", -1},
 		"/system.slice/user@home.service/x.service":                                     {"x.service", -1},
 	} {
-		if unit, owner := unitOf(cgroup); unit != want.unit || owner != want.owner {
-			t.Errorf("%s: %s of %d, want %+v", cgroup, unit, owner, want)
-		}
+		unit, owner := unitOf(cgroup)
+		test.Equal(t, cgroup+": unit and owner", []any{unit, owner}, []any{want.unit, want.owner})
 	}
 }
 

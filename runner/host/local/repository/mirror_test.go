@@ -31,9 +31,8 @@ func TestCloneAndDeliver(t *testing.T) {
 	second := p.commit("one", "second")
 	test.Equal(t, "delivery", p.mustDeliver("one", ""), host.DeliverAnswer{Commit: second, Base: "main", Commits: 2})
 	p.wantRemote(main+" main", second+" work/one")
-	if unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), ""); unsaved != "" {
-		t.Errorf("after the delivery: %s", unsaved)
-	}
+	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "")
+	test.Equal(t, "unsaved after the delivery", unsaved, "")
 	if again := p.mustDeliver("one", second); again.Commits > 0 {
 		t.Errorf("once more: %+v", again)
 	}

@@ -131,9 +131,8 @@ func TestCaptureTakesUnreadOutput(t *testing.T) {
 	c := &capture{in: in, out: out, tail: text.Tail{Limit: 10}, done: make(chan struct{})}
 	close(c.done) // the reader, stopped before it read anything
 	test.OK(t, errOf(in.WriteString("the first words\nthe last")))
-	if kept, lost := c.finish(); string(kept) != "the last" || lost != 16 {
-		t.Fatalf("%q after %d", kept, lost)
-	}
+	kept, lost := c.finish()
+	test.Equal(t, "the end, and the bytes before it", []any{string(kept), lost}, []any{"the last", int64(16)})
 }
 
 func TestHookOutputIsBounded(t *testing.T) {

@@ -131,9 +131,8 @@ func wantExist(t *testing.T, want bool, paths ...string) {
 
 func wantHeld(t *testing.T, r *Root, key string, want bool) {
 	t.Helper()
-	if held, err := r.Held(key); held != want || err != nil {
-		t.Errorf("lease held: %v, %v, want %v", held, err, want)
-	}
+	held, err := r.Held(key)
+	test.Equal(t, "lease held, and error", []any{held, err}, []any{want, nil})
 }
 
 // wantRecord checks the state of a recorded workspace and its last holder.

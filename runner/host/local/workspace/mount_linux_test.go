@@ -3,7 +3,6 @@ package workspace
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -28,9 +27,7 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 	removed.Trash += deletingSuffix
 	for range 2 {
 		purged, err := r.PurgeTrash(t.Context(), day.Add(time.Hour))
-		if purged.Removed != 0 || err != nil || !slices.Equal(purged.Undeletable, []string{removed.Trash}) {
-			t.Fatalf("%+v, %v", purged, err)
-		}
+		test.Equal(t, "removed, error and undeletable", []any{purged.Removed, err, purged.Undeletable}, []any{0, nil, []string{removed.Trash}})
 	}
 	mounted := filepath.Join(removed.Trash, "mounted")
 	t.Cleanup(func() { _ = syscall.Unmount(mounted, syscall.MNT_DETACH) }) // unless the test came to its end

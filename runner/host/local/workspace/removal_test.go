@@ -127,9 +127,8 @@ func TestTreesThatAreReadOnlyAreRemoved(t *testing.T) {
 	fill(w.Path)
 	test.OK(t, w.Release())
 	again := acquire(t, r, owner("A", "r2"))
-	if entries, err := os.ReadDir(again.Path); err != nil || len(entries) != 0 || !again.Created {
-		t.Fatalf("%v, %v", entries, err)
-	}
+	entries, err := os.ReadDir(again.Path)
+	test.Equal(t, "error, number of entries, and whether it is new", []any{err, len(entries), again.Created}, []any{nil, 0, true})
 }
 
 func TestRemoveFollowsNoLinks(t *testing.T) {
@@ -208,9 +207,8 @@ func trashed(t *testing.T, r *Root, identifier string, at time.Time) (path strin
 // wantTrash checks how many entries and notes are in the trash.
 func wantTrash(t *testing.T, r *Root, want int) {
 	t.Helper()
-	if left, err := os.ReadDir(r.trash()); err != nil || len(left) != want {
-		t.Errorf("%d in the trash, want %d: %v, %v", len(left), want, left, err)
-	}
+	left, err := os.ReadDir(r.trash())
+	test.Equal(t, "error, and number of entries in the trash", []any{err, len(left)}, []any{nil, want})
 }
 
 // wantPurged purges the trash, and checks the number of deleted entries and that ExpiredTrash has predicted it.

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -65,13 +64,11 @@ func TestOpenRootRefuses(t *testing.T) {
 func TestFindRootCreatesNothing(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{filepath.Join(dir, "none"), dir} {
-		if _, ok, err := FindRoot(path); ok || err != nil {
-			t.Fatalf("%s: %v, %v", path, ok, err)
-		}
+		_, ok, err := FindRoot(path)
+		test.Equal(t, path+": found and error", []any{ok, err}, []any{false, nil})
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		t.Fatalf("created %v, %v", entries, err)
-	}
+	entries, err := os.ReadDir(dir)
+	test.Equal(t, "error, and number of entries", []any{err, len(entries)}, []any{nil, 0})
 }
 
 func TestListReportsWhatItCannotRead(t *testing.T) {
@@ -131,9 +128,7 @@ func TestAcquireTouchesNothingThatIsNoDirectory(t *testing.T) {
 				rec, ok, err := r.readRecord("A")
 				test.OK(t, err)
 				wantHeld(t, r, "A", false)
-				if ok != (state != "") || rec.State != state {
-					t.Fatalf("record %+v", rec)
-				}
+				test.Equal(t, "found and state", []any{ok, rec.State}, []any{state != "", state})
 			})
 		}
 	}
@@ -221,9 +216,7 @@ func TestOfManyClaimsOneWins(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if won.Load() != 1 {
-		t.Fatal(fmt.Sprint(won.Load(), " state directories have the project"))
-	}
+	test.Equal(t, "state directories with the project", won.Load(), 1)
 }
 
 func TestKey(t *testing.T) {

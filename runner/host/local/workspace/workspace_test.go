@@ -144,9 +144,8 @@ func TestAcquireAfterACrash(t *testing.T) {
 			}
 			wantPrevious(t, w, "r1")
 			for _, dir := range []string{w.Path, w.TmpDir, w.CacheDir} {
-				if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-					t.Errorf("%s is not empty: %v, %v", dir, entries, err)
-				}
+				entries, err := os.ReadDir(dir)
+				test.Equal(t, dir+": error, and number of entries", []any{err, len(entries)}, []any{nil, 0})
 			}
 			test.OK(t, w.Ready())
 			wantTrash(t, r, c.trash)
