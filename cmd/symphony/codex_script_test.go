@@ -82,7 +82,7 @@ func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(configure(filepath.Join(ts.Getenv("CODEX_HOME"), "config.toml"), rest[0], rest[1]))
 	case verb == "login" && len(rest) == 0:
 		ts.Check(modeltest.WriteLogin(ts.Getenv("CODEX_HOME")))
-		ts.Setenv("CODEX_REFRESH_TOKEN_URL_OVERRIDE", strings.TrimSuffix(m.URL, "/v1")+"/oauth/token")
+		setVar(ts, "CODEX_REFRESH_TOKEN_URL_OVERRIDE", strings.TrimSuffix(m.URL, "/v1")+"/oauth/token")
 	case verb == "script" && len(rest) == 1:
 		m.Script = "```agent\n" + ts.ReadFile(rest[0]) + "\n```"
 	case verb == "tokens" && len(rest) == 0:
@@ -184,7 +184,7 @@ func gitServeCmd(ts *testscript.TestScript, neg bool, args []string) {
 			})
 		}
 	})
-	ts.Setenv("GIT_REMOTE", "git://"+listener.Addr().String())
+	setVar(ts, "GIT_REMOTE", "git://"+listener.Addr().String())
 	ts.Defer(func() {
 		listener.Close()
 		cancel() // ends the daemons that still have a connection
@@ -202,7 +202,7 @@ func triesCmd(ts *testscript.TestScript, neg bool, args []string) {
 func warmGoCmd(ts *testscript.TestScript, neg bool, args []string) {
 	dir, err := warmGo()
 	ts.Check(err)
-	ts.Setenv("WARM", dir)
+	setVar(ts, "WARM", dir)
 }
 
 // warmGo fills the cache, which is kept between test runs.
@@ -247,15 +247,15 @@ func registryCmd(ts *testscript.TestScript, neg bool, args []string) {
 	serveGo(ts, serve)
 	serveNpm(ts, serve, set.registry.URL)
 	servePip(ts, serve)
-	ts.Setenv("REGISTRY", set.registry.URL)
-	ts.Setenv("TOOLS", strings.Join(toolDirs(), string(filepath.ListSeparator)))
+	setVar(ts, "REGISTRY", set.registry.URL)
+	setVar(ts, "TOOLS", strings.Join(toolDirs(), string(filepath.ListSeparator)))
 }
 
 // toolDirs returns the folders of the tools themselves, not of shims that need a home.
 func toolDirs() (dirs []string) {
 	for _, argv := range [][]string{
 		{"go", "env", "GOROOT"},
-		{"python3", "-c", "import sys, os; print(os.path.dirname(os.path.dirname(sys.executable)))"},
+		{"python3", "-c", "import sys, os; print(os.path.dirname(os.path.dirname(os.path.realpath(sys.executable))))"},
 	} {
 		if out, err := exec.Command(argv[0], argv[1:]...).Output(); err == nil { // ends by itself
 			dirs = append(dirs, filepath.Join(strings.TrimSpace(string(out)), "bin"))

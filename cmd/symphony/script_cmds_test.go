@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -130,11 +131,18 @@ func isExecutable(path string) bool {
 	return err == nil && info.Mode()&0o111 != 0 && !info.IsDir()
 }
 
-// scriptEnv returns the environment of the script. testscript can't list it, so the names are those of the setup and of every line
-// of a script that sets a variable.
+// setVar sets a variable of the script.
+func setVar(ts *testscript.TestScript, name, value string) {
+	ts.Setenv(name, value)
+	set := stageOf(ts)
+	set.vars = append(set.vars, name)
+}
+
+// scriptEnv returns the environment of the script. testscript can't list it, so the names are those of the setup and of setVar, and
+// of every line of a script that sets a variable.
 func scriptEnv(ts *testscript.TestScript) []string {
 	var env []string
-	names := slices.Clone(scriptVars())
+	names := slices.Concat(scriptVars(), stageOf(ts).vars)
 	for _, v := range stageOf(ts).env.Vars {
 		name, _, _ := strings.Cut(v, "=")
 		names = append(names, name)
@@ -201,6 +209,12 @@ func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return false, fmt.Sprint(out, cmdlines)
 	})
+}
+
+// settledCmd does the same, and the issue must then be in the state, by default Human Review: settled ISSUE [STATE]
+func settledCmd(ts *testscript.TestScript, neg bool, args []string) {
+	quietCmd(ts, false, nil)
+	linearCmd(ts, false, []string{"is", args[0], cmp.Or(strings.Join(args[1:], " "), "Human Review")})
 }
 
 // ours returns the command lines of the script's processes, by pid.
@@ -381,7 +395,7 @@ func keepCmd(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &v))
 	text, err := part(v, strings.Split(args[1], "."))
 	ts.Check(err)
-	ts.Setenv(args[0], text)
+	setVar(ts, args[0], text)
 }
 
 // part follows the steps into a decoded value and returns the part there as text.
@@ -510,5 +524,5 @@ func installProgramCmd(ts *testscript.TestScript, neg bool, args []string) {
 	// If this process wrote the file, a program that another test starts at that moment would inherit the open file, and the copy
 	// could not be executed.
 	ts.Check(ts.Exec("cp", ts.Getenv("PROGRAM"), filepath.Join(dir, "symphony")))
-	ts.Setenv("INSTALLED", dir)
+	setVar(ts, "INSTALLED", dir)
 }

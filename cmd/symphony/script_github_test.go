@@ -127,7 +127,7 @@ func githubStart(ts *testscript.TestScript, dir string) {
 	names := strings.Split(strings.TrimSuffix(ts.MkAbs(dir), ".git"), "/")
 	s := newGitHub(stageOf(ts).t, ts.Defer, strings.Join(names[len(names)-2:], "/"), ts.MkAbs(dir))
 	stageOf(ts).github = s
-	ts.Setenv("GITHUB_URL", s.URL())
-	ts.Setenv("GITHUB_API", s.URL())
-	ts.Setenv("GITHUB_TOKEN", s.Tokens[0])
+	setVar(ts, "GITHUB_URL", s.URL())
+	setVar(ts, "GITHUB_API", s.URL())
+	setVar(ts, "GITHUB_TOKEN", s.Tokens[0])
 }

@@ -222,7 +222,7 @@ func freezeCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	wait := func(what string, holds func() bool) { waitFor(ts, what, func() (bool, string) { return holds(), "" }) }
 	group := freeze(wait, pids...)
-	ts.Setenv("FROZEN", group)
+	setVar(ts, "FROZEN", group)
 	ts.Defer(func() {
 		setFreezer(group, "THAWED")
 		wait("the end of the frozen processes", func() bool { return os.Remove(group) == nil })

@@ -73,8 +73,8 @@ func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(s.other.Start())
 		other := s.other
 		ts.Defer(func() { other.Close() })
-		ts.Setenv("OTHER_ENDPOINT", s.other.Endpoint())
-		ts.Setenv("OTHER_KEY", s.other.Key())
+		setVar(ts, "OTHER_ENDPOINT", s.other.Endpoint())
+		setVar(ts, "OTHER_KEY", s.other.Key())
 	}
 	s.linear, s.other = s.other, s.linear
 }
@@ -86,9 +86,9 @@ func pidofCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if pids = withoutForks(pids, cmdlines); len(pids) != 1 {
 		ts.Fatalf("not exactly one process matches %s: %v %q", args[1], pids, cmdlines)
 	}
-	ts.Setenv(args[0], strconv.Itoa(pids[0]))
+	setVar(ts, args[0], strconv.Itoa(pids[0]))
 	stat := ts.ReadFile("/proc/" + strconv.Itoa(pids[0]) + "/stat")
-	ts.Setenv(args[0]+"_START", strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])[22-3])
+	setVar(ts, args[0]+"_START", strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])[22-3])
 }
 
 // recordedCmd records a process as the worker, and as a child, of the oldest run without an outcome, as if the kernel had reused

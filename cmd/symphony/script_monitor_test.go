@@ -32,7 +32,7 @@ func healthchecksCmd(ts *testscript.TestScript, neg bool, args []string) {
 		s := &checkedService{}
 		s.Server = checktest.New(time.Minute, time.Minute, func() time.Time { return time.Now().Add(time.Duration(s.later.Load())) })
 		ts.Defer(s.Close)
-		ts.Setenv("PING", s.URL)
+		setVar(ts, "PING", s.URL)
 		stage.service = s
 	case "pings":
 		for _, p := range stage.service.Pings() {

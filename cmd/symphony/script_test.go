@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"net/http/httptest"
@@ -42,7 +44,12 @@ func TestRealCodex(t *testing.T) {
 	test.Expensive(t)
 	requireCodex(t)
 	t.Parallel()
-	testscript.Run(t, params(t, "codex"))
+	p := params(t, "codex")
+	p.Setup = func(env *testscript.Env) error {
+		env.Setenv("AGENT", os.Getenv("SYMPHONY_TEST_CODEX")+" app-server")
+		return setupScript(env)
+	}
+	testscript.Run(t, p)
 }
 
 // requireCodex skips a test that needs the real codex if there is none.
@@ -110,7 +117,7 @@ func commands() map[string]scriptCommand {
 		"json FILE PATH [PATTERN]": jsonCmd, "keep NAME PATH": keepCmd, "large-state": largeStateCmd, "linear VERB [ARG...]": linearCmd, "[!] mcp VERB|@NAME [ARG...]": mcpCmd, "model VERB [ARG...]": modelCmd,
 		"no-secret [EXCEPT...]": noSecretCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
 		"press KEY PATTERN": pressCmd, "question HEADING [later]": questionCmd, "quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd,
-		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "remote DIRECTORY": remoteCmd, "serve [FLAG|WORKFLOW...]": serveCmd, "set SECTION.KEY [VALUE...]": setCmd,
+		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "settled ISSUE [STATE...]": settledCmd, "remote DIRECTORY": remoteCmd, "serve [FLAG|WORKFLOW...]": serveCmd, "set SECTION.KEY [VALUE...]": setCmd,
 		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "[!] symphony ARG...": symphonyCmd, "tmux VERB [ARG...]": tmuxCmd, "tracker VERB [ARG...]": trackerCmd, "tries": triesCmd,
 		"until PATTERN COMMAND [ARG...]": untilCmd, "warm-go": warmGoCmd, "wire-like NAME [N]": wireLikeCmd,
 	}
@@ -171,6 +178,7 @@ func condition(name string) (bool, error) {
 type stage struct {
 	t       testscript.T
 	env     *testscript.Env // of the setup
+	vars    []string        // those that commands have set
 	tracker scriptTracker   // nil: Linear
 	linear  *lineartest.Server
 	other   *lineartest.Server // the Linear workspace that the command linear does not change at present; may be nil
@@ -225,12 +233,12 @@ func setupScript(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	agent := fake + " app-server --home " + codexHome
 	if path := os.Getenv("SYMPHONY_TEST_CODEX"); path != "" {
 		if set.model, err = setupCodex(env, path, codexHome); err != nil {
 			return err
 		}
 	}
+	agent := cmp.Or(env.Getenv("AGENT"), fake+" app-server --home "+codexHome)
 	root, err := filepath.Abs(moduleRoot)
 	if err != nil {
 		return err
@@ -250,13 +258,26 @@ func setupScript(env *testscript.Env) error {
 	} {
 		env.Setenv(k, v)
 	}
-	workflow := filepath.Join(env.WorkDir, "WORKFLOW.md")
-	if _, err := os.Stat(workflow); os.IsNotExist(err) {
-		if err := os.WriteFile(workflow, []byte(made("WORKFLOW.md")), 0o600); err != nil {
-			return err
+	for name, text := range commonFiles() {
+		path := filepath.Join(env.WorkDir, name)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				return err
+			}
 		}
 	}
 	return fillIn(env)
+}
+
+// commonFiles returns the files that every script has unless it contains a file of that name: the workflow, and what agents do.
+func commonFiles() map[string]string {
+	return map[string]string{
+		"WORKFLOW.md": made("WORKFLOW.md"),
+		"done.agent":  "{move Human Review}\n",
+		"quick.agent": "{move Done}\n",
+		"slow.agent":  "sleep 60s\n",
+		"bad.agent":   "fail other no luck\n",
+	}
 }
 
 // setupCodex gives a script a codex whose model is a mock.

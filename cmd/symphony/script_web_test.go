@@ -54,11 +54,11 @@ func serveCmd(ts *testscript.TestScript, neg bool, args []string) {
 			ended <- cmd.Wait()
 			ts.Fatalf("serve printed %q: %s", line, text)
 		}
-		ts.Setenv(want.name, strings.TrimSuffix(value, "/"))
+		setVar(ts, want.name, strings.TrimSuffix(value, "/"))
 	}
 	page, link, _ := strings.Cut(ts.Getenv("LINK"), "/login")
-	ts.Setenv("PAGE", page)
-	ts.Setenv("LINK", "/login"+link)
+	setVar(ts, "PAGE", page)
+	setVar(ts, "LINK", "/login"+link)
 	go func() {
 		_, _ = io.Copy(io.Discard, lines)
 		ended <- cmd.Wait()
