@@ -60,9 +60,7 @@ func TestEventsFromACursor(t *testing.T) {
 	e = read(e.Cursor, 1, "4-4 (1), lost 0")
 	e = read(e.Cursor, 1<<20, "5-10 (6), lost 0")
 	read(e.Cursor, 1<<20, "none, lost 0")
-	if end := test.Must(a.EventsEnd(run)); end != e.Cursor {
-		t.Errorf("the end is %s, not %s", end, e.Cursor)
-	}
+	test.Equal(t, "the end", test.Must(a.EventsEnd(run)), e.Cursor)
 	if got := e.List[0]; got.Message != "5" || got.Name != "notification" || len(got.Payload) != 102 {
 		t.Errorf("%+v", got)
 	}

@@ -74,9 +74,7 @@ func TestRealAgent(t *testing.T) {
 		r.call("a", turn(id), p)
 		r.await(id, reconcile.CallCompleted, "tried")
 		requests := model.Requests()
-		if got := did(strings.Join(requests[len(requests)-1].Outputs, "\n")); got != want {
-			t.Errorf("turn with the policy %s: the agent did %q, want %q", policy, got, want)
-		}
+		test.Equal(t, "what the agent did with the policy "+policy, did(strings.Join(requests[len(requests)-1].Outputs, "\n")), want)
 	}
 	inTurn("t1", "", "made")
 	inTurn("t2", `{"type":"readOnly","networkAccess":false}`, "")
@@ -87,9 +85,7 @@ func TestRealAgent(t *testing.T) {
 		t.Errorf("the one-off command printed %s", out)
 	}
 
-	if exists(filepath.Join(r.dir, "..", "beside")) {
-		t.Error("the agent has written beside its directory")
-	}
+	test.Equal(t, "a file beside the directory of the agent", exists(filepath.Join(r.dir, "..", "beside")), false)
 
 	r.call("a", turn("images"), runner.TurnCall{Items: []agent.Input{
 		{Type: "text", Text: "```agent\nsay seen\n```"}, {Type: "image", URL: "data:image/png;base64," + onePixel}, {Type: "localImage", Path: picture},

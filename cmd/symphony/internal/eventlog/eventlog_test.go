@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +21,7 @@ func appendTo(t *testing.T, path, text string) {
 	if err == nil {
 		_, err = file.WriteString(text)
 	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, errors.Join(err, file.Close()))
 }
 
 // Each line is shown once and whole, also when a full log is replaced by a new file.
@@ -96,12 +93,8 @@ func TestLastLine(t *testing.T) {
 	for _, log := range []string{prompt, prompt + "\n", `{"event":"turn_prompt"}` + "\n" + prompt + "\n" + long + "\nno event\n"} {
 		path := filepath.Join(t.TempDir(), "events.jsonl")
 		appendTo(t, path, log)
-		if line, err := lastOf(path, kinds["prompt"]); err != nil || string(line) != prompt {
-			t.Errorf("%.100q, %v", line, err)
-		}
-		if line, err := lastOf(path, kinds["command"]); err != nil || line != nil {
-			t.Errorf("%.100q, %v", line, err)
-		}
+		test.Equal(t, "the last prompt", string(test.Must(lastOf(path, kinds["prompt"]))), prompt)
+		test.Equal(t, "the last command", test.Must(lastOf(path, kinds["command"])), nil)
 	}
 }
 
@@ -224,9 +217,8 @@ func TestReadTail(t *testing.T) {
 		for _, l := range tail.Lines {
 			got = append(got, inShort(l))
 		}
-		if !slices.Equal(got, want) || tail.Message != "all is done" {
-			t.Errorf("%q, %q", got, tail.Message)
-		}
+		test.Equal(t, "the lines", got, want)
+		test.Equal(t, "the message", tail.Message, "all is done")
 	}
 	check(true, "words: x", "command succeeded 3000: short", "command unended: long")
 	test.OK(t, os.Rename(path, agent.PreviousEvents(path))) // a full log is replaced by a new file

@@ -33,6 +33,9 @@ func TestDocumentedTools(t *testing.T) {
 		tools := test.Must(host.ListTools(context.Background(), nil))
 		want += fmt.Sprintf("| **%s** | | | |\n", group)
 		for _, tool := range tools.Tools {
+			if tool.Description == "" || tool.OutputSchema == nil {
+				t.Errorf("%s is not described", tool.Name)
+			}
 			want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", tool.Name, argumentsOf(t, tool), effectOf(tool), tool.Description)
 		}
 	}

@@ -232,9 +232,7 @@ Without a decision it is denied at `
 			if text := strings.Replace(fmt.Sprint(got), " <nil>}", "}", 1); text != c.want || !strings.Contains(message, c.message) {
 				t.Errorf("%s: the agent is told %s, want %s; the form says\n%s", protocol, text, c.want, message)
 			}
-			if open := h.requests(); len(open) > 0 {
-				t.Errorf("%s: %+v is still open", protocol, open)
-			}
+			test.Equal(t, protocol+": the open requests", h.requests(), []RequestState{})
 		}
 	}
 }
@@ -256,9 +254,7 @@ func TestHostThatCannotAsk(t *testing.T) {
 			if elicit != nil {
 				test.Until(m.t, "the decline is logged", func() bool { return strings.Contains(m.log.String(), "symphony approve one.1") })
 			}
-			if list := h.requests(); fmt.Sprint(list) != fmt.Sprint([]RequestState{is}) {
-				t.Errorf("%s: %+v is not %+v", protocol, list, is)
-			}
+			test.Equal(t, protocol+": the requests", h.requests(), []RequestState{is})
 			h.call("answer", map[string]any{"requestId": "one.1", "answers": []string{"x"}}, "usage", nil)
 			h.call("approve", map[string]any{"requestId": "one.2"}, "request_not_found", nil)
 			h.call("approve", map[string]any{"requestId": "one"}, "request_not_found", nil)
@@ -268,9 +264,7 @@ func TestHostThatCannotAsk(t *testing.T) {
 				t.Errorf("%s: the agent is told %+v, the host %+v", protocol, got, out)
 			}
 			h.call("deny", map[string]any{"requestId": "one.1"}, "request_ended", nil)
-			if strings.Contains(m.log.String(), "hunter2") {
-				t.Errorf("the log has a secret: %s", m.log)
-			}
+			test.Lacks(t, "the log", m.log.String(), "hunter2")
 		}
 	}
 }
@@ -365,9 +359,7 @@ func TestSecretQuestion(t *testing.T) {
 			t.Error("the host is asked for a secret")
 			return declines(ctx, r)
 		})
-		if is := h.waitForData(); !is.Questions[0].Secret {
-			t.Errorf("%s: %+v", protocol, is)
-		}
+		test.Equal(t, protocol+": the question is secret", h.waitForData().Questions[0].Secret, true)
 		h.call("answer", map[string]any{"requestId": "one.1", "answers": []string{"top-secret-1"}}, "", nil)
 		stored := test.Must(m.state.DB.Views.FindRequest(t.Context(), "one", 1))
 		if got := <-told; fmt.Sprint(got.Answers) != "map[q:[top-secret-1]]" || stored.Answer.Answers != nil || strings.Contains(m.log.String(), "top-secret") {

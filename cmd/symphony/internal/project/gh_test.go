@@ -44,9 +44,8 @@ func TestTokenOfGh(t *testing.T) {
 	if cfg.Tracker.APIKey.Reveal() != "gho_0123456789" || cfg.KeySource != "gh auth token" || !cfg.KeyFromGh {
 		t.Errorf("the token comes from %s", cfg.KeySource)
 	}
-	if _, err := p.Config(); err != nil || calls() != "auth token --hostname github.com\n" {
-		t.Errorf("gh was asked: %q, %v", calls(), err)
-	}
+	test.Must(p.Config())
+	test.Equal(t, "what gh was asked", calls(), "auth token --hostname github.com\n")
 	if _, cfg := load(", api_url: https://github.example.com/api/v3"); cfg != nil {
 		t.Errorf("gh has no token for that host, but it comes from %s", cfg.KeySource)
 	}

@@ -112,8 +112,8 @@ func TestJudge(t *testing.T) {
 		"none":               {Status{}, dead},
 		"a line of cron":     {Status{Cron: &CronStatus{}}, "not active yet: no pass has come"},
 	} {
-		if got, isDead := c.out.judge(&term.Env{}, now); got != c.want || isDead != strings.HasPrefix(c.want, "not active") {
-			t.Errorf("%s: %q, not %q; dead: %v", name, got, c.want, isDead)
-		}
+		got, isDead := c.out.judge(&term.Env{}, now)
+		test.Equal(t, name, got, c.want)
+		test.Equal(t, name+" is dead", isDead, strings.HasPrefix(c.want, "not active"))
 	}
 }

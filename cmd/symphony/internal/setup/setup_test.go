@@ -41,9 +41,8 @@ func TestProposeStates(t *testing.T) {
 		{"", "branch", "", ""},
 	} {
 		active, handover := proposeStates(c.example, team(strings.Split(c.states, ",")...))
-		if strings.Join(active, ",") != c.active || handover != c.handover {
-			t.Errorf("%s of %s: %v and %q", c.example, c.states, active, handover)
-		}
+		test.Equal(t, c.example+" of "+c.states, strings.Join(active, ","), c.active)
+		test.Equal(t, c.example+" of "+c.states, handover, c.handover)
 	}
 }
 

@@ -165,9 +165,8 @@ func TestFilter(t *testing.T) {
 		t.Error(m.filter, order(m), s)
 	}
 	m = press(m, "backspace", "backspace", "backspace", "enter", "enter")
-	if m.filter != "WeB" || len(s.shown) != 1 {
-		t.Error(m.filter, s)
-	}
+	test.Equal(t, "the filter", m.filter, "WeB")
+	test.Equal(t, "how many commands are shown", len(s.shown), 1)
 	m = press(m, "esc")
 	test.Equal(t, "the rows without a filter", len(m.rows), 3)
 	m = send(press(m, "/"), tea.PasteMsg{Content: "API-2\n"})

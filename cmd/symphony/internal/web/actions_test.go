@@ -209,9 +209,9 @@ func TestCommandsAtOnce(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { s.commands.end(); close(ended) }()
 	test.Until(t, "the server ends", func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return s.commands.closed })
-	if w := post(s, "/api/v1/pause", ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "the server is ending") {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	w := post(s, "/api/v1/pause", "")
+	test.Equal(t, "the status", w.Code, http.StatusServiceUnavailable)
+	test.Contains(t, "the answer", w.Body.String(), "the server is ending")
 	test.Equal(t, "how many commands run", count("running.*"), maxCommands)
 	select {
 	case <-ended:

@@ -8,7 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// The OpenAPI document has the addresses of the server that are for programs, and no others. Each reference leads to something.
+// The OpenAPI document has the addresses of the server that are for programs, and no others.
 func TestOpenAPI(t *testing.T) {
 	var doc struct {
 		Paths map[string]map[string]any
@@ -35,32 +35,6 @@ func TestOpenAPI(t *testing.T) {
 			if method != "parameters" && !served[method+" "+path] {
 				t.Errorf("the server has no %s %s", method, path)
 			}
-		}
-	}
-	var all any
-	test.OK(t, json.Unmarshal(document(), &all))
-	checkReferences(t, all, all)
-}
-
-func checkReferences(t *testing.T, root, v any) {
-	t.Helper()
-	switch v := v.(type) {
-	case []any:
-		for _, e := range v {
-			checkReferences(t, root, e)
-		}
-	case map[string]any:
-		for name, e := range v {
-			if ref, isText := e.(string); name == "$ref" && isText {
-				at := root
-				for _, part := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
-					at = at.(map[string]any)[part]
-				}
-				if at == nil {
-					t.Errorf("%s leads nowhere", ref)
-				}
-			}
-			checkReferences(t, root, e)
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,9 +159,7 @@ func TestSecretName(t *testing.T) {
 		second.Close()
 		names[string(kept)] = name
 	}
-	if names["0123456789abcdef"] == names["0123456789abcdeF"] {
-		t.Error(names)
-	}
+	test.Equal(t, "two tokens have the same name", names["0123456789abcdef"] == names["0123456789abcdeF"], false)
 	own, _ := serve(t, Options{OwnToken: true})
 	if said := link(own); !strings.Contains(said, "log in at http://"+names["0123456789abcdef"]+":") || strings.Contains(said, string(own.token)) || strings.Contains(said, string(own.access.code)) {
 		t.Error(said)
@@ -203,9 +200,7 @@ func TestSocket(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if text, err := os.ReadFile(kept + ".link"); err != nil || string(text) != "kept" {
-		t.Error(string(text), err)
-	}
+	test.Equal(t, "the file behind a link", string(test.Must(os.ReadFile(kept+".link"))), "kept")
 }
 
 // What the options name, and whether the printed link leads there.
@@ -251,9 +246,7 @@ func TestAddresses(t *testing.T) {
 	}
 	// A name without a port is one of the server's names.
 	a := newAccess(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}, Options{Listen: "Tower"})
-	if !slices.Contains(a.hosts, "tower") || !slices.Contains(a.hosts, "192.0.2.1") {
-		t.Error(a.hosts)
-	}
+	test.Contains(t, "the names", " "+strings.Join(a.hosts, " ")+" ", " tower ", " 192.0.2.1 ")
 }
 
 func hasIPv6(t *testing.T) bool {

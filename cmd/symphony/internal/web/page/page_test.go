@@ -62,9 +62,8 @@ func contrast(t *testing.T, a, b string) float64 {
 func TestIcon(t *testing.T) {
 	for requests, want := range map[int]string{0: "", 1: ">1<", 12: ">9+<"} {
 		icon := string(Page{Requests: requests}.Icon())
-		if !strings.HasPrefix(icon, "data:image/svg+xml,") || strings.Contains(icon, "%3Ctext") != (want != "") {
-			t.Error(icon)
-		}
+		test.Equal(t, "the beginning of the icon", icon[:19], "data:image/svg+xml,")
+		test.Equal(t, "the icon has a text", strings.Contains(icon, "%3Ctext"), want != "")
 		test.Lacks(t, "the page", string(Page{Requests: requests, Title: "Overview"}.Document()), "ZgotmplZ")
 	}
 }
