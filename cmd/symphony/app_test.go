@@ -12,6 +12,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
@@ -46,17 +47,11 @@ func TestArrange(t *testing.T) {
 		{"symphony logs ABC-1 -h --bogus", "symphony logs --help"},
 		{"symphony demo-agent app-server --home X", "symphony demo-agent app-server --home X"},
 	} {
-		got, err := arrange(app, strings.Fields(c.line))
-		if err != nil || strings.Join(got, " ") != c.want {
-			t.Errorf("%s: %v, %v; want %s", c.line, got, err, c.want)
-		}
+		test.Equal(t, c.line, strings.Join(test.Must(arrange(app, strings.Fields(c.line))), " "), c.want)
 	}
 	for _, line := range []string{"symphony bogus", "symphony -w W.md", "symphony tick --state-dir"} {
 		_, err := arrange(app, strings.Fields(line))
-		var known *reconcile.Error
-		if !errors.As(err, &known) || known.Code != "usage" {
-			t.Errorf("%s: %v", line, err)
-		}
+		test.Equal(t, line, exit.From(err).Code, "usage")
 	}
 }
 
@@ -65,9 +60,7 @@ func TestWantsJSON(t *testing.T) {
 		"symphony ps --json": true, "symphony --json ps": true, "symphony ps --json=held": true, "symphony ps --json --jq .": false,
 		"symphony ps": false, "symphony logs -- --json": false,
 	} {
-		if got := wantsJSON(strings.Fields(line)); got != want {
-			t.Errorf("%s: %v", line, got)
-		}
+		test.Equal(t, line, wantsJSON(strings.Fields(line)), want)
 	}
 }
 
@@ -98,9 +91,7 @@ func TestWorkflowAboveIsNamed(t *testing.T) {
 		var stderr strings.Builder
 		w := &term.Env{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &stderr, Dir: c.dir, Home: "/nowhere", Width: c.width, Now: time.Now}
 		run(t.Context(), w, strings.Fields(c.args))
-		if strings.Contains(stderr.String(), note) != c.want {
-			t.Errorf("%s in %s: %s", c.args, c.dir, stderr.String())
-		}
+		test.Equal(t, c.args+" in "+c.dir+": the workflow is named", strings.Contains(stderr.String(), note), c.want)
 	}
 }
 

@@ -59,9 +59,7 @@ func TestSlotIsFreeWhenTheRunIsOver(t *testing.T) {
 		slot := flock.New(slots[0])
 		free, err := slot.TryLock()
 		c.must(errors.Join(err, slot.Close()))
-		if !free {
-			t.Error("a worker whose run is over still has the slot")
-		}
+		test.Equal(t, "the slot of a worker whose run is over is free", free, true)
 		c.waitFor("the worker is killed", func() bool { return !c.kill(syscall.SIGKILL) }, nil)
 	}
 	newCrashScene(t, program, s, "worker:worker.closed").play()

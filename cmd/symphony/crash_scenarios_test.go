@@ -62,8 +62,7 @@ var crashScenarios = []crashScenario{
 		name: "handover", issue: links + handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) {
 			c.arm()
-			_, err := c.linear.AddIssue(lineartest.Issue{Identifier: "ABC-2", Title: "Later", State: "Todo", BlockedBy: []string{"ABC-1"}})
-			c.must(err)
+			test.Must(c.linear.AddIssue(lineartest.Issue{Identifier: "ABC-2", Title: "Later", State: "Todo", BlockedBy: []string{"ABC-1"}}))
 		},
 	},
 	{
@@ -228,9 +227,8 @@ var crashScenarios = []crashScenario{
 			for range 2 {
 				c.symphony("projects", "remove", "--workspaces", "--force", "--yes", "state")
 			}
-			if c.exists("state") || c.exists("ws") {
-				c.t.Errorf("the project is left: state %t, workspaces %t", c.exists("state"), c.exists("ws"))
-			}
+			test.Equal(c.t, "the state is left", c.exists("state"), false)
+			test.Equal(c.t, "the workspaces are left", c.exists("ws"), false)
 			c.must(os.RemoveAll(c.path("codex-home", "threads")))
 		},
 	},
@@ -269,8 +267,7 @@ var crashScenarios = []crashScenario{
 
 // comments lists the comments of symphony on the issue.
 func (c *crashScene) comments() (list []lineartest.Comment) {
-	issue, err := c.linear.Issue("ABC-1")
-	c.must(err)
+	issue := test.Must(c.linear.Issue("ABC-1"))
 	for _, comment := range issue.Comments {
 		if reconcile.Marked(comment.Body) {
 			list = append(list, comment)
@@ -288,8 +285,7 @@ func answersPlay(c *crashScene) {
 		for _, comment := range c.comments() {
 			if id := regexp.MustCompile(`ABC-1\.[0-9]+`).FindString(comment.Body); !answered[id] && strings.Contains(comment.Body, "can answer") {
 				answered[id] = true
-				_, err := c.linear.Comment("ABC-1", "kim@example.com", id+": Yes")
-				c.must(err)
+				test.Must(c.linear.Comment("ABC-1", "kim@example.com", id+": Yes"))
 			}
 		}
 		return c.state() == c.ends
@@ -318,12 +314,10 @@ func explainedPlay(c *crashScene) {
 	c.passes("explained", func() bool { return c.claim() == "held max_failures" && len(c.comments()) == 1 })
 	c.pass()
 	c.pass()
-	if held := c.claim(); held != "held max_failures" || len(c.comments()) != 1 {
-		c.t.Errorf("%s, with the comments %+v", held, c.comments())
-	}
+	test.Equal(c.t, "the claim", c.claim(), "held max_failures")
+	test.Equal(c.t, "how many comments there are", len(c.comments()), 1)
 	c.instruct(handOver)
-	_, err := c.linear.Comment("ABC-1", "kim@example.com", "try again")
-	c.must(err)
+	test.Must(c.linear.Comment("ABC-1", "kim@example.com", "try again"))
 	c.passes("handed over", c.ended)
 }
 
@@ -369,9 +363,8 @@ func (c *crashScene) checkRemote() {
 	remote := c.path("remote")
 	log := c.git("--git-dir", remote, "log", "--format=%s", "symphony/ABC-1")
 	refs := c.git("--git-dir", remote, "for-each-ref", "--format=%(refname) %(subject)")
-	if log != "work on it\nfirst\n" || refs != "refs/heads/main first\nrefs/heads/symphony/ABC-1 work on it\n" {
-		c.t.Errorf("the branch has the commits\n%s\nthe references are\n%s", log, refs)
-	}
+	test.Equal(c.t, "the commits of the branch", log, "work on it\nfirst\n")
+	test.Equal(c.t, "the references", refs, "refs/heads/main first\nrefs/heads/symphony/ABC-1 work on it\n")
 	if pulls := c.github.Pulls(c.t.Context()); len(pulls) != 1 || pulls[0].State != "open" {
 		c.t.Errorf("the pull requests are %+v", pulls)
 	}
@@ -379,9 +372,8 @@ func (c *crashScene) checkRemote() {
 	if len(mirrors) != 2 || !strings.HasSuffix(mirrors[1], ".git.lock") {
 		c.t.Fatalf("mirrors: %q", mirrors)
 	}
-	if refs := c.git("--git-dir", mirrors[0], "for-each-ref", "--format=%(refname)", "refs/heads"); refs != "refs/heads/main\nrefs/heads/symphony/ABC-1\n" {
-		c.t.Errorf("the mirror has the references\n%s", refs)
-	}
+	refs = c.git("--git-dir", mirrors[0], "for-each-ref", "--format=%(refname)", "refs/heads")
+	test.Equal(c.t, "the references of the mirror", refs, "refs/heads/main\nrefs/heads/symphony/ABC-1\n")
 	c.git("--git-dir", mirrors[0], "fsck", "--connectivity-only")
 }
 
@@ -411,9 +403,8 @@ func agentsPlay(c *crashScene) {
 	}
 	c.host(toolCall{"list_agents", `{"all":true}`})
 	const left = `SELECT (SELECT count(*) FROM runs WHERE settled = 0) + (SELECT count(*) FROM calls WHERE status IN ('queued', 'running'))`
-	if out, err := query(c.path("home", ".local", "state", "symphony", "agents"), left); err != nil || strings.TrimSpace(out) != "0" {
-		c.t.Errorf("%s agents and calls are open, %v", out, err)
-	}
+	open := test.Must(query(c.path("home", ".local", "state", "symphony", "agents"), left))
+	test.Equal(c.t, "how many agents and calls are open", open, "0\n")
 	c.must(os.Remove(c.path("repo"))) // the agent has left nothing there
 	// The threads stay, so that the conversation can be continued.
 	for _, dir := range c.glob("home", ".local", "state", "symphony", "accounts", "*", "codex", "threads") {
@@ -457,9 +448,7 @@ func restoredPlay(c *crashScene) {
 	}
 	c.move("Todo")
 	c.passes("handed over", c.ended)
-	if !c.exists("ws", "ABC-1", "marker") {
-		c.t.Errorf("the run worked in another workspace than the restored one")
-	}
+	test.Equal(c.t, "the run worked in the restored workspace", c.exists("ws", "ABC-1", "marker"), true)
 }
 
 // takeoverPlay takes the issue over in a terminal, with a codex that exits at once, and repeats a takeover that was
@@ -554,8 +543,7 @@ func (c *crashScene) finished() {
 	c.passes("an agent is working", c.streaming)
 	// While a loop has this lock the worker starts no pass.
 	lock := project.LoopLock(c.path("state"))
-	held, err := project.TryLoopLock(context.Background(), lock)
-	c.must(err)
+	held := test.Must(project.TryLoopLock(context.Background(), lock))
 	if !held {
 		c.t.Fatal("the loop's lock is held")
 	}

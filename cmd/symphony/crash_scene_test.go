@@ -66,8 +66,7 @@ func newCrashScene(t *testing.T, program string, s crashScenario, point string) 
 	}
 	c.write("witness", fmt.Sprintf(made("witness.sh"), c.dir, crashSlow.Seconds()), 0o700)
 	c.write("WORKFLOW.md", fmt.Sprintf(made("crash.md"), c.linear.Endpoint(), c.dir, test.Must(exec.LookPath("fake-codex"))), 0o600)
-	_, err := c.linear.AddIssue(lineartest.Issue{Identifier: "ABC-1", Title: "Issue ABC-1", State: "Todo", Description: c.agent(s.issue)})
-	c.must(err)
+	test.Must(c.linear.AddIssue(lineartest.Issue{Identifier: "ABC-1", Title: "Issue ABC-1", State: "Todo", Description: c.agent(s.issue)}))
 	return c
 }
 
@@ -106,8 +105,7 @@ func (c *crashScene) exists(elem ...string) bool {
 
 // agent makes an issue description with a script for the agent.
 func (c *crashScene) agent(script string) *string {
-	text, err := agentScript(linearTracker{c.linear}, "ABC-1", c.dir, script)
-	c.must(err)
+	text := test.Must(agentScript(linearTracker{c.linear}, "ABC-1", c.dir, script))
 	return &text
 }
 
@@ -258,16 +256,14 @@ func (c *crashScene) query(text string) []string {
 	if !c.exists("state", "state.db") {
 		return nil
 	}
-	out, err := query(c.path("state"), text)
-	c.must(err)
+	out := test.Must(query(c.path("state"), text))
 	return slices.DeleteFunc(strings.Split(out, "\n"), func(row string) bool { return row == "" })
 }
 
 func (c *crashScene) number(text string) (n int) {
 	c.t.Helper()
 	if list := c.query(text); len(list) > 0 {
-		_, err := fmt.Sscan(list[0], &n)
-		c.must(err)
+		test.Must(fmt.Sscan(list[0], &n))
 	}
 	return n
 }
@@ -277,8 +273,7 @@ func (c *crashScene) claim() string {
 }
 
 func (c *crashScene) state() string {
-	issue, err := c.linear.Issue("ABC-1")
-	c.must(err)
+	issue := test.Must(c.linear.Issue("ABC-1"))
 	return issue.State
 }
 
@@ -310,11 +305,9 @@ func (c *crashScene) kill(sig syscall.Signal) bool {
 // stopWorker stops the worker while it does not write to the database. TestFrozenInAWrite covers the other case.
 func (c *crashScene) stopWorker() bool {
 	c.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+c.path("state", "state.db")+"?mode=rw&_txlock=immediate&_pragma=busy_timeout(10000)")
-	c.must(err)
+	db := test.Must(sql.Open("sqlite", "file:"+c.path("state", "state.db")+"?mode=rw&_txlock=immediate&_pragma=busy_timeout(10000)"))
 	defer db.Close()
-	turn, err := db.Begin()
-	c.must(err)
+	turn := test.Must(db.Begin())
 	stopped := c.kill(syscall.SIGSTOP)
 	c.must(turn.Rollback())
 	return stopped

@@ -112,9 +112,7 @@ func TestFrozenInAWrite(t *testing.T) {
 	}
 	c := newCrashScene(t, program, s, "worker:state.transaction#4")
 	c.play()
-	if out := c.query(`SELECT error_code FROM runs ORDER BY id LIMIT 1`); !slices.Equal(out, []string{"worker_frozen"}) {
-		t.Errorf("the error codes of the first run are %q, want worker_frozen", out)
-	}
+	test.Equal(t, "the error code of the first run", c.query(`SELECT error_code FROM runs ORDER BY id LIMIT 1`), []string{"worker_frozen"})
 }
 
 // TestCrashPointsAbsent checks that a release contains none of the points.
@@ -360,9 +358,7 @@ func (c *crashScene) checkTokens() {
 	issues := c.number(`SELECT coalesce(sum(total), 0) FROM issue_totals`)
 	totals := c.number(`SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'totals_total'`)
 	days := c.number(`SELECT coalesce(sum(total), 0) FROM model_totals`)
-	if runs != threads || totals != threads || issues != totals || days != threads {
-		c.t.Errorf("tokens: %d of runs, %d of threads, %d of issues, %d of days, %d in all", runs, threads, issues, days, totals)
-	}
+	test.Equal(c.t, "the tokens of runs, of issues, of days and in all", []int{runs, issues, days, totals}, []int{threads, threads, threads, threads})
 	reported := 0
 	for _, file := range c.glob("codex-home", "threads", "*.json") {
 		var thread struct{ Total struct{ Input, Output int } }
@@ -436,9 +432,7 @@ func (c *crashScene) entries(dir string, allowed ...string) {
 func (c *crashScene) checkWorkspace() {
 	if !c.keeps {
 		for _, path := range []string{"ws/ABC-1", "ws/.symphony/ABC-1.json", "ws/.symphony/work/ABC-1"} {
-			if c.exists(path) {
-				c.t.Errorf("%s is left", path)
-			}
+			test.Equal(c.t, path+" is left", c.exists(path), false)
 		}
 		return
 	}
@@ -447,8 +441,6 @@ func (c *crashScene) checkWorkspace() {
 		c.t.Errorf("the workspace's record: %v\n%s", err, record)
 	}
 	for _, path := range []string{"ws/ABC-1/made/3", "ws/ABC-1/work.txt"} {
-		if !c.exists(path) {
-			c.t.Errorf("%s is missing", path)
-		}
+		test.Equal(c.t, path+" is there", c.exists(path), true)
 	}
 }

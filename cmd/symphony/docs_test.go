@@ -37,9 +37,7 @@ func documentNames() []string {
 
 func document(t *testing.T, name string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(moduleRoot, name))
-	test.OK(t, err)
-	return string(data)
+	return string(test.Must(os.ReadFile(filepath.Join(moduleRoot, name))))
 }
 
 // generated compares a file, or its part between the marks <!-- MARK --> and <!-- /MARK -->, with what the program says.
@@ -153,9 +151,7 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 	}
 	for _, c := range newApp(testWorld()).Commands {
-		if c.Hidden == listed[c.Name] {
-			t.Errorf("%s: hidden is %v, in the README's table is %v", c.Name, c.Hidden, listed[c.Name])
-		}
+		test.Equal(t, c.Name+" is in the README's table", listed[c.Name], !c.Hidden)
 		delete(listed, c.Name)
 	}
 	for name := range listed {
@@ -252,9 +248,7 @@ func TestDocumentedCodes(t *testing.T) {
 	documented := map[string]bool{}
 	for _, cells := range rows(ofPasses)[1:] {
 		for _, code := range codeSpans(cells[0]) {
-			if want := strconv.Itoa(exit.Code(&reconcile.Error{Code: code})); cells[1] != want {
-				t.Errorf("%s has the exit code %s, docs/errors.md says %s", code, want, cells[1])
-			}
+			test.Equal(t, "the exit code of "+code, cells[1], strconv.Itoa(exit.Code(&reconcile.Error{Code: code})))
 		}
 	}
 	for _, cells := range rows(text) {
@@ -305,9 +299,7 @@ func TestDocumentedJSON(t *testing.T) {
 		text := between(t, document(t, "docs/operations.md"), "<!-- "+name+" -->\n```json\n", "```")
 		test.OK(t, json.Unmarshal([]byte(text), &shown))
 		schema := test.Must(strictSchema(name))
-		if err := schema.Validate(shown); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		test.OK(t, schema.Validate(shown))
 		for field := range schema.Schema().Properties {
 			if _, has := shown[field]; !has && field != "error" { // ps has it instead of all others
 				t.Errorf("%s: the documentation lacks %s", name, field)
@@ -389,9 +381,7 @@ func help(t *testing.T, command string) string {
 	var out bytes.Buffer
 	w := testWorld()
 	w.Stdout = &out
-	if code := run(t.Context(), w, []string{"symphony", command, "--help"}); code != exit.OK {
-		t.Fatalf("%s --help ends with %d", command, code)
-	}
+	test.Equal(t, command+" --help", run(t.Context(), w, []string{"symphony", command, "--help"}), exit.OK)
 	return out.String()
 }
 

@@ -216,10 +216,8 @@ func (m *machine) add(identifier, gate string) {
 	if gate != "" {
 		work = "{gate " + gate + "}"
 	}
-	text, err := agentScript(linearTracker{m.linear}, identifier, userHome, work+"\n{move Human Review}")
-	m.must(err)
-	_, err = m.linear.AddIssue(lineartest.Issue{Identifier: identifier, Title: "Issue " + identifier, State: "Todo", Description: &text})
-	m.must(err)
+	text := test.Must(agentScript(linearTracker{m.linear}, identifier, userHome, work+"\n{move Human Review}"))
+	test.Must(m.linear.AddIssue(lineartest.Issue{Identifier: identifier, Title: "Issue " + identifier, State: "Todo", Description: &text}))
 }
 
 func (m *machine) open(gate string) {

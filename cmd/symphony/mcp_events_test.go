@@ -22,16 +22,23 @@ type hostScene struct {
 	env []string
 }
 
-func newHostScene(t *testing.T) *hostScene {
+// newMCPPlace makes the directories of a server whose codex is scripted.
+func newMCPPlace(t *testing.T, dirs ...string) *hostScene {
 	t.Helper()
 	s := &hostScene{t: t, dir: t.TempDir()}
-	for _, dir := range []string{"home", "codex-home", "a", "b"} {
+	for _, dir := range append(dirs, "home", "codex-home") {
 		test.OK(t, os.Mkdir(s.path(dir), 0o700))
 	}
 	s.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.path("home"), "CODEX_HOME=" + s.path("codex-home"),
 		"CODEX_BIN=" + test.Must(exec.LookPath("fake-codex")), "TMPDIR=" + s.dir,
 	}
+	return s
+}
+
+func newHostScene(t *testing.T) *hostScene {
+	t.Helper()
+	s := newMCPPlace(t, "a", "b")
 	t.Cleanup(func() {
 		h := s.host(false, "{}")
 		defer h.close()
@@ -47,8 +54,7 @@ func newHostScene(t *testing.T) *hostScene {
 // worker is the process of an agent's worker.
 func (s *hostScene) worker(agent string) int {
 	s.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+s.path("home/.local/state/symphony/agents/state.db")+"?mode=ro")
-	test.OK(s.t, err)
+	db := test.Must(sql.Open("sqlite", "file:"+s.path("home/.local/state/symphony/agents/state.db")+"?mode=ro"))
 	defer db.Close()
 	var pid int
 	test.OK(s.t, db.QueryRowContext(s.t.Context(), `SELECT worker_pid FROM runs WHERE identifier = ?`, agent).Scan(&pid))
@@ -187,9 +193,7 @@ func (h *lineHost) endWait(want string) string {
 	h.t.Helper()
 	var answer struct{ StructuredContent waitResult }
 	test.OK(h.t, json.Unmarshal(h.answer().Result, &answer))
-	if got := answer.StructuredContent; got.String() != want {
-		h.t.Errorf("wait_agent: %s\nwant %s", got, want)
-	}
+	test.Equal(h.t, "wait_agent", answer.StructuredContent.String(), want)
 	return answer.StructuredContent.Cursor
 }
 
@@ -219,9 +223,7 @@ func TestWaitAgent(t *testing.T) {
 	h.take("notifications/progress")
 	h.waits("a", "any", 0.3, two, "running a active [a.3]")
 	progress := fmt.Sprintf("%s", h.take("notifications/progress"))
-	if !strings.Contains(progress, `"progressToken":"p"`) || !strings.Contains(progress, `"message":"a: active`) {
-		t.Errorf("progress: %s", progress)
-	}
+	test.Contains(t, "progress", progress, `"progressToken":"p"`, `"message":"a: active`)
 
 	// One of two agents, and all of them; two hosts at once.
 	h.turn("b", b, "1", "say b")
@@ -310,15 +312,12 @@ func TestEventsForHosts(t *testing.T) {
 			message = i
 		}
 	}
-	if got, _ := newer.events(0); fmt.Sprint(got) != fmt.Sprint(sent) {
-		t.Errorf("a newer host got %v\nnot %v", got, sent)
-	}
+	got, _ := newer.events(0)
+	test.Equal(t, "what a newer host got", got, sent)
 	if message < 0 {
 		t.Errorf("the agent's message is missing: %+v", sent)
 	}
-	if got := other.take("codex/event"); got != nil {
-		t.Errorf("a host that has not asked got %v", got)
-	}
+	test.Equal(t, "what a host that has not asked got", other.take("codex/event"), nil)
 	var all []eventOf
 	for cursor, more := "", true; more; {
 		var read struct {
@@ -328,9 +327,7 @@ func TestEventsForHosts(t *testing.T) {
 		}
 		other.call("read_events", fmt.Sprintf(`{"agentId":"a","maxBytes":2000,"cursor":%q}`, cursor), &read)
 		all, cursor, more = append(all, read.Events...), read.Cursor, len(read.Events) > 0
-		if read.Lost != 0 {
-			t.Errorf("%d events lost", read.Lost)
-		}
+		test.Equal(t, "how many events are lost", read.Lost, 0)
 	}
 	if len(all) < len(sent) || fmt.Sprint(all[:len(sent)]) != fmt.Sprint(sent) {
 		t.Errorf("read %v\nsent %v", all, sent)
@@ -344,9 +341,7 @@ func TestEventsForHosts(t *testing.T) {
 	two := other.waits("a", "any", long, one, "done a waiting for approval [a.2] {a.1 touch asked}")
 	other.waits("a", "any", long, two, "done a idle [a.2:completed done]")
 	whole, dropped := asks.events(before)
-	if dropped != 0 {
-		t.Errorf("a host that reads has lost %d events", dropped)
-	}
+	test.Equal(t, "how many events a host that reads has lost", dropped, 0)
 	flag.reading.Unlock()
 	some, dropped := flag.events(before)
 	end := whole[len(whole)-1].No

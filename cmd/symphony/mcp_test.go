@@ -23,18 +23,11 @@ import (
 )
 
 // mcpServerCommand is the server, whose agents are scripted and end with it.
-func mcpServerCommand(t *testing.T, flags ...string) *exec.Cmd {
+func mcpServerCommand(t *testing.T) *exec.Cmd {
 	t.Helper()
-	dir := t.TempDir()
-	for _, name := range []string{"home", "work"} {
-		test.OK(t, os.Mkdir(filepath.Join(dir, name), 0o700))
-	}
-	cmd := exec.CommandContext(context.Background(), "symphony", append([]string{"mcp", "--ephemeral"}, flags...)...)
-	cmd.Dir, cmd.Stderr = filepath.Join(dir, "work"), t.Output()
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "CODEX_HOME=" + filepath.Join(dir, "codex-home"),
-		"CODEX_BIN=" + test.Must(exec.LookPath("fake-codex")), "TMPDIR=" + dir,
-	}
+	s := newMCPPlace(t, "work")
+	cmd := exec.CommandContext(context.Background(), "symphony", "mcp", "--ephemeral")
+	cmd.Dir, cmd.Env, cmd.Stderr = s.path("work"), s.env, t.Output()
 	return cmd
 }
 
@@ -43,8 +36,7 @@ func mcpSession(t *testing.T, version string) (*mcp.ClientSession, string) {
 	t.Helper()
 	cmd := mcpServerCommand(t)
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, &mcp.ClientSessionOptions{ProtocolVersion: version})
-	test.OK(t, err)
+	session := test.Must(client.Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, &mcp.ClientSessionOptions{ProtocolVersion: version}))
 	t.Cleanup(func() { test.OK(t, session.Close()) })
 	return session, cmd.Dir
 }
@@ -52,10 +44,8 @@ func mcpSession(t *testing.T, version string) (*mcp.ClientSession, string) {
 // callTool calls a tool and decodes its structured result.
 func callTool(t *testing.T, session *mcp.ClientSession, tool string, arguments map[string]any, result any) {
 	t.Helper()
-	r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
-	test.OK(t, err)
-	text, err := json.Marshal(r.StructuredContent)
-	test.OK(t, err)
+	r := test.Must(session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments}))
+	text := test.Must(json.Marshal(r.StructuredContent))
 	if r.IsError {
 		t.Fatalf("%s: %s", tool, text)
 	}
@@ -69,50 +59,15 @@ func TestMCPVersions(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			session, _ := mcpSession(t, version)
-			if got := session.InitializeResult().ProtocolVersion; got != version {
-				t.Errorf("the protocol is %s", got)
-			}
+			test.Equal(t, "the protocol", session.InitializeResult().ProtocolVersion, version)
 			var list struct{ AgentIDs []string }
 			callTool(t, session, "list_agents", nil, &list)
-			if list.AgentIDs == nil || len(list.AgentIDs) > 0 {
-				t.Errorf("agents %v", list.AgentIDs)
-			}
-			r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "kill_agent", Arguments: map[string]any{"agentId": "none"}})
-			test.OK(t, err)
+			test.Equal(t, "the agents", list.AgentIDs, []string{})
+			r := test.Must(session.CallTool(t.Context(), &mcp.CallToolParams{Name: "kill_agent", Arguments: map[string]any{"agentId": "none"}}))
 			if failure, _ := r.StructuredContent.(map[string]any); !r.IsError || failure["code"] != "unknown_agent" {
 				t.Errorf("kill_agent: %v", r.StructuredContent)
 			}
 		})
-	}
-}
-
-// Every tool says what it takes, what it returns, and what it changes.
-func TestMCPTools(t *testing.T) {
-	t.Parallel()
-	session, _ := mcpSession(t, "")
-	list, err := session.ListTools(t.Context(), nil)
-	test.OK(t, err)
-	var reads, destroys []string
-	for _, tool := range list.Tools {
-		if tool.Description == "" || tool.InputSchema == nil || tool.OutputSchema == nil || tool.Annotations == nil || tool.Annotations.DestructiveHint == nil {
-			t.Errorf("%s is not described", tool.Name)
-			continue
-		}
-		if tool.Annotations.ReadOnlyHint {
-			reads = append(reads, tool.Name)
-		} else if *tool.Annotations.DestructiveHint {
-			destroys = append(destroys, tool.Name)
-		}
-	}
-	for _, name := range []string{"list_agents", "wait_agent", "read_events"} {
-		if !slices.Contains(reads, name) {
-			t.Errorf("%s is not read-only", name)
-		}
-	}
-	for _, name := range []string{"kill_agent", "send_user_turn", "send_user_message", "interrupt"} {
-		if !slices.Contains(destroys, name) {
-			t.Errorf("%s is not destructive", name)
-		}
 	}
 }
 
@@ -150,9 +105,7 @@ func TestMCPTwentyAgents(t *testing.T) {
 	}
 	working.Wait()
 	slices.Sort(threads)
-	if len(slices.Compact(threads)) != 20 {
-		t.Errorf("conversations %v", threads)
-	}
+	test.Equal(t, "how many conversations there are", len(slices.Compact(threads)), 20)
 }
 
 // The published inspector lists and calls the tools, and validates what it gets.
@@ -173,12 +126,9 @@ func TestMCPInspector(t *testing.T) {
 		}
 		return string(out)
 	}
-	if out := inspect("--method", "tools/list"); !strings.Contains(out, `"spawn_agent"`) {
-		t.Errorf("tools/list: %s", out)
-	}
-	if out := inspect("--method", "tools/call", "--tool-name", "spawn_agent", "--tool-arg", "id=one"); !strings.Contains(out, `"agentId": "one"`) {
-		t.Errorf("spawn_agent: %s", out)
-	}
+	test.Contains(t, "tools/list", inspect("--method", "tools/list"), `"spawn_agent"`)
+	spawned := inspect("--method", "tools/call", "--tool-name", "spawn_agent", "--tool-arg", "id=one")
+	test.Contains(t, "spawn_agent", spawned, `"agentId": "one"`)
 }
 
 // The server passes the scenarios of the published conformance suite that need no tools of the suite's own server. The suite speaks HTTP.
@@ -212,10 +162,8 @@ type mcpBridge struct {
 
 func newMCPBridge(t *testing.T) *mcpBridge {
 	cmd := mcpServerCommand(t)
-	in, err := cmd.StdinPipe()
-	test.OK(t, err)
-	out, err := cmd.StdoutPipe()
-	test.OK(t, err)
+	in := test.Must(cmd.StdinPipe())
+	out := test.Must(cmd.StdoutPipe())
 	test.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		test.OK(t, in.Close())

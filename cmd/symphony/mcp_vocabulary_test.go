@@ -20,8 +20,7 @@ func TestSeedVocabulary(t *testing.T) {
 	t.Parallel()
 	table := rows(between(t, document(t, "docs/mcp.md"), "<!-- vocabulary -->", "<!-- /vocabulary -->"))[1:]
 	session, dir := mcpSession(t, "2025-06-18")
-	tools, err := session.ListTools(t.Context(), nil)
-	test.OK(t, err)
+	tools := test.Must(session.ListTools(t.Context(), nil))
 	known, tests, events := map[string]bool{}, testNames(t), vocabularyEvents(t, session, dir)
 	for _, tool := range tools.Tools {
 		known[tool.Name] = true

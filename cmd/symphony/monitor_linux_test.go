@@ -37,8 +37,7 @@ func (m *machine) later(d time.Duration) {
 	}
 	db := test.Must(sql.Open("sqlite", "file:"+found[0]+"?_pragma=busy_timeout(10000)"))
 	defer db.Close()
-	_, err := db.Exec(`UPDATE passes SET started_at = started_at - ?, mono_ns = mono_ns - ?`, d.Milliseconds(), d.Nanoseconds())
-	m.must(err)
+	test.Must(db.Exec(`UPDATE passes SET started_at = started_at - ?, mono_ns = mono_ns - ?`, d.Milliseconds(), d.Nanoseconds()))
 }
 
 // silent shows that the end of the schedule is noticed: by the check when its period and grace time are over, by status, ps, metrics and

@@ -29,11 +29,7 @@ func (m *machine) schedule(as func(string) string, want int, args string) string
 // wants fails for each text that the output does not contain.
 func (m *machine) wants(said string, texts ...string) {
 	m.t.Helper()
-	for _, text := range texts {
-		if !strings.Contains(said, text) {
-			m.t.Errorf("the output does not contain %q:\n%s", text, said)
-		}
-	}
+	test.Contains(m.t, "the output", said, texts...)
 }
 
 func (m *machine) scheduleStatus(project string) (out schedule.Status) {
@@ -107,9 +103,7 @@ func TestScheduleUser(t *testing.T) {
 
 	said := m.schedule(m.as, 1, "install -w "+workflow)
 	m.wants(said, "symphony: no_linger: symtester does not linger", "loginctl enable-linger symtester")
-	if after := m.files(places); after != before {
-		t.Errorf("the refused install changed files:\n%s\nbefore\n%s", after, before)
-	}
+	test.Equal(t, "the files after the refused install", m.files(places), before)
 	m.lingering(true) // the manager is still starting when the install asks for it
 
 	m.interval(odd+"/WORKFLOW.md", 1000)
@@ -146,9 +140,7 @@ func TestScheduleUser(t *testing.T) {
 	// After a change of the interval install rewrites the timer; this one counts from the end of a pass.
 	m.interval(odd+"/WORKFLOW.md", 7500)
 	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "wrote /run/symtester/.config/systemd/user/"+unit, "every 7.5s")
-	if got := m.userctl("show -P TimersMonotonic " + unit); !strings.Contains(got, "OnUnitActiveUSec=7.5") {
-		t.Errorf("the active timer has %s", got)
-	}
+	m.wants(m.userctl("show -P TimersMonotonic "+unit), "OnUnitActiveUSec=7.5")
 
 	// A disabled timer is reported, and an install enables it.
 	m.userctl("disable --quiet --now " + unit)
@@ -166,9 +158,7 @@ func TestScheduleUser(t *testing.T) {
 	m.lives(w, "the schedule's removal")
 	m.mustSh(m.as("rmdir .config/systemd/user/" + unit + ".d"))
 	m.untraced(places, before)
-	if said := m.userctl("list-units --all --no-legend 'symphony-web*'"); said != "" {
-		t.Errorf("systemd still knows %s", said)
-	}
+	test.Equal(t, "the units that systemd still knows", m.userctl("list-units --all --no-legend 'symphony-web*'"), "")
 	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "nothing is installed for ")
 	m.write(odd+"/WORKFLOW.md", good)
 	m.finish("ABC-1", "gate-1")
@@ -192,12 +182,9 @@ func TestScheduleUser(t *testing.T) {
 func (m *machine) untraced(places, before string) {
 	m.t.Helper()
 	m.sh(m.as("rmdir .config/systemd/user/timers.target.wants .config/systemd/user .config/systemd"))
-	if after := m.files(places); after != before {
-		m.t.Errorf("left:\n%s\nbefore\n%s", after, before)
-	}
-	if said, _ := m.sh(m.as("find .local/share -name 'stamp-symphony*'")); said != "" {
-		m.t.Errorf("left: %s", said)
-	}
+	test.Equal(m.t, "the files", m.files(places), before)
+	said, _ := m.sh(m.as("find .local/share -name 'stamp-symphony*'"))
+	test.Equal(m.t, "the stamps of timers", said, "")
 }
 
 // TestScheduleSystem installs a system timer as root. It runs passes as another user, whose workers continue without a user
@@ -223,9 +210,7 @@ func TestScheduleSystem(t *testing.T) {
 	unit := filepath.Base(strings.Fields(m.mustSh("ls /etc/systemd/system/symphony-web-shop-*.service"))[0])
 	m.mustSh("systemd-analyze verify --man=no /etc/systemd/system/" + unit)
 	w := m.atWork("ABC-1", "gate-1")
-	if owner := m.mustSh(fmt.Sprintf("stat -c %%u /proc/%d", w.pid)); owner != fmt.Sprint(m.uid) {
-		t.Errorf("the worker runs as %s, want %d", owner, m.uid)
-	}
+	test.Equal(t, "the user of the worker", m.mustSh(fmt.Sprintf("stat -c %%u /proc/%d", w.pid)), fmt.Sprint(m.uid))
 	m.passes(2)
 	m.lives(w, "two more passes")
 	m.unblocked()
@@ -241,12 +226,8 @@ func TestScheduleSystem(t *testing.T) {
 	said = m.schedule(asRoot, 0, "remove --system -w "+workflow)
 	m.wants(said, "removed /etc/systemd/system/"+unit, "WORKFLOW.md ends them, as symtester")
 	m.lives(w, "the schedule's removal")
-	if after := m.files("/etc/systemd/system /var/lib/systemd/timers " + userHome + "/.config"); after != before {
-		t.Errorf("left:\n%s\nbefore\n%s", after, before)
-	}
-	if left := m.mustSh("find " + userHome + "/.local/state -uid 0"); left != "" {
-		t.Errorf("root owns files of the user's state: %s", left)
-	}
+	test.Equal(t, "the files", m.files("/etc/systemd/system /var/lib/systemd/timers "+userHome+"/.config"), before)
+	test.Equal(t, "files of the user's state that root owns", m.mustSh("find "+userHome+"/.local/state -uid 0"), "")
 
 	// A unit of that name that symphony did not write is left unchanged.
 	m.mustSh("printf '[Service]\\nExecStart=/bin/true\\n' > /etc/systemd/system/" + unit)
@@ -270,9 +251,7 @@ func TestScheduleCron(t *testing.T) {
 	// A user who had no crontab has none afterwards.
 	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "added to your crontab: * * * * * /run/symtester/bin/symphony tick", "warning: no cron daemon is running on this machine")
 	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ")
-	if said := m.mustSh("ls -A /var/spool/cron/crontabs"); said != "" {
-		t.Errorf("left in the spool: %s", said)
-	}
+	test.Equal(t, "the files in the spool", m.mustSh("ls -A /var/spool/cron/crontabs"), "")
 
 	line := strings.TrimSpace(between(t, document(t, "docs/scheduling.md"), "```crontab\n", "```"))
 	theirs := "# m h dom mon dow command\nMAILTO=\"\"\n\n@yearly\techo 100\\% \t \n* * * * *  env > $HOME/env.log # mine\n" +
@@ -282,18 +261,16 @@ func TestScheduleCron(t *testing.T) {
 	m.add("ABC-1", "gate-1")
 	m.schedule(m.as, 0, "install --cron -w "+workflow)
 	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "already in your crontab: ")
-	if got := m.mustSh(m.as("crontab -l | head -c " + fmt.Sprint(len(theirs)) + " | cmp - crontab && crontab -l | wc -l")); got != "7" {
-		t.Errorf("the crontab is not the old one with our line: %s", got)
-	}
+	got := m.mustSh(m.as("crontab -l | head -c " + fmt.Sprint(len(theirs)) + " | cmp - crontab && crontab -l | wc -l"))
+	test.Equal(t, "the lines of the old crontab with that of symphony", got, "7")
 	m.startCron()
 	w := m.atWork("ABC-1", "gate-1")
 	st := m.scheduleStatus(workflow)
 	if !st.Alive || st.LastPass.Trigger != "cron" || len(st.LastPass.Errors) > 0 || st.Cron == nil || st.Cron.Daemon == nil || !*st.Cron.Daemon || len(st.Problems) > 0 {
 		t.Errorf("status: %+v", st)
 	}
-	if env := m.file("env.log"); !strings.Contains(env, "HOME="+userHome+"\n") || strings.Contains(env, "XDG_") {
-		t.Errorf("the environment is not that of cron:\n%s", env)
-	}
+	m.wants(m.file("env.log"), "HOME="+userHome+"\n")
+	test.Lacks(t, "the environment of cron", m.file("env.log"), "XDG_")
 	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ", "running workers continue")
 	m.mustSh(m.as("crontab -l | cmp - crontab"))
 	m.until("the pass without a key is over", func() (bool, string) {

@@ -88,14 +88,6 @@ func (m *machine) passes(n int) {
 	})
 }
 
-// warnings returns systemd's messages about processes that are left in a unit.
-func (m *machine) warnings() string {
-	m.t.Helper()
-	m.mustSh("journalctl --sync")
-	said, _ := m.sh("journalctl --no-pager -o cat | grep -i -e 'left-over process' -e 'remains running'")
-	return said
-}
-
 // TestSystemd runs the timer of docs/scheduling.md on a real systemd, in the user's manager. Workers, each in its own scope,
 // outlive the service, a stop of the timer and systemd's re-execution.
 func TestSystemd(t *testing.T) {
@@ -142,12 +134,10 @@ func TestSystemd(t *testing.T) {
 	m.ownPass()
 	m.calm()
 	m.loopUnit()
-	if said := m.warnings(); said != "" {
-		t.Errorf("systemd warns about left-over processes:\n%s", said)
-	}
-	if result := m.userctl("show -P Result symphony-web-shop.service"); result != "success" {
-		t.Errorf("the last result of the service is %s, want success", result)
-	}
+	m.mustSh("journalctl --sync")
+	said, _ := m.sh("journalctl --no-pager -o cat | grep -i -e 'left-over process' -e 'remains running'")
+	test.Equal(t, "the warnings of systemd", said, "")
+	test.Equal(t, "the last result of the service", m.userctl("show -P Result symphony-web-shop.service"), "success")
 }
 
 // loopUnit runs the loop of docs/scheduling.md, which systemd waits for, reloads and stops.
@@ -167,9 +157,7 @@ func (m *machine) loopUnit() {
 		return v.LastPass.ID > before.LastPass.ID && v.LastPass.Trigger == "loop", fmt.Sprintf("%+v", *v.LastPass)
 	})
 	m.userctl("stop symphony-loop.service")
-	if result := m.userctl("show -P Result symphony-loop.service"); result != "success" {
-		m.t.Errorf("the result of the loop is %s, want success", result)
-	}
+	test.Equal(m.t, "the result of the loop", m.userctl("show -P Result symphony-loop.service"), "success")
 }
 
 // sliceStops stops the slice of the scopes: workers end as interrupted, without a failure, and the next pass resumes their
@@ -223,9 +211,7 @@ func (m *machine) ownPass() {
 	m.calm()
 	v, _ = m.ps()
 	for issue, want := range map[string]string{"ABC-1": "succeeded", "ABC-2": "succeeded interrupted", "ABC-3": "succeeded"} {
-		if got := outcomes(v, issue); got != want {
-			m.t.Errorf("runs of %s, newest first: %s, want %s\n%s", issue, got, want, m.story())
-		}
+		test.Equal(m.t, "runs of "+issue+", newest first", outcomes(v, issue), want)
 	}
 }
 
@@ -293,9 +279,8 @@ func TestSystemdSystemUnits(t *testing.T) {
 	w3 := m.atWork("ABC-3", "gate-3")
 	m.unblocked()
 	m.inScope(w3, m.userManager())
-	if env := m.mustSh(fmt.Sprintf("tr '\\0' '\\n' < /proc/%d/environ", w3.command)); strings.Contains(env, "XDG_RUNTIME_DIR") {
-		t.Errorf("the agent got the variable that leads to the user manager:\n%s", env)
-	}
+	env := m.mustSh(fmt.Sprintf("tr '\\0' '\\n' < /proc/%d/environ", w3.command))
+	test.Lacks(t, "the environment of the agent, which must not lead to the user manager", env, "XDG_RUNTIME_DIR")
 
 	// The worker of a manual pass gets a scope unless the scope would end with the login.
 	m.add("ABC-4", "gate-4")
@@ -304,9 +289,7 @@ func TestSystemdSystemUnits(t *testing.T) {
 	m.mustSh(fmt.Sprintf("mkdir -p /run/systemd/users; echo NAME=symtester > /run/systemd/users/%d", m.uid))
 	m.add("ABC-6", "gate-6")
 	m.mustSh(m.asUser("bin/symphony tick -w web-shop/WORKFLOW.md"))
-	if got := m.cgroup(m.atWork("ABC-6", "gate-6").pid); strings.Contains(got, "user@") {
-		t.Errorf("the worker of a manual pass is in %s, which ends with the user's login", got)
-	}
+	test.Lacks(t, "the control group, which would end with the user's login", m.cgroup(m.atWork("ABC-6", "gate-6").pid), "user@")
 	for _, n := range []string{"1", "3", "4", "6"} {
 		m.finish("ABC-"+n, "gate-"+n)
 	}
@@ -331,9 +314,7 @@ func TestSystemdSystemUnits(t *testing.T) {
 	boss.add("ABC-5", "gate-5")
 	w5 := boss.atWork("ABC-5", "gate-5")
 	boss.inScope(w5, "")
-	if got := boss.cgroup(w5.pid); strings.Contains(got, "/user") {
-		t.Errorf("root's worker is in %s, which belongs to a user", got)
-	}
+	test.Lacks(t, "the control group of root's worker", boss.cgroup(w5.pid), "/user")
 	boss.passes(2)
 	boss.lives(w5, "two more passes")
 	m.mustSh("systemctl stop symphony-web-shop.timer " + service + "; systemctl daemon-reexec")
@@ -357,9 +338,7 @@ func (m *machine) refused(service string) {
 	if said, code := m.sh("systemctl start " + service); code == 0 {
 		m.t.Errorf("the pass was not refused: %s", said)
 	}
-	if status := m.mustSh("systemctl show -P ExecMainStatus " + service); status != "1" {
-		m.t.Errorf("exit status %s, want 1", status)
-	}
+	test.Equal(m.t, "the exit status", m.mustSh("systemctl show -P ExecMainStatus "+service), "1")
 	v, _ := m.ps()
 	const code = "workers_would_die"
 	if len(v.LastPass.Errors) != 1 || v.LastPass.Errors[0].Code != code || v.Blocked == nil || v.Blocked.Reason != code {
