@@ -68,8 +68,7 @@ func TestChangesIssue(t *testing.T) {
 		`{ issues { nodes { id } } }`:                                                                false,
 		`not graphql`:                                                                                false,
 	} {
-		args, err := json.Marshal(map[string]string{"query": query})
-		test.OK(t, err)
+		args := test.Must(json.Marshal(map[string]string{"query": query}))
 		test.Equal(t, query, tool.ChangesIssue(args), want)
 		test.Equal(t, "the read-only tool refuses "+query, Tool(nil, true).ChangesIssue(args), false)
 	}

@@ -263,9 +263,8 @@ func TestCommentsSince(t *testing.T) {
 }
 
 func TestRefusedEdit(t *testing.T) {
-	if _, err := answering(t, 200, `{"data": {"commentUpdate": {"success": false}}}`).Edit(t.Context(), "x", "y", "z"); err == nil {
-		t.Error("a refused edit is no error")
-	}
+	_, err := answering(t, 200, `{"data": {"commentUpdate": {"success": false}}}`).Edit(t.Context(), "x", "y", "z")
+	test.Equal(t, "a refused edit is an error", err != nil, true)
 }
 
 func TestCommentsFollowPagesToTheirBound(t *testing.T) {
@@ -276,17 +275,15 @@ func TestCommentsFollowPagesToTheirBound(t *testing.T) {
 		for k := range n {
 			i.Comments = append(i.Comments, lineartest.Comment{Body: fmt.Sprint(k), CreatedAt: began.Add(time.Duration(k) * time.Second)})
 		}
-		got, err := newClient(t, s).Comments(t.Context(), add(t, s, i).ID, began.Add(-time.Hour))
-		if err != nil || len(got) != want {
-			t.Errorf("%d of %d comments, %v", len(got), n, err)
-			continue
+		var newest []string
+		for k := range want {
+			newest = append(newest, fmt.Sprint(n-1-k))
 		}
-		for k, c := range got {
-			if c.Body != fmt.Sprint(n-1-k) {
-				t.Errorf("comment %d is %q: not the newest first", k, c.Body)
-				break
-			}
+		var got []string
+		for _, c := range test.Must(newClient(t, s).Comments(t.Context(), add(t, s, i).ID, began.Add(-time.Hour))) {
+			got = append(got, c.Body)
 		}
+		test.Equal(t, fmt.Sprint("newest of ", n), got, newest)
 	}
 }
 

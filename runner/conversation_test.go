@@ -116,14 +116,11 @@ func TestPatientRefresh(t *testing.T) {
 // occupy starts an agent that opens the thread, with a mark in its environment.
 func (r *rig) occupy(thread, mark string) {
 	r.t.Helper()
-	exe, err := os.Executable()
-	test.OK(r.t, err)
+	exe := test.Must(os.Executable())
 	cmd := exec.CommandContext(context.WithoutCancel(r.t.Context()), exe, "app-server", "--home", filepath.Join(filepath.Dir(r.root), "codex"))
 	cmd.Env = []string{agentVar + "=1", mark, "PATH=" + os.Getenv("PATH")}
-	stdin, err := cmd.StdinPipe()
-	test.OK(r.t, err)
-	stdout, err := cmd.StdoutPipe()
-	test.OK(r.t, err)
+	stdin := test.Must(cmd.StdinPipe())
+	stdout := test.Must(cmd.StdoutPipe())
 	test.OK(r.t, cmd.Start())
 	s := codex.New(agent.Streams{Stdin: stdin, Stdout: stdout}, agent.Options{ClientVersion: "1"})
 	r.t.Cleanup(func() {
@@ -131,8 +128,7 @@ func (r *rig) occupy(thread, mark string) {
 		<-s.Done()
 		_ = cmd.Wait()
 	})
-	_, err = s.Initialize(r.t.Context())
-	test.OK(r.t, err)
+	test.Must(s.Initialize(r.t.Context()))
 	test.OK(r.t, s.ResumeThread(r.t.Context(), thread, agent.ThreadParams{Cwd: r.space()}))
 }
 
@@ -231,8 +227,7 @@ func TestSlowEventsAreStored(t *testing.T) {
 		g.stderr, err = agent.OpenTailFile(filepath.Join(r.Dir, stderrFile), stderrLimit, r.Redactor)
 		test.OK(t, err)
 		g.session = codex.New(agent.Streams{Stdin: stdin, Stdout: stdout}, agent.Options{OnEvent: func(agent.Event) { <-slow; stored++ }})
-		_, err = io.WriteString(out, strings.Repeat(`{"method":"warning","params":{"message":"words"}}`+"\n", 2))
-		test.OK(t, err)
+		test.Must(io.WriteString(out, strings.Repeat(`{"method":"warning","params":{"message":"words"}}`+"\n", 2)))
 		time.AfterFunc(time.Hour, func() { close(slow) })
 		g.end(t.Context())
 		test.Equal(t, "stored events", stored, 2)
@@ -259,8 +254,7 @@ func (r *rig) spoken(seen func(c *conversation, e agent.Event)) (c *conversation
 		c.close()
 	})
 	return c, func(line string) {
-		_, err := io.WriteString(agentOut, line+"\n")
-		test.OK(r.t, err)
+		test.Must(io.WriteString(agentOut, line+"\n"))
 		<-handled
 	}
 }

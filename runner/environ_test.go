@@ -79,8 +79,7 @@ func TestKeyInTitle(t *testing.T) {
 	r.Config.Hooks.BeforeRun = `printf %s "$SYMPHONY_ISSUE_TITLE" >title`
 	var name string
 	r.Config.StartAgent = func(s agent.Streams, o agent.Options) agent.Session { return namedSession{codex.Start(s, o), &name} }
-	_, err := r.Run(t.Context(), r.run, r.terminate) // not ends: the row has the issue as the tracker gave it
-	test.OK(t, err)
+	test.Must(r.Run(t.Context(), r.run, r.terminate)) // not ends: the row has the issue as the tracker gave it
 	const want = "rotate " + agent.Redacted
 	test.Equal(t, "title of the hook and name of the thread", []any{read(t, r.space("title")), name}, []any{want, "ABC-1: " + want})
 }

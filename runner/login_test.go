@@ -57,8 +57,7 @@ func TestGitHasTheProfile(t *testing.T) {
 		Repository: host.Repository{URL: "host:" + filepath.Join(home, "remote.git")}, Branch: branchName("work"), Deliver: true,
 	}
 	r.Config.Hooks.BeforeRun = "true"
-	run, err := r.work()
-	test.OK(t, err)
+	run := test.Must(r.work())
 	test.Equal(t, "commits, after "+run.ErrorText, run.Delivery.Commits, 1)
 	test.Equal(t, "runs of the profile", read(t, filepath.Join(home, "logins")), "in\n")
 	for line := range strings.Lines(read(t, filepath.Join(home, "seen"))) {
@@ -91,12 +90,10 @@ func TestLoginShellHangsLater(t *testing.T) {
 	r.Host = h
 	step := workspaceStep{job: r.newJob(r.run, func(error) {})}
 	step.space = &host.Workspace{}
-	_, err := step.login(t.Context())
-	test.OK(t, err)
+	test.Must(step.login(t.Context()))
 	step.loginAt = time.Now().Add(-time.Hour)
 	for range 2 {
-		env, err := step.gitEnv(t.Context())
-		test.OK(t, err)
+		env := test.Must(step.gitEnv(t.Context()))
 		test.Equal(t, "the profile reaches git, and logins", []any{slices.Contains(env, "FROM=profile"), h.logins}, []any{true, 2})
 	}
 }
@@ -124,8 +121,7 @@ func TestRelativePath(t *testing.T) {
 	r.Config.Command = "ls; " + r.Config.Command
 	for _, name := range []string{"run-1", "run-2"} {
 		r.next(name)
-		run, err := r.work()
-		test.OK(t, err)
+		run := test.Must(r.work())
 		test.Equal(t, "outcome of "+name, run.Outcome, reconcile.Succeeded)
 	}
 	test.Equal(t, "the agent's program was started", exists(filepath.Join(r.root, "pwned")), false)

@@ -231,16 +231,14 @@ type rig struct {
 // newRig returns a worker whose agent runs the script. Without answers, the issue leaves the active states after one turn.
 func newRig(t *testing.T, script string, answers ...answer) *rig {
 	t.Helper()
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	test.OK(t, err)
+	base := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	home := filepath.Join(base, "home")
 	test.OK(t, os.MkdirAll(filepath.Join(base, "codex"), 0o700))
 	test.OK(t, os.Mkdir(home, 0o700))
 	if len(answers) == 0 {
 		answers = []answer{in("Todo"), in("Human Review")}
 	}
-	exe, err := os.Executable()
-	test.OK(t, err)
+	exe := test.Must(os.Executable())
 	log := &lockedWriter{}
 	redactor := agent.NewRedactor([]string{testKey})
 	r := &rig{
@@ -384,8 +382,7 @@ func (r *rig) noSecret() {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	test.OK(t, err)
+	data := test.Must(os.ReadFile(path))
 	return string(data)
 }
 

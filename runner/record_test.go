@@ -31,9 +31,7 @@ func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // a stopped run has an outcome too
 		test.OK(t, w.Conclude(ctx, reconcile.Run{ID: "run-1", Phase: reconcile.PreparingWorkspace, Outcome: reconcile.Failed}))
-		if len(journal.finished) != 1 {
-			t.Fatalf("%d outcomes were recorded", len(journal.finished))
-		}
+		test.Equal(t, "number of outcomes", len(journal.finished), 1)
 		if n := alive.beats.Load(); n < 100 {
 			t.Errorf("%d heartbeats in 9 minutes", n)
 		}

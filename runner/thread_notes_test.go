@@ -203,8 +203,7 @@ func (k *tracker) post(id, body string, at time.Time) {
 // prompts returns the texts of the turns of a thread.
 func (r *rig) prompts(thread string) []string {
 	r.t.Helper()
-	data, err := os.ReadFile(filepath.Join(filepath.Dir(r.root), "codex", "threads", thread+".json"))
-	test.OK(r.t, err)
+	data := test.Must(os.ReadFile(filepath.Join(filepath.Dir(r.root), "codex", "threads", thread+".json")))
 	var stored struct {
 		History []struct {
 			Prompt string `json:"prompt"`

@@ -24,9 +24,7 @@ func newAccount(t testing.TB) *Account {
 
 func read(t testing.TB, a *Account, now time.Time) AccountState {
 	t.Helper()
-	s, err := a.Read(now)
-	test.OK(t, err)
-	return s
+	return test.Must(a.Read(now))
 }
 
 func saveLimits(t testing.TB, a *Account, now time.Time, record string, args ...any) {

@@ -15,8 +15,7 @@ const hookPatience = 20 * time.Second
 // openKeys returns the keys of the notifications that may be taken.
 func openKeys(t *testing.T, db *DB, now time.Time, standing ...reconcile.Attention) []string {
 	t.Helper()
-	list, err := db.Attentions.OpenAttentions(ctx, now, hookPatience, "", standing...)
-	test.OK(t, err)
+	list := test.Must(db.Attentions.OpenAttentions(ctx, now, hookPatience, "", standing...))
 	keys := []string{}
 	for _, a := range list {
 		keys = append(keys, a.Key)
@@ -32,9 +31,7 @@ func wantOpen(t *testing.T, db *DB, now time.Time, want ...string) {
 // takes tries to take a stored notification, and reports whether it could.
 func takes(t *testing.T, db *DB, now time.Time, a reconcile.Attention, by string) bool {
 	t.Helper()
-	took, err := db.Attentions.TakeAttention(ctx, now, hookPatience, a, by)
-	test.OK(t, err)
-	return took
+	return test.Must(db.Attentions.TakeAttention(ctx, now, hookPatience, a, by))
 }
 
 // heldAt makes a claim held.

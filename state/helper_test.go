@@ -58,16 +58,14 @@ func newState(t testing.TB) *DB {
 
 func createIn(t testing.TB, dir string) *DB {
 	t.Helper()
-	db, err := Create(ctx, dir, epoch)
-	test.OK(t, err)
+	db := test.Must(Create(ctx, dir, epoch))
 	t.Cleanup(func() { test.OK(t, db.Close()) })
 	return db
 }
 
 func openIn(t testing.TB, dir string) *DB {
 	t.Helper()
-	db, err := Open(ctx, dir)
-	test.OK(t, err)
+	db := test.Must(Open(ctx, dir))
 	t.Cleanup(func() { test.OK(t, db.Close()) })
 	return db
 }
@@ -137,9 +135,7 @@ var worker = reconcile.Handle{Boot: "boot-1", PID: 4711, Start: 1 << 63}
 func startedRun(t testing.TB, db *DB, i int) reconcile.Run {
 	t.Helper()
 	r := insertedRun(t, db, i)
-	taken, err := db.Journal.TakeRun(ctx, r.ID, worker, epoch)
-	test.OK(t, err)
-	return taken
+	return test.Must(db.Journal.TakeRun(ctx, r.ID, worker, epoch))
 }
 
 // pastRun stores run n of issue 1 and changes it as its worker, which also ends it if change sets an outcome.
@@ -160,9 +156,7 @@ func pastRun(t testing.TB, db *DB, n int, change func(r *reconcile.Run)) reconci
 
 func mustRun(t testing.TB, db *DB, id string) reconcile.Run {
 	t.Helper()
-	r, err := db.Views.Run(ctx, id)
-	test.OK(t, err)
-	return r
+	return test.Must(db.Views.Run(ctx, id))
 }
 
 // helpers are the programs of the helper processes.

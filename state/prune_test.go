@@ -41,8 +41,7 @@ func passAt(t *testing.T, db *DB, at time.Time) {
 
 func prune(t *testing.T, db *DB, now time.Time, limit int) []string {
 	t.Helper()
-	ids := test.Must(db.Store.Prune(ctx, now, limit))
-	return ids
+	return test.Must(db.Store.Prune(ctx, now, limit))
 }
 
 func TestPruneKeepsTheLastAndTheRecent(t *testing.T) {

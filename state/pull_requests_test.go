@@ -29,12 +29,10 @@ func TestPullRequests(t *testing.T) {
 	}
 	passAt(t, db, now)
 	prune(t, db, now, 100)
-	if all = test.Must(db.Views.PullRequests(ctx)); len(all) != 1 {
-		t.Fatalf("after pruning: %+v", all)
-	}
+	all = test.Must(db.Views.PullRequests(ctx))
+	test.Equal(t, "pull requests after pruning", len(all), 1)
 	pastRuns(t, db, 1, 1, epoch)
 	test.Must(db.Operator.ForgetIssue(ctx, issueOf(1).ID))
-	if all = test.Must(db.Views.PullRequests(ctx)); len(all) != 0 {
-		t.Fatalf("of a forgotten issue: %+v", all)
-	}
+	all = test.Must(db.Views.PullRequests(ctx))
+	test.Equal(t, "pull requests of a forgotten issue", len(all), 0)
 }

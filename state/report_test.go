@@ -34,9 +34,7 @@ func ranFor(t *testing.T, db *DB, c reconcile.Claim, n int, at time.Time, model 
 
 func reported(t *testing.T, db *DB, since, until time.Time) Report {
 	t.Helper()
-	r, err := db.Views.Report(ctx, until, since, until)
-	test.OK(t, err)
-	return r
+	return test.Must(db.Views.Report(ctx, until, since, until))
 }
 
 func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {

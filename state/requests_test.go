@@ -30,9 +30,7 @@ func requestOf(r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
 
 func asked(t testing.TB, db *DB, r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
 	t.Helper()
-	q, err := db.Journal.AddRequest(ctx, requestOf(r, kind))
-	test.OK(t, err)
-	return q
+	return test.Must(db.Journal.AddRequest(ctx, requestOf(r, kind)))
 }
 
 func decided(db *DB, q reconcile.Request, how reconcile.RequestDecision, at reconcile.Instant, dead bool) (reconcile.Request, error) {
@@ -176,8 +174,7 @@ func TestLateAnswers(t *testing.T) {
 	resolved(reconcile.RequestExpired)(t, db, expired, run)
 	wantLate := func(want ...int) {
 		t.Helper()
-		list, err := db.Journal.LateAnswers(ctx, run.IssueID)
-		test.OK(t, err)
+		list := test.Must(db.Journal.LateAnswers(ctx, run.IssueID))
 		var got []int
 		for _, q := range list {
 			got = append(got, q.Number)

@@ -130,9 +130,7 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 	stale.Version = 9
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &stale, Settle: r.ID}))
 	wantTotals(t, db, Totals{}) // the refused claim took the totals back
-	if mustRun(t, db, r.ID).Settled {
-		t.Fatal("the run was settled without its claim")
-	}
+	test.Equal(t, "the run was settled without its claim", mustRun(t, db, r.ID).Settled, false)
 
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: r.ID}))
 	want := Totals{Tokens: r.Tokens, Runtime: 90 * time.Second}
@@ -148,8 +146,7 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 
 func wantTotals(t testing.TB, db *DB, want Totals) {
 	t.Helper()
-	got, err := db.Views.Totals(ctx)
-	test.OK(t, err)
+	got := test.Must(db.Views.Totals(ctx))
 	test.Equal(t, "totals", got, want)
 }
 
@@ -187,8 +184,7 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 
 func wantDone(t *testing.T, db *DB, id int64, want bool) {
 	t.Helper()
-	got, err := db.Operator.CommandDone(ctx, id)
-	test.OK(t, err)
+	got := test.Must(db.Operator.CommandDone(ctx, id))
 	test.Equal(t, "done", got, want)
 }
 
@@ -217,8 +213,7 @@ func TestSkipsAreReplaced(t *testing.T) {
 
 func wantSkips(t *testing.T, db *DB, want ...StoredSkip) {
 	t.Helper()
-	got, err := db.Views.Skips(ctx)
-	test.OK(t, err)
+	got := test.Must(db.Views.Skips(ctx))
 	test.Equal(t, "skips", got, append([]StoredSkip{}, want...))
 }
 

@@ -157,9 +157,7 @@ func dump(t *testing.T, db *sql.DB) string {
 
 func lines(t *testing.T, db *sql.DB, query string) []string {
 	t.Helper()
-	all, err := rows(tx{db, ctx}, itself[string], query)
-	test.OK(t, err)
-	return all
+	return test.Must(rows(tx{db, ctx}, itself[string], query))
 }
 
 // writtenAs creates the database of a schema from testdata. Like a backup it has no WAL.
@@ -205,8 +203,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			if mode := lines(t, db.sql, `PRAGMA journal_mode`); mode[0] != "wal" || version == schemaVersion && dump(t, db.sql) != before {
 				t.Errorf("opening it changed something, or left it in the mode %s", mode)
 			}
-			rec, err := db.Store.State(ctx)
-			test.OK(t, err)
+			rec := test.Must(db.Store.State(ctx))
 			if len(rec.Claims) != 4 || len(rec.Runs) != 2 || len(rec.Commands) != 2 || !rec.Paused || rec.AgentBlock == nil || rec.ReadOnly {
 				t.Fatalf("of 4 claims, 2 unsettled runs, 2 commands, a pause and a block there are: %+v", rec)
 			}
@@ -226,8 +223,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			// A live worker continues, and an ended run can be settled.
 			run := rec.Runs[0]
 			run.Beats++
-			reason, err := db.Journal.UpdateRun(ctx, epoch, run)
-			test.OK(t, err)
+			reason := test.Must(db.Journal.UpdateRun(ctx, epoch, run))
 			test.Equal(t, "the stop reason", reason, reconcile.StopOperator)
 			settled(t, db, 2)
 			test.Equal(t, "total with the run", test.Must(db.Views.Totals(ctx)).Tokens.Total, 12+13+14+15)

@@ -111,8 +111,7 @@ func TestPauseIsStored(t *testing.T) {
 	db := newState(t)
 	for _, paused := range []bool{true, false} {
 		test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Paused: &paused, Unblocked: epoch}))
-		rec, err := db.Store.State(ctx)
-		test.OK(t, err)
+		rec := test.Must(db.Store.State(ctx))
 		test.Equal(t, "paused and unblocked", []any{rec.Paused, rec.Unblocked.Equal(epoch)}, []any{paused, true})
 	}
 }

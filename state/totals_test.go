@@ -25,8 +25,7 @@ func TestTokensCountOnce(t *testing.T) {
 		r := newRun(issue)
 		r.ID, r.StartedAt = runID(n), at
 		test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Insert: &r}))
-		_, err := db.Journal.TakeRun(ctx, r.ID, worker, at)
-		test.OK(t, err)
+		test.Must(db.Journal.TakeRun(ctx, r.ID, worker, at))
 	}
 	report := func(what string, n int, at time.Time, thread string, used, ofThread, ofRun int64) {
 		t.Helper()
@@ -36,8 +35,7 @@ func TestTokensCountOnce(t *testing.T) {
 		test.OK(t, err)
 		test.Equal(t, what+": thread", known, usage(ofThread))
 		test.Equal(t, what+": run", mustRun(t, db, r.ID).Tokens, usage(ofRun))
-		_, err = db.Journal.UpdateRun(ctx, at, mustRun(t, db, r.ID))
-		test.OK(t, err)
+		test.Must(db.Journal.UpdateRun(ctx, at, mustRun(t, db, r.ID)))
 	}
 	end := func(n int, at time.Time) {
 		t.Helper()
@@ -67,18 +65,15 @@ func TestTokensCountOnce(t *testing.T) {
 	reopened := openIn(t, dir)
 	wantTotals(t, reopened, Totals{usage(15 + 8 + 1), 3 * time.Minute})
 	for issue, want := range map[int]Totals{1: {usage(15 + 8), 2 * time.Minute}, 2: {usage(1), time.Minute}} {
-		totals, err := reopened.Views.IssueTotals(ctx, issueOf(issue).ID)
-		test.OK(t, err)
+		totals := test.Must(reopened.Views.IssueTotals(ctx, issueOf(issue).ID))
 		test.Equal(t, fmt.Sprint("totals of issue ", issue), totals, want)
 	}
 	for at, want := range map[time.Time]int64{epoch: 15, tomorrow: 8 + 1} {
-		used, err := reopened.Store.UsedOn(ctx, at)
-		test.OK(t, err)
+		used := test.Must(reopened.Store.UsedOn(ctx, at))
 		test.Equal(t, "used on the day "+at.String(), used, []reconcile.ModelUse{{Tokens: usage(want)}})
 	}
 	begin(4, 1, tomorrow)
 	report("after the settlement", 4, tomorrow, "a", 21, 21, 1)
-	tokens, err := db.Journal.IssueTokens(ctx, issueOf(1).ID)
-	test.OK(t, err)
+	tokens := test.Must(db.Journal.IssueTokens(ctx, issueOf(1).ID))
 	test.Equal(t, "tokens of issue 1, settled or not", tokens, usage(15+8+1).Total)
 }

@@ -42,8 +42,7 @@ func TestVisibleKeepsNothingHidden(t *testing.T) {
 		if got := Visible(s); strings.ContainsFunc(got, Control) {
 			t.Errorf("%q", got)
 		}
-		encoded, err := json.MarshalIndent(map[string]string{"s": s}, "", "  ")
-		test.OK(t, err)
+		encoded := test.Must(json.MarshalIndent(map[string]string{"s": s}, "", "  "))
 		got := VisibleJSON(string(encoded))
 		var want, have map[string]string
 		if strings.ContainsFunc(strings.ReplaceAll(got, "\n", ""), Control) || json.Unmarshal([]byte(got), &have) != nil ||

@@ -33,17 +33,14 @@ func testEnv() Environment {
 
 func source(t testing.TB, text string) Source {
 	t.Helper()
-	src := test.Must(NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", []byte(text)))
-	return src
+	return test.Must(NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", []byte(text)))
 }
 
 // TestGolden compares the messages about each file of testdata/workflow, and the configuration of the valid ones. Run it with
 // -update and review the difference.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(testdata, "*.md"))
-	if err != nil || len(files) == 0 {
-		t.Fatal("no files", err)
-	}
+	test.Equal(t, "error, and whether there are files", []any{err, len(files) > 0}, []any{nil, true})
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".md"), func(t *testing.T) {
 			data := test.Must(os.ReadFile(file))

@@ -74,9 +74,7 @@ func TestRender(t *testing.T) {
 			prompt := test.Must(ParsePrompt("\n\n"+tt.template, "WORKFLOW.md", 5))
 			got, err := prompt.Render(tt.issue, tt.attempt)
 			if tt.fails == "" {
-				if err != nil || got != tt.want {
-					t.Fatalf("got %q, %v; want %q", got, err, tt.want)
-				}
+				test.Equal(t, "error and text", []any{err, got}, []any{nil, tt.want})
 				return
 			}
 			faults := Faults(err)

@@ -189,8 +189,7 @@ func TestDeskStores(t *testing.T) {
 		t.Errorf("%d bytes of diffs are kept, %d cut, of %d files", size, q.Detail.Cut, len(q.Detail.Changes))
 	}
 	desk.Redactor.Add([]string{"12345678"})
-	q, err = desk.newQuestion(Request{Kind: RequestPermissions, Permissions: []byte(`{"port":12345678}`)})
-	test.OK(t, err)
+	q = test.Must(desk.newQuestion(Request{Kind: RequestPermissions, Permissions: []byte(`{"port":12345678}`)}))
 	test.Equal(t, "permissions", string(q.Detail.Permissions), `"{\"port\":[redacted]}"`)
 	for _, c := range []struct{ summary, command, want string }{
 		{"make  install", "make  install", "make  install"},
@@ -199,8 +198,7 @@ func TestDeskStores(t *testing.T) {
 		{"network access to example.org (https): curl", "curl", "network access to example.org (https): curl"},
 		{"network access to example.org (https): curl a…", "curl a\nb", "network access to example.org (https): curl a…\ncurl a\nb"},
 	} {
-		q, err := desk.newQuestion(Request{Kind: RequestCommand, Summary: c.summary, Command: c.command})
-		test.OK(t, err)
+		q := test.Must(desk.newQuestion(Request{Kind: RequestCommand, Summary: c.summary, Command: c.command}))
 		test.Equal(t, c.summary+": summary and command", []any{q.Summary, q.Detail.Command}, []any{c.want, c.command})
 	}
 	// What must not be cut is declined if it is too long.
@@ -232,14 +230,12 @@ func TestSealedAnswer(t *testing.T) {
 	secret := Request{Kind: RequestQuestion, Questions: []Question{{ID: "q", Text: "Word?", Secret: true}}}
 	answers := map[string][]string{"q": {"hunter2"}}
 	box.decide = func(r *reconcile.Request) {
-		sealed, err := SealAnswers(r.Detail.SealKey, answers)
-		test.OK(t, err)
+		sealed := test.Must(SealAnswers(r.Detail.SealKey, answers))
 		test.Lacks(t, "the sealed answer", string(sealed), "hunter2")
 		r.Decision, r.Answer = reconcile.DecideAnswer, reconcile.RequestAnswer{Sealed: sealed}
 	}
 	test.Equal(t, "answers", desk.Decide(t.Context(), secret).Answers, answers)
-	other, err := desk.newQuestion(secret)
-	test.OK(t, err)
+	other := test.Must(desk.newQuestion(secret))
 	if got, err := other.answers(box.get(1).Answer); err == nil {
 		t.Errorf("another request's key reads %v", got)
 	}

@@ -15,8 +15,7 @@ import (
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	test.OK(t, err)
+	data := test.Must(os.ReadFile(path))
 	return string(data)
 }
 
@@ -24,8 +23,7 @@ func TestEventLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	const hard, half = `p<a>s"s&`, `ends-in-a\`
 	output := "first line\n" + strings.Repeat(testKey+"x", 3*maxPayload/len(testKey)) + "\nlast line"
-	l, err := OpenEventLog(path, NewRedactor([]string{testKey, "", hard, half}))
-	test.OK(t, err)
+	l := test.Must(OpenEventLog(path, NewRedactor([]string{testKey, "", hard, half})))
 	at := time.Date(2026, 11, 20, 8, 0, 0, 5e6, time.FixedZone("", 3600))
 	for _, e := range []Event{
 		{Name: "notification", At: at, PID: 42, ThreadID: "th", TurnID: "tu", Message: "say " + testKey, Raw: json.RawMessage(`{"a":"` + testKey + `"}`)},
@@ -70,8 +68,7 @@ func TestEventLog(t *testing.T) {
 
 func TestEventLogRotates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	l, err := OpenEventLog(path, nil)
-	test.OK(t, err)
+	l := test.Must(OpenEventLog(path, nil))
 	payload := json.RawMessage(`"` + strings.Repeat("x", maxPayload-2) + `"`)
 	for range 3 * maxEventFile / maxPayload {
 		test.OK(t, l.Append(Event{Name: "notification", Raw: payload}))
@@ -85,15 +82,12 @@ func TestEventLogRotates(t *testing.T) {
 	test.Contains(t, "the newest file", read(t, path), "turn_completed")
 
 	// A directory that blocks the rotation loses events only while it exists.
-	l, err = OpenEventLog(path, nil)
-	test.OK(t, err)
+	l = test.Must(OpenEventLog(path, nil))
 	test.OK(t, os.Remove(PreviousEvents(path)))
 	test.OK(t, os.MkdirAll(filepath.Join(PreviousEvents(path), "x"), 0o700))
 	l.size = maxEventFile
 	l.Complete = true
-	if l.Append(Event{Name: "lost"}) == nil {
-		t.Fatal("the log replaced a directory")
-	}
+	test.Equal(t, "a directory is left alone", l.Append(Event{Name: "lost"}) != nil, true)
 	test.OK(t, os.RemoveAll(PreviousEvents(path)))
 	test.OK(t, l.Append(Event{Name: "second"}))
 	if !strings.HasPrefix(read(t, path), `{"no":2,"at":`) {

@@ -61,18 +61,15 @@ func TestNoSecretSurvives(t *testing.T) {
 			known = []string{"UNKNOWN-TOKEN"} // a bearer token need not be known
 		}
 		r := NewRedactor(known)
-		dir, err := os.MkdirTemp(dir, "")
-		test.OK(t, err)
+		dir := test.Must(os.MkdirTemp(dir, ""))
 
 		// An event up to the limit or much larger, with the secret anywhere in it.
 		fill := rapid.SampledFrom([]int{0, 100, maxPayload / 2, maxPayload, 3 * maxPayload}).Draw(t, "fill")
 		at := rapid.IntRange(0, fill).Draw(t, "at")
 		long := strings.Repeat("x", at) + " " + text + " " + strings.Repeat("y", fill-at)
-		raw, err := json.Marshal(map[string]any{"item": map[string]any{"output": long, "list": []string{text, long}}})
-		test.OK(t, err)
+		raw := test.Must(json.Marshal(map[string]any{"item": map[string]any{"output": long, "list": []string{text, long}}}))
 		path := filepath.Join(dir, "events.jsonl")
-		l, err := OpenEventLog(path, r)
-		test.OK(t, err)
+		l := test.Must(OpenEventLog(path, r))
 		test.OK(t, l.Append(Event{Name: "notification", At: time.Now(), Message: text, Raw: raw}))
 		test.OK(t, l.Close())
 		line := test.Must(os.ReadFile(path))
@@ -82,12 +79,10 @@ func TestNoSecretSurvives(t *testing.T) {
 
 		// A stream, in pieces.
 		path = filepath.Join(dir, "tail")
-		tail, err := OpenTailFile(path, 1<<10, r)
-		test.OK(t, err)
+		tail := test.Must(OpenTailFile(path, 1<<10, r))
 		for rest := text; rest != ""; {
 			cut := rapid.IntRange(1, len(rest)).Draw(t, "piece")
-			_, err := tail.Write([]byte(rest[:cut]))
-			test.OK(t, err)
+			test.Must(tail.Write([]byte(rest[:cut])))
 			rest = rest[cut:]
 		}
 		nothingOf(t, secret, tail.Tail(1<<10))
@@ -96,8 +91,7 @@ func TestNoSecretSurvives(t *testing.T) {
 
 		// A record of the log, and a text for the database.
 		var log bytes.Buffer
-		_, err = Writer{&log, r}.Write([]byte(text))
-		test.OK(t, err)
+		test.Must(Writer{&log, r}.Write([]byte(text)))
 		nothingOf(t, secret, log.String(), r.Text(text))
 	})
 }

@@ -11,25 +11,20 @@ import (
 
 func TestTailFileKeepsTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	f, err := OpenTailFile(path, 100, NewRedactor([]string{testKey}))
-	test.OK(t, err)
+	f := test.Must(OpenTailFile(path, 100, NewRedactor([]string{testKey})))
 	for i := range 100 {
-		_, err := f.Write([]byte(strings.Repeat(string(rune('a'+i%26)), 9) + "\n"))
-		test.OK(t, err)
+		test.Must(f.Write([]byte(strings.Repeat(string(rune('a'+i%26)), 9) + "\n")))
 	}
-	if n, err := f.Write([]byte(strings.Repeat("z", 1000) + "\nend\n")); n != 1005 || err != nil {
-		t.Fatalf("a write longer than the log: %d, %v", n, err)
-	}
+	n, err := f.Write([]byte(strings.Repeat("z", 1000) + "\nend\n"))
+	test.Equal(t, "bytes and error of a write longer than the log", []any{n, err}, []any{1005, nil})
 	test.Equal(t, "tail", f.Tail(4), "end\n")
 	test.OK(t, f.Close())
 	if text := read(t, path); len(text) > 200 || !strings.HasSuffix(text, "\nend\n") {
 		t.Errorf("%d bytes: %q", len(text), text)
 	}
 	// Output of the next hook is appended.
-	f, err = OpenTailFile(path, 100, nil)
-	test.OK(t, err)
-	_, err = f.Write([]byte("more\n"))
-	test.OK(t, err)
+	f = test.Must(OpenTailFile(path, 100, nil))
+	test.Must(f.Write([]byte("more\n")))
 	test.OK(t, f.Close())
 	if text := read(t, path); !strings.HasSuffix(text, "\nend\nmore\n") {
 		t.Errorf("%q", text)
@@ -40,8 +35,7 @@ func TestTailFileOnAFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full on this system")
 	}
-	f, err := OpenTailFile("/dev/full", 100, nil)
-	test.OK(t, err)
+	f := test.Must(OpenTailFile("/dev/full", 100, nil))
 	for range 3 {
 		n, err := f.Write([]byte("line\n"))
 		test.Equal(t, "bytes written, and error", []any{n, err}, []any{5, nil})

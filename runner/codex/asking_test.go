@@ -76,9 +76,7 @@ func TestClocksPauseForOperator(t *testing.T) {
 			time.Sleep(10*time.Hour + 30*time.Minute) // the clock is checked every hour
 			h.tell <- agent.Decision{Approve: true}
 			synctest.Wait()
-			if !strings.Contains(p.names(), agent.EventApprovalGranted) {
-				t.Fatalf("events: %s", p.names())
-			}
+			test.Contains(t, "events", p.names(), agent.EventApprovalGranted)
 			from := time.Now()
 			wait.fails(t, c.code)
 			test.Equal(t, "time after the decision", time.Since(from), c.limit)

@@ -21,9 +21,7 @@ const allFields = `{"type":"object","required":["name","region"],"properties":{
 
 func formOf(t *testing.T, schema string) form {
 	t.Helper()
-	f, err := readForm(&params{Mode: "form", RequestedSchema: json.RawMessage(schema)})
-	test.OK(t, err)
-	return f
+	return test.Must(readForm(&params{Mode: "form", RequestedSchema: json.RawMessage(schema)}))
 }
 
 func TestFormQuestions(t *testing.T) {

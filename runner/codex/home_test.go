@@ -67,8 +67,7 @@ trust_level = "trusted"
 	for range 2 {
 		test.OK(t, PrepareHome(operators, dir))
 	}
-	got, err := readConfig(dir)
-	test.OK(t, err)
+	got := test.Must(readConfig(dir))
 	type table = map[string]any
 	want := table{
 		"model": "gpt-6-sol", "model_catalog_json": filepath.Join(operators, "models.json"), "cli_auth_credentials_store": "file",

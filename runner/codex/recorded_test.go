@@ -94,8 +94,7 @@ func TestRecorded(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".jsonl")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			data, err := os.ReadFile(file)
-			test.OK(t, err)
+			data := test.Must(os.ReadFile(file))
 			// Plain searches: a regular expression over all recordings takes half a minute under the race detector.
 			for _, text := range []string{`"/tmp/`, `"/root/`, `"/home/`, ` /tmp/`, ` /root/`, ` /home/`, `'/tmp/`, `'/root/`, `'/home/`, "lin_api_"} {
 				test.Equal(t, "it contains "+text, bytes.Contains(data, []byte(text)), false)

@@ -147,10 +147,8 @@ func opened(t *testing.T, o agent.Options) (*Session, *peer) {
 		p.hear() // thread/start
 		p.say(threadStarted)
 	}()
-	_, err := s.Initialize(t.Context())
-	test.OK(t, err)
-	_, err = s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"})
-	test.OK(t, err)
+	test.Must(s.Initialize(t.Context()))
+	test.Must(s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"}))
 	return s, p
 }
 
@@ -160,8 +158,7 @@ type running func() (agent.Turn, error)
 // completes waits for the end of a turn without an error.
 func (wait running) completes(t *testing.T) {
 	t.Helper()
-	_, err := wait()
-	test.OK(t, err)
+	test.Must(wait())
 }
 
 // fails waits for the end of a turn with an error that has the code.
@@ -353,8 +350,7 @@ func TestEndOfStream(t *testing.T) {
 	t.Run("after the turn's end on a line without a line break", func(t *testing.T) {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()
-		_, err := io.WriteString(p.out, turnCompleted)
-		test.OK(t, err)
+		test.Must(io.WriteString(p.out, turnCompleted))
 		_ = p.out.Close()
 		wait.completes(t)
 	})
@@ -474,15 +470,11 @@ func TestWire(t *testing.T) {
 		}
 		p.rest()
 	}()
-	_, err := s.Initialize(t.Context())
-	test.OK(t, err)
+	test.Must(s.Initialize(t.Context()))
 	params := agent.ThreadParams{Name: "A-1: t", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), Sandbox: json.RawMessage(`"read-only"`), Config: map[string]any{"a.b": false}}
-	if err := s.ResumeThread(t.Context(), "th", params); !errors.Is(err, agent.ErrNoThread) {
-		t.Fatal(err)
-	}
-	_, err = s.StartThread(t.Context(), params)
-	test.OK(t, err)
-	_, err = s.RunTurn(t.Context(), agent.TurnParams{Input: "a <b> & c", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), SandboxPolicy: json.RawMessage(`{"type":"dangerFullAccess"}`)})
+	test.ErrorIs(t, "the error", s.ResumeThread(t.Context(), "th", params), agent.ErrNoThread)
+	test.Must(s.StartThread(t.Context(), params))
+	_, err := s.RunTurn(t.Context(), agent.TurnParams{Input: "a <b> & c", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), SandboxPolicy: json.RawMessage(`{"type":"dangerFullAccess"}`)})
 	test.OK(t, err)
 }
 
@@ -507,10 +499,8 @@ func TestCalls(t *testing.T) {
 		want(`{"id":8,"method":"command/exec","params":{"command":["a","b"],"cwd":"/w","env":{"KEY":null,"V":"v"},"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`, `{"id":8,"result":{"exitCode":3,"stdout":"o","stderr":"e"}}`)
 		want(`{"id":9,"method":"gitDiffToRemote","params":{"cwd":"/w"}}`, `{"id":9,"result":{"sha":"abc","diff":"+x"}}`)
 	}()
-	_, err := s.Initialize(t.Context())
-	test.OK(t, err)
-	_, err = s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w", Model: "m", BaseInstructions: "b", DeveloperInstructions: "d"})
-	test.OK(t, err)
+	test.Must(s.Initialize(t.Context()))
+	test.Must(s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w", Model: "m", BaseInstructions: "b", DeveloperInstructions: "d"}))
 	ended := make(chan error, 1)
 	go func() {
 		_, err := s.RunTurn(t.Context(), agent.TurnParams{Model: "n", Effort: "low", Items: []agent.Input{
@@ -519,7 +509,7 @@ func TestCalls(t *testing.T) {
 		ended <- err
 	}()
 	more := []agent.Input{{Type: "text", Text: "more"}}
-	err = s.Steer(t.Context(), more)
+	err := s.Steer(t.Context(), more)
 	for ; errors.Is(err, agent.ErrNoTurn); err = s.Steer(t.Context(), more) { // the turn is about to begin
 		time.Sleep(time.Millisecond)
 	}

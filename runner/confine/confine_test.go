@@ -139,8 +139,7 @@ func TestSandboxPolicy(t *testing.T) {
 		{own(`{"type":"somethingNew","depth":3}`), ""},
 		{own(`"workspace-write"`), ""},
 	} {
-		raw, err := c.config.TurnPolicy(t.Context(), testRepo, testSpace)
-		test.OK(t, err)
+		raw := test.Must(c.config.TurnPolicy(t.Context(), testRepo, testSpace))
 		if c.want == "" {
 			c.want = string(c.config.TurnSandboxPolicy)
 		}
@@ -164,8 +163,7 @@ func TestThreadConfig(t *testing.T) {
 		{Config{ThreadSandbox: word}, false},
 		{Config{ThreadSandbox: word, TrustRepository: true}, true},
 	} {
-		got, err := c.config.ThreadConfig(t.Context(), testRepo, "run-7", testSpace, nil)
-		test.OK(t, err)
+		got := test.Must(c.config.ThreadConfig(t.Context(), testRepo, "run-7", testSpace, nil))
 		want := map[string]any{
 			"features.goals": false, "features.unbounded_connection_retries": false, "allow_login_shell": false, "features.shell_snapshot": false,
 			"shell_environment_policy": map[string]any{"ignore_default_excludes": false, "set": ownVariables},

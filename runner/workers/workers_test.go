@@ -109,10 +109,8 @@ func playWorker(how string, args []string) int {
 // stand returns a Local whose workers behave as playWorker does, and a prepared run.
 func stand(t *testing.T, how string) (*Local, reconcile.Run) {
 	t.Helper()
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	test.OK(t, err)
-	exe, err := os.Executable()
-	test.OK(t, err)
+	base := test.Must(filepath.EvalSymlinks(t.TempDir()))
+	exe := test.Must(os.Executable())
 	l := &Local{
 		StateDir: filepath.Join(base, "state"), Exe: exe, Workflow: []byte("---\n---\nhello\n"), WorkflowPath: "/w/WORKFLOW.md",
 		Env:    []string{"PATH=" + os.Getenv("PATH"), workerVar + "=" + how, "SYMPHONY_RUN_ID=of-another", "SYMPHONY_ISSUE_ID=x"},
@@ -129,10 +127,8 @@ func started(t *testing.T, how string) (*Local, reconcile.Run) {
 	t.Helper()
 	l, run := stand(t, how)
 	test.OK(t, l.Start(t.Context(), run))
-	below, err := proc.Descendants(os.Getpid())
-	test.OK(t, err)
-	boot, err := proc.BootID()
-	test.OK(t, err)
+	below := test.Must(proc.Descendants(os.Getpid()))
+	boot := test.Must(proc.BootID())
 	for _, p := range below {
 		if cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID)); err == nil && strings.Contains(string(cmdline), run.ID) {
 			run.Worker = reconcile.Handle{Boot: boot, PID: p.PID, Start: p.Start}
@@ -168,8 +164,7 @@ func TestStartWorker(t *testing.T) {
 	got, err := os.ReadFile(filepath.Join(runner.RunDir(l.StateDir, run.ID), "secret"))
 	test.Equal(t, "error, and the key that the worker was handed", []any{err, string(got)}, []any{nil, testKey})
 	at := func(name string) string {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", run.Worker.PID, name))
-		test.OK(t, err)
+		text := test.Must(os.ReadFile(fmt.Sprintf("/proc/%d/%s", run.Worker.PID, name)))
 		return string(text)
 	}
 	if cmdline, environ := at("cmdline"), at("environ"); strings.Contains(cmdline+environ, testKey) || strings.Contains(environ, "of-another") ||
@@ -197,9 +192,7 @@ func TestStopWorker(t *testing.T) {
 	} {
 		wrong := run
 		wrong.Worker = other
-		if err := l.Stop(t.Context(), wrong); err != nil || !Alive(l.StateDir, run.ID) {
-			t.Fatalf("a stop of %+v: %v", other, err)
-		}
+		test.Equal(t, "error, and whether the worker lives", []any{l.Stop(t.Context(), wrong), Alive(l.StateDir, run.ID)}, []any{nil, true})
 		if err := l.Kill(t.Context(), wrong); err == nil || !strings.Contains(err.Error(), "is not visible here") || !Alive(l.StateDir, run.ID) {
 			t.Fatalf("killing %+v: %v", other, err)
 		}
@@ -256,8 +249,7 @@ func TestListWorkspaces(t *testing.T) {
 	if list, err := l.Workspaces(t.Context()); err != nil || len(list) != 0 || exists(l.Root) {
 		t.Errorf("before there is a root: %v, %v", list, err)
 	}
-	root, err := workspace.OpenRoot(l.Root)
-	test.OK(t, err)
+	root := test.Must(workspace.OpenRoot(l.Root))
 	for _, name := range []string{"ABC-1", "ABC-2"} {
 		w, err := root.Acquire(t.Context(), workspace.Owner{IssueID: "id of " + name, Identifier: name, Project: "demo", StateDir: l.StateDir, RunID: "r"})
 		test.OK(t, err)

@@ -315,17 +315,6 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A hundred claimed issues cost two requests.
-func TestByIDsInBatches(t *testing.T) {
-	s := newScene(t)
-	var ids []string
-	for range 100 {
-		ids = append(ids, fmt.Sprint(s.add(githubtest.Issue{}).Number))
-	}
-	found := test.Must(s.client().ByIDs(t.Context(), append(ids, ids...)))
-	test.Equal(t, "issues and requests", []int{len(found), len(s.Log())}, []int{100, 2})
-}
-
 func TestRenamedRepository(t *testing.T) {
 	s := newScene(t)
 	s.add(githubtest.Issue{})

@@ -237,9 +237,8 @@ func TestToolBudget(t *testing.T) {
 	s, tool := toolOf(t, func(o *Options) { o.ToolBudget = 2 })
 	const get = `{"method": "GET", "path": "/repos/acme/web-shop"}`
 	for range 2 {
-		if a, _ := use(t, tool, get); !a.Success {
-			t.Fatal(a.Text)
-		}
+		a, _ := use(t, tool, get)
+		test.Equal(t, a.Text, a.Success, true)
 	}
 	s.take()
 	if a, code := use(t, tool, get); code != "tool_budget_exceeded" || !strings.Contains(a.Text, "its 2 requests") || s.take() != "" {

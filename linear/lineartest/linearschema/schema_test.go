@@ -16,8 +16,7 @@ func TestSubsetOfPublishedSchema(t *testing.T) {
 	if os.Getenv(Variable) == "" {
 		t.Skip(Variable + " does not name Linear's published schema")
 	}
-	ours, err := gqlparser.LoadSchema(&ast.Source{Name: "schema.graphql", Input: embedded})
-	test.OK(t, err)
+	ours := test.Must(gqlparser.LoadSchema(&ast.Source{Name: "schema.graphql", Input: embedded}))
 	parts, published := describe(ours), describe(Load())
 	for part := range parts {
 		if _, there := published[part]; !there {

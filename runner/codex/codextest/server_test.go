@@ -61,8 +61,7 @@ func spawn(t *testing.T, o agent.Options, args ...string) *process {
 	p.cmd = exec.Command(os.Args[0], append([]string{"app-server"}, args...)...) // it ends with its stdin, or is killed below
 	p.cmd.Env = append(os.Environ(), "CODEXTEST_AS_CODEX=1")
 	p.cmd.Stderr = os.Stderr
-	stdin, err := p.cmd.StdinPipe()
-	test.OK(t, err)
+	stdin := test.Must(p.cmd.StdinPipe())
 	outR, outW := io.Pipe()
 	p.cmd.Stdout = io.MultiWriter(&p.out, outW)
 	test.OK(t, p.cmd.Start())
@@ -84,9 +83,8 @@ func spawn(t *testing.T, o agent.Options, args ...string) *process {
 		<-p.exited
 		<-p.Done()
 	})
-	if server, err := p.Initialize(t.Context()); err != nil || server.Version != codextest.Version {
-		t.Fatal(server, err)
-	}
+	server, err := p.Initialize(t.Context())
+	test.Equal(t, "error and version", []any{err, server.Version}, []any{nil, codextest.Version})
 	return p
 }
 
@@ -94,8 +92,7 @@ func spawn(t *testing.T, o agent.Options, args ...string) *process {
 func start(t *testing.T, o agent.Options, args ...string) *process {
 	t.Helper()
 	p := spawn(t, o, args...)
-	_, err := p.StartThread(t.Context(), p.params())
-	test.OK(t, err)
+	test.Must(p.StartThread(t.Context(), p.params()))
 	return p
 }
 
@@ -181,9 +178,7 @@ func code(err error) agent.Code {
 func TestTurns(t *testing.T) {
 	p := start(t, agent.Options{})
 	turn, err := p.turn("think hm", "sh echo $MARK-$CODEX_CI > out; exit 3", "patch sub/f.txt hello", "say all good")
-	if err != nil || turn.Status != "completed" || turn.LastMessage != "all good" {
-		t.Fatalf("turn: %+v, %v", turn, err)
-	}
+	test.Equal(t, "turn", []any{err, turn.Status, turn.LastMessage}, []any{nil, "completed", "all good"})
 	test.Equal(t, "files", []string{p.read("out"), p.read("sub/f.txt")}, []string{"m1-1\n", "hello\n"})
 	test.Equal(t, "usage", p.Usage(), agent.Usage{Input: 1000, CachedInput: 250, Output: 50, Reasoning: 10, Total: 1050})
 	turn, err = p.turn("tokens 10 5", "say two")
@@ -234,9 +229,8 @@ func TestStream(t *testing.T) {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, agent.Options{})
-			if turn, err := p.turn(script, "say the end"); err != nil || turn.Status != "completed" {
-				t.Fatal(turn, err)
-			}
+			turn, err := p.turn(script, "say the end")
+			test.Equal(t, "error and status", []any{err, turn.Status}, []any{nil, "completed"})
 			p.wants(event)
 		})
 	}
@@ -266,11 +260,9 @@ func TestInterrupt(t *testing.T) {
 // TestTermination checks that SIGTERM ends the server with status 0, and its commands with it although each has its own session.
 func TestTermination(t *testing.T) {
 	p := start(t, agent.Options{})
-	_, err := p.turn("background " + writePid)
-	test.OK(t, err)
+	test.Must(p.turn("background " + writePid))
 	pid := p.pid()
-	session, err := unix.Getsid(pid)
-	test.OK(t, err)
+	session := test.Must(unix.Getsid(pid))
 	test.Equal(t, "session of the command", session, pid)
 	test.OK(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	test.Equal(t, "status after SIGTERM", p.status(), 0)
@@ -300,21 +292,16 @@ func TestResume(t *testing.T) {
 	home := t.TempDir()
 	first := start(t, agent.Options{}, "--home", home)
 	id := first.ThreadID()
-	_, err := first.turn("say one", "turn 2:", "say two")
-	test.OK(t, err)
+	test.Must(first.turn("say one", "turn 2:", "say two"))
 	second := spawn(t, agent.Options{}, "--home", home)
-	if err := second.ResumeThread(t.Context(), id, second.params()); !errors.Is(err, agent.ErrThreadBusy) {
-		t.Fatalf("resume of a thread in use: %v", err)
-	}
+	test.ErrorIs(t, "resume of a thread in use", second.ResumeThread(t.Context(), id, second.params()), agent.ErrThreadBusy)
 	first.ends()
 	if err := second.ResumeThread(t.Context(), "01a00000-0000-7000-8000-000000000000", second.params()); !errors.Is(err, agent.ErrNoThread) {
 		t.Fatalf("resume of nothing: %v", err)
 	}
 	test.OK(t, second.ResumeThread(t.Context(), id, second.params()))
 	turn, err := second.RunTurn(t.Context(), agent.TurnParams{Input: "This is continuation turn #2 of 3.", Cwd: second.dir})
-	if err != nil || turn.LastMessage != "two" {
-		t.Fatalf("%+v, %v", turn, err)
-	}
+	test.Equal(t, "error and last message", []any{err, turn.LastMessage}, []any{nil, "two"})
 	test.Equal(t, "usage, which goes on from the stored total", second.Usage().Total, 2100)
 }
 
@@ -344,9 +331,7 @@ func TestAsk(t *testing.T) {
 		}})
 		turn, err := p.turn("ask-command touch a", "ask-command touch a", "ask-command touch d", "ask-file b", "ask-permissions",
 			"ask-user Which way?", "ask-form Where?", "say end")
-		if err != nil || turn.LastMessage != "end" {
-			t.Fatal(turn, err)
-		}
+		test.Equal(t, "error and last message", []any{err, turn.LastMessage}, []any{nil, "end"})
 		test.Equal(t, "requests", strings.Join(kinds, " "), c.kinds)
 		files, err := os.ReadDir(p.dir)
 		test.Equal(t, "error and number of files", []any{err, len(files)}, []any{nil, c.files})

@@ -32,8 +32,7 @@ func launch(t *testing.T) *codex.Session {
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), bin, "app-server") // ended in Cleanup
 	cmd.Dir = dir
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "CODEX_HOME=" + home, "NO_PROXY=127.0.0.1"}
-	stdin, err := cmd.StdinPipe()
-	test.OK(t, err)
+	stdin := test.Must(cmd.StdinPipe())
 	outR, outW := io.Pipe()
 	log := &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = outW, log
@@ -56,9 +55,8 @@ func launch(t *testing.T) *codex.Session {
 			t.Logf("stderr:\n%s", log)
 		}
 	})
-	_, err = s.Initialize(t.Context())
-	test.OK(t, err)
-	_, err = s.StartThread(t.Context(), agent.ThreadParams{
+	test.Must(s.Initialize(t.Context()))
+	_, err := s.StartThread(t.Context(), agent.ThreadParams{
 		Cwd: dir, ApprovalPolicy: json.RawMessage(`"never"`), Config: map[string]any{"features.goals": false},
 	})
 	test.OK(t, err)

@@ -17,8 +17,7 @@ import (
 func TestObserveAtOnce(t *testing.T) {
 	h := &Host{}
 	run := host.Run{ID: "r-1", Dir: t.TempDir()}
-	_, err := h.open(run)
-	test.OK(t, err)
+	test.Must(h.open(run))
 	var children []host.Process
 	var both sync.WaitGroup
 	for range 2 {
@@ -34,8 +33,7 @@ func TestObserveAtOnce(t *testing.T) {
 		children = append(children, child)
 	}
 	both.Wait()
-	_, err = h.Observe(t.Context(), host.ObserveRequest{Run: run})
-	test.OK(t, err)
+	test.Must(h.Observe(t.Context(), host.ObserveRequest{Run: run}))
 	recorded, _, err := proc.ReadProcs(filepath.Join(run.Dir, host.ProcsFile))
 	test.OK(t, err)
 	for _, child := range children {

@@ -72,9 +72,8 @@ func (g *guarded) undo(want ...string) {
 func (g *guarded) refuses(want ...string) {
 	g.t.Helper()
 	for range 2 { // nor does another run make it trusted
-		_, err := g.Undo(g.t.Context())
-		test.OK(g.t, err)
-		_, _, err = g.HookEnv(nil)
+		test.Must(g.Undo(g.t.Context()))
+		_, _, err := g.HookEnv(nil)
 		wantCode(g.t, err, host.CodeUntrusted)
 		for _, name := range want {
 			if !strings.Contains(err.Error(), name) {
@@ -591,8 +590,7 @@ func TestGuardTooManyFiles(t *testing.T) {
 
 func settings(t *testing.T, text string) []setting {
 	t.Helper()
-	list := test.Must(parseConfig(t.Context(), []byte(text)))
-	return list
+	return test.Must(parseConfig(t.Context(), []byte(text)))
 }
 
 // Settings that an agent may make, and settings that it may not.

@@ -38,8 +38,7 @@ func there(t *testing.T, path string) bool {
 
 func realTemp(t *testing.T) string {
 	t.Helper()
-	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
-	return dir
+	return test.Must(filepath.EvalSymlinks(t.TempDir()))
 }
 
 // command prepares a program with its own configuration of git.

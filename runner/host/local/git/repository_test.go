@@ -97,8 +97,7 @@ func TestWritable(t *testing.T) {
 				return
 			}
 			test.OK(t, errOf(Root(ws)))
-			_, err = Fingerprint(t.Context(), ws)
-			test.OK(t, err)
+			test.Must(Fingerprint(t.Context(), ws))
 		})
 	}
 }

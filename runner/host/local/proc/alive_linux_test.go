@@ -81,19 +81,16 @@ func TestAliveAcrossProcesses(t *testing.T) {
 
 func TestAliveMissing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
-	if p, err := ProbeAlive(path); err != nil || p != (Pulse{Missing: true}) {
-		t.Fatalf("missing file: %+v, %v", p, err)
-	}
-	if _, err := HoldAlive(path, time.Second); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("hold: %v", err)
-	}
+	p, err := ProbeAlive(path)
+	test.Equal(t, "missing file", []any{err, p}, []any{nil, Pulse{Missing: true}})
+	_, err = HoldAlive(path, time.Second)
+	test.ErrorIs(t, "hold", err, fs.ErrNotExist)
 	test.ErrorIs(t, "note", NoteUnstarted(path, "disk_full"), fs.ErrNotExist)
 	wantLocked(t, path, true)
 	test.ErrorIs(t, "the file, which is not created", errOf(os.Stat(path)), fs.ErrNotExist)
 	// A path through a file is neither there nor missing.
-	if p, err := ProbeAlive(filepath.Join(newAlive(t), "alive")); err == nil {
-		t.Fatalf("%+v, %v", p, err)
-	}
+	_, err = ProbeAlive(filepath.Join(newAlive(t), "alive"))
+	test.Equal(t, "an error is returned", err != nil, true)
 }
 
 func TestProbesAreWaitedFor(t *testing.T) {

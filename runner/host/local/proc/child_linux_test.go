@@ -69,12 +69,9 @@ func TestExecEndsWhilePipesStayOpen(t *testing.T) {
 	e := test.Must(statOf(pid))
 	left := e.process()
 	t.Cleanup(func() { _ = Signal(left, unix.SIGKILL) })
-	if !living(left) {
-		t.Fatal("the background process ended by itself")
-	}
-	if e, err := statOf(c.Process().PID); err != nil || !e.dead {
-		t.Fatalf("the leader was reaped too early: %+v, %v", e, err)
-	}
+	test.Equal(t, "the background process lives", living(left), true)
+	e, err := statOf(c.Process().PID)
+	test.Equal(t, "error, and whether the leader has ended", []any{err, e.dead}, []any{nil, true})
 	test.OK(t, c.SignalGroup(unix.SIGKILL))
 	test.Until(t, "the background process to end", func() bool { return !living(left) })
 }

@@ -160,9 +160,8 @@ func TestSamePathIsNotSameFile(t *testing.T) {
 	if _, err := io.ReadFull(c.Stdout(), make([]byte, 6)); err != nil {
 		t.Skip("no mount namespace to be had here")
 	}
-	if to, err := os.Readlink(procPath(c.Process().PID, "fd/"+strconv.Itoa(TreeFD))); err != nil || to != tree.Name() {
-		t.Fatalf("its descriptor is %s, %v: this tests nothing", to, err)
-	}
+	to, err := os.Readlink(procPath(c.Process().PID, "fd/"+strconv.Itoa(TreeFD)))
+	test.Equal(t, "error and descriptor", []any{err, to}, []any{nil, tree.Name()})
 	wantFound(t, "another file", Owner{Tree: tree.Name()}, 0)
 }
 
@@ -175,8 +174,7 @@ func TestTreeReachesGrandchildrenOfShells(t *testing.T) {
 	}, nil, tree)
 	startsWith(t, c, "up\n")
 	test.Until(t, "the sleep to be found", func() bool {
-		procs, err := Find(Owner{Tree: tree.Name()})
-		test.OK(t, err)
+		procs := test.Must(Find(Owner{Tree: tree.Name()}))
 		return slices.ContainsFunc(procs, func(p reconcile.Process) bool { return p.Name == "sleep" })
 	})
 	wantAllEnded(t, Owner{Tree: tree.Name()}, test.Patience())
@@ -540,12 +538,9 @@ read -r up <&"${COPROC[0]}"`
 func TestOpenTreeDoesNotMarkThisProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tree")
 	for range TreeFD {
-		f, err := OpenTree(path)
-		test.OK(t, err)
+		f := test.Must(OpenTree(path))
 		t.Cleanup(func() { f.Close() })
-		if f.Fd() == TreeFD {
-			t.Fatal("the tree file is open as TreeFD")
-		}
+		test.Equal(t, "the tree file has another descriptor", f.Fd() != TreeFD, true)
 		if f.Fd() > TreeFD {
 			return
 		}

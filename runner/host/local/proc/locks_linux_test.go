@@ -60,8 +60,7 @@ func TestLockHolders(t *testing.T) {
 	holds := func(p reconcile.Process) bool {
 		t.Helper()
 		w := &LockWatch{Lease: lease, Files: patterns}
-		got, err := w.Holders([]reconcile.Process{{PID: os.Getppid()}, p})
-		test.OK(t, err)
+		got := test.Must(w.Holders([]reconcile.Process{{PID: os.Getppid()}, p}))
 		return len(got) == 1 && got[0] == p
 	}
 	for _, c := range []struct {

@@ -151,8 +151,7 @@ func runID(t *testing.T) string {
 
 func boot(t *testing.T) string {
 	t.Helper()
-	b := test.Must(BootID())
-	return b
+	return test.Must(BootID())
 }
 
 func living(p reconcile.Process) bool { return checkSame(p) == nil }
@@ -173,8 +172,7 @@ func keepsDescriptors(t *testing.T) {
 func startsWith(t *testing.T, c *Child, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
-	_, err := io.ReadFull(c.Stdout(), got)
-	test.OK(t, err)
+	test.Must(io.ReadFull(c.Stdout(), got))
 	test.Equal(t, "output", string(got), want)
 }
 
@@ -188,8 +186,7 @@ func wantSaid(t *testing.T, text string, parts []string, not ...string) {
 // wantAllEnded ends the processes of an owner.
 func wantAllEnded(t *testing.T, o Owner, grace time.Duration) {
 	t.Helper()
-	left, err := KillTree(t.Context(), o, grace)
-	test.OK(t, err)
+	left := test.Must(KillTree(t.Context(), o, grace))
 	test.Equal(t, "left", pids(left), nil)
 }
 

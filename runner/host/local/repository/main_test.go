@@ -67,8 +67,7 @@ func (p *place) clone(name, delivered string) (host.CloneAnswer, error) {
 
 func (p *place) mustClone(name string) host.CloneAnswer {
 	p.t.Helper()
-	answer := test.Must(p.clone(name, ""))
-	return answer
+	return test.Must(p.clone(name, ""))
 }
 
 // commit makes a commit in a work tree and returns it.
@@ -86,8 +85,7 @@ func (p *place) deliver(name, delivered string) (host.DeliverAnswer, error) {
 
 func (p *place) mustDeliver(name, delivered string) host.DeliverAnswer {
 	p.t.Helper()
-	answer := test.Must(p.deliver(name, delivered))
-	return answer
+	return test.Must(p.deliver(name, delivered))
 }
 
 // wantRemote checks all branches of the remote, as lines with a commit and a name.

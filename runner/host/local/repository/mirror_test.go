@@ -107,8 +107,7 @@ func TestCloneFails(t *testing.T) {
 	p.sh(`rm home/.gitconfig; git config --file home/.gitconfig user.useConfigOnly true`)
 	_, err := p.mirror().Clone(t.Context(), t.TempDir(), "w", "")
 	wantFault(t, err, host.CodeNoIdentity, "no email was given")
-	_, err = p.mirrorOf(host.Repository{URL: p.remote, Name: "Agent", Email: "agent@example.org"}).Clone(t.Context(), t.TempDir(), "w", "")
-	test.OK(t, err)
+	test.Must(p.mirrorOf(host.Repository{URL: p.remote, Name: "Agent", Email: "agent@example.org"}).Clone(t.Context(), t.TempDir(), "w", ""))
 }
 
 // The base may be another branch than the default one, which may change.

@@ -81,9 +81,8 @@ func TestHookEndsWithItsContext(t *testing.T) {
 	test.Until(t, "the hook's child", func() bool { return there(t, filepath.Join(w.Path, "child")) })
 	cancel()
 	err := <-ended
-	if !errors.Is(err, context.Canceled) || isCode(err, CodeHookFailed) {
-		t.Fatal(err)
-	}
+	test.Equal(t, "the end of the hook", isCode(err, CodeHookFailed), false)
+	test.ErrorIs(t, "the end of the hook", err, context.Canceled)
 	waitGone(t, filepath.Join(w.Path, "child"))
 }
 
@@ -101,8 +100,7 @@ func waitGone(t *testing.T, file string) {
 func readPID(t *testing.T, file string) int {
 	t.Helper()
 	b := test.Must(os.ReadFile(file))
-	pid := test.Must(strconv.Atoi(strings.TrimSpace(string(b))))
-	return pid
+	return test.Must(strconv.Atoi(strings.TrimSpace(string(b))))
 }
 
 // A child in the background keeps stdout open and continues to write. The hook ends anyway, and the child is neither blocked nor

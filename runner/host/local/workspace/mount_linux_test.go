@@ -31,13 +31,10 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 	}
 	mounted := filepath.Join(removed.Trash, "mounted")
 	t.Cleanup(func() { _ = syscall.Unmount(mounted, syscall.MNT_DETACH) }) // unless the test came to its end
-	if !there(t, filepath.Join(mounted, "precious")) {
-		t.Fatalf("%+v", removed)
-	}
+	test.Equal(t, "the mounted file stays", there(t, filepath.Join(mounted, "precious")), true)
 	wantExist(t, false, filepath.Join(removed.Trash, "work"), filepath.Join(r.Path, "A"), r.record("A"))
-	if paths, err := r.ExpiredTrash(day.Add(time.Hour)); len(paths) != 0 || err != nil {
-		t.Fatalf("would be tried again: %v, %v", paths, err)
-	}
+	paths, err := r.ExpiredTrash(day.Add(time.Hour))
+	test.Equal(t, "number of paths that would be tried again, and error", []any{len(paths), err}, []any{0, nil})
 	test.OK(t, syscall.Unmount(mounted, 0))
 	test.OK(t, r.DeleteTrash(t.Context(), removed.Trash))
 	wantTrash(t, r, 0)

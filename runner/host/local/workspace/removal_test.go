@@ -52,9 +52,7 @@ func TestRemoveKeepsInTheTrash(t *testing.T) {
 	// Nothing left: nothing to do, and no hook.
 	test.Equal(t, "removed again", test.Must(remove(t.Context(), r, owner("A", "r3"), noHook(t))), host.RemoveAnswer{})
 	w := acquire(t, r, owner("A", "r4"))
-	if !w.Created || w.ID == old.ID {
-		t.Fatalf("%+v", w)
-	}
+	test.Equal(t, "it is new, with another id", []bool{w.Created, w.ID != old.ID}, []bool{true, true})
 	wantPrevious(t, w)
 }
 
@@ -90,9 +88,8 @@ func TestRemoveGoesOnAfterACut(t *testing.T) {
 	w := ready(t, r, owner("A", "r1"))
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := remove(ctx, r, owner("A", "r2"), func(*Workspace) { cancel() })
-	if !errors.Is(err, context.Canceled) || !there(t, filepath.Join(w.Path, "work")) {
-		t.Fatalf("%v", err)
-	}
+	test.Equal(t, "the interrupted removal", there(t, filepath.Join(w.Path, "work")), true)
+	test.ErrorIs(t, "the interrupted removal", err, context.Canceled)
 	calls := 0
 	test.OK(t, errOf(remove(t.Context(), r, owner("A", "r3"), func(w *Workspace) {
 		calls++

@@ -20,9 +20,7 @@ func TestOpenRootMakesWhatIsMissing(t *testing.T) {
 	test.OK(t, os.Symlink(dir, filepath.Join(dir, "link")))
 	for range 2 {
 		r := test.Must(OpenRoot(filepath.Join(dir, "link", "deep", "root")))
-		if r.Path != filepath.Join(dir, "deep", "root") {
-			t.Fatalf("not resolved: %s", r.Path)
-		}
+		test.Equal(t, "the resolved path", r.Path, filepath.Join(dir, "deep", "root"))
 		for _, path := range []string{r.Path, r.meta()} {
 			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
 				t.Errorf("%s: %v, %v", path, info, err)

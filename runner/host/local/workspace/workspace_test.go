@@ -18,9 +18,7 @@ import (
 func TestAcquireMakesThenReuses(t *testing.T) {
 	r := newRoot(t)
 	w := acquire(t, r, owner("ABC-1", "r1"))
-	if !w.Created || w.Path != filepath.Join(r.Path, "ABC-1") || len(w.ID) != 32 {
-		t.Fatalf("%+v", w)
-	}
+	test.Equal(t, "created, path, and length of the id", []any{w.Created, w.Path, len(w.ID)}, []any{true, filepath.Join(r.Path, "ABC-1"), 32})
 	wantPrevious(t, w)
 	for _, dir := range []string{w.Path, w.TmpDir, w.CacheDir} {
 		if info, err := os.Lstat(dir); err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {
@@ -37,9 +35,7 @@ func TestAcquireMakesThenReuses(t *testing.T) {
 	o := owner("ABC-1", "r2")
 	o.StateDir = "/state/two"
 	again := acquire(t, r, o)
-	if again.Created || again.ID != w.ID {
-		t.Fatalf("%+v", again)
-	}
+	test.Equal(t, "created and id", []any{again.Created, again.ID}, []any{false, w.ID})
 	wantExist(t, true, filepath.Join(again.Path, "work"))
 	wantPrevious(t, again, "r1")
 	test.Equal(t, "state directory", wantRecord(t, r, "ABC-1", Prepared, "r2").StateDir, "/state/two")
@@ -87,26 +83,20 @@ func TestDirectoryAndRecordApart(t *testing.T) {
 	r := newRoot(t)
 	write(t, filepath.Join(r.Path, "A", "work"), "theirs")
 	taken := acquire(t, r, owner("A", "r1"))
-	if taken.Created || len(taken.ID) != 32 {
-		t.Fatalf("%+v", taken)
-	}
+	test.Equal(t, "created, and length of the id", []any{taken.Created, len(taken.ID)}, []any{false, 32})
 	wantRecord(t, r, "A", Prepared, "r1")
 	test.OK(t, taken.Release())
 
 	old := ready(t, r, owner("B", "r1"))
 	test.OK(t, os.RemoveAll(old.Path))
 	made := acquire(t, r, owner("B", "r2"))
-	if !made.Created || made.ID == old.ID {
-		t.Fatalf("%+v", made)
-	}
+	test.Equal(t, "it is new, with another id", []bool{made.Created, made.ID != old.ID}, []bool{true, true})
 	wantPrevious(t, made, "r1")
 
 	test.OK(t, os.Rename(r.Path, r.Path+"2"))
 	r = test.Must(OpenRoot(r.Path + "2"))
 	moved := acquire(t, r, owner("A", "r2"))
-	if moved.Created || moved.ID == taken.ID {
-		t.Fatalf("%+v", moved)
-	}
+	test.Equal(t, "it is new, with another id", []bool{moved.Created, moved.ID != taken.ID}, []bool{false, true})
 	wantExist(t, true, filepath.Join(moved.Path, "work"))
 }
 
@@ -139,9 +129,7 @@ func TestAcquireAfterACrash(t *testing.T) {
 				write(t, filepath.Join(r.work("A"), "tmp", "old"), "x")
 			}
 			w := acquire(t, r, owner("A", "r2"))
-			if !w.Created || w.ID == rec.ID {
-				t.Fatalf("%+v", w)
-			}
+			test.Equal(t, "it is new, with another id", []bool{w.Created, w.ID != rec.ID}, []bool{true, true})
 			wantPrevious(t, w, "r1")
 			for _, dir := range []string{w.Path, w.TmpDir, w.CacheDir} {
 				entries, err := os.ReadDir(dir)
@@ -227,9 +215,7 @@ func TestLeaseExcludesOthers(t *testing.T) {
 	// A waiting run gets the lease. The workspace was incomplete, so its content is deleted.
 	time.AfterFunc(10*time.Millisecond, func() { _ = held.Release() })
 	w := acquire(t, r, o)
-	if !w.Created {
-		t.Fatalf("%+v", w)
-	}
+	test.Equal(t, "created", w.Created, true)
 	wantExist(t, false, filepath.Join(w.Path, "half"))
 	wantPrevious(t, w, "run-1")
 }
@@ -289,9 +275,7 @@ func TestLockFileThatWasDeletedIsNoLease(t *testing.T) {
 	write(t, r.lock("A"), "")
 	// Ours is on a file without a name now; a new one decides.
 	again := acquire(t, r, owner("A", "r2"))
-	if again.Created != w.Created {
-		t.Fatal("a half-made workspace was taken for a whole one")
-	}
+	test.Equal(t, "created again", again.Created, w.Created)
 	wantHeld(t, r, "none", false)
 	wantExist(t, false, r.lock("none"))
 	test.OK(t, os.Symlink(t.TempDir(), r.lock("B")))
