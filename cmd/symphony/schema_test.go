@@ -55,17 +55,13 @@ func printedDocuments() []*printedDocument {
 			i := slices.IndexFunc(all, func(p *printedDocument) bool { return p.typ == d.typ })
 			if i < 0 {
 				i = len(all)
-				all = append(all, &printedDocument{name: strings.Trim(c.Name+"-"+documentName(d.verb), "-"), typ: d.typ})
+				verb := strings.ReplaceAll(strings.TrimLeft(d.verb, "-"), " ", "-")
+				all = append(all, &printedDocument{name: strings.Trim(c.Name+"-"+verb, "-"), typ: d.typ})
 			}
 			all[i].commands = append(all[i].commands, command)
 		}
 	}
 	return all
-}
-
-// documentName is the part of a file's name for the arguments that make a command print another document.
-func documentName(verb string) string {
-	return strings.ReplaceAll(strings.TrimLeft(verb, "-"), " ", "-")
 }
 
 // docs/schemas has a schema for each document.

@@ -13,9 +13,10 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
+var now = time.Date(2026, 11, 20, 3, 8, 0, 0, time.UTC)
+
 // TestBlockIsWrapped checks that the end of a block is on the screen, however narrow it is.
 func TestBlockIsWrapped(t *testing.T) {
-	now := time.Date(2026, 11, 20, 3, 8, 0, 0, time.UTC)
 	until := now.Add(59 * time.Minute)
 	page := &bytes.Buffer{}
 	w := &term.Env{Stdout: page, Width: 40, Now: func() time.Time { return now }}
@@ -29,7 +30,6 @@ func TestBlockIsWrapped(t *testing.T) {
 
 // TestDeadScheduleIsRed checks the line that ps, top and status have in common, also if only one of several projects is dead.
 func TestDeadScheduleIsRed(t *testing.T) {
-	now := time.Date(2026, 11, 20, 3, 8, 0, 0, time.UTC)
 	live := view.Overview{GeneratedAt: now, Schedule: true, Project: view.ProjectRow{Name: "api"}}
 	dead := view.Overview{GeneratedAt: now, LastPass: &project.LastPassRow{StartedAt: now.Add(-time.Hour)}, Project: view.ProjectRow{Name: "web-shop"}}
 	w := &term.Env{Width: 120, Colour: true, Now: func() time.Time { return now }}
@@ -64,7 +64,6 @@ func TestScreenLines(t *testing.T) {
 
 // TestRowsOfProjects checks the columns of a row, and that a short name stands for its pull request.
 func TestRowsOfProjects(t *testing.T) {
-	now := time.Date(2026, 11, 20, 3, 8, 0, 0, time.UTC)
 	pull, due := "https://github.com/acme/app/pull/7", now.Add(8*time.Minute)
 	rows := []view.Row{
 		{Project: "web-shop", Status: view.StatusRunning, Identifier: "WEB-9", Title: "日本語", PullRequest: &pull, At: &now, Tokens: 13_700, Text: "go test ./..."},

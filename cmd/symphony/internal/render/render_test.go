@@ -16,6 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
+var at = time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
+
 func reportText(t *testing.T, width int, r view.Report, o ReportOptions) string {
 	t.Helper()
 	page := &bytes.Buffer{}
@@ -25,7 +27,6 @@ func reportText(t *testing.T, width int, r view.Report, o ReportOptions) string 
 
 // A long table ends after ten rows on a terminal and says how many more there are. Figures are aligned to the right.
 func TestLongReport(t *testing.T) {
-	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
 	r := view.Report{GeneratedAt: at, Since: at, Until: at.Add(time.Hour), Totals: view.UseTotals{Issues: 12, Use: view.Use{Runs: 66, Spent: view.Spent{Tokens: view.Tokens{Total: 8_148_096}}}}}
 	for n := range 12 {
 		r.Issues = append(r.Issues, view.IssueUse{Identifier: "ABC-" + strings.Repeat("1", n%3+1), Use: view.Use{Runs: n, Spent: view.Spent{Tokens: view.Tokens{Total: int64(n) * 123_456}}}})
@@ -42,7 +43,6 @@ func TestLongReport(t *testing.T) {
 
 // Whatever the width of the terminal and of the titles, no line is cut before its cost.
 func TestReportWidths(t *testing.T) {
-	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
 	spent := view.Spent{Tokens: view.Tokens{Input: 98765, Total: 123456}, Cost: &view.Cost{Amount: 4321.99, Currency: "EUR"}}
 	to, link := "Human Review", "https://github.com/acme/app/pull/7"
 	message := "budget of 20 EUR a day used up until 01:00"
@@ -83,7 +83,6 @@ func TestReportWidths(t *testing.T) {
 
 // A pull request has what the tracker said of it, and when.
 func TestPullRequestText(t *testing.T) {
-	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
 	w := &term.Env{Width: 80}
 	for want, p := range map[string]reconcile.PullRequest{
 		"u (open, checks failed, review changes requested; seen 5m00s ago)": {URL: "u", State: "open", Checks: "failed", Review: "changes_requested"},
@@ -123,7 +122,6 @@ func TestLongTitle(t *testing.T) {
 // On a terminal no line of show is wider than the screen, except for an address or a path, and nothing of the reason and of the
 // agent's words is cut off.
 func TestIssueFitsTheScreen(t *testing.T) {
-	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
 	title, url := strings.Repeat("日本語の題名 ", 20), "https://example.com/"+strings.Repeat("issue/", 30)
 	reason := "3 runs in a row failed, the last with turn_failed: " + strings.Repeat("the model refused ", 12) + "for this decisive reason"
 	words := "I have looked at the footer.\n\n" + strings.Repeat("The links of the second column were covered. ", 10) + "\n    go test ./..."

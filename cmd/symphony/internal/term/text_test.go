@@ -22,8 +22,8 @@ func TestDuration(t *testing.T) {
 
 // A table is cut at the terminal's edge by characters, whatever they take in bytes.
 func TestTableEdge(t *testing.T) {
-	w := &Env{}
 	var out strings.Builder
+	w := &Env{}
 	w.Stdout, w.Width = &out, 20
 	table := Table{Head: []string{"ISSUE", "MESSAGE"}}
 	table.Add("ABC-1", strings.Repeat("ü", 40))

@@ -12,9 +12,10 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
+var now = time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
+
 // TestRows checks the order of the rows, and that each says what happens.
 func TestRows(t *testing.T) {
-	now := time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
 	failed := "delivery_failed: the remote is gone"
 	v := Overview{
 		Claims: Claims{
@@ -68,7 +69,6 @@ func TestRows(t *testing.T) {
 
 // TestSelection checks the filters and orders over the rows of two projects, and that the lists of each follow.
 func TestSelection(t *testing.T) {
-	now := time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
 	read := func(folder string, held ...string) Overview {
 		v := Overview{Schedule: true, Project: newProjectRow("/home/ann/"+folder+"/WORKFLOW.md", "")}
 		for i, name := range held {

@@ -93,7 +93,6 @@ func lacks(example, answer any, at string) (all []string) {
 
 // Several projects have the lists of all, the sums, and what is nearest of the rest.
 func TestJoin(t *testing.T) {
-	now := time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
 	read := func(name string, ended time.Time) Overview {
 		v := Overview{Project: newProjectRow("/home/ann/"+name+"/WORKFLOW.md", ""), Schedule: true, GeneratedAt: now}
 		v.Held = []HeldRow{{Project: name, IssueID: name, Identifier: name + "-1", HeldAt: now}}

@@ -127,7 +127,6 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 
 // A released issue was handed over or let go as long as no pass would start it and none has skipped it since.
 func TestReleasedIssue(t *testing.T) {
-	at := time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
 	inactive := forecast{reason: "not_active", next: "a pass starts it once its state is Todo"}
 	for _, c := range []struct {
 		what    string
@@ -140,15 +139,15 @@ func TestReleasedIssue(t *testing.T) {
 		{"the tracker agrees", reconcile.StopInactive, "Review", "Review", inactive, time.Time{}, "handed_over: Todo → Review"},
 		{"it moved on", reconcile.StopInactive, "Review", "Done", forecast{reason: "terminal", next: "nothing"}, time.Time{}, "handed_over: Todo → Review; its state is now Done"},
 		{"offline", reconcile.StopInactive, "Review", "", forecast{}, time.Time{}, "handed_over: Todo → Review"},
-		{"offline, skipped before", reconcile.StopInactive, "Review", "", forecast{}, at.Add(-time.Hour), "handed_over: Todo → Review"},
-		{"offline, skipped since", reconcile.StopInactive, "Review", "", forecast{}, at.Add(time.Hour), ""},
+		{"offline, skipped before", reconcile.StopInactive, "Review", "", forecast{}, now.Add(-time.Hour), "handed_over: Todo → Review"},
+		{"offline, skipped since", reconcile.StopInactive, "Review", "", forecast{}, now.Add(time.Hour), ""},
 		{"it is active again", reconcile.StopInactive, "Review", "Todo", forecast{action: reconcile.ActDispatch}, time.Time{}, ""},
 		{"it is active again, without a slot", reconcile.StopInactive, "Review", "Todo", forecast{reason: reconcile.SkipNoSlot}, time.Time{}, ""},
 		{"without a label", reconcile.StopLabel, "Todo", "Todo", forecast{reason: reconcile.SkipLabel}, time.Time{}, "let_go: it lost a required label"},
 		{"deleted", reconcile.StopMissing, "", "", forecast{}, time.Time{}, "let_go: the tracker no longer returns it"},
 		{"never released", "", "", "Todo", inactive, time.Time{}, ""},
 	} {
-		r := issueReader{released: &state.Release{From: "Todo", To: term.OrNull(c.to), Reason: c.reason, At: at}}
+		r := issueReader{released: &state.Release{From: "Todo", To: term.OrNull(c.to), Reason: c.reason, At: now}}
 		if c.reason == "" {
 			r.released = nil
 		}

@@ -64,24 +64,23 @@ func checkHTML(t *testing.T, p Page) string {
 
 // hostile is an issue in which an agent and the tracker have written what they can.
 func hostile() Issue {
-	at := time.Date(2026, 2, 24, 9, 0, 0, 0, time.UTC)
 	run, outcome := "20260224T090000.000-aaaaaa", reconcile.Failed
 	v := view.Issue{
-		GeneratedAt: at.Add(time.Hour), Status: view.StatusHeld, Since: &at, Why: view.Why{Code: "held", Message: evil}, Next: view.Next{Message: evil, NeedsPass: true},
+		GeneratedAt: moment.Add(time.Hour), Status: view.StatusHeld, Since: &moment, Why: view.Why{Code: "held", Message: evil}, Next: view.Next{Message: evil, NeedsPass: true},
 		Issue: view.KnownIssue{Identifier: "ABC-1/../?<b>", Title: new(evil), State: new(evil), URL: new("JavaScript:alert(1)"), Labels: []string{evil}},
 		Claim: &view.ClaimRow{Status: reconcile.Held, ErrorCode: "hook_failed"}, Commands: []string{evil},
 		Runs: []view.RunRow{{
-			RunID: run, Kind: reconcile.AgentRun, Outcome: &outcome, Error: new(evil), AfterRunError: new(evil), StartedAt: at, EndedAt: new(at.Add(time.Minute)),
+			RunID: run, Kind: reconcile.AgentRun, Outcome: &outcome, Error: new(evil), AfterRunError: new(evil), StartedAt: moment, EndedAt: new(moment.Add(time.Minute)),
 			Delivery: &reconcile.DeliveryResult{Code: "delivery_failed", Message: evil},
 		}},
 		Timeline: []view.Moment{
-			{At: at, Kind: view.MomentHold, Name: evil, Text: evil},
-			{At: at, Kind: view.MomentRequest, Name: evil, Result: evil, Text: evil},
-			{At: at, Kind: view.MomentTurn, RunID: &run, Name: evil, Result: evil, Text: evil},
-			{At: at, Kind: view.MomentRun, RunID: &run},
+			{At: moment, Kind: view.MomentHold, Name: evil, Text: evil},
+			{At: moment, Kind: view.MomentRequest, Name: evil, Result: evil, Text: evil},
+			{At: moment, Kind: view.MomentTurn, RunID: &run, Name: evil, Result: evil, Text: evil},
+			{At: moment, Kind: view.MomentRun, RunID: &run},
 		},
 		HookFailures: []view.HookFailure{{Hook: evil, Output: []string{evil}}},
-		Delivered:    &reconcile.Delivered{Branch: evil, Commit: evil, At: at, PullRequest: "javascript:alert(1)"},
+		Delivered:    &reconcile.Delivered{Branch: evil, Commit: evil, At: moment, PullRequest: "javascript:alert(1)"},
 		Links:        []reconcile.Link{{URL: "data:text/html," + evil}, {URL: "https://example.com/\"><script>"}}, ThreadID: new(evil), LogDir: new(evil),
 		Workspace: &view.WorkspaceRow{Path: evil, Host: new(evil), Kept: &view.KeptRow{Unsaved: evil, Identifier: evil}, Git: &git.Status{
 			Branch: new(evil), Base: new(evil), Ahead: new(1), Count: 1, Changed: []git.Changed{{Status: evil, Path: evil}},
@@ -192,7 +191,6 @@ func TestLongDiff(t *testing.T) {
 
 // Whether an issue needs a person, by its status.
 func TestVerdict(t *testing.T) {
-	at := time.Date(2026, 2, 24, 9, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		v    view.Issue
 		tone string
@@ -201,12 +199,12 @@ func TestVerdict(t *testing.T) {
 		{view.Issue{Status: view.StatusAsks}, "warn", "Needs you: the agent waits for an answer"},
 		{view.Issue{Status: view.StatusRunning, Why: view.Why{Code: "running"}}, "info", "Running: it does not need you"},
 		{view.Issue{Status: view.StatusRunning, Why: view.Why{Code: "ended"}}, "warn", "Running: it does not go on by itself"},
-		{view.Issue{Status: view.StatusWaiting, Schedule: true, Next: view.Next{NeedsPass: true, At: &at}}, "info", "Waiting: it goes on by itself"},
+		{view.Issue{Status: view.StatusWaiting, Schedule: true, Next: view.Next{NeedsPass: true, At: &moment}}, "info", "Waiting: it goes on by itself"},
 		{view.Issue{Status: view.StatusWaiting, Next: view.Next{NeedsPass: true}}, "bad", "Waiting: no schedule is active, so nothing starts it"},
 		{view.Issue{Status: view.StatusSkipped, Schedule: true, Why: view.Why{Code: reconcile.SkipPaused}}, "warn", "Not started: it does not go on by itself"},
 		{view.Issue{Status: view.StatusHandedOver}, "good", "Handed over: nothing left to do here"},
 	} {
-		c.v.Timeline = []view.Moment{{At: at, Kind: view.MomentClaim, Name: "claimed"}}
+		c.v.Timeline = []view.Moment{{At: moment, Kind: view.MomentClaim, Name: "claimed"}}
 		i := Issue{Project: "web", Issue: c.v}
 		test.Equal(t, c.want, i.Verdict().Text, c.want)
 		test.Equal(t, "its tone", i.Verdict().Tone, c.tone)
@@ -229,24 +227,23 @@ func TestLogTimes(t *testing.T) {
 
 // While a run goes on, its page changes with its facts alone, not with the time.
 func TestRunningIssue(t *testing.T) {
-	at := time.Date(2026, 2, 24, 9, 0, 0, 0, time.UTC)
 	run := "20260224T090000.000-aaaaaa"
 	draw := func(now time.Time) string {
-		seconds, took := now.Sub(at).Seconds(), now.Sub(at).Milliseconds()
+		seconds, took := now.Sub(moment).Seconds(), now.Sub(moment).Milliseconds()
 		return string(Issue{Project: "web", Issue: view.Issue{
-			GeneratedAt: now, Status: view.StatusRunning, Why: view.Why{Code: "running", Message: "turn 2, go test"}, Since: &at,
-			Claim: &view.ClaimRow{Status: reconcile.Running, ClaimedAt: at}, Totals: view.Totals{Seconds: seconds}, RunsKept: 1,
-			Runs: []view.RunRow{{RunID: run, Kind: reconcile.AgentRun, StartedAt: at, Turns: 2}},
-			Log:  []eventlog.Line{{At: at.Add(8 * time.Second), Kind: eventlog.Command, Status: eventlog.Running, Text: "go test", DurationMS: &took}},
+			GeneratedAt: now, Status: view.StatusRunning, Why: view.Why{Code: "running", Message: "turn 2, go test"}, Since: &moment,
+			Claim: &view.ClaimRow{Status: reconcile.Running, ClaimedAt: moment}, Totals: view.Totals{Seconds: seconds}, RunsKept: 1,
+			Runs: []view.RunRow{{RunID: run, Kind: reconcile.AgentRun, StartedAt: moment, Turns: 2}},
+			Log:  []eventlog.Line{{At: moment.Add(8 * time.Second), Kind: eventlog.Command, Status: eventlog.Running, Text: "go test", DurationMS: &took}},
 			Timeline: []view.Moment{
-				{At: at.Add(4 * time.Second), Kind: view.MomentTurn, RunID: &run, Name: "turn 2"},
-				{At: at, Until: new(at.Add(2 * time.Second)), Kind: view.MomentTurn, RunID: &run, Name: "turn 1", Result: "completed"},
-				{At: at, Kind: view.MomentRun, RunID: &run},
-				{At: at, Kind: view.MomentClaim, Name: "claimed"},
+				{At: moment.Add(4 * time.Second), Kind: view.MomentTurn, RunID: &run, Name: "turn 2"},
+				{At: moment, Until: new(moment.Add(2 * time.Second)), Kind: view.MomentTurn, RunID: &run, Name: "turn 1", Result: "completed"},
+				{At: moment, Kind: view.MomentRun, RunID: &run},
+				{At: moment, Kind: view.MomentClaim, Name: "claimed"},
 			},
 		}}.Page().Main)
 	}
-	first := draw(at.Add(5*time.Minute + 10*time.Second))
-	test.Equal(t, "the page 40 seconds later", draw(at.Add(5*time.Minute+50*time.Second)), first)
+	first := draw(moment.Add(5*time.Minute + 10*time.Second))
+	test.Equal(t, "the page 40 seconds later", draw(moment.Add(5*time.Minute+50*time.Second)), first)
 	test.Contains(t, "the page", first, `x="0.00" y="0" width="25.00"`, `x="50.00" y="0" width="50.00"`, "goes on", ">5m<", "go test")
 }

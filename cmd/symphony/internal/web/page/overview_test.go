@@ -81,6 +81,12 @@ func TestOverview(t *testing.T) {
 
 // What keeps a project from starting runs is a notice with the next step.
 func TestObstacles(t *testing.T) {
+	blocked := func(b project.BlockedRow) func(*view.Overview) {
+		return func(v *view.Overview) { v.Blocked = &b }
+	}
+	unread := func(e reconcile.Error) func(*view.Overview) {
+		return func(v *view.Overview) { *v = view.Overview{Project: v.Project, Error: &e} }
+	}
 	for name, c := range map[string]struct {
 		change func(*view.Overview)
 		parts  []string
@@ -88,15 +94,12 @@ func TestObstacles(t *testing.T) {
 		"dead schedule": {func(v *view.Overview) { v.Schedule = false }, []string{`bad notice`, "No schedule is active", "nothing settles", "symphony schedule install"}},
 		"overdue":       {func(v *view.Overview) { v.GeneratedAt = moment.Add(7 * time.Minute) }, []string{"a pass is overdue", ", due <time"}},
 		"limit": {
-			func(v *view.Overview) {
-				v.Blocked = &project.BlockedRow{Reason: "agent_quota", Since: moment, Until: &moment}
-			},
+			blocked(project.BlockedRow{Reason: "agent_quota", Since: moment, Until: &moment}),
 			[]string{"notice warn", "the limit of codex is used up", "ends <time"},
 		},
 		"tracker": {
-			func(v *view.Overview) {
-				v.Blocked = &project.BlockedRow{Reason: "tracker_unavailable", Message: "HTTP 503", NextTry: moment.Add(time.Minute)}
-			}, []string{"notice bad", "Nothing new starts: the tracker can", "next try <time", "HTTP 503", "tracker_unavailable"},
+			blocked(project.BlockedRow{Reason: "tracker_unavailable", Message: "HTTP 503", NextTry: moment.Add(time.Minute)}),
+			[]string{"notice bad", "Nothing new starts: the tracker can", "next try <time", "HTTP 503", "tracker_unavailable"},
 		},
 		"pass": {
 			func(v *view.Overview) {
@@ -108,15 +111,11 @@ func TestObstacles(t *testing.T) {
 		"low":    {func(v *view.Overview) { v.LowUntil = &moment }, []string{"less than a tenth of the tracker"}},
 		"paused": {func(v *view.Overview) { v.Paused = true }, []string{"Paused", "resume", "/api/v1/resume?project=web"}},
 		"unreadable": {
-			func(v *view.Overview) {
-				*v = view.Overview{Project: v.Project, Error: &reconcile.Error{Code: "state_io", Message: "disk", Hint: "look"}}
-			},
+			unread(reconcile.Error{Code: "state_io", Message: "disk", Hint: "look"}),
 			[]string{"1 unreadable project", "can&#39;t be read", "disk", "look", "state_io"},
 		},
 		"no pass": {
-			func(v *view.Overview) {
-				*v = view.Overview{Project: v.Project, Error: &reconcile.Error{Code: "no_state"}}
-			},
+			unread(reconcile.Error{Code: "no_state"}),
 			[]string{"1 project without a pass", "No pass of web has run yet", "symphony tick --dry-run"},
 		},
 	} {
@@ -131,10 +130,8 @@ func TestObstacles(t *testing.T) {
 
 // What is not known of an unreadable project is not said: whether something runs.
 func TestUnreadable(t *testing.T) {
-	v := shop("web")
-	v = view.Overview{Project: v.Project, Error: &reconcile.Error{Code: "state_outdated", Message: "older"}}
-	main := string(Overview{Projects: []view.Overview{v}}.Page().Main)
-	test.Lacks(t, "the page", main, "nothing is running", "No issue runs")
+	v := view.Overview{Project: shop("web").Project, Error: &reconcile.Error{Code: "state_outdated", Message: "older"}}
+	test.Lacks(t, "the page", string(Overview{Projects: []view.Overview{v}}.Page().Main), "nothing is running", "No issue runs")
 	contains(t, string(Overview{Projects: []view.Overview{v, {Project: v.Project, Schedule: true}}}.Page().Main), "nothing is running", "No issue runs")
 }
 
