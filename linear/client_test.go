@@ -107,8 +107,7 @@ func TestOptions(t *testing.T) {
 		"user in url":     {linear.Options{APIKey: testKey, ProjectSlug: "x", Endpoint: "https://a:b@c/"}, "tracker_endpoint_invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := linear.New(tc.o)
-			wantCode(t, err, tc.code)
+			wantCode(t, test.Err(linear.New(tc.o)), tc.code)
 		})
 	}
 	test.Must(linear.New(linear.Options{APIKey: testKey + "\n", ProjectSlug: "x"}))
@@ -160,16 +159,14 @@ func TestErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := answering(t, tc.status, tc.body)
-			_, err := c.Candidates(t.Context(), []string{"Todo"})
-			e := wantCode(t, err, tc.code)
+			e := wantCode(t, test.Err(c.Candidates(t.Context(), []string{"Todo"})), tc.code)
 			if !strings.Contains(e.Message, tc.message) || len(e.Message) > 400 || strings.ContainsAny(e.Message, "\n\r") {
 				t.Errorf("message %q, want one line with %q", e.Message, tc.message)
 			}
 			if tc.hint != "" && !strings.Contains(e.Hint, tc.hint) {
 				t.Errorf("hint %q, want one with %q", e.Hint, tc.hint)
 			}
-			_, err = c.ByIDs(t.Context(), []string{"i"})
-			wantCode(t, err, tc.code)
+			wantCode(t, test.Err(c.ByIDs(t.Context(), []string{"i"})), tc.code)
 		})
 	}
 }
@@ -197,8 +194,7 @@ func TestRedirectDoesNotCarryTheKey(t *testing.T) {
 		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 	}))
 	defer srv.Close()
-	_, err := clientOf(srv.URL).Candidates(t.Context(), []string{"Todo"})
-	wantCode(t, err, "linear_api_status")
+	wantCode(t, test.Err(clientOf(srv.URL).Candidates(t.Context(), []string{"Todo"})), "linear_api_status")
 	test.Equal(t, "the redirect was followed", reached, false)
 }
 

@@ -2,6 +2,7 @@ package linear
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -111,9 +112,8 @@ func TestPagesAreBounded(t *testing.T) {
 		fetched++
 		return pageInfo{HasNextPage: true, EndCursor: strings.Repeat("x", fetched)}, nil
 	})
-	if err == nil || !strings.Contains(err.Error(), "more than 200 pages") || fetched != maxPages {
-		t.Errorf("%d pages: %v", fetched, err)
-	}
+	test.Contains(t, "the error", fmt.Sprint(err), "more than 200 pages")
+	test.Equal(t, "pages", fetched, maxPages)
 }
 
 func TestProjectSlug(t *testing.T) {

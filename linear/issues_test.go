@@ -15,11 +15,7 @@ import (
 )
 
 func identifiers(issues []reconcile.Issue) []string {
-	var ids []string
-	for _, i := range issues {
-		ids = append(ids, i.Identifier)
-	}
-	return ids
+	return test.Map(issues, func(i reconcile.Issue) string { return i.Identifier })
 }
 
 func TestCandidatesSelectAndNormalise(t *testing.T) {
@@ -69,18 +65,13 @@ func TestLabelsAndBlockersAreNeverCut(t *testing.T) {
 	if err != nil || len(got) != 1 {
 		t.Fatal(got, err)
 	}
-	gotLabels := slices.Sorted(slices.Values(got[0].Labels))
-	test.Equal(t, "labels", gotLabels, labels)
-	var gotBlockers []string
-	for _, b := range got[0].BlockedBy {
-		gotBlockers = append(gotBlockers, *b.Identifier)
-	}
+	test.Equal(t, "labels", slices.Sorted(slices.Values(got[0].Labels)), labels)
+	gotBlockers := test.Map(got[0].BlockedBy, func(b reconcile.BlockerRef) string { return *b.Identifier })
 	slices.Sort(gotBlockers)
 	slices.Sort(blockers)
 	test.Equal(t, "blockers", gotBlockers, blockers)
 	test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Operation: "SymphonyMoreLabels"}))
-	_, err = newClient(t, s).Candidates(t.Context(), []string{"Todo"})
-	wantCode(t, err, "linear_api_status")
+	wantCode(t, test.Err(newClient(t, s).Candidates(t.Context(), []string{"Todo"})), "linear_api_status")
 }
 
 // A record that lacks a required field is a malformed candidate, and an error if it was requested by id.
@@ -200,8 +191,7 @@ func TestNormalisationOfUnusualValues(t *testing.T) {
 			}
 			tc.want(&want)
 			c := answering(t, 200, `{"data":{"issues":{"nodes":[`+node(tc.extra)+`]}}}`)
-			got := test.Must(c.ByIDs(t.Context(), []string{"i1"}))
-			test.Equal(t, "read", got["i1"], want)
+			test.Equal(t, "read", test.Must(c.ByIDs(t.Context(), []string{"i1"}))["i1"], want)
 		})
 	}
 }
@@ -215,18 +205,14 @@ func TestByIdentifier(t *testing.T) {
 		test.Equal(t, "ByIdentifier of "+name, []any{err, got.ID, got.Labels}, []any{nil, want.ID, []string{"bug"}})
 	}
 	for _, name := range []string{"ABC-8", "", "nonsense", "https://linear.invalid/another/issue/ABC-7", "https://linear.invalid/example"} {
-		_, err := c.ByIdentifier(t.Context(), name)
-		wantCode(t, err, "issue_not_found")
+		wantCode(t, test.Err(c.ByIdentifier(t.Context(), name)), "issue_not_found")
 	}
 	body := `{"errors":[{"message":"Entity not found: Issue","extensions":{"code":"INPUT_ERROR"}}],"data":null}`
 	for _, status := range []int{200, 400} {
-		_, err := answering(t, status, body).ByIdentifier(t.Context(), "X-1")
-		wantCode(t, err, "issue_not_found")
+		wantCode(t, test.Err(answering(t, status, body).ByIdentifier(t.Context(), "X-1")), "issue_not_found")
 	}
-	_, err := answering(t, 200, `{"data":{"issue":null}}`).ByIdentifier(t.Context(), "X-1")
-	wantCode(t, err, "issue_not_found")
-	_, err = answering(t, 200, `{"data":{"issue":{"id":"x"}}}`).ByIdentifier(t.Context(), "X-1")
-	wantCode(t, err, "linear_unknown_payload")
+	wantCode(t, test.Err(answering(t, 200, `{"data":{"issue":null}}`).ByIdentifier(t.Context(), "X-1")), "issue_not_found")
+	wantCode(t, test.Err(answering(t, 200, `{"data":{"issue":{"id":"x"}}}`).ByIdentifier(t.Context(), "X-1")), "linear_unknown_payload")
 }
 
 func TestSlugCopiedFromURL(t *testing.T) {
@@ -279,18 +265,15 @@ func TestCommentsFollowPagesToTheirBound(t *testing.T) {
 		for k := range want {
 			newest = append(newest, fmt.Sprint(n-1-k))
 		}
-		var got []string
-		for _, c := range test.Must(newClient(t, s).Comments(t.Context(), add(t, s, i).ID, began.Add(-time.Hour))) {
-			got = append(got, c.Body)
-		}
+		list := test.Must(newClient(t, s).Comments(t.Context(), add(t, s, i).ID, began.Add(-time.Hour)))
+		got := test.Map(list, func(c reconcile.Comment) string { return c.Body })
 		test.Equal(t, fmt.Sprint("newest of ", n), got, newest)
 	}
 }
 
 func TestCommentsThatCannotBeRead(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
-	_, err := newClient(t, s).Comments(t.Context(), "ABC-7", time.Time{})
-	wantCode(t, err, "issue_not_found")
+	wantCode(t, test.Err(newClient(t, s).Comments(t.Context(), "ABC-7", time.Time{})), "issue_not_found")
 	for body, want := range map[string]string{
 		`{"data": {"issue": null}}`:                                                                         "no list of comments",
 		`{"data": {"issue": {"comments": {"nodes": null}}}}`:                                                "no list of comments",
@@ -299,8 +282,7 @@ func TestCommentsThatCannotBeRead(t *testing.T) {
 		`{"data": {"issue": {"comments": {"nodes": [], "pageInfo": {"hasNextPage": true}}}}}`:               "no cursor",
 		`{"errors": [{"message": "broken", "extensions": {"code": "INTERNAL_SERVER_ERROR"}}], "data":null}`: "broken",
 	} {
-		if _, err := answering(t, 200, body).Comments(t.Context(), "x", time.Time{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", body, err)
-		}
+		err := test.Err(answering(t, 200, body).Comments(t.Context(), "x", time.Time{}))
+		test.Contains(t, body, fmt.Sprint(err), want)
 	}
 }

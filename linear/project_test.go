@@ -59,12 +59,10 @@ func TestProjectsOnTwoPages(t *testing.T) {
 	got, err := connect(t, srv.URL, "k")
 	test.Equal(t, "error and number of projects", []any{err, len(got.Projects)}, []any{nil, 3})
 	answers[1], next = answers[0], 0
-	_, err = connect(t, srv.URL, "k")
-	wantCode(t, err, "linear_missing_end_cursor")
+	wantCode(t, test.Err(connect(t, srv.URL, "k")), "linear_missing_end_cursor")
 	answers[0] = `{"data":{"viewer":{"name":"Robin"}}}`
 	next = 0
-	_, err = connect(t, srv.URL, "k")
-	wantCode(t, err, "linear_unknown_payload")
+	wantCode(t, test.Err(connect(t, srv.URL, "k")), "linear_unknown_payload")
 }
 
 func TestProjectsRefusedKey(t *testing.T) {
@@ -78,8 +76,7 @@ func TestProjectsRefusedKey(t *testing.T) {
 	if wantCode(t, err, "linear_api_status"); linear.Setup().RefusedKey(err) {
 		t.Errorf("%v counts as a refusal of the key", err)
 	}
-	_, err = connect(t, s.Endpoint(), " ")
-	wantCode(t, err, "missing_tracker_api_key")
+	wantCode(t, test.Err(connect(t, s.Endpoint(), " ")), "missing_tracker_api_key")
 }
 
 // The states of all teams are in the order of a board, without duplicate names.
@@ -95,10 +92,7 @@ func TestProject(t *testing.T) {
 	s := seeded(t, seed)
 	a := test.Must(connect(t, s.Endpoint(), s.Key()))
 	got := test.Must(a.Project(t.Context(), "https://linear.app/acme/project/shop-1a2b3c4d5e6f", "symphony"))
-	var states []string
-	for _, st := range got.States {
-		states = append(states, st.Name)
-	}
+	states := test.Map(got.States, func(st reconcile.TrackerState) string { return st.Name })
 	if text := strings.Join(states, ","); text != "Backlog,todo,Doing,Done" || got.IssuePrefix != "OPS" || !got.HasLabel || got.Slug != "1a2b3c4d5e6f" {
 		t.Errorf("%s, %+v", text, got)
 	}
@@ -109,8 +103,7 @@ func TestProject(t *testing.T) {
 	}
 	_, err := a.Project(t.Context(), "1a2b3c4d5e6e", "x")
 	test.Contains(t, "the hint", wantCode(t, err, "tracker_project_not_found").Hint, "1a2b3c4d5e6f (Shop)")
-	_, err = a.Project(t.Context(), "", "x")
-	wantCode(t, err, "missing_tracker_project_slug")
+	wantCode(t, test.Err(a.Project(t.Context(), "", "x")), "missing_tracker_project_slug")
 }
 
 func seeded(t *testing.T, seed lineartest.Seed) *lineartest.Server {

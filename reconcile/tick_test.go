@@ -28,11 +28,7 @@ func (o oracle) ByIDs(ctx context.Context, ids []string) (map[string]Issue, erro
 }
 
 func codes(r Report) string {
-	var list []string
-	for _, e := range r.Errors {
-		list = append(list, e.Code)
-	}
-	return strings.Join(list, " ")
+	return strings.Join(test.Map(r.Errors, func(e *Error) string { return e.Code }), " ")
 }
 
 // tickOnce runs one pass, and lists only its requests in w.asked.

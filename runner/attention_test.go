@@ -2,11 +2,13 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local"
 )
@@ -46,9 +48,8 @@ func TestAttentionOutputIsCutAtALine(t *testing.T) {
 func TestAttentionThatCannotStart(t *testing.T) {
 	h := attentionHook(t, "true").OfPass(filepath.Join(t.TempDir(), "gone"))
 	result := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
-	if !result.Unfinished || result.Err == nil || !strings.Contains(result.Err.Error(), "attention.tree: no such file") {
-		t.Errorf("it ended with %v, unfinished: %v", result.Err, result.Unfinished)
-	}
+	test.Equal(t, "unfinished", result.Unfinished, true)
+	test.Contains(t, "the error", fmt.Sprint(result.Err), "attention.tree: no such file")
 }
 
 // A hook that is killed together with its run is unfinished.

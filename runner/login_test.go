@@ -121,8 +121,7 @@ func TestRelativePath(t *testing.T) {
 	r.Config.Command = "ls; " + r.Config.Command
 	for _, name := range []string{"run-1", "run-2"} {
 		r.next(name)
-		run := test.Must(r.work())
-		test.Equal(t, "outcome of "+name, run.Outcome, reconcile.Succeeded)
+		test.Equal(t, "outcome of "+name, test.Must(r.work()).Outcome, reconcile.Succeeded)
 	}
 	test.Equal(t, "the agent's program was started", exists(filepath.Join(r.root, "pwned")), false)
 	test.Equal(t, "where hooks look for libraries", read(t, filepath.Join(home, "libraries")), "/lib\n")

@@ -69,8 +69,7 @@ func TestAccountDirectory(t *testing.T) {
 	}
 	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 	for path, mode := range map[string]fs.FileMode{a.Dir: 0o700, filepath.Join(a.Dir, limitsName): 0o600} {
-		info := test.Must(os.Stat(path))
-		test.Equal(t, "mode of "+path, info.Mode().Perm(), mode)
+		test.Equal(t, "mode of "+path, test.Must(os.Stat(path)).Mode().Perm(), mode)
 	}
 }
 
@@ -233,8 +232,7 @@ func TestAccountWritersTakeTurns(t *testing.T) {
 		})
 	}
 	all.Wait()
-	rec := test.Must(a.load())
-	test.Equal(t, "members", len(rec.RateLimits), writers*each)
+	test.Equal(t, "members", len(test.Must(a.load()).RateLimits), writers*each)
 }
 
 func takeSlots(t testing.TB, a *Account, limit, want int) ([]*os.File, reconcile.Slots) {

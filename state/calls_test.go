@@ -80,8 +80,7 @@ func TestCallsAreCarriedOutOnce(t *testing.T) {
 
 	taken.Outcome, taken.ErrorText = reconcile.Canceled, "stopped"
 	test.OK(t, db.Journal.Finish(ctx, epoch, taken))
-	_, err = db.Clients.AddCall(ctx, reconcile.Call{ID: "3", RunID: run.ID, Agent: "a", Verb: reconcile.CallTurn})
-	wantConflict(t, err)
+	wantConflict(t, test.Err(db.Clients.AddCall(ctx, reconcile.Call{ID: "3", RunID: run.ID, Agent: "a", Verb: reconcile.CallTurn})))
 	test.OK(t, db.Clients.EndCalls(ctx, taken, epoch))
 	test.OK(t, db.Clients.SettleAgent(ctx, taken))
 	left, _, err := db.Views.Call(ctx, "2")

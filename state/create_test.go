@@ -31,15 +31,13 @@ func TestCreateMakesPrivateCompleteDatabase(t *testing.T) {
 	db := createIn(t, dir)
 	insertedRun(t, db, 1)
 	for name, want := range map[string]fs.FileMode{"": 0o700, "state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600} {
-		info := test.Must(os.Stat(filepath.Join(dir, name)))
-		test.Equal(t, "mode", info.Mode().Perm(), want)
+		test.Equal(t, "mode", test.Must(os.Stat(filepath.Join(dir, name))).Mode().Perm(), want)
 	}
 	var mode, schema string
 	test.OK(t, db.sql.QueryRow(`PRAGMA journal_mode`).Scan(&mode))
 	test.OK(t, db.sql.QueryRow(`SELECT value FROM meta WHERE key = 'schema'`).Scan(&schema))
 	test.Equal(t, "journal mode and schema", []any{mode, schema}, []any{"wal", strconv.Itoa(schemaVersion)})
-	left := test.Must(filepath.Glob(filepath.Join(dir, tempName+"*")))
-	test.Equal(t, "left over", len(left), 0)
+	test.Equal(t, "left over", len(test.Must(filepath.Glob(filepath.Join(dir, tempName+"*")))), 0)
 }
 
 func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
@@ -79,22 +77,18 @@ func TestPathsOfAnyName(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, databaseName)); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
-		rec := test.Must(openIn(t, dir).Store.State(ctx))
-		test.Equal(t, "claims after reopening "+name, len(rec.Claims), 1)
+		test.Equal(t, "claims after reopening "+name, len(test.Must(openIn(t, dir).Store.State(ctx)).Claims), 1)
 	}
 }
 
 func TestOpenNeverCreates(t *testing.T) {
 	dir := newDir(t)
 	for _, open := range []func(context.Context, string) (*DB, error){Open, OpenReadOnly} {
-		_, err := open(ctx, dir)
-		test.ErrorIs(t, "the error", err, ErrNoState)
-		_, err = os.Stat(dir)
-		test.ErrorIs(t, "the directory, which is not made", err, fs.ErrNotExist)
+		test.ErrorIs(t, "the error", test.Err(open(ctx, dir)), ErrNoState)
+		test.ErrorIs(t, "the directory, which is not made", test.Err(os.Stat(dir)), fs.ErrNotExist)
 	}
 	test.OK(t, os.Mkdir(dir, 0o700))
-	_, err := Open(ctx, dir)
-	test.ErrorIs(t, "the error", err, ErrNoState)
+	test.ErrorIs(t, "the error", test.Err(Open(ctx, dir)), ErrNoState)
 	empty, err := isEmpty(dir)
 	test.Equal(t, "error, and whether the directory is empty", []any{err, empty}, []any{nil, true})
 }
@@ -108,14 +102,10 @@ func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 		dir := newDir(t)
 		test.OK(t, os.Mkdir(dir, 0o700))
 		test.OK(t, leave(dir))
-		_, err := Create(ctx, dir, epoch)
-		wantCode(t, err, "state_missing")
-		_, err = Open(ctx, dir)
-		wantCode(t, err, "state_missing")
-		_, err = OpenReadOnly(ctx, dir)
-		wantCode(t, err, "state_missing")
-		_, err = os.Stat(filepath.Join(dir, databaseName))
-		test.ErrorIs(t, name+": the database, which is not made", err, fs.ErrNotExist)
+		wantCode(t, test.Err(Create(ctx, dir, epoch)), "state_missing")
+		wantCode(t, test.Err(Open(ctx, dir)), "state_missing")
+		wantCode(t, test.Err(OpenReadOnly(ctx, dir)), "state_missing")
+		test.ErrorIs(t, name+": the database, which is not made", test.Err(os.Stat(filepath.Join(dir, databaseName))), fs.ErrNotExist)
 	}
 	dir := newDir(t)
 	test.OK(t, os.MkdirAll(filepath.Join(dir, "runs"), 0o700))
@@ -178,8 +168,7 @@ func TestForeignDatabaseIsNotOurs(t *testing.T) {
 	handle := test.Must(openPool(path, "rw", ""))
 	test.Must(handle.Exec(`CREATE TABLE theirs (x); PRAGMA user_version = 7`))
 	test.OK(t, handle.Close())
-	_, err := Create(ctx, dir, epoch)
-	wantCode(t, err, "state_corrupt")
+	wantCode(t, test.Err(Create(ctx, dir, epoch)), "state_corrupt")
 }
 
 // TestNewerSchema checks that a process stops using the database when a newer program excludes older schemas.
@@ -187,8 +176,7 @@ func TestNewerSchema(t *testing.T) {
 	db := newState(t)
 	before := openIn(t, db.Dir())
 	test.Must(db.sql.Exec(`UPDATE meta SET value = ? WHERE key = 'oldest_writer'`, strconv.Itoa(schemaVersion+1)))
-	_, err := before.Store.State(ctx)
-	wantCode(t, err, "state_newer")
+	wantCode(t, test.Err(before.Store.State(ctx)), "state_newer")
 }
 
 func TestDefaultDir(t *testing.T) {

@@ -81,8 +81,7 @@ func TestPruneIsBoundedAndGoesOn(t *testing.T) {
 	}
 	test.Equal(t, "pruned", slices.Sorted(slices.Values(got)), old[:25])
 	pastRuns(t, db, 2, 21, epoch)
-	soon := now.Add(10 * time.Minute)
-	test.Equal(t, "pruned again within the hour", len(prune(t, db, soon, 10)), 0)
+	test.Equal(t, "pruned again within the hour", len(prune(t, db, now.Add(10*time.Minute), 10)), 0)
 	test.Equal(t, "pruned after an hour", len(prune(t, db, now.Add(time.Hour), 10)), 1)
 }
 

@@ -69,8 +69,7 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	test.Equal(t, "releases before the first", len(reported(t, db, epoch, at).Releases), 0)
 	uses := test.Must(db.Views.UseOf(ctx, c.IssueID)) // of the earlier claim, too
 	test.Equal(t, "UseOf", uses, []reconcile.ModelUse{{Model: "old", Tokens: use}, {Model: "gpt-a", Tokens: use}, {Model: "gpt-b", Tokens: use.Plus(use)}})
-	last := test.Must(db.Views.Releases(ctx, c.IssueID, 5))
-	test.Equal(t, "Releases", last, want)
+	test.Equal(t, "Releases", test.Must(db.Views.Releases(ctx, c.IssueID, 5)), want)
 	other, err := db.Views.Releases(ctx, idle.IssueID, 5)
 	test.Equal(t, "releases of an issue without a run, and error", []any{len(other), err}, []any{0, nil})
 	results := test.Must(db.Views.Results(ctx, epoch.Add(30*time.Minute))) // the first run ended before

@@ -62,8 +62,7 @@ func TestRequestIsStoredWhole(t *testing.T) {
 		t.Errorf("%s: %s", q.ID(), diff)
 	}
 	for _, number := range []int{0, 2} {
-		_, err := db.Views.FindRequest(ctx, "ABC-7", number)
-		test.ErrorIs(t, fmt.Sprint("number ", number), err, ErrNotFound)
+		test.ErrorIs(t, fmt.Sprint("number ", number), test.Err(db.Views.FindRequest(ctx, "ABC-7", number)), ErrNotFound)
 	}
 	// The worker may wait for an hour, so the request must be on the disk.
 	test.Equal(t, "durability of the request", synchronous(t, db), full)
@@ -142,10 +141,7 @@ func TestOpenRequests(t *testing.T) {
 	wantIDs := func(want ...string) {
 		t.Helper()
 		open := test.Must(db.Views.OpenRequests(ctx))
-		var ids []string
-		for _, q := range open {
-			ids = append(ids, q.ID())
-		}
+		ids := test.Map(open, func(q reconcile.Request) string { return q.ID() })
 		test.Equal(t, "open requests", ids, want)
 	}
 	wantIDs("ABC-2.1", "ABC-1.1")
@@ -190,8 +186,7 @@ func TestLateAnswers(t *testing.T) {
 	wantLate(question.Number, unread.Number)
 	refused := func(q reconcile.Request, how reconcile.RequestDecision, at reconcile.Instant, fate reconcile.RequestFate) {
 		t.Helper()
-		_, err := decided(db, q, how, at, false)
-		wantEnded(t, err, fate)
+		wantEnded(t, test.Err(decided(db, q, how, at, false)), fate)
 	}
 	refused(question, reconcile.DecideAnswer, late, reconcile.RequestRunEnded)
 	refused(question, reconcile.DecideDeny, early, reconcile.RequestRunEnded)
@@ -261,8 +256,7 @@ func TestReplyIsNoGuidance(t *testing.T) {
 		t.Errorf("%v, %+v", ours, is.Answer)
 	}
 	q.Answer.Reply = "comment-2" // too late
-	_, err := db.Operator.DecideRequest(ctx, epoch, early, q, false)
-	wantEnded(t, err, reconcile.RequestAnswered)
+	wantEnded(t, test.Err(db.Operator.DecideRequest(ctx, epoch, early, q, false)), reconcile.RequestAnswered)
 	test.Equal(t, "replies after a refused answer", len(test.Must(db.Journal.Created(ctx, []string{"comment-2"}))), 0)
 }
 

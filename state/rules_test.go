@@ -56,8 +56,7 @@ func TestWorkerWritesUntilTheOutcome(t *testing.T) {
 			ended := mustRun(t, db, r.ID)
 
 			r.Beats = 8
-			_, err := db.Journal.UpdateRun(ctx, epoch, r)
-			wantConflict(t, err)
+			wantConflict(t, test.Err(db.Journal.UpdateRun(ctx, epoch, r)))
 			wantConflict(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "thread", "ws", reconcile.Tokens{Total: 5}, epoch))
 			test.Equal(t, "the run", mustRun(t, db, r.ID), ended)
 			_, known, err := db.Journal.Thread(ctx, "thread")
@@ -70,8 +69,7 @@ func TestWorkerWritesOnlyATakenRun(t *testing.T) {
 	db := newState(t)
 	r := insertedRun(t, db, 1)
 	r.Phase = reconcile.StreamingTurn
-	_, err := db.Journal.UpdateRun(ctx, epoch, r)
-	wantConflict(t, err)
+	wantConflict(t, test.Err(db.Journal.UpdateRun(ctx, epoch, r)))
 	r.Outcome = reconcile.Succeeded
 	wantConflict(t, db.Journal.Finish(ctx, epoch, r))
 	if got := mustRun(t, db, r.ID); got.Phase != reconcile.Starting || got.Outcome != "" {
@@ -146,8 +144,7 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 
 func wantTotals(t testing.TB, db *DB, want Totals) {
 	t.Helper()
-	got := test.Must(db.Views.Totals(ctx))
-	test.Equal(t, "totals", got, want)
+	test.Equal(t, "totals", test.Must(db.Views.Totals(ctx)), want)
 }
 
 func TestCommandsAreConsumedWithTheChange(t *testing.T) {
@@ -161,8 +158,7 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 		id := test.Must(db.Operator.AddCommand(ctx, want[i]))
 		want[i].ID = id
 	}
-	rec := test.Must(db.Store.State(ctx))
-	test.Equal(t, "Commands", rec.Commands, want)
+	test.Equal(t, "Commands", test.Must(db.Store.State(ctx)).Commands, want)
 
 	stale := c
 	stale.Version = 9
@@ -184,8 +180,7 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 
 func wantDone(t *testing.T, db *DB, id int64, want bool) {
 	t.Helper()
-	got := test.Must(db.Operator.CommandDone(ctx, id))
-	test.Equal(t, "done", got, want)
+	test.Equal(t, "done", test.Must(db.Operator.CommandDone(ctx, id)), want)
 }
 
 func TestSkipsAreReplaced(t *testing.T) {
@@ -213,8 +208,7 @@ func TestSkipsAreReplaced(t *testing.T) {
 
 func wantSkips(t *testing.T, db *DB, want ...StoredSkip) {
 	t.Helper()
-	got := test.Must(db.Views.Skips(ctx))
-	test.Equal(t, "skips", got, append([]StoredSkip{}, want...))
+	test.Equal(t, "skips", test.Must(db.Views.Skips(ctx)), append([]StoredSkip{}, want...))
 }
 
 // changes counts the rows that the connection has ever written.

@@ -223,8 +223,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			// A live worker continues, and an ended run can be settled.
 			run := rec.Runs[0]
 			run.Beats++
-			reason := test.Must(db.Journal.UpdateRun(ctx, epoch, run))
-			test.Equal(t, "the stop reason", reason, reconcile.StopOperator)
+			test.Equal(t, "the stop reason", test.Must(db.Journal.UpdateRun(ctx, epoch, run)), reconcile.StopOperator)
 			settled(t, db, 2)
 			test.Equal(t, "total with the run", test.Must(db.Views.Totals(ctx)).Tokens.Total, 12+13+14+15)
 		})

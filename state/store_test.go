@@ -176,11 +176,9 @@ func TestRunIsTakenOnce(t *testing.T) {
 	ended := insertedRun(t, db, 2)
 	test.OK(t, db.Store.EndDead(ctx, epoch, ended, reconcile.Lost, "", "failed to spawn agent"))
 	for _, id := range []string{"no such run", ended.ID} {
-		_, err := db.Journal.TakeRun(ctx, id, worker, epoch)
-		wantConflict(t, err)
+		wantConflict(t, test.Err(db.Journal.TakeRun(ctx, id, worker, epoch)))
 	}
-	_, err := db.Views.Run(ctx, "no such run")
-	test.ErrorIs(t, "the error", err, ErrNotFound)
+	test.ErrorIs(t, "the error", test.Err(db.Views.Run(ctx, "no such run")), ErrNotFound)
 }
 
 // TestDurabilityFollowsWhatChanged checks that a heartbeat alone does not wait for the disk, and that everything on which

@@ -125,10 +125,7 @@ func TestStateOf(t *testing.T) {
 		"":            {issueOf(1).ID},
 	} {
 		rec := test.Must(db.Views.StateOf(ctx, issue))
-		var got []string
-		for _, c := range rec.Claims {
-			got = append(got, c.IssueID)
-		}
+		got := test.Map(rec.Claims, func(c reconcile.Claim) string { return c.IssueID })
 		diff := cmp.Diff(want, got)
 		rec.Claims = all.Claims
 		if diff += cmp.Diff(all, rec); diff != "" {

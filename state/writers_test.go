@@ -53,8 +53,7 @@ func TestHeldDatabase(t *testing.T) {
 	run := startedRun(t, db, 1)
 	db.patience = 100 * time.Millisecond // so that the test need not wait for busyTimeout
 	tx := test.Must(openIn(t, dir).sql.BeginTx(ctx, nil))
-	_, err := db.Journal.UpdateRun(ctx, epoch, run)
-	wantCode(t, err, "state_busy")
+	wantCode(t, test.Err(db.Journal.UpdateRun(ctx, epoch, run)), "state_busy")
 	test.Equal(t, "the next write waits", db.patience, retryTimeout)
 	test.OK(t, tx.Rollback())
 	test.Must(db.Journal.UpdateRun(ctx, epoch, run))

@@ -29,6 +29,17 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
+// Err returns the error of a call alone.
+func Err[T any](_ T, err error) error { return err }
+
+// Map returns f of each element of list.
+func Map[T, U any](list []T, f func(T) U) (of []U) {
+	for _, v := range list {
+		of = append(of, f(v))
+	}
+	return of
+}
+
 // Equal reports the differences between got and want as an error of the test.
 func Equal[T any](t testing.TB, what string, got, want T) {
 	t.Helper()

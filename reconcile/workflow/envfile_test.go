@@ -67,12 +67,10 @@ func TestEnvFilePermissions(t *testing.T) {
 	}
 	read := write(t, filepath.Join(dir, "r.env"), "A=1\n", 0o400)
 	test.Equal(t, "of mode 0400", test.Must(ReadEnvFile(read, os.Getuid()))["A"], "1")
-	_, err := ReadEnvFile(read, os.Getuid()+1)
-	wantCode(t, err, CodeEnvFilePermissions, "another account")
+	wantCode(t, test.Err(ReadEnvFile(read, os.Getuid()+1)), CodeEnvFilePermissions, "another account")
 	fifo := filepath.Join(dir, "fifo")
 	test.OK(t, syscall.Mkfifo(fifo, 0o600))
-	_, err = ReadEnvFile(fifo, os.Getuid())
-	wantCode(t, err, CodeEnvFilePermissions, "not a regular file")
+	wantCode(t, test.Err(ReadEnvFile(fifo, os.Getuid())), CodeEnvFilePermissions, "not a regular file")
 	if vars, err := ReadEnvFile(filepath.Join(dir, "absent"), os.Getuid()); err != nil || vars == nil || len(vars) != 0 {
 		t.Errorf("absent: %v, %v", vars, err)
 	}

@@ -50,10 +50,8 @@ func TestGolden(t *testing.T) {
 				test.OK(t, os.WriteFile(golden, []byte(got), 0o644))
 				return
 			}
-			want := test.Must(os.ReadFile(golden))
-			test.Equal(t, "the result", got, string(want))
-			refused := strings.Contains(got, "error: ")
-			test.Equal(t, "refused", refused, strings.HasPrefix(filepath.Base(file), "err-"))
+			test.Equal(t, "the result", got, string(test.Must(os.ReadFile(golden))))
+			test.Equal(t, "refused", strings.Contains(got, "error: "), strings.HasPrefix(filepath.Base(file), "err-"))
 			test.Lacks(t, "the output", got, envKey, teamKey, ghToken, "lin_api_0123456789abcdef")
 		})
 	}

@@ -102,8 +102,7 @@ func TestRedactedRefusesWhatItCannotFind(t *testing.T) {
 
 // The key of another account must not be used for a workflow that contained its own key.
 func TestPlaceholderHasNoFallback(t *testing.T) {
-	_, err := Parse(source(t, literalFile("$"+LiteralKeyVar)), testEnv())
-	wantCode(t, err, CodeMissingAPIKey, "is not stored")
+	wantCode(t, test.Err(Parse(source(t, literalFile("$"+LiteralKeyVar)), testEnv())), CodeMissingAPIKey, "is not stored")
 	env := testEnv()
 	env.KeyOptional = true
 	cfg, err := Parse(source(t, literalFile("$"+LiteralKeyVar)), env)

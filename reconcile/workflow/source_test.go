@@ -60,8 +60,7 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 	long := write(t, filepath.Join(dir, "long.md"), strings.Repeat("x", maxFile+1), 0o600)
-	_, err := Read(long)
-	wantCode(t, err, CodeParse, "longer than")
+	wantCode(t, test.Err(Read(long)), CodeParse, "longer than")
 }
 
 // Errors in the prompt name the line of the file, whatever precedes the prompt.
@@ -90,8 +89,7 @@ func TestLines(t *testing.T) {
 
 func TestCRLFAndBOMInFrontMatter(t *testing.T) {
 	text := "\ufeff---\r\ntracker:\r\n  kind: linear\r\n  project_slug: b\r\nhooks:\r\n  before_run: |\r\n    one\r\n    two\r\nagent:\r\n  max_turns: x\r\n---\r\nGo.\r\n"
-	_, err := Parse(source(t, text), testEnv())
-	wantCode(t, err, CodeInvalid, "WORKFLOW.md:10: agent.max_turns")
+	wantCode(t, test.Err(Parse(source(t, text), testEnv())), CodeInvalid, "WORKFLOW.md:10: agent.max_turns")
 	cfg, err := Parse(source(t, strings.Replace(text, "max_turns: x", "max_turns: 7", 1)), testEnv())
 	test.Equal(t, "error, hook and turns", []any{err, cfg.Hooks.BeforeRun, cfg.Agent.MaxTurns}, []any{nil, "one\ntwo\n", 7})
 }

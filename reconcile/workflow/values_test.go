@@ -90,8 +90,7 @@ func TestPassEnv(t *testing.T) {
 func TestModelWithTwoPrices(t *testing.T) {
 	const price = "{input: 1, output: 2}"
 	text := strings.Replace(literalFile("$TEAM_KEY"), "---\nGo", "agent:\n  prices: {a: "+price+", a: "+price+"}\n---\nGo", 1)
-	_, err := Parse(source(t, text), testEnv())
-	wantCode(t, err, CodeInvalid, "agent.prices: a model is named twice")
+	wantCode(t, test.Err(Parse(source(t, text), testEnv())), CodeInvalid, "agent.prices: a model is named twice")
 }
 
 func TestBudgets(t *testing.T) {
@@ -116,8 +115,6 @@ func TestBudgets(t *testing.T) {
 		{"max_turns: 1", "20 USD", "an amount of money needs agent.prices"},
 		{"prices: {a: {input: 1, output: 2}}", "20 USD", "agent.prices has no default"},
 	} {
-		if _, err := parse(row[0], row[1]); err == nil || !strings.Contains(err.Error(), row[2]) {
-			t.Errorf("%s: %v, want %s", row[1], err, row[2])
-		}
+		test.Contains(t, row[1], fmt.Sprint(test.Err(parse(row[0], row[1]))), row[2])
 	}
 }

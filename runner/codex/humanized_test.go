@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // row is a message of codex and its name in the golden file.
@@ -61,10 +62,7 @@ func describeEvents(t *testing.T, msg json.RawMessage) []string {
 	before := len(p.heard())
 	p.say(string(msg))
 	synctest.Wait()
-	var lines []string
-	for _, e := range p.heard()[before:] {
-		lines = append(lines, e.Name+": "+e.Message)
-	}
+	lines := test.Map(p.heard()[before:], func(e agent.Event) string { return e.Name + ": " + e.Message })
 	p.say(turnCompleted)
 	wait.completes(t)
 	return lines

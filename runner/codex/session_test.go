@@ -108,11 +108,7 @@ func (p *peer) heard() []agent.Event {
 }
 
 func (p *peer) names() string {
-	var names []string
-	for _, e := range p.heard() {
-		names = append(names, e.Name)
-	}
-	return strings.Join(names, " ")
+	return strings.Join(test.Map(p.heard(), func(e agent.Event) string { return e.Name }), " ")
 }
 
 // hears checks the next line of the client.
@@ -283,11 +279,9 @@ func TestResponseTimeout(t *testing.T) {
 		s, p := connect(t, agent.Options{ReadTimeout: 5 * time.Second, InitializeTimeout: 30 * time.Second})
 		go p.rest()
 		from := time.Now()
-		_, err := s.Initialize(t.Context())
-		_ = wantCode(t, err, agent.CodeResponseTimeout)
+		_ = wantCode(t, test.Err(s.Initialize(t.Context())), agent.CodeResponseTimeout)
 		test.Equal(t, "limit of initialize", time.Since(from), 30*time.Second)
-		_, err = s.StartThread(t.Context(), agent.ThreadParams{})
-		_ = wantCode(t, err, agent.CodeResponseTimeout)
+		_ = wantCode(t, test.Err(s.StartThread(t.Context(), agent.ThreadParams{})), agent.CodeResponseTimeout)
 		test.Equal(t, "limit of both", time.Since(from), 35*time.Second)
 		synctest.Wait()
 		test.Equal(t, "events", p.names(), "startup_failed startup_failed")
@@ -366,8 +360,7 @@ func TestEndOfStream(t *testing.T) {
 			p.hear()
 			p.out.CloseWithError(errors.New("broken"))
 		}()
-		_, err := s.Initialize(t.Context())
-		test.Contains(t, "the error", wantCode(t, err, agent.CodePortExit).Message, "broken")
+		test.Contains(t, "the error", wantCode(t, test.Err(s.Initialize(t.Context())), agent.CodePortExit).Message, "broken")
 	})
 }
 
@@ -548,8 +541,6 @@ func TestReasonOfATurnsEnd(t *testing.T) {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()
 		p.say(line)
-		if _, err := wait(); err == nil || err.Error() != want {
-			t.Errorf("error %v, want %s", err, want)
-		}
+		test.Equal(t, "the error", fmt.Sprint(test.Err(wait())), want)
 	}
 }

@@ -173,9 +173,7 @@ func TestStartWorker(t *testing.T) {
 	}
 	for how, want := range map[string]string{"refuse": "not today", "die": "exit status 7"} {
 		l, run := stand(t, how)
-		if err := l.Start(t.Context(), run); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", how, err)
-		}
+		test.Contains(t, how, fmt.Sprint(l.Start(t.Context(), run)), want)
 		live := l.Probe(t.Context(), run)
 		test.Equal(t, how+": alive and unknown", []bool{live.Alive, live.Unknown}, []bool{false, false})
 	}
@@ -193,9 +191,8 @@ func TestStopWorker(t *testing.T) {
 		wrong := run
 		wrong.Worker = other
 		test.Equal(t, "error, and whether the worker lives", []any{l.Stop(t.Context(), wrong), Alive(l.StateDir, run.ID)}, []any{nil, true})
-		if err := l.Kill(t.Context(), wrong); err == nil || !strings.Contains(err.Error(), "is not visible here") || !Alive(l.StateDir, run.ID) {
-			t.Fatalf("killing %+v: %v", other, err)
-		}
+		test.Contains(t, fmt.Sprintf("killing %+v", other), fmt.Sprint(l.Kill(t.Context(), wrong)), "is not visible here")
+		test.Equal(t, "the worker lives", Alive(l.StateDir, run.ID), true)
 	}
 	for range 2 { // Stop returns once the worker has exited
 		test.Equal(t, "error, and whether the worker lives", []any{l.Stop(t.Context(), run), Alive(l.StateDir, run.ID)}, []any{nil, false})
@@ -240,8 +237,7 @@ func TestReapWorker(t *testing.T) {
 	test.Equal(t, "error, number of processes left, and records", []any{err, len(left), recorded}, []any{nil, 0, 1})
 	test.Equal(t, "number of processes left after the reaping", len(l.Probe(t.Context(), run).Left), 0)
 	broken := errors.New("the row has changed")
-	_, err = l.Reap(t.Context(), run, func([]reconcile.Process) error { return broken })
-	test.ErrorIs(t, "the error", err, broken)
+	test.ErrorIs(t, "the error", test.Err(l.Reap(t.Context(), run, func([]reconcile.Process) error { return broken })), broken)
 }
 
 func TestListWorkspaces(t *testing.T) {
@@ -261,9 +257,7 @@ func TestListWorkspaces(t *testing.T) {
 	if len(list) != 1 || list[0] != want {
 		t.Errorf("%+v", list)
 	}
-	if err == nil || !strings.Contains(err.Error(), "ABC-2") {
-		t.Errorf("a record that can't be read: %v", err)
-	}
+	test.Contains(t, "a record that can't be read", fmt.Sprint(err), "ABC-2")
 	if free := l.FreeBytes(); free <= 0 {
 		t.Errorf("%d bytes free", free)
 	}
@@ -275,9 +269,7 @@ func TestLeavingWorkerIsNoLeftover(t *testing.T) {
 	signalTo(t, run, syscall.SIGTERM)
 	ends(t, l, run)
 	left, err := l.Reap(t.Context(), run, func([]reconcile.Process) error { return nil })
-	if err != nil || len(left) > 0 || !proc.SameProcess(run.Worker) {
-		t.Errorf("left %v, %v; the worker lives: %v", left, err, proc.SameProcess(run.Worker))
-	}
+	test.Equal(t, "error, processes left, and whether the worker lives", []any{err, len(left), proc.SameProcess(run.Worker)}, []any{nil, 0, true})
 	live := l.Probe(t.Context(), run)
 	test.Equal(t, "unknown, and number of processes left", []any{live.Unknown, len(live.Left)}, []any{false, 0})
 }

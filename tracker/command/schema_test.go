@@ -118,8 +118,7 @@ func TestPlacesInAnswers(t *testing.T) {
 			Command: []string{"./x"}, Timeout: time.Minute, Redact: func(s string) string { return s },
 			Run: answering(`{"issues": ` + answer + `}`),
 		}}
-		_, err := c.ByIDs(t.Context(), []string{"1"})
-		test.Equal(t, answer, fmt.Sprint(err), "command_answer_invalid: ./x by-ids: "+want)
+		test.Equal(t, answer, fmt.Sprint(test.Err(c.ByIDs(t.Context(), []string{"1"}))), "command_answer_invalid: ./x by-ids: "+want)
 	}
 }
 

@@ -87,8 +87,7 @@ func TestConnectChecksOptions(t *testing.T) {
 		"no CA":             {Options{Token: testToken, CAFile: "/nonexistent.pem"}, "tracker_ca_file_invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := connect(tc.o)
-			wantCode(t, err, tc.code)
+			wantCode(t, test.Err(connect(tc.o)), tc.code)
 		})
 	}
 	for endpoint, want := range map[string]string{
@@ -151,8 +150,7 @@ func TestRedirects(t *testing.T) {
 	a := test.Must(c.do(t.Context(), http.MethodPatch, "/repos/o/old", nil, map[string]any{"a": 1}))
 	test.Equal(t, "after a redirect", []any{string(a.body), a.redirected}, []any{`PATCH {"a":1}`, true})
 	for _, path := range []string{"/loop", "/elsewhere"} {
-		_, err := c.do(t.Context(), http.MethodGet, path, nil, nil)
-		wantCode(t, err, "github_api_status")
+		wantCode(t, test.Err(c.do(t.Context(), http.MethodGet, path, nil, nil)), "github_api_status")
 	}
 }
 
@@ -167,8 +165,7 @@ func TestNoAnswer(t *testing.T) {
 		t.Error(e)
 	}
 	c = clientOf(t, serving(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "123456789") }))
-	_, err = c.send(t.Context(), request{method: http.MethodGet, path: "/x", limit: 8})
-	wantCode(t, err, "answer_too_large")
+	wantCode(t, test.Err(c.send(t.Context(), request{method: http.MethodGet, path: "/x", limit: 8})), "answer_too_large")
 }
 
 func TestGraphQLAnswers(t *testing.T) {

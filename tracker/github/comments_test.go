@@ -48,12 +48,9 @@ func TestPostAndEdit(t *testing.T) {
 	test.Must(c.Edit(t.Context(), "acme/api#12", "9", "y"))
 	test.Equal(t, "sent", s.take(), `PATCH /repos/acme/api/issues/comments/9 {"body":"y"}`)
 	s.answers = []recorded{{404, `{"message": "Not Found"}`, ""}, {410, `{"message": "Gone"}`, ""}}
-	_, err := c.Post(t.Context(), "acme/api#13", "x")
-	wantCode(t, err, "issue_not_found")
-	_, err = c.Comments(t.Context(), "acme/api#13", testNow)
-	wantCode(t, err, "issue_not_found")
+	wantCode(t, test.Err(c.Post(t.Context(), "acme/api#13", "x")), "issue_not_found")
+	wantCode(t, test.Err(c.Comments(t.Context(), "acme/api#13", testNow)), "issue_not_found")
 	for _, id := range []string{"", "12", "acme/other#1", "acme/api#x", "acme/api#-1"} {
-		_, err = c.Comments(t.Context(), id, testNow)
-		wantCode(t, err, "issue_not_found")
+		wantCode(t, test.Err(c.Comments(t.Context(), id, testNow)), "issue_not_found")
 	}
 }

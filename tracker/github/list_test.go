@@ -295,8 +295,7 @@ func TestSeveralRepositories(t *testing.T) {
 	for _, name := range []string{"api-1", "API-1", "acme/api#1", "https://github.com/acme/api/issues/1"} {
 		test.Equal(t, name, test.Must(s.client().Find(t.Context(), name)).ID, "acme/api#1")
 	}
-	_, err := s.client().Find(t.Context(), "1")
-	wantCode(t, err, "issue_not_found")
+	wantCode(t, test.Err(s.client().Find(t.Context(), "1")), "issue_not_found")
 }
 
 func TestFind(t *testing.T) {
@@ -310,9 +309,16 @@ func TestFind(t *testing.T) {
 		test.Equal(t, name+": error, id and identifier", []any{err, i.ID, i.Identifier}, []any{nil, "1", "GH-1"})
 	}
 	for _, name := range []string{"", "2", "99", "x-1", "GH-", "acme/api#1", "https://github.com/acme/web-shop/pull/2", "00000000-0000-4000-8000-000000000000"} {
-		_, err := s.client().Find(t.Context(), name)
-		wantCode(t, err, "issue_not_found")
+		wantCode(t, test.Err(s.client().Find(t.Context(), name)), "issue_not_found")
 	}
+}
+
+// An issue that is named twice is read once.
+func TestByIDsReadsOnce(t *testing.T) {
+	s := newScene(t)
+	s.add(githubtest.Issue{})
+	found := test.Must(s.client().ByIDs(t.Context(), slices.Repeat([]string{"1"}, batch+1)))
+	test.Equal(t, "issues and requests", []int{len(found), len(s.Log())}, []int{1, 1})
 }
 
 func TestRenamedRepository(t *testing.T) {

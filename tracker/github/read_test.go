@@ -221,15 +221,12 @@ func TestSecondaryLimitStopsAll(t *testing.T) {
 	s.add(githubtest.Issue{})
 	pass, worker := s.client(), s.client()
 	test.OK(t, s.Fail(githubtest.Failure{Kind: githubtest.FailSecondary, RetryAfter: 600}))
-	_, err := pass.Candidates(t.Context(), []string{"open"})
-	wantCode(t, err, "tracker_rate_limited")
+	wantCode(t, test.Err(pass.Candidates(t.Context(), []string{"open"})), "tracker_rate_limited")
 	s.ClearLog()
 	s.now = s.now.Add(500 * time.Second) // for a minute the tool would wait
 	for _, c := range []*Client{pass, worker, s.client()} {
-		_, err := c.Candidates(t.Context(), []string{"open"})
-		wantCode(t, err, "tracker_rate_limited")
-		_, err = c.ByIDs(t.Context(), []string{"1"})
-		wantCode(t, err, "tracker_rate_limited")
+		wantCode(t, test.Err(c.Candidates(t.Context(), []string{"open"})), "tracker_rate_limited")
+		wantCode(t, test.Err(c.ByIDs(t.Context(), []string{"1"})), "tracker_rate_limited")
 		answer := Tool(c).Call(t.Context(), reconcile.Issue{ID: "1", Identifier: "GH-1"}, json.RawMessage(`{"method":"GET","path":"/repos/acme/web-shop"}`))
 		test.Equal(t, "the tool", answer.Success, false)
 		test.Contains(t, "the tool", answer.Text, "tracker_rate_limited")
@@ -251,8 +248,8 @@ func TestBoard(t *testing.T) {
 	test.OK(t, s.Archive("5"))
 	test.OK(t, s.Unplace("6"))
 	s.AddRepository("acme/api")
-	other := s.add(githubtest.Issue{Repository: "acme/api"})
-	test.OK(t, s.Place(other.Ref(), "Todo"))
+	far := s.add(githubtest.Issue{Repository: "acme/api"})
+	test.OK(t, s.Place(far.Ref(), "Todo"))
 	for _, step := range []struct{ states, want []string }{
 		{[]string{"todo", "IN PROGRESS"}, []string{"2", "1"}},
 		{[]string{"open"}, []string{"3"}},
@@ -277,18 +274,15 @@ func TestMissingBoard(t *testing.T) {
 	for _, address := range []string{"https://github.com/orgs/acme/projects/5", "https://github.com/users/nobody/projects/1"} {
 		s := newScene(t, func(o *Options) { o.Project = address })
 		s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work"})
-		_, err := s.client().Candidates(t.Context(), []string{"Todo"})
-		wantCode(t, err, "tracker_project_not_found")
-		_, err = s.client().Verify(t.Context(), reconcile.TrackerNames{})
-		wantCode(t, err, "tracker_project_not_found")
+		wantCode(t, test.Err(s.client().Candidates(t.Context(), []string{"Todo"})), "tracker_project_not_found")
+		wantCode(t, test.Err(s.client().Verify(t.Context(), reconcile.TrackerNames{})), "tracker_project_not_found")
 	}
 	for _, address := range []string{"x", "https://github.com/acme/web-shop/projects/1", "https://github.com/orgs/acme/projects/x"} {
 		_, err := New(Options{Token: testToken, Repositories: []string{testRepo}, Project: address})
 		wantCode(t, err, "tracker_project_not_found")
 	}
 	for _, repos := range [][]string{nil, {"x"}, {"a/b/c"}, {"a/.."}, {"/x"}, {"a b/c"}} {
-		_, err := New(Options{Token: testToken, Repositories: repos})
-		wantCode(t, err, "missing_github_repo")
+		wantCode(t, test.Err(New(Options{Token: testToken, Repositories: repos})), "missing_github_repo")
 	}
 	s := newScene(t, func(o *Options) { o.Project = "https://github.com/orgs/acme/projects/4" })
 	s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work"})
@@ -370,8 +364,7 @@ func TestVerifyFails(t *testing.T) {
 	_, err := s.client().Verify(t.Context(), reconcile.TrackerNames{})
 	test.Contains(t, "the error", wantCode(t, err, "tracker_project_not_found").Message, "disabled")
 	s = newScene(t, func(o *Options) { o.Repositories = []string{"acme/web-shopp"} })
-	_, err = s.client().Verify(t.Context(), reconcile.TrackerNames{})
-	wantCode(t, err, "tracker_project_not_found")
+	wantCode(t, test.Err(s.client().Verify(t.Context(), reconcile.TrackerNames{})), "tracker_project_not_found")
 	s = newScene(t, func(o *Options) { o.Project, o.StatusField = "https://github.com/orgs/acme/projects/4", "status" })
 	s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work"})
 	_, err = s.client().Verify(t.Context(), reconcile.TrackerNames{})

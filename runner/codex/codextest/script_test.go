@@ -1,6 +1,7 @@
 package codextest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -48,9 +49,7 @@ func TestInvalidScripts(t *testing.T) {
 		"```agent\nsay\n```":             `agent script, line 1: say: "" is not a valid text`,
 		"```agent\npatch\n```":           `agent script, line 1: patch: "" is not a valid name`,
 	} {
-		if _, err := Steps([]string{prompt}, 1); err == nil || err.Error() != want {
-			t.Errorf("%q: %v, want %s", prompt, err, want)
-		}
+		test.Equal(t, prompt, fmt.Sprint(test.Err(Steps([]string{prompt}, 1))), want)
 	}
 }
 

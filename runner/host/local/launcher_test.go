@@ -105,8 +105,7 @@ func TestLauncherFiles(t *testing.T) {
 	clean := filepath.Join(root, "clean")
 	test.OK(t, os.Chmod(clean, 0o300))
 	t.Cleanup(func() { test.OK(t, os.Chmod(clean, 0o700)) })
-	l := launch{dir: clean}
-	test.Equal(t, "files of a directory that can't be listed", len(l.find("npx codex", 0).Files), 1)
+	test.Equal(t, "files of a directory that can't be listed", len(launch{dir: clean}.find("npx codex", 0).Files), 1)
 }
 
 // The program of codex's npm package is named, not the script that starts it.

@@ -108,8 +108,7 @@ func TestCloneAndDeliver(t *testing.T) {
 	test.Equal(t, "branch", c.sh(c.dir, "git -C remote.git rev-parse symphony/ABC-1"), answer.Commit)
 
 	c.sh(c.dir, "mv root/ABC-1 moved; mkdir root/ABC-1")
-	_, err = c.host.Deliver(t.Context(), c.deliver)
-	c.wantCode(err, "invalid_workspace_cwd")
+	c.wantCode(test.Err(c.host.Deliver(t.Context(), c.deliver)), "invalid_workspace_cwd")
 	test.OK(t, c.host.Finish(t.Context(), run))
 }
 

@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
@@ -107,9 +108,6 @@ func (c *checker) print(out io.Writer) {
 }
 
 func counts(of map[string]int) string {
-	var words []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		words = append(words, fmt.Sprintf("%s %d", name, of[name]))
-	}
+	words := test.Map(slices.Sorted(maps.Keys(of)), func(name string) string { return fmt.Sprintf("%s %d", name, of[name]) })
 	return strings.Join(words, ", ")
 }

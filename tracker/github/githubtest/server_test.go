@@ -109,8 +109,7 @@ func TestREST(t *testing.T) {
 	two := test.Must(s.Issue("2"))
 	test.Equal(t, "added", ask(t, s, "POST /repos/team/app/issues/4/dependencies/blocked_by {\"issue_id\": "+fmt.Sprint(one.ID)+"}").StatusCode, 201)
 	ask(t, s, "DELETE /repos/team/app/issues/1/dependencies/blocked_by/"+fmt.Sprint(two.ID))
-	four := test.Must(s.Issue("team/app#4"))
-	test.Equal(t, "blockers", four.BlockedBy, []string{"team/app#1"})
+	test.Equal(t, "blockers", test.Must(s.Issue("team/app#4")).BlockedBy, []string{"team/app#1"})
 	one = test.Must(s.Issue("GH-1"))
 	test.Equal(t, "blockers", one.BlockedBy, []string{})
 }
@@ -139,8 +138,7 @@ func TestPagesAndETags(t *testing.T) {
 	test.Equal(t, "free", again.Header.Get("X-RateLimit-Remaining"), first.Header.Get("X-RateLimit-Remaining"))
 	test.OK(t, s.Move("1", "Doing"))
 	test.Equal(t, "changed", ask(t, s, list+"100", "If-None-Match", first.Header.Get("ETag")).StatusCode, http.StatusOK)
-	state := test.Must(s.State("1"))
-	test.Equal(t, "state", state, "Doing")
+	test.Equal(t, "state", test.Must(s.State("1")), "Doing")
 	test.Equal(t, "second request", s.Log()[1].String(), "GET 304 "+strings.TrimPrefix(list, "GET ")+"100")
 	test.Equal(t, "conditional", s.Log()[1].Conditional, true)
 }

@@ -421,7 +421,7 @@ func TestGuard(t *testing.T) {
 			g.reaches = c.name == "also in a worktree and its main repository"
 			g.do(c.operator)
 			g.trust()
-			test.OK(t, errOf(g.Undo(t.Context())))
+			test.OK(t, test.Err(g.Undo(t.Context())))
 			g.trust()
 			g.do(c.agent)
 			g.ran()
@@ -486,7 +486,7 @@ func TestGuardSpecialFiles(t *testing.T) {
 			g.do("echo ours > .git/hooks/pre-push; cp .git/config ../config; printf '[alias]\n\tx = !y\n' > ../outside; cp ../outside ../same")
 			g.trust()
 			g.do(`OUTSIDE=$PWD/../outside; for F in .git/config .git/hooks/pre-push; do rm $F; ` + put + `; done; chmod 0 .git/hooks; chmod 500 .git`)
-			test.OK(t, errOf(g.Undo(t.Context())))
+			test.OK(t, test.Err(g.Undo(t.Context())))
 			test.Equal(t, "the hook", g.do("cmp .git/config ../config; cmp ../outside ../same; cat .git/hooks/pre-push"), "ours\n")
 		})
 	}
@@ -498,7 +498,7 @@ func TestGuardPending(t *testing.T) {
 	g := guard(t, false)
 	g.trust()
 	git(t, g.Tree, "config", "alias.evil", "!false")
-	test.ErrorIs(t, "error", errOf(g.Undo(ended(t))), context.Canceled)
+	test.ErrorIs(t, "error", test.Err(g.Undo(ended(t))), context.Canceled)
 	_, _, err := g.HookEnv(nil)
 	wantCode(t, err, host.CodeUntrusted)
 
@@ -521,7 +521,7 @@ func TestGuardUnreadable(t *testing.T) {
 	g.undo("alias.evil")
 	g.snapshot = nil // the next holder
 	write(t, g.File, "{")
-	wantCode(t, errOf(g.Undo(t.Context())), files.CodeFailed)
+	wantCode(t, test.Err(g.Undo(t.Context())), files.CodeFailed)
 	_, _, err := g.HookEnv(nil)
 	wantCode(t, err, files.CodeFailed)
 	g.Off = true
@@ -536,8 +536,7 @@ func TestGuardTooLarge(t *testing.T) {
 	g := guard(t, false)
 	g.trust()
 	g.limit = 1
-	undone := test.Must(g.Undo(t.Context()))
-	test.Equal(t, "there is a reason not to trust it", undone.Untrusted != "", true)
+	test.Equal(t, "there is a reason not to trust it", test.Must(g.Undo(t.Context())).Untrusted != "", true)
 	_, _, err := g.HookEnv(nil)
 	wantCode(t, err, host.CodeUntrusted)
 	wantCode(t, g.Trust(t.Context(), func(string) bool { return false }, nil), host.CodeUntrusted)
@@ -555,8 +554,7 @@ func TestGuardDeep(t *testing.T) {
 	g.undo()
 	g.trust()
 	g.do("rm -r deep; git init -q deep; " + moveDown)
-	undone := test.Must(g.Undo(t.Context()))
-	test.Contains(t, "what is not trusted", undone.Untrusted, "/deep/.git: ")
+	test.Contains(t, "what is not trusted", test.Must(g.Undo(t.Context())).Untrusted, "/deep/.git: ")
 }
 
 // A directory of a repository that can't be listed is made readable, and what is in it stays.

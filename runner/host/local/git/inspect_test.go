@@ -29,10 +29,7 @@ func wantStatus(t *testing.T, dir, want string, changed ...string) {
 	if got := fmt.Sprintf("%s %s %d %s %d", orZero(g.Branch), orZero(g.Base), orZero(g.Ahead), orZero(g.Remote), orZero(g.Unpushed)); !ok || got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	var list []string
-	for _, c := range g.Changed {
-		list = append(list, c.Status+" "+c.Path)
-	}
+	list := test.Map(g.Changed, func(c Changed) string { return c.Status + " " + c.Path })
 	test.Equal(t, "changed files and their number", []any{list, g.Count}, []any{changed, len(changed)})
 }
 
@@ -180,7 +177,7 @@ func TestReadingRunsNothing(t *testing.T) {
 			g := guard(t, c.linked)
 			t.Log(g.sh(c.agent))
 			g.ran()
-			test.OK(t, errOf(Fingerprint(t.Context(), g.Tree)))
+			test.OK(t, test.Err(Fingerprint(t.Context(), g.Tree)))
 			test.Equal(t, "looking for progress ran it", g.ran(), false)
 			_, _, inspected := Inspect(t.Context(), g.Tree)
 			_, read := Diff(t.Context(), g.Tree, io.Discard)
@@ -210,10 +207,10 @@ func TestReadingWritesNothing(t *testing.T) {
 	before := time.Now().Add(-time.Hour)
 	test.OK(t, os.Chtimes(index, before, before))
 	was := test.Must(os.Stat(index))
-	test.OK(t, errOf(Fingerprint(t.Context(), g.Tree)))
+	test.OK(t, test.Err(Fingerprint(t.Context(), g.Tree)))
 	_, _, err := Inspect(t.Context(), g.Tree)
 	test.OK(t, err)
-	test.OK(t, errOf(Diff(t.Context(), g.Tree, io.Discard)))
+	test.OK(t, test.Err(Diff(t.Context(), g.Tree, io.Discard)))
 	is := test.Must(os.Stat(index))
 	test.Equal(t, "the index is the same file, and its time", []any{os.SameFile(was, is), is.ModTime()}, []any{true, was.ModTime()})
 }
@@ -300,7 +297,7 @@ func TestFingerprintDoesNotWait(t *testing.T) {
 		wantSteps(t, repo, "walk")
 	}
 	for _, d := range []string{dir, repo} {
-		test.ErrorIs(t, "error", errOf(Fingerprint(ended(t), d)), context.Canceled)
+		test.ErrorIs(t, "error", test.Err(Fingerprint(ended(t), d)), context.Canceled)
 	}
-	wantCode(t, errOf(Fingerprint(t.Context(), filepath.Join(dir, "none"))), files.CodeFailed)
+	wantCode(t, test.Err(Fingerprint(t.Context(), filepath.Join(dir, "none"))), files.CodeFailed)
 }

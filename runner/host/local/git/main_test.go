@@ -88,9 +88,6 @@ func clone(t *testing.T, dir string) {
 	sh(t, filepath.Dir(dir), "repo "+filepath.Base(dir))
 }
 
-// errOf returns the error of a call alone.
-func errOf[T any](_ T, err error) error { return err }
-
 // ended returns a context that has ended.
 func ended(t *testing.T) context.Context {
 	t.Helper()

@@ -96,7 +96,7 @@ func TestWritable(t *testing.T) {
 			if !there(t, ws) {
 				return
 			}
-			test.OK(t, errOf(Root(ws)))
+			test.OK(t, test.Err(Root(ws)))
 			test.Must(Fingerprint(t.Context(), ws))
 		})
 	}
@@ -112,5 +112,5 @@ func TestRepoRoot(t *testing.T) {
 		got, err := Root(filepath.Join(dir, from))
 		test.Equal(t, from+": error and root", []any{err, got}, []any{nil, filepath.Join(dir, want)})
 	}
-	wantCode(t, errOf(Root(filepath.Join(dir, "none"))), files.CodeFailed)
+	wantCode(t, test.Err(Root(filepath.Join(dir, "none"))), files.CodeFailed)
 }

@@ -47,8 +47,7 @@ func newAlive(t *testing.T) string {
 func wantPulse(t *testing.T, path string, want Pulse) {
 	t.Helper()
 	got := test.Must(ProbeAlive(path))
-	st := test.Must(os.Stat(path))
-	test.Equal(t, "content and size", []any{got, st.Size()}, []any{want, int64(AliveSize)})
+	test.Equal(t, "content and size", []any{got, test.Must(os.Stat(path)).Size()}, []any{want, int64(AliveSize)})
 }
 
 func wantLocked(t *testing.T, path string, want bool) {
@@ -72,7 +71,7 @@ func TestAliveAcrossProcesses(t *testing.T) {
 	h.line("held <nil>")
 	wantPulse(t, path, Pulse{Held: true, Beats: 7, Mono: 9 * time.Second})
 	wantLocked(t, path, false)
-	test.ErrorIs(t, "second worker", errOf(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
+	test.ErrorIs(t, "second worker", test.Err(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
 	test.ErrorIs(t, "second creation", CreateAlive(path), fs.ErrExist)
 	test.OK(t, h.cmd.Process.Kill())
 	_ = h.cmd.Wait()
@@ -83,14 +82,12 @@ func TestAliveMissing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
 	p, err := ProbeAlive(path)
 	test.Equal(t, "missing file", []any{err, p}, []any{nil, Pulse{Missing: true}})
-	_, err = HoldAlive(path, time.Second)
-	test.ErrorIs(t, "hold", err, fs.ErrNotExist)
+	test.ErrorIs(t, "hold", test.Err(HoldAlive(path, time.Second)), fs.ErrNotExist)
 	test.ErrorIs(t, "note", NoteUnstarted(path, "disk_full"), fs.ErrNotExist)
 	wantLocked(t, path, true)
-	test.ErrorIs(t, "the file, which is not created", errOf(os.Stat(path)), fs.ErrNotExist)
+	test.ErrorIs(t, "the file, which is not created", test.Err(os.Stat(path)), fs.ErrNotExist)
 	// A path through a file is neither there nor missing.
-	_, err = ProbeAlive(filepath.Join(newAlive(t), "alive"))
-	test.Equal(t, "an error is returned", err != nil, true)
+	test.Equal(t, "an error is returned", test.Err(ProbeAlive(filepath.Join(newAlive(t), "alive"))) != nil, true)
 }
 
 func TestProbesAreWaitedFor(t *testing.T) {
@@ -122,12 +119,11 @@ func TestLockDeadExcludesASecondPassAndAWorker(t *testing.T) {
 	first := start(t, nil, "settle", path)
 	first.line("locked <nil>")
 	wantLocked(t, path, false)
-	test.ErrorIs(t, "a worker that comes late", errOf(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
+	test.ErrorIs(t, "a worker that comes late", test.Err(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
 	first.stdin.Close()
 	test.OK(t, first.cmd.Wait())
 	wantLocked(t, path, true)
-	a := test.Must(HoldAlive(path, time.Second))
-	test.OK(t, a.Close())
+	test.OK(t, test.Must(HoldAlive(path, time.Second)).Close())
 }
 
 func TestAliveDamaged(t *testing.T) {

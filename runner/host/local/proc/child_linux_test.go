@@ -28,7 +28,7 @@ func run(t *testing.T, r host.StartRequest, lease, tree *os.File) *Child {
 	t.Helper()
 	c := test.Must(Start(r, lease, tree))
 	t.Cleanup(func() {
-		test.OK(t, errOf(c.Close()))
+		test.OK(t, test.Err(c.Close()))
 	})
 	return c
 }
@@ -45,7 +45,7 @@ func waitFor(t *testing.T, c *Child) {
 func TestExecStreams(t *testing.T) {
 	dir := t.TempDir()
 	c := run(t, host.StartRequest{Argv: sh(`read l; echo "out $l $A"; pwd; echo err >&2; env; exit 4`), Env: []string{"A=b"}, Dir: dir}, nil, nil)
-	test.OK(t, errOf(io.WriteString(c.Stdin(), "hello\n")))
+	test.OK(t, test.Err(io.WriteString(c.Stdin(), "hello\n")))
 	out := test.Must(io.ReadAll(c.Stdout()))
 	errs := test.Must(io.ReadAll(c.Stderr()))
 	if got := string(out); !strings.HasPrefix(got, "out hello b\n"+dir+"\n") || strings.Contains(got, "HOME=") || string(errs) != "err\n" {
@@ -128,7 +128,7 @@ func TestExecImpossible(t *testing.T) {
 		"no such file": {host.StartRequest{Argv: []string{"/nowhere/codex"}}, fs.ErrNotExist},
 		"no directory": {host.StartRequest{Argv: sh("true"), Dir: "/nowhere"}, fs.ErrNotExist},
 	} {
-		test.ErrorIs(t, name, errOf(Start(c.r, nil, nil)), c.want)
+		test.ErrorIs(t, name, test.Err(Start(c.r, nil, nil)), c.want)
 	}
 }
 
@@ -355,7 +355,7 @@ func TestDetach(t *testing.T) {
 	}
 	test.OK(t, Signal(p, unix.SIGKILL))
 	<-d.done
-	test.ErrorIs(t, "the worker, which is reaped", errOf(statOf(p.PID)), os.ErrProcessDone)
+	test.ErrorIs(t, "the worker, which is reaped", test.Err(statOf(p.PID)), os.ErrProcessDone)
 }
 
 func TestDetachWithoutARunTaken(t *testing.T) {

@@ -391,7 +391,7 @@ func TestEnviron(t *testing.T) {
 	up := start(t, []string{"ONE=1", "TWO=a b\nc=d", "NONE="}, "idle").up()
 	test.Equal(t, "environment", test.Must(Environ(up)), []string{"PATH=" + os.Getenv("PATH"), "ONE=1", "TWO=a b\nc=d", "NONE="})
 	up.Start++ // another that has its number since is not meant
-	test.ErrorIs(t, "of another process", errOf(Environ(up)), os.ErrProcessDone)
+	test.ErrorIs(t, "of another process", test.Err(Environ(up)), os.ErrProcessDone)
 }
 
 func TestKillTree(t *testing.T) {

@@ -186,8 +186,7 @@ func wantSaid(t *testing.T, text string, parts []string, not ...string) {
 // wantAllEnded ends the processes of an owner.
 func wantAllEnded(t *testing.T, o Owner, grace time.Duration) {
 	t.Helper()
-	left := test.Must(KillTree(t.Context(), o, grace))
-	test.Equal(t, "left", pids(left), nil)
+	test.Equal(t, "left", pids(test.Must(KillTree(t.Context(), o, grace))), nil)
 }
 
 func needsRoot(t *testing.T) {
@@ -196,6 +195,3 @@ func needsRoot(t *testing.T) {
 		t.Skip("only root can start a process of another user's")
 	}
 }
-
-// errOf returns the error of a call alone.
-func errOf[T any](_ T, err error) error { return err }

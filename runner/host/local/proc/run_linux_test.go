@@ -68,7 +68,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		text := `trap "" TERM; sleep 1000 & echo $$ $! > "$1"; while :; do sleep 1000; done`
-		ended <- errOf(Run(ctx, script(text, file), nil, 1<<10))
+		ended <- test.Err(Run(ctx, script(text, file), nil, 1<<10))
 	}()
 	test.Until(t, "the processes to start", func() bool {
 		info, err := os.Stat(file)
@@ -88,7 +88,7 @@ func TestRunOfNoProgram(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "plain")
 	test.OK(t, os.WriteFile(plain, []byte("echo no"), 0o644))
 	for program, want := range map[string]error{"no-such-program-here": exec.ErrNotFound, "/nowhere/at/all": fs.ErrNotExist, plain: fs.ErrPermission} {
-		test.ErrorIs(t, program, errOf(Run(t.Context(), host.StartRequest{Argv: []string{program}, Env: os.Environ()}, nil, 1)), want)
+		test.ErrorIs(t, program, test.Err(Run(t.Context(), host.StartRequest{Argv: []string{program}, Env: os.Environ()}, nil, 1)), want)
 	}
 }
 

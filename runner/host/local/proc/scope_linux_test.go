@@ -74,10 +74,7 @@ func TestManagers(t *testing.T) {
 		h := HostUnit{
 			Booted: true, Unit: row.unit, Manager: row.reachable, Lingers: row.lingers, Root: row.uid == 0, uid: row.uid, owner: row.owner,
 		}
-		var got []string
-		for _, m := range h.managers() {
-			got = append(got, m.flag())
-		}
+		got := test.Map(h.managers(), func(m manager) string { return m.flag() })
 		test.Equal(t, row.name, strings.Join(got, " "), row.want)
 		if h.Booted = false; len(h.managers()) != 0 {
 			t.Errorf("%s: without systemd: %v", row.name, h.managers())

@@ -117,14 +117,12 @@ func TestBranchExists(t *testing.T) {
 	p.commit("one", "first")
 	for _, theirs := range []string{"main", "$(git commit-tree -m theirs main^{tree})"} {
 		p.sh("cd person; git push -qf origin " + theirs + ":refs/heads/work/one")
-		_, err := p.deliver("one", "")
-		wantFault(t, err, host.CodeDeliveryConflict)
+		wantFault(t, test.Err(p.deliver("one", "")), host.CodeDeliveryConflict)
 	}
 	p.sh("cd person; git push -qf origin $(git commit-tree -m theirs -p main main^{tree}):refs/heads/work/one")
 	p.sh("cd one; git fetch -q ../remote.git work/one; git reset -q --hard FETCH_HEAD")
 	p.commit("one", "on top")
-	_, err := p.deliver("one", "")
-	wantFault(t, err, host.CodeDeliveryConflict)
+	wantFault(t, test.Err(p.deliver("one", "")), host.CodeDeliveryConflict)
 	p.sh("git -C remote.git update-ref -d refs/heads/work/one; git -C one reset -q --hard HEAD^^")
 	p.commit("one", "first")
 	p.mustDeliver("one", "")
@@ -176,16 +174,13 @@ func TestRemoteHangs(t *testing.T) {
 	hanging.remote.URL = "git@host:app.git" // the address of another remote, with the same mirror
 	ctx, cancel = context.WithCancel(t.Context())
 	both.Go(func() {
-		_, err := hanging.Clone(ctx, t.TempDir(), "work/two", "")
-		wantFault(t, err, host.CodeRepositoryUnavailable, "git@host:app.git")
+		wantFault(t, test.Err(hanging.Clone(ctx, t.TempDir(), "work/two", "")), host.CodeRepositoryUnavailable, "git@host:app.git")
 	})
 	p.await("mirrors/hanging-ssh")
 	ended, end := context.WithCancel(t.Context())
 	end()
 	_, err := p.mirror().Clone(ended, t.TempDir(), "work/two", "")
-	if err == nil || !strings.Contains(err.Error(), "another clone or delivery is using the mirror") {
-		t.Errorf("while the mirror is in use: %v", err)
-	}
+	test.Contains(t, "while the mirror is in use", fmt.Sprint(err), "another clone or delivery is using the mirror")
 	cancel()
 	both.Wait()
 	p.mustClone("two")

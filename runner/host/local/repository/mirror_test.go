@@ -100,13 +100,11 @@ func TestCloneFails(t *testing.T) {
 	}
 	const forbidden = "git does not allow this name"
 	for branch, part := range map[string]string{"main": "it is the base", "a..b": forbidden, "-x": forbidden, "HEAD": forbidden, "": forbidden} {
-		_, err := p.mirror().Clone(t.Context(), t.TempDir(), branch, "")
-		wantFault(t, err, host.CodeInvalidBranch, part)
+		wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), branch, "")), host.CodeInvalidBranch, part)
 	}
 
 	p.sh(`rm home/.gitconfig; git config --file home/.gitconfig user.useConfigOnly true`)
-	_, err := p.mirror().Clone(t.Context(), t.TempDir(), "w", "")
-	wantFault(t, err, host.CodeNoIdentity, "no email was given")
+	wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "w", "")), host.CodeNoIdentity, "no email was given")
 	test.Must(p.mirrorOf(host.Repository{URL: p.remote, Name: "Agent", Email: "agent@example.org"}).Clone(t.Context(), t.TempDir(), "w", ""))
 }
 

@@ -53,8 +53,7 @@ func (h *hub) open() (host.PullRequestAnswer, error) {
 
 func (h *hub) want(want host.PullRequestAnswer) {
 	h.t.Helper()
-	answer := test.Must(h.open())
-	test.Equal(h.t, "answer", answer, want)
+	test.Equal(h.t, "answer", test.Must(h.open()), want)
 }
 
 func TestOpenPullRequest(t *testing.T) {
@@ -125,8 +124,7 @@ func TestGitHubRefuses(t *testing.T) {
 		})
 	}
 	h.Close()
-	_, err := h.open()
-	wantFault(t, err, host.CodeDeliveryFailed, "work/one is pushed, but has no pull request: "+h.URL()+" did not answer: ")
+	wantFault(t, test.Err(h.open()), host.CodeDeliveryFailed, "work/one is pushed, but has no pull request: "+h.URL()+" did not answer: ")
 }
 
 // TestGh opens a pull request with the real gh, which reaches GitHub by a proxy.
@@ -156,6 +154,5 @@ func TestGh(t *testing.T) {
 	wantFault(t, err, host.CodeDeliveryFailed, "work/two is pushed, but has no pull request: GitHub answers 422 Validation Failed; head invalid")
 	h.fail(githubtest.FailDown)
 	h.request.GitHub.Token = ""
-	_, err = h.open()
-	wantFault(t, err, host.CodeDeliveryFailed, "gh is not logged in to github.localhost (") // gh itself asks GitHub
+	wantFault(t, test.Err(h.open()), host.CodeDeliveryFailed, "gh is not logged in to github.localhost (") // gh itself asks GitHub
 }

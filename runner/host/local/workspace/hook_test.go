@@ -75,8 +75,7 @@ func TestHookEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := runHook(ctx, t, w, "sleep 1000 & echo $! >c; mv c child; wait")
-		ended <- err
+		ended <- test.Err(runHook(ctx, t, w, "sleep 1000 & echo $! >c; mv c child; wait"))
 	}()
 	test.Until(t, "the hook's child", func() bool { return there(t, filepath.Join(w.Path, "child")) })
 	cancel()
@@ -128,7 +127,7 @@ func TestCaptureTakesUnreadOutput(t *testing.T) {
 	defer in.Close()
 	c := &capture{in: in, out: out, tail: text.Tail{Limit: 10}, done: make(chan struct{})}
 	close(c.done) // the reader, stopped before it read anything
-	test.OK(t, errOf(in.WriteString("the first words\nthe last")))
+	test.OK(t, test.Err(in.WriteString("the first words\nthe last")))
 	kept, lost := c.finish()
 	test.Equal(t, "the end, and the bytes before it", []any{string(kept), lost}, []any{"the last", int64(16)})
 }
@@ -150,6 +149,6 @@ func TestHookIsNotRunOutsideTheWorkspace(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	test.OK(t, os.Remove(w.Path))
 	test.OK(t, os.Symlink(outside, w.Path))
-	wantCode(t, errOf(runHook(t.Context(), t, w, "touch here")), CodeInvalidCwd)
+	wantCode(t, test.Err(runHook(t.Context(), t, w, "touch here")), CodeInvalidCwd)
 	wantExist(t, false, filepath.Join(outside, "here"))
 }

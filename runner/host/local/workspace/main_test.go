@@ -143,9 +143,6 @@ func wantRecord(t *testing.T, r *Root, key string, state State, run string) Reco
 	return rec
 }
 
-// errOf returns the error of a call alone.
-func errOf[T any](_ T, err error) error { return err }
-
 // ended returns a context that has ended.
 func ended(t *testing.T) context.Context {
 	t.Helper()

@@ -76,8 +76,8 @@ func TestRemoveAtOnce(t *testing.T) {
 func TestRemoveOfAHalfMadeWorkspaceRunsNoHook(t *testing.T) {
 	r := newRoot(t)
 	test.OK(t, acquire(t, r, owner("A", "r1")).Release())
-	test.ErrorIs(t, "error", errOf(remove(ended(t), r, owner("A", "r2"), noHook(t))), context.Canceled)
-	test.OK(t, errOf(remove(t.Context(), r, owner("A", "r3"), noHook(t))))
+	test.ErrorIs(t, "error", test.Err(remove(ended(t), r, owner("A", "r2"), noHook(t))), context.Canceled)
+	test.OK(t, test.Err(remove(t.Context(), r, owner("A", "r3"), noHook(t))))
 	if list := test.Must(r.Removed(t.Context(), day, "")); len(list) != 1 || list[0].Record != nil {
 		t.Errorf("%+v: a run would work in it if it were restored", list)
 	}
@@ -91,7 +91,7 @@ func TestRemoveGoesOnAfterACut(t *testing.T) {
 	test.Equal(t, "the interrupted removal", there(t, filepath.Join(w.Path, "work")), true)
 	test.ErrorIs(t, "the interrupted removal", err, context.Canceled)
 	calls := 0
-	test.OK(t, errOf(remove(t.Context(), r, owner("A", "r3"), func(w *Workspace) {
+	test.OK(t, test.Err(remove(t.Context(), r, owner("A", "r3"), func(w *Workspace) {
 		calls++
 		wantPrevious(t, w, "r1", "r2")
 		test.OK(t, os.RemoveAll(w.Path)) // a hook may do it all by itself
@@ -114,7 +114,7 @@ func TestTreesThatAreReadOnlyAreRemoved(t *testing.T) {
 		w := readyBy(t, r, owner("A", "r1"), func(*Workspace) {})
 		fill(w.Path)
 		fill(w.CacheDir)
-		test.OK(t, errOf(r.Remove(t.Context(), owner("A", "r2"), day, true)))
+		test.OK(t, test.Err(r.Remove(t.Context(), owner("A", "r2"), day, true)))
 		wantPurged(t, r, day.Add(keep), 1)
 		wantTrash(t, r, 0)
 	}
@@ -137,8 +137,7 @@ func TestRemoveFollowsNoLinks(t *testing.T) {
 		ln -s `+outside+` link; ln -s `+outside+`/dir link2; ln `+outside+`/dir/precious hard; mkfifo pipe; ln -s / `+w.TmpDir+`/all`)
 	test.OK(t, w.Ready())
 	test.OK(t, w.Release())
-	removed := removeAs(t, r, "r2")
-	test.OK(t, r.DeleteTrash(t.Context(), removed.Trash))
+	test.OK(t, r.DeleteTrash(t.Context(), removeAs(t, r, "r2").Trash))
 	if info, err := os.Stat(filepath.Join(outside, "dir")); err != nil || info.Mode().Perm() != 0o500 {
 		t.Errorf("what a link led to was touched: %v, %v", info, err)
 	}
@@ -159,7 +158,7 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 		test.Equal(t, "removed", removed, host.RemoveAnswer{Unsaved: "1 commit not on any remote"})
 		wantExist(t, true, w.Path)
 	}
-	test.ErrorIs(t, "without knowing why", errOf(r.Remove(ended(t), owner("A", "r2"), day, false)), context.Canceled)
+	test.ErrorIs(t, "without knowing why", test.Err(r.Remove(ended(t), owner("A", "r2"), day, false)), context.Canceled)
 	rec, _, err := r.readRecord("A")
 	test.OK(t, err)
 	if hooks != 1 || rec.State != Prepared || rec.Unsaved != "1 commit not on any remote" || !rec.UnsavedAt.Equal(day) {
@@ -169,7 +168,7 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	// An entry that was moved to the trash without being examined stays there, even if free space is low.
 	trashed := test.Must(r.moveToTrash(w.Path, "A", day, note{}))
 	r.Trash.Short = true
-	test.ErrorIs(t, "an examination that is interrupted", errOf(r.PurgeTrash(ended(t), day.Add(1000*time.Hour))), context.Canceled)
+	test.ErrorIs(t, "an examination that is interrupted", test.Err(r.PurgeTrash(ended(t), day.Add(1000*time.Hour))), context.Canceled)
 	purged := test.Must(r.PurgeTrash(t.Context(), day.Add(1000*time.Hour)))
 	test.Equal(t, "unsaved", purged.Unsaved[trashed], "1 commit not on any remote")
 	test.OK(t, os.Remove(r.record("A")))
@@ -325,7 +324,7 @@ func TestRemoveLeavesFilesInNoRepository(t *testing.T) {
 	w := ready(t, r, owner("A", "r1"))
 	test.OK(t, acquire(t, r, owner("A", "r2")).Release()) // a run that changes nothing
 	test.Equal(t, "without a change", removeAs(t, r, "r3").Unsaved, "")
-	test.OK(t, errOf(r.Restore(test.Must(r.Removed(t.Context(), day, ""))[0])))
+	test.OK(t, test.Err(r.Restore(test.Must(r.Removed(t.Context(), day, ""))[0])))
 	write(t, filepath.Join(w.Path, "report"), "x")
 	test.Equal(t, "changed", removeAs(t, r, "r4"), host.RemoveAnswer{Unsaved: "2 files in no repository"})
 	test.OK(t, os.Remove(filepath.Join(w.Path, "report")))

@@ -29,8 +29,7 @@ func TestRestore(t *testing.T) {
 	wantExist(t, false, w.GitFile())
 	entry := test.Must(r.Removed(t.Context(), day, r.Trash.Project))[0]
 	test.Equal(t, "time and due time", []any{entry.At, entry.Due}, []any{day, day.Add(time.Hour)})
-	path := test.Must(r.Restore(entry))
-	wantExist(t, true, filepath.Join(path, "work"), w.GitFile())
+	wantExist(t, true, filepath.Join(test.Must(r.Restore(entry)), "work"), w.GitFile())
 	wantTrash(t, r, 0)
 	rec := wantRecord(t, r, "A", Prepared, "r2")
 	test.Equal(t, "restored", rec.Restored, true)
@@ -71,9 +70,9 @@ func TestRestoreRefuses(t *testing.T) {
 	if len(list) != 1 || list[0].Key != "A" {
 		t.Fatalf("%+v", list)
 	}
-	wantCode(t, errOf(r.Restore(list[0])), CodeFailed)
+	wantCode(t, test.Err(r.Restore(list[0])), CodeFailed)
 	held := acquire(t, r, owner("A", "r3"))
-	wantCode(t, errOf(r.Restore(entry)), CodeBusy)
+	wantCode(t, test.Err(r.Restore(entry)), CodeBusy)
 	test.OK(t, held.Release())
 	wantExist(t, true, entry.Path)
 	r.Trash.Project = "another"

@@ -70,8 +70,8 @@ func TestForeignWorkspaceIsLeftAlone(t *testing.T) {
 	issue, project := owner("A", "r2"), owner("A", "r2")
 	issue.IssueID, project.Project = "other", "https://tracker.example other"
 	for _, o := range []Owner{issue, project} {
-		wantCode(t, errOf(r.Acquire(t.Context(), o)), CodeForeign)
-		wantCode(t, errOf(remove(t.Context(), r, o, noHook(t))), CodeForeign)
+		wantCode(t, test.Err(r.Acquire(t.Context(), o)), CodeForeign)
+		wantCode(t, test.Err(remove(t.Context(), r, o, noHook(t))), CodeForeign)
 	}
 	test.Equal(t, "id", wantRecord(t, r, "A", Prepared, "r1").ID, before.ID)
 	wantExist(t, true, filepath.Join(w.Path, "work"))
@@ -138,7 +138,7 @@ func TestAcquireAfterACrash(t *testing.T) {
 			test.OK(t, w.Ready())
 			wantTrash(t, r, c.trash)
 			r.Trash.Keep = 0
-			test.OK(t, errOf(r.PurgeTrash(t.Context(), time.Now()))) // the test's own clean-up can't
+			test.OK(t, test.Err(r.PurgeTrash(t.Context(), time.Now()))) // the test's own clean-up can't
 		})
 	}
 }
@@ -193,9 +193,8 @@ func TestRecordThatCannotBeReadStopsEverything(t *testing.T) {
 	r := newRoot(t)
 	write(t, filepath.Join(r.Path, "A", "work"), "x")
 	write(t, r.record("A"), "{")
-	wantCode(t, errOf(r.Acquire(t.Context(), owner("A", "r1"))), CodeFailed)
-	_, err := r.Remove(t.Context(), owner("A", "r1"), day, false)
-	wantCode(t, err, CodeFailed)
+	wantCode(t, test.Err(r.Acquire(t.Context(), owner("A", "r1"))), CodeFailed)
+	wantCode(t, test.Err(r.Remove(t.Context(), owner("A", "r1"), day, false)), CodeFailed)
 	wantExist(t, true, filepath.Join(r.Path, "A", "work"))
 }
 
@@ -208,7 +207,7 @@ func TestLeaseExcludesOthers(t *testing.T) {
 	_, err := r.Acquire(t.Context(), o)
 	wantCode(t, err, CodeBusy)
 	test.Contains(t, "the error", err.Error(), "run-1 of /state/one")
-	wantCode(t, errOf(r.Remove(t.Context(), o, day, false)), CodeBusy)
+	wantCode(t, test.Err(r.Remove(t.Context(), o, day, false)), CodeBusy)
 	wantHeld(t, r, "ABC-1", true)
 	r.leaseWait = test.Patience()
 	acquire(t, r, owner("ABC-2", "run-3")) // another issue's is free
@@ -224,9 +223,9 @@ func TestLeaseExcludesOthers(t *testing.T) {
 func TestLeaseIsInherited(t *testing.T) {
 	r := newRoot(t)
 	w := acquire(t, r, owner("A", "r1"))
-	test.OK(t, errOf(runHook(t.Context(), t, w, "sleep 1000 & echo $! >child")))
+	test.OK(t, test.Err(runHook(t.Context(), t, w, "sleep 1000 & echo $! >child")))
 	test.OK(t, w.Release())
-	wantCode(t, errOf(r.Acquire(t.Context(), owner("A", "r2"))), CodeBusy)
+	wantCode(t, test.Err(r.Acquire(t.Context(), owner("A", "r2"))), CodeBusy)
 	test.OK(t, syscall.Kill(readPID(t, filepath.Join(w.Path, "child")), syscall.SIGKILL))
 	waitGone(t, filepath.Join(w.Path, "child"))
 	acquire(t, r, owner("A", "r2"))
@@ -274,10 +273,9 @@ func TestLockFileThatWasDeletedIsNoLease(t *testing.T) {
 	test.OK(t, os.Remove(r.lock("A")))
 	write(t, r.lock("A"), "")
 	// Ours is on a file without a name now; a new one decides.
-	again := acquire(t, r, owner("A", "r2"))
-	test.Equal(t, "created again", again.Created, w.Created)
+	test.Equal(t, "created again", acquire(t, r, owner("A", "r2")).Created, w.Created)
 	wantHeld(t, r, "none", false)
 	wantExist(t, false, r.lock("none"))
 	test.OK(t, os.Symlink(t.TempDir(), r.lock("B")))
-	wantCode(t, errOf(r.Acquire(t.Context(), owner("B", "r1"))), CodeFailed)
+	wantCode(t, test.Err(r.Acquire(t.Context(), owner("B", "r1"))), CodeFailed)
 }
