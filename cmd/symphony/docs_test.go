@@ -136,9 +136,7 @@ func TestDocumentedKeys(t *testing.T) {
 	generated(t, "docs/workflow.md", "keys", want.String())
 	listed := codeSpans(document(t, "docs/workflow.md"))
 	for key := range workflow.Unbuilt() {
-		if !slices.Contains(listed, key) {
-			t.Errorf("docs/workflow.md does not say that %s is not built yet", key)
-		}
+		test.Equal(t, "docs/workflow.md says that "+key+" is not built yet", slices.Contains(listed, key), true)
 	}
 }
 
@@ -270,9 +268,7 @@ func TestDocumentedCodes(t *testing.T) {
 			}
 			for _, m := range literal.FindAllStringSubmatch(string(test.Must(os.ReadFile(path))), -1) {
 				found[m[1]] = true
-				if !documented[m[1]] {
-					t.Errorf("docs/errors.md does not explain %s (%s)", m[1], path)
-				}
+				test.Equal(t, "docs/errors.md explains "+m[1]+" of "+path, documented[m[1]], true)
 			}
 			return nil
 		})
@@ -333,9 +329,7 @@ func TestDocumentedFailures(t *testing.T) {
 			continue
 		}
 		for _, name := range codeSpans(cells[2]) {
-			if !exists[name] {
-				t.Errorf("there is no test %s, which is to show: %s", name, cells[0])
-			}
+			test.Equal(t, "there is the test "+name+" of: "+cells[0], exists[name], true)
 		}
 	}
 }

@@ -220,11 +220,6 @@ func (m *machine) add(identifier, gate string) {
 	test.Must(m.linear.AddIssue(lineartest.Issue{Identifier: identifier, Title: "Issue " + identifier, State: "Todo", Description: &text}))
 }
 
-func (m *machine) open(gate string) {
-	m.t.Helper()
-	m.must(os.WriteFile(filepath.Join(m.home, gate), nil, 0o644))
-}
-
 func (m *machine) handedOver(identifier string) {
 	m.t.Helper()
 	m.until(identifier+" is handed over", func() (bool, string) {
@@ -236,7 +231,7 @@ func (m *machine) handedOver(identifier string) {
 // finish lets the agent that waits for the gate hand its issue over.
 func (m *machine) finish(identifier, gate string) {
 	m.t.Helper()
-	m.open(gate)
+	m.must(os.WriteFile(filepath.Join(m.home, gate), nil, 0o644))
 	m.handedOver(identifier)
 }
 

@@ -31,14 +31,10 @@ func TestSeedVocabulary(t *testing.T) {
 			t.Errorf("%s: there is no test", word)
 		}
 		for _, name := range proofs {
-			if !tests[name] {
-				t.Errorf("%s: there is no test %s", word, name)
-			}
+			test.Equal(t, word+": there is the test "+name, tests[name], true)
 		}
 		for _, name := range used {
-			if !known[name] {
-				t.Errorf("%s: there is no tool %s", word, name)
-			}
+			test.Equal(t, word+": there is the tool "+name, known[name], true)
 		}
 		if len(event) > 0 && !events[strings.Join(append(event, methods...), " ")] {
 			t.Errorf("%s: no event %v of %v; there were %s", word, event, methods, strings.Join(slices.Sorted(maps.Keys(events)), ", "))

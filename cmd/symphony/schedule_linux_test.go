@@ -263,7 +263,8 @@ func TestScheduleCron(t *testing.T) {
 	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "already in your crontab: ")
 	got := m.mustSh(m.as("crontab -l | head -c " + fmt.Sprint(len(theirs)) + " | cmp - crontab && crontab -l | wc -l"))
 	test.Equal(t, "the lines of the old crontab with that of symphony", got, "7")
-	m.startCron()
+	// Without setsid cron would end with the command that starts it.
+	m.mustSh("setsid -f cron -f >/run/cron.out 2>&1; for i in $(seq 100); do pgrep -x cron && exit; sleep 0.05; done; exit 1")
 	w := m.atWork("ABC-1", "gate-1")
 	st := m.scheduleStatus(workflow)
 	if !st.Alive || st.LastPass.Trigger != "cron" || len(st.LastPass.Errors) > 0 || st.Cron == nil || st.Cron.Daemon == nil || !*st.Cron.Daemon || len(st.Problems) > 0 {
@@ -305,13 +306,6 @@ func bootCron(t *testing.T, uid int) *machine {
 		: > /run/crontab; mount --bind /run/crontab /etc/crontab
 		exec "$@"`, "machine")
 	return m
-}
-
-// startCron starts Debian's cron.
-func (m *machine) startCron() {
-	m.t.Helper()
-	// Without setsid cron would end with the command that starts it.
-	m.mustSh("setsid -f cron -f >/run/cron.out 2>&1; for i in $(seq 100); do pgrep -x cron && exit; sleep 0.05; done; exit 1")
 }
 
 // file reads a file of the user; it returns "" if there is none.

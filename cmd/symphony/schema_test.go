@@ -73,9 +73,7 @@ func TestDocumentedSchemas(t *testing.T) {
 		generated(t, path, "", schemaOf(t, d))
 	}
 	for _, path := range test.Must(filepath.Glob(filepath.Join(moduleRoot, schemaDir, "*"))) {
-		if !names[test.Must(filepath.Rel(moduleRoot, path))] {
-			t.Errorf("no command prints %s", path)
-		}
+		test.Equal(t, "a command prints "+path, names[test.Must(filepath.Rel(moduleRoot, path))], true)
 	}
 	checkServedSchemas(t)
 }

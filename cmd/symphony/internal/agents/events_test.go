@@ -100,15 +100,14 @@ func TestEventsOverRotations(t *testing.T) {
 	}
 	add(t, l, 1, 10, 10)
 	last = 10
-	old := test.Must(a.EventsOf(run, "", 500)).Cursor
+	five := test.Must(a.EventsOf(run, "", 500))
+	old, after := five.Cursor, int(five.List[len(five.List)-1].No)
 	next := func(cursor, want string) string {
 		t.Helper()
 		e := test.Must(a.EventsOf(run, cursor, 1<<20))
 		test.Equal(t, "events", numbers(e), want)
 		return e.Cursor
 	}
-	five := test.Must(a.EventsOf(run, "", 500))
-	after := int(five.List[len(five.List)-1].No)
 	file(0)
 	next(old, fmt.Sprintf("%d-10 (%d), lost 0", after+1, 10-after))
 	test.OK(t, os.Rename(agent.PreviousEvents(path), path))

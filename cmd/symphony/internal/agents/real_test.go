@@ -92,9 +92,8 @@ func TestRealAgent(t *testing.T) {
 	}})
 	r.await("images", reconcile.CallCompleted, "seen")
 	requests := model.Requests()
-	if prompts := requests[len(requests)-1].Prompts; strings.Count(prompts[len(prompts)-1], "[image]") != 2 {
-		t.Errorf("the model got %q", prompts[len(prompts)-1])
-	}
+	prompts := requests[len(requests)-1].Prompts
+	test.Equal(t, "how many images the model got", strings.Count(prompts[len(prompts)-1], "[image]"), 2)
 
 	r.call("a", turn("long"), script("sh until test -e go; do sleep 0.05; done\nsay went"))
 	test.Until(t, "command", func() bool { return r.run("a").Activity != "" })

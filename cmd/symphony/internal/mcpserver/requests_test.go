@@ -221,9 +221,8 @@ Without a decision it is denied at `
 			var message string
 			h := m.host(protocol, askedPerson, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 				message = r.Params.Message
-				if meta := fmt.Sprint(r.Params.Meta); !strings.Contains(meta, "thread-1") || strings.Contains(meta, "hunter2") {
-					t.Errorf("the form has %s", meta)
-				}
+				test.Contains(t, "the form", fmt.Sprint(r.Params.Meta), "thread-1")
+				test.Lacks(t, "the form", fmt.Sprint(r.Params.Meta), "hunter2")
 				return accepts(c.content)(ctx, r)
 			})
 			h.wait(0.5)

@@ -101,9 +101,7 @@ func TestLoopKeepsItsDatabase(t *testing.T) {
 		return db
 	}
 	first := open()
-	if open() != first {
-		t.Error("the second pass opens the database again")
-	}
+	test.Equal(t, "the second pass opens the database again", open() != first, false)
 	copied, err := os.ReadFile(filepath.Join(dir, "state.db"))
 	if err == nil {
 		err = errors.Join(os.Remove(filepath.Join(dir, "state.db-wal")), os.Remove(filepath.Join(dir, "state.db")),
@@ -111,18 +109,15 @@ func TestLoopKeepsItsDatabase(t *testing.T) {
 	}
 	test.OK(t, err)
 	second := open()
-	if second == first {
-		t.Error("a pass writes to a database that was replaced")
-	}
+	test.Equal(t, "a pass writes to a database that was replaced", second == first, false)
 	test.OK(t, second.SetMeta(ctx, "after", "the backup"))
 	pool, err := sql.Open("sqlite", filepath.Join(dir, "state.db"))
 	if err == nil {
 		_, err = pool.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", second.Schema()+1))
 	}
 	test.OK(t, errors.Join(err, pool.Close()))
-	if second.Newer() != nil || open().Newer() == nil {
-		t.Error("a pass does not notice that a newer program has migrated the database")
-	}
+	test.OK(t, second.Newer())
+	test.Equal(t, "a pass notices that a newer program has migrated the database", open().Newer() != nil, true)
 }
 
 // A signal during the start of a loop ends it without an error, as one between two passes does.

@@ -5,7 +5,6 @@ package term
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -87,9 +86,8 @@ func TestSecretIsNotEchoed(t *testing.T) {
 		w = &Env{Stdin: slave}
 		ctx, interrupt := context.WithCancel(t.Context())
 		w.Stderr = onPrompt(interrupt)
-		if _, err := AskLine(ctx, w, "Key: ", true); !errors.Is(err, context.Canceled) {
-			t.Errorf("an interrupt: %v", err)
-		}
+		_, err := AskLine(ctx, w, "Key: ", true)
+		test.ErrorIs(t, "an interrupt", err, context.Canceled)
 		typed("visible\n") // which ends the read
 		test.Equal(t, "what the terminal shows after an interrupt", shown(), "visible")
 	}

@@ -146,9 +146,8 @@ func TestMove(t *testing.T) {
 		test.Equal(t, "the row after "+c.key, m.at, c.want)
 		test.Contains(t, "the screen after "+c.key, m.View().Content, "> WEB-"+fmt.Sprint(m.at+1))
 	}
-	if m = read(m, many(3)); m.at != 0 || m.first != 0 {
-		t.Error(m.at, m.first)
-	}
+	m = read(m, many(3))
+	test.Equal(t, "the row and the first row", [2]int{m.at, m.first}, [2]int{})
 }
 
 func TestFilter(t *testing.T) {

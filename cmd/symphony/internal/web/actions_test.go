@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -55,9 +56,8 @@ func TestActionsNeedToken(t *testing.T) {
 			test.Equal(t, route.method+" "+path+" with "+token, visit(s, route.method, path, "", "Authorization", token).Code, http.StatusUnauthorized)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, "called")); err == nil {
-		t.Error("a command ran")
-	}
+	_, err := os.Stat(filepath.Join(dir, "called"))
+	test.ErrorIs(t, "the file of a command", err, fs.ErrNotExist)
 }
 
 // Which command a request runs: its arguments and its stdin.

@@ -179,9 +179,8 @@ func TestLongDiff(t *testing.T) {
 	shown := 0
 	for _, f := range files {
 		shown += len(f.Lines)
-		if len(f.Lines)+f.Hidden != lines+1 || f.Added != lines {
-			t.Error(len(f.Lines), f.Hidden, f.Added)
-		}
+		test.Equal(t, "shown and hidden lines", len(f.Lines)+f.Hidden, lines+1)
+		test.Equal(t, "added lines", f.Added, lines)
 	}
 	if len(files) != 7 || shown != mostLines || len(files[0].Lines) != mostLinesOfFile {
 		t.Error(len(files), shown)

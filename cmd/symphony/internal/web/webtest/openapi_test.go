@@ -121,9 +121,8 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			return r
 		}
 		answer, body := send(t, newRequest()) //nolint:bodyclose // send has closed it
-		if answer.StatusCode != c.status || !bytes.Contains(body, []byte(c.has)) {
-			t.Errorf("%s %s: %d %.300s", c.method, c.path, answer.StatusCode, body)
-		}
+		test.Equal(t, c.method+" "+c.path, answer.StatusCode, c.status)
+		test.Contains(t, c.method+" "+c.path, string(body), c.has)
 		r := newRequest()
 		if c.status == http.StatusUnauthorized { // the request is wrong on purpose
 			r.Header.Set("Authorization", "Bearer "+token)
