@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,11 +16,9 @@ import (
 
 func appendTo(t *testing.T, path, text string) {
 	t.Helper()
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = file.WriteString(text)
-	}
-	test.OK(t, errors.Join(err, file.Close()))
+	file := test.Must(os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
+	test.Must(file.WriteString(text))
+	test.OK(t, file.Close())
 }
 
 // Each line is shown once and whole, also when a full log is replaced by a new file.

@@ -95,27 +95,18 @@ func TestLoopKeepsItsDatabase(t *testing.T) {
 	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "state")
 	var kept keptDB
 	defer kept.close()
-	open := func() *state.DB {
-		t.Helper()
-		db := test.Must(kept.open(ctx, dir, time.Now()))
-		return db
-	}
+	open := func() *state.DB { return test.Must(kept.open(ctx, dir, time.Now())) }
 	first := open()
 	test.Equal(t, "the second pass opens the database again", open() != first, false)
-	copied, err := os.ReadFile(filepath.Join(dir, "state.db"))
-	if err == nil {
-		err = errors.Join(os.Remove(filepath.Join(dir, "state.db-wal")), os.Remove(filepath.Join(dir, "state.db")),
-			os.WriteFile(filepath.Join(dir, "state.db"), copied, 0o600))
-	}
-	test.OK(t, err)
+	file := filepath.Join(dir, "state.db")
+	copied := test.Must(os.ReadFile(file))
+	test.OK(t, errors.Join(os.Remove(file+"-wal"), os.Remove(file), os.WriteFile(file, copied, 0o600)))
 	second := open()
 	test.Equal(t, "a pass writes to a database that was replaced", second == first, false)
 	test.OK(t, second.SetMeta(ctx, "after", "the backup"))
-	pool, err := sql.Open("sqlite", filepath.Join(dir, "state.db"))
-	if err == nil {
-		_, err = pool.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", second.Schema()+1))
-	}
-	test.OK(t, errors.Join(err, pool.Close()))
+	pool := test.Must(sql.Open("sqlite", file))
+	test.Must(pool.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", second.Schema()+1)))
+	test.OK(t, pool.Close())
 	test.OK(t, second.Newer())
 	test.Equal(t, "a pass notices that a newer program has migrated the database", open().Newer() != nil, true)
 }

@@ -57,13 +57,10 @@ func (m *launchdMac) write(path, text string) {
 
 func (m *launchdMac) install() {
 	s, kind, err := newPlan(m.p, Options{})
-	if err == nil {
-		s.program, s.vars = "/usr/local/bin/symphony", s.vars[1:] // HOME, which differs only here
-		if err = kind.refuse(m.Context(), 0); err == nil {
-			err = kind.install(m.Context())
-		}
-	}
 	test.OK(m, err)
+	s.program, s.vars = "/usr/local/bin/symphony", s.vars[1:] // HOME, which differs only here
+	test.OK(m, kind.refuse(m.Context(), 0))
+	test.OK(m, kind.install(m.Context()))
 }
 
 // calls checks the calls of launchctl since the last check.

@@ -50,17 +50,9 @@ func TestFieldsOfSpecification(t *testing.T) {
 		answer        any
 	}{{"overview", specState, v}, {"joined", specState, Join([]Overview{v})}, {"issue", specIssue, i}} {
 		var example, answer any
-		data, err := json.Marshal(c.answer)
-		if err == nil {
-			err = json.Unmarshal(data, &answer)
-		}
-		if err == nil {
-			err = json.Unmarshal([]byte(c.example), &example)
-		}
-		test.OK(t, err)
-		for _, missing := range lacks(example, answer, c.name) {
-			t.Error(missing)
-		}
+		test.OK(t, json.Unmarshal(test.Must(json.Marshal(c.answer)), &answer))
+		test.OK(t, json.Unmarshal([]byte(c.example), &example))
+		test.Equal(t, "what is missing", lacks(example, answer, c.name), nil)
 	}
 }
 

@@ -23,11 +23,7 @@ func TestErrorText(t *testing.T) {
 		{reconcile.CodeSpawnFailed, reconcile.MessageSpawnFailed, reconcile.MessageSpawnFailed},
 		{"stalled", "stalled for 5m0s", "stalled for 5m0s"},
 	} {
-		got := ""
-		if text := ErrorText(c.code, c.message); text != nil {
-			got = *text
-		}
-		test.Equal(t, c.code+", "+c.message, got, c.want)
+		test.Equal(t, c.code+", "+c.message, deref(ErrorText(c.code, c.message)), c.want)
 	}
 }
 

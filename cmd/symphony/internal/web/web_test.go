@@ -172,10 +172,7 @@ func TestSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "symphony.sock")
 	for range 2 {
 		l := test.Must(privateSocket(t.Context(), path))
-		info, err := os.Stat(path)
-		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Fatal(info, err)
-		}
+		test.Equal(t, "the mode of the socket", test.Must(os.Stat(path)).Mode().Perm(), 0o600)
 		_ = l.(*socketListener).Listener.Close() // as a kill: the socket stays
 	}
 	serve(t, Options{Listen: "unix:" + path})
