@@ -341,7 +341,5 @@ func TestBudgetOfAnAnswerWithoutHeaders(t *testing.T) {
 		t.Fatal("no error")
 	}
 	after := c.Budget()
-	if after.Left != before.Left || after.Reset != before.Reset || before.Left >= 1 {
-		t.Errorf("budget %+v, was %+v", after, before)
-	}
+	test.Equal(t, "budget", []any{after.Left, after.Reset, before.Left < 1}, []any{before.Left, before.Reset, true})
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
@@ -38,9 +36,7 @@ func TestProjects(t *testing.T) {
 		got := test.Must(connect(t, s.Endpoint(), s.Key()))
 		test.Equal(t, fmt.Sprint("listed and requests of ", count), []any{len(got.Projects), len(s.Log())}, []any{want.listed, want.requests})
 		last := reconcile.TrackerProject{ID: got.Projects[0].ID, Name: fmt.Sprintf("Project %d", count-1), Slug: fmt.Sprintf("%012x", count-1), URL: got.Projects[0].URL}
-		if diff := cmp.Diff(last, got.Projects[0]); diff != "" || got.User != "Robin Doe" || got.Projects[0].URL == "" {
-			t.Errorf("first: %s, viewer %+v", diff, got.User)
-		}
+		test.Equal(t, "first", []any{got.Projects[0], got.User, got.Projects[0].URL != ""}, []any{last, "Robin Doe", true})
 	}
 }
 
@@ -93,9 +89,8 @@ func TestProject(t *testing.T) {
 	a := test.Must(connect(t, s.Endpoint(), s.Key()))
 	got := test.Must(a.Project(t.Context(), "https://linear.app/acme/project/shop-1a2b3c4d5e6f", "symphony"))
 	states := test.Map(got.States, func(st reconcile.TrackerState) string { return st.Name })
-	if text := strings.Join(states, ","); text != "Backlog,todo,Doing,Done" || got.IssuePrefix != "OPS" || !got.HasLabel || got.Slug != "1a2b3c4d5e6f" {
-		t.Errorf("%s, %+v", text, got)
-	}
+	test.Equal(t, "states", states, []string{"Backlog", "todo", "Doing", "Done"})
+	test.Equal(t, "prefix, label and slug", []any{got.IssuePrefix, got.HasLabel, got.Slug}, []any{"OPS", true, "1a2b3c4d5e6f"})
 	st, ok := got.State("TODO")
 	test.Equal(t, "the state TODO", []any{ok, st.Kind}, []any{true, reconcile.StateWaiting})
 	if got, err := a.Project(t.Context(), "1a2b3c4d5e6f", "other"); err != nil || got.HasLabel {

@@ -325,9 +325,7 @@ func TestToolKeepsTheRestOfTheAnswer(t *testing.T) {
 	a := linear.Tool(answering(t, 200, body), false).Call(t.Context(), reconcile.Issue{}, json.RawMessage(query))
 	test.Equal(t, "read", a.Text, want)
 	made := a.Mutation.Created
-	if len(made) != 2 || made[0] != (reconcile.Created{Kind: "comment", ID: "1"}) || made[1] != (reconcile.Created{Kind: "reaction", ID: "2"}) {
-		t.Errorf("created %+v", made)
-	}
+	test.Equal(t, "created", made, []reconcile.Created{{Kind: "comment", ID: "1"}, {Kind: "reaction", ID: "2"}})
 }
 
 // If Linear rejects the added selection, the agent's original query is sent. A mutation that failed while it was executed is not

@@ -223,9 +223,8 @@ func TestCallsOfAnAgent(t *testing.T) {
 	test.Equal(t, "where the turn with a cwd worked", read(t, filepath.Join(elsewhere, "cwd")), test.Must(filepath.EvalSymlinks(elsewhere))+"\n")
 	r.stop()
 	run := <-r.ended
-	if run.Outcome != reconcile.Canceled || run.ErrorCode != reconcile.StopOperator || run.Turns != 3 || run.TurnsDone != 3 {
-		t.Errorf("%+v", run)
-	}
+	test.Equal(t, "outcome, code and turns",
+		[]any{run.Outcome, run.ErrorCode, run.Turns, run.TurnsDone}, []any{reconcile.Canceled, reconcile.StopOperator, 3, 3})
 	test.Equal(t, "the temporary files of the agent are left", exists(filepath.Join(r.Dir, "work")), false)
 }
 
@@ -350,9 +349,8 @@ func TestIdle(t *testing.T) {
 	r.wants("t2", reconcile.CallCompleted, "done")
 	r.add() // wakes the worker
 	run := <-r.ended
-	if run.Outcome != reconcile.Succeeded || run.ErrorCode != "idle" || run.ErrorText != "it had nothing to do for 1ns" {
-		t.Errorf("%s %s %s", run.Outcome, run.ErrorCode, run.ErrorText)
-	}
+	test.Equal(t, "outcome, code and text",
+		[]any{run.Outcome, run.ErrorCode, run.ErrorText}, []any{reconcile.Succeeded, "idle", "it had nothing to do for 1ns"})
 }
 
 // An agent ends with its host, even in the middle of a turn.

@@ -128,9 +128,7 @@ func TestStandingAttention(t *testing.T) {
 	wantOpen(t, db, now.Add(time.Hour))
 
 	login := reconcile.BlockAttention(reconcile.Block{Code: "agent_auth", Message: "not logged in", Since: epoch})
-	if got := openKeys(t, db, now, login); len(got) != 1 || got[0] != login.Key {
-		t.Errorf("open are %v", got)
-	}
+	test.Equal(t, "open", openKeys(t, db, now, login), []string{login.Key})
 	takes(t, db, now, login, "pass")
 	test.Equal(t, "open after it was taken", len(openKeys(t, db, now, login)), 0)
 

@@ -65,9 +65,7 @@ func TestCallsAreCarriedOutOnce(t *testing.T) {
 		t.Errorf("the result is not stored: %+v", again)
 	}
 	queued := test.Must(db.Journal.QueuedCalls(ctx, run.ID))
-	if len(queued) != 1 || queued[0].ID != two.ID {
-		t.Errorf("queued: %+v", queued)
-	}
+	test.Equal(t, "queued", test.Map(queued, func(c reconcile.Call) string { return c.ID }), []string{two.ID})
 
 	add("0") // older by its ID
 	changes := func(since int64) (list []string) {

@@ -132,9 +132,7 @@ func TestPruneWhatBelongsToRuns(t *testing.T) {
 		})
 		test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: run.ID}))
 	}
-	if gone := prune(t, db, now, 100); len(gone) != 1 || gone[0] != runID(0) {
-		t.Errorf("pruned are %v", gone)
-	}
+	test.Equal(t, "pruned", prune(t, db, now, 100), []string{runID(0)})
 	for _, table := range []string{"requests", "threads"} {
 		left := lines(t, db.sql, `SELECT run_id FROM `+table+` ORDER BY run_id`)
 		if len(left) != keepRuns || left[0] != runID(1) {

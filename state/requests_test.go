@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -58,9 +56,8 @@ func TestRequestIsStoredWhole(t *testing.T) {
 	want := requestOf(run, reconcile.CommandRequest)
 	want.Number = 1
 	got := test.Must(db.Views.FindRequest(ctx, "abc-7", 1))
-	if diff := cmp.Diff(want, q) + cmp.Diff(want, got); diff != "" || q.ID() != "ABC-7.1" {
-		t.Errorf("%s: %s", q.ID(), diff)
-	}
+	test.Equal(t, "requests", []reconcile.Request{q, got}, []reconcile.Request{want, want})
+	test.Equal(t, "id", q.ID(), "ABC-7.1")
 	for _, number := range []int{0, 2} {
 		test.ErrorIs(t, fmt.Sprint("number ", number), test.Err(db.Views.FindRequest(ctx, "ABC-7", number)), ErrNotFound)
 	}
@@ -236,9 +233,7 @@ func TestCreated(t *testing.T) {
 		ids = append(ids, fmt.Sprintf("other-%d", i))
 	}
 	ours := test.Must(db.Journal.Created(ctx, ids))
-	if len(ours) != 2 || !ours["c-1"] || !ours["a-1"] {
-		t.Errorf("ours are %v", ours)
-	}
+	test.Equal(t, "ours", ours, map[string]bool{"c-1": true, "a-1": true})
 	test.Equal(t, "created by nobody", len(test.Must(db.Journal.Created(ctx, nil))), 0)
 	var kind, run string
 	test.OK(t, db.sql.QueryRowContext(ctx, `SELECT kind, run_id FROM created WHERE id = 'a-1'`).Scan(&kind, &run))

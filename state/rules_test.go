@@ -72,9 +72,8 @@ func TestWorkerWritesOnlyATakenRun(t *testing.T) {
 	wantConflict(t, test.Err(db.Journal.UpdateRun(ctx, epoch, r)))
 	r.Outcome = reconcile.Succeeded
 	wantConflict(t, db.Journal.Finish(ctx, epoch, r))
-	if got := mustRun(t, db, r.ID); got.Phase != reconcile.Starting || got.Outcome != "" {
-		t.Errorf("the run is in %s, outcome %q", got.Phase, got.Outcome)
-	}
+	got := mustRun(t, db, r.ID)
+	test.Equal(t, "phase and outcome", []any{got.Phase, got.Outcome}, []any{reconcile.Starting, reconcile.Outcome("")})
 }
 
 func TestStopIsRequestedUntilTheOutcome(t *testing.T) {

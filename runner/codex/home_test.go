@@ -22,9 +22,7 @@ func TestShareLoginAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if to, err := os.Readlink(link); err != nil || to != "login" {
-			t.Fatalf("auth.json leads to %q, %v", to, err)
-		}
+		test.Equal(t, "auth.json leads to", test.Must(os.Readlink(link)), "login")
 	}
 }
 

@@ -388,7 +388,7 @@ func TestConcurrentTool(t *testing.T) {
 	go p.rest()
 	p.say(turnCompleted)
 	wait.completes(t)
-	test.ErrorIs(t, "the error", (<-ended), context.Canceled)
+	test.ErrorIs(t, "the error", <-ended, context.Canceled)
 }
 
 // TestSlowCallback checks that a callback that hangs blocks neither the reader nor the end of the turn.

@@ -17,9 +17,7 @@ func TestScrub(t *testing.T) {
 	}
 	want := []string{"PATH=/bin", "SYMPHONY_WORKFLOW=w", "LINEAR_API_KEY_FILE=f", "odd", "HOME=/h"}
 	test.Equal(t, "the environment", Scrub(env, "LINEAR_API_KEY", "NOT_THERE"), want)
-	if got := Scrub(nil); got == nil || len(got) != 0 {
-		t.Errorf("nothing became %v", got)
-	}
+	test.Equal(t, "nothing becomes", Scrub(nil), []string{})
 }
 
 func TestLimitReached(t *testing.T) {

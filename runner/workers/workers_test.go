@@ -153,9 +153,8 @@ func TestPrepareRun(t *testing.T) {
 	test.ErrorIs(t, "the same run again", l.Prepare(t.Context(), run), fs.ErrExist)
 	// A run without its directory is dead, and a probe creates nothing.
 	test.OK(t, os.RemoveAll(dir))
-	if live := l.Probe(t.Context(), run); live.Alive || live.Unknown || exists(dir) || Alive(l.StateDir, run.ID) {
-		t.Errorf("a run without a directory: %+v", live)
-	}
+	live := l.Probe(t.Context(), run)
+	test.Equal(t, "a run without a directory", []bool{live.Alive, live.Unknown, exists(dir), Alive(l.StateDir, run.ID)}, make([]bool, 4))
 }
 
 func TestStartWorker(t *testing.T) {
@@ -242,9 +241,8 @@ func TestReapWorker(t *testing.T) {
 
 func TestListWorkspaces(t *testing.T) {
 	l, _ := stand(t, "take")
-	if list, err := l.Workspaces(t.Context()); err != nil || len(list) != 0 || exists(l.Root) {
-		t.Errorf("before there is a root: %v, %v", list, err)
-	}
+	list, err := l.Workspaces(t.Context())
+	test.Equal(t, "error, workspaces and root before there is a root", []any{err, len(list), exists(l.Root)}, []any{nil, 0, false})
 	root := test.Must(workspace.OpenRoot(l.Root))
 	for _, name := range []string{"ABC-1", "ABC-2"} {
 		w, err := root.Acquire(t.Context(), workspace.Owner{IssueID: "id of " + name, Identifier: name, Project: "demo", StateDir: l.StateDir, RunID: "r"})
@@ -252,11 +250,9 @@ func TestListWorkspaces(t *testing.T) {
 		test.OK(t, w.Release())
 	}
 	test.OK(t, os.WriteFile(filepath.Join(l.Root, ".symphony", "ABC-2.json"), []byte("{"), 0o600))
-	list, err := l.Workspaces(t.Context())
+	list, err = l.Workspaces(t.Context())
 	want := reconcile.Workspace{IssueID: "id of ABC-1", Identifier: "ABC-1", Key: "ABC-1", Root: l.Root, Path: filepath.Join(l.Root, "ABC-1"), Project: "demo"}
-	if len(list) != 1 || list[0] != want {
-		t.Errorf("%+v", list)
-	}
+	test.Equal(t, "workspaces", list, []reconcile.Workspace{want})
 	test.Contains(t, "a record that can't be read", fmt.Sprint(err), "ABC-2")
 	if free := l.FreeBytes(); free <= 0 {
 		t.Errorf("%d bytes free", free)

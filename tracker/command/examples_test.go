@@ -145,9 +145,8 @@ esac
 				`{"created_at":"2026-01-03T18:00:00.25Z","id":"bd-a1","identifier":"bd-a1","labels":["epic"],"priority":1,"state":"open","title":"Epic",` +
 					`"updated_at":"2026-01-03T18:00:00.25Z"}`,
 			})
-			if found := test.Must(a.ByIDs(t.Context(), []string{"bd-b2", "bd-c3"})); len(found) != 1 || found["bd-b2"].State != "closed" {
-				t.Errorf("%+v", found)
-			}
+			found := test.Must(a.ByIDs(t.Context(), []string{"bd-b2", "bd-c3"}))
+			test.Equal(t, "found", []any{len(found), found["bd-b2"].State}, []any{1, "closed"})
 		})
 	}
 	a := example(t, dir, "beads.py", []string{verbTool}, path)

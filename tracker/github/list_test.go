@@ -239,9 +239,7 @@ func TestGoneIsDropped(t *testing.T) {
 	writes := s.memory.writes
 	test.OK(t, s.Delete("2"))
 	found := test.Must(s.client().ByIDs(t.Context(), []string{"1", "2", "99", "x", "", "0", "acme/web-shop#1"}))
-	if len(found) != 1 || found["1"].ID != "1" {
-		t.Errorf("found %+v", found)
-	}
+	test.Equal(t, "found", []any{len(found), found["1"].ID}, []any{1, "1"})
 	test.Equal(t, "writes", s.memory.writes, writes+1)
 	s.want("afterwards", "3", "1")
 }

@@ -235,9 +235,8 @@ func TestFindByDescent(t *testing.T) {
 		t.Errorf("below ourselves: %v", got)
 	}
 	ours.Spare = parent.PID
-	if got := find(t, ours); slices.Contains(got, parent.PID) || slices.Contains(got, child.PID) {
-		t.Errorf("Spare is among %v", got)
-	}
+	got := find(t, ours)
+	test.Equal(t, "Spare is found", []bool{slices.Contains(got, parent.PID), slices.Contains(got, child.PID)}, []bool{false, false})
 	below := test.Must(Descendants(parent.PID))
 	child.Name = below[0].Name
 	test.Equal(t, "descendants", below, []reconcile.Process{child})
@@ -285,9 +284,8 @@ func TestContainsEntry(t *testing.T) {
 	} {
 		test.Equal(t, env, containsEntry(env, entries), want)
 	}
-	if env, tree := (Owner{}).marker(); len(env) > 0 || tree != "" {
-		t.Errorf("an owner without ids has the marker %q %q", env, tree)
-	}
+	env, tree := (Owner{}).marker()
+	test.Equal(t, "the marker of an owner without ids", []any{len(env), tree}, []any{0, ""})
 }
 
 func TestParseStat(t *testing.T) {
@@ -320,9 +318,7 @@ func TestZombieIsDead(t *testing.T) {
 	e := test.Must(statOf(cmd.Process.Pid))
 	p := e.process()
 	awaitExit(p.PID)
-	if living(p) || SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) {
-		t.Error("a zombie counts as alive")
-	}
+	test.Equal(t, "a zombie counts as alive", living(p) || SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}), false)
 	test.ErrorIs(t, "signal", Signal(p, unix.SIGTERM), os.ErrProcessDone)
 	wantFound(t, "a zombie", Owner{RunID: id, Recorded: []reconcile.Process{p}, Boot: boot(t)}, 0)
 	test.OK(t, cmd.Wait())

@@ -136,7 +136,6 @@ func TestLockHoldersInAContainer(t *testing.T) {
 	if errors.Is(err, unix.EPERM) || strings.HasPrefix(string(out), "skip") {
 		t.Skipf("no namespaces here: %v: %s", err, out)
 	}
-	if got := strings.Join(strings.Fields(string(out)), " "); err != nil || got != "whole 1 <nil> left 1 <nil> open 1 <nil>" {
-		t.Errorf("found %q, %v", got, err)
-	}
+	test.OK(t, err)
+	test.Equal(t, "found", strings.Join(strings.Fields(string(out)), " "), "whole 1 <nil> left 1 <nil> open 1 <nil>")
 }

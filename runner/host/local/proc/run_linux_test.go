@@ -22,9 +22,8 @@ func script(text string, args ...string) host.StartRequest {
 
 func TestRunReturnsWhatWasWritten(t *testing.T) {
 	out, err := Run(t.Context(), script(`cat; pwd; echo "$1" >&2; exit 7`, "wrong"), []byte("asked "), 1<<10)
-	if err != nil || string(out.Stdout) != "asked /\n" || string(out.Stderr) != "wrong\n" || out.Exit.Code != 7 {
-		t.Errorf("%q, %q, %+v, %v", out.Stdout, out.Stderr, out.Exit, err)
-	}
+	test.Equal(t, "error, output and exit code",
+		[]any{err, string(out.Stdout), string(out.Stderr), out.Exit.Code}, []any{nil, "asked /\n", "wrong\n", 7})
 	// A program need not read its input, however much that is.
 	out, err = Run(t.Context(), script("echo done"), make([]byte, 1<<20), 1<<10)
 	test.Equal(t, "error and output", []any{err, string(out.Stdout)}, []any{nil, "done\n"})

@@ -155,9 +155,8 @@ func TestAsk(t *testing.T) {
 	calls := fakeSystemd(t, "exit 0", "exit 0")
 	s := &ScopeManager{}
 	test.OK(t, s.ask(t.Context(), HostUnit{Unit: "x.service", owner: -1}))
-	if s.Scope("r", "ABC-1") != nil || (*ScopeManager)(nil).Scope("r", "ABC-1") != nil || calls() != "" {
-		t.Errorf("a scope, or calls: %s", calls())
-	}
+	test.Equal(t, "there is a scope", s.Scope("r", "ABC-1") != nil || (*ScopeManager)(nil).Scope("r", "ABC-1") != nil, false)
+	test.Equal(t, "calls", calls(), "")
 }
 
 // systemd's programs inherit neither descriptors nor secrets of the environment.

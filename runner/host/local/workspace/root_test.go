@@ -23,9 +23,7 @@ func TestOpenRootMakesWhatIsMissing(t *testing.T) {
 		r := test.Must(OpenRoot(filepath.Join(dir, "link", "deep", "root")))
 		test.Equal(t, "the resolved path", r.Path, filepath.Join(dir, "deep", "root"))
 		for _, path := range []string{r.Path, r.meta()} {
-			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
-				t.Errorf("%s: %v, %v", path, info, err)
-			}
+			test.Equal(t, "mode of "+path, test.Must(os.Stat(path)).Mode().Perm(), 0o700)
 		}
 	}
 }

@@ -21,9 +21,7 @@ func TestAcquireMakesThenReuses(t *testing.T) {
 	test.Equal(t, "created, path, and length of the id", []any{w.Created, w.Path, len(w.ID)}, []any{true, filepath.Join(r.Path, "ABC-1"), 32})
 	wantPrevious(t, w)
 	for _, dir := range []string{w.Path, w.TmpDir, w.CacheDir} {
-		if info, err := os.Lstat(dir); err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {
-			t.Errorf("%s: %v, %v", dir, info, err)
-		}
+		test.Equal(t, "mode of "+dir, test.Must(os.Lstat(dir)).Mode(), os.ModeDir|0o700)
 	}
 	wantRecord(t, r, "ABC-1", Creating, "r1")
 	test.OK(t, w.Ready())
