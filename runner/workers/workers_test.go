@@ -265,7 +265,7 @@ func TestLeavingWorkerIsNoLeftover(t *testing.T) {
 	signalTo(t, run, syscall.SIGTERM)
 	ends(t, l, run)
 	left, err := l.Reap(t.Context(), run, func([]reconcile.Process) error { return nil })
-	test.Equal(t, "error, processes left, and whether the worker lives", []any{err, len(left), proc.SameProcess(run.Worker)}, []any{nil, 0, true})
+	test.Equal(t, "error, number left, and whether the worker lives", []any{err, len(left), proc.SameProcess(run.Worker)}, []any{nil, 0, true})
 	live := l.Probe(t.Context(), run)
 	test.Equal(t, "unknown, and number of processes left", []any{live.Unknown, len(live.Left)}, []any{false, 0})
 }
