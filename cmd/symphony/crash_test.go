@@ -358,7 +358,8 @@ func (c *crashScene) checkTokens() {
 	issues := c.number(`SELECT coalesce(sum(total), 0) FROM issue_totals`)
 	totals := c.number(`SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'totals_total'`)
 	days := c.number(`SELECT coalesce(sum(total), 0) FROM model_totals`)
-	test.Equal(c.t, "the tokens of runs, of issues, of days and in all", []int{runs, issues, days, totals}, []int{threads, threads, threads, threads})
+	sums, want := []int{runs, issues, days, totals}, []int{threads, threads, threads, threads}
+	test.Equal(c.t, "the tokens of runs, of issues, of days and in all", sums, want)
 	reported := 0
 	for _, file := range c.glob("codex-home", "threads", "*.json") {
 		var thread struct{ Total struct{ Input, Output int } }

@@ -106,7 +106,8 @@ func TestJoin(t *testing.T) {
 	for _, r := range j.Ended {
 		ended = append(ended, r.RunID)
 	}
-	test.Equal(t, "the rows", strings.Join(rows, ", "), "api held api-1, web held web-1, api running api-2, web running web-2, api ended , web ended ")
+	want := "api held api-1, web held web-1, api running api-2, web running web-2, api ended , web ended "
+	test.Equal(t, "the rows", strings.Join(rows, ", "), want)
 	test.Equal(t, "the ended runs", ended, []string{"web", "api"})
 	test.Equal(t, "the counts", j.Counts, Counts{Running: 2, Held: 2})
 	test.Equal(t, "the totals", j.Totals, Totals{Tokens{Input: 4, Total: 6}, 3})

@@ -64,7 +64,8 @@ func TestDayWithoutMidnight(t *testing.T) {
 	}
 	got, err := ParsePeriod("2026-04-24", "2026-04-24", time.Date(2026, 11, 20, 8, 30, 0, 0, cairo))
 	test.OK(t, err)
-	test.Equal(t, "the period", [2]string{term.Rfc3339(got.Since), term.Rfc3339(got.Until)}, [2]string{"2026-04-23T22:00:00Z", "2026-04-24T21:00:00Z"})
+	test.Equal(t, "its beginning", term.Rfc3339(got.Since), "2026-04-23T22:00:00Z")
+	test.Equal(t, "its end", term.Rfc3339(got.Until), "2026-04-24T21:00:00Z")
 }
 
 // Tokens of a model without a price, or of several models at once, are counted and not priced.

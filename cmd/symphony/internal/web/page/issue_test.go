@@ -66,11 +66,13 @@ func checkHTML(t *testing.T, p Page) string {
 func hostile() Issue {
 	run, outcome := "20260224T090000.000-aaaaaa", reconcile.Failed
 	v := view.Issue{
-		GeneratedAt: moment.Add(time.Hour), Status: view.StatusHeld, Since: &moment, Why: view.Why{Code: "held", Message: evil}, Next: view.Next{Message: evil, NeedsPass: true},
+		GeneratedAt: moment.Add(time.Hour), Status: view.StatusHeld, Since: &moment, Why: view.Why{Code: "held", Message: evil},
+		Next:  view.Next{Message: evil, NeedsPass: true},
 		Issue: view.KnownIssue{Identifier: "ABC-1/../?<b>", Title: new(evil), State: new(evil), URL: new("JavaScript:alert(1)"), Labels: []string{evil}},
 		Claim: &view.ClaimRow{Status: reconcile.Held, ErrorCode: "hook_failed"}, Commands: []string{evil},
 		Runs: []view.RunRow{{
-			RunID: run, Kind: reconcile.AgentRun, Outcome: &outcome, Error: new(evil), AfterRunError: new(evil), StartedAt: moment, EndedAt: new(moment.Add(time.Minute)),
+			RunID: run, Kind: reconcile.AgentRun, Outcome: &outcome, Error: new(evil), AfterRunError: new(evil),
+			StartedAt: moment, EndedAt: new(moment.Add(time.Minute)),
 			Delivery: &reconcile.DeliveryResult{Code: "delivery_failed", Message: evil},
 		}},
 		Timeline: []view.Moment{
@@ -233,7 +235,9 @@ func TestRunningIssue(t *testing.T) {
 			GeneratedAt: now, Status: view.StatusRunning, Why: view.Why{Code: "running", Message: "turn 2, go test"}, Since: &moment,
 			Claim: &view.ClaimRow{Status: reconcile.Running, ClaimedAt: moment}, Totals: view.Totals{Seconds: seconds}, RunsKept: 1,
 			Runs: []view.RunRow{{RunID: run, Kind: reconcile.AgentRun, StartedAt: moment, Turns: 2}},
-			Log:  []eventlog.Line{{At: moment.Add(8 * time.Second), Kind: eventlog.Command, Status: eventlog.Running, Text: "go test", DurationMS: &took}},
+			Log: []eventlog.Line{{
+				At: moment.Add(8 * time.Second), Kind: eventlog.Command, Status: eventlog.Running, Text: "go test", DurationMS: &took,
+			}},
 			Timeline: []view.Moment{
 				{At: moment.Add(4 * time.Second), Kind: view.MomentTurn, RunID: &run, Name: "turn 2"},
 				{At: moment, Until: new(moment.Add(2 * time.Second)), Kind: view.MomentTurn, RunID: &run, Name: "turn 1", Result: "completed"},
