@@ -177,13 +177,16 @@ func (pr *printer) printRun(ctx context.Context, runID string) error {
 	if err := pr.printLog(ctx, runID); err != nil || pr.o.Raw || pr.o.File != "" {
 		return err
 	}
-	run, err := pr.db.Views.Run(context.WithoutCancel(ctx), runID)
-	switch {
-	case err != nil:
+	ctx = context.WithoutCancel(ctx)
+	run, err := pr.db.Views.Run(ctx, runID)
+	if err != nil {
 		return err
+	}
+	dead := project.WorkerDead(ctx, pr.p, pr.db.Views, &run)
+	switch {
 	case run.Outcome != "":
 		pr.printEnd(run)
-	case project.WorkerDead(pr.p, run):
+	case dead:
 		fmt.Fprintf(pr.p.Env.Stdout, "%s: the worker of this run has died; the next pass records how the run ended\n", term.Visible(run.Identifier))
 	}
 	return nil
@@ -222,6 +225,7 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 		if run, err = pr.db.Views.Run(context.WithoutCancel(ctx), runID); err != nil {
 			return err
 		}
+		ended := project.WorkerDead(context.WithoutCancel(ctx), pr.p, pr.db.Views, &run) || run.Outcome != ""
 		log.Workspace = run.WorkspacePath
 		if first && pr.o.File == "" {
 			if err := f.ReadPrevious(agent.PreviousEvents(f.Path), show); err != nil {
@@ -231,7 +235,6 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 		if err := f.Read(show); err != nil {
 			return err
 		}
-		ended := run.Outcome != "" || project.WorkerDead(pr.p, run)
 		if ended || !pr.o.Follow {
 			f.Rest(show)
 		}

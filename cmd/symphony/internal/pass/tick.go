@@ -158,14 +158,14 @@ func WaitForRun(ctx context.Context, p *project.Project, db *state.DB, id string
 	reading := context.WithoutCancel(ctx) // after a signal the run is read once more, for the message
 	for {
 		run, err := db.Views.Run(reading, id)
-		if err != nil || run.Outcome != "" {
+		if err != nil {
 			return run, err
 		}
-		if project.WorkerDead(p, run) {
-			if run, err = db.Views.Run(reading, id); err == nil && run.Outcome == "" {
-				run.Outcome, run.ErrorCode, run.ErrorText = reconcile.Lost, reconcile.CodeWorkerLost, "its worker died"
-			}
-			return run, err
+		if project.WorkerDead(reading, p, db.Views, &run) {
+			run.Outcome, run.ErrorCode, run.ErrorText = reconcile.Lost, reconcile.CodeWorkerLost, "its worker died"
+		}
+		if run.Outcome != "" {
+			return run, nil
 		}
 		if !project.Sleep(ctx, project.WaitStep) {
 			return run, &reconcile.Error{

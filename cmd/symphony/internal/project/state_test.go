@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -83,4 +84,23 @@ func TestRunIDsSort(t *testing.T) {
 	test.Equal(t, "the order of the ids", ids, slices.Sorted(slices.Values(ids)))
 	// While the clock is right, the id contains the time.
 	test.Equal(t, "the beginning of an id", ids[0][:20], "20260302T120000.000-")
+}
+
+// A worker may record the outcome of its run and end after the run was read. Then it has not died.
+func TestWorkerThatHasJustEndedIsNotDead(t *testing.T) {
+	now := time.Now()
+	db := newDB(t, now)
+	p := &Project{Env: &term.Env{Now: time.Now}, StateDir: t.TempDir()} // no worker is alive
+	run := reconcile.Run{ID: "20260101T000000.000-aaaaaa", Kind: reconcile.AgentRun, Phase: reconcile.Starting, IssueID: "1", Identifier: "A-1", StartedAt: now}
+	test.OK(t, db.Store.Commit(t.Context(), now, reconcile.Change{Insert: &run}))
+	run = test.Must(db.Journal.TakeRun(t.Context(), run.ID, reconcile.Handle{Boot: "boot", PID: 4711, Start: 1}, now))
+	run.Phase = reconcile.StreamingTurn
+	test.Must(db.Journal.UpdateRun(t.Context(), now, run))
+	read := run
+	test.Equal(t, "before the end it has died", WorkerDead(t.Context(), p, db.Views, &read), true)
+
+	run.Outcome, run.EndedAt = reconcile.Failed, now
+	test.OK(t, db.Journal.Finish(t.Context(), now, run))
+	test.Equal(t, "after the end it has died", WorkerDead(t.Context(), p, db.Views, &read), false)
+	test.Equal(t, "outcome", read.Outcome, reconcile.Failed)
 }

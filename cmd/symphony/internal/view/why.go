@@ -30,11 +30,11 @@ type Next struct {
 }
 
 // explain sets the status, why the issue has it, and what happens next.
-func (r *issueReader) explain(v *Issue, f forecast) {
+func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 	switch c := r.claim; {
 	case c != nil && c.Status == reconcile.Running:
 		v.Status, v.Since = StatusRunning, nil
-		r.explainRun(v)
+		r.explainRun(ctx, v)
 	case c != nil && c.Status == reconcile.Held:
 		v.Status, v.Since = StatusHeld, term.OrNull(c.HeldAt)
 		v.Why, v.Next = Why{"held", heldText(*c)}, Next{Message: c.HoldEnds()}
@@ -64,7 +64,7 @@ func (r *issueReader) explain(v *Issue, f forecast) {
 	}
 }
 
-func (r *issueReader) explainRun(v *Issue) {
+func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	held := ""
 	v.Next.Message = "nothing to do: when the run has ended, a pass decides what follows"
 	if r.claim.HoldNext {
@@ -76,13 +76,14 @@ func (r *issueReader) explainRun(v *Issue) {
 		return
 	}
 	run := r.runs[i]
+	dead := project.WorkerDead(ctx, r.p, r.db.Views, &run)
 	v.Since = &run.StartedAt
 	settles := func() { v.Since, v.Next = term.OrNull(run.EndedAt), r.atPass("the next pass decides what follows") }
 	switch {
 	case run.Outcome != "":
 		v.Why = Why{"ended", fmt.Sprintf("its run has ended (%s), and no pass has come since", run.Outcome)}
 		settles()
-	case project.WorkerDead(r.p, run):
+	case dead:
 		v.Why = Why{"worker_lost", "the worker of its run has died, and no pass has come since"}
 		settles()
 	case run.StopReason != "":
@@ -413,7 +414,7 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	}
 	for _, run := range r.recorded.Runs {
 		alive := project.Alive(r.p.StateDir, run.ID)
-		s.Liveness[run.ID] = reconcile.Liveness{Alive: alive, Unknown: !alive && !project.WorkerDead(r.p, run)}
+		s.Liveness[run.ID] = reconcile.Liveness{Alive: alive, Unknown: !alive && !project.WorkerDead(ctx, r.p, r.db.Views, &run)}
 	}
 	return s, nil
 }
