@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -49,23 +50,17 @@ type Server struct {
 	requests allowance
 	points   allowance
 	url      string
-	stopped  time.Time // the time of all answers; zero for the present
+	stopped  atomic.Pointer[time.Time] // the time of all answers and changes; nil or zero for that of the configuration
 }
 
-// StopClock makes all answers have the same time.
-func (s *Server) StopClock(at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopped = at
-}
+// StopClock makes all answers and changes have the same time.
+func (s *Server) StopClock(at time.Time) { s.stopped.Store(&at) }
 
 func (s *Server) now() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped.IsZero() {
-		return time.Now()
+	if at := s.stopped.Load(); at != nil && !at.IsZero() {
+		return *at
 	}
-	return s.stopped
+	return s.config.Now()
 }
 
 // Entry is one GraphQL request that was received. The key is not in it.
@@ -96,7 +91,7 @@ func New(c Config) *Server {
 
 // Load replaces the workspace. If the seed is invalid, nothing is changed.
 func (s *Server) Load(seed Seed) error {
-	w, err := newWorkspace(s.config.Now, seed)
+	w, err := newWorkspace(s.now, seed)
 	if err != nil {
 		return fmt.Errorf("load seed: %w", err)
 	}
