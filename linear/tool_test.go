@@ -97,11 +97,11 @@ func TestToolCalls(t *testing.T) {
 		text, ok := call(args)
 		test.Equal(t, name, []any{ok, text}, []any{true, `{"data":{"viewer":{"email":"robin@example.com"}}}`})
 	}
-	text, ok := call(`{"query":"mutation($id: String!, $t: String) { issueUpdate(id: $id, input: {title: $t}) { success } }","variables":{"id":"` + i.Identifier + `","t":"New"}}`)
+	_, ok := call(`{"query":"mutation($id: String!, $t: String) { issueUpdate(id: $id, input: {title: $t}) { success } }","variables":{"id":"` + i.Identifier + `","t":"New"}}`)
 	after, err := s.Issue(i.Identifier)
 	test.Equal(t, "error, success and title after a mutation", []any{err, ok, after.Title}, []any{nil, true, "New"})
 
-	text, ok = call(`{"query":"{ viewer { nonsense } }"}`)
+	text, ok := call(`{"query":"{ viewer { nonsense } }"}`)
 	test.Equal(t, "invalid field (HTTP 400)", ok, false)
 	test.Contains(t, "invalid field (HTTP 400)", text, `"errors"`, "nonsense")
 	text, ok = call(`{"query":"{ viewer { id } issue(id: \"ABC-99\") { id } }"}`)

@@ -51,7 +51,8 @@ func ask(t *testing.T, s *Server, request string, header ...string) reply {
 	for n := 0; n < len(header); n += 2 {
 		r.Header.Set(header[n], header[n+1])
 	}
-	resp := test.Must(http.DefaultTransport.RoundTrip(r))
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	test.OK(t, err)
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {

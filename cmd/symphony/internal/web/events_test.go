@@ -28,7 +28,8 @@ func subscribe(t *testing.T, ctx context.Context, client *http.Client, url strin
 	t.Helper()
 	r := test.Must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))
 	r.Header.Set("Accept", "text/event-stream")
-	answer := test.Must(client.Do(r))
+	answer, err := client.Do(r)
+	test.OK(t, err)
 	t.Cleanup(func() { answer.Body.Close() })
 	if kind := answer.Header.Get("Content-Type"); kind != "text/event-stream; charset=utf-8" {
 		t.Fatal(answer.Status, kind)
@@ -52,7 +53,8 @@ func subscribe(t *testing.T, ctx context.Context, client *http.Client, url strin
 // Two hundred clients of an address cost as many renderings as one. When they have gone, nothing is left.
 func TestOneRenderingForAll(t *testing.T) {
 	s, address := serve(t, Options{})
-	answer := test.Must(http.Get(address + "/healthz")) // the server has started
+	answer, err := http.Get(address + "/healthz") // the server has started
+	test.OK(t, err)
 	test.OK(t, answer.Body.Close())
 	http.DefaultClient.CloseIdleConnections()
 	path := filepath.Join(t.TempDir(), "state.db")
