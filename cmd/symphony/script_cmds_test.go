@@ -191,7 +191,7 @@ const quietStep = time.Second
 // quietCmd runs passes until nothing is running or waiting and no worker or pass is left. Held issues stay held:
 // quiet [TICK-FLAG...]
 func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
-	var last time.Time
+	last := time.Now()
 	waitFor(ts, "nothing running or waiting", func() (bool, string) {
 		// Before the pass, because a run that ends later has to be settled, and after it, because the pass of a worker may
 		// have started another run.
