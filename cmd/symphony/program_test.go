@@ -111,7 +111,7 @@ func isReading(args []string) bool {
 // symphonyCmd runs the program, a command that only reads in this process. exec symphony always starts a process.
 // [!] symphony ARG...
 func symphonyCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if code := code(ts, slices.Concat([]string{"symphony"}, args)); neg != (code != 0) {
+	if _, _, code := execute(ts, slices.Concat([]string{"symphony"}, args)); neg != (code != 0) {
 		ts.Fatalf("symphony %s ended with %d", strings.Join(args, " "), code)
 	}
 }

@@ -33,36 +33,53 @@ import (
 func exitsCmd(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	if code := code(ts, args[1:]); code != want {
+	if _, _, code := execute(ts, args[1:]); code != want {
 		ts.Fatalf("%s ended with %d, not %d", strings.Join(args[1:], " "), code, want)
 	}
 }
 
-// code runs a command and returns its exit code. Its output is then that of the script's command.
-func code(ts *testscript.TestScript, args []string) int {
-	secret := ts.Getenv("LINEAR_API_KEY")
-	leaks := func(out []byte) bool { return secret != "" && bytes.Contains(out, []byte(secret)) }
-	if args[0] == "symphony" && isReading(args[1:]) {
-		out, errOut, code := runInProcess(ts, args[1:])
-		fmt.Fprintf(ts.Stdout(), "%s", out)
-		fmt.Fprintf(ts.Stderr(), "%s", errOut)
-		if leaks(out) || leaks(errOut) {
-			ts.Fatalf("the output contains the tracker's key")
-		}
-		return code
+// printsCmd runs a command that must succeed, and whose stdout must match: prints PATTERN COMMAND ARG...
+func printsCmd(ts *testscript.TestScript, neg bool, args []string) {
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	if stdout, _, code := execute(ts, args[1:]); code != 0 || !pattern.MatchString(stdout) {
+		ts.Fatalf("%s ended with %d, its stdout must match %s:\n%s", strings.Join(args[1:], " "), code, args[0], stdout)
 	}
-	err := ts.Exec(args[0], args[1:]...)
-	if leaks([]byte(ts.ReadFile("stdout") + ts.ReadFile("stderr"))) {
+}
+
+// failsCmd runs a command that must exit with this code, and whose stderr must match: fails CODE PATTERN COMMAND ARG...
+func failsCmd(ts *testscript.TestScript, neg bool, args []string) {
+	pattern, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	if _, stderr, code := execute(ts, args[2:]); strconv.Itoa(code) != args[0] || !pattern.MatchString(stderr) {
+		ts.Fatalf("%s ended with %d, not %s; its stderr must match %s:\n%s", strings.Join(args[2:], " "), code, args[0], args[1], stderr)
+	}
+}
+
+// execute runs a command and returns its output and exit code. The output is then that of the script's command.
+func execute(ts *testscript.TestScript, args []string) (stdout, stderr string, code int) {
+	secret := ts.Getenv("LINEAR_API_KEY")
+	if args[0] == "symphony" && isReading(args[1:]) {
+		var out, errOut []byte
+		out, errOut, code = runInProcess(ts, args[1:])
+		stdout, stderr = string(out), string(errOut)
+		fmt.Fprint(ts.Stdout(), stdout)
+		fmt.Fprint(ts.Stderr(), stderr)
+	} else {
+		err := ts.Exec(args[0], args[1:]...)
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		if exit != nil {
+			code = exit.ExitCode()
+		}
+		stdout, stderr = ts.ReadFile("stdout"), ts.ReadFile("stderr")
+	}
+	if secret != "" && strings.Contains(stdout+stderr, secret) {
 		ts.Fatalf("the output contains the tracker's key")
 	}
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		ts.Fatalf("%v", err)
-	}
-	if exit != nil {
-		return exit.ExitCode()
-	}
-	return 0
+	return stdout, stderr, code
 }
 
 // waitFor repeats a check until it succeeds. It waits four times as long as the check took, because most checks start a program, and
@@ -215,6 +232,12 @@ func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 func settledCmd(ts *testscript.TestScript, neg bool, args []string) {
 	quietCmd(ts, false, nil)
 	linearCmd(ts, false, []string{"is", args[0], cmp.Or(strings.Join(args[1:], " "), "Human Review")})
+}
+
+// workingCmd runs a pass and waits until the agent of an issue works: working ISSUE
+func workingCmd(ts *testscript.TestScript, neg bool, args []string) {
+	passCmd(ts, false, nil)
+	untilCmd(ts, false, []string{`^running\t` + args[0] + `\tTodo\tstreaming_turn`, "symphony", "ps"})
 }
 
 // ours returns the command lines of the script's processes, by pid.

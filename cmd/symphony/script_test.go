@@ -112,14 +112,14 @@ type scriptCommand = func(ts *testscript.TestScript, neg bool, args []string)
 func commands() map[string]scriptCommand {
 	byUsage := map[string]scriptCommand{
 		"[!] alive PATTERN": aliveCmd, "clock DURATION|TIME": clockCmd, "due": dueCmd, "examples DOCUMENT": examplesCmd, "exits CODE COMMAND [ARG...]": exitsCmd, "git-serve": gitServeCmd, "github VERB [ARG...]": githubCmd,
-		"gone PATTERN": goneCmd, "healthchecks VERB [ARG]": healthchecksCmd, "hold-lock TRIGGER": holdLockCmd,
+		"fails CODE PATTERN COMMAND [ARG...]": failsCmd, "gone PATTERN": goneCmd, "healthchecks VERB [ARG]": healthchecksCmd, "hold-lock TRIGGER": holdLockCmd,
 		"http METHOD PATH [HEADER|BODY...]": httpCmd, "install-program": installProgramCmd,
 		"json FILE PATH [PATTERN]": jsonCmd, "keep NAME PATH": keepCmd, "large-state": largeStateCmd, "linear VERB [ARG...]": linearCmd, "[!] mcp VERB|@NAME [ARG...]": mcpCmd, "model VERB [ARG...]": modelCmd,
 		"no-secret [EXCEPT...]": noSecretCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
-		"press KEY PATTERN": pressCmd, "question HEADING [later]": questionCmd, "quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd,
+		"press KEY PATTERN": pressCmd, "prints PATTERN COMMAND [ARG...]": printsCmd, "question HEADING [later]": questionCmd, "quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd,
 		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "settled ISSUE [STATE...]": settledCmd, "remote DIRECTORY": remoteCmd, "serve [FLAG|WORKFLOW...]": serveCmd, "set SECTION.KEY [VALUE...]": setCmd,
 		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "[!] symphony ARG...": symphonyCmd, "tmux VERB [ARG...]": tmuxCmd, "tracker VERB [ARG...]": trackerCmd, "tries": triesCmd,
-		"until PATTERN COMMAND [ARG...]": untilCmd, "warm-go": warmGoCmd, "wire-like NAME [N]": wireLikeCmd,
+		"until PATTERN COMMAND [ARG...]": untilCmd, "warm-go": warmGoCmd, "wire-like NAME [N]": wireLikeCmd, "working ISSUE": workingCmd,
 	}
 	maps.Copy(byUsage, systemCommands())
 	cmds := map[string]scriptCommand{}
