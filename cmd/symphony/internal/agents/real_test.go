@@ -96,7 +96,7 @@ func TestRealAgent(t *testing.T) {
 	test.Equal(t, "how many images the model got", strings.Count(prompts[len(prompts)-1], "[image]"), 2)
 
 	r.call("a", turn("long"), script("sh until test -e go; do sleep 0.05; done\nsay went"))
-	test.Until(t, "command", func() bool { return r.run("a").Activity != "" })
+	test.Until(t, "command", func() bool { return strings.Contains(r.run("a").Activity, "test -e go") })
 	r.call("a", reconcile.Call{ID: "s", Verb: reconcile.CallSteer, Conversation: "c"}, runner.TurnCall{Items: []agent.Input{{Type: "text", Text: "and say it twice"}}})
 	r.await("s", reconcile.CallCompleted, "{}")
 	test.OK(t, os.WriteFile(filepath.Join(r.dir, "go"), nil, 0o600))
