@@ -182,7 +182,7 @@ func (pr *printer) printRun(ctx context.Context, runID string) error {
 	if err != nil {
 		return err
 	}
-	dead := project.WorkerDead(ctx, pr.p, pr.db.Views, &run)
+	run, dead := project.ConfirmDead(ctx, pr.p, pr.db.Views, run)
 	switch {
 	case run.Outcome != "":
 		pr.printEnd(run)
@@ -225,7 +225,7 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 		if run, err = pr.db.Views.Run(context.WithoutCancel(ctx), runID); err != nil {
 			return err
 		}
-		ended := project.WorkerDead(context.WithoutCancel(ctx), pr.p, pr.db.Views, &run) || run.Outcome != ""
+		ended := run.Outcome != "" || project.WorkerDead(pr.p, run)
 		log.Workspace = run.WorkspacePath
 		if first && pr.o.File == "" {
 			if err := f.ReadPrevious(agent.PreviousEvents(f.Path), show); err != nil {

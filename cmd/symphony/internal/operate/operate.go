@@ -327,7 +327,7 @@ func undeliverable(ctx context.Context, o *operation) error {
 // ended reports whether a run has ended, though no pass has settled it yet.
 func (o *operation) ended(ctx context.Context, runID string) bool {
 	run, err := o.db.Views.Run(ctx, runID)
-	return err == nil && (project.WorkerDead(ctx, o.p, o.db.Views, &run) || run.Outcome != "")
+	return err == nil && (run.Outcome != "" || project.WorkerDead(o.p, run))
 }
 
 // notStarted returns the error that explains why the pass started no run of the issue.

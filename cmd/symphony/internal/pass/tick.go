@@ -161,7 +161,8 @@ func WaitForRun(ctx context.Context, p *project.Project, db *state.DB, id string
 		if err != nil {
 			return run, err
 		}
-		if project.WorkerDead(reading, p, db.Views, &run) {
+		run, dead := project.ConfirmDead(reading, p, db.Views, run)
+		if dead {
 			run.Outcome, run.ErrorCode, run.ErrorText = reconcile.Lost, reconcile.CodeWorkerLost, "its worker died"
 		}
 		if run.Outcome != "" {

@@ -340,16 +340,24 @@ func AliveFile(stateDir, id string) string {
 // Alive reports whether the run's worker is alive.
 func Alive(stateDir, id string) bool { return workers.Alive(stateDir, id) }
 
-// WorkerDead reports whether no worker will record an outcome for the run: it has died, or never started. If the worker is not alive,
-// the run is read again, because the worker may have recorded the outcome just before it ended.
-func WorkerDead(ctx context.Context, p *Project, runs state.Views, run *reconcile.Run) bool {
+// WorkerDead reports whether no worker will record an outcome for the run: it has died, or never started. The worker may have ended
+// regularly after the run was read: see ConfirmDead.
+func WorkerDead(p *Project, run reconcile.Run) bool {
 	if run.Outcome != "" || Alive(p.StateDir, run.ID) {
 		return false
 	}
-	if again, err := runs.Run(ctx, run.ID); err == nil { // else a pass has removed it
-		*run = again
+	return run.Phase != reconcile.Starting || p.Env.Now().Sub(run.StartedAt) > startBound
+}
+
+// ConfirmDead reads a run again whose worker seems to have died, and reports whether it has died without an outcome.
+func ConfirmDead(ctx context.Context, p *Project, runs state.Views, run reconcile.Run) (reconcile.Run, bool) {
+	if !WorkerDead(p, run) {
+		return run, false
 	}
-	return run.Outcome == "" && (run.Phase != reconcile.Starting || p.Env.Now().Sub(run.StartedAt) > startBound)
+	if again, err := runs.Run(ctx, run.ID); err == nil { // else a pass has removed it
+		run = again
+	}
+	return run, run.Outcome == ""
 }
 
 // startBound is how long a run may have no worker before it counts as never started.

@@ -91,16 +91,20 @@ func TestWorkerThatHasJustEndedIsNotDead(t *testing.T) {
 	now := time.Now()
 	db := newDB(t, now)
 	p := &Project{Env: &term.Env{Now: time.Now}, StateDir: t.TempDir()} // no worker is alive
-	run := reconcile.Run{ID: "20260101T000000.000-aaaaaa", Kind: reconcile.AgentRun, Phase: reconcile.Starting, IssueID: "1", Identifier: "A-1", StartedAt: now}
+	run := reconcile.Run{
+		ID: "20260101T000000.000-aaaaaa", Kind: reconcile.AgentRun, Phase: reconcile.Starting, IssueID: "1", Identifier: "A-1", StartedAt: now,
+	}
 	test.OK(t, db.Store.Commit(t.Context(), now, reconcile.Change{Insert: &run}))
 	run = test.Must(db.Journal.TakeRun(t.Context(), run.ID, reconcile.Handle{Boot: "boot", PID: 4711, Start: 1}, now))
 	run.Phase = reconcile.StreamingTurn
 	test.Must(db.Journal.UpdateRun(t.Context(), now, run))
-	read := run
-	test.Equal(t, "before the end it has died", WorkerDead(t.Context(), p, db.Views, &read), true)
+	_, dead := ConfirmDead(t.Context(), p, db.Views, run)
+	test.Equal(t, "before the end it has died", dead, true)
 
-	run.Outcome, run.EndedAt = reconcile.Failed, now
-	test.OK(t, db.Journal.Finish(t.Context(), now, run))
-	test.Equal(t, "after the end it has died", WorkerDead(t.Context(), p, db.Views, &read), false)
+	ended := run
+	ended.Outcome, ended.EndedAt = reconcile.Failed, now
+	test.OK(t, db.Journal.Finish(t.Context(), now, ended))
+	read, dead := ConfirmDead(t.Context(), p, db.Views, run)
+	test.Equal(t, "after the end it has died", dead, false)
 	test.Equal(t, "outcome", read.Outcome, reconcile.Failed)
 }

@@ -176,7 +176,7 @@ func ReadIssue(ctx context.Context, p *project.Project, ref string, o IssueOptio
 		if v.Workspace, err = r.workspace(ctx); err != nil {
 			return v, err
 		}
-		if err := r.addLog(ctx, &v, cmp.Or(o.Lines, shownLines)); err != nil {
+		if err := r.addLog(&v, cmp.Or(o.Lines, shownLines)); err != nil {
 			return v, err
 		}
 		if v.Timeline, err = r.timeline(ctx); err != nil {
@@ -238,13 +238,13 @@ func (r *issueReader) addRuns(v *Issue) {
 }
 
 // addLog adds the end of the log of the agent's newest run.
-func (r *issueReader) addLog(ctx context.Context, v *Issue, lines int) error {
+func (r *issueReader) addLog(v *Issue, lines int) error {
 	i := slices.IndexFunc(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun })
 	if i < 0 {
 		return nil
 	}
 	run := r.runs[i]
-	tail, err := eventlog.ReadTail(r.p.StateDir, run, lines, r.now, project.WorkerDead(ctx, r.p, r.db.Views, &run) || run.Outcome != "")
+	tail, err := eventlog.ReadTail(r.p.StateDir, run, lines, r.now, run.Outcome != "" || project.WorkerDead(r.p, run))
 	v.Log, v.LastMessage = append(v.Log, tail.Lines...), term.OrNull(tail.Message)
 	return err
 }

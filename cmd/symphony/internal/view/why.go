@@ -75,8 +75,7 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 		v.Why = Why{"running", "its run has just been started" + held}
 		return
 	}
-	run := r.runs[i]
-	dead := project.WorkerDead(ctx, r.p, r.db.Views, &run)
+	run, dead := project.ConfirmDead(ctx, r.p, r.db.Views, r.runs[i])
 	v.Since = &run.StartedAt
 	settles := func() { v.Since, v.Next = term.OrNull(run.EndedAt), r.atPass("the next pass decides what follows") }
 	switch {
@@ -414,7 +413,7 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	}
 	for _, run := range r.recorded.Runs {
 		alive := project.Alive(r.p.StateDir, run.ID)
-		s.Liveness[run.ID] = reconcile.Liveness{Alive: alive, Unknown: !alive && !project.WorkerDead(ctx, r.p, r.db.Views, &run)}
+		s.Liveness[run.ID] = reconcile.Liveness{Alive: alive, Unknown: !alive && !project.WorkerDead(r.p, run)}
 	}
 	return s, nil
 }
