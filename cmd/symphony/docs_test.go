@@ -136,7 +136,7 @@ func TestDocumentedKeys(t *testing.T) {
 	generated(t, "docs/workflow.md", "keys", want.String())
 	listed := codeSpans(document(t, "docs/workflow.md"))
 	for key := range workflow.Unbuilt() {
-		test.Equal(t, "docs/workflow.md says that "+key+" is not built yet", slices.Contains(listed, key), true)
+		test.Equal(t, "docs/workflow.md lists "+key+" as not built yet", slices.Contains(listed, key), true)
 	}
 }
 

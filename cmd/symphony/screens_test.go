@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -99,8 +100,8 @@ func modeOf(path string) os.FileMode {
 // warns of workspaces there.
 func newScreenHome() string {
 	parent := "/tmp/"
-	if os.Geteuid() == 0 {
-		parent = "/root/"
+	if u, err := user.Current(); err == nil && len(u.HomeDir)+len("/abc") <= len(screenHome) { // that of root
+		parent = u.HomeDir + "/"
 	}
 	for {
 		home := parent + strings.ToLower(rand.Text())[:len(screenHome)-len(parent)]

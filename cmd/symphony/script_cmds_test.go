@@ -40,8 +40,7 @@ func exitsCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // printsCmd runs a command that must succeed, and whose stdout must match: prints PATTERN COMMAND ARG...
 func printsCmd(ts *testscript.TestScript, neg bool, args []string) {
-	pattern, err := regexp.Compile("(?m)" + args[0])
-	ts.Check(err)
+	pattern := multiline(ts, args[0])
 	if stdout, _, code := execute(ts, args[1:]); code != 0 || !pattern.MatchString(stdout) {
 		ts.Fatalf("%s ended with %d, its stdout must match %s:\n%s", strings.Join(args[1:], " "), code, args[0], stdout)
 	}
@@ -49,11 +48,17 @@ func printsCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // failsCmd runs a command that must exit with this code, and whose stderr must match: fails CODE PATTERN COMMAND ARG...
 func failsCmd(ts *testscript.TestScript, neg bool, args []string) {
-	pattern, err := regexp.Compile("(?m)" + args[1])
-	ts.Check(err)
+	pattern := multiline(ts, args[1])
 	if _, stderr, code := execute(ts, args[2:]); strconv.Itoa(code) != args[0] || !pattern.MatchString(stderr) {
 		ts.Fatalf("%s ended with %d, not %s; its stderr must match %s:\n%s", strings.Join(args[2:], " "), code, args[0], args[1], stderr)
 	}
+}
+
+// multiline compiles a pattern as testscript's command stdout does.
+func multiline(ts *testscript.TestScript, pattern string) *regexp.Regexp {
+	re, err := regexp.Compile("(?m)" + pattern)
+	ts.Check(err)
+	return re
 }
 
 // execute runs a command and returns its output and exit code. The output is then that of the script's command.
@@ -102,8 +107,7 @@ func waitFor(ts *testscript.TestScript, what string, ok func() (bool, string)) {
 
 // untilCmd repeats a command until its output matches. The output is then in stdout: until PATTERN COMMAND ARG...
 func untilCmd(ts *testscript.TestScript, neg bool, args []string) {
-	pattern, err := regexp.Compile("(?m)" + args[0])
-	ts.Check(err)
+	pattern := multiline(ts, args[0])
 	var out string
 	waitFor(ts, strings.Join(args, " "), func() (bool, string) {
 		out = output(ts, args[1:]...)

@@ -44,12 +44,17 @@ func TestRealCodex(t *testing.T) {
 	test.Expensive(t)
 	requireCodex(t)
 	t.Parallel()
+	testscript.Run(t, codexParams(t))
+}
+
+// codexParams are the params of scripts whose agent is the real codex.
+func codexParams(t *testing.T) testscript.Params {
 	p := params(t, "codex")
 	p.Setup = func(env *testscript.Env) error {
 		env.Setenv("AGENT", os.Getenv("SYMPHONY_TEST_CODEX")+" app-server")
 		return setupScript(env)
 	}
-	testscript.Run(t, p)
+	return p
 }
 
 // requireCodex skips a test that needs the real codex if there is none.
@@ -111,13 +116,16 @@ type scriptCommand = func(ts *testscript.TestScript, neg bool, args []string)
 // command that begins with [!] may be negated.
 func commands() map[string]scriptCommand {
 	byUsage := map[string]scriptCommand{
-		"[!] alive PATTERN": aliveCmd, "clock DURATION|TIME": clockCmd, "due": dueCmd, "examples DOCUMENT": examplesCmd, "exits CODE COMMAND [ARG...]": exitsCmd, "git-serve": gitServeCmd, "github VERB [ARG...]": githubCmd,
-		"fails CODE PATTERN COMMAND [ARG...]": failsCmd, "gone PATTERN": goneCmd, "healthchecks VERB [ARG]": healthchecksCmd, "hold-lock TRIGGER": holdLockCmd,
+		"[!] alive PATTERN": aliveCmd, "clock DURATION|TIME": clockCmd, "due": dueCmd, "examples DOCUMENT": examplesCmd, "exits CODE COMMAND [ARG...]": exitsCmd,
+		"fails CODE PATTERN COMMAND [ARG...]": failsCmd, "git-serve": gitServeCmd, "github VERB [ARG...]": githubCmd,
+		"gone PATTERN": goneCmd, "healthchecks VERB [ARG]": healthchecksCmd, "hold-lock TRIGGER": holdLockCmd,
 		"http METHOD PATH [HEADER|BODY...]": httpCmd, "install-program": installProgramCmd,
 		"json FILE PATH [PATTERN]": jsonCmd, "keep NAME PATH": keepCmd, "large-state": largeStateCmd, "linear VERB [ARG...]": linearCmd, "[!] mcp VERB|@NAME [ARG...]": mcpCmd, "model VERB [ARG...]": modelCmd,
 		"no-secret [EXCEPT...]": noSecretCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
-		"press KEY PATTERN": pressCmd, "prints PATTERN COMMAND [ARG...]": printsCmd, "question HEADING [later]": questionCmd, "quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd,
-		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "settled ISSUE [STATE...]": settledCmd, "remote DIRECTORY": remoteCmd, "serve [FLAG|WORKFLOW...]": serveCmd, "set SECTION.KEY [VALUE...]": setCmd,
+		"press KEY PATTERN": pressCmd, "prints PATTERN COMMAND [ARG...]": printsCmd, "question HEADING [later]": questionCmd,
+		"quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd, "registry [down]": registryCmd,
+		"release-lock": releaseLockCmd, "remote DIRECTORY": remoteCmd, "serve [FLAG|WORKFLOW...]": serveCmd,
+		"set SECTION.KEY [VALUE...]": setCmd, "settled ISSUE [STATE...]": settledCmd,
 		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "[!] symphony ARG...": symphonyCmd, "tmux VERB [ARG...]": tmuxCmd, "tracker VERB [ARG...]": trackerCmd, "tries": triesCmd,
 		"until PATTERN COMMAND [ARG...]": untilCmd, "warm-go": warmGoCmd, "wire-like NAME [N]": wireLikeCmd, "working ISSUE": workingCmd,
 	}

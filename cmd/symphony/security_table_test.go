@@ -111,7 +111,7 @@ func TestSecurityTable(t *testing.T) {
 	for name, options := range trustScripts {
 		scripts[name] = trustScript(t, cells, options)
 	}
-	runScripts(t, params(t, "codex"), scripts)
+	runScripts(t, codexParams(t), scripts)
 }
 
 // removeOutside removes the files that agents have written outside of their scripts' directories. Their names contain this

@@ -197,7 +197,7 @@ func TestRequestIsAnsweredByAComment(t *testing.T) {
 	}
 	test.Contains(t, "after the decision", s.comments[0].Body, "**Approved** by `Kim Poe (Kim@example.com)`")
 	test.Lacks(t, "after the decision", s.comments[0].Body, "deny")
-	test.Equal(t, "a comment that is no guidance", test.Must(s.db.Journal.Created(t.Context(), []string{"c1", "c2"}))["c2"], true)
+	test.Equal(t, "symphony wrote the comment c2", test.Must(s.db.Journal.Created(t.Context(), []string{"c1", "c2"}))["c2"], true)
 	s.calling("the requests afterwards")
 }
 

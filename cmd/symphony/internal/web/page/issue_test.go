@@ -200,7 +200,10 @@ func TestVerdict(t *testing.T) {
 		{view.Issue{Status: view.StatusAsks}, "warn", "Needs you: the agent waits for an answer"},
 		{view.Issue{Status: view.StatusRunning, Why: view.Why{Code: "running"}}, "info", "Running: it does not need you"},
 		{view.Issue{Status: view.StatusRunning, Why: view.Why{Code: "ended"}}, "warn", "Running: it does not go on by itself"},
-		{view.Issue{Status: view.StatusWaiting, Schedule: true, Next: view.Next{NeedsPass: true, At: &moment}}, "info", "Waiting: it goes on by itself"},
+		{
+			view.Issue{Status: view.StatusWaiting, Schedule: true, Next: view.Next{NeedsPass: true, At: &moment}},
+			"info", "Waiting: it goes on by itself",
+		},
 		{view.Issue{Status: view.StatusWaiting, Next: view.Next{NeedsPass: true}}, "bad", "Waiting: no schedule is active, so nothing starts it"},
 		{view.Issue{Status: view.StatusSkipped, Schedule: true, Why: view.Why{Code: reconcile.SkipPaused}}, "warn", "Not started: it does not go on by itself"},
 		{view.Issue{Status: view.StatusHandedOver}, "good", "Handed over: nothing left to do here"},
