@@ -285,6 +285,7 @@ func commonFiles() map[string]string {
 		"quick.agent": "{move Done}\n",
 		"slow.agent":  "sleep 60s\n",
 		"bad.agent":   "fail other no luck\n",
+		"gate.agent":  "{gate go}\n{move Human Review}\n",
 	}
 }
 
