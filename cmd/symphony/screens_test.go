@@ -52,6 +52,8 @@ func setupScreens(env *testscript.Env) error {
 		return err
 	}
 	home := newScreenHome()
+	set := env.Values[stageKey{}].(*stage)
+	set.dirs = append(set.dirs, home)
 	env.Defer(func() { test.OK(mainT{}, os.RemoveAll(home)) })
 	fake, program := test.Must(inPath(env.Getenv("PATH"), "fake-codex")), test.Must(inPath(env.Getenv("PATH"), "symphony"))
 	bin := filepath.Join(home, "bin")

@@ -246,7 +246,7 @@ func workingCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // ours returns the command lines of the script's processes, by pid.
 func ours(ts *testscript.TestScript) map[int]string {
-	return marked(ts.Getenv(markName), ts.Getenv("WORK"))
+	return marked(ts.Getenv(markName), stageOf(ts).dirs...)
 }
 
 func matching(ts *testscript.TestScript, pattern string) (pids []int, cmdlines []string) {

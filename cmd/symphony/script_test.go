@@ -186,6 +186,7 @@ func condition(name string) (bool, error) {
 type stage struct {
 	t       testscript.T
 	env     *testscript.Env // of the setup
+	dirs    []string        // those by which the script's processes are recognized
 	vars    []string        // those that commands have set
 	tracker scriptTracker   // nil: Linear
 	linear  *lineartest.Server
@@ -219,7 +220,7 @@ func setupScript(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(func() { server.Close() })
-	set := &stage{env: env, linear: server, t: env.T(), github: newGitHub(env.T(), env.Defer, "team/app", "")}
+	set := &stage{env: env, dirs: []string{env.WorkDir}, linear: server, t: env.T(), github: newGitHub(env.T(), env.Defer, "team/app", "")}
 	env.Values[stageKey{}] = set
 	home, codexHome := filepath.Join(env.WorkDir, "home"), filepath.Join(env.WorkDir, "codex-home")
 	for _, dir := range []string{home, codexHome} {
@@ -230,7 +231,7 @@ func setupScript(env *testscript.Env) error {
 	mark := fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())
 	env.Setenv(markName, mark)
 	env.Defer(func() { validateDocuments(env.T(), env.Getenv(recordVar)) })
-	env.Defer(func() { sweep(env.T(), mark, env.WorkDir) })
+	env.Defer(func() { sweep(env.T(), mark, set.dirs) })
 	env.Defer(func() { logWorkers(env) })
 	// The agent is given by its path, because login shells have a different PATH.
 	fake, err := inPath(env.Getenv("PATH"), "fake-codex")
@@ -344,13 +345,13 @@ func logWorkers(env *testscript.Env) {
 }
 
 // sweep kills the processes that a script has left, and fails the script.
-func sweep(t testscript.T, mark, work string) {
+func sweep(t testscript.T, mark string, dirs []string) {
 	for end := time.Now().Add(test.Patience()); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if len(marked(mark, work)) == 0 {
+		if len(marked(mark, dirs...)) == 0 {
 			return
 		}
 	}
-	for pid, cmdline := range marked(mark, work) {
+	for pid, cmdline := range marked(mark, dirs...) {
 		t.Log(fmt.Sprintf("left behind: %d %s", pid, cmdline))
 		if p, err := os.FindProcess(pid); err == nil {
 			p.Kill()
@@ -359,20 +360,20 @@ func sweep(t testscript.T, mark, work string) {
 	}
 }
 
-// marked returns the processes of a script, found by their environment or, since only root can read that of a worker, by the
-// script's directory in their arguments. It scans twice, because a worker may start a pass and end during one scan.
-func marked(mark, work string) map[int]string {
-	found := scan(mark, work)
-	maps.Copy(found, scan(mark, work))
+// marked returns the processes of a script, found by their environment or, since only root can read that of a worker, by one of the
+// script's directories in their arguments. It scans twice, because a worker may start a pass and end during one scan.
+func marked(mark string, dirs ...string) map[int]string {
+	found := scan(mark, dirs)
+	maps.Copy(found, scan(mark, dirs))
 	return found
 }
 
-func scan(mark, work string) map[int]string {
+func scan(mark string, dirs []string) map[int]string {
 	found := map[int]string{}
-	dirs, _ := os.ReadDir("/proc")
+	processes, _ := os.ReadDir("/proc")
 	var buf [64 << 10]byte
-	for _, dir := range dirs {
-		pid, err := strconv.Atoi(dir.Name())
+	for _, process := range processes {
+		pid, err := strconv.Atoi(process.Name())
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
@@ -380,7 +381,8 @@ func scan(mark, work string) map[int]string {
 		if cmdline == "" { // a zombie
 			continue
 		}
-		if strings.Contains(cmdline, work+"/") || bytes.Contains(readProc(pid, "environ", buf[:]), []byte(markName+"="+mark)) {
+		inDir := func(dir string) bool { return strings.Contains(cmdline, dir+"/") }
+		if slices.ContainsFunc(dirs, inDir) || bytes.Contains(readProc(pid, "environ", buf[:]), []byte(markName+"="+mark)) {
 			found[pid] = cmdline
 		}
 	}
