@@ -45,7 +45,7 @@ const (
 // launchAgent starts codex.command in the workspace (specification 10.1). Only the worker has the other end of its stdin open, so
 // that the agent exits when the worker dies. options is called before the session of the process is set.
 func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.Options) (*agentProcess, error) {
-	argv, env, err := j.codexShell(ctx, j.Config.Command)
+	argv, env, err := j.codexShell(ctx, strings.TrimSpace(j.Config.Command+" "+j.flags))
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func newFreeRig(t *testing.T) *freeRig {
 	r.run.Kind, r.run.IssueID, r.run.Identifier, r.run.WorkspaceRoot = reconcile.FreeRun, "a", "a", ""
 	r.run.WorkspacePath = filepath.Join(r.root, "free")
 	test.OK(t, os.MkdirAll(r.run.WorkspacePath, 0o700))
-	r.Free = &Free{Calls: r.book, Wake: r.book.wake}
+	r.Free = &Free{Calls: r.book, Wake: r.book.wake, Guarded: func(context.Context) ([]string, error) { return nil, nil }}
 	return r
 }
 
@@ -317,7 +317,7 @@ func TestCodexDoesNotStart(t *testing.T) {
 		{"hangs", "--fault silent-initialize", "response_timeout", "initialize"},
 		{"exits after initialize", "--fault thread-error=gone", "response_error", "gone"},
 		{"too old", "--fault version=0.100.0", "codex_incompatible", "0.100.0"},
-		{"talks nonsense", "yes", "response_timeout", "initialize"},
+		{"talks nonsense", "yes #", "response_timeout", "initialize"},
 		{"is missing", "/missing/codex", "codex_not_found", `"/missing/codex app-server" can't be run`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -6,15 +6,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
-	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // talk is one conversation of a free run, with a process of codex of its own. If codex exits, the next call starts it again and goes
@@ -37,8 +39,7 @@ type talk struct {
 // liveCodex is a process of codex that has answered, with the thread of its talk.
 type liveCodex struct {
 	*agentProcess
-	server   agent.Server
-	profiles bool // whether the thread has permission profiles
+	server agent.Server
 }
 
 // runningTurn is the turn of a talk. done is closed when its end is stored.
@@ -69,7 +70,6 @@ func (t *talk) converse(ctx context.Context, call *reconcile.Call, p Conversatio
 	if err := refuseSettings(p.Config); err != nil {
 		return ConversationResult{}, err
 	}
-	t.space = t.spaceIn(p.Cwd)
 	t.params = p
 	g, err := t.ensure(ctx)
 	if err != nil {
@@ -99,11 +99,25 @@ func refuseSettings(config map[string]any) error {
 	return nil
 }
 
-// spaceIn returns the directories of a run that works in cwd, "" for that of the talk.
-func (t *talk) spaceIn(cwd string) *host.Workspace {
-	space := *t.space
-	space.Path = cmp.Or(cwd, space.Path)
-	return &space
+// dir returns the directory in which a turn or a command starts: the one that the call names, that of the conversation, or the agent's.
+// It is in that of the agent, and where it leads may change: the sandbox is that of the agent's directory.
+func (t *talk) dir(named string) string { return cmp.Or(named, t.params.Cwd, t.space.Path) }
+
+// protect gives all commands of codex the profiles of the agent's directory. They protect its git directory, and that of a repository in
+// it where the conversation starts.
+func (t *talk) protect(ctx context.Context) error {
+	guarded, err := t.Free.Guarded(ctx)
+	if err != nil {
+		return err
+	}
+	for dir := t.dir(""); dir != t.space.Path && text.PathInside(t.space.Path, dir); dir = filepath.Dir(dir) {
+		git := filepath.Join(dir, ".git")
+		if _, err := os.Lstat(git); err == nil {
+			guarded = append(guarded, git)
+		}
+	}
+	t.flags = confine.ProfileFlags(t.Config.DirectoryProfiles(t.space.Path, *t.space, guarded))
+	return nil
 }
 
 // ensure starts codex, and opens the thread of the conversation, unless both are done.
@@ -118,6 +132,9 @@ func (t *talk) ensure(ctx context.Context) (*liveCodex, error) {
 		default:
 			return t.live, nil
 		}
+	}
+	if err := t.protect(ctx); err != nil {
+		return nil, err
 	}
 	live := &liveCodex{}
 	g, err := openAgent(ctx, t.job, t.options, func(g *agentProcess) (err error) {
@@ -137,22 +154,15 @@ func (t *talk) ensure(ctx context.Context) (*liveCodex, error) {
 
 // openThread starts the thread of the conversation, or resumes it.
 func (t *talk) openThread(ctx context.Context, g *liveCodex) error {
-	config, err := t.Config.ThreadConfig(ctx, t.Host, t.run.ID, *t.space, g.environ)
+	where := *t.space
+	where.Path = t.dir("")
+	config, err := t.Config.ThreadConfig(ctx, t.Host, t.run.ID, where, g.environ)
 	if err != nil {
 		return err
 	}
 	maps.Copy(config, t.params.Config)
-	policy, err := t.Config.TurnPolicy(ctx, t.Host, *t.space)
-	if err != nil {
-		return err
-	}
-	if profile := t.Config.Profile(policy); profile != nil {
-		confine.AddProfile(config, profile)
-		confine.AddReadOnlyProfile(config, profile)
-		g.profiles = true
-	}
 	params := agent.ThreadParams{
-		Name: t.run.Identifier, Cwd: t.space.Path, ApprovalPolicy: firstGiven(t.params.ApprovalPolicy, t.Config.ApprovalPolicy), Config: config,
+		Name: t.run.Identifier, Cwd: where.Path, ApprovalPolicy: firstGiven(t.params.ApprovalPolicy, t.Config.ApprovalPolicy), Config: config,
 		Model: t.params.Model, BaseInstructions: t.params.BaseInstructions, DeveloperInstructions: t.params.DeveloperInstructions,
 	}
 	if t.params.ThreadID != "" {
@@ -177,19 +187,16 @@ func firstGiven(values ...json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// sandbox returns the sandbox policy of a turn, and the permission profile that replaces it, if there is one: what the turn itself
-// names, or the conversation, or the policy of a run. Only profiles deny the files with secrets.
-func (t *talk) sandbox(ctx context.Context, g *liveCodex, own json.RawMessage, space *host.Workspace) (policy json.RawMessage, profile string, err error) {
-	if policy = firstGiven(own, t.params.SandboxPolicy); policy == nil {
-		policy, err = t.Config.TurnPolicy(ctx, t.Host, *space)
-		profile = confine.ProfileName
-	} else if confine.ReadsOnly(policy) {
-		profile = confine.ReadOnlyProfileName
+// sandbox returns the permission profile of a turn or a command, or the policy that replaces it: what the call itself names, or the
+// conversation, or the profile of the agent's directory.
+func (t *talk) sandbox(own json.RawMessage) (policy json.RawMessage, profile string) {
+	switch policy = firstGiven(own, t.params.SandboxPolicy); {
+	case policy == nil:
+		return nil, confine.ProfileName
+	case confine.ReadsOnly(policy):
+		return nil, confine.ReadOnlyProfileName
 	}
-	if !g.profiles || space.Path != t.space.Path { // the profiles are those of the thread's directory
-		profile = ""
-	}
-	return policy, profile, err
+	return policy, ""
 }
 
 func (t *talk) options(g *agentProcess) agent.Options {
@@ -210,15 +217,11 @@ func (t *talk) turn(ctx context.Context, p TurnCall) (TurnResult, error) {
 	if err != nil {
 		return TurnResult{}, err
 	}
-	space := t.spaceIn(p.Cwd)
-	policy, profile, err := t.sandbox(ctx, g, p.SandboxPolicy, space)
-	if err != nil {
-		return TurnResult{}, err
-	}
+	policy, profile := t.sandbox(p.SandboxPolicy)
 	t.rec.change(func(r *reconcile.Run) { r.Turns++ })
 	g.beginTurn()
 	turn, err := g.session.RunTurn(ctx, agent.TurnParams{
-		Items: p.Items, Model: p.Model, Effort: p.Effort, Cwd: space.Path,
+		Items: p.Items, Model: p.Model, Effort: p.Effort, Cwd: t.dir(p.Cwd),
 		ApprovalPolicy: firstGiven(p.ApprovalPolicy, t.params.ApprovalPolicy, t.Config.ApprovalPolicy), SandboxPolicy: policy, Permissions: profile,
 	})
 	t.rec.usage(ctx, g.session)
@@ -263,22 +266,19 @@ func (t *talk) ask(ctx context.Context, call reconcile.Call) (any, error) {
 	}
 	switch call.Verb {
 	case reconcile.CallLogin:
-		login, err := g.session.Login(ctx, t.space.Path)
+		login, err := g.session.Login(ctx, t.dir(""))
 		return LoginResult{login, g.server.UserAgent}, err
 	case reconcile.CallDiff:
 		return decoded(call, func(p ExecCall) (any, error) {
-			return g.session.DiffToRemote(ctx, cmp.Or(p.Cwd, t.space.Path))
+			return g.session.DiffToRemote(ctx, t.dir(p.Cwd))
 		})
 	case reconcile.CallExec:
 		return decoded(call, func(p ExecCall) (any, error) {
-			space := t.spaceIn(p.Cwd)
-			policy, _, err := t.sandbox(ctx, g, p.SandboxPolicy, space)
-			if err != nil {
-				return nil, err
-			}
+			policy, profile := t.sandbox(p.SandboxPolicy)
 			limit := cmp.Or(time.Duration(p.TimeoutMS)*time.Millisecond, execTimeout)
 			return g.session.Exec(ctx, agent.ExecParams{
-				Command: p.Command, Cwd: space.Path, Env: t.Config.ExecEnv(t.run.ID, *space, g.environ), SandboxPolicy: policy, Timeout: limit,
+				Command: p.Command, Cwd: t.dir(p.Cwd), Env: t.Config.ExecEnv(t.run.ID, *t.space, g.environ), SandboxPolicy: policy,
+				Permissions: profile, Timeout: limit,
 			})
 		})
 	default:

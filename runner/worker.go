@@ -242,6 +242,7 @@ type job struct {
 	// agentRedactor removes only the tracker's key. It is for texts that the agent reads.
 	agentRedactor *agent.Redactor
 	stderr        string // the name of the file with the agent's stderr
+	flags         string // what codex.command is started with besides, for a shell
 	// codexHome is where codex stores its threads; set once codex has answered.
 	codexHome  string
 	overBudget atomic.Bool // whether the issue has used agent.max_tokens

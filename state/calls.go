@@ -31,7 +31,8 @@ func (v Views) FreeAgent(ctx context.Context, agent string) (reconcile.Run, bool
 }
 
 // AddAgent stores the run of a new agent without an issue. exists is the run of an agent with the same id, whatever its state, even if
-// only letters differ in case, because commands find both by either id; then nothing is stored. Unless shared is set, busy is a live agent that works in the same directory; then nothing is stored either.
+// only letters differ in case, because commands find both by either id; then nothing is stored. busy is a live agent that works in the
+// same directory, unless shared is set, or in one inside or around it, whose links either could change; then nothing is stored either.
 func (c Clients) AddAgent(ctx context.Context, run reconcile.Run, shared bool) (exists, busy *reconcile.Run, err error) {
 	err = c.update(ctx, "add agent "+run.Identifier, full, func(t tx) error {
 		find := func(where string, arg any) (*reconcile.Run, error) {
@@ -44,10 +45,14 @@ func (c Clients) AddAgent(ctx context.Context, run reconcile.Run, shared bool) (
 		if exists, err = find(`issue_id = ? COLLATE NOCASE`, run.IssueID); err != nil || exists != nil {
 			return err
 		}
-		if !shared {
-			if busy, err = find(`outcome IS NULL AND workspace_path = ?`, run.WorkspacePath); err != nil || busy != nil {
-				return err
-			}
+		same := ``
+		if shared {
+			same = ` AND workspace_path != ?1`
+		}
+		busy, err = find(`outcome IS NULL AND (instr(workspace_path || '/', ?1 || '/') = 1 OR instr(?1 || '/', workspace_path || '/') = 1)`+same,
+			run.WorkspacePath)
+		if err != nil || busy != nil {
+			return err
 		}
 		return insertRun(t, run)
 	})

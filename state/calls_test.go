@@ -33,7 +33,9 @@ func TestAgentsAreAddedOnce(t *testing.T) {
 		{"the same id", freeRun(2, "a", "/srv/x"), false, true, false},
 		{"the same directory", freeRun(3, "b", "/srv/x"), false, false, true},
 		{"the same directory, shared", freeRun(4, "b", "/srv/x"), true, false, false},
-		{"another directory", freeRun(5, "c", "/srv/y"), false, false, false},
+		{"another directory", freeRun(5, "c", "/srv/xy"), false, false, false},
+		{"a directory inside, shared", freeRun(6, "d", "/srv/x/y"), true, false, true},
+		{"a directory around, shared", freeRun(7, "d", "/srv"), true, false, true},
 	} {
 		exists, busy := add(step.run, step.shared)
 		test.Equal(t, step.name+": exists and busy", []any{exists, busy}, []any{step.exists, step.busy})

@@ -128,6 +128,7 @@ type ExecParams struct {
 	Cwd           string
 	Env           map[string]any // variables that differ from those of the agent; nil removes one
 	SandboxPolicy json.RawMessage
+	Permissions   string // the permission profile that applies instead of SandboxPolicy; "" for none
 	Timeout       time.Duration
 }
 

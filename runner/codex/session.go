@@ -354,9 +354,13 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 // Exec implements agent.Session.
 func (s *Session) Exec(ctx context.Context, p agent.ExecParams) (out agent.ExecResult, err error) {
 	const method = "command/exec"
-	result, err := s.conn.request(ctx, &call{method: method, timeout: p.Timeout + s.o.ReadTimeout, params: object{
-		"command": p.Command, "cwd": p.Cwd, "env": p.Env, "sandboxPolicy": p.SandboxPolicy, "timeoutMs": p.Timeout.Milliseconds(),
-	}})
+	params := object{"command": p.Command, "cwd": p.Cwd, "env": p.Env, "timeoutMs": p.Timeout.Milliseconds()}
+	if p.Permissions != "" { // codex accepts only one of the two
+		params["permissionProfile"] = p.Permissions
+	} else {
+		params["sandboxPolicy"] = p.SandboxPolicy
+	}
+	result, err := s.conn.request(ctx, &call{method: method, timeout: p.Timeout + s.o.ReadTimeout, params: params})
 	if err != nil {
 		return out, responseError(method, err, false)
 	}

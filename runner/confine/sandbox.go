@@ -6,11 +6,13 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -91,18 +93,56 @@ func AddProfile(config, profile map[string]any) {
 	config["default_permissions"] = ProfileName
 }
 
-// AddReadOnlyProfile adds a profile that denies what profile denies, and lets a turn write nothing. AddProfile must have been called.
-func AddReadOnlyProfile(config, profile map[string]any) {
-	files := map[string]any{":root": "read"}
-	for path, right := range profile["filesystem"].(map[string]any) {
-		if right == "deny" {
-			files[path] = right
+// DirectoryProfiles are the permission profiles of an agent in a directory of the operator's own, whatever directory its conversations
+// and commands start in: with one of them commands may write that directory and those of w, with the other nothing. No command may
+// write what is guarded, which need not exist, or replace a directory above it.
+func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string) map[string]any {
+	readOnly := map[string]any{":root": "read"}
+	files := map[string]any{":root": "read", dir: "write", w.TmpDir: "write", w.CacheDir: "write"}
+	for _, path := range guarded {
+		files[path] = "read"
+	}
+	isGuarded := func(path string) bool {
+		return slices.ContainsFunc(guarded, func(g string) bool { return text.PathInside(g, path) })
+	}
+	for _, path := range guarded {
+		for path = filepath.Dir(path); path != dir && text.PathInside(dir, path); path = filepath.Dir(path) {
+			if info, err := os.Lstat(path); err == nil && info.IsDir() && !isGuarded(path) {
+				files[path] = "write" // a mount point, which can't be renamed
+			}
 		}
 	}
-	config["permissions"].(map[string]any)[ReadOnlyProfileName] = map[string]any{"filesystem": files, "network": map[string]any{"enabled": false}}
+	for _, path := range c.Unreadable {
+		if _, err := os.Lstat(path); err == nil {
+			files[path], readOnly[path] = "deny", "deny"
+		}
+	}
+	profile := func(files map[string]any) map[string]any {
+		return map[string]any{"filesystem": files, "network": map[string]any{"enabled": false}}
+	}
+	return map[string]any{ProfileName: profile(files), ReadOnlyProfileName: profile(readOnly)}
 }
 
-// ReadsOnly reports whether the read-only profile gives a turn the rights of a policy.
+// ProfileFlags are the arguments of codex app-server that give all its commands these profiles, and the first one by default.
+func ProfileFlags(profiles map[string]any) string {
+	return "-c " + text.ShellWord("permissions="+toml(profiles)) + " -c " + text.ShellWord("default_permissions="+toml(ProfileName))
+}
+
+// toml encodes a value of maps, texts and truth values as an inline value of TOML, whose texts are those of JSON.
+func toml(value any) string {
+	table, ok := value.(map[string]any)
+	if !ok {
+		encoded, _ := json.Marshal(value) // texts and truth values can be encoded
+		return string(encoded)
+	}
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		pairs = append(pairs, toml(key)+"="+toml(table[key]))
+	}
+	return "{" + strings.Join(pairs, ",") + "}"
+}
+
+// ReadsOnly reports whether a policy gives a turn the rights of ReadOnlyProfileName.
 func ReadsOnly(policy json.RawMessage) bool {
 	var p struct{ Type string }
 	return json.Unmarshal(policy, &p) == nil && p.Type == "readOnly" && !networkOf(policy)

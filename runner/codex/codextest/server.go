@@ -64,6 +64,7 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	flags.DurationVar(&s.pace, "pace", 0, "wait before each directive")
 	flags.DurationVar(&s.deafFor, "deaf-for", 10*time.Minute, "how long a deaf server outlives its client")
 	flags.Func("fault", faults, s.addFault)
+	flags.Func("c", "a setting, which a scripted codex needs not", func(string) error { return nil })
 	if err := flags.Parse(args[1:]); err != nil {
 		return 2
 	}

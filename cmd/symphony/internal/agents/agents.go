@@ -118,7 +118,7 @@ var validID = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // Spawn starts an agent and returns at once. If an agent with the same id and directory lives already, that one is returned.
 func (a *Agents) Spawn(ctx context.Context, s Settings) (agent Agent, err error) {
-	if err := s.check(a.p); err != nil {
+	if err := s.check(ctx, a.p); err != nil {
 		return Agent{}, err
 	}
 	err = a.locked(ctx, func() (err error) {
@@ -157,8 +157,11 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	case exists != nil:
 		return a.same(*exists, s, nil)
 	case busy != nil:
-		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("agent %s works in %s already", busy.Identifier, s.Cwd),
-			"use that agent or another directory, or share the directory explicitly")
+		hint := "use that agent or another directory, or share the directory explicitly"
+		if busy.WorkspacePath != s.Cwd {
+			hint = "use that agent, its directory, or one that is neither inside nor around it"
+		}
+		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("agent %s works in %s already", busy.Identifier, busy.WorkspacePath), hint)
 	}
 	if err = a.start(ctx, run, s); err == nil {
 		return Agent{run, s}, nil

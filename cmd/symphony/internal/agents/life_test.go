@@ -29,6 +29,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/state"
 )
 
 const (
@@ -184,6 +185,25 @@ func (r *rig) nothingLeft(run reconcile.Run) {
 	}
 }
 
+// project makes a project of the account, whose workflow is at path in the directory of r. Its issues, its tracker and its workspaces are
+// beside the workflow.
+func (r *rig) project(name, path string) {
+	r.t.Helper()
+	dir := filepath.Dir(filepath.Join(r.dir, path))
+	for _, d := range []string{"issues", "ws"} {
+		test.OK(r.t, os.MkdirAll(filepath.Join(dir, d), 0o700))
+	}
+	test.OK(r.t, os.WriteFile(filepath.Join(dir, "tracker"), nil, 0o600))
+	config := "tracker: {kind: command, provider: {command: [sh, tracker]}}"
+	if name == "one" {
+		config = "tracker: {kind: file, provider: {path: issues}}"
+	}
+	test.OK(r.t, os.WriteFile(filepath.Join(r.dir, path), []byte("---\n"+config+"\nworkspace: {root: ws}\n---\nWork.\n"), 0o600))
+	db := test.Must(state.Create(r.t.Context(), filepath.Join(project.StateHome(r.env), name), time.Now()))
+	test.OK(r.t, db.SetMeta(r.t.Context(), project.OwnerKey, filepath.Join(r.dir, path)))
+	test.OK(r.t, db.Close())
+}
+
 func (r *rig) run(id string) reconcile.Run {
 	r.t.Helper()
 	return test.Must(r.Find(r.t.Context(), id)).Run
@@ -288,7 +308,25 @@ func TestSettingsAreChecked(t *testing.T) {
 	test.OK(t, os.MkdirAll(workspace, 0o700))
 	test.OK(t, os.Mkdir(filepath.Join(base, "ws", ".symphony"), 0o700))
 	test.OK(t, os.WriteFile(filepath.Join(base, "ws", ".symphony", "ABC-1.json"), []byte("{}"), 0o600))
+	r.project("one", "app/WORKFLOW.md")
+	app := filepath.Join(r.dir, "app")
+	test.OK(t, os.Mkdir(filepath.Join(app, "ws", "sub"), 0o700))
+	r.project("faulty", "faulty/WORKFLOW.md")
+	faulty := filepath.Join(r.dir, "faulty")
+	test.OK(t, os.WriteFile(filepath.Join(faulty, "WORKFLOW.md"), []byte("---\nagent: [\n---\n"), 0o600))
+	r.project("linked", "linked/WORKFLOW.md")
+	linked := filepath.Join(r.dir, "linked")
+	test.OK(t, os.Rename(filepath.Join(linked, "ws"), filepath.Join(linked, "real")))
+	test.OK(t, os.Symlink("real", filepath.Join(linked, "ws")))
+	pattern := filepath.Join(r.dir, "[id]")
+	test.OK(t, os.Mkdir(pattern, 0o700))
 	for _, c := range []struct{ id, cwd, text string }{
+		{"a", filepath.Join(app, "ws"), "could change " + filepath.Join(app, "ws")},
+		{"a", filepath.Join(app, "ws", "sub"), "could change " + filepath.Join(app, "ws")},
+		{"a", filepath.Join(app, "issues"), "could change " + filepath.Join(app, "issues")},
+		{"a", faulty, "could change " + faulty},
+		{"a", linked, "could replace the symlink " + filepath.Join(linked, "ws")},
+		{"a", pattern, "takes for a pattern"},
 		{"", r.dir, `id "" is not valid`},
 		{"a b", r.dir, `id "a b" is not valid`},
 		{"../a", r.dir, `id "../a" is not valid`},

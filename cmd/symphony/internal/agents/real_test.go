@@ -2,6 +2,7 @@ package agents_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,17 @@ import (
 
 // onePixel is a PNG.
 const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+
+// did lists what an agent said that it could do, in lines of yes NAME.
+func did(output string) string {
+	var list []string
+	for line := range strings.Lines(output) {
+		if what, ok := strings.CutPrefix(strings.TrimSpace(line), "yes "); ok {
+			list = append(list, what)
+		}
+	}
+	return strings.Join(list, " ")
+}
 
 // TestRealAgent checks with the real codex what an agent in a repository may do, in turns with and without a policy and in one-off
 // commands, and that it takes images, added input, and a codex that was killed.
@@ -58,15 +70,6 @@ func TestRealAgent(t *testing.T) {
 	tries := `for f in made .git/config .git/hooks/post-checkout .git/commondir; do (echo "#" >> $f) 2>/dev/null && echo yes $f; done; (echo x > ../beside) 2>/dev/null; ` +
 		`git commit -q --allow-empty -m agent 2>/dev/null && echo yes commit; mv .git gone 2>/dev/null && echo yes move; ` +
 		`grep -q sk- ` + login + ` 2>/dev/null && echo yes login; test -n "$MY_TOKEN" && echo yes token; true`
-	did := func(output string) string {
-		var list []string
-		for line := range strings.Lines(output) {
-			if what, ok := strings.CutPrefix(strings.TrimSpace(line), "yes "); ok {
-				list = append(list, what)
-			}
-		}
-		return strings.Join(list, " ")
-	}
 	inTurn := func(id, policy, want string) {
 		t.Helper()
 		p := script("sh " + tries + "\nsay tried")
@@ -79,11 +82,9 @@ func TestRealAgent(t *testing.T) {
 	inTurn("t1", "", "made")
 	inTurn("t2", `{"type":"readOnly","networkAccess":false}`, "")
 	r.call("a", reconcile.Call{ID: "e", Verb: reconcile.CallExec}, runner.ExecCall{Command: []string{"sh", "-c", tries}})
-	// A policy can't deny files: only a turn has a profile.
-	if out := strings.ReplaceAll(string(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result), `\n`, "\n"); !strings.Contains(out, "yes made") ||
-		strings.Contains(out, "yes .git") || strings.Contains(out, "yes commit") || strings.Contains(out, "yes token") || strings.Contains(out, "yes move") {
-		t.Errorf("the one-off command printed %s", out)
-	}
+	var out agent.ExecResult
+	test.OK(t, json.Unmarshal(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
+	test.Equal(t, "what the one-off command did", did(out.Stdout), "made")
 
 	test.Equal(t, "a file beside the directory of the agent", exists(filepath.Join(r.dir, "..", "beside")), false)
 
@@ -114,4 +115,62 @@ func TestRealAgent(t *testing.T) {
 	test.Until(t, "end of codex", func() bool { return len(test.Must(proc.Descendants(worker.PID))) == 0 })
 	r.call("a", turn("again"), script("say resumed"))
 	r.await("again", reconcile.CallCompleted, "resumed")
+}
+
+// TestRealAgentInAProject checks with the real codex that an agent in the directory of a project, or around one, can't write what the
+// next pass would take for its operator's, and that a directory that is replaced by a link leads it nowhere.
+func TestRealAgentInAProject(t *testing.T) {
+	bin := os.Getenv("SYMPHONY_TEST_CODEX")
+	if bin == "" {
+		t.Skip("SYMPHONY_TEST_CODEX names no codex binary")
+	}
+	model := modeltest.New()
+	defer model.Close()
+	r := newRig(t, "NO_PROXY=127.0.0.1")
+	test.OK(t, modeltest.WriteHome(filepath.Join(r.env.Home, ".codex"), model.URL))
+	r.project("one", "WORKFLOW.md")
+	r.project("two", "below/app/WORKFLOW.md")
+	r.project("later", "gone/WORKFLOW.md")
+	test.OK(t, os.RemoveAll(filepath.Join(r.dir, "gone")))
+	test.OK(t, os.MkdirAll(filepath.Join(r.dir, "sub", ".git"), 0o700))
+
+	s := r.settings("a")
+	s.Codex = bin
+	test.Must(r.Spawn(t.Context(), s))
+	r.call("a", reconcile.Call{ID: "c", Verb: reconcile.CallConversation}, runner.ConversationCall{ApprovalPolicy: []byte(`"never"`)})
+	r.call("a", reconcile.Call{ID: "sub", Verb: reconcile.CallConversation}, runner.ConversationCall{
+		ApprovalPolicy: []byte(`"never"`), Cwd: filepath.Join(r.dir, "sub"),
+	})
+	const tries = `for f in fine sub/.git/config sub/fine WORKFLOW.md issues/1.md ws/x below/app/tracker below/fine below/app/fine below/app/WORKFLOW.md gone/WORKFLOW.md; do
+		(echo "#" >> $f) 2>/dev/null && echo yes $f; done
+	mv below/app below/a 2>/dev/null && echo yes moved; mv below b 2>/dev/null && echo yes moved; mkdir gone 2>/dev/null && echo yes gone; true`
+	const fine = " sub/fine below/fine below/app/fine"
+	test.OK(t, os.WriteFile(filepath.Join(r.dir, "tries"), []byte("cd "+r.dir+"\n"+tries), 0o600))
+	for conversation, also := range map[string]string{"c": " sub/.git/config", "sub": ""} {
+		call := reconcile.Call{ID: "turn in " + conversation, Verb: reconcile.CallTurn, Conversation: conversation}
+		r.call("a", call, script("sh sh "+r.dir+"/tries\nsay tried"))
+		r.await(call.ID, reconcile.CallCompleted, "tried")
+		requests := model.Requests()
+		test.Equal(t, "what a "+call.ID+" did", did(strings.Join(requests[len(requests)-1].Outputs, "\n")), "fine"+also+fine)
+	}
+	var out agent.ExecResult
+	r.call("a", reconcile.Call{ID: "e", Verb: reconcile.CallExec}, runner.ExecCall{Command: []string{"sh", "tries"}})
+	test.OK(t, json.Unmarshal(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
+	test.Equal(t, "what a one-off command did", did(out.Stdout), "fine sub/.git/config"+fine)
+	test.Equal(t, "directories that codex has left", exists(filepath.Join(r.dir, "gone")), false)
+
+	outside := t.TempDir()
+	swap := "cd " + r.dir + " && mv sub away && ln -s " + outside + " sub"
+	r.call("a", turn("swap"), script("sh "+swap+"\nsay swapped"))
+	r.await("swap", reconcile.CallCompleted, "swapped")
+	test.Equal(t, "the directory is a link", test.Must(os.Readlink(filepath.Join(r.dir, "sub"))), outside)
+	into := `(echo "#" > taken) 2>/dev/null && echo yes; (echo "#" > ` + outside + `/taken) 2>/dev/null && echo yes; true`
+	r.call("a", reconcile.Call{ID: "after", Verb: reconcile.CallTurn, Conversation: "sub"}, script("sh "+into+"\nsay went"))
+	r.await("after", reconcile.CallCompleted, "went")
+	r.call("a", reconcile.Call{ID: "new", Verb: reconcile.CallConversation}, runner.ConversationCall{Cwd: filepath.Join(r.dir, "sub")})
+	r.call("a", reconcile.Call{ID: "in new", Verb: reconcile.CallTurn, Conversation: "new"}, script("sh "+into+"\nsay went"))
+	r.await("in new", reconcile.CallCompleted, "went")
+	r.call("a", reconcile.Call{ID: "x", Verb: reconcile.CallExec, Conversation: "sub"}, runner.ExecCall{Command: []string{"sh", "-c", into}})
+	r.await("x", reconcile.CallCompleted, "exitCode")
+	test.Equal(t, "what is outside", exists(filepath.Join(outside, "taken")), false)
 }

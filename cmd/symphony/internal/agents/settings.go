@@ -2,6 +2,7 @@ package agents
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -55,7 +57,7 @@ const (
 )
 
 // check validates the settings and resolves the directory.
-func (s *Settings) check(p *project.Project) error {
+func (s *Settings) check(ctx context.Context, p *project.Project) error {
 	if !validID().MatchString(s.ID) {
 		return exit.Fault(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID), "use up to 64 letters, digits, - and _, beginning with a letter or digit")
 	}
@@ -76,7 +78,38 @@ func (s *Settings) check(p *project.Project) error {
 	if project.New(p.Env, filepath.Join(s.Cwd, "WORKFLOW.md"), p.StateDir).Nested() != nil {
 		return exit.Fault(CodeInvalid, "cwd: "+s.Cwd+" is in the workspace of an issue", "use symphony takeover there")
 	}
-	return nil
+	_, err := guarded(ctx, p.Env, s.Cwd)
+	return err
+}
+
+// guarded returns what is below the directory of an agent and belongs to the operators of projects, without symlinks. Some of it need
+// not exist. Error: CodeInvalid if the directory is within such a thing, or if the sandbox could not protect one.
+func guarded(ctx context.Context, w *term.Env, dir string) (list []string, err error) {
+	paths, err := project.OperatorFiles(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if confine.IsPattern(dir) {
+		return nil, exit.Fault(CodeInvalid, fmt.Sprintf("cwd: %s has one of *?[]{} in its path, which codex's sandbox takes for a pattern", dir),
+			"choose another directory")
+	}
+	for _, path := range paths {
+		link, path := project.LinkIn(dir, path)
+		switch {
+		case text.PathInside(path, dir):
+			return nil, exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to a project of symphony", dir, path),
+				"choose a directory that is neither the same nor inside")
+		case link != "":
+			return nil, exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could replace the symlink %s, which leads to a file of a project", dir, link),
+				"name the file itself in the project, or choose another directory")
+		case text.PathInside(dir, path) && confine.IsPattern(path):
+			return nil, exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern", dir, path),
+				"choose another directory")
+		case text.PathInside(dir, path):
+			list = append(list, path)
+		}
+	}
+	return list, nil
 }
 
 // CheckDir returns an error unless dir is the absolute path of a directory that can be read.
@@ -118,8 +151,8 @@ func readSettings(dir string) (s Settings, err error) {
 	return s, nil
 }
 
-// runnerConfig is the configuration of the worker of an agent. The sandbox is that of a run with the defaults of a workflow, except
-// that the git directory is protected: the directory is the user's own, and git there would run what an agent leaves.
+// runnerConfig is the configuration of the worker of an agent. The git directory is protected, unlike in a workspace: the directory is
+// the user's own, and git there would run what an agent leaves.
 func (s Settings) runnerConfig(p *project.Project) runner.Config {
 	account := project.OpenAccount(p, "")
 	command := "codex app-server"

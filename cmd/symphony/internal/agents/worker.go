@@ -35,7 +35,10 @@ func CarryOut(
 	config := s.runnerConfig(p)
 	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
 	account := project.OpenAccount(p, "")
-	free := &runner.Free{Calls: db.Journal, Wake: wake, Idle: s.IdleTimeout}
+	free := &runner.Free{
+		Calls: db.Journal, Wake: wake, Idle: s.IdleTimeout,
+		Guarded: func(ctx context.Context) ([]string, error) { return guarded(ctx, p.Env, run.WorkspacePath) },
+	}
 	if s.Host != nil {
 		free.Orphaned = func() bool { return !proc.SameProcess(*s.Host) }
 	}

@@ -46,6 +46,9 @@ func (m *Mirror) Deliver(ctx context.Context, workspace, branch, delivered strin
 // it is missing.
 func (m *Mirror) receive(ctx context.Context, head git.Head, branch string) (base string, err error) {
 	if m.exists() {
+		if err := m.renewConfig(); err != nil {
+			return "", err
+		}
 		base, err = m.base(ctx)
 	}
 	if base == "" {

@@ -30,6 +30,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -66,12 +67,7 @@ func (m *Mirror) withLock(ctx context.Context, f func() error) error {
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
-	defer func() {
-		_ = unix.Flock(int(m.locked.Fd()), unix.LOCK_UN) // a program that git left in the background has the file, too
-		_ = m.locked.Close()
-		m.locked = nil
-	}()
-	return f()
+	return errors.Join(f(), m.unlock())
 }
 
 func (m *Mirror) lock(ctx context.Context) error {
@@ -97,7 +93,19 @@ func (m *Mirror) lock(ctx context.Context) error {
 	}
 	m.locked = f
 	m.removeLeftovers()
+	if m.exists() {
+		if err := m.renewConfig(); err != nil {
+			return errors.Join(err, m.unlock())
+		}
+	}
 	return nil
+}
+
+func (m *Mirror) unlock() error {
+	_ = unix.Flock(int(m.locked.Fd()), unix.LOCK_UN) // a program that git left in the background has the file, too
+	err := m.locked.Close()
+	m.locked = nil
+	return err
 }
 
 // removeLeftovers removes locks and temporary files of git commands that were killed, and references that are empty after a power
@@ -214,21 +222,46 @@ func (m *Mirror) readHead(ctx context.Context) error {
 	return nil
 }
 
-// create creates an empty mirror. Its configuration does not contain the address, which may contain a password.
-func (m *Mirror) create(head string, sha256 bool) error {
+// configOf is the configuration of a mirror. It does not contain the address, which may contain a password.
+func configOf(sha256 bool) string {
 	version, extensions := 0, ""
 	if sha256 {
-		version, extensions = 1, "[extensions]\n\tobjectformat = sha256\n"
+		version, extensions = 1, sha256Objects
 	}
-	config := fmt.Sprintf("[core]\n\trepositoryformatversion = %d\n\tbare = true\n\thooksPath = /dev/null\n"+
+	return fmt.Sprintf("[core]\n\trepositoryformatversion = %d\n\tbare = true\n\thooksPath = /dev/null\n"+
 		"[gc]\n\tauto = 0\n\tpruneExpire = never\n[maintenance]\n\tauto = false\n%s", version, extensions)
+}
+
+const sha256Objects = "[extensions]\n\tobjectformat = sha256\n"
+
+// renewConfig gives an existing mirror its configuration again, before git reads it: git would start programs that another one names.
+func (m *Mirror) renewConfig() error {
+	path := filepath.Join(m.path, "config")
+	known, err := files.ReadRegular(path, 64<<10)
+	want := configOf(strings.Contains(string(known), sha256Objects))
+	if err == nil && string(known) != want {
+		err = durable.WriteFile(path, []byte(want), 0o600)
+	}
+	for _, name := range []string{"commondir", "config.worktree"} { // which lead to other configurations
+		if removed := os.Remove(filepath.Join(m.path, name)); err == nil && !errors.Is(removed, fs.ErrNotExist) {
+			err = removed
+		}
+	}
+	if err != nil {
+		return files.Failed(err, "renew the configuration of the mirror %s", m.path)
+	}
+	return nil
+}
+
+// create creates an empty mirror.
+func (m *Mirror) create(head string, sha256 bool) error {
 	var err error
 	for _, dir := range []string{"", "objects", "refs"} {
 		if err == nil {
 			err = files.OwnDir(filepath.Join(m.path, dir))
 		}
 	}
-	for _, file := range []struct{ name, content string }{{"config", config}, {"HEAD", "ref: " + head + "\n"}} {
+	for _, file := range []struct{ name, content string }{{"config", configOf(sha256)}, {"HEAD", "ref: " + head + "\n"}} {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(m.path, file.name), []byte(file.content), 0o600)
 		}

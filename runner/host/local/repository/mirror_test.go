@@ -145,6 +145,22 @@ func TestMirrorRecovers(t *testing.T) {
 	p.mustClone("three")
 }
 
+// The configuration of a mirror is written anew before git reads it, so that what an agent may once have written there does not run.
+func TestMirrorIsConfiguredAnew(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	plant := `cd mirrors/*.git; git config core.fsmonitor 'touch "` + p.dir + `/ran"; false'; git config core.gitProxy 'touch ` + p.dir + `/ran'
+		git config uploadpack.packObjectsHook 'touch ` + p.dir + `/ran'; git config core.sshCommand 'touch ` + p.dir + `/ran'
+		git init -q --bare ../other; git -C ../other config core.fsmonitor 'touch "` + p.dir + `/ran"; false'; echo ../other > commondir`
+	p.sh(plant)
+	p.mustClone("two")
+	p.commit("two", "work")
+	p.sh(plant)
+	test.OK(t, test.Err(p.deliver("two", "")))
+	test.Equal(t, "what is left", p.sh("ls ran mirrors/*.git/commondir 2>/dev/null || grep touch mirrors/*.git/config || true"), "")
+}
+
 // A program that git leaves in the background, such as a cache of credentials, does not keep the mirror locked.
 func TestProgramInBackground(t *testing.T) {
 	p := newPlace(t)
