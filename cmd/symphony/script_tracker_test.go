@@ -116,7 +116,7 @@ func (k *trackerKind) setup(env *testscript.Env) error {
 
 // trackerCmd controls the script's tracker, whatever its kind:
 //
-//	tracker add ABC-1 [state=Todo] [priority=2] [title=...] [blocked=ABC-2] [labels=a,b] [age=2h]
+//	tracker add ABC-1[,ABC-2] [state=Todo] [priority=2] [title=...] [blocked=ABC-2] [labels=a,b] [age=2h]
 //	            [assignee=EMAIL] [project=SLUG] [FILE]
 //	tracker move ABC-1 STATE | tracker comment ABC-1 TEXT | tracker remove ABC-1
 //	tracker is ABC-1 STATE          waits until the issue is in the state
@@ -145,8 +145,10 @@ func onTracker(ts *testscript.TestScript, s scriptTracker, args []string) bool {
 	text := strings.Join(rest[min(1, len(rest)):], " ")
 	switch verb {
 	case "add":
-		i, err := readIssue(ts, s, rest)
-		ts.Check(errors.Join(err, s.Add(i)))
+		for _, identifier := range words(rest[0]) {
+			i, err := readIssue(ts, s, identifier, rest[1:])
+			ts.Check(errors.Join(err, s.Add(i)))
+		}
 	case "move":
 		ts.Check(s.Move(rest[0], text))
 	case "comment":
@@ -195,13 +197,13 @@ func words(list string) []string {
 }
 
 // readIssue reads the arguments of add.
-func readIssue(ts *testscript.TestScript, s scriptTracker, args []string) (i scriptIssue, err error) {
-	i = scriptIssue{Identifier: args[0], Title: "Issue " + args[0], State: "Todo"}
-	for _, arg := range args[1:] {
+func readIssue(ts *testscript.TestScript, s scriptTracker, identifier string, args []string) (i scriptIssue, err error) {
+	i = scriptIssue{Identifier: identifier, Title: "Issue " + identifier, State: "Todo"}
+	for _, arg := range args {
 		key, value, named := strings.Cut(arg, "=")
 		switch {
 		case !named:
-			i.Description = describe(ts, s, args[0], arg)
+			i.Description = describe(ts, s, identifier, arg)
 		case key == "state":
 			i.State = value
 		case key == "title":
