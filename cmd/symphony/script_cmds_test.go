@@ -38,7 +38,7 @@ func exitsCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// printsCmd runs a command that must succeed, and whose stdout must match: prints PATTERN COMMAND ARG...
+// printsCmd runs a command, or the script command sql, that must succeed, and whose stdout must match: prints PATTERN COMMAND ARG...
 func printsCmd(ts *testscript.TestScript, neg bool, args []string) {
 	pattern := multiline(ts, args[0])
 	if stdout, _, code := execute(ts, args[1:]); code != 0 || !pattern.MatchString(stdout) {
@@ -64,6 +64,12 @@ func multiline(ts *testscript.TestScript, pattern string) *regexp.Regexp {
 // execute runs a command and returns its output and exit code. The output is then that of the script's command.
 func execute(ts *testscript.TestScript, args []string) (stdout, stderr string, code int) {
 	secret := ts.Getenv("LINEAR_API_KEY")
+	if args[0] == "sql" {
+		rows, err := query(ts.Getenv("STATE"), args[1])
+		ts.Check(err)
+		fmt.Fprint(ts.Stdout(), rows)
+		return rows, "", 0
+	}
 	if args[0] == "symphony" && isReading(args[1:]) {
 		var out, errOut []byte
 		out, errOut, code = runInProcess(ts, args[1:])
@@ -467,9 +473,7 @@ func remoteCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // sqlCmd prints the rows of a query on the script's database, columns separated by tabs: sql QUERY
 func sqlCmd(ts *testscript.TestScript, neg bool, args []string) {
-	out, err := query(ts.Getenv("STATE"), args[0])
-	ts.Check(err)
-	fmt.Fprint(ts.Stdout(), out)
+	execute(ts, append([]string{"sql"}, args...))
 }
 
 // query returns the rows, columns separated by tabs.
