@@ -15,7 +15,7 @@ import (
 
 // linearCmd controls the script's Linear. It has the verbs of the command tracker, and:
 //
-//	linear edit ABC-1 FILE | linear label ABC-1 [a,b] | linear assign ABC-1 [EMAIL] | linear project-of ABC-1 SLUG
+//	linear edit ABC-1[,ABC-2] FILE | linear label ABC-1 [a,b] | linear assign ABC-1 [EMAIL] | linear project-of ABC-1 SLUG
 //	linear comment-by EMAIL ABC-1 TEXT   another user than kim@example.com comments
 //	linear read ABC-1              prints the comments
 //	linear fail JSON | linear ok   adds a failure, removes all failures
@@ -36,8 +36,10 @@ func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 			fmt.Fprintf(ts.Stdout(), "== %s\n%s\n", c.Author, c.Body)
 		}
 	case "edit":
-		text := describe(ts, linearTracker{s}, rest[0], rest[1])
-		edit(func(i *lineartest.Issue) { i.Description = &text })
+		for _, identifier := range words(rest[0]) {
+			text := describe(ts, linearTracker{s}, identifier, rest[1])
+			ts.Check(s.Edit(identifier, func(i *lineartest.Issue) { i.Description = &text }))
+		}
 	case "label":
 		edit(func(i *lineartest.Issue) { i.Labels = words(text) })
 	case "assign":

@@ -116,7 +116,7 @@ func (k *trackerKind) setup(env *testscript.Env) error {
 
 // trackerCmd controls the script's tracker, whatever its kind:
 //
-//	tracker add ABC-1[,ABC-2] [state=Todo] [priority=2] [title=...] [blocked=ABC-2] [labels=a,b] [age=2h]
+//	tracker add ABC-1 [state=Todo] [priority=2] [title=...] [blocked=ABC-2] [labels=a,b] [age=2h]
 //	            [assignee=EMAIL] [project=SLUG] [FILE]
 //	tracker move ABC-1 STATE | tracker comment ABC-1 TEXT | tracker remove ABC-1
 //	tracker is ABC-1 STATE          waits until the issue is in the state
@@ -126,8 +126,9 @@ func (k *trackerKind) setup(env *testscript.Env) error {
 //	tracker requests N              fails unless exactly N requests were made since the last clear
 //	tracker clear                   clears the log of requests
 //
-// FILE contains the issue's description. If its name ends in .agent it is a script for the agent, in which {move STATE} is a tool
-// call that moves the issue, {comment TEXT} one that comments on it, and {gate FILE} a command that ends once the file exists.
+// The verbs add, move and is also take several issues: ABC-1,ABC-2. FILE contains the issue's description. If its name ends in .agent
+// it is a script for the agent, in which {move STATE} is a tool call that moves the issue, {comment TEXT} one that comments on it, and
+// {gate FILE} a command that ends once the file exists.
 func trackerCmd(ts *testscript.TestScript, neg bool, args []string) {
 	set := stageOf(ts)
 	s := set.tracker
@@ -150,17 +151,21 @@ func onTracker(ts *testscript.TestScript, s scriptTracker, args []string) bool {
 			ts.Check(errors.Join(err, s.Add(i)))
 		}
 	case "move":
-		ts.Check(s.Move(rest[0], text))
+		for _, identifier := range words(rest[0]) {
+			ts.Check(s.Move(identifier, text))
+		}
 	case "comment":
 		ts.Check(s.Comment(rest[0], text))
 	case "remove":
 		ts.Check(s.Remove(rest[0]))
 	case "is":
-		waitFor(ts, rest[0]+" in "+text, func() (bool, string) {
-			state, err := s.State(rest[0])
-			ts.Check(err)
-			return state == text, state
-		})
+		for _, identifier := range words(rest[0]) {
+			waitFor(ts, identifier+" in "+text, func() (bool, string) {
+				state, err := s.State(identifier)
+				ts.Check(err)
+				return state == text, state
+			})
+		}
 	case "comments":
 		waitFor(ts, fmt.Sprintf("%s comments on %s", rest[1], rest[0]), func() (bool, string) {
 			n, err := s.Comments(rest[0])
