@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	"pgregory.net/rapid"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 func asJSON(t *rapid.T, v any) string {
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	return string(text)
 }
 
@@ -152,9 +152,7 @@ func checkRuns(s Snapshot, p *planner, fail func(string, ...any)) {
 func observed(t *rapid.T, w *world, s Snapshot) Snapshot {
 	host := s.HostBlock
 	rec, err := w.State(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	test.OK(t, err)
 	s.State, s.Liveness, s.HostBlock = rec, map[string]Liveness{}, host
 	for _, r := range rec.Runs {
 		s.Liveness[r.ID] = w.Probe(t.Context(), r)

@@ -172,9 +172,7 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 	if next <= want[1].ID {
 		t.Errorf("id %d was given again", next)
 	}
-	if _, err := db.Operator.AddCommand(ctx, reconcile.Command{}); err == nil {
-		t.Error("a command without a verb was kept")
-	}
+	test.Equal(t, "a command without a verb was kept", test.Err(db.Operator.AddCommand(ctx, reconcile.Command{})) == nil, false)
 }
 
 func wantDone(t *testing.T, db *DB, id int64, want bool) {

@@ -346,11 +346,7 @@ func (c *crashScene) git(args ...string) string {
 	c.t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Env = c.env
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		c.t.Fatalf("git %q: %v\n%s", args, err, out)
-	}
-	return string(out)
+	return test.Run(c.t, cmd)
 }
 
 // checkRemote checks that the work was pushed once, to the branch of the issue only, with one pull request, and that no git command
@@ -363,8 +359,8 @@ func (c *crashScene) checkRemote() {
 	remote := c.path("remote")
 	log := c.git("--git-dir", remote, "log", "--format=%s", "symphony/ABC-1")
 	refs := c.git("--git-dir", remote, "for-each-ref", "--format=%(refname) %(subject)")
-	test.Equal(c.t, "the commits of the branch", log, "work on it\nfirst\n")
-	test.Equal(c.t, "the references", refs, "refs/heads/main first\nrefs/heads/symphony/ABC-1 work on it\n")
+	test.Equal(c.t, "the commits of the branch", log, "work on it\nfirst")
+	test.Equal(c.t, "the references", refs, "refs/heads/main first\nrefs/heads/symphony/ABC-1 work on it")
 	if pulls := c.github.Pulls(c.t.Context()); len(pulls) != 1 || pulls[0].State != "open" {
 		c.t.Errorf("the pull requests are %+v", pulls)
 	}
@@ -373,7 +369,7 @@ func (c *crashScene) checkRemote() {
 		c.t.Fatalf("mirrors: %q", mirrors)
 	}
 	refs = c.git("--git-dir", mirrors[0], "for-each-ref", "--format=%(refname)", "refs/heads")
-	test.Equal(c.t, "the references of the mirror", refs, "refs/heads/main\nrefs/heads/symphony/ABC-1\n")
+	test.Equal(c.t, "the references of the mirror", refs, "refs/heads/main\nrefs/heads/symphony/ABC-1")
 	c.git("--git-dir", mirrors[0], "fsck", "--connectivity-only")
 }
 

@@ -135,10 +135,7 @@ func builtProgram(t *testing.T, tags string) string {
 	if isExecutable(program) {
 		return program
 	}
-	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-tags", tags, "-o", program, ".")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	test.Run(t, exec.Command("go", "build", "-ldflags", "-s -w", "-tags", tags, "-o", program, "."))
 	return program
 }
 

@@ -146,9 +146,7 @@ func TestMCPConformance(t *testing.T) {
 			defer bridge.Close()
 			cmd := exec.CommandContext(t.Context(), "node", suite, "server", "--url", bridge.URL, "--scenario", scenario)
 			cmd.Dir = t.TempDir()
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v: %s", err, out)
-			}
+			test.Run(t, cmd)
 		})
 	}
 }

@@ -26,10 +26,7 @@ func TestScreens(t *testing.T) {
 	}
 	t.Parallel()
 	p := params(t, "screens")
-	files, err := filepath.Glob(filepath.Join(p.Dir, "*.txtar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := test.Must(filepath.Glob(filepath.Join(p.Dir, "*.txtar")))
 	p.Dir, p.Files = "", files
 	p.Setup = setupScreens
 	p.Cmds["screens"], p.Cmds["wide"] = screensCmd("80", "24"), screensCmd("160", "50")

@@ -43,11 +43,7 @@ func stepped(path string) func() time.Time {
 		if fixed, err := time.Parse(time.RFC3339, string(text)); err == nil {
 			return fixed
 		}
-		off, err := time.ParseDuration(string(text))
-		if err != nil {
-			panic(err)
-		}
-		return now.Add(off)
+		return now.Add(test.Must(time.ParseDuration(string(text))))
 	}
 }
 

@@ -278,10 +278,7 @@ func (h *mcpHost) wait() error {
 
 // mcpPrintsMain prints as code of symphony mcp might do, and then a message.
 func mcpPrintsMain() {
-	out, err := takeStdout()
-	if err != nil {
-		panic(err)
-	}
+	out := test.Must(takeStdout())
 	fmt.Println("printed by fmt")
 	child := exec.Command("echo", "printed by a child")
 	child.Stdout = os.Stdout

@@ -81,11 +81,7 @@ func TestTrackers(t *testing.T) {
 				if k.name != "linear" && name != everyTracker && !test.All() {
 					continue
 				}
-				data, err := os.ReadFile(f)
-				if err != nil {
-					t.Fatal(err)
-				}
-				texts[name] = strings.ReplaceAll(string(data), "ABC-", k.prefix)
+				texts[name] = strings.ReplaceAll(string(test.Must(os.ReadFile(f))), "ABC-", k.prefix)
 			}
 			p := params(t, "tracker")
 			p.Setup = k.setup

@@ -59,11 +59,7 @@ func (c *cloned) sh(at, script string) string {
 	cmd := exec.CommandContext(c.t.Context(), "sh", "-ec", script)
 	cmd.Dir = at
 	cmd.Env = append([]string{"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}, c.env...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		c.t.Fatalf("%s: %v\n%s", script, err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return test.Run(c.t, cmd)
 }
 
 // prepare prepares the workspace for a run.
@@ -95,9 +91,7 @@ func TestCloneAndDeliver(t *testing.T) {
 	for text, want := range map[string]bool{"SYMPHONY_RUN_ID=r-1\n": true, "\nXDG_CACHE_HOME=": false, "\nTMPDIR=": false, "=other": false} {
 		test.Equal(t, text+" is in the environment", strings.Contains(environ, text), want)
 	}
-	if _, err := c.host.Deliver(t.Context(), c.deliver); err == nil {
-		t.Error("delivered without a workspace")
-	}
+	test.Equal(t, "delivered without a workspace", test.Err(c.host.Deliver(t.Context(), c.deliver)) == nil, false)
 	run, prepared := c.prepare("r-2")
 	_, err := c.host.RunHook(t.Context(), host.HookRequest{Run: run, Name: "before_run", Script: "git status", Timeout: test.Patience(), Env: c.env})
 	c.wantCode(err, host.CodeUntrusted)

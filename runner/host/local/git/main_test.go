@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -55,18 +54,9 @@ func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func output(t *testing.T, cmd *exec.Cmd) string {
-	t.Helper()
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	return output(t, command(t, dir, "git", args...))
+	return test.Run(t, command(t, dir, "git", args...))
 }
 
 // words are shell functions for scripts of tests: create a repository with one commit, a further commit, a file.
@@ -79,7 +69,7 @@ put() { mkdir -p "$(dirname "$1")"; printf "$2" > "$1"; }
 // sh runs a script, which must succeed.
 func sh(t *testing.T, dir, script string) string {
 	t.Helper()
-	return output(t, command(t, dir, "sh", "-ec", words+script))
+	return test.Run(t, command(t, dir, "sh", "-ec", words+script))
 }
 
 // clone makes a repository with one commit at dir.

@@ -137,9 +137,7 @@ func (h *helper) line(word string) string {
 func (h *helper) up() reconcile.Process {
 	h.t.Helper()
 	var p reconcile.Process
-	if _, err := fmt.Sscan(h.line("up"), &p.PID, &p.Start); err != nil {
-		h.t.Fatal(err)
-	}
+	test.Must(fmt.Sscan(h.line("up"), &p.PID, &p.Start))
 	h.t.Cleanup(func() { _ = Signal(p, unix.SIGKILL) })
 	return p
 }

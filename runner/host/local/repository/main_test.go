@@ -45,11 +45,7 @@ func (p *place) sh(script string) string {
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
 		"LC_ALL=C",
 	}, p.env...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		p.t.Fatalf("%s: %v\n%s", script, err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return test.Run(p.t, cmd)
 }
 
 func (p *place) mirror() *Mirror { return p.mirrorOf(host.Repository{URL: p.remote}) }

@@ -343,9 +343,7 @@ func TestTrashDeletedWhileRestored(t *testing.T) {
 
 	entry = removedOne(t, r, "B")
 	test.ErrorIs(t, "a deletion that has begun", r.DeleteTrash(ended(t), entry.Path), context.Canceled)
-	if _, err := r.Restore(entry); err == nil {
-		t.Error("restored what is being deleted")
-	}
+	test.Equal(t, "restored what is being deleted", test.Err(r.Restore(entry)) == nil, false)
 	wantExist(t, false, filepath.Join(r.Path, "B"))
 	wantPurged(t, r, day, 1)
 }
