@@ -167,7 +167,7 @@ func (e eager) Start(ctx context.Context, x host.StartRequest) (host.Process, er
 	x.Argv[2] = `for i in 1 2 3; do echo '{"method":"configWarning","params":{"summary":"s"}}'; done; touch spoken; ` + x.Argv[2]
 	child, err := e.Host.Start(ctx, x)
 	if err == nil {
-		test.Until(e.t, "lines of the agent", func() bool { return exists(spoken) })
+		test.Until(e.t, "lines of the agent", func() bool { return test.Exists(e.t, spoken) })
 	}
 	return child, err
 }
@@ -177,7 +177,7 @@ func TestEarlyEvents(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Host = eager{r.Host, t}
 	r.ends(reconcile.Succeeded, "")
-	test.Equal(t, "events", strings.Count(read(t, filepath.Join(r.Dir, eventsFile)), `"message":"config warning: s"`), 3)
+	test.Equal(t, "events", strings.Count(test.Read(t, filepath.Join(r.Dir, eventsFile)), `"message":"config warning: s"`), 3)
 }
 
 // TestFailedStartShowsStderr checks that the error of a failed start ends with the last line of the agent's stderr.
@@ -197,10 +197,10 @@ func TestLastWords(t *testing.T) {
 	r.Config.Command = `echo '{"method":"warning","params":{"message":"first words"}}'; head -c 100000 /dev/zero | tr '\0' x >&2; echo last words >&2; exit 9`
 	run := r.ends(reconcile.Failed, "port_exit")
 	if !strings.Contains(run.ErrorText, "status 9: ") || !strings.HasSuffix(run.ErrorText, "last words") ||
-		!strings.HasSuffix(read(t, filepath.Join(r.Dir, stderrFile)), "last words\n") {
+		!strings.HasSuffix(test.Read(t, filepath.Join(r.Dir, stderrFile)), "last words\n") {
 		t.Errorf("the error or stderr lacks the end: %.300q", run.ErrorText)
 	}
-	test.Contains(t, "events", read(t, filepath.Join(r.Dir, eventsFile)), "first words")
+	test.Contains(t, "events", test.Read(t, filepath.Join(r.Dir, eventsFile)), "first words")
 }
 
 // exited is a process that has ended. Close closes its stdout.
@@ -275,7 +275,7 @@ func TestFragments(t *testing.T) {
 	for _, piece := range []string{testKey[:16], testKey[16:]} {
 		say(`{"method":"item/agentMessage/delta","params":{"threadId":"t","turnId":"u","itemId":"i","delta":"` + piece + `"}}`)
 	}
-	test.Equal(t, "pieces and stored events", []any{pieces, read(t, filepath.Join(r.Dir, eventsFile))}, []any{2, ""})
+	test.Equal(t, "pieces and stored events", []any{pieces, test.Read(t, filepath.Join(r.Dir, eventsFile))}, []any{2, ""})
 }
 
 // A late event of an earlier turn does not change the id of the running turn.

@@ -21,8 +21,9 @@ func TestOwnSecretsAreWithheld(t *testing.T) {
 		r.Config.Hooks.BeforeRun = "env > hook.txt"
 		r.Config.Command = "env > agent.txt; " + r.Config.Command
 		r.ends(reconcile.Succeeded, "")
-		test.Contains(t, "the environment of the hook", read(t, r.space("hook.txt")), "SYMPHONY_WEB_PASSWORD=")
-		if agent := read(t, r.space("agent.txt")); strings.Contains(agent, "SYMPHONY_WEB_PASSWORD") || !strings.Contains(agent, "OPENAI_API_KEY=of-the-model\n") {
+		test.Contains(t, "the environment of the hook", test.Read(t, r.space("hook.txt")), "SYMPHONY_WEB_PASSWORD=")
+		agent := test.Read(t, r.space("agent.txt"))
+		if strings.Contains(agent, "SYMPHONY_WEB_PASSWORD") || !strings.Contains(agent, "OPENAI_API_KEY=of-the-model\n") {
 			t.Errorf("with the profile %q the agent has\n%s", profile, agent)
 		}
 	}
@@ -42,7 +43,7 @@ func TestHookPrintsSecretOfProfile(t *testing.T) {
 			r.profile(profile)
 			r.Config.Hooks.BeforeRun = "echo begun; (echo open >&4) 2>/dev/null\necho it has $OF_PROFILE_TOKEN >&2; exit 3"
 			run := r.ends(reconcile.Failed, "hook_failed")
-			said := read(t, filepath.Join(r.Dir, HooksFile))
+			said := test.Read(t, filepath.Join(r.Dir, HooksFile))
 			test.Lacks(t, "output, error and log", said+run.ErrorText+r.log.String(), "value-of-the-profile")
 			test.Contains(t, "output of the hook", said, "begun\n", "\nit has "+agent.Redacted)
 			test.Lacks(t, "output of the hook", said, "open\n")
@@ -81,5 +82,5 @@ func TestKeyInTitle(t *testing.T) {
 	r.Config.StartAgent = func(s agent.Streams, o agent.Options) agent.Session { return namedSession{codex.Start(s, o), &name} }
 	test.Must(r.Run(t.Context(), r.run, r.terminate)) // not ends: the row has the issue as the tracker gave it
 	const want = "rotate " + agent.Redacted
-	test.Equal(t, "title of the hook and name of the thread", []any{read(t, r.space("title")), name}, []any{want, "ABC-1: " + want})
+	test.Equal(t, "title of the hook and name of the thread", []any{test.Read(t, r.space("title")), name}, []any{want, "ABC-1: " + want})
 }

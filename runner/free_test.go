@@ -219,13 +219,13 @@ func TestCallsOfAnAgent(t *testing.T) {
 	if s := r.until("s", reconcile.Call.Ended); s.Status == reconcile.CallFailed && s.ErrorCode != "no_turn" {
 		t.Errorf("steer: %+v", s) // the turn may have begun
 	}
-	test.Equal(t, "where the turn worked", read(t, filepath.Join(r.run.WorkspacePath, "where")), r.run.WorkspacePath+"\n")
-	test.Equal(t, "where the turn with a cwd worked", read(t, filepath.Join(elsewhere, "cwd")), test.Must(filepath.EvalSymlinks(elsewhere))+"\n")
+	test.Equal(t, "where the turn worked", test.Read(t, filepath.Join(r.run.WorkspacePath, "where")), r.run.WorkspacePath+"\n")
+	test.Equal(t, "where it worked", test.Read(t, filepath.Join(elsewhere, "cwd")), test.Must(filepath.EvalSymlinks(elsewhere))+"\n")
 	r.stop()
 	run := <-r.ended
 	test.Equal(t, "outcome, code and turns",
 		[]any{run.Outcome, run.ErrorCode, run.Turns, run.TurnsDone}, []any{reconcile.Canceled, reconcile.StopOperator, 3, 3})
-	test.Equal(t, "the temporary files of the agent are left", exists(filepath.Join(r.Dir, "work")), false)
+	test.Equal(t, "the temporary files of the agent are left", test.Exists(t, filepath.Join(r.Dir, "work")), false)
 }
 
 func TestConversationsOfAnAgentAreLimited(t *testing.T) {

@@ -34,8 +34,8 @@ func TestOneLoginShell(t *testing.T) {
 	r.Config.Hooks.AfterCreate, r.Config.Hooks.BeforeRun, r.Config.Hooks.AfterRun = look, look, look
 	r.Config.Command = look + r.Config.Command
 	r.ends(reconcile.Succeeded, "")
-	test.Equal(t, "where the profile ran", read(t, filepath.Join(home, "logins")), "/\n")
-	test.Equal(t, "what hooks and agent saw", read(t, r.space("seen.txt")), strings.Repeat("yes 0027 gone "+r.space()+"\n", 4))
+	test.Equal(t, "where the profile ran", test.Read(t, filepath.Join(home, "logins")), "/\n")
+	test.Equal(t, "what hooks and agent saw", test.Read(t, r.space("seen.txt")), strings.Repeat("yes 0027 gone "+r.space()+"\n", 4))
 }
 
 // Git that clones and pushes has the environment that hooks have, with the PATH of the profile, without what an agent could have
@@ -59,8 +59,8 @@ func TestGitHasTheProfile(t *testing.T) {
 	r.Config.Hooks.BeforeRun = "true"
 	run := test.Must(r.work())
 	test.Equal(t, "commits, after "+run.ErrorText, run.Delivery.Commits, 1)
-	test.Equal(t, "runs of the profile", read(t, filepath.Join(home, "logins")), "in\n")
-	for line := range strings.Lines(read(t, filepath.Join(home, "seen"))) {
+	test.Equal(t, "runs of the profile", test.Read(t, filepath.Join(home, "logins")), "in\n")
+	for line := range strings.Lines(test.Read(t, filepath.Join(home, "seen"))) {
 		test.Equal(t, "git had", line, "yes none none\n")
 	}
 }
@@ -105,8 +105,8 @@ func TestCommandIsAFunction(t *testing.T) {
 	home := r.profile("pwd >> ~/logins; PATH=bin:$PATH; my-codex() { echo $PATH > ~/path; \"$@\"; }\n")
 	r.Config.Command = "my-codex " + r.Config.Command
 	r.ends(reconcile.Succeeded, "")
-	test.Equal(t, "where the profile ran", read(t, filepath.Join(home, "logins")), "/\n/\n")
-	if got := read(t, filepath.Join(home, "path")); !strings.HasPrefix(got, "/") {
+	test.Equal(t, "where the profile ran", test.Read(t, filepath.Join(home, "logins")), "/\n/\n")
+	if got := test.Read(t, filepath.Join(home, "path")); !strings.HasPrefix(got, "/") {
 		t.Errorf("codex has the PATH %q", got)
 	}
 }
@@ -123,8 +123,8 @@ func TestRelativePath(t *testing.T) {
 		r.next(name)
 		test.Equal(t, "outcome of "+name, test.Must(r.work()).Outcome, reconcile.Succeeded)
 	}
-	test.Equal(t, "the agent's program was started", exists(filepath.Join(r.root, "pwned")), false)
-	test.Equal(t, "where hooks look for libraries", read(t, filepath.Join(home, "libraries")), "/lib\n")
+	test.Equal(t, "the agent's program was started", test.Exists(t, filepath.Join(r.root, "pwned")), false)
+	test.Equal(t, "where hooks look for libraries", test.Read(t, filepath.Join(home, "libraries")), "/lib\n")
 }
 
 // slowLock is a program that takes a lock, hangs, and removes the lock slowly when it gets SIGTERM, as pyenv rehash does.
@@ -133,7 +133,7 @@ const slowLock = `sh -c 'trap "sleep 0.1; rm ~/lock; exit" TERM; touch ~/lock; s
 // noLock checks that slowLock has removed its lock.
 func noLock(t *testing.T, home string) {
 	t.Helper()
-	test.Equal(t, "the lock is left", exists(filepath.Join(home, "lock")), false)
+	test.Equal(t, "the lock is left", test.Exists(t, filepath.Join(home, "lock")), false)
 }
 
 // A login shell that hangs is a fault of the machine. The error says so, and its programs can remove their locks.

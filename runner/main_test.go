@@ -379,14 +379,3 @@ func (r *rig) noSecret() {
 		}))
 	}
 }
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	data := test.Must(os.ReadFile(path))
-	return string(data)
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}

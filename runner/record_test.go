@@ -91,7 +91,7 @@ func TestHookWithoutALog(t *testing.T) {
 	r.Config.Hooks.AfterRun = "echo over >> after.txt"
 	test.OK(t, os.MkdirAll(filepath.Join(r.Dir, HooksFile), 0o700))
 	r.ends(reconcile.Succeeded, "")
-	test.Equal(t, "after.txt", read(t, r.space("after.txt")), "over\n")
+	test.Equal(t, "after.txt", test.Read(t, r.space("after.txt")), "over\n")
 }
 
 // The worker gives up an outcome that can't be stored after some time, and writes the reason to the alive file, so that the run is

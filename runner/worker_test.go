@@ -58,7 +58,7 @@ func TestOutcomes(t *testing.T) {
 			change: func(r *rig) { r.Config.Command = "echo starting with " + testKey + " >&2; " + r.Config.Command },
 			check: func(t *testing.T, r *rig, run reconcile.Run) {
 				test.Contains(t, "the secret", run.ErrorText, "[redacted]")
-				test.Contains(t, "the secret", read(t, filepath.Join(r.Dir, stderrFile)), "with [redacted]")
+				test.Contains(t, "the secret", test.Read(t, filepath.Join(r.Dir, stderrFile)), "with [redacted]")
 			},
 		},
 		{name: "the prompt can't be rendered", script: "error line 3: unknown variable", outcome: reconcile.Failed, code: "template_render_error"},
@@ -69,7 +69,7 @@ func TestOutcomes(t *testing.T) {
 			},
 			outcome: reconcile.Failed, code: "invalid_workspace_cwd",
 			check: func(t *testing.T, r *rig, _ reconcile.Run) {
-				test.Equal(t, "the file", read(t, r.space()), "mine")
+				test.Equal(t, "the file", test.Read(t, r.space()), "mine")
 			},
 		},
 		{
@@ -109,7 +109,7 @@ func heldLease(r *rig) (bool, error) {
 
 func untouched(t *testing.T, r *rig, _ reconcile.Run) {
 	t.Helper()
-	test.Equal(t, "a workspace root was created", exists(r.root), false)
+	test.Equal(t, "a workspace root was created", test.Exists(t, r.root), false)
 }
 
 // awaitEvent waits until the events contain a text.
@@ -141,8 +141,8 @@ func TestStopWhileStreaming(t *testing.T) {
 				close(r.terminate)
 			}()
 			r.ends(c.outcome, c.code)
-			test.Equal(t, "what after_run saw", read(t, r.space("after")), string(c.outcome)+"\n0\n")
-			test.Contains(t, "events", read(t, filepath.Join(r.Dir, eventsFile)), agent.EventTurnCancelled)
+			test.Equal(t, "what after_run saw", test.Read(t, r.space("after")), string(c.outcome)+"\n0\n")
+			test.Contains(t, "events", test.Read(t, filepath.Join(r.Dir, eventsFile)), agent.EventTurnCancelled)
 		})
 	}
 }
@@ -192,7 +192,7 @@ func TestChangeByTheAgent(t *testing.T) {
 	if len(before) != 2 || !before[0].HandoffAt.IsZero() || before[1].HandoffAt.IsZero() || before[1].HandoffState != "" || run.HandoffState != "Human Review" {
 		t.Errorf("written at the calls: %+v, then %q", before, run.HandoffState)
 	}
-	events := read(t, filepath.Join(r.Dir, eventsFile))
+	events := test.Read(t, filepath.Join(r.Dir, eventsFile))
 	test.Equal(t, "events", strings.Count(events, `"event":"tracker_mutation"`), 1)
 	test.Contains(t, "events", events, `"variables":{"body":"the key is [redacted]"}`)
 	test.Equal(t, "stored", r.journal.created, []reconcile.Created{{Kind: "comment", ID: "c-1"}})
@@ -203,12 +203,12 @@ func TestStopDuringAHook(t *testing.T) {
 	r := newRig(t, "say no")
 	r.Config.Hooks.BeforeRun = "touch begun; sleep 1000"
 	go func() {
-		test.Until(t, "start of the hook", func() bool { return exists(r.space("begun")) })
+		test.Until(t, "start of the hook", func() bool { return test.Exists(t, r.space("begun")) })
 		r.journal.setStop(reconcile.StopInactive)
 		close(r.terminate)
 	}()
 	r.ends(reconcile.Canceled, reconcile.StopInactive)
-	if r.tracker.asked != 1 || exists(filepath.Join(r.Dir, stderrFile)) {
+	if r.tracker.asked != 1 || test.Exists(t, filepath.Join(r.Dir, stderrFile)) {
 		t.Error("an agent was started")
 	}
 }

@@ -13,12 +13,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-func read(t *testing.T, path string) string {
-	t.Helper()
-	data := test.Must(os.ReadFile(path))
-	return string(data)
-}
-
 func TestEventLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	const hard, half = `p<a>s"s&`, `ends-in-a\`
@@ -37,7 +31,7 @@ func TestEventLog(t *testing.T) {
 		test.OK(t, l.Append(e))
 	}
 	test.OK(t, l.Close())
-	text := read(t, path)
+	text := test.Read(t, path)
 	test.Lacks(t, "the events", text, testKey, "a>s", `s\"s`, "ends-in")
 	var lines [7]Event
 	d := json.NewDecoder(strings.NewReader(text))
@@ -79,7 +73,7 @@ func TestEventLogRotates(t *testing.T) {
 	if now > maxEventFile || before > maxEventFile || before < maxEventFile-2*maxPayload {
 		t.Errorf("%d and %d bytes", before, now)
 	}
-	test.Contains(t, "the newest file", read(t, path), "turn_completed")
+	test.Contains(t, "the newest file", test.Read(t, path), "turn_completed")
 
 	// A directory that blocks the rotation loses events only while it exists.
 	l = test.Must(OpenEventLog(path, nil))
@@ -90,12 +84,12 @@ func TestEventLogRotates(t *testing.T) {
 	test.Equal(t, "a directory is left alone", l.Append(Event{Name: "lost"}) != nil, true)
 	test.OK(t, os.RemoveAll(PreviousEvents(path)))
 	test.OK(t, l.Append(Event{Name: "second"}))
-	if !strings.HasPrefix(read(t, path), `{"no":2,"at":`) {
-		t.Errorf("a lost event has no number: %.40s", read(t, path))
+	if !strings.HasPrefix(test.Read(t, path), `{"no":2,"at":`) {
+		t.Errorf("a lost event has no number: %.40s", test.Read(t, path))
 	}
 	test.OK(t, l.Close())
-	test.Contains(t, "the log after the next event", read(t, PreviousEvents(path)), "turn_completed")
-	test.Contains(t, "the log after the next event", read(t, path), "second")
+	test.Contains(t, "the log after the next event", test.Read(t, PreviousEvents(path)), "turn_completed")
+	test.Contains(t, "the log after the next event", test.Read(t, path), "second")
 }
 
 // An event after a line that a full disk cut off begins on a new line.

@@ -45,7 +45,7 @@ func golden(t *testing.T, name, got string) {
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		test.OK(t, os.WriteFile(path, []byte(got+"\n"), 0o600))
 	}
-	if want := read(t, path); want != got+"\n" {
+	if want := test.Read(t, path); want != got+"\n" {
 		t.Errorf("%s is\n%s\nwant\n%s", name, got, want)
 	}
 }

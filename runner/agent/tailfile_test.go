@@ -19,14 +19,14 @@ func TestTailFileKeepsTheEnd(t *testing.T) {
 	test.Equal(t, "bytes and error of a write longer than the log", []any{n, err}, []any{1005, nil})
 	test.Equal(t, "tail", f.Tail(4), "end\n")
 	test.OK(t, f.Close())
-	if text := read(t, path); len(text) > 200 || !strings.HasSuffix(text, "\nend\n") {
+	if text := test.Read(t, path); len(text) > 200 || !strings.HasSuffix(text, "\nend\n") {
 		t.Errorf("%d bytes: %q", len(text), text)
 	}
 	// Output of the next hook is appended.
 	f = test.Must(OpenTailFile(path, 100, nil))
 	test.Must(f.Write([]byte("more\n")))
 	test.OK(t, f.Close())
-	if text := read(t, path); !strings.HasSuffix(text, "\nend\nmore\n") {
+	if text := test.Read(t, path); !strings.HasSuffix(text, "\nend\nmore\n") {
 		t.Errorf("%q", text)
 	}
 }

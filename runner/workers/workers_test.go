@@ -35,11 +35,6 @@ func TestMain(m *testing.M) {
 
 const testKey = "lin_api_0123456789secret"
 
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
 // ends waits until the worker of a run has released it.
 func ends(t *testing.T, l *Local, run reconcile.Run) {
 	t.Helper()
@@ -154,7 +149,7 @@ func TestPrepareRun(t *testing.T) {
 	// A run without its directory is dead, and a probe creates nothing.
 	test.OK(t, os.RemoveAll(dir))
 	live := l.Probe(t.Context(), run)
-	test.Equal(t, "a run without a directory", []bool{live.Alive, live.Unknown, exists(dir), Alive(l.StateDir, run.ID)}, make([]bool, 4))
+	test.Equal(t, "no directory", []bool{live.Alive, live.Unknown, test.Exists(t, dir), Alive(l.StateDir, run.ID)}, make([]bool, 4))
 }
 
 func TestStartWorker(t *testing.T) {
@@ -242,7 +237,7 @@ func TestReapWorker(t *testing.T) {
 func TestListWorkspaces(t *testing.T) {
 	l, _ := stand(t, "take")
 	list, err := l.Workspaces(t.Context())
-	test.Equal(t, "error, workspaces and root before there is a root", []any{err, len(list), exists(l.Root)}, []any{nil, 0, false})
+	test.Equal(t, "error, workspaces and root before there is a root", []any{err, len(list), test.Exists(t, l.Root)}, []any{nil, 0, false})
 	root := test.Must(workspace.OpenRoot(l.Root))
 	for _, name := range []string{"ABC-1", "ABC-2"} {
 		w, err := root.Acquire(t.Context(), workspace.Owner{IssueID: "id of " + name, Identifier: name, Project: "demo", StateDir: l.StateDir, RunID: "r"})

@@ -44,8 +44,6 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-func read(t *testing.T, path string) string { t.Helper(); return string(test.Must(os.ReadFile(path))) }
-
 func issueFile(id string) string {
 	return "---\nid: " + id + "\ntitle: Some work\nstatus: To Do\n---\nText.\n"
 }
@@ -255,11 +253,11 @@ func TestEditKeepsOtherBytes(t *testing.T) {
 				test.Contains(t, "the answer", answer.Text, "its status is not plain text on one line")
 				tt.after = tt.before
 			}
-			test.Equal(t, "file", read(t, path), tt.after)
+			test.Equal(t, "file", test.Read(t, path), tt.after)
 			if a := toolCall(t, a, "a", "issue_comment", "text", "One.\n\nTwo."); !a.Success {
 				t.Fatal(a.Text)
 			}
-			commented := read(t, path)
+			commented := test.Read(t, path)
 			mixed := strings.Contains(commented, "\r\n") && strings.Count(commented, "\n") != strings.Count(commented, "\r\n")
 			test.Equal(t, "mixed line ends, and the text with a comment", []bool{mixed, strings.HasPrefix(commented, tt.after)}, []bool{false, true})
 			list := test.Must(a.Comments(t.Context(), "a", time.Time{}))
@@ -299,7 +297,8 @@ func TestCommentsInTheSameMinute(t *testing.T) {
 	a, dir := folder(t, map[string]string{"a.md": issueFile("A")})
 	asked := test.Must(a.Post(t.Context(), "A", "May I?"))
 	path := filepath.Join(dir, "a.md")
-	content := strings.Replace(read(t, path), "<!-- COMMENTS:END -->", "\nauthor: kim\ncreated: "+asked.CreatedAt.Format("2006-01-02 15:04")+
+	content := test.Read(t, path)
+		content = strings.Replace(content, "<!-- COMMENTS:END -->", "\nauthor: kim\ncreated: "+asked.CreatedAt.Format("2006-01-02 15:04")+
 		"\n---\napprove\n---\n\nauthor: lee\n---\nNo end\n<!-- COMMENTS:END -->", 1)
 	test.OK(t, os.WriteFile(path, []byte(content), 0o644))
 	test.Must(a.Edit(t.Context(), "A", asked.ID, "Approved."))
@@ -338,7 +337,7 @@ func TestConcurrentEdits(t *testing.T) {
 				}
 			})
 			for i := range 100 {
-				next := read(t, path) + fmt.Sprintf("line %d\n", i)
+				next := test.Read(t, path) + fmt.Sprintf("line %d\n", i)
 				if way == "in place" {
 					test.OK(t, os.WriteFile(path, []byte(next), 0o644))
 				} else {
@@ -347,7 +346,7 @@ func TestConcurrentEdits(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			content := read(t, path)
+			content := test.Read(t, path)
 			for i := range 100 {
 				test.Contains(t, "the file", content, fmt.Sprintf("\nline %d\n", i))
 			}

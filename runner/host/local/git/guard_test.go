@@ -112,7 +112,7 @@ func (g *guarded) do(script string) string {
 // ran reports whether the agent's program ran, and forgets it.
 func (g *guarded) ran() bool {
 	g.t.Helper()
-	ran := there(g.t, g.mark)
+	ran := test.Exists(g.t, g.mark)
 	test.OK(g.t, os.RemoveAll(g.mark))
 	return ran
 }
@@ -517,10 +517,10 @@ func TestGuardUnreadable(t *testing.T) {
 	g := guard(t, false)
 	g.trust()
 	git(t, g.Tree, "config", "alias.evil", "!false")
-	write(t, g.File, "{") // by an agent that may write there
+	test.Write(t, g.File, "{") // by an agent that may write there
 	g.undo("alias.evil")
 	g.snapshot = nil // the next holder
-	write(t, g.File, "{")
+	test.Write(t, g.File, "{")
 	wantCode(t, test.Err(g.Undo(t.Context())), files.CodeFailed)
 	_, _, err := g.HookEnv(nil)
 	wantCode(t, err, files.CodeFailed)

@@ -20,21 +20,6 @@ func wantCode(t *testing.T, err error, code string) {
 	}
 }
 
-func write(t *testing.T, path, content string) {
-	t.Helper()
-	test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	test.OK(t, os.WriteFile(path, []byte(content), 0o600))
-}
-
-func there(t *testing.T, path string) bool {
-	t.Helper()
-	_, err := os.Lstat(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	return err == nil
-}
-
 func realTemp(t *testing.T) string {
 	t.Helper()
 	return test.Must(filepath.EvalSymlinks(t.TempDir()))

@@ -93,7 +93,7 @@ func TestWritable(t *testing.T) {
 			ws := filepath.Join(dir, c.dir)
 			got, err := Writable(ws, in(c.opened)...)
 			test.Equal(t, "error and list", []any{err, strings.Join(got, " ")}, []any{nil, strings.Join(in(c.want), " ")})
-			if !there(t, ws) {
+			if !test.Exists(t, ws) {
 				return
 			}
 			test.OK(t, test.Err(Root(ws)))

@@ -77,7 +77,7 @@ func TestHookEndsWithItsContext(t *testing.T) {
 	go func() {
 		ended <- test.Err(runHook(ctx, t, w, "sleep 1000 & echo $! >c; mv c child; wait"))
 	}()
-	test.Until(t, "the hook's child", func() bool { return there(t, filepath.Join(w.Path, "child")) })
+	test.Until(t, "the hook's child", func() bool { return test.Exists(t, filepath.Join(w.Path, "child")) })
 	cancel()
 	err := <-ended
 	test.Equal(t, "the end of the hook", isCode(err, CodeHookFailed), false)
@@ -116,8 +116,8 @@ func TestHookIsOverWhenItsShellExits(t *testing.T) {
 	pid := readPID(t, filepath.Join(w.Path, "child"))
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 	test.OK(t, syscall.Kill(pid, 0))
-	write(t, filepath.Join(w.Path, "stop"), "")
-	test.Until(t, "the child to end by itself", func() bool { return there(t, filepath.Join(w.Path, "over")) })
+	test.Write(t, filepath.Join(w.Path, "stop"), "")
+	test.Until(t, "the child to end by itself", func() bool { return test.Exists(t, filepath.Join(w.Path, "over")) })
 }
 
 // The content of the pipe when the shell ends belongs to the output, even if it is read late.

@@ -64,7 +64,7 @@ func acquire(t *testing.T, r *Root, o Owner) *Workspace {
 // ready creates a workspace with a file in it, and releases it.
 func ready(t *testing.T, r *Root, o Owner) *Workspace {
 	t.Helper()
-	return readyBy(t, r, o, func(w *Workspace) { write(t, filepath.Join(w.Path, "work"), "done") })
+	return readyBy(t, r, o, func(w *Workspace) { test.Write(t, filepath.Join(w.Path, "work"), "done") })
 }
 
 // readyBy does so with what after_create would do.
@@ -94,21 +94,6 @@ func sh(t *testing.T, dir, script string) {
 	test.Run(t, cmd)
 }
 
-func write(t *testing.T, path, content string) {
-	t.Helper()
-	test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	test.OK(t, os.WriteFile(path, []byte(content), 0o600))
-}
-
-func there(t *testing.T, path string) bool {
-	t.Helper()
-	_, err := os.Lstat(path)
-	if !errors.Is(err, os.ErrNotExist) {
-		test.OK(t, err)
-	}
-	return err == nil
-}
-
 // wantPrevious checks the runs whose processes the holder of a workspace must end.
 func wantPrevious(t *testing.T, w *Workspace, runs ...string) {
 	t.Helper()
@@ -123,7 +108,7 @@ func wantPrevious(t *testing.T, w *Workspace, runs ...string) {
 func wantExist(t *testing.T, want bool, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
-		test.Equal(t, path+" is there", there(t, path), want)
+		test.Equal(t, path+" is there", test.Exists(t, path), want)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 		t.Skipf("no mounts here: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(at, syscall.MNT_DETACH) }) // unless it was moved
-	write(t, filepath.Join(at, "precious"), "kept")
+	test.Write(t, filepath.Join(at, "precious"), "kept")
 	removed := test.Must(r.Remove(t.Context(), owner("A", "r2"), day, true))
 	removed.Trash += deletingSuffix
 	for range 2 {
@@ -31,7 +31,7 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 	}
 	mounted := filepath.Join(removed.Trash, "mounted")
 	t.Cleanup(func() { _ = syscall.Unmount(mounted, syscall.MNT_DETACH) }) // unless the test came to its end
-	test.Equal(t, "the mounted file stays", there(t, filepath.Join(mounted, "precious")), true)
+	test.Equal(t, "the mounted file stays", test.Exists(t, filepath.Join(mounted, "precious")), true)
 	wantExist(t, false, filepath.Join(removed.Trash, "work"), filepath.Join(r.Path, "A"), r.record("A"))
 	paths, err := r.ExpiredTrash(day.Add(time.Hour))
 	test.Equal(t, "number of paths that would be tried again, and error", []any{len(paths), err}, []any{0, nil})
@@ -44,12 +44,12 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 func TestRemoveTreeLeavesBindMounts(t *testing.T) {
 	outside, top := t.TempDir(), t.TempDir()
 	at := filepath.Join(top, "tree", "bound")
-	write(t, filepath.Join(outside, "precious"), "kept")
+	test.Write(t, filepath.Join(outside, "precious"), "kept")
 	test.OK(t, os.MkdirAll(at, 0o700))
 	if err := syscall.Mount(outside, at, "", syscall.MS_BIND, ""); err != nil {
 		t.Skipf("no mounts here: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(at, syscall.MNT_DETACH) })
 	err := files.RemoveTree(t.Context(), filepath.Join(top, "tree"))
-	test.Equal(t, "an error, and whether the file stays", []bool{err != nil, there(t, filepath.Join(outside, "precious"))}, []bool{true, true})
+	test.Equal(t, "error, file stays", []bool{err != nil, test.Exists(t, filepath.Join(outside, "precious"))}, []bool{true, true})
 }

@@ -34,7 +34,7 @@ func noHook(t *testing.T) func(*Workspace) {
 func TestRemoveKeepsInTheTrash(t *testing.T) {
 	r := newRoot(t)
 	old := ready(t, r, owner("A", "r1"))
-	write(t, filepath.Join(old.TmpDir, "t"), "x")
+	test.Write(t, filepath.Join(old.TmpDir, "t"), "x")
 	var seen Workspace
 	removed := test.Must(remove(t.Context(), r, owner("A", "r2"), func(w *Workspace) {
 		seen = *w
@@ -61,10 +61,10 @@ func TestRemoveAtOnce(t *testing.T) {
 	r := newRoot(t)
 	r.Trash.Keep = 0
 	ready(t, r, owner("A", "r1"))
-	write(t, filepath.Join(r.Path, "B", "unrecorded"), "x")
+	test.Write(t, filepath.Join(r.Path, "B", "unrecorded"), "x")
 	for _, identifier := range []string{"A", "B"} {
 		removed := test.Must(r.Remove(t.Context(), owner(identifier, "r2"), day, false))
-		if recorded := identifier == "A"; recorded != (removed.Unsaved == "") || recorded == there(t, filepath.Join(r.Path, identifier)) {
+		if recorded := identifier == "A"; recorded != (removed.Unsaved == "") || recorded == test.Exists(t, filepath.Join(r.Path, identifier)) {
 			t.Errorf("%+v", removed)
 		}
 	}
@@ -88,7 +88,7 @@ func TestRemoveGoesOnAfterACut(t *testing.T) {
 	w := ready(t, r, owner("A", "r1"))
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := remove(ctx, r, owner("A", "r2"), func(*Workspace) { cancel() })
-	test.Equal(t, "the interrupted removal", there(t, filepath.Join(w.Path, "work")), true)
+	test.Equal(t, "the interrupted removal", test.Exists(t, filepath.Join(w.Path, "work")), true)
 	test.ErrorIs(t, "the interrupted removal", err, context.Canceled)
 	calls := 0
 	test.OK(t, test.Err(remove(t.Context(), r, owner("A", "r3"), func(w *Workspace) {
@@ -283,7 +283,7 @@ func TestTrashIsPurgedByAge(t *testing.T) {
 	for i, identifier := range []string{"old", "old", "new"} { // names in the trash do not collide
 		trashed(t, r, identifier, day.Add(time.Duration(i/2)*2*time.Hour))
 	}
-	write(t, filepath.Join(r.trash(), "no name of ours", "x"), "kept")
+	test.Write(t, filepath.Join(r.trash(), "no name of ours", "x"), "kept")
 	if purged, err := r.PurgeTrash(ended(t), day.Add(2*time.Hour)); purged.Removed != 0 || !errors.Is(err, context.Canceled) {
 		t.Fatalf("%+v, %v", purged, err)
 	}
@@ -311,7 +311,7 @@ func TestTrashHalfDeleted(t *testing.T) {
 	r := newRoot(t)
 	entry := trashed(t, r, "A", day)
 	test.ErrorIs(t, "error", r.DeleteTrash(ended(t), entry), context.Canceled)
-	write(t, filepath.Join(entry+deletingSuffix, ".git", "config"), "")
+	test.Write(t, filepath.Join(entry+deletingSuffix, ".git", "config"), "")
 	test.OK(t, os.Remove(entry+deletingSuffix+noteSuffix)) // as on a full disk
 	wantPurged(t, r, day, 1)
 }
@@ -323,11 +323,11 @@ func TestRemoveLeavesFilesInNoRepository(t *testing.T) {
 	test.OK(t, acquire(t, r, owner("A", "r2")).Release()) // a run that changes nothing
 	test.Equal(t, "without a change", removeAs(t, r, "r3").Unsaved, "")
 	test.OK(t, test.Err(r.Restore(test.Must(r.Removed(t.Context(), day, ""))[0])))
-	write(t, filepath.Join(w.Path, "report"), "x")
+	test.Write(t, filepath.Join(w.Path, "report"), "x")
 	test.Equal(t, "changed", removeAs(t, r, "r4"), host.RemoveAnswer{Unsaved: "2 files in no repository"})
 	test.OK(t, os.Remove(filepath.Join(w.Path, "report")))
 	trash := removeAs(t, r, "r5").Trash
-	write(t, filepath.Join(trash, "report"), "x") // an operator works in the trash
+	test.Write(t, filepath.Join(trash, "report"), "x") // an operator works in the trash
 	purged := test.Must(r.PurgeTrash(t.Context(), day.Add(time.Hour)))
 	test.Equal(t, "purged", purged.Unsaved, map[string]string{trash: "2 files in no repository"})
 }

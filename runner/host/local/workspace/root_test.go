@@ -31,8 +31,8 @@ func TestOpenRootMakesWhatIsMissing(t *testing.T) {
 func TestOpenRootRefuses(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	write(t, in("file"), "")
-	write(t, in("filed/"+metaDir), "")
+	test.Write(t, in("file"), "")
+	test.Write(t, in("filed/"+metaDir), "")
 	for _, name := range []string{"shared", "linked", "open/" + metaDir, "another's"} {
 		test.OK(t, os.MkdirAll(in(name), 0o700))
 	}
@@ -55,7 +55,7 @@ func TestOpenRootRefuses(t *testing.T) {
 			t.Errorf("found %q", path)
 		}
 	}
-	test.Equal(t, "a refused root was made", there(t, "relative"), false)
+	test.Equal(t, "a refused root was made", test.Exists(t, "relative"), false)
 }
 
 func TestFindRootCreatesNothing(t *testing.T) {
@@ -72,8 +72,8 @@ func TestListReportsWhatItCannotRead(t *testing.T) {
 	r := newRoot(t)
 	ready(t, r, owner("ABC-1", "r1"))
 	ready(t, r, owner("ABC-2", "r1"))
-	write(t, r.record("torn"), `{"issue_id": "x"`)
-	write(t, r.record("odd"), `{"issue_id": "x", "identifier": "odd", "id": "1", "state": "sideways"}`)
+	test.Write(t, r.record("torn"), `{"issue_id": "x"`)
+	test.Write(t, r.record("odd"), `{"issue_id": "x", "identifier": "odd", "id": "1", "state": "sideways"}`)
 	test.OK(t, syscall.Mkfifo(r.record("pipe"), 0o600))
 	found, _, err := FindRoot(r.Path)
 	test.OK(t, err)
@@ -87,7 +87,7 @@ func TestListReportsWhatItCannotRead(t *testing.T) {
 // Anything but a directory at the path of the workspace is left alone, including the target of a link.
 func TestAcquireTouchesNothingThatIsNoDirectory(t *testing.T) {
 	outside := t.TempDir()
-	write(t, filepath.Join(outside, "precious"), "kept")
+	test.Write(t, filepath.Join(outside, "precious"), "kept")
 	for name, make := range map[string]func(path string) error{
 		"file":         func(p string) error { return os.WriteFile(p, []byte("kept"), 0o600) },
 		"link out":     func(p string) error { return os.Symlink(outside, p) },
@@ -115,7 +115,7 @@ func TestAcquireTouchesNothingThatIsNoDirectory(t *testing.T) {
 				wantCode(t, test.Err(r.Acquire(t.Context(), owner("A", "r2"))), CodeInvalidCwd)
 				wantCode(t, test.Err(r.Remove(t.Context(), owner("A", "r2"), day, false)), CodeInvalidCwd)
 				after := test.Must(os.Lstat(path))
-				if !os.SameFile(before, after) || !there(t, filepath.Join(outside, "precious")) {
+				if !os.SameFile(before, after) || !test.Exists(t, filepath.Join(outside, "precious")) {
 					t.Fatal("it was touched")
 				}
 				rec, ok, err := r.readRecord("A")
@@ -161,7 +161,7 @@ func TestFreeBytes(t *testing.T) {
 func stateDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "state.db"), "")
+	test.Write(t, filepath.Join(dir, "state.db"), "")
 	return dir
 }
 
@@ -181,11 +181,11 @@ func TestClaimProject(t *testing.T) {
 	// A state directory that is no longer used gives way.
 	test.OK(t, os.Remove(filepath.Join(one, "state.db")))
 	test.OK(t, r.ClaimProject("https://t shop", two, nil))
-	write(t, filepath.Join(one, "state.db"), "")
+	test.Write(t, filepath.Join(one, "state.db"), "")
 	wantCode(t, r.ClaimProject("https://t shop", one, nil), CodeProjectConflict)
 	test.OK(t, os.RemoveAll(two))
 	test.OK(t, r.ClaimProject("https://t shop", one, nil))
-	write(t, r.project("https://t shop"), "{")
+	test.Write(t, r.project("https://t shop"), "{")
 	wantCode(t, r.ClaimProject("https://t shop", one, nil), CodeFailed)
 }
 

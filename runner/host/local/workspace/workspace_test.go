@@ -26,7 +26,7 @@ func TestAcquireMakesThenReuses(t *testing.T) {
 	wantRecord(t, r, "ABC-1", Creating, "r1")
 	test.OK(t, w.Ready())
 	test.OK(t, w.Verify())
-	write(t, filepath.Join(w.Path, "work"), "done")
+	test.Write(t, filepath.Join(w.Path, "work"), "done")
 	test.OK(t, w.Release())
 	test.OK(t, w.Release())
 
@@ -79,7 +79,7 @@ func TestForeignWorkspaceIsLeftAlone(t *testing.T) {
 // A directory without a record is adopted, a missing one is created again, and a moved one gets a new id.
 func TestDirectoryAndRecordApart(t *testing.T) {
 	r := newRoot(t)
-	write(t, filepath.Join(r.Path, "A", "work"), "theirs")
+	test.Write(t, filepath.Join(r.Path, "A", "work"), "theirs")
 	taken := acquire(t, r, owner("A", "r1"))
 	test.Equal(t, "created, and length of the id", []any{taken.Created, len(taken.ID)}, []any{false, 32})
 	wantRecord(t, r, "A", Prepared, "r1")
@@ -118,13 +118,13 @@ func TestAcquireAfterACrash(t *testing.T) {
 			test.OK(t, os.Mkdir(r.trash(), 0o700))
 			rec := recordOf(r, owner("A", "r1"), c.state)
 			test.OK(t, r.writeRecord(rec))
-			write(t, r.record("A")+".new", `{"torn`)
+			test.Write(t, r.record("A")+".new", `{"torn`)
 			if c.dir {
-				write(t, filepath.Join(r.Path, "A", "sub", "half"), "x")
+				test.Write(t, filepath.Join(r.Path, "A", "sub", "half"), "x")
 				test.OK(t, os.Chmod(filepath.Join(r.Path, "A", "sub"), 0o500))
 			}
 			if c.work {
-				write(t, filepath.Join(r.work("A"), "tmp", "old"), "x")
+				test.Write(t, filepath.Join(r.work("A"), "tmp", "old"), "x")
 			}
 			w := acquire(t, r, owner("A", "r2"))
 			test.Equal(t, "it is new, with another id", []bool{w.Created, w.ID != rec.ID}, []bool{true, true})
@@ -144,8 +144,8 @@ func TestAcquireAfterACrash(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	r := newRoot(t)
 	w := acquire(t, r, owner("A", "r1"))
-	write(t, filepath.Join(w.Path, "ro", "half"), "x")
-	write(t, filepath.Join(w.TmpDir, "t"), "x")
+	test.Write(t, filepath.Join(w.Path, "ro", "half"), "x")
+	test.Write(t, filepath.Join(w.TmpDir, "t"), "x")
 	test.OK(t, os.Chmod(filepath.Join(w.Path, "ro"), 0o500))
 	test.OK(t, w.Discard())
 	wantExist(t, false, w.Path, r.record("A"), r.work("A"))
@@ -189,8 +189,8 @@ func TestVerify(t *testing.T) {
 
 func TestRecordThatCannotBeReadStopsEverything(t *testing.T) {
 	r := newRoot(t)
-	write(t, filepath.Join(r.Path, "A", "work"), "x")
-	write(t, r.record("A"), "{")
+	test.Write(t, filepath.Join(r.Path, "A", "work"), "x")
+	test.Write(t, r.record("A"), "{")
 	wantCode(t, test.Err(r.Acquire(t.Context(), owner("A", "r1"))), CodeFailed)
 	wantCode(t, test.Err(r.Remove(t.Context(), owner("A", "r1"), day, false)), CodeFailed)
 	wantExist(t, true, filepath.Join(r.Path, "A", "work"))
@@ -199,7 +199,7 @@ func TestRecordThatCannotBeReadStopsEverything(t *testing.T) {
 func TestLeaseExcludesOthers(t *testing.T) {
 	r := newRoot(t)
 	held := acquire(t, r, owner("ABC-1", "run-1"))
-	write(t, filepath.Join(held.Path, "half"), "")
+	test.Write(t, filepath.Join(held.Path, "half"), "")
 	o := owner("ABC-1", "run-2")
 	o.StateDir = "/state/two"
 	_, err := r.Acquire(t.Context(), o)
@@ -269,7 +269,7 @@ func TestLockFileThatWasDeletedIsNoLease(t *testing.T) {
 	r := newRoot(t)
 	w := acquire(t, r, owner("A", "r1"))
 	test.OK(t, os.Remove(r.lock("A")))
-	write(t, r.lock("A"), "")
+	test.Write(t, r.lock("A"), "")
 	// Ours is on a file without a name now; a new one decides.
 	test.Equal(t, "created again", acquire(t, r, owner("A", "r2")).Created, w.Created)
 	wantHeld(t, r, "none", false)
