@@ -298,7 +298,7 @@ func TestCommentsInTheSameMinute(t *testing.T) {
 	asked := test.Must(a.Post(t.Context(), "A", "May I?"))
 	path := filepath.Join(dir, "a.md")
 	content := test.Read(t, path)
-		content = strings.Replace(content, "<!-- COMMENTS:END -->", "\nauthor: kim\ncreated: "+asked.CreatedAt.Format("2006-01-02 15:04")+
+	content = strings.Replace(content, "<!-- COMMENTS:END -->", "\nauthor: kim\ncreated: "+asked.CreatedAt.Format("2006-01-02 15:04")+
 		"\n---\napprove\n---\n\nauthor: lee\n---\nNo end\n<!-- COMMENTS:END -->", 1)
 	test.OK(t, os.WriteFile(path, []byte(content), 0o644))
 	test.Must(a.Edit(t.Context(), "A", asked.ID, "Approved."))
