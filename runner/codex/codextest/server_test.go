@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -49,9 +48,6 @@ type process struct {
 	dir    string
 	out    bytes.Buffer // its output; complete when it has exited
 	exited chan struct{}
-
-	mu     sync.Mutex
-	events []string
 }
 
 // spawn starts a server and initializes a session with it.
@@ -66,11 +62,6 @@ func spawn(t *testing.T, o agent.Options, args ...string) *process {
 	p.cmd.Stdout = io.MultiWriter(&p.out, outW)
 	test.OK(t, p.cmd.Start())
 	o.ReadTimeout = test.Patience()
-	o.OnEvent = func(e agent.Event) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.events = append(p.events, e.Name+" "+e.Message)
-	}
 	p.Session = codex.New(agent.Streams{Stdin: stdin, Stdout: outR}, o)
 	go func() {
 		_ = p.cmd.Wait() // ProcessState has the result
@@ -107,22 +98,6 @@ func (p *process) turn(lines ...string) (agent.Turn, error) {
 	return p.RunTurn(p.t.Context(), agent.TurnParams{
 		Input: "Do this.\n\n```agent\n" + strings.Join(lines, "\n") + "\n```\n", Cwd: p.dir, SandboxPolicy: json.RawMessage(`{"type":"workspaceWrite"}`),
 	})
-}
-
-func (p *process) told() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return strings.Join(p.events, "\n")
-}
-
-// wants checks that these events came.
-func (p *process) wants(events ...string) {
-	p.t.Helper()
-	for _, e := range events {
-		if !strings.Contains(p.told(), e) {
-			p.t.Errorf("no event %q in\n%s", e, p.told())
-		}
-	}
 }
 
 // ends closes the server's stdin, and returns its exit status.
@@ -175,20 +150,6 @@ func code(err error) agent.Code {
 	return e.Code
 }
 
-func TestTurns(t *testing.T) {
-	p := start(t, agent.Options{})
-	turn, err := p.turn("think hm", "sh echo $MARK-$CODEX_CI > out; exit 3", "patch sub/f.txt hello", "say all good")
-	test.Equal(t, "turn", []any{err, turn.Status, turn.LastMessage}, []any{nil, "completed", "all good"})
-	test.Equal(t, "files", []string{p.read("out"), p.read("sub/f.txt")}, []string{"m1-1\n", "hello\n"})
-	test.Equal(t, "usage", p.Usage(), agent.Usage{Input: 1000, CachedInput: 250, Output: 50, Reasoning: 10, Total: 1050})
-	turn, err = p.turn("tokens 10 5", "say two")
-	test.Equal(t, "second turn", []any{err, turn.LastMessage, p.Usage().Total}, []any{nil, "two", int64(1065)})
-	p.wants("session_started session "+p.ThreadID()+"-"+turn.ID, "notification command exited 3: echo $MARK-$CODEX_CI > out; exit 3",
-		"notification 1 file change completed: f.txt", "notification all good", "turn_completed turn completed",
-		"notification tokens: 1000 in (250 cached), 50 out, 1050 in all")
-	test.Equal(t, "status after the end of stdin", p.ends(), 0)
-}
-
 func TestOutcomes(t *testing.T) {
 	for script, want := range map[string]struct {
 		code agent.Code
@@ -212,26 +173,6 @@ func TestOutcomes(t *testing.T) {
 			_, err := start(t, agent.Options{}).turn(script)
 			test.Equal(t, "the error", code(err), want.code)
 			test.Contains(t, "the error", err.Error(), want.text)
-		})
-	}
-}
-
-// Whatever an agent prints, its turn completes.
-func TestStream(t *testing.T) {
-	for script, event := range map[string]string{
-		"garbage this is no JSON":        "malformed this is no JSON",
-		`garbage {"id":"x","result":{}}`: `other_message {"id":"x","result":{}}`,
-		"late-response":                  "turn_completed",
-		"subagent child says":            "notification child says",
-		"stream 3 1ms":                   "notification 1 2 3",
-		"long 3000000":                   "notification command exited 0: cat large",
-	} {
-		t.Run(script, func(t *testing.T) {
-			t.Parallel()
-			p := start(t, agent.Options{})
-			turn, err := p.turn(script, "say the end")
-			test.Equal(t, "error and status", []any{err, turn.Status}, []any{nil, "completed"})
-			p.wants(event)
 		})
 	}
 }
@@ -284,56 +225,5 @@ func TestCrash(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(home, "threads", p.ThreadID()+".json"))
 	if err != nil || !strings.Contains(string(text), `"interrupted"`) {
 		t.Errorf("the cut turn is not kept as interrupted: %v\n%s", err, text)
-	}
-}
-
-func TestResume(t *testing.T) {
-	home := t.TempDir()
-	first := start(t, agent.Options{}, "--home", home)
-	id := first.ThreadID()
-	test.Must(first.turn("say one", "turn 2:", "say two"))
-	second := spawn(t, agent.Options{}, "--home", home)
-	test.ErrorIs(t, "resume of a thread in use", second.ResumeThread(t.Context(), id, second.params()), agent.ErrThreadBusy)
-	first.ends()
-	if err := second.ResumeThread(t.Context(), "01a00000-0000-7000-8000-000000000000", second.params()); !errors.Is(err, agent.ErrNoThread) {
-		t.Fatalf("resume of nothing: %v", err)
-	}
-	test.OK(t, second.ResumeThread(t.Context(), id, second.params()))
-	turn, err := second.RunTurn(t.Context(), agent.TurnParams{Input: "This is continuation turn #2 of 3.", Cwd: second.dir})
-	test.Equal(t, "error and last message", []any{err, turn.LastMessage}, []any{nil, "two"})
-	test.Equal(t, "usage, which goes on from the stored total", second.Usage().Total, 2100)
-}
-
-// TestAsk checks that the server obeys the answer to each of its requests.
-func TestAsk(t *testing.T) {
-	for _, c := range []struct {
-		yes   bool
-		kinds string
-		files int
-		said  []string
-	}{
-		{true, "command command file_change permissions question question", 3, []string{
-			`"network":{"enabled":true}},"scope":"turn"}`, `answered: {"answers":{"q1":{"answers":["Yes"]}}}`, `"action":"accept","content":{"n":2,"region":"us"}}`,
-		}},
-		{false, "command command command file_change permissions question question", 0, []string{
-			`answered: {"permissions":{},"scope":"turn"}`, `answered: {"answers":{}}`, `"action":"decline","content":null}`,
-		}},
-	} {
-		var kinds []string // one request at a time
-		p := start(t, agent.Options{OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: func(_ context.Context, r agent.Request) agent.Decision {
-			kinds = append(kinds, string(r.Kind))
-			d := agent.Decision{Approve: c.yes, ForSession: r.Summary == "touch a"}
-			if c.yes {
-				d.Answers = map[string][]string{"q1": {"Yes"}, "region": {"us"}, "n": {"2"}}
-			}
-			return d
-		}})
-		turn, err := p.turn("ask-command touch a", "ask-command touch a", "ask-command touch d", "ask-file b", "ask-permissions",
-			"ask-user Which way?", "ask-form Where?", "say end")
-		test.Equal(t, "error and last message", []any{err, turn.LastMessage}, []any{nil, "end"})
-		test.Equal(t, "requests", strings.Join(kinds, " "), c.kinds)
-		files, err := os.ReadDir(p.dir)
-		test.Equal(t, "error and number of files", []any{err, len(files)}, []any{nil, c.files})
-		p.wants(c.said...)
 	}
 }
