@@ -48,8 +48,10 @@ func TestRealAgent(t *testing.T) {
 	test.OK(t, os.WriteFile(login, []byte(`{"OPENAI_API_KEY":"sk-0123456789"}`), 0o600))
 	git := func(args ...string) {
 		t.Helper()
-		args = append([]string{"-C", r.dir, "-c", "user.name=A", "-c", "user.email=a@example.com"}, args...)
-		test.Run(t, exec.CommandContext(t.Context(), "git", args...))
+		c := exec.CommandContext(t.Context(), "git", append([]string{"-C", r.dir, "-c", "user.name=A", "-c", "user.email=a@example.com"}, args...)...)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v %s", args, err, out)
+		}
 	}
 	git("init", "-q")
 	git("commit", "-q", "--allow-empty", "-m", "first")
