@@ -147,22 +147,18 @@ func startScreens(ts *testscript.TestScript) *multiplexer {
 // exit code, empty if the command has not ended.
 func screenOf(ts *testscript.TestScript, m *multiplexer, command, columns, rows string, options ...string) (text, code string) {
 	exit := filepath.Join(ts.Getenv("WORK"), "exit")
-	pane, err := m.run("new-session", "-d", "-P", "-F", "#{pane_id}", "-c", ts.Getenv("PROJECT"), "-x", columns, "-y", rows, "symphony "+command+"; echo $? >"+exit)
+	pane, err := m.run("new-session", "-d", "-P", "-F", "#{pane_id}", "-c", ts.Getenv("PROJECT"), "-x", columns, "-y", rows, "symphony "+command+"; echo $? >"+exit+"; "+setTitle)
 	ts.Check(err)
 	pane = strings.TrimSpace(pane)
-	before, ended := "", false
+	before := ""
 	waitFor(ts, command+" to end or to wait for a key", func() (bool, string) {
-		status, err := m.run("display-message", "-p", "-t", pane, "#{pane_dead}")
+		title, err := m.run("display-message", "-p", "-t", pane, "#{pane_title}")
 		ts.Check(err)
 		text, err = m.shown(append(options, "-t", pane)...)
 		ts.Check(err)
-		if strings.TrimSpace(status) == "1" {
-			shown := ended && text == before // tmux may see the end before the last output
-			ended, before = true, text
-			if shown {
-				code = strings.TrimSpace(ts.ReadFile(exit))
-			}
-			return shown, text
+		if strings.TrimSpace(title) == "ended" {
+			code = strings.TrimSpace(ts.ReadFile(exit))
+			return true, text
 		}
 		waits := waitsForKey.MatchString(strings.TrimSpace(text)) && text == before && !strings.Contains(text, "reading …")
 		before = text
@@ -171,6 +167,9 @@ func screenOf(ts *testscript.TestScript, m *multiplexer, command, columns, rows 
 	ts.Check(m.do("kill-pane", "-t", pane))
 	return text, code
 }
+
+// setTitle tells by the title of the pane that tmux has shown all output. Tmux may miss the last output of a pane whose program exits.
+const setTitle = `printf '\033]2;ended\033\\'; exec sleep 600`
 
 // waitsForKey matches the screen of a pager or of top.
 var waitsForKey = regexp.MustCompile(`(\n:|\(END\)|\bquit\b.*)$`)
