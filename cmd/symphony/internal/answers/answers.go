@@ -85,7 +85,11 @@ type entry struct {
 	body       string            // of a comment that is not about a request
 	changed    bool              // another has changed the comment
 	gone       bool              // the comment was deleted
+	needsID    bool              // a reply must name the request, because another one of the issue was shown shortly before it, or later
 }
+
+// recent is how long before a request another one makes a reply without an id ambiguous: its author may not have seen the newer one.
+const recent = 24 * time.Hour
 
 // byIssue returns the comments on requests that were made.
 func byIssue(all []*entry) map[string][]*entry {
@@ -156,7 +160,17 @@ func (d Desk) due(ctx context.Context) ([]*entry, error) {
 		e.identifier = e.request.Identifier
 		all = append(all, e)
 	}
-	return slices.DeleteFunc(all, func(e *entry) bool { return e.Done }), nil
+	all = slices.DeleteFunc(all, func(e *entry) bool { return e.Done })
+	for _, e := range all {
+		if e.Number > 0 {
+			numbers, err := d.DB.Store.AskedSince(ctx, e.IssueID, e.request.AskedAt.Add(-recent))
+			if err != nil {
+				return nil, err
+			}
+			e.needsID = slices.ContainsFunc(numbers, func(n int) bool { return n != e.Number })
+		}
+	}
+	return all, nil
 }
 
 // readReplies takes the decisions from the comments on an issue that are newer than symphony's comments on its open requests.
@@ -199,8 +213,11 @@ func (e *entry) compare(list []reconcile.Comment) {
 		return
 	}
 	shown := hashOf(list[at].Body)
-	e.changed = shown != e.Shown && shown != hashOf(requestBody(e.request, e.Problem))
+	e.changed = shown != e.Shown && shown != hashOf(e.text())
 }
+
+// text is the comment on a request, as it is now.
+func (e *entry) text() string { return requestBody(e.request, e.Problem, e.needsID) }
 
 func idsOf(list []reconcile.Comment) []string {
 	ids := make([]string, len(list))
@@ -283,12 +300,12 @@ func choose(shown []*entry, said reply) (target *entry, problem string) {
 		}
 		return shown[at], ""
 	}
-	if len(shown) > 1 {
+	if len(shown) > 1 || shown[0].needsID {
 		ids := []string{}
 		for _, e := range shown {
 			ids = append(ids, span(e.request.ID()))
 		}
-		return nil, "it does not say which of the requests it is about: write the id before the answer (" + strings.Join(ids, ", ") + ")"
+		return nil, "it does not say which of the requests of the last day it is about: write the id before the answer (" + strings.Join(ids, ", ") + ")"
 	}
 	return shown[0], ""
 }
@@ -319,7 +336,7 @@ func (d Desk) decide(ctx context.Context, e *entry, said, by, replyID string) (p
 func (d Desk) write(ctx context.Context, e *entry) error {
 	body, ended := e.body, true
 	if e.Number > 0 {
-		body, ended = requestBody(e.request, e.Problem), verdict(e.request) != ""
+		body, ended = e.text(), verdict(e.request) != ""
 	}
 	if e.ID != "" && e.Text == hashOf(body) && !ended && !e.changed {
 		return nil

@@ -364,7 +364,7 @@ func TestOneCommentIsDeleted(t *testing.T) {
 	s.comments = s.comments[1:]
 	s.now = s.now.Add(time.Minute)
 	s.reply("approve ABC-7.1")
-	s.reply("approve")
+	s.reply("approve ABC-7.2")
 	test.Equal(t, "the first decision", s.request(1).Decision, "")
 	test.Equal(t, "the second decision", s.request(2).Decision, reconcile.DecideApprove)
 }
@@ -383,8 +383,30 @@ func TestSeveralRequests(t *testing.T) {
 	if first, second := s.request(1), s.request(2); first.Decision != "" || second.Decision != reconcile.DecideDeny || second.Answer.Reason != "no" {
 		t.Errorf("%+v\n%+v", first, second)
 	}
-	s.reply("approve")
+	s.reply("approve ABC-7.1")
 	test.Equal(t, "the decision of the last one", s.request(1).Decision, reconcile.DecideApprove)
+}
+
+// An answer to a request that has ended, for instance to the mail about it, does not decide the next one, which its author may not have
+// seen. After a day without another request no id is needed.
+func TestAnswerToAnEarlierRequest(t *testing.T) {
+	s := asked(t, command("one"))
+	test.Must(s.db.Journal.ResolveRequest(t.Context(), s.now, "id-7", 1, reconcile.RequestExpired))
+	s.pass()
+	s.now = s.now.Add(23 * time.Hour)
+	s.ask(command("two"))
+	s.pass()
+	test.Contains(t, "the comment", s.comments[1].Body, "the agent has asked for something else in the last day: `ABC-7.2: …`")
+	s.reply("approve")
+	test.Equal(t, "the decision", s.request(2).Decision, "")
+	test.Contains(t, "the comment", s.comments[1].Body, "write the id before the answer (`ABC-7.2`)")
+	s.reply("ABC-7.2: approve")
+	test.Equal(t, "the decision with the id", s.request(2).Decision, reconcile.DecideApprove)
+	s.now = s.now.Add(25 * time.Hour)
+	s.ask(command("three"))
+	s.pass()
+	s.reply("approve")
+	test.Equal(t, "the decision after a day", s.request(3).Decision, reconcile.DecideApprove)
 }
 
 // The first of two replies decides. A command may decide it as well; then a reply that came at the same time decides no other.
@@ -543,7 +565,7 @@ func TestTextCannotBreakOut(t *testing.T) {
 		r.Detail.Changes = []reconcile.RequestChange{{Path: text, Kind: "add", Diff: text}}
 		for _, decision := range []reconcile.RequestDecision{"", reconcile.DecideDeny} {
 			r.Decision, r.Answer.Reason = decision, text
-			body := requestBody(r, "")
+			body := requestBody(r, "", false)
 			rest := withoutCode(t, body)
 			if strings.ContainsAny(rest, "@[~\u202e") || strings.Count(rest, "<!--") != 1 || !strings.HasSuffix(rest, "\n<!-- symphony:request run-1 1 -->") {
 				t.Errorf("%q breaks out: %s", text, body)
@@ -554,7 +576,7 @@ func TestTextCannotBreakOut(t *testing.T) {
 	patch.Detail.Changes = slices.Repeat([]reconcile.RequestChange{{Path: "\x01", Kind: "add"}}, longestDetail)
 	options := question(reconcile.RequestQuestion{ID: "q", Text: "?", Options: slices.Repeat([]reconcile.RequestOption{{Label: "\u202e"}}, longestDetail)})
 	for _, r := range []reconcile.Request{command(strings.Repeat("`\n", longestDetail)), command(strings.Repeat("\x01", 2*longestDetail)), patch, options} {
-		if body := requestBody(r, ""); len(body) > 2*longestDetail || !strings.Contains(body, "can only be denied here") {
+		if body := requestBody(r, "", false); len(body) > 2*longestDetail || !strings.Contains(body, "can only be denied here") {
 			t.Errorf("a comment has %d bytes, and ends %s", len(body), body[len(body)-500:])
 		}
 	}

@@ -154,8 +154,9 @@ func howToAnswer(r reconcile.Request, whole bool) string {
 	return "- " + strings.Join(lines, "\n- ") + "\n"
 }
 
-// requestBody is the comment on a request, as it is now. problem is about a reply that was no answer; empty for none.
-func requestBody(r reconcile.Request, problem string) string {
+// requestBody is the comment on a request, as it is now. problem is about a reply that was no answer; empty for none. needsID: a reply
+// must name the request.
+func requestBody(r reconcile.Request, problem string, needsID bool) string {
 	about, whole := detail(r)
 	var b strings.Builder
 	b.WriteString(heading(r) + "\n\n" + about + "\n")
@@ -164,7 +165,11 @@ func requestBody(r reconcile.Request, problem string) string {
 	} else {
 		until := r.ExpiresAt.UTC().Format("2006-01-02 15:04 UTC")
 		fmt.Fprintf(&b, "An operator can answer until %s with a new comment:\n\n%s", until, howToAnswer(r, whole))
-		fmt.Fprintf(&b, "\nIf several requests are open, write the id before the answer: %s\n", span(r.ID()+": …"))
+		when := "If several requests are open, write the id before the answer"
+		if needsID {
+			when = "Write the id before the answer, because the agent has asked for something else in the last day"
+		}
+		fmt.Fprintf(&b, "\n%s: %s\n", when, span(r.ID()+": …"))
 		if problem != "" {
 			b.WriteString("\n" + problem + "\n")
 		}
