@@ -112,7 +112,7 @@ func TestStreamLimits(t *testing.T) {
 		})
 	})}
 	l := test.Must(net.Listen("tcp", "127.0.0.1:0"))
-	go server.Serve(&limitedListener{Listener: l, free: make(chan struct{}, 1)})
+	go server.Serve(limitedListener{l, newConnections(1)})
 	defer server.Close()
 	c := test.Must(net.Dial("tcp", l.Addr().String()))
 	defer c.Close()
@@ -129,6 +129,38 @@ func TestStreamLimits(t *testing.T) {
 		t.Fatal(answer.Status, err)
 	}
 	answer.Body.Close()
+}
+
+// Clients that connect and ask nothing, or not all of a request, keep no other from the server, unless all others have a request.
+func TestConnectionsWithoutARequest(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	server := &http.Server{ConnContext: withConnection, Handler: counted(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-answer
+	}))}
+	l := test.Must(net.Listen("tcp", "127.0.0.1:0"))
+	go server.Serve(limitedListener{l, newConnections(2)})
+	defer server.Close()
+	send := func(text string) net.Conn {
+		c := test.Must(net.Dial("tcp", l.Addr().String()))
+		fmt.Fprint(c, text)
+		return c
+	}
+	for _, text := range []string{"", "GET / HTTP/1.1\r\n", "", ""} {
+		defer send(text).Close()
+	}
+	const get = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	one, two := send(get), send(get)
+	<-asked
+	<-asked
+	three := send(get)
+	answer <- struct{}{}
+	answer <- struct{}{}
+	<-asked
+	answer <- struct{}{}
+	for _, c := range []net.Conn{one, two, three} {
+		_ = c.Close()
+	}
 }
 
 // A page and its stream have the same address, and the same content.

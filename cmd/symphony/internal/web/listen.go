@@ -11,7 +11,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -117,34 +116,3 @@ func secretName(ctx context.Context, first net.Listener, kept Token) (second net
 
 // maxUnread is how many bytes the system keeps for a client that does not read, about.
 const maxUnread = 256 << 10
-
-// limitedListener accepts a limited number of connections at a time.
-type limitedListener struct {
-	net.Listener
-	free chan struct{}
-}
-
-// Accept implements net.Listener.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	l.free <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.free
-		return nil, err
-	}
-	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(maxUnread) // without it the system keeps megabytes for each client that does not read
-	}
-	return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
-}
-
-type limitedConn struct {
-	net.Conn
-	release func()
-}
-
-// Close implements net.Conn.
-func (c *limitedConn) Close() error {
-	defer c.release()
-	return c.Conn.Close()
-}

@@ -55,15 +55,15 @@ func New(ctx context.Context, w *term.Env, o Options) (*Server, error) {
 		source: source{w, o.Places}, access: newAccess(listener.Addr(), o), token: o.Token, ownToken: o.OwnToken, commands: newCommands(), diffs: make(chan struct{}, maxAtOnce),
 		feeds: newFeeds(),
 	}
-	free := make(chan struct{}, maxConnections)
-	s.listeners = []net.Listener{&limitedListener{Listener: listener, free: free}}
+	all := newConnections(maxConnections)
+	s.listeners = []net.Listener{limitedListener{listener, all}}
 	var kept Token
 	if o.OwnToken {
 		kept = o.Token
 	}
 	second, name := secretName(ctx, listener, kept)
 	if s.name = name; second != nil {
-		s.listeners = append(s.listeners, &limitedListener{Listener: second, free: free})
+		s.listeners = append(s.listeners, limitedListener{second, all})
 	}
 	s.handler = s.routes()
 	return s, nil
@@ -108,7 +108,7 @@ const (
 // Serve answers requests until ctx ends, closes all connections, and waits for the commands that still run.
 func (s *Server) Serve(ctx context.Context) error {
 	server := &http.Server{
-		Handler: s.handler, ReadHeaderTimeout: readPatience, ReadTimeout: readPatience, WriteTimeout: writePatience, IdleTimeout: idlePatience,
+		Handler: counted(s.handler), ConnContext: withConnection, ReadHeaderTimeout: readPatience, ReadTimeout: readPatience, WriteTimeout: writePatience, IdleTimeout: idlePatience,
 		MaxHeaderBytes: maxHeader,
 		// Requests end with the server, also those that wait for events.
 		BaseContext: func(net.Listener) context.Context { return ctx },
