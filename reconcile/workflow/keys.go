@@ -139,7 +139,7 @@ func keys(c *Config) []Key {
 			"what the program can do beside reading: tool, comment").of("command").then((*reader).trackerVerbs),
 
 		key("polling.interval_ms", typeMS, "30000", &c.Polling.Interval,
-			"time between passes of tick --loop and of an installed timer").atLeast(1),
+			"time between passes of tick --loop and of an installed timer").atLeast(1).then((*reader).interval),
 		key("monitor.ping_url", typeURL, "", &c.Monitor.PingURL,
 			"scheduled passes report here that they run, as healthchecks.io expects it; better $NAME, a variable that contains it").
 			then((*reader).pingURL),

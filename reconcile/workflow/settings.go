@@ -328,6 +328,9 @@ func (r *reader) command(f field) {
 	if strings.TrimSpace(r.cfg.Codex.Command) == "" {
 		r.invalid(f, "empty", "leave it out for `codex app-server`")
 	}
+	if word := strings.TrimSpace(r.cfg.Codex.Command); filepath.Base(word) == "codex" && !strings.ContainsAny(word, " \t\n") {
+		r.invalid(f, "starts codex for a person at a terminal", "write "+word+" app-server")
+	}
 	if strings.Contains(r.cfg.Codex.Command, "shell_environment_policy") {
 		r.warn(f, "symphony overrides its shell_environment_policy; list the variables to pass in agent.pass_env")
 	}
@@ -345,10 +348,25 @@ func (r *reader) approvalPolicy(f field) {
 	}
 }
 
+// sandboxTypes are the types of codex's sandbox policies.
+var sandboxTypes = []string{"workspaceWrite", "readOnly", "dangerFullAccess", "externalSandbox"}
+
 func (r *reader) turnSandboxPolicy(f field) {
 	if f.node != nil && f.node.Kind == yaml.ScalarNode {
-		r.invalid(f, "must be a map, is a single value", "write it as codex expects it, for instance {type: workspaceWrite}")
+		named := func(typ string) bool { return strings.EqualFold(typ, strings.ReplaceAll(f.node.Value, "-", "")) }
+		example := "for instance {type: workspaceWrite}"
+		if at := slices.IndexFunc(sandboxTypes, named); at >= 0 {
+			example = "{type: " + sandboxTypes[at] + "}"
+		}
+		r.invalid(f, "must be a map, is a single value", "write it as codex expects it, "+example)
 		r.cfg.Codex.TurnSandboxPolicy = nil
+	}
+}
+
+// interval warns of an interval that is meant in seconds.
+func (r *reader) interval(f field) {
+	if ms := r.cfg.Polling.Interval.Milliseconds(); f.node != nil && ms > 0 && ms < 1000 {
+		r.warn(f, fmt.Sprintf("a pass every %d ms; did you mean %d000?", ms, ms))
 	}
 }
 

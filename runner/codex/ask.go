@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -43,8 +44,18 @@ func kindText(r *agent.Request) string {
 
 func commandRequest(p *params) agent.Request {
 	var command string
-	if !isEmpty(p.Command) && json.Unmarshal(p.Command, &command) != nil {
-		command = string(p.Command) // a shape that we do not know: show it as it is
+	var words []string
+	switch {
+	case isEmpty(p.Command) || json.Unmarshal(p.Command, &command) == nil:
+	case json.Unmarshal(p.Command, &words) != nil: // a shape that we do not know: show it as it is
+		command = string(p.Command)
+	case len(words) == 3 && words[1] == "-lc": // in the first version of the protocol, as the next one
+		command = words[2]
+	default:
+		for i, word := range words {
+			words[i] = text.ShellWord(word)
+		}
+		command = strings.Join(words, " ")
 	}
 	command = shellText(command)
 	summary := cmp.Or(command, "a command that codex did not name")

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -91,6 +93,8 @@ type params struct {
 	Command, Permissions   json.RawMessage
 	AdditionalPermissions  json.RawMessage // of a command
 	NetworkApprovalContext *struct{ Host, Protocol string }
+	ConversationID, CallID string                  // of the first version of the protocol, instead of ThreadID and ItemID
+	FileChanges            map[string]reviewedFile // by path, of the first version of the protocol
 	Questions              []struct {
 		ID, Header, Question string
 		IsOther, IsSecret    bool
@@ -106,12 +110,33 @@ type params struct {
 func readParams(raw json.RawMessage) *params {
 	var p params
 	unmarshal(raw, &p)
+	p.ItemID = cmp.Or(p.ItemID, p.CallID)
 	return &p
 }
 
-func (p *params) threadID() string { return cmp.Or(p.ThreadID, p.Thread.ID) }
+func (p *params) threadID() string { return cmp.Or(p.ThreadID, p.Thread.ID, p.ConversationID) }
 
 func (p *params) turnID() string { return cmp.Or(p.TurnID, p.Turn.ID) }
+
+// reviewedFile is a file of a patch in the first version of the protocol.
+type reviewedFile struct {
+	Type, Content string
+	UnifiedDiff   string `json:"unified_diff"`
+	MovePath      string `json:"move_path"`
+}
+
+// reviewedChanges are the changes of a patch in the first version of the protocol, by path.
+func (p *params) reviewedChanges() (list []agent.FileChange) {
+	for _, path := range slices.Sorted(maps.Keys(p.FileChanges)) {
+		c := p.FileChanges[path]
+		change := agent.FileChange{Path: path, Kind: c.Type, Diff: cmp.Or(c.UnifiedDiff, c.Content)}
+		if c.MovePath != "" {
+			change.Path += movedTo + c.MovePath
+		}
+		list = append(list, change)
+	}
+	return list
+}
 
 // statusWord returns the status, which is a word or an object such as {"type":"active","activeFlags":["waitingOnApproval"]}.
 func (p *params) statusWord() string {

@@ -407,6 +407,26 @@ func hookFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
 	return list
 }
 
+// folderFaults returns an error if the folder of the issues is missing.
+func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
+	folder := cfg.Tracker.Folder
+	if folder == "" || Exists(folder) {
+		return nil
+	}
+	var names []string
+	entries, _ := os.ReadDir(filepath.Dir(folder)) // without it nothing is suggested
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	hint := "create the folder, or correct the path"
+	if near := text.Nearest(filepath.Base(folder), names); len(near) > 0 {
+		hint = "did you mean " + filepath.Join(filepath.Dir(folder), near[0]) + "?"
+	}
+	return []*reconcile.Error{exit.Fault("tracker_project_not_found", fmt.Sprintf("%s: tracker.provider.path: %s does not exist", p.Path, folder), hint)}
+}
+
 // Print prints the result of a check.
 func (out CheckReport) Print(p *Project) {
 	w := p.Env
@@ -431,6 +451,8 @@ func (out CheckReport) Print(p *Project) {
 func CheckFile(ctx context.Context, p *Project, withTracker bool) error {
 	out, cfg := CheckResult(p)
 	if cfg != nil {
+		out.Errors = append(out.Errors, folderFaults(p, cfg)...)
+		out.OK = len(out.Errors) == 0
 		if l := Launcher(ctx, p, cfg, p.Environ()); l.Program != "" && !cfg.Codex.TrustLauncher {
 			out.Warnings = append(out.Warnings, LauncherWarning(l)+": "+runner.LauncherHint(l))
 		}
