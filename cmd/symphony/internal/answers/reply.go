@@ -8,6 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/requests"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -70,8 +71,14 @@ func cutID(s, identifier string) (number int, rest string) {
 	return number, strings.TrimLeft(digits[end:], "`")
 }
 
+// namesOther matches a decision about a request of another issue, which is no answer to a question.
+var namesOther = text.Pattern(`(?i)^(?:approve|deny|answer)[\s:]+` + "`?" + `(\S*-\d+\.\d+)\b`)
+
 // decided returns the request with the decision that a reply makes. The error is for the operator, and says what was expected.
 func decided(r reconcile.Request, said string) (reconcile.Request, error) {
+	if m := namesOther().FindStringSubmatch(said); m != nil {
+		return r, errors.New("there is no open request " + span(m[1]) + " on this issue")
+	}
 	if reason, denied := denial(r, said); denied {
 		r.Decision, r.Answer = reconcile.DecideDeny, reconcile.RequestAnswer{Reason: reason}
 		return r, nil
