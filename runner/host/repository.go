@@ -91,6 +91,8 @@ type PullRequestAnswer struct {
 const (
 	// CodeRepositoryUnavailable: the remote can't be reached, or has no such branch.
 	CodeRepositoryUnavailable = "repository_unavailable"
+	// CodeGitKilled: a signal has ended git twice, which says nothing about the remote.
+	CodeGitKilled = "git_killed"
 	// CodeNoIdentity: git knows no name or address for commits in a clone.
 	CodeNoIdentity = "git_identity_missing"
 	// CodeInvalidBranch: git does not allow the name of a branch, or work is never pushed to it.

@@ -59,6 +59,7 @@ var RunErrors = []struct{ Codes, Next string }{
 		"git_identity_missing", "run `git config --global user.name \"Your Name\"` and `git config --global user.email you@example.com`, or set " +
 			"`repository.git_name` and `repository.git_email`; then `symphony unblock`",
 	},
+	{"git_killed", "find out what ends git, for instance the kernel for want of memory; the run is tried again"},
 	{
 		"delivery_failed", "correct what git, the remote or GitHub says; passes deliver again, without an agent, and " +
 			"`symphony deliver ISSUE` delivers now",

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -144,13 +145,34 @@ func (m *Mirror) update(ctx context.Context) (base string, err error) {
 			return "", err
 		}
 	}
-	err = m.run(m.remoteGit(ctx, "fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc",
-		"--", m.remote.URL, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"))
+	err = m.unlessKilled(ctx, func() error {
+		return m.run(m.remoteGit(ctx, "fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc",
+			"--", m.remote.URL, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"))
+	})
 	if err != nil {
 		return "", m.failed(host.CodeRepositoryUnavailable, "fetch", err)
 	}
 	m.joinPacks(ctx)
 	return m.base(ctx)
+}
+
+// unlessKilled calls do, and once more if a signal has ended git meanwhile. The lock must be held.
+func (m *Mirror) unlessKilled(ctx context.Context, do func() error) error {
+	err := do()
+	if killed(err) && ctx.Err() == nil {
+		m.removeLeftovers()
+		err = do()
+	}
+	return err
+}
+
+// killed reports whether a signal has ended git or a program that it has started.
+func killed(err error) bool {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signaled() {
+		return true
+	}
+	return err != nil && strings.Contains(err.Error(), "died of signal")
 }
 
 // maxPacks is the number of packs from which on they slow git down.
@@ -196,7 +218,11 @@ func (m *Mirror) contains(ctx context.Context, commit, other string) bool {
 
 // readHead asks the remote for its default branch, and creates the mirror if it is missing.
 func (m *Mirror) readHead(ctx context.Context) error {
-	out, err := m.output(m.remoteGit(ctx, "ls-remote", "--symref", "--", m.remote.URL, "HEAD"))
+	var out string
+	err := m.unlessKilled(ctx, func() (err error) {
+		out, err = m.output(m.remoteGit(ctx, "ls-remote", "--symref", "--", m.remote.URL, "HEAD"))
+		return err
+	})
 	if err != nil {
 		return m.failed(host.CodeRepositoryUnavailable, "read the default branch", err)
 	}
@@ -278,6 +304,9 @@ func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
 	hint := "try it yourself: git ls-remote " + m.address()
 	if strings.Contains(err.Error(), "No space left on device") {
 		code, hint = files.CodeDiskFull, "free space on the volume of workspace.root"
+	}
+	if code == host.CodeRepositoryUnavailable && killed(err) {
+		code, hint = host.CodeGitKilled, "find out what ends git, for instance the kernel for want of memory"
 	}
 	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict { // these say what the remote has against the commits
 		what += " (" + m.address() + ")"

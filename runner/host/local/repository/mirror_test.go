@@ -2,6 +2,7 @@ package repository
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -106,6 +107,19 @@ func TestCloneFails(t *testing.T) {
 	p.sh(`rm home/.gitconfig; git config --file home/.gitconfig user.useConfigOnly true`)
 	wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "w", "")), host.CodeNoIdentity, "no email was given")
 	test.Must(p.mirrorOf(host.Repository{URL: p.remote, Name: "Agent", Email: "agent@example.org"}).Clone(t.Context(), t.TempDir(), "w", ""))
+}
+
+// A git that is killed is tried again once. A second time it is no fault of the remote, which would block all issues.
+func TestGitIsKilled(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	git := test.Must(exec.LookPath("git"))
+	p.sh(`mkdir bin; printf '#!/bin/sh\ncase "$*" in *" fetch "*) if [ -e kill ] || [ ! -e ../once ]; then : > ../once; kill -9 $$; fi ;; esac\nexec ` + git + ` "$@"\n' > bin/git; chmod +x bin/git`)
+	p.env[0] = "PATH=" + filepath.Join(p.dir, "bin") + ":" + os.Getenv("PATH")
+	test.Must(p.mirror().Clone(t.Context(), t.TempDir(), "one", ""))
+	test.Equal(t, "git was killed", test.Exists(t, filepath.Join(p.dir, "once")), true)
+	p.sh("touch mirrors/kill")
+	wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "two", "")), host.CodeGitKilled, "fetch", "signal: killed")
 }
 
 // The base may be another branch than the default one, which may change.
