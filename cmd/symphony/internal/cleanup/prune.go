@@ -50,6 +50,7 @@ type pruned struct {
 	RunDirs []string `json:"run_directories"`
 
 	trashed map[string]bool // ids and identifiers of the issues with entries in the trash
+	kept    time.Duration   // how long the trash keeps a workspace; 0: it is deleted at once
 }
 
 // PruneJSON is what prune --json prints.
@@ -146,7 +147,7 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	f := &pruned{
 		DryRun: c.options.DryRun, Workspaces: []space{}, Kept: []space{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
-		KeptTrash: []loss{}, RunDirs: []string{}, trashed: map[string]bool{},
+		KeptTrash: []loss{}, RunDirs: []string{}, trashed: map[string]bool{}, kept: c.cfg.Workspace.KeepRemoved,
 	}
 	db, err := project.OpenForReading(ctx, c.p)
 	if err != nil {
@@ -430,6 +431,10 @@ func (f *pruned) print(w *term.Env, verb string) {
 	}
 	keep := map[string]string{"remove": "keep", "removed": "kept"}[verb]
 	destroy := map[string]string{"remove": "DESTROY", "removed": "DESTROYED"}[verb]
+	discard := destroy
+	if f.kept > 0 {
+		discard = map[string]string{"remove": "DISCARD", "removed": "DISCARDED"}[verb]
+	}
 	line := func(verb, format string, args ...any) {
 		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)))
 	}
@@ -441,7 +446,10 @@ func (f *pruned) print(w *term.Env, verb string) {
 	}
 	for _, s := range f.Workspaces {
 		line(verb, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())
-		s.print(w.Stdout, destroy)
+		s.print(w.Stdout, discard)
+		if s.Unsaved != "" && f.kept > 0 {
+			fmt.Fprintf(w.Stdout, "        the trash keeps it for %s: symphony restore %s\n", term.Duration(f.kept), term.ShellQuote(s.Identifier))
+		}
 	}
 	for _, r := range f.Runs {
 		line(verb, "%s of %s, which is %s", text.Plural(r.Runs, "run"), r.Identifier, r.Why)
