@@ -287,23 +287,33 @@ func workerHelper(args []string) error {
 	case "hide":
 		return errors.Join(NonDumpable(), h.Taken())
 	}
-	files, filesErr := exec.Command("ls", "-l", fmt.Sprintf("/proc/%d/fd", os.Getpid())).Output()
+	files := openFiles()
 	if len(args) > 1 {
 		if _, err := TakeExtra(args[1]); err != nil {
 			return h.Refuse(err.Error())
 		}
 	}
-	report := workerReport{Secret: string(h.Secret), Env: os.Environ(), Files: string(files)}
+	report := workerReport{Secret: string(h.Secret), Env: os.Environ(), Files: files}
 	report.Dir, err = os.Getwd()
 	session, sessionErr := unix.Getsid(0)
 	_, ttyErr := os.Open("/dev/tty")
 	report.Session, report.TTY = session, ttyErr == nil
 	childFiles, childErr := exec.Command("ls", "-l", "/proc/self/fd").Output()
 	report.ChildFiles = string(childFiles)
-	if err := errors.Join(err, filesErr, sessionErr, childErr, json.NewEncoder(os.Stdout).Encode(report), h.Taken()); err != nil {
+	if err := errors.Join(err, sessionErr, childErr, json.NewEncoder(os.Stdout).Encode(report), h.Taken()); err != nil {
 		return err
 	}
 	select {}
+}
+
+// openFiles lists what this process has open, as ls -l does. A program would also see descriptors that only its own start needs.
+func openFiles() (list string) {
+	for _, e := range test.Must(os.ReadDir("/proc/self/fd")) {
+		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil { // else it was that of the directory
+			list += fmt.Sprintf(" %s -> %s\n", e.Name(), target)
+		}
+	}
+	return list
 }
 
 // detach starts a worker, and ends it after the test.
