@@ -23,7 +23,7 @@ type Free struct {
 	Wake <-chan struct{}
 	// Idle is how long the agent stays without a call; 0: for ever.
 	Idle time.Duration
-	// Guarded returns what no conversation may write of the directory of the agent; it need not exist.
+	// Guarded returns the paths in the agent's directory that its commands may not write; they need not exist.
 	Guarded func(ctx context.Context) ([]string, error)
 	// Orphaned reports whether the program to whose life the agent is bound has exited.
 	Orphaned func() bool

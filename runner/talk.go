@@ -110,6 +110,12 @@ func (t *talk) protect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if unclear := t.Config.Patterns(t.space.Path, *t.space); len(unclear) > 0 {
+		return &reconcile.Error{
+			Code: "invalid_argument", Message: "codex's sandbox takes these paths for patterns: " + strings.Join(unclear, ", "),
+			Hint: "use directories without *?[]{} in their paths",
+		}
+	}
 	for dir := t.dir(""); dir != t.space.Path && text.PathInside(t.space.Path, dir); dir = filepath.Dir(dir) {
 		git := filepath.Join(dir, ".git")
 		if _, err := os.Lstat(git); err == nil {

@@ -32,7 +32,8 @@ func (v Views) FreeAgent(ctx context.Context, agent string) (reconcile.Run, bool
 
 // AddAgent stores the run of a new agent without an issue. exists is the run of an agent with the same id, whatever its state, even if
 // only letters differ in case, because commands find both by either id; then nothing is stored. busy is a live agent that works in the
-// same directory, unless shared is set, or in one inside or around it, whose links either could change; then nothing is stored either.
+// same directory, unless shared is set, or in one inside or around it: one of them could put a link in the other's place. Then nothing is
+// stored either.
 func (c Clients) AddAgent(ctx context.Context, run reconcile.Run, shared bool) (exists, busy *reconcile.Run, err error) {
 	err = c.update(ctx, "add agent "+run.Identifier, full, func(t tx) error {
 		find := func(where string, arg any) (*reconcile.Run, error) {

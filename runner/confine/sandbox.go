@@ -95,8 +95,12 @@ func AddProfile(config, profile map[string]any) {
 
 // DirectoryProfiles are the permission profiles of an agent in a directory of the operator's own, whatever directory its conversations
 // and commands start in: with one of them commands may write that directory and those of w, with the other nothing. No command may
-// write what is guarded, which need not exist, or replace a directory above it.
+// write what is guarded, or replace a directory above it. Of a path that does not exist, its first part that does not exist is guarded.
 func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string) map[string]any {
+	guarded = slices.Clone(guarded)
+	for i, path := range guarded {
+		guarded[i] = firstMissing(dir, path)
+	}
 	readOnly := map[string]any{":root": "read"}
 	files := map[string]any{":root": "read", dir: "write", w.TmpDir: "write", w.CacheDir: "write"}
 	for _, path := range guarded {
@@ -108,7 +112,7 @@ func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string
 	for _, path := range guarded {
 		for path = filepath.Dir(path); path != dir && text.PathInside(dir, path); path = filepath.Dir(path) {
 			if info, err := os.Lstat(path); err == nil && info.IsDir() && !isGuarded(path) {
-				files[path] = "write" // a mount point, which can't be renamed
+				files[path] = "write" // as a mount point it can't be renamed
 			}
 		}
 	}
@@ -121,6 +125,23 @@ func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string
 		return map[string]any{"filesystem": files, "network": map[string]any{"enabled": false}}
 	}
 	return map[string]any{ProfileName: profile(files), ReadOnlyProfileName: profile(readOnly)}
+}
+
+// firstMissing returns the first directory below dir on the way to path that does not exist; path itself if they all do. While a command
+// runs, codex puts an empty file in the place of what it has to protect and is missing.
+func firstMissing(dir, path string) string {
+	missing := path
+	for at := filepath.Dir(path); at != dir && text.PathInside(dir, at); at = filepath.Dir(at) {
+		if info, err := os.Lstat(at); err != nil || !info.IsDir() {
+			missing = at
+		}
+	}
+	return missing
+}
+
+// Patterns returns the paths that DirectoryProfiles would write into the profiles and that codex would take for patterns.
+func (c Config) Patterns(dir string, w host.Workspace) []string {
+	return slices.DeleteFunc(append([]string{dir, w.TmpDir, w.CacheDir}, c.Unreadable...), func(path string) bool { return !IsPattern(path) })
 }
 
 // ProfileFlags are the arguments of codex app-server that give all its commands these profiles, and the first one by default.

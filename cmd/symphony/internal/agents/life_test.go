@@ -194,7 +194,7 @@ func (r *rig) project(name, path string) {
 		test.OK(r.t, os.MkdirAll(filepath.Join(dir, d), 0o700))
 	}
 	test.OK(r.t, os.WriteFile(filepath.Join(dir, "tracker"), nil, 0o600))
-	config := "tracker: {kind: command, provider: {command: [sh, tracker]}}"
+	config := "tracker: {kind: command, provider: {command: [./built, --from=tracker]}}"
 	if name == "one" {
 		config = "tracker: {kind: file, provider: {path: issues}}"
 	}
@@ -347,6 +347,8 @@ func TestSettingsAreChecked(t *testing.T) {
 		}
 		r.refuses(agents.CodeInvalid, c.text)(r.Spawn(t.Context(), agents.Settings{ID: c.id, Cwd: c.cwd}))
 	}
+	test.OK(t, os.WriteFile(filepath.Join(project.StateHome(r.env), "one", "state.db"), []byte("damaged"), 0o600))
+	r.refuses("state_unreadable", "which files of its project an agent could change")(r.Spawn(t.Context(), r.settings("a")))
 	test.Equal(t, "how many agents exist", len(test.Must(r.List(t.Context()))), 0)
 }
 

@@ -131,6 +131,7 @@ func TestRealAgentInAProject(t *testing.T) {
 	r.project("one", "WORKFLOW.md")
 	r.project("two", "below/app/WORKFLOW.md")
 	r.project("later", "gone/WORKFLOW.md")
+	r.project("also later", "gone/deep/WORKFLOW.md")
 	test.OK(t, os.RemoveAll(filepath.Join(r.dir, "gone")))
 	test.OK(t, os.MkdirAll(filepath.Join(r.dir, "sub", ".git"), 0o700))
 
@@ -141,7 +142,7 @@ func TestRealAgentInAProject(t *testing.T) {
 	r.call("a", reconcile.Call{ID: "sub", Verb: reconcile.CallConversation}, runner.ConversationCall{
 		ApprovalPolicy: []byte(`"never"`), Cwd: filepath.Join(r.dir, "sub"),
 	})
-	const tries = `for f in fine sub/.git/config sub/fine WORKFLOW.md issues/1.md ws/x below/app/tracker below/fine below/app/fine below/app/WORKFLOW.md gone/WORKFLOW.md; do
+	const tries = `for f in fine sub/.git/config sub/fine WORKFLOW.md issues/1.md ws/x below/app/tracker below/fine below/app/fine below/app/WORKFLOW.md below/app/built gone/WORKFLOW.md; do
 		(echo "#" >> $f) 2>/dev/null && echo yes $f; done
 	mv below/app below/a 2>/dev/null && echo yes moved; mv below b 2>/dev/null && echo yes moved; mkdir gone 2>/dev/null && echo yes gone; true`
 	const fine = " sub/fine below/fine below/app/fine"
@@ -158,6 +159,13 @@ func TestRealAgentInAProject(t *testing.T) {
 	test.OK(t, json.Unmarshal(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
 	test.Equal(t, "what a one-off command did", did(out.Stdout), "fine sub/.git/config"+fine)
 	test.Equal(t, "directories that codex has left", exists(filepath.Join(r.dir, "gone")), false)
+
+	// Somebody puts the project back.
+	test.OK(t, os.Mkdir(filepath.Join(r.dir, "gone"), 0o700))
+	test.OK(t, os.WriteFile(filepath.Join(r.dir, "gone", "WORKFLOW.md"), []byte("mine"), 0o600))
+	r.call("a", turn("back"), script("sh mv "+r.dir+"/gone "+r.dir+"/gone2; mkdir -p "+r.dir+"/gone; echo '#' >> "+r.dir+"/gone/WORKFLOW.md\nsay tried"))
+	r.await("back", reconcile.CallCompleted, "tried")
+	test.Equal(t, "the workflow that was put back", string(test.Must(os.ReadFile(filepath.Join(r.dir, "gone", "WORKFLOW.md")))), "mine")
 
 	outside := t.TempDir()
 	swap := "cd " + r.dir + " && mv sub away && ln -s " + outside + " sub"

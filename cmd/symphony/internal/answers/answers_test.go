@@ -231,6 +231,7 @@ func TestReplies(t *testing.T) {
 		"deny in words":       {command("x"), "deny, it is dangerous", reconcile.DecideDeny, "it is dangerous", ""},
 		"another request":     {command("x"), "approve ABC-7.2", "", "", "no open request 2"},
 		"another issue":       {command("x"), "approve ABC-8.1", "", "", "no open request `ABC-8.1` on this issue"},
+		"no id":               {command("x"), "deny: log4j-2.17 is vulnerable", reconcile.DecideDeny, "log4j-2.17 is vulnerable", ""},
 		"no answer":           {text, "approve ABC-8.1", "", "", "no open request `ABC-8.1` on this issue"},
 		"a doubt":             {command("x"), "approve? really?", "", "", "neither with `approve`"},
 		"a condition":         {command("x"), "approve if the tests pass", "", "", "neither with `approve`"},
@@ -386,6 +387,18 @@ func TestSeveralRequests(t *testing.T) {
 	}
 	s.reply("approve ABC-7.1")
 	test.Equal(t, "the decision of the last one", s.request(1).Decision, reconcile.DecideApprove)
+}
+
+// A pass that was killed right after it made a comment does not know that it is there. Its readers do.
+func TestAnswerBesideAnUnknownComment(t *testing.T) {
+	s := asked(t, command("one"))
+	s.ask(command("two"))
+	s.lost = true
+	test.Equal(t, "the pass has failed", len(s.desk.Pass(t.Context())) > 0, true)
+	s.comment(kim, "approve")
+	s.fails["post"] = errors.New("down")
+	_ = s.desk.Pass(t.Context())
+	test.Equal(t, "the decisions", []any{s.request(1).Decision, s.request(2).Decision}, []any{reconcile.RequestDecision(""), reconcile.RequestDecision("")})
 }
 
 // An answer to a request that has ended, for instance to the mail about it, does not decide the next one, which its author may not have

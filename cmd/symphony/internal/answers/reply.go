@@ -72,7 +72,7 @@ func cutID(s, identifier string) (number int, rest string) {
 }
 
 // namesOther matches a decision about a request of another issue, which is no answer to a question.
-var namesOther = text.Pattern(`(?i)^(?:approve|deny|answer)[\s:]+` + "`?" + `(\S*-\d+\.\d+)\b`)
+var namesOther = text.Pattern(`(?i)^(?:approve|deny|answer)\s+` + "`?" + `(\S*-\d+\.\d+)\b`)
 
 // decided returns the request with the decision that a reply makes. The error is for the operator, and says what was expected.
 func decided(r reconcile.Request, said string) (reconcile.Request, error) {

@@ -2,43 +2,56 @@ package project
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// OperatorFiles returns the files and directories of all projects of the account that a pass reads as its operator's, or writes:
-// workflows, environment files, state directories, workspace roots, folders of issues, and the programs of trackers. Some need not
-// exist. Of a workflow that can't be read, it is the whole directory.
+// OperatorFiles returns the files and directories of all projects of the account that a pass reads as configuration, runs, or trusts:
+// workflows, environment files, state directories, workspace roots, folders of issues, the programs of trackers, local repositories. Some
+// need not exist. Of a workflow that can't be read, it is the whole directory. A state that can't be read is an error.
 //
 // Agents in directories of the operator, which those of symphony mcp are, must not write them: the next pass would do what they say.
 func OperatorFiles(ctx context.Context, w *term.Env) (list []string, err error) {
 	projects, err := All(w)
 	for _, p := range projects {
 		list = append(list, p.StateDir)
-		list = append(list, storedFiles(ctx, p.StateDir)...)
-		if path := ownerOf(p.StateDir); path != "" {
-			list = append(list, workflowFiles(New(w, path, p.StateDir))...)
+		roots, workflow, failed := storedFiles(ctx, p.StateDir)
+		if failed != nil {
+			return nil, exit.Fault("state_unreadable", fmt.Sprintf("%s: it is not known which files of its project an agent could change: %v", p.StateDir, failed),
+				"symphony doctor --state-dir "+term.ShellQuote(p.StateDir)+" says what is wrong")
+		}
+		list = append(list, roots...)
+		if workflow != "" {
+			list = append(list, workflowFiles(New(w, workflow, p.StateDir))...)
 		}
 	}
 	slices.Sort(list)
 	return slices.Compact(list), err
 }
 
-// storedFiles are the workspace roots that a project has used. Of a state that can't be read there are none.
-func storedFiles(ctx context.Context, stateDir string) []string {
+// storedFiles are the workspace roots that a project has used, and its workflow.
+func storedFiles(ctx context.Context, stateDir string) (roots []string, workflow string, err error) {
 	db, err := state.OpenReadOnly(ctx, stateDir)
+	if errors.Is(err, state.ErrNoState) {
+		return nil, "", nil
+	}
 	if err != nil {
-		return nil
+		return nil, "", err
 	}
 	defer db.Close()
-	roots, _ := RootsOf(ctx, db)
-	return roots
+	if roots, err = RootsOf(ctx, db); err == nil {
+		workflow, _, err = db.Meta(ctx, OwnerKey)
+	}
+	return roots, workflow, err
 }
 
 // workflowFiles are a workflow and what it names.
@@ -53,8 +66,19 @@ func workflowFiles(p *Project) []string {
 		return list
 	}
 	list = append(list, cfg.Workspace.Root)
-	if cfg.Tracker.Folder != "" {
-		list = append(list, cfg.Tracker.Folder)
+	for _, path := range []string{cfg.Tracker.Folder, cfg.Tracker.CAFile, cfg.Monitor.MetricsFile} {
+		if path != "" {
+			list = append(list, path)
+		}
+	}
+	if url := cfg.Repository.URL; filepath.IsAbs(url) { // git runs the hooks of a local repository
+		if git := filepath.Join(url, ".git"); Exists(git) {
+			url = git
+		}
+		list = append(list, url)
+	}
+	if command := cfg.Tracker.Command; len(command) > 0 && strings.Contains(command[0], "/") {
+		list = append(list, absoluteIn(dir, command[0]))
 	}
 	for _, word := range cfg.Tracker.Command {
 		_, value, _ := strings.Cut(word, "=") // of a flag
@@ -74,8 +98,8 @@ func absoluteIn(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// LinkIn returns the first symlink in dir that leads to path, which need not exist; "" if there is none. real is the path without
-// links. dir must have none.
+// LinkIn follows the symlinks of path, which need not exist, up to the first one in dir. link is that one, "" for none; real is then the
+// path without links. dir itself must have none.
 func LinkIn(dir, path string) (link, real string) {
 	const manyLinks = 100
 	rest := strings.Split(filepath.Clean(path), "/")

@@ -156,24 +156,33 @@ func (m *Mirror) update(ctx context.Context) (base string, err error) {
 	return m.base(ctx)
 }
 
+// killedError is the error of a git that a signal has ended twice, and not because the context had ended.
+type killedError struct{ error }
+
 // unlessKilled calls do, and once more if a signal has ended git meanwhile. The lock must be held.
 func (m *Mirror) unlessKilled(ctx context.Context, do func() error) error {
 	err := do()
-	if killed(err) && ctx.Err() == nil {
-		m.removeLeftovers()
-		err = do()
+	if !killed(err) || ctx.Err() != nil {
+		return err
+	}
+	m.removeLeftovers()
+	if err = do(); killed(err) && ctx.Err() == nil {
+		return killedError{err}
 	}
 	return err
 }
 
-// killed reports whether a signal has ended git or a program that it has started.
+// killed reports whether a signal has ended git or a program that it has started on this machine.
 func killed(err error) bool {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signaled() {
 		return true
 	}
-	return err != nil && strings.Contains(err.Error(), "died of signal")
+	return err != nil && programDied().MatchString(err.Error())
 }
+
+// programDied matches the messages of git, which are joined by semicolons; those of the remote begin with "remote:".
+var programDied = text.Pattern(`(?:^|; )(?:error|fatal): \S+ died of signal`)
 
 // maxPacks is the number of packs from which on they slow git down.
 const maxPacks = 50
@@ -264,6 +273,9 @@ const sha256Objects = "[extensions]\n\tobjectformat = sha256\n"
 func (m *Mirror) renewConfig() error {
 	path := filepath.Join(m.path, "config")
 	known, err := files.ReadRegular(path, 64<<10)
+	if files.Absent(err) {
+		err = nil
+	}
 	want := configOf(strings.Contains(string(known), sha256Objects))
 	if err == nil && string(known) != want {
 		err = durable.WriteFile(path, []byte(want), 0o600)
@@ -305,7 +317,7 @@ func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
 	if strings.Contains(err.Error(), "No space left on device") {
 		code, hint = files.CodeDiskFull, "free space on the volume of workspace.root"
 	}
-	if code == host.CodeRepositoryUnavailable && killed(err) {
+	if errors.As(err, &killedError{}) {
 		code, hint = host.CodeGitKilled, "find out what ends git, for instance the kernel for want of memory"
 	}
 	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict { // these say what the remote has against the commits
