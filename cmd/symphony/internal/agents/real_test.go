@@ -142,6 +142,8 @@ func TestRealAgentInAProject(t *testing.T) {
 	r.call("a", reconcile.Call{ID: "sub", Verb: reconcile.CallConversation}, runner.ConversationCall{
 		ApprovalPolicy: []byte(`"never"`), Cwd: filepath.Join(r.dir, "sub"),
 	})
+	r.await("c", reconcile.CallCompleted, "threadId")
+	r.await("sub", reconcile.CallCompleted, "threadId")
 	const tries = `for f in fine sub/.git/config sub/fine WORKFLOW.md issues/1.md ws/x below/app/tracker below/fine below/app/fine below/app/WORKFLOW.md below/app/built gone/WORKFLOW.md; do
 		(echo "#" >> $f) 2>/dev/null && echo yes $f; done
 	mv below/app below/a 2>/dev/null && echo yes moved; mv below b 2>/dev/null && echo yes moved; mkdir gone 2>/dev/null && echo yes gone; true`
@@ -176,6 +178,7 @@ func TestRealAgentInAProject(t *testing.T) {
 	r.call("a", reconcile.Call{ID: "after", Verb: reconcile.CallTurn, Conversation: "sub"}, script("sh "+into+"\nsay went"))
 	r.await("after", reconcile.CallCompleted, "went")
 	r.call("a", reconcile.Call{ID: "new", Verb: reconcile.CallConversation}, runner.ConversationCall{Cwd: filepath.Join(r.dir, "sub")})
+	r.await("new", reconcile.CallCompleted, "threadId")
 	r.call("a", reconcile.Call{ID: "in new", Verb: reconcile.CallTurn, Conversation: "new"}, script("sh "+into+"\nsay went"))
 	r.await("in new", reconcile.CallCompleted, "went")
 	r.call("a", reconcile.Call{ID: "x", Verb: reconcile.CallExec, Conversation: "sub"}, runner.ExecCall{Command: []string{"sh", "-c", into}})
