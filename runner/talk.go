@@ -110,7 +110,7 @@ func (t *talk) protect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if unclear := t.Config.Patterns(t.space.Path, *t.space); len(unclear) > 0 {
+	if unclear := t.Config.Patterns(*t.space); len(unclear) > 0 {
 		return &reconcile.Error{
 			Code: "invalid_argument", Message: "codex's sandbox takes these paths for patterns: " + strings.Join(unclear, ", "),
 			Hint: "use directories without *?[]{} in their paths",

@@ -139,9 +139,9 @@ func firstMissing(dir, path string) string {
 	return missing
 }
 
-// Patterns returns the paths that DirectoryProfiles would write into the profiles and that codex would take for patterns.
-func (c Config) Patterns(dir string, w host.Workspace) []string {
-	return slices.DeleteFunc(append([]string{dir, w.TmpDir, w.CacheDir}, c.Unreadable...), func(path string) bool { return !IsPattern(path) })
+// Patterns returns the paths that DirectoryProfiles adds to the profiles by itself and that codex would take for patterns.
+func (c Config) Patterns(w host.Workspace) []string {
+	return slices.DeleteFunc(append([]string{w.TmpDir, w.CacheDir}, c.Unreadable...), func(path string) bool { return !IsPattern(path) })
 }
 
 // ProfileFlags are the arguments of codex app-server that give all its commands these profiles, and the first one by default.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
@@ -32,19 +33,27 @@ func did(output string) string {
 	return strings.Join(list, " ")
 }
 
-// TestRealAgent checks with the real codex what an agent in a repository may do, in turns with and without a policy and in one-off
-// commands, and that it takes images, added input, and a codex that was killed.
-func TestRealAgent(t *testing.T) {
+// newRealRig is newRig with the real codex, whose model is a mock, and the settings of an agent a that uses it.
+func newRealRig(t *testing.T, environ ...string) (*rig, *modeltest.Server, agents.Settings) {
+	t.Helper()
 	bin := os.Getenv("SYMPHONY_TEST_CODEX")
 	if bin == "" {
 		t.Skip("SYMPHONY_TEST_CODEX names no codex binary")
 	}
 	model := modeltest.New()
-	defer model.Close()
-	r := newRig(t, "NO_PROXY=127.0.0.1", "MY_TOKEN=0123456789abcdef")
-	codexHome := filepath.Join(r.env.Home, ".codex")
-	test.OK(t, modeltest.WriteHome(codexHome, model.URL))
-	login := filepath.Join(codexHome, "auth.json")
+	t.Cleanup(model.Close)
+	r := newRig(t, append(environ, "NO_PROXY=127.0.0.1")...)
+	test.OK(t, modeltest.WriteHome(filepath.Join(r.env.Home, ".codex"), model.URL))
+	s := r.settings("a")
+	s.Codex = bin
+	return r, model, s
+}
+
+// TestRealAgent checks with the real codex what an agent in a repository may do, in turns with and without a policy and in one-off
+// commands, and that it takes images, added input, and a codex that was killed.
+func TestRealAgent(t *testing.T) {
+	r, model, s := newRealRig(t, "MY_TOKEN=0123456789abcdef")
+	login := filepath.Join(r.env.Home, ".codex", "auth.json")
 	test.OK(t, os.WriteFile(login, []byte(`{"OPENAI_API_KEY":"sk-0123456789"}`), 0o600))
 	git := func(args ...string) {
 		t.Helper()
@@ -58,8 +67,6 @@ func TestRealAgent(t *testing.T) {
 	picture := filepath.Join(r.dir, "picture.png")
 	test.OK(t, os.WriteFile(picture, test.Must(base64.StdEncoding.DecodeString(onePixel)), 0o600))
 
-	s := r.settings("a")
-	s.Codex = bin
 	test.Must(r.Spawn(t.Context(), s))
 	r.call("a", reconcile.Call{ID: "c", Verb: reconcile.CallConversation}, runner.ConversationCall{
 		Model: "gpt-5.5", BaseInstructions: "Be short.", Config: map[string]any{"model_reasoning_effort": "low"}, ApprovalPolicy: []byte(`"never"`),
@@ -120,14 +127,7 @@ func TestRealAgent(t *testing.T) {
 // TestRealAgentInAProject checks with the real codex that an agent in the directory of a project, or around one, can't write what the
 // next pass would take for its operator's, and that a directory that is replaced by a link leads it nowhere.
 func TestRealAgentInAProject(t *testing.T) {
-	bin := os.Getenv("SYMPHONY_TEST_CODEX")
-	if bin == "" {
-		t.Skip("SYMPHONY_TEST_CODEX names no codex binary")
-	}
-	model := modeltest.New()
-	defer model.Close()
-	r := newRig(t, "NO_PROXY=127.0.0.1")
-	test.OK(t, modeltest.WriteHome(filepath.Join(r.env.Home, ".codex"), model.URL))
+	r, model, s := newRealRig(t)
 	r.project("one", "WORKFLOW.md")
 	r.project("two", "below/app/WORKFLOW.md")
 	r.project("later", "gone/WORKFLOW.md")
@@ -135,8 +135,6 @@ func TestRealAgentInAProject(t *testing.T) {
 	test.OK(t, os.RemoveAll(filepath.Join(r.dir, "gone")))
 	test.OK(t, os.MkdirAll(filepath.Join(r.dir, "sub", ".git"), 0o700))
 
-	s := r.settings("a")
-	s.Codex = bin
 	test.Must(r.Spawn(t.Context(), s))
 	r.call("a", reconcile.Call{ID: "c", Verb: reconcile.CallConversation}, runner.ConversationCall{ApprovalPolicy: []byte(`"never"`)})
 	r.call("a", reconcile.Call{ID: "sub", Verb: reconcile.CallConversation}, runner.ConversationCall{
@@ -144,9 +142,12 @@ func TestRealAgentInAProject(t *testing.T) {
 	})
 	r.await("c", reconcile.CallCompleted, "threadId")
 	r.await("sub", reconcile.CallCompleted, "threadId")
-	const tries = `for f in fine sub/.git/config sub/fine WORKFLOW.md issues/1.md ws/x below/app/tracker below/fine below/app/fine below/app/WORKFLOW.md below/app/built gone/WORKFLOW.md; do
+	const tries = `for f in fine sub/.git/config sub/fine WORKFLOW.md issues/1.md ws/x below/app/tracker below/fine below/app/fine \
+		below/app/WORKFLOW.md below/app/built gone/WORKFLOW.md; do
 		(echo "#" >> $f) 2>/dev/null && echo yes $f; done
-	mv below/app below/a 2>/dev/null && echo yes moved; mv below b 2>/dev/null && echo yes moved; mkdir gone 2>/dev/null && echo yes gone; true`
+	mv below/app below/a 2>/dev/null && echo yes moved
+	mv below b 2>/dev/null && echo yes moved
+	mkdir gone 2>/dev/null && echo yes gone; true`
 	const fine = " sub/fine below/fine below/app/fine"
 	test.OK(t, os.WriteFile(filepath.Join(r.dir, "tries"), []byte("cd "+r.dir+"\n"+tries), 0o600))
 	for conversation, also := range map[string]string{"c": " sub/.git/config", "sub": ""} {
@@ -162,10 +163,10 @@ func TestRealAgentInAProject(t *testing.T) {
 	test.Equal(t, "what a one-off command did", did(out.Stdout), "fine sub/.git/config"+fine)
 	test.Equal(t, "directories that codex has left", exists(filepath.Join(r.dir, "gone")), false)
 
-	// Somebody puts the project back.
+	// The operator creates the missing project again.
 	test.OK(t, os.Mkdir(filepath.Join(r.dir, "gone"), 0o700))
 	test.OK(t, os.WriteFile(filepath.Join(r.dir, "gone", "WORKFLOW.md"), []byte("mine"), 0o600))
-	r.call("a", turn("back"), script("sh mv "+r.dir+"/gone "+r.dir+"/gone2; mkdir -p "+r.dir+"/gone; echo '#' >> "+r.dir+"/gone/WORKFLOW.md\nsay tried"))
+	r.call("a", turn("back"), script("sh cd "+r.dir+"; mv gone gone2; mkdir -p gone; echo '#' >> gone/WORKFLOW.md\nsay tried"))
 	r.await("back", reconcile.CallCompleted, "tried")
 	test.Equal(t, "the workflow that was put back", string(test.Must(os.ReadFile(filepath.Join(r.dir, "gone", "WORKFLOW.md")))), "mine")
 

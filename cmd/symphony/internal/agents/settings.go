@@ -97,10 +97,12 @@ func guarded(ctx context.Context, w *term.Env, dir string) (list []string, err e
 		link, path := project.LinkIn(dir, path)
 		switch {
 		case text.PathInside(path, dir):
-			return nil, exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to a project of symphony", dir, path),
+			return nil, exit.Fault(CodeInvalid,
+				fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to a project of symphony", dir, path),
 				"choose a directory that is neither the same nor inside")
 		case link != "":
-			return nil, exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could replace the symlink %s, which leads to a file of a project", dir, link),
+			return nil, exit.Fault(CodeInvalid,
+				fmt.Sprintf("cwd: an agent in %s could replace the symlink %s, which leads to a file of a project", dir, link),
 				"name the file itself in the project, or choose another directory")
 		case text.PathInside(dir, path) && confine.IsPattern(path):
 			return nil, exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern", dir, path),

@@ -71,7 +71,7 @@ func cutID(s, identifier string) (number int, rest string) {
 	return number, strings.TrimLeft(digits[end:], "`")
 }
 
-// namesOther matches a decision about a request of another issue, which is no answer to a question.
+// namesOther matches a reply that names a request of another issue. It decides nothing here.
 var namesOther = text.Pattern(`(?i)^(?:approve|deny|answer)\s+` + "`?" + `(\S*-\d+\.\d+)\b`)
 
 // decided returns the request with the decision that a reply makes. The error is for the operator, and says what was expected.

@@ -109,7 +109,8 @@ func TestCloneFails(t *testing.T) {
 	test.Must(p.mirrorOf(host.Repository{URL: p.remote, Name: "Agent", Email: "agent@example.org"}).Clone(t.Context(), t.TempDir(), "w", ""))
 }
 
-// A git that is killed is tried again once. A second time it is no fault of the remote, which would block all issues.
+// A git command that is killed runs once more. If it is killed again, the error does not blame the remote, which would block all
+// issues.
 func TestGitIsKilled(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
