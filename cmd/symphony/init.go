@@ -17,7 +17,7 @@ func initCommand(w *term.Env) *cli.Command {
 		&cli.StringFlag{Name: "path", Usage: "with --tracker file the `DIRECTORY` of the issues", DefaultText: setup.DefaultPath + ", or that of Backlog.md"},
 		&cli.StringFlag{Name: "key-file", Usage: "read the key of Linear or the token of GitHub from `FILE`; - is stdin"},
 		&cli.StringFlag{Name: "project", Usage: "address (`URL`) or slug id of the Linear project; OWNER/NAME of the repository with the issues on GitHub"},
-		&cli.StringFlag{Name: "repository", Usage: "`URL` of the git repository; with --example worktree the directory of a local one"},
+		&cli.StringFlag{Name: "repository", Usage: "`URL` of the git repository, or the directory of a local one"},
 		&cli.StringFlag{Name: "active-states", Usage: "agents work on issues in these `STATES`, separated by commas", DefaultText: "proposed from the project's team"},
 		&cli.StringFlag{Name: "review-state", Usage: "the `STATE` in which the agent hands an issue over", DefaultText: "proposed from the project's team"},
 		&cli.StringFlag{Name: "label", Usage: "agents work only on issues with this `LABEL`", DefaultText: setup.DefaultLabel},
@@ -44,7 +44,6 @@ gh. Labels are states: it proposes those that exist, or In Progress and Human Re
 Examples of --example:
   branch         a branch for each issue, pushed after each run (the default)
   pull-request   the same, and a pull request on GitHub
-  worktree       a git worktree of a local repository for each issue; nothing is pushed
   review         the agent reads the branch of an issue and comments; it can't change the code
 
 Examples:

@@ -225,8 +225,8 @@ func (c Config) ThreadConfig(ctx context.Context, h host.Host, runID string, w h
 	return config, nil
 }
 
-// How often to probe one workspace. Codex protects a repository with mount points that it creates and removes in the git
-// directory. In linked worktrees of one repository two sandboxes may do that at the same time, and one fails.
+// How often to probe one workspace. Codex protects .git, .codex and .agents with mount points that it creates and removes. In a
+// directory that several agents may write two sandboxes may do that at the same time, and one fails.
 const (
 	probeTries = 5
 	probePause = 200 * time.Millisecond

@@ -29,12 +29,11 @@ var exampleFiles embed.FS
 
 const (
 	pullRequestExample = "pull-request"
-	worktreeExample    = "worktree"
 	reviewExample      = "review"
 )
 
 // ExampleNames are the values of --example; the first is the default.
-var ExampleNames = []string{"branch", pullRequestExample, worktreeExample, reviewExample}
+var ExampleNames = []string{"branch", pullRequestExample, reviewExample}
 
 // answers fill in an example.
 type answers struct {
@@ -155,15 +154,11 @@ func proposeStates(example string, states []reconcile.TrackerState) (active []st
 
 // findRepository finds the repository that workspaces get the code from.
 func (s *starter) findRepository(ctx context.Context) error {
-	what, ask := "Repository to clone", []string{"remote", "get-url", "origin"}
-	if s.answers.Example == worktreeExample {
-		what, ask = "Local repository to make worktrees of", []string{"rev-parse", "--show-toplevel"}
-	}
 	proposal := ""
 	if s.interactive && s.options.Repository == "" {
-		proposal = workflow.WithoutPassword(s.git(ctx, filepath.Dir(s.p.Path), ask...))
+		proposal = workflow.WithoutPassword(s.git(ctx, filepath.Dir(s.p.Path), "remote", "get-url", "origin"))
 	}
-	return s.setValue(ctx, what, "--repository", s.options.Repository, proposal, s.setRepository)
+	return s.setValue(ctx, "Repository to clone", "--repository", s.options.Repository, proposal, s.setRepository)
 }
 
 // git returns the output of git; empty for a directory that is no repository.
@@ -187,8 +182,6 @@ func (s *starter) setRepository(ctx context.Context, text string) error {
 	case workflow.WithoutPassword(text) != text:
 		return exit.Usage("init: the address of the repository contains a password, which would be stored in the workflow: " +
 			"leave it out, and use git's credential helper or an ssh key")
-	case s.answers.Example == worktreeExample && (!isDir || s.git(ctx, text, "rev-parse", "--git-dir") == ""):
-		return exit.Usage("init: --example worktree needs the directory of a git repository, and %q is none", text)
 	case s.answers.Example == pullRequestExample && isDir:
 		return exit.Usage("init: --example pull-request needs the address of the repository on GitHub, and %q is a directory", text)
 	case !isDir && (!strings.Contains(text, ":") || strings.HasPrefix(text, "-")):

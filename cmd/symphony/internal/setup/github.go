@@ -21,14 +21,14 @@ var githubKind = kind{
 // findRemote finds the repository on GitHub, and its API, from the git remote origin, unless flags name them.
 func (s *starter) findRemote(ctx context.Context) error {
 	remote := workflow.WithoutPassword(cmp.Or(s.options.Repository, s.git(ctx, filepath.Dir(s.p.Path), "remote", "get-url", "origin")))
-	if dir := s.w.Absolute(s.expand(remote)); remote != "" && exists(dir) { // a local clone, such as that of --example worktree
+	if dir := s.w.Absolute(s.expand(remote)); remote != "" && exists(dir) { // a local clone
 		remote = workflow.WithoutPassword(s.git(ctx, dir, "remote", "get-url", "origin"))
 	}
 	api, name := workflow.OnGitHub(remote)
 	if s.answers.Endpoint = cmp.Or(s.options.Endpoint, api); s.answers.Endpoint == s.tracker.Endpoint {
 		s.answers.Endpoint = ""
 	}
-	if s.options.Repository == "" && s.answers.Example != worktreeExample {
+	if s.options.Repository == "" {
 		s.options.Repository = remote
 	}
 	set := func(_ context.Context, written string) error {

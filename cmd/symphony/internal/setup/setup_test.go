@@ -37,7 +37,7 @@ func TestProposeStates(t *testing.T) {
 		{begin + ",In Review=started,Human Review=started", "review", "In Review", "Human Review"},
 		{begin + ",In Review=started", "review", "In Review", "In Progress"},
 		{begin, "review", "", "In Progress"},
-		{"Triage=triage,Review=unstarted", "worktree", "Review", ""},
+		{"Triage=triage,Review=unstarted", "branch", "Review", ""},
 		{"", "branch", "", ""},
 	} {
 		active, handover := proposeStates(c.example, team(strings.Split(c.states, ",")...))

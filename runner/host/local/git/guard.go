@@ -64,10 +64,8 @@ const (
 type snapshot struct {
 	// AgentWorked: an agent may have worked since, and Undo has not finished.
 	AgentWorked bool `json:"pending"`
-	// Dirs are the git directories of the workspace's repository that the agent can write. Shared is a linked worktree's main
-	// repository, of which the agent can write some directories.
-	Dirs   []string `json:"dirs"`
-	Shared string   `json:"shared,omitempty"`
+	// Dirs are the git directories of the workspace's repository that the agent can write.
+	Dirs []string `json:"dirs"`
 	// Files are the files to restore, by git directory and path.
 	Files map[string]map[string]entry `json:"files"`
 	// Known are the programs that git could run before the agent: digests by name.
@@ -110,8 +108,7 @@ func (g *Guard) writeSnapshot(s *snapshot) error {
 }
 
 // Trust durably stores a snapshot of what git would run in the workspace now. After that the agent may start. reaches reports
-// whether the agent can write to a directory outside of the workspace, apart from its tmp and cache and the git directory of a
-// linked worktree. env is the environment of git in hooks.
+// whether the agent can write to a directory outside of the workspace, apart from its tmp and cache. env is the environment of git in hooks.
 func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []string) error {
 	if g.Off {
 		return g.forget()
@@ -161,11 +158,8 @@ func (s *snapshot) locate(tree string, reaches func(dir string) bool) error {
 	if repo.linked || writable(repo.gitDir) {
 		s.Dirs = append(s.Dirs, repo.gitDir)
 	}
-	switch {
-	case repo.linked && writable(repo.common):
+	if repo.linked && writable(repo.common) {
 		s.Dirs = append(s.Dirs, repo.common)
-	case repo.linked:
-		s.Shared = repo.common
 	}
 	return nil
 }

@@ -36,12 +36,11 @@ var (
 		"sequencer/opts":               text.Pattern(`(?i)strategy`),
 	}
 
-	// sharedDirs are the directories of a main repository that an agent in a linked worktree can write (Writable). writtenDirs
-	// are all directories in which git writes. Links matter there: if a reflog or COMMIT_EDITMSG is a link, git in a hook writes
-	// text of the agent's choice into any file of the account. Git itself creates no links.
-	sharedDirs  = []string{"objects", "refs", "logs", "reftable", "rr-cache"}
-	writtenDirs = slices.Concat(sharedDirs, controlDirs,
-		[]string{"info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "modules", "lfs", "svn"})
+	// writtenDirs are the directories in which git writes. Links matter there: if a reflog or COMMIT_EDITMSG is a link, git in a hook
+	// writes text of the agent's choice into any file of the account. Git itself creates no links.
+	writtenDirs = slices.Concat(controlDirs, []string{
+		"objects", "refs", "logs", "reftable", "rr-cache", "info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "modules", "lfs", "svn",
+	})
 )
 
 // isControl reports whether a file of a git directory decides what git runs. Samples of hooks do not.
@@ -85,12 +84,9 @@ func readEntry(path string) (e entry, there bool, err error) {
 }
 
 // readGitDir adds to list, by path, the files of a git directory that decide what git runs or where it writes: control files, what
-// a rebase in progress runs, and links. With roots it searches only these. What is in the place of a control file and can't be
-// read is in the list, too (see unreadable); a directory that can't be read is an error.
-func readGitDir(ctx context.Context, list map[string]entry, dir string, roots ...string) error {
-	if len(roots) == 0 {
-		roots = []string{""}
-	}
+// a rebase in progress runs, and links. What is in the place of a control file and can't be read is in the list, too (see unreadable); a
+// directory that can't be read is an error.
+func readGitDir(ctx context.Context, list map[string]entry, dir string) error {
 	count := 0
 	visit := func(path string, d fs.DirEntry, err error) error {
 		name := strings.ToLower(strings.TrimPrefix(path, dir+"/")) // some file systems ignore case
@@ -129,12 +125,7 @@ func readGitDir(ctx context.Context, list map[string]entry, dir string, roots ..
 		}
 		return nil
 	}
-	for _, root := range roots {
-		if err := filepath.WalkDir(filepath.Join(dir, root), visit); err != nil {
-			return err
-		}
-	}
-	return nil
+	return filepath.WalkDir(dir, visit)
 }
 
 // unreadable returns an error if a list of readGitDir contains something that could not be read.
@@ -188,18 +179,7 @@ func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 			return names, err
 		}
 	}
-	if s.Shared != "" { // agents in other worktrees can create links there, too
-		links := map[string]entry{}
-		err = readGitDir(ctx, links, s.Shared, sharedDirs...)
-		paths := slices.Sorted(maps.Keys(links))
-		for _, path := range paths {
-			names = append(names, s.Shared+": "+strings.TrimPrefix(path, s.Shared+"/"))
-		}
-		if err == nil {
-			err = putBack(ctx, paths, nil)
-		}
-	}
-	return slices.Compact(names), err
+	return slices.Compact(names), nil
 }
 
 // putBack restores some paths to what they were. It replaces a file atomically, and removes anything else first. It never writes

@@ -352,13 +352,6 @@ func TestGuard(t *testing.T) {
 			look: "git config alias.operators", want: "!true\n",
 		},
 		{
-			name: "links in what a main repository shares, whenever they were made", linked: true,
-			operator: `cd "$(git rev-parse --git-common-dir)"; ln -sf "$MARK" logs/refs/heads/topic; ln -sf "$MARK" description`,
-			agent:    `ln -s "$MARK" "$(git rev-parse --git-common-dir)/objects/info/commit-graph"`,
-			undone:   "objects/info/commit-graph",
-			look:     `test ! -L "$(git rev-parse --git-common-dir)/logs/refs/heads/topic"; git commit -q --allow-empty -m x; git gc -q; cd "$(git rev-parse --git-common-dir)"; test -L description`,
-		},
-		{
 			name: "links that were there, and those of a work tree, which may lie in a bare repository or look like one",
 			operator: `mkdir "$SPARE/shared"; mv .git/logs "$SPARE/shared/logs"; ln -s "$SPARE/shared/logs" .git/logs; ln -sf refs/heads/main .git/HEAD
 				git clone -q --bare . bare; git -C bare worktree add -q tree`,

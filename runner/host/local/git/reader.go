@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -362,56 +363,36 @@ func resolveDir(path string) (real string, ok bool, err error) {
 	return real, info.IsDir(), nil
 }
 
-// Writable returns exactly the directories that `git commit` in dir must be able to write: for an ordinary clone <dir>/.git; for a
-// linked worktree its git directory and, as far as they exist, the main repository's objects, refs (reftable), logs and recorded
-// resolutions of conflicts; none if dir itself has no repository. It only reads files. (A bare main repository has no logs until
-// they are created; until then git refuses to commit in its worktrees if it may not create them.)
+// Writable returns the directories that `git commit` in dir must be able to write, of those that the agent can write: for an ordinary
+// clone <dir>/.git. A git directory elsewhere (a link, --separate-git-dir, a submodule, a linked worktree) and the one that it
+// shares are returned only if they are inside dir or inside one of the opened directories: the agent can write to those anyway, but
+// codex protects a git directory in them unless it is listed. It only reads files, which the agent may have written in order to gain
+// access the next time.
 //
-// The agent may have written what is read here, in order to gain access the next time. So a directory outside of dir is returned
-// only if it belongs to a repository that names dir as its worktree: it is in <main>/worktrees and points back. A git directory
-// elsewhere (a link, --separate-git-dir, a submodule) is returned only if it is inside dir or inside one of the opened
-// directories. The agent can write to those anyway, but codex protects a git directory in them unless it is listed.
+// A linked worktree's main repository is not opened: git writes text of the agent's choice through a link that the agent puts
+// into its logs or rr-cache, also when the operator runs git there.
 func Writable(dir string, opened ...string) (list []string, err error) {
 	tree, ok, err := resolveDir(dir)
 	if err != nil || !ok {
 		return nil, err
 	}
 	repo, ok, err := openRepository(tree)
-	switch {
-	case err != nil || !ok:
+	if err != nil || !ok {
 		return nil, err
-	case repo.inTree && !repo.linked:
+	}
+	if repo.inTree && !repo.linked {
 		return []string{repo.gitDir}, nil
-	case !repo.linked:
-		for _, dir := range append([]string{tree}, opened...) {
-			real, ok, err := resolveDir(dir)
-			if err != nil || ok && text.PathInside(real, repo.gitDir) {
-				return []string{repo.gitDir}, err
-			}
+	}
+	for _, dir := range append([]string{tree}, opened...) {
+		real, ok, err := resolveDir(dir)
+		if err != nil {
+			return nil, err
 		}
-		return nil, nil
-	case filepath.Dir(repo.gitDir) != filepath.Join(repo.common, "worktrees"):
-		return nil, nil
-	}
-	back, ok, err := pointer(filepath.Join(repo.gitDir, "gitdir"), "")
-	if err != nil || !ok || filepath.Base(back) != ".git" {
-		return nil, err
-	}
-	// The last part of the path is not resolved: it must be .git itself, not a link to it.
-	if owner, ok, err := resolveDir(filepath.Dir(back)); err != nil || !ok || owner != tree {
-		return nil, err
-	}
-	list = []string{repo.gitDir}
-	for _, name := range sharedDirs {
-		path := filepath.Join(repo.common, name)
-		// A link here would make its target writable.
-		if info, err := os.Lstat(path); err == nil && info.IsDir() {
-			list = append(list, path)
-		} else if err != nil && !files.Absent(err) {
-			return nil, files.Failed(err, "read the repository's %s", path)
+		if ok && text.PathInside(real, repo.gitDir) && text.PathInside(real, repo.common) {
+			return slices.Compact([]string{repo.gitDir, repo.common}), nil
 		}
 	}
-	return list, nil
+	return nil, nil
 }
 
 // Root returns the root of the main repository that contains dir, which is the key of codex's trust settings: the nearest parent
