@@ -103,15 +103,15 @@ func refuseSettings(config map[string]any) error {
 // It is in that of the agent, and where it leads may change: the sandbox is that of the agent's directory.
 func (t *talk) dir(named string) string { return cmp.Or(named, t.params.Cwd, t.space.Path) }
 
-// protect gives all commands of codex the profiles of the agent's directory. They protect its git directory, and that of a repository in
-// it where the conversation starts.
-func (t *talk) protect(ctx context.Context) error {
+// profiles returns the flags that give all commands of codex the profiles of the agent's directory. They protect its git directory, and
+// that of a repository in it where the conversation starts.
+func (t *talk) profiles(ctx context.Context) (flags string, err error) {
 	guarded, err := t.Free.Guarded(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if unclear := t.Config.Patterns(*t.space); len(unclear) > 0 {
-		return &reconcile.Error{
+		return "", &reconcile.Error{
 			Code: "invalid_argument", Message: "codex's sandbox takes these paths for patterns: " + strings.Join(unclear, ", "),
 			Hint: "use directories without *?[]{} in their paths",
 		}
@@ -122,8 +122,22 @@ func (t *talk) protect(ctx context.Context) error {
 			guarded = append(guarded, git)
 		}
 	}
-	t.flags = confine.ProfileFlags(t.Config.DirectoryProfiles(t.space.Path, *t.space, guarded))
-	return nil
+	return confine.ProfileFlags(t.Config.DirectoryProfiles(t.space.Path, *t.space, guarded)), nil
+}
+
+// renew ends codex before a turn if its profiles protect less than is there now: a project may have been added since it was started.
+func (t *talk) renew(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.live == nil {
+		return nil
+	}
+	flags, err := t.profiles(ctx)
+	if err == nil && flags != t.flags {
+		t.live.end(context.WithoutCancel(ctx))
+		t.live = nil
+	}
+	return err
 }
 
 // ensure starts codex, and opens the thread of the conversation, unless both are done.
@@ -139,7 +153,8 @@ func (t *talk) ensure(ctx context.Context) (*liveCodex, error) {
 			return t.live, nil
 		}
 	}
-	if err := t.protect(ctx); err != nil {
+	var err error
+	if t.flags, err = t.profiles(ctx); err != nil {
 		return nil, err
 	}
 	live := &liveCodex{}
@@ -219,6 +234,9 @@ func (t *talk) options(g *agentProcess) agent.Options {
 
 // turn carries out one turn. If ctx ends first, it interrupts the turn.
 func (t *talk) turn(ctx context.Context, p TurnCall) (TurnResult, error) {
+	if err := t.renew(ctx); err != nil {
+		return TurnResult{}, err
+	}
 	g, err := t.ensure(ctx)
 	if err != nil {
 		return TurnResult{}, err

@@ -97,9 +97,13 @@ func AddProfile(config, profile map[string]any) {
 // and commands start in: with one of them commands may write that directory and those of w, with the other nothing. No command may
 // write what is guarded, or replace a directory above it. Of a path that does not exist, its first part that does not exist is guarded.
 func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string) map[string]any {
-	guarded = slices.Clone(guarded)
-	for i, path := range guarded {
-		guarded[i] = firstMissing(dir, path)
+	all := guarded
+	guarded = nil
+	for _, path := range all {
+		// What is in another guarded directory is guarded with it: codex could not put an empty file in its place there.
+		if !slices.ContainsFunc(all, func(other string) bool { return other != path && text.PathInside(other, path) }) {
+			guarded = append(guarded, firstMissing(dir, path))
+		}
 	}
 	readOnly := map[string]any{":root": "read"}
 	files := map[string]any{":root": "read", dir: "write", w.TmpDir: "write", w.CacheDir: "write"}

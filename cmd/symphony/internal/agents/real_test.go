@@ -170,6 +170,14 @@ func TestRealAgentInAProject(t *testing.T) {
 	r.await("back", reconcile.CallCompleted, "tried")
 	test.Equal(t, "the workflow that was put back", string(test.Must(os.ReadFile(filepath.Join(r.dir, "gone", "WORKFLOW.md")))), "mine")
 
+	// A project is added while the conversation is open.
+	r.project("added", "added/WORKFLOW.md")
+	was := test.Must(os.ReadFile(filepath.Join(r.dir, "added", "WORKFLOW.md")))
+	r.call("a", turn("added"), script("sh cd "+r.dir+"; echo x > added/fine; echo '#' >> added/WORKFLOW.md\nsay tried"))
+	r.await("added", reconcile.CallCompleted, "tried")
+	test.Equal(t, "a file beside the workflow that was added", exists(filepath.Join(r.dir, "added", "fine")), true)
+	test.Equal(t, "the workflow that was added", string(test.Must(os.ReadFile(filepath.Join(r.dir, "added", "WORKFLOW.md")))), string(was))
+
 	outside := t.TempDir()
 	swap := "cd " + r.dir + " && mv sub away && ln -s " + outside + " sub"
 	r.call("a", turn("swap"), script("sh "+swap+"\nsay swapped"))
@@ -185,4 +193,9 @@ func TestRealAgentInAProject(t *testing.T) {
 	r.call("a", reconcile.Call{ID: "x", Verb: reconcile.CallExec, Conversation: "sub"}, runner.ExecCall{Command: []string{"sh", "-c", into}})
 	r.await("x", reconcile.CallCompleted, "exitCode")
 	test.Equal(t, "what is outside", exists(filepath.Join(outside, "taken")), false)
+
+	test.OK(t, r.Kill(t.Context(), "a"))
+	next := r.settings("next")
+	next.Cwd = filepath.Join(r.dir, "sub")
+	r.refuses(agents.CodeInvalid, "is a symlink, which agent a may have made")(r.Spawn(t.Context(), next))
 }

@@ -56,13 +56,25 @@ const (
 	turnStall   = 5 * time.Minute // without progress during a turn
 )
 
-// check validates the settings and resolves the directory.
-func (s *Settings) check(ctx context.Context, p *project.Project) error {
+// check validates the settings and resolves the directory. It refuses a symlink in a directory where an agent has worked, which may
+// have put it there.
+func (s *Settings) check(ctx context.Context, a *Agents) error {
+	p := a.p
 	if !validID().MatchString(s.ID) {
 		return exit.Fault(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID), "use up to 64 letters, digits, - and _, beginning with a letter or digit")
 	}
 	if err := CheckDir(s.Cwd); err != nil {
 		return err
+	}
+	known, err := a.DB.Views.FreeAgents(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range known {
+		if link, _ := project.LinkIn(run.WorkspacePath, s.Cwd); link != "" {
+			return exit.Fault(CodeInvalid, fmt.Sprintf("cwd: %s is a symlink, which agent %s may have made", link, run.Identifier),
+				"name the directory to which it leads, if that is the one")
+		}
 	}
 	s.Cwd = project.Resolve(s.Cwd)
 	account := project.OpenAccount(p, "")
@@ -78,7 +90,7 @@ func (s *Settings) check(ctx context.Context, p *project.Project) error {
 	if project.New(p.Env, filepath.Join(s.Cwd, "WORKFLOW.md"), p.StateDir).Nested() != nil {
 		return exit.Fault(CodeInvalid, "cwd: "+s.Cwd+" is in the workspace of an issue", "use symphony takeover there")
 	}
-	_, err := guarded(ctx, p.Env, s.Cwd)
+	_, err = guarded(ctx, p.Env, s.Cwd)
 	return err
 }
 
