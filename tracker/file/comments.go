@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -212,7 +213,17 @@ func newline(content []byte) string {
 
 func lines(text, eol string) []byte { return []byte(strings.ReplaceAll(text, "\n", eol)) }
 
-var sectionMark = text.Pattern(`(?i)<!--(\s*(?:COMMENTS?|SECTION|AC|DOD)\b)`)
+var sectionMark = text.Pattern(`(?i)<!--((?:\pZ|\pC)*(?:COMMENTS?|SECTION|AC|DOD)\b)`)
+
+// visible returns a line without spaces and the characters that are not seen. Backlog.md trims more of them than Go does.
+func visible(line string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsSpace(c) || !unicode.IsGraphic(c) {
+			return -1
+		}
+		return c
+	}, line)
+}
 
 // plain returns a text that neither ends the comment nor is a mark of Backlog.md, so that an agent can write nothing else.
 func plain(body string) string {
@@ -225,7 +236,7 @@ func plain(body string) string {
 	body = strings.NewReplacer("\u2028", "\n", "\u2029", "\n").Replace(body) // Backlog.md ends lines at these, too
 	list := strings.Split(strings.TrimSpace(body), "\n")
 	for i, line := range list {
-		if strings.Trim(strings.TrimSpace(line), "\ufeff") == fence {
+		if visible(line) == fence {
 			list[i] = "- - -"
 		}
 	}
