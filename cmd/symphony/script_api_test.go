@@ -47,9 +47,13 @@ func apiCmd(ts *testscript.TestScript, neg bool, args []string) {
 	expect(ts, "GET", "/api/v2/state", "404 Not Found", `{"error":{"code":"not_found"`)
 }
 
-// expect sends a request to the server and returns the answer, which has to contain the texts.
+// expect sends a request to the server and returns the answer, which has to contain the texts. What reads has the token.
 func expect(ts *testscript.TestScript, method, path string, texts ...string) string {
-	got := strings.ReplaceAll(request(ts, method, path), "\r", "")
+	args := []string{method, path}
+	if method != "POST" {
+		args = append(args, "Authorization: Bearer "+ts.Getenv("TOKEN"))
+	}
+	got := strings.ReplaceAll(request(ts, args...), "\r", "")
 	for _, text := range texts {
 		if !strings.Contains(got, text) {
 			ts.Fatalf("%s %s: %.600s\nlacks %s", method, path, got, text)

@@ -13,7 +13,10 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Token is the secret by which the server knows an operator. It is kept in memory only: a file that an agent can read would let it
@@ -66,6 +69,7 @@ type access struct {
 	code   Token             // that of the printed link
 	used   *atomic.Bool      // the link was opened
 	public bool              // other machines can reach the server: reading needs the token, too
+	own    bool              // only this account can reach the server, by a socket
 	hosts  []string          // names in the Host header, without ports; beside them those below localhost
 	port   string            // empty for a socket
 	cross  *http.CrossOriginProtection
@@ -81,7 +85,7 @@ func newAccess(address net.Addr, o Options) access {
 	a.public = len(o.Hosts) > 0 // a proxy or a tunnel leads here
 	tcp, isTCP := address.(*net.TCPAddr)
 	if !isTCP {
-		a.cookie = "symphony"
+		a.cookie, a.own = "symphony", !a.public
 		return a
 	}
 	a.public, a.port = a.public || !tcp.IP.IsLoopback(), fmt.Sprint(tcp.Port)
@@ -135,6 +139,28 @@ func (a *access) mayAct(r *http.Request) bool {
 	return err == nil && a.isToken(c.Value)
 }
 
+// withhold removes from an issue what the request may not read.
+func (a *access) withhold(r *http.Request, v *view.Issue) {
+	if a.permit(r, needDetails) != nil {
+		v.Log = []eventlog.Line{}
+	}
+	a.withholdChanges(r, v.Requests)
+}
+
+// withholdChanges removes from requests of agents the lines of files that the request may not read.
+func (a *access) withholdChanges(r *http.Request, rows []view.RequestRow) {
+	if a.permit(r, needDetails) == nil {
+		return
+	}
+	for _, row := range rows {
+		for _, changes := range [][]reconcile.RequestChange{row.Detail.Changes, row.Request.Detail.Changes} {
+			for i := range changes {
+				changes[i].Diff = ""
+			}
+		}
+	}
+}
+
 func (a *access) isToken(given string) bool {
 	hash := sha256.Sum256([]byte(given))
 	return subtle.ConstantTimeCompare(hash[:], a.token[:]) == 1
@@ -149,7 +175,7 @@ func (a *access) useCode(given string) bool {
 
 // permit refuses a request without the token that it needs.
 func (a *access) permit(r *http.Request, n need) error {
-	if n == needNothing || n == needReading && !a.public || a.mayAct(r) {
+	if n == needNothing || n == needReading && !a.public || n == needDetails && a.own || a.mayAct(r) {
 		return nil
 	}
 	if r.Header.Get("Authorization") != "" {

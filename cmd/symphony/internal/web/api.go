@@ -30,6 +30,7 @@ func (s *Server) readState(r *http.Request) (v any, files []string, err error) {
 	}
 	for _, one := range all {
 		files = append(files, filesOf(one.Project)...)
+		s.access.withholdChanges(r, one.Requests)
 	}
 	if len(all) != 1 {
 		return view.Join(all), files, nil
@@ -46,6 +47,7 @@ func (s *Server) issue(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	s.access.withhold(r, &v)
 	for i, log := range v.Logs.Sessions {
 		address := "/issues/" + url.PathEscape(v.Project.Name) + "/" + url.PathEscape(v.Identifier) + "/log?run=" + url.QueryEscape(log.Label)
 		v.Logs.Sessions[i].URL = &address

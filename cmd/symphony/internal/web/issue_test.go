@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state/statetest"
 )
 
@@ -31,13 +34,14 @@ func withWorkspace(t *testing.T) (s *Server, dir, issue string) {
 	return s, dir, issue
 }
 
-// get asks for an address for at most so long.
+// get asks for an address with the token, for at most so long.
 func get(t *testing.T, s *Server, path string, patience time.Duration) *httptest.ResponseRecorder {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r := httptest.NewRequest("GET", path, nil).WithContext(ctx)
 	r.Host = "localhost"
+	r.Header.Set("Authorization", "Bearer 0123456789abcdef")
 	answer := httptest.NewRecorder()
 	s.handler.ServeHTTP(answer, r)
 	return answer
@@ -72,6 +76,32 @@ func TestDiffLimits(t *testing.T) {
 	test.OK(t, os.WriteFile(filepath.Join(slow, "git"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o700))
 	check("slow", 200*time.Millisecond, http.StatusServiceUnavailable, `"snapshot_timeout"`)
 	test.Equal(t, "diffs under way", len(s.diffs), 0)
+}
+
+// Another account of the machine reads no log, no diff and no patch.
+func TestDetailsNeedTheToken(t *testing.T) {
+	s, _, issue := withWorkspace(t)
+	address := "/issues/web/" + issue
+	const hint = `To read logs and diffs <a href="/login">enter the token</a>`
+	test.Contains(t, "the page without the token", visit(s, "GET", address, "").Body.String(), hint)
+	test.Lacks(t, "the page with it", get(t, s, address, time.Minute).Body.String(), hint)
+	for _, path := range []string{"/log", "/diff"} {
+		test.Equal(t, path+" without the token", visit(s, "GET", address+path, "").Code, http.StatusUnauthorized)
+	}
+	socket, _ := serve(t, Options{Listen: "unix:" + filepath.Join(t.TempDir(), "s")})
+	for who, c := range map[string]struct {
+		server *Server
+		header string
+		want   string
+	}{"another account": {s, "", ""}, "the operator": {s, "Bearer 0123456789abcdef", "-old\n+new"}, "a socket": {socket, "", "-old\n+new"}} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Authorization", c.header)
+		row := view.RequestRow{}
+		row.Detail.Changes = []reconcile.RequestChange{{Path: "a", Diff: "-old\n+new"}}
+		row.Request.Detail.Changes = slices.Clone(row.Detail.Changes)
+		c.server.access.withholdChanges(r, []view.RequestRow{row})
+		test.Equal(t, "patches that "+who+" reads", []string{row.Detail.Changes[0].Diff, row.Request.Detail.Changes[0].Diff}, []string{c.want, c.want})
+	}
 }
 
 // A project without a pass does not hide that the others don't know an issue.

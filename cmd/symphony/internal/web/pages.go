@@ -56,6 +56,10 @@ func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err
 	if err != nil {
 		return p, nil, snapshotError(err)
 	}
+	s.access.withholdChanges(r, asked)
+	for _, v := range all {
+		s.access.withholdChanges(r, v.Requests)
+	}
 	if theirs := agents.AsProject(s.source.env); theirs != nil {
 		files = append(files, filesOf(view.ProjectRow{StateDir: theirs.StateDir})...)
 	}
@@ -73,7 +77,8 @@ func (s *Server) issuePage(r *http.Request) (p page.Page, files []string, err er
 	if v.LogDir != nil {
 		files = append(files, eventlog.File(*v.LogDir))
 	}
-	return page.Issue{Project: name, Issue: v, MayAct: s.access.mayAct(r)}.Page(), files, nil
+	s.access.withhold(r, &v)
+	return page.Issue{Project: name, Issue: v, MayAct: s.access.mayAct(r), Details: s.access.permit(r, needDetails) == nil}.Page(), files, nil
 }
 
 // themes are what a reader can choose beside the theme of the system.

@@ -143,6 +143,7 @@ type need int
 const (
 	needNothing need = iota
 	needReading      // the token, unless only this machine can reach the server
+	needDetails      // the token, unless only this account can reach the server
 	needActing       // the token
 )
 
@@ -157,8 +158,8 @@ func (s *Server) table() []route {
 	return append(s.actions(), []route{
 		{"GET", "/{$}", needReading, s.page(s.overviewPage)},
 		{"GET", "/issues/{project}/{identifier}", needReading, s.page(s.issuePage)},
-		{"GET", "/issues/{project}/{identifier}/log", needReading, s.issueLog},
-		{"GET", "/issues/{project}/{identifier}/diff", needReading, s.issueDiff},
+		{"GET", "/issues/{project}/{identifier}/log", needDetails, s.issueLog},
+		{"GET", "/issues/{project}/{identifier}/diff", needDetails, s.issueDiff},
 		{"GET", "/assets/{name}", needNothing, s.asset},
 		{"GET", "/favicon.ico", needNothing, s.favicon},
 		{"GET", "/login", needNothing, s.loginPage},

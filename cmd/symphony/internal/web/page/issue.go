@@ -24,6 +24,8 @@ type Issue struct {
 	Project string // by which addresses call it
 	view.Issue
 	MayAct bool
+	// Details: the reader may see logs and changes.
+	Details bool
 }
 
 // Page draws it.

@@ -105,7 +105,7 @@ func hostile() Issue {
 		l, _ = l.Short()
 		v.Log = append(v.Log, l)
 	}
-	return Issue{Project: evil, Issue: v, MayAct: true}
+	return Issue{Project: evil, Issue: v, MayAct: true, Details: true}
 }
 
 // What agents and trackers write appears as text on the page of an issue, and a long line is cut.
@@ -225,7 +225,7 @@ func TestLogTimes(t *testing.T) {
 		Runs: []view.RunRow{{RunID: "20260224T090000.000-aaaaaa", Kind: reconcile.AgentRun}},
 		Log:  []eventlog.Line{{At: time.Date(2026, 2, 24, 2, 4, 5, 67e6, time.UTC), Kind: eventlog.Words, Text: "go test"}},
 	}
-	page := string(Issue{Project: "web", Issue: v}.Page().Main)
+	page := string(Issue{Project: "web", Issue: v, Details: true}.Page().Main)
 	test.Contains(t, "the page", page, `datetime="2026-02-24T02:04:05.067Z" title="2026-02-23 21:04:05 EST">21:04:05<`, "times in EST")
 }
 
