@@ -278,15 +278,19 @@ func setupScript(env *testscript.Env) error {
 	return fillIn(env)
 }
 
-// commonFiles returns the files that every script has unless it contains a file of that name: the workflow, and what agents do.
+// commonFiles returns the files that every script has unless it contains a file of that name: the workflow, what agents do,
+// and told, which shows what an agent was told.
 func commonFiles() map[string]string {
 	return map[string]string{
 		"WORKFLOW.md": made("WORKFLOW.md"),
 		"done.agent":  "{move Human Review}\n",
 		"quick.agent": "{move Done}\n",
-		"slow.agent":  "sleep 60s\n",
+		"slow.agent":  "sleep 600s\n",
 		"bad.agent":   "fail other no luck\n",
 		"gate.agent":  "{gate go}\n{move Human Review}\n",
+		"told": `# Prints the text of turn $1 of the only thread.
+cat codex-home/threads/*.json | tr -d '\n' | sed 's/"prompt": *"/\n@/g' | grep '^@' | tail -n +2 | sed -n "$1p" | sed 's/^@//; s/", *"answer.*//; s/\\n/\n/g'
+`,
 	}
 }
 
