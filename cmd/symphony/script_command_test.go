@@ -20,8 +20,8 @@ type jsonTracker struct{ file string }
 
 type jsonIssues struct {
 	Issues   []*jsonIssue
-	Fault    string    // down, garbage, limit or ""
-	Until    time.Time // the end of the limit
+	Fault    string        // down, garbage, limit or ""
+	Limit    time.Duration // from each refused request to the end of the limit
 	Requests int
 }
 
@@ -142,7 +142,7 @@ func (t jsonTracker) Up()            { t.change(func(all *jsonIssues) { all.Faul
 func (t jsonTracker) ClearRequests() { t.change(func(all *jsonIssues) { all.Requests = 0 }) }
 
 func (t jsonTracker) Limit(d time.Duration) {
-	t.change(func(all *jsonIssues) { all.Fault, all.Until = "limit", time.Now().Add(d) })
+	t.change(func(all *jsonIssues) { all.Fault, all.Limit = "limit", d })
 }
 
 func (t jsonTracker) Requests() (n int) {
@@ -165,14 +165,11 @@ func trackerMain() {
 	verb, fault, code := os.Args[2], "", 0
 	jsonTracker{os.Args[1]}.change(func(all *jsonIssues) {
 		all.Requests++
-		if all.Fault == "limit" && time.Now().After(all.Until) {
-			all.Fault = ""
-		}
 		fault = all.Fault
 		i := all.find(request.Issue.ID + request.IssueID)
 		switch {
 		case fault == "limit":
-			answer["reset_at"], code = all.Until, 75
+			answer["reset_at"], code = time.Now().Add(all.Limit), 75
 		case fault != "":
 		case verb == "candidates":
 			answer["issues"] = all.answer(func(i *jsonIssue) bool {

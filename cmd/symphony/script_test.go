@@ -285,7 +285,7 @@ func commonFiles() map[string]string {
 		"WORKFLOW.md": made("WORKFLOW.md"),
 		"done.agent":  "{move Human Review}\n",
 		"quick.agent": "{move Done}\n",
-		"slow.agent":  "sleep 600s\n",
+		"slow.agent":  "sleep 1h\n", // longer than any script
 		"bad.agent":   "fail other no luck\n",
 		"gate.agent":  "{gate go}\n{move Human Review}\n",
 		"told": `# Prints the text of turn $1 of the only thread.
