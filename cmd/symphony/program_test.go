@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 			signal.Notify(make(chan os.Signal, 1), s)
 		}
 	}
+	syscall.Umask(0o022) // else the folders of a script may be writable for others, and a workspace root must not be
 	dir := test.Must(os.MkdirTemp("", "symphony-programs-"))
 	exe := test.Must(os.Executable())
 	for name := range all {
