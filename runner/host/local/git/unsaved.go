@@ -63,7 +63,7 @@ func Unsaved(ctx context.Context, dir, known string, alsoDeleted ...string) (wor
 			u.deleted = append(u.deleted, real)
 		}
 	}
-	trees, bare, unread := findRepositories(ctx, top)
+	trees, bare, pipes, unread := findRepositories(ctx, top)
 	bare = slices.DeleteFunc(bare, func(dir string) bool {
 		return slices.ContainsFunc(trees, func(tree string) bool { return text.PathInside(tree, dir) })
 	})
@@ -74,10 +74,10 @@ func Unsaved(ctx context.Context, dir, known string, alsoDeleted ...string) (wor
 			u.report(tree, "a repository that can't be read")
 			continue
 		}
-		u.report(tree, append(u.commits(ctx, r), u.changes(ctx, r)...)...)
+		u.report(tree, append(u.commits(ctx, r), u.changes(ctx, r, pipes)...)...)
 		judged[r.gitDir], judged[r.common] = true, true
 		for _, name := range []string{"modules", "worktrees"} { // a linked worktree has modules, too
-			_, modules, missed := findRepositories(ctx, filepath.Join(r.gitDir, name))
+			_, modules, _, missed := findRepositories(ctx, filepath.Join(r.gitDir, name))
 			bare, unread = append(bare, modules...), unread || missed
 		}
 		_ = r.close() // a temporary directory
@@ -136,8 +136,9 @@ func (u *unsavedSearch) deletes(path string) bool {
 	return slices.ContainsFunc(u.deleted, func(dir string) bool { return text.PathInside(dir, path) })
 }
 
-// findRepositories lists the directories that contain a .git, and those that are git directories themselves. It follows no links.
-func findRepositories(ctx context.Context, top string) (trees, bare []string, unread bool) {
+// findRepositories lists the directories that contain a .git, and those that are git directories themselves. pipes are what git would
+// wait for when it reads the rules of a directory. It follows no links.
+func findRepositories(ctx context.Context, top string) (trees, bare, pipes []string, unread bool) {
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		dir := filepath.Dir(path)
 		switch {
@@ -153,10 +154,12 @@ func findRepositories(ctx context.Context, top string) (trees, bare []string, un
 			}
 		case d.Name() == "HEAD" && isBare(dir):
 			bare = append(bare, dir)
+		case d.Type()&fs.ModeNamedPipe != 0 && (d.Name() == ".gitignore" || d.Name() == ".gitattributes"):
+			pipes = append(pipes, path)
 		}
 		return nil // what could not be read is reported, and the rest is searched
 	})
-	return trees, bare, unread || err != nil
+	return trees, bare, pipes, unread || err != nil
 }
 
 // outside reports the files that are in no repository, unless they are the known ones.
@@ -221,7 +224,10 @@ func isBare(dir string) bool {
 }
 
 // changes says how many files have changes that are not committed, nothing if there are none.
-func (u *unsavedSearch) changes(ctx context.Context, r *reader) []string {
+func (u *unsavedSearch) changes(ctx context.Context, r *reader, pipes []string) []string {
+	if slices.ContainsFunc(pipes, func(pipe string) bool { return text.PathInside(r.tree, pipe) }) {
+		return []string{"changes that git can't list"}
+	}
 	changes := 0
 	err := r.showHidden(ctx)
 	if err == nil {

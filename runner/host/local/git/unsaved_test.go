@@ -14,7 +14,7 @@ import (
 func TestUnsaved(t *testing.T) {
 	t.Parallel()
 	const one = "1 commit not on any remote"
-	wantUnsaved(t, 17, []unsavedCase{
+	wantUnsaved(t, 18, []unsavedCase{
 		{"a fresh clone", "true", ""},
 		{"pushed", "commit; git push -q origin HEAD:topic", ""},
 		{"a commit", "commit", one},
@@ -25,6 +25,7 @@ func TestUnsaved(t *testing.T) {
 		{"a changed file", "echo changed > file", "1 change not committed"},
 		{"a new file", "put a/new x", "1 change not committed"},
 		{"an ignored one", "put x.o x", ""},
+		{"a pipe in the place of rules", "rm .gitignore; mkfifo .gitignore", "changes that git can't list"},
 		{"a repository below", "repo sub", "in sub " + one},
 		{"pushed within the workspace", `git init -q --bare .git/store.git; git remote add store .git/store.git; commit
 			git push -q store HEAD:topic`, one},
