@@ -87,6 +87,8 @@ const (
 	CodeMaxTokens = "max_tokens"
 	// CodeWorkersWouldDie: a worker started by this pass would be ended when the pass ends.
 	CodeWorkersWouldDie = "workers_would_die"
+	// CodeTrackerEmpty: a tracker that contained issues contains none.
+	CodeTrackerEmpty = "tracker_empty"
 
 	codeLeftover = "leftover_process"
 )
@@ -115,7 +117,7 @@ var faults = byCode(
 	fault{ClassTracker, ClassTracker, `linear_api_request linear_api_status linear_graphql_errors linear_unknown_payload
 		linear_missing_end_cursor github_api_request github_api_status github_graphql_errors github_unknown_payload
 		answer_too_large tracker_endpoint_invalid tracker_error tracker_rate_limited tracker_unavailable
-		file_read file_malformed file_write`},
+		file_read file_malformed file_write tracker_malformed tracker_empty`},
 	fault{ClassTracker, ClassTracker, "command_key_refused command_failed command_timeout command_answer_invalid"},
 	fault{ClassMachine, ClassMachine, `codex_incompatible sandbox_unavailable agent_auth agent_quota network disk_full login_shell_failed
 		resource_limit state_busy state_corrupt state_dir state_error state_io state_missing state_newer state_outdated state_read

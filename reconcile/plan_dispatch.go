@@ -116,11 +116,13 @@ func (d *dispatch) contenders() []contender {
 		if c.Status != Waiting || !p.eligible[c.IssueID] || c.DueAt.After(p.s.Now) && !p.s.atOnce(c.IssueID) {
 			continue
 		}
-		if _, blocked := p.s.blockers(c.Issue); blocked {
+		issue := c.Issue
+		issue.Malformed = p.s.Tracker.ByID[c.IssueID].Malformed
+		if _, blocked := p.s.blockers(issue); blocked && issue.Malformed == "" {
 			p.release(*c, SkipBlockedBy, "a blocker is open")
 			continue
 		}
-		list = append(list, contender{issue: c.Issue, claim: c})
+		list = append(list, contender{issue: issue, claim: c})
 	}
 	seen := map[string]bool{}
 	for _, issue := range p.s.Tracker.Candidates {

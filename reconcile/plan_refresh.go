@@ -14,6 +14,8 @@ func (p *planner) refresh() {
 		issue, visible := p.s.Tracker.ByID[c.IssueID]
 		reason, message := p.s.leave(issue, visible)
 		switch {
+		case issue.Malformed != "": // nothing else is known of it: a run goes on, and none starts
+			p.eligible[c.IssueID] = c.Status == Waiting && !p.s.undelivered(*c)
 		case reason == "":
 			p.stillActive(p.renew(*c, issue), issue)
 		case c.delivering(), c.Status != Running && p.s.undelivered(*c): // the claim stays until its commits are pushed

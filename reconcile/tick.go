@@ -308,7 +308,8 @@ func (t *tick) count() {
 const (
 	trackerBound = 60 * time.Second
 	sweepEvery   = 10 * time.Minute
-	longestReset = 24 * time.Hour // more than any tracker asks to wait
+	emptyFor     = 10 * time.Minute // how long a tracker has no issue before its issues count as gone
+	longestReset = 24 * time.Hour   // more than any tracker asks to wait
 )
 
 // ask sends the two requests to the tracker concurrently (specification 8.1): the refresh, and the candidates. It returns nil if
@@ -335,6 +336,9 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 		wg.Go(func() { tracked.Candidates, candidatesErr = t.Tracker.Candidates(bounded, t.Policy.ActiveStates) })
 	}
 	wg.Wait()
+	if t.stillEmpty(refreshErr) {
+		refreshErr = nil
+	}
 	if ctx.Err() != nil {
 		// The pass was interrupted, which is no fault of the tracker.
 		_ = t.fail("", &Error{
@@ -453,6 +457,13 @@ func (t *tick) limited() bool {
 	_ = t.fail("", &Error{Code: b.Code, Message: b.Message, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
 	t.report.Obstacle = &Obstacle{Reason: b.Code, Message: b.Message, Until: b.NextTry}
 	return true
+}
+
+// stillEmpty reports whether an error says that the tracker contains no issue, and it has contained none for so long that they are gone.
+func (t *tick) stillEmpty(err error) bool {
+	var known *Error
+	b := t.snapshot.TrackerBlock
+	return errors.As(err, &known) && known.Code == CodeTrackerEmpty && b != nil && t.snapshot.Now.Sub(b.Since) >= emptyFor
 }
 
 // blockTracker stores a fault of the tracker. It counts from the start of the previous fault if that was not over.

@@ -285,11 +285,14 @@ func (c *conversation) callTool(ctx context.Context, tool reconcile.AgentTool, a
 		return answer
 	}
 	found, err := c.Tracker.ByIDs(ctx, []string{c.job.run.IssueID})
+	issue, visible := found[c.job.run.IssueID]
+	if err == nil && issue.Malformed != "" {
+		err = errors.New(issue.Malformed)
+	}
 	if err != nil {
 		c.warn("handoff not confirmed", err)
 		return answer
 	}
-	issue, visible := found[c.job.run.IssueID]
 	c.rec.change(func(r *reconcile.Run) { r.HandoffState = issue.State })
 	c.rec.flush(ctx)
 	if visible && answer.Success && tool.Describes != nil && tool.Describes(issue, args) {

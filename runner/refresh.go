@@ -18,6 +18,10 @@ func (j *job) refresh(ctx context.Context) error {
 	switch p := j.Config.Policy; {
 	case !visible:
 		return movedOn(reconcile.StopMissing)
+	case issue.Malformed != "":
+		return &reconcile.Error{
+			Code: "tracker_malformed", Message: "the tracker's record of " + j.run.Identifier + " is malformed: " + issue.Malformed, Hint: "correct it in the tracker",
+		}
 	case p.Terminal(issue.State):
 		return movedOn(reconcile.StopTerminal)
 	case issue.Elsewhere:

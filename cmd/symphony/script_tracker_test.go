@@ -121,6 +121,7 @@ func (k *trackerKind) setup(env *testscript.Env) error {
 //	tracker up                      ends that
 //	tracker requests N              fails unless exactly N requests were made since the last clear
 //	tracker clear                   clears the log of requests
+//	tracker asked                   waits until there is a request in the log
 //
 // The verbs add, move and is also take several issues: ABC-1,ABC-2. FILE contains the issue's description. If its name ends in .agent
 // it is a script for the agent, in which {move STATE} is a tool call that moves the issue, {comment TEXT} one that comments on it, and
@@ -180,6 +181,8 @@ func onTracker(ts *testscript.TestScript, s scriptTracker, args []string) bool {
 		s.Up()
 	case "clear":
 		s.ClearRequests()
+	case "asked":
+		waitFor(ts, "a request", func() (bool, string) { return s.Requests() > 0, "" })
 	case "requests":
 		if got := s.Requests(); strconv.Itoa(got) != rest[0] {
 			ts.Fatalf("%d requests were made, not %s", got, rest[0])

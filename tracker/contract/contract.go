@@ -65,7 +65,7 @@ var whys = map[string]string{
 	RuleReads:       "every pass reads the candidates and the issues that it works on; a failed read starts, stops and releases nothing",
 	RuleErrors:      "the code and the class of an error decide what a pass does and what people read",
 	RuleFields:      "an issue needs id, identifier, title and state, none empty",
-	RuleMalformed:   "a malformed record is never worked on; asked for by its id, it fails the whole call",
+	RuleMalformed:   "a malformed record is never worked on; asked for by its id, it fails the call or is returned as malformed",
 	RuleUnique:      "runs, workspaces and branches belong to one id and identifier; two issues must not share them",
 	RuleStates:      "only issues in the given states may be returned: others would be started",
 	RuleCase:        "names of states are compared without regard to case and outer blanks",
@@ -294,7 +294,7 @@ func (c *check) byIDs(issues []reconcile.Issue) {
 			return
 		}
 	}
-	if none, ok := read(RuleUnknownID, "an id that does not exist", []string{UnknownID}); ok && len(none) > 0 {
+	if none, ok := read(RuleUnknownID, "an id that does not exist", []string{UnknownID}); ok && len(none) > 0 && none[UnknownID].Malformed == "" {
 		c.violated(RuleUnknownID, "for an id that does not exist there were %d issues", len(none))
 	}
 	read(RuleNothing, "no ids", nil)

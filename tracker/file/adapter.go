@@ -15,7 +15,8 @@
 //   - Subfolders, hidden files, other extensions, and Markdown without front matter are no issues. Everything else that looks like an
 //     issue and is none is a skip: a symbolic link, a file of more than 1 MiB, front matter that cannot be read, an id in two files.
 //   - An id that is missing may be in a file that a program is replacing at this moment, or in one that cannot be read. So ByIDs looks
-//     several times before it says that an issue is gone, and fails if a file is unreadable.
+//     several times before it says that an issue is gone, and fails if a file is unreadable or if no issue is left. While a file is empty, or
+//     ends before its id, every missing issue counts as malformed.
 //   - Beside a folder called tasks, Backlog.md moves finished issues to completed, and discarded ones to archive/tasks. An issue there
 //     is finished, whatever its state says.
 package file
@@ -78,7 +79,7 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 		return nil, err
 	}
 	for _, r := range all.records {
-		if r.fault != "" || slices.ContainsFunc(states, func(s string) bool { return same(s, r.issue.State) }) {
+		if r.fault != nil || slices.ContainsFunc(states, func(s string) bool { return same(s, r.issue.State) }) {
 			issues = append(issues, t.issue(all, r))
 		}
 	}
@@ -125,17 +126,33 @@ func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complet
 	complete = true
 	for _, id := range ids {
 		switch r := all.byID(id); {
-		case (r == nil || r.fault != "") && all.unreadable != nil:
+		case (r == nil || r.fault != nil) && all.unreadable != nil:
 			return nil, false, all.unreadable
-		case r != nil && r.fault != "":
-			return nil, false, t.malformed(r)
+		case r != nil && r.fault != nil:
+			found[id], complete = reconcile.Issue{ID: id, Identifier: id, Malformed: r.fault()}, false
+		case r == nil && all.nameless() != nil:
+			found[id], complete = reconcile.Issue{ID: id, Identifier: id, Malformed: "no file has this id, and " + all.nameless().fault()}, false
 		case r == nil || r.issue.ID != id:
 			complete = false
 		default:
 			found[id] = t.issue(all, r)
 		}
 	}
+	if len(found) == 0 && len(all.records)+len(all.finished()) == 0 {
+		return nil, false, &reconcile.Error{
+			Code: reconcile.CodeTrackerEmpty, Message: t.Path + " contains no issue any more",
+			Hint: "restore it, as by mounting it or by git stash pop; for ten minutes no run is stopped and no issue is released",
+		}
+	}
 	return found, complete, nil
+}
+
+// nameless is a record whose id can't be read, so that it may be any issue; nil if there is none.
+func (f *folder) nameless() *record {
+	if i := slices.IndexFunc(f.records, func(r *record) bool { return r.nameless }); i >= 0 {
+		return f.records[i]
+	}
+	return nil
 }
 
 // Find returns the issue with an id or file name, in any case. The error has the code issue_not_found if there is none.
@@ -163,7 +180,7 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 		}
 		r = all.records[i]
 	}
-	if r.fault != "" {
+	if r.fault != nil {
 		return nil, nil, t.malformed(r)
 	}
 	return all, r, nil
@@ -175,7 +192,7 @@ func gone(message, hint string) error {
 
 func (t *tracker) malformed(r *record) error {
 	return &reconcile.Error{
-		Code: "file_malformed", Class: reconcile.ClassTracker, Message: t.Path + ": " + r.fault,
+		Code: "file_malformed", Class: reconcile.ClassTracker, Message: t.Path + ": " + r.fault(),
 		Hint: "correct the file, or move it out of the folder",
 	}
 }
@@ -183,13 +200,13 @@ func (t *tracker) malformed(r *record) error {
 // issue completes the issue of a record with what depends on the other records.
 func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 	issue := r.issue
-	if r.fault != "" {
-		issue.Malformed = r.fault
+	if r.fault != nil {
+		issue.Malformed = r.fault()
 		return issue
 	}
 	for _, id := range r.dependencies {
 		ref := reconcile.BlockerRef{ID: &id, Identifier: &id}
-		if b := all.byID(id); b != nil && b.fault == "" {
+		if b := all.byID(id); b != nil && b.fault == nil {
 			ref = reconcile.BlockerRef{ID: &b.issue.ID, Identifier: &b.issue.Identifier, State: &b.issue.State}
 		}
 		if *ref.ID != issue.ID {
@@ -212,6 +229,11 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 	all, err := t.read()
 	if err != nil {
 		return found, err
+	}
+	for _, name := range all.plain {
+		if !strings.EqualFold(name, "README.md") {
+			t.Warn(name + " is no issue, because it has no front matter: begin it with the lines ---, title: …, status: … and ---")
+		}
 	}
 	states, labels := slices.Concat(t.settings.Statuses, t.Others), []string{}
 	for _, r := range all.records {

@@ -82,7 +82,7 @@ func (t *tracker) edit(ctx context.Context, id string, edit func(*record, []byte
 		return true, unreadable(filepath.Join(t.Path, name), err)
 	}
 	r := t.parse(name, content)
-	if r == nil || r.fault != "" || key(r.issue.ID) != key(id) {
+	if r == nil || r.fault != nil || key(r.issue.ID) != key(id) {
 		return false, changing
 	}
 	next, err := edit(r, content)

@@ -121,7 +121,7 @@ func TestUnusableFiles(t *testing.T) {
 		"good.md": issueFile("GOOD"), "README.md": "# Issues\n", "empty.md": "",
 		".hidden.md": issueFile("HIDDEN"), "notes.txt": issueFile("TEXT"),
 		"sub/below.md": issueFile("BELOW"), "folder.md/in.md": issueFile("IN"),
-		"indent.md": "---\nid: INDENT\ntitle: A\n status: B\n---\n", "open.md": "---\nid: OPEN\ntitle: A\n", "list.md": "---\n- a\n---\n",
+		"indent.md": "---\nid: INDENT\ntitle: A\n status: B\n---\n", "colon.md": "---\nid: COLON\ntitle: Fix: the door\nstatus: B\n---\n", "open.md": "---\nid: OPEN\ntitle: A\n", "list.md": "---\n- a\n---\n",
 		"title.md": "---\nid: TITLE\nstatus: To Do\n---\n", "status.md": "---\nid: STATUS\ntitle: A\nstatus: \n---\n",
 		"map.md": "---\nid: MAP\ntitle: {a: b}\nstatus: To Do\n---\n",
 		"one.md": issueFile("SAME"), "two.md": issueFile("same"),
@@ -140,6 +140,8 @@ func TestUnusableFiles(t *testing.T) {
 	test.Equal(t, "candidates", skips, map[string]string{
 		"GOOD":   "",
 		"INDENT": "indent.md:4: mapping values are not allowed in this context",
+		"COLON":  "colon.md:3: put the title in quotes, because it contains a colon",
+		"empty":  "empty.md: the file is empty",
 		"OPEN":   "open.md:1: the front matter has no end: a line of ---",
 		"list":   "list.md:2: the front matter is no map of keys",
 		"TITLE":  "title.md:1: title is missing",
@@ -153,12 +155,21 @@ func TestUnusableFiles(t *testing.T) {
 		"link":   "link.md: a symbolic link, which is not followed",
 	})
 	for _, id := range []string{"INDENT", "OPEN", "SAME", "same", "HUGE", "link"} {
-		_, err := a.ByIDs(t.Context(), []string{"GOOD", id})
+		found := test.Must(a.ByIDs(t.Context(), []string{"GOOD", id}))
+		if found["GOOD"].Title == "" || found[id].ID != id || !strings.Contains(found[id].Malformed, ".md:") {
+			t.Errorf("by the id %s: %+v", id, found)
+		}
+		_, err := a.Find(t.Context(), id)
 		if err == nil || !strings.HasPrefix(err.Error(), "file_malformed: "+dir) || reconcile.ClassOf(err) != reconcile.ClassTracker {
-			t.Errorf("by the id %s: %v", id, err)
+			t.Errorf("find %s: %v", id, err)
 		}
 	}
-	test.Equal(t, "by id", len(test.Must(a.ByIDs(t.Context(), []string{"GOOD", "OUTSIDE", "BELOW", "HIDDEN", "IN", "README"}))), 1)
+	elsewhere := []string{"OUTSIDE", "BELOW", "HIDDEN", "IN", "README"}
+	for _, issue := range test.Must(a.ByIDs(t.Context(), elsewhere)) {
+		test.Equal(t, issue.ID+" may be in another file", issue.Malformed, "no file has this id, and empty.md: the file is empty")
+	}
+	test.OK(t, os.Remove(filepath.Join(dir, "empty.md")))
+	test.Equal(t, "by id", len(test.Must(a.ByIDs(t.Context(), append(elsewhere, "GOOD")))), 1)
 }
 
 // A file that cannot be read may contain any issue, so that none counts as gone.

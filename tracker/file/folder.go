@@ -25,7 +25,8 @@ type folder struct {
 	ids     map[string]*record
 	// finished reads the issues in Backlog.md's other folders, once.
 	finished   func() map[string]*record
-	unreadable error // of the first file that could not be read; nil if there is none
+	plain      []string // the names of files without front matter
+	unreadable error    // of the first file that could not be read; nil if there is none
 }
 
 // byID returns the record with an id in any case, as it is in the file or as symphony writes it; nil if there is none.
@@ -96,7 +97,7 @@ func (t *tracker) readFinished(f *folder) map[string]*record {
 			f.unreadable = unreadable(filepath.Join(filepath.Dir(t.Path), name), err)
 		}
 		for _, r := range records {
-			if r.fault != "" || found[key(r.issue.ID)] != nil {
+			if r.fault != nil || found[key(r.issue.ID)] != nil {
 				continue
 			}
 			r.issue.Archived = true
@@ -140,7 +141,10 @@ func (t *tracker) readDir(dir string, f *folder) (records []*record, err error) 
 			f.unreadable = unreadable(filepath.Join(dir, name), err)
 			records = append(records, unusable(name, "cannot be read"))
 		case info.Mode().IsRegular():
-			if r := t.parse(name, content); r != nil {
+			r := t.parse(name, content)
+			if r == nil {
+				f.plain = append(f.plain, name)
+			} else {
 				r.issue.NativeRef = map[string]any{"file": filepath.Join(dir, name)}
 				r.modified(info.ModTime())
 				records = append(records, r)
@@ -151,7 +155,7 @@ func (t *tracker) readDir(dir string, f *folder) (records []*record, err error) 
 }
 
 func unusable(name, why string) *record {
-	return &record{name: name, issue: identity(strings.TrimSuffix(name, ".md")), fault: name + ": " + why}
+	return &record{name: name, issue: identity(strings.TrimSuffix(name, ".md")), fault: func() string { return name + ": " + why }}
 }
 
 // readFile reads a file, and a byte more than maxFile at most. It does not wait for the writer of a pipe.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -24,7 +25,8 @@ type record struct {
 	assignees    []string
 	comments     []comment
 	state        *yaml.Node
-	fault        string // why it is no issue, with file and line; empty if it is one
+	fault        func() string // why it is no issue, with file and line; nil if it is one. To find the line takes long
+	nameless     bool          // it is no issue, and may be any one: it is empty, or ends before its id
 }
 
 // span is a part of a file, in bytes.
@@ -67,16 +69,29 @@ func split(content []byte) (front span, begun, closed bool) {
 // parse reads a file. It returns nil if that is no issue and does not look like one.
 func (t *tracker) parse(name string, content []byte) *record {
 	r := &record{name: name, issue: identity(strings.TrimSuffix(name, ".md"))}
+	if len(bytes.TrimSpace(content)) == 0 { // another program may be writing it
+		r = unusable(name, "the file is empty")
+		r.nameless = true
+		return r
+	}
 	front, begun, closed := split(content)
 	if !begun {
 		return nil
 	}
-	failed := func(line int, format string, args ...any) *record {
+	because := func(fault func() (line int, message string)) *record {
 		if m := idLine().FindSubmatch(content); m != nil {
 			r.issue = identity(strings.Trim(string(m[1]), `'" `))
+		} else {
+			r.nameless = !closed // half a file
 		}
-		r.fault = fmt.Sprintf("%s:%d: ", name, line) + fmt.Sprintf(format, args...)
+		r.fault = sync.OnceValue(func() string {
+			line, message := fault()
+			return fmt.Sprintf("%s:%d: %s", name, line, message)
+		})
 		return r
+	}
+	failed := func(line int, format string, args ...any) *record {
+		return because(func() (int, string) { return line, fmt.Sprintf(format, args...) })
 	}
 	switch {
 	case len(content) > maxFile:
@@ -88,8 +103,14 @@ func (t *tracker) parse(name string, content []byte) *record {
 	}
 	doc, err := decode(content[front.start:front.end])
 	if err != nil {
-		line, message := text.YAMLFault(content[front.start:front.end], err)
-		return failed(line+2, "%s", message)
+		return because(func() (int, string) {
+			yaml := content[front.start:front.end]
+			line, message := text.YAMLFault(yaml, err)
+			if m := colonInValue().FindSubmatch(bytes.Split(yaml, []byte("\n"))[line]); m != nil {
+				message = fmt.Sprintf("put the %s in quotes, because it contains a colon", m[1])
+			}
+			return line + 2, message
+		})
 	}
 	f := fields{t: t, name: name, values: map[string]*yaml.Node{}}
 	if len(doc.Content) > 0 {
@@ -122,6 +143,9 @@ func (t *tracker) parse(name string, content []byte) *record {
 	}
 	return r
 }
+
+// colonInValue finds the key of a line whose plain value contains a colon and a blank.
+var colonInValue = text.Pattern(`^(\w+):[ \t]+[^\s"'|>\[{].*:(?:[ \t]|$)`)
 
 // idLine finds the id in front matter that cannot be read.
 var idLine = text.Pattern(`(?m)^id:[ \t]*(\S.*?)[ \t]*\r?$`)

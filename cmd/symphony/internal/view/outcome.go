@@ -13,25 +13,28 @@ var byPerson = []string{
 	"not_active", "terminal", "other_project", "archived", "invalid_config", "missing_workflow_file", "workflow_parse_error",
 }
 
-// settleTime is how long the pass that a worker starts at the end of its run may take to settle the run.
-const settleTime = 5 * time.Second
+// How long the pass that a worker starts at the end of its run may take to settle the run, and then to decide what follows.
+const (
+	settleTime = 30 * time.Second
+	decideTime = 5 * time.Second
+)
 
 // GoesOn reports whether the issue goes on by itself: an agent works on it, its commits are being delivered, or a pass that the
 // schedule runs will start it.
 func (v Issue) GoesOn() bool {
 	switch v.Status {
 	case StatusRunning:
-		return v.Why.Code != "ended" && v.Why.Code != "worker_lost" || v.Schedule || v.justEnded()
+		return v.Why.Code != "ended" && v.Why.Code != "worker_lost" || v.Schedule || v.endedWithin(settleTime)
 	case StatusWaiting, StatusUndelivered, StatusReady, StatusSkipped:
-		return (v.Schedule || v.justEnded()) && !slices.Contains(byPerson, v.Why.Code)
+		return (v.Schedule || v.endedWithin(decideTime)) && !slices.Contains(byPerson, v.Why.Code)
 	default:
 		return false
 	}
 }
 
-// justEnded reports whether the newest run has just ended, so that its own pass decides what follows.
-func (v Issue) justEnded() bool {
-	return len(v.Runs) > 0 && v.Runs[0].EndedAt != nil && v.GeneratedAt.Sub(*v.Runs[0].EndedAt) < settleTime
+// endedWithin reports whether the newest run has just ended, so that its own pass decides what follows.
+func (v Issue) endedWithin(d time.Duration) bool {
+	return len(v.Runs) > 0 && v.Runs[0].EndedAt != nil && v.GeneratedAt.Sub(*v.Runs[0].EndedAt) < d
 }
 
 // Failed reports whether the newest run failed, or its commits did not arrive.

@@ -76,6 +76,7 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 		return
 	}
 	run, dead := project.ConfirmDead(ctx, r.p, r.db.Views, r.runs[i])
+	v.Runs[i] = r.runRow(run) // it may have ended meanwhile
 	v.Since = &run.StartedAt
 	settles := func() { v.Since, v.Next = term.OrNull(run.EndedAt), r.atPass("the next pass decides what follows") }
 	switch {
