@@ -65,8 +65,8 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 		return nil, nil, err
 	}
 	s := &plan{caller: p, account: a, program: project.ProgramPath()}
-	if u, err := user.LookupId(strconv.Itoa(a.uid)); err == nil && u.HomeDir != a.home {
-		s.vars = append(s.vars, "HOME="+a.home) // systemd and cron would set the one of the password database
+	if u, err := user.LookupId(strconv.Itoa(a.uid)); err != nil || u.HomeDir != a.home {
+		s.vars = append(s.vars, "HOME="+a.home) // systemd and cron would set the one of the password database, if any
 	}
 	for _, name := range pathVars {
 		if v := p.Env.Getenv(name); filepath.IsAbs(v) {
