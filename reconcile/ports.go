@@ -20,6 +20,7 @@ type Deps struct {
 	Tracker  *TrackerAdapter // nil if the tracker cannot be asked
 	Runners  Runners
 	Accounts Accounts // nil if the project shares no account
+	Others   Others   // nil if no other project can have the same issues
 	Now      func() time.Time
 	Mono     func() time.Duration // CLOCK_MONOTONIC
 	Sleep    func(time.Duration)
@@ -259,6 +260,13 @@ type Runners interface {
 	TrashDue(now time.Time, free, wanted int64) (bool, error)
 	// FreeBytes returns the free space of the workspaces' volume; negative if unknown.
 	FreeBytes() int64
+}
+
+// Others are the other projects of this account of the operating system, as a pass uses them.
+type Others interface {
+	// AtWork returns the issues of the tracker's project (Policy.Project) on which other projects work, with the workflow of each. Until
+	// release no other project starts a run for an issue of it; a dry run only looks.
+	AtWork(ctx context.Context, project string, dryRun bool) (by map[string]string, release func(), err error)
 }
 
 // Accounts is the account that several projects share, as a pass uses it.

@@ -165,6 +165,11 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 	case !starts && s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.Only == "":
 		t.setHostBlock(ctx, nil) // there is nothing to start
 	}
+	again, release := t.lookElsewhere(ctx, planned.plan)
+	defer release()
+	if again {
+		planned = compute(*s)
+	}
 	if t.takeSlots(ctx, planned.plan) {
 		planned = compute(*s)
 	}
@@ -232,6 +237,22 @@ func (t *tick) setHostBlock(ctx context.Context, b *Block) {
 	if next, old := cmp.Or(b, &Block{}), cmp.Or(t.hostBefore, &Block{}); *next != *old {
 		t.store(ctx, Change{HostBlock: next})
 	}
+}
+
+// lookElsewhere finds out which issues other projects work on, if the plan starts any, and reports whether the pass must plan again.
+// Until release no other project starts a run for an issue of the same tracker's project.
+func (t *tick) lookElsewhere(ctx context.Context, plan Plan) (again bool, release func()) {
+	if t.Others == nil || !slices.ContainsFunc(plan.Actions, func(a Action) bool { return a.Kind == ActDispatch }) {
+		return false, func() {}
+	}
+	by, release, err := t.Others.AtWork(ctx, t.Policy.Project, t.snapshot.DryRun)
+	if err != nil {
+		_ = t.fail("account_state", err)
+		t.snapshot.DispatchOff = true
+		return true, release
+	}
+	t.snapshot.Elsewhere = by
+	return slices.ContainsFunc(plan.Actions, func(a Action) bool { return a.Kind == ActDispatch && by[a.IssueID] != "" }), release
 }
 
 // takeSlots reserves slots of the account for the agents that the plan starts, and reports whether the pass must plan again

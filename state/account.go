@@ -22,12 +22,15 @@ import (
 
 const (
 	accountsName = "accounts"
+	trackersName = "trackers"
 	limitsName   = "limits.json"
 	limitsLock   = "limits.lock"
 
 	// accountPatience limits the wait for a lock of the account. Its holder only writes a small file.
 	accountPatience = 2 * time.Second
 	accountPoll     = 10 * time.Millisecond
+	// startPatience limits the wait for a pass of another project that starts its workers.
+	startPatience = 20 * time.Second
 	// longestWindow is a day more than codex's longest window. It limits how long a wrong clock can block a project.
 	longestWindow = 8 * 24 * time.Hour
 	// clockSlack is how far in the future the time of a record may be.
@@ -49,6 +52,13 @@ type Account struct {
 func NewAccount(xdgStateHome, home, codexHome string) *Account {
 	resolved := resolve(codexHome)
 	return &Account{Home: resolved, Dir: filepath.Join(stateHome(xdgStateHome, home), accountsName, pathHash(resolved))}
+}
+
+// LockTracker keeps all other projects of the account from starting runs for the issues of a tracker's project (its endpoint and slug).
+// xdgStateHome and home mean the same as in DefaultDir.
+func LockTracker(ctx context.Context, xdgStateHome, home, project string) (unlock func(), err error) {
+	a := &Account{Home: project, Dir: filepath.Join(stateHome(xdgStateHome, home), trackersName)}
+	return a.lockFor(ctx, pathHash(project)+".lock", startPatience)
 }
 
 // AgentHome is the codex home of agents that use this account without the operator's rules and programs.
@@ -312,6 +322,10 @@ func (a *Account) change(ctx context.Context, f func(rec *accountRecord) bool) e
 
 // lock takes one of the account's locks, and creates the directory if necessary.
 func (a *Account) lock(ctx context.Context, name string) (unlock func(), err error) {
+	return a.lockFor(ctx, name, accountPatience)
+}
+
+func (a *Account) lockFor(ctx context.Context, name string, patience time.Duration) (unlock func(), err error) {
 	if err := checkFilesystem(a.Dir); err != nil {
 		return nil, a.fault("use it", err)
 	}
@@ -320,7 +334,7 @@ func (a *Account) lock(ctx context.Context, name string) (unlock func(), err err
 	}
 	path := filepath.Join(a.Dir, name)
 	l := flock.New(path, flock.SetPermissions(fileMode))
-	ctx, cancel := context.WithTimeout(ctx, accountPatience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	switch got, err := l.TryLockContext(ctx, accountPoll); {
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):

@@ -79,6 +79,12 @@ func (v Views) Identifiers(ctx context.Context) ([]string, error) {
 		`SELECT identifier FROM claims UNION SELECT identifier FROM skips UNION SELECT identifier FROM runs ORDER BY 1`)
 }
 
+// AtWork returns the ids of the issues of a tracker's project (its endpoint and slug) that have a run, in any order.
+func (v Views) AtWork(ctx context.Context, project string) ([]string, error) {
+	return readAll(ctx, v.conn, "list the issues at work", itself[string], `SELECT issue_id FROM claims WHERE status = ? AND project = ?`,
+		reconcile.Running, project)
+}
+
 // runs returns the runs that match, where being the end of the statement.
 func (v Views) runs(ctx context.Context, where string, args ...any) ([]reconcile.Run, error) {
 	return readAll(ctx, v.conn, "read the runs", runFields, `SELECT `+runColumns+` FROM runs `+where, args...)
