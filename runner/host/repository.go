@@ -27,7 +27,10 @@ type CloneRequest struct {
 }
 
 // CloneAnswer is the name of the base and the commit that is checked out.
-type CloneAnswer struct{ Base, Commit string }
+type CloneAnswer struct {
+	Base, Commit string
+	BaseCommit   string // that of Base
+}
 
 // DeliverRequest asks to push HEAD of the workspace that a run holds to Branch. No process may change the workspace meanwhile.
 type DeliverRequest struct {
@@ -99,6 +102,8 @@ const (
 	CodeInvalidBranch = "invalid_branch"
 	// CodeDeliveryFailed: nothing was pushed, or it is not known.
 	CodeDeliveryFailed = "delivery_failed"
+	// CodeRepositoryChanged: the workspace was cloned from another repository.
+	CodeRepositoryChanged = "repository_changed"
 	// CodeDeliveryConflict: someone else has changed the branch; it stays as it is.
 	CodeDeliveryConflict = "delivery_conflict"
 )

@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/repository"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // Clone implements host.Host.
@@ -23,7 +24,11 @@ func (h *Host) Clone(ctx context.Context, r host.CloneRequest) (answer host.Clon
 	}
 	m := known.mirror(r.Repository, r.Env)
 	return within(ctx, r.Timeout, host.CodeRepositoryUnavailable, "the clone", func(ctx context.Context) (host.CloneAnswer, error) {
-		return m.Clone(ctx, known.space.Path, r.Branch, r.Delivered)
+		answer, err := m.Clone(ctx, known.space.Path, r.Branch, r.Delivered)
+		if err == nil {
+			err = known.space.SetOrigin(workspace.Origin{URL: r.Repository.URL, Commit: answer.BaseCommit})
+		}
+		return answer, err
 	})
 }
 
@@ -36,7 +41,18 @@ func (h *Host) Deliver(ctx context.Context, r host.DeliverRequest) (answer host.
 	}
 	m := known.mirror(r.Repository, r.Env)
 	return within(ctx, r.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
-		return m.Deliver(ctx, known.space.Path, r.Branch, r.Delivered)
+		origin := known.space.Origin()
+		if origin.URL == r.Repository.URL {
+			return m.Deliver(ctx, known.space.Path, r.Branch, r.Delivered)
+		}
+		if err := m.Contains(ctx, origin.URL, origin.Commit); err != nil {
+			return host.DeliverAnswer{}, err
+		}
+		answer, err := m.Deliver(ctx, known.space.Path, r.Branch, r.Delivered)
+		if err == nil && origin.URL != "" {
+			err = known.space.SetOrigin(workspace.Origin{URL: r.Repository.URL, Commit: origin.Commit})
+		}
+		return answer, err
 	})
 }
 

@@ -65,6 +65,10 @@ var RunErrors = []struct{ Codes, Next string }{
 			"`symphony deliver ISSUE` delivers now",
 	},
 	{
+		"repository_changed", "`repository.url` names another repository than the one that the workspace was cloned from: set it back to deliver " +
+			"there, or push the commits to the new one yourself, with what they build on",
+	},
+	{
 		"delivery_conflict", "delete or rename the branch on the remote; or, if symphony has pushed to it before, run `git fetch` in the " +
 			"workspace and merge it (`symphony takeover ISSUE`); then `symphony deliver ISSUE`",
 	},

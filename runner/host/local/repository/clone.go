@@ -23,7 +23,7 @@ func (m *Mirror) Clone(ctx context.Context, workspace, branch, delivered string)
 			return err
 		}
 		base := m.commitOf(ctx, answer.Base)
-		answer.Commit = base
+		answer.Commit, answer.BaseCommit = base, base
 		at := m.commitOf(ctx, branch)
 		if delivered != "" && at != "" && m.contains(ctx, at, delivered) && !m.contains(ctx, base, at) {
 			answer.Commit = at

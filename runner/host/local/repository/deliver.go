@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -40,6 +41,32 @@ func (m *Mirror) Deliver(ctx context.Context, workspace, branch, delivered strin
 	// If this fails, the workspace is kept as unsaved.
 	_ = git.SetRemoteBranch(workspace, branch, head.Commit)
 	return answer, nil
+}
+
+// Contains returns an error unless the remote has the commit of another address from which a workspace was cloned: else that was another
+// repository, and a push would bring its whole history here. An empty address is not known, and no reason to refuse.
+func (m *Mirror) Contains(ctx context.Context, cloned, commit string) error {
+	if cloned == "" {
+		return nil
+	}
+	has := func() bool {
+		out, err := m.output(m.localGit(ctx, "for-each-ref", "--count=1", "--contains="+commit))
+		return err == nil && out != ""
+	}
+	if commit != "" && m.exists() && m.renewConfig() == nil && has() {
+		return nil
+	}
+	err := m.withLock(ctx, func() error {
+		_, err := m.update(ctx)
+		return err
+	})
+	if err != nil || commit != "" && has() {
+		return err
+	}
+	return &reconcile.Error{
+		Code: host.CodeRepositoryChanged, Message: fmt.Sprintf("the workspace was cloned from %s, and %s is another repository", cloned, m.address()),
+		Hint: "set repository.url back to deliver its commits there; or push them to the new repository yourself, with what they build on",
+	}
 }
 
 // receive brings HEAD of a workspace with its history into the mirror, and returns the name of the base. It creates the mirror if

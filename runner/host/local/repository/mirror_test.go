@@ -17,7 +17,7 @@ func TestCloneAndDeliver(t *testing.T) {
 	p := newPlace(t)
 	answer := p.mustClone("one")
 	main := p.sh("git -C person rev-parse main")
-	test.Equal(t, "answer", answer, host.CloneAnswer{Base: "main", Commit: main})
+	test.Equal(t, "answer", answer, host.CloneAnswer{Base: "main", Commit: main, BaseCommit: main})
 	test.Equal(t, "branch", p.sh("cd one; git branch --show-current; git status --short; git remote get-url origin; cat file"),
 		"work/one\n"+p.remote+"\none")
 	if data, _ := os.ReadFile(filepath.Join(p.dir, "one/.git/objects/info/alternates")); !strings.HasPrefix(string(data), p.mirrors) {
@@ -133,7 +133,7 @@ func TestBase(t *testing.T) {
 	test.OK(t, os.Mkdir(workspace, 0o700))
 	named := p.mirrorOf(host.Repository{URL: p.remote, Base: "release", Name: "Robot", Email: "robot@example.org"})
 	answer := test.Must(named.Clone(t.Context(), workspace, "work/one", ""))
-	test.Equal(t, "named", answer, host.CloneAnswer{Base: "release", Commit: release})
+	test.Equal(t, "named", answer, host.CloneAnswer{Base: "release", Commit: release, BaseCommit: release})
 	test.Equal(t, "author", p.sh("cd one; git config user.name; git config user.email; git symbolic-ref refs/remotes/origin/HEAD"),
 		"Robot\nrobot@example.org\nrefs/remotes/origin/release")
 	test.Equal(t, "default", p.mustClone("two").Base, "main")

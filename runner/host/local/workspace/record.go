@@ -60,8 +60,16 @@ type Record struct {
 	KeptSince time.Time `json:"kept_since,omitzero"`
 	// Outside is the fingerprint of the files in no repository that after_create has left (see git.OutsideFiles).
 	Outside string `json:"outside,omitempty"`
+	// Origin is the repository that the workspace was cloned from; empty if hooks have made it.
+	Origin Origin `json:"origin,omitzero"`
 	// Restored: an operator has brought it back from the trash, and no run has used it since.
 	Restored bool `json:"restored,omitempty"`
+}
+
+// Origin is the address of a repository, and a commit that it contained.
+type Origin struct {
+	URL    string `json:"url"`
+	Commit string `json:"commit"`
 }
 
 const (

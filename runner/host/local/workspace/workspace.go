@@ -148,7 +148,19 @@ func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 	}
 	list = slices.DeleteFunc(list, func(p RunRef) bool { return p == RunRef{o.RunID, o.StateDir} })
 	w.ID, w.Previous = id, list[max(0, len(list)-maxPrevious):]
-	w.rec = Record{Owner: o, Key: w.Key, ID: id, State: state, Previous: w.Previous, Path: w.Path, Outside: w.rec.Outside}
+	w.rec = Record{Owner: o, Key: w.Key, ID: id, State: state, Previous: w.Previous, Path: w.Path, Outside: w.rec.Outside, Origin: w.rec.Origin}
+	if state == Creating {
+		w.rec.Origin = Origin{}
+	}
+	return w.root.writeRecord(w.rec)
+}
+
+// Origin returns the repository that the workspace was cloned from.
+func (w *Workspace) Origin() Origin { return w.rec.Origin }
+
+// SetOrigin records the repository that the workspace was cloned from.
+func (w *Workspace) SetOrigin(o Origin) error {
+	w.rec.Origin = o
 	return w.root.writeRecord(w.rec)
 }
 
