@@ -285,8 +285,11 @@ func (s *Snapshot) blockers(issue Issue) (names string, blocked bool) {
 	var open []string
 	for _, b := range issue.BlockedBy {
 		if b.State == nil || !s.Policy.Terminal(*b.State) {
-			unnamed := "an unnamed blocker"
-			open = append(open, *cmp.Or(b.Identifier, b.ID, &unnamed))
+			unnamed, unknown := "an unnamed blocker", ""
+			if b.State == nil {
+				unknown = ", which the tracker does not know"
+			}
+			open = append(open, *cmp.Or(b.Identifier, b.ID, &unnamed)+unknown)
 		}
 	}
 	return strings.Join(open, ", "), len(open) > 0

@@ -225,8 +225,11 @@ func holdBody(c reconcile.Claim) string {
 	if c.HoldMessage != "" {
 		body += block(c.HoldMessage, &room) + "\n"
 	}
-	if c.Delivery.Due {
+	switch {
+	case c.Delivery.Code != "":
 		body += "Its commits are not delivered.\n\n"
+	case c.Delivery.Due:
+		body += "If its last run has made commits, they are not delivered.\n\n"
 	}
 	retry := "symphony retry " + c.Identifier
 	return body + strings.Replace(c.HoldEnds(), retry, span(retry), 1) + ".\n\n" + marker(reconcile.HoldAttention(c).Key)

@@ -30,7 +30,7 @@ func (s *Server) actions() []route {
 		{"POST", "/api/v1/refresh", needActing, s.refresh},
 		{"POST", "/api/v1/pause", needActing, s.command(aboutProject("pause"))},
 		{"POST", "/api/v1/resume", needActing, s.command(aboutProject("resume"))},
-		{"POST", "/api/v1/{identifier}/stop", needActing, s.command(aboutIssue("stop", "--no-wait"))},
+		{"POST", "/api/v1/{identifier}/stop", needActing, s.command(s.stop)},
 		{"POST", "/api/v1/{identifier}/retry", needActing, s.command(aboutIssue("retry"))},
 		{"POST", "/api/v1/{identifier}/hold", needActing, s.command(aboutIssue("hold"))},
 		{"POST", "/api/v1/requests/{id}/approve", needActing, s.command(approval)},
@@ -56,6 +56,16 @@ func aboutIssue(words ...string) func(*http.Request, parameters) (order, error) 
 		identifier := r.PathValue("identifier")
 		return order{words: words, ref: identifier, issue: identifier}, nil
 	}
+}
+
+// stop returns the command stop. A page may be older than the end of the run: an issue that was handed over is not held.
+func (s *Server) stop(r *http.Request, p parameters) (order, error) {
+	o, err := aboutIssue("stop", "--no-wait")(r, p)
+	v, failed := s.source.issue(r.Context(), r.URL.Query().Get("project"), o.issue, 0)
+	if err == nil && failed == nil && v.Status == view.StatusHandedOver { // if it can't be read, the command says why
+		err = exit.Fault("handed_over", o.issue+" was handed over: nothing is running", "hold it, if no later run may start")
+	}
+	return o, err
 }
 
 func aboutRequest(r *http.Request, words ...string) order {

@@ -86,7 +86,7 @@ func statusCode(e *reconcile.Error) int {
 		return http.StatusForbidden
 	case "host_refused":
 		return http.StatusMisdirectedRequest
-	case "issue_ambiguous", "request_ended", "locked":
+	case "issue_ambiguous", "request_ended", "locked", "handed_over":
 		return http.StatusConflict
 	case "snapshot_timeout", "snapshot_unavailable", "no_state", "busy", "too_many_streams":
 		return http.StatusServiceUnavailable
