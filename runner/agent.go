@@ -108,6 +108,12 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	}
 	err = confine.TrySandbox(ctx, g.session, g.space.Path, g.Dir, policy)
 	var known *reconcile.Error
+	var exited *agent.Error
+	if explained := g.explain(ctx, err); errors.As(explained, &exited) && exited.Code == agent.CodePortExit && !g.killed() {
+		err = &reconcile.Error{ // whatever the issue
+			Code: string(agent.CodeSandboxUnavailable), Message: "the agent can't try its sandbox: " + exited.Message, Hint: confine.SandboxHint(),
+		}
+	}
 	switch {
 	case errors.Is(err, agent.ErrNoProbe):
 		g.warn("sandbox not probed", err)
@@ -192,6 +198,12 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 		words = ": " + words
 	}
 	return &agent.Error{Code: agent.CodePortExit, Message: "the agent exited unexpectedly, " + exit.Text + words}
+}
+
+// killed reports whether a signal has ended the agent, or it is not known to have exited.
+func (g *agentProcess) killed() bool {
+	exit, err := g.child.Close()
+	return err != nil || exit.Code < 0
 }
 
 // awaitAll waits until all channels are closed, but no longer than bound, because another process may keep the streams open.

@@ -32,6 +32,7 @@ thread-error=TEXT       thread/start and thread/resume are answered with this er
 version=TEXT            the version that initialize reports
 exit                    exit 1 before anything is answered
 sandbox=TEXT            command/exec fails with this text, as on a machine that cannot sandbox
+sandbox-exit            exit 1 when asked to try the sandbox
 logged-out              account/read reports that a login is needed and missing`
 
 func (s *server) addFault(text string) error {
@@ -328,6 +329,9 @@ var probe = []string{"/bin/sh", "-c", ":"}
 // can't sandbox.
 func (s *server) exec(p *params) reply {
 	text := s.faults["sandbox"]
+	if _, exit := s.faults["sandbox-exit"]; exit {
+		os.Exit(1)
+	}
 	switch {
 	case text != "":
 		return reply{result: object{"exitCode": 1, "stdout": "", "stderr": text + "\n"}}
