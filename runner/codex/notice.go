@@ -28,6 +28,12 @@ var routine = []string{
 	"item/reasoning/summaryPartAdded", "item/commandExecution/terminalInteraction",
 }
 
+// needless are beginnings of warnings about which nothing needs to be done: codex brings its own bubblewrap, and symphony switches on the
+// feature that lets the model ask.
+var needless = []string{
+	"Codex could not find bubblewrap on PATH.", "Under-development features enabled: default_mode_request_user_input. ",
+}
+
 // eventOf returns the event for a notification.
 func eventOf(m *message, p *params) agent.Event {
 	e := agent.Event{
@@ -40,6 +46,9 @@ func eventOf(m *message, p *params) agent.Event {
 		e.Name = agent.EventError
 	case "item/started", "item/completed":
 		e.Item = p.Item.item(m.Method == "item/completed")
+	case "configWarning", "warning":
+		said := cmp.Or(p.Summary, p.Message)
+		e.Routine = slices.ContainsFunc(needless, func(beginning string) bool { return strings.HasPrefix(said, beginning) })
 	case "mcpServer/startupStatus/updated": // after a failure the agent continues without the server's tools
 		e.Routine = p.statusWord() != statusFailed
 	}
