@@ -57,7 +57,7 @@ func NewAccount(xdgStateHome, home, codexHome string) *Account {
 // LockTracker keeps all other projects of the account from starting runs for the issues of a tracker's project (its endpoint and slug).
 // xdgStateHome and home mean the same as in DefaultDir.
 func LockTracker(ctx context.Context, xdgStateHome, home, project string) (unlock func(), err error) {
-	a := &Account{Home: project, Dir: filepath.Join(stateHome(xdgStateHome, home), trackersName)}
+	a := &Account{Home: project, Dir: filepath.Join(stateHome(xdgStateHome, home), accountsName, trackersName)}
 	return a.lockFor(ctx, pathHash(project)+".lock", startPatience)
 }
 
