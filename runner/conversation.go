@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -26,7 +27,13 @@ type conversation struct {
 	// profile is the name of the thread's permission profile, "" for none.
 	profile  string
 	listener *listener
+	// worked: the agent has done something in the present turn.
+	worked atomic.Bool
 }
+
+// maxIdleTurns is how many turns in a row may do nothing before the run ends. The agent may have forgotten to hand the issue over, and
+// says only that it is done; max_idle_runs counts such runs.
+const maxIdleTurns = 2
 
 func newConversation(j *job, ending <-chan struct{}) *conversation {
 	return &conversation{job: j, ending: ending, guide: &guide{job: j}, listener: newListener(j)}
@@ -48,13 +55,21 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 		return err
 	}
 	c.rec.phase(ctx, reconcile.StreamingTurn)
-	for turn := 1; ; turn++ {
+	for turn, idle := 1, 0; ; turn++ {
+		c.worked.Store(false)
 		if err := c.turn(ctx, input, turn); err != nil {
 			return c.agent.explain(ctx, err)
+		}
+		if idle++; c.worked.Load() {
+			idle = 0
 		}
 		more, err := c.wantsMore(ctx, turn)
 		if !more || err != nil {
 			return err
+		}
+		if idle == maxIdleTurns {
+			c.Log.Info("the run ends: the agent has done nothing in its last turns", "turns", idle)
+			return nil
 		}
 		input = c.guide.laterTurnText(ctx, turn+1)
 	}
@@ -193,6 +208,9 @@ func sessionID(r reconcile.Run) string { return r.ThreadID + "-" + r.TurnID }
 // onEvent handles an event of the agent.
 func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 	c.listener.heard(g, e)
+	if e.Item.Works() {
+		c.worked.Store(true)
+	}
 	if e.Name != agent.EventSessionStarted {
 		return
 	}

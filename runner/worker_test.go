@@ -44,11 +44,17 @@ func TestOutcomes(t *testing.T) {
 			},
 		},
 		{
-			name: "as many turns as allowed", script: "say hm", answers: []answer{in("Todo")}, outcome: reconcile.Succeeded,
+			name: "as many turns as allowed", script: "sh true", answers: []answer{in("Todo")}, outcome: reconcile.Succeeded,
 			check: func(t *testing.T, _ *rig, run reconcile.Run) {
 				if run.Turns != 3 || run.TurnsDone != 3 || run.Progress || run.Tokens.Total != 3*1050 {
 					t.Errorf("%+v", run)
 				}
+			},
+		},
+		{
+			name: "an agent that does nothing", script: "say Done.", answers: []answer{in("Todo")}, outcome: reconcile.Succeeded,
+			check: func(t *testing.T, _ *rig, run reconcile.Run) {
+				test.Equal(t, "turns", run.TurnsDone, 2)
 			},
 		},
 		{name: "terminal before the start", answers: []answer{in("Done")}, outcome: reconcile.Canceled, code: reconcile.StopTerminal, check: untouched},

@@ -112,6 +112,11 @@ func (i *Item) Failed() bool {
 	return i.Ended && (i.Status == "failed" || i.Status == "declined" || i.ExitCode != nil && *i.ExitCode != 0)
 }
 
+// Works reports whether the item does something, instead of saying or thinking it.
+func (i *Item) Works() bool {
+	return i != nil && i.Kind != ItemPrompt && i.Kind != ItemMessage && i.Kind != ItemReasoning
+}
+
 // Activity says in one line what the agent does from this item on: the command or the call that has begun, or the first line of a
 // sentence. It is empty for other items.
 func (i *Item) Activity() string {
