@@ -247,8 +247,8 @@ func (d *dispatch) refuse(c contender) (reason, message string) {
 		return SkipBlockedBy, "waits for " + names
 	case d.obstacle != nil:
 		return d.obstacle.Reason, d.obstacle.Message
-	case s.Elsewhere[issue.ID] != "":
-		return SkipElsewhere, s.Elsewhere[issue.ID] + " works on it"
+	case s.Claimed[issue.ID] != "":
+		return SkipElsewhere, s.Claimed[issue.ID]
 	case d.removing[issue.ID]:
 		return SkipWorkspaceBusy, "its old workspace is being removed"
 	case d.probes <= 0 && !s.insists(c):

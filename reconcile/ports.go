@@ -264,9 +264,11 @@ type Runners interface {
 
 // Others are the other projects of this account of the operating system, as a pass uses them.
 type Others interface {
-	// AtWork returns the issues of the tracker's project (Policy.Project) on which other projects work, with the workflow of each. Until
-	// release no other project starts a run for an issue of it; a dry run only looks.
-	AtWork(ctx context.Context, project string, dryRun bool) (by map[string]string, release func(), err error)
+	// LockIssues keeps other projects from starting runs for the issues of the tracker of a project (Policy.Project) until unlock.
+	LockIssues(ctx context.Context, project string) (unlock func(), err error)
+	// Claimed returns the issues of that tracker that other projects have claimed, with a sentence that says by which workflow and
+	// what for. The issues of a project that has neither a live worker nor, for a day, a pass are not among them.
+	Claimed(ctx context.Context, project string) (by map[string]string, err error)
 }
 
 // Accounts is the account that several projects share, as a pass uses it.

@@ -18,7 +18,7 @@ type Snapshot struct {
 	Mono       time.Duration // CLOCK_MONOTONIC
 	Policy     Policy
 	Account    Account             // the state that the projects of one codex home share
-	Elsewhere  map[string]string   // the workflows of other projects that work on issues of this tracker's project, by the issue's id
+	Claimed    map[string]string   // by another project of the account: what Others.Claimed says, by the issue's id
 	Liveness   map[string]Liveness // of every unsettled run, by its id
 	Tracker    *Tracked            // the tracker's answer; nil in the local half of a pass, or if there is none
 	Workspaces []Workspace         // the recorded workspaces under the current root

@@ -165,8 +165,8 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 	case !starts && s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.Only == "":
 		t.setHostBlock(ctx, nil) // there is nothing to start
 	}
-	again, release := t.lookElsewhere(ctx, planned.plan)
-	defer release()
+	again, unlock := t.lockIssues(ctx, planned.plan)
+	defer unlock()
 	if again {
 		planned = compute(*s)
 	}
@@ -239,20 +239,28 @@ func (t *tick) setHostBlock(ctx context.Context, b *Block) {
 	}
 }
 
-// lookElsewhere finds out which issues other projects work on, if the plan starts any, and reports whether the pass must plan again.
-// Until release no other project starts a run for an issue of the same tracker's project.
-func (t *tick) lookElsewhere(ctx context.Context, plan Plan) (again bool, release func()) {
+// lockIssues finds out which issues other projects have claimed, if the plan starts any, and reports whether the pass must plan again.
+// Until unlock no other project starts a run for an issue of the same tracker. A dry run only looks.
+func (t *tick) lockIssues(ctx context.Context, plan Plan) (again bool, unlock func()) {
+	none := func() {}
 	if t.Others == nil || !slices.ContainsFunc(plan.Actions, func(a Action) bool { return a.Kind == ActDispatch }) {
-		return false, func() {}
+		return false, none
 	}
-	by, release, err := t.Others.AtWork(ctx, t.Policy.Project, t.snapshot.DryRun)
+	var err error
+	if unlock = none; !t.snapshot.DryRun {
+		unlock, err = t.Others.LockIssues(ctx, t.Policy.Project)
+	}
+	if err != nil {
+		unlock = none
+	} else {
+		t.snapshot.Claimed, err = t.Others.Claimed(ctx, t.Policy.Project)
+	}
 	if err != nil {
 		_ = t.fail("account_state", err)
 		t.snapshot.DispatchOff = true
-		return true, release
+		return true, unlock
 	}
-	t.snapshot.Elsewhere = by
-	return slices.ContainsFunc(plan.Actions, func(a Action) bool { return a.Kind == ActDispatch && by[a.IssueID] != "" }), release
+	return slices.ContainsFunc(plan.Actions, func(a Action) bool { return a.Kind == ActDispatch && t.snapshot.Claimed[a.IssueID] != "" }), unlock
 }
 
 // takeSlots reserves slots of the account for the agents that the plan starts, and reports whether the pass must plan again
@@ -484,13 +492,13 @@ func (t *tick) limited() bool {
 func (t *tick) stillEmpty(err error) bool {
 	var known *Error
 	b := t.snapshot.TrackerBlock
-	return errors.As(err, &known) && known.Code == CodeTrackerEmpty && b != nil && t.snapshot.Now.Sub(b.Since) >= emptyFor
+	return errors.As(err, &known) && known.Code == CodeTrackerEmpty && b != nil && b.Code == known.Code && t.snapshot.Now.Sub(b.Since) >= emptyFor
 }
 
 // blockTracker stores a fault of the tracker. It counts from the start of the previous fault if that was not over.
 func (t *tick) blockTracker(ctx context.Context, err *Error, reset time.Time) {
 	b := Block{Code: err.Code, Message: err.Message, Since: t.snapshot.Now, NextTry: cmp.Or(reset, t.snapshot.Now)}
-	if old := t.snapshot.TrackerBlock; old != nil && old.Since.Before(b.Since) {
+	if old := t.snapshot.TrackerBlock; old != nil && old.Since.Before(b.Since) && (b.Code != CodeTrackerEmpty || old.Code == b.Code) {
 		b.Since = old.Since
 	}
 	t.store(ctx, Change{TrackerBlock: &b})

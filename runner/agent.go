@@ -110,7 +110,7 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	var known *reconcile.Error
 	var exited *agent.Error
 	if explained := g.explain(ctx, err); errors.As(explained, &exited) && exited.Code == agent.CodePortExit && !g.killed() {
-		err = &reconcile.Error{ // whatever the issue
+		err = &reconcile.Error{ // it would exit with other issues, too
 			Code: string(agent.CodeSandboxUnavailable), Message: "the agent can't try its sandbox: " + exited.Message, Hint: confine.SandboxHint(),
 		}
 	}
@@ -200,10 +200,10 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 	return &agent.Error{Code: agent.CodePortExit, Message: "the agent exited unexpectedly, " + exit.Text + words}
 }
 
-// killed reports whether a signal has ended the agent, or it is not known to have exited.
+// killed reports whether a signal has ended the agent, perhaps below a wrapper, or it is not known to have exited.
 func (g *agentProcess) killed() bool {
 	exit, err := g.child.Close()
-	return err != nil || exit.Code < 0
+	return err != nil || exit.Code < 0 || exit.Code > 128
 }
 
 // awaitAll waits until all channels are closed, but no longer than bound, because another process may keep the streams open.

@@ -125,8 +125,8 @@ func (t *talk) profiles(ctx context.Context) (flags string, err error) {
 	return confine.ProfileFlags(t.Config.DirectoryProfiles(t.space.Path, *t.space, guarded)), nil
 }
 
-// renew ends codex before a turn if its profiles protect less than is there now: a project may have been added since it was started.
-func (t *talk) renew(ctx context.Context) error {
+// endOutdated ends codex before a turn if it was started with other profiles than now: a project may have been added since.
+func (t *talk) endOutdated(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.live == nil {
@@ -234,7 +234,7 @@ func (t *talk) options(g *agentProcess) agent.Options {
 
 // turn carries out one turn. If ctx ends first, it interrupts the turn.
 func (t *talk) turn(ctx context.Context, p TurnCall) (TurnResult, error) {
-	if err := t.renew(ctx); err != nil {
+	if err := t.endOutdated(ctx); err != nil {
 		return TurnResult{}, err
 	}
 	g, err := t.ensure(ctx)

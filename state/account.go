@@ -58,7 +58,10 @@ func NewAccount(xdgStateHome, home, codexHome string) *Account {
 // xdgStateHome and home mean the same as in DefaultDir.
 func LockTracker(ctx context.Context, xdgStateHome, home, project string) (unlock func(), err error) {
 	a := &Account{Home: project, Dir: filepath.Join(stateHome(xdgStateHome, home), accountsName, trackersName)}
-	return a.lockFor(ctx, pathHash(project)+".lock", startPatience)
+	if unlock, err = a.lockFor(ctx, pathHash(project)+".lock", startPatience); errors.Is(err, context.DeadlineExceeded) {
+		err = problem("account_state", "a pass of another project with the issues of "+project+" is starting its runs", "the next pass starts what is due", err)
+	}
+	return unlock, err
 }
 
 // AgentHome is the codex home of agents that use this account without the operator's rules and programs.

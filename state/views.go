@@ -79,10 +79,9 @@ func (v Views) Identifiers(ctx context.Context) ([]string, error) {
 		`SELECT identifier FROM claims UNION SELECT identifier FROM skips UNION SELECT identifier FROM runs ORDER BY 1`)
 }
 
-// AtWork returns the ids of the issues of a tracker's project (its endpoint and slug) that have a run, in any order.
-func (v Views) AtWork(ctx context.Context, project string) ([]string, error) {
-	return readAll(ctx, v.conn, "list the issues at work", itself[string], `SELECT issue_id FROM claims WHERE status = ? AND project = ?`,
-		reconcile.Running, project)
+// Claims returns all claims.
+func (v Views) Claims(ctx context.Context) ([]reconcile.Claim, error) {
+	return readAll(ctx, v.conn, "list the claims", claimFields, `SELECT `+claimColumns+` FROM claims ORDER BY issue_id`)
 }
 
 // runs returns the runs that match, where being the end of the statement.

@@ -388,7 +388,9 @@ func (c *crashScene) checkFiles() {
 	c.entries("home", ".local") // files that the account's projects share
 	for _, dir := range c.glob("home", ".local", "state", "symphony", "accounts", "*") {
 		dir = strings.TrimPrefix(dir, c.dir+"/")
-		c.entries(dir, "codex", "limits.json", "limits.lock", "slots", "slots.lock")
+		if filepath.Base(dir) != "trackers" { // a lock for each tracker
+			c.entries(dir, "codex", "limits.json", "limits.lock", "slots", "slots.lock")
+		}
 		c.entries(dir+"/codex", "auth.json", "config.toml")
 		c.entries(dir+"/slots", "1")
 	}

@@ -15,8 +15,8 @@
 //   - Subfolders, hidden files, other extensions, and Markdown without front matter are no issues. Everything else that looks like an
 //     issue and is none is a skip: a symbolic link, a file of more than 1 MiB, front matter that cannot be read, an id in two files.
 //   - An id that is missing may be in a file that a program is replacing at this moment, or in one that cannot be read. So ByIDs looks
-//     several times before it says that an issue is gone, and fails if a file is unreadable or if no issue is left. While a file is empty, or
-//     ends before its id, every missing issue counts as malformed.
+//     several times before it says that an issue is gone, and fails if a file is unreadable or if no issue is left. While a new file is
+//     empty, or ends before its id, every missing issue counts as malformed.
 //   - Beside a folder called tasks, Backlog.md moves finished issues to completed, and discarded ones to archive/tasks. An issue there
 //     is finished, whatever its state says.
 package file
@@ -138,7 +138,7 @@ func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complet
 			found[id] = t.issue(all, r)
 		}
 	}
-	if len(found) == 0 && len(all.records)+len(all.finished()) == 0 {
+	if len(found)+len(all.records) == 0 {
 		return nil, false, &reconcile.Error{
 			Code: reconcile.CodeTrackerEmpty, Message: t.Path + " contains no issue any more",
 			Hint: "restore it, as by mounting it or by git stash pop; for ten minutes no run is stopped and no issue is released",

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -18,6 +19,9 @@ import (
 
 // maxFile bounds a file, and maxFront its front matter, in bytes. An error in YAML is found by parsing it several times.
 const maxFile, maxFront = 1 << 20, 64 << 10
+
+// writingFor is how long a file that is empty, or ends too early, may be one that a program is writing.
+const writingFor = 10 * time.Minute
 
 // folder is what a read has found.
 type folder struct {
@@ -145,6 +149,7 @@ func (t *tracker) readDir(dir string, f *folder) (records []*record, err error) 
 			if r == nil {
 				f.plain = append(f.plain, name)
 			} else {
+				r.nameless = r.nameless && t.Now().Sub(info.ModTime()) < writingFor
 				r.issue.NativeRef = map[string]any{"file": filepath.Join(dir, name)}
 				r.modified(info.ModTime())
 				records = append(records, r)

@@ -10,6 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/repository"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -42,8 +43,12 @@ func (h *Host) Deliver(ctx context.Context, r host.DeliverRequest) (answer host.
 	m := known.mirror(r.Repository, r.Env)
 	return within(ctx, r.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
 		origin := known.space.Origin()
-		if origin.URL == r.Repository.URL {
+		head, err := git.HeadOf(known.space.Path)
+		switch {
+		case origin.URL == r.Repository.URL:
 			return m.Deliver(ctx, known.space.Path, r.Branch, r.Delivered)
+		case err == nil && head.Commit != "" && (head.Commit == origin.Commit || head.Commit == r.Delivered): // there is nothing to deliver
+			return host.DeliverAnswer{Commit: head.Commit}, nil
 		}
 		if err := m.Contains(ctx, origin.URL, origin.Commit); err != nil {
 			return host.DeliverAnswer{}, err

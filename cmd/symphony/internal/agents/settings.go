@@ -71,7 +71,7 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 		return err
 	}
 	for _, run := range known {
-		if link, _ := project.LinkIn(run.WorkspacePath, s.Cwd); link != "" {
+		if link, _ := project.LinkIn(run.WorkspacePath, s.Cwd); link != "" && link != run.WorkspacePath { // it can't replace its own directory
 			return exit.Fault(CodeInvalid, fmt.Sprintf("cwd: %s is a symlink, which agent %s may have made", link, run.Identifier),
 				"name the directory to which it leads, if that is the one")
 		}

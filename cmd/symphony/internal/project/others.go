@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -17,32 +20,44 @@ type Others struct {
 // NewOthers returns the projects beside p. warn receives why one can't be read.
 func NewOthers(p *Project, warn func(string)) *Others { return &Others{p, warn} }
 
-// AtWork implements reconcile.Others.
-func (o *Others) AtWork(ctx context.Context, project string, dryRun bool) (by map[string]string, release func(), err error) {
-	release = func() {}
-	if !dryRun {
-		if release, err = state.LockTracker(ctx, o.p.Env.Getenv("XDG_STATE_HOME"), o.p.Env.Home, project); err != nil {
-			return nil, func() {}, err
-		}
-	}
+// LockIssues implements reconcile.Others.
+func (o *Others) LockIssues(ctx context.Context, project string) (unlock func(), err error) {
+	return state.LockTracker(ctx, o.p.Env.Getenv("XDG_STATE_HOME"), o.p.Env.Home, trackerOf(project))
+}
+
+// Claimed implements reconcile.Others.
+func (o *Others) Claimed(ctx context.Context, project string) (by map[string]string, err error) {
 	by = map[string]string{}
 	all, err := All(o.p.Env)
 	for _, other := range all {
 		if other.StateDir == o.p.StateDir {
 			continue
 		}
-		if failed := addAtWork(ctx, by, other.StateDir, project); failed != nil {
+		if failed := o.addClaims(ctx, by, other.StateDir, trackerOf(project)); failed != nil {
 			o.warn(fmt.Sprintf("%s: it is not known which issues this project works on: %v", other.StateDir, failed))
 		}
 	}
-	if err != nil {
-		release()
-	}
-	return by, release, err
+	return by, err
 }
 
-// addAtWork adds the issues that one project works on.
-func addAtWork(ctx context.Context, by map[string]string, stateDir, project string) error {
+// trackerOf returns what projects (Policy.Project) have in common in which the same id means the same issue. Ids of Linear and GitHub are
+// unique at an endpoint, so that projects with some of the same issues have the same.
+func trackerOf(project string) string {
+	kind, place, _ := strings.Cut(project, " ")
+	switch kind {
+	case "file":
+		return kind + " " + Resolve(place)
+	case "command":
+		return project
+	}
+	return kind
+}
+
+// abandoned is how long after its last pass a project keeps issues for which it has no run.
+const abandoned = 24 * time.Hour
+
+// addClaims adds the issues of a tracker that one project has claimed, with what it does about them.
+func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, tracker string) error {
 	db, err := state.OpenReadOnly(ctx, stateDir)
 	if errors.Is(err, state.ErrNoState) {
 		return nil
@@ -51,13 +66,18 @@ func addAtWork(ctx context.Context, by map[string]string, stateDir, project stri
 		return err
 	}
 	defer db.Close()
-	ids, err := db.Views.AtWork(ctx, project)
-	if err != nil || len(ids) == 0 {
+	claims, err := db.Views.Claims(ctx)
+	if err != nil {
 		return err
 	}
 	workflow, _, err := db.Meta(ctx, OwnerKey)
-	for _, id := range ids {
-		by[id] = workflow
+	pass, _, passErr := db.Views.LastPass(ctx)
+	live := o.p.Env.Now().Sub(pass.StartedAt) < abandoned
+	does := map[reconcile.ClaimStatus]string{reconcile.Running: "works on it", reconcile.Waiting: "will go on with it", reconcile.Held: "holds it"}
+	for _, c := range claims {
+		if trackerOf(c.Project) == tracker && (live || c.RunID != "" && Alive(stateDir, c.RunID)) {
+			by[c.IssueID] = workflow + " " + does[c.Status]
+		}
 	}
-	return err
+	return errors.Join(err, passErr)
 }

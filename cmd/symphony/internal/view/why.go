@@ -246,7 +246,7 @@ func skipSentence(s reconcile.Skip) string {
 // startsOnce maps the reason of a skip to the condition on which a pass starts the issue.
 var startsOnce = map[string]string{
 	reconcile.SkipBlockedBy: "once those issues are done",
-	reconcile.SkipElsewhere: "once that run has ended",
+	reconcile.SkipElsewhere: "once that one has released it",
 	reconcile.SkipLabel:     "once it has the label",
 	reconcile.SkipAssignee:  "once it is assigned so",
 	reconcile.SkipPaused:    "after symphony resume",
@@ -414,7 +414,7 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 		return s, err
 	}
 	others := project.NewOthers(r.p, func(string) {}) // the next pass says which can't be read
-	if s.Elsewhere, _, err = others.AtWork(ctx, policy.Project, true); err != nil {
+	if s.Claimed, err = others.Claimed(ctx, policy.Project); err != nil {
 		return s, err
 	}
 	for _, run := range r.recorded.Runs {

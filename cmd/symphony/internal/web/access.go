@@ -142,7 +142,7 @@ func (a *access) mayAct(r *http.Request) bool {
 // withhold removes from an issue what the request may not read.
 func (a *access) withhold(r *http.Request, v *view.Issue) {
 	if a.permit(r, needDetails) != nil {
-		v.Log = []eventlog.Line{}
+		v.Log, v.HookFailures = []eventlog.Line{}, []view.HookFailure{}
 	}
 	a.withholdChanges(r, v.Requests)
 }
