@@ -263,6 +263,9 @@ func RegisteredDirs(home string) (dirs []string, err error) {
 	for _, e := range entries {
 		path := filepath.Join(home, registryName, e.Name())
 		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) { // the unfinished file of another process, or a project that is being removed
+			continue
+		}
 		if err != nil {
 			return dirs, fmt.Errorf("list registered state directories: %w", err)
 		}

@@ -141,3 +141,13 @@ func TestFaultsHaveCodesAndShowNoValues(t *testing.T) {
 		test.Lacks(t, "the error", err.Error(), "s3cret")
 	}
 }
+
+// A registered directory that vanishes while the others are listed, such as the unfinished file of another process, hides no others.
+func TestRegisteredDirsVanish(t *testing.T) {
+	home := t.TempDir()
+	registry := filepath.Join(home, "elsewhere")
+	test.OK(t, os.Mkdir(registry, 0o700))
+	test.OK(t, os.Symlink("gone", filepath.Join(registry, "x.123.new")))
+	dirs, err := RegisteredDirs(home)
+	test.Equal(t, "directories and error", []any{len(dirs), err}, []any{0, nil})
+}

@@ -184,6 +184,7 @@ func TestBacklogMoved(t *testing.T) {
 		test.Equal(t, id+": the answer", answer.Success, false)
 		test.Contains(t, id+": the answer", answer.Text, "issue_not_found")
 	}
+	b.run("task", "create", "Other work")
 	b.run("task", "demote", "3")
 	found, err := a.ByIDs(t.Context(), []string{"TASK-3"})
 	test.Equal(t, "error, and number of drafts found", []any{err, len(found)}, []any{nil, 0})
