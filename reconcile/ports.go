@@ -267,7 +267,7 @@ type Others interface {
 	// LockIssues keeps other projects from starting runs for the issues of the tracker of a project (Policy.Project) until unlock.
 	LockIssues(ctx context.Context, project string) (unlock func(), err error)
 	// Claimed returns the issues of that tracker that other projects have claimed, with a sentence that says by which workflow and
-	// what for. The issues of a project that has neither a live worker nor, for a day, a pass are not among them.
+	// what for. Without a live worker an issue counts only if that project has a workflow and has had a pass within a day.
 	Claimed(ctx context.Context, project string) (by map[string]string, err error)
 }
 

@@ -53,7 +53,7 @@ func trackerOf(project string) string {
 	return kind
 }
 
-// abandoned is how long after its last pass a project keeps issues for which it has no run.
+// abandoned is how long after its last pass a project with a workflow keeps issues for which it has no run.
 const abandoned = 24 * time.Hour
 
 // addClaims adds the issues of a tracker that one project has claimed, with what it does about them.
@@ -72,7 +72,7 @@ func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, 
 	}
 	workflow, _, err := db.Meta(ctx, OwnerKey)
 	pass, _, passErr := db.Views.LastPass(ctx)
-	live := o.p.Env.Now().Sub(pass.StartedAt) < abandoned
+	live := Exists(workflow) && o.p.Env.Now().Sub(pass.StartedAt) < abandoned
 	does := map[reconcile.ClaimStatus]string{reconcile.Running: "works on it", reconcile.Waiting: "will go on with it", reconcile.Held: "holds it"}
 	for _, c := range claims {
 		if trackerOf(c.Project) == tracker && (live || c.RunID != "" && Alive(stateDir, c.RunID)) {
