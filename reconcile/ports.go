@@ -62,7 +62,7 @@ type Tracker interface {
 	Candidates(ctx context.Context, states []string) ([]Issue, error)
 	// ByIDs returns the full records of the issues that are still visible, archived ones included, with the time of their
 	// newest comment. A malformed record fails the call, or is returned with what is wrong with it: then the rest of it is
-	// not known. Without ids no request is made. CodeTrackerEmpty says that the tracker contains no issue at all any more.
+	// not known. Without ids no request is made. The error CodeTrackerEmpty means that the tracker has no issue left.
 	ByIDs(ctx context.Context, ids []string) (map[string]Issue, error)
 }
 

@@ -15,8 +15,8 @@
 //   - Subfolders, hidden files, other extensions, and Markdown without front matter are no issues. Everything else that looks like an
 //     issue and is none is a skip: a symbolic link, a file of more than 1 MiB, front matter that cannot be read, an id in two files.
 //   - An id that is missing may be in a file that a program is replacing at this moment, or in one that cannot be read. So ByIDs looks
-//     several times before it says that an issue is gone, and fails if a file is unreadable or if no issue is left. While a new file is
-//     empty, or ends before its id, every missing issue counts as malformed.
+//     several times before it reports an issue as gone. It fails if a file is unreadable, and if no issue is left. While the folder has a
+//     new file that is empty or ends before its id, every missing issue counts as malformed.
 //   - Beside a folder called tasks, Backlog.md moves finished issues to completed, and discarded ones to archive/tasks. An issue there
 //     is finished, whatever its state says.
 package file
@@ -147,7 +147,7 @@ func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complet
 	return found, complete, nil
 }
 
-// nameless is a record whose id can't be read, so that it may be any issue; nil if there is none.
+// nameless returns a record without an id: its file may belong to any missing issue. Nil if there is none.
 func (f *folder) nameless() *record {
 	if i := slices.IndexFunc(f.records, func(r *record) bool { return r.nameless }); i >= 0 {
 		return f.records[i]

@@ -25,8 +25,8 @@ type record struct {
 	assignees    []string
 	comments     []comment
 	state        *yaml.Node
-	fault        func() string // why it is no issue, with file and line; nil if it is one. To find the line takes long
-	nameless     bool          // it is no issue, and may be any one: it is empty, or ends before its id
+	fault        func() string // returns why it is no issue, with file and line; nil for an issue. The call is slow
+	nameless     bool          // a file without an id, because it is empty or ends too early: it may belong to any issue
 }
 
 // span is a part of a file, in bytes.

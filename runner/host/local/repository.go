@@ -43,11 +43,11 @@ func (h *Host) Deliver(ctx context.Context, r host.DeliverRequest) (answer host.
 	m := known.mirror(r.Repository, r.Env)
 	return within(ctx, r.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
 		origin := known.space.Origin()
-		head, err := git.HeadOf(known.space.Path)
-		switch {
-		case origin.URL == r.Repository.URL:
+		if origin.URL == r.Repository.URL {
 			return m.Deliver(ctx, known.space.Path, r.Branch, r.Delivered)
-		case err == nil && head.Commit != "" && (head.Commit == origin.Commit || head.Commit == r.Delivered): // there is nothing to deliver
+		}
+		head, err := git.HeadOf(known.space.Path)
+		if err == nil && head.Commit != "" && (head.Commit == origin.Commit || head.Commit == r.Delivered) { // there is nothing to deliver
 			return host.DeliverAnswer{Commit: head.Commit}, nil
 		}
 		if err := m.Contains(ctx, origin.URL, origin.Commit); err != nil {

@@ -346,7 +346,8 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 	case c.Status == reconcile.Held:
 		e.Message, e.Hint = fmt.Sprintf("%s is held (%s): %s", issue.Identifier, c.HoldReason, c.HoldMessage), "symphony retry "+issue.Identifier
 	case c.Delivery.Due:
-		e.Message, e.Hint = "the commits of "+issue.Identifier+", if there are any, are delivered first", "symphony deliver "+issue.Identifier+" delivers them now"
+		e.Message = "the commits of " + issue.Identifier + ", if there are any, are delivered first"
+		e.Hint = "symphony deliver " + issue.Identifier + " delivers them now"
 		if c.Delivery.Code != "" {
 			e.Message = issue.Identifier + " has commits that were not delivered: " + c.Delivery.Code + ": " + c.Delivery.Message
 		}

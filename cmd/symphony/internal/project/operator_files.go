@@ -26,7 +26,8 @@ func OperatorFiles(ctx context.Context, w *term.Env) (list []string, err error) 
 		list = append(list, p.StateDir)
 		roots, workflow, failed := storedFiles(ctx, p.StateDir)
 		if failed != nil {
-			return nil, exit.Fault("state_unreadable", fmt.Sprintf("%s: it is not known which files of its project an agent could change: %v", p.StateDir, failed),
+			return nil, exit.Fault("state_unreadable",
+				fmt.Sprintf("%s: it is not known which files of its project an agent could change: %v", p.StateDir, failed),
 				"symphony doctor --state-dir "+term.ShellQuote(p.StateDir)+" says what is wrong")
 		}
 		list = append(list, roots...)

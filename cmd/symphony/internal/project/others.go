@@ -73,7 +73,9 @@ func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, 
 	workflow, _, err := db.Meta(ctx, OwnerKey)
 	pass, _, passErr := db.Views.LastPass(ctx)
 	live := Exists(workflow) && o.p.Env.Now().Sub(pass.StartedAt) < abandoned
-	does := map[reconcile.ClaimStatus]string{reconcile.Running: "works on it", reconcile.Waiting: "will go on with it", reconcile.Held: "holds it"}
+	does := map[reconcile.ClaimStatus]string{
+		reconcile.Running: "works on it", reconcile.Waiting: "will go on with it", reconcile.Held: "holds it",
+	}
 	for _, c := range claims {
 		if trackerOf(c.Project) == tracker && (live || c.RunID != "" && Alive(stateDir, c.RunID)) {
 			by[c.IssueID] = workflow + " " + does[c.Status]

@@ -62,7 +62,7 @@ func aboutIssue(words ...string) func(*http.Request, parameters) (order, error) 
 func (s *Server) stop(r *http.Request, p parameters) (order, error) {
 	o, err := aboutIssue("stop", "--no-wait")(r, p)
 	v, failed := s.source.issue(r.Context(), r.URL.Query().Get("project"), o.issue, 0)
-	if err == nil && failed == nil && v.Status == view.StatusHandedOver { // if it can't be read, the command says why
+	if err == nil && failed == nil && v.Status == view.StatusHandedOver { // without a view the command itself reports the error
 		err = exit.Fault("handed_over", o.issue+" was handed over: nothing is running", "hold it, if no later run may start")
 	}
 	return o, err

@@ -1,0 +1,190 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	trackerBound = 60 * time.Second
+	sweepEvery   = 10 * time.Minute
+	emptyFor     = 10 * time.Minute // how long a tracker has no issue before its issues count as gone
+	longestReset = 24 * time.Hour   // more than any tracker asks to wait
+)
+
+// ask sends the two requests to the tracker concurrently (specification 8.1): the refresh, and the candidates. It returns nil if
+// there is no answer to the refresh; then nothing is stopped, released or dispatched.
+func (t *tick) ask(ctx context.Context) *Tracked {
+	work := context.WithoutCancel(ctx)
+	if t.Tracker == nil || t.limited() {
+		return nil
+	}
+	t.loadWorkspaces(work)
+	// The requests depend on the claims after the local half, which a dry run has not stored.
+	claims := compute(t.snapshot).remaining()
+	ids := t.idsToAsk(claims)
+	tracked := &Tracked{Asked: make(map[string]bool, len(ids)), Fetched: t.wantCandidates(claims)}
+	bounded, cancel := context.WithTimeout(ctx, trackerBound)
+	defer cancel()
+
+	var wg sync.WaitGroup
+	var refreshErr, candidatesErr error
+	if len(ids) > 0 {
+		wg.Go(func() { tracked.ByID, refreshErr = t.Tracker.ByIDs(bounded, ids) })
+	}
+	if tracked.Fetched {
+		wg.Go(func() { tracked.Candidates, candidatesErr = t.Tracker.Candidates(bounded, t.Policy.ActiveStates) })
+	}
+	wg.Wait()
+	if t.stillEmpty(refreshErr) {
+		refreshErr = nil
+	}
+	if ctx.Err() != nil {
+		// The pass was interrupted, which is no fault of the tracker.
+		_ = t.fail("", &Error{
+			Code: "canceled", Message: "a signal ended the wait for the tracker", Err: context.Cause(ctx),
+			Hint: "the pass has kept its results, and the next one continues",
+		})
+		return nil
+	}
+	if err := cmp.Or(refreshErr, candidatesErr); err != nil {
+		if resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
+			err = candidatesErr // it says when the next request may be made
+		}
+		known := t.fail("tracker_error", err)
+		t.blockTracker(work, known, resetOf(err))
+		t.report.Obstacle = &Obstacle{Reason: known.Code, Message: known.Message, Until: resetOf(err)}
+	} else if requested := len(ids) > 0 || tracked.Fetched; requested && t.snapshot.TrackerBlock != nil {
+		t.store(work, Change{TrackerBlock: &Block{}})
+	}
+	if refreshErr != nil {
+		return nil
+	}
+	if t.snapshot.SweepDue && !t.snapshot.DryRun && t.snapshot.Only == "" {
+		t.wrote(t.Store.SaveSweep(work, t.snapshot.Now))
+	}
+	t.savePullRequests(work, tracked.ByID)
+	for _, id := range ids {
+		tracked.Asked[id] = true
+	}
+	if candidatesErr != nil {
+		tracked.Fetched, t.snapshot.DispatchOff = false, true
+	}
+	tracked.Low = t.snapshot.TrackerLow || t.Tracker.Low(t.Now())
+	t.report.TrackerLow = tracked.Low
+	return tracked
+}
+
+// savePullRequests stores the pull requests that the refresh has found, for the views.
+func (t *tick) savePullRequests(ctx context.Context, refreshed map[string]Issue) {
+	issues := slices.Collect(maps.Values(refreshed))
+	issues = slices.DeleteFunc(issues, func(i Issue) bool { return i.PullRequest == nil })
+	if len(issues) > 0 && !t.snapshot.DryRun {
+		t.wrote(t.Store.SavePullRequests(ctx, t.snapshot.Now, issues))
+	}
+}
+
+// loadWorkspaces lists the workspaces, and decides whether this pass sweeps them.
+func (t *tick) loadWorkspaces(ctx context.Context) {
+	s := &t.snapshot
+	s.FreeBytes = t.Runners.FreeBytes()
+	list, err := t.Runners.Workspaces(ctx)
+	if err != nil {
+		_ = t.fail("workspace_list", err)
+		return
+	}
+	s.Workspaces = list
+	// If the last sweep is in the future, the clock was set back.
+	if since := s.Now.Sub(s.LastSweep); since >= 0 && since < sweepEvery {
+		return
+	}
+	if s.TrashDue, err = t.Runners.TrashDue(s.Now, s.FreeBytes, t.Policy.MinFreeBytes); err != nil {
+		_ = t.fail("trash", err)
+	}
+	s.SweepDue = len(list) > 0 && !s.TrackerLow || s.TrashDue
+}
+
+// idsToAsk lists the issues to refresh: those of the claims and, in a sweep, those of unclaimed workspaces.
+func (t *tick) idsToAsk(claims []Claim) []string {
+	var ids []string
+	claimed := map[string]bool{}
+	for _, c := range claims {
+		if t.snapshot.concerns(c.IssueID) && (!t.snapshot.TrackerLow || c.Status == Running) {
+			ids = append(ids, c.IssueID)
+		}
+		claimed[c.IssueID] = true
+	}
+	if t.snapshot.SweepDue && t.snapshot.Only == "" && !t.snapshot.TrackerLow {
+		for _, w := range t.snapshot.Workspaces {
+			if !claimed[w.IssueID] && w.Project == t.Policy.Project {
+				ids = append(ids, w.IssueID)
+				claimed[w.IssueID] = true
+			}
+		}
+	}
+	return ids
+}
+
+// wantCandidates reports whether the candidates are needed: an issue could start.
+func (t *tick) wantCandidates(claims []Claim) bool {
+	if t.snapshot.DispatchOff || t.snapshot.TrackerLow {
+		return false
+	}
+	running := 0
+	for _, c := range claims {
+		switch {
+		case c.delivering():
+		case c.Status == Running:
+			running++
+		case c.Status == Waiting && !c.DueAt.After(t.snapshot.Now):
+			return true
+		}
+	}
+	return running < t.Policy.MaxConcurrent || t.snapshot.AtOnce
+}
+
+// limited reports whether the tracker's last rate limit still lasts. A pass that starts an issue at once asks nevertheless: its
+// operator's command has just got an answer.
+func (t *tick) limited() bool {
+	b := t.snapshot.TrackerBlock
+	now := t.snapshot.Now
+	if b == nil || b.Code != "tracker_rate_limited" || !now.Before(b.NextTry) || t.snapshot.AtOnce {
+		return false
+	}
+	if b.Since.After(now) || b.NextTry.After(now.Add(longestReset)) {
+		return false // the clock was set back since, and only the tracker knows how long the limit still lasts
+	}
+	_ = t.fail("", &Error{Code: b.Code, Message: b.Message, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
+	t.report.Obstacle = &Obstacle{Reason: b.Code, Message: b.Message, Until: b.NextTry}
+	return true
+}
+
+// stillEmpty reports whether an error says that the tracker contains no issue, and it has contained none for so long that they are gone.
+func (t *tick) stillEmpty(err error) bool {
+	var known *Error
+	b := t.snapshot.TrackerBlock
+	return errors.As(err, &known) && known.Code == CodeTrackerEmpty && b != nil && b.Code == known.Code && t.snapshot.Now.Sub(b.Since) >= emptyFor
+}
+
+// blockTracker stores a fault of the tracker. It counts from the start of the previous fault if that was not over.
+func (t *tick) blockTracker(ctx context.Context, err *Error, reset time.Time) {
+	b := Block{Code: err.Code, Message: err.Message, Since: t.snapshot.Now, NextTry: cmp.Or(reset, t.snapshot.Now)}
+	if old := t.snapshot.TrackerBlock; old != nil && old.Since.Before(b.Since) && (b.Code != CodeTrackerEmpty || old.Code == b.Code) {
+		b.Since = old.Since
+	}
+	t.store(ctx, Change{TrackerBlock: &b})
+}
+
+// resetOf returns when the tracker accepts the next request after an error, zero if the error does not say.
+func resetOf(err error) time.Time {
+	var limit Limited
+	if errors.As(err, &limit) {
+		return limit.ResetAt()
+	}
+	return time.Time{}
+}
