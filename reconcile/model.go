@@ -409,6 +409,7 @@ type Thread struct {
 	WorkspaceID string // the random id of the record of the workspace that it worked in
 	CodexHome   string // the directory in which codex keeps it, with links resolved; empty if unknown
 	Failed      int    // how many of its latest runs failed in a row
+	Ended       bool   // an operator has asked for a new thread
 }
 
 // Mutation is a change that an agent made in the tracker with its tool, or tried to make.

@@ -15,6 +15,8 @@ import (
 )
 
 // IssueTokens implements Journal.
+func (m *memory) UsedOn(context.Context, time.Time) ([]reconcile.ModelUse, error) { return nil, nil }
+
 func (m *memory) IssueTokens(context.Context, string) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

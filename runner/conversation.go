@@ -55,6 +55,7 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 		return err
 	}
 	c.rec.phase(ctx, reconcile.StreamingTurn)
+	insisted := c.dayUsedUp(ctx)
 	for turn, idle := 1, 0; ; turn++ {
 		c.worked.Store(false)
 		if err := c.turn(ctx, input, turn); err != nil {
@@ -71,8 +72,23 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 			c.Log.Info("the run ends: the agent has done nothing in its last turns", "turns", idle)
 			return nil
 		}
+		if !insisted && c.dayUsedUp(ctx) {
+			c.Log.Info("the run ends: agent.budget_per_day is used up")
+			return nil
+		}
 		input = c.guide.laterTurnText(ctx, turn+1)
 	}
+}
+
+// dayUsedUp reports whether agent.budget_per_day is used up. A run that begins nevertheless is one that an operator asked for.
+func (c *conversation) dayUsedUp(ctx context.Context) bool {
+	budget := c.Config.Policy.DailyBudget
+	if !budget.Set() {
+		return false
+	}
+	today, err := c.Journal.UsedOn(ctx, c.Now())
+	c.warn("what was used today is not read", err)
+	return budget.Reached(today)
 }
 
 // start launches the agent and opens its thread.
@@ -387,7 +403,7 @@ func (c *conversation) openThread(ctx context.Context, params agent.ThreadParams
 	if elsewhere {
 		c.Log.Info("the issue's last thread is in another codex home", "thread_id", newest.ID, "its_home", newest.CodexHome, "home", c.codexHome)
 	}
-	if workedHere(here) && c.Config.ResumeThread && here.Failed < maxThreadFailures {
+	if workedHere(here) && c.Config.ResumeThread && !here.Ended && here.Failed < maxThreadFailures {
 		opened, err := c.resumeThread(ctx, here.ID, params)
 		if opened.elsewhere = elsewhere; opened.resumed || err != nil {
 			return opened, err

@@ -30,6 +30,8 @@ type Journal interface {
 	SaveCreated(ctx context.Context, runID, issueID string, created []reconcile.Created, now time.Time) error
 	// IssueTokens returns how much of agent.max_tokens an issue has used.
 	IssueTokens(ctx context.Context, issueID string) (int64, error)
+	// UsedOn returns what the project's runs have used on the day of UTC, by model, for agent.budget_per_day.
+	UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error)
 	// LastSeen returns what a thread has seen of its issue, false if that was not stored. RecordLastSeen stores it.
 	LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error)
 	RecordLastSeen(ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time) error

@@ -139,7 +139,7 @@ var migrations embed.FS
 
 const (
 	// schemaVersion is the number of the last migration.
-	schemaVersion = 9
+	schemaVersion = 10
 	// oldestWriter is the oldest schema whose programs may still write after the database was migrated to schemaVersion.
 	oldestWriter = 1
 )

@@ -159,6 +159,11 @@ func (j Journal) IssueTokens(ctx context.Context, issueID string) (int64, error)
 	return used, err
 }
 
+// UsedOn returns what Store.UsedOn does.
+func (j Journal) UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error) {
+	return Store(j).UsedOn(ctx, at)
+}
+
 // SaveThread stores the token totals of a codex thread. They never decrease and are cumulative over all runs of the thread.
 // In the same transaction SaveThread raises the run's own tokens by what the thread has used since the run's first report: a
 // crash between two transactions would lose these tokens or count them twice. Call SaveThread before UpdateRun reports the
@@ -228,8 +233,8 @@ func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens,
 // stopped (interrupted, canceled). Runs without a thread and runs that failed by a fault of the machine don't count.
 func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, here reconcile.Thread, err error) {
 	err = j.view(ctx, "read the last thread", func(t tx) error {
-		threads, err := rows(t, func(th *reconcile.Thread) []any { return []any{&th.ID, &th.WorkspaceID, &th.CodexHome} },
-			`SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, '') FROM runs AS r LEFT JOIN threads AS t USING (thread_id)
+		threads, err := rows(t, func(th *reconcile.Thread) []any { return []any{&th.ID, &th.WorkspaceID, &th.CodexHome, &th.Ended} },
+			`SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, ''), coalesce(t.ended, 0) FROM runs AS r LEFT JOIN threads AS t USING (thread_id)
 			WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`, issueID)
 		if err != nil || len(threads) == 0 {
 			return err
@@ -250,6 +255,13 @@ func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, 
 		return err
 	})
 	return newest, here, err
+}
+
+// EndThreads makes the next run of an issue start a new thread.
+func (o Operator) EndThreads(ctx context.Context, issueID string) error {
+	return o.update(ctx, "end the threads of the issue", full, func(t tx) error {
+		return t.run(`UPDATE threads SET ended = 1 WHERE issue_id = ?`, issueID)
+	})
 }
 
 // LastSeen returns what the agent knows of its issue in a thread; false if that was never stored, as with threads of earlier

@@ -20,7 +20,9 @@ func holdCommand(w *term.Env) *cli.Command {
 }
 
 func retryCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff, so that it is due now", "ISSUE")
+	cmd := verbCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff, so that it is due now", "ISSUE")
+	cmd.Flags = append(cmd.Flags, &cli.BoolFlag{Name: "fresh", Usage: "the next run starts a new conversation of codex, in the same workspace"})
+	return cmd
 }
 
 func pauseCommand(w *term.Env) *cli.Command {
@@ -59,6 +61,9 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage string, names ...string
 		Name: name, Usage: usage, UsageText: usageText(name, arguments), Description: exampleText(example),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
 		Action: onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
+			if c.Bool("fresh") { // a flag of retry
+				return operate.RetryFresh(c.Context, p, args[0])
+			}
 			return operate.Apply(c.Context, p, verb, strings.Join(args, ""))
 		}),
 	}

@@ -187,8 +187,9 @@ type Login struct {
 
 // Errors that callers tell apart with errors.Is.
 var (
-	// ErrNoThread says that the agent has not stored the thread. A new one can be started.
-	ErrNoThread = errors.New("the agent has no such thread")
+	// ErrNoThread says that the agent has not stored the thread, or that its model provider is no longer the one in use. A new thread
+	// can be started.
+	ErrNoThread = errors.New("the agent can't continue this thread")
 	// ErrThreadBusy says that another live process has the thread open.
 	ErrThreadBusy = errors.New("another process has the thread open")
 	// ErrNoTurn says that no turn is running.

@@ -222,6 +222,7 @@ type threadRequest struct {
 	Config         map[string]any  `json:"config,omitempty"`
 	DynamicTools   []object        `json:"dynamicTools,omitempty"`
 	Model          string          `json:"model,omitempty"`
+	ModelProvider  string          `json:"modelProvider,omitempty"`
 	Base           string          `json:"baseInstructions,omitempty"`
 	Developer      string          `json:"developerInstructions,omitempty"`
 }
@@ -240,9 +241,17 @@ func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (string
 	return id, err
 }
 
-// ResumeThread implements agent.Session. The thread's tools are stored with it.
+// defaultProvider is codex's own name of the provider of models that it uses without the setting model_provider.
+const defaultProvider = "openai"
+
+// ResumeThread implements agent.Session. The thread's tools are stored with it, and so are its model and provider, even if the
+// configuration has others now. codex changes the model if it is named, and refuses to change the provider.
 func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.ThreadParams) error {
-	got, err := s.openThread(ctx, "thread/resume", p, threadRequest{ThreadID: thread, ExcludeTurns: true})
+	req := threadRequest{ThreadID: thread, ExcludeTurns: true}
+	if now, err := s.models(ctx, p.Cwd); err == nil { // an agent without config/read has no other provider to resume with
+		p.Model, req.ModelProvider = cmp.Or(p.Model, now.Model), cmp.Or(now.Provider, defaultProvider)
+	}
+	got, err := s.openThread(ctx, "thread/resume", p, req)
 	if err == nil && got != thread {
 		return incompatible("thread/resume", "answered with another thread: "+got)
 	}
@@ -289,17 +298,25 @@ func (s *Session) Login(ctx context.Context, cwd string) (agent.Login, error) {
 	if login.Account != "" || login.Needed {
 		return login, nil
 	}
-	var home struct {
-		Config struct {
-			Provider  string `json:"model_provider"`
-			Providers map[string]struct {
-				EnvKey string `json:"env_key"`
-			} `json:"model_providers"`
-		}
-	}
-	err := s.read(ctx, "config/read", object{"cwd": cwd}, &home)
-	login.Provider, login.EnvKey = home.Config.Provider, home.Config.Providers[home.Config.Provider].EnvKey
+	now, err := s.models(ctx, cwd)
+	login.Provider, login.EnvKey = now.Provider, now.Providers[now.Provider].EnvKey
 	return login, err
+}
+
+// models is codex's configuration of models. Model and Provider are "" without a setting.
+type models struct {
+	Model     string
+	Provider  string `json:"model_provider"`
+	Providers map[string]struct {
+		EnvKey string `json:"env_key"`
+	} `json:"model_providers"`
+}
+
+// models asks for the configuration in cwd.
+func (s *Session) models(ctx context.Context, cwd string) (models, error) {
+	var answer struct{ Config models }
+	err := s.read(ctx, "config/read", object{"cwd": cwd}, &answer)
+	return answer.Config, err
 }
 
 // read sends a request that changes nothing and decodes its result.

@@ -442,18 +442,19 @@ func TestWire(t *testing.T) {
 		for _, c := range []struct{ want, answer string }{
 			{`{"id":1,"method":"initialize","params":{"capabilities":{"experimentalApi":true},"clientInfo":{"name":"symphony","version":"9"}}}`, initialized1},
 			{`{"method":"initialized","params":{}}`, ""},
+			{`{"id":2,"method":"config/read","params":{"cwd":"/w"}}`, `{"id":2,"result":{"config":{"model":"m","model_provider":null}}}`},
 			{
-				`{"id":2,"method":"thread/resume","params":{"threadId":"th","excludeTurns":true,"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false}}}`,
-				`{"id":2,"error":{"code":-32600,"message":"no rollout found for thread id th"}}`,
+				`{"id":3,"method":"thread/resume","params":{"threadId":"th","excludeTurns":true,"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"model":"m","modelProvider":"openai"}}`,
+				`{"id":3,"error":{"code":-32600,"message":"no rollout found for thread id th"}}`,
 			},
 			{
-				`{"id":3,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"description":"d","inputSchema":{"type":"object"},"name":"t","type":"function"}]}}`,
-				`{"id":3,"result":{"thread":{"id":"th"}}}`,
+				`{"id":4,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"description":"d","inputSchema":{"type":"object"},"name":"t","type":"function"}]}}`,
+				`{"id":4,"result":{"thread":{"id":"th"}}}`,
 			},
-			{`{"id":4,"method":"thread/name/set","params":{"name":"A-1: t","threadId":"th"}}`, `{"id":4,"result":{}}`},
+			{`{"id":5,"method":"thread/name/set","params":{"name":"A-1: t","threadId":"th"}}`, `{"id":5,"result":{}}`},
 			{
-				`{"id":5,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
-				strings.Replace(turnStarted, "3", "5", 1) + "\n" + turnCompleted,
+				`{"id":6,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
+				strings.Replace(turnStarted, "3", "6", 1) + "\n" + turnCompleted,
 			},
 		} {
 			p.hears(c.want)

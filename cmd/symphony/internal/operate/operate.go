@@ -37,6 +37,16 @@ type operation struct {
 	nothing bool // the command had nothing to change
 }
 
+// RetryFresh applies a retry, after which the agent starts a new thread.
+func RetryFresh(ctx context.Context, p *project.Project, issue string) error {
+	return operate(ctx, p, reconcile.VerbRetry, issue, func(o *operation) error {
+		if err := o.db.Operator.EndThreads(ctx, o.cmd.IssueID); err != nil {
+			return err
+		}
+		return o.apply(ctx)
+	})
+}
+
 // Apply stores a command about an issue, or about the project where issue is empty, runs a pass for it, and prints the result.
 func Apply(ctx context.Context, p *project.Project, verb reconcile.Verb, issue string) error {
 	return operate(ctx, p, verb, issue, func(o *operation) error { return o.apply(ctx) })

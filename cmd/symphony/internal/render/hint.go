@@ -24,7 +24,7 @@ var RunErrors = []struct{ Codes, Next string }{
 	},
 	{"agent_auth", "run `codex login` as the account that symphony runs as, with the same `codex.home`"},
 	{"agent_quota", "nothing to do: the account's allowance is used up; work continues after the reset"},
-	{"network", "check the network; work continues when the model can be reached"},
+	{"network", "check the network, and the provider in codex's config.toml; work continues when the model can be reached"},
 	{
 		"sandbox_unavailable", "let the machine sandbox commands, which codex tries before the first turn: allow unprivileged user namespaces " +
 			"(`sysctl user.max_user_namespaces=15000`; on some systems `kernel.unprivileged_userns_clone=1` or " +
