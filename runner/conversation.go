@@ -386,6 +386,7 @@ func (c *conversation) threadParams(ctx context.Context) (agent.ThreadParams, er
 	return agent.ThreadParams{
 		Name: c.agentRedactor.Text(issue.Identifier + ": " + issue.Title),
 		Cwd:  c.space.Path, ApprovalPolicy: c.Config.ApprovalPolicy, Sandbox: c.Config.ThreadSandbox, Config: config,
+		Model: c.Config.Model,
 	}, err
 }
 

@@ -75,9 +75,9 @@ func runCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
 		Description: "The command ends when the run ends, and exits 1 if the run did not succeed. Ctrl-C ends the command, not the run.\n\n" +
 			exampleText("symphony run ABC-7"),
-		Flags: workflowFlags(fieldsFlag()),
+		Flags: workflowFlags(fieldsFlag(), &cli.StringFlag{Name: "model", Usage: "the agent works with the model `NAME` in this run"}),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			return operate.RunIssue(c.Context, p, args[0])
+			return operate.RunIssue(c.Context, p, args[0], c.String("model"))
 		}),
 	}
 }

@@ -12,10 +12,10 @@ func workerCommand(w *term.Env) *cli.Command {
 		Name: "worker", Hidden: true, Usage: "carry out one run (started by a pass)",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "run"}, &cli.StringFlag{Name: "state-dir"}, &cli.StringFlag{Name: "workflow"},
-			&cli.StringFlag{Name: "slot"},
+			&cli.StringFlag{Name: "slot"}, &cli.StringFlag{Name: "model"},
 		},
 		Action: func(c *cli.Context) error {
-			return worker.Run(c.Context, w, c.String("run"), c.String("state-dir"), c.String("workflow"), c.String("slot"))
+			return worker.Run(c.Context, w, c.String("run"), c.String("state-dir"), c.String("workflow"), c.String("slot"), c.String("model"))
 		},
 	}
 }

@@ -126,6 +126,7 @@ type Agent struct {
 	TrustRepository        bool
 	KeepGitConfig          bool
 	ResumeThread           bool
+	ByLabel                []LabelRow
 	Prices                 reconcile.Prices
 	budget                 string // as written
 }
@@ -145,6 +146,7 @@ const (
 type Codex struct {
 	Command           string          // as written
 	Home              string          // empty for that of the environment
+	Model, Effort     string          // "" for those of the codex home
 	Inherit           bool            // agents have that home itself, not only its login
 	TrustLauncher     bool            // start Command even if files that an agent can write decide which program that is
 	ApprovalPolicy    json.RawMessage // a JSON string or object, never nil

@@ -75,6 +75,7 @@ const (
 	typeShell    = "shell script"
 	typeStateMap = "map of states to integers"
 	typePrices   = "map of models to prices"
+	typeLabels   = "list of maps"
 	typeBudget   = "number of tokens or an amount of money"
 	typeCodex    = "codex value"
 )
@@ -201,6 +202,8 @@ func keys(c *Config) []Key {
 			"keep git hooks and settings that an agent leaves, even if they run programs in your hooks"),
 		key("agent.resume_thread", typeBool, "true", &c.Agent.ResumeThread,
 			"a run continues the codex conversation of the previous run of its issue; false: each run starts a new one"),
+		key("agent.by_label", typeLabels, "[]", nil,
+			"other model, effort, max_turns or sandbox for issues with a label: see below").then((*reader).byLabel),
 		key("agent.prices", typePrices, "{}", &c.Agent.Prices,
 			"prices of a million tokens for report: see below").then((*reader).prices),
 		key("agent.budget_per_day", typeBudget, "0", &c.Agent.budget,
@@ -211,6 +214,8 @@ func keys(c *Config) []Key {
 		key("codex.trust_launcher", typeBool, "false", &c.Codex.TrustLauncher,
 			"start codex.command even if it is a launcher, such as npx, in a workspace with files that it obeys"),
 		key("codex.home", typePath, "", &c.Codex.Home, "codex home whose login and model agents use; default: $CODEX_HOME, or ~/.codex"),
+		key("codex.model", typeString, "", &c.Codex.Model, "model of agents; default: that of the codex home"),
+		key("codex.effort", typeString, "", &c.Codex.Effort, "reasoning effort of agents; default: that of the codex home"),
 		key("codex.inherit", typeBool, "false", &c.Codex.Inherit,
 			"agents also get the rules, MCP servers, hooks and all other settings of that codex home"),
 		key("codex.approval_policy", typeCodex, "never", &c.Codex.ApprovalPolicy,

@@ -160,13 +160,16 @@ func TestThreadConfig(t *testing.T) {
 		{Config{}, false},
 		{Config{OnQuestion: agent.QuestionAsk}, false},
 		{Config{TrustRepository: true}, false},
-		{Config{ThreadSandbox: word}, false},
+		{Config{ThreadSandbox: word, Model: "m", Effort: "high"}, false},
 		{Config{ThreadSandbox: word, TrustRepository: true}, true},
 	} {
 		got := test.Must(c.config.ThreadConfig(t.Context(), testRepo, "run-7", testSpace, nil))
 		want := map[string]any{
 			"features.goals": false, "features.unbounded_connection_retries": false, "allow_login_shell": false, "features.shell_snapshot": false,
 			"shell_environment_policy": map[string]any{"ignore_default_excludes": false, "set": ownVariables},
+		}
+		if c.config.Model != "" {
+			want["model"], want["model_reasoning_effort"] = "m", "high"
 		}
 		if c.config.OnQuestion == agent.QuestionAsk {
 			want["features.default_mode_request_user_input"] = true

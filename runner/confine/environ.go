@@ -29,6 +29,8 @@ import (
 // Config is the part of the workflow that restricts a run.
 type Config struct {
 	CodexHome string // codex.home, "" for codex's own default
+	// Model and Effort are codex.model and codex.effort, "" for those of the codex home.
+	Model, Effort string
 	// AgentHome is the codex home of agents, which shares the login of LoginHome, the operator's. Empty if agents have the
 	// operator's home itself (codex.inherit).
 	AgentHome, LoginHome string

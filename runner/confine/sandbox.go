@@ -214,6 +214,12 @@ func (c Config) ThreadConfig(ctx context.Context, h host.Host, runID string, w h
 		"features.shell_snapshot":  false,
 		"shell_environment_policy": c.commandEnv(runID, w, codexEnv),
 	}
+	if c.Model != "" {
+		config["model"] = c.Model
+	}
+	if c.Effort != "" {
+		config["model_reasoning_effort"] = c.Effort
+	}
 	if c.OnQuestion == agent.QuestionAsk {
 		config["features.default_mode_request_user_input"] = true // without it the model can't ask
 	}

@@ -34,6 +34,7 @@ type Local struct {
 	// Workflow is the workflow as dispatched, without a literal key. It was read from WorkflowPath.
 	Workflow     []byte
 	WorkflowPath string
+	Model        string    // of the agents of these runs; empty for that of the workflow
 	Host         host.Host // where runs do their work
 	Secret       []byte    // what the worker needs beside Workflow, passed over a pipe; nil for nothing
 	// NextSlot returns the account's next free slot for an agent's worker (reconcile.Accounts), an error if there is none. It is
@@ -74,6 +75,9 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	}
 	defer log.Close()
 	argv := []string{"symphony", "worker", "--run", run.ID, "--state-dir", l.StateDir, "--workflow", l.WorkflowPath}
+	if l.Model != "" {
+		argv = append(argv, "--model", l.Model)
+	}
 	var slot *os.File
 	if l.NextSlot != nil && (run.Kind == reconcile.AgentRun || run.Kind == reconcile.FreeRun) { // cleanup runs need none
 		if slot, err = l.NextSlot(); err != nil {

@@ -88,7 +88,7 @@ func (s *Server) holdIssue(ctx context.Context, _ *mcp.CallToolRequest, in Issue
 }
 
 func (s *Server) runIssue(ctx context.Context, _ *mcp.CallToolRequest, in IssueIn) (*mcp.CallToolResult, OperateOut, error) {
-	return s.operate(in.Issue, func(p *project.Project) (string, error) { return operate.StartIssue(ctx, p, in.Issue) })
+	return s.operate(in.Issue, func(p *project.Project) (string, error) { return operate.StartIssue(ctx, p, in.Issue, "") })
 }
 
 // operate carries out a command and returns what it prints.

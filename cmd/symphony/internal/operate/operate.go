@@ -214,8 +214,9 @@ func (o *operation) reportRest(ctx context.Context) error {
 }
 
 // RunIssue starts an issue and follows its run until it ends. A signal ends this command, not the run.
-func RunIssue(ctx context.Context, p *project.Project, ref string) error {
-	runID, err := StartIssue(ctx, p, ref)
+// model replaces that of the workflow unless it is empty.
+func RunIssue(ctx context.Context, p *project.Project, ref, model string) error {
+	runID, err := StartIssue(ctx, p, ref, model)
 	if err != nil {
 		return err
 	}
@@ -239,13 +240,14 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 }
 
 // StartIssue runs a pass confined to the issue, and returns the run that it has started, or that was running already.
-func StartIssue(ctx context.Context, p *project.Project, ref string) (runID string, err error) {
+// A run that goes on keeps its model: with another one the error is not_started.
+func StartIssue(ctx context.Context, p *project.Project, ref, model string) (runID string, err error) {
 	issue, err := project.FetchIssue(ctx, p, ref)
 	if err != nil {
 		return "", err
 	}
 	r, err := pass.Run(ctx, p, pass.Options{
-		Trigger: project.TriggerManual, Only: issue.ID, AtOnce: true, Stays: true, LockTimeout: project.CommandPatience,
+		Trigger: project.TriggerManual, Only: issue.ID, AtOnce: true, Model: model, Stays: true, LockTimeout: project.CommandPatience,
 	})
 	switch {
 	case err != nil:
@@ -274,6 +276,12 @@ func StartIssue(ctx context.Context, p *project.Project, ref string) (runID stri
 	}
 	if !claimed || c.Status != reconcile.Running {
 		return "", notStarted(issue, r, c, claimed)
+	}
+	if model != "" {
+		return "", &reconcile.Error{
+			Code: "not_started", Message: issue.Identifier + " is already running, and a run keeps its model",
+			Hint: "symphony stop " + issue.Identifier + " first",
+		}
 	}
 	fmt.Fprintf(p.Env.Stderr, "symphony: %s is already running\n", term.Visible(issue.Identifier))
 	return c.RunID, nil

@@ -34,6 +34,8 @@ type Options struct {
 	// Only confines the pass to the issue with this id; NoIssue confines it to commands about the project. Empty means all issues.
 	Only   string
 	AtOnce bool
+	// Model is that of the runs which this pass starts; empty for that of the workflow.
+	Model string
 	// DB is the open database of the caller; nil lets the pass open and close its own.
 	DB *state.DB
 	// Name is that of the project in the output; empty for that of its folder.
@@ -283,7 +285,7 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 		return reconcile.Deps{}, nil, err
 	}
 	account := project.OpenPassAccount(p, cfg.Codex.Home, r.warn)
-	runners.Stays, runners.NextSlot = o.Stays, account.NextSlot
+	runners.Model, runners.Stays, runners.NextSlot = o.Model, o.Stays, account.NextSlot
 	boot, err := proc.BootID()
 	if err != nil {
 		return reconcile.Deps{}, nil, fmt.Errorf("boot id: %w", err)

@@ -102,7 +102,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			Branch: cfg.Repository, Deliver: cfg.Repository.Delivers(),
 		},
 		Config: confine.Config{
-			CodexHome: cfg.Codex.Home, ApprovalPolicy: cfg.Codex.ApprovalPolicy, TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
+			CodexHome: cfg.Codex.Home, Model: cfg.Codex.Model, Effort: cfg.Codex.Effort, ApprovalPolicy: cfg.Codex.ApprovalPolicy, TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
 			OnQuestion: questions[cfg.Agent.OnQuestion], Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots,
 			TrustRepository: cfg.Agent.TrustRepository, PassEnv: cfg.Agent.PassEnv, Secrets: cfg.SecretVars, SecretValues: Secrets(p, cfg),
 		},
@@ -173,7 +173,7 @@ func Inspect(ctx context.Context, p *Project, cfg *workflow.Config, parent strin
 // NewTakeover returns a takeover of an issue's workspace below root.
 func NewTakeover(p *Project, cfg *workflow.Config, issue reconcile.Issue, root string, log *slog.Logger) *runner.Takeover {
 	return &runner.Takeover{
-		Config: RunnerConfig(p, cfg), Host: NewHost(), Hold: workers.Hold, StateDir: p.StateDir, ID: NewRunID(p.Env.Now()),
+		Config: RunnerConfig(p, cfg.For(issue.Labels, "")), Host: NewHost(), Hold: workers.Hold, StateDir: p.StateDir, ID: NewRunID(p.Env.Now()),
 		Issue: issue, Root: root, Env: p.Environ(), Now: p.Env.Now, Log: log,
 	}
 }

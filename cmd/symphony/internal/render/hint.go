@@ -17,7 +17,7 @@ import (
 // RunErrors are the error codes of runs with the next step for each, as docs/errors.md lists them. ISSUE stands for the
 // identifier of the issue.
 var RunErrors = []struct{ Codes, Next string }{
-	{"codex_not_found", "install codex so that a login shell (`bash -lc`) finds it, or set `codex.command` to its path"},
+	{"codex_not_found", "`npm install -g @openai/codex`, then `codex login`; a login shell (`bash -lc`) has to find it, or set `codex.command` to its path"},
 	{
 		"codex_incompatible", "install codex 0.169.0 or later with `npm install -g @openai/codex`; or correct what the message quotes, a value " +
 			"under `codex` or in codex's `config.toml`; then `symphony unblock`",

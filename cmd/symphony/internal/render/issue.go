@@ -260,6 +260,9 @@ func printPlaces(w *term.Env, v view.Issue) {
 		fmt.Fprintln(w.Stdout, w.Bold("FILES"))
 	}
 	printWorkspace(w, v.Workspace)
+	if v.ByLabel != nil {
+		printField(w, "by_label", v.ByLabel.String())
+	}
 	if v.ThreadID != nil {
 		printField(w, "thread", *v.ThreadID)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/state"
@@ -47,6 +48,8 @@ type Issue struct {
 	Totals    Totals           `json:"codex_totals"`
 	Cost      *Cost            `json:"cost"` // of these tokens; null without agent.prices
 	Requests  []RequestRow     `json:"pending_requests"`
+	// ByLabel is the row of agent.by_label that holds for the issue; null if none does.
+	ByLabel *workflow.LabelRow `json:"by_label"`
 	// LastMessage is what the agent of the newest run said last, and Log are the last lines of that run's log without minor ones.
 	LastMessage *string          `json:"last_message"`
 	Log         []eventlog.Line  `json:"log"`
@@ -168,6 +171,9 @@ func ReadIssue(ctx context.Context, p *project.Project, ref string, o IssueOptio
 	}
 	if err := r.askTracker(ctx, o.Offline, &v); err != nil {
 		return v, err
+	}
+	if r.cfg != nil && r.issue != nil {
+		v.ByLabel = r.cfg.Agent.RowFor(r.issue.Labels)
 	}
 	v.Issue, v.Claim, v.Schedule, v.Project, v.Released = r.knownIssue(), newClaimRow(r.claim), r.schedule, r.project(), r.released
 	r.addOpen(&v)

@@ -37,8 +37,9 @@ const (
 )
 
 // Run takes the run, carries it out, records the outcome, and starts a pass, so that the next run need not wait for the schedule.
-// slot is the path of the account's slot that the pass has handed over; empty if the number of runs is unbounded.
-func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) error {
+// slot is the path of the account's slot that the pass has handed over; empty if the number of runs is unbounded. model is that of the
+// operator's command; empty for that of the workflow.
+func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot, model string) error {
 	ready, err := proc.TakeOver()
 	if err != nil {
 		return exit.Usage("symphony worker can only be started by a pass: %v", err)
@@ -61,7 +62,7 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) erro
 		log.Warn("run not taken", slog.String("error", err.Error()))
 		return errors.Join(err, ready.Refuse(err.Error()))
 	}
-	h.exe, h.slot = exe, heldSlot
+	h.exe, h.slot, h.model = exe, heldSlot, model
 	if err := ready.Taken(); err != nil {
 		log.Info("the pass has ended", slog.String("error", err.Error()))
 	}
@@ -92,7 +93,8 @@ type Held struct {
 	Run   reconcile.Run
 	DB    *state.DB
 	Alive *proc.Alive
-	exe   string   // the path of this program
+	exe   string // the path of this program
+	model string
 	slot  *os.File // the account's slot, held while it is open; nil for none
 }
 
@@ -164,6 +166,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	if err != nil {
 		return err
 	}
+	cfg = cfg.For(h.Run.Issue.Labels, h.model)
 	config := project.RunnerConfig(p, cfg)
 	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
 	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Memory: h.DB, Warn: project.WarnTo(log)})
