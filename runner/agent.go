@@ -69,13 +69,12 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	return g, nil
 }
 
-// checkHome checks that codex uses the codex home that it was given.
-func (c Config) checkHome(server agent.Server) error {
-	if c.AgentHome == "" || sameDir(server.Home, c.AgentHome) {
-		return nil
+// OtherHome says what it means that codex reports another home than it was given; "" if it reports that home, or none.
+func (c Config) OtherHome(reported string) string {
+	if c.AgentHome == "" || reported == "" || sameDir(reported, c.AgentHome) {
+		return ""
 	}
-	return incompatible(fmt.Sprintf("codex uses the home %s, not that of agents, %s: its rules and programs would work outside of the sandbox",
-		server.Home, c.AgentHome), "remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")
+	return fmt.Sprintf("codex uses the home %s, not that of agents, %s: its rules and programs work outside of the sandbox", reported, c.AgentHome)
 }
 
 // drain reads stderr to its end, so that an agent never blocks on it, even if the disk is full.
@@ -301,15 +300,17 @@ func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, 
 	if i.Policy, err = c.TurnPolicy(ctx, w.Host, *space); err != nil {
 		return nil, err
 	}
-	if i.process, err = launchAgent(ctx, j, func(*agentProcess) agent.Options { return agent.Options{} }); err != nil {
+	noOptions := func(*agentProcess) agent.Options { return agent.Options{} }
+	i.process, err = openAgent(ctx, j, noOptions, func(g *agentProcess) (err error) {
+		i.Session = g.session
+		i.Server, err = g.session.Initialize(ctx)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
-	i.Session = i.process.session
-	if i.Server, err = i.Session.Initialize(ctx); err != nil {
-		return nil, i.process.explainStart(ctx, err)
-	}
 	i.process.environ = i.process.started // it has answered: see end
-	return i, c.checkHome(i.Server)
+	return i, nil
 }
 
 // TrySandbox has codex try the sandbox of a turn. Errors: sandbox_unavailable, agent.ErrNoProbe.

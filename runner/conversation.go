@@ -101,8 +101,8 @@ func (c *conversation) start(ctx context.Context) (thread openedThread, err erro
 	return thread, err
 }
 
-// openAgent launches an agent and opens its session. It returns the agent also with the error of open. An agent whose helper
-// program was deleted is replaced once.
+// openAgent launches an agent and opens its session. It returns the agent also with the error of open. An agent that collided with
+// another is replaced once.
 func openAgent(
 	ctx context.Context, j *job, options func(*agentProcess) agent.Options, open func(*agentProcess) error,
 ) (g *agentProcess, err error) {
@@ -113,22 +113,23 @@ func openAgent(
 		if err = open(g); err == nil {
 			return g, nil
 		}
-		if replaced || ctx.Err() != nil || !HelperDeleted(err) {
-			return g, g.explainStart(ctx, err)
+		if err = g.explainStart(ctx, err); replaced || ctx.Err() != nil || !Collided(err) {
+			return g, err
 		}
-		j.Log.Info("the agent did not find its helper program and is replaced once")
+		j.Log.Info("the agent collided with another and is replaced once", "error", err)
 		g.end(ctx)
 	}
 }
 
-// HelperDeleted reports whether an agent did not find its helper program codex-linux-sandbox. Agents that start at the same moment
-// can delete each other's.
-func HelperDeleted(err error) bool {
+// Collided reports whether an agent failed because another started at the same moment. They can delete each other's helper program,
+// codex-linux-sandbox, and up to codex 0.166 they can't both create the database of a new codex home.
+func Collided(err error) bool {
 	if err == nil {
 		return false
 	}
 	code, message := codeOf(err)
-	return code == string(agent.CodeSandboxUnavailable) && strings.Contains(message, "No such file")
+	return code == string(agent.CodeSandboxUnavailable) && strings.Contains(message, "No such file") ||
+		strings.Contains(message, "failed to initialize sqlite state runtime")
 }
 
 // options returns the options of the session with g. Their functions wait until g.session is set, because the agent may send
@@ -361,13 +362,13 @@ func (c *conversation) handshake(ctx context.Context) (openedThread, error) {
 // initialize opens the session, and checks what the agent reports and that it can sandbox commands.
 func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 	server, err := g.session.Initialize(ctx)
-	if err == nil {
-		err = g.Config.checkHome(server)
-	}
 	if err != nil {
 		return server, err
 	}
 	g.Log.Info("agent ready", "user_agent", server.UserAgent)
+	if warning := g.Config.OtherHome(server.Home); warning != "" {
+		g.Log.Warn(warning)
+	}
 	g.readEnviron(ctx)
 	return server, g.probeSandbox(ctx)
 }

@@ -83,6 +83,9 @@ func permissionsRequest(p *params) agent.Request {
 	return r
 }
 
+// toolInMessage finds the tool in Allow the SERVER MCP server to run tool "TOOL"?
+var toolInMessage = text.Pattern(`run tool "(.+)"`)
+
 // toolRequest reads codex's question whether a tool of an MCP server may run, false if it is a form. Only _meta tells.
 func toolRequest(p *params) (agent.Request, bool) {
 	var meta struct {
@@ -91,6 +94,9 @@ func toolRequest(p *params) (agent.Request, bool) {
 		Params json.RawMessage `json:"tool_params"`
 	}
 	unmarshal(p.Meta, &meta)
+	if named := toolInMessage().FindStringSubmatch(p.Message); meta.Tool == "" && named != nil {
+		meta.Tool = named[1] // up to codex 0.166
+	}
 	r := newRequest(p, agent.RequestPermissions, uncut(p.ServerName+"/"+meta.Tool+" "+string(meta.Params)))
 	r.Server, r.Permissions, r.Reason = p.ServerName, p.Meta, oneLine(p.Message, summaryLength)
 	r.OutsideSandbox = true // MCP servers run outside the sandbox

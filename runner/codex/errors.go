@@ -30,7 +30,7 @@ func responseError(method string, err error, handshake bool) error {
 	out := &agent.Error{Code: agent.CodeResponseError, Message: oneLine(method+": "+e.Message, errorLength)}
 	has := func(text string) bool { return strings.Contains(e.Message, text) }
 	switch {
-	case has("no rollout found"), has("invalid session id"), has("which is no longer configured"), has("thread's model provider"):
+	case has("no rollout found"), has("invalid session id"), has("This chat uses "), has("thread's model provider"):
 		out.Err = agent.ErrNoThread
 	case has("already has an active writer"):
 		out.Err = agent.ErrThreadBusy

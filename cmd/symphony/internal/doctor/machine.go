@@ -212,6 +212,9 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 		list = failWith(err)
 	} else {
 		list = ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
+		if warning := project.RunnerConfig(e.p, e.config).OtherHome(i.Server.Home); warning != "" {
+			list = append(list, warn(warning, "remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")...)
+		}
 	}
 	if l := project.Launcher(ctx, e.p, e.config, e.loginEnv()); l.Program != "" && !e.config.Codex.TrustLauncher {
 		list = append(list, warn(project.LauncherWarning(l), runner.LauncherHint(l))...)
@@ -302,7 +305,7 @@ func checkSandbox(ctx context.Context, e *environment) []finding {
 			"remove it, unless this is a dedicated container or virtual machine")
 	}
 	err := i.TrySandbox(ctx)
-	if runner.HelperDeleted(err) { // such as by the codex of the other environment
+	if runner.Collided(err) { // such as by the codex of the other environment
 		if i, err = e.startAgent(ctx); err == nil {
 			err = cmp.Or(i.TrySandbox(ctx), i.Close())
 		}
