@@ -208,7 +208,6 @@ type TrackerAccount struct {
 type TrackerBoard struct {
 	TrackerProject
 	Setting     string         // the value to write as tracker.project_slug: the URL if it ends in the slug, otherwise the slug
-	IssuePrefix string         // the prefix of its issues' identifiers, such as ABC of ABC-1; empty if unknown
 	States      []TrackerState // in the order in which an issue passes through them, without duplicate names
 	HasLabel    bool
 }

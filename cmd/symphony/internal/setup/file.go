@@ -151,14 +151,10 @@ func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error
 			return undo, err
 		}
 	}
-	active, err := tracker.Candidates(ctx, s.answers.Active)
-	if len(active) > 0 {
-		s.first = active[0].Identifier
-	}
-	return undo, err
+	return undo, nil
 }
 
-func (s *starter) fileSummary() (lines []string, issue string, more JSON) {
+func (s *starter) fileSummary() (lines []string, more JSON) {
 	lines = []string{"wrote " + s.p.Path, "the issues are in " + s.folder}
 	if s.firstPath != "" {
 		lines[1] = "wrote " + s.firstPath
@@ -173,5 +169,5 @@ func (s *starter) fileSummary() (lines []string, issue string, more JSON) {
 	if s.firstPath != "" {
 		next = "Say in that file what you want done, then run:"
 	}
-	return append(lines, "", next), cmp.Or(s.first, "ISSUE"), JSON{Path: s.answers.Path}
+	return append(lines, "", next), JSON{Path: s.answers.Path}
 }
