@@ -78,8 +78,7 @@ type TrackerAdapter struct {
 	// trackers may change it a little. The error wraps ErrGone if the issue or the comment no longer exists.
 	Post func(ctx context.Context, issueID, body string) (Comment, error)
 	Edit func(ctx context.Context, issueID, commentID, body string) (text string, err error)
-	// Create makes an issue, in the first active state if state is empty.
-	Create func(ctx context.Context, title, state string) (*Issue, error)
+	Create func(ctx context.Context, n NewIssue) (*Issue, error)
 	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the tracker cannot check them, and
 	// nothing is known to be wrong.
 	Verify  func(ctx context.Context, names TrackerNames) (TrackerFindings, error)
@@ -202,6 +201,12 @@ type TrackerAccount struct {
 	Projects []TrackerProject // the most recently changed first; 500 at most
 	// Project reads a project, given its slug or URL, and checks whether a label exists.
 	Project func(ctx context.Context, slug, label string) (TrackerBoard, error)
+}
+
+// NewIssue is an issue that is made, in the first active state if State is empty.
+type NewIssue struct {
+	Title, Body, State string
+	Labels             []string
 }
 
 // TrackerBoard is what init needs to know about a project.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -138,18 +137,11 @@ func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error
 		return undo, err
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "*.md")); len(files) == 0 { // the pattern is valid
-		issue, err := tracker.Create(ctx, firstTitle, s.answers.Active[0])
+		issue, err := tracker.Create(ctx, reconcile.NewIssue{Title: firstTitle, Body: firstText, State: s.answers.Active[0]})
 		if err != nil {
 			return undo, err
 		}
 		s.firstPath, _ = issue.NativeRef["file"].(string)
-		content, err := os.ReadFile(s.firstPath)
-		if err == nil {
-			err = durable.WriteFile(s.firstPath, append(content, firstText...), 0o644)
-		}
-		if err != nil {
-			return undo, err
-		}
 	}
 	return undo, nil
 }
