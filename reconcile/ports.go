@@ -76,8 +76,8 @@ type TrackerAdapter struct {
 	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
 	// Post comments on an issue, and Edit replaces the text of such a comment. Both return the text as Comments will return it, because
 	// trackers may change it a little. The error wraps ErrGone if the issue or the comment no longer exists.
-	Post func(ctx context.Context, issueID, body string) (Comment, error)
-	Edit func(ctx context.Context, issueID, commentID, body string) (text string, err error)
+	Post   func(ctx context.Context, issueID, body string) (Comment, error)
+	Edit   func(ctx context.Context, issueID, commentID, body string) (text string, err error)
 	Create func(ctx context.Context, n NewIssue) (*Issue, error)
 	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the tracker cannot check them, and
 	// nothing is known to be wrong.
@@ -212,9 +212,9 @@ type NewIssue struct {
 // TrackerBoard is what init needs to know about a project.
 type TrackerBoard struct {
 	TrackerProject
-	Setting     string         // the value to write as tracker.project_slug: the URL if it ends in the slug, otherwise the slug
-	States      []TrackerState // in the order in which an issue passes through them, without duplicate names
-	HasLabel    bool
+	Setting  string         // the value to write as tracker.project_slug: the URL if it ends in the slug, otherwise the slug
+	States   []TrackerState // in the order in which an issue passes through them, without duplicate names
+	HasLabel bool
 }
 
 // TrackerState is a state of issues.

@@ -69,8 +69,15 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	return g, nil
 }
 
-// checkHome checks that codex uses the codex home that it was given.
-func (c Config) checkHome(server agent.Server) error {
+// checkHome checks that the agent uses the codex home that it was given. One that does not report its home has that of its environment.
+func (g *agentProcess) checkHome(server *agent.Server) error {
+	c, reported := g.Config, server.Home != ""
+	for _, entry := range g.environ {
+		home, is := strings.CutPrefix(entry, "CODEX_HOME=")
+		if is && !reported && (server.Home == "" || !sameDir(home, c.AgentHome)) {
+			server.Home = home
+		}
+	}
 	if c.AgentHome == "" || sameDir(server.Home, c.AgentHome) {
 		return nil
 	}
@@ -309,7 +316,7 @@ func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, 
 		return nil, i.process.explainStart(ctx, err)
 	}
 	i.process.environ = i.process.started // it has answered: see end
-	return i, c.checkHome(i.Server)
+	return i, i.process.checkHome(&i.Server)
 }
 
 // TrySandbox has codex try the sandbox of a turn. Errors: sandbox_unavailable, agent.ErrNoProbe.

@@ -345,14 +345,14 @@ func (c *conversation) handshake(ctx context.Context) (openedThread, error) {
 // initialize opens the session, and checks what the agent reports and that it can sandbox commands.
 func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 	server, err := g.session.Initialize(ctx)
-	if err == nil {
-		err = g.Config.checkHome(server)
-	}
 	if err != nil {
 		return server, err
 	}
-	g.Log.Info("agent ready", "user_agent", server.UserAgent)
 	g.readEnviron(ctx)
+	if err := g.checkHome(&server); err != nil {
+		return server, err
+	}
+	g.Log.Info("agent ready", "user_agent", server.UserAgent)
 	return server, g.probeSandbox(ctx)
 }
 

@@ -38,7 +38,7 @@ var ExampleNames = []string{"branch", pullRequestExample, reviewExample}
 // answers fill in an example.
 type answers struct {
 	Tracker, Path, Example, Endpoint, Project, Repository, Base, Root, Review string
-	Active, Terminal, Labels                                            []string
+	Active, Terminal, Labels                                                  []string
 	// Waiting and Begun are the active states of issues that wait and of issues that have been begun; empty for none.
 	Waiting, Begun string
 }
