@@ -18,7 +18,8 @@
 //
 // # Decisions
 //
-//   - Every request of a pass or worker is one of the files in query/, sent unchanged; only the variables vary.
+//   - Every request of a pass or worker consists of files in query/; only the variables vary. It asks for the fields that the
+//     specification names; what else is needed has requests of its own, which a server may refuse.
 //   - Connections inside an issue are read with a small page size, because Linear prices a query by the product of its page
 //     sizes (10,000 points at most). Further pages are fetched separately, so that nothing is cut silently.
 //   - Reads are not retried. The next pass is the retry.
@@ -65,6 +66,8 @@ type Options struct {
 	CAFile string
 	// IgnoreProxy: do not use the proxy in this process's environment variables.
 	IgnoreProxy bool
+	// Assignee: read the assignees of issues, which a workflow may ask for.
+	Assignee bool
 	// ReadOnly makes the agent's tool refuse mutations.
 	ReadOnly bool
 	// Transport replaces the client's default transport. CAFile and IgnoreProxy have no effect on it.
@@ -80,6 +83,7 @@ type Client struct {
 	key      string
 	keyHint  string // of the error of a refused key
 	header   string
+	fields   string // the fragments of the fields of an issue
 	http     *http.Client
 	now      func() time.Time
 	report   func(string)
@@ -148,6 +152,10 @@ func connect(o Options) (*Client, error) {
 			// net/http would also send the key to subdomains, and the operator should configure an endpoint's new address.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
+	}
+	c.fields = issueFields + relationFields
+	if o.Assignee {
+		c.fields = strings.Replace(c.fields, "{\n", "{\n  ...AssigneeFields\n", 1) + assigneeFields
 	}
 	if o.KeySource != "" {
 		c.keyHint += "; it comes from " + o.KeySource

@@ -36,7 +36,7 @@ func startLinear(t *testing.T, c lineartest.Config) *lineartest.Server {
 
 func newClient(t *testing.T, s *lineartest.Server, change ...func(*linear.Options)) *linear.Client {
 	t.Helper()
-	o := linear.Options{Endpoint: s.Endpoint(), APIKey: s.Key(), ProjectSlug: "demo"}
+	o := linear.Options{Endpoint: s.Endpoint(), APIKey: s.Key(), ProjectSlug: "demo", Assignee: true}
 	for _, f := range change {
 		f(&o)
 	}

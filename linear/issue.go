@@ -43,7 +43,6 @@ type wireIssue struct {
 	URL         field[string]        `json:"url"`
 	CreatedAt   field[string]        `json:"createdAt"`
 	UpdatedAt   field[string]        `json:"updatedAt"`
-	ArchivedAt  field[string]        `json:"archivedAt"`
 	State       field[wireStateName] `json:"state"`
 	Project     field[struct {
 		SlugID string `json:"slugId"`
@@ -102,14 +101,9 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 		ID: id, Identifier: identifier, Title: *w.Title.value, Description: w.Description.value, Priority: integer(w.Priority),
 		State: strings.TrimSpace(*w.State.value.Name), BranchName: w.BranchName.value, URL: w.URL.value, Labels: labels, BlockedBy: blockers,
 		Assignee: (*reconcile.Assignee)(w.Assignee.value), CreatedAt: timestamp(w.CreatedAt.value), UpdatedAt: timestamp(w.UpdatedAt.value),
-		Project: deref(w.Project.value).SlugID, Archived: w.ArchivedAt.value != nil,
+		Project: deref(w.Project.value).SlugID,
 	}
 	issue.Elsewhere = !c.ours(issue.Project)
-	for _, n := range deref(w.Comments.value).Nodes {
-		if t := timestamp(n.CreatedAt); t != nil && (issue.LastCommentAt == nil || t.After(*issue.LastCommentAt)) {
-			issue.LastCommentAt = t
-		}
-	}
 	return issue, nil
 }
 
@@ -133,7 +127,6 @@ func (w *wireIssue) fault() string {
 		{"state", w.State.wrong, blank(deref(w.State.value).Name)},
 		{"inverseRelations", w.Relations.wrong, false},
 		{"project", w.Project.wrong, false},
-		{"archivedAt", w.ArchivedAt.wrong, false},
 	} {
 		switch {
 		case f.wrong:

@@ -6,6 +6,7 @@ import (
 	_ "embed" // the queries
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -14,9 +15,11 @@ import (
 )
 
 const (
-	pageSize  = 50  // specification 11.2
-	batch     = 50  // ids in one request
-	innerPage = 100 // labels or relations in a further page of one issue
+	pageSize = 50 // specification 11.2
+	batch    = 50 // ids in one request
+	// commentBatch is how many issues are asked for their last comments at once, the most that Linear returns in a page.
+	commentBatch = 250
+	innerPage    = 100 // labels or relations in a further page of one issue
 )
 
 // The requests. The fragments that a request uses are appended to it.
@@ -27,8 +30,14 @@ var (
 	relationFields string
 	//go:embed query/candidates.graphql
 	candidatesQuery string
+	//go:embed query/assignee.graphql
+	assigneeFields string
 	//go:embed query/by_ids.graphql
 	byIDsQuery string
+	//go:embed query/archived.graphql
+	archivedQuery string
+	//go:embed query/last_comments.graphql
+	lastCommentsQuery string
 	//go:embed query/by_identifier.graphql
 	byIdentifierQuery string
 	//go:embed query/more_labels.graphql
@@ -66,7 +75,7 @@ func (c *Client) candidates(ctx context.Context, slug string, states []string) (
 	vars := map[string]any{"projectSlug": slug, "stateNames": states, "first": pageSize}
 	issues = []reconcile.Issue{}
 	seen := map[string]bool{} // an issue that changes between two requests may be on both pages
-	err = c.eachIssue(ctx, "candidates", candidatesQuery, vars, func(w *wireIssue) error {
+	err = c.eachIssue(ctx, "candidates", candidatesQuery+c.fields, vars, func(w *wireIssue) error {
 		found = true
 		issue, err := c.issue(ctx, w)
 		if m := (*malformed)(nil); errors.As(err, &m) {
@@ -84,27 +93,65 @@ func (c *Client) candidates(ctx context.Context, slug string, states []string) (
 	return issues, found, err
 }
 
-// ByIDs implements reconcile.Tracker.
+// ByIDs implements reconcile.Tracker. Only issues that are missing are asked for among the archived ones.
 func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	ids = unique(ids)
 	found := make(map[string]reconcile.Issue, len(ids))
-	for len(ids) > 0 {
-		n := min(batch, len(ids))
-		vars := map[string]any{"ids": ids[:n], "first": batch}
-		ids = ids[n:]
-		err := c.eachIssue(ctx, "issues by id", byIDsQuery, vars, func(w *wireIssue) error {
-			issue, err := c.issue(ctx, w)
-			if err != nil {
-				return c.asUnknown(err)
-			}
-			found[issue.ID] = issue
-			return nil
-		})
+	for some := range slices.Chunk(ids, batch) {
+		err := c.read(ctx, byIDsQuery, some, found, false)
+		missing := slices.DeleteFunc(slices.Clone(some), func(id string) bool { _, has := found[id]; return has })
+		if err == nil && len(missing) > 0 {
+			err = optional(c.read(ctx, archivedQuery, missing, found, true))
+		}
 		if err != nil {
 			return nil, err
 		}
 	}
+	if len(found) == 0 {
+		return found, nil
+	}
+	for some := range slices.Chunk(ids, commentBatch) {
+		if err := optional(c.lastComments(ctx, some, found)); err != nil {
+			return nil, err
+		}
+	}
 	return found, nil
+}
+
+// optional drops the error of a request for more than the specification names, if the server does not know that.
+func optional(err error) error {
+	if errors.Is(err, reconcile.ErrRejected) {
+		return nil
+	}
+	return err
+}
+
+func (c *Client) read(ctx context.Context, query string, ids []string, found map[string]reconcile.Issue, archived bool) error {
+	vars := map[string]any{"ids": ids, "first": batch}
+	return c.eachIssue(ctx, "issues by id", query+c.fields, vars, func(w *wireIssue) error {
+		issue, err := c.issue(ctx, w)
+		if err != nil {
+			return c.asUnknown(err)
+		}
+		issue.Archived = archived
+		found[issue.ID] = issue
+		return nil
+	})
+}
+
+// lastComments adds the times of the last comments to issues.
+func (c *Client) lastComments(ctx context.Context, ids []string, found map[string]reconcile.Issue) error {
+	vars := map[string]any{"ids": ids, "first": commentBatch}
+	return c.eachIssue(ctx, "last comments", lastCommentsQuery, vars, func(w *wireIssue) error {
+		issue, known := found[deref(w.ID.value)]
+		for _, n := range deref(w.Comments.value).Nodes {
+			issue.LastCommentAt = timestamp(n.CreatedAt)
+		}
+		if known {
+			found[issue.ID] = issue
+		}
+		return nil
+	})
 }
 
 // ByIdentifier reads one issue by its identifier, such as ABC-1, its web address, or its id. The error has the code issue_not_found if there is
@@ -120,18 +167,23 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 		return nil, c.missing(identifier)
 	}
 	data, err := ask[struct {
-		Issue *wireIssue `json:"issue"`
-	}](ctx, c, byIdentifierQuery+issueFields+relationFields, map[string]any{"id": identifier})
-	if errors.Is(err, errNotFound) || err == nil && data.Issue == nil {
-		return nil, c.missing(identifier)
-	}
-	if err != nil {
+		Issue struct {
+			ID string `json:"id"`
+		} `json:"issue"`
+	}](ctx, c, byIdentifierQuery, map[string]any{"id": identifier})
+	if err != nil && !errors.Is(err, errNotFound) {
 		return nil, err
 	}
-	issue, err := c.issue(ctx, data.Issue)
-	if err != nil {
-		return nil, c.asUnknown(err)
+	var found map[string]reconcile.Issue
+	if err == nil {
+		if found, err = c.ByIDs(ctx, []string{data.Issue.ID}); err != nil {
+			return nil, err
+		}
 	}
+	if len(found) == 0 {
+		return nil, c.missing(identifier)
+	}
+	issue := found[data.Issue.ID]
 	if isAddress { // another workspace may have the same identifier
 		if own, _ := text.IssueAddress(*cmp.Or(issue.URL, &identifier)); own != address {
 			return nil, c.missing(given)
@@ -152,7 +204,7 @@ func (c *Client) eachIssue(ctx context.Context, what, query string, vars map[str
 	return c.pages(what, vars, func(vars map[string]any) (pageInfo, error) {
 		data, err := ask[struct {
 			Issues list[wireIssue] `json:"issues"`
-		}](ctx, c, query+issueFields+relationFields, vars)
+		}](ctx, c, query, vars)
 		if err != nil {
 			return pageInfo{}, err
 		}

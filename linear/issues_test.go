@@ -74,18 +74,15 @@ func TestLabelsAndBlockersAreNeverCut(t *testing.T) {
 
 // A record that lacks a required field is a malformed candidate, and an error if it was requested by id.
 func TestMalformedRecords(t *testing.T) {
-	for _, field := range []string{"id", "identifier", "title", "state", "inverseRelations", "project", "archivedAt"} {
+	for _, field := range []string{"id", "identifier", "title", "state", "inverseRelations", "project"} {
 		t.Run(field, func(t *testing.T) {
 			s := startLinear(t, lineartest.Config{})
 			good := add(t, s, lineartest.Issue{})
 			bad := add(t, s, lineartest.Issue{})
 			c := newClient(t, s)
 			f := lineartest.Failure{Kind: lineartest.FailMalformed, Field: field, Issue: bad.ID, Times: 2}
-			switch field {
-			case "inverseRelations", "project":
+			if field == "inverseRelations" || field == "project" {
 				f.Value = json.RawMessage(`"x"`)
-			case "archivedAt":
-				f.Value = json.RawMessage(`7`)
 			}
 			test.OK(t, s.Fail(f))
 			got, err := c.Candidates(t.Context(), []string{"Todo"})
@@ -178,9 +175,8 @@ func TestNormalisationOfUnusualValues(t *testing.T) {
 				i.BlockedBy = []reconcile.BlockerRef{{ID: new("b"), Identifier: new("B-1")}, {}}
 			},
 		},
-		"project":  {`,"project":{"slugId":"demo"}`, func(i *reconcile.Issue) { i.Project, i.Elsewhere = "demo", false }},
-		"another":  {`,"project":{"slugId":"other"}`, func(i *reconcile.Issue) { i.Project = "other" }},
-		"archived": {`,"archivedAt":"2026-03-01T12:00:00Z"`, func(i *reconcile.Issue) { i.Archived = true }},
+		"project": {`,"project":{"slugId":"demo"}`, func(i *reconcile.Issue) { i.Project, i.Elsewhere = "demo", false }},
+		"another": {`,"project":{"slugId":"other"}`, func(i *reconcile.Issue) { i.Project = "other" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := reconcile.Issue{

@@ -35,7 +35,6 @@ type wireProject struct {
 	Named list[struct {
 		reconcile.TrackerProject
 		Teams list[struct {
-			Key    string         `json:"key"`
 			States list[wireName] `json:"states"`
 		}] `json:"teams"`
 	}] `json:"named"`
@@ -134,10 +133,7 @@ func (c *Client) board(ctx context.Context, slug, label string) (reconcile.Track
 	board.TrackerProject, board.HasLabel = node.TrackerProject, len(data.LabelsAsked.Nodes) > 0
 	board.Setting = setting(node.TrackerProject)
 	var states []wireName
-	for i, team := range node.Teams.Nodes {
-		if i == 0 {
-			board.IssuePrefix = team.Key
-		}
+	for _, team := range node.Teams.Nodes {
 		states = append(states, team.States.Nodes...)
 	}
 	// A position orders the states of one type only.

@@ -90,7 +90,7 @@ func TestProject(t *testing.T) {
 	got := test.Must(a.Project(t.Context(), "https://linear.app/acme/project/shop-1a2b3c4d5e6f", "symphony"))
 	states := test.Map(got.States, func(st reconcile.TrackerState) string { return st.Name })
 	test.Equal(t, "states", states, []string{"Backlog", "todo", "Doing", "Done"})
-	test.Equal(t, "prefix, label and slug", []any{got.IssuePrefix, got.HasLabel, got.Slug}, []any{"OPS", true, "1a2b3c4d5e6f"})
+	test.Equal(t, "label and slug", []any{got.HasLabel, got.Slug}, []any{true, "1a2b3c4d5e6f"})
 	st, ok := got.State("TODO")
 	test.Equal(t, "the state TODO", []any{ok, st.Kind}, []any{true, reconcile.StateWaiting})
 	if got, err := a.Project(t.Context(), "1a2b3c4d5e6f", "other"); err != nil || got.HasLabel {

@@ -76,10 +76,9 @@ type TrackerAdapter struct {
 	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
 	// Post comments on an issue, and Edit replaces the text of such a comment. Both return the text as Comments will return it, because
 	// trackers may change it a little. The error wraps ErrGone if the issue or the comment no longer exists.
-	Post func(ctx context.Context, issueID, body string) (Comment, error)
-	Edit func(ctx context.Context, issueID, commentID, body string) (text string, err error)
-	// Create makes an issue, in the first active state if state is empty.
-	Create func(ctx context.Context, title, state string) (*Issue, error)
+	Post   func(ctx context.Context, issueID, body string) (Comment, error)
+	Edit   func(ctx context.Context, issueID, commentID, body string) (text string, err error)
+	Create func(ctx context.Context, n NewIssue) (*Issue, error)
 	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the tracker cannot check them, and
 	// nothing is known to be wrong.
 	Verify  func(ctx context.Context, names TrackerNames) (TrackerFindings, error)
@@ -204,13 +203,18 @@ type TrackerAccount struct {
 	Project func(ctx context.Context, slug, label string) (TrackerBoard, error)
 }
 
+// NewIssue is an issue that is made, in the first active state if State is empty.
+type NewIssue struct {
+	Title, Body, State string
+	Labels             []string
+}
+
 // TrackerBoard is what init needs to know about a project.
 type TrackerBoard struct {
 	TrackerProject
-	Setting     string         // the value to write as tracker.project_slug: the URL if it ends in the slug, otherwise the slug
-	IssuePrefix string         // the prefix of its issues' identifiers, such as ABC of ABC-1; empty if unknown
-	States      []TrackerState // in the order in which an issue passes through them, without duplicate names
-	HasLabel    bool
+	Setting  string         // the value to write as tracker.project_slug: the URL if it ends in the slug, otherwise the slug
+	States   []TrackerState // in the order in which an issue passes through them, without duplicate names
+	HasLabel bool
 }
 
 // TrackerState is a state of issues.

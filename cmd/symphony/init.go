@@ -12,7 +12,7 @@ import (
 func initCommand(w *term.Env) *cli.Command {
 	trackers := setup.TrackerNames()
 	flags := workflowFlags(jsonFlags[setup.JSON](
-		&cli.StringFlag{Name: "tracker", Usage: "the `KIND` of tracker: " + strings.Join(trackers, ", "), DefaultText: trackers[0]},
+		&cli.StringFlag{Name: "tracker", Usage: "the `KIND` of tracker: " + strings.Join(trackers, ", "), DefaultText: "asked for on a terminal, otherwise " + trackers[0]},
 		&cli.StringFlag{Name: "example", Usage: "`NAME` of the example to start from: " + strings.Join(setup.ExampleNames, ", "), DefaultText: setup.ExampleNames[0]},
 		&cli.StringFlag{Name: "path", Usage: "with --tracker file the `DIRECTORY` of the issues", DefaultText: setup.DefaultPath + ", or that of Backlog.md"},
 		&cli.StringFlag{Name: "key-file", Usage: "read the key of Linear or the token of GitHub from `FILE`; - is stdin"},
@@ -28,7 +28,10 @@ func initCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "init", Usage: "write a WORKFLOW.md and its environment file; asks for what no flag gives",
 		UsageText: usageText("init", "[WORKFLOW]"),
-		Description: `With --tracker file the issues are Markdown files in a folder. It needs no key and no network, and asks
+		Description: `On a terminal it asks for the tracker unless --tracker names it, and proposes what is there: a folder of Backlog.md, Linear
+if LINEAR_API_KEY is set, GitHub if the git remote origin is there, else a folder of files.
+
+With --tracker file the issues are Markdown files in a folder. It needs no key and no network, and asks
 nothing: it makes the folder with a first issue, takes the git repository in which it is run, and delivers the
 work to branches of that repository. In a project of Backlog.md it takes the folder backlog/tasks and its statuses.
 

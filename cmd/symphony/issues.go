@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"reflect"
 	"slices"
@@ -28,15 +29,21 @@ func issuesCommand(w *term.Env) *cli.Command {
 order in which passes start them. SKIPPED says why a pass would not start an issue, as far as its record and
 agent.budget_per_day tell; symphony ps --all has the other reasons, too.
 
-issues new adds an issue in the first active state, or in that of --state, if the tracker is a folder of files.
+issues new adds an issue in the first active state, or in that of --state, if the tracker is a folder of files. --body - reads
+its text from stdin.
 
-` + exampleText("symphony issues --state 'Human Review'", "symphony issues new 'Mend the footer'"),
+` + exampleText("symphony issues --state 'Human Review'", "symphony issues new 'Mend the footer' --label web --body 'It covers the last line.'"),
 		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[issuesJSON]()}, {"new", reflect.TypeFor[reconcile.Issue]()}},
 			&cli.StringSliceFlag{Name: "state", Usage: "the state with this `NAME`; may be repeated", DefaultText: "the active states"},
+			&cli.StringFlag{Name: "body", Usage: "the `TEXT` of a new issue; - is stdin"},
+			&cli.StringSliceFlag{Name: "label", Usage: "the `LABEL` of a new issue; may be repeated"},
 		)...),
 		Action: func(c *cli.Context) error {
 			if c.Args().First() == "new" {
 				return issuesNew(c, w)
+			}
+			if c.IsSet("body") || c.IsSet("label") {
+				return exit.Usage("issues: --body and --label are of issues new")
 			}
 			return onProject(w, nil, listIssues)(c)
 		},
@@ -130,7 +137,15 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 		if tracker.Create == nil {
 			return refuseNew(c.Context, cfg, tracker)
 		}
-		issue, err := tracker.Create(c.Context, args[1], strings.Join(states, ""))
+		n := reconcile.NewIssue{Title: args[1], Body: c.String("body"), State: strings.Join(states, ""), Labels: c.StringSlice("label")}
+		if n.Body == "-" {
+			text, err := io.ReadAll(w.Stdin)
+			if err != nil {
+				return exit.Usage("issues new: stdin: %v", err)
+			}
+			n.Body = string(text)
+		}
+		issue, err := tracker.Create(c.Context, n)
 		if err != nil {
 			return err
 		}

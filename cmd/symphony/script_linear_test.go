@@ -18,6 +18,7 @@ import (
 //	linear edit ABC-1[,ABC-2] FILE | linear label ABC-1 [a,b] | linear assign ABC-1 [EMAIL] | linear project-of ABC-1 SLUG
 //	linear comment-by EMAIL ABC-1 TEXT   another user than kim@example.com comments
 //	linear read ABC-1              prints the comments
+//	linear specified               queries for more than the specification names are refused
 //	linear fail JSON | linear ok   adds a failure, removes all failures
 //	linear remaining REQUESTS COMPLEXITY   sets the rest of the allowance
 func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
@@ -50,6 +51,8 @@ func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 		var f lineartest.Failure
 		ts.Check(json.Unmarshal([]byte(strings.Join(rest, " ")), &f))
 		ts.Check(s.Fail(f))
+	case "specified":
+		s.Specified()
 	case "ok":
 		s.ClearFailures()
 	case "remaining":

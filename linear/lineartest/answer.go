@@ -131,6 +131,9 @@ func (s *Server) execute(h http.Header, req request, q *query, parseErr error) r
 			return refuse(bad, errs...)
 		}
 	}
+	if beyond := q.beyond(); s.strict && beyond != "" {
+		return refuse(bad, graphqlError("GRAPHQL_VALIDATION_FAILED", beyond+" is not part of the specification"))
+	}
 	points := q.complexity()
 	h.Set("X-Complexity", fmt.Sprint(points))
 	if points > largestComplexity {

@@ -49,6 +49,7 @@ type Server struct {
 	failures []*Failure
 	requests allowance
 	points   allowance
+	strict   bool // Specified was called
 	url      string
 	stopped  atomic.Pointer[time.Time] // the time of all answers and changes; nil or zero for that of the configuration
 }
@@ -61,6 +62,13 @@ func (s *Server) now() time.Time {
 		return *at
 	}
 	return s.config.Now()
+}
+
+// Specified makes the server refuse queries for more than the specification names, as the fixtures of other implementations may.
+func (s *Server) Specified() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.strict = true
 }
 
 // Entry is one GraphQL request that was received. The key is not in it.

@@ -153,7 +153,7 @@ func keys(c *Config) []Key {
 		key("workspace.min_free_bytes", typeInteger, "2147483648", &c.Policy.MinFreeBytes,
 			"nothing is started while the volume has less free space; 0: no limit"),
 		key("repository.url", "git address", "", &c.Repository.URL,
-			"symphony clones it into new workspaces and pushes the commits of runs; without it, hooks do both").then((*reader).repositoryURL),
+			"symphony clones it into new workspaces and pushes the commits of runs; without it, hooks do both. . and ./PATH are relative to WORKFLOW.md").then((*reader).repositoryURL),
 		key("repository.base", typeString, "", &c.Repository.Base, "branch that work begins at; the remote's default branch if it is absent"),
 		key("repository.branch", typeString, defaultBranch, &c.Repository.Branch,
 			"name of an issue's branch, a template like the prompt").then((*reader).branch),

@@ -111,7 +111,7 @@ func TestBacklog(t *testing.T) {
 	test.Equal(t, "edited comment", b.view("1").Comments[1].Body, "Approved by kim.")
 	test.Equal(t, "the fingerprint after a comment by backlog", test.Must(a.Find(t.Context(), "TASK-1")).Fingerprint(), before.Fingerprint())
 
-	test.Equal(t, "new issue", test.Must(a.Create(t.Context(), "Ä/ö: \"x\"? y", "In Progress")).ID, "TASK-3")
+	test.Equal(t, "new issue", test.Must(a.Create(t.Context(), reconcile.NewIssue{Title: "Ä/ö: \"x\"? y", State: "In Progress"})).ID, "TASK-3")
 	task := b.view("3")
 	test.Equal(t, "backlog shows", []any{task.Title, task.Status}, []any{"Ä/ö: \"x\"? y", "In Progress"})
 	b.run("task", "edit", "3", "-s", "Done", "-t", "Renamed")

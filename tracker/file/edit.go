@@ -215,9 +215,9 @@ func scalar(value string, style yaml.Style) string {
 	return single
 }
 
-// Create writes the file of a new issue, in the first active state if state is empty.
-func (t *tracker) Create(_ context.Context, title, state string) (*reconcile.Issue, error) {
-	title = strings.Join(strings.Fields(plain(title)), " ")
+// Create writes the file of a new issue. Its text cannot contain the marks of Backlog.md, and so no comment of a person.
+func (t *tracker) Create(_ context.Context, n reconcile.NewIssue) (*reconcile.Issue, error) {
+	title := strings.Join(strings.Fields(plain(n.Title)), " ")
 	if title == "" {
 		return nil, &reconcile.Error{Code: "usage", Message: "the title is empty", Hint: "give the new issue a title"}
 	}
@@ -230,12 +230,16 @@ func (t *tracker) Create(_ context.Context, title, state string) (*reconcile.Iss
 	if err != nil {
 		return nil, err
 	}
-	state = cmp.Or(append([]string{state}, t.Active...)...)
+	state := cmp.Or(append([]string{n.State}, t.Active...)...)
+	labels, err := json.Marshal(append([]string{}, n.Labels...)) // a list of YAML, too
+	if err != nil {
+		return nil, err
+	}
 	prefix, number := t.nextID(all)
 	id := fmt.Sprintf("%s-%0*d", prefix, t.settings.Digits, number)
 	name := fmt.Sprintf("%s - %s.md", strings.ToLower(id), slug(title))
-	content := fmt.Sprintf("---\nid: %s\ntitle: %s\nstatus: %s\nassignee: []\ncreated_date: '%s'\nlabels: []\ndependencies: []\n---\n\n",
-		strings.ToUpper(id), scalar(title, 0), scalar(state, 0), t.Now().UTC().Format("2006-01-02 15:04"))
+	content := fmt.Sprintf("---\nid: %s\ntitle: %s\nstatus: %s\nassignee: []\ncreated_date: '%s'\nlabels: %s\ndependencies: []\n---\n\n%s",
+		strings.ToUpper(id), scalar(title, 0), scalar(state, 0), t.Now().UTC().Format("2006-01-02 15:04"), labels, strings.TrimLeft(plain(n.Body)+"\n", "\n"))
 	path := filepath.Join(t.Path, name)
 	if _, err = os.Lstat(path); err == nil {
 		err = fs.ErrExist

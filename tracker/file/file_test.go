@@ -430,13 +430,13 @@ func wait(d time.Duration) (restore func()) {
 
 func TestCreate(t *testing.T) {
 	a, dir := folder(t, map[string]string{"x.md": issueFile("ISSUE-7"), "y.md": issueFile("other")})
-	made := test.Must(a.Create(t.Context(), "Fix: the \"login\" / page\n", ""))
+	made := test.Must(a.Create(t.Context(), reconcile.NewIssue{Title: "Fix: the \"login\" / page\n"}))
 	test.Equal(t, "issue", []string{made.ID, made.Title, made.State}, []string{"ISSUE-8", "Fix: the \"login\" / page", "To Do"})
 	test.Must(os.Stat(filepath.Join(dir, "issue-8 - Fix-the-login-page.md")))
 	write(t, filepath.Dir(dir), map[string]string{
 		"config.yml": "task_prefix: shop\nzero_padded_ids: 3\n", "completed/c.md": issueFile("SHOP-041"),
 	})
-	made = test.Must(adapter(t, dir).Create(t.Context(), "Next\x1b\u2028", "Inbox"))
+	made = test.Must(adapter(t, dir).Create(t.Context(), reconcile.NewIssue{Title: "Next\x1b\u2028", State: "Inbox"}))
 	test.Equal(t, "issue", []string{made.ID, made.Title, made.State}, []string{"SHOP-042", "Next", "Inbox"})
 }
 

@@ -60,7 +60,7 @@ func (c *Client) proposal(ctx context.Context, repo, label string) (reconcile.Tr
 		return reconcile.TrackerState{Name: otherwise, Kind: reconcile.StateStarted}
 	}
 	board := reconcile.TrackerBoard{
-		TrackerProject: project, Setting: project.Name, IssuePrefix: "GH",
+		TrackerProject: project, Setting: project.Name,
 		HasLabel: slices.ContainsFunc(labels, func(l string) bool { return strings.EqualFold(l, label) }),
 		States: []reconcile.TrackerState{
 			{Name: "open", Kind: reconcile.StateWaiting},

@@ -71,7 +71,7 @@ func (b *backend) calls(issue reconcile.Issue) map[string]func() error {
 		calls["post"] = func() error { _, err := b.Post(ctx, issue.ID, "No."); return err }
 	}
 	if b.Create != nil {
-		calls["create"] = func() error { _, err := b.Create(ctx, "No", b.Active[0]); return err }
+		calls["create"] = func() error { _, err := b.Create(ctx, reconcile.NewIssue{Title: "No", State: b.Active[0]}); return err }
 	}
 	if b.Verify != nil {
 		calls["verify"] = func() error { _, err := b.Verify(ctx, reconcile.TrackerNames{States: b.Active}); return err }

@@ -277,7 +277,7 @@ func checkVerify(b *backend) {
 }
 
 func checkCreate(b *backend) {
-	made, err := b.Create(b.ctx(), "Written by symphony", b.Active[0])
+	made, err := b.Create(b.ctx(), reconcile.NewIssue{Title: "Written by symphony", State: b.Active[0]})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -33,6 +33,7 @@ version=TEXT            the version that initialize reports
 exit                    exit 1 before anything is answered
 sandbox=TEXT            command/exec fails with this text, as on a machine that cannot sandbox
 sandbox-exit            exit 1 when asked to try the sandbox
+specified               only the methods that the specification names are known, and initialize reports no home and no version
 logged-out              account/read reports that a login is needed and missing`
 
 func (s *server) addFault(text string) error {
@@ -269,6 +270,9 @@ var handlers = map[string]func(*server, *params) reply{
 func (s *server) serve(m *message) {
 	r, p := reply{}, params{id: m.ID}
 	handle := handlers[m.Method]
+	if _, only := s.faults["specified"]; only && !slices.Contains(specified, m.Method) {
+		handle = nil
+	}
 	switch {
 	case len(m.Params) == 0:
 		r.err = "Invalid request: missing field `params`"
@@ -300,6 +304,9 @@ func (s *server) serve(m *message) {
 	}
 }
 
+// specified are the methods of section 10.2 of the specification.
+var specified = []string{"initialize", "thread/start", "turn/start"}
+
 // approvalPolicies are the words that codex accepts; a policy may also be an object.
 var approvalPolicies = []string{"untrusted", "on-request", "granular", "never"}
 
@@ -311,6 +318,9 @@ func (s *server) initialize(p *params) reply {
 	s.initialized = true
 	if _, silent := s.faults["silent-initialize"]; silent {
 		return reply{}
+	}
+	if _, only := s.faults["specified"]; only {
+		return reply{result: object{"userAgent": "peer"}}
 	}
 	client := p.ClientInfo
 	agent := fmt.Sprintf("%s/%s (Scripted; x86_64) dumb (%[1]s; %s)", client.Name, cmp.Or(s.faults["version"], Version), client.Version)

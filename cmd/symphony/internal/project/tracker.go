@@ -62,6 +62,7 @@ func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 	default:
 		return linear.Adapter(linear.Options{
 			Endpoint: t.Endpoint, APIKey: t.APIKey.Reveal(), KeySource: cfg.KeySource, ProjectSlug: t.ProjectSlug, CAFile: t.CAFile,
+			Assignee: cfg.Policy.Assignee != "" || strings.Contains(p.Source.Body, "assignee"),
 			ReadOnly: readOnly, Now: p.Env.Now, Warn: o.Warn, IgnoreProxy: o.IgnoreProxy,
 		})
 	}

@@ -37,8 +37,8 @@ var ExampleNames = []string{"branch", pullRequestExample, reviewExample}
 
 // answers fill in an example.
 type answers struct {
-	Tracker, Path, Example, Endpoint, Project, Repository, Root, Review string
-	Active, Terminal, Labels                                            []string
+	Tracker, Path, Example, Endpoint, Project, Repository, Base, Root, Review string
+	Active, Terminal, Labels                                                  []string
 	// Waiting and Begun are the active states of issues that wait and of issues that have been begun; empty for none.
 	Waiting, Begun string
 }
@@ -169,25 +169,30 @@ func (s *starter) git(ctx context.Context, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func (s *starter) setRepository(ctx context.Context, text string) error {
-	text = s.expand(strings.TrimSpace(text))
-	info, err := os.Stat(s.w.Absolute(text))
-	isDir := err == nil && info.IsDir() && !strings.Contains(text, "://")
+func (s *starter) setRepository(ctx context.Context, address string) error {
+	address = s.expand(strings.TrimSpace(address))
+	info, err := os.Stat(s.w.Absolute(address))
+	isDir := err == nil && info.IsDir() && !strings.Contains(address, "://")
 	if isDir {
-		text = s.w.Absolute(text) // hooks run elsewhere
+		address = s.w.Absolute(address) // hooks run elsewhere
+		s.answers.Base = s.git(ctx, address, "symbolic-ref", "--short", "HEAD")
 	}
 	switch {
-	case strings.ContainsFunc(text, term.Control):
-		return exit.Usage("init: %q contains control characters", text)
-	case workflow.WithoutPassword(text) != text:
+	case strings.ContainsFunc(address, term.Control):
+		return exit.Usage("init: %q contains control characters", address)
+	case workflow.WithoutPassword(address) != address:
 		return exit.Usage("init: the address of the repository contains a password, which would be stored in the workflow: " +
 			"leave it out, and use git's credential helper or an ssh key")
 	case s.answers.Example == pullRequestExample && isDir:
-		return exit.Usage("init: --example pull-request needs the address of the repository on GitHub, and %q is a directory", text)
-	case !isDir && (!strings.Contains(text, ":") || strings.HasPrefix(text, "-")):
-		return exit.Usage("init: %q is neither the address of a repository nor a directory", text)
+		return exit.Usage("init: --example pull-request needs the address of the repository on GitHub, and %q is a directory", address)
+	case !isDir && (!strings.Contains(address, ":") || strings.HasPrefix(address, "-")):
+		return exit.Usage("init: %q is neither the address of a repository nor a directory", address)
 	}
-	s.answers.Repository = text
+	s.answers.Repository = address
+	top, dir := project.Resolve(address), project.Resolve(filepath.Dir(s.p.Path))
+	if rel, err := filepath.Rel(dir, top); err == nil && isDir && s.answers.Example != reviewExample && text.PathInside(top, dir) {
+		s.answers.Repository = rel // it moves with the workflow
+	}
 	return nil
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -138,27 +137,16 @@ func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error
 		return undo, err
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "*.md")); len(files) == 0 { // the pattern is valid
-		issue, err := tracker.Create(ctx, firstTitle, s.answers.Active[0])
+		issue, err := tracker.Create(ctx, reconcile.NewIssue{Title: firstTitle, Body: firstText, State: s.answers.Active[0]})
 		if err != nil {
 			return undo, err
 		}
 		s.firstPath, _ = issue.NativeRef["file"].(string)
-		content, err := os.ReadFile(s.firstPath)
-		if err == nil {
-			err = durable.WriteFile(s.firstPath, append(content, firstText...), 0o644)
-		}
-		if err != nil {
-			return undo, err
-		}
 	}
-	active, err := tracker.Candidates(ctx, s.answers.Active)
-	if len(active) > 0 {
-		s.first = active[0].Identifier
-	}
-	return undo, err
+	return undo, nil
 }
 
-func (s *starter) fileSummary() (lines []string, issue string, more JSON) {
+func (s *starter) fileSummary() (lines []string, more JSON) {
 	lines = []string{"wrote " + s.p.Path, "the issues are in " + s.folder}
 	if s.firstPath != "" {
 		lines[1] = "wrote " + s.firstPath
@@ -173,5 +161,5 @@ func (s *starter) fileSummary() (lines []string, issue string, more JSON) {
 	if s.firstPath != "" {
 		next = "Say in that file what you want done, then run:"
 	}
-	return append(lines, "", next), cmp.Or(s.first, "ISSUE"), JSON{Path: s.answers.Path}
+	return append(lines, "", next), JSON{Path: s.answers.Path}
 }

@@ -72,12 +72,12 @@ func (a answers) StateLabels() (labels []string) {
 	return labels
 }
 
-func (s *starter) githubSummary() (lines []string, issue string, more JSON) {
+func (s *starter) githubSummary() (lines []string, more JSON) {
 	token := "the token is in " + s.keyPath()
 	if s.keyFromGh {
 		token = fmt.Sprintf("the token is that of gh; for scheduled passes that gh gives none, put %s=… into %s (mode 0600)", s.kind.keyVars[0], s.keyPath())
 	}
 	return []string{
 		"wrote " + s.p.Path + ", for the issues of " + s.project.Name, token, "", s.labelTask(s.project.Name),
-	}, "GH-1", JSON{EnvironmentFile: s.keyPath(), Repository: s.project.Name, LabelExists: &s.project.HasLabel}
+	}, JSON{EnvironmentFile: s.keyPath(), Repository: s.project.Name, LabelExists: &s.project.HasLabel}
 }

@@ -233,9 +233,9 @@ func (s *starter) writeKey(context.Context) (undo func() error, err error) {
 	return func() error { return os.Remove(path) }, nil
 }
 
-func (s *starter) linearSummary() (lines []string, issue string, more JSON) {
+func (s *starter) linearSummary() (lines []string, more JSON) {
 	return []string{
 		"wrote " + s.p.Path + ", for the project " + s.project.Name, "the key is in " + s.keyPath(), "",
 		s.labelTask(s.tracker.Name),
-	}, cmp.Or(s.project.IssuePrefix, "ABC") + "-1", JSON{EnvironmentFile: s.keyPath(), ProjectSlug: s.project.Slug, LabelExists: &s.project.HasLabel}
+	}, JSON{EnvironmentFile: s.keyPath(), ProjectSlug: s.project.Slug, LabelExists: &s.project.HasLabel}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 // DefaultLabel is the label of issues that agents work on.
@@ -40,8 +41,8 @@ type kind struct {
 	find []func(*starter, context.Context) error
 	// write writes what the workflow needs beside it. undo removes that again.
 	write func(*starter, context.Context) (undo func() error, err error)
-	// summary says what was written and what is left to do. issue is one that can be run; more is its part of the JSON.
-	summary func(*starter) (lines []string, issue string, more JSON)
+	// summary says what was written and what is left to do. more is its part of the JSON.
+	summary func(*starter) (lines []string, more JSON)
 }
 
 // JSON is what init --json prints.
@@ -85,7 +86,8 @@ type starter struct {
 	written     *project.Project // with the workflow that will be written
 	folder      string           // the absolute path of the issues, for --tracker file
 	firstPath   string           // of the issue that was written; empty if the folder has issues
-	first       string           // the identifier of an issue that can be run; empty for none
+	first       string           // the identifier of an issue in an active state; empty for none
+	labelled    bool             // that issue has the label
 }
 
 func nothing() error { return nil }
@@ -97,7 +99,7 @@ func Run(ctx context.Context, p *project.Project, o Options) error {
 		w: w, p: p, interactive: w.OnTerminal() && !w.JSON, options: o,
 		answers: answers{Example: cmp.Or(o.Example, ExampleNames[0]), Endpoint: o.Endpoint},
 	}
-	if err := s.check(); err != nil {
+	if err := s.check(ctx); err != nil {
 		return err
 	}
 	for _, step := range append(s.kind.find, (*starter).findRepository, (*starter).findRoot) {
@@ -112,19 +114,15 @@ func Run(ctx context.Context, p *project.Project, o Options) error {
 	if err := s.write(ctx, source); err != nil {
 		return err
 	}
-	s.report()
+	s.report(ctx)
 	return nil
 }
 
 // check finds what is wrong before the first question is asked.
-func (s *starter) check() error {
+func (s *starter) check(ctx context.Context) error {
 	dir, name := filepath.Dir(s.p.Path), s.answers.Example
-	tracker, trackers := cmp.Or(s.options.Tracker, kinds[0].name), TrackerNames()
-	i := slices.Index(trackers, tracker)
 	info, dirErr := os.Stat(dir)
 	switch nested := s.p.Nested(); {
-	case i < 0:
-		return exit.Usage("init: unknown tracker %q%s; there are %s", tracker, text.DidYouMean(tracker, trackers, "%q"), strings.Join(trackers, ", "))
 	case !slices.Contains(ExampleNames, name):
 		return exit.Usage("init: unknown example %q%s; there are %s", name, text.DidYouMean(name, ExampleNames, "%q"), strings.Join(ExampleNames, ", "))
 	case nested != nil:
@@ -136,11 +134,13 @@ func (s *starter) check() error {
 	case s.p.EnvErr != nil:
 		return s.p.EnvErr
 	}
-	s.kind = kinds[i]
-	s.answers.Tracker = tracker
+	what := "Tracker (" + strings.Join(TrackerNames(), ", ") + ")"
+	if err := s.setValue(ctx, what, "--tracker", s.options.Tracker, s.proposeTracker(ctx), s.setTracker); err != nil {
+		return err
+	}
 	label := strings.TrimSpace(s.options.Label)
 	if s.kind.keyVars != nil {
-		s.tracker, label = project.TrackerSetup(tracker), cmp.Or(label, DefaultLabel)
+		s.tracker, label = project.TrackerSetup(s.kind.name), cmp.Or(label, DefaultLabel)
 	}
 	if label != "" {
 		s.answers.Labels = []string{label}
@@ -149,6 +149,31 @@ func (s *starter) check() error {
 		return nil
 	}
 	return s.kind.check(s)
+}
+
+// proposeTracker proposes the tracker that the folder of the workflow, or a key, suggests. The folder of files needs neither.
+func (s *starter) proposeTracker(ctx context.Context) string {
+	dir := filepath.Dir(s.p.Path)
+	api, _ := workflow.OnGitHub(s.git(ctx, dir, "remote", "get-url", "origin"))
+	key, _ := s.p.Lookup(workflow.APIKeyVar)
+	switch {
+	case !s.interactive:
+		return kinds[0].name
+	case s.options.Path == "" && !exists(filepath.Join(dir, backlogPath)) && key != "":
+		return linearKind.name
+	case s.options.Path == "" && !exists(filepath.Join(dir, backlogPath)) && strings.HasPrefix(api, "https://api."):
+		return githubKind.name
+	}
+	return fileKind.name
+}
+
+func (s *starter) setTracker(_ context.Context, name string) error {
+	i, names := slices.Index(TrackerNames(), name), TrackerNames()
+	if i < 0 {
+		return exit.Usage("init: unknown tracker %q%s; there are %s", name, text.DidYouMean(name, names, "%q"), strings.Join(names, ", "))
+	}
+	s.kind, s.answers.Tracker = kinds[i], name
+	return nil
 }
 
 // missing returns an error for the flags without a value, which are needed where the operator can't be asked. Each flag is a pair
@@ -239,7 +264,7 @@ func notWritten(err error) error {
 }
 
 // report prints what was written, what is left to do in the tracker, and the next commands.
-func (s *starter) report() {
+func (s *starter) report(ctx context.Context) {
 	w, flags := s.w, ""
 	if s.p.Path != w.Absolute("WORKFLOW.md") {
 		flags = " -w " + term.ShellQuote(s.p.Path)
@@ -247,8 +272,9 @@ func (s *starter) report() {
 	if s.options.StateDirSet {
 		flags += " --state-dir " + term.ShellQuote(s.p.StateDir)
 	}
-	lines, issue, all := s.kind.summary(s)
-	next := []string{"symphony doctor" + flags, "symphony run " + issue + flags, "symphony schedule install" + flags}
+	s.findIssue(ctx)
+	lines, all := s.kind.summary(s)
+	next := []string{"symphony doctor" + flags, "symphony run " + cmp.Or(s.first, "ISSUE") + flags, "symphony schedule install" + flags}
 	if w.JSON {
 		all.Workflow, all.WorkspaceRoot, all.Next = s.p.Path, s.answers.Root, next
 		w.PrintJSON(all)
@@ -260,11 +286,35 @@ func (s *starter) report() {
 	fmt.Fprintf(w.Stdout, "\n  %s\n", text.VisibleLines(strings.Join(next, "\n  ")))
 }
 
+// findIssue finds the issue that is run first, preferably one with the label. Without an answer of the tracker there is none.
+func (s *starter) findIssue(ctx context.Context) {
+	written := project.New(s.w, s.p.Path, s.p.StateDir)
+	cfg, err := written.Config()
+	if err != nil {
+		return
+	}
+	tracker, err := project.NewTracker(written, cfg, project.TrackerOptions{})
+	if err != nil {
+		return
+	}
+	issues, _ := tracker.Candidates(ctx, cfg.Policy.ActiveStates)
+	slices.SortStableFunc(issues, reconcile.CompareIssues)
+	for _, issue := range issues {
+		labelled := cfg.Policy.Labelled(issue)
+		if issue.Malformed == "" && (s.first == "" || labelled && !s.labelled) {
+			s.first, s.labelled = issue.Identifier, labelled
+		}
+	}
+}
+
 // labelTask says how an issue gets the label that agents need. where is the tracker or a part of it.
 func (s *starter) labelTask(where string) string {
-	task := "Set the label %q on an issue in %s, then run:"
-	if !s.project.HasLabel {
-		task = "Create the label %q in %s, set it on an issue, then run:"
+	label, issue := s.answers.Labels[0], cmp.Or(s.first, "an issue")
+	switch {
+	case s.labelled:
+		return "Next:"
+	case !s.project.HasLabel:
+		return fmt.Sprintf("Create the label %q in %s, set it on %s, then run:", label, where, issue)
 	}
-	return fmt.Sprintf(task, s.answers.Labels[0], where)
+	return fmt.Sprintf("Set the label %q on %s in %s, then run:", label, issue, where)
 }

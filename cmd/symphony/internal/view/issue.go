@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -390,7 +391,7 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 			row.Kept = new(r.keptRow(k, r.runs[i]))
 		}
 	}
-	g, found, err := git.Inspect(ctx, row.Path)
+	g, found, err := git.Inspect(ctx, row.Path, workspace.OriginOf(row.Path))
 	if err != nil {
 		row.Error = exit.From(err)
 	}

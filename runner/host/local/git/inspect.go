@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,8 +57,8 @@ type Changed struct {
 }
 
 // Inspect describes the repository of dir; ok is false if there is none. It runs no program that the repository names and
-// changes nothing in it.
-func Inspect(ctx context.Context, dir string) (g Status, ok bool, err error) {
+// changes nothing in it. origin is that of Unsaved, by which a branch counts as pushed.
+func Inspect(ctx context.Context, dir, origin string) (g Status, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, inspectFor)
 	defer cancel()
 	r, ok, err := openToCompare(dir)
@@ -91,11 +92,28 @@ func Inspect(ctx context.Context, dir string) (g Status, ok bool, err error) {
 		g.Base = &name
 		g.Ahead, err = r.countBeside(ctx, base)
 	}
-	if remote := r.refs["refs/remotes/origin/"+branch]; err == nil && onBranch && objectID(remote) {
+	u := unsavedSearch{top: r.tree, origin: origin, deleted: []string{r.tree}}
+	remotes, configErr := u.remotes(ctx, r)
+	err = errors.Join(err, configErr)
+	remote := r.refs["refs/remotes/origin/"+branch]
+	if err == nil && onBranch && objectID(remote) && slices.Contains(remotes, "refs/remotes/origin/") {
 		g.Remote = new("origin/" + branch)
 		g.Unpushed, err = r.countBeside(ctx, remote)
 	}
 	return g, true, err
+}
+
+// Has reports whether the repository in dir, which may be a bare one, contains a commit.
+func Has(ctx context.Context, dir, commit string) bool {
+	r, ok, err := openReader(dir)
+	if err == nil && !ok {
+		r, err = newReader(repository{tree: dir, gitDir: dir, common: dir})
+	}
+	if err != nil {
+		return false
+	}
+	_, err = r.output(ctx, "cat-file", "-e", commit+"^{commit}")
+	return errors.Join(err, r.close()) == nil
 }
 
 // openToCompare opens a repository whose references are files.

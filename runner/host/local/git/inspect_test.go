@@ -24,7 +24,7 @@ func orZero[T any](v *T) (value T) {
 // wantStatus checks branch, base, commits ahead, remote, commits unpushed, and the changed files.
 func wantStatus(t *testing.T, dir, want string, changed ...string) {
 	t.Helper()
-	g, ok, err := Inspect(t.Context(), dir)
+	g, ok, err := Inspect(t.Context(), dir, "")
 	test.OK(t, err)
 	if got := fmt.Sprintf("%s %s %d %s %d", orZero(g.Branch), orZero(g.Base), orZero(g.Ahead), orZero(g.Remote), orZero(g.Unpushed)); !ok || got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -95,7 +95,7 @@ func TestInspectWorktree(t *testing.T) {
 
 func TestInspectBeginnings(t *testing.T) {
 	dir := realTemp(t)
-	_, inspected, err := Inspect(t.Context(), dir)
+	_, inspected, err := Inspect(t.Context(), dir, "")
 	test.OK(t, err)
 	read, err := Diff(t.Context(), dir, nil)
 	test.Equal(t, "without a repository", []any{read, inspected, err}, []any{false, false, nil})
@@ -111,7 +111,7 @@ func TestInspectBeginnings(t *testing.T) {
 	wantStatus(t, dir, " main 0  0", "? :/odd", "? nested/")
 	wantDiff(t, dir, []string{"+odd"})
 	sh(t, dir, fmt.Sprintf("for n in $(seq %d); do : > n$n; done", maxListed))
-	g, _, err := Inspect(t.Context(), dir)
+	g, _, err := Inspect(t.Context(), dir, "")
 	test.Equal(t, "error, files and listed files", []any{err, g.Count, len(g.Changed)}, []any{nil, maxListed + 2, maxListed})
 }
 
@@ -179,7 +179,7 @@ func TestReadingRunsNothing(t *testing.T) {
 			g.ran()
 			test.OK(t, test.Err(Fingerprint(t.Context(), g.Tree)))
 			test.Equal(t, "looking for progress ran it", g.ran(), false)
-			_, _, inspected := Inspect(t.Context(), g.Tree)
+			_, _, inspected := Inspect(t.Context(), g.Tree, "")
 			_, read := Diff(t.Context(), g.Tree, io.Discard)
 			test.Equal(t, "showing it to a person ran it", g.ran(), false)
 			if missing := name == "partial clone"; (inspected != nil || read != nil) && !missing {
@@ -208,7 +208,7 @@ func TestReadingWritesNothing(t *testing.T) {
 	test.OK(t, os.Chtimes(index, before, before))
 	was := test.Must(os.Stat(index))
 	test.OK(t, test.Err(Fingerprint(t.Context(), g.Tree)))
-	_, _, err := Inspect(t.Context(), g.Tree)
+	_, _, err := Inspect(t.Context(), g.Tree, "")
 	test.OK(t, err)
 	test.OK(t, test.Err(Diff(t.Context(), g.Tree, io.Discard)))
 	is := test.Must(os.Stat(index))

@@ -34,7 +34,8 @@ const (
 //
 // The rule: git decides, for each repository at or below dir. A commit is saved if a reference of a remote contains it, a file if
 // it is committed without changes or ignored. The remote must be in the configuration: the guard undoes some that agents make. A
-// remote in a local directory that does not exist, or that is deleted with dir, does not count. Commits of HEAD (detached or not),
+// remote in a local directory that does not exist, or that is deleted with dir, does not count, except for the remote origin if the
+// repository is now at the address origin. Commits of HEAD (detached or not),
 // branches, tags, stashes, other references and submodules are unsaved if no remote has them, and so are modified or untracked
 // files, including those that the index hides from git status. A repository without a remote has saved nothing. What can't be read
 // counts as unsaved, and so does what exceeds the limits of the search.
@@ -47,7 +48,7 @@ const (
 // main repository of a linked worktree is not deleted, its branches and stashes are safe.
 //
 // No program that a repository names is run, and no repository is written to.
-func Unsaved(ctx context.Context, dir, known string, alsoDeleted ...string) (work string, items []string) {
+func Unsaved(ctx context.Context, dir, known, origin string, alsoDeleted ...string) (work string, items []string) {
 	ctx, cancel := context.WithTimeout(ctx, unsavedTimeout)
 	defer cancel()
 	top, ok, err := resolveDir(dir)
@@ -57,7 +58,7 @@ func Unsaved(ctx context.Context, dir, known string, alsoDeleted ...string) (wor
 	if !ok {
 		return "", nil
 	}
-	u := unsavedSearch{top: top, deleted: []string{top}}
+	u := unsavedSearch{top: top, origin: origin, deleted: []string{top}}
 	for _, also := range alsoDeleted {
 		if real, ok, err := resolveDir(also); err == nil && ok {
 			u.deleted = append(u.deleted, real)
@@ -110,6 +111,7 @@ func Unsaved(ctx context.Context, dir, known string, alsoDeleted ...string) (wor
 // unsavedSearch collects the unsaved work of a workspace.
 type unsavedSearch struct {
 	top     string
+	origin  string   // the present address of the remote origin; empty if it is not known
 	deleted []string // directories, top among them
 	found   []string
 	items   []string
@@ -353,7 +355,8 @@ func (u *unsavedSearch) remotes(ctx context.Context, r *reader) (prefixes []stri
 		}
 	}
 	for name, lost := range lost {
-		if !lost {
+		moved := name == "origin" && u.origin != "" && !u.loses(r, setting{name: "url", value: u.origin}, nil)
+		if !lost || moved {
 			prefixes = append(prefixes, "refs/remotes/"+name+"/", "refs/prefetch/remotes/"+name+"/")
 		}
 	}

@@ -266,11 +266,11 @@ func (t trashEntry) unsaved(ctx context.Context) (work string, items []string) {
 
 // examine describes and names the work in an entry of the trash that exists nowhere else.
 func (t trashEntry) examine(ctx context.Context) (work string, items []string) {
-	known := ""
+	var rec Record
 	if t.Workspace != nil {
-		known = t.Workspace.Outside
+		rec = *t.Workspace
 	}
-	return git.Unsaved(ctx, t.path, known)
+	return git.Unsaved(ctx, t.path, rec.Outside, rec.Origin.URL)
 }
 
 // removeOrphanedNotes removes the notes of entries that were restored, or that an operator has taken out of the trash. It leaves new
