@@ -26,7 +26,7 @@ type TickOptions struct {
 	LogLevel, LogFormat string
 	// Beside runs beside the passes of a loop, from their beginning until ctx ends; nil for nothing.
 	Beside func(ctx context.Context)
-	told *told
+	told   *told
 }
 
 // Check refuses flags that contradict each other.
