@@ -178,6 +178,7 @@ const (
 	AttentionBlocked  AttentionKind = "blocked"  // no run can start
 	AttentionKept     AttentionKind = "kept"     // the workspace of a finished issue has work that exists nowhere else
 	AttentionDelivery AttentionKind = "delivery" // commits could not be pushed several times
+	AttentionReady    AttentionKind = "ready"    // an agent has handed its issue over to a person
 )
 
 // Attention is a notification, sent once by hooks.on_attention.
@@ -229,6 +230,15 @@ func DeliveryAttention(c Claim) (Attention, bool) {
 		Text: fmt.Sprintf("the work on %s was not delivered after %d tries: %s: %s; symphony deliver %s tries again now",
 			c.Identifier, d.Tries, d.Code, d.Message, c.Identifier),
 	}, d.Due && d.Tries >= attentionTries
+}
+
+// ReadyAttention returns the notification of an issue that was handed over in a state that is not terminal; false for other releases.
+func ReadyAttention(c Claim, gone Gone, now time.Time) (Attention, bool) {
+	return Attention{
+		Key:  fmt.Sprintf("ready:%s:%d", c.IssueID, now.UnixMilli()),
+		Kind: AttentionReady, IssueID: c.IssueID, Identifier: c.Identifier,
+		Text: fmt.Sprintf("%s was handed over: it is in %s; symphony show %s tells about it", c.Identifier, gone.State, c.Identifier),
+	}, gone.Reason == StopInactive
 }
 
 // OutageAttention returns the notification of a fault of the tracker, whatever its code; false until it has lasted 5 minutes.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -29,6 +30,8 @@ type conversation struct {
 	listener *listener
 	// worked: the agent has done something in the present turn.
 	worked atomic.Bool
+	// toldNetwork: the log has a note about the closed network. Only the handler of events uses it.
+	toldNetwork bool
 }
 
 // maxIdleTurns is how many turns in a row may do nothing before the run ends. The agent may have forgotten to hand the issue over, and
@@ -228,6 +231,7 @@ func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 	if e.Item.Works() {
 		c.worked.Store(true)
 	}
+	c.tellClosedNetwork(e.Item)
 	if e.Name != agent.EventSessionStarted {
 		return
 	}
@@ -236,6 +240,20 @@ func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 		c.guide.turnAccepted(context.Background())
 	}
 	c.rec.flush(context.Background()) // so that views show the session at once
+}
+
+// missesNetwork matches what programs print if they can open no connection.
+var missesNetwork = text.Pattern(`(?i)could not resolve host|name resolution|no such host|name or service not known|ENOTFOUND|EAI_AGAIN` +
+	`|network is unreachable|socket: operation not permitted`)
+
+// tellClosedNetwork notes once in a run that a command has failed because the sandbox closes the network, and what opens it.
+func (c *conversation) tellClosedNetwork(i *agent.Item) {
+	setting := c.Config.ClosesNetwork()
+	if setting == "" || c.toldNetwork || i == nil || i.Kind != agent.ItemCommand || !i.Failed() || !missesNetwork().MatchString(i.Output) {
+		return
+	}
+	c.toldNetwork = true
+	c.note("network_closed", "a command has failed because the sandbox closes the network; in WORKFLOW.md "+setting+" opens it", map[string]string{"setting": setting})
 }
 
 // listener stores what the events of an agent say. Only the handler of events uses it.

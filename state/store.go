@@ -158,12 +158,12 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 	return clearMeta(t, metaPaused)
 }
 
-// commitClaim saves or deletes a claim. It records a release, and adds a notification if the claim becomes held or its
-// delivery fails again and again.
+// commitClaim saves or deletes a claim. It records a release, and adds a notification if the issue was handed over, the claim becomes held
+// or its delivery fails again and again.
 func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 	switch {
 	case c.Delete && c.Gone != nil:
-		if err := recordRelease(t, now, *c.Claim, *c.Gone); err != nil {
+		if err := errors.Join(recordRelease(t, now, *c.Claim, *c.Gone), addReady(t, now, *c.Claim, *c.Gone)); err != nil {
 			return err
 		}
 		return deleteClaim(t, *c.Claim)
@@ -186,6 +186,20 @@ func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 		}
 	}
 	return saveClaim(t, now, *c.Claim)
+}
+
+// addReady adds the notification of an issue that its agent, and no person, has moved to where it is.
+func addReady(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) error {
+	a, ready := reconcile.ReadyAttention(c, gone, now)
+	if !ready {
+		return nil
+	}
+	byAgent, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM runs WHERE issue_id = ? AND started_at >= ? AND handoff_at IS NOT NULL
+		AND handoff_state IN ('', ?))`, c.IssueID, stamp(c.ClaimedAt), gone.State)
+	if err != nil || !byAgent {
+		return err
+	}
+	return addAttention(t, now, a)
 }
 
 // saveBlock stores a block, or deletes the stored one if b has no code. It also records the outage that begins or ends, and

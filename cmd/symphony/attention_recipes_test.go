@@ -49,7 +49,9 @@ func TestAttentionRecipes(t *testing.T) {
 				t.Fatalf("no recipe contains %s", recipe.by)
 			}
 			got := ring(t, hooks[at], answer)
-			for i, want := range []struct{ title, text string }{{"request ABC-7", "ABC-7 asks: " + askedCommand}, {"hold ABC-8", heldText}} {
+			for i, want := range []struct{ title, text string }{
+				{"request ABC-7", "ABC-7 asks: " + askedCommand}, {"ready ABC-7", "ABC-7 was handed over"}, {"hold ABC-8", heldText},
+			} {
 				title, text := recipe.read(t, got[i])
 				if title != want.title && title != "" || !strings.HasPrefix(text, want.text) {
 					t.Errorf("message %d is %q, %q", i+1, title, text)
@@ -79,7 +81,7 @@ func attentionRecipes(t *testing.T, text string) (hooks []string) {
 // post is a message that was sent over HTTP.
 type post struct{ Title, Type, Path, Body string }
 
-// ring lets an agent ask for approval, holds another issue, and returns the two messages that the hook sent: posts as JSON,
+// ring lets an agent ask for approval, holds another issue, and returns the three messages that the hook sent: posts as JSON,
 // mails unchanged. The command that the document shows for a phone approves the request.
 func ring(t *testing.T, hook, answer string) []string {
 	t.Helper()
@@ -100,7 +102,7 @@ func ring(t *testing.T, hook, answer string) []string {
 			mu.Lock()
 			defer mu.Unlock()
 			got = slices.Clone(posts)
-			for _, name := range []string{"mail.request", "mail.hold"} {
+			for _, name := range []string{"mail.request", "mail.ready", "mail.hold"} {
 				if mail, err := os.ReadFile(ts.MkAbs(name)); err == nil {
 					got = append(got, string(mail))
 				}

@@ -90,9 +90,12 @@ func deliverCommand(w *term.Env) *cli.Command {
 40 s and so on; this command tries at once. It delivers a held issue too, which stays held. Exit code 1: it was not delivered.
 
 ` + exampleText("symphony deliver ABC-7"),
-		Flags: workflowFlags(fieldsFlag()),
+		Flags: workflowFlags(jsonFlags[pass.ResultJSON](
+			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
+			fieldsFlag(),
+		)...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			return operate.Deliver(c.Context, p, args[0])
+			return operate.Deliver(c.Context, p, args[0], !c.Bool("no-wait"))
 		}),
 	}
 }

@@ -86,10 +86,15 @@ func (v *jsonValue) document(verb string) jsonDocument {
 	return v.documents[0]
 }
 
-// accepts reports whether a word after --json is FIELDS: it has a comma, or it is a field.
+// accepts reports whether a word after --json is FIELDS: it has a comma, or it is a field, or was meant as one.
 func (v *jsonValue) accepts(word string) bool {
-	isField := func(d jsonDocument) bool { return slices.Contains(d.fields(), word) }
-	return strings.Contains(word, ",") || slices.ContainsFunc(v.documents, isField)
+	isVerb := func(d jsonDocument) bool { return d.verb == word }
+	isField := func(d jsonDocument) bool {
+		near := text.Nearest(word, d.fields())
+		return len(near) > 0 && max(len(near[0])-len(word), len(word)-len(near[0])) <= 2
+	}
+	isWord := strings.Trim(word, "abcdefghijklmnopqrstuvwxyz_") == ""
+	return strings.Contains(word, ",") || isWord && !slices.ContainsFunc(v.documents, isVerb) && slices.ContainsFunc(v.documents, isField)
 }
 
 // Help lists the fields for the command's help.

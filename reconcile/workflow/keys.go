@@ -172,7 +172,7 @@ func keys(c *Config) []Key {
 		key("hooks.after_run", typeShell, "", &c.Hooks.AfterRun, "runs after each run, whatever its outcome"),
 		key("hooks.before_remove", typeShell, "", &c.Hooks.BeforeRemove, "runs before a workspace is removed"),
 		key("hooks.on_attention", typeShell, "", &c.Hooks.OnAttention,
-			"runs in the home directory when an operator is needed: a request, a hold, a blocked project, unsaved or undelivered work"),
+			"runs in the home directory when an operator is needed: a request, a hold, a handoff, a blocked project, unsaved or undelivered work"),
 		key("hooks.timeout_ms", typeMS, "60000", &c.Hooks.Timeout, "longest time of a hook").then((*reader).hookTimeout),
 
 		key("agent.max_concurrent_agents", typeInteger, "10", &c.Policy.MaxConcurrent, "how many runs at once").atLeast(1),

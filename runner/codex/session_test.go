@@ -538,6 +538,8 @@ func TestReasonOfATurnsEnd(t *testing.T) {
 		`{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"interrupted","error":{"message":"budget exceeded"}}}}`: "turn_cancelled: the turn was interrupted: budget exceeded",
 		`{"method":"turn/cancelled","params":{"threadId":"th","turnId":"tu","reason":"replaced"}}`:                                               "turn_cancelled: the turn was interrupted: replaced",
 		`{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"interrupted"}}}`:                                       "turn_cancelled: the turn was interrupted",
+		// The answer of the model's server, as codex quotes it.
+		`{"method":"turn/failed","params":{"threadId":"th","turnId":"tu","error":{"message":"HTTP 400: {\"error\":{\"message\":\"no more\",\"type\":\"insufficient_quota\"}}, url: x"}}}`: "agent_quota: HTTP 400: no more, url: x",
 	} {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()

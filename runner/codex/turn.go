@@ -208,9 +208,9 @@ func (th *thread) fail(code agent.Code, text string) {
 func (th *thread) endError(t *turn) error {
 	cause := cmp.Or(t.err, t.retry, &turnError{})
 	if t.status == statusInterrupted {
-		return &agent.Error{Code: agent.CodeTurnCancelled, Message: oneLine(join("the turn was interrupted", cause.Message), errorLength)}
+		return &agent.Error{Code: agent.CodeTurnCancelled, Message: oneLine(join("the turn was interrupted", errorText(cause)), errorLength)}
 	}
-	text := cmp.Or(oneLine(cause.Message, errorLength), "the turn ended as "+oneLine(t.status, 40))
+	text := cmp.Or(oneLine(errorText(cause), errorLength), "the turn ended as "+oneLine(t.status, 40))
 	e := &agent.Error{Code: cmp.Or(cause.class(), agent.CodeTurnFailed), Message: text, Info: cause.Info}
 	if e.Code == agent.CodeAgentQuota {
 		e.ResetsAt = th.usage.resetsAt()

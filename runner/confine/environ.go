@@ -230,12 +230,8 @@ func (c Config) commandVars(runID string, w host.Workspace, codexEnv []string) m
 // buildEnv returns the variables that build tools need in the sandbox. Caches that do not follow XDG_CACHE_HOME, as those of pip,
 // go build, yarn 1 and uv do, are moved to the cache directory of dirs. Variables that the operator has set do not change.
 func (c Config) buildEnv(env []string, workspace string, dirs host.Dirs) (vars []string) {
-	network := c.Network
-	if c.TurnSandboxPolicy != nil {
-		if !agent.Confines(c.TurnSandboxPolicy) {
-			return nil // the agent can write what the account can write
-		}
-		network = networkOf(c.TurnSandboxPolicy)
+	if c.TurnSandboxPolicy != nil && !agent.Confines(c.TurnSandboxPolicy) {
+		return nil // the agent can write what the account can write
 	}
 	set := func(name, value string) {
 		// Like npm, this ignores the case of the name.
@@ -247,7 +243,7 @@ func (c Config) buildEnv(env []string, workspace string, dirs host.Dirs) (vars [
 		}
 	}
 	set("npm_config_cache", filepath.Join(dirs.Cache, "npm")) // npm writes packages, locks and logs there
-	if network {
+	if c.ClosesNetwork() == "" {
 		set("GOMODCACHE", filepath.Join(dirs.Cache, "go-mod")) // without network go reads the account's modules
 	}
 	// While a command runs, codex keeps an empty .git in a workspace that is not a repository. go build takes it for a broken

@@ -181,6 +181,17 @@ func networkOf(policy json.RawMessage) bool {
 	return json.Unmarshal(policy, &p) == nil && p.NetworkAccess
 }
 
+// ClosesNetwork returns the setting that keeps commands from the network, with the value that opens it; empty if it is open.
+func (c Config) ClosesNetwork() (setting string) {
+	switch {
+	case c.TurnSandboxPolicy == nil && !c.Network:
+		return "agent.network: true"
+	case c.TurnSandboxPolicy != nil && agent.Confines(c.TurnSandboxPolicy) && !networkOf(c.TurnSandboxPolicy):
+		return "networkAccess: true in codex.turn_sandbox_policy"
+	}
+	return ""
+}
+
 // AgentWrites returns the directories that an agent may write besides its workspace. If its commands can be approved it may write
 // anywhere, because approved commands run outside the sandbox.
 func (c Config) AgentWrites() (anywhere bool, dirs []string) {

@@ -31,6 +31,13 @@ func ListProjects(ctx context.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
+	for i, r := range rows {
+		p := project.New(w, r.WorkflowPath, r.StateDir)
+		rows[i].SharedWith = []string{}
+		if cfg, err := p.ConfigWithoutKey(); r.WorkflowExists && err == nil {
+			rows[i].SharedWith = append(rows[i].SharedWith, project.NewOthers(p, nil).Sharing(cfg.Policy.Project)...)
+		}
+	}
 	switch {
 	case w.JSON:
 		w.PrintJSON(rows)
@@ -59,6 +66,11 @@ func ListProjects(ctx context.Context, w *term.Env) error {
 		t.Add(name, schedule, strconv.Itoa(r.Running), strconv.Itoa(r.Retrying), strconv.Itoa(r.Held), last, r.StateDir)
 	}
 	w.PrintTable("PROJECTS", t)
+	for _, r := range rows {
+		if len(r.SharedWith) > 0 {
+			fmt.Fprintf(w.Stderr, "%s has the same project of the tracker as %s\n", term.Visible(r.WorkflowPath), term.Visible(strings.Join(r.SharedWith, ", ")))
+		}
+	}
 	return nil
 }
 
@@ -160,6 +172,8 @@ type known struct {
 	LastPass       *time.Time `json:"last_pass_at"`
 	// Roots are the workspace roots that the project has used, the current one first.
 	Roots []string `json:"workspace_roots"`
+	// SharedWith are the workflows of other projects with the same project of the tracker.
+	SharedWith []string `json:"shared_with"`
 	// Error says why the database can't be read.
 	Error *reconcile.Error `json:"error"`
 }

@@ -74,6 +74,7 @@ var checks = []check{
 		"state directory", needsWorkflow, checkState,
 		"name it with --state-dir in the schedule, or unset the variable that sets it here: two state directories would both take the same issues",
 	},
+	{"other projects", needsConfig, checkSharing, ""},
 	{"schedule", needsNothing, checkSchedule, ""},
 	{"monitoring", needsConfig, checkMonitor, ""},
 	{"workers", needsNothing, checkWorkers, ""},

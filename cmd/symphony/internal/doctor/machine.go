@@ -465,6 +465,15 @@ func checkWorkers(ctx context.Context, e *environment) []finding {
 	return ok("outlive their pass")
 }
 
+// checkSharing names the other projects with the same project of the tracker.
+func checkSharing(_ context.Context, e *environment) []finding {
+	others := project.NewOthers(e.p, nil).Sharing(e.config.Policy.Project)
+	if len(others) == 0 {
+		return nil
+	}
+	return ok("%s has the same project of the tracker; an issue that one has claimed is not started by another", strings.Join(others, ", "))
+}
+
 // checkAccount warns about root, whose agents can read every file of the machine.
 func checkAccount(_ context.Context, e *environment) []finding {
 	if os.Geteuid() != 0 || e.as != asCalled {

@@ -287,8 +287,8 @@ func StartIssue(ctx context.Context, p *project.Project, ref, model string) (run
 	return c.RunID, nil
 }
 
-// Deliver pushes the commits of an issue now, by a run without an agent, and waits for its end.
-func Deliver(ctx context.Context, p *project.Project, ref string) error {
+// Deliver pushes the commits of an issue now, by a run without an agent, and with wait follows it to its end.
+func Deliver(ctx context.Context, p *project.Project, ref string, wait bool) error {
 	return operate(ctx, p, reconcile.VerbDeliver, ref, func(o *operation) error {
 		if err := undeliverable(ctx, o); err != nil {
 			return err
@@ -296,19 +296,29 @@ func Deliver(ctx context.Context, p *project.Project, ref string) error {
 		if err := o.run(ctx); err != nil {
 			return err
 		}
-		pass.ReportActions(p, o.result)
 		i := slices.IndexFunc(o.result.Applied, func(a reconcile.Applied) bool { return a.Kind == reconcile.ActDeliver && a.Err == nil })
+		switch {
+		case !p.Env.JSON:
+			pass.ReportActions(p, o.result)
+		case i >= 0:
+			p.Env.PrintJSON(o.result.JSON())
+		}
 		if i < 0 {
 			return &reconcile.Error{
 				Code: "not_started", Message: "the pass did not deliver " + o.cmd.Identifier,
 				Hint: "symphony show " + o.cmd.Identifier + " explains it",
 			}
 		}
+		if !wait {
+			return nil
+		}
 		run, err := pass.WaitForRun(ctx, p, o.db, o.result.Applied[i].RunID)
 		if err != nil {
 			return err
 		}
-		render.RunEnd(p, run)
+		if !p.Env.JSON {
+			render.RunEnd(p, run)
+		}
 		if run.Outcome != reconcile.Succeeded {
 			return exit.Only(exit.Failed)
 		}

@@ -141,7 +141,7 @@ func (l *looper) addJobs(ctx context.Context, projects []*project.Project) {
 			j.w = l.w.Named(j.name, out)
 			j.log = l.log.With(slog.String("project", j.name))
 		}
-		j.options.outlook, j.options.database, j.options.Name, j.options.reported = new(string), &j.database, j.name, new(time.Time)
+		j.options.told, j.options.database, j.options.Name, j.options.reported = new(told), &j.database, j.name, new(time.Time)
 		j.p = project.New(j.w, p.Path, p.StateDir)
 		l.jobs = append(l.jobs, j)
 	}

@@ -26,8 +26,7 @@ type TickOptions struct {
 	LogLevel, LogFormat string
 	// Beside runs beside the passes of a loop, from their beginning until ctx ends; nil for nothing.
 	Beside func(ctx context.Context)
-	// outlook is what a loop has said last about waiting issues, which it says again only if it has changed; nil without a loop.
-	outlook *string
+	told   *told
 }
 
 // Check refuses flags that contradict each other.
@@ -190,44 +189,40 @@ func report(ctx context.Context, p *project.Project, o TickOptions, r Result) {
 		}
 	case o.JSON:
 		w.PrintJSON(r.JSON())
-		for _, e := range r.Errors {
+		for _, e := range o.told.news(w, r.Errors, r.Obstacle) {
 			w.PrintError(e)
 		}
-	case ReportActions(p, r) && !w.Verbose:
-		text := Lines(w, narrator{r, w}.outlook())
-		if o.outlook == nil || *o.outlook != text {
-			fmt.Fprint(w.Stdout, text)
-		}
-		if o.outlook != nil {
-			*o.outlook = text
-		}
+	case o.told.reportActions(p, r) && !w.Verbose:
+		fmt.Fprint(w.Stdout, Lines(w, o.told.changed(narrator{r, w})))
 	}
 }
 
 // ReportActions prints what a pass did and its errors: in sentences, or with -v a line of fields for each action and a summary.
 // It returns false if another pass has the lock.
-func ReportActions(p *project.Project, r Result) bool {
+func ReportActions(p *project.Project, r Result) bool { return (*told)(nil).reportActions(p, r) }
+
+func (t *told) reportActions(p *project.Project, r Result) bool {
 	w := p.Env
 	if r.Holder != nil {
 		fmt.Fprintf(w.Stdout, "another pass is running (%s); nothing to do\n", r.Holder)
 		return false
 	}
-	for _, text := range r.warnings {
+	for _, text := range t.newWarnings(r.warnings) {
 		w.Note(slog.LevelWarn, text)
 	}
 	if w.Verbose {
-		printFields(w, r)
+		printFields(w, r, t.news(w, r.Errors, r.Obstacle))
 		return true
 	}
 	fmt.Fprint(w.Stdout, Lines(w, Sentences(p, r)))
-	for _, e := range r.Errors {
+	for _, e := range t.news(w, r.Errors, r.Obstacle) {
 		w.PrintError(e)
 	}
 	return true
 }
 
-// printFields prints a line of fields for each action, the errors, and a summary.
-func printFields(w *term.Env, r Result) {
+// printFields prints a line of fields for each action, errors, and a summary.
+func printFields(w *term.Env, r Result, errs []*reconcile.Error) {
 	for _, a := range r.Applied {
 		line := a.String()
 		if a.Err != nil {
@@ -245,7 +240,7 @@ func printFields(w *term.Env, r Result) {
 			fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("skip %s reason=%s: %s", s.Identifier, s.Reason, s.Message)))
 		}
 	}
-	for _, e := range r.Errors {
+	for _, e := range errs {
 		w.PrintError(e)
 	}
 	fmt.Fprintf(w.Stdout, "%s: %s\n", name, r.summary(w.Now()))
@@ -377,13 +372,14 @@ func reportQuiet(ctx context.Context, p *project.Project, o TickOptions, errs []
 }
 
 // quietError returns the error that prevented a pass. With --quiet it prints the error if it is new and returns the bare exit
-// code.
+// code, which is also what a loop gets of an error that it has told.
 func quietError(ctx context.Context, p *project.Project, o TickOptions, err error) error {
-	if !o.Quiet || !p.HasState() {
+	known := exit.From(err)
+	if o.Quiet && p.HasState() {
+		reportQuiet(ctx, p, o, []*reconcile.Error{known})
+	} else if len(o.told.news(p.Env, []*reconcile.Error{known}, nil)) > 0 {
 		return err
 	}
-	known := exit.From(err)
-	reportQuiet(ctx, p, o, []*reconcile.Error{known})
 	return exit.Only(exit.Code(known))
 }
 

@@ -83,3 +83,18 @@ func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, 
 	}
 	return errors.Join(err, passErr)
 }
+
+// Sharing lists the workflows of the other projects that have the same project of the tracker. It skips what can't be read.
+func (o *Others) Sharing(project string) (workflows []string) {
+	all, _ := All(o.p.Env)
+	for _, other := range all {
+		path := ownerOf(other.StateDir)
+		if path == "" || other.StateDir == o.p.StateDir {
+			continue
+		}
+		if cfg, err := New(o.p.Env, path, other.StateDir).ConfigWithoutKey(); err == nil && cfg.Policy.Project == project {
+			workflows = append(workflows, path)
+		}
+	}
+	return workflows
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/runner/workers"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -45,6 +46,14 @@ func NoState(p *Project, err error) error {
 		return err
 	case p.SourceErr != nil:
 		return p.SourceErr
+	}
+	if cfg, wrong := p.ConfigWithoutKey(); wrong == nil {
+		if root, found, _ := workspace.FindRoot(cfg.Workspace.Root); found && len(root.Claims(p.StateDir)) > 0 {
+			return &reconcile.Error{
+				Code: "state_missing", Message: p.StateDir + " has no state.db, but its project has workspaces in " + root.Path, Err: err,
+				Hint: "mount or restore it; if it is lost, symphony tick makes a new one and goes on in these workspaces",
+			}
+		}
 	}
 	e := &reconcile.Error{
 		Code: "no_state", Message: "no pass has run yet for " + p.Path + " with the state directory " + p.StateDir,

@@ -265,11 +265,7 @@ func printRow(w *term.Env, r view.Row, projects bool) {
 		kind = "running"
 		cells = append(cells, d.State, phaseOf(d), fmt.Sprint(d.TurnCount), term.Rfc3339(d.StartedAt), fmt.Sprint(d.Tokens.Total), r.Text)
 	case view.RetryingRow:
-		attempt := "-"
-		if d.Attempt != nil {
-			attempt = fmt.Sprint(*d.Attempt)
-		}
-		kind, cells = "waiting", append(cells, string(d.Kind), attempt, term.Rfc3339(d.DueAt), orEmpty(d.Error))
+		kind, cells = "waiting", append(cells, string(d.Kind), fmt.Sprint(d.Attempt), term.Rfc3339(d.DueAt), orEmpty(d.Error))
 	case view.HeldRow:
 		kind, cells = "held", append(cells, d.Reason, term.Rfc3339(d.HeldAt), d.Message)
 	case view.KeptRow:

@@ -54,6 +54,8 @@ type RunningRow struct {
 	WorkspacePath *string         `json:"workspace_path"`
 	Host          *string         `json:"host"`
 	Alive         bool            `json:"worker_alive"`
+	// HeldNext: the issue is held when the run has ended.
+	HeldNext bool `json:"held_after_run"`
 	// WaitsFor are the ids of the run's open requests.
 	WaitsFor []string `json:"waits_for"`
 	run      reconcile.Run
@@ -66,7 +68,7 @@ type RetryingRow struct {
 	Identifier string              `json:"issue_identifier"`
 	IssueURL   *string             `json:"issue_url"`
 	Title      string              `json:"title"`
-	Attempt    *int                `json:"attempt"`
+	Attempt    int                 `json:"attempt"` // of the next run, from 1 on
 	DueAt      time.Time           `json:"due_at"`
 	Error      *string             `json:"error"`
 	Kind       reconcile.RetryKind `json:"kind"`
@@ -145,7 +147,7 @@ func (f *facts) claims() Claims {
 				Tokens: Tokens(r.Tokens), RunID: c.RunID, PID: term.OrNull(r.Worker.PID), Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
 				StopReason: term.OrNull(r.StopReason), HeartbeatAt: term.OrNull(r.HeartbeatAt), ThreadID: term.OrNull(r.ThreadID),
 				WorkspacePath: term.OrNull(r.WorkspacePath), Host: term.OrNull(r.Host), Alive: r.ID != "" && project.Alive(f.p.StateDir, r.ID),
-				WaitsFor: []string{}, run: r,
+				HeldNext: c.HoldNext, WaitsFor: []string{}, run: r,
 			}
 			if r.ThreadID != "" && r.TurnID != "" {
 				row.SessionID = new(r.ThreadID + "-" + r.TurnID)
@@ -159,7 +161,7 @@ func (f *facts) claims() Claims {
 		case reconcile.Waiting:
 			code, message := c.Fault()
 			v.Retrying = append(v.Retrying, RetryingRow{
-				f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, term.OrNull(c.Attempt), c.DueAt, ErrorText(code, message), c.Kind, code,
+				f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, max(c.Attempt, 1), c.DueAt, ErrorText(code, message), c.Kind, code,
 			})
 		case reconcile.Held:
 			v.Held = append(v.Held, f.heldRow(c))

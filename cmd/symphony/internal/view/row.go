@@ -67,6 +67,9 @@ func (v Overview) rows() []Row {
 		if i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == r.RunID }); i >= 0 {
 			row.Status, row.At, row.Text = StatusAsks, &v.Requests[i].AskedAt, v.Requests[i].Summary
 		}
+		if r.HeldNext {
+			row.Text = "held after this run; " + row.Text
+		}
 		list = append(list, row)
 	}
 	for _, r := range v.Held {

@@ -56,6 +56,8 @@ func TestRows(t *testing.T) {
 	v.Rows, v.Schedule = rows, true
 	test.Equal(t, "the level", v.Verdict().Level, LevelNeedsPerson)
 	test.Equal(t, "the reasons", v.Verdict().Reasons, []string{"1 request to answer", "1 held", "1 undelivered"})
+	v.Blocked = &project.BlockedRow{Reason: "agent_auth", Message: "not logged in"}
+	test.Equal(t, "the first reason", v.Verdict().Reasons[0], "nothing new starts: agent_auth: not logged in")
 	v.Schedule = false
 	test.Equal(t, "the level without a schedule", v.Verdict().Level, LevelNotTicking)
 	for block, want := range map[project.BlockedRow]Level{

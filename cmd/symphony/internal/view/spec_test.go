@@ -39,9 +39,9 @@ const (
 
 // Each field of the examples is there with its type: in an overview, in that of several projects, and in an issue.
 func TestFieldsOfSpecification(t *testing.T) {
-	at, text, n := time.Date(2026, 2, 24, 20, 15, 30, 0, time.UTC), "text", 3
+	at, text := time.Date(2026, 2, 24, 20, 15, 30, 0, time.UTC), "text"
 	running := RunningRow{SessionID: &text, LastEvent: &text, LastEventAt: &at}
-	v := Overview{Claims: Claims{Running: []RunningRow{running}, Retrying: []RetryingRow{{Attempt: &n, DueAt: at, Error: &text}}}}
+	v := Overview{Claims: Claims{Running: []RunningRow{running}, Retrying: []RetryingRow{{DueAt: at, Error: &text}}}}
 	i := Issue{Workspace: &WorkspaceRow{}, SpecIssue: SpecIssue{
 		Running: &running, Logs: Logs{[]SessionLog{{}}}, RecentEvents: []RecentEvent{{At: at, Event: eventlog.Words}},
 	}}

@@ -91,6 +91,18 @@ func (v Overview) Verdict() Verdict {
 	default:
 		add(LevelNotTicking, "no schedule is active; the last pass was "+term.Age(v.GeneratedAt, v.LastPass.StartedAt)+" ago", "")
 	}
+	const idle = "nothing new starts"
+	stopped := func(by Level) { // what stops the project, if that has the level
+		if b := v.Blocked; b != nil && levelOf(b.Reason, b.Message) == by {
+			add(by, idle, ": "+b.Reason+": "+b.Message)
+		}
+		if p := v.LastPass; p != nil && len(p.Errors) > 0 && (v.Blocked == nil || v.Blocked.Reason != p.Errors[0].Code) {
+			if e := p.Errors[0]; levelOf(e.Code, e.Message) == by {
+				add(by, "the last pass failed", ": "+e.Code+": "+e.Message)
+			}
+		}
+	}
+	stopped(LevelNeedsPerson)
 	if n := len(v.Requests); n > 0 {
 		add(LevelNeedsPerson, text.Plural(n, "request")+" to answer", "")
 	}
@@ -103,15 +115,9 @@ func (v Overview) Verdict() Verdict {
 			add(LevelNeedsPerson, fmt.Sprintf("%d %s", counts[s], s), "")
 		}
 	}
-	const idle = "nothing new starts"
-	if b := v.Blocked; b != nil {
-		add(levelOf(b.Reason, b.Message), idle, ": "+b.Reason+": "+b.Message)
-	}
+	stopped(LevelWell)
 	if b := v.Budget; b != nil && b.Reached {
 		add(LevelWell, idle, ": "+*b.Message)
-	}
-	if p := v.LastPass; p != nil && len(p.Errors) > 0 && (v.Blocked == nil || v.Blocked.Reason != p.Errors[0].Code) {
-		add(levelOf(p.Errors[0].Code, p.Errors[0].Message), "the last pass failed", ": "+p.Errors[0].Code+": "+p.Errors[0].Message)
 	}
 	if v.Paused {
 		add(LevelNeedsPerson, "paused", "")

@@ -71,6 +71,7 @@ type access struct {
 	public bool              // other machines can reach the server: reading needs the token, too
 	own    bool              // only this account can reach the server, by a socket
 	hosts  []string          // names in the Host header, without ports; beside them those below localhost
+	open   []string          // those of hosts by which other machines reach the server
 	port   string            // empty for a socket
 	cross  *http.CrossOriginProtection
 	cookie string
@@ -91,7 +92,27 @@ func newAccess(address net.Addr, o Options) access {
 	a.public, a.port = a.public || !tcp.IP.IsLoopback(), fmt.Sprint(tcp.Port)
 	a.cookie = "symphony_" + a.port // browsers do not separate cookies by port
 	a.hosts = append(a.hosts, tcp.IP.String(), strings.ToLower(o.host()))
+	if !tcp.IP.IsLoopback() {
+		a.open = reachable(tcp.IP)
+		a.hosts = append(a.hosts, a.open...)
+	}
 	return a
+}
+
+// reachable lists the addresses and names of this machine by which other machines reach a server that listens at the address.
+func reachable(at net.IP) (hosts []string) {
+	all, _ := net.InterfaceAddrs() // the names remain
+	for _, one := range all {
+		ip := one.(*net.IPNet).IP
+		if ip.Equal(at) || at.IsUnspecified() && ip.IsGlobalUnicast() && (ip.To4() != nil || at.To4() == nil) {
+			hosts = append(hosts, ip.String())
+		}
+	}
+	if name, err := os.Hostname(); err == nil {
+		short, _, _ := strings.Cut(strings.ToLower(name), ".")
+		hosts = append(hosts, strings.ToLower(name), short+".local")
+	}
+	return hosts
 }
 
 // hostName is the name in a Host header or an address, without the port and in lower case.
@@ -100,6 +121,15 @@ func hostName(address string) string {
 		address = name
 	}
 	return strings.ToLower(strings.Trim(address, "[]"))
+}
+
+// isCalled reports whether the Host header names this server. Its port may be that of a tunnel or a proxy, but is a number. After DNS
+// rebinding the header has a name, so that any address is one of this machine, or of what forwards to it.
+func (a *access) isCalled(host string) bool {
+	name := hostName(host)
+	_, port, _ := net.SplitHostPort(host) // empty without one
+	return strings.Trim(port, "0123456789") == "" &&
+		(slices.Contains(a.hosts, name) || strings.HasSuffix(name, ".localhost") || len(a.open) > 0 && net.ParseIP(name) != nil)
 }
 
 // csp lets a page load nothing but this server's own files, and be part of no other page.
@@ -117,8 +147,7 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		host := hostName(r.Host)
-		if !slices.Contains(a.hosts, host) && !strings.HasSuffix(host, ".localhost") {
+		if !a.isCalled(r.Host) {
 			s.fail(w, r, exit.Fault("host_refused", fmt.Sprintf("this server is not called %q", r.Host), "add the name with --allow-host"))
 			return
 		}

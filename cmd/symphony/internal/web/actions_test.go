@@ -67,6 +67,8 @@ func TestActionCommands(t *testing.T) {
 	const requests = "/api/v1/requests/ABC-1.2/"
 	for _, c := range []struct{ path, body, args, input string }{
 		{"/api/v1/pause", "", "[pause][--json]" + project, ""},
+		{"/api/v1/unblock", "", "[unblock][--json]" + project, ""},
+		{"/api/v1/ABC-1/deliver", "", "[deliver][--no-wait][--json]" + project + "[ABC-1]", ""},
 		{"/api/v1/resume?project=web", "", "[resume][--json]" + project, ""},
 		{"/api/v1/ABC-1/stop", "", "[stop][--no-wait][--json]" + project + "[ABC-1]", ""},
 		{"/api/v1/ABC-1/retry", "{}", "[retry][--json]" + project + "[ABC-1]", ""},

@@ -86,7 +86,7 @@ func statusCode(e *reconcile.Error) int {
 		return http.StatusForbidden
 	case "host_refused":
 		return http.StatusMisdirectedRequest
-	case "issue_ambiguous", "request_ended", "locked", "handed_over":
+	case "issue_ambiguous", "request_ended", "locked", "handed_over", "nothing_to_deliver", "not_started":
 		return http.StatusConflict
 	case "snapshot_timeout", "snapshot_unavailable", "no_state", "busy", "too_many_streams":
 		return http.StatusServiceUnavailable

@@ -32,7 +32,11 @@ func listen(ctx context.Context, w *term.Env, o Options) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := config.Listen(ctx, "tcp", address)
+	network := "tcp"
+	if net.ParseIP(o.host()).To4() != nil {
+		network = "tcp4" // otherwise 0.0.0.0 would include IPv6
+	}
+	l, err := config.Listen(ctx, network, address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, exit.Fault("listen_failed", err.Error(), "another program uses the port: choose one with --port, or any free one with --port 0")

@@ -80,6 +80,13 @@ func (s *Server) Announce(say func(line string), link bool) {
 	} else {
 		say("serving at " + base + "/")
 	}
+	if len(s.access.open) > 0 {
+		line := "open to other machines, without encryption; reading needs the token, too:"
+		for _, host := range s.access.open {
+			line += " http://" + net.JoinHostPort(host, s.access.port) + "/"
+		}
+		say(line)
+	}
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		base = "http://localhost:" + s.access.port
 	} else if s.name != "" {

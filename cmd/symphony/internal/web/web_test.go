@@ -66,6 +66,7 @@ func TestAccess(t *testing.T) {
 		{"allowed name", "GET", "/api/v1/state", "Symphony.Example:80", "Authorization", "Bearer 0123456789abcdef", true, 200, ""},
 		{"allowed name without token", "GET", "/api/v1/state", "symphony.example", "", "", true, 401, "unauthorized"},
 		{"foreign host", "GET", "/api/v1/state", "evil.example", "", "", false, 421, "host_refused"},
+		{"a port that is no number", "GET", "/healthz", "localhost:x", "", "", false, 421, "host_refused"},
 		{"no host", "GET", "/healthz", "", "", "", false, 421, "host_refused"},
 		{"public without token", "GET", "/api/v1/state", "localhost", "", "", true, 401, "unauthorized"},
 		{"public with token", "GET", "/api/v1/state", "localhost", "Authorization", "Bearer 0123456789abcdef", true, 200, ""},
@@ -243,6 +244,27 @@ func TestAddresses(t *testing.T) {
 	// A name without a port is one of the server's names.
 	a := newAccess(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}, Options{Listen: "Tower"})
 	test.Contains(t, "the names", " "+strings.Join(a.hosts, " ")+" ", " tower ", " 192.0.2.1 ")
+}
+
+// A server that other machines can reach says so, and they reach it by the machine's name and addresses; 0.0.0.0 is IPv4 alone.
+func TestOpenToOthers(t *testing.T) {
+	s, address := serve(t, Options{Listen: "0.0.0.0:0"})
+	port := address[strings.LastIndex(address, ":"):]
+	name := strings.ToLower(test.Must(os.Hostname()))
+	said := ""
+	s.Announce(func(line string) { said += line + "\n" }, false)
+	test.Contains(t, "the start", said, "serving at http://0.0.0.0"+port, "open to other machines, without encryption", " http://"+name+port+"/")
+	for host, want := range map[string]int{name: 401, name + port: 401, "192.0.2.7" + port: 401, "evil.example": 421, name + ":http": 421} {
+		r := httptest.NewRequest("GET", "/api/v1/state", nil)
+		r.Host = host
+		answer := httptest.NewRecorder()
+		s.handler.ServeHTTP(answer, r)
+		test.Equal(t, host, answer.Code, want)
+	}
+	if c, err := net.Dial("tcp", "[::1]"+port); err == nil {
+		c.Close()
+		t.Error("it listens at IPv6, too")
+	}
 }
 
 func hasIPv6(t *testing.T) bool {

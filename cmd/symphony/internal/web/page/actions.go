@@ -128,7 +128,7 @@ type IssueForm struct {
 	Status     view.Status
 }
 
-// Address is the address of stop, retry or hold.
+// Address is the address of stop, retry, hold or deliver.
 func (i IssueForm) Address(verb string) string { return i.Action(i.Identifier, verb) }
 
 // CanStop reports whether the issue has a run.
@@ -138,6 +138,9 @@ func (i IssueForm) CanStop() bool { return i.is(view.StatusRunning, view.StatusA
 func (i IssueForm) CanRetry() bool {
 	return i.is(view.StatusHeld, view.StatusWaiting, view.StatusUndelivered)
 }
+
+// CanDeliver reports whether commits wait for a delivery that has failed.
+func (i IssueForm) CanDeliver() bool { return i.is(view.StatusUndelivered) }
 
 // CanHold reports whether the issue would otherwise get a run.
 func (i IssueForm) CanHold() bool {
@@ -151,7 +154,7 @@ func (i IssueForm) Possible() (verbs []string) {
 	for _, a := range []struct {
 		can  bool
 		verb string
-	}{{i.CanStop(), "stop"}, {i.CanRetry(), "retry"}, {i.CanHold(), "hold"}} {
+	}{{i.CanStop(), "stop"}, {i.CanRetry(), "retry"}, {i.CanHold(), "hold"}, {i.CanDeliver(), "deliver"}} {
 		if a.can {
 			verbs = append(verbs, a.verb)
 		}
@@ -162,11 +165,12 @@ func (i IssueForm) Possible() (verbs []string) {
 // ProjectForm is the data of the template "project-actions".
 type ProjectForm struct {
 	Forms
-	Paused bool
+	Paused  bool
+	Blocked bool // a fault keeps new runs from starting
 }
 
 // Overview is what an operator can do about the project.
-func (f Forms) Overview(paused bool) ProjectForm { return ProjectForm{f, paused} }
+func (f Forms) Overview(paused, blocked bool) ProjectForm { return ProjectForm{f, paused, blocked} }
 
 // Notice is what the last command of the reader said.
 type Notice struct {

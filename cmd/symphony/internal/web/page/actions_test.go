@@ -53,7 +53,7 @@ func TestRequestForm(t *testing.T) {
 				`|type="number" step="1" name="text-4">|<textarea name="text-5" rows="2" required>|/deny?`,
 		},
 		{"question, reading", question, false, "Red &#34;x&#34;|Story|symphony answer ABC-1.2"},
-		{"change", change, true, `wants to change files|<code>a\x07b</code>|<span class="hunk">@@ -1 &#43;1 @@` + "\n" + `</span><span class="del">-&lt;old&gt;` + "\n" + `</span><span class="add">&#43;new\x1b]0;x\x07`},
+		{"change", change, true, `wants to change files|<pre class="diff" tabindex="0" role="region" aria-label="a\x07b">|<code>a\x07b</code>|<span class="hunk">@@ -1 &#43;1 @@` + "\n" + `</span><span class="del">-&lt;old&gt;` + "\n" + `</span><span class="add">&#43;new\x1b]0;x\x07`},
 	} {
 		forms := Forms{Project: "web&x=y", Back: "/?q=a", MayAct: c.mayAct}
 		html := string(draw("request", forms.Request(c.row)))
@@ -69,14 +69,14 @@ func TestRequestForm(t *testing.T) {
 // Only what has an effect is offered.
 func TestIssueForm(t *testing.T) {
 	for status, want := range map[view.Status]string{
-		view.StatusAsks: "stop hold", view.StatusRunning: "stop hold", view.StatusHeld: "retry", view.StatusUndelivered: "retry",
+		view.StatusAsks: "stop hold", view.StatusRunning: "stop hold", view.StatusHeld: "retry", view.StatusUndelivered: "retry deliver",
 		view.StatusWaiting: "retry hold", view.StatusSkipped: "hold", view.StatusReady: "hold",
 		view.StatusKept: "", view.StatusEnded: "", view.StatusHandedOver: "", view.StatusLetGo: "", view.StatusUnknown: "",
 	} {
 		form := Forms{Project: "web", Back: "/", MayAct: true}.Issue("a/b c", status)
 		test.Equal(t, string(status), strings.Join(form.Possible(), " "), want)
 		html := string(draw("issue-actions", form))
-		for _, verb := range []string{"stop", "retry", "hold"} {
+		for _, verb := range []string{"stop", "retry", "hold", "deliver"} {
 			has := strings.Contains(html, `action="/api/v1/a%2Fb%20c/`+verb+`?project=web"`)
 			test.Equal(t, string(status)+" "+verb, has, slices.Contains(form.Possible(), verb))
 		}
@@ -86,8 +86,8 @@ func TestIssueForm(t *testing.T) {
 		}
 	}
 	for _, paused := range []bool{true, false} {
-		html := string(draw("project-actions", Forms{Project: "web", MayAct: true}.Overview(paused)))
-		if strings.Contains(html, "/resume?") != paused || strings.Contains(html, "/pause?") == paused || !strings.Contains(html, "/refresh?") {
+		html := string(draw("project-actions", Forms{Project: "web", MayAct: true}.Overview(paused, paused)))
+		if strings.Contains(html, "/resume?") != paused || strings.Contains(html, "/pause?") == paused || strings.Contains(html, "/unblock?") != paused || !strings.Contains(html, "/refresh?") {
 			t.Errorf("paused %v: %s", paused, html)
 		}
 	}

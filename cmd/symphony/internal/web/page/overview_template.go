@@ -50,7 +50,7 @@ func (h projectHealth) Several() bool { return len(h.page.Projects) > 1 }
 
 // Form is what an operator can do about the project.
 func (h projectHealth) Form() ProjectForm {
-	return h.page.Forms(h.Overview.Project.Name).Overview(h.Overview.Paused)
+	return h.page.Forms(h.Overview.Project.Name).Overview(h.Overview.Paused, h.Overview.Blocked != nil)
 }
 
 // stuckRow is the data of the template "stuck".
