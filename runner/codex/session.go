@@ -48,9 +48,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// oldestVersion is the oldest codex release that passes the tests with the real codex. Up to 0.166, codex asks for approval
-// of an MCP tool without naming it.
-const oldestVersion = "0.169.0"
+// oldestVersion is the oldest codex release that passes the tests with the real codex. Earlier ones were not tried.
+const oldestVersion = "0.159.0"
 
 // Session is one conversation with one app-server. It implements agent.Session.
 type Session struct {

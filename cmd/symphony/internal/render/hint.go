@@ -19,7 +19,7 @@ import (
 var RunErrors = []struct{ Codes, Next string }{
 	{"codex_not_found", "`npm install -g @openai/codex`, then `codex login`; a login shell (`bash -lc`) has to find it, or set `codex.command` to its path"},
 	{
-		"codex_incompatible", "install codex 0.169.0 or later with `npm install -g @openai/codex`; or correct what the message quotes, a value " +
+		"codex_incompatible", "install codex 0.159 or later with `npm install -g @openai/codex`; or correct what the message quotes, a value " +
 			"under `codex` or in codex's `config.toml`; then `symphony unblock`",
 	},
 	{"agent_auth", "run `codex login` as the account that symphony runs as, with the same `codex.home`"},
