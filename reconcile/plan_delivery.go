@@ -56,7 +56,8 @@ func (p *planner) deliverNow(c *Claim) (Claim, bool) {
 func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 	ended := endOf(r, s.Now)
 	switch d := r.Delivery; {
-	case !s.Policy.Deliver, d.Done:
+	case !s.Policy.Deliver: // what waits is delivered once the workflow delivers again
+	case d.Done:
 		c.Delivery = Delivery{}
 	case d.Code != "":
 		c.Delivery = c.Delivery.failed(d.Code, d.Message, ended)

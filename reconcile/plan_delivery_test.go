@@ -136,5 +136,10 @@ func TestUndelivered(t *testing.T) {
 	without := newScene().claim(one, undelivered(1)).answer(one)
 	equal(t, "plan without repository.deliver", story(Compute(without.Snapshot)), "dispatch A-1 delivery_failed")
 	p := compute(newScene().running(one, func(c *Claim, r *Run) { undelivered(1)(c); r.Outcome = Succeeded }).Snapshot)
-	equal(t, "delivery without repository.deliver", p.claims[one.ID].Delivery, Delivery{})
+	equal(t, "delivery due without repository.deliver", p.claims[one.ID].Delivery.Due, true)
+	for state, want := range map[string]string{"Human Review": "", "Done": "release A-1 terminal"} {
+		moved := one
+		moved.State = state
+		equal(t, "without repository.deliver, in "+state, story(Compute(newScene().claim(one, undelivered(1)).answer(moved).Snapshot)), want)
+	}
 }

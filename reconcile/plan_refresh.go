@@ -18,7 +18,8 @@ func (p *planner) refresh() {
 			p.eligible[c.IssueID] = c.Status == Waiting && !p.s.undelivered(*c)
 		case reason == "":
 			p.stillActive(p.renew(*c, issue), issue)
-		case c.delivering(), c.Status != Running && p.s.undelivered(*c): // the claim stays until its commits are pushed
+		case c.delivering(), c.Status != Running && c.Delivery.Due && (p.s.Policy.Deliver || reason != StopTerminal):
+			// The claim stays until its commits are pushed, also while the workflow delivers nothing.
 			if visible {
 				p.renew(*c, issue)
 			}
