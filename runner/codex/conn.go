@@ -31,13 +31,19 @@ type conn struct {
 	mu      sync.Mutex
 	err     *agent.Error
 	lastID  int
+	aside   int // the number of requests aside
 	pending map[int]*call
 }
+
+// asideIDs is added to the ids of requests that the specification does not name, so that initialize, thread/start and the first
+// turn/start have the ids 1, 2 and 3 of its examples.
+const asideIDs = 1000
 
 // call is a request to the agent.
 type call struct {
 	method   string
 	params   any
+	aside    bool           // the specification does not name it: see asideIDs
 	timeout  time.Duration  // 0: Options.ReadTimeout
 	answered func(*message) // called by the reader before it reads the next line; may be nil
 
@@ -164,8 +170,13 @@ func (c *conn) stdinBroke(code agent.Code, text string) {
 func (c *conn) start(r *call) error {
 	r.done = make(chan struct{})
 	c.mu.Lock()
-	c.lastID++
-	id := c.lastID
+	id := c.lastID + 1
+	if r.aside {
+		c.aside++
+		id = asideIDs + c.aside
+	} else {
+		c.lastID = id
+	}
 	c.pending[id] = r
 	c.mu.Unlock()
 	return c.send(object{"id": id, "method": r.method, "params": r.params}, nil)

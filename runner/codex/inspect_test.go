@@ -45,7 +45,7 @@ func TestLogin(t *testing.T) {
 			for i, answer := range []string{c.account, c.config} {
 				if answer != "" {
 					sent = append(sent, p.hear())
-					p.say(fmt.Sprintf(`{"id":%d,%s}`, i+1, answer))
+					p.say(fmt.Sprintf(`{"id":%d,%s}`, 1001+i, answer))
 				}
 			}
 		}()
@@ -53,7 +53,7 @@ func TestLogin(t *testing.T) {
 		if got != c.want || c.err == "" && err != nil || c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
 			t.Errorf("%s %s: %+v, %v", c.account, c.config, got, err)
 		}
-		if sent[0] != `{"id":1,"method":"account/read","params":{}}` || c.config != "" && sent[1] != `{"id":2,"method":"config/read","params":{"cwd":"/w"}}` {
+		if sent[0] != `{"id":1001,"method":"account/read","params":{}}` || c.config != "" && sent[1] != `{"id":1002,"method":"config/read","params":{"cwd":"/w"}}` {
 			t.Errorf("sent %q", sent)
 		}
 	}
@@ -84,9 +84,9 @@ func TestProbeSandbox(t *testing.T) {
 		bubble(t, c.name, func(t *testing.T) {
 			s, p := connect(t, agent.Options{})
 			go func() {
-				p.hears(`{"id":1,"method":"command/exec","params":{"command":["/bin/sh","-c",":"],"cwd":"/w","sandboxPolicy":` + confined + `,"timeoutMs":10000}}`)
+				p.hears(`{"id":1001,"method":"command/exec","params":{"command":["/bin/sh","-c",":"],"cwd":"/w","sandboxPolicy":` + confined + `,"timeoutMs":10000}}`)
 				if c.answer != "" {
-					p.say(`{"id":1,` + c.answer + `}`)
+					p.say(`{"id":1001,` + c.answer + `}`)
 				}
 				p.rest()
 			}()

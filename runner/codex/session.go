@@ -235,7 +235,7 @@ func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (string
 	}
 	id, err := s.openThread(ctx, "thread/start", p, threadRequest{DynamicTools: tools})
 	if err == nil && p.Name != "" {
-		err = s.conn.start(&call{method: "thread/name/set", params: object{"threadId": id, "name": p.Name}})
+		err = s.conn.start(&call{method: "thread/name/set", aside: true, params: object{"threadId": id, "name": p.Name}})
 	}
 	return id, err
 }
@@ -320,7 +320,7 @@ func (s *Session) models(ctx context.Context, cwd string) (models, error) {
 
 // read sends a request that changes nothing and decodes its result.
 func (s *Session) read(ctx context.Context, method string, params object, into any) error {
-	result, err := s.conn.request(ctx, &call{method: method, params: params})
+	result, err := s.conn.request(ctx, &call{method: method, aside: true, params: params})
 	if err != nil {
 		return responseError(method, err, true)
 	}
@@ -341,7 +341,7 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 	if !agent.Confines(policy) {
 		return nil
 	}
-	result, err := s.conn.request(ctx, &call{method: "command/exec", timeout: max(probeTimeout, s.o.ReadTimeout), params: object{
+	result, err := s.conn.request(ctx, &call{method: "command/exec", aside: true, timeout: max(probeTimeout, s.o.ReadTimeout), params: object{
 		// The command can't fail and prints nothing, so any failure or output is the sandbox's.
 		"command": []string{"/bin/sh", "-c", ":"}, "cwd": cwd, "sandboxPolicy": policy, "timeoutMs": probeTimeout.Milliseconds(),
 	}})
@@ -376,7 +376,7 @@ func (s *Session) Exec(ctx context.Context, p agent.ExecParams) (out agent.ExecR
 	} else {
 		params["sandboxPolicy"] = p.SandboxPolicy
 	}
-	result, err := s.conn.request(ctx, &call{method: method, timeout: p.Timeout + s.o.ReadTimeout, params: params})
+	result, err := s.conn.request(ctx, &call{method: method, aside: true, timeout: p.Timeout + s.o.ReadTimeout, params: params})
 	if err != nil {
 		return out, responseError(method, err, false)
 	}

@@ -442,19 +442,19 @@ func TestWire(t *testing.T) {
 		for _, c := range []struct{ want, answer string }{
 			{`{"id":1,"method":"initialize","params":{"capabilities":{"experimentalApi":true},"clientInfo":{"name":"symphony","version":"9"}}}`, initialized1},
 			{`{"method":"initialized","params":{}}`, ""},
-			{`{"id":2,"method":"config/read","params":{"cwd":"/w"}}`, `{"id":2,"result":{"config":{"model":"m","model_provider":null}}}`},
+			{`{"id":1001,"method":"config/read","params":{"cwd":"/w"}}`, `{"id":1001,"result":{"config":{"model":"m","model_provider":null}}}`},
 			{
-				`{"id":3,"method":"thread/resume","params":{"threadId":"th","excludeTurns":true,"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"model":"m","modelProvider":"openai"}}`,
-				`{"id":3,"error":{"code":-32600,"message":"no rollout found for thread id th"}}`,
+				`{"id":2,"method":"thread/resume","params":{"threadId":"th","excludeTurns":true,"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"model":"m","modelProvider":"openai"}}`,
+				`{"id":2,"error":{"code":-32600,"message":"no rollout found for thread id th"}}`,
 			},
 			{
-				`{"id":4,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"description":"d","inputSchema":{"type":"object"},"name":"t","type":"function"}]}}`,
-				`{"id":4,"result":{"thread":{"id":"th"}}}`,
+				`{"id":3,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"description":"d","inputSchema":{"type":"object"},"name":"t","type":"function"}]}}`,
+				`{"id":3,"result":{"thread":{"id":"th"}}}`,
 			},
-			{`{"id":5,"method":"thread/name/set","params":{"name":"A-1: t","threadId":"th"}}`, `{"id":5,"result":{}}`},
+			{`{"id":1002,"method":"thread/name/set","params":{"name":"A-1: t","threadId":"th"}}`, `{"id":1002,"result":{}}`},
 			{
-				`{"id":6,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
-				strings.Replace(turnStarted, "3", "6", 1) + "\n" + turnCompleted,
+				`{"id":4,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
+				strings.Replace(turnStarted, "3", "4", 1) + "\n" + turnCompleted,
 			},
 		} {
 			p.hears(c.want)
@@ -490,8 +490,8 @@ func TestCalls(t *testing.T) {
 		want(`{"id":5,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, `{"id":5,"error":{"code":-32600,"message":"no input"}}`)
 		want(`{"id":6,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, `{"id":6,"error":{"code":-32600,"message":"no active turn to steer"}}`)
 		want(`{"id":7,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, turnCompleted, `{"id":7,"error":{"code":-32600,"message":"no turn"}}`)
-		want(`{"id":8,"method":"command/exec","params":{"command":["a","b"],"cwd":"/w","env":{"KEY":null,"V":"v"},"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`, `{"id":8,"result":{"exitCode":3,"stdout":"o","stderr":"e"}}`)
-		want(`{"id":9,"method":"gitDiffToRemote","params":{"cwd":"/w"}}`, `{"id":9,"result":{"sha":"abc","diff":"+x"}}`)
+		want(`{"id":1001,"method":"command/exec","params":{"command":["a","b"],"cwd":"/w","env":{"KEY":null,"V":"v"},"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`, `{"id":1001,"result":{"exitCode":3,"stdout":"o","stderr":"e"}}`)
+		want(`{"id":1002,"method":"gitDiffToRemote","params":{"cwd":"/w"}}`, `{"id":1002,"result":{"sha":"abc","diff":"+x"}}`)
 	}()
 	test.Must(s.Initialize(t.Context()))
 	test.Must(s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w", Model: "m", BaseInstructions: "b", DeveloperInstructions: "d"}))

@@ -107,7 +107,7 @@ func TestShapes(t *testing.T) {
 	kinds := make(map[string]bool)
 	for p, requests := range map[*process]map[string]string{
 		first:  {"1": "initialize", "2": "thread/start", "3": "turn/start", "4": "turn/start"},
-		second: {"1": "initialize", "2": "config/read", "3": "thread/resume", "4": "turn/start"},
+		second: {"1": "initialize", "1001": "config/read", "2": "thread/resume", "3": "turn/start"},
 	} {
 		for line := range bytes.Lines(p.out.Bytes()) {
 			var msg map[string]any
