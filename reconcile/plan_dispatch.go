@@ -239,7 +239,7 @@ func (d *dispatch) refuse(c contender) (reason, message string) {
 	case issue.Malformed != "":
 		return SkipMalformed, "the tracker's record is malformed: " + issue.Malformed
 	case c.claim == nil && !pol.Labelled(issue):
-		missing := pol.missingLabels(issue)
+		missing := pol.MissingLabels(issue)
 		return SkipLabel, "lacks the label " + strings.Join(missing, " and the label ")
 	case c.claim == nil && !pol.Ours(issue):
 		return SkipAssignee, "is not assigned to " + pol.Assignee

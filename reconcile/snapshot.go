@@ -149,11 +149,11 @@ func (p Policy) Terminal(state string) bool { return contains(p.TerminalStates, 
 
 // Labelled reports whether the issue carries every required label.
 func (p Policy) Labelled(i Issue) bool {
-	return len(p.missingLabels(i)) == 0
+	return len(p.MissingLabels(i)) == 0
 }
 
-// missingLabels are the required labels that an issue does not carry.
-func (p Policy) missingLabels(i Issue) (missing []string) {
+// MissingLabels are the required labels that an issue does not carry.
+func (p Policy) MissingLabels(i Issue) (missing []string) {
 	for _, want := range p.RequiredLabels {
 		if !slices.Contains(i.Labels, strings.ToLower(strings.TrimSpace(want))) {
 			missing = append(missing, want)

@@ -160,8 +160,11 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 		v.Why.Message += "; its state is now " + state
 	}
 	v.Next.Message = "nothing to do"
-	if f.reason == "not_active" && r.cfg != nil {
+	switch {
+	case f.reason == "not_active" && r.cfg != nil:
 		v.Next.Message += "; if it is moved to " + strings.Join(r.cfg.Policy.ActiveStates, " or ") + ", a pass starts it again"
+	case f.reason == reconcile.SkipLabel:
+		v.Next.Message = "set the label " + strings.Join(r.cfg.Policy.MissingLabels(*r.issue), " and the label ") + " again, and a pass starts it"
 	}
 }
 
