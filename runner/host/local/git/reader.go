@@ -299,7 +299,7 @@ const (
 func openRepository(tree string) (repo repository, ok bool, err error) {
 	dotGit := filepath.Join(tree, ".git")
 	info, err := os.Lstat(dotGit)
-	if files.Absent(err) {
+	if files.Absent(err) || err == nil && info.IsDir() && isEmpty(dotGit) { // codex's sandbox leaves empty ones
 		return repository{}, false, nil
 	}
 	if err != nil {
@@ -396,8 +396,8 @@ func Writable(dir string, opened ...string) (list []string, err error) {
 }
 
 // Root returns the root of the main repository that contains dir, which is the key of codex's trust settings: the nearest parent
-// directory with a .git or, for a linked worktree, the root of its main repository; without a repository dir itself. All links
-// are resolved.
+// directory with a .git or, for a linked worktree, the root of its main repository; without a repository dir itself. Like codex, it
+// takes no empty directory for a .git. All links are resolved.
 func Root(dir string) (string, error) {
 	real, ok, err := resolveDir(dir)
 	if err == nil && !ok {
@@ -413,12 +413,17 @@ func Root(dir string) (string, error) {
 			return "", err
 		case ok && filepath.Dir(repo.gitDir) == filepath.Join(repo.common, "worktrees"):
 			return filepath.Dir(repo.common), nil
-		case ok || exists(filepath.Join(at, ".git")):
+		case ok || exists(filepath.Join(at, ".git")) && !isEmpty(filepath.Join(at, ".git")):
 			return at, nil
 		case at == filepath.Dir(at):
 			return real, nil
 		}
 	}
+}
+
+func isEmpty(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) == 0
 }
 
 // Head is the commit of a workspace's HEAD, empty if there is none, and the directory with the repository's objects.

@@ -88,10 +88,10 @@ func TestWritable(t *testing.T) {
 
 func TestRepoRoot(t *testing.T) {
 	dir := realTemp(t)
-	sh(t, dir, `repo repo; mkdir -p repo/a/b plain; git clone -q --bare repo store/bare.git; git -C store/bare.git worktree add -q ../../tree
+	sh(t, dir, `repo repo; mkdir -p repo/a/b repo/c/.git repo/c/d plain; git clone -q --bare repo store/bare.git; git -C store/bare.git worktree add -q ../../tree
 		git -C repo worktree add -q ../linked; git clone -q --separate-git-dir elsewhere repo separate`)
 	for from, want := range map[string]string{
-		"repo": "repo", "repo/a/b": "repo", "plain": "plain", "tree": "store", "linked": "repo", "separate": "separate",
+		"repo": "repo", "repo/a/b": "repo", "repo/c/d": "repo", "plain": "plain", "tree": "store", "linked": "repo", "separate": "separate",
 	} {
 		got, err := Root(filepath.Join(dir, from))
 		test.Equal(t, from+": error and root", []any{err, got}, []any{nil, filepath.Join(dir, want)})
