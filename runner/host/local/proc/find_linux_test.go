@@ -543,3 +543,18 @@ func TestOpenTreeDoesNotMarkThisProcess(t *testing.T) {
 	}
 	t.Fatal("no descriptor reached TreeFD")
 }
+
+// A process is found while it begins another program, too, when the system shows no environment of it.
+func TestFindDuringExec(t *testing.T) {
+	const again = `exec sh -c "$0" "$0"`
+	cmd := exec.Command("sh", "-c", again, again)
+	cmd.Env = append(os.Environ(), host.RunMark+"=execs")
+	test.OK(t, cmd.Start())
+	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+	for range 500 {
+		found, err := Find(Owner{RunID: "execs"})
+		if err != nil || len(found) != 1 {
+			t.Fatal(found, err)
+		}
+	}
+}

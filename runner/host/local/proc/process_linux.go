@@ -308,13 +308,23 @@ func worksBelow(pid int, folder string) (bool, error) {
 	return strings.HasPrefix(dir+"/", folder+"/"), err
 }
 
+// execWait is how long an environment may be empty: while a program begins, Linux shows none.
+const execWait = 50 * time.Millisecond
+
 // environ returns the environment that a process was started with; empty if it has ended or may not be inspected.
 func environ(pid int) (string, error) {
-	raw, err := read(procPath(pid, "environ"))
-	if gone(err) || forbidden(err) {
-		return "", nil
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		raw, err := read(procPath(pid, "environ"))
+		if gone(err) || forbidden(err) {
+			return "", nil
+		}
+		if err != nil || len(raw) > 0 || time.Since(began) > execWait {
+			return string(raw), err
+		}
+		if _, err := os.Readlink(procPath(pid, "exe")); err != nil {
+			return "", nil // a thread of the kernel or a zombie
+		}
 	}
-	return string(raw), err
 }
 
 // commands finds the processes with a subcommand of symphony and a state directory, and returns their arguments as a map from each
