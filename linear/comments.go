@@ -62,7 +62,7 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 		case err != nil:
 			return pageInfo{}, err
 		case data.Issue.Comments.Nodes == nil:
-			return pageInfo{}, c.fail("linear_unknown_payload", "the answer contains no list of comments")
+			return pageInfo{}, c.Fail("linear_unknown_payload", "the answer contains no list of comments")
 		}
 		for _, w := range data.Issue.Comments.Nodes {
 			one, err := c.comment(w)
@@ -87,11 +87,11 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 func (c *Client) comment(w wireComment) (reconcile.Comment, error) {
 	at := timestamp(w.CreatedAt)
 	if w.ID == "" || at == nil {
-		return reconcile.Comment{}, c.fail("linear_unknown_payload", "a comment has no id or no time")
+		return reconcile.Comment{}, c.Fail("linear_unknown_payload", "a comment has no id or no time")
 	}
 	author := strings.TrimSpace(cmp.Or(w.User.Name, deref(w.Bot).Name))
 	return reconcile.Comment{
-		ID: w.ID, Author: c.scrub(author), AuthorIDs: unique([]string{w.User.ID, w.User.Email}), Body: c.scrub(w.Body), CreatedAt: *at,
+		ID: w.ID, Author: c.Scrub(author), AuthorIDs: unique([]string{w.User.ID, w.User.Email}), Body: c.Scrub(w.Body), CreatedAt: *at,
 		Own: w.User.IsMe || w.Bot != nil, Edited: w.EditedAt != nil,
 	}, nil
 }
@@ -121,9 +121,9 @@ func (c *Client) Edit(ctx context.Context, _, commentID, body string) (string, e
 	case err != nil:
 		return "", orGone(err)
 	case !data.Update.Success:
-		return "", c.fail("linear_unknown_payload", "Linear did not change the comment")
+		return "", c.Fail("linear_unknown_payload", "Linear did not change the comment")
 	}
-	return c.scrub(data.Update.Comment.Body), nil
+	return c.Scrub(data.Update.Comment.Body), nil
 }
 
 // orGone makes the error of a missing entity wrap reconcile.ErrGone.

@@ -56,7 +56,7 @@ func (c *Client) forBoard(query string) (string, map[string]any) {
 
 func (c *Client) noBoard() error {
 	return &reconcile.Error{
-		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow, Message: c.scrub("GitHub shows no project " + c.o.Project),
+		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow, Message: c.Scrub("GitHub shows no project " + c.o.Project),
 		Hint: "check the address, and that the token may read projects (read:project)",
 	}
 }
@@ -164,10 +164,10 @@ func (c *Client) checkScopes() {
 	c.mu.Unlock()
 	has := func(scope string) bool { return !classic || slices.Contains(scopes, scope) }
 	if !has("repo") && !has("public_repo") {
-		c.warnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to change issues it needs repo, or public_repo for public repositories", scopes))
+		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to change issues it needs repo, or public_repo for public repositories", scopes))
 	}
 	if c.o.Project != "" && !has("project") {
-		c.warnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to move issues on the board it needs project", scopes))
+		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to move issues on the board it needs project", scopes))
 	}
 }
 
@@ -214,7 +214,7 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 		project = reconcile.TrackerProject{ID: r.ID, Name: r.Name, Slug: repo, URL: r.URL}
 		*user, logins = data.Viewer.Login, nil
 		if r.May == "READ" {
-			c.warnOnce(fmt.Sprintf("%s may only read %s: give that account the role Triage or more", *user, r.Name))
+			c.WarnOnce(fmt.Sprintf("%s may only read %s: give that account the role Triage or more", *user, r.Name))
 		}
 		for _, u := range r.Users.Nodes {
 			logins = append(logins, u.Login)
@@ -268,7 +268,7 @@ func (c *Client) verifyBoard(ctx context.Context, project *reconcile.TrackerProj
 	}
 	return nil, &reconcile.Error{
 		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
-		Message: c.scrub(fmt.Sprintf("the project %s has no field %q with options", c.o.Project, c.statusField())),
-		Hint:    c.scrub("set tracker.provider.status_field to one of these: " + strings.Join(fields, ", ")),
+		Message: c.Scrub(fmt.Sprintf("the project %s has no field %q with options", c.o.Project, c.statusField())),
+		Hint:    c.Scrub("set tracker.provider.status_field to one of these: " + strings.Join(fields, ", ")),
 	}
 }
