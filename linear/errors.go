@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -60,38 +59,18 @@ func (c *Client) readBudget(h http.Header) {
 	}
 	scarcest := math.Inf(1)
 	for _, a := range allowances(h)[:2] { // without the allowances of single endpoints
-		if left := a.left / a.limit; a.limit > 0 && left < scarcest {
-			scarcest, b.Left, b.Reset = left, left, a.reset
+		if left := a.Left / a.Limit; a.Limit > 0 && left < scarcest {
+			scarcest, b.Left, b.Reset = left, left, a.Reset
 		}
 	}
 	c.budget = b
 }
 
-// allowance is one kind of allowance by the headers. Numbers that they do not contain are NaN.
-type allowance struct {
-	limit, left float64
-	reset       time.Time
-}
+func exhausted(a transport.Allowance) bool { return a.Left == 0 }
 
-func exhausted(a allowance) bool { return a.left == 0 }
-
-func allowances(h http.Header) (list []allowance) {
-	for _, kind := range []string{"Requests", "Complexity", "Endpoint-Requests"} {
-		number := func(what string) float64 {
-			f, err := strconv.ParseFloat(strings.TrimSpace(h.Get("X-RateLimit-"+kind+"-"+what)), 64)
-			if err != nil || f < 0 || f > 1e15 {
-				return math.NaN()
-			}
-			return f
-		}
-		a := allowance{limit: number("Limit"), left: number("Remaining")}
-		switch reset := number("Reset"); { // milliseconds since 1970; a number too small for that counts as seconds
-		case reset >= 1e11:
-			a.reset = time.UnixMilli(int64(reset)).UTC()
-		case reset > 0:
-			a.reset = time.UnixMilli(int64(reset * 1000)).UTC()
-		}
-		list = append(list, a)
+func allowances(h http.Header) (list []transport.Allowance) {
+	for _, kind := range []string{"Requests-", "Complexity-", "Endpoint-Requests-"} {
+		list = append(list, transport.ReadAllowance(h, kind))
 	}
 	return list
 }
@@ -109,8 +88,8 @@ func limitEnd(h http.Header, now time.Time) time.Time {
 	list := allowances(h)
 	some := slices.ContainsFunc(list, exhausted)
 	for _, a := range list {
-		if (exhausted(a) || !some) && a.reset.After(reset) {
-			reset = a.reset
+		if (exhausted(a) || !some) && a.Reset.After(reset) {
+			reset = a.Reset
 		}
 	}
 	return transport.LimitEnd(h, now, reset)

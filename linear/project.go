@@ -159,7 +159,7 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	}
 	found := reconcile.TrackerFindings{
 		Project: data.Named.Nodes[0].TrackerProject, User: data.Viewer.Name, States: data.unknownStates(unique(names.States)),
-		Labels: unknown(unique(names.Labels), namesOf(data.LabelsAsked), namesOf(data.IssueLabels)),
+		Labels: transport.Unknown(unique(names.Labels), namesOf(data.LabelsAsked), namesOf(data.IssueLabels)),
 	}
 	if names.Assignee != "" && len(data.Users.Nodes) == 0 {
 		found.Assignee = &reconcile.UnknownName{Name: names.Assignee, Nearest: text.Nearest(names.Assignee, []string{data.Viewer.Email})}
@@ -195,18 +195,7 @@ func (p *wireProject) unknownStates(asked []string) []reconcile.UnknownName {
 	if cut {
 		existing = append(existing, namesOf(p.StatesAsked)...)
 	}
-	return unknown(asked, existing, append(existing, namesOf(p.StatesAsked)...))
-}
-
-func unknown(asked, existing, suggest []string) []reconcile.UnknownName {
-	list := []reconcile.UnknownName{}
-	for _, name := range asked {
-		same := func(e string) bool { return reconcile.NormalizeState(e) == reconcile.NormalizeState(name) }
-		if !slices.ContainsFunc(existing, same) {
-			list = append(list, reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, suggest)})
-		}
-	}
-	return list
+	return transport.Unknown(asked, existing, append(existing, namesOf(p.StatesAsked)...))
 }
 
 // projectMissing returns the error for a project that does not exist. Its hint lists similar projects, or else the latest ones.

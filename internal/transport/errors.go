@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -67,8 +68,8 @@ func GraphQL[T any](c *Client, a Answer) (env Envelope[T], err error) {
 	// JSON escapes can hide the key until it is decoded.
 	for i := range env.Errors {
 		e := &env.Errors[i]
-		for _, text := range []*string{&e.Type, &e.Message, &e.Extensions.Present, &e.Extensions.Code} {
-			*text = c.Scrub(*text)
+		for _, received := range []*string{&e.Type, &e.Message, &e.Extensions.Present, &e.Extensions.Code} {
+			*received = c.Scrub(*received)
 		}
 	}
 	if wrongType := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrongType) {
@@ -121,4 +122,16 @@ func Messages(errs []GraphQLError) string {
 		list = append(list, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(list, "; ")
+}
+
+// Unknown returns the asked names that do not exist, with the nearest of suggest.
+func Unknown(asked, existing, suggest []string) []reconcile.UnknownName {
+	list := []reconcile.UnknownName{}
+	for _, name := range asked {
+		same := func(e string) bool { return reconcile.NormalizeState(e) == reconcile.NormalizeState(name) }
+		if !slices.ContainsFunc(existing, same) && name != "" {
+			list = append(list, reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, suggest)})
+		}
+	}
+	return list
 }

@@ -3,8 +3,10 @@ package transport
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -23,14 +25,13 @@ const (
 
 // RateLimited is wrapped by an error with the code tracker_rate_limited.
 type RateLimited struct {
-	// Reset is when the next request may be made.
-	Reset   time.Time
-	limited string // what is so until then
+	Reset   time.Time // when the next request may be made
+	Limited string    // what is so until then
 }
 
 // Error implements error.
 func (r *RateLimited) Error() string {
-	return r.limited + " until " + r.Reset.UTC().Format(time.RFC3339)
+	return r.Limited + " until " + r.Reset.UTC().Format(time.RFC3339)
 }
 
 // ResetAt implements reconcile.Limited.
@@ -38,7 +39,7 @@ func (r *RateLimited) ResetAt() time.Time { return r.Reset }
 
 // RateLimit returns the error of a limit.
 func (s Service) RateLimit(until time.Time) error {
-	limited := &RateLimited{Reset: until, limited: s.Limited}
+	limited := &RateLimited{Reset: until, Limited: s.Limited}
 	return &reconcile.Error{
 		Code: "tracker_rate_limited", Class: reconcile.ClassTracker, Message: limited.Error(), Err: limited,
 		Hint: "run passes less often, or use a separate " + s.Separate + " for symphony; no request is made until then",
@@ -47,19 +48,49 @@ func (s Service) RateLimit(until time.Time) error {
 
 // LimitEnd returns the time of Retry-After, or else the announced one, but a plausible time after now.
 func LimitEnd(h http.Header, now, announced time.Time) time.Time {
-	end, value := announced, h.Get("Retry-After")
+	value := h.Get("Retry-After")
 	if n, err := strconv.ParseFloat(value, 64); err == nil && n >= 0 {
-		end = now.Add(time.Duration(min(n, 1e9) * float64(time.Second)))
+		announced = now.Add(time.Duration(min(n, 1e9) * float64(time.Second)))
 	} else if at, err := http.ParseTime(value); err == nil {
-		end = at
+		announced = at
 	}
+	return PlausibleEnd(now, announced)
+}
+
+// PlausibleEnd returns when a limit ends for which a tracker has announced a time; zero for none.
+func PlausibleEnd(now, announced time.Time) time.Time {
 	switch {
-	case !end.After(now):
+	case !announced.After(now):
 		return now.Add(limitUnknown)
-	case end.After(now.Add(LongestLimit)):
+	case announced.After(now.Add(LongestLimit)):
 		return now.Add(LongestLimit)
 	}
-	return end
+	return announced
+}
+
+// Allowance is what a key may still ask for. Numbers that are not in the headers of an answer are NaN.
+type Allowance struct {
+	Limit, Left float64
+	Reset       time.Time
+}
+
+// ReadAllowance reads the headers that begin with X-RateLimit- and kind.
+func ReadAllowance(h http.Header, kind string) Allowance {
+	number := func(what string) float64 {
+		f, err := strconv.ParseFloat(strings.TrimSpace(h.Get("X-RateLimit-"+kind+what)), 64)
+		if err != nil || f < 0 || f > 1e15 {
+			return math.NaN()
+		}
+		return f
+	}
+	a := Allowance{Limit: number("Limit"), Left: number("Remaining")}
+	switch reset := number("Reset"); { // milliseconds since 1970; a number too small for that counts as seconds
+	case reset >= 1e11:
+		a.Reset = time.UnixMilli(int64(reset)).UTC()
+	case reset > 0:
+		a.Reset = time.UnixMilli(int64(reset * 1000)).UTC()
+	}
+	return a
 }
 
 // Patiently calls ask, and again at the end of a rate limit of which its error tells, if that comes soon.

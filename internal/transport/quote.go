@@ -20,8 +20,14 @@ const (
 )
 
 // Scrub removes the key from text that was received. Trackers do not repeat their keys, but a proxy may.
-func (c *Client) Scrub(s string) string { return string(c.scrubBytes([]byte(s))) }
+func (c *Client) Scrub(s string) string {
+	if len(c.Key) < shortestSecret {
+		return s
+	}
+	return strings.ReplaceAll(s, c.Key, "["+c.Word+"]")
+}
 
+// scrubBytes is Scrub for a whole answer.
 func (c *Client) scrubBytes(b []byte) []byte {
 	if len(c.Key) < shortestSecret {
 		return b

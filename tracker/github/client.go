@@ -85,13 +85,13 @@ type Client struct {
 	graphql string // the URL of the GraphQL API
 
 	mu         sync.Mutex
-	allowances map[string]allowance // by GitHub's name of the resource
-	answered   reconcile.Budget     // the times of the last answer
-	limited    time.Time            // the end of the limit that this client was told
-	renamed    map[string]string    // the present names of renamed repositories, by the former in lower case
-	classic    bool                 // the token is one with scopes, which is not so for all kinds
-	scopes     []string             // of the token
-	plain      bool                 // the server does not know dependencies between issues
+	allowances map[string]transport.Allowance // by GitHub's name of the resource
+	answered   reconcile.Budget               // the times of the last answer
+	limited    time.Time                      // the end of the limit that this client was told
+	renamed    map[string]string              // the present names of renamed repositories, by the former in lower case
+	classic    bool                           // the token is one with scopes, which is not so for all kinds
+	scopes     []string                       // of the token
+	plain      bool                           // the server does not know dependencies between issues
 
 	listing sync.Mutex // held while the list in Memory is read and written
 }
@@ -141,7 +141,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 
 // connect returns a client that has not checked its repositories.
 func connect(o Options) (c *Client, err error) {
-	c = &Client{o: o, allowances: map[string]allowance{}, renamed: map[string]string{}}
+	c = &Client{o: o, allowances: map[string]transport.Allowance{}, renamed: map[string]string{}}
 	if c.Client, err = service.Connect(o.Options, c.readBudget); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package github
 import (
 	"context"
 	"encoding/json"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -70,9 +69,7 @@ func isLimit(a transport.Answer) bool {
 		if len(a.Body) > 64<<10 {
 			return false
 		}
-		var env struct {
-			Errors []graphqlError `json:"errors"`
-		}
+		var env transport.Envelope[json.RawMessage]
 		_ = json.Unmarshal(a.Body, &env) // no object has no errors
 		return slices.ContainsFunc(env.Errors, func(e graphqlError) bool {
 			return e.Type == "RATE_LIMITED" || e.Type == "RATE_LIMIT" || strings.Contains(strings.ToLower(e.Message), "secondary rate limit")
@@ -92,34 +89,15 @@ func message(body []byte) string {
 
 // limitEnd returns the time of Retry-After, or else the reset of an allowance that is used up, or else a minute from now.
 func limitEnd(h http.Header, now time.Time) time.Time {
-	a, known := allowanceOf(h)
-	if !known || a.left > 0 {
-		a.reset = time.Time{}
+	a := transport.ReadAllowance(h, "")
+	if !known(a) || a.Left > 0 {
+		a.Reset = time.Time{}
 	}
-	return transport.LimitEnd(h, now, a.reset)
+	return transport.LimitEnd(h, now, a.Reset)
 }
 
-// allowance is one of GitHub's primary limits by the headers of an answer.
-type allowance struct {
-	limit, left float64
-	reset       time.Time
-}
-
-// allowanceOf is false if the headers contain no allowance, as in the answers of a gateway.
-func allowanceOf(h http.Header) (allowance, bool) {
-	number := func(what string) float64 {
-		f, err := strconv.ParseFloat(strings.TrimSpace(h.Get("X-RateLimit-"+what)), 64)
-		if err != nil || f < 0 || f > 1e12 {
-			return math.NaN()
-		}
-		return f
-	}
-	a := allowance{limit: number("Limit"), left: number("Remaining")}
-	if reset := number("Reset"); reset > 0 {
-		a.reset = time.Unix(int64(reset), 0).UTC()
-	}
-	return a, a.limit > 0 && a.left >= 0
-}
+// known is false if the headers contain no allowance, as in the answers of a gateway.
+func known(a transport.Allowance) bool { return a.Limit > 0 && a.Left >= 0 }
 
 // readBudget reads the allowance and the token's scopes in the headers of an answer.
 func (c *Client) readBudget(h http.Header) {
@@ -132,7 +110,7 @@ func (c *Client) readBudget(h http.Header) {
 	c.answered.ServerTime, _ = http.ParseTime(h.Get("Date"))
 	// Searches, for instance, have an allowance of their own, which passes do not use.
 	if resource := h.Get("X-RateLimit-Resource"); resource == "" || resource == "core" || resource == "graphql" {
-		if a, ok := allowanceOf(h); ok {
+		if a := transport.ReadAllowance(h, ""); known(a) {
 			c.allowances[resource] = a
 		}
 	}
@@ -145,8 +123,8 @@ func (c *Client) Budget() reconcile.Budget {
 	b := c.answered
 	b.Left = 1
 	for _, a := range c.allowances {
-		if left := a.left / a.limit; left < b.Left && (a.reset.IsZero() || a.reset.After(b.At)) {
-			b.Left, b.Reset = left, a.reset
+		if left := a.Left / a.Limit; left < b.Left && (a.Reset.IsZero() || a.Reset.After(b.At)) {
+			b.Left, b.Reset = left, a.Reset
 		}
 	}
 	return b

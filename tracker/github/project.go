@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -146,12 +146,12 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 			return found, err
 		}
 		states := append(columns, "open", "closed")
-		found.States = unknown(names.States, states, states)
+		found.States = transport.Unknown(names.States, states, states)
 	} else { // a label that does not exist is created when it is set; one that resembles another is misspelt
-		found.States = slices.DeleteFunc(unknown(c.o.StateLabels, labels, labels), func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 })
+		found.States = slices.DeleteFunc(transport.Unknown(c.o.StateLabels, labels, labels), func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 })
 	}
-	found.Labels = unknown(names.Labels, labels, labels)
-	if list := unknown([]string{names.Assignee}, logins, append(logins, found.User)); names.Assignee != "" && len(list) > 0 {
+	found.Labels = transport.Unknown(names.Labels, labels, labels)
+	if list := transport.Unknown([]string{names.Assignee}, logins, append(logins, found.User)); names.Assignee != "" && len(list) > 0 {
 		found.Assignee = &list[0]
 	}
 	return found, nil
@@ -169,17 +169,6 @@ func (c *Client) checkScopes() {
 	if c.o.Project != "" && !has("project") {
 		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to move issues on the board it needs project", scopes))
 	}
-}
-
-func unknown(asked, existing, suggest []string) []reconcile.UnknownName {
-	list := []reconcile.UnknownName{}
-	for _, name := range asked {
-		same := func(e string) bool { return reconcile.NormalizeState(e) == reconcile.NormalizeState(name) }
-		if !slices.ContainsFunc(existing, same) && name != "" {
-			list = append(list, reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, suggest)})
-		}
-	}
-	return list
 }
 
 // verifyRepository reads the labels of a repository, and the accounts whose login resembles assignee.
