@@ -5,7 +5,6 @@ import (
 	"context"
 	_ "embed" // the queries
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -57,7 +56,7 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 			} `json:"issue"`
 		}](ctx, c, commentsQuery+commentFields, vars)
 		switch {
-		case errors.Is(err, errNotFound):
+		case errors.Is(err, reconcile.ErrGone):
 			return pageInfo{}, c.missing(issueID)
 		case err != nil:
 			return pageInfo{}, err
@@ -104,7 +103,7 @@ func (c *Client) Post(ctx context.Context, issueID, body string) (reconcile.Comm
 		} `json:"commentCreate"`
 	}](ctx, c, commentCreateQuery+commentFields, map[string]any{"issueId": issueID, "body": body})
 	if err != nil {
-		return reconcile.Comment{}, orGone(err)
+		return reconcile.Comment{}, err
 	}
 	return c.comment(data.Create.Comment)
 }
@@ -119,17 +118,9 @@ func (c *Client) Edit(ctx context.Context, _, commentID, body string) (string, e
 	}](ctx, c, commentUpdateQuery+commentFields, map[string]any{"id": commentID, "body": body})
 	switch {
 	case err != nil:
-		return "", orGone(err)
+		return "", err
 	case !data.Update.Success:
 		return "", c.Fail("linear_unknown_payload", "Linear did not change the comment")
 	}
 	return c.Scrub(data.Update.Comment.Body), nil
-}
-
-// orGone makes the error of a missing entity wrap reconcile.ErrGone.
-func orGone(err error) error {
-	if errors.Is(err, errNotFound) {
-		return fmt.Errorf("%w: %w", reconcile.ErrGone, err)
-	}
-	return err
 }

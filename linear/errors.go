@@ -1,7 +1,6 @@
 package linear
 
 import (
-	"errors"
 	"math"
 	"net/http"
 	"slices"
@@ -12,15 +11,13 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// errNotFound is wrapped by the error of a request for an entity that does not exist.
-var errNotFound = errors.New("no such entity")
-
-// refusal returns the error of an answer with GraphQL errors, or with an HTTP status other than 200.
+// refusal returns the error of an answer with GraphQL errors, or with an HTTP status other than 200. It wraps reconcile.ErrGone if an
+// entity does not exist.
 func (c *Client) refusal(a transport.Answer, errs []graphqlError) error {
 	return c.Refusal(a, errs, c.Short(a.Body), ofKey, func(e *reconcile.Error) bool {
 		missing := slices.ContainsFunc(errs, ofMissingEntity)
 		if missing {
-			e.Err = errNotFound
+			e.Err = reconcile.ErrGone
 		}
 		return missing
 	})

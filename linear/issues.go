@@ -171,7 +171,7 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 			ID string `json:"id"`
 		} `json:"issue"`
 	}](ctx, c, byIdentifierQuery, map[string]any{"id": identifier})
-	if err != nil && !errors.Is(err, errNotFound) {
+	if err != nil && !errors.Is(err, reconcile.ErrGone) {
 		return nil, err
 	}
 	var found map[string]reconcile.Issue

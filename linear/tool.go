@@ -66,8 +66,7 @@ func (t *tool) call(ctx context.Context, _ reconcile.Issue, args json.RawMessage
 	case !in.mutates():
 		return t.answer(t.client.execute(ctx, in.query, in.variables))
 	case t.readOnly:
-		return t.client.Refused(&reconcile.Error{Code: "mutation_refused", Message: "this project's WORKFLOW.md has tracker.tool_scope: read, so " +
-			strings.Join(in.rootFields(), ", ") + " was not sent; say in your last message what should be changed"})
+		return t.client.Refused(transport.ReadOnly(strings.Join(in.rootFields(), ", ")))
 	}
 	mutation := &reconcile.Mutation{Fields: in.rootFields(), Query: in.query, Variables: in.variables}
 	answer := t.answer(t.mutate(ctx, in, mutation))

@@ -150,7 +150,7 @@ func TestToolWaitsAtMostAMinute(t *testing.T) {
 	for after, takes := range map[string]time.Duration{"25": 0, "1": 20 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := &canned{t: t, takes: takes, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {after}}, bodies: []string{""}}
-			c := test.Must(linear.New(linear.Options{Options: transport.Options{Key: testKey, Transport: limiter, Now: time.Now}, ProjectSlug: "demo"}))
+			c := test.Must(linear.New(linear.Options{Options: transport.Options{Key: testKey, Transport: limiter}, ProjectSlug: "demo"}))
 			text, ok := callTool(t, linear.Tool(c, false), whoAmI)
 			code, _ := toolFault(t, text)
 			test.Equal(t, "success, code and requests", []any{ok, code, limiter.asked}, []any{false, "tracker_rate_limited", 3})

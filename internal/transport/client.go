@@ -34,8 +34,10 @@ type Service struct {
 
 	// The hints of errors: there is no key; the key was refused; the endpoint is not a URL; the answer is a redirect; any other.
 	SetKey, CheckKey, CheckEndpoint, Redirected, Strange string
-	TooLarge, AskLess                                    string // of an answer that is too large: the end of the message; the hint, or Strange
-	Limited, Separate                                    string // of a rate limit: what is so until its end, and what symphony should have of its own
+	// Of an answer that is too large: the end of the message, and the hint; Strange if that is empty.
+	TooLarge, AskLess string
+	// Of a rate limit: what is so until its end, and what symphony should have for itself.
+	Limited, Separate string
 }
 
 // Options configure the connection of a workflow to its tracker.

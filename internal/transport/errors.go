@@ -80,9 +80,12 @@ func GraphQL[T any](c *Client, a Answer) (env Envelope[T], err error) {
 	return env, nil
 }
 
-// Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that means failure, which a body without errors
-// explains by said. ofKey tells the errors about the key. special completes the error of an answer that the tracker explains better.
-func (c *Client) Refusal(a Answer, errs []GraphQLError, said string, ofKey func(GraphQLError) bool, special func(*reconcile.Error) bool) error {
+// Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that means failure. said is what the body says
+// if it has no errors. ofKey reports whether an error is about the key. special completes the error of an answer that means something
+// else to this tracker than to others, and reports whether it has done so.
+func (c *Client) Refusal(
+	a Answer, errs []GraphQLError, said string, ofKey func(GraphQLError) bool, special func(*reconcile.Error) bool,
+) error {
 	said = cmp.Or(Messages(errs), said)
 	e := c.Fail(c.Code+"_graphql_errors", said)
 	if a.Status != http.StatusOK {
@@ -112,7 +115,10 @@ func (s Service) RefusedKey(err error) bool {
 func Messages(errs []GraphQLError) string {
 	var list []string
 	for _, e := range errs[:min(3, len(errs))] {
-		message := cmp.Or(strings.TrimSpace(e.Message), strings.TrimSpace(e.Type), strings.TrimSpace(e.Extensions.Code), "an error without a message")
+		message := "an error without a message"
+		for _, text := range []string{e.Extensions.Code, e.Type, e.Message} {
+			message = cmp.Or(strings.TrimSpace(text), message)
+		}
 		if p := e.Extensions.Present; p != "" && p != message {
 			message += " (" + p + ")"
 		}

@@ -64,7 +64,14 @@ func (s scrubbed) Unwrap() error { return s.error }
 func (c *Client) Refused(err error) reconcile.ToolAnswer {
 	e := &reconcile.Error{Code: c.Code + "_api_request", Message: err.Error()}
 	errors.As(err, &e)
-	return reconcile.ToolAnswer{Text: string(JSON(map[string]any{"error": map[string]string{"code": e.Code, "message": c.Scrub(e.Message)}}))}
+	said := map[string]string{"code": e.Code, "message": c.Scrub(e.Message)}
+	return reconcile.ToolAnswer{Text: string(JSON(map[string]any{"error": said}))}
+}
+
+// ReadOnly is the error of a change that an agent may not make in a project with tracker.tool_scope: read.
+func ReadOnly(change string) error {
+	return &reconcile.Error{Code: "mutation_refused", Message: "this project's WORKFLOW.md has tracker.tool_scope: read, so " + change +
+		" was not sent; say in your last message what should be changed"}
 }
 
 // JSON encodes a value that can be encoded, with < and > as they are.

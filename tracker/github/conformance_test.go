@@ -46,7 +46,8 @@ func newBackend(t *testing.T, change func(*Options)) *trackertest.Backend {
 	s.Start()
 	t.Cleanup(s.Close)
 	options := Options{
-		Options: transport.Options{Endpoint: s.URL(), Key: testToken}, Repositories: []string{testRepo}, PriorityLabels: []string{"P1", "P2"}, Assignee: "me",
+		Options: transport.Options{Endpoint: s.URL(), Key: testToken}, Repositories: []string{testRepo},
+		PriorityLabels: []string{"P1", "P2"}, Assignee: "me",
 	}
 	change(&options)
 	if options.Project != "" {

@@ -148,7 +148,8 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 		states := append(columns, "open", "closed")
 		found.States = transport.Unknown(names.States, states, states)
 	} else { // a label that does not exist is created when it is set; one that resembles another is misspelt
-		found.States = slices.DeleteFunc(transport.Unknown(c.o.StateLabels, labels, labels), func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 })
+		unlike := func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 }
+		found.States = slices.DeleteFunc(transport.Unknown(c.o.StateLabels, labels, labels), unlike)
 	}
 	found.Labels = transport.Unknown(names.Labels, labels, labels)
 	if list := transport.Unknown([]string{names.Assignee}, logins, append(logins, found.User)); names.Assignee != "" && len(list) > 0 {
@@ -164,7 +165,8 @@ func (c *Client) checkScopes() {
 	c.mu.Unlock()
 	has := func(scope string) bool { return !classic || slices.Contains(scopes, scope) }
 	if !has("repo") && !has("public_repo") {
-		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to change issues it needs repo, or public_repo for public repositories", scopes))
+		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to change issues it needs repo, "+
+			"or public_repo for public repositories", scopes))
 	}
 	if c.o.Project != "" && !has("project") {
 		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to move issues on the board it needs project", scopes))

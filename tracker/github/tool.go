@@ -131,8 +131,7 @@ func (t *tool) read(issue reconcile.Issue, args json.RawMessage) (in toolCall, e
 		return in, nil
 	}
 	if t.c.o.ReadOnly {
-		return in, refusal("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so "+in.method+" "+in.target.path+
-			" was not sent; say in your last message what should be changed")
+		return in, transport.ReadOnly(in.method + " " + in.target.path)
 	}
 	if len(in.params) > 0 { // GitHub's changes have none, and a text there would escape the marker
 		return in, refusal("invalid_input", "params are for GET: put what "+in.method+" changes into body")

@@ -358,7 +358,8 @@ func TestToolMovesOnBoard(t *testing.T) {
 	c := s.client()
 	tool, found := Tool(c), test.Must(c.ByIDs(t.Context(), []string{"1", "2"}))
 	call := func(method, path string, body any) reconcile.ToolAnswer {
-		return tool.Call(t.Context(), found["1"], transport.JSON(map[string]any{"method": method, "path": "/orgs/acme/projectsV2/4/" + path, "body": body}))
+		args := transport.JSON(map[string]any{"method": method, "path": "/orgs/acme/projectsV2/4/" + path, "body": body})
+		return tool.Call(t.Context(), found["1"], args)
 	}
 	var fields struct {
 		Body []struct {
