@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
@@ -36,7 +37,7 @@ func startLinear(t *testing.T, c lineartest.Config) *lineartest.Server {
 
 func newClient(t *testing.T, s *lineartest.Server, change ...func(*linear.Options)) *linear.Client {
 	t.Helper()
-	o := linear.Options{Endpoint: s.Endpoint(), APIKey: s.Key(), ProjectSlug: "demo", Assignee: true}
+	o := linear.Options{Options: transport.Options{Endpoint: s.Endpoint(), Key: s.Key()}, ProjectSlug: "demo", Assignee: true}
 	for _, f := range change {
 		f(&o)
 	}
@@ -64,11 +65,11 @@ func answering(t *testing.T, status int, body string, header ...string) *linear.
 	}))
 	t.Cleanup(srv.Close)
 	now := func() time.Time { return testNow }
-	return test.Must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo", Now: now}))
+	return test.Must(linear.New(linear.Options{Options: transport.Options{Endpoint: srv.URL, Key: testKey, Now: now}, ProjectSlug: "demo"}))
 }
 
 func clientOf(url string) *linear.Client {
-	return test.Must(linear.New(linear.Options{Endpoint: url, APIKey: testKey, ProjectSlug: "demo"}))
+	return test.Must(linear.New(linear.Options{Options: transport.Options{Endpoint: url, Key: testKey}, ProjectSlug: "demo"}))
 }
 
 const testKey = "lin_api_secret0123456789"
@@ -94,23 +95,25 @@ func wantCode(t *testing.T, err error, code string) *reconcile.Error {
 }
 
 func TestOptions(t *testing.T) {
-	for name, tc := range map[string]struct {
-		o    linear.Options
-		code string
-	}{
-		"no key":          {linear.Options{APIKey: "  ", ProjectSlug: "x"}, "missing_tracker_api_key"},
-		"line break":      {linear.Options{APIKey: testKey + "\nx", ProjectSlug: "x"}, "missing_tracker_api_key"},
-		"no slug":         {linear.Options{APIKey: testKey, ProjectSlug: " "}, "missing_tracker_project_slug"},
-		"url of an issue": {linear.Options{APIKey: testKey, ProjectSlug: "https://linear.app/x/issue/ABC-1"}, "missing_tracker_project_slug"},
-		"no url":          {linear.Options{APIKey: testKey, ProjectSlug: "x", Endpoint: "linear"}, "tracker_endpoint_invalid"},
-		"key as endpoint": {linear.Options{APIKey: testKey, ProjectSlug: "x", Endpoint: testKey}, "tracker_endpoint_invalid"},
-		"user in url":     {linear.Options{APIKey: testKey, ProjectSlug: "x", Endpoint: "https://a:b@c/"}, "tracker_endpoint_invalid"},
+	for name, tc := range map[string]struct{ key, slug, endpoint, code string }{
+		"no key":                    {"  ", "x", "", "missing_tracker_api_key"},
+		"line break":                {testKey + "\nx", "x", "", "missing_tracker_api_key"},
+		"no slug":                   {testKey, " ", "", "missing_tracker_project_slug"},
+		"url of an issue":           {testKey, "https://linear.app/x/issue/ABC-1", "", "missing_tracker_project_slug"},
+		"no url":                    {testKey, "x", "linear", "tracker_endpoint_invalid"},
+		"key as endpoint":           {testKey, "x", testKey, "tracker_endpoint_invalid"},
+		"user in url":               {testKey, "x", "https://a:b@c/", "tracker_endpoint_invalid"},
+		"line break behind the key": {testKey + "\n", "x", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantCode(t, test.Err(linear.New(tc.o)), tc.code)
+			_, err := linear.New(linear.Options{Options: transport.Options{Endpoint: tc.endpoint, Key: tc.key}, ProjectSlug: tc.slug})
+			if tc.code != "" {
+				wantCode(t, err, tc.code)
+			} else {
+				test.OK(t, err)
+			}
 		})
 	}
-	test.Must(linear.New(linear.Options{APIKey: testKey + "\n", ProjectSlug: "x"}))
 }
 
 func TestAuthorization(t *testing.T) {
@@ -125,7 +128,7 @@ func TestAuthorization(t *testing.T) {
 			got = r.Header.Get("Authorization")
 			_, _ = io.WriteString(w, `{"data":{"issues":{"nodes":[]}}}`)
 		}))
-		c := test.Must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: key, ProjectSlug: "demo"}))
+		c := test.Must(linear.New(linear.Options{Options: transport.Options{Endpoint: srv.URL, Key: key}, ProjectSlug: "demo"}))
 		_, err := c.Candidates(context.Background(), []string{"Todo"})
 		srv.Close()
 		test.Equal(t, "sent for the key "+key, []any{err, got}, []any{nil, want})
@@ -223,7 +226,7 @@ func TestCAFile(t *testing.T) {
 	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
 	test.OK(t, os.WriteFile(file, data, 0o600))
 	ask := func(caFile string) error {
-		c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x", CAFile: caFile})
+		c, err := linear.New(linear.Options{Options: transport.Options{Endpoint: srv.URL, Key: testKey, CAFile: caFile}, ProjectSlug: "x"})
 		if err != nil {
 			return err
 		}
@@ -241,11 +244,11 @@ func TestCAFile(t *testing.T) {
 func TestRequestTimeout(t *testing.T) {
 	for after, code := range map[time.Duration]string{30*time.Second - time.Millisecond: "", 30*time.Second + time.Millisecond: "linear_api_request"} {
 		synctest.Test(t, func(t *testing.T) {
-			client, err := linear.New(linear.Options{
-				Endpoint: "http://linear.example/graphql", APIKey: testKey, ProjectSlug: "x", Transport: &canned{
+			client, err := linear.New(linear.Options{ProjectSlug: "x", Options: transport.Options{
+				Endpoint: "http://linear.example/graphql", Key: testKey, Transport: &canned{
 					t: t, takes: after, status: http.StatusOK, bodies: []string{`{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":false,"endCursor":null}}}}`},
 				},
-			})
+			}})
 			test.OK(t, err)
 			_, err = client.Candidates(t.Context(), []string{"Todo"})
 			if code != "" {
@@ -290,7 +293,7 @@ func TestRateLimits(t *testing.T) {
 			c := answering(t, tc.status, tc.body, tc.header...)
 			_, err := c.Candidates(t.Context(), []string{"Todo"})
 			wantCode(t, err, "tracker_rate_limited")
-			var r *linear.RateLimited
+			var r *transport.RateLimited
 			if !errors.As(err, &r) {
 				t.Fatalf("no RateLimited in %v", err)
 			}

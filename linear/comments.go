@@ -5,7 +5,6 @@ import (
 	"context"
 	_ "embed" // the queries
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -57,12 +56,12 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 			} `json:"issue"`
 		}](ctx, c, commentsQuery+commentFields, vars)
 		switch {
-		case errors.Is(err, errNotFound):
+		case errors.Is(err, reconcile.ErrGone):
 			return pageInfo{}, c.missing(issueID)
 		case err != nil:
 			return pageInfo{}, err
 		case data.Issue.Comments.Nodes == nil:
-			return pageInfo{}, c.fail("linear_unknown_payload", "the answer contains no list of comments")
+			return pageInfo{}, c.Fail("linear_unknown_payload", "the answer contains no list of comments")
 		}
 		for _, w := range data.Issue.Comments.Nodes {
 			one, err := c.comment(w)
@@ -87,11 +86,11 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 func (c *Client) comment(w wireComment) (reconcile.Comment, error) {
 	at := timestamp(w.CreatedAt)
 	if w.ID == "" || at == nil {
-		return reconcile.Comment{}, c.fail("linear_unknown_payload", "a comment has no id or no time")
+		return reconcile.Comment{}, c.Fail("linear_unknown_payload", "a comment has no id or no time")
 	}
 	author := strings.TrimSpace(cmp.Or(w.User.Name, deref(w.Bot).Name))
 	return reconcile.Comment{
-		ID: w.ID, Author: c.scrub(author), AuthorIDs: unique([]string{w.User.ID, w.User.Email}), Body: c.scrub(w.Body), CreatedAt: *at,
+		ID: w.ID, Author: c.Scrub(author), AuthorIDs: unique([]string{w.User.ID, w.User.Email}), Body: c.Scrub(w.Body), CreatedAt: *at,
 		Own: w.User.IsMe || w.Bot != nil, Edited: w.EditedAt != nil,
 	}, nil
 }
@@ -104,7 +103,7 @@ func (c *Client) Post(ctx context.Context, issueID, body string) (reconcile.Comm
 		} `json:"commentCreate"`
 	}](ctx, c, commentCreateQuery+commentFields, map[string]any{"issueId": issueID, "body": body})
 	if err != nil {
-		return reconcile.Comment{}, orGone(err)
+		return reconcile.Comment{}, err
 	}
 	return c.comment(data.Create.Comment)
 }
@@ -119,17 +118,9 @@ func (c *Client) Edit(ctx context.Context, _, commentID, body string) (string, e
 	}](ctx, c, commentUpdateQuery+commentFields, map[string]any{"id": commentID, "body": body})
 	switch {
 	case err != nil:
-		return "", orGone(err)
+		return "", err
 	case !data.Update.Success:
-		return "", c.fail("linear_unknown_payload", "Linear did not change the comment")
+		return "", c.Fail("linear_unknown_payload", "Linear did not change the comment")
 	}
-	return c.scrub(data.Update.Comment.Body), nil
-}
-
-// orGone makes the error of a missing entity wrap reconcile.ErrGone.
-func orGone(err error) error {
-	if errors.Is(err, errNotFound) {
-		return fmt.Errorf("%w: %w", reconcile.ErrGone, err)
-	}
-	return err
+	return c.Scrub(data.Update.Comment.Body), nil
 }

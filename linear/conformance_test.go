@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -26,7 +27,7 @@ func newBackend(t *testing.T) *trackertest.Backend {
 		}
 		return time.Now()
 	}})
-	options := linear.Options{Endpoint: s.Endpoint(), APIKey: s.Key(), ProjectSlug: "demo", Assignee: true}
+	options := linear.Options{Options: transport.Options{Endpoint: s.Endpoint(), Key: s.Key()}, ProjectSlug: "demo", Assignee: true}
 	readOnly := options
 	readOnly.ReadOnly = true
 	b := &trackertest.Backend{

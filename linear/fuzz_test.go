@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -120,11 +121,11 @@ func FuzzAnswers(f *testing.F) {
 		}
 		var log bytes.Buffer
 		client := func() *linear.Client {
-			c, err := linear.New(linear.Options{
-				Endpoint: "http://tracker.example/graphql", APIKey: testKey, ProjectSlug: "demo",
+			c, err := linear.New(linear.Options{ProjectSlug: "demo", Options: transport.Options{
+				Endpoint: "http://tracker.example/graphql", Key: testKey,
 				Transport: &canned{t: t, status: status, header: headers(header), bodies: bodies},
 				Now:       func() time.Time { return testNow }, Warn: func(text string) { log.WriteString(text) },
-			})
+			}})
 			test.OK(t, err)
 			return c
 		}
@@ -194,7 +195,7 @@ func judge(t *testing.T, what string, err error, secret string) {
 		return
 	}
 	test.Lacks(t, what+": the error", fmt.Sprintln(err, e.Message, e.Hint, e.Err), secret)
-	if limit := (*linear.RateLimited)(nil); errors.As(err, &limit) {
+	if limit := (*transport.RateLimited)(nil); errors.As(err, &limit) {
 		if ahead := limit.Reset.Sub(testNow); ahead <= 0 || ahead > 2*time.Hour {
 			t.Errorf("%s: asked to wait %v", what, ahead)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear/internal/graphql"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 )
@@ -108,7 +109,7 @@ func TestCreatorsAreInTheSchema(t *testing.T) {
 
 func TestPagesAreBounded(t *testing.T) {
 	fetched := 0
-	err := (&Client{}).pages("things", map[string]any{}, func(map[string]any) (pageInfo, error) {
+	err := (&Client{Client: &transport.Client{}}).pages("things", map[string]any{}, func(map[string]any) (pageInfo, error) {
 		fetched++
 		return pageInfo{HasNextPage: true, EndCursor: strings.Repeat("x", fetched)}, nil
 	})

@@ -140,14 +140,7 @@ func (w *wireIssue) fault() string {
 
 // warn reports once that a field of an issue is ignored. The issue can still be worked on.
 func (c *Client) warn(identifier, field string) {
-	text := c.scrub(fmt.Sprintf("%s: Linear's %s has an unexpected type and is ignored", identifier, field))
-	c.mu.Lock()
-	seen := c.warned[text]
-	c.warned[text] = true
-	c.mu.Unlock()
-	if !seen {
-		c.report(text)
-	}
+	c.WarnOnce(fmt.Sprintf("%s: Linear's %s has an unexpected type and is ignored", identifier, field))
 }
 
 // integer returns a whole number, and nil for anything else (specification 11.3). Linear's type is Float: 2 may arrive as 2.0.
@@ -225,9 +218,9 @@ func (c *Client) innerPages(ctx context.Context, w *wireIssue, what, query strin
 		case err != nil:
 			return pageInfo{}, err
 		case data.Issue == nil:
-			return pageInfo{}, c.fail("linear_unknown_payload", "the answer contains no "+what)
+			return pageInfo{}, c.Fail("linear_unknown_payload", "the answer contains no "+what)
 		case isRelations && deref(data.Issue.Relations.value).Nodes == nil: // without its blockers the issue could start
-			return pageInfo{}, c.fail("linear_unknown_payload", "the "+what+" cannot be read")
+			return pageInfo{}, c.Fail("linear_unknown_payload", "the "+what+" cannot be read")
 		case data.Issue.Labels.wrong:
 			c.warn(*w.Identifier.value, "labels")
 		}

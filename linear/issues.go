@@ -79,8 +79,8 @@ func (c *Client) candidates(ctx context.Context, slug string, states []string) (
 		found = true
 		issue, err := c.issue(ctx, w)
 		if m := (*malformed)(nil); errors.As(err, &m) {
-			id := c.scrub(cmp.Or(m.id, m.identifier, "unknown"))
-			issue = reconcile.Issue{ID: id, Identifier: c.scrub(cmp.Or(m.identifier, id)), Malformed: c.scrub(m.reason)}
+			id := c.Scrub(cmp.Or(m.id, m.identifier, "unknown"))
+			issue = reconcile.Issue{ID: id, Identifier: c.Scrub(cmp.Or(m.identifier, id)), Malformed: c.Scrub(m.reason)}
 		} else if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 			ID string `json:"id"`
 		} `json:"issue"`
 	}](ctx, c, byIdentifierQuery, map[string]any{"id": identifier})
-	if err != nil && !errors.Is(err, errNotFound) {
+	if err != nil && !errors.Is(err, reconcile.ErrGone) {
 		return nil, err
 	}
 	var found map[string]reconcile.Issue
@@ -194,7 +194,7 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 
 func (c *Client) missing(identifier string) error {
 	return &reconcile.Error{
-		Code: "issue_not_found", Message: c.scrub(fmt.Sprintf("Linear has no issue %q", identifier)),
+		Code: "issue_not_found", Message: c.Scrub(fmt.Sprintf("Linear has no issue %q", identifier)),
 		Hint: "check the identifier, and that the user of the API key may see the issue",
 	}
 }
@@ -209,7 +209,7 @@ func (c *Client) eachIssue(ctx context.Context, what, query string, vars map[str
 			return pageInfo{}, err
 		}
 		if data.Issues.Nodes == nil {
-			return pageInfo{}, c.fail("linear_unknown_payload", "the answer contains no list of "+what)
+			return pageInfo{}, c.Fail("linear_unknown_payload", "the answer contains no list of "+what)
 		}
 		for i := range data.Issues.Nodes {
 			if err := each(&data.Issues.Nodes[i]); err != nil {
@@ -226,7 +226,7 @@ func (c *Client) asUnknown(err error) error {
 	if !errors.As(err, &m) {
 		return err
 	}
-	return c.fail("linear_unknown_payload", fmt.Sprintf("issue %q is malformed: %s", cmp.Or(m.id, m.identifier), m.reason))
+	return c.Fail("linear_unknown_payload", fmt.Sprintf("issue %q is malformed: %s", cmp.Or(m.id, m.identifier), m.reason))
 }
 
 // spellings adds the usual capitalisations of each state name, because Linear's filter is case-sensitive and states are not

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	_ "embed" // the queries
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -51,16 +51,13 @@ func Setup() reconcile.TrackerSetup {
 		Name: "Linear", Endpoint: DefaultEndpoint,
 		KeyQuestion: "Linear API key (Settings, Security & access, Personal API keys; it is not shown)",
 		Connect: func(ctx context.Context, endpoint, key, source string) (reconcile.TrackerAccount, error) {
-			c, err := connect(Options{Endpoint: endpoint, APIKey: key, KeySource: source})
+			c, err := connect(Options{Options: transport.Options{Endpoint: endpoint, Key: key, KeySource: source}})
 			if err != nil {
 				return reconcile.TrackerAccount{}, err
 			}
 			return c.account(ctx)
 		},
-		RefusedKey: func(err error) bool {
-			var known *reconcile.Error
-			return errors.As(err, &known) && (strings.HasPrefix(known.Hint, keyHint) || known.Code == "missing_tracker_api_key")
-		},
+		RefusedKey: service.RefusedKey,
 	}
 }
 
@@ -77,7 +74,7 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 			return pageInfo{}, err
 		}
 		if data.Projects.Nodes == nil {
-			return pageInfo{}, c.fail("linear_unknown_payload", "the answer contains no list of projects")
+			return pageInfo{}, c.Fail("linear_unknown_payload", "the answer contains no list of projects")
 		}
 		found.User = data.Viewer.Name
 		for _, project := range data.Projects.Nodes {
@@ -162,7 +159,7 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	}
 	found := reconcile.TrackerFindings{
 		Project: data.Named.Nodes[0].TrackerProject, User: data.Viewer.Name, States: data.unknownStates(unique(names.States)),
-		Labels: unknown(unique(names.Labels), namesOf(data.LabelsAsked), namesOf(data.IssueLabels)),
+		Labels: transport.Unknown(unique(names.Labels), namesOf(data.LabelsAsked), namesOf(data.IssueLabels)),
 	}
 	if names.Assignee != "" && len(data.Users.Nodes) == 0 {
 		found.Assignee = &reconcile.UnknownName{Name: names.Assignee, Nearest: text.Nearest(names.Assignee, []string{data.Viewer.Email})}
@@ -198,18 +195,7 @@ func (p *wireProject) unknownStates(asked []string) []reconcile.UnknownName {
 	if cut {
 		existing = append(existing, namesOf(p.StatesAsked)...)
 	}
-	return unknown(asked, existing, append(existing, namesOf(p.StatesAsked)...))
-}
-
-func unknown(asked, existing, suggest []string) []reconcile.UnknownName {
-	list := []reconcile.UnknownName{}
-	for _, name := range asked {
-		same := func(e string) bool { return reconcile.NormalizeState(e) == reconcile.NormalizeState(name) }
-		if !slices.ContainsFunc(existing, same) {
-			list = append(list, reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, suggest)})
-		}
-	}
-	return list
+	return transport.Unknown(asked, existing, append(existing, namesOf(p.StatesAsked)...))
 }
 
 // projectMissing returns the error for a project that does not exist. Its hint lists similar projects, or else the latest ones.
@@ -239,8 +225,8 @@ func (c *Client) projectMissing(slugs []string, existing []reconcile.TrackerProj
 	}
 	return &reconcile.Error{
 		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
-		Message: c.scrub(fmt.Sprintf("Linear has no project with the slug id %q", slugs[0])),
-		Hint:    c.scrub(hint),
+		Message: c.Scrub(fmt.Sprintf("Linear has no project with the slug id %q", slugs[0])),
+		Hint:    c.Scrub(hint),
 	}
 }
 

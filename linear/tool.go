@@ -2,6 +2,7 @@ package linear
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,8 +11,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear/internal/graphql"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -22,13 +23,6 @@ const (
 	maxTokens    = 20000
 	maxVariables = 1 << 20
 	maxAnswer    = 1 << 20
-)
-
-// A rate-limited call is repeated while the total wait stays within longestWait, because the agent's turn is suspended meanwhile.
-// shortestWait separates the repetitions if Linear keeps announcing an immediate reset.
-const (
-	longestWait  = time.Minute
-	shortestWait = 100 * time.Millisecond
 )
 
 // Tool returns the agent's tool linear_graphql (specification 10.5). The API key stays in this process. With readOnly
@@ -68,12 +62,11 @@ func (t *tool) call(ctx context.Context, _ reconcile.Issue, args json.RawMessage
 	in, err := readInput(args)
 	switch {
 	case err != nil:
-		return refused("invalid_input", err.Error())
+		return t.client.Refused(&reconcile.Error{Code: "invalid_input", Message: err.Error()})
 	case !in.mutates():
 		return t.answer(t.client.execute(ctx, in.query, in.variables))
 	case t.readOnly:
-		return refused("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so "+
-			strings.Join(in.rootFields(), ", ")+" was not sent; say in your last message what should be changed")
+		return t.client.Refused(transport.ReadOnly(strings.Join(in.rootFields(), ", ")))
 	}
 	mutation := &reconcile.Mutation{Fields: in.rootFields(), Query: in.query, Variables: in.variables}
 	answer := t.answer(t.mutate(ctx, in, mutation))
@@ -119,7 +112,7 @@ func (t *tool) mutate(ctx context.Context, in input, done *reconcile.Mutation) (
 			// Linear executed nothing. The agent's original text is sent, so that an error is about that.
 			body, failed, err = t.client.execute(ctx, in.query, in.variables)
 		case len(errs) > 0 && !slices.ContainsFunc(errs, ofAgent):
-			err = t.client.fail("linear_unknown_payload", "Linear did not say what was created: "+messages(errs))
+			err = t.client.Fail("linear_unknown_payload", "Linear did not say what was created: "+transport.Messages(errs))
 		}
 	}
 	if err != nil {
@@ -132,7 +125,7 @@ func (t *tool) mutate(ctx context.Context, in input, done *reconcile.Mutation) (
 // warnOfRepeating extends the error of a mutation that may have been executed, so that the agent does not simply repeat it.
 func warnOfRepeating(err error) error {
 	var e *reconcile.Error
-	if !errors.As(err, &e) || e.Code == "tracker_rate_limited" || e.Code == "linear_api_status" && !errors.Is(err, errServer) {
+	if !errors.As(err, &e) || e.Code == "tracker_rate_limited" || e.Code == "linear_api_status" && !errors.Is(err, transport.ErrServer) {
 		return err // refused, and not executed
 	}
 	extended := *e
@@ -141,22 +134,10 @@ func warnOfRepeating(err error) error {
 }
 
 func (t *tool) answer(body json.RawMessage, failed bool, err error) reconcile.ToolAnswer {
-	if err == nil {
-		return reconcile.ToolAnswer{Text: string(body), Success: !failed}
-	}
-	var e *reconcile.Error
-	if !errors.As(err, &e) {
-		e = &reconcile.Error{Code: "linear_api_request", Message: err.Error()}
-	}
-	return refused(e.Code, t.client.scrub(e.Message))
-}
-
-func refused(code, message string) reconcile.ToolAnswer {
-	text, err := json.Marshal(map[string]any{"error": map[string]string{"code": code, "message": message}})
 	if err != nil {
-		panic(err) // strings always encode
+		return t.client.Refused(err)
 	}
-	return reconcile.ToolAnswer{Text: string(text)}
+	return reconcile.ToolAnswer{Text: string(body), Success: !failed}
 }
 
 // execute sends one GraphQL document unchanged. The body is Linear's answer; failed reports whether it contains top-level errors,
@@ -167,29 +148,24 @@ func (c *Client) execute(ctx context.Context, query string, variables json.RawMe
 	if len(variables) > 0 {
 		vars = variables
 	}
-	for began := time.Now(); ; {
+	var refused error
+	err = c.Patiently(ctx, func() error {
 		a, err := c.send(ctx, query, vars, maxAnswer)
 		if err != nil {
-			return nil, false, err
+			return err
 		}
 		env, err := check[json.RawMessage](c, a)
-		var limited *RateLimited
-		if !errors.As(err, &limited) || env.Data != nil { // with data a part was executed
-			if err != nil && (len(env.Errors) == 0 || a.status == http.StatusUnauthorized || a.status == http.StatusForbidden) {
-				return nil, false, err
-			}
-			return json.RawMessage(c.scrub(string(a.body))), len(env.Errors) > 0, nil
+		switch {
+		case errors.As(err, new(*transport.RateLimited)) && env.Data == nil: // with data a part was executed
+			return err
+		case err != nil && (len(env.Errors) == 0 || a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden):
+			refused = err
+		default:
+			body, failed = json.RawMessage(c.Scrub(string(a.Body))), len(env.Errors) > 0
 		}
-		pause := max(limited.Reset.Sub(c.now()), shortestWait)
-		if time.Since(began)+pause > longestWait {
-			return nil, false, err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, false, err
-		}
-	}
+		return nil
+	})
+	return body, failed, cmp.Or(err, refused)
 }
 
 // input is a valid call: one query or mutation.
@@ -308,7 +284,7 @@ func askForIDs(in input) (query string, asked map[string]string) {
 
 // withoutData returns the errors of an answer that has no data.
 func withoutData(body json.RawMessage) []graphqlError {
-	var env envelope[json.RawMessage]
+	var env transport.Envelope[json.RawMessage]
 	if json.Unmarshal(body, &env) != nil || env.Data != nil {
 		return nil
 	}
@@ -343,24 +319,13 @@ func takeIDs(body json.RawMessage, asked map[string]string) (created []reconcile
 			created = append(created, reconcile.Created{Kind: asked[key], ID: id})
 		}
 		delete(payload, idsAlias)
-		data[key], changed = encode(payload), true
+		data[key], changed = transport.JSON(payload), true
 	}
 	if !changed {
 		return nil, body
 	}
-	answer["data"] = encode(data)
-	return created, encode(answer)
-}
-
-// encode writes an object of JSON values without changing the values.
-func encode(object map[string]json.RawMessage) json.RawMessage {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(object); err != nil {
-		panic(err) // the values were decoded from JSON
-	}
-	return bytes.TrimSpace(b.Bytes())
+	answer["data"] = transport.JSON(data)
+	return created, transport.JSON(answer)
 }
 
 // idsIn reads {"id": …} or a list of such objects; null contains none.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -149,7 +150,7 @@ func TestToolWaitsAtMostAMinute(t *testing.T) {
 	for after, takes := range map[string]time.Duration{"25": 0, "1": 20 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := &canned{t: t, takes: takes, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {after}}, bodies: []string{""}}
-			c := test.Must(linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: limiter, Now: time.Now}))
+			c := test.Must(linear.New(linear.Options{Options: transport.Options{Key: testKey, Transport: limiter}, ProjectSlug: "demo"}))
 			text, ok := callTool(t, linear.Tool(c, false), whoAmI)
 			code, _ := toolFault(t, text)
 			test.Equal(t, "success, code and requests", []any{ok, code, limiter.asked}, []any{false, "tracker_rate_limited", 3})
@@ -161,7 +162,7 @@ func TestToolWaitsAtMostAMinute(t *testing.T) {
 func TestToolDoesNotRepeatHalfAMutation(t *testing.T) {
 	const body = `{"data":{"a":{"success":true},"b":null},"errors":[{"message":"slow down","path":["b"],"extensions":{"code":"RATELIMITED"}}]}`
 	partly := &canned{t: t, status: http.StatusOK, header: http.Header{"Retry-After": {"1"}}, bodies: []string{body, whoAmI}}
-	c := test.Must(linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: partly}))
+	c := test.Must(linear.New(linear.Options{Options: transport.Options{Key: testKey, Transport: partly}, ProjectSlug: "demo"}))
 	text, ok := callTool(t, linear.Tool(c, false), `"mutation { a: issueUpdate(id: \"1\", input: {}) { success } b: issueUpdate(id: \"2\", input: {}) { success } }"`)
 	test.Equal(t, "answer and requests", []any{ok, text, partly.asked}, []any{false, body, 1})
 }

@@ -3,9 +3,12 @@ package transport
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 const (
@@ -16,26 +19,26 @@ const (
 	longestQuote = 300
 )
 
-// Scrub replaces the secret in text that was received. Trackers do not repeat their keys, but a proxy may.
-func Scrub(s, secret, by string) string {
-	if len(secret) < shortestSecret {
+// Scrub removes the key from text that was received. Trackers do not repeat their keys, but a proxy may.
+func (c *Client) Scrub(s string) string {
+	if len(c.Key) < shortestSecret {
 		return s
 	}
-	return strings.ReplaceAll(s, secret, by)
+	return strings.ReplaceAll(s, c.Key, "["+c.Word+"]")
 }
 
-// ScrubBytes is Scrub for a whole answer.
-func ScrubBytes(b []byte, secret, by string) []byte {
-	if len(secret) < shortestSecret {
+// scrubBytes is Scrub for a whole answer.
+func (c *Client) scrubBytes(b []byte) []byte {
+	if len(c.Key) < shortestSecret {
 		return b
 	}
-	return bytes.ReplaceAll(b, []byte(secret), []byte(by))
+	return bytes.ReplaceAll(b, []byte(c.Key), []byte("["+c.Word+"]"))
 }
 
-// Short returns the beginning of a body, scrubbed, on one line.
-func Short(body []byte, scrub func(string) string) string {
+// Short returns the beginning of a body, on one line.
+func (c *Client) Short(body []byte) string {
 	s := strings.ToValidUTF8(string(body[:min(len(body), 4*longestQuote)]), "?")
-	return cmp.Or(OneLine(scrub(s)), "(empty)")
+	return cmp.Or(OneLine(c.Scrub(s)), "(empty)")
 }
 
 // OneLine returns the beginning of a text, on one line.
@@ -47,13 +50,37 @@ func OneLine(s string) string {
 	return s
 }
 
-// Scrubbed wraps an error and prints it without a secret.
-type Scrubbed struct {
-	Text string
-	Err  error
+// scrubbed wraps an error and prints it without the key.
+type scrubbed struct {
+	text string
+	error
 }
 
-func (s Scrubbed) Error() string { return s.Text }
+func (s scrubbed) Error() string { return s.text }
 
-// Unwrap returns the wrapped error.
-func (s Scrubbed) Unwrap() error { return s.Err }
+func (s scrubbed) Unwrap() error { return s.error }
+
+// Refused is the answer of an agent's tool to a call that failed.
+func (c *Client) Refused(err error) reconcile.ToolAnswer {
+	e := &reconcile.Error{Code: c.Code + "_api_request", Message: err.Error()}
+	errors.As(err, &e)
+	said := map[string]string{"code": e.Code, "message": c.Scrub(e.Message)}
+	return reconcile.ToolAnswer{Text: string(JSON(map[string]any{"error": said}))}
+}
+
+// ReadOnly is the error of a change that an agent may not make in a project with tracker.tool_scope: read.
+func ReadOnly(change string) error {
+	return &reconcile.Error{Code: "mutation_refused", Message: "this project's WORKFLOW.md has tracker.tool_scope: read, so " + change +
+		" was not sent; say in your last message what should be changed"}
+}
+
+// JSON encodes a value that can be encoded, with < and > as they are.
+func JSON(value any) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		panic(err) // texts and values that were decoded from JSON
+	}
+	return bytes.TrimSpace(b.Bytes())
+}

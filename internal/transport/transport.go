@@ -1,4 +1,5 @@
-// Package transport connects adapters to trackers by HTTP.
+// Package transport connects adapters to trackers by HTTP: it has what is the same for all of them, and what is particular to one is
+// its Service.
 package transport
 
 import (
@@ -23,9 +24,9 @@ type key struct {
 	ignoreProxy bool
 }
 
-// New returns a transport that trusts the certificates of caFile, a PEM file, beside the system's; none if it is empty. With
+// newTransport returns a transport that trusts the certificates of caFile, a PEM file, beside the system's; none if it is empty. With
 // ignoreProxy it does not use the proxy in this process's environment variables. The error has the code tracker_ca_file_invalid.
-func New(caFile string, ignoreProxy bool) (http.RoundTripper, error) {
+func newTransport(caFile string, ignoreProxy bool) (http.RoundTripper, error) {
 	k := key{ignoreProxy: ignoreProxy}
 	if caFile != "" {
 		pem, err := os.ReadFile(caFile)

@@ -10,7 +10,7 @@
 //	command_timeout            no end within 30 s
 //	command_answer_invalid     the answer is not what the schema describes, or is about other issues
 //	answer_too_large           more than 16 MiB
-//	tracker_rate_limited       the tracker's limit is reached (exit 75); the error wraps rateLimited
+//	tracker_rate_limited       the tracker's limit is reached (exit 75); the error wraps transport.RateLimited
 //	tracker_project_not_found  the project does not exist (exit 66 of a read)
 //	issue_not_found            the issue or comment does not exist (exit 66 of another verb)
 package command
@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -239,7 +240,7 @@ func (c *client) exit(verb string, out Output, stdin []byte) error {
 		return c.fail(verb, "command_key_refused", message,
 			"check the key that the program uses; put its variable into the environment file, because cron and systemd see only that", nil)
 	case out.Exit == exitLimited:
-		limited := &rateLimited{Reset: c.reset(out)}
+		limited := &transport.RateLimited{Reset: c.reset(out), Limited: "the tracker's limit is reached"}
 		return c.fail(verb, "tracker_rate_limited", limited.Error()+c.said(out, ": "),
 			"run passes less often; no request is made until then", limited)
 	case out.Exit == exitNotFound && reads:
@@ -251,28 +252,12 @@ func (c *client) exit(verb string, out Output, stdin []byte) error {
 	return c.fail(verb, "command_failed", message, "try it: "+c.try(verb, stdin), nil)
 }
 
-// rateLimited is wrapped by an error with the code tracker_rate_limited.
-type rateLimited struct{ Reset time.Time }
-
-// Error implements error.
-func (r *rateLimited) Error() string {
-	return "the tracker's limit is reached until " + r.Reset.UTC().Format(time.RFC3339)
-}
-
-// ResetAt implements reconcile.Limited.
-func (r *rateLimited) ResetAt() time.Time { return r.Reset }
-
-const (
-	resetUnknown = time.Minute   // how long a limit lasts if the program does not say
-	resetLongest = 2 * time.Hour // bounds the effect of a wrong clock on either side
-)
-
 var retryAfter = text.Pattern(`(?i)\bretry-after: *([0-9]{1,9})\b`)
 
 // reset returns the end of a limit: reset_at or retry_after of the answer, or a header Retry-After in the standard error.
 func (c *client) reset(out Output) time.Time {
 	now := c.Now()
-	reset := now.Add(resetUnknown)
+	var reset time.Time
 	var answer struct {
 		ResetAt    time.Time `json:"reset_at"`
 		RetryAfter float64   `json:"retry_after"` // seconds
@@ -280,16 +265,10 @@ func (c *client) reset(out Output) time.Time {
 	if err := json.Unmarshal(out.Stdout, &answer); err == nil && !answer.ResetAt.IsZero() {
 		reset = answer.ResetAt
 	} else if err == nil && answer.RetryAfter > 0 {
-		reset = now.Add(time.Duration(min(answer.RetryAfter, resetLongest.Seconds()) * float64(time.Second)))
+		reset = now.Add(time.Duration(min(answer.RetryAfter, transport.LongestLimit.Seconds()) * float64(time.Second)))
 	} else if m := retryAfter().FindSubmatch(out.Stderr); m != nil {
 		seconds, _ := strconv.Atoi(string(m[1]))
 		reset = now.Add(time.Duration(seconds) * time.Second)
 	}
-	switch {
-	case !reset.After(now):
-		return now.Add(resetUnknown)
-	case reset.After(now.Add(resetLongest)):
-		return now.Add(resetLongest)
-	}
-	return reset
+	return transport.PlausibleEnd(now, reset)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -47,7 +48,7 @@ func (m *memory) SetMeta(_ context.Context, key, value string) error {
 
 func clientOf(t *testing.T, endpoint string, change ...func(*Options)) *Client {
 	t.Helper()
-	o := Options{Endpoint: endpoint, Token: testToken, Now: func() time.Time { return testNow }}
+	o := Options{Options: transport.Options{Endpoint: endpoint, Key: testToken, Now: func() time.Time { return testNow }}}
 	for _, f := range change {
 		f(&o)
 	}
@@ -73,21 +74,21 @@ func wantCode(t *testing.T, err error, code string) *reconcile.Error {
 
 func TestConnectChecksOptions(t *testing.T) {
 	for name, tc := range map[string]struct {
-		o    Options
+		o    transport.Options
 		code string
 	}{
-		"no token":          {Options{}, "missing_tracker_api_key"},
-		"blank token":       {Options{Token: " \n"}, "missing_tracker_api_key"},
-		"line break":        {Options{Token: "ghp_abc\nghp_def"}, "missing_tracker_api_key"},
-		"quote of a dialog": {Options{Token: "“" + testToken + "”"}, "missing_tracker_api_key"},
-		"no URL":            {Options{Token: testToken, Endpoint: "api.github.com"}, "tracker_endpoint_invalid"},
-		"another protocol":  {Options{Token: testToken, Endpoint: "ftp://api.github.com"}, "tracker_endpoint_invalid"},
-		"token in the URL":  {Options{Token: testToken, Endpoint: "https://" + testToken + "@api.github.com"}, "tracker_endpoint_invalid"},
-		"query":             {Options{Token: testToken, Endpoint: "https://api.github.com/?a=b"}, "tracker_endpoint_invalid"},
-		"no CA":             {Options{Token: testToken, CAFile: "/nonexistent.pem"}, "tracker_ca_file_invalid"},
+		"no token":          {transport.Options{}, "missing_tracker_api_key"},
+		"blank token":       {transport.Options{Key: " \n"}, "missing_tracker_api_key"},
+		"line break":        {transport.Options{Key: "ghp_abc\nghp_def"}, "missing_tracker_api_key"},
+		"quote of a dialog": {transport.Options{Key: "“" + testToken + "”"}, "missing_tracker_api_key"},
+		"no URL":            {transport.Options{Key: testToken, Endpoint: "api.github.com"}, "tracker_endpoint_invalid"},
+		"another protocol":  {transport.Options{Key: testToken, Endpoint: "ftp://api.github.com"}, "tracker_endpoint_invalid"},
+		"token in the URL":  {transport.Options{Key: testToken, Endpoint: "https://" + testToken + "@api.github.com"}, "tracker_endpoint_invalid"},
+		"query":             {transport.Options{Key: testToken, Endpoint: "https://api.github.com/?a=b"}, "tracker_endpoint_invalid"},
+		"no CA":             {transport.Options{Key: testToken, CAFile: "/nonexistent.pem"}, "tracker_ca_file_invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantCode(t, test.Err(connect(tc.o)), tc.code)
+			wantCode(t, test.Err(connect(Options{Options: tc.o})), tc.code)
 		})
 	}
 	for endpoint, want := range map[string]string{
@@ -110,9 +111,9 @@ func TestStatuses(t *testing.T) {
 		"not found":      {404, `{"message":"Not Found"}`, "", reconcile.ErrGone, "HTTP 404"},
 		"gone":           {410, `{"message":"This issue was deleted"}`, "", reconcile.ErrGone, "deleted"},
 		"rejected":       {422, `{"message":"Validation Failed"}`, "", reconcile.ErrRejected, "Validation"},
-		"server":         {502, `<html>oops ` + testToken + `</html>`, "internal error", errServer, "oops [token]"},
+		"server":         {502, `<html>oops ` + testToken + `</html>`, "internal error", transport.ErrServer, "oops [token]"},
 		"elsewhere":      {302, ``, "another host", nil, "HTTP 302"},
-		"empty":          {500, ``, "internal error", errServer, "(empty)"},
+		"empty":          {500, ``, "internal error", transport.ErrServer, "(empty)"},
 		"no rate limit!": {403, `{"message":"Must have admin rights"}`, "check the GitHub token", nil, "admin"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +121,7 @@ func TestStatuses(t *testing.T) {
 				w.Header().Set("Location", "http://other.example/")
 				w.WriteHeader(tc.status)
 				_, _ = io.WriteString(w, tc.body)
-			}), func(o *Options) { o.TokenSource = "GITHUB_TOKEN" })
+			}), func(o *Options) { o.KeySource = "GITHUB_TOKEN" })
 			_, err := c.do(t.Context(), http.MethodGet, "/repos/o/r", nil, nil)
 			e := wantCode(t, err, "github_api_status")
 			if !strings.Contains(e.Hint, tc.hint) || !strings.Contains(e.Message, tc.said) || tc.wraps != nil && !errors.Is(err, tc.wraps) {
@@ -148,7 +149,7 @@ func TestRedirects(t *testing.T) {
 	})
 	c := clientOf(t, url)
 	a := test.Must(c.do(t.Context(), http.MethodPatch, "/repos/o/old", nil, map[string]any{"a": 1}))
-	test.Equal(t, "after a redirect", []any{string(a.body), a.redirected}, []any{`PATCH {"a":1}`, true})
+	test.Equal(t, "after a redirect", []any{string(a.Body), a.URL}, []any{`PATCH {"a":1}`, url + "/repositories/1"})
 	for _, path := range []string{"/loop", "/elsewhere"} {
 		wantCode(t, test.Err(c.do(t.Context(), http.MethodGet, path, nil, nil)), "github_api_status")
 	}
@@ -165,7 +166,7 @@ func TestNoAnswer(t *testing.T) {
 		t.Error(e)
 	}
 	c = clientOf(t, serving(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "123456789") }))
-	wantCode(t, test.Err(c.send(t.Context(), request{method: http.MethodGet, path: "/x", limit: 8})), "answer_too_large")
+	wantCode(t, test.Err(c.send(t.Context(), transport.Request{Method: http.MethodGet, Path: "/x", Limit: 8}, true)), "answer_too_large")
 }
 
 func TestGraphQLAnswers(t *testing.T) {

@@ -32,7 +32,7 @@ type wireComment struct {
 // comment returns a comment with the names of its author: the login, and the id as id:5, because a login may consist of digits. A
 // user with write access to a repository can edit the comments of others there.
 func (c *Client) comment(w wireComment) reconcile.Comment {
-	body := c.scrub(w.Body)
+	body := c.Scrub(w.Body)
 	comment := reconcile.Comment{
 		ID: strconv.FormatInt(w.ID, 10), Author: "ghost", Body: body, CreatedAt: w.CreatedAt.UTC(), Own: reconcile.Marked(body),
 		Edited: w.UpdatedAt.After(w.CreatedAt),
@@ -67,13 +67,13 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 		}
 		for _, w := range list {
 			if w.ID == 0 || w.CreatedAt.IsZero() {
-				return nil, c.fail("github_unknown_payload", "a comment has no id or no time")
+				return nil, c.Fail("github_unknown_payload", "a comment has no id or no time")
 			}
 			if w.CreatedAt.After(since) {
 				comments = append(comments, c.comment(w))
 			}
 		}
-		if !hasNextPage(a.header) {
+		if !hasNextPage(a.Header) {
 			break
 		}
 	}
@@ -93,7 +93,7 @@ func (c *Client) Post(ctx context.Context, issueID, body string) (reconcile.Comm
 	}
 	w, err := decode[wireComment](c, "comment", a)
 	if err == nil && w.ID == 0 {
-		err = c.fail("github_unknown_payload", "the new comment has no id")
+		err = c.Fail("github_unknown_payload", "the new comment has no id")
 	}
 	return c.comment(w), err
 }
@@ -109,7 +109,7 @@ func (c *Client) Edit(ctx context.Context, issueID, commentID, body string) (str
 		return "", err
 	}
 	w, err := decode[wireComment](c, "comment", a)
-	return c.scrub(w.Body), err
+	return c.Scrub(w.Body), err
 }
 
 // ofIssue turns the error of a request about an issue that does not exist into issue_not_found.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 	"github.com/symphony-cron/symphony/tracker/trackertest"
@@ -45,7 +46,8 @@ func newBackend(t *testing.T, change func(*Options)) *trackertest.Backend {
 	s.Start()
 	t.Cleanup(s.Close)
 	options := Options{
-		Endpoint: s.URL(), Token: testToken, Repositories: []string{testRepo}, PriorityLabels: []string{"P1", "P2"}, Assignee: "me",
+		Options: transport.Options{Endpoint: s.URL(), Key: testToken}, Repositories: []string{testRepo},
+		PriorityLabels: []string{"P1", "P2"}, Assignee: "me",
 	}
 	change(&options)
 	if options.Project != "" {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -63,9 +64,11 @@ func FuzzAnswers(f *testing.F) {
 			memory := &memory{}
 			client := func() *Client {
 				return test.Must(New(Options{
-					Token: testToken, Repositories: []string{"o/r"}, Project: project, Memory: memory, PriorityLabels: []string{"p1"},
-					Now:       func() time.Time { return testNow },
-					Transport: &sameAnswer{t: t, status: status, body: body}, Warn: func(text string) { judge("a warning", text, nil) },
+					Options: transport.Options{
+						Key: testToken, Now: func() time.Time { return testNow },
+						Transport: &sameAnswer{t: t, status: status, body: body}, Warn: func(text string) { judge("a warning", text, nil) },
+					},
+					Repositories: []string{"o/r"}, Project: project, Memory: memory, PriorityLabels: []string{"p1"},
 					Branch: func(i reconcile.Issue) string { return i.Identifier },
 				}))
 			}

@@ -230,18 +230,18 @@ func (c *Client) state(r record) string {
 func (c *Client) issue(r record, me string) reconcile.Issue {
 	id, identifier := c.called(r.Repo, r.Number)
 	if r.Malformed != "" {
-		return reconcile.Issue{ID: id, Identifier: identifier, Malformed: c.scrub(r.Malformed)}
+		return reconcile.Issue{ID: id, Identifier: identifier, Malformed: c.Scrub(r.Malformed)}
 	}
 	issue := reconcile.Issue{
-		ID: id, Identifier: identifier, Title: c.scrub(r.Title), State: c.scrub(c.state(r)), Labels: []string{},
+		ID: id, Identifier: identifier, Title: c.Scrub(r.Title), State: c.Scrub(c.state(r)), Labels: []string{},
 		BlockedBy: []reconcile.BlockerRef{}, Project: r.Repo, LastCommentAt: r.lastCommentAt, PullRequest: r.pullRequest,
 		NativeRef: map[string]any{"id": r.ID, "node_id": r.Node, "number": r.Number, "repo": c.present(r.Repo)},
 	}
 	if r.Body != "" {
-		issue.Description = new(c.scrub(r.Body))
+		issue.Description = new(c.Scrub(r.Body))
 	}
 	if r.URL != "" {
-		issue.URL = new(c.scrub(r.URL))
+		issue.URL = new(c.Scrub(r.URL))
 	}
 	for at, when := range map[**time.Time]time.Time{&issue.CreatedAt: r.Created, &issue.UpdatedAt: r.Updated} {
 		if !when.IsZero() {
@@ -249,7 +249,7 @@ func (c *Client) issue(r record, me string) reconcile.Issue {
 		}
 	}
 	for _, l := range r.Labels {
-		issue.Labels = append(issue.Labels, c.scrub(l))
+		issue.Labels = append(issue.Labels, c.Scrub(l))
 	}
 	if i := slices.IndexFunc(c.o.PriorityLabels, func(l string) bool { return slices.Contains(r.Labels, reconcile.NormalizeState(l)) }); i >= 0 {
 		issue.Priority = new(i + 1)
@@ -329,7 +329,7 @@ func (c *Client) issueOf(id string) (repo string, number int, err error) {
 
 func (c *Client) missing(name string) error {
 	return &reconcile.Error{
-		Code: "issue_not_found", Message: c.scrub(fmt.Sprintf("GitHub shows no issue %q of %s", name, strings.Join(c.o.Repositories, ", "))),
+		Code: "issue_not_found", Message: c.Scrub(fmt.Sprintf("GitHub shows no issue %q of %s", name, strings.Join(c.o.Repositories, ", "))),
 		Hint: "check the number, and that the token may read the issue; a pull request is no issue", Err: reconcile.ErrGone,
 	}
 }
@@ -385,21 +385,7 @@ func (c *Client) rename(repo, name string) {
 		return
 	}
 	c.mu.Lock()
-	known := c.renamed[strings.ToLower(repo)] == name
 	c.renamed[strings.ToLower(repo)] = name
 	c.mu.Unlock()
-	if !known {
-		c.report(c.scrub(fmt.Sprintf("the repository %s is now called %s: correct tracker.provider", repo, name)))
-	}
-}
-
-func (c *Client) warnOnce(text string) {
-	text = c.scrub(text)
-	c.mu.Lock()
-	seen := c.warned[text]
-	c.warned[text] = true
-	c.mu.Unlock()
-	if !seen {
-		c.report(text)
-	}
+	c.WarnOnce(fmt.Sprintf("the repository %s is now called %s: correct tracker.provider", repo, name))
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -157,13 +158,13 @@ func (c *Client) pages(what string, vars map[string]any, fetch func() (nodes[jso
 		case err != nil:
 			return err
 		case page.Nodes == nil:
-			return c.fail("github_unknown_payload", "the answer contains no list of "+what)
+			return c.Fail("github_unknown_payload", "the answer contains no list of "+what)
 		case !info.HasNextPage:
 			return nil
 		case info.EndCursor == "" || seen[info.EndCursor]:
-			return c.fail("github_unknown_payload", "there are more "+what+", but the answer has no new cursor for them")
+			return c.Fail("github_unknown_payload", "there are more "+what+", but the answer has no new cursor for them")
 		case len(seen) == maxPages-1:
-			return c.fail("github_unknown_payload", fmt.Sprintf("there are more than %d %s: close or move old ones", maxPages*perPage, what))
+			return c.Fail("github_unknown_payload", fmt.Sprintf("there are more than %d %s: close or move old ones", maxPages*perPage, what))
 		}
 		vars["after"], seen[info.EndCursor] = info.EndCursor, true
 	}
@@ -180,7 +181,7 @@ func (c *Client) changed(ctx context.Context, wanted map[string]bool) (records [
 	}
 	for _, repo := range c.o.Repositories {
 		p := l.Repos[repo]
-		if p == nil || c.now().Before(p.At) || c.now().Sub(p.At) > listLongest {
+		if p == nil || c.Now().Before(p.At) || c.Now().Sub(p.At) > listLongest {
 			p = &part{}
 		}
 		next, err := c.update(ctx, repo, p, wanted)
@@ -208,7 +209,7 @@ func (c *Client) changed(ctx context.Context, wanted map[string]bool) (records [
 
 // settings are what the list in Memory depends on.
 func (c *Client) settings(wanted map[string]bool) string {
-	return fmt.Sprintf("%s %q %q %q %q", c.endpoint, c.o.Repositories, c.o.StateLabels, slices.Sorted(maps.Keys(wanted)), c.o.Assignee)
+	return fmt.Sprintf("%s %q %q %q %q", c.Endpoint, c.o.Repositories, c.o.StateLabels, slices.Sorted(maps.Keys(wanted)), c.o.Assignee)
 }
 
 // remembered returns the list in Memory, an empty one if there is none or it cannot be read.
@@ -231,7 +232,7 @@ func (c *Client) remember(ctx context.Context, l list) error {
 		return err
 	}
 	if len(text) > largestList {
-		c.warnOnce(fmt.Sprintf("the open issues take more than %d MiB: every pass reads all of them", largestList>>20))
+		c.WarnOnce(fmt.Sprintf("the open issues take more than %d MiB: every pass reads all of them", largestList>>20))
 		text = nil
 	}
 	return c.o.Memory.SetMeta(ctx, listKey, string(text))
@@ -259,36 +260,37 @@ func (c *Client) forget(ctx context.Context, gone []ref) error {
 // and without a mark all open issues. That is read later than the mark is set, so that no change can fall between the two.
 func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[string]bool) (*part, error) {
 	c.rename(repo, p.Name)
-	a, err := c.send(ctx, request{
-		method: http.MethodGet, path: "/repos/" + c.present(repo) + "/issues", etag: p.ETag,
-		query: url.Values{"state": {"all"}, "sort": {"updated"}, "direction": {"desc"}, "per_page": {strconv.Itoa(perPage)}},
-	})
+	path := "/repos/" + c.present(repo) + "/issues"
+	a, err := c.send(ctx, transport.Request{
+		Method: http.MethodGet, Path: path, ETag: p.ETag,
+		Query: url.Values{"state": {"all"}, "sort": {"updated"}, "direction": {"desc"}, "per_page": {strconv.Itoa(perPage)}},
+	}, true)
 	switch {
 	case err != nil:
 		return nil, err
-	case a.status == http.StatusNotModified && p.ETag != "":
+	case a.Status == http.StatusNotModified && p.ETag != "":
 		return c.blockersOf(ctx, repo, p, c.elsewhere)
-	case a.status == http.StatusNotFound || a.status == http.StatusGone:
-		return nil, c.noRepository(repo, message(a.body))
-	case a.status != http.StatusOK:
+	case a.Status == http.StatusNotFound || a.Status == http.StatusGone:
+		return nil, c.noRepository(repo, message(a.Body))
+	case a.Status != http.StatusOK:
 		return nil, c.refusal(a, nil)
 	}
 	entries, err := decode[[]json.RawMessage](c, "list of issues", a)
 	if err != nil {
 		return nil, err
 	}
-	if a.redirected {
+	if !strings.HasPrefix(a.URL, c.Endpoint+path) { // redirected
 		if err := c.askName(ctx, repo); err != nil {
 			return nil, err
 		}
 	}
-	next := &part{ETag: a.header.Get("ETag"), At: p.At, Mark: p.Mark}
+	next := &part{ETag: a.Header.Get("ETag"), At: p.At, Mark: p.Mark}
 	if name := c.present(repo); name != repo {
 		next.Name = name
 	}
 	first := p.At.IsZero()
 	if first {
-		next.At = c.now().UTC()
+		next.At = c.Now().UTC()
 	}
 	complete := len(entries) < perPage // or if one is older than the mark
 	changes := make([]record, 0, len(entries))

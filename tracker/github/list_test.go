@@ -2,12 +2,14 @@ package github
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
@@ -36,8 +38,10 @@ func newScene(t *testing.T, change ...func(*Options)) *scene {
 func (s *scene) client(change ...func(*Options)) *Client {
 	s.t.Helper()
 	o := Options{
-		Endpoint: s.URL(), Token: testToken, Repositories: []string{testRepo}, PriorityLabels: []string{"P0", "P1", "P2", "P3"}, Memory: s.memory,
-		Now: func() time.Time { return s.now }, Warn: func(text string) { s.warned = append(s.warned, text) },
+		Options: transport.Options{
+			Endpoint: s.URL(), Key: testToken, Now: func() time.Time { return s.now }, Warn: func(text string) { s.warned = append(s.warned, text) },
+		},
+		Repositories: []string{testRepo}, PriorityLabels: []string{"P0", "P1", "P2", "P3"}, Memory: s.memory,
 	}
 	for _, f := range append(slices.Clone(s.change), change...) {
 		f(&o)
@@ -155,13 +159,13 @@ func TestChangeBetweenPages(t *testing.T) {
 		s.add(githubtest.Issue{})
 	}
 	s.later()
-	c := s.client()
-	c.http.Transport = &hook{c.http.Transport, 0, func() {
+	before := &hook{http.DefaultTransport, 0, func() {
 		test.OK(t, s.Move("1", "closed"))
 		test.OK(t, s.Move("150", "closed"))
 		test.OK(t, s.Edit("70", func(i *githubtest.Issue) { i.Title = "Changed" }))
 		s.add(githubtest.Issue{})
 	}}
+	c := s.client(func(o *Options) { o.Transport = before })
 	test.Must(c.Candidates(t.Context(), []string{"open"}))
 	ids, _ := s.candidates()
 	if len(ids) != 149 || ids[0] != "151" || slices.Contains(ids, "1") || slices.Contains(ids, "150") {

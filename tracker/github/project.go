@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -56,7 +56,7 @@ func (c *Client) forBoard(query string) (string, map[string]any) {
 
 func (c *Client) noBoard() error {
 	return &reconcile.Error{
-		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow, Message: c.scrub("GitHub shows no project " + c.o.Project),
+		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow, Message: c.Scrub("GitHub shows no project " + c.o.Project),
 		Hint: "check the address, and that the token may read projects (read:project)",
 	}
 }
@@ -146,12 +146,13 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 			return found, err
 		}
 		states := append(columns, "open", "closed")
-		found.States = unknown(names.States, states, states)
+		found.States = transport.Unknown(names.States, states, states)
 	} else { // a label that does not exist is created when it is set; one that resembles another is misspelt
-		found.States = slices.DeleteFunc(unknown(c.o.StateLabels, labels, labels), func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 })
+		unlike := func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 }
+		found.States = slices.DeleteFunc(transport.Unknown(c.o.StateLabels, labels, labels), unlike)
 	}
-	found.Labels = unknown(names.Labels, labels, labels)
-	if list := unknown([]string{names.Assignee}, logins, append(logins, found.User)); names.Assignee != "" && len(list) > 0 {
+	found.Labels = transport.Unknown(names.Labels, labels, labels)
+	if list := transport.Unknown([]string{names.Assignee}, logins, append(logins, found.User)); names.Assignee != "" && len(list) > 0 {
 		found.Assignee = &list[0]
 	}
 	return found, nil
@@ -164,22 +165,12 @@ func (c *Client) checkScopes() {
 	c.mu.Unlock()
 	has := func(scope string) bool { return !classic || slices.Contains(scopes, scope) }
 	if !has("repo") && !has("public_repo") {
-		c.warnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to change issues it needs repo, or public_repo for public repositories", scopes))
+		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to change issues it needs repo, "+
+			"or public_repo for public repositories", scopes))
 	}
 	if c.o.Project != "" && !has("project") {
-		c.warnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to move issues on the board it needs project", scopes))
+		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to move issues on the board it needs project", scopes))
 	}
-}
-
-func unknown(asked, existing, suggest []string) []reconcile.UnknownName {
-	list := []reconcile.UnknownName{}
-	for _, name := range asked {
-		same := func(e string) bool { return reconcile.NormalizeState(e) == reconcile.NormalizeState(name) }
-		if !slices.ContainsFunc(existing, same) && name != "" {
-			list = append(list, reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, suggest)})
-		}
-	}
-	return list
 }
 
 // verifyRepository reads the labels of a repository, and the accounts whose login resembles assignee.
@@ -214,7 +205,7 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 		project = reconcile.TrackerProject{ID: r.ID, Name: r.Name, Slug: repo, URL: r.URL}
 		*user, logins = data.Viewer.Login, nil
 		if r.May == "READ" {
-			c.warnOnce(fmt.Sprintf("%s may only read %s: give that account the role Triage or more", *user, r.Name))
+			c.WarnOnce(fmt.Sprintf("%s may only read %s: give that account the role Triage or more", *user, r.Name))
 		}
 		for _, u := range r.Users.Nodes {
 			logins = append(logins, u.Login)
@@ -268,7 +259,7 @@ func (c *Client) verifyBoard(ctx context.Context, project *reconcile.TrackerProj
 	}
 	return nil, &reconcile.Error{
 		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
-		Message: c.scrub(fmt.Sprintf("the project %s has no field %q with options", c.o.Project, c.statusField())),
-		Hint:    c.scrub("set tracker.provider.status_field to one of these: " + strings.Join(fields, ", ")),
+		Message: c.Scrub(fmt.Sprintf("the project %s has no field %q with options", c.o.Project, c.statusField())),
+		Hint:    c.Scrub("set tracker.provider.status_field to one of these: " + strings.Join(fields, ", ")),
 	}
 }

@@ -57,7 +57,7 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 		}
 		issue := c.issue(*r, me)
 		if issue.Malformed != "" {
-			return c.fail("github_unknown_payload", fmt.Sprintf("issue %q is malformed: %s", issue.ID, issue.Malformed))
+			return c.Fail("github_unknown_payload", fmt.Sprintf("issue %q is malformed: %s", issue.ID, issue.Malformed))
 		}
 		found[issue.ID] = issue
 		return nil
@@ -138,7 +138,7 @@ func (c *Client) readBatch(ctx context.Context, refs []ref, branches map[ref]str
 	answers := make([]numbered, len(repos))
 	for n, repo := range repos {
 		if err := json.Unmarshal((*data)[fmt.Sprint("r", n)], &answers[n]); err != nil {
-			return c.fail("github_unknown_payload", "the answer contains no repository "+repo)
+			return c.Fail("github_unknown_payload", "the answer contains no repository "+repo)
 		}
 		if answers[n] == nil {
 			return c.noRepository(repo, "")
@@ -152,17 +152,17 @@ func (c *Client) readBatch(ctx context.Context, refs []ref, branches map[ref]str
 		raw, there := answers[n][fmt.Sprint("i", i)]
 		switch {
 		case string(raw) != "null" && there:
-		case slices.ContainsFunc(missing, func(e graphqlError) bool { return e.at(fmt.Sprint("r", n), fmt.Sprint("i", i)) }):
+		case slices.ContainsFunc(missing, func(e graphqlError) bool { return isAt(e, fmt.Sprint("r", n), fmt.Sprint("i", i)) }):
 			if err := each(at, nil, c.me(me)); err != nil {
 				return err
 			}
 			continue
 		default: // it must not look as if the issue were gone
-			return c.fail("github_unknown_payload", fmt.Sprintf("the answer contains no issue %d of %s", at.number, at.repo))
+			return c.Fail("github_unknown_payload", fmt.Sprintf("the answer contains no issue %d of %s", at.number, at.repo))
 		}
 		r := fromGraphQL(at.repo, c.o.Project, raw)
 		if r.Number != at.number && r.Malformed == "" {
-			return c.fail("github_unknown_payload", fmt.Sprintf("the answer contains issue %d of %s instead of %d", r.Number, at.repo, at.number))
+			return c.Fail("github_unknown_payload", fmt.Sprintf("the answer contains issue %d of %s instead of %d", r.Number, at.repo, at.number))
 		}
 		r.Number = at.number
 		if pulls, asked := answers[n][fmt.Sprint("p", i)]; asked {
@@ -242,20 +242,20 @@ func queryIssues[T any](ctx context.Context, c *Client, build func() (query stri
 			c.mu.Lock()
 			c.plain = true
 			c.mu.Unlock()
-			c.warnOnce("this GitHub server does not tell which issues block others: all count as not blocked")
+			c.WarnOnce("this GitHub server does not tell which issues block others: all count as not blocked")
 			continue
 		}
 		return data, missing, err
 	}
 }
 
-// at reports whether an error is about the entity with this path.
-func (e graphqlError) at(path ...string) bool {
+// isAt reports whether an error is about the entity with this path.
+func isAt(e graphqlError, path ...string) bool {
 	return slices.EqualFunc(e.Path, path, func(a any, b string) bool { return a == b })
 }
 
 // inPulls reports whether an error is about the pull requests of a branch, which the token may not read.
-func (e graphqlError) inPulls() bool {
+func inPulls(e graphqlError) bool {
 	if len(e.Path) < 2 {
 		return false
 	}
@@ -269,7 +269,7 @@ func (c *Client) noRepository(repo, said string) error {
 	}
 	return &reconcile.Error{
 		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
-		Message: c.scrub(fmt.Sprintf("GitHub shows no issues of the repository %q%s", repo, said)),
+		Message: c.Scrub(fmt.Sprintf("GitHub shows no issues of the repository %q%s", repo, said)),
 		Hint:    "check the name OWNER/NAME, that the repository has issues, and that the token may read it",
 	}
 }
@@ -310,14 +310,14 @@ func (c *Client) pullRequest(raw json.RawMessage) *reconcile.PullRequest {
 		}] `json:"commits"`
 	}]
 	if json.Unmarshal(raw, &list) != nil {
-		c.warnOnce("GitHub's pull requests have an unexpected shape and are ignored")
+		c.WarnOnce("GitHub's pull requests have an unexpected shape and are ignored")
 		return nil
 	}
 	for _, p := range list.Nodes {
 		if p.Foreign || p.URL == "" {
 			continue
 		}
-		found := reconcile.PullRequest{URL: c.scrub(p.URL), State: strings.ToLower(p.State)}
+		found := reconcile.PullRequest{URL: c.Scrub(p.URL), State: strings.ToLower(p.State)}
 		if found.State == "open" && p.Draft {
 			found.State = "draft"
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
@@ -278,11 +279,11 @@ func TestMissingBoard(t *testing.T) {
 		wantCode(t, test.Err(s.client().Verify(t.Context(), reconcile.TrackerNames{})), "tracker_project_not_found")
 	}
 	for _, address := range []string{"x", "https://github.com/acme/web-shop/projects/1", "https://github.com/orgs/acme/projects/x"} {
-		_, err := New(Options{Token: testToken, Repositories: []string{testRepo}, Project: address})
+		_, err := New(Options{Options: transport.Options{Key: testToken}, Repositories: []string{testRepo}, Project: address})
 		wantCode(t, err, "tracker_project_not_found")
 	}
 	for _, repos := range [][]string{nil, {"x"}, {"a/b/c"}, {"a/.."}, {"/x"}, {"a b/c"}} {
-		wantCode(t, test.Err(New(Options{Token: testToken, Repositories: repos})), "missing_github_repo")
+		wantCode(t, test.Err(New(Options{Options: transport.Options{Key: testToken}, Repositories: repos})), "missing_github_repo")
 	}
 	s := newScene(t, func(o *Options) { o.Project = "https://github.com/orgs/acme/projects/4" })
 	s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work"})

@@ -2,11 +2,11 @@ package github
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -16,7 +16,7 @@ func Setup() reconcile.TrackerSetup {
 		Name: "GitHub", Endpoint: DefaultEndpoint,
 		KeyQuestion: "GitHub token that may read and write issues (Settings, Developer settings, Personal access tokens; it is not shown)",
 		Connect: func(ctx context.Context, endpoint, token, source string) (reconcile.TrackerAccount, error) {
-			o := Options{Endpoint: endpoint, Token: token, TokenSource: source}
+			o := Options{Options: transport.Options{Endpoint: endpoint, Key: token, KeySource: source}}
 			c, err := connect(o)
 			if err != nil {
 				return reconcile.TrackerAccount{}, err
@@ -37,10 +37,7 @@ func Setup() reconcile.TrackerSetup {
 			}
 			return found, err
 		},
-		RefusedKey: func(err error) bool {
-			var known *reconcile.Error
-			return errors.As(err, &known) && (strings.HasPrefix(known.Hint, tokenHint) || known.Code == "missing_tracker_api_key")
-		},
+		RefusedKey: service.RefusedKey,
 	}
 }
 

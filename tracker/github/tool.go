@@ -12,18 +12,14 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 const (
 	maxToolBody   = 1 << 20 // bytes of a request
 	maxToolAnswer = 1 << 20 // bytes of an answer
-	// A rate-limited call is repeated while the total wait stays within longestWait, because the agent's turn is suspended
-	// meanwhile. shortestWait separates the repetitions if GitHub keeps announcing an immediate reset.
-	longestWait  = time.Minute
-	shortestWait = 100 * time.Millisecond
 )
 
 // The comments of agents end with agentMarker. ownMarker begins every marker; agents may not write it.
@@ -92,19 +88,19 @@ func (t *tool) call(ctx context.Context, issue reconcile.Issue, args json.RawMes
 	in, err := t.read(issue, args)
 	switch {
 	case err != nil:
-		return t.refused(err)
+		return t.c.Refused(err)
 	case in.method == http.MethodGet:
 		return t.answer(t.send(ctx, in, maxToolAnswer))
 	case in.target.text != "" && in.target.existing:
 		if err := t.checkAuthor(ctx, in); err != nil {
-			return t.refused(err)
+			return t.c.Refused(err)
 		}
 	}
 	done := &reconcile.Mutation{Fields: []string{in.method + " " + in.target.path}, Variables: in.body}
 	a, err := t.send(ctx, in, maxToolAnswer)
 	answer := t.answer(a, warnOfRepeating(err))
 	if done.Success = answer.Success; done.Success {
-		done.Created = created(in, a.body)
+		done.Created = created(in, a.Body)
 	}
 	answer.Mutation = done
 	return answer
@@ -135,8 +131,7 @@ func (t *tool) read(issue reconcile.Issue, args json.RawMessage) (in toolCall, e
 		return in, nil
 	}
 	if t.c.o.ReadOnly {
-		return in, refusal("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so "+in.method+" "+in.target.path+
-			" was not sent; say in your last message what should be changed")
+		return in, transport.ReadOnly(in.method + " " + in.target.path)
 	}
 	if len(in.params) > 0 { // GitHub's changes have none, and a text there would escape the marker
 		return in, refusal("invalid_input", "params are for GET: put what "+in.method+" changes into body")
@@ -205,13 +200,13 @@ func markTexts(body json.RawMessage, field string) (json.RawMessage, error) {
 				return nil, err
 			}
 		}
-		object["comments"] = encode(comments)
+		object["comments"] = transport.JSON(comments)
 	}
 	var event string
 	if json.Unmarshal(object["event"], &event) == nil && strings.EqualFold(event, "APPROVE") {
 		return nil, refusal("mutation_refused", "agents may not approve pull requests: use COMMENT or REQUEST_CHANGES")
 	}
-	return encode(object), nil
+	return transport.JSON(object), nil
 }
 
 func markText(object map[string]json.RawMessage, field string) error {
@@ -228,14 +223,14 @@ func markText(object map[string]json.RawMessage, field string) error {
 	if strings.Contains(text, ownMarker) {
 		return refusal("mutation_refused", "the text contains "+ownMarker+", which only symphony writes: leave it out")
 	}
-	object[field] = encode(text + "\n\n" + agentMarker)
+	object[field] = transport.JSON(text + "\n\n" + agentMarker)
 	return nil
 }
 
 // checkAuthor refuses to change or delete a comment or review that no agent has written: its author may be an operator, whose
 // answers symphony obeys, or symphony itself.
 func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
-	a, err := t.send(ctx, toolCall{method: http.MethodGet, target: in.target}, maxBody)
+	a, err := t.send(ctx, toolCall{method: http.MethodGet, target: in.target}, 0)
 	if err != nil {
 		return err
 	}
@@ -243,11 +238,11 @@ func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 		Body string `json:"body"`
 	}
 	text, isAgents := "", false
-	if json.Unmarshal(a.body, &existing) == nil {
+	if json.Unmarshal(a.Body, &existing) == nil {
 		text, isAgents = strings.CutSuffix(strings.TrimSpace(existing.Body), agentMarker)
 	}
 	// A request that symphony has posted may quote the agent's marker.
-	if a.status == http.StatusOK && (!isAgents || strings.Contains(text, ownMarker)) {
+	if a.Status == http.StatusOK && (!isAgents || strings.Contains(text, ownMarker)) {
 		return refusal("mutation_refused", "only comments and reviews that were written with this tool can be changed or deleted")
 	}
 	return nil // GitHub says that there is none
@@ -255,42 +250,30 @@ func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 
 // send sends a request within the budget of the run. A rate-limited request, which was not executed, is repeated if the limit ends
 // soon; otherwise the error tells the agent when it ends.
-func (t *tool) send(ctx context.Context, in toolCall, limit int64) (answer, error) {
+func (t *tool) send(ctx context.Context, in toolCall, limit int64) (a transport.Answer, err error) {
 	if budget := int64(t.c.o.ToolBudget); budget > 0 && t.spent.Add(1) > budget {
-		return answer{}, refusal("tool_budget_exceeded", fmt.Sprintf("this run has made its %d requests to GitHub "+
+		return a, refusal("tool_budget_exceeded", fmt.Sprintf("this run has made its %d requests to GitHub "+
 			"(tracker.provider.tool_budget); say in your last message what is left to do", budget))
 	}
-	r := request{method: in.method, path: in.target.escaped, query: in.params, limit: limit, stay: true}
+	r := transport.Request{Method: in.method, Path: in.target.escaped, Query: in.params, Limit: limit}
 	if in.body != nil {
-		r.body = in.body
+		r.Body = in.body
 	}
-	for began := time.Now(); ; {
-		a, err := t.c.send(ctx, r)
-		if err == nil && a.status/100 == 3 {
+	err = t.c.Patiently(ctx, func() (err error) {
+		if a, err = t.c.send(ctx, r, false); err == nil && a.Status/100 == 3 {
 			a, err = t.follow(ctx, r, a, in.target)
 		}
-		var limited *RateLimited
-		if !errors.As(err, &limited) {
-			return a, err
-		}
-		pause := max(limited.Reset.Sub(t.c.now()), shortestWait)
-		if time.Since(began)+pause > longestWait {
-			return a, err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return a, err
-		}
-	}
+		return err
+	})
+	return a, err
 }
 
 // follow repeats a request if GitHub has answered that the repository of its path has another name now. It does not follow an issue
 // that was transferred, nor a file to another host.
-func (t *tool) follow(ctx context.Context, r request, a answer, at target) (answer, error) {
+func (t *tool) follow(ctx context.Context, r transport.Request, a transport.Answer, at target) (transport.Answer, error) {
 	old := "/repos/" + at.now
 	moved := refusal("github_moved", at.path+" is now at another place, such as another repository, where this tool does not go")
-	if at.repo == "" || a.status == http.StatusFound {
+	if at.repo == "" || a.Status == http.StatusFound {
 		return a, moved
 	}
 	now, err := t.c.do(ctx, http.MethodGet, old, nil, nil)
@@ -304,15 +287,15 @@ func (t *tool) follow(ctx context.Context, r request, a answer, at target) (answ
 	if err != nil {
 		return a, err
 	}
-	to, err := url.Parse(a.header.Get("Location"))
+	to, err := url.Parse(a.Header.Get("Location"))
 	if err != nil || strings.EqualFold(repository.Name, at.now) ||
 		!strings.Contains(to.Path, fmt.Sprintf("/repositories/%d/", repository.ID)) &&
 			!strings.Contains(strings.ToLower(to.Path), strings.ToLower("/repos/"+repository.Name+"/")) {
 		return a, moved
 	}
 	t.c.rename(at.repo, repository.Name)
-	r.path = "/repos/" + repository.Name + strings.TrimPrefix(r.path, old)
-	return t.c.send(ctx, r)
+	r.Path = "/repos/" + repository.Name + strings.TrimPrefix(r.Path, old)
+	return t.c.send(ctx, r, false)
 }
 
 // warnOfRepeating extends the error of a change that GitHub may have made, so that the agent does not simply repeat it.
@@ -359,43 +342,23 @@ func (t *tool) describes(issue reconcile.Issue, args json.RawMessage) bool {
 }
 
 // answer returns GitHub's answer as upstream's tool does: {"status": 200, "body": …}.
-func (t *tool) answer(a answer, err error) reconcile.ToolAnswer {
+func (t *tool) answer(a transport.Answer, err error) reconcile.ToolAnswer {
 	if err != nil {
-		return t.refused(err)
+		return t.c.Refused(err)
 	}
-	body := json.RawMessage(bytes.TrimSpace(a.body))
+	body := json.RawMessage(bytes.TrimSpace(a.Body))
 	switch {
 	case len(body) == 0:
 		body = json.RawMessage("null")
 	case !json.Valid(body):
-		body = encode(string(body))
+		body = transport.JSON(string(body))
 	}
-	text := encode(struct {
+	text := transport.JSON(struct {
 		Status int             `json:"status"`
 		Body   json.RawMessage `json:"body"`
-	}{a.status, body})
-	return reconcile.ToolAnswer{Text: t.c.scrub(string(text)), Success: a.status/100 == 2}
+	}{a.Status, body})
+	return reconcile.ToolAnswer{Text: t.c.Scrub(string(text)), Success: a.Status/100 == 2}
 }
 
 // refusal is an error for the agent.
 func refusal(code, message string) error { return &reconcile.Error{Code: code, Message: message} }
-
-func (t *tool) refused(err error) reconcile.ToolAnswer {
-	var e *reconcile.Error
-	if !errors.As(err, &e) {
-		e = &reconcile.Error{Code: "github_api_request", Message: err.Error()}
-	}
-	text := encode(map[string]any{"error": map[string]string{"code": e.Code, "message": t.c.scrub(e.Message)}})
-	return reconcile.ToolAnswer{Text: string(text)}
-}
-
-// encode writes a value as JSON, with < and > as they are.
-func encode(value any) json.RawMessage {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(value); err != nil {
-		panic(err) // texts and values that were decoded from JSON
-	}
-	return bytes.TrimSpace(b.Bytes())
-}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -36,6 +37,10 @@ type TrackerOptions struct {
 // NewTracker builds the adapter of a configuration.
 func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.TrackerAdapter, error) {
 	t, readOnly := cfg.Tracker, cfg.Tracker.ToolScope == "read"
+	connection := transport.Options{
+		Endpoint: t.Endpoint, Key: t.APIKey.Reveal(), KeySource: cfg.KeySource, CAFile: t.CAFile, IgnoreProxy: o.IgnoreProxy,
+		Now: p.Env.Now, Warn: o.Warn,
+	}
 	switch t.Kind {
 	case "command":
 		return command.Adapter(commandOptions(p, cfg))
@@ -47,10 +52,9 @@ func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 	case "github":
 		g := t.GitHub
 		options := github.Options{
-			Endpoint: t.Endpoint, Token: t.APIKey.Reveal(), TokenSource: cfg.KeySource, Repositories: g.Repos, StateLabels: g.StateLabels,
-			PriorityLabels: g.PriorityLabels, Assignee: cfg.Policy.Assignee, Project: g.Project, StatusField: g.StatusField,
-			ToolBudget: g.ToolBudget, ReadOnly: readOnly, CAFile: t.CAFile, IgnoreProxy: o.IgnoreProxy, Memory: o.Memory,
-			Now: p.Env.Now, Warn: o.Warn,
+			Options: connection, Repositories: g.Repos, StateLabels: g.StateLabels, PriorityLabels: g.PriorityLabels,
+			Assignee: cfg.Policy.Assignee, Project: g.Project, StatusField: g.StatusField, ToolBudget: g.ToolBudget,
+			ReadOnly: readOnly, Memory: o.Memory,
 		}
 		if cfg.Repository.URL != "" {
 			options.Branch = func(issue reconcile.Issue) string {
@@ -61,9 +65,8 @@ func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 		return github.Adapter(options)
 	default:
 		return linear.Adapter(linear.Options{
-			Endpoint: t.Endpoint, APIKey: t.APIKey.Reveal(), KeySource: cfg.KeySource, ProjectSlug: t.ProjectSlug, CAFile: t.CAFile,
+			Options: connection, ProjectSlug: t.ProjectSlug, ReadOnly: readOnly,
 			Assignee: cfg.Policy.Assignee != "" || strings.Contains(p.Source.Body, "assignee"),
-			ReadOnly: readOnly, Now: p.Env.Now, Warn: o.Warn, IgnoreProxy: o.IgnoreProxy,
 		})
 	}
 }

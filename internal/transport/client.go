@@ -1,0 +1,200 @@
+package transport
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Timeout bounds a request with its answer (specification 11.2).
+const Timeout = 30 * time.Second
+
+const maxBody = 64 << 20 // bytes of an answer, if a request does not allow less
+
+// Service is what is particular to the API of one tracker: its names, and the texts of its errors.
+type Service struct {
+	Name      string // in sentences
+	Code      string // begins the codes of errors
+	Address   string // the endpoint unless Options have another one
+	Paths     bool   // requests go to paths below the endpoint, so that it has neither a query nor a slash at its end
+	Header    map[string]string
+	Secret    string // how people call the key, such as Linear API key
+	Word      string // the last word of that
+	BlankKeys bool   // a key may contain blanks
+
+	// The hints of errors: there is no key; the key was refused; the endpoint is not a URL; the answer is a redirect; any other.
+	SetKey, CheckKey, CheckEndpoint, Redirected, Strange string
+	// Of an answer that is too large: the end of the message, and the hint; Strange if that is empty.
+	TooLarge, AskLess string
+	// Of a rate limit: what is so until its end, and what symphony should have for itself.
+	Limited, Separate string
+}
+
+// Options configure the connection of a workflow to its tracker.
+type Options struct {
+	Endpoint string // the tracker's own if empty
+	Key      string
+	// KeySource says where the key comes from, for the error of a refused key; empty if that is obvious.
+	KeySource string
+	// CAFile is a PEM file with certificates to trust in addition to the system's.
+	CAFile string
+	// IgnoreProxy: do not use the proxy in this process's environment variables.
+	IgnoreProxy bool
+	// Transport replaces the default transport. CAFile and IgnoreProxy have no effect on it.
+	Transport http.RoundTripper
+	Now       func() time.Time // time.Now if nil
+	// Warn receives each warning once; nil discards them.
+	Warn func(string)
+}
+
+// Client sends requests with one key. It is safe for concurrent use.
+type Client struct {
+	Service
+	Options              // with all defaults
+	Authorization string // the header
+	heard         func(http.Header)
+	http          *http.Client
+	mu            sync.Mutex
+	warned        map[string]bool // the warnings that were reported
+}
+
+// Connect checks the options and returns a client, which calls heard with the headers of each answer. It sends nothing.
+func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
+	o.Key = strings.TrimSpace(o.Key)
+	if o.Key == "" {
+		return nil, &reconcile.Error{Code: "missing_tracker_api_key", Message: "no " + s.Secret, Hint: s.SetKey}
+	}
+	if strings.ContainsFunc(o.Key, func(r rune) bool { return r < ' ' || r > '~' || r == ' ' && !s.BlankKeys }) {
+		return nil, &reconcile.Error{
+			Code: "missing_tracker_api_key", Message: "the " + s.Secret + " contains characters that no " + s.Word + " has",
+			Hint: "check for a line break or quotes around the " + s.Word,
+		}
+	}
+	if o.Endpoint = strings.TrimSpace(o.Endpoint); s.Paths {
+		o.Endpoint = strings.TrimRight(o.Endpoint, "/")
+	}
+	o.Endpoint = cmp.Or(o.Endpoint, s.Address)
+	u, err := url.Parse(o.Endpoint)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
+		s.Paths && (u.RawQuery != "" || u.Fragment != "") {
+		// The value is not quoted: it may be a key that was pasted into the wrong place.
+		return nil, &reconcile.Error{
+			Code: "tracker_endpoint_invalid", Message: "tracker.endpoint is not an http or https URL", Hint: s.CheckEndpoint,
+		}
+	}
+	if o.Transport == nil {
+		if o.Transport, err = newTransport(o.CAFile, o.IgnoreProxy); err != nil {
+			return nil, err
+		}
+	}
+	if o.KeySource != "" {
+		s.CheckKey += "; it comes from " + o.KeySource
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Warn == nil {
+		o.Warn = func(string) {}
+	}
+	return &Client{
+		Service: s, Options: o, Authorization: "Bearer " + o.Key, heard: heard, warned: map[string]bool{},
+		http: &http.Client{
+			Transport: o.Transport,
+			// net/http would also send the key to subdomains, and the operator should configure an endpoint's new address.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// Request is one HTTP request.
+type Request struct {
+	Method, Path string     // Path is escaped, and follows the endpoint
+	Query        url.Values // nil for none
+	To           string     // the URL, if it is another one than that of Path and Query
+	Body         any        // sent as JSON unless nil
+	ETag         string     // of If-None-Match; empty for none
+	Limit        int64      // bytes of the answer; 64 MiB if 0
+}
+
+// Answer is an HTTP answer of any status.
+type Answer struct {
+	URL    string // of the request
+	Status int
+	Header http.Header
+	Body   []byte // without the key
+}
+
+// Send sends a request and reads the answer, which may be a redirect.
+func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	if r.To == "" {
+		if r.To = c.Endpoint + r.Path; len(r.Query) > 0 {
+			r.To += "?" + r.Query.Encode()
+		}
+	}
+	var sent io.Reader
+	if r.Body != nil {
+		data, err := json.Marshal(r.Body)
+		if err != nil {
+			return Answer{}, fmt.Errorf("encode request: %w", err)
+		}
+		sent = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, r.To, sent)
+	if err != nil {
+		return Answer{}, c.requestError(r, err)
+	}
+	for name, value := range c.Header {
+		req.Header.Set(name, value)
+	}
+	req.Header.Set("Authorization", c.Authorization)
+	req.Header.Set("User-Agent", "symphony")
+	if r.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.ETag != "" {
+		req.Header.Set("If-None-Match", r.ETag)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return Answer{}, c.requestError(r, err)
+	}
+	defer resp.Body.Close()
+	limit := cmp.Or(r.Limit, maxBody)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err != nil {
+		return Answer{}, c.requestError(r, fmt.Errorf("read answer: %w", err))
+	}
+	c.heard(resp.Header)
+	if int64(len(body)) > limit {
+		return Answer{}, &reconcile.Error{
+			Code: "answer_too_large", Message: fmt.Sprintf("%s's answer has more than %d bytes%s", c.Name, limit, c.TooLarge),
+			Hint: cmp.Or(c.AskLess, c.Strange), Class: reconcile.ClassTracker,
+		}
+	}
+	// The key is removed before the text is cut anywhere, so that no part of the key can remain at an end.
+	return Answer{URL: r.To, Status: resp.StatusCode, Header: resp.Header, Body: c.scrubBytes(body)}, nil
+}
+
+// WarnOnce reports a warning unless it was reported before.
+func (c *Client) WarnOnce(text string) {
+	text = c.Scrub(text)
+	c.mu.Lock()
+	seen := c.warned[text]
+	c.warned[text] = true
+	c.mu.Unlock()
+	if !seen {
+		c.Warn(text)
+	}
+}

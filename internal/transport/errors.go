@@ -1,0 +1,143 @@
+package transport
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// ErrServer is wrapped by the error of an answer with HTTP 5xx: the tracker may have executed the request.
+var ErrServer = errors.New("the server failed")
+
+// Fail returns an error about what the tracker has answered.
+func (c *Client) Fail(code, message string) *reconcile.Error {
+	return &reconcile.Error{Code: code, Message: c.Scrub(message), Class: reconcile.ClassTracker, Hint: c.Strange}
+}
+
+// Unreadable returns the error of an answer that could not be decoded; what says what it is not.
+func (c *Client) Unreadable(what string, body []byte, err error) error {
+	return &reconcile.Error{
+		Code: c.Code + "_unknown_payload", Message: c.Scrub("the answer is " + what + ": " + c.Short(body)),
+		Hint: "check tracker.endpoint; a proxy or login page may have answered instead", Err: err, Class: reconcile.ClassTracker,
+	}
+}
+
+func (c *Client) requestError(r Request, err error) error {
+	e := c.Fail(c.Code+"_api_request", err.Error())
+	e.Hint, e.Err = "check the network and tracker.endpoint", scrubbed{e.Message, err}
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		late := ""
+		if u.Timeout() {
+			late = "no answer in time: "
+		}
+		e.Message = c.Scrub(r.Method + " " + c.Endpoint + r.Path + ": " + late + u.Err.Error())
+	}
+	return e
+}
+
+// GraphQLError is one of the errors in an answer.
+type GraphQLError struct {
+	Type       string `json:"type"`
+	Message    string `json:"message"`
+	Path       []any  `json:"path"`
+	Extensions struct {
+		Code    string `json:"code"`
+		Type    string `json:"type"`
+		Present string `json:"userPresentableMessage"`
+	} `json:"extensions"`
+}
+
+// Envelope is the outer shape of every GraphQL answer.
+type Envelope[T any] struct {
+	Data   *T             `json:"data"`
+	Errors []GraphQLError `json:"errors"`
+}
+
+// GraphQL decodes an answer of any status. Of an answer of another shape it also returns what could be decoded.
+func GraphQL[T any](c *Client, a Answer) (env Envelope[T], err error) {
+	err = json.Unmarshal(a.Body, &env)
+	// JSON escapes can hide the key until it is decoded.
+	for i := range env.Errors {
+		e := &env.Errors[i]
+		for _, received := range []*string{&e.Type, &e.Message, &e.Extensions.Present, &e.Extensions.Code} {
+			*received = c.Scrub(*received)
+		}
+	}
+	if wrongType := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrongType) {
+		return env, c.Fail(c.Code+"_unknown_payload", "the answer has an unexpected shape: "+err.Error())
+	} else if err != nil {
+		return env, c.Unreadable("not GraphQL", a.Body, err)
+	}
+	return env, nil
+}
+
+// Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that means failure. said is what the body says
+// if it has no errors. ofKey reports whether an error is about the key. special completes the error of an answer that means something
+// else to this tracker than to others, and reports whether it has done so.
+func (c *Client) Refusal(
+	a Answer, errs []GraphQLError, said string, ofKey func(GraphQLError) bool, special func(*reconcile.Error) bool,
+) error {
+	said = cmp.Or(Messages(errs), said)
+	e := c.Fail(c.Code+"_graphql_errors", said)
+	if a.Status != http.StatusOK {
+		e.Code, e.Message = c.Code+"_api_status", c.Scrub("HTTP "+strconv.Itoa(a.Status)+": "+said)
+	}
+	switch {
+	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden || slices.ContainsFunc(errs, ofKey):
+		e.Hint = c.CheckKey
+	case special(e):
+	case a.Status/100 == 3:
+		e.Hint = c.Redirected + ": set tracker.endpoint to the final URL"
+	case a.Status >= 500:
+		e.Hint, e.Err = c.Name+" has an internal error; the next pass asks again", ErrServer
+	case a.Status == http.StatusOK || a.Status == http.StatusBadRequest:
+		e.Err = reconcile.ErrRejected
+	}
+	return e
+}
+
+// RefusedKey reports whether an error says that there is no key, or that it was refused.
+func (s Service) RefusedKey(err error) bool {
+	var known *reconcile.Error
+	return errors.As(err, &known) && (strings.HasPrefix(known.Hint, s.CheckKey) || known.Code == "missing_tracker_api_key")
+}
+
+// Messages joins the messages of the first three errors.
+func Messages(errs []GraphQLError) string {
+	var list []string
+	for _, e := range errs[:min(3, len(errs))] {
+		message := "an error without a message"
+		for _, text := range []string{e.Extensions.Code, e.Type, e.Message} {
+			message = cmp.Or(strings.TrimSpace(text), message)
+		}
+		if p := e.Extensions.Present; p != "" && p != message {
+			message += " (" + p + ")"
+		}
+		list = append(list, OneLine(message))
+	}
+	if more := len(errs) - len(list); more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(list, "; ")
+}
+
+// Unknown returns the asked names that do not exist, with the nearest of suggest.
+func Unknown(asked, existing, suggest []string) []reconcile.UnknownName {
+	list := []reconcile.UnknownName{}
+	for _, name := range asked {
+		same := func(e string) bool { return reconcile.NormalizeState(e) == reconcile.NormalizeState(name) }
+		if !slices.ContainsFunc(existing, same) && name != "" {
+			list = append(list, reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, suggest)})
+		}
+	}
+	return list
+}

@@ -1,0 +1,114 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const (
+	// limitUnknown is how long a rate limit is assumed to last if the tracker does not say.
+	limitUnknown = time.Minute
+	// LongestLimit bounds the effect of a wrong clock on either side; the windows of trackers are an hour.
+	LongestLimit = 2 * time.Hour
+	// longestWait bounds how long a call of an agent's tool waits for the end of a limit, because the agent's turn is suspended
+	// meanwhile. shortestWait separates the repetitions if the tracker keeps announcing an immediate end.
+	longestWait  = time.Minute
+	shortestWait = 100 * time.Millisecond
+)
+
+// RateLimited is wrapped by an error with the code tracker_rate_limited.
+type RateLimited struct {
+	Reset   time.Time // when the next request may be made
+	Limited string    // what is so until then
+}
+
+// Error implements error.
+func (r *RateLimited) Error() string {
+	return r.Limited + " until " + r.Reset.UTC().Format(time.RFC3339)
+}
+
+// ResetAt implements reconcile.Limited.
+func (r *RateLimited) ResetAt() time.Time { return r.Reset }
+
+// RateLimit returns the error of a limit.
+func (s Service) RateLimit(until time.Time) error {
+	limited := &RateLimited{Reset: until, Limited: s.Limited}
+	return &reconcile.Error{
+		Code: "tracker_rate_limited", Class: reconcile.ClassTracker, Message: limited.Error(), Err: limited,
+		Hint: "run passes less often, or use a separate " + s.Separate + " for symphony; no request is made until then",
+	}
+}
+
+// LimitEnd returns the time of Retry-After, or else the announced one, but a plausible time after now.
+func LimitEnd(h http.Header, now, announced time.Time) time.Time {
+	value := h.Get("Retry-After")
+	if n, err := strconv.ParseFloat(value, 64); err == nil && n >= 0 {
+		announced = now.Add(time.Duration(min(n, 1e9) * float64(time.Second)))
+	} else if at, err := http.ParseTime(value); err == nil {
+		announced = at
+	}
+	return PlausibleEnd(now, announced)
+}
+
+// PlausibleEnd returns when a limit ends for which a tracker has announced a time; zero for none.
+func PlausibleEnd(now, announced time.Time) time.Time {
+	switch {
+	case !announced.After(now):
+		return now.Add(limitUnknown)
+	case announced.After(now.Add(LongestLimit)):
+		return now.Add(LongestLimit)
+	}
+	return announced
+}
+
+// Allowance is what a key may still ask for. Numbers that are not in the headers of an answer are NaN.
+type Allowance struct {
+	Limit, Left float64
+	Reset       time.Time
+}
+
+// ReadAllowance reads the headers that begin with X-RateLimit- and kind.
+func ReadAllowance(h http.Header, kind string) Allowance {
+	number := func(what string) float64 {
+		f, err := strconv.ParseFloat(strings.TrimSpace(h.Get("X-RateLimit-"+kind+what)), 64)
+		if err != nil || f < 0 || f > 1e15 {
+			return math.NaN()
+		}
+		return f
+	}
+	a := Allowance{Limit: number("Limit"), Left: number("Remaining")}
+	switch reset := number("Reset"); { // milliseconds since 1970; a number too small for that counts as seconds
+	case reset >= 1e11:
+		a.Reset = time.UnixMilli(int64(reset)).UTC()
+	case reset > 0:
+		a.Reset = time.UnixMilli(int64(reset * 1000)).UTC()
+	}
+	return a
+}
+
+// Patiently calls ask, and again at the end of a rate limit of which its error tells, if that comes soon.
+func (c *Client) Patiently(ctx context.Context, ask func() error) error {
+	for began := time.Now(); ; {
+		err := ask()
+		var limited *RateLimited
+		if !errors.As(err, &limited) {
+			return err
+		}
+		pause := max(limited.Reset.Sub(c.Now()), shortestWait)
+		if time.Since(began)+pause > longestWait {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
