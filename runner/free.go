@@ -232,8 +232,22 @@ func (c *clientCalls) carryOut(ctx context.Context, t *talk, call reconcile.Call
 	if call.Verb == reconcile.CallConversation {
 		t.failed = err
 		close(t.opened)
+		if err != nil {
+			c.forget(call.ID, t)
+		}
 	}
 	c.finish(ctx, call, result, err)
+}
+
+// forget lets a conversation that could not be opened count no more.
+func (c *clientCalls) forget(id string, t *talk) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.live == nil {
+		delete(c.talks, id)
+	}
 }
 
 // decoded calls do with the parameters of a call.

@@ -228,14 +228,28 @@ func TestCallsOfAnAgent(t *testing.T) {
 	test.Equal(t, "the temporary files of the agent are left", test.Exists(t, filepath.Join(r.Dir, "work")), false)
 }
 
+// An agent has a limited number of conversations. One that was refused does not count.
 func TestConversationsOfAnAgentAreLimited(t *testing.T) {
 	r := newFreeRig(t)
-	for i := range maxTalks + 1 {
-		r.add(reconcile.Call{ID: fmt.Sprint(i), Verb: reconcile.CallConversation, Params: []byte(`{"model":7}`)}) // none starts codex
+	j := r.newJob(r.run, func(error) {})
+	test.OK(t, j.open())
+	defer j.close()
+	c := newClientCalls(j)
+	call := func(id string) {
+		r.add(reconcile.Call{ID: id, Verb: reconcile.CallConversation, Params: []byte(`{"model":7}`)}) // starts no codex
+		c.begin(t.Context(), reconcile.Call{ID: id, Verb: reconcile.CallConversation, Params: []byte(`{"model":7}`)})
+		c.working.Wait()
 	}
-	r.start()
-	r.wants(fmt.Sprint(maxTalks-1), reconcile.CallFailed, "parameters of conversation")
-	r.wants(fmt.Sprint(maxTalks), reconcile.CallFailed, "too_many_conversations: the agent has 16 conversations")
+	for i := range maxTalks - 1 {
+		c.talks[fmt.Sprint(i)] = c.newTalk()
+	}
+	for _, id := range []string{"a", "b"} {
+		call(id)
+		r.wants(id, reconcile.CallFailed, "parameters of conversation")
+	}
+	c.talks["last"] = c.newTalk()
+	call("c")
+	r.wants("c", reconcile.CallFailed, "too_many_conversations: the agent has 16 conversations")
 }
 
 // An interrupt ends the running turn and those that wait, and nothing else. Input is added to a turn from its beginning on.

@@ -24,7 +24,7 @@ const maxBody = 64 << 20 // bytes of an answer, if a request does not allow less
 // Service is what is particular to the API of one tracker: its names, and the texts of its errors.
 type Service struct {
 	Name      string // in sentences
-	Code      string // begins the codes of errors
+	Prefix    string // begins the codes of errors
 	Address   string // the endpoint unless Options have another one
 	Paths     bool   // requests go to paths below the endpoint, so that it has neither a query nor a slash at its end
 	Header    map[string]string

@@ -26,13 +26,13 @@ func (c *Client) Fail(code, message string) *reconcile.Error {
 // Unreadable returns the error of an answer that could not be decoded; what says what it is not.
 func (c *Client) Unreadable(what string, body []byte, err error) error {
 	return &reconcile.Error{
-		Code: c.Code + "_unknown_payload", Message: c.Scrub("the answer is " + what + ": " + c.Short(body)),
+		Code: c.Prefix + "_unknown_payload", Message: c.Scrub("the answer is " + what + ": " + c.Short(body)),
 		Hint: "check tracker.endpoint; a proxy or login page may have answered instead", Err: err, Class: reconcile.ClassTracker,
 	}
 }
 
 func (c *Client) requestError(r Request, err error) error {
-	e := c.Fail(c.Code+"_api_request", err.Error())
+	e := c.Fail(c.Prefix+"_api_request", err.Error())
 	e.Hint, e.Err = "check the network and tracker.endpoint", scrubbed{e.Message, err}
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		late := ""
@@ -73,7 +73,7 @@ func GraphQL[T any](c *Client, a Answer) (env Envelope[T], err error) {
 		}
 	}
 	if wrongType := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrongType) {
-		return env, c.Fail(c.Code+"_unknown_payload", "the answer has an unexpected shape: "+err.Error())
+		return env, c.Fail(c.Prefix+"_unknown_payload", "the answer has an unexpected shape: "+err.Error())
 	} else if err != nil {
 		return env, c.Unreadable("not GraphQL", a.Body, err)
 	}
@@ -87,9 +87,9 @@ func (c *Client) Refusal(
 	a Answer, errs []GraphQLError, said string, ofKey func(GraphQLError) bool, special func(*reconcile.Error) bool,
 ) error {
 	said = cmp.Or(Messages(errs), said)
-	e := c.Fail(c.Code+"_graphql_errors", said)
+	e := c.Fail(c.Prefix+"_graphql_errors", said)
 	if a.Status != http.StatusOK {
-		e.Code, e.Message = c.Code+"_api_status", c.Scrub("HTTP "+strconv.Itoa(a.Status)+": "+said)
+		e.Code, e.Message = c.Prefix+"_api_status", c.Scrub("HTTP "+strconv.Itoa(a.Status)+": "+said)
 	}
 	switch {
 	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden || slices.ContainsFunc(errs, ofKey):

@@ -62,7 +62,7 @@ func (s scrubbed) Unwrap() error { return s.error }
 
 // Refused is the answer of an agent's tool to a call that failed.
 func (c *Client) Refused(err error) reconcile.ToolAnswer {
-	e := &reconcile.Error{Code: c.Code + "_api_request", Message: err.Error()}
+	e := &reconcile.Error{Code: c.Prefix + "_api_request", Message: err.Error()}
 	errors.As(err, &e)
 	said := map[string]string{"code": e.Code, "message": c.Scrub(e.Message)}
 	return reconcile.ToolAnswer{Text: string(JSON(map[string]any{"error": said}))}

@@ -43,7 +43,7 @@ const DefaultEndpoint = "https://api.github.com"
 const maxRedirects = 3
 
 var service = transport.Service{
-	Name: "GitHub", Code: "github", Address: DefaultEndpoint, Paths: true,
+	Name: "GitHub", Prefix: "github", Address: DefaultEndpoint, Paths: true,
 	Header: map[string]string{"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},
 	Secret: "GitHub token", Word: "token",
 	SetKey:        "set GITHUB_TOKEN or GH_TOKEN, run `gh auth login`, or set tracker.api_key to the $VARIABLE that holds it",

@@ -190,13 +190,13 @@ func (r *rig) nothingLeft(run reconcile.Run) {
 func (r *rig) project(name, path string) {
 	r.t.Helper()
 	dir := filepath.Dir(filepath.Join(r.dir, path))
-	for _, d := range []string{"issues", "ws"} {
+	for _, d := range []string{"issues", "ws", "ch"} {
 		test.OK(r.t, os.MkdirAll(filepath.Join(dir, d), 0o700))
 	}
 	test.OK(r.t, os.WriteFile(filepath.Join(dir, "tracker"), nil, 0o600))
 	config := "tracker: {kind: command, provider: {command: [./built, --from=tracker]}}"
 	if name == "one" {
-		config = "tracker: {kind: file, provider: {path: issues}}"
+		config = "tracker: {kind: file, provider: {path: issues}}\ncodex: {home: ch}"
 	}
 	test.OK(r.t, os.WriteFile(filepath.Join(r.dir, path), []byte("---\n"+config+"\nworkspace: {root: ws}\n---\nWork.\n"), 0o600))
 	db := test.Must(state.Create(r.t.Context(), filepath.Join(project.StateHome(r.env), name), time.Now()))
@@ -318,6 +318,9 @@ func TestSettingsAreChecked(t *testing.T) {
 	linked := filepath.Join(r.dir, "linked")
 	test.OK(t, os.Rename(filepath.Join(linked, "ws"), filepath.Join(linked, "real")))
 	test.OK(t, os.Symlink("real", filepath.Join(linked, "ws")))
+	for _, dir := range []string{".git/objects", ".git/refs", ".git/hooks", ".git/HEAD"} {
+		test.OK(t, os.MkdirAll(filepath.Join(r.dir, "repo", dir), 0o700))
+	}
 	pattern := filepath.Join(r.dir, "[id]")
 	test.OK(t, os.Mkdir(pattern, 0o700))
 	for _, c := range []struct{ id, cwd, text string }{
@@ -325,6 +328,8 @@ func TestSettingsAreChecked(t *testing.T) {
 		{"a", filepath.Join(app, "ws", "sub"), "could change " + filepath.Join(app, "ws")},
 		{"a", filepath.Join(app, "issues"), "could change " + filepath.Join(app, "issues")},
 		{"a", faulty, "could change " + faulty},
+		{"a", filepath.Join(app, "ch"), "could change " + filepath.Join(app, "ch")},
+		{"a", filepath.Join(r.dir, "repo", ".git", "hooks"), "is in the git directory " + filepath.Join(r.dir, "repo", ".git")},
 		{"a", linked, "could replace the symlink " + filepath.Join(linked, "ws")},
 		{"a", pattern, "takes for a pattern"},
 		{"", r.dir, `id "" is not valid`},

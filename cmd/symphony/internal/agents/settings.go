@@ -84,6 +84,9 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 				"choose a directory that is neither inside nor around it")
 		}
 	}
+	if git := gitDirAround(s.Cwd); git != "" {
+		return exit.Fault(CodeInvalid, fmt.Sprintf("cwd: %s is in the git directory %s, from which git starts programs", s.Cwd, git), "name the work tree")
+	}
 	if err := p.Nested(); err != nil {
 		return err
 	}
@@ -94,8 +97,18 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	return err
 }
 
-// guarded returns what is below the directory of an agent and belongs to the operators of projects, without symlinks. Some of it need
-// not exist. Error: CodeInvalid if the directory is within such a thing, or if the sandbox could not protect one.
+// gitDirAround returns the nearest directory, from dir upwards, that git takes for a repository without a work tree; "" for none.
+func gitDirAround(dir string) string {
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if project.Exists(filepath.Join(dir, "HEAD")) && project.Exists(filepath.Join(dir, "objects")) && project.Exists(filepath.Join(dir, "refs")) {
+			return dir
+		}
+	}
+	return ""
+}
+
+// guarded returns what is below the directory of an agent and belongs to the operators of projects, without symlinks, and the file HEAD
+// that would make the directory itself a repository. Some of it need not exist. Error: CodeInvalid if the directory is within such a thing, or if the sandbox could not protect one.
 func guarded(ctx context.Context, w *term.Env, dir string) (list []string, err error) {
 	paths, err := project.OperatorFiles(ctx, w)
 	if err != nil {
@@ -104,6 +117,9 @@ func guarded(ctx context.Context, w *term.Env, dir string) (list []string, err e
 	if confine.IsPattern(dir) {
 		return nil, exit.Fault(CodeInvalid, fmt.Sprintf("cwd: %s has one of *?[]{} in its path, which codex's sandbox takes for a pattern", dir),
 			"choose another directory")
+	}
+	if !project.Exists(filepath.Join(dir, ".git")) {
+		list = append(list, filepath.Join(dir, "HEAD"))
 	}
 	for _, path := range paths {
 		link, path := project.LinkIn(dir, path)

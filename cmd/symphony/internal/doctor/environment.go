@@ -115,7 +115,7 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	defer cancel()
 	// In the workspace root, where codex works later, or else in a temporary directory.
 	dir := project.Resolve(e.config.Workspace.Root)
-	if project.RootFits(e.p, e.config, true) != nil || !project.Exists(dir) {
+	if project.RootFits(ctx, e.p, e.config, true) != nil || !project.Exists(dir) {
 		dir = os.TempDir()
 	}
 	return project.Inspect(ctx, e.p, e.config, dir)

@@ -141,9 +141,9 @@ func (e *environment) checkProgram(ctx context.Context, name, missing string) []
 }
 
 // checkRoot checks the workspace root.
-func checkRoot(_ context.Context, e *environment) (list []finding) {
+func checkRoot(ctx context.Context, e *environment) (list []finding) {
 	root := project.Resolve(e.config.Workspace.Root)
-	if err := project.RootFits(e.p, e.config, true); err != nil {
+	if err := project.RootFits(ctx, e.p, e.config, true); err != nil {
 		return failWith(err)
 	}
 	free, err := workspace.FreeBytes(root)

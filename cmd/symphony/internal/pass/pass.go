@@ -232,7 +232,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	}
 	r.Config, r.warnings = cfg, workflowWarnings(cfg)
 	r.blockedBy(db.Newer()) // reconcile.Tick starts nothing on such a database
-	rootErr := project.RootFits(p, cfg, false)
+	rootErr := project.RootFits(ctx, p, cfg, false)
 	r.blockedBy(rootErr)
 	options := reconcile.Options{DispatchOff: cfgErr != nil || rootErr != nil, Only: o.Only, AtOnce: o.AtOnce}
 	if !o.Delivers && (o.Trigger == project.TriggerWorker || o.Trigger == project.TriggerCommand) {
@@ -331,7 +331,7 @@ func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Co
 		return r, cfgErr
 	}
 	r.Config, r.warnings = cfg, workflowWarnings(cfg)
-	if err := project.RootFits(p, cfg, true); err != nil {
+	if err := project.RootFits(ctx, p, cfg, true); err != nil {
 		return r, err
 	}
 	deps, runners, err := newDeps(p, nil, cfg, o, true, &r)

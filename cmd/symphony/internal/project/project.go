@@ -299,31 +299,52 @@ func TemporaryAbove(path, tmpdir string) string {
 }
 
 // RootFits checks the workspace root before a run starts in it. Unless dryRun is set, it claims the root for the project.
-func RootFits(p *Project, cfg *workflow.Config, dryRun bool) error {
+func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool) error {
 	root, folder := Resolve(cfg.Workspace.Root), cfg.Tracker.Folder
-	overlap := func(a, b string) bool { return text.PathInside(a, b) || text.PathInside(b, a) }
 	if folder != "" {
 		folder = Resolve(folder)
-		if overlap(folder, root) {
+		if text.PathInside(folder, root) || text.PathInside(root, folder) {
 			return exit.Fault("invalid_config",
 				fmt.Sprintf("%s: tracker.provider.path: %s overlaps workspace.root %s, where agents write", p.Path, folder, root),
 				"keep the issues where agents cannot write")
 		}
 	}
-	for _, dir := range cfg.Agent.WritableRoots {
-		dir = Resolve(dir)
-		if overlap(dir, root) || overlap(dir, p.StateDir) || folder != "" && overlap(dir, folder) {
-			return exit.Fault("invalid_config",
-				fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write to other workspaces, issues or symphony's state", p.Path, dir),
-				"use a directory outside of workspace.root, the state directory and the folder of the issues")
-		}
+	own := []string{root, p.StateDir, OpenAccount(p, cfg.Codex.Home).Home}
+	if folder != "" {
+		own = append(own, folder)
 	}
-	err := claimRoot(p, cfg, root, dryRun)
+	err := writableFit(ctx, p, cfg, own)
+	if err != nil {
+		return err
+	}
+	err = claimRoot(p, cfg, root, dryRun)
 	var known *reconcile.Error
 	if errors.As(err, &known) && known.Code == workspace.CodeProjectConflict && !strings.Contains(known.Hint, "projects move") {
 		hintMoved(p, known)
 	}
 	return err
+}
+
+// writableFit refuses agent.writable_roots in which agents could change what they must not: own, and the files of other projects.
+func writableFit(ctx context.Context, p *Project, cfg *workflow.Config, own []string) error {
+	if len(cfg.Agent.WritableRoots) == 0 {
+		return nil
+	}
+	files, err := OperatorFiles(ctx, p.Env)
+	if err != nil {
+		return err
+	}
+	for _, dir := range cfg.Agent.WritableRoots {
+		for _, path := range append(own, files...) {
+			dir, path := Resolve(dir), Resolve(path)
+			if text.PathInside(dir, path) || text.PathInside(path, dir) {
+				return exit.Fault("invalid_config",
+					fmt.Sprintf("%s: agent.writable_roots: %s would let an agent change %s, which a pass or codex obeys", p.Path, dir, path),
+					"use a directory apart from workspaces, states, issues and codex homes")
+			}
+		}
+	}
+	return nil
 }
 
 // claimRoot claims the workspace root for the project, or says why it can't be claimed.
