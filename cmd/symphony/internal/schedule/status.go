@@ -17,9 +17,7 @@ import (
 
 // installation is what Install wrote, as far as it still exists.
 type installation struct {
-	Units []*units
-	job   *launchdJob // nil for none
-	Line  string      // of the crontab
+	kinds []scheduler
 	// problem says why the crontab can't be read. Some accounts are not allowed to have one.
 	problem error
 	crontab string
@@ -27,18 +25,21 @@ type installation struct {
 
 // findInstalled reads the units and the line of the crontab. It does not ask systemd or launchd.
 func findInstalled(ctx context.Context, p *project.Project) (in installation) {
-	for _, system := range []bool{false, true} {
-		u := newUnits(p.Env, system, nameOf(p))
-		if err := u.read(); err == nil && u.service.text+u.timer.text != "" { // an error means that a unit of that name is not ours
-			in.Units = append(in.Units, u)
+	s := &plan{caller: p, p: p}
+	for _, kind := range []interface {
+		scheduler
+		read() error
+	}{newTimer(s, false), newTimer(s, true), newLaunchd(s)} {
+		if kind.read() == nil && kind.installed() != "" { // an error means that a file of that name is not ours
+			in.kinds = append(in.kinds, kind)
 		}
-	}
-	if j := newLaunchdJob(p.Env, nameOf(p)); j.read() == nil && j.file.text != "" {
-		in.job = j
 	}
 	if _, err := exec.LookPath("crontab"); err == nil {
 		in.crontab, in.problem = readCrontab(ctx, p.Env)
-		_, in.Line = withLine(in.crontab, "", cronMark(p))
+		line := cron{plan: s, crontab: in.crontab}
+		if _, line.was = withLine(in.crontab, "", line.mark()); line.was != "" {
+			in.kinds = append(in.kinds, line)
+		}
 	}
 	return in
 }
@@ -47,7 +48,7 @@ func findInstalled(ctx context.Context, p *project.Project) (in installation) {
 // project. what is empty if there is nothing.
 func Running(ctx context.Context, p *project.Project, flags string) (what, hint string) {
 	found := findInstalled(ctx, p)
-	if len(found.Units) > 0 || found.job != nil || found.Line != "" {
+	if len(found.kinds) > 0 {
 		return "an installed schedule", "symphony schedule remove " + flags
 	}
 	for line := range strings.Lines(found.crontab) {
@@ -64,26 +65,20 @@ func Running(ctx context.Context, p *project.Project, flags string) (what, hint 
 // pass on the caller's state directory and variables. stateFlag takes precedence.
 func AsScheduled(ctx context.Context, p *project.Project, stateFlag string) *project.Project {
 	found := findInstalled(ctx, p)
-	texts := []string{found.Line}
-	for _, u := range found.Units {
-		texts = append(texts, u.service.text)
-	}
-	if found.job != nil {
-		texts = append(texts, found.job.file.text)
-	}
 	carries := func(forms ...string) bool {
-		return slices.ContainsFunc(texts, func(text string) bool {
-			return slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(text, form) })
+		return slices.ContainsFunc(found.kinds, func(kind scheduler) bool {
+			return slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(kind.installed(), form) })
 		})
 	}
-	words := plistWords([]string{"--state-dir", p.StateDir})
+	words := plistString("--state-dir") + "\n\t\t" + plistString(p.StateDir)
 	if stateFlag == "" && carries(" --state-dir "+cronWord(p.StateDir)+" ", " --state-dir "+argumentWord(p.StateDir)+" ", words) {
 		stateFlag = p.StateDir
 	}
 	var vars []string
 	for _, name := range pathVars {
 		v := p.Env.Getenv(name)
-		if v != "" && carries(" "+name+"="+cronWord(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n", plistVar(name+"="+v)) {
+		inPlist := "<key>" + name + "</key>\n\t\t" + plistString(v)
+		if v != "" && carries(" "+name+"="+cronWord(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n", inPlist) {
 			vars = append(vars, name+"="+v)
 		}
 	}
@@ -139,17 +134,8 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	out := Status{Timers: []TimerStatus{}, Problems: []string{}, Loop: project.Looping(p.StateDir)}
 	out.Project.WorkflowPath, out.Project.StateDir = p.Path, p.StateDir
 	found := findInstalled(ctx, p)
-	for _, u := range found.Units {
-		out.addTimer(ctx, p, u)
-	}
-	if found.job != nil {
-		out.addLaunchd(ctx, p, found.job)
-	}
-	if found.Line != "" {
-		out.Cron = &CronStatus{found.Line, cronRuns()}
-		if runs := out.Cron.Daemon; runs != nil && !*runs {
-			out.addProblem("no cron daemon is running on this machine: systemctl enable --now cron")
-		}
+	for _, kind := range found.kinds {
+		kind.addStatus(ctx, &out)
 	}
 	if found.problem != nil && len(out.Timers) == 0 && out.Launchd == nil { // with those, the crontab does not matter
 		out.addProblem("%s", found.problem)
@@ -177,19 +163,19 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	return out, err
 }
 
-// addTimer asks systemd about a timer.
-func (out *Status) addTimer(ctx context.Context, p *project.Project, u *units) {
-	row := TimerStatus{Unit: u.name + ".timer", Manager: "user", RunAs: ownAccount(p.Env).name}
+// addStatus implements scheduler.
+func (t *timer) addStatus(ctx context.Context, out *Status) {
+	row := TimerStatus{Unit: t.name() + ".timer", Manager: "user", RunAs: ownAccount(t.p.Env).name}
 	lingering, install, journal := lingers(row.RunAs), "symphony schedule install", "journalctl --user -u "
-	if u.system {
-		row.Manager, row.RunAs = "system", lineAfter(u.service.text, "User=")
+	if t.system {
+		row.Manager, row.RunAs = "system", t.options().RunAs
 		lingering, install, journal = true, "symphony schedule install --system", "journalctl -u "
 	}
-	found, err := u.properties(ctx, "ActiveState", "UnitFileState", "NextElapseUSecRealtime", "LastTriggerUSec", "Result")
+	found, err := t.properties(ctx, "ActiveState", "UnitFileState", "NextElapseUSecRealtime", "LastTriggerUSec", "Result")
 	if err == nil {
 		timer := found[row.Unit]
 		row.Enabled, row.Active = timer["UnitFileState"] == "enabled", timer["ActiveState"] == "active"
-		row.Last, row.Result = systemdTime(timer["LastTriggerUSec"]), found[u.name+".service"]["Result"]
+		row.Last, row.Result = systemdTime(timer["LastTriggerUSec"]), found[t.name()+".service"]["Result"]
 		if row.Active {
 			row.Next = systemdTime(timer["NextElapseUSecRealtime"])
 		}
@@ -201,10 +187,10 @@ func (out *Status) addTimer(ctx context.Context, p *project.Project, u *units) {
 	case err != nil:
 		out.addProblem("systemd does not answer: %s", exit.From(err).Message)
 	case !row.Enabled || !row.Active:
-		out.addProblem("%s is not switched on: %s -w %s", row.Unit, install, term.ShellQuote(p.Path))
+		out.addProblem("%s is not switched on: %s -w %s", row.Unit, install, term.ShellQuote(t.p.Path))
 	}
 	if row.Result != "success" && row.Result != "" {
-		out.addProblem("the last pass failed (%s): %s", row.Result, journal+u.name)
+		out.addProblem("the last pass failed (%s): %s", row.Result, journal+t.name())
 	}
 }
 
