@@ -14,7 +14,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -136,13 +135,9 @@ func (m *mover) envFile(stateDir string) string { return envFile(m.w, known{Stat
 
 // check refuses a project that is in use, and a new path that has been used by another one.
 func (m *mover) check() error {
-	p := m.project(m.new, m.from)
-	if living := project.LivingRuns(p); len(living) > 0 {
-		return exit.Fault(codeBusy, fmt.Sprintf("%s still running on %s: run %s", text.Plural(len(living), "worker"), m.from, strings.Join(living, ", ")),
-			"wait for them, or stop them: symphony stop --all --state-dir "+term.ShellQuote(m.from)+" -w "+term.ShellQuote(m.new))
-	}
-	if project.Looping(m.from) {
-		return exit.Fault(codeBusy, "symphony tick --loop is running on "+m.from, "end it first, with Ctrl-C or SIGTERM")
+	hint := "wait for them, or stop them: symphony stop --all --state-dir " + term.ShellQuote(m.from) + " -w " + term.ShellQuote(m.new)
+	if err := refuseBusy(m.project(m.new, m.from), hint); err != nil {
+		return err
 	}
 	if from, to := m.envFile(m.from), m.envFile(m.to); from != to && project.Exists(from) && project.Exists(to) {
 		return exit.Fault(codeNotMoved, from+" and "+to+" exist both", "keep the right lines in the first and remove the second")

@@ -3,6 +3,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,8 +50,8 @@ type pruned struct {
 	// RunDirs are run directories without a row in the database.
 	RunDirs []string `json:"run_directories"`
 
-	trashed map[string]bool // ids and identifiers of the issues with entries in the trash
-	kept    time.Duration   // how long the trash keeps a workspace; 0: it is deleted at once
+	names []string      // ids and identifiers of the issues of which something was found
+	kept  time.Duration // how long the trash keeps a workspace; 0: it is deleted at once
 }
 
 // PruneJSON is what prune --json prints.
@@ -62,8 +63,7 @@ type prunedTrash struct {
 	Bytes   int64  `json:"bytes"`
 	// Discarded are the entries with unsaved work.
 	Discarded []loss `json:"discarded"`
-	root      *workspace.Root
-	paths     []string
+	rows      []removed
 }
 
 type prunedRuns struct {
@@ -126,11 +126,8 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 		c.agreed[s.Path] = s.work()
 	}
 	for _, t := range found.Trash {
-		for _, path := range t.paths {
-			c.agreed[path] = ""
-		}
-		for _, d := range t.Discarded {
-			c.agreed[d.Path] = d.work()
+		for _, r := range t.rows {
+			c.agreed[r.Path] = r.loss.work()
 		}
 	}
 	if found, err = c.find(ctx); err == nil {
@@ -147,7 +144,7 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	f := &pruned{
 		DryRun: c.options.DryRun, Workspaces: []space{}, Kept: []space{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
-		KeptTrash: []loss{}, RunDirs: []string{}, trashed: map[string]bool{}, kept: c.cfg.Workspace.KeepRemoved,
+		KeptTrash: []loss{}, RunDirs: []string{}, kept: c.cfg.Workspace.KeepRemoved,
 	}
 	db, err := project.OpenForReading(ctx, c.p)
 	if err != nil {
@@ -158,7 +155,9 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 		c.options.Issues[i] = project.IssueName(ctx, c.p, db, name)
 	}
 	rec, err := db.Store.State(ctx)
-	if err != nil {
+	past, pastErr := db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
+	roots, rootsErr := allRoots(ctx, c.cfg, db)
+	if err := cmp.Or(err, rootsErr, pastErr); err != nil {
 		return nil, err
 	}
 	claimed := map[string]bool{} // nothing of these issues is removed
@@ -168,10 +167,6 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	for _, r := range rec.Runs {
 		claimed[r.IssueID] = true
 	}
-	roots, err := allRoots(ctx, c.cfg, db)
-	if err != nil {
-		return nil, err
-	}
 	spaces, err := listSpaces(ctx, c.p.StateDir, roots)
 	if err != nil {
 		return nil, err
@@ -179,27 +174,25 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	spaces = slices.DeleteFunc(spaces, func(s space) bool {
 		return claimed[s.IssueID] || s.rec.Project != c.cfg.Policy.Project || !c.wants(s.IssueID, s.Identifier)
 	})
-	past, err := db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
-	if err != nil {
-		return nil, err
-	}
 	past = slices.DeleteFunc(past, func(i state.PastIssue) bool { return !c.wants(i.IssueID, i.Identifier) })
 	why, err := c.finished(ctx, spaces, past)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range spaces {
-		switch s.Why = why[s.IssueID]; {
-		case s.Why == "":
-		case !s.InUse && c.mayRemove(s.loss):
+		if s.Why = why[s.IssueID]; s.Why == "" {
+			continue
+		}
+		f.names = append(f.names, s.IssueID, s.Identifier)
+		if !s.InUse && c.mayRemove(s.loss) {
 			f.Workspaces = append(f.Workspaces, s)
-		default:
+		} else {
 			f.Kept = append(f.Kept, s)
 		}
 	}
 	for _, i := range past {
 		if reason := why[i.IssueID]; reason != "" {
-			f.Runs = append(f.Runs, prunedRuns{i.IssueID, i.Identifier, i.Runs, reason})
+			f.names, f.Runs = append(f.names, i.IssueID, i.Identifier), append(f.Runs, prunedRuns{i.IssueID, i.Identifier, i.Runs, reason})
 		}
 	}
 	if err := c.findTrash(ctx, f, roots); err != nil {
@@ -247,12 +240,11 @@ func (c *pruner) finished(ctx context.Context, spaces []space, past []state.Past
 	if len(ids) == 0 {
 		return why, nil
 	}
-	silent := func(string) {}
 	tracker, err := project.NewTracker(c.p, c.cfg, project.TrackerOptions{})
 	if err != nil {
 		return nil, err
 	}
-	issues, err := project.VerifyFirst(tracker, nil, c.cfg, c.p.Path, silent).ByIDs(ctx, ids)
+	issues, err := project.VerifyFirst(tracker, nil, c.cfg, c.p.Path, func(string) {}).ByIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -273,15 +265,8 @@ func (c *pruner) wants(names ...string) bool {
 
 // missing returns an error for an issue of the command line of which nothing was found.
 func (c *pruner) missing(f *pruned) error {
-	known := map[string]bool{}
-	for _, s := range slices.Concat(f.Workspaces, f.Kept) {
-		known[s.Identifier], known[s.IssueID] = true, true
-	}
-	for _, r := range f.Runs {
-		known[r.Identifier], known[r.IssueID] = true, true
-	}
 	for _, name := range c.options.Issues {
-		if !known[name] && !f.trashed[name] {
+		if !slices.Contains(f.names, name) {
 			return exit.Fault("issue_not_found", "there is nothing of "+name+" to remove: it is unknown, claimed, or not in a terminal state",
 				"symphony show "+name+" says what is known of it")
 		}
@@ -290,24 +275,24 @@ func (c *pruner) missing(f *pruned) error {
 }
 
 // findTrash selects the contents of this project's trash, however recent, except work that exists nowhere else.
-func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error {
+func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []*workspace.Root) error {
 	rows, err := trashOf(ctx, c.p, c.cfg, roots)
 	for _, r := range rows {
 		if !c.wants(r.IssueID, r.Identifier) {
 			continue
 		}
-		f.trashed[r.IssueID], f.trashed[r.Identifier] = true, true
+		f.names = append(f.names, r.IssueID, r.Identifier)
 		if !r.Discarded && !c.mayRemove(r.loss) {
 			if r.Unsaved != nil {
 				f.KeptTrash = append(f.KeptTrash, r.loss)
 			}
 			continue
 		}
-		if n := len(f.Trash); n == 0 || f.Trash[n-1].root != r.root {
-			f.Trash = append(f.Trash, prunedTrash{Path: filepath.Dir(r.Path), Discarded: []loss{}, root: r.root})
+		if n := len(f.Trash); n == 0 || f.Trash[n-1].rows[0].root != r.root {
+			f.Trash = append(f.Trash, prunedTrash{Path: filepath.Dir(r.Path), Discarded: []loss{}})
 		}
 		t := &f.Trash[len(f.Trash)-1]
-		t.Entries, t.Bytes, t.paths = t.Entries+1, t.Bytes+r.Bytes, append(t.paths, r.Path)
+		t.Entries, t.Bytes, t.rows = t.Entries+1, t.Bytes+r.Bytes, append(t.rows, r)
 		if r.loss.Unsaved != "" {
 			t.Discarded = append(t.Discarded, r.loss)
 		}
@@ -347,8 +332,8 @@ func (c *pruner) remove(ctx context.Context, f *pruned) error {
 	}
 	defer db.Close()
 	for _, t := range f.Trash {
-		for _, path := range t.paths {
-			if err := t.root.DeleteTrash(ctx, path); err != nil {
+		for _, r := range t.rows {
+			if err := r.root.DeleteTrash(ctx, r.Path); err != nil {
 				c.p.Env.Note(slog.LevelWarn, "could not be deleted: "+err.Error())
 			}
 		}
@@ -429,11 +414,12 @@ func (f *pruned) print(w *term.Env, verb string) {
 	if w.JSON {
 		return
 	}
-	keep := map[string]string{"remove": "keep", "removed": "kept"}[verb]
-	destroy := map[string]string{"remove": "DESTROY", "removed": "DESTROYED"}[verb]
-	discard := destroy
-	if f.kept > 0 {
-		discard = map[string]string{"remove": "DISCARD", "removed": "DISCARDED"}[verb]
+	keep, destroy, discard := "keep", "DESTROY", "DISCARD"
+	if verb == "removed" {
+		keep, destroy, discard = "kept", "DESTROYED", "DISCARDED"
+	}
+	if f.kept == 0 {
+		discard = destroy
 	}
 	line := func(verb, format string, args ...any) {
 		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)))

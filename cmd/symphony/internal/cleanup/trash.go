@@ -170,19 +170,15 @@ func readTrash(ctx context.Context, p *project.Project) ([]removed, error) {
 }
 
 // trashOf lists what a project has in the trash of its roots.
-func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []string) ([]removed, error) {
+func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []*workspace.Root) ([]removed, error) {
 	rows := []removed{} // in JSON an empty list
-	for _, path := range roots {
-		root, found, err := workspace.FindRoot(path)
-		if err == nil && found {
-			root.Trash = workspace.Trash{Project: cfg.Policy.Project, Keep: cfg.Workspace.KeepRemoved}
-			var list []removed
-			list, err = listTrash(ctx, p.Env, root, cfg.Policy.Project)
-			rows = append(rows, list...)
-		}
+	for _, root := range roots {
+		root.Trash = workspace.Trash{Project: cfg.Policy.Project, Keep: cfg.Workspace.KeepRemoved}
+		list, err := listTrash(ctx, p.Env, root, cfg.Policy.Project)
 		if err != nil {
 			return nil, err
 		}
+		rows = append(rows, list...)
 	}
 	return rows, nil
 }
@@ -209,11 +205,14 @@ func listTrash(ctx context.Context, w *term.Env, root *workspace.Root, projects 
 	return rows, err
 }
 
-// allRoots lists the workspace roots that a project has used, and the one that it uses now.
-func allRoots(ctx context.Context, cfg *workflow.Config, db *state.DB) ([]string, error) {
+// allRoots opens the workspace roots that a project has used, and the one that it uses now.
+func allRoots(ctx context.Context, cfg *workflow.Config, db *state.DB) ([]*workspace.Root, error) {
 	roots, err := project.RootsOf(ctx, db)
-	if current := project.Policy(cfg).WorkspaceRoot; err == nil && !slices.Contains(roots, current) {
+	if err != nil {
+		return nil, err
+	}
+	if current := project.Policy(cfg).WorkspaceRoot; !slices.Contains(roots, current) {
 		roots = append([]string{current}, roots...)
 	}
-	return roots, err
+	return openRoots(roots)
 }
