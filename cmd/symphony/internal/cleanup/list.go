@@ -87,8 +87,8 @@ type space struct {
 	rec        workspace.Record
 }
 
-// remark is the size of the workspace and the reasons to keep it, in parentheses.
-func (s space) remark() string {
+// Remark is the size of the workspace and the reasons to keep it, in parentheses.
+func (s space) Remark() string {
 	remark := "(" + term.BytesText(s.Bytes)
 	if s.InUse {
 		remark += ", in use"

@@ -5,6 +5,7 @@ package cleanup
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -307,7 +309,7 @@ func (c *pruner) askAboutUnsaved(ctx context.Context, f *pruned) error {
 	for _, s := range f.Kept {
 		word := ""
 		if !s.InUse {
-			s.print(c.p.Env.Stdout, "unsaved")
+			fmt.Fprint(c.p.Env.Stdout, s.Lines("unsaved"))
 			prompt := "Type " + term.Visible(s.Identifier) + " to remove it, or press Enter to keep it: "
 			var err error
 			if word, err = term.AskLine(ctx, c.p.Env, prompt, false); err != nil {
@@ -409,48 +411,25 @@ func (c *pruner) report(f *pruned) {
 	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n", end, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), term.BytesText(size))
 }
 
+//go:embed prune.txt
+var pruneText string
+
 // print writes a line for each thing that is removed or kept. verb is remove or removed.
 func (f *pruned) print(w *term.Env, verb string) {
 	if w.JSON {
 		return
 	}
-	keep, destroy, discard := "keep", "DESTROY", "DISCARD"
+	words := map[string]any{"Found": f, "Verb": verb, "Keep": "keep", "Destroy": "DESTROY", "Discard": "DISCARD", "Time": ""}
 	if verb == "removed" {
-		keep, destroy, discard = "kept", "DESTROYED", "DISCARDED"
+		words["Keep"], words["Destroy"], words["Discard"] = "kept", "DESTROYED", "DISCARDED"
 	}
-	if f.kept == 0 {
-		discard = destroy
+	if words["Time"] = term.Duration(f.kept); f.kept == 0 { // how long the trash keeps a workspace
+		words["Discard"], words["Time"] = words["Destroy"], ""
 	}
-	line := func(verb, format string, args ...any) {
-		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)))
+	line := func(verb, format string, args ...any) string {
+		return term.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)) + "\n"
 	}
-	for _, t := range f.Trash {
-		line(verb, "%s (%s) from the trash %s", text.Plural(t.Entries, "workspace"), term.BytesText(t.Bytes), t.Path)
-		for _, d := range t.Discarded {
-			d.print(w.Stdout, destroy)
-		}
-	}
-	for _, s := range f.Workspaces {
-		line(verb, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())
-		s.print(w.Stdout, discard)
-		if s.Unsaved != "" && f.kept > 0 {
-			fmt.Fprintf(w.Stdout, "        the trash keeps it for %s: symphony restore %s\n", term.Duration(f.kept), term.ShellQuote(s.Identifier))
-		}
-	}
-	for _, r := range f.Runs {
-		line(verb, "%s of %s, which is %s", text.Plural(r.Runs, "run"), r.Identifier, r.Why)
-	}
-	for _, t := range f.KeptTrash {
-		line(keep, "%s in the trash: it has %s", t.Path, t.Unsaved)
-	}
-	for _, s := range f.Kept {
-		line(keep, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())
-	}
-	if n := len(f.RunDirs); n > 0 {
-		dirs := fmt.Sprintf("%d run directories", n)
-		if n == 1 {
-			dirs = "1 run directory"
-		}
-		line(verb, "%s in %s", dirs, filepath.Dir(f.RunDirs[0]))
-	}
+	_ = template.Must(template.New("").Funcs(template.FuncMap{ // only a write can fail
+		"line": line, "plural": text.Plural, "bytes": term.BytesText, "quote": term.ShellQuote, "dir": filepath.Dir,
+	}).Parse(pruneText)).Execute(w.Stdout, words)
 }

@@ -202,10 +202,10 @@ func (r *remover) announce() error {
 		verb = "remove"
 	}
 	for _, s := range r.spaces {
-		line(verb, s.Path+" "+s.remark())
+		line(verb, s.Path+" "+s.Remark())
 	}
 	for _, l := range r.losses() {
-		l.print(out, "DESTROY")
+		fmt.Fprint(out, l.Lines("DESTROY"))
 	}
 	if r.spacesUnknown() {
 		line("keep", "its workspaces, which can't be found: "+r.row.Error.Message)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,15 +27,16 @@ type loss struct {
 // work describes and names the work.
 func (l loss) work() string { return strings.Join(append([]string{l.Unsaved}, l.Items...), "\n") }
 
-// print names the work; nothing if there is none.
-func (l loss) print(out io.Writer, verb string) {
+// Lines name the work; empty if there is none.
+func (l loss) Lines(verb string) (lines string) {
 	if l.Unsaved == "" {
-		return
+		return ""
 	}
-	fmt.Fprintln(out, term.Visible(fmt.Sprintf("%-7s %s in %s", verb, l.Unsaved, l.Path)))
+	lines = term.Visible(fmt.Sprintf("%-7s %s in %s", verb, l.Unsaved, l.Path)) + "\n"
 	for _, item := range l.Items {
-		fmt.Fprintln(out, "        "+term.Visible(item))
+		lines += "        " + term.Visible(item) + "\n"
 	}
+	return lines
 }
 
 // removed is a workspace in the trash, as symphony trash lists it.

@@ -2,11 +2,13 @@ package schedule
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -227,6 +229,9 @@ func (out *Status) judge(w *term.Env, now time.Time) (text string, dead bool) {
 	return w.Red("not active: no new run starts until you run symphony tick"), true
 }
 
+//go:embed status.txt
+var statusText string
+
 // PrintStatus prints the status, one fact a line. It returns an exit.Only if no schedule is active.
 func PrintStatus(ctx context.Context, p *project.Project) error {
 	out, err := ReadStatus(ctx, p)
@@ -242,43 +247,24 @@ func PrintStatus(ctx context.Context, p *project.Project) error {
 		w.PrintJSON(out)
 		return err
 	}
-	fact := func(name, text string) {
-		line := name + "\t" + text
-		if w.Width > 0 {
-			line = term.Hang(fmt.Sprintf("%-10s ", name), text, w.Width)
-		}
-		fmt.Fprintln(w.Stdout, line)
-	}
-	fact("schedule", verdict)
-	for _, t := range out.Timers {
-		not := map[bool]string{false: "not "}
-		fact("timer", fmt.Sprintf("%s (%s, as %s): %senabled, %sactive", t.Unit, t.Manager, t.RunAs, not[t.Enabled], not[t.Active]))
-		if t.Next != nil {
-			fact("next", soonText(w, now, *t.Next))
-		}
-	}
-	if l := out.Launchd; l != nil {
-		fact("launchd", fmt.Sprintf("%s: %sloaded", l.Label, map[bool]string{false: "not "}[l.Loaded]))
-	}
-	if out.Cron != nil {
-		fact("cron", term.Visible(out.Cron.Line))
-	}
-	if out.Loop {
-		fact("loop", "symphony tick --loop is running")
-	}
-	if last := out.LastPass; last == nil {
-		fact("last pass", "none yet")
-	} else {
-		errs := "no errors"
-		if len(last.Errors) > 0 {
-			errs = w.Red(term.Visible(last.Errors[0].Code + ": " + last.Errors[0].Message))
-		}
-		lasted := term.Duration(time.Duration(last.DurationMS) * time.Millisecond)
-		fact("last pass", fmt.Sprintf("%s, by %s, %s, %s", term.AgoText(w, now, last.StartedAt), last.Trigger, lasted, errs))
-	}
-	for _, text := range out.Problems {
-		fact("problem", w.Yellow(term.Visible(text)))
-	}
+	_ = template.Must(template.New("").Funcs(template.FuncMap{ // only a write can fail
+		"fact": func(name, text string) string {
+			if w.Width > 0 {
+				return term.Hang(fmt.Sprintf("%-10s ", name), text, w.Width) + "\n"
+			}
+			return name + "\t" + text + "\n"
+		},
+		"is":      func(is bool, word string) string { return map[bool]string{false: "not "}[is] + word },
+		"soon":    func(t time.Time) string { return soonText(w, now, t) },
+		"ago":     func(t time.Time) string { return term.AgoText(w, now, t) },
+		"lasted":  func(ms int64) string { return term.Duration(time.Duration(ms) * time.Millisecond) },
+		"red":     func(text string) string { return w.Red(term.Visible(text)) },
+		"yellow":  func(text string) string { return w.Yellow(term.Visible(text)) },
+		"visible": term.Visible,
+	}).Parse(statusText)).Execute(w.Stdout, struct {
+		Status
+		Verdict string
+	}{out, verdict})
 	return err
 }
 
