@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // What a report adds up, for ReportOptions.By.
@@ -74,18 +75,10 @@ func (p *reportPage) head() {
 		return
 	}
 	done := []string{text.Plural(len(p.HandedOver), "issue") + " handed over"}
-	for _, n := range []struct {
-		count int
-		what  string
-	}{
-		{len(p.Failed), "failed"},
-		{len(p.Held), "held"},
-		{len(p.Waiting), "waiting"},
-		{len(p.Running), "running"},
-		{len(p.Undelivered), "not delivered"},
-	} {
-		if n.count > 0 {
-			done = append(done, fmt.Sprintf("%d %s", n.count, n.what))
+	counts := []int{len(p.Failed), len(p.Held), len(p.Waiting), len(p.Running), len(p.Undelivered)}
+	for i, what := range []string{"failed", "held", "waiting", "running", "not delivered"} {
+		if counts[i] > 0 {
+			done = append(done, fmt.Sprintf("%d %s", counts[i], what))
 		}
 	}
 	t := p.Totals
@@ -232,17 +225,16 @@ func pullRequestWord(r reconcile.PullRequest) string {
 
 // troubles prints what failed, what is held or waits, and what is not delivered.
 func (p *reportPage) troubles() {
-	for _, failures := range []struct {
-		title string
-		rows  []view.FailedRow
-	}{{"FAILED", p.Failed}, {"FAILED HOOKS", p.Hooks}} {
+	failures := func(title string, rows []state.FailedRow) {
 		t := textTable("TITLE", "RUNS", "LAST", "NOW", "ERROR")
 		t.Figures = []int{2}
-		for _, f := range failures.rows {
+		for _, f := range rows {
 			t.Add(f.Identifier, f.Title, strconv.Itoa(f.Runs), p.ago(f.At), strings.ReplaceAll(orEmpty(f.Now), "_", " "), orEmpty(f.Error))
 		}
-		p.table(failures.title, t)
+		p.table(title, t)
 	}
+	failures("FAILED", p.Failed)
+	failures("FAILED HOOKS", p.Hooks)
 	held := textTable("TITLE", "REASON", "SINCE", "MESSAGE")
 	held.State = 2
 	for _, h := range p.Held {
