@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -31,6 +32,7 @@ type RunUse struct {
 	Labels              []string
 	Runs                int
 	Succeeded, Failed   int // the other runs were stopped
+	Running             int // readers add runs that have not ended
 	Runtime             time.Duration
 	reconcile.ModelUse
 }
@@ -78,50 +80,34 @@ const failedOutcomes = `('failed', 'timed_out', 'stalled', 'lost')`
 // Report returns what happened between two times, from one snapshot of the database. Days count as a whole.
 func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report, error) {
 	r := Report{Since: since, Until: until}
-	err := v.view(ctx, "read the report", func(t tx) (err error) {
+	err := v.view(ctx, "read the report", func(t tx) error {
+		var errs [9]error
 		from, to := stamp(since), stamp(until)
-		if r.Releases, err = rows(t, releaseFields, `SELECT `+releaseColumns+` FROM releases
-			WHERE released_at >= ? AND released_at < ? ORDER BY released_at, id`, from, to); err != nil {
-			return err
-		}
-		if r.Uses, err = rows(t, func(u *RunUse) []any {
+		r.Releases, errs[0] = rows(t, releaseFields, `SELECT `+releaseColumns+` FROM releases
+			WHERE released_at >= ? AND released_at < ? ORDER BY released_at, id`, from, to)
+		r.Uses, errs[1] = rows(t, func(u *RunUse) []any {
 			return append([]any{
 				&u.IssueID, &u.Identifier, &u.Title, &u.URL, jsonOf(&u.Labels), &u.Model, &u.Runs, &u.Succeeded, &u.Failed,
 				millisOf(&u.Runtime),
 			}, tokenFields(&u.Tokens)...)
-		}, usesQuery, from, to); err != nil {
-			return err
-		}
-		if r.Failures, err = readFailures(t, `error_code, error_text`, `outcome IN `+failedOutcomes, from, to); err != nil {
-			return err
-		}
-		if r.FailedHooks, err = readFailures(t, `'', after_run_error`, `after_run_error <> ''`, from, to); err != nil {
-			return err
-		}
-		if r.Outages, err = rows(t, func(o *Outage) []any {
+		}, usesQuery, from, to)
+		r.Failures, errs[2] = readFailures(t, `error_code, error_text`, `outcome IN `+failedOutcomes, from, to)
+		r.FailedHooks, errs[3] = readFailures(t, `'', after_run_error`, `after_run_error <> ''`, from, to)
+		r.Outages, errs[4] = rows(t, func(o *Outage) []any {
 			return []any{&o.Code, &o.Message, stampOf(&o.Since), stampOf(&o.Until)}
-		}, outagesQuery, to, from); err != nil {
-			return err
-		}
-		if r.Schedule, err = readRhythm(t, since, until); err != nil {
-			return err
-		}
-		if r.PullRequests, err = readPullRequests(t); err != nil {
-			return err
-		}
-		if r.Days, err = readDays(t, since, until); err != nil {
-			return err
-		}
+		}, outagesQuery, to, from)
+		r.Schedule, errs[5] = readRhythm(t, since, until)
+		r.PullRequests, errs[6] = readPullRequests(t)
+		r.Days, errs[7] = readDays(t, since, until)
 		// Pruning is not recorded, but it never deletes runs younger than keepFor, nor runs of issues with fewer than keepRuns.
 		r.RunsSince = since
 		if kept := now.Add(-keepFor); kept.After(since) {
 			many, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM runs GROUP BY issue_id HAVING count(*) >= ?)`, keepRuns)
-			if many {
+			if errs[8] = err; many {
 				r.RunsSince = kept
 			}
-			return err
 		}
-		return nil
+		return cmp.Or(errs[:]...)
 	})
 	return r, err
 }
@@ -218,20 +204,15 @@ type DayOutcome struct {
 // Results returns what was achieved since a time, from one snapshot of the database.
 func (v Views) Results(ctx context.Context, since time.Time) (r Results, err error) {
 	err = v.view(ctx, "read the results", func(t tx) error {
-		r.Handovers, err = rows(t, func(h *Handover) []any { return []any{stampOf(&h.ClaimedAt), stampOf(&h.At)} },
+		var errs [3]error
+		r.Handovers, errs[0] = rows(t, func(h *Handover) []any { return []any{stampOf(&h.ClaimedAt), stampOf(&h.At)} },
 			`SELECT claimed_at, released_at FROM releases WHERE released_at >= ? AND reason IN (?, ?)`,
 			stamp(since), reconcile.StopTerminal, reconcile.StopInactive)
-		if err != nil {
-			return err
-		}
-		r.Outcomes, err = rows(t, func(o *DayOutcome) []any { return []any{&o.Date, &o.Outcome, &o.Runs, millisOf(&o.Runtime)} },
+		r.Outcomes, errs[1] = rows(t, func(o *DayOutcome) []any { return []any{&o.Date, &o.Outcome, &o.Runs, millisOf(&o.Runtime)} },
 			`SELECT date(ended_at / 1000, 'unixepoch'), outcome, count(*), sum(runtime_ms) FROM runs
 			WHERE kind = 'agent' AND ended_at >= ? GROUP BY 1, 2`, stamp(since))
-		if err != nil {
-			return err
-		}
-		r.Days, err = readDays(t, since, time.Time{})
-		return err
+		r.Days, errs[2] = readDays(t, since, time.Time{})
+		return cmp.Or(errs[:]...)
 	})
 	return r, err
 }

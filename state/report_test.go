@@ -97,9 +97,9 @@ func TestReportOfRuns(t *testing.T) {
 
 	use := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
 	wantUses := []RunUse{
-		{a.IssueID, "ABC-1", "Title", "", []string{"bug"}, 2, 0, 2, 20 * time.Minute, reconcile.ModelUse{Model: "m", Tokens: use.Plus(use)}},
-		{a.IssueID, "ABC-1", "Title", "", []string{"bug"}, 1, 1, 0, 10 * time.Minute, reconcile.ModelUse{Model: "n", Tokens: use}},
-		{b.IssueID, "ABC-2", "Title", "", []string{"bug"}, 1, 0, 0, 10 * time.Minute, reconcile.ModelUse{Model: "m", Tokens: use}},
+		{a.IssueID, "ABC-1", "Title", "", []string{"bug"}, 2, 0, 2, 0, 20 * time.Minute, reconcile.ModelUse{Model: "m", Tokens: use.Plus(use)}},
+		{a.IssueID, "ABC-1", "Title", "", []string{"bug"}, 1, 1, 0, 0, 10 * time.Minute, reconcile.ModelUse{Model: "n", Tokens: use}},
+		{b.IssueID, "ABC-2", "Title", "", []string{"bug"}, 1, 0, 0, 0, 10 * time.Minute, reconcile.ModelUse{Model: "m", Tokens: use}},
 	}
 	test.Equal(t, "Uses", r.Uses, wantUses)
 	wantFailures := []FailedRow{{a.IssueID, "ABC-1", "Title", 2, runID(3), reconcile.Failed, "turn_failed", "why of 3", epoch.Add(time.Hour), nil, nil}}

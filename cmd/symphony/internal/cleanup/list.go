@@ -23,8 +23,12 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// ProjectsJSON is what projects --json prints.
-type ProjectsJSON = []known
+// Documents of --json.
+type (
+	ProjectsJSON = []known
+	TrashJSON    = []removed
+	PruneJSON    = pruned
+)
 
 // ListProjects prints the projects of the account.
 func ListProjects(ctx context.Context, w *term.Env) error {
@@ -170,6 +174,17 @@ func lockProject(ctx context.Context, w *term.Env, stateDir string) (release fun
 	return release, err
 }
 
+// printResult prints a document with --json, and lines without.
+func printResult(w *term.Env, document any, lines ...string) {
+	if w.JSON {
+		w.PrintJSON(document)
+		return
+	}
+	for _, line := range lines {
+		fmt.Fprintln(w.Stdout, term.Visible(line))
+	}
+}
+
 // refuseBusy refuses a project with workers or a loop. hint says how the workers are stopped.
 func refuseBusy(p *project.Project, hint string) error {
 	if living := project.LivingRuns(p); len(living) > 0 {
@@ -241,16 +256,12 @@ func (r *known) read(ctx context.Context, w *term.Env) (err error) {
 	if err := cmp.Or(pathErr, rootsErr, recErr, lastErr, aliveErr); err != nil {
 		return err
 	}
+	claims := map[reconcile.ClaimStatus]int{}
 	for _, c := range rec.Claims {
-		switch c.Status {
-		case reconcile.Running:
-			r.Running++
-		case reconcile.Held:
-			r.Held++
-		default:
-			r.Retrying++
-		}
+		claims[c.Status]++
 	}
+	r.Running, r.Held = claims[reconcile.Running], claims[reconcile.Held]
+	r.Retrying = len(rec.Claims) - r.Running - r.Held
 	if last != nil {
 		r.LastPass = &last.StartedAt
 	}

@@ -56,9 +56,6 @@ type pruned struct {
 	kept  time.Duration // how long the trash keeps a workspace; 0: it is deleted at once
 }
 
-// PruneJSON is what prune --json prints.
-type PruneJSON = pruned
-
 type prunedTrash struct {
 	Path    string `json:"path"`
 	Entries int    `json:"entries"`
@@ -307,16 +304,16 @@ func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []*workspace.Ro
 func (c *pruner) askAboutUnsaved(ctx context.Context, f *pruned) error {
 	kept := []space{}
 	for _, s := range f.Kept {
-		word := ""
-		if !s.InUse {
-			fmt.Fprint(c.p.Env.Stdout, s.Lines("unsaved"))
-			prompt := "Type " + term.Visible(s.Identifier) + " to remove it, or press Enter to keep it: "
-			var err error
-			if word, err = term.AskLine(ctx, c.p.Env, prompt, false); err != nil {
-				return err
-			}
+		if s.InUse {
+			kept = append(kept, s)
+			continue
 		}
-		if !s.InUse && strings.TrimSpace(word) == s.Identifier {
+		fmt.Fprint(c.p.Env.Stdout, s.Lines("unsaved"))
+		word, err := term.AskLine(ctx, c.p.Env, "Type "+term.Visible(s.Identifier)+" to remove it, or press Enter to keep it: ", false)
+		if err != nil {
+			return err
+		}
+		if strings.TrimSpace(word) == s.Identifier {
 			f.Workspaces = append(f.Workspaces, s)
 		} else {
 			kept = append(kept, s)

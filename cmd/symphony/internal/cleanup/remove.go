@@ -88,10 +88,10 @@ func findProject(ctx context.Context, w *term.Env, verb, path string) (known, er
 			meant, dirs = append(meant, r), append(dirs, r.StateDir)
 		}
 	}
-	if len(meant) == 1 {
+	switch {
+	case len(meant) == 1:
 		return meant[0], nil
-	}
-	if len(meant) > 1 {
+	case len(meant) > 1:
 		return known{}, exit.Usage("projects: %s: %s has several projects; give the state directory of one: %s", verb, path, strings.Join(dirs, " or "))
 	}
 	// What an interrupted removal has left is no longer listed. It is in a place of the account's state directories, and contains
@@ -186,7 +186,7 @@ func (r *remover) announce() error {
 	}
 	line := func(verb, text string) { fmt.Fprintf(out, "%-6s %s\n", verb, term.Visible(text)) }
 	line("remove", r.row.StateDir)
-	if env := envFile(r.w, r.row); project.Exists(env) {
+	if env := envFile(r.w, r.row.StateDir); project.Exists(env) {
 		others, err := r.sharers()
 		switch {
 		case err != nil:
@@ -288,7 +288,7 @@ func (r *remover) remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if env := envFile(r.w, r.row); len(others) == 0 {
+	if env := envFile(r.w, r.row.StateDir); len(others) == 0 {
 		if err := os.Remove(env); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -310,14 +310,11 @@ func (r *remover) remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.w.JSON {
-		r.w.PrintJSON(RemovedJSON{r.row.StateDir, left, r.losses()})
-		return nil
-	}
+	var lines []string
 	for _, name := range left {
-		fmt.Fprintln(r.w.Stdout, term.Visible("kept "+filepath.Join(r.row.StateDir, name)+", which symphony did not make"))
+		lines = append(lines, "kept "+filepath.Join(r.row.StateDir, name)+", which symphony did not make")
 	}
-	fmt.Fprintln(r.w.Stdout, term.Visible("removed "+r.row.StateDir))
+	printResult(r.w, RemovedJSON{r.row.StateDir, left, r.losses()}, append(lines, "removed "+r.row.StateDir)...)
 	return nil
 }
 
@@ -328,8 +325,8 @@ type RemovedJSON struct {
 	Destroyed []loss   `json:"destroyed"` // work that existed nowhere else
 }
 
-func envFile(w *term.Env, row known) string {
-	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(row.StateDir))
+func envFile(w *term.Env, stateDir string) string {
+	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(stateDir))
 }
 
 // sharers returns the other state directories of the same name, whose projects read the same environment file.

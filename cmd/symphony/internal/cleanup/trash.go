@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,9 +58,6 @@ type removed struct {
 	entry      workspace.Removed
 }
 
-// TrashJSON is what trash --json prints.
-type TrashJSON = []removed
-
 // RestoreJSON is what restore --json prints.
 type RestoreJSON struct {
 	Restored string `json:"restored"` // the path of the workspace
@@ -82,7 +80,7 @@ func ListTrash(ctx context.Context, p *project.Project) error {
 	}
 	t := term.Table{Head: []string{"ISSUE", "SIZE", "REMOVED", "DELETED", "UNSAVED WORK", "NAME"}}
 	for _, r := range rows {
-		size, deleted, work := term.BytesText(r.Bytes), "kept", "none"
+		size, deleted, work := term.BytesText(r.Bytes), "kept", cmp.Or(r.loss.Unsaved, "none")
 		if w.Width == 0 {
 			size = fmt.Sprint(r.Bytes)
 		}
@@ -93,9 +91,6 @@ func ListTrash(ctx context.Context, p *project.Project) error {
 			deleted = "by the next pass that cleans up"
 		case at != nil:
 			deleted = "in " + term.Duration(at.Sub(w.Now()))
-		}
-		if r.Unsaved != nil {
-			work = *r.Unsaved
 		}
 		if r.Discarded && r.Unsaved != nil {
 			work += " (discarded)"
@@ -119,11 +114,7 @@ func Restore(ctx context.Context, p *project.Project, ref string) error {
 	if err := errors.Join(err, release()); err != nil {
 		return err
 	}
-	if p.Env.JSON {
-		p.Env.PrintJSON(RestoreJSON{path})
-		return nil
-	}
-	fmt.Fprintln(p.Env.Stdout, term.Visible("restored "+path+"; passes do not remove it before a run has used it"))
+	printResult(p.Env, RestoreJSON{path}, "restored "+path+"; passes do not remove it before a run has used it")
 	return nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -126,9 +125,7 @@ type LaunchdStatus struct {
 func (l *launchd) addStatus(ctx context.Context, out *Status) {
 	said, err := l.launchctl(ctx, "print", l.service())
 	row := &LaunchdStatus{Label: l.name(), Path: l.list[0].path, Loaded: err == nil}
-	_, said, _ = strings.Cut(said, "last exit code = ")
-	said, _, _ = strings.Cut(said, "\n")
-	if code, err := strconv.Atoi(strings.TrimSpace(said)); err == nil {
+	if code, err := strconv.Atoi(lineAfter(said, "\tlast exit code = ")); err == nil {
 		row.Exit = &code
 	}
 	out.Launchd = row

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -150,19 +151,13 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 		return out, err
 	}
 	defer db.Close()
-	alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
-	if err != nil {
-		return out, err
-	}
-	out.Alive = alive || out.Loop
-	if out.LastPass, err = project.LastPass(ctx, db); err != nil {
-		return out, err
-	}
+	alive, aliveErr := project.ScheduleAlive(ctx, db, p.Env.Now())
+	last, lastErr := project.LastPass(ctx, db)
 	passes, err := db.Views.ScheduledPasses(ctx)
-	if err == nil && len(passes) > 0 {
+	if out.Alive, out.LastPass = alive || out.Loop, last; len(passes) > 0 {
 		out.LastRun = &scheduledPass{passes[0].Trigger, passes[0].StartedAt.UTC()}
 	}
-	return out, err
+	return out, cmp.Or(aliveErr, lastErr, err)
 }
 
 // addStatus implements scheduler.

@@ -110,6 +110,9 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 	slices.SortStableFunc(r.Held, func(a, b HeldRow) int { return b.HeldAt.Compare(a.HeldAt) })
 	slices.SortStableFunc(r.Waiting, func(a, b RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
 	became := map[string]string{} // what has become of issues, by id; a present claim says more than an earlier release
+	slices.SortStableFunc(s.Releases, func(a, b state.Release) int {
+		return cmp.Or(b.At.Compare(a.At), text.CompareNatural(a.Identifier, b.Identifier))
+	})
 	for _, released := range s.Releases {
 		slices.SortStableFunc(released.Links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) }) // pull requests first
 		row := ReleasedRow{Release: released, Seconds: released.Runtime.Seconds(), Spent: spend(prices, released.Models...)}
@@ -138,11 +141,6 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 			list[i].Error, list[i].Now = ErrorText(f.Code, f.Text), term.OrNull(became[f.IssueID])
 		}
 	}
-	lastFirst := func(a, b ReleasedRow) int {
-		return cmp.Or(b.At.Compare(a.At), text.CompareNatural(a.Identifier, b.Identifier))
-	}
-	slices.SortStableFunc(r.HandedOver, lastFirst)
-	slices.SortStableFunc(r.LetGo, lastFirst)
 	r.Schedule.Missed = append([]state.Gap{}, r.Schedule.Missed...) // in JSON an empty list
 	slices.Reverse(r.Schedule.Missed)
 	for _, o := range slices.Backward(s.Outages) {
@@ -177,7 +175,7 @@ func ParsePeriod(since, until string, now time.Time) (Period, error) {
 	p := Period{now.Add(-usualPeriod), now, true}
 	var err error
 	if until != "" {
-		if p.Until, err = parseTime("report", "until", until, now, 1); err != nil {
+		if p.Until, err = ParseTime("report", "until", until, now, 1); err != nil {
 			return p, err
 		}
 		if p.Until.After(now) {
@@ -186,7 +184,7 @@ func ParsePeriod(since, until string, now time.Time) (Period, error) {
 		p.Since, p.Present = p.Until.Add(-usualPeriod), p.Until.Equal(now)
 	}
 	if since != "" {
-		if p.Since, err = ParseTime("report", "since", since, now); err != nil {
+		if p.Since, err = ParseTime("report", "since", since, now, 0); err != nil {
 			return p, err
 		}
 	}
@@ -196,14 +194,9 @@ func ParsePeriod(since, until string, now time.Time) (Period, error) {
 	return p, nil
 }
 
-// ParseTime reads the value of a flag: an age such as 12h or 7d, a day of the local clock, which stands for its beginning,
-// or a time.
-func ParseTime(command, flag, text string, now time.Time) (time.Time, error) {
-	return parseTime(command, flag, text, now, 0)
-}
-
-// parseTime takes the beginning of the day that comes so many days after a given day.
-func parseTime(command, flag, text string, now time.Time, daysAfter int) (time.Time, error) {
+// ParseTime reads the value of a flag: an age such as 12h or 7d, a time, or a day of the local clock, which stands for the beginning of
+// the day that comes so many days after it.
+func ParseTime(command, flag, text string, now time.Time, daysAfter int) (time.Time, error) {
 	if age, ok := parseAge(text); ok {
 		return now.Add(-age), nil
 	}
