@@ -37,7 +37,7 @@ type RunUse struct {
 	reconcile.ModelUse
 }
 
-// FailedRow sums up the runs of an issue that failed, or whose after_run failed: their number, and the last of them.
+// FailedRow is an issue with runs that failed, or whose after_run did, and the last of them.
 type FailedRow struct {
 	IssueID    string            `json:"issue_id"`
 	Identifier string            `json:"issue_identifier"`
@@ -48,9 +48,8 @@ type FailedRow struct {
 	Code       string            `json:"-"`
 	Text       string            `json:"-"`
 	At         time.Time         `json:"last_at"`
-	// Readers set what follows.
-	Error *string `json:"last_error"` // Code and Text
-	Now   *string `json:"now"`        // handed_over, let_go, running, held or waiting
+	Error      *string           `json:"last_error"`
+	Now        *string           `json:"now"` // handed_over, let_go, running, held or waiting
 }
 
 // ModelDay is what was used of a model on one day (UTC).
@@ -59,11 +58,11 @@ type ModelDay struct {
 	reconcile.ModelUse
 }
 
-// ScheduleRow shows how regularly scheduled passes ran (triggers cron, timer and loop).
+// ScheduleRow is how regularly the schedule's passes came.
 type ScheduleRow struct {
 	Passes int      `json:"passes"`
-	Usual  *float64 `json:"usual_gap_seconds"` // the median gap between them; nil if there are fewer than two passes
-	Missed []Gap    `json:"missed"`            // those much longer than Usual, oldest first
+	Usual  *float64 `json:"usual_gap_seconds"`
+	Missed []Gap    `json:"missed"`
 }
 
 // Gap is a period without a scheduled pass.
@@ -149,8 +148,8 @@ const (
 	shortestGap = 3 * time.Minute
 )
 
-// readRhythm finds the long gaps between scheduled passes, and between the last one and the end of the period. It starts with
-// the last pass before the period, to find a gap in which the period begins.
+// readRhythm finds the median gap between passes of a schedule, and the gaps much longer than that, oldest first; the last one may reach
+// to the end of the period. It starts with the last pass before the period, to find a gap in which the period begins.
 func readRhythm(t tx, since, until time.Time) (r ScheduleRow, err error) {
 	starts, err := rows(t, itself[int64], `SELECT started_at FROM passes
 		WHERE "trigger" IN ('cron', 'timer', 'loop') AND started_at < ?1 AND started_at >= coalesce((SELECT max(started_at)

@@ -188,7 +188,8 @@ func printResult(w *term.Env, document any, lines ...string) {
 // refuseBusy refuses a project with workers or a loop. hint says how the workers are stopped.
 func refuseBusy(p *project.Project, hint string) error {
 	if living := project.LivingRuns(p); len(living) > 0 {
-		return exit.Fault(codeBusy, fmt.Sprintf("%s still running on %s: run %s", text.Plural(len(living), "worker"), p.StateDir, strings.Join(living, ", ")), hint)
+		ids := strings.Join(living, ", ")
+		return exit.Fault(codeBusy, fmt.Sprintf("%s still running on %s: run %s", text.Plural(len(living), "worker"), p.StateDir, ids), hint)
 	}
 	if project.Looping(p.StateDir) {
 		return exit.Fault(codeBusy, "symphony tick --loop is running on "+p.StateDir, "end it first, with Ctrl-C or SIGTERM")

@@ -129,16 +129,13 @@ func restore(ctx context.Context, p *project.Project, ref string) (path string, 
 	if err != nil {
 		return "", err
 	}
-	var last *removed
-	for i, r := range rows {
-		meant := ref == r.Identifier || ref == r.IssueID || ref == filepath.Base(r.Path)
-		if meant && (last == nil || r.RemovedAt.After(last.RemovedAt)) {
-			last = &rows[i]
-		}
-	}
-	if last == nil {
+	rows = slices.DeleteFunc(rows, func(r removed) bool {
+		return !slices.Contains([]string{r.Identifier, r.IssueID, filepath.Base(r.Path)}, ref)
+	})
+	if len(rows) == 0 {
 		return "", exit.Fault("not_in_trash", "no workspace of "+ref+" is in the trash", "symphony trash lists what is there")
 	}
+	last := slices.MaxFunc(rows, func(a, b removed) int { return a.RemovedAt.Compare(b.RemovedAt) })
 	return last.root.Restore(last.entry)
 }
 

@@ -92,11 +92,9 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 	var kind scheduler = newTimer(s, o.System)
 	switch {
 	case o.Cron:
-		s.every = time.Minute
-		kind = cron{plan: s}
+		s.every, kind = time.Minute, cron{plan: s}
 	case usesLaunchd && !o.System:
-		s.every = max(s.every.Truncate(time.Second), shortestLaunchd)
-		kind = newLaunchd(s)
+		s.every, kind = max(s.every.Truncate(time.Second), shortestLaunchd), newLaunchd(s)
 	}
 	if s.every != cfg.Polling.Interval {
 		p.Env.Note(slog.LevelWarn, fmt.Sprintf("this schedule runs a pass every %s; polling.interval_ms (%s) applies only to --loop", s.every, cfg.Polling.Interval))
@@ -184,8 +182,7 @@ func Show(ctx context.Context, p *project.Project, o Options) error {
 // them.
 func Supported(ctx context.Context, p *project.Project) (kinds []string, err error) {
 	s := &plan{caller: p, p: p, account: ownAccount(p.Env)}
-	var usual scheduler = newTimer(s, false)
-	name := "a timer of systemd"
+	usual, name := scheduler(newTimer(s, false)), "a timer of systemd"
 	if usesLaunchd {
 		usual, name = newLaunchd(s), "launchd"
 	}
@@ -289,9 +286,6 @@ func Move(ctx context.Context, old, p *project.Project) error {
 		if err != nil {
 			return err
 		}
-	}
-	if len(kinds) == 0 {
-		return nil
 	}
 	_, _, err := remove(ctx, old, Options{})
 	return err

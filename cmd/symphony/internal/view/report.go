@@ -103,7 +103,8 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 	r := Report{
 		GeneratedAt: at, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
 		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Undelivered: now.Undelivered,
-		Outages: []OutageRow{}, Issues: []IssueUse{}, Labels: []LabelUse{}, Days: []DayUse{}, Failed: s.Failures, Hooks: s.FailedHooks, Schedule: s.Schedule,
+		Outages: []OutageRow{}, Issues: []IssueUse{}, Labels: []LabelUse{}, Days: []DayUse{},
+		Failed: s.Failures, Hooks: s.FailedHooks, Schedule: s.Schedule,
 	}
 	// A run that has ended is one of the runs of the period, whether it is settled or not.
 	r.Running = slices.DeleteFunc(r.Running, func(w RunningRow) bool { return w.run.ID == "" || w.run.Outcome != "" })
