@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -9,15 +10,15 @@ import (
 )
 
 // Report is what happened in a period. Releases, outages and days are never deleted. Old runs and passes are pruned, so Uses,
-// Failures and Rhythm may be incomplete: see RunsSince.
+// Failures and Schedule may be incomplete: see RunsSince.
 type Report struct {
 	Since, Until time.Time
 	Releases     []Release
 	Uses         []RunUse
-	Failures     []Failure
-	FailedHooks  []Failure // runs whose after_run failed; Text is its error, Outcome that of the run
+	Failures     []FailedRow
+	FailedHooks  []FailedRow // runs whose after_run failed; Text is its error, Outcome that of the run
 	Outages      []Outage
-	Rhythm       Rhythm
+	Schedule     ScheduleRow
 	Days         []ModelDay
 	PullRequests map[string]PullRequest // as the tracker described them last, by the ids of their issues
 	// RunsSince is the time since which no run has been pruned.
@@ -31,12 +32,13 @@ type RunUse struct {
 	Labels              []string
 	Runs                int
 	Succeeded, Failed   int // the other runs were stopped
+	Running             int // readers add runs that have not ended
 	Runtime             time.Duration
 	reconcile.ModelUse
 }
 
-// Failure sums up the runs of an issue that failed, or whose after_run failed: their number, and the last of them.
-type Failure struct {
+// FailedRow is an issue with runs that failed, or whose after_run did, and the last of them.
+type FailedRow struct {
 	IssueID    string            `json:"issue_id"`
 	Identifier string            `json:"issue_identifier"`
 	Title      string            `json:"title"`
@@ -46,6 +48,8 @@ type Failure struct {
 	Code       string            `json:"-"`
 	Text       string            `json:"-"`
 	At         time.Time         `json:"last_at"`
+	Error      *string           `json:"last_error"`
+	Now        *string           `json:"now"` // handed_over, let_go, running, held or waiting
 }
 
 // ModelDay is what was used of a model on one day (UTC).
@@ -54,12 +58,11 @@ type ModelDay struct {
 	reconcile.ModelUse
 }
 
-// Rhythm shows how regularly scheduled passes ran (triggers cron, timer and loop).
-type Rhythm struct {
-	Passes int
-	// Usual is the median gap between them; 0 if there are fewer than two passes.
-	Usual time.Duration
-	Gaps  []Gap // those much longer than Usual, oldest first
+// ScheduleRow is how regularly the schedule's passes came.
+type ScheduleRow struct {
+	Passes int      `json:"passes"`
+	Usual  *float64 `json:"usual_gap_seconds"`
+	Missed []Gap    `json:"missed"`
 }
 
 // Gap is a period without a scheduled pass.
@@ -76,53 +79,34 @@ const failedOutcomes = `('failed', 'timed_out', 'stalled', 'lost')`
 // Report returns what happened between two times, from one snapshot of the database. Days count as a whole.
 func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report, error) {
 	r := Report{Since: since, Until: until}
-	err := v.view(ctx, "read the report", func(t tx) (err error) {
+	err := v.view(ctx, "read the report", func(t tx) error {
+		var errs [9]error
 		from, to := stamp(since), stamp(until)
-		if r.Releases, err = rows(t, releaseFields, `SELECT `+releaseColumns+` FROM releases
-			WHERE released_at >= ? AND released_at < ? ORDER BY released_at, id`, from, to); err != nil {
-			return err
-		}
-		if r.Uses, err = rows(t, func(u *RunUse) []any {
+		r.Releases, errs[0] = rows(t, releaseFields, `SELECT `+releaseColumns+` FROM releases
+			WHERE released_at >= ? AND released_at < ? ORDER BY released_at, id`, from, to)
+		r.Uses, errs[1] = rows(t, func(u *RunUse) []any {
 			return append([]any{
 				&u.IssueID, &u.Identifier, &u.Title, &u.URL, jsonOf(&u.Labels), &u.Model, &u.Runs, &u.Succeeded, &u.Failed,
 				millisOf(&u.Runtime),
 			}, tokenFields(&u.Tokens)...)
-		}, usesQuery, from, to); err != nil {
-			return err
-		}
-		failure := func(f *Failure) []any {
-			return []any{&f.IssueID, &f.Identifier, &f.Title, &f.Runs, &f.RunID, &f.Outcome, &f.Code, &f.Text, stampOf(&f.At)}
-		}
-		if r.Failures, err = rows(t, failure, failuresQuery, from, to); err != nil {
-			return err
-		}
-		if r.FailedHooks, err = rows(t, failure, failedHooksQuery, from, to); err != nil {
-			return err
-		}
-		if r.Outages, err = rows(t, func(o *Outage) []any {
+		}, usesQuery, from, to)
+		r.Failures, errs[2] = readFailures(t, `error_code, error_text`, `outcome IN `+failedOutcomes, from, to)
+		r.FailedHooks, errs[3] = readFailures(t, `'', after_run_error`, `after_run_error <> ''`, from, to)
+		r.Outages, errs[4] = rows(t, func(o *Outage) []any {
 			return []any{&o.Code, &o.Message, stampOf(&o.Since), stampOf(&o.Until)}
-		}, outagesQuery, to, from); err != nil {
-			return err
-		}
-		if r.Rhythm, err = readRhythm(t, since, until); err != nil {
-			return err
-		}
-		if r.PullRequests, err = readPullRequests(t); err != nil {
-			return err
-		}
-		if r.Days, err = readDays(t, since, until); err != nil {
-			return err
-		}
+		}, outagesQuery, to, from)
+		r.Schedule, errs[5] = readRhythm(t, since, until)
+		r.PullRequests, errs[6] = readPullRequests(t)
+		r.Days, errs[7] = readDays(t, since, until)
 		// Pruning is not recorded, but it never deletes runs younger than keepFor, nor runs of issues with fewer than keepRuns.
 		r.RunsSince = since
 		if kept := now.Add(-keepFor); kept.After(since) {
 			many, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM runs GROUP BY issue_id HAVING count(*) >= ?)`, keepRuns)
-			if many {
+			if errs[8] = err; many {
 				r.RunsSince = kept
 			}
-			return err
 		}
-		return nil
+		return cmp.Or(errs[:]...)
 	})
 	return r, err
 }
@@ -141,20 +125,21 @@ const (
 		coalesce(issue ->> '$.labels', '[]'), used.model, runs, well, failed, runtime, input, cached, output, reasoning, total
 		FROM used JOIN runs ON runs.id = last ORDER BY first`
 
-	// SQLite takes the columns beside max(id) from the row with that id.
-	failuresQuery = `SELECT issue_id, identifier, coalesce(issue ->> '$.title', ''), count(*), max(id), outcome, error_code, error_text, ended_at
-		FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? AND outcome IN ` + failedOutcomes + `
-		GROUP BY issue_id ORDER BY max(id)`
-	failedHooksQuery = `SELECT issue_id, identifier, coalesce(issue ->> '$.title', ''), count(*), max(id), outcome, '', after_run_error, ended_at
-		FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? AND after_run_error <> ''
-		GROUP BY issue_id ORDER BY max(id)`
-
 	// The outages that overlap a period. An older program does not record the end of an outage: if its block is gone, it counts
 	// as ended when it began.
 	outagesQuery = `SELECT code, message, since, over FROM (SELECT *, iif(until IS NULL
 			AND NOT EXISTS (SELECT 1 FROM meta WHERE key = source), since, until) AS over FROM outages)
 		WHERE since < ? AND (over IS NULL OR over >= ?) ORDER BY since, id`
 )
+
+// readFailures sums up the runs of a period that meet a condition, by issue, the last of them first. texts are the columns of their error.
+func readFailures(t tx, texts, condition string, from, to any) ([]FailedRow, error) {
+	return rows(t, func(f *FailedRow) []any {
+		return []any{&f.IssueID, &f.Identifier, &f.Title, &f.Runs, &f.RunID, &f.Outcome, &f.Code, &f.Text, stampOf(&f.At)}
+	}, // SQLite takes the columns beside max(id) from the row with that id.
+		`SELECT issue_id, identifier, coalesce(issue ->> '$.title', ''), count(*), max(id), outcome, `+texts+`, ended_at
+		FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? AND `+condition+` GROUP BY issue_id ORDER BY max(id) DESC`, from, to)
+}
 
 const (
 	// A gap is reported if it is longer than longGap usual gaps: shorter ones come from a busy machine or a long pass. It must
@@ -163,9 +148,9 @@ const (
 	shortestGap = 3 * time.Minute
 )
 
-// readRhythm finds the long gaps between scheduled passes, and between the last one and the end of the period. It starts with
-// the last pass before the period, to find a gap in which the period begins.
-func readRhythm(t tx, since, until time.Time) (r Rhythm, err error) {
+// readRhythm finds the median gap between passes of a schedule, and the gaps much longer than that, oldest first; the last one may reach
+// to the end of the period. It starts with the last pass before the period, to find a gap in which the period begins.
+func readRhythm(t tx, since, until time.Time) (r ScheduleRow, err error) {
 	starts, err := rows(t, itself[int64], `SELECT started_at FROM passes
 		WHERE "trigger" IN ('cron', 'timer', 'loop') AND started_at < ?1 AND started_at >= coalesce((SELECT max(started_at)
 		FROM passes WHERE "trigger" IN ('cron', 'timer', 'loop') AND started_at < ?2), ?2) ORDER BY started_at`, stamp(until), stamp(since))
@@ -183,12 +168,13 @@ func readRhythm(t tx, since, until time.Time) (r Rhythm, err error) {
 		gaps[i] = starts[i+1] - starts[i]
 	}
 	slices.Sort(gaps)
-	r.Usual = time.Duration(gaps[len(gaps)/2]) * time.Millisecond
-	due := max(r.Usual, time.Second) // a second is the shortest interval of a loop
+	usual := time.Duration(gaps[len(gaps)/2]) * time.Millisecond
+	r.Usual = new(usual.Seconds())
+	due := max(usual, time.Second) // a second is the shortest interval of a loop
 	for i, end := range append(starts[1:], until.UnixMilli()) {
 		gap := time.Duration(end-starts[i]) * time.Millisecond
-		if gap > max(longGap*r.Usual, shortestGap) {
-			r.Gaps = append(r.Gaps, Gap{
+		if gap > max(longGap*usual, shortestGap) {
+			r.Missed = append(r.Missed, Gap{
 				From: time.UnixMilli(starts[i]).UTC(), To: time.UnixMilli(end).UTC(), Missed: int((gap+due/2)/due) - 1, Open: i == len(starts)-1,
 			})
 		}
@@ -217,20 +203,15 @@ type DayOutcome struct {
 // Results returns what was achieved since a time, from one snapshot of the database.
 func (v Views) Results(ctx context.Context, since time.Time) (r Results, err error) {
 	err = v.view(ctx, "read the results", func(t tx) error {
-		r.Handovers, err = rows(t, func(h *Handover) []any { return []any{stampOf(&h.ClaimedAt), stampOf(&h.At)} },
+		var errs [3]error
+		r.Handovers, errs[0] = rows(t, func(h *Handover) []any { return []any{stampOf(&h.ClaimedAt), stampOf(&h.At)} },
 			`SELECT claimed_at, released_at FROM releases WHERE released_at >= ? AND reason IN (?, ?)`,
 			stamp(since), reconcile.StopTerminal, reconcile.StopInactive)
-		if err != nil {
-			return err
-		}
-		r.Outcomes, err = rows(t, func(o *DayOutcome) []any { return []any{&o.Date, &o.Outcome, &o.Runs, millisOf(&o.Runtime)} },
+		r.Outcomes, errs[1] = rows(t, func(o *DayOutcome) []any { return []any{&o.Date, &o.Outcome, &o.Runs, millisOf(&o.Runtime)} },
 			`SELECT date(ended_at / 1000, 'unixepoch'), outcome, count(*), sum(runtime_ms) FROM runs
 			WHERE kind = 'agent' AND ended_at >= ? GROUP BY 1, 2`, stamp(since))
-		if err != nil {
-			return err
-		}
-		r.Days, err = readDays(t, since, time.Time{})
-		return err
+		r.Days, errs[2] = readDays(t, since, time.Time{})
+		return cmp.Or(errs[:]...)
 	})
 	return r, err
 }

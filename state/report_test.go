@@ -97,12 +97,12 @@ func TestReportOfRuns(t *testing.T) {
 
 	use := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
 	wantUses := []RunUse{
-		{a.IssueID, "ABC-1", "Title", "", []string{"bug"}, 2, 0, 2, 20 * time.Minute, reconcile.ModelUse{Model: "m", Tokens: use.Plus(use)}},
-		{a.IssueID, "ABC-1", "Title", "", []string{"bug"}, 1, 1, 0, 10 * time.Minute, reconcile.ModelUse{Model: "n", Tokens: use}},
-		{b.IssueID, "ABC-2", "Title", "", []string{"bug"}, 1, 0, 0, 10 * time.Minute, reconcile.ModelUse{Model: "m", Tokens: use}},
+		{a.IssueID, "ABC-1", "Title", "", []string{"bug"}, 2, 0, 2, 0, 20 * time.Minute, reconcile.ModelUse{Model: "m", Tokens: use.Plus(use)}},
+		{a.IssueID, "ABC-1", "Title", "", []string{"bug"}, 1, 1, 0, 0, 10 * time.Minute, reconcile.ModelUse{Model: "n", Tokens: use}},
+		{b.IssueID, "ABC-2", "Title", "", []string{"bug"}, 1, 0, 0, 0, 10 * time.Minute, reconcile.ModelUse{Model: "m", Tokens: use}},
 	}
 	test.Equal(t, "Uses", r.Uses, wantUses)
-	wantFailures := []Failure{{a.IssueID, "ABC-1", "Title", 2, runID(3), reconcile.Failed, "turn_failed", "why of 3", epoch.Add(time.Hour)}}
+	wantFailures := []FailedRow{{a.IssueID, "ABC-1", "Title", 2, runID(3), reconcile.Failed, "turn_failed", "why of 3", epoch.Add(time.Hour), nil, nil}}
 	test.Equal(t, "Failures", r.Failures, wantFailures)
 	// Days are whole, and so are their models.
 	wantDays := []ModelDay{
@@ -145,21 +145,21 @@ func TestMissedPasses(t *testing.T) {
 	since, until := at(0), at(60)
 	for name, c := range map[string]struct {
 		passes []float64
-		want   Rhythm
+		want   ScheduleRow
 	}{
-		"none":                        {nil, Rhythm{}},
-		"one":                         {[]float64{59}, Rhythm{Passes: 1}},
-		"late by twice the usual gap": {[]float64{50, 52, 54, 59}, Rhythm{Passes: 4, Usual: 2 * time.Minute}},
+		"none":                        {nil, ScheduleRow{}},
+		"one":                         {[]float64{59}, ScheduleRow{Passes: 1}},
+		"late by twice the usual gap": {[]float64{50, 52, 54, 59}, ScheduleRow{Passes: 4, Usual: new(120.0)}},
 		"a gap": {
-			[]float64{0, 1, 2, 3, 43, 44, 45, 58}, Rhythm{Passes: 8, Usual: time.Minute, Gaps: []Gap{
+			[]float64{0, 1, 2, 3, 43, 44, 45, 58}, ScheduleRow{Passes: 8, Usual: new(60.0), Missed: []Gap{
 				{From: at(3), To: at(43), Missed: 39}, {From: at(45), To: at(58), Missed: 12},
 			}},
 		},
 		"none since": {
-			[]float64{0, 1, 2}, Rhythm{Passes: 3, Usual: time.Minute, Gaps: []Gap{{From: at(2), To: at(60), Missed: 57, Open: true}}},
+			[]float64{0, 1, 2}, ScheduleRow{Passes: 3, Usual: new(60.0), Missed: []Gap{{From: at(2), To: at(60), Missed: 57, Open: true}}},
 		},
 		"the period begins in a gap": {
-			[]float64{-200, -99, 30, 31, 32, 33, 59}, Rhythm{Passes: 5, Usual: time.Minute, Gaps: []Gap{
+			[]float64{-200, -99, 30, 31, 32, 33, 59}, ScheduleRow{Passes: 5, Usual: new(60.0), Missed: []Gap{
 				{From: at(-99), To: at(30), Missed: 128}, {From: at(33), To: at(59), Missed: 25},
 			}},
 		},
@@ -170,9 +170,9 @@ func TestMissedPasses(t *testing.T) {
 				test.Must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at(m)}))
 				test.Must(db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: at(m + 7)})) // no schedule's
 			}
-			got := reported(t, db, since, until).Rhythm
-			for i := range got.Gaps { // the epoch has milliseconds
-				got.Gaps[i].From, got.Gaps[i].To = got.Gaps[i].From.UTC(), got.Gaps[i].To.UTC()
+			got := reported(t, db, since, until).Schedule
+			for i := range got.Missed { // the epoch has milliseconds
+				got.Missed[i].From, got.Missed[i].To = got.Missed[i].From.UTC(), got.Missed[i].To.UTC()
 			}
 			test.Equal(t, "rhythm", got, c.want)
 		})

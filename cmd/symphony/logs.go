@@ -68,7 +68,7 @@ func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
 		o.File = file
 	}
 	if c.IsSet("since") {
-		if o.Since, err = view.ParseTime("logs", "since", c.String("since"), now); err != nil {
+		if o.Since, err = view.ParseTime("logs", "since", c.String("since"), now, 0); err != nil {
 			return o, err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,24 +19,7 @@ import (
 )
 
 func main() {
-	runtime.MemProfileRate = 0 // a profile of memory would cost some, and is never written
-	growStack(false)
 	os.Exit(mainCode(func(*term.Env) {}))
-}
-
-// growStack makes the stack of its goroutine large enough for the functions of SQLite, while nothing is on it. Otherwise it grows step
-// by step, and each step reads the tables of all functions that are on it: a tenth of the memory of a short command.
-//
-//go:noinline
-func growStack(filled bool) byte {
-	if !filled {
-		return 0 // the array has a place on the stack, but takes no memory
-	}
-	var room [48 << 10]byte
-	for i := range room {
-		room[i] = byte(i)
-	}
-	return room[len(os.Args)]
 }
 
 // mainCode is main without os.Exit. Tests change the environment.

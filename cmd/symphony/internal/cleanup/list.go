@@ -17,13 +17,18 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// ProjectsJSON is what projects --json prints.
-type ProjectsJSON = []known
+// Documents of --json.
+type (
+	ProjectsJSON = []known
+	TrashJSON    = []removed
+	PruneJSON    = pruned
+)
 
 // ListProjects prints the projects of the account.
 func ListProjects(ctx context.Context, w *term.Env) error {
@@ -86,26 +91,36 @@ type space struct {
 	rec        workspace.Record
 }
 
-// remark is the size of the workspace and the reasons to keep it, in parentheses.
-func (s space) remark() string {
-	text := "(" + term.BytesText(s.Bytes)
+// Remark is the size of the workspace and the reasons to keep it, in parentheses.
+func (s space) Remark() string {
+	remark := "(" + term.BytesText(s.Bytes)
 	if s.InUse {
-		text += ", in use"
+		remark += ", in use"
 	}
 	if s.Unsaved != "" {
-		text += ", " + s.Unsaved
+		remark += ", " + s.Unsaved
 	}
-	return text + ")"
+	return remark + ")"
+}
+
+// openRoots opens those of the workspace roots that exist.
+func openRoots(paths []string) (list []*workspace.Root, err error) {
+	for _, path := range paths {
+		root, found, err := workspace.FindRoot(path)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			list = append(list, root)
+		}
+	}
+	return list, nil
 }
 
 // listSpaces returns the workspaces in a project's roots that belong to it or to a project that no longer exists.
-func listSpaces(ctx context.Context, stateDir string, roots []string) (list []space, err error) {
-	for _, path := range roots {
-		var records []workspace.Record
-		root, found, err := workspace.FindRoot(path)
-		if err == nil && found {
-			records, err = root.List()
-		}
+func listSpaces(ctx context.Context, stateDir string, roots []*workspace.Root) (list []space, err error) {
+	for _, root := range roots {
+		records, err := root.List()
 		if err != nil {
 			return nil, err
 		}
@@ -159,6 +174,29 @@ func lockProject(ctx context.Context, w *term.Env, stateDir string) (release fun
 	return release, err
 }
 
+// printResult prints a document with --json, and lines without.
+func printResult(w *term.Env, document any, lines ...string) {
+	if w.JSON {
+		w.PrintJSON(document)
+		return
+	}
+	for _, line := range lines {
+		fmt.Fprintln(w.Stdout, term.Visible(line))
+	}
+}
+
+// refuseBusy refuses a project with workers or a loop. hint says how the workers are stopped.
+func refuseBusy(p *project.Project, hint string) error {
+	if living := project.LivingRuns(p); len(living) > 0 {
+		ids := strings.Join(living, ", ")
+		return exit.Fault(codeBusy, fmt.Sprintf("%s still running on %s: run %s", text.Plural(len(living), "worker"), p.StateDir, ids), hint)
+	}
+	if project.Looping(p.StateDir) {
+		return exit.Fault(codeBusy, "symphony tick --loop is running on "+p.StateDir, "end it first, with Ctrl-C or SIGTERM")
+	}
+	return nil
+}
+
 // known is a project of the account, as symphony projects lists it.
 type known struct {
 	StateDir       string     `json:"state_dir"`
@@ -210,36 +248,24 @@ func (r *known) read(ctx context.Context, w *term.Env) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if r.WorkflowPath, _, err = db.Meta(ctx, project.OwnerKey); err != nil {
+	path, _, pathErr := db.Meta(ctx, project.OwnerKey)
+	roots, rootsErr := project.RootsOf(ctx, db)
+	rec, recErr := db.Store.State(ctx)
+	last, lastErr := project.LastPass(ctx, db)
+	alive, aliveErr := project.ScheduleAlive(ctx, db, w.Now())
+	r.WorkflowPath, r.WorkflowExists, r.Roots = path, path != "" && project.Exists(path), roots
+	if err := cmp.Or(pathErr, rootsErr, recErr, lastErr, aliveErr); err != nil {
 		return err
 	}
-	r.WorkflowExists = r.WorkflowPath != "" && project.Exists(r.WorkflowPath)
-	if r.Roots, err = project.RootsOf(ctx, db); err != nil {
-		return err
-	}
-	rec, err := db.Store.State(ctx)
-	if err != nil {
-		return err
-	}
-	r.Paused = rec.Paused
+	claims := map[reconcile.ClaimStatus]int{}
 	for _, c := range rec.Claims {
-		switch c.Status {
-		case reconcile.Running:
-			r.Running++
-		case reconcile.Held:
-			r.Held++
-		default:
-			r.Retrying++
-		}
+		claims[c.Status]++
 	}
-	last, err := project.LastPass(ctx, db)
-	if err != nil {
-		return err
-	}
+	r.Running, r.Held = claims[reconcile.Running], claims[reconcile.Held]
+	r.Retrying = len(rec.Claims) - r.Running - r.Held
 	if last != nil {
 		r.LastPass = &last.StartedAt
 	}
-	r.Schedule, err = project.ScheduleAlive(ctx, db, w.Now())
-	r.Schedule = r.Schedule || project.Looping(r.StateDir)
-	return err
+	r.Paused, r.Schedule = rec.Paused, alive || project.Looping(r.StateDir)
+	return nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -63,13 +62,9 @@ func MoveProject(ctx context.Context, w *term.Env, old, path string) error {
 	if err := m.move(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
-	env := m.envFile(m.to)
-	if w.JSON {
-		w.PrintJSON(MovedJSON{m.old, m.new, m.to, env})
-	} else {
-		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("the project of %s is now that of %s", m.old, m.new)))
-		fmt.Fprintln(w.Stdout, term.Visible("its state is in "+m.to+", its environment file is "+env))
-	}
+	env := envFile(m.w, m.to)
+	printResult(w, MovedJSON{m.old, m.new, m.to, env}, "the project of "+m.old+" is now that of "+m.new,
+		"its state is in "+m.to+", its environment file is "+env)
 	return m.moveSchedule(ctx)
 }
 
@@ -116,7 +111,7 @@ func (m *mover) findMoved(ctx context.Context, err error) error {
 		return nil
 	}
 	moved, newErr := findProject(ctx, m.w, "move", m.new)
-	if newErr != nil || !schedule.Installed(ctx, m.project(m.old, "")) {
+	if newErr != nil || !schedule.Installed(ctx, project.New(m.w, m.old, "")) {
 		return err
 	}
 	m.from, m.to = moved.StateDir, moved.StateDir
@@ -127,24 +122,13 @@ func (m *mover) defaultDir(path string) string {
 	return state.DefaultDir(m.w.Getenv("XDG_STATE_HOME"), m.w.Home, path)
 }
 
-// project opens the project of a path; an empty state directory stands for the default one.
-func (m *mover) project(path, stateDir string) *project.Project {
-	return project.New(m.w, path, stateDir)
-}
-
-func (m *mover) envFile(stateDir string) string { return envFile(m.w, known{StateDir: stateDir}) }
-
 // check refuses a project that is in use, and a new path that has been used by another one.
 func (m *mover) check() error {
-	p := m.project(m.new, m.from)
-	if living := project.LivingRuns(p); len(living) > 0 {
-		return exit.Fault(codeBusy, fmt.Sprintf("%s still running on %s: run %s", text.Plural(len(living), "worker"), m.from, strings.Join(living, ", ")),
-			"wait for them, or stop them: symphony stop --all --state-dir "+term.ShellQuote(m.from)+" -w "+term.ShellQuote(m.new))
+	hint := "wait for them, or stop them: symphony stop --all --state-dir " + term.ShellQuote(m.from) + " -w " + term.ShellQuote(m.new)
+	if err := refuseBusy(project.New(m.w, m.new, m.from), hint); err != nil {
+		return err
 	}
-	if project.Looping(m.from) {
-		return exit.Fault(codeBusy, "symphony tick --loop is running on "+m.from, "end it first, with Ctrl-C or SIGTERM")
-	}
-	if from, to := m.envFile(m.from), m.envFile(m.to); from != to && project.Exists(from) && project.Exists(to) {
+	if from, to := envFile(m.w, m.from), envFile(m.w, m.to); from != to && project.Exists(from) && project.Exists(to) {
 		return exit.Fault(codeNotMoved, from+" and "+to+" exist both", "keep the right lines in the first and remove the second")
 	}
 	return nil
@@ -156,7 +140,7 @@ func (m *mover) move(ctx context.Context) error {
 		if err := m.clear(ctx); err != nil {
 			return err
 		}
-		if err := os.Rename(m.envFile(m.from), m.envFile(m.to)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(envFile(m.w, m.from), envFile(m.w, m.to)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("move the environment file: %w", err)
 		}
 		if err := os.Rename(m.from, m.to); err != nil {

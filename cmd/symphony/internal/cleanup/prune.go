@@ -3,7 +3,9 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -49,12 +52,9 @@ type pruned struct {
 	// RunDirs are run directories without a row in the database.
 	RunDirs []string `json:"run_directories"`
 
-	trashed map[string]bool // ids and identifiers of the issues with entries in the trash
-	kept    time.Duration   // how long the trash keeps a workspace; 0: it is deleted at once
+	names []string      // ids and identifiers of the issues of which something was found
+	kept  time.Duration // how long the trash keeps a workspace; 0: it is deleted at once
 }
-
-// PruneJSON is what prune --json prints.
-type PruneJSON = pruned
 
 type prunedTrash struct {
 	Path    string `json:"path"`
@@ -62,8 +62,7 @@ type prunedTrash struct {
 	Bytes   int64  `json:"bytes"`
 	// Discarded are the entries with unsaved work.
 	Discarded []loss `json:"discarded"`
-	root      *workspace.Root
-	paths     []string
+	rows      []removed
 }
 
 type prunedRuns struct {
@@ -126,11 +125,8 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 		c.agreed[s.Path] = s.work()
 	}
 	for _, t := range found.Trash {
-		for _, path := range t.paths {
-			c.agreed[path] = ""
-		}
-		for _, d := range t.Discarded {
-			c.agreed[d.Path] = d.work()
+		for _, r := range t.rows {
+			c.agreed[r.Path] = r.loss.work()
 		}
 	}
 	if found, err = c.find(ctx); err == nil {
@@ -147,7 +143,7 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	f := &pruned{
 		DryRun: c.options.DryRun, Workspaces: []space{}, Kept: []space{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
-		KeptTrash: []loss{}, RunDirs: []string{}, trashed: map[string]bool{}, kept: c.cfg.Workspace.KeepRemoved,
+		KeptTrash: []loss{}, RunDirs: []string{}, kept: c.cfg.Workspace.KeepRemoved,
 	}
 	db, err := project.OpenForReading(ctx, c.p)
 	if err != nil {
@@ -158,7 +154,9 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 		c.options.Issues[i] = project.IssueName(ctx, c.p, db, name)
 	}
 	rec, err := db.Store.State(ctx)
-	if err != nil {
+	past, pastErr := db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
+	roots, rootsErr := allRoots(ctx, c.cfg, db)
+	if err := cmp.Or(err, rootsErr, pastErr); err != nil {
 		return nil, err
 	}
 	claimed := map[string]bool{} // nothing of these issues is removed
@@ -168,10 +166,6 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	for _, r := range rec.Runs {
 		claimed[r.IssueID] = true
 	}
-	roots, err := allRoots(ctx, c.cfg, db)
-	if err != nil {
-		return nil, err
-	}
 	spaces, err := listSpaces(ctx, c.p.StateDir, roots)
 	if err != nil {
 		return nil, err
@@ -179,27 +173,25 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	spaces = slices.DeleteFunc(spaces, func(s space) bool {
 		return claimed[s.IssueID] || s.rec.Project != c.cfg.Policy.Project || !c.wants(s.IssueID, s.Identifier)
 	})
-	past, err := db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
-	if err != nil {
-		return nil, err
-	}
 	past = slices.DeleteFunc(past, func(i state.PastIssue) bool { return !c.wants(i.IssueID, i.Identifier) })
 	why, err := c.finished(ctx, spaces, past)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range spaces {
-		switch s.Why = why[s.IssueID]; {
-		case s.Why == "":
-		case !s.InUse && c.mayRemove(s.loss):
+		if s.Why = why[s.IssueID]; s.Why == "" {
+			continue
+		}
+		f.names = append(f.names, s.IssueID, s.Identifier)
+		if !s.InUse && c.mayRemove(s.loss) {
 			f.Workspaces = append(f.Workspaces, s)
-		default:
+		} else {
 			f.Kept = append(f.Kept, s)
 		}
 	}
 	for _, i := range past {
 		if reason := why[i.IssueID]; reason != "" {
-			f.Runs = append(f.Runs, prunedRuns{i.IssueID, i.Identifier, i.Runs, reason})
+			f.names, f.Runs = append(f.names, i.IssueID, i.Identifier), append(f.Runs, prunedRuns{i.IssueID, i.Identifier, i.Runs, reason})
 		}
 	}
 	if err := c.findTrash(ctx, f, roots); err != nil {
@@ -247,12 +239,11 @@ func (c *pruner) finished(ctx context.Context, spaces []space, past []state.Past
 	if len(ids) == 0 {
 		return why, nil
 	}
-	silent := func(string) {}
 	tracker, err := project.NewTracker(c.p, c.cfg, project.TrackerOptions{})
 	if err != nil {
 		return nil, err
 	}
-	issues, err := project.VerifyFirst(tracker, nil, c.cfg, c.p.Path, silent).ByIDs(ctx, ids)
+	issues, err := project.VerifyFirst(tracker, nil, c.cfg, c.p.Path, func(string) {}).ByIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -273,15 +264,8 @@ func (c *pruner) wants(names ...string) bool {
 
 // missing returns an error for an issue of the command line of which nothing was found.
 func (c *pruner) missing(f *pruned) error {
-	known := map[string]bool{}
-	for _, s := range slices.Concat(f.Workspaces, f.Kept) {
-		known[s.Identifier], known[s.IssueID] = true, true
-	}
-	for _, r := range f.Runs {
-		known[r.Identifier], known[r.IssueID] = true, true
-	}
 	for _, name := range c.options.Issues {
-		if !known[name] && !f.trashed[name] {
+		if !slices.Contains(f.names, name) {
 			return exit.Fault("issue_not_found", "there is nothing of "+name+" to remove: it is unknown, claimed, or not in a terminal state",
 				"symphony show "+name+" says what is known of it")
 		}
@@ -290,24 +274,24 @@ func (c *pruner) missing(f *pruned) error {
 }
 
 // findTrash selects the contents of this project's trash, however recent, except work that exists nowhere else.
-func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error {
+func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []*workspace.Root) error {
 	rows, err := trashOf(ctx, c.p, c.cfg, roots)
 	for _, r := range rows {
 		if !c.wants(r.IssueID, r.Identifier) {
 			continue
 		}
-		f.trashed[r.IssueID], f.trashed[r.Identifier] = true, true
+		f.names = append(f.names, r.IssueID, r.Identifier)
 		if !r.Discarded && !c.mayRemove(r.loss) {
 			if r.Unsaved != nil {
 				f.KeptTrash = append(f.KeptTrash, r.loss)
 			}
 			continue
 		}
-		if n := len(f.Trash); n == 0 || f.Trash[n-1].root != r.root {
-			f.Trash = append(f.Trash, prunedTrash{Path: filepath.Dir(r.Path), Discarded: []loss{}, root: r.root})
+		if n := len(f.Trash); n == 0 || f.Trash[n-1].rows[0].root != r.root {
+			f.Trash = append(f.Trash, prunedTrash{Path: filepath.Dir(r.Path), Discarded: []loss{}})
 		}
 		t := &f.Trash[len(f.Trash)-1]
-		t.Entries, t.Bytes, t.paths = t.Entries+1, t.Bytes+r.Bytes, append(t.paths, r.Path)
+		t.Entries, t.Bytes, t.rows = t.Entries+1, t.Bytes+r.Bytes, append(t.rows, r)
 		if r.loss.Unsaved != "" {
 			t.Discarded = append(t.Discarded, r.loss)
 		}
@@ -320,16 +304,16 @@ func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error
 func (c *pruner) askAboutUnsaved(ctx context.Context, f *pruned) error {
 	kept := []space{}
 	for _, s := range f.Kept {
-		word := ""
-		if !s.InUse {
-			s.print(c.p.Env.Stdout, "unsaved")
-			prompt := "Type " + term.Visible(s.Identifier) + " to remove it, or press Enter to keep it: "
-			var err error
-			if word, err = term.AskLine(ctx, c.p.Env, prompt, false); err != nil {
-				return err
-			}
+		if s.InUse {
+			kept = append(kept, s)
+			continue
 		}
-		if !s.InUse && strings.TrimSpace(word) == s.Identifier {
+		fmt.Fprint(c.p.Env.Stdout, s.Lines("unsaved"))
+		word, err := term.AskLine(ctx, c.p.Env, "Type "+term.Visible(s.Identifier)+" to remove it, or press Enter to keep it: ", false)
+		if err != nil {
+			return err
+		}
+		if strings.TrimSpace(word) == s.Identifier {
 			f.Workspaces = append(f.Workspaces, s)
 		} else {
 			kept = append(kept, s)
@@ -347,8 +331,8 @@ func (c *pruner) remove(ctx context.Context, f *pruned) error {
 	}
 	defer db.Close()
 	for _, t := range f.Trash {
-		for _, path := range t.paths {
-			if err := t.root.DeleteTrash(ctx, path); err != nil {
+		for _, r := range t.rows {
+			if err := r.root.DeleteTrash(ctx, r.Path); err != nil {
 				c.p.Env.Note(slog.LevelWarn, "could not be deleted: "+err.Error())
 			}
 		}
@@ -424,47 +408,25 @@ func (c *pruner) report(f *pruned) {
 	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n", end, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), term.BytesText(size))
 }
 
+//go:embed prune.txt
+var pruneText string
+
 // print writes a line for each thing that is removed or kept. verb is remove or removed.
 func (f *pruned) print(w *term.Env, verb string) {
 	if w.JSON {
 		return
 	}
-	keep := map[string]string{"remove": "keep", "removed": "kept"}[verb]
-	destroy := map[string]string{"remove": "DESTROY", "removed": "DESTROYED"}[verb]
-	discard := destroy
-	if f.kept > 0 {
-		discard = map[string]string{"remove": "DISCARD", "removed": "DISCARDED"}[verb]
+	words := map[string]any{"Found": f, "Verb": verb, "Keep": "keep", "Destroy": "DESTROY", "Discard": "DISCARD", "Time": ""}
+	if verb == "removed" {
+		words["Keep"], words["Destroy"], words["Discard"] = "kept", "DESTROYED", "DISCARDED"
 	}
-	line := func(verb, format string, args ...any) {
-		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)))
+	if words["Time"] = term.Duration(f.kept); f.kept == 0 { // how long the trash keeps a workspace
+		words["Discard"], words["Time"] = words["Destroy"], ""
 	}
-	for _, t := range f.Trash {
-		line(verb, "%s (%s) from the trash %s", text.Plural(t.Entries, "workspace"), term.BytesText(t.Bytes), t.Path)
-		for _, d := range t.Discarded {
-			d.print(w.Stdout, destroy)
-		}
+	line := func(verb, format string, args ...any) string {
+		return term.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)) + "\n"
 	}
-	for _, s := range f.Workspaces {
-		line(verb, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())
-		s.print(w.Stdout, discard)
-		if s.Unsaved != "" && f.kept > 0 {
-			fmt.Fprintf(w.Stdout, "        the trash keeps it for %s: symphony restore %s\n", term.Duration(f.kept), term.ShellQuote(s.Identifier))
-		}
-	}
-	for _, r := range f.Runs {
-		line(verb, "%s of %s, which is %s", text.Plural(r.Runs, "run"), r.Identifier, r.Why)
-	}
-	for _, t := range f.KeptTrash {
-		line(keep, "%s in the trash: it has %s", t.Path, t.Unsaved)
-	}
-	for _, s := range f.Kept {
-		line(keep, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())
-	}
-	if n := len(f.RunDirs); n > 0 {
-		dirs := fmt.Sprintf("%d run directories", n)
-		if n == 1 {
-			dirs = "1 run directory"
-		}
-		line(verb, "%s in %s", dirs, filepath.Dir(f.RunDirs[0]))
-	}
+	_ = template.Must(template.New("").Funcs(template.FuncMap{ // only a write can fail
+		"line": line, "plural": text.Plural, "bytes": term.BytesText, "quote": term.ShellQuote, "dir": filepath.Dir,
+	}).Parse(pruneText)).Execute(w.Stdout, words)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -89,10 +88,10 @@ func findProject(ctx context.Context, w *term.Env, verb, path string) (known, er
 			meant, dirs = append(meant, r), append(dirs, r.StateDir)
 		}
 	}
-	if len(meant) == 1 {
+	switch {
+	case len(meant) == 1:
 		return meant[0], nil
-	}
-	if len(meant) > 1 {
+	case len(meant) > 1:
 		return known{}, exit.Usage("projects: %s: %s has several projects; give the state directory of one: %s", verb, path, strings.Join(dirs, " or "))
 	}
 	// What an interrupted removal has left is no longer listed. It is in a place of the account's state directories, and contains
@@ -124,12 +123,8 @@ func (r *remover) check(ctx context.Context) (err error) {
 	if p.Path != "" {
 		flags = "-w " + term.ShellQuote(p.Path) + " " + flags
 	}
-	if living := project.LivingRuns(p); len(living) > 0 {
-		return exit.Fault(codeBusy, fmt.Sprintf("%s still running on %s: run %s", text.Plural(len(living), "worker"), p.StateDir, strings.Join(living, ", ")),
-			"stop them first: symphony stop --all "+flags)
-	}
-	if project.Looping(p.StateDir) {
-		return exit.Fault(codeBusy, "symphony tick --loop is running on "+p.StateDir, "end it first, with Ctrl-C or SIGTERM")
+	if err := refuseBusy(p, "stop them first: symphony stop --all "+flags); err != nil {
+		return err
 	}
 	if what, hint := schedule.Running(ctx, p, flags); what != "" {
 		return exit.Fault(codeBusy, what+" runs passes on "+p.StateDir, "remove it first: "+hint)
@@ -139,7 +134,11 @@ func (r *remover) check(ctx context.Context) (err error) {
 		return exit.Fault(r.row.Error.Code, r.row.Error.Message+"; without the database its workspaces can't be found",
 			"repair the database first (symphony doctor), or leave out --workspaces and remove them yourself")
 	}
-	if r.spaces, err = listSpaces(ctx, r.row.StateDir, r.row.Roots); err != nil || !r.options.Workspaces {
+	roots, err := openRoots(r.row.Roots)
+	if err != nil {
+		return err
+	}
+	if r.spaces, err = listSpaces(ctx, r.row.StateDir, roots); err != nil || !r.options.Workspaces {
 		return err
 	}
 	for _, s := range r.spaces {
@@ -150,41 +149,27 @@ func (r *remover) check(ctx context.Context) (err error) {
 			return unsavedError(s.loss)
 		}
 	}
-	return r.checkTrash(ctx)
+	r.trash = nil
+	for _, root := range roots {
+		rows, err := listTrash(ctx, r.w, root, slices.Collect(maps.Values(root.Claims(r.row.StateDir)))...)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if row.Unsaved != nil && !r.options.Force && !row.Discarded {
+				return unsavedError(row.loss)
+			}
+			if row.Unsaved != nil {
+				r.trash = append(r.trash, row)
+			}
+		}
+	}
+	return nil
 }
 
 func unsavedError(l loss) error {
 	return exit.Fault("unsaved_work", l.Path+" has "+l.Unsaved,
 		"push or copy it first (after a push from elsewhere run git fetch there), or discard it with --force")
-}
-
-// checkTrash refuses to remove a trash with unsaved work.
-func (r *remover) checkTrash(ctx context.Context) error {
-	r.trash = nil
-	for _, path := range r.row.Roots {
-		root, found, err := workspace.FindRoot(path)
-		if err == nil && !found {
-			continue
-		}
-		var rows []removed
-		if err == nil {
-			claims := root.Claims(r.row.StateDir)
-			rows, err = listTrash(ctx, r.w, root, slices.Collect(maps.Values(claims))...)
-		}
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			switch {
-			case row.Unsaved == nil:
-				continue
-			case !r.options.Force && !row.Discarded:
-				return unsavedError(row.loss)
-			}
-			r.trash = append(r.trash, row)
-		}
-	}
-	return nil
 }
 
 // spacesUnknown reports whether only a broken database knows the workspaces. The run directories are removed before the
@@ -201,7 +186,7 @@ func (r *remover) announce() error {
 	}
 	line := func(verb, text string) { fmt.Fprintf(out, "%-6s %s\n", verb, term.Visible(text)) }
 	line("remove", r.row.StateDir)
-	if env := envFile(r.w, r.row); project.Exists(env) {
+	if env := envFile(r.w, r.row.StateDir); project.Exists(env) {
 		others, err := r.sharers()
 		switch {
 		case err != nil:
@@ -217,10 +202,10 @@ func (r *remover) announce() error {
 		verb = "remove"
 	}
 	for _, s := range r.spaces {
-		line(verb, s.Path+" "+s.remark())
+		line(verb, s.Path+" "+s.Remark())
 	}
 	for _, l := range r.losses() {
-		l.print(out, "DESTROY")
+		fmt.Fprint(out, l.Lines("DESTROY"))
 	}
 	if r.spacesUnknown() {
 		line("keep", "its workspaces, which can't be found: "+r.row.Error.Message)
@@ -228,18 +213,20 @@ func (r *remover) announce() error {
 	if r.row.WorkflowExists {
 		line("keep", r.row.WorkflowPath)
 	}
-	dirs, err := project.StateDirs(r.w)
-	accounts := filepath.Join(project.StateHome(r.w), accountsDir)
-	if last := !slices.ContainsFunc(dirs, func(dir string) bool { return dir != r.row.StateDir }); last && project.Exists(accounts) && !r.sharesAccount() {
+	last, err := r.last()
+	if accounts := filepath.Join(project.StateHome(r.w), accountsDir); last && project.Exists(accounts) {
 		line("remove", accounts+", with the threads of agents")
 	}
 	return err
 }
 
-// sharesAccount reports whether agents without an issue use what the projects share.
-func (r *remover) sharesAccount() bool {
-	dir := project.AgentsDir(r.w)
-	return dir != r.row.StateDir && project.Exists(dir)
+// last reports whether no other project and no agents without an issue use what the projects of the account share.
+func (r *remover) last() (bool, error) {
+	others, err := project.StateDirs(r.w)
+	if dir := project.AgentsDir(r.w); project.Exists(dir) {
+		others = append(others, dir)
+	}
+	return !slices.ContainsFunc(others, func(dir string) bool { return dir != r.row.StateDir }), err
 }
 
 // losses lists the work that exists nowhere else and is destroyed.
@@ -301,7 +288,7 @@ func (r *remover) remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if env := envFile(r.w, r.row); len(others) == 0 {
+	if env := envFile(r.w, r.row.StateDir); len(others) == 0 {
 		if err := os.Remove(env); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -315,22 +302,19 @@ func (r *remover) remove(ctx context.Context) error {
 	if err := state.UnregisterDirs(home); err != nil {
 		return err
 	}
-	dirs, err := project.StateDirs(r.w)
-	if err == nil && len(dirs) == 0 && !r.sharesAccount() { // the last project: remove what the projects of the account have shared
+	last, err := r.last()
+	if err == nil && last {
 		err = os.RemoveAll(filepath.Join(home, accountsDir))
 		_ = os.Remove(home) // fails unless it is empty
 	}
 	if err != nil {
 		return err
 	}
-	if r.w.JSON {
-		r.w.PrintJSON(RemovedJSON{r.row.StateDir, left, r.losses()})
-		return nil
-	}
+	var lines []string
 	for _, name := range left {
-		fmt.Fprintln(r.w.Stdout, term.Visible("kept "+filepath.Join(r.row.StateDir, name)+", which symphony did not make"))
+		lines = append(lines, "kept "+filepath.Join(r.row.StateDir, name)+", which symphony did not make")
 	}
-	fmt.Fprintln(r.w.Stdout, term.Visible("removed "+r.row.StateDir))
+	printResult(r.w, RemovedJSON{r.row.StateDir, left, r.losses()}, append(lines, "removed "+r.row.StateDir)...)
 	return nil
 }
 
@@ -341,8 +325,8 @@ type RemovedJSON struct {
 	Destroyed []loss   `json:"destroyed"` // work that existed nowhere else
 }
 
-func envFile(w *term.Env, row known) string {
-	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(row.StateDir))
+func envFile(w *term.Env, stateDir string) string {
+	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(stateDir))
 }
 
 // sharers returns the other state directories of the same name, whose projects read the same environment file.

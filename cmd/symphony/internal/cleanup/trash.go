@@ -1,10 +1,10 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,15 +28,16 @@ type loss struct {
 // work describes and names the work.
 func (l loss) work() string { return strings.Join(append([]string{l.Unsaved}, l.Items...), "\n") }
 
-// print names the work; nothing if there is none.
-func (l loss) print(out io.Writer, verb string) {
+// Lines name the work; empty if there is none.
+func (l loss) Lines(verb string) (lines string) {
 	if l.Unsaved == "" {
-		return
+		return ""
 	}
-	fmt.Fprintln(out, term.Visible(fmt.Sprintf("%-7s %s in %s", verb, l.Unsaved, l.Path)))
+	lines = term.Visible(fmt.Sprintf("%-7s %s in %s", verb, l.Unsaved, l.Path)) + "\n"
 	for _, item := range l.Items {
-		fmt.Fprintln(out, "        "+term.Visible(item))
+		lines += "        " + term.Visible(item) + "\n"
 	}
+	return lines
 }
 
 // removed is a workspace in the trash, as symphony trash lists it.
@@ -56,9 +57,6 @@ type removed struct {
 	root       *workspace.Root
 	entry      workspace.Removed
 }
-
-// TrashJSON is what trash --json prints.
-type TrashJSON = []removed
 
 // RestoreJSON is what restore --json prints.
 type RestoreJSON struct {
@@ -82,7 +80,7 @@ func ListTrash(ctx context.Context, p *project.Project) error {
 	}
 	t := term.Table{Head: []string{"ISSUE", "SIZE", "REMOVED", "DELETED", "UNSAVED WORK", "NAME"}}
 	for _, r := range rows {
-		size, deleted, work := term.BytesText(r.Bytes), "kept", "none"
+		size, deleted, work := term.BytesText(r.Bytes), "kept", cmp.Or(r.loss.Unsaved, "none")
 		if w.Width == 0 {
 			size = fmt.Sprint(r.Bytes)
 		}
@@ -93,9 +91,6 @@ func ListTrash(ctx context.Context, p *project.Project) error {
 			deleted = "by the next pass that cleans up"
 		case at != nil:
 			deleted = "in " + term.Duration(at.Sub(w.Now()))
-		}
-		if r.Unsaved != nil {
-			work = *r.Unsaved
 		}
 		if r.Discarded && r.Unsaved != nil {
 			work += " (discarded)"
@@ -119,11 +114,7 @@ func Restore(ctx context.Context, p *project.Project, ref string) error {
 	if err := errors.Join(err, release()); err != nil {
 		return err
 	}
-	if p.Env.JSON {
-		p.Env.PrintJSON(RestoreJSON{path})
-		return nil
-	}
-	fmt.Fprintln(p.Env.Stdout, term.Visible("restored "+path+"; passes do not remove it before a run has used it"))
+	printResult(p.Env, RestoreJSON{path}, "restored "+path+"; passes do not remove it before a run has used it")
 	return nil
 }
 
@@ -138,16 +129,13 @@ func restore(ctx context.Context, p *project.Project, ref string) (path string, 
 	if err != nil {
 		return "", err
 	}
-	var last *removed
-	for i, r := range rows {
-		meant := ref == r.Identifier || ref == r.IssueID || ref == filepath.Base(r.Path)
-		if meant && (last == nil || r.RemovedAt.After(last.RemovedAt)) {
-			last = &rows[i]
-		}
-	}
-	if last == nil {
+	rows = slices.DeleteFunc(rows, func(r removed) bool {
+		return !slices.Contains([]string{r.Identifier, r.IssueID, filepath.Base(r.Path)}, ref)
+	})
+	if len(rows) == 0 {
 		return "", exit.Fault("not_in_trash", "no workspace of "+ref+" is in the trash", "symphony trash lists what is there")
 	}
+	last := slices.MaxFunc(rows, func(a, b removed) int { return a.RemovedAt.Compare(b.RemovedAt) })
 	return last.root.Restore(last.entry)
 }
 
@@ -170,19 +158,15 @@ func readTrash(ctx context.Context, p *project.Project) ([]removed, error) {
 }
 
 // trashOf lists what a project has in the trash of its roots.
-func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []string) ([]removed, error) {
+func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []*workspace.Root) ([]removed, error) {
 	rows := []removed{} // in JSON an empty list
-	for _, path := range roots {
-		root, found, err := workspace.FindRoot(path)
-		if err == nil && found {
-			root.Trash = workspace.Trash{Project: cfg.Policy.Project, Keep: cfg.Workspace.KeepRemoved}
-			var list []removed
-			list, err = listTrash(ctx, p.Env, root, cfg.Policy.Project)
-			rows = append(rows, list...)
-		}
+	for _, root := range roots {
+		root.Trash = workspace.Trash{Project: cfg.Policy.Project, Keep: cfg.Workspace.KeepRemoved}
+		list, err := listTrash(ctx, p.Env, root, cfg.Policy.Project)
 		if err != nil {
 			return nil, err
 		}
+		rows = append(rows, list...)
 	}
 	return rows, nil
 }
@@ -209,11 +193,14 @@ func listTrash(ctx context.Context, w *term.Env, root *workspace.Root, projects 
 	return rows, err
 }
 
-// allRoots lists the workspace roots that a project has used, and the one that it uses now.
-func allRoots(ctx context.Context, cfg *workflow.Config, db *state.DB) ([]string, error) {
+// allRoots opens the workspace roots that a project has used, and the one that it uses now.
+func allRoots(ctx context.Context, cfg *workflow.Config, db *state.DB) ([]*workspace.Root, error) {
 	roots, err := project.RootsOf(ctx, db)
-	if current := project.Policy(cfg).WorkspaceRoot; err == nil && !slices.Contains(roots, current) {
+	if err != nil {
+		return nil, err
+	}
+	if current := project.Policy(cfg).WorkspaceRoot; !slices.Contains(roots, current) {
 		roots = append([]string{current}, roots...)
 	}
-	return roots, err
+	return openRoots(roots)
 }

@@ -30,7 +30,7 @@ func TestLongReport(t *testing.T) {
 	r := view.Report{GeneratedAt: at, Since: at, Until: at.Add(time.Hour), Totals: view.UseTotals{Issues: 12, Use: view.Use{Runs: 66, Spent: view.Spent{Tokens: view.Tokens{Total: 8_148_096}}}}}
 	for n := range 12 {
 		r.Issues = append(r.Issues, view.IssueUse{Identifier: "ABC-" + strings.Repeat("1", n%3+1), Use: view.Use{Runs: n, Spent: view.Spent{Tokens: view.Tokens{Total: int64(n) * 123_456}}}})
-		r.Failed = append(r.Failed, view.FailedRow{Failure: state.Failure{Identifier: "ABC", Runs: n * 10, At: at}})
+		r.Failed = append(r.Failed, state.FailedRow{Identifier: "ABC", Runs: n * 10, At: at})
 	}
 	page := reportText(t, 100, r, ReportOptions{Rows: 10})
 	test.Contains(

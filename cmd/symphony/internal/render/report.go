@@ -2,6 +2,7 @@ package render
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // What a report adds up, for ReportOptions.By.
@@ -74,18 +76,10 @@ func (p *reportPage) head() {
 		return
 	}
 	done := []string{text.Plural(len(p.HandedOver), "issue") + " handed over"}
-	for _, n := range []struct {
-		count int
-		what  string
-	}{
-		{len(p.Failed), "failed"},
-		{len(p.Held), "held"},
-		{len(p.Waiting), "waiting"},
-		{len(p.Running), "running"},
-		{len(p.Undelivered), "not delivered"},
-	} {
-		if n.count > 0 {
-			done = append(done, fmt.Sprintf("%d %s", n.count, n.what))
+	counts := []int{len(p.Failed), len(p.Held), len(p.Waiting), len(p.Running), len(p.Undelivered)}
+	for i, what := range []string{"failed", "held", "waiting", "running", "not delivered"} {
+		if counts[i] > 0 {
+			done = append(done, fmt.Sprintf("%d %s", counts[i], what))
 		}
 	}
 	t := p.Totals
@@ -130,10 +124,14 @@ func budgetLine(w *term.Env, b view.BudgetRow) string {
 
 // clockText is the local time to the minute on a terminal and the exact time in a pipe.
 func clockText(w *term.Env, t time.Time) string {
+	return either(w, t.In(w.Now().Location()).Format("2006-01-02 15:04"), term.Rfc3339(t))
+}
+
+func either(w *term.Env, onTerminal, inPipe string) string {
 	if w.Width == 0 {
-		return term.Rfc3339(t)
+		return inPipe
 	}
-	return t.In(w.Now().Location()).Format("2006-01-02 15:04")
+	return onTerminal
 }
 
 func (p *reportPage) ago(t time.Time) string { return term.AgoText(p.Env, p.GeneratedAt, t) }
@@ -154,12 +152,10 @@ func (p *reportPage) table(title string, t term.Table) {
 
 // released prints the issues that were released. On a narrow terminal the title gives way, then what the other tables say, too.
 func (p *reportPage) released(title string, rows []view.ReleasedRow) {
-	head := []string{"ISSUE", "TITLE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"}
-	t := term.Table{
-		Head: head, Figures: []int{5, 6, 7, 8}, Optional: []int{9},
-		Shrink: steps(head, step{"FROM", 0}, step{"TITLE", 24}, step{"RUNS", 0}, step{"TIME", 0}, step{"LOOK AT", 24}, step{"TITLE", 16},
-			step{"TO", 8}, step{"LOOK AT", 18}, step{"TITLE", 12}, step{"TOKENS", 0}, step{"ISSUE", 16}, step{"TITLE", 8}, step{"LOOK AT", 8}),
-	}
+	t := newTable([]string{"ISSUE", "TITLE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"},
+		step{"FROM", 0}, step{"TITLE", 24}, step{"RUNS", 0}, step{"TIME", 0}, step{"LOOK AT", 24}, step{"TITLE", 16},
+		step{"TO", 8}, step{"LOOK AT", 18}, step{"TITLE", 12}, step{"TOKENS", 0}, step{"ISSUE", 16}, step{"TITLE", 8}, step{"LOOK AT", 8})
+	t.Figures, t.Optional = []int{5, 6, 7, 8}, []int{9}
 	for _, r := range rows {
 		to := r.Reason
 		if r.To != nil {
@@ -189,10 +185,7 @@ func (p *reportPage) lookAt(r view.ReleasedRow) (shown, address string) {
 		for _, l := range r.Links {
 			all = append(all, l.URL)
 		}
-		if len(all) == 0 {
-			return orEmpty(r.URL), ""
-		}
-		return strings.Join(all, " "), ""
+		return cmp.Or(strings.Join(all, " "), orEmpty(r.URL)), ""
 	}
 	switch {
 	case r.PullRequest != nil:
@@ -232,17 +225,16 @@ func pullRequestWord(r reconcile.PullRequest) string {
 
 // troubles prints what failed, what is held or waits, and what is not delivered.
 func (p *reportPage) troubles() {
-	for _, failures := range []struct {
-		title string
-		rows  []view.FailedRow
-	}{{"FAILED", p.Failed}, {"FAILED HOOKS", p.Hooks}} {
+	failures := func(title string, rows []state.FailedRow) {
 		t := textTable("TITLE", "RUNS", "LAST", "NOW", "ERROR")
 		t.Figures = []int{2}
-		for _, f := range failures.rows {
+		for _, f := range rows {
 			t.Add(f.Identifier, f.Title, strconv.Itoa(f.Runs), p.ago(f.At), strings.ReplaceAll(orEmpty(f.Now), "_", " "), orEmpty(f.Error))
 		}
-		p.table(failures.title, t)
+		p.table(title, t)
 	}
+	failures("FAILED", p.Failed)
+	failures("FAILED HOOKS", p.Hooks)
 	held := textTable("TITLE", "REASON", "SINCE", "MESSAGE")
 	held.State = 2
 	for _, h := range p.Held {
@@ -273,22 +265,16 @@ func (p *reportPage) troubles() {
 
 // textTable is a table of issues whose last column is a text. On a narrow terminal the title gives way.
 func textTable(columns ...string) term.Table {
-	head := append([]string{"ISSUE"}, columns...)
-	return term.Table{Head: head, Shrink: steps(head, step{"TITLE", 16}, step{"ISSUE", 16})}
+	return newTable(append([]string{"ISSUE"}, columns...), step{"TITLE", 16}, step{"ISSUE", 16})
 }
 
 // interruptions prints when nothing could run, and when the schedule ran no pass.
 func (p *reportPage) interruptions() {
 	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}, Wrap: true} // it may end with when the outage ends
 	for _, o := range p.Outages {
-		lasted := ""
-		switch {
-		case o.Until != nil && p.Width == 0:
-			lasted = term.Rfc3339(*o.Until)
-		case o.Until != nil:
-			lasted = term.Duration(o.Until.Sub(o.Since))
-		case p.Width > 0:
-			lasted = term.Duration(p.GeneratedAt.Sub(o.Since)) + ", goes on"
+		lasted := either(p.Env, term.Duration(p.GeneratedAt.Sub(o.Since))+", goes on", "")
+		if o.Until != nil {
+			lasted = either(p.Env, term.Duration(o.Until.Sub(o.Since)), term.Rfc3339(*o.Until))
 		}
 		outages.Add(o.Code, p.ago(o.Since), lasted, o.Message)
 	}
@@ -325,11 +311,7 @@ func (p *reportPage) used(by string) {
 		t := useTable("LABEL", "ISSUES")
 		t.Figures = append(t.Figures, 1)
 		for _, l := range p.Labels {
-			name := orEmpty(l.Label)
-			if l.Label == nil && p.Width > 0 {
-				name = "(none)"
-			}
-			p.addUse(&t, l.Use, name, strconv.Itoa(l.Issues))
+			p.addUse(&t, l.Use, cmp.Or(orEmpty(l.Label), either(p.Env, "(none)", "")), strconv.Itoa(l.Issues))
 		}
 		p.sums("LABELS", t, strconv.Itoa(p.Totals.Issues))
 	}
@@ -337,12 +319,11 @@ func (p *reportPage) used(by string) {
 
 // useTable is a table of what runs came to. On a narrow terminal the title gives way, then the parts of the tokens.
 func useTable(first, second string) term.Table {
-	head := []string{first, second, "RUNS", "WELL", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"}
-	return term.Table{
-		Head: head, Figures: []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
-		Shrink: steps(head, step{"TITLE", 30}, step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0},
-			step{"TITLE", 16}, step{first, 16}, step{"WELL", 0}, step{"TIME", 0}, step{"TITLE", 8}, step{first, 8}),
-	}
+	t := newTable([]string{first, second, "RUNS", "WELL", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
+		step{"TITLE", 30}, step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0},
+		step{"TITLE", 16}, step{first, 16}, step{"WELL", 0}, step{"TIME", 0}, step{"TITLE", 8}, step{first, 8})
+	t.Figures = []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	return t
 }
 
 // addUse adds a row whose first cells are names.
@@ -378,11 +359,9 @@ func (p *reportPage) sums(title string, t term.Table, issues string) {
 
 // days prints what was used by day.
 func (p *reportPage) days() {
-	head := []string{"DAY (UTC)", "HANDED OVER", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"}
-	t := term.Table{
-		Head: head, Figures: []int{1, 2, 3, 4, 5, 6, 7},
-		Shrink: steps(head, step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0}),
-	}
+	t := newTable([]string{"DAY (UTC)", "HANDED OVER", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
+		step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0})
+	t.Figures = []int{1, 2, 3, 4, 5, 6, 7}
 	for _, d := range p.Days {
 		t.Add(append([]string{d.Date, strconv.Itoa(d.HandedOver)}, p.tokenCells(d.Spent)...)...)
 	}
@@ -425,14 +404,15 @@ type step struct {
 	cells  int
 }
 
-// steps are the steps of a table with this head. Columns that the head lacks are left out.
-func steps(head []string, list ...step) (shrink []term.Shrink) {
+// newTable is a table that becomes narrower by these steps. Columns that the head lacks are left out.
+func newTable(head []string, list ...step) term.Table {
+	t := term.Table{Head: head}
 	for _, s := range list {
 		if i := slices.Index(head, s.column); i >= 0 {
-			shrink = append(shrink, term.Shrink{Column: i, Cells: s.cells})
+			t.Shrink = append(t.Shrink, term.Shrink{Column: i, Cells: s.cells})
 		}
 	}
-	return shrink
+	return t
 }
 
 // figure is a number without an exponent.
@@ -440,10 +420,7 @@ func figure(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 // countText is exact in a pipe and has three digits on a terminal.
 func countText(w *term.Env, n int64) string {
-	if w.Width == 0 {
-		return strconv.FormatInt(n, 10)
-	}
-	return term.Count(n)
+	return either(w, term.Count(n), strconv.FormatInt(n, 10))
 }
 
 // costText is empty without prices. A plus means that some tokens have no price.
@@ -459,10 +436,7 @@ func costText(c *view.Cost) string {
 
 // secondsText is seconds in a pipe and short on a terminal.
 func secondsText(w *term.Env, s float64) string {
-	if w.Width == 0 {
-		return strconv.FormatFloat(s, 'f', 0, 64)
-	}
-	return term.Duration(seconds(s))
+	return either(w, term.Duration(seconds(s)), strconv.FormatFloat(s, 'f', 0, 64))
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

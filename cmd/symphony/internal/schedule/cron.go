@@ -16,10 +16,37 @@ import (
 )
 
 // cron is the schedule of a line in the user's crontab.
-type cron struct{ *plan }
+type cron struct {
+	*plan
+	crontab, was string // the crontab and its line, where that is installed
+}
 
-// line is our line of the crontab. For the shell the text after # is a comment; by it withLine finds the line.
-func (c cron) line() (string, error) {
+// options implements scheduler.
+func (cron) options() Options { return Options{Cron: true} }
+
+// installed implements scheduler.
+func (c cron) installed() string { return c.was }
+
+// remove implements scheduler.
+func (c cron) remove(ctx context.Context) error {
+	text, line := withLine(c.crontab, "", c.mark())
+	err := writeCrontab(ctx, c.caller.Env, text)
+	if err == nil {
+		fmt.Fprintln(c.caller.Env.Stdout, "removed from your crontab:", term.Visible(line))
+	}
+	return err
+}
+
+// addStatus implements scheduler.
+func (c cron) addStatus(_ context.Context, out *Status) {
+	out.Cron = &CronStatus{c.was, cronRuns()}
+	if runs := out.Cron.Daemon; runs != nil && !*runs {
+		out.addProblem("no cron daemon is running on this machine: systemctl enable --now cron")
+	}
+}
+
+// text implements scheduler. For the shell the text after # is a comment; by it withLine finds our line.
+func (c cron) text() (string, error) {
 	command := c.command(project.TriggerCron)
 	for _, arg := range append(command, c.vars...) {
 		if strings.Contains(arg, `\`) {
@@ -34,20 +61,14 @@ func (c cron) line() (string, error) {
 	for _, arg := range command {
 		words = append(words, cronWord(arg))
 	}
-	return "* * * * * " + strings.Join(words, " ") + cronMark(c.p), nil
+	return "* * * * * " + strings.Join(words, " ") + c.mark() + "\n", nil
 }
 
 // cronWord quotes a word for a crontab, where a % ends the command, also between quotes.
 func cronWord(word string) string { return strings.ReplaceAll(term.ShellQuote(word), "%", `\%`) }
 
-// cronMark is the end of our line.
-func cronMark(p *project.Project) string { return " # " + nameOf(p) }
-
-// text implements scheduler.
-func (c cron) text() (string, error) {
-	line, err := c.line()
-	return line + "\n", err
-}
+// mark is the end of our line.
+func (c cron) mark() string { return " # " + c.name() }
 
 // refuse implements scheduler.
 func (cron) refuse(context.Context, time.Duration) error {
@@ -99,15 +120,16 @@ func withLine(crontab, line, mark string) (text, was string) {
 // install implements scheduler.
 func (c cron) install(ctx context.Context) error {
 	w := c.caller.Env
-	line, err := c.line()
+	line, err := c.text()
 	if err != nil {
 		return err
 	}
+	line = strings.TrimSuffix(line, "\n")
 	crontab, err := readCrontab(ctx, w)
 	if err != nil {
 		return err
 	}
-	text, was := withLine(crontab, line, cronMark(c.p))
+	text, was := withLine(crontab, line, c.mark())
 	verb := "added to your crontab:"
 	switch {
 	case text == crontab:

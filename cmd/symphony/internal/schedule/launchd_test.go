@@ -46,7 +46,7 @@ func newLaunchdMac(t *testing.T) *launchdMac {
 		Stdout: &m.said, Stderr: &m.said, Home: home, Now: time.Now,
 		Environ: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=/Users/ann/config"},
 	}, m.workflow, filepath.Join(home, "state"))
-	m.plain = strings.NewReplacer(home, "/Users/ann", nameOf(m.p), "symphony-web", "gui/"+strconv.Itoa(os.Geteuid()), "gui/501")
+	m.plain = strings.NewReplacer(home, "/Users/ann", (&plan{caller: m.p}).name(), "symphony-web", "gui/"+strconv.Itoa(os.Geteuid()), "gui/501")
 	return m
 }
 
@@ -76,7 +76,7 @@ func TestLaunchd(t *testing.T) {
 	usesLaunchd = true
 	defer func() { usesLaunchd = false }()
 	m := newLaunchdMac(t)
-	name := nameOf(m.p)
+	name := (&plan{caller: m.p}).name()
 	const job, file = "gui/501/symphony-web", "/Users/ann/Library/LaunchAgents/symphony-web.plist"
 
 	m.install()

@@ -35,6 +35,12 @@ type scheduler interface {
 	// refuse returns why this machine can't have such a schedule; nil if it can. It waits up to patience for systemd to start.
 	refuse(ctx context.Context, patience time.Duration) error
 	install(ctx context.Context) error
+	// installed is what install has written, as far as it was read and still exists.
+	installed() string
+	// options are those with which install has written it.
+	options() Options
+	addStatus(ctx context.Context, out *Status)
+	remove(ctx context.Context) error
 }
 
 // plan is what a schedule runs, and as which account.
@@ -82,15 +88,13 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 		report.Print(s.p)
 		return nil, nil, exit.Only(exit.Workflow)
 	}
-	s.every = timerInterval(cfg.Polling.Interval)
-	var kind scheduler = &timer{plan: s, units: newUnits(p.Env, o.System, nameOf(p))}
+	s.every = max(cfg.Polling.Interval, time.Second)
+	var kind scheduler = newTimer(s, o.System)
 	switch {
 	case o.Cron:
-		s.every = time.Minute
-		kind = cron{s}
+		s.every, kind = time.Minute, cron{plan: s}
 	case usesLaunchd && !o.System:
-		s.every = max(s.every.Truncate(time.Second), shortestLaunchd)
-		kind = &launchd{plan: s, launchdJob: newLaunchdJob(p.Env, nameOf(p))}
+		s.every, kind = max(s.every.Truncate(time.Second), shortestLaunchd), newLaunchd(s)
 	}
 	if s.every != cfg.Polling.Interval {
 		p.Env.Note(slog.LevelWarn, fmt.Sprintf("this schedule runs a pass every %s; polling.interval_ms (%s) applies only to --loop", s.every, cfg.Polling.Interval))
@@ -142,9 +146,9 @@ func underSchedule(p *project.Project, a account, stateDir string, vars []string
 	return in
 }
 
-// nameOf is the name of the units of a workflow, and the mark of its line in a crontab.
-func nameOf(p *project.Project) string {
-	return "symphony-" + filepath.Base(state.DefaultDir("", p.Env.Home, p.Path))
+// name is the name of the units of a workflow, and the mark of its line in a crontab.
+func (s *plan) name() string {
+	return "symphony-" + filepath.Base(state.DefaultDir("", s.caller.Env.Home, s.caller.Path))
 }
 
 // command is the command line of a pass.
@@ -178,15 +182,14 @@ func Show(ctx context.Context, p *project.Project, o Options) error {
 // them.
 func Supported(ctx context.Context, p *project.Project) (kinds []string, err error) {
 	s := &plan{caller: p, p: p, account: ownAccount(p.Env)}
-	var usual scheduler = &timer{plan: s, units: newUnits(p.Env, false, "")}
-	name := "a timer of systemd"
+	usual, name := scheduler(newTimer(s, false)), "a timer of systemd"
 	if usesLaunchd {
-		usual, name = &launchd{plan: s, launchdJob: newLaunchdJob(p.Env, "")}, "launchd"
+		usual, name = newLaunchd(s), "launchd"
 	}
 	if err = usual.refuse(ctx, 0); err == nil {
 		kinds = append(kinds, name)
 	}
-	if (cron{s}).refuse(ctx, 0) == nil {
+	if (cron{plan: s}).refuse(ctx, 0) == nil {
 		kinds = append(kinds, "cron")
 	}
 	return kinds, err
@@ -247,33 +250,19 @@ func remove(ctx context.Context, p *project.Project, o Options) (removed bool, a
 	if o.Cron && found.problem != nil {
 		return false, "", found.problem
 	}
-	for _, u := range found.Units {
-		switch {
-		case o.Cron || o.System && !u.system:
+	for _, kind := range found.kinds {
+		switch has := kind.options(); {
+		case o.Cron && !has.Cron || o.System && !has.System:
 			continue
-		case u.system && os.Geteuid() != 0:
+		case has.System && os.Geteuid() != 0:
 			needsRoot = rootOnly("sudo " + term.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + term.ShellQuote(p.Path))
 			continue
-		case u.system:
-			as = ", as " + lineAfter(u.service.text, "User=")
+		case has.System:
+			as = ", as " + has.RunAs
 		}
-		if err := u.remove(ctx); err != nil {
+		if err := kind.remove(ctx); err != nil {
 			return removed, as, err
 		}
-		removed = true
-	}
-	if found.job != nil && !o.Cron && !o.System {
-		if err := found.job.remove(ctx); err != nil {
-			return removed, as, err
-		}
-		removed = true
-	}
-	if found.Line != "" && !o.System {
-		text, line := withLine(found.crontab, "", cronMark(p))
-		if err := writeCrontab(ctx, p.Env, text); err != nil {
-			return removed, as, err
-		}
-		fmt.Fprintln(p.Env.Stdout, "removed from your crontab:", term.Visible(line))
 		removed = true
 	}
 	return removed, as, needsRoot
@@ -281,27 +270,14 @@ func remove(ctx context.Context, p *project.Project, o Options) (removed bool, a
 
 // Installed reports whether Install has written a schedule for a project.
 func Installed(ctx context.Context, p *project.Project) bool {
-	found := findInstalled(ctx, p)
-	return len(found.Units) > 0 || found.job != nil || found.Line != ""
+	return len(findInstalled(ctx, p).kinds) > 0
 }
 
 // Move installs for a workflow the schedule that is installed for its old path, and removes that one. It can be repeated.
 func Move(ctx context.Context, old, p *project.Project) error {
-	found, kinds := findInstalled(ctx, old), []Options{}
-	if found.job != nil {
-		kinds = append(kinds, Options{})
-	}
-	for _, u := range found.Units {
-		o := Options{System: u.system}
-		if u.system {
-			o.RunAs = lineAfter(u.service.text, "User=")
-		}
-		kinds = append(kinds, o)
-	}
-	if found.Line != "" {
-		kinds = append(kinds, Options{Cron: true})
-	}
-	for _, o := range kinds {
+	kinds := findInstalled(ctx, old).kinds
+	for _, kind := range kinds {
+		o := kind.options()
 		err := Install(ctx, p, o)
 		var known *reconcile.Error
 		if errors.As(err, &known) && o.System && os.Geteuid() != 0 {
@@ -310,9 +286,6 @@ func Move(ctx context.Context, old, p *project.Project) error {
 		if err != nil {
 			return err
 		}
-	}
-	if len(kinds) == 0 {
-		return nil
 	}
 	_, _, err := remove(ctx, old, Options{})
 	return err

@@ -1,12 +1,15 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -17,9 +20,7 @@ import (
 
 // installation is what Install wrote, as far as it still exists.
 type installation struct {
-	Units []*units
-	job   *launchdJob // nil for none
-	Line  string      // of the crontab
+	kinds []scheduler
 	// problem says why the crontab can't be read. Some accounts are not allowed to have one.
 	problem error
 	crontab string
@@ -27,18 +28,21 @@ type installation struct {
 
 // findInstalled reads the units and the line of the crontab. It does not ask systemd or launchd.
 func findInstalled(ctx context.Context, p *project.Project) (in installation) {
-	for _, system := range []bool{false, true} {
-		u := newUnits(p.Env, system, nameOf(p))
-		if err := u.read(); err == nil && u.service.text+u.timer.text != "" { // an error means that a unit of that name is not ours
-			in.Units = append(in.Units, u)
+	s := &plan{caller: p, p: p}
+	for _, kind := range []interface {
+		scheduler
+		read() error
+	}{newTimer(s, false), newTimer(s, true), newLaunchd(s)} {
+		if kind.read() == nil && kind.installed() != "" { // an error means that a file of that name is not ours
+			in.kinds = append(in.kinds, kind)
 		}
-	}
-	if j := newLaunchdJob(p.Env, nameOf(p)); j.read() == nil && j.file.text != "" {
-		in.job = j
 	}
 	if _, err := exec.LookPath("crontab"); err == nil {
 		in.crontab, in.problem = readCrontab(ctx, p.Env)
-		_, in.Line = withLine(in.crontab, "", cronMark(p))
+		line := cron{plan: s, crontab: in.crontab}
+		if _, line.was = withLine(in.crontab, "", line.mark()); line.was != "" {
+			in.kinds = append(in.kinds, line)
+		}
 	}
 	return in
 }
@@ -47,7 +51,7 @@ func findInstalled(ctx context.Context, p *project.Project) (in installation) {
 // project. what is empty if there is nothing.
 func Running(ctx context.Context, p *project.Project, flags string) (what, hint string) {
 	found := findInstalled(ctx, p)
-	if len(found.Units) > 0 || found.job != nil || found.Line != "" {
+	if len(found.kinds) > 0 {
 		return "an installed schedule", "symphony schedule remove " + flags
 	}
 	for line := range strings.Lines(found.crontab) {
@@ -64,26 +68,20 @@ func Running(ctx context.Context, p *project.Project, flags string) (what, hint 
 // pass on the caller's state directory and variables. stateFlag takes precedence.
 func AsScheduled(ctx context.Context, p *project.Project, stateFlag string) *project.Project {
 	found := findInstalled(ctx, p)
-	texts := []string{found.Line}
-	for _, u := range found.Units {
-		texts = append(texts, u.service.text)
-	}
-	if found.job != nil {
-		texts = append(texts, found.job.file.text)
-	}
 	carries := func(forms ...string) bool {
-		return slices.ContainsFunc(texts, func(text string) bool {
-			return slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(text, form) })
+		return slices.ContainsFunc(found.kinds, func(kind scheduler) bool {
+			return slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(kind.installed(), form) })
 		})
 	}
-	words := plistWords([]string{"--state-dir", p.StateDir})
+	words := plistString("--state-dir") + "\n\t\t" + plistString(p.StateDir)
 	if stateFlag == "" && carries(" --state-dir "+cronWord(p.StateDir)+" ", " --state-dir "+argumentWord(p.StateDir)+" ", words) {
 		stateFlag = p.StateDir
 	}
 	var vars []string
 	for _, name := range pathVars {
 		v := p.Env.Getenv(name)
-		if v != "" && carries(" "+name+"="+cronWord(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n", plistVar(name+"="+v)) {
+		inPlist := "<key>" + name + "</key>\n\t\t" + plistString(v)
+		if v != "" && carries(" "+name+"="+cronWord(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n", inPlist) {
 			vars = append(vars, name+"="+v)
 		}
 	}
@@ -139,17 +137,8 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	out := Status{Timers: []TimerStatus{}, Problems: []string{}, Loop: project.Looping(p.StateDir)}
 	out.Project.WorkflowPath, out.Project.StateDir = p.Path, p.StateDir
 	found := findInstalled(ctx, p)
-	for _, u := range found.Units {
-		out.addTimer(ctx, p, u)
-	}
-	if found.job != nil {
-		out.addLaunchd(ctx, p, found.job)
-	}
-	if found.Line != "" {
-		out.Cron = &CronStatus{found.Line, cronRuns()}
-		if runs := out.Cron.Daemon; runs != nil && !*runs {
-			out.addProblem("no cron daemon is running on this machine: systemctl enable --now cron")
-		}
+	for _, kind := range found.kinds {
+		kind.addStatus(ctx, &out)
 	}
 	if found.problem != nil && len(out.Timers) == 0 && out.Launchd == nil { // with those, the crontab does not matter
 		out.addProblem("%s", found.problem)
@@ -162,34 +151,28 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 		return out, err
 	}
 	defer db.Close()
-	alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
-	if err != nil {
-		return out, err
-	}
-	out.Alive = alive || out.Loop
-	if out.LastPass, err = project.LastPass(ctx, db); err != nil {
-		return out, err
-	}
+	alive, aliveErr := project.ScheduleAlive(ctx, db, p.Env.Now())
+	last, lastErr := project.LastPass(ctx, db)
 	passes, err := db.Views.ScheduledPasses(ctx)
-	if err == nil && len(passes) > 0 {
+	if out.Alive, out.LastPass = alive || out.Loop, last; len(passes) > 0 {
 		out.LastRun = &scheduledPass{passes[0].Trigger, passes[0].StartedAt.UTC()}
 	}
-	return out, err
+	return out, cmp.Or(aliveErr, lastErr, err)
 }
 
-// addTimer asks systemd about a timer.
-func (out *Status) addTimer(ctx context.Context, p *project.Project, u *units) {
-	row := TimerStatus{Unit: u.name + ".timer", Manager: "user", RunAs: ownAccount(p.Env).name}
+// addStatus implements scheduler.
+func (t *timer) addStatus(ctx context.Context, out *Status) {
+	row := TimerStatus{Unit: t.name() + ".timer", Manager: "user", RunAs: ownAccount(t.p.Env).name}
 	lingering, install, journal := lingers(row.RunAs), "symphony schedule install", "journalctl --user -u "
-	if u.system {
-		row.Manager, row.RunAs = "system", lineAfter(u.service.text, "User=")
+	if t.system {
+		row.Manager, row.RunAs = "system", t.options().RunAs
 		lingering, install, journal = true, "symphony schedule install --system", "journalctl -u "
 	}
-	found, err := u.properties(ctx, "ActiveState", "UnitFileState", "NextElapseUSecRealtime", "LastTriggerUSec", "Result")
+	found, err := t.properties(ctx, "ActiveState", "UnitFileState", "NextElapseUSecRealtime", "LastTriggerUSec", "Result")
 	if err == nil {
 		timer := found[row.Unit]
 		row.Enabled, row.Active = timer["UnitFileState"] == "enabled", timer["ActiveState"] == "active"
-		row.Last, row.Result = systemdTime(timer["LastTriggerUSec"]), found[u.name+".service"]["Result"]
+		row.Last, row.Result = systemdTime(timer["LastTriggerUSec"]), found[t.name()+".service"]["Result"]
 		if row.Active {
 			row.Next = systemdTime(timer["NextElapseUSecRealtime"])
 		}
@@ -201,10 +184,10 @@ func (out *Status) addTimer(ctx context.Context, p *project.Project, u *units) {
 	case err != nil:
 		out.addProblem("systemd does not answer: %s", exit.From(err).Message)
 	case !row.Enabled || !row.Active:
-		out.addProblem("%s is not switched on: %s -w %s", row.Unit, install, term.ShellQuote(p.Path))
+		out.addProblem("%s is not switched on: %s -w %s", row.Unit, install, term.ShellQuote(t.p.Path))
 	}
 	if row.Result != "success" && row.Result != "" {
-		out.addProblem("the last pass failed (%s): %s", row.Result, journal+u.name)
+		out.addProblem("the last pass failed (%s): %s", row.Result, journal+t.name())
 	}
 }
 
@@ -241,6 +224,9 @@ func (out *Status) judge(w *term.Env, now time.Time) (text string, dead bool) {
 	return w.Red("not active: no new run starts until you run symphony tick"), true
 }
 
+//go:embed status.txt
+var statusText string
+
 // PrintStatus prints the status, one fact a line. It returns an exit.Only if no schedule is active.
 func PrintStatus(ctx context.Context, p *project.Project) error {
 	out, err := ReadStatus(ctx, p)
@@ -256,43 +242,24 @@ func PrintStatus(ctx context.Context, p *project.Project) error {
 		w.PrintJSON(out)
 		return err
 	}
-	fact := func(name, text string) {
-		line := name + "\t" + text
-		if w.Width > 0 {
-			line = term.Hang(fmt.Sprintf("%-10s ", name), text, w.Width)
-		}
-		fmt.Fprintln(w.Stdout, line)
-	}
-	fact("schedule", verdict)
-	for _, t := range out.Timers {
-		not := map[bool]string{false: "not "}
-		fact("timer", fmt.Sprintf("%s (%s, as %s): %senabled, %sactive", t.Unit, t.Manager, t.RunAs, not[t.Enabled], not[t.Active]))
-		if t.Next != nil {
-			fact("next", soonText(w, now, *t.Next))
-		}
-	}
-	if l := out.Launchd; l != nil {
-		fact("launchd", fmt.Sprintf("%s: %sloaded", l.Label, map[bool]string{false: "not "}[l.Loaded]))
-	}
-	if out.Cron != nil {
-		fact("cron", term.Visible(out.Cron.Line))
-	}
-	if out.Loop {
-		fact("loop", "symphony tick --loop is running")
-	}
-	if last := out.LastPass; last == nil {
-		fact("last pass", "none yet")
-	} else {
-		errs := "no errors"
-		if len(last.Errors) > 0 {
-			errs = w.Red(term.Visible(last.Errors[0].Code + ": " + last.Errors[0].Message))
-		}
-		lasted := term.Duration(time.Duration(last.DurationMS) * time.Millisecond)
-		fact("last pass", fmt.Sprintf("%s, by %s, %s, %s", term.AgoText(w, now, last.StartedAt), last.Trigger, lasted, errs))
-	}
-	for _, text := range out.Problems {
-		fact("problem", w.Yellow(term.Visible(text)))
-	}
+	_ = template.Must(template.New("").Funcs(template.FuncMap{ // only a write can fail
+		"fact": func(name, text string) string {
+			if w.Width > 0 {
+				return term.Hang(fmt.Sprintf("%-10s ", name), text, w.Width) + "\n"
+			}
+			return name + "\t" + text + "\n"
+		},
+		"is":      func(is bool, word string) string { return map[bool]string{false: "not "}[is] + word },
+		"soon":    func(t time.Time) string { return soonText(w, now, t) },
+		"ago":     func(t time.Time) string { return term.AgoText(w, now, t) },
+		"lasted":  func(ms int64) string { return term.Duration(time.Duration(ms) * time.Millisecond) },
+		"red":     func(text string) string { return w.Red(term.Visible(text)) },
+		"yellow":  func(text string) string { return w.Yellow(term.Visible(text)) },
+		"visible": term.Visible,
+	}).Parse(statusText)).Execute(w.Stdout, struct {
+		Status
+		Verdict string
+	}{out, verdict})
 	return err
 }
 

@@ -25,22 +25,22 @@ type Report struct {
 	RunsSince   time.Time     `json:"runs_complete_since"` // older runs have been pruned
 	HandedOver  []ReleasedRow `json:"handed_over"`
 	// LetGo are issues that were released for another reason: a label, an assignee, the project, a blocker.
-	LetGo   []ReleasedRow `json:"let_go"`
-	Failed  []FailedRow   `json:"failed"`
-	Hooks   []FailedRow   `json:"failed_hooks"` // runs whose after_run failed; their outcomes stand
-	Running []RunningRow  `json:"running"`
-	Held    []HeldRow     `json:"held"`
-	Waiting []RetryingRow `json:"waiting"`
+	LetGo   []ReleasedRow     `json:"let_go"`
+	Failed  []state.FailedRow `json:"failed"`
+	Hooks   []state.FailedRow `json:"failed_hooks"` // runs whose after_run failed; their outcomes stand
+	Running []RunningRow      `json:"running"`
+	Held    []HeldRow         `json:"held"`
+	Waiting []RetryingRow     `json:"waiting"`
 	// Undelivered are the present claims with commits that are not pushed yet.
-	Undelivered []UndeliveredRow `json:"undelivered"`
-	Kept        []KeptRow        `json:"kept_workspaces"`
-	Outages     []OutageRow      `json:"outages"`
-	Schedule    ScheduleRow      `json:"schedule"`
-	Totals      UseTotals        `json:"totals"`
-	Issues      []IssueUse       `json:"issues"` // those that used most tokens first
-	Labels      []LabelUse       `json:"labels"` // those that used most tokens first
-	Days        []DayUse         `json:"days"`
-	Budget      *BudgetRow       `json:"budget"` // that of today; null without agent.budget_per_day, and of a past period
+	Undelivered []UndeliveredRow  `json:"undelivered"`
+	Kept        []KeptRow         `json:"kept_workspaces"`
+	Outages     []OutageRow       `json:"outages"`
+	Schedule    state.ScheduleRow `json:"schedule"`
+	Totals      UseTotals         `json:"totals"`
+	Issues      []IssueUse        `json:"issues"` // those that used most tokens first
+	Labels      []LabelUse        `json:"labels"` // those that used most tokens first
+	Days        []DayUse          `json:"days"`
+	Budget      *BudgetRow        `json:"budget"` // that of today; null without agent.budget_per_day, and of a past period
 
 	// Warnings say why there are no estimates of money.
 	Warnings []string `json:"-"`
@@ -55,26 +55,12 @@ type ReleasedRow struct {
 	PullRequest *state.PullRequest `json:"pull_request"`
 }
 
-// FailedRow is an issue with runs that failed, or whose after_run did, and the last of them.
-type FailedRow struct {
-	state.Failure
-	Error *string `json:"last_error"`
-	Now   *string `json:"now"` // handed_over, let_go, running, held or waiting
-}
-
 // OutageRow is a time in which nothing could start. Until is null while it lasts.
 type OutageRow struct {
 	Code    string     `json:"code"`
 	Message string     `json:"message"`
 	Since   time.Time  `json:"since"`
 	Until   *time.Time `json:"until"`
-}
-
-// ScheduleRow is how regularly the schedule's passes came.
-type ScheduleRow struct {
-	Passes int         `json:"passes"`
-	Usual  *float64    `json:"usual_gap_seconds"`
-	Missed []state.Gap `json:"missed"`
 }
 
 // ReadReport reads the report of a period.
@@ -118,13 +104,16 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 		GeneratedAt: at, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
 		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Undelivered: now.Undelivered,
 		Outages: []OutageRow{}, Issues: []IssueUse{}, Labels: []LabelUse{}, Days: []DayUse{},
-		Schedule: ScheduleRow{s.Rhythm.Passes, term.OrNull(s.Rhythm.Usual.Seconds()), append([]state.Gap{}, s.Rhythm.Gaps...)},
+		Failed: s.Failures, Hooks: s.FailedHooks, Schedule: s.Schedule,
 	}
 	// A run that has ended is one of the runs of the period, whether it is settled or not.
 	r.Running = slices.DeleteFunc(r.Running, func(w RunningRow) bool { return w.run.ID == "" || w.run.Outcome != "" })
 	slices.SortStableFunc(r.Held, func(a, b HeldRow) int { return b.HeldAt.Compare(a.HeldAt) })
 	slices.SortStableFunc(r.Waiting, func(a, b RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
 	became := map[string]string{} // what has become of issues, by id; a present claim says more than an earlier release
+	slices.SortStableFunc(s.Releases, func(a, b state.Release) int {
+		return cmp.Or(b.At.Compare(a.At), text.CompareNatural(a.Identifier, b.Identifier))
+	})
 	for _, released := range s.Releases {
 		slices.SortStableFunc(released.Links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) }) // pull requests first
 		row := ReleasedRow{Release: released, Seconds: released.Runtime.Seconds(), Spent: spend(prices, released.Models...)}
@@ -148,20 +137,13 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 	for _, h := range r.Held {
 		became[h.IssueID] = "held"
 	}
-	failed := func(list []state.Failure) []FailedRow {
-		rows := []FailedRow{}
-		for _, f := range slices.Backward(list) {
-			rows = append(rows, FailedRow{f, ErrorText(f.Code, f.Text), term.OrNull(became[f.IssueID])})
+	for _, list := range [][]state.FailedRow{r.Failed, r.Hooks} {
+		for i, f := range list {
+			list[i].Error, list[i].Now = ErrorText(f.Code, f.Text), term.OrNull(became[f.IssueID])
 		}
-		return rows
 	}
-	lastFirst := func(a, b ReleasedRow) int {
-		return cmp.Or(b.At.Compare(a.At), text.CompareNatural(a.Identifier, b.Identifier))
-	}
-	slices.SortStableFunc(r.HandedOver, lastFirst)
-	slices.SortStableFunc(r.LetGo, lastFirst)
+	r.Schedule.Missed = append([]state.Gap{}, r.Schedule.Missed...) // in JSON an empty list
 	slices.Reverse(r.Schedule.Missed)
-	r.Failed, r.Hooks = failed(s.Failures), failed(s.FailedHooks)
 	for _, o := range slices.Backward(s.Outages) {
 		r.Outages = append(r.Outages, OutageRow{o.Code, o.Message, o.Since, term.OrNull(o.Until)})
 	}
@@ -194,7 +176,7 @@ func ParsePeriod(since, until string, now time.Time) (Period, error) {
 	p := Period{now.Add(-usualPeriod), now, true}
 	var err error
 	if until != "" {
-		if p.Until, err = parseTime("report", "until", until, now, 1); err != nil {
+		if p.Until, err = ParseTime("report", "until", until, now, 1); err != nil {
 			return p, err
 		}
 		if p.Until.After(now) {
@@ -203,7 +185,7 @@ func ParsePeriod(since, until string, now time.Time) (Period, error) {
 		p.Since, p.Present = p.Until.Add(-usualPeriod), p.Until.Equal(now)
 	}
 	if since != "" {
-		if p.Since, err = ParseTime("report", "since", since, now); err != nil {
+		if p.Since, err = ParseTime("report", "since", since, now, 0); err != nil {
 			return p, err
 		}
 	}
@@ -213,14 +195,9 @@ func ParsePeriod(since, until string, now time.Time) (Period, error) {
 	return p, nil
 }
 
-// ParseTime reads the value of a flag: an age such as 12h or 7d, a day of the local clock, which stands for its beginning,
-// or a time.
-func ParseTime(command, flag, text string, now time.Time) (time.Time, error) {
-	return parseTime(command, flag, text, now, 0)
-}
-
-// parseTime takes the beginning of the day that comes so many days after a given day.
-func parseTime(command, flag, text string, now time.Time, daysAfter int) (time.Time, error) {
+// ParseTime reads the value of a flag: an age such as 12h or 7d, a time, or a day of the local clock, which stands for the beginning of
+// the day that comes so many days after it.
+func ParseTime(command, flag, text string, now time.Time, daysAfter int) (time.Time, error) {
 	if age, ok := parseAge(text); ok {
 		return now.Add(-age), nil
 	}

@@ -22,9 +22,8 @@ type Use struct {
 	Spent
 }
 
-// add adds ended runs and running ones.
-func (u *Use) add(more state.RunUse, running int, prices reconcile.Prices) {
-	u.Running += running
+func (u *Use) add(more state.RunUse, prices reconcile.Prices) {
+	u.Running += more.Running
 	u.Runs, u.Succeeded, u.Failed = u.Runs+more.Runs, u.Succeeded+more.Succeeded, u.Failed+more.Failed
 	u.Seconds += more.Runtime.Seconds()
 	u.Spent.add(more.ModelUse, prices)
@@ -62,10 +61,9 @@ type DayUse struct {
 
 // addUses adds up the runs by issue, by label and in all. Runs that have not ended count with what they have used so far.
 func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
-	ended := len(uses)
 	for _, w := range r.Running {
 		uses = append(uses, state.RunUse{
-			IssueID: w.IssueID, Identifier: w.Identifier, Title: w.Title, URL: deref(w.IssueURL), Labels: w.run.Issue.Labels,
+			IssueID: w.IssueID, Identifier: w.Identifier, Title: w.Title, URL: deref(w.IssueURL), Labels: w.run.Issue.Labels, Running: 1,
 			Runtime: max(r.GeneratedAt.Sub(w.StartedAt), 0), ModelUse: reconcile.ModelUse{Model: w.run.Model, Tokens: w.run.Tokens},
 		})
 	}
@@ -73,19 +71,15 @@ func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
 	counted := map[[2]string]bool{} // labels of issues
 	t := &r.Totals
 	t.Spent = spend(prices)
-	for n, u := range uses {
-		running := 0
-		if n >= ended {
-			running = 1
-		}
+	for _, u := range uses {
 		i := issues[u.IssueID]
 		if i == nil {
 			i = &IssueUse{IssueID: u.IssueID, Identifier: u.Identifier, Use: Use{Spent: spend(prices)}}
 			issues[u.IssueID] = i
 		}
 		i.Title, i.IssueURL = u.Title, term.OrNull(u.URL)
-		i.add(u, running, prices)
-		t.add(u, running, prices)
+		i.add(u, prices)
+		t.add(u, prices)
 		if len(u.Labels) == 0 {
 			u.Labels = []string{""}
 		}
@@ -99,7 +93,7 @@ func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
 				counted[key] = true
 				l.Issues++
 			}
-			l.add(u, running, prices)
+			l.add(u, prices)
 		}
 	}
 	t.Stopped, t.Issues = t.Runs-t.Succeeded-t.Failed, len(issues)

@@ -102,7 +102,7 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 		Releases:     []state.Release{release("1", reconcile.StopInactive, "Human Review"), release("2", reconcile.StopLabel, "Todo"), release("3", reconcile.StopMissing, "")},
 		Uses:         []state.RunUse{{IssueID: "1", Identifier: "ABC-1", Runs: 2, Succeeded: 1, Failed: 1, ModelUse: tokens}, {IssueID: "4", Identifier: "ABC-4", Runs: 3, ModelUse: tokens}},
 		PullRequests: map[string]state.PullRequest{"1": {IssueID: "1", PullRequest: reconcile.PullRequest{Checks: "failed"}}},
-		Failures:     []state.Failure{{IssueID: "1", Identifier: "ABC-1", Runs: 1, Code: "turn_failed", Text: "why", At: at}},
+		Failures:     []state.FailedRow{{IssueID: "1", Identifier: "ABC-1", Runs: 1, Code: "turn_failed", Text: "why", At: at}},
 	}
 	claims := Claims{Running: []RunningRow{
 		{IssueID: "1", Identifier: "ABC-1", StartedAt: at, run: reconcile.Run{ID: "r", Model: tokens.Model, Tokens: tokens.Tokens}},
