@@ -163,7 +163,7 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	switch {
 	case f.reason == "not_active" && r.cfg != nil:
 		v.Next.Message += "; if it is moved to " + strings.Join(r.cfg.Policy.ActiveStates, " or ") + ", a pass starts it again"
-	case f.reason == reconcile.SkipLabel:
+	case f.reason == reconcile.SkipLabel && r.cfg != nil && r.issue != nil:
 		v.Next.Message = "set the label " + strings.Join(r.cfg.Policy.MissingLabels(*r.issue), " and the label ") + " again, and a pass starts it"
 	}
 }

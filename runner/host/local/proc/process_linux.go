@@ -318,11 +318,9 @@ func environ(pid int) (string, error) {
 		if gone(err) || forbidden(err) {
 			return "", nil
 		}
-		if err != nil || len(raw) > 0 || time.Since(began) > execWait {
+		_, noProgram := os.Readlink(procPath(pid, "exe")) // as of a thread of the kernel, or a zombie
+		if err != nil || len(raw) > 0 || noProgram != nil || time.Since(began) > execWait {
 			return string(raw), err
-		}
-		if _, err := os.Readlink(procPath(pid, "exe")); err != nil {
-			return "", nil // a thread of the kernel or a zombie
 		}
 	}
 }
