@@ -250,6 +250,9 @@ func (r *reader) root(f field) {
 		return
 	}
 	*root = r.path(f, f.node.Value)
+	if *root != "" && r.env.Home != "" && text.PathInside(*root, r.env.Home) {
+		r.invalid(f, *root+" is your home directory, or around it: an issue may have the name of a folder there", "name a directory of its own")
+	}
 }
 
 // hookTimeout replaces a number that is not positive with the default (specification 5.3.4).
