@@ -97,7 +97,7 @@ func (r Request) Secret() bool {
 // RequestRef parses the name of a request, ABC-7.3, or of an issue, ABC-7, which gives number 0.
 func RequestRef(ref string) (identifier string, number int) {
 	if dot := strings.LastIndexByte(ref, '.'); dot > 0 {
-		if n, err := strconv.Atoi(ref[dot+1:]); err == nil && n > 0 {
+		if n, err := strconv.Atoi(ref[dot+1:]); err == nil && n > 0 && strconv.Itoa(n) == ref[dot+1:] {
 			return ref[:dot], n
 		}
 	}
