@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -39,8 +40,11 @@ its text from stdin.
 			&cli.StringSliceFlag{Name: "label", Usage: "the `LABEL` of a new issue; may be repeated"},
 		)...),
 		Action: func(c *cli.Context) error {
-			if c.Args().First() == "new" {
+			switch verb := c.Args().First(); {
+			case verb == "new":
 				return issuesNew(c, w)
+			case c.NArg() > 1:
+				return exit.Usage("issues: unknown subcommand %q, did you mean new?", verb)
 			}
 			if c.IsSet("body") || c.IsSet("label") {
 				return exit.Usage("issues: --body and --label are of issues new")
@@ -124,6 +128,9 @@ func recordSkips(policy reconcile.Policy, issues []reconcile.Issue, now time.Tim
 	return reconcile.Compute(reconcile.Snapshot{Now: now, Policy: policy, Today: today, Tracker: &reconcile.Tracked{Candidates: issues, Fetched: true}}).Skips
 }
 
+// maxBody bounds the text of a new issue that is read from stdin, in bytes: a folder has no larger files.
+const maxBody = 1 << 20
+
 func issuesNew(c *cli.Context, w *term.Env) error {
 	states := c.StringSlice("state")
 	if len(states) > 1 {
@@ -139,11 +146,14 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 		}
 		n := reconcile.NewIssue{Title: args[1], Body: c.String("body"), State: strings.Join(states, ""), Labels: c.StringSlice("label")}
 		if n.Body == "-" {
-			text, err := io.ReadAll(w.Stdin)
+			data, err := io.ReadAll(io.LimitReader(w.Stdin, maxBody+1))
+			if err == nil && len(data) > maxBody {
+				err = errors.New("the text is longer than 1 MiB")
+			}
 			if err != nil {
 				return exit.Usage("issues new: stdin: %v", err)
 			}
-			n.Body = string(text)
+			n.Body = string(data)
 		}
 		issue, err := tracker.Create(c.Context, n)
 		if err != nil {

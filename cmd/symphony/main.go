@@ -59,7 +59,7 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 		err = app.RunContext(ctx, arranged)
 	}
 	var usage *reconcile.Error
-	if app.Command(command) != nil && errors.As(err, &usage) && usage.Code == "usage" {
+	if app.Command(command) != nil && errors.As(err, &usage) && usage.Hint == exit.SeeHelp {
 		usage.Hint += " " + command
 	}
 	code := exit.With(w, err)

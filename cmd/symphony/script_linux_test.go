@@ -121,7 +121,7 @@ func terminalCmd(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // typedCmd runs a command on a terminal and types a line at each of its prompts, which end in ": ". For the line ^C it sends
-// SIGINT. The exit code is ignored; the command must restore the modes of the terminal: typed LINE/LINE... COMMAND ARG...
+// SIGINT, ^D ends the input. The exit code is ignored; the command must restore the modes of the terminal: typed LINE/LINE... COMMAND ARG...
 func typedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	t, err := newTerminal(100)
 	ts.Check(err)
@@ -149,7 +149,11 @@ func typedCmd(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Check(cmd.Process.Signal(syscall.SIGINT))
 			continue
 		}
-		_, err := fmt.Fprintln(t.master, line)
+		text := line + "\n"
+		if line == "^D" {
+			text = "\x04"
+		}
+		_, err := t.master.WriteString(text)
 		ts.Check(err)
 	}
 	<-over

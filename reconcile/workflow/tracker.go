@@ -51,15 +51,14 @@ func (r *reader) kind(f field) {
 	kinds := TrackerKinds()
 	kind := &r.cfg.Tracker.Kind
 	*kind = strings.ToLower(*kind)
-	first, _, _ := strings.Cut(r.src.Body, "\n")
 	r.tracker = tracker{title: "the tracker"} // the settings of an unknown kind are unknown
 	if i := slices.Index(kinds, *kind); i >= 0 {
 		r.tracker = trackers[i]
 		return
 	}
 	switch {
-	case f.node == nil && r.src.FrontMatter == nil && strings.TrimSpace(first) == "---":
-		r.fail(CodeTrackerKind, f, "missing, because the file has no front matter", "move --- to the first line of the file")
+	case f.node == nil && r.src.FrontMatter == nil:
+		r.fail(CodeTrackerKind, f, "missing, because the file does not begin with a line ---", "write the keys between two lines of --- at its beginning")
 	case f.node == nil:
 		r.fail(CodeTrackerKind, f, "missing; there is "+strings.Join(kinds, ", "), "write `kind: file` or another of them below `tracker:`")
 	default:

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 	"gopkg.in/yaml.v3"
@@ -218,8 +219,14 @@ func scalar(value string, style yaml.Style) string {
 // Create writes the file of a new issue. Its text cannot contain the marks of Backlog.md, and so no comment of a person.
 func (t *tracker) Create(_ context.Context, n reconcile.NewIssue) (*reconcile.Issue, error) {
 	title := strings.Join(strings.Fields(plain(n.Title)), " ")
-	if title == "" {
-		return nil, &reconcile.Error{Code: "usage", Message: "the title is empty", Hint: "give the new issue a title"}
+	refused := func(message, hint string) (*reconcile.Issue, error) {
+		return nil, &reconcile.Error{Code: "usage", Message: message, Hint: hint}
+	}
+	switch {
+	case title == "":
+		return refused("the title is empty", "give the new issue a title")
+	case !utf8.ValidString(n.Title + n.Body + n.State + strings.Join(n.Labels, "")):
+		return refused("the new issue is not UTF-8", "convert it, for instance with iconv")
 	}
 	unlock, err := t.lock()
 	if err != nil {
@@ -240,6 +247,9 @@ func (t *tracker) Create(_ context.Context, n reconcile.NewIssue) (*reconcile.Is
 	name := fmt.Sprintf("%s - %s.md", strings.ToLower(id), slug(title))
 	content := fmt.Sprintf("---\nid: %s\ntitle: %s\nstatus: %s\nassignee: []\ncreated_date: '%s'\nlabels: %s\ndependencies: []\n---\n\n%s",
 		strings.ToUpper(id), scalar(title, 0), scalar(state, 0), t.Now().UTC().Format("2006-01-02 15:04"), labels, strings.TrimLeft(plain(n.Body)+"\n", "\n"))
+	if made := t.parse(name, []byte(content)); made.fault != nil {
+		return refused("the new issue could not be read: "+made.fault(), "shorten it, or correct that value")
+	}
 	path := filepath.Join(t.Path, name)
 	if _, err = os.Lstat(path); err == nil {
 		err = fs.ErrExist

@@ -215,6 +215,12 @@ func (e *environment) program(ctx context.Context, name string) (string, error) 
 	return e.shell(ctx, "command -v -- "+name)
 }
 
+// lacks reports whether hooks and agents do not find a program.
+func (e *environment) lacks(ctx context.Context, name string) bool {
+	path, err := e.program(ctx, name)
+	return err == nil && path == ""
+}
+
 // hintForProgram returns the step after which bash -lc finds a program.
 func (e *environment) hintForProgram(ctx context.Context, name string) string {
 	profile := "~/.profile" // the file that bash -l reads

@@ -41,13 +41,16 @@ func checkGit(ctx context.Context, e *environment) []finding {
 			return warn(m[0]+" is older than 2.31: codex would let it run programs of an agent outside of the sandbox", "upgrade git")
 		}
 	}
+	if e.config.Repository.URL != "" && e.lacks(ctx, "git") {
+		list[0].Status = statusFail
+	}
 	return list
 }
 
 // checkRepository asks the remote for the branch that work begins at, as a clone does.
 func checkRepository(ctx context.Context, e *environment) []finding {
 	repository, ref := e.config.Repository, "HEAD"
-	if repository.URL == "" {
+	if repository.URL == "" || e.lacks(ctx, "git") { // which checkGit reports
 		return nil
 	}
 	if repository.Base != "" {
@@ -144,6 +147,9 @@ func (e *environment) checkProgram(ctx context.Context, name, missing string) []
 func checkRoot(ctx context.Context, e *environment) (list []finding) {
 	root := project.Resolve(e.config.Workspace.Root)
 	if err := project.RootFits(ctx, e.p, e.config, true); err != nil {
+		return failWith(err)
+	}
+	if err := workspace.TryRoot(root); err != nil {
 		return failWith(err)
 	}
 	free, err := workspace.FreeBytes(root)

@@ -49,9 +49,12 @@ func Fault(code, message, hint string) *reconcile.Error {
 	return &reconcile.Error{Code: code, Message: message, Hint: hint}
 }
 
+// SeeHelp is the hint of errors of the command line, before the name of the command.
+const SeeHelp = "see symphony help"
+
 // Usage is an error of the command line.
 func Usage(format string, args ...any) error {
-	return &reconcile.Error{Code: "usage", Message: fmt.Sprintf(format, args...), Hint: "see symphony help"}
+	return &reconcile.Error{Code: "usage", Message: fmt.Sprintf(format, args...), Hint: SeeHelp}
 }
 
 // Code is the exit code for an error.

@@ -375,34 +375,23 @@ func workflowWarnings(cfg *workflow.Config) []string {
 	return list
 }
 
-// lastGoodKey names the last valid workflow in the database.
-const lastGoodKey = "last_good_workflow"
-
 // noteWorkflow saves the valid workflow, before anything is started: the next pass needs it if this one is killed. If it has
 // changed, this pass ends what waits after a fault, which the change may have repaired.
 func noteWorkflow(ctx context.Context, p *project.Project, db *state.DB, cfg *workflow.Config) error {
-	last, known, err := db.Meta(ctx, lastGoodKey)
+	last, known, err := db.Meta(ctx, project.LastGoodKey)
 	if err == nil && known && last != string(cfg.Redacted) {
 		account := project.OpenAccount(p, cfg.Codex.Home)
 		_, addErr := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbUnblock, CreatedAt: p.Env.Now()})
 		err = errors.Join(db.SetMeta(ctx, project.LowKey, ""), account.TryNow(ctx, p.Env.Now()), addErr)
 	}
-	return errors.Join(err, db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted)))
+	return errors.Join(err, db.SetMeta(ctx, project.LastGoodKey, string(cfg.Redacted)))
 }
 
 // lastGoodConfig returns the last valid configuration, with which runs are reconciled while the current one is invalid.
 // hasKey is false if the file itself contained the tracker's key: that is never stored, so the tracker can't be asked.
 func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Result) (cfg *workflow.Config, hasKey bool) {
-	text, known, err := db.Meta(ctx, lastGoodKey)
-	if err == nil && known {
-		var src workflow.Source
-		if src, err = workflow.NewSource(p.Path, p.Path, []byte(text)); err == nil {
-			env := p.Environment(nil)
-			env.KeyOptional = true
-			cfg, err = workflow.Parse(src, env)
-		}
-	}
-	if err != nil || !known {
+	cfg, text, err := project.LastGood(ctx, p, db, p.Path)
+	if err != nil || cfg == nil {
 		r.addError(err)
 		return nil, false
 	}

@@ -17,14 +17,17 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// MovedFrom returns the path that the workflow probably had before it was moved: that of the one project of the account whose
-// workflow is gone and had the same file name or folder. It is empty if there is none, or more than one.
-func MovedFrom(p *Project) (old string) {
+// movedFrom returns the path that the workflow probably had before it was moved: that of the one project of the account whose
+// workflow is gone and had the same project of the tracker. It is empty if there is none, or more than one.
+func movedFrom(p *Project) (old string) {
+	cfg, err := p.parseWithoutKey(p.Source)
+	if err != nil {
+		return ""
+	}
 	dirs, _ := StateDirs(p.Env) // without them nothing is suggested
 	for _, dir := range dirs {
 		path := ownerOf(dir)
-		same := filepath.Base(path) == filepath.Base(p.Path) || filepath.Dir(path) == filepath.Dir(p.Path)
-		if path == "" || dir == p.StateDir || !same || Exists(path) {
+		if path == "" || dir == p.StateDir || Exists(path) || movedProject(projectOf(p, dir, path), path, p.Path) != cfg.Policy.Project {
 			continue
 		}
 		if old != "" {
@@ -46,10 +49,25 @@ func ownerOf(dir string) string {
 	return path
 }
 
-// hintMoved gives an error that a moved workflow may cause the command that moves its project as the next step.
+// projectOf returns the project of the tracker (Policy.Project) of a state directory whose workflow was at path, empty if that can't be
+// read.
+func projectOf(p *Project, dir, path string) string {
+	db, err := state.OpenReadOnly(context.Background(), dir)
+	if err != nil {
+		return ""
+	}
+	defer db.Close()
+	cfg, _, err := LastGood(context.Background(), p, db, path)
+	if err != nil || cfg == nil {
+		return ""
+	}
+	return cfg.Policy.Project
+}
+
+// hintMoved adds to the hint of an error that a moved workflow may cause the command that moves its project.
 func hintMoved(p *Project, e *reconcile.Error) {
-	if old := MovedFrom(p); old != "" {
-		e.Hint = MoveHint(old, p.Path)
+	if old := movedFrom(p); old != "" {
+		e.Hint += "; " + MoveHint(old, p.Path)
 	}
 }
 

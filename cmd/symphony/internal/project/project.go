@@ -191,6 +191,29 @@ func (p *Project) ConfigWithoutKey() (*workflow.Config, error) {
 	return p.parse(env)
 }
 
+// parseWithoutKey parses a workflow of the project, the present one or another, without the tracker's key.
+func (p *Project) parseWithoutKey(src workflow.Source) (*workflow.Config, error) {
+	env := p.Environment(nil)
+	env.KeyOptional = true
+	return workflow.Parse(src, env)
+}
+
+// LastGoodKey names the last valid workflow in the database.
+const LastGoodKey = "last_good_workflow"
+
+// LastGood returns the last valid workflow that a pass has stored, read as if it were at path, and its text; nil if there is none.
+func LastGood(ctx context.Context, p *Project, db *state.DB, path string) (cfg *workflow.Config, text string, err error) {
+	text, known, err := db.Meta(ctx, LastGoodKey)
+	if err != nil || !known {
+		return nil, "", err
+	}
+	src, err := workflow.NewSource(path, path, []byte(text))
+	if err == nil {
+		cfg, err = p.parseWithoutKey(src)
+	}
+	return cfg, text, err
+}
+
 func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 	if err := cmp.Or(p.SourceErr, p.EnvErr); err != nil {
 		return nil, err
@@ -375,9 +398,7 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 	err := p.SourceErr
 	var cfg *workflow.Config
 	if err == nil {
-		env := p.Environment(nil)
-		env.KeyOptional = true
-		cfg, err = workflow.Parse(p.Source, env)
+		cfg, err = p.parseWithoutKey(p.Source)
 	}
 	for _, e := range slices.Concat(workflow.Faults(err), workflow.Faults(p.EnvErr)) {
 		out.Errors = append(out.Errors, exit.Fault(e.Code, e.Message, cmp.Or(e.Hint, "correct that line")))

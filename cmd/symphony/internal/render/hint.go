@@ -52,7 +52,7 @@ var RunErrors = []struct{ Codes, Next string }{
 	{"max_tokens", "raise `agent.max_tokens`, or make the issue smaller; then `symphony retry ISSUE`"},
 	{"hook_failed, hook_timeout", "see the output of the hook with `symphony logs ISSUE --hooks`; hooks are run by `sh`, not bash, in the workspace"},
 	{
-		"repository_unavailable", "see with `symphony doctor` what is wrong with `repository.url` or `repository.base`; then `symphony unblock` " +
+		"repository_unavailable", "see with `symphony doctor` what is wrong with git, `repository.url` or `repository.base`; then `symphony unblock` " +
 			"starts runs again at once",
 	},
 	{

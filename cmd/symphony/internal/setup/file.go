@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,7 +58,10 @@ func (s *starter) findFolder(ctx context.Context) error {
 	dir := filepath.Dir(s.p.Path)
 	if s.options.Repository == "" {
 		s.options.Repository = s.git(ctx, dir, "rev-parse", "--show-toplevel")
+		_, missing := exec.LookPath("git")
 		switch {
+		case missing != nil:
+			return exit.Usage("init: git is missing: it is not in PATH; install it first")
 		case s.options.Repository == "":
 			return exit.Usage("init: %s is in no git repository: run git init and git commit first, or give --repository", dir)
 		case s.git(ctx, dir, "rev-parse", "--verify", "HEAD") == "":

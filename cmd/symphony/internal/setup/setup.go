@@ -201,13 +201,16 @@ func existing(path, hint string) error {
 	return exit.Fault("already_exists", path+" exists", hint)
 }
 
-// ask asks one question. An empty answer accepts the proposal, or is an error if there is none. A key is not echoed.
+// ask asks one question. An empty line accepts the proposal, or is an error if there is none, as the end of the input (Ctrl-D) is. A
+// key is not echoed.
 func (s *starter) ask(ctx context.Context, question, what, proposal string) (string, error) {
 	if proposal != "" {
 		question += " [" + term.Visible(proposal) + "]"
 	}
 	line, err := term.AskLine(ctx, s.w, question+": ", what == "key")
-	line = cmp.Or(strings.TrimSpace(line), proposal)
+	if line = strings.TrimSpace(line); !s.w.InputEnded {
+		line = cmp.Or(line, proposal)
+	}
 	if err == nil && line == "" {
 		err = exit.Fault("canceled", "no "+what+" was given, so nothing was written", "run symphony init again")
 	}

@@ -42,7 +42,9 @@ type Env struct {
 	Log            *slog.Logger // replaces the lines on stderr; nil without a log
 	// Printed, unless nil, is called with every document before a query selects from it, and its JSON. Tests compare it with the schemas.
 	Printed func(document any, data []byte)
-	input   *bufio.Reader
+	// InputEnded says that AskLine met the end of the input.
+	InputEnded bool
+	input      *bufio.Reader
 }
 
 // NewEnv returns the environment of this process.
@@ -173,20 +175,22 @@ func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (line stri
 		w.input = bufio.NewReader(w.Stdin)
 	}
 	type read struct {
-		line string
-		err  error
+		line  string
+		ended bool
+		err   error
 	}
 	done := make(chan read, 1)
 	go func() {
 		typed, err := w.input.ReadString('\n')
-		if errors.Is(err, io.EOF) {
+		ended := errors.Is(err, io.EOF)
+		if ended {
 			err = nil // an empty answer, or a last line without an end
 		}
-		done <- read{typed, err}
+		done <- read{typed, ended, err}
 	}()
 	select {
 	case r := <-done:
-		if secret {
+		if w.InputEnded = r.ended; secret || r.ended {
 			fmt.Fprintln(w.Stderr)
 		}
 		return strings.TrimSuffix(r.line, "\n"), r.err

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,8 +26,17 @@ const defaultHost = "127.0.0.1"
 // listen opens the address that the options name.
 func listen(ctx context.Context, w *term.Env, o Options) (net.Listener, error) {
 	var config net.ListenConfig
-	if path, isSocket := strings.CutPrefix(o.Listen, "unix:"); isSocket {
+	if i := slices.IndexFunc(o.Hosts, func(name string) bool { return strings.Contains(name, "/") }); i >= 0 {
+		return nil, exit.Usage("--allow-host takes the name of a host, such as symphony.example.org, not %q", o.Hosts[i])
+	}
+	path, isSocket := strings.CutPrefix(o.Listen, "unix:")
+	switch {
+	case isSocket && path == "":
+		return nil, exit.Usage("the path of the socket is missing: unix:PATH")
+	case isSocket:
 		return listenSocket(ctx, w.Absolute(path))
+	case strings.Contains(o.Listen, "/"):
+		return nil, exit.Usage("the address %q must be HOST, HOST:PORT or unix:PATH, without http://", o.Listen)
 	}
 	address, err := tcpAddress(o)
 	if err != nil {

@@ -186,7 +186,7 @@ func TestSocket(t *testing.T) {
 		{kept, "is not a socket"},
 		{kept + ".link", "is not a socket"},
 		{filepath.Dir(path), "is not a socket"},
-		{"", "is not a socket"},
+		{"", "the path of the socket is missing"},
 		{long, "too long"},
 		{"/nowhere/symphony.sock", "no such file"},
 	} {

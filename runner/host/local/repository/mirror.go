@@ -317,6 +317,9 @@ func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
 	if strings.Contains(err.Error(), "No space left on device") {
 		code, hint = files.CodeDiskFull, "free space on the volume of workspace.root"
 	}
+	if errors.Is(err, exec.ErrNotFound) {
+		err, hint = errors.New("git is missing: it is not in PATH"), "install git, or add its directory to PATH in ~/.profile"
+	}
 	if errors.As(err, &killedError{}) {
 		code, hint = host.CodeGitKilled, "find out what ends git, for instance the kernel for want of memory"
 	}

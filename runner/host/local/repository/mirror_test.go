@@ -109,6 +109,13 @@ func TestCloneFails(t *testing.T) {
 	test.Must(p.mirrorOf(host.Repository{URL: p.remote, Name: "Agent", Email: "agent@example.org"}).Clone(t.Context(), t.TempDir(), "w", ""))
 }
 
+func TestGitIsMissing(t *testing.T) {
+	p := newPlace(t)
+	p.env[0] = "PATH=/nonexistent"
+	t.Setenv("PATH", "/nonexistent")
+	wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "w", "")), host.CodeRepositoryUnavailable, "git is missing")
+}
+
 // A git command that is killed runs once more. If it is killed again, the error does not blame the remote, which would block all
 // issues.
 func TestGitIsKilled(t *testing.T) {

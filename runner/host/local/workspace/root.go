@@ -104,6 +104,29 @@ func CheckRoot(path, endpointAndSlug, stateDir string, refuse RefuseClaim) error
 	return root.unclaimed(root.project(endpointAndSlug), projectClaim{endpointAndSlug, stateDir}, refuse)
 }
 
+// TryRoot returns an error if a root that does not exist can't be created. It makes a directory in the nearest one that exists, and
+// removes it: a file system such as /proc allows that to nobody, whatever its permissions say.
+func TryRoot(path string) error {
+	above := path
+	_, err := os.Stat(above)
+	for errors.Is(err, fs.ErrNotExist) && above != filepath.Dir(above) {
+		above = filepath.Dir(above)
+		_, err = os.Stat(above)
+	}
+	if above == path {
+		return nil
+	}
+	made, err := os.MkdirTemp(above, ".symphony-")
+	if err == nil {
+		err = os.Remove(made)
+	}
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return rootFailed(path, fmt.Errorf("it can't be created in %s: %w", above, failed.Err)) // without the name, which is random
+	}
+	return err
+}
+
 // writable returns an error if a directory can't be written or, if it does not exist, can't be created.
 func writable(path string) error {
 	info, err := os.Stat(path)
