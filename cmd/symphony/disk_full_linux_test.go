@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,16 +44,20 @@ func fillCmd(ts *testscript.TestScript, neg bool, args []string) {
 	pages, err := strconv.Atoi(args[1])
 	ts.Check(err)
 	dir := ts.MkAbs(args[0])
-	var st unix.Statfs_t
-	ts.Check(unix.Statfs(dir, &st))
-	take := int64(st.Bavail) - int64(pages)
-	if take <= 0 {
-		return
-	}
 	f, err := os.Create(filepath.Join(dir, "ballast"))
 	ts.Check(err)
 	defer f.Close()
-	ts.Check(unix.Fallocate(int(f.Fd()), 0, 0, take*st.Bsize))
+	// A worker may use some of the free pages after they are counted.
+	for err = unix.ENOSPC; errors.Is(err, unix.ENOSPC); {
+		var st unix.Statfs_t
+		ts.Check(unix.Statfs(dir, &st))
+		take := int64(st.Bavail) - int64(pages)
+		if take <= 0 {
+			return
+		}
+		err = unix.Fallocate(int(f.Fd()), 0, 0, take*st.Bsize)
+	}
+	ts.Check(err)
 }
 
 // nothingLostCmd fails if a run counts as a failure, if work is left to do, if a file is half written, or if the database is
