@@ -36,6 +36,9 @@ func PathInside(dir, path string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
+// PathsOverlap reports whether one of two paths is the other or inside it, judged like PathInside.
+func PathsOverlap(a, b string) bool { return PathInside(a, b) || PathInside(b, a) }
+
 // IssueAddress returns the part of the web address of an issue that two addresses of it share: without the scheme, the title, a comment
 // and a query, in lower case. It is false for anything else than a web address.
 func IssueAddress(s string) (address string, ok bool) {

@@ -27,7 +27,7 @@ func (r *reader) protectFolder() {
 	if dir == "" {
 		return
 	}
-	overlaps := func(path string) bool { return text.PathInside(path, dir) || text.PathInside(dir, path) }
+	overlaps := func(path string) bool { return text.PathsOverlap(path, dir) }
 	f := r.field("tracker.provider.path")
 	const hint = "keep the issues where agents cannot write"
 	if root := r.cfg.Workspace.Root; overlaps(root) {

@@ -274,7 +274,7 @@ func (r *reader) writableRoots(f field) {
 			path = r.path(f, written)
 		}
 		overlap := func(other string) bool {
-			return other != "" && (text.PathInside(other, path) || text.PathInside(path, other))
+			return other != "" && text.PathsOverlap(other, path)
 		}
 		outer := slices.IndexFunc(roots, overlap)
 		switch root := r.cfg.Workspace.Root; {

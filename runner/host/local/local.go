@@ -166,7 +166,7 @@ func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) (err error)
 		path = resolved(path)
 		return r.Anywhere || slices.ContainsFunc(r.Writable, func(dir string) bool {
 			dir = resolved(dir)
-			return text.PathInside(dir, path) || text.PathInside(path, dir)
+			return text.PathsOverlap(dir, path)
 		})
 	}
 	return known.guard.Trust(ctx, reaches, r.Env)

@@ -21,6 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/confine"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // Files in the directory of an agent's run.
@@ -79,13 +80,14 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	s.Cwd = project.Resolve(s.Cwd)
 	account := project.OpenAccount(p, "")
 	for _, own := range []string{project.StateHome(p.Env), filepath.Dir(p.EnvPath()), account.Home, account.AgentHome()} {
-		if own = project.Resolve(own); text.PathInside(s.Cwd, own) || text.PathInside(own, s.Cwd) {
+		if own = project.Resolve(own); text.PathsOverlap(s.Cwd, own) {
 			return exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to symphony or codex", s.Cwd, own),
 				"choose a directory that is neither inside nor around it")
 		}
 	}
-	if git := gitDirAround(s.Cwd); git != "" {
-		return exit.Fault(CodeInvalid, fmt.Sprintf("cwd: %s is in the git directory %s, from which git starts programs", s.Cwd, git), "name the work tree")
+	if repository := git.DirAround(s.Cwd); repository != "" {
+		return exit.Fault(CodeInvalid,
+			fmt.Sprintf("cwd: %s is in the git directory %s, from which git starts programs", s.Cwd, repository), "name the work tree")
 	}
 	if err := p.Nested(); err != nil {
 		return err
@@ -97,18 +99,9 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	return err
 }
 
-// gitDirAround returns the nearest directory, from dir upwards, that git takes for a repository without a work tree; "" for none.
-func gitDirAround(dir string) string {
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if project.Exists(filepath.Join(dir, "HEAD")) && project.Exists(filepath.Join(dir, "objects")) && project.Exists(filepath.Join(dir, "refs")) {
-			return dir
-		}
-	}
-	return ""
-}
-
 // guarded returns what is below the directory of an agent and belongs to the operators of projects, without symlinks, and the file HEAD
-// that would make the directory itself a repository. Some of it need not exist. Error: CodeInvalid if the directory is within such a thing, or if the sandbox could not protect one.
+// that would make the directory itself a repository. Some of it need not exist. Error: CodeInvalid if the directory is within such a
+// thing, or if the sandbox could not protect one.
 func guarded(ctx context.Context, w *term.Env, dir string) (list []string, err error) {
 	paths, err := project.OperatorFiles(ctx, w)
 	if err != nil {

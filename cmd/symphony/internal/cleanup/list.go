@@ -30,19 +30,33 @@ type (
 	PruneJSON    = pruned
 )
 
+// findSharing fills in the rows with the same project of the tracker.
+func findSharing(w *term.Env, rows []known) {
+	sharing := map[string][]int{} // rows by project of the tracker
+	for i, r := range rows {
+		rows[i].SharedWith = []string{}
+		if cfg, err := project.New(w, r.WorkflowPath, r.StateDir).ConfigWithoutKey(); r.WorkflowExists && err == nil {
+			sharing[cfg.Policy.Project] = append(sharing[cfg.Policy.Project], i)
+		}
+	}
+	for _, same := range sharing {
+		for _, i := range same {
+			for _, other := range same {
+				if other != i {
+					rows[i].SharedWith = append(rows[i].SharedWith, rows[other].WorkflowPath)
+				}
+			}
+		}
+	}
+}
+
 // ListProjects prints the projects of the account.
 func ListProjects(ctx context.Context, w *term.Env) error {
 	rows, err := knownProjects(ctx, w)
 	if err != nil {
 		return err
 	}
-	for i, r := range rows {
-		p := project.New(w, r.WorkflowPath, r.StateDir)
-		rows[i].SharedWith = []string{}
-		if cfg, err := p.ConfigWithoutKey(); r.WorkflowExists && err == nil {
-			rows[i].SharedWith = append(rows[i].SharedWith, project.NewOthers(p, nil).Sharing(cfg.Policy.Project)...)
-		}
-	}
+	findSharing(w, rows)
 	switch {
 	case w.JSON:
 		w.PrintJSON(rows)

@@ -26,7 +26,8 @@ type TickOptions struct {
 	LogLevel, LogFormat string
 	// Beside runs beside the passes of a loop, from their beginning until ctx ends; nil for nothing.
 	Beside func(ctx context.Context)
-	told   *told
+	// told is what a loop has printed; nil without a loop.
+	told *told
 }
 
 // Check refuses flags that contradict each other.

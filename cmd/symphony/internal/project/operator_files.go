@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -90,6 +91,28 @@ func workflowFiles(p *Project) []string {
 		}
 	}
 	return list
+}
+
+// writableFit refuses agent.writable_roots in which agents could change what they must not: own, and the files of other projects.
+func writableFit(ctx context.Context, p *Project, cfg *workflow.Config, own []string) error {
+	if len(cfg.Agent.WritableRoots) == 0 {
+		return nil
+	}
+	files, err := OperatorFiles(ctx, p.Env)
+	if err != nil {
+		return err
+	}
+	for _, written := range cfg.Agent.WritableRoots {
+		dir := Resolve(written)
+		for _, path := range append(own, files...) {
+			if path = Resolve(path); text.PathsOverlap(dir, path) {
+				return exit.Fault("invalid_config",
+					fmt.Sprintf("%s: agent.writable_roots: %s would let an agent change %s, which a pass or codex obeys", p.Path, dir, path),
+					"use a directory apart from workspaces, states, issues and codex homes")
+			}
+		}
+	}
+	return nil
 }
 
 func absoluteIn(dir, path string) string {

@@ -326,7 +326,7 @@ func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 	root, folder := Resolve(cfg.Workspace.Root), cfg.Tracker.Folder
 	if folder != "" {
 		folder = Resolve(folder)
-		if text.PathInside(folder, root) || text.PathInside(root, folder) {
+		if text.PathsOverlap(folder, root) {
 			return exit.Fault("invalid_config",
 				fmt.Sprintf("%s: tracker.provider.path: %s overlaps workspace.root %s, where agents write", p.Path, folder, root),
 				"keep the issues where agents cannot write")
@@ -336,38 +336,15 @@ func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 	if folder != "" {
 		own = append(own, folder)
 	}
-	err := writableFit(ctx, p, cfg, own)
-	if err != nil {
+	if err := writableFit(ctx, p, cfg, own); err != nil {
 		return err
 	}
-	err = claimRoot(p, cfg, root, dryRun)
+	err := claimRoot(p, cfg, root, dryRun)
 	var known *reconcile.Error
 	if errors.As(err, &known) && known.Code == workspace.CodeProjectConflict && !strings.Contains(known.Hint, "projects move") {
 		hintMoved(p, known)
 	}
 	return err
-}
-
-// writableFit refuses agent.writable_roots in which agents could change what they must not: own, and the files of other projects.
-func writableFit(ctx context.Context, p *Project, cfg *workflow.Config, own []string) error {
-	if len(cfg.Agent.WritableRoots) == 0 {
-		return nil
-	}
-	files, err := OperatorFiles(ctx, p.Env)
-	if err != nil {
-		return err
-	}
-	for _, dir := range cfg.Agent.WritableRoots {
-		for _, path := range append(own, files...) {
-			dir, path := Resolve(dir), Resolve(path)
-			if text.PathInside(dir, path) || text.PathInside(path, dir) {
-				return exit.Fault("invalid_config",
-					fmt.Sprintf("%s: agent.writable_roots: %s would let an agent change %s, which a pass or codex obeys", p.Path, dir, path),
-					"use a directory apart from workspaces, states, issues and codex homes")
-			}
-		}
-	}
-	return nil
 }
 
 // claimRoot claims the workspace root for the project, or says why it can't be claimed.

@@ -220,6 +220,16 @@ func outsideFiles(ctx context.Context, top string, each func(path string)) (prin
 	return fmt.Sprintf("%x", h.Sum(nil)), err
 }
 
+// DirAround returns the nearest directory, from dir upwards, that looks like a git directory; "" for none.
+func DirAround(dir string) string {
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if isBare(dir) {
+			return dir
+		}
+	}
+	return ""
+}
+
 // isBare reports whether a directory looks like a git directory.
 func isBare(dir string) bool {
 	return exists(filepath.Join(dir, "HEAD")) && exists(filepath.Join(dir, "objects")) && exists(filepath.Join(dir, "refs"))
