@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
@@ -116,7 +116,7 @@ func (t *talk) profiles(ctx context.Context) (flags string, err error) {
 			Hint: "use directories without *?[]{} in their paths",
 		}
 	}
-	for dir := t.dir(""); dir != t.space.Path && text.PathInside(t.space.Path, dir); dir = filepath.Dir(dir) {
+	for dir := t.dir(""); dir != t.space.Path && paths.Inside(t.space.Path, dir); dir = filepath.Dir(dir) {
 		git := filepath.Join(dir, ".git")
 		if _, err := os.Lstat(git); err == nil {
 			guarded = append(guarded, git)

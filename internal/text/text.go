@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -29,15 +28,6 @@ func Plural(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
-
-// PathInside reports whether path is dir or inside dir, judged by the names alone: it does not resolve links.
-func PathInside(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
-}
-
-// PathsOverlap reports whether one of two paths is the other or inside it, judged like PathInside.
-func PathsOverlap(a, b string) bool { return PathInside(a, b) || PathInside(b, a) }
 
 // IssueAddress returns the part of the web address of an issue that two addresses of it share: without the scheme, the title, a comment
 // and a query, in lower case. It is false for anything else than a web address.

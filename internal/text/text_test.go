@@ -26,12 +26,6 @@ func TestPlural(t *testing.T) {
 	}
 }
 
-func TestPathInside(t *testing.T) {
-	for path, want := range map[string]bool{"/a/b": true, "/a/b/c": true, "/a/bc": false, "/a": false, "/a/b/..c": true} {
-		test.Equal(t, path+" is inside /a/b", text.PathInside("/a/b", path), want)
-	}
-}
-
 func TestNearest(t *testing.T) {
 	known := []string{"Todo", "Done", "In Progress", "In Review", "In Progress"}
 	for name, want := range map[string]string{

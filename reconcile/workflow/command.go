@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -63,7 +64,7 @@ func (r *reader) protectProgram() {
 			path = filepath.Join(filepath.Dir(r.src.Path), path)
 		}
 		for _, root := range roots {
-			if root != "" && text.PathInside(root, path) {
+			if root != "" && paths.Inside(root, path) {
 				r.invalid(r.item(f, i), path+" is in "+root+", which agents may write", "keep it where no agent can write")
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/paths"
 )
 
 // folder checks provider.path.
@@ -27,7 +27,7 @@ func (r *reader) protectFolder() {
 	if dir == "" {
 		return
 	}
-	overlaps := func(path string) bool { return text.PathsOverlap(path, dir) }
+	overlaps := func(path string) bool { return paths.Overlap(path, dir) }
 	f := r.field("tracker.provider.path")
 	const hint = "keep the issues where agents cannot write"
 	if root := r.cfg.Workspace.Root; overlaps(root) {

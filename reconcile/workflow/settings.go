@@ -14,7 +14,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -250,7 +250,7 @@ func (r *reader) root(f field) {
 		return
 	}
 	*root = r.path(f, f.node.Value)
-	if *root != "" && r.env.Home != "" && text.PathInside(*root, r.env.Home) {
+	if *root != "" && r.env.Home != "" && paths.Inside(*root, r.env.Home) {
 		r.invalid(f, *root+" is your home directory, or around it: an issue may have the name of a folder there", "name a directory of its own")
 	}
 }
@@ -274,7 +274,7 @@ func (r *reader) writableRoots(f field) {
 			path = r.path(f, written)
 		}
 		overlap := func(other string) bool {
-			return other != "" && text.PathsOverlap(other, path)
+			return other != "" && paths.Overlap(other, path)
 		}
 		outer := slices.IndexFunc(roots, overlap)
 		switch root := r.cfg.Workspace.Root; {
@@ -282,7 +282,7 @@ func (r *reader) writableRoots(f field) {
 		case overlap(root):
 			r.invalid(f, path+" overlaps workspace.root "+root+", and thereby the workspaces of other issues",
 				"name a directory outside the workspaces")
-		case text.PathInside(path, r.src.Path):
+		case paths.Inside(path, r.src.Path):
 			r.invalid(f, path+" contains "+r.src.Path+", whose hooks run outside the sandbox",
 				"name another directory")
 		case outer >= 0:

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -256,7 +256,7 @@ func TestAgentWrites(t *testing.T) {
 		}
 		anywhere, dirs := config.AgentWrites()
 		got := anywhere || slices.ContainsFunc(dirs, func(dir string) bool {
-			return text.PathInside(dir, "/srv/main/.git") || text.PathInside("/srv/main/.git", dir)
+			return paths.Inside(dir, "/srv/main/.git") || paths.Inside("/srv/main/.git", dir)
 		})
 		test.Equal(t, fmt.Sprintf("%+v", c), got, c.want)
 	}

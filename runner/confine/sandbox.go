@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -101,7 +102,7 @@ func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string
 	guarded = nil
 	for _, path := range all {
 		// What is in another guarded directory is guarded with it: codex could not put an empty file in its place there.
-		if !slices.ContainsFunc(all, func(other string) bool { return other != path && text.PathInside(other, path) }) {
+		if !slices.ContainsFunc(all, func(other string) bool { return other != path && paths.Inside(other, path) }) {
 			guarded = append(guarded, firstMissing(dir, path))
 		}
 	}
@@ -111,10 +112,10 @@ func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string
 		files[path] = "read"
 	}
 	isGuarded := func(path string) bool {
-		return slices.ContainsFunc(guarded, func(g string) bool { return text.PathInside(g, path) })
+		return slices.ContainsFunc(guarded, func(g string) bool { return paths.Inside(g, path) })
 	}
 	for _, path := range guarded {
-		for path = filepath.Dir(path); path != dir && text.PathInside(dir, path); path = filepath.Dir(path) {
+		for path = filepath.Dir(path); path != dir && paths.Inside(dir, path); path = filepath.Dir(path) {
 			if info, err := os.Lstat(path); err == nil && info.IsDir() && !isGuarded(path) {
 				files[path] = "write" // as a mount point it can't be renamed
 			}
@@ -135,7 +136,7 @@ func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string
 // runs, codex puts an empty file in the place of what it has to protect and is missing.
 func firstMissing(dir, path string) string {
 	missing := path
-	for at := filepath.Dir(path); at != dir && text.PathInside(dir, at); at = filepath.Dir(at) {
+	for at := filepath.Dir(path); at != dir && paths.Inside(dir, at); at = filepath.Dir(at) {
 		if info, err := os.Lstat(at); err != nil || !info.IsDir() {
 			missing = at
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -112,7 +113,7 @@ func (l launch) file(name string, depth int) (found host.Launcher) {
 	if err != nil {
 		return found // the shell will report it
 	}
-	inside := func(dir string) bool { return text.PathInside(resolved(dir), real) || text.PathInside(dir, name) }
+	inside := func(dir string) bool { return paths.Inside(paths.Real(dir), real) || paths.Inside(dir, name) }
 	switch {
 	case slices.ContainsFunc(l.Writable, inside):
 		return host.Launcher{Program: name, Files: []string{real}}

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -163,10 +163,10 @@ func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) (err error)
 		return err
 	}
 	reaches := func(path string) bool {
-		path = resolved(path)
+		path = paths.Real(path)
 		return r.Anywhere || slices.ContainsFunc(r.Writable, func(dir string) bool {
-			dir = resolved(dir)
-			return text.PathsOverlap(dir, path)
+			dir = paths.Real(dir)
+			return paths.Overlap(dir, path)
 		})
 	}
 	return known.guard.Trust(ctx, reaches, r.Env)
@@ -314,15 +314,4 @@ func (h *Host) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fact
 		}
 	}
 	return answer, nil
-}
-
-// resolved resolves the symlinks in the part of a path that exists.
-func resolved(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	if parent := filepath.Dir(path); parent != path {
-		return filepath.Join(resolved(parent), filepath.Base(path))
-	}
-	return path
 }

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -86,7 +86,7 @@ func (h *Host) verified(r host.Run) (*run, error) {
 // mirror returns the mirror of a repository. Its git commands are marked as processes of the run. They do not use the caches and
 // temporary files of the workspace, where an agent could have left a socket of a credential helper.
 func (r *run) mirror(remote host.Repository, env []string) *repository.Mirror {
-	env = repository.Environ(host.Scrub(env), func(_, value string) bool { return text.PathInside(r.space.WorkDir(), value) })
+	env = repository.Environ(host.Scrub(env), func(_, value string) bool { return paths.Inside(r.space.WorkDir(), value) })
 	inherit := func(files ...*os.File) []*os.File {
 		return proc.ExtraFiles(r.tree, append([]*os.File{r.space.Lease()}, files...)...)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
@@ -77,10 +78,10 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 				"name the directory to which it leads, if that is the one")
 		}
 	}
-	s.Cwd = project.Resolve(s.Cwd)
+	s.Cwd = paths.Real(s.Cwd)
 	account := project.OpenAccount(p, "")
 	for _, own := range []string{project.StateHome(p.Env), filepath.Dir(p.EnvPath()), account.Home, account.AgentHome()} {
-		if own = project.Resolve(own); text.PathsOverlap(s.Cwd, own) {
+		if own = paths.Real(own); paths.Overlap(s.Cwd, own) {
 			return exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to symphony or codex", s.Cwd, own),
 				"choose a directory that is neither inside nor around it")
 		}
@@ -103,7 +104,7 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 // that would make the directory itself a repository. Some of it need not exist. Error: CodeInvalid if the directory is within such a
 // thing, or if the sandbox could not protect one.
 func guarded(ctx context.Context, w *term.Env, dir string) (list []string, err error) {
-	paths, err := project.OperatorFiles(ctx, w)
+	files, err := project.OperatorFiles(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -114,10 +115,10 @@ func guarded(ctx context.Context, w *term.Env, dir string) (list []string, err e
 	if !project.Exists(filepath.Join(dir, ".git")) {
 		list = append(list, filepath.Join(dir, "HEAD"))
 	}
-	for _, path := range paths {
+	for _, path := range files {
 		link, path := project.LinkIn(dir, path)
 		switch {
-		case text.PathInside(path, dir):
+		case paths.Inside(path, dir):
 			return nil, exit.Fault(CodeInvalid,
 				fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to a project of symphony", dir, path),
 				"choose a directory that is neither the same nor inside")
@@ -125,10 +126,10 @@ func guarded(ctx context.Context, w *term.Env, dir string) (list []string, err e
 			return nil, exit.Fault(CodeInvalid,
 				fmt.Sprintf("cwd: an agent in %s could replace the symlink %s, which leads to a file of a project", dir, link),
 				"name the file itself in the project, or choose another directory")
-		case text.PathInside(dir, path) && confine.IsPattern(path):
+		case paths.Inside(dir, path) && confine.IsPattern(path):
 			return nil, exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern", dir, path),
 				"choose another directory")
-		case text.PathInside(dir, path):
+		case paths.Inside(dir, path):
 			list = append(list, path)
 		}
 	}

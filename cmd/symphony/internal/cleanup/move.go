@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -70,7 +71,7 @@ func MoveProject(ctx context.Context, w *term.Env, old, path string) error {
 
 // find finds the project. After an interrupted move it may have its new path already.
 func (m *mover) find(ctx context.Context, old, path string) error {
-	m.old, m.new = project.Resolve(m.w.Absolute(old)), project.Resolve(m.w.Absolute(path))
+	m.old, m.new = paths.Real(m.w.Absolute(old)), paths.Real(m.w.Absolute(path))
 	if info, err := os.Stat(m.new); err == nil && info.IsDir() {
 		m.new = filepath.Join(m.new, "WORKFLOW.md")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -77,11 +78,11 @@ func findProject(ctx context.Context, w *term.Env, verb, path string) (known, er
 	if err != nil {
 		return known{}, err
 	}
-	path = project.Resolve(w.Absolute(path))
+	path = paths.Real(w.Absolute(path))
 	var meant []known
 	var dirs []string
 	for _, r := range rows {
-		if path == project.Resolve(r.StateDir) {
+		if path == paths.Real(r.StateDir) {
 			return r, nil
 		}
 		if r.WorkflowPath != "" && (path == r.WorkflowPath || path == filepath.Dir(r.WorkflowPath)) {
@@ -107,7 +108,7 @@ func findProject(ctx context.Context, w *term.Env, verb, path string) (known, er
 	}
 	entries, err := os.ReadDir(path)
 	ours := len(entries) == 0 || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) })
-	place := filepath.Dir(path) == project.Resolve(home) || slices.ContainsFunc(registered, func(dir string) bool { return project.Resolve(dir) == path })
+	place := filepath.Dir(path) == paths.Real(home) || slices.ContainsFunc(registered, func(dir string) bool { return paths.Real(dir) == path })
 	if err == nil && ours && place {
 		return row, nil
 	}
@@ -279,7 +280,7 @@ func (r *remover) remove(ctx context.Context) error {
 		if r.options.Workspaces && !found {
 			_ = os.Remove(path) // the last step of an interrupted removal; it fails unless the folder is empty
 		}
-		if r.options.Workspaces && filepath.Dir(path) == project.Resolve(filepath.Join(r.w.Home, setup.RootsFolder)) {
+		if r.options.Workspaces && filepath.Dir(path) == paths.Real(filepath.Join(r.w.Home, setup.RootsFolder)) {
 			_ = os.Remove(filepath.Dir(path)) // the same for the folder that init proposes
 		}
 	}

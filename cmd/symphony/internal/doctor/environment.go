@@ -17,6 +17,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -114,7 +115,7 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
 	// In the workspace root, where codex works later, or else in a temporary directory.
-	dir := project.Resolve(e.config.Workspace.Root)
+	dir := paths.Real(e.config.Workspace.Root)
 	if project.RootFits(ctx, e.p, e.config, true) != nil || !project.Exists(dir) {
 		dir = os.TempDir()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -145,7 +146,7 @@ func (e *environment) checkProgram(ctx context.Context, name, missing string) []
 
 // checkRoot checks the workspace root.
 func checkRoot(ctx context.Context, e *environment) (list []finding) {
-	root := project.Resolve(e.config.Workspace.Root)
+	root := paths.Real(e.config.Workspace.Root)
 	if err := project.RootFits(ctx, e.p, e.config, true); err != nil {
 		return failWith(err)
 	}

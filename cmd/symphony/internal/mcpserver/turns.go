@@ -13,7 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -208,7 +208,7 @@ func directory(a agents.Agent, dir string) (string, error) {
 		err = exit.Fault(agents.CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir), "give the absolute path of an existing directory")
 	case err != nil:
 		err = exit.Fault(agents.CodeInvalid, "cwd: "+err.Error(), "give the absolute path of an existing directory")
-	case resolved != a.WorkspacePath && !text.PathInside(a.WorkspacePath, resolved):
+	case resolved != a.WorkspacePath && !paths.Inside(a.WorkspacePath, resolved):
 		err = exit.Fault(agents.CodeInvalid, fmt.Sprintf("cwd %s is not in %s, where agent %s works", dir, a.WorkspacePath, a.Identifier),
 			"spawn an agent in that directory")
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -32,7 +33,7 @@ import (
 // Policy is the policy of the configuration with the resolved workspace root and the time that a run may take to stop.
 func Policy(cfg *workflow.Config) reconcile.Policy {
 	p := cfg.Policy
-	p.WorkspaceRoot = Resolve(cfg.Workspace.Root)
+	p.WorkspaceRoot = paths.Real(cfg.Workspace.Root)
 	p.StopGrace = reconcile.ShortestStop
 	if cfg.Hooks.AfterRun != "" {
 		p.StopGrace += cfg.Hooks.Timeout
@@ -52,7 +53,7 @@ func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 	}
 	l := &workers.Local{
 		Host: NewHost(), StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted, WorkflowPath: p.Path,
-		Project: cfg.Policy.Project, Root: Resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
+		Project: cfg.Policy.Project, Root: paths.Real(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
 		Scopes: &proc.ScopeManager{Env: p.Env.Environ},
 	}
 	if literals := cfg.Literals(); len(literals) > 0 {
@@ -138,11 +139,11 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 
 // SecretFiles are the directory of the environment files of all projects, those to which links there lead, and codex's login.
 func SecretFiles(p *Project, account *state.Account) []string {
-	dir := Resolve(filepath.Dir(p.EnvPath()))
-	list := []string{dir, Resolve(filepath.Join(account.Home, "auth.json"))}
+	dir := paths.Real(filepath.Dir(p.EnvPath()))
+	list := []string{dir, paths.Real(filepath.Join(account.Home, "auth.json"))}
 	entries, _ := os.ReadDir(dir) // it need not exist
 	for _, e := range entries {
-		if real := Resolve(filepath.Join(dir, e.Name())); !text.PathInside(dir, real) {
+		if real := paths.Real(filepath.Join(dir, e.Name())); !paths.Inside(dir, real) {
 			list = append(list, real)
 		}
 	}
@@ -151,7 +152,7 @@ func SecretFiles(p *Project, account *state.Account) []string {
 
 // Launcher returns the launcher that codex.command starts in an environment, if any.
 func Launcher(ctx context.Context, p *Project, cfg *workflow.Config, env []string) host.Launcher {
-	request := RunnerConfig(p, cfg).LaunchRequest(env, Resolve(cfg.Workspace.Root))
+	request := RunnerConfig(p, cfg).LaunchRequest(env, paths.Real(cfg.Workspace.Root))
 	facts, err := NewHost().Facts(ctx, host.FactsRequest{Launch: request})
 	if err != nil {
 		return host.Launcher{} // without a workspace there is nothing to fail

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -52,10 +53,10 @@ func (p *Project) askGh(api string) string {
 // ghFiles is the directory in which gh stores its token, if the system has no keyring.
 func (p *Project) ghFiles() string {
 	if dir := p.Env.Getenv("GH_CONFIG_DIR"); dir != "" {
-		return Resolve(dir)
+		return paths.Real(dir)
 	}
 	if dir := p.Env.Getenv("XDG_CONFIG_HOME"); dir != "" {
-		return Resolve(filepath.Join(dir, "gh"))
+		return paths.Real(filepath.Join(dir, "gh"))
 	}
-	return Resolve(filepath.Join(p.Env.Home, ".config", "gh"))
+	return paths.Real(filepath.Join(p.Env.Home, ".config", "gh"))
 }

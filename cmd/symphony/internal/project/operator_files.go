@@ -11,7 +11,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -103,9 +103,9 @@ func writableFit(ctx context.Context, p *Project, cfg *workflow.Config, own []st
 		return err
 	}
 	for _, written := range cfg.Agent.WritableRoots {
-		dir := Resolve(written)
+		dir := paths.Real(written)
 		for _, path := range append(own, files...) {
-			if path = Resolve(path); text.PathsOverlap(dir, path) {
+			if path = paths.Real(path); paths.Overlap(dir, path) {
 				return exit.Fault("invalid_config",
 					fmt.Sprintf("%s: agent.writable_roots: %s would let an agent change %s, which a pass or codex obeys", p.Path, dir, path),
 					"use a directory apart from workspaces, states, issues and codex homes")
@@ -136,7 +136,7 @@ func LinkIn(dir, path string) (link, real string) {
 		case err != nil:
 			real = next
 			continue
-		case text.PathInside(dir, next) || links == manyLinks:
+		case paths.Inside(dir, next) || links == manyLinks:
 			return next, next
 		}
 		links++

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -46,7 +47,7 @@ func trackerOf(project string) string {
 	kind, place, _ := strings.Cut(project, " ")
 	switch kind {
 	case "file":
-		return kind + " " + Resolve(place)
+		return kind + " " + paths.Real(place)
 	case "command":
 		return project
 	}

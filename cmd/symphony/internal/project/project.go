@@ -20,6 +20,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -277,18 +278,6 @@ func (p *Project) Name() string { return filepath.Base(filepath.Dir(p.Path)) }
 // HasState reports whether a pass has ever run here.
 func (p *Project) HasState() bool { return Exists(filepath.Join(p.StateDir, "state.db")) }
 
-// Resolve follows symlinks as far as the path exists.
-func Resolve(path string) string {
-	if r, err := filepath.EvalSymlinks(path); err == nil {
-		return r
-	}
-	parent := filepath.Dir(path)
-	if parent == path {
-		return path
-	}
-	return filepath.Join(Resolve(parent), filepath.Base(path))
-}
-
 // RootsKey names the list of workspace roots in the database.
 const RootsKey = "workspace_roots"
 
@@ -314,7 +303,7 @@ func RootsOf(ctx context.Context, db *state.DB) ([]string, error) {
 // TemporaryAbove returns the temporary directory that contains a path, empty for none.
 func TemporaryAbove(path, tmpdir string) string {
 	for _, temporary := range []string{"/tmp", "/var/tmp", "/dev/shm", tmpdir} {
-		if temporary != "" && text.PathInside(Resolve(temporary), path) {
+		if temporary != "" && paths.Inside(paths.Real(temporary), path) {
 			return temporary
 		}
 	}
@@ -323,10 +312,10 @@ func TemporaryAbove(path, tmpdir string) string {
 
 // RootFits checks the workspace root before a run starts in it. Unless dryRun is set, it claims the root for the project.
 func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool) error {
-	root, folder := Resolve(cfg.Workspace.Root), cfg.Tracker.Folder
+	root, folder := paths.Real(cfg.Workspace.Root), cfg.Tracker.Folder
 	if folder != "" {
-		folder = Resolve(folder)
-		if text.PathsOverlap(folder, root) {
+		folder = paths.Real(folder)
+		if paths.Overlap(folder, root) {
 			return exit.Fault("invalid_config",
 				fmt.Sprintf("%s: tracker.provider.path: %s overlaps workspace.root %s, where agents write", p.Path, folder, root),
 				"keep the issues where agents cannot write")

@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -212,7 +213,7 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 	if err := s.caller.Nested(); err != nil {
 		return err
 	}
-	path, why := project.Resolve(s.program), ""
+	path, why := paths.Real(s.program), ""
 	if temporary := project.TemporaryAbove(path, s.caller.Env.Getenv("TMPDIR")); temporary != "" {
 		why = "is below " + temporary
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -189,8 +190,8 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 		return exit.Usage("init: %q is neither the address of a repository nor a directory", address)
 	}
 	s.answers.Repository = address
-	top, dir := project.Resolve(address), project.Resolve(filepath.Dir(s.p.Path))
-	if rel, err := filepath.Rel(dir, top); err == nil && isDir && s.answers.Example != reviewExample && text.PathInside(top, dir) {
+	top, dir := paths.Real(address), paths.Real(filepath.Dir(s.p.Path))
+	if rel, err := filepath.Rel(dir, top); err == nil && isDir && s.answers.Example != reviewExample && paths.Inside(top, dir) {
 		s.answers.Repository = rel // it moves with the workflow
 	}
 	return nil
@@ -225,7 +226,7 @@ func (s *starter) findRoot(context.Context) error {
 		root = s.w.Absolute(expanded)
 	}
 	s.answers.Root = root
-	if temporary := project.TemporaryAbove(project.Resolve(s.expand(root)), s.w.Getenv("TMPDIR")); temporary != "" {
+	if temporary := project.TemporaryAbove(paths.Real(s.expand(root)), s.w.Getenv("TMPDIR")); temporary != "" {
 		s.w.Note(slog.LevelWarn, fmt.Sprintf("the workspace root %s is below %s, which the system may clear; name another directory with --root", root, temporary))
 	}
 	return nil

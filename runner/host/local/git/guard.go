@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/durable"
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -154,7 +154,7 @@ func (s *snapshot) locate(tree string, reaches func(dir string) bool) error {
 		s.Dirs = []string{filepath.Join(tree, ".git")} // the agent may create one
 		return err
 	}
-	writable := func(dir string) bool { return text.PathInside(tree, dir) || reaches(dir) }
+	writable := func(dir string) bool { return paths.Inside(tree, dir) || reaches(dir) }
 	if repo.linked || writable(repo.gitDir) {
 		s.Dirs = append(s.Dirs, repo.gitDir)
 	}

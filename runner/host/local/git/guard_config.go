@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -243,7 +244,7 @@ func (c configRules) allows(s setting) bool {
 		return slices.Contains([]string{"checkout", "rebase", "merge", "none"}, s.value)
 	case "core worktree":
 		tree := absolute(c.module, s.value)
-		return c.module != "" && tree != c.tree && text.PathInside(c.tree, tree) && leadsTo(filepath.Join(tree, ".git"), c.module)
+		return c.module != "" && tree != c.tree && paths.Inside(c.tree, tree) && leadsTo(filepath.Join(tree, ".git"), c.module)
 	}
 	return false
 }
@@ -254,7 +255,7 @@ func (c configRules) allowsAddress(address string) bool {
 		return true
 	}
 	real, err := filepath.EvalSymlinks(address)
-	return err == nil && real == address && c.tree != "" && text.PathInside(c.tree, address) &&
+	return err == nil && real == address && c.tree != "" && paths.Inside(c.tree, address) &&
 		(isBare(address) || exists(filepath.Join(address, ".git")))
 }
 

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -161,8 +161,8 @@ func leadInto(links, dirs []string) bool {
 		target, _ := os.Readlink(link) // git can't read it either
 		target = absolute(filepath.Dir(link), target)
 		real, err := filepath.EvalSymlinks(link)
-		return len(link) >= unix.PathMax || text.PathInside("/proc", target) || text.PathInside("/dev/fd", target) ||
-			err == nil && slices.ContainsFunc(dirs, func(dir string) bool { return text.PathInside(dir, real) })
+		return len(link) >= unix.PathMax || paths.Inside("/proc", target) || paths.Inside("/dev/fd", target) ||
+			err == nil && slices.ContainsFunc(dirs, func(dir string) bool { return paths.Inside(dir, real) })
 	})
 }
 
@@ -353,7 +353,7 @@ func (g *Guard) treeHooks(
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real
 		}
-		under := func(dir string) bool { return text.PathInside(dir, path) }
+		under := func(dir string) bool { return paths.Inside(dir, path) }
 		guarded := slices.ContainsFunc(s.Dirs, func(dir string) bool { return under(filepath.Join(dir, "hooks")) })
 		return !guarded && (under(g.Tree) || slices.ContainsFunc(g.Temp, under) || reaches(path))
 	}

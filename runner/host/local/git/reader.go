@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -388,7 +389,7 @@ func Writable(dir string, opened ...string) (list []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if ok && text.PathInside(real, repo.gitDir) && text.PathInside(real, repo.common) {
+		if ok && paths.Inside(real, repo.gitDir) && paths.Inside(real, repo.common) {
 			return slices.Compact([]string{repo.gitDir, repo.common}), nil
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -66,7 +67,7 @@ func Unsaved(ctx context.Context, dir, known, origin string, alsoDeleted ...stri
 	}
 	trees, bare, pipes, unread := findRepositories(ctx, top)
 	bare = slices.DeleteFunc(bare, func(dir string) bool {
-		return slices.ContainsFunc(trees, func(tree string) bool { return text.PathInside(tree, dir) })
+		return slices.ContainsFunc(trees, func(tree string) bool { return paths.Inside(tree, dir) })
 	})
 	judged := map[string]bool{} // git directories
 	for _, tree := range trees[:min(len(trees), maxRepositories)] {
@@ -135,7 +136,7 @@ func (u *unsavedSearch) report(path string, work ...string) {
 
 // deletes reports whether a path without links is deleted.
 func (u *unsavedSearch) deletes(path string) bool {
-	return slices.ContainsFunc(u.deleted, func(dir string) bool { return text.PathInside(dir, path) })
+	return slices.ContainsFunc(u.deleted, func(dir string) bool { return paths.Inside(dir, path) })
 }
 
 // findRepositories lists the directories that contain a .git, and those that are git directories themselves. pipes are what git would
@@ -237,7 +238,7 @@ func isBare(dir string) bool {
 
 // changes says how many files have changes that are not committed, nothing if there are none.
 func (u *unsavedSearch) changes(ctx context.Context, r *reader, pipes []string) []string {
-	if slices.ContainsFunc(pipes, func(pipe string) bool { return text.PathInside(r.tree, pipe) }) {
+	if slices.ContainsFunc(pipes, func(pipe string) bool { return paths.Inside(r.tree, pipe) }) {
 		return []string{"changes that git can't list"}
 	}
 	changes := 0
