@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -150,11 +151,11 @@ func permissionsText(raw json.RawMessage) string {
 func patchRequest(p *params, changes []agent.FileChange, turn agent.TurnParams) agent.Request {
 	names := make([]string, 0, len(changes))
 	for _, c := range changes {
-		names = append(names, c.Kind+" "+c.Path)
+		names = append(names, c.Kind+" "+c.Path+leadsTo(changedPaths(turn.Cwd, c)...))
 	}
 	summary := cmp.Or(strings.Join(names, ", "), "files that codex did not name")
 	if p.GrantRoot != "" {
-		summary += " (and more below " + p.GrantRoot + ")"
+		summary += " (and more below " + p.GrantRoot + leadsTo(p.GrantRoot) + ")"
 	}
 	r := newRequest(p, agent.RequestFileChange, oneLine(summary, filesLength))
 	r.Changes, r.GrantRoot = changes, p.GrantRoot
@@ -169,11 +170,8 @@ func patchRequest(p *params, changes []agent.FileChange, turn agent.TurnParams) 
 // not in the directories that codex's sandbox keeps read-only there.
 func staysInside(root string, changes []agent.FileChange) bool {
 	for _, c := range changes {
-		for _, path := range strings.Split(c.Path, movedTo) {
-			if !filepath.IsAbs(path) {
-				path = filepath.Join(root, path)
-			}
-			rel, err := filepath.Rel(root, path)
+		for _, path := range changedPaths(root, c) {
+			rel, err := filepath.Rel(paths.Real(root), paths.Real(path))
 			top, _, _ := strings.Cut(rel, string(filepath.Separator))
 			if err != nil || !filepath.IsLocal(rel) || slices.Contains([]string{".git", ".codex", ".agents", ".aws"}, top) {
 				return false
@@ -181,6 +179,39 @@ func staysInside(root string, changes []agent.FileChange) bool {
 		}
 	}
 	return root != "" && len(changes) > 0
+}
+
+// changedPaths returns the paths of a change: the one of the file, and the one that it is moved to.
+func changedPaths(root string, c agent.FileChange) []string {
+	list := strings.Split(c.Path, movedTo)
+	for i, path := range list {
+		if !filepath.IsAbs(path) {
+			list[i] = filepath.Join(root, path)
+		}
+	}
+	return list
+}
+
+// leadsTo tells for each path with a symlink what it is without.
+func leadsTo(named ...string) (told string) {
+	for _, path := range named {
+		if real := paths.Real(path); real != filepath.Clean(path) {
+			told += " (leads to " + real + ")"
+		}
+	}
+	return told
+}
+
+// places returns where an approved request takes effect, without symlinks. The agent can replace a directory by a link while an
+// operator decides.
+func places(r *agent.Request) []string {
+	list := []string{paths.Real(r.Cwd), paths.Real(r.GrantRoot)}
+	for _, c := range r.Changes {
+		for _, path := range changedPaths(r.Cwd, c) {
+			list = append(list, paths.Real(path))
+		}
+	}
+	return list
 }
 
 // questionsRequest reads item/tool/requestUserInput.

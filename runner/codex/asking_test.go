@@ -1,8 +1,13 @@
 package codex
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -378,6 +383,47 @@ func TestPermissionsText(t *testing.T) {
 			want = c.raw
 		}
 		test.Equal(t, c.raw, permissionsText(json.RawMessage(c.raw)), want)
+	}
+}
+
+// TestAskShowsWhereLinksLead checks that an operator sees the directory of a command and the files of a patch without symlinks, and that
+// an approval is worth nothing once they lead elsewhere.
+func TestAskShowsWhereLinksLead(t *testing.T) {
+	for name, c := range map[string]struct{ request, shown string }{
+		"command": {
+			`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"touch a","cwd":"DIR/sub"}}`,
+			"DIR/real",
+		},
+		"patch": {
+			`{"method":"applyPatchApproval","id":0,"params":{"conversationId":"th","callId":"c1","fileChanges":{"DIR/sub/a":{"type":"add","content":"x"}}}}`,
+			"add DIR/sub/a (leads to DIR/real/a)",
+		},
+	} {
+		for swapped, event := range map[bool]string{false: agent.EventApprovalGranted, true: agent.EventApprovalDenied} {
+			bubble(t, fmt.Sprintf("%s swapped %v", name, swapped), func(t *testing.T) {
+				dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
+				link := func(to string) {
+					_ = os.Remove(dir + "/sub") // the first time there is none
+					test.OK(t, os.Symlink(to, dir+"/sub"))
+				}
+				test.OK(t, errors.Join(os.Mkdir(dir+"/real", 0o700), os.Mkdir(dir+"/other", 0o700)))
+				link("real")
+				h := newOperator()
+				_, p, wait := inTurn(t, t.Context(), h.options())
+				go p.rest()
+				p.say(strings.ReplaceAll(c.request, "DIR", dir))
+				asked := <-h.asked
+				test.Equal(t, "what is shown", cmp.Or(asked.Cwd, asked.Summary), strings.ReplaceAll(c.shown, "DIR", dir))
+				if swapped {
+					link("other")
+				}
+				h.tell <- agent.Decision{Approve: true}
+				synctest.Wait()
+				test.Contains(t, "events", p.names(), event)
+				p.say(turnCompleted)
+				_, _ = wait() // other tests check the turn's outcome
+			})
+		}
 	}
 }
 

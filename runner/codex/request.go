@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -247,11 +248,17 @@ func (q *requests) serveApproval(r *request, what agent.Request, a answers) {
 	case agent.ApprovalDeny:
 		q.reply(r, agent.EventApprovalDenied, line, a.denied)
 	case agent.ApprovalAsk:
+		named, shown := what, places(&what)
+		if what.Cwd != "" {
+			what.Cwd = paths.Real(what.Cwd)
+		}
 		q.ask(r, what, agent.EventApprovalRequested, line, func(d agent.Decision) (event, line string, answer object) {
 			line = kindText(&what) + ": " + what.Summary
 			switch {
 			case d.Expired:
 				return agent.EventRequestExpired, "no decision in time, denied: " + line, a.denied
+			case d.Approve && !slices.Equal(places(&named), shown):
+				return agent.EventApprovalDenied, "denied: it would take effect elsewhere now, because a link was made meanwhile: " + line, a.denied
 			case !d.Approve:
 				return agent.EventApprovalDenied, join("denied"+by(d)+": "+line, d.Reason), a.denied
 			case d.ForSession:
