@@ -308,8 +308,8 @@ func worksBelow(pid int, folder string) (bool, error) {
 	return strings.HasPrefix(dir+"/", folder+"/"), err
 }
 
-// execWait is how long an environment may be empty: while a program begins, Linux shows none.
-const execWait = 50 * time.Millisecond
+// execWait is how long an environment may be missing: while a program begins, Linux shows none.
+const execWait = 500 * time.Millisecond
 
 // environ returns the environment that a process was started with; empty if it has ended or may not be inspected.
 func environ(pid int) (string, error) {
@@ -318,11 +318,20 @@ func environ(pid int) (string, error) {
 		if gone(err) || forbidden(err) {
 			return "", nil
 		}
-		_, noProgram := os.Readlink(procPath(pid, "exe")) // as of a thread of the kernel, or a zombie
-		if err != nil || len(raw) > 0 || noProgram != nil || time.Since(began) > execWait {
+		if err != nil || len(raw) > 0 || withoutEnviron(pid) || time.Since(began) > execWait {
 			return string(raw), err
 		}
 	}
+}
+
+// withoutEnviron reports whether a process has no program, as a thread of the kernel or a zombie, or sleeps with an empty
+// environment. In an exec the environment is empty for a moment, too, but the process does not sleep.
+func withoutEnviron(pid int) bool {
+	const envStart = 50 - 3 // in proc(5), counted from the state
+	_, noProgram := os.Readlink(procPath(pid, "exe"))
+	stat, _ := read(procPath(pid, "stat"))
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	return noProgram != nil || len(fields) > envStart+1 && fields[0] == "S" && fields[envStart] == fields[envStart+1]
 }
 
 // commands finds the processes with a subcommand of symphony and a state directory, and returns their arguments as a map from each
