@@ -130,7 +130,7 @@ var calls = map[string]func(*answer, *codextest.Step) object{
 	},
 }
 
-const execCommand = "exec_command"
+const execCommand, writeStdin = "exec_command", "write_stdin"
 
 func (a *answer) call(name string, args any) object {
 	item := object{"type": "function_call", "id": a.s.id("fc"), "call_id": a.s.id("call"), "name": name, "arguments": encode(args)}

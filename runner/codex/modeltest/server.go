@@ -6,7 +6,8 @@
 // come. Each sh, background, patch, tool and ask-… is a call that ends a response; say, think, stream, sleep and tokens are
 // part of one.
 //
-//	sh, background   exec_command
+//	sh               exec_command, and write_stdin until the command has ended
+//	background       exec_command
 //	ask-command      such a call that asks to leave the sandbox
 //	ask-permissions  request_permissions
 //	ask-user         request_user_input
@@ -33,6 +34,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -64,7 +66,7 @@ type Request struct {
 	Thread  string   // prompt_cache_key
 	Prompts []string // what the client sent as turns, without codex's own context; [image] stands for an image
 	Context []string // what codex added to them, such as AGENTS.md
-	Outputs []string // of tools since the last prompt
+	Outputs []string // of tools since the last prompt; of a command the newest
 	Tools   []string // names of the tools that the model may call
 }
 
@@ -177,17 +179,17 @@ func read(body []byte) (Request, error) {
 		PromptCacheKey string `json:"prompt_cache_key"`
 		Tools          []tool
 		Input          []struct {
-			Type, Role      string
-			Content, Output content
-			CallID          string `json:"call_id"`
-			Tools           []tool
+			Type, Role, Name string
+			Content, Output  content
+			CallID           string `json:"call_id"`
+			Tools            []tool
 		}
 	}
 	if err := json.Unmarshal(body, &b); err != nil {
 		return Request{}, err
 	}
 	r := Request{Model: b.Model, Thread: b.PromptCacheKey}
-	tools := b.Tools
+	tools, waits := b.Tools, map[string]bool{}
 	for _, i := range b.Input {
 		tools = append(tools, i.Tools...)
 		text := string(i.Content)
@@ -198,6 +200,10 @@ func read(body []byte) (Request, error) {
 			r.Prompts, r.Outputs = append(r.Prompts, text), nil
 		case i.Type == "message" && i.Role == "user":
 			r.Context = append(r.Context, text)
+		case i.Name == writeStdin:
+			waits[i.CallID] = true
+		case waits[i.CallID]:
+			r.Outputs[len(r.Outputs)-1] = string(i.Output)
 		case strings.HasSuffix(i.Type, "_output") && i.CallID != "": // without a call id it is the context of a goal
 			r.Outputs = append(r.Outputs, string(i.Output))
 		}
@@ -220,7 +226,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	s.requests = append(s.requests, a.Request)
-	same := fmt.Sprint(a.Thread, len(a.Prompts), len(a.Outputs))
+	same := fmt.Sprint(a.Thread, len(a.Prompts), len(a.Outputs), a.session())
 	s.tries[same]++
 	a.try = s.tries[same]
 	s.mu.Unlock()
@@ -228,12 +234,30 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 		a.refuse(http.StatusBadRequest, err.Error())
 		return
 	}
+	var last string // directive of the last call
 	for answered := len(a.Outputs); answered > 0 && len(steps) > 0; steps = steps[1:] {
 		if calls[steps[0].Verb] != nil {
-			answered--
+			answered, last = answered-1, steps[0].Verb
 		}
 	}
+	if id := a.session(); last == "sh" && id != "" {
+		steps = []codextest.Step{{Verb: "tool", Name: writeStdin, JSON: json.RawMessage(`{"chars": "", "yield_time_ms": 30000, "session_id": ` + id + `}`)}}
+	}
 	a.play(steps)
+}
+
+// runs is what codex answers to exec_command and write_stdin while the command runs.
+var runs = regexp.MustCompile(`Process running with session ID (\d+)`)
+
+// session returns the id of the command that the last tool has left running.
+func (r *Request) session() string {
+	if len(r.Outputs) == 0 {
+		return ""
+	}
+	if match := runs.FindStringSubmatch(r.Outputs[len(r.Outputs)-1]); match != nil {
+		return match[1]
+	}
+	return ""
 }
 
 func (s *Server) id(prefix string) string {
