@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"reflect"
 	"slices"
@@ -164,6 +165,9 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 			return nil
 		}
 		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("created %s: %v", issue.Identifier, issue.NativeRef["file"])))
+		if !cfg.Policy.Active(issue.State) {
+			w.Note(slog.LevelWarn, fmt.Sprintf("no agent starts: %q is none of tracker.active_states: %s", issue.State, strings.Join(cfg.Policy.ActiveStates, ", ")))
+		}
 		return nil
 	})(c)
 }

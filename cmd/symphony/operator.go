@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 func holdCommand(w *term.Env) *cli.Command {
@@ -77,6 +78,9 @@ func runCommand(w *term.Env) *cli.Command {
 			exampleText("symphony run ABC-7"),
 		Flags: workflowFlags(fieldsFlag(), &cli.StringFlag{Name: "model", Usage: "the agent works with the model `NAME` in this run"}),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
+			if model := c.String("model"); c.IsSet("model") && !workflow.IsWord(model) {
+				return exit.Usage("run: --model: %q is not the name of a model", model)
+			}
 			return operate.RunIssue(c.Context, p, args[0], c.String("model"))
 		}),
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -71,6 +72,9 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*project.Project) 
 	}
 	if c.IsSet("port") && strings.HasPrefix(o.Listen, "unix:") {
 		return o, exit.Usage("%s: --port cannot be combined with a socket", c.Command.Name)
+	}
+	if _, port, _ := net.SplitHostPort(c.String("listen")); c.IsSet("port") && port != "" {
+		return o, exit.Usage("%s: --listen %s and --port name two ports", c.Command.Name, o.Listen)
 	}
 	if c.IsSet("port") {
 		if o.Port = c.Int("port"); o.Port < 0 {

@@ -82,8 +82,8 @@ func (r *reader) byLabel(f field) {
 
 func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow) {
 	for _, k := range []Key{
-		key("label", typeString, "", &row.Label, ""), key("model", typeString, "", &row.Model, ""),
-		key("effort", typeString, "", &row.Effort, ""), key("max_turns", typeInteger, "", &row.MaxTurns, "").atLeast(1),
+		key("label", typeString, "", &row.Label, ""), key("model", typeString, "", &row.Model, "").then((*reader).word),
+		key("effort", typeString, "", &row.Effort, "").then((*reader).word), key("max_turns", typeInteger, "", &row.MaxTurns, "").atLeast(1),
 		key("sandbox", typeCodex, "", &row.Sandbox, "").then((*reader).turnSandboxPolicy),
 	} {
 		node, given := entries[k.Name]

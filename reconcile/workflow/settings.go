@@ -15,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -348,8 +349,31 @@ func (r *reader) approvalPolicy(f field) {
 		r.warn(f, "current versions of codex no longer accept this value: use untrusted, on-request, never or {granular: …}")
 	case policy == `""`:
 		r.invalid(f, "empty", "leave it out for never")
+	default:
+		r.codexWord(f, strings.Trim(policy, `"`), "untrusted", "on-request", "never")
 	}
 }
+
+func (r *reader) threadSandbox(f field) {
+	r.codexWord(f, r.cfg.Codex.ThreadSandbox, "read-only", "workspace-write", "danger-full-access")
+}
+
+// codexWord warns about a word that codex does not know. Another version of it may know the word.
+func (r *reader) codexWord(f field, word string, known ...string) {
+	if f.node != nil && f.node.Kind == yaml.ScalarNode && !slices.Contains(known, word) {
+		r.warn(f, fmt.Sprintf("codex may refuse %q; it knows %s%s", word, strings.Join(known, ", "), text.DidYouMean(word, known, "%q")))
+	}
+}
+
+// word refuses what can't be a name of codex or a model provider.
+func (r *reader) word(f field) {
+	if f.node != nil && !IsWord(f.node.Value) {
+		r.invalid(f, strconv.Quote(f.node.Value)+" is not a name", "write the name itself, without blanks and variables")
+	}
+}
+
+// IsWord reports whether a text can be the name of a model or an effort.
+func IsWord(s string) bool { return s != "" && !strings.ContainsAny(s, " \t\n$") }
 
 // sandboxTypes are the types of codex's sandbox policies.
 var sandboxTypes = []string{"workspaceWrite", "readOnly", "dangerFullAccess", "externalSandbox"}
@@ -363,6 +387,10 @@ func (r *reader) turnSandboxPolicy(f field) {
 		}
 		r.invalid(f, "must be a map, is a single value", "write it as codex expects it, "+example)
 		r.cfg.Codex.TurnSandboxPolicy = nil
+	}
+	var policy struct{ Type yaml.Node }
+	if f.node != nil && f.node.Decode(&policy) == nil && policy.Type.Value != "" {
+		r.codexWord(field{key: f.key + ".type", line: f.line, node: &policy.Type}, policy.Type.Value, sandboxTypes...)
 	}
 }
 

@@ -70,6 +70,9 @@ func (s *starter) findStates(ctx context.Context) error {
 		if err == nil && slices.Contains(s.answers.Active, state.Name) {
 			err = exit.Usage("init: the state %q is active: agents would work again on issues that were handed over", state.Name)
 		}
+		if err == nil && slices.Contains(s.answers.Terminal, state.Name) {
+			err = exit.Usage("init: the state %q ends an issue: its workspace would be removed before your review", state.Name)
+		}
 		s.answers.Review = state.Name
 		return err
 	})

@@ -170,7 +170,7 @@ func (s *starter) proposeTracker(ctx context.Context) string {
 func (s *starter) setTracker(_ context.Context, name string) error {
 	i, names := slices.Index(TrackerNames(), name), TrackerNames()
 	if i < 0 {
-		return exit.Usage("init: unknown tracker %q%s; there are %s", name, text.DidYouMean(name, names, "%q"), strings.Join(names, ", "))
+		return exit.Usage("init: unknown tracker %q; there are %s%s", name, strings.Join(names, ", "), text.DidYouMean(name, names, "%q"))
 	}
 	s.kind, s.answers.Tracker = kinds[i], name
 	return nil
