@@ -136,20 +136,25 @@ func Find(ctx context.Context, p *project.Project, db *state.DB, ref string, how
 }
 
 // find finds the request that ref names, or the first one of the issue that ref names that takes this decision. named is false in
-// the second case.
+// the second case. A subtask can have the name of a request: then neither is taken.
 func (d Decision) find(ctx context.Context, p *project.Project, db *state.DB, ref string) (r reconcile.Request, named bool, err error) {
-	identifier, number := reconcile.RequestRef(project.IssueName(ctx, p, db, ref))
-	var candidates []reconcile.Request
-	if named = number > 0; named {
-		candidates = make([]reconcile.Request, 1)
-		candidates[0], err = db.Views.FindRequest(ctx, identifier, number)
-		identifier = fmt.Sprintf("%s.%d", identifier, number)
-	} else {
-		candidates, err = view.OpenRequests(ctx, p, db)
-		candidates = slices.DeleteFunc(candidates, func(r reconcile.Request) bool { return !strings.EqualFold(r.Identifier, identifier) })
+	ref = project.IssueName(ctx, p, db, ref)
+	candidates, err := view.OpenRequests(ctx, p, db)
+	candidates = slices.DeleteFunc(candidates, func(r reconcile.Request) bool { return !strings.EqualFold(r.Identifier, ref) })
+	if identifier, number := reconcile.RequestRef(ref); number > 0 && err == nil {
+		r, err = db.Views.FindRequest(ctx, identifier, number)
+		switch named = err == nil; {
+		case named && len(candidates) > 0:
+			return r, named, exit.Usage("%s is a request of %s, and an issue that asks %s: name that request, or, at a terminal, the issue %s",
+				r.ID(), r.Identifier, candidates[0].ID(), r.Identifier)
+		case named:
+			candidates = []reconcile.Request{r}
+		case errors.Is(err, state.ErrNotFound) && len(candidates) > 0:
+			err = nil
+		}
 	}
 	if errors.Is(err, state.ErrNotFound) || err == nil && len(candidates) == 0 {
-		err = &reconcile.Error{Code: "request_not_found", Message: "there is no request " + identifier, Hint: "symphony ps shows the open requests"}
+		err = &reconcile.Error{Code: "request_not_found", Message: "there is no request " + ref, Hint: "symphony ps shows the open requests"}
 	}
 	if err != nil {
 		return r, named, err
