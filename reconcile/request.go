@@ -104,6 +104,9 @@ func RequestRef(ref string) (identifier string, number int) {
 	return ref, 0
 }
 
+// LeadsTo follows, in the summary of a request, a path with symlinks, and precedes the path without them.
+const LeadsTo = " (leads to "
+
 // RequestDetail is the whole request, cut to a bounded size.
 type RequestDetail struct {
 	Reason      string            `json:"reason,omitempty"`

@@ -1,7 +1,11 @@
 // Package paths compares and resolves paths.
 package paths
 
-import "path/filepath"
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
 
 // Inside reports whether path is dir or inside dir, judged by the names alone: it does not resolve links.
 func Inside(dir, path string) bool {
@@ -12,14 +16,33 @@ func Inside(dir, path string) bool {
 // Overlap reports whether one of two paths is the other or inside it, judged like Inside.
 func Overlap(a, b string) bool { return Inside(a, b) || Inside(b, a) }
 
-// Real resolves the symlinks in the part of a path that exists.
+// Real resolves the symlinks of a path, also those that lead to nothing yet. What does not exist counts as a directory.
 func Real(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	parent := filepath.Dir(path)
-	if parent == path {
+	const most = 255 // links; more are a circle
+	if !filepath.IsAbs(path) {
 		return path
 	}
-	return filepath.Join(Real(parent), filepath.Base(path))
+	real, links := "/", 0
+	for rest := strings.Split(path, "/"); len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			real = filepath.Dir(real)
+			continue
+		}
+		next := filepath.Join(real, name)
+		target, err := os.Readlink(next)
+		if err != nil || links == most {
+			real = next
+			continue
+		}
+		if links++; filepath.IsAbs(target) {
+			real = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return real
 }

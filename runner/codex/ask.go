@@ -15,6 +15,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -69,7 +70,7 @@ func commandRequest(p *params) agent.Request {
 	r := newRequest(p, agent.RequestCommand, oneLine(summary, summaryLength))
 	r.Command, r.OutsideSandbox = command, true
 	if more := p.AdditionalPermissions; !isEmpty(more) {
-		r.Permissions, r.Summary = more, join("with "+uncut(permissionsText(more)), r.Summary)
+		r.Permissions, r.Summary = more, join("with "+uncut(permissionsText(more, p.Cwd)), r.Summary)
 	}
 	return r
 }
@@ -79,7 +80,7 @@ func isEmpty(raw json.RawMessage) bool {
 }
 
 func permissionsRequest(p *params) agent.Request {
-	r := newRequest(p, agent.RequestPermissions, uncut(permissionsText(p.Permissions)))
+	r := newRequest(p, agent.RequestPermissions, uncut(permissionsText(p.Permissions, p.Cwd)))
 	r.Permissions = p.Permissions
 	return r
 }
@@ -107,42 +108,58 @@ func toolRequest(p *params) (agent.Request, bool) {
 // uncut folds a text into one line without cutting it, because an approval grants all of it.
 func uncut(text string) string { return oneLine(text, len(text)+1) }
 
-// permissionsText describes permissions such as {"network":{"enabled":true},"fileSystem":{"write":["/opt"],…}}. If it does not
-// know a part of them it returns the JSON, because an approval grants all of it.
-func permissionsText(raw json.RawMessage) string {
-	var asked struct {
-		Network    struct{ Enabled bool }
-		FileSystem struct {
-			Read, Write []string
-			Entries     []struct {
-				Access string
-				Path   struct{ Type, Path, Pattern string }
-			}
+// permissions are those that codex asks for, such as {"network":{"enabled":true},"fileSystem":{"write":["/opt"],…}}.
+type permissions struct {
+	Network    struct{ Enabled bool }
+	FileSystem struct {
+		Read, Write []string
+		Entries     []struct {
+			Access string
+			Path   struct{ Type, Path, Pattern string }
 		}
 	}
+}
+
+// readPermissions reads permissions. known is false if it does not know a part of them.
+func readPermissions(raw json.RawMessage) (p permissions, known bool) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
-	if d.Decode(&asked) != nil {
-		return string(raw)
+	if d.Decode(&p) == nil {
+		return p, true
 	}
+	p = permissions{}
+	unmarshal(raw, &p)
+	return p, false
+}
+
+// files calls found with each path and its access. Entries repeat what is in Read and Write.
+func (p *permissions) files(found func(access, path string)) {
+	for _, path := range p.FileSystem.Read {
+		found("read", path)
+	}
+	for _, path := range p.FileSystem.Write {
+		found("write", path)
+	}
+	for _, entry := range p.FileSystem.Entries {
+		found(entry.Access, entry.Path.Path+entry.Path.Pattern)
+	}
+}
+
+// permissionsText describes permissions. If it does not know a part of them it returns the JSON, because an approval grants all of it.
+func permissionsText(raw json.RawMessage, cwd string) string {
+	asked, known := readPermissions(raw)
 	var parts []string
 	if asked.Network.Enabled {
 		parts = append(parts, "network")
 	}
-	for _, path := range asked.FileSystem.Read {
-		parts = append(parts, "read "+path)
-	}
-	for _, path := range asked.FileSystem.Write {
-		parts = append(parts, "write "+path)
-	}
-	for _, entry := range asked.FileSystem.Entries {
-		path := entry.Path.Path + entry.Path.Pattern
-		if path == "" {
-			return string(raw)
-		}
-		if part := entry.Access + " " + path; !slices.Contains(parts, part) { // entries repeat read and write
+	asked.files(func(access, path string) {
+		known = known && path != ""
+		if part := access + " " + path + leadsTo(within(cwd, path)); !slices.Contains(parts, part) {
 			parts = append(parts, part)
 		}
+	})
+	if !known {
+		return string(raw)
 	}
 	return cmp.Or(strings.Join(parts, ", "), string(raw))
 }
@@ -185,18 +202,24 @@ func staysInside(root string, changes []agent.FileChange) bool {
 func changedPaths(root string, c agent.FileChange) []string {
 	list := strings.Split(c.Path, movedTo)
 	for i, path := range list {
-		if !filepath.IsAbs(path) {
-			list[i] = filepath.Join(root, path)
-		}
+		list[i] = within(root, path)
 	}
 	return list
+}
+
+// within returns a path that may be relative to dir. It keeps "..", which after a link is another directory.
+func within(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return dir + "/" + path
 }
 
 // leadsTo tells for each path with a symlink what it is without.
 func leadsTo(named ...string) (told string) {
 	for _, path := range named {
 		if real := paths.Real(path); real != filepath.Clean(path) {
-			told += " (leads to " + real + ")"
+			told += reconcile.LeadsTo + real + ")"
 		}
 	}
 	return told
@@ -211,7 +234,26 @@ func places(r *agent.Request) []string {
 			list = append(list, paths.Real(path))
 		}
 	}
+	asked, _ := readPermissions(r.Permissions)
+	asked.files(func(_, path string) { list = append(list, paths.Real(within(r.Cwd, path))) })
 	return list
+}
+
+// replaceable returns a path of the permissions that the agent can replace by a link after an approval: one in a directory that it
+// can write. It returns "" if there is none.
+func replaceable(r *agent.Request, turn agent.TurnParams) (found string) {
+	var sandbox struct{ WritableRoots []string }
+	unmarshal(turn.SandboxPolicy, &sandbox)
+	asked, _ := readPermissions(r.Permissions)
+	asked.files(func(_, path string) {
+		for _, root := range append(sandbox.WritableRoots, turn.Cwd, r.Cwd) {
+			named := within(r.Cwd, path)
+			if paths.Inside(root, named) || paths.Inside(paths.Real(root), paths.Real(named)) {
+				found = path
+			}
+		}
+	})
+	return found
 }
 
 // questionsRequest reads item/tool/requestUserInput.

@@ -382,7 +382,7 @@ func TestPermissionsText(t *testing.T) {
 		if want == "" {
 			want = c.raw
 		}
-		test.Equal(t, c.raw, permissionsText(json.RawMessage(c.raw)), want)
+		test.Equal(t, c.raw, permissionsText(json.RawMessage(c.raw), "/ws"), want)
 	}
 }
 
@@ -398,6 +398,14 @@ func TestAskShowsWhereLinksLead(t *testing.T) {
 			`{"method":"applyPatchApproval","id":0,"params":{"conversationId":"th","callId":"c1","fileChanges":{"DIR/sub/a":{"type":"add","content":"x"}}}}`,
 			"add DIR/sub/a (leads to DIR/real/a)",
 		},
+		"patch of what a link leads to, but does not exist": {
+			`{"method":"applyPatchApproval","id":0,"params":{"conversationId":"th","callId":"c1","fileChanges":{"DIR/late":{"type":"add","content":"x"}}}}`,
+			"add DIR/late (leads to DIR/real/none)",
+		},
+		"permissions": {
+			`{"method":"item/permissions/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","permissions":{"fileSystem":{"write":["DIR/sub"]}}}}`,
+			"write DIR/sub (leads to DIR/real)",
+		},
 	} {
 		for swapped, event := range map[bool]string{false: agent.EventApprovalGranted, true: agent.EventApprovalDenied} {
 			bubble(t, fmt.Sprintf("%s swapped %v", name, swapped), func(t *testing.T) {
@@ -407,6 +415,7 @@ func TestAskShowsWhereLinksLead(t *testing.T) {
 					test.OK(t, os.Symlink(to, dir+"/sub"))
 				}
 				test.OK(t, errors.Join(os.Mkdir(dir+"/real", 0o700), os.Mkdir(dir+"/other", 0o700)))
+				test.OK(t, os.Symlink("sub/none", dir+"/late"))
 				link("real")
 				h := newOperator()
 				_, p, wait := inTurn(t, t.Context(), h.options())
@@ -424,6 +433,23 @@ func TestAskShowsWhereLinksLead(t *testing.T) {
 				_, _ = wait() // other tests check the turn's outcome
 			})
 		}
+	}
+}
+
+// Permissions are for a path, also after the agent has replaced it by a link. So none are granted for what the agent can replace.
+func TestPermissionsForReplaceablePaths(t *testing.T) {
+	for _, path := range []string{"/ws/a", "b/../a", "/tmp/own/a"} {
+		bubble(t, path, func(t *testing.T) {
+			h := newOperator()
+			s, p := opened(t, h.options())
+			sandbox := json.RawMessage(`{"type":"workspaceWrite","writableRoots":["/tmp/own"]}`)
+			wait := runTurn(t.Context(), s, p, agent.TurnParams{Input: "do", Cwd: "/ws", SandboxPolicy: sandbox}, turnStarted)
+			p.say(fmt.Sprintf(`{"method":"item/permissions/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","cwd":"/ws","permissions":{"fileSystem":{"write":[%q]}}}}`, path))
+			p.hears(`{"id":0,"result":{"permissions":{},"scope":"turn"}}`)
+			go p.rest()
+			p.say(turnCompleted)
+			wait.completes(t)
+		})
 	}
 }
 

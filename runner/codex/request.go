@@ -248,6 +248,11 @@ func (q *requests) serveApproval(r *request, what agent.Request, a answers) {
 	case agent.ApprovalDeny:
 		q.reply(r, agent.EventApprovalDenied, line, a.denied)
 	case agent.ApprovalAsk:
+		_, turn := q.thread.patch(r.params)
+		if path := replaceable(&what, turn); path != "" {
+			q.reply(r, agent.EventApprovalDenied, "denied: the agent could replace "+path+" by a link later: "+line, a.denied)
+			return
+		}
 		named, shown := what, places(&what)
 		if what.Cwd != "" {
 			what.Cwd = paths.Real(what.Cwd)

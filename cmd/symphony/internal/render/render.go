@@ -134,7 +134,7 @@ func Request(w *term.Env, r reconcile.Request) {
 		}
 	}
 	d := r.Detail
-	if r.Kind == reconcile.CommandRequest && view.AsksMore(r) {
+	if view.AsksMore(r) {
 		out("asks", r.Summary)
 	}
 	out("command", d.Command)

@@ -134,7 +134,11 @@ func HowToAnswer(r reconcile.Request) string {
 	return "symphony answer " + r.ID() + strings.Repeat(answer, len(r.Detail.Questions))
 }
 
-// AsksMore reports whether the summary says more than the command: that it uses the network, for instance, or needs permissions.
+// AsksMore reports whether the summary says more than the rest of a request: that a command uses the network, for instance, or needs
+// permissions, or where a symlink leads.
 func AsksMore(r reconcile.Request) bool {
+	if r.Kind != reconcile.CommandRequest {
+		return strings.Contains(r.Summary, reconcile.LeadsTo)
+	}
 	return strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(r.Detail.Command), " ")
 }

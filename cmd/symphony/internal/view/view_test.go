@@ -160,3 +160,20 @@ func TestReleasedIssue(t *testing.T) {
 		test.Equal(t, c.what, got, c.want)
 	}
 }
+
+// Where a symlink leads is only in the summary of a request to change files.
+func TestAsksMore(t *testing.T) {
+	for _, c := range []struct {
+		kind             reconcile.RequestKind
+		summary, command string
+		want             bool
+	}{
+		{reconcile.CommandRequest, "make all", "make\n all", false},
+		{reconcile.CommandRequest, "with network: make", "make", true},
+		{reconcile.FileChangeRequest, "add a", "", false},
+		{reconcile.FileChangeRequest, "add a (leads to /etc/a)", "", true},
+	} {
+		r := reconcile.Request{Kind: c.kind, Summary: c.summary, Detail: reconcile.RequestDetail{Command: c.command}}
+		test.Equal(t, c.summary, AsksMore(r), c.want)
+	}
+}
