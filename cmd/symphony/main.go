@@ -63,6 +63,7 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 		usage.Hint += " " + command
 	}
 	code := exit.With(w, err)
+	w.CheckOutput()
 	if w.OutputFailed {
 		code = cmp.Or(code, exit.Failed)
 	}

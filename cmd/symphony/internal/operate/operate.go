@@ -115,7 +115,9 @@ func (o *operation) run(ctx context.Context) error {
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("the next pass applies %s: %w", o.cmd.Verb, err)
+		e := *exit.From(err)
+		e.Hint = strings.TrimPrefix(e.Hint+"; the command is stored: the next pass applies it", "; ")
+		return &e
 	case o.result.Holder != nil:
 		e := project.LockedError(o.result.Holder)
 		e.Hint = "the command is stored; the next pass applies it"

@@ -4,6 +4,7 @@ package term
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,8 +71,30 @@ func NewEnv() (*Env, error) {
 		}
 		w.Links = w.Getenv("TERM") != "dumb"
 		w.Colour = w.Links && w.Getenv("NO_COLOR") == ""
+	} else {
+		w.Stdout = &output{to: os.Stdout}
 	}
 	return w, nil
+}
+
+// output keeps the first error of writing, at which commands do not look.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (o *output) Write(b []byte) (n int, err error) {
+	n, err = o.to.Write(b)
+	o.err = cmp.Or(o.err, err)
+	return n, err
+}
+
+// CheckOutput reports that stdout, a file on a full disk for instance, did not take all of the answer, and sets w.OutputFailed.
+func (w *Env) CheckOutput() {
+	if o, ok := w.Stdout.(*output); ok && o.err != nil && !w.OutputFailed {
+		w.outputFailed(o.err, "free space where stdout goes, and try again if the command only shows something")
+	}
 }
 
 // Getenv returns the value of a variable, empty if it is not set.

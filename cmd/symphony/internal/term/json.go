@@ -57,12 +57,15 @@ func (w *Env) PrintJSON(v any) {
 		err = w.printQueried(data)
 	}
 	if err != nil {
-		w.OutputFailed = true
-		w.PrintError(&reconcile.Error{
-			Code: "output_failed", Message: "the command is done, but its answer can't be printed: " + err.Error(),
-			Hint: "try the same with --json alone", Err: err,
-		})
+		w.outputFailed(err, "try the same with --json alone")
 	}
+}
+
+func (w *Env) outputFailed(err error, hint string) {
+	w.OutputFailed = true
+	w.PrintError(&reconcile.Error{
+		Code: "output_failed", Message: "the command is done, but its answer can't be printed: " + err.Error(), Hint: hint, Err: err,
+	})
 }
 
 // PrintJSONError prints an error as the only member of an object. With --jq or --template it prints nothing, because their reader
