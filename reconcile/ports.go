@@ -207,6 +207,8 @@ type TrackerAccount struct {
 type NewIssue struct {
 	Title, Body, State string
 	Labels             []string
+	// Taken reports whether an issue that is no longer there had that identifier. Its records must not become those of a new one; nil: there are none.
+	Taken func(identifier string) (bool, error)
 }
 
 // TrackerBoard is what init needs to know about a project.

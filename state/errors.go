@@ -90,7 +90,7 @@ func fault(dir, doing string, err error) error {
 
 func diskFull(dir, doing string, err error) error {
 	return problem("disk_full", fmt.Sprintf("%s: no space left for %s", doing, dir),
-		"free space on that volume; nothing is lost, the next pass continues", err)
+		"free space on that volume: the next pass continues", err)
 }
 
 func readonly(dir, doing string, err error) error {

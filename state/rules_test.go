@@ -203,6 +203,16 @@ func TestSkipsAreReplaced(t *testing.T) {
 	wantSkips(t, db)
 }
 
+// A command can start an issue that the last pass skipped.
+func TestSkipEndsWithARun(t *testing.T) {
+	db := newState(t)
+	r := newRun(1)
+	skips := []reconcile.Skip{{IssueID: r.IssueID, Identifier: r.Identifier, Reason: reconcile.SkipNoSlot}, {IssueID: "b", Reason: reconcile.SkipNoSlot}}
+	test.OK(t, db.Store.SaveSkips(ctx, epoch, skips))
+	insertedRun(t, db, 1)
+	wantSkips(t, db, StoredSkip{skips[1], epoch})
+}
+
 func wantSkips(t *testing.T, db *DB, want ...StoredSkip) {
 	t.Helper()
 	test.Equal(t, "skips", test.Must(db.Views.Skips(ctx)), append([]StoredSkip{}, want...))

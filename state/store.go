@@ -342,13 +342,16 @@ func claimVersion(c reconcile.Claim, version int64) string {
 	return fmt.Sprintf("claim of %s, version %d", c.Identifier, version)
 }
 
-// insertRun stores a new run. A second live run of the same issue is a conflict.
+// insertRun stores a new run, which ends the issue's skip. A second live run of the same issue is a conflict.
 func insertRun(t tx, r reconcile.Run) error {
 	err := t.run(`INSERT INTO runs (`+runColumns+`) VALUES (`+marks(runColumns)+`)`, runFields(&r)...)
 	if isDuplicate(err) {
 		return fmt.Errorf("run %s: the id is taken, or %s has a live run: %w", r.ID, r.Identifier, reconcile.ErrConflict)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return t.run(`DELETE FROM skips WHERE issue_id = ?`, r.IssueID)
 }
 
 // Totals is what settled runs have used.

@@ -156,6 +156,7 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 			}
 			n.Body = string(data)
 		}
+		n.Taken = func(identifier string) (bool, error) { return project.KnowsIssue(c.Context, p, identifier) }
 		issue, err := tracker.Create(c.Context, n)
 		if err != nil {
 			return err

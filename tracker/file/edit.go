@@ -242,11 +242,13 @@ func (t *tracker) Create(_ context.Context, n reconcile.NewIssue) (*reconcile.Is
 	if err != nil {
 		return nil, err
 	}
-	prefix, number := t.nextID(all)
-	id := fmt.Sprintf("%s-%0*d", prefix, t.settings.Digits, number)
+	id, err := t.newID(all, n.Taken)
+	if err != nil {
+		return nil, err
+	}
 	name := fmt.Sprintf("%s - %s.md", strings.ToLower(id), slug(title))
 	content := fmt.Sprintf("---\nid: %s\ntitle: %s\nstatus: %s\nassignee: []\ncreated_date: '%s'\nlabels: %s\ndependencies: []\n---\n\n%s",
-		strings.ToUpper(id), scalar(title, 0), scalar(state, 0), t.Now().UTC().Format("2006-01-02 15:04"), labels, strings.TrimLeft(plain(n.Body)+"\n", "\n"))
+		id, scalar(title, 0), scalar(state, 0), t.Now().UTC().Format("2006-01-02 15:04"), labels, strings.TrimLeft(plain(n.Body)+"\n", "\n"))
 	if made := t.parse(name, []byte(content)); made.fault != nil {
 		return refused("the new issue could not be read: "+made.fault(), "shorten it, or correct that value")
 	}
@@ -259,7 +261,19 @@ func (t *tracker) Create(_ context.Context, n reconcile.NewIssue) (*reconcile.Is
 	if err != nil {
 		return nil, t.unwritable(name, err.Error())
 	}
-	return t.Find(context.TODO(), strings.ToUpper(id))
+	return t.Find(context.TODO(), id)
+}
+
+// newID returns the next id of the folder that no issue has had.
+func (t *tracker) newID(all *folder, taken func(string) (bool, error)) (id string, err error) {
+	prefix, number := t.nextID(all)
+	for used := true; used && err == nil; number++ {
+		id = strings.ToUpper(fmt.Sprintf("%s-%0*d", prefix, t.settings.Digits, number))
+		if used = taken != nil; used {
+			used, err = taken(id)
+		}
+	}
+	return id, err
 }
 
 var numbered = text.Pattern(`^([A-Za-z]+)-(\d+)`)

@@ -107,7 +107,7 @@ func (o *operation) run(ctx context.Context) error {
 	o.cmd.CreatedAt = o.p.Env.Now()
 	id, err := o.db.Operator.AddCommand(ctx, o.cmd)
 	if err != nil {
-		return err
+		return withHint(err, "the command is not stored: repeat it then")
 	}
 	o.result, err = pass.Run(ctx, o.p, pass.Options{
 		Trigger: project.TriggerCommand, Only: o.only, LockTimeout: project.CommandPatience, DB: o.db,
@@ -115,9 +115,7 @@ func (o *operation) run(ctx context.Context) error {
 	})
 	switch {
 	case err != nil:
-		e := *exit.From(err)
-		e.Hint = strings.TrimPrefix(e.Hint+"; the command is stored: the next pass applies it", "; ")
-		return &e
+		return withHint(err, "the command is stored: the next pass applies it")
 	case o.result.Holder != nil:
 		e := project.LockedError(o.result.Holder)
 		e.Hint = "the command is stored; the next pass applies it"
@@ -125,6 +123,13 @@ func (o *operation) run(ctx context.Context) error {
 	}
 	o.applied, err = o.db.Operator.CommandDone(ctx, id)
 	return err
+}
+
+// withHint adds to the hint of an error.
+func withHint(err error, more string) error {
+	e := *exit.From(err)
+	e.Hint = strings.TrimPrefix(e.Hint+"; "+more, "; ")
+	return &e
 }
 
 // print prints the pass of the command and, unless an action of the pass shows it, the command's effect. Errors of the pass

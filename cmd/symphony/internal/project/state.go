@@ -76,6 +76,20 @@ func FindIssue(ctx context.Context, p *Project, db *state.DB, ref string) (id, i
 	return issue.ID, issue.Identifier, nil
 }
 
+// KnowsIssue reports whether the project's state has records of an issue with that identifier.
+func KnowsIssue(ctx context.Context, p *Project, identifier string) (known bool, err error) {
+	if !p.HasState() {
+		return false, nil
+	}
+	db, err := OpenForReading(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	defer db.Close()
+	_, _, known, err = db.Views.FindIssue(ctx, identifier)
+	return known, err
+}
+
 // IssueName returns the identifier of the issue with a web address, and anything else unchanged.
 func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) string {
 	if _, isAddress := text.IssueAddress(ref); isAddress {
