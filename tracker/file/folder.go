@@ -214,19 +214,52 @@ type settings struct {
 	Digits        int      `yaml:"zero_padded_ids"`
 }
 
-// readSettings reads Backlog.md's configuration, which is beside the folder tasks, or in the directory of the project above. What
-// cannot be read has no value.
-func readSettings(path string) (s settings) {
+// settingsFiles are the places of Backlog.md's configuration, of which the first that exists counts: beside the folder tasks, or in a
+// directory above. Another folder has none.
+func settingsFiles(path string) (list []string) {
 	if filepath.Base(path) != "tasks" {
-		return s
+		return nil
 	}
-	content, err := os.ReadFile(filepath.Join(filepath.Dir(path), "config.yml"))
-	for dir := path; err != nil && dir != filepath.Dir(dir); {
+	list = []string{filepath.Join(filepath.Dir(path), "config.yml")}
+	for dir := path; dir != filepath.Dir(dir); {
 		dir = filepath.Dir(dir)
-		content, err = os.ReadFile(filepath.Join(dir, "backlog.config.yml"))
+		list = append(list, filepath.Join(dir, "backlog.config.yml"))
 	}
-	if err != nil || yaml.Unmarshal(content, &s) != nil {
-		return settings{}
+	return list
+}
+
+// Beside returns the files and directories outside of a folder of issues that are read with it. Some need not exist.
+func Beside(path string) (list []string) {
+	for _, file := range settingsFiles(path) {
+		list = append(list, file)
+		if _, err := os.Lstat(file); err == nil {
+			break
+		}
+	}
+	for _, name := range finishedFolders {
+		if len(list) > 0 {
+			list = append(list, filepath.Join(filepath.Dir(path), name))
+		}
+	}
+	return list
+}
+
+// readSettings reads Backlog.md's configuration. What cannot be read has no value.
+func readSettings(path string) (s settings) {
+	for _, file := range settingsFiles(path) {
+		root, err := os.OpenRoot(filepath.Dir(file))
+		if err != nil {
+			continue
+		}
+		content, info, err := readFile(root, filepath.Base(file))
+		_ = root.Close()
+		switch {
+		case err != nil || !info.Mode().IsRegular():
+			continue
+		case yaml.Unmarshal(content, &s) != nil:
+			return settings{}
+		}
+		return s
 	}
 	return s
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/tracker/file"
 )
 
 // OperatorFiles returns the files and directories of all projects of the account that a pass reads as configuration, runs, or trusts:
-// workflows, environment files, state directories, workspace roots, folders of issues, the programs of trackers, local repositories, codex
+// workflows, environment files, state directories, workspace roots, folders of issues and what is read beside them, the programs of trackers, local repositories, codex
 // homes. Some need not exist. Of a workflow that can't be read, it is the whole directory. A state that can't be read is an error.
 //
 // Agents in directories of the operator, which those of symphony mcp are, must not write them: the next pass would do what they say.
@@ -72,6 +73,9 @@ func workflowFiles(p *Project) []string {
 		if path != "" {
 			list = append(list, path)
 		}
+	}
+	if cfg.Tracker.Kind == "file" {
+		list = append(list, file.Beside(cfg.Tracker.Folder)...)
 	}
 	if url := cfg.Repository.URL; filepath.IsAbs(url) { // git runs the hooks of a local repository
 		if git := filepath.Join(url, ".git"); Exists(git) {
