@@ -16,7 +16,8 @@ func Inside(dir, path string) bool {
 // Overlap reports whether one of two paths is the other or inside it, judged like Inside.
 func Overlap(a, b string) bool { return Inside(a, b) || Inside(b, a) }
 
-// Real resolves the symlinks of a path, also those that lead to nothing yet. What does not exist counts as a directory.
+// Real resolves the symlinks of a path, also those that lead to nothing yet. What does not exist counts as a directory. Links in /proc
+// stay, because they may lead to another mount namespace, where the same path is another file.
 func Real(path string) string {
 	const most = 255 // links; more are a circle
 	if !filepath.IsAbs(path) {
@@ -35,7 +36,7 @@ func Real(path string) string {
 		}
 		next := filepath.Join(real, name)
 		target, err := os.Readlink(next)
-		if err != nil || links == most {
+		if err != nil || links == most || Inside("/proc", next) {
 			real = next
 			continue
 		}

@@ -135,10 +135,10 @@ func HowToAnswer(r reconcile.Request) string {
 }
 
 // AsksMore reports whether the summary says more than the rest of a request: that a command uses the network, for instance, or needs
-// permissions, or where a symlink leads.
+// permissions, where a symlink leads, or which files a patch changes whose end was not stored.
 func AsksMore(r reconcile.Request) bool {
 	if r.Kind != reconcile.CommandRequest {
-		return strings.Contains(r.Summary, reconcile.LeadsTo)
+		return r.Detail.Cut > 0 || strings.Contains(r.Summary, reconcile.LeadsTo)
 	}
 	return strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(r.Detail.Command), " ")
 }

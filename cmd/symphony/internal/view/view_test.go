@@ -176,4 +176,6 @@ func TestAsksMore(t *testing.T) {
 		r := reconcile.Request{Kind: c.kind, Summary: c.summary, Detail: reconcile.RequestDetail{Command: c.command}}
 		test.Equal(t, c.summary, AsksMore(r), c.want)
 	}
+	cut := reconcile.Request{Kind: reconcile.FileChangeRequest, Summary: "add a, add b", Detail: reconcile.RequestDetail{Cut: 1}}
+	test.Equal(t, "a patch that was cut", AsksMore(cut), true)
 }
