@@ -239,6 +239,15 @@ func places(r *agent.Request) []string {
 	return list
 }
 
+// grantKey identifies what an approval for the session covers: the same command, or the same files, in the same places.
+func grantKey(r *agent.Request) string {
+	key := append(places(r), string(r.Kind), r.ThreadID, r.Summary, r.Command, string(r.Permissions), strconv.FormatBool(r.OutsideSandbox))
+	for _, c := range r.Changes {
+		key = append(key, c.Kind, c.Path)
+	}
+	return fmt.Sprintf("%q", key)
+}
+
 // replaceable returns a path of the permissions that the agent can replace by a link after an approval: one in a directory that it
 // can write. It returns "" if there is none.
 func replaceable(r *agent.Request, turn agent.TurnParams) (found string) {

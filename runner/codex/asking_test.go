@@ -436,6 +436,33 @@ func TestAskShowsWhereLinksLead(t *testing.T) {
 	}
 }
 
+// An approval for the session is for the same command in the same place. Codex would compare the name of a directory alone.
+func TestSessionApprovalHoldsForThePlace(t *testing.T) {
+	bubble(t, "session", func(t *testing.T) {
+		dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
+		test.OK(t, errors.Join(os.Mkdir(dir+"/sub", 0o700), os.Mkdir(dir+"/other", 0o700)))
+		h := newOperator()
+		_, p, wait := inTurn(t, t.Context(), h.options())
+		ask := func() {
+			p.say(fmt.Sprintf(`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"touch a","cwd":%q}}`, dir+"/sub"))
+		}
+		ask()
+		<-h.asked
+		h.tell <- agent.Decision{Approve: true, ForSession: true}
+		p.hears(`{"id":0,"result":{"decision":"accept"}}`)
+		ask()
+		p.hears(`{"id":0,"result":{"decision":"accept"}}`)
+		test.OK(t, errors.Join(os.Remove(dir+"/sub"), os.Symlink("other", dir+"/sub")))
+		ask()
+		test.Equal(t, "directory that is asked about again", (<-h.asked).Cwd, dir+"/other")
+		h.tell <- agent.Decision{}
+		p.hears(`{"id":0,"result":{"decision":"decline"}}`)
+		go p.rest()
+		p.say(turnCompleted)
+		wait.completes(t)
+	})
+}
+
 // Permissions are for a path, also after the agent has replaced it by a link. So none are granted for what the agent can replace.
 func TestPermissionsForReplaceablePaths(t *testing.T) {
 	for _, path := range []string{"/ws/a", "b/../a", "/tmp/own/a"} {

@@ -21,8 +21,9 @@ type requests struct {
 	conn   *conn
 	thread *thread
 
-	mu   sync.Mutex
-	open map[string]*request // those that are answered in a goroutine, by id
+	mu      sync.Mutex
+	open    map[string]*request // those that are answered in a goroutine, by id
+	granted map[string]bool     // what was approved for the session, by grantKey
 }
 
 // request is a request of codex. Its event says how it was answered.
@@ -191,20 +192,21 @@ func by(d agent.Decision) string {
 
 // answers are the possible answers to a request for approval, in the shape that its method wants.
 type answers struct {
-	once, session, denied object
-	automatic             object // for agent.ApprovalApprove: once or session
-	ended                 object // denies, and ends the turn if the method allows that
+	once, denied object
+	session      object // nil: symphony remembers the approval, because codex would compare names, which can become links
+	automatic    object // for agent.ApprovalApprove: once or session
+	ended        object // denies, and ends the turn if the method allows that
 }
 
 // itemAnswers are the answers for commands and patches.
 var itemAnswers = answers{
-	once: object{"decision": "accept"}, session: object{"decision": "acceptForSession"}, automatic: object{"decision": "acceptForSession"},
+	once: object{"decision": "accept"}, automatic: object{"decision": "acceptForSession"},
 	denied: object{"decision": "decline"}, ended: object{"decision": "cancel"},
 }
 
 // reviewAnswers are the answers for commands and patches in the first version of the protocol.
 var reviewAnswers = answers{
-	once: object{"decision": "approved"}, session: object{"decision": "approved_for_session"}, automatic: object{"decision": "approved_for_session"},
+	once: object{"decision": "approved"}, automatic: object{"decision": "approved_for_session"},
 	denied: object{"decision": "denied"}, ended: object{"decision": "abort"},
 }
 
@@ -254,6 +256,11 @@ func (q *requests) serveApproval(r *request, what agent.Request, a answers) {
 			return
 		}
 		named, shown := what, places(&what)
+		key := grantKey(&named)
+		if q.isGranted(key) {
+			q.reply(r, agent.EventApprovalGranted, "approved for the session before: "+line, a.once)
+			return
+		}
 		if what.Cwd != "" {
 			what.Cwd = paths.Real(what.Cwd)
 		}
@@ -266,6 +273,9 @@ func (q *requests) serveApproval(r *request, what agent.Request, a answers) {
 				return agent.EventApprovalDenied, "denied: it would take effect elsewhere now, because a link was made meanwhile: " + line, a.denied
 			case !d.Approve:
 				return agent.EventApprovalDenied, join("denied"+by(d)+": "+line, d.Reason), a.denied
+			case d.ForSession && a.session == nil:
+				q.grant(key)
+				return agent.EventApprovalGranted, "approved" + by(d) + " for the session: " + line, a.once
 			case d.ForSession:
 				return agent.EventApprovalGranted, "approved" + by(d) + " for the session: " + line, a.session
 			}
@@ -275,6 +285,18 @@ func (q *requests) serveApproval(r *request, what agent.Request, a answers) {
 		q.reply(r, agent.EventApprovalRequired, line, a.ended) // first, because the turn is interrupted next
 		q.thread.fail(agent.CodeApprovalRequired, "the agent asks for approval: "+line)
 	}
+}
+
+func (q *requests) grant(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.granted[key] = true
+}
+
+func (q *requests) isGranted(key string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.granted[key]
 }
 
 // serveQuestions answers item/tool/requestUserInput.

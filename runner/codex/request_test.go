@@ -83,9 +83,9 @@ func approvals(once, session, automatic, denied, ended string) map[string]answer
 }
 
 var (
-	itemOutcomes = approvals(`{"decision":"accept"}`, `{"decision":"acceptForSession"}`, `{"decision":"acceptForSession"}`,
+	itemOutcomes = approvals(`{"decision":"accept"}`, `{"decision":"accept"}`, `{"decision":"acceptForSession"}`,
 		`{"decision":"decline"}`, `{"decision":"cancel"}`)
-	reviewOutcomes = approvals(`{"decision":"approved"}`, `{"decision":"approved_for_session"}`, `{"decision":"approved_for_session"}`,
+	reviewOutcomes = approvals(`{"decision":"approved"}`, `{"decision":"approved"}`, `{"decision":"approved_for_session"}`,
 		`{"decision":"denied"}`, `{"decision":"abort"}`)
 	granted         = `{"permissions":{"fileSystem":{"entries":[{"access":"write","path":{"path":"/opt","type":"path"}}],"write":["/opt"]},"network":{"enabled":true}},"scope":"turn"}`
 	failsOnQuestion = answered{answer: `{"answers":{}}`, events: "turn_input_required", code: agent.CodeTurnInputRequired}
