@@ -6,11 +6,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,9 +39,14 @@ func Run(ctx context.Context, w *term.Env, p *project.Project) error {
 	}
 	r := runner{ctx: ctx, env: w, program: project.ProgramPath()}
 	m := model{env: w, effects: effects{read: r.read(p), run: r.background, show: r.foreground}}
+	// Ctrl-C is a key while the screen is shown. Otherwise it is a signal for the command that has the terminal, and also reaches this
+	// process, maybe only when that command has ended.
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, syscall.SIGINT)
+	defer signal.Stop(interrupts)
 	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithEnvironment(w.Environ), tea.WithFPS(framesPerSecond),
-		tea.WithInput(w.Stdin), tea.WithOutput(w.Stdout)).Run()
-	if ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
+		tea.WithInput(w.Stdin), tea.WithOutput(w.Stdout), tea.WithoutSignalHandler()).Run()
+	if ctx.Err() != nil {
 		err = nil // a signal has ended it
 	}
 	r.wait.Wait()
