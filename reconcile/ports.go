@@ -207,7 +207,8 @@ type TrackerAccount struct {
 type NewIssue struct {
 	Title, Body, State string
 	Labels             []string
-	// Taken reports whether an issue that is no longer there had that identifier. Its records must not become those of a new one; nil: there are none.
+	// Taken reports whether a deleted issue had that identifier: its records must not become those of the new issue. It is nil where
+	// no issue has records.
 	Taken func(identifier string) (bool, error)
 }
 

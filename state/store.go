@@ -348,10 +348,10 @@ func insertRun(t tx, r reconcile.Run) error {
 	if isDuplicate(err) {
 		return fmt.Errorf("run %s: the id is taken, or %s has a live run: %w", r.ID, r.Identifier, reconcile.ErrConflict)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = t.run(`DELETE FROM skips WHERE issue_id = ?`, r.IssueID)
 	}
-	return t.run(`DELETE FROM skips WHERE issue_id = ?`, r.IssueID)
+	return err
 }
 
 // Totals is what settled runs have used.

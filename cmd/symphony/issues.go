@@ -167,7 +167,8 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 		}
 		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("created %s: %v", issue.Identifier, issue.NativeRef["file"])))
 		if !cfg.Policy.Active(issue.State) {
-			w.Note(slog.LevelWarn, fmt.Sprintf("no agent starts: %q is none of tracker.active_states: %s", issue.State, strings.Join(cfg.Policy.ActiveStates, ", ")))
+			active := strings.Join(cfg.Policy.ActiveStates, ", ")
+			w.Note(slog.LevelWarn, fmt.Sprintf("no agent starts: %q is none of tracker.active_states: %s", issue.State, active))
 		}
 		return nil
 	})(c)

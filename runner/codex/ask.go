@@ -240,8 +240,10 @@ func places(r *agent.Request) []string {
 }
 
 // grantKey identifies what an approval for the session covers: the same command, or the same files, in the same places.
-func grantKey(r *agent.Request) string {
-	key := append(places(r), string(r.Kind), r.ThreadID, r.Summary, r.Command, string(r.Permissions), strconv.FormatBool(r.OutsideSandbox))
+func grantKey(r *agent.Request, places []string) string {
+	key := slices.Concat(places, []string{
+		string(r.Kind), r.ThreadID, r.Summary, r.Command, string(r.Permissions), strconv.FormatBool(r.OutsideSandbox),
+	})
 	for _, c := range r.Changes {
 		key = append(key, c.Kind, c.Path)
 	}

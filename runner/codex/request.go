@@ -21,9 +21,10 @@ type requests struct {
 	conn   *conn
 	thread *thread
 
-	mu      sync.Mutex
-	open    map[string]*request // those that are answered in a goroutine, by id
-	granted map[string]bool     // what was approved for the session, by grantKey
+	mu   sync.Mutex
+	open map[string]*request // those that are answered in a goroutine, by id
+
+	granted sync.Map // what was approved for the session, by grantKey
 }
 
 // request is a request of codex. Its event says how it was answered.
@@ -256,8 +257,8 @@ func (q *requests) serveApproval(r *request, what agent.Request, a answers) {
 			return
 		}
 		named, shown := what, places(&what)
-		key := grantKey(&named)
-		if q.isGranted(key) {
+		key := grantKey(&named, shown)
+		if _, granted := q.granted.Load(key); granted {
 			q.reply(r, agent.EventApprovalGranted, "approved for the session before: "+line, a.once)
 			return
 		}
@@ -273,11 +274,12 @@ func (q *requests) serveApproval(r *request, what agent.Request, a answers) {
 				return agent.EventApprovalDenied, "denied: it would take effect elsewhere now, because a link was made meanwhile: " + line, a.denied
 			case !d.Approve:
 				return agent.EventApprovalDenied, join("denied"+by(d)+": "+line, d.Reason), a.denied
-			case d.ForSession && a.session == nil:
-				q.grant(key)
-				return agent.EventApprovalGranted, "approved" + by(d) + " for the session: " + line, a.once
 			case d.ForSession:
-				return agent.EventApprovalGranted, "approved" + by(d) + " for the session: " + line, a.session
+				if answer = a.session; answer == nil {
+					q.granted.Store(key, true)
+					answer = a.once
+				}
+				return agent.EventApprovalGranted, "approved" + by(d) + " for the session: " + line, answer
 			}
 			return agent.EventApprovalGranted, "approved" + by(d) + ": " + line, a.once
 		})
@@ -285,18 +287,6 @@ func (q *requests) serveApproval(r *request, what agent.Request, a answers) {
 		q.reply(r, agent.EventApprovalRequired, line, a.ended) // first, because the turn is interrupted next
 		q.thread.fail(agent.CodeApprovalRequired, "the agent asks for approval: "+line)
 	}
-}
-
-func (q *requests) grant(key string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.granted[key] = true
-}
-
-func (q *requests) isGranted(key string) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.granted[key]
 }
 
 // serveQuestions answers item/tool/requestUserInput.

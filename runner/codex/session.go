@@ -81,7 +81,7 @@ func New(streams agent.Streams, o agent.Options) *Session {
 	life, end := context.WithCancel(context.Background())
 	s.conn = newConn(streams, &s.o)
 	s.thread = &thread{o: &s.o, conn: s.conn, usage: s.usage, life: life, patches: make(map[string][]agent.FileChange)}
-	s.requests = &requests{o: &s.o, conn: s.conn, thread: s.thread, open: make(map[string]*request), granted: make(map[string]bool)}
+	s.requests = &requests{o: &s.o, conn: s.conn, thread: s.thread, open: make(map[string]*request)}
 	s.pending = s.requests.pending
 	s.close = sync.OnceValue(func() error {
 		end()

@@ -267,13 +267,15 @@ func (t *tracker) Create(_ context.Context, n reconcile.NewIssue) (*reconcile.Is
 // newID returns the next id of the folder that no issue has had.
 func (t *tracker) newID(all *folder, taken func(string) (bool, error)) (id string, err error) {
 	prefix, number := t.nextID(all)
-	for used := true; used && err == nil; number++ {
+	for ; ; number++ {
 		id = strings.ToUpper(fmt.Sprintf("%s-%0*d", prefix, t.settings.Digits, number))
-		if used = taken != nil; used {
-			used, err = taken(id)
+		if taken == nil {
+			return id, nil
+		}
+		if used, err := taken(id); err != nil || !used {
+			return id, err
 		}
 	}
-	return id, err
 }
 
 var numbered = text.Pattern(`^([A-Za-z]+)-(\d+)`)

@@ -230,16 +230,15 @@ func settingsFiles(path string) (list []string) {
 
 // Beside returns the files and directories outside of a folder of issues that are read with it. Some need not exist.
 func Beside(path string) (list []string) {
-	for _, file := range settingsFiles(path) {
-		list = append(list, file)
-		if _, err := os.Lstat(file); err == nil {
-			break
-		}
+	list = settingsFiles(path)
+	if list == nil {
+		return nil
+	}
+	if first := slices.IndexFunc(list, func(file string) bool { _, err := os.Lstat(file); return err == nil }); first >= 0 {
+		list = list[:first+1]
 	}
 	for _, name := range finishedFolders {
-		if len(list) > 0 {
-			list = append(list, filepath.Join(filepath.Dir(path), name))
-		}
+		list = append(list, filepath.Join(filepath.Dir(path), name))
 	}
 	return list
 }

@@ -125,7 +125,8 @@ func WrongNames(cfg *workflow.Config, tracker string, found reconcile.TrackerFin
 		switch {
 		case !slices.Contains(cfg.Tracker.NamedStates, u.Name): // a missing default state is not a mistake
 		case len(u.Nearest) > 0 && cfg.Tracker.Kind == "file" && len(FolderStates(cfg.Tracker.Folder)) == 0:
-			add(fmt.Sprintf("no issue has the state %q, and one has %q", u.Name, u.Nearest[0]), "correct the name in WORKFLOW.md or in the file of the issue")
+			add(fmt.Sprintf("no issue has the state %q, and one has %q", u.Name, u.Nearest[0]),
+				"correct the name in WORKFLOW.md or in the file of the issue")
 		default:
 			add("the project has no state "+u.String(), "correct the name in WORKFLOW.md, or add the state in the tracker")
 		}

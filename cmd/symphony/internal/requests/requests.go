@@ -140,24 +140,24 @@ func Find(ctx context.Context, p *project.Project, db *state.DB, ref string, how
 func (d Decision) find(ctx context.Context, p *project.Project, db *state.DB, ref string) (r reconcile.Request, named bool, err error) {
 	ref = project.IssueName(ctx, p, db, ref)
 	candidates, err := view.OpenRequests(ctx, p, db)
+	if err != nil {
+		return r, false, err
+	}
 	candidates = slices.DeleteFunc(candidates, func(r reconcile.Request) bool { return !strings.EqualFold(r.Identifier, ref) })
-	if identifier, number := reconcile.RequestRef(ref); number > 0 && err == nil {
+	if identifier, number := reconcile.RequestRef(ref); number > 0 {
 		r, err = db.Views.FindRequest(ctx, identifier, number)
-		switch named = err == nil; {
-		case named && len(candidates) > 0:
-			return r, named, exit.Usage("%s is a request of %s, and an issue that asks %s: name that request, or, at a terminal, the issue %s",
+		switch {
+		case err == nil && len(candidates) > 0:
+			return r, true, exit.Usage("%s is a request of %s, and an issue that asks %s: name that request, or, at a terminal, the issue %s",
 				r.ID(), r.Identifier, candidates[0].ID(), r.Identifier)
-		case named:
-			candidates = []reconcile.Request{r}
-		case errors.Is(err, state.ErrNotFound) && len(candidates) > 0:
-			err = nil
+		case err == nil:
+			named, candidates = true, []reconcile.Request{r}
+		case !errors.Is(err, state.ErrNotFound):
+			return r, false, err
 		}
 	}
-	if errors.Is(err, state.ErrNotFound) || err == nil && len(candidates) == 0 {
-		err = &reconcile.Error{Code: "request_not_found", Message: "there is no request " + ref, Hint: "symphony ps shows the open requests"}
-	}
-	if err != nil {
-		return r, named, err
+	if len(candidates) == 0 {
+		return r, named, exit.Fault("request_not_found", "there is no request "+ref, "symphony ps shows the open requests")
 	}
 	for _, c := range candidates {
 		// Only questions can be answered, and only the others approved. All can be denied.

@@ -23,6 +23,7 @@ type entry struct {
 	name      string
 	dead      bool // a zombie, or about to be gone
 	stopped   bool // by a signal
+	bare      bool // sleeps, with an empty environment or one that may not be inspected
 }
 
 func (e entry) process() reconcile.Process {

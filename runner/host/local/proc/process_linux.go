@@ -127,6 +127,7 @@ func parseStat(line string) (e entry, err error) {
 	e.session = max(e.session, 0) // -1 in a process that is ending
 	// A process whose first thread has ended is shown as a zombie even if other threads are running.
 	e.stopped = state == "T"
+	e.bare = state == "S" && len(fields) > 51-first && fields[50-first] == fields[51-first]
 	e.dead = state == "X" || state == "x" || state == "Z" && threads <= 1
 	return e, err
 }
@@ -327,11 +328,9 @@ func environ(pid int) (string, error) {
 // withoutEnviron reports whether a process has no program, as a thread of the kernel or a zombie, or sleeps with an empty
 // environment. In an exec the environment is empty for a moment, too, but the process does not sleep.
 func withoutEnviron(pid int) bool {
-	const envStart = 50 - 3 // in proc(5), counted from the state
 	_, noProgram := os.Readlink(procPath(pid, "exe"))
-	stat, _ := read(procPath(pid, "stat"))
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	return noProgram != nil || len(fields) > envStart+1 && fields[0] == "S" && fields[envStart] == fields[envStart+1]
+	e, err := statOf(pid)
+	return noProgram != nil || err == nil && e.bare
 }
 
 // commands finds the processes with a subcommand of symphony and a state directory, and returns their arguments as a map from each

@@ -88,8 +88,8 @@ func (r RequestForm) Wants() string {
 
 // Asks is the summary where it says more than the rest of the request.
 func (r RequestForm) Asks() string {
-	elsewhere := r.Kind == reconcile.CommandRequest || len(r.Detail().Changes) > 0
-	if r.IsQuestion() || elsewhere && !view.AsksMore(r.RequestRow.Request) {
+	isShown := r.Kind == reconcile.CommandRequest || len(r.Detail().Changes) > 0
+	if r.IsQuestion() || isShown && !view.AsksMore(r.RequestRow.Request) {
 		return ""
 	}
 	return r.Summary
