@@ -152,8 +152,11 @@ func replace(ctx context.Context, path string, old, next []byte, info fs.FileInf
 	case err != nil:
 		return false, err
 	}
-	sleep(ctx) // a program that had the old file open has written it then
 	taken, err := os.ReadFile(temp)
+	if err == nil && bytes.Equal(taken, old) {
+		sleep(ctx) // a program that had the old file open has written it then
+		taken, err = os.ReadFile(temp)
+	}
 	if err == nil && bytes.Equal(taken, old) {
 		return true, durable.SyncDir(filepath.Dir(path))
 	}
