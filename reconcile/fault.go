@@ -78,6 +78,8 @@ const (
 	CodeWorkerFrozen  = "worker_frozen"
 	CodeSpawnFailed   = "spawn_failed"
 	CodeWorkspaceBusy = "workspace_busy"
+	// CodeWorkspaceGone: the workspace with the commits to deliver does not exist. An operator's retry gives them up.
+	CodeWorkspaceGone = "workspace_gone"
 	CodeRebooted      = "rebooted"
 	// CodeTerminated: a signal that no pass sent ended the worker.
 	CodeTerminated = "terminated"

@@ -185,6 +185,9 @@ func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
 	c.HoldReason, c.HoldMessage, c.HoldNext = "", "", false
 	c.HeldAt, c.HoldCommentAt = time.Time{}, time.Time{}
 	c.ErrorCode, c.ErrorMessage = "", ""
+	if c.Delivery.Code == CodeWorkspaceGone {
+		c.Delivery = Delivery{}
+	}
 	return c
 }
 

@@ -128,6 +128,7 @@ func TestUndelivered(t *testing.T) {
 		{"deliver, running", newScene().running(one, nil).command(VerbDeliver, one), ""},
 		{"deliver, unclaimed", newScene().command(VerbDeliver, one), ""},
 		{"retry", newScene().claim(one, later).command(VerbRetry, one), "retry A-1 operator; deliver A-1 requested"},
+		{"retry without a workspace", newScene().claim(one, func(c *Claim) { later(c); c.Delivery.Code = CodeWorkspaceGone }).answer(one).command(VerbRetry, one), "retry A-1 operator; dispatch A-1 requested"},
 	} {
 		t.Run(row.rule, func(t *testing.T) { equal(t, "plan", story(Compute(delivers(row.scene).Snapshot)), row.story) })
 	}

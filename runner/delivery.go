@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -175,7 +176,7 @@ func (w *workspaceStep) deliverAfterRun(ctx context.Context) {
 	w.rec.change(func(r *reconcile.Run) { r.Delivery = result })
 }
 
-// redeliver is the only step of a delivery run. Without a workspace there is nothing to deliver.
+// redeliver is the only step of a delivery run.
 func (w *workspaceStep) redeliver(ctx context.Context) error {
 	answer, err := w.Host.Prepare(ctx, w.prepareRequest())
 	w.hold(answer)
@@ -183,8 +184,9 @@ func (w *workspaceStep) redeliver(ctx context.Context) error {
 		return err
 	}
 	if w.space.Created {
-		w.Log.Warn("the workspace is gone: there is nothing to deliver", "path", w.space.Path)
-		return w.Host.Confirm(ctx, host.ConfirmRequest{Run: w.hostRun(), Discard: true})
+		return errors.Join(&reconcile.Error{
+			Code: reconcile.CodeWorkspaceGone, Message: w.space.Path + " is gone, with what the last run has committed there",
+		}, w.Host.Confirm(ctx, host.ConfirmRequest{Run: w.hostRun(), Discard: true}))
 	}
 	result, err := w.deliver(ctx)
 	w.rec.change(func(r *reconcile.Run) { r.Delivery = result })

@@ -45,6 +45,11 @@ func checkGit(ctx context.Context, e *environment) []finding {
 	if e.config.Repository.URL != "" && e.lacks(ctx, "git") {
 		list[0].Status = statusFail
 	}
+	own, err := e.shellIn(ctx, e.p.Environ, "command -v git")
+	if err == nil && own == "" && list[0].Status == statusOK {
+		return fail("only the login shell finds git, and symphony looks for it in "+e.p.Env.Getenv("PATH")+" itself",
+			"link git into a directory of that PATH, or set PATH in the crontab or the unit")
+	}
 	return list
 }
 

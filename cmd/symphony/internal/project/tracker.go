@@ -275,9 +275,10 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	}
 	issue, err := tracker.Find(ctx, ref)
 	var e *reconcile.Error
-	if errors.As(err, &e) && e.Code == "issue_not_found" && strings.Trim(ref, "0123456789") == "" {
+	if errors.As(err, &e) && e.Code == "issue_not_found" && IsNumber(ref) {
 		switch names := namesOf(ctx, p, tracker, cfg.Policy.ActiveStates, ref); len(names) {
 		case 0:
+			e.Hint = NumberHint
 		case 1:
 			return tracker.Find(ctx, names[0])
 		default:
@@ -286,6 +287,12 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	}
 	return issue, err
 }
+
+// IsNumber reports whether what names an issue is the number of its identifier.
+func IsNumber(ref string) bool { return strings.Trim(ref, "0123456789") == "" }
+
+// NumberHint is the next step for a number with which no identifier ends that is known here.
+const NumberHint = "a number alone finds issues that are active or known here: give the whole identifier"
 
 // namesOf returns the identifiers that end with a number, of the issues that the project knows and of the candidates.
 func namesOf(ctx context.Context, p *Project, tracker reconcile.Tracker, states []string, number string) (names []string) {

@@ -72,6 +72,10 @@ var RunErrors = []struct{ Codes, Next string }{
 		"delivery_conflict", "delete or rename the branch on the remote; or, if symphony has pushed to it before, run `git fetch` in the " +
 			"workspace and merge it (`symphony takeover ISSUE`); then `symphony deliver ISSUE`",
 	},
+	{
+		"workspace_gone", "if it was removed by mistake, put it back (`symphony restore ISSUE`, if it is in the trash), then " +
+			"`symphony deliver ISSUE`; `symphony retry ISSUE` gives its commits up",
+	},
 	{"invalid_branch", "correct `repository.branch`: what it gives for this issue is not the name of a branch, or is the base"},
 	{"template_render_error", "correct the prompt; `symphony prompt ISSUE` renders it"},
 	{"workspace_busy", "nothing to do: a process still uses the workspace; it is tried again"},

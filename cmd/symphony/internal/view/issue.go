@@ -447,6 +447,8 @@ func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 	hint := "symphony ps --all lists the known issues"
 	if why != notInTracker {
 		hint += "; symphony show " + ref + " asks the tracker"
+	} else if project.IsNumber(ref) {
+		hint = project.NumberHint
 	}
 	return &reconcile.Error{Code: "issue_not_found", Message: ref + " is not known here: " + why + text.DidYouMean(ref, names, "%s"), Hint: hint}
 }
