@@ -131,7 +131,12 @@ func arguments(c *cli.Context, names ...string) ([]string, string, error) {
 	case len(args) > len(names)+1:
 		return nil, "", exit.Usage("%s: unexpected argument %q", c.Command.Name, args[len(names)+1])
 	}
-	return args[:len(names)], strings.Join(args[len(names):], ""), nil // at most one
+	workflow := strings.Join(args[len(names):], "") // at most one
+	if len(names) > 0 && workflow != "" && filepath.Base(workflow) == workflow && filepath.Ext(workflow) == "" && !project.Exists(workflow) {
+		return nil, "", exit.Usage("%s: unexpected argument %q: one %s is expected, and after it at most a workflow file",
+			c.Command.Name, workflow, names[len(names)-1])
+	}
+	return args[:len(names)], workflow, nil
 }
 
 // onProject is the action of a command about a project. It reads the named arguments and the workflow that may follow them.
@@ -158,7 +163,11 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*project.Proje
 	if c.IsSet("workflow") && positional != "" {
 		return nil, exit.Usage("%s: the workflow is given twice, with -w and as %q", c.Command.Name, positional)
 	}
-	path := cmp.Or(c.String("workflow"), positional, w.Getenv("SYMPHONY_WORKFLOW"))
+	path, named := cmp.Or(c.String("workflow"), positional), w.Getenv("SYMPHONY_WORKFLOW")
+	if path == "" && named != "" && !project.Exists(w.Absolute(named)) {
+		w.Note(slog.LevelWarn, "the variable SYMPHONY_WORKFLOW names "+named+", which does not exist")
+	}
+	path = cmp.Or(path, named)
 	if path == "" && c.Command.Name != "init" {
 		if path = project.FindWorkflow(w); path != "" && filepath.Dir(path) != w.Dir && w.Width > 0 && !w.JSON {
 			w.Note(slog.LevelInfo, "using "+path)

@@ -101,7 +101,7 @@ func TestFields(t *testing.T) {
 func TestIDs(t *testing.T) {
 	for written, want := range map[string]string{
 		"TASK-1.2": "TASK-1.2", "Fix the 'login'/page": "Fix-the-login-page", "ÄÖ_1": "ÄÖ_1", "../../etc/passwd": "etc-passwd",
-		"-w": "w", "x..y": "x-y", "x.lock": "x", "@{-1}": "1", "...": "-", strings.Repeat("x", 600): strings.Repeat("x", 120),
+		"-w": "w", "x..y": "x-y", "x.lock": "x", "x.LOCK.lock@.": "x", "@{-1}": "1", "...": "-", strings.Repeat("x", 600): strings.Repeat("x", 120),
 	} {
 		a, _ := folder(t, map[string]string{"a.md": "---\nid: \"" + written + "\"\ntitle: A\nstatus: To Do\n---\n"})
 		test.Equal(t, written, test.Must(a.Find(t.Context(), written)).ID, want)

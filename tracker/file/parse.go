@@ -34,12 +34,14 @@ type span struct{ start, end int }
 
 // identity returns an issue whose id is fit for the name of a branch and for a command line.
 func identity(id string) reconcile.Issue {
-	id = text.Within(unfit().ReplaceAllString(id, "-"), 120)
-	id = cmp.Or(strings.Trim(id, ".-"), "-")
+	for was := ""; id != was; { // what is left may end in .lock again
+		was = id
+		id = cmp.Or(strings.Trim(unfit().ReplaceAllString(text.Within(id, 120), "-"), ".-"), "-")
+	}
 	return reconcile.Issue{ID: id, Identifier: id}
 }
 
-var unfit = text.Pattern(`[^\pL\pM\pN_.-]+|\.\.+|\.lock$`)
+var unfit = text.Pattern(`[^\pL\pM\pN_.-]+|\.\.+|(?i:\.lock)$`)
 
 // fence is the line before and after the front matter.
 const fence = "---"

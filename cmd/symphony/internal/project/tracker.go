@@ -106,8 +106,15 @@ func FolderStates(dir string) []reconcile.TrackerState { return file.States(dir)
 // WarnTo writes warnings to a log.
 func WarnTo(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }
 
-// WarnOn prints warnings on stderr.
-func WarnOn(w *term.Env) func(string) { return func(text string) { w.Note(slog.LevelWarn, text) } }
+// WarnOn prints warnings on stderr, each once.
+func WarnOn(w *term.Env) func(string) {
+	var printed sync.Map
+	return func(text string) {
+		if _, again := printed.LoadOrStore(text, true); !again {
+			w.Note(slog.LevelWarn, text)
+		}
+	}
+}
 
 // TrackerNames returns the names in a workflow that a tracker can look up.
 func TrackerNames(cfg *workflow.Config) reconcile.TrackerNames {
@@ -292,7 +299,7 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 func IsNumber(ref string) bool { return strings.Trim(ref, "0123456789") == "" }
 
 // NumberHint is the next step for a number with which no identifier ends that is known here.
-const NumberHint = "a number alone finds issues that are active or known here: give the whole identifier"
+const NumberHint = "a number alone finds issues that are active or known here, see symphony issues: give the whole identifier"
 
 // namesOf returns the identifiers that end with a number, of the issues that the project knows and of the candidates.
 func namesOf(ctx context.Context, p *Project, tracker reconcile.Tracker, states []string, number string) (names []string) {
