@@ -101,11 +101,11 @@ func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, sto
 			r.warn("alive file not written", r.Alive.Beat(r.get().Beats, r.Mono()))
 		})
 	})
-	running.Go(func() {
+	running.Go(func() { repeat(beats, heartbeat, func() { r.flush(beats) }) })
+	running.Go(func() { // meanwhile a process of the agent may keep the database locked
 		var heard time.Time
 		quiet := quietBeats
 		repeat(beats, heartbeat, func() {
-			r.flush(beats) // first: it must not wait for a slow scan
 			if last := r.get().LastEventAt; quiet >= quietBeats || !last.Equal(heard) {
 				heard, quiet = last, 0
 				r.observe()
