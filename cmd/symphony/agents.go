@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // AgentsJSON is what agents prints with --json.
@@ -57,7 +58,7 @@ func printAgents(w *term.Env, rows []agents.Row) {
 		} else if r.Error != "" {
 			now = r.Error
 		}
-		age, tokens := term.Age(w.Now(), r.StartedAt), term.Count(r.Tokens.Total)
+		age, tokens := text.Age(w.Now(), r.StartedAt), text.Count(r.Tokens.Total)
 		if w.Width == 0 {
 			age, tokens = r.StartedAt.UTC().Format(time.RFC3339), fmt.Sprint(r.Tokens.Total)
 		}
@@ -77,7 +78,7 @@ func stopAgent(ctx context.Context, w *term.Env, id string) error {
 		ended, err = a.Find(ctx, id)
 	}
 	if err == nil {
-		fmt.Fprintln(w.Stdout, term.Visible(id+" has ended: "+string(ended.Outcome)))
+		fmt.Fprintln(w.Stdout, text.Visible(id+" has ended: "+string(ended.Outcome)))
 	}
 	return errors.Join(err, a.Close())
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // At each press of the tab key the scripts call the hidden command complete of the installed program. Unlike the scripts of the
@@ -68,8 +69,8 @@ func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) er
 	current, typed := words[len(words)-1], words[:len(words)-1]
 	offer := func(word, about string) {
 		// An identifier comes from a tracker: only a plain word may reach the shell's line.
-		if strings.HasPrefix(word, current) && term.ShellQuote(word) == word {
-			fmt.Fprintf(w.Stdout, "%s\t%s\n", word, term.Visible(about))
+		if strings.HasPrefix(word, current) && text.ShellQuote(word) == word {
+			fmt.Fprintf(w.Stdout, "%s\t%s\n", word, text.Visible(about))
 		}
 	}
 	at := commandAt(append([]string{"symphony"}, typed...))

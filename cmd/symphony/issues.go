@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/urfave/cli/v2"
@@ -116,7 +117,7 @@ func listIssues(c *cli.Context, p *project.Project, _ []string) error {
 	case w.JSON:
 		w.PrintJSON(issuesJSON{rows})
 	case len(rows) == 0:
-		fmt.Fprintln(w.Stderr, term.Visible("No issue has the state "+strings.Join(states, " or ")+"; --state NAME lists those in another one."))
+		fmt.Fprintln(w.Stderr, text.Visible("No issue has the state "+strings.Join(states, " or ")+"; --state NAME lists those in another one."))
 	default:
 		w.PrintTable("ISSUES", table)
 	}
@@ -165,7 +166,7 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 			w.PrintJSON(issue)
 			return nil
 		}
-		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("created %s: %v", issue.Identifier, issue.NativeRef["file"])))
+		fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("created %s: %v", issue.Identifier, issue.NativeRef["file"])))
 		if !cfg.Policy.Active(issue.State) {
 			active := strings.Join(cfg.Policy.ActiveStates, ", ")
 			w.Note(slog.LevelWarn, fmt.Sprintf("no agent starts: %q is none of tracker.active_states: %s", issue.State, active))

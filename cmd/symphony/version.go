@@ -7,6 +7,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
 
@@ -34,7 +35,7 @@ func versionCommand(w *term.Env) *cli.Command {
 			b := project.ReadBuild()
 			if w.JSON {
 				w.PrintJSON(versionJSON{
-					b.Version, term.OrNull(b.Commit), term.OrNull(b.Date), b.Modified, runtime.Version(), runtime.GOOS, runtime.GOARCH,
+					b.Version, text.OrNull(b.Commit), text.OrNull(b.Date), b.Modified, runtime.Version(), runtime.GOOS, runtime.GOARCH,
 				})
 				return nil
 			}

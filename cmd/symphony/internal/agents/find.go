@@ -9,6 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -29,7 +30,7 @@ func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project
 		return found, err
 	}) {
 		p.Env.Note(slog.LevelWarn, fmt.Sprintf("%s is an issue and an agent; this is about the issue. --state-dir %s names the agent", name,
-			term.ShellQuote(theirs.StateDir)))
+			text.ShellQuote(theirs.StateDir)))
 		return p, false
 	}
 	return theirs, true

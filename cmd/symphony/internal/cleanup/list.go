@@ -87,7 +87,7 @@ func ListProjects(ctx context.Context, w *term.Env) error {
 	w.PrintTable("PROJECTS", t)
 	for _, r := range rows {
 		if len(r.SharedWith) > 0 {
-			fmt.Fprintf(w.Stderr, "%s has the same project of the tracker as %s\n", term.Visible(r.WorkflowPath), term.Visible(strings.Join(r.SharedWith, ", ")))
+			fmt.Fprintf(w.Stderr, "%s has the same project of the tracker as %s\n", text.Visible(r.WorkflowPath), text.Visible(strings.Join(r.SharedWith, ", ")))
 		}
 	}
 	return nil
@@ -107,7 +107,7 @@ type space struct {
 
 // Remark is the size of the workspace and the reasons to keep it, in parentheses.
 func (s space) Remark() string {
-	remark := "(" + term.BytesText(s.Bytes)
+	remark := "(" + text.BytesText(s.Bytes)
 	if s.InUse {
 		remark += ", in use"
 	}
@@ -195,7 +195,7 @@ func printResult(w *term.Env, document any, lines ...string) {
 		return
 	}
 	for _, line := range lines {
-		fmt.Fprintln(w.Stdout, term.Visible(line))
+		fmt.Fprintln(w.Stdout, text.Visible(line))
 	}
 }
 

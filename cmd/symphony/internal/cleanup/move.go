@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -90,7 +91,7 @@ func (m *mover) find(ctx context.Context, old, path string) error {
 	case row.Error != nil:
 		return row.Error
 	case row.WorkflowPath == "":
-		return exit.Fault(codeUnknown, "no pass has recorded the workflow of "+row.StateDir, "run symphony tick --state-dir "+term.ShellQuote(row.StateDir))
+		return exit.Fault(codeUnknown, "no pass has recorded the workflow of "+row.StateDir, "run symphony tick --state-dir "+text.ShellQuote(row.StateDir))
 	case row.WorkflowExists && !project.SameFile(row.WorkflowPath, m.new):
 		return exit.Fault(codeNotMoved, row.WorkflowPath+" still exists", "move it to "+m.new+" first; a copy is another project")
 	}
@@ -125,7 +126,7 @@ func (m *mover) defaultDir(path string) string {
 
 // check refuses a project that is in use, and a new path that has been used by another one.
 func (m *mover) check() error {
-	hint := "wait for them, or stop them: symphony stop --all --state-dir " + term.ShellQuote(m.from) + " -w " + term.ShellQuote(m.new)
+	hint := "wait for them, or stop them: symphony stop --all --state-dir " + text.ShellQuote(m.from) + " -w " + text.ShellQuote(m.new)
 	if err := refuseBusy(project.New(m.w, m.new, m.from), hint); err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (m *mover) clear(ctx context.Context) (err error) {
 		runs, runsErr := db.Views.RecentRuns(ctx, 1)
 		if err = errors.Join(runsErr, db.Close()); err == nil && len(runs) > 0 {
 			return exit.Fault(codeNotMoved, m.new+" has runs of its own, in "+m.to,
-				"remove that project first: symphony projects remove "+term.ShellQuote(m.to))
+				"remove that project first: symphony projects remove "+text.ShellQuote(m.to))
 		}
 	}
 	if err != nil && !errors.Is(err, state.ErrNoState) {

@@ -309,7 +309,7 @@ func (c *pruner) askAboutUnsaved(ctx context.Context, f *pruned) error {
 			continue
 		}
 		fmt.Fprint(c.p.Env.Stdout, s.Lines("unsaved"))
-		word, err := term.AskLine(ctx, c.p.Env, "Type "+term.Visible(s.Identifier)+" to remove it, or press Enter to keep it: ", false)
+		word, err := term.AskLine(ctx, c.p.Env, "Type "+text.Visible(s.Identifier)+" to remove it, or press Enter to keep it: ", false)
 		if err != nil {
 			return err
 		}
@@ -405,7 +405,7 @@ func (c *pruner) report(f *pruned) {
 	for _, r := range f.Runs {
 		runs += r.Runs
 	}
-	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n", end, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), term.BytesText(size))
+	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n", end, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), text.BytesText(size))
 }
 
 //go:embed prune.txt
@@ -420,13 +420,13 @@ func (f *pruned) print(w *term.Env, verb string) {
 	if verb == "removed" {
 		words["Keep"], words["Destroy"], words["Discard"] = "kept", "DESTROYED", "DISCARDED"
 	}
-	if words["Time"] = term.Duration(f.kept); f.kept == 0 { // how long the trash keeps a workspace
+	if words["Time"] = text.Duration(f.kept); f.kept == 0 { // how long the trash keeps a workspace
 		words["Discard"], words["Time"] = words["Destroy"], ""
 	}
 	line := func(verb, format string, args ...any) string {
-		return term.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)) + "\n"
+		return text.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)) + "\n"
 	}
 	_ = template.Must(template.New("").Funcs(template.FuncMap{ // only a write can fail
-		"line": line, "plural": text.Plural, "bytes": term.BytesText, "quote": term.ShellQuote, "dir": filepath.Dir,
+		"line": line, "plural": text.Plural, "bytes": text.BytesText, "quote": text.ShellQuote, "dir": filepath.Dir,
 	}).Parse(pruneText)).Execute(w.Stdout, words)
 }

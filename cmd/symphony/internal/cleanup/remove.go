@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -120,9 +121,9 @@ func findProject(ctx context.Context, w *term.Env, verb, path string) (known, er
 // not a reason: they may belong to a schedule that was removed a moment ago.
 func (r *remover) check(ctx context.Context) (err error) {
 	p := &project.Project{Env: r.w, Path: r.row.WorkflowPath, StateDir: r.row.StateDir}
-	flags := "--state-dir " + term.ShellQuote(p.StateDir)
+	flags := "--state-dir " + text.ShellQuote(p.StateDir)
 	if p.Path != "" {
-		flags = "-w " + term.ShellQuote(p.Path) + " " + flags
+		flags = "-w " + text.ShellQuote(p.Path) + " " + flags
 	}
 	if err := refuseBusy(p, "stop them first: symphony stop --all "+flags); err != nil {
 		return err
@@ -185,7 +186,7 @@ func (r *remover) announce() error {
 	if r.w.JSON {
 		out = r.w.Stderr
 	}
-	line := func(verb, text string) { fmt.Fprintf(out, "%-6s %s\n", verb, term.Visible(text)) }
+	line := func(verb, what string) { fmt.Fprintf(out, "%-6s %s\n", verb, text.Visible(what)) }
 	line("remove", r.row.StateDir)
 	if env := envFile(r.w, r.row.StateDir); project.Exists(env) {
 		others, err := r.sharers()

@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
@@ -33,9 +34,9 @@ func (l loss) Lines(verb string) (lines string) {
 	if l.Unsaved == "" {
 		return ""
 	}
-	lines = term.Visible(fmt.Sprintf("%-7s %s in %s", verb, l.Unsaved, l.Path)) + "\n"
+	lines = text.Visible(fmt.Sprintf("%-7s %s in %s", verb, l.Unsaved, l.Path)) + "\n"
 	for _, item := range l.Items {
-		lines += "        " + term.Visible(item) + "\n"
+		lines += "        " + text.Visible(item) + "\n"
 	}
 	return lines
 }
@@ -80,17 +81,17 @@ func ListTrash(ctx context.Context, p *project.Project) error {
 	}
 	t := term.Table{Head: []string{"ISSUE", "SIZE", "REMOVED", "DELETED", "UNSAVED WORK", "NAME"}}
 	for _, r := range rows {
-		size, deleted, work := term.BytesText(r.Bytes), "kept", cmp.Or(r.loss.Unsaved, "none")
+		size, deleted, work := text.BytesText(r.Bytes), "kept", cmp.Or(r.loss.Unsaved, "none")
 		if w.Width == 0 {
 			size = fmt.Sprint(r.Bytes)
 		}
 		switch at := r.DeletedAt; {
 		case at != nil && w.Width == 0:
-			deleted = term.Rfc3339(*at)
+			deleted = text.Rfc3339(*at)
 		case at != nil && !at.After(w.Now()):
 			deleted = "by the next pass that cleans up"
 		case at != nil:
-			deleted = "in " + term.Duration(at.Sub(w.Now()))
+			deleted = "in " + text.Duration(at.Sub(w.Now()))
 		}
 		if r.Discarded && r.Unsaved != nil {
 			work += " (discarded)"
@@ -176,7 +177,7 @@ func listTrash(ctx context.Context, w *term.Env, root *workspace.Root, projects 
 	entries, err := root.Removed(ctx, w.Now(), projects...)
 	for _, e := range entries {
 		r := removed{
-			Identifier: e.Key, Path: e.Path, RemovedAt: e.At.UTC(), Unsaved: term.OrNull(e.Unsaved), Discarded: e.Discarded,
+			Identifier: e.Key, Path: e.Path, RemovedAt: e.At.UTC(), Unsaved: text.OrNull(e.Unsaved), Discarded: e.Discarded,
 			Restorable: e.Record != nil, loss: loss{e.Path, e.Unsaved, e.Items}, root: root, entry: e,
 		}
 		if e.Record != nil { // otherwise the key has to do

@@ -94,7 +94,7 @@ func Run(ctx context.Context, w *term.Env, o Options) (err error) {
 func Agent(args []string, w *term.Env) int { return codextest.Main(args, w.Stdin, w.Stdout, w.Stderr) }
 
 func (d *playground) say(format string, args ...any) {
-	fmt.Fprintf(d.w.Stdout, "%5.1fs  %s\n", d.w.Now().Sub(d.began).Seconds(), term.Visible(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(d.w.Stdout, "%5.1fs  %s\n", d.w.Now().Sub(d.began).Seconds(), text.Visible(fmt.Sprintf(format, args...)))
 }
 
 func (d *playground) workflow() string   { return filepath.Join(d.dir, "WORKFLOW.md") }
@@ -106,7 +106,7 @@ func (d *playground) project() *project.Project { return project.New(d.w, d.work
 
 // flags are what later commands need to find the project.
 func (d *playground) flags() string {
-	return fmt.Sprintf("-w %s --state-dir %s", term.ShellQuote(d.workflow()), term.ShellQuote(d.stateDir()))
+	return fmt.Sprintf("-w %s --state-dir %s", text.ShellQuote(d.workflow()), text.ShellQuote(d.stateDir()))
 }
 
 func failed(hint, format string, args ...any) error {
@@ -187,7 +187,7 @@ func (d *playground) writeWorkflow(context.Context) error {
 			return err
 		}
 		values["Home"] = "./agent-home"
-		values["Command"] = fmt.Sprintf("%s demo-agent app-server --pace 150ms --home %s", term.ShellQuote(exe), term.ShellQuote(home))
+		values["Command"] = fmt.Sprintf("%s demo-agent app-server --pace 150ms --home %s", text.ShellQuote(exe), text.ShellQuote(home))
 	}
 	var text bytes.Buffer
 	if err := template.Must(template.New("").Delims("[[", "]]").Parse(workflowText)).Execute(&text, values); err != nil {
@@ -274,7 +274,7 @@ func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
 			continue
 		}
 		d.ended[e.RunID] = true
-		line := fmt.Sprintf("run of %s %s, %s, %s tokens", e.Identifier, *e.Outcome, text.Plural(e.Turns, "turn"), term.Count(e.Tokens.Total))
+		line := fmt.Sprintf("run of %s %s, %s, %s tokens", e.Identifier, *e.Outcome, text.Plural(e.Turns, "turn"), text.Count(e.Tokens.Total))
 		if e.Kind == reconcile.CleanupRun {
 			line = fmt.Sprintf("cleanup of %s %s", e.Identifier, *e.Outcome)
 		}
@@ -323,10 +323,10 @@ func (d *playground) lookBack(ctx context.Context) error {
 	for _, issue := range d.issues {
 		fmt.Fprintf(d.w.Stdout, "  %-8s %-14s %s\n", issue.Identifier, issue.State, issue.Title)
 	}
-	fmt.Fprintf(d.w.Stdout, "\n%d runs, %s tokens, nothing running.\n", len(v.Ended), term.Count(v.Totals.Total))
+	fmt.Fprintf(d.w.Stdout, "\n%d runs, %s tokens, nothing running.\n", len(v.Ended), text.Count(v.Totals.Total))
 	if !d.Remove {
 		fmt.Fprintf(d.w.Stdout, "\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
-			"  git -C %s log -p HEAD..symphony/DEMO-3\n", term.Visible(d.repository()), program(project.ProgramPath()), d.flags(), term.ShellQuote(d.repository()))
+			"  git -C %s log -p HEAD..symphony/DEMO-3\n", text.Visible(d.repository()), program(project.ProgramPath()), d.flags(), text.ShellQuote(d.repository()))
 	}
 	return nil
 }
@@ -336,5 +336,5 @@ func program(path string) string {
 	if path == "" || project.BuiltByGoRun(path) {
 		return "go run ./cmd/symphony"
 	}
-	return term.ShellQuote(path)
+	return text.ShellQuote(path)
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -64,7 +63,7 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 	}
 	env := func() []string { return project.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile) }
 	answer, err := e.shellIn(ctx, env, "export GIT_TERMINAL_PROMPT=0 SSH_ASKPASS_REQUIRE=${SSH_ASKPASS_REQUIRE:-never}\n"+
-		"if said=$(git ls-remote --exit-code -- "+term.ShellQuote(repository.URL)+" "+term.ShellQuote(ref)+" 2>&1); then echo found\n"+
+		"if said=$(git ls-remote --exit-code -- "+text.ShellQuote(repository.URL)+" "+text.ShellQuote(ref)+" 2>&1); then echo found\n"+
 		`else grep -v '^Warning: ' <<< "$said"; fi`)
 	hint := repositoryHint(repository, answer)
 	switch {
@@ -84,7 +83,7 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 
 // repositoryHint is the next step after an answer of git ls-remote, which is empty if there is no such branch.
 func repositoryHint(repository workflow.Repository, answer string) string {
-	look := "git ls-remote " + term.ShellQuote(repository.URL)
+	look := "git ls-remote " + text.ShellQuote(repository.URL)
 	switch {
 	case strings.Contains(answer, "could not read Username"):
 		return "git has no password for it: run gh auth setup-git, or configure another credential helper"
@@ -163,7 +162,7 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 		return failWith(err)
 	}
 	if least := e.config.Policy.MinFreeBytes; free < least {
-		list = append(list, fail(fmt.Sprintf("disk_low: %s has %s free, less than workspace.min_free_bytes (%s)", root, term.BytesText(free), term.BytesText(least)),
+		list = append(list, fail(fmt.Sprintf("disk_low: %s has %s free, less than workspace.min_free_bytes (%s)", root, text.BytesText(free), text.BytesText(least)),
 			"free space there; until then no run starts")...)
 	}
 	if top := repositoryAbove(root); top != "" {
@@ -178,9 +177,9 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 	case list != nil:
 		return list
 	case !project.Exists(root):
-		return ok("%s, which the first pass creates; %s free", root, term.BytesText(free))
+		return ok("%s, which the first pass creates; %s free", root, text.BytesText(free))
 	}
-	return ok("%s, %s free", root, term.BytesText(free))
+	return ok("%s, %s free", root, text.BytesText(free))
 }
 
 // repositoryAbove returns the work tree of git that contains a directory, empty if there is none.
@@ -242,7 +241,7 @@ func (e *environment) loginHint() string {
 	home := e.codexHome()
 	command := "codex login"
 	if home != filepath.Join(e.p.Env.Home, ".codex") {
-		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%[1]s codex login", term.ShellQuote(home))
+		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%[1]s codex login", text.ShellQuote(home))
 	}
 	if !e.config.Codex.Inherit && !codex.LoginInFile(home) {
 		command = fmt.Sprintf("write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share only a login in "+
@@ -270,7 +269,7 @@ func checkLogin(ctx context.Context, e *environment) []finding {
 		return ok("not needed by the model provider %s", cmp.Or(login.Provider, "in use"))
 	}
 	// The model provider needs its own key.
-	set, err := e.shell(ctx, "printenv -- "+term.ShellQuote(login.EnvKey)+" >/dev/null && echo set")
+	set, err := e.shell(ctx, "printenv -- "+text.ShellQuote(login.EnvKey)+" >/dev/null && echo set")
 	switch {
 	case err != nil:
 		return failWith(err)
@@ -422,7 +421,7 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	if err != nil || e.as != asCalled {
 		return nil // checkState reports the error; the schedule is the same in both environments
 	}
-	which, now := " -w "+term.ShellQuote(e.p.Path), e.p.Env.Now()
+	which, now := " -w "+text.ShellQuote(e.p.Path), e.p.Env.Now()
 	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
 	if len(st.Timers) > 0 || st.Launchd != nil || st.Cron != nil {
 		hint = "it is installed; see symphony schedule status" + which
@@ -436,16 +435,16 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	case run == nil:
 		list = warn("neither cron nor a timer nor --loop has run a pass yet: runs start only when you run a pass yourself", hint)
 	case st.Alive:
-		list = ok("active, last pass %s ago (%s)", term.Age(now, run.StartedAt), run.Trigger)
+		list = ok("active, last pass %s ago (%s)", text.Age(now, run.StartedAt), run.Trigger)
 	default:
-		list = warn(fmt.Sprintf("it has stopped: the last pass of %s began %s ago", run.Trigger, term.Age(now, run.StartedAt)), hint)
+		list = warn(fmt.Sprintf("it has stopped: the last pass of %s began %s ago", run.Trigger, text.Age(now, run.StartedAt)), hint)
 	}
 	if last != nil && len(last.Errors) > 0 {
 		var errs []string
 		for _, e := range last.Errors {
 			errs = append(errs, e.Code+": "+e.Message)
 		}
-		list = append(list, warn(fmt.Sprintf("the last pass (%s ago, by %s) had errors: %s", term.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
+		list = append(list, warn(fmt.Sprintf("the last pass (%s ago, by %s) had errors: %s", text.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
 			"run symphony tick, which prints the next step")...)
 	}
 	for _, text := range st.Problems {

@@ -164,18 +164,18 @@ func (r *report) print(found result) {
 			if f.Hint != "" {
 				line += ": " + f.Hint
 			}
-			fmt.Fprintln(w.Stdout, marks[f.Status].pipe, term.Visible(line))
+			fmt.Fprintln(w.Stdout, marks[f.Status].pipe, text.Visible(line))
 			continue
 		}
 		head := paint[f.Status](marks[f.Status].terminal) + fmt.Sprintf(" %-*s  ", nameCells, name)
-		message := term.Visible(f.Message)
+		message := text.Visible(f.Message)
 		if f.Status == statusOK && !r.verbose {
 			fmt.Fprintln(w.Stdout, term.CutCells(head+message, w.Width))
 			continue
 		}
 		fmt.Fprintln(w.Stdout, term.Hang(head, message, w.Width))
 		if f.Hint != "" {
-			fmt.Fprintln(w.Stdout, term.Hang(strings.Repeat(" ", term.Cells(head)-2)+"→ ", term.Visible(f.Hint), w.Width))
+			fmt.Fprintln(w.Stdout, term.Hang(strings.Repeat(" ", term.Cells(head)-2)+"→ ", text.Visible(f.Hint), w.Width))
 		}
 		name = ""
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -157,7 +156,7 @@ func checkTracker(_ context.Context, e *environment) []finding {
 		list = ok("%s can be read", found.Project.Name)
 	}
 	if until := answer.budget.LowUntil(); !until.IsZero() {
-		list = append(list, warn("less than a tenth of the key's requests is left until "+term.Rfc3339(until),
+		list = append(list, warn("less than a tenth of the key's requests is left until "+text.Rfc3339(until),
 			"until then nothing new is started; give symphony an account of its own, or run passes less often")...)
 	}
 	for _, wrong := range project.WrongNames(e.config, answer.name, found) {
@@ -188,6 +187,6 @@ func checkClock(_ context.Context, e *environment) []finding {
 	if off = off.Abs(); off < clockTolerance {
 		return ok("agrees with the tracker's")
 	}
-	return warn(fmt.Sprintf("%s %s the tracker's", term.Duration(off), side),
+	return warn(fmt.Sprintf("%s %s the tracker's", text.Duration(off), side),
 		"set it (timedatectl set-ntp true): it decides which comments are new")
 }

@@ -187,7 +187,7 @@ func (pr *printer) printRun(ctx context.Context, runID string) error {
 	case run.Outcome != "":
 		pr.printEnd(run)
 	case dead:
-		fmt.Fprintf(pr.p.Env.Stdout, "%s: the worker of this run has died; the next pass records how the run ended\n", term.Visible(run.Identifier))
+		fmt.Fprintf(pr.p.Env.Stdout, "%s: the worker of this run has died; the next pass records how the run ended\n", text.Visible(run.Identifier))
 	}
 	return nil
 }
@@ -281,7 +281,7 @@ func (pr *printer) printRequests(ctx context.Context, run reconcile.Run) error {
 		if r.RunID == run.ID && !slices.Contains(pr.asked, r.ID()) {
 			pr.asked = append(pr.asked, r.ID())
 			pr.printStatus("")
-			fmt.Fprintln(pr.p.Env.Stdout, pr.p.Env.Yellow("waits for you: "+term.Visible(view.HowToAnswer(r))))
+			fmt.Fprintln(pr.p.Env.Stdout, pr.p.Env.Yellow("waits for you: "+text.Visible(view.HowToAnswer(r))))
 		}
 	}
 	return err
@@ -336,7 +336,7 @@ func (pr *printer) followIssue(ctx context.Context, after string) error {
 			continue
 		}
 		if !announced {
-			fmt.Fprintf(pr.p.Env.Stderr, "symphony: waiting for the next run of %s; Ctrl-C ends this\n", term.Visible(pr.identifier))
+			fmt.Fprintf(pr.p.Env.Stderr, "symphony: waiting for the next run of %s; Ctrl-C ends this\n", text.Visible(pr.identifier))
 			announced = true
 		}
 		project.Sleep(ctx, project.WaitStep)
@@ -355,7 +355,7 @@ func (pr *printer) printHeadline(run reconcile.Run) {
 	if pr.o.Raw {
 		return
 	}
-	started := term.Rfc3339(run.StartedAt)
+	started := text.Rfc3339(run.StartedAt)
 	if pr.p.Env.Width > 0 {
 		started = run.StartedAt.Local().Format("2006-01-02 15:04")
 	}
@@ -363,11 +363,11 @@ func (pr *printer) printHeadline(run reconcile.Run) {
 	if run.Attempt > 0 {
 		line += fmt.Sprintf(", attempt %d", run.Attempt)
 	}
-	fmt.Fprintln(pr.p.Env.Stdout, pr.p.Env.Bold(term.Visible(line)))
+	fmt.Fprintln(pr.p.Env.Stdout, pr.p.Env.Bold(text.Visible(line)))
 }
 
 func (pr *printer) printText(line []byte) {
-	visible := term.Visible(string(line))
+	visible := text.Visible(string(line))
 	pr.hold(func() { fmt.Fprintln(pr.p.Env.Stdout, visible) })
 }
 

@@ -6,8 +6,8 @@ import (
 	"net/url"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -31,7 +31,7 @@ func Open(ctx context.Context, p *project.Project, ref string, pullRequest bool)
 		}
 		return e
 	}
-	fmt.Fprintln(p.Env.Stdout, term.Visible(address))
+	fmt.Fprintln(p.Env.Stdout, text.Visible(address))
 	opened, err := p.Env.OpenPage(ctx, address)
 	if err == nil && !opened {
 		fmt.Fprintln(p.Env.Stderr, "symphony: there is no display to open it on; set BROWSER to use a browser for terminals")

@@ -17,7 +17,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -287,7 +286,7 @@ func StartIssue(ctx context.Context, p *project.Project, ref, model string) (run
 			Hint: "symphony stop " + issue.Identifier + " first",
 		}
 	}
-	fmt.Fprintf(p.Env.Stderr, "symphony: %s is already running\n", term.Visible(issue.Identifier))
+	fmt.Fprintf(p.Env.Stderr, "symphony: %s is already running\n", text.Visible(issue.Identifier))
 	return c.RunID, nil
 }
 

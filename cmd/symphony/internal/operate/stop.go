@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -180,7 +180,7 @@ func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open
 		}
 		s.stopped = append(s.stopped, row)
 		if !s.p.Env.JSON {
-			fmt.Fprintln(s.p.Env.Stdout, term.Visible(row.text(run)))
+			fmt.Fprintln(s.p.Env.Stdout, text.Visible(row.text(run)))
 		}
 	}
 	return open, nil
@@ -188,7 +188,7 @@ func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open
 
 func (s *stopping) describe(ctx context.Context, run reconcile.Run) (stoppedRun, error) {
 	row := stoppedRun{
-		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, Kind: string(run.Kind), Outcome: term.OrNull(string(run.Outcome)),
+		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, Kind: string(run.Kind), Outcome: text.OrNull(string(run.Outcome)),
 		AfterMS: (proc.Monotonic() - s.began).Milliseconds(), Claim: "released", Left: []reconcile.Process{},
 	}
 	c, claimed, err := s.db.Views.ClaimByIssue(ctx, run.IssueID)
@@ -211,7 +211,7 @@ func (s *stopping) describe(ctx context.Context, run reconcile.Run) (stoppedRun,
 // text is the line for a run that has ended.
 func (row stoppedRun) text(run reconcile.Run) string {
 	after := time.Duration(row.AfterMS) * time.Millisecond
-	took := term.Duration(after)
+	took := text.Duration(after)
 	if after < time.Minute {
 		took = fmt.Sprintf("%.1fs", after.Seconds())
 	}
@@ -346,7 +346,7 @@ func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 		if project.Exists(w.Workflow) && !project.SameFile(w.Workflow, p.Path) {
 			return &reconcile.Error{
 				Code: "state_conflict", Message: fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
-				Hint: "name that workflow: -w " + term.ShellQuote(w.Workflow),
+				Hint: "name that workflow: -w " + text.ShellQuote(w.Workflow),
 			}
 		}
 	}
@@ -374,7 +374,7 @@ func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 		if err := proc.NoteUnstarted(filepath.Join(runner.RunDir(p.StateDir, id), "alive"), known.Code); err != nil {
 			fmt.Fprintf(p.Env.Stderr, "symphony: warning: run %s: %v\n", id, err)
 		}
-		fmt.Fprintf(out, "ended the worker of run %s (pid %d)\n", term.Visible(id), workers[id].PID)
+		fmt.Fprintf(out, "ended the worker of run %s (pid %d)\n", text.Visible(id), workers[id].PID)
 	}
 	hidden := slices.DeleteFunc(slices.Clone(living), isWorker)
 	switch {

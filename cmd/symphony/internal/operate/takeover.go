@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -43,7 +44,7 @@ func Takeover(ctx context.Context, p *project.Project, ref string, yes bool, the
 		return &reconcile.Error{Code: "takeover_failed", Message: fmt.Sprintf("codex ended with exit code %d; %s stays held", code, identifier), Hint: hint}
 	}
 	if then == "" {
-		line, err := term.AskLine(ctx, w, "Let a run continue "+term.Visible(identifier)+"? [r]etry, [H]old: ", false)
+		line, err := term.AskLine(ctx, w, "Let a run continue "+text.Visible(identifier)+"? [r]etry, [H]old: ", false)
 		if ctx.Err() != nil {
 			return interrupted
 		}
@@ -53,7 +54,7 @@ func Takeover(ctx context.Context, p *project.Project, ref string, yes bool, the
 		then = strings.ToLower(strings.TrimSpace(line))
 	}
 	if then != "r" && then != "retry" {
-		fmt.Fprintln(w.Stdout, term.Visible(identifier+" stays held: "+hint))
+		fmt.Fprintln(w.Stdout, text.Visible(identifier+" stays held: "+hint))
 		return nil
 	}
 	return Apply(ctx, p, reconcile.VerbRetry, identifier)
@@ -75,7 +76,7 @@ func holdIssue(ctx context.Context, p *project.Project, ref string, yes bool) (c
 		return c, err
 	}
 	if claimed && c.Status == reconcile.Running && !yes {
-		fmt.Fprintln(p.Env.Stdout, term.Visible(fmt.Sprintf("%s is running (run %s) and has to be stopped first", identifier, c.RunID)))
+		fmt.Fprintln(p.Env.Stdout, text.Visible(fmt.Sprintf("%s is running (run %s) and has to be stopped first", identifier, c.RunID)))
 		if confirmed, err := term.Confirm(ctx, p.Env, "Stop it? [y]es, [N]o: "); err != nil || !confirmed {
 			return c, err
 		}
@@ -141,9 +142,9 @@ func openSession(ctx context.Context, p *project.Project, c reconcile.Claim) (co
 	if thread.ID != "" {
 		what = "thread " + thread.ID
 	}
-	fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("you have taken over %s in %s, %s", c.Identifier, space.Path, what)))
+	fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("you have taken over %s in %s, %s", c.Identifier, space.Path, what)))
 	if names := takeover.WithheldPassEnv(); len(names) > 0 {
-		fmt.Fprintln(w.Stderr, term.Visible("symphony: commands in this session do not get "+strings.Join(names, ", ")+" (agent.pass_env)"))
+		fmt.Fprintln(w.Stderr, text.Visible("symphony: commands in this session do not get "+strings.Join(names, ", ")+" (agent.pass_env)"))
 	}
 	in, ok := w.Stdin.(*os.File)
 	if !ok {

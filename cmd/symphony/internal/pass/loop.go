@@ -299,7 +299,7 @@ func (j *job) say(status string) {
 			lines = append(lines, map[bool]string{false: each.name + ": "}[j.alone()]+line)
 		}
 	}
-	j.systemd.tell("STATUS=" + term.Visible(strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")))
+	j.systemd.tell("STATUS=" + text.Visible(strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")))
 }
 
 // wait waits for the next pass: for polling.interval_ms, or less if a retry is due, a worker ends, an agent asks for something, a file
@@ -417,7 +417,7 @@ func (j *job) leave(r Result) {
 		return
 	}
 	j.w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended; still running: %s; to end them: symphony stop --all -w %s --state-dir %s",
-		text.Plural(len(live), "worker"), term.ShellQuote(j.p.Path), term.ShellQuote(j.p.StateDir)))
+		text.Plural(len(live), "worker"), text.ShellQuote(j.p.Path), text.ShellQuote(j.p.StateDir)))
 }
 
 // close gives back what the job holds. The end of the process would do so, too.

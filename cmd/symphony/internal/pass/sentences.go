@@ -157,7 +157,7 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 	}
 	next := ""
 	if c := a.Change.Claim; c != nil && c.Status == reconcile.Waiting && c.DueAt.After(n.w.Now()) && a.Reason != string(reconcile.Succeeded) {
-		next = "; next try in " + term.Duration(c.DueAt.Sub(n.w.Now()))
+		next = "; next try in " + text.Duration(c.DueAt.Sub(n.w.Now()))
 	}
 	why := ""
 	switch {
@@ -290,7 +290,7 @@ func (n narrator) outlook() (list []string) {
 func Lines(w *term.Env, sentences []string) string {
 	var out strings.Builder
 	for _, s := range sentences {
-		s = term.Visible(s)
+		s = text.Visible(s)
 		if w.Width > 0 {
 			s = strings.Join(term.Wrap(s, w.Width-len(hanging)), "\n"+hanging)
 		}
@@ -319,9 +319,9 @@ func (r Result) ObstacleText(now time.Time) string {
 		line += "; the run of " + o.Tester + " tests whether it is over"
 	case o.Until.IsZero() || left <= 0:
 	case o.Reason == reconcile.SkipBlocked:
-		line += "; next try in " + term.Duration(left) + ", or at once with symphony unblock"
+		line += "; next try in " + text.Duration(left) + ", or at once with symphony unblock"
 	default:
-		line += ", in " + term.Duration(left)
+		line += ", in " + text.Duration(left)
 	}
 	return line
 }
@@ -357,7 +357,7 @@ func (n narrator) counts() string {
 		line = "nothing is running; " + line
 	}
 	if left := n.NextDue.Sub(n.w.Now()); !n.NextDue.IsZero() && left > 0 {
-		line += "; the next retry is in " + term.Duration(left)
+		line += "; the next retry is in " + text.Duration(left)
 	}
 	if n.dryRun {
 		return "then: " + line

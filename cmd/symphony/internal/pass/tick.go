@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -229,7 +230,7 @@ func printFields(w *term.Env, r Result, errs []*reconcile.Error) {
 		if a.Err != nil {
 			line += "  (not done)"
 		}
-		fmt.Fprintln(w.Stdout, term.Visible(line))
+		fmt.Fprintln(w.Stdout, text.Visible(line))
 	}
 	name := fmt.Sprintf("pass %d", r.Pass.ID)
 	if r.Pass.ID == 0 {
@@ -238,7 +239,7 @@ func printFields(w *term.Env, r Result, errs []*reconcile.Error) {
 	if r.dryRun {
 		name = "dry run"
 		for _, s := range r.Skips {
-			fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("skip %s reason=%s: %s", s.Identifier, s.Reason, s.Message)))
+			fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("skip %s reason=%s: %s", s.Identifier, s.Reason, s.Message)))
 		}
 	}
 	for _, e := range errs {
@@ -256,12 +257,12 @@ func (r Result) summary(now time.Time) string {
 	switch d := r.NextDue.Sub(now); {
 	case r.NextDue.IsZero():
 	case d > 0:
-		due += ", next due in " + term.Duration(d)
+		due += ", next due in " + text.Duration(d)
 	default:
 		due += ", one is due"
 	}
 	return fmt.Sprintf("%d running, %d waiting, %d held, %d skipped%s%s",
-		r.Running, r.Retrying, r.Held, len(r.Skips), due, term.Visible(r.obstacleText(now)))
+		r.Running, r.Retrying, r.Held, len(r.Skips), due, text.Visible(r.obstacleText(now)))
 }
 
 // obstacleText says why the pass started nothing and until when, for the end of its summary; empty if nothing was in the way.
@@ -279,9 +280,9 @@ func (r Result) obstacleText(now time.Time) string {
 	case o.Tester != "":
 		line += "; the run of " + o.Tester + " tests whether it is over"
 	case !o.Until.IsZero() && left > 0 && o.Reason == reconcile.SkipBlocked:
-		line += "; next try in " + term.Duration(left) + ", or at once with symphony unblock"
+		line += "; next try in " + text.Duration(left) + ", or at once with symphony unblock"
 	case !o.Until.IsZero() && left > 0:
-		line += "; for another " + term.Duration(left)
+		line += "; for another " + text.Duration(left)
 	}
 	return line
 }
@@ -436,19 +437,19 @@ func (r Result) JSON() ResultJSON {
 		}
 		return out
 	}
-	out.Pass = &passJSON{&r.Pass.ID, r.Pass.Trigger, term.Rfc3339(r.Pass.StartedAt), r.Pass.Duration.Milliseconds(), r.dryRun}
+	out.Pass = &passJSON{&r.Pass.ID, r.Pass.Trigger, text.Rfc3339(r.Pass.StartedAt), r.Pass.Duration.Milliseconds(), r.dryRun}
 	if r.Pass.ID == 0 {
 		out.Pass.ID = nil
 	}
 	for _, a := range r.Applied {
 		if a.Err == nil {
-			out.Actions = append(out.Actions, actionJSON{string(a.Kind), a.IssueID, a.Identifier, term.OrNull(a.RunID), a.Reason})
+			out.Actions = append(out.Actions, actionJSON{string(a.Kind), a.IssueID, a.Identifier, text.OrNull(a.RunID), a.Reason})
 		}
 	}
 	if o := r.Obstacle; o != nil {
-		out.Obstacle = &obstacleJSON{Reason: o.Reason, Message: o.Message, TestedBy: term.OrNull(o.Tester)}
+		out.Obstacle = &obstacleJSON{Reason: o.Reason, Message: o.Message, TestedBy: text.OrNull(o.Tester)}
 		if !o.Until.IsZero() {
-			out.Obstacle.Until = new(term.Rfc3339(o.Until))
+			out.Obstacle.Until = new(text.Rfc3339(o.Until))
 		}
 	}
 	out.Skipped = append([]reconcile.Skip{}, r.Skips...)

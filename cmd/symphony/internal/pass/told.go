@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -52,7 +53,7 @@ func (t *told) news(w *term.Env, errs []*reconcile.Error, o *reconcile.Obstacle)
 		case o != nil && o.Reason == f.code: // this pass has not tried
 			now[key] = f
 		case !slices.ContainsFunc(slices.Collect(maps.Values(now)), same):
-			w.Note(slog.LevelInfo, fmt.Sprintf("over: %s, after %s; failed passes: %d", f.code, term.Duration(w.Now().Sub(f.since)), f.passes))
+			w.Note(slog.LevelInfo, fmt.Sprintf("over: %s, after %s; failed passes: %d", f.code, text.Duration(w.Now().Sub(f.since)), f.passes))
 		}
 	}
 	t.faults = now

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -85,5 +84,5 @@ func (r *TrackerReport) String() string {
 		return fmt.Sprintf("%s of the contract of trackers, which docs/trackers.md explains", text.Plural(len(r.Violations), "violation"))
 	}
 	return fmt.Sprintf("the tracker keeps the contract: %s in the active states, longest call %s",
-		text.Plural(r.Issues, "issue"), term.Duration(r.Longest))
+		text.Plural(r.Issues, "issue"), text.Duration(r.Longest))
 }

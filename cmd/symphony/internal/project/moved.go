@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -73,14 +73,14 @@ func hintMoved(p *Project, e *reconcile.Error) {
 
 // MoveHint is the next step after a workflow was moved.
 func MoveHint(old, path string) string {
-	return "if this WORKFLOW.md was moved from " + old + ": symphony projects move " + term.ShellQuote(old) + " " + term.ShellQuote(path)
+	return "if this WORKFLOW.md was moved from " + old + ": symphony projects move " + text.ShellQuote(old) + " " + text.ShellQuote(path)
 }
 
 // hintGone adds to the error of a missing workflow what to do if it was moved.
 func (p *Project) hintGone() {
 	var known *reconcile.Error
 	if errors.Is(p.SourceErr, fs.ErrNotExist) && errors.As(p.SourceErr, &known) && p.HasState() {
-		known.Hint = "if it was moved: symphony projects move " + term.ShellQuote(p.Path) + " NEW, with its new path; otherwise restore it"
+		known.Hint = "if it was moved: symphony projects move " + text.ShellQuote(p.Path) + " NEW, with its new path; otherwise restore it"
 	}
 }
 
@@ -94,7 +94,7 @@ func refuseMoved(p *Project, cfg *workflow.Config) workspace.RefuseClaim {
 		}
 		return exit.Fault(workspace.CodeProjectConflict,
 			fmt.Sprintf("the workspaces of %s, which is gone, are in %s", old, cfg.Workspace.Root),
-			MoveHint(old, p.Path)+"; otherwise symphony projects remove "+term.ShellQuote(old))
+			MoveHint(old, p.Path)+"; otherwise symphony projects remove "+text.ShellQuote(old))
 	}
 }
 

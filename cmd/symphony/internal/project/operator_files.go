@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 	"github.com/symphony-cron/symphony/tracker/file"
@@ -30,7 +31,7 @@ func OperatorFiles(ctx context.Context, w *term.Env) (list []string, err error) 
 		if failed != nil {
 			return nil, exit.Fault("state_unreadable",
 				fmt.Sprintf("%s: it is not known which files of its project an agent could change: %v", p.StateDir, failed),
-				"symphony doctor --state-dir "+term.ShellQuote(p.StateDir)+" says what is wrong")
+				"symphony doctor --state-dir "+text.ShellQuote(p.StateDir)+" says what is wrong")
 		}
 		list = append(list, roots...)
 		if workflow != "" {

@@ -448,7 +448,7 @@ func (out CheckReport) Print(p *Project) {
 	case w.JSON:
 		w.PrintJSON(out)
 	case out.OK:
-		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%s is valid; its environment file is %s", out.Workflow, p.EnvPath())))
+		fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("%s is valid; its environment file is %s", out.Workflow, p.EnvPath())))
 	}
 	if out.Tracker != nil && !w.JSON {
 		fmt.Fprintln(w.Stdout, out.Tracker)

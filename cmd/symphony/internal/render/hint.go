@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
@@ -110,7 +110,7 @@ func Hint(code, identifier string) string {
 		if slices.Contains(strings.Split(e.Codes, ", "), code) {
 			next := strings.ReplaceAll(e.Next, "`", "")
 			if identifier != "" {
-				next = strings.ReplaceAll(next, "ISSUE", term.Visible(identifier))
+				next = strings.ReplaceAll(next, "ISSUE", text.Visible(identifier))
 			}
 			return next
 		}
@@ -126,7 +126,7 @@ func RunEnd(p *project.Project, run reconcile.Run) {
 	for _, f := range view.HookFailures(p, run) {
 		code = cmp.Or(code, "hook_failed") // after_run does not change the outcome
 		for _, line := range f.Output {
-			fmt.Fprintln(w.Stdout, term.Visible("  "+f.Hook+"| "+line))
+			fmt.Fprintln(w.Stdout, text.Visible("  "+f.Hook+"| "+line))
 		}
 	}
 	if hint := Hint(cmp.Or(code, run.Delivery.Code), run.Identifier); hint != "" {

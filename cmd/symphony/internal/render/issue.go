@@ -58,7 +58,7 @@ const columnGap = "  "
 // printHead prints the issue's name, address and status.
 func printHead(w *term.Env, v view.Issue) {
 	i := v.Issue
-	identifier, title := term.Visible(i.Identifier), term.Visible(orEmpty(i.Title))
+	identifier, title := text.Visible(i.Identifier), text.Visible(orEmpty(i.Title))
 	if w.Width == 0 {
 		fmt.Fprintf(w.Stdout, "issue\t%s\t%s\n", identifier, title)
 		if i.URL != nil {
@@ -76,7 +76,7 @@ func printHead(w *term.Env, v view.Issue) {
 	}
 	fmt.Fprintln(w.Stdout, w.Bold(identifier)+columnGap+strings.Join(lines, "\n"+strings.Repeat(" ", w.Width-room)))
 	if i.URL != nil {
-		fmt.Fprintln(w.Stdout, w.Link(*i.URL, w.Dim(term.Visible(*i.URL))))
+		fmt.Fprintln(w.Stdout, w.Link(*i.URL, w.Dim(text.Visible(*i.URL))))
 	}
 	fmt.Fprintln(w.Stdout)
 	fmt.Fprintln(w.Stdout, statusLine(w, v, ""))
@@ -89,7 +89,7 @@ func statusLine(w *term.Env, v view.Issue, name string) string {
 		s.word = fmt.Sprintf("waiting for attempt %d", *v.Claim.Attempt)
 	}
 	status := strings.TrimSuffix(s.word+" "+sinceText(w, v), " ")
-	lines := term.Wrap(name+status+": "+term.Visible(v.Why.Message), w.Width-len(columnGap))
+	lines := term.Wrap(name+status+": "+text.Visible(v.Why.Message), w.Width-len(columnGap))
 	if rest, whole := strings.CutPrefix(lines[0], name+status); whole { // it is not broken
 		lines[0] = name + w.Bold(w.Paint(s.colour, status)) + rest
 	}
@@ -99,7 +99,7 @@ func statusLine(w *term.Env, v view.Issue, name string) string {
 // WaitStatus prints on stderr what an issue does that an operator waits for.
 func WaitStatus(w *term.Env, v view.Issue) {
 	if w.Width > 0 && !w.JSON {
-		fmt.Fprintln(w.Stderr, statusLine(w, v, term.Visible(v.Issue.Identifier)+" "))
+		fmt.Fprintln(w.Stderr, statusLine(w, v, text.Visible(v.Issue.Identifier)+" "))
 	}
 }
 
@@ -109,9 +109,9 @@ func WaitEnd(w *term.Env, v view.Issue) {
 	case w.JSON:
 		w.PrintJSON(v)
 	case w.Width == 0:
-		fmt.Fprintf(w.Stdout, "%s\t%s\t%s\n", v.Status, term.Visible(v.Issue.Identifier), term.Visible(v.Why.Message))
+		fmt.Fprintf(w.Stdout, "%s\t%s\t%s\n", v.Status, text.Visible(v.Issue.Identifier), text.Visible(v.Why.Message))
 	default:
-		fmt.Fprintln(w.Stdout, statusLine(w, v, term.Visible(v.Issue.Identifier)+" "))
+		fmt.Fprintln(w.Stdout, statusLine(w, v, text.Visible(v.Issue.Identifier)+" "))
 		printField(w, "next", nextLine(w, v))
 	}
 }
@@ -133,9 +133,9 @@ func sinceText(w *term.Env, v view.Issue) string {
 	case v.Status == view.StatusHandedOver, v.Status == view.StatusLetGo:
 		return term.AgoText(w, v.GeneratedAt, *v.Since)
 	case w.Width == 0:
-		return term.Rfc3339(*v.Since)
+		return text.Rfc3339(*v.Since)
 	}
-	return "for " + term.Age(v.GeneratedAt, *v.Since)
+	return "for " + text.Age(v.GeneratedAt, *v.Since)
 }
 
 // printNext prints what happens next, and what an operator can do about a failure.
@@ -207,7 +207,7 @@ func printResults(w *term.Env, v view.Issue) {
 // printUsed prints what the runs cost and used.
 func printUsed(w *term.Env, v view.Issue) {
 	t := v.Totals
-	work := term.Duration(time.Duration(t.Seconds*float64(time.Second))) + " of work"
+	work := text.Duration(time.Duration(t.Seconds*float64(time.Second))) + " of work"
 	switch c := v.Cost; {
 	case t.Total == 0 && t.Seconds == 0:
 		return
@@ -234,7 +234,7 @@ func printLog(w *term.Env, v view.Issue) {
 			}
 		}
 		for _, l := range v.Log {
-			fmt.Fprintf(w.Stdout, "event\t%s\t%s\t%s\t%s\n", term.Rfc3339(l.At), l.Kind, l.Status, term.Visible(strings.ReplaceAll(l.Text, "\n", " ")))
+			fmt.Fprintf(w.Stdout, "event\t%s\t%s\t%s\t%s\n", text.Rfc3339(l.At), l.Kind, l.Status, text.Visible(strings.ReplaceAll(l.Text, "\n", " ")))
 		}
 		return
 	}
@@ -247,7 +247,7 @@ func printLog(w *term.Env, v view.Issue) {
 		}
 	}
 	if len(v.Log) > 0 {
-		fmt.Fprintln(w.Stdout, w.Bold("LOG")+w.Dim("  symphony logs "+term.Visible(v.Issue.Identifier)))
+		fmt.Fprintln(w.Stdout, w.Bold("LOG")+w.Dim("  symphony logs "+text.Visible(v.Issue.Identifier)))
 		for _, l := range v.Log {
 			fmt.Fprintln(w.Stdout, columnGap+LogLine(w, l, w.Width-len(columnGap)))
 		}
@@ -314,13 +314,13 @@ func nextLine(w *term.Env, v view.Issue) string {
 	switch at := v.Next.At; {
 	case at == nil:
 	case w.Width == 0:
-		line += " (" + term.Rfc3339(*at) + ")"
+		line += " (" + text.Rfc3339(*at) + ")"
 	case !at.After(v.GeneratedAt):
 		line += " (now)"
 	case v.Status == view.StatusAsks:
-		line += ", within " + term.Duration(at.Sub(v.GeneratedAt))
+		line += ", within " + text.Duration(at.Sub(v.GeneratedAt))
 	default:
-		line = "in " + term.Duration(at.Sub(v.GeneratedAt)) + ": " + line
+		line = "in " + text.Duration(at.Sub(v.GeneratedAt)) + ": " + line
 	}
 	if v.Next.NeedsPass && !v.Schedule {
 		line += "; no schedule is active: run symphony tick"
@@ -428,7 +428,7 @@ func printRuns(w *term.Env, v view.Issue) {
 			if n == 0 {
 				continue
 			}
-			if message := term.Visible(errorsOfRun(v.Runs[n-1])); !strings.Contains(term.Visible(v.Why.Message), message) {
+			if message := text.Visible(errorsOfRun(v.Runs[n-1])); !strings.Contains(text.Visible(v.Why.Message), message) {
 				fmt.Fprintln(w.Stdout, term.Hang("    ", message, w.Width))
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Log says how to print lines of a run's log.
@@ -39,7 +40,7 @@ var statusMarks = map[eventlog.Status][2]string{
 // edge.
 func (o Log) Print(w *term.Env, l eventlog.Line) {
 	if l.Kind == eventlog.Unknown {
-		fmt.Fprintln(w.Stdout, term.Visible(l.Text))
+		fmt.Fprintln(w.Stdout, text.Visible(l.Text))
 		return
 	}
 	left := ""
@@ -48,7 +49,7 @@ func (o Log) Print(w *term.Env, l eventlog.Line) {
 	}
 	head, margin := w.Dim(l.At.Local().Format(time.TimeOnly))+"  ", logMargin
 	if w.Width == 0 {
-		head = term.Rfc3339(l.At) + "  "
+		head = text.Rfc3339(l.At) + "  "
 	}
 	for _, line := range o.text(w, l) {
 		fmt.Fprintln(w.Stdout, head+line)
@@ -65,10 +66,10 @@ func (o Log) Print(w *term.Env, l eventlog.Line) {
 	for _, line := range l.Detail {
 		switch {
 		case l.Kind == eventlog.Change:
-			detail(w.PaintDiff(term.Visible(line)))
+			detail(w.PaintDiff(text.Visible(line)))
 			continue
-		case l.Kind == eventlog.Prompt && !o.Whole && w.Width > 0 && term.Cells(term.Visible(line)) > room:
-			line, left = term.CutCells(term.Visible(line), room), cmp.Or(left, "the whole prompt")
+		case l.Kind == eventlog.Prompt && !o.Whole && w.Width > 0 && term.Cells(text.Visible(line)) > room:
+			line, left = term.CutCells(text.Visible(line), room), cmp.Or(left, "the whole prompt")
 		}
 		for _, part := range wrapped(w, "", line, room) {
 			if l.Kind == eventlog.Prompt {
@@ -78,7 +79,7 @@ func (o Log) Print(w *term.Env, l eventlog.Line) {
 		}
 	}
 	if left != "" && l.Kind == eventlog.Prompt {
-		detail(w.Dim("… " + left + ": " + term.Visible(o.Prompt)))
+		detail(w.Dim("… " + left + ": " + text.Visible(o.Prompt)))
 	}
 }
 
@@ -91,7 +92,7 @@ func LogLine(w *term.Env, l eventlog.Line, width int) string {
 // cutLogText is the text of a line behind its time, cut so that it takes at most width cells with its status and its ending.
 func cutLogText(w *term.Env, l eventlog.Line, width int) string {
 	label, ending := logLabel(w, l)
-	text := term.CutCells(term.Visible(strings.Join(strings.Fields(l.Text), " ")), width-term.Cells(label+ending))
+	text := term.CutCells(text.Visible(strings.Join(strings.Fields(l.Text), " ")), width-term.Cells(label+ending))
 	if l.Kind == eventlog.Words {
 		text = w.Bold(text)
 	}
@@ -135,7 +136,7 @@ func logLabel(w *term.Env, l eventlog.Line) (label, ending string) {
 	}
 	label, ending = w.Paint(mark[1], mark[0])+" ", l.Ending
 	if l.DurationMS != nil {
-		took := term.Took(*l.DurationMS)
+		took := text.Took(*l.DurationMS)
 		if w.Width > 0 {
 			took = fmt.Sprintf("%6s", took)
 		}
@@ -157,7 +158,7 @@ func logLabel(w *term.Env, l eventlog.Line) (label, ending string) {
 
 // wrapped returns a line behind a label in lines of the terminal's width. Lines keep their indentation.
 func wrapped(w *term.Env, label, line string, width int) []string {
-	line = term.Visible(strings.TrimRight(line, " \r\t"))
+	line = text.Visible(strings.TrimRight(line, " \r\t"))
 	if w.Width == 0 || term.Cells(label+line) <= width {
 		return []string{label + line}
 	}

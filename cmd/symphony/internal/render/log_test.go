@@ -10,6 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // On a narrow terminal the agent's words and notes are wrapped and keep their indentation, and commands are cut, but neither their
@@ -70,7 +71,7 @@ cut
 			l.At = at
 			Log{Prompt: "symphony logs"}.Print(&term.Env{Stdout: &out, Width: width}, l)
 		}
-		got := "\n" + strings.NewReplacer(at.Local().Format(time.TimeOnly), "TIME  ", term.Rfc3339(at), "TIME").Replace(out.String())
+		got := "\n" + strings.NewReplacer(at.Local().Format(time.TimeOnly), "TIME  ", text.Rfc3339(at), "TIME").Replace(out.String())
 		test.Equal(t, fmt.Sprint("in ", width, " columns"), got, want)
 	}
 }

@@ -89,7 +89,7 @@ func printIdentifiers(w *term.Env, rows []view.Row) {
 	for _, r := range rows {
 		if !slices.Contains(seen, r.Identifier) {
 			seen = append(seen, r.Identifier)
-			fmt.Fprintln(w.Stdout, term.Visible(r.Identifier))
+			fmt.Fprintln(w.Stdout, text.Visible(r.Identifier))
 		}
 	}
 }
@@ -221,7 +221,7 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 		}
 		cells[columnTime] = rowTime(now, r)
 		if r.Tokens > 0 {
-			cells[columnTokens] = term.Count(r.Tokens)
+			cells[columnTokens] = text.Count(r.Tokens)
 		}
 		t.AddIn(statusColours[r.Status], cells...)
 		t.Links = append(t.Links, links)
@@ -250,11 +250,11 @@ func rowTime(now time.Time, r view.Row) string {
 	case r.At == nil:
 		return ""
 	case r.Status != view.StatusWaiting:
-		return term.Age(now, *r.At)
+		return text.Age(now, *r.At)
 	case !r.At.After(now):
 		return "due"
 	}
-	return "in " + term.Duration(r.At.Sub(now))
+	return "in " + text.Duration(r.At.Sub(now))
 }
 
 // printRow prints a row for a program: the exact values of the list that it comes from, the title, and with projects the project.
@@ -263,22 +263,22 @@ func printRow(w *term.Env, r view.Row, projects bool) {
 	switch d := r.Detail.(type) {
 	case view.RunningRow:
 		kind = "running"
-		cells = append(cells, d.State, phaseOf(d), fmt.Sprint(d.TurnCount), term.Rfc3339(d.StartedAt), fmt.Sprint(d.Tokens.Total), r.Text)
+		cells = append(cells, d.State, phaseOf(d), fmt.Sprint(d.TurnCount), text.Rfc3339(d.StartedAt), fmt.Sprint(d.Tokens.Total), r.Text)
 	case view.RetryingRow:
-		kind, cells = "waiting", append(cells, string(d.Kind), fmt.Sprint(d.Attempt), term.Rfc3339(d.DueAt), orEmpty(d.Error))
+		kind, cells = "waiting", append(cells, string(d.Kind), fmt.Sprint(d.Attempt), text.Rfc3339(d.DueAt), orEmpty(d.Error))
 	case view.HeldRow:
-		kind, cells = "held", append(cells, d.Reason, term.Rfc3339(d.HeldAt), d.Message)
+		kind, cells = "held", append(cells, d.Reason, text.Rfc3339(d.HeldAt), d.Message)
 	case view.KeptRow:
-		kind, cells = "kept", append(cells, term.Rfc3339(d.Since), "kept: "+d.Unsaved, d.Path)
+		kind, cells = "kept", append(cells, text.Rfc3339(d.Since), "kept: "+d.Unsaved, d.Path)
 	case view.SkippedRow:
-		kind, cells = "skipped", append(cells, d.Reason, term.Rfc3339(d.Since), d.Message)
+		kind, cells = "skipped", append(cells, d.Reason, text.Rfc3339(d.Since), d.Message)
 	case view.RunRow:
 		outcome := outcomeOf(d)
 		if d.Kind != reconcile.AgentRun {
 			outcome = string(d.Kind) + " " + outcome
 		}
 		kind = "ended"
-		cells = append(cells, d.RunID, outcome, term.Rfc3339(*d.EndedAt), term.LastedText(w, d.EndedAt.Sub(d.StartedAt)), fmt.Sprint(d.Turns),
+		cells = append(cells, d.RunID, outcome, text.Rfc3339(*d.EndedAt), term.LastedText(w, d.EndedAt.Sub(d.StartedAt)), fmt.Sprint(d.Turns),
 			fmt.Sprint(d.Tokens.Total), errorsOfRun(d))
 	}
 	cells = append(cells, r.Title)
@@ -367,7 +367,7 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 		name = v.Project.Name + ": "
 	}
 	line := func(label, colour, format string, args ...any) {
-		for _, l := range strings.Split(hang(w, fmt.Sprintf("%-9s", label), name+term.Visible(fmt.Sprintf(format, args...))), "\n") {
+		for _, l := range strings.Split(hang(w, fmt.Sprintf("%-9s", label), name+text.Visible(fmt.Sprintf(format, args...))), "\n") {
 			fmt.Fprintln(w.Stdout, w.Paint(colour, l))
 		}
 	}
@@ -381,11 +381,11 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 		}
 	}
 	if b := v.Budget; b != nil && b.Reached {
-		line("BUDGET", term.ColourWaits, "%s, in %s", *b.Message, term.Duration(b.Until.Sub(now)))
+		line("BUDGET", term.ColourWaits, "%s, in %s", *b.Message, text.Duration(b.Until.Sub(now)))
 		fmt.Fprintln(w.Stdout, hang(w, "         ", "raise agent.budget_per_day, or start one issue with symphony run"))
 	}
 	if v.LowUntil != nil {
-		line("LOW", term.ColourWaits, "less than a tenth of the tracker's allowance is left: no new run starts for another %s", term.Duration(v.LowUntil.Sub(now)))
+		line("LOW", term.ColourWaits, "less than a tenth of the tracker's allowance is left: no new run starts for another %s", text.Duration(v.LowUntil.Sub(now)))
 	}
 	if v.Paused {
 		line("PAUSED", term.ColourWaits, "no new run starts; symphony resume ends the pause")
@@ -407,11 +407,11 @@ func blockText(w *term.Env, now time.Time, b project.BlockedRow) string {
 		if until.Sub(now) >= 24*time.Hour {
 			layout = "2 Jan 15:04"
 		}
-		return fmt.Sprintf("codex limit used up until %s, in %s (%s)", until.Format(layout), term.Duration(until.Sub(now)), b.Reason)
+		return fmt.Sprintf("codex limit used up until %s, in %s (%s)", until.Format(layout), text.Duration(until.Sub(now)), b.Reason)
 	}
-	line := fmt.Sprintf("%s: %s (for %s", b.Reason, b.Message, term.Age(now, b.Since))
+	line := fmt.Sprintf("%s: %s (for %s", b.Reason, b.Message, text.Age(now, b.Since))
 	if b.NextTry.After(now) {
-		line += ", next try in " + term.Duration(b.NextTry.Sub(now))
+		line += ", next try in " + text.Duration(b.NextTry.Sub(now))
 	}
 	return line + ")"
 }

@@ -22,7 +22,7 @@ const fieldWidth = 12
 
 // printField prints a name and its value, on a terminal with a hanging indent. Addresses and paths are not broken, so that they can be copied.
 func printField(w *term.Env, name, value string) {
-	value = term.Visible(strings.ReplaceAll(value, "\n", " "))
+	value = text.Visible(strings.ReplaceAll(value, "\n", " "))
 	if w.Width == 0 {
 		fmt.Fprintf(w.Stdout, "%s\t%s\n", name, value)
 		return
@@ -108,27 +108,27 @@ func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 		}
 		if w.Width == 0 {
 			var t term.Table
-			t.Add(r.ID, term.Rfc3339(r.AskedAt), term.Rfc3339(r.ExpiresAt), string(r.Kind), outside, r.Summary, answer, r.Title)
+			t.Add(r.ID, text.Rfc3339(r.AskedAt), text.Rfc3339(r.ExpiresAt), string(r.Kind), outside, r.Summary, answer, r.Title)
 			w.PrintTable("REQUEST", t)
 			continue
 		}
-		head := fmt.Sprintf("  %s  %s", term.Visible(r.ID), strings.ReplaceAll(string(r.Kind), "_", " "))
+		head := fmt.Sprintf("  %s  %s", text.Visible(r.ID), strings.ReplaceAll(string(r.Kind), "_", " "))
 		if r.Outside {
 			head += ", " + w.Red(outside)
 		}
-		head += fmt.Sprintf(", asked %s ago, %s left", term.Age(now, r.AskedAt), term.Duration(r.ExpiresAt.Sub(now)))
+		head += fmt.Sprintf(", asked %s ago, %s left", text.Age(now, r.AskedAt), text.Duration(r.ExpiresAt.Sub(now)))
 		fmt.Fprintln(w.Stdout, w.Yellow(head))
 		Request(w, r.Request)
-		fmt.Fprintln(w.Stdout, w.Dim("  "+term.Visible(answer)))
+		fmt.Fprintln(w.Stdout, w.Dim("  "+text.Visible(answer)))
 	}
 }
 
 // Request prints everything that is stored of a request.
 func Request(w *term.Env, r reconcile.Request) {
-	out := func(label, text string) {
-		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
-			if text != "" {
-				fmt.Fprintf(w.Stdout, "  %-12s %s\n", label, term.Visible(line))
+	out := func(label, value string) {
+		for line := range strings.SplitSeq(strings.TrimRight(value, "\n"), "\n") {
+			if value != "" {
+				fmt.Fprintf(w.Stdout, "  %-12s %s\n", label, text.Visible(line))
 			}
 			label = ""
 		}
@@ -148,7 +148,7 @@ func Request(w *term.Env, r reconcile.Request) {
 		out("", c.Diff)
 	}
 	for _, q := range d.Questions {
-		out(strings.ToLower(term.Visible(q.Header)), q.Text)
+		out(strings.ToLower(text.Visible(q.Header)), q.Text)
 		for i, o := range q.Options {
 			out("", strings.TrimSuffix(fmt.Sprintf("%d) %s: %s", i+1, o.Label, o.Description), ": "))
 		}
@@ -166,7 +166,7 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 		line = "delivery of " + line
 	}
 	if !run.EndedAt.IsZero() { // when a lost run ended is unknown
-		line += " after " + term.Duration(run.EndedAt.Sub(run.StartedAt))
+		line += " after " + text.Duration(run.EndedAt.Sub(run.StartedAt))
 	}
 	if run.Kind != reconcile.DeliveryRun {
 		line += fmt.Sprintf(", %s, %s tokens", text.Plural(run.Turns, "turn"), countText(w, run.Tokens.Total))
@@ -188,7 +188,7 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 	if pr := run.Delivery.PullRequest; pr != "" {
 		line += "; pull request " + pr
 	}
-	return term.Visible(line)
+	return text.Visible(line)
 }
 
 // Diff prints what has changed in the workspace of an issue; with raw as git writes it.

@@ -41,7 +41,7 @@ type reportPage struct {
 // Report prints a report, with --json as JSON.
 func Report(w *term.Env, r view.Report, o ReportOptions) error {
 	for _, warning := range r.Warnings {
-		fmt.Fprintln(w.Stderr, "symphony: warning:", term.Visible(warning))
+		fmt.Fprintln(w.Stderr, "symphony: warning:", text.Visible(warning))
 	}
 	if w.JSON {
 		w.PrintJSON(r)
@@ -69,9 +69,9 @@ func Report(w *term.Env, r view.Report, o ReportOptions) error {
 // head prints the answers: how many issues were handed over, failed or are stuck, and what that cost.
 func (p *reportPage) head() {
 	if p.Width == 0 {
-		fmt.Fprintf(p.Stdout, "time\t%s\t%s\n", term.Rfc3339(p.Since), term.Rfc3339(p.Until))
+		fmt.Fprintf(p.Stdout, "time\t%s\t%s\n", text.Rfc3339(p.Since), text.Rfc3339(p.Until))
 		if b := p.Budget; b != nil {
-			fmt.Fprintf(p.Stdout, "budget\t%s\t%s\t%s\t%v\n", term.Visible(b.Written), figure(b.Used), figure(b.Most), b.Reached)
+			fmt.Fprintf(p.Stdout, "budget\t%s\t%s\t%s\t%v\n", text.Visible(b.Written), figure(b.Used), figure(b.Most), b.Reached)
 		}
 		return
 	}
@@ -87,7 +87,7 @@ func (p *reportPage) head() {
 	if t.Cost != nil {
 		cost = costText(t.Cost) + " " + t.Cost.Currency + " for " + cost
 	}
-	cost += fmt.Sprintf(": %s, %s of work", text.Plural(t.Runs+t.Running, "run"), term.Duration(seconds(t.Seconds)))
+	cost += fmt.Sprintf(": %s, %s of work", text.Plural(t.Runs+t.Running, "run"), text.Duration(seconds(t.Seconds)))
 	p.paragraph("1", strings.Join(done, ", "))
 	if t.Issues > 0 {
 		p.paragraph("", cost)
@@ -99,13 +99,13 @@ func (p *reportPage) head() {
 		}
 		p.paragraph(colour, budgetLine(p.Env, *b))
 	}
-	period := term.Duration(p.Until.Sub(p.Since))
+	period := text.Duration(p.Until.Sub(p.Since))
 	p.paragraph(term.ColourOver, fmt.Sprintf("%s to %s (%s)", clockText(p.Env, p.Since), clockText(p.Env, p.Until), period))
 }
 
 // paragraph prints a text in as many lines as it needs.
 func (p *reportPage) paragraph(colour, s string) {
-	for _, line := range term.Wrap(term.Visible(s), p.Width) {
+	for _, line := range term.Wrap(text.Visible(s), p.Width) {
 		fmt.Fprintln(p.Stdout, p.Paint(colour, line))
 	}
 }
@@ -124,7 +124,7 @@ func budgetLine(w *term.Env, b view.BudgetRow) string {
 
 // clockText is the local time to the minute on a terminal and the exact time in a pipe.
 func clockText(w *term.Env, t time.Time) string {
-	return either(w, t.In(w.Now().Location()).Format("2006-01-02 15:04"), term.Rfc3339(t))
+	return either(w, t.In(w.Now().Location()).Format("2006-01-02 15:04"), text.Rfc3339(t))
 }
 
 func either(w *term.Env, onTerminal, inPipe string) string {
@@ -272,9 +272,9 @@ func textTable(columns ...string) term.Table {
 func (p *reportPage) interruptions() {
 	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}, Wrap: true} // it may end with when the outage ends
 	for _, o := range p.Outages {
-		lasted := either(p.Env, term.Duration(p.GeneratedAt.Sub(o.Since))+", goes on", "")
+		lasted := either(p.Env, text.Duration(p.GeneratedAt.Sub(o.Since))+", goes on", "")
 		if o.Until != nil {
-			lasted = either(p.Env, term.Duration(o.Until.Sub(o.Since)), term.Rfc3339(*o.Until))
+			lasted = either(p.Env, text.Duration(o.Until.Sub(o.Since)), text.Rfc3339(*o.Until))
 		}
 		outages.Add(o.Code, p.ago(o.Since), lasted, o.Message)
 	}
@@ -420,7 +420,7 @@ func figure(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 // countText is exact in a pipe and has three digits on a terminal.
 func countText(w *term.Env, n int64) string {
-	return either(w, term.Count(n), strconv.FormatInt(n, 10))
+	return either(w, text.Count(n), strconv.FormatInt(n, 10))
 }
 
 // costText is empty without prices. A plus means that some tokens have no price.
@@ -436,7 +436,7 @@ func costText(c *view.Cost) string {
 
 // secondsText is seconds in a pipe and short on a terminal.
 func secondsText(w *term.Env, s float64) string {
-	return either(w, term.Duration(seconds(s)), strconv.FormatFloat(s, 'f', 0, 64))
+	return either(w, text.Duration(seconds(s)), strconv.FormatFloat(s, 'f', 0, 64))
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -446,11 +446,11 @@ func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {
 	left := r.DueAt.Sub(now)
 	switch {
 	case w.Width == 0:
-		return term.Rfc3339(r.DueAt)
+		return text.Rfc3339(r.DueAt)
 	case left <= 0:
 		return "due"
 	case r.Kind == reconcile.Continuation:
-		return "continues in " + term.Duration(left)
+		return "continues in " + text.Duration(left)
 	}
-	return "in " + term.Duration(left)
+	return "in " + text.Duration(left)
 }

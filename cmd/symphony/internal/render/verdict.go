@@ -8,6 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // VerdictLabel is the word for a level of a verdict, with its colour.
@@ -47,7 +48,7 @@ func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []str
 	if len(all) == 1 {
 		parts = append(parts, scheduleText(all[0]))
 	}
-	return hang(w, w.Bold(w.Paint(colour, word))+"  ", term.Visible(strings.Join(parts, "; ")))
+	return hang(w, w.Bold(w.Paint(colour, word))+"  ", text.Visible(strings.Join(parts, "; ")))
 }
 
 // activityText counts the issues that need no person, and says why none runs.
@@ -91,7 +92,7 @@ func scheduleText(v view.Overview) string {
 	case !next.At.After(v.GeneratedAt):
 		return fmt.Sprintf("next pass is due (%s)", next.Trigger)
 	}
-	return fmt.Sprintf("next pass in %s (%s)", term.Duration(next.At.Sub(v.GeneratedAt)), next.Trigger)
+	return fmt.Sprintf("next pass in %s (%s)", text.Duration(next.At.Sub(v.GeneratedAt)), next.Trigger)
 }
 
 // idleReason says why no issue of the project runs, unless the verdict does.

@@ -74,7 +74,7 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) err
 	}
 	if !named || d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0 {
 		if w := p.Env; w.OnTerminal() || !w.JSON {
-			fmt.Fprintln(w.Stdout, w.Bold(term.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
+			fmt.Fprintln(w.Stdout, w.Bold(text.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
 			if r.Outside {
 				fmt.Fprintln(w.Stdout, "  "+w.Red("runs outside the sandbox"))
 			}
@@ -92,7 +92,7 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) err
 		}
 		if asked, err := d.ask(ctx, p.Env, r); err != nil || !asked {
 			if err == nil {
-				fmt.Fprintln(p.Env.Stderr, "symphony: nothing was decided; "+term.Visible(r.ID())+" is still open")
+				fmt.Fprintln(p.Env.Stderr, "symphony: nothing was decided; "+text.Visible(r.ID())+" is still open")
 			}
 			return err
 		}
@@ -202,7 +202,7 @@ func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reco
 func printDecided(w *term.Env, r reconcile.Request) {
 	taken := !r.EndedAt.IsZero()
 	if w.JSON {
-		row := decided{r.ID(), r.Identifier, r.RunID, r.Kind, r.Summary, r.Decision, term.OrNull(r.Fate), taken}
+		row := decided{r.ID(), r.Identifier, r.RunID, r.Kind, r.Summary, r.Decision, text.OrNull(r.Fate), taken}
 		w.PrintJSON(JSON{row})
 		return
 	}
@@ -210,10 +210,10 @@ func printDecided(w *term.Env, r reconcile.Request) {
 		reconcile.DecideApprove: "approved", reconcile.DecideForSession: "approved for the session",
 		reconcile.DecideDeny: "denied", reconcile.DecideAnswer: "answered",
 	}[r.Decision]
-	fmt.Fprintln(w.Stdout, term.Visible(what+" "+r.ID()+": "+r.Summary))
+	fmt.Fprintln(w.Stdout, text.Visible(what+" "+r.ID()+": "+r.Summary))
 	switch {
 	case r.Fate == reconcile.RequestRunEnded:
-		fmt.Fprintln(w.Stdout, term.Visible("the run has ended; the next run of "+r.Identifier+" gets the answer"))
+		fmt.Fprintln(w.Stdout, text.Visible("the run has ended; the next run of "+r.Identifier+" gets the answer"))
 	case !taken:
 		fmt.Fprintln(w.Stderr, "symphony: the worker has not acted on it yet")
 	}
@@ -280,7 +280,7 @@ func askQuestion(ctx context.Context, w *term.Env, r reconcile.Request, q reconc
 		if err == nil {
 			return line, nil
 		}
-		fmt.Fprintln(w.Stderr, term.Visible(exit.From(err).Message))
+		fmt.Fprintln(w.Stderr, text.Visible(exit.From(err).Message))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // cron is the schedule of a line in the user's crontab.
@@ -29,10 +30,10 @@ func (c cron) installed() string { return c.was }
 
 // remove implements scheduler.
 func (c cron) remove(ctx context.Context) error {
-	text, line := withLine(c.crontab, "", c.mark())
-	err := writeCrontab(ctx, c.caller.Env, text)
+	changed, line := withLine(c.crontab, "", c.mark())
+	err := writeCrontab(ctx, c.caller.Env, changed)
 	if err == nil {
-		fmt.Fprintln(c.caller.Env.Stdout, "removed from your crontab:", term.Visible(line))
+		fmt.Fprintln(c.caller.Env.Stdout, "removed from your crontab:", text.Visible(line))
 	}
 	return err
 }
@@ -65,7 +66,7 @@ func (c cron) text() (string, error) {
 }
 
 // cronWord quotes a word for a crontab, where a % ends the command, also between quotes.
-func cronWord(word string) string { return strings.ReplaceAll(term.ShellQuote(word), "%", `\%`) }
+func cronWord(word string) string { return strings.ReplaceAll(text.ShellQuote(word), "%", `\%`) }
 
 // mark is the end of our line.
 func (c cron) mark() string { return " # " + c.name() }
@@ -129,20 +130,20 @@ func (c cron) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text, was := withLine(crontab, line, c.mark())
+	changed, was := withLine(crontab, line, c.mark())
 	verb := "added to your crontab:"
 	switch {
-	case text == crontab:
+	case changed == crontab:
 		verb = "already in your crontab:"
 	case was != "":
 		verb = "updated in your crontab:"
 	}
-	if text != crontab {
-		if err := writeCrontab(ctx, w, text); err != nil {
+	if changed != crontab {
+		if err := writeCrontab(ctx, w, changed); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintln(w.Stdout, verb, term.Visible(line))
+	fmt.Fprintln(w.Stdout, verb, text.Visible(line))
 	if runs := cronRuns(); runs != nil && !*runs {
 		fmt.Fprintln(w.Stderr, "symphony: warning: no cron daemon is running on this machine: start it, for example with systemctl enable --now cron")
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // mark is in the comment of every file that install writes. Others are never overwritten or removed.
@@ -102,7 +102,7 @@ func (s *files) write() error {
 		if err != nil {
 			return fileError(err)
 		}
-		fmt.Fprintln(s.caller.Env.Stdout, "wrote", term.Visible(f.path))
+		fmt.Fprintln(s.caller.Env.Stdout, "wrote", text.Visible(f.path))
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (s *files) removeFiles(paths ...string) error {
 		} else if err != nil {
 			return fileError(err)
 		}
-		fmt.Fprintln(s.caller.Env.Stdout, "removed", term.Visible(path))
+		fmt.Fprintln(s.caller.Env.Stdout, "removed", text.Visible(path))
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // usesLaunchd says that the schedule without a flag is an agent of launchd. Tests set it.
@@ -94,7 +94,7 @@ func (l *launchd) install(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(l.caller.Env.Stdout, "%s runs a pass every %s; its errors are in %s\n", l.name(), l.every, term.Visible(l.log()))
+	fmt.Fprintf(l.caller.Env.Stdout, "%s runs a pass every %s; its errors are in %s\n", l.name(), l.every, text.Visible(l.log()))
 	return nil
 }
 
@@ -131,7 +131,7 @@ func (l *launchd) addStatus(ctx context.Context, out *Status) {
 	out.Launchd = row
 	switch {
 	case err != nil:
-		out.addProblem("%s is not loaded: symphony schedule install -w %s", row.Label, term.ShellQuote(l.p.Path))
+		out.addProblem("%s is not loaded: symphony schedule install -w %s", row.Label, text.ShellQuote(l.p.Path))
 	case row.Exit != nil && *row.Exit != 0:
 		out.addProblem("the last pass failed with exit code %d: see %s", *row.Exit, l.log())
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -101,7 +102,7 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 		p.Env.Note(slog.LevelWarn, fmt.Sprintf("this schedule runs a pass every %s; polling.interval_ms (%s) applies only to --loop", s.every, cfg.Polling.Interval))
 	}
 	for _, word := range append(s.command(project.TriggerCron), s.vars...) {
-		if !utf8.ValidString(word) || strings.ContainsFunc(word, term.Control) {
+		if !utf8.ValidString(word) || strings.ContainsFunc(word, text.Control) {
 			return nil, nil, failed("rename it", "%q contains characters that a unit or a crontab can't contain", word)
 		}
 	}
@@ -238,9 +239,9 @@ func Remove(ctx context.Context, p *project.Project, o Options) error {
 	removed, as, err := remove(ctx, p, o)
 	switch {
 	case removed:
-		fmt.Fprintf(p.Env.Stdout, "running workers continue, and may start others for some minutes; symphony stop --all -w %s ends them%s\n", term.ShellQuote(p.Path), as)
+		fmt.Fprintf(p.Env.Stdout, "running workers continue, and may start others for some minutes; symphony stop --all -w %s ends them%s\n", text.ShellQuote(p.Path), as)
 	case err == nil:
-		fmt.Fprintf(p.Env.Stdout, "nothing is installed for %s\n", term.Visible(p.Path))
+		fmt.Fprintf(p.Env.Stdout, "nothing is installed for %s\n", text.Visible(p.Path))
 	}
 	return err
 }
@@ -256,7 +257,7 @@ func remove(ctx context.Context, p *project.Project, o Options) (removed bool, a
 		case o.Cron && !has.Cron || o.System && !has.System:
 			continue
 		case has.System && os.Geteuid() != 0:
-			needsRoot = rootOnly("sudo " + term.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + term.ShellQuote(p.Path))
+			needsRoot = rootOnly("sudo " + text.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + text.ShellQuote(p.Path))
 			continue
 		case has.System:
 			as = ", as " + has.RunAs
@@ -282,7 +283,7 @@ func Move(ctx context.Context, old, p *project.Project) error {
 		err := Install(ctx, p, o)
 		var known *reconcile.Error
 		if errors.As(err, &known) && o.System && os.Geteuid() != 0 {
-			known.Hint += " && sudo " + term.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + term.ShellQuote(old.Path)
+			known.Hint += " && sudo " + text.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + text.ShellQuote(old.Path)
 		}
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -184,7 +185,7 @@ func (t *timer) addStatus(ctx context.Context, out *Status) {
 	case err != nil:
 		out.addProblem("systemd does not answer: %s", exit.From(err).Message)
 	case !row.Enabled || !row.Active:
-		out.addProblem("%s is not switched on: %s -w %s", row.Unit, install, term.ShellQuote(t.p.Path))
+		out.addProblem("%s is not switched on: %s -w %s", row.Unit, install, text.ShellQuote(t.p.Path))
 	}
 	if row.Result != "success" && row.Result != "" {
 		out.addProblem("the last pass failed (%s): %s", row.Result, journal+t.name())
@@ -201,7 +202,7 @@ func systemdTime(text string) *time.Time {
 }
 
 // judge says whether the schedule is active. If it is not, it adds the problem, and dead is set.
-func (out *Status) judge(w *term.Env, now time.Time) (text string, dead bool) {
+func (out *Status) judge(w *term.Env, now time.Time) (verdict string, dead bool) {
 	if out.Alive {
 		return w.Green("active"), false
 	}
@@ -212,7 +213,7 @@ func (out *Status) judge(w *term.Env, now time.Time) (text string, dead bool) {
 	}
 	switch {
 	case len(out.Timers) == 0 && out.Launchd == nil && out.Cron == nil:
-		out.addProblem("no schedule is installed: symphony schedule install -w %s", term.ShellQuote(out.Project.WorkflowPath))
+		out.addProblem("no schedule is installed: symphony schedule install -w %s", text.ShellQuote(out.Project.WorkflowPath))
 	case out.LastRun == nil && out.Cron != nil: // whether the line is new is not known
 		out.addProblem("cron has not run a pass yet: if it does not within two minutes, symphony doctor")
 		return w.Red("not active yet: no pass has come"), true
@@ -252,10 +253,10 @@ func PrintStatus(ctx context.Context, p *project.Project) error {
 		"is":      func(is bool, word string) string { return map[bool]string{false: "not "}[is] + word },
 		"soon":    func(t time.Time) string { return soonText(w, now, t) },
 		"ago":     func(t time.Time) string { return term.AgoText(w, now, t) },
-		"lasted":  func(ms int64) string { return term.Duration(time.Duration(ms) * time.Millisecond) },
-		"red":     func(text string) string { return w.Red(term.Visible(text)) },
-		"yellow":  func(text string) string { return w.Yellow(term.Visible(text)) },
-		"visible": term.Visible,
+		"lasted":  func(ms int64) string { return text.Duration(time.Duration(ms) * time.Millisecond) },
+		"red":     func(s string) string { return w.Red(text.Visible(s)) },
+		"yellow":  func(s string) string { return w.Yellow(text.Visible(s)) },
+		"visible": text.Visible,
 	}).Parse(statusText)).Execute(w.Stdout, struct {
 		Status
 		Verdict string
@@ -266,7 +267,7 @@ func PrintStatus(ctx context.Context, p *project.Project) error {
 // soonText is "in 3m" on a terminal and the time in a pipe.
 func soonText(w *term.Env, now, t time.Time) string {
 	if w.Width == 0 {
-		return "at " + term.Rfc3339(t)
+		return "at " + text.Rfc3339(t)
 	}
-	return "in " + term.Duration(t.Sub(now))
+	return "in " + text.Duration(t.Sub(now))
 }

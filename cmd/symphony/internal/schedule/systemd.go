@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -95,18 +96,18 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 		line := "sudo "
 		for _, v := range t.vars {
 			if !strings.HasPrefix(v, "HOME=") { // --run-as implies it
-				line += term.ShellQuote(v) + " "
+				line += text.ShellQuote(v) + " "
 			}
 		}
-		line += term.ShellQuote(t.program) + " schedule install --system --run-as " + term.ShellQuote(name)
+		line += text.ShellQuote(t.program) + " schedule install --system --run-as " + text.ShellQuote(name)
 		if t.stateDir != "" {
-			line += " --state-dir " + term.ShellQuote(t.stateDir)
+			line += " --state-dir " + text.ShellQuote(t.stateDir)
 		}
-		return rootOnly(line + " -w " + term.ShellQuote(t.p.Path))
+		return rootOnly(line + " -w " + text.ShellQuote(t.p.Path))
 	case !lingers(name):
 		return exit.Fault("no_linger",
 			fmt.Sprintf("%s does not linger: a user timer would run only while you are logged in", name),
-			"run loginctl enable-linger "+term.ShellQuote(name)+" and try again, or use --system or --cron")
+			"run loginctl enable-linger "+text.ShellQuote(name)+" and try again, or use --system or --cron")
 	}
 	for end := w.Now().Add(patience); !proc.ReadHostUnit(w.Environ).Manager; {
 		if !w.Now().Before(end) || !project.Sleep(ctx, project.WaitStep) {
@@ -169,7 +170,7 @@ func (t *timer) remove(ctx context.Context) error {
 	}
 	for _, path := range []string{unit.path + ".d", service.path + ".d"} {
 		if project.Exists(path) {
-			fmt.Fprintf(w.Stderr, "symphony: warning: kept %s, which symphony did not write\n", term.Visible(path))
+			fmt.Fprintf(w.Stderr, "symphony: warning: kept %s, which symphony did not write\n", text.Visible(path))
 		}
 	}
 	return nil

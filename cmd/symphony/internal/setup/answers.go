@@ -16,7 +16,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -182,7 +181,7 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 		s.answers.Base = s.git(ctx, address, "symbolic-ref", "--short", "HEAD")
 	}
 	switch {
-	case strings.ContainsFunc(address, term.Control):
+	case strings.ContainsFunc(address, text.Control):
 		return exit.Usage("init: %q contains control characters", address)
 	case workflow.WithoutPassword(address) != address:
 		return exit.Usage("init: the address of the repository contains a password, which would be stored in the workflow: " +
@@ -239,7 +238,7 @@ func (s *starter) findRoot(context.Context) error {
 // become part of the template.
 func (s *starter) render() ([]byte, error) {
 	// Double square brackets: the workflow's own template and its shell scripts use all others.
-	t := template.New("").Delims("[[", "]]").Funcs(template.FuncMap{"yaml": yamlScalar, "list": yamlList, "sh": term.ShellQuote})
+	t := template.New("").Delims("[[", "]]").Funcs(template.FuncMap{"yaml": yamlScalar, "list": yamlList, "sh": text.ShellQuote})
 	t, err := t.ParseFS(exampleFiles, "examples/*")
 	var out bytes.Buffer
 	if err == nil {

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -81,7 +80,7 @@ func (s *starter) chooseProject(ctx context.Context) (string, error) {
 	}
 	for shown := all; ; {
 		for i, p := range shown[:min(listed, len(shown))] {
-			fmt.Fprintf(s.w.Stderr, "%4d  %s\n", i+1, term.Visible(p.Name))
+			fmt.Fprintf(s.w.Stderr, "%4d  %s\n", i+1, text.Visible(p.Name))
 		}
 		if rest := len(shown) - listed; rest > 0 {
 			fmt.Fprintf(s.w.Stderr, "      and %s\n", text.Plural(rest, "other"))
@@ -96,14 +95,14 @@ func (s *starter) chooseProject(ctx context.Context) (string, error) {
 		}
 		switch {
 		case len(matching) == 1:
-			fmt.Fprintln(s.w.Stderr, term.Visible(matching[0].Name))
+			fmt.Fprintln(s.w.Stderr, text.Visible(matching[0].Name))
 			return matching[0].Slug, nil
 		case len(matching) > 1:
 			shown = matching
 		case strings.Contains(answer, "://"):
 			return answer, nil // an address of a project that is not listed
 		default:
-			fmt.Fprintf(s.w.Stderr, "No project matches %s\n", term.Visible(answer))
+			fmt.Fprintf(s.w.Stderr, "No project matches %s\n", text.Visible(answer))
 		}
 	}
 }
@@ -202,7 +201,7 @@ func (s *starter) tryKey(ctx context.Context, key, source string) error {
 	}
 	s.key, s.account = key, account
 	if s.interactive {
-		fmt.Fprintf(s.w.Stderr, "This is the key of %s.\n", term.Visible(account.User))
+		fmt.Fprintf(s.w.Stderr, "This is the key of %s.\n", text.Visible(account.User))
 	}
 	return nil
 }

@@ -205,7 +205,7 @@ func existing(path, hint string) error {
 // key is not echoed.
 func (s *starter) ask(ctx context.Context, question, what, proposal string) (string, error) {
 	if proposal != "" {
-		question += " [" + term.Visible(proposal) + "]"
+		question += " [" + text.Visible(proposal) + "]"
 	}
 	line, err := term.AskLine(ctx, s.w, question+": ", what == "key")
 	if line = strings.TrimSpace(line); !s.w.InputEnded {
@@ -241,7 +241,7 @@ func (s *starter) setValue(ctx context.Context, what, flag, given, proposal stri
 
 // printError prints what is wrong with an answer.
 func (s *starter) printError(err error) {
-	fmt.Fprintln(s.w.Stderr, term.Visible(exit.From(err).Message))
+	fmt.Fprintln(s.w.Stderr, text.Visible(exit.From(err).Message))
 }
 
 // write creates the workflow and what belongs to it, or nothing.
@@ -270,10 +270,10 @@ func notWritten(err error) error {
 func (s *starter) report(ctx context.Context) {
 	w, flags := s.w, ""
 	if s.p.Path != w.Absolute("WORKFLOW.md") {
-		flags = " -w " + term.ShellQuote(s.p.Path)
+		flags = " -w " + text.ShellQuote(s.p.Path)
 	}
 	if s.options.StateDirSet {
-		flags += " --state-dir " + term.ShellQuote(s.p.StateDir)
+		flags += " --state-dir " + text.ShellQuote(s.p.StateDir)
 	}
 	s.findIssue(ctx)
 	lines, all := s.kind.summary(s)
@@ -284,7 +284,7 @@ func (s *starter) report(ctx context.Context) {
 		return
 	}
 	for _, line := range lines {
-		fmt.Fprintln(w.Stdout, term.Visible(line))
+		fmt.Fprintln(w.Stdout, text.Visible(line))
 	}
 	fmt.Fprintf(w.Stdout, "\n  %s\n", text.VisibleLines(strings.Join(next, "\n  ")))
 }

@@ -131,12 +131,12 @@ func (w *Env) Note(level slog.Level, text string) {
 	w.printLine(level, "symphony: "+text)
 }
 
-func (w *Env) printLine(level slog.Level, text string) {
-	text = Visible(text)
+func (w *Env) printLine(level slog.Level, line string) {
+	line = text.Visible(line)
 	if w.Journal {
-		text = priority(level) + text
+		line = priority(level) + line
 	}
-	fmt.Fprintln(w.Stderr, text) // in one piece, because a loop and its server print at the same time
+	fmt.Fprintln(w.Stderr, line) // in one piece, because a loop and its server print at the same time
 }
 
 // isJournal reports whether a file is the stream to systemd's journal that $JOURNAL_STREAM names by device and inode. The

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Table is a table that is aligned on a terminal and tab-separated in a pipe.
@@ -35,7 +37,7 @@ func (t *Table) Add(cells ...string) { t.AddIn("", cells...) }
 // AddIn adds a row with a colour.
 func (t *Table) AddIn(colour string, cells ...string) {
 	for i := range cells {
-		cells[i] = Visible(cells[i])
+		cells[i] = text.Visible(cells[i])
 	}
 	t.Rows, t.Colours = append(t.Rows, cells), append(t.Colours, colour)
 }

@@ -90,7 +90,7 @@ func (w *Env) templateFunctions(table *templateRows) template.FuncMap {
 		"tablerender": func() string { return w.renderRows(table) },
 		"timeago": func(v any) (string, error) {
 			t, err := templateTime(v)
-			return Age(w.Now(), t) + " ago", err
+			return text.Age(w.Now(), t) + " ago", err
 		},
 		"timefmt": func(layout string, v any) (string, error) {
 			t, err := templateTime(v)

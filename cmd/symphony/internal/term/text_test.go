@@ -4,21 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"pgregory.net/rapid"
 )
-
-func TestDuration(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-time.Second: "0ms", 41 * time.Millisecond: "41ms", 41 * time.Second: "41s", 61 * time.Second: "1m01s",
-		2*time.Hour + 5*time.Minute: "2h05m", 47 * time.Hour: "47h00m", 100 * time.Hour: "4d",
-	} {
-		test.Equal(t, d.String(), Duration(d), want)
-	}
-}
 
 // A table is cut at the terminal's edge by characters, whatever they take in bytes.
 func TestTableEdge(t *testing.T) {
@@ -75,7 +66,7 @@ func TestCutCells(t *testing.T) {
 // Whatever the text, a cut line fits, and leaves no colour behind.
 func TestCutFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := Visible(rapid.StringOfN(rapid.RuneFrom([]rune("ab日🚀é\u0301\ufe0f\u200d")), 0, 40, -1).Draw(t, "text"))
+		text := text.Visible(rapid.StringOfN(rapid.RuneFrom([]rune("ab日🚀é\u0301\ufe0f\u200d")), 0, 40, -1).Draw(t, "text"))
 		width := rapid.IntRange(1, 30).Draw(t, "width")
 		painted := "\x1b[32m" + text + PlainText
 		got := CutCells(painted, width)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -51,7 +52,7 @@ type command []string
 func (c command) String() string {
 	words := []string{"symphony"}
 	for _, word := range c {
-		words = append(words, term.ShellQuote(word))
+		words = append(words, text.ShellQuote(word))
 	}
 	return strings.Join(words, " ")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // View implements tea.Model.
@@ -72,9 +73,9 @@ func (m model) head(w *term.Env) []string {
 // failure says why the state could not be read.
 func (m model) failure(w *term.Env, before string) []string {
 	e := exit.From(m.err)
-	said := term.Visible(before + e.Code + ": " + e.Message)
+	said := text.Visible(before + e.Code + ": " + e.Message)
 	if e.Hint != "" {
-		said += "; " + term.Visible(e.Hint)
+		said += "; " + text.Visible(e.Hint)
 	}
 	return hang(w.Red("ERROR"), said, m.width)
 }
@@ -110,7 +111,7 @@ func (m model) body(w *term.Env) []string {
 	}
 	if len(m.rows) == 0 {
 		if m.filter != "" {
-			return []string{"", "  no issue contains " + term.Visible(m.filter)}
+			return []string{"", "  no issue contains " + text.Visible(m.filter)}
 		}
 		return nil
 	}
@@ -153,13 +154,13 @@ func (m model) foot(w *term.Env) []string {
 	}
 	switch {
 	case m.mode == asking:
-		return append(lines, term.Wrap(w.Bold(term.Visible(m.question.text)), m.width)...)
+		return append(lines, term.Wrap(w.Bold(text.Visible(m.question.text)), m.width)...)
 	case m.mode == filtering:
-		return append(lines, "/"+term.Visible(m.filter)+w.Paint("7", " ")+w.Dim("  enter keeps the filter, escape ends it"))
+		return append(lines, "/"+text.Visible(m.filter)+w.Paint("7", " ")+w.Dim("  enter keeps the filter, escape ends it"))
 	case m.mode == helping:
 		return append(lines, w.Dim("any key returns"))
 	case m.filter != "":
-		lines = append(lines, w.Yellow("/"+term.Visible(m.filter))+w.Dim(fmt.Sprintf("  %s; escape ends the filter", m.counts())))
+		lines = append(lines, w.Yellow("/"+text.Visible(m.filter))+w.Dim(fmt.Sprintf("  %s; escape ends the filter", m.counts())))
 	}
 	return append(lines, m.hints(w))
 }
@@ -167,10 +168,10 @@ func (m model) foot(w *term.Env) []string {
 // said is the last command, and what it said.
 func (m model) said(w *term.Env) (lines []string) {
 	if m.note.command != "" {
-		lines = term.Wrap(w.Bold("$ ")+term.Visible(m.note.command), m.width)
+		lines = term.Wrap(w.Bold("$ ")+text.Visible(m.note.command), m.width)
 	}
 	for _, line := range m.note.lines {
-		line = term.Visible(line)
+		line = text.Visible(line)
 		if m.note.failed {
 			line = w.Red(line)
 		}
@@ -188,8 +189,8 @@ func (m model) detail(w *term.Env) []string {
 	if !ok || m.height < 5*detailLines {
 		return nil
 	}
-	lines := append([]string{""}, hang(w.Bold(term.Visible(r.Identifier)), term.Visible(r.Title), m.width)[0])
-	lines = append(lines, term.Wrap(term.Visible(r.Text), m.width)...)
+	lines := append([]string{""}, hang(w.Bold(text.Visible(r.Identifier)), text.Visible(r.Title), m.width)[0])
+	lines = append(lines, term.Wrap(text.Visible(r.Text), m.width)...)
 	if len(lines) > detailLines {
 		lines = append(lines[:detailLines-1], lines[detailLines-1]+" …")
 	}

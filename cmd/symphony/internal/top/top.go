@@ -22,6 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -144,7 +145,7 @@ func (v *visit) SetStderr(w io.Writer) { v.cmd.Stderr = w }
 // Run implements tea.ExecCommand.
 func (v *visit) Run() error {
 	if !v.quiet {
-		fmt.Fprintln(v.cmd.Stdout, "$ "+term.Visible(v.line))
+		fmt.Fprintln(v.cmd.Stdout, "$ "+text.Visible(v.line))
 	}
 	err := v.cmd.Run()
 	if !v.quiet {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -135,7 +134,7 @@ func (f *facts) claims() Claims {
 		}
 		if d := c.Delivery; d.Due {
 			v.Undelivered = append(v.Undelivered, UndeliveredRow{
-				f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, d.Tries, term.OrNull(d.FailedAt), ErrorText(d.Code, d.Message),
+				f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, d.Tries, text.OrNull(d.FailedAt), ErrorText(d.Code, d.Message),
 			})
 		}
 		switch c.Status {
@@ -143,10 +142,10 @@ func (f *facts) claims() Claims {
 			r := runs[c.RunID]
 			row := RunningRow{
 				Project: f.name, IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, Title: c.Issue.Title, State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns,
-				LastEvent: term.OrNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt, LastEventAt: term.OrNull(r.LastEventAt),
-				Tokens: Tokens(r.Tokens), RunID: c.RunID, PID: term.OrNull(r.Worker.PID), Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
-				StopReason: term.OrNull(r.StopReason), HeartbeatAt: term.OrNull(r.HeartbeatAt), ThreadID: term.OrNull(r.ThreadID),
-				WorkspacePath: term.OrNull(r.WorkspacePath), Host: term.OrNull(r.Host), Alive: r.ID != "" && project.Alive(f.p.StateDir, r.ID),
+				LastEvent: text.OrNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt, LastEventAt: text.OrNull(r.LastEventAt),
+				Tokens: Tokens(r.Tokens), RunID: c.RunID, PID: text.OrNull(r.Worker.PID), Attempt: text.OrNull(r.Attempt), Phase: r.Phase,
+				StopReason: text.OrNull(r.StopReason), HeartbeatAt: text.OrNull(r.HeartbeatAt), ThreadID: text.OrNull(r.ThreadID),
+				WorkspacePath: text.OrNull(r.WorkspacePath), Host: text.OrNull(r.Host), Alive: r.ID != "" && project.Alive(f.p.StateDir, r.ID),
 				HeldNext: c.HoldNext, WaitsFor: []string{}, run: r,
 			}
 			if r.ThreadID != "" && r.TurnID != "" {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -58,8 +58,8 @@ func (f *facts) health(ctx context.Context) (*Health, error) {
 	passes, err := project.LastPasses(ctx, f.db, shownPasses)
 	h := &Health{Passes: passes, Limits: []LimitRow{}, Slots: []SlotsRow{}}
 	h.Schedule = ScheduleHealth{
-		Active: f.schedule, Trigger: term.OrNull(f.rhythm.Last.Trigger), LastAt: term.OrNull(f.rhythm.Last.StartedAt),
-		Usual: term.OrNull(f.rhythm.Gap.Seconds()), Grace: f.rhythm.Grace.Seconds(),
+		Active: f.schedule, Trigger: text.OrNull(f.rhythm.Last.Trigger), LastAt: text.OrNull(f.rhythm.Last.StartedAt),
+		Usual: text.OrNull(f.rhythm.Gap.Seconds()), Grace: f.rhythm.Grace.Seconds(),
 	}
 	if f.cfg == nil {
 		return h, err
@@ -67,7 +67,7 @@ func (f *facts) health(ctx context.Context) (*Health, error) {
 	account := project.OpenAccount(f.p, f.cfg.Codex.Home)
 	limits, _ := account.Windows(f.now)
 	for _, l := range limits {
-		h.Limits = append(h.Limits, LimitRow{l.Name, l.UsedPercent, term.OrNull(l.Length.Seconds()), term.OrNull(l.ResetsAt), l.At})
+		h.Limits = append(h.Limits, LimitRow{l.Name, l.UsedPercent, text.OrNull(l.Length.Seconds()), text.OrNull(l.ResetsAt), l.At})
 	}
 	h.Slots = f.slots(ctx, account)
 	return h, err

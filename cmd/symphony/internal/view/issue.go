@@ -11,7 +11,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -226,7 +225,7 @@ func (r *issueReader) addRuns(v *Issue) {
 			v.LogDir = new(runner.RunDir(r.p.StateDir, run.ID))
 			v.HookFailures = HookFailures(r.p, run)
 		}
-		v.ThreadID = cmp.Or(v.ThreadID, term.OrNull(run.ThreadID))
+		v.ThreadID = cmp.Or(v.ThreadID, text.OrNull(run.ThreadID))
 		if !run.Settled { // a pass adds the use of settled runs
 			v.Totals.add(run, v.GeneratedAt)
 		}
@@ -252,7 +251,7 @@ func (r *issueReader) addLog(v *Issue, lines int) error {
 	}
 	run := r.runs[i]
 	tail, err := eventlog.ReadTail(r.p.StateDir, run, lines, r.now, run.Outcome != "" || project.WorkerDead(r.p, run))
-	v.Log, v.LastMessage = append(v.Log, tail.Lines...), term.OrNull(tail.Message)
+	v.Log, v.LastMessage = append(v.Log, tail.Lines...), text.OrNull(tail.Message)
 	return err
 }
 
@@ -332,7 +331,7 @@ func (r *issueReader) knownIssue() KnownIssue {
 	row := KnownIssue{ID: r.id, Identifier: r.identifier, Labels: []string{}, BlockedBy: []string{}}
 	if r.issue == nil {
 		if r.skipped {
-			row.Title, row.URL = term.OrNull(r.skip.Title), term.OrNull(r.skip.URL)
+			row.Title, row.URL = text.OrNull(r.skip.Title), text.OrNull(r.skip.URL)
 		}
 		return row
 	}
@@ -354,7 +353,7 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 		return nil
 	}
 	row := &ClaimRow{
-		Status: c.Status, Attempt: term.OrNull(c.Attempt), Delivery: term.OrNull(c.Delivery),
+		Status: c.Status, Attempt: text.OrNull(c.Attempt), Delivery: text.OrNull(c.Delivery),
 		ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs,
 	}
 	if c.Status != reconcile.Running {
@@ -363,9 +362,9 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 	}
 	switch c.Status {
 	case reconcile.Waiting:
-		row.Kind, row.DueAt = term.OrNull(c.Kind), term.OrNull(c.DueAt)
+		row.Kind, row.DueAt = text.OrNull(c.Kind), text.OrNull(c.DueAt)
 	case reconcile.Held:
-		row.HoldReason, row.HeldAt = term.OrNull(c.HoldReason), term.OrNull(c.HeldAt)
+		row.HoldReason, row.HeldAt = text.OrNull(c.HoldReason), text.OrNull(c.HeldAt)
 	case reconcile.Running:
 	}
 	return row
@@ -377,7 +376,7 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 	if i < 0 {
 		return nil, nil
 	}
-	row := &WorkspaceRow{Path: r.runs[i].WorkspacePath, Host: term.OrNull(r.runs[i].Host)}
+	row := &WorkspaceRow{Path: r.runs[i].WorkspacePath, Host: text.OrNull(r.runs[i].Host)}
 	info, err := os.Stat(row.Path)
 	if row.Exists = err == nil && info.IsDir(); !row.Exists {
 		return row, nil

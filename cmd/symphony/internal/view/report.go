@@ -10,7 +10,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -139,13 +138,13 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 	}
 	for _, list := range [][]state.FailedRow{r.Failed, r.Hooks} {
 		for i, f := range list {
-			list[i].Error, list[i].Now = ErrorText(f.Code, f.Text), term.OrNull(became[f.IssueID])
+			list[i].Error, list[i].Now = ErrorText(f.Code, f.Text), text.OrNull(became[f.IssueID])
 		}
 	}
 	r.Schedule.Missed = append([]state.Gap{}, r.Schedule.Missed...) // in JSON an empty list
 	slices.Reverse(r.Schedule.Missed)
 	for _, o := range slices.Backward(s.Outages) {
-		r.Outages = append(r.Outages, OutageRow{o.Code, o.Message, o.Since, term.OrNull(o.Until)})
+		r.Outages = append(r.Outages, OutageRow{o.Code, o.Message, o.Since, text.OrNull(o.Until)})
 	}
 	r.addUses(s.Uses, prices)
 	r.addDays(s.Days, prices)
@@ -190,7 +189,7 @@ func ParsePeriod(since, until string, now time.Time) (Period, error) {
 		}
 	}
 	if !p.Since.Before(p.Until) {
-		return p, exit.Usage("report: there is no time between %s and %s: --since must be before --until and in the past", term.Rfc3339(p.Since), term.Rfc3339(p.Until))
+		return p, exit.Usage("report: there is no time between %s and %s: --since must be before --until and in the past", text.Rfc3339(p.Since), text.Rfc3339(p.Until))
 	}
 	return p, nil
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -114,7 +114,7 @@ func RequestRows(ctx context.Context, p *project.Project, db *state.DB, name str
 func (r RequestRow) HowToAnswer() string {
 	how := HowToAnswer(r.Request)
 	if r.Workflow != "" {
-		how = strings.ReplaceAll(how, "symphony ", "symphony -w "+term.ShellQuote(r.Workflow)+" ")
+		how = strings.ReplaceAll(how, "symphony ", "symphony -w "+text.ShellQuote(r.Workflow)+" ")
 	}
 	if r.InTracker {
 		how += " | a comment on the issue"

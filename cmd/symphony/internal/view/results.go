@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -69,7 +69,7 @@ func (f *facts) results(ctx context.Context) (*Results, error) {
 func (r *Results) median() {
 	slices.Sort(r.handovers)
 	if n := len(r.handovers); n > 0 {
-		r.Handover = term.OrNull(r.handovers[n/2].Seconds())
+		r.Handover = text.OrNull(r.handovers[n/2].Seconds())
 	}
 }
 

@@ -3,7 +3,7 @@ package view
 import (
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -58,10 +58,10 @@ type RunRow struct {
 
 func (f *facts) runRow(r reconcile.Run) RunRow {
 	row := RunRow{
-		Project: f.name, RunID: r.ID, issueID: r.IssueID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Title: r.Issue.Title, Kind: r.Kind, Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
-		Outcome: term.OrNull(r.Outcome), Error: ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: term.OrNull(r.AfterRunError),
-		Delivery:  term.OrNull(r.Delivery),
-		StartedAt: r.StartedAt, EndedAt: term.OrNull(r.EndedAt), Turns: r.Turns, Tokens: Tokens(r.Tokens), ThreadID: term.OrNull(r.ThreadID),
+		Project: f.name, RunID: r.ID, issueID: r.IssueID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Title: r.Issue.Title, Kind: r.Kind, Attempt: text.OrNull(r.Attempt), Phase: r.Phase,
+		Outcome: text.OrNull(r.Outcome), Error: ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: text.OrNull(r.AfterRunError),
+		Delivery:  text.OrNull(r.Delivery),
+		StartedAt: r.StartedAt, EndedAt: text.OrNull(r.EndedAt), Turns: r.Turns, Tokens: Tokens(r.Tokens), ThreadID: text.OrNull(r.ThreadID),
 	}
 	if f.cfg != nil {
 		row.Cost = spend(f.cfg.Agent.Prices, reconcile.ModelUse{Model: r.Model, Tokens: r.Tokens}).Cost

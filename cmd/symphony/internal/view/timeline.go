@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -126,7 +125,7 @@ func runMoment(r RunRow) Moment {
 
 func turnMoments(run reconcile.Run, turns []eventlog.Turn) (list []Moment) {
 	for _, t := range turns {
-		m := Moment{At: t.At, Until: term.OrNull(t.Until), Kind: MomentTurn, RunID: &run.ID, Name: fmt.Sprintf("turn %d", t.Number), Result: t.Result, Text: t.Text}
+		m := Moment{At: t.At, Until: text.OrNull(t.Until), Kind: MomentTurn, RunID: &run.ID, Name: fmt.Sprintf("turn %d", t.Number), Result: t.Result, Text: t.Text}
 		if m.Until == nil && !run.EndedAt.IsZero() {
 			m.Until, m.Result = &run.EndedAt, "ended with its run"
 		}
@@ -136,9 +135,9 @@ func turnMoments(run reconcile.Run, turns []eventlog.Turn) (list []Moment) {
 }
 
 func requestMoment(q reconcile.Request) Moment {
-	m := Moment{At: q.AskedAt, Until: term.OrNull(q.DecidedAt), Kind: MomentRequest, RunID: &q.RunID, Name: q.ID(), Text: q.Summary}
+	m := Moment{At: q.AskedAt, Until: text.OrNull(q.DecidedAt), Kind: MomentRequest, RunID: &q.RunID, Name: q.ID(), Text: q.Summary}
 	if m.Until == nil {
-		m.Until = term.OrNull(q.EndedAt)
+		m.Until = text.OrNull(q.EndedAt)
 	}
 	m.Result = cmp.Or(string(q.Decision), string(q.Fate))
 	said := q.Answer.Reason

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -77,7 +76,7 @@ func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
 			i = &IssueUse{IssueID: u.IssueID, Identifier: u.Identifier, Use: Use{Spent: spend(prices)}}
 			issues[u.IssueID] = i
 		}
-		i.Title, i.IssueURL = u.Title, term.OrNull(u.URL)
+		i.Title, i.IssueURL = u.Title, text.OrNull(u.URL)
 		i.add(u, prices)
 		t.add(u, prices)
 		if len(u.Labels) == 0 {
@@ -86,7 +85,7 @@ func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
 		for _, name := range u.Labels {
 			l := labels[name]
 			if l == nil {
-				l = &LabelUse{Label: term.OrNull(name), Use: Use{Spent: spend(prices)}}
+				l = &LabelUse{Label: text.OrNull(name), Use: Use{Spent: spend(prices)}}
 				labels[name] = l
 			}
 			if key := [2]string{name, u.IssueID}; !counted[key] {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -87,9 +86,9 @@ func (v Overview) Verdict() Verdict {
 	case v.LastPass == nil:
 		add(LevelNotTicking, "no pass has run yet", "")
 	case !v.scheduledAt.IsZero(): // passes of workers and operators may have run since
-		add(LevelNotTicking, "no schedule is active; its last pass was "+term.Age(v.GeneratedAt, v.scheduledAt)+" ago", "")
+		add(LevelNotTicking, "no schedule is active; its last pass was "+text.Age(v.GeneratedAt, v.scheduledAt)+" ago", "")
 	default:
-		add(LevelNotTicking, "no schedule is active; the last pass was "+term.Age(v.GeneratedAt, v.LastPass.StartedAt)+" ago", "")
+		add(LevelNotTicking, "no schedule is active; the last pass was "+text.Age(v.GeneratedAt, v.LastPass.StartedAt)+" ago", "")
 	}
 	const idle = "nothing new starts"
 	stopped := func(by Level) { // what stops the project, if that has the level

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -64,8 +64,8 @@ func TestDayWithoutMidnight(t *testing.T) {
 	}
 	got, err := ParsePeriod("2026-04-24", "2026-04-24", time.Date(2026, 11, 20, 8, 30, 0, 0, cairo))
 	test.OK(t, err)
-	test.Equal(t, "its beginning", term.Rfc3339(got.Since), "2026-04-23T22:00:00Z")
-	test.Equal(t, "its end", term.Rfc3339(got.Until), "2026-04-24T21:00:00Z")
+	test.Equal(t, "its beginning", text.Rfc3339(got.Since), "2026-04-23T22:00:00Z")
+	test.Equal(t, "its end", text.Rfc3339(got.Until), "2026-04-24T21:00:00Z")
 }
 
 // Tokens of a model without a price, or of several models at once, are counted and not priced.
@@ -144,7 +144,7 @@ func TestReleasedIssue(t *testing.T) {
 		{"deleted", reconcile.StopMissing, "", "", forecast{}, time.Time{}, "let_go: the tracker no longer returns it"},
 		{"never released", "", "", "Todo", inactive, time.Time{}, ""},
 	} {
-		r := issueReader{released: &state.Release{From: "Todo", To: term.OrNull(c.to), Reason: c.reason, At: now}}
+		r := issueReader{released: &state.Release{From: "Todo", To: text.OrNull(c.to), Reason: c.reason, At: now}}
 		if c.reason == "" {
 			r.released = nil
 		}

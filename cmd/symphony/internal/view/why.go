@@ -10,7 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -36,7 +36,7 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		v.Status, v.Since = StatusRunning, nil
 		r.explainRun(ctx, v)
 	case c != nil && c.Status == reconcile.Held:
-		v.Status, v.Since = StatusHeld, term.OrNull(c.HeldAt)
+		v.Status, v.Since = StatusHeld, text.OrNull(c.HeldAt)
 		v.Why, v.Next = Why{"held", heldText(*c)}, Next{Message: c.HoldEnds()}
 	case c == nil && r.isReleased(f):
 		r.explainRelease(v, f)
@@ -46,7 +46,7 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		v.Status = StatusWaiting
 		switch {
 		case c != nil && c.Delivery.Code != "" && r.undelivered():
-			v.Status, v.Since = StatusUndelivered, term.OrNull(c.Delivery.FailedAt)
+			v.Status, v.Since = StatusUndelivered, text.OrNull(c.Delivery.FailedAt)
 		case c != nil:
 		case f.action == reconcile.ActDispatch:
 			v.Status = StatusReady
@@ -78,7 +78,7 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	run, dead := project.ConfirmDead(ctx, r.p, r.db.Views, r.runs[i])
 	v.Runs[i] = r.runRow(run) // it may have ended meanwhile
 	v.Since = &run.StartedAt
-	settles := func() { v.Since, v.Next = term.OrNull(run.EndedAt), r.atPass("the next pass decides what follows") }
+	settles := func() { v.Since, v.Next = text.OrNull(run.EndedAt), r.atPass("the next pass decides what follows") }
 	switch {
 	case run.Outcome != "":
 		v.Why = Why{"ended", fmt.Sprintf("its run has ended (%s), and no pass has come since", run.Outcome)}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/web/page"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -80,10 +80,10 @@ type result struct {
 func (o order) String() string {
 	line := "symphony"
 	for _, word := range o.words {
-		line += " " + term.ShellQuote(word)
+		line += " " + text.ShellQuote(word)
 	}
 	if o.ref != "" {
-		line += " " + term.ShellQuote(o.ref)
+		line += " " + text.ShellQuote(o.ref)
 	}
 	return line
 }

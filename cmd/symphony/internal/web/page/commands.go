@@ -3,8 +3,8 @@ package page
 import (
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // command is what a terminal does and the page does not.
@@ -13,7 +13,7 @@ type command struct{ Purpose, Line string }
 // inFull is a command of symphony as it can be typed in any folder.
 func inFull(p view.ProjectRow, line string) string {
 	if p.WorkflowPath != "" {
-		line += " -w " + term.ShellQuote(p.WorkflowPath)
+		line += " -w " + text.ShellQuote(p.WorkflowPath)
 	}
 	return "symphony " + line
 }
@@ -33,13 +33,13 @@ func (h projectHealth) InTerminal() (list []command) {
 	}
 	p := h.Overview.Project
 	remove := strings.Join([]string{
-		inFull(p, "stop --all"), inFull(p, "schedule remove"), "symphony projects remove " + term.ShellQuote(p.StateDir) + " --workspaces",
+		inFull(p, "stop --all"), inFull(p, "schedule remove"), "symphony projects remove " + text.ShellQuote(p.StateDir) + " --workspaces",
 	}, " && ")
 	return append(list, command{"Remove symphony: the project, after the last one also the program", remove})
 }
 
 // InTerminal is what else can be done about the issue.
 func (i Issue) InTerminal() []command {
-	p, name := i.Issue.Project, term.ShellQuote(i.Name())
+	p, name := i.Issue.Project, text.ShellQuote(i.Name())
 	return []command{{"Next prompt", inFull(p, "prompt "+name)}, {"Take over", inFull(p, "takeover "+name)}}
 }

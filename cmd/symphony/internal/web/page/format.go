@@ -10,23 +10,22 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // functions are those of the templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"visible":  term.Visible, // text of agents and trackers without control characters
+		"visible":  text.Visible, // text of agents and trackers without control characters
 		"lines":    text.VisibleLines,
 		"diff":     DiffLines,
 		"icon":     icon,
 		"when":     when,
-		"count":    term.Count,
+		"count":    text.Count,
 		"plural":   text.Plural,
-		"seconds":  func(s float64) string { return term.Duration(time.Duration(s * float64(time.Second))) },
+		"seconds":  func(s float64) string { return text.Duration(time.Duration(s * float64(time.Second))) },
 		"words":    func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "_", " ") },
-		"sentence": func(s string) string { return sentence(term.Visible(s)) },
+		"sentence": func(s string) string { return sentence(text.Visible(s)) },
 	}
 }
 

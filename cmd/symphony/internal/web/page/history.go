@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -85,7 +85,7 @@ func (i Issue) runEvent(r view.RunRow) event {
 		e.Title, e.Tone = e.Title+" "+strings.ReplaceAll(string(*r.Outcome), "_", " "), outcomeTone(*r.Outcome)
 	}
 	if r.EndedAt != nil {
-		e.Run.Took = term.Duration(r.EndedAt.Sub(r.StartedAt))
+		e.Run.Took = text.Duration(r.EndedAt.Sub(r.StartedAt))
 	}
 	if r.Error != nil {
 		e.Run.Errors = append(e.Run.Errors, *r.Error)
@@ -138,7 +138,7 @@ func (i Issue) turns(r view.RunRow) (list []turnItem) {
 		t := turnItem{Name: m.Name, Tone: "active", Result: "goes on", Text: m.Text, X: 100 * float64(m.At.Sub(r.StartedAt)) / float64(whole)}
 		until := end
 		if m.Until != nil {
-			until, t.Took, t.Result = *m.Until, term.Duration(m.Until.Sub(m.At)), m.Result
+			until, t.Took, t.Result = *m.Until, text.Duration(m.Until.Sub(m.At)), m.Result
 			if t.Tone = "bad"; m.Result == "completed" {
 				t.Tone = "good"
 			}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -137,12 +136,12 @@ func (i Issue) Working() bool {
 func (i Issue) WorkTime() string {
 	took := time.Duration(i.Totals.Seconds * float64(time.Second))
 	if !i.Working() {
-		return term.Duration(took)
+		return text.Duration(took)
 	}
 	if took < time.Minute {
 		return "under 1m"
 	}
-	return strings.TrimSuffix(term.Duration(took.Truncate(time.Minute)), "00s")
+	return strings.TrimSuffix(text.Duration(took.Truncate(time.Minute)), "00s")
 }
 
 // CostText is the estimate of money; empty without prices.

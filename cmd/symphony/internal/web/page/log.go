@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -62,7 +61,7 @@ func (i Issue) LogItems() (items []logLine) {
 			Text:  shorten(l.Text, longestText), Ending: shorten(l.Ending, longestDetail),
 		}
 		if l.DurationMS != nil && l.Status != eventlog.Running {
-			item.Took = term.Took(*l.DurationMS)
+			item.Took = text.Took(*l.DurationMS)
 		}
 		if l.Status == eventlog.Unended {
 			item.Ending = "did not end"
@@ -95,5 +94,5 @@ func shorten(s string, most int) string {
 	for len(cut) > 0 && !utf8.RuneStart(s[len(cut)]) {
 		cut = cut[:len(cut)-1]
 	}
-	return text.VisibleLines(cut) + fmt.Sprintf(" … %s more", term.BytesText(int64(len(s)-len(cut))))
+	return text.VisibleLines(cut) + fmt.Sprintf(" … %s more", text.BytesText(int64(len(s)-len(cut))))
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -358,7 +357,7 @@ func obstaclesOf(v view.Overview, several bool) (list []obstacle) {
 	if !v.Schedule {
 		command := "symphony"
 		if several {
-			command += " -w " + term.ShellQuote(v.Project.WorkflowPath)
+			command += " -w " + text.ShellQuote(v.Project.WorkflowPath)
 		}
 		o := obstacle{
 			Class: "bad", Icon: "alert", Title: noSchedule, Text: "No new run starts, and nothing settles the runs that end.",
@@ -435,5 +434,5 @@ func window(l view.LimitRow) string {
 	if d >= time.Hour && d%time.Hour == 0 {
 		return text.Plural(int(d.Hours()), "hour")
 	}
-	return term.Duration(d)
+	return text.Duration(d)
 }

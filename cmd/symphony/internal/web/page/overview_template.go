@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -110,7 +110,7 @@ func slotMeter(s view.SlotsRow) template.HTML {
 // amount is a number of tokens, or of money in a currency.
 func amount(n float64, unit string) string {
 	if unit == "tokens" {
-		return term.Count(int64(n)) + " tokens"
+		return text.Count(int64(n)) + " tokens"
 	}
 	return fmt.Sprintf("%.2f %s", n, unit)
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -68,7 +68,7 @@ type Page struct {
 
 // Heading is what the tab of a browser shows.
 func (p Page) Heading() string {
-	heading := term.Visible(p.Title) + " · symphony"
+	heading := text.Visible(p.Title) + " · symphony"
 	if p.Requests > 0 {
 		return fmt.Sprintf("(%d) %s", p.Requests, heading)
 	}

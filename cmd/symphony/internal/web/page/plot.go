@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -105,7 +104,7 @@ func dayPlots(r *view.Results) (list []dayPlot) {
 	plot("Handed over", func(d view.ResultDay) float64 { return float64(d.HandedOver) }, func(v float64) string {
 		return text.Plural(int(v), "issue")
 	})
-	plot("Tokens", func(d view.ResultDay) float64 { return float64(d.Tokens.Total) }, func(v float64) string { return term.Count(int64(v)) })
+	plot("Tokens", func(d view.ResultDay) float64 { return float64(d.Tokens.Total) }, func(v float64) string { return text.Count(int64(v)) })
 	if c := today(r).Cost; c != nil {
 		plot("Cost", func(d view.ResultDay) float64 {
 			if d.Cost == nil {
@@ -195,5 +194,5 @@ func passPlot(passes []project.LastPassRow) template.HTML {
 }
 
 func durationOf(p project.LastPassRow) string {
-	return term.Duration(time.Duration(p.DurationMS) * time.Millisecond)
+	return text.Duration(time.Duration(p.DurationMS) * time.Millisecond)
 }

@@ -1,0 +1,85 @@
+package text
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Count is a number with three digits, such as 13.7k; all digits of a number below 10,000.
+func Count(n int64) string {
+	if n < 10_000 {
+		return strconv.FormatInt(n, 10)
+	}
+	value, unit := float64(n), ""
+	for _, next := range []string{"k", "M", "G", "T"} {
+		if value < 999.5 {
+			break
+		}
+		value, unit = value/1000, next
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%#.3g", value), ".") + unit
+}
+
+// Age is the time from t to now.
+func Age(now, t time.Time) string { return Duration(now.Sub(t)) }
+
+// Duration formats a duration briefly: 41s, 3m02s, 2h05m, 4d. A negative one becomes 0ms.
+func Duration(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// Took formats how many milliseconds a command took: 9ms, 1.2s, 3m02s.
+func Took(ms int64) string {
+	took := time.Duration(ms) * time.Millisecond
+	if took >= time.Second && took < 10*time.Second {
+		return fmt.Sprintf("%.1fs", took.Truncate(100*time.Millisecond).Seconds())
+	}
+	return Duration(took)
+}
+
+// Rfc3339 formats a time in UTC, with fractions of seconds.
+func Rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// BytesText formats a size with its unit.
+func BytesText(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= unit.size {
+			return fmt.Sprintf("%.1f %s", float64(n)/float64(unit.size), unit.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// ShellQuote quotes a text as one word for a shell, if it needs quotes.
+func ShellQuote(s string) string {
+	for _, r := range s {
+		if !strings.ContainsRune("/._-+=:@%,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+		}
+	}
+	return s
+}
+
+// OrNull returns nil for a zero value, so that JSON prints null, otherwise a pointer to v.
+func OrNull[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
+}
