@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/urfave/cli/v2"
 )
@@ -87,6 +91,113 @@ func decide(c *cli.Context, w *term.Env, d requests.Decision) error {
 	if err != nil {
 		return err
 	}
-	p, _ = agents.ProjectOf(c.Context, p, c.Args().First())
-	return requests.Decide(c.Context, p, c.Args().First(), d)
+	ref := c.Args().First()
+	p, _ = agents.ProjectOf(c.Context, p, ref)
+	db, err := requests.Open(c.Context, p)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	r, named, err := requests.Find(c.Context, p, db, ref, d.How)
+	if err != nil {
+		return err
+	}
+	if missing := d.Incomplete(r, named); missing != nil {
+		if w.OnTerminal() || !w.JSON {
+			fmt.Fprintln(w.Stdout, w.Bold(text.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
+			if r.Outside {
+				fmt.Fprintln(w.Stdout, "  "+w.Red("runs outside the sandbox"))
+			}
+			render.Request(w, r)
+		}
+		if !w.OnTerminal() {
+			return missing
+		}
+		if asked, err := askDecision(c.Context, w, r, &d); err != nil || !asked {
+			if err == nil {
+				fmt.Fprintln(w.Stderr, "symphony: nothing was decided; "+text.Visible(r.ID())+" is still open")
+			}
+			return err
+		}
+	}
+	if r, err = requests.Record(c.Context, p, db, r, d); err == nil {
+		printDecided(w, r)
+	}
+	return err
+}
+
+// printDecided prints the decision, but never the answer to a secret question.
+func printDecided(w *term.Env, r reconcile.Request) {
+	if w.JSON {
+		w.PrintJSON(requests.NewJSON(r))
+		return
+	}
+	done, note := requests.Describe(r)
+	for _, line := range done {
+		fmt.Fprintln(w.Stdout, text.Visible(line))
+	}
+	if note != "" {
+		fmt.Fprintln(w.Stderr, "symphony: "+note)
+	}
+}
+
+// askDecision asks the operator for the decision, or for the answers that are missing. It returns false if nothing was decided.
+func askDecision(ctx context.Context, w *term.Env, r reconcile.Request, d *requests.Decision) (bool, error) {
+	approving, prompt := false, "Send your answer? [y]es, [N]o: "
+	switch {
+	case d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0:
+		return askAnswers(ctx, w, r, d)
+	case d.How == reconcile.DecideDeny:
+		prompt = "Deny? [y]es, [N]o: "
+	case d.How != reconcile.DecideAnswer:
+		approving, prompt = true, "Approve? [y]es, for the [s]ession, [d]eny, [N]ot now: "
+	}
+	line, err := term.AskLine(ctx, w, prompt, false)
+	line = strings.ToLower(strings.TrimSpace(line))
+	switch {
+	case approving && (line == "s" || line == "session"):
+		d.How = reconcile.DecideForSession
+		return true, err
+	case approving && (line == "d" || line == "deny"):
+		d.How = reconcile.DecideDeny
+		return true, err
+	}
+	return line == "y" || line == "yes", err
+}
+
+func askAnswers(ctx context.Context, w *term.Env, r reconcile.Request, d *requests.Decision) (bool, error) {
+	for i, q := range r.Detail.Questions {
+		prompt := "Answer"
+		if len(r.Detail.Questions) > 1 {
+			prompt += fmt.Sprintf(" %d", i+1)
+		}
+		switch {
+		case len(q.Options) > 0 && q.Other:
+			prompt += fmt.Sprintf(" (1-%d, or a text)", len(q.Options))
+		case len(q.Options) > 0:
+			prompt += fmt.Sprintf(" (1-%d)", len(q.Options))
+		}
+		answer, err := askQuestion(ctx, w, r, q, prompt+": ")
+		if err != nil || answer == "" && !q.Optional {
+			return false, err
+		}
+		d.Texts = append(d.Texts, answer)
+	}
+	return true, nil
+}
+
+// askQuestion asks until the answer is valid. An empty line gives up, or skips an optional question.
+func askQuestion(ctx context.Context, w *term.Env, r reconcile.Request, q reconcile.RequestQuestion, prompt string) (string, error) {
+	for {
+		line, err := term.AskLine(ctx, w, prompt, q.Secret)
+		line = strings.TrimSpace(line)
+		if err != nil || line == "" {
+			return "", err
+		}
+		answer, err := requests.CheckAnswer(r, q, line)
+		if err == nil {
+			return answer, nil
+		}
+		fmt.Fprintln(w.Stderr, text.Visible(exit.From(err).Message))
+	}
 }

@@ -19,9 +19,5 @@ func (a *Agents) Decide(ctx context.Context, id string, d requests.Decision) (re
 	if err := a.p.Nested(); err != nil {
 		return reconcile.Request{}, err // an agent must not answer its own requests
 	}
-	r, err := requests.Find(ctx, a.p, a.DB, id, d.How)
-	if err != nil {
-		return r, err
-	}
-	return requests.Record(ctx, a.p, a.DB, r, d)
+	return requests.DecideIn(ctx, a.p, a.DB, id, d)
 }

@@ -13,8 +13,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -32,12 +30,16 @@ const (
 type Decision struct {
 	How    reconcile.RequestDecision
 	Reason string // of a denial
-	// Texts or Choices answer the questions in their order. If both are empty, the operator is asked.
+	// Texts or Choices answer the questions in their order.
 	Texts   []string
 	Choices []int
 }
 
-// decided is the JSON of a decided request.
+// JSON is a decided request, as approve, deny and answer print it with --json.
+type JSON struct {
+	Request decided `json:"request"`
+}
+
 type decided struct {
 	ID         string                    `json:"id"`
 	Identifier string                    `json:"issue_identifier"`
@@ -49,58 +51,61 @@ type decided struct {
 	Taken      bool                      `json:"taken"` // the worker has acted on it
 }
 
-// JSON is what approve, deny and answer print with --json.
-type JSON struct {
-	Request decided `json:"request"`
+// NewJSON returns the JSON of a decided request, which never contains an answer.
+func NewJSON(r reconcile.Request) JSON {
+	return JSON{decided{r.ID(), r.Identifier, r.RunID, r.Kind, r.Summary, r.Decision, text.OrNull(r.Fate), !r.EndedAt.IsZero()}}
 }
 
-// Decide records the decision about the request that ref names. If ref names an issue or no answer is given, it asks on the
-// terminal.
-func Decide(ctx context.Context, p *project.Project, ref string, d Decision) error {
+// Open opens the database with the requests of a project. Agents must not: they would answer their own requests.
+func Open(ctx context.Context, p *project.Project) (*state.DB, error) {
 	if err := p.Nested(); err != nil {
-		return err // an agent must not answer its own requests
+		return nil, err
 	}
 	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
-		return project.NoState(p, err)
+		return nil, project.NoState(p, err)
+	}
+	if _, err := project.OwnerPath(ctx, p, db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// Decide records a decision about the request that ref names.
+func Decide(ctx context.Context, p *project.Project, ref string, d Decision) (reconcile.Request, error) {
+	db, err := Open(ctx, p)
+	if err != nil {
+		return reconcile.Request{}, err
 	}
 	defer db.Close()
-	if _, err := project.OwnerPath(ctx, p, db); err != nil {
-		return err
+	return DecideIn(ctx, p, db, ref, d)
+}
+
+// DecideIn is Decide with the open database of the project.
+func DecideIn(ctx context.Context, p *project.Project, db *state.DB, ref string, d Decision) (reconcile.Request, error) {
+	r, named, err := Find(ctx, p, db, ref, d.How)
+	if err == nil {
+		err = d.Incomplete(r, named)
 	}
-	r, named, err := d.find(ctx, p, db, ref)
 	if err != nil {
-		return err
+		return r, err
 	}
-	if !named || d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0 {
-		if w := p.Env; w.OnTerminal() || !w.JSON {
-			fmt.Fprintln(w.Stdout, w.Bold(text.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
-			if r.Outside {
-				fmt.Fprintln(w.Stdout, "  "+w.Red("runs outside the sandbox"))
-			}
-			render.Request(w, r)
+	return Record(ctx, p, db, r, d)
+}
+
+// Incomplete returns an error if a decision lacks what an operator at a terminal is asked for: the answers, or which request of an
+// issue is meant.
+func (d Decision) Incomplete(r reconcile.Request, named bool) error {
+	switch {
+	case !named:
+		return &reconcile.Error{
+			Code: "not_a_terminal", Message: r.Identifier + " is an issue, and without a terminal the command can't ask which request you mean",
+			Hint: "name the request, such as " + r.ID() + "; symphony ps shows them all",
 		}
-		switch {
-		case p.Env.OnTerminal():
-		case named:
-			return exit.Usage("answer: %s asks %s, and the answer is missing: %s", r.ID(), text.Plural(len(r.Detail.Questions), "question"), view.HowToAnswer(r))
-		default:
-			return &reconcile.Error{
-				Code: "not_a_terminal", Message: r.Identifier + " is an issue, and without a terminal the command can't ask which request you mean",
-				Hint: "name the request, such as " + r.ID() + "; symphony ps shows them all",
-			}
-		}
-		if asked, err := d.ask(ctx, p.Env, r); err != nil || !asked {
-			if err == nil {
-				fmt.Fprintln(p.Env.Stderr, "symphony: nothing was decided; "+text.Visible(r.ID())+" is still open")
-			}
-			return err
-		}
+	case d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0:
+		return exit.Usage("answer: %s asks %s, and the answer is missing: %s", r.ID(), text.Plural(len(r.Detail.Questions), "question"), view.HowToAnswer(r))
 	}
-	if r, err = Record(ctx, p, db, r, d); err == nil {
-		printDecided(p.Env, r)
-	}
-	return err
+	return nil
 }
 
 // Record stores a decision about a request, and waits a little until the worker has acted on it. The first decision counts: the error of
@@ -126,18 +131,11 @@ func Record(ctx context.Context, p *project.Project, db *state.DB, r reconcile.R
 	return r, err
 }
 
-// Find finds the request that ref names if it takes such a decision.
-func Find(ctx context.Context, p *project.Project, db *state.DB, ref string, how reconcile.RequestDecision) (reconcile.Request, error) {
-	r, named, err := Decision{How: how}.find(ctx, p, db, ref)
-	if err == nil && !named {
-		err = exit.Fault("request_not_found", "there is no request "+ref, "name a request, such as "+r.ID())
-	}
-	return r, err
-}
-
-// find finds the request that ref names, or the first one of the issue that ref names that takes this decision. named is false in
+// Find finds the request that ref names, or the first one of the issue that ref names that takes such a decision. named is false in
 // the second case. A subtask can have the name of a request: then neither is taken.
-func (d Decision) find(ctx context.Context, p *project.Project, db *state.DB, ref string) (r reconcile.Request, named bool, err error) {
+func Find(
+	ctx context.Context, p *project.Project, db *state.DB, ref string, how reconcile.RequestDecision,
+) (r reconcile.Request, named bool, err error) {
 	ref = project.IssueName(ctx, p, db, ref)
 	candidates, err := view.OpenRequests(ctx, p, db)
 	if err != nil {
@@ -161,12 +159,12 @@ func (d Decision) find(ctx context.Context, p *project.Project, db *state.DB, re
 	}
 	for _, c := range candidates {
 		// Only questions can be answered, and only the others approved. All can be denied.
-		if d.How == reconcile.DecideDeny || (d.How == reconcile.DecideAnswer) == (c.Kind == reconcile.QuestionRequest) {
+		if how == reconcile.DecideDeny || (how == reconcile.DecideAnswer) == (c.Kind == reconcile.QuestionRequest) {
 			return c, named, nil
 		}
 	}
 	other := candidates[len(candidates)-1]
-	if d.How == reconcile.DecideAnswer {
+	if how == reconcile.DecideAnswer {
 		return r, named, exit.Usage("answer: %s asks for approval, not for an answer: %s", other.ID(), view.HowToAnswer(other))
 	}
 	return r, named, exit.Usage("approve: %s is a question and needs an answer: %s", other.ID(), view.HowToAnswer(other))
@@ -198,90 +196,20 @@ func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reco
 	}
 }
 
-// printDecided prints the decision, but never the answer to a secret question.
-func printDecided(w *term.Env, r reconcile.Request) {
-	taken := !r.EndedAt.IsZero()
-	if w.JSON {
-		row := decided{r.ID(), r.Identifier, r.RunID, r.Kind, r.Summary, r.Decision, text.OrNull(r.Fate), taken}
-		w.PrintJSON(JSON{row})
-		return
-	}
+// Describe says what became of a decision, and what the operator has to know besides, empty for nothing.
+func Describe(r reconcile.Request) (done []string, note string) {
 	what := map[reconcile.RequestDecision]string{
 		reconcile.DecideApprove: "approved", reconcile.DecideForSession: "approved for the session",
 		reconcile.DecideDeny: "denied", reconcile.DecideAnswer: "answered",
 	}[r.Decision]
-	fmt.Fprintln(w.Stdout, text.Visible(what+" "+r.ID()+": "+r.Summary))
+	done = []string{what + " " + r.ID() + ": " + r.Summary}
 	switch {
 	case r.Fate == reconcile.RequestRunEnded:
-		fmt.Fprintln(w.Stdout, text.Visible("the run has ended; the next run of "+r.Identifier+" gets the answer"))
-	case !taken:
-		fmt.Fprintln(w.Stderr, "symphony: the worker has not acted on it yet")
+		done = append(done, "the run has ended; the next run of "+r.Identifier+" gets the answer")
+	case r.EndedAt.IsZero():
+		note = "the worker has not acted on it yet"
 	}
-}
-
-// ask asks the operator for the decision, or for the answers that are missing. It returns false if nothing was decided.
-func (d *Decision) ask(ctx context.Context, w *term.Env, r reconcile.Request) (bool, error) {
-	approving, prompt := false, "Send your answer? [y]es, [N]o: "
-	switch {
-	case d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0:
-		return d.askAnswers(ctx, w, r)
-	case d.How == reconcile.DecideDeny:
-		prompt = "Deny? [y]es, [N]o: "
-	case d.How != reconcile.DecideAnswer:
-		approving, prompt = true, "Approve? [y]es, for the [s]ession, [d]eny, [N]ot now: "
-	}
-	line, err := term.AskLine(ctx, w, prompt, false)
-	line = strings.ToLower(strings.TrimSpace(line))
-	switch {
-	case approving && (line == "s" || line == "session"):
-		d.How = reconcile.DecideForSession
-		return true, err
-	case approving && (line == "d" || line == "deny"):
-		d.How = reconcile.DecideDeny
-		return true, err
-	}
-	return line == "y" || line == "yes", err
-}
-
-func (d *Decision) askAnswers(ctx context.Context, w *term.Env, r reconcile.Request) (bool, error) {
-	for i, q := range r.Detail.Questions {
-		prompt := "Answer"
-		if len(r.Detail.Questions) > 1 {
-			prompt += fmt.Sprintf(" %d", i+1)
-		}
-		switch {
-		case len(q.Options) > 0 && q.Other:
-			prompt += fmt.Sprintf(" (1-%d, or a text)", len(q.Options))
-		case len(q.Options) > 0:
-			prompt += fmt.Sprintf(" (1-%d)", len(q.Options))
-		}
-		answer, err := askQuestion(ctx, w, r, q, prompt+": ")
-		if err != nil || answer == "" && !q.Optional {
-			return false, err
-		}
-		d.Texts = append(d.Texts, answer)
-	}
-	return true, nil
-}
-
-// askQuestion asks until the answer is valid. An empty line gives up, or skips an optional question.
-func askQuestion(ctx context.Context, w *term.Env, r reconcile.Request, q reconcile.RequestQuestion, prompt string) (string, error) {
-	for {
-		line, err := term.AskLine(ctx, w, prompt, q.Secret)
-		line = strings.TrimSpace(line)
-		if err != nil || line == "" {
-			return "", err
-		}
-		if n, notNumber := strconv.Atoi(line); notNumber == nil && len(q.Options) > 0 {
-			line, err = optionNumber(r, q, n)
-		} else {
-			_, err = parseAnswer(r, q, line)
-		}
-		if err == nil {
-			return line, nil
-		}
-		fmt.Fprintln(w.Stderr, text.Visible(exit.From(err).Message))
-	}
+	return done, note
 }
 
 // AnswersTo assigns the answers to the questions in their order. Answers to secret questions are encrypted for the worker.
@@ -314,6 +242,15 @@ func AnswersTo(r reconcile.Request, texts []string, choices []int) (answer recon
 		answer.Sealed, err = agent.SealAnswers(r.Detail.SealKey, answers)
 	}
 	return answer, err
+}
+
+// CheckAnswer returns the answer to one question that an operator has typed: the text, or the label of the option with that number.
+func CheckAnswer(r reconcile.Request, q reconcile.RequestQuestion, typed string) (string, error) {
+	if n, err := strconv.Atoi(typed); err == nil && len(q.Options) > 0 {
+		return optionNumber(r, q, n)
+	}
+	_, err := parseAnswer(r, q, typed)
+	return typed, err
 }
 
 // optionNumber returns the label of the nth option.
