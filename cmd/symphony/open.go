@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
 
@@ -19,7 +22,16 @@ every command.
 			&cli.BoolFlag{Name: "pr", Usage: "open the pull request of the issue"},
 		),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			return operate.Open(c.Context, p, args[0], c.Bool("pr"))
+			address, err := operate.Address(c.Context, p, args[0], c.Bool("pr"))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(w.Stdout, text.Visible(address))
+			opened, err := w.OpenPage(c.Context, address)
+			if err == nil && !opened {
+				fmt.Fprintln(w.Stderr, "symphony: there is no display to open it on; set BROWSER to use a browser for terminals")
+			}
+			return err
 		}),
 	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"strings"
 
@@ -8,10 +10,14 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/takeover"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
@@ -47,7 +53,7 @@ spite of a block.
 ` + exampleText("symphony unblock"),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
-			return operate.Unblock(c.Context, p)
+			return apply(c.Context, p, operate.Command{Verb: reconcile.VerbUnblock})
 		}),
 	}
 }
@@ -62,12 +68,19 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage string, names ...string
 		Name: name, Usage: usage, UsageText: usageText(name, arguments), Description: exampleText(example),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
 		Action: onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
-			if c.Bool("fresh") { // a flag of retry
-				return operate.RetryFresh(c.Context, p, args[0])
-			}
-			return operate.Apply(c.Context, p, verb, strings.Join(args, ""))
+			return apply(c.Context, p, operate.Command{Verb: verb, Issue: strings.Join(args, ""), Fresh: c.Bool("fresh")})
 		}),
 	}
+}
+
+// apply applies a command and prints the result.
+func apply(ctx context.Context, p *project.Project, command operate.Command) error {
+	r, err := operate.Apply(ctx, p, command)
+	if err != nil {
+		return err
+	}
+	render.Operation(p, r)
+	return r.Err()
 }
 
 func runCommand(w *term.Env) *cli.Command {
@@ -81,9 +94,35 @@ func runCommand(w *term.Env) *cli.Command {
 			if model := c.String("model"); c.IsSet("model") && !workflow.IsWord(model) {
 				return exit.Usage("run: --model: %q is not the name of a model", model)
 			}
-			return operate.RunIssue(c.Context, p, args[0], c.String("model"))
+			return runIssue(c.Context, p, args[0], c.String("model"))
 		}),
 	}
+}
+
+// runIssue starts an issue and follows its run until it ends. A signal ends this command, not the run.
+func runIssue(ctx context.Context, p *project.Project, ref, model string) error {
+	r, err := operate.StartIssue(ctx, p, ref, model)
+	if r.Pass.Holder == nil && r.Pass.Project != "" {
+		pass.ReportActions(p, r.Pass)
+	}
+	if err != nil {
+		return err
+	}
+	for _, line := range r.Effect {
+		fmt.Fprintln(p.Env.Stderr, "symphony: "+text.Visible(line))
+	}
+	if err := logs.FollowRun(ctx, p, r.RunID); err != nil {
+		return err
+	}
+	run, err := pass.WaitForRun(ctx, p, r.RunID)
+	if err != nil {
+		return err
+	}
+	render.RunEnd(p, run)
+	if run.Outcome != reconcile.Succeeded || run.Delivery.Code != "" {
+		return exit.Only(exit.Failed)
+	}
+	return nil
 }
 
 func deliverCommand(w *term.Env) *cli.Command {
@@ -99,9 +138,34 @@ func deliverCommand(w *term.Env) *cli.Command {
 			fieldsFlag(),
 		)...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			return operate.Deliver(c.Context, p, args[0], !c.Bool("no-wait"))
+			return deliver(c.Context, p, args[0], !c.Bool("no-wait"))
 		}),
 	}
+}
+
+// deliver delivers the commits of an issue, and with wait waits until that has ended.
+func deliver(ctx context.Context, p *project.Project, ref string, wait bool) error {
+	r, err := operate.Deliver(ctx, p, ref)
+	switch {
+	case !p.Env.JSON && r.Pass.Holder == nil && r.Pass.Project != "":
+		pass.ReportActions(p, r.Pass)
+	case err == nil && p.Env.JSON:
+		p.Env.PrintJSON(r.JSON())
+	}
+	if err != nil || !wait {
+		return err
+	}
+	run, err := pass.WaitForRun(ctx, p, r.RunID)
+	if err != nil {
+		return err
+	}
+	if !p.Env.JSON {
+		render.RunEnd(p, run)
+	}
+	if run.Outcome != reconcile.Succeeded {
+		return exit.Only(exit.Failed)
+	}
+	return nil
 }
 
 func stopCommand(w *term.Env) *cli.Command {
@@ -147,7 +211,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 			}
 			return stopAgent(c.Context, w, id)
 		}
-		return operate.Stop(c.Context, p, id, c.Bool("no-wait"))
+		return render.Stop(c.Context, p, operate.StopOptions{Issue: id, NoWait: c.Bool("no-wait")})
 	})(c)
 }
 
@@ -172,7 +236,7 @@ Example:
 			if then != "" && then != "retry" && then != "hold" {
 				return exit.Usage("takeover: --then must be retry or hold, not %q", then)
 			}
-			return operate.Takeover(c.Context, p, args[0], c.Bool("yes"), then)
+			return takeover.Run(c.Context, p, args[0], c.Bool("yes"), then)
 		}),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -82,6 +83,7 @@ func tickAction(c *cli.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
+	o.Ended = render.RunEnd
 	return pass.Tick(c.Context, p, o)
 }
 

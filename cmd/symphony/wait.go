@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
+	"errors"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 )
@@ -32,7 +36,29 @@ Exit codes:
 			if c.IsSet("timeout") && c.Duration("timeout") <= 0 {
 				return exit.Usage("wait: --timeout must be above zero")
 			}
-			return operate.Wait(c.Context, p, args[0], c.Duration("timeout"))
+			v, err := operate.Wait(c.Context, p, operate.WaitOptions{
+				Issue: args[0], Timeout: c.Duration("timeout"), Whole: w.JSON, Status: func(v view.Issue) { render.WaitStatus(w, v) },
+			})
+			if late := exit.Only(0); err != nil && !errors.As(err, &late) {
+				return err
+			}
+			render.WaitEnd(w, v)
+			return cmp.Or(err, waitCode(v))
 		}),
 	}
+}
+
+// waitCode returns an exit.Only that says what became of an issue.
+func waitCode(v view.Issue) error {
+	switch {
+	case v.Status == view.StatusHandedOver:
+		return nil
+	case v.Status == view.StatusHeld:
+		return exit.Only(exit.Held)
+	case v.Status == view.StatusAsks:
+		return exit.Only(exit.Asks)
+	case v.Claim != nil && v.Failed():
+		return exit.Only(exit.Failed)
+	}
+	return exit.Only(exit.NotStarted)
 }

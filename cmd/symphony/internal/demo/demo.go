@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -297,15 +296,13 @@ func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
 
 // stopAll ends what is still running when the demo is interrupted.
 func (d *playground) stopAll(ctx context.Context) error {
-	silent := *d.w
-	silent.Stdout, silent.Stderr = io.Discard, io.Discard
-	p := project.New(&silent, d.workflow(), d.stateDir())
+	p := d.project()
 	if !p.HasState() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
-	if err := operate.Apply(ctx, p, reconcile.VerbStopAll, ""); err != nil {
+	if _, err := operate.Apply(ctx, p, operate.Command{Verb: reconcile.VerbStopAll}); err != nil {
 		return err
 	}
 	for len(pass.LiveRuns(ctx, p)) > 0 && project.Sleep(ctx, project.WaitStep) {

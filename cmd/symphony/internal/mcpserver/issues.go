@@ -1,7 +1,7 @@
 package mcpserver
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -76,33 +76,31 @@ func (s *Server) showIssue(ctx context.Context, _ *mcp.CallToolRequest, in ShowI
 }
 
 func (s *Server) retryIssue(ctx context.Context, _ *mcp.CallToolRequest, in IssueIn) (*mcp.CallToolResult, OperateOut, error) {
-	return s.operate(in.Issue, func(p *project.Project) (string, error) {
-		return "", operate.Apply(ctx, p, reconcile.VerbRetry, in.Issue)
+	return s.operate(in.Issue, func(p *project.Project) (operate.Result, error) {
+		return operate.Apply(ctx, p, operate.Command{Verb: reconcile.VerbRetry, Issue: in.Issue})
 	})
 }
 
 func (s *Server) holdIssue(ctx context.Context, _ *mcp.CallToolRequest, in IssueIn) (*mcp.CallToolResult, OperateOut, error) {
-	return s.operate(in.Issue, func(p *project.Project) (string, error) {
-		return "", operate.Apply(ctx, p, reconcile.VerbHold, in.Issue)
+	return s.operate(in.Issue, func(p *project.Project) (operate.Result, error) {
+		return operate.Apply(ctx, p, operate.Command{Verb: reconcile.VerbHold, Issue: in.Issue})
 	})
 }
 
 func (s *Server) runIssue(ctx context.Context, _ *mcp.CallToolRequest, in IssueIn) (*mcp.CallToolResult, OperateOut, error) {
-	return s.operate(in.Issue, func(p *project.Project) (string, error) { return operate.StartIssue(ctx, p, in.Issue, "") })
+	return s.operate(in.Issue, func(p *project.Project) (operate.Result, error) { return operate.StartIssue(ctx, p, in.Issue, "") })
 }
 
-// operate carries out a command and returns what it prints.
-func (s *Server) operate(issue string, do func(*project.Project) (runID string, err error)) (*mcp.CallToolResult, OperateOut, error) {
+// operate carries out a command about an issue of the project as it is now.
+func (s *Server) operate(issue string, do func(*project.Project) (operate.Result, error)) (*mcp.CallToolResult, OperateOut, error) {
 	if issue == "" {
 		return nil, OperateOut{}, exit.Fault(agents.CodeInvalid, "issue is empty", "give an identifier such as ABC-7")
 	}
-	var printed bytes.Buffer
-	env := *s.env
-	env.Stdout, env.Stderr = &printed, &printed
-	runID, err := do(project.New(&env, s.Project.Path, s.Project.StateDir))
-	out := OperateOut{Issue: issue, RunID: runID, Message: strings.TrimSpace(printed.String())}
-	var failed exit.Only // the reason was printed
-	if errors.As(err, &failed) {
+	p := project.New(s.env, s.Project.Path, s.Project.StateDir)
+	r, err := do(p)
+	out := OperateOut{Issue: issue, RunID: r.RunID, Message: strings.Join(r.Lines(p), "\n")}
+	var failed exit.Only // the reason is among the lines
+	if errors.As(cmp.Or(err, r.Err()), &failed) {
 		err = exit.Fault("command_failed", out.Message, "")
 	}
 	return nil, out, err

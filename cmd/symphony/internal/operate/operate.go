@@ -7,63 +7,119 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// operation is a stored command and the pass that applies it.
-type operation struct {
-	p       *project.Project
-	db      *state.DB
-	cmd     reconcile.Command
-	only    string // the pass's Options.Only
-	result  pass.Result
-	applied bool // if not, the next pass applies the command
-	nothing bool // the command had nothing to change
+// Command is what an operator asks for.
+type Command struct {
+	Verb  reconcile.Verb
+	Issue string // empty for a command about the project
+	Fresh bool   // of a retry: the agent starts a new thread
 }
 
-// RetryFresh applies a retry, after which the agent starts a new thread.
-func RetryFresh(ctx context.Context, p *project.Project, issue string) error {
-	return operate(ctx, p, reconcile.VerbRetry, issue, func(o *operation) error {
-		if err := o.db.Operator.EndThreads(ctx, o.cmd.IssueID); err != nil {
-			return err
+// Result is what became of a command.
+type Result struct {
+	Verb       reconcile.Verb
+	Identifier string      // of the issue, if it is about one
+	Pass       pass.Result // the pass that was run for it
+	Applied    bool        // if not, the next pass applies the command
+	// Effect is what the command has changed, or why there was nothing to change, where no action of the pass shows it.
+	Effect []string
+	// Unscheduled says that a pass has to follow, and that nothing runs one.
+	Unscheduled bool
+	stored      bool         // for the next pass, unless this one has applied it
+	RunID       string       // the run that works on the issue now, of StartIssue and Deliver
+	Stopped     []StoppedRun // of Stop
+}
+
+// Err is an exit.Only if the next pass still has to apply the command because this one had errors.
+func (r Result) Err() error {
+	if r.Applied {
+		return nil
+	}
+	return r.Pass.ExitCode()
+}
+
+// Warnings are the errors of a pass that has applied the command nevertheless.
+func (r Result) Warnings() (list []string) {
+	if !r.Applied {
+		return nil
+	}
+	for _, e := range r.Pass.Errors {
+		list = append(list, strings.TrimSuffix(fmt.Sprintf("%s was applied, but its pass reported %s; %s", r.Verb, e, e.Hint), "; "))
+	}
+	return list
+}
+
+// Next says what has to follow before the command has its effect.
+func (r Result) Next() (list []string) {
+	if r.stored && !r.Applied {
+		list = append(list, "the next pass applies "+string(r.Verb))
+	}
+	if r.Unscheduled {
+		list = append(list, "no schedule is active: run symphony tick")
+	}
+	return list
+}
+
+// Lines say everything about the command, for readers without a terminal.
+func (r Result) Lines(p *project.Project) []string {
+	list := slices.Concat(pass.Sentences(p, r.Pass), r.Effect, r.Warnings())
+	if !r.Applied {
+		for _, e := range r.Pass.Errors {
+			list = append(list, strings.TrimSuffix(e.Error()+"; "+e.Hint, "; "))
 		}
-		return o.apply(ctx)
+	}
+	return append(list, r.Next()...)
+}
+
+// JSON is the document of the command: the pass, and of stop also the runs that were stopped.
+func (r Result) JSON() any {
+	if r.Verb == reconcile.VerbStop || r.Verb == reconcile.VerbStopAll {
+		return StopJSON{r.Pass.JSON(), append([]StoppedRun{}, r.Stopped...)}
+	}
+	return r.Pass.JSON()
+}
+
+// operation is a stored command and the pass that applies it.
+type operation struct {
+	p      *project.Project
+	db     *state.DB
+	cmd    reconcile.Command
+	only   string // the pass's Options.Only
+	result Result
+}
+
+// Apply stores a command and runs a pass for it.
+func Apply(ctx context.Context, p *project.Project, c Command) (Result, error) {
+	return operate(ctx, p, c, func(o *operation) error {
+		if c.Fresh {
+			if err := o.db.Operator.EndThreads(ctx, o.cmd.IssueID); err != nil {
+				return err
+			}
+		}
+		if c.Verb == reconcile.VerbUnblock {
+			if err := o.forgetLimits(ctx); err != nil {
+				return err
+			}
+		}
+		return o.run(ctx)
 	})
 }
 
-// Apply stores a command about an issue, or about the project where issue is empty, runs a pass for it, and prints the result.
-func Apply(ctx context.Context, p *project.Project, verb reconcile.Verb, issue string) error {
-	return operate(ctx, p, verb, issue, func(o *operation) error { return o.apply(ctx) })
-}
-
-func (o *operation) apply(ctx context.Context) error {
-	if err := o.run(ctx); err != nil {
-		return err
-	}
-	if o.p.Env.JSON {
-		o.p.Env.PrintJSON(o.result.JSON())
-	} else if err := o.print(ctx); err != nil {
-		return err
-	}
-	return o.reportRest(ctx)
-}
-
 // operate opens the database that the command and its pass share, resolves the issue, and calls do.
-func operate(ctx context.Context, p *project.Project, verb reconcile.Verb, issue string, do func(*operation) error) (err error) {
+func operate(ctx context.Context, p *project.Project, c Command, do func(*operation) error) (r Result, err error) {
 	if err := p.Nested(); err != nil {
-		return err // an agent must not operate symphony
+		return r, err // an agent must not operate symphony
 	}
 	db, err := state.Open(ctx, p.StateDir)
 	if err == nil {
@@ -71,56 +127,66 @@ func operate(ctx context.Context, p *project.Project, verb reconcile.Verb, issue
 		_, err = project.OwnerPath(ctx, p, db)
 	}
 	if err != nil {
-		return project.NoState(p, err)
+		return r, project.NoState(p, err)
 	}
-	o := &operation{p: p, db: db, cmd: reconcile.Command{Verb: verb}, only: pass.NoIssue}
+	o := &operation{p: p, db: db, cmd: reconcile.Command{Verb: c.Verb}, only: pass.NoIssue}
 	switch {
-	case issue != "":
-		if o.cmd.IssueID, o.cmd.Identifier, err = project.FindIssue(ctx, p, db, issue); err != nil {
-			return err
+	case c.Issue != "":
+		if o.cmd.IssueID, o.cmd.Identifier, err = project.FindIssue(ctx, p, db, c.Issue); err != nil {
+			return r, err
 		}
 		o.only = o.cmd.IssueID
-	case verb == reconcile.VerbStopAll, verb == reconcile.VerbUnblock:
+	case c.Verb == reconcile.VerbStopAll, c.Verb == reconcile.VerbUnblock:
 		o.only = ""
 	}
-	return do(o)
+	o.result.Verb, o.result.Identifier = c.Verb, o.cmd.Identifier
+	err = do(o)
+	return o.result, err
 }
 
-// Unblock ends what waits after a fault: blocks of the project and its account, limits, backoffs. Then it runs a pass.
-func Unblock(ctx context.Context, p *project.Project) error {
-	cfg, err := p.ConfigWithoutKey()
+// forgetLimits ends what waits after a fault of the account or a limit of the tracker.
+func (o *operation) forgetLimits(ctx context.Context) error {
+	cfg, err := o.p.ConfigWithoutKey()
 	if err != nil {
 		return err
 	}
-	return operate(ctx, p, reconcile.VerbUnblock, "", func(o *operation) error {
-		err := errors.Join(project.OpenAccount(p, cfg.Codex.Home).Forget(ctx, p.Env.Now()), o.db.SetMeta(ctx, project.LowKey, ""))
-		if err != nil {
-			return err
-		}
-		return o.apply(ctx)
-	})
+	return errors.Join(project.OpenAccount(o.p, cfg.Codex.Home).Forget(ctx, o.p.Env.Now()), o.db.SetMeta(ctx, project.LowKey, ""))
 }
 
 // run stores the command and runs a pass for it. If another pass has the lock, the command stays for the next one.
 func (o *operation) run(ctx context.Context) error {
+	r := &o.result
 	o.cmd.CreatedAt = o.p.Env.Now()
 	id, err := o.db.Operator.AddCommand(ctx, o.cmd)
 	if err != nil {
 		return withHint(err, "the command is not stored: repeat it then")
 	}
-	o.result, err = pass.Run(ctx, o.p, pass.Options{
+	r.stored = true
+	r.Pass, err = pass.Run(ctx, o.p, pass.Options{
 		Trigger: project.TriggerCommand, Only: o.only, LockTimeout: project.CommandPatience, DB: o.db,
 		Delivers: o.cmd.Verb == reconcile.VerbDeliver,
 	})
 	switch {
 	case err != nil:
+		r.Pass = pass.Result{}
 		return withHint(err, "the command is stored: the next pass applies it")
-	case o.result.Holder != nil:
-		e := project.LockedError(o.result.Holder)
+	case r.Pass.Holder != nil:
+		e := project.LockedError(r.Pass.Holder)
 		e.Hint = "the command is stored; the next pass applies it"
 		return e
 	}
-	o.applied, err = o.db.Operator.CommandDone(ctx, id)
+	if r.Applied, err = o.db.Operator.CommandDone(ctx, id); err != nil || o.cmd.Verb == reconcile.VerbDeliver {
+		return err
+	}
+	nothing := false
+	if r.Applied {
+		if r.Effect, nothing, err = o.effect(ctx); err != nil {
+			return err
+		}
+	}
+	alive, err := project.ScheduleAlive(ctx, o.db, o.p.Env.Now())
+	needsPass := !r.Applied || slices.Contains([]reconcile.Verb{reconcile.VerbRetry, reconcile.VerbResume, reconcile.VerbUnblock}, o.cmd.Verb)
+	r.Unscheduled = needsPass && !nothing && !alive && !project.Looping(o.p.StateDir)
 	return err
 }
 
@@ -131,200 +197,120 @@ func withHint(err error, more string) error {
 	return &e
 }
 
-// print prints the pass of the command and, unless an action of the pass shows it, the command's effect. Errors of the pass
-// are warnings once the command has had its effect.
-func (o *operation) print(ctx context.Context) error {
-	r := o.result
-	if o.applied {
-		r.Errors = nil
-	}
-	pass.ReportActions(o.p, r)
-	if !o.applied {
-		return nil
-	}
-	effect, err := o.effect(ctx)
-	if o.cmd.Verb == reconcile.VerbRetry && !o.nothing {
-		wait := cmp.Or(o.result.ObstacleText(o.p.Env.Now()), o.result.WaitText(o.cmd.IssueID))
-		effect = strings.TrimPrefix(effect+"\n"+wait, "\n")
-	}
-	if effect != "" {
-		fmt.Fprint(o.p.Env.Stdout, pass.Lines(o.p.Env, strings.Split(strings.TrimSuffix(effect, "\n"), "\n")))
-	}
-	for _, e := range o.result.Errors {
-		warning := fmt.Sprintf("%s was applied, but its pass reported %s", o.cmd.Verb, e)
-		if e.Hint != "" {
-			warning += "; " + e.Hint
-		}
-		o.p.Env.Note(slog.LevelWarn, warning)
-	}
-	return err
-}
-
-// effect describes what the command changed; empty if an action of the pass shows it.
-func (o *operation) effect(ctx context.Context) (string, error) {
+// effect says what the command has changed and no action of the pass shows. nothing says that there was nothing to change.
+func (o *operation) effect(ctx context.Context) (lines []string, nothing bool, err error) {
 	switch o.cmd.Verb {
 	case reconcile.VerbPause, reconcile.VerbStopAll:
 		going := ""
-		if n := o.result.Running; n > 0 && o.cmd.Verb == reconcile.VerbPause {
+		if n := o.result.Pass.Running; n > 0 && o.cmd.Verb == reconcile.VerbPause {
 			going = "; still running: " + text.Plural(n, "run")
 		}
-		return "paused: no new run starts until symphony resume" + going, nil
+		return []string{"paused: no new run starts until symphony resume" + going}, false, nil
 	case reconcile.VerbResume:
-		return "resumed: the next pass starts what is due", nil
+		return []string{"resumed: the next pass starts what is due"}, false, nil
 	case reconcile.VerbUnblock:
-		return "unblocked: every waiting issue is due", nil
+		return []string{"unblocked: every waiting issue is due"}, false, nil
 	default: // the others have an issue
 	}
-	for _, a := range o.result.Applied {
+	line, nothing, err := o.effectOnIssue(ctx)
+	lines = []string{line}
+	if o.cmd.Verb == reconcile.VerbRetry && !nothing {
+		lines = append(lines, cmp.Or(o.result.Pass.ObstacleText(o.p.Env.Now()), o.result.Pass.WaitText(o.cmd.IssueID)))
+	}
+	return slices.DeleteFunc(lines, func(line string) bool { return line == "" }), nothing, err
+}
+
+func (o *operation) effectOnIssue(ctx context.Context) (line string, nothing bool, err error) {
+	for _, a := range o.result.Pass.Applied {
 		if a.IssueID == o.cmd.IssueID && (a.Kind == reconcile.ActHold || a.Kind == reconcile.ActStop || a.Kind == reconcile.ActRetry) {
-			return "", nil
+			return "", false, nil
 		}
 	}
 	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.cmd.IssueID)
 	switch {
 	case err != nil:
-		return "", err
+		return "", false, err
 	case !claimed:
-		o.nothing = true
-		return o.cmd.Identifier + " is neither held nor waiting: there is nothing to retry", nil
+		return o.cmd.Identifier + " is neither held nor waiting: there is nothing to retry", true, nil
 	case c.Status == reconcile.Held:
-		return o.cmd.Identifier + " is held", nil
+		return o.cmd.Identifier + " is held", false, nil
 	case c.HoldNext:
-		return o.cmd.Identifier + " will be held when its run ends", nil
+		return o.cmd.Identifier + " will be held when its run ends", false, nil
 	case c.Status == reconcile.Running:
-		return o.cmd.Identifier + " is running; its counters are cleared", nil
+		return o.cmd.Identifier + " is running; its counters are cleared", false, nil
 	}
-	return o.cmd.Identifier + " is due", nil
+	return o.cmd.Identifier + " is due", false, nil
 }
 
-// reportRest reports on stderr a command that the next pass still has to apply, and a missing schedule where one has to follow.
-func (o *operation) reportRest(ctx context.Context) error {
-	alive, err := project.ScheduleAlive(ctx, o.db, o.p.Env.Now())
-	if err != nil {
-		return err
-	}
-	if !o.applied {
-		fmt.Fprintf(o.p.Env.Stderr, "symphony: the next pass applies %s\n", o.cmd.Verb)
-	}
-	needsPass := !o.applied || slices.Contains([]reconcile.Verb{reconcile.VerbRetry, reconcile.VerbResume, reconcile.VerbUnblock}, o.cmd.Verb)
-	if needsPass && !o.nothing && !alive && !project.Looping(o.p.StateDir) {
-		fmt.Fprintln(o.p.Env.Stderr, "symphony: no schedule is active: run symphony tick")
-	}
-	if o.applied {
-		return nil
-	}
-	return o.result.ExitCode()
-}
-
-// RunIssue starts an issue and follows its run until it ends. A signal ends this command, not the run.
-// model replaces that of the workflow unless it is empty.
-func RunIssue(ctx context.Context, p *project.Project, ref, model string) error {
-	runID, err := StartIssue(ctx, p, ref, model)
-	if err != nil {
-		return err
-	}
-	db, err := project.OpenForReading(context.WithoutCancel(ctx), p) // after a signal the message names the run that continues
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	if err := logs.FollowRun(ctx, p, runID); err != nil {
-		return err
-	}
-	run, err := pass.WaitForRun(ctx, p, db, runID)
-	if err != nil {
-		return err
-	}
-	render.RunEnd(p, run)
-	if run.Outcome != reconcile.Succeeded || run.Delivery.Code != "" {
-		return exit.Only(exit.Failed)
-	}
-	return nil
-}
-
-// StartIssue runs a pass confined to the issue, and returns the run that it has started, or that was running already.
-// A run that goes on keeps its model: with another one the error is not_started.
-func StartIssue(ctx context.Context, p *project.Project, ref, model string) (runID string, err error) {
+// StartIssue runs a pass confined to the issue. The result names the run that it has started, or that was running already. A run that
+// goes on keeps its model: with another one the error is not_started. model replaces that of the workflow unless it is empty. The
+// result of a pass with errors comes with the error.
+func StartIssue(ctx context.Context, p *project.Project, ref, model string) (r Result, err error) {
 	issue, err := project.FetchIssue(ctx, p, ref)
 	if err != nil {
-		return "", err
+		return r, err
 	}
-	r, err := pass.Run(ctx, p, pass.Options{
+	r = Result{Verb: "run", Identifier: issue.Identifier}
+	r.Pass, err = pass.Run(ctx, p, pass.Options{
 		Trigger: project.TriggerManual, Only: issue.ID, AtOnce: true, Model: model, Stays: true, LockTimeout: project.CommandPatience,
 	})
 	switch {
 	case err != nil:
-		return "", err
-	case r.Holder != nil:
-		return "", project.LockedError(r.Holder)
+		return Result{}, err
+	case r.Pass.Holder != nil:
+		return r, project.LockedError(r.Pass.Holder)
 	}
-	pass.ReportActions(p, r)
-	if err := r.ExitCode(); err != nil {
-		return "", err
+	if err := r.Pass.ExitCode(); err != nil {
+		return r, err
 	}
-	started := func(a reconcile.Applied) bool {
-		return (a.Kind == reconcile.ActDispatch || a.Kind == reconcile.ActDeliver) && a.Err == nil
-	}
-	if i := slices.IndexFunc(r.Applied, started); i >= 0 {
-		return r.Applied[i].RunID, nil
+	r.Applied = true
+	if i := slices.IndexFunc(r.Pass.Applied, startsRun); i >= 0 {
+		r.RunID = r.Pass.Applied[i].RunID
+		return r, nil
 	}
 	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)
 	if err != nil {
-		return "", err
+		return r, err
 	}
 	defer db.Close()
 	c, claimed, err := db.Views.ClaimByIssue(context.WithoutCancel(ctx), issue.ID)
-	if err != nil {
-		return "", err
-	}
-	if !claimed || c.Status != reconcile.Running {
-		return "", notStarted(issue, r, c, claimed)
-	}
-	if model != "" {
-		return "", &reconcile.Error{
+	switch {
+	case err != nil:
+		return r, err
+	case !claimed || c.Status != reconcile.Running:
+		return r, notStarted(issue, r.Pass, c, claimed)
+	case model != "":
+		return r, &reconcile.Error{
 			Code: "not_started", Message: issue.Identifier + " is already running, and a run keeps its model",
 			Hint: "symphony stop " + issue.Identifier + " first",
 		}
 	}
-	fmt.Fprintf(p.Env.Stderr, "symphony: %s is already running\n", text.Visible(issue.Identifier))
-	return c.RunID, nil
+	r.RunID, r.Effect = c.RunID, []string{issue.Identifier + " is already running"}
+	return r, nil
 }
 
-// Deliver pushes the commits of an issue now, by a run without an agent, and with wait follows it to its end.
-func Deliver(ctx context.Context, p *project.Project, ref string, wait bool) error {
-	return operate(ctx, p, reconcile.VerbDeliver, ref, func(o *operation) error {
+func startsRun(a reconcile.Applied) bool {
+	return (a.Kind == reconcile.ActDispatch || a.Kind == reconcile.ActDeliver) && a.Err == nil
+}
+
+// Deliver starts a run without an agent that pushes the commits of an issue. The result of a pass that has started none comes with the
+// error not_started.
+func Deliver(ctx context.Context, p *project.Project, ref string) (Result, error) {
+	return operate(ctx, p, Command{Verb: reconcile.VerbDeliver, Issue: ref}, func(o *operation) error {
 		if err := undeliverable(ctx, o); err != nil {
 			return err
 		}
 		if err := o.run(ctx); err != nil {
 			return err
 		}
-		i := slices.IndexFunc(o.result.Applied, func(a reconcile.Applied) bool { return a.Kind == reconcile.ActDeliver && a.Err == nil })
-		switch {
-		case !p.Env.JSON:
-			pass.ReportActions(p, o.result)
-		case i >= 0:
-			p.Env.PrintJSON(o.result.JSON())
-		}
+		i := slices.IndexFunc(o.result.Pass.Applied, func(a reconcile.Applied) bool { return a.Kind == reconcile.ActDeliver && a.Err == nil })
 		if i < 0 {
 			return &reconcile.Error{
 				Code: "not_started", Message: "the pass did not deliver " + o.cmd.Identifier,
 				Hint: "symphony show " + o.cmd.Identifier + " explains it",
 			}
 		}
-		if !wait {
-			return nil
-		}
-		run, err := pass.WaitForRun(ctx, p, o.db, o.result.Applied[i].RunID)
-		if err != nil {
-			return err
-		}
-		if !p.Env.JSON {
-			render.RunEnd(p, run)
-		}
-		if run.Outcome != reconcile.Succeeded {
-			return exit.Only(exit.Failed)
-		}
+		o.result.RunID = o.result.Pass.Applied[i].RunID
 		return nil
 	})
 }

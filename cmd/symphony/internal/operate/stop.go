@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,19 +27,29 @@ import (
 // stopping is a stop that waits until runs have ended.
 type stopping struct {
 	*operation
-	local   workers.Local
-	began   time.Duration
-	stopped []stoppedRun
+	tell  StopOptions
+	local workers.Local
+	began time.Duration
+}
+
+// StopOptions are what Stop ends, and the functions that it calls meanwhile.
+type StopOptions struct {
+	Issue   string            // empty for every run
+	NoWait  bool              // do not wait until the runs have ended
+	Applied func(Result)      // before the wait
+	Ended   func(line string) // for each run that has ended
+	Killed  func(line string) // for each worker that was ended without the database
+	Warn    func(error)       // for each process that could not be asked to end
 }
 
 // StopJSON is the pass as tick --json prints it, with the runs that were stopped.
 type StopJSON struct {
 	pass.ResultJSON
-	Stopped []stoppedRun `json:"stopped"`
+	Stopped []StoppedRun `json:"stopped"`
 }
 
-// stoppedRun is the end of one run.
-type stoppedRun struct {
+// StoppedRun is the end of one run.
+type StoppedRun struct {
 	IssueID    string `json:"issue_id"`
 	Identifier string `json:"issue_identifier"`
 	RunID      string `json:"run_id"`
@@ -64,37 +73,45 @@ const (
 	lookStep    = 50 * time.Millisecond
 )
 
-// Stop stores the command to stop an issue, or all issues if issue is empty, runs a pass, and waits until the runs have ended
-// unless noWait is set. Stopping all issues ends the workers even if the database can't be used.
-func Stop(ctx context.Context, p *project.Project, issue string, noWait bool) error {
+// Stop stores the command to stop an issue, or all issues, runs a pass, and waits until the runs have ended. Stopping all issues ends
+// the workers even if the database can't be used. The result of a wait that failed comes with the error.
+func Stop(ctx context.Context, p *project.Project, o StopOptions) (Result, error) {
 	verb := reconcile.VerbStop
-	if issue == "" {
+	if o.Issue == "" {
 		verb = reconcile.VerbStopAll
 	}
-	err := operate(ctx, p, verb, issue, func(op *operation) error {
-		s := &stopping{operation: op, local: workers.Local{Host: project.NewHost(), StateDir: p.StateDir}, began: proc.Monotonic(), stopped: []stoppedRun{}}
+	o.setDefaults()
+	r, err := operate(ctx, p, Command{Verb: verb, Issue: o.Issue}, func(op *operation) error {
+		s := &stopping{operation: op, tell: o, local: workers.Local{Host: project.NewHost(), StateDir: p.StateDir}, began: proc.Monotonic()}
 		before, _ := s.unsettledRuns(ctx) // the write below reports database errors
 		if err := s.run(ctx); err != nil {
 			return err
 		}
-		if !p.Env.JSON {
-			if err := s.print(ctx); err != nil {
-				return err
-			}
+		o.Applied(s.result)
+		if !s.result.Applied || o.NoWait {
+			return nil
 		}
-		var waited error
-		if s.applied && !noWait {
-			waited = s.wait(ctx, before)
-		}
-		if p.Env.JSON {
-			p.Env.PrintJSON(StopJSON{s.result.JSON(), s.stopped})
-		}
-		return cmp.Or(waited, s.reportRest(ctx))
+		return s.wait(ctx, before)
 	})
 	if verb == reconcile.VerbStopAll && state.NeedsRepair(err) {
-		return endWorkers(ctx, p, err)
+		return r, endWorkers(ctx, p, o, err)
 	}
-	return err
+	return r, err
+}
+
+// setDefaults makes functions that do nothing of those that are missing.
+func (o *StopOptions) setDefaults() {
+	for _, f := range []*func(string){&o.Ended, &o.Killed} {
+		if *f == nil {
+			*f = func(string) {}
+		}
+	}
+	if o.Applied == nil {
+		o.Applied = func(Result) {}
+	}
+	if o.Warn == nil {
+		o.Warn = func(error) {}
+	}
 }
 
 // unsettledRuns returns the command's runs that no pass has settled yet.
@@ -117,16 +134,16 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 		// A cleanup run has no claim, so no command reaches it. A later pass starts the removal again.
 		if s.only == "" && a.Kind == reconcile.CleanupRun && a.Outcome == "" {
 			if err := s.local.Stop(short, a); err != nil {
-				s.p.Env.PrintError(exit.From(err))
+				s.tell.Warn(err)
 			}
 		}
 		if !slices.ContainsFunc(runs, func(b reconcile.Run) bool { return a.ID == b.ID }) {
 			runs = append(runs, a)
 		}
 	}
-	grace := s.result.StopGrace()
+	grace := s.result.Pass.StopGrace()
 	patience := grace + stopSlack
-	if slices.ContainsFunc(s.result.Errors, func(e *reconcile.Error) bool { return e.Code == "disk_full" }) {
+	if slices.ContainsFunc(s.result.Pass.Errors, func(e *reconcile.Error) bool { return e.Code == "disk_full" }) {
 		patience = settleEvery // no pass can settle anything
 	}
 	needsPass := func(run reconcile.Run) bool { // its worker is dead, so only a pass can settle it
@@ -178,16 +195,14 @@ func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open
 		if err != nil {
 			return nil, err
 		}
-		s.stopped = append(s.stopped, row)
-		if !s.p.Env.JSON {
-			fmt.Fprintln(s.p.Env.Stdout, text.Visible(row.text(run)))
-		}
+		s.result.Stopped = append(s.result.Stopped, row)
+		s.tell.Ended(row.text(run))
 	}
 	return open, nil
 }
 
-func (s *stopping) describe(ctx context.Context, run reconcile.Run) (stoppedRun, error) {
-	row := stoppedRun{
+func (s *stopping) describe(ctx context.Context, run reconcile.Run) (StoppedRun, error) {
+	row := StoppedRun{
 		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, Kind: string(run.Kind), Outcome: text.OrNull(string(run.Outcome)),
 		AfterMS: (proc.Monotonic() - s.began).Milliseconds(), Claim: "released", Left: []reconcile.Process{},
 	}
@@ -209,7 +224,7 @@ func (s *stopping) describe(ctx context.Context, run reconcile.Run) (stoppedRun,
 }
 
 // text is the line for a run that has ended.
-func (row stoppedRun) text(run reconcile.Run) string {
+func (row StoppedRun) text(run reconcile.Run) string {
 	after := time.Duration(row.AfterMS) * time.Millisecond
 	took := text.Duration(after)
 	if after < time.Minute {
@@ -243,7 +258,7 @@ func (s *stopping) notEnded(ctx context.Context, open []reconcile.Run) error {
 		if project.Alive(s.p.StateDir, run.ID) {
 			row.Left = append(row.Left, reconcile.Process{PID: run.Worker.PID, Name: "symphony worker"})
 		}
-		s.stopped = append(s.stopped, row)
+		s.result.Stopped = append(s.result.Stopped, row)
 		list = append(list, row.leftTexts()...)
 		if len(row.Left) == 0 {
 			list = append(list, fmt.Sprintf("run %s of %s, not settled by any pass", run.ID, run.Identifier))
@@ -252,7 +267,7 @@ func (s *stopping) notEnded(ctx context.Context, open []reconcile.Run) error {
 	return notStopped(list)
 }
 
-func (row stoppedRun) leftTexts() (list []string) {
+func (row StoppedRun) leftTexts() (list []string) {
 	for _, left := range row.Left {
 		list = append(list, fmt.Sprintf("process %d (%s) of run %s of %s", left.PID, left.Name, row.RunID, row.Identifier))
 	}
@@ -289,7 +304,7 @@ func (s *stopping) checkLeft(signalled context.Context) (err error) {
 	for _, p := range passes {
 		list = append(list, fmt.Sprintf("process %d (symphony tick)", p.PID))
 	}
-	for _, row := range s.stopped {
+	for _, row := range s.result.Stopped {
 		list = append(list, row.leftTexts()...)
 	}
 	return notStopped(list)
@@ -324,7 +339,7 @@ const endPatience = 20 * time.Second
 
 // endWorkers is stop --all without a readable database. No worker may be alive while an operator restores the database, and
 // only the process list shows which are. It returns cause, the error of the database, with the next step as its hint.
-func endWorkers(ctx context.Context, p *project.Project, cause error) error {
+func endWorkers(ctx context.Context, p *project.Project, o StopOptions, cause error) error {
 	known := *exit.From(cause)
 	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}, project.CommandPatience, false)
 	if err == nil && holder != nil {
@@ -352,7 +367,7 @@ func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 	}
 	for id, w := range workers {
 		if err := proc.Signal(w.Process, unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			fmt.Fprintf(p.Env.Stderr, "symphony: warning: run %s: %v\n", id, err)
+			o.Warn(fmt.Errorf("run %s: %w", id, err))
 		}
 	}
 	isWorker := func(id string) bool { _, ok := workers[id]; return ok }
@@ -362,19 +377,15 @@ func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 			break
 		}
 	}
-	out := p.Env.Stdout
-	if p.Env.JSON { // the one JSON object on stdout is the error
-		out = p.Env.Stderr
-	}
 	for _, id := range slices.Sorted(maps.Keys(workers)) {
 		if slices.Contains(living, id) {
 			continue
 		}
 		// In a backup of the database the run is still running. This note keeps its end from counting against the issue.
 		if err := proc.NoteUnstarted(filepath.Join(runner.RunDir(p.StateDir, id), "alive"), known.Code); err != nil {
-			fmt.Fprintf(p.Env.Stderr, "symphony: warning: run %s: %v\n", id, err)
+			o.Warn(fmt.Errorf("run %s: %w", id, err))
 		}
-		fmt.Fprintf(out, "ended the worker of run %s (pid %d)\n", text.Visible(id), workers[id].PID)
+		o.Killed(fmt.Sprintf("ended the worker of run %s (pid %d)", id, workers[id].PID))
 	}
 	hidden := slices.DeleteFunc(slices.Clone(living), isWorker)
 	switch {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 )
 
@@ -18,52 +17,43 @@ const (
 	askStep = 30 * time.Second
 )
 
-// Wait waits until an issue does not go on by itself, and prints what became of it. The exit code says it, too. With a timeout above
-// zero it waits no longer. A signal ends the wait and changes nothing.
-func Wait(ctx context.Context, p *project.Project, ref string, timeout time.Duration) error {
-	waiting := ctx
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		waiting, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	v, err := waitFor(waiting, p, ref)
-	switch {
-	case ctx.Err() != nil:
-		return exit.Fault("canceled", "ended by a signal; nothing was changed", "symphony show "+ref+" shows the issue")
-	case errors.Is(waiting.Err(), context.DeadlineExceeded):
-		if v, err = view.ReadIssue(ctx, p, ref, view.IssueOptions{Offline: true}); err == nil {
-			render.WaitEnd(p.Env, v)
-			err = exit.Only(exit.TimedOut)
-		}
-		return err
-	case err != nil:
-		return err
-	}
-	if p.Env.JSON { // with what a wait does not read each time
-		all, err := view.ReadIssue(ctx, p, v.Issue.ID, view.IssueOptions{Offline: true})
-		if err != nil {
-			return err
-		}
-		v.Workspace, v.Log, v.LastMessage = all.Workspace, all.Log, all.LastMessage
-	}
-	render.WaitEnd(p.Env, v)
-	switch {
-	case v.Status == view.StatusHandedOver:
-		return nil
-	case v.Status == view.StatusHeld:
-		return exit.Only(exit.Held)
-	case v.Status == view.StatusAsks:
-		return exit.Only(exit.Asks)
-	case v.Claim != nil && v.Failed():
-		return exit.Only(exit.Failed)
-	}
-	return exit.Only(exit.NotStarted)
+// WaitOptions are what Wait waits for.
+type WaitOptions struct {
+	Issue   string
+	Timeout time.Duration    // zero for none
+	Whole   bool             // read also what a wait does not read each time
+	Status  func(view.Issue) // is called with each status
 }
 
-// waitFor reads the issue again and again until it does not go on by itself, and prints each status on stderr.
-func waitFor(ctx context.Context, p *project.Project, ref string) (v view.Issue, err error) {
-	began, last := p.Env.Now(), ""
+// Wait waits until an issue does not go on by itself, and returns what became of it. The error after the timeout is an exit.Only, and the
+// issue as it was then comes with it. A signal ends the wait and changes nothing.
+func Wait(ctx context.Context, p *project.Project, o WaitOptions) (view.Issue, error) {
+	waiting := ctx
+	if o.Timeout > 0 {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, o.Timeout)
+		defer cancel()
+	}
+	v, err := waitFor(waiting, p, o)
+	switch {
+	case ctx.Err() != nil:
+		return v, exit.Fault("canceled", "ended by a signal; nothing was changed", "symphony show "+o.Issue+" shows the issue")
+	case errors.Is(waiting.Err(), context.DeadlineExceeded):
+		if v, err = view.ReadIssue(ctx, p, o.Issue, view.IssueOptions{Offline: true}); err == nil {
+			err = exit.Only(exit.TimedOut)
+		}
+		return v, err
+	case err != nil || !o.Whole:
+		return v, err
+	}
+	all, err := view.ReadIssue(ctx, p, v.Issue.ID, view.IssueOptions{Offline: true})
+	v.Workspace, v.Log, v.LastMessage = all.Workspace, all.Log, all.LastMessage
+	return v, err
+}
+
+// waitFor reads the issue again and again until it does not go on by itself.
+func waitFor(ctx context.Context, p *project.Project, o WaitOptions) (v view.Issue, err error) {
+	ref, began, last := o.Issue, p.Env.Now(), ""
 	var asked time.Time
 	for {
 		ask := p.Env.Now().Sub(asked) >= askStep
@@ -81,7 +71,7 @@ func waitFor(ctx context.Context, p *project.Project, ref string) (v view.Issue,
 			}
 			if now := string(v.Status) + v.Why.Code; now != last {
 				last = now
-				render.WaitStatus(p.Env, v)
+				o.Status(v)
 			}
 		}
 		if !project.Sleep(ctx, waitStep) {

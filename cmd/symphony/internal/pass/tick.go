@@ -11,7 +11,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -23,6 +22,8 @@ import (
 type TickOptions struct {
 	Options
 	Loop, StopOnExit, JSON, Quiet, Wait bool
+	// Ended is called with each run that has ended, where the command waits for them.
+	Ended func(*project.Project, reconcile.Run)
 	// LogLevel and LogFormat are empty unless a log was asked for.
 	LogLevel, LogFormat string
 	// Beside runs beside the passes of a loop, from their beginning until ctx ends; nil for nothing.
@@ -133,21 +134,16 @@ func followUp(ctx context.Context, p *project.Project, o TickOptions, r Result) 
 
 // waitForRuns waits until every run that this pass started has ended, and prints how.
 func waitForRuns(ctx context.Context, p *project.Project, r Result, o TickOptions) (failed bool, err error) {
-	db, err := state.Open(ctx, p.StateDir)
-	if err != nil {
-		return false, err
-	}
-	defer db.Close()
 	for _, a := range r.Applied {
 		if a.Kind != reconcile.ActDispatch && a.Kind != reconcile.ActDeliver || a.Err != nil {
 			continue
 		}
-		run, err := WaitForRun(ctx, p, db, a.RunID)
+		run, err := WaitForRun(ctx, p, a.RunID)
 		if err != nil {
 			return false, err
 		}
 		if !o.JSON && !o.Quiet { // with --json the pass's object is the whole output
-			render.RunEnd(p, run)
+			o.Ended(p, run)
 		}
 		failed = failed || run.Outcome != reconcile.Succeeded || run.Delivery.Code != ""
 	}
@@ -155,8 +151,13 @@ func waitForRuns(ctx context.Context, p *project.Project, r Result, o TickOption
 }
 
 // WaitForRun waits until a run has an outcome, or until its worker has died without recording one.
-func WaitForRun(ctx context.Context, p *project.Project, db *state.DB, id string) (reconcile.Run, error) {
+func WaitForRun(ctx context.Context, p *project.Project, id string) (reconcile.Run, error) {
 	reading := context.WithoutCancel(ctx) // after a signal the run is read once more, for the message
+	db, err := project.OpenForReading(reading, p)
+	if err != nil {
+		return reconcile.Run{}, err
+	}
+	defer db.Close()
 	for {
 		run, err := db.Views.Run(reading, id)
 		if err != nil {

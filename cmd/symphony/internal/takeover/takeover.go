@@ -1,4 +1,5 @@
-package operate
+// Package takeover gives an issue to the operator: codex's own terminal in its workspace.
+package takeover
 
 import (
 	"context"
@@ -8,7 +9,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -16,9 +19,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Takeover holds an issue, ends its run, and opens codex's own terminal in the issue's workspace. It returns when the session
+// Run holds an issue, ends its run, and opens codex's own terminal in the issue's workspace. It returns when the session
 // has ended. If yes is set, it stops a run without asking. At the end it does what then says: retry, hold, or ask if then is empty.
-func Takeover(ctx context.Context, p *project.Project, ref string, yes bool, then string) error {
+func Run(ctx context.Context, p *project.Project, ref string, yes bool, then string) error {
 	w := p.Env
 	if !w.OnTerminal() {
 		return &reconcile.Error{Code: "not_a_terminal", Message: "takeover opens codex's own interface and needs a terminal", Hint: "run it in a terminal, not in a pipe or a script"}
@@ -57,7 +60,12 @@ func Takeover(ctx context.Context, p *project.Project, ref string, yes bool, the
 		fmt.Fprintln(w.Stdout, text.Visible(identifier+" stays held: "+hint))
 		return nil
 	}
-	return Apply(ctx, p, reconcile.VerbRetry, identifier)
+	r, err := operate.Apply(ctx, p, operate.Command{Verb: reconcile.VerbRetry, Issue: identifier})
+	if err != nil {
+		return err
+	}
+	render.Operation(p, r)
+	return r.Err()
 }
 
 // holdIssue holds an issue and ends its run. The claim is not held if the operator declined to stop the run.
@@ -81,7 +89,7 @@ func holdIssue(ctx context.Context, p *project.Project, ref string, yes bool) (c
 			return c, err
 		}
 	}
-	if err := Stop(ctx, p, identifier, false); err != nil {
+	if err := render.Stop(ctx, p, operate.StopOptions{Issue: identifier}); err != nil {
 		return c, err
 	}
 	c, _, err = db.Views.ClaimByIssue(ctx, id)

@@ -2,22 +2,20 @@ package operate
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Open prints the address of an issue, or of its pull request, and shows the page in the operator's web browser. It asks the tracker
-// only for what the database does not know.
-func Open(ctx context.Context, p *project.Project, ref string, pullRequest bool) error {
+// Address returns the address of an issue in the web, or of its pull request. It asks the tracker only for what the database does not
+// know.
+func Address(ctx context.Context, p *project.Project, ref string, pullRequest bool) (string, error) {
 	v, err := view.ReadIssue(ctx, p, ref, view.IssueOptions{Offline: true, Brief: true})
 	if err != nil || v.Address(pullRequest) == "" {
 		if v, err = view.ReadIssue(ctx, p, ref, view.IssueOptions{Brief: true}); err != nil {
-			return err
+			return "", err
 		}
 	}
 	address, identifier := v.Address(pullRequest), v.Issue.Identifier
@@ -29,12 +27,7 @@ func Open(ctx context.Context, p *project.Project, ref string, pullRequest bool)
 		if pullRequest {
 			e.Message = identifier + " has no pull request that symphony knows of"
 		}
-		return e
+		return "", e
 	}
-	fmt.Fprintln(p.Env.Stdout, text.Visible(address))
-	opened, err := p.Env.OpenPage(ctx, address)
-	if err == nil && !opened {
-		fmt.Fprintln(p.Env.Stderr, "symphony: there is no display to open it on; set BROWSER to use a browser for terminals")
-	}
-	return err
+	return address, nil
 }

@@ -1,0 +1,66 @@
+package render
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// Operation prints what became of a command: in sentences, with -v as fields, or as JSON.
+func Operation(p *project.Project, r operate.Result) {
+	if p.Env.JSON {
+		p.Env.PrintJSON(r.JSON())
+	} else {
+		OperationEffect(p, r)
+	}
+	OperationNotes(p, r)
+}
+
+// OperationEffect prints what a command has done. The errors of its pass are warnings if it was applied nevertheless.
+func OperationEffect(p *project.Project, r operate.Result) {
+	shown := r.Pass
+	if r.Applied {
+		shown.Errors = nil
+	}
+	pass.ReportActions(p, shown)
+	fmt.Fprint(p.Env.Stdout, pass.Lines(p.Env, r.Effect))
+	for _, warning := range r.Warnings() {
+		p.Env.Note(slog.LevelWarn, warning)
+	}
+}
+
+// OperationNotes prints on stderr what has to follow a command.
+func OperationNotes(p *project.Project, r operate.Result) {
+	for _, note := range r.Next() {
+		fmt.Fprintln(p.Env.Stderr, "symphony: "+note)
+	}
+}
+
+// Stop stops runs and prints each that has ended.
+func Stop(ctx context.Context, p *project.Project, o operate.StopOptions) error {
+	w := p.Env
+	o.Warn = func(err error) { w.PrintError(exit.From(err)) }
+	o.Killed = func(line string) { fmt.Fprintln(w.Stderr, text.Visible(line)) } // the one JSON object on stdout is the error
+	ran := false
+	o.Applied = func(operate.Result) { ran = true }
+	if !w.JSON {
+		o.Applied = func(r operate.Result) { OperationEffect(p, r) }
+		o.Ended = func(line string) { fmt.Fprintln(w.Stdout, text.Visible(line)) }
+		o.Killed = o.Ended
+	}
+	r, err := operate.Stop(ctx, p, o)
+	if ran {
+		w.PrintJSON(r.JSON())
+	}
+	if err == nil {
+		OperationNotes(p, r)
+	}
+	return cmp.Or(err, r.Err())
+}
