@@ -128,6 +128,10 @@ func output(ts *testscript.TestScript, args ...string) string {
 		out, errOut, _ := runInProcess(ts, args[1:])
 		return string(out) + string(errOut)
 	}
+	if args[0] == "sql" {
+		rows, _ := query(ts.Getenv("STATE"), args[1]) // until it succeeds
+		return rows
+	}
 	if args[0] == "cat" && len(args) == 2 { // the most frequent one
 		out, _ := os.ReadFile(ts.MkAbs(args[1]))
 		return string(out)

@@ -22,8 +22,8 @@ func serveCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("serve", "[WORKFLOW...]"),
 		Description: `It shows what ps, show, logs, diff and report show, and runs no passes: keep the schedule. Everyone who can
 reach the address can read; only a browser that has opened the printed link can change something. The link works once; other browsers and programs
-use the printed token. Both are new at each start, unless --token-file has a token of your own, with which you log in. What is done there runs symphony's
-own commands, which SIGTERM and Ctrl-C let end. At an address that other machines can reach, and with --allow-host, reading
+use the printed token. Both are new at each start, unless --token-file has a token of your own, with which you log in. Its buttons do
+what symphony's own commands do; SIGTERM and Ctrl-C wait for what has begun. At an address that other machines can reach, and with --allow-host, reading
 needs the token, too. Other accounts of this machine can reach 127.0.0.1, but not a socket: --listen unix:PATH.
 
 ` + exampleText("symphony serve", "symphony serve --port 0 ~/web-shop/WORKFLOW.md ~/api/WORKFLOW.md", "symphony serve --project all"),

@@ -96,7 +96,7 @@ func (s *Server) operate(issue string, do func(*project.Project) (operate.Result
 	if issue == "" {
 		return nil, OperateOut{}, exit.Fault(agents.CodeInvalid, "issue is empty", "give an identifier such as ABC-7")
 	}
-	p := project.New(s.env, s.Project.Path, s.Project.StateDir)
+	p := project.New(s.env.Silent(), s.Project.Path, s.Project.StateDir)
 	r, err := do(p)
 	out := OperateOut{Issue: issue, RunID: r.RunID, Message: strings.Join(r.Lines(p), "\n")}
 	var failed exit.Only // the reason is among the lines

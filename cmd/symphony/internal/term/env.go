@@ -97,6 +97,14 @@ func (w *Env) CheckOutput() {
 	}
 }
 
+// Silent returns the environment of an operation whose results are values: nothing that it prints reaches anyone.
+func (w *Env) Silent() *Env {
+	own := *w
+	own.Stdin, own.Stdout, own.Stderr = strings.NewReader(""), io.Discard, io.Discard
+	own.Width, own.Colour, own.Links, own.JSON, own.Verbose, own.Journal, own.Log = 0, false, false, false, false, false, nil
+	return &own
+}
+
 // Getenv returns the value of a variable, empty if it is not set.
 func (w *Env) Getenv(name string) string {
 	v, _ := w.Lookup(name)

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,92 +18,75 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/web/page"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// actions are the routes that change something. Each runs one of symphony's own commands, so that nothing differs from the command
-// line. A form of a page has the member back and is answered with a redirect to that page, which shows what the command said;
-// programs get the JSON of the command.
+// actions are the routes that change something, by the functions of symphony's own commands. A form of a page has the member back and
+// is answered with a redirect to that page, which shows what was done; programs get the JSON of the command.
 func (s *Server) actions() []route {
 	return []route{
 		{"POST", "/api/v1/refresh", needActing, s.refresh},
-		{"POST", "/api/v1/pause", needActing, s.command(aboutProject("pause"))},
-		{"POST", "/api/v1/resume", needActing, s.command(aboutProject("resume"))},
-		{"POST", "/api/v1/unblock", needActing, s.command(aboutProject("unblock"))},
+		{"POST", "/api/v1/pause", needActing, s.command(aboutProject(reconcile.VerbPause))},
+		{"POST", "/api/v1/resume", needActing, s.command(aboutProject(reconcile.VerbResume))},
+		{"POST", "/api/v1/unblock", needActing, s.command(aboutProject(reconcile.VerbUnblock))},
 		{"POST", "/api/v1/{identifier}/stop", needActing, s.command(s.stop)},
-		{"POST", "/api/v1/{identifier}/retry", needActing, s.command(aboutIssue("retry"))},
-		{"POST", "/api/v1/{identifier}/hold", needActing, s.command(aboutIssue("hold"))},
-		{"POST", "/api/v1/{identifier}/deliver", needActing, s.command(aboutIssue("deliver", "--no-wait"))},
+		{"POST", "/api/v1/{identifier}/retry", needActing, s.command(aboutIssue(reconcile.VerbRetry))},
+		{"POST", "/api/v1/{identifier}/hold", needActing, s.command(aboutIssue(reconcile.VerbHold))},
+		{"POST", "/api/v1/{identifier}/deliver", needActing, s.command(aboutIssue(reconcile.VerbDeliver))},
 		{"POST", "/api/v1/requests/{id}/approve", needActing, s.command(approval)},
 		{"POST", "/api/v1/requests/{id}/deny", needActing, s.command(denial)},
 		{"POST", "/api/v1/requests/{id}/answer", needActing, s.command(reply)},
 	}
 }
 
-// order is one of symphony's own commands.
-type order struct {
-	words []string // the command and its flags
-	ref   string   // the issue or the request; empty for a command about the project
-	issue string   // the issue that it is about
-	input string   // for stdin; other processes can read the arguments of a process
+func aboutProject(verb reconcile.Verb) func(*http.Request, parameters) (order, error) {
+	return func(*http.Request, parameters) (order, error) { return order{verb: verb}, nil }
 }
 
-func aboutProject(verb string) func(*http.Request, parameters) (order, error) {
-	return func(*http.Request, parameters) (order, error) { return order{words: []string{verb}}, nil }
-}
-
-func aboutIssue(words ...string) func(*http.Request, parameters) (order, error) {
+func aboutIssue(verb reconcile.Verb) func(*http.Request, parameters) (order, error) {
 	return func(r *http.Request, _ parameters) (order, error) {
 		identifier := r.PathValue("identifier")
-		return order{words: words, ref: identifier, issue: identifier}, nil
+		return order{verb: verb, ref: identifier, issue: identifier}, nil
 	}
 }
 
-// stop returns the command stop. A page may be older than the end of the run: an issue that was handed over is not held.
+// stop returns the order to stop an issue. A page may be older than the end of the run: an issue that was handed over is not held.
 func (s *Server) stop(r *http.Request, p parameters) (order, error) {
-	o, err := aboutIssue("stop", "--no-wait")(r, p)
+	o, err := aboutIssue(reconcile.VerbStop)(r, p)
 	v, failed := s.source.issue(r.Context(), r.URL.Query().Get("project"), o.issue, 0)
-	if err == nil && failed == nil && v.Status == view.StatusHandedOver { // without a view the command itself reports the error
+	if err == nil && failed == nil && v.Status == view.StatusHandedOver { // without a view the operation itself reports the error
 		err = exit.Fault("handed_over", o.issue+" was handed over: nothing is running", "hold it, if no later run may start")
 	}
 	return o, err
 }
 
-func aboutRequest(r *http.Request, words ...string) order {
+func aboutRequest(r *http.Request, verb reconcile.Verb, d requests.Decision) order {
 	issue, _ := reconcile.RequestRef(r.PathValue("id"))
-	return order{words: words, ref: r.PathValue("id"), issue: issue}
+	return order{verb: verb, ref: r.PathValue("id"), issue: issue, decision: d}
 }
 
 func approval(r *http.Request, p parameters) (order, error) {
-	o := aboutRequest(r, "approve")
+	how := reconcile.DecideApprove
 	if p.ForSession {
-		o.words = append(o.words, "--for-session")
+		how = reconcile.DecideForSession
 	}
-	return o, nil
+	return aboutRequest(r, verbApprove, requests.Decision{How: how}), nil
 }
 
 func denial(r *http.Request, p parameters) (order, error) {
-	o := aboutRequest(r, "deny")
-	if p.Reason != "" {
-		o.words = append(o.words, "--reason="+p.Reason)
-	}
-	return o, nil
+	return aboutRequest(r, verbDeny, requests.Decision{How: reconcile.DecideDeny, Reason: p.Reason}), nil
 }
 
 func reply(r *http.Request, p parameters) (order, error) {
-	o := aboutRequest(r, "answer")
+	o := aboutRequest(r, verbAnswer, requests.Decision{How: reconcile.DecideAnswer, Texts: p.Texts, Choices: p.Choices})
 	switch {
 	case len(p.Texts) > 0 && len(p.Choices) > 0:
 		return o, badRequest("texts and choices cannot be combined; a text may be the label of an option")
 	case len(p.Texts)+len(p.Choices) == 0:
 		return o, badRequest("the answer is missing: give texts, or the numbers of the options as choices")
-	case len(p.Texts) > 0:
-		o.words, o.input = append(o.words, "--stdin"), strings.Join(p.Texts, "\x00")+"\n"
-	}
-	for _, n := range p.Choices {
-		o.words = append(o.words, "--choice="+strconv.Itoa(n))
 	}
 	return o, nil
 }
@@ -131,25 +115,28 @@ func (s *Server) command(build func(*http.Request, parameters) (order, error)) f
 		if err == nil {
 			target, err = s.target(r, o.issue)
 		}
-		var said result
+		var done outcome
 		if err == nil {
 			patient(w)
-			said, err = s.commands.run(r.Context(), target, o, p.Back == "")
+			done, err = s.commands.run(r.Context(), target, o)
 		}
-		if p.Back != "" {
-			s.goBack(w, r, p.Back, noticeOf(o, said, err))
+		status := http.StatusOK
+		switch {
+		case p.Back != "":
+			s.goBack(w, r, p.Back, noticeOf(o, done, err))
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
+		case done.pending:
+			status = http.StatusAccepted
 		}
-		return said.answer(w)
+		return answerWith(w, status, done.document)
 	}
 }
 
 // patient gives the answer the time that a command may take.
 func patient(w http.ResponseWriter) {
-	c, end := http.NewResponseController(w), time.Now().Add(slotPatience+commandPatience+killPatience+writePatience)
+	c, end := http.NewResponseController(w), time.Now().Add(slotPatience+commandPatience+endPatience+writePatience)
 	_ = errors.Join(c.SetReadDeadline(end), c.SetWriteDeadline(end)) // only tests have writers without deadlines
 }
 
@@ -188,7 +175,7 @@ func readParameters(r *http.Request) (p parameters, err error) {
 		return p, badRequest("the body must be JSON or a form, not " + cmp.Or(kind, "of an unknown type"))
 	}
 	if strings.Contains(r.URL.Path+p.Reason+strings.Join(p.Texts, ""), "\x00") {
-		return p, badRequest("a text contains a NUL") // no argument of a process can
+		return p, badRequest("a text contains a NUL")
 	}
 	return p, nil
 }
@@ -270,12 +257,11 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := refreshed{Queued: true, Coalesced: len(projects) > 0, RequestedAt: s.source.env.Now().UTC(), Operations: []string{"poll", "reconcile"}}
 	for _, target := range projects {
-		out.Coalesced = s.commands.refresh(target.Project) && out.Coalesced
+		out.Coalesced = s.commands.refresh(context.WithoutCancel(r.Context()), target.Project) && out.Coalesced
 	}
 	switch {
 	case p.Back != "":
-		said := result{text: "a pass begins"}
-		s.goBack(w, r, p.Back, noticeOf(order{words: []string{"tick"}}, said, err))
+		s.goBack(w, r, p.Back, noticeOf(order{verb: verbPass}, outcome{lines: []string{"a pass begins"}}, err))
 		return nil
 	case err != nil:
 		return err
@@ -283,17 +269,15 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
 	return answerWith(w, http.StatusAccepted, out)
 }
 
-const shownLines = 12 // of what a command said
+const shownLines = 12 // of an outcome
 
-// noticeOf is what the next page shows of a command.
-func noticeOf(o order, said result, err error) page.Notice {
-	n := page.Notice{Command: o.String(), Failed: err != nil || said.code != exit.OK}
+// noticeOf is what the next page shows of an order.
+func noticeOf(o order, done outcome, err error) page.Notice {
+	n := page.Notice{Command: o.String(), Lines: done.shown(), Failed: err != nil || done.pending}
 	if err != nil {
 		e := exit.From(err)
-		n.Lines = []string{e.Error(), e.Hint}
+		n.Lines = outcome{lines: []string{e.Error(), e.Hint}}.shown()
 	}
-	n.Lines = slices.AppendSeq(n.Lines, strings.SplitSeq(said.text, "\n"))
-	n.Lines = slices.DeleteFunc(n.Lines, func(line string) bool { return strings.TrimSpace(line) == "" })
 	if len(n.Lines) > shownLines {
 		n.Lines = append(n.Lines[:shownLines], "…")
 	}

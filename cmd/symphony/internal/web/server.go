@@ -1,5 +1,5 @@
 // Package web serves the read model over HTTP: pages for people and the API of specification 13.7. It reads state.db and never
-// writes it; what changes something runs one of symphony's own commands. Nothing depends on it: it may be killed at any time.
+// writes it, except by the operations of symphony's own commands. Nothing depends on it: it may be killed at any time.
 package web
 
 import (
