@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -69,16 +68,9 @@ func printAgents(w *term.Env, rows []agents.Row) {
 
 // stopAgent ends an agent and says so.
 func stopAgent(ctx context.Context, w *term.Env, id string) error {
-	a, err := agents.Open(ctx, w)
-	if err != nil {
-		return err
-	}
-	var ended agents.Agent
-	if err = a.Kill(ctx, id); err == nil {
-		ended, err = a.Find(ctx, id)
-	}
-	if err == nil {
+	ended, err := agents.Stop(ctx, w, id)
+	if ended.Outcome != "" {
 		fmt.Fprintln(w.Stdout, text.Visible(id+" has ended: "+string(ended.Outcome)))
 	}
-	return errors.Join(err, a.Close())
+	return err
 }

@@ -12,7 +12,7 @@ func topCommand(w *term.Env) *cli.Command {
 		Name: "top", Usage: "all issues of all projects on one screen, with keys for what ps, show, logs and the others do",
 		UsageText: usageText("top", "[WORKFLOW]"),
 		Description: "With a workflow it shows only that project. The first line says whether a project needs you. Each key about an\n" +
-			"issue runs another command of symphony, which is named at the bottom of the screen.\n\n" +
+			"issue does the same as another command, which is named at the bottom of the screen.\n\n" +
 			"Keys:\n\n" + top.Keys() + "\n" + exampleText("symphony top"),
 		Flags: workflowFlags(),
 		Action: func(c *cli.Context) error {
@@ -26,7 +26,7 @@ func topCommand(w *term.Env) *cli.Command {
 					return err
 				}
 			}
-			return top.Run(c.Context, w, p)
+			return top.Run(c.Context, w, p, run)
 		},
 	}
 }

@@ -72,3 +72,15 @@ func OpenRequests(ctx context.Context, w *term.Env) ([]view.RequestRow, error) {
 	rows, err := view.RequestRows(ctx, p, db, view.AgentsProject)
 	return rows, errors.Join(err, db.Close())
 }
+
+// Stop ends an agent, and returns it as it is then.
+func Stop(ctx context.Context, w *term.Env, id string) (ended Agent, err error) {
+	a, err := Open(ctx, w)
+	if err != nil {
+		return ended, err
+	}
+	if err = a.Kill(ctx, id); err == nil {
+		ended, err = a.Find(ctx, id)
+	}
+	return ended, errors.Join(err, a.Close())
+}

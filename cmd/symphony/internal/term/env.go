@@ -64,11 +64,8 @@ func NewEnv() (*Env, error) {
 			w.Home = u.HomeDir
 		}
 	}
-	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) {
-		w.Width = 80 // if the terminal does not know its size
-		if width, _, err := term.GetSize(fd); err == nil && width > 0 {
-			w.Width = max(width, 40)
-		}
+	if term.IsTerminal(int(os.Stdout.Fd())) {
+		w.Width = terminalWidth()
 		w.Links = w.Getenv("TERM") != "dumb"
 		w.Colour = w.Links && w.Getenv("NO_COLOR") == ""
 	} else {
@@ -95,6 +92,23 @@ func (w *Env) CheckOutput() {
 	if o, ok := w.Stdout.(*output); ok && o.err != nil && !w.OutputFailed {
 		w.outputFailed(o.err, "free space where stdout goes, and try again if the command only shows something")
 	}
+}
+
+// terminalWidth is the width of the terminal at stdout.
+func terminalWidth() int {
+	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && width > 0 {
+		return max(width, 40)
+	}
+	return 80 // the terminal does not know its size
+}
+
+// Another returns the environment of another command at the same terminal, whose size may have changed.
+func (w *Env) Another() *Env {
+	own := *w
+	own.JSON, own.JSONLines, own.Query, own.OutputFailed = false, false, JSONQuery{}, false
+	own.Verbose, own.InputEnded, own.input = false, false, nil
+	own.Width = terminalWidth()
+	return &own
 }
 
 // Silent returns the environment of an operation whose results are values: nothing that it prints reaches anyone.

@@ -131,15 +131,15 @@ func (m model) pressInList(name string) (model, tea.Cmd) {
 func (m model) act(name string, r row) (model, tea.Cmd) {
 	switch name {
 	case "enter":
-		return m, m.effects.show(m.command(r, "show", r.Identifier))
+		return m, m.effects.show(m.command(r, "show"))
 	case "l":
-		words := []string{"logs", r.Identifier}
+		var flags []string
 		if hasRun(r) {
-			words = append(words, "--follow")
+			flags = []string{"--follow"}
 		}
-		return m, m.effects.show(m.command(r, words...))
+		return m, m.effects.show(m.command(r, "logs", flags...))
 	case "d":
-		return m, m.effects.show(m.command(r, "diff", r.Identifier))
+		return m, m.effects.show(m.command(r, "diff"))
 	case "a":
 		return m.answer(r)
 	case "s":
@@ -149,12 +149,12 @@ func (m model) act(name string, r row) (model, tea.Cmd) {
 		}
 		m.mode = asking
 		m.question = question{
-			fmt.Sprintf("Stop %s? %s is held until you retry it. [y]es, [N]o: ", r.Identifier, effect), m.command(r, "stop", r.Identifier),
+			fmt.Sprintf("Stop %s? %s is held until you retry it. [y]es, [N]o: ", r.Identifier, effect), m.command(r, "stop"),
 		}
 	case "r":
-		return m.start(m.command(r, "retry", r.Identifier))
+		return m.start(m.command(r, "retry"))
 	case "o":
-		return m.start(m.command(r, "open", r.Identifier))
+		return m.start(m.command(r, "open"))
 	}
 	return m, nil
 }
@@ -173,7 +173,7 @@ func (m model) answer(r row) (model, tea.Cmd) {
 	if requests[i].Kind == reconcile.QuestionRequest {
 		verb = "answer"
 	}
-	return m, m.effects.show(m.command(r, verb, r.Identifier))
+	return m, m.effects.show(m.command(r, verb))
 }
 
 // start starts a command in the background.

@@ -39,22 +39,26 @@ type model struct {
 type effects struct {
 	// read reads the state and returns a readMsg.
 	read tea.Cmd
-	// run starts one of symphony's own commands in the background and returns an endedMsg with its output.
+	// run carries out a command in the background and returns an endedMsg with what was done.
 	run func(command) tea.Cmd
-	// show gives the terminal to one of symphony's own commands until it ends.
+	// show gives the terminal to a command until it ends.
 	show func(command) tea.Cmd
 }
 
-// command is a command line of symphony, beginning with the command's name.
-type command []string
+// command is one of symphony's commands about an issue.
+type command struct {
+	verb, issue    string
+	words          []string // as an operator types them
+	path, stateDir string   // of the project's workflow and its state directory
+}
 
 // String is the command as an operator types it.
 func (c command) String() string {
-	words := []string{"symphony"}
-	for _, word := range c {
-		words = append(words, text.ShellQuote(word))
+	line := "symphony"
+	for _, word := range c.words {
+		line += " " + text.ShellQuote(word)
 	}
-	return strings.Join(words, " ")
+	return line
 }
 
 type mode int
@@ -93,7 +97,7 @@ type (
 	refreshMsg struct{}
 	endedMsg   struct {
 		command    command
-		output     string
+		lines      []string
 		err        error
 		background bool
 	}
@@ -136,20 +140,15 @@ func (m model) ended(msg endedMsg) model {
 	if msg.background {
 		m.running--
 	}
-	m.note = note{command: msg.command.String(), lines: lastLines(msg.output, noteLines), failed: msg.err != nil}
+	m.note = note{command: msg.command.String(), lines: msg.lines[max(len(msg.lines)-noteLines, 0):], failed: msg.err != nil}
 	if msg.err != nil && len(m.note.lines) == 0 {
 		m.note.lines = []string{msg.err.Error()}
 	}
 	return m
 }
 
-// noteLines is how many lines of a command's output are shown.
+// noteLines is how many lines about a command are shown.
 const noteLines = 4
-
-func lastLines(s string, n int) []string {
-	lines := slices.Collect(strings.SplitSeq(strings.TrimSpace(s), "\n"))
-	return slices.DeleteFunc(lines[max(len(lines)-n, 0):], func(line string) bool { return strings.TrimSpace(line) == "" })
-}
 
 // arrange makes the rows of the overviews: one of each issue, which is that of its newest run where only ended runs are left. The
 // selection stays on its issue.
@@ -219,18 +218,18 @@ func (m model) selected() (row, bool) {
 }
 
 // command is a command of symphony about an issue. The state directory is named only where the command would not find it.
-func (m model) command(r row, words ...string) command {
+func (m model) command(r row, verb string, flags ...string) command {
 	p := r.overview.Project
-	c := append(command{}, words...)
+	c := command{verb, r.Identifier, append([]string{verb, r.Identifier}, flags...), p.WorkflowPath, p.StateDir}
 	if p.WorkflowPath != "" {
-		c = append(c, "-w", p.WorkflowPath)
+		c.words = append(c.words, "-w", p.WorkflowPath)
 	}
 	usual := m.env.Getenv("SYMPHONY_STATE_DIR")
 	if usual == "" {
 		usual = state.DefaultDir(m.env.Getenv("XDG_STATE_HOME"), m.env.Home, p.WorkflowPath)
 	}
 	if m.env.Absolute(usual) != p.StateDir {
-		c = append(c, "--state-dir", p.StateDir)
+		c.words = append(c.words, "--state-dir", p.StateDir)
 	}
 	return c
 }

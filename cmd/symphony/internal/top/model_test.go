@@ -220,9 +220,9 @@ func TestStopAsks(t *testing.T) {
 	if len(s.run) != 1 || !strings.HasPrefix(s.run[0], "symphony stop WEB-1 -w ") || m.running != 1 {
 		t.Error(s)
 	}
-	m = send(m, endedMsg{command{"stop", "WEB-1"}, "symphony: lock: another pass\n  try later\n", errors.New("exit status 4"), true})
+	m = send(m, endedMsg{command{words: []string{"stop", "WEB-1"}}, []string{"lock: another pass", "try later"}, errors.New("exit status 4"), true})
 	test.Equal(t, "how many commands run", m.running, 0)
-	test.Contains(t, "the screen", m.View().Content, "$ symphony stop WEB-1\nsymphony: lock: another pass\ntry later")
+	test.Contains(t, "the screen", m.View().Content, "$ symphony stop WEB-1\nlock: another pass\ntry later")
 	test.Lacks(t, "the screen", press(m, "down").View().Content, "$ symphony")
 }
 

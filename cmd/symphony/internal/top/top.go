@@ -1,5 +1,5 @@
-// Package top is the full screen of symphony top: the issues of all projects, with keys that run symphony's own commands about the
-// selected one. The package keeps no state of its own and starts nothing but symphony.
+// Package top is the full screen of symphony top: the issues of all projects, with keys that do what symphony's own commands do, about
+// the selected one. The package keeps no state of its own.
 package top
 
 import (
@@ -19,6 +19,9 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
@@ -29,22 +32,24 @@ import (
 // framesPerSecond limits how often the screen is compared with what is shown. Keys are answered within a frame.
 const framesPerSecond = 30
 
+// Program carries out a command line of symphony and returns its exit code.
+type Program func(ctx context.Context, w *term.Env, args []string) int
+
 // Run shows the issues of all projects of the account, or only of p unless that is nil, until the operator quits or ctx ends. It
-// waits for the commands that then still run in the background.
-func Run(ctx context.Context, w *term.Env, p *project.Project) error {
+// waits for what then still runs in the background. Commands that print are given the terminal and carried out by program.
+func Run(ctx context.Context, w *term.Env, p *project.Project, program Program) error {
 	if !w.OnTerminal() || w.Getenv("TERM") == "dumb" {
 		return &reconcile.Error{
 			Code: "not_a_terminal", Message: "top needs a terminal with a cursor that can be moved",
 			Hint: "symphony ps prints the same once, symphony ps --watch every second",
 		}
 	}
-	r := runner{ctx: ctx, env: w, program: project.ProgramPath()}
+	r := runner{ctx: ctx, env: w, program: program, interrupts: make(chan os.Signal, 1)}
 	m := model{env: w, effects: effects{read: r.read(p), run: r.background, show: r.foreground}}
-	// Ctrl-C is a key while the screen is shown. Otherwise it is a signal for the command that has the terminal, and also reaches this
-	// process, maybe only when that command has ended.
-	interrupts := make(chan os.Signal, 1)
-	signal.Notify(interrupts, syscall.SIGINT)
-	defer signal.Stop(interrupts)
+	// Ctrl-C is a key while the screen is shown. Otherwise it is a signal for the command that has the terminal, and may come only when
+	// that command has ended.
+	signal.Notify(r.interrupts, syscall.SIGINT)
+	defer signal.Stop(r.interrupts)
 	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithEnvironment(w.Environ), tea.WithFPS(framesPerSecond),
 		tea.WithInput(w.Stdin), tea.WithOutput(w.Stdout), tea.WithoutSignalHandler()).Run()
 	if ctx.Err() != nil {
@@ -56,10 +61,11 @@ func Run(ctx context.Context, w *term.Env, p *project.Project) error {
 
 // runner carries out the effects of the model.
 type runner struct {
-	ctx     context.Context
-	env     *term.Env
-	program string
-	wait    sync.WaitGroup // for the commands in the background
+	ctx        context.Context
+	env        *term.Env
+	program    Program
+	interrupts chan os.Signal
+	wait       sync.WaitGroup // for what runs in the background
 }
 
 func (r *runner) read(p *project.Project) tea.Cmd {
@@ -74,43 +80,77 @@ func (r *runner) read(p *project.Project) tea.Cmd {
 	}
 }
 
-// background runs a command without the terminal, in a process group of its own, so that Ctrl-C in a later command does not end it.
+// background carries out a command without the terminal. Ctrl-C does not end it.
 func (r *runner) background(c command) tea.Cmd {
 	return func() tea.Msg {
-		if c[0] != "open" { // a browser may stay
-			r.wait.Add(1)
-			defer r.wait.Done()
+		r.wait.Add(1)
+		defer r.wait.Done()
+		lines, err := r.carryOut(context.WithoutCancel(r.ctx), c)
+		if err != nil {
+			known := exit.From(err)
+			lines = append(lines, known.Error(), known.Hint)
 		}
-		out, err := r.output(c)
-		return endedMsg{c, out, err, true}
+		return endedMsg{c, slices.DeleteFunc(lines, func(line string) bool { return line == "" }), err, true}
 	}
 }
 
-// output returns what a command prints. A file takes it, because a browser that outlives top could not write to a pipe.
-func (r *runner) output(c command) (string, error) {
-	file, err := os.CreateTemp("", "symphony-top-")
-	if err != nil {
-		return "", err
+func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err error) {
+	p, isAgent := agents.ProjectOf(ctx, project.New(r.env.Silent(), c.path, c.stateDir), c.issue)
+	var result operate.Result
+	switch {
+	case c.verb == "open":
+		address, err := operate.Address(ctx, p, c.issue, false)
+		if err != nil {
+			return nil, err
+		}
+		_, err = r.env.OpenPage(ctx, address)
+		return []string{address}, err
+	case isAgent && c.verb == "stop":
+		ended, err := agents.Stop(ctx, p.Env, c.issue)
+		return []string{c.issue + " has ended: " + string(ended.Outcome)}, err
+	case c.verb == "stop":
+		result, err = operate.Stop(ctx, p, operate.StopOptions{Issue: c.issue, Ended: func(line string) { lines = append(lines, line) }})
+	default:
+		result, err = operate.Apply(ctx, p, operate.Command{Verb: reconcile.Verb(c.verb), Issue: c.issue})
 	}
-	defer file.Close()
-	cmd := exec.CommandContext(context.WithoutCancel(r.ctx), r.program, c...)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = r.env.Dir, r.env.Environ, &syscall.SysProcAttr{Setpgid: true}
-	cmd.Stdout, cmd.Stderr = file, file
-	runErr := cmd.Run()
-	text, err := os.ReadFile(file.Name())
-	return string(text), cmp.Or(runErr, err, os.Remove(file.Name()))
+	if err == nil {
+		lines, err = slices.Concat(result.Lines(p), lines), result.Err()
+	}
+	return lines, err
 }
 
 // foreground gives the terminal to a command until it ends.
 func (r *runner) foreground(c command) tea.Cmd {
-	cmd := exec.CommandContext(r.ctx, r.program, c...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	pager, stays := pagerFor(r.env)
-	cmd.Dir, cmd.Env = r.env.Dir, append(slices.Clone(r.env.Environ), "PAGER="+pager)
-	paged := !slices.Contains(c, "--follow") && slices.Contains([]string{"show", "logs", "diff"}, c[0])
-	return tea.Exec(&visit{cmd: cmd, line: c.String(), pause: paged && !stays, quiet: paged && stays}, func(err error) tea.Msg {
-		return endedMsg{command: c, err: err}
-	})
+	env := r.env.Another()
+	pager, stays := pagerFor(env)
+	env.Environ = append(slices.Clone(env.Environ), "PAGER="+pager)
+	paged := !slices.Contains(c.words, "--follow") && slices.Contains([]string{"show", "logs", "diff"}, c.verb)
+	v := &visit{
+		line: c.String(), pause: paged && !stays, quiet: paged && stays, in: r.env.Stdin, out: r.env.Stdout,
+		run: func() error { return r.untilInterrupt(env, c) },
+	}
+	return tea.Exec(v, func(err error) tea.Msg { return endedMsg{command: c, err: err} })
+}
+
+// untilInterrupt carries out a command, which Ctrl-C ends.
+func (r *runner) untilInterrupt(env *term.Env, c command) error {
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	select {
+	case <-r.interrupts: // was meant for the command before
+	default:
+	}
+	go func() {
+		select {
+		case <-r.interrupts:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if code := r.program(ctx, env, append([]string{"symphony"}, c.words...)); code != exit.OK {
+		return fmt.Errorf("exit status %d", code)
+	}
+	return nil
 }
 
 // pagerFor returns the pager of the commands that top starts. A short text must not vanish at once: stays is false where the
@@ -131,33 +171,35 @@ func pagerFor(w *term.Env) (pager string, stays bool) {
 
 // visit is a command that has the terminal. Its output stays until the operator has seen it.
 type visit struct {
-	cmd   *exec.Cmd
+	run   func() error
 	line  string // the command as it is typed
 	pause bool   // wait for a key at the end, even if the command succeeds
 	quiet bool   // the pager fills the screen: the command is not printed above
+	in    io.Reader
+	out   io.Writer
 }
 
-// SetStdin, SetStdout and SetStderr implement tea.ExecCommand.
-func (v *visit) SetStdin(r io.Reader)  { v.cmd.Stdin = r }
-func (v *visit) SetStdout(w io.Writer) { v.cmd.Stdout = w }
-func (v *visit) SetStderr(w io.Writer) { v.cmd.Stderr = w }
+// SetStdin, SetStdout and SetStderr implement tea.ExecCommand. A command has the streams of top.
+func (v *visit) SetStdin(io.Reader)  {}
+func (v *visit) SetStdout(io.Writer) {}
+func (v *visit) SetStderr(io.Writer) {}
 
 // Run implements tea.ExecCommand.
 func (v *visit) Run() error {
 	if !v.quiet {
-		fmt.Fprintln(v.cmd.Stdout, "$ "+text.Visible(v.line))
+		fmt.Fprintln(v.out, "$ "+text.Visible(v.line))
 	}
-	err := v.cmd.Run()
+	err := v.run()
 	if !v.quiet {
-		fmt.Fprintln(v.cmd.Stdout)
+		fmt.Fprintln(v.out)
 	}
 	if err == nil && !v.pause {
 		return nil
 	}
-	fmt.Fprint(v.cmd.Stdout, "press enter to return to symphony top ")
+	fmt.Fprint(v.out, "press enter to return to symphony top ")
 	key := make([]byte, 1)
 	for !bytes.Equal(key, []byte("\n")) {
-		if _, readErr := v.cmd.Stdin.Read(key); readErr != nil {
+		if _, readErr := v.in.Read(key); readErr != nil {
 			break
 		}
 	}
