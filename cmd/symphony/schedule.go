@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
@@ -54,17 +58,35 @@ Example:
 			case w.JSON && verb != "status":
 				return exit.Usage("schedule: --json works only with status")
 			}
-			switch verb {
-			case "show":
-				return schedule.Show(c.Context, p, o)
-			case "install":
-				return schedule.Install(c.Context, p, o)
-			case "remove":
-				return schedule.Remove(c.Context, p, o)
-			}
-			return schedule.PrintStatus(c.Context, p)
+			return runSchedule(c.Context, p, verb, o)
 		}),
 	}
+}
+
+func runSchedule(ctx context.Context, p *project.Project, verb string, o schedule.Options) (err error) {
+	var changes schedule.Changes
+	switch verb {
+	case "show":
+		var written string
+		written, changes, err = schedule.Text(ctx, p, o)
+		fmt.Fprint(p.Env.Stdout, written)
+	case "install":
+		changes, err = schedule.Install(ctx, p, o)
+	case "remove":
+		changes, err = schedule.Remove(ctx, p, o)
+	case "status":
+		status, err := schedule.ReadStatus(ctx, p)
+		if err == nil && render.Schedule(p.Env, status) {
+			err = exit.Only(exit.Failed)
+		}
+		return err
+	}
+	render.ScheduleChanges(p.Env, changes)
+	if invalid := new(schedule.Invalid); errors.As(err, &invalid) {
+		invalid.Report.Print(invalid.Project)
+		return exit.Only(exit.Workflow)
+	}
+	return err
 }
 
 // scheduleSynonyms are what other tools call the subcommands of schedule.

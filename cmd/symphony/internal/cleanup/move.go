@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/paths"
@@ -186,16 +187,21 @@ func (m *mover) clear(ctx context.Context) (err error) {
 
 // moveSchedule installs for the new path what is installed for the old one.
 func (m *mover) moveSchedule(ctx context.Context) error {
-	out := *m.w
-	if m.w.JSON {
-		out.Stdout = m.w.Stderr
-	}
 	stateDir := ""
 	if m.to != m.defaultDir(m.new) {
 		stateDir = m.to
 	}
-	old := project.New(&out, m.old, stateDir)
-	err := schedule.Move(ctx, old, project.New(&out, m.new, stateDir))
+	old := project.New(m.w, m.old, stateDir)
+	changes, err := schedule.Move(ctx, old, project.New(m.w, m.new, stateDir))
+	out := *m.w
+	if m.w.JSON {
+		out.Stdout = m.w.Stderr
+	}
+	render.ScheduleChanges(&out, changes)
+	if invalid := new(schedule.Invalid); errors.As(err, &invalid) {
+		invalid.Report.Print(invalid.Project)
+		err = exit.Only(exit.Workflow)
+	}
 	old.StateDir = m.defaultDir(m.old)
 	if what, hint := schedule.Running(ctx, old, ""); err == nil && what != "" { // not written by schedule install
 		m.w.Note(slog.LevelWarn, what+" still names "+m.old+": "+strings.Replace(hint, "delete", "change", 1))

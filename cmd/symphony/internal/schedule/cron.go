@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,7 +32,7 @@ func (c cron) remove(ctx context.Context) error {
 	changed, line := withLine(c.crontab, "", c.mark())
 	err := writeCrontab(ctx, c.caller.Env, changed)
 	if err == nil {
-		fmt.Fprintln(c.caller.Env.Stdout, "removed from your crontab:", text.Visible(line))
+		c.changes.done("removed from your crontab: " + line)
 	}
 	return err
 }
@@ -143,9 +142,9 @@ func (c cron) install(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintln(w.Stdout, verb, text.Visible(line))
+	c.changes.done(verb + " " + line)
 	if runs := cronRuns(); runs != nil && !*runs {
-		fmt.Fprintln(w.Stderr, "symphony: warning: no cron daemon is running on this machine: start it, for example with systemctl enable --now cron")
+		c.changes.warn("no cron daemon is running on this machine: start it, for example with systemctl enable --now cron")
 	}
 	return nil
 }

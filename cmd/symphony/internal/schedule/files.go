@@ -3,7 +3,6 @@ package schedule
 import (
 	"embed"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/internal/durable"
-	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // mark is in the comment of every file that install writes. Others are never overwritten or removed.
@@ -102,7 +100,7 @@ func (s *files) write() error {
 		if err != nil {
 			return fileError(err)
 		}
-		fmt.Fprintln(s.caller.Env.Stdout, "wrote", text.Visible(f.path))
+		s.changes.done("wrote " + f.path)
 	}
 	return nil
 }
@@ -115,7 +113,7 @@ func (s *files) removeFiles(paths ...string) error {
 		} else if err != nil {
 			return fileError(err)
 		}
-		fmt.Fprintln(s.caller.Env.Stdout, "removed", text.Visible(path))
+		s.changes.done("removed " + path)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func (l *launchd) install(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(l.caller.Env.Stdout, "%s runs a pass every %s; its errors are in %s\n", l.name(), l.every, text.Visible(l.log()))
+	l.changes.done(fmt.Sprintf("%s runs a pass every %s; its errors are in %s", l.name(), l.every, l.log()))
 	return nil
 }
 

@@ -31,7 +31,7 @@ esac
 type launchdMac struct {
 	*testing.T
 	home, workflow string
-	said           strings.Builder
+	said           []string
 	p              *project.Project
 	plain          *strings.Replacer // makes paths and names those of testdata
 }
@@ -43,7 +43,7 @@ func newLaunchdMac(t *testing.T) *launchdMac {
 	m.write(filepath.Join(home, "bin", "launchctl"), fakeLaunchctl)
 	t.Setenv("PATH", filepath.Join(home, "bin")+":"+os.Getenv("PATH"))
 	m.p = project.New(&term.Env{
-		Stdout: &m.said, Stderr: &m.said, Home: home, Now: time.Now,
+		Home: home, Now: time.Now,
 		Environ: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=/Users/ann/config"},
 	}, m.workflow, filepath.Join(home, "state"))
 	m.plain = strings.NewReplacer(home, "/Users/ann", (&plan{caller: m.p}).name(), "symphony-web", "gui/"+strconv.Itoa(os.Geteuid()), "gui/501")
@@ -61,6 +61,7 @@ func (m *launchdMac) install() {
 	s.program, s.vars = "/usr/local/bin/symphony", s.vars[1:] // HOME, which differs only here
 	test.OK(m, kind.refuse(m.Context(), 0))
 	test.OK(m, kind.install(m.Context()))
+	m.said = s.changes.Done
 }
 
 // calls checks the calls of launchctl since the last check.
@@ -91,7 +92,7 @@ func TestLaunchd(t *testing.T) {
 	m.install()
 	m.calls("print gui/501; print " + job + "; print " + job + "; bootout " + job + "; enable " + job +
 		"; bootstrap gui/501 " + file + "; bootstrap gui/501 " + file)
-	test.Contains(t, "the output", m.said.String(), "runs a pass every 10s; its errors are in "+m.home+"/Library/Logs/"+name+".log\n")
+	test.Contains(t, "what was done", strings.Join(m.said, "\n"), "runs a pass every 10s; its errors are in "+m.home+"/Library/Logs/"+name+".log")
 
 	m.write(filepath.Join(m.home, "exit"), "3")
 	st, err := ReadStatus(t.Context(), m.p)
@@ -104,7 +105,7 @@ func TestLaunchd(t *testing.T) {
 	if what, _ := Running(t.Context(), m.p, ""); what == "" {
 		t.Error("nothing runs passes")
 	}
-	if err := Remove(t.Context(), m.p, Options{}); err != nil || project.Exists(filepath.Join(m.home, "loaded")) ||
+	if _, err := Remove(t.Context(), m.p, Options{}); err != nil || project.Exists(filepath.Join(m.home, "loaded")) ||
 		project.Exists(filepath.Join(m.home, "Library", "LaunchAgents", name+".plist")) {
 		t.Errorf("not removed: %v", err)
 	}

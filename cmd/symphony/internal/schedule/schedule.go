@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -29,6 +28,21 @@ type Options struct {
 	System, Cron bool
 	RunAs        string
 }
+
+// Changes are what an operation has done, and what an operator has to know besides.
+type Changes struct{ Done, Warnings []string }
+
+func (c *Changes) done(line string) { c.Done = append(c.Done, line) }
+func (c *Changes) warn(line string) { c.Warnings = append(c.Warnings, line) }
+
+// Invalid is the error of a workflow that passes could not use. Report names its errors.
+type Invalid struct {
+	Project *project.Project // as the schedule sees it
+	Report  project.CheckReport
+}
+
+// Error implements error.
+func (e *Invalid) Error() string { return e.Project.Path + " is not valid" }
 
 // scheduler is a kind of schedule.
 type scheduler interface {
@@ -54,6 +68,7 @@ type plan struct {
 	stateDir string   // for --state-dir, empty for the default one
 	vars     []string // NAME=value, passed on to the passes
 	every    time.Duration
+	changes  *Changes
 }
 
 // account is the account that passes run as.
@@ -66,13 +81,13 @@ type account struct {
 // belongs in the environment file.
 var pathVars = []string{"XDG_STATE_HOME", "XDG_CONFIG_HOME"}
 
-// newPlan reads the workflow as the schedule will see it. It prints the errors of an invalid workflow and returns an exit.Only.
+// newPlan reads the workflow as the schedule will see it. The error of an invalid workflow is an *Invalid.
 func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 	a, err := passAccount(p.Env, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &plan{caller: p, account: a, program: project.ProgramPath()}
+	s := &plan{caller: p, account: a, program: project.ProgramPath(), changes: &Changes{}}
 	if u, err := user.LookupId(strconv.Itoa(a.uid)); err != nil || u.HomeDir != a.home {
 		s.vars = append(s.vars, "HOME="+a.home) // systemd and cron would set the one of the password database, if any
 	}
@@ -87,8 +102,7 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 	s.p = underSchedule(p, a, s.stateDir, s.vars)
 	report, cfg := project.CheckResult(s.p)
 	if !report.OK {
-		report.Print(s.p)
-		return nil, nil, exit.Only(exit.Workflow)
+		return nil, nil, &Invalid{s.p, report}
 	}
 	s.every = max(cfg.Polling.Interval, time.Second)
 	var kind scheduler = newTimer(s, o.System)
@@ -99,7 +113,7 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 		s.every, kind = max(s.every.Truncate(time.Second), shortestLaunchd), newLaunchd(s)
 	}
 	if s.every != cfg.Polling.Interval {
-		p.Env.Note(slog.LevelWarn, fmt.Sprintf("this schedule runs a pass every %s; polling.interval_ms (%s) applies only to --loop", s.every, cfg.Polling.Interval))
+		s.changes.warn(fmt.Sprintf("this schedule runs a pass every %s; polling.interval_ms (%s) applies only to --loop", s.every, cfg.Polling.Interval))
 	}
 	for _, word := range append(s.command(project.TriggerCron), s.vars...) {
 		if !utf8.ValidString(word) || strings.ContainsFunc(word, text.Control) {
@@ -162,28 +176,27 @@ func (s *plan) command(trigger string) []string {
 	return append(argv, "-w", s.p.Path)
 }
 
-// Show prints what Install would write, and why Install would refuse.
-func Show(ctx context.Context, p *project.Project, o Options) error {
+// Text returns what Install would write, and warnings: one says why Install would refuse.
+func Text(ctx context.Context, p *project.Project, o Options) (string, Changes, error) {
 	s, kind, err := newPlan(p, o)
 	if err != nil {
-		return err
+		return "", Changes{}, err
 	}
-	text, err := kind.text()
+	written, err := kind.text()
 	if err != nil {
-		return err
+		return "", *s.changes, err
 	}
-	fmt.Fprint(p.Env.Stdout, text)
 	if err := s.installable(ctx, kind, 0); err != nil {
 		known := exit.From(err)
-		p.Env.Note(slog.LevelWarn, "install would refuse: "+known.Code+": "+known.Message)
+		s.changes.warn("install would refuse: " + known.Code + ": " + known.Message)
 	}
-	return nil
+	return written, *s.changes, nil
 }
 
 // Supported returns the kinds of schedule that this account can install on this machine. err says why the usual one is not among
 // them.
 func Supported(ctx context.Context, p *project.Project) (kinds []string, err error) {
-	s := &plan{caller: p, p: p, account: ownAccount(p.Env)}
+	s := &plan{caller: p, p: p, account: ownAccount(p.Env), changes: &Changes{}}
 	usual, name := scheduler(newTimer(s, false)), "a timer of systemd"
 	if usesLaunchd {
 		usual, name = newLaunchd(s), "launchd"
@@ -197,16 +210,17 @@ func Supported(ctx context.Context, p *project.Project) (kinds []string, err err
 	return kinds, err
 }
 
-// Install writes a schedule and switches it on. It is idempotent and completes an interrupted install.
-func Install(ctx context.Context, p *project.Project, o Options) error {
+// Install writes a schedule and switches it on. It is idempotent and completes an interrupted install. What was changed before an error
+// comes with the error.
+func Install(ctx context.Context, p *project.Project, o Options) (Changes, error) {
 	s, kind, err := newPlan(p, o)
 	if err != nil {
-		return err
+		return Changes{}, err
 	}
-	if err := s.installable(ctx, kind, managerPatience); err != nil {
-		return err
+	if err = s.installable(ctx, kind, managerPatience); err == nil {
+		err = kind.install(ctx)
 	}
-	return kind.install(ctx)
+	return *s.changes, err
 }
 
 // installable returns the first reason why Install must not write anything; nil for none.
@@ -231,26 +245,26 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 	return kind.refuse(ctx, patience)
 }
 
-// Remove removes what Install wrote. The workflow need not exist.
-func Remove(ctx context.Context, p *project.Project, o Options) error {
+// Remove removes what Install wrote. The workflow need not exist. What was removed before an error comes with the error.
+func Remove(ctx context.Context, p *project.Project, o Options) (Changes, error) {
 	if err := p.Nested(); err != nil {
-		return err
+		return Changes{}, err
 	}
-	removed, as, err := remove(ctx, p, o)
+	changes, removed, as, err := remove(ctx, p, o)
 	switch {
 	case removed:
-		fmt.Fprintf(p.Env.Stdout, "running workers continue, and may start others for some minutes; symphony stop --all -w %s ends them%s\n", text.ShellQuote(p.Path), as)
+		changes.done(fmt.Sprintf("running workers continue, and may start others for some minutes; symphony stop --all -w %s ends them%s", text.ShellQuote(p.Path), as))
 	case err == nil:
-		fmt.Fprintf(p.Env.Stdout, "nothing is installed for %s\n", text.Visible(p.Path))
+		changes.done("nothing is installed for " + p.Path)
 	}
-	return err
+	return changes, err
 }
 
 // remove is Remove without its last line. It says whether something was removed, and as which account that has run passes.
-func remove(ctx context.Context, p *project.Project, o Options) (removed bool, as string, needsRoot error) {
+func remove(ctx context.Context, p *project.Project, o Options) (changes Changes, removed bool, as string, needsRoot error) {
 	found := findInstalled(ctx, p)
 	if o.Cron && found.problem != nil {
-		return false, "", found.problem
+		return changes, false, "", found.problem
 	}
 	for _, kind := range found.kinds {
 		switch has := kind.options(); {
@@ -263,11 +277,11 @@ func remove(ctx context.Context, p *project.Project, o Options) (removed bool, a
 			as = ", as " + has.RunAs
 		}
 		if err := kind.remove(ctx); err != nil {
-			return removed, as, err
+			return *found.changes, removed, as, err
 		}
 		removed = true
 	}
-	return removed, as, needsRoot
+	return *found.changes, removed, as, needsRoot
 }
 
 // Installed reports whether Install has written a schedule for a project.
@@ -276,19 +290,23 @@ func Installed(ctx context.Context, p *project.Project) bool {
 }
 
 // Move installs for a workflow the schedule that is installed for its old path, and removes that one. It can be repeated.
-func Move(ctx context.Context, old, p *project.Project) error {
-	kinds := findInstalled(ctx, old).kinds
-	for _, kind := range kinds {
+func Move(ctx context.Context, old, p *project.Project) (all Changes, err error) {
+	add := func(c Changes) {
+		all.Done, all.Warnings = append(all.Done, c.Done...), append(all.Warnings, c.Warnings...)
+	}
+	for _, kind := range findInstalled(ctx, old).kinds {
 		o := kind.options()
-		err := Install(ctx, p, o)
+		changes, err := Install(ctx, p, o)
+		add(changes)
 		var known *reconcile.Error
 		if errors.As(err, &known) && o.System && os.Geteuid() != 0 {
 			known.Hint += " && sudo " + text.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + text.ShellQuote(old.Path)
 		}
 		if err != nil {
-			return err
+			return all, err
 		}
 	}
-	_, _, err := remove(ctx, old, Options{})
-	return err
+	changes, _, _, err := remove(ctx, old, Options{})
+	add(changes)
+	return all, err
 }

@@ -104,7 +104,7 @@ func TestJudge(t *testing.T) {
 		out  Status
 		want string
 	}{
-		"installed just now": {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "installed, first pass at 2026-03-01T12:00:16Z"},
+		"installed just now": {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "installed, first pass"},
 		"stopped":            {Status{Timers: []TimerStatus{{Enabled: true, Next: &soon}}}, dead},
 		"came, and no more":  {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon, Last: &before}}}, dead},
 		"overdue":            {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &before}}}, dead},
@@ -112,8 +112,8 @@ func TestJudge(t *testing.T) {
 		"none":               {Status{}, dead},
 		"a line of cron":     {Status{Cron: &CronStatus{}}, "not active yet: no pass has come"},
 	} {
-		got, isDead := c.out.judge(&term.Env{}, now)
-		test.Equal(t, name, got, c.want)
-		test.Equal(t, name+" is dead", isDead, strings.HasPrefix(c.want, "not active"))
+		got := c.out.Judge(now)
+		test.Equal(t, name, got.Text, c.want)
+		test.Equal(t, name+" is dead", got.Dead, strings.HasPrefix(c.want, "not active"))
 	}
 }

@@ -3,18 +3,15 @@ package schedule
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -25,11 +22,13 @@ type installation struct {
 	// problem says why the crontab can't be read. Some accounts are not allowed to have one.
 	problem error
 	crontab string
+	changes *Changes // of what is removed of them
 }
 
 // findInstalled reads the units and the line of the crontab. It does not ask systemd or launchd.
 func findInstalled(ctx context.Context, p *project.Project) (in installation) {
-	s := &plan{caller: p, p: p}
+	in.changes = &Changes{}
+	s := &plan{caller: p, p: p, changes: in.changes}
 	for _, kind := range []interface {
 		scheduler
 		read() error
@@ -201,14 +200,21 @@ func systemdTime(text string) *time.Time {
 	return &t
 }
 
-// judge says whether the schedule is active. If it is not, it adds the problem, and dead is set.
-func (out *Status) judge(w *term.Env, now time.Time) (verdict string, dead bool) {
+// Verdict is whether a schedule is active.
+type Verdict struct {
+	Text string
+	Next *time.Time // of a timer that waits for its first pass
+	Dead bool       // nothing runs passes
+}
+
+// Judge says whether the schedule is active. If it is not, it adds the problem.
+func (out *Status) Judge(now time.Time) Verdict {
 	if out.Alive {
-		return w.Green("active"), false
+		return Verdict{Text: "active"}
 	}
 	for _, t := range out.Timers { // the first pass of a timer that was just installed
 		if t.Enabled && t.Active && t.Last == nil && t.Next != nil && t.Next.After(now) {
-			return w.Green("installed, first pass " + soonText(w, now, *t.Next)), false
+			return Verdict{Text: "installed, first pass", Next: t.Next}
 		}
 	}
 	switch {
@@ -216,58 +222,11 @@ func (out *Status) judge(w *term.Env, now time.Time) (verdict string, dead bool)
 		out.addProblem("no schedule is installed: symphony schedule install -w %s", text.ShellQuote(out.Project.WorkflowPath))
 	case out.LastRun == nil && out.Cron != nil: // whether the line is new is not known
 		out.addProblem("cron has not run a pass yet: if it does not within two minutes, symphony doctor")
-		return w.Red("not active yet: no pass has come"), true
+		return Verdict{Text: "not active yet: no pass has come", Dead: true}
 	case out.LastRun == nil:
 		out.addProblem("the schedule has not run a pass yet: symphony doctor")
 	default:
 		out.addProblem("the schedule has missed passes: symphony doctor; if the program was moved, symphony schedule install")
 	}
-	return w.Red("not active: no new run starts until you run symphony tick"), true
-}
-
-//go:embed status.txt
-var statusText string
-
-// PrintStatus prints the status, one fact a line. It returns an exit.Only if no schedule is active.
-func PrintStatus(ctx context.Context, p *project.Project) error {
-	out, err := ReadStatus(ctx, p)
-	if err != nil {
-		return err
-	}
-	w, now := p.Env, p.Env.Now()
-	verdict, dead := out.judge(w, now)
-	if dead {
-		err = exit.Only(exit.Failed)
-	}
-	if w.JSON {
-		w.PrintJSON(out)
-		return err
-	}
-	_ = template.Must(template.New("").Funcs(template.FuncMap{ // only a write can fail
-		"fact": func(name, text string) string {
-			if w.Width > 0 {
-				return term.Hang(fmt.Sprintf("%-10s ", name), text, w.Width) + "\n"
-			}
-			return name + "\t" + text + "\n"
-		},
-		"is":      func(is bool, word string) string { return map[bool]string{false: "not "}[is] + word },
-		"soon":    func(t time.Time) string { return soonText(w, now, t) },
-		"ago":     func(t time.Time) string { return term.AgoText(w, now, t) },
-		"lasted":  func(ms int64) string { return text.Duration(time.Duration(ms) * time.Millisecond) },
-		"red":     func(s string) string { return w.Red(text.Visible(s)) },
-		"yellow":  func(s string) string { return w.Yellow(text.Visible(s)) },
-		"visible": text.Visible,
-	}).Parse(statusText)).Execute(w.Stdout, struct {
-		Status
-		Verdict string
-	}{out, verdict})
-	return err
-}
-
-// soonText is "in 3m" on a terminal and the time in a pipe.
-func soonText(w *term.Env, now, t time.Time) string {
-	if w.Width == 0 {
-		return "at " + text.Rfc3339(t)
-	}
-	return "in " + text.Duration(t.Sub(now))
+	return Verdict{Text: "not active: no new run starts until you run symphony tick", Dead: true}
 }

@@ -140,7 +140,7 @@ func (t *timer) install(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(t.caller.Env.Stdout, "%s runs a pass every %s\n", name, t.every)
+	t.changes.done(fmt.Sprintf("%s runs a pass every %s", name, t.every))
 	return nil
 }
 
@@ -152,7 +152,7 @@ func (t *timer) remove(ctx context.Context) error {
 		stamps = filepath.Join(w.Home, ".local", "share", "systemd", "timers")
 	}
 	if host := proc.ReadHostUnit(w.Environ); !host.Booted || !t.system && !host.Manager {
-		fmt.Fprintf(w.Stderr, "symphony: warning: systemd does not answer: the files of %s are removed, but the timer is not stopped\n", name)
+		t.changes.warn("systemd does not answer: the files of " + name + " are removed, but the timer is not stopped")
 	} else {
 		if unit.text != "" {
 			if _, err := t.systemctl(ctx, "disable", "--quiet", "--now", name); err != nil {
@@ -170,7 +170,7 @@ func (t *timer) remove(ctx context.Context) error {
 	}
 	for _, path := range []string{unit.path + ".d", service.path + ".d"} {
 		if project.Exists(path) {
-			fmt.Fprintf(w.Stderr, "symphony: warning: kept %s, which symphony did not write\n", text.Visible(path))
+			t.changes.warn("kept " + path + ", which symphony did not write")
 		}
 	}
 	return nil
