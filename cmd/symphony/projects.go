@@ -5,6 +5,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -61,11 +62,21 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 	}
 	switch verb {
 	case "move":
-		return cleanup.MoveProject(c.Context, w, args[0], args[1])
+		moved, err := cleanup.MoveProject(c.Context, w, args[0], args[1])
+		if moved.StateDir != "" {
+			render.Moved(w, moved)
+		}
+		besides := *w
+		besides.Stdout = w.Stderr // the one JSON document is the move
+		return render.ScheduleError(&besides, err)
 	case "remove":
 		return cleanup.RemoveProject(c.Context, w, args[0], cleanup.RemoveOptions{
 			Workspaces: c.Bool("workspaces"), Force: c.Bool("force"), Yes: c.Bool("yes"),
 		})
 	}
-	return cleanup.ListProjects(c.Context, w)
+	rows, err := cleanup.Projects(c.Context, w)
+	if err == nil {
+		render.Projects(w, rows)
+	}
+	return err
 }

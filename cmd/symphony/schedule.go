@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -82,11 +81,7 @@ func runSchedule(ctx context.Context, p *project.Project, verb string, o schedul
 		return err
 	}
 	render.ScheduleChanges(p.Env, changes)
-	if invalid := new(schedule.Invalid); errors.As(err, &invalid) {
-		invalid.Report.Print(invalid.Project)
-		return exit.Only(exit.Workflow)
-	}
-	return err
+	return render.ScheduleError(p.Env, err)
 }
 
 // scheduleSynonyms are what other tools call the subcommands of schedule.

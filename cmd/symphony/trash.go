@@ -5,6 +5,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
@@ -18,7 +19,11 @@ deleted after that, unless you have discarded this work with symphony prune --fo
 ` + exampleText("symphony trash", "symphony restore ABC-7"),
 		Flags: workflowFlags(jsonFlags[cleanup.TrashJSON]()...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
-			return cleanup.ListTrash(c.Context, p)
+			rows, err := cleanup.Trash(c.Context, p)
+			if err == nil {
+				render.Trash(w, rows)
+			}
+			return err
 		}),
 	}
 }
@@ -33,7 +38,11 @@ give a name that symphony trash lists. Passes do not remove a restored workspace
 ` + exampleText("symphony restore ABC-7"),
 		Flags: workflowFlags(jsonFlags[cleanup.RestoreJSON]()...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			return cleanup.Restore(c.Context, p, args[0])
+			restored, err := cleanup.Restore(c.Context, p, args[0])
+			if err == nil {
+				render.Restored(w, restored)
+			}
+			return err
 		}),
 	}
 }

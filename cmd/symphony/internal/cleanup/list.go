@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -25,13 +24,13 @@ import (
 
 // Documents of --json.
 type (
-	ProjectsJSON = []known
-	TrashJSON    = []removed
+	ProjectsJSON = []ProjectRow
+	TrashJSON    = []TrashRow
 	PruneJSON    = pruned
 )
 
 // findSharing fills in the rows with the same project of the tracker.
-func findSharing(w *term.Env, rows []known) {
+func findSharing(w *term.Env, rows []ProjectRow) {
 	sharing := map[string][]int{} // rows by project of the tracker
 	for i, r := range rows {
 		rows[i].SharedWith = []string{}
@@ -50,47 +49,13 @@ func findSharing(w *term.Env, rows []known) {
 	}
 }
 
-// ListProjects prints the projects of the account.
-func ListProjects(ctx context.Context, w *term.Env) error {
+// Projects returns the projects of the account.
+func Projects(ctx context.Context, w *term.Env) (ProjectsJSON, error) {
 	rows, err := knownProjects(ctx, w)
-	if err != nil {
-		return err
+	if err == nil {
+		findSharing(w, rows)
 	}
-	findSharing(w, rows)
-	switch {
-	case w.JSON:
-		w.PrintJSON(rows)
-		return nil
-	case len(rows) == 0:
-		fmt.Fprintln(w.Stdout, "no projects: no pass has run yet as this account")
-		return nil
-	}
-	t := term.Table{Head: []string{"WORKFLOW", "SCHEDULE", "RUNNING", "WAITING", "HELD", "LAST PASS", "STATE"}}
-	for _, r := range rows {
-		name, schedule, last := cmp.Or(r.WorkflowPath, "unknown"), "none", "-"
-		switch {
-		case r.Error != nil:
-			name = r.Error.Code
-		case r.WorkflowPath != "" && !r.WorkflowExists:
-			name += " (missing)"
-		case r.Paused:
-			name += " (paused)"
-		}
-		if r.Schedule {
-			schedule = "active"
-		}
-		if r.LastPass != nil {
-			last = term.AgoText(w, w.Now(), *r.LastPass)
-		}
-		t.Add(name, schedule, strconv.Itoa(r.Running), strconv.Itoa(r.Retrying), strconv.Itoa(r.Held), last, r.StateDir)
-	}
-	w.PrintTable("PROJECTS", t)
-	for _, r := range rows {
-		if len(r.SharedWith) > 0 {
-			fmt.Fprintf(w.Stderr, "%s has the same project of the tracker as %s\n", text.Visible(r.WorkflowPath), text.Visible(strings.Join(r.SharedWith, ", ")))
-		}
-	}
-	return nil
+	return rows, err
 }
 
 // space is a workspace that may be removed.
@@ -211,8 +176,8 @@ func refuseBusy(p *project.Project, hint string) error {
 	return nil
 }
 
-// known is a project of the account, as symphony projects lists it.
-type known struct {
+// ProjectRow is a project of the account, as symphony projects lists it.
+type ProjectRow struct {
 	StateDir       string     `json:"state_dir"`
 	WorkflowPath   string     `json:"workflow_path"`
 	WorkflowExists bool       `json:"workflow_exists"`
@@ -232,31 +197,31 @@ type known struct {
 
 // knownProjects returns every project of the account: those in the default place of state directories, and those elsewhere that
 // passes have registered.
-func knownProjects(ctx context.Context, w *term.Env) ([]known, error) {
+func knownProjects(ctx context.Context, w *term.Env) ([]ProjectRow, error) {
 	dirs, err := project.StateDirs(w)
 	if err != nil {
 		return nil, err
 	}
-	rows := []known{} // in JSON an empty list
+	rows := []ProjectRow{} // in JSON an empty list
 	for _, dir := range dirs {
 		rows = append(rows, readState(ctx, w, dir))
 	}
-	slices.SortFunc(rows, func(a, b known) int {
+	slices.SortFunc(rows, func(a, b ProjectRow) int {
 		return strings.Compare(a.WorkflowPath+"\x00"+a.StateDir, b.WorkflowPath+"\x00"+b.StateDir)
 	})
 	return rows, nil
 }
 
 // readState reads the state of one project. The row's Error says why it can't be read.
-func readState(ctx context.Context, w *term.Env, dir string) known {
-	row := known{StateDir: dir, Roots: []string{}}
+func readState(ctx context.Context, w *term.Env, dir string) ProjectRow {
+	row := ProjectRow{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {
 		row.Error = exit.From(err)
 	}
 	return row
 }
 
-func (r *known) read(ctx context.Context, w *term.Env) (err error) {
+func (r *ProjectRow) read(ctx context.Context, w *term.Env) (err error) {
 	db, err := state.OpenReadOnly(ctx, r.StateDir)
 	if err != nil {
 		return err

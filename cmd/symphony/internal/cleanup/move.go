@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/paths"
@@ -34,6 +32,9 @@ type MovedJSON struct {
 	WorkflowPath    string `json:"workflow_path"`
 	StateDir        string `json:"state_dir"`
 	EnvironmentFile string `json:"environment_file"` // it need not exist
+	// Schedule is what was changed of the schedule, and Named what runs passes and still names the old path, with the next step.
+	Schedule schedule.Changes `json:"-"`
+	Named    string           `json:"-"`
 }
 
 // mover is one call of symphony projects move.
@@ -45,30 +46,29 @@ type mover struct {
 
 // MoveProject makes the project whose WORKFLOW.md the operator has moved a project of the new path: its state directory and
 // environment file get the names that follow from that path, and its schedule is installed again. An interrupted move can be
-// repeated.
-func MoveProject(ctx context.Context, w *term.Env, old, path string) error {
+// repeated. What was moved comes with an error of the schedule.
+func MoveProject(ctx context.Context, w *term.Env, old, path string) (moved MovedJSON, err error) {
 	m := &mover{w: w}
 	if err := m.find(ctx, old, path); err != nil {
-		return err
+		return moved, err
 	}
 	if err := m.check(); err != nil {
-		return err
+		return moved, err
 	}
 	release, err := lockProject(ctx, w, m.from)
 	if err != nil {
-		return err
+		return moved, err
 	}
 	defer func() { _ = release() }()  // it fails if the directory has been moved, and then ends with this process
 	if err := m.check(); err != nil { // a pass may have started a worker
-		return err
+		return moved, err
 	}
 	if err := m.move(context.WithoutCancel(ctx)); err != nil {
-		return err
+		return moved, err
 	}
-	env := envFile(m.w, m.to)
-	printResult(w, MovedJSON{m.old, m.new, m.to, env}, "the project of "+m.old+" is now that of "+m.new,
-		"its state is in "+m.to+", its environment file is "+env)
-	return m.moveSchedule(ctx)
+	moved = MovedJSON{From: m.old, WorkflowPath: m.new, StateDir: m.to, EnvironmentFile: envFile(m.w, m.to)}
+	moved.Schedule, moved.Named, err = m.moveSchedule(ctx)
+	return moved, err
 }
 
 // find finds the project. After an interrupted move it may have its new path already.
@@ -185,26 +185,18 @@ func (m *mover) clear(ctx context.Context) (err error) {
 	return err
 }
 
-// moveSchedule installs for the new path what is installed for the old one.
-func (m *mover) moveSchedule(ctx context.Context) error {
+// moveSchedule installs for the new path what is installed for the old one. named is what runs passes for the old path and was not
+// written by schedule install.
+func (m *mover) moveSchedule(ctx context.Context) (changes schedule.Changes, named string, err error) {
 	stateDir := ""
 	if m.to != m.defaultDir(m.new) {
 		stateDir = m.to
 	}
 	old := project.New(m.w, m.old, stateDir)
-	changes, err := schedule.Move(ctx, old, project.New(m.w, m.new, stateDir))
-	out := *m.w
-	if m.w.JSON {
-		out.Stdout = m.w.Stderr
-	}
-	render.ScheduleChanges(&out, changes)
-	if invalid := new(schedule.Invalid); errors.As(err, &invalid) {
-		invalid.Report.Print(invalid.Project)
-		err = exit.Only(exit.Workflow)
-	}
+	changes, err = schedule.Move(ctx, old, project.New(m.w, m.new, stateDir))
 	old.StateDir = m.defaultDir(m.old)
-	if what, hint := schedule.Running(ctx, old, ""); err == nil && what != "" { // not written by schedule install
-		m.w.Note(slog.LevelWarn, what+" still names "+m.old+": "+strings.Replace(hint, "delete", "change", 1))
+	if what, hint := schedule.Running(ctx, old, ""); err == nil && what != "" {
+		named = what + " still names " + m.old + ": " + strings.Replace(hint, "delete", "change", 1)
 	}
-	return err
+	return changes, named, err
 }

@@ -62,7 +62,7 @@ type prunedTrash struct {
 	Bytes   int64  `json:"bytes"`
 	// Discarded are the entries with unsaved work.
 	Discarded []loss `json:"discarded"`
-	rows      []removed
+	rows      []TrashRow
 }
 
 type prunedRuns struct {

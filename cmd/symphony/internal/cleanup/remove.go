@@ -34,9 +34,9 @@ const accountsDir = "accounts"
 type remover struct {
 	w       *term.Env
 	options RemoveOptions
-	row     known
+	row     ProjectRow
 	spaces  []space
-	trash   []removed // with unsaved work
+	trash   []TrashRow // with unsaved work
 }
 
 // RemoveProject removes a project from the account: its state, its environment file and its entries in workspace roots; with
@@ -74,13 +74,13 @@ func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOption
 }
 
 // findProject returns the project of a path, which is a workflow, its folder or a state directory. verb is the subcommand.
-func findProject(ctx context.Context, w *term.Env, verb, path string) (known, error) {
+func findProject(ctx context.Context, w *term.Env, verb, path string) (ProjectRow, error) {
 	rows, err := knownProjects(ctx, w)
 	if err != nil {
-		return known{}, err
+		return ProjectRow{}, err
 	}
 	path = paths.Real(w.Absolute(path))
-	var meant []known
+	var meant []ProjectRow
 	var dirs []string
 	for _, r := range rows {
 		if path == paths.Real(r.StateDir) {
@@ -94,7 +94,7 @@ func findProject(ctx context.Context, w *term.Env, verb, path string) (known, er
 	case len(meant) == 1:
 		return meant[0], nil
 	case len(meant) > 1:
-		return known{}, exit.Usage("projects: %s: %s has several projects; give the state directory of one: %s", verb, path, strings.Join(dirs, " or "))
+		return ProjectRow{}, exit.Usage("projects: %s: %s has several projects; give the state directory of one: %s", verb, path, strings.Join(dirs, " or "))
 	}
 	// What an interrupted removal has left is no longer listed. It is in a place of the account's state directories, and contains
 	// nothing, or files that symphony makes there.

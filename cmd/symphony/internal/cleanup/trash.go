@@ -1,7 +1,6 @@
 package cleanup
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,8 +40,8 @@ func (l loss) Lines(verb string) (lines string) {
 	return lines
 }
 
-// removed is a workspace in the trash, as symphony trash lists it.
-type removed struct {
+// TrashRow is a workspace in the trash, as symphony trash lists it.
+type TrashRow struct {
 	IssueID    string    `json:"issue_id"`
 	Identifier string    `json:"issue_identifier"`
 	Path       string    `json:"path"`
@@ -59,64 +58,22 @@ type removed struct {
 	entry      workspace.Removed
 }
 
-// RestoreJSON is what restore --json prints.
+// RestoreJSON is a restored workspace, as restore --json prints it.
 type RestoreJSON struct {
 	Restored string `json:"restored"` // the path of the workspace
 }
 
-// ListTrash prints the removed workspaces of a project.
-func ListTrash(ctx context.Context, p *project.Project) error {
-	rows, err := readTrash(ctx, p)
-	if err != nil {
-		return err
-	}
-	w := p.Env
-	switch {
-	case w.JSON:
-		w.PrintJSON(rows)
-		return nil
-	case len(rows) == 0:
-		fmt.Fprintln(w.Stdout, "the trash is empty")
-		return nil
-	}
-	t := term.Table{Head: []string{"ISSUE", "SIZE", "REMOVED", "DELETED", "UNSAVED WORK", "NAME"}}
-	for _, r := range rows {
-		size, deleted, work := text.BytesText(r.Bytes), "kept", cmp.Or(r.loss.Unsaved, "none")
-		if w.Width == 0 {
-			size = fmt.Sprint(r.Bytes)
-		}
-		switch at := r.DeletedAt; {
-		case at != nil && w.Width == 0:
-			deleted = text.Rfc3339(*at)
-		case at != nil && !at.After(w.Now()):
-			deleted = "by the next pass that cleans up"
-		case at != nil:
-			deleted = "in " + text.Duration(at.Sub(w.Now()))
-		}
-		if r.Discarded && r.Unsaved != nil {
-			work += " (discarded)"
-		}
-		t.Add(r.Identifier, size, term.AgoText(w, w.Now(), r.RemovedAt), deleted, work, filepath.Base(r.Path))
-	}
-	w.PrintTable("TRASH", t)
-	return nil
-}
-
 // Restore brings the workspace of an issue back from the trash: the one that was removed last, unless ref is the name of an entry.
-func Restore(ctx context.Context, p *project.Project, ref string) error {
+func Restore(ctx context.Context, p *project.Project, ref string) (RestoreJSON, error) {
 	if err := p.Nested(); err != nil {
-		return err
+		return RestoreJSON{}, err
 	}
 	release, err := lockProject(ctx, p.Env, p.StateDir)
 	if err != nil {
-		return err
+		return RestoreJSON{}, err
 	}
 	path, err := restore(ctx, p, ref)
-	if err := errors.Join(err, release()); err != nil {
-		return err
-	}
-	printResult(p.Env, RestoreJSON{path}, "restored "+path+"; passes do not remove it before a run has used it")
-	return nil
+	return RestoreJSON{path}, errors.Join(err, release())
 }
 
 func restore(ctx context.Context, p *project.Project, ref string) (path string, err error) {
@@ -126,22 +83,22 @@ func restore(ctx context.Context, p *project.Project, ref string) (path string, 
 	}
 	ref = project.IssueName(ctx, p, db, ref)
 	db.Close()
-	rows, err := readTrash(ctx, p)
+	rows, err := Trash(ctx, p)
 	if err != nil {
 		return "", err
 	}
-	rows = slices.DeleteFunc(rows, func(r removed) bool {
+	rows = slices.DeleteFunc(rows, func(r TrashRow) bool {
 		return !slices.Contains([]string{r.Identifier, r.IssueID, filepath.Base(r.Path)}, ref)
 	})
 	if len(rows) == 0 {
 		return "", exit.Fault("not_in_trash", "no workspace of "+ref+" is in the trash", "symphony trash lists what is there")
 	}
-	last := slices.MaxFunc(rows, func(a, b removed) int { return a.RemovedAt.Compare(b.RemovedAt) })
+	last := slices.MaxFunc(rows, func(a, b TrashRow) int { return a.RemovedAt.Compare(b.RemovedAt) })
 	return last.root.Restore(last.entry)
 }
 
-// readTrash lists the trash of the roots that a project has used.
-func readTrash(ctx context.Context, p *project.Project) ([]removed, error) {
+// Trash returns the removed workspaces of a project, in all roots that it has used.
+func Trash(ctx context.Context, p *project.Project) (TrashJSON, error) {
 	cfg, err := p.ConfigWithoutKey()
 	if err != nil {
 		return nil, err
@@ -159,8 +116,8 @@ func readTrash(ctx context.Context, p *project.Project) ([]removed, error) {
 }
 
 // trashOf lists what a project has in the trash of its roots.
-func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []*workspace.Root) ([]removed, error) {
-	rows := []removed{} // in JSON an empty list
+func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []*workspace.Root) ([]TrashRow, error) {
+	rows := []TrashRow{} // in JSON an empty list
 	for _, root := range roots {
 		root.Trash = workspace.Trash{Project: cfg.Policy.Project, Keep: cfg.Workspace.KeepRemoved}
 		list, err := listTrash(ctx, p.Env, root, cfg.Policy.Project)
@@ -173,10 +130,10 @@ func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, root
 }
 
 // listTrash lists what projects have in the trash of a root.
-func listTrash(ctx context.Context, w *term.Env, root *workspace.Root, projects ...string) (rows []removed, err error) {
+func listTrash(ctx context.Context, w *term.Env, root *workspace.Root, projects ...string) (rows []TrashRow, err error) {
 	entries, err := root.Removed(ctx, w.Now(), projects...)
 	for _, e := range entries {
-		r := removed{
+		r := TrashRow{
 			Identifier: e.Key, Path: e.Path, RemovedAt: e.At.UTC(), Unsaved: text.OrNull(e.Unsaved), Discarded: e.Discarded,
 			Restorable: e.Record != nil, loss: loss{e.Path, e.Unsaved, e.Items}, root: root, entry: e,
 		}

@@ -2,11 +2,13 @@ package render
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"log/slog"
 	"text/template"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -20,6 +22,18 @@ func ScheduleChanges(w *term.Env, c schedule.Changes) {
 	for _, line := range c.Warnings {
 		w.Note(slog.LevelWarn, line)
 	}
+}
+
+// ScheduleError prints what is wrong with a workflow that a schedule could not use, and returns an exit.Only; another error as it is.
+func ScheduleError(w *term.Env, err error) error {
+	invalid := new(schedule.Invalid)
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	seen := *invalid.Project
+	seen.Env = w
+	invalid.Report.Print(&seen)
+	return exit.Only(exit.Workflow)
 }
 
 //go:embed schedule.txt
