@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"reflect"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
 
@@ -70,9 +73,26 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 		besides.Stdout = w.Stderr // the one JSON document is the move
 		return render.ScheduleError(&besides, err)
 	case "remove":
-		return cleanup.RemoveProject(c.Context, w, args[0], cleanup.RemoveOptions{
-			Workspaces: c.Bool("workspaces"), Force: c.Bool("force"), Yes: c.Bool("yes"),
+		removed, err := cleanup.RemoveProject(c.Context, w, args[0], cleanup.RemoveOptions{
+			Workspaces: c.Bool("workspaces"), Force: c.Bool("force"),
+			Confirm: func(ctx context.Context, lines []string) (bool, error) {
+				out := w.Stdout
+				if w.JSON {
+					out = w.Stderr
+				}
+				for _, line := range lines {
+					fmt.Fprintln(out, text.Visible(line))
+				}
+				if c.Bool("yes") {
+					return true, nil
+				}
+				return term.Confirm(ctx, w, "Remove? [y]es, [N]o: ")
+			},
 		})
+		if err == nil && removed != nil {
+			render.Removed(w, removed)
+		}
+		return err
 	}
 	rows, err := cleanup.Projects(c.Context, w)
 	if err == nil {

@@ -1,9 +1,16 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
 
@@ -42,9 +49,35 @@ Example:
 			if err != nil {
 				return err
 			}
-			return cleanup.Prune(c.Context, p, cleanup.PruneOptions{
-				DryRun: c.Bool("dry-run"), Yes: c.Bool("yes"), Force: c.Bool("force"), OlderThan: c.Duration("older-than"), Issues: issues,
-			})
+			o := cleanup.PruneOptions{
+				DryRun: c.Bool("dry-run"), Force: c.Bool("force"), OlderThan: c.Duration("older-than"), Issues: issues,
+				Log: w.NewLog(slog.LevelWarn, term.TextLog),
+			}
+			if !c.Bool("yes") {
+				askBeforePrune(w, &o)
+			}
+			removed, err := cleanup.Prune(c.Context, p, o)
+			if err == nil && removed != nil {
+				render.Pruned(w, removed)
+			}
+			return err
 		},
+	}
+}
+
+// askBeforePrune lets the operator decide. A plain yes about work that exists nowhere else would be typed too quickly, so the issue's
+// identifier has to be typed.
+func askBeforePrune(w *term.Env, o *cleanup.PruneOptions) {
+	o.Confirm = func(ctx context.Context, found *cleanup.PruneJSON) (bool, error) {
+		render.PruneLines(w, found, true)
+		return term.Confirm(ctx, w, "Remove? [y]es, [N]o: ")
+	}
+	if !w.OnTerminal() {
+		return
+	}
+	o.Discard = func(ctx context.Context, s cleanup.Space) (bool, error) {
+		fmt.Fprint(w.Stdout, s.Lines("unsaved"))
+		word, err := term.AskLine(ctx, w, "Type "+text.Visible(s.Identifier)+" to remove it, or press Enter to keep it: ", false)
+		return strings.TrimSpace(word) == s.Identifier, err
 	}
 }

@@ -26,7 +26,6 @@ import (
 type (
 	ProjectsJSON = []ProjectRow
 	TrashJSON    = []TrashRow
-	PruneJSON    = pruned
 )
 
 // findSharing fills in the rows with the same project of the tracker.
@@ -58,8 +57,8 @@ func Projects(ctx context.Context, w *term.Env) (ProjectsJSON, error) {
 	return rows, err
 }
 
-// space is a workspace that may be removed.
-type space struct {
+// Space is a workspace that may be removed.
+type Space struct {
 	loss
 	IssueID    string `json:"issue_id"`
 	Identifier string `json:"issue_identifier"`
@@ -71,7 +70,7 @@ type space struct {
 }
 
 // Remark is the size of the workspace and the reasons to keep it, in parentheses.
-func (s space) Remark() string {
+func (s Space) Remark() string {
 	remark := "(" + text.BytesText(s.Bytes)
 	if s.InUse {
 		remark += ", in use"
@@ -97,7 +96,7 @@ func openRoots(paths []string) (list []*workspace.Root, err error) {
 }
 
 // listSpaces returns the workspaces in a project's roots that belong to it or to a project that no longer exists.
-func listSpaces(ctx context.Context, stateDir string, roots []*workspace.Root) (list []space, err error) {
+func listSpaces(ctx context.Context, stateDir string, roots []*workspace.Root) (list []Space, err error) {
 	for _, root := range roots {
 		records, err := root.List()
 		if err != nil {
@@ -108,7 +107,7 @@ func listSpaces(ctx context.Context, stateDir string, roots []*workspace.Root) (
 			if _, err := os.Stat(filepath.Join(rec.StateDir, "state.db")); rec.StateDir != stateDir && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 				continue
 			}
-			s := space{loss: loss{Path: rec.Path}, IssueID: rec.IssueID, Identifier: rec.Identifier, root: root, rec: rec}
+			s := Space{loss: loss{Path: rec.Path}, IssueID: rec.IssueID, Identifier: rec.Identifier, root: root, rec: rec}
 			s.Unsaved, s.Items = root.Unsaved(ctx, rec)
 			if s.InUse, err = root.Held(rec.Key); err != nil {
 				return nil, err
@@ -151,17 +150,6 @@ func lockProject(ctx context.Context, w *term.Env, stateDir string) (release fun
 		err = project.LockedError(holder)
 	}
 	return release, err
-}
-
-// printResult prints a document with --json, and lines without.
-func printResult(w *term.Env, document any, lines ...string) {
-	if w.JSON {
-		w.PrintJSON(document)
-		return
-	}
-	for _, line := range lines {
-		fmt.Fprintln(w.Stdout, text.Visible(line))
-	}
 }
 
 // refuseBusy refuses a project with workers or a loop. hint says how the workers are stopped.

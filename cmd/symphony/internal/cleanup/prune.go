@@ -5,21 +5,16 @@ package cleanup
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"text/template"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -34,26 +29,33 @@ const KeepRuns = 7 * 24 * time.Hour
 // maxPastIssues limits how many issues a prune asks the tracker about.
 const maxPastIssues = 1000
 
-// PruneOptions are the flags of symphony prune.
+// PruneOptions say what Prune removes, and how the operator is asked.
 type PruneOptions struct {
-	DryRun, Yes, Force bool
-	OlderThan          time.Duration
-	Issues             []string // identifiers or ids of the only issues to remove something of; empty for all
+	DryRun, Force bool
+	OlderThan     time.Duration
+	Issues        []string // identifiers or ids of the only issues to remove something of; empty for all
+	// Discard is asked about each workspace with unsaved work; nil: it is kept.
+	Discard func(context.Context, Space) (bool, error)
+	// Confirm is asked before anything is removed; nil: nothing is asked.
+	Confirm func(context.Context, *PruneJSON) (bool, error)
+	Log     *slog.Logger
 }
 
-// pruned is what a prune removes and keeps, as --json prints it.
-type pruned struct {
+// PruneJSON is what a prune removes and keeps, as --json prints it.
+type PruneJSON struct {
 	DryRun     bool          `json:"dry_run"`
-	Workspaces []space       `json:"workspaces"`
-	Kept       []space       `json:"kept"`
+	Workspaces []Space       `json:"workspaces"`
+	Kept       []Space       `json:"kept"`
 	Trash      []prunedTrash `json:"trash"`
 	Runs       []prunedRuns  `json:"runs"`
 	KeptTrash  []loss        `json:"kept_trash"`
 	// RunDirs are run directories without a row in the database.
 	RunDirs []string `json:"run_directories"`
 
-	names []string      // ids and identifiers of the issues of which something was found
-	kept  time.Duration // how long the trash keeps a workspace; 0: it is deleted at once
+	KeptFor  time.Duration `json:"-"` // how long the trash keeps a workspace; 0: it is deleted at once
+	Warnings []string      `json:"-"` // what could not be deleted
+
+	names []string // ids and identifiers of the issues of which something was found
 }
 
 type prunedTrash struct {
@@ -83,41 +85,34 @@ type pruner struct {
 }
 
 // Prune removes the trash, the workspaces and runs of issues that are finished or no longer in the tracker, and run directories
-// without a row.
-func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
+// without a row. The result is nil if the operator declined.
+func Prune(ctx context.Context, p *project.Project, o PruneOptions) (*PruneJSON, error) {
 	if err := p.Nested(); err != nil {
-		return err
+		return nil, err
 	}
 	cfg, err := p.Config()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c := &pruner{p: p, cfg: cfg, options: o}
 	found, err := c.find(ctx)
 	if err == nil {
 		err = c.missing(found)
 	}
-	if err != nil {
-		return err
+	if err == nil && !o.DryRun && o.Discard != nil {
+		err = c.askAboutUnsaved(ctx, found)
 	}
-	if !o.DryRun && !o.Yes && p.Env.OnTerminal() {
-		if err := c.askAboutUnsaved(ctx, found); err != nil {
-			return err
-		}
+	if err != nil || o.DryRun || found.Empty() {
+		return found, err
 	}
-	if o.DryRun || found.empty() {
-		c.report(found)
-		return nil
-	}
-	if !o.Yes {
-		found.print(p.Env, "remove")
-		if sure, err := term.Confirm(ctx, p.Env, "Remove? [y]es, [N]o: "); err != nil || !sure {
-			return err
+	if o.Confirm != nil {
+		if sure, err := o.Confirm(ctx, found); err != nil || !sure {
+			return nil, err
 		}
 	}
 	release, err := lockProject(ctx, p.Env, p.StateDir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// While the operator was asked, an issue may have been reopened or a workspace changed.
 	c.agreed = map[string]string{}
@@ -132,18 +127,14 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 	if found, err = c.find(ctx); err == nil {
 		err = c.remove(context.WithoutCancel(ctx), found)
 	}
-	if err := errors.Join(err, release()); err != nil {
-		return err
-	}
-	c.report(found)
-	return nil
+	return found, errors.Join(err, release())
 }
 
 // find reads the state, the workspaces and the trash, and asks the tracker. It changes nothing.
-func (c *pruner) find(ctx context.Context) (*pruned, error) {
-	f := &pruned{
-		DryRun: c.options.DryRun, Workspaces: []space{}, Kept: []space{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
-		KeptTrash: []loss{}, RunDirs: []string{}, kept: c.cfg.Workspace.KeepRemoved,
+func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
+	f := &PruneJSON{
+		DryRun: c.options.DryRun, Workspaces: []Space{}, Kept: []Space{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
+		KeptTrash: []loss{}, RunDirs: []string{}, KeptFor: c.cfg.Workspace.KeepRemoved,
 	}
 	db, err := project.OpenForReading(ctx, c.p)
 	if err != nil {
@@ -170,7 +161,7 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 	if err != nil {
 		return nil, err
 	}
-	spaces = slices.DeleteFunc(spaces, func(s space) bool {
+	spaces = slices.DeleteFunc(spaces, func(s Space) bool {
 		return claimed[s.IssueID] || s.rec.Project != c.cfg.Policy.Project || !c.wants(s.IssueID, s.Identifier)
 	})
 	past = slices.DeleteFunc(past, func(i state.PastIssue) bool { return !c.wants(i.IssueID, i.Identifier) })
@@ -204,7 +195,7 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 }
 
 // findRunDirs selects the run directories without a row that are neither new nor in use.
-func (c *pruner) findRunDirs(ctx context.Context, f *pruned, db *state.DB) error {
+func (c *pruner) findRunDirs(ctx context.Context, f *PruneJSON, db *state.DB) error {
 	dirs, err := project.Rowless(ctx, c.p, db)
 	for _, e := range dirs {
 		info, err := e.Info()
@@ -227,7 +218,7 @@ func (c *pruner) mayRemove(l loss) bool {
 
 // finished maps the issues that are in a terminal state, or no longer in the tracker, to the reason in words. It verifies the
 // project first: with the key of another Linear workspace every issue would be missing.
-func (c *pruner) finished(ctx context.Context, spaces []space, past []state.PastIssue) (map[string]string, error) {
+func (c *pruner) finished(ctx context.Context, spaces []Space, past []state.PastIssue) (map[string]string, error) {
 	var ids []string
 	for _, s := range spaces {
 		ids = append(ids, s.IssueID)
@@ -263,7 +254,7 @@ func (c *pruner) wants(names ...string) bool {
 }
 
 // missing returns an error for an issue of the command line of which nothing was found.
-func (c *pruner) missing(f *pruned) error {
+func (c *pruner) missing(f *PruneJSON) error {
 	for _, name := range c.options.Issues {
 		if !slices.Contains(f.names, name) {
 			return exit.Fault("issue_not_found", "there is nothing of "+name+" to remove: it is unknown, claimed, or not in a terminal state",
@@ -274,7 +265,7 @@ func (c *pruner) missing(f *pruned) error {
 }
 
 // findTrash selects the contents of this project's trash, however recent, except work that exists nowhere else.
-func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []*workspace.Root) error {
+func (c *pruner) findTrash(ctx context.Context, f *PruneJSON, roots []*workspace.Root) error {
 	rows, err := trashOf(ctx, c.p, c.cfg, roots)
 	for _, r := range rows {
 		if !c.wants(r.IssueID, r.Identifier) {
@@ -299,21 +290,19 @@ func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []*workspace.Ro
 	return err
 }
 
-// askAboutUnsaved asks about each workspace with unsaved work. A plain yes would be typed too quickly, so the operator has to
-// type the issue's identifier.
-func (c *pruner) askAboutUnsaved(ctx context.Context, f *pruned) error {
-	kept := []space{}
+// askAboutUnsaved asks about each workspace with unsaved work.
+func (c *pruner) askAboutUnsaved(ctx context.Context, f *PruneJSON) error {
+	kept := []Space{}
 	for _, s := range f.Kept {
 		if s.InUse {
 			kept = append(kept, s)
 			continue
 		}
-		fmt.Fprint(c.p.Env.Stdout, s.Lines("unsaved"))
-		word, err := term.AskLine(ctx, c.p.Env, "Type "+text.Visible(s.Identifier)+" to remove it, or press Enter to keep it: ", false)
+		discard, err := c.options.Discard(ctx, s)
 		if err != nil {
 			return err
 		}
-		if strings.TrimSpace(word) == s.Identifier {
+		if discard {
 			f.Workspaces = append(f.Workspaces, s)
 		} else {
 			kept = append(kept, s)
@@ -324,7 +313,7 @@ func (c *pruner) askAboutUnsaved(ctx context.Context, f *pruned) error {
 }
 
 // remove deletes what find selected and updates f to what was deleted. The caller holds the project lock, so that no run starts.
-func (c *pruner) remove(ctx context.Context, f *pruned) error {
+func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	db, err := state.Open(ctx, c.p.StateDir)
 	if err != nil {
 		return project.NoState(c.p, err)
@@ -333,16 +322,16 @@ func (c *pruner) remove(ctx context.Context, f *pruned) error {
 	for _, t := range f.Trash {
 		for _, r := range t.rows {
 			if err := r.root.DeleteTrash(ctx, r.Path); err != nil {
-				c.p.Env.Note(slog.LevelWarn, "could not be deleted: "+err.Error())
+				f.Warnings = append(f.Warnings, "could not be deleted: "+err.Error())
 			}
 		}
 	}
 	selected := f.Workspaces
-	f.Workspaces = []space{}
+	f.Workspaces = []Space{}
 	for _, s := range selected {
 		issue := reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}
 		// It moves a workspace to the trash as a cleanup run does.
-		hand := project.NewTakeover(c.p, c.cfg, issue, s.root.Path, c.p.Env.NewLog(slog.LevelWarn, term.TextLog))
+		hand := project.NewTakeover(c.p, c.cfg, issue, s.root.Path, c.options.Log)
 		unsaved, err := hand.CleanUp(ctx, s.Unsaved != "")
 		switch {
 		case err != nil && exit.From(err).Code == workspace.CodeBusy: // its lease has been taken since
@@ -377,56 +366,7 @@ func (c *pruner) remove(ctx context.Context, f *pruned) error {
 	return nil
 }
 
-func (f *pruned) empty() bool { return len(f.Trash)+len(f.Workspaces)+len(f.Runs)+len(f.RunDirs) == 0 }
-
-func (c *pruner) report(f *pruned) {
-	w := c.p.Env
-	if w.JSON {
-		w.PrintJSON(f)
-		return
-	}
-	verb, end := "removed", "removed"
-	if f.DryRun {
-		verb, end = "remove", "would remove"
-	}
-	f.print(w, verb)
-	if f.empty() {
-		fmt.Fprintln(w.Stdout, "nothing to remove")
-		return
-	}
-	var size int64
-	runs := 0
-	for _, t := range f.Trash {
-		size += t.Bytes
-	}
-	for _, s := range f.Workspaces {
-		size += s.Bytes
-	}
-	for _, r := range f.Runs {
-		runs += r.Runs
-	}
-	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n", end, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), text.BytesText(size))
-}
-
-//go:embed prune.txt
-var pruneText string
-
-// print writes a line for each thing that is removed or kept. verb is remove or removed.
-func (f *pruned) print(w *term.Env, verb string) {
-	if w.JSON {
-		return
-	}
-	words := map[string]any{"Found": f, "Verb": verb, "Keep": "keep", "Destroy": "DESTROY", "Discard": "DISCARD", "Time": ""}
-	if verb == "removed" {
-		words["Keep"], words["Destroy"], words["Discard"] = "kept", "DESTROYED", "DISCARDED"
-	}
-	if words["Time"] = text.Duration(f.kept); f.kept == 0 { // how long the trash keeps a workspace
-		words["Discard"], words["Time"] = words["Destroy"], ""
-	}
-	line := func(verb, format string, args ...any) string {
-		return text.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)) + "\n"
-	}
-	_ = template.Must(template.New("").Funcs(template.FuncMap{ // only a write can fail
-		"line": line, "plural": text.Plural, "bytes": text.BytesText, "quote": text.ShellQuote, "dir": filepath.Dir,
-	}).Parse(pruneText)).Execute(w.Stdout, words)
+// Empty reports whether there is nothing to remove.
+func (f *PruneJSON) Empty() bool {
+	return len(f.Trash)+len(f.Workspaces)+len(f.Runs)+len(f.RunDirs) == 0
 }

@@ -24,8 +24,12 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// RemoveOptions are the flags of symphony projects remove.
-type RemoveOptions struct{ Workspaces, Force, Yes bool }
+// RemoveOptions say what RemoveProject removes beside the project, and how the operator is asked.
+type RemoveOptions struct {
+	Workspaces, Force bool
+	// Confirm is asked before anything is removed, and gets lines that name what is removed and what is kept.
+	Confirm func(ctx context.Context, lines []string) (bool, error)
+}
 
 // accountsDir contains what the projects of the account share.
 const accountsDir = "accounts"
@@ -35,40 +39,39 @@ type remover struct {
 	w       *term.Env
 	options RemoveOptions
 	row     ProjectRow
-	spaces  []space
+	spaces  []Space
 	trash   []TrashRow // with unsaved work
 }
 
 // RemoveProject removes a project from the account: its state, its environment file and its entries in workspace roots; with
-// Workspaces also its workspaces. An interrupted removal can be repeated.
-func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOptions) error {
+// Workspaces also its workspaces. An interrupted removal can be repeated. The result is nil if the operator declined.
+func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOptions) (*RemovedJSON, error) {
 	row, err := findProject(ctx, w, "remove", path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r := &remover{w: w, options: o, row: row}
 	if err := r.check(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	if err := r.announce(); err != nil {
-		return err
+	lines, err := r.announce()
+	if err != nil {
+		return nil, err
 	}
-	if !o.Yes {
-		if sure, err := term.Confirm(ctx, w, "Remove? [y]es, [N]o: "); err != nil || !sure {
-			return err
-		}
+	if sure, err := o.Confirm(ctx, lines); err != nil || !sure {
+		return nil, err
 	}
 	release, err := lockProject(ctx, w, row.StateDir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = release() }() // it fails if the lock file has been removed
 	announced := r.losses()
 	if err := r.check(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	if !slices.EqualFunc(announced, r.losses(), func(a, b loss) bool { return a.Path == b.Path && a.work() == b.work() }) {
-		return exit.Fault("unsaved_work", "the work that would be destroyed has changed since it was named", "repeat the command")
+		return nil, exit.Fault("unsaved_work", "the work that would be destroyed has changed since it was named", "repeat the command")
 	}
 	return r.remove(context.WithoutCancel(ctx))
 }
@@ -180,19 +183,15 @@ func (r *remover) spacesUnknown() bool {
 	return r.row.Error != nil && project.Exists(filepath.Join(r.row.StateDir, "runs"))
 }
 
-// announce prints what is removed and what is kept.
-func (r *remover) announce() error {
-	out := r.w.Stdout
-	if r.w.JSON {
-		out = r.w.Stderr
-	}
-	line := func(verb, what string) { fmt.Fprintf(out, "%-6s %s\n", verb, text.Visible(what)) }
+// announce returns lines about what is removed and what is kept.
+func (r *remover) announce() (lines []string, err error) {
+	line := func(verb, what string) { lines = append(lines, fmt.Sprintf("%-6s %s", verb, what)) }
 	line("remove", r.row.StateDir)
 	if env := envFile(r.w, r.row.StateDir); project.Exists(env) {
 		others, err := r.sharers()
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case len(others) > 0:
 			line("keep", env+", also used by "+strings.Join(others, ", "))
 		default:
@@ -207,7 +206,7 @@ func (r *remover) announce() error {
 		line(verb, s.Path+" "+s.Remark())
 	}
 	for _, l := range r.losses() {
-		fmt.Fprint(out, l.Lines("DESTROY"))
+		lines = append(lines, strings.Split(strings.TrimSuffix(l.Lines("DESTROY"), "\n"), "\n")...)
 	}
 	if r.spacesUnknown() {
 		line("keep", "its workspaces, which can't be found: "+r.row.Error.Message)
@@ -219,7 +218,7 @@ func (r *remover) announce() error {
 	if accounts := filepath.Join(project.StateHome(r.w), accountsDir); last && project.Exists(accounts) {
 		line("remove", accounts+", with the threads of agents")
 	}
-	return err
+	return lines, err
 }
 
 // last reports whether no other project and no agents without an issue use what the projects of the account share.
@@ -246,7 +245,7 @@ func (r *remover) losses() []loss {
 }
 
 // remove removes the project, its database last: until then an interrupted removal can be repeated.
-func (r *remover) remove(ctx context.Context) error {
+func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 	if r.options.Workspaces {
 		for _, s := range r.spaces {
 			owner := workspace.Owner{IssueID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir, RunID: "by-hand"}
@@ -258,12 +257,12 @@ func (r *remover) remove(ctx context.Context) error {
 				err = s.root.DeleteTrash(ctx, answer.Trash)
 			}
 			if err != nil {
-				return err
+				return nil, err
 			}
 		}
 		for _, row := range r.trash {
 			if err := row.root.DeleteTrash(ctx, row.Path); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
@@ -276,7 +275,7 @@ func (r *remover) remove(ctx context.Context) error {
 			err = root.Dissolve(ctx)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if r.options.Workspaces && !found {
 			_ = os.Remove(path) // the last step of an interrupted removal; it fails unless the folder is empty
@@ -288,21 +287,21 @@ func (r *remover) remove(ctx context.Context) error {
 	crash.At("projects.remove.roots")
 	others, err := r.sharers()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if env := envFile(r.w, r.row.StateDir); len(others) == 0 {
 		if err := os.Remove(env); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return nil, err
 		}
 		_ = os.Remove(filepath.Dir(env)) // fails unless it is empty
 	}
 	left, err := removeState(r.row.StateDir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	home := project.StateHome(r.w)
 	if err := state.UnregisterDirs(home); err != nil {
-		return err
+		return nil, err
 	}
 	last, err := r.last()
 	if err == nil && last {
@@ -310,14 +309,9 @@ func (r *remover) remove(ctx context.Context) error {
 		_ = os.Remove(home) // fails unless it is empty
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var lines []string
-	for _, name := range left {
-		lines = append(lines, "kept "+filepath.Join(r.row.StateDir, name)+", which symphony did not make")
-	}
-	printResult(r.w, RemovedJSON{r.row.StateDir, left, r.losses()}, append(lines, "removed "+r.row.StateDir)...)
-	return nil
+	return &RemovedJSON{r.row.StateDir, left, r.losses()}, nil
 }
 
 // RemovedJSON is what projects remove --json prints.

@@ -2,11 +2,13 @@ package render
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"text/template"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -108,4 +110,73 @@ func Moved(w *term.Env, m cleanup.MovedJSON) {
 	if m.Named != "" {
 		w.Note(slog.LevelWarn, m.Named)
 	}
+}
+
+//go:embed prune.txt
+var pruneText string
+
+// Pruned prints what was removed and kept, or in a dry run would be.
+func Pruned(w *term.Env, f *cleanup.PruneJSON) {
+	for _, warning := range f.Warnings {
+		w.Note(slog.LevelWarn, warning)
+	}
+	if w.JSON {
+		w.PrintJSON(f)
+		return
+	}
+	done := "removed"
+	if f.DryRun {
+		done = "would remove"
+	}
+	PruneLines(w, f, f.DryRun)
+	if f.Empty() {
+		fmt.Fprintln(w.Stdout, "nothing to remove")
+		return
+	}
+	var size int64
+	runs := 0
+	for _, t := range f.Trash {
+		size += t.Bytes
+	}
+	for _, s := range f.Workspaces {
+		size += s.Bytes
+	}
+	for _, r := range f.Runs {
+		runs += r.Runs
+	}
+	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n", done, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), text.BytesText(size))
+}
+
+// PruneLines prints a line for each thing that is removed or kept; planned, if nothing is removed yet.
+func PruneLines(w *term.Env, f *cleanup.PruneJSON, planned bool) {
+	if w.JSON {
+		return
+	}
+	words := map[string]any{
+		"Found": f, "Verb": "removed", "Keep": "kept", "Destroy": "DESTROYED", "Discard": "DISCARDED", "Time": text.Duration(f.KeptFor),
+	}
+	if planned {
+		words["Verb"], words["Keep"], words["Destroy"], words["Discard"] = "remove", "keep", "DESTROY", "DISCARD"
+	}
+	if f.KeptFor == 0 { // the trash keeps nothing
+		words["Discard"], words["Time"] = words["Destroy"], ""
+	}
+	line := func(verb, format string, args ...any) string {
+		return text.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)) + "\n"
+	}
+	_ = template.Must(template.New("").Funcs(template.FuncMap{ // only a write can fail
+		"line": line, "plural": text.Plural, "bytes": text.BytesText, "quote": text.ShellQuote, "dir": filepath.Dir,
+	}).Parse(pruneText)).Execute(w.Stdout, words)
+}
+
+// Removed prints what is left of a removed project.
+func Removed(w *term.Env, r *cleanup.RemovedJSON) {
+	if w.JSON {
+		w.PrintJSON(r)
+		return
+	}
+	for _, name := range r.Left {
+		fmt.Fprintln(w.Stdout, text.Visible("kept "+filepath.Join(r.Removed, name)+", which symphony did not make"))
+	}
+	fmt.Fprintln(w.Stdout, text.Visible("removed "+r.Removed))
 }
