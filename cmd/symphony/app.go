@@ -26,7 +26,7 @@ func constructors() []func(*term.Env) *cli.Command {
 // newApp returns the command line interface. It returns its errors instead of printing them: main maps them to exit codes.
 func newApp(w *term.Env) *cli.App {
 	app := &cli.App{
-		Name: "symphony", Usage: "turn a Linear project into finished work, one pass at a time",
+		Name: "symphony", Usage: "have coding agents work through the issues of a tracker, one pass at a time",
 		UsageText: "symphony COMMAND [flags] [arguments]", HideVersion: true,
 		Reader: w.Stdin, Writer: w.Stdout, ErrWriter: w.Stderr,
 		ExitErrHandler: func(*cli.Context, error) {},

@@ -35,7 +35,7 @@ agent.budget_per_day tell; symphony ps --all has the other reasons, too.
 issues new adds an issue in the first active state, or in that of --state, if the tracker is a folder of files. --body - reads
 its text from stdin.
 
-` + exampleText("symphony issues --state 'Human Review'", "symphony issues new 'Mend the footer' --label web --body 'It covers the last line.'"),
+` + exampleText("symphony issues --state 'Human Review'", "symphony issues new 'Fix the footer' --label web --body 'It covers the last line.'"),
 		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[issuesJSON]()}, {"new", reflect.TypeFor[reconcile.Issue]()}},
 			&cli.StringSliceFlag{Name: "state", Usage: "the state with this `NAME`; may be repeated", DefaultText: "the active states"},
 			&cli.StringFlag{Name: "body", Usage: "the `TEXT` of a new issue; - is stdin"},

@@ -1,4 +1,4 @@
-// Symphony turns a Linear project into finished work. Each pass reconciles the tracker with the claims and the detached workers
+// Symphony has coding agents work through the issues of a tracker. Each pass reconciles the tracker with the claims and the detached workers
 // that its database records, and exits.
 package main
 

@@ -52,7 +52,7 @@ func TestCompareNatural(t *testing.T) {
 
 func TestIssueAddress(t *testing.T) {
 	for _, c := range []struct{ address, want string }{
-		{"https://linear.app/Acme/issue/WEB-12/mend-the-footer#comment-7", "linear.app/acme/issue/web-12"},
+		{"https://linear.app/Acme/issue/WEB-12/fix-the-footer#comment-7", "linear.app/acme/issue/web-12"},
 		{"http://linear.app/acme/issue/WEB-12", "linear.app/acme/issue/web-12"},
 		{"https://github.com/acme/issues/issues/7?x=/issues/8", "github.com/acme/issues/issues/7"},
 		{"https://gitlab.com/acme/app/-/issues/7/", "gitlab.com/acme/app/-/issues/7"},

@@ -64,7 +64,7 @@ func (r *reader) repositories(f field) {
 		switch other := names[name]; {
 		case repo == "": // reported
 		case !repositoryName().MatchString(repo) || name == "." || name == "..":
-			r.invalid(item(i), strconv.Quote(repo)+" is no name of a repository", hint)
+			r.invalid(item(i), strconv.Quote(repo)+" is not the name of a repository", hint)
 		case other != "":
 			r.invalid(item(i), other+" and "+repo+" have the same name, which begins the identifiers of their issues", "keep one of them")
 		default:

@@ -105,7 +105,7 @@ func keys(c *Config) []Key {
 		key("tracker.tool_scope", "", "any", &c.Tracker.ToolScope,
 			"what the agent's tool may do in the tracker; read refuses mutations").oneOf("any", "read"),
 		key("tracker.operators", typeStrings, "[]", &c.Tracker.Operators,
-			"users whose comments answer what agents ask: logins, emails or ids; without them nothing is asked in the tracker"),
+			"users whose comments may answer agents' questions: logins, emails or ids; if empty, questions are not posted to the tracker"),
 		key("tracker.explain_holds", typeBool, "false", &c.Tracker.ExplainHolds,
 			"comment on an issue why it is held, or why its work was not delivered after three tries"),
 		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile,
@@ -229,8 +229,8 @@ func keys(c *Config) []Key {
 			"longest time without progress; 0 or less: no limit").atLeast(-maxMS),
 
 		key("server.port", typeInteger, "", &c.Server.Port, "port of symphony serve, instead of 7967, and of a server beside tick --loop; 0: any free one").then((*reader).serverPort),
-		key("server.host", typeString, "127.0.0.1", &c.Server.Host, "address at which symphony serve listens; at others than the default "+
-			"reading needs the token, too"),
+		key("server.host", typeString, "127.0.0.1", &c.Server.Host, "address at which symphony serve listens; on any other address, "+
+			"viewing also requires the token"),
 	}
 }
 

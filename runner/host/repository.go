@@ -100,7 +100,7 @@ const (
 	CodeNoIdentity = "git_identity_missing"
 	// CodeInvalidBranch: git does not allow the name of a branch, or work is never pushed to it.
 	CodeInvalidBranch = "invalid_branch"
-	// CodeDeliveryFailed: nothing was pushed, or it is not known.
+	// CodeDeliveryFailed: nothing was pushed, or the result is unknown.
 	CodeDeliveryFailed = "delivery_failed"
 	// CodeRepositoryChanged: the workspace was cloned from another repository.
 	CodeRepositoryChanged = "repository_changed"

@@ -105,7 +105,7 @@ func New(o Options) (*Client, error) {
 	for _, repo := range o.Repositories {
 		owner, name, _ := strings.Cut(repo, "/")
 		if url.PathEscape(owner) != owner || url.PathEscape(name) != name || owner == "" || strings.Trim(name, ".") == "" {
-			return nil, noName(fmt.Sprintf("%q is no name of a repository", repo))
+			return nil, noName(fmt.Sprintf("%q is not the name of a repository", repo))
 		}
 	}
 	if len(o.Repositories) == 0 {

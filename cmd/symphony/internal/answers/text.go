@@ -238,6 +238,6 @@ func holdBody(c reconcile.Claim) string {
 // deliveryBody explains why the work on an issue is not delivered.
 func deliveryBody(c reconcile.Claim, key string) string {
 	d, room := c.Delivery, longestDetail
-	return fmt.Sprintf("The work on this issue was not delivered after %d tries (%s)\n\n%s\nsymphony goes on trying; %s tries at once.\n\n%s",
+	return fmt.Sprintf("The work on this issue was not delivered after %d tries (%s)\n\n%s\nsymphony keeps trying; to try now, run %s.\n\n%s",
 		d.Tries, span(d.Code), block(d.Message, &room), span("symphony deliver "+c.Identifier), marker(key))
 }

@@ -169,7 +169,7 @@ func agentOf(members map[string]json.RawMessage) (id string) {
 func mismatch(err error) string {
 	place, message := "root", strings.TrimPrefix(fmt.Sprint(err), `validating "arguments": `)
 	if strings.HasPrefix(message, "unmarshaling ") {
-		return "arguments is no object"
+		return "arguments must be an object"
 	}
 	for {
 		rest, inner := strings.CutPrefix(message, "validating ")

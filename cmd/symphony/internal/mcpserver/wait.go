@@ -165,7 +165,7 @@ func newWaiting(a *agents.Agents, in WaitAgentIn) (*waiting, error) {
 		return nil, exit.Fault(agents.CodeInvalid, "agentIds is empty", "list_agents shows the agents")
 	}
 	if in.Mode != "" && in.Mode != "any" && in.Mode != "all" {
-		return nil, exit.Fault(agents.CodeInvalid, fmt.Sprintf("mode %q is not known", in.Mode), "use any or all")
+		return nil, exit.Fault(agents.CodeInvalid, fmt.Sprintf("unknown mode %q", in.Mode), "use any or all")
 	}
 	w := &waiting{agents: a, ids: slices.Compact(slices.Sorted(slices.Values(in.AgentIDs))), all: in.Mode == "all", limit: defaultWait}
 	if in.TimeoutSeconds != nil {

@@ -33,7 +33,7 @@ func (s *starter) findRemote(ctx context.Context) error {
 	}
 	set := func(_ context.Context, written string) error {
 		if owner, name, ok := strings.Cut(written, "/"); !ok || owner == "" || name == "" || strings.ContainsAny(name, "/ ") {
-			return exit.Usage("init: %q is no name of a repository: write OWNER/NAME", written)
+			return exit.Usage("init: %q is not the name of a repository: write OWNER/NAME", written)
 		}
 		s.options.Project = written
 		return nil

@@ -87,7 +87,7 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 		v.Why = Why{"worker_lost", "the worker of its run has died, and no pass has come since"}
 		settles()
 	case run.StopReason != "":
-		v.Why = Why{"stopping", "its run is asked to end: " + run.StopReason}
+		v.Why = Why{"stopping", "its run is stopping (" + run.StopReason + ")"}
 	case run.Kind == reconcile.DeliveryRun:
 		v.Why = Why{string(reconcile.Delivering), "its commits are being delivered"}
 	case len(v.Requests) > 0:

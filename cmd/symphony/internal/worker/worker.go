@@ -204,7 +204,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 func (h *Held) askInTracker(p *project.Project, log *slog.Logger) {
 	if project.Looping(p.StateDir) {
 		if err := os.WriteFile(project.AskedFile(p.StateDir), []byte(h.Run.ID), 0o600); err != nil {
-			log.Warn("the loop is not told of the request", slog.String("error", err.Error()))
+			log.Warn("could not notify the loop of the request", slog.String("error", err.Error()))
 		}
 		return
 	}
