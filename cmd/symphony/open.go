@@ -29,7 +29,7 @@ every command.
 			fmt.Fprintln(w.Stdout, text.Visible(address))
 			opened, err := w.OpenPage(c.Context, address)
 			if err == nil && !opened {
-				fmt.Fprintln(w.Stderr, "symphony: there is no display to open it on; set BROWSER to use a browser for terminals")
+				fmt.Fprintln(w.Stderr, "symphony: "+term.NoDisplay)
 			}
 			return err
 		}),

@@ -39,7 +39,7 @@ Exit codes:
 			v, err := operate.Wait(c.Context, p, operate.WaitOptions{
 				Issue: args[0], Timeout: c.Duration("timeout"), Whole: w.JSON, Status: func(v view.Issue) { render.WaitStatus(w, v) },
 			})
-			if late := exit.Only(0); err != nil && !errors.As(err, &late) {
+			if late := new(exit.Only); err != nil && !errors.As(err, late) {
 				return err
 			}
 			render.WaitEnd(w, v)

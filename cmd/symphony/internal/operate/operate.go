@@ -73,7 +73,7 @@ func (r Result) Next() (list []string) {
 
 // Lines say everything about the command, for readers without a terminal.
 func (r Result) Lines(p *project.Project) []string {
-	list := slices.Concat(pass.Sentences(p, r.Pass), r.Effect, r.Warnings())
+	list := slices.Concat(r.Pass.Warnings(), pass.Sentences(p, r.Pass), r.Effect, r.Warnings())
 	if !r.Applied {
 		for _, e := range r.Pass.Errors {
 			list = append(list, strings.TrimSuffix(e.Error()+"; "+e.Hint, "; "))
@@ -178,15 +178,15 @@ func (o *operation) run(ctx context.Context) error {
 	if r.Applied, err = o.db.Operator.CommandDone(ctx, id); err != nil || o.cmd.Verb == reconcile.VerbDeliver {
 		return err
 	}
-	nothing := false
+	unchanged := false
 	if r.Applied {
-		if r.Effect, nothing, err = o.effect(ctx); err != nil {
+		if r.Effect, unchanged, err = o.effect(ctx); err != nil {
 			return err
 		}
 	}
 	alive, err := project.ScheduleAlive(ctx, o.db, o.p.Env.Now())
 	needsPass := !r.Applied || slices.Contains([]reconcile.Verb{reconcile.VerbRetry, reconcile.VerbResume, reconcile.VerbUnblock}, o.cmd.Verb)
-	r.Unscheduled = needsPass && !nothing && !alive && !project.Looping(o.p.StateDir)
+	r.Unscheduled = needsPass && !unchanged && !alive && !project.Looping(o.p.StateDir)
 	return err
 }
 
@@ -197,8 +197,8 @@ func withHint(err error, more string) error {
 	return &e
 }
 
-// effect says what the command has changed and no action of the pass shows. nothing says that there was nothing to change.
-func (o *operation) effect(ctx context.Context) (lines []string, nothing bool, err error) {
+// effect says what the command has changed and no action of the pass shows. unchanged says that there was nothing to change.
+func (o *operation) effect(ctx context.Context) (lines []string, unchanged bool, err error) {
 	switch o.cmd.Verb {
 	case reconcile.VerbPause, reconcile.VerbStopAll:
 		going := ""
@@ -212,15 +212,15 @@ func (o *operation) effect(ctx context.Context) (lines []string, nothing bool, e
 		return []string{"unblocked: every waiting issue is due"}, false, nil
 	default: // the others have an issue
 	}
-	line, nothing, err := o.effectOnIssue(ctx)
+	line, unchanged, err := o.effectOnIssue(ctx)
 	lines = []string{line}
-	if o.cmd.Verb == reconcile.VerbRetry && !nothing {
+	if o.cmd.Verb == reconcile.VerbRetry && !unchanged {
 		lines = append(lines, cmp.Or(o.result.Pass.ObstacleText(o.p.Env.Now()), o.result.Pass.WaitText(o.cmd.IssueID)))
 	}
-	return slices.DeleteFunc(lines, func(line string) bool { return line == "" }), nothing, err
+	return slices.DeleteFunc(lines, func(line string) bool { return line == "" }), unchanged, err
 }
 
-func (o *operation) effectOnIssue(ctx context.Context) (line string, nothing bool, err error) {
+func (o *operation) effectOnIssue(ctx context.Context) (line string, unchanged bool, err error) {
 	for _, a := range o.result.Pass.Applied {
 		if a.IssueID == o.cmd.IssueID && (a.Kind == reconcile.ActHold || a.Kind == reconcile.ActStop || a.Kind == reconcile.ActRetry) {
 			return "", false, nil

@@ -94,6 +94,9 @@ func (r *Result) dropRepeatedErrors() {
 	})
 }
 
+// Warnings are about the workflow and the tracker.
+func (r Result) Warnings() []string { return r.warnings }
+
 func (r *Result) warn(text string) { r.warnings = append(r.warnings, text) }
 
 // StopGrace is how long a run may take to end after it was asked to.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -46,7 +45,7 @@ func OperationNotes(p *project.Project, r operate.Result) {
 // Stop stops runs and prints each that has ended.
 func Stop(ctx context.Context, p *project.Project, o operate.StopOptions) error {
 	w := p.Env
-	o.Warn = func(err error) { w.PrintError(exit.From(err)) }
+	o.Warn = func(err error) { w.Note(slog.LevelWarn, err.Error()) }
 	o.Killed = func(line string) { fmt.Fprintln(w.Stderr, text.Visible(line)) } // the one JSON object on stdout is the error
 	ran := false
 	o.Applied = func(operate.Result) { ran = true }

@@ -84,7 +84,11 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) (re
 // DecideIn is Decide with the open database of the project.
 func DecideIn(ctx context.Context, p *project.Project, db *state.DB, ref string, d Decision) (reconcile.Request, error) {
 	r, named, err := Find(ctx, p, db, ref, d.How)
-	if err == nil {
+	switch {
+	case err != nil:
+	case !named:
+		err = exit.Fault("request_not_found", "there is no request "+ref, "name a request, such as "+r.ID())
+	default:
 		err = d.Incomplete(r, named)
 	}
 	if err != nil {

@@ -3,12 +3,17 @@ package term
 import (
 	"context"
 	"fmt"
+	"io"
 	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
+
+// NoDisplay says why no page was opened.
+const NoDisplay = "there is no display to open it on; set BROWSER to use a browser for terminals"
 
 // OpenPage shows a page in the operator's web browser and waits for the program that opens it. It returns false where there is no
 // display. The program is $BROWSER, which may have arguments, else that of the system.
@@ -24,7 +29,12 @@ func (w *Env) OpenPage(ctx context.Context, address string) (opened bool, err er
 		program = []string{"xdg-open"}
 	}
 	cmd := exec.CommandContext(ctx, program[0], append(program[1:], address)...)
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = w.Dir, w.Environ, w.Stdin, w.Stdout, w.Stderr
+	cmd.Dir, cmd.Env = w.Dir, w.Environ
+	if w.Stdout == io.Discard { // the terminal shows something else, where Ctrl-C is not meant for the browser
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	} else {
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = w.Stdin, w.Stdout, w.Stderr
+	}
 	if err := cmd.Run(); err != nil {
 		return false, &reconcile.Error{
 			Code: "browser_failed", Message: fmt.Sprintf("the page could not be opened with %s: %v", program[0], err),

@@ -46,6 +46,7 @@ type Env struct {
 	// InputEnded says that AskLine met the end of the input.
 	InputEnded bool
 	input      *bufio.Reader
+	typed      chan typedLine // gets the line that is being read; nil if none is
 }
 
 // NewEnv returns the environment of this process.
@@ -102,11 +103,11 @@ func terminalWidth() int {
 	return 80 // the terminal does not know its size
 }
 
-// Another returns the environment of another command at the same terminal, whose size may have changed.
-func (w *Env) Another() *Env {
+// ForCommand returns the environment of another command at the same terminal, whose size may have changed.
+func (w *Env) ForCommand() *Env {
 	own := *w
 	own.JSON, own.JSONLines, own.Query, own.OutputFailed = false, false, JSONQuery{}, false
-	own.Verbose, own.InputEnded, own.input = false, false, nil
+	own.Verbose, own.InputEnded, own.input, own.typed = false, false, nil, nil
 	own.Width = terminalWidth()
 	return &own
 }
@@ -202,6 +203,13 @@ func (n *namedLines) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
+// typedLine is a line that was typed at the terminal.
+type typedLine struct {
+	line  string
+	ended bool // the input has ended
+	err   error
+}
+
 // AskLine reads one line from the terminal. A secret is not echoed, from before the prompt is shown. The end of ctx ends the wait.
 func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (line string, err error) {
 	in, ok := w.Stdin.(*os.File)
@@ -219,22 +227,20 @@ func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (line stri
 	if w.input == nil { // all questions share a reader, so that no line is lost between two
 		w.input = bufio.NewReader(w.Stdin)
 	}
-	type read struct {
-		line  string
-		ended bool
-		err   error
+	if w.typed == nil { // otherwise the question before was given up, and its line is still to come
+		w.typed = make(chan typedLine, 1)
+		go func(typed chan<- typedLine) {
+			line, err := w.input.ReadString('\n')
+			ended := errors.Is(err, io.EOF)
+			if ended {
+				err = nil // an empty answer, or a last line without an end
+			}
+			typed <- typedLine{line, ended, err}
+		}(w.typed)
 	}
-	done := make(chan read, 1)
-	go func() {
-		typed, err := w.input.ReadString('\n')
-		ended := errors.Is(err, io.EOF)
-		if ended {
-			err = nil // an empty answer, or a last line without an end
-		}
-		done <- read{typed, ended, err}
-	}()
 	select {
-	case r := <-done:
+	case r := <-w.typed:
+		w.typed = nil
 		if w.InputEnded = r.ended; secret || r.ended {
 			fmt.Fprintln(w.Stderr)
 		}

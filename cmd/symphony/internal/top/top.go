@@ -3,7 +3,6 @@
 package top
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -83,8 +82,10 @@ func (r *runner) read(p *project.Project) tea.Cmd {
 // background carries out a command without the terminal. Ctrl-C does not end it.
 func (r *runner) background(c command) tea.Cmd {
 	return func() tea.Msg {
-		r.wait.Add(1)
-		defer r.wait.Done()
+		if c.verb != "open" { // a browser may stay
+			r.wait.Add(1)
+			defer r.wait.Done()
+		}
 		lines, err := r.carryOut(context.WithoutCancel(r.ctx), c)
 		if err != nil {
 			known := exit.From(err)
@@ -95,7 +96,10 @@ func (r *runner) background(c command) tea.Cmd {
 }
 
 func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err error) {
-	p, isAgent := agents.ProjectOf(ctx, project.New(r.env.Silent(), c.path, c.stateDir), c.issue)
+	p, isAgent := project.New(r.env.Silent(), c.path, c.stateDir), false
+	if c.verb == "stop" {
+		p, isAgent = agents.ProjectOf(ctx, p, c.issue)
+	}
 	var result operate.Result
 	switch {
 	case c.verb == "open":
@@ -103,9 +107,12 @@ func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err e
 		if err != nil {
 			return nil, err
 		}
-		_, err = r.env.OpenPage(ctx, address)
-		return []string{address}, err
-	case isAgent && c.verb == "stop":
+		opened, err := p.Env.OpenPage(ctx, address)
+		if err == nil && !opened {
+			lines = []string{term.NoDisplay}
+		}
+		return append([]string{address}, lines...), err
+	case isAgent:
 		ended, err := agents.Stop(ctx, p.Env, c.issue)
 		return []string{c.issue + " has ended: " + string(ended.Outcome)}, err
 	case c.verb == "stop":
@@ -121,13 +128,12 @@ func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err e
 
 // foreground gives the terminal to a command until it ends.
 func (r *runner) foreground(c command) tea.Cmd {
-	env := r.env.Another()
+	env := r.env.ForCommand()
 	pager, stays := pagerFor(env)
 	env.Environ = append(slices.Clone(env.Environ), "PAGER="+pager)
 	paged := !slices.Contains(c.words, "--follow") && slices.Contains([]string{"show", "logs", "diff"}, c.verb)
 	v := &visit{
-		line: c.String(), pause: paged && !stays, quiet: paged && stays, in: r.env.Stdin, out: r.env.Stdout,
-		run: func() error { return r.untilInterrupt(env, c) },
+		line: c.String(), pause: paged && !stays, quiet: paged && stays, env: env, run: func() error { return r.untilInterrupt(env, c) },
 	}
 	return tea.Exec(v, func(err error) tea.Msg { return endedMsg{command: c, err: err} })
 }
@@ -175,8 +181,7 @@ type visit struct {
 	line  string // the command as it is typed
 	pause bool   // wait for a key at the end, even if the command succeeds
 	quiet bool   // the pager fills the screen: the command is not printed above
-	in    io.Reader
-	out   io.Writer
+	env   *term.Env
 }
 
 // SetStdin, SetStdout and SetStderr implement tea.ExecCommand. A command has the streams of top.
@@ -187,21 +192,16 @@ func (v *visit) SetStderr(io.Writer) {}
 // Run implements tea.ExecCommand.
 func (v *visit) Run() error {
 	if !v.quiet {
-		fmt.Fprintln(v.out, "$ "+text.Visible(v.line))
+		fmt.Fprintln(v.env.Stdout, "$ "+text.Visible(v.line))
 	}
 	err := v.run()
 	if !v.quiet {
-		fmt.Fprintln(v.out)
+		fmt.Fprintln(v.env.Stdout)
 	}
 	if err == nil && !v.pause {
 		return nil
 	}
-	fmt.Fprint(v.out, "press enter to return to symphony top ")
-	key := make([]byte, 1)
-	for !bytes.Equal(key, []byte("\n")) {
-		if _, readErr := v.in.Read(key); readErr != nil {
-			break
-		}
-	}
+	// The question at which Ctrl-C ended the command may still read the line.
+	_, _ = term.AskLine(context.Background(), v.env, "press enter to return to symphony top ", false) // an end of the input returns, too
 	return err
 }

@@ -123,10 +123,10 @@ func (s *Server) command(build func(*http.Request, parameters) (order, error)) f
 		status := http.StatusOK
 		switch {
 		case p.Back != "":
-			s.goBack(w, r, p.Back, noticeOf(o, done, err))
+			s.goBack(w, r, p.Back, noticeOf(o, done, o.hinted(err)))
 			return nil
 		case err != nil:
-			return err
+			return o.hinted(err)
 		case done.pending:
 			status = http.StatusAccepted
 		}

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -60,51 +61,54 @@ func (c *commands) end() {
 	c.running.Wait()
 }
 
-// run runs a command and waits for its end, also when the client or the server ends before.
+// run carries out an order and waits for its end, also when the client ends before. One that takes too long goes on by itself.
 func (c *commands) run(ctx context.Context, p *project.Project, o order) (outcome, error) {
 	if !c.begin() {
 		return outcome{}, exit.Fault("busy", "the server is ending", "run "+o.String())
 	}
-	defer c.running.Done()
 	wait := time.NewTimer(slotPatience)
 	defer wait.Stop()
+	var err error
 	select {
 	case c.free <- struct{}{}:
 	case <-ctx.Done():
-		return outcome{}, ctx.Err()
+		err = ctx.Err()
 	case <-wait.C:
-		return outcome{}, exit.Fault("busy", fmt.Sprintf("%d other commands run", maxCommands), "try again")
+		err = exit.Fault("busy", fmt.Sprintf("%d other commands run", maxCommands), "try again")
 	}
-	defer func() { <-c.free }()
-	return c.start(ctx, p, o)
-}
-
-// start carries out an order. One that does not end in time goes on by itself.
-func (c *commands) start(ctx context.Context, p *project.Project, o order) (outcome, error) {
+	if err != nil {
+		c.running.Done()
+		return outcome{}, err
+	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.patience)
-	type answer struct {
-		outcome outcome
-		err     error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		defer cancel()
-		out, err := c.carryOut(bounded, project.New(p.Env.Silent(), p.Path, p.StateDir), o)
-		answers <- answer{out, err}
-	}()
+	answers := c.start(bounded, p, o, func() { <-c.free; c.running.Done(); cancel() })
+	late := time.NewTimer(c.patience + endPatience)
+	defer late.Stop()
 	select {
 	case a := <-answers:
-		return a.outcome, a.err
-	case <-bounded.Done():
-	}
-	select {
-	case a := <-answers:
-		if a.err == nil {
-			return a.outcome, nil
+		if !errors.Is(bounded.Err(), context.DeadlineExceeded) || !errors.Is(a.err, context.DeadlineExceeded) {
+			return a.outcome, a.err
 		}
-	case <-time.After(endPatience):
+	case <-late.C:
 	}
 	return outcome{}, exit.Fault("command_timeout", fmt.Sprintf("%s did not end within %v", o, c.patience), "symphony ps shows what became of it")
+}
+
+// returned is what an order returned.
+type returned struct {
+	outcome outcome
+	err     error
+}
+
+// start carries out an order, and calls ended after it.
+func (c *commands) start(ctx context.Context, p *project.Project, o order, ended func()) <-chan returned {
+	answers := make(chan returned, 1)
+	go func() {
+		defer ended()
+		out, err := c.carryOut(ctx, project.New(p.Env.Silent(), p.Path, p.StateDir), o)
+		answers <- returned{out, err}
+	}()
+	return answers
 }
 
 // refresh asks for a pass of the project. At most one is under way and one follows, which reads what has changed until then. It
@@ -123,8 +127,8 @@ func (c *commands) refresh(ctx context.Context, p *project.Project) (coalesced b
 	c.running.Go(func() {
 		for again := true; again; {
 			c.free <- struct{}{}
-			_, _ = c.start(ctx, p, order{verb: verbPass}) // what fails is an error of the pass, which the views show
-			<-c.free
+			bounded, cancel := context.WithTimeout(ctx, c.patience)
+			<-c.start(bounded, p, order{verb: verbPass}, func() { <-c.free; cancel() }) // what fails is an error of the pass, which the views show
 			c.mu.Lock()
 			c.passes[p.StateDir]--
 			if again = c.passes[p.StateDir] > 0 && !c.closed; !again {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -49,6 +50,15 @@ func (o order) String() string {
 	return line
 }
 
+// hinted completes the hint of an error of usage, as the command line does.
+func (o order) hinted(err error) error {
+	var known *reconcile.Error
+	if errors.As(err, &known) && known.Hint == exit.SeeHelp {
+		known.Hint += " " + string(o.verb)
+	}
+	return err
+}
+
 // outcome is what became of an order.
 type outcome struct {
 	lines    []string
@@ -58,16 +68,11 @@ type outcome struct {
 
 // carryOut carries out an order by the functions of the command.
 func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error) {
-	if o.ref != "" {
-		var isAgent bool
-		if p, isAgent = agents.ProjectOf(ctx, p, o.ref); isAgent && o.verb == reconcile.VerbStop {
-			return outcome{}, exit.Usage("stop: %s is an agent, which symphony stop %[1]s ends", o.ref)
-		}
-	}
 	var r operate.Result
 	var err error
 	switch o.verb {
 	case verbApprove, verbDeny, verbAnswer:
+		p, _ = agents.ProjectOf(ctx, p, o.ref)
 		decided, err := requests.Decide(ctx, p, o.ref, o.decision)
 		if err != nil {
 			return outcome{}, err
@@ -77,6 +82,9 @@ func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error)
 	case verbPass:
 		r.Pass, err = pass.Run(ctx, p, pass.Options{Trigger: project.TriggerManual, LockTimeout: project.CommandPatience})
 	case reconcile.VerbStop:
+		if _, isAgent := agents.ProjectOf(ctx, p, o.ref); isAgent {
+			return outcome{}, exit.Usage("stop: %s is an agent, which symphony stop %[1]s ends", o.ref)
+		}
 		r, err = operate.Stop(ctx, p, operate.StopOptions{Issue: o.ref, NoWait: true})
 	case reconcile.VerbDeliver:
 		r, err = operate.Deliver(ctx, p, o.ref)
