@@ -1,11 +1,10 @@
-// Symphony has coding agents work through the issues of a tracker. Each pass reconciles the tracker with the claims and the detached workers
-// that its database records, and exits.
+// Symphony has coding agents work through the issues of a tracker. Each pass reconciles the tracker with the claims and the detached
+// workers that its database records, and exits.
 package main
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/urfave/cli/v2"
 )
 
@@ -58,9 +56,8 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 	if err == nil {
 		err = app.RunContext(ctx, arranged)
 	}
-	var usage *reconcile.Error
-	if app.Command(command) != nil && errors.As(err, &usage) && usage.Hint == exit.SeeHelp {
-		usage.Hint += " " + command
+	if app.Command(command) != nil {
+		err = exit.ForCommand(err, command)
 	}
 	code := exit.With(w, err)
 	w.CheckOutput()

@@ -70,7 +70,7 @@ func BytesText(n int64) string {
 func ShellQuote(s string) string {
 	for _, r := range s {
 		if !strings.ContainsRune("/._-+=:@%,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
-			return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+			return ShellWord(s)
 		}
 	}
 	return s

@@ -92,7 +92,8 @@ func (m *mover) find(ctx context.Context, old, path string) error {
 	case row.Error != nil:
 		return row.Error
 	case row.WorkflowPath == "":
-		return exit.Fault(codeUnknown, "no pass has recorded the workflow of "+row.StateDir, "run symphony tick --state-dir "+text.ShellQuote(row.StateDir))
+		return exit.Fault(codeUnknown, "no pass has recorded the workflow of "+row.StateDir,
+			"run symphony tick --state-dir "+text.ShellQuote(row.StateDir))
 	case row.WorkflowExists && !project.SameFile(row.WorkflowPath, m.new):
 		return exit.Fault(codeNotMoved, row.WorkflowPath+" still exists", "move it to "+m.new+" first; a copy is another project")
 	}

@@ -97,7 +97,8 @@ func findProject(ctx context.Context, w *term.Env, verb, path string) (ProjectRo
 	case len(meant) == 1:
 		return meant[0], nil
 	case len(meant) > 1:
-		return ProjectRow{}, exit.Usage("projects: %s: %s has several projects; give the state directory of one: %s", verb, path, strings.Join(dirs, " or "))
+		return ProjectRow{}, exit.Usage("projects: %s: %s has several projects; give the state directory of one: %s",
+			verb, path, strings.Join(dirs, " or "))
 	}
 	// What an interrupted removal has left is no longer listed. It is in a place of the account's state directories, and contains
 	// nothing, or files that symphony makes there.

@@ -323,7 +323,8 @@ func (d *playground) lookBack(ctx context.Context) error {
 	fmt.Fprintf(d.w.Stdout, "\n%d runs, %s tokens, nothing running.\n", len(v.Ended), text.Count(v.Totals.Total))
 	if !d.Remove {
 		fmt.Fprintf(d.w.Stdout, "\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
-			"  git -C %s log -p HEAD..symphony/DEMO-3\n", text.Visible(d.repository()), program(project.ProgramPath()), d.flags(), text.ShellQuote(d.repository()))
+			"  git -C %s log -p HEAD..symphony/DEMO-3\n",
+			text.Visible(d.repository()), program(project.ProgramPath()), d.flags(), text.ShellQuote(d.repository()))
 	}
 	return nil
 }

@@ -162,7 +162,8 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 		return failWith(err)
 	}
 	if least := e.config.Policy.MinFreeBytes; free < least {
-		list = append(list, fail(fmt.Sprintf("disk_low: %s has %s free, less than workspace.min_free_bytes (%s)", root, text.BytesText(free), text.BytesText(least)),
+		list = append(list, fail(fmt.Sprintf("disk_low: %s has %s free, less than workspace.min_free_bytes (%s)",
+			root, text.BytesText(free), text.BytesText(least)),
 			"free space there; until then no run starts")...)
 	}
 	if top := repositoryAbove(root); top != "" {
@@ -444,7 +445,8 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 		for _, e := range last.Errors {
 			errs = append(errs, e.Code+": "+e.Message)
 		}
-		list = append(list, warn(fmt.Sprintf("the last pass (%s ago, by %s) had errors: %s", text.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
+		list = append(list, warn(fmt.Sprintf("the last pass (%s ago, by %s) had errors: %s",
+			text.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
 			"run symphony tick, which prints the next step")...)
 	}
 	for _, text := range st.Problems {

@@ -52,6 +52,15 @@ func Fault(code, message, hint string) *reconcile.Error {
 // SeeHelp is the hint of errors of the command line, before the name of the command.
 const SeeHelp = "see symphony help"
 
+// ForCommand adds the name of the command to the hint of an error of the command line.
+func ForCommand(err error, name string) error {
+	var usage *reconcile.Error
+	if errors.As(err, &usage) && usage.Hint == SeeHelp {
+		usage.Hint += " " + name
+	}
+	return err
+}
+
 // Usage is an error of the command line.
 func Usage(format string, args ...any) error {
 	return &reconcile.Error{Code: "usage", Message: fmt.Sprintf(format, args...), Hint: SeeHelp}

@@ -34,7 +34,7 @@ type Result struct {
 	Applied    bool        // if not, the next pass applies the command
 	// Effect is what the command has changed, or why there was nothing to change, where no action of the pass shows it.
 	Effect []string
-	// Unscheduled says that a pass has to follow, and that nothing runs one.
+	// Unscheduled: the command needs another pass, and no schedule runs one.
 	Unscheduled bool
 	stored      bool         // for the next pass, unless this one has applied it
 	RunID       string       // the run that works on the issue now, of StartIssue and Deliver
@@ -60,7 +60,7 @@ func (r Result) Warnings() (list []string) {
 	return list
 }
 
-// Next says what has to follow before the command has its effect.
+// Next returns what the command still needs to take effect.
 func (r Result) Next() (list []string) {
 	if r.stored && !r.Applied {
 		list = append(list, "the next pass applies "+string(r.Verb))
@@ -197,7 +197,7 @@ func withHint(err error, more string) error {
 	return &e
 }
 
-// effect says what the command has changed and no action of the pass shows. unchanged says that there was nothing to change.
+// effect returns lines about the changes that no action of the pass shows. unchanged is true if there was nothing to change.
 func (o *operation) effect(ctx context.Context) (lines []string, unchanged bool, err error) {
 	switch o.cmd.Verb {
 	case reconcile.VerbPause, reconcile.VerbStopAll:

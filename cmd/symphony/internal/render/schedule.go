@@ -39,7 +39,7 @@ func ScheduleError(w *term.Env, err error) error {
 //go:embed schedule.txt
 var scheduleTemplate string
 
-// Schedule prints whether a schedule is active, one fact a line, or as JSON. dead says that it is not.
+// Schedule prints whether a schedule is active, one fact a line, or as JSON. It returns true if none is.
 func Schedule(w *term.Env, out schedule.Status) (dead bool) {
 	now := w.Now()
 	verdict := out.Judge(now)

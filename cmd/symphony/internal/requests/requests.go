@@ -200,7 +200,7 @@ func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reco
 	}
 }
 
-// Describe says what became of a decision, and what the operator has to know besides, empty for nothing.
+// Describe returns the result of a decision in lines, and a note if the worker has not received it yet.
 func Describe(r reconcile.Request) (done []string, note string) {
 	what := map[reconcile.RequestDecision]string{
 		reconcile.DecideApprove: "approved", reconcile.DecideForSession: "approved for the session",

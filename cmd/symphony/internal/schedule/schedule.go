@@ -176,7 +176,7 @@ func (s *plan) command(trigger string) []string {
 	return append(argv, "-w", s.p.Path)
 }
 
-// Text returns what Install would write, and warnings: one says why Install would refuse.
+// Text returns what Install would write. If Install would refuse, a warning gives the reason.
 func Text(ctx context.Context, p *project.Project, o Options) (string, Changes, error) {
 	s, kind, err := newPlan(p, o)
 	if err != nil {

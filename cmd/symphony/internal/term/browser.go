@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// NoDisplay says why no page was opened.
+// NoDisplay is the message when OpenPage has no display.
 const NoDisplay = "there is no display to open it on; set BROWSER to use a browser for terminals"
 
 // OpenPage shows a page in the operator's web browser and waits for the program that opens it. It returns false where there is no

@@ -120,13 +120,13 @@ func (s *Server) command(build func(*http.Request, parameters) (order, error)) f
 			patient(w)
 			done, err = s.commands.run(r.Context(), target, o)
 		}
-		status := http.StatusOK
+		status, err := http.StatusOK, exit.ForCommand(err, string(o.verb))
 		switch {
 		case p.Back != "":
-			s.goBack(w, r, p.Back, noticeOf(o, done, o.hinted(err)))
+			s.goBack(w, r, p.Back, noticeOf(o, done, err))
 			return nil
 		case err != nil:
-			return o.hinted(err)
+			return err
 		case done.pending:
 			status = http.StatusAccepted
 		}

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -48,15 +47,6 @@ func (o order) String() string {
 		line += " " + text.ShellQuote(o.ref)
 	}
 	return line
-}
-
-// hinted completes the hint of an error of usage, as the command line does.
-func (o order) hinted(err error) error {
-	var known *reconcile.Error
-	if errors.As(err, &known) && known.Hint == exit.SeeHelp {
-		known.Hint += " " + string(o.verb)
-	}
-	return err
 }
 
 // outcome is what became of an order.
