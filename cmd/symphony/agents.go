@@ -30,7 +30,7 @@ also an issue of the project stands for the issue.
 			if c.NArg() > 0 {
 				return exit.Usage("agents: unexpected argument %q", c.Args().First())
 			}
-			rows, err := agents.Rows(c.Context, w, c.Bool("all"))
+			rows, err := agents.Rows(c.Context, w.Environment(), c.Bool("all"))
 			if err != nil {
 				return err
 			}
@@ -68,7 +68,7 @@ func printAgents(w *term.Env, rows []agents.Row) {
 
 // stopAgent ends an agent and says so.
 func stopAgent(ctx context.Context, w *term.Env, id string) error {
-	ended, err := agents.Stop(ctx, w, id)
+	ended, err := agents.Stop(ctx, w.Environment(), id)
 	if ended.Outcome != "" {
 		fmt.Fprintln(w.Stdout, text.Visible(id+" has ended: "+string(ended.Outcome)))
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
+
 	"github.com/gofrs/flock"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -23,7 +25,7 @@ import (
 )
 
 func testWorld() *term.Env {
-	return &term.Env{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Dir: "/", Home: "/"}
+	return &term.Env{Env: environ.Env{Dir: "/", Home: "/"}, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}
 }
 
 // TestArrange checks that flags may be anywhere. The library accepts them only before the arguments.
@@ -89,7 +91,7 @@ func TestWorkflowAboveIsNamed(t *testing.T) {
 		want  bool
 	}{{below, 80, "symphony check", true}, {below, 0, "symphony check", false}, {below, 80, "symphony check --json", false}, {dir, 80, "symphony check", false}} {
 		var stderr strings.Builder
-		w := &term.Env{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &stderr, Dir: c.dir, Home: "/nowhere", Width: c.width, Now: time.Now}
+		w := &term.Env{Env: environ.Env{Dir: c.dir, Home: "/nowhere", Now: time.Now}, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &stderr, Width: c.width}
 		run(t.Context(), w, strings.Fields(c.args))
 		test.Equal(t, c.args+" in "+c.dir+": the workflow is named", strings.Contains(stderr.String(), note), c.want)
 	}
@@ -126,7 +128,7 @@ func TestFailedKeepsTheOutcome(t *testing.T) {
 			defer h.Close(slog.New(slog.DiscardHandler))
 			h.Run = test.Must(db.Journal.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now))
 			h.Run.Outcome = c.had
-			h.RecordFailure(ctx, &term.Env{Now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
+			h.RecordFailure(ctx, &environ.Env{Now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
 			test.Equal(t, "the outcome", test.Must(db.Views.Run(ctx, run.ID)).Outcome, c.want)
 		})
 	}

@@ -169,7 +169,7 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*project.Proje
 	}
 	path = cmp.Or(path, named)
 	if path == "" && c.Command.Name != "init" {
-		if path = project.FindWorkflow(w); path != "" && filepath.Dir(path) != w.Dir && w.Width > 0 && !w.JSON {
+		if path = project.FindWorkflow(w.Environment()); path != "" && filepath.Dir(path) != w.Dir && w.Width > 0 && !w.JSON {
 			w.Note(slog.LevelInfo, "using "+path)
 		}
 	}
@@ -177,7 +177,7 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*project.Proje
 	if info, err := os.Stat(w.Absolute(path)); err == nil && info.IsDir() {
 		return nil, exit.Usage("%s is a directory; give the workflow file in it", path)
 	}
-	return project.New(w, path, cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))), nil
+	return project.New(w.Environment(), path, cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))), nil
 }
 
 // openProjects opens the projects of the workflows that are given as arguments, or the one that openProject finds.

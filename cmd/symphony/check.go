@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -14,7 +15,12 @@ func checkCommand(w *term.Env) *cli.Command {
 		Flags: workflowFlags(jsonFlags[project.CheckReport](
 			&cli.BoolFlag{Name: "tracker", Usage: "also read the tracker, and check whether it keeps the contract of trackers; nothing is changed in it"})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
-			return project.CheckFile(c.Context, p, c.Bool("tracker"))
+			out, err := project.CheckFile(c.Context, p, c.Bool("tracker"))
+			if err != nil {
+				return err
+			}
+			render.Check(w, p, out)
+			return out.Err()
 		}),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -27,11 +28,16 @@ Exit code 3: WORKFLOW.md is wrong.
 			if err := w.Edit(c.Context, p.Path); err != nil {
 				return err
 			}
-			edited := project.New(w, p.Path, p.StateDir)
+			edited := project.New(p.Env, p.Path, p.StateDir)
 			changed := !bytes.Equal(p.Source.Data, edited.Source.Data)
-			if err := project.CheckFile(c.Context, edited, false); err != nil {
-				fmt.Fprintln(w.Stderr, "symphony: passes start no run until it is corrected: symphony edit")
+			out, err := project.CheckFile(c.Context, edited, false)
+			if err != nil {
 				return err
+			}
+			render.Check(w, edited, out)
+			if !out.OK {
+				fmt.Fprintln(w.Stderr, "symphony: passes start no run until it is corrected: symphony edit")
+				return out.Err()
 			}
 			said := "nothing was changed"
 			if changed {

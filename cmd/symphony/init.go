@@ -58,7 +58,7 @@ Examples:
       --repository git@github.com:acme/web-shop.git --example pull-request`,
 		Flags: flags,
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
-			return setup.Run(c.Context, p, setup.Options{
+			return setup.Run(c.Context, w, p, setup.Options{
 				Tracker: c.String("tracker"), Path: c.String("path"), Example: c.String("example"), KeyFile: c.String("key-file"), Project: c.String("project"), Repository: c.String("repository"),
 				ActiveStates: c.String("active-states"), ReviewState: c.String("review-state"), Label: c.String("label"),
 				Root: c.String("root"), Endpoint: c.String("endpoint"), StateDirSet: c.String("state-dir") != "",

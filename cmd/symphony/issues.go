@@ -51,7 +51,7 @@ its text from stdin.
 			if c.IsSet("body") || c.IsSet("label") {
 				return exit.Usage("issues: --body and --label are of issues new")
 			}
-			return onProject(w, nil, listIssues)(c)
+			return onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error { return listIssues(c, w, p) })(c)
 		},
 	}
 }
@@ -67,7 +67,7 @@ type issuesJSON struct {
 	Issues []issueRow `json:"issues"`
 }
 
-func listIssues(c *cli.Context, p *project.Project, _ []string) error {
+func listIssues(c *cli.Context, w *term.Env, p *project.Project) error {
 	cfg, tracker, err := openTracker(p)
 	if err != nil {
 		return err
@@ -112,7 +112,6 @@ func listIssues(c *cli.Context, p *project.Project, _ []string) error {
 		table.Add(cmp.Or(issue.Identifier, issue.ID), issue.State, priority, issue.Title, strings.Join(issue.Labels, ", "),
 			strings.Join(blockers, ", "), why)
 	}
-	w := p.Env
 	switch {
 	case w.JSON:
 		w.PrintJSON(issuesJSON{rows})

@@ -44,7 +44,7 @@ func logsCommand(w *term.Env) *cli.Command {
 				return err
 			}
 			p, _ = agents.ProjectOf(c.Context, p, args[0])
-			return w.Paged(c.Context, !o.Follow && !c.Bool("no-pager"), func() error { return logs.Print(c.Context, p, args[0], o) })
+			return w.Paged(c.Context, !o.Follow && !c.Bool("no-pager"), func() error { return logs.Print(c.Context, w, p, args[0], o) })
 		}),
 	}
 }

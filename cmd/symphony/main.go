@@ -29,7 +29,7 @@ func mainCode(change func(*term.Env)) int {
 	w, err := term.NewEnv()
 	if err != nil {
 		bare := &term.Env{Stdout: os.Stdout, Stderr: os.Stderr, JSON: wantsJSON(os.Args)}
-		return exit.With(bare, err)
+		return bare.Exit(err)
 	}
 	change(w)
 	ctx, stop := signals(command)
@@ -59,7 +59,7 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 	if app.Command(command) != nil {
 		err = exit.ForCommand(err, command)
 	}
-	code := exit.With(w, err)
+	code := w.Exit(err)
 	w.CheckOutput()
 	if w.OutputFailed {
 		code = cmp.Or(code, exit.Failed)

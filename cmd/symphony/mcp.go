@@ -43,7 +43,7 @@ is started again finds them with list_agents.
 				return err
 			}
 			w.Stdout = w.Stderr
-			s, err := mcpserver.New(c.Context, w, o)
+			s, err := mcpserver.New(c.Context, w.Environment(), w.Stderr, o)
 			if err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 		return o, err
 	}
 	named := positional != "" || c.IsSet("workflow") || w.Getenv("SYMPHONY_WORKFLOW") != ""
-	if named || project.FindWorkflow(w) != "" {
+	if named || project.FindWorkflow(w.Environment()) != "" {
 		o.Project, err = openProject(w, c, positional)
 	}
 	return o, err

@@ -27,7 +27,7 @@ every command.
 				return err
 			}
 			fmt.Fprintln(w.Stdout, text.Visible(address))
-			opened, err := w.OpenPage(c.Context, address)
+			opened, err := w.OpenPage(c.Context, address, true)
 			if err == nil && !opened {
 				fmt.Fprintln(w.Stderr, "symphony: "+term.NoDisplay)
 			}

@@ -53,7 +53,7 @@ spite of a block.
 ` + exampleText("symphony unblock"),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
-			return apply(c.Context, p, operate.Command{Verb: reconcile.VerbUnblock})
+			return apply(c.Context, w, p, operate.Command{Verb: reconcile.VerbUnblock})
 		}),
 	}
 }
@@ -68,18 +68,18 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage string, names ...string
 		Name: name, Usage: usage, UsageText: usageText(name, arguments), Description: exampleText(example),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
 		Action: onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
-			return apply(c.Context, p, operate.Command{Verb: verb, Issue: strings.Join(args, ""), Fresh: c.Bool("fresh")})
+			return apply(c.Context, w, p, operate.Command{Verb: verb, Issue: strings.Join(args, ""), Fresh: c.Bool("fresh")})
 		}),
 	}
 }
 
 // apply applies a command and prints the result.
-func apply(ctx context.Context, p *project.Project, command operate.Command) error {
+func apply(ctx context.Context, w *term.Env, p *project.Project, command operate.Command) error {
 	r, err := operate.Apply(ctx, p, command)
 	if err != nil {
 		return err
 	}
-	render.Operation(p, r)
+	render.Operation(w, r)
 	return r.Err()
 }
 
@@ -94,31 +94,31 @@ func runCommand(w *term.Env) *cli.Command {
 			if model := c.String("model"); c.IsSet("model") && !workflow.IsWord(model) {
 				return exit.Usage("run: --model: %q is not the name of a model", model)
 			}
-			return runIssue(c.Context, p, args[0], c.String("model"))
+			return runIssue(c.Context, w, p, args[0], c.String("model"))
 		}),
 	}
 }
 
 // runIssue starts an issue and follows its run until it ends. A signal ends this command, not the run.
-func runIssue(ctx context.Context, p *project.Project, ref, model string) error {
+func runIssue(ctx context.Context, w *term.Env, p *project.Project, ref, model string) error {
 	r, err := operate.StartIssue(ctx, p, ref, model)
 	if r.Pass.Holder == nil && r.Pass.Project != "" {
-		pass.ReportActions(p, r.Pass)
+		render.Pass(w, r.Pass, r.Pass.Warnings, r.Pass.Errors)
 	}
 	if err != nil {
 		return err
 	}
 	for _, line := range r.Effect {
-		fmt.Fprintln(p.Env.Stderr, "symphony: "+text.Visible(line))
+		fmt.Fprintln(w.Stderr, "symphony: "+text.Visible(line))
 	}
-	if err := logs.FollowRun(ctx, p, r.RunID); err != nil {
+	if err := logs.FollowRun(ctx, w, p, r.RunID); err != nil {
 		return err
 	}
 	run, err := pass.WaitForRun(ctx, p, r.RunID)
 	if err != nil {
 		return err
 	}
-	render.RunEnd(p, run)
+	render.RunEnd(w, p, run)
 	if run.Outcome != reconcile.Succeeded || run.Delivery.Code != "" {
 		return exit.Only(exit.Failed)
 	}
@@ -138,19 +138,19 @@ func deliverCommand(w *term.Env) *cli.Command {
 			fieldsFlag(),
 		)...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			return deliver(c.Context, p, args[0], !c.Bool("no-wait"))
+			return deliver(c.Context, w, p, args[0], !c.Bool("no-wait"))
 		}),
 	}
 }
 
 // deliver delivers the commits of an issue, and with wait waits until that has ended.
-func deliver(ctx context.Context, p *project.Project, ref string, wait bool) error {
+func deliver(ctx context.Context, w *term.Env, p *project.Project, ref string, wait bool) error {
 	r, err := operate.Deliver(ctx, p, ref)
 	switch {
-	case !p.Env.JSON && r.Pass.Holder == nil && r.Pass.Project != "":
-		pass.ReportActions(p, r.Pass)
-	case err == nil && p.Env.JSON:
-		p.Env.PrintJSON(r.JSON())
+	case !w.JSON && r.Pass.Holder == nil && r.Pass.Project != "":
+		render.Pass(w, r.Pass, r.Pass.Warnings, r.Pass.Errors)
+	case err == nil && w.JSON:
+		w.PrintJSON(r.JSON())
 	}
 	if err != nil || !wait {
 		return err
@@ -159,8 +159,8 @@ func deliver(ctx context.Context, p *project.Project, ref string, wait bool) err
 	if err != nil {
 		return err
 	}
-	if !p.Env.JSON {
-		render.RunEnd(p, run)
+	if !w.JSON {
+		render.RunEnd(w, p, run)
 	}
 	if run.Outcome != reconcile.Succeeded {
 		return exit.Only(exit.Failed)
@@ -211,7 +211,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 			}
 			return stopAgent(c.Context, w, id)
 		}
-		return render.Stop(c.Context, p, operate.StopOptions{Issue: id, NoWait: c.Bool("no-wait")})
+		return render.Stop(c.Context, w, p, operate.StopOptions{Issue: id, NoWait: c.Bool("no-wait")})
 	})(c)
 }
 
@@ -236,7 +236,7 @@ Example:
 			if then != "" && then != "retry" && then != "hold" {
 				return exit.Usage("takeover: --then must be retry or hold, not %q", then)
 			}
-			return takeover.Run(c.Context, p, args[0], c.Bool("yes"), then)
+			return takeover.Run(c.Context, w, p, args[0], c.Bool("yes"), then)
 		}),
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
+
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -123,10 +125,7 @@ func runInProcess(ts *testscript.TestScript, args []string) (stdout, stderr []by
 	defer cancel()
 	var out, errOut bytes.Buffer
 	args = slices.Concat([]string{"symphony"}, args)
-	w := &term.Env{
-		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errOut, Environ: scriptEnv(ts), Dir: ts.MkAbs("."), Home: ts.Getenv("HOME"),
-		Now: stepped(ts.Getenv(clockVar)), Printed: recordDocuments(ts.Getenv(recordVar), args),
-	}
+	w := &term.Env{Env: environ.Env{Environ: scriptEnv(ts), Dir: ts.MkAbs("."), Home: ts.Getenv("HOME"), Now: stepped(ts.Getenv(clockVar))}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errOut, Printed: recordDocuments(ts.Getenv(recordVar), args)}
 	code = run(ctx, w, args)
 	return out.Bytes(), errOut.Bytes(), code
 }

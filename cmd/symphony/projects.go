@@ -65,7 +65,7 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 	}
 	switch verb {
 	case "move":
-		moved, err := cleanup.MoveProject(c.Context, w, args[0], args[1])
+		moved, err := cleanup.MoveProject(c.Context, w.Environment(), args[0], args[1])
 		if moved.StateDir != "" {
 			render.Moved(w, moved)
 		}
@@ -73,7 +73,7 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 		besides.Stdout = w.Stderr // the one JSON document is the move
 		return render.ScheduleError(&besides, err)
 	case "remove":
-		removed, err := cleanup.RemoveProject(c.Context, w, args[0], cleanup.RemoveOptions{
+		removed, err := cleanup.RemoveProject(c.Context, w.Environment(), args[0], cleanup.RemoveOptions{
 			Workspaces: c.Bool("workspaces"), Force: c.Bool("force"),
 			Confirm: func(ctx context.Context, lines []string) (bool, error) {
 				out := w.Stdout
@@ -94,7 +94,7 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 		}
 		return err
 	}
-	rows, err := cleanup.Projects(c.Context, w)
+	rows, err := cleanup.Projects(c.Context, w.Environment())
 	if err == nil {
 		render.Projects(w, rows)
 	}

@@ -69,7 +69,7 @@ issue, title, time (the longest ago first) or tokens (the most first); a - befor
 			if err := render.Overviews(c.Context, w, all, out); err != nil || w.JSON || c.Bool("q") || c.NArg() > 0 || c.IsSet("filter") || c.IsSet("limit") {
 				return err
 			}
-			rows, err := agents.Rows(c.Context, w, false)
+			rows, err := agents.Rows(c.Context, w.Environment(), false)
 			printAgents(w, rows)
 			return err
 		},
@@ -89,7 +89,7 @@ func showAgent(c *cli.Context, w *term.Env) (shown bool, err error) {
 	if _, isAgent := agents.ProjectOf(c.Context, p, id); !isAgent {
 		return false, nil
 	}
-	rows, err := agents.Rows(c.Context, w, true)
+	rows, err := agents.Rows(c.Context, w.Environment(), true)
 	printAgents(w, slices.DeleteFunc(rows, func(r agents.Row) bool { return r.ID != id }))
 	return true, err
 }
@@ -123,14 +123,14 @@ func overviewReader(w *term.Env, c *cli.Context, out render.OverviewOptions) (fu
 		if c.NArg() > 0 || c.IsSet("workflow") || c.IsSet("state-dir") {
 			return nil, exit.Usage("ps: --project all takes no issue and no workflow; --filter text=ABC-7 finds an issue")
 		}
-		return func() ([]view.Overview, error) { return view.ReadAll(c.Context, w, o) }, nil
+		return func() ([]view.Overview, error) { return view.ReadAll(c.Context, w.Environment(), o) }, nil
 	}
 	p, err := openProject(w, c, positional)
 	if err != nil {
 		return nil, err
 	}
 	return func() ([]view.Overview, error) {
-		v, err := view.Read(c.Context, project.New(w, p.Path, p.StateDir), o) // --watch shows a changed workflow
+		v, err := view.Read(c.Context, project.New(w.Environment(), p.Path, p.StateDir), o) // --watch shows a changed workflow
 		return []view.Overview{v}, err
 	}, nil
 }

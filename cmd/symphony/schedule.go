@@ -57,31 +57,31 @@ Example:
 			case w.JSON && verb != "status":
 				return exit.Usage("schedule: --json works only with status")
 			}
-			return runSchedule(c.Context, p, verb, o)
+			return runSchedule(c.Context, w, p, verb, o)
 		}),
 	}
 }
 
-func runSchedule(ctx context.Context, p *project.Project, verb string, o schedule.Options) (err error) {
+func runSchedule(ctx context.Context, w *term.Env, p *project.Project, verb string, o schedule.Options) (err error) {
 	var changes schedule.Changes
 	switch verb {
 	case "show":
 		var written string
 		written, changes, err = schedule.Text(ctx, p, o)
-		fmt.Fprint(p.Env.Stdout, written)
+		fmt.Fprint(w.Stdout, written)
 	case "install":
 		changes, err = schedule.Install(ctx, p, o)
 	case "remove":
 		changes, err = schedule.Remove(ctx, p, o)
 	case "status":
 		status, err := schedule.ReadStatus(ctx, p)
-		if err == nil && render.Schedule(p.Env, status) {
+		if err == nil && render.Schedule(w, status) {
 			err = exit.Only(exit.Failed)
 		}
 		return err
 	}
-	render.ScheduleChanges(p.Env, changes)
-	return render.ScheduleError(p.Env, err)
+	render.ScheduleChanges(w, changes)
+	return render.ScheduleError(w, err)
 }
 
 // scheduleSynonyms are what other tools call the subcommands of schedule.

@@ -53,7 +53,7 @@ func serveAction(c *cli.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
-	s, err := web.New(c.Context, w, o)
+	s, err := web.New(c.Context, w.Environment(), o)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func newLoopServer(c *cli.Context, w *term.Env, projects []*project.Project) (fu
 	if err != nil {
 		return nil, err
 	}
-	s, err := web.New(c.Context, w, o)
+	s, err := web.New(c.Context, w.Environment(), o)
 	if err != nil && !asked {
 		return func(context.Context) { w.Note(slog.LevelWarn, "server.port: "+err.Error()) }, nil
 	}

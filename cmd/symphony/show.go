@@ -42,7 +42,7 @@ func diffCommand(w *term.Env) *cli.Command {
 			&cli.BoolFlag{Name: "no-pager", Usage: "print the diff without a pager"},
 		),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Diff(c.Context, p, args[0], c.Bool("raw")) })
+			return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Diff(c.Context, w, p, args[0], c.Bool("raw")) })
 		}),
 	}
 }

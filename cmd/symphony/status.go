@@ -52,7 +52,7 @@ func statusOverviews(w *term.Env, c *cli.Context) ([]view.Overview, error) {
 	case c.IsSet("project") && (positional != "" || c.IsSet("workflow") || c.IsSet("state-dir")):
 		return nil, exit.Usage("status: --project all takes no workflow")
 	case c.IsSet("project"):
-		return view.ReadAll(c.Context, w, view.Options{})
+		return view.ReadAll(c.Context, w.Environment(), view.Options{})
 	}
 	p, err := openProject(w, c, positional)
 	if err != nil {

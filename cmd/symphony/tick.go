@@ -7,8 +7,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/tick"
 	"github.com/urfave/cli/v2"
 )
 
@@ -48,7 +48,7 @@ when it changes. In systemd's journal each line has a priority.
 }
 
 func tickAction(c *cli.Context, w *term.Env) error {
-	o := pass.TickOptions{
+	o := tick.Options{
 		Options: pass.Options{Trigger: c.String("trigger"), DryRun: c.Bool("dry-run"), LockTimeout: c.Duration("lock-timeout")},
 		Loop:    c.Bool("loop"), StopOnExit: c.Bool("stop-on-exit"), JSON: w.JSON, Quiet: c.Bool("quiet"), Wait: c.Bool("wait"),
 		LogLevel: c.String("log-level"), LogFormat: c.String("log-format"),
@@ -68,7 +68,7 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		if o.Beside, err = newLoopServer(c, w, projects); err != nil {
 			return err
 		}
-		return pass.Loop(c.Context, w, projects, o)
+		return tick.Loop(c.Context, w, projects, o)
 	}
 	for _, name := range []string{"port", "listen", "allow-host", "token-file"} {
 		if c.IsSet(name) {
@@ -83,8 +83,8 @@ func tickAction(c *cli.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
-	o.Ended = render.RunEnd
-	return pass.Tick(c.Context, p, o)
+
+	return tick.Tick(c.Context, w, p, o)
 }
 
 // fieldsFlag is -v of the commands that run a pass.

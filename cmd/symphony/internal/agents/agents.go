@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
@@ -53,7 +53,7 @@ const (
 )
 
 // Open opens the state directory of the agents, and creates it if necessary.
-func Open(ctx context.Context, w *term.Env) (*Agents, error) {
+func Open(ctx context.Context, w *environ.Env) (*Agents, error) {
 	dir := project.AgentsDir(w)
 	db, err := state.Open(ctx, dir)
 	if errors.Is(err, state.ErrNoState) || err != nil && exit.From(err).Code == "state_outdated" {
@@ -78,12 +78,12 @@ func Open(ctx context.Context, w *term.Env) (*Agents, error) {
 }
 
 // openProject returns the directory of the agents as a project without a workflow.
-func openProject(w *term.Env) *project.Project {
+func openProject(w *environ.Env) *project.Project {
 	return project.New(w, filepath.Join(project.AgentsDir(w), "WORKFLOW.md"), project.AgentsDir(w))
 }
 
 // haveState reports whether there ever was an agent.
-func haveState(w *term.Env) bool {
+func haveState(w *environ.Env) bool {
 	return project.Exists(filepath.Join(project.AgentsDir(w), "state.db"))
 }
 
@@ -402,7 +402,7 @@ func (a *Agents) prune(ctx context.Context, now time.Time) error {
 }
 
 // Reap settles the agents of this account, for a program that does not use them. It does nothing if there never were any.
-func Reap(ctx context.Context, w *term.Env) error {
+func Reap(ctx context.Context, w *environ.Env) error {
 	if !haveState(w) {
 		return nil
 	}

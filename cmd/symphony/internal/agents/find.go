@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -29,7 +28,7 @@ func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project
 		_, _, found, err := v.FindIssue(ctx, name)
 		return found, err
 	}) {
-		p.Env.Note(slog.LevelWarn, fmt.Sprintf("%s is an issue and an agent; this is about the issue. --state-dir %s names the agent", name,
+		p.Env.Warn(fmt.Sprintf("%s is an issue and an agent; this is about the issue. --state-dir %s names the agent", name,
 			text.ShellQuote(theirs.StateDir)))
 		return p, false
 	}
@@ -52,7 +51,7 @@ func knows(ctx context.Context, p *project.Project, find func(state.Views) (bool
 }
 
 // AsProject is the state directory of the agents in the shape of a project; nil if there never was an agent.
-func AsProject(w *term.Env) *project.Project {
+func AsProject(w *environ.Env) *project.Project {
 	if !haveState(w) {
 		return nil
 	}
@@ -60,7 +59,7 @@ func AsProject(w *term.Env) *project.Project {
 }
 
 // OpenRequests reads what live agents ask, in the shape of requests of a project.
-func OpenRequests(ctx context.Context, w *term.Env) ([]view.RequestRow, error) {
+func OpenRequests(ctx context.Context, w *environ.Env) ([]view.RequestRow, error) {
 	p := AsProject(w)
 	if p == nil {
 		return nil, nil
@@ -74,7 +73,7 @@ func OpenRequests(ctx context.Context, w *term.Env) ([]view.RequestRow, error) {
 }
 
 // Stop ends an agent, and returns it as it is then.
-func Stop(ctx context.Context, w *term.Env, id string) (ended Agent, err error) {
+func Stop(ctx context.Context, w *environ.Env, id string) (ended Agent, err error) {
 	a, err := Open(ctx, w)
 	if err != nil {
 		return ended, err

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -58,7 +59,7 @@ func workerMain() int {
 	_ = flags.Parse(os.Args[2:]) // it exits
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := worker.Run(ctx, test.Must(term.NewEnv()), *run, *dir, *path, *slot, ""); err != nil {
+	if err := worker.Run(ctx, test.Must(term.NewEnv()).Environment(), os.Stderr, *run, *dir, *path, *slot, ""); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -68,7 +69,7 @@ func workerMain() int {
 // clientMain does one step after the other, and prints a line after each, until it is killed.
 func clientMain() {
 	ctx, dir := context.Background(), os.Getenv(clientVar)
-	a := test.Must(agents.Open(ctx, test.Must(term.NewEnv())))
+	a := test.Must(agents.Open(ctx, test.Must(term.NewEnv()).Environment()))
 	fmt.Println("open")
 	settings, script := agents.Settings{ID: "a", Cwd: dir, Codex: test.Must(os.Executable())}, script("sleep 100ms\nsay done")
 	if os.Getenv(hostVar) != "" {
@@ -100,19 +101,19 @@ var hang = script("hang")
 type rig struct {
 	*agents.Agents
 	t   *testing.T
-	env *term.Env
+	env *environ.Env
 	dir string
 }
 
-func newRig(t *testing.T, environ ...string) *rig {
+func newRig(t *testing.T, vars ...string) *rig {
 	t.Helper()
 	base := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	dir, home := filepath.Join(base, "dir"), filepath.Join(base, "home")
 	for _, d := range []string{dir, filepath.Join(home, ".codex")} {
 		test.OK(t, os.MkdirAll(d, 0o700))
 	}
-	environ = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_STATE_HOME=" + filepath.Join(base, "state")}, environ...)
-	env := &term.Env{Environ: environ, Home: home, Dir: base, Now: time.Now, Stdout: os.Stdout, Stderr: os.Stderr}
+	vars = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_STATE_HOME=" + filepath.Join(base, "state")}, vars...)
+	env := &environ.Env{Environ: vars, Home: home, Dir: base, Now: time.Now}
 	r := &rig{t: t, env: env, dir: dir}
 	r.reopen()
 	t.Cleanup(func() {
@@ -518,10 +519,10 @@ func TestHost(t *testing.T) {
 }
 
 // client starts a client that works in the directory of r, and kills it after a step.
-func (r *rig) client(step string, environ ...string) {
+func (r *rig) client(step string, vars ...string) {
 	r.t.Helper()
 	client := exec.CommandContext(r.t.Context(), test.Must(os.Executable()))
-	client.Env = append(append(r.env.Environ, clientVar+"="+r.dir), environ...)
+	client.Env = append(append(r.env.Environ, clientVar+"="+r.dir), vars...)
 	out := test.Must(client.StdoutPipe())
 	client.Stderr = os.Stderr
 	test.OK(r.t, client.Start())
@@ -595,7 +596,7 @@ func TestOldAgentsAreDeleted(t *testing.T) {
 func TestReapWithoutAgents(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
-	env := &term.Env{Environ: []string{"XDG_STATE_HOME=" + filepath.Join(base, "none")}, Home: base, Now: time.Now}
+	env := &environ.Env{Environ: []string{"XDG_STATE_HOME=" + filepath.Join(base, "none")}, Home: base, Now: time.Now}
 	test.OK(t, agents.Reap(t.Context(), env))
 	test.Equal(t, "a state directory", exists(filepath.Join(base, "none")), false)
 }

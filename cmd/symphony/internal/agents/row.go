@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -41,7 +41,7 @@ type RequestRow struct {
 }
 
 // Rows reads the live agents, newest first, with all also those that have ended. It does not create their state directory.
-func Rows(ctx context.Context, w *term.Env, all bool) (rows []Row, err error) {
+func Rows(ctx context.Context, w *environ.Env, all bool) (rows []Row, err error) {
 	rows = []Row{}
 	if !haveState(w) {
 		return rows, nil

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -103,7 +103,7 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 // guarded returns what is below the directory of an agent and belongs to the operators of projects, without symlinks, and the file HEAD
 // that would make the directory itself a repository. Some of it need not exist. Error: CodeInvalid if the directory is within such a
 // thing, or if the sandbox could not protect one.
-func guarded(ctx context.Context, w *term.Env, dir string) (list []string, err error) {
+func guarded(ctx context.Context, w *environ.Env, dir string) (list []string, err error) {
 	files, err := project.OperatorFiles(ctx, w)
 	if err != nil {
 		return nil, err

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -20,7 +20,7 @@ import (
 
 // CarryOut is the work of an agent's worker, which has taken the run. It returns the run as recorded.
 func CarryOut(
-	ctx context.Context, w *term.Env, db *state.DB, alive runner.Alive, run reconcile.Run, redactor *agent.Redactor, log *slog.Logger,
+	ctx context.Context, w *environ.Env, db *state.DB, alive runner.Alive, run reconcile.Run, redactor *agent.Redactor, log *slog.Logger,
 ) (reconcile.Run, error) {
 	p := openProject(w)
 	dir := runner.RunDir(p.StateDir, run.ID)

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -29,7 +29,7 @@ type (
 )
 
 // findSharing fills in the rows with the same project of the tracker.
-func findSharing(w *term.Env, rows []ProjectRow) {
+func findSharing(w *environ.Env, rows []ProjectRow) {
 	sharing := map[string][]int{} // rows by project of the tracker
 	for i, r := range rows {
 		rows[i].SharedWith = []string{}
@@ -49,7 +49,7 @@ func findSharing(w *term.Env, rows []ProjectRow) {
 }
 
 // Projects returns the projects of the account.
-func Projects(ctx context.Context, w *term.Env) (ProjectsJSON, error) {
+func Projects(ctx context.Context, w *environ.Env) (ProjectsJSON, error) {
 	rows, err := knownProjects(ctx, w)
 	if err == nil {
 		findSharing(w, rows)
@@ -143,7 +143,7 @@ func diskUsage(ctx context.Context, path string) (size int64, err error) {
 }
 
 // lockProject takes the project lock, which keeps passes out until release is called.
-func lockProject(ctx context.Context, w *term.Env, stateDir string) (release func() error, err error) {
+func lockProject(ctx context.Context, w *environ.Env, stateDir string) (release func() error, err error) {
 	me := state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: w.Now()}
 	release, holder, err := state.Acquire(ctx, stateDir, me, project.CommandPatience, false)
 	if err == nil && holder != nil {
@@ -185,7 +185,7 @@ type ProjectRow struct {
 
 // knownProjects returns every project of the account: those in the default place of state directories, and those elsewhere that
 // passes have registered.
-func knownProjects(ctx context.Context, w *term.Env) ([]ProjectRow, error) {
+func knownProjects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
 	dirs, err := project.StateDirs(w)
 	if err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func knownProjects(ctx context.Context, w *term.Env) ([]ProjectRow, error) {
 }
 
 // readState reads the state of one project. The row's Error says why it can't be read.
-func readState(ctx context.Context, w *term.Env, dir string) ProjectRow {
+func readState(ctx context.Context, w *environ.Env, dir string) ProjectRow {
 	row := ProjectRow{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {
 		row.Error = exit.From(err)
@@ -209,7 +209,7 @@ func readState(ctx context.Context, w *term.Env, dir string) ProjectRow {
 	return row
 }
 
-func (r *ProjectRow) read(ctx context.Context, w *term.Env) (err error) {
+func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
 	db, err := state.OpenReadOnly(ctx, r.StateDir)
 	if err != nil {
 		return err

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -39,7 +39,7 @@ type MovedJSON struct {
 
 // mover is one call of symphony projects move.
 type mover struct {
-	w        *term.Env
+	w        *environ.Env
 	old, new string // the paths of WORKFLOW.md
 	from, to string // the state directories, which are the same if the project's was named by the operator
 }
@@ -47,7 +47,7 @@ type mover struct {
 // MoveProject makes the project whose WORKFLOW.md the operator has moved a project of the new path: its state directory and
 // environment file get the names that follow from that path, and its schedule is installed again. An interrupted move can be
 // repeated. What was moved comes with an error of the schedule.
-func MoveProject(ctx context.Context, w *term.Env, old, path string) (moved MovedJSON, err error) {
+func MoveProject(ctx context.Context, w *environ.Env, old, path string) (moved MovedJSON, err error) {
 	m := &mover{w: w}
 	if err := m.find(ctx, old, path); err != nil {
 		return moved, err

@@ -11,11 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/setup"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -36,7 +35,7 @@ const accountsDir = "accounts"
 
 // remover is one call of symphony projects remove.
 type remover struct {
-	w       *term.Env
+	w       *environ.Env
 	options RemoveOptions
 	row     ProjectRow
 	spaces  []Space
@@ -45,7 +44,7 @@ type remover struct {
 
 // RemoveProject removes a project from the account: its state, its environment file and its entries in workspace roots; with
 // Workspaces also its workspaces. An interrupted removal can be repeated. The result is nil if the operator declined.
-func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOptions) (*RemovedJSON, error) {
+func RemoveProject(ctx context.Context, w *environ.Env, path string, o RemoveOptions) (*RemovedJSON, error) {
 	row, err := findProject(ctx, w, "remove", path)
 	if err != nil {
 		return nil, err
@@ -77,7 +76,7 @@ func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOption
 }
 
 // findProject returns the project of a path, which is a workflow, its folder or a state directory. verb is the subcommand.
-func findProject(ctx context.Context, w *term.Env, verb, path string) (ProjectRow, error) {
+func findProject(ctx context.Context, w *environ.Env, verb, path string) (ProjectRow, error) {
 	rows, err := knownProjects(ctx, w)
 	if err != nil {
 		return ProjectRow{}, err
@@ -281,7 +280,7 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 		if r.options.Workspaces && !found {
 			_ = os.Remove(path) // the last step of an interrupted removal; it fails unless the folder is empty
 		}
-		if r.options.Workspaces && filepath.Dir(path) == paths.Real(filepath.Join(r.w.Home, setup.RootsFolder)) {
+		if r.options.Workspaces && filepath.Dir(path) == paths.Real(filepath.Join(r.w.Home, project.RootsFolder)) {
 			_ = os.Remove(filepath.Dir(path)) // the same for the folder that init proposes
 		}
 	}
@@ -322,7 +321,7 @@ type RemovedJSON struct {
 	Destroyed []loss   `json:"destroyed"` // work that existed nowhere else
 }
 
-func envFile(w *term.Env, stateDir string) string {
+func envFile(w *environ.Env, stateDir string) string {
 	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(stateDir))
 }
 

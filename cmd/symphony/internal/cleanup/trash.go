@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -130,7 +130,7 @@ func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, root
 }
 
 // listTrash lists what projects have in the trash of a root.
-func listTrash(ctx context.Context, w *term.Env, root *workspace.Root, projects ...string) (rows []TrashRow, err error) {
+func listTrash(ctx context.Context, w *environ.Env, root *workspace.Root, projects ...string) (rows []TrashRow, err error) {
 	entries, err := root.Removed(ctx, w.Now(), projects...)
 	for _, e := range entries {
 		r := TrashRow{

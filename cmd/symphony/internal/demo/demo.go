@@ -101,7 +101,9 @@ func (d *playground) stateDir() string   { return filepath.Join(d.dir, "state") 
 func (d *playground) repository() string { return filepath.Join(d.dir, "repository") }
 
 // project reads the project again, as each pass does.
-func (d *playground) project() *project.Project { return project.New(d.w, d.workflow(), d.stateDir()) }
+func (d *playground) project() *project.Project {
+	return project.New(d.w.Environment(), d.workflow(), d.stateDir())
+}
 
 // flags are what later commands need to find the project.
 func (d *playground) flags() string {
@@ -288,7 +290,7 @@ func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
 	r.Applied = slices.DeleteFunc(slices.Clone(r.Applied), func(a reconcile.Applied) bool {
 		return a.Kind == reconcile.ActSettle || a.Kind == reconcile.ActReap // the run's own end says it
 	})
-	for _, line := range pass.Sentences(d.project(), r) {
+	for _, line := range r.Sentences(d.w.Now()) {
 		d.say("pass %-4d %s", r.Pass.ID, line)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -97,7 +98,7 @@ type Options struct {
 
 // Examine runs all checks at once, so that one that hangs delays no other, and prints their findings: first what is fine, in the
 // order of the checks, then what needs attention, what fails, and a summary.
-func Examine(ctx context.Context, p *project.Project, o Options) error {
+func Examine(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
 	called := newEnvironment(ctx, asCalled, p, o.Named, nil)
 	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, o.StateDir), o.Named, called)
 	secrets := agent.NewRedactor(slices.Concat(called.secrets(), scheduled.secrets()))
@@ -110,7 +111,7 @@ func Examine(ctx context.Context, p *project.Project, o Options) error {
 	for _, c := range checks {
 		pending = append(pending, [2]<-chan answer{called.start(ctx, c, giveUpBound), scheduled.start(ctx, c, giveUpBound)})
 	}
-	out := &report{w: p.Env, verbose: o.Verbose, machine: called.machine}
+	out := &report{w: w, verbose: o.Verbose, machine: called.machine}
 	add := func(c check, called, scheduled answer) {
 		for i, f := range scheduled.findings { // fine, but not the same as here
 			if c.ifDifferent != "" && f.Status == statusOK && len(called.findings) > 0 && !f.in(called.findings) {

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/monitor/checktest"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
@@ -96,7 +97,7 @@ func TestCheckMonitor(t *testing.T) {
 	s := checktest.New(time.Minute, time.Minute, time.Now)
 	defer s.Close()
 	dir := t.TempDir()
-	p := &project.Project{Env: &term.Env{Home: dir}, Path: dir + "/WORKFLOW.md", StateDir: dir + "/shop-1"}
+	p := &project.Project{Env: &environ.Env{Home: dir}, Path: dir + "/WORKFLOW.md", StateDir: dir + "/shop-1"}
 	for _, c := range []struct {
 		monitor workflow.Monitor
 		want    []string

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -80,21 +79,4 @@ func Code(err error) int {
 	case reconcile.ClassTracker, reconcile.ClassMachine:
 	}
 	return Failed
-}
-
-// With prints the error as text, with --json also as JSON, and returns its exit code.
-func With(w *term.Env, err error) int {
-	if err == nil {
-		return OK
-	}
-	var silent Only
-	if errors.As(err, &silent) {
-		return int(silent)
-	}
-	known := From(err)
-	w.PrintError(known)
-	if w.JSON {
-		w.PrintJSONError(known)
-	}
-	return Code(known)
 }

@@ -40,13 +40,13 @@ type Options struct {
 const searchedRuns = 20
 
 // Print prints the logs of an issue, and with Follow what is written later. The end of ctx ends only the following.
-func Print(ctx context.Context, p *project.Project, ref string, o Options) error {
+func Print(ctx context.Context, w *term.Env, p *project.Project, ref string, o Options) error {
 	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	pr := &printer{p: p, db: db, o: o}
+	pr := &printer{w: w, p: p, db: db, o: o}
 	if err := pr.findIssue(ctx, ref); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func Print(ctx context.Context, p *project.Project, ref string, o Options) error
 	}
 	last := ""
 	for _, run := range runs {
-		if p.Env.Unread() {
+		if w.Unread() {
 			return nil
 		}
 		if o.All || len(runs) > 1 || pr.ofAnotherDay(run) {
@@ -78,17 +78,18 @@ func Print(ctx context.Context, p *project.Project, ref string, o Options) error
 }
 
 // FollowRun prints the events of one run until it has ended.
-func FollowRun(ctx context.Context, p *project.Project, runID string) error {
+func FollowRun(ctx context.Context, w *term.Env, p *project.Project, runID string) error {
 	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	return (&printer{p: p, db: db, o: Options{Follow: true}, newest: true}).printLog(ctx, runID)
+	return (&printer{w: w, p: p, db: db, o: Options{Follow: true}, newest: true}).printLog(ctx, runID)
 }
 
 // printer prints the logs of one issue.
 type printer struct {
+	w  *term.Env
 	p  *project.Project
 	db *state.DB
 	o  Options
@@ -162,7 +163,7 @@ func (pr *printer) printLast(runs []reconcile.Run) error {
 		if pr.o.Raw {
 			pr.printRaw(line)
 		} else if l, ok := (&eventlog.Reader{Workspace: run.WorkspacePath}).Read(line); ok {
-			render.Log{Whole: true}.Print(pr.p.Env, l)
+			render.Log{Whole: true}.Print(pr.w, l)
 		}
 		return nil
 	}
@@ -187,14 +188,14 @@ func (pr *printer) printRun(ctx context.Context, runID string) error {
 	case run.Outcome != "":
 		pr.printEnd(run)
 	case dead:
-		fmt.Fprintf(pr.p.Env.Stdout, "%s: the worker of this run has died; the next pass records how the run ended\n", text.Visible(run.Identifier))
+		fmt.Fprintf(pr.w.Stdout, "%s: the worker of this run has died; the next pass records how the run ended\n", text.Visible(run.Identifier))
 	}
 	return nil
 }
 
 // printEnd prints how a run ended.
 func (pr *printer) printEnd(run reconcile.Run) {
-	w, line, colour := pr.p.Env, render.EndLine(pr.p.Env, run), term.ColourStuck
+	w, line, colour := pr.w, render.EndLine(pr.w, run), term.ColourStuck
 	if run.Outcome == reconcile.Succeeded && run.Delivery.Code == "" {
 		colour = term.ColourRuns
 	}
@@ -281,7 +282,7 @@ func (pr *printer) printRequests(ctx context.Context, run reconcile.Run) error {
 		if r.RunID == run.ID && !slices.Contains(pr.asked, r.ID()) {
 			pr.asked = append(pr.asked, r.ID())
 			pr.printStatus("")
-			fmt.Fprintln(pr.p.Env.Stdout, pr.p.Env.Yellow("waits for you: "+text.Visible(view.HowToAnswer(r))))
+			fmt.Fprintln(pr.w.Stdout, pr.w.Yellow("waits for you: "+text.Visible(view.HowToAnswer(r))))
 		}
 	}
 	return err
@@ -289,7 +290,7 @@ func (pr *printer) printRequests(ctx context.Context, run reconcile.Run) error {
 
 // printRunning prints the commands that run now, or that the end of the run has ended.
 func (pr *printer) printRunning(log *eventlog.Reader, ended bool) {
-	for _, l := range log.Running(pr.p.Env.Now(), ended) {
+	for _, l := range log.Running(pr.w.Now(), ended) {
 		if !l.At.Before(pr.o.Since) {
 			pr.print(l, render.Log{})
 		}
@@ -298,7 +299,7 @@ func (pr *printer) printRunning(log *eventlog.Reader, ended bool) {
 
 // showRunning shows on a terminal, in the last line, what runs now.
 func (pr *printer) showRunning(log *eventlog.Reader) {
-	w := pr.p.Env
+	w := pr.w
 	if running := log.Running(w.Now(), false); w.Width > 0 && w.Getenv("TERM") != "dumb" && len(running) > 0 {
 		pr.printStatus(render.LogLine(w, running[len(running)-1], w.Width))
 	}
@@ -307,7 +308,7 @@ func (pr *printer) showRunning(log *eventlog.Reader) {
 // printStatus replaces the status line.
 func (pr *printer) printStatus(line string) {
 	if line != pr.status {
-		fmt.Fprint(pr.p.Env.Stdout, "\r\x1b[K"+line)
+		fmt.Fprint(pr.w.Stdout, "\r\x1b[K"+line)
 	}
 	pr.status = line
 }
@@ -315,7 +316,7 @@ func (pr *printer) printStatus(line string) {
 // print prints a line above the status line.
 func (pr *printer) print(l eventlog.Line, o render.Log) {
 	pr.printStatus("")
-	o.Print(pr.p.Env, l)
+	o.Print(pr.w, l)
 }
 
 // followIssue waits for the runs that come after one, and follows each, until ctx ends.
@@ -336,7 +337,7 @@ func (pr *printer) followIssue(ctx context.Context, after string) error {
 			continue
 		}
 		if !announced {
-			fmt.Fprintf(pr.p.Env.Stderr, "symphony: waiting for the next run of %s; Ctrl-C ends this\n", text.Visible(pr.identifier))
+			fmt.Fprintf(pr.w.Stderr, "symphony: waiting for the next run of %s; Ctrl-C ends this\n", text.Visible(pr.identifier))
 			announced = true
 		}
 		project.Sleep(ctx, project.WaitStep)
@@ -346,7 +347,7 @@ func (pr *printer) followIssue(ctx context.Context, after string) error {
 
 // ofAnotherDay reports whether the times of day, which are all that a terminal shows, would not say when the run was.
 func (pr *printer) ofAnotherDay(run reconcile.Run) bool {
-	w := pr.p.Env
+	w := pr.w
 	return w.Width > 0 && run.StartedAt.Local().Format(time.DateOnly) != w.Now().Local().Format(time.DateOnly)
 }
 
@@ -356,19 +357,19 @@ func (pr *printer) printHeadline(run reconcile.Run) {
 		return
 	}
 	started := text.Rfc3339(run.StartedAt)
-	if pr.p.Env.Width > 0 {
+	if pr.w.Width > 0 {
 		started = run.StartedAt.Local().Format("2006-01-02 15:04")
 	}
 	line := fmt.Sprintf("=== run %s, started %s", run.ID, started)
 	if run.Attempt > 0 {
 		line += fmt.Sprintf(", attempt %d", run.Attempt)
 	}
-	fmt.Fprintln(pr.p.Env.Stdout, pr.p.Env.Bold(text.Visible(line)))
+	fmt.Fprintln(pr.w.Stdout, pr.w.Bold(text.Visible(line)))
 }
 
 func (pr *printer) printText(line []byte) {
 	visible := text.Visible(string(line))
-	pr.hold(func() { fmt.Fprintln(pr.p.Env.Stdout, visible) })
+	pr.hold(func() { fmt.Fprintln(pr.w.Stdout, visible) })
 }
 
 // printRaw prints an event as it is stored. Control characters become JSON escapes. Lines without a time are printed always.
@@ -378,14 +379,14 @@ func (pr *printer) printRaw(line []byte) {
 	}
 	if json.Unmarshal(line, &e) != nil || !e.At.Before(pr.o.Since) {
 		visible := text.VisibleJSON(string(line))
-		pr.hold(func() { fmt.Fprintln(pr.p.Env.Stdout, visible) })
+		pr.hold(func() { fmt.Fprintln(pr.w.Stdout, visible) })
 	}
 }
 
 // printEvent prints what an event tells a reader.
 func (pr *printer) printEvent(log *eventlog.Reader, run reconcile.Run, line []byte) {
 	l, ok := log.Read(line)
-	if !ok || l.Minor && !pr.o.Whole || l.Status == eventlog.Running && (!pr.o.Follow || pr.p.Env.Width > 0) || l.Kind != eventlog.Unknown && l.At.Before(pr.o.Since) {
+	if !ok || l.Minor && !pr.o.Whole || l.Status == eventlog.Running && (!pr.o.Follow || pr.w.Width > 0) || l.Kind != eventlog.Unknown && l.At.Before(pr.o.Since) {
 		return
 	}
 	pr.hold(func() { pr.print(l, render.Log{Whole: pr.o.Whole, Prompt: pr.promptCommand(run, l.Turn)}) })

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
+
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -84,8 +85,8 @@ func FuzzArguments(f *testing.F) {
 func toolHost(f testing.TB, groups ...string) (*mcp.ClientSession, *bytes.Buffer) {
 	f.Helper()
 	ctx, dir, log := context.Background(), f.TempDir(), &bytes.Buffer{}
-	env := &term.Env{Stdout: log, Stderr: log, Dir: dir, Home: dir, Now: time.Now, Environ: []string{"SYMPHONY_RUN_ID=1"}} // an agent starts no agents
-	server, err := New(ctx, env, Options{
+	env := &environ.Env{Dir: dir, Home: dir, Now: time.Now, Environ: []string{"SYMPHONY_RUN_ID=1"}} // an agent starts no agents
+	server, err := New(ctx, env, log, Options{
 		Groups: groups, CallTimeout: time.Second, ApprovalTimeout: time.Second, Project: project.New(env, filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state")),
 	})
 	test.OK(f, err)

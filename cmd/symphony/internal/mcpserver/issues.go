@@ -98,7 +98,7 @@ func (s *Server) operate(issue string, do func(*project.Project) (operate.Result
 	}
 	p := project.New(s.env.Silent(), s.Project.Path, s.Project.StateDir)
 	r, err := do(p)
-	out := OperateOut{Issue: issue, RunID: r.RunID, Message: strings.Join(r.Lines(p), "\n")}
+	out := OperateOut{Issue: issue, RunID: r.RunID, Message: strings.Join(r.Lines(s.env.Now()), "\n")}
 	var failed exit.Only // the reason is among the lines
 	if errors.As(cmp.Or(err, r.Err()), &failed) {
 		err = exit.Fault("command_failed", out.Message, "")

@@ -14,12 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
+
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/requests"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -30,7 +31,7 @@ import (
 // machine has an agent named one, whose worker is this process.
 type machine struct {
 	t     *testing.T
-	env   *term.Env
+	env   *environ.Env
 	log   *syncBuffer
 	state *agents.Agents
 	run   reconcile.Run
@@ -57,7 +58,7 @@ func newMachine(t *testing.T) *machine {
 	t.Helper()
 	home := t.TempDir()
 	m := &machine{t: t, log: &syncBuffer{}}
-	m.env = &term.Env{Home: home, Dir: home, Now: time.Now, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: m.log}
+	m.env = &environ.Env{Home: home, Dir: home, Now: time.Now}
 	m.state = test.Must(agents.Open(t.Context(), m.env))
 	t.Cleanup(func() { test.OK(t, m.state.Close()) })
 	m.run = reconcile.Run{
@@ -111,7 +112,7 @@ const legacy, modern = "2025-06-18", "2026-07-28"
 // to a long time.
 func (m *machine) host(protocol string, person time.Duration, elicit func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)) *host {
 	m.t.Helper()
-	s := test.Must(New(m.t.Context(), m.env, Options{
+	s := test.Must(New(m.t.Context(), m.env, m.log, Options{
 		CallTimeout: time.Minute, ApprovalTimeout: time.Hour, Groups: []string{GroupAgents},
 	}))
 	s.asked.person = person

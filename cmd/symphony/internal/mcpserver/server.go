@@ -15,9 +15,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
@@ -49,7 +49,7 @@ type Options struct {
 // Server is the server of one host.
 type Server struct {
 	Options
-	env    *term.Env
+	env    *environ.Env
 	agents *agents.Agents
 	mcp    *mcp.Server
 	log    *slog.Logger
@@ -63,8 +63,8 @@ type Server struct {
 	conn mcp.Connection // nil before Serve
 }
 
-// New opens the state of the agents and registers the tools.
-func New(ctx context.Context, w *term.Env, o Options) (*Server, error) {
+// New opens the state of the agents and registers the tools. The server logs to stderr.
+func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Server, error) {
 	if len(o.Groups) == 0 {
 		o.Groups = slices.DeleteFunc(Groups(), func(g string) bool { return g == GroupIssues && o.Project == nil })
 	}
@@ -72,7 +72,7 @@ func New(ctx context.Context, w *term.Env, o Options) (*Server, error) {
 		return nil, exit.Usage("mcp: the tools of the group issues need a workflow")
 	}
 	s := &Server{
-		Options: o, env: w, log: slog.New(slog.NewTextHandler(w.Stderr, nil)),
+		Options: o, env: w, log: slog.New(slog.NewTextHandler(stderr, nil)),
 		asked: asked{waiting: map[string]context.CancelFunc{}, over: map[string]bool{}, person: askedPerson},
 	}
 	if o.Ephemeral {

@@ -72,8 +72,8 @@ func (r Result) Next() (list []string) {
 }
 
 // Lines say everything about the command, for readers without a terminal.
-func (r Result) Lines(p *project.Project) []string {
-	list := slices.Concat(r.Pass.Warnings(), pass.Sentences(p, r.Pass), r.Effect, r.Warnings())
+func (r Result) Lines(now time.Time) []string {
+	list := slices.Concat(r.Pass.Warnings, r.Pass.Sentences(now), r.Effect, r.Warnings())
 	if !r.Applied {
 		for _, e := range r.Pass.Errors {
 			list = append(list, strings.TrimSuffix(e.Error()+"; "+e.Hint, "; "))

@@ -2,7 +2,6 @@ package pass
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/answers"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -48,7 +47,7 @@ func answer(ctx context.Context, p *project.Project, db *state.DB, o Options, t 
 		Alive: func(runID string) bool { return project.Alive(p.StateDir, runID) },
 	}
 	if o.Trigger != project.TriggerWorker { // nothing reads the output of such a pass
-		desk.Ignore = func(issue, reply string) { p.Env.Note(slog.LevelWarn, issue+": ignored "+reply) }
+		desk.Ignore = func(issue, reply string) { p.Env.Warn(issue + ": ignored " + reply) }
 	}
 	for _, err := range desk.Pass(ctx) {
 		r.addError(err)

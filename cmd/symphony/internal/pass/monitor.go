@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -46,7 +45,7 @@ const reportPause = 15 * time.Second
 
 // begin tells the check that the pass has the lock.
 func (m *monitored) begin(cfg *workflow.Config) {
-	last := m.o.reported
+	last := m.o.Reported
 	m.brief = last != nil && !last.IsZero() && m.p.Env.Now().Sub(*last) < reportPause
 	if m.cfg = cfg; cfg != nil && m.scheduled() && !m.brief {
 		m.ping = monitor.Start(cfg.Monitor.PingURL)
@@ -76,7 +75,7 @@ func (m *monitored) end(ctx context.Context, r Result, err error) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	cfg := cmp.Or(r.Config, m.cfg)
-	if r.Holder != nil || r.dryRun || cfg == nil {
+	if r.Holder != nil || r.DryRun || cfg == nil {
 		return
 	}
 	faults := map[string]string{}
@@ -98,9 +97,9 @@ func (m *monitored) end(ctx context.Context, r Result, err error) {
 		if pingErr != nil {
 			faults["monitor.ping_url"] = pingErr.Error()
 		}
-		if m.o.reported != nil {
-			if *m.o.reported = (time.Time{}); pingErr == nil && !failed {
-				*m.o.reported = m.p.Env.Now()
+		if m.o.Reported != nil {
+			if *m.o.Reported = (time.Time{}); pingErr == nil && !failed {
+				*m.o.Reported = m.p.Env.Now()
 			}
 		}
 	case cfg.Monitor.PingURL == "" && cfg.Monitor.PingVar != "":
@@ -130,7 +129,7 @@ func (m *monitored) tell(ctx context.Context, faults map[string]string) {
 	}
 	for _, key := range keys {
 		if !strings.Contains(m.told, key) {
-			m.p.Env.Note(slog.LevelWarn, key+": "+faults[key]+" (passes go on; this is said once)")
+			m.p.Env.Warn(key + ": " + faults[key] + " (passes go on; this is said once)")
 		}
 	}
 	db, err := state.Open(ctx, m.p.StateDir)
@@ -143,7 +142,7 @@ func (m *monitored) tell(ctx context.Context, faults map[string]string) {
 
 // summary is what the check stores of the pass, without secrets: the counts, and the errors.
 func (m *monitored) summary(cfg *workflow.Config, r Result, err error) string {
-	lines := []string{fmt.Sprintf("%s, by %s: %s", m.p.Path, m.o.Trigger, r.summary(m.p.Env.Now()))}
+	lines := []string{fmt.Sprintf("%s, by %s: %s", m.p.Path, m.o.Trigger, r.Summary(m.p.Env.Now()))}
 	if err != nil {
 		lines = []string{m.p.Path + ": " + exit.From(err).Error()}
 	}

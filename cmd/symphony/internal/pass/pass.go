@@ -1,4 +1,4 @@
-// Package pass runs one pass, or with --loop one after another. A pass takes the project lock, loads the workflow, reconciles
+// Package pass runs one pass and returns what it did. A pass takes the project lock, loads the workflow, reconciles
 // the tracker with the claims and workers, and records what it did.
 package pass
 
@@ -44,10 +44,10 @@ type Options struct {
 	Stays bool
 	// Delivers says that the operator asks for a delivery, which needs no schedule.
 	Delivers bool
-	// database is what a loop keeps open; nil for other passes.
-	database *keptDB
-	// reported is when a loop has last reported a success to monitor.ping_url, zero after a failure; nil for other passes.
-	reported *time.Time
+	// Kept is the database that a loop keeps open; nil for other passes.
+	Kept *KeptDB
+	// Reported is when a loop has last reported a success to monitor.ping_url, zero after a failure; nil for other passes.
+	Reported *time.Time
 }
 
 // NoIssue as Options.Only confines a pass to commands about the project.
@@ -62,11 +62,12 @@ type Result struct {
 	// Holder is the pass that holds the lock; nil if this pass took it.
 	Holder *state.Holder
 	// Config is the configuration of the pass: the last valid one if the current one is invalid.
-	Config   *workflow.Config
-	warnings []string
-	dryRun   bool
-	// unscheduled says that an operator has run this pass, and that nothing runs the next one.
-	unscheduled bool
+	Config *workflow.Config
+	// Warnings are about the workflow and the tracker.
+	Warnings []string
+	DryRun   bool
+	// Unscheduled says that an operator has run this pass, and that nothing runs the next one.
+	Unscheduled bool
 }
 
 // addError records err unless it is nil. Each fault of a workflow becomes one error.
@@ -94,10 +95,7 @@ func (r *Result) dropRepeatedErrors() {
 	})
 }
 
-// Warnings are about the workflow and the tracker.
-func (r Result) Warnings() []string { return r.warnings }
-
-func (r *Result) warn(text string) { r.warnings = append(r.warnings, text) }
+func (r *Result) warn(text string) { r.Warnings = append(r.Warnings, text) }
 
 // StopGrace is how long a run may take to end after it was asked to.
 func (r Result) StopGrace() time.Duration {
@@ -142,7 +140,7 @@ func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Re
 	if err := errors.Join(p.Nested(), proc.CheckLimits(), proc.CheckPidfds()); err != nil {
 		return r, err
 	}
-	cfg, cfgErr := readConfig(p)
+	cfg, cfgErr := ReadConfig(p)
 	if cfgErr != nil && !p.HasState() {
 		return r, cfgErr
 	}
@@ -160,14 +158,14 @@ func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Re
 	began, mono := p.Env.Now(), proc.Monotonic()
 	if o.LockTimeout > 0 && p.Changed() { // during the wait
 		p = project.New(p.Env, p.Path, p.StateDir)
-		cfg, cfgErr = readConfig(p)
+		cfg, cfgErr = ReadConfig(p)
 	}
 	m.begin(cfg)
 	// After a signal, too, the holder of the lock opens the database, because an interrupted pass is recorded.
 	db := o.DB
 	switch {
-	case o.database != nil:
-		db, err = o.database.open(context.WithoutCancel(ctx), p.StateDir, began)
+	case o.Kept != nil:
+		db, err = o.Kept.open(context.WithoutCancel(ctx), p.StateDir, began)
 	case db == nil:
 		if db, err = state.Create(context.WithoutCancel(ctx), p.StateDir, began); err == nil {
 			defer func() { err = errors.Join(err, db.Close()) }()
@@ -204,15 +202,15 @@ func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Re
 	if o.Trigger == project.TriggerManual && !o.Stays {
 		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 		r.addError(err)
-		r.unscheduled = !alive && !project.Looping(p.StateDir)
+		r.Unscheduled = !alive && !project.Looping(p.StateDir)
 	}
 	r.dropRepeatedErrors()
 	return r, nil
 }
 
-// readConfig reads the configuration of a pass, including SYMPHONY_MAX_AGENTS. If that variable is invalid it returns the
+// ReadConfig reads the configuration of a pass, including SYMPHONY_MAX_AGENTS. If that variable is invalid it returns the
 // workflow beside the error: the pass then starts nothing and reconciles current runs.
-func readConfig(p *project.Project) (*workflow.Config, error) {
+func ReadConfig(p *project.Project) (*workflow.Config, error) {
 	cfg, err := p.Config()
 	if err == nil {
 		_, err = project.MaxAgents(p)
@@ -233,7 +231,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 		}
 		askTracker = askTracker && hasKey
 	}
-	r.Config, r.warnings = cfg, workflowWarnings(cfg)
+	r.Config, r.Warnings = cfg, workflowWarnings(cfg)
 	r.blockedBy(db.Newer()) // reconcile.Tick starts nothing on such a database
 	rootErr := project.RootFits(ctx, p, cfg, false)
 	r.blockedBy(rootErr)
@@ -329,11 +327,11 @@ func (handsOff) TrashDue(time.Time, int64, int64) (bool, error) { return false, 
 
 // dryRun plans a pass and changes nothing: no lock, no directory, no row.
 func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Config, cfgErr error) (r Result, err error) {
-	r.dryRun, r.Project = true, cmp.Or(o.Name, p.Name())
+	r.DryRun, r.Project = true, cmp.Or(o.Name, p.Name())
 	if cfgErr != nil {
 		return r, cfgErr
 	}
-	r.Config, r.warnings = cfg, workflowWarnings(cfg)
+	r.Config, r.Warnings = cfg, workflowWarnings(cfg)
 	if err := project.RootFits(ctx, p, cfg, true); err != nil {
 		return r, err
 	}

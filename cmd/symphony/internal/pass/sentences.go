@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -15,12 +13,12 @@ import (
 // narrator describes a pass in sentences for a newcomer: what it did, or in a dry run would do.
 type narrator struct {
 	Result
-	w *term.Env
+	now time.Time
 }
 
 // Sentences describes what a pass did, one line for each action that an operator has to know of.
-func Sentences(p *project.Project, r Result) (list []string) {
-	n := narrator{r, p.Env}
+func (r Result) Sentences(now time.Time) (list []string) {
+	n := narrator{r, now}
 	for _, a := range r.Applied {
 		if line := n.action(a); line != "" && !slices.Contains(list, line) {
 			list = append(list, line)
@@ -64,7 +62,7 @@ func (n narrator) action(a reconcile.Applied) string {
 // did makes a sentence of a verb and its object: done, planned in a dry run, or failed.
 func (n narrator) did(a reconcile.Applied, verb, done, object string) string {
 	switch {
-	case n.dryRun:
+	case n.DryRun:
 		return "would " + verb + " " + object
 	case a.Err != nil:
 		return "could not " + verb + " " + object
@@ -156,8 +154,8 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 		return "could not settle the run of " + subject
 	}
 	next := ""
-	if c := a.Change.Claim; c != nil && c.Status == reconcile.Waiting && c.DueAt.After(n.w.Now()) && a.Reason != string(reconcile.Succeeded) {
-		next = "; next try in " + text.Duration(c.DueAt.Sub(n.w.Now()))
+	if c := a.Change.Claim; c != nil && c.Status == reconcile.Waiting && c.DueAt.After(n.now) && a.Reason != string(reconcile.Succeeded) {
+		next = "; next try in " + text.Duration(c.DueAt.Sub(n.now))
 	}
 	why := ""
 	switch {
@@ -269,10 +267,11 @@ func (r Result) WaitText(issueID string) string {
 	return ""
 }
 
-// outlook says why issues are not started, in one line for each reason, and counts the issues.
-func (n narrator) outlook() (list []string) {
+// Outlook says why issues are not started, in one line for each reason, and counts the issues.
+func (r Result) Outlook(now time.Time) (list []string) {
+	n := narrator{r, now}
 	groups := slices.DeleteFunc(n.groups(), func(g waitingGroup) bool { return n.Obstacle != nil && g.Reason == n.Obstacle.Reason })
-	list = append(list, n.ObstacleText(n.w.Now()))
+	list = append(list, n.ObstacleText(n.now))
 	for _, g := range groups[:min(len(groups), mostGroups)] {
 		list = append(list, g.text())
 	}
@@ -280,26 +279,11 @@ func (n narrator) outlook() (list []string) {
 		list = append(list, "other issues wait for other reasons; symphony ps --all says why")
 	}
 	list = append(list, n.counts())
-	if n.unscheduled && n.Running+n.Retrying > 0 {
+	if n.Unscheduled && n.Running+n.Retrying > 0 {
 		list = append(list, "no schedule is active: symphony tick starts the next runs; symphony schedule install does it every minute")
 	}
 	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
 }
-
-// Lines makes lines of sentences. On a terminal they are wrapped, and all lines of a sentence but the first are indented.
-func Lines(w *term.Env, sentences []string) string {
-	var out strings.Builder
-	for _, s := range sentences {
-		s = text.Visible(s)
-		if w.Width > 0 {
-			s = strings.Join(term.Wrap(s, w.Width-len(hanging)), "\n"+hanging)
-		}
-		out.WriteString(s + "\n")
-	}
-	return out.String()
-}
-
-const hanging = "  "
 
 // ObstacleText says why nothing starts and until when; empty if nothing is in the way of every issue.
 func (r Result) ObstacleText(now time.Time) string {
@@ -356,11 +340,50 @@ func (n narrator) counts() string {
 	case n.Running == 0:
 		line = "nothing is running; " + line
 	}
-	if left := n.NextDue.Sub(n.w.Now()); !n.NextDue.IsZero() && left > 0 {
+	if left := n.NextDue.Sub(n.now); !n.NextDue.IsZero() && left > 0 {
 		line += "; the next retry is in " + text.Duration(left)
 	}
-	if n.dryRun {
+	if n.DryRun {
 		return "then: " + line
+	}
+	return line
+}
+
+// Summary counts the issues, and says why the pass started nothing.
+func (r Result) Summary(now time.Time) string {
+	due := ""
+	if r.Undelivered > 0 {
+		due = fmt.Sprintf(", %d not delivered", r.Undelivered)
+	}
+	switch d := r.NextDue.Sub(now); {
+	case r.NextDue.IsZero():
+	case d > 0:
+		due += ", next due in " + text.Duration(d)
+	default:
+		due += ", one is due"
+	}
+	return fmt.Sprintf("%d running, %d waiting, %d held, %d skipped%s%s",
+		r.Running, r.Retrying, r.Held, len(r.Skips), due, text.Visible(r.obstacleText(now)))
+}
+
+// obstacleText says why the pass started nothing and until when, for the end of its summary; empty if nothing was in the way.
+func (r Result) obstacleText(now time.Time) string {
+	o := r.Obstacle
+	if o == nil {
+		return ""
+	}
+	said := func(e *reconcile.Error) bool { return e.Code == o.Reason } // the error is printed above
+	line := "; nothing starts: " + o.Reason
+	if !slices.ContainsFunc(r.Errors, said) {
+		line += ": " + o.Message
+	}
+	switch left := o.Until.Sub(now); {
+	case o.Tester != "":
+		line += "; the run of " + o.Tester + " tests whether it is over"
+	case !o.Until.IsZero() && left > 0 && o.Reason == reconcile.SkipBlocked:
+		line += "; next try in " + text.Duration(left) + ", or at once with symphony unblock"
+	case !o.Until.IsZero() && left > 0:
+		line += "; for another " + text.Duration(left)
 	}
 	return line
 }

@@ -20,10 +20,11 @@ type TrackerReport struct {
 	Longest    time.Duration        `json:"-"`       // of the calls
 	LongestMS  int64                `json:"call_ms"` // the same in milliseconds
 	Violations []contract.Violation `json:"violations"`
+	Errors     []*reconcile.Error   `json:"-"` // the violations for people, in the same order
 	code       int                  // the exit code of the violations
 }
 
-// CheckTracker checks whether the tracker of the workflow keeps the contract of trackers, and prints each violation. It only reads.
+// CheckTracker checks whether the tracker of the workflow keeps the contract of trackers. It only reads.
 // The error says that the tracker could not be checked, or is that of a call that failed.
 func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 	cfg, err := p.Config()
@@ -57,7 +58,7 @@ func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 		if known != nil && v.Rule == contract.RuleReads {
 			shown = known
 		}
-		p.Env.PrintError(shown)
+		r.Errors = append(r.Errors, shown)
 	}
 	return r, nil
 }

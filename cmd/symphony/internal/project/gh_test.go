@@ -5,7 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
+
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
@@ -22,13 +23,13 @@ func TestTokenOfGh(t *testing.T) {
 	dir := t.TempDir()
 	test.OK(t, os.WriteFile(filepath.Join(dir, "gh"), []byte("#!/bin/sh\ncd '"+dir+"'\n"+fakeGh), 0o700))
 	calls := func() string { data, _ := os.ReadFile(filepath.Join(dir, "calls")); return string(data) }
-	load := func(api string, environ ...string) (*Project, *workflow.Config) {
+	load := func(api string, vars ...string) (*Project, *workflow.Config) {
 		t.Helper()
 		path := filepath.Join(dir, "WORKFLOW.md")
 		test.OK(t, os.WriteFile(path, []byte("---\ntracker: {kind: github, provider: {repo: acme/shop"+api+"}}\n---\nGo.\n"), 0o600))
-		p := New(&term.Env{Dir: dir, Home: dir, Environ: append(environ, "PATH="+dir+":/bin:/usr/bin")}, path, dir)
+		p := New(&environ.Env{Dir: dir, Home: dir, Environ: append(vars, "PATH="+dir+":/bin:/usr/bin")}, path, dir)
 		cfg, err := p.ConfigWithoutKey()
-		if err != nil || cfg.KeyFromGh || cfg.Tracker.APIKey != "" && len(environ) == 0 {
+		if err != nil || cfg.KeyFromGh || cfg.Tracker.APIKey != "" && len(vars) == 0 {
 			t.Errorf("without a key: %v", err)
 		}
 		cfg, err = p.Config()

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -23,7 +23,7 @@ import (
 // trackers, local repositories, codex homes. Some need not exist. Of a workflow that can't be read, it is the whole directory. A state that can't be read is an error.
 //
 // Agents in directories of the operator, which those of symphony mcp are, must not write them: the next pass would do what they say.
-func OperatorFiles(ctx context.Context, w *term.Env) (list []string, err error) {
+func OperatorFiles(ctx context.Context, w *environ.Env) (list []string, err error) {
 	projects, err := All(w)
 	for _, p := range projects {
 		list = append(list, p.StateDir)

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,8 +17,8 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -32,7 +31,7 @@ import (
 
 // Project is one WORKFLOW.md and its state directory.
 type Project struct {
-	Env       *term.Env
+	Env       *environ.Env
 	Path      string // resolved through symlinks where the file exists
 	Source    workflow.Source
 	SourceErr error
@@ -47,7 +46,7 @@ type Project struct {
 }
 
 // New reads the workflow and the environment file. An empty stateDir stands for the default one.
-func New(w *term.Env, path, stateDir string) *Project {
+func New(w *environ.Env, path, stateDir string) *Project {
 	p := &Project{Env: w, Path: w.Absolute(path), gh: &sync.Map{}}
 	before := Stamp(p.Path)
 	p.Source, p.SourceErr = workflow.Read(p.Path)
@@ -86,7 +85,7 @@ func Stamp(path string) string {
 // FindWorkflow returns the path of the WORKFLOW.md in the working directory, or else in the nearest directory above, up to the home
 // directory or the root of the mounted file system; empty if there is none. Above the working directory only a file of this account
 // counts, because the hooks of a workflow run as the operator.
-func FindWorkflow(w *term.Env) string {
+func FindWorkflow(w *environ.Env) string {
 	for dir := w.Dir; ; dir = filepath.Dir(dir) {
 		path := filepath.Join(dir, "WORKFLOW.md")
 		if info, err := os.Lstat(path); err == nil && (dir == w.Dir || int(statOf(info).Uid) == os.Getuid()) {
@@ -149,7 +148,7 @@ func (p *Project) WorkerEnviron() []string {
 }
 
 // OwnPassEnviron is the environment of the pass that a worker starts. It equals that of the pass that started the worker.
-func OwnPassEnviron(w *term.Env) []string {
+func OwnPassEnviron(w *environ.Env) []string {
 	return host.Scrub(w.Environ, append(strings.Split(w.Getenv(FromFileVar), ","), FromFileVar)...)
 }
 
@@ -277,6 +276,9 @@ func (p *Project) Name() string { return filepath.Base(filepath.Dir(p.Path)) }
 
 // HasState reports whether a pass has ever run here.
 func (p *Project) HasState() bool { return Exists(filepath.Join(p.StateDir, "state.db")) }
+
+// RootsFolder is the directory below the home directory in which init proposes workspace roots.
+const RootsFolder = "symphony"
 
 // RootsKey names the list of workspace roots in the database.
 const RootsKey = "workspace_roots"
@@ -435,28 +437,19 @@ func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
 	return []*reconcile.Error{exit.Fault("tracker_project_not_found", fmt.Sprintf("%s: tracker.provider.path: %s does not exist", p.Path, folder), hint)}
 }
 
-// Print prints the result of a check.
-func (out CheckReport) Print(p *Project) {
-	w := p.Env
-	for _, e := range out.Errors {
-		w.PrintError(e)
-	}
-	for _, text := range out.Warnings {
-		w.Note(slog.LevelWarn, text)
-	}
+// Err returns an exit.Only if the check has found an error, which the caller has printed.
+func (out CheckReport) Err() error {
 	switch {
-	case w.JSON:
-		w.PrintJSON(out)
-	case out.OK:
-		fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("%s is valid; its environment file is %s", out.Workflow, p.EnvPath())))
+	case !out.OK:
+		return exit.Only(exit.Workflow)
+	case out.Tracker != nil && out.Tracker.code != exit.OK:
+		return exit.Only(out.Tracker.code)
 	}
-	if out.Tracker != nil && !w.JSON {
-		fmt.Fprintln(w.Stdout, out.Tracker)
-	}
+	return nil
 }
 
-// CheckFile checks the workflow, and its tracker if withTracker is set, and prints the result.
-func CheckFile(ctx context.Context, p *Project, withTracker bool) error {
+// CheckFile checks the workflow, and its tracker if withTracker is set.
+func CheckFile(ctx context.Context, p *Project, withTracker bool) (CheckReport, error) {
 	out, cfg := CheckResult(p)
 	if cfg != nil {
 		out.Errors = append(out.Errors, folderFaults(p, cfg)...)
@@ -465,18 +458,9 @@ func CheckFile(ctx context.Context, p *Project, withTracker bool) error {
 			out.Warnings = append(out.Warnings, LauncherWarning(l)+": "+runner.LauncherHint(l))
 		}
 	}
+	var err error
 	if withTracker && out.OK {
-		var err error
-		if out.Tracker, err = CheckTracker(ctx, p); err != nil {
-			return err
-		}
+		out.Tracker, err = CheckTracker(ctx, p)
 	}
-	out.Print(p)
-	switch {
-	case !out.OK:
-		return exit.Only(exit.Workflow)
-	case out.Tracker != nil && out.Tracker.code != exit.OK:
-		return exit.Only(out.Tracker.code)
-	}
-	return nil
+	return out, err
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
@@ -217,15 +217,15 @@ func Register(p *Project) error {
 }
 
 // StateHome is the default place for the account's state directories.
-func StateHome(w *term.Env) string {
+func StateHome(w *environ.Env) string {
 	return filepath.Dir(state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, "/WORKFLOW.md"))
 }
 
 // AgentsDir is the state directory of agents without an issue, beside those of the projects.
-func AgentsDir(w *term.Env) string { return state.AgentsDir(w.Getenv("XDG_STATE_HOME"), w.Home) }
+func AgentsDir(w *environ.Env) string { return state.AgentsDir(w.Getenv("XDG_STATE_HOME"), w.Home) }
 
 // StateDirs lists the state directories of the account's projects.
-func StateDirs(w *term.Env) ([]string, error) {
+func StateDirs(w *environ.Env) ([]string, error) {
 	base := StateHome(w)
 	dirs, err := state.RegisteredDirs(base)
 	if err != nil {
@@ -252,7 +252,7 @@ func StateDirs(w *term.Env) ([]string, error) {
 }
 
 // All opens all projects of the account.
-func All(w *term.Env) ([]*Project, error) {
+func All(w *environ.Env) ([]*Project, error) {
 	dirs, err := StateDirs(w)
 	var all []*Project
 	for _, dir := range dirs {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -90,7 +90,7 @@ func TestRunIDsSort(t *testing.T) {
 func TestWorkerThatHasJustEndedIsNotDead(t *testing.T) {
 	now := time.Now()
 	db := newDB(t, now)
-	p := &Project{Env: &term.Env{Now: time.Now}, StateDir: t.TempDir()} // no worker is alive
+	p := &Project{Env: &environ.Env{Now: time.Now}, StateDir: t.TempDir()} // no worker is alive
 	run := reconcile.Run{
 		ID: "20260101T000000.000-aaaaaa", Kind: reconcile.AgentRun, Phase: reconcile.Starting, IssueID: "1", Identifier: "A-1", StartedAt: now,
 	}

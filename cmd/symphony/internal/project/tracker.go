@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -106,12 +106,12 @@ func FolderStates(dir string) []reconcile.TrackerState { return file.States(dir)
 // WarnTo writes warnings to a log.
 func WarnTo(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }
 
-// WarnOn prints warnings on stderr, each once.
-func WarnOn(w *term.Env) func(string) {
+// WarnOn reports warnings to the operator, each once.
+func WarnOn(w *environ.Env) func(string) {
 	var printed sync.Map
 	return func(text string) {
 		if _, again := printed.LoadOrStore(text, true); !again {
-			w.Note(slog.LevelWarn, text)
+			w.Warn(text)
 		}
 	}
 }

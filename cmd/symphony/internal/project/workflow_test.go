@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -31,7 +31,7 @@ func TestFindWorkflow(t *testing.T) {
 		{"home", ""},
 		{"srv/app", outside},
 	} {
-		w := &term.Env{Dir: filepath.Join(root, c.dir), Home: filepath.Join(root, "home")}
+		w := &environ.Env{Dir: filepath.Join(root, c.dir), Home: filepath.Join(root, "home")}
 		test.Equal(t, c.dir, FindWorkflow(w), c.want)
 	}
 	if os.Getuid() != 0 {
@@ -39,7 +39,7 @@ func TestFindWorkflow(t *testing.T) {
 	}
 	test.OK(t, os.Chown(shop, 1, 1))
 	for dir, want := range map[string]string{"home/shop": shop, "home/shop/ws": ""} {
-		w := &term.Env{Dir: filepath.Join(root, dir), Home: filepath.Join(root, "home")}
+		w := &environ.Env{Dir: filepath.Join(root, dir), Home: filepath.Join(root, "home")}
 		test.Equal(t, "another account's workflow in "+dir, FindWorkflow(w), want)
 	}
 }

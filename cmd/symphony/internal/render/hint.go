@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -119,8 +120,7 @@ func Hint(code, identifier string) string {
 }
 
 // RunEnd prints how a run ended, and on stderr the next step after a failure. A hook that failed is shown with the end of its output.
-func RunEnd(p *project.Project, run reconcile.Run) {
-	w := p.Env
+func RunEnd(w *term.Env, p *project.Project, run reconcile.Run) {
 	fmt.Fprintln(w.Stdout, EndLine(w, run))
 	code := run.ErrorCode
 	for _, f := range view.HookFailures(p, run) {

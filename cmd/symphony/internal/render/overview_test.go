@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
@@ -19,7 +21,7 @@ var now = time.Date(2026, 11, 20, 3, 8, 0, 0, time.UTC)
 func TestBlockIsWrapped(t *testing.T) {
 	until := now.Add(59 * time.Minute)
 	page := &bytes.Buffer{}
-	w := &term.Env{Stdout: page, Width: 40, Now: func() time.Time { return now }}
+	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Stdout: page, Width: 40}
 	v := view.Overview{GeneratedAt: now, Blocked: &project.BlockedRow{Reason: "agent_quota", Since: now, NextTry: until, Until: &until}}
 	v.Project.Name = "web-shop"
 	printObstacles(w, v, true)
@@ -32,7 +34,7 @@ func TestBlockIsWrapped(t *testing.T) {
 func TestDeadScheduleIsRed(t *testing.T) {
 	live := view.Overview{GeneratedAt: now, Schedule: true, Project: view.ProjectRow{Name: "api"}}
 	dead := view.Overview{GeneratedAt: now, LastPass: &project.LastPassRow{StartedAt: now.Add(-time.Hour)}, Project: view.ProjectRow{Name: "web-shop"}}
-	w := &term.Env{Width: 120, Colour: true, Now: func() time.Time { return now }}
+	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Width: 120, Colour: true}
 	want := "\x1b[1m\x1b[31mNOT TICKING\x1b[0m\x1b[0m  web-shop: no schedule is active; the last pass was 1h00m ago; nothing running"
 	test.Equal(t, "it", Head(w, []view.Overview{live, dead})[0], want)
 }

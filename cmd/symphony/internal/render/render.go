@@ -192,8 +192,8 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 }
 
 // Diff prints what has changed in the workspace of an issue; with raw as git writes it.
-func Diff(ctx context.Context, p *project.Project, ref string, raw bool) error {
-	lines := &diffPrinter{w: p.Env, raw: raw}
+func Diff(ctx context.Context, w *term.Env, p *project.Project, ref string, raw bool) error {
+	lines := &diffPrinter{w: w, raw: raw}
 	_, err := view.WriteDiff(ctx, p, ref, lines)
 	if len(lines.rest) > 0 {
 		err = errors.Join(err, lines.line(string(lines.rest)))

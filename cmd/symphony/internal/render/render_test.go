@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
@@ -21,7 +23,7 @@ var at = time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
 func reportText(t *testing.T, width int, r view.Report, o ReportOptions) string {
 	t.Helper()
 	page := &bytes.Buffer{}
-	test.OK(t, Report(&term.Env{Stdout: page, Width: width, Now: func() time.Time { return r.GeneratedAt }}, r, o))
+	test.OK(t, Report(&term.Env{Env: environ.Env{Now: func() time.Time { return r.GeneratedAt }}, Stdout: page, Width: width}, r, o))
 	return page.String()
 }
 

@@ -30,9 +30,7 @@ func ScheduleError(w *term.Env, err error) error {
 	if !errors.As(err, &invalid) {
 		return err
 	}
-	seen := *invalid.Project
-	seen.Env = w
-	invalid.Report.Print(&seen)
+	Check(w, invalid.Project, invalid.Report)
 	return exit.Only(exit.Workflow)
 }
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -79,7 +79,7 @@ func (cron) refuse(context.Context, time.Duration) error {
 }
 
 // readCrontab reads the user's crontab. A crontab that can't be read must not be written.
-func readCrontab(ctx context.Context, w *term.Env) (string, error) {
+func readCrontab(ctx context.Context, w *environ.Env) (string, error) {
 	text, err := runProgram(ctx, w, "", nil, "crontab", "-l")
 	if err != nil && text == "" && strings.Contains(err.Error(), "no crontab for") {
 		return "", nil
@@ -88,7 +88,7 @@ func readCrontab(ctx context.Context, w *term.Env) (string, error) {
 }
 
 // writeCrontab writes the user's crontab, and removes an empty one.
-func writeCrontab(ctx context.Context, w *term.Env, text string) error {
+func writeCrontab(ctx context.Context, w *environ.Env, text string) error {
 	arg := "-"
 	if text == "" {
 		arg = "-r"

@@ -14,9 +14,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -128,7 +128,7 @@ func failed(hint, format string, args ...any) error {
 }
 
 // passAccount returns the account that passes run as. With --system under sudo it is that of the user who called sudo, not root.
-func passAccount(w *term.Env, o Options) (account, error) {
+func passAccount(w *environ.Env, o Options) (account, error) {
 	name := o.RunAs
 	if name == "" && o.System && os.Geteuid() == 0 {
 		name = w.Getenv("SUDO_USER")
@@ -144,7 +144,7 @@ func passAccount(w *term.Env, o Options) (account, error) {
 	return account{u.Username, u.HomeDir, uid}, err
 }
 
-func ownAccount(w *term.Env) account {
+func ownAccount(w *environ.Env) account {
 	name := w.Getenv("USER")
 	if u, err := user.Current(); err == nil {
 		name = u.Username

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/test"
 	"pgregory.net/rapid"
 )
@@ -73,7 +73,7 @@ func (willing) refuse(context.Context, time.Duration) error { return nil }
 // Temporary programs are refused, wherever go run and go test build them.
 func TestRefuseTemporaryProgram(t *testing.T) {
 	hash := strings.Repeat("0123456789abcdef", 4)
-	p := &project.Project{Env: &term.Env{Environ: []string{"TMPDIR=/var/scratch"}}}
+	p := &project.Project{Env: &environ.Env{Environ: []string{"TMPDIR=/var/scratch"}}}
 	for program, gone := range map[string]bool{
 		"/home/ann/bin/symphony":                               false,
 		"/usr/local/bin/symphony":                              false,

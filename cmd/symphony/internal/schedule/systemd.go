@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
@@ -212,7 +212,7 @@ const programBound = 20 * time.Second
 
 // runProgram runs systemctl, launchctl or crontab with PATH and the account as the only variables of our environment. The error contains
 // what the program printed on stderr.
-func runProgram(ctx context.Context, w *term.Env, stdin string, env []string, name string, args ...string) (string, error) {
+func runProgram(ctx context.Context, w *environ.Env, stdin string, env []string, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, programBound)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)

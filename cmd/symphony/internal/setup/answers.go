@@ -207,9 +207,6 @@ func (s *starter) expand(path string) string {
 	return path
 }
 
-// RootsFolder is the directory below the home directory in which init proposes roots.
-const RootsFolder = "symphony"
-
 // findRoot sets the directory for workspaces: that of the flag, or ~/symphony/PROJECT, with a number if that exists. It warns about
 // a temporary directory.
 func (s *starter) findRoot(context.Context) error {
@@ -220,9 +217,9 @@ func (s *starter) findRoot(context.Context) error {
 		if name == "" {
 			name = s.project.Slug
 		}
-		root = "~/" + RootsFolder + "/" + name
+		root = "~/" + project.RootsFolder + "/" + name
 		for n := 2; project.Exists(s.expand(root)); n++ {
-			root = fmt.Sprintf("~/%s/%s-%d", RootsFolder, name, n)
+			root = fmt.Sprintf("~/%s/%s-%d", project.RootsFolder, name, n)
 		}
 	} else if expanded := s.expand(root); !filepath.IsAbs(expanded) {
 		root = s.w.Absolute(expanded)

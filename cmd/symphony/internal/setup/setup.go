@@ -93,8 +93,7 @@ type starter struct {
 func nothing() error { return nil }
 
 // Run asks for what the options leave open, checks it with the tracker, and writes WORKFLOW.md and what belongs to it.
-func Run(ctx context.Context, p *project.Project, o Options) error {
-	w := p.Env
+func Run(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
 	s := &starter{
 		w: w, p: p, interactive: w.OnTerminal() && !w.JSON, options: o,
 		answers: answers{Example: cmp.Or(o.Example, ExampleNames[0]), Endpoint: o.Endpoint},
@@ -291,7 +290,7 @@ func (s *starter) report(ctx context.Context) {
 
 // findIssue finds the issue that is run first, preferably one with the label. Without an answer of the tracker there is none.
 func (s *starter) findIssue(ctx context.Context) {
-	written := project.New(s.w, s.p.Path, s.p.StateDir)
+	written := project.New(s.w.Environment(), s.p.Path, s.p.StateDir)
 	cfg, err := written.Config()
 	if err != nil {
 		return

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -68,7 +70,7 @@ func TestYAMLScalar(t *testing.T) {
 }
 
 func testStarter(change func(*answers)) *starter {
-	s := &starter{w: testEnv(), p: &project.Project{Env: testEnv(), Path: "/x/WORKFLOW.md", StateDir: "/s"}}
+	s := &starter{w: testEnv(), p: &project.Project{Env: testEnv().Environment(), Path: "/x/WORKFLOW.md", StateDir: "/s"}}
 	s.answers = answers{
 		Tracker: "linear", Example: "branch", Project: "demo", Repository: "git@example.com:a/b.git", Root: "~/symphony/demo", Review: "In Review",
 		Active: []string{"Todo", "In Progress"}, Terminal: []string{"Done"}, Labels: []string{"symphony"}, Waiting: "Todo", Begun: "In Progress",
@@ -128,5 +130,5 @@ func TestMatchingProjects(t *testing.T) {
 }
 
 func testEnv() *term.Env {
-	return &term.Env{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Dir: "/", Home: "/"}
+	return &term.Env{Env: environ.Env{Dir: "/", Home: "/"}, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}
 }

@@ -21,20 +21,19 @@ import (
 
 // Run holds an issue, ends its run, and opens codex's own terminal in the issue's workspace. It returns when the session
 // has ended. If yes is set, it stops a run without asking. At the end it does what then says: retry, hold, or ask if then is empty.
-func Run(ctx context.Context, p *project.Project, ref string, yes bool, then string) error {
-	w := p.Env
+func Run(ctx context.Context, w *term.Env, p *project.Project, ref string, yes bool, then string) error {
 	if !w.OnTerminal() {
 		return &reconcile.Error{Code: "not_a_terminal", Message: "takeover opens codex's own interface and needs a terminal", Hint: "run it in a terminal, not in a pipe or a script"}
 	}
 	if err := p.Nested(); err != nil {
 		return err
 	}
-	claim, err := holdIssue(ctx, p, ref, yes)
+	claim, err := holdIssue(ctx, w, p, ref, yes)
 	if err != nil || claim.Status != reconcile.Held {
 		return err
 	}
 	identifier := claim.Identifier
-	code, err := openSession(ctx, p, claim)
+	code, err := openSession(ctx, w, p, claim)
 	if err != nil {
 		return err
 	}
@@ -64,12 +63,12 @@ func Run(ctx context.Context, p *project.Project, ref string, yes bool, then str
 	if err != nil {
 		return err
 	}
-	render.Operation(p, r)
+	render.Operation(w, r)
 	return r.Err()
 }
 
 // holdIssue holds an issue and ends its run. The claim is not held if the operator declined to stop the run.
-func holdIssue(ctx context.Context, p *project.Project, ref string, yes bool) (c reconcile.Claim, err error) {
+func holdIssue(ctx context.Context, w *term.Env, p *project.Project, ref string, yes bool) (c reconcile.Claim, err error) {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return c, err
@@ -84,12 +83,12 @@ func holdIssue(ctx context.Context, p *project.Project, ref string, yes bool) (c
 		return c, err
 	}
 	if claimed && c.Status == reconcile.Running && !yes {
-		fmt.Fprintln(p.Env.Stdout, text.Visible(fmt.Sprintf("%s is running (run %s) and has to be stopped first", identifier, c.RunID)))
-		if confirmed, err := term.Confirm(ctx, p.Env, "Stop it? [y]es, [N]o: "); err != nil || !confirmed {
+		fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("%s is running (run %s) and has to be stopped first", identifier, c.RunID)))
+		if confirmed, err := term.Confirm(ctx, w, "Stop it? [y]es, [N]o: "); err != nil || !confirmed {
 			return c, err
 		}
 	}
-	if err := render.Stop(ctx, p, operate.StopOptions{Issue: identifier}); err != nil {
+	if err := render.Stop(ctx, w, p, operate.StopOptions{Issue: identifier}); err != nil {
 		return c, err
 	}
 	c, _, err = db.Views.ClaimByIssue(ctx, id)
@@ -112,8 +111,7 @@ func leftBehind(ctx context.Context, p *project.Project, id string) (thread reco
 
 // openSession takes the workspace of a held issue and opens codex's terminal in it, on the issue's newest thread if that thread
 // worked in this workspace. It returns codex's exit code.
-func openSession(ctx context.Context, p *project.Project, c reconcile.Claim) (code int, err error) {
-	w := p.Env
+func openSession(ctx context.Context, w *term.Env, p *project.Project, c reconcile.Claim) (code int, err error) {
 	cfg, err := p.Config()
 	if err != nil {
 		return 0, err

@@ -3,7 +3,6 @@ package term
 import (
 	"context"
 	"fmt"
-	"io"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -16,8 +15,8 @@ import (
 const NoDisplay = "there is no display to open it on; set BROWSER to use a browser for terminals"
 
 // OpenPage shows a page in the operator's web browser and waits for the program that opens it. It returns false where there is no
-// display. The program is $BROWSER, which may have arguments, else that of the system.
-func (w *Env) OpenPage(ctx context.Context, address string) (opened bool, err error) {
+// display. The program is $BROWSER, which may have arguments, else that of the system; with terminal it may use the terminal.
+func (w *Env) OpenPage(ctx context.Context, address string, terminal bool) (opened bool, err error) {
 	program := strings.Fields(w.Getenv("BROWSER"))
 	switch {
 	case len(program) > 0:
@@ -30,7 +29,7 @@ func (w *Env) OpenPage(ctx context.Context, address string) (opened bool, err er
 	}
 	cmd := exec.CommandContext(ctx, program[0], append(program[1:], address)...)
 	cmd.Dir, cmd.Env = w.Dir, w.Environ
-	if w.Stdout == io.Discard { // the terminal shows something else, where Ctrl-C is not meant for the browser
+	if !terminal { // Ctrl-C there is not meant for the browser
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	} else {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = w.Stdin, w.Stdout, w.Stderr

@@ -13,24 +13,21 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/term"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Env is the environment of a command. Tests make their own.
+// Env is the environment of a command and its terminal. Tests make their own.
 type Env struct {
+	environ.Env
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Environ        []string
-	Dir            string // the working directory
-	Home           string
-	Now            func() time.Time
 	Width          int // of the terminal in columns; 0 if stdout is not a terminal
 	Colour         bool
 	Links          bool         // the terminal shows links
@@ -58,7 +55,7 @@ func NewEnv() (*Env, error) {
 			Hint: "it may have been removed: cd to a directory that exists", Err: err,
 		}
 	}
-	w := &Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Dir: dir, Now: time.Now}
+	w := &Env{Env: environ.Env{Environ: os.Environ(), Dir: dir, Now: time.Now}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	w.Journal = isJournal(w.Getenv("JOURNAL_STREAM"), os.Stderr)
 	if w.Home = w.Getenv("HOME"); w.Home == "" { // in some containers
 		if u, err := user.Current(); err == nil {
@@ -112,36 +109,11 @@ func (w *Env) ForCommand() *Env {
 	return &own
 }
 
-// Silent returns the environment of an operation whose results are values: nothing that it prints reaches anyone.
-func (w *Env) Silent() *Env {
-	own := *w
-	own.Stdin, own.Stdout, own.Stderr = strings.NewReader(""), io.Discard, io.Discard
-	own.Width, own.Colour, own.Links, own.JSON, own.Verbose, own.Journal, own.Log = 0, false, false, false, false, false, nil
+// Environment returns the environment for operations, whose warnings are printed on this terminal.
+func (w *Env) Environment() *environ.Env {
+	own := w.Env
+	own.Notes = w.Note
 	return &own
-}
-
-// Getenv returns the value of a variable, empty if it is not set.
-func (w *Env) Getenv(name string) string {
-	v, _ := w.Lookup(name)
-	return v
-}
-
-// Lookup finds a variable. If Environ has it several times, the last value counts, as in a shell.
-func (w *Env) Lookup(name string) (string, bool) {
-	for i := len(w.Environ) - 1; i >= 0; i-- {
-		if v, ok := strings.CutPrefix(w.Environ[i], name+"="); ok {
-			return v, true
-		}
-	}
-	return "", false
-}
-
-// Absolute resolves a path that the operator gave against the working directory.
-func (w *Env) Absolute(path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(w.Dir, path)
 }
 
 // OnTerminal reports whether both stdin and stdout are terminals, so that an operator can be asked.

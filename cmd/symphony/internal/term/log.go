@@ -2,6 +2,7 @@ package term
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -117,6 +119,23 @@ func (w *Env) PrintError(e *reconcile.Error) {
 	if e.Hint != "" {
 		w.printLine(slog.LevelError, "  "+e.Hint)
 	}
+}
+
+// Exit prints the error as text, with --json also as JSON, and returns its exit code.
+func (w *Env) Exit(err error) int {
+	if err == nil {
+		return exit.OK
+	}
+	var silent exit.Only
+	if errors.As(err, &silent) {
+		return int(silent)
+	}
+	known := exit.From(err)
+	w.PrintError(known)
+	if w.JSON {
+		w.PrintJSONError(known)
+	}
+	return exit.Code(known)
 }
 
 // Note prints a message on stderr, or logs it if there is a log.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
+
 	tea "charm.land/bubbletea/v2"
 	"pgregory.net/rapid"
 
@@ -23,7 +25,7 @@ type started struct{ run, shown []string }
 
 func newModel(env ...string) (model, *started) {
 	s := &started{}
-	w := &term.Env{Environ: env, Home: "/home/u", Dir: "/home/u", Now: func() time.Time { return now }}
+	w := &term.Env{Env: environ.Env{Environ: env, Home: "/home/u", Dir: "/home/u", Now: func() time.Time { return now }}}
 	m := model{env: w, effects: effects{
 		read: func() tea.Msg { return nil },
 		run:  func(c command) tea.Cmd { s.run = append(s.run, c.String()); return nil },

@@ -71,10 +71,10 @@ func (r *runner) read(p *project.Project) tea.Cmd {
 	return func() tea.Msg {
 		o := view.Options{All: true}
 		if p != nil {
-			v, err := view.Read(r.ctx, project.New(r.env, p.Path, p.StateDir), o) // the workflow may have changed
+			v, err := view.Read(r.ctx, project.New(r.env.Environment(), p.Path, p.StateDir), o) // the workflow may have changed
 			return readMsg{[]view.Overview{v}, err}
 		}
-		all, err := view.ReadAll(r.ctx, r.env, o)
+		all, err := view.ReadAll(r.ctx, r.env.Environment(), o)
 		return readMsg{all, err}
 	}
 }
@@ -96,7 +96,7 @@ func (r *runner) background(c command) tea.Cmd {
 }
 
 func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err error) {
-	p, isAgent := project.New(r.env.Silent(), c.path, c.stateDir), false
+	p, isAgent := project.New(r.env.Environment().Silent(), c.path, c.stateDir), false
 	if c.verb == "stop" {
 		p, isAgent = agents.ProjectOf(ctx, p, c.issue)
 	}
@@ -107,7 +107,7 @@ func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err e
 		if err != nil {
 			return nil, err
 		}
-		opened, err := p.Env.OpenPage(ctx, address)
+		opened, err := r.env.OpenPage(ctx, address, false)
 		if err == nil && !opened {
 			lines = []string{term.NoDisplay}
 		}
@@ -121,7 +121,7 @@ func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err e
 		result, err = operate.Apply(ctx, p, operate.Command{Verb: reconcile.Verb(c.verb), Issue: c.issue})
 	}
 	if err == nil {
-		lines, err = slices.Concat(result.Lines(p), lines), result.Err()
+		lines, err = slices.Concat(result.Lines(p.Env.Now()), lines), result.Err()
 	}
 	return lines, err
 }

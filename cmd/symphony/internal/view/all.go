@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // Named is a project with a name that no other one of the list has: that of its folder, with a number behind it if others have it, too.
@@ -50,7 +50,7 @@ func unique(list []Named) (names []string) {
 }
 
 // ReadAll reads the overviews of all projects of the account as ReadEach does.
-func ReadAll(ctx context.Context, w *term.Env, o Options) ([]Overview, error) {
+func ReadAll(ctx context.Context, w *environ.Env, o Options) ([]Overview, error) {
 	projects, err := project.All(w)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/web/page"
 )
@@ -21,10 +22,7 @@ func (s *Server) issueLog(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	text := textAnswer{w: w}
-	env := *p.Env
-	env.Stdout, env.Width, env.Colour, env.Links, env.JSON = &text, 0, false, false, false
-	p.Env = &env
-	err = logs.Print(r.Context(), p, r.PathValue("identifier"), logs.Options{Whole: true, Run: r.URL.Query().Get("run")})
+	err = logs.Print(r.Context(), &term.Env{Env: *p.Env, Stdout: &text}, p, r.PathValue("identifier"), logs.Options{Whole: true, Run: r.URL.Query().Get("run")})
 	if err != nil && !text.written {
 		return err
 	}

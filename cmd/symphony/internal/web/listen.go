@@ -14,8 +14,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // DefaultPort is the port of serve.
@@ -24,7 +24,7 @@ const DefaultPort = 7967
 const defaultHost = "127.0.0.1"
 
 // listen opens the address that the options name.
-func listen(ctx context.Context, w *term.Env, o Options) (net.Listener, error) {
+func listen(ctx context.Context, w *environ.Env, o Options) (net.Listener, error) {
 	var config net.ListenConfig
 	if i := slices.IndexFunc(o.Hosts, func(name string) bool { return strings.Contains(name, "/") }); i >= 0 {
 		return nil, exit.Usage("--allow-host takes the name of a host, such as symphony.example.org, not %q", o.Hosts[i])

@@ -84,7 +84,7 @@ func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error)
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{lines: r.Lines(p), document: r.JSON(), pending: r.Err() != nil}, nil
+	return outcome{lines: r.Lines(p.Env.Now()), document: r.JSON(), pending: r.Err() != nil}, nil
 }
 
 // shown are the lines of an outcome that have a text.

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // Server serves some projects at one address.
@@ -46,7 +46,7 @@ type Options struct {
 }
 
 // New listens at the address. It serves nothing before Serve.
-func New(ctx context.Context, w *term.Env, o Options) (*Server, error) {
+func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 	listener, err := listen(ctx, w, o)
 	if err != nil {
 		return nil, err

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -20,7 +20,7 @@ type Place struct{ Workflow, StateDir string }
 
 // source reads the views of the served projects. Each read also reads WORKFLOW.md again.
 type source struct {
-	env    *term.Env
+	env    *environ.Env
 	places []Place // none: all projects of the account
 }
 

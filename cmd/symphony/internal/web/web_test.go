@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,7 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
+
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -24,7 +24,7 @@ func serve(t *testing.T, o Options) (*Server, string) {
 	t.Helper()
 	o.Token = "0123456789abcdef"
 	dir := t.TempDir()
-	w := &term.Env{Stdout: io.Discard, Stderr: io.Discard, Dir: dir, Home: dir, Now: time.Now}
+	w := &environ.Env{Dir: dir, Home: dir, Now: time.Now}
 	s := test.Must(New(t.Context(), w, o))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -180,7 +180,7 @@ func TestSocket(t *testing.T) {
 	kept, long := filepath.Join(filepath.Dir(path), "notes.txt"), path+strings.Repeat("x", 100)
 	test.OK(t, os.WriteFile(kept, []byte("kept"), 0o600))
 	test.OK(t, os.Symlink(kept, kept+".link"))
-	w := &term.Env{Dir: "/"}
+	w := &environ.Env{Dir: "/"}
 	for _, c := range []struct{ path, want string }{
 		{path, "another process listens"},
 		{kept, "is not a socket"},
@@ -222,7 +222,7 @@ func TestAddresses(t *testing.T) {
 		if strings.Contains(c.listen, "::") && !hasIPv6(t) {
 			continue
 		}
-		w := &term.Env{Dir: t.TempDir()}
+		w := &environ.Env{Dir: t.TempDir()}
 		s, err := New(t.Context(), w, Options{Listen: c.listen, Port: c.port, Token: "0123456789abcdef"})
 		if err != nil {
 			test.Contains(t, c.listen, err.Error(), c.want)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,10 +15,10 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -38,8 +39,8 @@ const (
 
 // Run takes the run, carries it out, records the outcome, and starts a pass, so that the next run need not wait for the schedule.
 // slot is the path of the account's slot that the pass has handed over; empty if the number of runs is unbounded. model is that of the
-// operator's command; empty for that of the workflow.
-func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot, model string) error {
+// operator's command; empty for that of the workflow. The worker logs to stderr.
+func Run(ctx context.Context, w *environ.Env, stderr io.Writer, id, stateDir, path, slot, model string) error {
 	ready, err := proc.TakeOver()
 	if err != nil {
 		return exit.Usage("symphony worker can only be started by a pass: %v", err)
@@ -55,7 +56,7 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot, model strin
 	// There may be many workers, and each needs less than a megabyte: early collections keep it at that.
 	debug.SetGCPercent(workerGC)
 	redactor := agent.NewRedactor(nil)
-	log := slog.New(slog.NewTextHandler(agent.Writer{W: w.Stderr, Redactor: redactor}, nil)).With(slog.String("run_id", id))
+	log := slog.New(slog.NewTextHandler(agent.Writer{W: stderr, Redactor: redactor}, nil)).With(slog.String("run_id", id))
 	exe := project.ProgramPath()
 	h, err := takeRun(ctx, w, id, stateDir)
 	if err != nil {
@@ -99,7 +100,7 @@ type Held struct {
 }
 
 // takeRun makes this process the owner of the run. If it fails, it changes nothing.
-func takeRun(ctx context.Context, w *term.Env, id, stateDir string) (*Held, error) {
+func takeRun(ctx context.Context, w *environ.Env, id, stateDir string) (*Held, error) {
 	// Not every system supports it; docs/security.md says what that means there.
 	if err := proc.NonDumpable(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, fmt.Errorf("hiding the key from other processes: %w", err)
@@ -212,7 +213,7 @@ func (h *Held) askInTracker(p *project.Project, log *slog.Logger) {
 }
 
 // RecordFailure records that a run could not be started.
-func (h *Held) RecordFailure(ctx context.Context, w *term.Env, err error, log *slog.Logger) {
+func (h *Held) RecordFailure(ctx context.Context, w *environ.Env, err error, log *slog.Logger) {
 	if h.Run.Outcome != "" { // the run ended, and its outcome could not be stored for too long
 		log.Error("outcome given up", slog.String("outcome", string(h.Run.Outcome)), slog.String("error", err.Error()))
 		return
@@ -228,7 +229,7 @@ func (h *Held) RecordFailure(ctx context.Context, w *term.Env, err error, log *s
 
 // startOwnPass starts a pass that settles this run, and does not wait for it. The pass inherits no marker, lock or lease of the
 // run.
-func startOwnPass(exe string, w *term.Env, stateDir, path string, log *slog.Logger) {
+func startOwnPass(exe string, w *environ.Env, stateDir, path string, log *slog.Logger) {
 	if project.Looping(stateDir) {
 		return // the loop sees the end of the run
 	}

@@ -15,10 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
+
 	"github.com/pb33f/libopenapi"
 	validator "github.com/pb33f/libopenapi-validator"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/web"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/state/statetest"
@@ -40,7 +41,7 @@ func place(t *testing.T, name string, settings string) web.Place {
 func serve(t *testing.T, places ...web.Place) string {
 	t.Helper()
 	home := t.TempDir()
-	w := &term.Env{Stdout: io.Discard, Stderr: io.Discard, Dir: home, Home: home, Now: time.Now}
+	w := &environ.Env{Dir: home, Home: home, Now: time.Now}
 	s := test.Must(web.New(t.Context(), w, web.Options{Places: places, Token: token}))
 	var said strings.Builder
 	s.Announce(func(line string) { said.WriteString(line + "\n") }, false)

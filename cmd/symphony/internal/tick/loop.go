@@ -1,4 +1,4 @@
-package pass
+package tick
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
@@ -42,7 +43,7 @@ const (
 // looper is one tick --loop.
 type looper struct {
 	w       *term.Env
-	options TickOptions
+	options Options
 	log     *slog.Logger
 	jobs    []*job
 	systemd systemd
@@ -57,10 +58,10 @@ type job struct {
 	name     string
 	w        *term.Env // prints the name of the project before each line if there are several
 	log      *slog.Logger
-	options  TickOptions
+	options  Options
 	p        *project.Project
 	lock     *flock.Flock // nil until start has taken it
-	database keptDB
+	database pass.KeptDB
 	interval time.Duration
 	// woken are the ended runs that started a pass early. Each does so once, even if it can't be settled.
 	woken map[string]bool
@@ -78,7 +79,7 @@ type job struct {
 // Loop repeats passes over projects, each at its own interval, until a signal (specification 8.1), and reads the workflow before each
 // pass. If there is one project and its first workflow or configuration is invalid, the loop ends at once. It reports later mistakes,
 // and those of one of several projects, and goes on.
-func Loop(ctx context.Context, w *term.Env, projects []*project.Project, o TickOptions) (err error) {
+func Loop(ctx context.Context, w *term.Env, projects []*project.Project, o Options) (err error) {
 	if o.wantsLog() {
 		w.Log = o.logger(w) // the log replaces the lines on stderr
 	}
@@ -141,8 +142,8 @@ func (l *looper) addJobs(ctx context.Context, projects []*project.Project) {
 			j.w = l.w.Named(j.name, out)
 			j.log = l.log.With(slog.String("project", j.name))
 		}
-		j.options.told, j.options.database, j.options.Name, j.options.reported = new(told), &j.database, j.name, new(time.Time)
-		j.p = project.New(j.w, p.Path, p.StateDir)
+		j.options.told, j.options.Kept, j.options.Name, j.options.Reported = new(told), &j.database, j.name, new(time.Time)
+		j.p = project.New(j.w.Environment(), p.Path, p.StateDir)
 		l.jobs = append(l.jobs, j)
 	}
 }
@@ -163,7 +164,7 @@ func (j *job) allow(d time.Duration) { j.deadline.Store(int64(proc.Monotonic() +
 func (j *job) start(ctx context.Context) error {
 	j.allow(longestPass)
 	j.sources = j.stampOfSources()
-	if _, err := readConfig(j.p); err != nil {
+	if _, err := pass.ReadConfig(j.p); err != nil {
 		return err
 	}
 	if err := j.p.Nested(); err != nil {
@@ -207,19 +208,19 @@ func (j *job) refuse(err error) {
 	}
 	j.refused = err.Error()
 	j.status.Store("not started: " + j.refused)
-	exit.With(j.w, err)
+	j.w.Exit(err)
 }
 
 // run repeats passes until a signal. It returns the exit code of a loop with this job alone.
 func (j *job) run(ctx context.Context) int {
-	var r Result
+	var r pass.Result
 	for first := true; ; first = false {
 		j.dropLostLock()
 		if j.lock == nil { // one of several projects that could not start, or one whose state directory is lost
 			err := j.start(ctx)
 			if j.alone() && exit.Code(err) == exit.Lock {
 				j.leave(r)
-				return exit.With(j.w, err)
+				return j.w.Exit(err)
 			}
 			if err != nil {
 				j.refuse(err)
@@ -242,19 +243,19 @@ func (j *job) run(ctx context.Context) int {
 			return exit.OK
 		}
 		j.sources = j.stampOfSources()
-		j.p = project.New(j.w, j.p.Path, j.p.StateDir)
+		j.p = project.New(j.w.Environment(), j.p.Path, j.p.StateDir)
 		j.allow(longestPass) // a new program waits for the passes of the other projects
 		j.upgrade(ctx, j.p)
 	}
 }
 
 // pass runs one pass and reports it. It returns the exit code that tick would end with.
-func (j *job) pass(ctx context.Context) (Result, int) {
+func (j *job) pass(ctx context.Context) (pass.Result, int) {
 	j.passes.RLock()
 	defer j.passes.RUnlock()
 	j.allow(longestPass) // again: the lock may have taken long
 	j.asked = project.Stamp(project.AskedFile(j.p.StateDir))
-	r, err := Run(ctx, j.p, j.options.Options)
+	r, err := pass.Run(ctx, j.p, j.options.Options)
 	if ctx.Err() != nil {
 		// The signal that ends the loop also cancels a request to the tracker, which is not an error.
 		r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "canceled" })
@@ -264,20 +265,20 @@ func (j *job) pass(ctx context.Context) (Result, int) {
 	}
 	if err != nil {
 		j.say(exit.From(err).Message)
-		return r, exit.With(j.w, quietError(ctx, j.p, j.options, err))
+		return r, j.w.Exit(quietError(ctx, j.w, j.p, j.options, err))
 	}
-	report(ctx, j.p, j.options, r)
+	report(ctx, j.w, j.p, j.options, r)
 	if r.Config != nil {
 		j.interval = r.Config.Polling.Interval
 	}
-	j.say(r.statusLine())
+	j.say(statusLine(r))
 	var code exit.Only
 	errors.As(r.ExitCode(), &code)
 	return r, int(code)
 }
 
 // statusLine is a pass in one line.
-func (r Result) statusLine() string {
+func statusLine(r pass.Result) string {
 	if r.Holder != nil {
 		return "another pass is running"
 	}
@@ -304,14 +305,14 @@ func (j *job) say(status string) {
 
 // wait waits for the next pass: for polling.interval_ms, or less if a retry is due, a worker ends, an agent asks for something, a file
 // of the configuration changes or SIGHUP comes before. It returns false if a signal ends the loop.
-func (j *job) wait(ctx context.Context, r Result) bool {
+func (j *job) wait(ctx context.Context, r pass.Result) bool {
 	if r.Holder != nil {
 		clear(j.woken) // this pass did not look at the runs for which it was started
 	}
 	pause := pauseFor(j.interval, rand.Float64(), j.w.Now(), r.NextWake) //nolint:gosec // nothing depends on its secrecy
 	end := j.w.Now().Add(pause)
 	j.allow(pause + longestWait)
-	running, seen := j.unsettledRuns(ctx), j.sources
+	running, seen := pass.Unsettled(ctx, j.p, &j.database), j.sources
 	maps.DeleteFunc(j.woken, func(id string, _ bool) bool {
 		return !slices.ContainsFunc(running, func(run reconcile.Run) bool { return run.ID == id })
 	})
@@ -382,34 +383,9 @@ func (j *job) stampOfSources() string {
 	return j.p.Stamp()
 }
 
-// unsettledRuns lists the runs that no pass has settled yet; none if the database can't be read, which the next pass
-// reports.
-func (j *job) unsettledRuns(ctx context.Context) []reconcile.Run {
-	if j.database.opened() == nil {
-		return unsettledRuns(ctx, j.p)
-	}
-	runs, _ := j.database.db.Views.Unsettled(ctx)
-	return runs
-}
-
-func unsettledRuns(ctx context.Context, p *project.Project) []reconcile.Run {
-	db, err := project.OpenForReading(ctx, p)
-	if err != nil {
-		return nil
-	}
-	defer db.Close()
-	runs, _ := db.Views.Unsettled(ctx)
-	return runs
-}
-
-// LiveRuns lists the runs that have a worker.
-func LiveRuns(ctx context.Context, p *project.Project) []reconcile.Run {
-	return slices.DeleteFunc(unsettledRuns(ctx, p), func(run reconcile.Run) bool { return !project.Alive(p.StateDir, run.ID) })
-}
-
 // leave ends the workers if --stop-on-exit is set, and reports how many continue without the loop.
-func (j *job) leave(r Result) {
-	live := LiveRuns(context.Background(), j.p)
+func (j *job) leave(r pass.Result) {
+	live := pass.LiveRuns(context.Background(), j.p)
 	if j.options.StopOnExit && len(live) > 0 {
 		live = j.stopWorkers(live, r)
 	}
@@ -422,7 +398,7 @@ func (j *job) leave(r Result) {
 
 // close gives back what the job holds. The end of the process would do so, too.
 func (j *job) close() {
-	j.database.close()
+	j.database.Close()
 	j.files.close()
 	if j.lock != nil {
 		_ = j.lock.Unlock()
@@ -431,7 +407,7 @@ func (j *job) close() {
 
 // stopWorkers sends SIGTERM to the workers, which then end their runs as interrupted, and waits for them. It returns the runs
 // whose workers are still alive. The next pass starts the interrupted issues again.
-func (j *job) stopWorkers(runs []reconcile.Run, r Result) (living []reconcile.Run) {
+func (j *job) stopWorkers(runs []reconcile.Run, r pass.Result) (living []reconcile.Run) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.StopGrace()+stopSlack)
 	defer cancel()
 	local := &workers.Local{Host: project.NewHost(), StateDir: j.p.StateDir}
@@ -451,32 +427,4 @@ func (j *job) stopWorkers(runs []reconcile.Run, r Result) (living []reconcile.Ru
 		j.w.Note(slog.LevelInfo, fmt.Sprintf("the loop interrupted %s (%s); the next pass starts the issues again", text.Plural(ended, "worker"), strings.Join(names, ", ")))
 	}
 	return living
-}
-
-// keptDB is a database that stays open between the passes of a loop.
-type keptDB struct{ db *state.DB }
-
-// open returns the open database, or opens it. Only the holder of the project lock may call it.
-func (k *keptDB) open(ctx context.Context, dir string, now time.Time) (_ *state.DB, err error) {
-	if k.db != nil && k.db.Current(ctx) {
-		return k.db, nil
-	}
-	k.close()
-	k.db, err = state.Create(ctx, dir, now)
-	return k.db, err
-}
-
-// opened returns the database if it is open.
-func (k *keptDB) opened() *state.DB {
-	if k == nil {
-		return nil
-	}
-	return k.db
-}
-
-func (k *keptDB) close() {
-	if k.db != nil {
-		_ = k.db.Close() // every write was committed
-	}
-	k.db = nil
 }

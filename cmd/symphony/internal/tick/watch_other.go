@@ -1,6 +1,6 @@
 //go:build !linux
 
-package pass
+package tick
 
 // watch reports nothing: the loop checks its files itself.
 type watch struct{}

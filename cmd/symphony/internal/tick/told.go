@@ -1,4 +1,4 @@
-package pass
+package tick
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -73,16 +74,16 @@ func (t *told) newWarnings(warnings []string) []string {
 }
 
 // changed returns the sentences about waiting issues that are not told yet. A sentence whose times alone have changed is.
-func (t *told) changed(n narrator) (list []string) {
-	all := n.outlook()
+func (t *told) changed(r pass.Result, at time.Time) (list []string) {
+	all := r.Outlook(at)
 	if t == nil {
 		return all
 	}
-	n.NextDue = time.Time{}
-	if n.Obstacle != nil {
-		n.Obstacle = &reconcile.Obstacle{Reason: n.Obstacle.Reason, Message: n.Obstacle.Message, Tester: n.Obstacle.Tester}
+	r.NextDue = time.Time{}
+	if r.Obstacle != nil {
+		r.Obstacle = &reconcile.Obstacle{Reason: r.Obstacle.Reason, Message: r.Obstacle.Message, Tester: r.Obstacle.Tester}
 	}
-	timeless := n.outlook()
+	timeless := r.Outlook(at)
 	for i, sentence := range timeless {
 		if !slices.Contains(t.outlook, sentence) {
 			list = append(list, all[i])

@@ -1,0 +1,58 @@
+// Package environ is what an operation gets from the process and the operator: variables, directories, and the clock. The terminal is
+// not part of it.
+package environ
+
+import (
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Env is the environment of an operation. Tests make their own.
+type Env struct {
+	Environ []string
+	Dir     string // the working directory
+	Home    string
+	Now     func() time.Time
+	// Notes receives warnings that are not part of a result; nil drops them.
+	Notes func(level slog.Level, text string)
+}
+
+// Getenv returns the value of a variable, empty if it is not set.
+func (e *Env) Getenv(name string) string {
+	v, _ := e.Lookup(name)
+	return v
+}
+
+// Lookup finds a variable. If Environ has it several times, the last value counts, as in a shell.
+func (e *Env) Lookup(name string) (string, bool) {
+	for i := len(e.Environ) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(e.Environ[i], name+"="); ok {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// Absolute resolves a path that the operator gave against the working directory.
+func (e *Env) Absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(e.Dir, path)
+}
+
+// Silent returns an environment that drops warnings, for operations whose results are values.
+func (e *Env) Silent() *Env {
+	own := *e
+	own.Notes = nil
+	return &own
+}
+
+// Warn reports a warning to the operator.
+func (e *Env) Warn(text string) {
+	if e.Notes != nil {
+		e.Notes(slog.LevelWarn, text)
+	}
+}
