@@ -440,7 +440,7 @@ func (w *world) spawn(id string) {
 	worker.actor = w.enter("worker of "+id, w.worker(id, worker, w.conduct))
 }
 
-// worker does the same as the worker of a run, in the order of cmd/symphony/internal/worker and runner.
+// worker does the same as the worker of a run, in the order of cmd/symphony/internal/act/worker and runner.
 func (w *world) worker(id string, self *workerProcess, do conduct) func(*actor) {
 	return func(a *actor) {
 		a.step("take alive")

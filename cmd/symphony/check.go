@@ -1,9 +1,9 @@
 package main
 
 import (
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/urfave/cli/v2"
 )
 

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/demo"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/demo"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/urfave/cli/v2"
 )
 

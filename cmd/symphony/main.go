@@ -11,8 +11,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/urfave/cli/v2"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/monitor/checktest"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/monitor/checktest"
 	"github.com/symphony-cron/symphony/internal/test"
 )
 

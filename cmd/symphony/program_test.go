@@ -15,11 +15,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
 	"github.com/symphony-cron/symphony/internal/test"
 )
 

@@ -21,11 +21,11 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/requests"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -92,7 +92,7 @@ func checkServedSchemas(t *testing.T) {
 		fmt.Fprintf(&out, ",\n%q: %s", name, test.Must(json.Marshal(s.defs[name])))
 	}
 	want := "{" + strings.ReplaceAll(strings.TrimPrefix(out.String(), ","), "#/$defs/", "#/components/schemas/") + "\n}\n"
-	generated(t, "cmd/symphony/internal/web/schemas.json", "", want)
+	generated(t, "cmd/symphony/internal/show/web/schemas.json", "", want)
 }
 
 // object is a JSON object whose members have an order.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 )
 
 // apiCmd starts the server and compares its answers with what the commands print: the state, and one issue of each status, whose logs

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/monitor/checktest"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/monitor/checktest"
 )
 
 // checkedService is the service that watches a script's passes.

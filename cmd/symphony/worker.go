@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/worker"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/urfave/cli/v2"
 )
 

@@ -1,0 +1,414 @@
+// Package agents starts and uses agents without an issue. Each is a detached worker with the id that its client has chosen. Its
+// clients, such as symphony mcp, hold no state: they store calls in the database of the agents, and read results and events there.
+//
+//	client ── Spawn, Call ──► calls, runs ──► worker (runner.Free) ──► codex app-server, one per conversation
+//	       ◄─ Await, Events ◄─ results, events.jsonl ◄─┘
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/workers"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Agents are the agents without an issue of this account of the machine.
+type Agents struct {
+	DB      *state.DB
+	p       *project.Project
+	account *project.PassAccount
+	runners *workers.Local
+	boot    string
+}
+
+// The error codes of agents.
+const (
+	CodeUnknown  = "unknown_agent"
+	CodeEnded    = "agent_ended"
+	CodeConflict = "agent_conflict" // the id is taken, or the directory
+	CodeInvalid  = "invalid_argument"
+	CodeTimeout  = "call_timeout"
+)
+
+const (
+	lockPatience = 10 * time.Second
+	// stopPatience is how long a worker may take to end its agent, before it is killed.
+	stopPatience = 10 * time.Second
+)
+
+// Open opens the state directory of the agents, and creates it if necessary.
+func Open(ctx context.Context, w *environ.Env) (*Agents, error) {
+	dir := project.AgentsDir(w)
+	db, err := state.Open(ctx, dir)
+	if errors.Is(err, state.ErrNoState) || err != nil && exit.From(err).Code == "state_outdated" {
+		db, err = create(ctx, dir, w.Now())
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := &Agents{DB: db, p: openProject(w)}
+	a.account = project.OpenPassAccount(a.p, "", func(string) {})
+	a.runners = &workers.Local{
+		Host: project.NewHost(), StateDir: dir, Env: a.p.WorkerEnviron(), NextSlot: a.account.NextSlot,
+		Scopes: &proc.ScopeManager{Env: w.Environ},
+	}
+	if a.runners.Exe, err = project.RunningProgram(); err == nil {
+		a.boot, err = proc.BootID()
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return a, nil
+}
+
+// openProject returns the directory of the agents as a project without a workflow.
+func openProject(w *environ.Env) *project.Project {
+	return project.New(w, filepath.Join(project.AgentsDir(w), "WORKFLOW.md"), project.AgentsDir(w))
+}
+
+// haveState reports whether there ever was an agent.
+func haveState(w *environ.Env) bool {
+	return project.Exists(filepath.Join(project.AgentsDir(w), "state.db"))
+}
+
+func create(ctx context.Context, dir string, now time.Time) (*state.DB, error) {
+	release, err := lock(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	db, err := state.Create(ctx, dir, now)
+	return db, errors.Join(err, release())
+}
+
+// lock takes the lock of the state directory, under which agents are started and settled.
+func lock(ctx context.Context, dir string) (release func() error, err error) {
+	release, held, err := state.Acquire(ctx, dir, state.Holder{PID: os.Getpid(), Trigger: "agents", Since: time.Now()}, lockPatience, false)
+	if err == nil && held != nil {
+		err = exit.Fault("state_busy", "the state of agents is locked by "+held.String(), "try again; if it stays, end that process")
+	}
+	return release, err
+}
+
+// Close closes the database.
+func (a *Agents) Close() error { return a.DB.Close() }
+
+// Agent is one agent.
+type Agent struct {
+	reconcile.Run
+	Settings Settings
+}
+
+var validID = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// Spawn starts an agent and returns at once. If an agent with the same id and directory lives already, that one is returned.
+func (a *Agents) Spawn(ctx context.Context, s Settings) (agent Agent, err error) {
+	if err := s.check(ctx, a); err != nil {
+		return Agent{}, err
+	}
+	err = a.locked(ctx, func() (err error) {
+		agent, err = a.spawn(ctx, s)
+		return err
+	})
+	return agent, err
+}
+
+func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
+	now := a.p.Env.Now()
+	if err := a.settle(ctx); err != nil {
+		return Agent{}, err
+	}
+	_ = a.prune(ctx, now) // the next spawn tries again
+	known, found, err := a.DB.Views.FreeAgent(ctx, s.ID)
+	if err == nil && found && known.Settled && known.Worker.PID == 0 { // its client was killed before it could start the worker
+		_, err = a.DB.Operator.ForgetIssue(ctx, s.ID)
+		found = false
+	}
+	if err != nil || found {
+		return a.same(known, s, err)
+	}
+	if err := a.limits(ctx, now); err != nil {
+		return Agent{}, err
+	}
+	defer a.account.Release()
+	run := reconcile.Run{
+		ID: project.RunIDs(a.DB, a.p.Env.Now)(), Kind: reconcile.FreeRun, IssueID: s.ID, Identifier: s.ID, Phase: reconcile.Starting,
+		WorkspacePath: s.Cwd, WorkspaceRoot: s.Cwd, StartedAt: now, Issue: reconcile.Issue{ID: s.ID, Identifier: s.ID, Title: s.Cwd},
+	}
+	exists, busy, err := a.DB.Clients.AddAgent(ctx, run, s.Shared)
+	switch {
+	case err != nil:
+		return Agent{}, err
+	case exists != nil:
+		return a.same(*exists, s, nil)
+	case busy != nil:
+		hint := "use that agent or another directory, or share the directory explicitly"
+		if busy.WorkspacePath != s.Cwd {
+			hint = "use that agent, its directory, or one that is neither inside nor around it"
+		}
+		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("agent %s works in %s already", busy.Identifier, busy.WorkspacePath), hint)
+	}
+	if err = a.start(ctx, run, s); err == nil {
+		return Agent{run, s}, nil
+	}
+	// The worker may have started all the same.
+	if settled := a.settle(context.WithoutCancel(ctx)); settled != nil {
+		err = errors.Join(err, settled)
+	}
+	return Agent{}, err
+}
+
+// same returns the agent of an id that is taken, if it is the one that s describes.
+func (a *Agents) same(run reconcile.Run, s Settings, err error) (Agent, error) {
+	switch {
+	case err != nil:
+		return Agent{}, err
+	case run.IssueID != s.ID:
+		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("the ids %s and %s differ only in case", s.ID, run.IssueID), "choose another id")
+	case run.Outcome != "":
+		return Agent{}, exit.Fault(CodeEnded, "agent "+s.ID+" has ended: "+reasonOf(run), "choose another id")
+	case run.WorkspacePath != s.Cwd:
+		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("agent %s works in %s, not in %s", s.ID, run.WorkspacePath, s.Cwd), "choose another id")
+	}
+	return a.agent(run)
+}
+
+// reasonOf says why an agent has ended.
+func reasonOf(run reconcile.Run) string { return cmp.Or(run.ErrorText, string(run.Outcome)) }
+
+// limits refuses a new agent while the account is used up or has no slot, and takes a slot.
+func (a *Agents) limits(ctx context.Context, now time.Time) error {
+	if _, err := project.MaxAgents(a.p); err != nil {
+		return err
+	}
+	// Later a new agent shows whether the block is over: a machine may have no issues whose runs would.
+	if b := project.AccountBlock(a.account.Account, now); b != nil && now.Before(b.NextTry) {
+		return exit.Fault(b.Reason, "the codex account can't be used: "+b.Message, "symphony status shows when it is tried again")
+	}
+	slots, err := a.account.TakeSlots(ctx, 1, false)
+	if err == nil && slots != nil && slots.Free == 0 {
+		err = exit.Fault("no_slot", "all slots of "+reconcile.MaxAgentsVar+" are taken", "end an agent, or wait until a run has ended")
+	}
+	return err
+}
+
+func (a *Agents) start(ctx context.Context, run reconcile.Run, s Settings) error {
+	dir := runner.RunDir(a.runners.StateDir, run.ID)
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = s.write(dir)
+	}
+	if err == nil {
+		err = unix.Mkfifo(filepath.Join(dir, wakeFile), 0o600)
+	}
+	if err == nil {
+		err = a.runners.Prepare(ctx, run)
+	}
+	if err == nil {
+		err = a.runners.Start(ctx, run)
+	}
+	return err
+}
+
+// List returns the agents, newest first. Agents that have died are settled before.
+func (a *Agents) List(ctx context.Context) (list []Agent, err error) {
+	if err := a.Settle(ctx); err != nil {
+		return nil, err
+	}
+	runs, err := a.DB.Views.FreeAgents(ctx)
+	for _, run := range runs {
+		one, err := a.agent(run)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, err
+}
+
+// Find returns an agent. Error: CodeUnknown.
+func (a *Agents) Find(ctx context.Context, id string) (Agent, error) {
+	run, found, err := a.DB.Views.FreeAgent(ctx, id)
+	if err == nil && !found {
+		err = exit.Fault(CodeUnknown, fmt.Sprintf("there is no agent %q", id), "list_agents, or symphony agents, shows the agents")
+	}
+	if err != nil {
+		return Agent{}, err
+	}
+	return a.agent(run)
+}
+
+// Current is Find, after the end of an agent whose worker has exited was recorded.
+func (a *Agents) Current(ctx context.Context, id string) (Agent, error) {
+	one, err := a.Find(ctx, id)
+	if err == nil && !one.Settled && !workers.Alive(a.runners.StateDir, one.ID) {
+		if err = a.Settle(ctx); err == nil {
+			one, err = a.Find(ctx, id)
+		}
+	}
+	return one, err
+}
+
+// live returns an agent that has not ended. Errors: CodeUnknown, CodeEnded.
+func (a *Agents) live(ctx context.Context, id string) (Agent, error) {
+	one, err := a.Current(ctx, id)
+	if err == nil && one.Outcome != "" {
+		err = exit.Fault(CodeEnded, fmt.Sprintf("agent %s has ended: %s", id, reasonOf(one.Run)), "spawn another; its conversations can be resumed there")
+	}
+	return one, err
+}
+
+func (a *Agents) agent(run reconcile.Run) (Agent, error) {
+	s, err := readSettings(runner.RunDir(a.runners.StateDir, run.ID))
+	if errors.Is(err, os.ErrNotExist) { // it was never started, or pruned
+		s, err = Settings{ID: run.IssueID, Cwd: run.WorkspacePath}, nil
+	}
+	return Agent{run, s}, err
+}
+
+// Kill ends an agent with all its processes, and waits for that. It does nothing if the agent has ended. If ctx ends, the worker is
+// killed, which otherwise may take a while to end codex.
+func (a *Agents) Kill(ctx context.Context, id string) error {
+	one, err := a.Find(ctx, id)
+	if err != nil || one.Settled {
+		return err
+	}
+	at := reconcile.Instant{Boot: a.boot, Mono: proc.Monotonic()}
+	if err := a.DB.Store.RequestStop(ctx, one.ID, reconcile.StopOperator, at); err != nil {
+		// An agent that fills the disk ends all the same. Its end is recorded later.
+		return errors.Join(err, a.runners.Kill(context.WithoutCancel(ctx), one.Run))
+	}
+	limited, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	ctx = context.WithoutCancel(ctx)
+	// A spawn that is under way holds the lock: after it the worker has taken the run, or never will.
+	var run reconcile.Run
+	err = a.locked(ctx, func() (err error) {
+		run, err = a.DB.Views.Run(ctx, one.ID)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.runners.Stop(limited, run); err != nil {
+		return err
+	}
+	if workers.Alive(a.runners.StateDir, run.ID) {
+		if err := a.runners.Kill(ctx, run); err != nil {
+			return err
+		}
+	}
+	err = a.locked(ctx, func() (err error) { // not Settle: while another client settles the run, its worker seems to be alive
+		if err = a.settle(ctx); err == nil {
+			run, err = a.DB.Views.Run(ctx, run.ID)
+		}
+		return err
+	})
+	if err == nil && !run.Settled {
+		err = exit.Fault("leftover_process", fmt.Sprintf("agent %s has left processes that can't be ended", id), "end them yourself: symphony ps shows them")
+	}
+	return err
+}
+
+// locked calls do under the lock of the state directory.
+func (a *Agents) locked(ctx context.Context, do func() error) error {
+	release, err := lock(ctx, a.runners.StateDir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(), release())
+}
+
+// Settle records the end of agents whose worker has exited, and ends what they left. It takes the lock only if there is one.
+func (a *Agents) Settle(ctx context.Context) error {
+	runs, err := a.DB.Views.Unsettled(ctx)
+	if err != nil || !slices.ContainsFunc(runs, a.dead) {
+		return err
+	}
+	return a.locked(ctx, func() error { return a.settle(ctx) })
+}
+
+// dead reports whether the worker of a run has exited. One that has recorded its outcome may be about to exit.
+func (a *Agents) dead(run reconcile.Run) bool { return !workers.Alive(a.runners.StateDir, run.ID) }
+
+// settle is Settle under the lock.
+func (a *Agents) settle(ctx context.Context) error {
+	runs, err := a.DB.Views.Unsettled(ctx)
+	for _, run := range runs {
+		if a.dead(run) {
+			err = errors.Join(err, a.settleDead(ctx, run))
+		}
+	}
+	return err
+}
+
+// settleDead ends what the dead worker of a run has left, and ends the run and its calls. If processes are left that can't be ended,
+// the run stays unsettled, so that the next call tries again.
+func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
+	now := a.p.Env.Now()
+	left, err := a.runners.Reap(ctx, run, func([]reconcile.Process) (err error) {
+		if run.Outcome == "" {
+			err = a.DB.Store.EndDead(ctx, now, run, reconcile.Lost, reconcile.CodeWorkerLost, "its worker has died")
+		}
+		return err
+	})
+	if err == nil {
+		run, err = a.DB.Views.Run(ctx, run.ID)
+	}
+	if err == nil {
+		err = a.DB.Clients.EndCalls(ctx, run, now)
+	}
+	if err == nil && len(left) == 0 {
+		err = a.DB.Clients.SettleAgent(ctx, run)
+	}
+	if errors.Is(err, reconcile.ErrConflict) {
+		err = nil // the worker has recorded its outcome just before it exited, or a worker has just taken the run: the next call settles it
+	}
+	return err
+}
+
+// How long ended agents are kept, and how many are deleted at once.
+const (
+	keepFor   = 7 * 24 * time.Hour
+	pruneMost = 20
+)
+
+// prune deletes agents that have ended long ago, with their calls and files.
+func (a *Agents) prune(ctx context.Context, now time.Time) error {
+	old, err := a.DB.Views.PastIssues(ctx, now.Add(-keepFor), pruneMost)
+	for _, agent := range old {
+		runs, failed := a.DB.Operator.ForgetIssue(ctx, agent.IssueID)
+		err = errors.Join(err, failed)
+		for _, id := range runs {
+			err = errors.Join(err, os.RemoveAll(runner.RunDir(a.runners.StateDir, id)))
+		}
+	}
+	return err
+}
+
+// Reap settles the agents of this account, for a program that does not use them. It does nothing if there never were any.
+func Reap(ctx context.Context, w *environ.Env) error {
+	if !haveState(w) {
+		return nil
+	}
+	a, err := Open(ctx, w)
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.Settle(ctx), a.Close())
+}

@@ -1,0 +1,116 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+)
+
+// Call stores a call of an agent and wakes its worker. A call with an ID that is stored already is returned as it is, and not
+// carried out again. Errors: CodeUnknown, CodeEnded, CodeConflict.
+func (a *Agents) Call(ctx context.Context, agentID string, call reconcile.Call, params any) (stored reconcile.Call, err error) {
+	if known, found, err := a.DB.Views.Call(ctx, call.ID); err != nil || found {
+		return known, cmp.Or(err, conflict(known, agentID, call))
+	}
+	one, err := a.live(ctx, agentID)
+	if err != nil {
+		return stored, err
+	}
+	if call.Params, err = json.Marshal(params); err != nil {
+		return stored, fmt.Errorf("parameters of %s: %w", call.Verb, err)
+	}
+	call.RunID, call.Agent, call.CreatedAt = one.ID, agentID, a.p.Env.Now()
+	stored, err = a.DB.Clients.AddCall(ctx, call)
+	if errors.Is(err, reconcile.ErrConflict) { // it has just ended
+		_, ended := a.live(ctx, agentID)
+		return stored, cmp.Or(ended, err)
+	}
+	if err == nil {
+		err = conflict(stored, agentID, call)
+	}
+	if err == nil {
+		a.wake(one.Run)
+	}
+	return stored, err
+}
+
+// conflict returns an error if the stored call with the ID of a new one is another call.
+func conflict(stored reconcile.Call, agentID string, call reconcile.Call) error {
+	if stored.Agent == agentID && stored.Verb == call.Verb && stored.Conversation == call.Conversation {
+		return nil
+	}
+	return exit.Fault(CodeConflict, fmt.Sprintf("id %q belongs to another call", call.ID), "choose another id")
+}
+
+// wake tells a worker that there is a call. A worker that is not woken finds it a little later.
+func (a *Agents) wake(run reconcile.Run) {
+	path := filepath.Join(runner.RunDir(a.runners.StateDir, run.ID), wakeFile)
+	// Not by package os, whose write would wait for room in the FIFO.
+	if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+		_, _ = unix.Write(fd, []byte{1})
+		_ = unix.Close(fd)
+	}
+}
+
+const (
+	awaitStep  = 25 * time.Millisecond  // between two looks at a call
+	settleStep = 500 * time.Millisecond // between two looks whether its agent has died
+)
+
+// Await waits until a call has ended or ctx ends, and returns it as it is then, without an error if ctx has ended.
+func (a *Agents) Await(ctx context.Context, id string) (call reconcile.Call, err error) {
+	all := context.WithoutCancel(ctx)
+	settle := time.NewTicker(settleStep)
+	defer settle.Stop()
+	for {
+		call, found, err := a.DB.Views.Call(all, id)
+		switch {
+		case err != nil:
+			return call, err
+		case !found:
+			return call, exit.Fault("unknown_call", fmt.Sprintf("there is no call %q", id), "use an id that a tool has returned")
+		case call.Ended():
+			return call, nil
+		}
+		select {
+		case <-ctx.Done():
+			return call, nil
+		case <-settle.C: // the calls of an agent end with it
+			if err := a.Settle(all); err != nil {
+				return call, err
+			}
+		case <-time.After(awaitStep):
+		}
+	}
+}
+
+// Conversation returns the call that opened a conversation, by its ID or by the thread's. Error: unknown_conversation.
+func (a *Agents) Conversation(ctx context.Context, id string) (reconcile.Call, error) {
+	call, found, err := a.DB.Views.Conversation(ctx, id)
+	if err == nil && !found {
+		err = exit.Fault("unknown_conversation", fmt.Sprintf("there is no conversation %q", id), "new_conversation opens one")
+	}
+	return call, err
+}
+
+// Failure is the error of a call that failed, nil for others.
+func Failure(call reconcile.Call) error {
+	if call.Status != reconcile.CallFailed {
+		return nil
+	}
+	hint := ""
+	if call.Verb == reconcile.CallConversation {
+		hint = "new_conversation with another id, or without one, tries again"
+	}
+	return exit.Fault(call.ErrorCode, call.ErrorText, hint)
+}

@@ -1,0 +1,85 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// ProjectOf returns the project that knows ref, which names an issue, an agent, or a request of one of them: p, or the directory of the
+// agents. If both know it, the issue wins, and a note says so.
+func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project.Project, isAgent bool) {
+	theirs := openProject(p.Env)
+	name, _ := reconcile.RequestRef(ref)
+	if !validID().MatchString(name) || !knows(ctx, theirs, func(v state.Views) (bool, error) {
+		_, found, err := v.FreeAgent(ctx, name)
+		return found, err
+	}) {
+		return p, false
+	}
+	if p.StateDir != theirs.StateDir && knows(ctx, p, func(v state.Views) (bool, error) {
+		_, _, found, err := v.FindIssue(ctx, name)
+		return found, err
+	}) {
+		p.Env.Warn(fmt.Sprintf("%s is an issue and an agent; this is about the issue. --state-dir %s names the agent", name,
+			text.ShellQuote(theirs.StateDir)))
+		return p, false
+	}
+	return theirs, true
+}
+
+// knows reports whether the state of a project has what find looks for. A state that can't be read has not: the command that follows says
+// why, if it is about this project.
+func knows(ctx context.Context, p *project.Project, find func(state.Views) (bool, error)) bool {
+	if !p.HasState() {
+		return false
+	}
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return false
+	}
+	defer db.Close()
+	found, err := find(db.Views)
+	return found && err == nil
+}
+
+// AsProject is the state directory of the agents in the shape of a project; nil if there never was an agent.
+func AsProject(w *environ.Env) *project.Project {
+	if !haveState(w) {
+		return nil
+	}
+	return openProject(w)
+}
+
+// OpenRequests reads what live agents ask, in the shape of requests of a project.
+func OpenRequests(ctx context.Context, w *environ.Env) ([]view.RequestRow, error) {
+	p := AsProject(w)
+	if p == nil {
+		return nil, nil
+	}
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := view.RequestRows(ctx, p, db, view.AgentsProject)
+	return rows, errors.Join(err, db.Close())
+}
+
+// Stop ends an agent, and returns it as it is then.
+func Stop(ctx context.Context, w *environ.Env, id string) (ended Agent, err error) {
+	a, err := Open(ctx, w)
+	if err != nil {
+		return ended, err
+	}
+	if err = a.Kill(ctx, id); err == nil {
+		ended, err = a.Find(ctx, id)
+	}
+	return ended, errors.Join(err, a.Close())
+}

@@ -1,0 +1,202 @@
+package agents_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/codex/modeltest"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+)
+
+// onePixel is a PNG.
+const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+
+// did lists what an agent said that it could do, in lines of yes NAME.
+func did(output string) string {
+	var list []string
+	for line := range strings.Lines(output) {
+		if what, ok := strings.CutPrefix(strings.TrimSpace(line), "yes "); ok {
+			list = append(list, what)
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// newRealRig is newRig with the real codex, whose model is a mock, and the settings of an agent a that uses it.
+func newRealRig(t *testing.T, environ ...string) (*rig, *modeltest.Server, agents.Settings) {
+	t.Helper()
+	bin := os.Getenv("SYMPHONY_TEST_CODEX")
+	if bin == "" {
+		t.Skip("SYMPHONY_TEST_CODEX names no codex binary")
+	}
+	model := modeltest.New()
+	t.Cleanup(model.Close)
+	r := newRig(t, append(environ, "NO_PROXY=127.0.0.1")...)
+	test.OK(t, modeltest.WriteHome(filepath.Join(r.env.Home, ".codex"), model.URL))
+	s := r.settings("a")
+	s.Codex = bin
+	return r, model, s
+}
+
+// TestRealAgent checks with the real codex what an agent in a repository may do, in turns with and without a policy and in one-off
+// commands, and that it takes images, added input, and a codex that was killed.
+func TestRealAgent(t *testing.T) {
+	r, model, s := newRealRig(t, "MY_TOKEN=0123456789abcdef")
+	login := filepath.Join(r.env.Home, ".codex", "auth.json")
+	test.OK(t, os.WriteFile(login, []byte(`{"OPENAI_API_KEY":"sk-0123456789"}`), 0o600))
+	git := func(args ...string) {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), "git", append([]string{"-C", r.dir, "-c", "user.name=A", "-c", "user.email=a@example.com"}, args...)...)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v %s", args, err, out)
+		}
+	}
+	git("init", "-q")
+	git("commit", "-q", "--allow-empty", "-m", "first")
+	picture := filepath.Join(r.dir, "picture.png")
+	test.OK(t, os.WriteFile(picture, test.Must(base64.StdEncoding.DecodeString(onePixel)), 0o600))
+
+	test.Must(r.Spawn(t.Context(), s))
+	r.call("a", reconcile.Call{ID: "c", Verb: reconcile.CallConversation}, runner.ConversationCall{
+		Model: "gpt-5.5", BaseInstructions: "Be short.", Config: map[string]any{"model_reasoning_effort": "low"}, ApprovalPolicy: []byte(`"never"`),
+	})
+	r.await("c", reconcile.CallCompleted, `"model":"gpt-5.5"`)
+
+	// tries are the attempts of an agent. It says yes NAME for each that worked.
+	tries := `for f in made .git/config .git/hooks/post-checkout .git/commondir; do (echo "#" >> $f) 2>/dev/null && echo yes $f; done; (echo x > ../beside) 2>/dev/null; ` +
+		`git commit -q --allow-empty -m agent 2>/dev/null && echo yes commit; mv .git gone 2>/dev/null && echo yes move; ` +
+		`grep -q sk- ` + login + ` 2>/dev/null && echo yes login; test -n "$MY_TOKEN" && echo yes token; true`
+	inTurn := func(id, policy, want string) {
+		t.Helper()
+		p := script("sh " + tries + "\nsay tried")
+		p.SandboxPolicy, p.Effort = []byte(policy), "low"
+		r.call("a", turn(id), p)
+		r.await(id, reconcile.CallCompleted, "tried")
+		requests := model.Requests()
+		test.Equal(t, "what the agent did with the policy "+policy, did(strings.Join(requests[len(requests)-1].Outputs, "\n")), want)
+	}
+	inTurn("t1", "", "made")
+	inTurn("t2", `{"type":"readOnly","networkAccess":false}`, "")
+	r.call("a", reconcile.Call{ID: "e", Verb: reconcile.CallExec}, runner.ExecCall{Command: []string{"sh", "-c", tries}})
+	var out agent.ExecResult
+	test.OK(t, json.Unmarshal(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
+	test.Equal(t, "what the one-off command did", did(out.Stdout), "made")
+
+	test.Equal(t, "a file beside the directory of the agent", exists(filepath.Join(r.dir, "..", "beside")), false)
+
+	r.call("a", turn("images"), runner.TurnCall{Items: []agent.Input{
+		{Type: "text", Text: "```agent\nsay seen\n```"}, {Type: "image", URL: "data:image/png;base64," + onePixel}, {Type: "localImage", Path: picture},
+	}})
+	r.await("images", reconcile.CallCompleted, "seen")
+	requests := model.Requests()
+	prompts := requests[len(requests)-1].Prompts
+	test.Equal(t, "how many images the model got", strings.Count(prompts[len(prompts)-1], "[image]"), 2)
+
+	r.call("a", turn("long"), script("sh until test -e go; do sleep 0.05; done\nsay went"))
+	test.Until(t, "command", func() bool { return strings.Contains(r.run("a").Activity, "test -e go") })
+	r.call("a", reconcile.Call{ID: "s", Verb: reconcile.CallSteer, Conversation: "c"}, runner.TurnCall{Items: []agent.Input{{Type: "text", Text: "and say it twice"}}})
+	r.await("s", reconcile.CallCompleted, "{}")
+	test.OK(t, os.WriteFile(filepath.Join(r.dir, "go"), nil, 0o600))
+	r.await("long", reconcile.CallCompleted, "turnId")
+
+	r.call("a", reconcile.Call{ID: "d", Verb: reconcile.CallDiff}, struct{}{})
+	r.await("d", reconcile.CallFailed, "response_error: gitDiffToRemote: ") // there is no remote
+	r.call("a", reconcile.Call{ID: "l", Verb: reconcile.CallLogin}, struct{}{})
+	r.await("l", reconcile.CallCompleted, "0.169.0")
+
+	worker := r.run("a").Worker
+	for _, p := range test.Must(proc.Descendants(worker.PID)) {
+		test.OK(t, syscall.Kill(p.PID, syscall.SIGKILL))
+	}
+	test.Until(t, "end of codex", func() bool { return len(test.Must(proc.Descendants(worker.PID))) == 0 })
+	r.call("a", turn("again"), script("say resumed"))
+	r.await("again", reconcile.CallCompleted, "resumed")
+}
+
+// TestRealAgentInAProject checks with the real codex that an agent in the directory of a project, or around one, can't write what the
+// next pass would take for its operator's, and that a directory that is replaced by a link leads it nowhere.
+func TestRealAgentInAProject(t *testing.T) {
+	r, model, s := newRealRig(t)
+	r.project("one", "WORKFLOW.md")
+	r.project("two", "below/app/WORKFLOW.md")
+	r.project("later", "gone/WORKFLOW.md")
+	r.project("also later", "gone/deep/WORKFLOW.md")
+	test.OK(t, os.RemoveAll(filepath.Join(r.dir, "gone")))
+	test.OK(t, os.MkdirAll(filepath.Join(r.dir, "sub", ".git"), 0o700))
+
+	test.Must(r.Spawn(t.Context(), s))
+	r.call("a", reconcile.Call{ID: "c", Verb: reconcile.CallConversation}, runner.ConversationCall{ApprovalPolicy: []byte(`"never"`)})
+	r.call("a", reconcile.Call{ID: "sub", Verb: reconcile.CallConversation}, runner.ConversationCall{
+		ApprovalPolicy: []byte(`"never"`), Cwd: filepath.Join(r.dir, "sub"),
+	})
+	r.await("c", reconcile.CallCompleted, "threadId")
+	r.await("sub", reconcile.CallCompleted, "threadId")
+	const tries = `for f in HEAD ch/config.toml fine sub/.git/config sub/fine WORKFLOW.md issues/1.md ws/x below/app/tracker below/fine below/app/fine \
+		below/app/WORKFLOW.md below/app/built gone/WORKFLOW.md; do
+		(echo "#" >> $f) 2>/dev/null && echo yes $f; done
+	mv below/app below/a 2>/dev/null && echo yes moved
+	mv below b 2>/dev/null && echo yes moved
+	mkdir gone 2>/dev/null && echo yes gone; true`
+	const fine = " sub/fine below/fine below/app/fine"
+	test.OK(t, os.WriteFile(filepath.Join(r.dir, "tries"), []byte("cd "+r.dir+"\n"+tries), 0o600))
+	for conversation, also := range map[string]string{"c": " sub/.git/config", "sub": ""} {
+		call := reconcile.Call{ID: "turn in " + conversation, Verb: reconcile.CallTurn, Conversation: conversation}
+		r.call("a", call, script("sh sh "+r.dir+"/tries\nsay tried"))
+		r.await(call.ID, reconcile.CallCompleted, "tried")
+		requests := model.Requests()
+		test.Equal(t, "what a "+call.ID+" did", did(strings.Join(requests[len(requests)-1].Outputs, "\n")), "fine"+also+fine)
+	}
+	var out agent.ExecResult
+	r.call("a", reconcile.Call{ID: "e", Verb: reconcile.CallExec}, runner.ExecCall{Command: []string{"sh", "tries"}})
+	test.OK(t, json.Unmarshal(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
+	test.Equal(t, "what a one-off command did", did(out.Stdout), "fine sub/.git/config"+fine)
+	left := exists(filepath.Join(r.dir, "gone")) || exists(filepath.Join(r.dir, "HEAD"))
+	test.Equal(t, "codex has left something in place of what is missing", left, false)
+
+	// The operator creates the missing project again.
+	test.OK(t, os.Mkdir(filepath.Join(r.dir, "gone"), 0o700))
+	test.OK(t, os.WriteFile(filepath.Join(r.dir, "gone", "WORKFLOW.md"), []byte("mine"), 0o600))
+	r.call("a", turn("back"), script("sh cd "+r.dir+"; mv gone gone2; mkdir -p gone; echo '#' >> gone/WORKFLOW.md\nsay tried"))
+	r.await("back", reconcile.CallCompleted, "tried")
+	test.Equal(t, "the workflow that was put back", string(test.Must(os.ReadFile(filepath.Join(r.dir, "gone", "WORKFLOW.md")))), "mine")
+
+	// A project is added while the conversation is open.
+	r.project("added", "added/WORKFLOW.md")
+	was := test.Must(os.ReadFile(filepath.Join(r.dir, "added", "WORKFLOW.md")))
+	r.call("a", turn("added"), script("sh cd "+r.dir+"; echo x > added/fine; echo '#' >> added/WORKFLOW.md\nsay tried"))
+	r.await("added", reconcile.CallCompleted, "tried")
+	test.Equal(t, "a file beside the workflow that was added", exists(filepath.Join(r.dir, "added", "fine")), true)
+	test.Equal(t, "the workflow that was added", string(test.Must(os.ReadFile(filepath.Join(r.dir, "added", "WORKFLOW.md")))), string(was))
+
+	outside := t.TempDir()
+	swap := "cd " + r.dir + " && mv sub away && ln -s " + outside + " sub"
+	r.call("a", turn("swap"), script("sh "+swap+"\nsay swapped"))
+	r.await("swap", reconcile.CallCompleted, "swapped")
+	test.Equal(t, "the directory is a link", test.Must(os.Readlink(filepath.Join(r.dir, "sub"))), outside)
+	into := `(echo "#" > taken) 2>/dev/null && echo yes; (echo "#" > ` + outside + `/taken) 2>/dev/null && echo yes; true`
+	r.call("a", reconcile.Call{ID: "after", Verb: reconcile.CallTurn, Conversation: "sub"}, script("sh "+into+"\nsay went"))
+	r.await("after", reconcile.CallCompleted, "went")
+	r.call("a", reconcile.Call{ID: "new", Verb: reconcile.CallConversation}, runner.ConversationCall{Cwd: filepath.Join(r.dir, "sub")})
+	r.await("new", reconcile.CallCompleted, "threadId")
+	r.call("a", reconcile.Call{ID: "in new", Verb: reconcile.CallTurn, Conversation: "new"}, script("sh "+into+"\nsay went"))
+	r.await("in new", reconcile.CallCompleted, "went")
+	r.call("a", reconcile.Call{ID: "x", Verb: reconcile.CallExec, Conversation: "sub"}, runner.ExecCall{Command: []string{"sh", "-c", into}})
+	r.await("x", reconcile.CallCompleted, "exitCode")
+	test.Equal(t, "what is outside", exists(filepath.Join(outside, "taken")), false)
+
+	test.OK(t, r.Kill(t.Context(), "a"))
+	next := r.settings("next")
+	next.Cwd = filepath.Join(r.dir, "sub")
+	r.refuses(agents.CodeInvalid, "is a symlink, which agent a may have made")(r.Spawn(t.Context(), next))
+}

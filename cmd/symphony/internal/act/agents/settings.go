@@ -1,0 +1,201 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/confine"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+)
+
+// Files in the directory of an agent's run.
+const (
+	settingsFile = "agent.json"
+	wakeFile     = "wake" // a FIFO; its worker reads it, and a client writes a byte after it has stored a call
+)
+
+// Settings of an agent, which do not change while it lives.
+type Settings struct {
+	ID  string `json:"id"`
+	Cwd string `json:"cwd"` // absolute, without symlinks
+	// Shared: other agents may work in the same directory.
+	Shared bool `json:"shared,omitempty"`
+	// Codex is the program of codex; empty for the one that a login shell finds.
+	Codex string `json:"codex,omitempty"`
+	// AutoApprove approves every request of codex; for tests.
+	AutoApprove     bool          `json:"autoApprove,omitempty"`
+	ApprovalTimeout time.Duration `json:"approvalTimeout"`
+	CallTimeout     time.Duration `json:"callTimeout"`
+	IdleTimeout     time.Duration `json:"idleTimeout"` // 0: never
+	// Host is the process with which the agent ends; nil if it outlives its host.
+	Host *reconcile.Handle `json:"host,omitempty"`
+}
+
+// Defaults of the settings.
+const (
+	DefaultApprovalTimeout = 15 * time.Second
+	DefaultCallTimeout     = time.Minute
+	DefaultIdleTimeout     = time.Hour
+
+	turnSilence = time.Hour       // without a line of codex during a turn
+	turnStall   = 5 * time.Minute // without progress during a turn
+)
+
+// check validates the settings and resolves the directory. It refuses a symlink in a directory where an agent has worked, which may
+// have put it there.
+func (s *Settings) check(ctx context.Context, a *Agents) error {
+	p := a.p
+	if !validID().MatchString(s.ID) {
+		return exit.Fault(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID), "use up to 64 letters, digits, - and _, beginning with a letter or digit")
+	}
+	if err := CheckDir(s.Cwd); err != nil {
+		return err
+	}
+	known, err := a.DB.Views.FreeAgents(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range known {
+		if link, _ := project.LinkIn(run.WorkspacePath, s.Cwd); link != "" && link != run.WorkspacePath { // it can't replace its own directory
+			return exit.Fault(CodeInvalid, fmt.Sprintf("cwd: %s is a symlink, which agent %s may have made", link, run.Identifier),
+				"name the directory to which it leads, if that is the one")
+		}
+	}
+	s.Cwd = paths.Real(s.Cwd)
+	account := project.OpenAccount(p, "")
+	for _, own := range []string{project.StateHome(p.Env), filepath.Dir(p.EnvPath()), account.Home, account.AgentHome()} {
+		if own = paths.Real(own); paths.Overlap(s.Cwd, own) {
+			return exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to symphony or codex", s.Cwd, own),
+				"choose a directory that is neither inside nor around it")
+		}
+	}
+	if repository := git.DirAround(s.Cwd); repository != "" {
+		return exit.Fault(CodeInvalid,
+			fmt.Sprintf("cwd: %s is in the git directory %s, from which git starts programs", s.Cwd, repository), "name the work tree")
+	}
+	if err := p.Nested(); err != nil {
+		return err
+	}
+	if project.New(p.Env, filepath.Join(s.Cwd, "WORKFLOW.md"), p.StateDir).Nested() != nil {
+		return exit.Fault(CodeInvalid, "cwd: "+s.Cwd+" is in the workspace of an issue", "use symphony takeover there")
+	}
+	_, err = guarded(ctx, p.Env, s.Cwd)
+	return err
+}
+
+// guarded returns what is below the directory of an agent and belongs to the operators of projects, without symlinks, and the file HEAD
+// that would make the directory itself a repository. Some of it need not exist. Error: CodeInvalid if the directory is within such a
+// thing, or if the sandbox could not protect one.
+func guarded(ctx context.Context, w *environ.Env, dir string) (list []string, err error) {
+	files, err := project.OperatorFiles(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if confine.IsPattern(dir) {
+		return nil, exit.Fault(CodeInvalid, fmt.Sprintf("cwd: %s has one of *?[]{} in its path, which codex's sandbox takes for a pattern", dir),
+			"choose another directory")
+	}
+	if !project.Exists(filepath.Join(dir, ".git")) {
+		list = append(list, filepath.Join(dir, "HEAD"))
+	}
+	for _, path := range files {
+		link, path := project.LinkIn(dir, path)
+		switch {
+		case paths.Inside(path, dir):
+			return nil, exit.Fault(CodeInvalid,
+				fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to a project of symphony", dir, path),
+				"choose a directory that is neither the same nor inside")
+		case link != "":
+			return nil, exit.Fault(CodeInvalid,
+				fmt.Sprintf("cwd: an agent in %s could replace the symlink %s, which leads to a file of a project", dir, link),
+				"name the file itself in the project, or choose another directory")
+		case paths.Inside(dir, path) && confine.IsPattern(path):
+			return nil, exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern", dir, path),
+				"choose another directory")
+		case paths.Inside(dir, path):
+			list = append(list, path)
+		}
+	}
+	return list, nil
+}
+
+// CheckDir returns an error unless dir is the absolute path of a directory that can be read.
+func CheckDir(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return exit.Fault(CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir), "give the absolute path of an existing directory")
+	}
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", dir)
+	}
+	if err == nil {
+		if err = unix.Access(dir, unix.R_OK|unix.X_OK); err != nil {
+			err = fmt.Errorf("%s: %w", dir, err)
+		}
+	}
+	if err != nil {
+		return exit.Fault(CodeInvalid, "cwd: "+err.Error(), "give the absolute path of an existing directory that you may read")
+	}
+	return nil
+}
+
+func (s Settings) write(dir string) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("settings of the agent: %w", err)
+	}
+	return durable.WriteFile(filepath.Join(dir, settingsFile), data, 0o600)
+}
+
+func readSettings(dir string) (s Settings, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, settingsFile))
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("settings of the agent: %w", err)
+	}
+	return s, nil
+}
+
+// runnerConfig is the configuration of the worker of an agent. The git directory is protected, unlike in a workspace: the directory is
+// the user's own, and git there would run what an agent leaves.
+func (s Settings) runnerConfig(p *project.Project) runner.Config {
+	account := project.OpenAccount(p, "")
+	command := "codex app-server"
+	if s.Codex != "" {
+		command = text.ShellWord(s.Codex) + " app-server"
+	}
+	c := runner.Config{
+		Config: confine.Config{
+			ApprovalPolicy: json.RawMessage(`"on-request"`), OnQuestion: agent.QuestionAsk, Secrets: []string{"LINEAR_API_KEY"},
+			ProtectGit: true,
+			Unreadable: project.SecretFiles(p, account), LoginHome: account.Home, AgentHome: account.AgentHome(),
+		},
+		StartAgent: codex.Start, Command: command, PrepareHome: codex.PrepareHome, TrustLauncher: s.Codex != "",
+		ReadTimeout: cmp.Or(s.CallTimeout, DefaultCallTimeout), InitializeTimeout: cmp.Or(s.CallTimeout, DefaultCallTimeout) / 2,
+		TurnTimeout: turnSilence, StallTimeout: turnStall,
+		OnApproval: agent.ApprovalAsk, AnswerTimeout: cmp.Or(s.ApprovalTimeout, DefaultApprovalTimeout),
+	}
+	if s.AutoApprove {
+		c.OnApproval = agent.ApprovalApprove
+	}
+	return c
+}

@@ -1,0 +1,73 @@
+package agents
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// CarryOut is the work of an agent's worker, which has taken the run. It returns the run as recorded.
+func CarryOut(
+	ctx context.Context, w *environ.Env, db *state.DB, alive runner.Alive, run reconcile.Run, redactor *agent.Redactor, log *slog.Logger,
+) (reconcile.Run, error) {
+	p := openProject(w)
+	dir := runner.RunDir(p.StateDir, run.ID)
+	s, err := readSettings(dir)
+	if err != nil {
+		return run, err
+	}
+	wake, err := listen(filepath.Join(dir, wakeFile))
+	if err != nil {
+		return run, err
+	}
+	config := s.runnerConfig(p)
+	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
+	account := project.OpenAccount(p, "")
+	free := &runner.Free{
+		Calls: db.Journal, Wake: wake, Idle: s.IdleTimeout,
+		Guarded: func(ctx context.Context) ([]string, error) { return guarded(ctx, p.Env, run.WorkspacePath) },
+	}
+	if s.Host != nil {
+		free.Orphaned = func() bool { return !proc.SameProcess(*s.Host) }
+	}
+	worker := &runner.Worker{
+		Config: config, Journal: db.Journal, Requests: db.Journal, Tracker: &reconcile.TrackerAdapter{}, Free: free,
+		Host: host.WithCrashPoints(project.NewHost()), Account: account, AccountDir: account.Dir, Alive: alive, Dir: dir, StateDir: p.StateDir,
+		Env: p.Environ(), Version: project.Version(), Now: p.Env.Now, Mono: proc.Monotonic, Boot: run.Worker.Boot, Log: log, Redactor: redactor,
+	}
+	return worker.Run(context.WithoutCancel(ctx), run, ctx.Done())
+}
+
+// listen returns a channel that gets a value after a client has written to the FIFO at path. It is open for writing, too, so that it
+// never ends.
+func listen(path string) (<-chan struct{}, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("wake: %w", err)
+	}
+	woken := make(chan struct{}, 1)
+	go func() {
+		for buffer := make([]byte, 64); ; {
+			if _, err := f.Read(buffer); err != nil {
+				return // the worker finds calls without it, only later
+			}
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return woken, nil
+}

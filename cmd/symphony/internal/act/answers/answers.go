@@ -1,0 +1,402 @@
+// Package answers lets operators answer agents in the tracker: it comments on an issue what its agent asks for, takes the replies of
+// operators as decisions, and edits the comments to show these. It also explains holds. A pass calls it under the project lock.
+//
+// A comment is stored before it is made, and has a marker, so that a pass that was killed in between makes no second one. A reply is
+// stored in the transaction of its decision, so that it decides once. Every step can be repeated.
+package answers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Desk is the place where agents ask and operators answer.
+type Desk struct {
+	Tracker   *reconcile.TrackerAdapter
+	DB        *state.DB
+	Operators []string // whose replies decide; without them nothing is asked
+	// ExplainHolds: holds, and deliveries that failed three times, are explained.
+	ExplainHolds bool
+	Now          func() time.Time
+	At           reconcile.Instant         // now
+	Alive        func(runID string) bool   // reports whether the worker of a run is alive
+	Ignore       func(issue, reply string) // logs a reply that is ignored; nil leaves it to a later pass
+}
+
+const (
+	bound = 30 * time.Second // for the requests of a pass to the tracker
+	// slack is how much earlier comments are read: trackers round the times of comments, some to minutes.
+	slack = 2 * time.Minute
+	// searched is how much earlier the comment of a killed pass is looked for: the tracker's clock may be behind.
+	searched = time.Hour
+)
+
+// Pass reads the replies, edits the comments of requests that were decided or have ended, and comments on new ones. Without an open
+// request it asks the tracker nothing. What fails is left to the next pass.
+func (d Desk) Pass(ctx context.Context) (errs []error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	failed := func(err error) (over bool) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+		return ctx.Err() != nil || errors.As(err, new(reconcile.Limited))
+	}
+	due, err := d.due(ctx)
+	failed(err)
+	asked := byIssue(due)
+	for _, issue := range slices.Sorted(maps.Keys(asked)) {
+		if failed(because("replies to requests of "+asked[issue][0].identifier, d.readReplies(ctx, asked[issue]))) {
+			return errs
+		}
+	}
+	for _, e := range due {
+		if failed(because("symphony's comment on "+e.identifier, d.write(ctx, e))) {
+			return errs
+		}
+	}
+	return errs
+}
+
+// because adds to an error what was being done.
+func because(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	known := *exit.From(err)
+	known.Message, known.Err = doing+": "+known.Message, err
+	return &known
+}
+
+// entry is a comment with what it is about.
+type entry struct {
+	state.Comment
+	identifier string            // of the issue
+	request    reconcile.Request // without a number: the comment is not about a request
+	body       string            // of a comment that is not about a request
+	changed    bool              // another has changed the comment
+	gone       bool              // the comment was deleted
+	needsID    bool              // a reply must name the request, because another one of the issue was shown shortly before it, or later
+}
+
+// recent is how long before a request another one makes a reply without an id ambiguous: its author may not have seen the newer one.
+const recent = 24 * time.Hour
+
+// byIssue returns the comments on requests that were made.
+func byIssue(all []*entry) map[string][]*entry {
+	found := map[string][]*entry{}
+	for _, e := range all {
+		if e.Number > 0 && e.ID != "" {
+			found[e.IssueID] = append(found[e.IssueID], e)
+		}
+	}
+	return found
+}
+
+// due returns the comments that are to be made or may have to be changed: on requests by their number, then on holds.
+func (d Desk) due(ctx context.Context) ([]*entry, error) {
+	var all []*entry
+	var keys []string
+	add := func(key, issueID string, e entry) {
+		e.Key, e.IssueID, e.Number = key, issueID, e.request.Number
+		all, keys = append(all, &e), append(keys, key)
+	}
+	if len(d.Operators) > 0 {
+		open, err := d.DB.Views.OpenRequests(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range open {
+			if d.Alive(r.RunID) {
+				add(r.Attention().Key, r.IssueID, entry{identifier: r.Identifier, request: r})
+			}
+		}
+	}
+	if d.ExplainHolds {
+		recorded, err := d.DB.Store.State(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range recorded.Claims {
+			if c.Status == reconcile.Held {
+				add(reconcile.HoldAttention(c).Key, c.IssueID, entry{identifier: c.Identifier, body: holdBody(c)})
+			}
+			if a, failing := reconcile.DeliveryAttention(c); failing {
+				add(a.Key, c.IssueID, entry{identifier: c.Identifier, body: deliveryBody(c, a.Key)})
+			}
+		}
+	}
+	stored, err := d.DB.Store.Comments(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range all {
+		if c, known := stored[e.Key]; known {
+			e.Comment = c
+			delete(stored, e.Key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(stored)) { // those of requests that have ended
+		e := &entry{Comment: stored[key]}
+		if e.Number == 0 {
+			continue // of a hold that has ended
+		}
+		if e.request, err = d.DB.RequestByID(ctx, e.IssueID, e.Number); errors.Is(err, state.ErrNotFound) {
+			e.Done = true
+			err = d.DB.Store.SaveComment(ctx, e.Comment)
+		}
+		if err != nil {
+			return nil, err
+		}
+		e.identifier = e.request.Identifier
+		all = append(all, e)
+	}
+	all = slices.DeleteFunc(all, func(e *entry) bool { return e.Done })
+	for _, e := range all {
+		if e.Number > 0 {
+			numbers, err := d.DB.Store.AskedSince(ctx, e.IssueID, e.request.AskedAt.Add(-recent))
+			if err != nil {
+				return nil, err
+			}
+			e.needsID = slices.ContainsFunc(numbers, func(n int) bool { return n != e.Number })
+		}
+	}
+	return all, nil
+}
+
+// readReplies takes the decisions from the comments on an issue that are newer than symphony's comments on its open requests.
+func (d Desk) readReplies(ctx context.Context, asked []*entry) error {
+	if !slices.ContainsFunc(asked, func(e *entry) bool { return answerable(e.request) }) {
+		return nil
+	}
+	since := slices.MinFunc(asked, func(a, b *entry) int { return a.At.Compare(b.At) }).At
+	list, err := d.Tracker.Comments(ctx, asked[0].IssueID, since.Add(-slack))
+	if err != nil {
+		return err
+	}
+	slices.Reverse(list) // the oldest first
+	noReply, err := d.DB.Journal.Created(ctx, idsOf(list))
+	if err != nil {
+		return err
+	}
+	for _, e := range asked {
+		e.compare(list)
+	}
+	for i, c := range list {
+		addressed := slices.DeleteFunc(slices.Clone(asked), func(e *entry) bool {
+			return !after(list, i, e) || slices.Contains(e.Seen, c.ID)
+		})
+		if len(addressed) == 0 || noReply[c.ID] || reconcile.Marked(c.Body) {
+			continue
+		}
+		if err := d.take(ctx, c, addressed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare notes whether symphony's comment still shows what symphony has written. An agent may change or delete it, or a person: then
+// replies may be about something else. A pass that was killed may have written the present text.
+func (e *entry) compare(list []reconcile.Comment) {
+	at := slices.IndexFunc(list, func(c reconcile.Comment) bool { return c.ID == e.ID })
+	if e.gone = at < 0; e.gone {
+		return
+	}
+	shown := hashOf(list[at].Body)
+	e.changed = shown != e.Shown && shown != hashOf(e.text())
+}
+
+// text is the comment on a request, as it is now.
+func (e *entry) text() string { return requestBody(e.request, e.Problem, e.needsID) }
+
+func idsOf(list []reconcile.Comment) []string {
+	ids := make([]string, len(list))
+	for i, c := range list {
+		ids[i] = c.ID
+	}
+	return ids
+}
+
+// answerable reports whether a reply can decide a request: it is open, or a question whose answer the next run gets.
+func answerable(r reconcile.Request) bool {
+	return r.Open() || r.Fate == reconcile.RequestRunEnded && r.Decision == "" && r.Kind == reconcile.QuestionRequest
+}
+
+// after reports whether the ith comment was made after symphony's. The order decides, because times may be rounded; if there is no
+// comment of symphony any more, the time.
+func after(list []reconcile.Comment, i int, e *entry) bool {
+	if at := slices.IndexFunc(list, func(c reconcile.Comment) bool { return c.ID == e.ID }); at >= 0 {
+		return i > at
+	}
+	return list[i].CreatedAt.After(e.At)
+}
+
+// take takes the decision of a reply, unless it is none, or not by an operator. addressed are the requests that were asked before it. In
+// each of them the reply is looked at once.
+func (d Desk) take(ctx context.Context, c reconcile.Comment, addressed []*entry) error {
+	identifier := addressed[0].identifier
+	shown := slices.DeleteFunc(slices.Clone(addressed), func(e *entry) bool { return e.gone })
+	name := slices.IndexFunc(d.Operators, func(name string) bool { return reconcile.SameUser(name, c.AuthorIDs...) })
+	ignored, problem := "", ""
+	switch {
+	case name < 0:
+		ignored = "who is not in tracker.operators"
+	case c.Own:
+		ignored = "with whose key agents comment, too"
+	case len(shown) == 0:
+		ignored = "because symphony's comment was deleted: decide by symphony approve, deny or answer"
+	case c.Edited:
+		problem = "an edited comment is no answer, because another person may have changed it: write a new one"
+	case slices.ContainsFunc(shown, func(e *entry) bool { return e.changed }):
+		problem = "this comment was changed, and now shows again what the agent asks for: write a new answer"
+	}
+	if ignored != "" && d.Ignore == nil {
+		return nil
+	}
+	var target *entry
+	if ignored == "" && problem == "" {
+		said := readReply(c.Body, identifier)
+		target, problem = choose(shown, said)
+		if problem == "" && target != nil {
+			by := fmt.Sprintf("%s (%s)", c.Author, d.Operators[name])
+			var err error
+			if problem, err = d.decide(ctx, target, said.text, by, c.ID); err != nil {
+				return err
+			}
+		}
+	}
+	if ignored != "" {
+		d.Ignore(identifier, fmt.Sprintf("a comment of %q, %s", c.Author, ignored))
+	}
+	for _, e := range addressed {
+		e.Seen = append(e.Seen, c.ID)
+		if problem != "" && e.Problem == "" && (target == nil || target == e) {
+			e.Problem = "The reply of " + span(c.Author) + " decided nothing: " + problem + "."
+		}
+		if err := d.DB.Store.SaveComment(ctx, e.Comment); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choose returns the request that a reply is about, nil if that is not clear. Requests that have just ended count: the operator
+// may have meant them.
+func choose(shown []*entry, said reply) (target *entry, problem string) {
+	if said.number > 0 {
+		at := slices.IndexFunc(shown, func(e *entry) bool { return e.Number == said.number })
+		if at < 0 {
+			return nil, fmt.Sprintf("there is no open request %d", said.number)
+		}
+		return shown[at], ""
+	}
+	if len(shown) > 1 || shown[0].needsID {
+		ids := []string{}
+		for _, e := range shown {
+			ids = append(ids, span(e.request.ID()))
+		}
+		return nil, "it does not say which of the requests of the last day it is about: write the id before the answer (" + strings.Join(ids, ", ") + ")"
+	}
+	return shown[0], ""
+}
+
+// decide stores the decision of a reply, unless the request has ended meanwhile. problem says why the reply is none.
+func (d Desk) decide(ctx context.Context, e *entry, said, by, replyID string) (problem string, err error) {
+	if !answerable(e.request) {
+		return "", nil // the comment says how it ended
+	}
+	r, err := decided(e.request, said)
+	if err != nil {
+		return err.Error(), nil //nolint:nilerr // it is for the operator
+	}
+	r.Answer.By, r.Answer.Reply = by, replyID
+	is, err := d.DB.Operator.DecideRequest(ctx, d.Now(), d.At, r, !d.Alive(r.RunID))
+	var known *reconcile.Error
+	if errors.As(err, &known) && known.Code == "request_ended" || errors.Is(err, state.ErrNotFound) {
+		return "", nil // its worker is about to record that
+	}
+	if err == nil {
+		e.request = is
+	}
+	return "", err
+}
+
+// write makes the comment, or changes its text if that is out of date. That of a pass that was killed is changed in any case, because
+// an agent may have imitated it.
+func (d Desk) write(ctx context.Context, e *entry) error {
+	body, ended := e.body, true
+	if e.Number > 0 {
+		body, ended = e.text(), verdict(e.request) != ""
+	}
+	if e.ID != "" && e.Text == hashOf(body) && !ended && !e.changed {
+		return nil
+	}
+	var err error
+	tried := !e.At.IsZero()
+	switch {
+	case e.ID == "" && tried:
+		err = d.find(ctx, e, body)
+	case !tried:
+		e.At = d.Now()
+		err = d.DB.Store.SaveComment(ctx, e.Comment)
+	}
+	switch {
+	case err != nil:
+	case e.ID != "" && (e.changed || e.Text != hashOf(body)):
+		var shown string
+		shown, err = d.Tracker.Edit(ctx, e.IssueID, e.ID, body)
+		e.Shown = hashOf(shown)
+	case e.ID == "" && (e.Number == 0 || !ended):
+		var made reconcile.Comment
+		if made, err = d.Tracker.Post(ctx, e.IssueID, body); err == nil {
+			e.ID, e.At, e.Shown = made.ID, made.CreatedAt, hashOf(made.Body)
+		}
+	}
+	switch {
+	case errors.Is(err, reconcile.ErrGone):
+		e.Done = true
+	case err != nil:
+		return err
+	default:
+		e.Text, e.Done = hashOf(body), ended
+	}
+	return d.DB.Store.SaveComment(ctx, e.Comment)
+}
+
+// find looks for the comment of a pass that was killed. A tracker may have lost the marker; then the first line tells.
+func (d Desk) find(ctx context.Context, e *entry, body string) error {
+	list, err := d.Tracker.Comments(ctx, e.IssueID, e.At.Add(-searched))
+	if err != nil {
+		return err
+	}
+	first, _, _ := strings.Cut(body, "\n")
+	for i, c := range list {
+		said := strings.TrimSpace(c.Body)
+		if !c.Own || !strings.HasSuffix(said, marker(e.Key)) && !strings.HasPrefix(said, first+"\n") {
+			continue
+		}
+		taken, err := d.DB.Journal.Created(ctx, []string{c.ID}) // by an agent, or another comment of symphony
+		if err != nil {
+			return err
+		}
+		if !taken[c.ID] {
+			e.ID, e.At = c.ID, c.CreatedAt
+			if i > 0 && hashOf(c.Body) != hashOf(body) { // perhaps changed by another
+				e.Seen = idsOf(list)
+				e.Problem = "The replies to an earlier text of this comment decided nothing: write a new answer."
+			}
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package cleanup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Documents of --json.
+type (
+	ProjectsJSON = []ProjectRow
+	TrashJSON    = []TrashRow
+)
+
+// findSharing fills in the rows with the same project of the tracker.
+func findSharing(w *environ.Env, rows []ProjectRow) {
+	sharing := map[string][]int{} // rows by project of the tracker
+	for i, r := range rows {
+		rows[i].SharedWith = []string{}
+		if cfg, err := project.New(w, r.WorkflowPath, r.StateDir).ConfigWithoutKey(); r.WorkflowExists && err == nil {
+			sharing[cfg.Policy.Project] = append(sharing[cfg.Policy.Project], i)
+		}
+	}
+	for _, same := range sharing {
+		for _, i := range same {
+			for _, other := range same {
+				if other != i {
+					rows[i].SharedWith = append(rows[i].SharedWith, rows[other].WorkflowPath)
+				}
+			}
+		}
+	}
+}
+
+// Projects returns the projects of the account.
+func Projects(ctx context.Context, w *environ.Env) (ProjectsJSON, error) {
+	rows, err := knownProjects(ctx, w)
+	if err == nil {
+		findSharing(w, rows)
+	}
+	return rows, err
+}
+
+// Space is a workspace that may be removed.
+type Space struct {
+	loss
+	IssueID    string `json:"issue_id"`
+	Identifier string `json:"issue_identifier"`
+	Bytes      int64  `json:"bytes"`
+	Why        string `json:"why"`    // it may be removed
+	InUse      bool   `json:"in_use"` // its lease is held
+	root       *workspace.Root
+	rec        workspace.Record
+}
+
+// Remark is the size of the workspace and the reasons to keep it, in parentheses.
+func (s Space) Remark() string {
+	remark := "(" + text.BytesText(s.Bytes)
+	if s.InUse {
+		remark += ", in use"
+	}
+	if s.Unsaved != "" {
+		remark += ", " + s.Unsaved
+	}
+	return remark + ")"
+}
+
+// openRoots opens those of the workspace roots that exist.
+func openRoots(paths []string) (list []*workspace.Root, err error) {
+	for _, path := range paths {
+		root, found, err := workspace.FindRoot(path)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			list = append(list, root)
+		}
+	}
+	return list, nil
+}
+
+// listSpaces returns the workspaces in a project's roots that belong to it or to a project that no longer exists.
+func listSpaces(ctx context.Context, stateDir string, roots []*workspace.Root) (list []Space, err error) {
+	for _, root := range roots {
+		records, err := root.List()
+		if err != nil {
+			return nil, err
+		}
+		for _, rec := range records {
+			// A database that can't be examined may exist.
+			if _, err := os.Stat(filepath.Join(rec.StateDir, "state.db")); rec.StateDir != stateDir && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+				continue
+			}
+			s := Space{loss: loss{Path: rec.Path}, IssueID: rec.IssueID, Identifier: rec.Identifier, root: root, rec: rec}
+			s.Unsaved, s.Items = root.Unsaved(ctx, rec)
+			if s.InUse, err = root.Held(rec.Key); err != nil {
+				return nil, err
+			}
+			if s.Bytes, err = diskUsage(ctx, rec.Path); err != nil {
+				return nil, err
+			}
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
+// diskUsage returns the bytes that a path occupies on disk. Files that vanish or can't be read count as empty.
+func diskUsage(ctx context.Context, path string) (size int64, err error) {
+	err = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && at == path && !errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("size of %s: %w", path, err)
+		case err != nil:
+			return nil //nolint:nilerr // see above
+		}
+		if info, err := d.Info(); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				size += st.Blocks * 512
+			}
+		}
+		return nil
+	})
+	return size, err
+}
+
+// lockProject takes the project lock, which keeps passes out until release is called.
+func lockProject(ctx context.Context, w *environ.Env, stateDir string) (release func() error, err error) {
+	me := state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: w.Now()}
+	release, holder, err := state.Acquire(ctx, stateDir, me, project.CommandPatience, false)
+	if err == nil && holder != nil {
+		err = project.LockedError(holder)
+	}
+	return release, err
+}
+
+// refuseBusy refuses a project with workers or a loop. hint says how the workers are stopped.
+func refuseBusy(p *project.Project, hint string) error {
+	if living := project.LivingRuns(p); len(living) > 0 {
+		ids := strings.Join(living, ", ")
+		return exit.Fault(codeBusy, fmt.Sprintf("%s still running on %s: run %s", text.Plural(len(living), "worker"), p.StateDir, ids), hint)
+	}
+	if project.Looping(p.StateDir) {
+		return exit.Fault(codeBusy, "symphony tick --loop is running on "+p.StateDir, "end it first, with Ctrl-C or SIGTERM")
+	}
+	return nil
+}
+
+// ProjectRow is a project of the account, as symphony projects lists it.
+type ProjectRow struct {
+	StateDir       string     `json:"state_dir"`
+	WorkflowPath   string     `json:"workflow_path"`
+	WorkflowExists bool       `json:"workflow_exists"`
+	Schedule       bool       `json:"schedule_active"`
+	Paused         bool       `json:"paused"`
+	Running        int        `json:"running"`
+	Retrying       int        `json:"retrying"`
+	Held           int        `json:"held"`
+	LastPass       *time.Time `json:"last_pass_at"`
+	// Roots are the workspace roots that the project has used, the current one first.
+	Roots []string `json:"workspace_roots"`
+	// SharedWith are the workflows of other projects with the same project of the tracker.
+	SharedWith []string `json:"shared_with"`
+	// Error says why the database can't be read.
+	Error *reconcile.Error `json:"error"`
+}
+
+// knownProjects returns every project of the account: those in the default place of state directories, and those elsewhere that
+// passes have registered.
+func knownProjects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
+	dirs, err := project.StateDirs(w)
+	if err != nil {
+		return nil, err
+	}
+	rows := []ProjectRow{} // in JSON an empty list
+	for _, dir := range dirs {
+		rows = append(rows, readState(ctx, w, dir))
+	}
+	slices.SortFunc(rows, func(a, b ProjectRow) int {
+		return strings.Compare(a.WorkflowPath+"\x00"+a.StateDir, b.WorkflowPath+"\x00"+b.StateDir)
+	})
+	return rows, nil
+}
+
+// readState reads the state of one project. The row's Error says why it can't be read.
+func readState(ctx context.Context, w *environ.Env, dir string) ProjectRow {
+	row := ProjectRow{StateDir: dir, Roots: []string{}}
+	if err := row.read(ctx, w); err != nil {
+		row.Error = exit.From(err)
+	}
+	return row
+}
+
+func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
+	db, err := state.OpenReadOnly(ctx, r.StateDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	path, _, pathErr := db.Meta(ctx, project.OwnerKey)
+	roots, rootsErr := project.RootsOf(ctx, db)
+	rec, recErr := db.Store.State(ctx)
+	last, lastErr := project.LastPass(ctx, db)
+	alive, aliveErr := project.ScheduleAlive(ctx, db, w.Now())
+	r.WorkflowPath, r.WorkflowExists, r.Roots = path, path != "" && project.Exists(path), roots
+	if err := cmp.Or(pathErr, rootsErr, recErr, lastErr, aliveErr); err != nil {
+		return err
+	}
+	claims := map[reconcile.ClaimStatus]int{}
+	for _, c := range rec.Claims {
+		claims[c.Status]++
+	}
+	r.Running, r.Held = claims[reconcile.Running], claims[reconcile.Held]
+	r.Retrying = len(rec.Claims) - r.Running - r.Held
+	if last != nil {
+		r.LastPass = &last.StartedAt
+	}
+	r.Paused, r.Schedule = rec.Paused, alive || project.Looping(r.StateDir)
+	return nil
+}

@@ -1,0 +1,203 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Codes of errors.
+const (
+	codeBusy     = "project_busy" // a worker or a schedule uses the project
+	codeUnknown  = "unknown_project"
+	codeNotMoved = "not_moved"
+)
+
+// MovedJSON is what projects move --json prints.
+type MovedJSON struct {
+	From            string `json:"from"` // the old path of WORKFLOW.md
+	WorkflowPath    string `json:"workflow_path"`
+	StateDir        string `json:"state_dir"`
+	EnvironmentFile string `json:"environment_file"` // it need not exist
+	// Schedule is what was changed of the schedule, and Named what runs passes and still names the old path, with the next step.
+	Schedule schedule.Changes `json:"-"`
+	Named    string           `json:"-"`
+}
+
+// mover is one call of symphony projects move.
+type mover struct {
+	w        *environ.Env
+	old, new string // the paths of WORKFLOW.md
+	from, to string // the state directories, which are the same if the project's was named by the operator
+}
+
+// MoveProject makes the project whose WORKFLOW.md the operator has moved a project of the new path: its state directory and
+// environment file get the names that follow from that path, and its schedule is installed again. An interrupted move can be
+// repeated. What was moved comes with an error of the schedule.
+func MoveProject(ctx context.Context, w *environ.Env, old, path string) (moved MovedJSON, err error) {
+	m := &mover{w: w}
+	if err := m.find(ctx, old, path); err != nil {
+		return moved, err
+	}
+	if err := m.check(); err != nil {
+		return moved, err
+	}
+	release, err := lockProject(ctx, w, m.from)
+	if err != nil {
+		return moved, err
+	}
+	defer func() { _ = release() }()  // it fails if the directory has been moved, and then ends with this process
+	if err := m.check(); err != nil { // a pass may have started a worker
+		return moved, err
+	}
+	if err := m.move(context.WithoutCancel(ctx)); err != nil {
+		return moved, err
+	}
+	moved = MovedJSON{From: m.old, WorkflowPath: m.new, StateDir: m.to, EnvironmentFile: envFile(m.w, m.to)}
+	moved.Schedule, moved.Named, err = m.moveSchedule(ctx)
+	return moved, err
+}
+
+// find finds the project. After an interrupted move it may have its new path already.
+func (m *mover) find(ctx context.Context, old, path string) error {
+	m.old, m.new = paths.Real(m.w.Absolute(old)), paths.Real(m.w.Absolute(path))
+	if info, err := os.Stat(m.new); err == nil && info.IsDir() {
+		m.new = filepath.Join(m.new, "WORKFLOW.md")
+	}
+	if !project.Exists(m.new) {
+		return exit.Fault(workflow.CodeMissingFile, "there is no "+m.new, "move WORKFLOW.md or its folder first, then tell symphony with this command")
+	}
+	row, err := findProject(ctx, m.w, "move", old)
+	if row.WorkflowPath == m.new { // OLD names the state directory
+		return exit.Usage("projects: move: %s is a project of %s already", row.StateDir, m.new)
+	}
+	switch {
+	case err != nil && exit.From(err).Code == codeUnknown:
+		return m.findMoved(ctx, err)
+	case err != nil:
+		return err
+	case row.Error != nil:
+		return row.Error
+	case row.WorkflowPath == "":
+		return exit.Fault(codeUnknown, "no pass has recorded the workflow of "+row.StateDir,
+			"run symphony tick --state-dir "+text.ShellQuote(row.StateDir))
+	case row.WorkflowExists && !project.SameFile(row.WorkflowPath, m.new):
+		return exit.Fault(codeNotMoved, row.WorkflowPath+" still exists", "move it to "+m.new+" first; a copy is another project")
+	}
+	m.old, m.from, m.to = row.WorkflowPath, row.StateDir, row.StateDir
+	if m.from == m.defaultDir(m.old) {
+		m.to = m.defaultDir(m.new)
+	}
+	return nil
+}
+
+// findMoved finds the project by its new path: a pass with --state-dir has recorded it, or a move was interrupted before the schedule
+// was installed. Otherwise it returns err.
+func (m *mover) findMoved(ctx context.Context, err error) error {
+	if filepath.Ext(m.old) == "" { // the folder
+		m.old = filepath.Join(m.old, filepath.Base(m.new))
+	}
+	if dir := m.defaultDir(m.old); readState(ctx, m.w, dir).WorkflowPath == m.new {
+		m.from, m.to = dir, m.defaultDir(m.new)
+		return nil
+	}
+	moved, newErr := findProject(ctx, m.w, "move", m.new)
+	if newErr != nil || !schedule.Installed(ctx, project.New(m.w, m.old, "")) {
+		return err
+	}
+	m.from, m.to = moved.StateDir, moved.StateDir
+	return nil
+}
+
+func (m *mover) defaultDir(path string) string {
+	return state.DefaultDir(m.w.Getenv("XDG_STATE_HOME"), m.w.Home, path)
+}
+
+// check refuses a project that is in use, and a new path that has been used by another one.
+func (m *mover) check() error {
+	hint := "wait for them, or stop them: symphony stop --all --state-dir " + text.ShellQuote(m.from) + " -w " + text.ShellQuote(m.new)
+	if err := refuseBusy(project.New(m.w, m.new, m.from), hint); err != nil {
+		return err
+	}
+	if from, to := envFile(m.w, m.from), envFile(m.w, m.to); from != to && project.Exists(from) && project.Exists(to) {
+		return exit.Fault(codeNotMoved, from+" and "+to+" exist both", "keep the right lines in the first and remove the second")
+	}
+	return nil
+}
+
+// move does the moving. Each step can be repeated: the project is found by its old path until the last one.
+func (m *mover) move(ctx context.Context) error {
+	if m.from != m.to {
+		if err := m.clear(ctx); err != nil {
+			return err
+		}
+		if err := os.Rename(envFile(m.w, m.from), envFile(m.w, m.to)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("move the environment file: %w", err)
+		}
+		if err := os.Rename(m.from, m.to); err != nil {
+			return fmt.Errorf("move the state directory: %w", err)
+		}
+	}
+	db, err := state.Open(ctx, m.to)
+	if err != nil {
+		return err
+	}
+	return errors.Join(project.GiveTo(ctx, db, m.old, m.new, m.from, m.to), db.Close())
+}
+
+// clear removes the state directory that passes have made for the new path before they were refused. It keeps one with runs.
+func (m *mover) clear(ctx context.Context) (err error) {
+	if !project.Exists(m.to) {
+		return nil
+	}
+	release, err := lockProject(ctx, m.w, m.to)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = release() }() // it fails if the lock file has been removed
+	db, err := state.OpenReadOnly(ctx, m.to)
+	if err == nil {
+		runs, runsErr := db.Views.RecentRuns(ctx, 1)
+		if err = errors.Join(runsErr, db.Close()); err == nil && len(runs) > 0 {
+			return exit.Fault(codeNotMoved, m.new+" has runs of its own, in "+m.to,
+				"remove that project first: symphony projects remove "+text.ShellQuote(m.to))
+		}
+	}
+	if err != nil && !errors.Is(err, state.ErrNoState) {
+		return err
+	}
+	left, err := removeState(m.to)
+	if err == nil && len(left) > 0 {
+		err = exit.Fault(codeNotMoved, m.to+" contains "+strings.Join(left, ", ")+", which symphony did not make", "move that away")
+	}
+	return err
+}
+
+// moveSchedule installs for the new path what is installed for the old one. named is what runs passes for the old path and was not
+// written by schedule install.
+func (m *mover) moveSchedule(ctx context.Context) (changes schedule.Changes, named string, err error) {
+	stateDir := ""
+	if m.to != m.defaultDir(m.new) {
+		stateDir = m.to
+	}
+	old := project.New(m.w, m.old, stateDir)
+	changes, err = schedule.Move(ctx, old, project.New(m.w, m.new, stateDir))
+	old.StateDir = m.defaultDir(m.old)
+	if what, hint := schedule.Running(ctx, old, ""); err == nil && what != "" {
+		named = what + " still names " + m.old + ": " + strings.Replace(hint, "delete", "change", 1)
+	}
+	return changes, named, err
+}

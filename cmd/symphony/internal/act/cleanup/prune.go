@@ -1,0 +1,372 @@
+// Package cleanup removes what symphony has made and no longer needs: prune cleans one project, projects remove removes a whole
+// project. Both search, ask, take the project lock, search again, and then remove.
+package cleanup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// KeepRuns is the default of --older-than: runs that began or ended within this time are kept.
+const KeepRuns = 7 * 24 * time.Hour
+
+// maxPastIssues limits how many issues a prune asks the tracker about.
+const maxPastIssues = 1000
+
+// PruneOptions say what Prune removes, and how the operator is asked.
+type PruneOptions struct {
+	DryRun, Force bool
+	OlderThan     time.Duration
+	Issues        []string // identifiers or ids of the only issues to remove something of; empty for all
+	// Discard is asked about each workspace with unsaved work; nil: it is kept.
+	Discard func(context.Context, Space) (bool, error)
+	// Confirm is asked before anything is removed; nil: nothing is asked.
+	Confirm func(context.Context, *PruneJSON) (bool, error)
+	Log     *slog.Logger
+}
+
+// PruneJSON is what a prune removes and keeps, as --json prints it.
+type PruneJSON struct {
+	DryRun     bool          `json:"dry_run"`
+	Workspaces []Space       `json:"workspaces"`
+	Kept       []Space       `json:"kept"`
+	Trash      []prunedTrash `json:"trash"`
+	Runs       []prunedRuns  `json:"runs"`
+	KeptTrash  []loss        `json:"kept_trash"`
+	// RunDirs are run directories without a row in the database.
+	RunDirs []string `json:"run_directories"`
+
+	KeptFor  time.Duration `json:"-"` // how long the trash keeps a workspace; 0: it is deleted at once
+	Warnings []string      `json:"-"` // what could not be deleted
+
+	names []string // ids and identifiers of the issues of which something was found
+}
+
+type prunedTrash struct {
+	Path    string `json:"path"`
+	Entries int    `json:"entries"`
+	Bytes   int64  `json:"bytes"`
+	// Discarded are the entries with unsaved work.
+	Discarded []loss `json:"discarded"`
+	rows      []TrashRow
+}
+
+type prunedRuns struct {
+	IssueID    string `json:"issue_id"`
+	Identifier string `json:"issue_identifier"`
+	Runs       int    `json:"runs"`
+	Why        string `json:"why"`
+}
+
+// pruner is one call of symphony prune.
+type pruner struct {
+	p       *project.Project
+	cfg     *workflow.Config
+	options PruneOptions
+	// agreed maps the workspaces and entries of the trash that the operator agreed to remove to the work that each had; nil before
+	// the operator agreed.
+	agreed map[string]string
+}
+
+// Prune removes the trash, the workspaces and runs of issues that are finished or no longer in the tracker, and run directories
+// without a row. The result is nil if the operator declined.
+func Prune(ctx context.Context, p *project.Project, o PruneOptions) (*PruneJSON, error) {
+	if err := p.Nested(); err != nil {
+		return nil, err
+	}
+	cfg, err := p.Config()
+	if err != nil {
+		return nil, err
+	}
+	c := &pruner{p: p, cfg: cfg, options: o}
+	found, err := c.find(ctx)
+	if err == nil {
+		err = c.missing(found)
+	}
+	if err == nil && !o.DryRun && o.Discard != nil {
+		err = c.askAboutUnsaved(ctx, found)
+	}
+	if err != nil || o.DryRun || found.Empty() {
+		return found, err
+	}
+	if o.Confirm != nil {
+		if sure, err := o.Confirm(ctx, found); err != nil || !sure {
+			return nil, err
+		}
+	}
+	release, err := lockProject(ctx, p.Env, p.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	// While the operator was asked, an issue may have been reopened or a workspace changed.
+	c.agreed = map[string]string{}
+	for _, s := range found.Workspaces {
+		c.agreed[s.Path] = s.work()
+	}
+	for _, t := range found.Trash {
+		for _, r := range t.rows {
+			c.agreed[r.Path] = r.loss.work()
+		}
+	}
+	if found, err = c.find(ctx); err == nil {
+		err = c.remove(context.WithoutCancel(ctx), found)
+	}
+	return found, errors.Join(err, release())
+}
+
+// find reads the state, the workspaces and the trash, and asks the tracker. It changes nothing.
+func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
+	f := &PruneJSON{
+		DryRun: c.options.DryRun, Workspaces: []Space{}, Kept: []Space{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
+		KeptTrash: []loss{}, RunDirs: []string{}, KeptFor: c.cfg.Workspace.KeepRemoved,
+	}
+	db, err := project.OpenForReading(ctx, c.p)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	for i, name := range c.options.Issues {
+		c.options.Issues[i] = project.IssueName(ctx, c.p, db, name)
+	}
+	rec, err := db.Store.State(ctx)
+	past, pastErr := db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
+	roots, rootsErr := allRoots(ctx, c.cfg, db)
+	if err := cmp.Or(err, rootsErr, pastErr); err != nil {
+		return nil, err
+	}
+	claimed := map[string]bool{} // nothing of these issues is removed
+	for _, claim := range rec.Claims {
+		claimed[claim.IssueID] = true
+	}
+	for _, r := range rec.Runs {
+		claimed[r.IssueID] = true
+	}
+	spaces, err := listSpaces(ctx, c.p.StateDir, roots)
+	if err != nil {
+		return nil, err
+	}
+	spaces = slices.DeleteFunc(spaces, func(s Space) bool {
+		return claimed[s.IssueID] || s.rec.Project != c.cfg.Policy.Project || !c.wants(s.IssueID, s.Identifier)
+	})
+	past = slices.DeleteFunc(past, func(i state.PastIssue) bool { return !c.wants(i.IssueID, i.Identifier) })
+	why, err := c.finished(ctx, spaces, past)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range spaces {
+		if s.Why = why[s.IssueID]; s.Why == "" {
+			continue
+		}
+		f.names = append(f.names, s.IssueID, s.Identifier)
+		if !s.InUse && c.mayRemove(s.loss) {
+			f.Workspaces = append(f.Workspaces, s)
+		} else {
+			f.Kept = append(f.Kept, s)
+		}
+	}
+	for _, i := range past {
+		if reason := why[i.IssueID]; reason != "" {
+			f.names, f.Runs = append(f.names, i.IssueID, i.Identifier), append(f.Runs, prunedRuns{i.IssueID, i.Identifier, i.Runs, reason})
+		}
+	}
+	if err := c.findTrash(ctx, f, roots); err != nil {
+		return nil, err
+	}
+	if len(c.options.Issues) == 0 {
+		err = c.findRunDirs(ctx, f, db)
+	}
+	return f, err
+}
+
+// findRunDirs selects the run directories without a row that are neither new nor in use.
+func (c *pruner) findRunDirs(ctx context.Context, f *PruneJSON, db *state.DB) error {
+	dirs, err := project.Rowless(ctx, c.p, db)
+	for _, e := range dirs {
+		info, err := e.Info()
+		if err == nil && c.p.Env.Now().Sub(info.ModTime()) >= project.OrphanAge && !project.Alive(c.p.StateDir, e.Name()) {
+			f.RunDirs = append(f.RunDirs, runner.RunDir(c.p.StateDir, e.Name()))
+		}
+	}
+	return err
+}
+
+// mayRemove reports whether something may be removed, together with its unsaved work: the operator has agreed to lose exactly this,
+// or will be asked.
+func (c *pruner) mayRemove(l loss) bool {
+	if c.agreed == nil {
+		return l.Unsaved == "" || c.options.Force
+	}
+	work, agreed := c.agreed[l.Path]
+	return agreed && (l.Unsaved == "" || work == l.work())
+}
+
+// finished maps the issues that are in a terminal state, or no longer in the tracker, to the reason in words. It verifies the
+// project first: with the key of another Linear workspace every issue would be missing.
+func (c *pruner) finished(ctx context.Context, spaces []Space, past []state.PastIssue) (map[string]string, error) {
+	var ids []string
+	for _, s := range spaces {
+		ids = append(ids, s.IssueID)
+	}
+	for _, i := range past {
+		ids = append(ids, i.IssueID)
+	}
+	why := map[string]string{}
+	if len(ids) == 0 {
+		return why, nil
+	}
+	tracker, err := project.NewTracker(c.p, c.cfg, project.TrackerOptions{})
+	if err != nil {
+		return nil, err
+	}
+	issues, err := project.VerifyFirst(tracker, nil, c.cfg, c.p.Path, func(string) {}).ByIDs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		if issue, there := issues[id]; !there {
+			why[id] = "not in the tracker"
+		} else if c.cfg.Policy.Terminal(issue.State) {
+			why[id] = issue.State
+		}
+	}
+	return why, nil
+}
+
+// wants reports whether something of an issue may be removed.
+func (c *pruner) wants(names ...string) bool {
+	return len(c.options.Issues) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(c.options.Issues, name) })
+}
+
+// missing returns an error for an issue of the command line of which nothing was found.
+func (c *pruner) missing(f *PruneJSON) error {
+	for _, name := range c.options.Issues {
+		if !slices.Contains(f.names, name) {
+			return exit.Fault("issue_not_found", "there is nothing of "+name+" to remove: it is unknown, claimed, or not in a terminal state",
+				"symphony show "+name+" says what is known of it")
+		}
+	}
+	return nil
+}
+
+// findTrash selects the contents of this project's trash, however recent, except work that exists nowhere else.
+func (c *pruner) findTrash(ctx context.Context, f *PruneJSON, roots []*workspace.Root) error {
+	rows, err := trashOf(ctx, c.p, c.cfg, roots)
+	for _, r := range rows {
+		if !c.wants(r.IssueID, r.Identifier) {
+			continue
+		}
+		f.names = append(f.names, r.IssueID, r.Identifier)
+		if !r.Discarded && !c.mayRemove(r.loss) {
+			if r.Unsaved != nil {
+				f.KeptTrash = append(f.KeptTrash, r.loss)
+			}
+			continue
+		}
+		if n := len(f.Trash); n == 0 || f.Trash[n-1].rows[0].root != r.root {
+			f.Trash = append(f.Trash, prunedTrash{Path: filepath.Dir(r.Path), Discarded: []loss{}})
+		}
+		t := &f.Trash[len(f.Trash)-1]
+		t.Entries, t.Bytes, t.rows = t.Entries+1, t.Bytes+r.Bytes, append(t.rows, r)
+		if r.loss.Unsaved != "" {
+			t.Discarded = append(t.Discarded, r.loss)
+		}
+	}
+	return err
+}
+
+// askAboutUnsaved asks about each workspace with unsaved work.
+func (c *pruner) askAboutUnsaved(ctx context.Context, f *PruneJSON) error {
+	kept := []Space{}
+	for _, s := range f.Kept {
+		if s.InUse {
+			kept = append(kept, s)
+			continue
+		}
+		discard, err := c.options.Discard(ctx, s)
+		if err != nil {
+			return err
+		}
+		if discard {
+			f.Workspaces = append(f.Workspaces, s)
+		} else {
+			kept = append(kept, s)
+		}
+	}
+	f.Kept = kept
+	return nil
+}
+
+// remove deletes what find selected and updates f to what was deleted. The caller holds the project lock, so that no run starts.
+func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
+	db, err := state.Open(ctx, c.p.StateDir)
+	if err != nil {
+		return project.NoState(c.p, err)
+	}
+	defer db.Close()
+	for _, t := range f.Trash {
+		for _, r := range t.rows {
+			if err := r.root.DeleteTrash(ctx, r.Path); err != nil {
+				f.Warnings = append(f.Warnings, "could not be deleted: "+err.Error())
+			}
+		}
+	}
+	selected := f.Workspaces
+	f.Workspaces = []Space{}
+	for _, s := range selected {
+		issue := reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}
+		// It moves a workspace to the trash as a cleanup run does.
+		hand := project.NewTakeover(c.p, c.cfg, issue, s.root.Path, c.options.Log)
+		unsaved, err := hand.CleanUp(ctx, s.Unsaved != "")
+		switch {
+		case err != nil && exit.From(err).Code == workspace.CodeBusy: // its lease has been taken since
+			err, s.InUse = nil, true
+			f.Kept = append(f.Kept, s)
+		case unsaved != "": // for instance by before_remove
+			s.Unsaved = unsaved
+			f.Kept = append(f.Kept, s)
+		default:
+			f.Workspaces = append(f.Workspaces, s)
+		}
+		if err := errors.Join(err, hand.Close(ctx)); err != nil {
+			return err
+		}
+	}
+	for i, r := range f.Runs {
+		ids, err := db.Operator.ForgetIssue(ctx, r.IssueID)
+		if err != nil {
+			return err
+		}
+		f.Runs[i].Runs = len(ids)
+		for _, id := range ids {
+			f.RunDirs = append(f.RunDirs, runner.RunDir(c.p.StateDir, id))
+		}
+	}
+	for _, dir := range f.RunDirs {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove old run: %w", err)
+		}
+		crash.At("prune.run")
+	}
+	return nil
+}
+
+// Empty reports whether there is nothing to remove.
+func (f *PruneJSON) Empty() bool {
+	return len(f.Trash)+len(f.Workspaces)+len(f.Runs)+len(f.RunDirs) == 0
+}

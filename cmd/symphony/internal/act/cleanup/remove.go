@@ -1,0 +1,359 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// RemoveOptions say what RemoveProject removes beside the project, and how the operator is asked.
+type RemoveOptions struct {
+	Workspaces, Force bool
+	// Confirm is asked before anything is removed, and gets lines that name what is removed and what is kept.
+	Confirm func(ctx context.Context, lines []string) (bool, error)
+}
+
+// accountsDir contains what the projects of the account share.
+const accountsDir = "accounts"
+
+// remover is one call of symphony projects remove.
+type remover struct {
+	w       *environ.Env
+	options RemoveOptions
+	row     ProjectRow
+	spaces  []Space
+	trash   []TrashRow // with unsaved work
+}
+
+// RemoveProject removes a project from the account: its state, its environment file and its entries in workspace roots; with
+// Workspaces also its workspaces. An interrupted removal can be repeated. The result is nil if the operator declined.
+func RemoveProject(ctx context.Context, w *environ.Env, path string, o RemoveOptions) (*RemovedJSON, error) {
+	row, err := findProject(ctx, w, "remove", path)
+	if err != nil {
+		return nil, err
+	}
+	r := &remover{w: w, options: o, row: row}
+	if err := r.check(ctx); err != nil {
+		return nil, err
+	}
+	lines, err := r.announce()
+	if err != nil {
+		return nil, err
+	}
+	if sure, err := o.Confirm(ctx, lines); err != nil || !sure {
+		return nil, err
+	}
+	release, err := lockProject(ctx, w, row.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = release() }() // it fails if the lock file has been removed
+	announced := r.losses()
+	if err := r.check(ctx); err != nil {
+		return nil, err
+	}
+	if !slices.EqualFunc(announced, r.losses(), func(a, b loss) bool { return a.Path == b.Path && a.work() == b.work() }) {
+		return nil, exit.Fault("unsaved_work", "the work that would be destroyed has changed since it was named", "repeat the command")
+	}
+	return r.remove(context.WithoutCancel(ctx))
+}
+
+// findProject returns the project of a path, which is a workflow, its folder or a state directory. verb is the subcommand.
+func findProject(ctx context.Context, w *environ.Env, verb, path string) (ProjectRow, error) {
+	rows, err := knownProjects(ctx, w)
+	if err != nil {
+		return ProjectRow{}, err
+	}
+	path = paths.Real(w.Absolute(path))
+	var meant []ProjectRow
+	var dirs []string
+	for _, r := range rows {
+		if path == paths.Real(r.StateDir) {
+			return r, nil
+		}
+		if r.WorkflowPath != "" && (path == r.WorkflowPath || path == filepath.Dir(r.WorkflowPath)) {
+			meant, dirs = append(meant, r), append(dirs, r.StateDir)
+		}
+	}
+	switch {
+	case len(meant) == 1:
+		return meant[0], nil
+	case len(meant) > 1:
+		return ProjectRow{}, exit.Usage("projects: %s: %s has several projects; give the state directory of one: %s",
+			verb, path, strings.Join(dirs, " or "))
+	}
+	// What an interrupted removal has left is no longer listed. It is in a place of the account's state directories, and contains
+	// nothing, or files that symphony makes there.
+	row := readState(ctx, w, path)
+	if row.Error == nil && row.WorkflowPath != "" {
+		return row, nil
+	}
+	home := project.StateHome(w)
+	registered, err := state.RegisteredDirs(home)
+	if err != nil {
+		return row, err
+	}
+	entries, err := os.ReadDir(path)
+	ours := len(entries) == 0 || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) })
+	place := filepath.Dir(path) == paths.Real(home) || slices.ContainsFunc(registered, func(dir string) bool { return paths.Real(dir) == path })
+	if err == nil && ours && place {
+		return row, nil
+	}
+	return row, exit.Fault(codeUnknown, path+" is not a project of this account",
+		"give the WORKFLOW.md or the state directory of a project that symphony projects lists")
+}
+
+// check refuses a project that is in use, or whose workspaces must not be removed, and reads the project again. Recent passes are
+// not a reason: they may belong to a schedule that was removed a moment ago.
+func (r *remover) check(ctx context.Context) (err error) {
+	p := &project.Project{Env: r.w, Path: r.row.WorkflowPath, StateDir: r.row.StateDir}
+	flags := "--state-dir " + text.ShellQuote(p.StateDir)
+	if p.Path != "" {
+		flags = "-w " + text.ShellQuote(p.Path) + " " + flags
+	}
+	if err := refuseBusy(p, "stop them first: symphony stop --all "+flags); err != nil {
+		return err
+	}
+	if what, hint := schedule.Running(ctx, p, flags); what != "" {
+		return exit.Fault(codeBusy, what+" runs passes on "+p.StateDir, "remove it first: "+hint)
+	}
+	r.row = readState(ctx, r.w, r.row.StateDir)
+	if r.options.Workspaces && r.spacesUnknown() {
+		return exit.Fault(r.row.Error.Code, r.row.Error.Message+"; without the database its workspaces can't be found",
+			"repair the database first (symphony doctor), or leave out --workspaces and remove them yourself")
+	}
+	roots, err := openRoots(r.row.Roots)
+	if err != nil {
+		return err
+	}
+	if r.spaces, err = listSpaces(ctx, r.row.StateDir, roots); err != nil || !r.options.Workspaces {
+		return err
+	}
+	for _, s := range r.spaces {
+		if s.InUse {
+			return exit.Fault(workspace.CodeBusy, s.Path+" is in use by run "+s.rec.RunID, "stop the run first: symphony stop "+s.Identifier)
+		}
+		if s.Unsaved != "" && !r.options.Force {
+			return unsavedError(s.loss)
+		}
+	}
+	r.trash = nil
+	for _, root := range roots {
+		rows, err := listTrash(ctx, r.w, root, slices.Collect(maps.Values(root.Claims(r.row.StateDir)))...)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if row.Unsaved != nil && !r.options.Force && !row.Discarded {
+				return unsavedError(row.loss)
+			}
+			if row.Unsaved != nil {
+				r.trash = append(r.trash, row)
+			}
+		}
+	}
+	return nil
+}
+
+func unsavedError(l loss) error {
+	return exit.Fault("unsaved_work", l.Path+" has "+l.Unsaved,
+		"push or copy it first (after a push from elsewhere run git fetch there), or discard it with --force")
+}
+
+// spacesUnknown reports whether only a broken database knows the workspaces. The run directories are removed before the
+// database: without them this is the repetition of an interrupted removal.
+func (r *remover) spacesUnknown() bool {
+	return r.row.Error != nil && project.Exists(filepath.Join(r.row.StateDir, "runs"))
+}
+
+// announce returns lines about what is removed and what is kept.
+func (r *remover) announce() (lines []string, err error) {
+	line := func(verb, what string) { lines = append(lines, fmt.Sprintf("%-6s %s", verb, what)) }
+	line("remove", r.row.StateDir)
+	if env := envFile(r.w, r.row.StateDir); project.Exists(env) {
+		others, err := r.sharers()
+		switch {
+		case err != nil:
+			return nil, err
+		case len(others) > 0:
+			line("keep", env+", also used by "+strings.Join(others, ", "))
+		default:
+			line("remove", env)
+		}
+	}
+	verb := "keep"
+	if r.options.Workspaces {
+		verb = "remove"
+	}
+	for _, s := range r.spaces {
+		line(verb, s.Path+" "+s.Remark())
+	}
+	for _, l := range r.losses() {
+		lines = append(lines, strings.Split(strings.TrimSuffix(l.Lines("DESTROY"), "\n"), "\n")...)
+	}
+	if r.spacesUnknown() {
+		line("keep", "its workspaces, which can't be found: "+r.row.Error.Message)
+	}
+	if r.row.WorkflowExists {
+		line("keep", r.row.WorkflowPath)
+	}
+	last, err := r.last()
+	if accounts := filepath.Join(project.StateHome(r.w), accountsDir); last && project.Exists(accounts) {
+		line("remove", accounts+", with the threads of agents")
+	}
+	return lines, err
+}
+
+// last reports whether no other project and no agents without an issue use what the projects of the account share.
+func (r *remover) last() (bool, error) {
+	others, err := project.StateDirs(r.w)
+	if dir := project.AgentsDir(r.w); project.Exists(dir) {
+		others = append(others, dir)
+	}
+	return !slices.ContainsFunc(others, func(dir string) bool { return dir != r.row.StateDir }), err
+}
+
+// losses lists the work that exists nowhere else and is destroyed.
+func (r *remover) losses() []loss {
+	list := []loss{} // in JSON an empty list
+	for _, s := range r.spaces {
+		if r.options.Workspaces && s.Unsaved != "" {
+			list = append(list, s.loss)
+		}
+	}
+	for _, row := range r.trash {
+		list = append(list, row.loss)
+	}
+	return list
+}
+
+// remove removes the project, its database last: until then an interrupted removal can be repeated.
+func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
+	if r.options.Workspaces {
+		for _, s := range r.spaces {
+			owner := workspace.Owner{IssueID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir, RunID: "by-hand"}
+			answer, err := s.root.Remove(ctx, owner, r.w.Now(), s.Unsaved != "")
+			switch {
+			case err == nil && answer.Unsaved != "":
+				err = unsavedError(loss{Path: s.Path, Unsaved: answer.Unsaved})
+			case err == nil && answer.Trash != "":
+				err = s.root.DeleteTrash(ctx, answer.Trash)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		for _, row := range r.trash {
+			if err := row.root.DeleteTrash(ctx, row.Path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, path := range r.row.Roots {
+		root, found, err := workspace.FindRoot(path)
+		if found && err == nil {
+			err = root.UnclaimProjects(r.row.StateDir)
+		}
+		if found && err == nil && r.options.Workspaces {
+			err = root.Dissolve(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.options.Workspaces && !found {
+			_ = os.Remove(path) // the last step of an interrupted removal; it fails unless the folder is empty
+		}
+		if r.options.Workspaces && filepath.Dir(path) == paths.Real(filepath.Join(r.w.Home, project.RootsFolder)) {
+			_ = os.Remove(filepath.Dir(path)) // the same for the folder that init proposes
+		}
+	}
+	crash.At("projects.remove.roots")
+	others, err := r.sharers()
+	if err != nil {
+		return nil, err
+	}
+	if env := envFile(r.w, r.row.StateDir); len(others) == 0 {
+		if err := os.Remove(env); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		_ = os.Remove(filepath.Dir(env)) // fails unless it is empty
+	}
+	left, err := removeState(r.row.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	home := project.StateHome(r.w)
+	if err := state.UnregisterDirs(home); err != nil {
+		return nil, err
+	}
+	last, err := r.last()
+	if err == nil && last {
+		err = os.RemoveAll(filepath.Join(home, accountsDir))
+		_ = os.Remove(home) // fails unless it is empty
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &RemovedJSON{r.row.StateDir, left, r.losses()}, nil
+}
+
+// RemovedJSON is what projects remove --json prints.
+type RemovedJSON struct {
+	Removed   string   `json:"removed"`   // the state directory
+	Left      []string `json:"left"`      // names in it that symphony did not make
+	Destroyed []loss   `json:"destroyed"` // work that existed nowhere else
+}
+
+func envFile(w *environ.Env, stateDir string) string {
+	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(stateDir))
+}
+
+// sharers returns the other state directories of the same name, whose projects read the same environment file.
+func (r *remover) sharers() ([]string, error) {
+	dirs, err := project.StateDirs(r.w)
+	return slices.DeleteFunc(dirs, func(dir string) bool {
+		return dir == r.row.StateDir || filepath.Base(dir) != filepath.Base(r.row.StateDir)
+	}), err
+}
+
+// stateFiles lists what symphony makes in a state directory, in the order of removal.
+var stateFiles = []string{
+	"runs", "attention.log", "attention.tree", "launch.lock", "loop.lock", "lock.waiter",
+	"state.db.new", "state.db.new-wal", "state.db.new-shm", "state.db-wal", "state.db-shm", "state.db", "lock",
+}
+
+// removeState removes symphony's files from a state directory, and the directory unless something else is in it.
+func removeState(dir string) (left []string, err error) {
+	left = []string{}
+	for _, name := range stateFiles {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return left, err
+		}
+		crash.At("projects.remove.file")
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if err == nil && len(left) == 0 {
+		err = os.Remove(dir)
+	}
+	return left, err
+}

@@ -1,0 +1,87 @@
+package monitor
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/monitor/checktest"
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+)
+
+// A check hears of the start of a pass, then of its end, with the same id.
+func TestPing(t *testing.T) {
+	now := time.Now()
+	s := checktest.New(time.Minute, time.Minute, func() time.Time { return now })
+	defer s.Close()
+	address := workflow.Secret(s.URL)
+	for _, pass := range []struct {
+		failed     bool
+		kind, then string
+	}{{false, "success", "up"}, {true, "fail", "down"}, {false, "success", "up"}} {
+		test.OK(t, Start(address).End(pass.failed, "pass 7"))
+		pings := s.Pings()
+		begin, end := pings[len(pings)-2], pings[len(pings)-1]
+		if begin.Kind != "start" || end.Kind != pass.kind || begin.Run != end.Run || len(end.Run) != 36 || end.Body != "pass 7" || begin.Body != "" {
+			t.Errorf("%+v", pings)
+		}
+		test.Equal(t, "the check after "+pass.kind, s.Status(), pass.then)
+	}
+	now = now.Add(2*time.Minute + time.Second)
+	test.Equal(t, "the check after the end of the pings", s.Status(), "down")
+	test.OK(t, Check(t.Context(), address))
+	test.Equal(t, "the check after a look at it", s.Status(), "down")
+}
+
+// Errors name no part of the URL, and a server that does not answer is given up.
+func TestPingFails(t *testing.T) {
+	s := checktest.New(time.Minute, time.Minute, time.Now)
+	wants := func(address, want string) {
+		t.Helper()
+		err := Start(workflow.Secret(address)).End(false, "pass 7")
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "0123456789") {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	wants(s.URL+"x", "HTTP 404 Not Found")
+	s.Refuse(http.StatusBadGateway)
+	wants(s.URL, "HTTP 502 Bad Gateway")
+	s.Refuse(0)
+	s.Hang(true)
+	wants(s.URL, "no answer within 3s")
+	s.Close()
+	wants(s.URL, "connection refused")
+	if Start("") != nil || Start("nothing") != nil {
+		t.Error("something is pinged without a URL")
+	}
+}
+
+// A server that repeats the URL in an answer that makes no sense does not bring it into the error.
+func TestPingKeepsSecret(t *testing.T) {
+	for _, path := range []string{"/ping/0123456789abcdefghijkl", "/0123456789/web-shop", "/short"} {
+		for name, answer := range map[string]http.HandlerFunc{
+			"redirect": func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Location", "http://"+r.Host+r.URL.Path+"%zz")
+				w.WriteHeader(http.StatusFound)
+			},
+			"no HTTP": func(w http.ResponseWriter, r *http.Request) {
+				c, _, err := w.(http.Hijacker).Hijack()
+				if err != nil {
+					return
+				}
+				_, _ = c.Write([]byte("POST " + r.URL.Path + "\r\n\r\n"))
+				_ = c.Close()
+			},
+		} {
+			s := httptest.NewServer(answer)
+			err := Start(workflow.Secret(s.URL+path)).End(false, "")
+			if err == nil || strings.Contains(err.Error(), strings.Trim(path, "/")) || strings.Contains(err.Error(), s.URL+path) {
+				t.Errorf("%s: %v", name, err)
+			}
+			s.Close()
+		}
+	}
+}

@@ -1,0 +1,402 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/workers"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// stopping is a stop that waits until runs have ended.
+type stopping struct {
+	*operation
+	tell  StopOptions
+	local workers.Local
+	began time.Duration
+}
+
+// StopOptions are what Stop ends, and the functions that it calls meanwhile.
+type StopOptions struct {
+	Issue   string            // empty for every run
+	NoWait  bool              // do not wait until the runs have ended
+	Applied func(Result)      // before the wait
+	Ended   func(line string) // for each run that has ended
+	Killed  func(line string) // for each worker that was ended without the database
+	Warn    func(error)       // for each process that could not be asked to end
+}
+
+// StopJSON is the pass as tick --json prints it, with the runs that were stopped.
+type StopJSON struct {
+	pass.ResultJSON
+	Stopped []StoppedRun `json:"stopped"`
+}
+
+// StoppedRun is the end of one run.
+type StoppedRun struct {
+	IssueID    string `json:"issue_id"`
+	Identifier string `json:"issue_identifier"`
+	RunID      string `json:"run_id"`
+	Kind       string `json:"kind"`
+	// Outcome is null if the run did not end in time.
+	Outcome *string `json:"outcome"`
+	AfterMS int64   `json:"after_ms"`
+	// Claim is the claim afterwards: held, waiting, running or released; Reason says why.
+	Claim         string              `json:"claim"`
+	Reason        string              `json:"reason"`
+	WorkspacePath *string             `json:"workspace_path"` // null if the workspace was removed
+	Left          []reconcile.Process `json:"left"`           // processes that are still running
+}
+
+const (
+	// stopSlack is added to the time that a run may take to end, for the passes that kill and settle it.
+	stopSlack = 15 * time.Second
+	// Other passes get settleAfter to settle the run of a dead worker. After that this process runs a pass every settleEvery.
+	settleAfter = time.Second
+	settleEvery = 5 * time.Second
+	lookStep    = 50 * time.Millisecond
+)
+
+// Stop stores the command to stop an issue, or all issues, runs a pass, and waits until the runs have ended. Stopping all issues ends
+// the workers even if the database can't be used. The result of a wait that failed comes with the error.
+func Stop(ctx context.Context, p *project.Project, o StopOptions) (Result, error) {
+	verb := reconcile.VerbStop
+	if o.Issue == "" {
+		verb = reconcile.VerbStopAll
+	}
+	o.setDefaults()
+	r, err := operate(ctx, p, Command{Verb: verb, Issue: o.Issue}, func(op *operation) error {
+		s := &stopping{operation: op, tell: o, local: workers.Local{Host: project.NewHost(), StateDir: p.StateDir}, began: proc.Monotonic()}
+		before, _ := s.unsettledRuns(ctx) // the write below reports database errors
+		if err := s.run(ctx); err != nil {
+			return err
+		}
+		o.Applied(s.result)
+		if !s.result.Applied || o.NoWait {
+			return nil
+		}
+		return s.wait(ctx, before)
+	})
+	if verb == reconcile.VerbStopAll && state.NeedsRepair(err) {
+		return r, endWorkers(ctx, p, o, err)
+	}
+	return r, err
+}
+
+// setDefaults makes functions that do nothing of those that are missing.
+func (o *StopOptions) setDefaults() {
+	for _, f := range []*func(string){&o.Ended, &o.Killed} {
+		if *f == nil {
+			*f = func(string) {}
+		}
+	}
+	if o.Applied == nil {
+		o.Applied = func(Result) {}
+	}
+	if o.Warn == nil {
+		o.Warn = func(error) {}
+	}
+}
+
+// unsettledRuns returns the command's runs that no pass has settled yet.
+func (s *stopping) unsettledRuns(ctx context.Context) ([]reconcile.Run, error) {
+	rec, err := s.db.Views.StateOf(ctx, s.only)
+	return slices.DeleteFunc(rec.Runs, func(r reconcile.Run) bool { return s.only != "" && r.IssueID != s.only }), err
+}
+
+// wait waits until every run has ended and is settled, and prints each. If no other pass kills and settles the rest, it runs
+// one. A signal, which cancels the context signalled, ends the wait and nothing else.
+func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
+	ctx := context.WithoutCancel(signalled)
+	after, err := s.unsettledRuns(ctx)
+	if err != nil {
+		return err
+	}
+	short, cancel := context.WithTimeout(ctx, lookStep)
+	defer cancel()
+	for _, a := range after {
+		// A cleanup run has no claim, so no command reaches it. A later pass starts the removal again.
+		if s.only == "" && a.Kind == reconcile.CleanupRun && a.Outcome == "" {
+			if err := s.local.Stop(short, a); err != nil {
+				s.tell.Warn(err)
+			}
+		}
+		if !slices.ContainsFunc(runs, func(b reconcile.Run) bool { return a.ID == b.ID }) {
+			runs = append(runs, a)
+		}
+	}
+	grace := s.result.Pass.StopGrace()
+	patience := grace + stopSlack
+	if slices.ContainsFunc(s.result.Pass.Errors, func(e *reconcile.Error) bool { return e.Code == "disk_full" }) {
+		patience = settleEvery // no pass can settle anything
+	}
+	needsPass := func(run reconcile.Run) bool { // its worker is dead, so only a pass can settle it
+		return !project.Alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
+	}
+	settledAt := proc.Monotonic() - settleEvery + settleAfter
+	for {
+		if runs, err = s.collectEnded(ctx, runs); err != nil {
+			return err
+		}
+		if len(runs) == 0 {
+			return s.checkLeft(signalled)
+		}
+		switch now := proc.Monotonic(); {
+		case now-s.began > patience:
+			return s.notEnded(ctx, runs)
+		case now-settledAt > settleEvery && (now-s.began > grace || slices.ContainsFunc(runs, needsPass)):
+			options := pass.Options{Trigger: project.TriggerCommand, Only: s.only, LockTimeout: settleEvery}
+			if _, err := pass.Run(ctx, s.p, options); err != nil {
+				return err
+			}
+			settledAt = proc.Monotonic()
+		}
+		if !project.Sleep(signalled, lookStep) {
+			var names []string
+			for _, r := range runs {
+				names = append(names, r.Identifier)
+			}
+			return &reconcile.Error{
+				Code: "canceled", Message: "ended by a signal; these runs are still ending: " + strings.Join(names, ", "),
+				Hint: "they end without this command; symphony ps shows them",
+			}
+		}
+	}
+}
+
+// collectEnded records and prints the runs that have ended and returns the others.
+func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open []reconcile.Run, err error) {
+	for _, r := range runs {
+		run, err := s.db.Views.Run(ctx, r.ID)
+		if err != nil {
+			return nil, err
+		}
+		if !run.Settled || project.Alive(s.p.StateDir, run.ID) {
+			open = append(open, run)
+			continue
+		}
+		row, err := s.describe(ctx, run)
+		if err != nil {
+			return nil, err
+		}
+		s.result.Stopped = append(s.result.Stopped, row)
+		s.tell.Ended(row.text(run))
+	}
+	return open, nil
+}
+
+func (s *stopping) describe(ctx context.Context, run reconcile.Run) (StoppedRun, error) {
+	row := StoppedRun{
+		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, Kind: string(run.Kind), Outcome: text.OrNull(string(run.Outcome)),
+		AfterMS: (proc.Monotonic() - s.began).Milliseconds(), Claim: "released", Left: []reconcile.Process{},
+	}
+	c, claimed, err := s.db.Views.ClaimByIssue(ctx, run.IssueID)
+	switch {
+	case !claimed:
+	case c.Status == reconcile.Held:
+		row.Claim, row.Reason = "held", c.HoldReason
+	case c.Status == reconcile.Waiting:
+		row.Claim, row.Reason = "waiting", string(c.Kind)
+	default:
+		row.Claim = string(c.Status)
+	}
+	if info, err := os.Lstat(run.WorkspacePath); err == nil && info.IsDir() {
+		row.WorkspacePath = &run.WorkspacePath
+	}
+	row.Left = append(row.Left, s.local.Probe(ctx, run).Left...)
+	return row, err
+}
+
+// text is the line for a run that has ended.
+func (row StoppedRun) text(run reconcile.Run) string {
+	after := time.Duration(row.AfterMS) * time.Millisecond
+	took := text.Duration(after)
+	if after < time.Minute {
+		took = fmt.Sprintf("%.1fs", after.Seconds())
+	}
+	if run.Kind == reconcile.CleanupRun {
+		return fmt.Sprintf("stopped the workspace removal of %s after %s: %s", row.Identifier, took, run.Outcome)
+	}
+	line := fmt.Sprintf("stopped %s after %s: ", row.Identifier, took)
+	if run.Outcome != reconcile.Canceled && run.Outcome != reconcile.InterruptedRun {
+		line += "its run " + string(run.Outcome) + ", "
+	}
+	line += row.Claim
+	if row.Reason != "" {
+		line += " (" + row.Reason + ")"
+	}
+	if row.WorkspacePath == nil {
+		return line + ", no workspace"
+	}
+	return line + ", workspace kept at " + *row.WorkspacePath
+}
+
+// notEnded returns the error that names the workers and processes of runs that did not end in time.
+func (s *stopping) notEnded(ctx context.Context, open []reconcile.Run) error {
+	var list []string
+	for _, run := range open {
+		row, err := s.describe(ctx, run)
+		if err != nil {
+			return err
+		}
+		if project.Alive(s.p.StateDir, run.ID) {
+			row.Left = append(row.Left, reconcile.Process{PID: run.Worker.PID, Name: "symphony worker"})
+		}
+		s.result.Stopped = append(s.result.Stopped, row)
+		list = append(list, row.leftTexts()...)
+		if len(row.Left) == 0 {
+			list = append(list, fmt.Sprintf("run %s of %s, not settled by any pass", run.ID, run.Identifier))
+		}
+	}
+	return notStopped(list)
+}
+
+func (row StoppedRun) leftTexts() (list []string) {
+	for _, left := range row.Left {
+		list = append(list, fmt.Sprintf("process %d (%s) of run %s of %s", left.PID, left.Name, row.RunID, row.Identifier))
+	}
+	return list
+}
+
+func notStopped(list []string) error {
+	if len(list) == 0 {
+		return nil
+	}
+	return &reconcile.Error{
+		Code: "not_stopped", Message: "still running: " + strings.Join(list, "; "),
+		Hint: "run the command again; if a process remains, see what it is (ps -fp PID) and kill it, as root if necessary",
+	}
+}
+
+// checkLeft returns an error if processes of ended runs or takeovers are still alive. stop --all promises that nothing is left,
+// so it also waits for the passes that ended workers have started.
+func (s *stopping) checkLeft(signalled context.Context) (err error) {
+	var passes []reconcile.Process
+	for end := proc.Monotonic() + stopSlack; s.only == ""; {
+		passes, err = proc.OwnPasses(s.p.StateDir)
+		if err != nil || len(passes) == 0 || proc.Monotonic() > end || !project.Sleep(signalled, lookStep) {
+			break
+		}
+	}
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) { // where it is unsupported, passes end by themselves within seconds
+		return err
+	}
+	list, err := s.endTakeovers(context.WithoutCancel(signalled))
+	if err != nil {
+		return err
+	}
+	for _, p := range passes {
+		list = append(list, fmt.Sprintf("process %d (symphony tick)", p.PID))
+	}
+	for _, row := range s.result.Stopped {
+		list = append(list, row.leftTexts()...)
+	}
+	return notStopped(list)
+}
+
+// endTakeovers ends the processes left by killed takeovers, which no pass knows of. It returns those that are still alive, and
+// for stop --all also the takeovers in use, which only their operators can end.
+func (s *stopping) endTakeovers(ctx context.Context) (list []string, err error) {
+	dirs, err := project.Rowless(ctx, s.p, s.db)
+	for _, d := range dirs {
+		run := reconcile.Run{ID: d.Name()}
+		live := s.local.Probe(ctx, run)
+		if live.Alive && s.only == "" {
+			list = append(list, fmt.Sprintf("takeover %s (end it in its terminal)", run.ID))
+		}
+		if live.Alive || len(live.Left) == 0 {
+			continue
+		}
+		left, err := s.local.Reap(ctx, run, func([]reconcile.Process) error { return nil })
+		if err != nil && !errors.Is(err, reconcile.ErrConflict) {
+			return nil, err
+		}
+		for _, p := range left {
+			list = append(list, fmt.Sprintf("process %d (%s) of the killed takeover %s", p.PID, p.Name, run.ID))
+		}
+	}
+	return list, err
+}
+
+// endPatience is how long workers have to end. One that runs a hook may need longer and a second stop.
+const endPatience = 20 * time.Second
+
+// endWorkers is stop --all without a readable database. No worker may be alive while an operator restores the database, and
+// only the process list shows which are. It returns cause, the error of the database, with the next step as its hint.
+func endWorkers(ctx context.Context, p *project.Project, o StopOptions, cause error) error {
+	known := *exit.From(cause)
+	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}, project.CommandPatience, false)
+	if err == nil && holder != nil {
+		return project.LockedError(holder)
+	}
+	var workers map[string]proc.FoundWorker
+	if err == nil {
+		defer func() { _ = release() }() // the end of the process releases it anyway
+		workers, err = proc.Workers(p.StateDir)
+	}
+	if err != nil {
+		known.Message += "; and no worker was asked to end: " + err.Error()
+		known.Hint = "correct the second error and run the command again, or kill the processes named symphony worker"
+		known.Err = errors.Join(cause, err)
+		return &known
+	}
+	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !project.Alive(p.StateDir, id) })
+	for _, w := range workers { // the database, which usually says which workflow the state directory belongs to, can't be read
+		if project.Exists(w.Workflow) && !project.SameFile(w.Workflow, p.Path) {
+			return &reconcile.Error{
+				Code: "state_conflict", Message: fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
+				Hint: "name that workflow: -w " + text.ShellQuote(w.Workflow),
+			}
+		}
+	}
+	for id, w := range workers {
+		if err := proc.Signal(w.Process, unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			o.Warn(fmt.Errorf("run %s: %w", id, err))
+		}
+	}
+	isWorker := func(id string) bool { _, ok := workers[id]; return ok }
+	living := project.LivingRuns(p)
+	for end := p.Env.Now().Add(endPatience); slices.ContainsFunc(living, isWorker) && p.Env.Now().Before(end); living = project.LivingRuns(p) {
+		if !project.Sleep(ctx, project.WaitStep) {
+			break
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(workers)) {
+		if slices.Contains(living, id) {
+			continue
+		}
+		// In a backup of the database the run is still running. This note keeps its end from counting against the issue.
+		if err := proc.NoteUnstarted(filepath.Join(runner.RunDir(p.StateDir, id), "alive"), known.Code); err != nil {
+			o.Warn(fmt.Errorf("run %s: %w", id, err))
+		}
+		o.Killed(fmt.Sprintf("ended the worker of run %s (pid %d)", id, workers[id].PID))
+	}
+	hidden := slices.DeleteFunc(slices.Clone(living), isWorker)
+	switch {
+	case len(hidden) > 0:
+		known.Hint = "no process of run " + strings.Join(hidden, ", ") +
+			" is visible from here: before you restore a backup, run the command again as root, or in the container where the worker was started"
+	case len(living) > 0:
+		known.Hint = "still ending: run " + strings.Join(living, ", ") + "; before you restore a backup, wait or run the command again"
+	default:
+		known.Hint = "all workers have ended: restore state.db from a backup, without state.db-wal and state.db-shm, or move " +
+			p.StateDir + " aside to start over"
+	}
+	return &known
+}

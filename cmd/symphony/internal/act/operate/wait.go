@@ -1,0 +1,81 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+)
+
+const (
+	// waitStep is how often Wait reads the state.
+	waitStep = time.Second
+	// askStep is how often Wait asks the tracker about an issue without a claim.
+	askStep = 30 * time.Second
+)
+
+// WaitOptions are what Wait waits for.
+type WaitOptions struct {
+	Issue   string
+	Timeout time.Duration    // zero for none
+	Whole   bool             // read also what a wait does not read each time
+	Status  func(view.Issue) // is called with each status
+}
+
+// Wait waits until an issue does not go on by itself, and returns what became of it. The error after the timeout is an exit.Only, and the
+// issue as it was then comes with it. A signal ends the wait and changes nothing.
+func Wait(ctx context.Context, p *project.Project, o WaitOptions) (view.Issue, error) {
+	waiting := ctx
+	if o.Timeout > 0 {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, o.Timeout)
+		defer cancel()
+	}
+	v, err := waitFor(waiting, p, o)
+	switch {
+	case ctx.Err() != nil:
+		return v, exit.Fault("canceled", "ended by a signal; nothing was changed", "symphony show "+o.Issue+" shows the issue")
+	case errors.Is(waiting.Err(), context.DeadlineExceeded):
+		if v, err = view.ReadIssue(ctx, p, o.Issue, view.IssueOptions{Offline: true}); err == nil {
+			err = exit.Only(exit.TimedOut)
+		}
+		return v, err
+	case err != nil || !o.Whole:
+		return v, err
+	}
+	all, err := view.ReadIssue(ctx, p, v.Issue.ID, view.IssueOptions{Offline: true})
+	v.Workspace, v.Log, v.LastMessage = all.Workspace, all.Log, all.LastMessage
+	return v, err
+}
+
+// waitFor reads the issue again and again until it does not go on by itself.
+func waitFor(ctx context.Context, p *project.Project, o WaitOptions) (v view.Issue, err error) {
+	ref, began, last := o.Issue, p.Env.Now(), ""
+	var asked time.Time
+	for {
+		ask := p.Env.Now().Sub(asked) >= askStep
+		v, err = view.ReadIssue(ctx, p, ref, view.IssueOptions{Brief: true, Offline: !ask})
+		switch {
+		case err != nil && ask, ctx.Err() != nil:
+			return v, err
+		case ask:
+			asked, ref = p.Env.Now(), v.Issue.ID
+		}
+		// Without the tracker's answer only a new release says what became of an issue without a claim.
+		if ask || v.Claim != nil || err == nil && v.Released != nil && v.Released.At.After(began) {
+			if !v.GoesOn() {
+				return v, nil
+			}
+			if now := string(v.Status) + v.Why.Code; now != last {
+				last = now
+				o.Status(v)
+			}
+		}
+		if !project.Sleep(ctx, waitStep) {
+			return v, ctx.Err()
+		}
+	}
+}

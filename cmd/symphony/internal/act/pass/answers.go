@@ -1,0 +1,55 @@
+package pass
+
+import (
+	"context"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/answers"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// comments reports whether passes comment on issues.
+func comments(t workflow.Tracker) bool { return len(t.Operators) > 0 || t.ExplainHolds }
+
+// withHolds returns the tracker of a pass that comments: its comments end no hold.
+func withHolds(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, warn func(string)) *reconcile.TrackerAdapter {
+	if db == nil || t.Comments == nil || !comments(cfg.Tracker) {
+		return t
+	}
+	return answers.KeepHolds(t, db, warn)
+}
+
+// answer lets operators answer in the tracker, unless that has just failed to answer.
+func answer(ctx context.Context, p *project.Project, db *state.DB, o Options, t *reconcile.TrackerAdapter, r *Result) {
+	cfg := r.Config.Tracker
+	if t == nil || !comments(cfg) || ctx.Err() != nil || db.Newer() != nil {
+		return
+	}
+	for _, e := range r.Errors {
+		if reconcile.ClassOf(e) == reconcile.ClassTracker {
+			return
+		}
+	}
+	if problem := project.NoComments(t); problem != nil {
+		r.warn(problem.Message + ": " + problem.Hint)
+		return
+	}
+	at, err := view.Instant()
+	if err != nil {
+		r.addError(err)
+		return
+	}
+	desk := answers.Desk{
+		Tracker: t, DB: db, Operators: cfg.Operators, ExplainHolds: cfg.ExplainHolds, Now: p.Env.Now, At: at,
+		Alive: func(runID string) bool { return project.Alive(p.StateDir, runID) },
+	}
+	if o.Trigger != project.TriggerWorker { // nothing reads the output of such a pass
+		desk.Ignore = func(issue, reply string) { p.Env.Warn(issue + ": ignored " + reply) }
+	}
+	for _, err := range desk.Pass(ctx) {
+		r.addError(err)
+	}
+}

@@ -1,0 +1,154 @@
+package pass
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/monitor"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/metrics"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// monitored reports one pass to those who watch that passes run. A failure to do so is a warning, and never changes the pass.
+type monitored struct {
+	p    *project.Project
+	o    Options
+	cfg  *workflow.Config // nil if the workflow is invalid
+	ping *monitor.Ping
+	// brief says that a loop has just reported a success, so that this pass is reported only if it fails.
+	brief bool
+	// told are the keys whose fault an earlier pass has reported; known is whether they could be read.
+	told  string
+	known bool
+}
+
+// scheduled reports whether a schedule runs the pass. Only such passes send pings: those of workers would hide that it has ended.
+func (m *monitored) scheduled() bool {
+	return slices.Contains([]string{project.TriggerCron, project.TriggerTimer, project.TriggerLoop}, m.o.Trigger)
+}
+
+// reportPause is how long a loop reports no further success: healthchecks.io takes about ten requests a minute.
+const reportPause = 15 * time.Second
+
+// begin tells the check that the pass has the lock.
+func (m *monitored) begin(cfg *workflow.Config) {
+	last := m.o.Reported
+	m.brief = last != nil && !last.IsZero() && m.p.Env.Now().Sub(*last) < reportPause
+	if m.cfg = cfg; cfg != nil && m.scheduled() && !m.brief {
+		m.ping = monitor.Start(cfg.Monitor.PingURL)
+	}
+}
+
+// toldKey names the keys in the database whose fault has been reported, so that each is reported once.
+const toldKey = "monitor_faults"
+
+// recall reads what earlier passes have reported.
+func (m *monitored) recall(ctx context.Context, db *state.DB, cfg *workflow.Config) {
+	if cfg != nil && m.scheduled() && cfg.Monitor != (workflow.Monitor{}) {
+		var err error
+		m.told, _, err = db.Meta(ctx, toldKey)
+		m.known = err == nil
+	}
+}
+
+// end writes the metrics and tells the check how the pass has ended. It is called without the lock, so that a slow check delays no
+// other pass.
+func (m *monitored) end(ctx context.Context, r Result, err error) {
+	if ctx.Err() != nil { // a signal is no failure of the pass
+		r.Errors = slices.DeleteFunc(slices.Clone(r.Errors), func(e *reconcile.Error) bool { return e.Code == "canceled" })
+		if errors.Is(err, context.Canceled) {
+			err = nil
+		}
+	}
+	ctx = context.WithoutCancel(ctx)
+	cfg := cmp.Or(r.Config, m.cfg)
+	if r.Holder != nil || r.DryRun || cfg == nil {
+		return
+	}
+	faults := map[string]string{}
+	if path := cfg.Monitor.MetricsFile; path != "" {
+		if err := m.writeMetrics(ctx, path); err != nil {
+			faults["monitor.metrics_file"] = exit.From(err).Message
+		}
+	}
+	if !m.scheduled() {
+		return
+	}
+	failed := err != nil || r.ExitCode() != nil
+	if m.ping == nil && (failed || !m.brief) { // if the workflow is invalid, this is the last valid one
+		m.ping = monitor.Start(cfg.Monitor.PingURL)
+	}
+	switch {
+	case m.ping != nil:
+		pingErr := m.ping.End(failed, m.summary(cfg, r, err))
+		if pingErr != nil {
+			faults["monitor.ping_url"] = pingErr.Error()
+		}
+		if m.o.Reported != nil {
+			if *m.o.Reported = (time.Time{}); pingErr == nil && !failed {
+				*m.o.Reported = m.p.Env.Now()
+			}
+		}
+	case cfg.Monitor.PingURL == "" && cfg.Monitor.PingVar != "":
+		faults["monitor.ping_url"] = "the environment variable " + cfg.Monitor.PingVar + " is not set, or empty"
+	}
+	m.tell(ctx, faults)
+}
+
+// metricsMode lets node_exporter read the file, which runs as another account.
+const metricsMode = 0o644
+
+// writeMetrics replaces the file with the metrics of the project.
+func (m *monitored) writeMetrics(ctx context.Context, path string) error {
+	all, err := view.ReadEach(ctx, view.Name(ctx, []*project.Project{m.p}), view.Options{Health: true})
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(path, metrics.Text(all, project.Version()), metricsMode)
+}
+
+// tell reports the faults that earlier passes have not.
+func (m *monitored) tell(ctx context.Context, faults map[string]string) {
+	keys := slices.Sorted(maps.Keys(faults))
+	now := strings.Join(keys, " ")
+	if now == m.told || !m.known {
+		return
+	}
+	for _, key := range keys {
+		if !strings.Contains(m.told, key) {
+			m.p.Env.Warn(key + ": " + faults[key] + " (passes go on; this is said once)")
+		}
+	}
+	db, err := state.Open(ctx, m.p.StateDir)
+	if err != nil {
+		return // the next pass says it again
+	}
+	defer db.Close()
+	_ = db.SetMeta(ctx, toldKey, now) // likewise
+}
+
+// summary is what the check stores of the pass, without secrets: the counts, and the errors.
+func (m *monitored) summary(cfg *workflow.Config, r Result, err error) string {
+	lines := []string{fmt.Sprintf("%s, by %s: %s", m.p.Path, m.o.Trigger, r.Summary(m.p.Env.Now()))}
+	if err != nil {
+		lines = []string{m.p.Path + ": " + exit.From(err).Error()}
+	}
+	for _, e := range r.Errors {
+		lines = append(lines, e.Error())
+	}
+	secrets := append(agent.EnvSecrets(m.p.Environ()), project.Secrets(m.p, cfg)...)
+	return agent.NewRedactor(secrets).Text(strings.Join(lines, "\n") + "\n")
+}

@@ -1,0 +1,461 @@
+// Package pass runs one pass and returns what it did. A pass takes the project lock, loads the workflow, reconciles
+// the tracker with the claims and workers, and records what it did.
+package pass
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/workers"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Options say what kind of pass to run.
+type Options struct {
+	Trigger     string
+	DryRun      bool
+	LockTimeout time.Duration
+	// Only confines the pass to the issue with this id; NoIssue confines it to commands about the project. Empty means all issues.
+	Only   string
+	AtOnce bool
+	// Model is that of the runs which this pass starts; empty for that of the workflow.
+	Model string
+	// DB is the open database of the caller; nil lets the pass open and close its own.
+	DB *state.DB
+	// Name is that of the project in the output; empty for that of its folder.
+	Name string
+	// Stays says that this process waits for the runs that the pass starts.
+	Stays bool
+	// Delivers says that the operator asks for a delivery, which needs no schedule.
+	Delivers bool
+	// Kept is the database that a loop keeps open; nil for other passes.
+	Kept *KeptDB
+	// Reported is when a loop has last reported a success to monitor.ping_url, zero after a failure; nil for other passes.
+	Reported *time.Time
+}
+
+// NoIssue as Options.Only confines a pass to commands about the project.
+const NoIssue = "-"
+
+// Result is what a pass did.
+type Result struct {
+	reconcile.Report
+	// Project is the name of the project.
+	Project string
+	Pass    state.Pass
+	// Holder is the pass that holds the lock; nil if this pass took it.
+	Holder *state.Holder
+	// Config is the configuration of the pass: the last valid one if the current one is invalid.
+	Config *workflow.Config
+	// Warnings are about the workflow and the tracker.
+	Warnings []string
+	DryRun   bool
+	// Unscheduled says that an operator has run this pass, and that nothing runs the next one.
+	Unscheduled bool
+}
+
+// addError records err unless it is nil. Each fault of a workflow becomes one error.
+func (r *Result) addError(err error) {
+	faults := workflow.Faults(err)
+	if err != nil && len(faults) == 0 {
+		faults = []*reconcile.Error{exit.From(err)}
+	}
+	r.Errors = append(r.Errors, faults...)
+}
+
+// dropRepeatedErrors keeps the first of equal errors. A fault of the machine, such as a full disk or a busy database, fails every
+// step of a pass: of those errors it keeps the first with each code.
+func (r *Result) dropRepeatedErrors() {
+	type key struct{ code, message string }
+	seen := map[key]bool{}
+	r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool {
+		k := key{e.Code, e.Message}
+		if reconcile.ClassOf(e) == reconcile.ClassMachine {
+			k.message = ""
+		}
+		repeated := seen[k]
+		seen[k] = true
+		return repeated
+	})
+}
+
+func (r *Result) warn(text string) { r.Warnings = append(r.Warnings, text) }
+
+// StopGrace is how long a run may take to end after it was asked to.
+func (r Result) StopGrace() time.Duration {
+	if r.Config == nil {
+		return reconcile.ShortestStop
+	}
+	return project.Policy(r.Config).StopGrace
+}
+
+// ExitCode returns an exit.Only if the pass had errors, which the caller has printed. A failed run is not an error of the pass.
+func (r Result) ExitCode() error {
+	code := exit.OK
+	for _, e := range r.Errors {
+		if c := exit.Code(e); code == exit.OK || c == exit.Workflow {
+			code = c
+		}
+	}
+	if code == exit.OK {
+		return nil
+	}
+	return exit.Only(code)
+}
+
+// Run runs one pass, and reports it to monitor.ping_url and in monitor.metrics_file. It returns an error if no pass took place; errors
+// during the pass are in the Result.
+func Run(ctx context.Context, p *project.Project, o Options) (Result, error) {
+	m := &monitored{p: p, o: o}
+	r, err := run(ctx, p, o, m)
+	if err == nil && r.Holder == nil && !o.DryRun {
+		// Agents without an issue need no schedule, but what a dead one has left should not wait for the next client.
+		if err := agents.Reap(context.WithoutCancel(ctx), p.Env); err != nil {
+			r.warn("agents without an issue: " + exit.From(err).Message)
+		}
+	}
+	m.end(ctx, r, err)
+	return r, err
+}
+
+// run runs one pass.
+func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Result, err error) {
+	r.Project = cmp.Or(o.Name, p.Name())
+	if err := errors.Join(p.Nested(), proc.CheckLimits(), proc.CheckPidfds()); err != nil {
+		return r, err
+	}
+	cfg, cfgErr := ReadConfig(p)
+	if cfgErr != nil && !p.HasState() {
+		return r, cfgErr
+	}
+	if o.DryRun {
+		return dryRun(ctx, p, o, cfg, cfgErr)
+	}
+	// A pass that a worker starts gives way to one that waits already: that one sees the end of the run, too.
+	self := state.Holder{PID: os.Getpid(), Trigger: o.Trigger, Since: p.Env.Now()}
+	release, holder, err := state.Acquire(ctx, p.StateDir, self, o.LockTimeout, o.Trigger == project.TriggerWorker)
+	if err != nil || release == nil {
+		r.Holder = holder
+		return r, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	began, mono := p.Env.Now(), proc.Monotonic()
+	if o.LockTimeout > 0 && p.Changed() { // during the wait
+		p = project.New(p.Env, p.Path, p.StateDir)
+		cfg, cfgErr = ReadConfig(p)
+	}
+	m.begin(cfg)
+	// After a signal, too, the holder of the lock opens the database, because an interrupted pass is recorded.
+	db := o.DB
+	switch {
+	case o.Kept != nil:
+		db, err = o.Kept.open(context.WithoutCancel(ctx), p.StateDir, began)
+	case db == nil:
+		if db, err = state.Create(context.WithoutCancel(ctx), p.StateDir, began); err == nil {
+			defer func() { err = errors.Join(err, db.Close()) }()
+		}
+	}
+	if err != nil {
+		return r, err
+	}
+	if err := project.TakeOwnership(ctx, p, db); err != nil {
+		return r, err
+	}
+
+	reconcileOnce(ctx, p, db, o, cfg, cfgErr, &r)
+	m.recall(ctx, db, r.Config)
+	if err := project.Register(p); err != nil {
+		r.warn(err.Error() + "; symphony projects will not list this project")
+	}
+	notifyPeople(ctx, p, db, &r)
+	r.dropRepeatedErrors()
+	// An interrupted pass is recorded, too: it shows that the schedule is active, and what was done.
+	ctx = context.WithoutCancel(ctx)
+	boot, bootErr := proc.BootID()
+	r.addError(bootErr)
+	r.Pass = state.Pass{
+		Trigger: o.Trigger, StartedAt: began, Duration: proc.Monotonic() - mono, BootID: boot, Mono: mono,
+		Actions: len(r.Applied), Skipped: len(r.Skips),
+	}
+	for _, e := range r.Errors {
+		r.Pass.Errors = append(r.Pass.Errors, reconcile.Error{Code: e.Code, Message: e.Message})
+	}
+	r.Pass.ID, err = db.Store.SavePass(ctx, r.Pass)
+	r.addError(err)
+	removeOldRuns(ctx, p, db, &r)
+	if o.Trigger == project.TriggerManual && !o.Stays {
+		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
+		r.addError(err)
+		r.Unscheduled = !alive && !project.Looping(p.StateDir)
+	}
+	r.dropRepeatedErrors()
+	return r, nil
+}
+
+// ReadConfig reads the configuration of a pass, including SYMPHONY_MAX_AGENTS. If that variable is invalid it returns the
+// workflow beside the error: the pass then starts nothing and reconciles current runs.
+func ReadConfig(p *project.Project) (*workflow.Config, error) {
+	cfg, err := p.Config()
+	if err == nil {
+		_, err = project.MaxAgents(p)
+	}
+	return cfg, err
+}
+
+// reconcileOnce plans and applies on an open database.
+func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Options, cfg *workflow.Config, cfgErr error, r *Result) {
+	interruptible := ctx // a signal ends requests to the tracker, and nothing else
+	ctx = context.WithoutCancel(ctx)
+	askTracker := o.Only != NoIssue
+	r.blockedBy(cfgErr)
+	if cfg == nil {
+		var hasKey bool
+		if cfg, hasKey = lastGoodConfig(ctx, p, db, r); cfg == nil {
+			return
+		}
+		askTracker = askTracker && hasKey
+	}
+	r.Config, r.Warnings = cfg, workflowWarnings(cfg)
+	r.blockedBy(db.Newer()) // reconcile.Tick starts nothing on such a database
+	rootErr := project.RootFits(ctx, p, cfg, false)
+	r.blockedBy(rootErr)
+	options := reconcile.Options{DispatchOff: cfgErr != nil || rootErr != nil, Only: o.Only, AtOnce: o.AtOnce}
+	if !o.Delivers && (o.Trigger == project.TriggerWorker || o.Trigger == project.TriggerCommand) {
+		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
+		r.addError(err)
+		options.DispatchOff = options.DispatchOff || !alive
+	}
+	deps, runners, err := newDeps(p, db, cfg, o, askTracker, r)
+	if err != nil {
+		r.blockedBy(err)
+		return
+	}
+	deps.Store = db.Store
+	r.addError(loadOldRoots(ctx, db, runners, rootErr != nil))
+	if rootErr != nil {
+		deps.Runners = handsOff{runners}
+	}
+	if cfgErr == nil {
+		r.addError(noteWorkflow(ctx, p, db, cfg))
+	}
+	low, err := project.LowUntil(ctx, p, db)
+	r.addError(err)
+	options.TrackerLow = low.After(p.Env.Now())
+	deps = crash.Deps(deps)
+	r.take(reconcile.Tick(interruptible, deps, options))
+	answer(interruptible, p, db, o, deps.Tracker, r)
+	r.addError(saveLowBudget(ctx, p, db, deps.Tracker, low, r))
+}
+
+// blockedBy adds an error, if there is one, for which the pass starts nothing. The first such error is the obstacle.
+func (r *Result) blockedBy(err error) {
+	before := len(r.Errors)
+	r.addError(err)
+	if r.Obstacle == nil && len(r.Errors) > before {
+		r.Obstacle = &reconcile.Obstacle{Reason: r.Errors[before].Code, Message: r.Errors[before].Message}
+	}
+}
+
+// take adopts a report, whose errors follow those that the result already has.
+func (r *Result) take(report reconcile.Report) {
+	report.Errors = slices.Concat(r.Errors, report.Errors)
+	report.Obstacle = cmp.Or(r.Obstacle, report.Obstacle)
+	r.Report = report
+}
+
+// newDeps builds what reconcile.Tick works with.
+func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result) (reconcile.Deps, *workers.Local, error) {
+	runners, err := project.NewRunners(p, cfg)
+	if err != nil {
+		return reconcile.Deps{}, nil, err
+	}
+	account := project.OpenPassAccount(p, cfg.Codex.Home, r.warn)
+	runners.Model, runners.Stays, runners.NextSlot = o.Model, o.Stays, account.NextSlot
+	boot, err := proc.BootID()
+	if err != nil {
+		return reconcile.Deps{}, nil, fmt.Errorf("boot id: %w", err)
+	}
+	d := reconcile.Deps{
+		Policy: project.Policy(cfg), Runners: runners, Accounts: account, Others: project.NewOthers(p, r.warn), CheckHost: runners.Shelter,
+		Now:  p.Env.Now,
+		Mono: proc.Monotonic, Sleep: time.Sleep, Boot: boot, NewRunID: project.RunIDs(db, p.Env.Now),
+	}
+	if askTracker {
+		var mu sync.Mutex // a pass makes two requests at once
+		warn := func(text string) {
+			mu.Lock()
+			defer mu.Unlock()
+			r.warn(text)
+		}
+		options := project.TrackerOptions{Warn: warn}
+		if db != nil { // a dry run remembers nothing
+			options.Memory = db
+		}
+		tracker, err := project.NewTracker(p, cfg, options)
+		if err != nil {
+			return reconcile.Deps{}, nil, err
+		}
+		d.Tracker = withHolds(project.VerifyFirst(tracker, db, cfg, p.Path, warn), db, cfg, warn)
+	}
+	return d, runners, nil
+}
+
+// handsOff are the runners of a pass that must not use its workspace root: they watch runs, but remove nothing in the root.
+type handsOff struct{ reconcile.Runners }
+
+// Workspaces implements reconcile.Runners.
+func (handsOff) Workspaces(context.Context) ([]reconcile.Workspace, error) { return nil, nil }
+
+// TrashDue implements reconcile.Runners.
+func (handsOff) TrashDue(time.Time, int64, int64) (bool, error) { return false, nil }
+
+// dryRun plans a pass and changes nothing: no lock, no directory, no row.
+func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Config, cfgErr error) (r Result, err error) {
+	r.DryRun, r.Project = true, cmp.Or(o.Name, p.Name())
+	if cfgErr != nil {
+		return r, cfgErr
+	}
+	r.Config, r.Warnings = cfg, workflowWarnings(cfg)
+	if err := project.RootFits(ctx, p, cfg, true); err != nil {
+		return r, err
+	}
+	deps, runners, err := newDeps(p, nil, cfg, o, true, &r)
+	if err != nil {
+		return r, err
+	}
+	deps.Store = emptyStore{}
+	if p.HasState() {
+		db, err := state.OpenReadOnly(ctx, p.StateDir)
+		if err != nil {
+			return r, err
+		}
+		defer db.Close()
+		_, placeErr := project.OriginalPath(ctx, p, db)
+		_, ownerErr := project.OwnerPath(ctx, p, db)
+		if err := errors.Join(placeErr, ownerErr, loadOldRoots(ctx, db, runners, true)); err != nil {
+			return r, err
+		}
+		deps.Store = db.Store
+	}
+	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now()}
+	r.take(reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AtOnce: o.AtOnce}))
+	r.Pass.Duration = p.Env.Now().Sub(r.Pass.StartedAt)
+	return r, nil
+}
+
+// emptyStore is the store of a dry run before the first pass. A dry run calls nothing but State.
+type emptyStore struct{ reconcile.Store }
+
+// State implements reconcile.Store.
+func (emptyStore) State(context.Context) (reconcile.State, error) { return reconcile.State{}, nil }
+
+func workflowWarnings(cfg *workflow.Config) []string {
+	var list []string
+	for _, w := range cfg.Warnings {
+		list = append(list, w.String())
+	}
+	for _, problem := range cfg.Prompt.Check() {
+		list = append(list, problem.String()+" (a run that renders it fails)")
+	}
+	return list
+}
+
+// noteWorkflow saves the valid workflow, before anything is started: the next pass needs it if this one is killed. If it has
+// changed, this pass ends what waits after a fault, which the change may have repaired.
+func noteWorkflow(ctx context.Context, p *project.Project, db *state.DB, cfg *workflow.Config) error {
+	last, known, err := db.Meta(ctx, project.LastGoodKey)
+	if err == nil && known && last != string(cfg.Redacted) {
+		account := project.OpenAccount(p, cfg.Codex.Home)
+		_, addErr := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbUnblock, CreatedAt: p.Env.Now()})
+		err = errors.Join(db.SetMeta(ctx, project.LowKey, ""), account.TryNow(ctx, p.Env.Now()), addErr)
+	}
+	return errors.Join(err, db.SetMeta(ctx, project.LastGoodKey, string(cfg.Redacted)))
+}
+
+// lastGoodConfig returns the last valid configuration, with which runs are reconciled while the current one is invalid.
+// hasKey is false if the file itself contained the tracker's key: that is never stored, so the tracker can't be asked.
+func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Result) (cfg *workflow.Config, hasKey bool) {
+	cfg, text, err := project.LastGood(ctx, p, db, p.Path)
+	if err != nil || cfg == nil {
+		r.addError(err)
+		return nil, false
+	}
+	if cfg.Tracker.APIKey == "" && strings.Contains(text, "$"+workflow.LiteralKeyVar) {
+		r.Errors[0].Hint += "; until then the tracker can't be asked, because the key was in the workflow file and is never stored: write api_key: $" + cfg.KeyVar
+	}
+	return cfg, cfg.Tracker.APIKey != ""
+}
+
+// rootsKept is how many former workspace roots are remembered: every pass looks at each.
+const rootsKept = 5
+
+// loadOldRoots gives the former workspace roots to the runners, which remove workspaces there when their issues are done. Unless
+// readOnly is set, it stores the current root.
+func loadOldRoots(ctx context.Context, db *state.DB, runners *workers.Local, readOnly bool) error {
+	roots, err := project.RootsOf(ctx, db)
+	if err != nil {
+		return err
+	}
+	runners.OldRoots = slices.DeleteFunc(slices.Clone(roots), func(r string) bool { return r == runners.Root })
+	if readOnly || len(roots) > 0 && roots[0] == runners.Root {
+		return nil
+	}
+	roots = append([]string{runners.Root}, runners.OldRoots...)
+	next, err := json.Marshal(roots[:min(len(roots), rootsKept)])
+	if err != nil {
+		return fmt.Errorf("%s: %w", project.RootsKey, err)
+	}
+	return db.SetMeta(ctx, project.RootsKey, string(next))
+}
+
+// saveLowBudget stores until when the tracker's request budget is low, and warns about it. until is what earlier passes stored.
+func saveLowBudget(ctx context.Context, p *project.Project, db *state.DB, tracker *reconcile.TrackerAdapter, until time.Time, r *Result) error {
+	if tracker == nil || tracker.Budget == nil {
+		return nil
+	}
+	if b := tracker.Budget(); !b.At.IsZero() {
+		until = b.LowUntil()
+	}
+	if r.TrackerLow {
+		if o := r.Obstacle; o != nil && o.Reason == reconcile.SkipRateLimited && o.Until.IsZero() {
+			o.Until = until
+		}
+		r.warn("less than a tenth of the tracker's allowance is left: until " + until.UTC().Format(time.RFC3339) + " passes check running issues only")
+	}
+	text := ""
+	if until.After(p.Env.Now()) {
+		text = until.UTC().Format(time.RFC3339)
+	}
+	return db.SetMeta(ctx, project.LowKey, text)
+}
+
+// prunedPerPass is how many old runs a pass deletes.
+const prunedPerPass = 50
+
+// removeOldRuns deletes old runs and their directories. symphony prune removes the directories that a killed pass leaves.
+func removeOldRuns(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
+	ids, err := db.Store.Prune(ctx, p.Env.Now(), prunedPerPass)
+	r.addError(err)
+	for _, id := range ids {
+		crash.At("tidy.pruned")
+		if err := os.RemoveAll(runner.RunDir(p.StateDir, id)); err != nil {
+			r.addError(fmt.Errorf("old run: %w", err))
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package pass
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/monitor/checktest"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Equal errors are kept once, a full disk once for all steps that it stops.
+func TestDropRepeatedErrors(t *testing.T) {
+	var r Result
+	for _, e := range []reconcile.Error{
+		{Code: "disk_full", Message: "a"},
+		{Code: "tracker_error", Message: "a"},
+		{Code: "disk_full", Message: "b"},
+		{Code: "tracker_error", Message: "b"},
+		{Code: "tracker_error", Message: "a"},
+	} {
+		r.addError(&e)
+	}
+	r.addError(errors.New("other"))
+	r.dropRepeatedErrors()
+	var got []string
+	for _, e := range r.Errors {
+		got = append(got, e.Error())
+	}
+	test.Equal(t, "the errors", got, []string{"disk_full: a", "tracker_error: a", "tracker_error: b", "internal: other"})
+}
+
+// A run that an operator has stopped did not fail, and its sentence needs no code.
+func TestStoppedRunSentence(t *testing.T) {
+	for reason, want := range map[string]string{
+		reconcile.StopAll:      "the run of WEB-1 was stopped by symphony stop --all",
+		reconcile.StopOperator: "the run of WEB-1 was stopped by an operator",
+	} {
+		a := reconcile.Applied{Action: reconcile.Action{Reason: string(reconcile.Canceled), Message: "stopped: " + reason, Change: &reconcile.Change{}}}
+		test.Equal(t, "it", (narrator{}).settled(a, "WEB-1"), want)
+	}
+}
+
+// A loop keeps its database open, until a backup has replaced it or a newer program has migrated it.
+func TestLoopKeepsItsDatabase(t *testing.T) {
+	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "state")
+	var kept KeptDB
+	defer kept.Close()
+	open := func() *state.DB { return test.Must(kept.open(ctx, dir, time.Now())) }
+	first := open()
+	test.Equal(t, "the second pass opens the database again", open() != first, false)
+	file := filepath.Join(dir, "state.db")
+	copied := test.Must(os.ReadFile(file))
+	test.OK(t, errors.Join(os.Remove(file+"-wal"), os.Remove(file), os.WriteFile(file, copied, 0o600)))
+	second := open()
+	test.Equal(t, "a pass writes to a database that was replaced", second == first, false)
+	test.OK(t, second.SetMeta(ctx, "after", "the backup"))
+	pool := test.Must(sql.Open("sqlite", file))
+	test.Must(pool.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", second.Schema()+1)))
+	test.OK(t, pool.Close())
+	test.OK(t, second.Newer())
+	test.Equal(t, "a pass notices that a newer program has migrated the database", open().Newer() != nil, true)
+}
+
+// A loop reports each failure, and a success unless it has just reported one.
+func TestLoopReportsInMeasure(t *testing.T) {
+	s := checktest.New(time.Minute, time.Minute, time.Now)
+	defer s.Close()
+	now := time.Now()
+	p := &project.Project{Env: &environ.Env{Now: func() time.Time { return now }}}
+	cfg := &workflow.Config{Monitor: workflow.Monitor{PingURL: workflow.Secret(s.URL), PingVar: "PING"}}
+	o := Options{Trigger: project.TriggerLoop, Reported: new(time.Time)}
+	canceled, stop := context.WithCancel(t.Context())
+	stop()
+	for _, pass := range []struct {
+		after time.Duration
+		ctx   context.Context
+		err   error
+		pings string
+	}{
+		{0, t.Context(), nil, "start success"},
+		{time.Second, t.Context(), nil, ""},
+		{time.Second, t.Context(), errors.New("disk full"), "start fail"},
+		{time.Second, t.Context(), nil, "start success"},
+		{time.Second, t.Context(), nil, ""},
+		{reportPause, canceled, context.Canceled, "start success"}, // the operator ends the loop
+	} {
+		now = now.Add(pass.after)
+		before := len(s.Pings())
+		m := &monitored{p: p, o: o}
+		m.begin(cfg)
+		m.end(pass.ctx, Result{Config: cfg}, pass.err)
+		var kinds []string
+		for _, ping := range s.Pings()[before:] {
+			kinds = append(kinds, ping.Kind)
+		}
+		test.Equal(t, fmt.Sprint(pass.err), strings.Join(kinds, " "), pass.pings)
+	}
+}

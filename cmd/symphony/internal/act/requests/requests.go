@@ -1,0 +1,328 @@
+// Package requests records an operator's decisions on the requests of agents: approvals, denials and answers.
+package requests
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/state"
+)
+
+const (
+	// workerBound is how long the command waits for the worker to act on a decision.
+	workerBound = 5 * time.Second
+	workerStep  = 50 * time.Millisecond
+)
+
+// Decision is the decision of the operator.
+type Decision struct {
+	How    reconcile.RequestDecision
+	Reason string // of a denial
+	// Texts or Choices answer the questions in their order.
+	Texts   []string
+	Choices []int
+}
+
+// JSON is a decided request, as approve, deny and answer print it with --json.
+type JSON struct {
+	Request decided `json:"request"`
+}
+
+type decided struct {
+	ID         string                    `json:"id"`
+	Identifier string                    `json:"issue_identifier"`
+	RunID      string                    `json:"run_id"`
+	Kind       reconcile.RequestKind     `json:"kind"`
+	Summary    string                    `json:"summary"`
+	Decision   reconcile.RequestDecision `json:"decision"`
+	Fate       *reconcile.RequestFate    `json:"fate"`
+	Taken      bool                      `json:"taken"` // the worker has acted on it
+}
+
+// NewJSON returns the JSON of a decided request, which never contains an answer.
+func NewJSON(r reconcile.Request) JSON {
+	return JSON{decided{r.ID(), r.Identifier, r.RunID, r.Kind, r.Summary, r.Decision, text.OrNull(r.Fate), !r.EndedAt.IsZero()}}
+}
+
+// Open opens the database with the requests of a project. Agents must not: they would answer their own requests.
+func Open(ctx context.Context, p *project.Project) (*state.DB, error) {
+	if err := p.Nested(); err != nil {
+		return nil, err
+	}
+	db, err := state.Open(ctx, p.StateDir)
+	if err != nil {
+		return nil, project.NoState(p, err)
+	}
+	if _, err := project.OwnerPath(ctx, p, db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// Decide records a decision about the request that ref names.
+func Decide(ctx context.Context, p *project.Project, ref string, d Decision) (reconcile.Request, error) {
+	db, err := Open(ctx, p)
+	if err != nil {
+		return reconcile.Request{}, err
+	}
+	defer db.Close()
+	return DecideIn(ctx, p, db, ref, d)
+}
+
+// DecideIn is Decide with the open database of the project.
+func DecideIn(ctx context.Context, p *project.Project, db *state.DB, ref string, d Decision) (reconcile.Request, error) {
+	r, named, err := Find(ctx, p, db, ref, d.How)
+	switch {
+	case err != nil:
+	case !named:
+		err = exit.Fault("request_not_found", "there is no request "+ref, "name a request, such as "+r.ID())
+	default:
+		err = d.Incomplete(r, named)
+	}
+	if err != nil {
+		return r, err
+	}
+	return Record(ctx, p, db, r, d)
+}
+
+// Incomplete returns an error if a decision lacks what an operator at a terminal is asked for: the answers, or which request of an
+// issue is meant.
+func (d Decision) Incomplete(r reconcile.Request, named bool) error {
+	switch {
+	case !named:
+		return &reconcile.Error{
+			Code: "not_a_terminal", Message: r.Identifier + " is an issue, and without a terminal the command can't ask which request you mean",
+			Hint: "name the request, such as " + r.ID() + "; symphony ps shows them all",
+		}
+	case d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0:
+		return exit.Usage("answer: %s asks %s, and the answer is missing: %s", r.ID(), text.Plural(len(r.Detail.Questions), "question"), view.HowToAnswer(r))
+	}
+	return nil
+}
+
+// Record stores a decision about a request, and waits a little until the worker has acted on it. The first decision counts: the error of
+// a later one has the code request_ended.
+func Record(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request, d Decision) (reconcile.Request, error) {
+	var err error
+	r.Decision, r.Answer = d.How, reconcile.RequestAnswer{Reason: d.Reason}
+	if d.How == reconcile.DecideAnswer {
+		if r.Answer, err = AnswersTo(r, d.Texts, d.Choices); err != nil {
+			return r, err
+		}
+	}
+	at, err := view.Instant()
+	if err != nil {
+		return r, err
+	}
+	if r, err = db.Operator.DecideRequest(ctx, p.Env.Now(), at, r, !project.Alive(p.StateDir, r.RunID)); err == nil && r.Fate == "" {
+		r, err = waitForWorker(ctx, p, db, r)
+	}
+	if errors.Is(err, state.ErrNotFound) {
+		err = &reconcile.Error{Code: "request_not_found", Message: "the request no longer exists", Hint: "symphony ps shows the open requests", Err: err}
+	}
+	return r, err
+}
+
+// Find finds the request that ref names, or the first one of the issue that ref names that takes such a decision. named is false in
+// the second case. A subtask can have the name of a request: then neither is taken.
+func Find(
+	ctx context.Context, p *project.Project, db *state.DB, ref string, how reconcile.RequestDecision,
+) (r reconcile.Request, named bool, err error) {
+	ref = project.IssueName(ctx, p, db, ref)
+	candidates, err := view.OpenRequests(ctx, p, db)
+	if err != nil {
+		return r, false, err
+	}
+	candidates = slices.DeleteFunc(candidates, func(r reconcile.Request) bool { return !strings.EqualFold(r.Identifier, ref) })
+	if identifier, number := reconcile.RequestRef(ref); number > 0 {
+		r, err = db.Views.FindRequest(ctx, identifier, number)
+		switch {
+		case err == nil && len(candidates) > 0:
+			return r, true, exit.Usage("%s is a request of %s, and an issue that asks %s: name that request, or, at a terminal, the issue %s",
+				r.ID(), r.Identifier, candidates[0].ID(), r.Identifier)
+		case err == nil:
+			named, candidates = true, []reconcile.Request{r}
+		case !errors.Is(err, state.ErrNotFound):
+			return r, false, err
+		}
+	}
+	if len(candidates) == 0 {
+		return r, named, exit.Fault("request_not_found", "there is no request "+ref, "symphony ps shows the open requests")
+	}
+	for _, c := range candidates {
+		// Only questions can be answered, and only the others approved. All can be denied.
+		if how == reconcile.DecideDeny || (how == reconcile.DecideAnswer) == (c.Kind == reconcile.QuestionRequest) {
+			return c, named, nil
+		}
+	}
+	other := candidates[len(candidates)-1]
+	if how == reconcile.DecideAnswer {
+		return r, named, exit.Usage("answer: %s asks for approval, not for an answer: %s", other.ID(), view.HowToAnswer(other))
+	}
+	return r, named, exit.Usage("approve: %s is a question and needs an answer: %s", other.ID(), view.HowToAnswer(other))
+}
+
+// waitForWorker waits until the worker has acted on the decision. A run that is ending may end before it does.
+func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request) (reconcile.Request, error) {
+	for end := p.Env.Now().Add(workerBound); ; {
+		dead := !project.Alive(p.StateDir, r.RunID) // checked first: it may act and end before the next line
+		is, err := db.Views.RequestByID(ctx, r.IssueID, r.Number)
+		if err != nil {
+			return r, err
+		}
+		if dead && is.EndedAt.IsZero() {
+			is.Fate = reconcile.RequestRunEnded
+		}
+		switch {
+		case is.Fate == reconcile.RequestAnswered && !is.EndedAt.IsZero():
+			return is, nil
+		case is.Fate == reconcile.RequestRunEnded && is.Decision == reconcile.DecideAnswer && !is.Secret():
+			return is, nil // the next run gets it
+		case is.Fate == reconcile.RequestRunEnded, is.Fate == reconcile.RequestWithdrawn:
+			return r, &reconcile.Error{
+				Code: "request_ended", Message: r.ID() + " has just ended: " + string(is.Fate), Hint: "symphony ps shows the open requests",
+			}
+		case p.Env.Now().After(end) || !project.Sleep(ctx, workerStep):
+			return r, nil
+		}
+	}
+}
+
+// Describe returns the result of a decision in lines, and a note if the worker has not received it yet.
+func Describe(r reconcile.Request) (done []string, note string) {
+	what := map[reconcile.RequestDecision]string{
+		reconcile.DecideApprove: "approved", reconcile.DecideForSession: "approved for the session",
+		reconcile.DecideDeny: "denied", reconcile.DecideAnswer: "answered",
+	}[r.Decision]
+	done = []string{what + " " + r.ID() + ": " + r.Summary}
+	switch {
+	case r.Fate == reconcile.RequestRunEnded:
+		done = append(done, "the run has ended; the next run of "+r.Identifier+" gets the answer")
+	case r.EndedAt.IsZero():
+		note = "the worker has not acted on it yet"
+	}
+	return done, note
+}
+
+// AnswersTo assigns the answers to the questions in their order. Answers to secret questions are encrypted for the worker.
+func AnswersTo(r reconcile.Request, texts []string, choices []int) (answer reconcile.RequestAnswer, err error) {
+	questions := r.Detail.Questions
+	if given := max(len(texts), len(choices)); given != len(questions) {
+		return answer, exit.Usage("answer: %s asks %s, not %d: %s", r.ID(), text.Plural(len(questions), "question"), given, view.HowToAnswer(r))
+	}
+	answers := map[string][]string{}
+	for i, q := range questions {
+		given := make([]string, 1)
+		if len(choices) > 0 {
+			given[0], err = optionNumber(r, q, choices[i])
+		} else {
+			given, err = parseAnswer(r, q, texts[i])
+		}
+		if err != nil {
+			return answer, err
+		}
+		if len(given) > 0 {
+			answers[q.ID] = append(answers[q.ID], given...) // two questions may have one id
+		}
+	}
+	switch {
+	case len(answers) == 0:
+		return answer, emptyAnswer(r)
+	case r.Detail.SealKey == nil:
+		answer.Answers = answers
+	default:
+		answer.Sealed, err = agent.SealAnswers(r.Detail.SealKey, answers)
+	}
+	return answer, err
+}
+
+// CheckAnswer returns the answer to one question that an operator has typed: the text, or the label of the option with that number.
+func CheckAnswer(r reconcile.Request, q reconcile.RequestQuestion, typed string) (string, error) {
+	if n, err := strconv.Atoi(typed); err == nil && len(q.Options) > 0 {
+		return optionNumber(r, q, n)
+	}
+	_, err := parseAnswer(r, q, typed)
+	return typed, err
+}
+
+// optionNumber returns the label of the nth option.
+func optionNumber(r reconcile.Request, q reconcile.RequestQuestion, n int) (string, error) {
+	switch {
+	case len(q.Options) == 0:
+		return "", exit.Usage("answer: %s has no options to choose from: %s", r.ID(), view.HowToAnswer(r))
+	case n < 1 || n > len(q.Options):
+		return "", exit.Usage("answer: --choice %d is not an option of %s:%s", n, r.ID(), numbered(q))
+	}
+	return q.Options[n-1].Label, nil
+}
+
+// parseAnswer accepts what the question allows: any text, the label of an option, or several labels separated by commas.
+// An optional question may have no answer.
+func parseAnswer(r reconcile.Request, q reconcile.RequestQuestion, text string) ([]string, error) {
+	if q.Optional && strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	one, err := parseOne(r, q, text)
+	if err == nil || !q.Several {
+		return []string{one}, err
+	}
+	var all []string
+	for part := range strings.SplitSeq(text, ",") {
+		if one, err = parseOne(r, q, part); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func parseOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (string, error) {
+	plain := strings.TrimSpace(text)
+	for _, o := range q.Options {
+		if strings.EqualFold(plain, o.Label) {
+			return o.Label, nil
+		}
+	}
+	switch {
+	case plain == "":
+		return "", emptyAnswer(r)
+	case len(q.Options) > 0 && !q.Other:
+		return "", exit.Usage("answer: %s accepts only its options:%s", r.ID(), numbered(q))
+	}
+	if q.Type == "integer" {
+		if _, err := strconv.ParseInt(plain, 10, 64); err != nil {
+			return "", exit.Usage("answer: %q of %s needs a whole number", q.Text, r.ID())
+		}
+	}
+	if q.Type == "number" {
+		if _, err := strconv.ParseFloat(plain, 64); err != nil || !json.Valid([]byte(plain)) { // not NaN
+			return "", exit.Usage("answer: %q of %s needs a number such as 0.5", q.Text, r.ID())
+		}
+	}
+	return text, nil
+}
+
+// numbered lists the options of a question in one line.
+func numbered(q reconcile.RequestQuestion) string {
+	line := ""
+	for i, o := range q.Options {
+		line += fmt.Sprintf("  %d) %s", i+1, o.Label)
+	}
+	return line
+}
+
+func emptyAnswer(r reconcile.Request) error {
+	return exit.Usage("answer: the answer is empty; to refuse an answer, use symphony deny %s", r.ID())
+}

@@ -1,0 +1,119 @@
+package schedule
+
+import (
+	"embed"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"text/template"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/durable"
+)
+
+// mark is in the comment of every file that install writes. Others are never overwritten or removed.
+const mark = "Written by symphony schedule install"
+
+//go:embed symphony.*
+var templateFiles embed.FS
+
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"word": unitWord, "argument": argumentWord, "times": timerLines, "pair": func(v string) []string { return strings.SplitN(v, "=", 2) },
+	}).ParseFS(templateFiles, "*"))
+})
+
+// files are a schedule's files, which templates make.
+type files struct {
+	*plan
+	list   []file
+	system bool // of the system instance of systemd, not of the user's
+}
+
+// file is a file as it was read: its text is empty if it does not exist.
+type file struct{ path, text string }
+
+// read reads the files. It refuses those that install did not write.
+func (s *files) read() error {
+	for i, f := range s.list {
+		data, err := os.ReadFile(f.path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fileError(err)
+		}
+		text := string(data)
+		if err == nil && !strings.HasPrefix(text, "# "+mark) && !strings.Contains(text, "<!-- "+mark) {
+			return exit.Fault("schedule_foreign", f.path+" was not written by symphony schedule install",
+				"see what it is, move it away, and run the command again")
+		}
+		s.list[i].text = text
+	}
+	return nil
+}
+
+func fileError(err error) error { return failed("check the permissions of its directory", "%v", err) }
+
+// installed implements scheduler.
+func (s *files) installed() (text string) {
+	for _, f := range s.list {
+		text += f.text
+	}
+	return text
+}
+
+// wanted returns the files as install writes them.
+func (s *files) wanted() (list []file) {
+	values := map[string]any{
+		"Mark": mark, "Name": s.name(), "Workflow": s.p.Path, "Command": s.command(project.TriggerTimer), "Vars": s.vars, "Every": s.every,
+		"System": s.system, "User": s.account.name, "Log": s.log(),
+	}
+	for _, f := range s.list {
+		var b strings.Builder
+		_ = templates().ExecuteTemplate(&b, "symphony"+filepath.Ext(f.path), values) // it writes to memory
+		list = append(list, file{f.path, b.String()})
+	}
+	return list
+}
+
+// text implements scheduler.
+func (s *files) text() (string, error) {
+	var texts []string
+	for _, f := range s.wanted() {
+		texts = append(texts, "## "+f.path+"\n"+f.text)
+	}
+	return strings.Join(texts, "\n"), nil
+}
+
+// write writes the files that differ from those that were read.
+func (s *files) write() error {
+	for i, f := range s.wanted() {
+		if f.text == s.list[i].text {
+			continue
+		}
+		err := os.MkdirAll(filepath.Dir(f.path), 0o755)
+		if err == nil {
+			err = durable.WriteFile(f.path, []byte(f.text), 0o644)
+		}
+		if err != nil {
+			return fileError(err)
+		}
+		s.changes.done("wrote " + f.path)
+	}
+	return nil
+}
+
+// removeFiles removes the files that exist.
+func (s *files) removeFiles(paths ...string) error {
+	for _, path := range paths {
+		if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return fileError(err)
+		}
+		s.changes.done("removed " + path)
+	}
+	return nil
+}

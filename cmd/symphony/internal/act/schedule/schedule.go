@@ -1,0 +1,312 @@
+// Package schedule shows, installs, inspects and removes the schedule that runs passes: a systemd timer, a job of launchd, or
+// a line in the user's crontab.
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Options are the flags of schedule.
+type Options struct {
+	System, Cron bool
+	RunAs        string
+}
+
+// Changes are what an operation has done, and what an operator has to know besides.
+type Changes struct{ Done, Warnings []string }
+
+func (c *Changes) done(line string) { c.Done = append(c.Done, line) }
+func (c *Changes) warn(line string) { c.Warnings = append(c.Warnings, line) }
+
+// Invalid is the error of a workflow that passes could not use. Report names its errors.
+type Invalid struct {
+	Project *project.Project // as the schedule sees it
+	Report  project.CheckReport
+}
+
+// Error implements error.
+func (e *Invalid) Error() string { return e.Project.Path + " is not valid" }
+
+// scheduler is a kind of schedule.
+type scheduler interface {
+	// text is what install writes.
+	text() (string, error)
+	// refuse returns why this machine can't have such a schedule; nil if it can. It waits up to patience for systemd to start.
+	refuse(ctx context.Context, patience time.Duration) error
+	install(ctx context.Context) error
+	// installed is what install has written, as far as it was read and still exists.
+	installed() string
+	// options are those with which install has written it.
+	options() Options
+	addStatus(ctx context.Context, out *Status)
+	remove(ctx context.Context) error
+}
+
+// plan is what a schedule runs, and as which account.
+type plan struct {
+	caller   *project.Project
+	p        *project.Project // as the schedule sees it
+	account  account
+	program  string
+	stateDir string   // for --state-dir, empty for the default one
+	vars     []string // NAME=value, passed on to the passes
+	every    time.Duration
+	changes  *Changes
+}
+
+// account is the account that passes run as.
+type account struct {
+	name, home string
+	uid        int
+}
+
+// pathVars are the variables that locate symphony's files. A schedule passes on only these: any other may contain a secret and
+// belongs in the environment file.
+var pathVars = []string{"XDG_STATE_HOME", "XDG_CONFIG_HOME"}
+
+// newPlan reads the workflow as the schedule will see it. The error of an invalid workflow is an *Invalid.
+func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
+	a, err := passAccount(p.Env, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &plan{caller: p, account: a, program: project.ProgramPath(), changes: &Changes{}}
+	if u, err := user.LookupId(strconv.Itoa(a.uid)); err != nil || u.HomeDir != a.home {
+		s.vars = append(s.vars, "HOME="+a.home) // systemd and cron would set the one of the password database, if any
+	}
+	for _, name := range pathVars {
+		if v := p.Env.Getenv(name); filepath.IsAbs(v) {
+			s.vars = append(s.vars, name+"="+v)
+		}
+	}
+	if p.StateDir != state.DefaultDir(p.Env.Getenv("XDG_STATE_HOME"), p.Env.Home, p.Path) {
+		s.stateDir = p.StateDir
+	}
+	s.p = underSchedule(p, a, s.stateDir, s.vars)
+	report, cfg := project.CheckResult(s.p)
+	if !report.OK {
+		return nil, nil, &Invalid{s.p, report}
+	}
+	s.every = max(cfg.Polling.Interval, time.Second)
+	var kind scheduler = newTimer(s, o.System)
+	switch {
+	case o.Cron:
+		s.every, kind = time.Minute, cron{plan: s}
+	case usesLaunchd && !o.System:
+		s.every, kind = max(s.every.Truncate(time.Second), shortestLaunchd), newLaunchd(s)
+	}
+	if s.every != cfg.Polling.Interval {
+		s.changes.warn(fmt.Sprintf("this schedule runs a pass every %s; polling.interval_ms (%s) applies only to --loop", s.every, cfg.Polling.Interval))
+	}
+	for _, word := range append(s.command(project.TriggerCron), s.vars...) {
+		if !utf8.ValidString(word) || strings.ContainsFunc(word, text.Control) {
+			return nil, nil, failed("rename it", "%q contains characters that a unit or a crontab can't contain", word)
+		}
+	}
+	return s, kind, nil
+}
+
+func failed(hint, format string, args ...any) error {
+	return exit.Fault("schedule_failed", fmt.Sprintf(format, args...), hint)
+}
+
+// passAccount returns the account that passes run as. With --system under sudo it is that of the user who called sudo, not root.
+func passAccount(w *environ.Env, o Options) (account, error) {
+	name := o.RunAs
+	if name == "" && o.System && os.Geteuid() == 0 {
+		name = w.Getenv("SUDO_USER")
+	}
+	if name == "" {
+		return ownAccount(w), nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return account{}, exit.Usage("schedule: there is no account %q", name)
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	return account{u.Username, u.HomeDir, uid}, err
+}
+
+func ownAccount(w *environ.Env) account {
+	name := w.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return account{name, w.Home, os.Geteuid()}
+}
+
+// underSchedule returns the project as a scheduled pass of an account sees it.
+func underSchedule(p *project.Project, a account, stateDir string, vars []string) *project.Project {
+	w := *p.Env
+	w.Home = a.home
+	w.Environ = append([]string{"HOME=" + a.home, "USER=" + a.name, "LOGNAME=" + a.name, "SHELL=/bin/sh", "PATH=/usr/bin:/bin"}, vars...)
+	in := project.New(&w, p.Path, stateDir)
+	in.ReadEnvFiles(a.uid)
+	return in
+}
+
+// name is the name of the units of a workflow, and the mark of its line in a crontab.
+func (s *plan) name() string {
+	return "symphony-" + filepath.Base(state.DefaultDir("", s.caller.Env.Home, s.caller.Path))
+}
+
+// command is the command line of a pass.
+func (s *plan) command(trigger string) []string {
+	argv := []string{s.program, "tick", "--quiet", "--trigger", trigger}
+	if s.stateDir != "" {
+		argv = append(argv, "--state-dir", s.stateDir)
+	}
+	return append(argv, "-w", s.p.Path)
+}
+
+// Text returns what Install would write. If Install would refuse, a warning gives the reason.
+func Text(ctx context.Context, p *project.Project, o Options) (string, Changes, error) {
+	s, kind, err := newPlan(p, o)
+	if err != nil {
+		return "", Changes{}, err
+	}
+	written, err := kind.text()
+	if err != nil {
+		return "", *s.changes, err
+	}
+	if err := s.installable(ctx, kind, 0); err != nil {
+		known := exit.From(err)
+		s.changes.warn("install would refuse: " + known.Code + ": " + known.Message)
+	}
+	return written, *s.changes, nil
+}
+
+// Supported returns the kinds of schedule that this account can install on this machine. err says why the usual one is not among
+// them.
+func Supported(ctx context.Context, p *project.Project) (kinds []string, err error) {
+	s := &plan{caller: p, p: p, account: ownAccount(p.Env), changes: &Changes{}}
+	usual, name := scheduler(newTimer(s, false)), "a timer of systemd"
+	if usesLaunchd {
+		usual, name = newLaunchd(s), "launchd"
+	}
+	if err = usual.refuse(ctx, 0); err == nil {
+		kinds = append(kinds, name)
+	}
+	if (cron{plan: s}).refuse(ctx, 0) == nil {
+		kinds = append(kinds, "cron")
+	}
+	return kinds, err
+}
+
+// Install writes a schedule and switches it on. It is idempotent and completes an interrupted install. What was changed before an error
+// comes with the error.
+func Install(ctx context.Context, p *project.Project, o Options) (Changes, error) {
+	s, kind, err := newPlan(p, o)
+	if err != nil {
+		return Changes{}, err
+	}
+	if err = s.installable(ctx, kind, managerPatience); err == nil {
+		err = kind.install(ctx)
+	}
+	return *s.changes, err
+}
+
+// installable returns the first reason why Install must not write anything; nil for none.
+func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Duration) error {
+	if err := s.caller.Nested(); err != nil {
+		return err
+	}
+	path, why := paths.Real(s.program), ""
+	if temporary := project.TemporaryAbove(path, s.caller.Env.Getenv("TMPDIR")); temporary != "" {
+		why = "is below " + temporary
+	}
+	if project.BuiltByGoRun(path) {
+		why = "was built by go run"
+	}
+	if s.program == "" {
+		path, why = "the program", "no longer exists"
+	}
+	if why != "" {
+		return exit.Fault("temporary_program", fmt.Sprintf("%s %s: a schedule needs a permanent program", path, why),
+			"copy the program to a permanent place, such as ~/bin/symphony, and install the schedule with that copy")
+	}
+	return kind.refuse(ctx, patience)
+}
+
+// Remove removes what Install wrote. The workflow need not exist. What was removed before an error comes with the error.
+func Remove(ctx context.Context, p *project.Project, o Options) (Changes, error) {
+	if err := p.Nested(); err != nil {
+		return Changes{}, err
+	}
+	changes, removed, as, err := remove(ctx, p, o)
+	switch {
+	case removed:
+		changes.done(fmt.Sprintf("running workers continue, and may start others for some minutes; symphony stop --all -w %s ends them%s", text.ShellQuote(p.Path), as))
+	case err == nil:
+		changes.done("nothing is installed for " + p.Path)
+	}
+	return changes, err
+}
+
+// remove is Remove without its last line. It says whether something was removed, and as which account that has run passes.
+func remove(ctx context.Context, p *project.Project, o Options) (changes Changes, removed bool, as string, needsRoot error) {
+	found := findInstalled(ctx, p)
+	if o.Cron && found.problem != nil {
+		return changes, false, "", found.problem
+	}
+	for _, kind := range found.kinds {
+		switch has := kind.options(); {
+		case o.Cron && !has.Cron || o.System && !has.System:
+			continue
+		case has.System && os.Geteuid() != 0:
+			needsRoot = rootOnly("sudo " + text.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + text.ShellQuote(p.Path))
+			continue
+		case has.System:
+			as = ", as " + has.RunAs
+		}
+		if err := kind.remove(ctx); err != nil {
+			return *found.changes, removed, as, err
+		}
+		removed = true
+	}
+	return *found.changes, removed, as, needsRoot
+}
+
+// Installed reports whether Install has written a schedule for a project.
+func Installed(ctx context.Context, p *project.Project) bool {
+	return len(findInstalled(ctx, p).kinds) > 0
+}
+
+// Move installs for a workflow the schedule that is installed for its old path, and removes that one. It can be repeated.
+func Move(ctx context.Context, old, p *project.Project) (all Changes, err error) {
+	add := func(c Changes) {
+		all.Done, all.Warnings = append(all.Done, c.Done...), append(all.Warnings, c.Warnings...)
+	}
+	for _, kind := range findInstalled(ctx, old).kinds {
+		o := kind.options()
+		changes, err := Install(ctx, p, o)
+		add(changes)
+		var known *reconcile.Error
+		if errors.As(err, &known) && o.System && os.Geteuid() != 0 {
+			known.Hint += " && sudo " + text.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + text.ShellQuote(old.Path)
+		}
+		if err != nil {
+			return all, err
+		}
+	}
+	changes, _, _, err := remove(ctx, old, Options{})
+	add(changes)
+	return all, err
+}

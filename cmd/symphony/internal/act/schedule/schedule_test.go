@@ -1,0 +1,119 @@
+package schedule
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/test"
+	"pgregory.net/rapid"
+)
+
+// Intervals that divide a minute, an hour or a day become a calendar; all others run from pass to pass.
+func TestTimerLines(t *testing.T) {
+	const since = "OnActiveSec=1s\nOnUnitActiveSec="
+	for every, want := range map[time.Duration]string{
+		time.Second:             "OnCalendar=*-*-* *:*:*",
+		2 * time.Second:         "OnCalendar=*-*-* *:*:00/2",
+		30 * time.Second:        "OnCalendar=*-*-* *:*:00/30",
+		time.Minute:             "OnCalendar=*-*-* *:*:00",
+		5 * time.Minute:         "OnCalendar=*-*-* *:00/5:00",
+		time.Hour:               "OnCalendar=*-*-* *:00:00",
+		6 * time.Hour:           "OnCalendar=*-*-* 00/6:00:00",
+		24 * time.Hour:          "OnCalendar=*-*-* 00:00:00",
+		45 * time.Second:        since + "45000ms",
+		90 * time.Second:        since + "90000ms",
+		7 * time.Minute:         since + "420000ms",
+		5 * time.Hour:           since + "18000000ms",
+		48 * time.Hour:          since + "172800000ms",
+		1500 * time.Millisecond: since + "1500ms",
+		59 * time.Second:        since + "59000ms",
+	} {
+		test.Equal(t, every.String(), timerLines(every), want)
+	}
+}
+
+// Whatever a crontab contains, our line is added once, and after its removal every other byte is unchanged.
+func TestWithLine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lines := rapid.SliceOf(rapid.SampledFrom([]string{
+			"* * * * * x", "", "# c", "A=b # symphony-other", "#* * * * * x # symphony-a", "\t", "* * * * * x # symphony-a ", "é%\\%",
+		})).Draw(t, "lines")
+		before := ""
+		if len(lines) > 0 {
+			before = strings.Join(lines, "\n") + "\n"
+		}
+		const mark = " # symphony-a"
+		once, was := withLine(before, "* * * * * ours"+mark, mark)
+		if was != "" || strings.Count(once, "ours") != 1 {
+			t.Fatalf("added: %q, was %q", once, was)
+		}
+		if again, was := withLine(once, "* * * * * ours"+mark, mark); again != once || was != "* * * * * ours"+mark {
+			t.Fatalf("added again: %q, was %q", again, was)
+		}
+		twice := once + rapid.SampledFrom([]string{"", "* * * * * ours" + mark + "\n"}).Draw(t, "copied") // duplicated in an editor
+		other, _ := withLine(twice, "* * * * * other"+mark, mark)
+		if other != strings.Replace(once, "ours", "other", 1) {
+			t.Fatalf("changed: %q", other)
+		}
+		if after, was := withLine(other, "", mark); after != before || was != "* * * * * other"+mark {
+			t.Fatalf("removed: %q, was %q; want %q", after, was, before)
+		}
+	})
+}
+
+type willing struct{ scheduler }
+
+func (willing) refuse(context.Context, time.Duration) error { return nil }
+
+// Temporary programs are refused, wherever go run and go test build them.
+func TestRefuseTemporaryProgram(t *testing.T) {
+	hash := strings.Repeat("0123456789abcdef", 4)
+	p := &project.Project{Env: &environ.Env{Environ: []string{"TMPDIR=/var/scratch"}}}
+	for program, gone := range map[string]bool{
+		"/home/ann/bin/symphony":                               false,
+		"/usr/local/bin/symphony":                              false,
+		"/home/ann/go-build/symphony":                          true, // GOCACHE without anything else
+		"/home/ann/my-go-builds/symphony":                      false,
+		"/tmp/symphony":                                        true,
+		"/tmpfs/symphony":                                      false,
+		"/var/tmp/x/symphony":                                  true,
+		"/dev/shm/symphony":                                    true,
+		"/var/scratch/go-build1/b001/exe/symphony":             true,
+		"/home/ann/.cache/go-build/4b/" + hash + "-d/symphony": true,
+		"/home/ann/cache/4b/" + hash + "-d/symphony":           true,
+		"": true,
+	} {
+		err := (&plan{caller: p, program: program}).installable(t.Context(), willing{}, 0)
+		if gone != (err != nil) || gone && exit.From(err).Code != "temporary_program" {
+			t.Errorf("%s: %v", program, err)
+		}
+	}
+}
+
+// A timer that has just been installed has not failed: its first pass is still to come.
+func TestJudge(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	soon, before := now.Add(16*time.Second), now.Add(-time.Minute)
+	dead := "not active: no new run starts until you run symphony tick"
+	for name, c := range map[string]struct {
+		out  Status
+		want string
+	}{
+		"installed just now": {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "installed, first pass"},
+		"stopped":            {Status{Timers: []TimerStatus{{Enabled: true, Next: &soon}}}, dead},
+		"came, and no more":  {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon, Last: &before}}}, dead},
+		"overdue":            {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &before}}}, dead},
+		"passes come":        {Status{Alive: true, Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "active"},
+		"none":               {Status{}, dead},
+		"a line of cron":     {Status{Cron: &CronStatus{}}, "not active yet: no pass has come"},
+	} {
+		got := c.out.Judge(now)
+		test.Equal(t, name, got.Text, c.want)
+		test.Equal(t, name+" is dead", got.Dead, strings.HasPrefix(c.want, "not active"))
+	}
+}

@@ -1,0 +1,232 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// installation is what Install wrote, as far as it still exists.
+type installation struct {
+	kinds []scheduler
+	// problem says why the crontab can't be read. Some accounts are not allowed to have one.
+	problem error
+	crontab string
+	changes *Changes // of what is removed of them
+}
+
+// findInstalled reads the units and the line of the crontab. It does not ask systemd or launchd.
+func findInstalled(ctx context.Context, p *project.Project) (in installation) {
+	in.changes = &Changes{}
+	s := &plan{caller: p, p: p, changes: in.changes}
+	for _, kind := range []interface {
+		scheduler
+		read() error
+	}{newTimer(s, false), newTimer(s, true), newLaunchd(s)} {
+		if kind.read() == nil && kind.installed() != "" { // an error means that a file of that name is not ours
+			in.kinds = append(in.kinds, kind)
+		}
+	}
+	if _, err := exec.LookPath("crontab"); err == nil {
+		in.crontab, in.problem = readCrontab(ctx, p.Env)
+		line := cron{plan: s, crontab: in.crontab}
+		if _, line.was = withLine(in.crontab, "", line.mark()); line.was != "" {
+			in.kinds = append(in.kinds, line)
+		}
+	}
+	return in
+}
+
+// Running returns what runs passes of a project, and how to remove it: what Install wrote, or a line of the crontab that names the
+// project. what is empty if there is nothing.
+func Running(ctx context.Context, p *project.Project, flags string) (what, hint string) {
+	found := findInstalled(ctx, p)
+	if len(found.kinds) > 0 {
+		return "an installed schedule", "symphony schedule remove " + flags
+	}
+	for line := range strings.Lines(found.crontab) {
+		line = strings.TrimSpace(line)
+		ours := p.Path != "" && strings.Contains(line, p.Path) || strings.Contains(line, p.StateDir)
+		if ours && strings.Contains(line, "symphony") && !strings.HasPrefix(line, "#") {
+			return "a line in your crontab", "delete it with crontab -e: " + line
+		}
+	}
+	return "", ""
+}
+
+// AsScheduled returns the project as passes see it in cron's bare environment. An installed schedule names the workflow, and may
+// pass on the caller's state directory and variables. stateFlag takes precedence.
+func AsScheduled(ctx context.Context, p *project.Project, stateFlag string) *project.Project {
+	found := findInstalled(ctx, p)
+	carries := func(forms ...string) bool {
+		return slices.ContainsFunc(found.kinds, func(kind scheduler) bool {
+			return slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(kind.installed(), form) })
+		})
+	}
+	words := plistString("--state-dir") + "\n\t\t" + plistString(p.StateDir)
+	if stateFlag == "" && carries(" --state-dir "+cronWord(p.StateDir)+" ", " --state-dir "+argumentWord(p.StateDir)+" ", words) {
+		stateFlag = p.StateDir
+	}
+	var vars []string
+	for _, name := range pathVars {
+		v := p.Env.Getenv(name)
+		inPlist := "<key>" + name + "</key>\n\t\t" + plistString(v)
+		if v != "" && carries(" "+name+"="+cronWord(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n", inPlist) {
+			vars = append(vars, name+"="+v)
+		}
+	}
+	return underSchedule(p, ownAccount(p.Env), stateFlag, vars)
+}
+
+// Status is the JSON of schedule status.
+type Status struct {
+	Alive    bool                 `json:"alive"`
+	Loop     bool                 `json:"loop"`
+	Timers   []TimerStatus        `json:"timers"`
+	Launchd  *LaunchdStatus       `json:"launchd"`
+	Cron     *CronStatus          `json:"cron"`
+	LastPass *project.LastPassRow `json:"last_pass"`
+	LastRun  *scheduledPass       `json:"last_scheduled"`
+	Problems []string             `json:"problems"` // each with the next step
+	Project  struct {
+		WorkflowPath string `json:"workflow_path"`
+		StateDir     string `json:"state_dir"`
+	} `json:"project"`
+}
+
+// scheduledPass is the last pass that a schedule started.
+type scheduledPass struct {
+	Trigger   string    `json:"trigger"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+// TimerStatus is what systemd says about an installed timer.
+type TimerStatus struct {
+	Unit    string     `json:"unit"`
+	Manager string     `json:"manager"` // user or system
+	RunAs   string     `json:"run_as"`
+	Enabled bool       `json:"enabled"`
+	Active  bool       `json:"active"`
+	Next    *time.Time `json:"next_at"` // null unless the timer has a calendar
+	Last    *time.Time `json:"last_at"`
+	Result  string     `json:"last_result"` // of the last pass, in systemd's words
+}
+
+// CronStatus is the installed line of the crontab.
+type CronStatus struct {
+	Line   string `json:"line"`
+	Daemon *bool  `json:"daemon_runs"` // null if /proc does not show it
+}
+
+func (out *Status) addProblem(format string, args ...any) {
+	out.Problems = append(out.Problems, fmt.Sprintf(format, args...))
+}
+
+// ReadStatus returns what is installed, what is wrong with it, and what passes have recorded.
+func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
+	out := Status{Timers: []TimerStatus{}, Problems: []string{}, Loop: project.Looping(p.StateDir)}
+	out.Project.WorkflowPath, out.Project.StateDir = p.Path, p.StateDir
+	found := findInstalled(ctx, p)
+	for _, kind := range found.kinds {
+		kind.addStatus(ctx, &out)
+	}
+	if found.problem != nil && len(out.Timers) == 0 && out.Launchd == nil { // with those, the crontab does not matter
+		out.addProblem("%s", found.problem)
+	}
+	db, err := project.OpenForReading(ctx, p)
+	switch {
+	case errors.Is(err, state.ErrNoState):
+		return out, nil
+	case err != nil:
+		return out, err
+	}
+	defer db.Close()
+	alive, aliveErr := project.ScheduleAlive(ctx, db, p.Env.Now())
+	last, lastErr := project.LastPass(ctx, db)
+	passes, err := db.Views.ScheduledPasses(ctx)
+	if out.Alive, out.LastPass = alive || out.Loop, last; len(passes) > 0 {
+		out.LastRun = &scheduledPass{passes[0].Trigger, passes[0].StartedAt.UTC()}
+	}
+	return out, cmp.Or(aliveErr, lastErr, err)
+}
+
+// addStatus implements scheduler.
+func (t *timer) addStatus(ctx context.Context, out *Status) {
+	row := TimerStatus{Unit: t.name() + ".timer", Manager: "user", RunAs: ownAccount(t.p.Env).name}
+	lingering, install, journal := lingers(row.RunAs), "symphony schedule install", "journalctl --user -u "
+	if t.system {
+		row.Manager, row.RunAs = "system", t.options().RunAs
+		lingering, install, journal = true, "symphony schedule install --system", "journalctl -u "
+	}
+	found, err := t.properties(ctx, "ActiveState", "UnitFileState", "NextElapseUSecRealtime", "LastTriggerUSec", "Result")
+	if err == nil {
+		timer := found[row.Unit]
+		row.Enabled, row.Active = timer["UnitFileState"] == "enabled", timer["ActiveState"] == "active"
+		row.Last, row.Result = systemdTime(timer["LastTriggerUSec"]), found[t.name()+".service"]["Result"]
+		if row.Active {
+			row.Next = systemdTime(timer["NextElapseUSecRealtime"])
+		}
+	}
+	out.Timers = append(out.Timers, row)
+	switch {
+	case !lingering: // the user's systemd ends with the last logout, or has ended
+		out.addProblem("%s does not linger, so the timer stops at the last logout: loginctl enable-linger %[1]s", row.RunAs)
+	case err != nil:
+		out.addProblem("systemd does not answer: %s", exit.From(err).Message)
+	case !row.Enabled || !row.Active:
+		out.addProblem("%s is not switched on: %s -w %s", row.Unit, install, text.ShellQuote(t.p.Path))
+	}
+	if row.Result != "success" && row.Result != "" {
+		out.addProblem("the last pass failed (%s): %s", row.Result, journal+t.name())
+	}
+}
+
+// systemdTime parses a time as systemctl prints it with TZ=UTC; nil if there is none.
+func systemdTime(text string) *time.Time {
+	t, err := time.Parse("Mon 2006-01-02 15:04:05 MST", text)
+	if err != nil {
+		return nil
+	}
+	return &t
+}
+
+// Verdict is whether a schedule is active.
+type Verdict struct {
+	Text string
+	Next *time.Time // of a timer that waits for its first pass
+	Dead bool       // nothing runs passes
+}
+
+// Judge says whether the schedule is active. If it is not, it adds the problem.
+func (out *Status) Judge(now time.Time) Verdict {
+	if out.Alive {
+		return Verdict{Text: "active"}
+	}
+	for _, t := range out.Timers { // the first pass of a timer that was just installed
+		if t.Enabled && t.Active && t.Last == nil && t.Next != nil && t.Next.After(now) {
+			return Verdict{Text: "installed, first pass", Next: t.Next}
+		}
+	}
+	switch {
+	case len(out.Timers) == 0 && out.Launchd == nil && out.Cron == nil:
+		out.addProblem("no schedule is installed: symphony schedule install -w %s", text.ShellQuote(out.Project.WorkflowPath))
+	case out.LastRun == nil && out.Cron != nil: // whether the line is new is not known
+		out.addProblem("cron has not run a pass yet: if it does not within two minutes, symphony doctor")
+		return Verdict{Text: "not active yet: no pass has come", Dead: true}
+	case out.LastRun == nil:
+		out.addProblem("the schedule has not run a pass yet: symphony doctor")
+	default:
+		out.addProblem("the schedule has missed passes: symphony doctor; if the program was moved, symphony schedule install")
+	}
+	return Verdict{Text: "not active: no new run starts until you run symphony tick", Dead: true}
+}

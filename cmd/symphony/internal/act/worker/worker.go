@@ -1,0 +1,249 @@
+// Package worker is the process symphony worker: it takes one run, carries it out, and records the outcome.
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/state"
+)
+
+const (
+	workerGC   = 50              // percent, see Run
+	reapStep   = 5 * time.Second // how often orphans are reaped
+	ownPassMax = "10s"           // how long the pass that the worker starts waits for the lock
+	// takePatience is how long a worker tries to lock its alive file, which a pass may be probing.
+	takePatience = 2 * time.Second
+)
+
+// Run takes the run, carries it out, records the outcome, and starts a pass, so that the next run need not wait for the schedule.
+// slot is the path of the account's slot that the pass has handed over; empty if the number of runs is unbounded. model is that of the
+// operator's command; empty for that of the workflow. The worker logs to stderr.
+func Run(ctx context.Context, w *environ.Env, stderr io.Writer, id, stateDir, path, slot, model string) error {
+	ready, err := proc.TakeOver()
+	if err != nil {
+		return exit.Usage("symphony worker can only be started by a pass: %v", err)
+	}
+	var heldSlot *os.File
+	if slot != "" {
+		if heldSlot, err = proc.TakeExtra(slot); err != nil {
+			return errors.Join(err, ready.Refuse(err.Error()))
+		}
+	}
+	// Process lists would show "exe", because it was started from /proc/self/exe. Nothing depends on the name.
+	_ = proc.ShowAs("symphony")
+	// There may be many workers, and each needs less than a megabyte: early collections keep it at that.
+	debug.SetGCPercent(workerGC)
+	redactor := agent.NewRedactor(nil)
+	log := slog.New(slog.NewTextHandler(agent.Writer{W: stderr, Redactor: redactor}, nil)).With(slog.String("run_id", id))
+	exe := project.ProgramPath()
+	h, err := takeRun(ctx, w, id, stateDir)
+	if err != nil {
+		log.Warn("run not taken", slog.String("error", err.Error()))
+		return errors.Join(err, ready.Refuse(err.Error()))
+	}
+	h.exe, h.slot, h.model = exe, heldSlot, model
+	if err := ready.Taken(); err != nil {
+		log.Info("the pass has ended", slog.String("error", err.Error()))
+	}
+	log = log.With(slog.String("issue_id", h.Run.IssueID), slog.String("issue_identifier", h.Run.Identifier), slog.Int("attempt", h.Run.Attempt))
+	stopReaping := Supervise(ctx, log)
+	defer stopReaping()
+	// The environment file need not be readable here: the pass has handed over its variables.
+	if h.Run.Kind == reconcile.FreeRun {
+		h.Run, err = agents.CarryOut(ctx, w, h.DB, h.Alive, h.Run, redactor, log)
+	} else {
+		err = h.carryOut(ctx, project.New(w, path, stateDir), ready.Secret, redactor, log)
+	}
+	if err != nil {
+		h.RecordFailure(ctx, w, err, log)
+	}
+	h.Close(log)
+	crash.At("worker.closed")
+	// A terminated worker belongs to a service or session that is being stopped. A pass started there would start new work that is
+	// killed at once.
+	if h.Run.Kind != reconcile.CleanupRun && h.Run.Kind != reconcile.FreeRun && h.Run.ErrorCode != reconcile.CodeTerminated {
+		startOwnPass(exe, w, stateDir, path, log)
+	}
+	return nil
+}
+
+// Held is a run that this worker has taken.
+type Held struct {
+	Run   reconcile.Run
+	DB    *state.DB
+	Alive *proc.Alive
+	exe   string // the path of this program
+	model string
+	slot  *os.File // the account's slot, held while it is open; nil for none
+}
+
+// takeRun makes this process the owner of the run. If it fails, it changes nothing.
+func takeRun(ctx context.Context, w *environ.Env, id, stateDir string) (*Held, error) {
+	// Not every system supports it; docs/security.md says what that means there.
+	if err := proc.NonDumpable(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, fmt.Errorf("hiding the key from other processes: %w", err)
+	}
+	alive, err := proc.HoldAlive(filepath.Join(runner.RunDir(stateDir, id), host.AliveFile), takePatience)
+	if err != nil {
+		return nil, fmt.Errorf("alive file: %w", err)
+	}
+	h := &Held{Alive: alive}
+	if h.DB, err = state.Open(ctx, stateDir); err != nil {
+		return nil, errors.Join(err, runner.RecordFault(alive, err), alive.Close())
+	}
+	self, err := proc.Self()
+	if err == nil {
+		h.Run, err = h.DB.Journal.TakeRun(ctx, id, self, w.Now())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("taking run %s: %w", id, err), runner.RecordFault(alive, err), h.DB.Close(), alive.Close())
+	}
+	return h, nil
+}
+
+// Close closes the database and then the alive file: from now on a pass may settle the run.
+func (h *Held) Close(log *slog.Logger) {
+	var err error
+	if h.slot != nil { // first, because the pass that settles the run may need it
+		err = h.slot.Close()
+	}
+	if err = errors.Join(err, h.DB.Close(), h.Alive.Close()); err != nil {
+		log.Warn("closing", slog.String("error", err.Error()))
+	}
+}
+
+// Supervise makes this process the parent of all processes that the agent leaves behind, and reaps them.
+func Supervise(ctx context.Context, log *slog.Logger) (stop func()) {
+	report := func(err error) { log.Warn("supervision", slog.String("error", err.Error())) }
+	if err := proc.BecomeSubreaper(); err != nil {
+		report(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() { defer close(done); proc.ReapOrphans(ctx, reapStep, report) }()
+	return func() { cancel(); <-done }
+}
+
+// carryOut loads the workflow as the pass found it and carries the run out.
+func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, redactor *agent.Redactor, log *slog.Logger) error {
+	dir := runner.RunDir(p.StateDir, h.Run.ID)
+	data, err := os.ReadFile(filepath.Join(dir, runner.WorkflowFile))
+	if err != nil {
+		return fmt.Errorf("workflow of the run: %w", err)
+	}
+	src, err := workflow.NewSource(p.Path, p.Path, data)
+	if err != nil {
+		return err
+	}
+	extra := map[string]string{}
+	if len(secret) > 0 {
+		if err := json.Unmarshal(secret, &extra); err != nil {
+			return fmt.Errorf("secrets of the workflow: %w", err)
+		}
+	}
+	cfg, err := workflow.Parse(src, p.Environment(extra))
+	if err != nil {
+		return err
+	}
+	cfg = cfg.For(h.Run.Issue.Labels, h.model)
+	config := project.RunnerConfig(p, cfg)
+	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
+	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Memory: h.DB, Warn: project.WarnTo(log)})
+	if err != nil {
+		return err
+	}
+	account := project.OpenAccount(p, cfg.Codex.Home)
+	worker := &runner.Worker{
+		Config: config, Prompt: cfg.Prompt, Journal: h.DB.Journal, Requests: h.DB.Journal, Tracker: tracker, Host: host.WithCrashPoints(project.NewHost()),
+		Account: account, AccountDir: account.Dir,
+		Alive: h.Alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now,
+		Mono: proc.Monotonic, Boot: h.Run.Worker.Boot, Log: log, Redactor: redactor,
+	}
+	var stopNotifier func()
+	worker.Attend, stopNotifier = pass.Notifier{
+		P: p, DB: h.DB, Hook: pass.AttentionHook(p, cfg).OfRun(p.StateDir, h.Run.ID), By: h.Run.ID, IssueID: h.Run.IssueID,
+	}.Start(ctx, log)
+	defer stopNotifier()
+	if attend := worker.Attend; len(cfg.Tracker.Operators) > 0 {
+		worker.Attend = func(ctx context.Context) {
+			attend(ctx)
+			h.askInTracker(p, log)
+		}
+	}
+	run, err := worker.Run(context.WithoutCancel(ctx), h.Run, ctx.Done())
+	h.Run = run
+	if errors.Is(err, reconcile.ErrConflict) {
+		log.Warn("another process has settled the run", slog.String("error", err.Error()))
+		return nil
+	}
+	return err
+}
+
+// askInTracker has a pass comment on the issue what the agent asks for: a pass of its own, or the next one of a loop.
+func (h *Held) askInTracker(p *project.Project, log *slog.Logger) {
+	if project.Looping(p.StateDir) {
+		if err := os.WriteFile(project.AskedFile(p.StateDir), []byte(h.Run.ID), 0o600); err != nil {
+			log.Warn("could not notify the loop of the request", slog.String("error", err.Error()))
+		}
+		return
+	}
+	startOwnPass(h.exe, p.Env, p.StateDir, p.Path, log)
+}
+
+// RecordFailure records that a run could not be started.
+func (h *Held) RecordFailure(ctx context.Context, w *environ.Env, err error, log *slog.Logger) {
+	if h.Run.Outcome != "" { // the run ended, and its outcome could not be stored for too long
+		log.Error("outcome given up", slog.String("outcome", string(h.Run.Outcome)), slog.String("error", err.Error()))
+		return
+	}
+	known := exit.From(err)
+	h.Run.Outcome, h.Run.ErrorCode, h.Run.ErrorText, h.Run.EndedAt = reconcile.Failed, known.Code, known.Message, w.Now()
+	log.Error("run ended", slog.String("outcome", string(h.Run.Outcome)), slog.String("error", err.Error()))
+	worker := &runner.Worker{Journal: h.DB.Journal, Alive: h.Alive, Now: w.Now, Mono: proc.Monotonic, Log: log}
+	if err := worker.Conclude(context.WithoutCancel(ctx), h.Run); err != nil {
+		log.Error("outcome not stored", slog.String("error", err.Error()))
+	}
+}
+
+// startOwnPass starts a pass that settles this run, and does not wait for it. The pass inherits no marker, lock or lease of the
+// run.
+func startOwnPass(exe string, w *environ.Env, stateDir, path string, log *slog.Logger) {
+	if project.Looping(stateDir) {
+		return // the loop sees the end of the run
+	}
+	if _, err := os.Stat(exe); err != nil {
+		log.Info("no pass started: the program has been removed", slog.String("path", exe))
+		return
+	}
+	_, err := proc.Detach(proc.Spawn{
+		Exe:  exe,
+		Argv: []string{"symphony", "tick", "--trigger", "worker", "--lock-timeout", ownPassMax, "--quiet", "--state-dir", stateDir, "--workflow", path},
+		Env:  project.OwnPassEnviron(w),
+	})
+	crash.At("worker.pass.started")
+	if err != nil {
+		log.Warn("no pass started", slog.String("error", err.Error()))
+	}
+}

@@ -1,0 +1,340 @@
+// Package demo runs real passes with real workers on a folder of issues, a repository and a WORKFLOW.md in a temporary folder, and
+// prints what happens.
+package demo
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex/codextest"
+)
+
+var (
+	//go:embed WORKFLOW.md
+	workflowText string
+	//go:embed issues.yaml
+	madeUpIssues []byte
+	//go:embed repository.yaml
+	ownIssues []byte
+)
+
+// How long a demo may take, and how often it runs a pass.
+const (
+	scriptedBound = 2 * time.Minute
+	codexBound    = 20 * time.Minute
+	demoStep      = 150 * time.Millisecond
+)
+
+// playground is the folder of a demo and what runs for it.
+type playground struct {
+	w   *term.Env
+	dir string
+	Options
+	began   time.Time
+	tracker *reconcile.TrackerAdapter
+	issues  []reconcile.Issue // as the tracker described them last
+	ended   map[string]bool   // runs whose end was shown
+}
+
+// Options are the flags and the argument of demo.
+type Options struct {
+	RealAgent  bool   // codex, not the scripted agent
+	Repository string // the user's repository, of which a copy is worked on; empty for a made-up one
+	Remove     bool   // the temporary folder at the end
+}
+
+// Run takes the issues to their handoff, and shows what can be looked at afterwards unless the folder is removed.
+func Run(ctx context.Context, w *term.Env, o Options) (err error) {
+	dir, err := os.MkdirTemp("", "symphony-demo-")
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return err
+	}
+	if o.Remove {
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
+	d := &playground{w: w, dir: dir, Options: o, began: w.Now(), ended: map[string]bool{}}
+	for _, step := range []func(context.Context) error{d.makeRepository, d.addIssues, d.writeWorkflow, d.openTracker} {
+		if err := step(ctx); err != nil {
+			return errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	d.say("%d issues, the repository and everything else are in %s", len(d.issues), dir)
+	if err := d.play(ctx); err != nil {
+		return errors.Join(err, d.stopAll(ctx))
+	}
+	return d.lookBack(ctx)
+}
+
+// Agent is the scripted agent, a separate process that speaks codex's protocol. It returns the exit code.
+func Agent(args []string, w *term.Env) int { return codextest.Main(args, w.Stdin, w.Stdout, w.Stderr) }
+
+func (d *playground) say(format string, args ...any) {
+	fmt.Fprintf(d.w.Stdout, "%5.1fs  %s\n", d.w.Now().Sub(d.began).Seconds(), text.Visible(fmt.Sprintf(format, args...)))
+}
+
+func (d *playground) workflow() string   { return filepath.Join(d.dir, "WORKFLOW.md") }
+func (d *playground) stateDir() string   { return filepath.Join(d.dir, "state") }
+func (d *playground) repository() string { return filepath.Join(d.dir, "repository") }
+
+// project reads the project again, as each pass does.
+func (d *playground) project() *project.Project {
+	return project.New(d.w.Environment(), d.workflow(), d.stateDir())
+}
+
+// flags are what later commands need to find the project.
+func (d *playground) flags() string {
+	return fmt.Sprintf("-w %s --state-dir %s", text.ShellQuote(d.workflow()), text.ShellQuote(d.stateDir()))
+}
+
+func failed(hint, format string, args ...any) error {
+	return exit.Fault("demo_failed", fmt.Sprintf(format, args...), hint)
+}
+
+// addIssues writes the files of the issues, for the scripted agent with what it is to do.
+func (d *playground) addIssues(context.Context) error {
+	var issues []struct {
+		Title       string
+		Priority    int
+		Description string
+		BlockedBy   []string `yaml:"blocked_by"`
+	}
+	source := madeUpIssues
+	if d.Repository != "" {
+		source = ownIssues
+	}
+	if err := errors.Join(yaml.Unmarshal(source, &issues), os.Mkdir(filepath.Join(d.dir, "issues"), 0o700)); err != nil {
+		return err
+	}
+	for n, issue := range issues {
+		id := fmt.Sprintf("DEMO-%d", n+1)
+		if d.RealAgent {
+			issue.Description, _, _ = strings.Cut(issue.Description, "\n```agent")
+		}
+		front, err := yaml.Marshal(map[string]any{
+			"id": id, "title": issue.Title, "status": "Todo", "priority": issue.Priority, "blocked_by": issue.BlockedBy,
+			"created_date": d.began.Add(time.Duration(n-60) * time.Minute).UTC().Format(time.RFC3339),
+		})
+		if err != nil {
+			return err
+		}
+		content := "---\n" + string(front) + "---\n\n" + issue.Description
+		if err := os.WriteFile(filepath.Join(d.dir, "issues", id+".md"), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeRepository makes the repository, or a copy of the user's without its remotes, and the environment of everything that the demo
+// starts.
+func (d *playground) makeRepository(ctx context.Context) error {
+	script, hint := `git init -q -b main "$1"; cd "$1"; echo "# A small project" > README.md; git add -A; git commit -qm Begin`, "the demo needs git on PATH"
+	if d.Repository != "" {
+		script = `top=$(git -C "$2" rev-parse --show-toplevel); git clone -q --no-hardlinks "$top" "$1"; cd "$1"; git rev-parse -q --verify HEAD > /dev/null || { echo it has no commit >&2; exit 1; }
+			git remote remove origin`
+		hint = "name the directory of a git repository with a commit; demo --agent codex without it makes one up"
+	}
+	d.w.Environ = append(d.w.Environ, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=Symphony demo", "GIT_AUTHOR_EMAIL=demo@example.com",
+		"GIT_COMMITTER_NAME=Symphony demo", "GIT_COMMITTER_EMAIL=demo@example.com")
+	if !d.RealAgent { // the demo neither obeys the limits of a codex account nor counts as its use
+		d.w.Environ = append(d.w.Environ, "XDG_STATE_HOME="+d.stateDir(), reconcile.MaxAgentsVar+"=")
+	}
+	git := exec.CommandContext(ctx, "sh", "-ec", script, "sh", d.repository(), d.w.Absolute(d.Repository))
+	git.Env = d.w.Environ
+	if out, err := git.CombinedOutput(); err != nil {
+		return failed(hint, "the repository: %v: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+func (d *playground) writeWorkflow(context.Context) error {
+	repository, err := json.Marshal(d.repository()) // which YAML reads, too
+	if err != nil {
+		return err
+	}
+	values := map[string]string{"Repository": string(repository), "Command": "codex app-server"}
+	if !d.RealAgent {
+		exe, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		home := filepath.Join(d.dir, "agent-home")
+		if err := os.Mkdir(home, 0o700); err != nil {
+			return err
+		}
+		values["Home"] = "./agent-home"
+		values["Command"] = fmt.Sprintf("%s demo-agent app-server --pace 150ms --home %s", text.ShellQuote(exe), text.ShellQuote(home))
+	}
+	var text bytes.Buffer
+	if err := template.Must(template.New("").Delims("[[", "]]").Parse(workflowText)).Execute(&text, values); err != nil {
+		return err
+	}
+	return os.WriteFile(d.workflow(), text.Bytes(), 0o600)
+}
+
+// openTracker opens the folder of the issues and reads them.
+func (d *playground) openTracker(ctx context.Context) error {
+	p := d.project()
+	cfg, err := p.Config()
+	if err != nil {
+		return err
+	}
+	if d.tracker, err = project.NewTracker(p, cfg, project.TrackerOptions{}); err == nil {
+		d.issues, err = d.readIssues(ctx)
+	}
+	return err
+}
+
+func (d *playground) readIssues(ctx context.Context) ([]reconcile.Issue, error) {
+	return d.tracker.Candidates(ctx, []string{"Todo", "In Progress", "Human Review", "Done"})
+}
+
+// play runs pass after pass until every issue is handed over and nothing runs.
+func (d *playground) play(ctx context.Context) error {
+	bound := scriptedBound
+	if d.RealAgent {
+		bound = codexBound
+	}
+	// The demo holds the loop's lock: workers then start no passes, so that nothing outlives the demo.
+	if err := os.MkdirAll(d.stateDir(), 0o700); err != nil {
+		return err
+	}
+	lock := project.LoopLock(d.stateDir())
+	if _, err := project.TryLoopLock(ctx, lock); err != nil {
+		return err
+	}
+	defer func() { _ = lock.Unlock() }() // the end of the process unlocks it anyway
+	for d.w.Now().Sub(d.began) < bound {
+		r, err := pass.Run(ctx, d.project(), pass.Options{Trigger: project.TriggerManual, Stays: true, LockTimeout: project.CommandPatience})
+		if err == nil && len(r.Errors) > 0 {
+			err = r.Errors[0]
+		}
+		if err == nil {
+			err = d.show(ctx, r)
+		}
+		if err != nil {
+			return err
+		}
+		waiting := slices.ContainsFunc(d.issues, func(i reconcile.Issue) bool { return i.State == "Todo" || i.State == "In Progress" })
+		idle := r.Holder == nil && r.Running+r.Retrying+r.Held == 0 && len(r.Applied) == 0
+		if idle && !waiting && len(pass.LiveRuns(ctx, d.project())) == 0 {
+			d.say("every issue is handed over, and nothing runs")
+			return nil
+		}
+		if !project.Sleep(ctx, demoStep) {
+			return ctx.Err()
+		}
+	}
+	return failed("see why: "+program(project.ProgramPath())+" ps --all "+d.flags(), "not every issue was handed over within %s", bound)
+}
+
+// show prints which issues have changed their states, which runs have ended, and what the pass did.
+func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
+	before := d.issues
+	if d.issues, err = d.readIssues(ctx); err != nil {
+		return err
+	}
+	for _, was := range before {
+		for _, issue := range d.issues {
+			if issue.ID == was.ID && issue.State != was.State {
+				d.say("tracker   %s: %s -> %s", issue.Identifier, was.State, issue.State)
+			}
+		}
+	}
+	v, err := view.Read(ctx, d.project(), view.Options{All: true})
+	if err != nil {
+		return err
+	}
+	for _, e := range slices.Backward(v.Ended) {
+		if d.ended[e.RunID] {
+			continue
+		}
+		d.ended[e.RunID] = true
+		line := fmt.Sprintf("run of %s %s, %s, %s tokens", e.Identifier, *e.Outcome, text.Plural(e.Turns, "turn"), text.Count(e.Tokens.Total))
+		if e.Kind == reconcile.CleanupRun {
+			line = fmt.Sprintf("cleanup of %s %s", e.Identifier, *e.Outcome)
+		}
+		if e.Error != nil {
+			line += ": " + *e.Error
+		}
+		d.say("worker    %s", line)
+	}
+	if b := v.Blocked; b != nil { // a schedule would wait until it is over; the user of a demo should not
+		return failed("without --agent codex the demo needs none; with it, codex must be installed and logged in", "%s: %s", b.Reason, b.Message)
+	}
+	r.Applied = slices.DeleteFunc(slices.Clone(r.Applied), func(a reconcile.Applied) bool {
+		return a.Kind == reconcile.ActSettle || a.Kind == reconcile.ActReap // the run's own end says it
+	})
+	for _, line := range r.Sentences(d.w.Now()) {
+		d.say("pass %-4d %s", r.Pass.ID, line)
+	}
+	return nil
+}
+
+// stopAll ends what is still running when the demo is interrupted.
+func (d *playground) stopAll(ctx context.Context) error {
+	p := d.project()
+	if !p.HasState() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	defer cancel()
+	if _, err := operate.Apply(ctx, p, operate.Command{Verb: reconcile.VerbStopAll}); err != nil {
+		return err
+	}
+	for len(pass.LiveRuns(ctx, p)) > 0 && project.Sleep(ctx, project.WaitStep) {
+	}
+	return nil
+}
+
+// lookBack prints the result, and commands that show more.
+func (d *playground) lookBack(ctx context.Context) error {
+	v, err := view.Read(ctx, d.project(), view.Options{All: true})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(d.w.Stdout)
+	for _, issue := range d.issues {
+		fmt.Fprintf(d.w.Stdout, "  %-8s %-14s %s\n", issue.Identifier, issue.State, issue.Title)
+	}
+	fmt.Fprintf(d.w.Stdout, "\n%d runs, %s tokens, nothing running.\n", len(v.Ended), text.Count(v.Totals.Total))
+	if !d.Remove {
+		fmt.Fprintf(d.w.Stdout, "\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
+			"  git -C %s log -p HEAD..symphony/DEMO-3\n",
+			text.Visible(d.repository()), program(project.ProgramPath()), d.flags(), text.ShellQuote(d.repository()))
+	}
+	return nil
+}
+
+// program is how the program at that path is called from a shell: that of go run is gone when it ends.
+func program(path string) string {
+	if path == "" || project.BuiltByGoRun(path) {
+		return "go run ./cmd/symphony"
+	}
+	return text.ShellQuote(path)
+}

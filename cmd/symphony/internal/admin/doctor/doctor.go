@@ -1,0 +1,261 @@
+// Package doctor checks everything that a run of a project needs: the workflow, the tracker, codex, programs, directories, the
+// schedule. Each check runs in two environments: that of the caller, and that which a schedule would provide.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// check is one line of the report.
+type check struct {
+	name  string
+	needs need
+	// run returns what it found, good or bad; nil if the check does not apply.
+	run func(ctx context.Context, e *environment) []finding
+	// ifDifferent is the hint if both environments are fine but different; empty if that does no harm.
+	ifDifferent string
+}
+
+// need is a condition of a check. If it is not met, the check is skipped and another one reports why.
+type need int
+
+const (
+	needsNothing  need = iota
+	needsWorkflow      // a workflow, which may be wrong
+	needsConfig        // a workflow that can be read
+	needsKey           // the tracker's key
+	needsCodex         // a workflow that can be read, or none: then codex is checked with the defaults
+	needsLogin         // a login shell that ends
+	needsAgent         // a codex that starts
+)
+
+// JSON is what doctor --json prints.
+type JSON = []finding
+
+// ofProject reports whether the condition is not met without a workflow, which is no fault then.
+func (n need) ofProject() bool { return n == needsWorkflow || n == needsConfig || n == needsKey }
+
+// checks lists the checks in the order of their lines.
+var checks = []check{
+	{"workflow", needsNothing, checkWorkflow, ""},
+	{
+		"environment file", needsWorkflow, checkEnvFile,
+		"its path follows from the state directory and XDG_CONFIG_HOME: use the same of both in the schedule and here",
+	},
+	{"key", needsConfig, checkKey, ""},
+	{"tracker", needsKey, checkTracker, ""},
+	{"clock", needsKey, checkClock, ""},
+	{"login shell", needsCodex, checkLoginShell, ""},
+	{"codex", needsLogin, checkCodex, "write its full path into codex.command, so that both start the same program"},
+	{"codex login", needsAgent, checkLogin, ""},
+	{"codex home", needsCodex, checkHome, ""},
+	{"sandbox", needsAgent, checkSandbox, ""},
+	{"secrets", needsConfig, checkSecrets, ""},
+	{"pass_env", needsConfig, checkTokens, ""},
+	{"git", needsLogin, checkGit, ""},
+	{"gh", needsLogin, checkGh, ""},
+	{"repository", needsLogin, checkRepository, ""},
+	{"workspace root", needsConfig, checkRoot, "write workspace.root as an absolute path, or set the variables in it in the environment file"},
+	{
+		"state directory", needsWorkflow, checkState,
+		"name it with --state-dir in the schedule, or unset the variable that sets it here: two state directories would both take the same issues",
+	},
+	{"other projects", needsConfig, checkSharing, ""},
+	{"schedule", needsNothing, checkSchedule, ""},
+	{"monitoring", needsConfig, checkMonitor, ""},
+	{"workers", needsNothing, checkWorkers, ""},
+	{"account", needsNothing, checkAccount, ""},
+}
+
+const (
+	// checkBound is the time limit of a check. A check that has not returned after giveUpBound is reported.
+	checkBound  = 45 * time.Second
+	giveUpBound = 50 * time.Second
+)
+
+// Options are the flags of doctor.
+type Options struct {
+	StateDir string // the value of --state-dir
+	// Named says that the caller has named a workflow. Otherwise a missing one is no error: then the machine is checked.
+	Named   bool
+	Verbose bool
+}
+
+// Examine runs all checks at once, so that one that hangs delays no other, and prints their findings: first what is fine, in the
+// order of the checks, then what needs attention, what fails, and a summary.
+func Examine(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
+	called := newEnvironment(ctx, asCalled, p, o.Named, nil)
+	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, o.StateDir), o.Named, called)
+	secrets := agent.NewRedactor(slices.Concat(called.secrets(), scheduled.secrets()))
+	for _, e := range []*environment{called, scheduled} {
+		if e.config != nil {
+			e.login() // alone: the other checks would slow it down
+		}
+	}
+	var pending [][2]<-chan answer
+	for _, c := range checks {
+		pending = append(pending, [2]<-chan answer{called.start(ctx, c, giveUpBound), scheduled.start(ctx, c, giveUpBound)})
+	}
+	out := &report{w: w, verbose: o.Verbose, machine: called.machine}
+	add := func(c check, called, scheduled answer) {
+		for i, f := range scheduled.findings { // fine, but not the same as here
+			if c.ifDifferent != "" && f.Status == statusOK && len(called.findings) > 0 && !f.in(called.findings) {
+				scheduled.findings[i].Status, scheduled.findings[i].Hint = statusWarn, c.ifDifferent
+			}
+		}
+		r := result{name: c.name, called: called.findings, scheduled: scheduled.findings, skipped: called.skipped}
+		for i := range r.all() {
+			f := r.all()[i]
+			f.Message, f.Hint = secrets.Text(f.Message), secrets.Text(f.Hint)
+		}
+		if ctx.Err() == nil {
+			out.add(r)
+		}
+	}
+	for i, c := range checks {
+		add(c, <-pending[i][0], <-pending[i][1])
+	}
+	add(check{name: tidyingUp}, answer{findings: called.close()}, answer{findings: scheduled.close()})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return out.end()
+}
+
+// start starts a check and returns a channel for its findings. If the check does not return in time, that is the finding.
+func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) <-chan answer {
+	done, out := make(chan answer, 1), make(chan answer, 1)
+	go func() {
+		bounded, cancel := context.WithTimeout(ctx, checkBound)
+		defer cancel()
+		if !e.has(c.needs) {
+			done <- answer{skipped: !e.machine || !c.needs.ofProject()}
+			return
+		}
+		done <- answer{findings: c.run(bounded, e)}
+	}()
+	go func() {
+		var a answer
+		select {
+		case a = <-done:
+		case <-time.After(giveUp):
+			a.findings = fail("no answer within "+giveUp.String(), "something that it examines hangs: a disk, a mount, or a program in the login profile")
+		}
+		for i := range a.findings {
+			a.findings[i].Check, a.findings[i].As = c.name, e.as
+		}
+		out <- a
+	}()
+	return out
+}
+
+// answer is the answer of a check in one environment.
+type answer struct {
+	findings []finding
+	skipped  bool // because of a fault that another check reports
+}
+
+// status is the result of a check, from good to bad.
+type status int
+
+const (
+	statusOK status = iota
+	statusWarn
+	statusFail
+)
+
+// MarshalText implements encoding.TextMarshaler.
+func (s status) MarshalText() ([]byte, error) {
+	return []byte([...]string{"ok", "warn", "fail"}[s]), nil
+}
+
+// finding is one finding of a check in one environment.
+type finding struct {
+	Check   string `json:"check"`
+	Status  status `json:"status"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+	As      string `json:"as"`
+	// Cause is the check that reports the cause of this finding and of others; empty if there is none.
+	Cause   string `json:"cause,omitempty"`
+	code    string // of the error
+	network bool   // the network may be the cause
+}
+
+func ok(format string, args ...any) []finding {
+	return []finding{{Message: fmt.Sprintf(format, args...)}}
+}
+
+func warn(message, hint string) []finding {
+	return []finding{{Status: statusWarn, Message: message, Hint: hint}}
+}
+
+func fail(message, hint string) []finding {
+	return []finding{{Status: statusFail, Message: message, Hint: hint}}
+}
+
+// failWith turns an error into findings, one for each fault.
+func failWith(err error) (list []finding) {
+	faults := workflow.Faults(err)
+	var known *reconcile.Error
+	var ofAgent *agent.Error
+	switch {
+	case len(faults) > 0:
+	case errors.As(err, &known):
+		faults = append(faults, known)
+	case errors.As(err, &ofAgent):
+		// The chain of errors ends with what the agent printed last.
+		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
+		faults = append(faults, exit.Fault(string(ofAgent.Code), text, cmp.Or(render.Hint(string(ofAgent.Code), ""), "see what codex says in a run with symphony logs ISSUE --stderr")))
+	case errors.Is(err, context.DeadlineExceeded):
+		faults = append(faults, exit.Fault(string(agent.CodeResponseTimeout), err.Error(), "something hangs: run it yourself to see more"))
+	default:
+		faults = append(faults, exit.From(err))
+	}
+	for _, e := range faults {
+		list = append(list, finding{Status: statusFail, Message: e.Error(), Hint: e.Hint, code: e.Code, network: unreachable(err)})
+	}
+	return list
+}
+
+func (f finding) in(list []finding) bool {
+	return slices.ContainsFunc(list, func(other finding) bool {
+		return f.Status == other.Status && f.Message == other.Message && f.Hint == other.Hint
+	})
+}
+
+// requiredChecks are the checks without which no pass begins.
+var requiredChecks = []string{"workflow", "environment file", "key"}
+
+// exitCode returns an exit.Only: 3 if a pass in the caller's environment would refuse the workflow, 1 if anything else fails.
+func exitCode(findings []finding) error {
+	code := exit.OK
+	for _, f := range findings {
+		if f.Status != statusFail {
+			continue
+		}
+		code = max(code, exit.Failed)
+		if f.As == asCalled && (slices.Contains(requiredChecks, f.Check) || f.code == workflow.CodeInvalid) {
+			code = exit.Workflow
+		}
+	}
+	if code == exit.OK {
+		return nil
+	}
+	return exit.Only(code)
+}

@@ -1,0 +1,245 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// The environments, as --json names them.
+const (
+	asCalled    = "called"
+	asScheduled = "schedule"
+)
+
+// environment is the project with the variables that a pass would have.
+type environment struct {
+	as     string
+	p      *project.Project
+	report project.CheckReport
+	config *workflow.Config // with or without a key; nil if the workflow can't be read
+	// machine says that there is no workflow, and that config has the defaults.
+	machine bool
+	other   *environment // that of the caller, for the one of the schedule
+
+	// All checks share one login shell, one codex and one answer of the tracker.
+	login   func() loginShell
+	agent   func() (*runner.Inspection, error)
+	tracker func() trackerAnswer
+}
+
+// newEnvironment reads the workflow. If it was not named and does not exist, the configuration has the defaults.
+func newEnvironment(ctx context.Context, as string, p *project.Project, named bool, other *environment) *environment {
+	e := &environment{as: as, p: p, other: other}
+	readable := *p
+	readable.EnvErr = nil // checkEnvFile reports it
+	if e.machine = !named && errors.Is(p.SourceErr, fs.ErrNotExist); e.machine {
+		readable.Source, readable.SourceErr = defaults, nil
+	}
+	e.report, e.config = project.CheckResult(&readable)
+	e.login = sync.OnceValue(func() loginShell { return e.startLogin(ctx) })
+	e.agent = sync.OnceValues(func() (*runner.Inspection, error) { return e.startAgent(ctx) })
+	e.tracker = sync.OnceValue(func() trackerAnswer { return e.askTracker(ctx) })
+	return e
+}
+
+// defaults is a workflow in which codex and the account are those of every workflow that does not change them.
+var defaults = workflow.Source{FrontMatter: []byte("tracker: {kind: file, provider: {path: issues}}\n"), Body: "{{ issue.title }}"}
+
+func (e *environment) has(n need) bool {
+	switch {
+	case n == needsNothing:
+		return true
+	case e.machine && n.ofProject():
+		return false
+	case n == needsWorkflow:
+		return true
+	case e.config == nil:
+		return false
+	case n == needsKey:
+		return e.config.Tracker.APIKey != "" || !e.config.NeedsKey
+	case n == needsLogin:
+		return e.login().err == nil
+	case n == needsAgent:
+		_, err := e.agent()
+		return err == nil
+	}
+	return true
+}
+
+// secrets returns the values of the tracker's key.
+func (e *environment) secrets() (values []string) {
+	names := []string{workflow.APIKeyVar}
+	if e.config != nil {
+		values = append(append(values, e.config.Monitor.Secrets()...), e.config.Tracker.APIKey.Reveal())
+		names = append(names, e.config.SecretVars...)
+	}
+	for _, name := range names {
+		value, _ := e.p.Lookup(name)
+		values = append(values, value)
+	}
+	return values
+}
+
+// startBound is long enough for codex to start with a new home on a busy machine.
+const startBound = 40 * time.Second
+
+// startAgent starts codex as a worker would.
+func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error) {
+	home := e.codexHome()
+	if !project.Exists(home) && !strings.Contains(e.config.Codex.Command, "CODEX_HOME") {
+		// With CODEX_HOME set, codex would exit at once; without it, codex would create the directory and have no login.
+		return nil, exit.Fault(string(agent.CodeAgentAuth), "codex's home "+home+" does not exist", e.loginHint())
+	}
+	if err := e.login().err; err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startBound)
+	defer cancel()
+	// In the workspace root, where codex works later, or else in a temporary directory.
+	dir := paths.Real(e.config.Workspace.Root)
+	if project.RootFits(ctx, e.p, e.config, true) != nil || !project.Exists(dir) {
+		dir = os.TempDir()
+	}
+	return project.Inspect(ctx, e.p, e.config, dir)
+}
+
+// tidyingUp is the name of the last line of the report.
+const tidyingUp = "clean-up"
+
+// close ends the codex that was started for the checks.
+func (e *environment) close() []finding {
+	if !e.has(needsAgent) {
+		return nil
+	}
+	i, _ := e.agent()
+	err := i.Close()
+	if err == nil {
+		return nil
+	}
+	list := warn("the checks of codex left something behind: "+err.Error(), "see what it is and end or remove it")
+	list[0].Check, list[0].As = tidyingUp, e.as
+	return list
+}
+
+// codexHome is the codex home of agents.
+func (e *environment) codexHome() string {
+	fromEnv, _ := e.p.Lookup("CODEX_HOME")
+	return cmp.Or(e.config.Codex.Home, fromEnv, filepath.Join(e.p.Env.Home, ".codex"))
+}
+
+const (
+	loginBound = 20 * time.Second // for a login shell
+	slowLogin  = time.Second      // a login shell that takes longer delays each run noticeably
+)
+
+// loginShell is a login shell that was tried.
+type loginShell struct {
+	profile host.LoginAnswer
+	took    time.Duration
+	err     error
+}
+
+// startLogin runs a login shell in the environment of hooks and agents, twice if the first time was slow because the disk had to
+// read its files, and ends what the profile has left in the background.
+func (e *environment) startLogin(ctx context.Context) (shell loginShell) {
+	machine, env := project.NewHost(), project.RunnerConfig(e.p, e.config).HookEnv(e.p.Environ())
+	run := host.Run{ID: "doctor-" + project.NewRunID(e.p.Env.Now())} // marks the processes
+	for range 2 {
+		began := time.Now()
+		profile, err := machine.Login(ctx, host.LoginRequest{Run: run, Env: append(env, host.RunMark+"="+run.ID), Timeout: loginBound})
+		if shell = (loginShell{profile, time.Since(began), err}); err != nil || shell.took <= slowLogin {
+			break
+		}
+	}
+	_, err := machine.Kill(context.WithoutCancel(ctx), host.KillRequest{Owned: host.Owned{Run: run}})
+	shell.err = errors.Join(shell.err, err)
+	return shell
+}
+
+// loginEnv is the environment of hooks and agents, without the variables of a run.
+func (e *environment) loginEnv() []string {
+	config := project.RunnerConfig(e.p, e.config)
+	return config.AfterLogin(config.HookEnv(e.p.Environ()), e.login().profile, config.Secrets)
+}
+
+// shell runs a script as hooks and agents run commands and returns the first line that it prints, empty if it fails.
+func (e *environment) shell(ctx context.Context, script string) (string, error) {
+	return e.shellIn(ctx, e.loginEnv, script)
+}
+
+// shellIn is shell in another environment. env is called only if the login shell ends.
+func (e *environment) shellIn(ctx context.Context, env func() []string, script string) (string, error) {
+	if err := e.login().err; err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "bash", "-c", "exec 2>/dev/null; "+script)
+	cmd.Env, cmd.Dir = env(), "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal that ssh could ask on
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s: %w", script, ctx.Err())
+	}
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		return "", fmt.Errorf("bash -c: %w", err)
+	}
+	answer, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimSuffix(answer, "\r"), nil // ssh ends its lines as a terminal does
+}
+
+// program returns the path at which hooks and agents find a program; empty if they don't find it.
+func (e *environment) program(ctx context.Context, name string) (string, error) {
+	if slices.Contains(e.login().profile.Functions, name) {
+		return name, nil // a function of the login profile
+	}
+	return e.shell(ctx, "command -v -- "+name)
+}
+
+// lacks reports whether hooks and agents do not find a program.
+func (e *environment) lacks(ctx context.Context, name string) bool {
+	path, err := e.program(ctx, name)
+	return err == nil && path == ""
+}
+
+// hintForProgram returns the step after which bash -lc finds a program.
+func (e *environment) hintForProgram(ctx context.Context, name string) string {
+	profile := "~/.profile" // the file that bash -l reads
+	for _, file := range []string{".bash_login", ".bash_profile"} {
+		if project.Exists(filepath.Join(e.p.Env.Home, file)) {
+			profile = "~/" + file
+		}
+	}
+	if e.other != nil {
+		if path, err := e.other.program(ctx, name); err == nil && filepath.IsAbs(path) {
+			return fmt.Sprintf("add to %s: export PATH=%s:$PATH", profile, filepath.Dir(path))
+		}
+	}
+	caller := cmp.Or(e.other, e)
+	for _, dir := range filepath.SplitList(caller.p.Env.Getenv("PATH")) { // as ~/.bashrc has set it
+		if info, err := os.Stat(filepath.Join(dir, name)); filepath.IsAbs(dir) && err == nil && info.Mode().Perm()&0o111 != 0 {
+			return fmt.Sprintf("it is in %s, which only your terminal has in PATH: add to %s: export PATH=%[1]s:$PATH", dir, profile)
+		}
+	}
+	return fmt.Sprintf("install it where bash -lc finds it, or add its directory to PATH in %s", profile)
+}

@@ -1,0 +1,497 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/confine"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/workers"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// gitVersion is the version that git prints.
+var gitVersion = text.Pattern(`git version (\d+)\.(\d+)`)
+
+// checkGit finds git as hooks and agents do. An old git does not know GIT_CONFIG_COUNT (see confine.Config.AtHome).
+func checkGit(ctx context.Context, e *environment) []finding {
+	list := e.checkProgram(ctx, "git", "agents can't commit, and repositories can't be cloned")
+	if m := gitVersion().FindStringSubmatch(list[0].Message); m != nil {
+		major, _ := strconv.Atoi(m[1]) // digits
+		minor, _ := strconv.Atoi(m[2])
+		if major < 2 || major == 2 && minor < 31 {
+			return warn(m[0]+" is older than 2.31: codex would let it run programs of an agent outside of the sandbox", "upgrade git")
+		}
+	}
+	if e.config.Repository.URL != "" && e.lacks(ctx, "git") {
+		list[0].Status = statusFail
+	}
+	own, err := e.shellIn(ctx, e.p.Environ, "command -v git")
+	if err == nil && own == "" && list[0].Status == statusOK {
+		return fail("only the login shell finds git, and symphony looks for it in "+e.p.Env.Getenv("PATH")+" itself",
+			"link git into a directory of that PATH, or set PATH in the crontab or the unit")
+	}
+	return list
+}
+
+// checkRepository asks the remote for the branch that work begins at, as a clone does.
+func checkRepository(ctx context.Context, e *environment) []finding {
+	repository, ref := e.config.Repository, "HEAD"
+	if repository.URL == "" || e.lacks(ctx, "git") { // which checkGit reports
+		return nil
+	}
+	if repository.Base != "" {
+		ref = "refs/heads/" + repository.Base
+	}
+	env := func() []string { return project.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile) }
+	answer, err := e.shellIn(ctx, env, "export GIT_TERMINAL_PROMPT=0 SSH_ASKPASS_REQUIRE=${SSH_ASKPASS_REQUIRE:-never}\n"+
+		"if said=$(git ls-remote --exit-code -- "+text.ShellQuote(repository.URL)+" "+text.ShellQuote(ref)+" 2>&1); then echo found\n"+
+		`else grep -v '^Warning: ' <<< "$said"; fi`)
+	hint := repositoryHint(repository, answer)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		list := fail("repository_unavailable: "+repository.URL+" does not answer", hint)
+		list[0].network = true
+		return list
+	case err != nil:
+		return failWith(err)
+	case answer == "found":
+		return ok("%s answers", repository.URL)
+	}
+	list := fail("repository_unavailable: "+cmp.Or(answer, repository.URL+" has no commit at "+ref), hint)
+	list[0].network = gitUnreachable().MatchString(answer)
+	return list
+}
+
+// repositoryHint is the next step after an answer of git ls-remote, which is empty if there is no such branch.
+func repositoryHint(repository workflow.Repository, answer string) string {
+	look := "git ls-remote " + text.ShellQuote(repository.URL)
+	switch {
+	case strings.Contains(answer, "could not read Username"):
+		return "git has no password for it: run gh auth setup-git, or configure another credential helper"
+	case strings.Contains(answer, "Permission denied (publickey"):
+		return "give the server the public key of this account, which ssh-keygen makes, or write an https address into repository.url"
+	case strings.Contains(answer, "Host key verification failed"):
+		return "run " + look + " in a terminal, and confirm the key of the server"
+	case answer == "" && repository.Base == "":
+		return "push a first commit to it, or set repository.base to a branch that has one"
+	case answer == "":
+		return "correct repository.base: " + strings.Replace(look, "ls-remote", "ls-remote --heads", 1) + " lists the branches"
+	}
+	return "correct repository.url or repository.base, or see what is wrong with " + look
+}
+
+// ghBound is enough for gh, which asks GitHub whether its login is valid.
+const ghBound = 5 * time.Second
+
+// checkGh finds gh, and whether it is logged in, if the workflow mentions it.
+func checkGh(ctx context.Context, e *environment) []finding {
+	repository := e.config.Repository
+	if needed := repository.OpensPullRequests() && repository.Token == ""; !needed && !regexp.MustCompile(`\bgh\b`).Match(e.config.Redacted) {
+		return nil
+	}
+	found := e.checkProgram(ctx, "gh", "the workflow uses it")
+	if found[0].Status != statusOK {
+		return found
+	}
+	ctx, cancel := context.WithTimeout(ctx, ghBound)
+	defer cancel()
+	answer, err := e.shell(ctx, "if gh auth status >/dev/null 2>&1; then echo in; else echo out; fi")
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		list := warn("gh auth status does not answer", "run it yourself; it needs the network")
+		list[0].network = true
+		return list
+	case err != nil:
+		return failWith(err)
+	case answer == "in":
+		return found
+	}
+	return warn("gh is not logged in to GitHub, and the workflow uses it",
+		"run gh auth login as this account, or put GH_TOKEN=… into "+e.p.EnvPath())
+}
+
+// checkProgram finds a program and its version. missing is the consequence if there is none.
+func (e *environment) checkProgram(ctx context.Context, name, missing string) []finding {
+	path, err := e.program(ctx, name)
+	switch {
+	case err != nil:
+		return failWith(err)
+	case path == "":
+		return warn("not found: "+missing, e.hintForProgram(ctx, name))
+	}
+	version, err := e.shell(ctx, name+" --version | head -n 1")
+	switch {
+	case err != nil:
+		return failWith(err)
+	case version == "":
+		return warn(path+" does not print its version", "run it yourself: "+path+" --version")
+	}
+	return ok("%s, %s", path, version)
+}
+
+// checkRoot checks the workspace root.
+func checkRoot(ctx context.Context, e *environment) (list []finding) {
+	root := paths.Real(e.config.Workspace.Root)
+	if err := project.RootFits(ctx, e.p, e.config, true); err != nil {
+		return failWith(err)
+	}
+	if err := workspace.TryRoot(root); err != nil {
+		return failWith(err)
+	}
+	free, err := workspace.FreeBytes(root)
+	if err != nil {
+		return failWith(err)
+	}
+	if least := e.config.Policy.MinFreeBytes; free < least {
+		list = append(list, fail(fmt.Sprintf("disk_low: %s has %s free, less than workspace.min_free_bytes (%s)",
+			root, text.BytesText(free), text.BytesText(least)),
+			"free space there; until then no run starts")...)
+	}
+	if top := repositoryAbove(root); top != "" {
+		list = append(list, warn(root+" is in the git repository "+top+": there its files look untracked, and what an agent runs may take that repository for its own",
+			"set workspace.root to a directory outside, such as ~/symphony/"+filepath.Base(top))...)
+	}
+	if temporary := project.TemporaryAbove(root, e.p.Env.Getenv("TMPDIR")); temporary != "" {
+		list = append(list, warn(root+" is below "+temporary+", which the system may clear: work that is not pushed would be lost",
+			"set workspace.root to a directory on a local disk, such as ~/symphony")...)
+	}
+	switch {
+	case list != nil:
+		return list
+	case !project.Exists(root):
+		return ok("%s, which the first pass creates; %s free", root, text.BytesText(free))
+	}
+	return ok("%s, %s free", root, text.BytesText(free))
+}
+
+// repositoryAbove returns the work tree of git that contains a directory, empty if there is none.
+func repositoryAbove(dir string) string {
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if project.Exists(filepath.Join(dir, ".git")) {
+			return dir
+		}
+	}
+	return ""
+}
+
+// checkLoginShell reports how long a login shell takes.
+func checkLoginShell(_ context.Context, e *environment) []finding {
+	login := e.login()
+	switch {
+	case login.err != nil:
+		return failWith(login.err)
+	case login.took > slowLogin:
+		return warn(fmt.Sprintf("bash -lc true takes %.1f s, and each run waits for it", login.took.Seconds()),
+			"see which command of the login profile is slow with bash -xlc true")
+	}
+	return ok("ends within a second")
+}
+
+// checkCodex finds codex as a worker does, and starts it.
+func checkCodex(ctx context.Context, e *environment) []finding {
+	path := ""
+	if found := programWord().FindStringSubmatch(e.config.Codex.Command); found != nil {
+		var err error
+		if path, err = e.program(ctx, found[1]); err != nil {
+			return failWith(err)
+		}
+		if path == "" {
+			return fail("not found: bash -lc does not find "+found[1], e.hintForProgram(ctx, found[1])+"; or write its path into codex.command")
+		}
+		path = ", " + path
+	}
+	var list []finding
+	if i, err := e.agent(); err != nil {
+		list = failWith(err)
+	} else {
+		list = ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
+		if warning := project.RunnerConfig(e.p, e.config).OtherHome(i.Server.Home); warning != "" {
+			list = append(list, warn(warning, "remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")...)
+		}
+	}
+	if l := project.Launcher(ctx, e.p, e.config, e.loginEnv()); l.Program != "" && !e.config.Codex.TrustLauncher {
+		list = append(list, warn(project.LauncherWarning(l), runner.LauncherHint(l))...)
+	}
+	return list
+}
+
+// programWord finds the word of a shell command that names the program, unless only a shell can find it.
+var programWord = text.Pattern(`^\s*(?:(?:exec|env|\w+=[\w./~@:,-]*)\s+)*([\w./~@+-]+)(?:\s|$)`)
+
+// loginHint is the command that logs codex in, in the codex home of agents.
+func (e *environment) loginHint() string {
+	home := e.codexHome()
+	command := "codex login"
+	if home != filepath.Join(e.p.Env.Home, ".codex") {
+		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%[1]s codex login", text.ShellQuote(home))
+	}
+	if !e.config.Codex.Inherit && !codex.LoginInFile(home) {
+		command = fmt.Sprintf("write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share only a login in "+
+			"a file, then %s", home, command)
+	}
+	return command + ", as this account"
+}
+
+// checkLogin asks codex for its login. Without one a thread starts, but its first turn fails.
+func checkLogin(ctx context.Context, e *environment) []finding {
+	i, _ := e.agent()
+	login, err := i.Session.Login(ctx, i.Cwd)
+	switch {
+	case err != nil:
+		return failWith(err)
+	case login.Account != "":
+		return ok("%s", login.Account)
+	case login.Needed:
+		home := i.Server.Home
+		if !e.config.Codex.Inherit {
+			home = e.codexHome()
+		}
+		return fail("agent_auth: no login in "+home, e.loginHint())
+	case login.EnvKey == "":
+		return ok("not needed by the model provider %s", cmp.Or(login.Provider, "in use"))
+	}
+	// The model provider needs its own key.
+	set, err := e.shell(ctx, "printenv -- "+text.ShellQuote(login.EnvKey)+" >/dev/null && echo set")
+	switch {
+	case err != nil:
+		return failWith(err)
+	case set == "":
+		return fail(fmt.Sprintf("agent_auth: the model provider %s needs %s, which is not set", login.Provider, login.EnvKey), "put it into "+e.p.EnvPath())
+	}
+	return ok("the model provider %s has its key in %s", login.Provider, login.EnvKey)
+}
+
+// systemHome is where codex finds the settings of all accounts.
+const systemHome = "/etc/codex"
+
+// checkHome reports what agents have of the operator's codex home, and what they don't.
+func checkHome(_ context.Context, e *environment) []finding {
+	home := project.OpenAccount(e.p, e.config.Codex.Home).Home
+	unshared, err := codex.Unshared(home)
+	if err != nil {
+		return failWith(err)
+	}
+	list := ok("agents have the login and the model of %s, and nothing else of it", home)
+	switch names := strings.Join(unshared, ", "); {
+	case names == "" && e.config.Codex.Inherit:
+		list = ok("agents inherit %s (codex.inherit)", home)
+	case names != "" && e.config.Codex.Inherit:
+		list = warn(fmt.Sprintf("agents inherit all of %s (codex.inherit): %s", home, names),
+			"rules, hooks and MCP servers work outside of the sandbox: remove codex.inherit, or name a home for agents in codex.home")
+	case names != "":
+		list = ok("agents have the login and the model of %s, but not: %s", home, names)
+	}
+	if system, err := codex.Unshared(systemHome); err != nil {
+		list = append(list, failWith(err)...)
+	} else if len(system) > 0 {
+		list = append(list, warn(fmt.Sprintf("what %s sets applies to agents, too: %s", systemHome, strings.Join(system, ", ")),
+			"remove what must not work outside of the sandbox")...)
+	}
+	return list
+}
+
+// checkSandbox lets codex try the sandbox that a turn would get.
+func checkSandbox(ctx context.Context, e *environment) []finding {
+	i, _ := e.agent()
+	if !agent.Confines(i.Policy) {
+		return warn("codex.turn_sandbox_policy turns codex's sandbox off: agents can do whatever symphony's own account or container can",
+			"remove it, unless this is a dedicated container or virtual machine")
+	}
+	err := i.TrySandbox(ctx)
+	if runner.Collided(err) { // such as by the codex of the other environment
+		if i, err = e.startAgent(ctx); err == nil {
+			err = cmp.Or(i.TrySandbox(ctx), i.Close())
+		}
+	}
+	switch {
+	case errors.Is(err, agent.ErrNoProbe):
+		return warn("could not be tried: "+err.Error(), "run doctor again; runs start without this check")
+	case err != nil:
+		return failWith(err)
+	}
+	return ok("works")
+}
+
+// checkSecrets reports whether agents can read the environment files of all projects and codex's login.
+func checkSecrets(_ context.Context, e *environment) []finding {
+	var found []string
+	for _, path := range project.SecretFiles(e.p, project.OpenAccount(e.p, e.config.Codex.Home)) {
+		files, _ := os.ReadDir(path) // not a directory: the login
+		for _, file := range files {
+			found = append(found, filepath.Join(path, file.Name()))
+		}
+		if files == nil && project.Exists(path) {
+			found = append(found, path)
+		}
+	}
+	names := strings.Join(found, ", ")
+	switch {
+	case found == nil:
+		return nil
+	case e.config.Codex.TurnSandboxPolicy != nil:
+		return warn("agents can read "+names+", because codex.turn_sandbox_policy replaces the sandbox that denies it",
+			"remove codex.turn_sandbox_policy, or run symphony under an account of its own")
+	case e.config.Agent.OnApproval == workflow.Approve && string(e.config.Codex.ApprovalPolicy) != `"never"`:
+		return warn("agents can read "+names+" by commands that codex asks about, because agent.on_approval: approve lets them leave the sandbox",
+			"set agent.on_approval: ask, or run symphony under an account of its own")
+	}
+	paths := append([]string{e.config.Workspace.Root}, append(e.config.Agent.WritableRoots, found...)...)
+	if i := slices.IndexFunc(paths, confine.IsPattern); i >= 0 {
+		return warn("agents can read "+names+", because codex takes "+paths[i]+" for a pattern, so that its sandbox can't deny it",
+			"use names without * ? [ ] { } for workspace.root, agent.writable_roots and environment files")
+	}
+	return ok("agents cannot read %s", names)
+}
+
+// checkTokens warns about GitHub tokens that hooks get and agents do not.
+func checkTokens(_ context.Context, e *environment) (list []finding) {
+	for _, name := range []string{"GH_TOKEN", "GITHUB_TOKEN"} {
+		withheld := slices.Contains(e.config.SecretVars, name)
+		if value, _ := e.p.Lookup(name); value != "" && !withheld && !slices.Contains(e.config.Agent.PassEnv, name) {
+			list = append(list, warn(name+" is set, but only hooks get it, not agents", "add it to agent.pass_env if agents use gh or push to GitHub")...)
+		}
+	}
+	return list
+}
+
+// checkState checks whether the database exists, belongs to this workflow and is intact, and whether its state keeps runs from
+// starting. It creates nothing.
+func checkState(ctx context.Context, e *environment) (list []finding) {
+	dir := e.p.StateDir
+	exists, err := state.CheckDir(dir)
+	if err != nil {
+		return failWith(err)
+	}
+	db, err := state.OpenReadOnly(ctx, dir)
+	switch {
+	case !exists || errors.Is(err, state.ErrNoState):
+		return ok("%s, which the first pass creates", dir)
+	case err != nil:
+		list = failWith(err)
+		if list[0].code == "state_outdated" { // the next pass migrates it
+			list[0].Status = statusWarn
+		}
+		return list
+	}
+	defer db.Close()
+	_, ownerErr := project.OwnerPath(ctx, e.p, db)
+	_, copyErr := project.OriginalPath(ctx, e.p, db)
+	for _, err := range []error{ownerErr, copyErr, db.Newer(), db.QuickCheck(ctx)} {
+		if err != nil {
+			list = append(list, failWith(err)...)
+		}
+	}
+	if list == nil {
+		list = ok("%s, schema %d, intact", dir, db.Schema())
+	}
+	rec, err := db.Store.State(ctx)
+	if block := project.BlockedBy(rec); err == nil && block != nil {
+		list = append(list, warn("blocked by "+block.Reason+": "+block.Message, "symphony ps shows when it is tried again")...)
+	}
+	if err == nil && rec.Paused {
+		list = append(list, warn("the project is paused: no new run starts", "symphony resume")...)
+	}
+	return list
+}
+
+// checkSchedule reports whether a schedule runs passes, what is wrong with it, and how the last pass ended.
+func checkSchedule(ctx context.Context, e *environment) (list []finding) {
+	if e.machine && e.as == asCalled {
+		return checkScheduler(ctx, e)
+	}
+	st, err := schedule.ReadStatus(ctx, e.p)
+	if err != nil || e.as != asCalled {
+		return nil // checkState reports the error; the schedule is the same in both environments
+	}
+	which, now := " -w "+text.ShellQuote(e.p.Path), e.p.Env.Now()
+	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
+	if len(st.Timers) > 0 || st.Launchd != nil || st.Cron != nil {
+		hint = "it is installed; see symphony schedule status" + which
+	}
+	last, run := st.LastPass, st.LastRun
+	switch {
+	case last == nil:
+		list = warn("no pass has run yet", hint)
+	case st.Loop:
+		list = ok("symphony tick --loop is running")
+	case run == nil:
+		list = warn("neither cron nor a timer nor --loop has run a pass yet: runs start only when you run a pass yourself", hint)
+	case st.Alive:
+		list = ok("active, last pass %s ago (%s)", text.Age(now, run.StartedAt), run.Trigger)
+	default:
+		list = warn(fmt.Sprintf("it has stopped: the last pass of %s began %s ago", run.Trigger, text.Age(now, run.StartedAt)), hint)
+	}
+	if last != nil && len(last.Errors) > 0 {
+		var errs []string
+		for _, e := range last.Errors {
+			errs = append(errs, e.Code+": "+e.Message)
+		}
+		list = append(list, warn(fmt.Sprintf("the last pass (%s ago, by %s) had errors: %s",
+			text.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
+			"run symphony tick, which prints the next step")...)
+	}
+	for _, text := range st.Problems {
+		list = append(list, warn(text, "")...) // the problem names the next step
+	}
+	return list
+}
+
+// checkScheduler reports which schedules this machine can have.
+func checkScheduler(ctx context.Context, e *environment) []finding {
+	kinds, err := schedule.Supported(ctx, e.p)
+	if len(kinds) > 0 {
+		return ok("%s can run passes", strings.Join(kinds, " or "))
+	}
+	list := failWith(err)
+	list[0].Status = statusWarn
+	return list
+}
+
+// checkWorkers checks whether a worker that is started here outlives its pass.
+func checkWorkers(ctx context.Context, e *environment) []finding {
+	runners := &workers.Local{StateDir: e.p.StateDir, Scopes: &proc.ScopeManager{Env: e.p.Env.Environ}}
+	if err := runners.Shelter(ctx); err != nil {
+		return failWith(err)
+	}
+	if host := proc.ReadHostUnit(e.p.Env.Environ); host.Booted && host.Manager && !host.Root && !host.Lingers {
+		return warn("your user does not linger: your timers and the workers that they start end with your last logout", "loginctl enable-linger")
+	}
+	return ok("outlive their pass")
+}
+
+// checkSharing names the other projects with the same project of the tracker.
+func checkSharing(_ context.Context, e *environment) []finding {
+	others := project.NewOthers(e.p, nil).Sharing(e.config.Policy.Project)
+	if len(others) == 0 {
+		return nil
+	}
+	return ok("%s has the same project of the tracker; an issue that one has claimed is not started by another", strings.Join(others, ", "))
+}
+
+// checkAccount warns about root, whose agents can read every file of the machine.
+func checkAccount(_ context.Context, e *environment) []finding {
+	if os.Geteuid() != 0 || e.as != asCalled {
+		return nil
+	}
+	return warn("symphony runs as root: its agents can read the files of all accounts, and what leaves the sandbox can change them",
+		"run symphony under an account of its own")
+}

@@ -1,0 +1,230 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// result is what a check found.
+type result struct {
+	name              string
+	called, scheduled []finding // as called, and by the schedule
+	skipped           bool
+}
+
+// all returns the findings of both environments.
+func (r result) all() (list []*finding) {
+	for _, part := range [][]finding{r.called, r.scheduled} {
+		for i := range part {
+			list = append(list, &part[i])
+		}
+	}
+	return list
+}
+
+// worst is the worst of the findings that no other check reports.
+func (r result) worst() (worst status) {
+	for _, f := range r.all() {
+		if f.Cause == "" {
+			worst = max(worst, f.Status)
+		}
+	}
+	return worst
+}
+
+// merge lists the findings that both environments share once, and labels the others with their environment.
+func (r result) merge() (list []finding) {
+	for _, f := range r.called {
+		if len(r.scheduled) > 0 && !f.in(r.scheduled) {
+			f.Message = "as called: " + f.Message
+		}
+		list = append(list, f)
+	}
+	for _, f := range r.scheduled {
+		if !f.in(r.called) {
+			f.Message = "by the schedule: " + f.Message
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// report collects the results and prints them.
+type report struct {
+	w       *term.Env
+	verbose bool
+	machine bool // there is no workflow
+	results []result
+}
+
+// add adds a result, and prints it if all of it is fine.
+func (r *report) add(found result) {
+	r.results = append(r.results, found)
+	if !r.w.JSON && len(found.all()) > 0 && found.worst() == statusOK {
+		r.print(found)
+	}
+}
+
+// end prints what is not fine, the failures last, and the summary. It returns an exit.Only if a check fails.
+func (r *report) end() error {
+	r.findNetwork()
+	findings := []finding{}
+	for _, found := range r.results {
+		findings = slices.Concat(findings, found.called, found.scheduled)
+	}
+	if r.w.JSON {
+		r.w.PrintJSON(findings)
+		return exitCode(findings)
+	}
+	for _, level := range []status{statusWarn, statusFail} {
+		for _, found := range r.results {
+			if found.worst() == level {
+				r.print(found)
+			}
+		}
+	}
+	r.printSummary()
+	return exitCode(findings)
+}
+
+// networkCheck is the name of the line that reports a machine without a network.
+const networkCheck = "network"
+
+// findNetwork reports a network that several checks have missed, once instead of by each of them.
+func (r *report) findNetwork() {
+	var names []string
+	var caused []*finding
+	for _, found := range r.results {
+		if found.unreachable() {
+			names = append(names, found.name)
+		}
+		for _, f := range found.all() {
+			if f.network {
+				caused = append(caused, f)
+			}
+		}
+	}
+	if len(names) < 2 {
+		return
+	}
+	for _, f := range caused {
+		f.Cause = networkCheck
+	}
+	r.results = append(r.results, result{name: networkCheck, called: []finding{{
+		Check: networkCheck, Status: statusFail, As: caused[0].As,
+		Message: fmt.Sprintf("no answer for %s: %s", strings.Join(names, ", "), caused[0].Message),
+		Hint:    "check the network of this machine: connection, name server, proxy",
+	}}})
+}
+
+// unreachable reports whether a finding may be due to the network.
+func (r result) unreachable() bool {
+	return slices.ContainsFunc(r.all(), func(f *finding) bool { return f.network })
+}
+
+// unreachable reports whether the network may be the cause of an error.
+func unreachable(err error) bool {
+	return errors.As(err, new(*url.Error)) || errors.As(err, new(*net.OpError))
+}
+
+// gitUnreachable finds what git, curl and ssh print without a network.
+var gitUnreachable = text.Pattern(`(?i)could not resolve|failed to connect|couldn't connect|connection (refused|timed out)|unreachable|no route to host|name resolution`)
+
+// marks begin the lines of each status, on a terminal and in a pipe.
+var marks = [...]struct{ terminal, pipe string }{{"✓", "+"}, {"!", "!"}, {"✗", "x"}}
+
+// nameCells is the width of the longest name of a check.
+const nameCells = len("environment file")
+
+// print prints the findings of a check: what is not fine, or else all in one line. With -v each finding has its own.
+func (r *report) print(found result) {
+	w, list, name := r.w, found.merge(), found.name
+	worst := found.worst()
+	list = slices.DeleteFunc(list, func(f finding) bool {
+		return f.Cause != "" || !r.verbose && worst > statusOK && f.Status == statusOK
+	})
+	if !r.verbose && worst == statusOK {
+		var all []string
+		for _, f := range list {
+			all = append(all, f.Message)
+		}
+		list = []finding{{Message: strings.Join(all, "; ")}}
+	}
+	paint := [...]func(string) string{w.Green, w.Yellow, w.Red}
+	for _, f := range list {
+		if w.Width == 0 {
+			line := name + ": " + f.Message
+			if f.Hint != "" {
+				line += ": " + f.Hint
+			}
+			fmt.Fprintln(w.Stdout, marks[f.Status].pipe, text.Visible(line))
+			continue
+		}
+		head := paint[f.Status](marks[f.Status].terminal) + fmt.Sprintf(" %-*s  ", nameCells, name)
+		message := text.Visible(f.Message)
+		if f.Status == statusOK && !r.verbose {
+			fmt.Fprintln(w.Stdout, term.CutCells(head+message, w.Width))
+			continue
+		}
+		fmt.Fprintln(w.Stdout, term.Hang(head, message, w.Width))
+		if f.Hint != "" {
+			fmt.Fprintln(w.Stdout, term.Hang(strings.Repeat(" ", term.Cells(head)-2)+"→ ", text.Visible(f.Hint), w.Width))
+		}
+		name = ""
+	}
+}
+
+// printSummary prints the last line: whether runs can work here.
+func (r *report) printSummary() {
+	var names [statusFail + 1][]string
+	var skipped []string
+	for _, found := range r.results {
+		switch {
+		case found.skipped:
+			skipped = append(skipped, found.name)
+		case len(found.all()) > 0 && (found.worst() > statusOK || !found.unreachable()):
+			names[found.worst()] = append(names[found.worst()], found.name)
+		}
+	}
+	failed, warned := names[statusFail], names[statusWarn]
+	verdict, paint := "ready", r.w.Green
+	switch {
+	case len(failed) > 0:
+		verdict, paint = "not ready", r.w.Red
+	case len(warned) > 0:
+		paint = r.w.Yellow
+	}
+	var parts []string
+	for _, part := range []struct {
+		names []string
+		what  string
+	}{{failed, "failed"}, {warned, "to look at"}} {
+		if len(part.names) > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s: %s", len(part.names), part.what, strings.Join(part.names, ", ")))
+		}
+	}
+	parts = append(parts, fmt.Sprintf("%d fine", len(names[statusOK])))
+	if len(skipped) > 0 {
+		parts = append(parts, "not checked because of that: "+strings.Join(skipped, ", "))
+	}
+	lines := []string{paint(r.w.Bold(verdict)) + ": " + strings.Join(parts, "; ")}
+	if r.machine {
+		lines = append(lines, "next: symphony init, in the folder of your project, which writes a WORKFLOW.md")
+	}
+	if r.w.Width > 0 {
+		lines = slices.Insert(lines, 0, "")
+	}
+	for _, line := range lines {
+		if r.w.Width > 0 {
+			line = term.Hang("", line, r.w.Width)
+		}
+		fmt.Fprintln(r.w.Stdout, line)
+	}
+}

@@ -1,0 +1,192 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// checkWorkflow reports what symphony check reports.
+func checkWorkflow(_ context.Context, e *environment) (list []finding) {
+	if e.machine {
+		return warn("there is no WORKFLOW.md in "+filepath.Dir(e.p.Path)+": only this machine is checked", "symphony init writes one")
+	}
+	if err := e.p.Nested(); err != nil {
+		return failWith(err)
+	}
+	for _, text := range e.report.Warnings {
+		list = append(list, warn(text, "correct or remove it")...)
+	}
+	for _, fault := range e.report.Errors {
+		list = append(list, finding{Status: statusFail, Message: fault.Code + ": " + fault.Message, Hint: fault.Hint, code: fault.Code})
+	}
+	if _, err := project.MaxAgents(e.p); err != nil {
+		list = append(list, failWith(err)...)
+	}
+	if list == nil {
+		return ok("%s", e.p.Path)
+	}
+	return list
+}
+
+// checkEnvFile reports the names of the variables in the environment file, never the values.
+func checkEnvFile(_ context.Context, e *environment) (list []finding) {
+	path, shared := e.p.EnvPath(), e.p.SharedEnvPath()
+	if e.p.EnvErr != nil {
+		return failWith(e.p.EnvErr)
+	}
+	for _, file := range []struct {
+		path string
+		vars map[string]string
+	}{{shared, e.p.SharedEnv}, {path, e.p.OwnEnv}} {
+		names := slices.Sorted(maps.Keys(file.vars))
+		switch {
+		case !project.Exists(file.path) || file.path == shared && list != nil:
+		case len(names) == 0:
+			list = append(list, ok("%s is empty", file.path)...)
+		default:
+			list = append(list, ok("%s sets %s", file.path, strings.Join(names, ", "))...)
+		}
+	}
+	if list == nil {
+		return ok("none; it would be %s for all projects, or %s", shared, path)
+	}
+	return list
+}
+
+// checkKey reports where the tracker's key comes from.
+func checkKey(_ context.Context, e *environment) []finding {
+	names := e.config.SecretVars
+	switch {
+	case !e.config.NeedsKey:
+		return nil
+	case e.config.KeyIsLiteral:
+		return warn("is in "+e.p.Path+", where everyone who can read the repository sees it", fmt.Sprintf(
+			"write api_key: $%s there, and put %[1]s=… into %s (mode 0600)", e.config.KeyVar, e.p.EnvPath()))
+	case e.config.KeyFromGh:
+		return ok("from gh auth token")
+	case e.config.Tracker.APIKey == "" && e.config.KeyVar == "":
+		return ok("this kind of tracker needs none")
+	case e.config.Tracker.APIKey == "":
+		name := e.config.KeyVar
+		if v, set := e.p.Env.Lookup(name); set && v == "" && e.p.EnvFile[name] != "" {
+			return fail("missing: the variable "+name+" is set but empty, and overrides the environment file", "unset "+name)
+		}
+		if e.other != nil && e.other.config != nil && e.other.config.KeyFromGh {
+			return fail("missing: the token that you use comes from gh, which gives it to no scheduled pass",
+				fmt.Sprintf("put %s=… into %s (mode 0600), with what gh auth token prints", name, e.p.EnvPath()))
+		}
+		return fail("missing", fmt.Sprintf("put %s=… into %s (mode 0600)", name, e.p.EnvPath()))
+	}
+	for _, name := range names {
+		if v, set := e.p.Env.Lookup(name); set && v == e.config.Tracker.APIKey.Reveal() {
+			return ok("from the variable %s", name)
+		}
+	}
+	return ok("from the environment file")
+}
+
+// trackerAnswer is the tracker's answer to the check of the names in the workflow.
+type trackerAnswer struct {
+	name   string // of the tracker
+	found  reconcile.TrackerFindings
+	err    error
+	budget reconcile.Budget // with the times of the answer
+	mute   *reconcile.Error // symphony can't comment; nil if it can
+	// warnings are about what the tracker has answered, such as a token that may only read.
+	warnings []string
+	// unnamed: the tracker can't look up names, and was asked for the issues in active states instead.
+	unnamed bool
+	issues  int
+}
+
+const trackerBound = 30 * time.Second
+
+func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
+	ctx, cancel := context.WithTimeout(ctx, trackerBound)
+	defer cancel()
+	// A schedule does not have the proxy variables of this process.
+	keep := func(text string) { answer.warnings = append(answer.warnings, text) }
+	tracker, err := project.NewTracker(e.p, e.config, project.TrackerOptions{IgnoreProxy: e.as != asCalled, Warn: keep})
+	if err != nil {
+		return trackerAnswer{err: err}
+	}
+	answer.name, answer.mute = tracker.Name, project.NoComments(tracker)
+	if tracker.Verify == nil {
+		list, err := tracker.Candidates(ctx, e.config.Policy.ActiveStates)
+		answer.unnamed, answer.issues, answer.err = true, len(list), err
+		return answer
+	}
+	answer.found, answer.err = tracker.Verify(ctx, project.TrackerNames(e.config))
+	if tracker.Budget != nil {
+		answer.budget = tracker.Budget()
+	}
+	return answer
+}
+
+// checkTracker asks the tracker whether the names in the workflow exist.
+func checkTracker(_ context.Context, e *environment) []finding {
+	t, answer := e.config.Tracker, e.tracker()
+	switch {
+	case errors.Is(answer.err, reconcile.ErrRejected):
+		return warn(t.Endpoint+" answers, but refused to check the project, states and labels: "+answer.err.Error(),
+			"passes work without this check; compare the names in WORKFLOW.md with the tracker yourself")
+	case answer.err != nil:
+		return failWith(answer.err)
+	}
+	found := answer.found
+	place := "the project " + found.Project.Name
+	if found.Project.Slug != found.Project.Name {
+		place += " (" + found.Project.Slug + ")"
+	}
+	list := ok("%s answers %s for %s", t.Endpoint, found.User, place)
+	switch {
+	case answer.unnamed:
+		list = ok("%s answers with %s in an active state", t.Place, text.Plural(answer.issues, "issue"))
+	case t.Endpoint == "":
+		list = ok("%s can be read", found.Project.Name)
+	}
+	if until := answer.budget.LowUntil(); !until.IsZero() {
+		list = append(list, warn("less than a tenth of the key's requests is left until "+text.Rfc3339(until),
+			"until then nothing new is started; give symphony an account of its own, or run passes less often")...)
+	}
+	for _, wrong := range project.WrongNames(e.config, answer.name, found) {
+		list = append(list, warn(wrong.Message, wrong.Hint)...)
+	}
+	for _, text := range answer.warnings {
+		list = append(list, warn(text, "")...)
+	}
+	if answer.mute != nil && (len(t.Operators) > 0 || t.ExplainHolds) {
+		list = append(list, warn(answer.mute.Message, answer.mute.Hint)...)
+	}
+	return list
+}
+
+// clockTolerance is how far a clock may be off without affecting comments and due times.
+const clockTolerance = time.Minute
+
+// checkClock compares this machine's clock with the tracker's.
+func checkClock(_ context.Context, e *environment) []finding {
+	budget := e.tracker().budget
+	if budget.ServerTime.IsZero() {
+		return nil // there is no answer, which checkTracker reports
+	}
+	off, side := budget.At.Sub(budget.ServerTime), "ahead of"
+	if off < 0 {
+		side = "behind"
+	}
+	if off = off.Abs(); off < clockTolerance {
+		return ok("agrees with the tracker's")
+	}
+	return warn(fmt.Sprintf("%s %s the tracker's", text.Duration(off), side),
+		"set it (timedatectl set-ntp true): it decides which comments are new")
+}

@@ -1,0 +1,281 @@
+package setup
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host"
+	"gopkg.in/yaml.v3"
+)
+
+//go:embed examples/*.md examples/*.part
+var exampleFiles embed.FS
+
+const (
+	pullRequestExample = "pull-request"
+	reviewExample      = "review"
+)
+
+// ExampleNames are the values of --example; the first is the default.
+var ExampleNames = []string{"branch", pullRequestExample, reviewExample}
+
+// answers fill in an example.
+type answers struct {
+	Tracker, Path, Example, Endpoint, Project, Repository, Base, Root, Review string
+	Active, Terminal, Labels                                                  []string
+	// Waiting and Begun are the active states of issues that wait and of issues that have been begun; empty for none.
+	Waiting, Begun string
+}
+
+// Handovers are the states to which agents may move issues beside the active and terminal ones.
+func (a answers) Handovers() []string { return []string{a.Review} }
+
+// findStates finds the active states, the states that end an issue, and the one in which an issue is handed over.
+func (s *starter) findStates(ctx context.Context) error {
+	for _, state := range s.project.States {
+		if state.Kind == reconcile.StateEnded {
+			s.answers.Terminal = append(s.answers.Terminal, state.Name)
+		}
+	}
+	active, handover := proposeStates(s.answers.Example, s.project.States)
+	if err := s.setValue(ctx, "Active states", "--active-states", s.options.ActiveStates, strings.Join(active, ", "), s.setActive); err != nil {
+		return err
+	}
+	if slices.Contains(s.answers.Active, handover) {
+		handover = ""
+	}
+	what := "State for your review"
+	if s.answers.Example == reviewExample {
+		what = "State after the agent's review"
+	}
+	return s.setValue(ctx, what, "--review-state", s.options.ReviewState, handover, func(_ context.Context, name string) error {
+		state, err := s.state(name)
+		if err == nil && slices.Contains(s.answers.Active, state.Name) {
+			err = exit.Usage("init: the state %q is active: agents would work again on issues that were handed over", state.Name)
+		}
+		if err == nil && slices.Contains(s.answers.Terminal, state.Name) {
+			err = exit.Usage("init: the state %q ends an issue: its workspace would be removed before your review", state.Name)
+		}
+		s.answers.Review = state.Name
+		return err
+	})
+}
+
+func (s *starter) setActive(_ context.Context, text string) error {
+	var names []string
+	parts := map[string][]string{}
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		state, err := s.state(name)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(s.answers.Terminal, state.Name) {
+			return exit.Usage("init: the state %q ends an issue and can't be active", state.Name)
+		}
+		parts[partOf(state)] = append(parts[partOf(state)], state.Name)
+		if !slices.Contains(names, state.Name) {
+			names = append(names, state.Name)
+		}
+	}
+	if len(names) == 0 {
+		return exit.Usage("init: an active state is missing")
+	}
+	s.answers.Active, s.answers.Waiting, s.answers.Begun = names, first(parts["waiting"]), first(parts["begun"])
+	return nil
+}
+
+// state finds a state of the project's teams, whatever the case of its letters.
+func (s *starter) state(name string) (reconcile.TrackerState, error) {
+	state, ok := s.project.State(name)
+	if ok {
+		return state, nil
+	}
+	var names []string
+	for _, known := range s.project.States {
+		names = append(names, known.Name)
+	}
+	return state, exit.Usage("init: the project has no state %s", reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, names)})
+}
+
+// partOf is what a state means for an agent: waiting, begun, rework or review, from its kind and the name of a started one.
+func partOf(s reconcile.TrackerState) string {
+	name := strings.ToLower(s.Name)
+	switch {
+	case s.Kind != reconcile.StateStarted:
+		return string(s.Kind)
+	case strings.Contains(name, "review"):
+		return "review"
+	case strings.Contains(name, "rework"):
+		return "rework"
+	}
+	return "begun"
+}
+
+// first is the first item of a list, empty if there is none.
+func first(list []string) string { return strings.Join(list[:min(1, len(list))], "") }
+
+// proposeStates proposes the active states and the state in which the agent hands an issue over. A reviewing agent works on
+// issues in the review state, and hands them over to a person or back to the first agent.
+func proposeStates(example string, states []reconcile.TrackerState) (active []string, handover string) {
+	parts := map[string][]string{}
+	for _, s := range states {
+		parts[partOf(s)] = append(parts[partOf(s)], s.Name)
+	}
+	reviews := parts["review"]
+	human := func(name string) bool { return strings.Contains(strings.ToLower(name), "human") }
+	if at := slices.IndexFunc(reviews, human); at > 0 { // the review by a person comes before that by agents
+		reviews[0], reviews[at] = reviews[at], reviews[0]
+	}
+	if example != reviewExample {
+		active = append([]string{first(parts["waiting"]), first(parts["begun"])}, parts["rework"]...)
+		return slices.DeleteFunc(active, func(name string) bool { return name == "" }), first(reviews)
+	}
+	if len(reviews) > 1 {
+		return reviews[1:2], reviews[0]
+	}
+	return reviews, first(parts["begun"])
+}
+
+// findRepository finds the repository that workspaces get the code from.
+func (s *starter) findRepository(ctx context.Context) error {
+	proposal := ""
+	if s.interactive && s.options.Repository == "" {
+		proposal = workflow.WithoutPassword(s.git(ctx, filepath.Dir(s.p.Path), "remote", "get-url", "origin"))
+	}
+	return s.setValue(ctx, "Repository to clone", "--repository", s.options.Repository, proposal, s.setRepository)
+}
+
+// git returns the output of git; empty for a directory that is no repository.
+func (s *starter) git(ctx context.Context, dir string, args ...string) string {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
+	cmd.Env = host.Scrub(s.w.Environ, "GIT_DIR", "GIT_WORK_TREE")
+	out, _ := cmd.Output()
+	return strings.TrimSpace(string(out))
+}
+
+func (s *starter) setRepository(ctx context.Context, address string) error {
+	address = s.expand(strings.TrimSpace(address))
+	info, err := os.Stat(s.w.Absolute(address))
+	isDir := err == nil && info.IsDir() && !strings.Contains(address, "://")
+	if isDir {
+		address = s.w.Absolute(address) // hooks run elsewhere
+		s.answers.Base = s.git(ctx, address, "symbolic-ref", "--short", "HEAD")
+	}
+	switch {
+	case strings.ContainsFunc(address, text.Control):
+		return exit.Usage("init: %q contains control characters", address)
+	case workflow.WithoutPassword(address) != address:
+		return exit.Usage("init: the address of the repository contains a password, which would be stored in the workflow: " +
+			"leave it out, and use git's credential helper or an ssh key")
+	case s.answers.Example == pullRequestExample && isDir:
+		return exit.Usage("init: --example pull-request needs the address of the repository on GitHub, and %q is a directory", address)
+	case !isDir && (!strings.Contains(address, ":") || strings.HasPrefix(address, "-")):
+		return exit.Usage("init: %q is neither the address of a repository nor a directory", address)
+	}
+	s.answers.Repository = address
+	top, dir := paths.Real(address), paths.Real(filepath.Dir(s.p.Path))
+	if rel, err := filepath.Rel(dir, top); err == nil && isDir && s.answers.Example != reviewExample && paths.Inside(top, dir) {
+		s.answers.Repository = rel // it moves with the workflow
+	}
+	return nil
+}
+
+// expand replaces a leading ~, as a shell does.
+func (s *starter) expand(path string) string {
+	if path == "~" || strings.HasPrefix(path, "~/") {
+		return filepath.Join(s.w.Home, path[1:])
+	}
+	return path
+}
+
+// findRoot sets the directory for workspaces: that of the flag, or ~/symphony/PROJECT, with a number if that exists. It warns about
+// a temporary directory.
+func (s *starter) findRoot(context.Context) error {
+	root := s.options.Root
+	if root == "" {
+		other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
+		name := strings.Join(strings.FieldsFunc(strings.ToLower(s.project.Name), other), "-")
+		if name == "" {
+			name = s.project.Slug
+		}
+		root = "~/" + project.RootsFolder + "/" + name
+		for n := 2; project.Exists(s.expand(root)); n++ {
+			root = fmt.Sprintf("~/%s/%s-%d", project.RootsFolder, name, n)
+		}
+	} else if expanded := s.expand(root); !filepath.IsAbs(expanded) {
+		root = s.w.Absolute(expanded)
+	}
+	s.answers.Root = root
+	if temporary := project.TemporaryAbove(paths.Real(s.expand(root)), s.w.Getenv("TMPDIR")); temporary != "" {
+		s.w.Note(slog.LevelWarn, fmt.Sprintf("the workspace root %s is below %s, which the system may clear; name another directory with --root", root, temporary))
+	}
+	return nil
+}
+
+// render fills in an example and checks the result as symphony check does: a name with a brace or a line break must not
+// become part of the template.
+func (s *starter) render() ([]byte, error) {
+	// Double square brackets: the workflow's own template and its shell scripts use all others.
+	t := template.New("").Delims("[[", "]]").Funcs(template.FuncMap{"yaml": yamlScalar, "list": yamlList, "sh": text.ShellQuote})
+	t, err := t.ParseFS(exampleFiles, "examples/*")
+	var out bytes.Buffer
+	if err == nil {
+		err = t.ExecuteTemplate(&out, s.answers.Example+".md", s.answers)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("example %s: %w", s.answers.Example, err)
+	}
+	written := *s.p
+	s.written = &written
+	written.Source, written.SourceErr = workflow.NewSource(path.Base(s.p.Path), s.p.Path, out.Bytes())
+	report, _ := project.CheckResult(&written)
+	wrong := report.Warnings
+	for _, e := range report.Errors {
+		wrong = append(wrong, e.Message)
+	}
+	if len(wrong) > 0 {
+		return nil, exit.Fault("invalid_config", "WORKFLOW.md would be invalid with these values: "+strings.Join(wrong, "; "),
+			"nothing was written; leave out braces, line breaks and quotes, or write WORKFLOW.md yourself")
+	}
+	return out.Bytes(), nil
+}
+
+// yamlScalar writes a text as YAML in one line, with quotes where it needs them.
+func yamlScalar(text string) (string, error) {
+	list, err := yamlList([]string{text})
+	return strings.TrimSuffix(strings.TrimPrefix(list, "["), "]"), err
+}
+
+func yamlList(items []string) (string, error) {
+	var list yaml.Node
+	if err := list.Encode(items); err != nil {
+		return "", err
+	}
+	list.Style = yaml.FlowStyle
+	for _, item := range list.Content {
+		if item.Style != 0 || strings.Contains(item.Value, "\n") {
+			item.Style = yaml.DoubleQuotedStyle
+		}
+	}
+	out, err := yaml.Marshal(&list)
+	return strings.TrimSpace(string(out)), err
+}

@@ -1,0 +1,169 @@
+package setup
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+var fileKind = kind{
+	name: "file", check: (*starter).checkFile,
+	find:  []func(*starter, context.Context) error{(*starter).findFolder, (*starter).findStates},
+	write: (*starter).writeFolder, summary: (*starter).fileSummary,
+}
+
+// The folder of the issues, below that of the workflow: that of Backlog.md if it exists.
+const (
+	DefaultPath = "issues"
+	backlogPath = "backlog/tasks"
+)
+
+// The first issue fits any repository, so that it can be run as it is.
+const (
+	firstTitle = "Write down how to build and test this project"
+	firstText  = `Find out from the files how this project is built and tested. Write the commands into CONTRIBUTING.md, in at most 20 lines, with a
+sentence for each. If a file says it already, check that it is right, and correct only what is wrong.
+`
+)
+
+func (s *starter) checkFile() error {
+	s.interactive = false // there is nothing to ask
+	for _, flag := range [][2]string{{"--key-file", s.options.KeyFile}, {"--project", s.options.Project}, {"--endpoint", s.options.Endpoint}} {
+		if flag[1] != "" {
+			return exit.Usage("init: %s has no meaning with --tracker file, which needs no key and no network", flag[0])
+		}
+	}
+	dir := filepath.Dir(s.p.Path)
+	s.answers.Path = filepath.Clean(s.expand(cmp.Or(s.options.Path, DefaultPath)))
+	if s.options.Path == "" && exists(filepath.Join(dir, backlogPath)) {
+		s.answers.Path = backlogPath
+	}
+	if s.folder = s.answers.Path; !filepath.IsAbs(s.folder) {
+		s.folder = filepath.Join(dir, s.folder)
+	}
+	return nil
+}
+
+// findFolder finds the repository in which the workflow is, and proposes states.
+func (s *starter) findFolder(ctx context.Context) error {
+	dir := filepath.Dir(s.p.Path)
+	if s.options.Repository == "" {
+		s.options.Repository = s.git(ctx, dir, "rev-parse", "--show-toplevel")
+		_, missing := exec.LookPath("git")
+		switch {
+		case missing != nil:
+			return exit.Usage("init: git is missing: it is not in PATH; install it first")
+		case s.options.Repository == "":
+			return exit.Usage("init: %s is in no git repository: run git init and git commit first, or give --repository", dir)
+		case s.git(ctx, dir, "rev-parse", "--verify", "HEAD") == "":
+			return exit.Usage("init: the repository %s has no commit, so that agents could not clone it: run git commit first", s.options.Repository)
+		}
+		if s.answers.Example == pullRequestExample {
+			s.options.Repository = cmp.Or(s.git(ctx, dir, "remote", "get-url", "origin"), s.options.Repository)
+		}
+	}
+	s.project.Name = strings.TrimSuffix(filepath.Base(s.options.Repository), ".git")
+	s.project.States = slices.Clone(project.FolderStates(s.folder))
+	if s.project.States == nil {
+		s.project.States = plainStates()
+		if s.options.ActiveStates == "" && s.answers.Example != reviewExample {
+			s.options.ActiveStates = "To Do, Todo, In Progress"
+		}
+	}
+	s.addStates()
+	return nil
+}
+
+// plainStates are the states of a folder that defines none.
+func plainStates() (list []reconcile.TrackerState) {
+	for _, of := range []struct {
+		kind  reconcile.StateKind
+		names string
+	}{
+		{reconcile.StateWaiting, "To Do,Todo"},
+		{reconcile.StateStarted, "In Progress"},
+		{reconcile.StateEnded, "Done,Closed,Canceled,Cancelled,Duplicate"},
+	} {
+		for name := range strings.SplitSeq(of.names, ",") {
+			list = append(list, reconcile.TrackerState{Name: name, Kind: of.kind})
+		}
+	}
+	return list
+}
+
+// addStates adds the states that flags name, because an issue in a file can have any, and one for review if there is none.
+func (s *starter) addStates() {
+	add := func(name string, kind reconcile.StateKind) {
+		name = strings.TrimSpace(name)
+		if _, known := s.project.State(name); !known && name != "" {
+			s.project.States = append(s.project.States, reconcile.TrackerState{Name: name, Kind: kind})
+		}
+	}
+	for i, name := range strings.Split(s.options.ActiveStates, ",") {
+		add(name, []reconcile.StateKind{reconcile.StateWaiting, reconcile.StateStarted}[min(i, 1)])
+	}
+	add(s.options.ReviewState, reconcile.StateStarted)
+	if !slices.ContainsFunc(s.project.States, func(state reconcile.TrackerState) bool { return partOf(state) == "review" }) {
+		add("Human Review", reconcile.StateStarted)
+	}
+}
+
+// writeFolder creates the folder if there is none, and a first issue if there is no file in it.
+func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error) {
+	cfg, err := s.written.Config()
+	if err != nil {
+		return nothing, err
+	}
+	dir, made := s.folder, !exists(s.folder)
+	undo = func() error {
+		switch {
+		case made:
+			return os.RemoveAll(dir)
+		case s.firstPath != "":
+			return os.Remove(s.firstPath)
+		}
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nothing, err
+	}
+	tracker, err := project.NewTracker(s.written, cfg, project.TrackerOptions{})
+	if err != nil {
+		return undo, err
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*.md")); len(files) == 0 { // the pattern is valid
+		issue, err := tracker.Create(ctx, reconcile.NewIssue{Title: firstTitle, Body: firstText, State: s.answers.Active[0]})
+		if err != nil {
+			return undo, err
+		}
+		s.firstPath, _ = issue.NativeRef["file"].(string)
+	}
+	return undo, nil
+}
+
+func (s *starter) fileSummary() (lines []string, more JSON) {
+	lines = []string{"wrote " + s.p.Path, "the issues are in " + s.folder}
+	if s.firstPath != "" {
+		lines[1] = "wrote " + s.firstPath
+	}
+	defined := reconcile.TrackerBoard{States: project.FolderStates(s.folder)}
+	for _, name := range append(slices.Clone(s.answers.Active), s.answers.Review) {
+		if _, known := defined.State(name); !known && defined.States != nil {
+			lines = append(lines, fmt.Sprintf("%q is no status of Backlog.md yet: add it to statuses in its configuration, so that backlog can set it", name))
+		}
+	}
+	next := "Next:"
+	if s.firstPath != "" {
+		next = "Say in that file what you want done, then run:"
+	}
+	return append(lines, "", next), JSON{Path: s.answers.Path}
+}

@@ -1,0 +1,83 @@
+package setup
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+)
+
+var githubKind = kind{
+	name: "github", keyVars: []string{workflow.GitHubTokenVar, "GH_TOKEN"},
+	find:  []func(*starter, context.Context) error{(*starter).findRemote, (*starter).findKey, (*starter).checkToken, (*starter).findProject, (*starter).findStates},
+	write: (*starter).writeKey, summary: (*starter).githubSummary,
+}
+
+// findRemote finds the repository on GitHub, and its API, from the git remote origin, unless flags name them.
+func (s *starter) findRemote(ctx context.Context) error {
+	remote := workflow.WithoutPassword(cmp.Or(s.options.Repository, s.git(ctx, filepath.Dir(s.p.Path), "remote", "get-url", "origin")))
+	if dir := s.w.Absolute(s.expand(remote)); remote != "" && exists(dir) { // a local clone
+		remote = workflow.WithoutPassword(s.git(ctx, dir, "remote", "get-url", "origin"))
+	}
+	api, name := workflow.OnGitHub(remote)
+	if s.answers.Endpoint = cmp.Or(s.options.Endpoint, api); s.answers.Endpoint == s.tracker.Endpoint {
+		s.answers.Endpoint = ""
+	}
+	if s.options.Repository == "" {
+		s.options.Repository = remote
+	}
+	set := func(_ context.Context, written string) error {
+		if owner, name, ok := strings.Cut(written, "/"); !ok || owner == "" || name == "" || strings.ContainsAny(name, "/ ") {
+			return exit.Usage("init: %q is not the name of a repository: write OWNER/NAME", written)
+		}
+		s.options.Project = written
+		return nil
+	}
+	if api == "" {
+		name = ""
+	}
+	if name == "" && !s.interactive {
+		if err := s.missing([2]string{"--project OWNER/NAME, because origin is not on GitHub", s.options.Project}); err != nil {
+			return err
+		}
+	}
+	if s.options.Repository == "" {
+		if err := s.missing([2]string{"--repository", ""}); err != nil {
+			return err
+		}
+	}
+	return s.setValue(ctx, "Repository with the issues", "--project", s.options.Project, name, set)
+}
+
+// checkToken refuses to store the token in an environment file that exists.
+func (s *starter) checkToken(context.Context) error {
+	if s.keyFromGh {
+		return nil
+	}
+	return s.checkEnvFile()
+}
+
+// StateLabels are the labels that are states. The latest comes first, so that an agent moves an issue by adding one.
+func (a answers) StateLabels() (labels []string) {
+	for _, name := range append(slices.Clone(a.Active), a.Review) {
+		if lower := strings.ToLower(name); lower != "open" && lower != "closed" && name != "" {
+			labels = append([]string{name}, labels...)
+		}
+	}
+	return labels
+}
+
+func (s *starter) githubSummary() (lines []string, more JSON) {
+	token := "the token is in " + s.keyPath()
+	if s.keyFromGh {
+		token = fmt.Sprintf("the token is that of gh; for scheduled passes that gh gives none, put %s=… into %s (mode 0600)", s.kind.keyVars[0], s.keyPath())
+	}
+	return []string{
+		"wrote " + s.p.Path + ", for the issues of " + s.project.Name, token, "", s.labelTask(s.project.Name),
+	}, JSON{EnvironmentFile: s.keyPath(), Repository: s.project.Name, LabelExists: &s.project.HasLabel}
+}

@@ -1,0 +1,322 @@
+// Package setup writes a WORKFLOW.md and its environment file, and asks the operator for what no flag gives.
+package setup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+)
+
+// DefaultLabel is the label of issues that agents work on.
+const DefaultLabel = "symphony"
+
+// Options are the flags of init, empty if they were not given.
+type Options struct {
+	Tracker, Path, Example, KeyFile, Project, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
+	// StateDirSet says that a flag named the state directory, which later commands then need, too.
+	StateDirSet bool
+}
+
+// kind is what init does for one kind of tracker.
+type kind struct {
+	name    string
+	keyVars []string // the variables that contain the key; the first is written; none if there is no key
+	// check finds what is wrong before the first question is asked; may be nil.
+	check func(*starter) error
+	// find are the steps that find the project and its states, in order.
+	find []func(*starter, context.Context) error
+	// write writes what the workflow needs beside it. undo removes that again.
+	write func(*starter, context.Context) (undo func() error, err error)
+	// summary says what was written and what is left to do. more is its part of the JSON.
+	summary func(*starter) (lines []string, more JSON)
+}
+
+// JSON is what init --json prints.
+type JSON struct {
+	Workflow      string `json:"workflow"`
+	WorkspaceRoot string `json:"workspace_root"`
+	// Path is the folder of the issues, for --tracker file.
+	Path            string `json:"path,omitempty"`
+	EnvironmentFile string `json:"environment_file,omitempty"`
+	ProjectSlug     string `json:"project_slug,omitempty"` // of Linear
+	Repository      string `json:"repository,omitempty"`   // of the issues on GitHub
+	LabelExists     *bool  `json:"label_exists,omitempty"` // the tracker has the label that agents need
+	// Next are the commands to run next.
+	Next []string `json:"next"`
+}
+
+// kinds are the kinds of trackers; the first is the default.
+var kinds = []kind{linearKind, githubKind, fileKind}
+
+// TrackerNames are the values of --tracker; the first is the default.
+func TrackerNames() (names []string) {
+	for _, k := range kinds {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// starter is one call of symphony init: the flags, the answers, and what will be written.
+type starter struct {
+	w           *term.Env
+	p           *project.Project // of the workflow, which does not exist yet
+	options     Options
+	interactive bool // the operator can be asked
+	key         string
+	keyFromGh   bool
+	kind        kind
+	tracker     reconcile.TrackerSetup
+	account     reconcile.TrackerAccount // what the key can see
+	project     reconcile.TrackerBoard   // the chosen project
+	answers     answers
+	written     *project.Project // with the workflow that will be written
+	folder      string           // the absolute path of the issues, for --tracker file
+	firstPath   string           // of the issue that was written; empty if the folder has issues
+	first       string           // the identifier of an issue in an active state; empty for none
+	labelled    bool             // that issue has the label
+}
+
+func nothing() error { return nil }
+
+// Run asks for what the options leave open, checks it with the tracker, and writes WORKFLOW.md and what belongs to it.
+func Run(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
+	s := &starter{
+		w: w, p: p, interactive: w.OnTerminal() && !w.JSON, options: o,
+		answers: answers{Example: cmp.Or(o.Example, ExampleNames[0]), Endpoint: o.Endpoint},
+	}
+	if err := s.check(ctx); err != nil {
+		return err
+	}
+	for _, step := range append(s.kind.find, (*starter).findRepository, (*starter).findRoot) {
+		if err := step(s, ctx); err != nil {
+			return err
+		}
+	}
+	source, err := s.render()
+	if err != nil {
+		return err
+	}
+	if err := s.write(ctx, source); err != nil {
+		return err
+	}
+	s.report(ctx)
+	return nil
+}
+
+// check finds what is wrong before the first question is asked.
+func (s *starter) check(ctx context.Context) error {
+	dir, name := filepath.Dir(s.p.Path), s.answers.Example
+	info, dirErr := os.Stat(dir)
+	switch nested := s.p.Nested(); {
+	case !slices.Contains(ExampleNames, name):
+		return exit.Usage("init: unknown example %q%s; there are %s", name, text.DidYouMean(name, ExampleNames, "%q"), strings.Join(ExampleNames, ", "))
+	case nested != nil:
+		return nested
+	case dirErr != nil || !info.IsDir():
+		return exit.Fault("init_failed", dir+" is not a directory", "create it, or name another place for the workflow")
+	case exists(s.p.Path):
+		return existing(s.p.Path, "nothing was written; check the file with symphony check, or name another place with -w FILE")
+	case s.p.EnvErr != nil:
+		return s.p.EnvErr
+	}
+	what := "Tracker (" + strings.Join(TrackerNames(), ", ") + ")"
+	if err := s.setValue(ctx, what, "--tracker", s.options.Tracker, s.proposeTracker(ctx), s.setTracker); err != nil {
+		return err
+	}
+	label := strings.TrimSpace(s.options.Label)
+	if s.kind.keyVars != nil {
+		s.tracker, label = project.TrackerSetup(s.kind.name), cmp.Or(label, DefaultLabel)
+	}
+	if label != "" {
+		s.answers.Labels = []string{label}
+	}
+	if s.kind.check == nil {
+		return nil
+	}
+	return s.kind.check(s)
+}
+
+// proposeTracker proposes the tracker that the folder of the workflow, or a key, suggests. The folder of files needs neither.
+func (s *starter) proposeTracker(ctx context.Context) string {
+	dir := filepath.Dir(s.p.Path)
+	api, _ := workflow.OnGitHub(s.git(ctx, dir, "remote", "get-url", "origin"))
+	key, _ := s.p.Lookup(workflow.APIKeyVar)
+	switch {
+	case !s.interactive:
+		return kinds[0].name
+	case s.options.Path == "" && !exists(filepath.Join(dir, backlogPath)) && key != "":
+		return linearKind.name
+	case s.options.Path == "" && !exists(filepath.Join(dir, backlogPath)) && strings.HasPrefix(api, "https://api."):
+		return githubKind.name
+	}
+	return fileKind.name
+}
+
+func (s *starter) setTracker(_ context.Context, name string) error {
+	i, names := slices.Index(TrackerNames(), name), TrackerNames()
+	if i < 0 {
+		return exit.Usage("init: unknown tracker %q; there are %s%s", name, strings.Join(names, ", "), text.DidYouMean(name, names, "%q"))
+	}
+	s.kind, s.answers.Tracker = kinds[i], name
+	return nil
+}
+
+// missing returns an error for the flags without a value, which are needed where the operator can't be asked. Each flag is a pair
+// of what it is called and its value.
+func (s *starter) missing(flags ...[2]string) error {
+	var names []string
+	for _, flag := range flags {
+		if flag[1] == "" {
+			names = append(names, flag[0])
+		}
+	}
+	if names == nil || s.interactive {
+		return nil
+	}
+	return exit.Usage("init: without a terminal, give %s", strings.Join(names, ", "))
+}
+
+// exists reports whether there is anything at path, even a broken link.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func existing(path, hint string) error {
+	return exit.Fault("already_exists", path+" exists", hint)
+}
+
+// ask asks one question. An empty line accepts the proposal, or is an error if there is none, as the end of the input (Ctrl-D) is. A
+// key is not echoed.
+func (s *starter) ask(ctx context.Context, question, what, proposal string) (string, error) {
+	if proposal != "" {
+		question += " [" + text.Visible(proposal) + "]"
+	}
+	line, err := term.AskLine(ctx, s.w, question+": ", what == "key")
+	if line = strings.TrimSpace(line); !s.w.InputEnded {
+		line = cmp.Or(line, proposal)
+	}
+	if err == nil && line == "" {
+		err = exit.Fault("canceled", "no "+what+" was given, so nothing was written", "run symphony init again")
+	}
+	return line, err
+}
+
+// setValue sets a value from its flag, asks until the answer is right, or takes the proposal.
+func (s *starter) setValue(ctx context.Context, what, flag, given, proposal string, set func(context.Context, string) error) error {
+	switch {
+	case given != "":
+		return set(ctx, given)
+	case !s.interactive && proposal == "":
+		return exit.Usage("init: the project's team has no state to propose: give %s", flag)
+	case !s.interactive:
+		return set(ctx, proposal)
+	}
+	for {
+		answer, err := s.ask(ctx, what, strings.ToLower(what), proposal)
+		if err != nil {
+			return err
+		}
+		if err = set(ctx, answer); err == nil {
+			return nil
+		}
+		s.printError(err)
+	}
+}
+
+// printError prints what is wrong with an answer.
+func (s *starter) printError(err error) {
+	fmt.Fprintln(s.w.Stderr, text.Visible(exit.From(err).Message))
+}
+
+// write creates the workflow and what belongs to it, or nothing.
+func (s *starter) write(ctx context.Context, source []byte) error {
+	if exists(s.p.Path) {
+		return existing(s.p.Path, "it was not changed; name another place with -w FILE")
+	}
+	undo, err := s.kind.write(s, ctx)
+	if err == nil {
+		err = durable.WriteFile(s.p.Path, source, 0o644)
+	}
+	if err == nil {
+		return nil
+	}
+	return notWritten(errors.Join(err, undo()))
+}
+
+func notWritten(err error) error {
+	if exit.From(err).Code != "internal" {
+		return err // a full disk has a code of its own
+	}
+	return exit.Fault("init_failed", "nothing was written: "+err.Error(), "check the permissions of that directory")
+}
+
+// report prints what was written, what is left to do in the tracker, and the next commands.
+func (s *starter) report(ctx context.Context) {
+	w, flags := s.w, ""
+	if s.p.Path != w.Absolute("WORKFLOW.md") {
+		flags = " -w " + text.ShellQuote(s.p.Path)
+	}
+	if s.options.StateDirSet {
+		flags += " --state-dir " + text.ShellQuote(s.p.StateDir)
+	}
+	s.findIssue(ctx)
+	lines, all := s.kind.summary(s)
+	next := []string{"symphony doctor" + flags, "symphony run " + cmp.Or(s.first, "ISSUE") + flags, "symphony schedule install" + flags}
+	if w.JSON {
+		all.Workflow, all.WorkspaceRoot, all.Next = s.p.Path, s.answers.Root, next
+		w.PrintJSON(all)
+		return
+	}
+	for _, line := range lines {
+		fmt.Fprintln(w.Stdout, text.Visible(line))
+	}
+	fmt.Fprintf(w.Stdout, "\n  %s\n", text.VisibleLines(strings.Join(next, "\n  ")))
+}
+
+// findIssue finds the issue that is run first, preferably one with the label. Without an answer of the tracker there is none.
+func (s *starter) findIssue(ctx context.Context) {
+	written := project.New(s.w.Environment(), s.p.Path, s.p.StateDir)
+	cfg, err := written.Config()
+	if err != nil {
+		return
+	}
+	tracker, err := project.NewTracker(written, cfg, project.TrackerOptions{})
+	if err != nil {
+		return
+	}
+	issues, _ := tracker.Candidates(ctx, cfg.Policy.ActiveStates)
+	slices.SortStableFunc(issues, reconcile.CompareIssues)
+	for _, issue := range issues {
+		labelled := cfg.Policy.Labelled(issue)
+		if issue.Malformed == "" && (s.first == "" || labelled && !s.labelled) {
+			s.first, s.labelled = issue.Identifier, labelled
+		}
+	}
+}
+
+// labelTask says how an issue gets the label that agents need. where is the tracker or a part of it.
+func (s *starter) labelTask(where string) string {
+	label, issue := s.answers.Labels[0], cmp.Or(s.first, "an issue")
+	switch {
+	case s.labelled:
+		return "Next:"
+	case !s.project.HasLabel:
+		return fmt.Sprintf("Create the label %q in %s, set it on %s, then run:", label, where, issue)
+	}
+	return fmt.Sprintf("Set the label %q on %s in %s, then run:", label, issue, where)
+}

@@ -1,0 +1,134 @@
+package setup
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+	"gopkg.in/yaml.v3"
+	"pgregory.net/rapid"
+)
+
+var stateKinds = map[string]reconcile.StateKind{
+	"unstarted": reconcile.StateWaiting, "started": reconcile.StateStarted, "completed": reconcile.StateEnded,
+}
+
+func team(states ...string) []reconcile.TrackerState {
+	list := make([]reconcile.TrackerState, 0, len(states))
+	for _, s := range states {
+		name, kind, _ := strings.Cut(s, "=")
+		list = append(list, reconcile.TrackerState{Name: name, Kind: stateKinds[kind]})
+	}
+	return list
+}
+
+// Proposals for the default teams of Linear, and for teams that were changed.
+func TestProposeStates(t *testing.T) {
+	const begin = "Backlog=backlog,Todo=unstarted,In Progress=started"
+	for _, c := range []struct{ states, example, active, handover string }{
+		{begin + ",Done=completed", "branch", "Todo,In Progress", ""},
+		{begin + ",In Review=started,Done=completed", "branch", "Todo,In Progress", "In Review"},
+		{begin + ",In Review=started,Human Review=started,Rework=started,Merging=started", "pull-request", "Todo,In Progress,Rework", "Human Review"},
+		{begin + ",In Review=started,Human Review=started", "review", "In Review", "Human Review"},
+		{begin + ",In Review=started", "review", "In Review", "In Progress"},
+		{begin, "review", "", "In Progress"},
+		{"Triage=triage,Review=unstarted", "branch", "Review", ""},
+		{"", "branch", "", ""},
+	} {
+		active, handover := proposeStates(c.example, team(strings.Split(c.states, ",")...))
+		test.Equal(t, c.example+" of "+c.states, strings.Join(active, ","), c.active)
+		test.Equal(t, c.example+" of "+c.states, handover, c.handover)
+	}
+}
+
+// YAML reads every name as it was.
+func TestYAMLScalar(t *testing.T) {
+	check := func(t rapid.TB, text string) {
+		t.Helper()
+		word := test.Must(yamlList([]string{text}))
+		var read map[string][]string
+		if err := yaml.Unmarshal([]byte("x: "+word+"\n"), &read); err != nil {
+			t.Fatalf("%q as %s: %v", text, word, err)
+		}
+		if got := read["x"]; len(got) != 1 || got[0] != text {
+			t.Fatalf("%q as %s is read as %q", text, word, read["x"])
+		}
+	}
+	for _, text := range []string{"Todo", "In Progress", "", "true", "No", "on", "null", "~", "1.5", "a, b", "a]", "a: b", "a #b", "- a", " a", "a ", "&a", "*a", "\"", "'", `\`, "y", "{{ x }}", "ümlaut", "🎵"} {
+		check(t, text)
+	}
+	rapid.Check(t, func(t *rapid.T) { check(t, rapid.StringMatching(`[ -~\p{L}]{0,12}`).Draw(t, "text")) })
+	word, _ := yamlScalar("~/symphony/web-shop")
+	test.Equal(t, "a path", word, "~/symphony/web-shop")
+}
+
+func testStarter(change func(*answers)) *starter {
+	s := &starter{w: testEnv(), p: &project.Project{Env: testEnv().Environment(), Path: "/x/WORKFLOW.md", StateDir: "/s"}}
+	s.answers = answers{
+		Tracker: "linear", Example: "branch", Project: "demo", Repository: "git@example.com:a/b.git", Root: "~/symphony/demo", Review: "In Review",
+		Active: []string{"Todo", "In Progress"}, Terminal: []string{"Done"}, Labels: []string{"symphony"}, Waiting: "Todo", Begun: "In Progress",
+	}
+	change(&s.answers)
+	return s
+}
+
+// Every example becomes a workflow without warnings, whatever the names in it; what would break the prompt is refused.
+func TestRender(t *testing.T) {
+	for _, example := range ExampleNames {
+		for _, c := range []struct {
+			name   string
+			change func(*answers)
+			code   string
+		}{
+			{"plain", func(*answers) {}, ""},
+			{"no part", func(a *answers) { a.Waiting, a.Begun = "", "" }, ""},
+			{"quotes", func(a *answers) { a.Active, a.Labels = []string{"yes", "a, b: [c]", `"d"`}, []string{"on # {{ x }}"} }, ""},
+			{"endpoint", func(a *answers) { a.Endpoint = "http://127.0.0.1:1/graphql" }, ""},
+			{"plain http", func(a *answers) { a.Endpoint = "http://example.com/graphql" }, "invalid_config"},
+			{"template", func(a *answers) { a.Review = "{{ issue.titel }}" }, "invalid_config"},
+			{"open brace", func(a *answers) { a.Review = "{% if x" }, "invalid_config"},
+			{"github", func(a *answers) {
+				a.Tracker, a.Project, a.Active, a.Terminal, a.Begun = "github", "acme/shop", []string{"open", "wip"}, []string{"closed"}, "wip"
+			}, ""},
+			{"both", func(a *answers) { a.Terminal = a.Active }, "invalid_config"},
+		} {
+			s := testStarter(c.change)
+			s.answers.Example = example
+			text, err := s.render()
+			var known *reconcile.Error
+			if c.code == "" && err != nil || c.code != "" && (!errors.As(err, &known) || known.Code != c.code) {
+				t.Errorf("%s, %s: %v, want %q", example, c.name, err, c.code)
+			}
+			if c.code == "" && !strings.Contains(string(text), "max_concurrent_agents: 1\n") {
+				t.Errorf("%s: %s", example, text)
+			}
+		}
+	}
+}
+
+// An exact name matches one project, even if others have it as a part of theirs.
+func TestMatchingProjects(t *testing.T) {
+	all := []reconcile.TrackerProject{
+		{Name: "Web shop", Slug: "1", URL: "https://linear.app/acme/project/web-shop-1"}, {Name: "Web", Slug: "2", URL: "https://linear.app/acme/project/web-2"},
+	}
+	for text, want := range map[string]string{
+		"web": "2", "WEB S": "1", "e": "12", "https://linear.app/acme/project/web-shop-1": "1", "zebra": "", "1": "1",
+	} {
+		got := ""
+		for _, p := range matchingProjects(all, text) {
+			got += p.Slug
+		}
+		test.Equal(t, text, got, want)
+	}
+}
+
+func testEnv() *term.Env {
+	return &term.Env{Env: environ.Env{Dir: "/", Home: "/"}, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}
+}

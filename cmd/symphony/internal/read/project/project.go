@@ -1,0 +1,466 @@
+// Package project opens a project, which is one WORKFLOW.md and its state directory: the workflow and its environment, the
+// database, the codex account, the workspace root. It is the only package that builds adapters.
+package project
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Project is one WORKFLOW.md and its state directory.
+type Project struct {
+	Env       *environ.Env
+	Path      string // resolved through symlinks where the file exists
+	Source    workflow.Source
+	SourceErr error
+	StateDir  string
+	// EnvFile holds the variables of the environment files, SharedEnv those of the file for all projects, OwnEnv those of the
+	// project's. EnvErr, a configuration error, says why a file can't be used.
+	EnvFile, SharedEnv, OwnEnv map[string]string
+	EnvErr                     error
+
+	read string    // the stamp of the files that New has read
+	gh   *sync.Map // the tokens of gh, by API; nil if it is not asked
+}
+
+// New reads the workflow and the environment file. An empty stateDir stands for the default one.
+func New(w *environ.Env, path, stateDir string) *Project {
+	p := &Project{Env: w, Path: w.Absolute(path), gh: &sync.Map{}}
+	before := Stamp(p.Path)
+	p.Source, p.SourceErr = workflow.Read(p.Path)
+	if p.Source.Path != "" {
+		p.Path = p.Source.Path
+	}
+	if stateDir == "" {
+		stateDir = state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, p.Path)
+	}
+	p.StateDir = w.Absolute(stateDir)
+	p.hintGone()
+	p.read = before + p.stampOfEnvironment()
+	p.ReadEnvFiles(os.Getuid())
+	return p
+}
+
+// Stamp identifies the present versions of WORKFLOW.md and the environment files.
+func (p *Project) Stamp() string { return Stamp(p.Path) + p.stampOfEnvironment() }
+
+func (p *Project) stampOfEnvironment() string {
+	return " " + Stamp(p.SharedEnvPath()) + " " + Stamp(p.EnvPath())
+}
+
+// Changed reports whether these files have changed since New has read them.
+func (p *Project) Changed() bool { return p.Stamp() != p.read }
+
+// Stamp identifies a version of a file; empty if there is none.
+func Stamp(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprint(info.Size(), info.ModTime().UnixNano(), info.Mode(), statOf(info).Ino)
+}
+
+// FindWorkflow returns the path of the WORKFLOW.md in the working directory, or else in the nearest directory above, up to the home
+// directory or the root of the mounted file system; empty if there is none. Above the working directory only a file of this account
+// counts, because the hooks of a workflow run as the operator.
+func FindWorkflow(w *environ.Env) string {
+	for dir := w.Dir; ; dir = filepath.Dir(dir) {
+		path := filepath.Join(dir, "WORKFLOW.md")
+		if info, err := os.Lstat(path); err == nil && (dir == w.Dir || int(statOf(info).Uid) == os.Getuid()) {
+			return path
+		}
+		here, err := os.Stat(dir)
+		above, aboveErr := os.Stat(filepath.Dir(dir))
+		if err != nil || aboveErr != nil || dir == w.Home || os.SameFile(here, above) || statOf(here).Dev != statOf(above).Dev {
+			return ""
+		}
+	}
+}
+
+func statOf(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
+
+// ReadEnvFiles reads the environment files, which must belong to uid. The project's own file takes precedence.
+func (p *Project) ReadEnvFiles(uid int) {
+	var sharedErr, ownErr error
+	p.SharedEnv, sharedErr = workflow.ReadEnvFile(p.SharedEnvPath(), uid)
+	p.OwnEnv, ownErr = workflow.ReadEnvFile(p.EnvPath(), uid)
+	p.EnvFile, p.EnvErr = map[string]string{}, cmp.Or(sharedErr, ownErr)
+	maps.Copy(p.EnvFile, p.SharedEnv)
+	maps.Copy(p.EnvFile, p.OwnEnv)
+}
+
+// SharedEnvPath is the path of the environment file for all projects.
+func (p *Project) SharedEnvPath() string {
+	return workflow.EnvFilePath(p.Env.Getenv("XDG_CONFIG_HOME"), p.Env.Home, "symphony")
+}
+
+// EnvPath is the path of the project's environment file. Every pass reads it, so that cron, systemd and an operator have the same
+// variables.
+func (p *Project) EnvPath() string {
+	return workflow.EnvFilePath(p.Env.Getenv("XDG_CONFIG_HOME"), p.Env.Home, filepath.Base(p.StateDir))
+}
+
+// Lookup finds a variable in the environment, otherwise in the environment file.
+func (p *Project) Lookup(name string) (string, bool) {
+	if v, ok := p.Env.Lookup(name); ok {
+		return v, true
+	}
+	v, ok := p.EnvFile[name]
+	return v, ok
+}
+
+// FromFileVar is the variable that names those variables of a worker that come from the environment file. The pass that the
+// worker starts reads these from the file again.
+const FromFileVar = "SYMPHONY_ENV_FILE_VARS"
+
+// WorkerEnviron is the environment of workers.
+func (p *Project) WorkerEnviron() []string {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(p.EnvFile)), func(name string) bool {
+		_, set := p.Env.Lookup(name)
+		return set
+	})
+	if len(names) == 0 {
+		return p.Environ()
+	}
+	return append(p.Environ(), FromFileVar+"="+strings.Join(names, ","))
+}
+
+// OwnPassEnviron is the environment of the pass that a worker starts. It equals that of the pass that started the worker.
+func OwnPassEnviron(w *environ.Env) []string {
+	return host.Scrub(w.Environ, append(strings.Split(w.Getenv(FromFileVar), ","), FromFileVar)...)
+}
+
+// Environ is the environment of hooks and agents: that of the process and the variables of the file, each name once.
+func (p *Project) Environ() []string {
+	vars := map[string]string{}
+	maps.Copy(vars, p.EnvFile)
+	for _, entry := range p.Env.Environ {
+		name, value, _ := strings.Cut(entry, "=")
+		vars[name] = value
+	}
+	delete(vars, FromFileVar)
+	env := make([]string, 0, len(vars))
+	for name, value := range vars {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// Environment resolves the values of the workflow. The variables in extra take precedence.
+func (p *Project) Environment(extra map[string]string) workflow.Environment {
+	return workflow.Environment{
+		Home: p.Env.Home, Temp: cmp.Or(p.Env.Getenv("TMPDIR"), "/tmp"), EnvFile: p.EnvPath(), GhToken: p.GhToken,
+		Lookup: func(name string) (string, bool) {
+			if v, ok := extra[name]; ok {
+				return v, true
+			}
+			return p.Lookup(name)
+		},
+	}
+}
+
+// Config parses the workflow.
+func (p *Project) Config() (*workflow.Config, error) { return p.parse(p.Environment(nil)) }
+
+// ConfigWithoutKey parses the workflow for a command that does not need the tracker's key.
+func (p *Project) ConfigWithoutKey() (*workflow.Config, error) {
+	env := p.Environment(nil)
+	env.KeyOptional, env.GhToken = true, nil
+	return p.parse(env)
+}
+
+// parseWithoutKey parses a workflow of the project, the present one or another, without the tracker's key.
+func (p *Project) parseWithoutKey(src workflow.Source) (*workflow.Config, error) {
+	env := p.Environment(nil)
+	env.KeyOptional = true
+	return workflow.Parse(src, env)
+}
+
+// LastGoodKey names the last valid workflow in the database.
+const LastGoodKey = "last_good_workflow"
+
+// LastGood returns the last valid workflow that a pass has stored, read as if it were at path, and its text; nil if there is none.
+func LastGood(ctx context.Context, p *Project, db *state.DB, path string) (cfg *workflow.Config, text string, err error) {
+	text, known, err := db.Meta(ctx, LastGoodKey)
+	if err != nil || !known {
+		return nil, "", err
+	}
+	src, err := workflow.NewSource(path, path, []byte(text))
+	if err == nil {
+		cfg, err = p.parseWithoutKey(src)
+	}
+	return cfg, text, err
+}
+
+func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
+	if err := cmp.Or(p.SourceErr, p.EnvErr); err != nil {
+		return nil, err
+	}
+	cfg, err := workflow.Parse(p.Source, env)
+	if err == nil {
+		switch {
+		case cfg.KeyIsLiteral:
+			cfg.KeySource = p.Path
+		case cfg.KeyFromGh:
+			cfg.KeySource = "gh auth token"
+		default:
+			cfg.KeySource = p.KeySource(cfg.Tracker.APIKey.Reveal(), cfg.SecretVars...)
+		}
+		return cfg, nil
+	}
+	for _, e := range workflow.Faults(err) {
+		e.Hint = cmp.Or(e.Hint, "correct that line; symphony check checks the file")
+		if e.Code == workflow.CodeMissingAPIKey && !p.HasState() { // the environment file has the name of the old path
+			hintMoved(p, e)
+		}
+	}
+	return nil, err // not the part that could be parsed
+}
+
+// KeySource says which variable or environment file contains a key, if it is that of a variable with one of the names.
+func (p *Project) KeySource(key string, names ...string) string {
+	for _, name := range names {
+		fromFile := slices.Contains(strings.Split(p.Env.Getenv(FromFileVar), ","), name)
+		if v, _ := p.Env.Lookup(name); !fromFile && strings.TrimSpace(v) == key {
+			return "the variable " + name
+		}
+		if strings.TrimSpace(p.OwnEnv[name]) == key {
+			return p.EnvPath()
+		}
+	}
+	return p.SharedEnvPath()
+}
+
+// Nested refuses to run inside a workspace: an agent must not start agents.
+func (p *Project) Nested() error {
+	if id := p.Env.Getenv("SYMPHONY_RUN_ID"); id != "" {
+		return exit.Fault("nested_workflow", "symphony was called inside run "+id,
+			"run symphony from your own shell; an agent must not start agents")
+	}
+	for dir := filepath.Dir(p.Path); ; dir = filepath.Dir(dir) {
+		parent := filepath.Dir(dir)
+		if info, err := os.Stat(filepath.Join(parent, ".symphony", filepath.Base(dir)+".json")); err == nil && info.Mode().IsRegular() {
+			return exit.Fault("nested_workflow", p.Path+" is in the workspace "+dir,
+				"use the WORKFLOW.md of your own checkout, not that of an agent's")
+		}
+		if parent == dir {
+			return nil
+		}
+	}
+}
+
+// Name is the name of the folder of WORKFLOW.md.
+func (p *Project) Name() string { return filepath.Base(filepath.Dir(p.Path)) }
+
+// HasState reports whether a pass has ever run here.
+func (p *Project) HasState() bool { return Exists(filepath.Join(p.StateDir, "state.db")) }
+
+// RootsFolder is the directory below the home directory in which init proposes workspace roots.
+const RootsFolder = "symphony"
+
+// RootsKey names the list of workspace roots in the database.
+const RootsKey = "workspace_roots"
+
+// Exists reports whether there is a file at the path.
+func Exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// RootsOf returns the workspace roots that a project has used, the current one first.
+func RootsOf(ctx context.Context, db *state.DB) ([]string, error) {
+	roots := []string{}
+	text, known, err := db.Meta(ctx, RootsKey)
+	if err == nil && known {
+		err = json.Unmarshal([]byte(text), &roots)
+	}
+	if err != nil {
+		return []string{}, fmt.Errorf("%s: %w", RootsKey, err)
+	}
+	return roots, nil
+}
+
+// TemporaryAbove returns the temporary directory that contains a path, empty for none.
+func TemporaryAbove(path, tmpdir string) string {
+	for _, temporary := range []string{"/tmp", "/var/tmp", "/dev/shm", tmpdir} {
+		if temporary != "" && paths.Inside(paths.Real(temporary), path) {
+			return temporary
+		}
+	}
+	return ""
+}
+
+// RootFits checks the workspace root before a run starts in it. Unless dryRun is set, it claims the root for the project.
+func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool) error {
+	root, folder := paths.Real(cfg.Workspace.Root), cfg.Tracker.Folder
+	if folder != "" {
+		folder = paths.Real(folder)
+		if paths.Overlap(folder, root) {
+			return exit.Fault("invalid_config",
+				fmt.Sprintf("%s: tracker.provider.path: %s overlaps workspace.root %s, where agents write", p.Path, folder, root),
+				"keep the issues where agents cannot write")
+		}
+	}
+	own := []string{root, p.StateDir, OpenAccount(p, cfg.Codex.Home).Home}
+	if folder != "" {
+		own = append(own, folder)
+	}
+	if err := writableFit(ctx, p, cfg, own); err != nil {
+		return err
+	}
+	err := claimRoot(p, cfg, root, dryRun)
+	var known *reconcile.Error
+	if errors.As(err, &known) && known.Code == workspace.CodeProjectConflict && !strings.Contains(known.Hint, "projects move") {
+		hintMoved(p, known)
+	}
+	return err
+}
+
+// claimRoot claims the workspace root for the project, or says why it can't be claimed.
+func claimRoot(p *Project, cfg *workflow.Config, root string, dryRun bool) error {
+	if dryRun {
+		return workspace.CheckRoot(root, cfg.Policy.Project, p.StateDir, refuseMoved(p, cfg))
+	}
+	opened, err := workspace.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	return opened.ClaimProject(cfg.Policy.Project, p.StateDir, refuseMoved(p, cfg))
+}
+
+// CheckReport is the result of checking a workflow.
+type CheckReport struct {
+	Workflow string             `json:"workflow"`
+	OK       bool               `json:"ok"`
+	Errors   []*reconcile.Error `json:"errors"`
+	Warnings []string           `json:"warnings"`
+	Tracker  *TrackerReport     `json:"tracker,omitempty"` // nil if it was not checked
+}
+
+// CheckResult parses the workflow as a pass would, without the tracker's key, and checks every branch of the template. The
+// configuration is nil if the workflow can't be parsed.
+func CheckResult(p *Project) (CheckReport, *workflow.Config) {
+	out := CheckReport{Workflow: p.Path, Errors: []*reconcile.Error{}, Warnings: []string{}}
+	err := p.SourceErr
+	var cfg *workflow.Config
+	if err == nil {
+		cfg, err = p.parseWithoutKey(p.Source)
+	}
+	for _, e := range slices.Concat(workflow.Faults(err), workflow.Faults(p.EnvErr)) {
+		out.Errors = append(out.Errors, exit.Fault(e.Code, e.Message, cmp.Or(e.Hint, "correct that line")))
+	}
+	if cfg != nil {
+		for _, warning := range cfg.Warnings {
+			out.Warnings = append(out.Warnings, warning.String())
+		}
+		if cfg.Prompt != nil {
+			for _, problem := range cfg.Prompt.Check() {
+				out.Errors = append(out.Errors, exit.Fault(workflow.CodeTemplateRender, problem.String(), "correct that line of the prompt: a run that renders it fails"))
+			}
+		}
+	}
+	if err == nil {
+		out.Errors = append(out.Errors, hookFaults(p, cfg)...)
+	}
+	out.OK = len(out.Errors) == 0
+	if err != nil {
+		cfg = nil
+	}
+	return out, cfg
+}
+
+// hookFaults returns an error for each hook that the shell can't read. Nothing is run.
+func hookFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
+	for _, h := range []struct{ name, script string }{
+		{"after_create", cfg.Hooks.AfterCreate},
+		{"before_run", cfg.Hooks.BeforeRun},
+		{"after_run", cfg.Hooks.AfterRun},
+		{"before_remove", cfg.Hooks.BeforeRemove},
+		{"on_attention", cfg.Hooks.OnAttention},
+	} {
+		if strings.TrimSpace(h.script) == "" {
+			continue
+		}
+		message, inScript := workspace.CheckScript(h.script)
+		if message == "" {
+			continue
+		}
+		line := cfg.HookLines[h.name]
+		if more := strings.Count(strings.TrimSpace(h.script), "\n"); more > 0 { // it begins on the line after its key
+			line += min(inScript, more+1)
+		}
+		list = append(list, exit.Fault(workflow.CodeInvalid, fmt.Sprintf("%s:%d: hooks.%s: %s", p.Path, line, h.name, message),
+			"correct the script, which is run by sh; sh -n checks it"))
+	}
+	return list
+}
+
+// folderFaults returns an error if the folder of the issues is missing.
+func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
+	folder := cfg.Tracker.Folder
+	if folder == "" || Exists(folder) {
+		return nil
+	}
+	var names []string
+	entries, _ := os.ReadDir(filepath.Dir(folder)) // without it nothing is suggested
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	hint := "create the folder, or correct the path"
+	if near := text.Nearest(filepath.Base(folder), names); len(near) > 0 {
+		hint = "did you mean " + filepath.Join(filepath.Dir(folder), near[0]) + "?"
+	}
+	return []*reconcile.Error{exit.Fault("tracker_project_not_found", fmt.Sprintf("%s: tracker.provider.path: %s does not exist", p.Path, folder), hint)}
+}
+
+// Err returns an exit.Only if the check has found an error, which the caller has printed.
+func (out CheckReport) Err() error {
+	switch {
+	case !out.OK:
+		return exit.Only(exit.Workflow)
+	case out.Tracker != nil && out.Tracker.code != exit.OK:
+		return exit.Only(out.Tracker.code)
+	}
+	return nil
+}
+
+// CheckFile checks the workflow, and its tracker if withTracker is set.
+func CheckFile(ctx context.Context, p *Project, withTracker bool) (CheckReport, error) {
+	out, cfg := CheckResult(p)
+	if cfg != nil {
+		out.Errors = append(out.Errors, folderFaults(p, cfg)...)
+		out.OK = len(out.Errors) == 0
+		if l := Launcher(ctx, p, cfg, p.Environ()); l.Program != "" && !cfg.Codex.TrustLauncher {
+			out.Warnings = append(out.Warnings, LauncherWarning(l)+": "+runner.LauncherHint(l))
+		}
+	}
+	var err error
+	if withTracker && out.OK {
+		out.Tracker, err = CheckTracker(ctx, p)
+	}
+	return out, err
+}

@@ -1,0 +1,429 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/workers"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// OrphanAge is how old a run directory without a row must be before prune removes it.
+const OrphanAge = time.Hour
+
+// OpenForReading opens the database read-only. It refuses the state of another workflow.
+func OpenForReading(ctx context.Context, p *Project) (*state.DB, error) {
+	db, err := state.OpenReadOnly(ctx, p.StateDir)
+	if err != nil || p.SourceErr != nil { // without a workflow, the state directory alone names the project
+		return db, NoState(p, err)
+	}
+	if _, err := OwnerPath(ctx, p, db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// NoState explains a missing database: no pass has run yet, or the workflow is missing, too.
+func NoState(p *Project, err error) error {
+	switch {
+	case !errors.Is(err, state.ErrNoState):
+		return err
+	case p.SourceErr != nil:
+		return p.SourceErr
+	}
+	if cfg, wrong := p.ConfigWithoutKey(); wrong == nil {
+		if root, found, _ := workspace.FindRoot(cfg.Workspace.Root); found && len(root.Claims(p.StateDir)) > 0 {
+			return &reconcile.Error{
+				Code: "state_missing", Message: p.StateDir + " has no state.db, but its project has workspaces in " + root.Path, Err: err,
+				Hint: "mount or restore it; if it is lost, symphony tick makes a new one and goes on in these workspaces",
+			}
+		}
+	}
+	e := &reconcile.Error{
+		Code: "no_state", Message: "no pass has run yet for " + p.Path + " with the state directory " + p.StateDir,
+		Hint: "run one with symphony tick, or name the right project with -w and --state-dir", Err: err,
+	}
+	hintMoved(p, e)
+	return e
+}
+
+// FindIssue finds an issue by its identifier or web address in the database, otherwise in the tracker.
+func FindIssue(ctx context.Context, p *Project, db *state.DB, ref string) (id, identifier string, err error) {
+	id, identifier, ok, err := db.Views.FindIssue(ctx, ref)
+	if err != nil || ok {
+		return id, identifier, err
+	}
+	issue, err := FetchIssue(ctx, p, ref)
+	if err != nil {
+		return "", "", err
+	}
+	return issue.ID, issue.Identifier, nil
+}
+
+// KnowsIssue reports whether the project's state has records of an issue with that identifier.
+func KnowsIssue(ctx context.Context, p *Project, identifier string) (known bool, err error) {
+	if !p.HasState() {
+		return false, nil
+	}
+	db, err := OpenForReading(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	defer db.Close()
+	_, _, known, err = db.Views.FindIssue(ctx, identifier)
+	return known, err
+}
+
+// IssueName returns the identifier of the issue with a web address, and anything else unchanged.
+func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) string {
+	if _, isAddress := text.IssueAddress(ref); isAddress {
+		if _, identifier, err := FindIssue(ctx, p, db, ref); err == nil {
+			return identifier
+		}
+	}
+	return ref
+}
+
+// Rowless lists the run directories without a row in the database, for instance those of takeovers.
+func Rowless(ctx context.Context, p *Project, db *state.DB) (list []fs.DirEntry, err error) {
+	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
+	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 && err == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	known, err := db.Views.RunIDs(ctx) // read after the directories, because a run's row is written before its directory
+	for _, e := range entries {
+		if err == nil && !known[e.Name()] {
+			list = append(list, e)
+		}
+	}
+	return list, err
+}
+
+// OwnerPath returns the workflow that the state directory belongs to. It refuses the state of another workflow that exists,
+// because a pass would release everything that the other one has claimed. If the workflow was moved, its state still belongs to it.
+func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
+	path, known, err := db.Meta(ctx, OwnerKey)
+	switch {
+	case err != nil || !known || path == p.Path:
+		return path, err
+	case p.SourceErr != nil:
+		return path, p.SourceErr // the missing workflow is not the one that owns this directory
+	case !Exists(path) || SameFile(path, p.Path):
+		return path, nil
+	}
+	return path, exit.Fault("state_conflict", fmt.Sprintf("the state directory %s belongs to %s, not to %s", p.StateDir, path, p.Path),
+		"each workflow needs its own state directory: leave out --state-dir and SYMPHONY_STATE_DIR, or name another directory")
+}
+
+// OriginalPath returns the path that the state directory had at the last pass. It refuses a copy whose original exists: the
+// workers hold their locks in the original, so that a pass on the copy would take them for dead.
+func OriginalPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
+	path, known, err := db.Meta(ctx, placeKey)
+	theirs := filepath.Join(path, "state.db")
+	if err != nil || !known || !Exists(theirs) || SameFile(theirs, filepath.Join(p.StateDir, "state.db")) {
+		return path, err
+	}
+	return path, exit.Fault("state_conflict", fmt.Sprintf("the state directory %s is a copy of %s, which still exists", p.StateDir, path),
+		"use "+path+", or move it away while no worker is running")
+}
+
+// TakeOwnership records that the state directory belongs to this workflow.
+func TakeOwnership(ctx context.Context, p *Project, db *state.DB) error {
+	place, err := OriginalPath(ctx, p, db)
+	if err == nil && place != p.StateDir {
+		err = db.SetMeta(ctx, placeKey, p.StateDir)
+	}
+	if err != nil {
+		return err
+	}
+	path, err := OwnerPath(ctx, p, db)
+	if err != nil || path == p.Path || p.SourceErr != nil {
+		return err
+	}
+	return db.SetMeta(ctx, OwnerKey, p.Path)
+}
+
+// Keys of the database: the path of the workflow that owns it, and the path of its directory.
+const (
+	OwnerKey = "workflow_path"
+	placeKey = "state_dir"
+)
+
+// PastRuns is the default number of ended runs in a list.
+const PastRuns = 20
+
+// LastPassRow is the last pass of a project.
+type LastPassRow struct {
+	ID         int64             `json:"id"`
+	Trigger    string            `json:"trigger"`
+	StartedAt  time.Time         `json:"started_at"`
+	DurationMS int64             `json:"duration_ms"`
+	Errors     []reconcile.Error `json:"errors"`
+}
+
+// LastPass returns the last pass of a project, nil if there was none.
+func LastPass(ctx context.Context, db *state.DB) (*LastPassRow, error) {
+	last, err := LastPasses(ctx, db, 1)
+	if err != nil || len(last) == 0 {
+		return nil, err
+	}
+	return &last[0], nil
+}
+
+// LastPasses returns the newest passes of a project, whatever started them, at most limit of them.
+func LastPasses(ctx context.Context, db *state.DB, limit int) ([]LastPassRow, error) {
+	passes, err := db.Views.LastPasses(ctx, limit)
+	rows := []LastPassRow{}
+	for _, p := range passes {
+		rows = append(rows, LastPassRow{
+			ID: p.ID, Trigger: p.Trigger, StartedAt: p.StartedAt.UTC(), DurationMS: p.Duration.Milliseconds(), Errors: append([]reconcile.Error{}, p.Errors...),
+		})
+	}
+	return rows, err
+}
+
+// LockedError is the error of a command that could not get the project lock in time.
+func LockedError(h *state.Holder) *reconcile.Error {
+	return exit.Fault("locked", "another pass holds the lock: "+h.String(), "try again when it has ended")
+}
+
+// Register records a state directory that is not in the default place, so that symphony projects finds it.
+func Register(p *Project) error {
+	base, _ := p.Lookup("XDG_STATE_HOME")
+	home := filepath.Dir(state.DefaultDir(base, p.Env.Home, p.Path))
+	if filepath.Dir(p.StateDir) == home {
+		return nil
+	}
+	return state.RegisterDir(home, p.StateDir)
+}
+
+// StateHome is the default place for the account's state directories.
+func StateHome(w *environ.Env) string {
+	return filepath.Dir(state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, "/WORKFLOW.md"))
+}
+
+// AgentsDir is the state directory of agents without an issue, beside those of the projects.
+func AgentsDir(w *environ.Env) string { return state.AgentsDir(w.Getenv("XDG_STATE_HOME"), w.Home) }
+
+// StateDirs lists the state directories of the account's projects.
+func StateDirs(w *environ.Env) ([]string, error) {
+	base := StateHome(w)
+	dirs, err := state.RegisteredDirs(base)
+	if err != nil {
+		return nil, err
+	}
+	if named := w.Getenv("SYMPHONY_STATE_DIR"); named != "" {
+		dirs = append(dirs, w.Absolute(named))
+	}
+	entries, err := os.ReadDir(base)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the account's state directories: %w", err)
+	}
+	for _, e := range entries {
+		if dir := filepath.Join(base, e.Name()); dir != AgentsDir(w) {
+			dirs = append(dirs, dir)
+		}
+	}
+	slices.Sort(dirs)
+	return slices.DeleteFunc(slices.Compact(dirs), func(dir string) bool {
+		// A directory without read permission is listed with its error.
+		_, err := os.Stat(filepath.Join(dir, "state.db"))
+		return err != nil && !errors.Is(err, fs.ErrPermission) && !Exists(filepath.Join(dir, "runs"))
+	}), nil
+}
+
+// All opens all projects of the account.
+func All(w *environ.Env) ([]*Project, error) {
+	dirs, err := StateDirs(w)
+	var all []*Project
+	for _, dir := range dirs {
+		// The state directory has no workflow in it: readers find the one that owns the directory.
+		all = append(all, New(w, filepath.Join(dir, "WORKFLOW.md"), dir))
+	}
+	return all, err
+}
+
+// WaitStep is how often a command checks whether something has happened.
+const WaitStep = 200 * time.Millisecond
+
+// Rhythm is what the last passes of a schedule show.
+type Rhythm struct {
+	Last  state.Pass    // zero before the first one
+	Gap   time.Duration // between passes, usually; 0 if that is not known yet
+	Grace time.Duration // how long after the last pass the schedule counts as dead
+	Alive bool          // the last pass is younger than that
+}
+
+// ReadRhythm reads the rhythm of the schedule. It counts as dead when its last pass is older than three times the usual gap.
+func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (r Rhythm, err error) {
+	passes, err := db.Views.ScheduledPasses(ctx)
+	if r.Grace = shortestSchedule; err != nil || len(passes) == 0 {
+		return r, err
+	}
+	boot, err := proc.BootID()
+	if err != nil {
+		return r, fmt.Errorf("boot id: %w", err)
+	}
+	gap, known := UsualGap(passes)
+	if r.Last = passes[0]; known {
+		r.Gap, r.Grace = gap, min(max(3*gap, shortestSchedule), longestSchedule)
+	}
+	age := timeBetween(r.Last, state.Pass{StartedAt: now, BootID: boot, Mono: proc.Monotonic()})
+	r.Alive = age >= 0 && age < r.Grace
+	return r, nil
+}
+
+// ScheduleAlive reports whether a schedule runs passes. Only then do the passes of workers and commands start runs, so that stopping
+// the timer stops the system.
+func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, error) {
+	r, err := ReadRhythm(ctx, db, now)
+	return r.Alive, err
+}
+
+// UsualGap returns the median gap between scheduled passes, given the newest first.
+func UsualGap(passes []state.Pass) (gap time.Duration, known bool) {
+	var gaps []time.Duration
+	for i := 1; i < len(passes); i++ {
+		gaps = append(gaps, timeBetween(passes[i], passes[i-1]))
+	}
+	if len(gaps) == 0 {
+		return 0, false
+	}
+	slices.Sort(gaps)
+	return gaps[len(gaps)/2], true
+}
+
+// timeBetween uses the monotonic clock within one boot, so that neither a stepped clock nor a suspend changes the result.
+func timeBetween(a, b state.Pass) time.Duration {
+	if a.BootID != "" && a.BootID == b.BootID {
+		return b.Mono - a.Mono
+	}
+	return b.StartedAt.Sub(a.StartedAt)
+}
+
+// Looping reports whether a tick --loop is running on the state directory.
+func Looping(stateDir string) bool {
+	lock := LoopLock(stateDir)
+	if !Exists(lock.Path()) {
+		return false
+	}
+	free, err := lock.TryRLock()
+	if free {
+		_ = lock.Unlock()
+	}
+	return err == nil && !free
+}
+
+// AskedFile is written by a worker whose agent asks for something, so that the loop runs a pass.
+func AskedFile(stateDir string) string { return filepath.Join(stateDir, "asked") }
+
+// LoopLock is the lock that tick --loop holds for its whole life.
+func LoopLock(stateDir string) *flock.Flock {
+	return flock.New(filepath.Join(stateDir, "loop.lock"), flock.SetPermissions(0o600))
+}
+
+// TryLoopLock takes the loop's lock. It outwaits processes that only check whether a loop is running.
+func TryLoopLock(ctx context.Context, lock *flock.Flock) (bool, error) {
+	bounded, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	held, err := lock.TryLockContext(bounded, 10*time.Millisecond)
+	if bounded.Err() != nil && ctx.Err() == nil {
+		err = nil
+	}
+	return held, err
+}
+
+// lookPatience is longer than such a check holds the lock.
+const lookPatience = 500 * time.Millisecond
+
+// AliveFile is the file that the run's worker keeps open for writing while it lives.
+func AliveFile(stateDir, id string) string {
+	return filepath.Join(runner.RunDir(stateDir, id), host.AliveFile)
+}
+
+// Alive reports whether the run's worker is alive.
+func Alive(stateDir, id string) bool { return workers.Alive(stateDir, id) }
+
+// WorkerDead reports whether no worker will record an outcome for the run: it has died, or never started. The worker may have ended
+// regularly after the run was read: see ConfirmDead.
+func WorkerDead(p *Project, run reconcile.Run) bool {
+	if run.Outcome != "" || Alive(p.StateDir, run.ID) {
+		return false
+	}
+	return run.Phase != reconcile.Starting || p.Env.Now().Sub(run.StartedAt) > startBound
+}
+
+// ConfirmDead reads a run again whose worker seems to have died, and reports whether it has died without an outcome.
+func ConfirmDead(ctx context.Context, p *Project, runs state.Views, run reconcile.Run) (reconcile.Run, bool) {
+	if !WorkerDead(p, run) {
+		return run, false
+	}
+	if again, err := runs.Run(ctx, run.ID); err == nil { // else a pass has removed it
+		run = again
+	}
+	return run, run.Outcome == ""
+}
+
+// startBound is how long a run may have no worker before it counts as never started.
+const startBound = 10 * time.Second
+
+// Sleep waits for d. It returns false if ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// The triggers of a pass.
+const (
+	TriggerCron    = "cron"
+	TriggerTimer   = "timer"
+	TriggerLoop    = "loop"
+	TriggerManual  = "manual"
+	TriggerCommand = "command"
+	TriggerWorker  = "worker"
+)
+
+// The bounds of the grace of a Rhythm.
+const (
+	shortestSchedule = 3 * time.Minute
+	longestSchedule  = 24 * time.Hour
+)
+
+// CommandPatience is how long an operator's command waits for the project lock.
+const CommandPatience = 10 * time.Second
+
+// LivingRuns returns the ids of the runs whose workers are alive.
+func LivingRuns(p *Project) (ids []string) {
+	entries, _ := os.ReadDir(filepath.Join(p.StateDir, "runs")) // without the directory there are no runs
+	for _, e := range entries {
+		if workers.Alive(p.StateDir, e.Name()) {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids
+}

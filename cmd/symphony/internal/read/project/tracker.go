@@ -1,0 +1,331 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/transport"
+	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/tracker/command"
+	"github.com/symphony-cron/symphony/tracker/file"
+	"github.com/symphony-cron/symphony/tracker/github"
+)
+
+// TrackerOptions say for what an adapter is built.
+type TrackerOptions struct {
+	Memory reconcile.TrackerMemory // nil: the adapter remembers nothing after its process
+	// Warn receives a message about each part of an answer that the adapter ignores; nil discards them.
+	Warn func(string)
+	// IgnoreProxy is for a check on behalf of a schedule, which does not have the proxy of this process's environment.
+	IgnoreProxy bool
+}
+
+// NewTracker builds the adapter of a configuration.
+func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.TrackerAdapter, error) {
+	t, readOnly := cfg.Tracker, cfg.Tracker.ToolScope == "read"
+	connection := transport.Options{
+		Endpoint: t.Endpoint, Key: t.APIKey.Reveal(), KeySource: cfg.KeySource, CAFile: t.CAFile, IgnoreProxy: o.IgnoreProxy,
+		Now: p.Env.Now, Warn: o.Warn,
+	}
+	switch t.Kind {
+	case "command":
+		return command.Adapter(commandOptions(p, cfg))
+	case "file":
+		return file.Adapter(file.Options{
+			Path: t.Folder, Active: cfg.Policy.ActiveStates, Terminal: cfg.Policy.TerminalStates, Others: t.OtherStates,
+			Assignee: cfg.Policy.Assignee, ReadOnly: readOnly, Now: p.Env.Now, Warn: o.Warn,
+		})
+	case "github":
+		g := t.GitHub
+		options := github.Options{
+			Options: connection, Repositories: g.Repos, StateLabels: g.StateLabels, PriorityLabels: g.PriorityLabels,
+			Assignee: cfg.Policy.Assignee, Project: g.Project, StatusField: g.StatusField, ToolBudget: g.ToolBudget,
+			ReadOnly: readOnly, Memory: o.Memory,
+		}
+		if cfg.Repository.URL != "" {
+			options.Branch = func(issue reconcile.Issue) string {
+				branch, _ := cfg.Repository.Render(issue, 0) // without a branch there is no pull request
+				return branch
+			}
+		}
+		return github.Adapter(options)
+	default:
+		return linear.Adapter(linear.Options{
+			Options: connection, ProjectSlug: t.ProjectSlug, ReadOnly: readOnly,
+			Assignee: cfg.Policy.Assignee != "" || strings.Contains(p.Source.Body, "assignee"),
+		})
+	}
+}
+
+// commandOptions are those of a tracker that is a program. It is started beside WORKFLOW.md, with the environment of hooks and the
+// tracker's key, which hooks do not get.
+func commandOptions(p *Project, cfg *workflow.Config) command.Options {
+	t, key := cfg.Tracker, cfg.Tracker.APIKey.Reveal()
+	env := p.Environ()
+	if key != "" {
+		env = append(env, command.KeyVar+"="+key)
+	}
+	return command.Options{
+		Command: t.Command, Verbs: t.Verbs, Key: key, ReadOnly: t.ToolScope == "read", Now: p.Env.Now,
+		States: slices.Concat(cfg.Policy.ActiveStates, cfg.Policy.TerminalStates),
+		Redact: func(text string) string {
+			return agent.NewRedactor(append(agent.EnvSecrets(env), key)).Text(text)
+		},
+		Run: func(ctx context.Context, argv []string, stdin []byte, limit int) (command.Output, error) {
+			out, err := proc.Run(ctx, host.StartRequest{Argv: argv, Dir: filepath.Dir(p.Path), Env: env}, stdin, limit)
+			return command.Output{Stdout: out.Stdout, Stderr: out.Stderr, Exit: out.Exit.Code, Status: out.Exit.Text}, err
+		},
+	}
+}
+
+// TrackerSetup is how init connects a project to a kind of tracker.
+func TrackerSetup(kind string) reconcile.TrackerSetup {
+	if kind == "github" {
+		return github.Setup()
+	}
+	return linear.Setup()
+}
+
+// FolderStates returns the states that a folder of issues defines, in their order; none if an issue there can have any state.
+func FolderStates(dir string) []reconcile.TrackerState { return file.States(dir) }
+
+// WarnTo writes warnings to a log.
+func WarnTo(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }
+
+// WarnOn reports warnings to the operator, each once.
+func WarnOn(w *environ.Env) func(string) {
+	var printed sync.Map
+	return func(text string) {
+		if _, again := printed.LoadOrStore(text, true); !again {
+			w.Warn(text)
+		}
+	}
+}
+
+// TrackerNames returns the names in a workflow that a tracker can look up.
+func TrackerNames(cfg *workflow.Config) reconcile.TrackerNames {
+	p := cfg.Policy
+	return reconcile.TrackerNames{
+		States: slices.Concat(p.ActiveStates, p.TerminalStates), Labels: p.RequiredLabels, Assignee: p.Assignee,
+		Operators: cfg.Tracker.Operators,
+	}
+}
+
+// WrongNames returns an error for each name in the workflow that the tracker does not have, with the next step as its hint.
+func WrongNames(cfg *workflow.Config, tracker string, found reconcile.TrackerFindings) (list []*reconcile.Error) {
+	add := func(message, hint string) { list = append(list, &reconcile.Error{Message: message, Hint: hint}) }
+	for _, u := range found.States {
+		switch {
+		case !slices.Contains(cfg.Tracker.NamedStates, u.Name): // a missing default state is not a mistake
+		case len(u.Nearest) > 0 && cfg.Tracker.Kind == "file" && len(FolderStates(cfg.Tracker.Folder)) == 0:
+			add(fmt.Sprintf("no issue has the state %q, and one has %q", u.Name, u.Nearest[0]),
+				"correct the name in WORKFLOW.md or in the file of the issue")
+		default:
+			add("the project has no state "+u.String(), "correct the name in WORKFLOW.md, or add the state in the tracker")
+		}
+	}
+	for _, u := range found.Labels {
+		add(tracker+" has no label "+u.String(), "create the label, or correct tracker.required_labels; until then no run starts")
+	}
+	if u := found.Assignee; u != nil {
+		add(tracker+" has no user "+u.String(), "correct tracker.assignee; until then no run starts")
+	}
+	for _, name := range found.OwnOperators {
+		add(fmt.Sprintf("tracker.operators: %q is the user of symphony's key, with which agents comment, too: its answers are ignored", name),
+			"give symphony a key of another user, or name another operator")
+	}
+	return list
+}
+
+// NoComments returns an error if symphony can't comment in the tracker.
+func NoComments(t *reconcile.TrackerAdapter) *reconcile.Error {
+	if t.Comments != nil && t.Post != nil && t.Edit != nil {
+		return nil
+	}
+	return &reconcile.Error{
+		Message: "tracker.operators and tracker.explain_holds have no effect: symphony can't comment in " + t.Name,
+		Hint:    "give the tracker's program the verb comment, or remove these keys",
+	}
+}
+
+// VerifyFirst wraps the tracker so that its first read checks whether project, states, labels and assignee exist. The database
+// stores the names that were checked; if db is nil, every process checks them.
+func VerifyFirst(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, path string, warn func(string)) *reconcile.TrackerAdapter {
+	if t.Verify == nil {
+		return t
+	}
+	checked := *t
+	checked.Tracker = &verified{t: t, db: db, cfg: cfg, path: path, warn: warn}
+	return &checked
+}
+
+type verified struct {
+	t    *reconcile.TrackerAdapter
+	db   *state.DB
+	cfg  *workflow.Config
+	path string
+	warn func(string)
+
+	once sync.Once
+	err  error
+	// unchecked: the tracker refused the check of these names.
+	unchecked bool
+}
+
+// ByIDs implements reconcile.Tracker.
+func (v *verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
+	if err := v.verify(ctx); err != nil {
+		return nil, err
+	}
+	found, err := v.t.ByIDs(ctx, ids)
+	if err == nil && v.unchecked {
+		err = v.confirmProject(ctx, found)
+	}
+	return found, err
+}
+
+// confirmProject returns an error if the tracker shows no issue of the workflow's project. The project may be mistyped then, and
+// neither the issues that seem to be in another one nor those of the project before may be stopped or released.
+func (v *verified) confirmProject(ctx context.Context, found map[string]reconcile.Issue) error {
+	for _, issue := range found {
+		if !issue.Elsewhere {
+			return nil
+		}
+	}
+	candidates, err := v.t.Candidates(ctx, v.cfg.Policy.ActiveStates)
+	if err != nil || len(candidates) > 0 {
+		return err
+	}
+	return &reconcile.Error{
+		Code: "tracker_project_not_found",
+		Message: fmt.Sprintf("%s: %s: %s shows no issue of %q and refuses to check whether the project exists",
+			v.path, v.cfg.Tracker.PlaceKey, v.t.Name, v.cfg.Tracker.Place),
+		Hint: "correct it, or create an issue in an active state there; until then no run is stopped and no issue is released",
+	}
+}
+
+// Candidates implements reconcile.Tracker.
+func (v *verified) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
+	if err := v.verify(ctx); err != nil {
+		return nil, err
+	}
+	return v.t.Candidates(ctx, states)
+}
+
+func (v *verified) verify(ctx context.Context) error {
+	v.once.Do(func() { v.err = v.check(ctx) })
+	return v.err
+}
+
+const (
+	// verifiedKey names the checked names in the database.
+	verifiedKey = "verified"
+	// refusedCheck precedes names that the tracker refused to check.
+	refusedCheck = "refused "
+)
+
+func (v *verified) check(ctx context.Context) error {
+	n := TrackerNames(v.cfg)
+	names := fmt.Sprintf("%q", slices.Concat([]string{v.cfg.Policy.Project, n.Assignee}, n.Labels, []string{""}, n.States, n.Operators))
+	if v.db != nil {
+		known, _, err := v.db.Meta(ctx, verifiedKey)
+		v.unchecked = known == refusedCheck+names
+		if err != nil || v.unchecked || known == names {
+			return err
+		}
+	}
+	warn := func(text string) { v.warn(v.path + ": " + text) }
+	found, err := v.t.Verify(ctx, n)
+	var known *reconcile.Error
+	switch {
+	case errors.Is(err, reconcile.ErrRejected): // the check is advisory
+		v.unchecked, names = true, refusedCheck+names
+		warn("the tracker refused to check the project, states and labels: " + err.Error())
+	case errors.As(err, &known) && known.Code == "tracker_project_not_found":
+		known.Message = v.path + ": " + v.cfg.Tracker.PlaceKey + ": " + known.Message
+		return err
+	case err != nil:
+		return err
+	}
+	for _, e := range WrongNames(v.cfg, v.t.Name, found) {
+		warn(e.Message + ": " + e.Hint)
+	}
+	if v.db == nil {
+		return nil
+	}
+	return v.db.SetMeta(ctx, verifiedKey, names)
+}
+
+// FetchIssue asks the tracker for an issue by its identifier or id, or by the number of its identifier if only one has it.
+func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, error) {
+	cfg, err := p.Config()
+	if err != nil {
+		return nil, err
+	}
+	tracker, err := NewTracker(p, cfg, TrackerOptions{Warn: WarnOn(p.Env)})
+	if err != nil {
+		return nil, err
+	}
+	issue, err := tracker.Find(ctx, ref)
+	var e *reconcile.Error
+	if errors.As(err, &e) && e.Code == "issue_not_found" && IsNumber(ref) {
+		switch names := namesOf(ctx, p, tracker, cfg.Policy.ActiveStates, ref); len(names) {
+		case 0:
+			e.Hint = NumberHint
+		case 1:
+			return tracker.Find(ctx, names[0])
+		default:
+			return nil, NumberOfSeveral(ref, names)
+		}
+	}
+	return issue, err
+}
+
+// IsNumber reports whether what names an issue is the number of its identifier.
+func IsNumber(ref string) bool { return strings.Trim(ref, "0123456789") == "" }
+
+// NumberHint is the next step for a number with which no identifier ends that is known here.
+const NumberHint = "a number alone finds issues that are active or known here, see symphony issues: give the whole identifier"
+
+// namesOf returns the identifiers that end with a number, of the issues that the project knows and of the candidates.
+func namesOf(ctx context.Context, p *Project, tracker reconcile.Tracker, states []string, number string) (names []string) {
+	if db, err := OpenForReading(ctx, p); err == nil {
+		names, _ = db.Views.Identifiers(ctx) // without them the candidates decide
+		_ = db.Close()
+	}
+	candidates, _ := tracker.Candidates(ctx, states)
+	for _, c := range candidates {
+		names = append(names, c.Identifier)
+	}
+	return WithNumber(names, number)
+}
+
+// WithNumber returns those of the identifiers that end with a number, sorted and each once.
+func WithNumber(identifiers []string, number string) (found []string) {
+	for _, name := range identifiers {
+		if strings.HasSuffix(name, "-"+number) {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// NumberOfSeveral is the error for a number with which several identifiers end.
+func NumberOfSeveral(number string, identifiers []string) error {
+	return exit.Fault("issue_not_found", number+" is the number of "+strings.Join(identifiers, " and "), "give the identifier, such as "+identifiers[0])
+}

@@ -1,0 +1,106 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+)
+
+// Named is a project with a name that no other one of the list has: that of its folder, with a number behind it if others have it, too.
+type Named struct {
+	*project.Project
+	Name string
+}
+
+// Name gives projects names, in the order of their paths. Where only the state directory is known, it finds the workflow.
+func Name(ctx context.Context, projects []*project.Project) []Named {
+	var list []Named
+	for _, p := range projects {
+		if p.SourceErr != nil {
+			if db, err := project.OpenForReading(ctx, p); err == nil { // otherwise reading the project says why
+				p = ownerOf(ctx, p, db)
+				db.Close()
+			}
+		}
+		list = append(list, Named{p, newProjectRow(p.Path, p.StateDir).Name})
+	}
+	slices.SortStableFunc(list, func(a, b Named) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.StateDir, b.StateDir))
+	})
+	for i, name := range unique(list) {
+		list[i].Name = name
+	}
+	return list
+}
+
+func unique(list []Named) (names []string) {
+	for _, p := range list {
+		name := p.Name
+		for n := 2; slices.Contains(names, name); n++ {
+			name = fmt.Sprintf("%s-%d", p.Name, n)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// ReadAll reads the overviews of all projects of the account as ReadEach does.
+func ReadAll(ctx context.Context, w *environ.Env, o Options) ([]Overview, error) {
+	projects, err := project.All(w)
+	if err != nil {
+		return nil, err
+	}
+	return ReadEach(ctx, Name(ctx, projects), o)
+}
+
+// ReadEach reads the overviews of projects, sorted by the paths of their workflows. A project that can't be read has an Error.
+func ReadEach(ctx context.Context, projects []Named, o Options) ([]Overview, error) {
+	all := []Overview{}
+	for _, p := range projects {
+		o.Name = p.Name
+		v, err := Read(ctx, p.Project, o)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			row := ProjectRow{Name: p.Name, StateDir: p.StateDir}
+			if p.SourceErr == nil {
+				row.WorkflowPath = p.Path
+			}
+			v = Overview{GeneratedAt: p.Env.Now().UTC(), Project: row, Error: exit.From(err)}.confine(nil)
+		}
+		all = append(all, v)
+	}
+	slices.SortStableFunc(all, func(a, b Overview) int {
+		return cmp.Or(cmp.Compare(a.Project.WorkflowPath, b.Project.WorkflowPath), cmp.Compare(a.Project.StateDir, b.Project.StateDir))
+	})
+	return all, nil
+}
+
+// Judge joins the verdicts of several projects: the worst level, and the reasons with the names of their projects.
+func Judge(all []Overview) Verdict {
+	if len(all) == 1 && all[0].Error == nil {
+		return all[0].Verdict()
+	}
+	levels := []Level{LevelWell, LevelNeedsPerson, LevelNotTicking}
+	out := Verdict{Level: LevelWell, Reasons: []string{}}
+	for _, v := range all {
+		own := v.Verdict()
+		if slices.Index(levels, own.Level) > slices.Index(levels, out.Level) {
+			out.Level = own.Level
+		}
+		name := v.Project.Name + ": "
+		for _, reason := range own.Reasons {
+			out.Reasons = append(out.Reasons, name+reason)
+		}
+		for _, reason := range own.Brief {
+			out.Brief = append(out.Brief, name+reason)
+		}
+	}
+	return out
+}

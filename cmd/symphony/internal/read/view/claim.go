@@ -1,0 +1,170 @@
+package view
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Claims are the claims by their status.
+type Claims struct {
+	Running  []RunningRow  `json:"running"`
+	Retrying []RetryingRow `json:"retrying"`
+	Held     []HeldRow     `json:"held"`
+	// Undelivered are those of them with commits that are not pushed yet.
+	Undelivered []UndeliveredRow `json:"undelivered"`
+}
+
+// Counts are the numbers of claims by status.
+type Counts struct {
+	Running  int `json:"running"`
+	Retrying int `json:"retrying"`
+	Held     int `json:"held"`
+	// Undelivered counts those of them with commits that could not be pushed.
+	Undelivered int `json:"undelivered"`
+}
+
+// RunningRow is a claim whose run is not settled.
+type RunningRow struct {
+	Project       string          `json:"project"`
+	IssueID       string          `json:"issue_id"`
+	Identifier    string          `json:"issue_identifier"`
+	IssueURL      *string         `json:"issue_url"`
+	Title         string          `json:"title"`
+	State         string          `json:"state"`
+	Activity      string          `json:"activity"` // the agent's last command, or the first line of its last sentence
+	SessionID     *string         `json:"session_id"`
+	TurnCount     int             `json:"turn_count"`
+	LastEvent     *string         `json:"last_event"`
+	LastMessage   string          `json:"last_message"`
+	StartedAt     time.Time       `json:"started_at"`
+	LastEventAt   *time.Time      `json:"last_event_at"`
+	Tokens        Tokens          `json:"tokens"`
+	RunID         string          `json:"run_id"`
+	PID           *int            `json:"pid"`
+	Attempt       *int            `json:"attempt"`
+	Phase         reconcile.Phase `json:"phase"`
+	StopReason    *string         `json:"stop_reason"`
+	HeartbeatAt   *time.Time      `json:"heartbeat_at"`
+	ThreadID      *string         `json:"thread_id"`
+	WorkspacePath *string         `json:"workspace_path"`
+	Host          *string         `json:"host"`
+	Alive         bool            `json:"worker_alive"`
+	// HeldNext: the issue is held when the run has ended.
+	HeldNext bool `json:"held_after_run"`
+	// WaitsFor are the ids of the run's open requests.
+	WaitsFor []string `json:"waits_for"`
+	run      reconcile.Run
+}
+
+// RetryingRow is a claim that waits for its next run.
+type RetryingRow struct {
+	Project    string              `json:"project"`
+	IssueID    string              `json:"issue_id"`
+	Identifier string              `json:"issue_identifier"`
+	IssueURL   *string             `json:"issue_url"`
+	Title      string              `json:"title"`
+	Attempt    int                 `json:"attempt"` // of the next run, from 1 on
+	DueAt      time.Time           `json:"due_at"`
+	Error      *string             `json:"error"`
+	Kind       reconcile.RetryKind `json:"kind"`
+
+	ErrorCode string `json:"-"` // of Error
+}
+
+// HeldRow is a claim that waits for an operator or for a change of the issue.
+type HeldRow struct {
+	Project    string    `json:"project"`
+	IssueID    string    `json:"issue_id"`
+	Identifier string    `json:"issue_identifier"`
+	IssueURL   *string   `json:"issue_url"`
+	Title      string    `json:"title"`
+	Reason     string    `json:"reason"`
+	Message    string    `json:"message"`
+	HeldAt     time.Time `json:"held_at"`
+
+	ErrorCode string `json:"-"` // of the last run
+	text      string // Message, with what went wrong near its beginning
+}
+
+func (f *facts) heldRow(c reconcile.Claim) HeldRow {
+	row := HeldRow{f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode, c.HoldText()}
+	if c.HoldReason == reconcile.HoldMaxFailures {
+		c.HoldMessage = text.Plural(c.Failures, "run") + " failed: " + cmp.Or(c.ErrorMessage, c.ErrorCode)
+		row.text = c.HoldText()
+	}
+	return row
+}
+
+// UndeliveredRow is a claim with commits that are not pushed yet. Nothing failed if Error is null: they are pushed next.
+type UndeliveredRow struct {
+	Project    string     `json:"project"`
+	IssueID    string     `json:"issue_id"`
+	Identifier string     `json:"issue_identifier"`
+	IssueURL   *string    `json:"issue_url"`
+	Title      string     `json:"title"`
+	Tries      int        `json:"failed_tries"` // in a row
+	Since      *time.Time `json:"since"`        // when the first of them failed
+	Error      *string    `json:"error"`        // of the last of them
+}
+
+// count counts the claims of the overview.
+func (v *Overview) count() {
+	v.Counts = Counts{len(v.Running), len(v.Retrying), len(v.Held), 0}
+	for _, u := range v.Undelivered {
+		if u.Error != nil {
+			v.Counts.Undelivered++
+		}
+	}
+}
+
+// claims makes a row of each claim.
+func (f *facts) claims() Claims {
+	v := Claims{[]RunningRow{}, []RetryingRow{}, []HeldRow{}, []UndeliveredRow{}}
+	runs := map[string]reconcile.Run{}
+	for _, r := range f.recorded.Runs {
+		runs[r.ID] = r
+	}
+	for _, c := range f.recorded.Claims {
+		if !f.wants(c.IssueID) {
+			continue
+		}
+		if d := c.Delivery; d.Due {
+			v.Undelivered = append(v.Undelivered, UndeliveredRow{
+				f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, d.Tries, text.OrNull(d.FailedAt), ErrorText(d.Code, d.Message),
+			})
+		}
+		switch c.Status {
+		case reconcile.Running:
+			r := runs[c.RunID]
+			row := RunningRow{
+				Project: f.name, IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, Title: c.Issue.Title, State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns,
+				LastEvent: text.OrNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt, LastEventAt: text.OrNull(r.LastEventAt),
+				Tokens: Tokens(r.Tokens), RunID: c.RunID, PID: text.OrNull(r.Worker.PID), Attempt: text.OrNull(r.Attempt), Phase: r.Phase,
+				StopReason: text.OrNull(r.StopReason), HeartbeatAt: text.OrNull(r.HeartbeatAt), ThreadID: text.OrNull(r.ThreadID),
+				WorkspacePath: text.OrNull(r.WorkspacePath), Host: text.OrNull(r.Host), Alive: r.ID != "" && project.Alive(f.p.StateDir, r.ID),
+				HeldNext: c.HoldNext, WaitsFor: []string{}, run: r,
+			}
+			if r.ThreadID != "" && r.TurnID != "" {
+				row.SessionID = new(r.ThreadID + "-" + r.TurnID)
+			}
+			for _, q := range f.requests {
+				if q.RunID == c.RunID {
+					row.WaitsFor = append(row.WaitsFor, q.ID())
+				}
+			}
+			v.Running = append(v.Running, row)
+		case reconcile.Waiting:
+			code, message := c.Fault()
+			v.Retrying = append(v.Retrying, RetryingRow{
+				f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, max(c.Attempt, 1), c.DueAt, ErrorText(code, message), c.Kind, code,
+			})
+		case reconcile.Held:
+			v.Held = append(v.Held, f.heldRow(c))
+		}
+	}
+	return v
+}

@@ -1,0 +1,96 @@
+package view
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Health is what shows whether passes run as they should and how much of the limits is used.
+type Health struct {
+	Schedule ScheduleHealth `json:"schedule"`
+	// Passes are the last passes, whatever started them, the newest first.
+	Passes []project.LastPassRow `json:"passes"`
+	// Limits are the windows of the agent's rate limits that have not been reset since the agent described them. They apply to the
+	// whole account.
+	Limits []LimitRow `json:"limits"`
+	Slots  []SlotsRow `json:"slots"`
+}
+
+// ScheduleHealth is the rhythm of the passes that a schedule started.
+type ScheduleHealth struct {
+	Active  bool       `json:"active"`
+	Trigger *string    `json:"trigger"` // cron, timer or loop; null before the first such pass
+	LastAt  *time.Time `json:"last_at"`
+	Usual   *float64   `json:"usual_gap_seconds"` // null where the passes show no rhythm yet
+	// Grace is how long after the last pass the schedule counts as dead, in seconds. A loop that runs is never dead.
+	Grace float64 `json:"grace_seconds"`
+}
+
+// LimitRow is one window of a rate limit.
+type LimitRow struct {
+	Window  string     `json:"window"` // primary or secondary
+	Used    float64    `json:"used_percent"`
+	Seconds *float64   `json:"window_seconds"` // the length of the window; null where it is not known
+	Resets  *time.Time `json:"resets_at"`      // null where it is not known
+	At      time.Time  `json:"at"`             // when the agent said so
+}
+
+// SlotsRow is how many runs a limit allows at once, and how many there are.
+type SlotsRow struct {
+	Scope string `json:"scope"` // project, state or account
+	Name  string `json:"name"`  // of the state; empty for the others
+	Used  int    `json:"used"`
+	Most  int    `json:"most"`
+}
+
+// shownPasses is how many passes a Health has.
+const shownPasses = 20
+
+// health reads the health of the project. An account that can't be read has no limits and no slots here: the passes report it.
+func (f *facts) health(ctx context.Context) (*Health, error) {
+	passes, err := project.LastPasses(ctx, f.db, shownPasses)
+	h := &Health{Passes: passes, Limits: []LimitRow{}, Slots: []SlotsRow{}}
+	h.Schedule = ScheduleHealth{
+		Active: f.schedule, Trigger: text.OrNull(f.rhythm.Last.Trigger), LastAt: text.OrNull(f.rhythm.Last.StartedAt),
+		Usual: text.OrNull(f.rhythm.Gap.Seconds()), Grace: f.rhythm.Grace.Seconds(),
+	}
+	if f.cfg == nil {
+		return h, err
+	}
+	account := project.OpenAccount(f.p, f.cfg.Codex.Home)
+	limits, _ := account.Windows(f.now)
+	for _, l := range limits {
+		h.Limits = append(h.Limits, LimitRow{l.Name, l.UsedPercent, text.OrNull(l.Length.Seconds()), text.OrNull(l.ResetsAt), l.At})
+	}
+	h.Slots = f.slots(ctx, account)
+	return h, err
+}
+
+// slots counts the runs of agents by the limits that apply to them.
+func (f *facts) slots(ctx context.Context, account *state.Account) []SlotsRow {
+	policy := project.Policy(f.cfg)
+	all, byState := 0, map[string]int{}
+	for _, c := range f.recorded.Claims {
+		if c.Status == reconcile.Running && c.Kind != reconcile.Delivering {
+			all++
+			byState[reconcile.NormalizeState(c.Issue.State)]++
+		}
+	}
+	rows := []SlotsRow{{"project", "", all, policy.MaxConcurrent}}
+	for _, name := range slices.Sorted(maps.Keys(policy.MaxByState)) {
+		rows = append(rows, SlotsRow{"state", name, byState[name], policy.MaxByState[name]})
+	}
+	if most, err := project.MaxAgents(f.p); err == nil && most > 0 {
+		if count, err := account.CountSlots(ctx, most, 0); err == nil {
+			rows = append(rows, SlotsRow{"account", "", count.Taken, most})
+		}
+	}
+	return rows
+}

@@ -1,0 +1,474 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Issue is what symphony knows of one issue, claimed or not.
+type Issue struct {
+	GeneratedAt time.Time `json:"generated_at"`
+	Status      Status    `json:"status"`
+	// Since is when the issue got the status; null where that is not known.
+	Since *time.Time `json:"since"`
+	Issue KnownIssue `json:"issue"`
+	Claim *ClaimRow  `json:"claim"`
+	Why   Why        `json:"why"`
+	Next  Next       `json:"next"`
+	// Released is the last time a pass released the issue after a run; null if none did.
+	Released *state.Release `json:"released"`
+	Runs     []RunRow       `json:"runs"` // the newest first
+	RunsKept int            `json:"runs_kept"`
+	// Timeline is what happened since the oldest of these runs, the newest first.
+	Timeline []Moment `json:"timeline"`
+	ThreadID *string  `json:"thread_id"`
+	// HookFailures are the hooks that failed in the newest run.
+	HookFailures []HookFailure        `json:"hook_failures"`
+	Delivered    *reconcile.Delivered `json:"delivered"` // what was pushed last; null if nothing was
+	// PullRequest is that of the issue's branch as the tracker described it last; null if it has described none.
+	PullRequest *state.PullRequest `json:"pull_request"`
+	// Links are the pages that the agents named in the runs listed here, such as pull requests.
+	Links     []reconcile.Link `json:"links"`
+	Workspace *WorkspaceRow    `json:"workspace"`
+	Totals    Totals           `json:"codex_totals"`
+	Cost      *Cost            `json:"cost"` // of these tokens; null without agent.prices
+	Requests  []RequestRow     `json:"pending_requests"`
+	// ByLabel is the row of agent.by_label that holds for the issue; null if none does.
+	ByLabel *workflow.LabelRow `json:"by_label"`
+	// LastMessage is what the agent of the newest run said last, and Log are the last lines of that run's log without minor ones.
+	LastMessage *string          `json:"last_message"`
+	Log         []eventlog.Line  `json:"log"`
+	LogDir      *string          `json:"log_dir"`
+	TrackerErr  *reconcile.Error `json:"tracker_error"` // why the tracker did not answer
+	// Commands are an operator's commands about the issue that no pass has carried out yet.
+	Commands []string   `json:"pending_commands"`
+	Schedule bool       `json:"schedule_active"`
+	Project  ProjectRow `json:"project"`
+	SpecIssue
+}
+
+// The statuses that only an Issue has, beside those of a Row.
+const (
+	StatusReady      Status = "ready"       // a pass starts it
+	StatusHandedOver Status = "handed_over" // released, because its state is no longer active
+	StatusLetGo      Status = "let_go"      // released for another reason
+	StatusUnknown    Status = "unknown"     // only the tracker knows, and was not asked or did not answer
+)
+
+// The sources of an issue's record, from the newest to the oldest.
+const (
+	SourceTracker = "tracker" // the tracker's answer of this moment
+	SourceClaim   = "claim"   // the tracker's answer at the last pass
+	SourceRelease = "release" // the tracker's answer when a pass released the issue
+	SourceRun     = "run"     // the tracker's answer when the last run started
+)
+
+// KnownIssue is the issue's record. Source is null where no more than the name is known.
+type KnownIssue struct {
+	ID         string   `json:"id"`
+	Identifier string   `json:"identifier"`
+	Title      *string  `json:"title"`
+	State      *string  `json:"state"`
+	URL        *string  `json:"url"`
+	Labels     []string `json:"labels"`
+	BlockedBy  []string `json:"blocked_by"`
+	Source     *string  `json:"source"`
+}
+
+// ClaimRow is the issue's claim.
+type ClaimRow struct {
+	Status     reconcile.ClaimStatus `json:"status"`
+	Kind       *reconcile.RetryKind  `json:"kind"` // of a waiting claim
+	Attempt    *int                  `json:"attempt"`
+	DueAt      *time.Time            `json:"due_at"`
+	Error      *string               `json:"error"`
+	HoldReason *string               `json:"hold_reason"`
+	HeldAt     *time.Time            `json:"held_at"`
+	// Delivery is what remains to be done about the commits; null if nothing remains.
+	Delivery  *reconcile.Delivery `json:"delivery"`
+	ClaimedAt time.Time           `json:"claimed_at"`
+	Failures  int                 `json:"failures_in_a_row"`
+	Runs      int                 `json:"runs_since_change"`
+
+	ErrorCode string `json:"-"` // of Error
+}
+
+// WorkspaceRow is the workspace of the newest run that had one.
+type WorkspaceRow struct {
+	Path   string           `json:"path"`
+	Host   *string          `json:"host"`
+	Exists bool             `json:"exists"`
+	Git    *git.Status      `json:"git"`   // null without a repository
+	Kept   *KeptRow         `json:"kept"`  // why it is kept although the issue is finished
+	Error  *reconcile.Error `json:"error"` // why the repository can't be read
+}
+
+const (
+	shownRuns       = 10
+	shownLines      = 10               // of the newest run's log
+	trackerPatience = 10 * time.Second // an operator waits for the tracker's answer
+)
+
+// issueReader gathers the facts that an Issue, its reason and its next step are made of.
+type issueReader struct {
+	facts
+	id, identifier string
+	issue          *reconcile.Issue // nil where only the name is known
+	source         string
+	claim          *reconcile.Claim
+	skip           state.StoredSkip // of the last pass, if it was skipped
+	skipped        bool
+	releases       []state.Release // the newest first
+	released       *state.Release  // the newest, nil if there was none
+	runs           []reconcile.Run // the newest first
+	uses           []reconcile.ModelUse
+}
+
+// IssueOptions say how much to read of an issue.
+type IssueOptions struct {
+	Offline bool   // the tracker is not asked; otherwise it is asked about an issue without a claim
+	Brief   bool   // without the workspace, the log and the timeline
+	Name    string // of the project; empty for that of its folder
+	Lines   int    // how many of the last lines of the log; 0: the usual number
+}
+
+// ReadIssue reads what is known of an issue by its identifier or id.
+func ReadIssue(ctx context.Context, p *project.Project, ref string, o IssueOptions) (v Issue, err error) {
+	r := &issueReader{facts: facts{p: p, name: o.Name, now: p.Env.Now().UTC()}, identifier: ref}
+	v = Issue{
+		GeneratedAt: r.now, Runs: []RunRow{}, HookFailures: []HookFailure{}, Links: []reconcile.Link{}, Requests: []RequestRow{},
+		Commands: []string{}, Log: []eventlog.Line{}, Timeline: []Moment{},
+	}
+	err = r.open(ctx)
+	switch {
+	case errors.Is(err, state.ErrNoState) && !o.Offline && p.SourceErr == nil: // the tracker may know the issue
+		r.db = nil
+	case err != nil:
+		return v, err
+	default:
+		defer r.db.Close()
+		if err := r.readIssue(ctx, ref, &v); err != nil {
+			return v, err
+		}
+	}
+	if err := r.read(ctx); err != nil {
+		return v, err
+	}
+	if err := r.askTracker(ctx, o.Offline, &v); err != nil {
+		return v, err
+	}
+	if r.cfg != nil && r.issue != nil {
+		v.ByLabel = r.cfg.Agent.RowFor(r.issue.Labels)
+	}
+	v.Issue, v.Claim, v.Schedule, v.Project, v.Released = r.knownIssue(), newClaimRow(r.claim), r.schedule, r.project(), r.released
+	r.addOpen(&v)
+	r.addRuns(&v)
+	if !o.Brief {
+		if v.Workspace, err = r.workspace(ctx); err != nil {
+			return v, err
+		}
+		if err := r.addLog(&v, cmp.Or(o.Lines, shownLines)); err != nil {
+			return v, err
+		}
+		if v.Timeline, err = r.timeline(ctx); err != nil {
+			return v, err
+		}
+	}
+	if v.SpecIssue, err = r.specIssue(ctx, v); err != nil {
+		return v, err
+	}
+	plan, err := r.forecast(ctx)
+	r.explain(ctx, &v, plan)
+	return v, err
+}
+
+// addOpen adds the open requests and the commands that no pass has carried out yet.
+func (r *issueReader) addOpen(v *Issue) {
+	for _, request := range r.requests {
+		if request.IssueID == r.id {
+			row := r.requestRow(request)
+			row.IssueURL = v.Issue.URL
+			v.Requests = append(v.Requests, row)
+		}
+	}
+	for _, c := range r.recorded.Commands {
+		if c.IssueID == r.id {
+			v.Commands = append(v.Commands, string(c.Verb))
+		}
+	}
+}
+
+// addRuns adds the runs, what they used, and where the newest left its log.
+func (r *issueReader) addRuns(v *Issue) {
+	for _, run := range r.runs {
+		v.Runs = append(v.Runs, r.runRow(run))
+		v.Links = reconcile.MergeLinks(v.Links, run.Links)
+		if run.Kind != reconcile.AgentRun {
+			continue
+		}
+		if v.LogDir == nil {
+			v.LogDir = new(runner.RunDir(r.p.StateDir, run.ID))
+			v.HookFailures = HookFailures(r.p, run)
+		}
+		v.ThreadID = cmp.Or(v.ThreadID, text.OrNull(run.ThreadID))
+		if !run.Settled { // a pass adds the use of settled runs
+			v.Totals.add(run, v.GeneratedAt)
+		}
+	}
+	if r.released != nil {
+		v.Links = reconcile.MergeLinks(v.Links, r.released.Links)
+	}
+	if r.cfg == nil {
+		return
+	}
+	spent := spend(r.cfg.Agent.Prices, r.uses...)
+	if pruned := v.Totals.Total - spent.Tokens.Total; pruned > 0 {
+		spent.add(reconcile.ModelUse{Tokens: reconcile.Tokens{Total: pruned}}, r.cfg.Agent.Prices)
+	}
+	v.Cost = spent.Cost
+}
+
+// addLog adds the end of the log of the agent's newest run.
+func (r *issueReader) addLog(v *Issue, lines int) error {
+	i := slices.IndexFunc(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun })
+	if i < 0 {
+		return nil
+	}
+	run := r.runs[i]
+	tail, err := eventlog.ReadTail(r.p.StateDir, run, lines, r.now, run.Outcome != "" || project.WorkerDead(r.p, run))
+	v.Log, v.LastMessage = append(v.Log, tail.Lines...), text.OrNull(tail.Message)
+	return err
+}
+
+// readIssue reads what the database knows of the issue.
+func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error {
+	id, identifier, known, err := r.db.Views.FindIssue(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if r.recorded, err = r.db.Views.StateOf(ctx, id); err != nil {
+		return err
+	}
+	if known {
+		r.id, r.identifier = id, identifier
+		var errs [8]error
+		r.runs, errs[0] = r.db.Views.RunsOfIssue(ctx, id, shownRuns)
+		v.RunsKept, errs[1] = r.db.Views.CountRuns(ctx, id)
+		totals, err := r.db.Views.IssueTotals(ctx, id)
+		v.Totals, errs[2] = Totals{Tokens(totals.Tokens), totals.Runtime.Seconds()}, err
+		r.skip, r.skipped, errs[3] = r.db.Views.SkipOf(ctx, id)
+		delivered, found, err := r.db.Views.Delivered(ctx, id)
+		if errs[4] = err; found {
+			v.Delivered = &delivered
+		}
+		all, err := r.db.Views.PullRequests(ctx)
+		if p, found := all[id]; found {
+			v.PullRequest = &p
+		}
+		errs[5] = err
+		r.releases, errs[6] = r.db.Views.Releases(ctx, id, shownMoments)
+		if len(r.releases) > 0 {
+			r.released = &r.releases[0]
+		}
+		r.uses, errs[7] = r.db.Views.UseOf(ctx, id)
+		if err := errors.Join(errs[:]...); err != nil {
+			return err
+		}
+	}
+	if len(r.runs) > 0 {
+		r.issue, r.source = &r.runs[0].Issue, SourceRun
+	}
+	for i := range r.recorded.Claims {
+		if c := &r.recorded.Claims[i]; c.IssueID == r.id {
+			r.claim, r.issue, r.source = c, &c.Issue, SourceClaim
+		}
+	}
+	return nil
+}
+
+const notInTracker = "the tracker has no such issue, or hides it from this key"
+
+// askTracker asks the tracker about an issue without a claim. If it does not answer, what the database knows is shown.
+func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) error {
+	switch {
+	case r.claim != nil, offline && r.id != "":
+		return nil
+	case offline:
+		return UnknownIssue(ctx, r.db, r.identifier, "the tracker was not asked")
+	}
+	bounded, cancel := context.WithTimeout(ctx, trackerPatience)
+	defer cancel()
+	issue, err := project.FetchIssue(bounded, r.p, cmp.Or(r.id, r.identifier))
+	switch {
+	case err == nil:
+		r.id, r.identifier, r.issue, r.source = issue.ID, issue.Identifier, issue, SourceTracker
+	case r.id != "":
+		v.TrackerErr = exit.From(err)
+	case r.db != nil && exit.From(err).Code == "issue_not_found":
+		return UnknownIssue(ctx, r.db, r.identifier, notInTracker)
+	default:
+		return err
+	}
+	return nil
+}
+
+func (r *issueReader) knownIssue() KnownIssue {
+	row := KnownIssue{ID: r.id, Identifier: r.identifier, Labels: []string{}, BlockedBy: []string{}}
+	if r.issue == nil {
+		if r.skipped {
+			row.Title, row.URL = text.OrNull(r.skip.Title), text.OrNull(r.skip.URL)
+		}
+		return row
+	}
+	row.Title, row.State, row.URL, row.Source = &r.issue.Title, &r.issue.State, r.issue.URL, &r.source
+	if gone := r.released; r.source == SourceRun && gone != nil && gone.To != nil && gone.At.After(r.runs[0].StartedAt) {
+		row.State, row.Source = gone.To, new(SourceRelease)
+	}
+	row.Labels = append(row.Labels, r.issue.Labels...)
+	for _, b := range r.issue.BlockedBy {
+		if b.Identifier != nil {
+			row.BlockedBy = append(row.BlockedBy, *b.Identifier)
+		}
+	}
+	return row
+}
+
+func newClaimRow(c *reconcile.Claim) *ClaimRow {
+	if c == nil {
+		return nil
+	}
+	row := &ClaimRow{
+		Status: c.Status, Attempt: text.OrNull(c.Attempt), Delivery: text.OrNull(c.Delivery),
+		ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs,
+	}
+	if c.Status != reconcile.Running {
+		code, message := c.Fault()
+		row.Error, row.ErrorCode = ErrorText(code, message), code
+	}
+	switch c.Status {
+	case reconcile.Waiting:
+		row.Kind, row.DueAt = text.OrNull(c.Kind), text.OrNull(c.DueAt)
+	case reconcile.Held:
+		row.HoldReason, row.HeldAt = text.OrNull(c.HoldReason), text.OrNull(c.HeldAt)
+	case reconcile.Running:
+	}
+	return row
+}
+
+// workspace looks at the workspace of the newest run that had one; nil if there is none.
+func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
+	i := slices.IndexFunc(r.runs, func(run reconcile.Run) bool { return run.WorkspacePath != "" })
+	if i < 0 {
+		return nil, nil
+	}
+	row := &WorkspaceRow{Path: r.runs[i].WorkspacePath, Host: text.OrNull(r.runs[i].Host)}
+	info, err := os.Stat(row.Path)
+	if row.Exists = err == nil && info.IsDir(); !row.Exists {
+		return row, nil
+	}
+	kept, err := Kept(ctx, r.p.StateDir, r.db, r.recorded)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range kept {
+		if k.Path == row.Path {
+			row.Kept = new(r.keptRow(k, r.runs[i]))
+		}
+	}
+	g, found, err := git.Inspect(ctx, row.Path, workspace.OriginOf(row.Path))
+	if err != nil {
+		row.Error = exit.From(err)
+	}
+	if found {
+		row.Git = &g
+	}
+	return row, ctx.Err()
+}
+
+// Address is the address of the issue's page, or of its pull request; empty where none is known.
+func (v Issue) Address(pullRequest bool) string {
+	switch {
+	case !pullRequest:
+		return deref(v.Issue.URL)
+	case v.PullRequest != nil:
+		return v.PullRequest.URL
+	case v.Delivered != nil && v.Delivered.PullRequest != "":
+		return v.Delivered.PullRequest
+	}
+	for _, l := range v.Links { // of the newest run first
+		if l.Kind == "pull_request" {
+			return l.URL
+		}
+	}
+	return ""
+}
+
+// due is when a waiting claim may go on, the zero time for all others.
+func (r *issueReader) due() time.Time {
+	if r.claim == nil || r.claim.Status != reconcile.Waiting {
+		return time.Time{}
+	}
+	return r.claim.DueAt
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// UnknownIssue is the error for an issue that the database does not know. It suggests a similar identifier, and to ask the
+// tracker unless that was done.
+func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
+	names, err := db.Views.Identifiers(ctx)
+	if err != nil {
+		return err
+	}
+	if same := project.WithNumber(names, ref); len(same) > 1 {
+		return project.NumberOfSeveral(ref, same)
+	}
+	hint := "symphony ps --all lists the known issues"
+	if why != notInTracker {
+		hint += "; symphony show " + ref + " asks the tracker"
+	} else if project.IsNumber(ref) {
+		hint = project.NumberHint
+	}
+	return &reconcile.Error{Code: "issue_not_found", Message: ref + " is not known here: " + why + text.DidYouMean(ref, names, "%s"), Hint: hint}
+}
+
+// WorkspacePath is the workspace of an issue's last run.
+func WorkspacePath(ctx context.Context, p *project.Project, ref string) (path, identifier string, err error) {
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return "", "", err
+	}
+	defer db.Close()
+	id, identifier, known, err := db.Views.FindIssue(ctx, ref)
+	if err != nil {
+		return "", "", err
+	}
+	if !known {
+		return "", "", UnknownIssue(ctx, db, ref, "it has no workspace")
+	}
+	run, _, err := db.Views.LastRun(ctx, id)
+	if err == nil && run.WorkspacePath == "" {
+		err = &reconcile.Error{Code: "workspace_not_found", Message: identifier + " has had no workspace yet", Hint: "symphony show " + identifier + " says why"}
+	}
+	return run.WorkspacePath, identifier, err
+}

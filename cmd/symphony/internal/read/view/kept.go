@@ -1,0 +1,66 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// KeptRow is the workspace of a finished issue that is kept because it contains work that exists nowhere else.
+type KeptRow struct {
+	Project    string    `json:"project"`
+	IssueID    string    `json:"issue_id"`
+	Identifier string    `json:"issue_identifier"`
+	IssueURL   *string   `json:"issue_url"`
+	Title      string    `json:"title"` // empty where no run of the issue is known
+	Path       string    `json:"workspace_path"`
+	Unsaved    string    `json:"unsaved"`
+	Since      time.Time `json:"kept_since"`
+	CheckedAt  time.Time `json:"checked_at"`
+}
+
+// Kept lists the workspaces of a project's unclaimed issues that the last removal kept because of unsaved work. It reads their
+// records, because the skips of the last pass are older. A root that can't be read has none: the passes report it.
+func Kept(ctx context.Context, stateDir string, db *state.DB, recorded reconcile.State) (list []reconcile.Workspace, err error) {
+	if db == nil {
+		return nil, nil
+	}
+	roots, err := project.RootsOf(ctx, db)
+	claimed := func(id string) bool {
+		return slices.ContainsFunc(recorded.Claims, func(c reconcile.Claim) bool { return c.IssueID == id })
+	}
+	for _, root := range roots {
+		answer, _ := project.NewHost().Root(ctx, host.RootRequest{Root: root, Records: true})
+		for _, w := range answer.Workspaces {
+			if w.Unsaved != "" && w.StateDir == stateDir && !claimed(w.IssueID) {
+				list = append(list, w.Workspace)
+			}
+		}
+	}
+	return list, err
+}
+
+// keptRow takes title and address from the issue's last run.
+func (f *facts) keptRow(w reconcile.Workspace, last reconcile.Run) KeptRow {
+	return KeptRow{f.name, w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, w.Path, w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC()}
+}
+
+// keptRows returns the rows of the issues that are wanted.
+func (f *facts) keptRows(ctx context.Context) ([]KeptRow, error) {
+	rows := []KeptRow{}
+	kept, err := Kept(ctx, f.p.StateDir, f.db, f.recorded)
+	for _, w := range kept {
+		if !f.wants(w.IssueID) {
+			continue
+		}
+		last, _, runErr := f.db.Views.LastRun(ctx, w.IssueID)
+		rows, err = append(rows, f.keptRow(w, last)), errors.Join(err, runErr)
+	}
+	return rows, err
+}

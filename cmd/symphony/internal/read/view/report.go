@@ -1,0 +1,222 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Report is what happened in a period and, where the period reaches up to now, the present claims. What happened last comes first.
+type Report struct {
+	GeneratedAt time.Time     `json:"generated_at"`
+	Since       time.Time     `json:"since"`
+	Until       time.Time     `json:"until"`
+	RunsSince   time.Time     `json:"runs_complete_since"` // older runs have been pruned
+	HandedOver  []ReleasedRow `json:"handed_over"`
+	// LetGo are issues that were released for another reason: a label, an assignee, the project, a blocker.
+	LetGo   []ReleasedRow     `json:"let_go"`
+	Failed  []state.FailedRow `json:"failed"`
+	Hooks   []state.FailedRow `json:"failed_hooks"` // runs whose after_run failed; their outcomes stand
+	Running []RunningRow      `json:"running"`
+	Held    []HeldRow         `json:"held"`
+	Waiting []RetryingRow     `json:"waiting"`
+	// Undelivered are the present claims with commits that are not pushed yet.
+	Undelivered []UndeliveredRow  `json:"undelivered"`
+	Kept        []KeptRow         `json:"kept_workspaces"`
+	Outages     []OutageRow       `json:"outages"`
+	Schedule    state.ScheduleRow `json:"schedule"`
+	Totals      UseTotals         `json:"totals"`
+	Issues      []IssueUse        `json:"issues"` // those that used most tokens first
+	Labels      []LabelUse        `json:"labels"` // those that used most tokens first
+	Days        []DayUse          `json:"days"`
+	Budget      *BudgetRow        `json:"budget"` // that of today; null without agent.budget_per_day, and of a past period
+
+	// Warnings say why there are no estimates of money.
+	Warnings []string `json:"-"`
+}
+
+// ReleasedRow is an issue that was released, with what it used since it was claimed.
+type ReleasedRow struct {
+	state.Release
+	Seconds float64 `json:"seconds_running"`
+	Spent
+	// PullRequest is that of the issue's branch as the tracker described it last; null if it has described none.
+	PullRequest *state.PullRequest `json:"pull_request"`
+}
+
+// OutageRow is a time in which nothing could start. Until is null while it lasts.
+type OutageRow struct {
+	Code    string     `json:"code"`
+	Message string     `json:"message"`
+	Since   time.Time  `json:"since"`
+	Until   *time.Time `json:"until"`
+}
+
+// ReadReport reads the report of a period.
+func ReadReport(ctx context.Context, p *project.Project, period Period) (Report, error) {
+	f := facts{p: p, now: p.Env.Now().UTC()}
+	if err := f.open(ctx); err != nil {
+		return Report{}, err
+	}
+	defer f.db.Close()
+	happened, err := f.db.Views.Report(ctx, f.now, period.Since, period.Until)
+	kept := []KeptRow{}
+	if err == nil && period.Present {
+		if f.recorded, err = f.db.Store.State(ctx); err == nil {
+			kept, err = f.keptRows(ctx)
+		}
+	}
+	if err != nil {
+		return Report{}, err
+	}
+	cfg, invalid := f.p.ConfigWithoutKey()
+	if invalid != nil {
+		cfg = &workflow.Config{}
+	}
+	r := newReport(happened, f.claims(), cfg.Agent.Prices, f.now)
+	r.Kept = kept
+	for _, e := range workflow.Faults(invalid) {
+		r.Warnings = append(r.Warnings, "the report has no estimates of money: "+e.Message)
+	}
+	if invalid == nil && period.Present {
+		f.cfg = cfg
+		if r.Budget, err = f.readBudget(ctx); err != nil {
+			return Report{}, err
+		}
+		r.addAccountBlock(project.AccountBlock(project.OpenAccount(f.p, cfg.Codex.Home), f.now), period.Until)
+	}
+	return r, nil
+}
+
+func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time) Report {
+	r := Report{
+		GeneratedAt: at, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
+		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Undelivered: now.Undelivered,
+		Outages: []OutageRow{}, Issues: []IssueUse{}, Labels: []LabelUse{}, Days: []DayUse{},
+		Failed: s.Failures, Hooks: s.FailedHooks, Schedule: s.Schedule,
+	}
+	// A run that has ended is one of the runs of the period, whether it is settled or not.
+	r.Running = slices.DeleteFunc(r.Running, func(w RunningRow) bool { return w.run.ID == "" || w.run.Outcome != "" })
+	slices.SortStableFunc(r.Held, func(a, b HeldRow) int { return b.HeldAt.Compare(a.HeldAt) })
+	slices.SortStableFunc(r.Waiting, func(a, b RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
+	became := map[string]string{} // what has become of issues, by id; a present claim says more than an earlier release
+	slices.SortStableFunc(s.Releases, func(a, b state.Release) int {
+		return cmp.Or(b.At.Compare(a.At), text.CompareNatural(a.Identifier, b.Identifier))
+	})
+	for _, released := range s.Releases {
+		slices.SortStableFunc(released.Links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) }) // pull requests first
+		row := ReleasedRow{Release: released, Seconds: released.Runtime.Seconds(), Spent: spend(prices, released.Models...)}
+		if p, found := s.PullRequests[released.IssueID]; found {
+			row.PullRequest = &p
+		}
+		if row.Reason == reconcile.StopTerminal || row.Reason == reconcile.StopInactive {
+			r.HandedOver = append(r.HandedOver, row)
+			became[row.IssueID] = "handed_over"
+		} else {
+			r.LetGo = append(r.LetGo, row)
+			became[row.IssueID] = cmp.Or(became[row.IssueID], "let_go")
+		}
+	}
+	for _, w := range r.Running {
+		became[w.IssueID] = "running"
+	}
+	for _, w := range r.Waiting {
+		became[w.IssueID] = "waiting"
+	}
+	for _, h := range r.Held {
+		became[h.IssueID] = "held"
+	}
+	for _, list := range [][]state.FailedRow{r.Failed, r.Hooks} {
+		for i, f := range list {
+			list[i].Error, list[i].Now = ErrorText(f.Code, f.Text), text.OrNull(became[f.IssueID])
+		}
+	}
+	r.Schedule.Missed = append([]state.Gap{}, r.Schedule.Missed...) // in JSON an empty list
+	slices.Reverse(r.Schedule.Missed)
+	for _, o := range slices.Backward(s.Outages) {
+		r.Outages = append(r.Outages, OutageRow{o.Code, o.Message, o.Since, text.OrNull(o.Until)})
+	}
+	r.addUses(s.Uses, prices)
+	r.addDays(s.Days, prices)
+	return r
+}
+
+// addAccountBlock adds what stops all projects of the account now: another project may have recorded it.
+func (r *Report) addAccountBlock(b *project.BlockedRow, until time.Time) {
+	if b == nil || !b.Since.Before(until) {
+		return
+	}
+	if !slices.ContainsFunc(r.Outages, func(o OutageRow) bool { return o.Code == b.Reason && o.Until == nil }) {
+		r.Outages = slices.Insert(r.Outages, 0, OutageRow{Code: b.Reason, Message: b.Message, Since: b.Since})
+	}
+}
+
+// usualPeriod is how far back a report reaches without --since: a night.
+const usualPeriod = 12 * time.Hour
+
+// Period is the time of a report. Since is part of it, Until is not.
+type Period struct {
+	Since, Until time.Time
+	Present      bool // it reaches up to now, so that the present claims belong to it
+}
+
+// ParsePeriod reads --since and --until of report.
+func ParsePeriod(since, until string, now time.Time) (Period, error) {
+	p := Period{now.Add(-usualPeriod), now, true}
+	var err error
+	if until != "" {
+		if p.Until, err = ParseTime("report", "until", until, now, 1); err != nil {
+			return p, err
+		}
+		if p.Until.After(now) {
+			p.Until = now
+		}
+		p.Since, p.Present = p.Until.Add(-usualPeriod), p.Until.Equal(now)
+	}
+	if since != "" {
+		if p.Since, err = ParseTime("report", "since", since, now, 0); err != nil {
+			return p, err
+		}
+	}
+	if !p.Since.Before(p.Until) {
+		return p, exit.Usage("report: there is no time between %s and %s: --since must be before --until and in the past", text.Rfc3339(p.Since), text.Rfc3339(p.Until))
+	}
+	return p, nil
+}
+
+// ParseTime reads the value of a flag: an age such as 12h or 7d, a time, or a day of the local clock, which stands for the beginning of
+// the day that comes so many days after it.
+func ParseTime(command, flag, text string, now time.Time, daysAfter int) (time.Time, error) {
+	if age, ok := parseAge(text); ok {
+		return now.Add(-age), nil
+	}
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		// time.Date also knows the zones in which a day of summer time begins at one o'clock.
+		return time.Date(day.Year(), day.Month(), day.Day()+daysAfter, 0, 0, 0, 0, now.Location()), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, exit.Usage("%s: --%s needs an age such as 12h or 7d, a day such as 2026-01-31 or a time such as 2026-01-31T18:00:00Z, not %q", command, flag, text)
+	}
+	return t, nil
+}
+
+// parseAge reads a duration; days are whole and at most a century, which a Duration can hold.
+func parseAge(text string) (time.Duration, bool) {
+	if number, isDays := strings.CutSuffix(text, "d"); isDays {
+		n, err := strconv.ParseUint(number, 10, 32)
+		return time.Duration(n) * 24 * time.Hour, err == nil && n <= 36500
+	}
+	d, err := time.ParseDuration(text)
+	return d, err == nil && d >= 0
+}

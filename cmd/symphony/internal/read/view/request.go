@@ -1,0 +1,144 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// RequestRow is a request of an agent that an operator has not answered yet.
+type RequestRow struct {
+	Project    string                `json:"project"`
+	ID         string                `json:"id"`
+	Identifier string                `json:"issue_identifier"`
+	IssueURL   *string               `json:"issue_url"`
+	Title      string                `json:"title"` // of the issue; empty where it is not known
+	RunID      string                `json:"run_id"`
+	Kind       reconcile.RequestKind `json:"kind"`
+	Summary    string                `json:"summary"`
+	// Options are the labels of the first question, which --choice counts; Questions are all of them.
+	Options   []string   `json:"options"`
+	Questions []Question `json:"questions"`
+	Outside   bool       `json:"outside_sandbox"`
+	AskedAt   time.Time  `json:"asked_at"`
+	ExpiresAt time.Time  `json:"expires_at"`
+	InTracker bool       `json:"in_tracker"` // a comment on the issue asks for it, too
+	// Detail is what is to be approved, exactly.
+	Detail RequestDetail `json:"detail"`
+
+	Request reconcile.Request `json:"-"`
+	// Workflow is named in the commands that answer the request, unless it is empty.
+	Workflow string `json:"-"`
+}
+
+// RequestDetail is the command or the change that an agent wants to be approved. What does not belong to its kind is empty.
+type RequestDetail struct {
+	Reason      string                    `json:"reason"` // in the agent's words
+	Command     string                    `json:"command"`
+	Cwd         string                    `json:"cwd"`
+	Changes     []reconcile.RequestChange `json:"changes"`
+	GrantRoot   string                    `json:"grant_root"` // a directory in which the agent wants to write
+	Permissions json.RawMessage           `json:"permissions"`
+	Server      string                    `json:"server"`    // the MCP server that asks
+	Cut         int                       `json:"cut_bytes"` // of all this, because it was too long
+}
+
+// Question is one question of a request. Other is set where a text beside the options is accepted.
+type Question struct {
+	Question string   `json:"question"`
+	Options  []string `json:"options"`
+	Other    bool     `json:"other"`
+	Secret   bool     `json:"secret"`
+}
+
+// requestRow takes the time that is left from the monotonic clock, so that a stepped wall clock changes nothing.
+func (f *facts) requestRow(r reconcile.Request) RequestRow {
+	expires := f.now.Add(r.Left(f.now, f.instant))
+	if expires.Sub(r.ExpiresAt).Abs() < time.Second {
+		expires = r.ExpiresAt
+	}
+	d := r.Detail
+	row := RequestRow{
+		Project: f.name, ID: r.ID(), Identifier: r.Identifier, RunID: r.RunID, Kind: r.Kind, Summary: r.Summary, Options: []string{},
+		Questions: []Question{}, Outside: r.Outside, AskedAt: r.AskedAt, ExpiresAt: expires.Truncate(time.Millisecond), Request: r,
+		InTracker: f.comments[r.Attention().Key].ID != "",
+		Detail: RequestDetail{
+			d.Reason, d.Command, d.Cwd, append([]reconcile.RequestChange{}, d.Changes...), d.GrantRoot, d.Permissions, d.Server, d.Cut,
+		},
+	}
+	for i, q := range r.Detail.Questions {
+		labels := []string{}
+		for _, o := range q.Options {
+			labels = append(labels, o.Label)
+		}
+		if i == 0 {
+			row.Options = labels
+		}
+		row.Questions = append(row.Questions, Question{Question: q.Text, Options: labels, Other: q.Other || len(labels) == 0, Secret: q.Secret})
+	}
+	return row
+}
+
+// OpenRequests are the unanswered requests of living workers. A request ends with its worker.
+func OpenRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Request, error) {
+	all, err := db.Views.OpenRequests(ctx)
+	return slices.DeleteFunc(all, func(r reconcile.Request) bool { return !project.Alive(p.StateDir, r.RunID) }), err
+}
+
+// AgentsProject is the name that pages and addresses have in place of a project's for agents without an issue.
+const AgentsProject = "agents"
+
+// RequestRows are the unanswered requests of a state directory that is not a project's, in the shape of those of a project with that
+// name.
+func RequestRows(ctx context.Context, p *project.Project, db *state.DB, name string) ([]RequestRow, error) {
+	open, err := OpenRequests(ctx, p, db)
+	f := facts{name: name, now: p.Env.Now()}
+	if err == nil {
+		f.instant, err = Instant()
+	}
+	rows := []RequestRow{}
+	for _, r := range open {
+		rows = append(rows, f.requestRow(r))
+	}
+	return rows, err
+}
+
+// HowToAnswer says what answers the request.
+func (r RequestRow) HowToAnswer() string {
+	how := HowToAnswer(r.Request)
+	if r.Workflow != "" {
+		how = strings.ReplaceAll(how, "symphony ", "symphony -w "+text.ShellQuote(r.Workflow)+" ")
+	}
+	if r.InTracker {
+		how += " | a comment on the issue"
+	}
+	return how
+}
+
+// HowToAnswer is the command that answers a request.
+func HowToAnswer(r reconcile.Request) string {
+	if r.Kind != reconcile.QuestionRequest {
+		return "symphony approve " + r.ID() + " | symphony deny " + r.ID()
+	}
+	answer := " --choice N"
+	if slices.ContainsFunc(r.Detail.Questions, func(q reconcile.RequestQuestion) bool { return len(q.Options) == 0 }) {
+		answer = ` "TEXT"`
+	}
+	return "symphony answer " + r.ID() + strings.Repeat(answer, len(r.Detail.Questions))
+}
+
+// AsksMore reports whether the summary says more than the rest of a request: that a command uses the network, for instance, or needs
+// permissions, where a symlink leads, or which files a patch changes whose end was not stored.
+func AsksMore(r reconcile.Request) bool {
+	if r.Kind != reconcile.CommandRequest {
+		return r.Detail.Cut > 0 || strings.Contains(r.Summary, reconcile.LeadsTo)
+	}
+	return strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(r.Detail.Command), " ")
+}

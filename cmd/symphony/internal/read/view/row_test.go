@@ -1,0 +1,114 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+var now = time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
+
+// TestRows checks the order of the rows, and that each says what happens.
+func TestRows(t *testing.T) {
+	failed := "delivery_failed: the remote is gone"
+	v := Overview{
+		Claims: Claims{
+			Running: []RunningRow{
+				{IssueID: "10", Identifier: "WEB-10", RunID: "r10", Alive: true, Activity: "go test ./..."},
+				{IssueID: "9", Identifier: "WEB-9", RunID: "r9", Alive: true, Phase: reconcile.PreparingWorkspace},
+				{IssueID: "11", Identifier: "WEB-11", RunID: "r11", Alive: true},
+			},
+			Retrying: []RetryingRow{
+				{IssueID: "3", Identifier: "WEB-3", Kind: reconcile.NoSlot, DueAt: now},
+				{IssueID: "4", Identifier: "WEB-4", Kind: reconcile.DeliveryFailed, Error: &failed},
+			},
+			Held:        []HeldRow{{IssueID: "2", Identifier: "WEB-2", Reason: reconcile.HoldOperator, text: "by an operator"}},
+			Undelivered: []UndeliveredRow{{IssueID: "4", Error: &failed, Since: &now}},
+		},
+		Requests:     []RequestRow{{ID: "WEB-11.1", RunID: "r11", Summary: "npm install", AskedAt: now}},
+		Skipped:      []SkippedRow{{StoredSkip: state.StoredSkip{Skip: reconcile.Skip{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipLabel, Message: "lacks the label x"}}}},
+		Ended:        []RunRow{{issueID: "8", Kind: reconcile.AgentRun, Identifier: "WEB-8", Outcome: new(reconcile.Succeeded)}},
+		PullRequests: []PullRequestRow{{PullRequest: state.PullRequest{IssueID: "9", PullRequest: reconcile.PullRequest{URL: "https://example.com/pull/1"}}}},
+	}
+	v.Project = newProjectRow("/home/ann/web-shop/WORKFLOW.md", "")
+	rows := v.rows()
+	var got []string
+	for _, r := range rows {
+		got = append(got, strings.Join([]string{r.Project, string(r.Status), r.Identifier, r.Text, deref(r.PullRequest)}, " | "))
+	}
+	want := []string{
+		"web-shop | asks | WEB-11 | npm install | ",
+		"web-shop | held | WEB-2 | by an operator | ",
+		"web-shop | undelivered | WEB-4 | the remote is gone | ",
+		"web-shop | running | WEB-9 | preparing workspace | https://example.com/pull/1",
+		"web-shop | running | WEB-10 | go test ./... | ",
+		"web-shop | waiting | WEB-3 | no slot is free | ",
+		"web-shop | skipped | WEB-1 | it lacks the label x | ",
+		"web-shop | ended | WEB-8 | succeeded | ",
+	}
+	test.Equal(t, "the rows", got, want)
+	v.Rows, v.Schedule = rows, true
+	test.Equal(t, "the level", v.Verdict().Level, LevelNeedsPerson)
+	test.Equal(t, "the reasons", v.Verdict().Reasons, []string{"1 request to answer", "1 held", "1 undelivered"})
+	v.Blocked = &project.BlockedRow{Reason: "agent_auth", Message: "not logged in"}
+	test.Equal(t, "the first reason", v.Verdict().Reasons[0], "nothing new starts: agent_auth: not logged in")
+	v.Schedule = false
+	test.Equal(t, "the level without a schedule", v.Verdict().Level, LevelNotTicking)
+	for block, want := range map[project.BlockedRow]Level{
+		{Reason: "agent_quota"}: LevelWell,
+		{Reason: "linear_api_status", Message: "HTTP 503: (empty)"}:      LevelWell,
+		{Reason: "linear_api_status", Message: "HTTP 401: Unauthorized"}: LevelNeedsPerson,
+	} {
+		test.Equal(t, block.Reason+" "+block.Message, (Overview{Schedule: true, Blocked: &block}).Verdict().Level, want)
+	}
+}
+
+// TestSelection checks the filters and orders over the rows of two projects, and that the lists of each follow.
+func TestSelection(t *testing.T) {
+	read := func(folder string, held ...string) Overview {
+		v := Overview{Schedule: true, Project: newProjectRow("/home/ann/"+folder+"/WORKFLOW.md", "")}
+		for i, name := range held {
+			v.Held = append(v.Held, HeldRow{IssueID: name, Identifier: name, Title: "Title of " + name, HeldAt: now.Add(-time.Duration(i) * time.Minute)})
+		}
+		v.Running = []RunningRow{{IssueID: folder, Identifier: strings.ToUpper(folder) + "-1", RunID: folder, Alive: true, Tokens: Tokens{Total: int64(len(folder))}}}
+		v.Requests = []RequestRow{{RunID: "other", Request: reconcile.Request{IssueID: held[0]}}}
+		v.Rows = v.rows()
+		return v
+	}
+	all := []Overview{read("web", "WEB-10", "WEB-9"), read("api", "API-7")}
+	for _, c := range []struct {
+		filters string
+		order   string
+		limit   int
+		want    string
+	}{
+		{"", "", 0, "WEB-9 WEB-10 API-7 WEB-1 API-1, 2 1 held"},
+		{"status=held project=WEB", "", 0, "WEB-9 WEB-10, 2 0 held"},
+		{"status=held status=running text=-1", "issue", 0, "API-1 WEB-1 WEB-10, 1 0 held"},
+		{"", "-issue", 2, "WEB-10 WEB-9, 2 0 held, 3 more"},
+		{"status=held", "time", 0, "WEB-9 WEB-10 API-7, 2 1 held"},
+		{"status=held", "-title", 1, "WEB-9, 1 0 held, 2 more"},
+	} {
+		s := test.Must(NewSelection(strings.Fields(c.filters), c.order, c.limit))
+		confined, rows, more := s.Select(all)
+		var names []string
+		for _, r := range rows {
+			names = append(names, r.Identifier)
+		}
+		got := fmt.Sprintf("%s, %d %d held", strings.Join(names, " "), len(confined[0].Held), len(confined[1].Held))
+		if more > 0 {
+			got += fmt.Sprintf(", %d more", more)
+		}
+		test.Equal(t, fmt.Sprint(c.filters, ", ", c.order, ", ", c.limit), got, c.want)
+	}
+	all = append(all, Overview{Project: newProjectRow("", "/state/old-1"), Schedule: true, Error: &reconcile.Error{Code: "state_corrupt", Message: "damaged"}})
+	test.Equal(t, "the level", Judge(all).Level, LevelNeedsPerson)
+	want := "web: 1 request to answer; web: 2 held; api: 1 request to answer; api: 1 held; old-1: state_corrupt: damaged"
+	test.Equal(t, "the reasons", strings.Join(Judge(all).Reasons, "; "), want)
+}

@@ -1,0 +1,183 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// Selection says which rows of overviews to keep, and in which order. The zero value keeps all rows in their order.
+type Selection struct {
+	filters map[string][]string // by key
+	sort    string
+	reverse bool
+	limit   int // 0: no limit
+}
+
+// FilterKeys are the keys of a filter; SortKeys those of an order.
+var (
+	FilterKeys = []string{"status", "project", "text"}
+	SortKeys   = []string{"status", "issue", "title", "time", "tokens"}
+)
+
+// NewSelection reads filters of the form KEY=VALUE and the key of an order, which a "-" before it reverses. An empty order is that
+// of the statuses. Filters with different keys all have to match, of those with the same key one.
+func NewSelection(filters []string, order string, limit int) (Selection, error) {
+	s := Selection{filters: map[string][]string{}, limit: limit}
+	for _, filter := range filters {
+		key, value, found := strings.Cut(filter, "=")
+		switch {
+		case !found || value == "":
+			return s, exit.Usage("--filter needs KEY=VALUE with one of the keys %s, not %q", strings.Join(FilterKeys, ", "), filter)
+		case !slices.Contains(FilterKeys, key):
+			return s, exit.Usage("--filter has no key %q%s: the keys are %s", key, text.DidYouMean(key, FilterKeys, "%q"), strings.Join(FilterKeys, ", "))
+		case key == "status" && !slices.Contains(Statuses, Status(value)):
+			names := strings.Split(strings.Trim(fmt.Sprint(Statuses), "[]"), " ")
+			return s, exit.Usage("no issue has the status %q%s: the statuses are %s", value, text.DidYouMean(value, names, "%q"), strings.Join(names, ", "))
+		}
+		s.filters[key] = append(s.filters[key], value)
+	}
+	s.sort, s.reverse = strings.CutPrefix(order, "-")
+	if s.sort != "" && !slices.Contains(SortKeys, s.sort) {
+		return s, exit.Usage("--sort has no key %q%s: the keys are %s", s.sort, text.DidYouMean(s.sort, SortKeys, "%q"), strings.Join(SortKeys, ", "))
+	}
+	return s, nil
+}
+
+// Needs reports whether the selection names a status whose rows are read on request only.
+func (s Selection) Needs() bool {
+	return slices.ContainsFunc(s.filters["status"], func(status string) bool {
+		return Status(status) == StatusSkipped || Status(status) == StatusEnded
+	})
+}
+
+// Select returns the overviews confined to the issues that the selection keeps, the rows of all of them in the selection's order,
+// and how many more rows its limit has cut.
+func (s Selection) Select(all []Overview) (confined []Overview, rows []Row, more int) {
+	type ownedRow struct {
+		Row
+		owner int
+	}
+	var kept []ownedRow
+	for i, v := range all {
+		for _, r := range v.Rows {
+			if s.keeps(r) {
+				kept = append(kept, ownedRow{r, i})
+			}
+		}
+	}
+	slices.SortStableFunc(kept, func(a, b ownedRow) int {
+		if s.reverse {
+			a, b = b, a
+		}
+		return s.compare(a.Row, b.Row)
+	})
+	if s.limit > 0 && len(kept) > s.limit {
+		kept, more = kept[:s.limit], len(kept)-s.limit
+	}
+	own := make([][]Row, len(all))
+	confined, rows = []Overview{}, []Row{}
+	for _, r := range kept {
+		rows, own[r.owner] = append(rows, r.Row), append(own[r.owner], r.Row)
+	}
+	for i, v := range all {
+		if len(s.filters) > 0 || s.sort != "" || s.limit > 0 {
+			v = v.confine(own[i])
+		}
+		confined = append(confined, v)
+	}
+	return confined, rows, more
+}
+
+func (s Selection) keeps(r Row) bool {
+	for key, values := range s.filters {
+		if !slices.ContainsFunc(values, func(value string) bool {
+			switch key {
+			case "status":
+				return r.Status == Status(value)
+			case "project":
+				return strings.EqualFold(r.Project, value)
+			}
+			all := strings.ToLower(strings.Join([]string{r.Identifier, r.Title, r.Text}, "\n"))
+			return strings.Contains(all, strings.ToLower(value))
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// compare orders rows: those of more tokens and of longer ago first.
+func (s Selection) compare(a, b Row) int {
+	switch s.sort {
+	case "issue":
+		return text.CompareNatural(a.Identifier, b.Identifier)
+	case "title":
+		return strings.Compare(strings.ToLower(a.Title), strings.ToLower(b.Title))
+	case "tokens":
+		return cmp.Compare(b.Tokens, a.Tokens)
+	case "time":
+		return timeOf(a).Compare(timeOf(b))
+	}
+	return cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status))
+}
+
+// timeOf is the time of a row; the zero time where it has none.
+func timeOf(r Row) time.Time {
+	if r.At == nil {
+		return time.Time{}
+	}
+	return *r.At
+}
+
+// confine returns the overview with these rows, and with what belongs to them in its other lists.
+func (v Overview) confine(rows []Row) Overview {
+	v.Rows = append([]Row{}, rows...)
+	undelivered, requests, pulls := v.Undelivered, v.Requests, v.PullRequests
+	v.Claims, v.Kept = Claims{[]RunningRow{}, []RetryingRow{}, []HeldRow{}, []UndeliveredRow{}}, []KeptRow{}
+	if v.Skipped != nil {
+		v.Skipped = []SkippedRow{}
+	}
+	if v.Ended != nil {
+		v.Ended = []RunRow{}
+	}
+	issues := map[string]bool{}
+	for _, r := range rows {
+		issues[r.IssueID] = true
+		switch d := r.Detail.(type) {
+		case RunningRow:
+			v.Running = append(v.Running, d)
+		case RetryingRow:
+			v.Retrying = append(v.Retrying, d)
+		case HeldRow:
+			v.Held = append(v.Held, d)
+		case KeptRow:
+			v.Kept = append(v.Kept, d)
+		case SkippedRow:
+			v.Skipped = append(v.Skipped, d)
+		case RunRow:
+			v.Ended = append(v.Ended, d)
+		}
+	}
+	v.Undelivered = only(undelivered, func(u UndeliveredRow) bool { return issues[u.IssueID] })
+	v.PullRequests = only(pulls, func(p PullRequestRow) bool { return issues[p.IssueID] })
+	v.Requests = only(requests, func(r RequestRow) bool { return issues[r.Request.IssueID] })
+	v.count()
+	return v
+}
+
+// only returns the elements of a list that are wanted.
+func only[T any](list []T, wanted func(T) bool) []T {
+	out := []T{}
+	for _, e := range list {
+		if wanted(e) {
+			out = append(out, e)
+		}
+	}
+	return out
+}

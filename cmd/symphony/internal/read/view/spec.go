@@ -1,0 +1,94 @@
+package view
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// SpecIssue is the part of an Issue that section 13.7 of the specification names and that has another name above, or none. Readers
+// of other implementations find it where they expect it.
+type SpecIssue struct {
+	ID         string   `json:"issue_id"`
+	Identifier string   `json:"issue_identifier"`
+	Attempts   Attempts `json:"attempts"`
+	// Running is the row of ps of a claim with a run, Retry that of one that waits for its next run.
+	Running *RunningRow  `json:"running"`
+	Retry   *RetryingRow `json:"retry"`
+	Logs    Logs         `json:"logs"`
+	// RecentEvents are the last lines of the newest run's log, the oldest first.
+	RecentEvents []RecentEvent `json:"recent_events"`
+	// LastError is why the issue waits or is held, otherwise why its last ended run failed; null if it did not.
+	LastError *string `json:"last_error"`
+	// Tracked is the issue's record again.
+	Tracked KnownIssue `json:"tracked"`
+}
+
+// Attempts are the numbers of the runs of a claim.
+type Attempts struct {
+	// Restarts is how many runs of the agent followed the first one since the issue was claimed; 0 for an unclaimed issue.
+	Restarts int `json:"restart_count"`
+	// Current is the attempt of the present or the next run; 0 for the first run.
+	Current int `json:"current_retry_attempt"`
+}
+
+// Logs are the logs of an issue.
+type Logs struct {
+	// Sessions are the event logs of the runs listed here, the newest first.
+	Sessions []SessionLog `json:"codex_session_logs"`
+}
+
+// SessionLog is the event log of one run.
+type SessionLog struct {
+	Label string  `json:"label"` // the run's id
+	Path  string  `json:"path"`
+	URL   *string `json:"url"` // the path of its text on the server that answers; null in what a command prints
+}
+
+// RecentEvent is a line of a log.
+type RecentEvent struct {
+	At      time.Time     `json:"at"`
+	Event   eventlog.Kind `json:"event"`
+	Message string        `json:"message"`
+}
+
+// specIssue makes the part of the issue that the specification names of what was read already.
+func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err error) {
+	s = SpecIssue{
+		ID: r.id, Identifier: r.identifier, Logs: Logs{[]SessionLog{}}, RecentEvents: []RecentEvent{}, Tracked: v.Issue,
+	}
+	r.only = []string{r.id}
+	claims := r.claims()
+	if len(claims.Running) > 0 {
+		s.Running = &claims.Running[0]
+	}
+	if len(claims.Retrying) > 0 {
+		s.Retry = &claims.Retrying[0]
+	}
+	if c := r.claim; c != nil {
+		s.Attempts.Current = c.Attempt
+		runs, err := r.db.Views.CountAgentRuns(ctx, r.id, c.ClaimedAt)
+		if err != nil {
+			return s, err
+		}
+		s.Attempts.Restarts = max(runs-1, 0)
+		s.LastError = v.Claim.Error
+	}
+	for _, run := range r.runs {
+		if path := eventlog.Path(r.p.StateDir, run.ID); project.Exists(path) {
+			s.Logs.Sessions = append(s.Logs.Sessions, SessionLog{Label: run.ID, Path: path})
+		}
+	}
+	for _, l := range v.Log {
+		s.RecentEvents = append(s.RecentEvents, RecentEvent{l.At, l.Kind, l.Text})
+	}
+	ended := func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun && run.Outcome != "" }
+	if i := slices.IndexFunc(r.runs, ended); i >= 0 && s.LastError == nil {
+		s.LastError = ErrorText(r.runs[i].ErrorCode, r.runs[i].ErrorText)
+	}
+	return s, nil
+}

@@ -1,0 +1,156 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Moment is something that happened to an issue, or that lasts.
+type Moment struct {
+	At    time.Time  `json:"at"`
+	Until *time.Time `json:"until"` // of a run, a turn and a request; null for other moments and while it lasts
+	Kind  MomentKind `json:"kind"`
+	// RunID is the run of a turn or a request, or the run itself; null for other moments.
+	RunID *string `json:"run_id"`
+	Name  string  `json:"name"` // such as "turn 2", "WEB-12.1" or "run, attempt 1"
+	// Result is how it ended, such as succeeded, failed, approve or expired; empty for other moments and while it lasts.
+	Result string `json:"result"`
+	Text   string `json:"text"` // the reason, the request with its answer, or the error; may be empty
+}
+
+// MomentKind is the kind of a Moment.
+type MomentKind string
+
+// The kinds of moments.
+const (
+	MomentClaim    MomentKind = "claimed"
+	MomentRun      MomentKind = "run"
+	MomentTurn     MomentKind = "turn"
+	MomentRequest  MomentKind = "request"
+	MomentHold     MomentKind = "held"
+	MomentHandover MomentKind = "handed_over" // released, because its state is no longer active
+	MomentLetGo    MomentKind = "let_go"      // released for another reason
+)
+
+// latestFirst is the order of moments of the same time: a pass claims an issue and starts its run at once.
+var latestFirst = []MomentKind{MomentHandover, MomentLetGo, MomentHold, MomentRequest, MomentTurn, MomentRun, MomentClaim}
+
+// shownMoments limits each source of a timeline.
+const shownMoments = 50
+
+// timeline returns what happened to the issue in the runs that are shown, the newest first.
+func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
+	list := []Moment{}
+	if r.db == nil || r.id == "" {
+		return list, nil
+	}
+	if r.claim != nil {
+		list = append(list, Moment{At: r.claim.ClaimedAt, Kind: MomentClaim, Name: "claimed"})
+	}
+	var errs []error
+	for _, run := range r.runs {
+		list = append(list, runMoment(r.runRow(run)))
+		if run.Kind == reconcile.AgentRun {
+			turns, err := eventlog.Turns(r.p.StateDir, run)
+			list, errs = append(list, turnMoments(run, turns)...), append(errs, err)
+		}
+	}
+	requests, err := r.db.Views.RequestsOfIssue(ctx, r.id, shownMoments)
+	errs = append(errs, err)
+	for _, q := range requests {
+		list = append(list, requestMoment(q))
+	}
+	holds, err := r.db.Views.HoldsOfIssue(ctx, r.id, shownMoments)
+	errs = append(errs, err)
+	if c := r.claim; c != nil && c.Status == reconcile.Held { // a hold by an operator has no notification
+		known := func(h reconcile.Attention) bool { return h.At.Equal(c.HeldAt) }
+		if now := reconcile.HoldAttention(*c); !slices.ContainsFunc(holds, known) {
+			holds = append(holds, now)
+		}
+	}
+	for _, h := range holds {
+		_, why, _ := strings.Cut(h.Text, "): ")
+		list = append(list, Moment{At: h.At, Kind: MomentHold, Name: "held", Text: why})
+	}
+	for _, gone := range r.releases {
+		m := Moment{At: gone.At, Kind: MomentLetGo, Name: "let go", Text: cmp.Or(letGo[gone.Reason], gone.Reason)}
+		if gone.Reason == reconcile.StopTerminal || gone.Reason == reconcile.StopInactive {
+			m.Kind, m.Name, m.Text = MomentHandover, "handed over", gone.From+" → "+deref(gone.To)
+		}
+		list = append(list, m, Moment{At: gone.ClaimedAt, Kind: MomentClaim, Name: "claimed"})
+	}
+	if n := len(r.runs); n == shownRuns { // what is older than the runs that are shown is left out
+		list = slices.DeleteFunc(list, func(m Moment) bool { return m.At.Before(r.runs[n-1].StartedAt) })
+	}
+	slices.SortStableFunc(list, func(a, b Moment) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(slices.Index(latestFirst, a.Kind), slices.Index(latestFirst, b.Kind)))
+	})
+	return list, errors.Join(errs...)
+}
+
+func runMoment(r RunRow) Moment {
+	m := Moment{At: r.StartedAt, Until: r.EndedAt, Kind: MomentRun, RunID: &r.RunID, Name: "run", Result: deref(r.Outcome)}
+	if r.Kind != reconcile.AgentRun {
+		m.Name = string(r.Kind)
+	}
+	if r.Attempt != nil {
+		m.Name += fmt.Sprintf(", attempt %d", *r.Attempt)
+	}
+	var parts []string
+	if e := plain(deref(r.Error)); e != "" {
+		parts = append(parts, e)
+	}
+	if d := r.Delivery; d != nil {
+		switch {
+		case d.Code != "":
+			parts = append(parts, "not delivered: "+d.Code+": "+d.Message)
+		case d.PullRequest != "":
+			parts = append(parts, fmt.Sprintf("%s delivered: %s", text.Plural(d.Commits, "commit"), d.PullRequest))
+		case d.Commits > 0:
+			parts = append(parts, fmt.Sprintf("%s delivered to %s", text.Plural(d.Commits, "commit"), d.Branch))
+		}
+	}
+	m.Text = strings.Join(parts, "; ")
+	return m
+}
+
+func turnMoments(run reconcile.Run, turns []eventlog.Turn) (list []Moment) {
+	for _, t := range turns {
+		m := Moment{At: t.At, Until: text.OrNull(t.Until), Kind: MomentTurn, RunID: &run.ID, Name: fmt.Sprintf("turn %d", t.Number), Result: t.Result, Text: t.Text}
+		if m.Until == nil && !run.EndedAt.IsZero() {
+			m.Until, m.Result = &run.EndedAt, "ended with its run"
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+func requestMoment(q reconcile.Request) Moment {
+	m := Moment{At: q.AskedAt, Until: text.OrNull(q.DecidedAt), Kind: MomentRequest, RunID: &q.RunID, Name: q.ID(), Text: q.Summary}
+	if m.Until == nil {
+		m.Until = text.OrNull(q.EndedAt)
+	}
+	m.Result = cmp.Or(string(q.Decision), string(q.Fate))
+	said := q.Answer.Reason
+	for _, question := range q.Detail.Questions { // a secret answer is sealed
+		if answers := q.Answer.Answers[question.ID]; len(answers) > 0 {
+			said = strings.TrimPrefix(said+"; "+strings.Join(answers, ", "), "; ")
+		}
+	}
+	if said != "" {
+		m.Text += " → " + said
+	}
+	if q.Answer.By != "" {
+		m.Text += " (" + q.Answer.By + ")"
+	}
+	return m
+}

@@ -1,0 +1,140 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Verdict answers whether a project needs a person.
+type Verdict struct {
+	Level Level `json:"level"`
+	// Reasons are sentences, the most important first. Where all is well, they say why nothing starts nevertheless.
+	Reasons []string `json:"reasons"`
+	// Brief are the reasons for a page that has the messages of blocks, errors and budgets elsewhere.
+	Brief []string `json:"-"`
+}
+
+// Level is the severity of a verdict.
+type Level string
+
+// The levels, from the best to the worst.
+const (
+	LevelWell        Level = "well"
+	LevelNeedsPerson Level = "needs_person"
+	LevelNotTicking  Level = "not_ticking" // nothing runs passes, so that no other promise is kept
+)
+
+// Judgement is the answer of status: the verdict on all its projects, and on each.
+type Judgement struct {
+	Verdict
+	Projects []JudgedProject `json:"projects"`
+}
+
+// JudgedProject is a project with its verdict.
+type JudgedProject struct {
+	Project ProjectRow `json:"project"`
+	Verdict
+	Counts Counts `json:"counts"`
+}
+
+// NewJudgement judges projects. An account without a project does not tick.
+func NewJudgement(all []Overview) Judgement {
+	out := Judgement{Verdict: Judge(all), Projects: []JudgedProject{}}
+	if len(all) == 0 {
+		out.Verdict = Verdict{Level: LevelNotTicking, Reasons: []string{"no pass has run yet as this account"}}
+	}
+	for _, v := range all {
+		out.Projects = append(out.Projects, JudgedProject{v.Project, v.Verdict(), v.Counts})
+	}
+	return out
+}
+
+// ReadUnstarted reads the overview of a project, which is empty before its first pass.
+func ReadUnstarted(ctx context.Context, p *project.Project) (Overview, error) {
+	v, err := Read(ctx, p, Options{})
+	if errors.Is(err, state.ErrNoState) && p.SourceErr == nil {
+		return Overview{GeneratedAt: p.Env.Now().UTC(), Project: newProjectRow(p.Path, p.StateDir)}, nil
+	}
+	return v, err
+}
+
+// Verdict judges the overview. A block that ends by itself, such as a used-up limit, needs no person; a project that can't be read
+// does.
+func (v Overview) Verdict() Verdict {
+	if e := v.Error; e != nil {
+		return Verdict{LevelNeedsPerson, []string{e.Code + ": " + e.Message}, []string{e.Code}}
+	}
+	out := Verdict{Level: LevelWell, Reasons: []string{}}
+	add := func(level Level, brief, more string) {
+		if level == LevelNotTicking || out.Level == LevelWell {
+			out.Level = level
+		}
+		out.Reasons = append(out.Reasons, brief+more)
+		if !slices.Contains(out.Brief, brief) {
+			out.Brief = append(out.Brief, brief)
+		}
+	}
+	switch {
+	case v.Schedule:
+	case v.LastPass == nil:
+		add(LevelNotTicking, "no pass has run yet", "")
+	case !v.scheduledAt.IsZero(): // passes of workers and operators may have run since
+		add(LevelNotTicking, "no schedule is active; its last pass was "+text.Age(v.GeneratedAt, v.scheduledAt)+" ago", "")
+	default:
+		add(LevelNotTicking, "no schedule is active; the last pass was "+text.Age(v.GeneratedAt, v.LastPass.StartedAt)+" ago", "")
+	}
+	const idle = "nothing new starts"
+	stopped := func(by Level) { // what stops the project, if that has the level
+		if b := v.Blocked; b != nil && levelOf(b.Reason, b.Message) == by {
+			add(by, idle, ": "+b.Reason+": "+b.Message)
+		}
+		if p := v.LastPass; p != nil && len(p.Errors) > 0 && (v.Blocked == nil || v.Blocked.Reason != p.Errors[0].Code) {
+			if e := p.Errors[0]; levelOf(e.Code, e.Message) == by {
+				add(by, "the last pass failed", ": "+e.Code+": "+e.Message)
+			}
+		}
+	}
+	stopped(LevelNeedsPerson)
+	if n := len(v.Requests); n > 0 {
+		add(LevelNeedsPerson, text.Plural(n, "request")+" to answer", "")
+	}
+	counts := map[Status]int{}
+	for _, r := range v.Rows {
+		counts[r.Status]++
+	}
+	for _, s := range []Status{StatusHeld, StatusUndelivered, StatusKept} {
+		if counts[s] > 0 {
+			add(LevelNeedsPerson, fmt.Sprintf("%d %s", counts[s], s), "")
+		}
+	}
+	stopped(LevelWell)
+	if b := v.Budget; b != nil && b.Reached {
+		add(LevelWell, idle, ": "+*b.Message)
+	}
+	if v.Paused {
+		add(LevelNeedsPerson, "paused", "")
+	}
+	return out
+}
+
+// levelOf is the level of a block, or of an error of a pass. The message of an error with a status of HTTP begins with it, and one of
+// 500 or more is the tracker's own fault.
+func levelOf(code, message string) Level {
+	if endsByItself[code] || strings.HasPrefix(message, "HTTP 5") {
+		return LevelWell
+	}
+	return LevelNeedsPerson
+}
+
+// endsByItself are the blocks and errors of passes for which an operator can do nothing.
+var endsByItself = map[string]bool{
+	"agent_quota": true, "network": true, "tracker_unavailable": true, "tracker_rate_limited": true, "linear_api_request": true,
+	"github_api_request": true, "command_timeout": true, "canceled": true, "locked": true,
+}

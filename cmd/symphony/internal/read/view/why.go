@@ -1,0 +1,428 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Why explains the status: a code for programs and a text that follows the status in a sentence. The code is the reason of a skip,
+// the code of a fault, the kind of a waiting claim, or running, ended, worker_lost, stopping, asks, held, handed_over, let_go, eligible
+// or unclaimed.
+type Why struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// Next is what happens next. At is null if that does not depend on time alone.
+type Next struct {
+	Message   string     `json:"message"`
+	At        *time.Time `json:"at"`
+	NeedsPass bool       `json:"needs_pass"` // it takes a pass
+}
+
+// explain sets the status, why the issue has it, and what happens next.
+func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
+	switch c := r.claim; {
+	case c != nil && c.Status == reconcile.Running:
+		v.Status, v.Since = StatusRunning, nil
+		r.explainRun(ctx, v)
+	case c != nil && c.Status == reconcile.Held:
+		v.Status, v.Since = StatusHeld, text.OrNull(c.HeldAt)
+		v.Why, v.Next = Why{"held", heldText(*c)}, Next{Message: c.HoldEnds()}
+	case c == nil && r.isReleased(f):
+		r.explainRelease(v, f)
+	default:
+		v.Why = r.whyNotRunning(f)
+		v.Next = r.nextRun(v.Why, f)
+		v.Status = StatusWaiting
+		switch {
+		case c != nil && c.Delivery.Code != "" && r.undelivered():
+			v.Status, v.Since = StatusUndelivered, text.OrNull(c.Delivery.FailedAt)
+		case c != nil:
+		case f.action == reconcile.ActDispatch:
+			v.Status = StatusReady
+		case v.Why.Code == whyUnclaimed:
+			v.Status = StatusUnknown
+		default:
+			v.Status = StatusSkipped
+			if r.skipped && r.skip.Reason == v.Why.Code {
+				v.Since = &r.skip.Since
+			}
+		}
+	}
+	if len(v.Commands) > 0 {
+		v.Next = r.atPass("the next pass applies the command " + v.Commands[0])
+	}
+}
+
+func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
+	held := ""
+	v.Next.Message = "nothing to do: when the run has ended, a pass decides what follows"
+	if r.claim.HoldNext {
+		held, v.Next.Message = "; it is held when this run has ended", "when the run has ended, a pass holds the issue"
+	}
+	i := slices.IndexFunc(r.runs, func(run reconcile.Run) bool { return run.ID == r.claim.RunID })
+	if i < 0 {
+		v.Why = Why{"running", "its run has just been started" + held}
+		return
+	}
+	run, dead := project.ConfirmDead(ctx, r.p, r.db.Views, r.runs[i])
+	v.Runs[i] = r.runRow(run) // it may have ended meanwhile
+	v.Since = &run.StartedAt
+	settles := func() { v.Since, v.Next = text.OrNull(run.EndedAt), r.atPass("the next pass decides what follows") }
+	switch {
+	case run.Outcome != "":
+		v.Why = Why{"ended", fmt.Sprintf("its run has ended (%s), and no pass has come since", run.Outcome)}
+		settles()
+	case dead:
+		v.Why = Why{"worker_lost", "the worker of its run has died, and no pass has come since"}
+		settles()
+	case run.StopReason != "":
+		v.Why = Why{"stopping", "its run is stopping (" + run.StopReason + ")"}
+	case run.Kind == reconcile.DeliveryRun:
+		v.Why = Why{string(reconcile.Delivering), "its commits are being delivered"}
+	case len(v.Requests) > 0:
+		var ids []string
+		for _, request := range v.Requests {
+			ids = append(ids, request.ID)
+		}
+		first := v.Requests[0]
+		v.Status, v.Since = StatusAsks, &first.AskedAt
+		v.Why = Why{"asks", "the agent waits for an answer to " + strings.Join(ids, ", ")}
+		v.Next = Next{Message: first.HowToAnswer(), At: &first.ExpiresAt}
+	default:
+		v.Why = Why{"running", activityOf(run) + held}
+	}
+}
+
+// activityOf is what a run does now.
+func activityOf(run reconcile.Run) string {
+	doing := map[reconcile.Phase]string{
+		reconcile.LaunchingAgent: "starting codex", reconcile.InitializingSession: "starting codex", reconcile.StreamingTurn: "the agent works",
+	}[run.Phase]
+	doing = cmp.Or(run.Activity, doing, strings.ReplaceAll(string(run.Phase), "_", " "))
+	if run.Turns > 0 {
+		return fmt.Sprintf("turn %d, %s", run.Turns, doing)
+	}
+	return doing
+}
+
+// The codes of a Why about a released issue, and of one about which nothing is known.
+const (
+	whyHandedOver = "handed_over"
+	whyLetGo      = "let_go"
+	whyUnclaimed  = "unclaimed"
+)
+
+// isReleased reports whether an unclaimed issue is still as it was when a pass released it: no pass will start it, nor has one
+// skipped it since.
+func (r *issueReader) isReleased(f forecast) bool {
+	switch {
+	case r.released == nil || f.action != "":
+		return false
+	case f.reason == "":
+		return !r.skipped || r.skip.Since.Before(r.released.At)
+	}
+	return f.next != "" || slices.Contains([]string{reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy}, f.reason)
+}
+
+// letGo says why an issue was released whose state is still active.
+var letGo = map[string]string{
+	reconcile.StopMissing:   "the tracker no longer returns it",
+	reconcile.StopMoved:     "it is in another project of the tracker",
+	reconcile.StopLabel:     "it lost a required label",
+	reconcile.StopAssignee:  "it is assigned to another person",
+	reconcile.StopProject:   "the workflow names another project",
+	reconcile.SkipBlockedBy: "another issue blocks it",
+}
+
+func (r *issueReader) explainRelease(v *Issue, f forecast) {
+	gone := r.released
+	v.Status, v.Since = StatusHandedOver, &gone.At
+	moved := gone.From
+	if gone.To != nil && *gone.To != gone.From {
+		moved += " → " + *gone.To
+	}
+	v.Why = Why{whyHandedOver, moved}
+	if reason := letGo[gone.Reason]; reason != "" {
+		v.Status, v.Why = StatusLetGo, Why{whyLetGo, reason}
+	}
+	if state := deref(v.Issue.State); r.source == SourceTracker && state != "" && state != deref(cmp.Or(gone.To, &gone.From)) {
+		v.Why.Message += "; its state is now " + state
+	}
+	v.Next.Message = "nothing to do"
+	switch {
+	case f.reason == "not_active" && r.cfg != nil:
+		v.Next.Message += "; if it is moved to " + strings.Join(r.cfg.Policy.ActiveStates, " or ") + ", a pass starts it again"
+	case f.reason == reconcile.SkipLabel && r.cfg != nil && r.issue != nil:
+		v.Next.Message = "set the label " + strings.Join(r.cfg.Policy.MissingLabels(*r.issue), " and the label ") + " again, and a pass starts it"
+	}
+}
+
+func heldText(c reconcile.Claim) string {
+	message := "an operator holds it"
+	if c.HoldReason != reconcile.HoldOperator {
+		message = cmp.Or(c.HoldMessage, c.HoldReason)
+	}
+	stopped := c.HoldReason == reconcile.HoldOperator && (c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
+	if last := ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !stopped && c.HoldReason != reconcile.HoldMaxFailures { // whose message has it
+		message += ", last error " + *last
+	}
+	if d := c.Delivery; d.Due {
+		message += "; its commits are not delivered"
+		if last := ErrorText(d.Code, d.Message); last != nil {
+			message += ": " + *last
+		}
+	}
+	return message
+}
+
+// whyNotRunning explains a waiting claim by its last run until it is due; then, as an issue without a claim, by the planner.
+func (r *issueReader) whyNotRunning(f forecast) Why {
+	c, now := r.claim, !r.due().After(r.now)
+	switch {
+	case now && r.cfgErr != nil:
+		fault := exit.From(r.cfgErr)
+		return Why{fault.Code, "no run starts until the workflow is valid: " + fault.Message}
+	case now && c != nil && r.trackerFault() != nil:
+		return Why{r.trackerFault().Code, "no run starts until the tracker answers: " + r.trackerFault().Message}
+	case f.reason != "" && (now || f.reason == reconcile.SkipPaused):
+		return Why{f.reason, f.message}
+	case c == nil && f.action == reconcile.ActDispatch:
+		return Why{"eligible", "it can start"}
+	case c == nil && r.skipped:
+		return Why{r.skip.Reason, skipSentence(r.skip.Skip) + " (at the last pass)"}
+	case c == nil:
+		return Why{whyUnclaimed, "the last pass had nothing to do for it; only the tracker knows its current state"}
+	}
+	last := ""
+	if e := ErrorText(c.Fault()); e != nil {
+		last = ": " + *e
+	}
+	message := map[reconcile.RetryKind]string{
+		reconcile.Continuation: "its last run succeeded, and the issue is still active",
+		reconcile.Backoff:      "its last run failed" + last,
+		reconcile.Interrupted:  "its last run was ended from outside" + last,
+		reconcile.Blocked:      "its last run met a fault of the machine, the tracker or the account" + last,
+		reconcile.NoSlot:       "no slot was free at the last pass",
+		reconcile.Requested:    "an operator asked for another run",
+
+		reconcile.Delivering:     "the commits of its last run have not been delivered yet",
+		reconcile.DeliveryFailed: "its commits could not be delivered" + last,
+	}[c.Kind]
+	return Why{string(c.Kind), cmp.Or(message, "it waits"+last)}
+}
+
+// undelivered reports whether the issue waits for a delivery, not for an agent.
+func (r *issueReader) undelivered() bool {
+	return r.claim != nil && r.claim.Delivery.Due && r.cfg != nil && r.cfg.Repository.Delivers()
+}
+
+// trackerFault returns the fault of the tracker that keeps the issue waiting, nil for none. A delivery does not need the tracker.
+func (r *issueReader) trackerFault() *reconcile.Block {
+	if r.undelivered() {
+		return nil
+	}
+	return r.recorded.TrackerBlock
+}
+
+// skipSentence turns the message of a skip into a sentence about the issue.
+func skipSentence(s reconcile.Skip) string {
+	switch s.Reason {
+	case reconcile.SkipBlockedBy, reconcile.SkipLabel, reconcile.SkipAssignee:
+		return "it " + s.Message
+	case reconcile.SkipPaused:
+		return "the project is paused"
+	}
+	return s.Message
+}
+
+// startsOnce maps the reason of a skip to the condition on which a pass starts the issue.
+var startsOnce = map[string]string{
+	reconcile.SkipBlockedBy: "once those issues are done",
+	reconcile.SkipElsewhere: "once that one has released it",
+	reconcile.SkipLabel:     "once it has the label",
+	reconcile.SkipAssignee:  "once it is assigned so",
+	reconcile.SkipPaused:    "after symphony resume",
+	reconcile.SkipDiskLow:   "once there is space; symphony ps shows other obstacles",
+}
+
+// nextRun says when and on what condition a pass starts the issue.
+func (r *issueReader) nextRun(why Why, f forecast) Next {
+	pass := "the next pass"
+	if r.due().After(r.now) {
+		pass = "the first pass after it is due"
+	}
+	switch {
+	case r.cfgErr != nil:
+		return Next{Message: "correct the workflow: " + exit.From(r.cfgErr).Message}
+	case r.trackerFault() != nil && r.source != SourceTracker:
+		b := r.trackerFault()
+		return Next{Message: "no run starts until the tracker answers: " + b.Code, At: new(b.NextTry.UTC())}
+	case f.action == reconcile.ActDispatch:
+		message := pass + " starts it"
+		if r.claim != nil && r.claim.Attempt > 0 {
+			message += fmt.Sprintf(", as attempt %d", r.claim.Attempt)
+		}
+		return r.atPass(message)
+	case f.action == reconcile.ActDeliver:
+		return r.atPass(pass + " delivers its commits, without an agent; symphony deliver " + r.identifier + " tries now")
+	case r.recorded.Paused && r.undelivered():
+		return Next{Message: "a pass delivers its commits after symphony resume; symphony deliver " + r.identifier + " does it now"}
+	case f.action == reconcile.ActHold:
+		return r.atPass(pass + " holds it: " + f.message)
+	case f.action == reconcile.ActRelease:
+		return r.atPass(pass + " releases it")
+	case f.next != "":
+		return Next{Message: f.next}
+	}
+	reason := cmp.Or(f.reason, why.Code)
+	if condition, known := startsOnce[reason]; known {
+		return Next{Message: "a pass starts it " + condition}
+	}
+	switch reason {
+	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
+		if f.accountFull {
+			return Next{Message: "a pass starts it once a slot of the account is free and its turn has come"}
+		}
+		return Next{Message: "a pass starts it once a slot is free and its turn has come; symphony run " + r.identifier + " starts it now"}
+	case reconcile.SkipBlocked:
+		next := Next{Message: "a pass tries again; symphony unblock tries at once"}
+		if r.block != nil {
+			next.At = &r.block.NextTry
+		}
+		return next
+	case reconcile.SkipBudget:
+		next := Next{Message: "symphony run " + r.identifier + " starts it now, a pass when the next day (UTC) begins"}
+		if r.budget != nil {
+			next.At = new(latest(r.budget.Until, r.due()))
+		}
+		return next
+	case reconcile.SkipRateLimited:
+		switch {
+		case f.limit != nil:
+			return Next{Message: "a pass starts it once codex's limit has ended", At: new(latest(f.limit.Until.UTC(), r.due()))}
+		case r.low.After(r.now):
+			return Next{Message: "a pass starts it once the tracker's allowance has filled up", At: new(latest(r.low, r.due()))}
+		}
+		return Next{Message: "a pass starts it once the allowance has filled up"} // it was low at the last pass
+	}
+	return r.atPass("the next pass looks at it")
+}
+
+// atPass adds when that pass is expected. Without a schedule that is known only for a claim that is not due yet.
+func (r *issueReader) atPass(message string) Next {
+	at := r.due()
+	switch {
+	case !r.schedule && !at.After(r.now):
+		return Next{Message: message, NeedsPass: true}
+	case r.nextPass != nil:
+		at = latest(at, r.nextPass.At)
+	}
+	return Next{Message: message, At: new(latest(at, r.now)), NeedsPass: true}
+}
+
+// forecast is what a pass would do with one issue, as far as is known now. The zero value means unknown.
+type forecast struct {
+	action reconcile.ActionKind // dispatch, hold, release or none
+	// reason and message say why it would not start: a Skip of the planner, or that no pass sees the issue at all. Then
+	// next says what has to change.
+	reason, message string
+	next            string
+	limit           *reconcile.Limit // of codex's account, where it stops every issue
+	accountFull     bool             // all slots of the account are taken
+}
+
+// forecast asks the planner about an issue that waits or is not claimed, at the time at which it is due. Nothing of the
+// plan is carried out.
+func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
+	if r.cfg == nil || r.issue == nil || r.claim != nil && r.claim.Status != reconcile.Waiting {
+		return f, nil
+	}
+	policy := project.Policy(r.cfg)
+	if r.claim == nil {
+		const never = "nothing to do: no agent works on such an issue"
+		switch state, slug := r.issue.State, r.cfg.Tracker.Place; {
+		case r.issue.Elsewhere:
+			next := "a pass starts it once it is in the project " + slug
+			return forecast{reason: "other_project", message: "it is not in the project " + slug, next: next}, nil
+		case r.issue.Archived:
+			return forecast{reason: "archived", message: "it is archived", next: never}, nil
+		case policy.Terminal(state):
+			return forecast{reason: "terminal", message: "its state is " + state, next: never}, nil
+		case !policy.Active(state):
+			next := "a pass starts it once its state is " + strings.Join(r.cfg.Policy.ActiveStates, " or ")
+			return forecast{reason: "not_active", message: "its state is " + state, next: next}, nil
+		case r.source != SourceTracker:
+			return f, nil // the issue may have changed since
+		}
+	}
+	s, err := r.snapshot(ctx, policy)
+	if err != nil {
+		return f, err
+	}
+	f.limit = s.Account.Limit
+	f.accountFull = s.Account.Slots != nil && s.Account.Slots.Free <= 0
+	plan := reconcile.Compute(s)
+	for _, skip := range slices.Concat(plan.Skips, plan.Waits) {
+		if skip.IssueID == r.id {
+			f.reason, f.message = skip.Reason, skipSentence(skip)
+			return f, nil
+		}
+	}
+	for _, a := range plan.Actions {
+		switch {
+		case a.IssueID != r.id || f.action != "":
+		case a.Kind == reconcile.ActDispatch, a.Kind == reconcile.ActDeliver:
+			f.action = a.Kind
+		case a.Kind == reconcile.ActHold && a.Change != nil && a.Change.Claim != nil:
+			f.action, f.reason, f.message = a.Kind, "hold_"+a.Reason, a.Change.Claim.HoldMessage
+		case a.Kind == reconcile.ActRelease:
+			f.action, f.reason, f.message = a.Kind, "release_"+a.Reason, a.Message
+		}
+	}
+	return f, nil
+}
+
+// snapshot returns the snapshot of a pass for this issue alone at the time at which the issue is due.
+func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (reconcile.Snapshot, error) {
+	runners, err := project.NewRunners(r.p, r.cfg)
+	if err != nil {
+		return reconcile.Snapshot{}, err
+	}
+	account := project.OpenPassAccount(r.p, r.cfg.Codex.Home, func(string) {}) // ps shows the account's faults
+	s := reconcile.Snapshot{
+		Now: latest(r.due(), r.now).In(r.p.Env.Now().Location()), Boot: r.instant.Boot, Mono: r.instant.Mono, Policy: policy,
+		State: r.recorded, Options: reconcile.Options{Only: r.id},
+		Liveness: map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(),
+		Tracker: &reconcile.Tracked{
+			Asked: map[string]bool{r.id: true}, ByID: map[string]reconcile.Issue{r.id: *r.issue},
+			Candidates: []reconcile.Issue{*r.issue}, Fetched: true,
+		},
+	}
+	if s.Commands = nil; reconcile.DayOf(s.Now) == reconcile.DayOf(r.now) {
+		s.Today = r.today
+	}
+	s.Account, s.Tracker.Low = account.Look(ctx, s.Now), r.low.After(s.Now)
+	if s.Account.Slots, err = account.TakeSlots(ctx, 1, true); err != nil {
+		return s, err
+	}
+	others := project.NewOthers(r.p, func(string) {}) // the next pass says which can't be read
+	if s.Claimed, err = others.Claimed(ctx, policy.Project); err != nil {
+		return s, err
+	}
+	for _, run := range r.recorded.Runs {
+		alive := project.Alive(r.p.StateDir, run.ID)
+		s.Liveness[run.ID] = reconcile.Liveness{Alive: alive, Unknown: !alive && !project.WorkerDead(r.p, run)}
+	}
+	return s, nil
+}

@@ -1,0 +1,405 @@
+// Package logs prints what the runs of an issue have written: the agent's events, its stderr, the worker's log and the output of
+// hooks. It follows runs that go on.
+package logs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Options say which logs of which runs to print, and how.
+type Options struct {
+	Follow bool // print what is written later, too
+	Raw    bool // print the events as they are stored
+	Whole  bool // print all events, and all of each
+	All    bool // all runs instead of the newest
+	// File is a log other than the events: agent.stderr, worker.log or hooks.log.
+	File  string
+	Run   string    // the beginning of a run's id
+	Since time.Time // only later events
+	Tail  int       // only that many of the lines that there are at first; 0 for all
+	Last  string    // only the last event of this kind, in full; see eventlog.Kinds
+}
+
+// searchedRuns is how many of the newest runs are searched for the last event of a kind.
+const searchedRuns = 20
+
+// Print prints the logs of an issue, and with Follow what is written later. The end of ctx ends only the following.
+func Print(ctx context.Context, w *term.Env, p *project.Project, ref string, o Options) error {
+	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	pr := &printer{w: w, p: p, db: db, o: o}
+	if err := pr.findIssue(ctx, ref); err != nil {
+		return err
+	}
+	runs, err := pr.runs(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	if o.Last != "" {
+		return pr.printLast(runs)
+	}
+	last := ""
+	for _, run := range runs {
+		if w.Unread() {
+			return nil
+		}
+		if o.All || len(runs) > 1 || pr.ofAnotherDay(run) {
+			pr.printHeadline(run)
+		}
+		pr.newest = run.ID == runs[len(runs)-1].ID
+		if err := pr.printRun(ctx, run.ID); err != nil {
+			return err
+		}
+		last = run.ID
+	}
+	if o.Follow && o.Run == "" {
+		return pr.followIssue(ctx, last)
+	}
+	return nil
+}
+
+// FollowRun prints the events of one run until it has ended.
+func FollowRun(ctx context.Context, w *term.Env, p *project.Project, runID string) error {
+	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return (&printer{w: w, p: p, db: db, o: Options{Follow: true}, newest: true}).printLog(ctx, runID)
+}
+
+// printer prints the logs of one issue.
+type printer struct {
+	w  *term.Env
+	p  *project.Project
+	db *state.DB
+	o  Options
+
+	id, identifier string   // of the issue
+	held           []func() // print the last lines, while the log is read for the first time with Tail
+	holds          bool
+	asked          []string // the ids of the requests that were printed
+	newest         bool     // the run is the newest of the issue
+	status         string   // the last line on the terminal, which says what runs now, and which the next output replaces
+}
+
+// findIssue finds the issue in the database. An issue without a run can be followed; findIssue then asks the tracker for it.
+func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
+	var known bool
+	pr.id, pr.identifier, known, err = pr.db.Views.FindIssue(ctx, ref)
+	switch {
+	case err != nil || known:
+		return err
+	case !pr.o.Follow || pr.o.Run != "":
+		return view.UnknownIssue(ctx, pr.db, ref, "it has had no run")
+	}
+	issue, err := project.FetchIssue(ctx, pr.p, ref)
+	if err == nil {
+		pr.id, pr.identifier = issue.ID, issue.Identifier
+	}
+	return err
+}
+
+// runs returns the runs that the options select, the oldest first.
+func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
+	e := &reconcile.Error{
+		Code: "run_not_found", Message: pr.identifier + " has had no run yet",
+		Hint: "symphony show " + pr.identifier + " says why; symphony logs -f " + pr.identifier + " waits for one",
+	}
+	mayBeEmpty := pr.o.Follow
+	switch {
+	case pr.o.Run != "":
+		runs, err = pr.db.Views.RunsByPrefix(ctx, pr.id, pr.o.Run, 2)
+		e.Message, e.Hint = pr.identifier+" has no run "+pr.o.Run, "symphony show "+pr.identifier+" lists the latest"
+		if len(runs) > 1 {
+			runs, e.Message = nil, "several runs of "+pr.identifier+" begin with "+pr.o.Run
+		}
+		mayBeEmpty = false
+	case pr.o.All || !pr.o.Since.IsZero():
+		runs, err = pr.db.Views.RunsSince(ctx, pr.id, pr.o.Since)
+		mayBeEmpty = mayBeEmpty || !pr.o.Since.IsZero()
+	case pr.o.Last != "":
+		runs, err = pr.db.Views.AgentRuns(ctx, pr.id, searchedRuns)
+		slices.Reverse(runs)
+	default:
+		runs, err = pr.db.Views.AgentRuns(ctx, pr.id, 1)
+	}
+	if err != nil || len(runs) > 0 || mayBeEmpty {
+		return runs, err
+	}
+	return nil, e
+}
+
+// printLast prints the last event of a kind, in full, from the newest run that has one.
+func (pr *printer) printLast(runs []reconcile.Run) error {
+	for _, run := range slices.Backward(runs) {
+		line, err := eventlog.Last(pr.p.StateDir, run.ID, pr.o.Last)
+		if err != nil {
+			return err
+		}
+		if line == nil {
+			continue
+		}
+		pr.printHeadline(run)
+		if pr.o.Raw {
+			pr.printRaw(line)
+		} else if l, ok := (&eventlog.Reader{Workspace: run.WorkspacePath}).Read(line); ok {
+			render.Log{Whole: true}.Print(pr.w, l)
+		}
+		return nil
+	}
+	return &reconcile.Error{
+		Code: "event_not_found", Message: fmt.Sprintf("no %s in the log of %s", pr.o.Last, pr.identifier),
+		Hint: "symphony logs " + pr.identifier + " shows what there is",
+	}
+}
+
+// printRun prints one run's log and, after the events, how the run ended: a run that failed early has no events.
+func (pr *printer) printRun(ctx context.Context, runID string) error {
+	if err := pr.printLog(ctx, runID); err != nil || pr.o.Raw || pr.o.File != "" {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	run, err := pr.db.Views.Run(ctx, runID)
+	if err != nil {
+		return err
+	}
+	run, dead := project.ConfirmDead(ctx, pr.p, pr.db.Views, run)
+	switch {
+	case run.Outcome != "":
+		pr.printEnd(run)
+	case dead:
+		fmt.Fprintf(pr.w.Stdout, "%s: the worker of this run has died; the next pass records how the run ended\n", text.Visible(run.Identifier))
+	}
+	return nil
+}
+
+// printEnd prints how a run ended.
+func (pr *printer) printEnd(run reconcile.Run) {
+	w, line, colour := pr.w, render.EndLine(pr.w, run), term.ColourStuck
+	if run.Outcome == reconcile.Succeeded && run.Delivery.Code == "" {
+		colour = term.ColourRuns
+	}
+	if w.Width > 0 {
+		line = term.Hang("", line, w.Width)
+	}
+	fmt.Fprintln(w.Stdout, w.Paint(colour, line))
+}
+
+// printLog prints one log of a run, and with Follow goes on until the run has ended.
+func (pr *printer) printLog(ctx context.Context, runID string) error {
+	f := eventlog.Follower{Path: eventlog.Path(pr.p.StateDir, runID)}
+	defer f.Close()
+	defer pr.printStatus("")
+	pr.holds = pr.o.Tail > 0
+	log := &eventlog.Reader{}
+	var run reconcile.Run
+	show := func(line []byte) { pr.printEvent(log, run, line) }
+	switch {
+	case pr.o.File != "":
+		f.Path, show = filepath.Join(runner.RunDir(pr.p.StateDir, runID), pr.o.File), pr.printText
+	case pr.o.Raw:
+		show = pr.printRaw
+	}
+	for first := true; ; first = false {
+		// The run is read before its log: a run that has ended writes no more.
+		var err error
+		if run, err = pr.db.Views.Run(context.WithoutCancel(ctx), runID); err != nil {
+			return err
+		}
+		ended := run.Outcome != "" || project.WorkerDead(pr.p, run)
+		log.Workspace = run.WorkspacePath
+		if first && pr.o.File == "" {
+			if err := f.ReadPrevious(agent.PreviousEvents(f.Path), show); err != nil {
+				return err
+			}
+		}
+		if err := f.Read(show); err != nil {
+			return err
+		}
+		if ended || !pr.o.Follow {
+			f.Rest(show)
+		}
+		pr.printHeld()
+		if err := pr.printRequests(ctx, run); err != nil {
+			return err
+		}
+		if ended || !pr.o.Follow {
+			pr.printRunning(log, ended)
+			return nil
+		}
+		pr.showRunning(log)
+		if !project.Sleep(ctx, project.WaitStep) {
+			return nil
+		}
+	}
+}
+
+// hold calls print now, or after the log was read if it is then still one of the last lines.
+func (pr *printer) hold(print func()) {
+	if !pr.holds {
+		print()
+		return
+	}
+	pr.held = append(pr.held, print)
+	pr.held = pr.held[max(0, len(pr.held)-pr.o.Tail):]
+}
+
+// printHeld prints the last lines.
+func (pr *printer) printHeld() {
+	for _, print := range pr.held {
+		print()
+	}
+	pr.held, pr.holds = nil, false
+}
+
+// printRequests prints how to answer what the agent asks, once for each request.
+func (pr *printer) printRequests(ctx context.Context, run reconcile.Run) error {
+	if pr.o.Raw || pr.o.File != "" || run.Outcome != "" {
+		return nil
+	}
+	open, err := view.OpenRequests(context.WithoutCancel(ctx), pr.p, pr.db)
+	for _, r := range open {
+		if r.RunID == run.ID && !slices.Contains(pr.asked, r.ID()) {
+			pr.asked = append(pr.asked, r.ID())
+			pr.printStatus("")
+			fmt.Fprintln(pr.w.Stdout, pr.w.Yellow("waits for you: "+text.Visible(view.HowToAnswer(r))))
+		}
+	}
+	return err
+}
+
+// printRunning prints the commands that run now, or that the end of the run has ended.
+func (pr *printer) printRunning(log *eventlog.Reader, ended bool) {
+	for _, l := range log.Running(pr.w.Now(), ended) {
+		if !l.At.Before(pr.o.Since) {
+			pr.print(l, render.Log{})
+		}
+	}
+}
+
+// showRunning shows on a terminal, in the last line, what runs now.
+func (pr *printer) showRunning(log *eventlog.Reader) {
+	w := pr.w
+	if running := log.Running(w.Now(), false); w.Width > 0 && w.Getenv("TERM") != "dumb" && len(running) > 0 {
+		pr.printStatus(render.LogLine(w, running[len(running)-1], w.Width))
+	}
+}
+
+// printStatus replaces the status line.
+func (pr *printer) printStatus(line string) {
+	if line != pr.status {
+		fmt.Fprint(pr.w.Stdout, "\r\x1b[K"+line)
+	}
+	pr.status = line
+}
+
+// print prints a line above the status line.
+func (pr *printer) print(l eventlog.Line, o render.Log) {
+	pr.printStatus("")
+	o.Print(pr.w, l)
+}
+
+// followIssue waits for the runs that come after one, and follows each, until ctx ends.
+func (pr *printer) followIssue(ctx context.Context, after string) error {
+	announced := false
+	pr.o.Tail = 0 // later runs are printed whole
+	for ctx.Err() == nil {
+		run, found, err := pr.db.Views.NextRun(context.WithoutCancel(ctx), pr.id, after)
+		if err != nil {
+			return err
+		}
+		if found {
+			pr.printHeadline(run)
+			if err := pr.printRun(ctx, run.ID); err != nil {
+				return err
+			}
+			after, announced = run.ID, false
+			continue
+		}
+		if !announced {
+			fmt.Fprintf(pr.w.Stderr, "symphony: waiting for the next run of %s; Ctrl-C ends this\n", text.Visible(pr.identifier))
+			announced = true
+		}
+		project.Sleep(ctx, project.WaitStep)
+	}
+	return nil
+}
+
+// ofAnotherDay reports whether the times of day, which are all that a terminal shows, would not say when the run was.
+func (pr *printer) ofAnotherDay(run reconcile.Run) bool {
+	w := pr.w
+	return w.Width > 0 && run.StartedAt.Local().Format(time.DateOnly) != w.Now().Local().Format(time.DateOnly)
+}
+
+// printHeadline prints the headline above the log of one of several runs. Raw events have none, so that all lines are JSON.
+func (pr *printer) printHeadline(run reconcile.Run) {
+	if pr.o.Raw {
+		return
+	}
+	started := text.Rfc3339(run.StartedAt)
+	if pr.w.Width > 0 {
+		started = run.StartedAt.Local().Format("2006-01-02 15:04")
+	}
+	line := fmt.Sprintf("=== run %s, started %s", run.ID, started)
+	if run.Attempt > 0 {
+		line += fmt.Sprintf(", attempt %d", run.Attempt)
+	}
+	fmt.Fprintln(pr.w.Stdout, pr.w.Bold(text.Visible(line)))
+}
+
+func (pr *printer) printText(line []byte) {
+	visible := text.Visible(string(line))
+	pr.hold(func() { fmt.Fprintln(pr.w.Stdout, visible) })
+}
+
+// printRaw prints an event as it is stored. Control characters become JSON escapes. Lines without a time are printed always.
+func (pr *printer) printRaw(line []byte) {
+	var e struct {
+		At time.Time `json:"at"`
+	}
+	if json.Unmarshal(line, &e) != nil || !e.At.Before(pr.o.Since) {
+		visible := text.VisibleJSON(string(line))
+		pr.hold(func() { fmt.Fprintln(pr.w.Stdout, visible) })
+	}
+}
+
+// printEvent prints what an event tells a reader.
+func (pr *printer) printEvent(log *eventlog.Reader, run reconcile.Run, line []byte) {
+	l, ok := log.Read(line)
+	if !ok || l.Minor && !pr.o.Whole || l.Status == eventlog.Running && (!pr.o.Follow || pr.w.Width > 0) || l.Kind != eventlog.Unknown && l.At.Before(pr.o.Since) {
+		return
+	}
+	pr.hold(func() { pr.print(l, render.Log{Whole: pr.o.Whole, Prompt: pr.promptCommand(run, l.Turn)}) })
+}
+
+// promptCommand is the command that prints the whole prompt of a turn: only of the last turn there is one that prints nothing else.
+func (pr *printer) promptCommand(run reconcile.Run, turn int) string {
+	command := "symphony logs " + run.Identifier
+	if !pr.newest || pr.o.Run != "" {
+		command += " --run " + run.ID
+	}
+	if turn < run.Turns {
+		return command + " -v"
+	}
+	return command + " --last prompt"
+}

@@ -1,0 +1,210 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+type (
+	// RequestState is a request that waits for a decision.
+	RequestState struct {
+		RequestID      string            `json:"requestId"`
+		AgentID        string            `json:"agentId"`
+		ConversationID string            `json:"conversationId,omitempty"`
+		CallID         string            `json:"callId,omitempty" jsonschema:"codex's id of the command or the change"`
+		Method         string            `json:"method" jsonschema:"execCommandApproval, applyPatchApproval, permissions or question"`
+		Summary        string            `json:"summary"`
+		Command        string            `json:"command,omitempty" jsonschema:"exactly what would be run"`
+		Cwd            string            `json:"cwd,omitempty"`
+		Paths          []string          `json:"paths,omitempty" jsonschema:"the files that would be changed"`
+		Diffs          []string          `json:"diffs,omitempty" jsonschema:"of the files in paths; only list_requests has them"`
+		CutBytes       int               `json:"cutBytes,omitempty" jsonschema:"how many bytes of the diffs are missing, because there are too many"`
+		GrantRoot      string            `json:"grantRoot,omitempty" jsonschema:"a directory in which the agent wants to write"`
+		Permissions    any               `json:"permissions,omitempty" jsonschema:"as codex describes them"`
+		Server         string            `json:"server,omitempty" jsonschema:"the MCP server of codex that asks, or whose tool is to run"`
+		OutsideSandbox bool              `json:"outsideSandbox,omitempty"`
+		Reason         string            `json:"reason,omitempty" jsonschema:"in the words of the agent"`
+		Questions      []RequestQuestion `json:"questions,omitempty"`
+		ExpiresAt      time.Time         `json:"expiresAt" jsonschema:"it is denied then"`
+		HowToDecide    string            `json:"howToDecide"`
+	}
+	// RequestQuestion is one question of a request.
+	RequestQuestion struct {
+		Question string   `json:"question"`
+		Options  []string `json:"options,omitempty"`
+		Other    bool     `json:"other,omitempty" jsonschema:"a text beside the options is accepted"`
+		Optional bool     `json:"optional,omitempty"`
+		Secret   bool     `json:"secret,omitempty" jsonschema:"a person should answer it with symphony answer, so that no model sees the answer"`
+	}
+	// ListRequestsIn are the arguments of list_requests.
+	ListRequestsIn struct {
+		AgentID string `json:"agentId,omitempty" jsonschema:"only the requests of this agent"`
+	}
+	// ListRequestsOut is the result of list_requests.
+	ListRequestsOut struct {
+		Requests []RequestState `json:"requests" jsonschema:"oldest first"`
+	}
+	// ApproveIn are the arguments of approve.
+	ApproveIn struct {
+		RequestID  string `json:"requestId"`
+		ForSession bool   `json:"forSession,omitempty" jsonschema:"also approve later requests like it, as long as codex runs"`
+	}
+	// DenyIn are the arguments of deny.
+	DenyIn struct {
+		RequestID string `json:"requestId"`
+		Reason    string `json:"reason,omitempty" jsonschema:"for the log of the agent"`
+	}
+	// AnswerIn are the arguments of answer.
+	AnswerIn struct {
+		RequestID string   `json:"requestId"`
+		Answers   []string `json:"answers" jsonschema:"one for each question, in their order: a text or the label of an option; several options of one question with commas between them"`
+	}
+	// DecidedOut is the result of approve, deny and answer.
+	DecidedOut struct {
+		RequestID string `json:"requestId"`
+		Decision  string `json:"decision"`
+		Taken     bool   `json:"taken" jsonschema:"the agent has received the decision"`
+	}
+)
+
+// addRequestTools registers the tools that list and decide requests of agents.
+func (s *Server) addRequestTools() {
+	addTool(s, &mcp.Tool{
+		Name: "list_requests", Annotations: reads(), Description: "List what agents ask for and is not decided: commands, changes, permissions, questions.",
+	}, s.listRequests)
+	addTool(s, &mcp.Tool{
+		Name: "approve", Annotations: hints(false, true, false),
+		Description: "Allow what an agent asks for. Ask your user first, unless you have been told what you may approve.",
+	}, func(ctx context.Context, _ *mcp.CallToolRequest, in ApproveIn) (*mcp.CallToolResult, DecidedOut, error) {
+		how := reconcile.DecideApprove
+		if in.ForSession {
+			how = reconcile.DecideForSession
+		}
+		return s.decide(ctx, in.RequestID, requests.Decision{How: how})
+	})
+	addTool(s, &mcp.Tool{
+		Name: "deny", Annotations: hints(false, false, false), Description: "Refuse what an agent asks for. Its turn goes on without.",
+	}, func(ctx context.Context, _ *mcp.CallToolRequest, in DenyIn) (*mcp.CallToolResult, DecidedOut, error) {
+		return s.decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideDeny, Reason: in.Reason})
+	})
+	addTool(s, &mcp.Tool{
+		Name: "answer", Annotations: hints(false, false, false), Description: "Answer the questions of an agent.",
+	}, func(ctx context.Context, _ *mcp.CallToolRequest, in AnswerIn) (*mcp.CallToolResult, DecidedOut, error) {
+		return s.decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideAnswer, Texts: in.Answers})
+	})
+}
+
+func (s *Server) listRequests(ctx context.Context, _ *mcp.CallToolRequest, in ListRequestsIn) (*mcp.CallToolResult, ListRequestsOut, error) {
+	out := ListRequestsOut{Requests: []RequestState{}}
+	if in.AgentID != "" {
+		if _, err := s.agents.Find(ctx, in.AgentID); err != nil {
+			return nil, out, err
+		}
+	}
+	open, err := s.agents.Requests(ctx)
+	for _, r := range open {
+		if in.AgentID != "" && r.Identifier != in.AgentID {
+			continue
+		}
+		state := newRequestState(r)
+		for _, c := range r.Detail.Changes {
+			state.Diffs = append(state.Diffs, c.Diff)
+		}
+		out.Requests = append(out.Requests, state)
+	}
+	return nil, out, err
+}
+
+func (s *Server) decide(ctx context.Context, id string, d requests.Decision) (*mcp.CallToolResult, DecidedOut, error) {
+	r, err := s.agents.Decide(ctx, id, d)
+	return nil, DecidedOut{RequestID: id, Decision: string(r.Decision), Taken: !r.EndedAt.IsZero()}, err
+}
+
+// methods are the names of requests in the former protocol of codex.
+var methods = map[reconcile.RequestKind]string{
+	reconcile.CommandRequest: "execCommandApproval", reconcile.FileChangeRequest: "applyPatchApproval",
+	reconcile.PermissionsRequest: "permissions", reconcile.QuestionRequest: "question",
+}
+
+func newRequestState(r reconcile.Request) RequestState {
+	d := r.Detail
+	s := RequestState{
+		RequestID: r.ID(), AgentID: r.Identifier, ConversationID: r.ThreadID, CallID: d.CallID, Method: methods[r.Kind], Summary: r.Summary,
+		Command: d.Command, Cwd: d.Cwd, CutBytes: d.Cut, GrantRoot: d.GrantRoot, Server: d.Server, OutsideSandbox: r.Outside, Reason: d.Reason,
+		ExpiresAt: r.ExpiresAt, HowToDecide: howToDecide(r),
+	}
+	if len(d.Permissions) > 0 {
+		s.Permissions = d.Permissions
+	}
+	for _, c := range d.Changes {
+		s.Paths = append(s.Paths, c.Path)
+	}
+	for _, q := range d.Questions {
+		one := RequestQuestion{Question: q.Text, Other: q.Other, Optional: q.Optional, Secret: q.Secret}
+		for _, o := range q.Options {
+			one.Options = append(one.Options, o.Label)
+		}
+		s.Questions = append(s.Questions, one)
+	}
+	return s
+}
+
+func howToDecide(r reconcile.Request) string {
+	tools := "the tools approve and deny"
+	if r.Kind == reconcile.QuestionRequest {
+		tools = "the tools answer and deny"
+	}
+	return tools + ", or in a terminal: " + view.HowToAnswer(r)
+}
+
+// autoApprove reads ORCH_AUTO_APPROVE.
+func autoApprove(value string) (bool, error) {
+	if value == "" {
+		return false, nil
+	}
+	approve, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, exit.Usage("mcp: ORCH_AUTO_APPROVE must be 1 or 0, not %q", value)
+	}
+	return approve, nil
+}
+
+// decisionOf turns the content of a form of formOf into a decision. Error: invalid_argument.
+func decisionOf(r reconcile.Request, content map[string]any) (d requests.Decision, err error) {
+	if r.Kind == reconcile.QuestionRequest {
+		d.How = reconcile.DecideAnswer
+		for i := range r.Detail.Questions {
+			text := ""
+			if given := content[answerName(i)]; given != nil {
+				text = strings.TrimSpace(fmt.Sprint(given))
+			}
+			d.Texts = append(d.Texts, text)
+		}
+		return d, nil
+	}
+	how, _ := content["decision"].(string)
+	d.Reason, _ = content["reason"].(string)
+	if d.How = reconcile.RequestDecision(how); !slices.Contains(decisions(), any(how)) {
+		return d, exit.Fault(agents.CodeInvalid, fmt.Sprintf("the form of %s says nothing about its decision", r.ID()), howToDecide(r))
+	}
+	return d, nil
+}
+
+// decisions are the values of the form for an approval.
+func decisions() []any {
+	return []any{string(reconcile.DecideApprove), string(reconcile.DecideForSession), string(reconcile.DecideDeny)}
+}
+
+func answerName(i int) string { return fmt.Sprintf("answer%d", i+1) }

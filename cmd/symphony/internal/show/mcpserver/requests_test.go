@@ -1,0 +1,379 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+)
+
+// machine has an agent named one, whose worker is this process.
+type machine struct {
+	t     *testing.T
+	env   *environ.Env
+	log   *syncBuffer
+	state *agents.Agents
+	run   reconcile.Run
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	home := t.TempDir()
+	m := &machine{t: t, log: &syncBuffer{}}
+	m.env = &environ.Env{Home: home, Dir: home, Now: time.Now}
+	m.state = test.Must(agents.Open(t.Context(), m.env))
+	t.Cleanup(func() { test.OK(t, m.state.Close()) })
+	m.run = reconcile.Run{
+		ID: "20261122-1", Kind: reconcile.FreeRun, IssueID: "one", Identifier: "one", Phase: reconcile.StreamingTurn, WorkspacePath: home, StartedAt: time.Now(),
+	}
+	_, _, err := m.state.DB.Clients.AddAgent(t.Context(), m.run, false)
+	test.OK(t, err)
+	// Its turn goes on in all tests.
+	for _, call := range []reconcile.Call{{ID: "c", Verb: reconcile.CallConversation}, {ID: "t", Verb: reconcile.CallTurn, Conversation: "c"}} {
+		call.RunID, call.Agent, call.Status, call.Params, call.CreatedAt = m.run.ID, "one", reconcile.CallQueued, json.RawMessage("{}"), time.Now()
+		test.Must(m.state.DB.Clients.AddCall(t.Context(), call))
+	}
+	alive := project.AliveFile(project.AgentsDir(m.env), m.run.ID)
+	test.OK(t, os.MkdirAll(filepath.Dir(alive), 0o700))
+	test.OK(t, os.WriteFile(alive, nil, 0o600))
+	held := test.Must(proc.HoldAlive(alive, time.Second))
+	t.Cleanup(func() { held.Close() })
+	return m
+}
+
+// asks makes the agent ask, and returns what it is told.
+func (m *machine) asks(r agent.Request, timeout time.Duration) <-chan agent.Decision {
+	told := make(chan agent.Decision, 1)
+	desk := &agent.Desk{
+		Store: m.state.DB.Journal, Timeout: timeout, Redactor: agent.NewRedactor([]string{"hunter2-hunter2"}), Log: slog.New(slog.DiscardHandler),
+		Now: time.Now, Instant: func() reconcile.Instant { return test.Must(view.Instant()) }, Run: func() reconcile.Run { return m.run },
+	}
+	before := len(test.Must(m.state.Requests(m.t.Context())))
+	go func() {
+		d := desk.Decide(m.t.Context(), r)
+		if d.Sent != nil {
+			d.Sent()
+		}
+		told <- d
+	}()
+	// A short timeout may have ended it before this process sees it.
+	test.Until(m.t, "the request is stored", func() bool { return len(told) > 0 || len(test.Must(m.state.Requests(m.t.Context()))) > before })
+	return told
+}
+
+// host is a host of a server of its own.
+type host struct {
+	*mcp.ClientSession
+	t      *testing.T
+	server *Server
+}
+
+const legacy, modern = "2025-06-18", "2026-07-28"
+
+// host starts a server and a host with the protocol. elicit is nil for a host that can't ask. The host declines at once if person is set
+// to a long time.
+func (m *machine) host(protocol string, person time.Duration, elicit func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)) *host {
+	m.t.Helper()
+	s := test.Must(New(m.t.Context(), m.env, m.log, Options{
+		CallTimeout: time.Minute, ApprovalTimeout: time.Hour, Groups: []string{GroupAgents},
+	}))
+	s.asked.person = person
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(m.t.Context(), in, out) }()
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: elicit})
+	session := test.Must(client.Connect(m.t.Context(), &mcp.IOTransport{Reader: fromServer, Writer: toServer}, &mcp.ClientSessionOptions{ProtocolVersion: protocol}))
+	m.t.Cleanup(func() {
+		session.Close()
+		toServer.Close()
+		<-ended
+	})
+	return &host{session, m.t, s}
+}
+
+// call calls a tool and decodes its result, which is an error if code is not empty.
+func (h *host) call(tool string, arguments map[string]any, code string, out any) {
+	h.t.Helper()
+	result, err := h.CallTool(h.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
+	if err != nil {
+		h.t.Fatalf("%s: %v", tool, err)
+	}
+	data := test.Must(json.Marshal(result.StructuredContent))
+	var failed Failure
+	if test.OK(h.t, json.Unmarshal(data, &failed)); result.IsError != (code != "") || code != "" && failed.Code != code {
+		h.t.Fatalf("%s: %s", tool, data)
+	}
+	if out != nil {
+		test.OK(h.t, json.Unmarshal(data, out))
+	}
+}
+
+func (h *host) wait(seconds float64) (out WaitAgentOut) {
+	h.t.Helper()
+	h.call("wait_agent", map[string]any{"agentIds": []string{"one"}, "timeoutSeconds": seconds}, "", &out)
+	return out
+}
+
+// waitForData waits until wait_agent returns because of a request, and returns it.
+func (h *host) waitForData() RequestState {
+	h.t.Helper()
+	var out WaitAgentOut
+	test.Until(h.t, "the host gets a request", func() bool { out = h.wait(20); return out.State == "done" && len(out.Agents[0].Requests) == 1 })
+	return out.Agents[0].Requests[0]
+}
+
+func (h *host) requests() []RequestState {
+	h.t.Helper()
+	var out ListRequestsOut
+	h.call("list_requests", map[string]any{}, "", &out)
+	return out.Requests
+}
+
+var install = agent.Request{
+	Kind: agent.RequestCommand, ThreadID: "thread-1", ItemID: "call-1", Summary: "make install", Command: "make install", Cwd: "/src",
+	Reason: "it needs hunter2-hunter2", OutsideSandbox: true,
+}
+
+func accepts(content map[string]any) func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+	return func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		return &mcp.ElicitResult{Action: "accept", Content: content}, nil
+	}
+}
+
+func declines(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+	return &mcp.ElicitResult{Action: "decline"}, nil
+}
+
+var protocols = []string{legacy, modern}
+
+// A person at the host decides. Both protocols show the same form.
+func TestHostDecides(t *testing.T) {
+	t.Parallel()
+	patch := agent.Request{
+		Kind: agent.RequestFileChange, ThreadID: "thread-1", ItemID: "call-2", Summary: "add a.txt",
+		Changes: []agent.FileChange{{Path: "a.txt", Kind: "add", Diff: "+hello\n\x1b[31m"}},
+	}
+	question := agent.Request{Kind: agent.RequestQuestion, ThreadID: "thread-1", Summary: "Which?", Questions: []agent.Question{
+		{ID: "a", Text: "Which?", Options: []agent.Option{{Label: "red"}, {Label: "blue"}}},
+		{ID: "b", Text: "How many?", Type: "integer"},
+		{ID: "c", Text: "Why?", Optional: true},
+	}}
+	const command = `execCommandApproval: agent one asks, outside the sandbox
+Command: make install
+Directory: /src
+Reason: it needs [redacted]
+Conversation: thread-1
+Call: call-1
+Without a decision it is denied at `
+	for _, c := range []struct {
+		ask     agent.Request
+		content map[string]any
+		message string // the beginning, or a part
+		want    string
+	}{
+		{install, map[string]any{"decision": "approve"}, command, "{true false  map[] false operator}"},
+		{install, map[string]any{"decision": "approve_for_session"}, command, "{true true  map[] false operator}"},
+		{install, map[string]any{"decision": "deny", "reason": "no"}, command, "{false false no map[] false operator}"},
+		{patch, map[string]any{"decision": "approve"}, "applyPatchApproval: agent one asks\nSummary: add a.txt\nFile: a.txt (add)\n+hello\n\\x1b[31m\n", "{true false  map[] false operator}"},
+		{question, map[string]any{"answer1": "blue", "answer2": 3}, "Question: How many?\n", "{false false  map[a:[blue] b:[3]] false operator}"},
+	} {
+		for _, protocol := range protocols {
+			m := newMachine(t)
+			told := m.asks(c.ask, time.Hour)
+			var message string
+			h := m.host(protocol, askedPerson, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				message = r.Params.Message
+				test.Contains(t, "the form", fmt.Sprint(r.Params.Meta), "thread-1")
+				test.Lacks(t, "the form", fmt.Sprint(r.Params.Meta), "hunter2")
+				return accepts(c.content)(ctx, r)
+			})
+			h.wait(0.5)
+			got := <-told
+			got.Sent = nil
+			if text := strings.Replace(fmt.Sprint(got), " <nil>}", "}", 1); text != c.want || !strings.Contains(message, c.message) {
+				t.Errorf("%s: the agent is told %s, want %s; the form says\n%s", protocol, text, c.want, message)
+			}
+			test.Equal(t, protocol+": the open requests", h.requests(), []RequestState{})
+		}
+	}
+}
+
+// A host that can't ask gets the request as data, and decides with the tools. One that declines at once is such a host; the
+// log says how to decide.
+func TestHostThatCannotAsk(t *testing.T) {
+	t.Parallel()
+	for _, elicit := range []func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error){nil, declines} {
+		for _, protocol := range protocols {
+			m := newMachine(t)
+			told := m.asks(install, time.Hour)
+			h := m.host(protocol, time.Hour, elicit)
+			is := h.waitForData()
+			if is.Method != "execCommandApproval" || is.RequestID != "one.1" || is.CallID != "call-1" || is.ConversationID != "thread-1" ||
+				is.Command != "make install" || is.Cwd != "/src" || !strings.Contains(is.HowToDecide, "symphony approve one.1") {
+				t.Errorf("%s: %+v", protocol, is)
+			}
+			if elicit != nil {
+				test.Until(m.t, "the decline is logged", func() bool { return strings.Contains(m.log.String(), "symphony approve one.1") })
+			}
+			test.Equal(t, protocol+": the requests", h.requests(), []RequestState{is})
+			h.call("answer", map[string]any{"requestId": "one.1", "answers": []string{"x"}}, "usage", nil)
+			h.call("approve", map[string]any{"requestId": "one.2"}, "request_not_found", nil)
+			h.call("approve", map[string]any{"requestId": "one"}, "request_not_found", nil)
+			var out DecidedOut
+			h.call("approve", map[string]any{"requestId": "one.1", "forSession": true}, "", &out)
+			if got := <-told; !got.ForSession || !out.Taken || out.Decision != "approve_for_session" {
+				t.Errorf("%s: the agent is told %+v, the host %+v", protocol, got, out)
+			}
+			h.call("deny", map[string]any{"requestId": "one.1"}, "request_ended", nil)
+			test.Lacks(t, "the log", m.log.String(), "hunter2")
+		}
+	}
+}
+
+// A person who declines denies. One who closes the form decides nothing.
+func TestHostDeclines(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range protocols {
+		m := newMachine(t)
+		told := m.asks(install, time.Hour)
+		m.host(protocol, 0, declines).wait(0.5)
+		if got := <-told; got.Approve || got.Reason != "declined at the host" {
+			t.Errorf("%s: %+v", protocol, got)
+		}
+		m = newMachine(t)
+		told = m.asks(install, time.Hour)
+		m.host(protocol, 0, func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "cancel"}, nil
+		}).waitForData()
+		test.Must(m.state.Decide(t.Context(), "one.1", requests.Decision{How: reconcile.DecideApprove}))
+		if got := <-told; !got.Approve {
+			t.Errorf("%s: %+v", protocol, got)
+		}
+	}
+}
+
+// Of two hosts and an operator the first one decides. A form that is still open is closed, or its answer changes nothing.
+func TestFirstDecisionCounts(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range protocols {
+		m := newMachine(t)
+		told := m.asks(install, time.Hour)
+		asked, closed := make(chan struct{}), make(chan error, 1)
+		slow := m.host(protocol, 0, func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			close(asked)
+			if protocol == legacy {
+				<-ctx.Done()
+				closed <- ctx.Err()
+				return nil, ctx.Err()
+			}
+			test.Until(m.t, "the other host has decided", func() bool { return len(test.Must(m.state.Requests(m.t.Context()))) == 0 })
+			return declines(ctx, nil)
+		})
+		waited := make(chan WaitAgentOut, 1)
+		go func() { waited <- slow.wait(2) }()
+		<-asked
+		m.host(protocol, 0, accepts(map[string]any{"decision": "approve"})).wait(0.5)
+		if got := <-told; !got.Approve {
+			t.Errorf("%s: %+v", protocol, got)
+		}
+		if protocol == legacy {
+			<-closed
+		}
+		// While the person is asked, the request is no news for the model.
+		if after := <-waited; after.State != "running" || len(slow.requests()) > 0 {
+			t.Errorf("%s: the slow host gets %+v", protocol, after)
+		}
+	}
+}
+
+// A request that is not decided in time is denied, and a late answer of the host changes nothing.
+func TestHostAnswersLate(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range protocols {
+		m := newMachine(t)
+		expired := make(chan struct{})
+		told := m.asks(install, 300*time.Millisecond)
+		h := m.host(protocol, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			<-expired
+			return accepts(map[string]any{"decision": "approve"})(ctx, r)
+		})
+		go func() {
+			if got := <-told; got.Approve || !got.Expired {
+				t.Errorf("%s: %+v", protocol, got)
+			}
+			close(expired)
+		}()
+		out := h.wait(0.5)
+		if <-expired; out.State != "running" || len(h.requests()) > 0 {
+			t.Errorf("%s: %+v", protocol, out)
+		}
+	}
+}
+
+// Forms must not ask for secrets. The answer of the tool is encrypted, and is in no log.
+func TestSecretQuestion(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range protocols {
+		m := newMachine(t)
+		told := m.asks(agent.Request{Kind: agent.RequestQuestion, Summary: "Token?", Questions: []agent.Question{{ID: "q", Text: "Token?", Secret: true}}}, time.Hour)
+		h := m.host(protocol, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			t.Error("the host is asked for a secret")
+			return declines(ctx, r)
+		})
+		test.Equal(t, protocol+": the question is secret", h.waitForData().Questions[0].Secret, true)
+		h.call("answer", map[string]any{"requestId": "one.1", "answers": []string{"top-secret-1"}}, "", nil)
+		stored := test.Must(m.state.DB.Views.FindRequest(t.Context(), "one", 1))
+		if got := <-told; fmt.Sprint(got.Answers) != "map[q:[top-secret-1]]" || stored.Answer.Answers != nil || strings.Contains(m.log.String(), "top-secret") {
+			t.Errorf("%s: the agent is told %v, %+v is stored, the log is %s", protocol, got.Answers, stored.Answer, m.log)
+		}
+	}
+}
+
+func TestAutoApprove(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{"": "false <nil>", "0": "false <nil>", "1": "true <nil>", "true": "true <nil>", "deny": "false usage"} {
+		approve, err := autoApprove(value)
+		if got := fmt.Sprint(approve, " ", err); !strings.HasPrefix(got, want) {
+			t.Errorf("%q: %s", value, got)
+		}
+	}
+}

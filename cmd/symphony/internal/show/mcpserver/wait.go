@@ -1,0 +1,371 @@
+package mcpserver
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+)
+
+const (
+	defaultWait = 25 * time.Second
+	maxWait     = 50 * time.Second // hosts cancel a call after a minute
+	waitMargin  = time.Second      // between the answer of wait_agent and the timeout of calls
+	// waitStep is between two looks whether the database has changed. Some things change without it: a worker dies, or this process
+	// writes itself. So wait_agent reads the agents in any case after waitAnyway.
+	waitStep     = 50 * time.Millisecond
+	waitAnyway   = time.Second
+	progressStep = 3 * time.Second
+	maxMessage   = 16 << 10 // bytes of a message in a result
+)
+
+type (
+	// WaitAgentIn are the arguments of wait_agent.
+	WaitAgentIn struct {
+		AgentIDs       []string `json:"agentIds"`
+		Mode           string   `json:"mode,omitempty" jsonschema:"any (default): return when a turn of one of the agents has ended; all: of each agent"`
+		TimeoutSeconds *float64 `json:"timeoutSeconds,omitempty" jsonschema:"at most 50; default 25"`
+		Cursor         string   `json:"cursor,omitempty" jsonschema:"the cursor of the last result; without it wait_agent waits for the turns that run now"`
+	}
+	// WaitAgentOut is the result of wait_agent.
+	WaitAgentOut struct {
+		State  string       `json:"state" jsonschema:"done, also if no turn runs; or running: the time is up, call again with the cursor"`
+		Cursor string       `json:"cursor" jsonschema:"for the next call; what this result says is not repeated"`
+		Agents []AgentState `json:"agents"`
+	}
+	// AgentState is what an agent does.
+	AgentState struct {
+		AgentID       string              `json:"agentId"`
+		State         string              `json:"state" jsonschema:"idle, active, waiting for approval or ended"`
+		Activity      string              `json:"activity,omitempty" jsonschema:"what it does now"`
+		Conversations []ConversationState `json:"conversations"`
+		Requests      []RequestState      `json:"requests" jsonschema:"what it asks that is not decided yet"`
+		Tokens        reconcile.Tokens    `json:"tokens"`
+		Outcome       string              `json:"outcome,omitempty" jsonschema:"how the agent ended"`
+		Error         string              `json:"error,omitempty" jsonschema:"why the agent ended"`
+	}
+	// ConversationState is a conversation with the turns that are open, and those that have ended since the cursor.
+	ConversationState struct {
+		ConversationID string      `json:"conversationId"`
+		Turns          []TurnState `json:"turns"`
+	}
+	// TurnState is a turn.
+	TurnState struct {
+		TurnID      string     `json:"turnId"`
+		Status      string     `json:"status" jsonschema:"queued, running, completed, failed or interrupted"`
+		LastMessage string     `json:"lastMessage,omitempty"`
+		Error       *TurnError `json:"error,omitempty"`
+	}
+	// TurnError is why a turn failed.
+	TurnError struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	}
+)
+
+// addWaitTools registers the tools that follow agents.
+func (s *Server) addWaitTools() {
+	addTool(s, &mcp.Tool{
+		Name: "wait_agent", Annotations: reads(),
+		Description: "Wait until a turn of the agents has ended, an agent asks for approval, or an agent has ended. Returns at once if no turn " +
+			"runs. After timeoutSeconds it returns the state running, which is no error: call again with the cursor.",
+	}, s.waitAgent)
+}
+
+func (s *Server) waitAgent(ctx context.Context, req *mcp.CallToolRequest, in WaitAgentIn) (*mcp.CallToolResult, WaitAgentOut, error) {
+	w, err := newWaiting(s.agents, in)
+	if err != nil {
+		return nil, WaitAgentOut{}, err
+	}
+	w.asker = s.askerOf(req)
+	if err := s.takeAnswers(ctx, req); err != nil {
+		return nil, WaitAgentOut{}, err
+	}
+	out, err := w.wait(ctx, progressTo(ctx, req, w.limit))
+	if err != nil {
+		return nil, out, err
+	}
+	return w.asker.inputRequired(w.toAsk), out, nil
+}
+
+// progressTo returns a function that tells the host how long a call has taken, if the host wants to know.
+func progressTo(ctx context.Context, req *mcp.CallToolRequest, limit time.Duration) func(elapsed time.Duration, message string) {
+	return func(elapsed time.Duration, message string) {
+		if token := req.Params.GetProgressToken(); token != nil {
+			// A host that does not take it still gets the result.
+			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+				ProgressToken: token, Progress: elapsed.Seconds(), Total: limit.Seconds(), Message: message,
+			})
+		}
+	}
+}
+
+// seen is what a host knows of an agent.
+type seen struct {
+	turn    int64 // the order of the last turn whose end it knows
+	request int   // the number of the last request
+	ended   bool
+}
+
+// cursorOf writes what a host knows of agents, such as "a:3.1.0,b:0.0.1".
+func cursorOf(known map[string]seen) string {
+	var parts []string
+	for _, id := range slices.Sorted(maps.Keys(known)) {
+		k := known[id]
+		ended := 0
+		if k.ended {
+			ended = 1
+		}
+		parts = append(parts, fmt.Sprintf("%s:%d.%d.%d", id, k.turn, k.request, ended))
+	}
+	return strings.Join(parts, ",")
+}
+
+func parseCursor(cursor string) (map[string]seen, error) {
+	known := map[string]seen{}
+	for part := range strings.FieldsFuncSeq(cursor, func(r rune) bool { return r == ',' }) {
+		id, numbers, _ := strings.Cut(part, ":")
+		k, ended := seen{}, 0
+		_, _ = fmt.Sscanf(numbers, "%d.%d.%d", &k.turn, &k.request, &ended) // compared below
+		k.ended = ended == 1
+		known[id] = k
+	}
+	if cursorOf(known) != cursor {
+		return nil, exit.Fault(agents.CodeCursor, fmt.Sprintf("cursor %q is not one of wait_agent", cursor),
+			"use the cursor of its last result, or none")
+	}
+	return known, nil
+}
+
+// waiting is one call of wait_agent.
+type waiting struct {
+	agents *agents.Agents
+	ids    []string
+	all    bool
+	limit  time.Duration
+	known  map[string]seen // by agent
+	asker  asker
+	toAsk  []reconcile.Request // about which the result asks the host
+}
+
+func newWaiting(a *agents.Agents, in WaitAgentIn) (*waiting, error) {
+	if len(in.AgentIDs) == 0 {
+		return nil, exit.Fault(agents.CodeInvalid, "agentIds is empty", "list_agents shows the agents")
+	}
+	if in.Mode != "" && in.Mode != "any" && in.Mode != "all" {
+		return nil, exit.Fault(agents.CodeInvalid, fmt.Sprintf("unknown mode %q", in.Mode), "use any or all")
+	}
+	w := &waiting{agents: a, ids: slices.Compact(slices.Sorted(slices.Values(in.AgentIDs))), all: in.Mode == "all", limit: defaultWait}
+	if in.TimeoutSeconds != nil {
+		w.limit = time.Duration(min(maxWait.Seconds(), max(0, *in.TimeoutSeconds)) * float64(time.Second))
+	}
+	var err error
+	w.known, err = parseCursor(in.Cursor)
+	return w, err
+}
+
+// wait looks at the agents until there is something to say, or the time is up.
+func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration, message string)) (WaitAgentOut, error) {
+	began, told := time.Now(), time.Time{}
+	if deadline, ok := ctx.Deadline(); ok {
+		w.limit = min(w.limit, max(0, time.Until(deadline)-waitMargin))
+	}
+	step := time.NewTicker(waitStep)
+	defer step.Stop()
+	for {
+		// Before reading, so that no change goes unnoticed.
+		version, err := w.agents.DB.Views.Version(ctx)
+		if err != nil {
+			return WaitAgentOut{}, err
+		}
+		out, done, err := w.look(ctx)
+		timeIsUp := time.Since(began) >= w.limit
+		if err != nil || done || timeIsUp {
+			return out, err
+		}
+		for read := time.Now(); time.Since(read) < waitAnyway && time.Since(began) < w.limit; {
+			select {
+			case <-ctx.Done():
+				return WaitAgentOut{}, ctx.Err()
+			case <-step.C:
+			}
+			if time.Since(told) >= progressStep {
+				told = time.Now()
+				progress(time.Since(began), out.summary())
+			}
+			now, err := w.agents.DB.Views.Version(ctx)
+			if err != nil {
+				return WaitAgentOut{}, err
+			}
+			if now != version {
+				break
+			}
+		}
+	}
+}
+
+// summary says in a line what the agents do.
+func (o WaitAgentOut) summary() string {
+	var parts []string
+	for _, a := range o.Agents {
+		part := a.AgentID + ": " + a.State
+		if a.Activity != "" && a.State == stateActive {
+			part += ", " + a.Activity
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// The states of agents.
+const (
+	stateIdle    = "idle"
+	stateActive  = "active"
+	stateWaiting = "waiting for approval"
+	stateEnded   = "ended"
+)
+
+// look reads the agents. done reports that there is something to say.
+func (w *waiting) look(ctx context.Context) (out WaitAgentOut, done bool, err error) {
+	requests, err := w.agents.Requests(ctx)
+	if err != nil {
+		return out, false, err
+	}
+	now := maps.Clone(w.known)
+	w.toAsk = nil
+	heard, open, asks := 0, 0, false // how many agents have news, and how many of the others a turn
+	for _, id := range w.ids {
+		a, err := w.agents.Current(ctx, id)
+		if err != nil {
+			return out, false, err
+		}
+		known, following := w.known[id]
+		calls, err := w.agents.DB.Views.ConversationsOf(ctx, a.ID, known.turn)
+		if err != nil {
+			return out, false, err
+		}
+		last := slices.Max(append(turnEnds(calls), known.turn))
+		busy := slices.ContainsFunc(calls, openTurn)
+		switch {
+		case !following && busy: // the host waits for what runs now
+			w.known[id], following = seen{turn: last}, true
+			calls = slices.DeleteFunc(calls, endedTurn)
+		case !following:
+			calls = lastTurns(calls)
+		}
+		state := newAgentState(a, calls, requests)
+		out.Agents = append(out.Agents, state)
+		known = w.known[id]
+		is := seen{turn: last, request: known.request, ended: state.State == stateEnded}
+		for _, r := range requests {
+			if r.RunID != a.ID {
+				continue
+			}
+			switch waits, toAsk := w.asker.asking(ctx, r); {
+			case toAsk:
+				w.toAsk = append(w.toAsk, r)
+			case !waits:
+				is.request = max(is.request, r.Number)
+			}
+		}
+		asks = asks || is.request > known.request || len(w.toAsk) > 0
+		if now[id] = is; !following || is.turn > known.turn || is.ended && !known.ended {
+			heard++
+		} else if busy {
+			open++
+		}
+	}
+	out.Cursor = cursorOf(now)
+	done = asks || open == 0 || heard > 0 && !w.all
+	out.State = "running"
+	if done {
+		out.State = "done"
+	}
+	return out, done, nil
+}
+
+func openTurn(c reconcile.Call) bool { return c.Verb == reconcile.CallTurn && !c.Ended() }
+
+func endedTurn(c reconcile.Call) bool { return c.Verb == reconcile.CallTurn && c.Ended() }
+
+// turnEnds returns the places of the ended turns in the order of ends.
+func turnEnds(calls []reconcile.Call) (ends []int64) {
+	for _, c := range calls {
+		if endedTurn(c) {
+			ends = append(ends, c.EndedNo)
+		}
+	}
+	return ends
+}
+
+// lastTurns leaves the last ended turn of each conversation.
+func lastTurns(calls []reconcile.Call) []reconcile.Call {
+	last := map[string]int64{}
+	for _, c := range calls {
+		last[c.Conversation] = max(last[c.Conversation], c.EndedNo)
+	}
+	return slices.DeleteFunc(calls, func(c reconcile.Call) bool { return endedTurn(c) && c.EndedNo != last[c.Conversation] })
+}
+
+func newAgentState(a agents.Agent, calls []reconcile.Call, requests []reconcile.Request) AgentState {
+	s := AgentState{
+		AgentID: a.Identifier, State: stateIdle, Tokens: a.Tokens,
+		Conversations: []ConversationState{}, Requests: []RequestState{},
+	}
+	if slices.ContainsFunc(calls, openTurn) {
+		s.State, s.Activity = stateActive, a.Activity
+	}
+	for _, r := range requests {
+		if r.RunID == a.ID {
+			s.State = stateWaiting
+			s.Requests = append(s.Requests, newRequestState(r))
+		}
+	}
+	if a.Settled { // before, the worker may still store how a turn has ended
+		s.State, s.Activity, s.Outcome, s.Error = stateEnded, "", string(a.Outcome), a.ErrorText
+	}
+	for _, c := range calls {
+		if c.Verb != reconcile.CallConversation {
+			continue
+		}
+		turns := turnsOf(calls, c.ID)
+		if c.Status != reconcile.CallFailed || len(turns) > 0 {
+			s.Conversations = append(s.Conversations, ConversationState{ConversationID: cmp.Or(c.ThreadID, c.ID), Turns: turns})
+		}
+	}
+	return s
+}
+
+func turnsOf(calls []reconcile.Call, conversation string) []TurnState {
+	turns := []TurnState{}
+	for _, c := range calls {
+		if c.Verb != reconcile.CallTurn || c.Conversation != conversation {
+			continue
+		}
+		t := TurnState{TurnID: c.ID, Status: string(c.Status)}
+		var result runner.TurnResult
+		if len(c.Result) > 0 && json.Unmarshal(c.Result, &result) == nil {
+			t.LastMessage = text.Within(result.LastMessage, maxMessage)
+			if cut := len(result.LastMessage) - len(t.LastMessage); cut > 0 {
+				t.LastMessage += fmt.Sprintf("… (%d bytes more: see read_events)", cut)
+			}
+		}
+		if c.ErrorCode != "" {
+			t.Error = &TurnError{Code: c.ErrorCode, Message: c.ErrorText}
+		}
+		turns = append(turns, t)
+	}
+	return turns
+}

@@ -1,0 +1,35 @@
+package render
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// Check prints the result of a check.
+func Check(w *term.Env, p *project.Project, out project.CheckReport) {
+	if out.Tracker != nil {
+		for _, e := range out.Tracker.Errors {
+			w.PrintError(e)
+		}
+	}
+	for _, e := range out.Errors {
+		w.PrintError(e)
+	}
+	for _, text := range out.Warnings {
+		w.Note(slog.LevelWarn, text)
+	}
+	if w.JSON {
+		w.PrintJSON(out)
+		return
+	}
+	if out.OK {
+		fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("%s is valid; its environment file is %s", out.Workflow, p.EnvPath())))
+	}
+	if out.Tracker != nil {
+		fmt.Fprintln(w.Stdout, out.Tracker)
+	}
+}

@@ -1,0 +1,182 @@
+package render
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/cleanup"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// Trash prints the removed workspaces of a project.
+func Trash(w *term.Env, rows cleanup.TrashJSON) {
+	switch {
+	case w.JSON:
+		w.PrintJSON(rows)
+		return
+	case len(rows) == 0:
+		fmt.Fprintln(w.Stdout, "the trash is empty")
+		return
+	}
+	t := term.Table{Head: []string{"ISSUE", "SIZE", "REMOVED", "DELETED", "UNSAVED WORK", "NAME"}}
+	for _, r := range rows {
+		size, deleted, work := text.BytesText(r.Bytes), "kept", "none"
+		if w.Width == 0 {
+			size = fmt.Sprint(r.Bytes)
+		}
+		switch at := r.DeletedAt; {
+		case at != nil && w.Width == 0:
+			deleted = text.Rfc3339(*at)
+		case at != nil && !at.After(w.Now()):
+			deleted = "by the next pass that cleans up"
+		case at != nil:
+			deleted = "in " + text.Duration(at.Sub(w.Now()))
+		}
+		if r.Unsaved != nil {
+			work = *r.Unsaved
+			if r.Discarded {
+				work += " (discarded)"
+			}
+		}
+		t.Add(r.Identifier, size, term.AgoText(w, w.Now(), r.RemovedAt), deleted, work, filepath.Base(r.Path))
+	}
+	w.PrintTable("TRASH", t)
+}
+
+// Restored prints the path of a restored workspace.
+func Restored(w *term.Env, r cleanup.RestoreJSON) {
+	if w.JSON {
+		w.PrintJSON(r)
+		return
+	}
+	fmt.Fprintln(w.Stdout, text.Visible("restored "+r.Restored+"; passes do not remove it before a run has used it"))
+}
+
+// Projects prints the projects of the account.
+func Projects(w *term.Env, rows cleanup.ProjectsJSON) {
+	switch {
+	case w.JSON:
+		w.PrintJSON(rows)
+		return
+	case len(rows) == 0:
+		fmt.Fprintln(w.Stdout, "no projects: no pass has run yet as this account")
+		return
+	}
+	t := term.Table{Head: []string{"WORKFLOW", "SCHEDULE", "RUNNING", "WAITING", "HELD", "LAST PASS", "STATE"}}
+	for _, r := range rows {
+		name, schedule, last := cmp.Or(r.WorkflowPath, "unknown"), "none", "-"
+		switch {
+		case r.Error != nil:
+			name = r.Error.Code
+		case r.WorkflowPath != "" && !r.WorkflowExists:
+			name += " (missing)"
+		case r.Paused:
+			name += " (paused)"
+		}
+		if r.Schedule {
+			schedule = "active"
+		}
+		if r.LastPass != nil {
+			last = term.AgoText(w, w.Now(), *r.LastPass)
+		}
+		t.Add(name, schedule, strconv.Itoa(r.Running), strconv.Itoa(r.Retrying), strconv.Itoa(r.Held), last, r.StateDir)
+	}
+	w.PrintTable("PROJECTS", t)
+	for _, r := range rows {
+		if len(r.SharedWith) > 0 {
+			fmt.Fprintf(w.Stderr, "%s has the same project of the tracker as %s\n", text.Visible(r.WorkflowPath), text.Visible(strings.Join(r.SharedWith, ", ")))
+		}
+	}
+}
+
+// Moved prints where a project is now.
+func Moved(w *term.Env, m cleanup.MovedJSON) {
+	out := *w
+	if w.JSON {
+		w.PrintJSON(m)
+		out.Stdout = w.Stderr
+	} else {
+		fmt.Fprintln(w.Stdout, text.Visible("the project of "+m.From+" is now that of "+m.WorkflowPath))
+		fmt.Fprintln(w.Stdout, text.Visible("its state is in "+m.StateDir+", its environment file is "+m.EnvironmentFile))
+	}
+	ScheduleChanges(&out, m.Schedule)
+	if m.Named != "" {
+		w.Note(slog.LevelWarn, m.Named)
+	}
+}
+
+//go:embed prune.txt
+var pruneText string
+
+// Pruned prints what was removed and kept, or in a dry run would be.
+func Pruned(w *term.Env, f *cleanup.PruneJSON) {
+	for _, warning := range f.Warnings {
+		w.Note(slog.LevelWarn, warning)
+	}
+	if w.JSON {
+		w.PrintJSON(f)
+		return
+	}
+	done := "removed"
+	if f.DryRun {
+		done = "would remove"
+	}
+	PruneLines(w, f, f.DryRun)
+	if f.Empty() {
+		fmt.Fprintln(w.Stdout, "nothing to remove")
+		return
+	}
+	var size int64
+	runs := 0
+	for _, t := range f.Trash {
+		size += t.Bytes
+	}
+	for _, s := range f.Workspaces {
+		size += s.Bytes
+	}
+	for _, r := range f.Runs {
+		runs += r.Runs
+	}
+	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n", done, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), text.BytesText(size))
+}
+
+// PruneLines prints a line for each thing that is removed or kept; planned, if nothing is removed yet.
+func PruneLines(w *term.Env, f *cleanup.PruneJSON, planned bool) {
+	if w.JSON {
+		return
+	}
+	words := map[string]any{
+		"Found": f, "Verb": "removed", "Keep": "kept", "Destroy": "DESTROYED", "Discard": "DISCARDED", "Time": text.Duration(f.KeptFor),
+	}
+	if planned {
+		words["Verb"], words["Keep"], words["Destroy"], words["Discard"] = "remove", "keep", "DESTROY", "DISCARD"
+	}
+	if f.KeptFor == 0 { // the trash keeps nothing
+		words["Discard"], words["Time"] = words["Destroy"], ""
+	}
+	line := func(verb, format string, args ...any) string {
+		return text.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)) + "\n"
+	}
+	_ = template.Must(template.New("").Funcs(template.FuncMap{ // only a write can fail
+		"line": line, "plural": text.Plural, "bytes": text.BytesText, "quote": text.ShellQuote, "dir": filepath.Dir,
+	}).Parse(pruneText)).Execute(w.Stdout, words)
+}
+
+// Removed prints what is left of a removed project.
+func Removed(w *term.Env, r *cleanup.RemovedJSON) {
+	if w.JSON {
+		w.PrintJSON(r)
+		return
+	}
+	for _, name := range r.Left {
+		fmt.Fprintln(w.Stdout, text.Visible("kept "+filepath.Join(r.Removed, name)+", which symphony did not make"))
+	}
+	fmt.Fprintln(w.Stdout, text.Visible("removed "+r.Removed))
+}

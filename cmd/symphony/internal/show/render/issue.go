@@ -1,0 +1,439 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+)
+
+// Issue prints what is known of one issue, with --json as JSON: what it is, its status and what to do, then what came of it, and at
+// the end where everything is.
+func Issue(w *term.Env, v view.Issue) {
+	if w.JSON {
+		w.PrintJSON(v)
+		return
+	}
+	printHead(w, v)
+	printNext(w, v)
+	printRequests(w, v.GeneratedAt, v.Requests)
+	if w.Width > 0 && len(v.Requests) > 0 {
+		fmt.Fprintln(w.Stdout)
+	}
+	printResults(w, v)
+	printLog(w, v)
+	printRuns(w, v)
+	printPlaces(w, v)
+}
+
+// statusWords are the words for statuses and, before them, for codes of the reason that are more exact.
+var statusWords = map[string]struct{ word, colour string }{
+	"ended":                        {"run ended", term.ColourWaits},
+	"worker_lost":                  {"worker lost", term.ColourStuck},
+	"stopping":                     {"stopping", term.ColourWaits},
+	string(reconcile.Delivering):   {"delivering", term.ColourRuns},
+	string(view.StatusAsks):        {"asks", term.ColourWaits},
+	string(view.StatusHeld):        {"held", term.ColourStuck},
+	string(view.StatusUndelivered): {"not delivered", term.ColourStuck},
+	string(view.StatusRunning):     {"running", term.ColourRuns},
+	string(view.StatusWaiting):     {"waiting", term.ColourWaits},
+	string(view.StatusReady):       {"ready", term.ColourRuns},
+	string(view.StatusSkipped):     {"skipped", term.ColourWaits},
+	string(view.StatusHandedOver):  {"handed over", term.ColourRuns},
+	string(view.StatusLetGo):       {"let go", term.ColourWaits},
+	string(view.StatusUnknown):     {"unknown", ""},
+}
+
+// titleLines is how many lines of a terminal a title may take.
+const titleLines = 2
+
+const columnGap = "  "
+
+// printHead prints the issue's name, address and status.
+func printHead(w *term.Env, v view.Issue) {
+	i := v.Issue
+	identifier, title := text.Visible(i.Identifier), text.Visible(orEmpty(i.Title))
+	if w.Width == 0 {
+		fmt.Fprintf(w.Stdout, "issue\t%s\t%s\n", identifier, title)
+		if i.URL != nil {
+			printField(w, "url", *i.URL)
+		}
+		printField(w, "status", strings.TrimSuffix(string(v.Status)+" "+sinceText(w, v), " "))
+		printField(w, "claim", claimLine(w, v))
+		printField(w, "why", v.Why.Message)
+		return
+	}
+	room := w.Width - term.Cells(identifier) - len(columnGap)
+	lines := term.Wrap(term.CutCells(title, titleLines*room), room) // before it is bold: a coloured word is not broken
+	for n := range lines {
+		lines[n] = w.Bold(lines[n])
+	}
+	fmt.Fprintln(w.Stdout, w.Bold(identifier)+columnGap+strings.Join(lines, "\n"+strings.Repeat(" ", w.Width-room)))
+	if i.URL != nil {
+		fmt.Fprintln(w.Stdout, w.Link(*i.URL, w.Dim(text.Visible(*i.URL))))
+	}
+	fmt.Fprintln(w.Stdout)
+	fmt.Fprintln(w.Stdout, statusLine(w, v, ""))
+}
+
+// statusLine is the status of an issue and why it has it, behind a name, in lines of the terminal's width.
+func statusLine(w *term.Env, v view.Issue, name string) string {
+	s := statusWords[cmp.Or(known(v.Why.Code), string(v.Status))]
+	if v.Status == view.StatusWaiting && v.Claim != nil && v.Claim.Attempt != nil && *v.Claim.Attempt > 0 {
+		s.word = fmt.Sprintf("waiting for attempt %d", *v.Claim.Attempt)
+	}
+	status := strings.TrimSuffix(s.word+" "+sinceText(w, v), " ")
+	lines := term.Wrap(name+status+": "+text.Visible(v.Why.Message), w.Width-len(columnGap))
+	if rest, whole := strings.CutPrefix(lines[0], name+status); whole { // it is not broken
+		lines[0] = name + w.Bold(w.Paint(s.colour, status)) + rest
+	}
+	return strings.Join(lines, "\n"+columnGap)
+}
+
+// WaitStatus prints on stderr what an issue does that an operator waits for.
+func WaitStatus(w *term.Env, v view.Issue) {
+	if w.Width > 0 && !w.JSON {
+		fmt.Fprintln(w.Stderr, statusLine(w, v, text.Visible(v.Issue.Identifier)+" "))
+	}
+}
+
+// WaitEnd prints what became of the issue, with --json as JSON.
+func WaitEnd(w *term.Env, v view.Issue) {
+	switch {
+	case w.JSON:
+		w.PrintJSON(v)
+	case w.Width == 0:
+		fmt.Fprintf(w.Stdout, "%s\t%s\t%s\n", v.Status, text.Visible(v.Issue.Identifier), text.Visible(v.Why.Message))
+	default:
+		fmt.Fprintln(w.Stdout, statusLine(w, v, text.Visible(v.Issue.Identifier)+" "))
+		printField(w, "next", nextLine(w, v))
+	}
+}
+
+// known returns the code of a reason if it has a word of its own.
+func known(code string) string {
+	if _, found := statusWords[code]; found {
+		return code
+	}
+	return ""
+}
+
+// sinceText says since when the issue has its status: the time in a pipe, the age on a terminal; empty where it is not known.
+func sinceText(w *term.Env, v view.Issue) string {
+	if v.Since == nil {
+		return ""
+	}
+	switch {
+	case v.Status == view.StatusHandedOver, v.Status == view.StatusLetGo:
+		return term.AgoText(w, v.GeneratedAt, *v.Since)
+	case w.Width == 0:
+		return text.Rfc3339(*v.Since)
+	}
+	return "for " + text.Age(v.GeneratedAt, *v.Since)
+}
+
+// printNext prints what happens next, and what an operator can do about a failure.
+func printNext(w *term.Env, v view.Issue) {
+	if w.Width == 0 || len(v.Requests) == 0 { // on a terminal the requests follow, with the commands that answer them
+		printField(w, "next", nextLine(w, v))
+	}
+	hint := ""
+	if v.Claim != nil {
+		hint = Hint(v.Claim.ErrorCode, v.Issue.Identifier)
+	}
+	for _, f := range v.HookFailures {
+		printField(w, "hook", f.Hook+" failed; the end of its output:")
+		for _, line := range f.Output {
+			printField(w, more(w, "output"), line)
+		}
+		hint = cmp.Or(hint, Hint("hook_failed", v.Issue.Identifier))
+	}
+	if hint != "" {
+		printField(w, "hint", hint)
+	}
+	for _, verb := range v.Commands {
+		printField(w, "command", "the next pass applies "+verb)
+	}
+	if e := v.TrackerErr; e != nil {
+		printField(w, "tracker", "did not answer: "+e.Code+": "+e.Message)
+	}
+}
+
+// more is the name of another line of a field: in a pipe every line has a name, on a terminal only the first.
+func more(w *term.Env, name string) string {
+	if w.Width == 0 {
+		return name
+	}
+	return ""
+}
+
+// printResults prints what came of the issue: its state in the tracker, the pull request, the delivered commits, and the cost.
+func printResults(w *term.Env, v view.Issue) {
+	now := v.GeneratedAt
+	if i := v.Issue; i.State != nil {
+		source := map[string]string{view.SourceClaim: " (at the last pass)", view.SourceRun: " (when its last run began)", view.SourceRelease: " (when it was released)"}
+		printField(w, "state", *i.State+source[orEmpty(i.Source)])
+	}
+	d := v.Delivered
+	switch p := v.PullRequest; {
+	case p != nil && w.Width == 0:
+		printField(w, "pull request", pullRequestText(w, now, p.PullRequest, p.SeenAt))
+	case p != nil:
+		printField(w, "pull request", fmt.Sprintf("%s (seen %s)", pullRequestState(p.PullRequest), term.AgoText(w, now, p.SeenAt)))
+		printField(w, "", p.URL)
+	case d != nil && d.PullRequest != "":
+		printField(w, "pull request", d.PullRequest)
+	}
+	if d != nil {
+		printField(w, "delivered", fmt.Sprintf("%.12s on %s, %s", d.Commit, d.Branch, term.AgoText(w, now, d.At)))
+	}
+	for _, l := range v.Links {
+		if (v.PullRequest == nil || l.URL != v.PullRequest.URL) && (d == nil || l.URL != d.PullRequest) {
+			printField(w, "link", l.URL)
+		}
+	}
+	if p := v.Workspace; p != nil && p.Kept != nil {
+		printField(w, "kept", p.Kept.Unsaved+"; push or copy it, or discard it with symphony prune --force "+p.Kept.Identifier)
+	}
+	printUsed(w, v)
+}
+
+// printUsed prints what the runs cost and used.
+func printUsed(w *term.Env, v view.Issue) {
+	t := v.Totals
+	work := text.Duration(time.Duration(t.Seconds*float64(time.Second))) + " of work"
+	switch c := v.Cost; {
+	case t.Total == 0 && t.Seconds == 0:
+		return
+	case t.Total == 0:
+		printField(w, "tokens", "none yet, "+work)
+		return
+	case c != nil:
+		line := costText(c) + " " + c.Currency + ", an estimate"
+		if c.Unpriced > 0 {
+			line += fmt.Sprintf("; without %s tokens of %s, which has no price", countText(w, c.Unpriced), strings.Join(c.Models, ", "))
+		}
+		printField(w, "cost", line)
+	}
+	printField(w, "tokens", fmt.Sprintf("%s (%s in, %s of them cached; %s out), %s",
+		countText(w, t.Total), countText(w, t.Input), countText(w, t.Cached), countText(w, t.Output), work))
+}
+
+// printLog prints what the agent said last, as it is, and the end of the log.
+func printLog(w *term.Env, v view.Issue) {
+	if w.Width == 0 {
+		for line := range strings.SplitSeq(orEmpty(v.LastMessage), "\n") {
+			if v.LastMessage != nil {
+				printField(w, "message", line)
+			}
+		}
+		for _, l := range v.Log {
+			fmt.Fprintf(w.Stdout, "event\t%s\t%s\t%s\t%s\n", text.Rfc3339(l.At), l.Kind, l.Status, text.Visible(strings.ReplaceAll(l.Text, "\n", " ")))
+		}
+		return
+	}
+	if v.LastMessage != nil {
+		fmt.Fprintln(w.Stdout, w.Bold("LAST MESSAGE"))
+		for line := range strings.SplitSeq(*v.LastMessage, "\n") {
+			for _, part := range wrapped(w, columnGap, line, w.Width) {
+				fmt.Fprintln(w.Stdout, part)
+			}
+		}
+	}
+	if len(v.Log) > 0 {
+		fmt.Fprintln(w.Stdout, w.Bold("LOG")+w.Dim("  symphony logs "+text.Visible(v.Issue.Identifier)))
+		for _, l := range v.Log {
+			fmt.Fprintln(w.Stdout, columnGap+LogLine(w, l, w.Width-len(columnGap)))
+		}
+	}
+}
+
+// printPlaces prints where the work, its thread and its log are.
+func printPlaces(w *term.Env, v view.Issue) {
+	if w.Width > 0 && (v.Workspace != nil || v.LogDir != nil) {
+		fmt.Fprintln(w.Stdout, w.Bold("FILES"))
+	}
+	printWorkspace(w, v.Workspace)
+	if v.ByLabel != nil {
+		printField(w, "by_label", v.ByLabel.String())
+	}
+	if v.ThreadID != nil {
+		printField(w, "thread", *v.ThreadID)
+	}
+	if v.LogDir != nil {
+		printField(w, "log", *v.LogDir)
+	}
+}
+
+// pullRequestText is the address of a pull request with the state of it, of its checks and its review, and when the tracker said so.
+func pullRequestText(w *term.Env, now time.Time, p reconcile.PullRequest, seen time.Time) string {
+	return fmt.Sprintf("%s (%s; seen %s)", p.URL, pullRequestState(p), term.AgoText(w, now, seen))
+}
+
+// pullRequestState is the state of a pull request, of its checks and its review.
+func pullRequestState(p reconcile.PullRequest) string {
+	words := []string{p.State}
+	if p.Checks != "" {
+		words = append(words, "checks "+p.Checks)
+	}
+	if p.Review != "" {
+		words = append(words, "review "+strings.ReplaceAll(p.Review, "_", " "))
+	}
+	return strings.Join(words, ", ")
+}
+
+func claimLine(w *term.Env, v view.Issue) string {
+	c := v.Claim
+	switch {
+	case c == nil:
+		return "none"
+	case c.HeldAt != nil:
+		return "held since " + term.AgoText(w, v.GeneratedAt, *c.HeldAt)
+	case c.Status != reconcile.Waiting:
+		return string(c.Status)
+	}
+	line := "waiting"
+	if c.Kind != nil {
+		line += ", " + string(*c.Kind)
+	}
+	if c.Attempt != nil {
+		line += fmt.Sprintf(", attempt %d", *c.Attempt)
+	}
+	return line
+}
+
+// nextLine is the next step with its time. If it needs a pass and no schedule is active, the line says so.
+func nextLine(w *term.Env, v view.Issue) string {
+	line := v.Next.Message
+	switch at := v.Next.At; {
+	case at == nil:
+	case w.Width == 0:
+		line += " (" + text.Rfc3339(*at) + ")"
+	case !at.After(v.GeneratedAt):
+		line += " (now)"
+	case v.Status == view.StatusAsks:
+		line += ", within " + text.Duration(at.Sub(v.GeneratedAt))
+	default:
+		line = "in " + text.Duration(at.Sub(v.GeneratedAt)) + ": " + line
+	}
+	if v.Next.NeedsPass && !v.Schedule {
+		line += "; no schedule is active: run symphony tick"
+	}
+	return line
+}
+
+func printWorkspace(w *term.Env, p *view.WorkspaceRow) {
+	const listedFiles = 10
+	if p == nil {
+		return
+	}
+	path := p.Path
+	if p.Host != nil {
+		path = *p.Host + ":" + path
+	}
+	switch {
+	case !p.Exists:
+		path += " (removed)"
+	case p.Git == nil && p.Error == nil:
+		path += " (no git repository)"
+	}
+	printField(w, "workspace", path)
+	if p.Error != nil {
+		printField(w, "git", "can't be read: "+p.Error.Message)
+	}
+	g := p.Git
+	if g == nil {
+		return
+	}
+	if p.Error == nil {
+		printField(w, "git", gitLine(g))
+	}
+	name := more(w, "file")
+	for n, c := range g.Changed {
+		if n == listedFiles {
+			printField(w, name, fmt.Sprintf("… %s, symphony diff shows them", text.Plural(g.Count-n, "more file")))
+			break
+		}
+		printField(w, name, c.Status+" "+c.Path)
+	}
+}
+
+func gitLine(g *git.Status) string {
+	line := "no branch"
+	if g.Branch != nil {
+		line = "branch " + *g.Branch
+	}
+	if g.Commit == nil {
+		line += " without a commit"
+	} else {
+		line += " at " + (*g.Commit)[:min(len(*g.Commit), 10)]
+	}
+	if g.Base != nil && g.Ahead != nil {
+		line += fmt.Sprintf(", %s ahead of %s", text.Plural(*g.Ahead, "commit"), *g.Base)
+	}
+	switch {
+	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.Remote: // the number of commits ahead says it already
+	case *g.Unpushed == 0:
+		line += ", pushed"
+	default:
+		line += fmt.Sprintf(", %d not pushed", *g.Unpushed)
+	}
+	if g.Count == 0 {
+		return line + ", nothing uncommitted"
+	}
+	return line + ", " + text.Plural(g.Count, "file") + " changed"
+}
+
+// printRuns prints the newest runs. On a terminal the error of each follows in lines of its own, unless the status has named it.
+func printRuns(w *term.Env, v view.Issue) {
+	rows := term.Table{Head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"}}
+	screen := term.Table{
+		Head:  []string{"KIND", "OUTCOME", "STARTED", "TOOK", "TURNS", "TOKENS", "RUN"},
+		State: 1, Figures: []int{4, 5}, Shrink: []term.Shrink{{Column: 4}, {Column: 3}, {Column: 6}},
+	}
+	for _, r := range v.Runs {
+		end, kind, outcome := v.GeneratedAt, string(r.Kind), outcomeOf(r)
+		if r.EndedAt != nil {
+			end = *r.EndedAt
+		}
+		if r.Kind == reconcile.AgentRun {
+			kind = "first"
+			if r.Attempt != nil {
+				kind = fmt.Sprintf("attempt %d", *r.Attempt)
+			}
+		}
+		started, took := term.AgoText(w, v.GeneratedAt, r.StartedAt), term.LastedText(w, end.Sub(r.StartedAt))
+		turns, tokens := fmt.Sprint(r.Turns), countText(w, r.Tokens.Total)
+		rows.Add(started, r.RunID, kind, outcome, took, turns, tokens, errorsOfRun(r))
+		if r.Outcome == nil {
+			outcome = string(view.StatusRunning)
+		}
+		screen.AddIn(outcomeColour(r), kind, outcome, started, took, turns, tokens, r.RunID)
+	}
+	switch {
+	case len(v.Runs) == 0:
+		return
+	case w.Width == 0:
+		w.PrintTable("RUNS", rows)
+	default:
+		fmt.Fprintln(w.Stdout, w.Bold("RUNS"))
+		for n, line := range screen.Lines(w, columnGap) {
+			fmt.Fprintln(w.Stdout, line)
+			if n == 0 {
+				continue
+			}
+			if message := text.Visible(errorsOfRun(v.Runs[n-1])); !strings.Contains(text.Visible(v.Why.Message), message) {
+				fmt.Fprintln(w.Stdout, term.Hang("    ", message, w.Width))
+			}
+		}
+	}
+	if more := v.RunsKept - len(v.Runs); more > 0 {
+		printField(w, "before", fmt.Sprintf("%s; symphony logs %s --all shows them", text.Plural(more, "more run"), v.Issue.Identifier))
+	}
+}

@@ -1,0 +1,167 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// Log says how to print lines of a run's log.
+type Log struct {
+	Whole bool // print everything that is known of a line
+	// Prompt is the command that prints a whole prompt.
+	Prompt string
+}
+
+// logMargin is below the time of a line.
+const logMargin = "          "
+
+// marks are the signs in front of lines, with their colours.
+var marks = map[eventlog.Kind][2]string{
+	eventlog.Prompt:  {">", ""},
+	eventlog.Request: {"?", term.ColourWaits},
+	eventlog.Fault:   {"✗", term.ColourStuck},
+	eventlog.Note:    {"·", ""},
+}
+
+var statusMarks = map[eventlog.Status][2]string{
+	eventlog.Running:   {"…", term.ColourWaits},
+	eventlog.Succeeded: {"✓", term.ColourRuns},
+	eventlog.Failed:    {"✗", term.ColourStuck},
+	eventlog.Unended:   {"✗", term.ColourStuck},
+}
+
+// Print prints a line: the agent's words as they are, and everything else below them, with a mark. A command is cut at the terminal's
+// edge.
+func (o Log) Print(w *term.Env, l eventlog.Line) {
+	if l.Kind == eventlog.Unknown {
+		fmt.Fprintln(w.Stdout, text.Visible(l.Text))
+		return
+	}
+	left := ""
+	if !o.Whole {
+		l, left = l.Short()
+	}
+	head, margin := w.Dim(l.At.Local().Format(time.TimeOnly))+"  ", logMargin
+	if w.Width == 0 {
+		head = text.Rfc3339(l.At) + "  "
+	}
+	for _, line := range o.text(w, l) {
+		fmt.Fprintln(w.Stdout, head+line)
+		head = margin
+	}
+	if w.Width > 0 {
+		margin += "    "
+	}
+	detail := func(line string) { fmt.Fprintln(w.Stdout, margin+line) }
+	if left != "" && l.Kind != eventlog.Prompt {
+		detail(w.Dim("… " + left + "; -v prints all"))
+	}
+	room := w.Width - len(margin)
+	for _, line := range l.Detail {
+		switch {
+		case l.Kind == eventlog.Change:
+			detail(w.PaintDiff(text.Visible(line)))
+			continue
+		case l.Kind == eventlog.Prompt && !o.Whole && w.Width > 0 && term.Cells(text.Visible(line)) > room:
+			line, left = term.CutCells(text.Visible(line), room), cmp.Or(left, "the whole prompt")
+		}
+		for _, part := range wrapped(w, "", line, room) {
+			if l.Kind == eventlog.Prompt {
+				part = w.Dim(part)
+			}
+			detail(part)
+		}
+	}
+	if left != "" && l.Kind == eventlog.Prompt {
+		detail(w.Dim("… " + left + ": " + text.Visible(o.Prompt)))
+	}
+}
+
+// LogLine is a line of a log in one line of a terminal, of at most width cells.
+func LogLine(w *term.Env, l eventlog.Line, width int) string {
+	l, _ = l.Short()
+	return w.Dim(l.At.Local().Format(time.TimeOnly)) + "  " + cutLogText(w, l, width-len(logMargin))
+}
+
+// cutLogText is the text of a line behind its time, cut so that it takes at most width cells with its status and its ending.
+func cutLogText(w *term.Env, l eventlog.Line, width int) string {
+	label, ending := logLabel(w, l)
+	text := term.CutCells(text.Visible(strings.Join(strings.Fields(l.Text), " ")), width-term.Cells(label+ending))
+	if l.Kind == eventlog.Words {
+		text = w.Bold(text)
+	}
+	if ending != "" {
+		ending = w.Red(ending)
+	}
+	return label + text + ending
+}
+
+// text is the text of a line behind its time.
+func (o Log) text(w *term.Env, l eventlog.Line) (lines []string) {
+	all, room := strings.Split(l.Text, "\n"), w.Width-len(logMargin)
+	if l.Kind == eventlog.Words {
+		for _, line := range all {
+			for _, part := range wrapped(w, "", line, room) {
+				lines = append(lines, w.Bold(part))
+			}
+		}
+		return lines
+	}
+	if l.Status != "" && !o.Whole && w.Width > 0 {
+		return []string{cutLogText(w, l, room)}
+	}
+	label, ending := logLabel(w, l)
+	all[len(all)-1] += ending
+	for _, line := range all {
+		lines = append(lines, wrapped(w, label, line, room)...)
+		label = strings.Repeat(" ", term.Cells(label))
+	}
+	return lines
+}
+
+// logLabel is what a line has before its text, a mark and how long a command took, and behind it, why the command failed.
+func logLabel(w *term.Env, l eventlog.Line) (label, ending string) {
+	if l.Kind == eventlog.Words {
+		return "", ""
+	}
+	mark := marks[l.Kind]
+	if l.Status != "" {
+		mark = statusMarks[l.Status]
+	}
+	label, ending = w.Paint(mark[1], mark[0])+" ", l.Ending
+	if l.DurationMS != nil {
+		took := text.Took(*l.DurationMS)
+		if w.Width > 0 {
+			took = fmt.Sprintf("%6s", took)
+		}
+		label += took + " "
+	} else if w.Width > 0 && l.Status != "" {
+		label += strings.Repeat(" ", 7)
+	}
+	if w.Width > 0 {
+		label = "  " + label
+	}
+	if l.Status == eventlog.Unended {
+		ending = "did not end"
+	}
+	if ending != "" {
+		ending = " (" + ending + ")"
+	}
+	return label, ending
+}
+
+// wrapped returns a line behind a label in lines of the terminal's width. Lines keep their indentation.
+func wrapped(w *term.Env, label, line string, width int) []string {
+	line = text.Visible(strings.TrimRight(line, " \r\t"))
+	if w.Width == 0 || term.Cells(label+line) <= width {
+		return []string{label + line}
+	}
+	text := strings.TrimLeft(line, " ")
+	return strings.Split(term.Hang(label+line[:len(line)-len(text)], text, width), "\n")
+}

@@ -1,0 +1,425 @@
+package render
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// OverviewOptions say how ps prints overviews.
+type OverviewOptions struct {
+	Selection view.Selection
+	Projects  bool // of all projects
+	Quiet     bool // the identifiers alone
+	Pager     bool // a page that is longer than the screen goes through the pager
+}
+
+// Overviews prints overviews: on a terminal as a page, in a pipe as rows and with everything else on stderr, with --json as JSON.
+func Overviews(ctx context.Context, w *term.Env, all []view.Overview, o OverviewOptions) error {
+	confined, rows, more := o.Selection.Select(all)
+	switch {
+	case w.JSON && o.Projects:
+		w.PrintJSON(confined)
+		return nil
+	case w.JSON:
+		w.PrintJSON(confined[0])
+		return nil
+	case o.Quiet:
+		printIdentifiers(w, rows)
+		return nil
+	case w.Width == 0:
+		for _, v := range confined {
+			printRequests(w, v.GeneratedAt, requestsOf(v, o.Projects))
+		}
+		for _, r := range rows {
+			printRow(w, r, o.Projects)
+		}
+		rest := newPage(stderrOf(w), all, confined, nil, more, o.Projects)
+		fmt.Fprintln(w.Stderr, strings.Join(slices.Concat(rest.head, rest.foot), "\n"))
+		return nil
+	}
+	_, height := w.Size()
+	p := newPage(w, all, confined, rows, more, o.Projects)
+	lines := slices.Concat(p.head, p.body, p.foot)
+	paged := o.Pager && screenLines(lines, w.Width) >= height && w.HasPager(ctx)
+	if paged { // the pager shows the beginning first, and old ones print links as text
+		plain := *w
+		plain.Links = false
+		p = newPage(&plain, all, confined, rows, more, o.Projects)
+		lines = slices.Concat(p.head, p.foot, p.body)
+	}
+	return w.Paged(ctx, paged, func() error {
+		_, err := fmt.Fprintln(w.Stdout, strings.Join(lines, "\n"))
+		if w.Unread() {
+			return nil
+		}
+		return err
+	})
+}
+
+// screenLines is how many lines of the screen a page takes. The terminal continues those that are longer than it is wide.
+func screenLines(lines []string, width int) (n int) {
+	for _, line := range lines {
+		n += max((term.Cells(line)+width-1)/width, 1)
+	}
+	return n
+}
+
+// stderrOf returns an environment that prints plain text on stderr.
+func stderrOf(w *term.Env) *term.Env {
+	out := *w
+	out.Stdout, out.Colour, out.Links = w.Stderr, false, false
+	return &out
+}
+
+// printIdentifiers prints the identifier of each issue once.
+func printIdentifiers(w *term.Env, rows []view.Row) {
+	var seen []string
+	for _, r := range rows {
+		if !slices.Contains(seen, r.Identifier) {
+			seen = append(seen, r.Identifier)
+			fmt.Fprintln(w.Stdout, text.Visible(r.Identifier))
+		}
+	}
+}
+
+// page is a screen: what an operator has to see, the table of the issues, and the summary.
+type page struct{ head, body, foot []string }
+
+// newPage makes the page of the confined overviews. Obstacles and summary are those of the whole ones.
+func newPage(w *term.Env, all, confined []view.Overview, rows []view.Row, more int, projects bool) page {
+	var head, foot bytes.Buffer
+	out := *w
+	out.Stdout = &head
+	for i, v := range all {
+		if w.Width > 0 {
+			printRequests(&out, v.GeneratedAt, requestsOf(confined[i], projects))
+		}
+		printObstacles(&out, v, projects)
+	}
+	out.Stdout = &foot
+	for _, v := range confined {
+		printHints(&out, v)
+	}
+	fmt.Fprintln(&foot, summary(w, all))
+	p := page{head: linesOf(head.String()), foot: linesOf(foot.String())}
+	if len(rows) > 0 && len(p.head) > 0 {
+		p.head = append(p.head, "")
+	}
+	switch known := slices.ContainsFunc(all, func(v view.Overview) bool { return len(v.Rows) > 0 }); {
+	case len(rows) == 0 && known && w.Width > 0:
+		p.body = []string{"no issue matches the filter"}
+	case len(rows) > 0:
+		p.body = Rows(confined[0].GeneratedAt, rows, projects).Lines(w, "")
+	}
+	if more > 0 {
+		p.body = append(p.body, fmt.Sprintf("… %d more", more))
+	}
+	return p
+}
+
+func linesOf(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+}
+
+// fit returns the lines of the page that fit into height lines. The table gives way first, from its end.
+func (p page) fit(height int) []string {
+	room := max(height-len(p.foot), 0)
+	if least := min(len(p.body), 1); len(p.head) > room-least {
+		fits := max(room-least-1, 0)
+		p.head = append(slices.Clone(p.head[:fits]), fmt.Sprintf("… %s: symphony ps shows them", text.Plural(len(p.head)-fits, "more line")))
+	}
+	if room = max(room-len(p.head), 0); len(p.body) > room {
+		fits := max(room-1, 0)
+		p.body = append(slices.Clone(p.body[:fits]), fmt.Sprintf("… %d more", len(p.body)-max(fits, 1)))
+	}
+	return slices.Concat(p.head, p.body, p.foot)
+}
+
+// Head is what an operator has to see of overviews, in lines as long as the terminal is wide: the verdict, then what keeps projects
+// from starting runs.
+func Head(w *term.Env, all []view.Overview) []string {
+	var out bytes.Buffer
+	screen := *w
+	screen.Stdout = &out
+	fmt.Fprintln(&out, summary(w, all))
+	for _, v := range all {
+		printObstacles(&screen, v, len(all) > 1)
+	}
+	return linesOf(out.String())
+}
+
+// requestsOf returns the requests of a project, of several with its workflow, so that the commands that answer them work anywhere.
+func requestsOf(v view.Overview, projects bool) []view.RequestRow {
+	rows := slices.Clone(v.Requests)
+	for i := range rows {
+		if projects {
+			rows[i].Workflow = v.Project.WorkflowPath
+		}
+	}
+	return rows
+}
+
+// The columns of the table of issues.
+const (
+	columnIssue = iota
+	columnStatus
+	columnProject
+	columnTitle
+	columnPull
+	columnTime
+	columnTokens
+	columnNow
+)
+
+// Rows makes a table of issues. The name of the project is one of its columns if projects is set.
+func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
+	t := term.Table{
+		Head:  []string{"ISSUE", "STATUS", "PROJECT", "TITLE", "PR", "TIME", "TOKENS", "NOW"},
+		State: columnStatus, Figures: []int{columnTime, columnTokens}, Optional: []int{columnProject, columnTitle, columnPull},
+	}
+	for _, step := range [][2]int{
+		{columnTitle, 40},
+		{columnNow, 44},
+		{columnTitle, 24},
+		{columnNow, 26},
+		{columnTitle, 16},
+		{columnNow, 22},
+		{columnProject, 8},
+		{columnPull, 0},
+		{columnTokens, 0},
+		{columnProject, 0},
+		{columnTitle, 8},
+		{columnTitle, 0},
+		{columnNow, 1},
+	} {
+		t.Shrink = append(t.Shrink, term.Shrink{Column: step[0], Cells: step[1]})
+	}
+	for _, r := range rows {
+		cells, links := make([]string, len(t.Head)), make([]string, len(t.Head))
+		cells[columnIssue], links[columnIssue] = r.Identifier, orEmpty(r.URL)
+		cells[columnStatus], cells[columnTitle], cells[columnNow] = string(r.Status), r.Title, r.Text
+		if projects {
+			cells[columnProject] = r.Project
+		}
+		if r.PullRequest != nil {
+			cells[columnPull], links[columnPull] = pullName(*r.PullRequest, "yes"), *r.PullRequest
+		}
+		cells[columnTime] = rowTime(now, r)
+		if r.Tokens > 0 {
+			cells[columnTokens] = text.Count(r.Tokens)
+		}
+		t.AddIn(statusColours[r.Status], cells...)
+		t.Links = append(t.Links, links)
+	}
+	return t
+}
+
+// statusColours has the colour of each status: red for what needs a person.
+var statusColours = map[view.Status]string{
+	view.StatusAsks: term.ColourStuck, view.StatusHeld: term.ColourStuck, view.StatusUndelivered: term.ColourStuck, view.StatusKept: term.ColourStuck,
+	view.StatusRunning: term.ColourRuns, view.StatusWaiting: term.ColourWaits, view.StatusSkipped: term.ColourWaits, view.StatusEnded: term.ColourOver,
+}
+
+// pullName is the short name of a pull request, #7 for …/pull/7, or else the other text.
+func pullName(url, other string) string {
+	name := path.Base(url)
+	if strings.Trim(name, "0123456789") == "" {
+		return "#" + name
+	}
+	return other
+}
+
+// rowTime says since when the row has its status; of a waiting issue, when it goes on.
+func rowTime(now time.Time, r view.Row) string {
+	switch {
+	case r.At == nil:
+		return ""
+	case r.Status != view.StatusWaiting:
+		return text.Age(now, *r.At)
+	case !r.At.After(now):
+		return "due"
+	}
+	return "in " + text.Duration(r.At.Sub(now))
+}
+
+// printRow prints a row for a program: the exact values of the list that it comes from, the title, and with projects the project.
+func printRow(w *term.Env, r view.Row, projects bool) {
+	kind, cells := "", []string{r.Identifier}
+	switch d := r.Detail.(type) {
+	case view.RunningRow:
+		kind = "running"
+		cells = append(cells, d.State, phaseOf(d), fmt.Sprint(d.TurnCount), text.Rfc3339(d.StartedAt), fmt.Sprint(d.Tokens.Total), r.Text)
+	case view.RetryingRow:
+		kind, cells = "waiting", append(cells, string(d.Kind), fmt.Sprint(d.Attempt), text.Rfc3339(d.DueAt), orEmpty(d.Error))
+	case view.HeldRow:
+		kind, cells = "held", append(cells, d.Reason, text.Rfc3339(d.HeldAt), d.Message)
+	case view.KeptRow:
+		kind, cells = "kept", append(cells, text.Rfc3339(d.Since), "kept: "+d.Unsaved, d.Path)
+	case view.SkippedRow:
+		kind, cells = "skipped", append(cells, d.Reason, text.Rfc3339(d.Since), d.Message)
+	case view.RunRow:
+		outcome := outcomeOf(d)
+		if d.Kind != reconcile.AgentRun {
+			outcome = string(d.Kind) + " " + outcome
+		}
+		kind = "ended"
+		cells = append(cells, d.RunID, outcome, text.Rfc3339(*d.EndedAt), term.LastedText(w, d.EndedAt.Sub(d.StartedAt)), fmt.Sprint(d.Turns),
+			fmt.Sprint(d.Tokens.Total), errorsOfRun(d))
+	}
+	cells = append(cells, r.Title)
+	if projects {
+		cells = append(cells, r.Project)
+	}
+	var t term.Table
+	t.Add(cells...)
+	w.PrintTable(kind, t)
+}
+
+func phaseOf(r view.RunningRow) string {
+	switch {
+	case !r.Alive && r.Phase != reconcile.Starting:
+		return "ended" // the next pass finds out why
+	case r.StopReason != nil:
+		return "stopping: " + *r.StopReason
+	case len(r.WaitsFor) > 0:
+		return "asks " + strings.Join(r.WaitsFor, ", ")
+	}
+	return string(r.Phase)
+}
+
+// watchStep is how often Watch reads the state.
+const watchStep = time.Second
+
+// Watch prints what read returns every second until ctx ends. A terminal is cleared before each print.
+func Watch(ctx context.Context, w *term.Env, o OverviewOptions, read func() ([]view.Overview, error)) error {
+	_, isFile := w.Stdout.(*os.File)
+	screen := isFile && w.Width > 0 && !w.JSON && w.Getenv("TERM") != "dumb"
+	for {
+		all, err := read()
+		if err == nil && screen {
+			printScreen(w, all, o)
+		} else if err == nil {
+			err = Overviews(ctx, w, all, o)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // a signal ended the watch
+		case err != nil:
+			return err
+		case !project.Sleep(ctx, watchStep):
+			return nil
+		}
+	}
+}
+
+// clearScreen moves the cursor to the first cell and erases everything after it.
+const clearScreen = "\x1b[H\x1b[2J"
+
+// printScreen clears the terminal and prints the lines that fit, in one write, so that the screen does not flicker.
+func printScreen(w *term.Env, all []view.Overview, o OverviewOptions) {
+	screen, height := *w, 0
+	screen.Width, height = w.Size()
+	confined, rows, more := o.Selection.Select(all)
+	lines := newPage(&screen, all, confined, rows, more, o.Projects).fit(height - 1)
+	for i := range lines {
+		lines[i] = term.CutCells(lines[i], screen.Width)
+	}
+	fmt.Fprint(w.Stdout, clearScreen+strings.Join(lines, "\n")+"\n")
+}
+
+// printHints prints the next step for each issue of the command line whose last run failed.
+func printHints(w *term.Env, v view.Overview) {
+	if len(v.Issues) == 0 {
+		return
+	}
+	hint := func(identifier, code string) {
+		if next := Hint(code, identifier); next != "" {
+			printField(w, "hint", identifier+": "+next)
+		}
+	}
+	for _, r := range v.Retrying {
+		hint(r.Identifier, r.ErrorCode)
+	}
+	for _, r := range v.Held {
+		hint(r.Identifier, r.ErrorCode)
+	}
+}
+
+// printObstacles prints what keeps a project from starting runs, if named is set with the project's name.
+func printObstacles(w *term.Env, v view.Overview, named bool) {
+	now, name := v.GeneratedAt, ""
+	if named {
+		name = v.Project.Name + ": "
+	}
+	line := func(label, colour, format string, args ...any) {
+		for _, l := range strings.Split(hang(w, fmt.Sprintf("%-9s", label), name+text.Visible(fmt.Sprintf(format, args...))), "\n") {
+			fmt.Fprintln(w.Stdout, w.Paint(colour, l))
+		}
+	}
+	if e := v.Error; e != nil {
+		line("ERROR", term.ColourStuck, "%s: %s", e.Code, e.Message)
+	}
+	if b := v.Blocked; b != nil {
+		line("BLOCKED", term.ColourStuck, "%s", blockText(w, now, *b))
+		if hint := Hint(b.Reason, ""); hint != "" {
+			fmt.Fprintln(w.Stdout, hang(w, "         ", hint))
+		}
+	}
+	if b := v.Budget; b != nil && b.Reached {
+		line("BUDGET", term.ColourWaits, "%s, in %s", *b.Message, text.Duration(b.Until.Sub(now)))
+		fmt.Fprintln(w.Stdout, hang(w, "         ", "raise agent.budget_per_day, or start one issue with symphony run"))
+	}
+	if v.LowUntil != nil {
+		line("LOW", term.ColourWaits, "less than a tenth of the tracker's allowance is left: no new run starts for another %s", text.Duration(v.LowUntil.Sub(now)))
+	}
+	if v.Paused {
+		line("PAUSED", term.ColourWaits, "no new run starts; symphony resume ends the pause")
+	}
+	if v.LastPass == nil {
+		return
+	}
+	for _, e := range v.LastPass.Errors {
+		if v.Blocked == nil || v.Blocked.Reason != e.Code {
+			line("ERROR", term.ColourStuck, "%s: %s (last pass)", e.Code, e.Message)
+		}
+	}
+}
+
+// blockText says what stops the project, and until when.
+func blockText(w *term.Env, now time.Time, b project.BlockedRow) string {
+	if b.Until != nil {
+		until, layout := b.Until.In(w.Now().Location()), "15:04"
+		if until.Sub(now) >= 24*time.Hour {
+			layout = "2 Jan 15:04"
+		}
+		return fmt.Sprintf("codex limit used up until %s, in %s (%s)", until.Format(layout), text.Duration(until.Sub(now)), b.Reason)
+	}
+	line := fmt.Sprintf("%s: %s (for %s", b.Reason, b.Message, text.Age(now, b.Since))
+	if b.NextTry.After(now) {
+		line += ", next try in " + text.Duration(b.NextTry.Sub(now))
+	}
+	return line + ")"
+}
+
+// hang wraps a text on a terminal, behind its label.
+func hang(w *term.Env, label, s string) string {
+	if w.Width == 0 {
+		return label + s
+	}
+	return term.Hang(label, s, w.Width)
+}

@@ -1,0 +1,83 @@
+package render
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+var now = time.Date(2026, 11, 20, 3, 8, 0, 0, time.UTC)
+
+// TestBlockIsWrapped checks that the end of a block is on the screen, however narrow it is.
+func TestBlockIsWrapped(t *testing.T) {
+	until := now.Add(59 * time.Minute)
+	page := &bytes.Buffer{}
+	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Stdout: page, Width: 40}
+	v := view.Overview{GeneratedAt: now, Blocked: &project.BlockedRow{Reason: "agent_quota", Since: now, NextTry: until, Until: &until}}
+	v.Project.Name = "web-shop"
+	printObstacles(w, v, true)
+	test.Equal(t, "the first lines", strings.SplitAfterN(page.String(), "\n", 4)[:3], []string{
+		"BLOCKED  web-shop: codex limit used up\n", "         until 04:07, in 59m00s\n", "         (agent_quota)\n",
+	})
+}
+
+// TestDeadScheduleIsRed checks the line that ps, top and status have in common, also if only one of several projects is dead.
+func TestDeadScheduleIsRed(t *testing.T) {
+	live := view.Overview{GeneratedAt: now, Schedule: true, Project: view.ProjectRow{Name: "api"}}
+	dead := view.Overview{GeneratedAt: now, LastPass: &project.LastPassRow{StartedAt: now.Add(-time.Hour)}, Project: view.ProjectRow{Name: "web-shop"}}
+	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Width: 120, Colour: true}
+	want := "\x1b[1m\x1b[31mNOT TICKING\x1b[0m\x1b[0m  web-shop: no schedule is active; the last pass was 1h00m ago; nothing running"
+	test.Equal(t, "it", Head(w, []view.Overview{live, dead})[0], want)
+}
+
+// TestPageFits checks that the rows give way first, and the summary never.
+func TestPageFits(t *testing.T) {
+	lines := func(name string, n int) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprint(name, i))
+		}
+		return list
+	}
+	p := page{head: lines("head", 3), body: lines("row", 5), foot: []string{"foot"}}
+	for height, want := range map[int]string{
+		9: "head0 head1 head2 row0 row1 row2 row3 row4 foot",
+		7: "head0 head1 head2 row0 row1 … 3 more foot",
+		5: "head0 head1 head2 … 4 more foot",
+		4: "head0 … 2 more lines: symphony ps shows them … 4 more foot",
+	} {
+		test.Equal(t, fmt.Sprint("in ", height, " lines"), strings.Join(p.fit(height), " "), want)
+	}
+}
+
+// TestScreenLines checks that a line that is longer than the terminal is wide counts as several.
+func TestScreenLines(t *testing.T) {
+	n := screenLines([]string{"", "日本語12", "日本語123", "\x1b[1m" + strings.Repeat("x", 21) + "\x1b[0m"}, 8)
+	test.Equal(t, "the lines", n, 1+1+2+3)
+}
+
+// TestRowsOfProjects checks the columns of a row, and that a short name stands for its pull request.
+func TestRowsOfProjects(t *testing.T) {
+	pull, due := "https://github.com/acme/app/pull/7", now.Add(8*time.Minute)
+	rows := []view.Row{
+		{Project: "web-shop", Status: view.StatusRunning, Identifier: "WEB-9", Title: "日本語", PullRequest: &pull, At: &now, Tokens: 13_700, Text: "go test ./..."},
+		{Project: "api", Status: view.StatusWaiting, Identifier: "API-10", Title: "Two lamps", At: &due, Text: "no slot is free"},
+		{Project: "api", Status: view.StatusWaiting, Identifier: "API-11", At: &now, Text: "no slot is free"},
+	}
+	got := strings.Join(Rows(now, rows, true).Lines(&term.Env{Width: 100}, ""), "\n")
+	want := strings.TrimSpace(`
+ISSUE   STATUS   PROJECT   TITLE      PR      TIME  TOKENS  NOW
+WEB-9   running  web-shop  日本語     #7       0ms   13.7k  go test ./...
+API-10  waiting  api       Two lamps      in 8m00s          no slot is free
+API-11  waiting  api                           due          no slot is free`)
+	test.Equal(t, "the rows", got, want)
+	test.Equal(t, "the head", Rows(now, rows[1:], false).Lines(&term.Env{Width: 60}, "")[0], "ISSUE   STATUS   TITLE          TIME  NOW")
+}

@@ -1,0 +1,233 @@
+// Package render prints the values of package view: tables and coloured lines on a terminal, and in a pipe one line per row, of
+// exact values separated by tabs. The first value of such a line names its kind.
+package render
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// fieldWidth is the width of the names of fields on a terminal.
+const fieldWidth = 12
+
+// printField prints a name and its value, on a terminal with a hanging indent. Addresses and paths are not broken, so that they can be copied.
+func printField(w *term.Env, name, value string) {
+	value = text.Visible(strings.ReplaceAll(value, "\n", " "))
+	if w.Width == 0 {
+		fmt.Fprintf(w.Stdout, "%s\t%s\n", name, value)
+		return
+	}
+	label := "  " + w.Dim(fmt.Sprintf("%-*s", fieldWidth, name)) + "  "
+	switch fits := term.Cells(label)+term.Cells(value) <= w.Width; {
+	case fits, !strings.Contains(value, " "):
+		fmt.Fprintln(w.Stdout, label+w.Link(value, value))
+	default:
+		fmt.Fprintln(w.Stdout, term.Hang(label, value, w.Width))
+	}
+}
+
+// errorsOfRun joins the error of a run, that of its after_run hook and that of its delivery.
+func errorsOfRun(r view.RunRow) string {
+	line := orEmpty(r.Error)
+	if r.AfterRunError != nil {
+		line = strings.TrimPrefix(line+"; hook failed: "+*r.AfterRunError, "; ")
+	}
+	if d := r.Delivery; d != nil && d.Code != "" {
+		line = strings.TrimLeft(line+undelivered(*d, outcomeOf(r)), ":; ")
+	}
+	return line
+}
+
+// undelivered is the end of a line that names the outcome, and says why the commits did not arrive.
+func undelivered(d reconcile.DeliveryResult, outcome string) string {
+	reason := ": " + d.Code + ": " + d.Message
+	if outcome == notDelivered {
+		return reason
+	}
+	return "; " + notDelivered + reason
+}
+
+// outcomeOf is the outcome of a run, or its phase before it has one. A run whose commits did not arrive is not called a success.
+func outcomeOf(r view.RunRow) string {
+	switch {
+	case r.Outcome == nil:
+		return string(r.Phase)
+	case r.Delivery == nil:
+		return string(*r.Outcome)
+	}
+	return outcomeWith(*r.Outcome, *r.Delivery)
+}
+
+func outcomeWith(outcome reconcile.Outcome, d reconcile.DeliveryResult) string {
+	if outcome == reconcile.Succeeded && d.Code != "" {
+		return notDelivered
+	}
+	return string(outcome)
+}
+
+// outcomeColour is the colour of a run's outcome: an operator should look at those that are red.
+func outcomeColour(r view.RunRow) string {
+	switch outcomeOf(r) {
+	case string(reconcile.Succeeded), string(reconcile.Canceled), string(reconcile.InterruptedRun):
+		return term.ColourOver
+	}
+	if r.Outcome == nil {
+		return term.ColourRuns
+	}
+	return term.ColourStuck
+}
+
+const notDelivered = "not delivered"
+
+func orEmpty[T ~string](s *T) string {
+	if s == nil {
+		return ""
+	}
+	return string(*s)
+}
+
+// printRequests prints open requests. It cuts nothing at the terminal's edge, because the operator approves exactly what is shown.
+func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
+	if w.Width > 0 && len(rows) > 0 {
+		fmt.Fprintln(w.Stdout, w.Bold("REQUESTS"))
+	}
+	for _, r := range rows {
+		outside, answer := "-", r.HowToAnswer()
+		if r.Outside {
+			outside = "runs outside the sandbox"
+		}
+		if w.Width == 0 {
+			var t term.Table
+			t.Add(r.ID, text.Rfc3339(r.AskedAt), text.Rfc3339(r.ExpiresAt), string(r.Kind), outside, r.Summary, answer, r.Title)
+			w.PrintTable("REQUEST", t)
+			continue
+		}
+		head := fmt.Sprintf("  %s  %s", text.Visible(r.ID), strings.ReplaceAll(string(r.Kind), "_", " "))
+		if r.Outside {
+			head += ", " + w.Red(outside)
+		}
+		head += fmt.Sprintf(", asked %s ago, %s left", text.Age(now, r.AskedAt), text.Duration(r.ExpiresAt.Sub(now)))
+		fmt.Fprintln(w.Stdout, w.Yellow(head))
+		Request(w, r.Request)
+		fmt.Fprintln(w.Stdout, w.Dim("  "+text.Visible(answer)))
+	}
+}
+
+// Request prints everything that is stored of a request.
+func Request(w *term.Env, r reconcile.Request) {
+	out := func(label, value string) {
+		for line := range strings.SplitSeq(strings.TrimRight(value, "\n"), "\n") {
+			if value != "" {
+				fmt.Fprintf(w.Stdout, "  %-12s %s\n", label, text.Visible(line))
+			}
+			label = ""
+		}
+	}
+	d := r.Detail
+	if view.AsksMore(r) {
+		out("asks", r.Summary)
+	}
+	out("command", d.Command)
+	out("directory", d.Cwd)
+	out("reason", d.Reason)
+	out("below", d.GrantRoot)
+	out("permissions", string(d.Permissions))
+	out("asked by", d.Server)
+	for _, c := range d.Changes {
+		out(c.Kind, c.Path)
+		out("", c.Diff)
+	}
+	for _, q := range d.Questions {
+		out(strings.ToLower(text.Visible(q.Header)), q.Text)
+		for i, o := range q.Options {
+			out("", strings.TrimSuffix(fmt.Sprintf("%d) %s: %s", i+1, o.Label, o.Description), ": "))
+		}
+	}
+	if d.Cut > 0 {
+		fmt.Fprintln(w.Stdout, "  "+w.Red(fmt.Sprintf("%d more bytes were not stored; the run's log may have them", d.Cut)))
+	}
+}
+
+// EndLine is the line that says how a run ended.
+func EndLine(w *term.Env, run reconcile.Run) string {
+	outcome := outcomeWith(run.Outcome, run.Delivery)
+	line := run.Identifier + " " + outcome
+	if run.Kind == reconcile.DeliveryRun {
+		line = "delivery of " + line
+	}
+	if !run.EndedAt.IsZero() { // when a lost run ended is unknown
+		line += " after " + text.Duration(run.EndedAt.Sub(run.StartedAt))
+	}
+	if run.Kind != reconcile.DeliveryRun {
+		line += fmt.Sprintf(", %s, %s tokens", text.Plural(run.Turns, "turn"), countText(w, run.Tokens.Total))
+	}
+	if e := view.ErrorText(run.ErrorCode, run.ErrorText); e != nil {
+		line += ": " + *e
+	}
+	if run.AfterRunError != "" {
+		line += "; hook failed: " + run.AfterRunError
+	}
+	switch d := run.Delivery; {
+	case d.Code != "":
+		line += undelivered(d, outcome)
+	case d.Commit != "":
+		line += fmt.Sprintf("; delivered %s to %s", text.Plural(d.Commits, "commit"), d.Branch)
+	case run.Kind == reconcile.DeliveryRun && run.Outcome == reconcile.Succeeded && d.PullRequest == "":
+		line += "; there was nothing to push"
+	}
+	if pr := run.Delivery.PullRequest; pr != "" {
+		line += "; pull request " + pr
+	}
+	return text.Visible(line)
+}
+
+// Diff prints what has changed in the workspace of an issue; with raw as git writes it.
+func Diff(ctx context.Context, w *term.Env, p *project.Project, ref string, raw bool) error {
+	lines := &diffPrinter{w: w, raw: raw}
+	_, err := view.WriteDiff(ctx, p, ref, lines)
+	if len(lines.rest) > 0 {
+		err = errors.Join(err, lines.line(string(lines.rest)))
+	}
+	return err
+}
+
+// diffPrinter colours a diff and shows its control characters as text.
+type diffPrinter struct {
+	w    *term.Env
+	raw  bool // print what git wrote
+	rest []byte
+}
+
+// Write implements io.Writer.
+func (d *diffPrinter) Write(b []byte) (int, error) {
+	if d.raw {
+		return d.w.Stdout.Write(b)
+	}
+	d.rest = append(d.rest, b...)
+	for {
+		line, rest, whole := bytes.Cut(d.rest, []byte("\n"))
+		if !whole {
+			return len(b), nil
+		}
+		if err := d.line(string(line)); err != nil {
+			return 0, err
+		}
+		d.rest = rest
+	}
+}
+
+func (d *diffPrinter) line(line string) error {
+	shown := strings.TrimSuffix(text.VisibleLines(line+"\n"), "\n")
+	_, err := fmt.Fprintln(d.w.Stdout, d.w.PaintDiff(shown))
+	return err
+}

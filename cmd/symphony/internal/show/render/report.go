@@ -1,0 +1,456 @@
+package render
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// What a report adds up, for ReportOptions.By.
+const (
+	ByIssue = "issue"
+	ByLabel = "label"
+	ByDay   = "day"
+)
+
+// ReportOptions say what of a report is printed as text.
+type ReportOptions struct {
+	By   string // only what was used, by issue, label or day; empty for the whole report
+	Rows int    // of each table; 0 for all
+}
+
+// reportPage is a report that is being printed.
+type reportPage struct {
+	*term.Env
+	view.Report
+	rows int
+	left bool // rows were left out
+}
+
+// Report prints a report, with --json as JSON.
+func Report(w *term.Env, r view.Report, o ReportOptions) error {
+	for _, warning := range r.Warnings {
+		fmt.Fprintln(w.Stderr, "symphony: warning:", text.Visible(warning))
+	}
+	if w.JSON {
+		w.PrintJSON(r)
+		return nil
+	}
+	out := bufio.NewWriter(w.Stdout) // a month has thousands of lines
+	env := *w
+	env.Stdout = out
+	p := &reportPage{Env: &env, Report: r, rows: o.Rows}
+	p.head()
+	if o.By == "" {
+		p.released("HANDED OVER", r.HandedOver)
+		p.released("LET GO", r.LetGo)
+		p.troubles()
+		p.interruptions()
+	}
+	p.used(o.By)
+	p.remarks(o.By)
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	return nil
+}
+
+// head prints the answers: how many issues were handed over, failed or are stuck, and what that cost.
+func (p *reportPage) head() {
+	if p.Width == 0 {
+		fmt.Fprintf(p.Stdout, "time\t%s\t%s\n", text.Rfc3339(p.Since), text.Rfc3339(p.Until))
+		if b := p.Budget; b != nil {
+			fmt.Fprintf(p.Stdout, "budget\t%s\t%s\t%s\t%v\n", text.Visible(b.Written), figure(b.Used), figure(b.Most), b.Reached)
+		}
+		return
+	}
+	done := []string{text.Plural(len(p.HandedOver), "issue") + " handed over"}
+	counts := []int{len(p.Failed), len(p.Held), len(p.Waiting), len(p.Running), len(p.Undelivered)}
+	for i, what := range []string{"failed", "held", "waiting", "running", "not delivered"} {
+		if counts[i] > 0 {
+			done = append(done, fmt.Sprintf("%d %s", counts[i], what))
+		}
+	}
+	t := p.Totals
+	cost := countText(p.Env, t.Tokens.Total) + " tokens"
+	if t.Cost != nil {
+		cost = costText(t.Cost) + " " + t.Cost.Currency + " for " + cost
+	}
+	cost += fmt.Sprintf(": %s, %s of work", text.Plural(t.Runs+t.Running, "run"), text.Duration(seconds(t.Seconds)))
+	p.paragraph("1", strings.Join(done, ", "))
+	if t.Issues > 0 {
+		p.paragraph("", cost)
+	}
+	if b := p.Budget; b != nil {
+		colour := ""
+		if b.Reached {
+			colour = term.ColourWaits
+		}
+		p.paragraph(colour, budgetLine(p.Env, *b))
+	}
+	period := text.Duration(p.Until.Sub(p.Since))
+	p.paragraph(term.ColourOver, fmt.Sprintf("%s to %s (%s)", clockText(p.Env, p.Since), clockText(p.Env, p.Until), period))
+}
+
+// paragraph prints a text in as many lines as it needs.
+func (p *reportPage) paragraph(colour, s string) {
+	for _, line := range term.Wrap(text.Visible(s), p.Width) {
+		fmt.Fprintln(p.Stdout, p.Paint(colour, line))
+	}
+}
+
+// budgetLine is how much of the day's budget is used.
+func budgetLine(w *term.Env, b view.BudgetRow) string {
+	if b.Reached {
+		return *b.Message
+	}
+	used := countText(w, int64(b.Used))
+	if b.Unit != "tokens" {
+		used = fmt.Sprintf("%.2f", b.Used)
+	}
+	return fmt.Sprintf("budget: %s of %s used today (%.0f%%)", used, b.Written, 100*b.Used/b.Most)
+}
+
+// clockText is the local time to the minute on a terminal and the exact time in a pipe.
+func clockText(w *term.Env, t time.Time) string {
+	return either(w, t.In(w.Now().Location()).Format("2006-01-02 15:04"), text.Rfc3339(t))
+}
+
+func either(w *term.Env, onTerminal, inPipe string) string {
+	if w.Width == 0 {
+		return inPipe
+	}
+	return onTerminal
+}
+
+func (p *reportPage) ago(t time.Time) string { return term.AgoText(p.Env, p.GeneratedAt, t) }
+
+// table prints a table, or its first rows.
+func (p *reportPage) table(title string, t term.Table) {
+	rest := 0
+	if p.rows > 0 {
+		rest = max(len(t.Rows)-p.rows, 0)
+		t.Cut(p.rows)
+	}
+	p.PrintTable(title, t)
+	if rest > 0 && p.Width > 0 {
+		p.left = true
+		fmt.Fprintln(p.Stdout, p.Dim(fmt.Sprintf("  and %d more", rest)))
+	}
+}
+
+// released prints the issues that were released. On a narrow terminal the title gives way, then what the other tables say, too.
+func (p *reportPage) released(title string, rows []view.ReleasedRow) {
+	t := newTable([]string{"ISSUE", "TITLE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"},
+		step{"FROM", 0}, step{"TITLE", 24}, step{"RUNS", 0}, step{"TIME", 0}, step{"LOOK AT", 24}, step{"TITLE", 16},
+		step{"TO", 8}, step{"LOOK AT", 18}, step{"TITLE", 12}, step{"TOKENS", 0}, step{"ISSUE", 16}, step{"TITLE", 8}, step{"LOOK AT", 8})
+	t.Figures, t.Optional = []int{5, 6, 7, 8}, []int{9}
+	for _, r := range rows {
+		to := r.Reason
+		if r.To != nil {
+			to = *r.To
+			if r.Reason != reconcile.StopTerminal && r.Reason != reconcile.StopInactive {
+				to += " (" + r.Reason + ")"
+			}
+		}
+		lookAt, address := p.lookAt(r)
+		if p.Width > 0 && !p.Links && !strings.HasPrefix(lookAt, address) {
+			lookAt += " " + address
+		}
+		t.Add(r.Identifier, r.Title, r.From, to, p.ago(r.At), strconv.Itoa(r.Runs), secondsText(p.Env, r.Seconds),
+			countText(p.Env, r.Tokens.Total), costText(r.Cost), lookAt)
+		t.Links = append(t.Links, []string{orEmpty(r.URL), 9: address})
+	}
+	p.table(title, t)
+}
+
+// lookAt is where the work on an issue can be seen: its pull request, the links that its agents left, or else the issue itself.
+func (p *reportPage) lookAt(r view.ReleasedRow) (shown, address string) {
+	if p.Width == 0 {
+		if pull := r.PullRequest; pull != nil {
+			return pullRequestText(p.Env, p.GeneratedAt, pull.PullRequest, pull.SeenAt), ""
+		}
+		var all []string
+		for _, l := range r.Links {
+			all = append(all, l.URL)
+		}
+		return cmp.Or(strings.Join(all, " "), orEmpty(r.URL)), ""
+	}
+	switch {
+	case r.PullRequest != nil:
+		return pullRequestWord(r.PullRequest.PullRequest), r.PullRequest.URL
+	case len(r.Links) == 0:
+		return "", ""
+	}
+	first := r.Links[0]
+	if shown = first.URL; first.Kind == "pull_request" {
+		shown = pullName(first.URL, first.URL)
+	}
+	if more := len(r.Links) - 1; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	return shown, first.URL
+}
+
+// pullRequestWord is the number of a pull request and the one thing about it that decides what an operator does.
+func pullRequestWord(r reconcile.PullRequest) string {
+	word := r.State
+	switch {
+	case r.State != "open" && r.State != "draft":
+	case r.Checks == "failed":
+		word = "checks failed"
+	case r.Review == "changes_requested":
+		word = "changes requested"
+	case r.State == "draft":
+	case r.Checks == "pending":
+		word = "checks pending"
+	case r.Review == "approved":
+		word = "approved"
+	case r.Checks == "passed":
+		word = "checks passed"
+	}
+	return pullName(r.URL, r.URL) + " " + word
+}
+
+// troubles prints what failed, what is held or waits, and what is not delivered.
+func (p *reportPage) troubles() {
+	failures := func(title string, rows []state.FailedRow) {
+		t := textTable("TITLE", "RUNS", "LAST", "NOW", "ERROR")
+		t.Figures = []int{2}
+		for _, f := range rows {
+			t.Add(f.Identifier, f.Title, strconv.Itoa(f.Runs), p.ago(f.At), strings.ReplaceAll(orEmpty(f.Now), "_", " "), orEmpty(f.Error))
+		}
+		p.table(title, t)
+	}
+	failures("FAILED", p.Failed)
+	failures("FAILED HOOKS", p.Hooks)
+	held := textTable("TITLE", "REASON", "SINCE", "MESSAGE")
+	held.State = 2
+	for _, h := range p.Held {
+		held.AddIn(term.ColourStuck, h.Identifier, h.Title, h.Reason, p.ago(h.HeldAt), h.Message)
+	}
+	p.table("HELD", held)
+	waiting := textTable("TITLE", "KIND", "DUE", "ERROR")
+	for _, x := range p.Waiting {
+		waiting.Add(x.Identifier, x.Title, string(x.Kind), dueText(p.Env, p.GeneratedAt, x), orEmpty(x.Error))
+	}
+	p.table("WAITING", waiting)
+	undelivered := textTable("TITLE", "SINCE", "TRIES", "ERROR")
+	undelivered.Figures = []int{3}
+	for _, u := range p.Undelivered {
+		since := ""
+		if u.Since != nil {
+			since = p.ago(*u.Since)
+		}
+		undelivered.Add(u.Identifier, u.Title, since, strconv.Itoa(u.Tries), orEmpty(u.Error))
+	}
+	p.table("NOT DELIVERED", undelivered)
+	kept := term.Table{Head: []string{"ISSUE", "SINCE", "WORK", "WORKSPACE"}}
+	for _, k := range p.Kept {
+		kept.AddIn(term.ColourStuck, k.Identifier, p.ago(k.Since), "kept: "+k.Unsaved, k.Path)
+	}
+	p.table("KEPT", kept)
+}
+
+// textTable is a table of issues whose last column is a text. On a narrow terminal the title gives way.
+func textTable(columns ...string) term.Table {
+	return newTable(append([]string{"ISSUE"}, columns...), step{"TITLE", 16}, step{"ISSUE", 16})
+}
+
+// interruptions prints when nothing could run, and when the schedule ran no pass.
+func (p *reportPage) interruptions() {
+	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}, Wrap: true} // it may end with when the outage ends
+	for _, o := range p.Outages {
+		lasted := either(p.Env, text.Duration(p.GeneratedAt.Sub(o.Since))+", goes on", "")
+		if o.Until != nil {
+			lasted = either(p.Env, text.Duration(o.Until.Sub(o.Since)), text.Rfc3339(*o.Until))
+		}
+		outages.Add(o.Code, p.ago(o.Since), lasted, o.Message)
+	}
+	p.table("OUTAGES", outages)
+	missed := term.Table{Head: []string{"FROM", "TO", "FOR", "PASSES"}, Figures: []int{2, 3}}
+	for _, m := range p.Schedule.Missed {
+		to := clockText(p.Env, m.To)
+		if p.Width > 0 && m.Open {
+			to = "none since"
+		}
+		missed.Add(clockText(p.Env, m.From), to, secondsText(p.Env, m.To.Sub(m.From).Seconds()), strconv.Itoa(m.Missed))
+	}
+	p.table("MISSED PASSES", missed)
+}
+
+// used prints what was used by issue, label or day, and in all. The whole report has the issues and, for more than two days, the days.
+func (p *reportPage) used(by string) {
+	if p.Width > 0 && len(p.Issues) == 0 && by != ByDay {
+		fmt.Fprintln(p.Stdout, "no run was active in this period")
+		return
+	}
+	if by == ByDay || by == "" && (p.Width == 0 || len(p.Days) > 2) {
+		p.days()
+	}
+	switch by {
+	case ByIssue, "":
+		t := useTable("ISSUE", "TITLE")
+		for _, i := range p.Issues {
+			p.addUse(&t, i.Use, i.Identifier, i.Title)
+			t.Links = append(t.Links, []string{orEmpty(i.IssueURL)})
+		}
+		p.sums("ISSUES", t, text.Plural(p.Totals.Issues, "issue"))
+	case ByLabel:
+		t := useTable("LABEL", "ISSUES")
+		t.Figures = append(t.Figures, 1)
+		for _, l := range p.Labels {
+			p.addUse(&t, l.Use, cmp.Or(orEmpty(l.Label), either(p.Env, "(none)", "")), strconv.Itoa(l.Issues))
+		}
+		p.sums("LABELS", t, strconv.Itoa(p.Totals.Issues))
+	}
+}
+
+// useTable is a table of what runs came to. On a narrow terminal the title gives way, then the parts of the tokens.
+func useTable(first, second string) term.Table {
+	t := newTable([]string{first, second, "RUNS", "WELL", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
+		step{"TITLE", 30}, step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0},
+		step{"TITLE", 16}, step{first, 16}, step{"WELL", 0}, step{"TIME", 0}, step{"TITLE", 8}, step{first, 8})
+	t.Figures = []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	return t
+}
+
+// addUse adds a row whose first cells are names.
+func (p *reportPage) addUse(t *term.Table, u view.Use, names ...string) {
+	cells := append(names, strconv.Itoa(u.Runs+u.Running), strconv.Itoa(u.Succeeded), strconv.Itoa(u.Failed), secondsText(p.Env, u.Seconds))
+	t.Add(append(cells, p.tokenCells(u.Spent)...)...)
+}
+
+func (p *reportPage) tokenCells(s view.Spent) (cells []string) {
+	for _, n := range []int64{s.Tokens.Input, s.Tokens.Cached, s.Tokens.Output, s.Tokens.Reasoning, s.Tokens.Total} {
+		cells = append(cells, countText(p.Env, n))
+	}
+	return append(cells, costText(s.Cost))
+}
+
+// sums prints a table of what runs came to, with the sum of all rows, which are those of so many issues, in its last line.
+func (p *reportPage) sums(title string, t term.Table, issues string) {
+	if p.Width == 0 {
+		p.table(title, t)
+		var sum term.Table
+		p.addUse(&sum, p.Totals.Use, strconv.Itoa(p.Totals.Issues))
+		p.PrintTable("TOTALS", sum)
+		return
+	}
+	if rest := len(t.Rows) - p.rows; p.rows > 0 && rest > 0 {
+		t.Cut(p.rows)
+		p.left = true
+		t.Add(fmt.Sprintf("%d more", rest))
+	}
+	p.addUse(&t, p.Totals.Use, "in all", issues)
+	p.PrintTable("USED", t)
+}
+
+// days prints what was used by day.
+func (p *reportPage) days() {
+	t := newTable([]string{"DAY (UTC)", "HANDED OVER", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
+		step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0})
+	t.Figures = []int{1, 2, 3, 4, 5, 6, 7}
+	for _, d := range p.Days {
+		t.Add(append([]string{d.Date, strconv.Itoa(d.HandedOver)}, p.tokenCells(d.Spent)...)...)
+	}
+	p.table("DAYS", t)
+}
+
+// remarks prints what the figures do not include. In a pipe they are no rows, and go to stderr.
+func (p *reportPage) remarks(by string) {
+	remark := func(line string) {
+		if p.Width == 0 {
+			p.Note(slog.LevelInfo, line)
+			return
+		}
+		p.paragraph(term.ColourOver, line)
+	}
+	if p.left {
+		remark("--all prints the rows that are left out, -n N the first N of each table")
+	}
+	if by == ByLabel && len(p.Labels) > 1 {
+		remark("the runs of an issue with several labels count for each of them")
+	}
+	if c := p.Totals.Cost; c != nil {
+		line := "cost is in " + c.Currency + ", an estimate by agent.prices at the price of each run's model"
+		if c.Unpriced > 0 {
+			line += fmt.Sprintf("; without %s tokens of %s, which has no price", countText(p.Env, c.Unpriced), strings.Join(c.Models, ", "))
+		}
+		remark(line)
+	}
+	if p.RunsSince.After(p.Since) && p.RunsSince.Sub(p.Since) > time.Minute {
+		remark("runs are complete since " + clockText(p.Env, p.RunsSince) + "; days, outages and what was handed over reach further back")
+	}
+}
+
+// ReportRows is how many rows of a table a terminal gets unless the operator says otherwise.
+const ReportRows = 10
+
+// step is a step by which a table becomes narrower; see term.Shrink.
+type step struct {
+	column string
+	cells  int
+}
+
+// newTable is a table that becomes narrower by these steps. Columns that the head lacks are left out.
+func newTable(head []string, list ...step) term.Table {
+	t := term.Table{Head: head}
+	for _, s := range list {
+		if i := slices.Index(head, s.column); i >= 0 {
+			t.Shrink = append(t.Shrink, term.Shrink{Column: i, Cells: s.cells})
+		}
+	}
+	return t
+}
+
+// figure is a number without an exponent.
+func figure(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+// countText is exact in a pipe and has three digits on a terminal.
+func countText(w *term.Env, n int64) string {
+	return either(w, text.Count(n), strconv.FormatInt(n, 10))
+}
+
+// costText is empty without prices. A plus means that some tokens have no price.
+func costText(c *view.Cost) string {
+	switch {
+	case c == nil:
+		return ""
+	case c.Unpriced > 0:
+		return fmt.Sprintf("%.2f+", c.Amount)
+	}
+	return fmt.Sprintf("%.2f", c.Amount)
+}
+
+// secondsText is seconds in a pipe and short on a terminal.
+func secondsText(w *term.Env, s float64) string {
+	return either(w, text.Duration(seconds(s)), strconv.FormatFloat(s, 'f', 0, 64))
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// dueText says when a waiting issue continues. A continuation is not a retry.
+func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {
+	left := r.DueAt.Sub(now)
+	switch {
+	case w.Width == 0:
+		return text.Rfc3339(r.DueAt)
+	case left <= 0:
+		return "due"
+	case r.Kind == reconcile.Continuation:
+		return "continues in " + text.Duration(left)
+	}
+	return "in " + text.Duration(left)
+}

@@ -1,0 +1,117 @@
+package render
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// VerdictLabel is the word for a level of a verdict, with its colour.
+func VerdictLabel(l view.Level) (label, colour string) {
+	switch l {
+	case view.LevelNeedsPerson:
+		return "NEEDS YOU", term.ColourStuck
+	case view.LevelNotTicking:
+		return "NOT TICKING", term.ColourStuck
+	default:
+		return "WELL", term.ColourRuns
+	}
+}
+
+// summary is the last line of ps: the verdict, what goes on, and when the next pass is expected.
+func summary(w *term.Env, all []view.Overview) string {
+	if len(all) == 0 {
+		return hang(w, "", "no projects: no pass has run yet as this account")
+	}
+	verdict := view.Judge(all)
+	return verdictLine(w, all, verdict.Level, verdict.Brief)
+}
+
+// Status prints the last line of ps about projects, with what ps says above it. On a terminal it continues on further lines.
+func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
+	fmt.Fprintln(w.Stdout, verdictLine(w, all, verdict.Level, slices.Clone(verdict.Reasons)))
+}
+
+// verdictLine adds to the parts of a verdict what goes on and when the next pass is expected.
+func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []string) string {
+	word, colour := VerdictLabel(level)
+	if len(all) > 0 {
+		if activity := activityText(all); activity != "" {
+			parts = append(parts, activity)
+		}
+	}
+	if len(all) == 1 {
+		parts = append(parts, scheduleText(all[0]))
+	}
+	return hang(w, w.Bold(w.Paint(colour, word))+"  ", text.Visible(strings.Join(parts, "; ")))
+}
+
+// activityText counts the issues that need no person, and says why none runs.
+func activityText(all []view.Overview) string {
+	counts, skipped := map[view.Status]int{}, 0
+	for _, v := range all {
+		skipped += v.SkippedCount
+		for _, r := range v.Rows {
+			counts[r.Status]++
+		}
+	}
+	counts[view.StatusSkipped] = skipped
+	var parts []string
+	idle := counts[view.StatusRunning]+counts[view.StatusAsks] == 0
+	if idle {
+		parts = []string{"nothing running"}
+		if reason := idleReason(all); reason != "" {
+			parts[0] += ": " + reason
+		}
+	}
+	for _, s := range []view.Status{view.StatusRunning, view.StatusWaiting, view.StatusSkipped} {
+		if counts[s] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[s], s))
+		}
+	}
+	line := strings.Join(parts, ", ")
+	if idle && skipped > 0 && all[0].Skipped == nil {
+		line += " (symphony ps --all says why)"
+	}
+	return line
+}
+
+// scheduleText says when the next pass of the schedule is expected, or how to start runs without one.
+func scheduleText(v view.Overview) string {
+	next := v.NextPass
+	switch {
+	case !v.Schedule:
+		return "run symphony tick or symphony schedule install"
+	case next == nil:
+		return "the schedule is active"
+	case !next.At.After(v.GeneratedAt):
+		return fmt.Sprintf("next pass is due (%s)", next.Trigger)
+	}
+	return fmt.Sprintf("next pass in %s (%s)", text.Duration(next.At.Sub(v.GeneratedAt)), next.Trigger)
+}
+
+// idleReason says why no issue of the project runs, unless the verdict does.
+func idleReason(all []view.Overview) string {
+	if len(all) > 1 {
+		return ""
+	}
+	v := all[0]
+	switch p := v.LastPass; {
+	case len(v.Issues) > 0:
+		return "symphony show " + v.Issues[0] + " says why"
+	case v.Blocked != nil, v.Paused, v.Budget != nil && v.Budget.Reached, p == nil, len(p.Errors) > 0:
+		return ""
+	case v.LowUntil != nil:
+		return "the tracker's allowance is low"
+	case len(v.Retrying)+len(v.Held)+v.SkippedCount > 0:
+		return ""
+	case !v.Schedule && (p.Trigger == project.TriggerWorker || p.Trigger == project.TriggerCommand):
+		return "the last pass did not look for other issues; symphony tick --dry-run shows what a full pass would start"
+	}
+	return "no issue of the project is in an active state"
+}

@@ -1,0 +1,160 @@
+// Package takeover gives an issue to the operator: codex's own terminal in its workspace.
+package takeover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/worker"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// Run holds an issue, ends its run, and opens codex's own terminal in the issue's workspace. It returns when the session
+// has ended. If yes is set, it stops a run without asking. At the end it does what then says: retry, hold, or ask if then is empty.
+func Run(ctx context.Context, w *term.Env, p *project.Project, ref string, yes bool, then string) error {
+	if !w.OnTerminal() {
+		return &reconcile.Error{Code: "not_a_terminal", Message: "takeover opens codex's own interface and needs a terminal", Hint: "run it in a terminal, not in a pipe or a script"}
+	}
+	if err := p.Nested(); err != nil {
+		return err
+	}
+	claim, err := holdIssue(ctx, w, p, ref, yes)
+	if err != nil || claim.Status != reconcile.Held {
+		return err
+	}
+	identifier := claim.Identifier
+	code, err := openSession(ctx, w, p, claim)
+	if err != nil {
+		return err
+	}
+	hint := "symphony retry " + identifier + " releases it"
+	interrupted := &reconcile.Error{Code: "canceled", Message: "ended by a signal; " + identifier + " stays held", Hint: hint}
+	if ctx.Err() != nil {
+		return interrupted
+	}
+	if code != 0 {
+		return &reconcile.Error{Code: "takeover_failed", Message: fmt.Sprintf("codex ended with exit code %d; %s stays held", code, identifier), Hint: hint}
+	}
+	if then == "" {
+		line, err := term.AskLine(ctx, w, "Let a run continue "+text.Visible(identifier)+"? [r]etry, [H]old: ", false)
+		if ctx.Err() != nil {
+			return interrupted
+		}
+		if err != nil {
+			return err
+		}
+		then = strings.ToLower(strings.TrimSpace(line))
+	}
+	if then != "r" && then != "retry" {
+		fmt.Fprintln(w.Stdout, text.Visible(identifier+" stays held: "+hint))
+		return nil
+	}
+	r, err := operate.Apply(ctx, p, operate.Command{Verb: reconcile.VerbRetry, Issue: identifier})
+	if err != nil {
+		return err
+	}
+	render.Operation(w, r)
+	return r.Err()
+}
+
+// holdIssue holds an issue and ends its run. The claim is not held if the operator declined to stop the run.
+func holdIssue(ctx context.Context, w *term.Env, p *project.Project, ref string, yes bool) (c reconcile.Claim, err error) {
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return c, err
+	}
+	defer db.Close()
+	id, identifier, err := project.FindIssue(ctx, p, db, ref)
+	if err != nil {
+		return c, err
+	}
+	c, claimed, err := db.Views.ClaimByIssue(ctx, id)
+	if err != nil {
+		return c, err
+	}
+	if claimed && c.Status == reconcile.Running && !yes {
+		fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("%s is running (run %s) and has to be stopped first", identifier, c.RunID)))
+		if confirmed, err := term.Confirm(ctx, w, "Stop it? [y]es, [N]o: "); err != nil || !confirmed {
+			return c, err
+		}
+	}
+	if err := render.Stop(ctx, w, p, operate.StopOptions{Issue: identifier}); err != nil {
+		return c, err
+	}
+	c, _, err = db.Views.ClaimByIssue(ctx, id)
+	if err == nil && c.Status != reconcile.Held {
+		err = &reconcile.Error{Code: "not_held", Message: identifier + " could not be held", Hint: "symphony show " + identifier + " shows its state"}
+	}
+	return c, err
+}
+
+// leftBehind returns the newest thread of an issue, and what was pushed last.
+func leftBehind(ctx context.Context, p *project.Project, id string) (thread reconcile.Thread, delivered reconcile.Delivered, err error) {
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return thread, delivered, err
+	}
+	thread, _, threadErr := db.Journal.LastThread(ctx, id, "")
+	delivered, _, err = db.Views.Delivered(ctx, id)
+	return thread, delivered, errors.Join(threadErr, err, db.Close())
+}
+
+// openSession takes the workspace of a held issue and opens codex's terminal in it, on the issue's newest thread if that thread
+// worked in this workspace. It returns codex's exit code.
+func openSession(ctx context.Context, w *term.Env, p *project.Project, c reconcile.Claim) (code int, err error) {
+	cfg, err := p.Config()
+	if err != nil {
+		return 0, err
+	}
+	thread, delivered, err := leftBehind(ctx, p, c.IssueID)
+	if err != nil {
+		return 0, err
+	}
+	// An issue that was held before its first run has neither a root nor a record.
+	if c.WorkspaceRoot == "" {
+		c.WorkspaceRoot = project.Policy(cfg).WorkspaceRoot
+	}
+	if c.Issue.State == "" {
+		issue, err := project.FetchIssue(ctx, p, c.Identifier)
+		if err != nil {
+			return 0, err
+		}
+		c.Issue = *issue
+	}
+	log := w.NewLog(slog.LevelWarn, term.TextLog)
+	stopReaping := worker.Supervise(ctx, log)
+	defer stopReaping()
+	takeover := project.NewTakeover(p, cfg, c.Issue, c.WorkspaceRoot, log)
+	takeover.Delivered = delivered
+	defer func() { err = errors.Join(err, takeover.Close(ctx)) }()
+	space, err := takeover.Take(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if thread.WorkspaceID != space.ID {
+		thread = reconcile.Thread{}
+	}
+	what := "a new session, because no thread has worked there"
+	if thread.ID != "" {
+		what = "thread " + thread.ID
+	}
+	fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("you have taken over %s in %s, %s", c.Identifier, space.Path, what)))
+	if names := takeover.WithheldPassEnv(); len(names) > 0 {
+		fmt.Fprintln(w.Stderr, text.Visible("symphony: commands in this session do not get "+strings.Join(names, ", ")+" (agent.pass_env)"))
+	}
+	in, ok := w.Stdin.(*os.File)
+	if !ok {
+		return 0, errors.New("stdin is not a terminal")
+	}
+	return takeover.Session(ctx, thread.ID, thread.CodexHome, host.Stdio{In: in, Out: w.Stdout, Err: w.Stderr})
+}

@@ -1,0 +1,430 @@
+package tick
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/workers"
+	"github.com/symphony-cron/symphony/state"
+)
+
+const (
+	wakeStep    = 100 * time.Millisecond // how often a loop checks its files where nothing reports their changes
+	lookStep    = 15 * time.Second       // how often it checks them otherwise, because not every file system reports a change
+	reapStep    = time.Minute
+	wakeSteps   = 5               // how many checks follow a change at wakeStep: a worker's lock is released a moment after it ends
+	stopSlack   = 5 * time.Second // what the end of a worker may take beyond its own bound
+	jitter      = 0.1             // how much shorter or longer than its interval a wait may be, so that loops do not ask at once
+	longestPass = 15 * time.Minute
+	longestWait = time.Minute // beyond the interval
+)
+
+// looper is one tick --loop.
+type looper struct {
+	w       *term.Env
+	options Options
+	log     *slog.Logger
+	jobs    []*job
+	systemd systemd
+	program upgrader
+	// passes is locked for reading by each pass, so that the process executes no new program during one.
+	passes sync.RWMutex
+}
+
+// job is one project of a loop.
+type job struct {
+	*looper
+	name     string
+	w        *term.Env // prints the name of the project before each line if there are several
+	log      *slog.Logger
+	options  Options
+	p        *project.Project
+	lock     *flock.Flock // nil until start has taken it
+	database pass.KeptDB
+	interval time.Duration
+	// woken are the ended runs that started a pass early. Each does so once, even if it can't be settled.
+	woken map[string]bool
+	// sources is the stamp of WORKFLOW.md and the environment files before they were last read, asked that of the workers'
+	// requests before the last pass.
+	sources, asked string
+	refused        string // the last error for which the job could not start
+	files          *watch
+	reload         chan chan struct{} // what it receives is closed after a pass with the files as they are now
+	reloaded       chan struct{}
+	status         atomic.Value // for systemd: what the last pass found
+	deadline       atomic.Int64 // on the monotonic clock: until when the pass or the wait must be over
+}
+
+// Loop repeats passes over projects, each at its own interval, until a signal (specification 8.1), and reads the workflow before each
+// pass. If there is one project and its first workflow or configuration is invalid, the loop ends at once. It reports later mistakes,
+// and those of one of several projects, and goes on.
+func Loop(ctx context.Context, w *term.Env, projects []*project.Project, o Options) (err error) {
+	if o.wantsLog() {
+		w.Log = o.logger(w) // the log replaces the lines on stderr
+	}
+	if o.LockTimeout == 0 {
+		// An operator's command holds the lock for a moment, and looks at one issue only.
+		o.LockTimeout = project.CommandPatience
+	}
+	l := &looper{w: w, options: o, systemd: newSystemd(w), program: newUpgrader()}
+	l.log = o.logger(w)
+	l.addJobs(ctx, projects)
+	for _, j := range l.jobs {
+		defer j.close()
+		if err := j.start(ctx); errors.Is(err, context.Canceled) {
+			return nil
+		} else if err != nil && l.alone() {
+			return err
+		} else if err != nil {
+			j.refuse(err)
+		}
+	}
+	// This also reaps the workers that the process started before it executed a new program.
+	go proc.ReapOrphans(ctx, reapStep, func(err error) { l.log.Warn("reaping", slog.String("error", err.Error())) })
+	if o.Beside != nil {
+		beside, end := context.WithCancel(ctx)
+		var ended sync.WaitGroup
+		ended.Go(func() { o.Beside(beside) })
+		defer ended.Wait()
+		defer end()
+	}
+	defer context.AfterFunc(ctx, func() { l.systemd.tell("STOPPING=1") })()
+	go l.reloadOn(ctx, l.hangups())
+	go l.systemd.keepAlive(ctx, l.proceeds)
+	l.systemd.tell("READY=1")
+	var running sync.WaitGroup
+	codes := make([]int, len(l.jobs))
+	for i, j := range l.jobs {
+		running.Go(func() { codes[i] = j.run(ctx) })
+	}
+	running.Wait()
+	w.OutputFailed = slices.ContainsFunc(l.jobs, func(j *job) bool { return j.w.OutputFailed })
+	if l.alone() && codes[0] != exit.OK {
+		return exit.Only(codes[0])
+	}
+	return nil
+}
+
+// addJobs makes a job of each project.
+func (l *looper) addJobs(ctx context.Context, projects []*project.Project) {
+	out := &sync.Mutex{}
+	names := map[string]string{} // by state directory, because Name takes the owner of one for a workflow that is missing
+	for _, p := range view.Name(ctx, projects) {
+		names[p.StateDir] = p.Name
+	}
+	for _, p := range projects {
+		j := &job{
+			looper: l, name: names[p.StateDir], w: l.w, log: l.log, options: l.options, interval: 30 * time.Second, woken: map[string]bool{},
+			reload: make(chan chan struct{}), files: newWatch(),
+		}
+		if len(projects) > 1 {
+			j.w = l.w.Named(j.name, out)
+			j.log = l.log.With(slog.String("project", j.name))
+		}
+		j.options.told, j.options.Kept, j.options.Name, j.options.Reported = new(told), &j.database, j.name, new(time.Time)
+		j.p = project.New(j.w.Environment(), p.Path, p.StateDir)
+		l.jobs = append(l.jobs, j)
+	}
+}
+
+// alone reports whether the loop has a single project.
+func (l *looper) alone() bool { return len(l.jobs) == 1 }
+
+// proceeds reports whether no pass and no wait takes too long.
+func (l *looper) proceeds() bool {
+	now := proc.Monotonic()
+	return !slices.ContainsFunc(l.jobs, func(j *job) bool { return time.Duration(j.deadline.Load()) < now })
+}
+
+// allow gives the pass or the wait that begins this much time.
+func (j *job) allow(d time.Duration) { j.deadline.Store(int64(proc.Monotonic() + d)) }
+
+// start checks the workflow and takes the lock of the project's loop.
+func (j *job) start(ctx context.Context) error {
+	j.allow(longestPass)
+	j.sources = j.stampOfSources()
+	if _, err := pass.ReadConfig(j.p); err != nil {
+		return err
+	}
+	if err := j.p.Nested(); err != nil {
+		return err
+	}
+	if err := state.EnsureDir(j.p.StateDir); err != nil {
+		return err
+	}
+	lock := project.LoopLock(j.p.StateDir)
+	if held, err := project.TryLoopLock(ctx, lock); err != nil {
+		return fmt.Errorf("loop lock: %w", err)
+	} else if !held {
+		return &reconcile.Error{
+			Code: "locked", Message: "another symphony tick --loop is running on " + j.p.StateDir, Hint: "a project needs one loop only; end the other one first",
+		}
+	}
+	j.lock = lock
+	return nil
+}
+
+// dropLostLock gives up the lock of a state directory that was deleted or replaced, because another loop can have the lock of the new
+// one. As any pass, that of the loop then creates the directory again.
+func (j *job) dropLostLock() {
+	if j.lock == nil {
+		return
+	}
+	held, err := j.lock.Stat()
+	now, errNow := os.Stat(j.lock.Path())
+	if err == nil && (errNow == nil && os.SameFile(held, now) || errNow != nil && !errors.Is(errNow, fs.ErrNotExist)) {
+		return
+	}
+	_ = j.lock.Unlock()
+	j.lock = nil
+	j.w.Note(slog.LevelWarn, "the state directory "+j.p.StateDir+" was deleted or replaced while the loop ran; it begins anew")
+}
+
+// refuse prints why a job can't start, unless that was the last thing it printed.
+func (j *job) refuse(err error) {
+	if j.refused == err.Error() {
+		return
+	}
+	j.refused = err.Error()
+	j.status.Store("not started: " + j.refused)
+	j.w.Exit(err)
+}
+
+// run repeats passes until a signal. It returns the exit code of a loop with this job alone.
+func (j *job) run(ctx context.Context) int {
+	var r pass.Result
+	for first := true; ; first = false {
+		j.dropLostLock()
+		if j.lock == nil { // one of several projects that could not start, or one whose state directory is lost
+			err := j.start(ctx)
+			if j.alone() && exit.Code(err) == exit.Lock {
+				j.leave(r)
+				return j.w.Exit(err)
+			}
+			if err != nil {
+				j.refuse(err)
+			}
+		}
+		if j.lock != nil {
+			var code int
+			r, code = j.pass(ctx)
+			if first && code == exit.Workflow && j.alone() {
+				j.leave(r)
+				return code
+			}
+		}
+		if j.reloaded != nil {
+			close(j.reloaded)
+			j.reloaded = nil
+		}
+		if ctx.Err() != nil || !j.wait(ctx, r) {
+			j.leave(r)
+			return exit.OK
+		}
+		j.sources = j.stampOfSources()
+		j.p = project.New(j.w.Environment(), j.p.Path, j.p.StateDir)
+		j.allow(longestPass) // a new program waits for the passes of the other projects
+		j.upgrade(ctx, j.p)
+	}
+}
+
+// pass runs one pass and reports it. It returns the exit code that tick would end with.
+func (j *job) pass(ctx context.Context) (pass.Result, int) {
+	j.passes.RLock()
+	defer j.passes.RUnlock()
+	j.allow(longestPass) // again: the lock may have taken long
+	j.asked = project.Stamp(project.AskedFile(j.p.StateDir))
+	r, err := pass.Run(ctx, j.p, j.options.Options)
+	if ctx.Err() != nil {
+		// The signal that ends the loop also cancels a request to the tracker, which is not an error.
+		r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "canceled" })
+		if errors.Is(err, context.Canceled) {
+			return r, exit.OK
+		}
+	}
+	if err != nil {
+		j.say(exit.From(err).Message)
+		return r, j.w.Exit(quietError(ctx, j.w, j.p, j.options, err))
+	}
+	report(ctx, j.w, j.p, j.options, r)
+	if r.Config != nil {
+		j.interval = r.Config.Polling.Interval
+	}
+	j.say(statusLine(r))
+	var code exit.Only
+	errors.As(r.ExitCode(), &code)
+	return r, int(code)
+}
+
+// statusLine is a pass in one line.
+func statusLine(r pass.Result) string {
+	if r.Holder != nil {
+		return "another pass is running"
+	}
+	line := fmt.Sprintf("%d running, %d waiting, %d held", r.Running, r.Retrying, r.Held)
+	if len(r.Errors) > 0 {
+		line += "; " + r.Errors[0].Message
+	}
+	return line
+}
+
+// say tells systemd what the last pass found.
+func (j *job) say(status string) {
+	if old := j.status.Swap(status); old == status {
+		return
+	}
+	var lines []string
+	for _, each := range j.jobs {
+		if line, _ := each.status.Load().(string); line != "" {
+			lines = append(lines, map[bool]string{false: each.name + ": "}[j.alone()]+line)
+		}
+	}
+	j.systemd.tell("STATUS=" + text.Visible(strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")))
+}
+
+// wait waits for the next pass: for polling.interval_ms, or less if a retry is due, a worker ends, an agent asks for something, a file
+// of the configuration changes or SIGHUP comes before. It returns false if a signal ends the loop.
+func (j *job) wait(ctx context.Context, r pass.Result) bool {
+	if r.Holder != nil {
+		clear(j.woken) // this pass did not look at the runs for which it was started
+	}
+	pause := pauseFor(j.interval, rand.Float64(), j.w.Now(), r.NextWake) //nolint:gosec // nothing depends on its secrecy
+	end := j.w.Now().Add(pause)
+	j.allow(pause + longestWait)
+	running, seen := pass.Unsettled(ctx, j.p, &j.database), j.sources
+	maps.DeleteFunc(j.woken, func(id string, _ bool) bool {
+		return !slices.ContainsFunc(running, func(run reconcile.Run) bool { return run.ID == id })
+	})
+	told := j.files.set(j.watched(running))
+	for soon := 0; j.w.Now().Before(end); {
+		// Checked before the first sleep: a worker may have ended during the pass.
+		for _, run := range running {
+			if !j.woken[run.ID] && !project.Alive(j.p.StateDir, run.ID) {
+				j.woken[run.ID] = true
+				return true
+			}
+		}
+		if project.Stamp(project.AskedFile(j.p.StateDir)) != j.asked {
+			return true
+		}
+		before := seen
+		if seen = j.stampOfSources(); seen != j.sources {
+			if seen == before { // an editor has finished writing it
+				return true
+			}
+			soon = max(soon, 1)
+		}
+		step := wakeStep
+		if told && soon == 0 {
+			step = lookStep
+		}
+		timer := time.NewTimer(min(step, end.Sub(j.w.Now())))
+		select {
+		case <-timer.C:
+			soon = max(soon-1, 0)
+		case <-j.files.changes():
+			soon = wakeSteps
+		case j.reloaded = <-j.reload:
+			end = time.Time{}
+		case <-ctx.Done():
+			end = time.Time{}
+		}
+		timer.Stop()
+	}
+	return ctx.Err() == nil
+}
+
+// pauseFor is how long to wait for the next pass: about the interval, or less if a retry is due before. random is from 0 to 1. It is no
+// time of the wall clock, which may be set during the wait.
+func pauseFor(interval time.Duration, random float64, now, due time.Time) time.Duration {
+	pause := time.Duration(float64(interval) * (1 + jitter*(2*random-1)))
+	if !due.IsZero() {
+		pause = min(pause, max(0, due.Sub(now)))
+	}
+	return pause
+}
+
+// watched are the files whose changes end a wait.
+func (j *job) watched(running []reconcile.Run) []string {
+	list := []string{j.p.Path, j.p.EnvPath(), j.p.SharedEnvPath(), project.AskedFile(j.p.StateDir)}
+	for _, run := range running {
+		list = append(list, project.AliveFile(j.p.StateDir, run.ID))
+	}
+	return list
+}
+
+// stampOfSources identifies the versions of the files that a pass reads. While there is no WORKFLOW.md it is the last stamp, because
+// some editors remove the file for a moment.
+func (j *job) stampOfSources() string {
+	if project.Stamp(j.p.Path) == "" {
+		return j.sources
+	}
+	return j.p.Stamp()
+}
+
+// leave ends the workers if --stop-on-exit is set, and reports how many continue without the loop.
+func (j *job) leave(r pass.Result) {
+	live := pass.LiveRuns(context.Background(), j.p)
+	if j.options.StopOnExit && len(live) > 0 {
+		live = j.stopWorkers(live, r)
+	}
+	if len(live) == 0 {
+		return
+	}
+	j.w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended; still running: %s; to end them: symphony stop --all -w %s --state-dir %s",
+		text.Plural(len(live), "worker"), text.ShellQuote(j.p.Path), text.ShellQuote(j.p.StateDir)))
+}
+
+// close gives back what the job holds. The end of the process would do so, too.
+func (j *job) close() {
+	j.database.Close()
+	j.files.close()
+	if j.lock != nil {
+		_ = j.lock.Unlock()
+	}
+}
+
+// stopWorkers sends SIGTERM to the workers, which then end their runs as interrupted, and waits for them. It returns the runs
+// whose workers are still alive. The next pass starts the interrupted issues again.
+func (j *job) stopWorkers(runs []reconcile.Run, r pass.Result) (living []reconcile.Run) {
+	ctx, cancel := context.WithTimeout(context.Background(), r.StopGrace()+stopSlack)
+	defer cancel()
+	local := &workers.Local{Host: project.NewHost(), StateDir: j.p.StateDir}
+	var wg sync.WaitGroup
+	var names []string
+	for _, run := range runs {
+		names = append(names, run.Identifier)
+		wg.Go(func() {
+			if err := local.Stop(ctx, run); err != nil {
+				j.log.Warn("stopping a worker", slog.String("run_id", run.ID), slog.String("error", err.Error()))
+			}
+		})
+	}
+	wg.Wait()
+	living = slices.DeleteFunc(runs, func(run reconcile.Run) bool { return !project.Alive(j.p.StateDir, run.ID) })
+	if ended := len(names) - len(living); ended > 0 && !j.options.Quiet {
+		j.w.Note(slog.LevelInfo, fmt.Sprintf("the loop interrupted %s (%s); the next pass starts the issues again", text.Plural(ended, "worker"), strings.Join(names, ", ")))
+	}
+	return living
+}

@@ -1,0 +1,238 @@
+// Package tick is the command tick: one pass, or with --loop one after another, and what is printed of them.
+package tick
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Options are the flags of tick. With Loop they are those of Loop, otherwise those of Tick.
+type Options struct {
+	pass.Options
+	Loop, StopOnExit, JSON, Quiet, Wait bool
+	// LogLevel and LogFormat are empty unless a log was asked for.
+	LogLevel, LogFormat string
+	// Beside runs beside the passes of a loop, from their beginning until ctx ends; nil for nothing.
+	Beside func(ctx context.Context)
+	// told is what a loop has printed; nil without a loop.
+	told *told
+}
+
+// Check refuses flags that contradict each other.
+func (o *Options) Check(triggerSet bool) error {
+	for _, flag := range []struct {
+		name, value string
+		allowed     []string
+	}{
+		{"trigger", o.Trigger, []string{project.TriggerCron, project.TriggerTimer, project.TriggerManual, project.TriggerWorker, project.TriggerCommand}},
+		{"log-level", o.LogLevel, []string{"debug", "info", "warn", "error", ""}},
+		{"log-format", o.LogFormat, []string{term.TextLog, term.JSONLog, ""}},
+	} {
+		if !slices.Contains(flag.allowed, flag.value) {
+			return exit.Usage("tick: --%s must be one of %s, not %q", flag.name, strings.TrimSuffix(strings.Join(flag.allowed, ", "), ", "), flag.value)
+		}
+	}
+	switch {
+	case o.Loop && (o.DryRun || o.Wait):
+		return exit.Usage("tick: --loop cannot be combined with --dry-run or --wait")
+	case o.Loop && triggerSet:
+		return exit.Usage("tick: --loop and --trigger cannot be combined: a loop has its own trigger")
+	case o.StopOnExit && !o.Loop:
+		return exit.Usage("tick: --stop-on-exit works only with --loop")
+	case o.LockTimeout < 0:
+		return exit.Usage("tick: --lock-timeout must not be negative")
+	}
+	if o.Loop {
+		o.Trigger = project.TriggerLoop
+	}
+	return nil
+}
+
+func (o Options) wantsLog() bool { return o.LogLevel != "" || o.LogFormat != "" }
+
+// logger returns the log of a pass.
+func (o Options) logger(w *term.Env) *slog.Logger {
+	level := slog.LevelWarn
+	switch {
+	case o.LogLevel != "":
+		_ = level.UnmarshalText([]byte(o.LogLevel)) // Check refuses other names
+	case o.wantsLog() || o.Loop && !o.JSON && !o.Quiet:
+		level = slog.LevelInfo
+	case o.Quiet:
+		level = slog.LevelError + 1 // reportQuiet reports errors when they change; no pass logs them
+	}
+	return w.NewLog(level, o.LogFormat)
+}
+
+// Tick runs one pass.
+func Tick(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
+	if o.wantsLog() {
+		w.Log = o.logger(w) // the log replaces the lines on stderr
+	}
+	o.Stays = o.Wait
+	r, err := pass.Run(ctx, p, o.Options)
+	switch {
+	case err != nil && o.Trigger == project.TriggerWorker:
+		return err
+	case err != nil:
+		return quietError(ctx, w, p, o, err)
+	case r.Holder != nil && o.LockTimeout > 0 && o.Quiet:
+		return exit.Only(exit.Lock) // that another pass holds the lock is not worth a mail
+	case r.Holder != nil && o.LockTimeout > 0:
+		locked := project.LockedError(r.Holder)
+		locked.Hint += ", or with a longer --lock-timeout"
+		return locked
+	case o.Trigger == project.TriggerWorker:
+		return followUp(ctx, p, o, r) // its output is discarded; its errors are in the row of the pass
+	}
+	report(ctx, w, p, o, r)
+	if o.Wait && !o.DryRun {
+		failed, err := waitForRuns(ctx, w, p, r, o)
+		if err != nil {
+			return err
+		}
+		if failed {
+			return exit.Only(exit.Failed)
+		}
+	}
+	return r.ExitCode()
+}
+
+// followUpWait is how long the pass that a worker starts waits for a retry that is due soon. A continuation is due one second
+// after the end of the run.
+const followUpWait = 3 * time.Second
+
+// followUp runs a second pass for a continuation that is due soon, so that it need not wait for the schedule.
+func followUp(ctx context.Context, p *project.Project, o Options, r pass.Result) error {
+	wait := r.NextWake.Sub(p.Env.Now())
+	if r.NextWake.IsZero() || wait > followUpWait {
+		return r.ExitCode()
+	}
+	if !project.Sleep(ctx, max(wait, 0)) {
+		return nil
+	}
+	r, err := pass.Run(ctx, project.New(p.Env, p.Path, p.StateDir), o.Options)
+	if err != nil {
+		return err
+	}
+	return r.ExitCode()
+}
+
+// waitForRuns waits until every run that this pass started has ended, and prints how.
+func waitForRuns(ctx context.Context, w *term.Env, p *project.Project, r pass.Result, o Options) (failed bool, err error) {
+	for _, a := range r.Applied {
+		if a.Kind != reconcile.ActDispatch && a.Kind != reconcile.ActDeliver || a.Err != nil {
+			continue
+		}
+		run, err := pass.WaitForRun(ctx, p, a.RunID)
+		if err != nil {
+			return false, err
+		}
+		if !o.JSON && !o.Quiet { // with --json the pass's object is the whole output
+			render.RunEnd(w, p, run)
+		}
+		failed = failed || run.Outcome != reconcile.Succeeded || run.Delivery.Code != ""
+	}
+	return failed, nil
+}
+
+// report prints a pass as lines or as one JSON object. With --quiet it prints the errors if they have changed.
+func report(ctx context.Context, w *term.Env, p *project.Project, o Options, r pass.Result) {
+	if w.Log != nil {
+		render.PassLog(ctx, w.Log, r)
+	}
+	switch {
+	case o.Quiet:
+		if r.Holder == nil {
+			reportQuiet(ctx, w, p, o, r.Errors)
+		}
+	case o.JSON:
+		w.PrintJSON(r.JSON())
+		for _, e := range o.told.news(w, r.Errors, r.Obstacle) {
+			w.PrintError(e)
+		}
+	case r.Holder != nil:
+		render.Pass(w, r, nil, nil)
+	default:
+		render.Pass(w, r, o.told.newWarnings(r.Warnings), o.told.news(w, r.Errors, r.Obstacle))
+		if !w.Verbose {
+			render.Sentences(w, o.told.changed(r, w.Now()))
+		}
+	}
+}
+
+// quietReport is what the last pass with --quiet printed.
+type quietReport struct {
+	Codes []string  `json:"codes"`
+	At    time.Time `json:"at"`
+}
+
+const (
+	quietReportKey   = "quiet_errors"
+	quietRepeatAfter = time.Hour
+)
+
+// reportQuiet prints errors if their codes differ from those of the last pass, repeats them every hour while they stay the same,
+// and prints a line when they are over. Cron mails every line that it gets.
+func reportQuiet(ctx context.Context, w *term.Env, p *project.Project, o Options, errs []*reconcile.Error) {
+	now, last := quietReport{At: w.Now()}, quietReport{}
+	for _, e := range errs {
+		now.Codes = append(now.Codes, e.Code)
+	}
+	slices.Sort(now.Codes)
+	now.Codes = slices.Compact(now.Codes)
+	db, err := o.Kept.Opened(), error(nil)
+	if db == nil {
+		if db, err = state.Open(ctx, p.StateDir); err == nil {
+			defer db.Close()
+		}
+	}
+	if err == nil {
+		text, _, _ := db.Meta(ctx, quietReportKey)
+		_ = json.Unmarshal([]byte(text), &last) // an unreadable report counts as none
+	}
+	same := slices.Equal(now.Codes, last.Codes)
+	if same && (len(errs) == 0 || now.At.Sub(last.At).Abs() < quietRepeatAfter) {
+		return
+	}
+	for _, e := range errs {
+		w.PrintError(e)
+	}
+	if err != nil {
+		return
+	}
+	if len(errs) == 0 {
+		w.Note(slog.LevelInfo, "over: "+strings.Join(last.Codes, ", "))
+	}
+	text, err := json.Marshal(now)
+	if err == nil {
+		err = db.SetMeta(ctx, quietReportKey, string(text))
+	}
+	if err != nil {
+		w.PrintError(exit.From(err))
+	}
+}
+
+// quietError returns the error that prevented a pass. With --quiet it prints the error if it is new and returns the bare exit
+// code, which is also what a loop gets of an error that it has told.
+func quietError(ctx context.Context, w *term.Env, p *project.Project, o Options, err error) error {
+	known := exit.From(err)
+	if o.Quiet && p.HasState() {
+		reportQuiet(ctx, w, p, o, []*reconcile.Error{known})
+	} else if len(o.told.news(w, []*reconcile.Error{known}, nil)) > 0 {
+		return err
+	}
+	return exit.Only(exit.Code(known))
+}

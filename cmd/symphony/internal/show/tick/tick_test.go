@@ -1,0 +1,124 @@
+package tick
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// The wait of a loop is the interval, a tenth shorter or longer, and ends when a retry is due.
+func TestPauseFor(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		interval time.Duration
+		random   float64
+		due      time.Time
+		want     time.Duration
+	}{
+		{time.Minute, 0, time.Time{}, 54 * time.Second},
+		{time.Minute, 0.5, time.Time{}, time.Minute},
+		{time.Minute, 1, time.Time{}, 66 * time.Second},
+		{time.Hour, 0.25, time.Time{}, 57 * time.Minute},
+		{0, 1, time.Time{}, 0},
+		{time.Minute, 0, now.Add(54 * time.Second), 54 * time.Second},
+		{time.Minute, 0, now.Add(55 * time.Second), 54 * time.Second},
+		{time.Minute, 1, now.Add(5 * time.Second), 5 * time.Second}, // the time of a retry has no jitter
+		{time.Minute, 1, now.Round(0).Add(5 * time.Second), 5 * time.Second},
+		{time.Minute, 1, now, 0},
+		{time.Minute, 1, now.Add(-time.Hour), 0}, // the clock was set forward
+		{time.Minute, 0.5, now.Add(1000 * time.Hour), time.Minute},
+	} {
+		test.Equal(t, fmt.Sprint(c), pauseFor(c.interval, c.random, now, c.due).Round(time.Millisecond), c.want)
+	}
+}
+
+// A pass that could not be recorded, because the database was busy for instance, has no number.
+func TestPassNotRecorded(t *testing.T) {
+	var out strings.Builder
+	w := &term.Env{Env: environ.Env{Now: time.Now}, Stdout: &out, Verbose: true}
+	render.Pass(w, pass.Result{}, nil, nil)
+	test.Equal(t, "the output", out.String(), "pass not recorded: 0 running, 0 waiting, 0 held, 0 skipped\n")
+	test.Equal(t, "its id", (pass.Result{}).JSON().Pass.ID, nil)
+}
+
+// A signal during the start of a loop ends it without an error, as one between two passes does.
+func TestLoopEndsDuringItsStart(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "WORKFLOW.md")
+	text := "---\ntracker: {kind: file, provider: {path: issues}, active_states: [Todo], terminal_states: [Done]}\n---\nWork."
+	test.OK(t, os.WriteFile(path, []byte(text), 0o600))
+	var out bytes.Buffer
+	w := &term.Env{Env: environ.Env{Dir: dir, Home: dir, Now: time.Now}, Stdout: &out, Stderr: &out}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := Loop(ctx, w, []*project.Project{project.New(w.Environment(), path, filepath.Join(dir, "state"))}, Options{})
+	test.OK(t, err)
+	test.Equal(t, "the output", out.String(), "")
+}
+
+// A service tells systemd its state, and that it lives only while its passes proceed. Its workers do not inherit the variables.
+func TestLoopTellsSystemd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	listener := test.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))
+	defer listener.Close()
+	received := func() string {
+		t.Helper()
+		buffer := make([]byte, 1000)
+		_ = listener.SetReadDeadline(time.Now().Add(test.Patience()))
+		n := test.Must(listener.Read(buffer))
+		return string(buffer[:n])
+	}
+	w := &term.Env{Env: environ.Env{Environ: []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=1000", "A=b"}}, Stderr: &bytes.Buffer{}}
+	s := newSystemd(w)
+	test.Equal(t, "the variables", w.Environ, []string{"A=b"})
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan bool)
+	var alive sync.WaitGroup
+	alive.Go(func() { s.keepAlive(ctx, func() bool { return <-asked }) })
+	asked <- false
+	asked <- true
+	test.Equal(t, "systemd gets", received(), "WATCHDOG=1")
+	asked <- false
+	asked <- false
+	cancel()
+	close(asked)
+	alive.Wait()
+
+	l := &looper{w: w, systemd: s, options: Options{Quiet: true}}
+	one := &job{looper: l, name: "one", reload: make(chan chan struct{})}
+	l.jobs = []*job{one, {looper: l, name: "two", reload: one.reload}}
+	one.say("1 running\n0 held")
+	l.jobs[1].say("locked")
+	go func() {
+		first, second := <-one.reload, <-one.reload
+		close(second)
+		close(first)
+	}()
+	l.reloadAll(t.Context())
+	for _, want := range []string{"STATUS=one: 1 running 0 held", "STATUS=one: 1 running 0 held; two: locked", "RELOADING=1\nMONOTONIC_USEC=", "READY=1"} {
+		if got := received(); !strings.HasPrefix(got, want) {
+			t.Errorf("systemd gets %q, want %q", got, want)
+		}
+	}
+
+	for deadline, want := range map[time.Duration]bool{time.Hour: true, -time.Second: false} {
+		one.allow(time.Hour)
+		l.jobs[1].allow(deadline)
+		test.Equal(t, fmt.Sprintf("passes proceed, with %s more for a wait", deadline), l.proceeds(), want)
+	}
+}

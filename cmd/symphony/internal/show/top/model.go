@@ -1,0 +1,235 @@
+package top
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// model is what the screen shows. Update and View touch nothing but their values: effects reads the state and starts commands.
+type model struct {
+	env           *term.Env
+	effects       effects
+	width, height int // of the window in cells; 0 until it is known
+
+	overviews []view.Overview
+	readAt    time.Time // when the last read succeeded; zero before the first one
+	err       error     // of the last read
+
+	rows  []row // those that the filter accepts
+	at    int   // the index of the selected row
+	first int   // the index of the row that is drawn first
+
+	mode     mode
+	filter   string
+	question question // that mode asking asks
+	note     note     // about the last command
+	running  int      // commands without the terminal
+}
+
+// effects are the actions of the model outside of it.
+type effects struct {
+	// read reads the state and returns a readMsg.
+	read tea.Cmd
+	// run carries out a command in the background and returns an endedMsg with what was done.
+	run func(command) tea.Cmd
+	// show gives the terminal to a command until it ends.
+	show func(command) tea.Cmd
+}
+
+// command is one of symphony's commands about an issue.
+type command struct {
+	verb, issue    string
+	words          []string // as an operator types them
+	path, stateDir string   // of the project's workflow and its state directory
+}
+
+// String is the command as an operator types it.
+func (c command) String() string {
+	line := "symphony"
+	for _, word := range c.words {
+		line += " " + text.ShellQuote(word)
+	}
+	return line
+}
+
+type mode int
+
+const (
+	listing   mode = iota
+	filtering      // the keys change the filter
+	asking         // the keys answer a question
+	helping        // the keys are explained
+)
+
+// question is asked before a command that ends something.
+type question struct {
+	text    string
+	command command
+}
+
+// note is what is said about a command.
+type note struct {
+	command string
+	lines   []string
+	failed  bool
+}
+
+// row is an issue with the project that it belongs to.
+type row struct {
+	view.Row
+	overview *view.Overview
+}
+
+type (
+	readMsg struct {
+		overviews []view.Overview
+		err       error
+	}
+	refreshMsg struct{}
+	endedMsg   struct {
+		command    command
+		lines      []string
+		err        error
+		background bool
+	}
+)
+
+// step is the time between two reads.
+const step = time.Second
+
+// Init implements tea.Model.
+func (m model) Init() tea.Cmd { return m.effects.read }
+
+// Update implements tea.Model.
+func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	var cmd tea.Cmd
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		m, cmd = m.press(msg)
+	case tea.PasteMsg:
+		if m.mode == filtering {
+			m = m.filtered(m.filter + strings.TrimSpace(msg.Content))
+		}
+	case readMsg:
+		if m.err = msg.err; msg.err == nil {
+			m.overviews, m.readAt = msg.overviews, m.env.Now()
+			m = m.arrange()
+		}
+		cmd = tea.Tick(step, func(time.Time) tea.Msg { return refreshMsg{} })
+	case refreshMsg:
+		cmd = m.effects.read
+	case endedMsg:
+		m = m.ended(msg)
+	}
+	return m.scroll(), cmd
+}
+
+// ended notes what a command said.
+func (m model) ended(msg endedMsg) model {
+	if msg.background {
+		m.running--
+	}
+	m.note = note{command: msg.command.String(), lines: msg.lines[max(len(msg.lines)-noteLines, 0):], failed: msg.err != nil}
+	if msg.err != nil && len(m.note.lines) == 0 {
+		m.note.lines = []string{msg.err.Error()}
+	}
+	return m
+}
+
+// noteLines is how many lines about a command are shown.
+const noteLines = 4
+
+// arrange makes the rows of the overviews: one of each issue, which is that of its newest run where only ended runs are left. The
+// selection stays on its issue.
+func (m model) arrange() model {
+	var selected row
+	if m.at < len(m.rows) {
+		selected = m.rows[m.at]
+	}
+	m.rows = nil
+	for i := range m.overviews {
+		v := &m.overviews[i]
+		seen := map[string]bool{}
+		for _, r := range v.Rows {
+			if r.Status == view.StatusEnded && seen[r.IssueID] {
+				continue
+			}
+			seen[r.IssueID] = true
+			if matches(r, m.filter) {
+				m.rows = append(m.rows, row{r, v})
+			}
+		}
+	}
+	slices.SortStableFunc(m.rows, func(a, b row) int {
+		return cmp.Compare(slices.Index(view.Statuses, a.Status), slices.Index(view.Statuses, b.Status))
+	})
+	if selected.overview == nil {
+		return m
+	}
+	dir := selected.overview.Project.StateDir
+	same := slices.IndexFunc(m.rows, func(r row) bool { return r.IssueID == selected.IssueID && r.overview.Project.StateDir == dir })
+	if same >= 0 {
+		m.at = same
+	}
+	return m
+}
+
+// matches reports whether a row contains every word of a filter, in any letter case.
+func matches(r view.Row, filter string) bool {
+	text := strings.ToLower(strings.Join([]string{r.Project, string(r.Status), r.Identifier, r.Title, r.Text}, " "))
+	for word := range strings.FieldsSeq(strings.ToLower(filter)) {
+		if !strings.Contains(text, word) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m model) filtered(filter string) model {
+	m.filter = filter
+	return m.arrange()
+}
+
+// scroll keeps the selected row within the rows, and on the screen.
+func (m model) scroll() model {
+	m.at = max(min(m.at, len(m.rows)-1), 0)
+	space := m.space()
+	m.first = max(min(m.first, m.at, len(m.rows)-space), m.at-space+1, 0)
+	return m
+}
+
+// selected returns the row under the cursor.
+func (m model) selected() (row, bool) {
+	if m.at >= len(m.rows) {
+		return row{}, false
+	}
+	return m.rows[m.at], true
+}
+
+// command is a command of symphony about an issue. The state directory is named only where the command would not find it.
+func (m model) command(r row, verb string, flags ...string) command {
+	p := r.overview.Project
+	c := command{verb, r.Identifier, append([]string{verb, r.Identifier}, flags...), p.WorkflowPath, p.StateDir}
+	if p.WorkflowPath != "" {
+		c.words = append(c.words, "-w", p.WorkflowPath)
+	}
+	usual := m.env.Getenv("SYMPHONY_STATE_DIR")
+	if usual == "" {
+		usual = state.DefaultDir(m.env.Getenv("XDG_STATE_HOME"), m.env.Home, p.WorkflowPath)
+	}
+	if m.env.Absolute(usual) != p.StateDir {
+		c.words = append(c.words, "--state-dir", p.StateDir)
+	}
+	return c
+}

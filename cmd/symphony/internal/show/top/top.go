@@ -1,0 +1,207 @@
+// Package top is the full screen of symphony top: the issues of all projects, with keys that do what symphony's own commands do, about
+// the selected one. The package keeps no state of its own.
+package top
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// framesPerSecond limits how often the screen is compared with what is shown. Keys are answered within a frame.
+const framesPerSecond = 30
+
+// Program carries out a command line of symphony and returns its exit code.
+type Program func(ctx context.Context, w *term.Env, args []string) int
+
+// Run shows the issues of all projects of the account, or only of p unless that is nil, until the operator quits or ctx ends. It
+// waits for what then still runs in the background. Commands that print are given the terminal and carried out by program.
+func Run(ctx context.Context, w *term.Env, p *project.Project, program Program) error {
+	if !w.OnTerminal() || w.Getenv("TERM") == "dumb" {
+		return &reconcile.Error{
+			Code: "not_a_terminal", Message: "top needs a terminal with a cursor that can be moved",
+			Hint: "symphony ps prints the same once, symphony ps --watch every second",
+		}
+	}
+	r := runner{ctx: ctx, env: w, program: program, interrupts: make(chan os.Signal, 1)}
+	m := model{env: w, effects: effects{read: r.read(p), run: r.background, show: r.foreground}}
+	// Ctrl-C is a key while the screen is shown. Otherwise it is a signal for the command that has the terminal, and may come only when
+	// that command has ended.
+	signal.Notify(r.interrupts, syscall.SIGINT)
+	defer signal.Stop(r.interrupts)
+	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithEnvironment(w.Environ), tea.WithFPS(framesPerSecond),
+		tea.WithInput(w.Stdin), tea.WithOutput(w.Stdout), tea.WithoutSignalHandler()).Run()
+	if ctx.Err() != nil {
+		err = nil // a signal has ended it
+	}
+	r.wait.Wait()
+	return err
+}
+
+// runner carries out the effects of the model.
+type runner struct {
+	ctx        context.Context
+	env        *term.Env
+	program    Program
+	interrupts chan os.Signal
+	wait       sync.WaitGroup // for what runs in the background
+}
+
+func (r *runner) read(p *project.Project) tea.Cmd {
+	return func() tea.Msg {
+		o := view.Options{All: true}
+		if p != nil {
+			v, err := view.Read(r.ctx, project.New(r.env.Environment(), p.Path, p.StateDir), o) // the workflow may have changed
+			return readMsg{[]view.Overview{v}, err}
+		}
+		all, err := view.ReadAll(r.ctx, r.env.Environment(), o)
+		return readMsg{all, err}
+	}
+}
+
+// background carries out a command without the terminal. Ctrl-C does not end it.
+func (r *runner) background(c command) tea.Cmd {
+	return func() tea.Msg {
+		if c.verb != "open" { // a browser may stay
+			r.wait.Add(1)
+			defer r.wait.Done()
+		}
+		lines, err := r.carryOut(context.WithoutCancel(r.ctx), c)
+		if err != nil {
+			known := exit.From(err)
+			lines = append(lines, known.Error(), known.Hint)
+		}
+		return endedMsg{c, slices.DeleteFunc(lines, func(line string) bool { return line == "" }), err, true}
+	}
+}
+
+func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err error) {
+	p, isAgent := project.New(r.env.Environment().Silent(), c.path, c.stateDir), false
+	if c.verb == "stop" {
+		p, isAgent = agents.ProjectOf(ctx, p, c.issue)
+	}
+	var result operate.Result
+	switch {
+	case c.verb == "open":
+		address, err := operate.Address(ctx, p, c.issue, false)
+		if err != nil {
+			return nil, err
+		}
+		opened, err := r.env.OpenPage(ctx, address, false)
+		if err == nil && !opened {
+			lines = []string{term.NoDisplay}
+		}
+		return append([]string{address}, lines...), err
+	case isAgent:
+		ended, err := agents.Stop(ctx, p.Env, c.issue)
+		return []string{c.issue + " has ended: " + string(ended.Outcome)}, err
+	case c.verb == "stop":
+		result, err = operate.Stop(ctx, p, operate.StopOptions{Issue: c.issue, Ended: func(line string) { lines = append(lines, line) }})
+	default:
+		result, err = operate.Apply(ctx, p, operate.Command{Verb: reconcile.Verb(c.verb), Issue: c.issue})
+	}
+	if err == nil {
+		lines, err = slices.Concat(result.Lines(p.Env.Now()), lines), result.Err()
+	}
+	return lines, err
+}
+
+// foreground gives the terminal to a command until it ends.
+func (r *runner) foreground(c command) tea.Cmd {
+	env := r.env.ForCommand()
+	pager, stays := pagerFor(env)
+	env.Environ = append(slices.Clone(env.Environ), "PAGER="+pager)
+	paged := !slices.Contains(c.words, "--follow") && slices.Contains([]string{"show", "logs", "diff"}, c.verb)
+	v := &visit{
+		line: c.String(), pause: paged && !stays, quiet: paged && stays, env: env, run: func() error { return r.untilInterrupt(env, c) },
+	}
+	return tea.Exec(v, func(err error) tea.Msg { return endedMsg{command: c, err: err} })
+}
+
+// untilInterrupt carries out a command, which Ctrl-C ends.
+func (r *runner) untilInterrupt(env *term.Env, c command) error {
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	select {
+	case <-r.interrupts: // was meant for the command before
+	default:
+	}
+	go func() {
+		select {
+		case <-r.interrupts:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if code := r.program(ctx, env, append([]string{"symphony"}, c.words...)); code != exit.OK {
+		return fmt.Errorf("exit status %d", code)
+	}
+	return nil
+}
+
+// pagerFor returns the pager of the commands that top starts. A short text must not vanish at once: stays is false where the
+// pager may end by itself.
+func pagerFor(w *term.Env) (pager string, stays bool) {
+	pager, set := w.Lookup("PAGER")
+	if !set {
+		if _, err := exec.LookPath("less"); err != nil {
+			return "cat", false
+		}
+		pager = "less -R"
+	}
+	if name, _, _ := strings.Cut(strings.TrimSpace(pager), " "); filepath.Base(name) == "less" {
+		return pager + " -+F -+X", true
+	}
+	return cmp.Or(pager, "cat"), false
+}
+
+// visit is a command that has the terminal. Its output stays until the operator has seen it.
+type visit struct {
+	run   func() error
+	line  string // the command as it is typed
+	pause bool   // wait for a key at the end, even if the command succeeds
+	quiet bool   // the pager fills the screen: the command is not printed above
+	env   *term.Env
+}
+
+// SetStdin, SetStdout and SetStderr implement tea.ExecCommand. A command has the streams of top.
+func (v *visit) SetStdin(io.Reader)  {}
+func (v *visit) SetStdout(io.Writer) {}
+func (v *visit) SetStderr(io.Writer) {}
+
+// Run implements tea.ExecCommand.
+func (v *visit) Run() error {
+	if !v.quiet {
+		fmt.Fprintln(v.env.Stdout, "$ "+text.Visible(v.line))
+	}
+	err := v.run()
+	if !v.quiet {
+		fmt.Fprintln(v.env.Stdout)
+	}
+	if err == nil && !v.pause {
+		return nil
+	}
+	// The question at which Ctrl-C ended the command may still read the line.
+	_, _ = term.AskLine(context.Background(), v.env, "press enter to return to symphony top ", false) // an end of the input returns, too
+	return err
+}

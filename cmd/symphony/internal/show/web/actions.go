@@ -1,0 +1,313 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// actions are the routes that change something, by the functions of symphony's own commands. A form of a page has the member back and
+// is answered with a redirect to that page, which shows what was done; programs get the JSON of the command.
+func (s *Server) actions() []route {
+	return []route{
+		{"POST", "/api/v1/refresh", needActing, s.refresh},
+		{"POST", "/api/v1/pause", needActing, s.command(aboutProject(reconcile.VerbPause))},
+		{"POST", "/api/v1/resume", needActing, s.command(aboutProject(reconcile.VerbResume))},
+		{"POST", "/api/v1/unblock", needActing, s.command(aboutProject(reconcile.VerbUnblock))},
+		{"POST", "/api/v1/{identifier}/stop", needActing, s.command(s.stop)},
+		{"POST", "/api/v1/{identifier}/retry", needActing, s.command(aboutIssue(reconcile.VerbRetry))},
+		{"POST", "/api/v1/{identifier}/hold", needActing, s.command(aboutIssue(reconcile.VerbHold))},
+		{"POST", "/api/v1/{identifier}/deliver", needActing, s.command(aboutIssue(reconcile.VerbDeliver))},
+		{"POST", "/api/v1/requests/{id}/approve", needActing, s.command(approval)},
+		{"POST", "/api/v1/requests/{id}/deny", needActing, s.command(denial)},
+		{"POST", "/api/v1/requests/{id}/answer", needActing, s.command(reply)},
+	}
+}
+
+func aboutProject(verb reconcile.Verb) func(*http.Request, parameters) (order, error) {
+	return func(*http.Request, parameters) (order, error) { return order{verb: verb}, nil }
+}
+
+func aboutIssue(verb reconcile.Verb) func(*http.Request, parameters) (order, error) {
+	return func(r *http.Request, _ parameters) (order, error) {
+		identifier := r.PathValue("identifier")
+		return order{verb: verb, ref: identifier, issue: identifier}, nil
+	}
+}
+
+// stop returns the order to stop an issue. A page may be older than the end of the run: an issue that was handed over is not held.
+func (s *Server) stop(r *http.Request, p parameters) (order, error) {
+	o, err := aboutIssue(reconcile.VerbStop)(r, p)
+	v, failed := s.source.issue(r.Context(), r.URL.Query().Get("project"), o.issue, 0)
+	if err == nil && failed == nil && v.Status == view.StatusHandedOver { // without a view the operation itself reports the error
+		err = exit.Fault("handed_over", o.issue+" was handed over: nothing is running", "hold it, if no later run may start")
+	}
+	return o, err
+}
+
+func aboutRequest(r *http.Request, verb reconcile.Verb, d requests.Decision) order {
+	issue, _ := reconcile.RequestRef(r.PathValue("id"))
+	return order{verb: verb, ref: r.PathValue("id"), issue: issue, decision: d}
+}
+
+func approval(r *http.Request, p parameters) (order, error) {
+	how := reconcile.DecideApprove
+	if p.ForSession {
+		how = reconcile.DecideForSession
+	}
+	return aboutRequest(r, verbApprove, requests.Decision{How: how}), nil
+}
+
+func denial(r *http.Request, p parameters) (order, error) {
+	return aboutRequest(r, verbDeny, requests.Decision{How: reconcile.DecideDeny, Reason: p.Reason}), nil
+}
+
+func reply(r *http.Request, p parameters) (order, error) {
+	o := aboutRequest(r, verbAnswer, requests.Decision{How: reconcile.DecideAnswer, Texts: p.Texts, Choices: p.Choices})
+	switch {
+	case len(p.Texts) > 0 && len(p.Choices) > 0:
+		return o, badRequest("texts and choices cannot be combined; a text may be the label of an option")
+	case len(p.Texts)+len(p.Choices) == 0:
+		return o, badRequest("the answer is missing: give texts, or the numbers of the options as choices")
+	}
+	return o, nil
+}
+
+func badRequest(message string) error {
+	return &reconcile.Error{Code: "usage", Message: message, Hint: "docs/api.md describes the request"}
+}
+
+// badBody is the error for a body that can't be read.
+func badBody(err error) error {
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		return exit.Fault("body_too_large", fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit), "send less")
+	}
+	return badRequest("the body: " + err.Error())
+}
+
+// command returns the handler of a command.
+func (s *Server) command(build func(*http.Request, parameters) (order, error)) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		p, err := readParameters(r)
+		var o order
+		if err == nil {
+			o, err = build(r, p)
+		}
+		var target *project.Project
+		if err == nil {
+			target, err = s.target(r, o.issue)
+		}
+		var done outcome
+		if err == nil {
+			patient(w)
+			done, err = s.commands.run(r.Context(), target, o)
+		}
+		status, err := http.StatusOK, exit.ForCommand(err, string(o.verb))
+		switch {
+		case p.Back != "":
+			s.goBack(w, r, p.Back, noticeOf(o, done, err))
+			return nil
+		case err != nil:
+			return err
+		case done.pending:
+			status = http.StatusAccepted
+		}
+		return answerWith(w, status, done.document)
+	}
+}
+
+// patient gives the answer the time that a command may take.
+func patient(w http.ResponseWriter) {
+	c, end := http.NewResponseController(w), time.Now().Add(slotPatience+commandPatience+endPatience+writePatience)
+	_ = errors.Join(c.SetReadDeadline(end), c.SetWriteDeadline(end)) // only tests have writers without deadlines
+}
+
+// parameters are what a request says beside its address.
+type parameters struct {
+	Reason     string   `json:"reason"`
+	ForSession bool     `json:"for_session"`
+	Texts      []string `json:"texts"`
+	Choices    []int    `json:"choices"`
+
+	Back string `json:"-"` // the page to return to; empty for a program
+}
+
+// readParameters reads the body: JSON, a form of a program with the same names (text and choice may be repeated), or a form of a
+// page, where answer-N and text-N belong to the question with the index N.
+func readParameters(r *http.Request) (p parameters, err error) {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case kind == "application/json":
+		dec := json.NewDecoder(r.Body)
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&p); err != nil && !errors.Is(err, io.EOF) {
+			return p, badBody(err)
+		}
+	case kind == "application/x-www-form-urlencoded":
+		if err := r.ParseForm(); err != nil {
+			return p, badBody(err)
+		}
+		if r.PostForm.Has("back") {
+			p.Back = backTo(r)
+		}
+		if err := p.readForm(r.PostForm); err != nil {
+			return p, err
+		}
+	case kind != "" || r.ContentLength > 0:
+		return p, badRequest("the body must be JSON or a form, not " + cmp.Or(kind, "of an unknown type"))
+	}
+	if strings.Contains(r.URL.Path+p.Reason+strings.Join(p.Texts, ""), "\x00") {
+		return p, badRequest("a text contains a NUL")
+	}
+	return p, nil
+}
+
+// formNames are the names in the form of a program.
+var formNames = []string{"reason", "for_session", "text", "choice"}
+
+func (p *parameters) readForm(form url.Values) (err error) {
+	for name := range form {
+		if !form.Has("back") && !slices.Contains(formNames, name) {
+			return badRequest("the body: unknown field " + strconv.Quote(name))
+		}
+	}
+	p.Reason, p.Texts = form.Get("reason"), form["text"]
+	if v := form.Get("for_session"); v != "" {
+		if p.ForSession, err = strconv.ParseBool(v); err != nil {
+			return badRequest("for_session must be true or false")
+		}
+	}
+	for _, v := range form["choice"] {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			return badRequest("choice must be the number of an option")
+		}
+		p.Choices = append(p.Choices, n)
+	}
+	questions, _ := strconv.Atoi(form.Get("questions"))
+	for i := range min(questions, len(form)) { // each question has a field
+		at := "-" + strconv.Itoa(i)
+		given := form["answer"+at]
+		if own := form.Get("text" + at); strings.TrimSpace(own) != "" {
+			given = append(given, own)
+		}
+		p.Texts = append(p.Texts, strings.ReplaceAll(strings.Join(given, ", "), "\r\n", "\n"))
+	}
+	return nil
+}
+
+// target is the project of a command: the one that ?project= names, the only one, or that of the issue.
+func (s *Server) target(r *http.Request, issue string) (*project.Project, error) {
+	name := r.URL.Query().Get("project")
+	named, err := s.source.named(r.Context(), name)
+	if err != nil && name == view.AgentsProject {
+		if theirs := agents.AsProject(s.source.env); theirs != nil {
+			return theirs, nil
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(named) == 1:
+		return named[0].Project, nil
+	case len(named) == 0:
+		return nil, noProject()
+	case issue == "":
+		return nil, badRequest("the server has several projects: add ?project=NAME")
+	}
+	v, err := s.source.issue(r.Context(), "", issue, 0)
+	if err != nil {
+		return nil, err
+	}
+	return project.New(s.source.env, v.Project.WorkflowPath, v.Project.StateDir), nil
+}
+
+// refreshed is the answer of POST /api/v1/refresh (specification 13.7).
+type refreshed struct {
+	Queued      bool      `json:"queued"`
+	Coalesced   bool      `json:"coalesced"` // a pass that has not begun yet serves this request, too
+	RequestedAt time.Time `json:"requested_at"`
+	Operations  []string  `json:"operations"`
+}
+
+// refresh answers POST /api/v1/refresh: it asks for a pass of the project, or of each one, and does not wait for it.
+func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
+	p, err := readParameters(r)
+	var projects []view.Named
+	if err == nil {
+		projects, err = s.source.named(r.Context(), r.URL.Query().Get("project"))
+	}
+	out := refreshed{Queued: true, Coalesced: len(projects) > 0, RequestedAt: s.source.env.Now().UTC(), Operations: []string{"poll", "reconcile"}}
+	for _, target := range projects {
+		out.Coalesced = s.commands.refresh(context.WithoutCancel(r.Context()), target.Project) && out.Coalesced
+	}
+	switch {
+	case p.Back != "":
+		s.goBack(w, r, p.Back, noticeOf(order{verb: verbPass}, outcome{lines: []string{"a pass begins"}}, err))
+		return nil
+	case err != nil:
+		return err
+	}
+	return answerWith(w, http.StatusAccepted, out)
+}
+
+const shownLines = 12 // of an outcome
+
+// noticeOf is what the next page shows of an order.
+func noticeOf(o order, done outcome, err error) page.Notice {
+	n := page.Notice{Command: o.String(), Lines: done.shown(), Failed: err != nil || done.pending}
+	if err != nil {
+		e := exit.From(err)
+		n.Lines = outcome{lines: []string{e.Error(), e.Hint}}.shown()
+	}
+	if len(n.Lines) > shownLines {
+		n.Lines = append(n.Lines[:shownLines], "…")
+	}
+	return n
+}
+
+// goBack sends the browser back to the page of the form, with a notice. The notice stays here: the browser gets a random name
+// of it in a cookie, so that no other site can make one, and it is shown once.
+func (s *Server) goBack(w http.ResponseWriter, r *http.Request, back string, n page.Notice) {
+	s.access.setNote(w, s.commands.leave(n))
+	http.Redirect(w, r, back, http.StatusSeeOther)
+}
+
+// notice takes the notice that the browser's last command left; nil if there is none.
+func (s *Server) notice(w http.ResponseWriter, r *http.Request) *page.Notice {
+	c, err := r.Cookie(s.access.noteCookie())
+	if err != nil {
+		return nil
+	}
+	s.access.setNote(w, "")
+	return s.commands.take(c.Value)
+}
+
+func (a *access) noteCookie() string { return a.cookie + "_note" }
+
+// setNote lets the browser keep the name of a notice for a minute; an empty one removes it.
+func (a *access) setNote(w http.ResponseWriter, name string) {
+	age := 60
+	if name == "" {
+		age = -1
+	}
+	http.SetCookie(w, &http.Cookie{Name: a.noteCookie(), Value: name, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: age})
+}

@@ -1,0 +1,251 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// acting serves some projects whose orders are carried out by a function.
+func acting(t *testing.T, carryOut func(context.Context, *project.Project, order) (outcome, error), projects ...string) *Server {
+	t.Helper()
+	dir := t.TempDir()
+	var o Options
+	for _, name := range projects {
+		place := Place{filepath.Join(dir, name, "WORKFLOW.md"), filepath.Join(dir, name, "state")}
+		test.OK(t, os.MkdirAll(place.StateDir, 0o700))
+		o.Places = append(o.Places, place)
+	}
+	s, _ := serve(t, o)
+	s.source.env.Dir, s.source.env.Environ = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	s.commands.carryOut = carryOut
+	return s
+}
+
+// post sends a request with the token, with JSON or a form.
+func post(s *Server, path, body string) *httptest.ResponseRecorder {
+	kind := "application/x-www-form-urlencoded"
+	if strings.HasPrefix(body, "{") {
+		kind = "application/json; charset=utf-8"
+	}
+	return visit(s, "POST", path, body, "Authorization", "Bearer "+string(s.token), "Content-Type", kind)
+}
+
+// No request without the token changes anything, whatever route it takes.
+func TestActionsNeedToken(t *testing.T) {
+	s := acting(t, func(context.Context, *project.Project, order) (outcome, error) {
+		t.Error("an order was carried out")
+		return outcome{}, nil
+	}, "web")
+	for _, route := range s.table() {
+		if route.method == http.MethodGet || route.path == "/login" || route.path == "/theme" {
+			continue
+		}
+		for _, token := range []string{"", "Bearer ", "Bearer 0123456789abcdeF"} {
+			path := strings.NewReplacer("{identifier}", "ABC-1", "{id}", "ABC-1.1").Replace(route.path)
+			test.Equal(t, route.method+" "+path+" with "+token, visit(s, route.method, path, "", "Authorization", token).Code, http.StatusUnauthorized)
+		}
+	}
+}
+
+// Which order a request is.
+func TestActionOrders(t *testing.T) {
+	var got order
+	s := acting(t, func(_ context.Context, p *project.Project, o order) (outcome, error) {
+		test.Equal(t, "the project", filepath.Base(filepath.Dir(p.Path)), "web")
+		got = o
+		return outcome{document: struct{}{}}, nil
+	}, "web")
+	about := func(verb reconcile.Verb, d requests.Decision) order {
+		return order{verb: verb, ref: "ABC-1.2", issue: "ABC-1", decision: d}
+	}
+	issue := func(verb reconcile.Verb, name string) order { return order{verb: verb, ref: name, issue: name} }
+	approve, session := requests.Decision{How: reconcile.DecideApprove}, requests.Decision{How: reconcile.DecideForSession}
+	deny := func(reason string) requests.Decision {
+		return requests.Decision{How: reconcile.DecideDeny, Reason: reason}
+	}
+	texts := func(texts ...string) requests.Decision {
+		return requests.Decision{How: reconcile.DecideAnswer, Texts: texts}
+	}
+	const at = "/api/v1/requests/ABC-1.2/"
+	for _, c := range []struct {
+		path, body string
+		want       order
+	}{
+		{"/api/v1/pause", "", order{verb: reconcile.VerbPause}},
+		{"/api/v1/unblock", "", order{verb: reconcile.VerbUnblock}},
+		{"/api/v1/resume?project=web", "", order{verb: reconcile.VerbResume}},
+		{"/api/v1/ABC-1/deliver", "", issue(reconcile.VerbDeliver, "ABC-1")},
+		{"/api/v1/ABC-1/stop", "", issue(reconcile.VerbStop, "ABC-1")},
+		{"/api/v1/ABC-1/retry", "{}", issue(reconcile.VerbRetry, "ABC-1")},
+		{"/api/v1/a%2Fb%20c/hold", "", issue(reconcile.VerbHold, "a/b c")},
+		{at + "approve", "", about(verbApprove, approve)},
+		{at + "approve", `{"for_session":true}`, about(verbApprove, session)},
+		{at + "approve", "for_session=true", about(verbApprove, session)},
+		{at + "deny", "reason=-+no%0Ano", about(verbDeny, deny("- no\nno"))},
+		{at + "deny", `{"reason":"no"}`, about(verbDeny, deny("no"))},
+		{at + "answer", "choice=2&choice=1", about(verbAnswer, requests.Decision{How: reconcile.DecideAnswer, Choices: []int{2, 1}})},
+		{at + "answer", `{"texts":["one\n","--two"]}`, about(verbAnswer, texts("one\n", "--two"))},
+		{at + "answer", "text=hunter2&text=", about(verbAnswer, texts("hunter2", ""))},
+		// The form of a page: an option, an own text beside options, two of several, nothing for an optional question.
+		{at + "answer", "questions=4&answer-0=Red&text-0=&text-1=my%0D%0Aown&answer-2=a&answer-2=b&back=/", about(verbAnswer, texts("Red", "my\nown", "a, b", ""))},
+	} {
+		w := post(s, c.path, c.body)
+		if w.Code != http.StatusOK && w.Code != http.StatusSeeOther {
+			t.Errorf("%s %s: %d %s", c.path, c.body, w.Code, w.Body)
+			continue
+		}
+		test.Equal(t, c.path+" "+c.body, fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", c.want))
+	}
+}
+
+// Which requests are no order, and what the error of an order becomes.
+func TestActionErrors(t *testing.T) {
+	var answer outcome
+	var fault error
+	s := acting(t, func(context.Context, *project.Project, order) (outcome, error) { return answer, fault }, "web", "api")
+	const request = "/api/v1/requests/ABC-1.2/answer?project=web"
+	for _, c := range []struct {
+		path, body string
+		fault      string // the code of the order's error
+		status     int
+		said       string
+	}{
+		{request, "", "", 400, "the answer is missing"},
+		{request, `{"texts":["a"],"choices":[1]}`, "", 400, "cannot be combined"},
+		{request, `{"text":"a"}`, "", 400, "unknown field"},
+		{request, `{"texts":"a"}`, "", 400, "cannot unmarshal"},
+		{request, `{"texts":["a\u0000b"]}`, "", 400, "NUL"},
+		{"/api/v1/ABC-1%00/stop?project=web", "", "", 400, "NUL"},
+		{request, "texts=a", "", 400, "unknown field"},
+		{request, "choice=two", "", 400, "number of an option"},
+		{"/api/v1/requests/ABC-1.2/approve?project=web", "for_session=maybe", "", 400, "true or false"},
+		{request, `{"texts":["` + strings.Repeat("a", maxBody) + `"]}`, "", 413, "body_too_large"},
+		{request, "text=" + strings.Repeat("a", maxBody), "", 413, "body_too_large"},
+		{"/login", "token=" + strings.Repeat("a", maxBody), "", 413, "body_too_large"},
+		{"/api/v1/pause", "", "", 400, "add ?project=NAME"},
+		{"/api/v1/pause?project=nosuch", "", "", 404, "project_not_found"},
+		{"/api/v1/pause?project=web", "", "", 202, `{"paused":true}`},
+		{request, `{"choices":[7]}`, "usage", 400, "usage"},
+		{request, `{"choices":[1]}`, "request_not_found", 404, "request_not_found"},
+		{request, `{"choices":[1]}`, "request_ended", 409, "request_ended"},
+		{"/api/v1/pause?project=api", "", "locked", 409, "what to do next"},
+		{"/api/v1/pause?project=api", "", "no_state", 503, "no_state"},
+		{"/api/v1/pause?project=api", "", "linear_api_status", 502, "linear_api_status"},
+		{"/api/v1/pause?project=api", "", "invalid_config", 500, "invalid_config"},
+	} {
+		answer, fault = outcome{document: map[string]bool{"paused": true}, pending: true}, nil
+		if c.fault != "" {
+			fault = &reconcile.Error{Code: c.fault, Hint: "what to do next"}
+		}
+		w := post(s, c.path, c.body)
+		test.Equal(t, c.path+" "+c.body, w.Code, c.status)
+		test.Contains(t, c.path+" "+c.body, w.Body.String(), c.said)
+		test.Equal(t, "it is JSON", json.Valid(w.Body.Bytes()), true)
+	}
+	s.commands.patience = time.Millisecond
+	s.commands.carryOut = func(ctx context.Context, _ *project.Project, _ order) (outcome, error) {
+		<-ctx.Done()
+		return outcome{}, ctx.Err()
+	}
+	test.Equal(t, "the status after the time is up", post(s, "/api/v1/pause?project=web", "").Code, http.StatusGatewayTimeout)
+}
+
+// A form leads back to its page, which shows once what the command said. No other address and no invented notice is accepted.
+func TestNotice(t *testing.T) {
+	s := acting(t, func(context.Context, *project.Project, order) (outcome, error) {
+		return outcome{lines: []string{"paused: <b>", "", "no schedule"}}, nil
+	}, "web")
+	for _, back := range []string{"//evil.example/", "https://evil.example/", `/\evil.example`, `\\evil.example`, "/\t/evil.example", "evil", ""} {
+		to := post(s, "/api/v1/pause", url.Values{"back": {back}}.Encode()).Header().Get("Location")
+		test.Equal(t, "back to "+back, to, "/")
+	}
+	w := post(s, "/api/v1/pause", "back=/login%3Fx%3D1")
+	cookies := w.Result().Cookies()
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/login?x=1" || len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode {
+		t.Fatal(w.Code, w.Header())
+	}
+	get := func(value string) string {
+		return visit(s, "GET", w.Header().Get("Location"), "", "Cookie", cookies[0].Name+"="+value).Body.String()
+	}
+	test.Lacks(t, "the page with an invented notice", get("Done"), `id="notice"`)
+	test.Contains(t, "the page", get(cookies[0].Value), "symphony pause</code>", "paused: &lt;b&gt;", "no schedule")
+	test.Lacks(t, "the page the second time", get(cookies[0].Value), `id="notice"`)
+	for range 3 * maxNotices {
+		post(s, "/api/v1/pause", "back=/")
+	}
+	if n := len(s.commands.notices); n > maxNotices {
+		t.Error(n, "notices are kept")
+	}
+}
+
+// gate is an order that waits until the gate is opened, and counts how often it has begun and ended.
+type gate struct {
+	open         chan struct{}
+	begun, ended atomic.Int32
+}
+
+func (g *gate) carryOut(context.Context, *project.Project, order) (outcome, error) {
+	g.begun.Add(1)
+	<-g.open
+	g.ended.Add(1)
+	return outcome{document: struct{}{}}, nil
+}
+
+// The number of orders at once is limited, and the server ends after them.
+func TestCommandsAtOnce(t *testing.T) {
+	g := &gate{open: make(chan struct{})}
+	s := acting(t, g.carryOut, "web")
+	var wait sync.WaitGroup
+	for range maxCommands + 2 {
+		wait.Go(func() { post(s, "/api/v1/pause", "") })
+	}
+	test.Until(t, "orders are carried out", func() bool { return g.begun.Load() == maxCommands })
+	ended := make(chan struct{})
+	go func() { s.commands.end(); close(ended) }()
+	test.Until(t, "the server ends", func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return s.commands.closed })
+	w := post(s, "/api/v1/pause", "")
+	test.Equal(t, "the status", w.Code, http.StatusServiceUnavailable)
+	test.Contains(t, "the answer", w.Body.String(), "the server is ending")
+	test.Equal(t, "how many are carried out", g.begun.Load(), maxCommands)
+	select {
+	case <-ended:
+		t.Error("the server did not wait")
+	default:
+	}
+	close(g.open)
+	wait.Wait()
+	<-ended
+	test.Equal(t, "how many have ended", g.ended.Load(), maxCommands+2)
+}
+
+// While a pass is under way, any number of requests for a pass cause one more.
+func TestRefreshCoalesces(t *testing.T) {
+	g := &gate{open: make(chan struct{})}
+	s := acting(t, g.carryOut, "web")
+	for i, coalesced := range []bool{false, false, true, true} {
+		w := post(s, "/api/v1/refresh", "")
+		var answer refreshed
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusAccepted || !answer.Queued || answer.Coalesced != coalesced {
+			t.Errorf("request %d: %d %s", i, w.Code, w.Body)
+		}
+	}
+	close(g.open)
+	test.Until(t, "the passes end", func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return len(s.commands.passes) == 0 })
+	test.Equal(t, "how many passes ran", g.ended.Load(), 2)
+}

@@ -1,0 +1,167 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+)
+
+// The limits of the commands that the server runs.
+const (
+	maxCommands     = 4                // at a time; others wait
+	slotPatience    = 10 * time.Second // for one of them to end
+	commandPatience = 2 * time.Minute  // for one command, which may have to wait for another pass and for the tracker
+	endPatience     = 10 * time.Second // for its end after that
+	maxNotices      = 64
+)
+
+// commands carries out what requests ask for, by the same functions as symphony's own commands.
+type commands struct {
+	carryOut func(context.Context, *project.Project, order) (outcome, error)
+	free     chan struct{} // has a value for each command that runs
+	patience time.Duration // with one command
+
+	mu      sync.Mutex
+	closed  bool // no further command starts
+	running sync.WaitGroup
+	passes  map[string]int         // by state directory: 1 if a pass is under way, 2 if another one follows it
+	notices map[string]page.Notice // that no page has shown yet, by random names
+	names   []string               // of the notices, the oldest first
+}
+
+func newCommands() *commands {
+	return &commands{
+		carryOut: carryOut, free: make(chan struct{}, maxCommands), patience: commandPatience,
+		passes: map[string]int{}, notices: map[string]page.Notice{},
+	}
+}
+
+// begin counts a command that end waits for. It returns false if the server is ending.
+func (c *commands) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.running.Add(1)
+	}
+	return !c.closed
+}
+
+// end lets no further command start and waits for those that run.
+func (c *commands) end() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.running.Wait()
+}
+
+// run carries out an order and waits for its end, also when the client ends before. One that takes too long goes on by itself.
+func (c *commands) run(ctx context.Context, p *project.Project, o order) (outcome, error) {
+	if !c.begin() {
+		return outcome{}, exit.Fault("busy", "the server is ending", "run "+o.String())
+	}
+	wait := time.NewTimer(slotPatience)
+	defer wait.Stop()
+	var err error
+	select {
+	case c.free <- struct{}{}:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-wait.C:
+		err = exit.Fault("busy", fmt.Sprintf("%d other commands run", maxCommands), "try again")
+	}
+	if err != nil {
+		c.running.Done()
+		return outcome{}, err
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.patience)
+	answers := c.start(bounded, p, o, func() { <-c.free; c.running.Done(); cancel() })
+	late := time.NewTimer(c.patience + endPatience)
+	defer late.Stop()
+	select {
+	case a := <-answers:
+		if !errors.Is(bounded.Err(), context.DeadlineExceeded) || !errors.Is(a.err, context.DeadlineExceeded) {
+			return a.outcome, a.err
+		}
+	case <-late.C:
+	}
+	return outcome{}, exit.Fault("command_timeout", fmt.Sprintf("%s did not end within %v", o, c.patience), "symphony ps shows what became of it")
+}
+
+// returned is what an order returned.
+type returned struct {
+	outcome outcome
+	err     error
+}
+
+// start carries out an order, and calls ended after it.
+func (c *commands) start(ctx context.Context, p *project.Project, o order, ended func()) <-chan returned {
+	answers := make(chan returned, 1)
+	go func() {
+		defer ended()
+		out, err := c.carryOut(ctx, project.New(p.Env.Silent(), p.Path, p.StateDir), o)
+		answers <- returned{out, err}
+	}()
+	return answers
+}
+
+// refresh asks for a pass of the project. At most one is under way and one follows, which reads what has changed until then. It
+// returns true if one that follows was asked for already.
+func (c *commands) refresh(ctx context.Context, p *project.Project) (coalesced bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed || c.passes[p.StateDir] == 2:
+		return true
+	case c.passes[p.StateDir] == 1:
+		c.passes[p.StateDir] = 2
+		return false
+	}
+	c.passes[p.StateDir] = 1
+	c.running.Go(func() {
+		for again := true; again; {
+			c.free <- struct{}{}
+			bounded, cancel := context.WithTimeout(ctx, c.patience)
+			<-c.start(bounded, p, order{verb: verbPass}, func() { <-c.free; cancel() }) // what fails is an error of the pass, which the views show
+			c.mu.Lock()
+			c.passes[p.StateDir]--
+			if again = c.passes[p.StateDir] > 0 && !c.closed; !again {
+				delete(c.passes, p.StateDir)
+			}
+			c.mu.Unlock()
+		}
+	})
+	return false
+}
+
+// leave keeps a notice for the next page and returns its name.
+func (c *commands) leave(n page.Notice) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.names) == maxNotices {
+		delete(c.notices, c.names[0])
+		c.names = c.names[1:]
+	}
+	name := rand.Text()
+	c.notices[name] = n
+	c.names = append(c.names, name)
+	return name
+}
+
+// take returns the notice with the name and forgets it; nil if there is none.
+func (c *commands) take(name string) *page.Notice {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, ok := c.notices[name]
+	if !ok {
+		return nil
+	}
+	delete(c.notices, name)
+	return &n
+}

@@ -1,0 +1,245 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+)
+
+// The limits of streams.
+const (
+	maxStreams   = 400                    // fewer than maxConnections, so that others are still answered
+	lookStep     = 250 * time.Millisecond // between two looks at the files
+	renderStep   = 500 * time.Millisecond // at least, between two renderings
+	renderShare  = 4                      // rendering takes at most one part of so many of the time
+	renderAnyway = 10 * time.Second       // what changes with time alone, such as a schedule that has stopped
+)
+
+// feed is what the clients of one address see. It is rendered once for all of them, while there are any.
+type feed struct {
+	clients int // guarded by feeds.mu
+	stop    context.CancelFunc
+
+	mu    sync.Mutex
+	event []byte        // the newest; nil before the first rendering
+	newer chan struct{} // closed when event is replaced
+}
+
+// feeds are the feeds of a server.
+type feeds struct {
+	mu      sync.Mutex
+	open    map[string]*feed
+	clients int
+	turn    sync.Mutex // one rendering at a time
+
+	patience time.Duration // for a client to read an event
+}
+
+func newFeeds() *feeds {
+	return &feeds{open: map[string]*feed{}, patience: 10 * time.Second}
+}
+
+// render makes an event, and names the files that change when it does.
+type render func(context.Context) (event []byte, files []string)
+
+// join adds a client to the feed of an address. leave must be called in the end.
+func (s *feeds) join(ctx context.Context, address string, r render) (f *feed, leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clients == maxStreams {
+		return nil, nil, exit.Fault("too_many_streams", fmt.Sprintf("%d clients follow this server already", maxStreams), "close some, or ask without following")
+	}
+	f, known := s.open[address]
+	if !known {
+		f = &feed{newer: make(chan struct{})}
+		s.open[address] = f
+		ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
+		go s.keep(ctx, f, r)
+	}
+	s.clients++
+	f.clients++
+	return f, func() { s.leave(address, f) }, nil
+}
+
+func (s *feeds) leave(address string, f *feed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients--
+	f.clients--
+	if f.clients == 0 {
+		f.stop()
+		delete(s.open, address)
+	}
+}
+
+// keep renders until ctx ends: whenever the files have changed, and now and then in any case.
+func (s *feeds) keep(ctx context.Context, f *feed, r render) {
+	var files []string
+	look := time.NewTicker(lookStep)
+	defer look.Stop()
+	for ctx.Err() == nil {
+		stamp, began := stampOf(files), time.Now()
+		event, changing := s.render(ctx, r)
+		if ctx.Err() != nil {
+			return
+		}
+		f.publish(event)
+		files = changing
+		pause := max(renderStep, renderShare*time.Since(began))
+		for waited := time.Duration(0); waited < renderAnyway || waited < pause; waited = time.Since(began) {
+			if waited >= pause && stampOf(files) != stamp {
+				break
+			}
+			select {
+			case <-look.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// render waits for its turn. As in a handler of net/http, a panic ends neither the server nor a loop that it is part of.
+func (s *feeds) render(ctx context.Context, r render) (event []byte, files []string) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	defer func() {
+		if v := recover(); v != nil {
+			log.Printf("rendering: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return r(ctx)
+}
+
+func (f *feed) publish(event []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if event != nil && !bytes.Equal(event, f.event) {
+		f.event = event
+		close(f.newer)
+		f.newer = make(chan struct{})
+	}
+}
+
+func (f *feed) newest() (event []byte, newer <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.event, f.newer
+}
+
+// racy is how long after a write a second one can leave the same time of the file, so that the time alone does not show it.
+const racy = 20 * time.Millisecond
+
+// stampOf changes when one of the files is written. A database in WAL mode needs no connection for that: each commit writes its log.
+func stampOf(files []string) string {
+	var b strings.Builder
+	now := time.Now()
+	for _, path := range files {
+		info, err := os.Stat(path)
+		if err != nil || info.Size() == 0 {
+			b.WriteString("-,") // readers make an empty log
+			continue
+		}
+		fmt.Fprintf(&b, "%d %d,", info.Size(), info.ModTime().UnixNano())
+		if now.Sub(info.ModTime()) < racy {
+			fmt.Fprint(&b, now.UnixNano()) // the next look finds a difference
+		}
+	}
+	return b.String()
+}
+
+// filesOf are the files whose change changes what is known of a project.
+func filesOf(p view.ProjectRow) []string {
+	db := filepath.Join(p.StateDir, "state.db")
+	return []string{p.WorkflowPath, db, db + "-wal"}
+}
+
+// follow sends the events of an address until the client leaves or does not read.
+func (s *Server) follow(w http.ResponseWriter, r *http.Request, render render) error {
+	f, leave, err := s.feeds.join(r.Context(), fmt.Sprint(s.access.mayAct(r), " ", r.URL.RequestURI()), render)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	out := http.NewResponseController(w)
+	_ = out.SetReadDeadline(time.Time{}) // the request is read; its deadline would end the connection
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx
+	if r.Method == http.MethodHead {
+		return nil // there is no body to wait for
+	}
+	send := func(event []byte) bool {
+		_ = out.SetWriteDeadline(time.Now().Add(s.feeds.patience))
+		_, err := w.Write(event)
+		return err == nil && out.Flush() == nil
+	}
+	beat := time.NewTicker(renderAnyway)
+	defer beat.Stop()
+	var sent []byte
+	for {
+		event, newer := f.newest()
+		if event != nil && !bytes.Equal(event, sent) {
+			if !send(event) {
+				return nil
+			}
+			sent = event
+			continue
+		}
+		select {
+		case <-newer:
+		case <-beat.C:
+			if !send([]byte("event: beat\ndata: alive\n\n")) {
+				return nil
+			}
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+}
+
+// event is a server-sent event.
+func event(name string, v any) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "event: %s\ndata: ", name)
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // the types are ours
+	b.WriteByte('\n')
+	return b.Bytes()
+}
+
+// pageEvent draws a page, or what is wrong with it.
+func (s *Server) pageEvent(r *http.Request, draw drawPage) ([]byte, []string) {
+	p, files, err := draw(r)
+	if err != nil {
+		p = page.Problem(exit.From(err), false)
+	}
+	p.MayAct = s.access.mayAct(r)
+	return event("page", p.Changes()), files
+}
+
+// events answers GET /api/v1/events: the answer of /api/v1/state as the event "state", at each change and at least every ten seconds.
+// While there is none, the event "unavailable" has the error.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
+	return s.follow(w, r, func(ctx context.Context) ([]byte, []string) {
+		v, files, err := s.readState(r.WithContext(ctx))
+		if err != nil {
+			return event("unavailable", term.ErrorJSON{Error: exit.From(err)}), files
+		}
+		return event("state", v), files
+	})
+}

@@ -1,0 +1,98 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+)
+
+// issueLog answers GET /issues/{project}/{identifier}/log with everything that symphony logs -v prints, as text; ?run= names a run
+// other than the newest. The rotation of logs bounds its size.
+func (s *Server) issueLog(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.source.project(r.Context(), r.PathValue("project"))
+	if err != nil {
+		return err
+	}
+	text := textAnswer{w: w}
+	err = logs.Print(r.Context(), &term.Env{Env: *p.Env, Stdout: &text}, p, r.PathValue("identifier"), logs.Options{Whole: true, Run: r.URL.Query().Get("run")})
+	if err != nil && !text.written {
+		return err
+	}
+	_, _ = text.Write(nil) // a log may be empty
+	return nil
+}
+
+// textAnswer makes an answer text with the first write, so that an error before it still has its status.
+type textAnswer struct {
+	w       http.ResponseWriter
+	written bool
+}
+
+// Write implements io.Writer.
+func (t *textAnswer) Write(b []byte) (int, error) {
+	if !t.written {
+		t.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		t.written = true
+	}
+	return t.w.Write(b)
+}
+
+// The limits of a diff.
+const (
+	maxDiff   = 2 << 20 // bytes
+	maxAtOnce = 2       // how many are made at the same time
+)
+
+// issueDiff answers GET /issues/{project}/{identifier}/diff.
+func (s *Server) issueDiff(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	select {
+	case s.diffs <- struct{}{}:
+		defer func() { <-s.diffs }()
+	case <-ctx.Done():
+		return exit.Fault("busy", fmt.Sprintf("%d other diffs are being made", maxAtOnce), "try again")
+	}
+	name := r.PathValue("project")
+	p, err := s.source.project(ctx, name)
+	if err != nil {
+		return err
+	}
+	var text limitedText
+	identifier, err := view.WriteDiff(ctx, p, r.PathValue("identifier"), &text)
+	switch {
+	case err != nil && text.full: // git has ended because the text took no more
+		identifier = r.PathValue("identifier")
+	case errors.Is(err, context.DeadlineExceeded):
+		return snapshotError(err)
+	case err != nil:
+		return err
+	}
+	s.write(w, r, http.StatusOK, page.Diff{Project: name, Name: identifier, Text: text.String(), Cut: text.full, MayAct: s.access.mayAct(r)}.Page())
+	return nil
+}
+
+// limitedText takes the first maxDiff bytes.
+type limitedText struct {
+	strings.Builder
+	full bool
+}
+
+var errFull = errors.New("the page takes no more")
+
+// Write implements io.Writer.
+func (t *limitedText) Write(b []byte) (int, error) {
+	if t.Len()+len(b) > maxDiff {
+		t.full = true
+		return 0, errFull
+	}
+	return t.Builder.Write(b)
+}

@@ -1,0 +1,115 @@
+package web
+
+import (
+	"context"
+	"database/sql"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state/statetest"
+)
+
+// withWorkspace serves a project with state, and one without. The workspace of the issue is a repository in dir.
+func withWorkspace(t *testing.T) (s *Server, dir, issue string) {
+	t.Helper()
+	dir = t.TempDir()
+	p := Place{filepath.Join(dir, "web", "WORKFLOW.md"), filepath.Join(dir, "web", "state")}
+	test.OK(t, statetest.Large(t.Context(), p.StateDir, time.Now(), statetest.Size{Claims: 50, Runs: 5, Passes: 2}))
+	test.OK(t, os.WriteFile(p.Workflow, []byte("---\ntracker: {kind: file, provider: {path: "+dir+"/tasks}}\n---\nWork.\n"), 0o600))
+	db := test.Must(sql.Open("sqlite", "file:"+filepath.Join(p.StateDir, "state.db")))
+	defer db.Close()
+	test.OK(t, db.QueryRowContext(t.Context(), "UPDATE runs SET workspace_path = ? RETURNING identifier", dir).Scan(&issue))
+	test.OK(t, exec.CommandContext(t.Context(), "git", "init", "-q", dir).Run())
+	s, _ = serve(t, Options{Places: []Place{{filepath.Join(dir, "new", "WORKFLOW.md"), filepath.Join(dir, "new", "state")}, p}})
+	return s, dir, issue
+}
+
+// get asks for an address with the token, for at most so long.
+func get(t *testing.T, s *Server, path string, patience time.Duration) *httptest.ResponseRecorder {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r := httptest.NewRequest("GET", path, nil).WithContext(ctx)
+	r.Host = "localhost"
+	r.Header.Set("Authorization", "Bearer 0123456789abcdef")
+	answer := httptest.NewRecorder()
+	s.handler.ServeHTTP(answer, r)
+	return answer
+}
+
+// A diff is limited in size, in time, and in how many are made at once.
+func TestDiffLimits(t *testing.T) {
+	s, dir, issue := withWorkspace(t)
+	path := "/issues/web/" + issue + "/diff"
+	check := func(what string, patience time.Duration, status int, want string) (body string) {
+		t.Helper()
+		answer := get(t, s, path, patience)
+		test.Equal(t, what, answer.Code, status)
+		test.Contains(t, what, answer.Body.String(), want)
+		return answer.Body.String()
+	}
+	test.OK(t, os.WriteFile(filepath.Join(dir, "small.txt"), []byte("a small file\n"), 0o600))
+	test.Lacks(t, "a small diff", check("small", time.Minute, http.StatusOK, "a small file"), "only the beginning")
+	line := strings.Repeat("x", 99) + "\n"
+	test.OK(t, os.WriteFile(filepath.Join(dir, "large.txt"), []byte(strings.Repeat(line, maxDiff/len(line)+1)), 0o600))
+	if body := check("large", time.Minute, http.StatusOK, "only the beginning of the diff"); len(body) > 2*maxDiff {
+		t.Error(len(body), "bytes")
+	}
+	s.diffs <- struct{}{}
+	check("beside another one", time.Minute, http.StatusOK, "xxx")
+	s.diffs <- struct{}{}
+	check("beside two others", 10*time.Millisecond, http.StatusServiceUnavailable, `"busy"`)
+	<-s.diffs
+	<-s.diffs
+	t.Setenv("PATH", t.TempDir()+":"+os.Getenv("PATH"))
+	slow, _, _ := strings.Cut(os.Getenv("PATH"), ":")
+	test.OK(t, os.WriteFile(filepath.Join(slow, "git"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o700))
+	check("slow", 200*time.Millisecond, http.StatusServiceUnavailable, `"snapshot_timeout"`)
+	test.Equal(t, "diffs under way", len(s.diffs), 0)
+}
+
+// Another account of the machine reads no log, no diff and no patch.
+func TestDetailsNeedTheToken(t *testing.T) {
+	s, _, issue := withWorkspace(t)
+	address := "/issues/web/" + issue
+	const hint = `To read logs and diffs <a href="/login">enter the token</a>`
+	test.Contains(t, "the page without the token", visit(s, "GET", address, "").Body.String(), hint)
+	test.Lacks(t, "the page with it", get(t, s, address, time.Minute).Body.String(), hint)
+	for _, path := range []string{"/log", "/diff"} {
+		test.Equal(t, path+" without the token", visit(s, "GET", address+path, "").Code, http.StatusUnauthorized)
+	}
+	socket, _ := serve(t, Options{Listen: "unix:" + filepath.Join(t.TempDir(), "s")})
+	for who, c := range map[string]struct {
+		server *Server
+		header string
+		want   string
+	}{"another account": {s, "", ""}, "the operator": {s, "Bearer 0123456789abcdef", "-old\n+new"}, "a socket": {socket, "", "-old\n+new"}} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Authorization", c.header)
+		row := view.RequestRow{}
+		row.Detail.Changes = []reconcile.RequestChange{{Path: "a", Diff: "-old\n+new"}}
+		row.Request.Detail.Changes = slices.Clone(row.Detail.Changes)
+		c.server.access.withholdChanges(r, []view.RequestRow{row})
+		test.Equal(t, "patches that "+who+" reads", []string{row.Detail.Changes[0].Diff, row.Request.Detail.Changes[0].Diff}, []string{c.want, c.want})
+	}
+}
+
+// A project without a pass does not hide that the others don't know an issue.
+func TestIssueBesideNewProject(t *testing.T) {
+	s, _, issue := withWorkspace(t)
+	for path, code := range map[string]string{
+		"/api/v1/NO-1": "issue_not_found", "/api/v1/NO-1?project=new": "snapshot_unavailable", "/api/v1/" + issue: `"issue_identifier":"` + issue,
+	} {
+		test.Contains(t, path, get(t, s, path, time.Minute).Body.String(), code)
+	}
+}

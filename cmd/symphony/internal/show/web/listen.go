@@ -1,0 +1,132 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+)
+
+// DefaultPort is the port of serve.
+const DefaultPort = 7967
+
+const defaultHost = "127.0.0.1"
+
+// listen opens the address that the options name.
+func listen(ctx context.Context, w *environ.Env, o Options) (net.Listener, error) {
+	var config net.ListenConfig
+	if i := slices.IndexFunc(o.Hosts, func(name string) bool { return strings.Contains(name, "/") }); i >= 0 {
+		return nil, exit.Usage("--allow-host takes the name of a host, such as symphony.example.org, not %q", o.Hosts[i])
+	}
+	path, isSocket := strings.CutPrefix(o.Listen, "unix:")
+	switch {
+	case isSocket && path == "":
+		return nil, exit.Usage("the path of the socket is missing: unix:PATH")
+	case isSocket:
+		return listenSocket(ctx, w.Absolute(path))
+	case strings.Contains(o.Listen, "/"):
+		return nil, exit.Usage("the address %q must be HOST, HOST:PORT or unix:PATH, without http://", o.Listen)
+	}
+	address, err := tcpAddress(o)
+	if err != nil {
+		return nil, err
+	}
+	network := "tcp"
+	if net.ParseIP(o.host()).To4() != nil {
+		network = "tcp4" // otherwise 0.0.0.0 would include IPv6
+	}
+	l, err := config.Listen(ctx, network, address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, exit.Fault("listen_failed", err.Error(), "another program uses the port: choose one with --port, or any free one with --port 0")
+	case err != nil:
+		return nil, exit.Fault("listen_failed", err.Error(), "--listen, or server.host in WORKFLOW.md, names an address of this machine: HOST, HOST:PORT or unix:PATH")
+	}
+	return l, nil
+}
+
+// tcpAddress is the host and the port to listen at.
+func tcpAddress(o Options) (string, error) {
+	host, port := o.host(), strconv.Itoa(DefaultPort)
+	if _, p, err := net.SplitHostPort(o.Listen); err == nil {
+		port = p
+	}
+	if o.Port >= 0 {
+		port = strconv.Itoa(o.Port)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+		return "", exit.Usage("the port must be a number from 0 to 65535, not %q", port)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// host is the host to listen at.
+func (o Options) host() string {
+	host := o.Listen
+	if h, _, err := net.SplitHostPort(o.Listen); err == nil {
+		host = h
+	}
+	return strings.Trim(cmp.Or(host, defaultHost), "[]")
+}
+
+// listenSocket opens a unix socket that only this account can use. It replaces one that no process listens at.
+func listenSocket(ctx context.Context, path string) (net.Listener, error) {
+	failed := func(err error) error {
+		return exit.Fault("listen_failed", err.Error(), "name a path in a directory of your own that exists: --listen unix:PATH")
+	}
+	var dialer net.Dialer
+	c, err := dialer.DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		_ = c.Close()
+		return nil, exit.Fault("listen_failed", "another process listens at "+path, "end it first, or name another path")
+	case errors.Is(err, syscall.EINVAL):
+		return nil, exit.Fault("listen_failed", path+" is too long for a socket", "name a path of at most 100 characters: --listen unix:PATH")
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
+		return nil, exit.Fault("listen_failed", path+" exists and is not a socket", "name another path, or remove it")
+	}
+	l, err := privateSocket(ctx, path)
+	if err != nil {
+		return nil, failed(err)
+	}
+	return l, nil
+}
+
+// secretName returns a name of the server that only the reader of its link knows; empty if the server has none. Browsers resolve names
+// below localhost to this machine, but send the cookies of a host to all of its ports: a program that an agent lets listen at another
+// port would get the token, be it that one of its pages sends the browser there. It cannot do so with a name that it does not know.
+// Browsers try such a name at ::1 as well. The server must listen there, too, because another program could, at the same port.
+//
+// With kept, a token that stays over restarts, the name stays as well, because browsers keep the theme and the login for it.
+func secretName(ctx context.Context, first net.Listener, kept Token) (second net.Listener, name string) {
+	tcp, ok := first.Addr().(*net.TCPAddr)
+	if !ok || tcp.IP.String() != defaultHost {
+		return nil, ""
+	}
+	var config net.ListenConfig
+	second, err := config.Listen(ctx, "tcp", net.JoinHostPort("::1", strconv.Itoa(tcp.Port)))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, ""
+	}
+	secret := rand.Text()
+	if kept != "" {
+		hash := sha256.Sum256([]byte("name " + kept))
+		secret = base32.StdEncoding.EncodeToString(hash[:])
+	}
+	return second, "symphony-" + strings.ToLower(secret[:12]) + ".localhost" // with another error there is no IPv6
+}
+
+// maxUnread is how many bytes the system keeps for a client that does not read, about.
+const maxUnread = 256 << 10

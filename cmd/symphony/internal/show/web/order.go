@@ -1,0 +1,98 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// order is what a request asks for.
+type order struct {
+	verb     reconcile.Verb
+	ref      string            // the issue or the request; empty for an order about the project
+	issue    string            // the issue that it is about
+	decision requests.Decision // about a request
+}
+
+// Verbs that are no commands to the planner.
+const (
+	verbPass    reconcile.Verb = "tick"
+	verbApprove reconcile.Verb = "approve"
+	verbDeny    reconcile.Verb = "deny"
+	verbAnswer  reconcile.Verb = "answer"
+)
+
+// String is the order as an operator types it, without answers, which may be secret.
+func (o order) String() string {
+	line := "symphony " + string(o.verb)
+	if o.decision.How == reconcile.DecideForSession {
+		line += " --for-session"
+	}
+	if o.decision.Reason != "" {
+		line += " --reason=" + text.ShellQuote(o.decision.Reason)
+	}
+	for _, n := range o.decision.Choices {
+		line += fmt.Sprintf(" --choice=%d", n)
+	}
+	if o.ref != "" {
+		line += " " + text.ShellQuote(o.ref)
+	}
+	return line
+}
+
+// outcome is what became of an order.
+type outcome struct {
+	lines    []string
+	document any  // the JSON of the command
+	pending  bool // the next pass has to apply it
+}
+
+// carryOut carries out an order by the functions of the command.
+func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error) {
+	var r operate.Result
+	var err error
+	switch o.verb {
+	case verbApprove, verbDeny, verbAnswer:
+		p, _ = agents.ProjectOf(ctx, p, o.ref)
+		decided, err := requests.Decide(ctx, p, o.ref, o.decision)
+		if err != nil {
+			return outcome{}, err
+		}
+		lines, note := requests.Describe(decided)
+		return outcome{lines: append(lines, note), document: requests.NewJSON(decided)}, nil
+	case verbPass:
+		r.Pass, err = pass.Run(ctx, p, pass.Options{Trigger: project.TriggerManual, LockTimeout: project.CommandPatience})
+	case reconcile.VerbStop:
+		if _, isAgent := agents.ProjectOf(ctx, p, o.ref); isAgent {
+			return outcome{}, exit.Usage("stop: %s is an agent, which symphony stop %[1]s ends", o.ref)
+		}
+		r, err = operate.Stop(ctx, p, operate.StopOptions{Issue: o.ref, NoWait: true})
+	case reconcile.VerbDeliver:
+		r, err = operate.Deliver(ctx, p, o.ref)
+	default:
+		r, err = operate.Apply(ctx, p, operate.Command{Verb: o.verb, Issue: o.ref})
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{lines: r.Lines(p.Env.Now()), document: r.JSON(), pending: r.Err() != nil}, nil
+}
+
+// shown are the lines of an outcome that have a text.
+func (o outcome) shown() (lines []string) {
+	for _, line := range o.lines {
+		if strings.TrimSpace(line) != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}

@@ -1,0 +1,180 @@
+package page
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Forms makes the forms by which the reader of a page acts on a project. Each has a template: "request", "issue-actions" and
+// "project-actions".
+type Forms struct {
+	Project string // the name by which addresses call it
+	Back    string // the page that follows a command: a path of this server
+	MayAct  bool   // the reader has the token; if not, the forms only say what would be possible
+}
+
+// Forms makes the forms of a project on the overview.
+func (o Overview) Forms(project string) Forms {
+	return Forms{project, o.Address(), o.MayAct}
+}
+
+// Forms makes the forms of the issue's page.
+func (i Issue) Forms() Forms {
+	return Forms{i.Project, IssueAddress(i.Project, i.Issue.Issue.Identifier), i.MayAct}
+}
+
+// IssueAddress is the path of an issue's page.
+func IssueAddress(project, identifier string) string {
+	return "/issues/" + url.PathEscape(project) + "/" + url.PathEscape(identifier)
+}
+
+// Action is the address of a command of the API about the project.
+func (f Forms) Action(path ...string) string {
+	address := "/api/v1"
+	for _, p := range path {
+		address += "/" + url.PathEscape(p)
+	}
+	return address + "?" + url.Values{"project": {f.Project}}.Encode()
+}
+
+// Request is a request in full, with what decides it.
+func (f Forms) Request(r view.RequestRow) RequestForm { return RequestForm{f, r} }
+
+// RequestForm is the data of the template "request".
+type RequestForm struct {
+	Forms
+	view.RequestRow
+}
+
+// Address is the address of a decision: approve, deny or answer.
+func (r RequestForm) Address(verb string) string { return r.Action("requests", r.ID, verb) }
+
+// Anchor is the id of the element, unique on the page.
+func (r RequestForm) Anchor() string { return "request-" + url.PathEscape(r.Forms.Project+"-"+r.ID) }
+
+// Detail is the whole request.
+func (r RequestForm) Detail() reconcile.RequestDetail { return r.RequestRow.Request.Detail }
+
+// IssuePage is the address of its issue; empty for an agent without one.
+func (r RequestForm) IssuePage() string {
+	if r.Forms.Project == view.AgentsProject {
+		return ""
+	}
+	return IssueAddress(r.Forms.Project, r.Identifier)
+}
+
+// IsQuestion reports whether it needs an answer, not an approval.
+func (r RequestForm) IsQuestion() bool { return r.Kind == reconcile.QuestionRequest }
+
+// Wants says in a few words what kind of request it is.
+func (r RequestForm) Wants() string {
+	switch r.Kind {
+	case reconcile.CommandRequest:
+		return "wants to run a command"
+	case reconcile.FileChangeRequest:
+		return "wants to change files"
+	case reconcile.PermissionsRequest:
+		return "wants permissions"
+	case reconcile.QuestionRequest:
+		return "has " + text.Plural(len(r.Detail().Questions), "question")
+	}
+	return "asks"
+}
+
+// Asks is the summary where it says more than the rest of the request.
+func (r RequestForm) Asks() string {
+	isShown := r.Kind == reconcile.CommandRequest || len(r.Detail().Changes) > 0
+	if r.IsQuestion() || isShown && !view.AsksMore(r.RequestRow.Request) {
+		return ""
+	}
+	return r.Summary
+}
+
+// DiffLine is a line of a diff with its class: add, del, hunk or none.
+type DiffLine struct{ Class, Text string }
+
+// DiffLines divides a diff into lines.
+func DiffLines(diff string) []DiffLine {
+	var list []DiffLine
+	for line := range strings.Lines(diff) {
+		l := DiffLine{Text: strings.TrimSuffix(line, "\n")}
+		switch {
+		case strings.HasPrefix(line, "@@"):
+			l.Class = "hunk"
+		case strings.HasPrefix(line, "+"):
+			l.Class = "add"
+		case strings.HasPrefix(line, "-"):
+			l.Class = "del"
+		}
+		list = append(list, l)
+	}
+	return list
+}
+
+// Issue is what an operator can do about an issue of this status.
+func (f Forms) Issue(identifier string, status view.Status) IssueForm {
+	return IssueForm{f, identifier, status}
+}
+
+// IssueForm is the data of the template "issue-actions".
+type IssueForm struct {
+	Forms
+	Identifier string
+	Status     view.Status
+}
+
+// Address is the address of stop, retry, hold or deliver.
+func (i IssueForm) Address(verb string) string { return i.Action(i.Identifier, verb) }
+
+// CanStop reports whether the issue has a run.
+func (i IssueForm) CanStop() bool { return i.is(view.StatusRunning, view.StatusAsks) }
+
+// CanRetry reports whether a retry would make the issue due.
+func (i IssueForm) CanRetry() bool {
+	return i.is(view.StatusHeld, view.StatusWaiting, view.StatusUndelivered)
+}
+
+// CanDeliver reports whether commits wait for a delivery that has failed.
+func (i IssueForm) CanDeliver() bool { return i.is(view.StatusUndelivered) }
+
+// CanHold reports whether the issue would otherwise get a run.
+func (i IssueForm) CanHold() bool {
+	return i.CanStop() || i.is(view.StatusWaiting, view.StatusSkipped, view.StatusReady)
+}
+
+func (i IssueForm) is(statuses ...view.Status) bool { return slices.Contains(statuses, i.Status) }
+
+// Possible lists what can be done.
+func (i IssueForm) Possible() (verbs []string) {
+	for _, a := range []struct {
+		can  bool
+		verb string
+	}{{i.CanStop(), "stop"}, {i.CanRetry(), "retry"}, {i.CanHold(), "hold"}, {i.CanDeliver(), "deliver"}} {
+		if a.can {
+			verbs = append(verbs, a.verb)
+		}
+	}
+	return verbs
+}
+
+// ProjectForm is the data of the template "project-actions".
+type ProjectForm struct {
+	Forms
+	Paused  bool
+	Blocked bool // a fault keeps new runs from starting
+}
+
+// Overview is what an operator can do about the project.
+func (f Forms) Overview(paused, blocked bool) ProjectForm { return ProjectForm{f, paused, blocked} }
+
+// Notice is what the last command of the reader said.
+type Notice struct {
+	Command string // as it is typed
+	Lines   []string
+	Failed  bool
+}

@@ -1,0 +1,45 @@
+package page
+
+import (
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// command is what a terminal does and the page does not.
+type command struct{ Purpose, Line string }
+
+// inFull is a command of symphony as it can be typed in any folder.
+func inFull(p view.ProjectRow, line string) string {
+	if p.WorkflowPath != "" {
+		line += " -w " + text.ShellQuote(p.WorkflowPath)
+	}
+	return "symphony " + line
+}
+
+// InTerminal answers what the overview leaves open about the project.
+func (h projectHealth) InTerminal() (list []command) {
+	for _, c := range []command{
+		{"What would the next pass do?", "tick --dry-run"},
+		{"Stop everything now", "stop --all"},
+		{"Cost by label", "report --by label --since 30d"},
+		{"The schedule's line", "schedule status"},
+		{"What would break under cron?", "doctor -v"},
+		{"Is WORKFLOW.md right?", "check"},
+		{"Remove what is done", "prune"},
+	} {
+		list = append(list, command{c.Purpose, inFull(h.Overview.Project, c.Line)})
+	}
+	p := h.Overview.Project
+	remove := strings.Join([]string{
+		inFull(p, "stop --all"), inFull(p, "schedule remove"), "symphony projects remove " + text.ShellQuote(p.StateDir) + " --workspaces",
+	}, " && ")
+	return append(list, command{"Remove symphony: the project, after the last one also the program", remove})
+}
+
+// InTerminal is what else can be done about the issue.
+func (i Issue) InTerminal() []command {
+	p, name := i.Issue.Project, text.ShellQuote(i.Name())
+	return []command{{"Next prompt", inFull(p, "prompt "+name)}, {"Take over", inFull(p, "takeover "+name)}}
+}

@@ -1,0 +1,161 @@
+package page
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// event is something that happened to the issue: a run with its turns, a request, a hold, a release.
+type event struct {
+	At          time.Time
+	Tone, Title string
+	Text        string
+	Run         *runItem // nil for other events
+}
+
+// runItem is what the page shows of a run.
+type runItem struct {
+	view.RunRow
+	Took   string // empty while it runs
+	Log    string // the address of its log
+	Errors []string
+	Turns  []turnItem
+}
+
+// turnItem is a turn of a run: a bar in the time of the run, which is 100 wide.
+type turnItem struct {
+	Name, Tone, Result, Took string
+	Text                     string
+	X, Width                 float64
+}
+
+// Events are what happened, the newest first.
+func (i Issue) Events() (list []event) {
+	for _, m := range i.Timeline {
+		e := event{At: m.At, Text: m.Text}
+		switch m.Kind {
+		case view.MomentTurn: // they are in their runs
+			continue
+		case view.MomentRun:
+			n := slices.IndexFunc(i.Runs, func(r view.RunRow) bool { return r.RunID == *m.RunID })
+			if n < 0 {
+				continue
+			}
+			e = i.runEvent(i.Runs[n])
+		case view.MomentRequest:
+			e.Title, e.Tone = m.Name+" "+decided(m.Result), "warn"
+			if m.Result == "" {
+				e.Title = m.Name + " waits for you"
+			}
+		default:
+			e.Title = sentence(strings.ReplaceAll(m.Name, "_", " "))
+			e.Tone = map[view.MomentKind]string{view.MomentHold: "bad", view.MomentHandover: "good"}[m.Kind]
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// decided words the decision on a request, or how it ended without one.
+func decided(result string) string {
+	words := map[string]string{"approve": "approved", "approve_for_session": "approved for the session", "deny": "denied", "answer": "answered"}
+	if word := words[result]; word != "" {
+		return word
+	}
+	return strings.ReplaceAll(result, "_", " ")
+}
+
+func (i Issue) runEvent(r view.RunRow) event {
+	e := event{At: r.StartedAt, Title: "Run", Tone: "active", Run: &runItem{RunRow: r, Log: i.LogPath(r.RunID)}}
+	switch {
+	case r.Kind != reconcile.AgentRun:
+		e.Title = "Delivery without an agent"
+	case r.Attempt != nil:
+		e.Title = fmt.Sprintf("Run, attempt %d", *r.Attempt)
+	}
+	if r.Outcome == nil {
+		e.Title += " goes on"
+	} else {
+		e.Title, e.Tone = e.Title+" "+strings.ReplaceAll(string(*r.Outcome), "_", " "), outcomeTone(*r.Outcome)
+	}
+	if r.EndedAt != nil {
+		e.Run.Took = text.Duration(r.EndedAt.Sub(r.StartedAt))
+	}
+	if r.Error != nil {
+		e.Run.Errors = append(e.Run.Errors, *r.Error)
+	}
+	if r.AfterRunError != nil {
+		e.Run.Errors = append(e.Run.Errors, "hook failed: "+*r.AfterRunError)
+	}
+	if d := r.Delivery; d != nil && d.Code != "" {
+		e.Tone, e.Run.Errors = "bad", append(e.Run.Errors, "not delivered: "+d.Code+": "+d.Message)
+	}
+	e.Run.Turns = i.turns(r)
+	return e
+}
+
+func outcomeTone(o reconcile.Outcome) string {
+	switch o {
+	case reconcile.Succeeded:
+		return "good"
+	case reconcile.InterruptedRun, reconcile.Canceled:
+		return "warn"
+	default:
+		return "bad"
+	}
+}
+
+// turns are the turns of a run, the oldest first. While the run goes on, its time ends with the newest line of its log, so that the
+// page does not change with time alone.
+func (i Issue) turns(r view.RunRow) (list []turnItem) {
+	end := r.StartedAt
+	if r.EndedAt != nil {
+		end = *r.EndedAt
+	}
+	var moments []view.Moment
+	for _, m := range slices.Backward(i.Timeline) {
+		if m.Kind == view.MomentTurn && m.RunID != nil && *m.RunID == r.RunID {
+			moments = append(moments, m)
+			end = later(end, m.At)
+			if m.Until != nil {
+				end = later(end, *m.Until)
+			}
+		}
+	}
+	if run := i.LogRun(); run != nil && run.RunID == r.RunID && r.EndedAt == nil {
+		for _, l := range i.Log {
+			end = later(end, l.At)
+		}
+	}
+	whole := max(end.Sub(r.StartedAt), time.Millisecond)
+	for _, m := range moments {
+		t := turnItem{Name: m.Name, Tone: "active", Result: "goes on", Text: m.Text, X: 100 * float64(m.At.Sub(r.StartedAt)) / float64(whole)}
+		until := end
+		if m.Until != nil {
+			until, t.Took, t.Result = *m.Until, text.Duration(m.Until.Sub(m.At)), m.Result
+			if t.Tone = "bad"; m.Result == "completed" {
+				t.Tone = "good"
+			}
+		}
+		t.X = min(max(t.X, 0), 99)
+		t.Width = min(max(100*float64(until.Sub(m.At))/float64(whole), 1), 100-t.X)
+		list = append(list, t)
+	}
+	return list
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Earlier is how many runs are kept that the page does not list.
+func (i Issue) Earlier() int { return i.RunsKept - len(i.Runs) }

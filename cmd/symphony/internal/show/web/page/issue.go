@@ -1,0 +1,242 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// LogLines is how many of the last lines of a log the page of an issue has.
+const LogLines = 200
+
+// Issue is the page of one issue. It answers in this order: whether the issue needs a person, what it does or why it does nothing,
+// what happened, what that cost, and where the work is.
+type Issue struct {
+	Project string // by which addresses call it
+	view.Issue
+	MayAct bool
+	// Details: the reader may see logs and changes.
+	Details bool
+}
+
+// Page draws it.
+func (i Issue) Page() Page {
+	return Page{Title: i.Name() + " " + orEmpty(i.Issue.Issue.Title), Requests: len(i.Requests), MayAct: i.MayAct, Main: mainOf("issue.html", i)}
+}
+
+// Name is the identifier of the issue.
+func (i Issue) Name() string { return i.Issue.Issue.Identifier }
+
+// Path is the address of the page.
+func (i Issue) Path() string { return IssueAddress(i.Project, i.Name()) }
+
+// LogPath is the address of the whole log of a run.
+func (i Issue) LogPath(runID string) string { return i.Path() + "/log?run=" + url.QueryEscape(runID) }
+
+func orEmpty[T ~string](s *T) string {
+	if s == nil {
+		return ""
+	}
+	return string(*s)
+}
+
+// headline says at a glance whether the issue needs a person.
+type headline struct{ Tone, Icon, Text string }
+
+// Verdict is the headline of the page.
+func (i Issue) Verdict() headline {
+	switch i.Status {
+	case view.StatusAsks:
+		return headline{"warn", "alert", "Needs you: the agent waits for an answer"}
+	case view.StatusHeld:
+		return headline{"bad", "stop", "Needs you: it is held"}
+	case view.StatusUndelivered:
+		return headline{"bad", "alert", "Needs you: its commits could not be delivered"}
+	case view.StatusHandedOver:
+		return headline{"good", "check", "Handed over: nothing left to do here"}
+	case view.StatusLetGo:
+		return headline{"info", "info", "Let go: symphony no longer works on it"}
+	case view.StatusUnknown:
+		return headline{"info", "info", "Not claimed: symphony does not work on it"}
+	case view.StatusReady:
+		return headline{"info", "clock", "Ready: a pass starts it"}
+	default:
+		return i.progress()
+	}
+}
+
+// progress is the verdict on an issue that runs, waits or is skipped.
+func (i Issue) progress() headline {
+	names := map[view.Status]string{view.StatusRunning: "Running", view.StatusWaiting: "Waiting", view.StatusSkipped: "Not started"}
+	name := names[i.Status]
+	switch {
+	case i.Next.NeedsPass && !i.Schedule:
+		return headline{"bad", "stop", name + ": no schedule is active, so nothing starts it"}
+	case !i.GoesOn():
+		return headline{"warn", "alert", name + ": it does not go on by itself"}
+	case i.Status == view.StatusRunning:
+		return headline{"info", "working", name + ": it does not need you"}
+	default:
+		return headline{"info", "clock", name + ": it goes on by itself"}
+	}
+}
+
+// Badge is the word for the status; where the reason is more exact, that of the reason.
+func (i Issue) Badge() string {
+	if slices.Contains([]string{"ended", "worker_lost", "stopping", string(reconcile.Delivering)}, i.Why.Code) {
+		return strings.ReplaceAll(i.Why.Code, "_", " ")
+	}
+	return strings.ReplaceAll(string(i.Status), "_", " ")
+}
+
+// NextAt is when the next step is expected; nil if that is not known, or now.
+func (i Issue) NextAt() *time.Time {
+	if i.Next.At == nil || !i.Next.At.After(i.GeneratedAt) {
+		return nil
+	}
+	return i.Next.At
+}
+
+// Hint is what an operator can do about the error of the claim or about a hook that failed.
+func (i Issue) Hint() string {
+	hint := ""
+	if i.Claim != nil {
+		hint = render.Hint(i.Claim.ErrorCode, i.Name())
+	}
+	if len(i.HookFailures) > 0 {
+		hint = cmp.Or(hint, render.Hint("hook_failed", i.Name()))
+	}
+	return hint
+}
+
+// LogRun is the run whose log the page shows; nil before the first.
+func (i Issue) LogRun() *view.RunRow {
+	n := slices.IndexFunc(i.Runs, func(r view.RunRow) bool { return r.Kind == reconcile.AgentRun })
+	if n < 0 {
+		return nil
+	}
+	return &i.Runs[n]
+}
+
+// Working reports whether an agent works on the issue.
+func (i Issue) Working() bool {
+	r := i.LogRun()
+	return r != nil && r.Outcome == nil && i.Claim != nil && i.Claim.Status == reconcile.Running
+}
+
+// WorkTime is how long the runs have taken; while one runs in whole minutes, so that the page does not change each second.
+func (i Issue) WorkTime() string {
+	took := time.Duration(i.Totals.Seconds * float64(time.Second))
+	if !i.Working() {
+		return text.Duration(took)
+	}
+	if took < time.Minute {
+		return "under 1m"
+	}
+	return strings.TrimSuffix(text.Duration(took.Truncate(time.Minute)), "00s")
+}
+
+// CostText is the estimate of money; empty without prices.
+func (i Issue) CostText() string {
+	if i.Cost == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.2f %s", float64(i.Cost.Amount), i.Cost.Currency)
+}
+
+// part is a part of the tokens, as a bar of a plot 100 wide.
+type part struct {
+	Name, Class string
+	Tokens      int64
+	X, Width    float64
+}
+
+// TokenParts divide the tokens.
+func (i Issue) TokenParts() (parts []part) {
+	t := i.Totals
+	x := 0.0
+	for _, p := range []part{
+		{Name: "input", Class: "fresh", Tokens: t.Input - t.Cached},
+		{Name: "cached input", Class: "cached", Tokens: t.Cached},
+		{Name: "output", Class: "output", Tokens: t.Output},
+	} {
+		if p.Tokens > 0 && t.Total > 0 {
+			p.X, p.Width = x, 100*float64(p.Tokens)/float64(t.Total)
+			x += p.Width
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// PullRequestWords are the states of the pull request, of its checks and its review, each with its tone.
+func (i Issue) PullRequestWords() (words []headline) {
+	p := i.PullRequest
+	if p == nil {
+		return nil
+	}
+	tones := map[string]string{
+		"merged": "good", "passed": "good", "approved": "good", "failed": "bad", "changes_requested": "bad", "pending": "warn", "required": "warn",
+	}
+	add := func(prefix, word string) {
+		if word != "" {
+			words = append(words, headline{Tone: tones[word], Text: prefix + strings.ReplaceAll(word, "_", " ")})
+		}
+	}
+	add("", p.State)
+	add("checks ", p.Checks)
+	add("review ", p.Review)
+	return words
+}
+
+// TrackerAddress is that of the issue in the tracker; empty if none is known.
+func (i Issue) TrackerAddress() string { return ofWeb(i.Address(false)) }
+
+// PullRequestAddress is that of the issue's pull request; empty if none is known.
+func (i Issue) PullRequestAddress() string { return ofWeb(i.Address(true)) }
+
+// OtherLinks are the pages that agents named, without the pull request.
+func (i Issue) OtherLinks() []reconcile.Link {
+	return slices.DeleteFunc(slices.Clone(i.Links), func(l reconcile.Link) bool {
+		return ofWeb(l.URL) == "" || l.URL == i.PullRequestAddress()
+	})
+}
+
+// ofWeb returns an address of the web, and nothing for any other.
+func ofWeb(address string) string {
+	if strings.HasPrefix(address, "https://") || strings.HasPrefix(address, "http://") {
+		return address
+	}
+	return ""
+}
+
+// GitWords say how the branch of the workspace compares with its base and with the remote branch.
+func (i Issue) GitWords() string {
+	if i.Workspace == nil || i.Workspace.Git == nil {
+		return ""
+	}
+	var words []string
+	g := i.Workspace.Git
+	if g.Base != nil && g.Ahead != nil {
+		words = append(words, text.Plural(*g.Ahead, "commit")+" ahead of "+*g.Base)
+	}
+	switch {
+	case g.Unpushed == nil, g.Base != nil && g.Remote != nil && *g.Base == *g.Remote:
+	case *g.Unpushed == 0:
+		words = append(words, "pushed")
+	default:
+		words = append(words, fmt.Sprintf("%d not pushed", *g.Unpushed))
+	}
+	if g.Count == 0 {
+		return strings.Join(append(words, "nothing uncommitted"), ", ")
+	}
+	return strings.Join(append(words, text.Plural(g.Count, "file")+" changed"), ", ")
+}

@@ -1,0 +1,255 @@
+package page
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+)
+
+// evil is what an agent or a tracker may write.
+const evil = "<script>alert(1)</script> \"><img src=x onerror=alert(2)> {{.}} \x1b[31mred\x1b[0m \u202etxt.exe \x00 \u2028 \xff &amp;"
+
+// elements are all elements that the pages of an issue and a diff have.
+var elements = strings.Fields(`a article button code dd details div dl dt fieldset form h1 h2 h3 header input label legend li nav ol p path pre rect section span
+	strong summary svg textarea time ul`)
+
+// checkHTML fails if the page has an element that is not of ours, an attribute that runs a script or opens an address that is not of
+// the web, or a control character. It returns the text.
+func checkHTML(t *testing.T, p Page) string {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader("<main>" + string(p.Main) + "</main>"))
+	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	var seen strings.Builder
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return seen.String()
+		}
+		if err != nil {
+			line, _ := d.InputPos()
+			t.Fatalf("%v: %q", err, strings.Split(string(p.Main), "\n")[line-1])
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			if name := token.Name.Local; name != "main" && !slices.Contains(elements, name) {
+				t.Errorf("the element %s: %v", name, token.Attr)
+			}
+			for _, a := range token.Attr {
+				scheme, _, found := strings.Cut(a.Value, ":")
+				switch name := a.Name.Local; {
+				case strings.HasPrefix(name, "on"), name == "style", name == "src":
+					t.Errorf("the attribute %s=%s", name, a.Value)
+				case strings.Contains(a.Value, "ZgotmplZ"), name == "href" && found && scheme != "https":
+					t.Errorf("the address %s", a.Value)
+				}
+				seen.WriteString(a.Value + "\n")
+			}
+		case xml.CharData:
+			seen.Write(token)
+		}
+	}
+}
+
+// hostile is an issue in which an agent and the tracker have written what they can.
+func hostile() Issue {
+	run, outcome := "20260224T090000.000-aaaaaa", reconcile.Failed
+	v := view.Issue{
+		GeneratedAt: moment.Add(time.Hour), Status: view.StatusHeld, Since: &moment, Why: view.Why{Code: "held", Message: evil},
+		Next:  view.Next{Message: evil, NeedsPass: true},
+		Issue: view.KnownIssue{Identifier: "ABC-1/../?<b>", Title: new(evil), State: new(evil), URL: new("JavaScript:alert(1)"), Labels: []string{evil}},
+		Claim: &view.ClaimRow{Status: reconcile.Held, ErrorCode: "hook_failed"}, Commands: []string{evil},
+		Runs: []view.RunRow{{
+			RunID: run, Kind: reconcile.AgentRun, Outcome: &outcome, Error: new(evil), AfterRunError: new(evil),
+			StartedAt: moment, EndedAt: new(moment.Add(time.Minute)),
+			Delivery: &reconcile.DeliveryResult{Code: "delivery_failed", Message: evil},
+		}},
+		Timeline: []view.Moment{
+			{At: moment, Kind: view.MomentHold, Name: evil, Text: evil},
+			{At: moment, Kind: view.MomentRequest, Name: evil, Result: evil, Text: evil},
+			{At: moment, Kind: view.MomentTurn, RunID: &run, Name: evil, Result: evil, Text: evil},
+			{At: moment, Kind: view.MomentRun, RunID: &run},
+		},
+		HookFailures: []view.HookFailure{{Hook: evil, Output: []string{evil}}},
+		Delivered:    &reconcile.Delivered{Branch: evil, Commit: evil, At: moment, PullRequest: "javascript:alert(1)"},
+		Links:        []reconcile.Link{{URL: "data:text/html," + evil}, {URL: "https://example.com/\"><script>"}}, ThreadID: new(evil), LogDir: new(evil),
+		Workspace: &view.WorkspaceRow{Path: evil, Host: new(evil), Kept: &view.KeptRow{Unsaved: evil, Identifier: evil}, Git: &git.Status{
+			Branch: new(evil), Base: new(evil), Ahead: new(1), Count: 1, Changed: []git.Changed{{Status: evil, Path: evil}},
+		}},
+		Totals: view.Totals{Tokens: view.Tokens{Input: 3, Cached: 1, Output: 1, Total: 4}}, Cost: &view.Cost{Currency: evil, Unpriced: 1, Models: []string{evil}},
+		Requests: []view.RequestRow{{ID: "ABC-1.1", Identifier: "ABC-1", Kind: reconcile.CommandRequest, Summary: evil, Title: evil, Request: reconcile.Request{
+			Kind: reconcile.CommandRequest, Summary: evil, Detail: reconcile.RequestDetail{Command: evil, Cwd: evil, Reason: evil, Changes: []reconcile.RequestChange{{Path: evil, Kind: evil, Diff: evil}}},
+		}}},
+	}
+	detail := make([]string, 100_000)
+	for n := range detail {
+		detail[n] = evil
+	}
+	for _, l := range []eventlog.Line{
+		{Kind: eventlog.Words, Text: evil},
+		{Kind: eventlog.Command, Status: eventlog.Failed, Text: strings.Repeat("x", 1<<20), Ending: evil, Detail: []string{strings.Repeat("é", 1<<19)}},
+		{Kind: eventlog.Command, Status: eventlog.Failed, Text: evil, Detail: detail},
+		{Kind: eventlog.Unknown, Text: evil},
+	} {
+		l, _ = l.Short()
+		v.Log = append(v.Log, l)
+	}
+	return Issue{Project: evil, Issue: v, MayAct: true, Details: true}
+}
+
+// What agents and trackers write appears as text on the page of an issue, and a long line is cut.
+func TestHostileIssue(t *testing.T) {
+	p := hostile().Page()
+	seen := checkHTML(t, p)
+	for _, r := range seen {
+		if text.Control(r) && r != '\n' && r != '\t' {
+			t.Errorf("the page has the character %U", r)
+		}
+	}
+	test.Contains(t, "the page", seen, text.Visible(evil), "1022.0 KiB more", "é … 1023.7 KiB more", "The hook", "Needs you")
+	if size := len(p.Main); size > 100_000 {
+		t.Errorf("the page has %d bytes", size)
+	}
+}
+
+// The lines of a diff are numbered, and lines of a file that look like heads of a diff are text.
+func TestDiff(t *testing.T) {
+	const diff = `diff --git a/src/a.go b/src/a.go
+index 1..2 100644
+--- a/src/a.go
++++ b/src/a.go
+@@ -8,3 +8,4 @@ func a() {
+ same
+--- b
+-diff --git a/x b/x
++++ <script>alert(1)</script>
++@@ -1 +1 @@
++three
+\ No newline at end of file
+diff --git "a/\303\244\t.txt" "b/\303\244\t.txt"
+new file mode 100644
+Binary files /dev/null and b/x differ
+diff --git a/gone b/gone
+deleted file mode 100644
+@@ -1 +0,0 @@
+-last
+`
+	files := parseDiff(diff)
+	var got strings.Builder
+	for _, f := range files {
+		fmt.Fprintf(&got, "%s %q +%d -%d\n", f.What, f.Path, f.Added, f.Removed)
+		for _, l := range f.Lines {
+			fmt.Fprintf(&got, "%-4s%s %s\n", l.Kind, l.Numbers(), l.Text)
+		}
+	}
+	const want = `changed "src/a.go" +3 -2
+hunk            @@ -8,3 +8,4 @@ func a() {
+        8     8  same
+del     9       --- b
+del    10       -diff --git a/x b/x
+add           9 +++ <script>alert(1)</script>
+add          10 +@@ -1 +1 @@
+add          11 +three
+note            No newline at end of file
+added "ä\t.txt" +0 -0
+note            a binary file
+deleted "gone" +0 -1
+hunk            @@ -1 +0,0 @@
+del     1       -last
+`
+	test.Equal(t, "the diff", got.String(), want)
+	seen := checkHTML(t, Diff{Project: "web", Name: evil, Text: diff + "diff --git a/" + evil + " b/" + evil + "\n@@ -0,0 +1 @@\n+" + evil + "\n"}.Page())
+	test.Contains(t, "the page", seen, "+"+text.Visible(evil), "4 files changed")
+}
+
+// A page shows the beginning of a long diff and says how much it leaves out.
+func TestLongDiff(t *testing.T) {
+	const lines = 100_000
+	text := fmt.Sprintf("diff --git a/x b/x\n@@ -0,0 +1,%d @@\n", lines) + strings.Repeat("+x\n", lines)
+	files := parseDiff(strings.Repeat(text, 7))
+	shown := 0
+	for _, f := range files {
+		shown += len(f.Lines)
+		test.Equal(t, "shown and hidden lines", len(f.Lines)+f.Hidden, lines+1)
+		test.Equal(t, "added lines", f.Added, lines)
+	}
+	if len(files) != 7 || shown != mostLines || len(files[0].Lines) != mostLinesOfFile {
+		t.Error(len(files), shown)
+	}
+	test.Contains(t, "the page", checkHTML(t, Diff{Text: text, Cut: true}.Page()), "98001 more lines", "only the beginning")
+}
+
+// Whether an issue needs a person, by its status.
+func TestVerdict(t *testing.T) {
+	for _, c := range []struct {
+		v    view.Issue
+		tone string
+		want string
+	}{
+		{view.Issue{Status: view.StatusAsks}, "warn", "Needs you: the agent waits for an answer"},
+		{view.Issue{Status: view.StatusRunning, Why: view.Why{Code: "running"}}, "info", "Running: it does not need you"},
+		{view.Issue{Status: view.StatusRunning, Why: view.Why{Code: "ended"}}, "warn", "Running: it does not go on by itself"},
+		{
+			view.Issue{Status: view.StatusWaiting, Schedule: true, Next: view.Next{NeedsPass: true, At: &moment}},
+			"info", "Waiting: it goes on by itself",
+		},
+		{view.Issue{Status: view.StatusWaiting, Next: view.Next{NeedsPass: true}}, "bad", "Waiting: no schedule is active, so nothing starts it"},
+		{view.Issue{Status: view.StatusSkipped, Schedule: true, Why: view.Why{Code: reconcile.SkipPaused}}, "warn", "Not started: it does not go on by itself"},
+		{view.Issue{Status: view.StatusHandedOver}, "good", "Handed over: nothing left to do here"},
+	} {
+		c.v.Timeline = []view.Moment{{At: moment, Kind: view.MomentClaim, Name: "claimed"}}
+		i := Issue{Project: "web", Issue: c.v}
+		test.Equal(t, c.want, i.Verdict().Text, c.want)
+		test.Equal(t, "its tone", i.Verdict().Tone, c.tone)
+		test.Contains(t, "the page", checkHTML(t, i.Page()), c.want)
+	}
+}
+
+// The times of log lines are those of symphony logs at the server, and the page names their zone.
+func TestLogTimes(t *testing.T) {
+	zone := time.Local
+	t.Cleanup(func() { time.Local = zone })
+	time.Local = time.FixedZone("EST", -5*3600)
+	v := view.Issue{
+		Runs: []view.RunRow{{RunID: "20260224T090000.000-aaaaaa", Kind: reconcile.AgentRun}},
+		Log:  []eventlog.Line{{At: time.Date(2026, 2, 24, 2, 4, 5, 67e6, time.UTC), Kind: eventlog.Words, Text: "go test"}},
+	}
+	page := string(Issue{Project: "web", Issue: v, Details: true}.Page().Main)
+	test.Contains(t, "the page", page, `datetime="2026-02-24T02:04:05.067Z" title="2026-02-23 21:04:05 EST">21:04:05<`, "times in EST")
+}
+
+// While a run goes on, its page changes with its facts alone, not with the time.
+func TestRunningIssue(t *testing.T) {
+	run := "20260224T090000.000-aaaaaa"
+	draw := func(now time.Time) string {
+		seconds, took := now.Sub(moment).Seconds(), now.Sub(moment).Milliseconds()
+		return string(Issue{Project: "web", Issue: view.Issue{
+			GeneratedAt: now, Status: view.StatusRunning, Why: view.Why{Code: "running", Message: "turn 2, go test"}, Since: &moment,
+			Claim: &view.ClaimRow{Status: reconcile.Running, ClaimedAt: moment}, Totals: view.Totals{Seconds: seconds}, RunsKept: 1,
+			Runs: []view.RunRow{{RunID: run, Kind: reconcile.AgentRun, StartedAt: moment, Turns: 2}},
+			Log: []eventlog.Line{{
+				At: moment.Add(8 * time.Second), Kind: eventlog.Command, Status: eventlog.Running, Text: "go test", DurationMS: &took,
+			}},
+			Timeline: []view.Moment{
+				{At: moment.Add(4 * time.Second), Kind: view.MomentTurn, RunID: &run, Name: "turn 2"},
+				{At: moment, Until: new(moment.Add(2 * time.Second)), Kind: view.MomentTurn, RunID: &run, Name: "turn 1", Result: "completed"},
+				{At: moment, Kind: view.MomentRun, RunID: &run},
+				{At: moment, Kind: view.MomentClaim, Name: "claimed"},
+			},
+		}}.Page().Main)
+	}
+	first := draw(moment.Add(5*time.Minute + 10*time.Second))
+	test.Equal(t, "the page 40 seconds later", draw(moment.Add(5*time.Minute+50*time.Second)), first)
+	test.Contains(t, "the page", first, `x="0.00" y="0" width="25.00"`, `x="50.00" y="0" width="50.00"`, "goes on", ">5m<", "go test")
+}

@@ -1,0 +1,438 @@
+package page
+
+import (
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Choice is what a reader of the overview has chosen: the query of its address.
+type Choice struct {
+	Query   string // q: a part of an identifier, of a title or of what the agent does
+	Project string // project: a name
+	Status  view.Status
+	From    int // the first row of a list that is longer than a page
+}
+
+// NewChoice reads the query of an address. What is no choice is left out.
+func NewChoice(q url.Values) Choice {
+	c := Choice{Query: strings.TrimSpace(q.Get("q")), Project: q.Get("project"), Status: view.Status(q.Get("status"))}
+	if !slices.Contains(view.Statuses, c.Status) {
+		c.Status = ""
+	}
+	c.From, _ = strconv.Atoi(q.Get("from"))
+	c.From = max(c.From, 0)
+	return c
+}
+
+// Address is the address of the overview with this choice.
+func (c Choice) Address() string {
+	q := url.Values{}
+	for key, value := range map[string]string{"q": c.Query, "project": c.Project, "status": string(c.Status)} {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	if c.From > 0 {
+		q.Set("from", strconv.Itoa(c.From))
+	}
+	if len(q) == 0 {
+		return "/"
+	}
+	return "/?" + q.Encode()
+}
+
+// WithStatus is the address of the issues with a status, or of all; it keeps the search and the project.
+func (c Choice) WithStatus(s view.Status) string {
+	c.Status, c.From = s, 0
+	return c.Address()
+}
+
+// WithProject is the address of the project's overview; an empty name stands for all projects.
+func (c Choice) WithProject(name string) string { return Choice{Project: name}.Address() }
+
+// At is the address of the rows from a number on.
+func (c Choice) At(from int) string {
+	c.From = from
+	return c.Address()
+}
+
+// Lists reports whether the page is a list of issues that match, and nothing else.
+func (c Choice) Lists() bool { return c.Query != "" || c.Status != "" }
+
+// Overview is the page of all projects, or of what a reader has chosen of them.
+type Overview struct {
+	Projects []view.Overview   // all of them
+	Agents   []view.RequestRow // what agents without an issue ask
+	Choice
+	MayAct bool
+}
+
+// overview is what the template draws.
+type overview struct {
+	Overview
+	Shown     []view.Overview // the chosen projects with the chosen issues
+	Verdict   verdict
+	Obstacles []obstacle
+	Requests  []view.RequestRow
+	Stuck     []view.Row // issues that need a person, beside those of the requests
+	Lists     []list
+	Tabs      []tab
+	Results   *view.Results
+	Limits    []accountLimits
+}
+
+// Page draws it.
+func (o Overview) Page() Page {
+	requests := len(o.Agents)
+	for _, p := range o.Projects {
+		requests += len(p.Requests)
+	}
+	title := "Overview"
+	switch {
+	case o.Query != "":
+		title = "Search: " + o.Query
+	case o.Status != "":
+		title = titleOf(o.Status)
+	case o.Project != "":
+		title = o.Project
+	}
+	return Page{Title: title, Requests: requests, MayAct: o.MayAct, Query: o.Query, Main: mainOf("overview.html", new(o.data()))}
+}
+
+func (o Overview) data() overview {
+	d := overview{Overview: o}
+	of := slices.Clone(o.Projects)
+	if o.Project != "" {
+		of = slices.DeleteFunc(of, func(v view.Overview) bool { return v.Project.Name != o.Project })
+	}
+	var filters []string
+	if o.Query != "" {
+		filters = append(filters, "text="+o.Query)
+	}
+	selection, _ := view.NewSelection(filters, "", 0) // the key is known
+	var rows []view.Row
+	d.Shown, rows, _ = selection.Select(of)
+	for _, v := range d.Shown {
+		if !o.Lists() {
+			d.Obstacles = append(d.Obstacles, obstaclesOf(v, len(o.Projects) > 1)...)
+		}
+		if o.Status == "" || o.Status == view.StatusAsks {
+			d.Requests = append(d.Requests, v.Requests...)
+		}
+		d.addLimits(v)
+	}
+	joined := view.Join(d.Shown)
+	if o.Project == "" && o.Query == "" && (o.Status == "" || o.Status == view.StatusAsks) {
+		d.Requests, joined.Requests = append(d.Requests, o.Agents...), append(joined.Requests, o.Agents...)
+	}
+	d.Verdict, d.Results = verdictOf(d.Shown, joined), joined.Results
+	if d.Verdict.Class == "good" && len(d.Obstacles) > 0 {
+		d.Verdict.Class, d.Verdict.Icon, d.Verdict.Title = "", "clock", "Nothing needs you"
+	}
+	if len(o.Projects) == 1 && len(d.Obstacles) > 0 && d.Obstacles[0].Title == noSchedule { // the verdict would say the same
+		d.Verdict.Title, d.Verdict.Dead, d.Obstacles = noSchedule, &d.Obstacles[0], d.Obstacles[1:]
+	}
+	if len(d.Shown) == 1 {
+		d.Results = d.Shown[0].Results
+	}
+	d.addRows(rows)
+	return d
+}
+
+// accountLimits are the limits of an account of codex, and the projects that use it.
+type accountLimits struct {
+	Projects string
+	Windows  []view.LimitRow
+}
+
+// addLimits adds the limits of the project's account. Accounts with the same limits are the same.
+func (d *overview) addLimits(v view.Overview) {
+	if v.Health == nil || len(v.Health.Limits) == 0 {
+		return
+	}
+	for n := range d.Limits {
+		if known := &d.Limits[n]; reflect.DeepEqual(known.Windows, v.Health.Limits) {
+			known.Projects += ", " + v.Project.Name
+			return
+		}
+	}
+	d.Limits = append(d.Limits, accountLimits{v.Project.Name, v.Health.Limits})
+}
+
+// The statuses of the lists of an overview, and how many rows each has there; and how many rows are on a page of their own.
+var listed = []struct {
+	status view.Status
+	rows   int
+}{{view.StatusAsks, 100}, {view.StatusRunning, 100}, {view.StatusWaiting, 10}, {view.StatusSkipped, 5}, {view.StatusEnded, 10}}
+
+const pageRows = 100
+
+// list is some rows of one status.
+type list struct {
+	Status   view.Status // empty for rows of several
+	Rows     []view.Row
+	More     int    // how many further rows there are
+	Next     string // the address of further rows
+	Previous string
+	Several  bool // the page shows several projects
+}
+
+// tab is a choice of the list.
+type tab struct {
+	Name    string
+	Address string
+	Count   int
+	Current bool
+}
+
+// addRows makes lists of the rows, and tabs that choose among them.
+func (d *overview) addRows(rows []view.Row) {
+	by := map[view.Status][]view.Row{}
+	for _, r := range rows {
+		by[r.Status] = append(by[r.Status], r)
+	}
+	first := tab{"At work", d.WithStatus(""), 0, d.Status == ""}
+	if d.Query != "" {
+		first.Name, first.Count = "All", len(rows)
+	}
+	d.Tabs = append(d.Tabs, first)
+	for _, s := range view.Statuses {
+		if n := len(by[s]); n > 0 || s == d.Status {
+			d.Tabs = append(d.Tabs, tab{titleOf(s), d.WithStatus(s), n, s == d.Status})
+		}
+	}
+	several := d.Several()
+	if d.Choice.Lists() {
+		if d.Status != "" {
+			rows = by[d.Status]
+		}
+		from := min(d.From, len(rows))
+		until := min(from+pageRows, len(rows))
+		l := list{Status: d.Status, Rows: rows[from:until], More: len(rows) - until, Several: several}
+		if l.More > 0 {
+			l.Next = d.At(until)
+		}
+		if from > 0 {
+			l.Previous = d.At(max(from-pageRows, 0))
+		}
+		if len(rows) > 0 {
+			d.Lists = []list{l}
+		}
+		return
+	}
+	d.Stuck = slices.Concat(by[view.StatusHeld], by[view.StatusUndelivered], by[view.StatusKept])
+	for _, kind := range listed {
+		if all := by[kind.status]; len(all) > 0 {
+			n := min(kind.rows, len(all))
+			l := list{Status: kind.status, Rows: all[:n], More: len(all) - n, Several: several}
+			if l.More > 0 {
+				l.Next = d.WithStatus(kind.status)
+			}
+			d.Lists = append(d.Lists, l)
+		}
+	}
+}
+
+// titleOf is a status as a heading.
+func titleOf(s view.Status) string {
+	name := string(s)
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+// Several reports whether the page shows several projects.
+func (d *overview) Several() bool { return len(d.Shown) > 1 }
+
+// HasHealth reports whether something is known of one of the shown projects: a pass has run, and its state can be read.
+func (d *overview) HasHealth() bool {
+	return slices.ContainsFunc(d.Shown, func(v view.Overview) bool { return v.Error == nil })
+}
+
+// verdict says whether projects need a person.
+type verdict struct {
+	Class, Icon, Title string
+	Reasons            []string
+	Activity           string
+	Next               *view.NextPass
+	Overdue            bool      // Next was more than a minute ago
+	Dead               *obstacle // the only project has no schedule; nil otherwise
+}
+
+// verdictOf is the verdict on all projects that the page shows. The notices say more about what stops them.
+func verdictOf(all []view.Overview, joined view.Joined) verdict {
+	d := verdict{Class: "good", Icon: "check", Title: "All is well", Next: joined.NextPass}
+	d.Overdue = d.Next != nil && joined.GeneratedAt.Sub(d.Next.At) > time.Minute
+	judged := view.Judge(all)
+	switch judged.Level {
+	case view.LevelWell:
+	case view.LevelNotTicking:
+		d.Class, d.Icon, d.Title = "bad", "alert", "Nothing runs passes"
+		dead := len(slices.DeleteFunc(slices.Clone(all), func(v view.Overview) bool { return v.Verdict().Level != view.LevelNotTicking }))
+		if dead < len(all) {
+			d.Title = fmt.Sprintf("Nothing runs the passes of %d of %d projects", dead, len(all))
+		}
+	case view.LevelNeedsPerson:
+		d.Class, d.Icon, d.Title = "warn", "alert", "Needs you"
+	}
+	counts := map[view.Status]int{}
+	for _, r := range joined.Rows {
+		counts[r.Status]++
+	}
+	unreadable, without := 0, 0
+	for _, v := range all {
+		switch {
+		case unstarted(v):
+			without++
+		case v.Error != nil:
+			unreadable++
+		}
+	}
+	if unreadable > 0 {
+		d.Reasons = append(d.Reasons, text.Plural(unreadable, "unreadable project"))
+	}
+	if without > 0 {
+		d.Reasons = append(d.Reasons, text.Plural(without, "project")+" without a pass")
+	}
+	if n := len(joined.Requests); n > 0 {
+		d.Reasons = append(d.Reasons, text.Plural(n, "request")+" to answer")
+	}
+	for _, s := range []view.Status{view.StatusHeld, view.StatusUndelivered, view.StatusKept} {
+		if counts[s] > 0 {
+			d.Reasons = append(d.Reasons, fmt.Sprintf("%d %s", counts[s], s))
+		}
+	}
+	var goes []string
+	if counts[view.StatusRunning]+counts[view.StatusAsks] == 0 && unreadable < len(all) {
+		goes = append(goes, "nothing is running")
+	}
+	for _, s := range []view.Status{view.StatusRunning, view.StatusWaiting, view.StatusSkipped} {
+		if counts[s] > 0 {
+			goes = append(goes, fmt.Sprintf("%d %s", counts[s], s))
+		}
+	}
+	d.Activity = strings.Join(goes, ", ")
+	return d
+}
+
+// obstacle is a notice about a project: what keeps it from starting runs, or what went wrong.
+type obstacle struct {
+	Class, Icon string
+	Project     string // empty with one project
+	Title, Text string
+	Hint        string
+	Code        string
+	Began, Ends string     // what was at At, and what is at Until
+	At, Until   *time.Time // nil where no time says more
+}
+
+const noSchedule = "No schedule is active"
+
+// obstaclesOf are the notices of a project, the worst first.
+func obstaclesOf(v view.Overview, several bool) (list []obstacle) {
+	level := v.Verdict().Level
+	add := func(o obstacle) {
+		if several {
+			o.Project = v.Project.Name
+		}
+		if o.Class == "bad" && level == view.LevelWell { // it ends without a person, as a fault of the tracker does
+			o.Class, o.Icon = "warn", "clock"
+		}
+		list = append(list, o)
+	}
+	if e := v.Error; e != nil {
+		if e.Code != "no_state" { // see the template's empty state
+			add(obstacle{Class: "bad", Icon: "stop", Title: "The project can't be read", Text: e.Message, Hint: e.Hint, Code: e.Code})
+		}
+		return list
+	}
+	if !v.Schedule {
+		command := "symphony"
+		if several {
+			command += " -w " + text.ShellQuote(v.Project.WorkflowPath)
+		}
+		o := obstacle{
+			Class: "bad", Icon: "alert", Title: noSchedule, Text: "No new run starts, and nothing settles the runs that end.",
+			Hint: "install a schedule: " + command + " schedule install; or run one pass: " + command + " tick",
+		}
+		if v.LastPass != nil {
+			o.Began, o.At = "last pass", &v.LastPass.StartedAt
+		}
+		add(o)
+	}
+	if v.Blocked != nil {
+		add(blockOf(v))
+	}
+	if p := v.LastPass; p != nil {
+		for _, e := range p.Errors {
+			if v.Blocked == nil || v.Blocked.Reason != e.Code {
+				add(obstacle{Class: "bad", Icon: "stop", Title: "The last pass failed", Text: e.Message, Hint: e.Hint, Code: e.Code, At: &p.StartedAt})
+			}
+		}
+	}
+	if b := v.Budget; b != nil && b.Reached {
+		add(obstacle{
+			Class: "warn", Icon: "clock", Title: "Nothing new starts: the budget of today is used up", Text: *b.Message,
+			Hint: "raise agent.budget_per_day, or start one issue with symphony run", Ends: "ends", Until: &b.Until,
+		})
+	}
+	if v.LowUntil != nil {
+		const title = "Nothing new starts: less than a tenth of the tracker's allowance is left"
+		add(obstacle{Class: "warn", Icon: "clock", Title: title, Ends: "ends", Until: v.LowUntil})
+	}
+	if v.Paused {
+		add(obstacle{Class: "warn", Icon: "pause", Title: "Paused", Text: "Nothing new starts before you resume it."})
+	}
+	return list
+}
+
+// blockOf is the notice of what stops the whole project.
+func blockOf(v view.Overview) obstacle {
+	b := v.Blocked
+	o := obstacle{
+		Class: "bad", Icon: "stop", Title: "Nothing new starts", Text: b.Message, Hint: render.Hint(b.Reason, ""), Code: b.Reason,
+		Began: "began", At: &b.Since, Ends: "ends", Until: b.Until,
+	}
+	if reconcile.ClassOf(&reconcile.Error{Code: b.Reason}) == reconcile.ClassTracker {
+		o.Title += ": the tracker can't be used"
+	}
+	switch {
+	case o.Until != nil:
+		o.Class, o.Icon, o.Title = "warn", "clock", "Nothing new starts: the limit of codex is used up"
+	case b.NextTry.After(v.GeneratedAt):
+		o.Ends, o.Until = "next try", &b.NextTry
+	}
+	return o
+}
+
+// unstarted reports whether no pass of the project has run yet.
+func unstarted(v view.Overview) bool { return v.Error != nil && v.Error.Code == "no_state" }
+
+// money is an amount with its currency.
+func money(c *view.Cost) string { return fmt.Sprintf("%.2f %s", float64(c.Amount), c.Currency) }
+
+// today is the last day of results.
+func today(r *view.Results) view.ResultDay { return r.Days[len(r.Days)-1] }
+
+// window is the length of a limit's window.
+func window(l view.LimitRow) string {
+	if l.Seconds == nil {
+		return l.Window + " limit"
+	}
+	d := time.Duration(*l.Seconds * float64(time.Second))
+	if d >= 48*time.Hour && d%(24*time.Hour) == 0 {
+		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	}
+	if d >= time.Hour && d%time.Hour == 0 {
+		return text.Plural(int(d.Hours()), "hour")
+	}
+	return text.Duration(d)
+}

@@ -1,0 +1,178 @@
+package page
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+var moment = time.Date(2026, 2, 24, 9, 0, 0, 0, time.UTC)
+
+// shop is a project with issues of every kind.
+func shop(name string) view.Overview {
+	row := func(status view.Status, identifier, title, text string) view.Row {
+		return view.Row{Project: name, Status: status, IssueID: identifier, Identifier: identifier, Title: title, Text: text, At: &moment, Turn: 2, Tokens: 31_900}
+	}
+	ended := row(view.StatusEnded, "ABC-1", "Fix the footer", "succeeded")
+	ended.Detail = view.RunRow{RunID: "run-1", Outcome: new(reconcile.Succeeded)}
+	v := view.Overview{
+		GeneratedAt: moment, Schedule: true, Project: view.ProjectRow{Name: name, WorkflowPath: "/srv/" + name + "/WORKFLOW.md", StateDir: "/state/" + name},
+		Rows: []view.Row{
+			row(view.StatusAsks, "ABC-5", "Upgrade React", "npm install"), row(view.StatusHeld, "ABC-3", "<script>alert(1)</script>\u202e\x1b[31m", "2 runs failed"),
+			row(view.StatusRunning, "ABC-6", "Search", "npm test"), row(view.StatusWaiting, "ABC-7", "Two lamps", "no slot is free"), ended,
+		},
+		Requests: []view.RequestRow{{
+			Project: name, ID: "ABC-5.1", Identifier: "ABC-5", Title: "Upgrade React", Kind: reconcile.CommandRequest, Summary: "npm install", AskedAt: moment, ExpiresAt: moment,
+			Request: reconcile.Request{IssueID: "ABC-5", Identifier: "ABC-5", Number: 1, Kind: reconcile.CommandRequest, Detail: reconcile.RequestDetail{Command: "npm install"}},
+		}},
+		LastPass: &project.LastPassRow{StartedAt: moment, Trigger: "cron", DurationMS: 45},
+		NextPass: &view.NextPass{At: moment.Add(5 * time.Minute), Trigger: "cron"},
+		Budget:   &view.BudgetRow{Written: "20 USD", Unit: "USD", Most: 20, Used: 5.57},
+	}
+	v.Health = &view.Health{
+		Schedule: view.ScheduleHealth{Active: true, Trigger: new("cron"), LastAt: &moment, Usual: new(300.0), Grace: 900},
+		Passes:   []project.LastPassRow{*v.LastPass, {StartedAt: moment, Trigger: "cron", DurationMS: 90, Errors: []reconcile.Error{{Code: "network", Message: "no route"}}}},
+		Limits:   []view.LimitRow{{Window: "primary", Used: 42, Seconds: new(18000.0), Resets: &moment, At: moment}},
+		Slots:    []view.SlotsRow{{Scope: "project", Used: 2, Most: 4}},
+	}
+	v.Results = &view.Results{Handover: new(501.0)}
+	for n := range 14 {
+		d := view.ResultDay{Date: moment.AddDate(0, 0, n-13).Format(time.DateOnly), Outcomes: map[reconcile.Outcome]int{reconcile.Succeeded: n}}
+		d.HandedOver, d.Tokens.Total, d.Cost = n, int64(n)*1e6, &view.Cost{Currency: "USD", Amount: view.Amount(n)}
+		v.Results.Days = append(v.Results.Days, d)
+	}
+	return v
+}
+
+// contains checks that a page has these parts in this order.
+func contains(t *testing.T, page string, parts ...string) {
+	t.Helper()
+	rest := page
+	for _, part := range parts {
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			t.Fatalf("%q is not there, or not behind the parts before it:\n%s", part, page)
+		}
+		rest = after
+	}
+}
+
+// The overview answers the questions of an operator in their order: does it need me, what does it do, is it healthy, what did it do?
+func TestOverview(t *testing.T) {
+	p := Overview{Projects: []view.Overview{shop("web")}, MayAct: true}.Page()
+	main := string(p.Main)
+	contains(t, main, "Needs you", "1 request to answer", "1 held", "1 running, 1 waiting", "next pass",
+		`id="needs"`, "wants to run a command", `action="/api/v1/requests/ABC-5.1/approve?project=web"`, "&lt;script&gt;alert(1)&lt;/script&gt;", "/api/v1/ABC-3/retry",
+		`id="issues"`, `href="/issues/web/ABC-6"`, "npm test", "ABC-7", "succeeded",
+		"Health", "cron, every 5m00s", "counts as dead after 15m00s", "1 of them with an error", "2 of 4 used", "5.57 USD of 20 USD", "/state/web", "doctor -v -w /srv/web/WORKFLOW.md",
+		"Remove symphony", "schedule remove -w /srv/web/WORKFLOW.md &amp;&amp; symphony projects remove /state/web --workspaces", "5 hours", "42 % used",
+		"Results", "Handed over today", "13", "13.00 USD", "8m21s", "Tokens per day: 91.0M in 14 days", "succeeded 91")
+	test.Lacks(t, "the page", main, "\u202e", "\x1b", "<script>", "style=", "ZgotmplZ")
+	test.Equal(t, "the requests", p.Requests, 1)
+	test.Equal(t, "the title", p.Title, "Overview")
+}
+
+// What keeps a project from starting runs is a notice with the next step.
+func TestObstacles(t *testing.T) {
+	blocked := func(b project.BlockedRow) func(*view.Overview) {
+		return func(v *view.Overview) { v.Blocked = &b }
+	}
+	unread := func(e reconcile.Error) func(*view.Overview) {
+		return func(v *view.Overview) { *v = view.Overview{Project: v.Project, Error: &e} }
+	}
+	for name, c := range map[string]struct {
+		change func(*view.Overview)
+		parts  []string
+	}{
+		"dead schedule": {func(v *view.Overview) { v.Schedule = false }, []string{`bad notice`, "No schedule is active", "nothing settles", "symphony schedule install"}},
+		"overdue":       {func(v *view.Overview) { v.GeneratedAt = moment.Add(7 * time.Minute) }, []string{"a pass is overdue", ", due <time"}},
+		"limit": {
+			blocked(project.BlockedRow{Reason: "agent_quota", Since: moment, Until: &moment}),
+			[]string{"notice warn", "the limit of codex is used up", "ends <time"},
+		},
+		"tracker": {
+			blocked(project.BlockedRow{Reason: "tracker_unavailable", Message: "HTTP 503", NextTry: moment.Add(time.Minute)}),
+			[]string{"notice bad", "Nothing new starts: the tracker can", "next try <time", "HTTP 503", "tracker_unavailable"},
+		},
+		"pass": {
+			func(v *view.Overview) {
+				v.LastPass.Errors = []reconcile.Error{{Code: "invalid_config", Message: "no key", Hint: "set it"}}
+			},
+			[]string{"The last pass failed", "no key", "set it", "invalid_config"},
+		},
+		"budget": {func(v *view.Overview) { v.Budget.Reached, v.Budget.Message = true, new("used up") }, []string{"the budget of today is used up", "agent.budget_per_day"}},
+		"low":    {func(v *view.Overview) { v.LowUntil = &moment }, []string{"less than a tenth of the tracker"}},
+		"paused": {func(v *view.Overview) { v.Paused = true }, []string{"Paused", "resume", "/api/v1/resume?project=web"}},
+		"unreadable": {
+			unread(reconcile.Error{Code: "state_io", Message: "disk", Hint: "look"}),
+			[]string{"1 unreadable project", "can&#39;t be read", "disk", "look", "state_io"},
+		},
+		"no pass": {
+			unread(reconcile.Error{Code: "no_state"}),
+			[]string{"1 project without a pass", "No pass of web has run yet", "symphony tick --dry-run"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := shop("web")
+			c.change(&v)
+			contains(t, string(Overview{Projects: []view.Overview{v}, MayAct: true}.Page().Main), c.parts...)
+		})
+	}
+	contains(t, string(Overview{}.Page().Main), "symphony init", "symphony demo")
+}
+
+// What is not known of an unreadable project is not said: whether something runs.
+func TestUnreadable(t *testing.T) {
+	v := view.Overview{Project: shop("web").Project, Error: &reconcile.Error{Code: "state_outdated", Message: "older"}}
+	test.Lacks(t, "the page", string(Overview{Projects: []view.Overview{v}}.Page().Main), "nothing is running", "No issue runs")
+	contains(t, string(Overview{Projects: []view.Overview{v, {Project: v.Project, Schedule: true}}}.Page().Main), "nothing is running", "No issue runs")
+}
+
+// Several projects are on one page, and each has a page of its own.
+func TestSeveralProjects(t *testing.T) {
+	o := Overview{Projects: []view.Overview{shop("web"), shop("api")}}
+	p := o.Page()
+	contains(t, string(p.Main), "All projects", `href="/?project=web"`, `href="/?project=api"`, "2 requests to answer", "/issues/api/ABC-3", "<h3>web</h3>", "<h3>api</h3>", "26.00 USD")
+	test.Equal(t, "the requests", p.Requests, 2)
+	test.Equal(t, "how often the limits of one account are there", strings.Count(string(p.Main), "42 % used"), 1)
+	o.Projects[1].Health.Limits[0].Used = 7
+	contains(t, string(o.Page().Main), "Codex, 5 hours", "(web)", "42 % used", "(api)", "7 % used")
+	o.Projects[1].Schedule = false
+	contains(t, string(o.Page().Main), "Nothing runs the passes of 1 of 2 projects", "api: No schedule is active", "schedule install")
+	o.Project = "api"
+	main := string(o.Page().Main)
+	contains(t, main, "1 request to answer", "13.00 USD")
+	test.Lacks(t, "the page", main, "/issues/web/")
+	o.Project = "none"
+	contains(t, string(o.Page().Main), "There is no project none here")
+}
+
+// A search and a status choose issues, and long lists are divided.
+func TestChoice(t *testing.T) {
+	v := shop("web")
+	for n := range 500 {
+		v.Rows = append(v.Rows, view.Row{Project: "web", Status: view.StatusSkipped, Identifier: fmt.Sprintf("X-%d", n), Title: "many & more"})
+	}
+	page := func(query string) string {
+		q := test.Must(url.ParseQuery(query))
+		return string(Overview{Projects: []view.Overview{v}, Choice: NewChoice(q)}.Page().Main)
+	}
+	rows := func(query string) int { return strings.Count(page(query), `<tr id="row-`) }
+	for query, want := range map[string]int{
+		"": 9, "status=skipped": 100, "status=skipped&from=450": 50, "status=held": 1, "q=UPGRADE": 1, "q=many&status=skipped": 100,
+		"q=none": 0, "status=bad&from=-1": 9, "status=skipped&from=999999": 0,
+	} {
+		test.Equal(t, fmt.Sprint(query), rows(query), want)
+	}
+	contains(t, page(""), `href="/?status=skipped">495 more skipped`)
+	contains(t, page("q=many&status=skipped&from=100"), `"/?q=many&amp;status=skipped"`, "/?from=200&amp;q=many&amp;status=skipped")
+	contains(t, page("q=none"), "No issue matches")
+	contains(t, page("status=asks"), "<h1", "<h2", "<h3") // no level is left out
+}

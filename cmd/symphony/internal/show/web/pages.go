@@ -1,0 +1,163 @@
+package web
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+)
+
+// write answers with a page.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, p page.Page) {
+	p.MayAct, p.Path, p.Theme, p.Notice = s.access.mayAct(r), r.URL.RequestURI(), theme(r), s.notice(w, r)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(p.Document()) // the client has gone
+}
+
+// drawPage draws the page of an address from the read model, and names the files that change when it does.
+type drawPage func(*http.Request) (p page.Page, files []string, err error)
+
+// page answers with a page, or with its stream if the client asks for events.
+func (s *Server) page(draw drawPage) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Vary", "Accept")
+		if r.Method == http.MethodGet && r.Header.Get("Accept") == "text/event-stream" {
+			return s.follow(w, r, func(ctx context.Context) ([]byte, []string) { return s.pageEvent(r.WithContext(ctx), draw) })
+		}
+		p, _, err := draw(r)
+		if err != nil {
+			return err
+		}
+		p.Live = true
+		s.write(w, r, http.StatusOK, p)
+		return nil
+	}
+}
+
+// overviewPage draws /: all projects.
+func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err error) {
+	all, err := s.source.overviews(r.Context(), "", view.Options{All: true})
+	if err != nil {
+		return p, nil, err
+	}
+	for _, v := range all {
+		files = append(files, filesOf(v.Project)...)
+	}
+	asked, err := agents.OpenRequests(r.Context(), s.source.env)
+	if err != nil {
+		return p, nil, snapshotError(err)
+	}
+	s.access.withholdChanges(r, asked)
+	for _, v := range all {
+		s.access.withholdChanges(r, v.Requests)
+	}
+	if theirs := agents.AsProject(s.source.env); theirs != nil {
+		files = append(files, filesOf(view.ProjectRow{StateDir: theirs.StateDir})...)
+	}
+	return page.Overview{Projects: all, Agents: asked, Choice: page.NewChoice(r.URL.Query()), MayAct: s.access.mayAct(r)}.Page(), files, nil
+}
+
+// issuePage draws /issues/{project}/{identifier}.
+func (s *Server) issuePage(r *http.Request) (p page.Page, files []string, err error) {
+	name := r.PathValue("project")
+	v, err := s.source.issue(r.Context(), name, r.PathValue("identifier"), page.LogLines)
+	if err != nil {
+		return p, nil, err
+	}
+	files = filesOf(v.Project)
+	if v.LogDir != nil {
+		files = append(files, eventlog.File(*v.LogDir))
+	}
+	s.access.withhold(r, &v)
+	return page.Issue{Project: name, Issue: v, MayAct: s.access.mayAct(r), Details: s.access.permit(r, needDetails) == nil}.Page(), files, nil
+}
+
+// themes are what a reader can choose beside the theme of the system.
+var themes = []string{"light", "dark"}
+
+// theme is the theme that the reader has chosen.
+func theme(r *http.Request) string {
+	if c, err := r.Cookie("theme"); err == nil && slices.Contains(themes, c.Value) {
+		return c.Value
+	}
+	return ""
+}
+
+// setTheme answers POST /theme and returns to the page.
+func (s *Server) setTheme(w http.ResponseWriter, r *http.Request) error {
+	chosen := http.Cookie{Name: "theme", Value: r.PostFormValue("theme"), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: keptFor}
+	if !slices.Contains(themes, chosen.Value) {
+		chosen.Value, chosen.MaxAge = "", -1
+	}
+	http.SetCookie(w, &chosen)
+	http.Redirect(w, r, backTo(r), http.StatusSeeOther)
+	return nil
+}
+
+// backTo is the page of this server whose form was sent.
+func backTo(r *http.Request) string {
+	u, err := url.Parse(r.PostFormValue("back"))
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || strings.Contains(u.Path, `\`) {
+		return "/"
+	}
+	return u.RequestURI()
+}
+
+// asset answers GET /assets/{name}: the style and the scripts of the pages.
+func (s *Server) asset(w http.ResponseWriter, r *http.Request) error {
+	if !slices.Contains(page.AssetNames(), r.PathValue("name")) {
+		return exit.Fault("not_found", "there is no "+r.URL.Path, "")
+	}
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("ETag", page.AssetTag())
+	http.ServeFileFS(w, r, page.Assets(), r.PathValue("name"))
+	return nil
+}
+
+// favicon answers GET /favicon.ico, which browsers ask for beside answers that are no pages.
+func (s *Server) favicon(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "image/svg+xml")
+	_, _ = io.WriteString(w, page.Page{}.Picture()) // the client has gone
+	return nil
+}
+
+// loginPage answers GET /login: with the code of the printed link it lets the browser keep the token; without one it asks for it.
+func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) error {
+	switch q := r.URL.Query(); {
+	case !q.Has("token"):
+		s.write(w, r, http.StatusOK, page.Login())
+	case s.access.mayAct(r): // the link is opened again
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+	case s.access.useCode(q.Get("token")):
+		s.keepToken(w, r)
+	default:
+		return exit.Fault("unauthorized", "this link is of another start of the server, or was opened before", "enter the token that symphony has printed")
+	}
+	return nil
+}
+
+// login answers POST /login.
+func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		return badBody(err)
+	}
+	if !s.access.isToken(r.PostFormValue("token")) {
+		return notTheToken()
+	}
+	s.keepToken(w, r)
+	return nil
+}
+
+func (s *Server) keepToken(w http.ResponseWriter, r *http.Request) {
+	s.access.setCookie(w, string(s.token))
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}

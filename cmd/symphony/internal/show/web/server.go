@@ -1,0 +1,229 @@
+// Package web serves the read model over HTTP: pages for people and the API of specification 13.7. It reads state.db and never
+// writes it, except by the operations of symphony's own commands. Nothing depends on it: it may be killed at any time.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+)
+
+// Server serves some projects at one address.
+type Server struct {
+	source    source
+	access    access
+	listeners []net.Listener
+	name      string // the secret name of the server, see secretName; empty if it has none
+	handler   http.Handler
+	token     Token
+	ownToken  bool
+	commands  *commands
+	feeds     *feeds
+	diffs     chan struct{} // one for each diff that is being made
+}
+
+// Options are the projects to serve, the address, and the token.
+type Options struct {
+	Places []Place // the projects; none for all projects of the account
+	// Listen is HOST, HOST:PORT or unix:PATH; empty stands for 127.0.0.1. Port replaces its port unless it is negative; 0 stands for a
+	// free one.
+	Listen string
+	Port   int
+	// Hosts are names by which browsers may address the server, beside those of this machine and of Listen.
+	Hosts []string
+	Token Token
+	// OwnToken says that the token is the operator's own: it stays over restarts, and is never printed.
+	OwnToken bool
+}
+
+// New listens at the address. It serves nothing before Serve.
+func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
+	listener, err := listen(ctx, w, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		source: source{w, o.Places}, access: newAccess(listener.Addr(), o), token: o.Token, ownToken: o.OwnToken, commands: newCommands(), diffs: make(chan struct{}, maxAtOnce),
+		feeds: newFeeds(),
+	}
+	all := newConnections(maxConnections)
+	s.listeners = []net.Listener{limitedListener{listener, all}}
+	var kept Token
+	if o.OwnToken {
+		kept = o.Token
+	}
+	second, name := secretName(ctx, listener, kept)
+	if s.name = name; second != nil {
+		s.listeners = append(s.listeners, limitedListener{second, all})
+	}
+	s.handler = s.routes()
+	return s, nil
+}
+
+// Announce says the address and, with link, how to act there, which no log may contain: the link and the token. A token of the
+// operator's own is not printed, and its file serves in place of the link.
+func (s *Server) Announce(say func(line string), link bool) {
+	address := s.listeners[0].Addr()
+	base := "http://" + address.String()
+	if address.Network() == "unix" {
+		say("serving at the socket " + address.String())
+		base = "http://HOST" // that of a proxy or a tunnel
+	} else {
+		say("serving at " + base + "/")
+	}
+	if len(s.access.open) > 0 {
+		line := "open to other machines, without encryption; reading needs the token, too:"
+		for _, host := range s.access.open {
+			line += " http://" + net.JoinHostPort(host, s.access.port) + "/"
+		}
+		say(line)
+	}
+	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		base = "http://localhost:" + s.access.port
+	} else if s.name != "" {
+		base = "http://" + s.name + ":" + s.access.port
+	}
+	switch {
+	case link && s.ownToken:
+		say("to act there, log in at " + base + "/login with the token of the file")
+	case link:
+		say("to act there, open this link once: " + base + "/login?token=" + string(s.access.code))
+		say("other browsers and programs use the token " + string(s.token))
+	}
+}
+
+// The limits of one server and of one request.
+const (
+	maxConnections = 512
+	maxHeader      = 16 << 10
+	maxBody        = 64 << 10
+	readPatience   = 10 * time.Second // for the whole request
+	writePatience  = 30 * time.Second // for the whole answer
+	idlePatience   = 2 * time.Minute
+	shutdownTime   = 2 * time.Second
+)
+
+// Serve answers requests until ctx ends, closes all connections, and waits for the commands that still run.
+func (s *Server) Serve(ctx context.Context) error {
+	server := &http.Server{
+		Handler: counted(s.handler), ConnContext: withConnection, ReadHeaderTimeout: readPatience, ReadTimeout: readPatience, WriteTimeout: writePatience, IdleTimeout: idlePatience,
+		MaxHeaderBytes: maxHeader,
+		// Requests end with the server, also those that wait for events.
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    nil,
+	}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+		defer cancel()
+		if server.Shutdown(limited) != nil {
+			_ = server.Close()
+		}
+	})
+	defer s.commands.end()
+	var others sync.WaitGroup
+	defer others.Wait()
+	for _, l := range s.listeners[1:] {
+		others.Go(func() { _ = server.Serve(l) }) // until the first one ends
+	}
+	if err := server.Serve(s.listeners[0]); !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		return errors.Join(fmt.Errorf("the server: %w", err), server.Close())
+	}
+	<-stopped
+	return nil
+}
+
+// need says what a request needs to be answered.
+type need int
+
+const (
+	needNothing need = iota
+	needReading      // the token, unless only this machine can reach the server
+	needDetails      // the token, unless only this account can reach the server
+	needActing       // the token
+)
+
+// route is a method and a path (the pattern of http.ServeMux).
+type route struct {
+	method, path string
+	need         need
+	handle       func(http.ResponseWriter, *http.Request) error
+}
+
+func (s *Server) table() []route {
+	return append(s.actions(), []route{
+		{"GET", "/{$}", needReading, s.page(s.overviewPage)},
+		{"GET", "/issues/{project}/{identifier}", needReading, s.page(s.issuePage)},
+		{"GET", "/issues/{project}/{identifier}/log", needDetails, s.issueLog},
+		{"GET", "/issues/{project}/{identifier}/diff", needDetails, s.issueDiff},
+		{"GET", "/assets/{name}", needNothing, s.asset},
+		{"GET", "/favicon.ico", needNothing, s.favicon},
+		{"GET", "/login", needNothing, s.loginPage},
+		{"POST", "/login", needNothing, s.login},
+		{"POST", "/theme", needNothing, s.setTheme},
+		{"GET", "/healthz", needNothing, s.healthz},
+		{"GET", "/metrics", needReading, s.metrics},
+		{"GET", "/api/v1/state", needReading, s.state},
+		{"GET", "/api/v1/events", needReading, s.events},
+		{"GET", "/api/v1/openapi.json", needNothing, s.openapi},
+		{"GET", "/api/v1/{identifier}", needReading, s.issue},
+	}...)
+}
+
+// routes returns the handler of all requests.
+func (s *Server) routes() http.Handler {
+	mux, methods := http.NewServeMux(), map[string]map[string]route{}
+	for _, r := range s.table() {
+		if methods[r.path] == nil {
+			methods[r.path] = map[string]route{}
+		}
+		methods[r.path][r.method] = r
+	}
+	for path, known := range methods {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			method := r.Method
+			if method == http.MethodHead {
+				method = http.MethodGet
+			}
+			found, ok := known[method]
+			err := error(nil)
+			switch {
+			case !ok:
+				w.Header().Set("Allow", allowed(known))
+				err = exit.Fault("method_not_allowed", r.Method+" is not a method of "+r.URL.Path, "use "+allowed(known))
+			default:
+				if err = s.access.permit(r, found.need); err == nil {
+					err = found.handle(w, r)
+				}
+			}
+			s.fail(w, r, err)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, r, exit.Fault("not_found", "there is no "+r.URL.Path, "docs/api.md lists the addresses; the pages begin at /"))
+	})
+	return s.access.guard(http.MaxBytesHandler(mux, maxBody), s)
+}
+
+func allowed(known map[string]route) string {
+	var names []string
+	for method := range known {
+		names = append(names, method)
+		if method == http.MethodGet {
+			names = append(names, http.MethodHead)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,127 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Place is where a project is: its workflow file and its state directory.
+type Place struct{ Workflow, StateDir string }
+
+// source reads the views of the served projects. Each read also reads WORKFLOW.md again.
+type source struct {
+	env    *environ.Env
+	places []Place // none: all projects of the account
+}
+
+// patience is how long a read may take.
+const patience = 10 * time.Second
+
+// projects opens the projects, each with the name by which addresses call it.
+func (s source) projects(ctx context.Context) (list []view.Named, err error) {
+	var all []*project.Project
+	if len(s.places) == 0 {
+		if all, err = project.All(s.env); err != nil {
+			return nil, snapshotError(err)
+		}
+	}
+	for _, p := range s.places {
+		all = append(all, project.New(s.env, p.Workflow, p.StateDir))
+	}
+	return view.Name(ctx, all), nil
+}
+
+// named are the projects, or only the one with the name if it is not empty.
+func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
+	all, err := s.projects(ctx)
+	if err != nil || name == "" {
+		return all, err
+	}
+	i := slices.IndexFunc(all, func(p view.Named) bool { return p.Name == name })
+	if i < 0 {
+		return nil, exit.Fault("project_not_found", fmt.Sprintf("there is no project %q here", name), "the page / lists the projects")
+	}
+	return all[i : i+1], nil
+}
+
+func noProject() error {
+	return exit.Fault("project_not_found", "there is no project here", "symphony init makes one")
+}
+
+// overviews reads all projects, or only the one with the name.
+func (s source) overviews(ctx context.Context, name string, o view.Options) ([]view.Overview, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	projects, err := s.named(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	all, err := view.ReadEach(ctx, projects, o)
+	if err != nil {
+		return nil, snapshotError(err)
+	}
+	return all, nil
+}
+
+// project finds a project by its name.
+func (s source) project(ctx context.Context, name string) (*project.Project, error) {
+	found, err := s.named(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return found[0].Project, nil
+}
+
+// issue reads an issue of the project, or of the one that knows it if name is empty, with the last lines of its log. The tracker is
+// not asked.
+func (s source) issue(ctx context.Context, name, ref string, lines int) (view.Issue, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	projects, err := s.named(ctx, name)
+	if err == nil && len(projects) == 0 {
+		err = noProject()
+	}
+	if err != nil {
+		return view.Issue{}, err
+	}
+	var found []view.Issue
+	var missing, unreadable error = exit.Fault("issue_not_found", "no project here has an issue "+ref, ""), nil
+	for _, p := range projects {
+		v, err := view.ReadIssue(ctx, p.Project, ref, view.IssueOptions{Offline: true, Name: p.Name, Lines: lines})
+		switch {
+		case err == nil:
+			found = append(found, v)
+		case exit.From(err).Code == "issue_not_found":
+			missing = err
+		case len(projects) == 1 || p.HasState(): // a project without a pass has no issue
+			unreadable = snapshotError(err)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return view.Issue{}, cmp.Or(unreadable, missing)
+	case 1:
+		return found[0], nil
+	}
+	return view.Issue{}, exit.Fault("issue_ambiguous", ref+" is an issue of several projects", "add ?project= with the name of its project, such as "+found[0].Project.Name)
+}
+
+// snapshotError gives a read that failed the code of specification 13.7.
+func snapshotError(err error) error {
+	known := exit.From(err)
+	code := "snapshot_unavailable"
+	if errors.Is(err, context.DeadlineExceeded) {
+		code = "snapshot_timeout"
+	}
+	return &reconcile.Error{Code: code, Message: known.Error(), Hint: known.Hint, Err: err}
+}

@@ -1,0 +1,140 @@
+//go:build linux && !race
+
+// Package webtest compares the server's answers with its OpenAPI document. Its library is too large for the
+// tests of other packages, and takes three minutes of CPU to compile: once is enough.
+package webtest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+
+	"github.com/pb33f/libopenapi"
+	validator "github.com/pb33f/libopenapi-validator"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web"
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/state/statetest"
+)
+
+const token = "0123456789abcdef"
+
+// place makes a project with claims of all kinds, runs and passes.
+func place(t *testing.T, name string, settings string) web.Place {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), name)
+	p := web.Place{Workflow: filepath.Join(dir, "WORKFLOW.md"), StateDir: filepath.Join(dir, "state")}
+	test.OK(t, statetest.Large(t.Context(), p.StateDir, time.Now(), statetest.Size{Claims: 100, Runs: 60, Passes: 30}))
+	test.OK(t, os.WriteFile(p.Workflow, []byte("---\ntracker:\n  kind: file\n  provider:\n    path: "+dir+"/tasks\nworkspace:\n  root: "+dir+"/ws\n"+settings+"---\nWork.\n"), 0o600))
+	return p
+}
+
+// serve starts a server and returns its address.
+func serve(t *testing.T, places ...web.Place) string {
+	t.Helper()
+	home := t.TempDir()
+	w := &environ.Env{Dir: home, Home: home, Now: time.Now}
+	s := test.Must(web.New(t.Context(), w, web.Options{Places: places, Token: token}))
+	var said strings.Builder
+	s.Announce(func(line string) { said.WriteString(line + "\n") }, false)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		test.OK(t, <-done)
+	})
+	_, address, _ := strings.Cut(said.String(), "serving at ")
+	address, _, _ = strings.Cut(address, "/\n")
+	return address
+}
+
+// send sends a request and returns the answer with the whole body.
+func send(t *testing.T, r *http.Request) (*http.Response, []byte) {
+	t.Helper()
+	answer := test.Must(http.DefaultClient.Do(r))
+	defer answer.Body.Close()
+	body := test.Must(io.ReadAll(answer.Body))
+	answer.Body = io.NopCloser(bytes.NewReader(body))
+	return answer, body
+}
+
+// The document is a valid one, and requests and answers of each kind are as it says.
+func TestAnswersAreAsDocumented(t *testing.T) {
+	one, other := place(t, "web", ""), place(t, "api", "agent:\n  budget_per_day: 1M\n")
+	empty := web.Place{Workflow: other.Workflow, StateDir: t.TempDir()}
+	single, several, none := serve(t, one), serve(t, one, other), serve(t, empty)
+	answer, text := send(t, test.Must(http.NewRequestWithContext(t.Context(), "GET", single+"/api/v1/openapi.json", nil))) //nolint:bodyclose // send has closed it
+	test.Equal(t, "status", answer.StatusCode, 200)
+	document := test.Must(libopenapi.NewDocument(text))
+	v, errs := validator.NewValidator(document)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if ok, errs := v.ValidateDocument(); !ok {
+		for _, e := range errs {
+			t.Error(e, e.SchemaValidationErrors)
+		}
+	}
+	for _, c := range []struct {
+		server, method, path, body string
+		token                      string
+		status                     int
+		has                        string // in the body
+	}{
+		{single, "GET", "/api/v1/state", "", "", 200, `"retrying":[{`},
+		{several, "GET", "/api/v1/state", "", "", 200, `"projects":[{`},
+		{several, "GET", "/api/v1/state?project=api", "", "", 200, `"budget":{"budget":"1M tokens"`},
+		{several, "GET", "/api/v1/state?project=x", "", "", 404, `"project_not_found"`},
+		{none, "GET", "/api/v1/state", "", "", 503, `"snapshot_unavailable"`},
+		{single, "GET", "/api/v1/ABC-1", "", "", 200, `"issue_identifier":"ABC-1"`},
+		{single, "GET", "/api/v1/abc-2", "", "", 200, `"restart_count":`},
+		{several, "GET", "/api/v1/ABC-10", "", "", 409, `"issue_ambiguous"`},
+		{several, "GET", "/api/v1/ABC-10?project=web", "", "", 200, `"timeline":[`},
+		{single, "GET", "/api/v1/ABC-9999", "", "", 404, `"issue_not_found"`},
+		{none, "GET", "/api/v1/ABC-1", "", "", 503, `"snapshot_unavailable"`},
+		{single, "GET", "/api/v1/openapi.json", "", "", 200, `"3.1.0"`},
+		{single, "GET", "/healthz", "", "", 200, `"ok"`},
+		{single, "GET", "/metrics", "", "", 200, "# TYPE "},
+		{single, "POST", "/api/v1/refresh", "", "", 401, `"unauthorized"`},
+		{single, "POST", "/api/v1/ABC-1/stop", "", "wrong", 401, `"unauthorized"`},
+		{several, "POST", "/api/v1/pause", "", token, 400, "project"},
+		{several, "POST", "/api/v1/resume?project=x", "", token, 404, `"project_not_found"`},
+		{single, "POST", "/api/v1/requests/ABC-1.1/answer", `{}`, token, 400, "missing"},
+		{several, "POST", "/api/v1/requests/ABC-1.1/deny", `{"reason": "no"}`, token, 409, `"issue_ambiguous"`},
+	} {
+		newRequest := func() *http.Request {
+			r := test.Must(http.NewRequestWithContext(t.Context(), c.method, c.server+c.path, strings.NewReader(c.body)))
+			if c.body != "" {
+				r.Header.Set("Content-Type", "application/json")
+			}
+			if c.token != "" {
+				r.Header.Set("Authorization", "Bearer "+c.token)
+			}
+			return r
+		}
+		answer, body := send(t, newRequest()) //nolint:bodyclose // send has closed it
+		test.Equal(t, c.method+" "+c.path, answer.StatusCode, c.status)
+		test.Contains(t, c.method+" "+c.path, string(body), c.has)
+		r := newRequest()
+		if c.status == http.StatusUnauthorized { // the request is wrong on purpose
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		if ok, errs := v.ValidateHttpRequestResponse(r, answer); !ok {
+			for _, e := range errs {
+				t.Errorf("%s %s: %v", c.method, c.path, e)
+				for _, s := range e.SchemaValidationErrors {
+					t.Errorf("  %s: %s", s.FieldPath, s.Reason)
+				}
+			}
+		}
+	}
+}
